@@ -43,26 +43,26 @@ demo: runtime examples ## Serve the examples and ask each; ONCE=1 ends after the
 
 .PHONY: test
 test: runtime examples ## Run the tests, fetching what they need (short, race detector on)
-	$(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
+	@$(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -short -race ./... || rc=$$?; \
 		go test -json -short -vet=off -run "$(BUDGETS)" ./... || rc=$$?; exit $$rc'
 
 .PHONY: test-all
 test-all: runtime examples ## Run everything, long suites and ownership checks included
-	$(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
+	@$(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -race -timeout 60m ./... || rc=$$?; \
 		go test -json -vet=off -run "$(BUDGETS)" ./... || rc=$$?; \
 		go test -json -short -tags invariants ./... || rc=$$?; exit $$rc'
 
 .PHONY: lint
 lint: check-generate ## Check style, formatting and generated code
-	lint=$(call tool,golangci-lint); "$$lint" run ./...; cd tools; \
-		for m in . unqueryvet; do (cd $$m && "$$lint" run --config $(CURDIR)/.golangci.yml ./...); done
+	@lint=$(call tool,golangci-lint); echo "golangci-lint run ./..."; "$$lint" run ./...; \
+		cd tools; "$$lint" run --config ../.golangci.yml ./...; \
+		cd unqueryvet; "$$lint" run --config ../../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: ## Format the Go code
-	lint=$(call tool,golangci-lint); "$$lint" fmt ./...; \
-		cd tools; "$$lint" fmt --config $(CURDIR)/.golangci.yml ./...
+	@lint=$(call tool,golangci-lint); echo "golangci-lint fmt ./..."; "$$lint" fmt ./...
 
 .PHONY: generate
 generate: ## Write the Go code of proto/
@@ -72,15 +72,15 @@ generate: ## Write the Go code of proto/
 check-generate: ## Fail when the Go code of proto/ is not what generate writes
 	go -C tools run ./protogen -check
 
-# Only test binaries that declare -update take it.
+# Only the packages whose tests take -update are asked.
 .PHONY: golden
 golden: ## Write the golden files anew
-	go test -short $$(go list -f '{{$$p := .ImportPath}}{{range .TestImports}}{{$$p}} {{.}}{{"\n"}}{{end}}{{range .XTestImports}}{{$$p}} {{.}}{{"\n"}}{{end}}' ./... | \
-		awk '$$2 ~ /golden$$/ { print $$1 }' | sort -u) -update
+	@dirs=$$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|^\s*"tutti/.*golden"$$' . | xargs -r dirname | sort -u || true); \
+		if [[ -n $$dirs ]]; then go test -short $$dirs -update; else echo "no package has golden files"; fi
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target in turn for T=1m each; PKG=./core/config for one package
-	go list -f '{{.Dir}}' $(PKG) | while read -r dir; do \
+	@go list -f '{{.Dir}}' $(PKG) | while read -r dir; do \
 		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go 2>/dev/null | cut -c6- || true); do \
 			echo "== $$dir $$f"; \
 			go test -C "$$dir" -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) . </dev/null; \
@@ -89,19 +89,19 @@ fuzz: ## Fuzz every target in turn for T=1m each; PKG=./core/config for one pack
 
 .PHONY: bench
 bench: runtime examples ## Run the benchmarks (BENCH, PKG, COUNT); OLD=ref compares with a commit
-	mkdir -p bin/bench
+	@mkdir -p bin/bench
 	go test -short -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) | tee bin/bench/new.txt
-	if [[ -n '$(OLD)' ]]; then \
+	@if [[ -n '$(OLD)' ]]; then \
 		old=$$(mktemp -d); trap 'git worktree remove --force "$$old"' EXIT; \
 		git worktree add --detach "$$old" '$(OLD)'; \
-		if [[ -d .runtime ]]; then cp -r .runtime "$$old"/; fi; \
+		cp -r .runtime "$$old"/; (cd "$$old"; scripts/prepare-examples || true); \
 		go -C "$$old" test -short -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) > bin/bench/old.txt || true; \
 		$(call tool,benchstat) bin/bench/old.txt bin/bench/new.txt; \
 	fi
 
 .PHONY: cover
 cover: runtime examples ## Print the share of statements that tests reach
-	mkdir -p bin
+	@mkdir -p bin
 	go test -short -coverpkg ./... -coverprofile bin/cover.out ./...
 	go tool cover -func bin/cover.out | tail -n 1
 

@@ -7,21 +7,31 @@ import "image"
 func yccRow(dst, luma, cb, cr []byte) {
 	cb, cr = cb[:len(luma)], cr[:len(luma)]
 	for i, v := range luma {
+		if len(dst) < 3 { // Never; it spares the bounds checks below.
+			return
+		}
 		y, b, r := int32(v), int32(cb[i])-128, int32(cr[i])-128
-		d := dst[3*i : 3*i+3 : 3*i+3]
-		d[0] = clamp(y + (91881*r+1<<15)>>16)
-		d[1] = clamp(y + (-22554*b-46802*r+1<<15)>>16)
-		d[2] = clamp(y + (116130*b+1<<15)>>16)
+		dst[0] = clamped[uint32(y+(91881*r+1<<15)>>16)%1024]
+		dst[1] = clamped[uint32(y+(-22554*b-46802*r+1<<15)>>16)%1024]
+		dst[2] = clamped[uint32(y+(116130*b+1<<15)>>16)%1024]
+		dst = dst[3:]
 	}
 }
 
-// clamp limits v to a byte.
-func clamp(v int32) byte {
-	if uint32(v) > 255 {
-		v = ^(v >> 31)
+// clamped limits -512..511 to a byte, indexed modulo 1024. Colour conversion
+// stays within that, and a table beats three unpredictable branches per pixel.
+var clamped = clampTable()
+
+func clampTable() *[1024]byte {
+	var t [1024]byte
+	for v := -512; v < 512; v++ {
+		t[v&1023] = clamp(int32(v))
 	}
-	return byte(v)
+	return &t
 }
+
+// clamp limits v to a byte.
+func clamp(v int32) byte { return byte(min(max(v, 0), 255)) }
 
 // upsample gives row y of one chroma plane at full width w. Planes that are
 // halved get libjpeg's triangle filter ("fancy upsampling"), which weighs the

@@ -36,7 +36,7 @@ func clamp(v int32) byte { return byte(min(max(v, 0), 255)) }
 // upsample gives row y of one chroma plane at full width w. Planes that are
 // halved get libjpeg's triangle filter ("fancy upsampling"), which weighs the
 // nearer sample 3 to 1; other ratios repeat samples, as libjpeg does.
-func (c *converter) upsample(dst []byte, plane []byte, src *image.YCbCr, y int) []byte {
+func (c *converter) upsample(dst, plane []byte, src *image.YCbCr, y int) []byte {
 	w, stride := c.w, src.CStride
 	switch src.SubsampleRatio {
 	case image.YCbCrSubsampleRatio444:

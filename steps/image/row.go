@@ -77,15 +77,15 @@ func (c *converter) colorRow(dst []byte, y int) {
 	case *image.YCbCr:
 		c.ycbcrRow(dst, m, y)
 	case *image.RGBA:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 4, 0, 1, 2)
+		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
 	case *image.NRGBA:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 4, 0, 1, 2)
+		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
 	case *image.RGBA64:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 8, 0, 2, 4)
+		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
 	case *image.NRGBA64:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 8, 0, 2, 4)
+		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
 	case *image.Gray16:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 2, 0, 0, 0)
+		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 2, 0, 0)
 	case *image.Paletted:
 		for i, v := range m.Pix[m.PixOffset(x0, y0):][:c.w] {
 			copy(dst[3*i:3*i+3], c.palette[v][:])
@@ -97,10 +97,10 @@ func (c *converter) colorRow(dst []byte, y int) {
 	}
 }
 
-// pick takes three bytes out of every n.
-func pick(dst, src []byte, n, r, g, b int) {
+// pick takes the first byte, and those at g and b, out of every n.
+func pick(dst, src []byte, n, g, b int) {
 	for len(dst) >= 3 && len(src) >= n {
-		dst[0], dst[1], dst[2] = src[r], src[g], src[b]
+		dst[0], dst[1], dst[2] = src[0], src[g], src[b]
 		dst, src = dst[3:], src[n:]
 	}
 }

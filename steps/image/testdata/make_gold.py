@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Makes the gold files of decode_resize with Pillow 13.0.0 and numpy.
 
-    python3 -m venv /tmp/gold && /tmp/gold/bin/pip install Pillow==13.0.0 numpy==2.3.5
+    python3 -m venv /tmp/gold && /tmp/gold/bin/pip install Pillow==13.0.0 numpy==2.4.6
     /tmp/gold/bin/python make_gold.py
 
 in/NAME.png|jpg are inputs; out/NAME_WxH_COLOR.png is what Pillow makes of them
 by convert(COLOR).resize((W, H), BILINEAR).
 """
+import io
 import pathlib
 import shutil
 
@@ -59,6 +60,29 @@ def inputs():
     rgb.convert("CMYK").save(IN / "cmyk.jpg", quality=92)
 
 
+def flat(w, h):
+    """Blocks of one colour: every inverse transform gets them right to the bit,
+    so that upsampling and colour conversion can be compared exactly."""
+    rng = np.random.default_rng(3)
+    blocks = rng.integers(0, 256, (h // 16 + 1, w // 16 + 1, 3)).astype(np.uint8)
+    return Image.fromarray(blocks.repeat(16, 0).repeat(16, 1)[:h, :w])
+
+
+def flat_inputs():
+    for name, sub in (("flat444", 0), ("flat422", 1), ("flat420", 2)):
+        flat(75, 53).save(IN / f"{name}.jpg", quality=100, subsampling=sub)
+    # Pillow writes no 4:4:0 and no 4:1:1. On 64 x 64 pixels both have as many
+    # blocks per unit and units as a layout it writes, so the header alone makes one.
+    for name, sub, old, new in (("flat440", 1, 0x21, 0x12), ("flat411", 2, 0x22, 0x41)):
+        file = io.BytesIO()
+        flat(64, 64).save(file, "JPEG", quality=100, subsampling=sub)
+        data = bytearray(file.getvalue())
+        at = data.index(b"\xff\xc0") + 11
+        assert data[at] == old
+        data[at] = new
+        (IN / f"{name}.jpg").write_bytes(data)
+
+
 SIZES = ((61, 47), (17, 13), (1, 1), (100, 80), (8, 90), (90, 8), (60, 3))
 
 
@@ -67,9 +91,12 @@ def main():
         shutil.rmtree(d, ignore_errors=True)
         d.mkdir()
     inputs()
+    flat_inputs()
     for path in sorted(IN.iterdir()):
         for mode, color in (("RGB", "rgb"), ("L", "gray")):
             sizes = SIZES if path.stem in ("rgb", "gray") else SIZES[:2]
+            if path.stem.startswith("flat"):
+                sizes = [Image.open(path).size]
             for w, h in sizes:
                 im = Image.open(path).convert(mode).resize((w, h), Image.Resampling.BILINEAR)
                 im.save(OUT / f"{path.name.replace('.', '_')}_{w}x{h}_{color}.png", optimize=True)

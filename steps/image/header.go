@@ -36,7 +36,6 @@ type header struct {
 var (
 	pngMagic  = []byte("\x89PNG\r\n\x1a\n")
 	jpegMagic = []byte{0xff, 0xd8}
-	jpegSOS   = []byte{0xff, 0xda}
 )
 
 var errTruncated = errors.New("truncated before the image size")
@@ -155,12 +154,12 @@ func jpegHeader(data []byte) (header, error) {
 // jpegMarker finds the next marker that has a length, from i on. The second
 // result is where its length stands.
 func jpegMarker(data []byte, i int) (marker byte, next int) {
-	for i >= 0 && i < len(data)-1 {
-		if data[i] != 0xff {
-			i++
-			continue
+	for i < len(data) {
+		skip := bytes.IndexByte(data[i:], 0xff)
+		if skip < 0 {
+			break
 		}
-		for i++; i < len(data) && data[i] == 0xff; i++ { // Fill bytes may precede a marker.
+		for i += skip; i < len(data) && data[i] == 0xff; i++ { // Fill bytes may precede a marker.
 		}
 		if i == len(data) {
 			break
@@ -175,6 +174,23 @@ func jpegMarker(data []byte, i int) (marker byte, next int) {
 	return 0, len(data)
 }
 
+// countScans counts the scans from i to the end of the image, up to one too many.
+// What follows the end does not count: phones append whole films there.
+func countScans(data []byte, i int) int {
+	scans := 0
+	for scans <= maxScans {
+		marker, next := jpegMarker(data, i)
+		if marker == 0xd9 || next > len(data)-2 {
+			break
+		}
+		if marker == 0xda {
+			scans++
+		}
+		i = next + int(binary.BigEndian.Uint16(data[next:]))
+	}
+	return scans
+}
+
 // jpegFrame reads the frame header whose n bytes start at i.
 func jpegFrame(data []byte, i, n int, marker byte) (header, error) {
 	if marker > 0xc2 {
@@ -187,8 +203,8 @@ func jpegFrame(data []byte, i, n int, marker byte) (header, error) {
 	if w == 0 || h == 0 {
 		return header{}, fmt.Errorf("impossible size %d x %d", w, h)
 	}
-	if scans := bytes.Count(data, jpegSOS); scans > maxScans {
-		return header{}, fmt.Errorf("expected at most %d scans, found %d", maxScans, scans)
+	if countScans(data, i+n) > maxScans {
+		return header{}, fmt.Errorf("expected at most %d scans, found more", maxScans)
 	}
 	// A block of 8 x 8 samples takes two bits at the least (one for its DC, one
 	// for its end), in a progressive scan one; chroma can be nearly nothing.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -27,8 +28,8 @@ func findClient(ctx context.Context, name string) (client, error) {
 		if _, err := exec.LookPath(c[0]); err != nil {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		err := exec.CommandContext(ctx, c[0], append(c[1:], "--version")...).Run()
+		probe, cancel := context.WithTimeout(ctx, time.Minute)
+		err := exec.CommandContext(probe, c[0], append(c[1:], "--version")...).Run()
 		cancel()
 		if err == nil {
 			return c, nil
@@ -61,8 +62,11 @@ func (f *Fetcher) download(ctx context.Context, c client, p *Release, tmp string
 	cmd.Stderr = &words
 	if f.Progress != nil {
 		// A terminal is passed on as it is, so that the client draws its own progress bar.
-		cmd.Stdout = f.Progress
-		cmd.Stderr = io.MultiWriter(f.Progress, &words)
+		shown := f.Progress
+		if _, file := shown.(*os.File); !file {
+			shown = &serial{w: shown}
+		}
+		cmd.Stdout, cmd.Stderr = shown, io.MultiWriter(shown, &words)
 	}
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s: %w: %s", strings.Join(c, " "), err, words.String())
@@ -75,6 +79,19 @@ func (f *Fetcher) download(ctx context.Context, c client, p *Release, tmp string
 		return "", fmt.Errorf("%s left %d files, expected one archive", strings.Join(c, " "), len(files))
 	}
 	return filepath.Join(dir, files[0].Name()), nil
+}
+
+// serial lets a command's two streams share a writer.
+type serial struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write passes p on alone.
+func (s *serial) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
 }
 
 // tail keeps the end of what a command wrote.

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,14 +24,13 @@ type Fetcher struct {
 	Cache string
 	// Env is added to the environment of the package clients.
 	Env []string
-	// Wait is the time before the second attempt of a client, doubled for the third; 0 means two seconds.
+	// Attempts is how often one release is tried before the next; 0 means three times.
+	Attempts int
+	// Wait is the time before the second attempt, doubled for each further one; 0 means two seconds.
 	Wait time.Duration
 	// Progress takes lines for the user; nil for none.
 	Progress io.Writer
 }
-
-// attempts is how often one release is tried before the next.
-const attempts = 3
 
 // Fetch places the named runtime under dir and returns the library's path. What is already there with the right hash is
 // kept, so a second call costs the hash of one file. progress may be nil.
@@ -106,10 +106,7 @@ func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache str
 		return "", err
 	}
 	f.say("fetching %s %s with %s (%.1f MB)", r.Title, p.Version, p.Client, float64(p.Size)/1e6)
-	wait := f.Wait
-	if wait == 0 {
-		wait = 2 * time.Second
-	}
+	attempts, wait := cmp.Or(f.Attempts, 3), cmp.Or(f.Wait, 2*time.Second)
 	for try := 1; ; try++ {
 		path, err := f.once(ctx, r, p, c, cache)
 		if err == nil {

@@ -1,0 +1,132 @@
+package backends
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// Factory opens a backend. It is a value: components list theirs, nothing registers itself.
+type Factory struct {
+	// Name is what config.pbtxt's backend field says.
+	Name string
+	// Platforms are the names its platform field may use instead.
+	Platforms []string
+	// DefaultFile is the model's file in the version folder, empty when there is none.
+	DefaultFile string
+	New         func(Options) (Backend, error)
+}
+
+// Options are what every backend is opened with.
+type Options struct {
+	Log *slog.Logger
+	// Config holds the values of --backend-config=NAME,key=value.
+	Config map[string]string
+
+	_ struct{}
+}
+
+// Backend loads models of one kind. It is opened when the first model needs it.
+type Backend interface {
+	// Load opens a model. An error makes the model unavailable and says why.
+	Load(ctx context.Context, s Settings) (Model, error)
+	// Close frees the runtime; every model is closed before.
+	Close() error
+}
+
+// Settings are what a model is loaded with.
+type Settings struct {
+	Model   string
+	Version int64
+	// ModelDir holds config.pbtxt, Dir the version's files.
+	ModelDir, Dir string
+	// Config is the model's configuration, normalised but not yet completed. Borrowed.
+	Config *modelconfig.ModelConfig
+	// Instances is how many instances will be made.
+	Instances int
+	// Alloc is where tensors outside a batch come from.
+	Alloc tensor.Allocator
+	Log   *slog.Logger
+
+	_ struct{}
+}
+
+// Param returns the string value of a config.pbtxt parameter, empty when it is not set.
+func (s *Settings) Param(key string) string {
+	return s.Config.GetParameters()[key].GetStringValue()
+}
+
+// File returns the path of the model's file in the version folder: the configured
+// default_model_filename, or name.
+func (s *Settings) File(name string) string {
+	if f := s.Config.GetDefaultModelFilename(); f != "" {
+		name = f
+	}
+	return filepath.Join(s.Dir, name)
+}
+
+// Model is one loaded version.
+type Model interface {
+	// Signature returns the inputs and outputs in the order of Batch.In and
+	// Batch.Out. Where the configuration declares inputs or outputs, these and no
+	// others are meant; where it declares none, the model's own. It never changes.
+	Signature() *config.Signature
+	// NewInstance returns an executor of the model at the given place.
+	NewInstance(ctx context.Context, at tensor.Place) (Instance, error)
+	// Close frees the model; every instance is closed before. It is safe to call twice.
+	Close() error
+}
+
+// Concurrent is a Model of which one instance serves any number of goroutines at
+// once, as stateless code does.
+type Concurrent interface {
+	Model
+	// Inline reports whether an execution is so short (microseconds) that it runs
+	// where the previous step completed, without a queue.
+	Inline() bool
+}
+
+// Instance executes batches. It is used by one goroutine at a time, but not always
+// the same one (unless its Model is Concurrent).
+type Instance interface {
+	// Execute fills the batch's outputs. An error fails every request of the batch;
+	// Batch.Fail fails one. The batch is borrowed: nothing of it may be kept.
+	Execute(ctx context.Context, b *Batch) error
+	// Close is safe to call twice.
+	Close() error
+}
+
+// Registry finds factories by backend name or platform.
+type Registry struct {
+	byName     map[string]*Factory
+	byPlatform map[string]*Factory
+}
+
+// NewRegistry returns a registry of the given factories; a name or platform listed twice is an error.
+func NewRegistry(factories ...Factory) (*Registry, error) {
+	r := &Registry{byName: map[string]*Factory{}, byPlatform: map[string]*Factory{}}
+	for _, f := range factories {
+		if r.byName[f.Name] != nil {
+			return nil, fmt.Errorf("backend '%s' is listed twice", f.Name)
+		}
+		r.byName[f.Name] = &f
+		for _, p := range f.Platforms {
+			if r.byPlatform[p] != nil {
+				return nil, fmt.Errorf("platform '%s' is listed twice", p)
+			}
+			r.byPlatform[p] = &f
+		}
+	}
+	return r, nil
+}
+
+// ByName returns the factory of a backend name, or nil.
+func (r *Registry) ByName(name string) *Factory { return r.byName[name] }
+
+// ByPlatform returns the factory of a platform name, or nil.
+func (r *Registry) ByPlatform(platform string) *Factory { return r.byPlatform[platform] }

@@ -1,0 +1,75 @@
+package backends
+
+import (
+	"context"
+
+	"tutti/core/infer"
+	"tutti/core/tensor"
+)
+
+// Req is one member of a batch.
+type Req struct {
+	Meta *infer.Meta
+	// Ctx is over when the client no longer waits.
+	Ctx context.Context //nolint:containedctx // a member of a batch is a request in flight
+	// First and Rows are its rows of the batch.
+	First, Rows int
+	// Err, when set, fails this request only.
+	Err error
+}
+
+// Batch is what an Instance executes at once.
+type Batch struct {
+	Reqs []Req
+	// Rows is the batch dimension of every tensor when the model batches, else 1.
+	Rows int
+	// In holds the inputs in Signature order, rows of all requests together; an
+	// optional input that is not given is absent. Borrowed: valid during Execute.
+	In []tensor.Tensor
+	// Out takes the outputs in Signature order. Set it through Alloc, AllocBytes or
+	// SetOutput; an output left absent is a missing one.
+	Out []tensor.Tensor
+	// Allocator is where the outputs' memory comes from: the caller chose the place.
+	Allocator tensor.Allocator
+}
+
+// Alloc makes output port an uncleared tensor of fixed-size elements and returns it,
+// borrowed, to be filled.
+func (b *Batch) Alloc(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor, error) {
+	t, err := tensor.New(b.Allocator, d, s)
+	if err != nil {
+		return nil, err
+	}
+	b.SetOutput(port, t)
+	return &b.Out[port], nil
+}
+
+// AllocBytes makes output port an uncleared BYTES tensor of n encoded bytes and
+// returns it, borrowed, to be filled.
+func (b *Batch) AllocBytes(port int, s tensor.Shape, n int) (*tensor.Tensor, error) {
+	t, err := tensor.NewBytes(b.Allocator, s, n)
+	if err != nil {
+		return nil, err
+	}
+	b.SetOutput(port, t)
+	return &b.Out[port], nil
+}
+
+// SetOutput moves t to output port.
+func (b *Batch) SetOutput(port int, t tensor.Tensor) {
+	b.Out[port].Release()
+	b.Out[port] = t
+}
+
+// Fail fails the request that holds the given row; the others go on. The first
+// failure of a request is kept.
+func (b *Batch) Fail(row int, err error) {
+	for i := range b.Reqs {
+		if r := &b.Reqs[i]; row >= r.First && row < r.First+r.Rows {
+			if r.Err == nil {
+				r.Err = err
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package infer
+
+import (
+	"context"
+	"sync"
+
+	"tutti/proto/modelconfig"
+)
+
+// Sink receives a request's answers: any number of Send, then exactly one Close,
+// whose error is nil after success. Neither may block.
+type Sink interface {
+	// Send moves r to the sink.
+	Send(r *Response)
+	Close(err error)
+}
+
+// Inferer runs requests.
+type Inferer interface {
+	// Submit moves req to the service, which releases it on every path. Every
+	// failure arrives at sink.Close. Submit may lend the calling goroutine to the
+	// work at hand; it returns at the latest when the request is answered.
+	Submit(ctx context.Context, req *Request, sink Sink)
+}
+
+// Catalog tells what is served.
+type Catalog interface {
+	// Ready reports whether every model that should serve does.
+	Ready() bool
+	// ModelReady returns nil when the version (0: any) serves, else why not.
+	ModelReady(model string, version int64) error
+	Metadata(model string, version int64) (*Metadata, error)
+	// Config returns the completed configuration, not to be changed.
+	Config(model string, version int64) (*modelconfig.ModelConfig, error)
+	// Statistics returns those of one version (0: all its versions) or, with an
+	// empty model, of every ready version, sorted by name and version.
+	Statistics(model string, version int64) ([]Statistics, error)
+}
+
+// Metadata describes a model to a client.
+type Metadata struct {
+	Name     string           `json:"name"`
+	Versions []string         `json:"versions"`
+	Platform string           `json:"platform"`
+	Inputs   []TensorMetadata `json:"inputs"`
+	Outputs  []TensorMetadata `json:"outputs"`
+}
+
+// TensorMetadata describes an input or output to a client; Shape has the batch
+// dimension and -1 for a variable extent.
+type TensorMetadata struct {
+	Name     string  `json:"name"`
+	Datatype string  `json:"datatype"`
+	Shape    []int64 `json:"shape"`
+}
+
+// Duration is a count of events and the time they took together.
+type Duration struct {
+	Count uint64 `json:"count"`
+	Ns    uint64 `json:"ns"`
+}
+
+// Statistics are those of one model version since it was loaded.
+type Statistics struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// LastInference is the time of the last one in milliseconds since the epoch.
+	LastInference uint64 `json:"last_inference"`
+	// InferenceCount counts batch rows, ExecutionCount executed batches.
+	InferenceCount uint64         `json:"inference_count"`
+	ExecutionCount uint64         `json:"execution_count"`
+	Inference      InferenceStats `json:"inference_stats"`
+	Batches        []BatchStats   `json:"batch_stats"`
+}
+
+// InferenceStats are the durations summed over requests.
+type InferenceStats struct {
+	Success       Duration `json:"success"`
+	Fail          Duration `json:"fail"`
+	Queue         Duration `json:"queue"`
+	ComputeInput  Duration `json:"compute_input"`
+	ComputeInfer  Duration `json:"compute_infer"`
+	ComputeOutput Duration `json:"compute_output"`
+	CacheHit      Duration `json:"cache_hit"`
+	CacheMiss     Duration `json:"cache_miss"`
+}
+
+// BatchStats are the durations summed over executed batches of one size.
+type BatchStats struct {
+	BatchSize     uint64   `json:"batch_size"`
+	ComputeInput  Duration `json:"compute_input"`
+	ComputeInfer  Duration `json:"compute_infer"`
+	ComputeOutput Duration `json:"compute_output"`
+}
+
+// Call is the Sink of a request that has one answer.
+type Call struct {
+	resp *Response
+	err  error
+	done chan struct{} // holds one token when the request is closed
+}
+
+var _ Sink = (*Call)(nil)
+
+var calls = sync.Pool{New: func() any { return &Call{done: make(chan struct{}, 1)} }}
+
+// NewCall returns a Call to submit one request with.
+func NewCall() *Call { return calls.Get().(*Call) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
+
+// Send keeps the answer; only the last one counts.
+func (c *Call) Send(r *Response) {
+	if c.resp != nil {
+		c.resp.Release()
+	}
+	c.resp = r
+}
+
+// Close wakes the waiter.
+func (c *Call) Close(err error) {
+	c.err = err
+	c.done <- struct{}{}
+}
+
+// Wait returns the answer, which moves to the caller, or the failure, and returns
+// the Call for reuse. It waits for the request to end even when its context is
+// over: a cancelled request ends by itself, and its memory is in use until then.
+func (c *Call) Wait() (*Response, error) {
+	<-c.done
+	resp, err := c.resp, c.err
+	c.resp, c.err = nil, nil
+	calls.Put(c)
+	if err != nil && resp != nil {
+		resp.Release()
+		resp = nil
+	}
+	return resp, err
+}

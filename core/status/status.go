@@ -1,0 +1,89 @@
+// Package status holds the coded errors every layer speaks.
+//
+// A code says what a caller may do about a failure; the text says what failed.
+// Codes are those of Triton's server API, so that both front ends map them to
+// the HTTP and gRPC statuses its clients expect. Act on codes, never on text.
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Code classifies a failure.
+type Code uint8
+
+// The codes, in the order of Triton's server API.
+const (
+	Unknown Code = iota
+	Internal
+	NotFound
+	InvalidArg
+	Unavailable
+	Unsupported
+	AlreadyExists
+	Cancelled
+	numCodes
+)
+
+var codeNames = [numCodes]string{
+	Unknown:       "Unknown",
+	Internal:      "Internal",
+	NotFound:      "Not found",
+	InvalidArg:    "Invalid argument",
+	Unavailable:   "Unavailable",
+	Unsupported:   "Unsupported",
+	AlreadyExists: "Already exists",
+	Cancelled:     "Cancelled",
+}
+
+// String returns the name Triton prints for the code.
+func (c Code) String() string {
+	if c < numCodes {
+		return codeNames[c]
+	}
+	return codeNames[Unknown]
+}
+
+// Error is a coded failure. Its text is complete: it is what a client reads.
+type Error struct {
+	Code Code
+	Msg  string
+	// Err is the cause, when there is one worth unwrapping to.
+	Err error
+}
+
+// Error returns the text a client reads.
+func (e *Error) Error() string { return e.Msg }
+
+// Unwrap returns the cause, or nil.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf returns an error of the given code. A %w verb keeps its operand as the cause.
+func Errorf(c Code, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Code: c, Msg: err.Error(), Err: errors.Unwrap(err)}
+}
+
+// CodeOf returns the code of the first coded error in err's chain. A bare context
+// cancellation is Cancelled; anything uncoded is Internal.
+func CodeOf(err error) Code {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e.Code
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return Cancelled
+	default:
+		return Internal
+	}
+}
+
+// Prefixf returns err with a text put before its own and its code kept.
+func Prefixf(err error, format string, args ...any) error {
+	return &Error{Code: CodeOf(err), Msg: fmt.Sprintf(format, args...) + err.Error(), Err: err}
+}
+
+// ErrCancelled is how a cancelled request ends: Triton sends it without a text.
+var ErrCancelled error = &Error{Code: Cancelled}

@@ -1,0 +1,79 @@
+package status_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"tutti/core/status"
+)
+
+func TestWireTables(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		code status.Code
+		name string
+		http int
+		grpc codes.Code
+	}{
+		{status.Unknown, "Unknown", http.StatusBadRequest, codes.Unknown},
+		{status.Internal, "Internal", http.StatusInternalServerError, codes.Internal},
+		{status.NotFound, "Not found", http.StatusNotFound, codes.NotFound},
+		{status.InvalidArg, "Invalid argument", http.StatusBadRequest, codes.InvalidArgument},
+		{status.Unavailable, "Unavailable", http.StatusServiceUnavailable, codes.Unavailable},
+		{status.Unsupported, "Unsupported", http.StatusNotImplemented, codes.Unimplemented},
+		{status.AlreadyExists, "Already exists", http.StatusBadRequest, codes.AlreadyExists},
+		{status.Cancelled, "Cancelled", http.StatusBadRequest, codes.Canceled},
+		{status.Code(200), "Unknown", http.StatusInternalServerError, codes.Internal},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := tt.code.String(); got != tt.name {
+				t.Errorf("String() = %q, want %q", got, tt.name)
+			}
+			if got := tt.code.HTTP(); got != tt.http {
+				t.Errorf("HTTP() = %d, want %d", got, tt.http)
+			}
+			if got := tt.code.GRPC(); got != tt.grpc {
+				t.Errorf("GRPC() = %v, want %v", got, tt.grpc)
+			}
+		})
+	}
+}
+
+func TestCodeOf(t *testing.T) {
+	t.Parallel()
+	coded := status.Errorf(status.NotFound, "no model '%s': %w", "m", io.EOF)
+	tests := []struct {
+		name string
+		err  error
+		want status.Code
+	}{
+		{"coded", coded, status.NotFound},
+		{"wrapped", fmt.Errorf("loading: %w", coded), status.NotFound},
+		{"prefixed", status.Prefixf(coded, "in ensemble '%s', ", "e"), status.NotFound},
+		{"cancelled context", context.Canceled, status.Cancelled},
+		{"expired context", context.DeadlineExceeded, status.Cancelled},
+		{"plain", io.EOF, status.Internal},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if got := status.CodeOf(tt.err); got != tt.want {
+				t.Errorf("CodeOf(%v) = %v, want %v", tt.err, got, tt.want)
+			}
+		})
+	}
+	if !errors.Is(coded, io.EOF) {
+		t.Error("the cause of a coded error is lost")
+	}
+	if got, want := status.Prefixf(coded, "in ensemble '%s', ", "e").Error(), "in ensemble 'e', no model 'm': EOF"; got != want {
+		t.Errorf("Prefixf text = %q, want %q", got, want)
+	}
+}

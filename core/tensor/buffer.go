@@ -1,0 +1,118 @@
+package tensor
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Kind is a kind of memory.
+type Kind uint8
+
+// The kinds of memory.
+const (
+	Host Kind = iota
+	Pinned
+	Device
+)
+
+// Place says where memory lives. The zero Place is ordinary host memory.
+type Place struct {
+	Kind Kind
+	ID   int16
+}
+
+// String returns the place as traces print it: host, pinned, device:0.
+func (p Place) String() string {
+	switch p.Kind {
+	case Host:
+		return "host"
+	case Pinned:
+		return "pinned"
+	default:
+		return fmt.Sprintf("device:%d", p.ID)
+	}
+}
+
+// Owner gets a buffer's memory back when its last reference goes.
+type Owner interface {
+	Free(b *Buffer)
+}
+
+// Allocator hands out buffers of one place.
+type Allocator interface {
+	Owner
+	// Alloc returns n bytes, not cleared, with one reference that the caller holds.
+	Alloc(n int) (*Buffer, error)
+	Place() Place
+}
+
+// Buffer is reference-counted memory outside the Go heap, aligned to 64 bytes.
+// One reference has one holder. It is immutable once it is shared.
+type Buffer struct {
+	refs  atomic.Int32
+	place Place
+	class int8 // the pool's size class; negative for memory of its own mapping
+	n     int
+	ptr   unsafe.Pointer
+	owner Owner
+	next  *Buffer // the pool's free list
+}
+
+// NewBuffer wraps n bytes at ptr, memory that a native runtime owns, with one
+// reference. owner.Free is called once, when the last reference is released.
+func NewBuffer(owner Owner, place Place, ptr unsafe.Pointer, n int) *Buffer {
+	b := &Buffer{}
+	b.Reset(owner, place, ptr, n)
+	return b
+}
+
+// Reset makes a buffer whose last reference is gone wrap other memory, again with
+// one reference, so that an owner can keep its headers instead of making new ones.
+func (b *Buffer) Reset(owner Owner, place Place, ptr unsafe.Pointer, n int) {
+	if b.refs.Load() != 0 {
+		panic("tensor: reset of a buffer that is still held")
+	}
+	b.owner, b.place, b.ptr, b.n = owner, place, ptr, n
+	b.refs.Store(1)
+}
+
+// Retain adds a reference, which moves to the caller.
+func (b *Buffer) Retain() *Buffer {
+	if b.refs.Add(1) <= 1 {
+		panic("tensor: retain of a released buffer")
+	}
+	return b
+}
+
+// Release gives one reference up; the last one frees the memory.
+func (b *Buffer) Release() {
+	switch n := b.refs.Add(-1); {
+	case n == 0:
+		poison(b)
+		b.owner.Free(b)
+	case n < 0:
+		panic("tensor: release of a released buffer")
+	}
+}
+
+// Len returns the size in bytes.
+func (b *Buffer) Len() int { return b.n }
+
+// Place returns where the memory lives.
+func (b *Buffer) Place() Place { return b.place }
+
+// Pointer returns the address of the first byte, for native runtimes.
+func (b *Buffer) Pointer() unsafe.Pointer { return b.ptr }
+
+// Bytes returns the memory, borrowed. It panics for device memory, which the host
+// cannot reach.
+func (b *Buffer) Bytes() []byte {
+	if b.place.Kind == Device {
+		panic("tensor: host access to memory at " + b.place.String())
+	}
+	if b.n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(b.ptr), b.n)
+}

@@ -1,0 +1,176 @@
+package tensor
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	minClassBits = 6  // 64 bytes, the alignment promised
+	maxClassBits = 20 // 1 MiB; larger buffers get a mapping of their own
+	numClasses   = maxClassBits - minClassBits + 1
+	slabSize     = 1 << 20
+	keepMapped   = 64 << 20 // bytes of large mappings kept for reuse
+)
+
+// Pool allocates host memory outside the Go heap. Sizes up to 1 MiB come from
+// power-of-two classes carved out of 1 MiB slabs, which stay mapped; larger ones
+// are mappings, of which up to 64 MiB are kept for reuse because mapping and
+// faulting pages in costs more than most uses of them.
+type Pool struct {
+	inUse   atomic.Int64
+	classes [numClasses]freeList
+	large   mappings
+}
+
+var _ Allocator = (*Pool)(nil)
+
+// freeList is one size class.
+type freeList struct {
+	mu    sync.Mutex
+	free  *Buffer // guarded by mu
+	_     [48]byte
+	carve []byte // the rest of the current slab, guarded by mu
+}
+
+// mappings keeps large buffers for reuse.
+type mappings struct {
+	mu   sync.Mutex
+	free []*Buffer // oldest first, guarded by mu
+	kept int       // bytes in free, guarded by mu
+}
+
+// NewPool returns an empty pool of host memory.
+func NewPool() *Pool { return &Pool{} }
+
+// Place returns the host.
+func (p *Pool) Place() Place { return Place{} }
+
+// InUse returns the bytes handed out and not yet freed, rounded to size classes.
+func (p *Pool) InUse() int64 { return p.inUse.Load() }
+
+// Alloc returns n uncleared bytes with one reference.
+//
+// hot: at most one short lock, no allocation in the steady state.
+func (p *Pool) Alloc(n int) (*Buffer, error) {
+	if n < 0 {
+		return nil, fmt.Errorf("cannot allocate %d bytes", n)
+	}
+	if n > 1<<maxClassBits {
+		return p.allocLarge(n)
+	}
+	c := classOf(n)
+	b, err := p.classes[c].take(c)
+	if err != nil {
+		return nil, err
+	}
+	b.owner, b.n = p, n
+	b.refs.Store(1)
+	p.inUse.Add(1 << (c + minClassBits))
+	return b, nil
+}
+
+// Free takes a buffer of this pool back.
+func (p *Pool) Free(b *Buffer) {
+	if b.class < 0 {
+		p.inUse.Add(-int64(mappedLen(b.n)))
+		p.large.put(b)
+		return
+	}
+	p.inUse.Add(-(1 << (int(b.class) + minClassBits)))
+	l := &p.classes[b.class]
+	l.mu.Lock()
+	b.next, l.free = l.free, b
+	l.mu.Unlock()
+}
+
+func classOf(n int) int {
+	if n <= 1<<minClassBits {
+		return 0
+	}
+	return bits.Len(uint(n-1)) - minClassBits
+}
+
+func (l *freeList) take(class int) (*Buffer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if b := l.free; b != nil {
+		l.free, b.next = b.next, nil
+		return b, nil
+	}
+	size := 1 << (class + minClassBits)
+	if len(l.carve) < size {
+		slab, err := mmap(slabSize)
+		if err != nil {
+			return nil, err
+		}
+		l.carve = slab
+	}
+	b := &Buffer{class: int8(class), ptr: unsafe.Pointer(unsafe.SliceData(l.carve))}
+	l.carve = l.carve[size:]
+	return b, nil
+}
+
+const pageSize = 4096
+
+func mappedLen(n int) int { return (n + pageSize - 1) &^ (pageSize - 1) }
+
+func (p *Pool) allocLarge(n int) (*Buffer, error) {
+	size := mappedLen(n)
+	b := p.large.take(size)
+	if b == nil {
+		m, err := mmap(size)
+		if err != nil {
+			return nil, err
+		}
+		b = &Buffer{class: -1, ptr: unsafe.Pointer(unsafe.SliceData(m))}
+	}
+	b.owner, b.n = p, n
+	b.refs.Store(1)
+	p.inUse.Add(int64(size))
+	return b, nil
+}
+
+// take returns a kept mapping of exactly size bytes, newest first, or nil. Requests
+// of one model repeat their sizes, so an exact match is the common case.
+func (m *mappings) take(size int) *Buffer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := len(m.free) - 1; i >= 0; i-- {
+		if b := m.free[i]; mappedLen(b.n) == size {
+			m.free = append(m.free[:i], m.free[i+1:]...)
+			m.kept -= size
+			return b
+		}
+	}
+	return nil
+}
+
+// put keeps b, and unmaps the oldest mappings beyond the bound.
+func (m *mappings) put(b *Buffer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.free = append(m.free, b)
+	m.kept += mappedLen(b.n)
+	for m.kept > keepMapped {
+		old := m.free[0]
+		m.free = append(m.free[:0], m.free[1:]...)
+		size := mappedLen(old.n)
+		m.kept -= size
+		// Unmapping a mapping of ours cannot fail; if it did, its pages would stay, no more.
+		_ = unix.Munmap(unsafe.Slice((*byte)(old.ptr), size))
+	}
+}
+
+func mmap(size int) ([]byte, error) {
+	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("cannot map %d bytes of host memory: %w", size, err)
+	}
+	return m, nil
+}

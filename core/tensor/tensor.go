@@ -1,0 +1,99 @@
+package tensor
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Tensor is a typed view of Len bytes at Off in a buffer, on which it owns one
+// reference. The zero Tensor is an absent one (an optional input not given).
+type Tensor struct {
+	DType DType
+	Shape Shape
+	Buf   *Buffer
+	Off   int
+	Len   int
+}
+
+// New allocates an uncleared tensor of fixed-size elements.
+func New(a Allocator, d DType, s Shape) (Tensor, error) {
+	n := s.Elements()
+	size := int64(d.Size())
+	if n < 0 || size == 0 || n > maxBytes/size {
+		return Tensor{}, fmt.Errorf("cannot allocate a %s tensor of shape %s", d, s)
+	}
+	b, err := a.Alloc(int(n * size))
+	if err != nil {
+		return Tensor{}, err
+	}
+	return Tensor{DType: d, Shape: s, Buf: b, Len: int(n * size)}, nil
+}
+
+// maxBytes bounds a tensor's size so that sizes and offsets never overflow an int64.
+const maxBytes = 1 << 46
+
+// NewBytes allocates a BYTES tensor of n bytes of encoded elements (AppendBytes), uncleared.
+func NewBytes(a Allocator, s Shape, n int) (Tensor, error) {
+	b, err := a.Alloc(n)
+	if err != nil {
+		return Tensor{}, err
+	}
+	return Tensor{DType: Bytes, Shape: s, Buf: b, Len: n}, nil
+}
+
+// Present reports whether t holds a tensor at all.
+func (t *Tensor) Present() bool { return t.Buf != nil }
+
+// Bytes returns the tensor's memory, borrowed.
+func (t *Tensor) Bytes() []byte { return t.Buf.Bytes()[t.Off : t.Off+t.Len : t.Off+t.Len] }
+
+// Pointer returns the address of the first byte, for native runtimes.
+func (t *Tensor) Pointer() unsafe.Pointer { return unsafe.Add(t.Buf.ptr, t.Off) }
+
+// Retain returns a tensor with a reference of its own on the same memory.
+func (t Tensor) Retain() Tensor {
+	if t.Buf != nil {
+		t.Buf.Retain()
+	}
+	return t
+}
+
+// Release gives the tensor's reference up and leaves t absent. It is safe on an absent tensor.
+func (t *Tensor) Release() {
+	if b := t.Buf; b != nil {
+		*t = Tensor{}
+		b.Release()
+	}
+}
+
+// Move returns t and leaves t absent: the reference has a new holder.
+func (t *Tensor) Move() Tensor {
+	m := *t
+	*t = Tensor{}
+	return m
+}
+
+// Number is an element type with a Go type of the same layout.
+type Number interface {
+	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
+}
+
+// Slice returns t's elements as Go numbers, borrowed. T must have the size of t's
+// elements and t's offset must be aligned to it; anything else panics, as an index
+// out of range does.
+func Slice[T Number](t *Tensor) []T {
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	if t.DType.Size() != size || t.Len%size != 0 {
+		panic(fmt.Sprintf("tensor: %s elements seen as %T", t.DType, zero))
+	}
+	if t.Len == 0 {
+		return nil
+	}
+	b := t.Bytes()
+	p := unsafe.Pointer(unsafe.SliceData(b))
+	if uintptr(p)%uintptr(size) != 0 {
+		panic("tensor: elements are not aligned")
+	}
+	return unsafe.Slice((*T)(p), t.Len/size)
+}

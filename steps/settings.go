@@ -1,0 +1,54 @@
+package steps
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Find returns the path of a file named by a parameter: looked up in the version
+// folder, then in the model folder, and never outside them.
+func (s *Settings) Find(name string) (string, error) {
+	if !filepath.IsLocal(name) {
+		return "", fmt.Errorf("file '%s' of model '%s' is outside the model folder", name, s.Model)
+	}
+	for _, dir := range []string{s.Dir, s.ModelDir} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("file '%s' of model '%s' is neither in '%s' nor in '%s'", name, s.Model, s.Dir, s.ModelDir)
+}
+
+// Int returns parameter key as an integer of at least lowest.
+func (s *Settings) Int(key string, lowest int) (int, error) {
+	n, err := strconv.Atoi(s.Params[key])
+	if err != nil || n < lowest {
+		return 0, fmt.Errorf("parameter '%s' of model '%s' is '%s', expected an integer of at least %d",
+			key, s.Model, s.Params[key], lowest)
+	}
+	return n, nil
+}
+
+// Bool returns parameter key as true or false.
+func (s *Settings) Bool(key string) (bool, error) {
+	switch s.Params[key] {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	default:
+		return false, fmt.Errorf("parameter '%s' of model '%s' is '%s', expected true or false", key, s.Model, s.Params[key])
+	}
+}
+
+// Float returns parameter key as a number.
+func (s *Settings) Float(key string) (float64, error) {
+	f, err := strconv.ParseFloat(s.Params[key], 64)
+	if err != nil {
+		return 0, fmt.Errorf("parameter '%s' of model '%s' is '%s', expected a number", key, s.Model, s.Params[key])
+	}
+	return f, nil
+}

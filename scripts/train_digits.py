@@ -3,9 +3,9 @@
 
 Run once, by hand, in a throw-away environment; no test needs it:
 
-    python3 -m venv /tmp/train
-    /tmp/train/bin/pip install torch==2.13.0 scikit-learn==1.9.1 pillow==13.0.0 onnx==1.23.2 onnxruntime==1.31.1
-    /tmp/train/bin/python scripts/train_digits.py
+    python3 -m venv .venv
+    .venv/bin/pip install torch==2.13.0 scikit-learn==1.9.1 pillow==13.0.0 onnx==1.23.2 onnxruntime==1.31.1
+    .venv/bin/python scripts/train_digits.py
 
 Data: the 1,797 digits (8 x 8 pixels) that scikit-learn carries, a quarter held
 out. The network sees what the decode_resize step yields: each digit is drawn

@@ -167,3 +167,10 @@ func gunzip(tb testing.TB, path string) []byte {
 	}
 	return data
 }
+
+func writeFile(tb testing.TB, path string, data []byte) {
+	tb.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+}

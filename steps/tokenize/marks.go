@@ -51,16 +51,18 @@ func (n *bertNormalizer) flush(t *text) {
 		t.marks = t.marks[:0]
 		return
 	}
-	sources := make([]Span, 0, smallRun)
+	t.order = t.order[:0]
 	for _, m := range t.marks {
 		if !m.inserted {
-			sources = append(sources, m.src)
+			t.order = append(t.order, m.src)
 		}
 	}
 	sortMarks(t.marks)
+	next := 0
 	for _, m := range t.marks {
 		if !m.inserted {
-			t.prev, sources = sources[0], sources[1:]
+			t.prev = t.order[next]
+			next++
 		}
 		if !m.gone {
 			n.finish(t, m.r, t.prev)

@@ -16,6 +16,7 @@ type text struct {
 	track bool
 	words []Span // ranges of buf that the model sees one at a time
 	marks []mark // combining marks that wait for their order
+	order []Span // scratch for the marks' source ranges
 	runes []rune // scratch for decompositions
 	prev  Span   // source range of the last code point that was not inserted
 }

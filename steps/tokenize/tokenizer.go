@@ -64,6 +64,13 @@ func (t *Tokenizer) WithMaxLength(n int) (*Tokenizer, error) {
 	return &c, c.checkTruncation()
 }
 
+// WithoutTruncation returns a tokenizer that leaves texts whole.
+func (t *Tokenizer) WithoutTruncation() *Tokenizer {
+	c := *t
+	c.truncation = nil
+	return &c
+}
+
 func (t *Tokenizer) checkTruncation() error {
 	if n := t.template.added(false); t.truncation.MaxLength <= n {
 		return fmt.Errorf("truncation to max_length %d leaves no room beside %d special tokens", t.truncation.MaxLength, n)

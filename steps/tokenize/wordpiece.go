@@ -1,9 +1,6 @@
 package tokenize
 
-import (
-	"fmt"
-	"unicode/utf8"
-)
+import "fmt"
 
 // wordPiece is the WordPiece model: a word is cut into the longest entries of the vocabulary from left to right,
 // those after the first one written with a prefix, or is the unknown token as a whole.
@@ -39,7 +36,7 @@ func (m *wordPiece) tokenize(t *text, dst []token) []token {
 // word cuts one word. The longest match never ends inside a code point, as the entries are whole ones.
 func (m *wordPiece) word(t *text, w Span, dst []token) []token {
 	b, before := t.buf[w.Start:w.End], len(dst)
-	if len(b) > m.maxChars && utf8.RuneCount(b) > m.maxChars {
+	if len(b) > m.maxChars && runeCount(b) > m.maxChars {
 		return append(dst, token{m.unknown, t.source(w)})
 	}
 	node, at := int32(rootNode), w.Start
@@ -56,4 +53,15 @@ func (m *wordPiece) word(t *text, w Span, dst []token) []token {
 		node, at = m.inner, next
 	}
 	return dst
+}
+
+// runeCount counts the code points of valid UTF-8. Unlike utf8.RuneCount it never copies b.
+func runeCount(b []byte) int {
+	n := 0
+	for _, c := range b {
+		if c&0xC0 != 0x80 {
+			n++
+		}
+	}
+	return n
 }

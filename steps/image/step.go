@@ -63,6 +63,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 			return status.Errorf(status.InvalidArg, "input '%s': expected %d files, found %d", inputName, b.Rows, row)
 		}
 		if err := s.one(w, dst[row*n:][:n], data); err != nil {
+			clear(dst[row*n:][:n]) // The memory is another request's of before.
 			b.Fail(row, refuse(b, row, err))
 		}
 	}

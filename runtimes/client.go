@@ -42,7 +42,7 @@ func findClient(ctx context.Context, name string) (client, error) {
 // interpreter gets the same archive.
 func (c client) arguments(p *Release, dir string) []string {
 	if p.Client == "npm" {
-		return append(c[1:], "pack", p.Package, "--pack-destination", dir)
+		return append(c[1:], "pack", p.Package, "--loglevel=error", "--pack-destination", dir)
 	}
 	return append(c[1:], "download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check",
 		"--platform", p.Platform, "--python-version", "311", "--implementation", "cp", "--abi", "cp311",

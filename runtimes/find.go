@@ -100,8 +100,8 @@ func (r *Runtime) place(p *Release) string { return filepath.Join(r.Name+"-"+p.V
 func folders() []string {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
-		if real, err := filepath.EvalSymlinks(exe); err == nil {
-			exe = real
+		if target, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = target
 		}
 		dir := filepath.Dir(exe)
 		dirs = append(dirs, filepath.Join(dir, Folder), filepath.Join(filepath.Dir(dir), Folder))

@@ -57,10 +57,10 @@ func Open(path string, o *Options) (*Library, error) {
 	if o != nil && o.Global {
 		global = 1
 	}
-	var why *C.char
-	h := C.tt_dlopen(cpath, global, &why)
+	why := new(*C.char)
+	h := C.tt_dlopen(cpath, global, why)
 	if h == nil {
-		return nil, errors.New(loaderText(why, "cannot open "+path))
+		return nil, errors.New(loaderText(*why, "cannot open "+path))
 	}
 	return &Library{handle: h, path: path}, nil
 }
@@ -77,10 +77,10 @@ func (l *Library) Symbol(name string) (unsafe.Pointer, error) {
 	defer runtime.UnlockOSThread()
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
-	var why *C.char
-	p := C.tt_dlsym(l.handle, cname, &why)
+	why := new(*C.char)
+	p := C.tt_dlsym(l.handle, cname, why)
 	if p == nil {
-		return nil, fmt.Errorf("no symbol %s in %s: %s", name, l.path, loaderText(why, "its address is null"))
+		return nil, fmt.Errorf("no symbol %s in %s: %s", name, l.path, loaderText(*why, "its address is null"))
 	}
 	return p, nil
 }

@@ -62,7 +62,7 @@ static OrtStatus *take(const OrtFunctions *f, tt_value *v, OrtValue *value) {
 	if (st == NULL && rank <= TT_MAX_RANK) st = f->GetDimensions(info, v->dims, rank);
 	f->ReleaseTensorInfo(info);
 	if (st == NULL) st = f->GetTensorMutableData(value, &v->data);
-	v->type = type, v->rank = (int32_t)rank;
+	v->type = type, v->rank = (int)rank;
 	return st;
 }
 

@@ -148,7 +148,7 @@ func (x *instance) inputs(b *backends.Batch) error {
 		}
 		v.use = 1
 		v.data, v.bytes = t.Pointer(), C.size_t(t.Len)
-		v._type = C.int32_t(p.ort)
+		v._type = p.ort
 		if !resize(v, t.Shape.Dims(), p.reshape) {
 			return x.unexpected(p, t)
 		}
@@ -164,13 +164,13 @@ func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
 // resize sets v's shape to dims, or to what r makes of them.
 func resize(v *C.tt_value, dims []int64, r []extent) bool {
 	if r == nil {
-		v.rank = C.int32_t(len(dims))
+		v.rank = C.int(len(dims))
 		for k, d := range dims {
 			v.dims[k] = C.int64_t(d)
 		}
 		return true
 	}
-	v.rank = C.int32_t(len(r))
+	v.rank = C.int(len(r))
 	for k, e := range r {
 		if e.axis >= len(dims) {
 			return false
@@ -192,7 +192,7 @@ func (e extent) of(dims []int64) int64 {
 func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
 	for i := range x.out {
 		v, p := &x.out[i], &x.m.binding.out[i]
-		v.use, v.given, v._type = 1, 0, C.int32_t(p.ort)
+		v.use, v.given, v._type = 1, 0, p.ort
 		if !guess || p.known == nil || !x.follow(v, p.known) {
 			continue
 		}
@@ -208,7 +208,7 @@ func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err err
 
 // follow sets v's shape from the shapes of the inputs; false when an input it follows is absent.
 func (x *instance) follow(v *C.tt_value, shape []extent) bool {
-	v.rank = C.int32_t(len(shape))
+	v.rank = C.int(len(shape))
 	for k, e := range shape {
 		if e.axis < 0 {
 			v.dims[k] = C.int64_t(e.n)

@@ -42,9 +42,9 @@ func openLibrary(path string) (*library, error) {
 	if rt == nil {
 		return nil, status.Errorf(status.Internal, "no memory for ONNX Runtime")
 	}
-	var text *C.char
-	old := C.tt_open(base, rt, &text)
-	l := &library{rt: rt, path: path, version: C.GoString(text)}
+	text := new(*C.char)
+	old := C.tt_open(base, rt, text)
+	l := &library{rt: rt, path: path, version: C.GoString(*text)}
 	l.refs.Store(1)
 	if old != 0 {
 		C.free(unsafe.Pointer(rt))

@@ -89,7 +89,8 @@ func TestExecute(t *testing.T) {
 			"nonzero", "", []backendtest.Value{fp32([]int64{0})}, []backendtest.Value{backendtest.Of[int64](tensor.Int64, []int64{1, 0})},
 		},
 		"zero rows passed through": {
-			"through", "", []backendtest.Value{fp32([]int64{0})},
+			"through", "",
+			[]backendtest.Value{fp32([]int64{0})},
 			[]backendtest.Value{fp32([]int64{0}), fp32([]int64{0}), fp32([]int64{3}, 1, 2, 3)},
 		},
 		"shape names that hold": {
@@ -99,14 +100,16 @@ func TestExecute(t *testing.T) {
 			"liar", liar, []backendtest.Value{fp32([]int64{3}, 0, 0, 1)}, []backendtest.Value{backendtest.Of(tensor.Int64, []int64{1}, int64(2))},
 		},
 		"not a number": {
-			"through", "", []backendtest.Value{fp32([]int64{1}, nan)},
+			"through", "",
+			[]backendtest.Value{fp32([]int64{1}, nan)},
 			[]backendtest.Value{fp32([]int64{1}, math.Float32frombits(0xffc00000)), fp32([]int64{1}, nan), fp32([]int64{3}, 1, 2, 3)},
 		},
 		"reshape": {
 			"mlp", `max_batch_size: 8
 				input { name: "x" data_type: TYPE_FP32 dims: [4, 4] reshape { shape: 16 } }
 				output { name: "y" data_type: TYPE_FP32 dims: [2, 8] reshape { shape: 16 } }`,
-			[]backendtest.Value{fp32([]int64{1, 4, 4}, make([]float32, 16)...)}, []backendtest.Value{fp32([]int64{1, 2, 8}, make([]float32, 16)...)},
+			[]backendtest.Value{fp32([]int64{1, 4, 4}, make([]float32, 16)...)},
+			[]backendtest.Value{fp32([]int64{1, 2, 8}, make([]float32, 16)...)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,11 +37,12 @@ func openSession(l *library, path string, o *settings) (*session, error) {
 	defer free()
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
-	if err := l.check(C.tt_load(l.rt, cpath, cs, &s.s)); err != nil {
+	loaded := new(*C.OrtSession)
+	err := l.check(C.tt_load(l.rt, cpath, cs, loaded))
+	if s.s = *loaded; err != nil {
 		s.close()
 		return nil, err
 	}
-	var err error
 	if s.ins, err = s.declared(false); err == nil {
 		s.outs, err = s.declared(true)
 	}
@@ -81,8 +82,8 @@ func (s *session) declared(output bool) ([]port, error) {
 }
 
 func (s *session) declaredPort(output bool, i C.size_t) (port, error) {
-	var d C.tt_port
-	err := s.lib.check(C.tt_declared(s.lib.rt, s.s, flag(output), i, &d))
+	d := new(C.tt_port)
+	err := s.lib.check(C.tt_declared(s.lib.rt, s.s, flag(output), i, d))
 	defer C.free(unsafe.Pointer(d.name))
 	if err != nil {
 		return port{}, err

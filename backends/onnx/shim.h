@@ -38,10 +38,10 @@ typedef struct {
 	void *data;
 	size_t bytes;
 	OrtValue *value;  // after a run, holds data of an output that the runtime allocated
-	int32_t use;      // takes part in this run
-	int32_t given;    // outputs: data is the caller's memory; else the runtime allocates
-	int32_t type;
-	int32_t rank;
+	int use;          // takes part in this run
+	int given;        // outputs: data is the caller's memory; else the runtime allocates
+	int type;
+	int rank;
 	int64_t dims[TT_MAX_RANK];
 } tt_value;
 

@@ -224,9 +224,9 @@ func product(dims []int64) int64 {
 // an input's dimension.
 func (b *binding) infer() {
 	byName := map[string]extent{}
-	for i := len(b.in) - 1; i >= 0; i-- {
-		for k, name := range b.in[i].symbols {
-			if name != "" && b.in[i].shape[k] == -1 {
+	for i, p := range slices.Backward(b.in) {
+		for k, name := range p.symbols {
+			if name != "" && p.shape[k] == -1 {
 				byName[name] = extent{from: i, axis: k}
 			}
 		}

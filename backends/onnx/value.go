@@ -76,9 +76,9 @@ func (x *instance) take(b *backends.Batch) (err error) {
 // wrap makes output i of the batch the tensor that the runtime allocated.
 func (x *instance) wrap(b *backends.Batch, i int) error {
 	c, p := &x.out[i], &x.m.binding.out[i]
-	if c.value == nil || c.rank > C.TT_MAX_RANK || C.int(c._type) != p.ort {
+	if c.value == nil || c.rank > C.TT_MAX_RANK || c._type != p.ort {
 		return status.Errorf(status.Internal, "model '%s', output '%s': expected a %s tensor of at most %d dimensions, got %s of %d",
-			x.m.binding.sig.Model, p.name, p.dtype, C.TT_MAX_RANK, ortTypeName(C.int(c._type)), c.rank)
+			x.m.binding.sig.Model, p.name, p.dtype, C.TT_MAX_RANK, ortTypeName(c._type), c.rank)
 	}
 	shape := shapeOf(c)
 	n := int(shape.Elements()) * p.dtype.Size()

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -25,16 +26,16 @@ func FuzzCompile(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		known := ""
+		var known strings.Builder
 		for i := range archive.Files {
 			if a := &archive.Files[i]; strings.HasPrefix(a.Name, "models/") {
 				name := strings.TrimSuffix(filepath.Base(a.Name), ".pbtxt")
-				known += "name: \"" + name + "\"\n" + string(a.Data) + "\n---\n"
+				fmt.Fprintf(&known, "name: %q\n%s\n---\n", name, a.Data)
 			}
 		}
 		for i := range archive.Files {
 			if a := &archive.Files[i]; strings.HasSuffix(a.Name, ".pbtxt") {
-				f.Add(string(a.Data), known)
+				f.Add(string(a.Data), known.String())
 			}
 		}
 	}
@@ -44,7 +45,7 @@ func FuzzCompile(f *testing.F) {
 			return
 		}
 		repo := repository{}
-		for _, one := range strings.Split(known, "---") {
+		for one := range strings.SplitSeq(known, "---") {
 			if m, err := config.Parse("fuzz", []byte(one)); err == nil {
 				repo[m.Name] = m
 			}

@@ -212,7 +212,7 @@ func TestSVG(t *testing.T) {
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Error("the picture differs from one time to the next")
 	}
-	text := ""
+	var words strings.Builder
 	for d := xml.NewDecoder(&first); ; {
 		tok, err := d.Token()
 		if errors.Is(err, io.EOF) {
@@ -222,11 +222,11 @@ func TestSVG(t *testing.T) {
 			t.Fatal(err)
 		}
 		if chars, ok := tok.(xml.CharData); ok {
-			text += string(chars)
+			words.Write(chars)
 		}
 	}
 	for _, want := range []string{`I"N\`, "<a>", "<b>", "OUT", "x", "FP32 [16]"} {
-		if !strings.Contains(text, want) {
+		if !strings.Contains(words.String(), want) {
 			t.Errorf("the picture does not say %s", want)
 		}
 	}

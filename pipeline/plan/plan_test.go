@@ -232,6 +232,18 @@ func TestSVG(t *testing.T) {
 	}
 }
 
+func TestSVGOfTooMany(t *testing.T) {
+	t.Parallel()
+	p, err := plan.Compile(chain(513), 1, fp32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "'e' has 513 steps, expected at most 512 in a picture"
+	if err := p.SVG(io.Discard, nil); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func BenchmarkCompile(b *testing.B) {
 	for _, n := range []int{3, 1000} {
 		cfg := chain(n)

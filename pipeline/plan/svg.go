@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+
+	"tutti/core/status"
 )
 
 // svgStyle gives the picture a ground of its own, so that it reads the same on a
@@ -21,10 +23,17 @@ const svgStyle = `text{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,
 .kind{font-size:11px;fill:#5b6780}
 `
 
+// maxDrawn bounds the steps of a picture: a line takes a point in every column it
+// passes, so the points may grow with the square of the steps.
+const maxDrawn = 512
+
 // SVG draws the plan from left to right: inputs, steps, outputs, and the tensors
 // between them with name, data type and shape. kind says in a word or two what a
 // model is ("onnx", "tokenize") and may be nil.
 func (p *Plan) SVG(w io.Writer, kind func(model string) string) error {
+	if len(p.Nodes) > maxDrawn {
+		return status.Errorf(status.Unsupported, "'%s' has %d steps, expected at most %d in a picture", p.Signature.Model, len(p.Nodes), maxDrawn)
+	}
 	l := newLayout(p, kind)
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img">`+"\n", l.w, l.h, l.w, l.h)

@@ -129,8 +129,25 @@ func readGold(tb testing.TB) (goldHead, []goldVariant) {
 // patched is the MiniLM tokenizer file with sections replaced.
 func patched(tb testing.TB, patch map[string]json.RawMessage) []byte {
 	tb.Helper()
+	return replaced(tb, gunzip(tb, "testdata/minilm.json.gz"), patch)
+}
+
+// smallModel is a few entries of the MiniLM vocabulary under their ids.
+const smallModel = `{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,
+	"vocab":{"[PAD]":0,"[UNK]":100,"[CLS]":101,"[SEP]":102,"[MASK]":103,"hello":7592,"world":2088,"word":2773}}`
+
+// small is patched with the small model, for tests of anything but the vocabulary.
+func small(tb testing.TB, patch map[string]json.RawMessage) []byte {
+	tb.Helper()
+	file := replaced(tb, gunzip(tb, "testdata/minilm.json.gz"), map[string]json.RawMessage{"model": json.RawMessage(smallModel)})
+	return replaced(tb, file, patch)
+}
+
+// replaced is a file with sections replaced.
+func replaced(tb testing.TB, file []byte, patch map[string]json.RawMessage) []byte {
+	tb.Helper()
 	var sections map[string]json.RawMessage
-	if err := json.Unmarshal(gunzip(tb, "testdata/minilm.json.gz"), &sections); err != nil {
+	if err := json.Unmarshal(file, &sections); err != nil {
 		tb.Fatal(err)
 	}
 	maps.Copy(sections, patch)

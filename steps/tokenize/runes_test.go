@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"tutti/steps/tokenize"
 )
@@ -39,14 +40,14 @@ func bertOptions(flags string) json.RawMessage {
 
 // pageSum is the checksum that the script writes for a page.
 func pageSum(tok *tokenize.Tokenizer, page int) string {
-	crc := uint32(0)
+	var words, src []byte
+	var cutter tokenize.Cutter
 	for c := rune(page << 8); c < rune(page+1)<<8; c++ {
 		if c >= 0xD800 && c < 0xE000 {
 			continue
 		}
-		for _, w := range tokenize.Words(tok, "a"+string(c)+"\u0345\u302ea") {
-			crc = crc32.Update(crc, crc32.IEEETable, []byte(w+"\n"))
-		}
+		src = append(utf8.AppendRune(append(src[:0], 'a'), c), "\u0345\u302ea"...)
+		words = cutter.Cut(words, tok, src)
 	}
-	return strconv.FormatUint(uint64(crc), 16)
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(words)), 16)
 }

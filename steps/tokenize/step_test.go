@@ -16,7 +16,7 @@ import (
 
 func TestStep(t *testing.T) {
 	t.Parallel()
-	plain := map[string][]byte{"tokenizer.json": patched(t, noLimits())}
+	plain := map[string][]byte{"tokenizer.json": small(t, noLimits())}
 	text := func(s ...string) []steptest.Value {
 		return []steptest.Value{steptest.Text([]int64{int64(len(s)), 1}, s...)}
 	}
@@ -71,7 +71,7 @@ func TestStep(t *testing.T) {
 		},
 		steptest.Case{Name: "no file", WantNewErr: "tokenizer.json"},
 		steptest.Case{Name: "unsupported", WantNewErr: "'BPE' is not supported", Files: map[string][]byte{
-			"tokenizer.json": patched(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"BPE"}`)}),
+			"tokenizer.json": small(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"BPE"}`)}),
 		}},
 		steptest.Case{Name: "bad length", Files: plain, Params: map[string]string{"max_length": "-1"}, WantNewErr: "max_length"},
 		steptest.Case{Name: "short length", Files: plain, Params: map[string]string{"max_length": "2"}, WantNewErr: "no room"},

@@ -1,0 +1,182 @@
+package infer
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// IDPrefix returns what stands before the text of a refused request, so that a
+// client can tell which of its requests is meant.
+func IDPrefix(id string) string {
+	if id == "" {
+		id = "<id_unknown>"
+	}
+	return "[request id: " + id + "] "
+}
+
+// ParseVersion reads a model version as clients write it; empty is 0, any version.
+func ParseVersion(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && v > 0 {
+		return v, nil
+	}
+	details := ""
+	if err != nil {
+		details = " (details: stol)"
+	}
+	return 0, status.Errorf(status.InvalidArg,
+		"failed to get model version from specified version string '%s'%s, version should be an integral value > 0", s, details)
+}
+
+// ReservedParam reports whether clients may not set a parameter of this name.
+func ReservedParam(key string) bool { return strings.HasPrefix(key, "triton_") }
+
+// ShapeSize returns the bytes of a tensor of fixed-size elements; for BYTES it
+// returns -1. Shapes with no representable number of elements are an error.
+//
+// hot: no allocation on success.
+func ShapeSize(input string, d tensor.DType, s tensor.Shape) (int64, error) {
+	n := s.Elements()
+	if n < 0 {
+		return 0, shapeError(input, s)
+	}
+	if d == tensor.Bytes {
+		return -1, nil
+	}
+	size := int64(d.Size())
+	if size == 0 {
+		return 0, status.Errorf(status.InvalidArg, "invalid datatype for input %s", input)
+	}
+	if n > maxTensorBytes/size {
+		return 0, status.Errorf(status.InvalidArg, "byte size overflow for input '%s': shape %s of %s", input, s, d)
+	}
+	return n * size, nil
+}
+
+// maxTensorBytes bounds what a request may ask for, far beyond any memory.
+const maxTensorBytes = 1 << 46
+
+func shapeError(input string, s tensor.Shape) error {
+	if slices.ContainsFunc(s.Dims(), func(d int64) bool { return d < 0 }) {
+		return status.Errorf(status.InvalidArg, "invalid shape for input '%s': shape %s contains one or more invalid dimensions", input, s)
+	}
+	return status.Errorf(status.InvalidArg,
+		"invalid shape for input '%s': shape %s causes total element count to exceed maximum size of 9223372036854775807", input, s)
+}
+
+// SizeError says that an input has got bytes where its shape and type make want.
+func (r *Request) SizeError(input string, want, got int64) error {
+	return status.Errorf(status.InvalidArg, "%sinput byte size mismatch for input '%s' for model '%s'. Expected %d, got %d",
+		IDPrefix(r.ID), input, r.Model, want, got)
+}
+
+// CheckInput verifies that an input's memory is what its type and shape say: the
+// size in bytes, or for BYTES the elements and their lengths.
+//
+// hot: no allocation on success.
+func (r *Request) CheckInput(in *Named) error {
+	want, err := ShapeSize(in.Name, in.Tensor.DType, in.Tensor.Shape)
+	if err != nil {
+		return err
+	}
+	if want >= 0 {
+		if int64(in.Tensor.Len) != want {
+			return r.SizeError(in.Name, want, int64(in.Tensor.Len))
+		}
+		return nil
+	}
+	if err := tensor.CheckBytes(in.Tensor.Bytes(), in.Tensor.Shape.Elements()); err != nil {
+		return r.bytesError(in.Name, err)
+	}
+	return nil
+}
+
+func (r *Request) bytesError(input string, err error) error {
+	var e *tensor.BytesError
+	if !errors.As(err, &e) {
+		return err
+	}
+	where := "for inference input '" + input + "' for model '" + r.Model + "'"
+	id := IDPrefix(r.ID)
+	switch {
+	case e.Got < e.Want:
+		return status.Errorf(status.InvalidArg, "%sexpected %d string elements %s, got %d", id, e.Want, where, e.Got)
+	case e.Got > e.Want:
+		return status.Errorf(status.InvalidArg, "%sunexpected number of string elements %d %s, expecting %d", id, e.Got, where, e.Want)
+	case e.Need == 0:
+		return status.Errorf(status.InvalidArg,
+			"%sincomplete string length indicator %s, expecting 4 bytes but only %d bytes available", id, where, e.Left)
+	default:
+		return status.Errorf(status.InvalidArg,
+			"%sincomplete string data %s, expecting string of length %d but only %d bytes available", id, where, e.Need, e.Left)
+	}
+}
+
+// manyNames is the length from which looking for a repeated name pairwise would
+// let a hostile request cost quadratic time.
+const manyNames = 32
+
+// CheckNames refuses an input or output named twice, and drops all but the first
+// parameter of one key.
+//
+// hot: no allocation up to 32 names of each sort.
+func (r *Request) CheckNames() error {
+	if i := repeated(r.Inputs, inputName); i >= 0 {
+		return status.Errorf(status.InvalidArg, "input '%s' already exists in request", r.Inputs[i].Name)
+	}
+	if i := repeated(r.Outputs, outputName); i >= 0 {
+		return status.Errorf(status.InvalidArg, "output '%s' already exists in request", r.Outputs[i])
+	}
+	if repeated(r.Params, paramKey) >= 0 {
+		r.Params = firstParams(r.Params)
+	}
+	return nil
+}
+
+func inputName(n *Named) string   { return n.Name }
+func outputName(s *string) string { return *s }
+func paramKey(p *Param) string    { return p.Key }
+
+// repeated returns the index of the first element whose name an earlier one has, or -1.
+func repeated[T any](list []T, name func(*T) string) int {
+	if len(list) > manyNames {
+		return repeatedAmongMany(list, name)
+	}
+	for i := range list {
+		for j := range i {
+			if name(&list[i]) == name(&list[j]) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+func repeatedAmongMany[T any](list []T, name func(*T) string) int {
+	seen := make(map[string]struct{}, len(list))
+	for i := range list {
+		n := name(&list[i])
+		if _, ok := seen[n]; ok {
+			return i
+		}
+		seen[n] = struct{}{}
+	}
+	return -1
+}
+
+func firstParams(list Params) Params {
+	seen := make(map[string]struct{}, len(list))
+	return slices.DeleteFunc(list, func(p Param) bool {
+		_, ok := seen[p.Key]
+		seen[p.Key] = struct{}{}
+		return ok
+	})
+}

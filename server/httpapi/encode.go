@@ -1,0 +1,273 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// Header values that never change are shared: the header map keeps slices, not copies.
+var (
+	jsonType   = []string{"application/json"}
+	binaryType = []string{"application/octet-stream"}
+)
+
+// reply writes the answer: its JSON, then the outputs asked for in binary, each
+// from the tensor's own memory.
+func (x *exchange) reply(w http.ResponseWriter, resp *infer.Response) error {
+	size, err := x.encode(resp)
+	if err != nil {
+		return err
+	}
+	x.headers(w.Header(), size)
+	// A client that is gone by now gets nothing; there is nobody left to tell.
+	if _, err := w.Write(x.out); err != nil || size < 0 {
+		return nil //nolint:nilerr // see above
+	}
+	for i := range resp.Outputs {
+		if t := &resp.Outputs[i].Tensor; t.Len > 0 && x.isBinary(resp.Outputs[i].Name, i) {
+			if _, err := w.Write(t.Bytes()); err != nil {
+				return nil //nolint:nilerr // see above
+			}
+		}
+	}
+	return nil
+}
+
+// headers sets those of an answer with size bytes of tensors, -1 for an answer that is all JSON.
+func (x *exchange) headers(h http.Header, size int64) {
+	if size < 0 {
+		h["Content-Type"] = jsonType
+		h["Content-Length"] = []string{strconv.Itoa(len(x.out))}
+		return
+	}
+	// The lengths share one string and one slice. Neither can be pooled: the server
+	// may read them after the handler has returned.
+	var digits [40]byte
+	b := strconv.AppendInt(digits[:0], int64(len(x.out)), 10)
+	n := len(b)
+	b = strconv.AppendInt(b, int64(len(x.out))+size, 10)
+	both := string(b)
+	values := []string{both[:n], both[n:]}
+	h["Content-Type"] = binaryType
+	h[jsonLength] = values[:1:1]
+	h["Content-Length"] = values[1:]
+}
+
+// isBinary reports whether output i is sent in binary. Answers come in the order
+// of the request, so looking beyond index i is rare.
+func (x *exchange) isBinary(name string, i int) bool {
+	if len(x.wants) == 0 {
+		return x.binary
+	}
+	if i < len(x.wants) && x.wants[i].name == name {
+		return x.wants[i].binary
+	}
+	for j := range x.wants {
+		if x.wants[j].name == name {
+			return x.wants[j].binary
+		}
+	}
+	return x.binary
+}
+
+// encode writes the answer's JSON to x.out and returns the bytes of tensors that
+// follow it, -1 when there are none.
+//
+// hot: no allocation once x.out has grown.
+func (x *exchange) encode(resp *infer.Response) (size int64, err error) {
+	b := append(x.out[:0], '{')
+	if resp.ID != "" {
+		b = append(b, `"id":`...)
+		b = append(appendString(b, resp.ID), ',')
+	}
+	b = append(b, `"model_name":`...)
+	b = appendString(b, resp.Model)
+	b = append(b, `,"model_version":"`...)
+	b = strconv.AppendInt(b, resp.Version, 10)
+	b = append(b, '"')
+	b = x.appendParams(b, resp)
+	b = append(b, `,"outputs":[`...)
+	size = -1
+	for i := range resp.Outputs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		out := &resp.Outputs[i]
+		b = appendOutput(b, out)
+		if x.isBinary(out.Name, i) {
+			b = append(b, `,"parameters":{"binary_data_size":`...)
+			b = append(strconv.AppendInt(b, int64(out.Tensor.Len), 10), "}}"...)
+			if out.Tensor.Len > 0 {
+				size = max(size, 0) + int64(out.Tensor.Len)
+			}
+			continue
+		}
+		b = append(b, `,"data":[`...)
+		if b, err = appendData(b, out); err != nil {
+			return 0, err
+		}
+		b = append(b, "]}"...)
+	}
+	x.out = append(b, "]}"...)
+	return size, nil
+}
+
+// appendOutput appends what every output has, without the closing brace.
+func appendOutput(b []byte, out *infer.Named) []byte {
+	b = append(b, `{"name":`...)
+	b = appendString(b, out.Name)
+	b = append(b, `,"datatype":"`...)
+	b = append(b, out.Tensor.DType.String()...)
+	b = append(b, `","shape":[`...)
+	for i, d := range out.Tensor.Shape.Dims() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, d, 10)
+	}
+	return append(b, ']')
+}
+
+// appendParams appends the answer's parameters, if it has any. An ensemble's have
+// the sequence of the request at their head.
+func (x *exchange) appendParams(b []byte, resp *infer.Response) []byte {
+	if !resp.Ensemble && len(resp.Params) == 0 {
+		return b
+	}
+	b = append(b, `,"parameters":{`...)
+	if resp.Ensemble {
+		b = append(b, `"sequence_id":`...)
+		if x.seq.Name != "" {
+			b = appendString(b, x.seq.Name)
+		} else {
+			b = strconv.AppendUint(b, x.seq.ID, 10)
+		}
+		b = strconv.AppendBool(append(b, `,"sequence_start":`...), x.seq.Start)
+		b = strconv.AppendBool(append(b, `,"sequence_end":`...), x.seq.End)
+	}
+	for i := range resp.Params {
+		if i > 0 || resp.Ensemble {
+			b = append(b, ',')
+		}
+		b = appendParam(b, &resp.Params[i])
+	}
+	return append(b, '}')
+}
+
+func appendParam(b []byte, p *infer.Param) []byte {
+	b = append(appendString(b, p.Key), ':')
+	switch p.Kind {
+	case infer.ParamBool:
+		return strconv.AppendBool(b, p.Bool)
+	case infer.ParamInt:
+		return strconv.AppendInt(b, p.Int, 10)
+	case infer.ParamUint:
+		return strconv.AppendUint(b, p.Uint, 10)
+	case infer.ParamDouble:
+		return appendFloat(b, p.Double)
+	default:
+		return appendString(b, p.String)
+	}
+}
+
+func wrongSize(out *infer.Named) error {
+	return status.Errorf(status.Internal, "output tensor shape does not match size of output for '%s'", out.Name)
+}
+
+// appendData appends an output's elements, row-major and flat.
+func appendData(b []byte, out *infer.Named) ([]byte, error) {
+	t := &out.Tensor
+	n := t.Shape.Elements()
+	if t.DType == tensor.Bytes {
+		return appendStrings(b, out, n)
+	}
+	if size := int64(t.DType.Size()); n < 0 || int64(t.Len)%max(size, 1) != 0 || int64(t.Len)/max(size, 1) != n {
+		return b, wrongSize(out)
+	}
+	switch t.DType {
+	case tensor.Bool:
+		return appendBools(b, t.Bytes()), nil
+	case tensor.Uint8:
+		return appendUnsigned(b, tensor.Slice[uint8](t)), nil
+	case tensor.Uint16:
+		return appendUnsigned(b, tensor.Slice[uint16](t)), nil
+	case tensor.Uint32:
+		return appendUnsigned(b, tensor.Slice[uint32](t)), nil
+	case tensor.Uint64:
+		return appendUnsigned(b, tensor.Slice[uint64](t)), nil
+	case tensor.Int8:
+		return appendSigned(b, tensor.Slice[int8](t)), nil
+	case tensor.Int16:
+		return appendSigned(b, tensor.Slice[int16](t)), nil
+	case tensor.Int32:
+		return appendSigned(b, tensor.Slice[int32](t)), nil
+	case tensor.Int64:
+		return appendSigned(b, tensor.Slice[int64](t)), nil
+	case tensor.FP32:
+		return appendFloats(b, tensor.Slice[float32](t)), nil
+	case tensor.FP64:
+		return appendFloats(b, tensor.Slice[float64](t)), nil
+	}
+	return b, status.Errorf(status.InvalidArg,
+		"sending %s data via JSON is not supported. Please use the binary data format for output %s", t.DType, out.Name)
+}
+
+func appendBools(b, list []byte) []byte {
+	for i, v := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendBool(b, v != 0)
+	}
+	return b
+}
+
+func appendUnsigned[T uint8 | uint16 | uint32 | uint64](b []byte, list []T) []byte {
+	for i, v := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(v), 10)
+	}
+	return b
+}
+
+func appendSigned[T int8 | int16 | int32 | int64](b []byte, list []T) []byte {
+	for i, v := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(v), 10)
+	}
+	return b
+}
+
+// appendFloats prints an FP32 as the double it is, which is what Triton's clients see.
+func appendFloats[T float32 | float64](b []byte, list []T) []byte {
+	for i, v := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendFloat(b, float64(v))
+	}
+	return b
+}
+
+func appendStrings(b []byte, out *infer.Named, n int64) ([]byte, error) {
+	rest := out.Tensor.Bytes()
+	for i := range n {
+		elem, next, ok := tensor.NextBytes(rest)
+		if !ok {
+			return b, wrongSize(out)
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b, rest = appendString(b, elem), next
+	}
+	return b, nil
+}

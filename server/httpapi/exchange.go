@@ -1,0 +1,126 @@
+package httpapi
+
+import (
+	"sync"
+
+	"tutti/core/infer"
+	"tutti/core/tensor"
+)
+
+// keepScratch bounds the memory one pooled exchange keeps between requests.
+const keepScratch = 1 << 20
+
+// exchange is one infer request's way from socket to socket: its scratch memory,
+// and what the answer must know about the question.
+type exchange struct {
+	srv  *Server
+	p    parser
+	req  *infer.Request
+	body []byte // the request's JSON
+	out  []byte // the answer's JSON
+
+	specs []spec // one per input
+	wants []want // the outputs asked for by name
+	// binary says how outputs not asked for by name are sent.
+	binary bool
+	seq    infer.Sequence
+	names  interned
+}
+
+// spec is one input as the JSON describes it; its tensor goes to the request.
+type spec struct {
+	name   string
+	dtype  tensor.DType
+	shape  tensor.Shape
+	have   field
+	data   int   // offset of the JSON data, when it came before the shape or type
+	size   int64 // binary_data_size
+	tensor tensor.Tensor
+}
+
+// want is a requested output.
+type want struct {
+	name   string
+	binary bool
+}
+
+// field says which members of an object have been seen.
+type field uint16
+
+const (
+	hasName field = 1 << iota
+	hasDatatype
+	hasShape
+	hasData
+	hasParameters
+	hasBinary
+	hasRegion
+	hasClasses
+	hasID
+	hasInputs
+	hasOutputs
+	isDecoded // the data is in the tensor
+)
+
+// see notes a member and reports whether it is the first of its name: of two, the first counts.
+func (f *field) see(m field) bool {
+	if *f&m != 0 {
+		return false
+	}
+	*f |= m
+	return true
+}
+
+func (f field) has(m field) bool { return f&m != 0 }
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func (s *Server) newExchange() *exchange {
+	x := exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	x.srv = s
+	return x
+}
+
+// release returns x for reuse, without what a large request made it grow to.
+func (x *exchange) release() {
+	for i := range x.specs {
+		x.specs[i].tensor.Release() // only after a failure: otherwise the request has it
+	}
+	clear(x.specs)
+	clear(x.wants)
+	x.specs, x.wants = x.specs[:0], x.wants[:0]
+	x.srv, x.req, x.binary, x.seq = nil, nil, false, infer.Sequence{}
+	x.p.begin(nil)
+	x.body, x.out, x.p.text = trim(x.body), trim(x.out), trim(x.p.text)
+	if cap(x.specs) > 1024 || cap(x.wants) > 1024 {
+		x.specs, x.wants = nil, nil
+	}
+	exchanges.Put(x)
+}
+
+func trim(b []byte) []byte {
+	if cap(b) > keepScratch {
+		return nil
+	}
+	return b[:0]
+}
+
+// interned remembers recent names, so that a client that repeats itself costs no strings.
+type interned [32]string
+
+// of returns b as a string.
+//
+// hot: no allocation for a name seen lately.
+func (n *interned) of(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	if len(b) > 64 {
+		return string(b)
+	}
+	slot := &n[(uint(len(b))*7+uint(b[0])+uint(b[len(b)-1])*5)%uint(len(n))]
+	if *slot != string(b) {
+		*slot = string(b)
+	}
+	return *slot
+}

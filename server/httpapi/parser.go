@@ -1,0 +1,347 @@
+package httpapi
+
+import (
+	"math"
+	"strconv"
+	"unsafe"
+
+	"tutti/core/status"
+)
+
+// maxDepth is how deep JSON may nest.
+const maxDepth = 100
+
+// RapidJSON's parse errors, which Triton passes on.
+const (
+	msgEmpty        = "The document is empty."
+	msgNotSingular  = "The document root must not be followed by other values."
+	msgValue        = "Invalid value."
+	msgName         = "Missing a name for object member."
+	msgColon        = "Missing a colon after a name of object member."
+	msgObjectComma  = "Missing a comma or } after an object member."
+	msgArrayComma   = "Missing a comma or ] after an array element."
+	msgHex          = "Incorrect hex digit after \\u escape in string."
+	msgSurrogate    = "The surrogate pair in string is invalid."
+	msgEscape       = "Invalid escape character in string."
+	msgQuote        = "Missing a closing quotation mark in string."
+	msgEncoding     = "Invalid encoding in string."
+	msgTooBig       = "Number too big to be stored in double."
+	msgMissFraction = "Miss fraction part in number."
+	msgMissExponent = "Miss exponent in number."
+)
+
+// parser reads one JSON document by RapidJSON's rules, so that what it refuses, it
+// refuses with the text and the offset that clients know. It keeps no tree: the
+// caller walks members and elements, and skips what it does not know.
+type parser struct {
+	buf   []byte
+	pos   int
+	depth int
+	text  []byte // the last string that had escapes
+}
+
+// begin makes p read doc.
+func (p *parser) begin(doc []byte) { p.buf, p.pos, p.depth = doc, 0, 0 }
+
+// fail returns the syntax error msg at an offset.
+func (p *parser) fail(msg string, at int) error {
+	return status.Errorf(status.Internal, "failed to parse the request JSON buffer: %s at %d", msg, at)
+}
+
+// peek returns the byte at the cursor, 0 at the end.
+func (p *parser) peek() byte {
+	if p.pos < len(p.buf) {
+		return p.buf[p.pos]
+	}
+	return 0
+}
+
+func (p *parser) space() {
+	for p.pos < len(p.buf) {
+		switch p.buf[p.pos] {
+		case ' ', '\n', '\r', '\t':
+			p.pos++
+		default:
+			return
+		}
+	}
+}
+
+// root moves to the document's value.
+func (p *parser) root() error {
+	p.space()
+	if p.pos == len(p.buf) {
+		return p.fail(msgEmpty, p.pos)
+	}
+	return nil
+}
+
+// end verifies that nothing follows the document's value.
+func (p *parser) end() error {
+	p.space()
+	if p.pos != len(p.buf) {
+		return p.fail(msgNotSingular, p.pos)
+	}
+	return nil
+}
+
+// validate reads a whole document and reports its first syntax error.
+func (p *parser) validate(doc []byte) error {
+	p.begin(doc)
+	if err := p.root(); err != nil {
+		return err
+	}
+	if err := p.skip(); err != nil {
+		return err
+	}
+	return p.end()
+}
+
+// enter steps into the array or object at the cursor and reports whether it has
+// something in it; closing is its closing bracket.
+func (p *parser) enter(closing byte) (bool, error) {
+	if p.depth++; p.depth > maxDepth {
+		return false, status.Errorf(status.InvalidArg, "JSON nesting depth exceeds maximum allowed limit (%d)", maxDepth)
+	}
+	p.pos++
+	p.space()
+	if p.peek() == closing {
+		p.leave()
+		return false, nil
+	}
+	return true, nil
+}
+
+func (p *parser) leave() {
+	p.pos++
+	p.depth--
+}
+
+// key reads a member's name and stops at its value. The name is valid until the next string is read.
+func (p *parser) key() ([]byte, error) {
+	if p.peek() != '"' {
+		return nil, p.fail(msgName, p.pos)
+	}
+	name, err := p.str()
+	if err != nil {
+		return nil, err
+	}
+	p.space()
+	if p.peek() != ':' {
+		return nil, p.fail(msgColon, p.pos)
+	}
+	p.pos++
+	p.space()
+	return name, nil
+}
+
+// more reports whether another member or element follows, and stops at it.
+func (p *parser) more(closing byte) (bool, error) {
+	p.space()
+	switch p.peek() {
+	case ',':
+		p.pos++
+		p.space()
+		return true, nil
+	case closing:
+		p.leave()
+		return false, nil
+	}
+	if closing == '}' {
+		return false, p.fail(msgObjectComma, p.pos)
+	}
+	return false, p.fail(msgArrayComma, p.pos)
+}
+
+// skip reads over one value of any kind.
+func (p *parser) skip() error {
+	switch p.peek() {
+	case '{':
+		return p.skipObject()
+	case '[':
+		return p.skipArray()
+	case '"':
+		_, err := p.str()
+		return err
+	case 't':
+		return p.literal("true")
+	case 'f':
+		return p.literal("false")
+	case 'n':
+		return p.literal("null")
+	default:
+		_, err := p.number()
+		return err
+	}
+}
+
+func (p *parser) skipObject() error {
+	more, err := p.enter('}')
+	for ; more && err == nil; more, err = p.more('}') {
+		if _, err = p.key(); err != nil {
+			return err
+		}
+		if err = p.skip(); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (p *parser) skipArray() error {
+	more, err := p.enter(']')
+	for ; more && err == nil; more, err = p.more(']') {
+		if err = p.skip(); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// literal reads the word at the cursor, whose first byte the caller has seen.
+func (p *parser) literal(word string) error {
+	for i := range len(word) {
+		if p.pos+i >= len(p.buf) || p.buf[p.pos+i] != word[i] {
+			return p.fail(msgValue, p.pos+i)
+		}
+	}
+	p.pos += len(word)
+	return nil
+}
+
+// number is a number as written.
+type number struct {
+	lit     []byte
+	abs     uint64 // the magnitude of an integer
+	integer bool   // an integer that fits 64 bits
+	neg     bool
+}
+
+// number reads the number at the cursor.
+//
+// hot: one call per element of a JSON tensor.
+func (p *parser) number() (number, error) {
+	var n number
+	start := p.pos
+	if p.peek() == '-' {
+		n.neg = true
+		p.pos++
+	}
+	switch c := p.peek(); {
+	case c == '0':
+		n.integer = true
+		p.pos++
+	case '1' <= c && c <= '9':
+		n.integer = p.digits(&n)
+	case c == 'N' || c == 'I':
+		return p.notFinite(n, start)
+	default:
+		return n, p.fail(msgValue, p.pos)
+	}
+	exponent, err := p.fraction(&n)
+	if err != nil {
+		return n, err
+	}
+	n.lit = p.buf[start:p.pos]
+	if exponent || len(n.lit) > 300 {
+		if math.IsInf(n.float(), 0) {
+			return n, p.fail(msgTooBig, start)
+		}
+	}
+	return n, nil
+}
+
+// digits reads an integer's digits and reports whether it fits 64 bits.
+func (p *parser) digits(n *number) bool {
+	fits := true
+	for ; p.pos < len(p.buf); p.pos++ {
+		d := uint64(p.buf[p.pos] - '0')
+		if d > 9 {
+			break
+		}
+		if n.abs > (math.MaxUint64-d)/10 {
+			fits = false
+		}
+		n.abs = n.abs*10 + d
+	}
+	return fits && (!n.neg || n.abs <= 1<<63)
+}
+
+// fraction reads what may follow an integer's digits and reports whether an exponent did.
+func (p *parser) fraction(n *number) (bool, error) {
+	if p.peek() == '.' {
+		n.integer = false
+		p.pos++
+		if !p.skipDigits() {
+			return false, p.fail(msgMissFraction, p.pos)
+		}
+	}
+	if c := p.peek(); c != 'e' && c != 'E' {
+		return false, nil
+	}
+	n.integer = false
+	p.pos++
+	if c := p.peek(); c == '+' || c == '-' {
+		p.pos++
+	}
+	if !p.skipDigits() {
+		return false, p.fail(msgMissExponent, p.pos)
+	}
+	return true, nil
+}
+
+func (p *parser) skipDigits() bool {
+	start := p.pos
+	for p.pos < len(p.buf) && p.buf[p.pos]-'0' <= 9 {
+		p.pos++
+	}
+	return p.pos > start
+}
+
+// notFinite reads NaN, Inf or Infinity, which Triton takes though JSON has no such numbers.
+func (p *parser) notFinite(n number, start int) (number, error) {
+	word := "NaN"
+	if p.peek() == 'I' {
+		word = "Inf"
+	}
+	if err := p.literal(word); err != nil {
+		return n, err
+	}
+	if word == "Inf" && p.peek() == 'i' {
+		if err := p.literal("inity"); err != nil {
+			return n, err
+		}
+	}
+	n.lit = p.buf[start:p.pos]
+	return n, nil
+}
+
+// float returns the number as the nearest double.
+func (n *number) float() float64 {
+	if n.integer && n.abs < 1<<53 {
+		f := float64(n.abs)
+		if n.neg {
+			return -f
+		}
+		return f
+	}
+	if n.neg && len(n.lit) == 4 && n.lit[1] == 'N' {
+		return math.NaN()
+	}
+	// The only error is a range error, which comes with the infinity meant.
+	f, _ := strconv.ParseFloat(unsafe.String(unsafe.SliceData(n.lit), len(n.lit)), 64)
+	return f
+}
+
+// signed returns the number as an int64 if it is one.
+func (n *number) signed() (int64, bool) {
+	if n.neg {
+		return -int64(n.abs), n.integer
+	}
+	return int64(n.abs), n.integer && n.abs <= math.MaxInt64
+}
+
+// unsigned returns the number as a uint64 if it is one.
+func (n *number) unsigned() (uint64, bool) {
+	return n.abs, n.integer && (!n.neg || n.abs == 0)
+}

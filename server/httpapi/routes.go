@@ -1,0 +1,161 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+)
+
+// target is what a path names.
+type target struct {
+	model   string
+	version string
+}
+
+// handler answers one kind of request.
+type handler func(s *Server, w http.ResponseWriter, r *http.Request, t *target)
+
+// route is a row of the table: the path may hold {model}, {version} (digits) and
+// {name}, and an optional part in brackets.
+type route struct {
+	methods string
+	path    string
+	serve   handler
+}
+
+const (
+	get     = http.MethodGet
+	post    = http.MethodPost
+	getPost = http.MethodGet + " " + http.MethodPost
+)
+
+// routes lists every endpoint; of two that match a path, the first has it.
+func routes() []route {
+	return []route{
+		{post, "/v2/models/{model}[/versions/{version}]/infer", (*Server).inferModel},
+		{get, "/v2", (*Server).serverMetadata},
+		{get, "/v2/health/live", (*Server).live},
+		{get, "/v2/health/ready", (*Server).ready},
+		{get, "/v2/models/stats", (*Server).statistics},
+		{get, "/v2/models/{model}[/versions/{version}]", (*Server).modelMetadata},
+		{get, "/v2/models/{model}[/versions/{version}]/ready", (*Server).modelReady},
+		{get, "/v2/models/{model}[/versions/{version}]/config", (*Server).modelConfig},
+		{get, "/v2/models/{model}[/versions/{version}]/stats", (*Server).statistics},
+		{post, "/v2/models/{model}[/versions/{version}]/generate", notBuilt("generate")},
+		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", notBuilt("generate_stream")},
+		{getPost, "/v2/models/{model}/trace/setting", notBuilt("trace setting")},
+		{getPost, "/v2/trace/setting", notBuilt("trace setting")},
+		{getPost, "/v2/logging", notBuilt("logging")},
+		{post, "/v2/repository[/{name}]/index", notBuilt("repository index")},
+		{post, "/v2/repository[/{name}]/models/{model}/load", notBuilt("model load")},
+		{post, "/v2/repository[/{name}]/models/{model}/unload", notBuilt("model unload")},
+		{get, "/v2/systemsharedmemory[/region/{name}]/status", notBuilt("system shared memory status")},
+		{post, "/v2/systemsharedmemory[/region/{name}]/register", notBuilt("system shared memory register")},
+		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", notBuilt("system shared memory unregister")},
+		{get, "/v2/cudasharedmemory[/region/{name}]/status", notBuilt("CUDA shared memory status")},
+		{post, "/v2/cudasharedmemory[/region/{name}]/register", notBuilt("CUDA shared memory register")},
+		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", notBuilt("CUDA shared memory unregister")},
+	}
+}
+
+// maxSegments is the length of the longest path.
+const maxSegments = 8
+
+// pattern is one path of a route, split.
+type pattern struct {
+	segments []string
+	methods  string
+	serve    handler
+}
+
+// table finds a path's pattern among those with as many segments.
+type table [maxSegments + 1][]pattern
+
+func compile(list []route) *table {
+	t := new(table)
+	for _, r := range list {
+		head, rest, optional := strings.Cut(r.path, "[")
+		part, tail, _ := strings.Cut(rest, "]")
+		t.add(r, head+tail)
+		if optional {
+			t.add(r, head+part+tail)
+		}
+	}
+	return t
+}
+
+func (t *table) add(r route, path string) {
+	segments := strings.Split(path[1:], "/")
+	t[len(segments)] = append(t[len(segments)], pattern{segments, r.methods, r.serve})
+}
+
+// find returns the pattern that path matches, or nil, and what the path names.
+//
+// hot: no allocation.
+func (t *table) find(path string, to *target) *pattern {
+	var buf [maxSegments]string
+	segments, ok := split(path, buf[:0])
+	if !ok {
+		return nil
+	}
+	list := t[len(segments)]
+	for i := range list {
+		if list[i].match(segments, to) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func split(path string, into []string) ([]string, bool) {
+	if path == "" || path[0] != '/' {
+		return nil, false
+	}
+	for rest, more := path[1:], true; more; {
+		if len(into) == maxSegments {
+			return nil, false
+		}
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		into = append(into, segment)
+	}
+	return into, true
+}
+
+func (p *pattern) match(segments []string, to *target) bool {
+	*to = target{}
+	for i, want := range p.segments {
+		got := segments[i]
+		switch want {
+		case "{model}":
+			to.model = got
+		case "{version}":
+			to.version = got
+			if !digits(got) {
+				return false
+			}
+		case "{name}":
+		default:
+			if got != want {
+				return false
+			}
+		}
+		if got == "" {
+			return false
+		}
+	}
+	return true
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// allows reports whether the route takes a method.
+func (p *pattern) allows(method string) bool {
+	return p.methods == method || p.methods == getPost && (method == get || method == post)
+}

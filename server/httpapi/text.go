@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"math"
+	"strconv"
+)
+
+// appendFloat prints v with the fewest digits that give it back, in the form
+// RapidJSON chooses: a point always, an exponent only outside 1e-6 to 1e21.
+func appendFloat(b []byte, v float64) []byte {
+	switch {
+	case math.IsNaN(v):
+		return append(b, "NaN"...)
+	case math.IsInf(v, 1):
+		return append(b, "Infinity"...)
+	case math.IsInf(v, -1):
+		return append(b, "-Infinity"...)
+	}
+	if math.Signbit(v) {
+		b, v = append(b, '-'), -v
+	}
+	if i := uint64(v); v < 1<<53 && float64(i) == v {
+		return append(strconv.AppendUint(b, i, 10), ".0"...)
+	}
+	var buf [32]byte
+	digits, exp := shortest(buf[:0], v)
+	point := exp + 1 // where the point stands among the digits
+	switch n := len(digits); {
+	case n <= point && point <= 21:
+		b = append(b, digits...)
+		return append(zeros(b, point-n), ".0"...)
+	case 0 < point && point <= 21:
+		b = append(b, digits[:point]...)
+		return append(append(b, '.'), digits[point:]...)
+	case -6 < point && point <= 0:
+		b = zeros(append(b, "0."...), -point)
+		return append(b, digits...)
+	}
+	b = append(b, digits[0])
+	if len(digits) > 1 {
+		b = append(append(b, '.'), digits[1:]...)
+	}
+	return strconv.AppendInt(append(b, 'e'), int64(exp), 10)
+}
+
+// shortest returns v's shortest digits, in buf, and the exponent of the first.
+func shortest(buf []byte, v float64) (digits []byte, exp int) {
+	s := strconv.AppendFloat(buf, v, 'e', -1, 64)
+	e := len(s) - 1
+	for s[e] != 'e' {
+		e--
+	}
+	for _, c := range s[e+2:] {
+		exp = exp*10 + int(c-'0')
+	}
+	if s[e+1] == '-' {
+		exp = -exp
+	}
+	digits = s[:e]
+	if e > 1 { // take the point out
+		s[1] = s[0]
+		digits = s[1:e]
+	}
+	return digits, exp
+}
+
+func zeros(b []byte, n int) []byte {
+	for range n {
+		b = append(b, '0')
+	}
+	return b
+}
+
+// appendString appends s as a JSON string. Bytes that are not ASCII go as they are.
+func appendString[T string | []byte](b []byte, s T) []byte {
+	b = append(b, '"')
+	start := 0
+	for i := range len(s) {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		b = append(b, s[start:i]...)
+		b = appendEscape(b, c)
+		start = i + 1
+	}
+	return append(append(b, s[start:]...), '"')
+}
+
+func appendEscape(b []byte, c byte) []byte {
+	const hex = "0123456789ABCDEF"
+	switch c {
+	case '"', '\\':
+		return append(b, '\\', c)
+	case '\b':
+		c = 'b'
+	case '\f':
+		c = 'f'
+	case '\n':
+		c = 'n'
+	case '\r':
+		c = 'r'
+	case '\t':
+		c = 't'
+	default:
+		return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+	}
+	return append(b, '\\', c)
+}

@@ -1,10 +1,8 @@
 package repository
 
 import (
-
-	"fmt"
-
 	"tutti/core/config"
+	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/pipeline/exec"
 	"tutti/pipeline/plan"
@@ -45,16 +43,18 @@ func (l lookup) Model(name string, number int64) (plan.Model, error) {
 	m := l.r.models[name]
 	switch {
 	case m == nil:
-		return plan.Model{}, plan.ErrNotFound
-	case m.err != nil:
-		return plan.Model{}, m.err
+		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
+	case m.folder.err != nil:
+		return plan.Model{}, status.Errorf(status.InvalidArg, "%w", m.folder.err)
 	case config.IsEnsemble(m.folder.cfg):
 		return plan.Model{Signature: config.SignatureOf(m.folder.cfg), Ensemble: m.folder.cfg}, nil
 	}
 	v := m.version(number)
-	if v == nil {
-		return plan.Model{}, fmt.Errorf("version %d of model '%s' is not loaded", number, name)
+	switch {
+	case v == nil && m.err != nil:
+		return plan.Model{}, status.Errorf(status.Unavailable, "%w", m.err)
+	case v == nil:
+		return plan.Model{}, status.Errorf(status.InvalidArg, "version %d of model '%s' is not loaded", number, name)
 	}
 	return plan.Model{Signature: v.sig}, nil
 }
-

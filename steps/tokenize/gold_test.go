@@ -1,7 +1,6 @@
 package tokenize_test
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -9,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -104,26 +104,35 @@ func second(e *tokenize.Encoding, i int) bool {
 	return e.TypeIDs[i] == 1
 }
 
+// readGold is the gold file, read once for all tests.
 func readGold(tb testing.TB) (goldHead, []goldVariant) {
 	tb.Helper()
-	r := bufio.NewReaderSize(bytes.NewReader(gunzip(tb, "testdata/gold.jsonl.gz")), 1<<20)
-	d := json.NewDecoder(r)
-	var head goldHead
+	goldOnce.Do(func() { goldFile.head, goldFile.variants = decodeGold(tb) })
+	return goldFile.head, goldFile.variants
+}
+
+var (
+	goldOnce sync.Once
+	goldFile struct {
+		head     goldHead
+		variants []goldVariant
+	}
+)
+
+func decodeGold(tb testing.TB) (head goldHead, variants []goldVariant) {
+	tb.Helper()
+	d := json.NewDecoder(bytes.NewReader(gunzip(tb, "testdata/gold.jsonl.gz")))
 	if err := d.Decode(&head); err != nil {
 		tb.Fatal(err)
 	}
-	var out []goldVariant
-	for {
+	for d.More() {
 		var v goldVariant
-		err := d.Decode(&v)
-		if err == io.EOF {
-			return head, out
-		}
-		if err != nil {
+		if err := d.Decode(&v); err != nil {
 			tb.Fatal(err)
 		}
-		out = append(out, v)
+		variants = append(variants, v)
 	}
+	return head, variants
 }
 
 // patched is the MiniLM tokenizer file with sections replaced.

@@ -25,6 +25,9 @@ func TestEveryCodePoint(t *testing.T) {
 			}
 			tok := mustParse(t, patched(t, map[string]json.RawMessage{"normalizer": bertOptions(options)}))
 			for page, want := range strings.Fields(sums) {
+				if testing.Short() && page >= 0x300 && page>>8 != 0xE {
+					continue // nothing but unassigned and private code points
+				}
 				if got := pageSum(tok, page); got != want {
 					t.Errorf("code points %X00 to %XFF differ from the reference", page, page)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 
 	"tutti/backends"
@@ -79,33 +80,64 @@ func TestStep(t *testing.T) {
 	)
 }
 
+func TestStepAllocatesNothing(t *testing.T) {
+	s, batch := usualBatch(t)
+	run := func() {
+		if err := s.Run(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(200, run); n >= 1 && !raceDetector() {
+		t.Errorf("%v allocations per batch, expected none", n)
+	}
+}
+
+// raceDetector reports whether sync.Pool drops what it is given, as it does at random under the race detector.
+func raceDetector() bool {
+	var p sync.Pool
+	for range 64 {
+		p.Put(new(int))
+		if p.Get() == nil {
+			return true
+		}
+	}
+	return false
+}
+
 func BenchmarkStep(b *testing.B) {
-	dir := b.TempDir()
-	writeFile(b, dir+"/tokenizer.json", patched(b, noLimits()))
-	f := tokenize.NewFactory()
-	params, err := f.Resolve(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := f.New(&steps.Settings{Model: "tokenizer", Dir: dir, ModelDir: dir, MaxBatch: 8, Params: params})
-	if err != nil {
-		b.Fatal(err)
-	}
-	pool := tensor.NewPool()
-	data := tensor.AppendBytes(nil, "How do I reset the password of my second account?")
-	in, err := tensor.NewBytes(pool, tensor.Of(1, 1), len(data))
-	if err != nil {
-		b.Fatal(err)
-	}
-	copy(in.Bytes(), data)
-	batch := &backends.Batch{
-		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}},
-		Rows: 1, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
-	}
+	s, batch := usualBatch(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := s.Run(b.Context(), batch); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// usualBatch is the step with a batch of one short text.
+func usualBatch(tb testing.TB) (steps.Step, *backends.Batch) {
+	tb.Helper()
+	dir := tb.TempDir()
+	writeFile(tb, dir+"/tokenizer.json", patched(tb, noLimits()))
+	f := tokenize.NewFactory()
+	params, err := f.Resolve(nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := f.New(&steps.Settings{Model: "tokenizer", Dir: dir, ModelDir: dir, MaxBatch: 8, Params: params})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pool := tensor.NewPool()
+	data := tensor.AppendBytes(nil, "How do I reset the password of my second account?")
+	in, err := tensor.NewBytes(pool, tensor.Of(1, 1), len(data))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	copy(in.Bytes(), data)
+	return s, &backends.Batch{
+		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}},
+		Rows: 1, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
 	}
 }

@@ -154,9 +154,9 @@ func TestEncodeAllocatesNothing(t *testing.T) {
 	head, variants := readGold(t)
 	tok := mustParse(t, patched(t, variants[0].Patch))
 	var e tokenize.Encoding
-	texts := make([][]byte, len(head.Corpus))
-	for i, entry := range head.Corpus {
-		texts[i] = []byte(entry[0])
+	var texts [][]byte
+	for i := 0; i < len(head.Corpus); i += 3 {
+		texts = append(texts, []byte(head.Corpus[i][0]))
 	}
 	all := func() {
 		for _, text := range texts {

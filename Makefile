@@ -1,10 +1,110 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
 
-.PHONY: generate check-generate
+# Settings a user may give: make fuzz T=10s, make bench OLD=main, ...
+T ?= 1m
+PKG ?= ./...
+BENCH ?= .
+COUNT ?= 6
+ONCE ?=
+OLD ?=
+
+EXAMPLES := examples/ensembles
+# Tests of allocation counts and memory have one of these words in their name:
+# the race detector changes what they measure, so they run without it.
+BUDGETS := Alloc|Budget
+
+# Prints the path of a tool of tools/go.mod, built when it is not in the cache.
+tool = $$(go -C tools tool -n $(1))
+
+.PHONY: help
+help: ## Print the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/tutti
+	go build -trimpath -o bin/tutti ./cmd/tutti
+
+.PHONY: runtime
+runtime: build ## Fetch ONNX Runtime into .runtime/
+	bin/tutti runtime fetch onnxruntime
+
+# Status 3 says that the weights cannot be had here; what needs them is left out.
+.PHONY: examples
+examples: ## Fetch and convert the models of the examples
+	scripts/prepare-examples || [[ $$? == 3 ]]
+
+.PHONY: demo
+demo: runtime examples ## Serve the examples and ask each; ONCE=1 ends after the answers
+	bin/tutti demo $(if $(ONCE),--once) $(EXAMPLES)
+
+.PHONY: test
+test: runtime examples ## Run the tests, fetching what they need (short, race detector on)
+	@$(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
+		bash -c 'rc=0; go test -json -short -race ./... || rc=$$?; \
+		go test -json -short -vet=off -run "$(BUDGETS)" ./... || rc=$$?; exit $$rc'
+
+.PHONY: test-all
+test-all: runtime examples ## Run everything, long suites and ownership checks included
+	@$(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
+		bash -c 'rc=0; go test -json -race -timeout 60m ./... || rc=$$?; \
+		go test -json -vet=off -run "$(BUDGETS)" ./... || rc=$$?; \
+		go test -json -short -tags invariants ./... || rc=$$?; exit $$rc'
+
+.PHONY: lint
+lint: check-generate ## Check style, formatting and generated code
+	@lint=$(call tool,golangci-lint); echo "golangci-lint run ./..."; "$$lint" run ./...; \
+		cd tools; "$$lint" run --config ../.golangci.yml ./...; \
+		cd unqueryvet; "$$lint" run --config ../../.golangci.yml ./...
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	@lint=$(call tool,golangci-lint); echo "golangci-lint fmt ./..."; "$$lint" fmt ./...
+
+.PHONY: generate
 generate: ## Write the Go code of proto/
 	go -C tools run ./protogen
 
+.PHONY: check-generate
 check-generate: ## Fail when the Go code of proto/ is not what generate writes
 	go -C tools run ./protogen -check
+
+# Only the packages whose tests take -update are asked.
+.PHONY: golden
+golden: ## Write the golden files anew
+	@dirs=$$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|^\s*"tutti/.*golden"$$' . | xargs -r dirname | sort -u || true); \
+		if [[ -n $$dirs ]]; then go test -short $$dirs -update; else echo "no package has golden files"; fi
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target in turn for T=1m each; PKG=./core/config for one package
+	@go list -f '{{.Dir}}' $(PKG) | while read -r dir; do \
+		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go 2>/dev/null | cut -c6- || true); do \
+			echo "== $$dir $$f"; \
+			go test -C "$$dir" -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) . </dev/null; \
+		done; \
+	done
+
+.PHONY: bench
+bench: runtime examples ## Run the benchmarks (BENCH, PKG, COUNT); OLD=ref compares with a commit
+	@mkdir -p bin/bench
+	go test -short -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) | tee bin/bench/new.txt
+	@if [[ -n '$(OLD)' ]]; then \
+		old=$$(mktemp -d); trap 'git worktree remove --force "$$old"' EXIT; \
+		git worktree add --detach "$$old" '$(OLD)'; \
+		cp -r .runtime "$$old"/; (cd "$$old"; scripts/prepare-examples || true); \
+		go -C "$$old" test -short -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) > bin/bench/old.txt || true; \
+		$(call tool,benchstat) bin/bench/old.txt bin/bench/new.txt; \
+	fi
+
+.PHONY: cover
+cover: runtime examples ## Print the share of statements that tests reach
+	@mkdir -p bin
+	go test -short -coverpkg ./... -coverprofile bin/cover.out ./...
+	go tool cover -func bin/cover.out | tail -n 1
+
+.PHONY: clean
+clean: ## Remove what was built here; fetched runtimes and models stay
+	rm -rf bin

@@ -24,6 +24,28 @@ func (p *Port) FullDims(maxBatch int) tensor.Shape {
 	return p.Dims
 }
 
+// Accepts reports whether s, batch dimension included, fits the port.
+//
+// hot: copies no shape.
+func (p *Port) Accepts(s *tensor.Shape, maxBatch int) bool {
+	dims, want := s.Dims(), p.Dims.Dims()
+	if maxBatch > 0 {
+		if len(dims) == 0 {
+			return false
+		}
+		dims = dims[1:]
+	}
+	if len(dims) != len(want) {
+		return false
+	}
+	for i, d := range dims {
+		if want[i] != -1 && d != want[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // Signature says what a model takes and gives. It is immutable once its model is loaded.
 type Signature struct {
 	Model   string

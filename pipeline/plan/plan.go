@@ -29,6 +29,9 @@ type Plan struct {
 	Names []string
 	// Inputs and Outputs hold the slot of each port of the signature, in its order.
 	Inputs, Outputs []Slot
+	// OutputFit says, per output, what happens to the batch dimension on the way out;
+	// nil when nothing ever does.
+	OutputFit []Fit
 	// Consumers lists, per slot, the inputs that read it.
 	Consumers [][]Use
 	// Readers counts, per slot, its consumers and its uses as an output.

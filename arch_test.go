@@ -1,0 +1,314 @@
+package tutti_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "tutti"
+
+// layers lists the packages of each layer, lowest first. A package may import
+// what lies below its own layer. "x/*" stands for every child of x, with what
+// is nested in it; a name without a star goes before it. Layer 0 is ordered:
+// there a package may also import those named before it.
+var layers = [][]string{
+	{"proto/modelconfig", "proto/inference", "core/status", "core/tensor", "core/telemetry", "core/shm"},
+	{"core/config", "core/infer", "core/tensor/simdev"},
+	{"backends", "cache", "trace"},
+	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/dylib", "backends/shmipc", "runtimes"},
+	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "pipeline/exec"},
+	{"repository", "repository/*"},
+	{"server/*", "pipeline/durable"},
+	{".", "client", "bench"},
+	{"cmd/*"},
+}
+
+// denial forbids what the layers alone would allow.
+type denial struct{ from, to, reason string }
+
+var denials = []denial{
+	{"repository", "backends/*", "it is handed a registry of backends"},
+	{"repository", "steps/*", "it is handed a registry of steps"},
+	{"repository/*", "backends/*", "it is handed a registry of backends"},
+	{"repository/*", "steps/*", "it is handed a registry of steps"},
+	{".", "backends/*", "only cmd lists backends"},
+	{".", "steps/*", "only cmd lists steps"},
+	{"client", "backends/*", "only cmd lists backends"},
+	{"client", "steps/*", "only cmd lists steps"},
+	{"bench", "backends/*", "only cmd lists backends"},
+	{"bench", "steps/*", "only cmd lists steps"},
+}
+
+// ceilings forbids layers above the given one to those that see interfaces
+// only.
+var ceilings = map[string]int{"server/*": 1, "pipeline/durable": 1}
+
+// place finds the row and the entry of layers for a package path without the
+// module, and the entry's position in its row.
+func place(pkg string) (entry string, layer, pos int) {
+	child := ""
+	if top, _, ok := strings.Cut(pkg, "/"); ok {
+		child = top + "/*"
+	}
+	for _, want := range []string{pkg, child} {
+		for l, row := range layers {
+			if i := slices.Index(row, want); i >= 0 && want != "" {
+				return want, l, i
+			}
+		}
+	}
+	return "", -1, -1
+}
+
+// forTests tells whether a package serves tests only: an element of its path
+// ends in "test".
+func forTests(pkg string) bool {
+	return slices.ContainsFunc(strings.Split(pkg, "/"), func(s string) bool { return strings.HasSuffix(s, "test") })
+}
+
+// unit is the child of a top folder that a package belongs to.
+func unit(pkg string) string {
+	return strings.Join(strings.SplitN(pkg, "/", 3)[:min(2, strings.Count(pkg, "/")+1)], "/")
+}
+
+// judge says why the package from must not import to, or nothing if it may.
+func judge(from, to string) string {
+	if forTests(from) {
+		return ""
+	}
+	if forTests(to) {
+		return "serves tests only"
+	}
+	fe, fl, fp := place(from)
+	te, tl, tp := place(to)
+	switch {
+	case fl < 0:
+		return "the importer is in no layer: add it to layers"
+	case tl < 0:
+		return "it is in no layer: add it to layers"
+	case strings.HasSuffix(fe, "/*") && fe == te && unit(from) == unit(to):
+		return "" // nested in the same child
+	case tl > fl:
+		return fmt.Sprintf("upward: layer %d imports layer %d", fl, tl)
+	case tl == fl && (fl > 0 || tp >= fp):
+		return fmt.Sprintf("sideways: both are of layer %d", fl)
+	}
+	if top, ok := ceilings[fe]; ok && tl > top {
+		return fmt.Sprintf("%s sees layers 0 to %d only", fe, top)
+	}
+	for _, d := range denials {
+		if d.from == fe && d.to == te {
+			return d.reason
+		}
+	}
+	return ""
+}
+
+// goPackage is what go list tells about a package.
+type goPackage struct {
+	Dir, ImportPath            string
+	GoFiles, CgoFiles, Imports []string
+}
+
+// rel is the package's path below the module; "." is the root.
+func rel(importPath string) (string, bool) {
+	if importPath == module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+// packages lists the module's packages that have files besides tests.
+var packages = sync.OnceValues(func() ([]goPackage, error) {
+	out, err := exec.Command("go", "list", "-json=Dir,ImportPath,GoFiles,CgoFiles,Imports", "./...").Output()
+	if err != nil {
+		return nil, err
+	}
+	var pkgs []goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		if err := dec.Decode(&p); err == io.EOF {
+			return pkgs, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if len(p.GoFiles)+len(p.CgoFiles) > 0 {
+			pkgs = append(pkgs, p)
+		}
+	}
+})
+
+func TestImportLayers(t *testing.T) {
+	t.Parallel()
+	pkgs, err := packages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pkgs {
+		from, _ := rel(p.ImportPath)
+		if _, l, _ := place(from); l < 0 && !forTests(from) {
+			t.Errorf("%s is in no layer: add it to layers", from)
+		}
+		for _, imp := range p.Imports {
+			if to, ours := rel(imp); ours {
+				if reason := judge(from, to); reason != "" {
+					t.Errorf("%s imports %s: %s", from, to, reason)
+				}
+			}
+		}
+	}
+}
+
+func TestLayerRule(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ from, to, want string }{
+		{"proto/inference", "proto/modelconfig", ""},
+		{"proto/modelconfig", "proto/inference", "sideways"},
+		{"core/tensor", "core/status", ""},
+		{"core/status", "core/tensor", "sideways"},
+		{"core/config", "core/infer", "sideways"},
+		{"core/tensor", "core/tensor/simdev", "upward"},
+		{"core/infer", "backends", "upward"},
+		{"backends", "steps", "upward"},
+		{"steps", "backends", ""},
+		{"backends/onnx", "backends", ""},
+		{"backends/onnx", "backends/dylib", ""},
+		{"backends/onnx", "backends/native", "sideways"},
+		{"backends/onnx", "backends/onnx/internal/api", ""},
+		{"steps/image", "steps/tokenize", "sideways"},
+		{"scheduler/dynamic", "scheduler/device", ""},
+		{"scheduler/device", "scheduler/dynamic", "upward"},
+		{"pipeline/exec", "pipeline/plan", ""},
+		{"pipeline/exec", "scheduler/dynamic", "sideways"},
+		{"pipeline/plan", "pipeline/exec", "upward"},
+		{"repository", "scheduler/dynamic", ""},
+		{"repository", "pipeline/exec", ""},
+		{"repository", "backends", ""},
+		{"repository", "backends/onnx", "registry of backends"},
+		{"repository/s3", "steps/image", "registry of steps"},
+		{"server/httpapi", "core/infer", ""},
+		{"server/httpapi", "backends", "layers 0 to 1 only"},
+		{"server/httpapi", "repository", "layers 0 to 1 only"},
+		{"server/httpapi", "server/grpcapi", "sideways"},
+		{".", "repository", ""},
+		{".", "server/httpapi", ""},
+		{".", "backends/onnx", "only cmd lists"},
+		{"cmd/tutti", "backends/onnx", ""},
+		{"cmd/tutti", ".", ""},
+		{".", "cmd/tutti", "upward"},
+		{"helpers", "core/status", "importer is in no layer"},
+		{"core/config", "core/other", "it is in no layer"},
+		{"steps/steptest", "backends/onnx", ""},
+		{"pipeline/pipelinetest/golden", "cmd/tutti", ""},
+		{"steps/image", "steps/steptest", "serves tests only"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.from+" imports "+tt.to, func(t *testing.T) {
+			t.Parallel()
+			got := judge(tt.from, tt.to)
+			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+				t.Errorf("judge = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// parse reads the files of a package besides its tests.
+func parse(t *testing.T, p goPackage, mode parser.Mode) []*ast.File {
+	t.Helper()
+	var files []*ast.File
+	for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
+// packageDocs counts the files that carry a package comment.
+func packageDocs(files []*ast.File) int {
+	n := 0
+	for _, f := range files {
+		if f.Doc != nil && f.Doc.Text() != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestPackageDocs(t *testing.T) {
+	t.Parallel()
+	pkgs, err := packages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pkgs {
+		if n := packageDocs(parse(t, p, parser.PackageClauseOnly|parser.ParseComments)); n != 1 {
+			t.Errorf("%s: %d package comments, want exactly 1", p.ImportPath, n)
+		}
+	}
+}
+
+// hasInit tells whether a file that was written by hand has an init function.
+func hasInit(f *ast.File) bool {
+	return !ast.IsGenerated(f) && slices.ContainsFunc(f.Decls, func(d ast.Decl) bool {
+		fn, ok := d.(*ast.FuncDecl)
+		return ok && fn.Recv == nil && fn.Name.Name == "init"
+	})
+}
+
+func TestNoInit(t *testing.T) {
+	t.Parallel()
+	pkgs, err := packages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pkgs {
+		if slices.ContainsFunc(parse(t, p, parser.ParseComments|parser.SkipObjectResolution), hasInit) {
+			t.Errorf("%s has an init function: build the value where it is used", p.ImportPath)
+		}
+	}
+}
+
+func TestSourceRules(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, src string
+		docs      int
+		init      bool
+	}{
+		{"plain", "// Package p is documented.\npackage p\nfunc f() {}\n", 1, false},
+		{"detached comment", "// Not about the package.\n\npackage p\n", 0, false},
+		{"init", "package p\nfunc init() {}\n", 0, true},
+		{"method", "package p\ntype T int\nfunc (T) init() {}\n", 0, false},
+		{"generated", "// Code generated by x. DO NOT EDIT.\n\npackage p\nfunc init() {}\n", 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f, err := parser.ParseFile(token.NewFileSet(), "p.go", tt.src, parser.ParseComments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := packageDocs([]*ast.File{f}); got != tt.docs {
+				t.Errorf("packageDocs = %d, want %d", got, tt.docs)
+			}
+			if got := hasInit(f); got != tt.init {
+				t.Errorf("hasInit = %v, want %v", got, tt.init)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+// Package dylib opens shared libraries at run time, so that one binary serves with whatever native runtimes the machine
+// has and links none of them. Libraries are never unloaded: native runtimes keep threads and exit handlers in their text.
+package dylib
+
+/*
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdlib.h>
+
+static void *tt_dlopen(const char *path, int global, char **why) {
+	void *h = dlopen(path, RTLD_NOW | RTLD_NODELETE | (global ? RTLD_GLOBAL : RTLD_LOCAL));
+	if (h == NULL) *why = dlerror();
+	return h;
+}
+
+static void *tt_dlsym(void *h, const char *name, char **why) {
+	dlerror();
+	void *p = dlsym(h, name);
+	*why = dlerror();
+	return p;
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"unsafe"
+)
+
+// Options change how a library is opened.
+type Options struct {
+	// Global makes the library's symbols visible to the libraries opened after it, which plugins need.
+	Global bool
+}
+
+// Library is an open shared library. It may be used from any goroutine.
+type Library struct {
+	handle unsafe.Pointer
+	path   string
+}
+
+// Open loads the library at path; a bare file name is looked up by the system loader. Options may be nil.
+// The error carries the loader's own words, which name a missing dependency.
+func Open(path string, o *Options) (*Library, error) {
+	if path == "" || strings.IndexByte(path, 0) >= 0 {
+		return nil, fmt.Errorf("unusable library path %q", path)
+	}
+	// dlerror's text belongs to the calling thread; lock so that the goroutine stays on it until the text is copied.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cpath := C.CString(path)
+	defer C.free(unsafe.Pointer(cpath))
+	global := C.int(0)
+	if o != nil && o.Global {
+		global = 1
+	}
+	why := new(*C.char)
+	h := C.tt_dlopen(cpath, global, why)
+	if h == nil {
+		return nil, errors.New(loaderText(*why, "cannot open "+path))
+	}
+	return &Library{handle: h, path: path}, nil
+}
+
+// Path is the path the library was opened by.
+func (l *Library) Path() string { return l.path }
+
+// Symbol returns the address of an exported function or variable.
+func (l *Library) Symbol(name string) (unsafe.Pointer, error) {
+	if name == "" || strings.IndexByte(name, 0) >= 0 {
+		return nil, fmt.Errorf("unusable symbol name %q", name)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	why := new(*C.char)
+	p := C.tt_dlsym(l.handle, cname, why)
+	if p == nil {
+		return nil, fmt.Errorf("no symbol %s in %s: %s", name, l.path, loaderText(*why, "its address is null"))
+	}
+	return p, nil
+}
+
+func loaderText(why *C.char, fallback string) string {
+	if why == nil {
+		return fallback
+	}
+	return C.GoString(why)
+}

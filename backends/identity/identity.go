@@ -1,0 +1,122 @@
+// Package identity holds the backend identity, which copies INPUTi to OUTPUTi. It
+// serves tests, examples and measurements: what a request costs without a model.
+// It is also the backend to copy from when writing another one.
+package identity
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// NewFactory declares the backend identity. Its models have no files: config.pbtxt
+// declares pairs INPUTi and OUTPUTi of equal type and dims, of any type and number.
+// An optional input that is not given leaves its output absent.
+func NewFactory() backends.Factory {
+	return backends.Factory{
+		Name: "identity",
+		New:  func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+	}
+}
+
+type backend struct{}
+
+var _ backends.Backend = backend{}
+
+// Load checks that the configuration declares matching pairs.
+func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
+	cfg := s.Config
+	for key := range cfg.GetParameters() {
+		if key == "execute_delay_ms" || key == "instance_wise_delay_multiplier" {
+			return nil, status.Errorf(status.Unsupported, "model '%s': parameter '%s' is not supported by backend 'identity'", s.Model, key)
+		}
+	}
+	sig := &config.Signature{Model: s.Model, Version: s.Version, MaxBatch: int(cfg.GetMaxBatchSize())}
+	for _, in := range cfg.GetInput() {
+		sig.Inputs = append(sig.Inputs, config.Port{
+			Name: in.GetName(), DType: dtype(in.GetDataType()), Dims: tensor.Of(in.GetDims()...), Optional: in.GetOptional(),
+		})
+	}
+	for _, out := range cfg.GetOutput() {
+		sig.Outputs = append(sig.Outputs, config.Port{
+			Name: out.GetName(), DType: dtype(out.GetDataType()), Dims: tensor.Of(out.GetDims()...),
+		})
+	}
+	source, err := pair(s.Model, sig)
+	if err != nil {
+		return nil, err
+	}
+	return &model{sig: sig, source: source}, checkReshape(s.Model, cfg, source)
+}
+
+// Close does nothing: there is no runtime.
+func (backend) Close() error { return nil }
+
+// dtype converts by number, which both enumerations share.
+func dtype(d modelconfig.DataType) tensor.DType { return tensor.DType(d) }
+
+// pair returns the input of each output.
+func pair(model string, sig *config.Signature) ([]int, error) {
+	if len(sig.Inputs) == 0 {
+		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'identity' expects inputs INPUT0, INPUT1, ... in its configuration, found none", model)
+	}
+	for i := range sig.Inputs {
+		if err := expect(model, sig.Inputs[i].Name, "INPUT", "OUTPUT", sig.Output); err != nil {
+			return nil, err
+		}
+	}
+	source := make([]int, len(sig.Outputs))
+	for i := range sig.Outputs {
+		out := &sig.Outputs[i]
+		if err := expect(model, out.Name, "OUTPUT", "INPUT", sig.Input); err != nil {
+			return nil, err
+		}
+		source[i] = sig.Input("INPUT" + strings.TrimPrefix(out.Name, "OUTPUT"))
+		in := &sig.Inputs[source[i]]
+		if in.DType != out.DType || !in.Dims.Equal(out.Dims) {
+			return nil, status.Errorf(status.InvalidArg, "model '%s': output '%s' is %s %s, expected %s %s as input '%s'",
+				model, out.Name, out.DType.ConfigName(), out.Dims, in.DType.ConfigName(), in.Dims, in.Name)
+		}
+	}
+	return source, nil
+}
+
+// expect checks that name is prefix and a number, and that its partner exists.
+func expect(model, name, prefix, partner string, find func(string) int) error {
+	digits, ok := strings.CutPrefix(name, prefix)
+	if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" {
+		return status.Errorf(status.InvalidArg, "model '%s': backend 'identity' expects tensors named %s0, %s1, ..., found '%s'", model, prefix, prefix, name)
+	}
+	if find(partner+digits) < 0 {
+		return status.Errorf(status.InvalidArg, "model '%s': '%s' has no partner, expected '%s' in the configuration", model, name, partner+digits)
+	}
+	return nil
+}
+
+// checkReshape refuses a pair whose two sides are reshaped differently: the copy
+// would not have the shape that its output promises.
+func checkReshape(model string, cfg *modelconfig.ModelConfig, source []int) error {
+	for i, out := range cfg.GetOutput() {
+		in := cfg.GetInput()[source[i]]
+		a, b := in.GetReshape(), out.GetReshape()
+		if (a == nil) != (b == nil) || !slices.Equal(a.GetShape(), b.GetShape()) {
+			return status.Errorf(status.InvalidArg, "model '%s': output '%s' has reshape %s, expected %s as input '%s'",
+				model, out.GetName(), reshape(b), reshape(a), in.GetName())
+		}
+	}
+	return nil
+}
+
+func reshape(r *modelconfig.ModelTensorReshape) string {
+	if r == nil {
+		return "none"
+	}
+	return fmt.Sprint(r.GetShape())
+}

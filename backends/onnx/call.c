@@ -1,0 +1,132 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim.h"
+
+void tt_call_free(tt_call *c) {
+	if (c == NULL) return;
+	for (size_t i = 0; c->in_names != NULL && i < c->ins; i++) free(c->in_names[i]);
+	for (size_t i = 0; c->out_names != NULL && i < c->outs; i++) free(c->out_names[i]);
+	if (c->options != NULL) c->rt->f.ReleaseRunOptions(c->options);
+	free(c->in), free(c->out);
+	free(c->in_names), free(c->out_names);
+	free(c->in_used), free(c->out_used);
+	free(c->in_values), free(c->out_values);
+	free(c);
+}
+
+tt_call *tt_call_new(tt_runtime *rt, OrtSession *s, size_t ins, size_t outs) {
+	tt_call *c = calloc(1, sizeof *c);
+	if (c == NULL) return NULL;
+	c->rt = rt, c->session = s, c->ins = ins, c->outs = outs;
+	size_t ni = ins ? ins : 1, no = outs ? outs : 1;
+	c->in = calloc(ni, sizeof *c->in), c->out = calloc(no, sizeof *c->out);
+	c->in_names = calloc(ni, sizeof(char *)), c->out_names = calloc(no, sizeof(char *));
+	c->in_used = calloc(ni, sizeof(char *)), c->out_used = calloc(no, sizeof(char *));
+	c->in_values = calloc(ni, sizeof(OrtValue *)), c->out_values = calloc(no, sizeof(OrtValue *));
+	if (c->in && c->out && c->in_names && c->out_names && c->in_used && c->out_used && c->in_values && c->out_values)
+		return c;
+	tt_call_free(c);
+	return NULL;
+}
+
+int tt_call_name(tt_call *c, int output, size_t i, const char *name) {
+	char **slot = output ? &c->out_names[i] : &c->in_names[i];
+	*slot = strdup(name);
+	return *slot == NULL;
+}
+
+OrtStatus *tt_call_option(tt_call *c, const char *key, const char *value) {
+	OrtStatus *st = NULL;
+	if (c->options == NULL) st = c->rt->f.CreateRunOptions(&c->options);
+	return st != NULL ? st : c->rt->f.AddRunConfigEntry(c->options, key, value);
+}
+
+// An empty tensor may have no memory, but the runtime wants an address.
+static char no_memory[64];
+
+static OrtStatus *wrap(tt_call *c, tt_value *v, OrtValue **out) {
+	void *p = v->data != NULL ? v->data : no_memory;
+	return c->rt->f.CreateTensorWithDataAsOrtValue(c->rt->cpu, p, v->bytes, v->dims, (size_t)v->rank, v->type, out);
+}
+
+// Reads back an output that the runtime allocated. A rank above the room is told by v->rank alone.
+static OrtStatus *take(const OrtFunctions *f, tt_value *v, OrtValue *value) {
+	OrtTensorInfo *info = NULL;
+	size_t rank = 0;
+	int type = 0;
+	OrtStatus *st = f->GetTensorTypeAndShape(value, &info);
+	if (st != NULL) return st;
+	st = f->GetTensorElementType(info, &type);
+	if (st == NULL) st = f->GetDimensionsCount(info, &rank);
+	if (st == NULL && rank <= TT_MAX_RANK) st = f->GetDimensions(info, v->dims, rank);
+	f->ReleaseTensorInfo(info);
+	if (st == NULL) st = f->GetTensorMutableData(value, &v->data);
+	v->type = type, v->rank = (int)rank;
+	return st;
+}
+
+// Keeps or releases the tensors of a finished run. After a failure nothing is kept.
+static OrtStatus *settle(tt_call *c, OrtStatus *st, size_t ni, size_t no) {
+	const OrtFunctions *f = &c->rt->f;
+	for (size_t i = 0; i < ni; i++) f->ReleaseValue(c->in_values[i]);
+	size_t k = 0;
+	for (size_t i = 0; i < c->outs && k < no; i++) {
+		tt_value *v = &c->out[i];
+		if (!v->use) continue;
+		OrtValue *value = c->out_values[k++];
+		if (st == NULL && !v->given && value != NULL) {
+			v->value = value;
+			st = take(f, v, value);
+		} else if (value != NULL) {
+			f->ReleaseValue(value);
+		}
+	}
+	for (size_t i = 0; st != NULL && i < c->outs; i++) {
+		if (c->out[i].value != NULL) f->ReleaseValue(c->out[i].value);
+		c->out[i].value = NULL;
+	}
+	return st;
+}
+
+// Makes this run's tensors. What was made is counted even after a failure.
+static OrtStatus *prepare(tt_call *c, size_t *ni, size_t *no) {
+	OrtStatus *st = NULL;
+	for (size_t i = 0; i < c->outs; i++) c->out[i].value = NULL;
+	for (size_t i = 0; st == NULL && i < c->ins; i++) {
+		if (!c->in[i].use) continue;
+		c->in_used[*ni] = c->in_names[i];
+		st = wrap(c, &c->in[i], &c->in_values[*ni]);
+		if (st == NULL) ++*ni;
+	}
+	for (size_t i = 0; st == NULL && i < c->outs; i++) {
+		if (!c->out[i].use) continue;
+		c->out_used[*no] = c->out_names[i];
+		c->out_values[*no] = NULL;
+		if (c->out[i].given) st = wrap(c, &c->out[i], &c->out_values[*no]);
+		if (st == NULL) ++*no;
+	}
+	return st;
+}
+
+static OrtStatus *run(tt_call *c, size_t ni, size_t no) {
+	return c->rt->f.Run(c->session, c->options, c->in_used, (const OrtValue *const *)c->in_values, ni, c->out_used, no,
+	                    c->out_values);
+}
+
+OrtStatus *tt_run(tt_call *c) {
+	size_t ni = 0, no = 0;
+	OrtStatus *st = prepare(c, &ni, &no);
+	if (st == NULL) st = run(c, ni, no);
+	return settle(c, st, ni, no);
+}
+
+OrtStatus *tt_wrap(tt_call *c) {
+	size_t ni = 0, no = 0;
+	OrtStatus *st = prepare(c, &ni, &no);
+	return st != NULL ? settle(c, st, ni, no) : NULL;
+}
+
+OrtStatus *tt_run_wrapped(tt_call *c) { return run(c, c->ins, c->outs); }
+
+void tt_unwrap(tt_call *c) { settle(c, NULL, c->ins, c->outs); }

@@ -1,0 +1,224 @@
+package onnx
+
+/*
+#cgo noescape tt_run
+#cgo nocallback tt_run
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"context"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// instance runs the model with scratch of its own in C memory, so that an execution allocates nothing and C never
+// holds a Go pointer.
+type instance struct {
+	m       *model
+	lib     *library
+	call    *C.tt_call
+	in, out []C.tt_value // the call's, in C memory
+	kept    valuePool
+}
+
+var _ backends.Instance = (*instance)(nil)
+
+func newInstance(m *model) (*instance, error) {
+	s := m.session
+	if s.s == nil {
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.sig.Model)
+	}
+	x := &instance{m: m, lib: s.lib.retain()}
+	x.call = C.tt_call_new(s.lib.rt, s.s, C.size_t(len(m.binding.in)), C.size_t(len(m.binding.out)))
+	if x.call == nil {
+		x.lib.release()
+		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.sig.Model)
+	}
+	x.in = unsafe.Slice(x.call.in, len(m.binding.in))
+	x.out = unsafe.Slice(x.call.out, len(m.binding.out))
+	for i, p := range m.binding.in {
+		x.name(false, i, p.name)
+	}
+	for i, p := range m.binding.out {
+		x.name(true, i, p.name)
+	}
+	if err := x.option("memory.enable_memory_arena_shrinkage", m.shrink); err != nil {
+		_ = x.Close()
+		return nil, status.Prefixf(err, "model '%s': ", m.binding.sig.Model)
+	}
+	return x, nil
+}
+
+func (x *instance) name(output bool, i int, name string) {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	C.tt_call_name(x.call, flag(output), C.size_t(i), c)
+}
+
+func (x *instance) option(key, value string) error {
+	if value == "" {
+		return nil
+	}
+	k, v := C.CString(key), C.CString(value)
+	defer C.free(unsafe.Pointer(k))
+	defer C.free(unsafe.Pointer(v))
+	return x.lib.check(C.tt_call_option(x.call, k, v))
+}
+
+// Close frees the scratch. Outputs of earlier executions stay valid.
+func (x *instance) Close() error {
+	if x.call == nil {
+		return nil
+	}
+	C.tt_call_free(x.call)
+	x.call, x.in, x.out = nil, nil, nil
+	x.lib.release()
+	return nil
+}
+
+// Execute runs the model over the batch: one crossing into C. Outputs whose shape follows from the inputs' are written
+// into the batch's memory, the others stay in the runtime's own and are handed on without a copy.
+//
+// hot: no allocation in the steady state.
+func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+	if x.call == nil {
+		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.sig.Model)
+	}
+	if ctx.Err() != nil {
+		return status.ErrCancelled
+	}
+	if err := x.inputs(b); err != nil {
+		return err
+	}
+	guess := !x.m.unsure.Load()
+	guessed, err := x.outputs(b, guess)
+	if err != nil {
+		return err
+	}
+	st := C.tt_run(x.call)
+	if st == nil {
+		return x.take(b)
+	}
+	if err = x.failure(st); !guessed {
+		return err
+	}
+	return x.retry(b, err)
+}
+
+// retry runs again with every output left to the runtime: when that succeeds, the names of the dimensions misled us.
+func (x *instance) retry(b *backends.Batch, first error) error {
+	for i := range b.Out {
+		b.Out[i].Release()
+	}
+	if _, err := x.outputs(b, false); err != nil {
+		return err
+	}
+	if st := C.tt_run(x.call); st != nil {
+		C.tt_forget(x.lib.rt, st)
+		return first
+	}
+	x.m.unsure.Store(true)
+	return x.take(b)
+}
+
+func (x *instance) failure(st *C.OrtStatus) error {
+	return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.sig.Model, x.lib.check(st))
+}
+
+// inputs describes the batch's inputs to the runtime.
+func (x *instance) inputs(b *backends.Batch) error {
+	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
+		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
+			x.m.binding.sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
+	}
+	for i := range b.In {
+		t, v, p := &b.In[i], &x.in[i], &x.m.binding.in[i]
+		v.use = 0
+		if !t.Present() {
+			continue
+		}
+		if t.DType != p.dtype || t.Shape.Rank() > C.TT_MAX_RANK {
+			return x.unexpected(p, t)
+		}
+		v.use = 1
+		v.data, v.bytes = t.Pointer(), C.size_t(t.Len)
+		v._type = p.ort
+		if !resize(v, t.Shape.Dims(), p.reshape) {
+			return x.unexpected(p, t)
+		}
+	}
+	return nil
+}
+
+func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
+	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
+		x.m.binding.sig.Model, p.name, p.dtype, tensor.Of(p.shape...), t.DType, t.Shape)
+}
+
+// resize sets v's shape to dims, or to what r makes of them.
+func resize(v *C.tt_value, dims []int64, r []extent) bool {
+	if r == nil {
+		v.rank = C.int(len(dims))
+		for k, d := range dims {
+			v.dims[k] = C.int64_t(d)
+		}
+		return true
+	}
+	v.rank = C.int(len(r))
+	for k, e := range r {
+		if e.axis >= len(dims) {
+			return false
+		}
+		v.dims[k] = C.int64_t(e.of(dims))
+	}
+	return true
+}
+
+// of returns the extent, given the shape it follows.
+func (e extent) of(dims []int64) int64 {
+	if e.axis < 0 {
+		return e.n
+	}
+	return dims[e.axis]
+}
+
+// outputs describes where the outputs go, and reports whether a shape was taken from names of dimensions.
+func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
+	for i := range x.out {
+		v, p := &x.out[i], &x.m.binding.out[i]
+		v.use, v.given, v._type = 1, 0, p.ort
+		if !guess || p.known == nil || !x.follow(v, p.known) {
+			continue
+		}
+		t, err := b.Alloc(i, p.dtype, shapeOf(v))
+		if err != nil {
+			return false, status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.sig.Model, p.name)
+		}
+		v.given, v.data, v.bytes = 1, t.Pointer(), C.size_t(t.Len)
+		guessed = true
+	}
+	return guessed, nil
+}
+
+// follow sets v's shape from the shapes of the inputs; false when an input it follows is absent.
+func (x *instance) follow(v *C.tt_value, shape []extent) bool {
+	v.rank = C.int(len(shape))
+	for k, e := range shape {
+		if e.axis < 0 {
+			v.dims[k] = C.int64_t(e.n)
+			continue
+		}
+		src := &x.in[e.from]
+		if src.use == 0 || e.axis >= int(src.rank) {
+			return false
+		}
+		v.dims[k] = src.dims[e.axis]
+	}
+	return true
+}

@@ -1,0 +1,98 @@
+package onnx
+
+/*
+#cgo CFLAGS: -O2
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"tutti/backends/dylib"
+	"tutti/core/status"
+)
+
+// minVersion is the first release that serves the interface version of ort.h.
+const minVersion = "1.24"
+
+// library is one opened ONNX Runtime. Everything that calls into it holds a reference: the backend, each model and each
+// output whose memory the runtime owns, so an output may outlive its model.
+type library struct {
+	rt      *C.tt_runtime
+	path    string
+	version string
+	refs    atomic.Int64
+}
+
+// openLibrary loads the runtime at path and starts its environment; the caller holds the one reference.
+func openLibrary(path string) (*library, error) {
+	so, err := dylib.Open(path, nil)
+	if err != nil {
+		return nil, status.Errorf(status.Unavailable, "unable to open ONNX Runtime: %w", err)
+	}
+	base, err := so.Symbol("OrtGetApiBase")
+	if err != nil {
+		return nil, status.Errorf(status.Unavailable, "'%s' is not an ONNX Runtime library: %w", path, err)
+	}
+	rt := (*C.tt_runtime)(C.calloc(1, C.sizeof_tt_runtime))
+	if rt == nil {
+		return nil, status.Errorf(status.Internal, "no memory for ONNX Runtime")
+	}
+	text := new(*C.char)
+	old := C.tt_open(base, rt, text)
+	l := &library{rt: rt, path: path, version: C.GoString(*text)}
+	l.refs.Store(1)
+	if old != 0 {
+		C.free(unsafe.Pointer(rt))
+		return nil, status.Errorf(status.Unavailable, "ONNX Runtime '%s' is version %s, expected %s or newer", path, l.version, minVersion)
+	}
+	if err := l.check(C.tt_start(rt)); err != nil {
+		l.release()
+		return nil, status.Prefixf(err, "unable to start ONNX Runtime '%s': ", path)
+	}
+	return l, nil
+}
+
+func (l *library) retain() *library {
+	l.refs.Add(1)
+	return l
+}
+
+// release gives a reference up; the last one ends the environment.
+func (l *library) release() {
+	if l.refs.Add(-1) > 0 {
+		return
+	}
+	C.tt_stop(l.rt)
+	C.free(unsafe.Pointer(l.rt))
+	l.rt = nil
+}
+
+// The runtime's error classes that have a code of their own here; the rest are internal.
+const (
+	ortNoSuchFile     = 3
+	ortNotImplemented = 9
+)
+
+// check turns a status of the runtime into an error and releases it. nil stays nil.
+func (l *library) check(st *C.OrtStatus) error {
+	if st == nil {
+		return nil
+	}
+	defer C.tt_forget(l.rt, st)
+	var code C.int
+	text := C.GoString(C.tt_text(l.rt, st, &code))
+	text = fmt.Sprintf("onnx runtime error %d: %s", code, text)
+	switch code {
+	case ortNoSuchFile:
+		return status.Errorf(status.NotFound, "%s", text)
+	case ortNotImplemented:
+		return status.Errorf(status.Unsupported, "%s", text)
+	default:
+		return status.Errorf(status.Internal, "%s", text)
+	}
+}

@@ -1,0 +1,121 @@
+package onnx
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// session is one loaded model. Running it is safe from any number of threads, so the instances of a model share it.
+type session struct {
+	lib  *library
+	s    *C.OrtSession
+	ins  []port
+	outs []port
+}
+
+// port is what the model file declares about one input or output.
+type port struct {
+	name    string
+	dtype   tensor.DType
+	ort     C.int    // the runtime's number of dtype
+	shape   []int64  // -1 for any extent
+	symbols []string // the name of each extent, "" where it has none
+}
+
+// openSession loads the model file at path and reads its declarations.
+func openSession(l *library, path string, o *settings) (*session, error) {
+	s := &session{lib: l.retain()}
+	cs, free := o.marshal()
+	defer free()
+	cpath := C.CString(path)
+	defer C.free(unsafe.Pointer(cpath))
+	loaded := new(*C.OrtSession)
+	err := l.check(C.tt_load(l.rt, cpath, cs, loaded))
+	if s.s = *loaded; err != nil {
+		s.close()
+		return nil, err
+	}
+	if s.ins, err = s.declared(false); err == nil {
+		s.outs, err = s.declared(true)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// close unloads the model. Outputs of earlier runs stay valid.
+func (s *session) close() {
+	if s.s != nil {
+		C.tt_unload(s.lib.rt, s.s)
+		s.s = nil
+	}
+	if s.lib != nil {
+		s.lib.release()
+		s.lib = nil
+	}
+}
+
+func (s *session) declared(output bool) ([]port, error) {
+	var n C.size_t
+	if err := s.lib.check(C.tt_count(s.lib.rt, s.s, flag(output), &n)); err != nil {
+		return nil, err
+	}
+	ports := make([]port, 0, n)
+	for i := range n {
+		p, err := s.declaredPort(output, i)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+func (s *session) declaredPort(output bool, i C.size_t) (port, error) {
+	d := new(C.tt_port)
+	err := s.lib.check(C.tt_declared(s.lib.rt, s.s, flag(output), i, d))
+	defer C.free(unsafe.Pointer(d.name))
+	if err != nil {
+		return port{}, err
+	}
+	p := port{name: C.GoString(d.name), dtype: dtypeOf(d._type), ort: d._type}
+	if d.kind != 1 {
+		return p, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", side(output), p.name, kindName(d.kind))
+	}
+	if p.dtype == tensor.Invalid || p.dtype == tensor.Bytes {
+		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", ortTypeName(d._type), side(output), p.name)
+	}
+	if d.rank > C.TT_MAX_RANK {
+		return p, status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d", side(output), p.name, C.TT_MAX_RANK, d.rank)
+	}
+	for k := range int(d.rank) {
+		extent := int64(d.dims[k])
+		p.shape = append(p.shape, max(extent, -1))
+		p.symbols = append(p.symbols, C.GoString(&d.symbols[k][0]))
+	}
+	return p, nil
+}
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func side(output bool) string {
+	if output {
+		return "output"
+	}
+	return "input"
+}

@@ -1,0 +1,109 @@
+#include "shim.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The runtime would print; every failure also comes back as a status, so nothing is lost by dropping the lines.
+static void drop_log(void *param, int severity, const char *category, const char *id, const char *where,
+                     const char *message) {
+	(void)param, (void)severity, (void)category, (void)id, (void)where, (void)message;
+}
+
+int tt_open(void *get_base, tt_runtime *rt, const char **version) {
+	const OrtApiBase *base = ((const OrtApiBase *(*)(void))get_base)();
+	*version = base->GetVersionString();
+	void *const *table = base->GetApi(ORT_MIN_API);
+	if (table == NULL) return 1;
+#define X(position, result, name, args) rt->f.name = (result(*) args)table[position];
+	ORT_FUNCTIONS(X)
+#undef X
+	return 0;
+}
+
+OrtStatus *tt_start(tt_runtime *rt) {
+	OrtStatus *st = rt->f.CreateEnvWithCustomLogger(drop_log, NULL, 3, "tutti", &rt->env);
+	if (st == NULL) st = rt->f.CreateCpuMemoryInfo(0, 0, &rt->cpu);
+	if (st == NULL) st = rt->f.GetAllocatorWithDefaultOptions(&rt->heap);
+	return st;
+}
+
+void tt_stop(tt_runtime *rt) {
+	if (rt->cpu != NULL) rt->f.ReleaseMemoryInfo(rt->cpu);
+	if (rt->env != NULL) rt->f.ReleaseEnv(rt->env);
+	rt->cpu = NULL, rt->env = NULL;
+}
+
+const char *tt_text(tt_runtime *rt, OrtStatus *st, int *code) {
+	*code = rt->f.GetErrorCode(st);
+	return rt->f.GetErrorMessage(st);
+}
+
+void tt_forget(tt_runtime *rt, OrtStatus *st) { rt->f.ReleaseStatus(st); }
+
+static OrtStatus *configure(const OrtFunctions *f, OrtSessionOptions *o, const tt_settings *s) {
+	OrtStatus *st = f->SetSessionLogSeverityLevel(o, 3);
+	if (st == NULL) st = f->SetIntraOpNumThreads(o, s->intra_threads);
+	if (st == NULL) st = f->SetInterOpNumThreads(o, s->inter_threads);
+	if (st == NULL) st = f->SetSessionExecutionMode(o, s->parallel);
+	if (st == NULL) st = f->SetSessionGraphOptimizationLevel(o, s->graph_level);
+	if (st == NULL) st = s->arena ? f->EnableCpuMemArena(o) : f->DisableCpuMemArena(o);
+	if (st == NULL) st = s->pattern ? f->EnableMemPattern(o) : f->DisableMemPattern(o);
+	for (size_t i = 0; st == NULL && i < s->entries; i++) st = f->AddSessionConfigEntry(o, s->keys[i], s->values[i]);
+	return st;
+}
+
+OrtStatus *tt_load(tt_runtime *rt, const char *path, const tt_settings *s, OrtSession **out) {
+	OrtSessionOptions *o = NULL;
+	OrtStatus *st = rt->f.CreateSessionOptions(&o);
+	if (st != NULL) return st;
+	st = configure(&rt->f, o, s);
+	if (st == NULL) st = rt->f.CreateSession(rt->env, path, o, out);
+	rt->f.ReleaseSessionOptions(o);
+	// Parsing leaves a second copy of the weights in freed pages; give them back at once.
+	malloc_trim(0);
+	return st;
+}
+
+void tt_unload(tt_runtime *rt, OrtSession *s) {
+	rt->f.ReleaseSession(s);
+	malloc_trim(0);
+}
+
+OrtStatus *tt_count(tt_runtime *rt, OrtSession *s, int output, size_t *n) {
+	return output ? rt->f.SessionGetOutputCount(s, n) : rt->f.SessionGetInputCount(s, n);
+}
+
+static OrtStatus *declared_shape(const OrtFunctions *f, const OrtTensorInfo *info, tt_port *p) {
+	const char *symbols[TT_MAX_RANK];
+	OrtStatus *st = f->GetTensorElementType(info, &p->type);
+	if (st == NULL) st = f->GetDimensionsCount(info, &p->rank);
+	if (st != NULL || p->rank > TT_MAX_RANK) return st;
+	st = f->GetDimensions(info, p->dims, p->rank);
+	if (st == NULL) st = f->GetSymbolicDimensions(info, symbols, p->rank);
+	for (size_t i = 0; st == NULL && i < p->rank; i++) {
+		if (symbols[i] != NULL && strlen(symbols[i]) < TT_NAME_ROOM) strcpy(p->symbols[i], symbols[i]);
+	}
+	return st;
+}
+
+OrtStatus *tt_declared(tt_runtime *rt, OrtSession *s, int output, size_t i, tt_port *p) {
+	const OrtFunctions *f = &rt->f;
+	char *name = NULL;
+	OrtTypeInfo *type = NULL;
+	const OrtTensorInfo *info = NULL;
+	memset(p, 0, sizeof *p);
+	OrtStatus *st = output ? f->SessionGetOutputName(s, i, rt->heap, &name) : f->SessionGetInputName(s, i, rt->heap, &name);
+	if (st != NULL) return st;
+	p->name = strdup(name);
+	OrtStatus *freed = f->AllocatorFree(rt->heap, name);
+	if (freed != NULL) f->ReleaseStatus(freed);
+	st = output ? f->SessionGetOutputTypeInfo(s, i, &type) : f->SessionGetInputTypeInfo(s, i, &type);
+	if (st == NULL) st = f->GetOnnxTypeFromTypeInfo(type, &p->kind);
+	if (st == NULL && p->kind == 1) st = f->CastTypeInfoToTensorInfo(type, &info);
+	if (st == NULL && info != NULL) st = declared_shape(f, info, p);
+	if (type != NULL) f->ReleaseTypeInfo(type);
+	return st;
+}
+
+void tt_release(tt_runtime *rt, OrtValue *v) { rt->f.ReleaseValue(v); }

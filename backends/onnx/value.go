@@ -1,0 +1,126 @@
+package onnx
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"sync"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// value is memory that the runtime owns, seen as a buffer: an output that is handed on without a copy. It may outlive
+// the instance and the model, because it holds the runtime itself.
+type value struct {
+	buf  tensor.Buffer
+	ort  *C.OrtValue
+	lib  *library
+	pool *valuePool
+	next *value
+}
+
+var _ tensor.Owner = (*value)(nil)
+
+// valuePool keeps headers of values for reuse.
+type valuePool struct {
+	mu   sync.Mutex
+	free *value // guarded by mu
+}
+
+// Free gives the memory back to the runtime.
+func (v *value) Free(*tensor.Buffer) {
+	C.tt_release(v.lib.rt, v.ort)
+	v.lib.release()
+	v.ort, v.lib = nil, nil
+	v.pool.mu.Lock()
+	v.next, v.pool.free = v.pool.free, v
+	v.pool.mu.Unlock()
+}
+
+func (p *valuePool) take() *value {
+	p.mu.Lock()
+	v := p.free
+	if v != nil {
+		p.free, v.next = v.next, nil
+	}
+	p.mu.Unlock()
+	if v == nil {
+		v = &value{pool: p}
+	}
+	return v
+}
+
+// take hands the outputs of a successful run to the batch.
+func (x *instance) take(b *backends.Batch) (err error) {
+	for i := range x.out {
+		v, p := &x.out[i], &x.m.binding.out[i]
+		if v.given == 0 && err == nil {
+			err = x.wrap(b, i)
+		}
+		if v.value != nil { // a failure left it behind
+			C.tt_release(x.lib.rt, v.value)
+			v.value = nil
+		}
+		if err == nil && p.reshape != nil {
+			err = x.reshape(&b.Out[i], v, p)
+		}
+	}
+	return err
+}
+
+// wrap makes output i of the batch the tensor that the runtime allocated.
+func (x *instance) wrap(b *backends.Batch, i int) error {
+	c, p := &x.out[i], &x.m.binding.out[i]
+	if c.value == nil || c.rank > C.TT_MAX_RANK || c._type != p.ort {
+		return status.Errorf(status.Internal, "model '%s', output '%s': expected a %s tensor of at most %d dimensions, got %s of %d",
+			x.m.binding.sig.Model, p.name, p.dtype, C.TT_MAX_RANK, ortTypeName(c._type), c.rank)
+	}
+	shape := shapeOf(c)
+	n := int(shape.Elements()) * p.dtype.Size()
+	if x.borrowed(c.data) {
+		t, err := b.Alloc(i, p.dtype, shape)
+		if err != nil {
+			return err
+		}
+		copy(t.Bytes(), unsafe.Slice((*byte)(c.data), n))
+		return nil
+	}
+	v := x.kept.take()
+	v.ort, v.lib = c.value, x.lib.retain()
+	c.value = nil
+	v.buf.Reset(v, tensor.Place{}, c.data, n)
+	b.SetOutput(i, tensor.Tensor{DType: p.dtype, Shape: shape, Buf: &v.buf, Len: n})
+	return nil
+}
+
+// borrowed reports whether p lies in an input's memory: a model that hands an input through returns the very same
+// memory, which is the caller's again after the run.
+func (x *instance) borrowed(p unsafe.Pointer) bool {
+	for i := range x.in {
+		v := &x.in[i]
+		if v.use != 0 && uintptr(p) >= uintptr(v.data) && uintptr(p) < uintptr(v.data)+uintptr(v.bytes) {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *instance) reshape(t *tensor.Tensor, v *C.tt_value, p *boundPort) error {
+	from := t.Shape
+	resize(v, from.Dims(), p.reshape)
+	t.Shape = shapeOf(v)
+	if from.Elements() != t.Shape.Elements() {
+		return status.Errorf(status.Internal, "model '%s', output '%s': shape %s cannot be reshaped to %s", x.m.binding.sig.Model, p.name, from, t.Shape)
+	}
+	return nil
+}
+
+// shapeOf returns v's shape.
+func shapeOf(v *C.tt_value) tensor.Shape {
+	return tensor.Of(unsafe.Slice((*int64)(unsafe.Pointer(&v.dims[0])), int(v.rank))...)
+}

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// SignatureOf returns what cfg itself declares: ports in its order, no labels, version 0.
+func SignatureOf(cfg *modelconfig.ModelConfig) *Signature {
+	sig := &Signature{Model: cfg.GetName(), MaxBatch: int(cfg.GetMaxBatchSize())}
+	for _, in := range cfg.GetInput() {
+		p := declared(in)
+		p.Optional = in.GetOptional()
+		sig.Inputs = append(sig.Inputs, p)
+	}
+	for _, out := range cfg.GetOutput() {
+		sig.Outputs = append(sig.Outputs, declared(out))
+	}
+	return sig
+}
+
+func declared(p port) Port {
+	return Port{Name: p.GetName(), DType: tensor.DType(p.GetDataType()), Dims: tensor.Of(p.GetDims()...)}
+}
+
+// Complete returns a copy of cfg in which a list of inputs or outputs that was left
+// out entirely is filled in from the model's signature. Lists that are there stay.
+func Complete(cfg *modelconfig.ModelConfig, sig *Signature) *modelconfig.ModelConfig {
+	done := proto.CloneOf(cfg)
+	if len(done.Input) == 0 {
+		for i := range sig.Inputs {
+			p := &sig.Inputs[i]
+			done.Input = append(done.Input, &modelconfig.ModelInput{
+				Name: p.Name, DataType: modelconfig.DataType(p.DType), Dims: dimsOf(p), Optional: p.Optional,
+			})
+		}
+	}
+	if len(done.Output) == 0 {
+		for i := range sig.Outputs {
+			p := &sig.Outputs[i]
+			done.Output = append(done.Output, &modelconfig.ModelOutput{
+				Name: p.Name, DataType: modelconfig.DataType(p.DType), Dims: dimsOf(p),
+			})
+		}
+	}
+	return done
+}
+
+func dimsOf(p *Port) []int64 { return append([]int64(nil), p.Dims.Dims()...) }
+
+// Agree brings a configuration and the signature of its model together: every
+// declared input and output must exist in sig with the same data type and with
+// dimensions that fit, where -1 on either side fits any extent. It returns sig with
+// the narrower dimensions of both, the ports in sig's order and none left out.
+func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
+	a := &agreement{want: SignatureOf(cfg), have: sig}
+	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: a.want.MaxBatch}
+	var err error
+	if out.Inputs, err = a.ports("input", a.want.Inputs, sig.Inputs); err != nil {
+		return nil, err
+	}
+	if out.Outputs, err = a.ports("output", a.want.Outputs, sig.Outputs); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// agreement compares what is wanted (the configuration) with what a model has.
+type agreement struct{ want, have *Signature }
+
+func (a *agreement) ports(kind string, want, have []Port) ([]Port, error) {
+	both := append([]Port(nil), have...)
+	if len(want) == 0 {
+		return both, nil
+	}
+	named := make([]bool, len(both))
+	for i := range want {
+		at := indexOf(both, want[i].Name)
+		if at < 0 {
+			return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s",
+				a.want.Model, kind, want[i].Name, kind, portNames(have))
+		}
+		named[at] = true
+		if err := a.port(kind, &want[i], &both[at]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range both {
+		if kind == "input" && !named[i] && !both[i].Optional {
+			return nil, status.Errorf(status.InvalidArg,
+				"unable to load model '%s', configuration expects %d inputs, model provides %d: input '%s' is missing",
+				a.want.Model, len(want), len(have), both[i].Name)
+		}
+	}
+	return both, nil
+}
+
+// port checks want against p and leaves in p what both say.
+func (a *agreement) port(kind string, want, p *Port) error {
+	if want.DType != p.DType {
+		return status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected datatype %s for inference %s '%s', expecting %s",
+			a.want.Model, want.DType.ConfigName(), kind, p.Name, p.DType.ConfigName())
+	}
+	if want.Optional && !p.Optional {
+		return status.Errorf(status.InvalidArg, "unable to load model '%s', input '%s' is configured as optional, but the model requires it",
+			a.want.Model, p.Name)
+	}
+	dims, ok := Narrow(want.Dims, p.Dims)
+	if !ok {
+		return a.shapeError(want, p)
+	}
+	p.Dims, p.Optional = dims, want.Optional
+	return nil
+}
+
+func (a *agreement) shapeError(want, p *Port) error {
+	expects, found := p.FullDims(a.want.MaxBatch), want.FullDims(a.want.MaxBatch)
+	note := ""
+	if a.want.MaxBatch > 0 {
+		note = "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete "
+	}
+	return status.Errorf(status.InvalidArg,
+		"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (%sshape %s)",
+		a.want.Model, p.Name, expects.Rank(), expects, found.Rank(), note, found)
+}
+
+// Narrow returns the dimensions that fit both declarations, in which -1 fits any
+// extent, and whether there are any.
+func Narrow(a, b tensor.Shape) (tensor.Shape, bool) {
+	if a.Rank() != b.Rank() {
+		return a, false
+	}
+	for i, d := range b.Dims() {
+		switch have := a.Dim(i); {
+		case d == -1 || d == have:
+		case have == -1:
+			a.SetDim(i, d)
+		default:
+			return a, false
+		}
+	}
+	return a, true
+}
+
+func portNames(ports []Port) string {
+	list := ""
+	for i := range ports {
+		if i > 0 {
+			list += ", "
+		}
+		list += ports[i].Name
+	}
+	return list
+}

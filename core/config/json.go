@@ -1,0 +1,171 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"tutti/proto/modelconfig"
+)
+
+// quotedFields are the 64-bit integers that Triton leaves as the strings that
+// protobuf's JSON makes of them; all others are numbers.
+var quotedFields = map[protoreflect.FullName]bool{
+	"inference.ModelSequenceBatching.InitialState.dims":          true,
+	"inference.ModelOptimizationPolicy.Cuda.GraphSpec.Shape.dim": true,
+	"inference.ModelInstanceGroup.SecondaryDevice.device_id":     true,
+}
+
+// JSON returns cfg as the configuration endpoint shows it: the fields' own names in
+// the order of their declaration, scalars, lists and maps also when they are zero or
+// empty, messages only when they are set.
+func JSON(cfg *modelconfig.ModelConfig) ([]byte, error) {
+	return appendMessage(nil, cfg.ProtoReflect())
+}
+
+func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
+	b = append(b, '{')
+	fields := m.Descriptor().Fields()
+	first := true
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if fd.HasPresence() && !m.Has(fd) {
+			continue
+		}
+		if !first {
+			b = append(b, ',')
+		}
+		first = false
+		b = append(b, '"')
+		b = append(b, fd.Name()...)
+		b = append(b, '"', ':')
+		var err error
+		if b, err = appendField(b, fd, m.Get(fd)); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+func appendField(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
+	switch {
+	case fd.IsMap():
+		return appendMap(b, fd.MapValue(), v.Map())
+	case fd.IsList():
+		return appendList(b, fd, v.List())
+	default:
+		return appendValue(b, fd, v)
+	}
+}
+
+func appendList(b []byte, fd protoreflect.FieldDescriptor, l protoreflect.List) ([]byte, error) {
+	b = append(b, '[')
+	var err error
+	for i := range l.Len() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendValue(b, fd, l.Get(i)); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+// appendMap sorts by key, so that one configuration has one text.
+func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) ([]byte, error) {
+	var keys []protoreflect.MapKey
+	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+		keys = append(keys, k)
+		return true
+	})
+	slices.SortFunc(keys, compareKeys)
+	b = append(b, '{')
+	var err error
+	for i, k := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendString(b, k.String()); err != nil {
+			return nil, err
+		}
+		b = append(b, ':')
+		if b, err = appendValue(b, fd, m.Get(k)); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// compareKeys orders numbers by value and strings by bytes.
+func compareKeys(x, y protoreflect.MapKey) int {
+	if a, ok := x.Interface().(uint64); ok {
+		if c, ok := y.Interface().(uint64); ok && a != c {
+			if a < c {
+				return -1
+			}
+			return 1
+		}
+		return 0
+	}
+	switch a, c := x.String(), y.String(); {
+	case a < c:
+		return -1
+	case a > c:
+		return 1
+	}
+	return 0
+}
+
+func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
+	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		return appendMessage(b, v.Message())
+	case protoreflect.EnumKind:
+		if e := fd.Enum().Values().ByNumber(v.Enum()); e != nil {
+			return appendString(b, string(e.Name()))
+		}
+		return strconv.AppendInt(b, int64(v.Enum()), 10), nil
+	case protoreflect.StringKind:
+		return appendString(b, v.String())
+	case protoreflect.BoolKind:
+		return strconv.AppendBool(b, v.Bool()), nil
+	case protoreflect.FloatKind:
+		return appendFloat(b, v.Float(), 32)
+	case protoreflect.DoubleKind:
+		return appendFloat(b, v.Float(), 64)
+	case protoreflect.Int32Kind:
+		return strconv.AppendInt(b, v.Int(), 10), nil
+	case protoreflect.Int64Kind:
+		if quotedFields[fd.FullName()] {
+			return appendString(b, strconv.FormatInt(v.Int(), 10))
+		}
+		return strconv.AppendInt(b, v.Int(), 10), nil
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
+		return strconv.AppendUint(b, v.Uint(), 10), nil
+	default:
+		return nil, fmt.Errorf("field %s has kind %s, which no configuration has", fd.FullName(), fd.Kind())
+	}
+}
+
+// appendFloat writes the values JSON has no number for as protobuf does, as strings.
+func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
+	switch {
+	case math.IsNaN(f):
+		return appendString(b, "NaN")
+	case math.IsInf(f, 1):
+		return appendString(b, "Infinity")
+	case math.IsInf(f, -1):
+		return appendString(b, "-Infinity")
+	}
+	return strconv.AppendFloat(b, f, 'g', -1, bits), nil
+}
+
+func appendString(b []byte, s string) ([]byte, error) {
+	text, err := json.Marshal(s)
+	return append(b, text...), err
+}

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tutti/core/status"
+	"tutti/proto/modelconfig"
+)
+
+// maxLabels bounds the lines of a label file: the largest public class lists have 21,843.
+const maxLabels = 1 << 20
+
+// ReadLabels fills in the labels of every output of sig for which cfg names a
+// label file, looked up in the model's folder dir; one label a line.
+func ReadLabels(cfg *modelconfig.ModelConfig, dir string, sig *Signature) error {
+	for _, out := range cfg.GetOutput() {
+		at := sig.Output(out.GetName())
+		if out.GetLabelFilename() == "" || at < 0 {
+			continue
+		}
+		labels, err := readLabels(dir, out.GetLabelFilename())
+		if err != nil {
+			return status.Errorf(status.InvalidArg, "label file '%s' for output '%s' in model '%s' cannot be read: %w",
+				out.GetLabelFilename(), out.GetName(), cfg.GetName(), err)
+		}
+		sig.Outputs[at].Labels = labels
+	}
+	return nil
+}
+
+// readLabels opens the file beneath dir: a path or a link that leads outside fails.
+func readLabels(dir, name string) ([]string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.Open(filepath.Clean(name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var labels []string
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if len(labels) == maxLabels {
+			return nil, status.Errorf(status.InvalidArg, "more than %d lines", maxLabels)
+		}
+		labels = append(labels, strings.TrimRight(lines.Text(), " \t\r"))
+	}
+	return labels, lines.Err()
+}

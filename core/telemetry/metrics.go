@@ -1,0 +1,108 @@
+package telemetry
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func sortedKeys(m map[int]*Phases) []int { return slices.Sorted(maps.Keys(m)) }
+
+// metric is the one declaration of a metric made of a model's counters.
+type metric struct {
+	name, help string
+	kind       prometheus.ValueType
+	value      func(*Model) float64
+}
+
+const nsPerUs = 1000
+
+func micros(ns func(*Model) uint64) func(*Model) float64 {
+	return func(m *Model) float64 { return float64(ns(m) / nsPerUs) }
+}
+
+// modelMetrics are Triton's families; nv_inference_request_failure stands apart
+// because it has one more label.
+var modelMetrics = []metric{
+	{"nv_inference_request_success", "Requests answered", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Compute.Count()) }},
+	{"nv_inference_count", "Inferences made: every row of a batch counts", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Rows()) }},
+	{"nv_inference_exec_count", "Batches executed", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Executions()) }},
+	{"nv_inference_request_duration_us", "Microseconds that answered requests took", prometheus.CounterValue, micros((*Model).TotalNs)},
+	{"nv_inference_queue_duration_us", "Microseconds that answered requests waited for an instance", prometheus.CounterValue, micros((*Model).QueueNs)},
+	{"nv_inference_compute_input_duration_us", "Microseconds spent gathering the inputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Compute.InputNs() })},
+	{"nv_inference_compute_infer_duration_us", "Microseconds spent in the model for answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Compute.InferNs() })},
+	{"nv_inference_compute_output_duration_us", "Microseconds spent handing on the outputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Compute.OutputNs() })},
+	{"nv_inference_pending_request_count", "Requests waiting for an instance now", prometheus.GaugeValue, func(m *Model) float64 { return float64(m.Pending()) }},
+}
+
+const (
+	failureName = "nv_inference_request_failure"
+	failureHelp = "Requests that failed, by reason"
+)
+
+// Metrics exports the counters of every registered model version. It is a
+// prometheus.Collector: nothing is counted twice, a scrape reads the models' own.
+type Metrics struct {
+	descs   []*prometheus.Desc
+	failure *prometheus.Desc
+
+	mu     sync.Mutex
+	models map[*Model]struct{} // guarded by mu
+}
+
+var _ prometheus.Collector = (*Metrics)(nil)
+
+// NewMetrics returns an exporter without models.
+func NewMetrics() *Metrics {
+	labels := []string{"model", "version"}
+	x := &Metrics{
+		failure: prometheus.NewDesc(failureName, failureHelp, append(labels, "reason"), nil),
+		models:  map[*Model]struct{}{},
+	}
+	for _, m := range modelMetrics {
+		x.descs = append(x.descs, prometheus.NewDesc(m.name, m.help, labels, nil))
+	}
+	return x
+}
+
+// Add starts exporting m.
+func (x *Metrics) Add(m *Model) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.models[m] = struct{}{}
+}
+
+// Remove stops exporting m.
+func (x *Metrics) Remove(m *Model) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.models, m)
+}
+
+// Describe implements prometheus.Collector.
+func (x *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range x.descs {
+		ch <- d
+	}
+	ch <- x.failure
+}
+
+// Collect implements prometheus.Collector.
+func (x *Metrics) Collect(ch chan<- prometheus.Metric) {
+	x.mu.Lock()
+	models := slices.Collect(maps.Keys(x.models))
+	x.mu.Unlock()
+	for _, m := range models {
+		version := strconv.FormatInt(m.Version, 10)
+		for i, d := range x.descs {
+			ch <- prometheus.MustNewConstMetric(d, modelMetrics[i].kind, modelMetrics[i].value(m), m.Name, version)
+		}
+		for r := range numReasons {
+			n, _ := m.Failures[r].Load()
+			ch <- prometheus.MustNewConstMetric(x.failure, prometheus.CounterValue, float64(n), m.Name, version, r.String())
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package telemetry
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Reason says why a request failed, as the reason label of nv_inference_request_failure.
+type Reason uint8
+
+// The reasons, as Triton names them.
+const (
+	Rejected Reason = iota // refused before it was queued, or expired there
+	Canceled
+	Backend // the model's execution failed
+	Other
+	numReasons
+)
+
+var reasonNames = [numReasons]string{"REJECTED", "CANCELED", "BACKEND", "OTHER"}
+
+// String returns the label's value.
+func (r Reason) String() string { return reasonNames[r] }
+
+// Times are the moments of one executed batch, on the clock of Now.
+type Times struct {
+	// Start is when an instance took the batch, InputEnd when its inputs were
+	// gathered, InferEnd when the model was done, End when the outputs were handed on.
+	Start, InputEnd, InferEnd, End int64
+}
+
+// Duration is a number of events and the nanoseconds they took together.
+type Duration struct {
+	count, ns atomic.Uint64
+}
+
+// Add counts n events of ns nanoseconds in all; time that ran backwards counts as none.
+func (d *Duration) Add(n uint64, ns int64) {
+	d.count.Add(n)
+	d.ns.Add(uint64(max(ns, 0)))
+}
+
+// Load returns the count and the nanoseconds.
+func (d *Duration) Load() (count, ns uint64) { return d.count.Load(), d.ns.Load() }
+
+// Phases are a number of executions and the nanoseconds they took by phase.
+type Phases struct {
+	count, input, infer, output atomic.Uint64
+}
+
+// add counts n executions with the given times.
+func (p *Phases) add(n uint64, t *Times) {
+	p.count.Add(n)
+	addNs(&p.input, t.InputEnd-t.Start)
+	addNs(&p.infer, t.InferEnd-t.InputEnd)
+	addNs(&p.output, t.End-t.InferEnd)
+}
+
+// addNs skips the write when there is nothing to add, as for batches of one, which
+// are neither gathered nor scattered. Time that ran backwards counts as none.
+func addNs(sum *atomic.Uint64, ns int64) {
+	if ns > 0 {
+		sum.Add(uint64(ns))
+	}
+}
+
+// Count returns the number of executions.
+func (p *Phases) Count() uint64 { return p.count.Load() }
+
+// InputNs returns the nanoseconds spent gathering inputs.
+func (p *Phases) InputNs() uint64 { return p.input.Load() }
+
+// InferNs returns the nanoseconds spent in the model.
+func (p *Phases) InferNs() uint64 { return p.infer.Load() }
+
+// OutputNs returns the nanoseconds spent handing outputs on.
+func (p *Phases) OutputNs() uint64 { return p.output.Load() }
+
+// batchSizes is how many batch sizes have counters of their own from the start;
+// larger ones are added when they first appear.
+const batchSizes = 64
+
+// Model holds the counters of one model version. Its methods are safe for
+// concurrent use and allocate nothing once every batch size has been seen.
+type Model struct {
+	Name    string
+	Version int64
+
+	// Compute counts the successful requests and their phases. Each member of a
+	// batch counts the whole batch's time, as in Triton.
+	Compute  Phases
+	Failures [numReasons]Duration
+
+	total   atomic.Uint64 // ns of successful requests
+	queue   atomic.Uint64 // ns of successful requests in the queue
+	rows    atomic.Uint64
+	last    atomic.Int64 // ns on the clock of Now
+	pending atomic.Int64
+	runs    atomic.Uint64 // executions that no batch size counts: an ensemble's
+	batches [batchSizes]atomic.Pointer[Phases]
+	large   atomic.Pointer[map[int]*Phases]
+}
+
+// Queued adds n to the requests waiting for an instance.
+//
+// hot: one atomic add.
+func (m *Model) Queued(n int64) { m.pending.Add(n) }
+
+// Pending returns how many requests wait for an instance.
+func (m *Model) Pending() int64 { return m.pending.Load() }
+
+// Executed counts one executed batch.
+//
+// hot: atomic adds.
+func (m *Model) Executed(rows int, t *Times) { m.batch(rows).add(1, t) }
+
+// Succeeded counts one request: its rows, the times of its batch, and when it was
+// enqueued.
+//
+// hot: atomic adds.
+func (m *Model) Succeeded(rows int, enqueued int64, t *Times) {
+	m.rows.Add(uint64(rows))
+	m.Compute.add(1, t)
+	addNs(&m.total, t.End-enqueued)
+	addNs(&m.queue, t.Start-enqueued)
+	m.last.Store(t.End)
+}
+
+// Failed counts one request that failed after ns nanoseconds.
+func (m *Model) Failed(why Reason, ns int64) { m.Failures[why].Add(1, ns) }
+
+// Sums are the phases of all steps of one ensemble request.
+type Sums struct {
+	Queue, Input, Infer, Output int64
+}
+
+// SucceededSum counts one ensemble request with the summed phases of its steps.
+//
+// hot: atomic adds.
+func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
+	m.rows.Add(uint64(rows))
+	m.runs.Add(1)
+	m.Compute.count.Add(1)
+	addNs(&m.Compute.input, s.Input)
+	addNs(&m.Compute.infer, s.Infer)
+	addNs(&m.Compute.output, s.Output)
+	addNs(&m.total, end-start)
+	addNs(&m.queue, s.Queue)
+	m.last.Store(end)
+}
+
+// Rows returns the number of batch rows inferred.
+func (m *Model) Rows() uint64 { return m.rows.Load() }
+
+// TotalNs returns the nanoseconds that successful requests took.
+func (m *Model) TotalNs() uint64 { return m.total.Load() }
+
+// QueueNs returns the nanoseconds that successful requests waited for an instance.
+func (m *Model) QueueNs() uint64 { return m.queue.Load() }
+
+// Executions returns the number of executed batches.
+func (m *Model) Executions() uint64 {
+	n := m.runs.Load()
+	m.Batches(func(_ int, p *Phases) bool { n += p.Count(); return true })
+	return n
+}
+
+// LastInference returns when the last request succeeded, in milliseconds since the
+// epoch, or 0.
+func (m *Model) LastInference() uint64 {
+	ns := m.last.Load()
+	if ns == 0 {
+		return 0
+	}
+	return uint64(time.Now().Add(time.Duration(ns - Now())).UnixMilli())
+}
+
+func (m *Model) batch(rows int) *Phases {
+	if rows < 0 || rows >= batchSizes {
+		return m.largeBatch(rows)
+	}
+	if p := m.batches[rows].Load(); p != nil {
+		return p
+	}
+	m.batches[rows].CompareAndSwap(nil, new(Phases))
+	return m.batches[rows].Load()
+}
+
+// largeBatch copies the map on the first batch of a size, so that readers need no lock.
+func (m *Model) largeBatch(rows int) *Phases {
+	for {
+		old := m.large.Load()
+		if old != nil && (*old)[rows] != nil {
+			return (*old)[rows]
+		}
+		grown := map[int]*Phases{rows: new(Phases)}
+		if old != nil {
+			for k, v := range *old {
+				grown[k] = v
+			}
+		}
+		if m.large.CompareAndSwap(old, &grown) {
+			return grown[rows]
+		}
+	}
+}
+
+// Batches calls yield with the phases of every executed batch size, in ascending order.
+func (m *Model) Batches(yield func(rows int, p *Phases) bool) {
+	for i := range m.batches {
+		if p := m.batches[i].Load(); p != nil && !yield(i, p) {
+			return
+		}
+	}
+	large := m.large.Load()
+	if large == nil {
+		return
+	}
+	for _, rows := range sortedKeys(*large) {
+		if !yield(rows, (*large)[rows]) {
+			return
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package exec
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// bind checks the request against the plan's signature and moves its inputs into
+// their slots. The texts are Triton's, which clients match on.
+func (r *run) bind() error {
+	p, sig := r.x.plan, r.x.plan.Signature
+	if err := r.want(); err != nil {
+		return err
+	}
+	rows, given := int64(-1), 0
+	for i := range sig.Inputs {
+		port := &sig.Inputs[i]
+		t := r.req.Input(port.Name)
+		if t == nil {
+			if port.Optional {
+				continue
+			}
+			return r.invalid("%s", missing(sig, r.req))
+		}
+		if err := checkInput(sig, port, t, &rows); err != nil {
+			return status.Prefixf(err, "[request id: %s] ", requestID(r.req))
+		}
+		given++
+		r.slots[p.Inputs[i]] = t.Move()
+	}
+	if given < len(r.req.Inputs) {
+		return r.invalid("%s", r.surplus(given))
+	}
+	if sig.MaxBatch > 0 && rows >= 0 {
+		r.rows = int32(rows)
+	}
+	return nil
+}
+
+// surplus words the error about inputs that the model does not have.
+func (r *run) surplus(given int) string {
+	sig := r.x.plan.Signature
+	for i := range r.req.Inputs {
+		if name := r.req.Inputs[i].Name; sig.Input(name) < 0 {
+			if r.x.plan.Ensemble && given == len(sig.Inputs) {
+				return "unexpected input '" + name + "' in request header that does not map to any ensemble inputs"
+			}
+			return "unexpected inference input '" + name + "' for model '" + sig.Model + "'"
+		}
+	}
+	return "duplicate inference input for model '" + sig.Model + "'"
+}
+
+// want notes which outputs are asked for and which nodes they need.
+func (r *run) want() error {
+	p := r.x.plan
+	if len(r.req.Outputs) == 0 {
+		for i := range p.Outputs {
+			r.outputs = append(r.outputs, int32(i))
+		}
+		r.wanted = p.AllNodes
+		return nil
+	}
+	clear(r.subset)
+	for _, name := range r.req.Outputs {
+		o := p.Signature.Output(name)
+		if o < 0 {
+			return r.invalid("unexpected inference output '%s' for model '%s'", name, p.Signature.Model)
+		}
+		if slices.Contains(r.outputs, int32(o)) {
+			return r.invalid("output '%s' already exists in request", name)
+		}
+		r.outputs = append(r.outputs, int32(o))
+		r.subset.Or(p.OutputNodes[o])
+	}
+	r.wanted = r.subset
+	return nil
+}
+
+func (r *run) invalid(format string, args ...any) error {
+	return status.Prefixf(status.Errorf(status.InvalidArg, format, args...), "[request id: %s] ", requestID(r.req))
+}
+
+// requestID returns what error texts call the request.
+func requestID(req *infer.Request) string {
+	if req.ID == "" {
+		return "<id_unknown>"
+	}
+	return req.ID
+}
+
+// checkInput verifies one given input: its type, shape, batch and size.
+func checkInput(sig *config.Signature, port *config.Port, t *tensor.Tensor, rows *int64) error {
+	if t.DType != port.DType {
+		return status.Errorf(status.InvalidArg, "inference input '%s' data-type is '%s', but model '%s' expects '%s'",
+			port.Name, t.DType, sig.Model, port.DType)
+	}
+	if err := checkShape(sig, port, &t.Shape, rows); err != nil {
+		return err
+	}
+	if t.DType == tensor.Bytes {
+		return checkStrings(sig, port, t)
+	}
+	if want := t.Shape.Elements() * int64(t.DType.Size()); want != int64(t.Len) {
+		return status.Errorf(status.InvalidArg, "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d",
+			port.Name, sig.Model, want, t.Len)
+	}
+	return nil
+}
+
+// checkShape verifies a shape, batch dimension included, against a port. rows is the
+// batch size seen so far, -1 before the first input.
+func checkShape(sig *config.Signature, port *config.Port, s *tensor.Shape, rows *int64) error {
+	fits := port.Accepts(s, sig.MaxBatch)
+	if sig.MaxBatch > 0 {
+		if s.Rank() == 0 {
+			return status.Errorf(status.InvalidArg, "input '%s' has no shape but model requires batch dimension for '%s'", port.Name, sig.Model)
+		}
+		n := s.Dim(0)
+		switch {
+		case *rows >= 0 && n != *rows:
+			return status.Errorf(status.InvalidArg, "input '%s' batch size does not match other inputs for '%s'", port.Name, sig.Model)
+		case n > int64(sig.MaxBatch) && fits:
+			return status.Errorf(status.InvalidArg, "inference request batch-size must be <= %d for '%s'", sig.MaxBatch, sig.Model)
+		}
+		*rows = n
+	}
+	if fits && s.Elements() >= 0 {
+		return nil
+	}
+	note := ""
+	if sig.MaxBatch > 0 {
+		note = batchNote
+	}
+	return status.Errorf(status.InvalidArg, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s.%s",
+		port.Name, sig.Model, port.FullDims(sig.MaxBatch), s, note)
+}
+
+const batchNote = " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
+
+// checkStrings verifies the layout of a BYTES input.
+func checkStrings(sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
+	err := tensor.CheckBytes(t.Bytes(), t.Shape.Elements())
+	if err == nil {
+		return nil
+	}
+	e, ok := err.(*tensor.BytesError) //nolint:errorlint // CheckBytes returns nothing else
+	if !ok {
+		return err
+	}
+	where := "for inference input '" + port.Name + "' for model '" + sig.Model + "'"
+	switch {
+	case e.Got > e.Want:
+		return status.Errorf(status.InvalidArg, "unexpected number of string elements %d %s, expecting %d", e.Got, where, e.Want)
+	case e.Got < e.Want:
+		return status.Errorf(status.InvalidArg, "expected %d string elements %s, got %d", e.Want, where, e.Got)
+	case e.Need == 0:
+		return status.Errorf(status.InvalidArg, "incomplete string length indicator %s, expecting 4 bytes but only %d bytes available", where, e.Left)
+	default:
+		return status.Errorf(status.InvalidArg, "incomplete string data %s, expecting string of length %d but only %d bytes available", where, e.Need, e.Left)
+	}
+}
+
+// missing words the error about inputs that were not given.
+func missing(sig *config.Signature, req *infer.Request) string {
+	var got, lacking []string
+	for i := range req.Inputs {
+		got = append(got, req.Inputs[i].Name)
+	}
+	optional := 0
+	for i := range sig.Inputs {
+		switch port := &sig.Inputs[i]; {
+		case port.Optional:
+			optional++
+		case !slices.Contains(got, port.Name):
+			lacking = append(lacking, port.Name)
+		}
+	}
+	all := len(sig.Inputs)
+	count := strconv.Itoa(all) + " inputs"
+	if optional > 0 {
+		count = "number of inputs between " + strconv.Itoa(all-optional) + " and " + strconv.Itoa(all)
+	}
+	return "expected " + count + " but got " + strconv.Itoa(len(got)) + " inputs for model '" + sig.Model + "'. Got input(s) [" +
+		quoted(got) + "], but missing required input(s) [" + quoted(lacking) + "]. Please provide all required input(s)."
+}
+
+func quoted(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "'" + strings.Join(names, "','") + "'"
+}

@@ -1,0 +1,236 @@
+package exec_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/pipeline/exec"
+	"tutti/pipeline/plan"
+	"tutti/scheduler"
+	"tutti/scheduler/direct"
+	"tutti/scheduler/dynamic"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// model is a real model of the test: a function of a batch.
+type model func(b *backends.Batch) error
+
+func (f model) Execute(_ context.Context, b *backends.Batch) error { return f(b) }
+func (model) Close() error                                         { return nil }
+
+// share passes every input on as the output of the same position.
+func share(b *backends.Batch) error {
+	for i := range b.Out {
+		b.SetOutput(i, b.In[i].Retain())
+	}
+	return nil
+}
+
+// add returns a model that adds x to every element of its FP32 inputs.
+func add(x float32) model {
+	return func(b *backends.Batch) error {
+		for i := range b.In {
+			if !b.In[i].Present() {
+				continue
+			}
+			out, err := b.Alloc(i, tensor.FP32, b.In[i].Shape)
+			if err != nil {
+				return err
+			}
+			dst := tensor.Slice[float32](out)
+			for j, v := range tensor.Slice[float32](&b.In[i]) {
+				dst[j] = v + x
+			}
+		}
+		return nil
+	}
+}
+
+// signature returns one with n FP32[-1] inputs INPUTi and outputs OUTPUTi.
+func signature(name string, n, maxBatch int) *config.Signature {
+	s := &config.Signature{Model: name, Version: 1, MaxBatch: maxBatch}
+	for i := range n {
+		s.Inputs = append(s.Inputs, config.Port{Name: fmt.Sprintf("INPUT%d", i), DType: tensor.FP32, Dims: tensor.Of(-1)})
+		s.Outputs = append(s.Outputs, config.Port{Name: fmt.Sprintf("OUTPUT%d", i), DType: tensor.FP32, Dims: tensor.Of(-1)})
+	}
+	return s
+}
+
+// bench wires schedulers over functions.
+type bench struct {
+	workers *scheduler.Workers
+	alloc   tensor.Allocator
+}
+
+func newBench(tb testing.TB) *bench {
+	tb.Helper()
+	b := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewChecked(tb, nil)}
+	tb.Cleanup(b.workers.Close)
+	return b
+}
+
+func (b *bench) runner(sig *config.Signature) *scheduler.Runner {
+	return scheduler.NewRunner(scheduler.RunnerSettings{
+		Signature: sig, Stats: &telemetry.Model{Name: sig.Model}, Alloc: b.alloc, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func (b *bench) inline(sig *config.Signature, f model) scheduler.Scheduler {
+	return direct.NewInline(direct.Settings{Runner: b.runner(sig), Instances: []backends.Instance{f}})
+}
+
+func (b *bench) batching(sig *config.Signature, rules dynamic.Rules, f ...backends.Instance) scheduler.Scheduler {
+	return dynamic.New(dynamic.Settings{Runner: b.runner(sig), Rules: rules, Instances: f, Workers: b.workers})
+}
+
+func (b *bench) executor(p *plan.Plan, targets ...scheduler.Scheduler) *exec.Executor {
+	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: &telemetry.Model{}, Workers: b.workers})
+}
+
+func (b *bench) request(values ...float32) *infer.Request {
+	req := infer.NewRequest()
+	req.Inputs = append(req.Inputs, infer.Named{Name: "INPUT0", Tensor: b.floats(values)})
+	return req
+}
+
+func (b *bench) floats(values []float32) tensor.Tensor {
+	t, err := tensor.New(b.alloc, tensor.FP32, tensor.Of(1, int64(len(values))))
+	if err != nil {
+		panic(err)
+	}
+	copy(tensor.Slice[float32](&t), values)
+	return t
+}
+
+// chain returns the plan of n models, each OUTPUT0 feeding the next INPUT0.
+func chain(n int, sig *config.Signature) *plan.Plan {
+	p := &plan.Plan{Signature: sig, Ensemble: true, Slots: n + 1, AllNodes: plan.NewBits(n)}
+	for i := range n + 1 {
+		p.Names = append(p.Names, fmt.Sprintf("t%d", i))
+		p.Readers = append(p.Readers, 1)
+		p.Consumers = append(p.Consumers, nil)
+	}
+	for i := range n {
+		p.Nodes = append(p.Nodes, plan.Node{
+			Name: fmt.Sprintf("n%d", i), Model: "m", Version: 1, Signature: sig, Need: 1,
+			In: []plan.Slot{plan.Slot(i)}, Out: []plan.Slot{plan.Slot(i + 1)}, Fit: make([]plan.Fit, 1), Ensembles: []string{"chain"},
+		})
+		p.Consumers[i] = []plan.Use{{Node: int32(i)}}
+		p.AllNodes.Set(int32(i))
+	}
+	p.Inputs, p.Outputs = []plan.Slot{0}, []plan.Slot{plan.Slot(n)}
+	p.OutputNodes = []plan.Bits{p.AllNodes}
+	return p
+}
+
+func (b *bench) ask(tb testing.TB, x infer.Inferer, req *infer.Request) ([]float32, error) {
+	tb.Helper()
+	call := infer.NewCall()
+	x.Submit(tb.Context(), req, call)
+	resp, err := call.Wait()
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Release()
+	return append([]float32(nil), tensor.Slice[float32](&resp.Outputs[0].Tensor)...), nil
+}
+
+func TestChain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sig := signature("m", 1, 8)
+	m := b.batching(sig, dynamic.Rules{MaxBatch: 8}, add(1), add(1))
+	x := b.executor(chain(3, sig), m, b.inline(sig, add(10)), m)
+	got, err := b.ask(t, x, b.request(1, 2))
+	if err != nil || len(got) != 2 || got[0] != 13 || got[1] != 14 {
+		t.Fatalf("got %v, %v; want [13 14]", got, err)
+	}
+}
+
+func TestStepFailureNamesTheEnsemble(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sig := signature("m", 1, 8)
+	broken := model(func(*backends.Batch) error { return errors.New("out of luck") })
+	x := b.executor(chain(3, sig), b.inline(sig, share), b.inline(sig, broken), b.inline(sig, share))
+	_, err := b.ask(t, x, b.request(1))
+	if err == nil || err.Error() != "in ensemble 'chain', out of luck" {
+		t.Fatalf("got error %v", err)
+	}
+}
+
+func TestPanicFailsTheRequestOnly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sig := signature("m", 1, 8)
+	x := b.executor(plan.Single(sig), b.batching(sig, dynamic.Rules{MaxBatch: 8}, model(func(bt *backends.Batch) error {
+		if tensor.Slice[float32](&bt.In[0])[0] < 0 {
+			panic("negative")
+		}
+		return share(bt)
+	})))
+	if _, err := b.ask(t, x, b.request(-1)); err == nil {
+		t.Fatal("a panic is not reported")
+	}
+	if got, err := b.ask(t, x, b.request(1)); err != nil || got[0] != 1 {
+		t.Fatalf("after a panic: got %v, %v", got, err)
+	}
+}
+
+// discard is a sink that answers nobody.
+type discard struct{ closed chan error }
+
+func (discard) Send(r *infer.Response) { r.Release() }
+func (d discard) Close(err error)      { d.closed <- err }
+
+func BenchmarkChain(b *testing.B) {
+	for _, n := range []int{1, 3, 100} {
+		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
+			bn := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}
+			defer bn.workers.Close()
+			sig := signature("m", 1, 8)
+			targets := make([]scheduler.Scheduler, n)
+			for i := range targets {
+				targets[i] = bn.inline(sig, share)
+			}
+			run(b, bn, bn.executor(chain(n, sig), targets...))
+		})
+	}
+	b.Run("batched", func(b *testing.B) {
+		bn := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}
+		defer bn.workers.Close()
+		sig := signature("m", 1, 8)
+		m := func() scheduler.Scheduler { return bn.batching(sig, dynamic.Rules{MaxBatch: 8}, model(share)) }
+		run(b, bn, bn.executor(chain(3, sig), m(), m(), m()))
+	})
+}
+
+func run(b *testing.B, bn *bench, x infer.Inferer) {
+	b.Helper()
+	input := bn.floats([]float32{1, 2})
+	defer input.Release()
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		req := infer.NewRequest()
+		req.Inputs = append(req.Inputs, infer.Named{Name: "INPUT0", Tensor: input.Retain()})
+		call := infer.NewCall()
+		x.Submit(ctx, req, call)
+		resp, err := call.Wait()
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp.Release()
+	}
+}

@@ -1,0 +1,113 @@
+// Package exec runs compiled plans: a pooled run per request, slots for the tensors,
+// counters for what is still missing. Nothing on the way of a request looks a name
+// up, takes a lock or allocates.
+package exec
+
+import (
+	"context"
+	"sync"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/pipeline/plan"
+	"tutti/scheduler"
+)
+
+// Executor runs one plan. It implements infer.Inferer for requests whose model and
+// version it is.
+type Executor struct {
+	plan    *plan.Plan
+	targets []scheduler.Scheduler // one per node
+	stats   *telemetry.Model
+	runs    sync.Pool
+	pending scheduler.Pending
+}
+
+var (
+	_ infer.Inferer       = (*Executor)(nil)
+	_ scheduler.Completer = (*Executor)(nil)
+)
+
+// Settings are what an Executor is made with.
+type Settings struct {
+	Plan *plan.Plan
+	// Targets holds the scheduler of each node's model, in the plan's order.
+	Targets []scheduler.Scheduler
+	// Stats counts an ensemble's requests; a plain model's are counted where they execute.
+	Stats   *telemetry.Model
+	Workers *scheduler.Workers
+
+	_ struct{}
+}
+
+// New returns an executor of s.Plan.
+func New(s Settings) *Executor {
+	x := &Executor{plan: s.Plan, targets: s.Targets, stats: s.Stats}
+	x.runs.New = func() any { return newRun(x, s.Workers) }
+	return x
+}
+
+// Submit runs req. It lends the calling goroutine to the work it makes ready and
+// returns when the request is answered or nothing is left to do for it here.
+//
+// hot: no allocation in the steady state.
+func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
+	x.pending.Add(1)
+	r := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	r.begin(ctx, req, sink)
+	if err := r.bind(); err != nil {
+		r.reject(err)
+		return
+	}
+	r.start()
+	r.turn.Flush()
+	r.leave()
+	r.turn.Lend(r.answered)
+	r.drop()
+}
+
+// Complete takes executed works back, stores their outputs and enqueues what became ready.
+//
+// hot: no allocation in the steady state.
+func (x *Executor) Complete(list scheduler.List, t *scheduler.Turn) {
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
+		r.complete(w, t)
+	}
+	t.Flush()
+}
+
+// Drain waits until every request is answered.
+func (x *Executor) Drain(ctx context.Context) error { return x.pending.Wait(ctx) }
+
+// Plan returns what the executor runs.
+func (x *Executor) Plan() *plan.Plan { return x.plan }
+
+// wrap puts the ensembles around a failure of node n into its text, outermost first.
+func (x *Executor) wrap(n int32, err error) error {
+	if status.CodeOf(err) == status.Cancelled {
+		return status.ErrCancelled
+	}
+	names := x.plan.Nodes[n].Ensembles
+	for i := len(names) - 1; i >= 0; i-- {
+		err = status.Prefixf(err, "in ensemble '%s', ", names[i])
+	}
+	return err
+}
+
+// fit applies a node's batch-dimension rule to a tensor on its way in.
+func fit(t *tensor.Tensor, f plan.Fit) bool {
+	switch f {
+	case plan.Strip:
+		if t.Shape.Rank() == 0 || t.Shape.Dim(0) != 1 {
+			return false
+		}
+		t.Shape = t.Shape.Tail()
+	case plan.Prepend:
+		t.Shape = t.Shape.Prepend(1)
+	case plan.AsIs:
+	}
+	return true
+}

@@ -1,0 +1,302 @@
+package exec
+
+import (
+	"context"
+	"sync/atomic"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/pipeline/plan"
+	"tutti/scheduler"
+)
+
+// run is one request on its way through a plan. It has two holders: the goroutine
+// that submitted it and the works under way; the last to let go recycles it.
+type run struct {
+	x    *Executor
+	ctx  context.Context //nolint:containedctx // a run is a request in flight
+	req  *infer.Request
+	sink infer.Sink
+	turn *scheduler.Turn // of the submitting goroutine
+
+	slots   []tensor.Tensor
+	readers []atomic.Int32 // per slot: reads to come
+	need    []atomic.Int32 // per node: inputs to come
+	work    []scheduler.Work
+	wanted  plan.Bits // nodes the wanted outputs need
+	subset  plan.Bits // memory for wanted when not all outputs are asked for
+	outputs []int32   // wanted outputs, by position in the signature
+	rows    int32
+
+	underway atomic.Int32 // works executing or queued, and one while the run is set up
+	holders  atomic.Int32
+	done     atomic.Bool
+	failure  atomic.Pointer[failure]
+
+	started                     int64
+	queue, input, infer, output atomic.Int64 // sums over the steps, ns
+}
+
+type failure struct{ err error }
+
+func newRun(x *Executor, workers *scheduler.Workers) *run {
+	p := x.plan
+	r := &run{
+		x:       x,
+		turn:    scheduler.NewTurn(workers),
+		slots:   make([]tensor.Tensor, p.Slots),
+		readers: make([]atomic.Int32, p.Slots),
+		need:    make([]atomic.Int32, len(p.Nodes)),
+		work:    make([]scheduler.Work, len(p.Nodes)),
+		subset:  plan.NewBits(len(p.Nodes)),
+		outputs: make([]int32, 0, len(p.Outputs)),
+	}
+	for i := range r.work {
+		n := &p.Nodes[i]
+		r.work[i] = scheduler.Work{
+			To: x, Run: r, Node: int32(i),
+			In:  make([]tensor.Tensor, len(n.In)),
+			Out: make([]tensor.Tensor, len(n.Out)),
+		}
+	}
+	return r
+}
+
+func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
+	r.ctx, r.req, r.sink = ctx, req, sink
+	r.turn.Tick(0)
+	r.started = r.turn.Now()
+	r.rows = 1
+	r.underway.Store(1)
+	r.holders.Store(2)
+	r.done.Store(false)
+	for i := range r.readers {
+		r.readers[i].Store(r.x.plan.Readers[i])
+	}
+	for i := range r.need {
+		r.need[i].Store(r.x.plan.Nodes[i].Need)
+	}
+}
+
+// start delivers the inputs and stages the nodes that need none.
+func (r *run) start() {
+	p := r.x.plan
+	for i := range p.Nodes {
+		if p.Nodes[i].Need == 0 && r.wanted.Has(int32(i)) {
+			r.stage(int32(i), r.turn)
+		}
+	}
+	for _, s := range p.Inputs {
+		r.deliver(s, r.turn)
+	}
+}
+
+// deliver tells the readers of a slot that its tensor, or its absence, is known.
+func (r *run) deliver(s plan.Slot, t *scheduler.Turn) {
+	for _, u := range r.x.plan.Consumers[s] {
+		if r.need[u.Node].Add(-1) == 0 && r.wanted.Has(u.Node) {
+			r.stage(u.Node, t)
+		}
+	}
+}
+
+// stage hands node n, whose inputs are all known, to its scheduler.
+func (r *run) stage(n int32, t *scheduler.Turn) {
+	if r.failure.Load() != nil {
+		return
+	}
+	w := &r.work[n]
+	if err := r.fill(w, &r.x.plan.Nodes[n]); err != nil {
+		releaseAll(w.In)
+		r.fail(n, err)
+		return
+	}
+	w.Ctx, w.Meta, w.Err = r.ctx, &r.req.Meta, nil
+	r.underway.Add(1)
+	t.Stage(r.x.targets[n], w)
+}
+
+// fill takes the node's inputs from their slots.
+func (r *run) fill(w *scheduler.Work, n *plan.Node) error {
+	w.Rows = 1
+	rows := int64(-1)
+	for port, s := range n.In {
+		if s == plan.None {
+			continue
+		}
+		in := r.read(s)
+		w.In[port] = in
+		decl := &n.Signature.Inputs[port]
+		if !in.Present() {
+			if decl.Optional {
+				continue
+			}
+			return status.Errorf(status.InvalidArg,
+				"[request id: %s] unexpected deadlock, input '%s' of model '%s' is required but tensor '%s' was not produced",
+				requestID(r.req), decl.Name, n.Model, r.x.plan.Names[s])
+		}
+		if !r.x.plan.Ensemble {
+			rows = int64(r.rows)
+			continue // the request was checked against this very signature
+		}
+		if !fit(&w.In[port], n.Fit[port]) {
+			return status.Errorf(status.InvalidArg,
+				"tensor '%s' of shape %s cannot lose its batch dimension for input '%s' of model '%s', which does not batch",
+				r.x.plan.Names[s], in.Shape, decl.Name, n.Model)
+		}
+		if err := checkShape(n.Signature, decl, &w.In[port].Shape, &rows); err != nil {
+			return err
+		}
+	}
+	if n.Signature.MaxBatch > 0 && rows >= 0 {
+		w.Rows = int32(rows)
+	}
+	return nil
+}
+
+// read takes a reader's reference on a slot. The only reader gets the slot's own;
+// among several each takes one before it counts itself out, and the last one gives
+// the slot's up, so that memory goes back as early as possible.
+func (r *run) read(s plan.Slot) tensor.Tensor {
+	if r.x.plan.Readers[s] == 1 {
+		return r.slots[s].Move()
+	}
+	t := r.slots[s].Retain()
+	if r.readers[s].Add(-1) == 0 {
+		r.slots[s].Release()
+	}
+	return t
+}
+
+// complete takes the outputs of one executed work. Afterwards the run may be gone.
+func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
+	n := &r.x.plan.Nodes[w.Node]
+	if w.Err != nil {
+		r.fail(w.Node, w.Err)
+	} else {
+		if r.x.plan.Ensemble {
+			r.account(w.Enqueued, &w.Times)
+		}
+		for port, s := range n.Out {
+			if s == plan.None {
+				w.Out[port].Release()
+				continue
+			}
+			r.slots[s] = w.Out[port].Move()
+		}
+		for _, s := range n.Out {
+			if s != plan.None {
+				r.deliver(s, t)
+			}
+		}
+	}
+	r.leave()
+}
+
+func (r *run) account(enqueued int64, t *telemetry.Times) {
+	r.queue.Add(t.Start - enqueued)
+	r.input.Add(t.InputEnd - t.Start)
+	r.infer.Add(t.InferEnd - t.InputEnd)
+	r.output.Add(t.End - t.InferEnd)
+}
+
+// fail keeps the first failure; nothing new starts, and what is under way is waited for.
+func (r *run) fail(n int32, err error) {
+	if r.failure.Load() == nil {
+		r.failure.CompareAndSwap(nil, &failure{r.x.wrap(n, err)})
+	}
+}
+
+// leave counts one work (or the set-up) out; the last one answers.
+func (r *run) leave() {
+	if r.underway.Add(-1) == 0 {
+		r.answer()
+	}
+}
+
+// answered reports whether the request is over.
+func (r *run) answered() bool { return r.done.Load() }
+
+// answer sends the response or the failure.
+func (r *run) answer() {
+	var err error
+	if f := r.failure.Load(); f != nil {
+		err = f.err
+	}
+	now := telemetry.Now()
+	if err == nil {
+		r.sink.Send(r.response())
+	}
+	if r.x.plan.Ensemble {
+		r.count(now, err)
+	}
+	r.end(err)
+}
+
+func (r *run) count(now int64, err error) {
+	switch {
+	case err == nil:
+		r.x.stats.SucceededSum(int(r.rows), r.started, now, &telemetry.Sums{
+			Queue: r.queue.Load(), Input: r.input.Load(), Infer: r.infer.Load(), Output: r.output.Load(),
+		})
+	case status.CodeOf(err) == status.Cancelled:
+		r.x.stats.Failed(telemetry.Canceled, now-r.started)
+	default:
+		r.x.stats.Failed(telemetry.Other, now-r.started)
+	}
+}
+
+// response moves the wanted outputs into an answer; an output that its step left
+// out is left out.
+func (r *run) response() *infer.Response {
+	p := r.x.plan
+	resp := infer.NewResponse()
+	resp.ID, resp.Model, resp.Version, resp.Ensemble = r.req.ID, p.Signature.Model, p.Signature.Version, p.Ensemble
+	for _, o := range r.outputs {
+		t := r.read(p.Outputs[o])
+		if t.Present() {
+			resp.Outputs = append(resp.Outputs, infer.Named{Name: p.Signature.Outputs[o].Name, Tensor: t})
+		}
+	}
+	return resp
+}
+
+// reject ends a request that never started.
+func (r *run) reject(err error) {
+	r.drop()
+	r.end(err)
+}
+
+// end releases what the run holds, tells the sink and lets go. Nothing of the
+// request is held when its client learns that it is over.
+func (r *run) end(err error) {
+	sink, x := r.sink, r.x
+	releaseAll(r.slots)
+	r.req.Release()
+	r.ctx, r.req, r.sink = nil, nil, nil
+	r.failure.Store(nil)
+	r.queue.Store(0)
+	r.input.Store(0)
+	r.infer.Store(0)
+	r.output.Store(0)
+	r.outputs = r.outputs[:0]
+	r.done.Store(true)
+	r.drop()
+	sink.Close(err)
+	x.pending.Add(-1)
+}
+
+// drop lets go of the run once.
+func (r *run) drop() {
+	if r.holders.Add(-1) == 0 {
+		r.x.runs.Put(r)
+	}
+}
+
+func releaseAll(list []tensor.Tensor) {
+	for i := range list {
+		list[i].Release()
+	}
+}

@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+)
+
+// bind gives every tensor a slot and every port of every step the slot it is mapped
+// to. The tensors at the border of a nested ensemble are those of the outer one.
+func (c *compiler) bind() error {
+	for _, l := range c.levels {
+		if err := c.enter(l); err != nil {
+			return err
+		}
+		for _, s := range l.steps {
+			if err := c.bindInputs(s); err != nil {
+				return err
+			}
+			if err := c.bindOutputs(s); err != nil {
+				return err
+			}
+		}
+	}
+	for _, out := range c.levels[0].sig.Outputs {
+		c.outputs = append(c.outputs, c.slot(c.levels[0].slots[out.Name]))
+	}
+	for _, s := range c.leaves {
+		for i, slot := range s.in {
+			s.in[i] = c.slot(slot)
+		}
+	}
+	return nil
+}
+
+// enter binds the inputs and outputs of l itself.
+func (c *compiler) enter(l *level) error {
+	l.slots = map[string]Slot{}
+	if l.parent == nil {
+		for i := range l.sig.Inputs {
+			c.tensor(l, l.sig.Inputs[i].Name)
+		}
+		return nil
+	}
+	for i := range l.sig.Inputs {
+		l.slots[l.sig.Inputs[i].Name] = at(l.within.in, l.within.sig.Input(l.sig.Inputs[i].Name))
+	}
+	for i := range l.sig.Outputs {
+		name := l.sig.Outputs[i].Name
+		outer := at(l.within.out, l.within.sig.Output(name))
+		inner, passed := l.slots[name]
+		switch {
+		case outer == None: // nobody outside wants it
+		case !passed:
+			l.slots[name] = outer
+		case c.slot(inner) == outer:
+			return l.parent.errorf("ensemble tensor %s is written by model %s from itself", c.names[outer], l.name())
+		case inner == None:
+			return l.parent.errorf("ensemble tensor %s is passed on by model %s from its input %s, which is not mapped",
+				c.names[outer], l.name(), name)
+		default:
+			c.alias[outer] = c.slot(inner) // the nested ensemble hands its input on
+		}
+	}
+	return nil
+}
+
+// at returns slots[i], or None when there is no such port.
+func at(slots []Slot, i int) Slot {
+	if i < 0 {
+		return None
+	}
+	return slots[i]
+}
+
+// tensor returns the slot of a tensor of l, a new one the first time.
+func (c *compiler) tensor(l *level, name string) Slot {
+	s, ok := l.slots[name]
+	if !ok {
+		s = Slot(len(c.names))
+		l.slots[name] = s
+		c.names = append(c.names, l.prefix()+name)
+		c.alias = append(c.alias, s)
+	}
+	return s
+}
+
+func (c *compiler) bindInputs(s *step) error {
+	m := s.cfg.GetInputMap()
+	s.in = unmapped(len(s.sig.Inputs))
+	for _, port := range slices.Sorted(maps.Keys(m)) {
+		i := s.sig.Input(port)
+		if i < 0 {
+			return s.level.errorf("ensemble tensor %s is mapping to non-existing input %s in model %s", m[port], port, s.model)
+		}
+		s.in[i] = c.tensor(s.level, m[port])
+	}
+	for i := range s.sig.Inputs {
+		p := &s.sig.Inputs[i]
+		if _, mapped := m[p.Name]; !mapped && !p.Optional {
+			return s.level.errorf("input %s in model %s is not mapped to any ensemble tensors", p.Name, s.model)
+		}
+	}
+	return nil
+}
+
+func (c *compiler) bindOutputs(s *step) error {
+	m := s.cfg.GetOutputMap()
+	s.out = unmapped(len(s.sig.Outputs))
+	for _, port := range slices.Sorted(maps.Keys(m)) {
+		i := s.sig.Output(port)
+		if i < 0 {
+			return s.level.errorf("ensemble tensor %s is mapped from non-existing output %s in model %s", m[port], port, s.model)
+		}
+		s.out[i] = c.tensor(s.level, m[port])
+	}
+	return nil
+}
+
+func unmapped(n int) []Slot {
+	slots := make([]Slot, n)
+	for i := range slots {
+		slots[i] = None
+	}
+	return slots
+}

@@ -1,0 +1,165 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/proto/modelconfig"
+)
+
+// pass is one step of the compiler. It reads what earlier passes left in the
+// compiler and adds its own.
+type pass struct {
+	name string
+	run  func(*compiler) error
+}
+
+// passes are what Compile runs, in order.
+func passes() []pass {
+	return []pass{
+		{"expand", (*compiler).expand},
+		{"bind", (*compiler).bind},
+		{"types", (*compiler).types},
+		{"batchdims", (*compiler).batchDims},
+		{"cycles", (*compiler).cycles},
+		{"prune", (*compiler).prune},
+		{"order", (*compiler).order},
+	}
+}
+
+// Compile turns an ensemble's normalised configuration into a plan. Its models are
+// asked from look; nested ensembles are inlined. Every error names the ensemble, and
+// the tensor and model at fault, in Triton's words where Triton has any.
+func Compile(cfg *modelconfig.ModelConfig, version int64, look Lookup) (*Plan, error) {
+	c := &compiler{root: cfg, version: version, look: look}
+	for _, p := range passes() {
+		if err := p.run(c); err != nil {
+			return nil, err
+		}
+	}
+	return c.plan, nil
+}
+
+// compiler is the state between passes.
+type compiler struct {
+	root    *modelconfig.ModelConfig
+	version int64
+	look    Lookup
+
+	// expand
+	levels []*level // outermost first, every level before those inside it
+	leaves []*step  // the steps that are models, depth first
+	total  int      // steps seen, nested ensembles included
+
+	// bind
+	names []string // per slot
+	alias []Slot   // per slot: the slot whose tensor it is another name of, else itself
+
+	// batchdims
+	outputFit []Fit
+
+	// cycles
+	writer []int32 // per slot: the leaf that writes it, or -1
+
+	// prune
+	outputs []Slot // per port of the ensemble
+	needs   []Bits // per output: leaves
+
+	// order
+	plan *Plan
+}
+
+// level is one ensemble: the one compiled, or one inlined into it.
+type level struct {
+	cfg    *modelconfig.ModelConfig
+	sig    *config.Signature // as declared
+	parent *level
+	within *step // the parent's step that this ensemble stands for
+	steps  []*step
+	slots  map[string]Slot // by tensor name
+}
+
+// step is one step of a level.
+type step struct {
+	level   *level
+	name    string // unique in the plan
+	model   string
+	version int64
+	cfg     *modelconfig.ModelEnsembling_Step
+	sig     *config.Signature
+	inner   *level // of a nested ensemble
+	in, out []Slot // per port
+	fit     []Fit  // per input, of a leaf
+}
+
+// name returns the name by which the ensemble was asked for.
+func (l *level) name() string {
+	if l.within == nil {
+		return l.cfg.GetName()
+	}
+	return l.within.model
+}
+
+// prefix is what tells names inside l apart from names outside.
+func (l *level) prefix() string {
+	if l.within == nil {
+		return ""
+	}
+	return l.within.name + "/"
+}
+
+// path lists the ensembles that l is in and l itself, outermost first.
+func (l *level) path() []string {
+	if l.parent == nil {
+		return []string{l.name()}
+	}
+	return append(l.parent.path(), l.name())
+}
+
+// fail turns an error about l into one about the ensemble that is compiled.
+func (l *level) fail(err error) error {
+	for ; l.parent != nil; l = l.parent {
+		err = status.Prefixf(err, "ensemble '%s' depends on '%s' which is not valid. Model '%s' failed with error: ",
+			l.parent.name(), l.name(), l.name())
+	}
+	return err
+}
+
+// errorf is fail of a new error that starts with l's name.
+func (l *level) errorf(format string, args ...any) error {
+	return l.fail(status.Errorf(status.InvalidArg, "in ensemble %s, %s", l.name(), fmt.Sprintf(format, args...)))
+}
+
+// slot returns the slot that s's tensor is in.
+func (c *compiler) slot(s Slot) Slot {
+	for s != None && c.alias[s] != s {
+		s = c.alias[s]
+	}
+	return s
+}
+
+// Stages compiles up to and including the pass named after and prints what is known then.
+func Stages(cfg *modelconfig.ModelConfig, look Lookup, after string) (string, error) {
+	c := &compiler{root: cfg, version: 1, look: look}
+	var known []string
+	for _, p := range passes() {
+		known = append(known, p.name)
+	}
+	if !strings.Contains(" "+strings.Join(known, " ")+" ", " "+after+" ") {
+		return "", status.Errorf(status.InvalidArg, "there is no pass '%s', expected one of %s", after, strings.Join(known, ", "))
+	}
+	for _, p := range passes() {
+		if err := p.run(c); err != nil {
+			return "", err
+		}
+		if p.name == after {
+			break
+		}
+	}
+	if c.plan != nil {
+		return c.plan.Text(), nil
+	}
+	return c.text(), nil
+}

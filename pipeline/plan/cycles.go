@@ -1,0 +1,183 @@
+package plan
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dominikbraun/graph"
+
+	"tutti/core/status"
+)
+
+// cycles refuses steps that wait for each other, and names them.
+func (c *compiler) cycles() error {
+	c.writer = make([]int32, len(c.names))
+	for i := range c.writer {
+		c.writer[i] = -1
+	}
+	for i, s := range c.leaves {
+		for _, slot := range s.out {
+			if slot != None {
+				c.writer[slot] = int32(i)
+			}
+		}
+	}
+	g, err := c.graph()
+	if err != nil {
+		return status.Errorf(status.Internal, "the graph of ensemble '%s' cannot be built: %w", c.root.GetName(), err)
+	}
+	components, err := graph.StronglyConnectedComponents(g)
+	if err != nil {
+		return status.Errorf(status.Internal, "the graph of ensemble '%s' cannot be searched: %w", c.root.GetName(), err)
+	}
+	var ring []int
+	for _, members := range components {
+		first := slices.Min(members)
+		if _, err := g.Edge(first, first); len(members) == 1 && err != nil {
+			continue
+		}
+		// The component that holds the earliest step is named, whatever the order of the search.
+		if ring == nil || first < slices.Min(ring) {
+			ring = members
+		}
+	}
+	if ring == nil {
+		return nil
+	}
+	edges, err := g.AdjacencyMap()
+	if err != nil {
+		return status.Errorf(status.Internal, "the graph of ensemble '%s' cannot be read: %w", c.root.GetName(), err)
+	}
+	return c.cycleError(c.way(edges, ring))
+}
+
+// graph holds the steps, numbered from 1, and who waits for whom. The search for
+// components takes the zero value of the key for the end of its stack, so 0 must
+// not be a key.
+func (c *compiler) graph() (graph.Graph[int, int], error) {
+	g := graph.New(graph.IntHash, graph.Directed())
+	for i := range c.leaves {
+		if err := g.AddVertex(i + 1); err != nil {
+			return nil, err
+		}
+	}
+	for i, s := range c.leaves {
+		for _, slot := range s.in {
+			if slot == None || c.writer[slot] < 0 {
+				continue
+			}
+			err := g.AddEdge(int(c.writer[slot])+1, i+1)
+			if err != nil && !errors.Is(err, graph.ErrEdgeAlreadyExists) {
+				return nil, err
+			}
+		}
+	}
+	return g, nil
+}
+
+// way returns the leaves of a shortest cycle through the earliest step of ring.
+func (c *compiler) way(edges map[int]map[int]graph.Edge[int], ring []int) []int {
+	start := slices.Min(ring)
+	from := map[int]int{}
+	queue := []int{start}
+	for ; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		for _, next := range slices.Sorted(maps.Keys(edges[at])) {
+			if _, seen := from[next]; !seen && slices.Contains(ring, next) {
+				from[next] = at
+				queue = append(queue, next)
+			}
+		}
+	}
+	var path []int
+	for at := from[start]; at != start; at = from[at] {
+		path = append(path, at-1)
+	}
+	path = append(path, start-1)
+	slices.Reverse(path)
+	return path
+}
+
+// cycleError says what Triton says, which sees only that data never arrives, and
+// adds the steps that are the reason.
+func (c *compiler) cycleError(cycle []int) error {
+	names := make([]string, 0, len(cycle)+1)
+	for _, i := range cycle {
+		names = append(names, c.leaves[i].name)
+	}
+	why := strings.Join(append(names, names[0]), " -> ")
+	late := c.after(cycle)
+	l := c.common(cycle)
+	for i := range l.sig.Outputs {
+		name := l.sig.Outputs[i].Name
+		slot, ok := l.slots[name]
+		if slot = c.slot(slot); !ok || slot == None || !late[slot] {
+			continue
+		}
+		for _, in := range c.leaves[c.writer[slot]].in {
+			if in != None && late[in] {
+				return l.fail(status.Errorf(status.InvalidArg,
+					"output '%s' for ensemble '%s' is not written: at least one of its depending tensors, '%s', is not connected (cycle: %s)",
+					name, l.name(), c.names[in], why))
+			}
+		}
+	}
+	unused := ""
+	for _, slot := range c.leaves[cycle[0]].out {
+		if slot != None && late[slot] {
+			unused = c.names[slot]
+			break
+		}
+	}
+	return l.fail(status.Errorf(status.InvalidArg, "ensemble tensor '%s' is unused in ensemble '%s' (cycle: %s)", unused, l.name(), why))
+}
+
+// after returns, per slot, whether its tensor waits for the cycle.
+func (c *compiler) after(cycle []int) []bool {
+	readers := make([][]int, len(c.names))
+	for i, s := range c.leaves {
+		for _, slot := range s.in {
+			if slot != None {
+				readers[slot] = append(readers[slot], i)
+			}
+		}
+	}
+	late := make([]bool, len(c.names))
+	seen := make([]bool, len(c.leaves))
+	for queue := slices.Clone(cycle); len(queue) > 0; queue = queue[1:] {
+		if seen[queue[0]] {
+			continue
+		}
+		seen[queue[0]] = true
+		for _, slot := range c.leaves[queue[0]].out {
+			if slot != None {
+				late[slot] = true
+				queue = append(queue, readers[slot]...)
+			}
+		}
+	}
+	return late
+}
+
+// common returns the innermost ensemble that holds the whole cycle.
+func (c *compiler) common(cycle []int) *level {
+	l := c.leaves[cycle[0]].level
+	for _, i := range cycle[1:] {
+		for !c.leaves[i].level.inside(l) {
+			l = l.parent
+		}
+	}
+	return l
+}
+
+// inside reports whether l is outer or in it.
+func (l *level) inside(outer *level) bool {
+	for ; l != nil; l = l.parent {
+		if l == outer {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,142 @@
+package plan_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/pipeline/plan"
+	"tutti/proto/modelconfig"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// repository answers for the models of a golden file. Two parameters stand for what
+// a configuration does not say: "version" (1 when absent) is the loaded version, and
+// "fails" makes the model unusable, with that text.
+type repository map[string]*modelconfig.ModelConfig
+
+func (r repository) Model(name string, version int64) (plan.Model, error) {
+	cfg := r[name]
+	if cfg == nil {
+		return plan.Model{}, status.Errorf(status.NotFound, "model '%s' is not found", name)
+	}
+	if text, fails := cfg.Parameters["fails"]; fails {
+		if strings.HasPrefix(text.StringValue, "load:") {
+			return plan.Model{}, status.Errorf(status.Unavailable, "%s", text.StringValue)
+		}
+		return plan.Model{}, status.Errorf(status.InvalidArg, "%s", text.StringValue)
+	}
+	sig := config.SignatureOf(cfg)
+	sig.Version = 1
+	if cfg.Parameters["version"].GetStringValue() == "3" {
+		sig.Version = 3
+	}
+	if version != -1 && version != sig.Version {
+		return plan.Model{}, status.Errorf(status.NotFound, "model '%s' version %d is not found", name, version)
+	}
+	m := plan.Model{Signature: sig}
+	if config.IsEnsemble(cfg) {
+		m.Ensemble = cfg
+	}
+	return m, nil
+}
+
+// TestGolden runs every testdata file: models/NAME.pbtxt are the models there are,
+// each other .pbtxt an ensemble, and what follows it what is made of it: CASE.plan,
+// CASE.dot or CASE.after-PASS, an error where there is one.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var cfg *modelconfig.ModelConfig
+			repo := models(t, archive)
+			for i := range archive.Files {
+				f := &archive.Files[i]
+				switch {
+				case strings.HasPrefix(f.Name, "models/"):
+				case strings.HasSuffix(f.Name, ".pbtxt"):
+					cfg = parse(t, f)
+				default:
+					f.Data = outcome(f.Name, cfg, repo)
+				}
+			}
+			got := txtar.Format(archive)
+			if *update {
+				if err := os.WriteFile(file, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func models(t *testing.T, archive *txtar.Archive) repository {
+	t.Helper()
+	repo := repository{}
+	for i := range archive.Files {
+		if f := &archive.Files[i]; strings.HasPrefix(f.Name, "models/") {
+			cfg := parse(t, f)
+			repo[cfg.Name] = cfg
+		}
+	}
+	return repo
+}
+
+func parse(t *testing.T, f *txtar.File) *modelconfig.ModelConfig {
+	t.Helper()
+	cfg, err := config.Parse(f.Name, f.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := config.Normalise(cfg, strings.TrimSuffix(filepath.Base(f.Name), ".pbtxt")); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func outcome(name string, cfg *modelconfig.ModelConfig, repo repository) []byte {
+	if _, pass, ok := strings.Cut(name, ".after-"); ok {
+		text, err := plan.Stages(cfg, repo, pass)
+		if err != nil {
+			text = err.Error() + "\n"
+		}
+		return []byte(text)
+	}
+	p, err := plan.Compile(cfg, 1, repo)
+	if err != nil {
+		return []byte(err.Error() + "\n")
+	}
+	if strings.HasSuffix(name, ".dot") {
+		var b bytes.Buffer
+		if err := p.DOT(&b); err != nil {
+			return []byte(err.Error() + "\n")
+		}
+		return b.Bytes()
+	}
+	return []byte(p.Text())
+}

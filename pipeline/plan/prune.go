@@ -1,0 +1,59 @@
+package plan
+
+// prune finds out which steps each output needs, so that a request runs only those,
+// and drops the steps that no output needs (a nested ensemble may have some).
+func (c *compiler) prune() error {
+	for _, slot := range c.outputs {
+		c.needs = append(c.needs, c.upstream(slot))
+	}
+	all := NewBits(len(c.leaves))
+	for _, n := range c.needs {
+		all.Or(n)
+	}
+	number := make([]int32, len(c.leaves))
+	var kept []*step
+	for i, s := range c.leaves {
+		number[i] = int32(len(kept))
+		if all.Has(int32(i)) {
+			kept = append(kept, s)
+		}
+	}
+	for i, n := range c.needs {
+		c.needs[i] = renumber(n, number, len(kept))
+	}
+	for slot, w := range c.writer {
+		if w >= 0 && all.Has(w) {
+			c.writer[slot] = number[w]
+		} else {
+			c.writer[slot] = -1
+		}
+	}
+	c.leaves = kept
+	return nil
+}
+
+// upstream returns the leaves that slot depends on.
+func (c *compiler) upstream(slot Slot) Bits {
+	need := NewBits(len(c.leaves))
+	for stack := []Slot{slot}; len(stack) > 0; {
+		slot := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if slot == None || c.writer[slot] < 0 || need.Has(c.writer[slot]) {
+			continue
+		}
+		need.Set(c.writer[slot])
+		stack = append(stack, c.leaves[c.writer[slot]].in...)
+	}
+	return need
+}
+
+// renumber returns the set b of n members with each member i called number[i].
+func renumber(b Bits, number []int32, n int) Bits {
+	r := NewBits(n)
+	for i := range int32(len(number)) {
+		if b.Has(i) {
+			r.Set(number[i])
+		}
+	}
+	return r
+}

@@ -1,0 +1,160 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"tutti/core/config"
+)
+
+// String says what the rule does.
+func (f Fit) String() string {
+	switch f {
+	case Strip:
+		return "batch dimension removed"
+	case Prepend:
+		return "batch dimension added"
+	default:
+		return "as is"
+	}
+}
+
+// Text prints the plan for people: a line per input, per step with its ports, and
+// per output with the steps it needs.
+func (p *Plan) Text() string {
+	var b strings.Builder
+	sig := p.Signature
+	fmt.Fprintf(&b, "%s version %d: max batch size %d, %d steps, %d tensors\n", sig.Model, sig.Version, sig.MaxBatch, len(p.Nodes), p.Slots)
+	for i, slot := range p.Inputs {
+		port := &sig.Inputs[i]
+		fmt.Fprintf(&b, "input %s %s%s\n", p.Names[slot], portType(sig, port), optionalMark(port))
+	}
+	for i := range p.Nodes {
+		p.nodeText(&b, i)
+	}
+	for i, slot := range p.Outputs {
+		port := &sig.Outputs[i]
+		fmt.Fprintf(&b, "output %s %s from %s%s, needs steps%s\n", port.Name, portType(sig, port), p.Names[slot],
+			fitMark(fitAt(p.OutputFit, i)), p.members(p.OutputNodes[i]))
+	}
+	return b.String()
+}
+
+func (p *Plan) nodeText(b *strings.Builder, i int) {
+	n := &p.Nodes[i]
+	fmt.Fprintf(b, "step %d %s: model %s version %d\n", i, n.Name, n.Model, n.Version)
+	for port, slot := range n.In {
+		in := &n.Signature.Inputs[port]
+		if slot == None {
+			fmt.Fprintf(b, "  %s not mapped\n", in.Name)
+			continue
+		}
+		fmt.Fprintf(b, "  %s <- %s %s%s%s\n", in.Name, p.Names[slot], portType(n.Signature, in), optionalMark(in), fitMark(n.Fit[port]))
+	}
+	for port, slot := range n.Out {
+		out := &n.Signature.Outputs[port]
+		if slot == None {
+			fmt.Fprintf(b, "  %s not mapped\n", out.Name)
+			continue
+		}
+		fmt.Fprintf(b, "  %s -> %s %s\n", out.Name, p.Names[slot], portType(n.Signature, out))
+	}
+}
+
+// portType is a port's data type and the shape a request carries.
+func portType(sig *config.Signature, p *config.Port) string {
+	return p.DType.String() + " " + p.FullDims(sig.MaxBatch).String()
+}
+
+func optionalMark(p *config.Port) string {
+	if p.Optional {
+		return " optional"
+	}
+	return ""
+}
+
+func fitMark(f Fit) string {
+	if f == AsIs {
+		return ""
+	}
+	return " (" + f.String() + ")"
+}
+
+// fitAt returns fits[i], AsIs when there are none.
+func fitAt(fits []Fit, i int) Fit {
+	if i < len(fits) {
+		return fits[i]
+	}
+	return AsIs
+}
+
+func (p *Plan) members(set Bits) string {
+	var b strings.Builder
+	for i := range int32(len(p.Nodes)) {
+		if set.Has(i) {
+			fmt.Fprintf(&b, " %d", i)
+		}
+	}
+	return b.String()
+}
+
+// text prints what the passes so far have found out.
+func (c *compiler) text() string {
+	var b strings.Builder
+	for _, l := range c.levels {
+		fmt.Fprintf(&b, "ensemble %s: max batch size %d\n", strings.Join(l.path(), "/"), l.sig.MaxBatch)
+		for _, s := range l.steps {
+			c.stepText(&b, s)
+		}
+	}
+	for i, slot := range c.outputs {
+		fmt.Fprintf(&b, "output %s from slot %d %s%s", c.levels[0].sig.Outputs[i].Name, slot, c.names[slot], fitMark(fitAt(c.outputFit, i)))
+		if c.needs != nil {
+			b.WriteString(", needs")
+			for n, s := range c.leaves {
+				if c.needs[i].Has(int32(n)) {
+					b.WriteString(" " + s.name)
+				}
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func (c *compiler) stepText(b *strings.Builder, s *step) {
+	kind := "model"
+	if s.inner != nil {
+		kind = "ensemble"
+	}
+	fmt.Fprintf(b, "  step %s: %s %s version %d\n", s.name, kind, s.model, s.version)
+	for i := range s.sig.Inputs {
+		in := &s.sig.Inputs[i]
+		t, mapped := s.cfg.GetInputMap()[in.Name]
+		if !mapped {
+			fmt.Fprintf(b, "    %s not mapped\n", in.Name)
+			continue
+		}
+		fmt.Fprintf(b, "    %s <- %s%s %s%s", in.Name, t, c.slotText(s.in, i), portType(s.sig, in), optionalMark(in))
+		b.WriteString(fitMark(fitAt(s.fit, i)) + "\n")
+	}
+	for i := range s.sig.Outputs {
+		out := &s.sig.Outputs[i]
+		if t, mapped := s.cfg.GetOutputMap()[out.Name]; mapped {
+			fmt.Fprintf(b, "    %s -> %s%s %s\n", out.Name, t, c.slotText(s.out, i), portType(s.sig, out))
+		} else {
+			fmt.Fprintf(b, "    %s not mapped\n", out.Name)
+		}
+	}
+}
+
+// slotText is the slot of port i once bind has run.
+func (c *compiler) slotText(slots []Slot, i int) string {
+	if i >= len(slots) {
+		return ""
+	}
+	if s := c.slot(slots[i]); s != None {
+		return fmt.Sprintf(" (slot %d)", s)
+	}
+	return " (nothing)"
+}

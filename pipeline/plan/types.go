@@ -1,0 +1,80 @@
+package plan
+
+import (
+	"tutti/core/config"
+	"tutti/core/tensor"
+)
+
+// belief is what one port says about a tensor.
+type belief struct {
+	model      string
+	dtype      tensor.DType
+	dims, full tensor.Shape
+}
+
+func believe(model string, maxBatch int, p *config.Port) *belief {
+	return &belief{model: model, dtype: p.DType, dims: p.Dims, full: p.FullDims(maxBatch)}
+}
+
+// types checks that all ports mapped to a tensor agree on its data type and shape.
+func (c *compiler) types() error {
+	for _, l := range c.levels {
+		first := map[string]*belief{}
+		for i := range l.sig.Inputs {
+			first[l.sig.Inputs[i].Name] = believe(l.name(), l.sig.MaxBatch, &l.sig.Inputs[i])
+		}
+		for i := range l.sig.Outputs {
+			p := &l.sig.Outputs[i]
+			if err := l.agree(first, p.Name, believe(l.name(), l.sig.MaxBatch, p)); err != nil {
+				return err
+			}
+		}
+		for _, s := range l.steps {
+			if err := s.types(first); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *step) types(first map[string]*belief) error {
+	for i := range s.sig.Inputs {
+		p := &s.sig.Inputs[i]
+		if t, mapped := s.cfg.GetInputMap()[p.Name]; mapped {
+			if err := s.level.agree(first, t, believe(s.model, s.sig.MaxBatch, p)); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range s.sig.Outputs {
+		p := &s.sig.Outputs[i]
+		if t, mapped := s.cfg.GetOutputMap()[p.Name]; mapped {
+			if err := s.level.agree(first, t, believe(s.model, s.sig.MaxBatch, p)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// agree compares a port with the first one that spoke about the tensor. Shapes may
+// differ by a batch dimension that only one side counts as such.
+func (l *level) agree(first map[string]*belief, name string, b *belief) error {
+	a, known := first[name]
+	if !known {
+		first[name] = b
+		return nil
+	}
+	if a.dtype != b.dtype {
+		return l.errorf("ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is inferred from model %s",
+			name, a.dtype.ConfigName(), a.model, b.dtype.ConfigName(), b.model)
+	}
+	_, same := config.Narrow(a.dims, b.dims)
+	_, sameFull := config.Narrow(a.full, b.full)
+	if !same && !sameFull {
+		return l.errorf("ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is inferred from model %s",
+			name, a.full, a.model, b.full, b.model)
+	}
+	return nil
+}

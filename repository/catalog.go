@@ -1,0 +1,136 @@
+package repository
+
+import (
+	"strconv"
+
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+	"tutti/pipeline/plan"
+	"tutti/proto/modelconfig"
+)
+
+var _ infer.Catalog = (*Repository)(nil)
+
+// Ready reports whether every model serves.
+func (r *Repository) Ready() bool {
+	for _, m := range r.models {
+		if m.err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// ModelReady returns nil when the version serves.
+func (r *Repository) ModelReady(name string, number int64) error {
+	_, err := r.find(name, number)
+	return err
+}
+
+// Metadata describes a model.
+func (r *Repository) Metadata(name string, number int64) (*infer.Metadata, error) {
+	v, err := r.find(name, number)
+	if err != nil {
+		return nil, err
+	}
+	md := &infer.Metadata{
+		Name: name, Platform: v.cfg.GetPlatform(), Versions: []string{},
+		Inputs: describe(v.sig.Inputs, v.sig.MaxBatch), Outputs: describe(v.sig.Outputs, v.sig.MaxBatch),
+	}
+	if md.Platform == "" {
+		md.Platform = v.cfg.GetBackend()
+	}
+	for _, other := range r.models[name].versions {
+		md.Versions = append(md.Versions, strconv.FormatInt(other.sig.Version, 10))
+	}
+	return md, nil
+}
+
+func describe(ports []config.Port, maxBatch int) []infer.TensorMetadata {
+	list := make([]infer.TensorMetadata, len(ports))
+	for i := range ports {
+		shape := ports[i].FullDims(maxBatch)
+		list[i] = infer.TensorMetadata{
+			Name: ports[i].Name, Datatype: ports[i].DType.String(),
+			Shape: append([]int64{}, shape.Dims()...),
+		}
+	}
+	return list
+}
+
+// Config returns the completed configuration of a version.
+func (r *Repository) Config(name string, number int64) (*modelconfig.ModelConfig, error) {
+	v, err := r.find(name, number)
+	if err != nil {
+		return nil, err
+	}
+	return v.cfg, nil
+}
+
+// Plan returns the compiled plan of a version.
+func (r *Repository) Plan(name string, number int64) (*plan.Plan, error) {
+	v, err := r.find(name, number)
+	if err != nil {
+		return nil, err
+	}
+	return v.exec.Plan(), nil
+}
+
+// Statistics returns the statistics of one version, of all versions of a model, or
+// of all models.
+func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, error) {
+	names := r.names
+	if name != "" {
+		m := r.models[name]
+		switch {
+		case m == nil || len(m.versions) == 0:
+			return nil, status.Errorf(status.InvalidArg, "requested model '%s' is not available", name)
+		case number > 0 && m.version(number) == nil:
+			return nil, status.Errorf(status.InvalidArg, "requested model version is not available for model '%s'", name)
+		}
+		names = []string{name}
+	}
+	list := []infer.Statistics{}
+	for _, n := range names {
+		for _, v := range r.models[n].versions {
+			if number <= 0 || v.sig.Version == number {
+				list = append(list, statistics(v.stats))
+			}
+		}
+	}
+	return list, nil
+}
+
+func statistics(m *telemetry.Model) infer.Statistics {
+	n := m.Compute.Count()
+	s := infer.Statistics{
+		Name: m.Name, Version: strconv.FormatInt(m.Version, 10),
+		LastInference: m.LastInference(), InferenceCount: m.Rows(), ExecutionCount: m.Executions(),
+		Inference: infer.InferenceStats{
+			Success:       infer.Duration{Count: n, Ns: m.TotalNs()},
+			Queue:         infer.Duration{Count: n, Ns: m.QueueNs()},
+			ComputeInput:  infer.Duration{Count: n, Ns: m.Compute.InputNs()},
+			ComputeInfer:  infer.Duration{Count: n, Ns: m.Compute.InferNs()},
+			ComputeOutput: infer.Duration{Count: n, Ns: m.Compute.OutputNs()},
+		},
+		Batches: []infer.BatchStats{},
+	}
+	for i := range m.Failures {
+		count, ns := m.Failures[i].Load()
+		s.Inference.Fail.Count += count
+		s.Inference.Fail.Ns += ns
+	}
+	m.Batches(func(rows int, p *telemetry.Phases) bool {
+		n := p.Count()
+		s.Batches = append(s.Batches, infer.BatchStats{
+			BatchSize:     uint64(rows),
+			ComputeInput:  infer.Duration{Count: n, Ns: p.InputNs()},
+			ComputeInfer:  infer.Duration{Count: n, Ns: p.InferNs()},
+			ComputeOutput: infer.Duration{Count: n, Ns: p.OutputNs()},
+		})
+		return true
+	})
+	return s
+}

@@ -1,0 +1,187 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"runtime"
+	"strconv"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/pipeline/exec"
+	"tutti/pipeline/plan"
+	"tutti/proto/modelconfig"
+	"tutti/scheduler"
+	"tutti/scheduler/direct"
+	"tutti/scheduler/dynamic"
+)
+
+// version is one loaded version of a model.
+type version struct {
+	cfg   *modelconfig.ModelConfig // completed
+	sig   *config.Signature
+	stats *telemetry.Model
+	exec  *exec.Executor
+	// queue and model are nil for an ensemble.
+	queue scheduler.Scheduler
+	model backends.Model
+}
+
+// loadVersion opens one version of a plain model.
+func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64) (*version, error) {
+	b, factory, err := r.backend(f.cfg)
+	if err != nil {
+		return nil, err
+	}
+	settings := backends.Settings{
+		Model: f.name, Version: number,
+		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
+		Config: f.cfg, Instances: countInstances(f), Alloc: r.s.Alloc,
+		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
+	}
+	model, err := b.Load(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.assemble(ctx, f, number, model)
+	if err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	r.s.Log.Debug("model loaded", slog.String("model", f.name), slog.Int64("version", number), slog.String("backend", factory.Name))
+	return v, nil
+}
+
+// countInstances returns how many instances a model gets: as configured, else what
+// the normalised configuration says.
+func countInstances(f *folder) int {
+	if f.instances > 0 {
+		return f.instances
+	}
+	n := 0
+	for _, g := range f.cfg.GetInstanceGroup() {
+		n += int(g.GetCount())
+	}
+	return max(n, 1)
+}
+
+// assemble puts statistics, instances, a scheduler and an executor around a model.
+func (r *Repository) assemble(ctx context.Context, f *folder, number int64, model backends.Model) (*version, error) {
+	sig, err := config.Agree(f.cfg, model.Signature())
+	if err != nil {
+		return nil, err
+	}
+	sig.Version = number
+	if err := config.ReadLabels(f.cfg, f.dir, sig); err != nil {
+		return nil, err
+	}
+	v := &version{
+		cfg: config.Complete(f.cfg, sig), sig: sig, model: model,
+		stats: &telemetry.Model{Name: f.name, Version: number},
+	}
+	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
+		return nil, err
+	}
+	v.exec = exec.New(exec.Settings{
+		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers,
+	})
+	return v, nil
+}
+
+// newScheduler picks the scheduler a configuration asks for and makes the instances.
+func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
+	params := map[string]string{}
+	for key, p := range f.cfg.GetParameters() {
+		params[key] = p.GetStringValue()
+	}
+	padding, err := scheduler.NewPadding(v.sig, params)
+	if err != nil {
+		return nil, err
+	}
+	runner := scheduler.NewRunner(scheduler.RunnerSettings{
+		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log,
+	})
+	batches := f.cfg.GetDynamicBatching() != nil && v.sig.MaxBatch > 0
+	if padding != nil && !batches {
+		return nil, fmt.Errorf("model '%s' has parameters that pad inputs, but no dynamic_batching", f.name)
+	}
+	rules, err := dynamic.RulesOf(f.cfg, padding != nil)
+	if err != nil {
+		return nil, err
+	}
+	inline := false
+	if c, ok := v.model.(backends.Concurrent); ok {
+		inline = c.Inline() && !batches
+	}
+	instances, err := newInstances(ctx, f, v.model)
+	switch {
+	case err != nil:
+		return nil, err
+	case inline:
+		return direct.NewInline(direct.Settings{Runner: runner, Instances: instances[:1]}), nil
+	case batches:
+		return dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: instances, Workers: r.workers}), nil
+	default:
+		return direct.New(direct.Settings{Runner: runner, Instances: instances, Workers: r.workers}), nil
+	}
+}
+
+// newInstances makes the model's instances. A concurrent model has one, which stands
+// for as many as are configured, by default as many as there are processors.
+func newInstances(ctx context.Context, f *folder, model backends.Model) ([]backends.Instance, error) {
+	n := countInstances(f)
+	_, concurrent := model.(backends.Concurrent)
+	if concurrent && f.instances == 0 {
+		n = runtime.GOMAXPROCS(0)
+	}
+	var list []backends.Instance
+	for i := range n {
+		if concurrent && i > 0 {
+			list = append(list, list[0])
+			continue
+		}
+		inst, err := model.NewInstance(ctx, tensor.Place{})
+		if err != nil {
+			for _, made := range list {
+				err = errors.Join(err, made.Close())
+			}
+			return nil, err
+		}
+		list = append(list, inst)
+	}
+	return list, nil
+}
+
+// backend returns the backend a configuration names, opened when it is first needed.
+func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *backends.Factory, error) {
+	f := r.s.Backends.ByName(cfg.GetBackend())
+	if cfg.GetBackend() == "" {
+		f = r.s.Backends.ByPlatform(cfg.GetPlatform())
+	}
+	if f == nil {
+		return nil, nil, fmt.Errorf("unsupported: model '%s' needs backend '%s', which is not built in", cfg.GetName(), cfg.GetBackend()+cfg.GetPlatform())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.opened[f.Name]; b != nil {
+		return b, f, nil
+	}
+	b, err := f.New(backends.Options{Log: r.s.Log.With(slog.String("backend", f.Name)), Config: r.s.BackendConfig[f.Name]})
+	if err != nil {
+		return nil, nil, err
+	}
+	r.opened[f.Name] = b
+	return b, f, nil
+}
+
+// close ends a version whose requests are over.
+func (v *version) close() error {
+	if v.queue == nil {
+		return nil
+	}
+	return errors.Join(v.queue.Close(), v.model.Close())
+}

@@ -1,0 +1,112 @@
+package runtimes
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// client is a command line that starts a package client.
+type client []string
+
+// clients are the ways to start each package client, best first.
+var clients = map[string][]client{
+	"pip": {{"python3", "-m", "pip"}, {"python", "-m", "pip"}, {"pip3"}, {"pip"}},
+	"npm": {{"npm"}},
+}
+
+// findClient returns the first way to start the named client that works.
+func findClient(ctx context.Context, name string) (client, error) {
+	for _, c := range clients[name] {
+		if _, err := exec.LookPath(c[0]); err != nil {
+			continue
+		}
+		probe, cancel := context.WithTimeout(ctx, time.Minute)
+		err := exec.CommandContext(probe, c[0], append(c[1:], "--version")...).Run()
+		cancel()
+		if err == nil {
+			return c, nil
+		}
+	}
+	return nil, fmt.Errorf("%s is not installed", name)
+}
+
+// arguments ask a client to put a release's archive into dir. pip is told the platform and a Python version, so that any
+// interpreter gets the same archive.
+func (c client) arguments(p *Release, dir string) []string {
+	if p.Client == "npm" {
+		return append(c[1:], "pack", p.Package, "--loglevel=error", "--pack-destination", dir)
+	}
+	return append(c[1:], "download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check",
+		"--platform", p.Platform, "--python-version", "311", "--implementation", "cp", "--abi", "cp311",
+		"--dest", dir, p.Package)
+}
+
+// download runs the client in an empty folder below tmp and returns the one archive it left.
+func (f *Fetcher) download(ctx context.Context, c client, p *Release, tmp string) (string, error) {
+	dir := filepath.Join(tmp, "archive")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, c[0], c.arguments(p, dir)...)
+	cmd.Env = append(os.Environ(), f.Env...)
+	cmd.WaitDelay = 5 * time.Second
+	var words tail
+	cmd.Stderr = &words
+	if f.Progress != nil {
+		// A terminal is passed on as it is, so that the client draws its own progress bar.
+		shown := f.Progress
+		if _, file := shown.(*os.File); !file {
+			shown = &serial{w: shown}
+		}
+		cmd.Stdout, cmd.Stderr = shown, io.MultiWriter(shown, &words)
+	}
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(c, " "), err, words.String())
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	if len(files) != 1 {
+		return "", fmt.Errorf("%s left %d files, expected one archive", strings.Join(c, " "), len(files))
+	}
+	return filepath.Join(dir, files[0].Name()), nil
+}
+
+// serial lets a command's two streams share a writer.
+type serial struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write passes p on alone.
+func (s *serial) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(p)
+}
+
+// tail keeps the end of what a command wrote.
+type tail struct{ buf []byte }
+
+const tailSize = 2048
+
+// Write keeps the last bytes.
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf = append(t.buf, p...)
+	if n := len(t.buf) - tailSize; n > 0 {
+		t.buf = append(t.buf[:0], t.buf[n:]...)
+	}
+	return len(p), nil
+}
+
+// String returns the last lines as one.
+func (t *tail) String() string { return string(bytes.Join(bytes.Fields(t.buf), []byte(" "))) }

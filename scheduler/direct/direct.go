@@ -1,0 +1,90 @@
+// Package direct schedules models that do not batch across requests: each request is
+// one execution. Work of an inline model runs where the previous step completed; any
+// other waits in order of arrival for a free instance.
+package direct
+
+import (
+	"context"
+
+	"tutti/backends"
+	"tutti/scheduler"
+)
+
+// Settings are what New and NewInline are given.
+type Settings struct {
+	Runner *scheduler.Runner
+	// Instances move to the scheduler. NewInline uses one.
+	Instances []backends.Instance
+	Workers   *scheduler.Workers
+
+	_ struct{}
+}
+
+// New returns a scheduler that executes requests one by one, as many at a time as
+// there are instances.
+func New(s Settings) scheduler.Scheduler {
+	return scheduler.NewStation(scheduler.StationSettings{
+		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Workers: s.Workers,
+	})
+}
+
+// oldest is the policy of one request at a time.
+type oldest struct{}
+
+// Decide takes the oldest work.
+func (oldest) Decide(_ int64, _ scheduler.View, scratch []int32) scheduler.Decision {
+	return scheduler.Decision{Take: append(scratch, 0)}
+}
+
+// Inline runs work on the goroutine that brings it.
+type Inline struct {
+	runner  *scheduler.Runner
+	inst    backends.Instance
+	pending scheduler.Pending
+}
+
+var (
+	_ scheduler.Scheduler = (*Inline)(nil)
+	_ scheduler.Inliner   = (*Inline)(nil)
+)
+
+// NewInline returns a scheduler over one instance of a concurrent model.
+func NewInline(s Settings) *Inline {
+	return &Inline{runner: s.Runner, inst: s.Instances[0]}
+}
+
+// Enqueue gives the works to the turn, which runs them next.
+//
+// hot: one short lock.
+func (i *Inline) Enqueue(list scheduler.List, t *scheduler.Turn) {
+	now := t.Now()
+	for w := list.Head; w != nil; w = w.Next() {
+		w.Enqueued = now
+	}
+	i.pending.Add(list.Len())
+	t.Inline(i, list)
+}
+
+// RunInline executes the works one after the other and completes them together, so
+// that what arrived as one batch leaves as one.
+func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
+	n := list.Len()
+	var done scheduler.List
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		var one scheduler.List
+		one.Push(w)
+		i.runner.Run(i.inst, &one, t)
+		done.Push(w)
+	}
+	i.pending.Add(-n)
+	scheduler.Complete(done, t)
+}
+
+// Help has nothing to help with: work never waits here.
+func (i *Inline) Help(*scheduler.Turn) bool { return false }
+
+// Drain waits until nothing is executing.
+func (i *Inline) Drain(ctx context.Context) error { return i.pending.Wait(ctx) }
+
+// Close closes the instance.
+func (i *Inline) Close() error { return i.inst.Close() }

@@ -1,0 +1,14 @@
+// Package scheduler decides which work of which requests a model executes together
+// and when. It holds the contract (Work, Completer, Scheduler, Policy) and what
+// every scheduler shares: Station, the queue in front of a model's instances, and
+// Runner, which gathers a batch, executes it and scatters the outputs. The children
+// are the ways to form batches.
+//
+// # Who runs a batch
+//
+// Nobody waits for work on a goroutine of their own. Whoever enqueued work lends its
+// goroutine for the next batch (a Turn); what is ready beyond that is handed to a
+// worker of the shared pool. So an idle model answers without a hop between
+// goroutines, and a busy one keeps its instances busy while callers go back to their
+// clients.
+package scheduler

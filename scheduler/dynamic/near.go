@@ -1,0 +1,85 @@
+package dynamic
+
+import (
+	"time"
+
+	"tutti/scheduler"
+)
+
+func duration(ns int64) time.Duration { return time.Duration(ns) }
+
+// near batches works of near lengths. It starts from the oldest work, which so never
+// starves, and adds the work whose length is nearest as long as that pays.
+type near struct {
+	rules Rules
+	cost  cost
+}
+
+var _ scheduler.Learner = (*near)(nil)
+
+// Decide forms a batch around the oldest work.
+func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.Decision {
+	first := &v.Items[0]
+	g := growth{rules: &p.rules, take: scratch}
+	g.add(0, first.Rows)
+	longest := first.Length
+	for !g.full {
+		i := nearest(v.Items, g.take, first)
+		if i < 0 {
+			break
+		}
+		it := &v.Items[i]
+		grown := max(longest, it.Length)
+		padding := int64(g.rows)*int64(grown-longest) + int64(it.Rows)*int64(grown-it.Length)
+		if int64(g.rows+it.Rows)*int64(grown) > p.rules.MaxElements || !p.cost.pays(padding) {
+			g.full = true
+			break
+		}
+		g.add(i, it.Rows)
+		longest = grown
+	}
+	d := g.decide(now, first.Enqueued)
+	ascending(d.Take)
+	return d
+}
+
+// Observe learns what an execution of that size costs.
+func (p *near) Observe(_, elements int32, took time.Duration) {
+	p.cost.observe(float64(elements), took)
+}
+
+// nearest returns the position of the work nearest in length to first among those
+// that may join and are not taken, the oldest among equals, or -1.
+func nearest(items []scheduler.Item, taken []int32, first *scheduler.Item) int32 {
+	best, distance := int32(-1), int32(0)
+	for i := range items {
+		it := &items[i]
+		if it.Shape != first.Shape {
+			continue
+		}
+		d := it.Length - first.Length
+		d = max(d, -d)
+		if (best < 0 || d < distance) && !contains(taken, int32(i)) {
+			best, distance = int32(i), d
+		}
+	}
+	return best
+}
+
+func contains(list []int32, x int32) bool {
+	for _, v := range list {
+		if v == x {
+			return true
+		}
+	}
+	return false
+}
+
+// ascending sorts a short list in place.
+func ascending(list []int32) {
+	for i := 1; i < len(list); i++ {
+		for j := i; j > 0 && list[j] < list[j-1]; j-- {
+			list[j], list[j-1] = list[j-1], list[j]
+		}
+	}
+}

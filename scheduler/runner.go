@@ -1,0 +1,175 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+)
+
+// Runner executes batches of one model version: it gathers the inputs, calls the
+// instance, scatters the outputs and counts. It is safe for concurrent use.
+type Runner struct {
+	sig     *config.Signature
+	stats   *telemetry.Model
+	alloc   tensor.Allocator
+	pad     *Padding
+	log     *slog.Logger
+	batches sync.Pool
+}
+
+// RunnerSettings are what a Runner is made with.
+type RunnerSettings struct {
+	Signature *config.Signature
+	Stats     *telemetry.Model
+	Alloc     tensor.Allocator
+	// Padding is nil when shapes must match.
+	Padding *Padding
+	Log     *slog.Logger
+
+	_ struct{}
+}
+
+// NewRunner returns a Runner.
+func NewRunner(s RunnerSettings) *Runner {
+	r := &Runner{sig: s.Signature, stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log}
+	r.batches.New = func() any {
+		return &backends.Batch{
+			In:        make([]tensor.Tensor, len(r.sig.Inputs)),
+			Out:       make([]tensor.Tensor, len(r.sig.Outputs)),
+			Allocator: r.alloc,
+		}
+	}
+	return r
+}
+
+// Run executes the works of list as one batch. Afterwards each work has either its
+// outputs or an error; the inputs are released.
+//
+// hot: no allocation for a batch of one.
+func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) {
+	b := r.batches.Get().(*backends.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	times := telemetry.Times{Start: t.Now()}
+	times.InputEnd = times.Start
+	r.fill(b, list)
+	err := r.gather(b, list)
+	if err == nil {
+		if list.n > 1 {
+			times.InputEnd = telemetry.Now()
+		}
+		err = r.execute(inst, b, list)
+	}
+	times.InferEnd = telemetry.Now()
+	times.End = times.InferEnd
+	if err == nil {
+		err = r.check(b)
+	}
+	if list.n > 1 && err == nil {
+		err = r.scatter(b, list)
+		times.End = telemetry.Now()
+	}
+	t.Tick(times.End)
+	r.finish(b, list, &times, err)
+	r.recycle(b)
+}
+
+// fill sets the batch's members.
+func (r *Runner) fill(b *backends.Batch, list *List) {
+	b.Rows = 0
+	for w := list.Head; w != nil; w = w.next {
+		b.Reqs = append(b.Reqs, backends.Req{Meta: w.Meta, Ctx: w.Ctx, First: b.Rows, Rows: int(w.Rows)})
+		b.Rows += int(w.Rows)
+	}
+}
+
+// execute calls the instance; a panic becomes an error of the batch, so that no
+// model takes the server down.
+func (r *Runner) execute(inst backends.Instance, b *backends.Batch, list *List) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("model panicked", slog.String("model", r.sig.Model), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			err = status.Errorf(status.Internal, "model '%s' failed: panic: %v", r.sig.Model, p)
+		}
+	}()
+	ctx := context.Background()
+	if list.n == 1 {
+		ctx = list.Head.Ctx
+	}
+	return inst.Execute(ctx, b)
+}
+
+// check verifies what the instance put out: a batch with wrong rows cannot be scattered.
+func (r *Runner) check(b *backends.Batch) error {
+	for i := range b.Out {
+		o := &b.Out[i]
+		if !o.Present() {
+			continue
+		}
+		p := &r.sig.Outputs[i]
+		if o.DType != p.DType {
+			return status.Errorf(status.Internal, "output '%s' of model '%s' has data-type '%s', expected '%s'", p.Name, r.sig.Model, o.DType, p.DType)
+		}
+		if !p.Accepts(&o.Shape, r.sig.MaxBatch) || r.sig.MaxBatch > 0 && o.Shape.Dim(0) != int64(b.Rows) {
+			return status.Errorf(status.Internal, "output '%s' of model '%s' has shape %s for a batch of %d, expected %s", p.Name, r.sig.Model, o.Shape, b.Rows, p.FullDims(r.sig.MaxBatch))
+		}
+	}
+	return nil
+}
+
+// finish moves the outputs or the error to every work and counts.
+func (r *Runner) finish(b *backends.Batch, list *List, times *telemetry.Times, err error) {
+	r.stats.Executed(b.Rows, times)
+	if list.n == 1 && err == nil && b.Reqs[0].Err == nil {
+		for i := range b.Out {
+			list.Head.Out[i] = b.Out[i].Move()
+		}
+	}
+	i := 0
+	for w := list.Head; w != nil; w = w.next {
+		w.Times = *times
+		w.releaseInputs()
+		w.Err = err
+		if w.Err == nil {
+			w.Err = b.Reqs[i].Err
+		}
+		if w.Err == nil {
+			r.stats.Succeeded(int(w.Rows), w.Enqueued, times)
+		} else {
+			releaseAll(w.Out)
+			r.stats.Failed(telemetry.Backend, times.End-w.Enqueued)
+		}
+		i++
+	}
+}
+
+func (r *Runner) recycle(b *backends.Batch) {
+	if len(b.Reqs) > 1 {
+		releaseAll(b.In) // gathered; those of a batch of one are its work's own
+	} else {
+		clear(b.In)
+	}
+	releaseAll(b.Out)
+	clear(b.Reqs)
+	b.Reqs = b.Reqs[:0]
+	r.batches.Put(b)
+}
+
+func releaseAll(list []tensor.Tensor) {
+	for i := range list {
+		list[i].Release()
+	}
+}
+
+// elementBytes returns the size of n elements of d, for fixed-size types.
+func elementBytes(d tensor.DType, n int64) int { return int(n) * d.Size() }
+
+// errGather names an input that cannot join a batch.
+func errGather(sig *config.Signature, port int, why string) error {
+	return status.Errorf(status.Internal, "cannot batch input '%s' of model '%s': %s", sig.Inputs[port].Name, sig.Model, why)
+}

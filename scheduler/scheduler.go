@@ -1,0 +1,61 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+)
+
+// Scheduler stands in front of one model version.
+type Scheduler interface {
+	// Enqueue moves the works of list to the scheduler. It never executes and never
+	// blocks; when something may be ready now, it says so to t.
+	Enqueue(list List, t *Turn)
+	// Help lends the calling goroutine for one batch. false: nothing was ready.
+	Help(t *Turn) bool
+	// Drain returns when no work is queued or executing, or with ctx's error. Work
+	// enqueued meanwhile is waited for too.
+	Drain(ctx context.Context) error
+	// Close closes the instances; the scheduler is drained before. Safe to call twice.
+	Close() error
+}
+
+// Item is what a Policy sees of one queued work.
+type Item struct {
+	// Shape tells works apart that cannot share a batch: equal numbers can.
+	Shape uint64
+	// Length is the extent of the padded dimension, 0 when nothing is padded.
+	Length   int32
+	Rows     int32
+	Enqueued int64
+}
+
+// View is what a Policy decides on.
+type View struct {
+	// Items are the oldest queued works, in order of arrival; at least one.
+	Items []Item
+	// More reports that the queue is longer than Items.
+	More bool
+}
+
+// Decision is what to do now.
+type Decision struct {
+	// Take holds the positions of the works that form the batch, ascending. Empty:
+	// not yet.
+	Take []int32
+	// Wait is how long not to ask again unless work arrives; used when Take is empty.
+	Wait time.Duration
+}
+
+// Policy forms batches. It is pure: the same view and clock give the same decision,
+// apart from what it was told to learn.
+type Policy interface {
+	// Decide is called with a free instance at hand. scratch is memory for Take.
+	Decide(now int64, v View, scratch []int32) Decision
+}
+
+// Learner is a Policy that wants to know what executions cost.
+type Learner interface {
+	Policy
+	// Observe tells the rows, the padded elements and the duration of one execution.
+	Observe(rows, elements int32, took time.Duration)
+}

@@ -1,0 +1,228 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+)
+
+// window bounds how many of the oldest works a policy sees, so that a decision costs
+// the same however long the queue is.
+const window = 128
+
+// Station is a queue in front of a model's instances. Instances pull: a batch is
+// formed when one is free, so batches grow while all are busy. It implements
+// Scheduler; a Policy decides what a batch is.
+type Station struct {
+	runner  *Runner
+	policy  Policy
+	learner Learner // the policy, when it learns
+	workers *Workers
+	all     []backends.Instance
+
+	mu     sync.Mutex
+	queue  queue               // guarded by mu
+	free   []backends.Instance // guarded by mu
+	items  []Item              // scratch of the decision, guarded by mu
+	take   []int32             // scratch of the decision, guarded by mu
+	timer  *time.Timer         // guarded by mu
+	armed  bool                // the timer is running, guarded by mu
+	closed bool                // guarded by mu
+
+	pending Pending // works queued or executing
+}
+
+var _ Scheduler = (*Station)(nil)
+
+// StationSettings are what a Station is made with.
+type StationSettings struct {
+	Runner *Runner
+	Policy Policy
+	// Instances move to the station, which closes them. One that occurs several
+	// times counts as several: a concurrent model's.
+	Instances []backends.Instance
+	Workers   *Workers
+
+	_ struct{}
+}
+
+// NewStation returns a station with every instance free.
+func NewStation(s StationSettings) *Station {
+	st := &Station{
+		runner:  s.Runner,
+		policy:  s.Policy,
+		workers: s.Workers,
+		all:     s.Instances,
+		free:    append([]backends.Instance(nil), s.Instances...),
+		take:    make([]int32, 0, window),
+	}
+	st.learner, _ = s.Policy.(Learner) //nolint:errcheck // learning is optional
+	s.Workers.Reserve(len(s.Instances))
+	return st
+}
+
+// Enqueue moves the works to the queue.
+//
+// hot: one lock per list.
+func (s *Station) Enqueue(list List, t *Turn) {
+	now := t.Now()
+	for w := list.Head; w != nil; w = w.next {
+		w.Enqueued = now
+		w.key, w.length = s.runner.shapeKey(w)
+	}
+	n := list.n
+	s.runner.stats.Queued(int64(n))
+	s.pending.Add(n)
+	s.mu.Lock()
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		s.queue.push(w)
+	}
+	ready := len(s.free) > 0
+	s.mu.Unlock()
+	if ready {
+		t.Ready(s)
+	}
+}
+
+// Help executes one batch, if an instance is free and the policy forms one.
+//
+// hot: two short locks and no allocation.
+func (s *Station) Help(t *Turn) bool {
+	inst, batch, dropped, more := s.next(t.Now())
+	if more {
+		s.workers.Kick(s)
+	}
+	if dropped.n > 0 {
+		s.drop(dropped, t)
+	}
+	if inst == nil {
+		return dropped.n > 0
+	}
+	n := batch.n
+	s.runner.stats.Queued(-int64(n))
+	s.runner.Run(inst, &batch, t)
+	if s.release(inst, n) {
+		t.Ready(s)
+	}
+	s.observe(&batch)
+	Complete(batch, t)
+	return true
+}
+
+// next takes a free instance and a batch for it. inst is nil when there is no
+// instance or no batch yet. Works whose clients have gone are dropped on the way.
+// more tells that another instance is free while works are left.
+func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) == 0 {
+		return nil, batch, dropped, false
+	}
+	dropped = s.queue.sweep(window)
+	if s.queue.len() == 0 {
+		return nil, batch, dropped, false
+	}
+	d := s.policy.Decide(now, s.view(), s.take[:0])
+	if len(d.Take) == 0 {
+		s.arm(d.Wait)
+		return nil, batch, dropped, false
+	}
+	batch = s.queue.take(d.Take, s.runner.compatible)
+	last := len(s.free) - 1
+	inst, s.free = s.free[last], s.free[:last]
+	return inst, batch, dropped, last > 0 && s.queue.len() > 0
+}
+
+func (s *Station) view() View {
+	n := min(s.queue.len(), window)
+	s.items = s.items[:0]
+	for i := range n {
+		w := s.queue.at(i)
+		s.items = append(s.items, Item{Shape: w.key, Length: w.length, Rows: w.Rows, Enqueued: w.Enqueued})
+	}
+	return View{Items: s.items, More: s.queue.len() > n}
+}
+
+// arm has a worker look again after d; called with the lock held.
+func (s *Station) arm(d time.Duration) {
+	if s.armed || s.closed {
+		return
+	}
+	s.armed = true
+	if s.timer == nil {
+		s.timer = time.AfterFunc(d, s.wake)
+		return
+	}
+	s.timer.Reset(d)
+}
+
+func (s *Station) wake() {
+	s.mu.Lock()
+	s.armed = false
+	s.mu.Unlock()
+	s.workers.Kick(s)
+}
+
+// release frees the instance of a batch of n works and reports whether works wait for it.
+func (s *Station) release(inst backends.Instance, n int) bool {
+	s.pending.Add(-n)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free = append(s.free, inst)
+	return s.queue.len() > 0
+}
+
+// observe tells a learning policy what the batch cost.
+func (s *Station) observe(batch *List) {
+	if s.learner == nil || batch.Head == nil {
+		return
+	}
+	rows, longest := int32(0), int32(0)
+	for w := batch.Head; w != nil; w = w.next {
+		rows += w.Rows
+		longest = max(longest, w.length)
+	}
+	took := time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.learner.Observe(rows, rows*longest, took)
+}
+
+// drop completes works whose clients have gone, which never execute.
+func (s *Station) drop(list List, t *Turn) {
+	now := t.Now()
+	for w := list.Head; w != nil; w = w.next {
+		w.Err = status.ErrCancelled
+		w.releaseInputs()
+		s.runner.stats.Failed(telemetry.Canceled, now-w.Enqueued)
+	}
+	s.runner.stats.Queued(-int64(list.n))
+	s.pending.Add(-list.n)
+	Complete(list, t)
+}
+
+// Drain waits until nothing is queued or executing.
+func (s *Station) Drain(ctx context.Context) error { return s.pending.Wait(ctx) }
+
+// Close closes the instances.
+func (s *Station) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	var errs []error
+	for _, inst := range s.all {
+		errs = append(errs, inst.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,132 @@
+package scheduler
+
+import "tutti/core/telemetry"
+
+// Turn is a goroutine at work: what it found ready and has yet to look at. A caller
+// lends one for its own request (Lend), a worker of the pool runs one until nothing
+// is ready (Workers).
+type Turn struct {
+	workers *Workers
+	ready   []Scheduler
+	inline  []inlineWork
+	staged  []stage
+	now     int64
+}
+
+type inlineWork struct {
+	on   Inliner
+	list List
+}
+
+type stage struct {
+	to   Scheduler
+	list List
+}
+
+// Inliner is a scheduler whose work is so short that a Turn runs it at once.
+type Inliner interface {
+	// RunInline executes the works of list and completes them.
+	RunInline(list List, t *Turn)
+}
+
+// NewTurn returns a Turn that hands what it cannot run itself to workers.
+func NewTurn(workers *Workers) *Turn { return &Turn{workers: workers} }
+
+// Now returns the time on the telemetry clock, at most one execution old.
+func (t *Turn) Now() int64 {
+	if t.now == 0 {
+		t.now = telemetry.Now()
+	}
+	return t.now
+}
+
+// Tick notes a time just read from the telemetry clock, which saves reading it again.
+func (t *Turn) Tick(now int64) { t.now = now }
+
+// Ready tells the turn that s may have a batch ready.
+func (t *Turn) Ready(s Scheduler) {
+	for _, r := range t.ready {
+		if r == s {
+			return
+		}
+	}
+	t.ready = append(t.ready, s)
+}
+
+// Inline gives the turn work to run before it looks at anything else.
+func (t *Turn) Inline(s Inliner, list List) {
+	t.inline = append(t.inline, inlineWork{s, list})
+}
+
+// Stage collects works for s, so that what one batch makes ready at one node stays
+// together; Flush enqueues it.
+func (t *Turn) Stage(s Scheduler, w *Work) {
+	for i := range t.staged {
+		if t.staged[i].to == s {
+			t.staged[i].list.Push(w)
+			return
+		}
+	}
+	t.staged = append(t.staged, stage{to: s})
+	t.staged[len(t.staged)-1].list.Push(w)
+}
+
+// Flush enqueues what was staged.
+func (t *Turn) Flush() {
+	for i := range t.staged {
+		st := t.staged[i]
+		t.staged[i] = stage{}
+		st.to.Enqueue(st.list, t)
+	}
+	t.staged = t.staged[:0]
+}
+
+// Lend runs what is ready until nothing is, or until done reports that the caller's
+// own request is answered; what is left then goes to the workers.
+func (t *Turn) Lend(done func() bool) {
+	for t.step() {
+		if len(t.inline) == 0 && done() {
+			break
+		}
+	}
+	t.handOver()
+}
+
+// run works until nothing is ready.
+func (t *Turn) run() {
+	for t.step() {
+		t.now = 0
+	}
+}
+
+// step runs one thing. Of several ready schedulers the others go to the workers,
+// so that they run at the same time where there is a core for them.
+func (t *Turn) step() bool {
+	if n := len(t.inline); n > 0 {
+		w := t.inline[n-1]
+		t.inline[n-1] = inlineWork{}
+		t.inline = t.inline[:n-1]
+		w.on.RunInline(w.list, t)
+		return true
+	}
+	for len(t.ready) > 0 {
+		n := len(t.ready) - 1
+		s := t.ready[n]
+		t.ready[n] = nil
+		t.ready = t.ready[:n]
+		t.handOver()
+		if s.Help(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// handOver gives the ready schedulers to the workers.
+func (t *Turn) handOver() {
+	for i, s := range t.ready {
+		t.workers.Kick(s)
+		t.ready[i] = nil
+	}
+	t.ready = t.ready[:0]
+}

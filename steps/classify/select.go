@@ -1,0 +1,85 @@
+package classify
+
+import "math"
+
+// ranks reports whether class a comes before class b: by score, then by number,
+// NaN last.
+func ranks(scores []float32, a, b int32) bool {
+	x, y := scores[a], scores[b]
+	switch {
+	case x > y:
+		return true
+	case x < y:
+		return false
+	case x == y:
+		return a < b
+	}
+	xNaN, yNaN := math.IsNaN(float64(x)), math.IsNaN(float64(y))
+	if xNaN != yNaN {
+		return yNaN
+	}
+	return a < b
+}
+
+// best fills idx with the best classes in order. It needs at least len(idx)
+// scores. A heap with the worst pick on top keeps the cost at n log k whatever
+// order the scores come in.
+func best(idx []int32, scores []float32) {
+	k := len(idx)
+	for i := range idx {
+		idx[i] = int32(i)
+	}
+	for i := k/2 - 1; i >= 0; i-- {
+		sink(idx, scores, i)
+	}
+	for i := k; i < len(scores); i++ {
+		if ranks(scores, int32(i), idx[0]) {
+			idx[0] = int32(i)
+			sink(idx, scores, 0)
+		}
+	}
+	for n := k - 1; n > 0; n-- {
+		idx[0], idx[n] = idx[n], idx[0]
+		sink(idx[:n], scores, 0)
+	}
+}
+
+// sink moves element i of the heap down until nothing below it is worse.
+func sink(idx []int32, scores []float32, i int) {
+	for {
+		worst := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(idx); child++ {
+			if ranks(scores, idx[worst], idx[child]) {
+				worst = child
+			}
+		}
+		if worst == i {
+			return
+		}
+		idx[i], idx[worst] = idx[worst], idx[i]
+		i = worst
+	}
+}
+
+// softmax gives values the probabilities of the classes idx.
+func softmax(values []float32, idx []int32, scores []float32) {
+	top := float64(scores[idx[0]]) // NaN only when every score is.
+	sum := 0.0
+	for _, v := range scores {
+		if !math.IsNaN(float64(v)) {
+			sum += weight(float64(v), top)
+		}
+	}
+	for i, class := range idx {
+		values[i] = float32(weight(float64(scores[class]), top) / sum)
+	}
+}
+
+// weight is exp(v-top), and its limits where that has none: infinities of the
+// same sign weigh the same.
+func weight(v, top float64) float64 {
+	if v == top {
+		return 1
+	}
+	return math.Exp(v - top)
+}

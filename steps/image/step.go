@@ -1,0 +1,95 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/steps"
+)
+
+// step is decode_resize.
+type step struct {
+	options
+	batched bool
+	workers sync.Pool
+}
+
+var _ steps.Step = (*step)(nil)
+
+// worker is the scratch of one image in progress.
+type worker struct {
+	reader bytes.Reader
+	resizer
+}
+
+func newStep(s *steps.Settings) (steps.Step, error) {
+	o, err := parse(s)
+	if err != nil {
+		return nil, err
+	}
+	return &step{
+		options: *o,
+		batched: s.MaxBatch > 0,
+		workers: sync.Pool{New: func() any { return new(worker) }},
+	}, nil
+}
+
+// Run processes each row into its slot of the output.
+func (s *step) Run(ctx context.Context, b *backends.Batch) error {
+	shape := s.shape()
+	if s.batched {
+		shape = shape.Prepend(int64(b.Rows))
+	}
+	out, err := b.Alloc(0, s.dtype(), shape)
+	if err != nil {
+		return err
+	}
+	w, _ := s.workers.Get().(*worker)
+	defer s.workers.Put(w)
+	dst, rest := out.Bytes(), b.In[0].Bytes()
+	n := s.width * s.height * s.channels() * s.layout.size()
+	for row := range b.Rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var data []byte
+		var ok bool
+		if data, rest, ok = tensor.NextBytes(rest); !ok {
+			return status.Errorf(status.InvalidArg, "input '%s': expected %d files, found %d", inputName, b.Rows, row)
+		}
+		if err := s.one(w, dst[row*n:][:n], data); err != nil {
+			clear(dst[row*n:][:n]) // The memory is another request's of before.
+			b.Fail(row, refuse(b, row, err))
+		}
+	}
+	return nil
+}
+
+// one processes one file.
+func (s *step) one(w *worker, dst, data []byte) error {
+	img, err := decode(data, s.limits, &w.reader)
+	if err != nil {
+		return err
+	}
+	w.src.set(img, s.gray)
+	w.run(s.width, s.height)
+	w.src.img = nil // The scratch outlives the request; its image must not.
+	s.layout.write(dst, w.out, w.ch)
+	return nil
+}
+
+// refuse names the input, and the row where its request has several.
+func refuse(b *backends.Batch, row int, err error) error {
+	place := ""
+	for i := range b.Reqs {
+		if r := &b.Reqs[i]; r.Rows > 1 && row >= r.First && row < r.First+r.Rows {
+			place = fmt.Sprintf(" row %d", row-r.First)
+		}
+	}
+	return status.Errorf(status.InvalidArg, "input '%s'%s: %w", inputName, place, err)
+}

@@ -1,0 +1,143 @@
+// Package steptest is the contract suite of native steps: every step's test calls Run with its factory and a few
+// cases, and gets the checks that all steps must pass.
+package steptest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/steps"
+)
+
+// Case is a step with parameters and the requests that it must answer.
+type Case struct {
+	Name   string
+	Params map[string]string
+	// Files are written to the version folder before the step is made.
+	Files    map[string][]byte
+	MaxBatch int
+	Requests []Request
+	// Tolerance is how far apart FP32 elements may be.
+	Tolerance float32
+	// WantNewErr is part of the error that making the step must give; there are no requests then.
+	WantNewErr string
+}
+
+// Request is one request, with inputs and outputs in the signature's order.
+type Request struct {
+	Inputs []Value
+	// Want are the outputs; nil compares none of them.
+	Want []Value
+	// WantErr is part of the error that the request must fail with.
+	WantErr string
+}
+
+// Run checks the factory's declaration and, for each case: the answers of each request alone and of all together, that
+// a bad request fails alone, that every buffer is given back, that the step serves several goroutines, that a
+// cancelled context and an allocator without memory end in an error at most, and that random data never panics.
+func Run(t *testing.T, f steps.Factory, cases ...Case) {
+	t.Helper()
+	t.Run("declaration", func(t *testing.T) { declaration(t, &f) })
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) { runCase(t, &f, &c) })
+	}
+}
+
+func runCase(t *testing.T, f *steps.Factory, c *Case) {
+	t.Helper()
+	s, err := settings(t, f, c)
+	var sig *config.Signature
+	if err == nil {
+		sig, err = f.Signature(s)
+	}
+	var step steps.Step
+	if err == nil {
+		step, err = f.New(s)
+	}
+	if c.WantNewErr != "" {
+		if err == nil || !strings.Contains(err.Error(), c.WantNewErr) {
+			t.Fatalf("making the step gave error %v, expected it to contain %q", err, c.WantNewErr)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{c: c, sig: sig, step: step}
+	t.Run("alone", r.alone)
+	t.Run("together", r.together)
+	t.Run("concurrent", r.concurrent)
+	t.Run("cancelled", r.cancelled)
+	t.Run("no memory", r.noMemory)
+	t.Run("random data", r.randomData)
+	t.Run("empty", r.empty)
+}
+
+// settings writes the case's files and resolves its parameters.
+func settings(t *testing.T, f *steps.Factory, c *Case) (*steps.Settings, error) {
+	t.Helper()
+	dir := t.TempDir()
+	version := filepath.Join(dir, "1")
+	if err := os.Mkdir(version, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range c.Files {
+		if err := os.WriteFile(filepath.Join(version, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	params, err := f.Resolve(c.Params)
+	if err != nil {
+		return nil, err
+	}
+	return &steps.Settings{Model: "tested", ModelDir: dir, Dir: version, MaxBatch: c.MaxBatch, Params: params}, nil
+}
+
+var lowerSnake = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+// declaration checks what the reference page and config.pbtxt rely on.
+func declaration(t *testing.T, f *steps.Factory) {
+	t.Helper()
+	if !lowerSnake.MatchString(f.Name) || f.Doc == "" || f.Signature == nil || f.New == nil {
+		t.Errorf("factory %q needs a lower_snake_case name, a doc text, a signature and a constructor", f.Name)
+	}
+	given := map[string]string{"no_such_parameter": "1"}
+	for _, p := range f.Params {
+		if !lowerSnake.MatchString(p.Key) || p.Doc == "" {
+			t.Errorf("parameter %q needs a lower_snake_case key and a doc text", p.Key)
+		}
+		if p.Required {
+			given[p.Key] = "x"
+			if len(p.Values) > 0 {
+				given[p.Key] = p.Values[0]
+			}
+		}
+	}
+	if _, err := f.Resolve(given); err == nil || !strings.Contains(err.Error(), "no_such_parameter") {
+		t.Errorf("an unknown parameter gave error %v, expected one that names it", err)
+	}
+}
+
+// checkOutputs compares what the step made with its signature.
+func checkOutputs(t *testing.T, r *runner, out []tensor.Tensor, rows int) {
+	t.Helper()
+	for i := range out {
+		p := &r.sig.Outputs[i]
+		if !out[i].Present() {
+			t.Errorf("output '%s' is missing", p.Name)
+			continue
+		}
+		want := p.FullDims(r.c.MaxBatch)
+		if out[i].DType != p.DType || !out[i].Shape.Matches(want) {
+			t.Errorf("output '%s' is %s %s, declared %s %s", p.Name, out[i].DType, out[i].Shape, p.DType, want)
+		}
+		if r.c.MaxBatch > 0 && out[i].Shape.Rank() > 0 && out[i].Shape.Dim(0) != int64(rows) {
+			t.Errorf("output '%s' has %d rows, expected %d", p.Name, out[i].Shape.Dim(0), rows)
+		}
+	}
+}

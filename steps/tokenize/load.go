@@ -1,0 +1,196 @@
+package tokenize
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// file is a tokenizer.json. The decoder section is not needed to encode.
+type file struct {
+	Version       string          `json:"version"`
+	Truncation    *truncation     `json:"truncation"`
+	Padding       *paddingSection `json:"padding"`
+	AddedTokens   []addedToken    `json:"added_tokens"`
+	Normalizer    json.RawMessage `json:"normalizer"`
+	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
+	PostProcessor json.RawMessage `json:"post_processor"`
+	Model         json.RawMessage `json:"model"`
+}
+
+// Parse reads a tokenizer.json. A component, option or token that this engine would not treat as the reference does
+// is an error that names it.
+func Parse(data []byte) (*Tokenizer, error) {
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("tokenizer file: %w", err)
+	}
+	if f.Version != "1.0" {
+		return nil, fmt.Errorf("tokenizer version '%s' is not supported, expected '1.0'", f.Version)
+	}
+	t := &Tokenizer{}
+	for _, load := range []func(*file) error{
+		t.loadModel, t.loadNormalizer, t.loadPreTokenizer, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
+	} {
+		if err := load(&f); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// kind reads the type of a component, empty for one that is absent.
+func kind(raw json.RawMessage, section string) (string, error) {
+	if absent(raw) {
+		return "", nil
+	}
+	var c struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return "", fmt.Errorf("tokenizer %s: %w", section, err)
+	}
+	if c.Type == "" {
+		return "", fmt.Errorf("tokenizer %s has no type", section)
+	}
+	return c.Type, nil
+}
+
+func absent(raw json.RawMessage) bool {
+	return len(raw) == 0 || string(raw) == "null"
+}
+
+// unsupported is the error of a component, section or option that this engine does not have.
+func unsupported(name string) error {
+	return fmt.Errorf("tokenizer component '%s' is not supported", name)
+}
+
+// strict decodes a component and refuses options it does not know.
+func strict(raw json.RawMessage, name string, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("tokenizer component '%s': %w", name, err)
+	}
+	return nil
+}
+
+func (t *Tokenizer) loadModel(f *file) error {
+	if absent(f.Model) {
+		return fmt.Errorf("tokenizer file has no model")
+	}
+	name, err := kind(f.Model, "model")
+	if err != nil {
+		return err
+	}
+	if name != "WordPiece" {
+		return unsupported(name)
+	}
+	c := struct {
+		Type     string           `json:"type"`
+		Unknown  string           `json:"unk_token"`
+		Prefix   string           `json:"continuing_subword_prefix"`
+		MaxChars int              `json:"max_input_chars_per_word"`
+		Vocab    map[string]int32 `json:"vocab"`
+	}{}
+	if err := strict(f.Model, name, &c); err != nil {
+		return err
+	}
+	if err := checkVocab(c.Vocab); err != nil {
+		return err
+	}
+	t.model, err = newWordPiece(c.Vocab, c.Unknown, c.Prefix, c.MaxChars)
+	return err
+}
+
+// longestEntry bounds vocabulary entries in bytes, and with them the work per byte of text.
+const longestEntry = 1 << 12
+
+func checkVocab(vocab map[string]int32) error {
+	for k, id := range vocab {
+		if id < 0 {
+			return fmt.Errorf("vocabulary entry '%s' has id %d, expected at least 0", k, id)
+		}
+		if len(k) > longestEntry {
+			return fmt.Errorf("vocabulary entry of id %d has %d bytes, expected at most %d", id, len(k), longestEntry)
+		}
+	}
+	return nil
+}
+
+func (t *Tokenizer) loadNormalizer(f *file) error {
+	name, err := kind(f.Normalizer, "normalizer")
+	switch {
+	case err != nil:
+		return err
+	case name == "":
+		t.normalizer = verbatim{}
+		return nil
+	case name != "BertNormalizer":
+		return unsupported(name)
+	}
+	c := struct {
+		Type  string `json:"type"`
+		Clean bool   `json:"clean_text"`
+		CJK   bool   `json:"handle_chinese_chars"`
+		Strip *bool  `json:"strip_accents"`
+		Lower bool   `json:"lowercase"`
+	}{}
+	if err := strict(f.Normalizer, name, &c); err != nil {
+		return err
+	}
+	strip := c.Lower // what the reference does when the option is null
+	if c.Strip != nil {
+		strip = *c.Strip
+	}
+	t.normalizer = newBertNormalizer(c.Clean, c.CJK, strip, c.Lower)
+	return nil
+}
+
+func (t *Tokenizer) loadPreTokenizer(f *file) error {
+	name, err := kind(f.PreTokenizer, "pre_tokenizer")
+	switch {
+	case err != nil:
+		return err
+	case name == "":
+		t.preTokenizer = whole{}
+		return nil
+	case name != "BertPreTokenizer":
+		return unsupported(name)
+	}
+	t.preTokenizer = newBertPreTokenizer()
+	return nil
+}
+
+// loadAdded sorts the added tokens into those matched in the source and those matched after normalization.
+func (t *Tokenizer) loadAdded(f *file) error {
+	var plain, normalized []addedToken
+	var plainContents, normalizedContents []string
+	for _, a := range f.AddedTokens {
+		if err := t.checkAdded(a); err != nil {
+			return err
+		}
+		if !a.Normalized {
+			plain, plainContents = append(plain, a), append(plainContents, a.Content)
+			continue
+		}
+		var x text
+		t.normalizer.normalize(&x, []byte(a.Content), 0)
+		if len(x.buf) == 0 {
+			return fmt.Errorf("added token '%s' is empty when normalized", a.Content)
+		}
+		normalized, normalizedContents = append(normalized, a), append(normalizedContents, string(x.buf))
+	}
+	t.before, t.after = newAddedTokens(plain, plainContents), newAddedTokens(normalized, normalizedContents)
+	return nil
+}
+
+func (t *Tokenizer) checkAdded(a addedToken) error {
+	if a.Content == "" || len(a.Content) > longestEntry || a.ID < 0 {
+		return fmt.Errorf("added token '%.40s' with id %d: expected 1 to %d bytes and an id of at least 0", a.Content, a.ID, longestEntry)
+	}
+	if id, ok := t.model.id(a.Content); ok && id != a.ID {
+		return fmt.Errorf("added token '%s' has id %d, and %d in the vocabulary", a.Content, a.ID, id)
+	}
+	return nil
+}

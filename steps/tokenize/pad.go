@@ -1,0 +1,39 @@
+package tokenize
+
+import "slices"
+
+// padding is the file's padding section. An Encoding is padded to fixed, or to its own length when that is 0, and
+// from there up to a multiple.
+type padding struct {
+	fixed, multiple int
+	left            bool
+	id, typeID      int32
+}
+
+// apply pads e.
+func (p *padding) apply(e *Encoding) {
+	n, want := e.Len(), p.fixed
+	if want == 0 {
+		want = n
+	}
+	if p.multiple > 0 && want%p.multiple > 0 {
+		want += p.multiple - want%p.multiple
+	}
+	for e.Len() < want {
+		e.add(p.id, p.typeID, 0, 1, Span{})
+	}
+	if p.left && want > n {
+		rotate(e.IDs, n)
+		rotate(e.TypeIDs, n)
+		rotate(e.Attention, n)
+		rotate(e.Special, n)
+		rotate(e.Offsets, n)
+	}
+}
+
+// rotate moves the first n elements to the end.
+func rotate[T any](s []T, n int) {
+	slices.Reverse(s[:n])
+	slices.Reverse(s[n:])
+	slices.Reverse(s)
+}

@@ -1,0 +1,52 @@
+package tokenize_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tutti/steps/tokenize"
+)
+
+// TestEveryCodePoint compares what the BERT stages make of each code point with the reference, by a checksum per
+// 256 of them. A change of Go's or golang.org/x/text's Unicode tables shows here.
+func TestEveryCodePoint(t *testing.T) {
+	t.Parallel()
+	for line := range strings.Lines(string(gunzip(t, "testdata/runes.txt.gz"))) {
+		options, sums, _ := strings.Cut(strings.TrimSpace(line), " ")
+		t.Run(options, func(t *testing.T) {
+			t.Parallel()
+			tok := mustParse(t, patched(t, map[string]json.RawMessage{"normalizer": bertOptions(options)}))
+			for page, want := range strings.Fields(sums) {
+				if got := pageSum(tok, page); got != want {
+					t.Errorf("code points %X00 to %XFF differ from the reference", page, page)
+				}
+			}
+		})
+	}
+}
+
+// bertOptions is the normalizer of four flags, each a byte 0 or 1.
+func bertOptions(flags string) json.RawMessage {
+	on := func(i int) bool { return flags[i] == '1' }
+	return json.RawMessage(fmt.Sprintf(
+		`{"type":"BertNormalizer","clean_text":%v,"handle_chinese_chars":%v,"strip_accents":%v,"lowercase":%v}`,
+		on(0), on(1), on(2), on(3)))
+}
+
+// pageSum is the checksum that the script writes for a page.
+func pageSum(tok *tokenize.Tokenizer, page int) string {
+	crc := uint32(0)
+	for c := rune(page << 8); c < rune(page+1)<<8; c++ {
+		if c >= 0xD800 && c < 0xE000 {
+			continue
+		}
+		for _, w := range tokenize.Words(tok, "a"+string(c)+"\u0345\u302ea") {
+			crc = crc32.Update(crc, crc32.IEEETable, []byte(w+"\n"))
+		}
+	}
+	return strconv.FormatUint(uint64(crc), 16)
+}

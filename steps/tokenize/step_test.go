@@ -1,0 +1,111 @@
+package tokenize_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"tutti/backends"
+	"tutti/core/infer"
+	"tutti/core/tensor"
+	"tutti/steps"
+	"tutti/steps/steptest"
+	"tutti/steps/tokenize"
+)
+
+func TestStep(t *testing.T) {
+	t.Parallel()
+	plain := map[string][]byte{"tokenizer.json": patched(t, noLimits())}
+	text := func(s ...string) []steptest.Value {
+		return []steptest.Value{steptest.Text([]int64{int64(len(s)), 1}, s...)}
+	}
+	one := func(ids ...int64) []steptest.Value {
+		n := []int64{1, int64(len(ids))}
+		mask := make([]int64, len(ids))
+		for i := range mask {
+			mask[i] = 1
+		}
+		return []steptest.Value{steptest.I64(n, ids...), steptest.I64(n, mask...), steptest.I64(n, make([]int64, len(ids))...)}
+	}
+	steptest.Run(t, tokenize.NewFactory(),
+		steptest.Case{Name: "rows", MaxBatch: 8, Files: plain, Requests: []steptest.Request{
+			{Inputs: text("hello world"), Want: one(101, 7592, 2088, 102)},
+			{Inputs: text("bad \xff"), WantErr: "input 'TEXT': text is not valid UTF-8: byte 4"},
+			{Inputs: text(""), Want: one(101, 102)},
+			{Inputs: text("hello", "hello world"), Want: []steptest.Value{
+				steptest.I64([]int64{2, 4}, 101, 7592, 102, 0, 101, 7592, 2088, 102),
+				steptest.I64([]int64{2, 4}, 1, 1, 1, 0, 1, 1, 1, 1),
+				steptest.I64([]int64{2, 4}, 0, 0, 0, 0, 0, 0, 0, 0),
+			}},
+		}},
+		steptest.Case{Name: "pairs", MaxBatch: 2, Files: plain, Requests: []steptest.Request{
+			{
+				Inputs: append(text("hello"), text("world")...),
+				Want: []steptest.Value{
+					steptest.I64([]int64{1, 5}, 101, 7592, 102, 2088, 102), steptest.I64([]int64{1, 5}, 1, 1, 1, 1, 1),
+					steptest.I64([]int64{1, 5}, 0, 0, 0, 1, 1),
+				},
+			},
+			{Inputs: append(text("hello"), text("\xc0")...), WantErr: "second text"},
+		}},
+		steptest.Case{Name: "no batch", Files: plain, Requests: []steptest.Request{{
+			Inputs: []steptest.Value{steptest.Text([]int64{1}, "hello")},
+			Want: []steptest.Value{
+				steptest.I64([]int64{3}, 101, 7592, 102), steptest.I64([]int64{3}, 1, 1, 1), steptest.I64([]int64{3}, 0, 0, 0),
+			},
+		}}},
+		steptest.Case{
+			Name: "limits", MaxBatch: 4, Files: plain,
+			Params: map[string]string{"max_length": "4", "truncate": "false", "max_bytes": "20"},
+			Requests: []steptest.Request{
+				{Inputs: text("hello world"), Want: one(101, 7592, 2088, 102)},
+				{Inputs: text("hello hello world"), WantErr: "input 'TEXT' has 5 tokens, expected at most 4"},
+				{Inputs: text(strings.Repeat("a", 21)), WantErr: "has a text of 21 bytes, expected at most 20 (parameter 'max_bytes')"},
+				{Inputs: append(text("a"), text(strings.Repeat("a", 21))...), WantErr: "input 'TEXT_PAIR' has a text of 21 bytes"},
+			},
+		},
+		steptest.Case{
+			Name: "cut", MaxBatch: 4, Files: plain, Params: map[string]string{"max_length": "4"},
+			Requests: []steptest.Request{{Inputs: text("hello world hello"), Want: one(101, 7592, 2088, 102)}},
+		},
+		steptest.Case{Name: "no file", WantNewErr: "tokenizer.json"},
+		steptest.Case{Name: "unsupported", WantNewErr: "'BPE' is not supported", Files: map[string][]byte{
+			"tokenizer.json": patched(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"BPE"}`)}),
+		}},
+		steptest.Case{Name: "bad length", Files: plain, Params: map[string]string{"max_length": "-1"}, WantNewErr: "max_length"},
+		steptest.Case{Name: "short length", Files: plain, Params: map[string]string{"max_length": "2"}, WantNewErr: "no room"},
+		steptest.Case{Name: "bad flag", Files: plain, Params: map[string]string{"truncate": "maybe"}, WantNewErr: "true, false"},
+	)
+}
+
+func BenchmarkStep(b *testing.B) {
+	dir := b.TempDir()
+	writeFile(b, dir+"/tokenizer.json", patched(b, noLimits()))
+	f := tokenize.NewFactory()
+	params, err := f.Resolve(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := f.New(&steps.Settings{Model: "tokenizer", Dir: dir, ModelDir: dir, MaxBatch: 8, Params: params})
+	if err != nil {
+		b.Fatal(err)
+	}
+	pool := tensor.NewPool()
+	data := tensor.AppendBytes(nil, "How do I reset the password of my second account?")
+	in, err := tensor.NewBytes(pool, tensor.Of(1, 1), len(data))
+	if err != nil {
+		b.Fatal(err)
+	}
+	copy(in.Bytes(), data)
+	batch := &backends.Batch{
+		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}},
+		Rows: 1, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Run(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

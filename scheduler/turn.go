@@ -94,6 +94,7 @@ func (t *Turn) Lend(done func() bool) {
 
 // run works until nothing is ready.
 func (t *Turn) run() {
+	t.now = 0
 	for t.step() {
 		t.now = 0
 	}

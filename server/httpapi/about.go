@@ -16,19 +16,19 @@ type about struct {
 	Extensions []string `json:"extensions"`
 }
 
-func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request, _ *target) {
+func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request, _ target) {
 	a := s.about
 	a.Extensions = list(a.Extensions)
 	writeJSON(w, a)
 }
 
 // live answers 200 while the server lives.
-func (s *Server) live(w http.ResponseWriter, _ *http.Request, _ *target) {
+func (s *Server) live(w http.ResponseWriter, _ *http.Request, _ target) {
 	s.health(w, s.isLive == nil || s.isLive())
 }
 
 // ready answers 200 while everything that should serve does.
-func (s *Server) ready(w http.ResponseWriter, _ *http.Request, _ *target) {
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request, _ target) {
 	s.health(w, (s.isLive == nil || s.isLive()) && s.catalog.Ready())
 }
 
@@ -44,7 +44,7 @@ func (s *Server) health(w http.ResponseWriter, ok bool) {
 }
 
 // modelReady answers 400 for a model that does not serve, whatever the reason.
-func (s *Server) modelReady(w http.ResponseWriter, _ *http.Request, t *target) {
+func (s *Server) modelReady(w http.ResponseWriter, _ *http.Request, t target) {
 	version, err := infer.ParseVersion(t.version)
 	if err == nil {
 		err = s.catalog.ModelReady(t.model, version)
@@ -59,7 +59,7 @@ func (s *Server) modelReady(w http.ResponseWriter, _ *http.Request, t *target) {
 	}
 }
 
-func (s *Server) modelMetadata(w http.ResponseWriter, _ *http.Request, t *target) {
+func (s *Server) modelMetadata(w http.ResponseWriter, _ *http.Request, t target) {
 	version, err := infer.ParseVersion(t.version)
 	if err != nil {
 		writeError(w, err)
@@ -92,7 +92,7 @@ func shapes(of []infer.TensorMetadata) []infer.TensorMetadata {
 }
 
 // modelConfig answers 404 for an unknown model, as Triton does here and nowhere else.
-func (s *Server) modelConfig(w http.ResponseWriter, _ *http.Request, t *target) {
+func (s *Server) modelConfig(w http.ResponseWriter, _ *http.Request, t target) {
 	version, err := infer.ParseVersion(t.version)
 	if err != nil {
 		writeError(w, err)
@@ -112,7 +112,7 @@ func (s *Server) modelConfig(w http.ResponseWriter, _ *http.Request, t *target) 
 // notBuilt answers for an endpoint of the protocol that this server lacks.
 func notBuilt(what string) handler {
 	err := status.Errorf(status.Unsupported, "the %s endpoint is not supported by this server", what)
-	return func(_ *Server, w http.ResponseWriter, _ *http.Request, _ *target) { writeError(w, err) }
+	return func(_ *Server, w http.ResponseWriter, _ *http.Request, _ target) { writeError(w, err) }
 }
 
 // writeJSON answers with v, as compact JSON without HTML escapes.

@@ -12,7 +12,7 @@ import (
 // inferModel answers one inference request.
 //
 // hot: what it allocates itself is counted by a test.
-func (s *Server) inferModel(w http.ResponseWriter, r *http.Request, t *target) {
+func (s *Server) inferModel(w http.ResponseWriter, r *http.Request, t target) {
 	x := s.newExchange()
 	defer x.release()
 	if err := x.serve(w, r, t); err != nil {
@@ -20,7 +20,7 @@ func (s *Server) inferModel(w http.ResponseWriter, r *http.Request, t *target) {
 	}
 }
 
-func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t *target) error {
+func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error {
 	version, err := infer.ParseVersion(t.version)
 	if err != nil {
 		return err

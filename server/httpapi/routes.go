@@ -12,7 +12,7 @@ type target struct {
 }
 
 // handler answers one kind of request.
-type handler func(s *Server, w http.ResponseWriter, r *http.Request, t *target)
+type handler func(s *Server, w http.ResponseWriter, r *http.Request, t target)
 
 // route is a row of the table: the path may hold {model}, {version} (digits) and
 // {name}, and an optional part in brackets.

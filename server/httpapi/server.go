@@ -106,6 +106,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !p.allows(r.Method):
 		writeErrorText(w, http.StatusMethodNotAllowed, "Method Not Allowed")
 	default:
-		p.serve(s, w, r, &t)
+		p.serve(s, w, r, t)
 	}
 }

@@ -23,7 +23,7 @@ type modelStats struct {
 
 // statistics answers with those of one version, of a model's versions, or of all models.
 // An unknown version is 400 here, where other endpoints say 404.
-func (s *Server) statistics(w http.ResponseWriter, _ *http.Request, t *target) {
+func (s *Server) statistics(w http.ResponseWriter, _ *http.Request, t target) {
 	version, err := infer.ParseVersion(t.version)
 	if err != nil {
 		writeError(w, err)

@@ -1,0 +1,127 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tutti/core/tensor"
+	"tutti/server/httpapi"
+	"tutti/server/servertest"
+)
+
+// post sends a body to the server in process.
+func post(t *testing.T, h http.Handler, model, body, jsonLength string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequest("POST", "/v2/models/"+model+"/infer", strings.NewReader(body))
+	if jsonLength != "" {
+		r.Header.Set(lengthHeader, jsonLength)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func handler(tb testing.TB) http.Handler {
+	tb.Helper()
+	e := servertest.NewEcho()
+	return httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewChecked(tb, nil), MaxInput: 1 << 20})
+}
+
+// FuzzJSON compares what is accepted, and what comes back, with encoding/json. JSON
+// is only refused where the protocol refuses it, and taken only where it is JSON,
+// save for the numbers that are not finite and the bytes that are not UTF-8.
+func FuzzJSON(f *testing.F) {
+	for _, s := range []string{
+		`{"inputs":[{"name":"X","shape":[2,2],"datatype":"FP32","data":[[0.1,2],[-3e2,1e-9]]}]}`,
+		`{"id":"a","inputs":[{"name":"X","data":[1,2],"shape":[2],"datatype":"FP64"}],"outputs":[{"name":"X","parameters":{"binary_data":true}}]}`,
+		`{"parameters":{"sequence_id":1,"k":[1]},"inputs":[{"name":"X","shape":[1],"datatype":"BYTES","data":["\ud83d\ude00\n"]}]}`,
+		`{"inputs":[{"name":"X","shape":[1],"datatype":"BOOL","data":[true]}],"x":{"a":[null,{}]}}`,
+		`{"inputs":[{"name":"X","shape":[3],"datatype":"INT8","data":[1,-2,0]}]}`, `{"inputs":[`, `{}`, ` [] `, `{"a":"\u12`,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		w := post(t, handler(t), "echo", body, "")
+		syntax := strings.Contains(w.Body.String(), "failed to parse the request JSON buffer")
+		lenient := strings.ContainsAny(body, "NI") // NaN and Inf are not JSON
+		if raw := !strings.HasPrefix(strings.TrimLeft(body, " \t\r\n"), "{"); raw || lenient {
+			return
+		}
+		tooBig := strings.Contains(w.Body.String(), "Number too big")
+		if valid := json.Valid([]byte(body)); valid == syntax && !tooBig && !strings.Contains(body, `\u`) && !strings.Contains(w.Body.String(), "nesting depth") {
+			t.Fatalf("JSON valid %t, but the answer is %d %s", valid, w.Code, w.Body)
+		}
+		if w.Code == http.StatusOK && w.Header().Get(lengthHeader) == "" {
+			sameNumbers(t, []byte(body), w.Body.Bytes())
+		}
+	})
+}
+
+// sameNumbers compares the FP64 data of a question with one input with its answer.
+func sameNumbers(t *testing.T, question, answer []byte) {
+	t.Helper()
+	type tensorJSON struct {
+		Datatype string
+		Data     []any
+	}
+	var q struct{ Inputs []tensorJSON }
+	var a struct{ Outputs []tensorJSON }
+	if json.Unmarshal(question, &q) != nil || len(q.Inputs) != 1 || q.Inputs[0].Datatype != "FP64" || bytes.Count(question, []byte("data")) != 2 {
+		return
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		t.Fatalf("the answer is not JSON: %v in %s", err, answer)
+	}
+	want, got := flat(nil, q.Inputs[0].Data), flat(nil, a.Outputs[0].Data)
+	if len(got) == 0 {
+		return // no elements asked for
+	}
+	if len(want) != len(got) {
+		t.Fatalf("%d numbers came back of %d", len(got), len(want))
+	}
+	for i := range want {
+		if math.Float64bits(want[i]) != math.Float64bits(got[i]) && (want[i] != 0 || got[i] != 0) {
+			t.Fatalf("number %d: %v came back as %v", i, want[i], got[i])
+		}
+	}
+}
+
+func flat(into []float64, list []any) []float64 {
+	for _, v := range list {
+		switch v := v.(type) {
+		case float64:
+			into = append(into, v)
+		case []any:
+			into = flat(into, v)
+		}
+	}
+	return into
+}
+
+// FuzzBinary looks for framings that crash, hang, keep memory or change what is echoed.
+func FuzzBinary(f *testing.F) {
+	head := `{"parameters":{"binary_data_output":true},"inputs":[{"name":"X","shape":[2],"datatype":"FP32","parameters":{"binary_data_size":8}}]}`
+	f.Add(head+"12345678", strconv.Itoa(len(head)))
+	f.Add(head, "0")
+	f.Add(head, "-1")
+	f.Add("", "")
+	f.Add(strings.Replace(head, "FP32", "BYTES", 1)+"\x00\x00\x00\x00\x00\x00\x00\x00", strconv.Itoa(len(head)+1))
+	f.Fuzz(func(t *testing.T, body, length string) {
+		for _, model := range []string{"echo", "raw", "raw_bytes", "raw_batch"} {
+			w := post(t, handler(t), model, body, length)
+			n, err := strconv.Atoi(w.Header().Get(lengthHeader))
+			if w.Code == http.StatusOK && err == nil && (n > w.Body.Len() || !json.Valid(w.Body.Bytes()[:n])) {
+				t.Fatalf("%s: %d bytes of JSON in %q", model, n, w.Body)
+			}
+			if w.Code != http.StatusOK && !strings.HasPrefix(w.Body.String(), `{"error":"`) {
+				t.Fatalf("%s: status %d without an error: %q", model, w.Code, w.Body)
+			}
+		}
+	})
+}

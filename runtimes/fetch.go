@@ -57,6 +57,9 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", err
+	}
 	// What is here already is good, whichever release it is.
 	for _, from := range []string{dir, cache} {
 		for _, p := range releases {

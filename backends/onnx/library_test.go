@@ -18,7 +18,8 @@ import (
 	"tutti/runtimes"
 )
 
-var libraryPath = sync.OnceValues(func() (string, error) {
+// LibraryPath finds ONNX Runtime, or fetches it once.
+var LibraryPath = sync.OnceValues(func() (string, error) {
 	if path, err := runtimes.Find("onnxruntime", ""); err == nil {
 		return path, nil
 	}
@@ -27,7 +28,7 @@ var libraryPath = sync.OnceValues(func() (string, error) {
 
 func openTest(tb testing.TB) *library {
 	tb.Helper()
-	path, err := libraryPath()
+	path, err := LibraryPath()
 	if err != nil {
 		tb.Skipf("no ONNX Runtime: %v", err)
 	}
@@ -102,7 +103,7 @@ func TestOpenLibraryRefuses(t *testing.T) {
 // loadMLP makes an instance of the small model and a batch of one row.
 func loadMLP(tb testing.TB) (*instance, *backends.Batch) {
 	tb.Helper()
-	path, err := libraryPath()
+	path, err := LibraryPath()
 	if err != nil {
 		tb.Skipf("no ONNX Runtime: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"tutti/backends"
 	"tutti/backends/backendtest"
+	"tutti/backends/onnx"
 	"tutti/core/config"
 	"tutti/core/tensor"
 )
@@ -236,5 +237,25 @@ func TestClosed(t *testing.T) {
 	}
 	if x, err := m.NewInstance(t.Context(), tensor.Place{}); err == nil {
 		t.Errorf("a closed model makes instances: %v", x)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		config map[string]string
+		want   string
+	}{
+		"no library":    {map[string]string{"library-path": "/none/libonnxruntime.so"}, "run 'tutti runtime fetch onnxruntime'"},
+		"max batch":     {map[string]string{"default-max-batch-size": "-1"}, "unexpected value '-1' of onnxruntime setting 'default-max-batch-size'"},
+		"not a library": {map[string]string{"library-path": "onnx_test.go"}, "unable to open ONNX Runtime: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, err := onnx.NewFactory().New(backends.Options{Config: tc.config})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("New = %v, %v, want an error with %q", b, err, tc.want)
+			}
+		})
 	}
 }

@@ -1,12 +1,10 @@
 package onnx_test
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/prototext"
@@ -17,20 +15,11 @@ import (
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
-	"tutti/runtimes"
 )
-
-// library finds ONNX Runtime, or fetches it once.
-var library = sync.OnceValues(func() (string, error) {
-	if path, err := runtimes.Find("onnxruntime", ""); err == nil {
-		return path, nil
-	}
-	return runtimes.Fetch(context.Background(), "onnxruntime", filepath.Join("..", "..", runtimes.Folder), os.Stderr)
-})
 
 func options(tb testing.TB) backends.Options {
 	tb.Helper()
-	path, err := library()
+	path, err := onnx.LibraryPath()
 	if err != nil {
 		tb.Skipf("no ONNX Runtime: %v", err)
 	}

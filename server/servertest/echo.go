@@ -122,7 +122,7 @@ func echo(req *infer.Request) (*infer.Response, error) {
 		}
 		resp.Outputs = append(resp.Outputs, infer.Named{Name: name, Tensor: t.Move()})
 	}
-	if req.Model == "short" {
+	if req.Model == "short" && len(resp.Outputs) > 0 {
 		resp.Outputs[0].Tensor.Shape = resp.Outputs[0].Tensor.Shape.Prepend(2)
 	}
 	return resp, nil

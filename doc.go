@@ -1,3 +1,7 @@
-// Package tutti is the composition root of the tutti server: it turns flags
-// and the factories it is handed into a running server and stops it in order.
+// Package tutti is the composition root: Main reads the flags, wires the layers, runs, and stops in order. It is handed
+// its components, so a program with other steps or backends is a main function of its own over this package.
+//
+//   - tutti.go: Main and the commands; flags.go: Options, what serve can be told
+//   - server.go: everything of a running server put together, and its orderly end; front.go: its sockets
+//   - serve.go, validate.go, plan.go, infer.go, demo.go, runtime.go: a command each
 package tutti

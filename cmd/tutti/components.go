@@ -1,0 +1,40 @@
+package main
+
+import (
+	"tutti"
+	"tutti/backends"
+	"tutti/backends/identity"
+	"tutti/backends/native"
+	"tutti/backends/onnx"
+	"tutti/steps"
+	"tutti/steps/classify"
+	"tutti/steps/image"
+	"tutti/steps/normalize"
+	"tutti/steps/pool"
+	"tutti/steps/tokenize"
+)
+
+// stepFactories lists the native steps.
+func stepFactories() []steps.Factory {
+	return []steps.Factory{
+		classify.NewFactory(),
+		image.NewFactory(),
+		normalize.NewFactory(),
+		pool.NewFactory(),
+		tokenize.NewFactory(),
+	}
+}
+
+// backendFactories lists the backends.
+func backendFactories(registry *steps.Registry) []backends.Factory {
+	return []backends.Factory{
+		identity.NewFactory(),
+		native.NewFactory(registry),
+		onnx.NewFactory(),
+	}
+}
+
+// components is what this program is built from.
+func components() tutti.Components {
+	return tutti.Components{Steps: stepFactories(), Backends: backendFactories}
+}

@@ -1,0 +1,44 @@
+package tutti
+
+import (
+	"context"
+	"fmt"
+
+	"tutti/runtimes"
+)
+
+// runtime fetches a native library, or lists those that are known.
+func (p *program) runtime(ctx context.Context, args []string) error {
+	const usage = "fetch [--dir DIR] NAME | list"
+	fs := p.flags("runtime", usage)
+	dir := fs.String("dir", runtimes.Folder, "`folder` that fetched libraries go to")
+	rest, err := parse(fs, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) == 1 && rest[0] == "list":
+		return p.listRuntimes()
+	case len(rest) == 2 && rest[0] == "fetch":
+		path, err := runtimes.Fetch(ctx, rest[1], *dir, p.stderr)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(p.stdout, path)
+		return err
+	}
+	return usagef("expected: tutti runtime %s", usage)
+}
+
+// listRuntimes prints every runtime with the library that would be opened.
+func (p *program) listRuntimes() error {
+	for _, r := range runtimes.List() {
+		path, err := runtimes.Find(r.Name, "")
+		if err != nil {
+			path = err.Error()
+		}
+		if _, err := fmt.Fprintf(p.stdout, "%s\t%s\t%s\n", r.Name, r.Title, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

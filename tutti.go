@@ -1,0 +1,172 @@
+package tutti
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/steps"
+)
+
+// Version is the program's own.
+const Version = "0.1.0"
+
+// Components are what a program is built from.
+type Components struct {
+	// Steps are what the native backend can run.
+	Steps []steps.Factory
+	// Backends returns those that run models, given the steps for the native one.
+	Backends func(*steps.Registry) []backends.Factory
+
+	_ struct{}
+}
+
+// registry puts the components together.
+func (c *Components) registry() (*backends.Registry, error) {
+	known, err := steps.NewRegistry(c.Steps...)
+	if err != nil {
+		return nil, err
+	}
+	return backends.NewRegistry(c.Backends(known)...)
+}
+
+// program is one call of Main.
+type program struct {
+	components     Components
+	stdout, stderr io.Writer
+}
+
+// command is one word that may follow the program's name.
+type command struct {
+	name, args, summary string
+	run                 func(p *program, ctx context.Context, args []string) error
+}
+
+func commands() []command {
+	return []command{
+		{"serve", "--model-repository DIR ...", "Serve the models of one or more repositories", (*program).serve},
+		{"runtime", "fetch NAME | list", "Fetch the native libraries that backends open", (*program).runtime},
+		{"version", "", "Print the version", (*program).version},
+	}
+}
+
+// tritonName is the program name under which every argument belongs to serve, so
+// that an existing container entry point keeps working.
+const tritonName = "tritonserver"
+
+// usageError is a command line that cannot be understood; the usage was printed.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// errReported ends the program with a failure that was already told.
+var errReported = errors.New("failed")
+
+// Main runs the command that args name (args[0] is the program's own name) and
+// returns the exit status: 0, or 1 after a failure, which it has printed. It ends
+// early, in good order, when ctx is over.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer, c Components) int {
+	p := &program{components: c, stdout: stdout, stderr: stderr}
+	err := p.main(ctx, args)
+	var usage *usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errReported):
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "error: %v\nRun '%s help' for the commands, and a command with --help for its flags.\n", err, name(args))
+	default:
+		fmt.Fprintf(stderr, "error: %v\n", err)
+	}
+	return 1
+}
+
+func (p *program) main(ctx context.Context, args []string) error {
+	if name(args) == tritonName {
+		return p.serve(ctx, args[1:])
+	}
+	if len(args) < 2 {
+		help(p.stderr)
+		return errReported
+	}
+	switch args[1] {
+	case "help", "--help", "-help", "-h":
+		help(p.stdout)
+		return nil
+	}
+	for _, c := range commands() {
+		if c.name == args[1] {
+			return c.run(p, ctx, args[2:])
+		}
+	}
+	return usagef("there is no command '%s'", args[1])
+}
+
+func name(args []string) string {
+	if len(args) == 0 {
+		return "tutti"
+	}
+	return filepath.Base(args[0])
+}
+
+func help(w io.Writer) {
+	var b strings.Builder
+	b.WriteString("Tutti serves models and the ensembles made of them.\n\nUsage:\n")
+	for _, c := range commands() {
+		fmt.Fprintf(&b, "  tutti %-44s %s\n", strings.TrimSpace(c.name+" "+c.args), c.summary)
+	}
+	b.WriteString("\nA command with --help prints its flags.\n")
+	_, _ = io.WriteString(w, b.String())
+}
+
+func (p *program) version(_ context.Context, _ []string) error {
+	_, err := fmt.Fprintf(p.stdout, "tutti %s\n", Version)
+	return err
+}
+
+// flags returns an empty flag set for a command that prints its usage to stderr.
+func (p *program) flags(command, args string) *flag.FlagSet {
+	fs := flag.NewFlagSet("tutti "+command, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {
+		fmt.Fprintf(p.stdout, "Usage: tutti %s %s\n", command, args)
+		fs.SetOutput(p.stdout)
+		fs.PrintDefaults()
+		fs.SetOutput(io.Discard)
+	}
+	return fs
+}
+
+// parse reads flags and other arguments in any order and returns the others.
+func parse(fs *flag.FlagSet, args []string) ([]string, error) {
+	quiet, asked := fs.Usage, false
+	fs.Usage = func() { asked = true }
+	defer func() { fs.Usage = quiet }()
+	var rest []string
+	for {
+		if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) && asked {
+			quiet()
+			return nil, err
+		} else if err != nil {
+			return nil, &usageError{err}
+		}
+		if fs.NArg() == 0 {
+			return rest, nil
+		}
+		rest, args = append(rest, fs.Arg(0)), fs.Args()[1:]
+	}
+}
+
+// serverError is what Triton prints when it cannot start.
+func serverError(err error) error {
+	return fmt.Errorf("creating server: %s - %w", status.CodeOf(err), err)
+}

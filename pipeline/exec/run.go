@@ -137,8 +137,8 @@ func (r *run) fill(w *scheduler.Work, n *plan.Node) error {
 				continue
 			}
 			return status.Errorf(status.InvalidArg,
-				"[request id: %s] unexpected deadlock, input '%s' of model '%s' is required but tensor '%s' was not produced",
-				requestID(r.req), decl.Name, n.Model, r.x.plan.Names[s])
+				"%sunexpected deadlock, input '%s' of model '%s' is required but tensor '%s' was not produced",
+				infer.IDPrefix(r.req.ID), decl.Name, n.Model, r.x.plan.Names[s])
 		}
 		if !r.x.plan.Ensemble {
 			rows = int64(r.rows)

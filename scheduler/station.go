@@ -32,6 +32,7 @@ type Station struct {
 	take   []int32             // scratch of the decision, guarded by mu
 	timer  *time.Timer         // guarded by mu
 	armed  bool                // the timer is running, guarded by mu
+	rows   int32               // executing now, guarded by mu
 	closed bool                // guarded by mu
 
 	pending Pending // works queued or executing
@@ -103,10 +104,9 @@ func (s *Station) Help(t *Turn) bool {
 	if inst == nil {
 		return dropped.n > 0
 	}
-	n := batch.n
-	s.runner.stats.Queued(-int64(n))
+	s.runner.stats.Queued(-int64(batch.n))
 	s.runner.Run(inst, &batch, t)
-	if s.release(inst, n) {
+	if s.release(inst, &batch) {
 		t.Ready(s)
 	}
 	s.observe(&batch)
@@ -135,6 +135,7 @@ func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, 
 	batch = s.queue.take(d.Take, s.runner.compatible)
 	last := len(s.free) - 1
 	inst, s.free = s.free[last], s.free[:last]
+	s.rows += batch.rows()
 	return inst, batch, dropped, last > 0 && s.queue.len() > 0
 }
 
@@ -145,7 +146,7 @@ func (s *Station) view() View {
 		w := s.queue.at(i)
 		s.items = append(s.items, Item{Shape: w.key, Length: w.length, Rows: w.Rows, Enqueued: w.Enqueued})
 	}
-	return View{Items: s.items, More: s.queue.len() > n}
+	return View{Items: s.items, More: s.queue.len() > n, Instances: int32(len(s.all)), Executing: s.rows}
 }
 
 // arm has a worker look again after d; called with the lock held.
@@ -168,11 +169,12 @@ func (s *Station) wake() {
 	s.workers.Kick(s)
 }
 
-// release frees the instance of a batch of n works and reports whether works wait for it.
-func (s *Station) release(inst backends.Instance, n int) bool {
-	s.pending.Add(-n)
+// release frees the instance of a batch and reports whether works wait for it.
+func (s *Station) release(inst backends.Instance, batch *List) bool {
+	s.pending.Add(-batch.n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.rows -= batch.rows()
 	s.free = append(s.free, inst)
 	return s.queue.len() > 0
 }
@@ -182,15 +184,18 @@ func (s *Station) observe(batch *List) {
 	if s.learner == nil || batch.Head == nil {
 		return
 	}
-	rows, longest := int32(0), int32(0)
+	var x Executed
+	rows, longest := int64(0), int64(0)
 	for w := batch.Head; w != nil; w = w.next {
-		rows += w.Rows
-		longest = max(longest, w.length)
+		rows += int64(w.Rows)
+		longest = max(longest, int64(w.length))
+		x.Elements += int64(w.Rows) * int64(w.length)
 	}
-	took := time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
+	x.Padding = rows*longest - x.Elements
+	x.Took = time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.learner.Observe(rows, rows*longest, took)
+	s.learner.Observe(x)
 }
 
 // drop completes works whose clients have gone, which never execute.

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 //
 //	rules max=8 preferred=4,8 delay=5ms padded elements=64
 //	enqueue id=a rows=2 length=7 shape=1
-//	learn rows=1 elements=10 took=2ms times=20
+//	learn elements=10 padding=2 took=2ms times=20
 //	step 3ms        moves the clock and lets a free instance ask
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -98,7 +98,7 @@ func (s *script) do(out *strings.Builder, words []string) error {
 	case "learn":
 		took, err := time.ParseDuration(args["took"])
 		for range number(args["times"], 1) {
-			s.policy.(scheduler.Learner).Observe(int32(number(args["rows"], 1)), int32(number(args["elements"], 1)), took) //nolint:errcheck,forcetypeassert // the script says so
+			s.policy.(scheduler.Learner).Observe(scheduler.Executed{Elements: number(args["elements"], 1), Padding: number(args["padding"], 0), Took: took}) //nolint:errcheck,forcetypeassert // the script says so
 		}
 		return err
 	case "step":

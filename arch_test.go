@@ -30,7 +30,8 @@ var layers = [][]string{
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable"},
-	{".", "client", "bench"},
+	{"client"},
+	{".", "bench"},
 	{"cmd/*"},
 }
 
@@ -203,6 +204,8 @@ func TestLayerRule(t *testing.T) {
 		{"server/httpapi", "server/grpcapi", "sideways"},
 		{".", "repository", ""},
 		{".", "server/httpapi", ""},
+		{".", "client", ""},
+		{"client", ".", "upward"},
 		{".", "backends/onnx", "only cmd lists"},
 		{"cmd/tutti", "backends/onnx", ""},
 		{"cmd/tutti", ".", ""},

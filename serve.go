@@ -17,7 +17,7 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, err := open(ctx, &o, &p.components, p.logger(o.Verbose))
+	s, err := open(ctx, &o, &p.components, p.logger(logLevel(o.Verbose)))
 	if err != nil {
 		return serverError(err)
 	}
@@ -36,12 +36,16 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	return errors.Join(err, s.close(ctx))
 }
 
-// logger returns the log of a server, on standard error.
-func (p *program) logger(verbose int) *slog.Logger {
-	level := slog.LevelInfo
+// logLevel is what a server logs at a --log-verbose.
+func logLevel(verbose int) slog.Level {
 	if verbose > 0 {
-		level = slog.LevelDebug
+		return slog.LevelDebug
 	}
+	return slog.LevelInfo
+}
+
+// logger returns the log of a server, on standard error.
+func (p *program) logger(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level}))
 }
 

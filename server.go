@@ -13,6 +13,7 @@ import (
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/repository"
+	"tutti/server/grpcapi"
 	"tutti/server/httpapi"
 )
 
@@ -24,7 +25,7 @@ type server struct {
 	fronts  []*front
 	leaving atomic.Bool
 
-	http, metrics *front // nil when not enabled
+	http, grpc, metrics *front // nil when not enabled
 }
 
 // extensions of the protocol that are served.
@@ -57,6 +58,13 @@ func open(ctx context.Context, o *Options, c *Components, log *slog.Logger) (*se
 // wire makes the services that the options enable.
 func (s *server) wire(alloc tensor.Allocator, metrics *telemetry.Metrics) {
 	catalog := &gate{Catalog: s.repo, s: s}
+	if s.o.GRPC.Enabled {
+		s.grpc = &front{title: "GRPCInferenceService", endpoint: s.o.GRPC, service: grpcapi.New(grpcapi.Settings{
+			Infer: s.repo, Catalog: catalog, Alloc: alloc, Live: s.live,
+			Name: s.o.ID, Version: Version, Extensions: extensions(),
+		})}
+		s.fronts = append(s.fronts, s.grpc)
+	}
 	if s.o.HTTP.Enabled {
 		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP, service: httpapi.New(httpapi.Settings{
 			Infer: s.repo, Catalog: catalog, Alloc: alloc, Log: s.log, Live: s.live,

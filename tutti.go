@@ -51,6 +51,10 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"serve", "--model-repository DIR ...", "Serve the models of one or more repositories", (*program).serve},
+		{"validate", "DIR ...", "Load models as serve would and print every problem", (*program).validate},
+		{"plan", planUsage, "Print what an ensemble is compiled to", (*program).plan},
+		{"infer", inferUsage, "Ask a running server", (*program).infer},
+		{"demo", "[--once] DIR", "Serve the examples below a folder and ask each", (*program).demo},
 		{"runtime", "fetch NAME | list", "Fetch the native libraries that backends open", (*program).runtime},
 		{"version", "", "Print the version", (*program).version},
 	}
@@ -122,7 +126,7 @@ func help(w io.Writer) {
 	var b strings.Builder
 	b.WriteString("Tutti serves models and the ensembles made of them.\n\nUsage:\n")
 	for _, c := range commands() {
-		fmt.Fprintf(&b, "  tutti %-44s %s\n", strings.TrimSpace(c.name+" "+c.args), c.summary)
+		fmt.Fprintf(&b, "  tutti %-56s %s\n", strings.TrimSpace(c.name+" "+c.args), c.summary)
 	}
 	b.WriteString("\nA command with --help prints its flags.\n")
 	_, _ = io.WriteString(w, b.String())

@@ -1,0 +1,83 @@
+// Package client asks KServe v2 servers, this project's or others, over HTTP or gRPC.
+//
+//	c, err := client.Dial("http://127.0.0.1:8000")
+//	resp, err := c.Infer(ctx, &client.Request{Model: "ensemble", Inputs: []client.Tensor{client.Text("TEXT", []int64{1, 1}, "hello")}})
+//	embedding, err := client.Values[float32](resp.Output("embedding"))
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"tutti/core/infer"
+)
+
+// Client asks one server. It is safe for concurrent use.
+type Client interface {
+	// Infer sends one request and waits for its answer.
+	Infer(ctx context.Context, req *Request) (*Response, error)
+	// Ready reports whether the server says that it is.
+	Ready(ctx context.Context) (bool, error)
+	// Metadata describes a model.
+	Metadata(ctx context.Context, model string) (*infer.Metadata, error)
+	// Statistics returns those of a model, or of all models when it is empty.
+	Statistics(ctx context.Context, model string) ([]infer.Statistics, error)
+	// Close ends the connections.
+	Close() error
+}
+
+// Request asks a model for outputs.
+type Request struct {
+	Model string
+	// Version is the wanted version, empty for the one that the server prefers.
+	Version string
+	// ID comes back in the answer.
+	ID     string
+	Inputs []Tensor
+	// Outputs names those wanted; empty for all.
+	Outputs []string
+}
+
+// Response is a model's answer.
+type Response struct {
+	Model, Version, ID string
+	Outputs            []Tensor
+}
+
+// Output returns the named output, or nil.
+func (r *Response) Output(name string) *Tensor {
+	for i := range r.Outputs {
+		if r.Outputs[i].Name == name {
+			return &r.Outputs[i]
+		}
+	}
+	return nil
+}
+
+// Error is a server's refusal.
+type Error struct {
+	// Status is the HTTP status ("400 Bad Request") or the gRPC code ("InvalidArgument").
+	Status string
+	// Text is the server's own.
+	Text string
+}
+
+// Error returns status and text.
+func (e *Error) Error() string { return e.Status + ": " + e.Text }
+
+// Dial returns a client of the server at a URL: http://HOST:PORT or grpc://HOST:PORT.
+// It does not connect yet.
+func Dial(server string) (Client, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+	switch u.Scheme {
+	case "http", "https":
+		return NewHTTP(server, nil), nil
+	case "grpc":
+		return NewGRPC(u.Host)
+	}
+	return nil, fmt.Errorf("'%s' is no address of a server, expected http://HOST:PORT or grpc://HOST:PORT", server)
+}

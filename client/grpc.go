@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"tutti/core/infer"
+	"tutti/core/tensor"
+	"tutti/proto/inference"
+)
+
+// GRPC asks a server over gRPC, without encryption.
+type GRPC struct {
+	conn *grpc.ClientConn
+	stub inference.GRPCInferenceServiceClient
+}
+
+var _ Client = (*GRPC)(nil)
+
+// NewGRPC returns a client of the server at HOST:PORT.
+func NewGRPC(address string) (*GRPC, error) {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)))
+	if err != nil {
+		return nil, err
+	}
+	return &GRPC{conn: conn, stub: inference.NewGRPCInferenceServiceClient(conn)}, nil
+}
+
+// Close ends the connection.
+func (c *GRPC) Close() error { return c.conn.Close() }
+
+// refused turns a status into an Error.
+func refused(err error) error {
+	if s, ok := status.FromError(err); ok && err != nil {
+		return &Error{Status: s.Code().String(), Text: s.Message()}
+	}
+	return err
+}
+
+// Infer sends one request and waits for its answer.
+func (c *GRPC) Infer(ctx context.Context, req *Request) (*Response, error) {
+	m := &inference.ModelInferRequest{ModelName: req.Model, ModelVersion: req.Version, Id: req.ID}
+	for i := range req.Inputs {
+		in := &req.Inputs[i]
+		m.Inputs = append(m.Inputs, &inference.ModelInferRequest_InferInputTensor{
+			Name: in.Name, Datatype: in.DType.String(), Shape: in.Shape,
+		})
+		m.RawInputContents = append(m.RawInputContents, in.Data)
+	}
+	for _, name := range req.Outputs {
+		m.Outputs = append(m.Outputs, &inference.ModelInferRequest_InferRequestedOutputTensor{Name: name})
+	}
+	a, err := c.stub.ModelInfer(ctx, m)
+	if err != nil {
+		return nil, refused(err)
+	}
+	return answer(a)
+}
+
+func answer(a *inference.ModelInferResponse) (*Response, error) {
+	if len(a.GetRawOutputContents()) != len(a.GetOutputs()) {
+		return nil, fmt.Errorf("the answer has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
+	}
+	resp := &Response{Model: a.GetModelName(), Version: a.GetModelVersion(), ID: a.GetId()}
+	for i, out := range a.GetOutputs() {
+		resp.Outputs = append(resp.Outputs, Tensor{
+			Name: out.GetName(), DType: tensor.ParseDType(out.GetDatatype()), Shape: out.GetShape(), Data: a.GetRawOutputContents()[i],
+		})
+	}
+	return resp, nil
+}
+
+// Ready reports whether the server says that it is.
+func (c *GRPC) Ready(ctx context.Context) (bool, error) {
+	a, err := c.stub.ServerReady(ctx, &inference.ServerReadyRequest{})
+	return a.GetReady(), refused(err)
+}
+
+// Metadata describes a model.
+func (c *GRPC) Metadata(ctx context.Context, model string) (*infer.Metadata, error) {
+	a, err := c.stub.ModelMetadata(ctx, &inference.ModelMetadataRequest{Name: model})
+	if err != nil {
+		return nil, refused(err)
+	}
+	return &infer.Metadata{
+		Name: a.GetName(), Versions: a.GetVersions(), Platform: a.GetPlatform(),
+		Inputs: tensors(a.GetInputs()), Outputs: tensors(a.GetOutputs()),
+	}, nil
+}
+
+func tensors(list []*inference.ModelMetadataResponse_TensorMetadata) []infer.TensorMetadata {
+	out := make([]infer.TensorMetadata, len(list))
+	for i, t := range list {
+		out[i] = infer.TensorMetadata{Name: t.GetName(), Datatype: t.GetDatatype(), Shape: t.GetShape()}
+	}
+	return out
+}
+
+// Statistics returns those of a model, or of all models when it is empty.
+func (c *GRPC) Statistics(ctx context.Context, model string) ([]infer.Statistics, error) {
+	a, err := c.stub.ModelStatistics(ctx, &inference.ModelStatisticsRequest{Name: model})
+	if err != nil {
+		return nil, refused(err)
+	}
+	list := make([]infer.Statistics, len(a.GetModelStats()))
+	for i, m := range a.GetModelStats() {
+		list[i] = statistics(m)
+	}
+	return list, nil
+}
+
+func statistics(m *inference.ModelStatistics) infer.Statistics {
+	s := m.GetInferenceStats()
+	return infer.Statistics{
+		Name: m.GetName(), Version: m.GetVersion(), LastInference: m.GetLastInference(),
+		InferenceCount: m.GetInferenceCount(), ExecutionCount: m.GetExecutionCount(),
+		Inference: infer.InferenceStats{
+			Success: duration(s.GetSuccess()), Fail: duration(s.GetFail()), Queue: duration(s.GetQueue()),
+			ComputeInput: duration(s.GetComputeInput()), ComputeInfer: duration(s.GetComputeInfer()), ComputeOutput: duration(s.GetComputeOutput()),
+			CacheHit: duration(s.GetCacheHit()), CacheMiss: duration(s.GetCacheMiss()),
+		},
+		Batches: batches(m.GetBatchStats()),
+	}
+}
+
+func batches(list []*inference.InferBatchStatistics) []infer.BatchStats {
+	out := make([]infer.BatchStats, len(list))
+	for i, b := range list {
+		out[i] = infer.BatchStats{
+			BatchSize: b.GetBatchSize(), ComputeInput: duration(b.GetComputeInput()),
+			ComputeInfer: duration(b.GetComputeInfer()), ComputeOutput: duration(b.GetComputeOutput()),
+		}
+	}
+	return out
+}
+
+func duration(d *inference.StatisticDuration) infer.Duration {
+	return infer.Duration{Count: d.GetCount(), Ns: d.GetNs()}
+}

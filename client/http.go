@@ -1,0 +1,228 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"tutti/core/infer"
+	"tutti/core/tensor"
+)
+
+// headerLength tells where in a body the JSON ends and binary tensors begin.
+const headerLength = "Inference-Header-Content-Length"
+
+// HTTPOptions change how an HTTP client asks.
+type HTTPOptions struct {
+	// JSON sends tensors as JSON and asks for such; else they travel in binary.
+	JSON bool
+
+	_ struct{}
+}
+
+// HTTP asks a server over HTTP.
+type HTTP struct {
+	url       string
+	json      bool
+	transport *http.Transport
+	http      http.Client
+}
+
+var _ Client = (*HTTP)(nil)
+
+// idlePerHost is how many connections a client keeps for its next requests.
+const idlePerHost = 64
+
+// NewHTTP returns a client of the server at a URL like http://127.0.0.1:8000.
+func NewHTTP(server string, o *HTTPOptions) *HTTP {
+	t := &http.Transport{MaxIdleConnsPerHost: idlePerHost, DisableCompression: true}
+	return &HTTP{url: strings.TrimSuffix(server, "/"), json: o != nil && o.JSON, transport: t, http: http.Client{Transport: t}}
+}
+
+// Close closes idle connections.
+func (c *HTTP) Close() error {
+	c.transport.CloseIdleConnections()
+	return nil
+}
+
+// inferBody is the JSON part of a request.
+type inferBody struct {
+	ID         string       `json:"id,omitempty"`
+	Parameters *inferParams `json:"parameters,omitempty"`
+	Inputs     []any        `json:"inputs"`
+	Outputs    []wantedBody `json:"outputs,omitempty"`
+}
+
+type inferParams struct {
+	Binary bool `json:"binary_data_output"`
+}
+
+type wantedBody struct {
+	Name string `json:"name"`
+}
+
+// body returns a request's body and the length of its JSON part.
+func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
+	b := inferBody{ID: req.ID, Inputs: []any{}}
+	var tail []byte
+	if !c.json {
+		b.Parameters = &inferParams{Binary: true}
+	}
+	for i := range req.Inputs {
+		in := &req.Inputs[i]
+		if c.json {
+			b.Inputs = append(b.Inputs, in)
+			continue
+		}
+		size := len(in.Data)
+		b.Inputs = append(b.Inputs, wire{Name: in.Name, Datatype: in.DType.String(), Shape: in.Shape, Parameters: &wireParams{&size}})
+		tail = append(tail, in.Data...)
+	}
+	for _, name := range req.Outputs {
+		b.Outputs = append(b.Outputs, wantedBody{name})
+	}
+	head, err := json.Marshal(b)
+	return append(head, tail...), len(head), err
+}
+
+// Infer sends one request and waits for its answer.
+func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
+	body, header, err := c.body(req)
+	if err != nil {
+		return nil, err
+	}
+	path := "/v2/models/" + url.PathEscape(req.Model)
+	if req.Version != "" {
+		path += "/versions/" + url.PathEscape(req.Version)
+	}
+	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path+"/infer", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if !c.json {
+		hr.Header.Set(headerLength, strconv.Itoa(header))
+	}
+	answer, h, err := c.do(hr)
+	if err != nil {
+		return nil, err
+	}
+	return parseAnswer(answer, h.Get(headerLength))
+}
+
+// do sends a request and returns the body of a 200 answer.
+func (c *HTTP) do(hr *http.Request) ([]byte, http.Header, error) {
+	resp, err := c.http.Do(hr)
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	err = errors.Join(err, resp.Body.Close())
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = refusal(resp.Status, body)
+	}
+	return body, resp.Header, err
+}
+
+// refusal is the error of an answer that is not 200.
+func refusal(httpStatus string, body []byte) error {
+	var e struct {
+		Error *string `json:"error"`
+	}
+	if json.Unmarshal(body, &e) == nil && e.Error != nil {
+		return &Error{Status: httpStatus, Text: *e.Error}
+	}
+	return &Error{Status: httpStatus, Text: strings.TrimSpace(string(body))}
+}
+
+// parseAnswer reads the body of an answer, whose JSON ends where header says, or at
+// the end when it is empty.
+func parseAnswer(body []byte, header string) (*Response, error) {
+	head, tail := body, []byte(nil)
+	if header != "" {
+		n, err := strconv.ParseUint(header, 10, 31)
+		if err != nil || n > uint64(len(body)) {
+			return nil, fmt.Errorf("the answer of %d bytes says that its JSON has '%s'", len(body), header)
+		}
+		head, tail = body[:n], body[n:]
+	}
+	var a struct {
+		ID      string `json:"id"`
+		Model   string `json:"model_name"`
+		Version string `json:"model_version"`
+		Outputs []wire `json:"outputs"`
+	}
+	if err := json.Unmarshal(head, &a); err != nil {
+		return nil, fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	resp := &Response{Model: a.Model, Version: a.Version, ID: a.ID}
+	for i := range a.Outputs {
+		t, rest, err := a.Outputs[i].tensor(tail)
+		if err != nil {
+			return nil, err
+		}
+		resp.Outputs, tail = append(resp.Outputs, t), rest
+	}
+	return resp, nil
+}
+
+// tensor returns the tensor that w describes and what is left of the binary part.
+func (w *wire) tensor(tail []byte) (Tensor, []byte, error) {
+	t := Tensor{Name: w.Name, DType: tensor.ParseDType(w.Datatype), Shape: w.Shape}
+	if w.Parameters == nil || w.Parameters.BinarySize == nil {
+		return t, tail, t.parse(w.Data)
+	}
+	n := *w.Parameters.BinarySize
+	if n < 0 || n > len(tail) {
+		return t, nil, fmt.Errorf("output '%s' says that it has %d bytes, but %d are left", w.Name, n, len(tail))
+	}
+	t.Data = tail[:n:n]
+	return t, tail[n:], nil
+}
+
+// get asks for path and reads the JSON answer into to, which may be nil.
+func (c *HTTP) get(ctx context.Context, path string, to any) error {
+	hr, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
+	if err != nil {
+		return err
+	}
+	body, _, err := c.do(hr)
+	if err != nil || to == nil {
+		return err
+	}
+	return json.Unmarshal(body, to)
+}
+
+// Ready reports whether the server says that it is.
+func (c *HTTP) Ready(ctx context.Context) (bool, error) {
+	err := c.get(ctx, "/v2/health/ready", nil)
+	if _, refused := errors.AsType[*Error](err); refused {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Metadata describes a model.
+func (c *HTTP) Metadata(ctx context.Context, model string) (*infer.Metadata, error) {
+	md := &infer.Metadata{}
+	return md, c.get(ctx, "/v2/models/"+url.PathEscape(model), md)
+}
+
+// Statistics returns those of a model, or of all models when it is empty.
+func (c *HTTP) Statistics(ctx context.Context, model string) ([]infer.Statistics, error) {
+	path := "/v2/models/stats"
+	if model != "" {
+		path = "/v2/models/" + url.PathEscape(model) + "/stats"
+	}
+	var a struct {
+		Models []infer.Statistics `json:"model_stats"`
+	}
+	err := c.get(ctx, path, &a)
+	return a.Models, err
+}

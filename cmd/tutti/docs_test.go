@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti"
+	"tutti/core/config"
+	"tutti/steps"
+)
+
+var update = flag.Bool("update", false, "write the generated pages anew")
+
+const docsDir = "../../docs/"
+
+// checkPage compares a generated page with the committed one, or writes it.
+func checkPage(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(docsDir+file, got, 0o644); err != nil { //nolint:gosec // a page for everybody
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(docsDir + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("docs/%s is not current (make golden writes it):\n%s", file, diff)
+	}
+}
+
+func TestStepsPage(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	b.WriteString("# Native steps\n\nWritten by `make golden` from what each step declares.\n\n" +
+		"A native step is a model: a repository folder whose `config.pbtxt` says\n\n```\nbackend: \"native\"\n" +
+		"parameters { key: \"step\" value { string_value: \"NAME\" } }\n```\n\nand sets the step's own parameters in the same way. " +
+		"Inputs and outputs may be left out of the configuration. Shapes below have no batch dimension; with `max_batch_size` " +
+		"above 0 every tensor has one in front. Files are looked up in the version folder, then in the model folder.\n")
+	for _, f := range stepFactories() {
+		if err := writeStep(&b, &f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkPage(t, "steps.md", b.Bytes())
+}
+
+func writeStep(b *bytes.Buffer, f *steps.Factory) error {
+	fmt.Fprintf(b, "\n## %s\n\n%s\n", f.Name, f.Doc)
+	if len(f.Params) > 0 {
+		b.WriteString("\n| parameter | default | meaning |\n|---|---|---|\n")
+	}
+	given, samples := map[string]string{}, []string(nil)
+	for _, p := range f.Params {
+		byDefault := "`" + p.Default + "`"
+		switch {
+		case p.Required:
+			byDefault = "required"
+			given[p.Key] = "224"
+		case p.Default == "":
+			byDefault = "none"
+			given[p.Key] = "file.txt"
+		}
+		if given[p.Key] != "" {
+			samples = append(samples, fmt.Sprintf("`%s` %s", p.Key, given[p.Key]))
+		}
+		doc := strings.ToUpper(p.Doc[:1]) + strings.TrimSuffix(p.Doc[1:], ".")
+		if len(p.Values) > 0 {
+			doc += " (" + strings.Join(p.Values, ", ") + ")"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Key, byDefault, strings.ReplaceAll(doc, "|", `\|`))
+	}
+	params, err := f.Resolve(given)
+	if err != nil {
+		return err
+	}
+	sig, err := f.Signature(&steps.Settings{Model: f.Name, Params: params})
+	if err != nil {
+		return err
+	}
+	caption := "Tensors:"
+	if len(samples) > 0 {
+		caption = "Tensors, with " + strings.Join(samples, ", ") + ":"
+	}
+	fmt.Fprintf(b, "\n%s\n\n| | name | type | shape |\n|---|---|---|---|\n", caption)
+	writePorts(b, "input", sig.Inputs)
+	writePorts(b, "output", sig.Outputs)
+	return nil
+}
+
+func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {
+	for _, p := range ports {
+		role := kind
+		if p.Optional {
+			role = "optional " + kind
+		}
+		fmt.Fprintf(b, "| %s | `%s` | %s | %s |\n", role, p.Name, p.DType.ConfigName(), p.Dims)
+	}
+}
+
+// TestPicture holds the README's picture to what the program draws.
+func TestPicture(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	code := tutti.Main(t.Context(), []string{
+		"tutti", "plan", examplesDir + "/parallel", "parallel_nested", "--format=svg",
+		"--backend-config=onnxruntime,library-path=" + requireRuntime(t),
+	}, &out, &errs, components())
+	if code != 0 {
+		t.Fatalf("tutti plan ended with %d: %s", code, &errs)
+	}
+	checkPage(t, "ensemble.svg", out.Bytes())
+}

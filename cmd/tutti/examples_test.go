@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"tutti"
+	"tutti/client"
+)
+
+// askers is how many ask one server at a time, so that requests meet in batches.
+const askers = 8
+
+// TestExamples sends every request of every example's expected.json, over each
+// protocol and encoding, several at a time, and checks the answers.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	args := []string{"--backend-config", "onnxruntime,library-path=" + requireRuntime(t)}
+	var examples []tutti.Example
+	for name, root := range exampleRoots(t) {
+		list, err := tutti.ReadExamples(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) < 5 {
+			t.Errorf("the example %s has %d requests", name, len(list))
+		}
+		args, examples = append(args, "--model-repository="+root), append(examples, list...)
+	}
+	a := serve(t, args...)
+	for _, tt := range []struct {
+		name string
+		c    client.Client
+	}{
+		{"http json", client.NewHTTP("http://"+a.http, &client.HTTPOptions{JSON: true})},
+		{"http binary", client.NewHTTP("http://"+a.http, nil)},
+		{"grpc", dialGRPC(t, a.grpc)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			t.Cleanup(func() { _ = tt.c.Close() })
+			askAll(t, tt.c, tt.name == "http json", examples)
+		})
+	}
+}
+
+func dialGRPC(tb testing.TB, address string) *client.GRPC {
+	tb.Helper()
+	c, err := client.NewGRPC(address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// askAll has every asker send every example, each starting at another.
+func askAll(t *testing.T, c client.Client, json bool, examples []tutti.Example) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for k := range askers {
+		wg.Go(func() {
+			for i := range examples {
+				if err := askOne(t, c, json, &examples[(i+k*3)%len(examples)]); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func askOne(t *testing.T, c client.Client, json bool, e *tutti.Example) error {
+	t.Helper()
+	if json && !writable(e) {
+		return nil // a picture is no UTF-8
+	}
+	resp, err := c.Infer(t.Context(), &e.Request)
+	if err != nil {
+		return fmt.Errorf("example '%s': %w", e.Name, err)
+	}
+	if resp.ID != e.Request.ID || resp.Model != e.Request.Model || resp.Version != "1" {
+		return fmt.Errorf("example '%s': answer is from '%s' version '%s' to '%s'", e.Name, resp.Model, resp.Version, resp.ID)
+	}
+	return e.Check(resp)
+}
+
+// writable reports whether JSON can hold a request's inputs.
+func writable(e *tutti.Example) bool {
+	for i := range e.Request.Inputs {
+		if _, err := e.Request.Inputs[i].MarshalJSON(); err != nil {
+			return false
+		}
+	}
+	return true
+}

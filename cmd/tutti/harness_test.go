@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+
+	"tutti"
+	"tutti/runtimes"
+)
+
+// examplesDir holds the example ensembles.
+const examplesDir = "../../examples/ensembles"
+
+// requireRuntime skips a test that runs models where ONNX Runtime was not fetched,
+// and returns the library's path.
+func requireRuntime(tb testing.TB) string {
+	tb.Helper()
+	explicit := filepath.Join("../..", runtimes.Folder)
+	if _, err := os.Stat(explicit); err != nil {
+		explicit = ""
+	}
+	path, err := runtimes.Find("onnxruntime", explicit)
+	if err != nil {
+		tb.Skipf("no ONNX Runtime: %v", err)
+	}
+	return path
+}
+
+// exampleRoots returns the example repositories by name. One whose model was not
+// fetched is left out, and the test says so.
+func exampleRoots(tb testing.TB) map[string]string {
+	tb.Helper()
+	roots := map[string]string{}
+	for _, name := range []string{"digits", "parallel", "text"} {
+		roots[name] = filepath.Join(examplesDir, name)
+	}
+	weights := filepath.Join(roots["text"], "minilm", "1", "model.onnx")
+	if _, err := os.Stat(weights); err != nil {
+		tb.Logf("the example text is left out: %v", err)
+		delete(roots, "text")
+	}
+	return roots
+}
+
+// addresses are where a server answers, as its log says.
+type addresses struct{ http, grpc, metrics string }
+
+var (
+	startedLine = regexp.MustCompile(`Started (HTTPService|GRPCInferenceService|Metrics Service) at ([^"\s]+)`)
+	services    = 3
+)
+
+// watch is a server's log; it tells when every service has started.
+type watch struct {
+	mu    sync.Mutex
+	text  bytes.Buffer // guarded by mu
+	grown *sync.Cond
+	ended bool // guarded by mu
+}
+
+func newWatch() *watch {
+	w := &watch{}
+	w.grown = sync.NewCond(&w.mu)
+	return w
+}
+
+func (w *watch) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(p)
+	w.grown.Broadcast()
+	return len(p), nil
+}
+
+// end says that nothing more comes.
+func (w *watch) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.grown.Broadcast()
+}
+
+// String returns the log so far.
+func (w *watch) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// await returns whether the log satisfied ready before it ended.
+func (w *watch) await(ready func(text string) bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !ready(w.text.String()) {
+		if w.ended {
+			return false
+		}
+		w.grown.Wait()
+	}
+	return true
+}
+
+// started waits until every service has started; ok is false when the server ended first.
+func (w *watch) started() (a addresses, ok bool) {
+	ok = w.await(func(text string) bool { return len(startedLine.FindAllString(text, -1)) == services })
+	for _, m := range startedLine.FindAllStringSubmatch(w.String(), -1) {
+		switch m[1] {
+		case "HTTPService":
+			a.http = m[2]
+		case "GRPCInferenceService":
+			a.grpc = m[2]
+		default:
+			a.metrics = m[2]
+		}
+	}
+	return a, ok
+}
+
+// freePorts are the flags of a server that meets no other.
+var freePorts = []string{
+	"--http-address", "127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1", "--grpc-port", "0", "--metrics-port=0",
+}
+
+// serve runs tutti serve in this process until the test ends, and fails the test when
+// it does not end well.
+func serve(tb testing.TB, args ...string) addresses {
+	tb.Helper()
+	log := newWatch()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan int, 1)
+	go func() {
+		code := tutti.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), io.Discard, log, components())
+		log.end()
+		done <- code
+	}()
+	a, ok := log.started()
+	if !ok {
+		cancel()
+		tb.Fatalf("the server did not start:\n%s", log)
+	}
+	tb.Cleanup(func() {
+		cancel()
+		if code := <-done; code != 0 {
+			tb.Errorf("the server ended with %d:\n%s", code, log)
+		}
+	})
+	return a
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"tutti": main, "tritonserver": main})
+}
+
+// TestScript runs the program itself, as testdata/script tells.
+//
+//	serve ARGS             starts tutti serve on free ports; HTTP, GRPC and METRICS are its addresses
+//	! serve ARGS           expects that it fails to start; its output is on stdout and stderr
+//	stop                   ends it by SIGTERM and expects exit status 0; its log is on stderr
+//	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the answer's status and body
+//	stop-during URL BODY   sends SIGTERM while the request's body is half sent, then the rest
+//	fill FILE N            makes a file of N letters
+func TestScript(t *testing.T) {
+	t.Parallel()
+	library := requireRuntime(t)
+	examples, err := filepath.Abs(examplesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("EXAMPLES", examples)
+			e.Setenv("TUTTI_ONNXRUNTIME_LIB", library)
+			e.Setenv("GORACE", raceOptions)
+			e.Values[childKey{}] = &child{}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serve": scriptServe, "stop": scriptStop, "http": scriptHTTP, "stop-during": scriptStopDuring, "fill": scriptFill,
+		},
+	})
+}
+
+// raceOptions keep a program under the race detector from waiting a second at its end.
+const raceOptions = "atexit_sleep_ms=0"
+
+// child is a script's running server.
+type child struct {
+	cmd  *exec.Cmd
+	log  *watch
+	exit chan error
+}
+
+type childKey struct{}
+
+func childOf(ts *testscript.TestScript) *child { return ts.Value(childKey{}).(*child) } //nolint:forcetypeassert // set for every script
+
+func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
+	exe, err := os.Executable()
+	ts.Check(err)
+	c := childOf(ts)
+	*c = child{log: newWatch(), exit: make(chan error, 1)}
+	c.cmd = &exec.Cmd{
+		Path: exe, Args: append(append([]string{"tutti", "serve"}, freePorts...), args...), Dir: ts.MkAbs("."), Stdout: ts.Stdout(), Stderr: c.log,
+		Env: append(os.Environ(), "TUTTI_ONNXRUNTIME_LIB="+ts.Getenv("TUTTI_ONNXRUNTIME_LIB"), "GORACE="+raceOptions),
+	}
+	ts.Check(c.cmd.Start())
+	go func() {
+		err := c.cmd.Wait()
+		c.log.end()
+		c.exit <- err
+	}()
+	ts.Defer(func() { _ = c.cmd.Process.Kill() })
+	a, ok := c.log.started()
+	switch {
+	case ok && neg:
+		ts.Fatalf("the server started:\n%s", c.log)
+	case ok:
+		ts.Setenv("HTTP", a.http)
+		ts.Setenv("GRPC", a.grpc)
+		ts.Setenv("METRICS", a.metrics)
+	case !neg:
+		ts.Fatalf("the server did not start:\n%s", c.log)
+	default:
+		err := <-c.exit
+		if c.cmd.ProcessState.ExitCode() != 1 {
+			ts.Fatalf("the server ended with %v:\n%s", err, c.log)
+		}
+		_, err = io.WriteString(ts.Stderr(), c.log.String())
+		ts.Check(err)
+	}
+}
+
+func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
+	c := childOf(ts)
+	if neg || len(args) > 0 || c.cmd == nil {
+		ts.Fatalf("usage: stop, after serve")
+	}
+	ts.Check(c.cmd.Process.Signal(syscall.SIGTERM))
+	c.ended(ts)
+}
+
+// ended waits for the server's good end.
+func (c *child) ended(ts *testscript.TestScript) {
+	err := <-c.exit
+	_, werr := io.WriteString(ts.Stderr(), c.log.String())
+	ts.Check(werr)
+	if err != nil {
+		ts.Fatalf("the server ended badly: %v\n%s", err, c.log)
+	}
+}
+
+func scriptHTTP(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: http METHOD URL [-H NAME:VALUE] [BODY | @FILE]")
+	}
+	method, url, args := args[0], args[1], args[2:]
+	header := http.Header{}
+	for len(args) > 1 && args[0] == "-H" {
+		name, value, _ := strings.Cut(args[1], ":")
+		header.Set(name, value)
+		args = args[2:]
+	}
+	body := strings.Join(args, " ")
+	if file, ok := strings.CutPrefix(body, "@"); ok {
+		body = ts.ReadFile(file)
+	}
+	req, err := http.NewRequest(method, "http://"+url, strings.NewReader(body)) //nolint:noctx // a script has no context
+	ts.Check(err)
+	req.Header = header
+	resp, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	printResponse(ts, resp)
+}
+
+func printResponse(ts *testscript.TestScript, resp *http.Response) {
+	text, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	ts.Check(resp.Body.Close())
+	fmt.Fprintf(ts.Stdout(), "%d\n%s\n", resp.StatusCode, text)
+}
+
+func scriptStopDuring(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: stop-during URL BODY")
+	}
+	c := childOf(ts)
+	host, path, _ := strings.Cut(args[0], "/")
+	body := args[1]
+	conn, err := net.Dial("tcp", host) //nolint:noctx // a script has no context
+	ts.Check(err)
+	defer func() { _ = conn.Close() }()
+	_, err = fmt.Fprintf(conn, "POST /%s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", path, host, len(body))
+	ts.Check(err)
+	answers := bufio.NewReader(conn)
+	for line := "-"; line != "\r\n"; { // the server says that it reads the body
+		line, err = answers.ReadString('\n')
+		ts.Check(err)
+	}
+	_, err = io.WriteString(conn, body[:len(body)/2])
+	ts.Check(err)
+	ts.Check(c.cmd.Process.Signal(syscall.SIGTERM))
+	if !c.log.await(func(text string) bool { return strings.Contains(text, "msg=stopping") }) {
+		ts.Fatalf("the server ended with a request under way:\n%s", c.log)
+	}
+	_, err = io.WriteString(conn, body[len(body)/2:])
+	ts.Check(err)
+	resp, err := http.ReadResponse(answers, nil)
+	ts.Check(err)
+	printResponse(ts, resp)
+	c.ended(ts)
+}
+
+func scriptFill(ts *testscript.TestScript, neg bool, args []string) {
+	var n int
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: fill FILE N")
+	}
+	_, err := fmt.Sscan(args[1], &n)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), bytes.Repeat([]byte("a"), n), 0o600))
+}

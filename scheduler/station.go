@@ -149,24 +149,36 @@ func (s *Station) view() View {
 	return View{Items: s.items, More: s.queue.len() > n, Instances: int32(len(s.all)), Executing: s.rows}
 }
 
-// arm has a worker look again after d; called with the lock held.
+// short is the longest wait for which a worker is kept; beyond it a runtime timer's
+// lateness matters little.
+const short = 2 * time.Millisecond
+
+// arm has a worker look again after d; called with the lock held. A short wait is a
+// worker's, for which asking again is what it does when it wakes.
 func (s *Station) arm(d time.Duration) {
 	if s.armed || s.closed {
 		return
 	}
 	s.armed = true
-	if s.timer == nil {
-		s.timer = time.AfterFunc(d, s.wake)
-		return
+	switch {
+	case d <= short:
+		s.workers.KickAfter(alarm{s}, d)
+	case s.timer == nil:
+		s.timer = time.AfterFunc(d, func() { s.workers.Kick(alarm{s}) })
+	default:
+		s.timer.Reset(d)
 	}
-	s.timer.Reset(d)
 }
 
-func (s *Station) wake() {
-	s.mu.Lock()
-	s.armed = false
-	s.mu.Unlock()
-	s.workers.Kick(s)
+// alarm is what a station has the workers help after a wait.
+type alarm struct{ *Station }
+
+// Help lets the station be armed again, and helps it.
+func (a alarm) Help(t *Turn) bool {
+	a.mu.Lock()
+	a.armed = false
+	a.mu.Unlock()
+	return a.Station.Help(t)
 }
 
 // release frees the instance of a batch and reports whether works wait for it.

@@ -23,7 +23,7 @@ type process struct {
 }
 
 // start runs a command and waits until its health endpoint answers.
-func start(addr string, name string, args ...string) (*process, error) {
+func start(addr, name string, args ...string) (*process, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Stderr = os.Stderr
 	if strings.Contains(name, "tutti") {

@@ -62,7 +62,7 @@ func NewStation(s StationSettings) *Station {
 		free:    append([]backends.Instance(nil), s.Instances...),
 		take:    make([]int32, 0, window),
 	}
-	st.learner, _ = s.Policy.(Learner) //nolint:errcheck // learning is optional
+	st.learner, _ = s.Policy.(Learner)
 	s.Workers.Reserve(len(s.Instances))
 	return st
 }

@@ -169,7 +169,7 @@ func TestRandomGraphs(t *testing.T) {
 			x := d.build(b, rng, sig)
 			var wg sync.WaitGroup
 			for r := range requests {
-				r := newAsk(rng, d, float32(r))
+				r := newInquiry(rng, d, float32(r))
 				wg.Go(func() { r.run(t, b, x, d) })
 			}
 			wg.Wait()
@@ -180,16 +180,16 @@ func TestRandomGraphs(t *testing.T) {
 	}
 }
 
-// ask is one request of the property test.
-type ask struct {
+// inquiry is one request of the property test.
+type inquiry struct {
 	first   float32
 	second  *float32
 	outputs []int // positions asked for; nil for all
 	cancel  bool
 }
 
-func newAsk(rng *rand.Rand, d *dag, first float32) ask {
-	a := ask{first: first, cancel: rng.IntN(10) == 0}
+func newInquiry(rng *rand.Rand, d *dag, first float32) inquiry {
+	a := inquiry{first: first, cancel: rng.IntN(10) == 0}
 	if rng.IntN(2) == 0 {
 		v := float32(rng.IntN(100))
 		a.second = &v
@@ -200,7 +200,7 @@ func newAsk(rng *rand.Rand, d *dag, first float32) ask {
 	return a
 }
 
-func (a *ask) run(t *testing.T, b *bench, x *exec.Executor, d *dag) {
+func (a *inquiry) run(t *testing.T, b *bench, x *exec.Executor, d *dag) {
 	t.Helper()
 	req := b.request(a.first)
 	if a.second != nil {
@@ -230,7 +230,7 @@ func (a *ask) run(t *testing.T, b *bench, x *exec.Executor, d *dag) {
 	a.compare(t, resp, d)
 }
 
-func (a *ask) compare(t *testing.T, resp *infer.Response, d *dag) {
+func (a *inquiry) compare(t *testing.T, resp *infer.Response, d *dag) {
 	t.Helper()
 	wanted := a.outputs
 	if wanted == nil {

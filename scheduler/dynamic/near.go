@@ -1,6 +1,7 @@
 package dynamic
 
 import (
+	"slices"
 	"time"
 
 	"tutti/scheduler"
@@ -45,7 +46,7 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 		longest = grown
 	}
 	d := g.decide(now, first.Enqueued)
-	ascending(d.Take)
+	slices.Sort(d.Take)
 	return d
 }
 
@@ -75,27 +76,9 @@ func nearest(items []scheduler.Item, taken []int32, first *scheduler.Item) int32
 		}
 		d := it.Length - first.Length
 		d = max(d, -d)
-		if (best < 0 || d < distance) && !contains(taken, int32(i)) {
+		if (best < 0 || d < distance) && !slices.Contains(taken, int32(i)) {
 			best, distance = int32(i), d
 		}
 	}
 	return best
-}
-
-func contains(list []int32, x int32) bool {
-	for _, v := range list {
-		if v == x {
-			return true
-		}
-	}
-	return false
-}
-
-// ascending sorts a short list in place.
-func ascending(list []int32) {
-	for i := 1; i < len(list); i++ {
-		for j := i; j > 0 && list[j] < list[j-1]; j-- {
-			list[j], list[j-1] = list[j-1], list[j]
-		}
-	}
 }

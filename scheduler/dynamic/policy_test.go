@@ -98,7 +98,7 @@ func (s *script) do(out *strings.Builder, words []string) error {
 	case "learn":
 		took, err := time.ParseDuration(args["took"])
 		for range number(args["times"], 1) {
-			s.policy.(scheduler.Learner).Observe(scheduler.Executed{Elements: number(args["elements"], 1), Padding: number(args["padding"], 0), Took: took}) //nolint:errcheck,forcetypeassert // the script says so
+			s.policy.(scheduler.Learner).Observe(scheduler.Executed{Elements: number(args["elements"], 1), Padding: number(args["padding"], 0), Took: took})
 		}
 		return err
 	case "step":

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -118,4 +122,32 @@ func TestPicture(t *testing.T) {
 		t.Fatalf("tutti plan ended with %d: %s", code, &errs)
 	}
 	checkPage(t, "ensemble.svg", out.Bytes())
+}
+
+var readmeRequest = regexp.MustCompile(`(?s)\$ curl -s localhost:8000(\S+) -d '(.*?)'\n(\{.*?\})\n`)
+
+// TestReadme holds the README's request to the answer printed below it.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := readmeRequest.FindStringSubmatch(string(text))
+	if m == nil {
+		t.Fatal("README.md has no curl request with its answer")
+	}
+	a := serve(t, "--model-repository", filepath.Join(examplesDir, "parallel"), "--backend-config", "onnxruntime,library-path="+requireRuntime(t))
+	resp, err := http.Post("http://"+a.http+m[1], "application/json", strings.NewReader(m[2])) //nolint:noctx // ends with the server
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if diff := cmp.Diff(m[3], string(got)); diff != "" {
+		t.Errorf("the answer in README.md is not the server's:\n%s", diff)
+	}
 }

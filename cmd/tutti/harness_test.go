@@ -37,8 +37,12 @@ func requireRuntime(tb testing.TB) string {
 func exampleRoots(tb testing.TB) map[string]string {
 	tb.Helper()
 	roots := map[string]string{}
-	for _, name := range []string{"digits", "parallel", "text"} {
-		roots[name] = filepath.Join(examplesDir, name)
+	found, err := filepath.Glob(filepath.Join(examplesDir, "*", tutti.ExpectedFile))
+	if err != nil || len(found) == 0 {
+		tb.Fatalf("no examples: %v", err)
+	}
+	for _, path := range found {
+		roots[filepath.Base(filepath.Dir(path))] = filepath.Dir(path)
 	}
 	weights := filepath.Join(roots["text"], "minilm", "1", "model.onnx")
 	if _, err := os.Stat(weights); err != nil {

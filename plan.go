@@ -56,7 +56,7 @@ func printPlan(w io.Writer, r *repository.Repository, name, after, format string
 	case "dot":
 		return compiled.DOT(w)
 	case "svg":
-		return compiled.SVG(w)
+		return compiled.SVG(w, nil)
 	}
 	return usagef("unknown format '%s', expected text, dot or svg", format)
 }

@@ -52,7 +52,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64) (
 	if err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
-	r.s.Log.Debug("model loaded", slog.String("model", f.name), slog.Int64("version", number), slog.String("backend", factory.Name))
+	r.s.Log.DebugContext(ctx, "model loaded", slog.String("model", f.name), slog.Int64("version", number), slog.String("backend", factory.Name))
 	return v, nil
 }
 

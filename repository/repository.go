@@ -147,7 +147,7 @@ func (r *Repository) loadModels(ctx context.Context) {
 				}
 				m.versions = append(m.versions, v)
 			}
-			r.s.Log.Info("model loaded", slog.String("model", m.folder.name), slog.Int("versions", len(m.versions)), slog.Duration("took", time.Since(began)))
+			r.s.Log.InfoContext(ctx, "model loaded", slog.String("model", m.folder.name), slog.Int("versions", len(m.versions)), slog.Duration("took", time.Since(began)))
 			return nil
 		})
 	}

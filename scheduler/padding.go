@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -126,6 +127,8 @@ func (p *padInput) fill(dst []byte) {
 	}
 }
 
+var errNumber = errors.New("expected a number")
+
 // encode returns one element of type d, nil when it is all zero bytes.
 func encode(d tensor.DType, value string) ([]byte, error) {
 	var bits uint64
@@ -133,13 +136,13 @@ func encode(d tensor.DType, value string) ([]byte, error) {
 	case tensor.FP32:
 		f, err := strconv.ParseFloat(value, 32)
 		if err != nil {
-			return nil, fmt.Errorf("expected a number")
+			return nil, errNumber
 		}
 		bits = uint64(math.Float32bits(float32(f)))
 	case tensor.FP64:
 		f, err := strconv.ParseFloat(value, 64)
 		if err != nil {
-			return nil, fmt.Errorf("expected a number")
+			return nil, errNumber
 		}
 		bits = math.Float64bits(f)
 	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:

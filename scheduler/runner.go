@@ -57,7 +57,7 @@ func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) {
 	b := r.batches.Get().(*backends.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	times := telemetry.Times{Start: t.Now()}
 	times.InputEnd = times.Start
-	r.fill(b, list)
+	fill(b, list)
 	err := r.gather(b, list)
 	if err == nil {
 		if list.n > 1 {
@@ -80,7 +80,7 @@ func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) {
 }
 
 // fill sets the batch's members.
-func (r *Runner) fill(b *backends.Batch, list *List) {
+func fill(b *backends.Batch, list *List) {
 	b.Rows = 0
 	for w := list.Head; w != nil; w = w.next {
 		b.Reqs = append(b.Reqs, backends.Req{Meta: w.Meta, Ctx: w.Ctx, First: b.Rows, Rows: int(w.Rows)})

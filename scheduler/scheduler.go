@@ -35,6 +35,8 @@ type View struct {
 	Items []Item
 	// More reports that the queue is longer than Items.
 	More bool
+	// Instances is how many there are, Executing how many rows the busy ones hold.
+	Instances, Executing int32
 }
 
 // Decision is what to do now.
@@ -53,9 +55,16 @@ type Policy interface {
 	Decide(now int64, v View, scratch []int32) Decision
 }
 
+// Executed tells what one execution cost.
+type Executed struct {
+	// Elements are the rows times their own lengths, Padding what was added to make
+	// all rows as long as the longest.
+	Elements, Padding int64
+	Took              time.Duration
+}
+
 // Learner is a Policy that wants to know what executions cost.
 type Learner interface {
 	Policy
-	// Observe tells the rows, the padded elements and the duration of one execution.
-	Observe(rows, elements int32, took time.Duration)
+	Observe(x Executed)
 }

@@ -32,6 +32,7 @@ type Station struct {
 	take   []int32             // scratch of the decision, guarded by mu
 	timer  *time.Timer         // guarded by mu
 	armed  bool                // the timer is running, guarded by mu
+	rows   int32               // executing now, guarded by mu
 	closed bool                // guarded by mu
 
 	pending Pending // works queued or executing
@@ -61,7 +62,7 @@ func NewStation(s StationSettings) *Station {
 		free:    append([]backends.Instance(nil), s.Instances...),
 		take:    make([]int32, 0, window),
 	}
-	st.learner, _ = s.Policy.(Learner) //nolint:errcheck // learning is optional
+	st.learner, _ = s.Policy.(Learner)
 	s.Workers.Reserve(len(s.Instances))
 	return st
 }
@@ -103,10 +104,9 @@ func (s *Station) Help(t *Turn) bool {
 	if inst == nil {
 		return dropped.n > 0
 	}
-	n := batch.n
-	s.runner.stats.Queued(-int64(n))
+	s.runner.stats.Queued(-int64(batch.n))
 	s.runner.Run(inst, &batch, t)
-	if s.release(inst, n) {
+	if s.release(inst, &batch) {
 		t.Ready(s)
 	}
 	s.observe(&batch)
@@ -135,6 +135,7 @@ func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, 
 	batch = s.queue.take(d.Take, s.runner.compatible)
 	last := len(s.free) - 1
 	inst, s.free = s.free[last], s.free[:last]
+	s.rows += batch.rows()
 	return inst, batch, dropped, last > 0 && s.queue.len() > 0
 }
 
@@ -145,34 +146,47 @@ func (s *Station) view() View {
 		w := s.queue.at(i)
 		s.items = append(s.items, Item{Shape: w.key, Length: w.length, Rows: w.Rows, Enqueued: w.Enqueued})
 	}
-	return View{Items: s.items, More: s.queue.len() > n}
+	return View{Items: s.items, More: s.queue.len() > n, Instances: int32(len(s.all)), Executing: s.rows}
 }
 
-// arm has a worker look again after d; called with the lock held.
+// short is the longest wait for which a worker is kept; beyond it a runtime timer's
+// lateness matters little.
+const short = 2 * time.Millisecond
+
+// arm has a worker look again after d; called with the lock held. A short wait is a
+// worker's, for which asking again is what it does when it wakes.
 func (s *Station) arm(d time.Duration) {
 	if s.armed || s.closed {
 		return
 	}
 	s.armed = true
-	if s.timer == nil {
-		s.timer = time.AfterFunc(d, s.wake)
-		return
+	switch {
+	case d <= short:
+		s.workers.KickAfter(alarm{s}, d)
+	case s.timer == nil:
+		s.timer = time.AfterFunc(d, func() { s.workers.Kick(alarm{s}) })
+	default:
+		s.timer.Reset(d)
 	}
-	s.timer.Reset(d)
 }
 
-func (s *Station) wake() {
-	s.mu.Lock()
-	s.armed = false
-	s.mu.Unlock()
-	s.workers.Kick(s)
+// alarm is what a station has the workers help after a wait.
+type alarm struct{ *Station }
+
+// Help lets the station be armed again, and helps it.
+func (a alarm) Help(t *Turn) bool {
+	a.mu.Lock()
+	a.armed = false
+	a.mu.Unlock()
+	return a.Station.Help(t)
 }
 
-// release frees the instance of a batch of n works and reports whether works wait for it.
-func (s *Station) release(inst backends.Instance, n int) bool {
-	s.pending.Add(-n)
+// release frees the instance of a batch and reports whether works wait for it.
+func (s *Station) release(inst backends.Instance, batch *List) bool {
+	s.pending.Add(-batch.n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.rows -= batch.rows()
 	s.free = append(s.free, inst)
 	return s.queue.len() > 0
 }
@@ -182,15 +196,18 @@ func (s *Station) observe(batch *List) {
 	if s.learner == nil || batch.Head == nil {
 		return
 	}
-	rows, longest := int32(0), int32(0)
+	var x Executed
+	rows, longest := int64(0), int64(0)
 	for w := batch.Head; w != nil; w = w.next {
-		rows += w.Rows
-		longest = max(longest, w.length)
+		rows += int64(w.Rows)
+		longest = max(longest, int64(w.length))
+		x.Elements += int64(w.Rows) * int64(w.length)
 	}
-	took := time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
+	x.Padding = rows*longest - x.Elements
+	x.Took = time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.learner.Observe(rows, rows*longest, took)
+	s.learner.Observe(x)
 }
 
 // drop completes works whose clients have gone, which never execute.

@@ -1,6 +1,10 @@
 package scheduler
 
-import "tutti/core/telemetry"
+import (
+	"slices"
+
+	"tutti/core/telemetry"
+)
 
 // Turn is a goroutine at work: what it found ready and has yet to look at. A caller
 // lends one for its own request (Lend), a worker of the pool runs one until nothing
@@ -45,12 +49,9 @@ func (t *Turn) Tick(now int64) { t.now = now }
 
 // Ready tells the turn that s may have a batch ready.
 func (t *Turn) Ready(s Scheduler) {
-	for _, r := range t.ready {
-		if r == s {
-			return
-		}
+	if !slices.Contains(t.ready, s) {
+		t.ready = append(t.ready, s)
 	}
-	t.ready = append(t.ready, s)
 }
 
 // Inline gives the turn work to run before it looks at anything else.
@@ -94,6 +95,7 @@ func (t *Turn) Lend(done func() bool) {
 
 // run works until nothing is ready.
 func (t *Turn) run() {
+	t.now = 0
 	for t.step() {
 		t.now = 0
 	}

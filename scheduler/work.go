@@ -56,6 +56,15 @@ type List struct {
 // Len returns the number of works.
 func (l *List) Len() int { return l.n }
 
+// rows returns the rows of all works.
+func (l *List) rows() int32 {
+	n := int32(0)
+	for w := l.Head; w != nil; w = w.next {
+		n += w.Rows
+	}
+	return n
+}
+
 // Push appends one work that is in no list.
 func (l *List) Push(w *Work) {
 	w.next = nil

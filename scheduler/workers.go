@@ -1,22 +1,34 @@
 package scheduler
 
-import "sync"
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
 
 // Workers is a pool of goroutines that run what callers leave behind. Workers start
 // when they are first needed, park when nothing is ready and stay.
 type Workers struct {
 	mu      sync.Mutex
-	parked  []*worker   // guarded by mu
-	waiting []Scheduler // kicks beyond the limit, guarded by mu
-	started int         // guarded by mu
-	limit   int         // guarded by mu
-	closed  bool        // guarded by mu
+	parked  []*worker // guarded by mu
+	waiting []kick    // kicks beyond the limit, guarded by mu
+	started int       // guarded by mu
+	limit   int       // guarded by mu
+	closed  bool      // guarded by mu
 	wg      sync.WaitGroup
 }
 
 type worker struct {
-	in   chan Scheduler
+	in   chan kick
 	turn *Turn
+}
+
+// kick tells a worker what to help, and how long to wait before.
+type kick struct {
+	to    Scheduler
+	after time.Duration
 }
 
 // NewWorkers returns an empty pool; every Station reserves room for its instances.
@@ -32,50 +44,67 @@ func (p *Workers) Reserve(n int) {
 // Kick has a worker help s. It never blocks.
 //
 // hot: one short lock; a goroutine starts only while the pool grows.
-func (p *Workers) Kick(s Scheduler) {
+func (p *Workers) Kick(s Scheduler) { p.KickAfter(s, 0) }
+
+// KickAfter has a worker help s when d has passed. The worker sleeps in the kernel:
+// the runtime's timers fire up to a millisecond late in an idle process, ten times
+// the queue delays that people configure. Longer waits are for the runtime's timers.
+func (p *Workers) KickAfter(s Scheduler, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	k := kick{to: s, after: d}
 	switch n := len(p.parked); {
 	case p.closed:
 	case n > 0:
 		w := p.parked[n-1]
 		p.parked = p.parked[:n-1]
-		w.in <- s
+		w.in <- k
 	case p.started < p.limit:
 		p.started++
-		w := &worker{in: make(chan Scheduler, 1), turn: NewTurn(p)}
-		w.in <- s
+		w := &worker{in: make(chan kick, 1), turn: NewTurn(p)}
+		w.in <- k
 		p.wg.Go(func() { p.run(w) })
 	default:
-		p.waiting = append(p.waiting, s)
+		p.waiting = append(p.waiting, k)
 	}
 }
 
 func (p *Workers) run(w *worker) {
-	for s := range w.in {
-		for s != nil {
-			w.turn.Ready(s)
+	for k := range w.in {
+		for k.to != nil {
+			sleep(k.after)
+			w.turn.Ready(k.to)
 			w.turn.run()
-			s = p.next(w)
+			k = p.next(w)
 		}
 	}
 }
 
-// next returns a waiting kick, or parks w and returns nil.
-func (p *Workers) next(w *worker) Scheduler {
+// sleep waits for d; the signals that the runtime preempts with do not cut it short.
+func sleep(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	left := unix.NsecToTimespec(int64(d))
+	for errors.Is(unix.Nanosleep(&left, &left), unix.EINTR) {
+	}
+}
+
+// next returns a waiting kick, or parks w and returns none.
+func (p *Workers) next(w *worker) kick {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiting) > 0 {
-		s := p.waiting[0]
+		k := p.waiting[0]
 		p.waiting = append(p.waiting[:0], p.waiting[1:]...)
-		return s
+		return k
 	}
 	if p.closed {
 		close(w.in)
-		return nil
+		return kick{}
 	}
 	p.parked = append(p.parked, w)
-	return nil
+	return kick{}
 }
 
 // Close stops the workers and waits for them. Every scheduler is drained before.

@@ -7,10 +7,13 @@ input gives the same bytes.
 The graph is the BERT encoder: embeddings, then layers of self-attention and a
 feed-forward part, each followed by a LayerNormalization; standard operators
 of opset 17 only. It is laid out for speed on a CPU: between the layers the
-tokens of all rows lie in one matrix [batch * sequence, hidden], so that every
-dense layer is one Gemm with its bias inside; Q, K and V are one product; GELU
-is spelt by Erf, in the shape that optimisers know how to fuse. The mask is
-added to the scores as (1 - mask) * MASKED, so padding changes no answer.
+tokens of all rows lie in one matrix [tokens, hidden] without the padding
+between them, so that every dense layer is one Gemm, with its bias inside, over
+what is really there; only the attention itself sees padded rows. So a batch of
+texts of different lengths costs little more than its tokens. Q, K and V are one
+product; GELU is spelt by Erf, in the shape that optimisers know how to fuse.
+The mask is added to the scores as (1 - mask) * MASKED, so padding changes no
+answer; what the output holds at padded places is not meant to be read.
 
     inputs   input_ids, attention_mask, token_type_ids  INT64 [batch, sequence]
     output   last_hidden_state                          FP32  [batch, sequence, hidden]
@@ -28,7 +31,10 @@ from safetensors.numpy import load_file
 
 OPSET = 17
 IR_VERSION = 8  # The first one that goes with opset 17: old readers keep working.
-MASKED = -10000.0  # Added to a masked score: its softmax is exactly 0 in FP32.
+# Added to a masked score: exp(-50) is 2e-22, far below what FP32 can add to the sum
+# of a softmax. A larger one would be no more exact but slow: its exponential is a
+# denormal number, on which a processor takes a hundred times as long.
+MASKED = -50.0
 
 
 class Graph:
@@ -62,7 +68,7 @@ class Graph:
 
 
 def embeddings(g, w, epsilon):
-    """Word + position + type embedding, normalised: [batch * sequence, hidden]."""
+    """Word + position + type embedding, normalised: [tokens, hidden]."""
     words = g.weight("word_embeddings", w["embeddings.word_embeddings.weight"])
     types = g.weight("type_embeddings", w["embeddings.token_type_embeddings.weight"])
     places = g.weight("position_embeddings", w["embeddings.position_embeddings.weight"])
@@ -77,6 +83,7 @@ def embeddings(g, w, epsilon):
     both = g.node("words_types", "Add", word, kind)
     total = g.node("embedding_sum", "Add", both, position)
     rows = g.node("embedding_rows", "Reshape", total, "rows_shape")
+    rows = g.node("embedding_tokens", "Gather", rows, "token_places", axis=0)
     return g.norm("embedding", rows, w, "embeddings.LayerNorm", epsilon)
 
 
@@ -90,11 +97,33 @@ def additive_mask(g):
     return g.node("mask", "Mul", gone, g.scalar("masked", MASKED))
 
 
+def packing(g):
+    """Where the tokens lie among the padded places, and back.
+
+    token_places [tokens]: the place of each token whose mask is not 0, counted over
+    all rows. place_tokens [batch * sequence]: the token at each place, at padded
+    ones the last before them. The first place of a row always counts as a token, so
+    that there is one even where a mask is all 0.
+    """
+    zero = g.weight("zero", np.array(0, np.int64))
+    one = g.weight("one_int", np.array(1, np.int64))
+    axis0 = g.weight("axis0", np.array([0], np.int64))
+    length = g.node("row_length", "Gather", "shape", one, axis=0)
+    first = g.node("first_place", "Equal", g.node("place_in_row", "Range", zero, length, one), zero)
+    some = g.node("masked_in", "Cast", "attention_mask", to=TensorProto.BOOL)
+    real = g.node("real_rows", "Or", some, first)
+    flat = g.node("real", "Reshape", real, g.weight("flat_shape", np.array([-1], np.int64)))
+    g.node("token_places", "Squeeze", g.node("real_places", "NonZero", flat), axis0)
+    count = g.node("tokens_so_far", "CumSum", g.node("real_int", "Cast", flat, to=TensorProto.INT64), zero)
+    g.node("place_tokens", "Sub", count, one)
+
+
 def attention(g, layer, x, mask, w, cfg):
     """Multi-head self-attention without its residual connection."""
     source, name = f"encoder.layer.{layer}.attention.", f"layer{layer}."
     parts = ["query", "key", "value"]
     joint = g.dense(name + "qkv", x, w, *[source + "self." + p for p in parts])
+    joint = g.node(name + "qkv.padded", "Gather", joint, "place_tokens", axis=0)
     g.nodes.append(helper.make_node("Split", [joint], [name + p for p in parts], axis=1, name=name + "split"))
 
     def heads(part, perm):
@@ -110,6 +139,7 @@ def attention(g, layer, x, mask, w, cfg):
     mixed = g.node(name + "mixed", "MatMul", shares, value)
     mixed = g.node(name + "joined", "Transpose", mixed, perm=[0, 2, 1, 3])
     mixed = g.node(name + "rows", "Reshape", mixed, "rows_shape")
+    mixed = g.node(name + "tokens", "Gather", mixed, "token_places", axis=0)
     return g.dense(name + "attended", mixed, w, source + "output.dense")
 
 
@@ -121,7 +151,7 @@ def gelu(g, name, x):
 
 
 def encoder_layer(g, layer, x, mask, w, cfg):
-    """One transformer layer over [batch * sequence, hidden]."""
+    """One transformer layer over [tokens, hidden]."""
     source, name = f"encoder.layer.{layer}.", f"layer{layer}."
     epsilon = cfg["layer_norm_eps"]
     attended = attention(g, layer, x, mask, w, cfg)
@@ -147,10 +177,12 @@ def build(weights, cfg):
     g = Graph()
     hidden = cfg["hidden_size"]
     shapes(g, cfg["num_attention_heads"], hidden)
+    packing(g)
     x = embeddings(g, weights, cfg["layer_norm_eps"])
     mask = additive_mask(g)
     for layer in range(cfg["num_hidden_layers"]):
         x = encoder_layer(g, layer, x, mask, weights, cfg)
+    x = g.node("padded", "Gather", x, "place_tokens", axis=0)
     g.node("last_hidden_state", "Reshape", x, "output_shape")
 
     dims = ["batch", "sequence"]

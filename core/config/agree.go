@@ -1,6 +1,8 @@
 package config
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/proto"
 
 	"tutti/core/status"
@@ -146,12 +148,9 @@ func Narrow(a, b tensor.Shape) (tensor.Shape, bool) {
 }
 
 func portNames(ports []Port) string {
-	list := ""
+	names := make([]string, len(ports))
 	for i := range ports {
-		if i > 0 {
-			list += ", "
-		}
-		list += ports[i].Name
+		names[i] = ports[i].Name
 	}
-	return list
+	return strings.Join(names, ", ")
 }

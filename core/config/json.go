@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -103,22 +104,10 @@ func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) ([
 
 // compareKeys orders numbers by value and strings by bytes.
 func compareKeys(x, y protoreflect.MapKey) int {
-	if a, ok := x.Interface().(uint64); ok {
-		if c, ok := y.Interface().(uint64); ok && a != c {
-			if a < c {
-				return -1
-			}
-			return 1
-		}
-		return 0
+	if n, ok := x.Interface().(uint64); ok {
+		return cmp.Compare(n, y.Uint())
 	}
-	switch a, c := x.String(), y.String(); {
-	case a < c:
-		return -1
-	case a > c:
-		return 1
-	}
-	return 0
+	return cmp.Compare(x.String(), y.String())
 }
 
 func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {

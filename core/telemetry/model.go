@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"maps"
 	"sync/atomic"
 	"time"
 )
@@ -195,9 +196,7 @@ func (m *Model) largeBatch(rows int) *Phases {
 		}
 		grown := map[int]*Phases{rows: new(Phases)}
 		if old != nil {
-			for k, v := range *old {
-				grown[k] = v
-			}
+			maps.Copy(grown, *old)
 		}
 		if m.large.CompareAndSwap(old, &grown) {
 			return grown[rows]

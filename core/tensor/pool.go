@@ -3,6 +3,7 @@ package tensor
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -49,7 +50,7 @@ type mappings struct {
 func NewPool() *Pool { return &Pool{} }
 
 // Place returns the host.
-func (p *Pool) Place() Place { return Place{} }
+func (*Pool) Place() Place { return Place{} }
 
 // InUse returns the bytes handed out and not yet freed, rounded to size classes.
 func (p *Pool) InUse() int64 { return p.inUse.Load() }
@@ -141,9 +142,9 @@ func (p *Pool) allocLarge(n int) (*Buffer, error) {
 func (m *mappings) take(size int) *Buffer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for i := len(m.free) - 1; i >= 0; i-- {
-		if b := m.free[i]; mappedLen(b.n) == size {
-			m.free = append(m.free[:i], m.free[i+1:]...)
+	for i, b := range slices.Backward(m.free) {
+		if mappedLen(b.n) == size {
+			m.free = slices.Delete(m.free, i, i+1)
 			m.kept -= size
 			return b
 		}

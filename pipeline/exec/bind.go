@@ -29,7 +29,10 @@ func (r *run) bind() error {
 			return r.invalid("%s", missing(sig, r.req))
 		}
 		if err := checkInput(sig, port, t, &rows); err != nil {
-			return status.Prefixf(err, "[request id: %s] ", requestID(r.req))
+			return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
+		}
+		if want := t.Shape.Elements() * int64(t.DType.Size()); want != int64(t.Len) && t.DType != tensor.Bytes {
+			return r.req.SizeError(port.Name, want, int64(t.Len))
 		}
 		given++
 		r.slots[p.Inputs[i]] = t.Move()
@@ -84,34 +87,17 @@ func (r *run) want() error {
 }
 
 func (r *run) invalid(format string, args ...any) error {
-	return status.Prefixf(status.Errorf(status.InvalidArg, format, args...), "[request id: %s] ", requestID(r.req))
+	return status.Prefixf(status.Errorf(status.InvalidArg, format, args...), "%s", infer.IDPrefix(r.req.ID))
 }
 
-// requestID returns what error texts call the request.
-func requestID(req *infer.Request) string {
-	if req.ID == "" {
-		return "<id_unknown>"
-	}
-	return req.ID
-}
-
-// checkInput verifies one given input: its type, shape, batch and size.
+// checkInput verifies one given input against its port. That its memory is what its
+// type and shape say is the duty of whoever made the request (infer.Request.CheckInput).
 func checkInput(sig *config.Signature, port *config.Port, t *tensor.Tensor, rows *int64) error {
 	if t.DType != port.DType {
 		return status.Errorf(status.InvalidArg, "inference input '%s' data-type is '%s', but model '%s' expects '%s'",
 			port.Name, t.DType, sig.Model, port.DType)
 	}
-	if err := checkShape(sig, port, &t.Shape, rows); err != nil {
-		return err
-	}
-	if t.DType == tensor.Bytes {
-		return checkStrings(sig, port, t)
-	}
-	if want := t.Shape.Elements() * int64(t.DType.Size()); want != int64(t.Len) {
-		return status.Errorf(status.InvalidArg, "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d",
-			port.Name, sig.Model, want, t.Len)
-	}
-	return nil
+	return checkShape(sig, port, &t.Shape, rows)
 }
 
 // checkShape verifies a shape, batch dimension included, against a port. rows is the
@@ -143,29 +129,6 @@ func checkShape(sig *config.Signature, port *config.Port, s *tensor.Shape, rows 
 }
 
 const batchNote = " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
-
-// checkStrings verifies the layout of a BYTES input.
-func checkStrings(sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
-	err := tensor.CheckBytes(t.Bytes(), t.Shape.Elements())
-	if err == nil {
-		return nil
-	}
-	e, ok := err.(*tensor.BytesError) //nolint:errorlint // CheckBytes returns nothing else
-	if !ok {
-		return err
-	}
-	where := "for inference input '" + port.Name + "' for model '" + sig.Model + "'"
-	switch {
-	case e.Got > e.Want:
-		return status.Errorf(status.InvalidArg, "unexpected number of string elements %d %s, expecting %d", e.Got, where, e.Want)
-	case e.Got < e.Want:
-		return status.Errorf(status.InvalidArg, "expected %d string elements %s, got %d", e.Want, where, e.Got)
-	case e.Need == 0:
-		return status.Errorf(status.InvalidArg, "incomplete string length indicator %s, expecting 4 bytes but only %d bytes available", where, e.Left)
-	default:
-		return status.Errorf(status.InvalidArg, "incomplete string data %s, expecting string of length %d but only %d bytes available", where, e.Need, e.Left)
-	}
-}
 
 // missing words the error about inputs that were not given.
 func missing(sig *config.Signature, req *infer.Request) string {

@@ -134,7 +134,7 @@ func chain(n int, sig *config.Signature) *plan.Plan {
 	return p
 }
 
-func (b *bench) ask(tb testing.TB, x infer.Inferer, req *infer.Request) ([]float32, error) {
+func ask(tb testing.TB, x infer.Inferer, req *infer.Request) ([]float32, error) {
 	tb.Helper()
 	call := infer.NewCall()
 	x.Submit(tb.Context(), req, call)
@@ -152,7 +152,7 @@ func TestChain(t *testing.T) {
 	sig := signature("m", 1, 8)
 	m := b.batching(sig, dynamic.Rules{MaxBatch: 8}, add(1), add(1))
 	x := b.executor(chain(3, sig), m, b.inline(sig, add(10)), m)
-	got, err := b.ask(t, x, b.request(1, 2))
+	got, err := ask(t, x, b.request(1, 2))
 	if err != nil || len(got) != 2 || got[0] != 13 || got[1] != 14 {
 		t.Fatalf("got %v, %v; want [13 14]", got, err)
 	}
@@ -164,7 +164,7 @@ func TestStepFailureNamesTheEnsemble(t *testing.T) {
 	sig := signature("m", 1, 8)
 	broken := model(func(*backends.Batch) error { return errors.New("out of luck") })
 	x := b.executor(chain(3, sig), b.inline(sig, share), b.inline(sig, broken), b.inline(sig, share))
-	_, err := b.ask(t, x, b.request(1))
+	_, err := ask(t, x, b.request(1))
 	if err == nil || err.Error() != "in ensemble 'chain', out of luck" {
 		t.Fatalf("got error %v", err)
 	}
@@ -180,19 +180,13 @@ func TestPanicFailsTheRequestOnly(t *testing.T) {
 		}
 		return share(bt)
 	})))
-	if _, err := b.ask(t, x, b.request(-1)); err == nil {
+	if _, err := ask(t, x, b.request(-1)); err == nil {
 		t.Fatal("a panic is not reported")
 	}
-	if got, err := b.ask(t, x, b.request(1)); err != nil || got[0] != 1 {
+	if got, err := ask(t, x, b.request(1)); err != nil || got[0] != 1 {
 		t.Fatalf("after a panic: got %v, %v", got, err)
 	}
 }
-
-// discard is a sink that answers nobody.
-type discard struct{ closed chan error }
-
-func (discard) Send(r *infer.Response) { r.Release() }
-func (d discard) Close(err error)      { d.closed <- err }
 
 func BenchmarkChain(b *testing.B) {
 	for _, n := range []int{1, 3, 100} {

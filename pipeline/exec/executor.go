@@ -5,6 +5,7 @@ package exec
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"tutti/core/infer"
@@ -71,7 +72,7 @@ func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Si
 // Complete takes executed works back, stores their outputs and enqueues what became ready.
 //
 // hot: no allocation in the steady state.
-func (x *Executor) Complete(list scheduler.List, t *scheduler.Turn) {
+func (*Executor) Complete(list scheduler.List, t *scheduler.Turn) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
 		r.complete(w, t)
@@ -90,9 +91,8 @@ func (x *Executor) wrap(n int32, err error) error {
 	if status.CodeOf(err) == status.Cancelled {
 		return status.ErrCancelled
 	}
-	names := x.plan.Nodes[n].Ensembles
-	for i := len(names) - 1; i >= 0; i-- {
-		err = status.Prefixf(err, "in ensemble '%s', ", names[i])
+	for _, name := range slices.Backward(x.plan.Nodes[n].Ensembles) {
+		err = status.Prefixf(err, "in ensemble '%s', ", name)
 	}
 	return err
 }

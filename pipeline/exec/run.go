@@ -123,19 +123,22 @@ func (r *run) fill(w *scheduler.Work, n *plan.Node) error {
 	w.Rows = 1
 	rows := int64(-1)
 	for port, s := range n.In {
+		decl := &n.Signature.Inputs[port]
 		if s == plan.None {
+			if !decl.Optional {
+				return status.Errorf(status.InvalidArg, "input '%s' of model '%s' is required but not mapped to any tensor that was given", decl.Name, n.Model)
+			}
 			continue
 		}
 		in := r.read(s)
 		w.In[port] = in
-		decl := &n.Signature.Inputs[port]
 		if !in.Present() {
 			if decl.Optional {
 				continue
 			}
 			return status.Errorf(status.InvalidArg,
-				"[request id: %s] unexpected deadlock, input '%s' of model '%s' is required but tensor '%s' was not produced",
-				requestID(r.req), decl.Name, n.Model, r.x.plan.Names[s])
+				"%sunexpected deadlock, input '%s' of model '%s' is required but tensor '%s' was not produced",
+				infer.IDPrefix(r.req.ID), decl.Name, n.Model, r.x.plan.Names[s])
 		}
 		if !r.x.plan.Ensemble {
 			rows = int64(r.rows)
@@ -225,12 +228,11 @@ func (r *run) answer() {
 	if f := r.failure.Load(); f != nil {
 		err = f.err
 	}
-	now := telemetry.Now()
 	if err == nil {
-		r.sink.Send(r.response())
+		err = r.respond()
 	}
 	if r.x.plan.Ensemble {
-		r.count(now, err)
+		r.count(telemetry.Now(), err)
 	}
 	r.end(err)
 }
@@ -248,19 +250,28 @@ func (r *run) count(now int64, err error) {
 	}
 }
 
-// response moves the wanted outputs into an answer; an output that its step left
-// out is left out.
-func (r *run) response() *infer.Response {
+// respond sends the wanted outputs; an output that its step left out is left out.
+func (r *run) respond() error {
 	p := r.x.plan
 	resp := infer.NewResponse()
 	resp.ID, resp.Model, resp.Version, resp.Ensemble = r.req.ID, p.Signature.Model, p.Signature.Version, p.Ensemble
 	for _, o := range r.outputs {
 		t := r.read(p.Outputs[o])
-		if t.Present() {
-			resp.Outputs = append(resp.Outputs, infer.Named{Name: p.Signature.Outputs[o].Name, Tensor: t})
+		if !t.Present() {
+			continue
 		}
+		name := p.Signature.Outputs[o].Name
+		if p.OutputFit != nil && !fit(&t, p.OutputFit[o]) {
+			err := status.Errorf(status.InvalidArg, "in ensemble '%s', output '%s' of shape %s cannot lose its batch dimension, which the ensemble does not have",
+				p.Signature.Model, name, t.Shape)
+			t.Release()
+			resp.Release()
+			return err
+		}
+		resp.Outputs = append(resp.Outputs, infer.Named{Name: name, Tensor: t})
 	}
-	return resp
+	r.sink.Send(resp)
+	return nil
 }
 
 // reject ends a request that never started.

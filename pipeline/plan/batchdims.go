@@ -28,7 +28,7 @@ func (c *compiler) batchDims() error {
 			}
 			f, ok := fit(ranks[slot], rank(s.sig, &s.sig.Inputs[i]))
 			if !ok {
-				return s.level.errorf("ensemble tensor %s has %d dimensions, which no batch dimension makes fit input %s in model %s with %d",
+				return root.errorf("ensemble tensor %s has %d dimensions, which no batch dimension makes fit input %s in model %s with %d",
 					c.names[slot], ranks[slot], s.sig.Inputs[i].Name, s.model, rank(s.sig, &s.sig.Inputs[i]))
 			}
 			s.fit[i] = f

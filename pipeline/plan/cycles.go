@@ -50,7 +50,7 @@ func (c *compiler) cycles() error {
 	if err != nil {
 		return status.Errorf(status.Internal, "the graph of ensemble '%s' cannot be read: %w", c.root.GetName(), err)
 	}
-	return c.cycleError(c.way(edges, ring))
+	return c.cycleError(shortest(edges, ring))
 }
 
 // graph holds the steps, numbered from 1, and who waits for whom. The search for
@@ -77,15 +77,19 @@ func (c *compiler) graph() (graph.Graph[int, int], error) {
 	return g, nil
 }
 
-// way returns the leaves of a shortest cycle through the earliest step of ring.
-func (c *compiler) way(edges map[int]map[int]graph.Edge[int], ring []int) []int {
+// shortest returns the leaves of a shortest cycle through the earliest step of ring.
+func shortest(edges map[int]map[int]graph.Edge[int], ring []int) []int {
 	start := slices.Min(ring)
+	member := make(map[int]bool, len(ring))
+	for _, at := range ring {
+		member[at] = true
+	}
 	from := map[int]int{}
 	queue := []int{start}
 	for ; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
 		for _, next := range slices.Sorted(maps.Keys(edges[at])) {
-			if _, seen := from[next]; !seen && slices.Contains(ring, next) {
+			if _, seen := from[next]; !seen && member[next] {
 				from[next] = at
 				queue = append(queue, next)
 			}

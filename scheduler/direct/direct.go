@@ -81,7 +81,7 @@ func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
 }
 
 // Help has nothing to help with: work never waits here.
-func (i *Inline) Help(*scheduler.Turn) bool { return false }
+func (*Inline) Help(*scheduler.Turn) bool { return false }
 
 // Drain waits until nothing is executing.
 func (i *Inline) Drain(ctx context.Context) error { return i.pending.Wait(ctx) }

@@ -1,6 +1,7 @@
 package dynamic
 
 import (
+	"slices"
 	"time"
 
 	"tutti/scheduler"
@@ -9,7 +10,9 @@ import (
 func duration(ns int64) time.Duration { return time.Duration(ns) }
 
 // near batches works of near lengths. It starts from the oldest work, which so never
-// starves, and adds the work whose length is nearest as long as that pays.
+// starves, and adds the work whose length is nearest as long as that pays and the
+// batch is not more than its instance's share of all rows: one instance that takes
+// everything leaves the others with batches of one.
 type near struct {
 	rules Rules
 	cost  cost
@@ -22,13 +25,17 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 	first := &v.Items[0]
 	g := growth{rules: &p.rules, take: scratch}
 	g.add(0, first.Rows)
-	longest := first.Length
+	longest, most := first.Length, share(&v)
 	for !g.full {
 		i := nearest(v.Items, g.take, first)
 		if i < 0 {
 			break
 		}
 		it := &v.Items[i]
+		if g.rows+it.Rows > most {
+			g.full = true
+			break
+		}
 		grown := max(longest, it.Length)
 		padding := int64(g.rows)*int64(grown-longest) + int64(it.Rows)*int64(grown-it.Length)
 		if int64(g.rows+it.Rows)*int64(grown) > p.rules.MaxElements || !p.cost.pays(padding) {
@@ -39,13 +46,23 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 		longest = grown
 	}
 	d := g.decide(now, first.Enqueued)
-	ascending(d.Take)
+	slices.Sort(d.Take)
 	return d
 }
 
+// share returns how many rows are an instance's part of those queued and executing.
+func share(v *scheduler.View) int32 {
+	rows := v.Executing
+	for i := range v.Items {
+		rows += v.Items[i].Rows
+	}
+	n := max(v.Instances, 1)
+	return (rows + n - 1) / n
+}
+
 // Observe learns what an execution of that size costs.
-func (p *near) Observe(_, elements int32, took time.Duration) {
-	p.cost.observe(float64(elements), took)
+func (p *near) Observe(x scheduler.Executed) {
+	p.cost.observe(float64(x.Elements), float64(x.Padding), x.Took)
 }
 
 // nearest returns the position of the work nearest in length to first among those
@@ -59,27 +76,9 @@ func nearest(items []scheduler.Item, taken []int32, first *scheduler.Item) int32
 		}
 		d := it.Length - first.Length
 		d = max(d, -d)
-		if (best < 0 || d < distance) && !contains(taken, int32(i)) {
+		if (best < 0 || d < distance) && !slices.Contains(taken, int32(i)) {
 			best, distance = int32(i), d
 		}
 	}
 	return best
-}
-
-func contains(list []int32, x int32) bool {
-	for _, v := range list {
-		if v == x {
-			return true
-		}
-	}
-	return false
-}
-
-// ascending sorts a short list in place.
-func ascending(list []int32) {
-	for i := 1; i < len(list); i++ {
-		for j := i; j > 0 && list[j] < list[j-1]; j-- {
-			list[j], list[j-1] = list[j-1], list[j]
-		}
-	}
 }

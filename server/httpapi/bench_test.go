@@ -66,7 +66,7 @@ type discard struct {
 }
 
 func (d *discard) Header() http.Header         { return d.header }
-func (d *discard) WriteHeader(int)             {}
+func (*discard) WriteHeader(int)               {}
 func (d *discard) Write(b []byte) (int, error) { d.n += len(b); return len(b), nil }
 
 // TestAllocations keeps the garbage that a request makes within its budget. What

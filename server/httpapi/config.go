@@ -61,7 +61,7 @@ func appendMap(b []byte, f protoreflect.FieldDescriptor, m protoreflect.Map) []b
 		keys = append(keys, k)
 		return true
 	})
-	slices.SortFunc(keys, func(a, b protoreflect.MapKey) int { return compareKeys(a, b) })
+	slices.SortFunc(keys, compareKeys)
 	b = append(b, '{')
 	for i, k := range keys {
 		if i > 0 {

@@ -6,9 +6,10 @@
 //   - server.go: Settings, New, Serve, Shutdown; routes.go: the table of endpoints
 //   - about.go, statistics.go, config.go: what can be asked about server and models
 //   - infer.go: one inference request from socket to socket; exchange.go: its pooled scratch
-//   - body.go: framing, where the JSON ends and each binary tensor begins
-//   - parser.go, string.go: JSON; request.go, params.go, data.go: what the JSON says
-//   - encode.go, text.go: the answer
+//   - body.go, decode.go, raw.go: framing, where the JSON ends and each binary tensor begins
+//   - parser.go, string.go: JSON
+//   - request.go, params.go, input.go, data.go, output.go: what the JSON says
+//   - encode.go, values.go, text.go: the answer
 //
 // A binary tensor is read from the connection into memory of its own and written
 // from the memory the model put it in. JSON tensors are parsed into and printed

@@ -44,7 +44,7 @@ type parser struct {
 func (p *parser) begin(doc []byte) { p.buf, p.pos, p.depth = doc, 0, 0 }
 
 // fail returns the syntax error msg at an offset.
-func (p *parser) fail(msg string, at int) error {
+func (*parser) fail(msg string, at int) error {
 	return status.Errorf(status.Internal, "failed to parse the request JSON buffer: %s at %d", msg, at)
 }
 

@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -172,7 +171,7 @@ func TestShutdown(t *testing.T) {
 	e := servertest.NewEcho()
 	s := httpapi.New(httpapi.Settings{
 		Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil),
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

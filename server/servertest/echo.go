@@ -132,7 +132,7 @@ func echo(req *infer.Request) (*infer.Response, error) {
 func (e *Echo) Ready() bool { return !e.NotReady.Load() }
 
 // ModelReady knows version 1 of every model.
-func (e *Echo) ModelReady(name string, version int64) error {
+func (*Echo) ModelReady(name string, version int64) error {
 	if _, ok := lookup(name); !ok {
 		return status.Errorf(status.InvalidArg, "Request for unknown model: '%s' is not found", name)
 	}

@@ -1,16 +1,15 @@
 package tokenize
 
-// Words are the normalized words of a text, before the model sees them.
-func Words(t *Tokenizer, src string) []string {
-	var x text
-	t.normalizer.normalize(&x, []byte(src), 0)
-	t.preTokenizer.split(&x, Span{0, int32(len(x.buf))})
-	out := make([]string, len(x.words))
-	for i, w := range x.words {
-		out[i] = string(x.buf[w.Start:w.End])
-	}
-	return out
-}
+// Cutter makes words of texts, as the model sees them.
+type Cutter struct{ x text }
 
-// FirstInvalid is firstInvalid.
-var FirstInvalid = firstInvalid
+// Cut appends the normalized words of src to dst, each followed by a line feed.
+func (c *Cutter) Cut(dst []byte, t *Tokenizer, src []byte) []byte {
+	c.x.reset(0)
+	t.normalizer.normalize(&c.x, src, 0)
+	t.preTokenizer.split(&c.x, Span{0, int32(len(c.x.buf))})
+	for _, w := range c.x.words {
+		dst = append(append(dst, c.x.buf[w.Start:w.End]...), '\n')
+	}
+	return dst
+}

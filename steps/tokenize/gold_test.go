@@ -1,7 +1,6 @@
 package tokenize_test
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -9,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -104,33 +104,59 @@ func second(e *tokenize.Encoding, i int) bool {
 	return e.TypeIDs[i] == 1
 }
 
+// readGold is the gold file, read once for all tests.
 func readGold(tb testing.TB) (goldHead, []goldVariant) {
 	tb.Helper()
-	r := bufio.NewReaderSize(bytes.NewReader(gunzip(tb, "testdata/gold.jsonl.gz")), 1<<20)
-	d := json.NewDecoder(r)
-	var head goldHead
+	goldOnce.Do(func() { goldFile.head, goldFile.variants = decodeGold(tb) })
+	return goldFile.head, goldFile.variants
+}
+
+var (
+	goldOnce sync.Once
+	goldFile struct {
+		head     goldHead
+		variants []goldVariant
+	}
+)
+
+func decodeGold(tb testing.TB) (head goldHead, variants []goldVariant) {
+	tb.Helper()
+	d := json.NewDecoder(bytes.NewReader(gunzip(tb, "testdata/gold.jsonl.gz")))
 	if err := d.Decode(&head); err != nil {
 		tb.Fatal(err)
 	}
-	var out []goldVariant
-	for {
+	for d.More() {
 		var v goldVariant
-		err := d.Decode(&v)
-		if err == io.EOF {
-			return head, out
-		}
-		if err != nil {
+		if err := d.Decode(&v); err != nil {
 			tb.Fatal(err)
 		}
-		out = append(out, v)
+		variants = append(variants, v)
 	}
+	return head, variants
 }
 
 // patched is the MiniLM tokenizer file with sections replaced.
 func patched(tb testing.TB, patch map[string]json.RawMessage) []byte {
 	tb.Helper()
+	return replaced(tb, gunzip(tb, "testdata/minilm.json.gz"), patch)
+}
+
+// smallModel is a few entries of the MiniLM vocabulary under their ids.
+const smallModel = `{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,
+	"vocab":{"[PAD]":0,"[UNK]":100,"[CLS]":101,"[SEP]":102,"[MASK]":103,"hello":7592,"world":2088,"word":2773}}`
+
+// small is patched with the small model, for tests of anything but the vocabulary.
+func small(tb testing.TB, patch map[string]json.RawMessage) []byte {
+	tb.Helper()
+	file := replaced(tb, gunzip(tb, "testdata/minilm.json.gz"), map[string]json.RawMessage{"model": json.RawMessage(smallModel)})
+	return replaced(tb, file, patch)
+}
+
+// replaced is a file with sections replaced.
+func replaced(tb testing.TB, file []byte, patch map[string]json.RawMessage) []byte {
+	tb.Helper()
 	var sections map[string]json.RawMessage
-	if err := json.Unmarshal(gunzip(tb, "testdata/minilm.json.gz"), &sections); err != nil {
+	if err := json.Unmarshal(file, &sections); err != nil {
 		tb.Fatal(err)
 	}
 	maps.Copy(sections, patch)

@@ -3,6 +3,7 @@ package tokenize
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -77,7 +78,7 @@ func strict(raw json.RawMessage, name string, into any) error {
 
 func (t *Tokenizer) loadModel(f *file) error {
 	if absent(f.Model) {
-		return fmt.Errorf("tokenizer file has no model")
+		return errors.New("tokenizer file has no model")
 	}
 	name, err := kind(f.Model, "model")
 	if err != nil {

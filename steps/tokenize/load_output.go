@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -99,7 +100,7 @@ func (t *Tokenizer) loadBertProcessing(raw json.RawMessage) error {
 	}
 	var sep, cls int32
 	if json.Unmarshal(c.Sep[1], &sep) != nil || json.Unmarshal(c.Cls[1], &cls) != nil {
-		return fmt.Errorf("tokenizer component 'BertProcessing' needs sep and cls as [text, id]")
+		return errors.New("tokenizer component 'BertProcessing' needs sep and cls as [text, id]")
 	}
 	mark := func(id, typeID int32) part { return part{specialPart, []int32{id}, typeID} }
 	single := []part{mark(cls, 0), {sequence: 0}, mark(sep, 0)}
@@ -140,7 +141,7 @@ func (t *Tokenizer) loadTemplateProcessing(raw json.RawMessage) error {
 			case p.Sequence != nil && p.Sequence.ID == "B" && highest > 0:
 				out = append(out, part{sequence: 1, typeID: p.Sequence.TypeID})
 			default:
-				return nil, fmt.Errorf("tokenizer template has a part that is neither a special token nor a sequence of its input")
+				return nil, errors.New("tokenizer template has a part that is neither a special token nor a sequence of its input")
 			}
 		}
 		return out, nil

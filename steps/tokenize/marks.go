@@ -88,9 +88,9 @@ func (n *bertNormalizer) finish(t *text, r rune, src Span) {
 
 // lastSource is the source range of the last mark that was not inserted, or prev.
 func lastSource(marks []mark, prev Span) Span {
-	for i := len(marks) - 1; i >= 0; i-- {
-		if !marks[i].inserted {
-			return marks[i].src
+	for _, m := range slices.Backward(marks) {
+		if !m.inserted {
+			return m.src
 		}
 	}
 	return prev

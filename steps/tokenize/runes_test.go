@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"tutti/steps/tokenize"
 )
@@ -19,8 +20,14 @@ func TestEveryCodePoint(t *testing.T) {
 		options, sums, _ := strings.Cut(strings.TrimSpace(line), " ")
 		t.Run(options, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() && options != "1111" {
+				t.Skip("only the usual options in a short run")
+			}
 			tok := mustParse(t, patched(t, map[string]json.RawMessage{"normalizer": bertOptions(options)}))
 			for page, want := range strings.Fields(sums) {
+				if testing.Short() && page >= 0x300 && page>>8 != 0xE {
+					continue // nothing but unassigned and private code points
+				}
 				if got := pageSum(tok, page); got != want {
 					t.Errorf("code points %X00 to %XFF differ from the reference", page, page)
 				}
@@ -39,14 +46,14 @@ func bertOptions(flags string) json.RawMessage {
 
 // pageSum is the checksum that the script writes for a page.
 func pageSum(tok *tokenize.Tokenizer, page int) string {
-	crc := uint32(0)
+	var words, src []byte
+	var cutter tokenize.Cutter
 	for c := rune(page << 8); c < rune(page+1)<<8; c++ {
 		if c >= 0xD800 && c < 0xE000 {
 			continue
 		}
-		for _, w := range tokenize.Words(tok, "a"+string(c)+"\u0345\u302ea") {
-			crc = crc32.Update(crc, crc32.IEEETable, []byte(w+"\n"))
-		}
+		src = append(utf8.AppendRune(append(src[:0], 'a'), c), "\u0345\u302ea"...)
+		words = cutter.Cut(words, tok, src)
 	}
-	return strconv.FormatUint(uint64(crc), 16)
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(words)), 16)
 }

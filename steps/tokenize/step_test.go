@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 
 	"tutti/backends"
@@ -16,7 +17,7 @@ import (
 
 func TestStep(t *testing.T) {
 	t.Parallel()
-	plain := map[string][]byte{"tokenizer.json": patched(t, noLimits())}
+	plain := map[string][]byte{"tokenizer.json": small(t, noLimits())}
 	text := func(s ...string) []steptest.Value {
 		return []steptest.Value{steptest.Text([]int64{int64(len(s)), 1}, s...)}
 	}
@@ -71,7 +72,7 @@ func TestStep(t *testing.T) {
 		},
 		steptest.Case{Name: "no file", WantNewErr: "tokenizer.json"},
 		steptest.Case{Name: "unsupported", WantNewErr: "'BPE' is not supported", Files: map[string][]byte{
-			"tokenizer.json": patched(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"BPE"}`)}),
+			"tokenizer.json": small(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"BPE"}`)}),
 		}},
 		steptest.Case{Name: "bad length", Files: plain, Params: map[string]string{"max_length": "-1"}, WantNewErr: "max_length"},
 		steptest.Case{Name: "short length", Files: plain, Params: map[string]string{"max_length": "2"}, WantNewErr: "no room"},
@@ -79,33 +80,64 @@ func TestStep(t *testing.T) {
 	)
 }
 
+func TestStepAllocatesNothing(t *testing.T) {
+	s, batch := usualBatch(t)
+	run := func() {
+		if err := s.Run(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(200, run); n >= 1 && !raceDetector() {
+		t.Errorf("%v allocations per batch, expected none", n)
+	}
+}
+
+// raceDetector reports whether sync.Pool drops what it is given, as it does at random under the race detector.
+func raceDetector() bool {
+	var p sync.Pool
+	for range 64 {
+		p.Put(new(int))
+		if p.Get() == nil {
+			return true
+		}
+	}
+	return false
+}
+
 func BenchmarkStep(b *testing.B) {
-	dir := b.TempDir()
-	writeFile(b, dir+"/tokenizer.json", patched(b, noLimits()))
-	f := tokenize.NewFactory()
-	params, err := f.Resolve(nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := f.New(&steps.Settings{Model: "tokenizer", Dir: dir, ModelDir: dir, MaxBatch: 8, Params: params})
-	if err != nil {
-		b.Fatal(err)
-	}
-	pool := tensor.NewPool()
-	data := tensor.AppendBytes(nil, "How do I reset the password of my second account?")
-	in, err := tensor.NewBytes(pool, tensor.Of(1, 1), len(data))
-	if err != nil {
-		b.Fatal(err)
-	}
-	copy(in.Bytes(), data)
-	batch := &backends.Batch{
-		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}},
-		Rows: 1, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
-	}
+	s, batch := usualBatch(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := s.Run(b.Context(), batch); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// usualBatch is the step with a batch of one short text.
+func usualBatch(tb testing.TB) (steps.Step, *backends.Batch) {
+	tb.Helper()
+	dir := tb.TempDir()
+	writeFile(tb, dir+"/tokenizer.json", patched(tb, noLimits()))
+	f := tokenize.NewFactory()
+	params, err := f.Resolve(nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := f.New(&steps.Settings{Model: "tokenizer", Dir: dir, ModelDir: dir, MaxBatch: 8, Params: params})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pool := tensor.NewPool()
+	data := tensor.AppendBytes(nil, "How do I reset the password of my second account?")
+	in, err := tensor.NewBytes(pool, tensor.Of(1, 1), len(data))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	copy(in.Bytes(), data)
+	return s, &backends.Batch{
+		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}},
+		Rows: 1, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
 	}
 }

@@ -50,7 +50,7 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			t.Parallel()
-			_, err := tokenize.Parse(patched(t, map[string]json.RawMessage{c.section: raw(c.value)}))
+			_, err := tokenize.Parse(small(t, map[string]json.RawMessage{c.section: raw(c.value)}))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error is %v, expected it to contain %q", err, c.want)
 			}
@@ -81,7 +81,7 @@ func TestEncodeRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			tok, e := mustParse(t, patched(t, c.patch)), &tokenize.Encoding{}
+			tok, e := mustParse(t, small(t, c.patch)), &tokenize.Encoding{}
 			err := tok.Encode(e, []byte(c.text))
 			if c.pair != "" {
 				err = tok.EncodePair(e, []byte(c.text), []byte(c.pair))
@@ -124,7 +124,7 @@ func TestHostileText(t *testing.T) {
 	tok := mustParse(t, patched(t, noLimits()))
 	var e tokenize.Encoding
 	for _, unit := range []string{"a", "é", "漢", "\u0301", "\u1b44\u0301", "[", "[CLS", "[CLS]", "\x00", "한", "##a", " ", "𝒳"} {
-		src := []byte(strings.Repeat(unit, 1_000_000/len(unit)))
+		src := []byte(strings.Repeat(unit, 200_000/len(unit)))
 		if err := tok.Encode(&e, src); err != nil {
 			t.Errorf("%q: %v", unit, err)
 		}
@@ -140,7 +140,7 @@ func TestConcurrentUse(t *testing.T) {
 	for g := range 8 {
 		group.Go(func() {
 			e := &tokenize.Encoding{TrackOffsets: true}
-			for i := g; i < len(plain.Answers); i += 3 {
+			for i := g; i < len(plain.Answers); i += 12 {
 				if got := answer(tok, e, head.Corpus[i]); !cmp.Equal(got[0], plain.Answers[i][0]) {
 					t.Errorf("ids of %q differ under load", head.Corpus[i])
 				}
@@ -154,9 +154,9 @@ func TestEncodeAllocatesNothing(t *testing.T) {
 	head, variants := readGold(t)
 	tok := mustParse(t, patched(t, variants[0].Patch))
 	var e tokenize.Encoding
-	texts := make([][]byte, len(head.Corpus))
-	for i, entry := range head.Corpus {
-		texts[i] = []byte(entry[0])
+	var texts [][]byte
+	for i := 0; i < len(head.Corpus); i += 3 {
+		texts = append(texts, []byte(head.Corpus[i][0]))
 	}
 	all := func() {
 		for _, text := range texts {

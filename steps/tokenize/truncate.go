@@ -45,27 +45,13 @@ func (t *truncation) lengths(n1, n2, limit int, pair bool) (int, int, error) {
 	}
 }
 
-// share divides limit between two sequences of which the longer is cut first.
+// share divides limit between two sequences: the shorter one keeps up to half, the other takes the rest.
 func share(n1, n2, limit int) (int, int) {
+	short := min(n1, n2, limit/2)
 	if n1 > n2 {
-		b, a := share2(n2, n1, limit)
-		return a, b
+		return limit - short, short
 	}
-	return share2(n1, n2, limit)
-}
-
-// share2 is share for a first sequence that is not the longer one.
-func share2(short, long, limit int) (int, int) {
-	if short > limit {
-		long = short
-	} else {
-		long = max(short, limit-short)
-	}
-	if short+long > limit {
-		short = limit / 2
-		long = short + limit%2
-	}
-	return short, long
+	return short, limit - short
 }
 
 // cut keeps n tokens of seq.

@@ -1,0 +1,71 @@
+// Command bench compares the server, as a whole process, with peers that do the same
+// work, side by side in one run: rounds alternate, medians are compared, and what is
+// counted is the CPU time of the server's process, which other work on the machine
+// disturbs least.
+//
+//	bench [-rounds 5] [-tutti bin/tutti] [-only http,text,memory]
+//
+// It needs the examples and their runtime prepared (make runtime examples); the peers
+// in Python need bench/peers/requirements.txt, and are left out when they are not there.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+func main() {
+	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
+	rounds := flag.Int("rounds", 5, "how often each side is measured")
+	only := flag.String("only", "http,text,memory", "what to compare")
+	echo := flag.Bool("echo", false, "serve a bare net/http echo and nothing else, for use by the bench itself")
+	flag.Parse()
+	if *echo {
+		fail(serveEcho())
+		return
+	}
+	b := &bench{tutti: *tutti, rounds: *rounds, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
+	scenarios := []struct {
+		name string
+		run  func() error
+	}{
+		{"http", b.http},
+		{"text", b.text},
+		{"memory", b.memory},
+	}
+	for _, s := range scenarios {
+		if slices.Contains(strings.Split(*only, ","), s.name) {
+			fail(s.run())
+		}
+	}
+	fail(b.table.Flush())
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// bench holds what the scenarios share.
+type bench struct {
+	tutti  string
+	rounds int
+	table  *tabwriter.Writer
+}
+
+// row prints one comparison: the medians, what they are of, and their ratio.
+func (b *bench) row(what, unit string, ours, theirs []float64, limit float64) {
+	fmt.Fprintf(b.table, "%s\ttutti %.1f %s\tpeer %.1f %s\tratio %.2f (at most %.2f)\n",
+		what, median(ours), unit, median(theirs), unit, median(ours)/median(theirs), limit)
+}
+
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	return s[len(s)/2]
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+const (
+	httpRequests = 40000
+	httpLimit    = 1.5
+	textRequests = 1024
+	textLimit    = 0.9
+	concurrency  = 8
+	memoryLimit  = 350
+)
+
+// http compares an identity model over the binary extension with a bare net/http echo
+// of the same bytes.
+func (b *bench) http() error {
+	ours, err := b.serve("bench/testdata/identity")
+	if err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.Setenv("BENCH_ECHO", "127.0.0.1:"+port); err != nil {
+		return err
+	}
+	echo, err := start("127.0.0.1:"+port, self, "-echo")
+	if err != nil {
+		return err
+	}
+	header := `{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[16],"parameters":{"binary_data_size":64}}],"parameters":{"binary_data_output":true}}`
+	request := [][]byte{post("/v2/models/fp32x16/infer", header, make([]byte, 64))}
+	for _, connections := range []int{1, concurrency} {
+		var a, e []float64
+		for range b.rounds {
+			us, err := ours.load(request, connections, httpRequests)
+			if err != nil {
+				return err
+			}
+			floor, err := echo.load(request, connections, httpRequests)
+			if err != nil {
+				return err
+			}
+			a, e = append(a, us.Seconds()*1e6), append(e, floor.Seconds()*1e6)
+		}
+		b.row(fmt.Sprintf("HTTP binary identity FP32[16], %d connections: CPU per request against net/http", connections), "us", a, e, httpLimit)
+	}
+	return errors.Join(ours.stop(), echo.stop())
+}
+
+// text compares the text example at concurrency 8 with the same chain in Python.
+func (b *bench) text() error {
+	mix, err := os.ReadFile("bench/testdata/text_mix.txt")
+	if err != nil {
+		return err
+	}
+	var requests [][]byte
+	for line := range strings.Lines(string(mix)) {
+		text := strings.TrimSuffix(line, "\n")
+		data := append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...)
+		header := fmt.Sprintf(`{"inputs":[{"name":"TEXT","datatype":"BYTES","shape":[1,1],"parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`, len(data))
+		requests = append(requests, post("/v2/models/ensemble/infer", header, data))
+	}
+	ours, err := b.serve("examples/ensembles/text")
+	if err != nil {
+		return err
+	}
+	defer func() { fail(ours.stop()) }()
+	if _, err := ours.load(requests, concurrency, len(requests)); err != nil {
+		return err // and a warm-up
+	}
+	var a, two, one []float64
+	for range b.rounds {
+		us, err := ours.load(requests, concurrency, textRequests)
+		if err != nil {
+			return err
+		}
+		a = append(a, us.Seconds()*1e3)
+		for _, peer := range []struct {
+			workers, threads int
+			to               *[]float64
+		}{{2, 1, &two}, {1, 2, &one}} {
+			ms, err := python(peer.workers, peer.threads)
+			if err != nil {
+				return err
+			}
+			*peer.to = append(*peer.to, ms)
+		}
+	}
+	b.row("text at concurrency 8: CPU per request against Python, 2 workers x 1 thread", "ms", a, two, textLimit)
+	b.row("text at concurrency 8: CPU per request against Python, 1 worker x 2 threads", "ms", a, one, textLimit)
+	return nil
+}
+
+// python runs the peer once and returns its CPU milliseconds per request.
+func python(workers, threads int) (float64, error) {
+	packages, err := exec.Command("scripts/prepare-peers").Output()
+	if err != nil {
+		return 0, fmt.Errorf("the Python peer cannot be prepared: %w", err)
+	}
+	cmd := exec.Command("python3", "bench/peers/text_chain.py", "--workers", strconv.Itoa(workers), "--threads", strconv.Itoa(threads), "--requests", strconv.Itoa(textRequests))
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+strings.TrimSpace(string(packages)))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, err
+	}
+	var result struct {
+		Requests int     `json:"requests"`
+		CPU      float64 `json:"cpu_seconds"`
+	}
+	if err := json.NewDecoder(bytes.NewReader(out)).Decode(&result); err != nil {
+		return 0, err
+	}
+	return result.CPU / float64(result.Requests) * 1e3, nil
+}
+
+// memory reports the resident memory of the three examples after some traffic.
+func (b *bench) memory() error {
+	p, err := b.serve("examples/ensembles/text", "examples/ensembles/digits", "examples/ensembles/parallel")
+	if err != nil {
+		return err
+	}
+	defer func() { fail(p.stop()) }()
+	idle, err := p.resident()
+	if err != nil {
+		return err
+	}
+	data := append(binary.LittleEndian.AppendUint32(nil, 5), "hello"...)
+	header := fmt.Sprintf(`{"inputs":[{"name":"TEXT","datatype":"BYTES","shape":[1,1],"parameters":{"binary_data_size":%d}}]}`, len(data))
+	if _, err := p.load([][]byte{post("/v2/models/ensemble/infer", header, data)}, concurrency, textRequests); err != nil {
+		return err
+	}
+	busy, err := p.resident()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.table, "resident memory, three examples\tidle %.0f MiB\tafter %d requests %.0f MiB\t(at most %d)\n", idle, textRequests, busy, memoryLimit)
+	return nil
+}

@@ -1,0 +1,105 @@
+package plan_test
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+
+	"tutti/core/config"
+	"tutti/pipeline/plan"
+	"tutti/proto/modelconfig"
+)
+
+// FuzzCompile compiles arbitrary configurations over arbitrary models: nothing may
+// panic or hang, and a plan that comes out must hold together.
+func FuzzCompile(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		var known strings.Builder
+		for i := range archive.Files {
+			if a := &archive.Files[i]; strings.HasPrefix(a.Name, "models/") {
+				name := strings.TrimSuffix(filepath.Base(a.Name), ".pbtxt")
+				fmt.Fprintf(&known, "name: %q\n%s\n---\n", name, a.Data)
+			}
+		}
+		for i := range archive.Files {
+			if a := &archive.Files[i]; strings.HasSuffix(a.Name, ".pbtxt") {
+				f.Add(string(a.Data), known.String())
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, text, known string) {
+		cfg, err := config.Parse("fuzz", []byte(text))
+		if err != nil {
+			return
+		}
+		repo := repository{}
+		for one := range strings.SplitSeq(known, "---") {
+			if m, err := config.Parse("fuzz", []byte(one)); err == nil {
+				repo[m.Name] = m
+			}
+		}
+		check(t, cfg, repo)
+	})
+}
+
+func check(t *testing.T, cfg *modelconfig.ModelConfig, repo repository) {
+	t.Helper()
+	p, err := plan.Compile(cfg, 1, repo)
+	if err != nil {
+		return
+	}
+	written := make([]bool, p.Slots)
+	for _, slot := range p.Inputs {
+		written[slot] = true
+	}
+	readers := make([]int32, p.Slots)
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		for _, slot := range n.In {
+			if slot == plan.None {
+				continue
+			}
+			readers[slot]++
+			if !written[slot] {
+				t.Errorf("step %s reads %s before it is written", n.Name, p.Names[slot])
+			}
+		}
+		for _, slot := range n.Out {
+			if slot != plan.None && written[slot] {
+				t.Errorf("step %s writes %s a second time", n.Name, p.Names[slot])
+			}
+			if slot != plan.None {
+				written[slot] = true
+			}
+		}
+		if len(n.Fit) != len(n.In) || !p.AllNodes.Has(int32(i)) {
+			t.Errorf("step %s has %d rules for %d inputs, or no output needs it", n.Name, len(n.Fit), len(n.In))
+		}
+	}
+	for _, slot := range p.Outputs {
+		readers[slot]++
+		if !written[slot] {
+			t.Errorf("output %s is not written", p.Names[slot])
+		}
+	}
+	for slot, n := range readers {
+		if n != p.Readers[slot] {
+			t.Errorf("tensor %s has %d readers, the plan says %d", p.Names[slot], n, p.Readers[slot])
+		}
+	}
+	if p.Text() == "" || p.SVG(io.Discard, nil) != nil || p.DOT(io.Discard) != nil {
+		t.Error("the plan cannot be printed")
+	}
+}

@@ -1,0 +1,131 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+)
+
+// decode reads a request from r into x.req.
+func (x *exchange) decode(r *http.Request) error {
+	b := body{r: r.Body, left: r.ContentLength, max: x.srv.maxInput}
+	if b.left > b.max {
+		return b.tooLarge(b.left)
+	}
+	n, err := lengthHeader(r.Header, b.left)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return x.decodeRaw(&b, nil)
+	case n > 0:
+		err = x.readJSON(&b, n)
+	default:
+		if err = x.readAll(&b); err == nil && !looksJSON(x.body) {
+			return x.decodeRaw(&b, x.body)
+		}
+		if err == nil && n == badLength {
+			err = status.Errorf(status.InvalidArg, "Unable to parse %s, got: %s", jsonLength, r.Header[jsonLength][0])
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := x.parse(x.body); err != nil {
+		return err
+	}
+	return x.binaryInputs(&b)
+}
+
+// readJSON reads the body's first n bytes.
+func (x *exchange) readJSON(b *body, n int64) (err error) {
+	if n > b.max {
+		return b.tooLarge(n)
+	}
+	x.body, err = b.upTo(x.body[:0], n)
+	if err == nil && int64(len(x.body)) < n {
+		return outOfRange(b.read, strconv.FormatInt(n, 10))
+	}
+	return err
+}
+
+// readAll reads a body without a length for its JSON.
+func (x *exchange) readAll(b *body) (err error) {
+	n := b.left
+	if n < 0 {
+		n = b.max + 1
+	}
+	if x.body, err = b.upTo(x.body[:0], n); err != nil {
+		return err
+	}
+	switch {
+	case int64(len(x.body)) > b.max:
+		return b.tooLarge(int64(len(x.body)))
+	case b.left > 0:
+		return status.Errorf(status.InvalidArg, "unexpected size for request JSON, expecting %d more bytes", b.left)
+	}
+	return nil
+}
+
+// looksJSON tells a request's JSON from the raw bytes of a tensor.
+func looksJSON(b []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{"))
+}
+
+// binaryInputs reads the tensors that follow the JSON, and verifies that every input's size fits its shape.
+func (x *exchange) binaryInputs(b *body) error {
+	for i := range x.specs {
+		if in := &x.specs[i]; in.have.has(hasBinary) {
+			if err := x.binaryInput(b, in, &x.req.Inputs[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if !b.atEnd() {
+		return status.Errorf(status.InvalidArg, "unexpected additional input data for model '%s'", x.req.Model)
+	}
+	if err := x.req.CheckNames(); err != nil {
+		return err
+	}
+	for i := range x.req.Inputs {
+		if err := x.req.CheckInput(&x.req.Inputs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// binaryInput reads one tensor from the body into memory of its own.
+func (x *exchange) binaryInput(b *body, in *spec, to *infer.Named) (err error) {
+	if b.left >= 0 && in.size > b.left {
+		return x.tooShort(in, in.size-b.left)
+	}
+	want, err := infer.ShapeSize(in.name, in.dtype, in.shape)
+	if err != nil {
+		return err
+	}
+	if want >= 0 && want != in.size {
+		return x.req.SizeError(in.name, want, in.size)
+	}
+	if b.read+in.size > b.max || b.read+in.size < 0 {
+		return b.tooLarge(b.read + in.size)
+	}
+	if to.Tensor, err = x.alloc(in, int(in.size)); err != nil {
+		return err
+	}
+	n, err := b.full(to.Tensor.Bytes())
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return x.tooShort(in, in.size-int64(n))
+	}
+	return err
+}
+
+func (x *exchange) tooShort(in *spec, by int64) error {
+	return status.Errorf(status.InvalidArg, "unexpected size for input '%s', expecting %d additional bytes for model '%s'",
+		in.name, by, x.req.Model)
+}

@@ -1,0 +1,257 @@
+package repository_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/tools/txtar"
+
+	"tutti/backends"
+	"tutti/backends/identity"
+	"tutti/backends/native"
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/repository"
+	"tutti/steps"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// folder writes the files of a txtar archive and returns where. A name that ends in
+// a slash is an empty folder.
+func folder(t *testing.T, archive string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, f := range txtar.Parse([]byte(archive)).Files {
+		path := filepath.Join(root, f.Name)
+		dir := filepath.Dir(path)
+		if strings.HasSuffix(f.Name, "/") {
+			dir = path
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if dir == path {
+			continue
+		}
+		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// stepFunc is a native step as a function.
+type stepFunc func(ctx context.Context, b *backends.Batch) error
+
+func (f stepFunc) Run(ctx context.Context, b *backends.Batch) error { return f(ctx, b) }
+
+// stepOf declares a step IN FP32 [-1] to OUT FP32 [-1].
+func stepOf(name string, inline bool, f stepFunc) steps.Factory {
+	port := func(name string) []config.Port {
+		return []config.Port{{Name: name, DType: tensor.FP32, Dims: tensor.Of(-1)}}
+	}
+	return steps.Factory{
+		Name: name, Doc: "A step of a test.", Inline: inline,
+		Signature: func(*steps.Settings) (*config.Signature, error) {
+			return &config.Signature{Inputs: port("IN"), Outputs: port("OUT")}, nil
+		},
+		New: func(*steps.Settings) (steps.Step, error) { return f, nil },
+	}
+}
+
+// double doubles its input.
+func double(_ context.Context, b *backends.Batch) error {
+	out, err := b.Alloc(0, tensor.FP32, b.In[0].Shape)
+	if err != nil {
+		return err
+	}
+	dst := tensor.Slice[float32](out)
+	for i, v := range tensor.Slice[float32](&b.In[0]) {
+		dst[i] = 2 * v
+	}
+	return nil
+}
+
+// spy is a backend that notes what happens to it. The names of models say what goes
+// wrong: "unloadable" or "uninstantiable".
+type spy struct {
+	mu  sync.Mutex
+	log []string // guarded by mu
+}
+
+func (s *spy) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, what)
+}
+
+func (s *spy) count(what string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, l := range s.log {
+		if l == what {
+			n++
+		}
+	}
+	return n
+}
+
+// first returns when something was noted first, or -1.
+func (s *spy) first(what string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Index(s.log, what)
+}
+
+func (s *spy) factory() backends.Factory {
+	return backends.Factory{Name: "spy", New: func(backends.Options) (backends.Backend, error) {
+		s.note("open backend")
+		return s, nil
+	}}
+}
+
+// Load implements backends.Backend.
+func (s *spy) Load(_ context.Context, set backends.Settings) (backends.Model, error) {
+	if set.Model == "unloadable" {
+		return nil, errors.New("the file is torn")
+	}
+	sig := &config.Signature{Model: set.Model, MaxBatch: int(set.Config.GetMaxBatchSize())}
+	sig.Inputs = []config.Port{{Name: "IN", DType: tensor.FP32, Dims: tensor.Of(-1)}}
+	sig.Outputs = []config.Port{{Name: "OUT", DType: tensor.FP32, Dims: tensor.Of(-1)}}
+	s.note("load " + set.Model)
+	return &spied{spy: s, sig: sig, name: set.Model}, nil
+}
+
+// Close implements backends.Backend.
+func (s *spy) Close() error {
+	s.note("close backend")
+	return nil
+}
+
+type spied struct {
+	*spy
+	sig  *config.Signature
+	name string
+	made int
+}
+
+func (m *spied) Signature() *config.Signature { return m.sig }
+
+func (m *spied) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
+	if m.made++; m.name == "uninstantiable" && m.made == 2 {
+		return nil, errors.New("no room for a second one")
+	}
+	m.note("instance " + m.name)
+	return spiedInstance{m}, nil
+}
+
+func (m *spied) Close() error {
+	m.note("close model " + m.name)
+	return nil
+}
+
+type spiedInstance struct{ *spied }
+
+func (spiedInstance) Execute(ctx context.Context, b *backends.Batch) error { return double(ctx, b) }
+
+func (i spiedInstance) Close() error {
+	i.note("close instance " + i.name)
+	return nil
+}
+
+// world is what a repository is opened in.
+type world struct {
+	alloc   *tensor.Checked
+	metrics *telemetry.Metrics
+	spy     *spy
+	steps   []steps.Factory
+	only    []string
+}
+
+func newWorld(t *testing.T, more ...steps.Factory) *world {
+	t.Helper()
+	return &world{
+		alloc: tensor.NewChecked(t, nil), metrics: telemetry.NewMetrics(), spy: &spy{},
+		steps: append(more, stepOf("double", true, double)),
+	}
+}
+
+func (w *world) open(ctx context.Context, roots ...string) (*repository.Repository, error) {
+	native, err := w.native()
+	if err != nil {
+		return nil, err
+	}
+	registry, err := backends.NewRegistry(identity.NewFactory(), native, w.spy.factory())
+	if err != nil {
+		return nil, err
+	}
+	return repository.Open(ctx, repository.Settings{
+		Roots: roots, Only: w.only, Backends: registry, Alloc: w.alloc, Metrics: w.metrics, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func (w *world) native() (backends.Factory, error) {
+	registry, err := steps.NewRegistry(w.steps...)
+	return native.NewFactory(registry), err
+}
+
+// repo opens the folders and closes them when the test ends.
+func (w *world) repo(t *testing.T, roots ...string) *repository.Repository {
+	t.Helper()
+	r, err := w.open(t.Context(), roots...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// failures returns why models do not serve.
+func failures(r *repository.Repository) map[string]string {
+	all := map[string]string{}
+	for _, f := range r.Failures() {
+		all[f.Model] = f.Err.Error()
+	}
+	return all
+}
+
+// request asks a model for what becomes of one value of input IN.
+func (w *world) request(model string, v float32) *infer.Request {
+	req := infer.NewRequest()
+	req.Model = model
+	in, err := tensor.New(w.alloc, tensor.FP32, tensor.Of(1, 1))
+	if err != nil {
+		panic(err)
+	}
+	tensor.Slice[float32](&in)[0] = v
+	req.Inputs = append(req.Inputs, infer.Named{Name: "IN", Tensor: in})
+	return req
+}
+
+// ask returns the first value of the first output.
+func ask(ctx context.Context, x infer.Inferer, req *infer.Request) (float32, error) {
+	call := infer.NewCall()
+	x.Submit(ctx, req, call)
+	resp, err := call.Wait()
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Release()
+	return tensor.Slice[float32](&resp.Outputs[0].Tensor)[0], nil
+}

@@ -92,6 +92,17 @@ func TestMetadata(t *testing.T) {
 	if p, err := r.Plan("ens", 1); err != nil || !p.Ensemble || len(p.Nodes) != 1 {
 		t.Errorf("plan %+v, %v", p, err)
 	}
+	for name, want := range map[string]string{"plain": "double", "copy": "identity", "none": ""} {
+		if got := r.Kind(name); got != want {
+			t.Errorf("model %s is of kind %q, want %q", name, got, want)
+		}
+	}
+	if text, err := r.Stage("ens", "types"); err != nil || text == "" {
+		t.Errorf("stage %q, %v", text, err)
+	}
+	if _, err := r.Stage("plain", "types"); err == nil || err.Error() != "model 'plain' is no ensemble that can be read" {
+		t.Errorf("a stage of a plain model: %v", err)
+	}
 	if problems := r.Check("plain"); len(problems) != 0 {
 		t.Errorf("problems of a good model: %v", problems)
 	}

@@ -72,10 +72,8 @@ func TestQueueProperty(t *testing.T) {
 		switch rng.IntN(6) {
 		default:
 			for range rng.IntN(20) {
-				w := &Work{Ctx: context.Background(), key: uint64(rng.IntN(3))}
-				if rng.IntN(4) == 0 {
-					w.Ctx = gone
-				}
+				clients := []context.Context{context.Background(), context.Background(), context.Background(), gone}
+				w := &Work{Ctx: clients[rng.IntN(4)], key: uint64(rng.IntN(3))}
 				q.push(w)
 				want = append(want, w)
 			}

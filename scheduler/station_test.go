@@ -81,8 +81,7 @@ func TestCancelledInQueue(t *testing.T) {
 	<-entered
 	var gone []*schedtest.Job
 	for range 3 {
-		j := b.Job(1, b.Floats([]int64{1, 1}, -1))
-		j.Ctx = ctx
+		j := b.Job(1, b.Floats([]int64{1, 1}, -1)).For(ctx)
 		gone = append(gone, j)
 		b.Submit(s, j)
 	}

@@ -181,7 +181,7 @@ func TestRandomBatches(t *testing.T) {
 						for i := range orders {
 							orders[i] = newOrder(rng, b, &s, rng.Int64N(1000))
 							if jobs[i] = orders[i].job; orders[i].cancel {
-								jobs[i].Ctx = ctx
+								jobs[i].For(ctx)
 							}
 						}
 						if rng.IntN(2) == 0 {

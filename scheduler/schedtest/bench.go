@@ -121,6 +121,12 @@ func (b *Bench) Job(rows int, in ...tensor.Tensor) *Job {
 	return j
 }
 
+// For makes the job that of a client which waits as long as ctx, and returns it.
+func (j *Job) For(ctx context.Context) *Job {
+	j.Ctx = ctx
+	return j
+}
+
 // Submit enqueues the jobs as one list, as a step that completed a batch does, and
 // lends the goroutine until they are done or nothing is left to do here.
 func (b *Bench) Submit(s scheduler.Scheduler, jobs ...*Job) {

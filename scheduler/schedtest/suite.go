@@ -124,6 +124,7 @@ func (b *Bench) settled(t *testing.T, s scheduler.Scheduler, succeeded, failed, 
 }
 
 func conservation(t *testing.T, makeScheduler Make) {
+	t.Helper()
 	const clients, each = 8, 25
 	b, s := start(t, makeScheduler, 2, func(b *backends.Batch) error {
 		if b.Rows > maxBatch {
@@ -161,6 +162,7 @@ func conservation(t *testing.T, makeScheduler Make) {
 }
 
 func order(t *testing.T, makeScheduler Make) {
+	t.Helper()
 	var mu sync.Mutex
 	var seen []float32
 	b, s := start(t, makeScheduler, 1, func(b *backends.Batch) error {
@@ -189,6 +191,7 @@ func order(t *testing.T, makeScheduler Make) {
 }
 
 func failureOfOne(t *testing.T, makeScheduler Make) {
+	t.Helper()
 	bad := status.Errorf(status.InvalidArg, "negative")
 	b, s := start(t, makeScheduler, 1, func(b *backends.Batch) error {
 		for row := range b.Rows {
@@ -208,6 +211,7 @@ func failureOfOne(t *testing.T, makeScheduler Make) {
 }
 
 func failureOfAll(t *testing.T, makeScheduler Make) {
+	t.Helper()
 	b, s := start(t, makeScheduler, 1, func(b *backends.Batch) error {
 		if err := Copy(b); err != nil {
 			return err
@@ -224,6 +228,7 @@ func failureOfAll(t *testing.T, makeScheduler Make) {
 }
 
 func panics(t *testing.T, makeScheduler Make) {
+	t.Helper()
 	b, s := start(t, makeScheduler, 1, func(b *backends.Batch) error {
 		if err := Copy(b); err != nil {
 			return err
@@ -247,6 +252,7 @@ func panics(t *testing.T, makeScheduler Make) {
 }
 
 func cancelled(t *testing.T, makeScheduler Make) {
+	t.Helper()
 	var wrong atomic.Int32
 	b, s := start(t, makeScheduler, 1, func(b *backends.Batch) error {
 		for row := range b.Rows {
@@ -267,7 +273,7 @@ func cancelled(t *testing.T, makeScheduler Make) {
 		}
 		j := b.single(v)
 		if v < 0 {
-			j.Ctx = gone
+			j.For(gone)
 		}
 		jobs = append(jobs, j)
 	}
@@ -287,6 +293,7 @@ func cancelled(t *testing.T, makeScheduler Make) {
 }
 
 func drain(t *testing.T, makeScheduler Make) {
+	t.Helper()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	b, s := start(t, makeScheduler, 1, func(b *backends.Batch) error {
 		close(entered)
@@ -335,6 +342,7 @@ func (c *closing) Close() error {
 }
 
 func closes(t *testing.T, makeScheduler Make) {
+	t.Helper()
 	stuck := &closing{Model: Copy, err: errors.New("stuck")}
 	b := NewBench(t, Signature(maxBatch), nil)
 	s := makeScheduler(b, []backends.Instance{stuck})
@@ -348,6 +356,7 @@ func closes(t *testing.T, makeScheduler Make) {
 }
 
 func idle(t *testing.T, makeScheduler Make) {
+	t.Helper()
 	b, s := start(t, makeScheduler, 1, Copy)
 	if s.Help(scheduler.NewTurn(b.Workers)) {
 		t.Error("helped with nothing to do")

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,10 +43,13 @@ func TestKicksBeyondTheLimit(t *testing.T) {
 			if running.Add(1) > 1 {
 				t.Error("more workers than the limit")
 			}
+			for range 100 {
+				runtime.Gosched() // a second worker's chance to show
+			}
+			running.Add(-1)
 			if n.Add(1) == kicks {
 				close(all)
 			}
-			running.Add(-1)
 		}))
 	}
 	if n.Load() != 0 {

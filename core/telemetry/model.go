@@ -173,7 +173,8 @@ func (m *Model) LastInference() uint64 {
 	if ns == 0 {
 		return 0
 	}
-	return uint64(time.Now().Add(time.Duration(ns - Now())).UnixMilli())
+	now := time.Now() // one reading of both clocks: however late this runs, they agree
+	return uint64(now.Add(time.Duration(ns) - now.Sub(start)).UnixMilli())
 }
 
 func (m *Model) batch(rows int) *Phases {

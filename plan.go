@@ -56,7 +56,7 @@ func printPlan(w io.Writer, r *repository.Repository, name, after, format string
 	case "dot":
 		return compiled.DOT(w)
 	case "svg":
-		return compiled.SVG(w, nil)
+		return compiled.SVG(w, lookup{r}.kind)
 	}
 	return usagef("unknown format '%s', expected text, dot or svg", format)
 }
@@ -87,6 +87,18 @@ func (l lookup) config(name string) *modelconfig.ModelConfig {
 		}
 	}
 	return nil
+}
+
+// kind says in a word what runs a model: its native step, else its backend.
+func (l lookup) kind(model string) string {
+	cfg := l.config(model)
+	if step := cfg.GetParameters()["step"].GetStringValue(); step != "" {
+		return step
+	}
+	if cfg.GetBackend() != "" {
+		return cfg.GetBackend()
+	}
+	return cfg.GetPlatform()
 }
 
 // Model returns a model's signature, and an ensemble's configuration.

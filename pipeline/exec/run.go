@@ -91,7 +91,7 @@ func (r *run) start() {
 	for _, s := range p.Inputs {
 		staged += r.deliver(s, r.turn)
 	}
-	r.leave(staged)
+	r.leave(staged, r.turn)
 }
 
 // deliver tells the readers of a slot that its tensor, or its absence, is known, and
@@ -205,7 +205,7 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 			}
 		}
 	}
-	r.leave(staged)
+	r.leave(staged, t)
 }
 
 func (r *run) account(enqueued int64, t *telemetry.Times) {
@@ -231,9 +231,9 @@ func (r *run) fail(n int32, err error) {
 
 // leave counts one work (or the set-up) out and those it staged in; the last one
 // answers. In a chain the one replaces the other and nothing is counted.
-func (r *run) leave(staged int32) {
+func (r *run) leave(staged int32, t *scheduler.Turn) {
 	if staged != 1 && r.underway.Add(staged-1) == 0 {
-		r.answer()
+		r.answer(t)
 	}
 }
 
@@ -241,7 +241,7 @@ func (r *run) leave(staged int32) {
 func (r *run) answered() bool { return r.done.Load() }
 
 // answer sends the response or the failure.
-func (r *run) answer() {
+func (r *run) answer(t *scheduler.Turn) {
 	var err error
 	if f := r.failure.Load(); f != nil {
 		err = f.err
@@ -250,7 +250,7 @@ func (r *run) answer() {
 		err = r.respond()
 	}
 	if r.x.plan.Ensemble {
-		r.count(telemetry.Now(), err)
+		r.count(t.Now(), err)
 	}
 	r.end(err)
 }

@@ -3,13 +3,8 @@ package tutti
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/pipeline/plan"
-	"tutti/proto/modelconfig"
 	"tutti/repository"
 )
 
@@ -38,7 +33,12 @@ func (p *program) plan(ctx context.Context, args []string) error {
 
 func printPlan(w io.Writer, r *repository.Repository, name, after, format string) error {
 	if after != "" {
-		return printStage(w, r, name, after)
+		text, err := r.Stage(name, after)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(w, text)
+		return err
 	}
 	compiled, err := r.Plan(name, 0)
 	if err != nil {
@@ -56,51 +56,7 @@ func printPlan(w io.Writer, r *repository.Repository, name, after, format string
 	case "dot":
 		return compiled.DOT(w)
 	case "svg":
-		return compiled.SVG(w, nil)
+		return compiled.SVG(w, r.Kind)
 	}
 	return usagef("unknown format '%s', expected text, dot or svg", format)
-}
-
-func printStage(w io.Writer, r *repository.Repository, name, after string) error {
-	l := lookup{r}
-	cfg := l.config(name)
-	if cfg == nil || !config.IsEnsemble(cfg) {
-		return fmt.Errorf("model '%s' is no ensemble that can be read; --after shows how one is compiled", name)
-	}
-	text, err := plan.Stages(cfg, l, after)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(w, text)
-	return err
-}
-
-// lookup answers the compiler from a repository.
-type lookup struct{ r *repository.Repository }
-
-var _ plan.Lookup = lookup{}
-
-func (l lookup) config(name string) *modelconfig.ModelConfig {
-	for _, cfg := range l.r.Configs {
-		if cfg.GetName() == name {
-			return cfg
-		}
-	}
-	return nil
-}
-
-// Model returns a model's signature, and an ensemble's configuration.
-func (l lookup) Model(name string, version int64) (plan.Model, error) {
-	cfg := l.config(name)
-	if cfg == nil {
-		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
-	}
-	if config.IsEnsemble(cfg) {
-		return plan.Model{Signature: config.SignatureOf(cfg), Ensemble: cfg}, nil
-	}
-	compiled, err := l.r.Plan(name, version)
-	if err != nil {
-		return plan.Model{}, err
-	}
-	return plan.Model{Signature: compiled.Signature}, nil
 }

@@ -3,6 +3,7 @@ package tutti
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -104,37 +105,31 @@ func difference(before, after []infer.Statistics) []spent {
 func since(now, was infer.Duration) time.Duration { return time.Duration(now.Ns - was.Ns) } //nolint:gosec // a difference of counters
 
 // rows returns the table of the steps' times, the asked model last. order, when not
-// nil, says which steps there are, and in which order.
+// nil, says which other models there are, and in which order.
 func (t *timed) rows(model string, order []string) [][]string {
-	rows := [][]string{{"step", "requests", "queue", "compute", "total"}}
-	var own []string
-	add := func(m *spent) {
-		row := []string{m.model, "n/a", "n/a", "n/a", "n/a"}
-		if t.alone {
-			row = []string{m.model, strconv.FormatUint(m.requests, 10), micros(m.queue), micros(m.compute), micros(m.total)}
-		}
-		if m.model == model {
-			own = row
-			return
-		}
-		rows = append(rows, row)
-	}
 	if order == nil {
 		for i := range t.models {
 			order = append(order, t.models[i].model)
 		}
+		order = slices.Compact(order)
 	}
+	order = slices.DeleteFunc(slices.Clone(order), func(name string) bool { return name == model })
+	rows := [][]string{{"step", "requests", "queue", "compute", "total"}}
 	for _, name := range append(order, model) {
 		for i := range t.models {
-			if t.models[i].model == name && (own == nil || name != model) {
-				add(&t.models[i])
+			if m := &t.models[i]; m.model == name {
+				rows = append(rows, t.row(m))
 			}
 		}
 	}
-	if own != nil {
-		rows = append(rows, own)
-	}
 	return rows
+}
+
+func (t *timed) row(m *spent) []string {
+	if !t.alone {
+		return []string{m.model, "n/a", "n/a", "n/a", "n/a"}
+	}
+	return []string{m.model, strconv.FormatUint(m.requests, 10), micros(m.queue), micros(m.compute), micros(m.total)}
 }
 
 func micros(d time.Duration) string {

@@ -65,7 +65,12 @@ type inferParams struct {
 }
 
 type wantedBody struct {
-	Name string `json:"name"`
+	Name       string        `json:"name"`
+	Parameters *wantedParams `json:"parameters,omitempty"`
+}
+
+type wantedParams struct {
+	Binary bool `json:"binary_data"`
 }
 
 // body returns a request's body and the length of its JSON part.
@@ -86,7 +91,11 @@ func (c *HTTP) body(req *Request) (body []byte, header int, err error) {
 		tail = append(tail, in.Data...)
 	}
 	for _, name := range req.Outputs {
-		b.Outputs = append(b.Outputs, wantedBody{name})
+		out := wantedBody{Name: name}
+		if !c.json { // what the request says holds only for outputs that it does not name
+			out.Parameters = &wantedParams{Binary: true}
+		}
+		b.Outputs = append(b.Outputs, out)
 	}
 	head, err := json.Marshal(b)
 	return append(head, tail...), len(head), err

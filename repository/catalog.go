@@ -78,6 +78,27 @@ func (r *Repository) Plan(name string, number int64) (*plan.Plan, error) {
 	return v.exec.Plan(), nil
 }
 
+// Stage returns an ensemble as the compiler has it after the named pass.
+func (r *Repository) Stage(name, after string) (string, error) {
+	m := r.models[name]
+	if m == nil || m.folder.cfg == nil || !config.IsEnsemble(m.folder.cfg) {
+		return "", status.Errorf(status.InvalidArg, "model '%s' is no ensemble that can be read", name)
+	}
+	return plan.Stages(m.folder.cfg, lookup{r}, after)
+}
+
+// Kind says in a word what a model is: the step of a native one, else its backend.
+func (r *Repository) Kind(name string) string {
+	m := r.models[name]
+	if m == nil {
+		return ""
+	}
+	if step := m.folder.cfg.GetParameters()["step"].GetStringValue(); step != "" {
+		return step
+	}
+	return m.folder.cfg.GetBackend()
+}
+
 // Statistics returns the statistics of one version, of all versions of a model, or
 // of all models.
 func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, error) {

@@ -17,7 +17,6 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
 	"tutti/scheduler"
 )
 
@@ -260,13 +259,4 @@ func (r *Repository) find(name string, number int64) (*version, error) {
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, number)
 	}
 	return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)
-}
-
-// Configs calls yield with the configuration of every model that has one, by name.
-func (r *Repository) Configs(yield func(dir string, cfg *modelconfig.ModelConfig) bool) {
-	for _, name := range r.names {
-		if f := r.models[name].folder; f.cfg != nil && !yield(f.dir, f.cfg) {
-			return
-		}
-	}
 }

@@ -63,7 +63,7 @@ func NewStation(s StationSettings) *Station {
 		take:    make([]int32, 0, window),
 	}
 	st.learner, _ = s.Policy.(Learner)
-	s.Workers.Reserve(len(s.Instances))
+	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
 	return st
 }
 

@@ -124,7 +124,15 @@ func (m *Model) Succeeded(rows int, enqueued int64, t *Times) {
 	m.Compute.add(1, t)
 	addNs(&m.total, t.End-enqueued)
 	addNs(&m.queue, t.Start-enqueued)
-	m.last.Store(t.End)
+	m.seen(t.End)
+}
+
+// seen notes when the last request succeeded, to the millisecond that is reported: a
+// store each time would cost more than most counters.
+func (m *Model) seen(now int64) {
+	if now-m.last.Load() >= int64(time.Millisecond) {
+		m.last.Store(now)
+	}
 }
 
 // Failed counts one request that failed after ns nanoseconds.
@@ -147,7 +155,7 @@ func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 	addNs(&m.Compute.output, s.Output)
 	addNs(&m.total, end-start)
 	addNs(&m.queue, s.Queue)
-	m.last.Store(end)
+	m.seen(end)
 }
 
 // Rows returns the number of batch rows inferred.

@@ -1,0 +1,210 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/client"
+	"tutti/core/tensor"
+	"tutti/server/grpcapi"
+	"tutti/server/httpapi"
+	"tutti/server/servertest"
+)
+
+// clients starts an echo over both protocols and returns a client of each kind.
+func clients(t *testing.T) map[string]client.Client {
+	t.Helper()
+	echo, alloc := servertest.NewEcho(), tensor.NewPool()
+	h := httpapi.New(httpapi.Settings{Infer: echo, Catalog: echo, Alloc: alloc, Name: "echo"})
+	g := grpcapi.New(grpcapi.Settings{Infer: echo, Catalog: echo, Alloc: alloc, Name: "echo"})
+	url := serve(t, h)
+	byGRPC, err := client.Dial("grpc://" + serve(t, g))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byHTTP, err := client.Dial("http://" + url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]client.Client{
+		"binary": byHTTP, "grpc": byGRPC, "json": client.NewHTTP("http://"+url+"/", &client.HTTPOptions{JSON: true}),
+	}
+	t.Cleanup(func() {
+		for _, c := range all {
+			_ = c.Close()
+		}
+	})
+	return all
+}
+
+func serve(t *testing.T, s interface {
+	Serve(l net.Listener) error
+	Shutdown(ctx context.Context) error
+},
+) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's own socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	t.Cleanup(func() {
+		if err := errors.Join(s.Shutdown(context.Background()), <-done); err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func TestInfer(t *testing.T) {
+	t.Parallel()
+	all := clients(t)
+	half := client.Tensor{Name: "X", DType: tensor.FP16, Shape: []int64{2}, Data: []byte{0, 0x3c, 0, 0x40}}
+	tests := map[string]client.Tensor{
+		"bool":   client.Of("X", []int64{2, 1}, true, false),
+		"uint8":  client.Of("X", []int64{3}, uint8(0), 7, 255),
+		"uint16": client.Of("X", []int64{1}, uint16(65535)),
+		"uint32": client.Of("X", []int64{1}, uint32(4294967295)),
+		"uint64": client.Of("X", []int64{1}, uint64(18446744073709551615)),
+		"int8":   client.Of("X", []int64{2}, int8(-128), 127),
+		"int16":  client.Of("X", []int64{1}, int16(-32768)),
+		"int32":  client.Of("X", []int64{2, 2}, int32(1), -2, 3, -4),
+		"int64":  client.Of("X", []int64{1}, int64(-9223372036854775808)),
+		"fp32":   client.Of("X", []int64{2}, float32(0.1), -1e30),
+		"fp64":   client.Of("X", []int64{1}, 0.1),
+		"text":   client.Text("X", []int64{3}, "", "zażółć", "a\nb"),
+		"bytes":  client.Text("X", []int64{1}, []byte{0xff, 0xd8}),
+		"fp16":   half,
+		"none":   client.Of[float32]("X", []int64{0}),
+	}
+	for way, c := range all {
+		for name, in := range tests {
+			t.Run(way+" "+name, func(t *testing.T) {
+				t.Parallel()
+				resp, err := c.Infer(t.Context(), &client.Request{Model: "echo", ID: "i", Inputs: []client.Tensor{in}, Outputs: []string{"X"}})
+				if way == "json" && (name == "bytes" || name == "fp16") {
+					if err == nil || !strings.Contains(err.Error(), "cannot be written as JSON") {
+						t.Fatalf("error = %v, want that JSON cannot hold the tensor", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := resp.Output("X")
+				if got == nil || resp.ID != "i" || resp.Model != "echo" || resp.Output("Y") != nil {
+					t.Fatalf("answer = %+v", resp)
+				}
+				if string(got.Data) != string(in.Data) || got.DType != in.DType || !cmp.Equal(got.Shape, in.Shape) {
+					t.Errorf("answer = %+v, want %+v", got, in)
+				}
+			})
+		}
+	}
+}
+
+func TestAbout(t *testing.T) {
+	t.Parallel()
+	for way, c := range clients(t) {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			if ok, err := c.Ready(t.Context()); !ok || err != nil {
+				t.Errorf("Ready = %v, %v", ok, err)
+			}
+			md, err := c.Metadata(t.Context(), "two")
+			if err != nil || len(md.Inputs) != 2 || md.Inputs[1].Name != "Y" {
+				t.Errorf("Metadata = %+v, %v", md, err)
+			}
+			stats, err := c.Statistics(t.Context(), "echo")
+			if err != nil || len(stats) == 0 || stats[0].Name != "echo" {
+				t.Errorf("Statistics = %+v, %v", stats, err)
+			}
+			_, err = c.Infer(t.Context(), &client.Request{Model: "fail", Inputs: []client.Tensor{client.Of("X", []int64{1}, float32(1))}})
+			if refusal, ok := errors.AsType[*client.Error](err); !ok || refusal.Text == "" || refusal.Status == "" {
+				t.Errorf("error = %#v, want a refusal", err)
+			}
+			if _, err = c.Metadata(t.Context(), "nobody"); err == nil {
+				t.Error("there is metadata of a model that is not there")
+			}
+		})
+	}
+}
+
+func TestBadAnswers(t *testing.T) {
+	t.Parallel()
+	const out = `{"model_name":"m","outputs":[{"name":"Y","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]}`
+	tests := []struct {
+		name, header, body string
+		status             int
+		want               string
+	}{
+		{"no JSON", "", "hello", 200, "the answer is not JSON"},
+		{"header beyond the body", "999", out, 200, "the answer of 109 bytes says that its JSON has '999'"},
+		{"negative header", "-1", out, 200, "says that its JSON has '-1'"},
+		{"short tensor", "109", out + "abc", 200, "output 'Y' says that it has 4 bytes, but 3 are left"},
+		{"negative size", "", strings.Replace(out, "4", "-4", 1), 200, "output 'Y' says that it has -4 bytes"},
+		{"neither data nor size", "", `{"outputs":[{"name":"Y","datatype":"FP32","shape":[1]}]}`, 200, "tensor 'Y'"},
+		{"element too large", "", `{"outputs":[{"name":"Y","datatype":"UINT8","shape":[1],"data":[256]}]}`, 200, "has element 256"},
+		{"unknown type", "", `{"outputs":[{"name":"Y","datatype":"WORD","shape":[1],"data":[1]}]}`, 200, "cannot be read from JSON"},
+		{"refusal without JSON", "", "gone\n", 502, "502 Bad Gateway: gone"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if tt.header != "" {
+					w.Header().Set("Inference-Header-Content-Length", tt.header)
+				}
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			}))
+			defer s.Close()
+			c := client.NewHTTP(s.URL, nil)
+			defer func() { _ = c.Close() }()
+			_, err := c.Infer(t.Context(), &client.Request{Model: "m"})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestValues(t *testing.T) {
+	t.Parallel()
+	x := client.Of("X", []int64{2}, int32(5), -6)
+	got, err := client.Values[int32](&x)
+	if diff := cmp.Diff([]int32{5, -6}, got); err != nil || diff != "" {
+		t.Errorf("Values: %v %s", err, diff)
+	}
+	cut := client.Tensor{Name: "X", DType: tensor.Bytes, Data: []byte{9, 0, 0, 0, 'a'}}
+	_, wrongType := client.Values[float32](&x)
+	_, wrongSize := client.Values[int32](&client.Tensor{Name: "X", DType: tensor.Int32, Data: make([]byte, 5)})
+	_, missing := client.Values[int32](nil)
+	_, noText := x.Strings()
+	_, cutText := cut.Strings()
+	_, noURL := client.Dial("localhost:8000")
+	for what, tt := range map[string]struct {
+		err  error
+		want string
+	}{
+		"wrong type": {wrongType, "tensor 'X' is INT32, expected FP32"},
+		"wrong size": {wrongSize, "tensor 'X' has 5 bytes, expected a multiple of 4"},
+		"missing":    {missing, "there is no such tensor"},
+		"no text":    {noText, "tensor 'X' is INT32, expected BYTES"},
+		"cut text":   {cutText, "tensor 'X' ends inside an element"},
+		"no URL":     {noURL, "expected http://HOST:PORT or grpc://HOST:PORT"},
+	} {
+		if tt.err == nil || !strings.Contains(tt.err.Error(), tt.want) {
+			t.Errorf("%s: error = %v, want %q", what, tt.err, tt.want)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package repository
 
 import (
+	"slices"
+
 	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/telemetry"
@@ -46,6 +48,8 @@ func (l lookup) Model(name string, number int64) (plan.Model, error) {
 		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
 	case m.folder.err != nil:
 		return plan.Model{}, status.Errorf(status.InvalidArg, "%w", m.folder.err)
+	case config.IsEnsemble(m.folder.cfg) && number > 0 && !slices.Contains(m.folder.versions, number):
+		return plan.Model{}, status.Errorf(status.InvalidArg, "there is no version %d of ensemble '%s'", number, name)
 	case config.IsEnsemble(m.folder.cfg):
 		return plan.Model{Signature: config.SignatureOf(m.folder.cfg), Ensemble: m.folder.cfg}, nil
 	}

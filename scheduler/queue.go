@@ -59,15 +59,18 @@ func (q *queue) remove(n int, out func(i int, w *Work) bool) List {
 	return gone
 }
 
-// sweep removes the works among the first n whose clients have gone.
+// sweep removes works whose clients have gone until none is left among the first n.
 func (q *queue) sweep(n int) List {
-	n = min(n, q.n)
-	for i := range n {
-		if q.at(i).Ctx.Err() != nil {
-			return q.remove(n, func(_ int, w *Work) bool { return w.Ctx.Err() != nil })
+	looked, live := 0, 0
+	for ; looked < q.n && live < n; looked++ {
+		if q.at(looked).Ctx.Err() == nil {
+			live++
 		}
 	}
-	return List{}
+	if live == looked {
+		return List{}
+	}
+	return q.remove(looked, func(_ int, w *Work) bool { return w.Ctx.Err() != nil })
 }
 
 // take removes the works at the given ascending positions, apart from those that

@@ -118,8 +118,18 @@ func (r *Runner) check(b *backends.Batch) error {
 		if !p.Accepts(&o.Shape, r.sig.MaxBatch) || r.sig.MaxBatch > 0 && o.Shape.Dim(0) != int64(b.Rows) {
 			return status.Errorf(status.Internal, "output '%s' of model '%s' has shape %s for a batch of %d, expected %s", p.Name, r.sig.Model, o.Shape, b.Rows, p.FullDims(r.sig.MaxBatch))
 		}
+		if o.DType != tensor.Bytes && !sized(o) {
+			return status.Errorf(status.Internal, "output '%s' of model '%s' has %d bytes, expected those of shape %s", p.Name, r.sig.Model, o.Len, o.Shape)
+		}
 	}
 	return nil
+}
+
+// sized reports whether t has the bytes that its shape says; the product of a wild
+// shape might not fit an int64.
+func sized(t *tensor.Tensor) bool {
+	size := int64(t.DType.Size())
+	return int64(t.Len)%size == 0 && int64(t.Len)/size == t.Shape.Elements()
 }
 
 // finish moves the outputs or the error to every work and counts.
@@ -142,9 +152,28 @@ func (r *Runner) finish(b *backends.Batch, list *List, times *telemetry.Times, e
 			r.stats.Succeeded(int(w.Rows), w.Enqueued, times)
 		} else {
 			releaseAll(w.Out)
-			r.stats.Failed(telemetry.Backend, times.End-w.Enqueued)
+			r.stats.Failed(reason(w.Err), times.End-w.Enqueued)
 		}
 		i++
+	}
+}
+
+// reason says as what a failed work counts: a model may notice itself that its client
+// has gone.
+func reason(err error) telemetry.Reason {
+	if status.CodeOf(err) == status.Cancelled {
+		return telemetry.Canceled
+	}
+	return telemetry.Backend
+}
+
+// Cancel gives up works whose clients have gone, before they are executed: their
+// inputs are released and they count as cancelled. Completing them is the caller's.
+func (r *Runner) Cancel(list *List, now int64) {
+	for w := list.Head; w != nil; w = w.next {
+		w.Err = status.ErrCancelled
+		w.releaseInputs()
+		r.stats.Failed(telemetry.Canceled, now-w.Enqueued)
 	}
 }
 

@@ -45,7 +45,7 @@ func (r *Runner) scatterFixed(b *backends.Batch, list *List, port int) error {
 		view.Off += q.First * row
 		view.Len = q.Rows * row
 		view.Shape.SetDim(0, int64(q.Rows))
-		if unpad != nil {
+		if unpad != nil && w.In[unpad.like].Present() {
 			if err := r.cut(&view, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
 				view.Release()
 				return status.Errorf(status.Internal, "cannot unpad output '%s' of model '%s': %v", r.sig.Outputs[port].Name, r.sig.Model, err)

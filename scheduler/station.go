@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/telemetry"
 )
 
 // window bounds how many of the oldest works a policy sees, so that a decision costs
@@ -212,12 +210,7 @@ func (s *Station) observe(batch *List) {
 
 // drop completes works whose clients have gone, which never execute.
 func (s *Station) drop(list List, t *Turn) {
-	now := t.Now()
-	for w := list.Head; w != nil; w = w.next {
-		w.Err = status.ErrCancelled
-		w.releaseInputs()
-		s.runner.stats.Failed(telemetry.Canceled, now-w.Enqueued)
-	}
+	s.runner.Cancel(&list, t.Now())
 	s.runner.stats.Queued(-int64(list.n))
 	s.pending.Add(-list.n)
 	Complete(list, t)

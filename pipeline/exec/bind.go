@@ -31,7 +31,10 @@ func (r *run) bind() error {
 		if err := checkInput(sig, port, t, &rows); err != nil {
 			return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
 		}
-		if want := t.Shape.Elements() * int64(t.DType.Size()); want != int64(t.Len) && t.DType != tensor.Bytes {
+		switch want, err := infer.ShapeSize(port.Name, t.DType, t.Shape); {
+		case err != nil:
+			return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
+		case want >= 0 && want != int64(t.Len):
 			return r.req.SizeError(port.Name, want, int64(t.Len))
 		}
 		given++

@@ -70,7 +70,11 @@ func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		var one scheduler.List
 		one.Push(w)
-		i.runner.Run(i.inst, &one, t)
+		if w.Ctx.Err() != nil {
+			i.runner.Cancel(&one, t.Now())
+		} else {
+			i.runner.Run(i.inst, &one, t)
+		}
 		done.Push(w)
 	}
 	scheduler.Complete(done, t)

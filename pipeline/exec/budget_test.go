@@ -1,0 +1,100 @@
+package exec_test
+
+import (
+	"context"
+	"runtime/debug"
+	"testing"
+
+	"tutti/core/infer"
+	"tutti/core/tensor"
+	"tutti/pipeline/exec"
+	"tutti/pipeline/plan"
+	"tutti/scheduler"
+	"tutti/scheduler/dynamic"
+)
+
+// budgetBench returns a bench over the memory of production, which allocates nothing.
+func budgetBench(t *testing.T) *bench {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("the race detector has sync.Pool forget at random")
+	}
+	bn := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}
+	t.Cleanup(bn.workers.Close)
+	return bn
+}
+
+// allocations returns those of one request in the steady state.
+func allocations(t *testing.T, bn *bench, x infer.Inferer) float64 {
+	t.Helper()
+	input := bn.floats([]float32{1, 2})
+	defer input.Release()
+	ctx, cancel := context.WithCancel(t.Context()) // as a front end's, which can be over
+	defer cancel()
+	// A collection in between would empty the pools and count as the code's own.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	return testing.AllocsPerRun(200, func() {
+		req := infer.NewRequest()
+		req.Inputs = append(req.Inputs, infer.Named{Name: "INPUT0", Tensor: input.Retain()})
+		call := infer.NewCall()
+		x.Submit(ctx, req, call)
+		resp, err := call.Wait()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		resp.Release()
+	})
+}
+
+// TestAllocs cannot be parallel: it counts those of the process.
+func TestAllocs(t *testing.T) {
+	bn := budgetBench(t)
+	sig := signature("m", 1, 8)
+	queued := func() scheduler.Scheduler { return bn.batching(sig, dynamic.Rules{MaxBatch: 8}, model(share)) }
+	for _, tc := range []struct {
+		name string
+		x    *exec.Executor
+	}{
+		{"inline model", bn.executor(plan.Single(sig), bn.inline(sig, share))},
+		{"queued model", bn.executor(plan.Single(sig), queued())},
+		{"chain of inline models", bn.executor(chain(3, sig), bn.inline(sig, share), bn.inline(sig, share), bn.inline(sig, share))},
+		{"chain of queued models", bn.executor(chain(3, sig), queued(), queued(), queued())},
+		{"models with outputs of their own", bn.executor(chain(3, sig), bn.inline(sig, add(1)), queued(), bn.inline(sig, add(2)))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if n := allocations(t, bn, tc.x); n != 0 {
+				t.Errorf("%v allocations a request, want none", n)
+			}
+		})
+	}
+}
+
+// TestAllocsOfLargeGraphs checks that what a graph costs to set up grows as it does,
+// and that a request through a large one allocates no more than through a small one.
+func TestAllocsOfLargeGraphs(t *testing.T) {
+	bn := budgetBench(t)
+	sig := signature("m", 1, 8)
+	m := bn.inline(sig, share)
+	build := func(p *plan.Plan) *exec.Executor {
+		targets := make([]scheduler.Scheduler, len(p.Nodes))
+		for i := range targets {
+			targets[i] = m
+		}
+		return bn.executor(p, targets...)
+	}
+	setUp := func(p *plan.Plan) float64 {
+		return testing.AllocsPerRun(3, func() {
+			if _, err := ask(t, build(p), bn.request(1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	small, large := chain(100, sig), chain(1000, sig)
+	if few, many := setUp(small), setUp(large); many > 12*few {
+		t.Errorf("%v allocations for 100 nodes, %v for 1,000", few, many)
+	}
+	if n := allocations(t, bn, build(large)); n != 0 {
+		t.Errorf("%v allocations a request through 1,000 nodes", n)
+	}
+}

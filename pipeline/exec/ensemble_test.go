@@ -1,0 +1,368 @@
+package exec_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/pipeline/exec"
+	"tutti/pipeline/plan"
+	"tutti/scheduler"
+	"tutti/scheduler/dynamic"
+)
+
+// fake is a model of a compiled ensemble.
+type fake struct {
+	sig *config.Signature
+	run model
+	// queued has the model wait for an instance instead of running inline.
+	queued bool
+}
+
+// fakes are models by name; they answer the compiler.
+type fakes map[string]fake
+
+func (f fakes) Model(name string, _ int64) (plan.Model, error) {
+	m, ok := f[name]
+	if !ok {
+		return plan.Model{}, status.Errorf(status.NotFound, "no %s", name)
+	}
+	return plan.Model{Signature: m.sig}, nil
+}
+
+// ensemble compiles one from the steps in text; ports are "NAME" or "NAME?" (optional),
+// all FP32 [-1].
+func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps string) (*exec.Executor, *telemetry.Model) {
+	tb.Helper()
+	var text strings.Builder
+	text.WriteString(`name: "e" platform: "ensemble" max_batch_size: 8 ensemble_scheduling {` + steps + "}\n")
+	for name := range strings.FieldsSeq(inputs) {
+		name, optional := strings.CutSuffix(name, "?")
+		text.WriteString(`input { name: "` + name + `" data_type: TYPE_FP32 dims: [ -1 ] `)
+		if optional {
+			text.WriteString("optional: true ")
+		}
+		text.WriteString("}\n")
+	}
+	for name := range strings.FieldsSeq(outputs) {
+		text.WriteString(`output { name: "` + name + `" data_type: TYPE_FP32 dims: [ -1 ] }` + "\n")
+	}
+	cfg, err := config.Parse("config.pbtxt", []byte(text.String()))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := config.Normalise(cfg, "e"); err != nil {
+		tb.Fatal(err)
+	}
+	p, err := plan.Compile(cfg, 1, models)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	targets := make([]scheduler.Scheduler, len(p.Nodes))
+	for i := range p.Nodes {
+		m := models[p.Nodes[i].Model]
+		if m.queued {
+			targets[i] = b.batching(m.sig, dynamic.Rules{MaxBatch: 8}, m.run)
+		} else {
+			targets[i] = b.inline(m.sig, m.run)
+		}
+	}
+	stats := &telemetry.Model{}
+	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers}), stats
+}
+
+// answer is a Sink that keeps what it gets.
+type answer struct {
+	resp   *infer.Response
+	err    error
+	closed atomic.Bool
+	done   chan struct{}
+}
+
+func newAnswer() *answer { return &answer{done: make(chan struct{})} }
+
+func (a *answer) Send(r *infer.Response) { a.resp = r }
+func (a *answer) Close(err error) {
+	a.err = err
+	a.closed.Store(true)
+	close(a.done)
+}
+
+// tensors returns the outputs by name and releases them.
+func (a *answer) tensors() map[string][]float32 {
+	got := map[string][]float32{}
+	for i := range a.resp.Outputs {
+		o := &a.resp.Outputs[i]
+		got[o.Name] = append([]float32{}, tensor.Slice[float32](&o.Tensor)...)
+	}
+	a.resp.Release()
+	return got
+}
+
+// submit asks and waits.
+func submit(ctx context.Context, x infer.Inferer, req *infer.Request) *answer {
+	a := newAnswer()
+	x.Submit(ctx, req, a)
+	<-a.done
+	return a
+}
+
+// counting counts a model's executions.
+func counting(n *atomic.Int32, m model) model {
+	return func(b *backends.Batch) error {
+		n.Add(1)
+		return m(b)
+	}
+}
+
+// optionalPair has a required and an optional input, and an output for each.
+func optionalPair(name string) *config.Signature {
+	s := signature(name, 2, 8)
+	s.Inputs[1].Optional = true
+	return s
+}
+
+func TestOptionalInputsAndMissingOutputs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	models := fakes{"pair": {sig: optionalPair("pair"), run: add(1)}}
+	const steps = `
+step { model_name: "pair" model_version: -1 input_map { key: "INPUT0" value: "A" } input_map { key: "INPUT1" value: "B" }
+  output_map { key: "OUTPUT0" value: "MID" } output_map { key: "OUTPUT1" value: "MAYBE" } }
+step { model_name: "pair" model_version: -1 input_map { key: "INPUT0" value: "MID" } input_map { key: "INPUT1" value: "MAYBE" }
+  output_map { key: "OUTPUT0" value: "X" } output_map { key: "OUTPUT1" value: "Y" } }`
+	x, stats := b.ensemble(t, models, "A B?", "X Y", steps)
+	for _, tc := range []struct {
+		name string
+		in   map[string]float32
+		want map[string][]float32
+	}{
+		{"both", map[string]float32{"A": 1, "B": 10}, map[string][]float32{"X": {3}, "Y": {12}}},
+		{"one", map[string]float32{"A": 1}, map[string][]float32{"X": {3}}},
+	} {
+		req := infer.NewRequest()
+		for _, name := range []string{"A", "B"} {
+			if v, ok := tc.in[name]; ok {
+				req.Inputs = append(req.Inputs, infer.Named{Name: name, Tensor: b.floats([]float32{v})})
+			}
+		}
+		a := submit(t.Context(), x, req)
+		if a.err != nil {
+			t.Fatalf("%s: %v", tc.name, a.err)
+		}
+		got := a.tensors()
+		if len(got) != len(tc.want) || !slices.Equal(got["X"], tc.want["X"]) || !slices.Equal(got["Y"], tc.want["Y"]) {
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
+		}
+	}
+	if stats.Compute.Count() != 2 || stats.Rows() != 2 || stats.Executions() != 2 {
+		t.Errorf("counted %d requests, %d rows", stats.Compute.Count(), stats.Rows())
+	}
+}
+
+// TestRequiredInputNotProduced has a step leave out an output that the next one needs.
+func TestRequiredInputNotProduced(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	models := fakes{
+		"empty": {sig: signature("empty", 1, 8), run: func(*backends.Batch) error { return nil }},
+		"next":  {sig: signature("next", 1, 8), run: share},
+	}
+	x, stats := b.ensemble(t, models, "A", "X", `
+step { model_name: "empty" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "MID" } }
+step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MID" } output_map { key: "OUTPUT0" value: "X" } }`)
+	req := infer.NewRequest()
+	req.ID = "7"
+	req.Inputs = append(req.Inputs, infer.Named{Name: "A", Tensor: b.floats([]float32{1})})
+	a := submit(t.Context(), x, req)
+	const want = "in ensemble 'e', [request id: 7] unexpected deadlock, input 'INPUT0' of model 'next' is required but tensor 'MID' was not produced"
+	if a.err == nil || a.err.Error() != want {
+		t.Errorf("got error %v, want %q", a.err, want)
+	}
+	if n, _ := stats.Failures[telemetry.Other].Load(); n != 1 {
+		t.Errorf("counted %d failures", n)
+	}
+}
+
+const threeOutputs = `
+step { model_name: "one" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "X" } }
+step { model_name: "two" model_version: -1 input_map { key: "INPUT0" value: "X" } output_map { key: "OUTPUT0" value: "Y" } }
+step { model_name: "three" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "Z" } }`
+
+// TestRequestedOutputs checks that only what the wanted outputs need is executed, and
+// that the answer has them in the request's order.
+func TestRequestedOutputs(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		ask   []string
+		names []string
+		runs  [3]int32
+	}{
+		{"all", nil, []string{"X", "Y", "Z"}, [3]int32{1, 1, 1}},
+		{"first", []string{"X"}, []string{"X"}, [3]int32{1, 0, 0}},
+		{"last of a chain", []string{"Y"}, []string{"Y"}, [3]int32{1, 1, 0}},
+		{"other branch", []string{"Z"}, []string{"Z"}, [3]int32{0, 0, 1}},
+		{"other order", []string{"Z", "X"}, []string{"Z", "X"}, [3]int32{1, 0, 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			var runs [3]atomic.Int32
+			models := fakes{}
+			for i, name := range []string{"one", "two", "three"} {
+				models[name] = fake{sig: signature(name, 1, 8), run: counting(&runs[i], add(float32(i+1))), queued: i == 1}
+			}
+			x, _ := b.ensemble(t, models, "A", "X Y Z", threeOutputs)
+			req := infer.NewRequest()
+			req.Inputs = append(req.Inputs, infer.Named{Name: "A", Tensor: b.floats([]float32{0})})
+			req.Outputs = append(req.Outputs, tc.ask...)
+			a := submit(t.Context(), x, req)
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			var names []string
+			for i := range a.resp.Outputs {
+				names = append(names, a.resp.Outputs[i].Name)
+			}
+			if !slices.Equal(names, tc.names) {
+				t.Errorf("outputs %v, want %v", names, tc.names)
+			}
+			for name, got := range a.tensors() {
+				if want := map[string]float32{"X": 1, "Y": 3, "Z": 3}[name]; !slices.Equal(got, []float32{want}) {
+					t.Errorf("output %s is %v, want %v", name, got, want)
+				}
+			}
+			for i := range runs {
+				if n := runs[i].Load(); n != tc.runs[i] {
+					t.Errorf("step %d was executed %d times, want %d", i, n, tc.runs[i])
+				}
+			}
+		})
+	}
+}
+
+// TestFirstFailureWins has one branch fail while the other executes: the request ends
+// with the first failure, after the other branch, and nothing new starts.
+func TestFirstFailureWins(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	a := newAnswer()
+	var after atomic.Int32
+	models := fakes{
+		// Inline, so it has failed before the queued one starts.
+		"bad": {sig: signature("bad", 1, 8), run: func(*backends.Batch) error { return status.Errorf(status.Unavailable, "first") }},
+		"slow": {sig: signature("slow", 1, 8), queued: true, run: func(*backends.Batch) error {
+			if a.closed.Load() {
+				t.Error("the request ended while a step was under way")
+			}
+			return errors.New("second")
+		}},
+		"fine": {sig: signature("fine", 1, 8), queued: true, run: func(batch *backends.Batch) error {
+			if a.closed.Load() {
+				t.Error("the request ended while a step was under way")
+			}
+			return share(batch)
+		}},
+		"after": {sig: signature("after", 1, 8), run: counting(&after, share)},
+	}
+	x, stats := b.ensemble(t, models, "A", "X Y Z", `
+step { model_name: "slow" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "X" } }
+step { model_name: "fine" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "MID" } }
+step { model_name: "bad" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "Y" } }
+step { model_name: "after" model_version: -1 input_map { key: "INPUT0" value: "MID" } output_map { key: "OUTPUT0" value: "Z" } }`)
+	req := infer.NewRequest()
+	req.Inputs = append(req.Inputs, infer.Named{Name: "A", Tensor: b.floats([]float32{1})})
+	x.Submit(t.Context(), req, a)
+	<-a.done
+	if a.err == nil || a.err.Error() != "in ensemble 'e', first" || status.CodeOf(a.err) != status.Unavailable {
+		t.Errorf("got error %v (%v), want the first", a.err, status.CodeOf(a.err))
+	}
+	if a.resp != nil || after.Load() != 0 {
+		t.Errorf("an answer %v came, the step behind was executed %d times", a.resp, after.Load())
+	}
+	if err := x.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n, _ := stats.Failures[telemetry.Other].Load(); n != 1 {
+		t.Errorf("counted %d failures", n)
+	}
+}
+
+// TestCancel cancels while the first step executes: the second one never does.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	for _, queued := range []bool{false, true} {
+		t.Run(map[bool]string{false: "inline", true: "queued"}[queued], func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var second atomic.Int32
+			models := fakes{
+				"one": {sig: signature("one", 1, 8), queued: queued, run: func(batch *backends.Batch) error {
+					cancel()
+					return share(batch)
+				}},
+				"two": {sig: signature("two", 1, 8), queued: queued, run: counting(&second, share)},
+			}
+			x, stats := b.ensemble(t, models, "A", "X", `
+step { model_name: "one" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "MID" } }
+step { model_name: "two" model_version: -1 input_map { key: "INPUT0" value: "MID" } output_map { key: "OUTPUT0" value: "X" } }`)
+			req := infer.NewRequest()
+			req.Inputs = append(req.Inputs, infer.Named{Name: "A", Tensor: b.floats([]float32{1})})
+			a := submit(ctx, x, req)
+			if status.CodeOf(a.err) != status.Cancelled || a.err.Error() != "" {
+				t.Errorf("got error %q, want a cancellation without a text", a.err)
+			}
+			if n := second.Load(); n != 0 {
+				t.Errorf("the second step was executed %d times", n)
+			}
+			if n, _ := stats.Failures[telemetry.Canceled].Load(); n != 1 {
+				t.Errorf("counted %d cancellations", n)
+			}
+		})
+	}
+}
+
+// TestDrain waits for a request under way.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	sig := signature("m", 1, 8)
+	x := b.executor(plan.Single(sig), b.inline(sig, func(batch *backends.Batch) error {
+		close(entered)
+		<-leave
+		return share(batch)
+	}))
+	if err := x.Drain(t.Context()); err != nil {
+		t.Errorf("drain of nothing: %v", err)
+	}
+	a := newAnswer()
+	go x.Submit(t.Context(), b.request(1), a)
+	<-entered
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := x.Drain(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("drain with a request under way: %v", err)
+	}
+	close(leave)
+	if err := x.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if !a.closed.Load() {
+		t.Error("drained before the request was answered")
+	}
+	<-a.done
+	a.resp.Release()
+}

@@ -1,0 +1,37 @@
+package dynamic_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tutti/backends"
+	"tutti/scheduler"
+	"tutti/scheduler/dynamic"
+	"tutti/scheduler/schedtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func maker(r dynamic.Rules) schedtest.Make {
+	return func(b *schedtest.Bench, instances []backends.Instance) scheduler.Scheduler {
+		return dynamic.New(dynamic.Settings{Runner: b.Runner, Rules: r, Instances: instances, Workers: b.Workers})
+	}
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]dynamic.Rules{
+		"plain":      {MaxBatch: 8},
+		"preferred":  {MaxBatch: 8, Preferred: []int32{2, 4}},
+		"delay":      {MaxBatch: 8, Delay: 100 * time.Microsecond},
+		"long delay": {MaxBatch: 8, Delay: 3 * time.Millisecond},
+		"padded":     {MaxBatch: 8, Padded: true, MaxElements: 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			schedtest.Run(t, maker(r))
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package scheduler_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tutti/core/telemetry"
+	"tutti/scheduler"
+)
+
+// helped is a scheduler of which only Help matters.
+type helped func()
+
+func (helped) Enqueue(scheduler.List, *scheduler.Turn) {}
+func (f helped) Help(*scheduler.Turn) bool {
+	f()
+	return false
+}
+func (helped) Drain(context.Context) error { return nil }
+func (helped) Close() error                { return nil }
+
+// kicked makes a scheduler that can be compared, as a function cannot.
+func kicked(f helped) scheduler.Scheduler { return &f }
+
+// TestKicksBeyondTheLimit blocks the only worker and kicks on.
+func TestKicksBeyondTheLimit(t *testing.T) {
+	t.Parallel()
+	p := scheduler.NewWorkers()
+	p.Reserve(1)
+	const kicks = 50
+	entered, leave, all := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var running, n atomic.Int32
+	p.Kick(kicked(func() {
+		close(entered)
+		<-leave
+	}))
+	<-entered
+	for range kicks {
+		p.Kick(kicked(func() {
+			if running.Add(1) > 1 {
+				t.Error("more workers than the limit")
+			}
+			if n.Add(1) == kicks {
+				close(all)
+			}
+			running.Add(-1)
+		}))
+	}
+	if n.Load() != 0 {
+		t.Error("a second worker started")
+	}
+	close(leave)
+	<-all
+	p.Close()
+	p.Close()
+}
+
+// TestWorkersGrow has as many workers wait for each other as are reserved.
+func TestWorkersGrow(t *testing.T) {
+	t.Parallel()
+	p := scheduler.NewWorkers()
+	p.Reserve(1)
+	p.Reserve(2)
+	arrived, leave := make(chan struct{}), make(chan struct{})
+	for range 3 {
+		p.Kick(kicked(func() {
+			arrived <- struct{}{}
+			<-leave
+		}))
+	}
+	for range 3 {
+		<-arrived
+	}
+	close(leave)
+	p.Close()
+}
+
+// TestCloseRunsWhatWaits checks that Close is not the end of kicks given before, and
+// is of those given after.
+func TestCloseRunsWhatWaits(t *testing.T) {
+	t.Parallel()
+	p := scheduler.NewWorkers()
+	p.Reserve(1)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var n atomic.Int32
+	p.Kick(kicked(func() {
+		close(entered)
+		<-leave
+	}))
+	<-entered
+	for range 3 {
+		p.Kick(kicked(func() { n.Add(1) }))
+	}
+	close(leave)
+	p.Close()
+	if got := n.Load(); got != 3 {
+		t.Errorf("%d of 3 kicks were followed", got)
+	}
+	p.Kick(kicked(func() { t.Error("a closed pool helps") }))
+}
+
+func TestKickAfter(t *testing.T) {
+	t.Parallel()
+	p := scheduler.NewWorkers()
+	p.Reserve(2)
+	const wait = 500 * time.Microsecond
+	came := make(chan int64)
+	began := telemetry.Now()
+	p.KickAfter(kicked(func() { came <- telemetry.Now() }), wait)
+	if took := time.Duration(<-came - began); took < wait {
+		t.Errorf("kicked after %v, want at least %v", took, wait)
+	}
+	p.Close()
+}
+
+// TestTurnHandsOver has two schedulers ready: the turn helps one and a worker the other.
+func TestTurnHandsOver(t *testing.T) {
+	t.Parallel()
+	p := scheduler.NewWorkers()
+	p.Reserve(1)
+	meet := make(chan struct{})
+	one, two := kicked(func() { meet <- struct{}{} }), kicked(func() { <-meet })
+	turn := scheduler.NewTurn(p)
+	turn.Ready(one)
+	turn.Ready(two)
+	turn.Ready(one) // does not count twice: nobody would be there to meet
+	turn.Lend(func() bool { return false })
+	p.Close()
+}

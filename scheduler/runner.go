@@ -50,10 +50,12 @@ func NewRunner(s RunnerSettings) *Runner {
 }
 
 // Run executes the works of list as one batch. Afterwards each work has either its
-// outputs or an error; the inputs are released.
+// outputs or an error; the inputs are released. When the batch as a whole fails in
+// the model, its works execute one by one, so that a request that the model cannot
+// take fails alone; Run then reports false.
 //
 // hot: no allocation for a batch of one.
-func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) {
+func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
 	b := r.batches.Get().(*backends.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	times := telemetry.Times{Start: t.Now()}
 	times.InputEnd = times.Start
@@ -63,7 +65,11 @@ func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) {
 		if list.n > 1 {
 			times.InputEnd = telemetry.Now()
 		}
-		err = r.execute(inst, b, list)
+		if err = r.execute(inst, b, list); err != nil && list.n > 1 {
+			r.recycle(b)
+			r.separately(inst, list, t)
+			return false
+		}
 	}
 	times.InferEnd = telemetry.Now()
 	times.End = times.InferEnd
@@ -77,6 +83,20 @@ func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) {
 	t.Tick(times.End)
 	r.finish(b, list, &times, err)
 	r.recycle(b)
+	return true
+}
+
+// separately executes every work as a batch of its own.
+func (r *Runner) separately(inst backends.Instance, list *List, t *Turn) {
+	var done List
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		var one List
+		one.Push(w)
+		t.Tick(0)
+		r.Run(inst, &one, t)
+		done.Push(w)
+	}
+	*list = done
 }
 
 // fill sets the batch's members.

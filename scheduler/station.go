@@ -103,11 +103,13 @@ func (s *Station) Help(t *Turn) bool {
 		return dropped.n > 0
 	}
 	s.runner.stats.Queued(-int64(batch.n))
-	s.runner.Run(inst, &batch, t)
+	whole := s.runner.Run(inst, &batch, t)
 	if s.release(inst, &batch) {
 		t.Ready(s)
 	}
-	s.observe(&batch)
+	if whole {
+		s.observe(&batch)
+	}
 	Complete(batch, t)
 	return true
 }

@@ -38,8 +38,9 @@ func (oldest) Decide(_ int64, _ scheduler.View, scratch []int32) scheduler.Decis
 
 // Inline runs work on the goroutine that brings it.
 type Inline struct {
-	runner *scheduler.Runner
-	inst   backends.Instance
+	runner  *scheduler.Runner
+	inst    backends.Instance
+	pending scheduler.Pending
 }
 
 var (
@@ -60,12 +61,14 @@ func (i *Inline) Enqueue(list scheduler.List, t *scheduler.Turn) {
 	for w := list.Head; w != nil; w = w.Next() {
 		w.Enqueued = now
 	}
+	i.pending.Add(list.Len())
 	t.Inline(i, list)
 }
 
 // RunInline executes the works one after the other and completes them together, so
 // that what arrived as one batch leaves as one.
 func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
+	n := list.Len()
 	var done scheduler.List
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		var one scheduler.List
@@ -77,14 +80,15 @@ func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
 		}
 		done.Push(w)
 	}
+	i.pending.Add(-n)
 	scheduler.Complete(done, t)
 }
 
 // Help has nothing to help with: work never waits here.
 func (*Inline) Help(*scheduler.Turn) bool { return false }
 
-// Drain has nothing to wait for: work is done before whoever brought it goes on.
-func (*Inline) Drain(context.Context) error { return nil }
+// Drain waits until nothing is executing.
+func (i *Inline) Drain(ctx context.Context) error { return i.pending.Wait(ctx) }
 
 // Close closes the instance.
 func (i *Inline) Close() error { return i.inst.Close() }

@@ -88,7 +88,7 @@ fuzz: ## Fuzz every target in turn for T=1m each; PKG=./core/config for one pack
 	done
 
 .PHONY: bench
-bench: runtime examples ## Run the benchmarks (BENCH, PKG, COUNT); OLD=ref compares with a commit
+bench: runtime examples bench-peers ## Run the benchmarks (BENCH, PKG, COUNT); OLD=ref compares with a commit
 	@mkdir -p bin/bench
 	go test -short -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) | tee bin/bench/new.txt
 	@if [[ -n '$(OLD)' ]]; then \
@@ -98,6 +98,10 @@ bench: runtime examples ## Run the benchmarks (BENCH, PKG, COUNT); OLD=ref compa
 		go -C "$$old" test -short -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) > bin/bench/old.txt || true; \
 		$(call tool,benchstat) bin/bench/old.txt bin/bench/new.txt; \
 	fi
+
+.PHONY: bench-peers
+bench-peers: runtime examples ## Compare the server with net/http and with Python, process against process
+	go run ./bench -rounds $(COUNT)
 
 .PHONY: cover
 cover: runtime examples ## Print the share of statements that tests reach

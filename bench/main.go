@@ -5,8 +5,8 @@
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only http,text,memory]
 //
-// It needs the examples and their runtime prepared (make runtime examples); the peers
-// in Python need bench/peers/requirements.txt, and are left out when they are not there.
+// It needs the binary, the examples and their runtime (make runtime examples), and
+// fetches the packages of the peers in Python.
 package main
 
 import (

@@ -76,6 +76,10 @@ func (b *bench) text() error {
 		header := fmt.Sprintf(`{"inputs":[{"name":"TEXT","datatype":"BYTES","shape":[1,1],"parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`, len(data))
 		requests = append(requests, post("/v2/models/ensemble/infer", header, data))
 	}
+	packages, err := exec.Command("scripts/prepare-peers").Output()
+	if err != nil {
+		return fmt.Errorf("the Python peer cannot be prepared: %w", err)
+	}
 	ours, err := b.serve("examples/ensembles/text")
 	if err != nil {
 		return err
@@ -95,7 +99,7 @@ func (b *bench) text() error {
 			workers, threads int
 			to               *[]float64
 		}{{2, 1, &two}, {1, 2, &one}} {
-			ms, err := python(peer.workers, peer.threads)
+			ms, err := python(strings.TrimSpace(string(packages)), peer.workers, peer.threads)
 			if err != nil {
 				return err
 			}
@@ -108,13 +112,9 @@ func (b *bench) text() error {
 }
 
 // python runs the peer once and returns its CPU milliseconds per request.
-func python(workers, threads int) (float64, error) {
-	packages, err := exec.Command("scripts/prepare-peers").Output()
-	if err != nil {
-		return 0, fmt.Errorf("the Python peer cannot be prepared: %w", err)
-	}
+func python(packages string, workers, threads int) (float64, error) {
 	cmd := exec.Command("python3", "bench/peers/text_chain.py", "--workers", strconv.Itoa(workers), "--threads", strconv.Itoa(threads), "--requests", strconv.Itoa(textRequests))
-	cmd.Env = append(os.Environ(), "PYTHONPATH="+strings.TrimSpace(string(packages)))
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -5,13 +5,9 @@ import (
 	"tutti/core/tensor"
 )
 
-// gather sets the batch's inputs: those of the only work as they are, else the rows
-// of all works together. Rows that already lie together in one buffer are not copied.
+// gather sets the batch's inputs to the rows of all works together. Rows that already
+// lie together in one buffer are not copied.
 func (r *Runner) gather(b *backends.Batch, list *List) error {
-	if list.n == 1 {
-		copy(b.In, list.Head.In)
-		return nil
-	}
 	for port := range b.In {
 		if !list.Head.In[port].Present() {
 			continue

@@ -38,6 +38,11 @@ const (
 	unpadPrefix = "unpad."
 )
 
+// IsPaddingParam reports whether NewPadding reads the parameter of this name.
+func IsPaddingParam(key string) bool {
+	return strings.HasPrefix(key, padPrefix) || strings.HasPrefix(key, unpadPrefix)
+}
+
 // NewPadding reads the padding rules among a model's parameters; it returns nil when
 // there are none. A rule that names no port or cannot be followed is an error.
 func NewPadding(sig *config.Signature, params map[string]string) (*Padding, error) {

@@ -50,33 +50,83 @@ func NewRunner(s RunnerSettings) *Runner {
 }
 
 // Run executes the works of list as one batch. Afterwards each work has either its
-// outputs or an error; the inputs are released.
+// outputs or an error; the inputs are released. When the batch as a whole fails in
+// the model, its works execute one by one, so that a request that the model cannot
+// take fails alone; Run then reports false.
 //
-// hot: no allocation for a batch of one.
-func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) {
-	b := r.batches.Get().(*backends.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	times := telemetry.Times{Start: t.Now()}
-	times.InputEnd = times.Start
-	fill(b, list)
-	err := r.gather(b, list)
-	if err == nil {
-		if list.n > 1 {
-			times.InputEnd = telemetry.Now()
-		}
-		err = r.execute(inst, b, list)
+// hot: no allocation in the steady state.
+func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
+	if list.n == 1 {
+		r.runOne(inst, list.Head, t)
+		return true
 	}
-	times.InferEnd = telemetry.Now()
-	times.End = times.InferEnd
+	return r.runMany(inst, list, t)
+}
+
+// runOne executes a work by itself. The batch is part of the work and shares its
+// inputs and outputs: nothing is gathered and nothing handed over.
+func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
+	b := &w.batch
+	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, Rows: int(w.Rows)}
+	*b = backends.Batch{Reqs: w.member[:], Rows: int(w.Rows), In: w.In, Out: w.Out, Allocator: r.alloc}
+	w.Times = telemetry.Times{Start: t.Now()}
+	w.Times.InputEnd = w.Times.Start
+	err := r.execute(w.Ctx, inst, b)
+	w.Times.InferEnd = telemetry.Now()
+	w.Times.End = w.Times.InferEnd
+	t.Tick(w.Times.End)
 	if err == nil {
 		err = r.check(b)
 	}
-	if list.n > 1 && err == nil {
-		err = r.scatter(b, list)
-		times.End = telemetry.Now()
+	r.stats.Executed(b.Rows, &w.Times)
+	r.finish(w, &w.member[0], err)
+	w.member[0] = backends.Req{}
+}
+
+// runMany executes several works together.
+func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
+	b := r.batches.Get().(*backends.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	defer r.recycle(b)
+	times := telemetry.Times{Start: t.Now()}
+	fill(b, list)
+	err := r.gather(b, list)
+	times.InputEnd = telemetry.Now()
+	if err == nil {
+		if err = r.execute(context.Background(), inst, b); err != nil {
+			r.separately(inst, list, t)
+			return false
+		}
 	}
+	times.InferEnd = telemetry.Now()
+	if err == nil {
+		err = r.check(b)
+	}
+	if err == nil {
+		err = r.scatter(b, list)
+	}
+	times.End = telemetry.Now()
 	t.Tick(times.End)
-	r.finish(b, list, &times, err)
-	r.recycle(b)
+	r.stats.Executed(b.Rows, &times)
+	i := 0
+	for w := list.Head; w != nil; w = w.next {
+		w.Times = times
+		r.finish(w, &b.Reqs[i], err)
+		i++
+	}
+	return true
+}
+
+// separately executes every work as a batch of its own.
+func (r *Runner) separately(inst backends.Instance, list *List, t *Turn) {
+	var done List
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		var one List
+		one.Push(w)
+		t.Tick(0)
+		r.Run(inst, &one, t)
+		done.Push(w)
+	}
+	*list = done
 }
 
 // fill sets the batch's members.
@@ -90,17 +140,13 @@ func fill(b *backends.Batch, list *List) {
 
 // execute calls the instance; a panic becomes an error of the batch, so that no
 // model takes the server down.
-func (r *Runner) execute(inst backends.Instance, b *backends.Batch, list *List) (err error) {
+func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backends.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.log.Error("model panicked", slog.String("model", r.sig.Model), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			err = status.Errorf(status.Internal, "model '%s' failed: panic: %v", r.sig.Model, p)
 		}
 	}()
-	ctx := context.Background()
-	if list.n == 1 {
-		ctx = list.Head.Ctx
-	}
 	return inst.Execute(ctx, b)
 }
 
@@ -132,30 +178,18 @@ func sized(t *tensor.Tensor) bool {
 	return int64(t.Len)%size == 0 && int64(t.Len)/size == t.Shape.Elements()
 }
 
-// finish moves the outputs or the error to every work and counts.
-func (r *Runner) finish(b *backends.Batch, list *List, times *telemetry.Times, err error) {
-	r.stats.Executed(b.Rows, times)
-	if list.n == 1 && err == nil && b.Reqs[0].Err == nil {
-		for i := range b.Out {
-			list.Head.Out[i] = b.Out[i].Move()
-		}
+// finish ends one work of an executed batch and counts it. err is the batch's.
+func (r *Runner) finish(w *Work, member *backends.Req, err error) {
+	w.releaseInputs()
+	if w.Err = err; err == nil {
+		w.Err = member.Err
 	}
-	i := 0
-	for w := list.Head; w != nil; w = w.next {
-		w.Times = *times
-		w.releaseInputs()
-		w.Err = err
-		if w.Err == nil {
-			w.Err = b.Reqs[i].Err
-		}
-		if w.Err == nil {
-			r.stats.Succeeded(int(w.Rows), w.Enqueued, times)
-		} else {
-			releaseAll(w.Out)
-			r.stats.Failed(reason(w.Err), times.End-w.Enqueued)
-		}
-		i++
+	if w.Err == nil {
+		r.stats.Succeeded(int(w.Rows), w.Enqueued, &w.Times)
+		return
 	}
+	releaseAll(w.Out)
+	r.stats.Failed(reason(w.Err), w.Times.End-w.Enqueued)
 }
 
 // reason says as what a failed work counts: a model may notice itself that its client
@@ -177,12 +211,9 @@ func (r *Runner) Cancel(list *List, now int64) {
 	}
 }
 
+// recycle returns the batch of several works, with what was gathered for it.
 func (r *Runner) recycle(b *backends.Batch) {
-	if len(b.Reqs) > 1 {
-		releaseAll(b.In) // gathered; those of a batch of one are its work's own
-	} else {
-		clear(b.In)
-	}
+	releaseAll(b.In)
 	releaseAll(b.Out)
 	clear(b.Reqs)
 	b.Reqs = b.Reqs[:0]

@@ -1,12 +1,15 @@
 package scheduler
 
+import "cmp"
+
 // shapeKey hashes what must agree between works of one batch: which inputs are given
 // and their dimensions, apart from the batch dimension and padded ones (FNV-1a over
-// words). Equal keys are compared in full before works join, so that a collision
-// costs a smaller batch and no more.
+// words), and how the padded ones compare. Equal keys are compared in full before
+// works join, so that a collision costs a smaller batch and no more.
 func (r *Runner) shapeKey(w *Work) (key uint64, length int32) {
 	const offset, prime = 14695981039346656037, 1099511628211
 	key = offset
+	first := int64(-1)
 	for port := range w.In {
 		t := &w.In[port]
 		if !t.Present() {
@@ -19,6 +22,7 @@ func (r *Runner) shapeKey(w *Work) (key uint64, length int32) {
 			case i == 0 && r.sig.MaxBatch > 0:
 			case pad != nil && i == pad.dim:
 				length = max(length, int32(min(d, 1<<30)))
+				key = (key ^ relation(d, &first)) * prime
 			default:
 				key = (key ^ uint64(d)) * prime
 			}
@@ -28,8 +32,23 @@ func (r *Runner) shapeKey(w *Work) (key uint64, length int32) {
 	return key, length
 }
 
+// relation says how a padded length compares with the first one of its work, which it
+// notes, and whether it is empty. Padding must not make up for it: a mask that is too
+// short for its ids, or rows without any, must fare in company as they do alone.
+func relation(length int64, first *int64) uint64 {
+	if *first < 0 {
+		*first = length
+	}
+	r := uint64(cmp.Compare(length, *first) + 1)
+	if length == 0 {
+		r |= 4
+	}
+	return r
+}
+
 // compatible reports whether two works may share a batch.
 func (r *Runner) compatible(a, b *Work) bool {
+	firstA, firstB := int64(-1), int64(-1)
 	for port := range a.In {
 		x, y := &a.In[port], &b.In[port]
 		if x.Present() != y.Present() {
@@ -43,7 +62,13 @@ func (r *Runner) compatible(a, b *Work) bool {
 		}
 		pad, yd := r.pad.input(port), y.Shape.Dims()
 		for i, d := range x.Shape.Dims() {
-			if i > 0 && d != yd[i] && (pad == nil || i != pad.dim) {
+			switch {
+			case i == 0:
+			case pad != nil && i == pad.dim:
+				if relation(d, &firstA) != relation(yd[i], &firstB) {
+					return false
+				}
+			case d != yd[i]:
 				return false
 			}
 		}

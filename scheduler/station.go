@@ -61,7 +61,7 @@ func NewStation(s StationSettings) *Station {
 		take:    make([]int32, 0, window),
 	}
 	st.learner, _ = s.Policy.(Learner)
-	s.Workers.Reserve(len(s.Instances))
+	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
 	return st
 }
 
@@ -103,11 +103,13 @@ func (s *Station) Help(t *Turn) bool {
 		return dropped.n > 0
 	}
 	s.runner.stats.Queued(-int64(batch.n))
-	s.runner.Run(inst, &batch, t)
+	whole := s.runner.Run(inst, &batch, t)
 	if s.release(inst, &batch) {
 		t.Ready(s)
 	}
-	s.observe(&batch)
+	if whole {
+		s.observe(&batch)
+	}
 	Complete(batch, t)
 	return true
 }

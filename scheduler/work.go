@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 
+	"tutti/backends"
 	"tutti/core/infer"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
@@ -32,6 +33,8 @@ type Work struct {
 	Enqueued int64
 	Times    telemetry.Times
 
+	batch  backends.Batch // of this work alone
+	member [1]backends.Req
 	key    uint64 // what must agree in a batch, set by the station
 	length int32  // the extent of the padded dimension, set by the station
 	next   *Work

@@ -2,20 +2,22 @@ package steps
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 )
 
 // Find returns the path of a file named by a parameter: looked up in the version
-// folder, then in the model folder, and never outside them.
+// folder, then in the model folder, and never outside them, except through a
+// symbolic link that stands there. Only a regular file counts.
 func (s *Settings) Find(name string) (string, error) {
 	if !filepath.IsLocal(name) {
 		return "", fmt.Errorf("file '%s' of model '%s' is outside the model folder", name, s.Model)
 	}
 	for _, dir := range []string{s.Dir, s.ModelDir} {
 		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err == nil {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			return path, nil
 		}
 	}
@@ -44,10 +46,10 @@ func (s *Settings) Bool(key string) (bool, error) {
 	}
 }
 
-// Float returns parameter key as a number.
+// Float returns parameter key as a finite number.
 func (s *Settings) Float(key string) (float64, error) {
 	f, err := strconv.ParseFloat(s.Params[key], 64)
-	if err != nil {
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
 		return 0, fmt.Errorf("parameter '%s' of model '%s' is '%s', expected a number", key, s.Model, s.Params[key])
 	}
 	return f, nil

@@ -86,19 +86,21 @@ func (f *Factory) Resolve(given map[string]string) (map[string]string, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if _, ok := out[key]; !ok && key != stepKey {
-			return nil, fmt.Errorf("unknown parameter '%s' of step '%s', expected one of: %s",
-				key, f.Name, strings.Join(f.keys(), ", "))
+			return nil, f.unknown(key)
 		}
 	}
 	return out, nil
 }
 
-func (f *Factory) keys() []string {
+func (f *Factory) unknown(key string) error {
+	if len(f.Params) == 0 {
+		return fmt.Errorf("unknown parameter '%s' of step '%s', which has none", key, f.Name)
+	}
 	keys := make([]string, len(f.Params))
 	for i, p := range f.Params {
 		keys[i] = p.Key
 	}
-	return keys
+	return fmt.Errorf("unknown parameter '%s' of step '%s', expected one of: %s", key, f.Name, strings.Join(keys, ", "))
 }
 
 // Registry finds factories by step name.

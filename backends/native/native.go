@@ -1,5 +1,6 @@
 // Package native runs Go-native steps as models: config.pbtxt says backend "native"
-// and names the step by the parameter "step"; further parameters are the step's own.
+// and names the step by the parameter "step"; further parameters are the step's own,
+// or say how a scheduler pads.
 package native
 
 import (
@@ -10,6 +11,7 @@ import (
 	"tutti/backends"
 	"tutti/core/config"
 	"tutti/core/tensor"
+	"tutti/scheduler"
 	"tutti/steps"
 )
 
@@ -45,7 +47,9 @@ func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, 
 	}
 	given := map[string]string{}
 	for key, p := range s.Config.GetParameters() {
-		given[key] = p.GetStringValue()
+		if !scheduler.IsPaddingParam(key) {
+			given[key] = p.GetStringValue()
+		}
 	}
 	params, err := f.Resolve(given)
 	if err != nil {

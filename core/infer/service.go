@@ -3,6 +3,7 @@ package infer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"tutti/proto/modelconfig"
 )
@@ -97,12 +98,21 @@ type BatchStats struct {
 type Call struct {
 	resp *Response
 	err  error
-	done chan struct{} // holds one token when the request is closed
+	// state says who came first: the answer, or the waiter, who then waits for wake.
+	state atomic.Int32
+	wake  chan struct{}
 }
+
+// The states of a Call.
+const (
+	callOpen int32 = iota
+	callClosed
+	callAwaited
+)
 
 var _ Sink = (*Call)(nil)
 
-var calls = sync.Pool{New: func() any { return &Call{done: make(chan struct{}, 1)} }}
+var calls = sync.Pool{New: func() any { return &Call{wake: make(chan struct{}, 1)} }}
 
 // NewCall returns a Call to submit one request with.
 func NewCall() *Call { return calls.Get().(*Call) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
@@ -115,19 +125,25 @@ func (c *Call) Send(r *Response) {
 	c.resp = r
 }
 
-// Close wakes the waiter.
+// Close lets the waiter go on. An answer that is there before anybody waits, as when
+// the submitting goroutine did the work itself, wakes nobody.
 func (c *Call) Close(err error) {
 	c.err = err
-	c.done <- struct{}{}
+	if c.state.Swap(callClosed) == callAwaited {
+		c.wake <- struct{}{}
+	}
 }
 
 // Wait returns the answer, which moves to the caller, or the failure, and returns
 // the Call for reuse. It waits for the request to end even when its context is
 // over: a cancelled request ends by itself, and its memory is in use until then.
 func (c *Call) Wait() (*Response, error) {
-	<-c.done
+	if c.state.CompareAndSwap(callOpen, callAwaited) {
+		<-c.wake
+	}
 	resp, err := c.resp, c.err
 	c.resp, c.err = nil, nil
+	c.state.Store(callOpen)
 	calls.Put(c)
 	if err != nil && resp != nil {
 		resp.Release()

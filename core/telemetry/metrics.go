@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,13 +97,14 @@ func (x *Metrics) Collect(ch chan<- prometheus.Metric) {
 	models := slices.Collect(maps.Keys(x.models))
 	x.mu.Unlock()
 	for _, m := range models {
-		version := strconv.FormatInt(m.Version, 10)
+		// A folder may have any name, a label may not.
+		name, version := strings.ToValidUTF8(m.Name, "\uFFFD"), strconv.FormatInt(m.Version, 10)
 		for i, d := range x.descs {
-			ch <- prometheus.MustNewConstMetric(d, modelMetrics[i].kind, modelMetrics[i].value(m), m.Name, version)
+			ch <- prometheus.MustNewConstMetric(d, modelMetrics[i].kind, modelMetrics[i].value(m), name, version)
 		}
 		for r := range numReasons {
 			n, _ := m.Failures[r].Load()
-			ch <- prometheus.MustNewConstMetric(x.failure, prometheus.CounterValue, float64(n), m.Name, version, r.String())
+			ch <- prometheus.MustNewConstMetric(x.failure, prometheus.CounterValue, float64(n), name, version, r.String())
 		}
 	}
 }

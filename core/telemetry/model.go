@@ -124,7 +124,15 @@ func (m *Model) Succeeded(rows int, enqueued int64, t *Times) {
 	m.Compute.add(1, t)
 	addNs(&m.total, t.End-enqueued)
 	addNs(&m.queue, t.Start-enqueued)
-	m.last.Store(t.End)
+	m.seen(t.End)
+}
+
+// seen notes when the last request succeeded, to the millisecond that is reported: a
+// store each time would cost more than most counters.
+func (m *Model) seen(now int64) {
+	if now-m.last.Load() >= int64(time.Millisecond) {
+		m.last.Store(now)
+	}
 }
 
 // Failed counts one request that failed after ns nanoseconds.
@@ -147,7 +155,7 @@ func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 	addNs(&m.Compute.output, s.Output)
 	addNs(&m.total, end-start)
 	addNs(&m.queue, s.Queue)
-	m.last.Store(end)
+	m.seen(end)
 }
 
 // Rows returns the number of batch rows inferred.
@@ -173,7 +181,8 @@ func (m *Model) LastInference() uint64 {
 	if ns == 0 {
 		return 0
 	}
-	return uint64(time.Now().Add(time.Duration(ns - Now())).UnixMilli())
+	now := time.Now() // one reading of both clocks: however late this runs, they agree
+	return uint64(now.Add(time.Duration(ns) - now.Sub(start)).UnixMilli())
 }
 
 func (m *Model) batch(rows int) *Phases {

@@ -80,6 +80,7 @@ func (b *Buffer) Reset(owner Owner, place Place, ptr unsafe.Pointer, n int) {
 // Retain adds a reference, which moves to the caller.
 func (b *Buffer) Retain() *Buffer {
 	if b.refs.Add(1) <= 1 {
+		b.refs.Add(-1) // whoever recovers must not free the memory again
 		panic("tensor: retain of a released buffer")
 	}
 	return b
@@ -92,6 +93,7 @@ func (b *Buffer) Release() {
 		poison(b)
 		b.owner.Free(b)
 	case n < 0:
+		b.refs.Add(1)
 		panic("tensor: release of a released buffer")
 	}
 }

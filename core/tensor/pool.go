@@ -152,21 +152,29 @@ func (m *mappings) take(size int) *Buffer {
 	return nil
 }
 
-// put keeps b, and unmaps the oldest mappings beyond the bound.
+// put keeps b, and unmaps the oldest mappings beyond the bound. One that alone is
+// beyond it goes at once, without pushing the others out.
 func (m *mappings) put(b *Buffer) {
+	size := mappedLen(b.n)
+	if size > keepMapped {
+		unmap(b)
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.free = append(m.free, b)
-	m.kept += mappedLen(b.n)
+	m.kept += size
 	for m.kept > keepMapped {
 		old := m.free[0]
 		m.free = append(m.free[:0], m.free[1:]...)
-		size := mappedLen(old.n)
-		m.kept -= size
-		// Unmapping a mapping of ours cannot fail; if it did, its pages would stay, no more.
-		_ = unix.Munmap(unsafe.Slice((*byte)(old.ptr), size))
+		m.kept -= mappedLen(old.n)
+		unmap(old)
 	}
 }
+
+// unmap returns b's mapping to the system. For a mapping of ours that cannot fail; if
+// it did, its pages would stay, no more.
+func unmap(b *Buffer) { _ = unix.Munmap(unsafe.Slice((*byte)(b.ptr), mappedLen(b.n))) }
 
 func mmap(size int) ([]byte, error) {
 	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

@@ -44,7 +44,7 @@ func TestRefusals(t *testing.T) {
 		{"rank", 8, true, []given{{"INPUT0", tensor.FP32, []int64{2}, 0}}, nil, "unexpected shape for input 'INPUT0' for model 'm'. Expected [-1,2], got [2]." + note},
 		{"no rank", 8, true, []given{{"INPUT0", tensor.FP32, nil, 0}}, nil, "input 'INPUT0' has no shape but model requires batch dimension for 'm'"},
 		{"extent without batching", 0, true, []given{{"INPUT0", tensor.FP32, []int64{3}, 0}}, nil, "unexpected shape for input 'INPUT0' for model 'm'. Expected [2], got [3]."},
-		{"negative", 8, true, []given{{"INPUT0", tensor.FP32, []int64{-1, 2}, 8}}, nil, "unexpected shape for input 'INPUT0' for model 'm'. Expected [-1,2], got [-1,2]." + note},
+		{"negative", 8, true, []given{{"INPUT0", tensor.FP32, []int64{-1, 2}, 8}}, nil, "invalid shape for input 'INPUT0': shape [-1,2] contains one or more invalid dimensions"},
 		{"beyond int64", 8, false, []given{good, {"INPUT1", tensor.FP32, []int64{1, 1 << 62}, 8}}, nil, "byte size overflow for input 'INPUT1': shape [1,4611686018427387904] of FP32"},
 		{"batch sizes", 8, false, []given{good, {"INPUT1", tensor.FP32, []int64{2, 3}, 0}}, nil, "input 'INPUT1' batch size does not match other inputs for 'm'"},
 		{"batch too large", 8, true, []given{{"INPUT0", tensor.FP32, []int64{9, 2}, 0}}, nil, "inference request batch-size must be <= 8 for 'm'"},

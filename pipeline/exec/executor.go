@@ -24,6 +24,12 @@ type Executor struct {
 	stats   *telemetry.Model
 	runs    sync.Pool
 	pending scheduler.Pending
+
+	// What a run must count anew: slots with several readers, nodes with several
+	// inputs; and the nodes that wait for none.
+	shared  []plan.Slot
+	joins   []int32
+	sources []int32
 }
 
 var (
@@ -46,6 +52,19 @@ type Settings struct {
 // New returns an executor of s.Plan.
 func New(s Settings) *Executor {
 	x := &Executor{plan: s.Plan, targets: s.Targets, stats: s.Stats}
+	for i, readers := range s.Plan.Readers {
+		if readers > 1 {
+			x.shared = append(x.shared, plan.Slot(i))
+		}
+	}
+	for i := range s.Plan.Nodes {
+		switch need := s.Plan.Nodes[i].Need; {
+		case need == 0:
+			x.sources = append(x.sources, int32(i))
+		case need > 1:
+			x.joins = append(x.joins, int32(i))
+		}
+	}
 	x.runs.New = func() any { return newRun(x, s.Workers) }
 	return x
 }
@@ -64,7 +83,6 @@ func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Si
 	}
 	r.start()
 	r.turn.Flush()
-	r.leave()
 	r.turn.Lend(r.answered)
 	r.drop()
 }

@@ -72,50 +72,60 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	r.underway.Store(1)
 	r.holders.Store(2)
 	r.done.Store(false)
-	for i := range r.readers {
-		r.readers[i].Store(r.x.plan.Readers[i])
+	for _, s := range r.x.shared {
+		r.readers[s].Store(r.x.plan.Readers[s])
 	}
-	for i := range r.need {
-		r.need[i].Store(r.x.plan.Nodes[i].Need)
+	for _, n := range r.x.joins {
+		r.need[n].Store(r.x.plan.Nodes[n].Need)
 	}
 }
 
 // start delivers the inputs and stages the nodes that need none.
 func (r *run) start() {
-	p := r.x.plan
-	for i := range p.Nodes {
-		if p.Nodes[i].Need == 0 && r.wanted.Has(int32(i)) {
-			r.stage(int32(i), r.turn)
+	p, staged := r.x.plan, int32(0)
+	for _, n := range r.x.sources {
+		if r.wanted.Has(n) {
+			staged += r.stage(n, r.turn)
 		}
 	}
 	for _, s := range p.Inputs {
-		r.deliver(s, r.turn)
+		staged += r.deliver(s, r.turn)
 	}
+	r.leave(staged, r.turn)
 }
 
-// deliver tells the readers of a slot that its tensor, or its absence, is known.
-func (r *run) deliver(s plan.Slot, t *scheduler.Turn) {
+// deliver tells the readers of a slot that its tensor, or its absence, is known, and
+// returns how many nodes that staged. A node with one input is ready at once; others
+// count.
+func (r *run) deliver(s plan.Slot, t *scheduler.Turn) int32 {
+	staged := int32(0)
 	for _, u := range r.x.plan.Consumers[s] {
-		if r.need[u.Node].Add(-1) == 0 && r.wanted.Has(u.Node) {
-			r.stage(u.Node, t)
+		if r.x.plan.Nodes[u.Node].Need > 1 && r.need[u.Node].Add(-1) > 0 {
+			continue
+		}
+		if r.wanted.Has(u.Node) {
+			staged += r.stage(u.Node, t)
 		}
 	}
+	return staged
 }
 
-// stage hands node n, whose inputs are all known, to its scheduler.
-func (r *run) stage(n int32, t *scheduler.Turn) {
+// stage hands node n, whose inputs are all known, to its scheduler, and returns how
+// many works that started: 1, or 0 when the request has failed. Nothing staged runs
+// before the turn is flushed, so the caller may count afterwards.
+func (r *run) stage(n int32, t *scheduler.Turn) int32 {
 	if r.failure.Load() != nil {
-		return
+		return 0
 	}
 	w := &r.work[n]
 	if err := r.fill(w, &r.x.plan.Nodes[n]); err != nil {
 		releaseAll(w.In)
 		r.fail(n, err)
-		return
+		return 0
 	}
 	w.Ctx, w.Meta, w.Err = r.ctx, &r.req.Meta, nil
-	r.underway.Add(1)
 	t.Stage(r.x.targets[n], w)
+	return 1
 }
 
 // fill takes the node's inputs from their slots.
@@ -175,7 +185,7 @@ func (r *run) read(s plan.Slot) tensor.Tensor {
 
 // complete takes the outputs of one executed work. Afterwards the run may be gone.
 func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
-	n := &r.x.plan.Nodes[w.Node]
+	n, staged := &r.x.plan.Nodes[w.Node], int32(0)
 	if w.Err != nil {
 		r.fail(w.Node, w.Err)
 	} else {
@@ -191,18 +201,25 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 		}
 		for _, s := range n.Out {
 			if s != plan.None {
-				r.deliver(s, t)
+				staged += r.deliver(s, t)
 			}
 		}
 	}
-	r.leave()
+	r.leave(staged, t)
 }
 
 func (r *run) account(enqueued int64, t *telemetry.Times) {
-	r.queue.Add(t.Start - enqueued)
-	r.input.Add(t.InputEnd - t.Start)
-	r.infer.Add(t.InferEnd - t.InputEnd)
-	r.output.Add(t.End - t.InferEnd)
+	add(&r.queue, t.Start-enqueued)
+	add(&r.input, t.InputEnd-t.Start)
+	add(&r.infer, t.InferEnd-t.InputEnd)
+	add(&r.output, t.End-t.InferEnd)
+}
+
+// add skips what is nothing, as most phases of a batch of one are.
+func add(sum *atomic.Int64, ns int64) {
+	if ns != 0 {
+		sum.Add(ns)
+	}
 }
 
 // fail keeps the first failure; nothing new starts, and what is under way is waited for.
@@ -212,10 +229,11 @@ func (r *run) fail(n int32, err error) {
 	}
 }
 
-// leave counts one work (or the set-up) out; the last one answers.
-func (r *run) leave() {
-	if r.underway.Add(-1) == 0 {
-		r.answer()
+// leave counts one work (or the set-up) out and those it staged in; the last one
+// answers. In a chain the one replaces the other and nothing is counted.
+func (r *run) leave(staged int32, t *scheduler.Turn) {
+	if staged != 1 && r.underway.Add(staged-1) == 0 {
+		r.answer(t)
 	}
 }
 
@@ -223,7 +241,7 @@ func (r *run) leave() {
 func (r *run) answered() bool { return r.done.Load() }
 
 // answer sends the response or the failure.
-func (r *run) answer() {
+func (r *run) answer(t *scheduler.Turn) {
 	var err error
 	if f := r.failure.Load(); f != nil {
 		err = f.err
@@ -232,7 +250,7 @@ func (r *run) answer() {
 		err = r.respond()
 	}
 	if r.x.plan.Ensemble {
-		r.count(telemetry.Now(), err)
+		r.count(t.Now(), err)
 	}
 	r.end(err)
 }
@@ -287,11 +305,12 @@ func (r *run) end(err error) {
 	releaseAll(r.slots)
 	r.req.Release()
 	r.ctx, r.req, r.sink = nil, nil, nil
-	r.failure.Store(nil)
-	r.queue.Store(0)
-	r.input.Store(0)
-	r.infer.Store(0)
-	r.output.Store(0)
+	if r.failure.Load() != nil {
+		r.failure.Store(nil)
+	}
+	for _, sum := range []*atomic.Int64{&r.queue, &r.input, &r.infer, &r.output} {
+		add(sum, -sum.Load())
+	}
 	r.outputs = r.outputs[:0]
 	r.done.Store(true)
 	r.drop()

@@ -55,7 +55,7 @@ func NewInline(s Settings) *Inline {
 
 // Enqueue gives the works to the turn, which runs them next.
 //
-// hot: one short lock.
+// hot: no lock.
 func (i *Inline) Enqueue(list scheduler.List, t *scheduler.Turn) {
 	now := t.Now()
 	for w := list.Head; w != nil; w = w.Next() {

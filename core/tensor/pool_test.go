@@ -1,0 +1,124 @@
+package tensor_test
+
+import (
+	"fmt"
+	"testing"
+
+	"tutti/core/tensor"
+	"tutti/core/tensor/tensortest"
+)
+
+func TestPool(t *testing.T) {
+	t.Parallel()
+	tensortest.Run(t, func(testing.TB) tensor.Allocator { return tensor.NewPool() })
+}
+
+func TestChecked(t *testing.T) {
+	t.Parallel()
+	tensortest.Run(t, func(tb testing.TB) tensor.Allocator {
+		tb.Helper()
+		return tensor.NewChecked(tb, nil)
+	})
+}
+
+// TestPoolInUse says what a size costs: its class, or the pages of its mapping.
+func TestPoolInUse(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ size, want int }{
+		{0, 64},
+		{1, 64},
+		{64, 64},
+		{65, 128},
+		{128, 128},
+		{129, 256},
+		{1<<19 + 1, 1 << 20},
+		{1 << 20, 1 << 20},
+		{1<<20 + 1, 1<<20 + 4096},
+		{1<<20 + 4096, 1<<20 + 4096},
+	}
+	p := tensor.NewPool()
+	for _, tt := range tests {
+		b := alloc(t, p, tt.size)
+		if got := p.InUse(); got != int64(tt.want) {
+			t.Errorf("%d bytes take %d, want %d", tt.size, got, tt.want)
+		}
+		b.Release()
+		if got := p.InUse(); got != 0 {
+			t.Errorf("%d bytes leave %d in use", tt.size, got)
+		}
+	}
+}
+
+func alloc(tb testing.TB, a tensor.Allocator, n int) *tensor.Buffer {
+	tb.Helper()
+	b, err := a.Alloc(n)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+const mib = 1 << 20
+
+func TestPoolReuse(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		free, want int
+		reused     bool
+	}{
+		{100, 128, true}, // of one class
+		{100, 129, false},
+		{mib, mib/2 + 1, true},
+		{2 * mib, 2 * mib, true},
+		{2 * mib, 2*mib - 1, true}, // of as many pages
+		{2 * mib, 2*mib - 4096, false},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%d after %d", tt.want, tt.free), func(t *testing.T) {
+			t.Parallel()
+			p := tensor.NewPool()
+			b := alloc(t, p, tt.free)
+			first := b.Pointer()
+			b.Release()
+			again := alloc(t, p, tt.want)
+			defer again.Release()
+			if got := again.Pointer() == first; got != tt.reused {
+				t.Errorf("memory reused: %v, want %v", got, tt.reused)
+			}
+		})
+	}
+}
+
+// TestPoolKeeps frees large buffers one after the other and looks at what stays mapped.
+func TestPoolKeeps(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		sizes   []int
+		n, kept int
+	}{
+		{"up to the bound", []int{32 * mib, 32 * mib}, 2, 64 * mib},
+		{"the newest", []int{24 * mib, 20 * mib, 16 * mib, 24 * mib}, 3, 60 * mib},
+		{"what makes room for the newest", []int{2 * mib, 2 * mib, 64 * mib}, 1, 64 * mib},
+		{"nothing beyond the bound", []int{2 * mib, 64*mib + 1}, 1, 2 * mib},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := tensor.NewPool()
+			var held []*tensor.Buffer
+			for _, n := range tt.sizes {
+				held = append(held, alloc(t, p, n))
+			}
+			for _, b := range held {
+				b.Release()
+			}
+			if n, kept := p.KeptMappings(); n != tt.n || kept != tt.kept {
+				t.Errorf("%d mappings of %d bytes are kept, want %d of %d", n, kept, tt.n, tt.kept)
+			}
+			if got := p.InUse(); got != 0 {
+				t.Errorf("%d bytes are in use", got)
+			}
+		})
+	}
+}

@@ -143,7 +143,7 @@ func fill(b *backends.Batch, list *List) {
 func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backends.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error("model panicked", slog.String("model", r.sig.Model), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			r.log.ErrorContext(ctx, "model panicked", slog.String("model", r.sig.Model), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 			err = status.Errorf(status.Internal, "model '%s' failed: panic: %v", r.sig.Model, p)
 		}
 	}()

@@ -125,16 +125,17 @@ func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, 
 }
 
 func statistics(m *telemetry.Model) infer.Statistics {
-	n := m.Compute.Count()
+	all := m.Requests()
+	n := all.Count
 	s := infer.Statistics{
 		Name: m.Name, Version: strconv.FormatInt(m.Version, 10),
 		LastInference: m.LastInference(), InferenceCount: m.Rows(), ExecutionCount: m.Executions(),
 		Inference: infer.InferenceStats{
 			Success:       infer.Duration{Count: n, Ns: m.TotalNs()},
 			Queue:         infer.Duration{Count: n, Ns: m.QueueNs()},
-			ComputeInput:  infer.Duration{Count: n, Ns: m.Compute.InputNs()},
-			ComputeInfer:  infer.Duration{Count: n, Ns: m.Compute.InferNs()},
-			ComputeOutput: infer.Duration{Count: n, Ns: m.Compute.OutputNs()},
+			ComputeInput:  infer.Duration{Count: n, Ns: all.InputNs},
+			ComputeInfer:  infer.Duration{Count: n, Ns: all.InferNs},
+			ComputeOutput: infer.Duration{Count: n, Ns: all.OutputNs},
 		},
 		Batches: []infer.BatchStats{},
 	}
@@ -143,13 +144,12 @@ func statistics(m *telemetry.Model) infer.Statistics {
 		s.Inference.Fail.Count += count
 		s.Inference.Fail.Ns += ns
 	}
-	m.Batches(func(rows int, p *telemetry.Phases) bool {
-		n := p.Count()
+	m.Batches(func(rows int, t telemetry.Totals) bool {
 		s.Batches = append(s.Batches, infer.BatchStats{
 			BatchSize:     uint64(rows),
-			ComputeInput:  infer.Duration{Count: n, Ns: p.InputNs()},
-			ComputeInfer:  infer.Duration{Count: n, Ns: p.InferNs()},
-			ComputeOutput: infer.Duration{Count: n, Ns: p.OutputNs()},
+			ComputeInput:  infer.Duration{Count: t.Count, Ns: t.InputNs},
+			ComputeInfer:  infer.Duration{Count: t.Count, Ns: t.InferNs},
+			ComputeOutput: infer.Duration{Count: t.Count, Ns: t.OutputNs},
 		})
 		return true
 	})

@@ -151,8 +151,8 @@ func TestFailureIsOfOneRequest(t *testing.T) {
 				t.Errorf("batches (-want +got):\n%s", d)
 			}
 			failed, _ := s.stats.Failures[telemetry.Backend].Load()
-			if s.stats.Compute.Count() != 2 || failed != 1 || s.stats.Pending() != 0 {
-				t.Errorf("counted %d successes, %d failures and %d pending, want 2, 1 and 0", s.stats.Compute.Count(), failed, s.stats.Pending())
+			if s.stats.Requests().Count != 2 || failed != 1 || s.stats.Pending() != 0 {
+				t.Errorf("counted %d successes, %d failures and %d pending, want 2, 1 and 0", s.stats.Requests().Count, failed, s.stats.Pending())
 			}
 		})
 	}

@@ -68,8 +68,8 @@ func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
 func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	b := &w.batch
 	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, Rows: int(w.Rows)}
-	*b = backends.Batch{Reqs: w.member[:], Rows: int(w.Rows), In: w.In, Out: w.Out, Allocator: r.alloc}
-	w.Times = telemetry.Times{Start: t.Now()}
+	b.Reqs, b.Rows, b.In, b.Out, b.Allocator = w.member[:], int(w.Rows), w.In, w.Out, r.alloc
+	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
 	err := r.execute(w.Ctx, inst, b)
 	w.Times.InferEnd = telemetry.Now()
@@ -78,8 +78,11 @@ func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	if err == nil {
 		err = r.check(b)
 	}
-	r.stats.Executed(b.Rows, &w.Times)
-	r.finish(w, &w.member[0], err)
+	if r.settle(w, &w.member[0], err) {
+		r.stats.Alone(b.Rows, w.Enqueued, &w.Times)
+	} else {
+		r.stats.Executed(b.Rows, &w.Times)
+	}
 	w.member[0] = backends.Req{}
 }
 
@@ -110,7 +113,9 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 	i := 0
 	for w := list.Head; w != nil; w = w.next {
 		w.Times = times
-		r.finish(w, &b.Reqs[i], err)
+		if r.settle(w, &b.Reqs[i], err) {
+			r.stats.Succeeded(int(w.Rows), w.Enqueued, &times)
+		}
 		i++
 	}
 	return true
@@ -171,25 +176,26 @@ func (r *Runner) check(b *backends.Batch) error {
 	return nil
 }
 
-// sized reports whether t has the bytes that its shape says; the product of a wild
-// shape might not fit an int64.
+// sized reports whether t has the bytes that its shape says. A wild shape's size does
+// not fit any tensor, whatever it overflows to.
 func sized(t *tensor.Tensor) bool {
-	size := int64(t.DType.Size())
-	return int64(t.Len)%size == 0 && int64(t.Len)/size == t.Shape.Elements()
+	n := t.Shape.Elements()
+	return n >= 0 && n <= int64(t.Len) && n*int64(t.DType.Size()) == int64(t.Len)
 }
 
-// finish ends one work of an executed batch and counts it. err is the batch's.
-func (r *Runner) finish(w *Work, member *backends.Req, err error) {
+// settle ends one work of an executed batch and reports whether it succeeded; failures
+// it counts. err is the batch's.
+func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
 	w.releaseInputs()
 	if w.Err = err; err == nil {
 		w.Err = member.Err
 	}
 	if w.Err == nil {
-		r.stats.Succeeded(int(w.Rows), w.Enqueued, &w.Times)
-		return
+		return true
 	}
 	releaseAll(w.Out)
 	r.stats.Failed(reason(w.Err), w.Times.End-w.Enqueued)
+	return false
 }
 
 // reason says as what a failed work counts: a model may notice itself that its client

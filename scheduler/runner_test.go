@@ -115,8 +115,8 @@ func TestFailOfRows(t *testing.T) {
 	for _, j := range jobs {
 		j.Release()
 	}
-	if n, _ := b.Stats.Failures[telemetry.Backend].Load(); n != 1 || b.Stats.Compute.Count() != 2 || b.Stats.Rows() != 2 {
-		t.Errorf("counted %d failures, %d successes of %d rows", n, b.Stats.Compute.Count(), b.Stats.Rows())
+	if n, _ := b.Stats.Failures[telemetry.Backend].Load(); n != 1 || b.Stats.Requests().Count != 2 || b.Stats.Rows() != 2 {
+		t.Errorf("counted %d failures, %d successes of %d rows", n, b.Stats.Requests().Count, b.Stats.Rows())
 	}
 }
 

@@ -28,14 +28,14 @@ func micros(ns func(*Model) uint64) func(*Model) float64 {
 // modelMetrics are Triton's families; nv_inference_request_failure stands apart
 // because it has one more label.
 var modelMetrics = []metric{
-	{"nv_inference_request_success", "Requests answered", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Compute.Count()) }},
+	{"nv_inference_request_success", "Requests answered", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Requests().Count) }},
 	{"nv_inference_count", "Inferences made: every row of a batch counts", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Rows()) }},
 	{"nv_inference_exec_count", "Batches executed", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Executions()) }},
 	{"nv_inference_request_duration_us", "Microseconds that answered requests took", prometheus.CounterValue, micros((*Model).TotalNs)},
 	{"nv_inference_queue_duration_us", "Microseconds that answered requests waited for an instance", prometheus.CounterValue, micros((*Model).QueueNs)},
-	{"nv_inference_compute_input_duration_us", "Microseconds spent gathering the inputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Compute.InputNs() })},
-	{"nv_inference_compute_infer_duration_us", "Microseconds spent in the model for answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Compute.InferNs() })},
-	{"nv_inference_compute_output_duration_us", "Microseconds spent handing on the outputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Compute.OutputNs() })},
+	{"nv_inference_compute_input_duration_us", "Microseconds spent gathering the inputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Requests().InputNs })},
+	{"nv_inference_compute_infer_duration_us", "Microseconds spent in the model for answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Requests().InferNs })},
+	{"nv_inference_compute_output_duration_us", "Microseconds spent handing on the outputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Requests().OutputNs })},
 	{"nv_inference_pending_request_count", "Requests waiting for an instance now", prometheus.GaugeValue, func(m *Model) float64 { return float64(m.Pending()) }},
 }
 

@@ -65,17 +65,22 @@ func addNs(sum *atomic.Uint64, ns int64) {
 	}
 }
 
-// Count returns the number of executions.
-func (p *Phases) Count() uint64 { return p.count.Load() }
+// Totals are what Phases held at one moment.
+type Totals struct {
+	// Count is the number of executions, or of requests.
+	Count uint64
+	// InputNs were spent gathering inputs, InferNs in the model, OutputNs handing
+	// outputs on.
+	InputNs, InferNs, OutputNs uint64
+}
 
-// InputNs returns the nanoseconds spent gathering inputs.
-func (p *Phases) InputNs() uint64 { return p.input.Load() }
-
-// InferNs returns the nanoseconds spent in the model.
-func (p *Phases) InferNs() uint64 { return p.infer.Load() }
-
-// OutputNs returns the nanoseconds spent handing outputs on.
-func (p *Phases) OutputNs() uint64 { return p.output.Load() }
+// addTo adds what p holds to t.
+func (p *Phases) addTo(t *Totals) {
+	t.Count += p.count.Load()
+	t.InputNs += p.input.Load()
+	t.InferNs += p.infer.Load()
+	t.OutputNs += p.output.Load()
+}
 
 // batchSizes is how many batch sizes have counters of their own from the start;
 // larger ones are added when they first appear.
@@ -87,11 +92,11 @@ type Model struct {
 	Name    string
 	Version int64
 
-	// Compute counts the successful requests and their phases. Each member of a
-	// batch counts the whole batch's time, as in Triton.
-	Compute  Phases
 	Failures [numReasons]Duration
 
+	// compute counts the successful requests of batches of several, and their phases:
+	// each member of a batch counts the whole batch's time, as in Triton.
+	compute Phases
 	total   atomic.Uint64 // ns of successful requests
 	queue   atomic.Uint64 // ns of successful requests in the queue
 	rows    atomic.Uint64
@@ -99,7 +104,11 @@ type Model struct {
 	pending atomic.Int64
 	runs    atomic.Uint64 // executions that no batch size counts: an ensemble's
 	batches [batchSizes]atomic.Pointer[Phases]
-	large   atomic.Pointer[map[int]*Phases]
+	// alone counts the batches that were one successful request, by their rows. They
+	// are the most where a nanosecond matters most, so they are counted once and added
+	// to both views when somebody looks.
+	alone [batchSizes]atomic.Pointer[Phases]
+	large atomic.Pointer[map[int]*Phases]
 }
 
 // Queued adds n to the requests waiting for an instance.
@@ -110,7 +119,20 @@ func (m *Model) Queued(n int64) { m.pending.Add(n) }
 // Pending returns how many requests wait for an instance.
 func (m *Model) Pending() int64 { return m.pending.Load() }
 
-// Executed counts one executed batch.
+// Alone counts a batch that was one request, which succeeded.
+//
+// hot: atomic adds.
+func (m *Model) Alone(rows int, enqueued int64, t *Times) {
+	if rows < 0 || rows >= batchSizes {
+		m.Executed(rows, t)
+		m.Succeeded(rows, enqueued, t)
+		return
+	}
+	phases(&m.alone[rows]).add(1, t)
+	m.waited(enqueued, t)
+}
+
+// Executed counts one executed batch of any other kind.
 //
 // hot: atomic adds.
 func (m *Model) Executed(rows int, t *Times) { m.batch(rows).add(1, t) }
@@ -121,7 +143,12 @@ func (m *Model) Executed(rows int, t *Times) { m.batch(rows).add(1, t) }
 // hot: atomic adds.
 func (m *Model) Succeeded(rows int, enqueued int64, t *Times) {
 	m.rows.Add(uint64(rows))
-	m.Compute.add(1, t)
+	m.compute.add(1, t)
+	m.waited(enqueued, t)
+}
+
+// waited counts the time of one successful request.
+func (m *Model) waited(enqueued int64, t *Times) {
 	addNs(&m.total, t.End-enqueued)
 	addNs(&m.queue, t.Start-enqueued)
 	m.seen(t.End)
@@ -149,17 +176,37 @@ type Sums struct {
 func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 	m.rows.Add(uint64(rows))
 	m.runs.Add(1)
-	m.Compute.count.Add(1)
-	addNs(&m.Compute.input, s.Input)
-	addNs(&m.Compute.infer, s.Infer)
-	addNs(&m.Compute.output, s.Output)
+	m.compute.count.Add(1)
+	addNs(&m.compute.input, s.Input)
+	addNs(&m.compute.infer, s.Infer)
+	addNs(&m.compute.output, s.Output)
 	addNs(&m.total, end-start)
 	addNs(&m.queue, s.Queue)
 	m.seen(end)
 }
 
 // Rows returns the number of batch rows inferred.
-func (m *Model) Rows() uint64 { return m.rows.Load() }
+func (m *Model) Rows() uint64 {
+	n := m.rows.Load()
+	for rows := range m.alone {
+		if p := m.alone[rows].Load(); p != nil {
+			n += uint64(rows) * p.count.Load()
+		}
+	}
+	return n
+}
+
+// Requests returns the successful requests and their phases.
+func (m *Model) Requests() Totals {
+	var t Totals
+	m.compute.addTo(&t)
+	for rows := range m.alone {
+		if p := m.alone[rows].Load(); p != nil {
+			p.addTo(&t)
+		}
+	}
+	return t
+}
 
 // TotalNs returns the nanoseconds that successful requests took.
 func (m *Model) TotalNs() uint64 { return m.total.Load() }
@@ -170,7 +217,7 @@ func (m *Model) QueueNs() uint64 { return m.queue.Load() }
 // Executions returns the number of executed batches.
 func (m *Model) Executions() uint64 {
 	n := m.runs.Load()
-	m.Batches(func(_ int, p *Phases) bool { n += p.Count(); return true })
+	m.Batches(func(_ int, t Totals) bool { n += t.Count; return true })
 	return n
 }
 
@@ -189,11 +236,16 @@ func (m *Model) batch(rows int) *Phases {
 	if rows < 0 || rows >= batchSizes {
 		return m.largeBatch(rows)
 	}
-	if p := m.batches[rows].Load(); p != nil {
-		return p
+	return phases(&m.batches[rows])
+}
+
+// phases returns what p points to, made when it is first needed.
+func phases(p *atomic.Pointer[Phases]) *Phases {
+	if x := p.Load(); x != nil {
+		return x
 	}
-	m.batches[rows].CompareAndSwap(nil, new(Phases))
-	return m.batches[rows].Load()
+	p.CompareAndSwap(nil, new(Phases))
+	return p.Load()
 }
 
 // largeBatch copies the map on the first batch of a size, so that readers need no lock.
@@ -214,9 +266,17 @@ func (m *Model) largeBatch(rows int) *Phases {
 }
 
 // Batches calls yield with the phases of every executed batch size, in ascending order.
-func (m *Model) Batches(yield func(rows int, p *Phases) bool) {
-	for i := range m.batches {
-		if p := m.batches[i].Load(); p != nil && !yield(i, p) {
+func (m *Model) Batches(yield func(rows int, t Totals) bool) {
+	for rows := range batchSizes {
+		several, alone := m.batches[rows].Load(), m.alone[rows].Load()
+		var t Totals
+		if several != nil {
+			several.addTo(&t)
+		}
+		if alone != nil {
+			alone.addTo(&t)
+		}
+		if (several != nil || alone != nil) && !yield(rows, t) {
 			return
 		}
 	}
@@ -225,7 +285,8 @@ func (m *Model) Batches(yield func(rows int, p *Phases) bool) {
 		return
 	}
 	for _, rows := range sortedKeys(*large) {
-		if !yield(rows, (*large)[rows]) {
+		var t Totals
+		if (*large)[rows].addTo(&t); !yield(rows, t) {
 			return
 		}
 	}

@@ -24,14 +24,14 @@ type batch struct {
 	Phases phases
 }
 
-func phasesOf(p *telemetry.Phases) phases {
-	return phases{p.Count(), p.InputNs(), p.InferNs(), p.OutputNs()}
+func phasesOf(t telemetry.Totals) phases {
+	return phases{t.Count, t.InputNs, t.InferNs, t.OutputNs}
 }
 
 func totalsOf(m *telemetry.Model) totals {
-	out := totals{m.Rows(), m.Executions(), m.TotalNs(), m.QueueNs(), phasesOf(&m.Compute), nil}
-	for rows, p := range m.Batches {
-		out.Batches = append(out.Batches, batch{rows, phasesOf(p)})
+	out := totals{m.Rows(), m.Executions(), m.TotalNs(), m.QueueNs(), phasesOf(m.Requests()), nil}
+	for rows, t := range m.Batches {
+		out.Batches = append(out.Batches, batch{rows, phasesOf(t)})
 	}
 	return out
 }
@@ -52,6 +52,23 @@ func TestModel(t *testing.T) {
 				m.Succeeded(1, 900, times)
 			},
 			totals{1, 1, 425, 100, one, []batch{{1, one}}},
+		},
+		{
+			"one request alone", func(m *telemetry.Model) { m.Alone(3, 900, times) },
+			totals{3, 1, 425, 100, one, []batch{{3, one}}},
+		},
+		{
+			"one request alone, larger than any counter of its own", func(m *telemetry.Model) { m.Alone(100, 900, times) },
+			totals{100, 1, 425, 100, one, []batch{{100, one}}},
+		},
+		{
+			"alone and in company", func(m *telemetry.Model) {
+				m.Alone(2, 900, times)
+				m.Executed(2, times)
+				m.Succeeded(1, 900, times)
+				m.Succeeded(1, 900, times)
+			},
+			totals{4, 2, 3 * 425, 300, phases{3, 60, 900, 15}, []batch{{2, phases{2, 40, 600, 10}}}},
 		},
 		{
 			// Each request counts the time of the whole batch, the batch counts it once.

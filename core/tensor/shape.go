@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"math"
+	"math/bits"
 	"strconv"
 )
 
@@ -81,21 +82,22 @@ func (s Shape) Matches(want Shape) bool {
 // Elements returns the number of elements: 1 for rank 0, and -1 when a dimension
 // is negative or the product does not fit an int64.
 func (s Shape) Elements() int64 {
-	n, overflow := int64(1), false
+	n, overflow := uint64(1), false
 	for _, d := range s.Dims() {
-		switch {
-		case d < 0:
+		if d < 0 {
 			return -1
-		case d > 0 && n > math.MaxInt64/d:
-			overflow = true
-		default:
-			n *= d
 		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		if hi != 0 || lo > math.MaxInt64 {
+			overflow = true // unless a later extent is 0
+			lo = 1
+		}
+		n = lo
 	}
 	if overflow && n != 0 {
 		return -1
 	}
-	return n
+	return int64(n)
 }
 
 // Prepend returns s with n put before its dimensions.

@@ -164,8 +164,8 @@ step { model_name: "pair" model_version: -1 input_map { key: "INPUT0" value: "MI
 			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
 		}
 	}
-	if stats.Compute.Count() != 2 || stats.Rows() != 2 || stats.Executions() != 2 {
-		t.Errorf("counted %d requests, %d rows", stats.Compute.Count(), stats.Rows())
+	if stats.Requests().Count != 2 || stats.Rows() != 2 || stats.Executions() != 2 {
+		t.Errorf("counted %d requests, %d rows", stats.Requests().Count, stats.Rows())
 	}
 }
 

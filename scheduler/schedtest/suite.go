@@ -118,7 +118,7 @@ func (b *Bench) settled(t *testing.T, s scheduler.Scheduler, succeeded, failed, 
 	}
 	f, _ := b.Stats.Failures[telemetry.Backend].Load()
 	c, _ := b.Stats.Failures[telemetry.Canceled].Load()
-	if n := b.Stats.Compute.Count(); n != succeeded || f != failed || c != cancels {
+	if n := b.Stats.Requests().Count; n != succeeded || f != failed || c != cancels {
 		t.Errorf("counted %d succeeded, %d failed, %d cancelled; want %d, %d, %d", n, f, c, succeeded, failed, cancels)
 	}
 }

@@ -15,9 +15,14 @@ func (s *Settings) Find(name string) (string, error) {
 	}
 	for _, dir := range []string{s.Dir, s.ModelDir} {
 		path := filepath.Join(dir, name)
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
+		info, err := os.Stat(path)
+		if err != nil {
+			continue
 		}
+		if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
+			return "", fmt.Errorf("file '%s' of model '%s': expected a file at '%s', found %s", name, s.Model, path, info.Mode())
+		}
+		return path, nil
 	}
 	return "", fmt.Errorf("file '%s' of model '%s' is neither in '%s' nor in '%s'", name, s.Model, s.Dir, s.ModelDir)
 }

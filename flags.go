@@ -85,6 +85,8 @@ func (p *program) parseServe(args []string) (Options, error) {
 		return o, err
 	case len(rest) > 0:
 		return o, usagef("unexpected argument '%s'", rest[0])
+	case o.MaxInput <= 0:
+		return o, usagef("--http-max-input-size must be greater than 0, got %d", o.MaxInput)
 	}
 	if o.Models, err = c.models(); err != nil {
 		return o, err

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"tutti/core/status"
 	"tutti/repository"
@@ -17,6 +19,8 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	// A log whose reader is gone must not end the server, as it would by default.
+	signal.Ignore(syscall.SIGPIPE)
 	s, err := open(ctx, &o, &p.components, p.logger(logLevel(o.Verbose)))
 	if err != nil {
 		return serverError(err)

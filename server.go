@@ -117,7 +117,11 @@ func (s *server) close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = f.stop(ctx) })
 	}
 	wg.Wait()
-	return errors.Join(errors.Join(errs...), s.repo.Close(ctx))
+	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx))
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
+	}
+	return err
 }
 
 // fault delivers the first failure of a running front.

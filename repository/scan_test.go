@@ -99,7 +99,7 @@ ensemble_scheduling { step { model_name: "many" model_version: 10 input_map { ke
 		"nothing":    "failed to open text file for read nothing/config.pbtxt: file does not exist",
 		"torn":       got["torn"], // the parser's words, checked below
 		"misnamed":   "unexpected directory name 'misnamed' for model 'other', directory name must equal model name",
-		"unreadable": "failed to open text file for read unreadable/config.pbtxt: reading unreadable/config.pbtxt: read unreadable/config.pbtxt: is a directory",
+		"unreadable": "failed to open text file for read unreadable/config.pbtxt: expected a file, found " + folderMode(t, root, "unreadable/config.pbtxt"),
 		"refused":    "'max_batch_size' must be non-negative value for refused",
 		"foreign":    "unsupported: model 'foreign' needs backend 'strange', which is not built in",
 		"stepless":   "model 'stepless' of backend 'native' must name its step by parameter 'step', one of: double",
@@ -215,4 +215,14 @@ func TestOnly(t *testing.T) {
 			}
 		})
 	}
+}
+
+// folderMode returns how a folder's mode prints, which the umask has a say in.
+func folderMode(t *testing.T, root, name string) string {
+	t.Helper()
+	info, err := os.Stat(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().String()
 }

@@ -1,7 +1,9 @@
 package repository
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +54,8 @@ func scan(roots []string) ([]*folder, error) {
 }
 
 // isModelFolder tells folders of models from other folders beside them: hidden ones
-// are not, nor is one without both a configuration and a version.
+// are not, nor is one without both a configuration and a version. One that cannot be
+// looked into is, so that loading it tells why.
 func isModelFolder(root string, e os.DirEntry) bool {
 	if strings.HasPrefix(e.Name(), ".") {
 		return false
@@ -61,7 +64,7 @@ func isModelFolder(root string, e os.DirEntry) bool {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return false
 	}
-	if _, err := os.Stat(filepath.Join(dir, config.FileName)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, config.FileName)); !errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
 	found, err := versionFolders(dir)

@@ -15,13 +15,21 @@ func (s *Settings) Find(name string) (string, error) {
 	if !filepath.IsLocal(name) {
 		return "", fmt.Errorf("file '%s' of model '%s' is outside the model folder", name, s.Model)
 	}
+	odd := ""
 	for _, dir := range []string{s.Dir, s.ModelDir} {
 		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		switch info, err := os.Stat(path); {
+		case err != nil:
+		case info.Mode().IsRegular():
 			return path, nil
+		default: // opening a pipe would wait for its writer for ever
+			odd = fmt.Sprintf(": expected a file at '%s', found %s", path, info.Mode())
 		}
 	}
-	return "", fmt.Errorf("file '%s' of model '%s' is neither in '%s' nor in '%s'", name, s.Model, s.Dir, s.ModelDir)
+	if odd == "" {
+		odd = fmt.Sprintf(" is neither in '%s' nor in '%s'", s.Dir, s.ModelDir)
+	}
+	return "", fmt.Errorf("file '%s' of model '%s'%s", name, s.Model, odd)
 }
 
 // Int returns parameter key as an integer of at least lowest.

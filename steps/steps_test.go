@@ -114,14 +114,21 @@ func TestFind(t *testing.T) {
 	missing := func(name string) string {
 		return "file '" + name + "' of model 'm' is neither in '" + version + "' nor in '" + model + "'"
 	}
+	odd := func(name, path string) string {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "file '" + name + "' of model 'm': expected a file at '" + path + "', found " + info.Mode().String()
+	}
 	tests := []struct{ name, want, err string }{
 		{"two.txt", "m/1/two.txt", ""},
 		{"model.txt", "m/model.txt", ""},
 		{"sub/deep.txt", "m/1/sub/deep.txt", ""},
 		{"sub/../two.txt", "m/1/two.txt", ""},
 		{"both", "m/both", ""}, // a folder in the version, a file in the model
-		{"folder", "", missing("folder")},
-		{".", "", missing(".")},
+		{"folder", "", odd("folder", filepath.Join(model, "folder"))},
+		{".", "", odd(".", model)},
 		{"no.txt", "", missing("no.txt")},
 		{"two.txt\x00", "", missing("two.txt\x00")},
 		{"", "", outside("")},

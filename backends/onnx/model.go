@@ -103,10 +103,13 @@ func find(s *backends.Settings) (string, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		path = filepath.Join(path, modelFile)
-		_, err = os.Stat(path)
+		info, err = os.Stat(path)
 	}
 	if err != nil {
 		return "", status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model)
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
+		return "", status.Errorf(status.InvalidArg, "unable to load model '%s': expected a file at '%s', found %s", s.Model, path, info.Mode())
 	}
 	return path, nil
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +39,11 @@ func readLabels(dir, name string) ([]string, error) {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := root.Open(filepath.Clean(name))
+	name = filepath.Clean(name)
+	if info, err := root.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("expected a file, found %s", info.Mode())
+	}
+	f, err := root.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,9 @@ func Parse(path string, text []byte) (*modelconfig.ModelConfig, error) {
 
 // readCapped reads one byte more than allowed, which Parse then refuses.
 func readCapped(path string) ([]byte, error) {
+	if err := regular(path); err != nil {
+		return nil, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -60,4 +63,13 @@ func readCapped(path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return text, nil
+}
+
+// regular refuses what is no file: opening a pipe would wait for its writer for ever.
+func regular(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("expected a file, found %s", info.Mode())
+	}
+	return err
 }

@@ -22,12 +22,17 @@ type body struct {
 	max  int64
 }
 
-// full reads exactly len(b) bytes; n tells how many there were.
+// full reads exactly len(b) bytes; n tells how many there were. Any failure but the
+// body's end is the client's, such as a malformed chunk.
 func (b *body) full(dst []byte) (n int, err error) {
 	n, err = io.ReadFull(b.r, dst)
 	b.count(n)
-	if errors.Is(err, io.EOF) {
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = io.ErrUnexpectedEOF
+	default:
+		err = status.Errorf(status.InvalidArg, "failed to read the request: %w", err)
 	}
 	return n, err
 }

@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -205,5 +207,44 @@ func TestConnectionSurvivesErrors(t *testing.T) {
 	}
 	if connections != 1 {
 		t.Errorf("%d connections for one client", connections)
+	}
+}
+
+// TestChunkedErrors sends bodies whose transfer coding is broken: the client's fault.
+func TestChunkedErrors(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(t)
+	for name, chunk := range map[string]string{"size": "zz\r\n{}", "end": "2\r\n{}xx", "huge": "fffffffffffffffff\r\n{}"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", s.Listener.Addr().String()) //nolint:noctx // loopback
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			head := "POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+			if _, err := io.WriteString(conn, head+chunk); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = resp.Body.Close() }()
+			text, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != 400 || !strings.HasPrefix(string(text), `{"error":"failed to read the request: `) {
+				t.Errorf("got status %d, answer %s, error %v", resp.StatusCode, text, err)
+			}
+		})
+	}
+}
+
+// TestErrorIsUTF8 names what is not: the answer is JSON all the same.
+func TestErrorIsUTF8(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(t)
+	code, _, got := ask(t, "POST", s.URL+"/v2/models/%ff%fe/infer", []byte(`{"inputs":[]}`))
+	if want := `{"error":"Request for unknown model: '` + "\ufffd" + `' is not found"}`; code != 400 || got != want {
+		t.Errorf("got status %d, answer %q, want %q", code, got, want)
 	}
 }

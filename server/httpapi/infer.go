@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -96,7 +97,8 @@ func writeErrorText(w http.ResponseWriter, code int, text string) {
 	w.Header()["Content-Type"] = jsonType
 	w.WriteHeader(code)
 	b := append([]byte(nil), `{"error":`...)
-	b = append(appendString(b, text), '}')
+	// A text may repeat names as the client wrote them, which need not be UTF-8.
+	b = append(appendString(b, strings.ToValidUTF8(text, "\ufffd")), '}')
 	// A client that is gone by now gets nothing.
 	_, _ = w.Write(b)
 }

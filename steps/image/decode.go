@@ -55,12 +55,9 @@ func (f format) String() string {
 	return "file of unknown format"
 }
 
-// decode checks and decodes one image. The reader is scratch of the caller.
-func decode(data []byte, l limits, r *bytes.Reader) (image.Image, error) {
-	h, err := l.check(data)
-	if err != nil {
-		return nil, err
-	}
+// decode decodes one image whose header was checked. The reader is scratch of the
+// caller.
+func decode(data []byte, h header, r *bytes.Reader) (image.Image, error) {
 	r.Reset(data)
 	defer r.Reset(nil)
 	img, err := h.format.decode(r)

@@ -42,7 +42,8 @@ func params() []steps.Param {
 		{Key: "std", Doc: "Divides after the mean is subtracted: one number, or one per channel separated by commas.", Default: "1"},
 		{Key: "resize", Doc: "Filter of the resize.", Default: "bilinear", Values: []string{"bilinear"}},
 		{Key: "max_pixels", Doc: "Largest image accepted, width times height, checked before it is decoded. " +
-			"A pixel takes up to 8 bytes while its image is decoded, 15 in a progressive JPEG.", Default: "67108864"},
+			"A pixel takes up to 8 bytes while its image is decoded, 15 in a progressive JPEG. " +
+			"Images are decoded at the same time while they have no more pixels together, or 4194304 per core if that is more.", Default: "67108864"},
 		{Key: "max_bytes", Doc: "Largest file accepted.", Default: "67108864"},
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 
 	"tutti/backends"
 	"tutti/core/status"
@@ -17,7 +20,12 @@ type step struct {
 	options
 	batched bool
 	workers sync.Pool
+	pixels  *semaphore.Weighted // those of all images in progress
 }
+
+// atOnce is how many pixels every core may have in progress: a few hundred
+// kilobytes that unpack to half a gigabyte must not do so on all cores at once.
+const atOnce = 4 << 20
 
 var _ steps.Step = (*step)(nil)
 
@@ -36,6 +44,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		options: *o,
 		batched: s.MaxBatch > 0,
 		workers: sync.Pool{New: func() any { return new(worker) }},
+		pixels:  semaphore.NewWeighted(max(o.limits.maxPixels, int64(runtime.GOMAXPROCS(0))*atOnce)),
 	}, nil
 }
 
@@ -62,7 +71,10 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 		if data, rest, ok = tensor.NextBytes(rest); !ok {
 			return status.Errorf(status.InvalidArg, "input '%s': expected %d files, found %d", inputName, b.Rows, row)
 		}
-		if err := s.one(w, dst[row*n:][:n], data); err != nil {
+		if err := s.one(ctx, w, dst[row*n:][:n], data); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			clear(dst[row*n:][:n]) // The memory is another request's of before.
 			b.Fail(row, refuse(b, row, err))
 		}
@@ -70,9 +82,18 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// one processes one file.
-func (s *step) one(w *worker, dst, data []byte) error {
-	img, err := decode(data, s.limits, &w.reader)
+// one processes one file; it waits while too many pixels are in progress.
+func (s *step) one(ctx context.Context, w *worker, dst, data []byte) error {
+	h, err := s.limits.check(data)
+	if err != nil {
+		return err
+	}
+	pixels := int64(h.width) * int64(h.height)
+	if err := s.pixels.Acquire(ctx, pixels); err != nil {
+		return err
+	}
+	defer s.pixels.Release(pixels)
+	img, err := decode(data, h, &w.reader)
 	if err != nil {
 		return err
 	}

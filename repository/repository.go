@@ -146,6 +146,9 @@ func (r *Repository) loadModels(ctx context.Context) {
 				}
 				m.versions = append(m.versions, v)
 			}
+			if len(m.versions) == 0 {
+				return nil // report says why
+			}
 			r.s.Log.InfoContext(ctx, "model loaded", slog.String("model", m.folder.name), slog.Int("versions", len(m.versions)), slog.Duration("took", time.Since(began)))
 			return nil
 		})
@@ -227,8 +230,9 @@ func (r *Repository) Close(ctx context.Context) error {
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, b := range r.opened {
+	for name, b := range r.opened {
 		errs = append(errs, b.Close())
+		delete(r.opened, name)
 	}
 	return errors.Join(errs...)
 }

@@ -128,7 +128,11 @@ func (r *Runner) separately(inst backends.Instance, list *List, t *Turn) {
 		var one List
 		one.Push(w)
 		t.Tick(0)
-		r.Run(inst, &one, t)
+		if w.Ctx.Err() != nil {
+			r.Cancel(&one, t.Now())
+		} else {
+			r.runOne(inst, w, t)
+		}
 		done.Push(w)
 	}
 	*list = done

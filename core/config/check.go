@@ -1,6 +1,8 @@
 package config
 
 import (
+	"path/filepath"
+
 	"tutti/core/status"
 	"tutti/proto/modelconfig"
 )
@@ -19,6 +21,7 @@ func Validate(cfg *modelconfig.ModelConfig) error {
 func Check(cfg *modelconfig.ModelConfig) []error {
 	l := &problems{cfg: cfg}
 	l.backend()
+	l.file()
 	l.batching()
 	if cfg.GetEnsembleScheduling() != nil {
 		l.ensemble()
@@ -44,6 +47,13 @@ type problems struct {
 
 func (l *problems) add(format string, args ...any) {
 	l.list = append(l.list, status.Errorf(status.InvalidArg, format, args...))
+}
+
+// file refuses a model file that the version folder does not hold.
+func (l *problems) file() {
+	if f := l.cfg.GetDefaultModelFilename(); f != "" && !filepath.IsLocal(f) {
+		l.add("default_model_filename '%s' of model '%s' is outside the version folder", f, l.cfg.GetName())
+	}
 }
 
 func (l *problems) backend() {

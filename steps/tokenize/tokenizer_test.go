@@ -3,6 +3,7 @@ package tokenize_test
 import (
 	"bytes"
 	"encoding/json"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -166,7 +167,9 @@ func TestEncodeAllocatesNothing(t *testing.T) {
 		}
 	}
 	all()
-	if n := testing.AllocsPerRun(1, all); n > 0 {
+	// A collection in between empties pools, whose refilling is nobody's doing here.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	if n := testing.AllocsPerRun(3, all); n > 0 {
 		t.Errorf("%v allocations for %d texts, expected none", n, len(texts))
 	}
 }

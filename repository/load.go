@@ -109,7 +109,7 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	if padding != nil && !batches {
 		return nil, fmt.Errorf("model '%s' has parameters that pad inputs, but no dynamic_batching", f.name)
 	}
-	rules, err := dynamic.RulesOf(f.cfg, padding != nil)
+	rules, err := dynamic.RulesOf(v.cfg, padding != nil)
 	if err != nil {
 		return nil, err
 	}

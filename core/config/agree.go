@@ -28,8 +28,8 @@ func declared(p port) Port {
 	return Port{Name: p.GetName(), DType: tensor.DType(p.GetDataType()), Dims: tensor.Of(p.GetDims()...)}
 }
 
-// Complete returns a copy of cfg in which a list of inputs or outputs that was left
-// out entirely is filled in from the model's signature. Lists that are there stay.
+// Complete returns a copy of cfg in which max_batch_size, and a list of inputs or
+// outputs, that was left out entirely is filled in from the model's signature. Lists that are there stay.
 func Complete(cfg *modelconfig.ModelConfig, sig *Signature) *modelconfig.ModelConfig {
 	done := proto.CloneOf(cfg)
 	if len(done.Input) == 0 {
@@ -48,6 +48,9 @@ func Complete(cfg *modelconfig.ModelConfig, sig *Signature) *modelconfig.ModelCo
 			})
 		}
 	}
+	if done.MaxBatchSize == 0 {
+		done.MaxBatchSize = int32(sig.MaxBatch)
+	}
 	return done
 }
 
@@ -56,9 +59,13 @@ func dimsOf(p *Port) []int64 { return append([]int64(nil), p.Dims.Dims()...) }
 // Agree brings a configuration and the signature of its model together: every
 // declared input and output must exist in sig with the same data type and with
 // dimensions that fit, where -1 on either side fits any extent. It returns sig with
-// the narrower dimensions of both, the ports in sig's order and none left out.
+// the narrower dimensions of both, the ports in sig's order and none left out. A
+// max_batch_size that cfg leaves out is sig's.
 func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 	a := &agreement{want: SignatureOf(cfg), have: sig}
+	if a.want.MaxBatch == 0 {
+		a.want.MaxBatch = sig.MaxBatch // what the backend completed
+	}
 	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: a.want.MaxBatch}
 	var err error
 	if out.Inputs, err = a.ports("input", a.want.Inputs, sig.Inputs); err != nil {

@@ -30,9 +30,9 @@ func (m *model) Execute(_ context.Context, b *backends.Batch) error {
 func (*model) Close() error { return nil }
 
 // whole takes all that waits and looks as the oldest does.
-type whole struct{}
+type whole struct{ seen []scheduler.Executed }
 
-func (whole) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decision {
+func (*whole) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decision {
 	for i := range v.Items {
 		if v.Items[i].Shape == v.Items[0].Shape {
 			scratch = append(scratch, int32(i))
@@ -40,6 +40,9 @@ func (whole) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decisi
 	}
 	return scheduler.Decision{Take: scratch}
 }
+
+// Observe keeps what was learned from.
+func (p *whole) Observe(x scheduler.Executed) { p.seen = append(p.seen, x) }
 
 // answers keeps what became of every work.
 type answers struct{ works []*scheduler.Work }
@@ -65,11 +68,12 @@ func copyInput(b *backends.Batch) error {
 
 type desk struct {
 	*scheduler.Station
-	model *model
-	stats *telemetry.Model
-	turn  *scheduler.Turn
-	alloc tensor.Allocator
-	done  answers
+	model  *model
+	stats  *telemetry.Model
+	turn   *scheduler.Turn
+	alloc  tensor.Allocator
+	policy *whole
+	done   answers
 }
 
 func newDesk(t *testing.T, m *model, params map[string]string, inputs ...string) *desk {
@@ -85,12 +89,12 @@ func newDesk(t *testing.T, m *model, params map[string]string, inputs ...string)
 	}
 	workers := scheduler.NewWorkers()
 	t.Cleanup(workers.Close)
-	s := &desk{model: m, stats: &telemetry.Model{Name: "m"}, alloc: tensor.NewChecked(t, nil), turn: scheduler.NewTurn(workers)}
+	s := &desk{model: m, stats: &telemetry.Model{Name: "m"}, alloc: tensor.NewChecked(t, nil), turn: scheduler.NewTurn(workers), policy: &whole{}}
 	s.Station = scheduler.NewStation(scheduler.StationSettings{
 		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
 			Signature: sig, Stats: s.stats, Alloc: s.alloc, Padding: padding, Log: slog.New(slog.DiscardHandler),
 		}),
-		Policy: whole{}, Instances: []backends.Instance{m}, Workers: workers,
+		Policy: s.policy, Instances: []backends.Instance{m}, Workers: workers,
 	})
 	return s
 }
@@ -112,6 +116,7 @@ func (s *desk) work(t *testing.T, node int32, inputs ...[]int32) *scheduler.Work
 
 // ask enqueues the works together and returns what each put out, nil for a failure.
 func (s *desk) ask(works ...*scheduler.Work) [][]int32 {
+	s.done.works = nil
 	var list scheduler.List
 	for _, w := range works {
 		list.Push(w)
@@ -190,5 +195,20 @@ func TestCancelledInTheModel(t *testing.T) {
 	s.ask(s.work(t, 0, []int32{1}))
 	if n, _ := s.stats.Failures[telemetry.Canceled].Load(); n != 1 {
 		t.Errorf("counted %d cancelled requests, want 1", n)
+	}
+}
+
+// TestFailuresTeachNothing: what failed may have ended early, alone or in company.
+func TestFailuresTeachNothing(t *testing.T) {
+	t.Parallel()
+	s := newDesk(t, &model{run: copyInput}, nil, "IN")
+	s.ask(s.work(t, 0, []int32{-1}))
+	s.ask(s.work(t, 0, []int32{-1}), s.work(t, 1, []int32{2}))
+	if len(s.policy.seen) != 0 {
+		t.Errorf("learned from failures: %v", s.policy.seen)
+	}
+	s.ask(s.work(t, 0, []int32{1}))
+	if len(s.policy.seen) != 1 {
+		t.Errorf("learned from %d executions, want 1", len(s.policy.seen))
 	}
 }

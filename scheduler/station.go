@@ -199,6 +199,9 @@ func (s *Station) observe(batch *List) {
 	var x Executed
 	rows, longest := int64(0), int64(0)
 	for w := batch.Head; w != nil; w = w.next {
+		if w.Err != nil {
+			return // what failed may have ended early
+		}
 		rows += int64(w.Rows)
 		longest = max(longest, int64(w.length))
 		x.Elements += int64(w.Rows) * int64(w.length)

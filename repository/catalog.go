@@ -9,6 +9,7 @@ import (
 	"tutti/core/telemetry"
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
+	"tutti/steps"
 )
 
 var _ infer.Catalog = (*Repository)(nil)
@@ -93,7 +94,7 @@ func (r *Repository) Kind(name string) string {
 	if m == nil {
 		return ""
 	}
-	if step := m.folder.cfg.GetParameters()["step"].GetStringValue(); step != "" {
+	if step := m.folder.cfg.GetParameters()[steps.Key].GetStringValue(); step != "" {
 		return step
 	}
 	return m.folder.cfg.GetBackend()

@@ -190,14 +190,14 @@ func sized(t *tensor.Tensor) bool {
 // settle ends one work of an executed batch and reports whether it succeeded; failures
 // it counts. err is the batch's.
 func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
-	w.releaseInputs()
+	tensor.ReleaseAll(w.In)
 	if w.Err = err; err == nil {
 		w.Err = member.Err
 	}
 	if w.Err == nil {
 		return true
 	}
-	releaseAll(w.Out)
+	tensor.ReleaseAll(w.Out)
 	r.stats.Failed(reason(w.Err), w.Times.End-w.Enqueued)
 	return false
 }
@@ -216,24 +216,18 @@ func reason(err error) telemetry.Reason {
 func (r *Runner) Cancel(list *List, now int64) {
 	for w := list.Head; w != nil; w = w.next {
 		w.Err = status.ErrCancelled
-		w.releaseInputs()
+		tensor.ReleaseAll(w.In)
 		r.stats.Failed(telemetry.Canceled, now-w.Enqueued)
 	}
 }
 
 // recycle returns the batch of several works, with what was gathered for it.
 func (r *Runner) recycle(b *backends.Batch) {
-	releaseAll(b.In)
-	releaseAll(b.Out)
+	tensor.ReleaseAll(b.In)
+	tensor.ReleaseAll(b.Out)
 	clear(b.Reqs)
 	b.Reqs = b.Reqs[:0]
 	r.batches.Put(b)
-}
-
-func releaseAll(list []tensor.Tensor) {
-	for i := range list {
-		list[i].Release()
-	}
 }
 
 // elementBytes returns the size of n elements of d, for fixed-size types.

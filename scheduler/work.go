@@ -43,13 +43,6 @@ type Work struct {
 // Next returns the work that follows in the list.
 func (w *Work) Next() *Work { return w.next }
 
-// releaseInputs gives the inputs up.
-func (w *Work) releaseInputs() {
-	for i := range w.In {
-		w.In[i].Release()
-	}
-}
-
 // List is a chain of works in order.
 type List struct {
 	Head, tail *Work

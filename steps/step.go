@@ -63,8 +63,8 @@ type Settings struct {
 	_ struct{}
 }
 
-// stepKey is the parameter that names the step; it is not one of the step's own.
-const stepKey = "step"
+// Key is the parameter of config.pbtxt that names the step; it is not one of the step's own.
+const Key = "step"
 
 // Resolve checks the given config.pbtxt parameters against the declaration and
 // returns them with the defaults filled in. An unknown key, a missing required one
@@ -85,7 +85,7 @@ func (f *Factory) Resolve(given map[string]string) (map[string]string, error) {
 		out[p.Key] = v
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if _, ok := out[key]; !ok && key != stepKey {
+		if _, ok := out[key]; !ok && key != Key {
 			return nil, f.unknown(key)
 		}
 	}

@@ -18,9 +18,6 @@ import (
 // Name is the backend's name in config.pbtxt.
 const Name = "native"
 
-// stepKey is the parameter that names the step.
-const stepKey = "step"
-
 // NewFactory returns the backend of the given steps.
 func NewFactory(registry *steps.Registry) backends.Factory {
 	return backends.Factory{
@@ -35,12 +32,12 @@ type backend struct {
 
 // Load makes the step a model names.
 func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
-	name := s.Param(stepKey)
+	name := s.Param(steps.Key)
 	f := b.steps.ByName(name)
 	switch {
 	case name == "":
 		return nil, fmt.Errorf("model '%s' of backend '%s' must name its step by parameter '%s', one of: %s",
-			s.Model, Name, stepKey, strings.Join(b.steps.Names(), ", "))
+			s.Model, Name, steps.Key, strings.Join(b.steps.Names(), ", "))
 	case f == nil:
 		return nil, fmt.Errorf("model '%s' names unknown step '%s', expected one of: %s",
 			s.Model, name, strings.Join(b.steps.Names(), ", "))

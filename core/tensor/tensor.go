@@ -66,6 +66,13 @@ func (t *Tensor) Release() {
 	}
 }
 
+// ReleaseAll releases every tensor of list and leaves them absent.
+func ReleaseAll(list []Tensor) {
+	for i := range list {
+		list[i].Release()
+	}
+}
+
 // Move returns t and leaves t absent: the reference has a new holder.
 func (t *Tensor) Move() Tensor {
 	m := *t

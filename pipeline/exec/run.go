@@ -119,7 +119,7 @@ func (r *run) stage(n int32, t *scheduler.Turn) int32 {
 	}
 	w := &r.work[n]
 	if err := r.fill(w, &r.x.plan.Nodes[n]); err != nil {
-		releaseAll(w.In)
+		tensor.ReleaseAll(w.In)
 		r.fail(n, err)
 		return 0
 	}
@@ -302,7 +302,7 @@ func (r *run) reject(err error) {
 // request is held when its client learns that it is over.
 func (r *run) end(err error) {
 	sink, x := r.sink, r.x
-	releaseAll(r.slots)
+	tensor.ReleaseAll(r.slots)
 	r.req.Release()
 	r.ctx, r.req, r.sink = nil, nil, nil
 	if r.failure.Load() != nil {
@@ -322,11 +322,5 @@ func (r *run) end(err error) {
 func (r *run) drop() {
 	if r.holders.Add(-1) == 0 {
 		r.x.runs.Put(r)
-	}
-}
-
-func releaseAll(list []tensor.Tensor) {
-	for i := range list {
-		list[i].Release()
 	}
 }

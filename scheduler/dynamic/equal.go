@@ -1,6 +1,10 @@
 package dynamic
 
-import "tutti/scheduler"
+import (
+	"time"
+
+	"tutti/scheduler"
+)
 
 // equal batches works whose shapes agree with the oldest one's.
 type equal struct {
@@ -56,6 +60,6 @@ func (g *growth) decide(now, oldest int64) scheduler.Decision {
 	case g.full || left <= 0:
 		return scheduler.Decision{Take: g.take}
 	default:
-		return scheduler.Decision{Wait: duration(left)}
+		return scheduler.Decision{Wait: time.Duration(left)}
 	}
 }

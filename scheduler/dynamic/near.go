@@ -2,12 +2,9 @@ package dynamic
 
 import (
 	"slices"
-	"time"
 
 	"tutti/scheduler"
 )
-
-func duration(ns int64) time.Duration { return time.Duration(ns) }
 
 // near batches works of near lengths. It starts from the oldest work, which so never
 // starves, and adds the work whose length is nearest as long as that pays and the

@@ -7,9 +7,10 @@ import (
 )
 
 // near batches works of near lengths. It starts from the oldest work, which so never
-// starves, and adds the work whose length is nearest as long as that pays and the
-// batch is not more than its instance's share of all rows: one instance that takes
-// everything leaves the others with batches of one.
+// starves, and adds the work whose length is nearest as long as that pays. Where
+// neither preferred sizes nor a delay say what batches are wanted, it takes no more
+// than its instance's share of all rows: one instance that takes everything leaves
+// the others with batches of one.
 type near struct {
 	rules Rules
 	cost  cost
@@ -22,7 +23,10 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 	first := &v.Items[0]
 	g := growth{rules: &p.rules, take: scratch}
 	g.add(0, first.Rows)
-	longest, most := first.Length, share(&v)
+	longest, most := first.Length, p.rules.MaxBatch
+	if p.rules.Delay == 0 && len(p.rules.Preferred) == 0 {
+		most = share(&v)
+	}
 	for !g.full {
 		i := nearest(v.Items, g.take, first)
 		if i < 0 {
@@ -30,13 +34,11 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 		}
 		it := &v.Items[i]
 		if g.rows+it.Rows > most {
-			g.full = true
 			break
 		}
 		grown := max(longest, it.Length)
 		padding := int64(g.rows)*int64(grown-longest) + int64(it.Rows)*int64(grown-it.Length)
 		if int64(g.rows+it.Rows)*int64(grown) > p.rules.MaxElements || !p.cost.pays(padding) {
-			g.full = true
 			break
 		}
 		g.add(i, it.Rows)

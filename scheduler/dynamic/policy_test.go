@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // TestScripts drives policies by scripts on a virtual clock: each file holds
 // commands and, behind a line of dashes, what they print.
 //
-//	rules max=8 preferred=4,8 delay=5ms padded elements=64
+//	rules max=8 preferred=4,8 delay=5ms padded elements=64 instances=2 executing=3
 //	enqueue id=a rows=2 length=7 shape=1
 //	learn elements=10 padding=2 took=2ms times=20
 //	step 3ms        moves the clock and lets a free instance ask
@@ -75,6 +75,7 @@ func runScript(t *testing.T, file string) {
 type script struct {
 	now    time.Duration
 	policy scheduler.Policy
+	view   scheduler.View // but for its items
 	ids    []string
 	items  []scheduler.Item
 }
@@ -124,6 +125,8 @@ func (s *script) rules(args map[string]string) error {
 		r.Delay, err = time.ParseDuration(d)
 	}
 	s.policy = r.Policy()
+	s.view.Instances = int32(number(args["instances"], 1))
+	s.view.Executing = int32(number(args["executing"], 0))
 	return err
 }
 
@@ -133,7 +136,8 @@ func (s *script) ask(out *strings.Builder) {
 		fmt.Fprintf(out, "%v idle\n", s.now)
 		return
 	}
-	d := s.policy.Decide(int64(s.now), scheduler.View{Items: s.items}, nil)
+	s.view.Items = s.items
+	d := s.policy.Decide(int64(s.now), s.view, nil)
 	if len(d.Take) == 0 {
 		fmt.Fprintf(out, "%v wait %v\n", s.now, d.Wait)
 		return

@@ -30,6 +30,34 @@ func (r *Repository) ModelReady(name string, number int64) error {
 	return err
 }
 
+// Describe returns the version's description.
+//
+// hot: one map lookup.
+func (r *Repository) Describe(name string, number int64) (*infer.Description, error) {
+	v, err := r.find(name, number)
+	if err != nil {
+		return nil, err
+	}
+	return v.about, nil
+}
+
+// newDescription tells the front ends what they need to know of a signature.
+func newDescription(sig *config.Signature) *infer.Description {
+	return &infer.Description{
+		Model: sig.Model, Version: sig.Version, MaxBatch: sig.MaxBatch,
+		Inputs: ports(sig.Inputs, sig.MaxBatch), Outputs: ports(sig.Outputs, sig.MaxBatch),
+	}
+}
+
+func ports(list []config.Port, maxBatch int) []infer.Port {
+	out := make([]infer.Port, len(list))
+	for i := range list {
+		p := &list[i]
+		out[i] = infer.Port{Name: p.Name, DType: p.DType, Shape: p.FullDims(maxBatch), Optional: p.Optional, Labels: p.Labels}
+	}
+	return out
+}
+
 // Metadata describes a model.
 func (r *Repository) Metadata(name string, number int64) (*infer.Metadata, error) {
 	v, err := r.find(name, number)

@@ -30,7 +30,7 @@ func (r *Repository) compile(f *folder, number int64) (*version, error) {
 	}
 	stats := &telemetry.Model{Name: f.name, Version: number}
 	return &version{
-		cfg: f.cfg, sig: p.Signature, stats: stats,
+		cfg: f.cfg, sig: p.Signature, about: newDescription(p.Signature), stats: stats,
 		exec: exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: r.workers}),
 	}, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"tutti/backends"
 	"tutti/core/config"
+	"tutti/core/infer"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/pipeline/exec"
@@ -25,6 +26,7 @@ import (
 type version struct {
 	cfg   *modelconfig.ModelConfig // completed
 	sig   *config.Signature
+	about *infer.Description
 	stats *telemetry.Model
 	exec  *exec.Executor
 	// queue and model are nil for an ensemble.
@@ -80,7 +82,7 @@ func (r *Repository) assemble(ctx context.Context, f *folder, number int64, mode
 		return nil, err
 	}
 	v := &version{
-		cfg: config.Complete(f.cfg, sig), sig: sig, model: model,
+		cfg: config.Complete(f.cfg, sig), sig: sig, about: newDescription(sig), model: model,
 		stats: &telemetry.Model{Name: f.name, Version: number},
 	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {

@@ -43,6 +43,8 @@ type Request struct {
 	Inputs []Named
 	// Outputs are the wanted outputs' names, unique; empty for all.
 	Outputs []string
+	// Async keeps Submit from lending the calling goroutine: it returns at once.
+	Async bool
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
@@ -75,6 +77,9 @@ type Response struct {
 	// Outputs own their tensors, in the model's order or the request's when it named them.
 	Outputs []Named
 	Params  Params
+	// Final says that no further answer follows. A decoupled model may also end
+	// without one so marked.
+	Final bool
 }
 
 var responses = sync.Pool{New: func() any { return new(Response) }}

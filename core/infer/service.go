@@ -5,15 +5,25 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
 
-// Sink receives a request's answers: any number of Send, then exactly one Close,
-// whose error is nil after success. Neither may block.
+// Sink receives a request's answers: any number of Send, the last perhaps marked
+// Final, then exactly one Close, whose error is nil after success. Neither may block.
 type Sink interface {
 	// Send moves r to the sink.
 	Send(r *Response)
 	Close(err error)
+}
+
+// Pacer is a Sink whose client may take answers more slowly than a decoupled model
+// gives them.
+type Pacer interface {
+	Sink
+	// Pace returns when the client has taken so many answers that another one is
+	// welcome, or with ctx's error. A decoupled model waits here before each Send.
+	Pace(ctx context.Context) error
 }
 
 // Inferer runs requests.
@@ -30,12 +40,46 @@ type Catalog interface {
 	Ready() bool
 	// ModelReady returns nil when the version (0: any) serves, else why not.
 	ModelReady(model string, version int64) error
+	// Describe tells what decoding a request and encoding its answer need to know.
+	Describe(model string, version int64) (*Description, error)
 	Metadata(model string, version int64) (*Metadata, error)
 	// Config returns the completed configuration, not to be changed.
 	Config(model string, version int64) (*modelconfig.ModelConfig, error)
 	// Statistics returns those of one version (0: all its versions) or, with an
 	// empty model, of every ready version, sorted by name and version.
 	Statistics(model string, version int64) ([]Statistics, error)
+}
+
+// Description is a loaded version as the front ends see it. It is made once and
+// shared: nobody changes it.
+type Description struct {
+	Model   string
+	Version int64
+	// Decoupled marks a model that answers a request any number of times.
+	Decoupled bool
+	// MaxBatch is max_batch_size; 0 means that tensors carry no batch dimension.
+	MaxBatch        int
+	Inputs, Outputs []Port
+}
+
+// Output returns the named output, or nil.
+func (d *Description) Output(name string) *Port {
+	for i := range d.Outputs {
+		if d.Outputs[i].Name == name {
+			return &d.Outputs[i]
+		}
+	}
+	return nil
+}
+
+// Port is one input or output; Shape has the batch dimension and -1 for a variable extent.
+type Port struct {
+	Name     string
+	DType    tensor.DType
+	Shape    tensor.Shape
+	Optional bool
+	// Labels names the classes of an output, one per index; nil when it has none.
+	Labels []string
 }
 
 // Metadata describes a model to a client.

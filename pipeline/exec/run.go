@@ -288,6 +288,7 @@ func (r *run) respond() error {
 		}
 		resp.Outputs = append(resp.Outputs, infer.Named{Name: name, Tensor: t})
 	}
+	resp.Final = true
 	r.sink.Send(resp)
 	return nil
 }

@@ -104,7 +104,7 @@ func (e *Echo) answer(ctx context.Context, req *infer.Request) (*infer.Response,
 
 func echo(req *infer.Request) (*infer.Response, error) {
 	resp := infer.NewResponse()
-	resp.ID, resp.Model, resp.Version = req.ID, req.Model, 1
+	resp.ID, resp.Model, resp.Version, resp.Final = req.ID, req.Model, 1, true
 	resp.Ensemble = req.Model == "ensemble"
 	if req.Model == "params" {
 		resp.Params = append(resp.Params, req.Params...)
@@ -143,6 +143,24 @@ func (*Echo) ModelReady(name string, version int64) error {
 		return status.Errorf(status.Unavailable, "Request for unknown model: '%s' version 1 is not at ready state", name)
 	}
 	return nil
+}
+
+// Describe tells what the front ends need to know of a model.
+func (e *Echo) Describe(name string, version int64) (*infer.Description, error) {
+	if err := e.ModelReady(name, version); err != nil {
+		return nil, err
+	}
+	m, _ := lookup(name)
+	d := &infer.Description{Model: name, Version: 1, MaxBatch: int(m.batch)}
+	for _, p := range m.ports {
+		shape := tensor.Of(p.dims...)
+		if m.batch > 0 {
+			shape = shape.Prepend(-1)
+		}
+		port := infer.Port{Name: p.name, DType: p.dtype, Shape: shape}
+		d.Inputs, d.Outputs = append(d.Inputs, port), append(d.Outputs, port)
+	}
+	return d, nil
 }
 
 // Metadata describes a model.

@@ -27,6 +27,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		config.NewPlaces("fuzz", text)
 		cfg, err := config.Parse("fuzz", text)
 		if err != nil {
 			return
@@ -44,6 +45,31 @@ func FuzzParse(f *testing.F) {
 		}
 		if !json.Valid(raw) {
 			t.Errorf("not JSON: %s", raw)
+		}
+	})
+}
+
+// FuzzParseJSON feeds arbitrary overrides: nothing may panic, and what parses can be
+// checked and printed.
+func FuzzParseJSON(f *testing.F) {
+	archive, err := txtar.ParseFile("testdata/override.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := 0; i < len(archive.Files); i += 2 {
+		f.Add(archive.Files[i].Data)
+	}
+	f.Add([]byte(`{"backend":"identity","parameters":{"a":{"string_value":"b"}}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		cfg, err := config.ParseJSON(text)
+		if err != nil {
+			return
+		}
+		_ = config.Normalise(cfg, "m") // another name is no reason to stop here
+		config.Inspect(cfg)
+		config.Hints(cfg)
+		if raw, err := config.JSON(cfg); err != nil || !json.Valid(raw) {
+			t.Errorf("not JSON: %s, %v", raw, err)
 		}
 	})
 }

@@ -1,0 +1,128 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tutti/core/status"
+)
+
+// Code is the stable name of a rule, such as TUT1001. A code never changes its meaning.
+type Code string
+
+// Severity says what a diagnostic means for the model.
+type Severity string
+
+// The severities.
+const (
+	// Fault keeps the model from being served.
+	Fault Severity = "error"
+	// Warning is a likely mistake, or something that could not be checked here.
+	Warning Severity = "warning"
+	// Notice tells what was accepted without effect or completed.
+	Notice Severity = "notice"
+)
+
+// Diagnostic is one thing to know about a model's configuration.
+type Diagnostic struct {
+	Code     Code     `json:"code"`
+	Severity Severity `json:"severity"`
+	Model    string   `json:"model"`
+	// File is the file at fault; Line and Column count from 1 and are 0 when no
+	// place in it is meant.
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	// Field is the path of the field, such as input[0].dims; empty when none is meant.
+	Field string `json:"field"`
+	// Reason says what is wrong, in Triton's words where it has any.
+	Reason string `json:"reason"`
+	// Fix says what to do about it; empty when the reason says it all.
+	Fix string `json:"fix"`
+	// status classifies the error that a fault becomes.
+	status status.Code
+}
+
+// Err returns the error that a fault is, with its reason as the text; nil for a
+// warning or a notice. Diagnosed gives the diagnostic back.
+func (d *Diagnostic) Err() error {
+	if d.Severity != Fault {
+		return nil
+	}
+	return &status.Error{Code: d.status, Msg: d.Reason, Err: (*cause)(d)}
+}
+
+// String returns the diagnostic as a line, with its fix on a second one.
+func (d *Diagnostic) String() string {
+	var b strings.Builder
+	if d.File != "" {
+		b.WriteString(d.File + ":")
+		if d.Line > 0 {
+			fmt.Fprintf(&b, "%d:%d:", d.Line, d.Column)
+		}
+		b.WriteByte(' ')
+	}
+	fmt.Fprintf(&b, "%s %s: %s", d.Severity, d.Code, d.Reason)
+	if d.Fix != "" {
+		b.WriteString("\n    fix: " + d.Fix)
+	}
+	return b.String()
+}
+
+// cause is a diagnostic in an error chain.
+type cause Diagnostic
+
+// Error returns the reason.
+func (c *cause) Error() string { return c.Reason }
+
+// Diagnosed returns the diagnostic that err carries, and whether it carries one.
+func Diagnosed(err error) (Diagnostic, bool) {
+	for err != nil {
+		if c, ok := err.(*cause); ok { //nolint:errorlint // the loop unwraps
+			return Diagnostic(*c), true
+		}
+		u, ok := err.(interface{ Unwrap() error }) //nolint:errorlint // the loop unwraps
+		if !ok {
+			break
+		}
+		err = u.Unwrap()
+	}
+	return Diagnostic{}, false
+}
+
+// Errorf returns an error of the given rule and field that Diagnosed reads back.
+func Errorf(code Code, field, format string, args ...any) error {
+	d := newDiagnostic(code, field, fmt.Sprintf(format, args...))
+	d.Severity = Fault
+	return d.Err()
+}
+
+// newDiagnostic fills in what the rule of the code says.
+func newDiagnostic(code Code, field, reason string) Diagnostic {
+	d := Diagnostic{Code: code, Severity: Fault, Field: field, Reason: reason, status: status.InvalidArg}
+	if r := rule(code); r != nil {
+		d.Fix, d.Severity = r.Fix, r.Severity
+		if r.Unsupported {
+			d.status = status.Unsupported
+		}
+	}
+	return d
+}
+
+// Strict returns list with the diagnostics of rules that Triton does not share
+// turned into faults.
+func Strict(list []Diagnostic) []Diagnostic {
+	list = slices.Clone(list)
+	for i := range list {
+		if r := rule(list[i].Code); r != nil && r.Extension {
+			list[i].Severity = Fault
+		}
+	}
+	return list
+}
+
+// HasFault reports whether list holds a fault.
+func HasFault(list []Diagnostic) bool {
+	return slices.ContainsFunc(list, func(d Diagnostic) bool { return d.Severity == Fault })
+}

@@ -266,6 +266,9 @@ func (c *change) finish(m, old *model) {
 // abandon gives the change up because of why, which the index tells of the named
 // model and of those that failed.
 func (c *change) abandon(name string, why error) {
+	if cause := errors.Unwrap(why); cause != nil {
+		why = cause // the index need not name the model again
+	}
 	shown := maps.Clone(c.base.models)
 	for _, m := range c.loading {
 		if m.err == nil && m.name == name {

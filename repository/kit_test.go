@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // folder writes the files of a txtar archive and returns where. A name that ends in
 // a slash is an empty folder.
-func folder(t *testing.T, archive string) string {
+func folder(t testing.TB, archive string) string {
 	t.Helper()
 	root := t.TempDir()
 	for _, f := range txtar.Parse([]byte(archive)).Files {
@@ -231,7 +231,7 @@ type world struct {
 	more    repository.Settings // what else it is opened with
 }
 
-func newWorld(t *testing.T, more ...steps.Factory) *world {
+func newWorld(t testing.TB, more ...steps.Factory) *world {
 	t.Helper()
 	return &world{
 		alloc: tensor.NewChecked(t, nil), metrics: telemetry.NewMetrics(), spy: &spy{},
@@ -249,7 +249,10 @@ func (w *world) open(ctx context.Context, roots ...string) (*repository.Reposito
 		return nil, err
 	}
 	s := w.more
-	s.Roots, s.Only, s.Backends, s.Alloc, s.Metrics, s.Log = roots, w.only, registry, w.alloc, w.metrics, slog.New(slog.DiscardHandler)
+	s.Roots, s.Only, s.Backends, s.Metrics, s.Log = roots, w.only, registry, w.metrics, slog.New(slog.DiscardHandler)
+	if s.Alloc == nil {
+		s.Alloc = w.alloc
+	}
 	return repository.Open(ctx, s)
 }
 
@@ -259,7 +262,7 @@ func (w *world) native() (backends.Factory, error) {
 }
 
 // repo opens the folders and closes them when the test ends.
-func (w *world) repo(t *testing.T, roots ...string) *repository.Repository {
+func (w *world) repo(t testing.TB, roots ...string) *repository.Repository {
 	t.Helper()
 	r, err := w.open(t.Context(), roots...)
 	if err != nil {

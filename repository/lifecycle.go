@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -88,7 +89,7 @@ func (c *change) verdict(name string, broken []*model) error {
 	}
 	for _, other := range c.loading {
 		if other.err != nil {
-			return status.Errorf(status.InvalidArg, "load failed for model '%s': %s\n", other.name, other.reason())
+			return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", other.name, errors.New(other.reason()))
 		}
 	}
 	return nil

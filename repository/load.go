@@ -109,13 +109,12 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 
 // declared refuses a configuration that leaves to the model what it takes or gives.
 func declared(cfg *modelconfig.ModelConfig, sig *config.Signature) error {
-	for kind, n := range map[string][2]int{
-		"input": {len(cfg.GetInput()), len(sig.Inputs)}, "output": {len(cfg.GetOutput()), len(sig.Outputs)},
-	} {
-		if n[0] == 0 && n[1] > 0 {
-			return status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects %d %ss, model provides %d",
-				cfg.GetName(), n[0], kind, n[1])
-		}
+	const text = "unable to load model '%s', configuration expects 0 %s, model provides %d"
+	switch {
+	case len(cfg.GetInput()) == 0 && len(sig.Inputs) > 0:
+		return status.Errorf(status.InvalidArg, text, cfg.GetName(), "inputs", len(sig.Inputs))
+	case len(cfg.GetOutput()) == 0 && len(sig.Outputs) > 0:
+		return status.Errorf(status.InvalidArg, text, cfg.GetName(), "outputs", len(sig.Outputs))
 	}
 	return nil
 }

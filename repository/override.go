@@ -48,7 +48,7 @@ func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 	t := &tempFolder{dir: dir}
 	t.use()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := writeFile(filepath.Join(dir, filepath.Clean(name)), files[name]); err != nil {
+		if err := t.write(filepath.Clean(name), files[name]); err != nil {
 			_ = t.drop() // the first error says more
 			return nil, status.Errorf(status.Internal, "failed to load '%s', override file '%s' cannot be written: %w", model, name, err)
 		}
@@ -56,11 +56,16 @@ func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 	return t, nil
 }
 
-func writeFile(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+func (t *tempFolder) write(name string, data []byte) error {
+	root, err := os.OpenRoot(t.dir)
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, data, 0o600)
+	defer root.Close()
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	return root.WriteFile(name, data, 0o600)
 }
 
 // fetch returns the model as the options want it. When its folder is temporary the

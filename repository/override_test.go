@@ -90,6 +90,14 @@ func TestFileOverride(t *testing.T) {
 	if n := temps(t, dir); n != 0 {
 		t.Errorf("%d temporary folders are left", n)
 	}
+	ens := `{"platform":"ensemble","max_batch_size":8,"input":[{"name":"IN","data_type":"TYPE_FP32","dims":[-1]}],
+"output":[{"name":"X","data_type":"TYPE_FP32","dims":[-1],"label_filename":"labels.txt"}],"ensemble_scheduling":{"step":[
+{"model_name":"part","model_version":-1,"input_map":{"IN":"IN"},"output_map":{"OUT":"X"}}]}}`
+	refused(t, r.Load(t.Context(), "ens", infer.LoadOptions{Config: ens, Files: files}), "")
+	unload(t, r, "part", false)
+	load(t, r, "part", "")
+	gives(t, w, r, map[string]float32{"ens": 2})
+	unload(t, r, "ens", false)
 	for name, want := range map[string]string{
 		"../x": "outside the model's folder", "/etc/x": "outside the model's folder", "": "outside the model's folder",
 		"1/../../x": "outside the model's folder", ".": "outside the model's folder", "5": "cannot be written",

@@ -28,16 +28,28 @@ import (
 func serve(t *testing.T) (inference.GRPCInferenceServiceClient, *grpc.ClientConn, *servertest.Echo, *grpcapi.Server) {
 	t.Helper()
 	e := servertest.NewEcho()
-	s := grpcapi.New(grpcapi.Settings{
-		Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil), Name: "tutti", Version: "1.0.0", Extensions: []string{"statistics"},
-	})
+	c, conn, s := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e})
+	return c, conn, e, s
+}
+
+// serveWith starts a server with these settings and the rest of its own.
+func serveWith(t *testing.T, set grpcapi.Settings, opts ...grpc.DialOption) (inference.GRPCInferenceServiceClient, *grpc.ClientConn, *grpcapi.Server) {
+	t.Helper()
+	set.Name, set.Version, set.Extensions = "tutti", "1.0.0", []string{"statistics"}
+	if set.Alloc == nil {
+		set.Alloc = tensor.NewChecked(t, nil)
+	}
+	s := grpcapi.New(set)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if set.Credentials == nil {
+		opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	}
+	conn, err := grpc.NewClient(l.Addr().String(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +62,7 @@ func serve(t *testing.T) (inference.GRPCInferenceServiceClient, *grpc.ClientConn
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return inference.NewGRPCInferenceServiceClient(conn), conn, e, s
+	return inference.NewGRPCInferenceServiceClient(conn), conn, s
 }
 
 // message reads a request as text.

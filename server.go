@@ -44,7 +44,7 @@ func open(ctx context.Context, o *Options, c *Components, log *slog.Logger) (*se
 	}
 	alloc, metrics := tensor.NewPool(), telemetry.NewMetrics()
 	repo, err := repository.Open(ctx, repository.Settings{
-		Roots: o.Repositories, Only: o.Models, Backends: registry, BackendConfig: o.BackendConfig,
+		Roots: o.Repositories, Only: o.Models(), Backends: registry, BackendConfig: o.BackendConfig,
 		Alloc: alloc, Metrics: metrics, Log: log,
 	})
 	if err != nil {
@@ -59,16 +59,16 @@ func open(ctx context.Context, o *Options, c *Components, log *slog.Logger) (*se
 func (s *server) wire(alloc tensor.Allocator, metrics *telemetry.Metrics) {
 	catalog := &gate{Catalog: s.repo, s: s}
 	if s.o.GRPC.Enabled {
-		s.grpc = &front{title: "GRPCInferenceService", endpoint: s.o.GRPC, service: grpcapi.New(grpcapi.Settings{
+		s.grpc = &front{title: "GRPCInferenceService", endpoint: s.o.GRPC.Endpoint, service: grpcapi.New(grpcapi.Settings{
 			Infer: s.repo, Catalog: catalog, Alloc: alloc, Live: s.live,
 			Name: s.o.ID, Version: Version, Extensions: extensions(),
 		})}
 		s.fronts = append(s.fronts, s.grpc)
 	}
 	if s.o.HTTP.Enabled {
-		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP, service: httpapi.New(httpapi.Settings{
+		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP.Endpoint, service: httpapi.New(httpapi.Settings{
 			Infer: s.repo, Catalog: catalog, Alloc: alloc, Log: s.log, Live: s.live,
-			Name: s.o.ID, Version: Version, Extensions: extensions(), MaxInput: s.o.MaxInput,
+			Name: s.o.ID, Version: Version, Extensions: extensions(), MaxInput: s.o.HTTP.MaxInput,
 		})}
 		s.fronts = append(s.fronts, s.http)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // finish checks what flags say together and fills in what follows from them.
@@ -14,8 +15,11 @@ func (o *Options) finish(environ []string) error {
 	if slices.Contains(o.Trace.Levels, traceOff) {
 		o.Trace.Levels = []string{traceOff}
 	}
+	o.Log.Raw = slices.ContainsFunc(environ, unescaped)
+	o.Notices = append(o.Notices, environNotices(environ)...)
 	return first(
 		func() error { return vertexAsked(environ) },
+		o.checkCompletion,
 		o.checkModels,
 		func() error { return o.HTTP.TLS.finish("http") },
 		func() error { return o.GRPC.TLS.finish("grpc") },
@@ -33,12 +37,50 @@ func first(checks ...func() error) error {
 	return nil
 }
 
+// unescaped tells whether a variable is the one of Triton's that leaves messages
+// in the log as they are.
+func unescaped(variable string) bool {
+	name, value, _ := strings.Cut(variable, "=")
+	if name != "TRITON_SERVER_ESCAPE_LOG_MESSAGES" {
+		return false
+	}
+	on, err := parseBool(value)
+	return err == nil && !on
+}
+
+// environNotices tells of the variables by which Triton's own tests hold it up.
+func environNotices(environ []string) []Notice {
+	var list []Notice
+	for _, name := range []string{
+		"TRITONSERVER_DELAY_SCHEDULER", "TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC",
+	} {
+		if slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			list = append(list, Notice{Option: name, Text: "without effect: nothing is held up for tests"})
+		}
+	}
+	return list
+}
+
 // vertexAsked refuses the environment in which Triton would serve Vertex AI and
 // nothing else.
 func vertexAsked(environ []string) error {
 	if slices.Contains(environ, "AIP_MODE=PREDICTION") {
 		return errors.New("unsupported: environment variable AIP_MODE=PREDICTION, Vertex AI is not built")
 	}
+	return nil
+}
+
+// checkCompletion reads the one setting of all backends that is not theirs.
+func (o *Options) checkCompletion() error {
+	v, ok := o.BackendConfig[""][keyComplete]
+	if !ok {
+		return nil
+	}
+	on, err := parseBool(v)
+	if err != nil {
+		return fmt.Errorf("--backend-config %s: %w", keyComplete, err)
+	}
+	o.DisableAutoComplete = o.DisableAutoComplete || !on
 	return nil
 }
 

@@ -51,13 +51,15 @@ func (f *Flag) describe(b *strings.Builder) {
 
 func (f *Flag) sentence() string {
 	s := f.Help
-	switch f.Default {
-	case "", no:
-	default:
-		s += " (" + f.Default + ")"
+	if f.Default != "" {
+		s += " (default " + f.Default + ")"
 	}
-	if f.Class != Honoured {
+	switch f.Class {
+	case WithoutEffect:
+		s += "; no effect: " + f.Why
+	case Refused:
 		s += "; " + f.Why
+	case Honoured:
 	}
 	if f.Instead != "" {
 		s += "; deprecated, use " + f.Instead

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tutti/core/logs"
 )
 
 func logFlags() []Flag {
@@ -13,8 +15,8 @@ func logFlags() []Flag {
 		Flag{Name: "log-warning", Arg: argBool, Default: yes, Help: "Log warnings", set: boolean(func(o *Options) *bool { return &o.Log.Warning })},
 		Flag{Name: "log-error", Arg: argBool, Default: yes, Help: "Log errors", set: boolean(func(o *Options) *bool { return &o.Log.Error })},
 		Flag{
-			Name: "log-format", Arg: "format", Default: "default", Help: "default is Triton's, ISO8601 has whole dates, json a JSON object a line",
-			set: exactly(func(o *Options) *string { return &o.Log.Format }, "log-format", "default", "ISO8601", "json"),
+			Name: "log-format", Arg: "format", Default: logs.Default, Help: "default is Triton's, ISO8601 has whole dates, json a JSON object a line",
+			set: exactly(func(o *Options) *string { return &o.Log.Format }, "log-format", logs.Formats()...),
 		},
 		Flag{Name: "log-file", Arg: argFile, Help: "File that takes the log instead of the standard streams", set: text(func(o *Options) *string { return &o.Log.File })},
 	)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"tutti/core/logs"
 	"tutti/server/httpapi"
 )
 
@@ -40,7 +41,7 @@ type Options struct {
 	Metrics       Endpoint
 	// ClientSHM lets clients register shared memory.
 	ClientSHM bool
-	Log       LogOptions
+	Log       logs.Settings
 	Trace     TraceOptions
 	// Notices are what the server says about its options when it starts.
 	Notices []Notice
@@ -105,16 +106,6 @@ type Restriction struct {
 	Key, Value string
 }
 
-// LogOptions is what is logged, where and how.
-type LogOptions struct {
-	// File takes the whole log instead of the two standard streams when not empty.
-	File                 string
-	Info, Warning, Error bool
-	Verbose              uint32
-	// Format is default, ISO8601 or json.
-	Format string
-}
-
 // TraceOptions is which requests are traced, and where to.
 type TraceOptions struct {
 	// Mode is triton or opentelemetry.
@@ -172,7 +163,7 @@ func DefaultOptions() Options {
 			Compression: "none", KeepaliveTime: defaultKeepalive, KeepaliveTimeout: defaultKeepTimeout, MinPingInterval: defaultMinPing,
 		},
 		Metrics: Endpoint{Enabled: true, Port: defaultMetricsPort},
-		Log:     LogOptions{Info: true, Warning: true, Error: true, Format: "default"},
+		Log:     logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
 		Trace:   TraceOptions{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
 	}
 }

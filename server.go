@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"tutti/core/infer"
+	"tutti/core/logs"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
@@ -20,6 +22,7 @@ import (
 // server is everything that runs while models are served.
 type server struct {
 	o       Options
+	logs    *logs.Log
 	log     *slog.Logger
 	repo    *repository.Repository
 	fronts  []*front
@@ -34,7 +37,7 @@ func extensions() []string {
 }
 
 // open loads the models a command line names. They are served by nobody yet.
-func open(ctx context.Context, o *Options, c *Components, log *slog.Logger) (*server, error) {
+func open(ctx context.Context, o *Options, c *Components, log *logs.Log) (*server, error) {
 	if len(o.Repositories) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "--model-repository must be specified")
 	}
@@ -43,14 +46,18 @@ func open(ctx context.Context, o *Options, c *Components, log *slog.Logger) (*se
 		return nil, err
 	}
 	alloc, metrics := tensor.NewPool(), telemetry.NewMetrics()
+	settings, notices := backendSettings(registry, o.BackendConfig)
+	for _, n := range slices.Concat(o.Notices, notices) {
+		log.Logger().WarnContext(ctx, "about an option", slog.String("option", n.Option), slog.String("notice", n.Text))
+	}
 	repo, err := repository.Open(ctx, repository.Settings{
-		Roots: o.Repositories, Only: o.Models(), Backends: registry, BackendConfig: o.BackendConfig,
-		Alloc: alloc, Metrics: metrics, Log: log,
+		Roots: o.Repositories, Only: o.Models(), Backends: registry, BackendConfig: settings,
+		Alloc: alloc, Metrics: metrics, Log: log.Logger(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := &server{o: *o, log: log, repo: repo}
+	s := &server{o: *o, logs: log, log: log.Logger(), repo: repo}
 	s.wire(alloc, metrics)
 	return s, nil
 }

@@ -17,6 +17,9 @@ func (o *Options) finish(environ []string) error {
 	}
 	o.Log.Raw = slices.ContainsFunc(environ, unescaped)
 	o.Notices = append(o.Notices, environNotices(environ)...)
+	for _, s := range o.Trace.OpenTelemetry {
+		o.Notices = append(o.Notices, Notice{Option: "--trace-config opentelemetry," + s[0], Text: "accepted without effect: this mode is not built"})
+	}
 	return first(
 		func() error { return vertexAsked(environ) },
 		o.checkCompletion,

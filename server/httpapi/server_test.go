@@ -81,8 +81,6 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/v2/models/echo/infer", 405, notAllowed},
 		{"POST", "/v2/models/echo/infers", 404, notFound},
 		{"POST", "/v2/models/echo", 405, notAllowed},
-		{"POST", "/v2/models/echo/generate", 501, lacks("generate")},
-		{"POST", "/v2/models/echo/versions/1/generate_stream", 501, lacks("generate_stream")},
 		{"GET", "/v2/models/echo/generate", 405, notAllowed},
 		{"GET", "/v2/models/echo/trace/setting", 501, lacks("trace setting")},
 		{"GET", "/v2/models/echo/versions/1/trace/setting", 404, notFound},

@@ -55,6 +55,9 @@ func routes() []route {
 		{get, "/v2/cudasharedmemory[/region/{name}]/status", (*Server).cudaStatus},
 		{post, "/v2/cudasharedmemory[/region/{name}]/register", (*Server).cudaRegister},
 		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", (*Server).cudaUnregister},
+		{get, "/api/health/live", (*Server).legacyLive},
+		{get, "/api/health/ready", (*Server).legacyReady},
+		{get, "/api/status[/{model}]", (*Server).legacyServerStatus},
 	}
 }
 

@@ -58,6 +58,8 @@ type Server struct {
 	tracer    *tracing.Tracer
 	logs      *logs.Log
 	regions   *shm.Registry
+	since     time.Time
+	legacyIDs atomic.Uint64
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -82,6 +84,7 @@ func New(set Settings) *Server {
 		tracer:    set.Tracer,
 		logs:      set.Logs,
 		regions:   set.Regions,
+		since:     time.Now(),
 	}
 	if s.regions == nil {
 		s.regions = shm.NewRegistry(false)

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"tutti/core/infer"
+	"tutti/core/logs"
+	"tutti/core/shm"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // DefaultMaxInput is how large a request may be when the settings do not say.
@@ -28,6 +31,13 @@ type Settings struct {
 	Extensions    []string
 	// Live tells whether the server is live; nil for always.
 	Live func() bool
+	// Lifecycle, Tracer and Logs are behind the endpoints of the repository, the trace
+	// settings and the log; nil answers these with unsupported.
+	Lifecycle infer.Lifecycle
+	Tracer    *tracing.Tracer
+	Logs      *logs.Log
+	// Regions are the clients' shared memory; nil is a registry that is not enabled.
+	Regions *shm.Registry
 	// MaxInput bounds a request in bytes; 0 for DefaultMaxInput.
 	MaxInput int64
 }
@@ -43,6 +53,13 @@ type Server struct {
 	routes   *table
 	http     http.Server
 	exiting  atomic.Bool
+
+	lifecycle infer.Lifecycle
+	tracer    *tracing.Tracer
+	logs      *logs.Log
+	regions   *shm.Registry
+	since     time.Time
+	legacyIDs atomic.Uint64
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -62,6 +79,15 @@ func New(set Settings) *Server {
 		maxInput: set.MaxInput,
 		about:    about{Name: set.Name, Version: set.Version, Extensions: set.Extensions},
 		routes:   compile(routes()),
+
+		lifecycle: set.Lifecycle,
+		tracer:    set.Tracer,
+		logs:      set.Logs,
+		regions:   set.Regions,
+		since:     time.Now(),
+	}
+	if s.regions == nil {
+		s.regions = shm.NewRegistry(false)
 	}
 	if s.maxInput <= 0 {
 		s.maxInput = DefaultMaxInput

@@ -36,11 +36,6 @@ type server struct {
 	http, grpc, metrics *front // nil when not enabled
 }
 
-// extensions of the protocol that are served.
-func extensions() []string {
-	return []string{"model_configuration", "binary_tensor_data", "parameters", "statistics"}
-}
-
 // open loads the models a command line names. They are served by nobody yet.
 func open(ctx context.Context, o *Options, c *Components, log *logs.Log) (*server, error) {
 	if len(o.Repositories) == 0 {

@@ -1,25 +1,31 @@
 package tutti
 
 import (
+	"regexp"
+
+	"tutti/core/status"
 	"tutti/server/grpcapi"
 	"tutti/server/httpapi"
 )
+
 
 // wire makes the services that the options enable.
 func (s *server) wire() error {
 	catalog := &gate{Catalog: s.repo, s: s}
 	if s.o.GRPC.Enabled {
-		s.grpc = &front{title: "GRPCInferenceService", endpoint: s.o.GRPC.Endpoint, service: grpcapi.New(grpcapi.Settings{
-			Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live,
-			Name: s.o.ID, Version: Version, Extensions: extensions(),
-		})}
+		settings, err := s.grpcSettings(catalog)
+		if err != nil {
+			return err
+		}
+		s.grpc = &front{title: "GRPCInferenceService", endpoint: s.o.GRPC.Endpoint, service: grpcapi.New(settings)}
 		s.fronts = append(s.fronts, s.grpc)
 	}
 	if s.o.HTTP.Enabled {
-		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP.Endpoint, service: httpapi.New(httpapi.Settings{
-			Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live,
-			Name: s.o.ID, Version: Version, Extensions: extensions(), MaxInput: s.o.HTTP.MaxInput,
-		})}
+		settings, err := s.httpSettings(catalog)
+		if err != nil {
+			return err
+		}
+		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP.Endpoint, service: httpapi.New(settings)}
 		s.fronts = append(s.fronts, s.http)
 	}
 	if s.o.Metrics.Enabled {
@@ -27,4 +33,53 @@ func (s *server) wire() error {
 		s.fronts = append(s.fronts, s.metrics)
 	}
 	return nil
+}
+
+func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
+	o := &s.o.GRPC
+	set := grpcapi.Settings{
+		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.logs,
+		Keepalive: grpcapi.Keepalive{
+			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, PermitWithoutCalls: o.PermitWithoutCalls,
+			MinPingInterval: o.MinPingInterval, AnyPings: o.MinPingInterval == 0, MaxAge: o.MaxAge, MaxAgeGrace: o.MaxAgeGrace,
+		},
+	}
+	for _, r := range o.Restricted {
+		set.Restricted = append(set.Restricted, grpcapi.Restriction{Protocols: r.APIs, Key: r.Key, Value: r.Value})
+	}
+	var err error
+	if set.Compression, err = grpcapi.ParseCompression(o.Compression); err != nil {
+		return set, err
+	}
+	if set.ForwardHeaders, err = forward(o.ForwardPattern, ""); err != nil {
+		return set, err
+	}
+	if t := o.TLS; t.Enabled {
+		set.Credentials, err = grpcapi.TLS{Cert: t.ServerCert, Key: t.ServerKey, Root: t.RootCert, Mutual: t.Mutual}.Credentials()
+		err = tlsError("gRPC", err)
+	}
+	return set, err
+}
+
+func (s *server) httpSettings(catalog *gate) (httpapi.Settings, error) {
+	return httpapi.Settings{
+		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: s.o.HTTP.MaxInput,
+	}, nil
+}
+
+// forward compiles a header forward pattern that options begin; nil for none.
+func forward(pattern, options string) (*regexp.Regexp, error) {
+	if pattern == "" {
+		return nil, nil //nolint:nilnil // nothing is forwarded
+	}
+	return regexp.Compile(options + pattern)
+}
+
+func tlsError(protocol string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return status.Errorf(status.InvalidArg, "unable to use the TLS files of %s: %w", protocol, err)
 }

@@ -46,7 +46,7 @@ func httpFlags() []Flag {
 		reuseFlag("http", "HTTP", endpoint),
 		Flag{
 			Name: "http-header-forward-pattern", Arg: argPattern, Help: "Regular expression of the headers that become request parameters, in any case",
-			set: pattern(func(o *Options) *string { return &o.HTTP.ForwardPattern }, "(?i)"),
+			set: pattern(func(o *Options) *string { return &o.HTTP.ForwardPattern }, ignoreCase),
 		},
 		Flag{Name: "http-max-input-size", Arg: argBytes, Default: "67108864", Help: "Largest request", set: maxInput},
 		Flag{

@@ -63,11 +63,37 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 }
 
 func (s *server) httpSettings(catalog *gate) (httpapi.Settings, error) {
-	return httpapi.Settings{
+	o := &s.o.HTTP
+	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: s.o.HTTP.MaxInput,
-	}, nil
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: o.MaxInput,
+	}
+	for _, r := range o.Restricted {
+		one := httpapi.Restriction{Key: r.Key, Value: r.Value}
+		for _, name := range r.APIs {
+			if api, ok := httpapi.ParseAPI(name); ok { // every name was checked
+				one.APIs = append(one.APIs, api)
+			}
+		}
+		set.Restricted = append(set.Restricted, one)
+	}
+	var err error
+	if set.Forward, err = forward(o.ForwardPattern, ignoreCase); err != nil {
+		return set, err
+	}
+	if t := o.TLS; t.Enabled {
+		files := httpapi.TLSFiles{Cert: t.ServerCert, Key: t.ServerKey}
+		if t.Mutual {
+			files.ClientCA = t.RootCert
+		}
+		set.TLS, err = httpapi.LoadTLS(files, s.log)
+		err = tlsError("HTTP", err)
+	}
+	return set, err
 }
+
+// ignoreCase begins the pattern of HTTP headers, whose names have no case.
+const ignoreCase = "(?i)"
 
 // forward compiles a header forward pattern that options begin; nil for none.
 func forward(pattern, options string) (*regexp.Regexp, error) {

@@ -27,7 +27,7 @@ func object(t *testing.T, size int) string {
 	return "/" + filepath.Base(f.Name())
 }
 
-func TestSharedMemory(t *testing.T) {
+func TestSharedMemoryControl(t *testing.T) {
 	t.Parallel()
 	key := object(t, 128)
 	s, _ := serve(t, func(set *httpapi.Settings) { set.Regions = shm.NewRegistry(true) })

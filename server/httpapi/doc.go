@@ -13,6 +13,11 @@
 //   - request.go, params.go, input.go, data.go, output.go: what the JSON says
 //   - forward.go: parameters from headers; shared.go: shared memory and classification
 //   - encode.go, values.go, text.go: the answer; accept.go, compress.go, patient.go: its way out
+//   - generate.go: one generate request, streamed or not; prompt.go, ranged.go: what its
+//     JSON says; answers.go: the sink it waits at; answer.go: its answers
+//   - control.go, repository.go, tracesetting.go, logging.go, sharedmemory.go: what can
+//     be changed about a running server
+//   - legacy.go, legacytext.go: the API before v2
 //
 // A binary tensor is read from the connection into memory of its own and written
 // from the memory the model put it in. JSON tensors are parsed into and printed

@@ -28,6 +28,7 @@ type exchange struct {
 	binary bool
 	seq    infer.Sequence
 	names  interned
+	facts  []fact // of a generate answer
 }
 
 // spec is one input as the JSON describes it; its tensor goes to the request.

@@ -91,24 +91,32 @@ func (x *exchange) submit(ctx context.Context) (*infer.Response, error) {
 
 // writeError answers a failure with the status of its code and its text.
 func writeError(w http.ResponseWriter, err error) {
-	text := err.Error()
 	if _, late := errors.AsType[stalledError](err); late {
-		writeErrorText(w, http.StatusRequestTimeout, text)
+		writeErrorText(w, http.StatusRequestTimeout, err.Error())
 		return
 	}
+	writeErrorText(w, status.CodeOf(err).HTTP(), errorText(err))
+}
+
+// errorText is what a client reads of a failure; a cancelled request has no text.
+func errorText(err error) string {
 	var coded *status.Error
 	if !errors.As(err, &coded) && status.CodeOf(err) == status.Cancelled {
-		text = "" // a cancelled request has no text
+		return ""
 	}
-	writeErrorText(w, status.CodeOf(err).HTTP(), text)
+	return err.Error()
 }
 
 func writeErrorText(w http.ResponseWriter, code int, text string) {
 	w.Header()["Content-Type"] = jsonType
 	w.WriteHeader(code)
-	b := append([]byte(nil), `{"error":`...)
-	// A text may repeat names as the client wrote them, which need not be UTF-8.
-	b = append(appendString(b, strings.ToValidUTF8(text, "\ufffd")), '}')
 	// A client that is gone by now gets nothing.
-	_, _ = w.Write(b)
+	_, _ = w.Write(appendError(nil, text))
+}
+
+// appendError appends the JSON of a failure. Its text may repeat names as the client
+// wrote them, which need not be UTF-8.
+func appendError(b []byte, text string) []byte {
+	b = append(b, `{"error":`...)
+	return append(appendString(b, strings.ToValidUTF8(text, "\ufffd")), '}')
 }

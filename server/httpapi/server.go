@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"tutti/core/infer"
+	"tutti/core/logs"
 	"tutti/core/shm"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // What holds when the settings do not say.
@@ -38,6 +40,11 @@ type Settings struct {
 	Extensions    []string
 	// Live tells whether the server is live; nil for always.
 	Live func() bool
+	// Lifecycle, Tracer and Logs are behind the endpoints of the repository, the trace
+	// settings and the log; nil answers these with unsupported.
+	Lifecycle infer.Lifecycle
+	Tracer    *tracing.Tracer
+	Logs      *logs.Log
 	// MaxInput bounds a request in bytes, before and after decompression; 0 for DefaultMaxInput.
 	MaxInput int64
 	// MaxHeader bounds a request's header in bytes; 0 for DefaultMaxHeader.
@@ -46,7 +53,7 @@ type Settings struct {
 	// announced, or take nothing of a large answer; 0 for DefaultStallTimeout,
 	// negative for ever.
 	StallTimeout time.Duration
-	// Regions are the shared memory that requests may name; nil for none.
+	// Regions are the clients' shared memory; nil is a registry that is not enabled.
 	Regions *shm.Registry
 	// TLS, as from LoadTLS, encrypts every connection; nil for none.
 	TLS *tls.Config
@@ -72,6 +79,12 @@ type Server struct {
 	routes   *table
 	http     http.Server
 	exiting  atomic.Bool
+
+	lifecycle infer.Lifecycle
+	tracer    *tracing.Tracer
+	logs      *logs.Log
+	since     time.Time
+	legacyIDs atomic.Uint64
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -92,17 +105,22 @@ func New(set Settings) *Server {
 		isLive:   set.Live,
 		maxInput: set.MaxInput,
 		stall:    set.StallTimeout,
-		regions:  set.Regions,
 		forward:  set.Forward,
 		limited:  newRestrictions(set.Restricted),
 		about:    about{Name: set.Name, Version: set.Version, Extensions: set.Extensions},
 		routes:   compile(routes()),
-	}
-	if s.maxInput <= 0 {
-		s.maxInput = DefaultMaxInput
+
+		lifecycle: set.Lifecycle,
+		tracer:    set.Tracer,
+		logs:      set.Logs,
+		regions:   set.Regions,
+		since:     time.Now(),
 	}
 	if s.regions == nil {
 		s.regions = shm.NewRegistry(false)
+	}
+	if s.maxInput <= 0 {
+		s.maxInput = DefaultMaxInput
 	}
 	switch {
 	case s.stall == 0:

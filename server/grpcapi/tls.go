@@ -41,7 +41,7 @@ type version struct {
 type keeper struct {
 	files TLS
 	mu    sync.Mutex
-	seen  [3]version    // guarded by mu
+	seen  [3]version  // guarded by mu
 	use   *tls.Config // guarded by mu, not changed once made
 }
 

@@ -50,17 +50,19 @@ func FuzzParse(f *testing.F) {
 }
 
 // FuzzParseJSON feeds arbitrary overrides: nothing may panic, and what parses can be
-// checked and printed.
+// checked, and is shown in a form that parses again.
 func FuzzParseJSON(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/override.txtar")
 	if err != nil {
 		f.Fatal(err)
 	}
 	for i := 0; i < len(archive.Files); i += 2 {
-		f.Add(archive.Files[i].Data)
+		f.Add(string(archive.Files[i].Data))
 	}
-	f.Add([]byte(`{"backend":"identity","parameters":{"a":{"string_value":"b"}}}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
+	f.Add(`{"name":"m","max_batch_size":4,"input":[{"name":"I","data_type":"TYPE_FP32","dims":["-1",3]}]}`)
+	f.Add(`{"ensembleScheduling":{"step":[{"modelName":"a","modelVersion":"-1","inputMap":{"A":"B"}}]}}`)
+	f.Add(`{"parameters":{"k":{"string_value":"v"}},"dynamic_batching":{"priority_queue_policy":{"1":{}}},"version_policy":{"all":{}}}`)
+	f.Fuzz(func(t *testing.T, text string) {
 		cfg, err := config.ParseJSON(text)
 		if err != nil {
 			return
@@ -68,8 +70,12 @@ func FuzzParseJSON(f *testing.F) {
 		_ = config.Normalise(cfg, "m") // another name is no reason to stop here
 		config.Inspect(cfg)
 		config.Hints(cfg)
-		if raw, err := config.JSON(cfg); err != nil || !json.Valid(raw) {
-			t.Errorf("not JSON: %s, %v", raw, err)
+		raw, err := config.JSON(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.ParseJSON(string(raw)); err != nil {
+			t.Errorf("what is shown does not parse: %v\n%s", err, raw)
 		}
 	})
 }

@@ -84,7 +84,7 @@ func inspect(t *testing.T, name string, text []byte) (*modelconfig.ModelConfig, 
 	s := config.Source{Dir: dir, Name: "m"}
 	var o *config.Options
 	if strings.HasSuffix(name, ".json") {
-		s.Override = text
+		s.Override = string(text)
 	} else if err := os.WriteFile(filepath.Join(dir, config.FileName), text, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -19,27 +19,27 @@ var (
 	jsonPlace   = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 )
 
-// ParseJSON reads the configuration that a load request carries in place of the file.
-// Unknown fields are refused. Errors start with Triton's words and end with what was
+// ParseJSON reads the configuration that a load request carries in place of the file, in
+// the JSON of the configuration endpoint or of protobuf. Unknown fields are refused. Errors start with Triton's words and end with what was
 // probably meant.
-func ParseJSON(text []byte) (*modelconfig.ModelConfig, error) {
+func ParseJSON(text string) (*modelconfig.ModelConfig, error) {
 	if len(text) > MaxFileSize {
 		return nil, Errorf(BadOverride, "", "Invalid config override: %d bytes, expected at most %d", len(text), MaxFileSize)
 	}
 	cfg := new(modelconfig.ModelConfig)
-	err := protojson.Unmarshal(text, cfg)
+	err := protojson.Unmarshal([]byte(text), cfg)
 	if err == nil {
 		return cfg, nil
 	}
 	msg := strings.Trim(strings.TrimPrefix(err.Error(), "proto:"), " \t\r\n\u00a0")
 	var syntax *json.SyntaxError
-	if e := json.Unmarshal(text, new(json.RawMessage)); errors.As(e, &syntax) {
-		at := placeOf(text, int(min(syntax.Offset, int64(len(text)))))
+	if e := json.Unmarshal([]byte(text), new(json.RawMessage)); errors.As(e, &syntax) {
+		at := placeOf([]byte(text), int(min(syntax.Offset, int64(len(text)))))
 		msg = fmt.Sprintf("(line %d:%d): %s", at.line, at.column, syntax)
 	}
 	d := newDiagnostic(BadOverride, "", "Invalid config override: "+msg+jsonHint(msg))
 	if m := jsonPlace.FindStringSubmatch(msg); m != nil {
-		at := placeOf(text, offsetOf(text, m[1], m[2]))
+		at := placeOf([]byte(text), offsetOf([]byte(text), m[1], m[2]))
 		d.Line, d.Column = at.line, at.column
 	}
 	return nil, d.Err()

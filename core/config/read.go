@@ -20,8 +20,8 @@ type Source struct {
 	Dir, Name string
 	// ConfigName, when set, prefers configs/CONFIGNAME.pbtxt to config.pbtxt.
 	ConfigName string
-	// Override is JSON that stands in for the file; nil reads the file.
-	Override []byte
+	// Override is JSON that stands in for the file; empty reads the file.
+	Override string
 }
 
 // Read reads a model's configuration, deduces a backend that it leaves out, fills in
@@ -89,7 +89,7 @@ func diagnosticOf(err error, model string) Diagnostic {
 
 // parse reads the override or the file. A model without a file has an empty configuration.
 func (s *Source) parse() (*modelconfig.ModelConfig, *Places, error) {
-	if s.Override != nil {
+	if s.Override != "" {
 		cfg, err := ParseJSON(s.Override)
 		return cfg, nil, err
 	}

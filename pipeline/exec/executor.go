@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -24,6 +25,7 @@ type Executor struct {
 	stats   *telemetry.Model
 	runs    sync.Pool
 	pending scheduler.Pending
+	retired atomic.Bool
 
 	// What a run must count anew: slots with several readers, nodes with several
 	// inputs; and the nodes that wait for none.
@@ -76,9 +78,17 @@ func New(s Settings) *Executor {
 // hot: no allocation in the steady state.
 func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	x.pending.Add(1)
+	x.submit(ctx, req, sink)
+}
+
+// submit runs a request that is counted in.
+func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	async := req.Async       // the request is gone when the run ends
 	r := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	r.begin(ctx, req, sink)
+	if req.Trace != nil {
+		r.traceStart()
+	}
 	if err := r.bind(); err != nil {
 		r.reject(err)
 		return

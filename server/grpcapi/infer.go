@@ -2,43 +2,127 @@ package grpcapi
 
 import (
 	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/core/tracing"
 	"tutti/proto/inference"
 )
 
-// ModelInfer answers one inference request.
-func (s *service) ModelInfer(ctx context.Context, msg *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {
-	version, err := infer.ParseVersion(msg.GetModelVersion())
-	if err != nil {
-		return nil, wireError(err)
+// serviceDesc is the generated description with the two methods that carry tensors
+// reading and writing our own messages.
+func serviceDesc() *grpc.ServiceDesc {
+	d := inference.GRPCInferenceService_ServiceDesc
+	d.Methods = slices.Clone(d.Methods)
+	for i := range d.Methods {
+		if d.Methods[i].MethodName == "ModelInfer" {
+			d.Methods[i].Handler = modelInfer
+		}
 	}
-	req := infer.NewRequest()
-	req.Model, req.Version, req.ID = msg.GetModelName(), version, msg.GetId()
-	d := decoder{req: req, msg: msg, alloc: s.set.Alloc}
-	if err := d.decode(); err != nil {
-		req.Release()
-		return nil, wireError(s.refuse(msg.GetModelName(), version, err))
+	d.Streams = slices.Clone(d.Streams)
+	for i := range d.Streams {
+		if d.Streams[i].StreamName == "ModelStreamInfer" {
+			d.Streams[i].Handler = modelStreamInfer
+		}
 	}
-	call := infer.NewCall()
-	s.set.Infer.Submit(ctx, req, call)
-	resp, err := call.Wait()
-	if err == nil && resp == nil {
-		err = status.Errorf(status.Internal, "received an unexpected null response")
-	}
-	if err != nil {
-		return nil, wireError(err)
-	}
-	defer resp.Release()
-	return answer(resp), nil
+	return &d
 }
 
-// refuse returns why a request cannot be decoded, unless its model cannot be asked
-// at all, which clients expect to be told first.
-func (s *service) refuse(model string, version int64, err error) error {
-	if unknown := s.set.Catalog.ModelReady(model, version); unknown != nil {
-		return unknown
+// modelInfer answers one inference request. The server has no interceptors.
+func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc's signature
+	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
+	m := newMessage()
+	defer m.release()
+	if err := receive(m); err != nil {
+		return nil, err
+	}
+	r, err := s.infer(ctx, m)
+	if err != nil {
+		return nil, wireError(err)
+	}
+	s.compress(ctx)
+	return r, nil
+}
+
+var errLeaving error = &status.Error{
+	Code: status.Unavailable, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
+}
+
+func (s *service) infer(ctx context.Context, m *message) (*reply, error) {
+	if s.leaving() {
+		return nil, errLeaving
+	}
+	d := decoder{svc: s, msg: m}
+	if err := d.decode(ctx, true); err != nil {
+		return nil, err
+	}
+	r := newReply()
+	r.trace = d.sample()
+	if err := s.call(ctx, &d, r); err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
+}
+
+// call has a request answered into r.
+func (s *service) call(ctx context.Context, d *decoder, r *reply) (err error) {
+	call := infer.NewCall()
+	s.set.Infer.Submit(ctx, d.req, call)
+	r.resp, err = call.Wait()
+	stamp(r.trace, tracing.InferResponseComplete)
+	if err == nil && r.resp == nil {
+		err = status.Errorf(status.Internal, "received an unexpected null response")
+	}
+	if err == nil {
+		r.shared, err = fulfil(r.resp, d.msg.wants, d.about, s.set.Alloc, r.shared)
 	}
 	return err
+}
+
+// sample returns the trace of a request that is traced, with what is known by now.
+//
+// hot: nothing when no request is traced.
+func (d *decoder) sample() *tracing.Trace {
+	if d.svc.set.Tracer == nil {
+		return nil
+	}
+	t := d.svc.set.Tracer.Sample(d.about.Model, d.about.Version, d.id)
+	if t != nil {
+		t.Stamp(tracing.GRPCWaitReadStart, d.start)
+		stamp(t, tracing.GRPCWaitReadEnd)
+	}
+	return t
+}
+
+func stamp(t *tracing.Trace, name string) {
+	if t != nil {
+		t.Stamp(name, time.Now().UnixNano())
+	}
+}
+
+// compress has the answer compressed when the server is told to and the client can
+// read it. Else it is not, whatever the client did with its request.
+func (s *service) compress(ctx context.Context) {
+	name := "identity"
+	if s.set.Compression != CompressNone {
+		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzipName) {
+			name = gzipName
+		}
+	} else if c, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string }); !ok || c.RecvCompress() == "" {
+		return // nor would it be by itself
+	}
+	// It fails only for a name that the client cannot read, or after the answer.
+	_ = grpc.SetSendCompressor(ctx, name)
+}
+
+// incoming returns the client's metadata.
+func incoming(ctx context.Context) metadata.MD {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return md
 }

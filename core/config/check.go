@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/core/status"
 	"tutti/proto/modelconfig"
 )
 
@@ -222,12 +221,3 @@ func (l *problems) extensions() {
 // sortedKeys returns the keys of m in order.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Coded returns err with the rule it breaks; its text and status stay.
-func Coded(code Code, err error) error {
-	if _, has := Diagnosed(err); has || err == nil {
-		return err
-	}
-	d := newDiagnostic(code, "", err.Error())
-	d.Severity, d.status = Fault, status.CodeOf(err)
-	return d.Err()
-}

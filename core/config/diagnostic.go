@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func (d *Diagnostic) Err() error {
 	if d.Severity != Fault {
 		return nil
 	}
-	return &status.Error{Code: d.status, Msg: d.Reason, Err: (*cause)(d)}
+	return d.wrap(nil)
 }
 
 // String returns the diagnostic as a line, with its fix on a second one.
@@ -70,32 +71,47 @@ func (d *Diagnostic) String() string {
 	return b.String()
 }
 
+// wrap returns the error that d is, with err as its cause.
+func (d *Diagnostic) wrap(err error) error {
+	return &status.Error{Code: d.status, Msg: d.Reason, Err: &cause{*d, err}}
+}
+
 // cause is a diagnostic in an error chain.
-type cause Diagnostic
+type cause struct {
+	Diagnostic
+
+	err error
+}
 
 // Error returns the reason.
 func (c *cause) Error() string { return c.Reason }
 
-// Diagnosed returns the diagnostic that err carries, and whether it carries one.
+// Unwrap returns what led to it, or nil.
+func (c *cause) Unwrap() error { return c.err }
+
+// Diagnosed returns the diagnostic that err carries, the outermost of several, and
+// whether it carries one.
 func Diagnosed(err error) (Diagnostic, bool) {
-	for err != nil {
-		if c, ok := err.(*cause); ok { //nolint:errorlint // the loop unwraps
-			return Diagnostic(*c), true
-		}
-		u, ok := err.(interface{ Unwrap() error }) //nolint:errorlint // the loop unwraps
-		if !ok {
-			break
-		}
-		err = u.Unwrap()
+	if c, ok := errors.AsType[*cause](err); ok {
+		return c.Diagnostic, true
 	}
 	return Diagnostic{}, false
 }
 
-// Errorf returns an error of the given rule and field that Diagnosed reads back.
+// Errorf returns an error of the given rule and field that Diagnosed reads back. A %w
+// verb keeps its operand as the cause.
 func Errorf(code Code, field, format string, args ...any) error {
-	d := newDiagnostic(code, field, fmt.Sprintf(format, args...))
+	err := fmt.Errorf(format, args...)
+	d := newDiagnostic(code, field, err.Error())
 	d.Severity = Fault
-	return d.Err()
+	return d.wrap(errors.Unwrap(err))
+}
+
+// Coded returns err as a breach of a rule by a field; its text and status stay.
+func Coded(code Code, field string, err error) error {
+	d := newDiagnostic(code, field, err.Error())
+	d.Severity, d.status = Fault, status.CodeOf(err)
+	return d.wrap(err)
 }
 
 // newDiagnostic fills in what the rule of the code says.

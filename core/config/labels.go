@@ -25,7 +25,7 @@ func ReadLabels(cfg *modelconfig.ModelConfig, dir string, sig *Signature) error 
 		}
 		labels, err := readLabels(dir, out.GetLabelFilename())
 		if err != nil {
-			return Errorf(LabelFile, "output", "label file '%s' for output '%s' in model '%s' cannot be read: %v",
+			return Errorf(LabelFile, "output", "label file '%s' for output '%s' in model '%s' cannot be read: %w",
 				out.GetLabelFilename(), out.GetName(), cfg.GetName(), err)
 		}
 		sig.Outputs[at].Labels = labels

@@ -99,7 +99,7 @@ func (s *Source) parse() (*modelconfig.ModelConfig, *Places, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		cfg := new(modelconfig.ModelConfig)
 		if Deduce(cfg, s.Dir, s.Name); cfg.GetBackend() == "" && cfg.GetPlatform() == "" {
-			return nil, nil, Coded(NoFile, err)
+			return nil, nil, Coded(NoFile, "", err)
 		}
 		return cfg, nil, nil
 	case err != nil:

@@ -56,7 +56,7 @@ func open(ctx context.Context, o *Options, c *Components, log *logs.Log) (*serve
 	}
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: o.mode(), Only: o.Models(), PollInterval: o.PollInterval,
-		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete,
+		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log.Logger(),
 	})
 	if err != nil {

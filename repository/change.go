@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/telemetry"
 )
@@ -59,7 +60,19 @@ func (c *change) begin(f *folder, explicit bool) {
 	for _, n := range f.absent {
 		c.r.s.Log.Warn("a version is wanted by the version policy but has no folder", slog.String("model", f.name), slog.Int64("version", n))
 	}
+	for i := range f.notes {
+		c.r.tell(&f.notes[i])
+	}
 	c.next[f.name], c.loading[f.name] = m, m
+}
+
+// tell logs what a configuration is accepted with; faults are told with the model.
+func (r *Repository) tell(d *config.Diagnostic) {
+	if d.Severity == config.Fault {
+		return
+	}
+	r.s.Log.Info("configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
+		slog.Int("line", d.Line), slog.String("reason", d.Reason))
 }
 
 // gather begins what the named ensemble is made of, as far as it is there and does

@@ -122,16 +122,20 @@ func (c *change) load(ctx context.Context) {
 	c.announce(ctx)
 	var g errgroup.Group
 	g.SetLimit(max(1, c.r.loadThreads()))
+	causes := map[*model][]error{} // by life
 	for _, m := range c.loading {
 		if m.err != nil || m.ensemble() {
 			continue
 		}
 		m.versions = make([]*version, len(m.lives))
+		failed := make([]error, len(m.lives))
+		causes[m] = failed
 		for i, l := range m.lives {
 			g.Go(func() error {
 				v, err := c.open(ctx, m, l)
 				if err != nil {
 					l.to(infer.Unavailable, err.Error())
+					failed[i] = err
 				}
 				m.versions[i] = v
 				return nil
@@ -143,20 +147,9 @@ func (c *change) load(ctx context.Context) {
 		m.versions = slices.DeleteFunc(m.versions, func(v *version) bool { return v == nil })
 		c.opened = append(c.opened, m.versions...)
 		if m.err == nil {
-			m.err = failure(m.lives)
+			m.err = errors.Join(causes[m]...)
 		}
 	}
-}
-
-// failure returns what the lives failed with, or nil.
-func failure(lives []*life) error {
-	var errs []error
-	for _, l := range lives {
-		if now := l.now.Load(); now.state == infer.Unavailable && now.reason != "" && now.reason != unloaded {
-			errs = append(errs, errors.New(now.reason))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // open loads one version, and again when that fails and the settings say so.

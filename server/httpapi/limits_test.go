@@ -214,3 +214,31 @@ func TestStalledReader(t *testing.T) {
 		lengthHeader+": "+strconv.Itoa(length)+"\r\n\r\n"+string(body))
 	// The server's end of the test waits for the request to be over.
 }
+
+// TestStalledStream stalls one HTTP/2 stream; the connection serves the others.
+func TestStalledStream(t *testing.T) {
+	t.Parallel()
+	address, _ := listen(t, func(set *httpapi.Settings) { set.StallTimeout = 100 * time.Millisecond })
+	tr := &http.Transport{Protocols: protocols((*http.Protocols).SetUnencryptedHTTP2)}
+	defer tr.CloseIdleConnections()
+	c := http.Client{Transport: tr}
+	r, w := io.Pipe()
+	defer func() { _ = w.Close() }()
+	for _, tt := range []struct {
+		body io.Reader
+		want int
+	}{{r, http.StatusRequestTimeout}, {strings.NewReader(goodInput), http.StatusOK}} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+address+inferPath, tt.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != tt.want || resp.ProtoMajor != 2 {
+			t.Errorf("status %d, want %d, over %s", resp.StatusCode, tt.want, resp.Proto)
+		}
+	}
+}

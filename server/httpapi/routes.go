@@ -69,6 +69,7 @@ type pattern struct {
 	segments []string
 	methods  string
 	serve    handler
+	api      API
 }
 
 // table finds a path's pattern among those with as many segments.
@@ -89,7 +90,7 @@ func compile(list []route) *table {
 
 func (t *table) add(r route, path string) {
 	segments := strings.Split(path[1:], "/")
-	t[len(segments)] = append(t[len(segments)], pattern{segments, r.methods, r.serve})
+	t[len(segments)] = append(t[len(segments)], pattern{segments, r.methods, r.serve, apiOf(path)})
 }
 
 // find returns the pattern that path matches, or nil, and what the path names.

@@ -180,7 +180,7 @@ func TestShutdown(t *testing.T) {
 		defer close(answered)
 		req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+l.Addr().String()+"/v2/models/wait/infer",
 			strings.NewReader(input(`"shape":[1],"datatype":"INT32","data":[1]`)))
-		if resp, err := http.DefaultClient.Do(req); err == nil {
+		if resp, err := client.Do(req); err == nil {
 			resp.Body.Close()
 		}
 	}()

@@ -27,7 +27,7 @@ func object(t *testing.T, size int) string {
 	return "/" + filepath.Base(f.Name())
 }
 
-func TestSharedMemory(t *testing.T) {
+func TestSharedMemoryControl(t *testing.T) {
 	t.Parallel()
 	key := object(t, 128)
 	s, _ := serve(t, func(set *httpapi.Settings) { set.Regions = shm.NewRegistry(true) })
@@ -83,8 +83,8 @@ func TestSharedMemory(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryDisabled is the default.
-func TestSharedMemoryDisabled(t *testing.T) {
+// TestSharedMemoryControlDisabled is the default.
+func TestSharedMemoryControlDisabled(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
 	const want = `{"error":"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."}`

@@ -53,7 +53,7 @@ type Settings struct {
 	// announced, or take nothing of a large answer; 0 for DefaultStallTimeout,
 	// negative for ever.
 	StallTimeout time.Duration
-	// Regions are the shared memory that requests may name; nil for none.
+	// Regions are the clients' shared memory; nil is a registry that is not enabled.
 	Regions *shm.Registry
 	// TLS, as from LoadTLS, encrypts every connection; nil for none.
 	TLS *tls.Config
@@ -105,7 +105,6 @@ func New(set Settings) *Server {
 		isLive:   set.Live,
 		maxInput: set.MaxInput,
 		stall:    set.StallTimeout,
-		regions:  set.Regions,
 		forward:  set.Forward,
 		limited:  newRestrictions(set.Restricted),
 		about:    about{Name: set.Name, Version: set.Version, Extensions: set.Extensions},
@@ -114,13 +113,14 @@ func New(set Settings) *Server {
 		lifecycle: set.Lifecycle,
 		tracer:    set.Tracer,
 		logs:      set.Logs,
+		regions:   set.Regions,
 		since:     time.Now(),
-	}
-	if s.maxInput <= 0 {
-		s.maxInput = DefaultMaxInput
 	}
 	if s.regions == nil {
 		s.regions = shm.NewRegistry(false)
+	}
+	if s.maxInput <= 0 {
+		s.maxInput = DefaultMaxInput
 	}
 	switch {
 	case s.stall == 0:

@@ -17,7 +17,7 @@ import (
 // how the request went in the header NV-Status, a RequestStatus message in one line.
 // What that server counted per batch size and per endpoint is left out, as protobuf
 // leaves out what is zero, and ?format= has no choice but text.
-const legacyStatus = "Nv-Status"
+const legacyStatus = "NV-Status"
 
 var legacyType = []string{"application/octet-stream"}
 

@@ -55,7 +55,7 @@ func open(ctx context.Context, o *Options, c *Components, journal *logs.Log) (*s
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: o.mode(), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete,
-		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log,
+		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
 	})
 	if err != nil {
 		return nil, errors.Join(err, tracer.Close())

@@ -103,6 +103,10 @@ bench: runtime examples bench-peers ## Run the benchmarks (BENCH, PKG, COUNT); O
 bench-peers: runtime examples ## Compare the server with net/http and with Python, process against process
 	go run ./bench -rounds $(COUNT)
 
+.PHONY: bench-wire
+bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same libraries
+	go run ./bench -only wire -rounds $(COUNT)
+
 .PHONY: cover
 cover: runtime examples ## Print the share of statements that tests reach
 	@mkdir -p bin

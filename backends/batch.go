@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tutti/core/infer"
+	"tutti/core/status"
 	"tutti/core/tensor"
 )
 
@@ -31,6 +32,31 @@ type Batch struct {
 	Out []tensor.Tensor
 	// Allocator is where the outputs' memory comes from: the caller chose the place.
 	Allocator tensor.Allocator
+	// Answers takes what Send sends; nil unless the model is decoupled.
+	Answers Answers
+}
+
+// Answers takes the answers of a decoupled model as they come.
+type Answers interface {
+	// Answer moves one answer to the i-th request of the batch: outputs in Signature
+	// order, absent ones left out of the answer. It waits while the client is behind.
+	Answer(i int, out []tensor.Tensor, final bool) error
+}
+
+// Send answers the i-th request of the batch, as often as a decoupled model likes;
+// final says that it was the last time. The outputs move, on every path. An error
+// says that nobody wants further answers, or that this one is not what the model's
+// signature promises; the request fails with it if the model returns it.
+//
+// A model that ends without having sent anything final has said with that alone that
+// nothing follows. One whose configuration does not say decoupled may not send.
+func (b *Batch) Send(i int, out []tensor.Tensor, final bool) error {
+	if b.Answers == nil {
+		tensor.ReleaseAll(out)
+		return status.Errorf(status.Unsupported,
+			"the model answers several times, expected 'model_transaction_policy { decoupled: true }' in its configuration")
+	}
+	return b.Answers.Answer(i, out, final)
 }
 
 // Alloc makes output port an uncleared tensor of fixed-size elements and returns it,

@@ -3,7 +3,7 @@
 // counted is the CPU time of the server's process, which other work on the machine
 // disturbs least.
 //
-//	bench [-rounds 5] [-tutti bin/tutti] [-only http,text,memory]
+//	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory]
 //
 // It needs the binary, the examples and their runtime (make runtime examples), and
 // fetches the packages of the peers in Python.
@@ -21,8 +21,8 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "how often each side is measured")
-	only := flag.String("only", "http,text,memory", "what to compare")
-	echo := flag.Bool("echo", false, "serve a bare net/http echo and nothing else, for use by the bench itself")
+	only := flag.String("only", "wire,text,memory", "what to compare")
+	echo := flag.Bool("echo", false, "serve bare echoes and nothing else, for use by the bench itself")
 	flag.Parse()
 	if *echo {
 		fail(serveEcho())
@@ -33,7 +33,7 @@ func main() {
 		name string
 		run  func() error
 	}{
-		{"http", b.http},
+		{"wire", b.wire},
 		{"text", b.text},
 		{"memory", b.memory},
 	}

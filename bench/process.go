@@ -6,20 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"google.golang.org/grpc"
+
+	"tutti/proto/inference"
 )
 
 // process is a server under measurement.
 type process struct {
 	cmd  *exec.Cmd
 	addr string // host:port of its HTTP front end
+	grpc string // and of its gRPC front end
 }
 
 // start runs a command and waits until its health endpoint answers.
@@ -76,11 +84,22 @@ func (b *bench) serve(repositories ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--http-address=127.0.0.1", "--http-port=" + port, "--allow-grpc=false", "--allow-metrics=false"}
+	other, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{
+		"serve", "--http-address=127.0.0.1", "--http-port=" + port, "--grpc-address=127.0.0.1", "--grpc-port=" + other, "--allow-metrics=false",
+	}
 	for _, r := range repositories {
 		args = append(args, "--model-repository="+r)
 	}
-	return start("127.0.0.1:"+port, b.tutti, args...)
+	p, err := start("127.0.0.1:"+port, b.tutti, args...)
+	if err != nil {
+		return nil, err
+	}
+	p.grpc = "127.0.0.1:" + other
+	return p, nil
 }
 
 func freePort() (string, error) {
@@ -132,21 +151,37 @@ func (p *process) resident() (float64, error) {
 	return 0, errors.New("no VmRSS")
 }
 
-// serveEcho is the floor: net/http handing a body back and nothing else. It prints
-// nothing and listens where BENCH_ECHO says.
+// serveEcho is the floor: net/http handing a body back, grpc-go handing a tensor back,
+// and nothing else. It listens where BENCH_ECHO and BENCH_ECHO_GRPC say.
 func serveEcho() error {
+	l, err := net.Listen("tcp", os.Getenv("BENCH_ECHO_GRPC"))
+	if err != nil {
+		return err
+	}
+	g := grpc.NewServer(grpc.MaxRecvMsgSize(math.MaxInt32), grpc.MaxSendMsgSize(math.MaxInt32))
+	inference.RegisterGRPCInferenceServiceServer(g, echoService{})
+	failed := make(chan error, 2)
+	go func() { failed <- g.Serve(l) }()
+	go func() { failed <- serveHTTPEcho() }()
+	return <-failed
+}
+
+func serveHTTPEcho() error {
+	pool := sync.Pool{New: func() any { return new([]byte) }}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			return // the health check
 		}
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
+		body := pool.Get().(*[]byte) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+		defer pool.Put(body)
+		*body = slices.Grow((*body)[:0], int(r.ContentLength))[:r.ContentLength]
+		if _, err := io.ReadFull(r.Body, *body); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		if _, err := w.Write(body); err != nil {
+		w.Header().Set("Content-Length", strconv.Itoa(len(*body)))
+		if _, err := w.Write(*body); err != nil {
 			return
 		}
 	})

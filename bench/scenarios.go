@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,55 +12,11 @@ import (
 )
 
 const (
-	httpRequests = 40000
-	httpLimit    = 1.5
 	textRequests = 1024
 	textLimit    = 0.9
 	concurrency  = 8
 	memoryLimit  = 350
 )
-
-// http compares an identity model over the binary extension with a bare net/http echo
-// of the same bytes.
-func (b *bench) http() error {
-	ours, err := b.serve("bench/testdata/identity")
-	if err != nil {
-		return err
-	}
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	if err := os.Setenv("BENCH_ECHO", "127.0.0.1:"+port); err != nil {
-		return err
-	}
-	echo, err := start("127.0.0.1:"+port, self, "-echo")
-	if err != nil {
-		return err
-	}
-	header := `{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[16],"parameters":{"binary_data_size":64}}],"parameters":{"binary_data_output":true}}`
-	request := [][]byte{post("/v2/models/fp32x16/infer", header, make([]byte, 64))}
-	for _, connections := range []int{1, concurrency} {
-		var a, e []float64
-		for range b.rounds {
-			us, err := ours.load(request, connections, httpRequests)
-			if err != nil {
-				return err
-			}
-			floor, err := echo.load(request, connections, httpRequests)
-			if err != nil {
-				return err
-			}
-			a, e = append(a, us.Seconds()*1e6), append(e, floor.Seconds()*1e6)
-		}
-		b.row(fmt.Sprintf("HTTP binary identity FP32[16], %d connections: CPU per request against net/http", connections), "us", a, e, httpLimit)
-	}
-	return errors.Join(ours.stop(), echo.stop())
-}
 
 // text compares the text example at concurrency 8 with the same chain in Python.
 func (b *bench) text() error {

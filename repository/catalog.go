@@ -44,7 +44,7 @@ func (r *Repository) Describe(name string, number int64) (*infer.Description, er
 // newDescription tells the front ends what they need to know of a signature.
 func newDescription(sig *config.Signature) *infer.Description {
 	return &infer.Description{
-		Model: sig.Model, Version: sig.Version, MaxBatch: sig.MaxBatch,
+		Model: sig.Model, Version: sig.Version, MaxBatch: sig.MaxBatch, Decoupled: sig.Decoupled,
 		Inputs: ports(sig.Inputs, sig.MaxBatch), Outputs: ports(sig.Outputs, sig.MaxBatch),
 	}
 }

@@ -117,7 +117,7 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	}
 	inline := false
 	if c, ok := v.model.(backends.Concurrent); ok {
-		inline = c.Inline() && !batches
+		inline = c.Inline() && !batches && !v.sig.Decoupled
 	}
 	instances, err := newInstances(ctx, f, v.model)
 	switch {

@@ -40,13 +40,24 @@ type RunnerSettings struct {
 func NewRunner(s RunnerSettings) *Runner {
 	r := &Runner{sig: s.Signature, stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log}
 	r.batches.New = func() any {
-		return &backends.Batch{
+		b := &joint{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)),
 			Out:       make([]tensor.Tensor, len(r.sig.Outputs)),
 			Allocator: r.alloc,
+		}}
+		if r.sig.Decoupled {
+			b.answers.runner = r
+			b.Answers = &b.answers
 		}
+		return b
 	}
 	return r
+}
+
+// joint is a batch of several works.
+type joint struct {
+	backends.Batch
+	answers answers
 }
 
 // Run executes the works of list as one batch. Afterwards each work has either its
@@ -69,6 +80,9 @@ func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	b := &w.batch
 	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, Rows: int(w.Rows)}
 	b.Reqs, b.Rows, b.In, b.Out, b.Allocator = w.member[:], int(w.Rows), w.In, w.Out, r.alloc
+	if r.sig.Decoupled {
+		b.Answers = &answers{runner: r, works: []*Work{w}}
+	}
 	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
 	err := r.execute(w.Ctx, inst, b)
@@ -88,14 +102,16 @@ func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 
 // runMany executes several works together.
 func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
-	b := r.batches.Get().(*backends.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	defer r.recycle(b)
+	pooled := r.batches.Get().(*joint) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	defer r.recycle(pooled)
+	b := &pooled.Batch
 	times := telemetry.Times{Start: t.Now()}
-	fill(b, list)
+	fill(pooled, list)
 	err := r.gather(b, list)
 	times.InputEnd = telemetry.Now()
 	if err == nil {
-		if err = r.execute(context.Background(), inst, b); err != nil {
+		// What has been answered cannot be asked again.
+		if err = r.execute(context.Background(), inst, b); err != nil && !r.sig.Decoupled {
 			r.separately(inst, list, t)
 			return false
 		}
@@ -139,9 +155,12 @@ func (r *Runner) separately(inst backends.Instance, list *List, t *Turn) {
 }
 
 // fill sets the batch's members.
-func fill(b *backends.Batch, list *List) {
+func fill(b *joint, list *List) {
 	b.Rows = 0
 	for w := list.Head; w != nil; w = w.next {
+		if b.Answers != nil {
+			b.answers.works = append(b.answers.works, w)
+		}
 		b.Reqs = append(b.Reqs, backends.Req{Meta: w.Meta, Ctx: w.Ctx, First: b.Rows, Rows: int(w.Rows)})
 		b.Rows += int(w.Rows)
 	}
@@ -160,9 +179,11 @@ func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backend
 }
 
 // check verifies what the instance put out: a batch with wrong rows cannot be scattered.
-func (r *Runner) check(b *backends.Batch) error {
-	for i := range b.Out {
-		o := &b.Out[i]
+func (r *Runner) check(b *backends.Batch) error { return r.checkOutputs(b.Out, b.Rows) }
+
+func (r *Runner) checkOutputs(out []tensor.Tensor, rows int) error {
+	for i := range out {
+		o := &out[i]
 		if !o.Present() {
 			continue
 		}
@@ -170,8 +191,8 @@ func (r *Runner) check(b *backends.Batch) error {
 		if o.DType != p.DType {
 			return status.Errorf(status.Internal, "output '%s' of model '%s' has data-type '%s', expected '%s'", p.Name, r.sig.Model, o.DType, p.DType)
 		}
-		if !p.Accepts(&o.Shape, r.sig.MaxBatch) || r.sig.MaxBatch > 0 && o.Shape.Dim(0) != int64(b.Rows) {
-			return status.Errorf(status.Internal, "output '%s' of model '%s' has shape %s for a batch of %d, expected %s", p.Name, r.sig.Model, o.Shape, b.Rows, p.FullDims(r.sig.MaxBatch))
+		if !p.Accepts(&o.Shape, r.sig.MaxBatch) || r.sig.MaxBatch > 0 && o.Shape.Dim(0) != int64(rows) {
+			return status.Errorf(status.Internal, "output '%s' of model '%s' has shape %s for a batch of %d, expected %s", p.Name, r.sig.Model, o.Shape, rows, p.FullDims(r.sig.MaxBatch))
 		}
 		if o.DType != tensor.Bytes && !sized(o) {
 			return status.Errorf(status.Internal, "output '%s' of model '%s' has %d bytes, expected those of shape %s", p.Name, r.sig.Model, o.Len, o.Shape)
@@ -222,7 +243,9 @@ func (r *Runner) Cancel(list *List, now int64) {
 }
 
 // recycle returns the batch of several works, with what was gathered for it.
-func (r *Runner) recycle(b *backends.Batch) {
+func (r *Runner) recycle(b *joint) {
+	clear(b.answers.works)
+	b.answers.works = b.answers.works[:0]
 	tensor.ReleaseAll(b.In)
 	tensor.ReleaseAll(b.Out)
 	clear(b.Reqs)

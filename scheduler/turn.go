@@ -93,6 +93,15 @@ func (t *Turn) Lend(done func() bool) {
 	t.handOver()
 }
 
+// Leave runs what is short and hands the rest to the workers: it is for a caller that
+// has something else to do.
+func (t *Turn) Leave() {
+	for len(t.inline) > 0 {
+		t.step()
+	}
+	t.handOver()
+}
+
 // run works until nothing is ready.
 func (t *Turn) run() {
 	t.now = 0

@@ -94,6 +94,15 @@ type Completer interface {
 	Complete(list List, t *Turn)
 }
 
+// Responder is a Completer that takes the answers of a decoupled model as they come.
+type Responder interface {
+	Completer
+	// Respond moves one answer of w to its client, while w goes on executing; out are
+	// the outputs in the model's order. It waits while the client is behind, and
+	// fails when the client has gone.
+	Respond(w *Work, out []tensor.Tensor, final bool) error
+}
+
 // Complete hands a batch back, in one call per run of works with the same Completer.
 func Complete(list List, t *Turn) {
 	var part List

@@ -18,7 +18,8 @@ type Fixture struct {
 	// In are the batch's inputs in signature order, Rows its batch dimension (0 means 1).
 	In   []Value
 	Rows int
-	// Want are the outputs, in signature order; nil where only types and shapes are checked.
+	// Want are the outputs, in signature order; nil where only types and shapes are
+	// checked. Of a decoupled model they are its last answer.
 	Want []Value
 	// Bad are batches that the model must refuse.
 	Bad []Bad
@@ -127,6 +128,9 @@ func (b *bench) batch(t *testing.T, in []Value, a tensor.Allocator) (batch *back
 		Out:       make([]tensor.Tensor, len(b.model.Signature().Outputs)),
 		Allocator: a,
 	}
+	if b.model.Signature().Decoupled {
+		batch.Answers = (*last)(batch)
+	}
 	for _, v := range in {
 		batch.In = append(batch.In, v.Tensor(t, b.alloc))
 	}
@@ -138,6 +142,18 @@ func (b *bench) batch(t *testing.T, in []Value, a tensor.Allocator) (batch *back
 			batch.Out[i].Release()
 		}
 	}
+}
+
+// last keeps the last answer of a decoupled model as the outputs of its batch.
+type last backends.Batch
+
+// Answer implements backends.Answers.
+func (l *last) Answer(_ int, out []tensor.Tensor, _ bool) error {
+	b := (*backends.Batch)(l)
+	for i := range out {
+		b.SetOutput(i, out[i].Move())
+	}
+	return nil
 }
 
 // failed returns the batch's failure: the whole batch's, or the one request's.

@@ -6,6 +6,8 @@ import (
 	"tutti/backends/identity"
 	"tutti/backends/native"
 	"tutti/backends/onnx"
+	"tutti/backends/repeat"
+	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
 	"tutti/steps/image"
@@ -31,6 +33,8 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
+		repeat.NewFactory(),
+		square.NewFactory(),
 	}
 }
 

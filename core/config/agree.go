@@ -12,7 +12,9 @@ import (
 
 // SignatureOf returns what cfg itself declares: ports in its order, no labels, version 0.
 func SignatureOf(cfg *modelconfig.ModelConfig) *Signature {
-	sig := &Signature{Model: cfg.GetName(), MaxBatch: int(cfg.GetMaxBatchSize())}
+	sig := &Signature{
+		Model: cfg.GetName(), MaxBatch: int(cfg.GetMaxBatchSize()), Decoupled: cfg.GetModelTransactionPolicy().GetDecoupled(),
+	}
 	for _, in := range cfg.GetInput() {
 		p := declared(in)
 		p.Optional = in.GetOptional()
@@ -66,7 +68,7 @@ func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 	if a.want.MaxBatch == 0 {
 		a.want.MaxBatch = sig.MaxBatch // what the backend completed
 	}
-	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: a.want.MaxBatch}
+	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: a.want.MaxBatch, Decoupled: a.want.Decoupled}
 	var err error
 	if out.Inputs, err = a.ports("input", a.want.Inputs, sig.Inputs); err != nil {
 		return nil, err

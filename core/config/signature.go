@@ -52,8 +52,10 @@ type Signature struct {
 	Version int64
 	// MaxBatch is max_batch_size: 0 means that tensors carry no batch dimension.
 	MaxBatch int
-	Inputs   []Port
-	Outputs  []Port
+	// Decoupled marks a model that answers a request any number of times.
+	Decoupled bool
+	Inputs    []Port
+	Outputs   []Port
 }
 
 // Input returns the position of the named input, or -1.

@@ -18,7 +18,6 @@ var unsupportedFields = []struct {
 	{"sequence_batching", func(c *modelconfig.ModelConfig) bool { return c.GetSequenceBatching() != nil }},
 	{"response_cache", func(c *modelconfig.ModelConfig) bool { return c.GetResponseCache().GetEnable() }},
 	{"model_warmup", func(c *modelconfig.ModelConfig) bool { return len(c.GetModelWarmup()) > 0 }},
-	{"model_transaction_policy.decoupled", func(c *modelconfig.ModelConfig) bool { return c.GetModelTransactionPolicy().GetDecoupled() }},
 	{"model_repository_agents", func(c *modelconfig.ModelConfig) bool { return len(c.GetModelRepositoryAgents().GetAgents()) > 0 }},
 	{"model_operations", func(c *modelconfig.ModelConfig) bool { return len(c.GetModelOperations().GetOpLibraryFilename()) > 0 }},
 	{"model_metrics", func(c *modelconfig.ModelConfig) bool { return len(c.GetModelMetrics().GetMetricControl()) > 0 }},

@@ -37,3 +37,22 @@ func TestCallAllocBudget(t *testing.T) {
 		t.Errorf("%d bytes are in use", a.InUse())
 	}
 }
+
+// TestClassifyAllocBudget is not parallel, for the runtime counts everybody's allocations.
+func TestClassifyAllocBudget(t *testing.T) {
+	a := tensor.NewPool()
+	x := numbers(t, a, tensor.FP32, make([]byte, 4*2000), 2, 1000)
+	defer x.Release()
+	labels := make([]string, 1000)
+	if got := testing.AllocsPerRun(200, func() {
+		for _, n := range []int{1, 5, 100} {
+			out, err := infer.Classify(a, &x, true, n, labels)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Release()
+		}
+	}); got != 0 {
+		t.Errorf("%v allocations per classification, want none", got)
+	}
+}

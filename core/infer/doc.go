@@ -1,3 +1,8 @@
 // Package infer holds what a request and its answer are, and the small interfaces
 // through which the front ends reach whatever serves them.
+//
+//   - request.go, params.go: Request, Response and their parameters
+//   - service.go: Inferer, Sink, Pacer and Catalog; lifecycle.go: Lifecycle
+//   - check.go: what a request must fulfil whichever way it came
+//   - classify.go, numbers.go: an output as its best classes
 package infer

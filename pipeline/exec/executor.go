@@ -34,7 +34,7 @@ type Executor struct {
 
 var (
 	_ infer.Inferer       = (*Executor)(nil)
-	_ scheduler.Completer = (*Executor)(nil)
+	_ scheduler.Responder = (*Executor)(nil)
 )
 
 // Settings are what an Executor is made with.
@@ -69,12 +69,14 @@ func New(s Settings) *Executor {
 	return x
 }
 
-// Submit runs req. It lends the calling goroutine to the work it makes ready and
-// returns when the request is answered or nothing is left to do for it here.
+// Submit runs req. Unless req is Async it lends the calling goroutine to the work it
+// makes ready and returns when the request is answered or nothing is left to do for
+// it here.
 //
 // hot: no allocation in the steady state.
 func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	x.pending.Add(1)
+	async := req.Async       // the request is gone when the run ends
 	r := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	r.begin(ctx, req, sink)
 	if err := r.bind(); err != nil {
@@ -83,8 +85,18 @@ func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Si
 	}
 	r.start()
 	r.turn.Flush()
-	r.turn.Lend(r.answered)
+	if async {
+		r.turn.Leave()
+	} else {
+		r.turn.Lend(r.answered)
+	}
 	r.drop()
+}
+
+// Respond sends one answer of a decoupled model, of which the plan has only one node.
+func (*Executor) Respond(w *scheduler.Work, out []tensor.Tensor, final bool) error {
+	r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
+	return r.send(out, final)
 }
 
 // Complete takes executed works back, stores their outputs and enqueues what became ready.

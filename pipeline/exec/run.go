@@ -268,11 +268,39 @@ func (r *run) count(now int64, err error) {
 	}
 }
 
-// respond sends the wanted outputs; an output that its step left out is left out.
+func (r *run) newResponse() *infer.Response {
+	p, resp := r.x.plan, infer.NewResponse()
+	resp.ID, resp.Model, resp.Version, resp.Ensemble = r.req.ID, p.Signature.Model, p.Signature.Version, p.Ensemble
+	return resp
+}
+
+// send sends one answer of a decoupled model, with those of its outputs that are wanted.
+func (r *run) send(out []tensor.Tensor, final bool) error {
+	defer tensor.ReleaseAll(out)
+	if r.ctx.Err() != nil {
+		return status.ErrCancelled
+	}
+	if p, ok := r.sink.(infer.Pacer); ok {
+		if err := p.Pace(r.ctx); err != nil {
+			return status.ErrCancelled
+		}
+	}
+	resp := r.newResponse()
+	for _, o := range r.outputs {
+		if out[o].Present() {
+			resp.Outputs = append(resp.Outputs, infer.Named{Name: r.x.plan.Signature.Outputs[o].Name, Tensor: out[o].Move()})
+		}
+	}
+	resp.Final = final
+	r.sink.Send(resp)
+	return nil
+}
+
+// respond sends the wanted outputs; an output that its step left out is left out. A
+// decoupled model that left out all of them has sent its answers before.
 func (r *run) respond() error {
 	p := r.x.plan
-	resp := infer.NewResponse()
-	resp.ID, resp.Model, resp.Version, resp.Ensemble = r.req.ID, p.Signature.Model, p.Signature.Version, p.Ensemble
+	resp := r.newResponse()
 	for _, o := range r.outputs {
 		t := r.read(p.Outputs[o])
 		if !t.Present() {
@@ -287,6 +315,10 @@ func (r *run) respond() error {
 			return err
 		}
 		resp.Outputs = append(resp.Outputs, infer.Named{Name: name, Tensor: t})
+	}
+	if p.Signature.Decoupled && len(resp.Outputs) == 0 {
+		resp.Release()
+		return nil
 	}
 	resp.Final = true
 	r.sink.Send(resp)

@@ -1,0 +1,121 @@
+package repeat_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/backends"
+	"tutti/backends/backendtest"
+	"tutti/backends/repeat"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+func settings(decoupled bool, maxBatch int32) backends.Settings {
+	return backends.Settings{Model: "r", Version: 1, Config: &modelconfig.ModelConfig{
+		Name: "r", MaxBatchSize: maxBatch,
+		ModelTransactionPolicy: &modelconfig.ModelTransactionPolicy{Decoupled: decoupled},
+	}}
+}
+
+func inputs(values []int32, delays []uint32, wait uint32) []backendtest.Value {
+	return []backendtest.Value{
+		backendtest.Of(tensor.Int32, []int64{int64(len(values))}, values...),
+		backendtest.Of(tensor.Uint32, []int64{int64(len(delays))}, delays...),
+		backendtest.Of(tensor.Uint32, []int64{1}, wait),
+	}
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	backendtest.Run(t, repeat.NewFactory(), backends.Options{}, backendtest.Fixture{
+		Name: "three", Settings: settings(true, 0), In: inputs([]int32{4, 2, 9}, []uint32{0, 1, 0}, 1),
+		Want: []backendtest.Value{
+			backendtest.Of(tensor.Int32, []int64{1}, int32(9)),
+			backendtest.Of(tensor.Uint32, []int64{1}, uint32(2)),
+		},
+		Bad: []backendtest.Bad{{Name: "delays", In: inputs([]int32{1, 2}, []uint32{0}, 0), Code: status.InvalidArg}},
+	})
+}
+
+func TestLoadRefuses(t *testing.T) {
+	t.Parallel()
+	b, err := repeat.NewFactory().New(backends.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, s := range map[string]backends.Settings{
+		"model 'r': backend 'repeat' does not batch, expected max_batch_size 0, found 4":                             settings(true, 4),
+		"model 'r': backend 'repeat' answers several times, expected 'model_transaction_policy { decoupled: true }'": settings(false, 0),
+	} {
+		if _, err := b.Load(t.Context(), s); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// answers keeps what a request is answered with, and has its client leave after some.
+type answers struct {
+	got   [][2]int64
+	leave int
+	stop  context.CancelFunc
+}
+
+func (a *answers) Answer(_ int, out []tensor.Tensor, _ bool) error {
+	defer tensor.ReleaseAll(out)
+	a.got = append(a.got, [2]int64{int64(tensor.Slice[int32](&out[0])[0]), int64(tensor.Slice[uint32](&out[1])[0])})
+	if len(a.got) == a.leave {
+		a.stop()
+	}
+	return nil
+}
+
+// TestAnswers has a client take all answers, and another one leave while the model
+// pauses for an hour.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		delays []uint32
+		leave  int
+		want   [][2]int64
+		code   status.Code
+	}{
+		"all":   {[]uint32{0, 0, 0}, 0, [][2]int64{{7, 0}, {-8, 1}, {9, 2}}, status.Unknown},
+		"leave": {[]uint32{0, 3_600_000, 0}, 1, [][2]int64{{7, 0}}, status.Cancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, err := repeat.NewFactory().New(backends.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := b.Load(t.Context(), settings(true, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := m.NewInstance(t.Context(), tensor.Place{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			alloc := tensor.NewChecked(t, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			a := &answers{leave: tt.leave, stop: cancel}
+			batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Answers: a}
+			for _, v := range inputs([]int32{7, -8, 9}, tt.delays, 0) {
+				batch.In = append(batch.In, v.Tensor(t, alloc))
+			}
+			defer tensor.ReleaseAll(batch.In)
+			err = x.Execute(ctx, batch)
+			if tt.leave > 0 && status.CodeOf(err) != tt.code || tt.leave == 0 && err != nil {
+				t.Errorf("Execute: %v", err)
+			}
+			if diff := cmp.Diff(tt.want, a.got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

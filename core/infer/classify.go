@@ -1,0 +1,150 @@
+package infer
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync"
+
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// maxClassified bounds the elements of one classified row, as in Triton.
+const maxClassified = 1_000_000
+
+// Classify answers an output as its n best classes: a new BYTES tensor whose elements
+// are "value:index", with ":label" where labels has one for the index. t is borrowed,
+// and its memory is the host's.
+//
+// Elements of all dimensions but the batch are one row, and the result has the shape
+// [batch, min(n, elements)], without the batch for a tensor that has none. Values go
+// from the highest to the lowest, equal ones by index, NaN last. They are printed as
+// C does: integers as they are, others with six digits after the point.
+//
+// FP16 and BF16 are classified too, which Triton refuses; BOOL and BYTES have no
+// order and are InvalidArg. A caller refuses n below 1, here it gives no classes.
+//
+// hot: no allocation in steady state but the result's.
+func Classify(a tensor.Allocator, t *tensor.Tensor, batched bool, n int, labels []string) (tensor.Tensor, error) {
+	if t.DType == tensor.Bool || t.DType.Size() == 0 {
+		return tensor.Tensor{}, status.Errorf(status.InvalidArg,
+			"class result not available for output due to unsupported type '%s'", t.DType)
+	}
+	shape, batch, elements := t.Shape, 1, t.Shape.Elements()
+	batched = batched && shape.Rank() > 0
+	if batched {
+		batch, elements = int(shape.Dim(0)), shape.Tail().Elements()
+	}
+	if elements > maxClassified {
+		return tensor.Tensor{}, status.Errorf(status.InvalidArg, "classification output tensor too large")
+	}
+	row := int(elements) * t.DType.Size()
+	if batch < 0 || elements < 0 || (batch > 0 && t.Len/batch != row) {
+		return tensor.Tensor{}, status.Errorf(status.Internal,
+			"cannot classify an output of shape %s: it has %d bytes", shape, t.Len)
+	}
+	n = max(0, min(n, int(elements)))
+	if shape = tensor.Of(int64(n)); batched {
+		shape = tensor.Of(int64(batch), int64(n))
+	}
+	c := classifiers.Get().(*classifier) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	defer classifiers.Put(c)
+	c.text = c.text[:0]
+	if n > 0 {
+		for i := range batch {
+			c.row(t.DType, t.Bytes()[i*row:(i+1)*row], n, labels)
+		}
+	}
+	out, err := tensor.NewBytes(a, shape, len(c.text))
+	if err == nil {
+		copy(out.Bytes(), c.text)
+	}
+	return out, err
+}
+
+// classifier ranks a row's elements; its slices are kept for the next one.
+type classifier struct {
+	ints   []int64
+	uints  []uint64
+	floats []float64
+	order  []int32
+	elem   []byte
+	text   []byte
+}
+
+var classifiers = sync.Pool{New: func() any { return new(classifier) }}
+
+// row appends the n best classes of a row to the text.
+func (c *classifier) row(d tensor.DType, b []byte, n int, labels []string) {
+	switch d {
+	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		c.uints = decode(c.uints[:0], b, d.Size(), readUint)
+		c.order = best(c.order, c.uints, n)
+	case tensor.FP16:
+		c.floats = decode(c.floats[:0], b, d.Size(), readFP16)
+		c.order = best(c.order, c.floats, n)
+	case tensor.BF16:
+		c.floats = decode(c.floats[:0], b, d.Size(), readBF16)
+		c.order = best(c.order, c.floats, n)
+	case tensor.FP32, tensor.FP64:
+		c.floats = decode(c.floats[:0], b, d.Size(), readFloat)
+		c.order = best(c.order, c.floats, n)
+	default:
+		c.ints = decode(c.ints[:0], b, d.Size(), readInt)
+		c.order = best(c.order, c.ints, n)
+	}
+	for _, i := range c.order {
+		c.elem = c.value(c.elem[:0], d, i)
+		c.elem = strconv.AppendInt(append(c.elem, ':'), int64(i), 10)
+		if int(i) < len(labels) && labels[i] != "" {
+			c.elem = append(append(c.elem, ':'), labels[i]...)
+		}
+		c.text = tensor.AppendBytes(c.text, c.elem)
+	}
+}
+
+// value appends element i of the decoded row in C's %d, %u or %f.
+func (c *classifier) value(dst []byte, d tensor.DType, i int32) []byte {
+	switch d {
+	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		return strconv.AppendUint(dst, c.uints[i], 10)
+	case tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64:
+		return appendFixed(dst, c.floats[i])
+	default:
+		return strconv.AppendInt(dst, c.ints[i], 10)
+	}
+}
+
+// few is up to how many classes the best are kept sorted while a row is read; for
+// more it is cheaper to sort the row.
+const few = 16
+
+// best returns the indices of the n highest values, highest first, in order's memory.
+func best[T cmp.Ordered](order []int32, vals []T, n int) []int32 {
+	after := func(i, j int32) int {
+		return cmp.Or(cmp.Compare(vals[j], vals[i]), cmp.Compare(i, j))
+	}
+	order = order[:0]
+	if n > few {
+		for i := range vals {
+			order = append(order, int32(i))
+		}
+		slices.SortFunc(order, after)
+		return order[:n]
+	}
+	for i := range vals {
+		at := len(order)
+		for at > 0 && cmp.Less(vals[order[at-1]], vals[i]) {
+			at--
+		}
+		if at == n {
+			continue
+		}
+		if len(order) == n {
+			order = order[:n-1]
+		}
+		order = slices.Insert(order, at, int32(i))
+	}
+	return order
+}

@@ -1,0 +1,190 @@
+package logs
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// encoder writes one line.
+type encoder struct {
+	b    []byte
+	json bool
+	// path are the groups that the next attribute is in, of which JSON has begun the
+	// objects of the first few: a group without attributes leaves no trace.
+	path []string
+	open int
+	// empty tells that the innermost open object has no member yet.
+	empty bool
+}
+
+// maxKept bounds the memory that an encoder keeps for its next line.
+const maxKept = 1 << 16
+
+func (e *encoder) reset() {
+	b := e.b[:0]
+	if cap(b) > maxKept {
+		b = nil
+	}
+	*e = encoder{b: b, path: e.path[:0]}
+}
+
+// attr appends an attribute, or those of a group.
+func (e *encoder) attr(a slog.Attr) {
+	a.Value = a.Value.Resolve()
+	if a.Equal(slog.Attr{}) {
+		return
+	}
+	if a.Value.Kind() != slog.KindGroup {
+		e.leaf(a)
+		return
+	}
+	outer := len(e.path)
+	if a.Key != "" {
+		e.path = append(e.path, a.Key)
+	}
+	for _, member := range a.Value.Group() {
+		e.attr(member)
+	}
+	e.leave(outer)
+}
+
+// leave goes back to the first outer groups of the path.
+func (e *encoder) leave(outer int) {
+	e.path = e.path[:outer]
+	for ; e.open > outer; e.open-- {
+		e.b, e.empty = append(e.b, '}'), false
+	}
+}
+
+// leaf appends an attribute whose value is no group.
+func (e *encoder) leaf(a slog.Attr) {
+	if e.json {
+		for ; e.open < len(e.path); e.open++ {
+			e.b, e.empty = append(e.name(e.path[e.open]), '{'), true
+		}
+		e.b, e.empty = appendJSON(e.name(a.Key), a.Value), false
+		return
+	}
+	e.b = append(e.b, ' ')
+	for _, group := range e.path {
+		e.b = append(appendText(e.b, group), '.')
+	}
+	e.b = append(appendText(e.b, a.Key), '=')
+	e.b = appendText(e.b, text(a.Value))
+}
+
+// name returns the line with the name of a JSON member added.
+func (e *encoder) name(key string) []byte {
+	b := e.b
+	if !e.empty {
+		b = append(b, ',')
+	}
+	return append(appendQuoted(b, key), ':')
+}
+
+// appendText appends s, in quotes unless it is one plain word.
+func appendText(b []byte, s string) []byte {
+	special := func(r rune) bool { return r <= ' ' || r == '"' || r == '=' || r == 0x7f || r == utf8.RuneError }
+	if s == "" || strings.ContainsFunc(s, special) {
+		return appendQuoted(b, s)
+	}
+	return append(b, s...)
+}
+
+// text returns a value as key=value shows it.
+func text(v slog.Value) string {
+	switch v.Kind() {
+	case slog.KindTime:
+		return v.Time().Format(time.RFC3339Nano)
+	case slog.KindAny:
+		return anyText(v.Any())
+	default:
+		return v.String()
+	}
+}
+
+// anyText returns what a value says of itself. A value that panics, as a nil pointer
+// may, does not end the server.
+func anyText(v any) (s string) {
+	defer func() {
+		if p := recover(); p != nil {
+			s = fmt.Sprintf("!PANIC: %v", p)
+		}
+	}()
+	if m, ok := v.(encoding.TextMarshaler); ok {
+		if b, err := m.MarshalText(); err == nil {
+			return string(b)
+		}
+	}
+	return fmt.Sprintf("%+v", v)
+}
+
+// appendJSON appends a value as JSON.
+func appendJSON(b []byte, v slog.Value) []byte {
+	switch v.Kind() {
+	case slog.KindBool, slog.KindInt64, slog.KindUint64:
+		return append(b, v.String()...)
+	case slog.KindDuration:
+		return strconv.AppendInt(b, int64(v.Duration()), 10)
+	case slog.KindAny:
+		return append(b, anyJSON(v.Any())...)
+	case slog.KindFloat64:
+		if j, err := json.Marshal(v.Float64()); err == nil {
+			return append(b, j...)
+		}
+	}
+	return appendQuoted(b, text(v))
+}
+
+// anyJSON returns a value as JSON, as its text where it has no other form.
+func anyJSON(v any) (j []byte) {
+	defer func() {
+		if p := recover(); p != nil {
+			j = appendQuoted(nil, fmt.Sprintf("!PANIC: %v", p))
+		}
+	}()
+	if _, ok := v.(json.Marshaler); !ok {
+		if err, ok := v.(error); ok {
+			return appendQuoted(nil, err.Error())
+		}
+	}
+	j, err := json.Marshal(v)
+	if err != nil {
+		return appendQuoted(nil, anyText(v))
+	}
+	return j
+}
+
+const hex = "0123456789ABCDEF"
+
+// appendQuoted appends s as a JSON string. What is not UTF-8 is replaced.
+func appendQuoted(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r >= ' ':
+			b = utf8.AppendRune(b, r)
+		case r == '\n':
+			b = append(b, `\n`...)
+		case r == '\r':
+			b = append(b, `\r`...)
+		case r == '\t':
+			b = append(b, `\t`...)
+		case r == '\b':
+			b = append(b, `\b`...)
+		case r == '\f':
+			b = append(b, `\f`...)
+		default:
+			b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
+		}
+	}
+	return append(b, '"')
+}

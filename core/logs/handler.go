@@ -1,0 +1,62 @@
+package logs
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+)
+
+// handler is a Log with attributes of its own. They are kept as they came: which
+// format they are written in can change.
+type handler struct {
+	log  *Log
+	with []with
+}
+
+// with is a group that was opened, or attributes that were added in the last one.
+type with struct {
+	group string
+	attrs []slog.Attr
+}
+
+var _ slog.Handler = (*handler)(nil)
+
+// Enabled tells whether lines of this level are logged now.
+//
+// hot: one atomic load.
+func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
+	return h.log.settings.Load().enabled(level)
+}
+
+var lines = sync.Pool{New: func() any { return new(encoder) }}
+
+// Handle writes r as one line. It never fails.
+func (h *handler) Handle(_ context.Context, r slog.Record) error {
+	e := lines.Get().(*encoder) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	e.reset()
+	e.line(h.log.settings.Load(), h.log.pid, h.with, &r)
+	h.log.write(r.Level, e.b)
+	lines.Put(e)
+	return nil
+}
+
+// WithAttrs returns a handler that adds attrs to every line.
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	if len(attrs) == 0 {
+		return h
+	}
+	return h.add(with{attrs: slices.Clone(attrs)})
+}
+
+// WithGroup returns a handler that puts what is added from now on into a group.
+func (h *handler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	return h.add(with{group: name})
+}
+
+func (h *handler) add(w with) *handler {
+	return &handler{log: h.log, with: append(slices.Clip(h.with), w)}
+}

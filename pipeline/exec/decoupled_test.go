@@ -1,0 +1,211 @@
+package exec_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/pipeline/exec"
+	"tutti/pipeline/plan"
+	"tutti/scheduler"
+	"tutti/scheduler/direct"
+	"tutti/scheduler/dynamic"
+)
+
+// count answers a request of the row [n] with 0, 1, ... n-1, the last marked final
+// when n is even.
+func count(b *backends.Batch) error {
+	for i := range b.Reqs {
+		n := tensor.Slice[float32](&b.In[0])[b.Reqs[i].First]
+		for v := float32(0); v < n; v++ {
+			t, err := tensor.New(b.Allocator, tensor.FP32, tensor.Of(1, 1))
+			if err != nil {
+				return err
+			}
+			tensor.Slice[float32](&t)[0] = v
+			if err := b.Send(i, []tensor.Tensor{t}, v == n-1 && int(n)%2 == 0); err != nil {
+				b.Reqs[i].Err = err
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// stream is a sink of many answers whose client takes room of them and then waits.
+type stream struct {
+	room   chan struct{} // nil: any number
+	mu     sync.Mutex
+	values []float32
+	final  int
+	done   chan error
+}
+
+var _ infer.Pacer = (*stream)(nil)
+
+func (s *stream) Send(r *infer.Response) {
+	defer r.Release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(r.Outputs) > 0 {
+		s.values = append(s.values, tensor.Slice[float32](&r.Outputs[0].Tensor)[0])
+	}
+	if r.Final {
+		s.final++
+	}
+}
+
+func (s *stream) Close(err error) { s.done <- err }
+
+func (s *stream) Pace(ctx context.Context) error {
+	if s.room == nil {
+		return nil
+	}
+	select {
+	case <-s.room:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func decoupled(b *bench, batch bool, f model) *exec.Executor {
+	sig := signature("m", 1, 8)
+	sig.Decoupled = true
+	return single(b, sig, batch, f)
+}
+
+func single(b *bench, sig *config.Signature, batch bool, f model) *exec.Executor {
+	var s scheduler.Scheduler
+	if batch {
+		s = b.batching(sig, dynamic.Rules{MaxBatch: 8, Delay: time.Millisecond}, f)
+	} else {
+		s = direct.New(direct.Settings{Runner: b.runner(sig), Instances: []backends.Instance{f}, Workers: b.workers})
+	}
+	return b.executor(plan.Single(sig), s)
+}
+
+func TestDecoupled(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]bool{"direct": false, "dynamic": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			x := decoupled(b, batch, count)
+			want := [][]float32{nil, {0}, {0, 1}, {0, 1, 2}}
+			streams := make([]*stream, len(want))
+			for n := range want {
+				req := b.request(float32(n))
+				req.Async = true
+				streams[n] = &stream{done: make(chan error, 1)}
+				x.Submit(t.Context(), req, streams[n])
+			}
+			for n, s := range streams {
+				if err := <-s.done; err != nil {
+					t.Error(err)
+				}
+				if diff := cmp.Diff(want[n], s.values); diff != "" {
+					t.Errorf("request %d (-want +got):\n%s", n, diff)
+				}
+				if final := n > 0 && n%2 == 0; final != (s.final == 1) {
+					t.Errorf("request %d had %d final answers", n, s.final)
+				}
+			}
+		})
+	}
+}
+
+// TestDecoupledAnswersOnce has a model that knows nothing of decoupling.
+func TestDecoupledAnswersOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := &stream{done: make(chan error, 1)}
+	decoupled(b, true, share).Submit(t.Context(), b.request(5), s)
+	if err := <-s.done; err != nil || len(s.values) != 1 || s.values[0] != 5 || s.final != 1 {
+		t.Errorf("%v, %v, %d final", err, s.values, s.final)
+	}
+}
+
+// TestSlowClient takes two answers and goes: the model is told, and ends.
+func TestSlowClient(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &stream{room: make(chan struct{}), done: make(chan error, 1)}
+	req := b.request(1e6)
+	req.Async = true
+	decoupled(b, false, count).Submit(ctx, req, s)
+	s.room <- struct{}{}
+	s.room <- struct{}{}
+	cancel()
+	if err := <-s.done; status.CodeOf(err) != status.Cancelled {
+		t.Errorf("%v, want a cancellation", err)
+	}
+	if len(s.values) > 2 {
+		t.Errorf("%d answers, the client took 2", len(s.values))
+	}
+}
+
+// TestSendChecks has models that answer what they may not.
+func TestSendChecks(t *testing.T) {
+	t.Parallel()
+	send := func(i int, shape ...int64) model {
+		return func(b *backends.Batch) error {
+			t, err := tensor.New(b.Allocator, tensor.FP32, tensor.Of(shape...))
+			if err != nil {
+				return err
+			}
+			return b.Send(i, []tensor.Tensor{t}, false)
+		}
+	}
+	for name, tt := range map[string]struct {
+		f     model
+		plain bool
+		want  string
+	}{
+		"rows":    {send(0, 2, 1), false, "output 'OUTPUT0' of model 'm' has shape [2,1] for a batch of 1, expected [-1,-1]"},
+		"rank":    {send(0, 1), false, "output 'OUTPUT0' of model 'm' has shape [1] for a batch of 1, expected [-1,-1]"},
+		"request": {send(1, 1, 1), false, "model 'm' answers request 1 of a batch of 1"},
+		"count":   {func(b *backends.Batch) error { return b.Send(0, nil, true) }, false, "model 'm' answers with 0 outputs, expected 1"},
+		"coupled": {send(0, 1, 1), true, "the model answers several times, expected 'model_transaction_policy { decoupled: true }' in its configuration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			sig := signature("m", 1, 8)
+			sig.Decoupled = !tt.plain
+			s := &stream{done: make(chan error, 1)}
+			single(b, sig, false, tt.f).Submit(t.Context(), b.request(1), s)
+			if err := <-s.done; err == nil || err.Error() != tt.want {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestAsync submits to a model that waits: Submit returns nevertheless.
+func TestAsync(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	open := make(chan struct{})
+	x := single(b, signature("m", 1, 8), false, func(b *backends.Batch) error {
+		<-open
+		return share(b)
+	})
+	req := b.request(1)
+	req.Async = true
+	s := &stream{done: make(chan error, 1)}
+	x.Submit(t.Context(), req, s)
+	close(open)
+	if err := <-s.done; err != nil || s.final != 1 {
+		t.Errorf("%v, %d final answers", err, s.final)
+	}
+}

@@ -1,0 +1,43 @@
+package scheduler
+
+import (
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// answers hands the answers of a decoupled model to the works of its batch.
+type answers struct {
+	runner *Runner
+	works  []*Work
+}
+
+var _ backends.Answers = (*answers)(nil)
+
+// Answer checks one answer as an execution's outputs are checked, and passes it on.
+// An answer has as many rows as its request.
+func (a *answers) Answer(i int, out []tensor.Tensor, final bool) error {
+	if i < 0 || i >= len(a.works) {
+		tensor.ReleaseAll(out)
+		return status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", a.runner.sig.Model, i, len(a.works))
+	}
+	w := a.works[i]
+	err := a.runner.checkAnswer(w, out)
+	if err != nil {
+		tensor.ReleaseAll(out)
+		return err
+	}
+	to, ok := w.To.(Responder)
+	if !ok {
+		tensor.ReleaseAll(out)
+		return status.Errorf(status.Unsupported, "model '%s' is decoupled, which is not supported here", a.runner.sig.Model)
+	}
+	return to.Respond(w, out, final)
+}
+
+func (r *Runner) checkAnswer(w *Work, out []tensor.Tensor) error {
+	if len(out) != len(r.sig.Outputs) {
+		return status.Errorf(status.Internal, "model '%s' answers with %d outputs, expected %d", r.sig.Model, len(out), len(r.sig.Outputs))
+	}
+	return r.checkOutputs(out, int(w.Rows))
+}

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -24,7 +25,7 @@ const suiteLimit = 5 * time.Minute
 // started in different ways.
 func TestClients(t *testing.T) {
 	t.Parallel()
-	python := requirePython(t)
+	packages := clientPackages.require(t)
 	m := newModels(t)
 	certificates := writeCertificates(t)
 	variants := []struct {
@@ -45,7 +46,7 @@ func TestClients(t *testing.T) {
 			for _, flavour := range flavours {
 				t.Run(flavour, func(t *testing.T) {
 					args := []string{"--flavour", flavour, "--variant", v.name, "--http", at.http, "--grpc", at.grpc, "--metrics", at.metrics, "--certificates", certificates}
-					runSuite(t, python, append(args, m.suiteFlags()...))
+					runSuite(t, packages, append(args, m.suiteFlags()...))
 				})
 			}
 		})
@@ -56,7 +57,7 @@ func TestClients(t *testing.T) {
 type outcome struct{ Case, Error, Skip string }
 
 // runSuite makes a subtest of every line of clients/run.py.
-func runSuite(t *testing.T, python string, args []string) {
+func runSuite(t *testing.T, packages string, args []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
 	defer cancel()
@@ -65,7 +66,8 @@ func runSuite(t *testing.T, python string, args []string) {
 		t.Fatal(err)
 	}
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, python, append([]string{"-B", script}, args...)...)
+	cmd := exec.CommandContext(ctx, "python3", append([]string{"-B", script}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
 	cases := 0

@@ -2,101 +2,63 @@ package conformance_test
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"os"
+	"errors"
 	"os/exec"
-	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"github.com/rogpeppe/go-internal/lockedfile"
 )
 
-// fetchLimit bounds the making of an environment of Python packages.
-const fetchLimit = 10 * time.Minute
+// cannotFetch is the exit status of a script that wants a network.
+const cannotFetch = 3
 
-// environment is a folder that a requirements file fills, and how to fill it by hand.
-type environment struct{ path, command string }
+// prepared is a folder that scripts/prepare-conformance fills once, and outside the tree.
+type prepared func() (folder string, err error)
 
-// newEnvironment names the environment after the content of the requirements, in the
-// user's cache.
-func newEnvironment(requirements string) (*environment, error) {
-	list, err := os.ReadFile(requirements)
-	if err != nil {
-		return nil, err
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return nil, err
-	}
-	absolute, err := filepath.Abs(requirements)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(list)
-	name := filepath.Base(requirements)
-	path := filepath.Join(cache, "tutti", name[:len(name)-len(filepath.Ext(name))]+"-"+hex.EncodeToString(sum[:8]))
-	return &environment{path: path, command: "python3 -m venv " + path + " && " + path + "/bin/pip install --require-hashes -r " + absolute + " && touch " + path + "/complete"}, nil
+func prepare(what string) prepared {
+	return sync.OnceValues(func() (string, error) {
+		var stderr bytes.Buffer
+		cmd := exec.Command("../scripts/prepare-conformance", what)
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return "", &fetchError{what: what, err: err, text: stderr.String()}
+		}
+		return strings.TrimSpace(string(out)), nil
+	})
 }
 
-// make runs the command unless it ran to its end before; processes take turns.
-func (e *environment) make(ctx context.Context) ([]byte, error) {
-	if err := os.MkdirAll(e.path, 0o700); err != nil {
-		return nil, err
-	}
-	unlock, err := lockedfile.MutexAt(e.path + ".lock").Lock()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	if _, err := os.Stat(filepath.Join(e.path, "complete")); err == nil {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
-	defer cancel()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "bash", "-c", e.command)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
-	return out.Bytes(), err
+// fetchError says why a folder is not there.
+type fetchError struct {
+	what, text string
+	err        error
 }
 
-// prepared is an environment that is ready, or why it is not.
-type prepared struct {
-	env *environment
-	out []byte
-	err error
+func (e *fetchError) Error() string {
+	return e.text + "run where there is a network: scripts/prepare-conformance " + e.what + ": " + e.err.Error()
 }
 
-// clientPackages is the environment of testdata/clients.txt.
-var clientPackages = sync.OnceValue(func() (p prepared) {
-	if p.env, p.err = newEnvironment("testdata/clients.txt"); p.err == nil {
-		p.out, p.err = p.env.make(context.Background())
-	}
-	return p
-})
+func (e *fetchError) Unwrap() error { return e.err }
 
-// require skips a test whose environment cannot be had here.
-func (p prepared) require(t *testing.T) *environment {
-	t.Helper()
-	switch {
-	case p.env == nil:
-		t.Fatal(p.err)
-	case p.err != nil:
-		t.Skipf("the packages cannot be fetched here (%v); run: %s\n%s", p.err, p.env.command, p.out)
-	}
-	return p.env
-}
+var (
+	clientPackages = prepare("clients")
+	perfPackages   = prepare("perf")
+)
 
-// requirePython returns a Python with the packages of the client suites. The suites are
-// long: a short run leaves them out.
-func requirePython(t *testing.T) string {
+// require returns the folder. Suites that need one are long: a short run leaves them
+// out, and so does one that cannot fetch.
+func (p prepared) require(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("the client suites are left out of a short run")
+		t.Skip("left out of a short run")
 	}
-	return filepath.Join(clientPackages().require(t).path, "bin", "python")
+	folder, err := p()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == cannotFetch:
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	return folder
 }

@@ -53,6 +53,12 @@ DTYPES = {
     "BYTES": np.object_,
 }
 
+CHANNEL = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_send_message_length", grpc_module.MAX_GRPC_MESSAGE_SIZE),
+    ("grpc.max_receive_message_length", grpc_module.MAX_GRPC_MESSAGE_SIZE),
+]
+
 CASES = []
 
 
@@ -95,7 +101,7 @@ class Flavour:
         if not self.http:
             # Every server of the suites has the same host: without channels of
             # their own two clients would share a connection.
-            options.setdefault("channel_args", [("grpc.use_local_subchannel_pool", 1)])
+            options.setdefault("channel_args", CHANNEL)
 
         async def make():
             return self.client_module.InferenceServerClient(address or self.address, **options)
@@ -222,7 +228,8 @@ def record(owner, label, names=None):
             return _function(*args, **kwargs)
 
         functools.update_wrapper(noted, function)
-        setattr(owner, name, staticmethod(noted) if isinstance(static, staticmethod) else noted)
+        kind = type(static) if isinstance(static, (staticmethod, classmethod)) else lambda f: f
+        setattr(owner, name, kind(noted))
         found.add(key)
     return found
 

@@ -42,7 +42,7 @@ def wrong_tensors(f):
 def too_few_bytes(f):
     t = f.input("INPUT0", np.ones((1, 4), np.float32))
     t.set_shape([2, 4])
-    refused(f, lambda: f.infer("raw", [t]), "input byte size mismatch for input 'INPUT0' for model 'raw2'. Expected 32, got 16")
+    refused(f, lambda: f.infer("raw", [t]), "input byte size mismatch for input 'INPUT0' for model 'raw'. Expected 32, got 16")
     for shape in ([-1, 4], [1 << 62, 4]):
         t.set_shape(shape)
         refused(f, lambda: f.infer("raw", [t]), "INPUT0")
@@ -125,8 +125,10 @@ def wrong_messages(f):
     def request(raw=None, fp32=None, ints=None, **parameters):
         r = service_pb2.ModelInferRequest(model_name="raw")
         t = r.inputs.add(name="INPUT0", datatype="FP32", shape=[1, 4])
-        t.contents.fp32_contents.extend(fp32 or [])
-        t.contents.int_contents.extend(ints or [])
+        if fp32:
+            t.contents.fp32_contents.extend(fp32)
+        if ints:
+            t.contents.int_contents.extend(ints)
         r.raw_input_contents.extend(raw or [])
         for k, v in parameters.items():
             setattr(r.parameters[k], *v)

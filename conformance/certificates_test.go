@@ -72,7 +72,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 func tlsFlags(folder string) []string {
 	at := func(name string) string { return filepath.Join(folder, name) }
 	return []string{
-		"--http-use-ssl=true", "--http-server-cert=" + at("server.pem"), "--http-server-key=" + at("server.key"), "--http-root-cert=" + at("ca.pem"),
+		"--http-use-ssl=true", "--http-use-ssl-mutual=true", "--http-server-cert=" + at("server.pem"), "--http-server-key=" + at("server.key"), "--http-root-cert=" + at("ca.pem"),
 		"--grpc-use-ssl=true", "--grpc-use-ssl-mutual=true",
 		"--grpc-server-cert=" + at("server.pem"), "--grpc-server-key=" + at("server.key"), "--grpc-root-cert=" + at("ca.pem"),
 	}

@@ -14,10 +14,10 @@ import (
 
 var _ infer.Catalog = (*Repository)(nil)
 
-// Ready reports whether every model serves.
+// Ready reports whether every model that should serve does.
 func (r *Repository) Ready() bool {
-	for _, m := range r.models {
-		if m.err != nil {
+	for _, m := range r.catalog.Load().models {
+		if !m.ready() {
 			return false
 		}
 	}
@@ -60,7 +60,8 @@ func ports(list []config.Port, maxBatch int) []infer.Port {
 
 // Metadata describes a model.
 func (r *Repository) Metadata(name string, number int64) (*infer.Metadata, error) {
-	v, err := r.find(name, number)
+	s := r.catalog.Load()
+	v, err := s.find(name, number)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +72,7 @@ func (r *Repository) Metadata(name string, number int64) (*infer.Metadata, error
 	if md.Platform == "" {
 		md.Platform = v.cfg.GetBackend()
 	}
-	for _, other := range r.models[name].versions {
+	for _, other := range s.models[name].versions {
 		md.Versions = append(md.Versions, strconv.FormatInt(other.sig.Version, 10))
 	}
 	return md, nil
@@ -109,16 +110,17 @@ func (r *Repository) Plan(name string, number int64) (*plan.Plan, error) {
 
 // Stage returns an ensemble as the compiler has it after the named pass.
 func (r *Repository) Stage(name, after string) (string, error) {
-	m := r.models[name]
-	if m == nil || m.folder.cfg == nil || !config.IsEnsemble(m.folder.cfg) {
+	s := r.catalog.Load()
+	m := s.models[name]
+	if m == nil || m.folder.cfg == nil || !m.ensemble() {
 		return "", status.Errorf(status.InvalidArg, "model '%s' is no ensemble that can be read", name)
 	}
-	return plan.Stages(m.folder.cfg, lookup{r}, after)
+	return plan.Stages(m.folder.cfg, lookup(s.models), after)
 }
 
 // Kind says in a word what a model is: the step of a native one, else its backend.
 func (r *Repository) Kind(name string) string {
-	m := r.models[name]
+	m := r.catalog.Load().models[name]
 	if m == nil {
 		return ""
 	}
@@ -131,9 +133,10 @@ func (r *Repository) Kind(name string) string {
 // Statistics returns the statistics of one version, of all versions of a model, or
 // of all models.
 func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, error) {
-	names := r.names
+	s := r.catalog.Load()
+	names := s.names
 	if name != "" {
-		m := r.models[name]
+		m := s.models[name]
 		switch {
 		case m == nil || len(m.versions) == 0:
 			return nil, status.Errorf(status.InvalidArg, "requested model '%s' is not available", name)
@@ -144,7 +147,7 @@ func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, 
 	}
 	list := []infer.Statistics{}
 	for _, n := range names {
-		for _, v := range r.models[n].versions {
+		for _, v := range s.models[n].versions {
 			if number <= 0 || v.sig.Version == number {
 				list = append(list, statistics(v.stats))
 			}

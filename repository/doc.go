@@ -1,8 +1,20 @@
 // Package repository serves the models of one or more folders: it finds them, loads
 // their versions, compiles ensembles and hands requests to the executor of the
-// wanted version. It implements infer.Inferer and infer.Catalog.
+// wanted version. It implements infer.Inferer, infer.Catalog and infer.Lifecycle.
 //
-// Files: source.go finds models, load.go opens a version of a plain model,
-// ensemble.go compiles one of an ensemble, repository.go ties them together,
-// submit.go and catalog.go answer the front ends.
+// What serves is a snapshot that never changes: a request reads it without a lock. A
+// change (Load, Unload, Poll and the start) is a transaction: it opens models and
+// compiles ensembles beside what serves, and publishes another snapshot in one step,
+// or none. Changes are made one after the other. A version that is no longer in the
+// snapshot retires: it takes no more requests, and is closed when those under way
+// are answered and no ensemble hands work to it.
+//
+// A version that replaces one of its own number goes on with its counters, so that
+// metrics and statistics do not start anew on every reload; they do after an unload.
+//
+// Files: source.go and fingerprint.go find models, override.go takes them from a
+// request, load.go opens a version of a plain model and ensemble.go compiles one of
+// an ensemble, life.go is the states of a version, snapshot.go what serves, change.go
+// the transaction, repository.go opens and closes, lifecycle.go and poll.go change
+// what serves, submit.go and catalog.go answer the front ends.
 package repository

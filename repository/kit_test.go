@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // folder writes the files of a txtar archive and returns where. A name that ends in
 // a slash is an empty folder.
-func folder(t *testing.T, archive string) string {
+func folder(t testing.TB, archive string) string {
 	t.Helper()
 	root := t.TempDir()
 	for _, f := range txtar.Parse([]byte(archive)).Files {
@@ -86,8 +87,31 @@ func double(_ context.Context, b *backends.Batch) error {
 // spy is a backend that notes what happens to it. The names of models say what goes
 // wrong: "unloadable" or "uninstantiable".
 type spy struct {
-	mu  sync.Mutex
-	log []string // guarded by mu
+	mu    sync.Mutex
+	log   []string          // guarded by mu
+	fail  map[string]error  // what loading a model ends with, guarded by mu
+	ports map[string]string // the output of a model, unless OUT; guarded by mu
+	// loading, when not nil, is told of every load, which then waits for it.
+	loading chan chan struct{}
+}
+
+// set changes how the named model loads from now on.
+func (s *spy) set(model string, fail error, output string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail == nil {
+		s.fail, s.ports = map[string]error{}, map[string]string{}
+	}
+	s.fail[model], s.ports[model] = fail, output
+}
+
+func (s *spy) ask(model string) (fail error, output string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if output = s.ports[model]; output == "" {
+		output = "OUT"
+	}
+	return s.fail[model], output
 }
 
 func (s *spy) note(what string) {
@@ -127,9 +151,19 @@ func (s *spy) Load(_ context.Context, set backends.Settings) (backends.Model, er
 	if set.Model == "unloadable" {
 		return nil, errors.New("the file is torn")
 	}
+	s.note("try " + set.Model)
+	if s.loading != nil {
+		wait := make(chan struct{})
+		s.loading <- wait
+		<-wait
+	}
+	fail, output := s.ask(set.Model)
+	if fail != nil {
+		return nil, fail
+	}
 	sig := &config.Signature{Model: set.Model, MaxBatch: int(set.Config.GetMaxBatchSize())}
 	sig.Inputs = []config.Port{{Name: "IN", DType: tensor.FP32, Dims: tensor.Of(-1)}}
-	sig.Outputs = []config.Port{{Name: "OUT", DType: tensor.FP32, Dims: tensor.Of(-1)}}
+	sig.Outputs = []config.Port{{Name: output, DType: tensor.FP32, Dims: tensor.Of(-1)}}
 	s.note("load " + set.Model)
 	return &spied{spy: s, sig: sig, name: set.Model}, nil
 }
@@ -154,7 +188,7 @@ func (m *spied) NewInstance(context.Context, tensor.Place) (backends.Instance, e
 		return nil, errors.New("no room for a second one")
 	}
 	m.note("instance " + m.name)
-	return spiedInstance{m}, nil
+	return &spiedInstance{spied: m}, nil
 }
 
 func (m *spied) Close() error {
@@ -162,11 +196,27 @@ func (m *spied) Close() error {
 	return nil
 }
 
-type spiedInstance struct{ *spied }
+type spiedInstance struct {
+	*spied
+	closed atomic.Bool
+}
 
-func (spiedInstance) Execute(ctx context.Context, b *backends.Batch) error { return double(ctx, b) }
+func (i *spiedInstance) Execute(ctx context.Context, b *backends.Batch) error {
+	if i.closed.Load() {
+		return errors.New("executed when closed")
+	}
+	return errors.Join(double(ctx, b), i.alive())
+}
 
-func (i spiedInstance) Close() error {
+func (i *spiedInstance) alive() error {
+	if i.closed.Load() {
+		return errors.New("closed while it executed")
+	}
+	return nil
+}
+
+func (i *spiedInstance) Close() error {
+	i.closed.Store(true)
 	i.note("close instance " + i.name)
 	return nil
 }
@@ -178,9 +228,10 @@ type world struct {
 	spy     *spy
 	steps   []steps.Factory
 	only    []string
+	more    repository.Settings // what else it is opened with
 }
 
-func newWorld(t *testing.T, more ...steps.Factory) *world {
+func newWorld(t testing.TB, more ...steps.Factory) *world {
 	t.Helper()
 	return &world{
 		alloc: tensor.NewChecked(t, nil), metrics: telemetry.NewMetrics(), spy: &spy{},
@@ -197,9 +248,12 @@ func (w *world) open(ctx context.Context, roots ...string) (*repository.Reposito
 	if err != nil {
 		return nil, err
 	}
-	return repository.Open(ctx, repository.Settings{
-		Roots: roots, Only: w.only, Backends: registry, Alloc: w.alloc, Metrics: w.metrics, Log: slog.New(slog.DiscardHandler),
-	})
+	s := w.more
+	s.Roots, s.Only, s.Backends, s.Metrics, s.Log = roots, w.only, registry, w.metrics, slog.New(slog.DiscardHandler)
+	if s.Alloc == nil {
+		s.Alloc = w.alloc
+	}
+	return repository.Open(ctx, s)
 }
 
 func (w *world) native() (backends.Factory, error) {
@@ -208,7 +262,7 @@ func (w *world) native() (backends.Factory, error) {
 }
 
 // repo opens the folders and closes them when the test ends.
-func (w *world) repo(t *testing.T, roots ...string) *repository.Repository {
+func (w *world) repo(t testing.TB, roots ...string) *repository.Repository {
 	t.Helper()
 	r, err := w.open(t.Context(), roots...)
 	if err != nil {

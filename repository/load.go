@@ -12,6 +12,7 @@ import (
 	"tutti/backends"
 	"tutti/core/config"
 	"tutti/core/infer"
+	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/pipeline/exec"
@@ -29,13 +30,19 @@ type version struct {
 	about *infer.Description
 	stats *telemetry.Model
 	exec  *exec.Executor
+	life  *life
+	temp  *tempFolder // used once, unless nil
 	// queue and model are nil for an ensemble.
 	queue scheduler.Scheduler
 	model backends.Model
+	// uses are the versions that an ensemble hands work to; users counts on their
+	// side how many do, for they must outlive it.
+	uses  []*version
+	users scheduler.Pending
 }
 
-// loadVersion opens one version of a plain model.
-func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64) (*version, error) {
+// loadVersion opens one version of a plain model, whose requests stats will count.
+func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, stats *telemetry.Model) (*version, error) {
 	b, factory, err := r.backend(f.cfg)
 	if err != nil {
 		return nil, err
@@ -50,7 +57,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64) (
 	if err != nil {
 		return nil, err
 	}
-	v, err := r.assemble(ctx, f, number, model)
+	v, err := r.assemble(ctx, f, model, stats)
 	if err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
@@ -72,18 +79,23 @@ func countInstances(f *folder) int {
 }
 
 // assemble puts statistics, instances, a scheduler and an executor around a model.
-func (r *Repository) assemble(ctx context.Context, f *folder, number int64, model backends.Model) (*version, error) {
+func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Model, stats *telemetry.Model) (*version, error) {
+	if r.s.StrictConfig {
+		if err := declared(f.cfg, model.Signature()); err != nil {
+			return nil, err
+		}
+	}
 	sig, err := config.Agree(f.cfg, model.Signature())
 	if err != nil {
 		return nil, err
 	}
-	sig.Version = number
+	sig.Version = stats.Version
 	if err := config.ReadLabels(f.cfg, f.dir, sig); err != nil {
 		return nil, err
 	}
 	v := &version{
 		cfg: config.Complete(f.cfg, sig), sig: sig, about: newDescription(sig), model: model,
-		stats: &telemetry.Model{Name: f.name, Version: number},
+		stats: stats, temp: f.temp,
 	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
 		return nil, err
@@ -91,7 +103,20 @@ func (r *Repository) assemble(ctx context.Context, f *folder, number int64, mode
 	v.exec = exec.New(exec.Settings{
 		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers,
 	})
+	v.temp.use()
 	return v, nil
+}
+
+// declared refuses a configuration that leaves to the model what it takes or gives.
+func declared(cfg *modelconfig.ModelConfig, sig *config.Signature) error {
+	const text = "unable to load model '%s', configuration expects 0 %s, model provides %d"
+	switch {
+	case len(cfg.GetInput()) == 0 && len(sig.Inputs) > 0:
+		return status.Errorf(status.InvalidArg, text, cfg.GetName(), "inputs", len(sig.Inputs))
+	case len(cfg.GetOutput()) == 0 && len(sig.Outputs) > 0:
+		return status.Errorf(status.InvalidArg, text, cfg.GetName(), "outputs", len(sig.Outputs))
+	}
+	return nil
 }
 
 // newScheduler picks the scheduler a configuration asks for and makes the instances.
@@ -180,10 +205,22 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 	return b, f, nil
 }
 
+// loadThreads is how many versions load at a time.
+func (r *Repository) loadThreads() int {
+	if r.s.LoadThreads > 0 {
+		return r.s.LoadThreads
+	}
+	return loadThreads
+}
+
 // close ends a version whose requests are over.
 func (v *version) close() error {
-	if v.queue == nil {
-		return nil
+	var errs []error
+	if v.queue != nil {
+		errs = append(errs, v.queue.Close(), v.model.Close())
 	}
-	return errors.Join(v.queue.Close(), v.model.Close())
+	for _, used := range v.uses {
+		used.users.Add(-1)
+	}
+	return errors.Join(append(errs, v.temp.drop())...)
 }

@@ -5,31 +5,60 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"tutti/backends"
 	"tutti/core/config"
+	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/scheduler"
 )
 
-// loadThreads is how many models load at a time, Triton's default.
+// loadThreads is how many versions load at a time, Triton's default.
 const loadThreads = 4
+
+// Mode says who decides what is loaded once the repository is open.
+type Mode uint8
+
+// The control modes.
+const (
+	// Fixed, Triton's "none", serves what was there at the start.
+	Fixed Mode = iota
+	// Explicit serves what Load and Unload say.
+	Explicit
+	// Polled follows the folders.
+	Polled
+)
 
 // Settings are what a Repository is opened with.
 type Settings struct {
 	// Roots are the folders that hold models.
 	Roots []string
-	// Only, when not nil, names the models to load; what an ensemble among them is
-	// made of is loaded too. Nil loads every model.
-	Only     []string
+	Mode  Mode
+	// Only, when not nil, names the models to load at the start; what an ensemble
+	// among them is made of is loaded too. Nil loads every model.
+	Only []string
+	// PollInterval is how often a Polled repository looks at its folders; with 0
+	// only Poll does.
+	PollInterval time.Duration
+	// ConfigName picks configs/NAME.pbtxt instead of config.pbtxt where a model has it.
+	ConfigName string
+	// LoadThreads is how many versions load at a time, 0 for Triton's default of 4.
+	LoadThreads int
+	// LoadRetries is how often a version that cannot be loaded is tried again.
+	LoadRetries int
+	// StrictConfig refuses a configuration that leaves inputs or outputs out, where
+	// otherwise the model's own are taken.
+	StrictConfig bool
+	// Namespacing is not supported; Open refuses it.
+	Namespacing bool
+
 	Backends *backends.Registry
 	// BackendConfig holds --backend-config values by backend name.
 	BackendConfig map[string]map[string]string
@@ -40,150 +69,146 @@ type Settings struct {
 	_ struct{}
 }
 
-// Repository holds every known model. What is served does not change once it is
-// open, so requests read it without a lock.
+// Repository holds every known model. Requests read a snapshot of what serves
+// without a lock; changes are made one after the other.
 type Repository struct {
 	s       Settings
+	source  source
 	workers *scheduler.Workers
-	models  map[string]*model // complete before the first request
-	names   []string          // of models, sorted
+	catalog atomic.Pointer[snapshot]
+	leaving scheduler.Pending // versions that wait for their last requests
+
+	// turn is taken by who changes the repository: a lock that can be given up on.
+	turn   chan struct{}
+	closed bool              // guarded by turn
+	seen   map[string]uint64 // fingerprints of the last look, guarded by turn
+
+	stop    context.CancelFunc // ends polling
+	polling sync.WaitGroup
 
 	mu     sync.Mutex
 	opened map[string]backends.Backend // guarded by mu
-}
-
-// model is a model with the versions that serve, or the reason why none does.
-type model struct {
-	folder *folder
-	// versions are the loaded ones, ascending.
-	versions []*version
-	err      error
-}
-
-// version returns the given version, the latest for number <= 0, or nil.
-func (m *model) version(number int64) *version {
-	if number <= 0 && len(m.versions) > 0 {
-		return m.versions[len(m.versions)-1]
-	}
-	for _, v := range m.versions {
-		if v.sig.Version == number {
-			return v
-		}
-	}
-	return nil
+	faults []error                     // of closing, guarded by mu
 }
 
 // Open finds and loads the models. A model that cannot be loaded is unavailable and
 // does not keep the others from serving; Failures tells which. The error is about
 // the repository as a whole: a folder that cannot be read, a name that is not there.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
-	r := &Repository{s: s, workers: scheduler.NewWorkers(), models: map[string]*model{}, opened: map[string]backends.Backend{}}
-	folders, err := scan(s.Roots)
-	if err == nil {
-		folders, err = selectFolders(folders, s.Only)
+	if s.Namespacing {
+		return nil, status.Errorf(status.Unsupported, "unsupported: model namespacing, model names must be unique across repositories")
 	}
-	if err != nil {
+	r := &Repository{
+		s: s, source: source{roots: s.Roots, configName: s.ConfigName}, workers: scheduler.NewWorkers(),
+		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
+	}
+	r.catalog.Store(newSnapshot(map[string]*model{}))
+	if err := r.start(ctx); err != nil {
 		r.workers.Close()
 		return nil, err
 	}
-	for _, f := range folders {
-		r.models[f.name] = &model{folder: f, err: f.err}
-	}
-	r.names = slices.Sorted(maps.Keys(r.models))
-	r.loadModels(ctx)
-	r.compileEnsembles()
-	for _, name := range r.names {
-		r.report(r.models[name])
+	if s.Mode == Polled && s.PollInterval > 0 {
+		r.watch(context.WithoutCancel(ctx))
 	}
 	return r, nil
 }
 
-// selectFolders keeps the named models and what they are made of.
-func selectFolders(all []*folder, only []string) ([]*folder, error) {
-	if only == nil {
-		return all, nil
+// start loads the models that are wanted from the start.
+func (r *Repository) start(ctx context.Context) error {
+	places, err := r.source.places()
+	if err != nil {
+		return err
 	}
-	byName := map[string]*folder{}
-	for _, f := range all {
-		byName[f.name] = f
-	}
-	var kept []*folder
-	var keep func(name string)
-	keep = func(name string) {
-		f := byName[name]
-		if f == nil || slices.Contains(kept, f) {
-			return
-		}
-		kept = append(kept, f)
-		for _, st := range f.cfg.GetEnsembleScheduling().GetStep() {
-			keep(st.GetModelName())
+	c := r.change()
+	if r.s.Only == nil {
+		for _, p := range places {
+			c.begin(r.source.open(p), true)
 		}
 	}
-	for _, name := range only {
-		if byName[name] == nil {
-			return nil, fmt.Errorf("failed to load '%s', failed to poll from model repository", name)
+	for _, name := range r.s.Only {
+		i, found := slices.BinarySearchFunc(places, name, func(p place, name string) int { return strings.Compare(p.name, name) })
+		if !found {
+			return failedToPoll(name, "")
 		}
-		keep(name)
+		c.begin(r.source.open(places[i]), true)
 	}
-	return kept, nil
+	for _, name := range r.s.Only {
+		c.gather(name)
+	}
+	for name, m := range c.loading {
+		r.seen[name] = m.print
+	}
+	c.load(ctx)
+	c.settle()
+	c.commit()
+	return nil
 }
 
-// loadModels loads every model that is no ensemble, several at a time.
-func (r *Repository) loadModels(ctx context.Context) {
-	var g errgroup.Group
-	g.SetLimit(loadThreads)
-	for _, m := range r.models {
-		if m.err != nil || config.IsEnsemble(m.folder.cfg) {
+// lock takes the right to change the repository.
+func (r *Repository) lock(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return status.ErrCancelled
+	}
+	select {
+	case r.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return status.ErrCancelled
+	}
+}
+
+func (r *Repository) unlock() { <-r.turn }
+
+// publish makes models what is served, in one step. Versions that are no longer
+// among them retire.
+func (r *Repository) publish(models map[string]*model) {
+	old, next := r.catalog.Load(), newSnapshot(models)
+	r.catalog.Store(next)
+	for name, was := range old.models {
+		now := next.models[name]
+		if now == was {
 			continue
 		}
-		g.Go(func() error {
-			began := time.Now()
-			for _, number := range m.folder.versions {
-				v, err := r.loadVersion(ctx, m.folder, number)
-				if err != nil {
-					m.err = errors.Join(m.err, err)
-					continue
-				}
-				m.versions = append(m.versions, v)
+		for _, v := range was.versions {
+			if now == nil || !slices.ContainsFunc(now.versions, func(x *version) bool { return x.stats == v.stats }) {
+				r.s.Metrics.Remove(v.stats)
 			}
-			if len(m.versions) == 0 {
-				return nil // report says why
+			if now == nil || !slices.Contains(now.versions, v) {
+				r.retire(v)
 			}
-			r.s.Log.InfoContext(ctx, "model loaded", slog.String("model", m.folder.name), slog.Int("versions", len(m.versions)), slog.Duration("took", time.Since(began)))
-			return nil
-		})
-	}
-	_ = g.Wait() // every failure is kept with its model
-}
-
-// compileEnsembles compiles the ensembles; nested ones are inlined, so their order
-// does not matter.
-func (r *Repository) compileEnsembles() {
-	for _, name := range r.names {
-		m := r.models[name]
-		if m.err != nil || !config.IsEnsemble(m.folder.cfg) {
-			continue
 		}
-		for _, number := range m.folder.versions {
-			v, err := r.compile(m.folder, number)
-			if err != nil {
-				m.err = errors.Join(m.err, err)
-				continue
+	}
+	for name, now := range next.models {
+		if now != old.models[name] {
+			for _, v := range now.versions {
+				r.s.Metrics.Add(v.stats)
 			}
-			m.versions = append(m.versions, v)
 		}
 	}
 }
 
-// report says how loading a model ended and starts exporting its metrics.
-func (r *Repository) report(m *model) {
-	if m.err != nil {
-		r.s.Log.Error("model is unavailable", slog.String("model", m.folder.name), slog.String("reason", m.err.Error()))
-	}
-	for _, v := range m.versions {
-		r.s.Metrics.Add(v.stats)
-	}
+// retire has a version take no more requests and closes it when the last one is
+// answered and no ensemble uses it.
+func (r *Repository) retire(v *version) {
+	v.life.to(infer.Unloading, "")
+	v.exec.Retire()
+	r.leaving.Add(1)
+	go func() {
+		ctx := context.Background()
+		err := errors.Join(v.exec.Drain(ctx), v.users.Wait(ctx), v.close())
+		if err != nil {
+			r.s.Log.Error("closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
+			r.mu.Lock()
+			r.faults = append(r.faults[:min(len(r.faults), maxFaults)], err)
+			r.mu.Unlock()
+		}
+		v.life.to(infer.Unavailable, unloaded)
+		r.leaving.Add(-1)
+	}()
 }
+
+// maxFaults bounds what is remembered for Close to tell.
+const maxFaults = 16
 
 // Failure is a model that does not serve.
 type Failure struct {
@@ -192,11 +217,12 @@ type Failure struct {
 	Err   error
 }
 
-// Failures returns the models of which a version does not serve, by name.
+// Failures returns the models of which a wanted version does not serve, by name.
 func (r *Repository) Failures() []Failure {
 	var list []Failure
-	for _, name := range r.names {
-		if m := r.models[name]; m.err != nil {
+	s := r.catalog.Load()
+	for _, name := range s.names {
+		if m := s.models[name]; m.err != nil {
 			list = append(list, Failure{Model: name, Dir: m.folder.dir, Err: m.err})
 		}
 	}
@@ -206,61 +232,38 @@ func (r *Repository) Failures() []Failure {
 // Check returns every problem that a model's configuration shows by itself, for
 // reporting all at once what loading reports one at a time.
 func (r *Repository) Check(name string) []error {
-	if m := r.models[name]; m != nil && m.folder.cfg != nil {
+	if m := r.catalog.Load().models[name]; m != nil && m.folder.cfg != nil {
 		return config.Check(m.folder.cfg)
 	}
 	return nil
 }
 
-// Models returns the names of all models, sorted.
-func (r *Repository) Models() []string { return r.names }
+// Models returns the names of all models that are or were loaded, sorted.
+func (r *Repository) Models() []string { return r.catalog.Load().names }
 
 // Close waits until the requests under way are answered, or ctx is over, and frees
-// everything. The front ends have stopped sending requests before.
+// everything. The front ends have stopped sending requests before. After an error it
+// may be called again.
 func (r *Repository) Close(ctx context.Context) error {
-	var errs []error
-	r.each(func(v *version) { errs = append(errs, v.exec.Drain(ctx)) })
-	if err := errors.Join(errs...); err != nil {
+	r.stop()
+	if err := r.lock(ctx); err != nil {
+		return fmt.Errorf("the repository is being changed: %w", ctx.Err())
+	}
+	defer r.unlock()
+	r.closed = true
+	r.polling.Wait() // it can only be waiting for its turn, in vain
+	r.publish(map[string]*model{})
+	if err := r.leaving.Wait(ctx); err != nil {
 		return fmt.Errorf("requests are still under way: %w", err)
 	}
 	r.workers.Close()
-	r.each(func(v *version) {
-		r.s.Metrics.Remove(v.stats)
-		errs = append(errs, v.close())
-	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	errs := r.faults
+	r.faults = nil
 	for name, b := range r.opened {
 		errs = append(errs, b.Close())
 		delete(r.opened, name)
 	}
 	return errors.Join(errs...)
-}
-
-func (r *Repository) each(f func(*version)) {
-	for _, name := range r.names {
-		for _, v := range r.models[name].versions {
-			f(v)
-		}
-	}
-}
-
-// find returns the version that serves a request, with Triton's words when there is none.
-//
-// hot: one map lookup.
-func (r *Repository) find(name string, number int64) (*version, error) {
-	m := r.models[name]
-	if m == nil {
-		return nil, status.Errorf(status.InvalidArg, "Request for unknown model: '%s' is not found", name)
-	}
-	if v := m.version(number); v != nil {
-		return v, nil
-	}
-	if number > 0 {
-		if m.folder.cfg != nil && slices.Contains(m.folder.versions, number) {
-			return nil, status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, number)
-		}
-		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, number)
-	}
-	return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)
 }

@@ -14,97 +14,182 @@ import (
 	"tutti/proto/modelconfig"
 )
 
-// folder is a model as found on disk.
+// folder is a model as found on disk or in a request to load it.
 type folder struct {
 	name, dir string
+	// print is a fingerprint of the files when they were read, 0 when nobody watches them.
+	print uint64
 	// cfg is the normalised configuration; nil when err says why there is none.
 	cfg *modelconfig.ModelConfig
 	// instances is the configured number of instances, 0 when the configuration
 	// leaves it open.
 	instances int
 	versions  []int64 // to be loaded, ascending
-	err       error
+	absent    []int64 // that the policy asks for and the folder lacks
+	// override marks a configuration or files that came with a request.
+	override bool
+	temp     *tempFolder // of the files that came with a request, else nil
+	err      error
 }
 
-// scan finds the models of all roots, sorted by name. A root that cannot be read is
-// an error; a model that cannot is returned with its own.
-func scan(roots []string) ([]*folder, error) {
-	byName := map[string]*folder{}
-	var all []*folder
-	for _, root := range roots {
+// source finds models in folders.
+type source struct {
+	roots []string
+	// configName picks configs/NAME.pbtxt where a model has one.
+	configName string
+}
+
+// place is where a model was found, and where else when it is there twice.
+type place struct{ name, dir, twin string }
+
+// places finds the models of all roots, sorted by name. A root that cannot be read
+// is an error.
+func (s *source) places() ([]place, error) {
+	at := map[string]int{}
+	var all []place
+	for _, root := range s.roots {
 		entries, err := os.ReadDir(root)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read model repository: %w", err)
 		}
 		for _, e := range entries {
-			if !isModelFolder(root, e) {
+			if !s.holdsModel(root, e.Name()) {
 				continue
 			}
-			f := open(e.Name(), filepath.Join(root, e.Name()))
-			if twin := byName[f.name]; twin != nil {
-				twin.err = fmt.Errorf("model '%s' is in more than one repository: '%s' and '%s'", f.name, twin.dir, f.dir)
+			dir := filepath.Join(root, e.Name())
+			if i, ok := at[e.Name()]; ok {
+				all[i].twin = dir
 				continue
 			}
-			byName[f.name] = f
-			all = append(all, f)
+			at[e.Name()] = len(all)
+			all = append(all, place{name: e.Name(), dir: dir})
 		}
 	}
-	slices.SortFunc(all, func(a, b *folder) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.name, b.name) })
 	return all, nil
 }
 
-// isModelFolder tells folders of models from other folders beside them: hidden ones
+// list calls yield with the names of a root's models; one that cannot be read has none.
+func (s *source) list(root string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		entries, _ := os.ReadDir(root) // what could be read before an error counts
+		for _, e := range entries {
+			if s.holdsModel(root, e.Name()) && !yield(e.Name()) {
+				return
+			}
+		}
+	}
+}
+
+// find finds one model.
+func (s *source) find(name string) (place, bool) {
+	p := place{name: name}
+	for _, root := range s.roots {
+		switch {
+		case !s.holdsModel(root, name):
+		case p.dir == "":
+			p.dir = filepath.Join(root, name)
+		default:
+			p.twin = filepath.Join(root, name)
+		}
+	}
+	return p, p.dir != ""
+}
+
+// holdsModel tells folders of models from other folders beside them: hidden ones
 // are not, nor is one without both a configuration and a version. One that cannot be
 // looked into is, so that loading it tells why.
-func isModelFolder(root string, e os.DirEntry) bool {
-	if strings.HasPrefix(e.Name(), ".") {
+func (s *source) holdsModel(root, name string) bool {
+	if strings.HasPrefix(name, ".") {
 		return false
 	}
-	dir := filepath.Join(root, e.Name())
+	dir := filepath.Join(root, name)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return false
 	}
-	if _, err := os.Stat(filepath.Join(dir, config.FileName)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(s.configFile(dir)); !errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
 	found, err := versionFolders(dir)
 	return err == nil && len(found) > 0
 }
 
-func open(name, dir string) *folder {
-	f := &folder{name: name, dir: dir}
-	f.cfg, f.err = config.Load(dir)
-	if f.err != nil {
+// configFile returns the configuration of the wanted name, where there is one, else
+// the one that every model has.
+func (s *source) configFile(dir string) string {
+	if s.configName != "" {
+		path := filepath.Join(dir, "configs", s.configName+".pbtxt")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return filepath.Join(dir, config.FileName)
+}
+
+// open reads a model's configuration; its error stays with the folder.
+func (s *source) open(p place) *folder {
+	f := &folder{name: p.name, dir: p.dir, print: fingerprint(p)}
+	if p.twin != "" {
+		f.err = fmt.Errorf("model '%s' is in more than one repository: '%s' and '%s'", p.name, p.dir, p.twin)
 		return f
 	}
-	for _, g := range f.cfg.GetInstanceGroup() {
-		f.instances += max(1, int(g.GetCount()))
+	if f.cfg, f.err = config.LoadFile(s.configFile(p.dir)); f.err == nil {
+		f.check()
 	}
-	if f.err = config.Normalise(f.cfg, name); f.err != nil {
-		return f
-	}
-	if f.err = config.Validate(f.cfg); f.err != nil {
-		return f
-	}
-	f.versions, f.err = wantedVersions(dir, f.cfg)
 	return f
 }
 
-// wantedVersions returns the versions the policy picks, ascending. An ensemble has
-// no files, so it needs no version folder and is version 1 without one.
-func wantedVersions(dir string, cfg *modelconfig.ModelConfig) ([]int64, error) {
-	found, err := versionFolders(dir)
+// check normalises the configuration and finds the versions to load.
+func (f *folder) check() {
+	for _, g := range f.cfg.GetInstanceGroup() {
+		f.instances += max(1, int(g.GetCount()))
+	}
+	if f.err = config.Normalise(f.cfg, f.name); f.err != nil {
+		return
+	}
+	if f.err = config.Validate(f.cfg); f.err != nil {
+		return
+	}
+	f.findVersions()
+}
+
+// findVersions picks versions by the policy. An ensemble has no files, so it needs no
+// version folder and is version 1 without one.
+func (f *folder) findVersions() {
+	found, err := versionFolders(f.dir)
 	if err != nil {
-		return nil, err
+		f.err = err
+		return
 	}
-	if len(found) == 0 {
-		if config.IsEnsemble(cfg) {
-			return []int64{1}, nil
+	if len(found) == 0 && config.IsEnsemble(f.cfg) {
+		found = []int64{1}
+	}
+	f.versions, f.absent = pick(f.cfg.GetVersionPolicy(), found)
+	if len(f.versions) == 0 {
+		f.err = fmt.Errorf("at least one version must be available under the version policy of model '%s'", f.name)
+	}
+}
+
+// pick returns which of the versions found a policy wants, ascending, and which it
+// wants in vain.
+func pick(policy *modelconfig.ModelVersionPolicy, found []int64) (wanted, absent []int64) {
+	switch {
+	case policy.GetAll() != nil:
+		return found, nil
+	case policy.GetSpecific() != nil:
+		for _, n := range policy.GetSpecific().GetVersions() {
+			if slices.Contains(found, n) {
+				wanted = append(wanted, n)
+			} else {
+				absent = append(absent, n)
+			}
 		}
-		return nil, fmt.Errorf("at least one version must be available under the version policy of model '%s'", cfg.GetName())
+		slices.Sort(wanted)
+		return slices.Compact(wanted), absent
+	default:
+		latest := min(len(found), int(policy.GetLatest().GetNumVersions()))
+		return found[len(found)-latest:], nil
 	}
-	latest := max(1, int(cfg.GetVersionPolicy().GetLatest().GetNumVersions()))
-	return found[max(0, len(found)-latest):], nil
 }
 
 // versionFolders returns the numbers that name folders of dir, ascending. Zero,

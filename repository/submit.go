@@ -8,15 +8,21 @@ import (
 
 var _ infer.Inferer = (*Repository)(nil)
 
-// Submit hands req to the executor of its model and version.
+// Submit hands req to the executor of its model and version. A version that retires
+// between finding it and handing over is out of the next snapshot, so this looks
+// again at most once per change.
 //
-// hot: one map lookup.
+// hot: no lock, one map lookup.
 func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
-	v, err := r.find(req.Model, req.Version)
-	if err != nil {
-		req.Release()
-		sink.Close(err)
-		return
+	for {
+		v, err := r.find(req.Model, req.Version)
+		if err != nil {
+			req.Release()
+			sink.Close(err)
+			return
+		}
+		if v.exec.Offer(ctx, req, sink) {
+			return
+		}
 	}
-	v.exec.Submit(ctx, req, sink)
 }

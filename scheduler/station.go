@@ -232,6 +232,7 @@ func (s *Station) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.workers.Reserve(-len(s.all) - 1)
 	if s.timer != nil {
 		s.timer.Stop()
 	}

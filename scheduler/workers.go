@@ -9,7 +9,8 @@ import (
 )
 
 // Workers is a pool of goroutines that run what callers leave behind. Workers start
-// when they are first needed, park when nothing is ready and stay.
+// when they are first needed, park when nothing is ready and stay as long as there
+// is room for them.
 type Workers struct {
 	mu      sync.Mutex
 	parked  []*worker // guarded by mu
@@ -35,10 +36,18 @@ type kick struct {
 func NewWorkers() *Workers { return &Workers{} }
 
 // Reserve raises the number of workers by n: one for each instance that may execute.
+// A negative n gives room back, and the workers beyond it end when they have nothing
+// to do.
 func (p *Workers) Reserve(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limit += n
+	for p.started > p.limit && len(p.parked) > 0 {
+		last := len(p.parked) - 1
+		close(p.parked[last].in)
+		p.parked = p.parked[:last]
+		p.started--
+	}
 }
 
 // Kick has a worker help s. It never blocks.
@@ -99,7 +108,8 @@ func (p *Workers) next(w *worker) kick {
 		p.waiting = append(p.waiting[:0], p.waiting[1:]...)
 		return k
 	}
-	if p.closed {
+	if p.closed || p.started > p.limit {
+		p.started--
 		close(w.in)
 		return kick{}
 	}

@@ -22,8 +22,11 @@ const MaxFileSize = 4 << 20
 
 // Load reads the configuration in a model's folder. When there is none, the error
 // wraps fs.ErrNotExist.
-func Load(dir string) (*modelconfig.ModelConfig, error) {
-	path := filepath.Join(dir, FileName)
+func Load(dir string) (*modelconfig.ModelConfig, error) { return LoadFile(filepath.Join(dir, FileName)) }
+
+// LoadFile reads the configuration in a file. When there is none, the error wraps
+// fs.ErrNotExist.
+func LoadFile(path string) (*modelconfig.ModelConfig, error) {
 	text, err := readCapped(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -23,12 +23,6 @@ var unsupportedFields = []struct {
 	{"model_metrics", func(c *modelconfig.ModelConfig) bool { return len(c.GetModelMetrics().GetMetricControl()) > 0 }},
 	{"metric_tags", func(c *modelconfig.ModelConfig) bool { return len(c.GetMetricTags()) > 0 }},
 	{"runtime", func(c *modelconfig.ModelConfig) bool { return c.GetRuntime() != "" }},
-	{"version_policy.all", func(c *modelconfig.ModelConfig) bool { return c.GetVersionPolicy().GetAll() != nil }},
-	{"version_policy.specific", func(c *modelconfig.ModelConfig) bool { return c.GetVersionPolicy().GetSpecific() != nil }},
-	{"version_policy.latest.num_versions", func(c *modelconfig.ModelConfig) bool {
-		l := c.GetVersionPolicy().GetLatest()
-		return l != nil && l.GetNumVersions() != 1
-	}},
 	{"dynamic_batching.preserve_ordering", func(c *modelconfig.ModelConfig) bool { return c.GetDynamicBatching().GetPreserveOrdering() }},
 	{"dynamic_batching.priority_levels", func(c *modelconfig.ModelConfig) bool { return c.GetDynamicBatching().GetPriorityLevels() > 0 }},
 	{"dynamic_batching.default_priority_level", func(c *modelconfig.ModelConfig) bool {

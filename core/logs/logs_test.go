@@ -283,12 +283,12 @@ func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	l, out, _ := open(t, everything())
 	var wg sync.WaitGroup
-	long := strings.Repeat("x", 1000)
+	long := slog.String("long", strings.Repeat("x", 1000))
 	for g := range 8 {
 		wg.Go(func() {
 			logger := l.Logger().With(slog.Int("g", g))
 			for range 100 {
-				logger.Info(long)
+				logger.Info("m", long)
 				if err := l.Update(logs.Update{Verbose: new(uint32(g)), Format: new(logs.Formats()[g%2])}); err != nil {
 					t.Error(err)
 				}
@@ -296,7 +296,7 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	whole := regexp.MustCompile(`^(I\d{4} [\d:.]+|\d{4}-[\d:T-]+Z I) \d+ logs_test\.go:\d+\] "x{1000}" g=\d\n$`)
+	whole := regexp.MustCompile(`^(I\d{4} [\d:.]+|\d{4}-[\d:T-]+Z I) \d+ logs_test\.go:\d+\] "m" g=\d long=x{1000}\n$`)
 	n := 0
 	for line := range strings.Lines(out.String()) {
 		n++

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -36,6 +37,7 @@ var modelMetrics = []metric{
 	{"nv_inference_compute_input_duration_us", "Microseconds spent gathering the inputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Requests().InputNs })},
 	{"nv_inference_compute_infer_duration_us", "Microseconds spent in the model for answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Requests().InferNs })},
 	{"nv_inference_compute_output_duration_us", "Microseconds spent handing on the outputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Requests().OutputNs })},
+	{"nv_model_load_duration_secs", "Seconds that loading the model took, the last time", prometheus.GaugeValue, func(m *Model) float64 { return time.Duration(m.LoadNs()).Seconds() }},
 	{"nv_inference_pending_request_count", "Requests waiting for an instance now", prometheus.GaugeValue, func(m *Model) float64 { return float64(m.Pending()) }},
 }
 

@@ -102,6 +102,7 @@ type Model struct {
 	rows    atomic.Uint64
 	last    atomic.Int64 // ns on the clock of Now
 	pending atomic.Int64
+	load    atomic.Int64  // ns that loading took, the last time
 	runs    atomic.Uint64 // executions that no batch size counts: an ensemble's
 	batches [batchSizes]atomic.Pointer[Phases]
 	// alone counts the batches that were one successful request, by their rows. They
@@ -184,6 +185,12 @@ func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 	addNs(&m.queue, s.Queue)
 	m.seen(end)
 }
+
+// Loaded notes that loading took ns nanoseconds.
+func (m *Model) Loaded(ns int64) { m.load.Store(ns) }
+
+// LoadNs returns the nanoseconds that loading took, the last time.
+func (m *Model) LoadNs() int64 { return m.load.Load() }
 
 // Rows returns the number of batch rows inferred.
 func (m *Model) Rows() uint64 {

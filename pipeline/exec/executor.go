@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -24,6 +25,7 @@ type Executor struct {
 	stats   *telemetry.Model
 	runs    sync.Pool
 	pending scheduler.Pending
+	retired atomic.Bool
 
 	// What a run must count anew: slots with several readers, nodes with several
 	// inputs; and the nodes that wait for none.

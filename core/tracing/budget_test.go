@@ -1,0 +1,39 @@
+//go:build !race
+
+package tracing_test
+
+import (
+	"testing"
+
+	"tutti/core/tracing"
+)
+
+// TestSampleAllocBudget is not parallel, for the runtime counts everybody's allocations.
+func TestSampleAllocBudget(t *testing.T) {
+	off, _ := open(t, tracing.Settings{Level: []string{"OFF"}})
+	rare, _ := open(t, tracing.Settings{Rate: "1000000"})
+	for name, tr := range map[string]*tracing.Tracer{"off": off, "not this one": rare, "none": nil} {
+		if got := testing.AllocsPerRun(200, func() {
+			x := tr.Sample("m", 1, "id")
+			x.Serve(1)
+			x.Stamp(tracing.RequestStart, 1)
+			x.Child("step", 1).End()
+			x.Hold().End()
+			x.End()
+		}); got != 0 {
+			t.Errorf("%s: %v allocations per request, want none", name, got)
+		}
+	}
+}
+
+func BenchmarkSampleOff(b *testing.B) {
+	tr, err := tracing.New(tracing.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if tr.Sample("m", 1, "id") != nil {
+			b.Fatal("traced")
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package tracing
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"tutti/core/status"
+)
+
+// The trace modes. In ModeOpenTelemetry the level can only be OFF.
+const (
+	ModeTriton        = "triton"
+	ModeOpenTelemetry = "opentelemetry"
+)
+
+// Settings are the settings of a scope as they are on the wire.
+type Settings struct {
+	Mode string
+	// Level is OFF alone, or what is traced: TIMESTAMPS.
+	Level []string
+	// Rate is of how many requests one is traced, Count how many are still to be (-1:
+	// no end), LogFrequency how many traces go into one file (0: all into one).
+	Rate, Count, LogFrequency string
+	File                      string
+}
+
+// Options are the settings at the start. Empty ones have Triton's defaults: no level,
+// rate 1000, count -1, log frequency 0 and no file.
+type Options struct {
+	Settings
+	// Log gets what is wrong with the trace file; nil drops it.
+	Log *slog.Logger
+}
+
+// Tracer holds the settings of the server and of its models. A nil Tracer traces
+// nothing. It is safe for concurrent use.
+type Tracer struct {
+	mode    string
+	initial values
+	file    *file
+	log     *slog.Logger
+	ids     atomic.Uint64
+	now     atomic.Pointer[scopes]
+
+	mu sync.Mutex // held by who replaces now
+}
+
+// scopes are the settings in force; they do not change once stored.
+type scopes struct {
+	// on tells whether any of them may trace a request.
+	on     bool
+	global *setting
+	models map[string]*setting
+}
+
+// New returns a tracer with these start-up settings. Settings that Triton accepts but
+// that trace nothing, such as a level without a file, are accepted and logged.
+func New(o Options) (*Tracer, error) {
+	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), log: o.Log}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	if t.mode != ModeTriton && t.mode != ModeOpenTelemetry {
+		return nil, status.Errorf(status.InvalidArg,
+			"invalid value for trace mode option: %s, expected '%s' or '%s'", o.Mode, ModeTriton, ModeOpenTelemetry)
+	}
+	v, _, err := values{rate: 1000, count: -1}.change(map[string][]string{
+		keyLevel: o.Level, keyRate: given(o.Rate), keyCount: given(o.Count), keyFrequency: given(o.LogFrequency),
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.initial, t.file = v, &file{name: o.File, log: t.log}
+	if err := t.check(v); err != nil {
+		if status.CodeOf(err) == status.Unsupported {
+			return nil, err
+		}
+		t.log.Warn("requests are not traced", slog.String("reason", err.Error()))
+	}
+	t.store(newSetting(t, v, 0), map[string]*setting{})
+	return t, nil
+}
+
+// given is a start-up value as an update has it.
+func given(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+// store puts settings into force.
+func (t *Tracer) store(global *setting, models map[string]*setting) {
+	s := &scopes{on: global.traces, global: global, models: models}
+	for _, m := range models {
+		s.on = s.on || m.traces
+	}
+	t.now.Store(s)
+}
+
+// of returns the setting of a model's requests.
+func (s *scopes) of(model string) *setting {
+	if m := s.models[model]; m != nil {
+		return m
+	}
+	return s.global
+}
+
+// Settings returns what is in force for a model, or for all that have no settings of
+// their own when the name is empty.
+func (t *Tracer) Settings(model string) Settings {
+	if t == nil {
+		return Settings{Mode: ModeTriton, Level: level(0).names(), Rate: "0", Count: "0", LogFrequency: "0"}
+	}
+	s := t.now.Load().of(model)
+	return Settings{
+		Mode: t.mode, Level: s.level.names(), File: t.file.name,
+		Rate:         strconv.FormatUint(uint64(s.rate), 10),
+		Count:        strconv.FormatInt(int64(s.left.Load()), 10),
+		LogFrequency: strconv.FormatUint(uint64(s.frequency), 10),
+	}
+}
+
+// Forget drops the settings of a model that is gone.
+func (t *Tracer) Forget(model string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.now.Load()
+	gone := s.models[model]
+	if gone == nil {
+		return
+	}
+	models := maps.Clone(s.models)
+	delete(models, model)
+	t.store(s.global, models)
+	gone.retire()
+}
+
+// Close writes what is collected and ends the trace file. Traces that end later are
+// lost, and nothing is traced any more.
+func (t *Tracer) Close() error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.now.Load()
+	off := newSetting(t, values{rate: t.initial.rate, count: t.initial.count}, 0)
+	t.store(off, map[string]*setting{})
+	for _, name := range slices.Sorted(maps.Keys(s.models)) {
+		s.models[name].retire()
+	}
+	s.global.retire()
+	return t.file.close()
+}
+
+// Sample returns the trace of a request about to be served, or nil when it is not to
+// be traced. Who gets a trace ends it.
+//
+// hot: when nothing is traced, one atomic load.
+func (t *Tracer) Sample(model string, version int64, id string) *Trace {
+	if t == nil {
+		return nil
+	}
+	s := t.now.Load()
+	if !s.on {
+		return nil
+	}
+	set := s.of(model)
+	if !set.sample() {
+		return nil
+	}
+	return newGroup(set, model, version, id)
+}

@@ -1,0 +1,347 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tutti/core/infer"
+	"tutti/core/telemetry"
+)
+
+// change is one transaction: models are opened and ensembles compiled beside what
+// serves, and then all of it is published in one step (commit) or nothing (abandon).
+// Its maker holds the repository's turn.
+type change struct {
+	r       *Repository
+	base    *snapshot
+	next    map[string]*model // what is to be published
+	loading map[string]*model // those of next that are loaded anew
+	gone    []string          // models that no longer serve
+	notes   []note
+
+	renewed  []string   // ensembles compiled in the round at hand
+	opened   []*version // of plain models
+	compiled []*version // of ensembles, in the round at hand
+	temps    []*tempFolder
+}
+
+// note is why a version that serves was not replaced.
+type note struct {
+	lives  []*life
+	reason string
+}
+
+func (r *Repository) change() *change {
+	base := r.catalog.Load()
+	return &change{r: r, base: base, next: maps.Clone(base.models), loading: map[string]*model{}}
+}
+
+// begin has a model loaded from f.
+func (c *change) begin(f *folder, explicit bool) *model {
+	if f.temp != nil {
+		c.temps = append(c.temps, f.temp)
+	}
+	old := c.base.models[f.name]
+	m := &model{name: f.name, folder: f, wanted: true, print: f.print, err: f.err, explicit: explicit || old != nil && old.explicit}
+	if f.err == nil {
+		for _, n := range f.versions {
+			l := newLife(n)
+			l.to(infer.Loading, "")
+			m.lives = append(m.lives, l)
+		}
+	}
+	for _, n := range f.absent {
+		c.r.s.Log.Warn("a version is wanted by the version policy but has no folder", slog.String("model", f.name), slog.Int64("version", n))
+	}
+	c.next[f.name], c.loading[f.name] = m, m
+	return m
+}
+
+// gather begins what the named ensemble is made of, as far as it is there and does
+// not serve in its present form already.
+func (c *change) gather(name string) {
+	m := c.next[name]
+	if m == nil || m.folder.cfg == nil {
+		return
+	}
+	for used := range m.folder.uses {
+		if c.loading[used] != nil || !plainName(used) {
+			continue
+		}
+		p, found := c.r.source.find(used)
+		old := c.base.models[used]
+		if old != nil && len(old.versions) > 0 && (!found || old.folder.override || old.print == fingerprint(p)) {
+			continue
+		}
+		if found {
+			c.begin(c.r.source.open(p), false)
+			c.gather(used)
+		}
+	}
+}
+
+// announce shows in the index what is loading, beside what serves.
+func (c *change) announce() {
+	shown := maps.Clone(c.base.models)
+	for name, m := range c.loading {
+		show := &model{name: name, folder: m.folder, wanted: true, lives: m.lives}
+		if old := c.base.models[name]; old != nil {
+			*show = *old
+			show.lives = merge(serving(old.lives), merge(m.lives, old.lives))
+		}
+		shown[name] = show
+	}
+	c.r.publish(shown)
+}
+
+// serving returns the lives that are ready.
+func serving(lives []*life) []*life {
+	return slices.DeleteFunc(slices.Clone(lives), func(l *life) bool { return !l.is(infer.Ready) })
+}
+
+// load opens the versions of every model that is no ensemble, several at a time.
+func (c *change) load(ctx context.Context) {
+	c.announce()
+	var g errgroup.Group
+	g.SetLimit(max(1, c.r.loadThreads()))
+	for _, m := range c.loading {
+		if m.err != nil || m.ensemble() {
+			continue
+		}
+		m.versions = make([]*version, len(m.lives))
+		for i, l := range m.lives {
+			g.Go(func() error {
+				v, err := c.open(ctx, m, l)
+				if err != nil {
+					l.to(infer.Unavailable, err.Error())
+				}
+				m.versions[i] = v
+				return nil
+			})
+		}
+	}
+	_ = g.Wait() // every failure is kept with its life
+	for _, m := range c.loading {
+		m.versions = slices.DeleteFunc(m.versions, func(v *version) bool { return v == nil })
+		c.opened = append(c.opened, m.versions...)
+		if m.err == nil {
+			m.err = failure(m.lives)
+		}
+	}
+}
+
+// failure returns what the lives failed with, or nil.
+func failure(lives []*life) error {
+	var errs []error
+	for _, l := range lives {
+		if now := l.now.Load(); now.state == infer.Unavailable && now.reason != "" && now.reason != unloaded {
+			errs = append(errs, errors.New(now.reason))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// open loads one version, and again when that fails and the settings say so.
+func (c *change) open(ctx context.Context, m *model, l *life) (*version, error) {
+	began := telemetry.Now()
+	for try := 0; ; try++ {
+		v, err := c.r.loadVersion(ctx, m.folder, l.number, c.stats(m.name, l.number))
+		if err == nil {
+			v.life = l
+			v.stats.Loaded(telemetry.Now() - began)
+			return v, nil
+		}
+		if try >= c.r.s.LoadRetries || ctx.Err() != nil {
+			return nil, err
+		}
+		c.r.s.Log.WarnContext(ctx, "loading failed, trying again", slog.String("model", m.name), slog.Int64("version", l.number), slog.String("error", err.Error()))
+	}
+}
+
+// stats returns the counters of a version: those of the one that it replaces, which
+// go on counting, so that a reload neither resets them nor loses what the old one
+// still answers.
+func (c *change) stats(name string, number int64) *telemetry.Model {
+	if old := c.base.models[name]; old != nil {
+		for _, v := range old.versions {
+			if v.sig.Version == number {
+				return v.stats
+			}
+		}
+	}
+	return &telemetry.Model{Name: name, Version: number}
+}
+
+// settle compiles the ensembles. A model that could not be loaded, or without which
+// an ensemble that serves would not, stays as it was when it serves.
+func (c *change) settle() {
+	for name, m := range c.loading {
+		if m.err != nil {
+			c.keep(name, m.err)
+		}
+	}
+	for {
+		broken := c.compileAll()
+		if !c.revert(broken) {
+			return
+		}
+	}
+}
+
+// keep has the model stay what it is, if it serves, and its index say why.
+func (c *change) keep(name string, why error) bool {
+	m, old := c.loading[name], c.base.models[name]
+	if m == nil || old == nil || len(old.versions) == 0 {
+		return false
+	}
+	kept := *old
+	kept.print, kept.explicit = m.print, m.explicit
+	c.next[name] = &kept
+	delete(c.loading, name)
+	c.notes = append(c.notes, note{old.lives, why.Error()})
+	c.r.s.Log.Error("model stays as it is", slog.String("model", name), slog.String("reason", why.Error()))
+	return true
+}
+
+// revert keeps the models by which ensembles broke, and reports whether there are any.
+func (c *change) revert(broken []*model) bool {
+	kept := false
+	for _, m := range broken {
+		for _, name := range c.within(m.name) {
+			kept = c.keep(name, m.err) || kept
+		}
+	}
+	return kept
+}
+
+// within lists the models that an ensemble consists of, before and after the change,
+// and itself.
+func (c *change) within(name string) []string {
+	list := []string{name}
+	for i := 0; i < len(list); i++ {
+		for _, m := range []*model{c.base.models[list[i]], c.next[list[i]]} {
+			if m == nil || m.folder.cfg == nil {
+				continue
+			}
+			for used := range m.folder.uses {
+				if !slices.Contains(list, used) {
+					list = append(list, used)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// commit publishes the change.
+func (c *change) commit() {
+	for _, m := range c.next {
+		if old := c.base.models[m.name]; old != m {
+			c.finish(m, old)
+		}
+	}
+	c.end(c.next)
+}
+
+// finish makes the versions of a model ready, and carries over those that leave.
+func (c *change) finish(m, old *model) {
+	for _, v := range m.versions {
+		if v.life.is(infer.Loading) {
+			v.life.to(infer.Ready, "")
+		}
+	}
+	if old != nil {
+		leave := slices.DeleteFunc(slices.Clone(old.lives), func(l *life) bool { return l.is(infer.Unavailable) && m.wanted })
+		m.lives = merge(m.lives, leave)
+	}
+	c.r.report(m, c.loading[m.name] != nil)
+}
+
+// abandon gives the change up because of why, which the index tells of the named
+// model and of those that failed.
+func (c *change) abandon(name string, why error) {
+	if cause := errors.Unwrap(why); cause != nil {
+		why = cause // the index need not name the model again
+	}
+	shown := maps.Clone(c.base.models)
+	for _, m := range c.loading {
+		if m.err == nil && m.name == name {
+			m.err = why
+		}
+		switch {
+		case m.err == nil:
+		case c.keep(m.name, m.err):
+			shown[m.name] = c.next[m.name]
+		default:
+			shown[m.name] = m.failed(c.base.models[m.name])
+			c.r.report(m, true)
+		}
+	}
+	c.end(shown)
+}
+
+// failed returns the model when none of it serves.
+func (m *model) failed(old *model) *model {
+	f := *m
+	f.versions = nil
+	for _, l := range m.lives {
+		if l.is(infer.Loading) {
+			l.to(infer.Unavailable, m.err.Error())
+		}
+	}
+	if old != nil {
+		f.lives = merge(m.lives, old.lives)
+	}
+	return &f
+}
+
+// cancel gives the change up without a trace.
+func (c *change) cancel() { c.end(c.base.models) }
+
+// end publishes models and closes what was made in vain.
+func (c *change) end(models map[string]*model) {
+	for _, n := range c.notes {
+		for _, l := range n.lives {
+			if l.is(infer.Ready) {
+				l.to(infer.Ready, n.reason)
+			}
+		}
+	}
+	c.r.publish(models)
+	now := c.r.catalog.Load()
+	var errs []error
+	for _, v := range slices.Concat(c.compiled, c.opened) {
+		if m := now.models[v.sig.Model]; m == nil || !slices.Contains(m.versions, v) {
+			errs = append(errs, v.close())
+		}
+	}
+	for _, t := range c.temps {
+		errs = append(errs, t.drop())
+	}
+	if err := errors.Join(errs...); err != nil {
+		c.r.s.Log.Error("closing what could not be loaded failed", slog.String("error", err.Error()))
+	}
+}
+
+// report logs how loading a model ended.
+func (r *Repository) report(m *model, loaded bool) {
+	name := slog.String("model", m.name)
+	switch {
+	case m.err != nil:
+		r.s.Log.Error("model is unavailable", name, slog.String("reason", m.err.Error()))
+	case !m.wanted:
+		r.s.Log.Info("model unloaded", name)
+	case loaded:
+		took := time.Duration(0)
+		for _, v := range m.versions {
+			took = max(took, time.Duration(v.stats.LoadNs()))
+		}
+		r.s.Log.Info("model loaded", name, slog.Int("versions", len(m.versions)), slog.Duration("took", took))
+	}
+}

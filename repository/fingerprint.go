@@ -1,0 +1,73 @@
+package repository
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The bounds of a walk: links may lead in circles, and a folder may hold anything.
+const (
+	maxPrintDepth   = 16
+	maxPrintEntries = 1 << 17
+)
+
+// fingerprint returns a number that changes when a file that a model may be made of
+// appears, goes or is written. It is never 0.
+func fingerprint(p place) uint64 {
+	h := fnv.New64a()
+	w := &walk{out: h}
+	w.folder(p.dir, 0)
+	if p.twin != "" {
+		w.name(p.twin)
+	}
+	return max(1, h.Sum64())
+}
+
+type walk struct {
+	out     io.Writer
+	entries int
+	buf     []byte
+}
+
+func (w *walk) name(s string) {
+	w.buf = append(append(w.buf[:0], s...), 0)
+	_, _ = w.out.Write(w.buf) // a hash takes everything
+}
+
+// folder adds what dir holds. What cannot be read counts as empty: loading says why.
+func (w *walk) folder(dir string, depth int) {
+	entries, err := os.ReadDir(dir)
+	if err != nil || depth > maxPrintDepth {
+		return
+	}
+	for _, e := range entries {
+		if w.entries++; w.entries > maxPrintEntries || noise(e.Name()) {
+			continue
+		}
+		path := filepath.Join(dir, e.Name())
+		info, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		w.name(e.Name())
+		if info.IsDir() {
+			w.folder(path, depth+1)
+			w.name("..")
+			continue
+		}
+		w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(info.Size()))
+		w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(info.ModTime().UnixNano()))
+		_, _ = w.out.Write(w.buf)
+	}
+}
+
+// noise reports whether a file is made beside a model by those who use or edit it:
+// Python's compiled modules, hidden files, what editors leave.
+func noise(name string) bool {
+	return name == "__pycache__" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") ||
+		strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".pyc") || strings.HasSuffix(name, ".swp")
+}

@@ -1,0 +1,198 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+)
+
+var _ infer.Lifecycle = (*Repository)(nil)
+
+// plainName reports whether a name is that of a folder right in a repository.
+func plainName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
+}
+
+// control returns why a model cannot be loaded or unloaded by name, or nil.
+func (r *Repository) control(name string) error {
+	switch {
+	case r.s.Mode != Explicit:
+		return status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
+	case name == "":
+		return status.Errorf(status.InvalidArg, "Model name cannot be empty. Please enter a valid name to deploy.")
+	case !plainName(name):
+		return status.Errorf(status.InvalidArg, "invalid model name '%s', model name must not contain path traversal characters", name)
+	}
+	return nil
+}
+
+// enter takes the turn to change what serves.
+func (r *Repository) enter(ctx context.Context) error {
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
+	if r.closed {
+		r.unlock()
+		return status.Errorf(status.Unavailable, "the server is stopping, no model can be loaded or unloaded")
+	}
+	return nil
+}
+
+// Load loads a model anew and, if it is an ensemble, what it is made of where that
+// does not serve or has changed. The ensembles over the model are compiled anew with
+// it. All of it takes effect in one step; when any part fails nothing does, what
+// served goes on serving, and Index says why.
+func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions) error {
+	if err := r.control(name); err != nil {
+		return err
+	}
+	if err := r.enter(ctx); err != nil {
+		return err
+	}
+	defer r.unlock()
+	f, err := r.source.fetch(name, o)
+	if err != nil {
+		return err
+	}
+	c := r.change()
+	c.begin(f, true)
+	c.gather(name)
+	c.load(ctx)
+	broken := c.compileAll()
+	if ctx.Err() != nil {
+		c.cancel()
+		return status.ErrCancelled
+	}
+	if err := c.verdict(name, broken); err != nil {
+		c.abandon(name, err)
+		return err
+	}
+	c.commit()
+	return nil
+}
+
+// verdict returns why the change must not be made, or nil.
+func (c *change) verdict(name string, broken []*model) error {
+	m := c.loading[name]
+	if m.folder.err != nil {
+		return failedToPoll(name, ": "+m.folder.err.Error())
+	}
+	if m.err != nil {
+		return status.Errorf(status.InvalidArg, "load failed for model '%s': %s\n", name, m.reason())
+	}
+	for _, b := range broken {
+		return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", name, b.err)
+	}
+	for _, other := range c.loading {
+		if other.err != nil {
+			return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", other.name, errors.New(other.reason()))
+		}
+	}
+	return nil
+}
+
+// reason says why a model failed to load: an ensemble as a whole, any other by version.
+func (m *model) reason() string {
+	if m.ensemble() || len(m.lives) == 0 {
+		return m.err.Error()
+	}
+	var b strings.Builder
+	for _, l := range m.lives {
+		if now := l.now.Load(); now.state == infer.Unavailable {
+			b.WriteString("version " + strconv.FormatInt(l.number, 10) + " is at " + string(now.state) + " state: " + now.reason + ";")
+		}
+	}
+	return b.String()
+}
+
+// Unload has a model take no more requests; one that is not loaded is left alone. The
+// ensembles over it become unavailable. With dependents, the models of an ensemble
+// go too unless they were loaded by name or another ensemble uses them.
+func (r *Repository) Unload(ctx context.Context, name string, dependents bool) error {
+	if err := r.control(name); err != nil {
+		return err
+	}
+	if err := r.enter(ctx); err != nil {
+		return err
+	}
+	defer r.unlock()
+	c := r.change()
+	if m := c.next[name]; m == nil || !m.wanted {
+		return nil
+	}
+	c.drop(name)
+	if dependents {
+		c.dropParts(name)
+	}
+	c.compileAll()
+	c.commit()
+	return nil
+}
+
+// drop has a model unloaded.
+func (c *change) drop(name string) {
+	m := c.next[name].without()
+	for _, l := range m.lives {
+		if l.is(infer.Unavailable) {
+			l.to(infer.Unavailable, unloaded)
+		}
+	}
+	c.next[name] = m
+	c.gone = append(c.gone, name)
+}
+
+// dropParts has unloaded what the named ensemble was made of and nobody else wants.
+func (c *change) dropParts(name string) {
+	for _, part := range c.within(name)[1:] {
+		m := c.next[part]
+		if m == nil || !m.wanted || m.explicit || c.isUsed(part) {
+			continue
+		}
+		c.drop(part)
+		c.dropParts(part)
+	}
+}
+
+// isUsed reports whether an ensemble that is loaded uses the model.
+func (c *change) isUsed(name string) bool {
+	for _, m := range c.next {
+		if m.wanted && m.folder.cfg != nil && m.usesAny(map[string]bool{name: true}) {
+			return true
+		}
+	}
+	return false
+}
+
+// Index lists every version of the models that are or were loaded, and the names of
+// those that are in the folders besides.
+func (r *Repository) Index(ready bool) []infer.Entry {
+	s := r.catalog.Load()
+	names := s.names
+	if !ready {
+		names = r.known(s)
+	}
+	list := []infer.Entry{}
+	for _, name := range names {
+		m := s.models[name]
+		if m == nil || len(m.lives) == 0 {
+			e := infer.Entry{Name: name}
+			if m != nil && m.err != nil {
+				e.State, e.Reason = infer.Unavailable, m.err.Error()
+			}
+			if !ready {
+				list = append(list, e)
+			}
+			continue
+		}
+		for _, l := range m.lives {
+			if now := l.now.Load(); !ready || now.state == infer.Ready {
+				list = append(list, infer.Entry{Name: name, Version: strconv.FormatInt(l.number, 10), State: now.state, Reason: now.reason})
+			}
+		}
+	}
+	return list
+}

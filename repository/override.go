@@ -1,0 +1,101 @@
+package repository
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/status"
+)
+
+// tempFolder holds the files that came with a request to load a model. It is removed
+// when the last of its users lets go.
+type tempFolder struct {
+	dir   string
+	users atomic.Int32
+}
+
+func (t *tempFolder) use() {
+	if t != nil {
+		t.users.Add(1)
+	}
+}
+
+// drop lets go once.
+func (t *tempFolder) drop() error {
+	if t == nil || t.users.Add(-1) > 0 {
+		return nil
+	}
+	return os.RemoveAll(t.dir)
+}
+
+// newTempFolder writes the files into a folder that nobody else can read, used once.
+func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
+	for name := range files {
+		if !filepath.IsLocal(name) || filepath.Clean(name) == "." {
+			return nil, status.Errorf(status.InvalidArg,
+				"failed to load '%s', override file '%s' is outside the model's folder, expected a relative path as in '1/model.onnx'", model, name)
+		}
+	}
+	dir, err := os.MkdirTemp("", "tutti-model-")
+	if err != nil {
+		return nil, err
+	}
+	t := &tempFolder{dir: dir}
+	t.use()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := t.write(filepath.Clean(name), files[name]); err != nil {
+			_ = t.drop() // the first error says more
+			return nil, status.Errorf(status.Internal, "failed to load '%s', override file '%s' cannot be written: %w", model, name, err)
+		}
+	}
+	return t, nil
+}
+
+func (t *tempFolder) write(name string, data []byte) error {
+	root, err := os.OpenRoot(t.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	return root.WriteFile(name, data, 0o600)
+}
+
+// fetch returns the model as the options want it. When its folder is temporary the
+// caller uses it once.
+func (s *source) fetch(name string, o infer.LoadOptions) (*folder, error) {
+	p, found := s.find(name)
+	switch {
+	case len(o.Files) > 0 && o.Config == "":
+		return nil, failedToPoll(name, ": override files need an override of the configuration")
+	case !found && len(o.Files) == 0:
+		return nil, failedToPoll(name, "")
+	case o.Config == "":
+		return s.open(p), nil
+	}
+	cfg, err := config.ParseJSON(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{name: name, dir: p.dir, cfg: cfg, override: true}
+	if len(o.Files) > 0 {
+		if f.temp, err = newTempFolder(name, o.Files); err != nil {
+			return nil, err
+		}
+		f.dir = f.temp.dir
+	}
+	f.check()
+	return f, nil
+}
+
+// failedToPoll is how Triton says that it has no model to load.
+func failedToPoll(name, why string) error {
+	return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository%s", name, why)
+}

@@ -1,0 +1,87 @@
+package repository
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"tutti/core/status"
+)
+
+// watch has the repository look at its folders from time to time until Close.
+func (r *Repository) watch(ctx context.Context) {
+	ctx, r.stop = context.WithCancel(ctx)
+	r.polling.Go(func() {
+		tick := time.NewTicker(r.s.PollInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if err := r.Poll(ctx); err != nil && ctx.Err() == nil {
+					r.s.Log.ErrorContext(ctx, "looking at the model repository failed", slog.String("error", err.Error()))
+				}
+			}
+		}
+	})
+}
+
+// Poll looks at the folders once and brings what serves in line with them. A folder
+// that has changed counts only when the look before saw it as it is now, so that a
+// half-copied one is left alone. A model that cannot be loaded keeps serving as it was.
+func (r *Repository) Poll(ctx context.Context) error {
+	if r.s.Mode != Polled {
+		return status.Errorf(status.Unsupported, "the repository is not polled")
+	}
+	if err := r.enter(ctx); err != nil {
+		return err
+	}
+	defer r.unlock()
+	places, err := r.source.places()
+	if err != nil {
+		return err
+	}
+	c, seen := r.change(), make(map[string]uint64, len(places))
+	for _, p := range places {
+		print := fingerprint(p)
+		seen[p.name] = print
+		if m := c.base.models[p.name]; r.seen[p.name] == print && (m == nil || m.print != print) {
+			c.begin(r.source.open(p), true)
+		}
+	}
+	for _, name := range c.base.names {
+		_, before := r.seen[name]
+		if _, now := seen[name]; !now && !before {
+			delete(c.next, name)
+			c.gone = append(c.gone, name)
+		}
+	}
+	r.seen = seen
+	if len(c.loading)+len(c.gone) == 0 {
+		return nil
+	}
+	c.load(ctx)
+	c.settle()
+	if ctx.Err() != nil {
+		c.cancel()
+		return status.ErrCancelled
+	}
+	c.commit()
+	return nil
+}
+
+// known returns the names of the models in s and in the folders, sorted.
+func (r *Repository) known(s *snapshot) []string {
+	names := slices.Clone(s.names)
+	for _, root := range r.source.roots {
+		for name := range r.source.list(root) {
+			if _, ok := s.models[name]; !ok {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

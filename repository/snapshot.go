@@ -1,0 +1,107 @@
+package repository
+
+import (
+	"maps"
+	"slices"
+
+	"tutti/core/config"
+	"tutti/core/status"
+)
+
+// snapshot is every known model at one moment. It never changes: requests read it
+// without a lock, and a change publishes another.
+type snapshot struct {
+	models map[string]*model
+	names  []string // of models, sorted
+}
+
+func newSnapshot(models map[string]*model) *snapshot {
+	return &snapshot{models: models, names: slices.Sorted(maps.Keys(models))}
+}
+
+// model is a model in a snapshot, which never changes but for the lives' states.
+type model struct {
+	name   string
+	folder *folder
+	// versions are those that serve, ascending.
+	versions []*version
+	// lives are those of every known version, ascending.
+	lives []*life
+	// err says why not all of it serves.
+	err error
+	// wanted is false once the model is unloaded.
+	wanted bool
+	// explicit marks a model that was asked for by name, not for an ensemble.
+	explicit bool
+	// print is the folder's fingerprint when loading was last tried.
+	print uint64
+}
+
+// version returns the given version, the latest for number <= 0, or nil.
+func (m *model) version(number int64) *version {
+	if number <= 0 && len(m.versions) > 0 {
+		return m.versions[len(m.versions)-1]
+	}
+	for _, v := range m.versions {
+		if v.sig.Version == number {
+			return v
+		}
+	}
+	return nil
+}
+
+func (m *model) ensemble() bool { return config.IsEnsemble(m.folder.cfg) }
+
+// ready reports whether all of the model serves, or nobody wants it to.
+func (m *model) ready() bool { return !m.wanted || m.err == nil && len(m.versions) > 0 }
+
+// live returns the life of a version, or nil.
+func (m *model) live(number int64) *life {
+	for _, l := range m.lives {
+		if l.number == number {
+			return l
+		}
+	}
+	return nil
+}
+
+// without returns the model once it is unloaded. What served is on its way out.
+func (m *model) without() *model {
+	return &model{name: m.name, folder: m.folder, lives: m.lives, print: m.print}
+}
+
+// uses calls yield with the names of an ensemble's models.
+func (f *folder) uses(yield func(string) bool) {
+	for _, st := range f.cfg.GetEnsembleScheduling().GetStep() {
+		if !yield(st.GetModelName()) {
+			return
+		}
+	}
+}
+
+// find returns the version that serves a request, with Triton's words when there is none.
+//
+// hot: one map lookup.
+func (s *snapshot) find(name string, number int64) (*version, error) {
+	m := s.models[name]
+	if m == nil {
+		return nil, status.Errorf(status.InvalidArg, "Request for unknown model: '%s' is not found", name)
+	}
+	if v := m.version(number); v != nil {
+		return v, nil
+	}
+	if number <= 0 {
+		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)
+	}
+	if m.live(number) != nil {
+		return nil, status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, number)
+	}
+	return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, number)
+}
+
+// find is the snapshot's of this moment.
+//
+// hot: no lock, one map lookup.
+func (r *Repository) find(name string, number int64) (*version, error) {
+	return r.catalog.Load().find(name, number)
+}

@@ -34,6 +34,19 @@ def health_service(f):
         watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=20)
         equal(next(watch), b"\x08\x01")
         watch.cancel()
+        has(channel.unary_unary("/grpc.health.v1.Health/List")(b"", timeout=20), b"\x08\x01")
+
+
+# shows: grpc.reflection
+@case(("grpc",))
+def reflection(f):
+    import grpc
+
+    with grpc.insecure_channel(f.args.grpc) as channel:
+        for version in ("v1", "v1alpha"):
+            ask_services = channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
+            answer = next(ask_services(iter([b"\x3a\x00"]), timeout=20))  # field 7: list the services
+            has(answer, b"inference.GRPCInferenceService")
 
 
 # shows: metadata

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"tutti/backends"
 	"tutti/client"
 	"tutti/core/config"
+	"tutti/core/logs"
 )
 
 // demo serves the examples below a folder, sends requests through each ensemble,
@@ -35,11 +35,14 @@ func (p *program) demo(ctx context.Context, args []string) error {
 		return err
 	}
 	d.choosePorts(ctx)
-	level := slog.LevelWarn
-	if *verbose {
-		level = slog.LevelDebug
+	if d.o.Log.Info = *verbose; *verbose {
+		d.o.Log.Verbose = 1
 	}
-	if d.s, err = open(ctx, &d.o, &p.components, p.logger(level)); err != nil {
+	log, err := logs.New(d.o.Log, p.stderr, p.stderr)
+	if err != nil {
+		return err
+	}
+	if d.s, err = open(ctx, &d.o, &p.components, log); err != nil {
 		return err
 	}
 	err = d.run(ctx, *once)
@@ -135,7 +138,7 @@ const loopback = "127.0.0.1"
 
 // choosePorts keeps the default ports that are free.
 func (d *showing) choosePorts(ctx context.Context) {
-	for _, e := range []*Endpoint{&d.o.HTTP, &d.o.GRPC, &d.o.Metrics} {
+	for _, e := range []*Endpoint{&d.o.HTTP.Endpoint, &d.o.GRPC.Endpoint, &d.o.Metrics} {
 		e.Address = loopback
 		var c net.ListenConfig
 		l, err := c.Listen(ctx, "tcp", net.JoinHostPort(e.Address, strconv.Itoa(e.Port)))

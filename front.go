@@ -6,11 +6,13 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 
 	"tutti/core/telemetry"
 )
@@ -35,9 +37,21 @@ type front struct {
 }
 
 func (f *front) listen(ctx context.Context) (err error) {
-	var c net.ListenConfig
+	c := net.ListenConfig{}
+	if f.endpoint.ReusePort {
+		c.Control = reusePort
+	}
 	f.listener, err = c.Listen(ctx, "tcp", net.JoinHostPort(f.endpoint.Address, strconv.Itoa(f.endpoint.Port)))
 	return err
+}
+
+// reusePort lets other sockets listen on the same port.
+func reusePort(_, _ string, c syscall.RawConn) error {
+	var err error
+	failed := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	})
+	return errors.Join(failed, err)
 }
 
 // address is what the service listens on: the address that was asked for, with the

@@ -3,29 +3,44 @@ package tutti
 import (
 	"context"
 	"errors"
-	"io"
+	"flag"
 	"log/slog"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 
+	"tutti/core/logs"
 	"tutti/core/status"
 	"tutti/repository"
 )
 
 // serve runs the server until ctx is over or a socket fails.
 func (p *program) serve(ctx context.Context, args []string) error {
-	o, err := p.parseServe(args)
-	if err != nil {
-		return err
+	o, err := ParseOptions(args, os.Environ())
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		serveHelp(p.stdout, p.name)
+		return nil
+	case err != nil:
+		return &optionError{err}
 	}
 	// A log whose reader is gone must not end the server, as it would by default.
 	signal.Ignore(syscall.SIGPIPE)
-	s, err := open(ctx, &o, &p.components, p.logger(logLevel(o.Verbose)))
+	log, err := logs.New(o.Log, p.stdout, p.stderr)
 	if err != nil {
 		return serverError(err)
 	}
-	writeTable(p.stderr, models(s.repo))
+	return errors.Join(p.run(ctx, o, log), log.Close())
+}
+
+// run serves until ctx is over or a socket fails.
+func (p *program) run(ctx context.Context, o *Options, log *logs.Log) error {
+	s, err := open(ctx, o, &p.components, log)
+	if err != nil {
+		return serverError(err)
+	}
+	log.Block(table(models(s.repo)))
 	if o.ExitOnError && len(s.repo.Failures()) > 0 {
 		return errors.Join(serverError(status.Errorf(status.Internal, "failed to load all models")), s.close(ctx))
 	}
@@ -38,19 +53,6 @@ func (p *program) serve(ctx context.Context, args []string) error {
 		s.log.InfoContext(ctx, "stopping", slog.Duration("timeout", o.ExitTimeout))
 	}
 	return errors.Join(err, s.close(ctx))
-}
-
-// logLevel is what a server logs at a --log-verbose.
-func logLevel(verbose int) slog.Level {
-	if verbose > 0 {
-		return slog.LevelDebug
-	}
-	return slog.LevelInfo
-}
-
-// logger returns the log of a server, on standard error.
-func (p *program) logger(level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: level}))
 }
 
 // models returns the table of models and how they are, with its heading.
@@ -73,8 +75,8 @@ func models(r *repository.Repository) [][]string {
 	return rows
 }
 
-// writeTable draws rows with lines around them; the first one is the heading.
-func writeTable(w io.Writer, rows [][]string) {
+// table draws rows with lines around them; the first one is the heading.
+func table(rows [][]string) string {
 	widths := columnWidths(rows)
 	var b strings.Builder
 	line := func() {
@@ -94,5 +96,5 @@ func writeTable(w io.Writer, rows [][]string) {
 		}
 	}
 	line()
-	_, _ = io.WriteString(w, b.String())
+	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -5,36 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"tutti/core/infer"
+	"tutti/core/logs"
+	"tutti/core/shm"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 	"tutti/repository"
-	"tutti/server/grpcapi"
-	"tutti/server/httpapi"
 )
 
 // server is everything that runs while models are served.
 type server struct {
 	o       Options
+	logs    *logs.Log
 	log     *slog.Logger
 	repo    *repository.Repository
+	tracer  *tracing.Tracer
+	regions *shm.Registry
+	alloc   tensor.Allocator
+	counted *telemetry.Metrics
 	fronts  []*front
 	leaving atomic.Bool
 
 	http, grpc, metrics *front // nil when not enabled
 }
 
-// extensions of the protocol that are served.
-func extensions() []string {
-	return []string{"model_configuration", "binary_tensor_data", "parameters", "statistics"}
-}
-
 // open loads the models a command line names. They are served by nobody yet.
-func open(ctx context.Context, o *Options, c *Components, log *slog.Logger) (*server, error) {
+func open(ctx context.Context, o *Options, c *Components, log *logs.Log) (*server, error) {
 	if len(o.Repositories) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "--model-repository must be specified")
 	}
@@ -43,39 +46,49 @@ func open(ctx context.Context, o *Options, c *Components, log *slog.Logger) (*se
 		return nil, err
 	}
 	alloc, metrics := tensor.NewPool(), telemetry.NewMetrics()
-	repo, err := repository.Open(ctx, repository.Settings{
-		Roots: o.Repositories, Only: o.Models, Backends: registry, BackendConfig: o.BackendConfig,
-		Alloc: alloc, Metrics: metrics, Log: log,
-	})
+	settings, notices := backendSettings(registry, o.BackendConfig)
+	for _, n := range slices.Concat(o.Notices, notices) {
+		log.Logger().WarnContext(ctx, "about an option", slog.String("option", n.Option), slog.String("notice", n.Text))
+	}
+	tracer, err := tracing.New(o.Trace.settings(log.Logger()))
 	if err != nil {
 		return nil, err
 	}
-	s := &server{o: *o, log: log, repo: repo}
-	s.wire(alloc, metrics)
+	repo, err := repository.Open(ctx, repository.Settings{
+		Roots: o.Repositories, Mode: o.mode(), Only: o.Models(), PollInterval: o.PollInterval,
+		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete,
+		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log.Logger(),
+	})
+	if err != nil {
+		return nil, errors.Join(err, tracer.Close())
+	}
+	s := &server{
+		o: *o, logs: log, log: log.Logger(), repo: repo, tracer: tracer, regions: shm.NewRegistry(o.ClientSHM),
+		alloc: alloc, counted: metrics,
+	}
+	if err := s.wire(); err != nil {
+		return nil, errors.Join(err, s.close(ctx))
+	}
 	return s, nil
 }
 
-// wire makes the services that the options enable.
-func (s *server) wire(alloc tensor.Allocator, metrics *telemetry.Metrics) {
-	catalog := &gate{Catalog: s.repo, s: s}
-	if s.o.GRPC.Enabled {
-		s.grpc = &front{title: "GRPCInferenceService", endpoint: s.o.GRPC, service: grpcapi.New(grpcapi.Settings{
-			Infer: s.repo, Catalog: catalog, Alloc: alloc, Live: s.live,
-			Name: s.o.ID, Version: Version, Extensions: extensions(),
-		})}
-		s.fronts = append(s.fronts, s.grpc)
+// mode is what --model-control-mode is to the repository.
+func (o *Options) mode() repository.Mode {
+	switch o.ControlMode {
+	case modePoll:
+		return repository.Polled
+	case modeExplicit:
+		return repository.Explicit
 	}
-	if s.o.HTTP.Enabled {
-		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP, service: httpapi.New(httpapi.Settings{
-			Infer: s.repo, Catalog: catalog, Alloc: alloc, Log: s.log, Live: s.live,
-			Name: s.o.ID, Version: Version, Extensions: extensions(), MaxInput: s.o.MaxInput,
-		})}
-		s.fronts = append(s.fronts, s.http)
-	}
-	if s.o.Metrics.Enabled {
-		s.metrics = &front{title: "Metrics Service", endpoint: s.o.Metrics, service: newExporter(metrics)}
-		s.fronts = append(s.fronts, s.metrics)
-	}
+	return repository.Fixed
+}
+
+// settings are what a tracer is made from.
+func (t *TraceOptions) settings(log *slog.Logger) tracing.Options {
+	return tracing.Options{Log: log, Settings: tracing.Settings{
+		Mode: t.Mode, Level: t.Levels, Rate: strconv.Itoa(t.Rate), Count: strconv.Itoa(t.Count),
+		LogFrequency: strconv.Itoa(t.LogFrequency), File: t.File,
+	}}
 }
 
 func (s *server) live() bool { return !s.leaving.Load() }
@@ -117,7 +130,7 @@ func (s *server) close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = f.stop(ctx) })
 	}
 	wg.Wait()
-	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx))
+	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.tracer.Close())
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
 	}

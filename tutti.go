@@ -38,6 +38,8 @@ func (c *Components) registry() (*backends.Registry, error) {
 
 // program is one call of Main.
 type program struct {
+	// name is how the program was called, as its usage says.
+	name           string
 	components     Components
 	stdout, stderr io.Writer
 }
@@ -72,6 +74,12 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
+// optionError is an option of serve that cannot be taken, in Triton's words.
+type optionError struct{ err error }
+
+func (e *optionError) Error() string { return e.err.Error() }
+func (e *optionError) Unwrap() error { return e.err }
+
 // errReported ends the program with a failure that was already told.
 var errReported = errors.New("failed")
 
@@ -79,13 +87,16 @@ var errReported = errors.New("failed")
 // returns the exit status: 0, or 1 after a failure, which it has printed. It ends
 // early, in good order, when ctx is over.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer, c Components) int {
-	p := &program{components: c, stdout: stdout, stderr: stderr}
+	p := &program{name: serverName(args), components: c, stdout: stdout, stderr: stderr}
 	err := p.main(ctx, args)
 	var usage *usageError
+	var option *optionError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
 	case errors.Is(err, errReported):
+	case errors.As(err, &option):
+		fmt.Fprintf(stderr, "%v\nUsage: %s [options]\nRun '%s --help' for the options.\n", err, p.name, p.name)
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "error: %v\nRun '%s help' for the commands, and a command with --help for its flags.\n", err, name(args))
 	default:
@@ -113,6 +124,14 @@ func (p *program) main(ctx context.Context, args []string) error {
 		}
 	}
 	return usagef("there is no command '%s'", args[1])
+}
+
+// serverName is what to type to serve.
+func serverName(args []string) string {
+	if name(args) == tritonName {
+		return tritonName
+	}
+	return name(args) + " serve"
 }
 
 func name(args []string) string {

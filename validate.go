@@ -19,8 +19,9 @@ func (p *program) load(ctx context.Context, roots, only []string, settings backe
 	if err != nil {
 		return nil, err
 	}
+	merged, _ := backendSettings(registry, settings)
 	return repository.Open(ctx, repository.Settings{
-		Roots: roots, Only: only, Backends: registry, BackendConfig: settings,
+		Roots: roots, Only: only, Backends: registry, BackendConfig: merged,
 		Alloc: tensor.NewPool(), Metrics: telemetry.NewMetrics(), Log: slog.New(slog.DiscardHandler),
 	})
 }

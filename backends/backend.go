@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"tutti/core/config"
 	"tutti/core/tensor"
@@ -19,7 +21,9 @@ type Factory struct {
 	Platforms []string
 	// DefaultFile is the model's file in the version folder, empty when there is none.
 	DefaultFile string
-	New         func(Options) (Backend, error)
+	// Keys are those of Options.Config that New reads, sorted.
+	Keys []string
+	New  func(Options) (Backend, error)
 }
 
 // Options are what every backend is opened with.
@@ -127,6 +131,9 @@ func NewRegistry(factories ...Factory) (*Registry, error) {
 
 // ByName returns the factory of a backend name, or nil.
 func (r *Registry) ByName(name string) *Factory { return r.byName[name] }
+
+// Names returns the names of all backends, sorted.
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
 
 // ByPlatform returns the factory of a platform name, or nil.
 func (r *Registry) ByPlatform(platform string) *Factory { return r.byPlatform[platform] }

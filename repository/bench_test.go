@@ -9,13 +9,13 @@ import (
 )
 
 // crowd returns a repository of n models.
-func crowd(t testing.TB, w *world, n int) *repository.Repository {
-	t.Helper()
+func crowd(tb testing.TB, w *world, n int) *repository.Repository {
+	tb.Helper()
 	var b strings.Builder
 	for i := range n {
 		b.WriteString(plain(fmt.Sprintf("model-%04d", i), "spy"))
 	}
-	return w.repo(t, folder(t, b.String()))
+	return w.repo(tb, folder(tb, b.String()))
 }
 
 // BenchmarkFind looks one model among a thousand up.

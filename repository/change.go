@@ -43,7 +43,7 @@ func (r *Repository) change() *change {
 }
 
 // begin has a model loaded from f.
-func (c *change) begin(f *folder, explicit bool) *model {
+func (c *change) begin(f *folder, explicit bool) {
 	if f.temp != nil {
 		c.temps = append(c.temps, f.temp)
 	}
@@ -60,7 +60,6 @@ func (c *change) begin(f *folder, explicit bool) *model {
 		c.r.s.Log.Warn("a version is wanted by the version policy but has no folder", slog.String("model", f.name), slog.Int64("version", n))
 	}
 	c.next[f.name], c.loading[f.name] = m, m
-	return m
 }
 
 // gather begins what the named ensemble is made of, as far as it is there and does
@@ -87,7 +86,7 @@ func (c *change) gather(name string) {
 }
 
 // announce shows in the index what is loading, beside what serves.
-func (c *change) announce() {
+func (c *change) announce(ctx context.Context) {
 	shown := maps.Clone(c.base.models)
 	for name, m := range c.loading {
 		show := &model{name: name, folder: m.folder, wanted: true, lives: m.lives}
@@ -97,7 +96,7 @@ func (c *change) announce() {
 		}
 		shown[name] = show
 	}
-	c.r.publish(shown)
+	c.r.publish(ctx, shown)
 }
 
 // serving returns the lives that are ready.
@@ -107,7 +106,7 @@ func serving(lives []*life) []*life {
 
 // load opens the versions of every model that is no ensemble, several at a time.
 func (c *change) load(ctx context.Context) {
-	c.announce()
+	c.announce(ctx)
 	var g errgroup.Group
 	g.SetLimit(max(1, c.r.loadThreads()))
 	for _, m := range c.loading {
@@ -240,17 +239,18 @@ func (c *change) within(name string) []string {
 }
 
 // commit publishes the change.
-func (c *change) commit() {
+func (c *change) commit(ctx context.Context) {
 	for _, m := range c.next {
 		if old := c.base.models[m.name]; old != m {
 			c.finish(m, old)
 		}
 	}
-	c.end(c.next)
+	c.end(ctx, c.next)
 }
 
 // finish makes the versions of a model ready, and carries over those that leave.
 func (c *change) finish(m, old *model) {
+	m.holds = m.wanted
 	for _, v := range m.versions {
 		if v.life.is(infer.Loading) {
 			v.life.to(infer.Ready, "")
@@ -265,7 +265,7 @@ func (c *change) finish(m, old *model) {
 
 // abandon gives the change up because of why, which the index tells of the named
 // model and of those that failed.
-func (c *change) abandon(name string, why error) {
+func (c *change) abandon(ctx context.Context, name string, why error) {
 	if cause := errors.Unwrap(why); cause != nil {
 		why = cause // the index need not name the model again
 	}
@@ -283,13 +283,13 @@ func (c *change) abandon(name string, why error) {
 			c.r.report(m, true)
 		}
 	}
-	c.end(shown)
+	c.end(ctx, shown)
 }
 
 // failed returns the model when none of it serves.
 func (m *model) failed(old *model) *model {
 	f := *m
-	f.versions = nil
+	f.versions, f.holds = nil, false
 	for _, l := range m.lives {
 		if l.is(infer.Loading) {
 			l.to(infer.Unavailable, m.err.Error())
@@ -302,10 +302,10 @@ func (m *model) failed(old *model) *model {
 }
 
 // cancel gives the change up without a trace.
-func (c *change) cancel() { c.end(c.base.models) }
+func (c *change) cancel(ctx context.Context) { c.end(ctx, c.base.models) }
 
 // end publishes models and closes what was made in vain.
-func (c *change) end(models map[string]*model) {
+func (c *change) end(ctx context.Context, models map[string]*model) {
 	for _, n := range c.notes {
 		for _, l := range n.lives {
 			if l.is(infer.Ready) {
@@ -313,7 +313,7 @@ func (c *change) end(models map[string]*model) {
 			}
 		}
 	}
-	c.r.publish(models)
+	c.r.publish(ctx, models)
 	now := c.r.catalog.Load()
 	var errs []error
 	for _, v := range slices.Concat(c.compiled, c.opened) {
@@ -325,7 +325,7 @@ func (c *change) end(models map[string]*model) {
 		errs = append(errs, t.drop())
 	}
 	if err := errors.Join(errs...); err != nil {
-		c.r.s.Log.Error("closing what could not be loaded failed", slog.String("error", err.Error()))
+		c.r.s.Log.ErrorContext(ctx, "closing what could not be loaded failed", slog.String("error", err.Error()))
 	}
 }
 

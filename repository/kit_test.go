@@ -30,9 +30,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // folder writes the files of a txtar archive and returns where. A name that ends in
 // a slash is an empty folder.
-func folder(t testing.TB, archive string) string {
-	t.Helper()
-	root := t.TempDir()
+func folder(tb testing.TB, archive string) string {
+	tb.Helper()
+	root := tb.TempDir()
 	for _, f := range txtar.Parse([]byte(archive)).Files {
 		path := filepath.Join(root, f.Name)
 		dir := filepath.Dir(path)
@@ -40,13 +40,13 @@ func folder(t testing.TB, archive string) string {
 			dir = path
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if dir == path {
 			continue
 		}
 		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return root
@@ -105,13 +105,13 @@ func (s *spy) set(model string, fail error, output string) {
 	s.fail[model], s.ports[model] = fail, output
 }
 
-func (s *spy) ask(model string) (fail error, output string) {
+func (s *spy) ask(model string) (output string, fail error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if output = s.ports[model]; output == "" {
 		output = "OUT"
 	}
-	return s.fail[model], output
+	return output, s.fail[model]
 }
 
 func (s *spy) note(what string) {
@@ -157,7 +157,7 @@ func (s *spy) Load(_ context.Context, set backends.Settings) (backends.Model, er
 		s.loading <- wait
 		<-wait
 	}
-	fail, output := s.ask(set.Model)
+	output, fail := s.ask(set.Model)
 	if fail != nil {
 		return nil, fail
 	}
@@ -231,10 +231,10 @@ type world struct {
 	more    repository.Settings // what else it is opened with
 }
 
-func newWorld(t testing.TB, more ...steps.Factory) *world {
-	t.Helper()
+func newWorld(tb testing.TB, more ...steps.Factory) *world {
+	tb.Helper()
 	return &world{
-		alloc: tensor.NewChecked(t, nil), metrics: telemetry.NewMetrics(), spy: &spy{},
+		alloc: tensor.NewChecked(tb, nil), metrics: telemetry.NewMetrics(), spy: &spy{},
 		steps: append(more, stepOf("double", true, double)),
 	}
 }
@@ -262,15 +262,15 @@ func (w *world) native() (backends.Factory, error) {
 }
 
 // repo opens the folders and closes them when the test ends.
-func (w *world) repo(t testing.TB, roots ...string) *repository.Repository {
-	t.Helper()
-	r, err := w.open(t.Context(), roots...)
+func (w *world) repo(tb testing.TB, roots ...string) *repository.Repository {
+	tb.Helper()
+	r, err := w.open(tb.Context(), roots...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := r.Close(context.Background()); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return r

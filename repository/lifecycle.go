@@ -64,14 +64,14 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 	c.load(ctx)
 	broken := c.compileAll()
 	if ctx.Err() != nil {
-		c.cancel()
+		c.cancel(ctx)
 		return status.ErrCancelled
 	}
 	if err := c.verdict(name, broken); err != nil {
-		c.abandon(name, err)
+		c.abandon(ctx, name, err)
 		return err
 	}
-	c.commit()
+	c.commit(ctx)
 	return nil
 }
 
@@ -129,7 +129,7 @@ func (r *Repository) Unload(ctx context.Context, name string, dependents bool) e
 		c.dropParts(name)
 	}
 	c.compileAll()
-	c.commit()
+	c.commit(ctx)
 	return nil
 }
 

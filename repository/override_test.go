@@ -1,6 +1,7 @@
 package repository_test
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,14 +14,19 @@ import (
 
 const doublesJSON = `{"backend":"native","max_batch_size":4,"parameters":{"step":{"string_value":"double"}}}`
 
-// temps returns how many folders of override files there are.
-func temps(t *testing.T, dir string) int {
+// temps waits until there are n folders of override files: what is replaced or
+// unloaded is closed in the background.
+func temps(t *testing.T, dir string, n int) {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(dir, "tutti-model-*"))
-	if err != nil {
-		t.Fatal(err)
+	for {
+		list, err := filepath.Glob(filepath.Join(dir, "tutti-model-*"))
+		if err = errors.Join(err, t.Context().Err()); err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == n {
+			return
+		}
 	}
-	return len(list)
 }
 
 // TestConfigOverride loads with another configuration, and without it again.
@@ -83,17 +89,21 @@ func TestFileOverride(t *testing.T) {
 	if d, err := r.Describe("new", 5); err != nil || !cmp.Equal(d.Outputs[0].Labels, []string{"cat", "dog"}) {
 		t.Errorf("description %+v, %v", d, err)
 	}
-	if n := temps(t, dir); n != 2 {
-		t.Errorf("%d temporary folders, want 2", n)
-	}
+	temps(t, dir, 2)
 	refused(t, r.Load(t.Context(), "new", o), "")
 	load(t, r, "part", "")
 	indexed(t, r, "new 5 READY\nother\npart 1 READY\npart 5 UNAVAILABLE unloaded\n")
 	unload(t, r, "new", false)
 	indexed(t, r, "new 5 UNAVAILABLE unloaded\nother\npart 1 READY\npart 5 UNAVAILABLE unloaded\n")
-	if n := temps(t, dir); n != 0 {
-		t.Errorf("%d temporary folders are left", n)
-	}
+	temps(t, dir, 0)
+	ens := `{"platform":"ensemble","max_batch_size":8,"input":[{"name":"IN","data_type":"TYPE_FP32","dims":[-1]}],
+"output":[{"name":"X","data_type":"TYPE_FP32","dims":[-1],"label_filename":"labels.txt"}],"ensemble_scheduling":{"step":[
+{"model_name":"part","model_version":-1,"input_map":{"IN":"IN"},"output_map":{"OUT":"X"}}]}}`
+	refused(t, r.Load(t.Context(), "ens", infer.LoadOptions{Config: ens, Files: files}), "")
+	unload(t, r, "part", false)
+	load(t, r, "part", "")
+	gives(t, w, r, map[string]float32{"ens": 2})
+	unload(t, r, "ens", false)
 	for name, want := range map[string]string{
 		"../x": "outside the model's folder", "/etc/x": "outside the model's folder", "": "outside the model's folder",
 		"1/../../x": "outside the model's folder", ".": "outside the model's folder", "5": "cannot be written",
@@ -109,7 +119,5 @@ func TestFileOverride(t *testing.T) {
 	}
 	refused(t, r.Load(t.Context(), "new", infer.LoadOptions{Config: labelled, Files: map[string][]byte{"a/b": nil}}),
 		"failed to load 'new', failed to poll from model repository: at least one version must be available under the version policy of model 'new'")
-	if n := temps(t, dir); n != 0 {
-		t.Errorf("%d temporary folders are left", n)
-	}
+	temps(t, dir, 0)
 }

@@ -45,15 +45,15 @@ func (r *Repository) Poll(ctx context.Context) error {
 	}
 	c, seen := r.change(), make(map[string]uint64, len(places))
 	for _, p := range places {
-		print := fingerprint(p)
-		seen[p.name] = print
-		if m := c.base.models[p.name]; r.seen[p.name] == print && (m == nil || m.print != print) {
+		now := fingerprint(p)
+		seen[p.name] = now
+		if m := c.base.models[p.name]; r.seen[p.name] == now && (m == nil || m.print != now) {
 			c.begin(r.source.open(p), true)
 		}
 	}
 	for _, name := range c.base.names {
 		_, before := r.seen[name]
-		if _, now := seen[name]; !now && !before {
+		if _, there := seen[name]; !there && !before {
 			delete(c.next, name)
 			c.gone = append(c.gone, name)
 		}
@@ -65,10 +65,10 @@ func (r *Repository) Poll(ctx context.Context) error {
 	c.load(ctx)
 	c.settle()
 	if ctx.Err() != nil {
-		c.cancel()
+		c.cancel(ctx)
 		return status.ErrCancelled
 	}
-	c.commit()
+	c.commit(ctx)
 	return nil
 }
 

@@ -140,7 +140,7 @@ func (r *Repository) start(ctx context.Context) error {
 	}
 	c.load(ctx)
 	c.settle()
-	c.commit()
+	c.commit(ctx)
 	return nil
 }
 
@@ -161,43 +161,55 @@ func (r *Repository) unlock() { <-r.turn }
 
 // publish makes models what is served, in one step. Versions that are no longer
 // among them retire.
-func (r *Repository) publish(models map[string]*model) {
+func (r *Repository) publish(ctx context.Context, models map[string]*model) {
 	old, next := r.catalog.Load(), newSnapshot(models)
 	r.catalog.Store(next)
-	for name, was := range old.models {
-		now := next.models[name]
-		if now == was {
+	for name, now := range next.models {
+		if now == old.models[name] {
 			continue
 		}
-		for _, v := range was.versions {
-			if now == nil || !slices.ContainsFunc(now.versions, func(x *version) bool { return x.stats == v.stats }) {
-				r.s.Metrics.Remove(v.stats)
-			}
-			if now == nil || !slices.Contains(now.versions, v) {
-				r.retire(v)
-			}
+		now.temp().use()
+		for _, v := range now.versions {
+			r.s.Metrics.Add(v.stats)
 		}
 	}
-	for name, now := range next.models {
-		if now != old.models[name] {
-			for _, v := range now.versions {
-				r.s.Metrics.Add(v.stats)
-			}
+	for name, was := range old.models {
+		if now := next.models[name]; now != was {
+			r.leave(ctx, was, now)
 		}
+	}
+}
+
+// leave lets go of what a model had and its successor, nil when there is none, has not.
+func (r *Repository) leave(ctx context.Context, was, now *model) {
+	var versions []*version
+	if now != nil {
+		versions = now.versions
+	}
+	for _, v := range was.versions {
+		if !slices.ContainsFunc(versions, func(x *version) bool { return x.stats == v.stats }) {
+			r.s.Metrics.Remove(v.stats)
+		}
+		if !slices.Contains(versions, v) {
+			r.retire(ctx, v)
+		}
+	}
+	if err := was.temp().drop(); err != nil {
+		r.s.Log.ErrorContext(ctx, "removing override files failed", slog.String("model", was.name), slog.String("error", err.Error()))
 	}
 }
 
 // retire has a version take no more requests and closes it when the last one is
 // answered and no ensemble uses it.
-func (r *Repository) retire(v *version) {
+func (r *Repository) retire(ctx context.Context, v *version) {
 	v.life.to(infer.Unloading, "")
 	v.exec.Retire()
 	r.leaving.Add(1)
+	ctx = context.WithoutCancel(ctx) // whoever unloads does not wait
 	go func() {
-		ctx := context.Background()
 		err := errors.Join(v.exec.Drain(ctx), v.users.Wait(ctx), v.close())
 		if err != nil {
-			r.s.Log.Error("closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
+			r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
 			r.mu.Lock()
 			r.faults = append(r.faults[:min(len(r.faults), maxFaults)], err)
 			r.mu.Unlock()
@@ -252,7 +264,7 @@ func (r *Repository) Close(ctx context.Context) error {
 	defer r.unlock()
 	r.closed = true
 	r.polling.Wait() // it can only be waiting for its turn, in vain
-	r.publish(map[string]*model{})
+	r.publish(ctx, map[string]*model{})
 	if err := r.leaving.Wait(ctx); err != nil {
 		return fmt.Errorf("requests are still under way: %w", err)
 	}

@@ -33,6 +33,9 @@ type model struct {
 	wanted bool
 	// explicit marks a model that was asked for by name, not for an ensemble.
 	explicit bool
+	// holds keeps the folder of a model that came with a request, which an ensemble
+	// needs again when it is compiled anew.
+	holds bool
 	// print is the folder's fingerprint when loading was last tried.
 	print uint64
 }
@@ -54,6 +57,14 @@ func (m *model) ensemble() bool { return config.IsEnsemble(m.folder.cfg) }
 
 // ready reports whether all of the model serves, or nobody wants it to.
 func (m *model) ready() bool { return !m.wanted || m.err == nil && len(m.versions) > 0 }
+
+// temp returns the temporary folder that the model holds, or nil; the model may be nil.
+func (m *model) temp() *tempFolder {
+	if m == nil || !m.holds {
+		return nil
+	}
+	return m.folder.temp
+}
 
 // live returns the life of a version, or nil.
 func (m *model) live(number int64) *life {

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -131,5 +132,32 @@ func TestTurnHandsOver(t *testing.T) {
 	turn.Ready(two)
 	turn.Ready(one) // does not count twice: nobody would be there to meet
 	turn.Lend(func() bool { return false })
+	p.Close()
+}
+
+// TestRoomGivenBack takes the room away under running workers: they end when they
+// have nothing to do, and come again with the room.
+func TestRoomGivenBack(t *testing.T) {
+	t.Parallel()
+	p := scheduler.NewWorkers()
+	for range 20 {
+		p.Reserve(2)
+		var met, over sync.WaitGroup
+		met.Add(2)
+		over.Add(3)
+		meet := func() {
+			met.Done()
+			met.Wait() // so there are two of them
+			over.Done()
+		}
+		p.Kick(kicked(meet))
+		p.Kick(kicked(meet))
+		p.Reserve(-2)
+		p.Kick(kicked(func() { over.Done() }))
+		p.Reserve(1) // for what nobody may have been left to do
+		p.Kick(kicked(func() {}))
+		over.Wait()
+		p.Reserve(-1)
+	}
 	p.Close()
 }

@@ -29,6 +29,7 @@ func NewFactory() backends.Factory {
 		Name:        "onnxruntime",
 		Platforms:   []string{"onnxruntime_onnx"},
 		DefaultFile: modelFile,
+		Keys:        []string{keyMaxBatch, keyLibrary},
 		New:         open,
 	}
 }
@@ -41,16 +42,21 @@ type backend struct {
 
 var _ backends.Backend = (*backend)(nil)
 
+const (
+	keyMaxBatch = "default-max-batch-size"
+	keyLibrary  = "library-path"
+)
+
 func open(o backends.Options) (backends.Backend, error) {
 	maxBatch := defaultMaxBatch
-	if v, ok := o.Config["default-max-batch-size"]; ok {
+	if v, ok := o.Config[keyMaxBatch]; ok {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 0 {
 			return nil, status.Errorf(status.InvalidArg, "unexpected value '%s' of onnxruntime setting 'default-max-batch-size': expected an integer of at least 0", v)
 		}
 		maxBatch = n
 	}
-	path, err := runtimes.Find("onnxruntime", o.Config["library-path"])
+	path, err := runtimes.Find("onnxruntime", o.Config[keyLibrary])
 	if err != nil {
 		return nil, err
 	}

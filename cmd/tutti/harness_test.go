@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -139,7 +138,7 @@ func serve(tb testing.TB, args ...string) addresses {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan int, 1)
 	go func() {
-		code := tutti.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), io.Discard, log, components())
+		code := tutti.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), log, log, components())
 		log.end()
 		done <- code
 	}()

@@ -23,7 +23,7 @@ func TestLogReaderGone(t *testing.T) {
 	}
 	cmd := &exec.Cmd{
 		Path: exe, Args: append([]string{"tutti", "serve", "--model-repository", t.TempDir()}, freePorts...),
-		Env: append(os.Environ(), "GORACE="+raceOptions), Stderr: write, WaitDelay: time.Minute,
+		Env: append(os.Environ(), "GORACE="+raceOptions), Stdout: write, Stderr: write, WaitDelay: time.Minute,
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"tutti"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 //
 //	serve ARGS             starts tutti serve on free ports; HTTP, GRPC and METRICS are its addresses
 //	! serve ARGS           expects that it fails to start; its output is on stdout and stderr
-//	stop                   ends it by SIGTERM and expects exit status 0; its log is on stderr
+//	stop                   ends it by SIGTERM and expects exit status 0; its output is on stdout and stderr
 //	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the answer's status and body
 //	stop-during URL BODY   sends SIGTERM while the request's body is half sent, then the rest
 //	fill FILE N            makes a file of N letters
@@ -56,9 +58,11 @@ const raceOptions = "atexit_sleep_ms=0"
 
 // child is a script's running server.
 type child struct {
-	cmd  *exec.Cmd
-	log  *watch
-	exit chan error
+	cmd *exec.Cmd
+	log *watch // both streams, as they came
+	// stdout and stderr are each of them.
+	stdout, stderr *watch
+	exit           chan error
 }
 
 type childKey struct{}
@@ -69,10 +73,10 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	exe, err := os.Executable()
 	ts.Check(err)
 	c := childOf(ts)
-	*c = child{log: newWatch(), exit: make(chan error, 1)}
+	*c = child{log: newWatch(), stdout: newWatch(), stderr: newWatch(), exit: make(chan error, 1)}
 	c.cmd = &exec.Cmd{
-		Path: exe, Args: append(append([]string{"tutti", "serve"}, freePorts...), args...), Dir: ts.MkAbs("."), Stdout: ts.Stdout(), Stderr: c.log,
-		Env: append(os.Environ(), "TUTTI_ONNXRUNTIME_LIB="+ts.Getenv("TUTTI_ONNXRUNTIME_LIB"), "GORACE="+raceOptions),
+		Path: exe, Args: append(append([]string{"tutti", "serve"}, freePorts...), args...), Dir: ts.MkAbs("."), Stdout: io.MultiWriter(c.stdout, c.log), Stderr: io.MultiWriter(c.stderr, c.log),
+		Env: scriptEnv(ts),
 	}
 	ts.Check(c.cmd.Start())
 	go func() {
@@ -96,8 +100,7 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 		if c.cmd.ProcessState.ExitCode() != 1 {
 			ts.Fatalf("the server ended with %v:\n%s", err, c.log)
 		}
-		_, err = io.WriteString(ts.Stderr(), c.log.String())
-		ts.Check(err)
+		c.print(ts)
 	}
 }
 
@@ -110,11 +113,29 @@ func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
 	c.ended(ts)
 }
 
+// scriptEnv is the environment with what the script said about options.
+func scriptEnv(ts *testscript.TestScript) []string {
+	env := append(os.Environ(), "TUTTI_ONNXRUNTIME_LIB="+ts.Getenv("TUTTI_ONNXRUNTIME_LIB"), "GORACE="+raceOptions)
+	for _, f := range tutti.Flags() {
+		if v := ts.Getenv(f.Env()); v != "" {
+			env = append(env, f.Env()+"="+v)
+		}
+	}
+	return env
+}
+
+// print hands the server's output to the script.
+func (c *child) print(ts *testscript.TestScript) {
+	_, err := io.WriteString(ts.Stdout(), c.stdout.String())
+	ts.Check(err)
+	_, err = io.WriteString(ts.Stderr(), c.stderr.String())
+	ts.Check(err)
+}
+
 // ended waits for the server's good end.
 func (c *child) ended(ts *testscript.TestScript) {
 	err := <-c.exit
-	_, werr := io.WriteString(ts.Stderr(), c.log.String())
-	ts.Check(werr)
+	c.print(ts)
 	if err != nil {
 		ts.Fatalf("the server ended badly: %v\n%s", err, c.log)
 	}
@@ -170,7 +191,7 @@ func scriptStopDuring(ts *testscript.TestScript, neg bool, args []string) {
 	_, err = io.WriteString(conn, body[:len(body)/2])
 	ts.Check(err)
 	ts.Check(c.cmd.Process.Signal(syscall.SIGTERM))
-	if !c.log.await(func(text string) bool { return strings.Contains(text, "msg=stopping") }) {
+	if !c.log.await(func(text string) bool { return strings.Contains(text, `"stopping"`) }) {
 		ts.Fatalf("the server ended with a request under way:\n%s", c.log)
 	}
 	_, err = io.WriteString(conn, body[len(body)/2:])

@@ -47,3 +47,26 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseJSON parses arbitrary overrides: nothing may panic, and what parses is
+// shown in a form that parses again.
+func FuzzParseJSON(f *testing.F) {
+	f.Add(`{"name":"m","max_batch_size":4,"input":[{"name":"I","data_type":"TYPE_FP32","dims":["-1",3]}]}`)
+	f.Add(`{"ensembleScheduling":{"step":[{"modelName":"a","modelVersion":"-1","inputMap":{"A":"B"}}]}}`)
+	f.Add(`{"parameters":{"k":{"string_value":"v"}},"dynamic_batching":{"priority_queue_policy":{"1":{}}},"version_policy":{"all":{}}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		cfg, err := config.ParseJSON(text)
+		if err != nil {
+			return
+		}
+		_ = config.Normalise(cfg, "m")
+		config.Check(cfg)
+		raw, err := config.JSON(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.ParseJSON(string(raw)); err != nil {
+			t.Errorf("what is shown does not parse: %v\n%s", err, raw)
+		}
+	})
+}

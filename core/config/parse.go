@@ -22,7 +22,9 @@ const MaxFileSize = 4 << 20
 
 // Load reads the configuration in a model's folder. When there is none, the error
 // wraps fs.ErrNotExist.
-func Load(dir string) (*modelconfig.ModelConfig, error) { return LoadFile(filepath.Join(dir, FileName)) }
+func Load(dir string) (*modelconfig.ModelConfig, error) {
+	return LoadFile(filepath.Join(dir, FileName))
+}
 
 // LoadFile reads the configuration in a file. When there is none, the error wraps
 // fs.ErrNotExist.

@@ -78,6 +78,11 @@ func New(s Settings) *Executor {
 // hot: no allocation in the steady state.
 func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	x.pending.Add(1)
+	x.submit(ctx, req, sink)
+}
+
+// submit runs a request that is counted in.
+func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	async := req.Async       // the request is gone when the run ends
 	r := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	r.begin(ctx, req, sink)

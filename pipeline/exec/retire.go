@@ -18,8 +18,7 @@ func (x *Executor) Offer(ctx context.Context, req *infer.Request, sink infer.Sin
 		x.pending.Add(-1)
 		return false
 	}
-	x.Submit(ctx, req, sink)
-	x.pending.Add(-1)
+	x.submit(ctx, req, sink)
 	return true
 }
 

@@ -3,14 +3,12 @@ package grpcapi
 import (
 	"context"
 
-	"google.golang.org/grpc/health/grpc_health_v1"
-
 	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/proto/inference"
 )
 
-func (s *service) live() bool  { return !s.exiting.Load() && (s.set.Live == nil || s.set.Live()) }
+func (s *service) live() bool  { return !s.leaving() && (s.set.Live == nil || s.set.Live()) }
 func (s *service) ready() bool { return s.live() && s.set.Catalog.Ready() }
 
 // ServerLive tells whether the server is live.
@@ -86,19 +84,4 @@ func (s *service) ModelConfig(_ context.Context, req *inference.ModelConfigReque
 		return nil, wireError(err)
 	}
 	return &inference.ModelConfigResponse{Config: cfg}, nil
-}
-
-// health answers the standard health protocol; the service asked about does not matter.
-type health struct {
-	grpc_health_v1.UnimplementedHealthServer
-	svc *service
-}
-
-// Check mirrors ServerReady.
-func (h *health) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
-	if h.svc.ready() {
-		state = grpc_health_v1.HealthCheckResponse_SERVING
-	}
-	return &grpc_health_v1.HealthCheckResponse{Status: state}, nil
 }

@@ -28,16 +28,28 @@ import (
 func serve(t *testing.T) (inference.GRPCInferenceServiceClient, *grpc.ClientConn, *servertest.Echo, *grpcapi.Server) {
 	t.Helper()
 	e := servertest.NewEcho()
-	s := grpcapi.New(grpcapi.Settings{
-		Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil), Name: "tutti", Version: "1.0.0", Extensions: []string{"statistics"},
-	})
+	c, conn, s := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e})
+	return c, conn, e, s
+}
+
+// serveWith starts a server with these settings and the rest of its own.
+func serveWith(t *testing.T, set grpcapi.Settings, opts ...grpc.DialOption) (inference.GRPCInferenceServiceClient, *grpc.ClientConn, *grpcapi.Server) {
+	t.Helper()
+	set.Name, set.Version, set.Extensions = "tutti", "1.0.0", []string{"statistics"}
+	if set.Alloc == nil {
+		set.Alloc = tensor.NewChecked(t, nil)
+	}
+	s := grpcapi.New(set)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if set.Credentials == nil {
+		opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	}
+	conn, err := grpc.NewClient(l.Addr().String(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +62,7 @@ func serve(t *testing.T) (inference.GRPCInferenceServiceClient, *grpc.ClientConn
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return inference.NewGRPCInferenceServiceClient(conn), conn, e, s
+	return inference.NewGRPCInferenceServiceClient(conn), conn, s
 }
 
 // message reads a request as text.
@@ -171,6 +183,8 @@ func TestModelInferParameters(t *testing.T) {
 	}
 }
 
+const shmDisabled = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
+
 func TestModelInferErrors(t *testing.T) {
 	t.Parallel()
 	c, _, _, _ := serve(t)
@@ -205,9 +219,14 @@ func TestModelInferErrors(t *testing.T) {
 		{"wrong field", `inputs { name: "X" datatype: "FP32" shape: 1 contents { fp64_contents: 1 } }`, codes.InvalidArgument, "unexpected explicit tensor data for input tensor 'X' for model 'echo' of type 'FP64', expected datatype 'FP32'"},
 		{"input twice", good + good, codes.InvalidArgument, "input 'X' already exists in request"},
 		{"output twice", good + `outputs { name: "X" } outputs { name: "X" }`, codes.InvalidArgument, "output 'X' already exists in request"},
-		{"shared memory in", `inputs { name: "X" datatype: "UINT8" shape: 1 parameters { key: "shared_memory_region" value { string_param: "r" } } }`, codes.Unimplemented, "input 'X' sets 'shared_memory_region', which is not supported by this server"},
-		{"shared memory out", good + `outputs { name: "X" parameters { key: "shared_memory_region" value { string_param: "r" } } }`, codes.Unimplemented, "output 'X' sets 'shared_memory_region', which is not supported by this server"},
-		{"classification", good + `outputs { name: "X" parameters { key: "classification" value { int64_param: 2 } } }`, codes.Unimplemented, "output 'X' sets 'classification', which is not supported by this server"},
+		{"shared memory in", `inputs { name: "X" datatype: "UINT8" shape: 1 parameters { key: "shared_memory_region" value { string_param: "r" } } }`, codes.Unimplemented, shmDisabled},
+		{"shared memory out", good + `outputs { name: "X" parameters { key: "shared_memory_region" value { string_param: "r" } } }`, codes.Unimplemented, shmDisabled},
+		{"classification type", good + `outputs { name: "X" parameters { key: "classification" value { string_param: "2" } } }`, codes.InvalidArgument, "invalid value type for 'classification' parameter, expected int64_param"},
+		{"classification 0", good + `outputs { name: "X" parameters { key: "classification" value { int64_param: 0 } } }`, codes.InvalidArgument, "invalid value for 'classification' parameter, expected >= 0"},
+		{"classification of BYTES", `inputs { name: "X" datatype: "BYTES" shape: 0 } raw_input_contents: "" outputs { name: "X" parameters { key: "classification" value { int64_param: 1 } } }`, codes.InvalidArgument, "class result not available for output due to unsupported type 'BYTES'"},
+		{"offset without region", `inputs { name: "X" datatype: "UINT8" shape: 1 parameters { key: "shared_memory_offset" value { int64_param: 1 } } } raw_input_contents: "a"`, codes.InvalidArgument, "'shared_memory_offset' can not be specified without 'shared_memory_region' parameter for tensor 'X'"},
+		{"region type", good + `outputs { name: "X" parameters { key: "shared_memory_region" value { int64_param: 1 } } }`, codes.InvalidArgument, "invalid value type for 'shared_memory_region' parameter for tensor 'X', expected string_param."},
+		{"byte size type", good + `outputs { name: "X" parameters { key: "shared_memory_region" value { string_param: "r" } } parameters { key: "shared_memory_byte_size" value { string_param: "r" } } }`, codes.InvalidArgument, "invalid value type for 'shared_memory_byte_size' parameter for tensor 'X', expected int64_param."},
 		{"sequence id", param("sequence_id", "bool_param: true"), codes.InvalidArgument, "invalid value type for 'sequence_id' parameter, expected int64_param or string_param."},
 		{"sequence start", param("sequence_start", "int64_param: 1"), codes.InvalidArgument, "invalid value type for 'sequence_start' parameter, expected bool_param."},
 		{"priority", param("priority", `string_param: "1"`), codes.InvalidArgument, "invalid value type for 'priority' parameter, expected int64_param or uint64_param."},
@@ -332,40 +351,4 @@ func TestQuestionErrors(t *testing.T) {
 	check(err, codes.Unimplemented, "the RepositoryIndex method is not supported by this server")
 	_, err = c.LogSettings(ctx, &inference.LogSettingsRequest{})
 	check(err, codes.Unimplemented, "the LogSettings method is not supported by this server")
-	stream, err := c.ModelStreamInfer(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = stream.Recv()
-	check(err, codes.Unimplemented, "the ModelStreamInfer method is not supported by this server")
-}
-
-// FuzzModelInfer looks for messages that crash, hang or keep memory.
-func FuzzModelInfer(f *testing.F) {
-	for _, text := range []string{
-		`model_name: "echo" inputs { name: "X" datatype: "BYTES" shape: 1 } raw_input_contents: "\001\000\000\000a"`,
-		`model_name: "echo" inputs { name: "X" datatype: "INT8" shape: 2 contents { int_contents: [1, 2] } } outputs { name: "X" }`,
-		`model_name: "params" parameters { key: "sequence_id" value { int64_param: 1 } }`,
-	} {
-		m := new(inference.ModelInferRequest)
-		if err := prototext.Unmarshal([]byte(text), m); err != nil {
-			f.Fatal(err)
-		}
-		b, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		m := new(inference.ModelInferRequest)
-		if proto.Unmarshal(b, m) != nil || m.ModelName == "wait" {
-			return
-		}
-		e := servertest.NewEcho()
-		resp, err := grpcapi.Infer(t.Context(), grpcapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil)}, m)
-		if err == nil && len(resp.GetOutputs()) != len(resp.GetRawOutputContents()) {
-			t.Errorf("%d outputs, %d contents", len(resp.GetOutputs()), len(resp.GetRawOutputContents()))
-		}
-	})
 }

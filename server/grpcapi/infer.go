@@ -2,43 +2,98 @@ package grpcapi
 
 import (
 	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/proto/inference"
 )
 
-// ModelInfer answers one inference request.
-func (s *service) ModelInfer(ctx context.Context, msg *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {
-	version, err := infer.ParseVersion(msg.GetModelVersion())
+// serviceDesc is the generated description with the two methods that carry tensors
+// reading and writing our own messages.
+func serviceDesc() *grpc.ServiceDesc {
+	d := inference.GRPCInferenceService_ServiceDesc
+	d.Methods = slices.Clone(d.Methods)
+	for i := range d.Methods {
+		if d.Methods[i].MethodName == "ModelInfer" {
+			d.Methods[i].Handler = modelInfer
+		}
+	}
+	d.Streams = slices.Clone(d.Streams)
+	for i := range d.Streams {
+		if d.Streams[i].StreamName == "ModelStreamInfer" {
+			d.Streams[i].Handler = modelStreamInfer
+		}
+	}
+	return &d
+}
+
+// modelInfer answers one inference request. The server has no interceptors.
+func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc's signature
+	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
+	m := newMessage()
+	defer m.release()
+	if err := receive(m); err != nil {
+		return nil, err
+	}
+	r, err := s.infer(ctx, m)
 	if err != nil {
 		return nil, wireError(err)
 	}
-	req := infer.NewRequest()
-	req.Model, req.Version, req.ID = msg.GetModelName(), version, msg.GetId()
-	d := decoder{req: req, msg: msg, alloc: s.set.Alloc}
-	if err := d.decode(); err != nil {
-		req.Release()
-		return nil, wireError(s.refuse(msg.GetModelName(), version, err))
+	s.compress(ctx)
+	return r, nil
+}
+
+var errLeaving error = &status.Error{
+	Code: status.Unavailable, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
+}
+
+func (s *service) infer(ctx context.Context, m *message) (*reply, error) {
+	if s.leaving() {
+		return nil, errLeaving
+	}
+	d := decoder{svc: s, msg: m}
+	if err := d.decode(ctx, true); err != nil {
+		return nil, err
 	}
 	call := infer.NewCall()
-	s.set.Infer.Submit(ctx, req, call)
+	s.set.Infer.Submit(ctx, d.req, call)
 	resp, err := call.Wait()
 	if err == nil && resp == nil {
 		err = status.Errorf(status.Internal, "received an unexpected null response")
 	}
 	if err != nil {
-		return nil, wireError(err)
+		return nil, err
 	}
-	defer resp.Release()
-	return answer(resp), nil
+	r := newReply()
+	r.resp = resp
+	if r.shared, err = fulfil(resp, m.wants, d.about, s.set.Alloc, r.shared); err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
 }
 
-// refuse returns why a request cannot be decoded, unless its model cannot be asked
-// at all, which clients expect to be told first.
-func (s *service) refuse(model string, version int64, err error) error {
-	if unknown := s.set.Catalog.ModelReady(model, version); unknown != nil {
-		return unknown
+// compress has the answer compressed when the server is told to and the client can
+// read it. Else it is not, whatever the client did with its request.
+func (s *service) compress(ctx context.Context) {
+	name := "identity"
+	if s.set.Compression != CompressNone {
+		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzipName) {
+			name = gzipName
+		}
+	} else if c, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string }); !ok || c.RecvCompress() == "" {
+		return // nor would it be by itself
 	}
-	return err
+	// It fails only for a name that the client cannot read, or after the answer.
+	_ = grpc.SetSendCompressor(ctx, name)
+}
+
+// incoming returns the client's metadata.
+func incoming(ctx context.Context) metadata.MD {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return md
 }

@@ -16,6 +16,16 @@ type about struct {
 	Extensions []string `json:"extensions"`
 }
 
+// Extensions lists what is served beyond the protocol's core, in Triton's order.
+// That generate is served, Triton does not say either.
+func Extensions() []string {
+	return []string{
+		"classification", "sequence", "model_repository", "model_repository(unload_dependents)", "schedule_policy",
+		"model_configuration", "system_shared_memory", "cuda_shared_memory", "binary_tensor_data", "parameters",
+		"statistics", "trace", "logging",
+	}
+}
+
 func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request, _ target) {
 	a := s.about
 	a.Extensions = list(a.Extensions)
@@ -109,10 +119,9 @@ func (s *Server) modelConfig(w http.ResponseWriter, _ *http.Request, t target) {
 	}
 }
 
-// notBuilt answers for an endpoint of the protocol that this server lacks.
-func notBuilt(what string) handler {
-	err := status.Errorf(status.Unsupported, "the %s endpoint is not supported by this server", what)
-	return func(_ *Server, w http.ResponseWriter, _ *http.Request, _ target) { writeError(w, err) }
+// lacks says that the server was made without what an endpoint needs.
+func lacks(what string) error {
+	return status.Errorf(status.Unsupported, "the %s endpoint is not supported by this server", what)
 }
 
 // writeJSON answers with v, as compact JSON without HTML escapes.

@@ -15,7 +15,6 @@ import (
 	"tutti/core/infer"
 	"tutti/core/tensor"
 	"tutti/server/httpapi"
-	"tutti/server/servertest"
 )
 
 // mirror answers with the inputs and costs next to nothing.
@@ -32,8 +31,15 @@ func (mirror) Submit(_ context.Context, req *infer.Request, sink infer.Sink) {
 	sink.Close(nil)
 }
 
+// mirrored describes every model in the same way, and knows nothing else.
+type mirrored struct{ infer.Catalog }
+
+var description = &infer.Description{Model: "identity", Version: 1}
+
+func (mirrored) Describe(string, int64) (*infer.Description, error) { return description, nil }
+
 func mirrorServer() *httpapi.Server {
-	return httpapi.New(httpapi.Settings{Infer: mirror{}, Catalog: servertest.NewEcho(), Alloc: tensor.NewPool()})
+	return httpapi.New(httpapi.Settings{Infer: mirror{}, Catalog: mirrored{}, Alloc: tensor.NewPool()})
 }
 
 // binaryRequest is an FP32[n] in and out in the binary extension.

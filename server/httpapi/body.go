@@ -20,6 +20,8 @@ type body struct {
 	left int64 // -1 when only the end will tell
 	read int64
 	max  int64
+	// inflated marks a body whose bytes are counted after decompression.
+	inflated bool
 }
 
 // full reads exactly len(b) bytes; n tells how many there were. Any failure but the
@@ -32,7 +34,7 @@ func (b *body) full(dst []byte) (n int, err error) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = io.ErrUnexpectedEOF
 	default:
-		err = status.Errorf(status.InvalidArg, "failed to read the request: %w", err)
+		err = readError(err)
 	}
 	return n, err
 }
@@ -73,16 +75,23 @@ func grow(b []byte, n int64) []byte {
 }
 
 // atEnd reports whether nothing is left.
-func (b *body) atEnd() bool {
+func (b *body) atEnd() (bool, error) {
 	if b.left >= 0 {
-		return b.left == 0
+		return b.left == 0, nil
 	}
 	var one [1]byte
-	n, _ := b.full(one[:])
-	return n == 0
+	n, err := b.full(one[:])
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return n == 0, err
 }
 
 func (b *body) tooLarge(size int64) error {
+	if b.inflated {
+		return status.Errorf(status.InvalidArg, "Decompressed data size exceeds the maximum allowed value of %d bytes. "+
+			"Use --http-max-input-size to increase the limit.", b.max)
+	}
 	return status.Errorf(status.InvalidArg, "request JSON size of %d bytes exceeds the maximum allowed input size of %d bytes. "+
 		"Use --http-max-input-size to increase the limit.", size, b.max)
 }

@@ -11,26 +11,22 @@ import (
 	"tutti/core/status"
 )
 
-// decode reads a request from r into x.req.
-func (x *exchange) decode(r *http.Request) error {
-	b := body{r: r.Body, left: r.ContentLength, max: x.srv.maxInput}
-	if b.left > b.max {
-		return b.tooLarge(b.left)
-	}
-	n, err := lengthHeader(r.Header, b.left)
+// decode reads a request from b into x.req.
+func (x *exchange) decode(b *body, h http.Header) error {
+	n, err := lengthHeader(h, b.left)
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
-		return x.decodeRaw(&b, nil)
+		return x.decodeRaw(b, nil)
 	case n > 0:
-		err = x.readJSON(&b, n)
+		err = x.readJSON(b, n)
 	default:
-		if err = x.readAll(&b); err == nil && !looksJSON(x.body) {
-			return x.decodeRaw(&b, x.body)
+		if err = x.readAll(b); err == nil && !looksJSON(x.body) {
+			return x.decodeRaw(b, x.body)
 		}
 		if err == nil && n == badLength {
-			err = status.Errorf(status.InvalidArg, "Unable to parse %s, got: %s", jsonLength, r.Header[jsonLength][0])
+			err = status.Errorf(status.InvalidArg, "Unable to parse %s, got: %s", jsonLength, h[jsonLength][0])
 		}
 	}
 	if err != nil {
@@ -39,7 +35,7 @@ func (x *exchange) decode(r *http.Request) error {
 	if err := x.parse(x.body); err != nil {
 		return err
 	}
-	return x.binaryInputs(&b)
+	return x.tensors(b)
 }
 
 // readJSON reads the body's first n bytes.
@@ -77,16 +73,24 @@ func looksJSON(b []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{"))
 }
 
-// binaryInputs reads the tensors that follow the JSON, and verifies that every input's size fits its shape.
-func (x *exchange) binaryInputs(b *body) error {
+// tensors reads those that follow the JSON or are in shared memory, and verifies
+// that every input's size fits its shape.
+func (x *exchange) tensors(b *body) (err error) {
 	for i := range x.specs {
-		if in := &x.specs[i]; in.have.has(hasBinary) {
-			if err := x.binaryInput(b, in, &x.req.Inputs[i]); err != nil {
-				return err
-			}
+		switch in := &x.specs[i]; {
+		case in.have.has(hasBinary):
+			err = x.binaryInput(b, in, &x.req.Inputs[i])
+		case in.have.has(hasRegion):
+			err = x.sharedInput(in, &x.req.Inputs[i])
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if !b.atEnd() {
+	switch end, err := b.atEnd(); {
+	case err != nil:
+		return err
+	case !end:
 		return status.Errorf(status.InvalidArg, "unexpected additional input data for model '%s'", x.req.Model)
 	}
 	if err := x.req.CheckNames(); err != nil {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 
@@ -15,31 +16,59 @@ var (
 
 // reply writes the answer: its JSON, then the outputs asked for in binary, each
 // from the tensor's own memory.
-func (x *exchange) reply(w http.ResponseWriter, resp *infer.Response) error {
+func (x *exchange) reply(w http.ResponseWriter, asked http.Header, resp *infer.Response) error {
 	size, err := x.encode(resp)
 	if err != nil {
 		return err
 	}
-	x.headers(w.Header(), size)
+	h, c := w.Header(), codingIdentity
+	if len(asked["Accept-Encoding"]) > 0 {
+		h["Vary"], c = varyValue, accepted(asked)
+	}
 	// A client that is gone by now gets nothing; there is nobody left to tell.
-	if _, err := w.Write(x.out); err != nil || size < 0 {
-		return nil //nolint:nilerr // see above
+	if c != codingIdentity {
+		h["Content-Encoding"] = codingValues[c]
+		x.headers(h, size, true)
+		_ = squeeze(w, c, func(z io.Writer) error { return x.write(z, resp) })
+		return nil
+	}
+	x.headers(h, size, false)
+	if size < slowWrite {
+		_ = x.write(w, resp)
+		return nil
+	}
+	slow := patient{w: w, stall: x.srv.stall}
+	_ = x.write(&slow, resp)
+	slow.end()
+	return nil
+}
+
+func (x *exchange) write(w io.Writer, resp *infer.Response) error {
+	if _, err := w.Write(x.out); err != nil {
+		return err
 	}
 	for i := range resp.Outputs {
 		if t := &resp.Outputs[i].Tensor; t.Len > 0 && x.isBinary(resp.Outputs[i].Name, i) {
 			if _, err := w.Write(t.Bytes()); err != nil {
-				return nil //nolint:nilerr // see above
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// headers sets those of an answer with size bytes of tensors, -1 for an answer that is all JSON.
-func (x *exchange) headers(h http.Header, size int64) {
-	if size < 0 {
-		h["Content-Type"] = jsonType
+// headers sets those of an answer with size bytes of tensors, -1 for an answer that
+// is all JSON. One that is yet to be compressed does not say how long it is.
+func (x *exchange) headers(h http.Header, size int64, squeezed bool) {
+	h["Content-Type"] = jsonType
+	if size >= 0 {
+		h["Content-Type"] = binaryType
+	}
+	switch {
+	case size < 0 && !squeezed:
 		h["Content-Length"] = []string{strconv.Itoa(len(x.out))}
+		return
+	case size < 0:
 		return
 	}
 	// The lengths share one string and one slice. Neither can be pooled: the server
@@ -50,26 +79,39 @@ func (x *exchange) headers(h http.Header, size int64) {
 	b = strconv.AppendInt(b, int64(len(x.out))+size, 10)
 	both := string(b)
 	values := []string{both[:n], both[n:]}
-	h["Content-Type"] = binaryType
 	h[jsonLength] = values[:1:1]
-	h["Content-Length"] = values[1:]
+	if !squeezed {
+		h["Content-Length"] = values[1:]
+	}
 }
 
-// isBinary reports whether output i is sent in binary. Answers come in the order
-// of the request, so looking beyond index i is rare.
-func (x *exchange) isBinary(name string, i int) bool {
-	if len(x.wants) == 0 {
-		return x.binary
-	}
+// wanted returns what was asked for output i, nil when it was not asked for by name.
+// Answers come in the order of the request, so looking beyond index i is rare.
+func (x *exchange) wanted(name string, i int) *want {
 	if i < len(x.wants) && x.wants[i].name == name {
-		return x.wants[i].binary
+		return &x.wants[i]
 	}
 	for j := range x.wants {
 		if x.wants[j].name == name {
-			return x.wants[j].binary
+			return &x.wants[j]
 		}
 	}
+	return nil
+}
+
+// isBinary reports whether output i is sent in binary.
+func (x *exchange) isBinary(name string, i int) bool {
+	if w := x.wanted(name, i); w != nil {
+		return w.binary
+	}
 	return x.binary
+}
+
+// isShared reports whether output i goes to shared memory: the answer says nothing of
+// its values then.
+func (x *exchange) isShared(name string, i int) bool {
+	w := x.wanted(name, i)
+	return w != nil && w.window != nil
 }
 
 // encode writes the answer's JSON to x.out and returns the bytes of tensors that
@@ -97,6 +139,10 @@ func (x *exchange) encode(resp *infer.Response) (size int64, err error) {
 		}
 		out := &resp.Outputs[i]
 		b = appendOutput(b, out)
+		if x.isShared(out.Name, i) {
+			b = append(b, '}')
+			continue
+		}
 		if x.isBinary(out.Name, i) {
 			b = append(b, `,"parameters":{"binary_data_size":`...)
 			b = append(strconv.AppendInt(b, int64(out.Tensor.Len), 10), "}}"...)

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"tutti/core/infer"
+	"tutti/core/shm"
 	"tutti/core/tensor"
 )
 
@@ -15,6 +16,8 @@ const keepScratch = 1 << 20
 type exchange struct {
 	srv  *Server
 	p    parser
+	src  source
+	zip  *inflater // nil for a body that is not compressed
 	req  *infer.Request
 	body []byte // the request's JSON
 	out  []byte // the answer's JSON
@@ -25,6 +28,7 @@ type exchange struct {
 	binary bool
 	seq    infer.Sequence
 	names  interned
+	facts  []fact // of a generate answer
 }
 
 // spec is one input as the JSON describes it; its tensor goes to the request.
@@ -35,13 +39,23 @@ type spec struct {
 	have   field
 	data   int   // offset of the JSON data, when it came before the shape or type
 	size   int64 // binary_data_size
+	region place
 	tensor tensor.Tensor
+}
+
+// place is where in shared memory a tensor is.
+type place struct {
+	name         string
+	offset, size uint64
 }
 
 // want is a requested output.
 type want struct {
-	name   string
-	binary bool
+	name    string
+	binary  bool
+	classes uint64 // how many of the best classes are sent instead, 0 for the tensor itself
+	region  place
+	window  *shm.Window // nil for an output that does not go to shared memory
 }
 
 // field says which members of an object have been seen.
@@ -55,6 +69,8 @@ const (
 	hasParameters
 	hasBinary
 	hasRegion
+	hasOffset
+	hasByteSize
 	hasClasses
 	hasID
 	hasInputs
@@ -86,6 +102,16 @@ func (x *exchange) release() {
 	for i := range x.specs {
 		x.specs[i].tensor.Release() // only after a failure: otherwise the request has it
 	}
+	for i := range x.wants {
+		if x.wants[i].window != nil {
+			x.wants[i].window.Close()
+		}
+	}
+	if x.zip != nil {
+		x.zip.release()
+		x.zip = nil
+	}
+	x.src = source{}
 	clear(x.specs)
 	clear(x.wants)
 	x.specs, x.wants = x.specs[:0], x.wants[:0]

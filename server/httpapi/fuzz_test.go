@@ -2,7 +2,9 @@ package httpapi_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -124,4 +126,52 @@ func FuzzBinary(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzCompressed looks for compressed bodies that crash, hang or grow beyond the
+// limit, and takes every one that Go's own readers can read for what they make of it.
+func FuzzCompressed(f *testing.F) {
+	for _, coding := range []string{"gzip", "zlib", "bare"} {
+		f.Add([]byte(pack(f, coding, goodInput)), "", "gzip, deflate;q=0.5")
+		f.Add([]byte(pack(f, coding, goodInput+"abcd")), "67", "deflate")
+		f.Add([]byte(pack(f, coding, strings.Repeat("a", 1<<16))), "0", "*;q=0, identity")
+		f.Add([]byte(pack(f, coding, goodInput))[:20], "5", "")
+	}
+	f.Add([]byte{}, "", "identity;q=0")
+	f.Fuzz(func(t *testing.T, body []byte, length, accept string) {
+		for _, model := range []string{"echo", "raw_bytes"} {
+			w := send(t, model, bytes.NewReader(body), "Content-Encoding", "gzip", lengthHeader, length, "Accept-Encoding", accept)
+			if w.Code != http.StatusOK {
+				if !strings.HasPrefix(w.Body.String(), `{"error":"`) {
+					t.Fatalf("%s: status %d without an error: %q", model, w.Code, w.Body)
+				}
+				continue
+			}
+			answer := unpack(t, w.Header().Get("Content-Encoding"), w.Body.String())
+			if n, err := strconv.Atoi(w.Header().Get(lengthHeader)); err == nil && !json.Valid([]byte(answer)[:n]) {
+				t.Fatalf("%s: no JSON in %q", model, answer)
+			}
+			if plain, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
+				data, err := io.ReadAll(plain)
+				same := send(t, model, bytes.NewReader(data), lengthHeader, length)
+				if err != nil || same.Body.String() != answer {
+					t.Fatalf("%s: answer %q, without compression %q, %v", model, answer, same.Body, err)
+				}
+			}
+		}
+	})
+}
+
+// send asks a model in the way of a real client, with or without a length.
+func send(t *testing.T, model string, body io.Reader, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/v2/models/"+model+"/infer", body)
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i+1] != "" {
+			r.Header.Set(header[i], header[i+1])
+		}
+	}
+	w := httptest.NewRecorder()
+	handler(t).ServeHTTP(w, r)
+	return w
 }

@@ -17,30 +17,62 @@ func (s *Server) inferModel(w http.ResponseWriter, r *http.Request, t target) {
 	x := s.newExchange()
 	defer x.release()
 	if err := x.serve(w, r, t); err != nil {
+		s.drain(w, r, err)
 		writeError(w, err)
 	}
 }
+
+var errDecoupled = status.Errorf(status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
 
 func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error {
 	version, err := infer.ParseVersion(t.version)
 	if err != nil {
 		return err
 	}
-	if err := identity(w, r); err != nil {
+	// Clients expect to be told first when a model cannot be asked at all.
+	about, err := x.srv.catalog.Describe(t.model, version)
+	switch {
+	case err != nil:
 		return err
+	case about.Decoupled:
+		return errDecoupled
 	}
 	x.req = infer.NewRequest()
 	x.req.Model, x.req.Version = t.model, version
-	if err := x.decode(r); err != nil {
+	if err = x.receive(w, r); err == nil {
+		err = x.forward(r.Header)
+	}
+	if err != nil {
 		x.req.Release()
-		return x.srv.refuse(t.model, version, err)
+		return err
 	}
 	resp, err := x.submit(r.Context())
 	if err != nil {
 		return err
 	}
 	defer resp.Release()
-	return x.reply(w, resp)
+	if err := x.finish(resp); err != nil {
+		return err
+	}
+	return x.reply(w, r.Header, resp)
+}
+
+// receive reads the request, decompressing it if need be.
+func (x *exchange) receive(w http.ResponseWriter, r *http.Request) error {
+	zipped, err := compressed(w, r)
+	if err != nil {
+		return err
+	}
+	x.src.begin(w, r, x.srv.stall)
+	b := body{r: &x.src, left: r.ContentLength, max: x.srv.maxInput}
+	if b.left > b.max {
+		return b.tooLarge(b.left)
+	}
+	if zipped {
+		x.zip = newInflater(&x.src)
+		b.r, b.left, b.inflated = x.zip, -1, true
+	}
+	return x.decode(&b, r.Header)
 }
 
 // submit hands the request over and waits for its only answer.
@@ -57,48 +89,34 @@ func (x *exchange) submit(ctx context.Context) (*infer.Response, error) {
 	return resp, err
 }
 
-// refuse returns why a request cannot be decoded, unless its model cannot be asked
-// at all, which clients expect to be told first.
-func (s *Server) refuse(model string, version int64, err error) error {
-	if unknown := s.catalog.ModelReady(model, version); unknown != nil {
-		return unknown
-	}
-	return err
-}
-
-// identity refuses a body in any encoding.
-func identity(w http.ResponseWriter, r *http.Request) error {
-	v := r.Header["Content-Encoding"]
-	if len(v) == 0 {
-		return nil
-	}
-	switch v[0] {
-	case "", "identity":
-		return nil
-	case "gzip", "deflate":
-		w.Header().Set("Accept-Encoding", "identity")
-		return status.Errorf(status.Unsupported, "Unsupported compression type: '%s' requests are not supported, only 'identity'", v[0])
-	}
-	w.Header().Set("Accept-Encoding", "identity")
-	return status.Errorf(status.Unsupported, "Unsupported compression type")
-}
-
 // writeError answers a failure with the status of its code and its text.
 func writeError(w http.ResponseWriter, err error) {
-	text := err.Error()
+	if _, late := errors.AsType[stalledError](err); late {
+		writeErrorText(w, http.StatusRequestTimeout, err.Error())
+		return
+	}
+	writeErrorText(w, status.CodeOf(err).HTTP(), errorText(err))
+}
+
+// errorText is what a client reads of a failure; a cancelled request has no text.
+func errorText(err error) string {
 	var coded *status.Error
 	if !errors.As(err, &coded) && status.CodeOf(err) == status.Cancelled {
-		text = "" // a cancelled request has no text
+		return ""
 	}
-	writeErrorText(w, status.CodeOf(err).HTTP(), text)
+	return err.Error()
 }
 
 func writeErrorText(w http.ResponseWriter, code int, text string) {
 	w.Header()["Content-Type"] = jsonType
 	w.WriteHeader(code)
-	b := append([]byte(nil), `{"error":`...)
-	// A text may repeat names as the client wrote them, which need not be UTF-8.
-	b = append(appendString(b, strings.ToValidUTF8(text, "\ufffd")), '}')
 	// A client that is gone by now gets nothing.
-	_, _ = w.Write(b)
+	_, _ = w.Write(appendError(nil, text))
+}
+
+// appendError appends the JSON of a failure. Its text may repeat names as the client
+// wrote them, which need not be UTF-8.
+func appendError(b []byte, text string) []byte {
+	b = append(b, `{"error":`...)
+	return append(appendString(b, strings.ToValidUTF8(text, "\ufffd")), '}')
 }

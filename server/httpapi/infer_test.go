@@ -49,7 +49,7 @@ func ask(t *testing.T, method, url string, body []byte, header ...string) (int, 
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestInferBinary(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Header.Set(lengthHeader, strconv.Itoa(len(tt.head)))
-			resp, err := http.DefaultClient.Do(req)
+			resp, err := client.Do(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -346,7 +346,7 @@ func TestInferCancel(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := client.Do(req)
 		if err == nil {
 			resp.Body.Close()
 		}

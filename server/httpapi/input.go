@@ -93,26 +93,24 @@ func (x *exchange) inputParameters(in *spec) error {
 	}
 	more, err := x.p.enter('}')
 	for ; more && err == nil; more, err = x.p.more('}') {
-		key, err := x.p.key()
-		if err != nil {
-			return err
-		}
-		switch {
-		case string(key) == "binary_data_size" && in.have.see(hasBinary):
-			n, err := x.unsigned("binary_data_size")
-			if err != nil {
-				return err
-			}
-			in.size = int64(min(n, math.MaxInt64))
-			continue
-		case string(key) == "shared_memory_region":
-			in.have.see(hasRegion)
-		}
-		if err := x.p.skip(); err != nil {
+		if err = x.inputParameter(in); err != nil {
 			return err
 		}
 	}
 	return err
+}
+
+func (x *exchange) inputParameter(in *spec) error {
+	key, err := x.p.key()
+	if err != nil {
+		return err
+	}
+	if string(key) == "binary_data_size" && in.have.see(hasBinary) {
+		n, err := x.unsigned("binary_data_size")
+		in.size = int64(min(n, math.MaxInt64))
+		return err
+	}
+	return x.placeParameter(key, &in.region, &in.have)
 }
 
 // completeInput checks an input's members together, and reads data that could not be read in passing.
@@ -127,8 +125,6 @@ func (x *exchange) completeInput(in *spec) error {
 		return missing("datatype")
 	case !in.have.has(hasShape):
 		return missing("shape")
-	case in.have.has(hasRegion):
-		return unsupported("input", in.name, "shared_memory_region")
 	}
 	if in.have.has(hasData) && !in.have.has(isDecoded) {
 		end := x.p.pos
@@ -164,9 +160,4 @@ func (in *spec) oneSource() error {
 		set = " no field is set"
 	}
 	return status.Errorf(status.InvalidArg, "%s%s", text, set)
-}
-
-// unsupported refuses what a tensor asks for and this server cannot do.
-func unsupported(side, name, what string) error {
-	return status.Errorf(status.Unsupported, "%s '%s' sets '%s', which is not supported by this server", side, name, what)
 }

@@ -60,24 +60,19 @@ func (x *exchange) outputParameter(w *want, have *field) error {
 	case string(key) == "binary_data" && have.see(hasBinary):
 		w.binary, err = x.boolean("binary_data")
 		return err
-	case string(key) == "classification":
+	case string(key) == "classification" && have.see(hasClasses):
 		n, err := x.p.number()
-		if err != nil {
-			return err
-		}
-		if u, ok := n.unsigned(); !ok {
+		u, ok := n.unsigned()
+		if err != nil || !ok {
 			return status.Errorf(status.Internal, "Unable to set 'classification': %s", notUnsigned)
-		} else if u > 0 {
-			have.see(hasClasses)
 		}
+		w.classes = u
 		return nil
-	case string(key) == "shared_memory_region":
-		have.see(hasRegion)
 	}
-	return x.p.skip()
+	return x.placeParameter(key, &w.region, have)
 }
 
-func (x *exchange) completeOutput(w want, have field) error {
+func (x *exchange) completeOutput(w want, have field) (err error) {
 	switch {
 	case have.has(hasRegion) && have.has(hasClasses):
 		return status.Errorf(status.InvalidArg, "Output can't set both 'shared_memory_region' and 'classification'")
@@ -86,9 +81,9 @@ func (x *exchange) completeOutput(w want, have field) error {
 	case !have.has(hasName):
 		return missing("name")
 	case have.has(hasRegion):
-		return unsupported("output", w.name, "shared_memory_region")
-	case have.has(hasClasses):
-		return unsupported("output", w.name, "classification")
+		if w.window, err = x.srv.regions.Open(w.region.name, w.region.offset, w.region.size); err != nil {
+			return err
+		}
 	}
 	x.wants = append(x.wants, w)
 	x.req.Outputs = append(x.req.Outputs, w.name)

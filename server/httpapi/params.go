@@ -81,6 +81,10 @@ func (x *exchange) otherParameter(key string) error {
 	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "binary_data_output":
 		return x.p.skip() // a repeated one: the first counts
 	}
+	return x.customParameter(key)
+}
+
+func (x *exchange) customParameter(key string) error {
 	if infer.ReservedParam(key) {
 		return status.Errorf(status.InvalidArg,
 			"parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.")

@@ -23,7 +23,10 @@ func (x *exchange) decodeRaw(b *body, head []byte) (err error) {
 		}
 		head = x.body
 	}
-	if size := int64(len(head)); size > b.max {
+	switch size := int64(len(head)); {
+	case size > b.max && b.inflated:
+		return b.tooLarge(size)
+	case size > b.max:
 		return status.Errorf(status.InvalidArg, "Raw input has a byte_size (%d bytes) that exceeds the maximum allowed value "+
 			"of %d bytes. Use --http-max-input-size to increase the limit.", size, b.max)
 	}

@@ -9,6 +9,7 @@ import (
 type target struct {
 	model   string
 	version string
+	name    string // of a repository or region
 }
 
 // handler answers one kind of request.
@@ -40,20 +41,23 @@ func routes() []route {
 		{get, "/v2/models/{model}[/versions/{version}]/ready", (*Server).modelReady},
 		{get, "/v2/models/{model}[/versions/{version}]/config", (*Server).modelConfig},
 		{get, "/v2/models/{model}[/versions/{version}]/stats", (*Server).statistics},
-		{post, "/v2/models/{model}[/versions/{version}]/generate", notBuilt("generate")},
-		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", notBuilt("generate_stream")},
-		{getPost, "/v2/models/{model}/trace/setting", notBuilt("trace setting")},
-		{getPost, "/v2/trace/setting", notBuilt("trace setting")},
-		{getPost, "/v2/logging", notBuilt("logging")},
-		{post, "/v2/repository[/{name}]/index", notBuilt("repository index")},
-		{post, "/v2/repository[/{name}]/models/{model}/load", notBuilt("model load")},
-		{post, "/v2/repository[/{name}]/models/{model}/unload", notBuilt("model unload")},
-		{get, "/v2/systemsharedmemory[/region/{name}]/status", notBuilt("system shared memory status")},
-		{post, "/v2/systemsharedmemory[/region/{name}]/register", notBuilt("system shared memory register")},
-		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", notBuilt("system shared memory unregister")},
-		{get, "/v2/cudasharedmemory[/region/{name}]/status", notBuilt("CUDA shared memory status")},
-		{post, "/v2/cudasharedmemory[/region/{name}]/register", notBuilt("CUDA shared memory register")},
-		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", notBuilt("CUDA shared memory unregister")},
+		{post, "/v2/models/{model}[/versions/{version}]/generate", (*Server).generate},
+		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", (*Server).generateStream},
+		{getPost, "/v2/models/{model}/trace/setting", (*Server).traceSetting},
+		{getPost, "/v2/trace/setting", (*Server).traceSetting},
+		{getPost, "/v2/logging", (*Server).logging},
+		{post, "/v2/repository[/{name}]/index", (*Server).repositoryIndex},
+		{post, "/v2/repository[/{name}]/models/{model}/load", (*Server).loadModel},
+		{post, "/v2/repository[/{name}]/models/{model}/unload", (*Server).unloadModel},
+		{get, "/v2/systemsharedmemory[/region/{name}]/status", (*Server).systemStatus},
+		{post, "/v2/systemsharedmemory[/region/{name}]/register", (*Server).systemRegister},
+		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", (*Server).systemUnregister},
+		{get, "/v2/cudasharedmemory[/region/{name}]/status", (*Server).cudaStatus},
+		{post, "/v2/cudasharedmemory[/region/{name}]/register", (*Server).cudaRegister},
+		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", (*Server).cudaUnregister},
+		{get, "/api/health/live", (*Server).legacyLive},
+		{get, "/api/health/ready", (*Server).legacyReady},
+		{get, "/api/status[/{model}]", (*Server).legacyServerStatus},
 	}
 }
 
@@ -65,6 +69,7 @@ type pattern struct {
 	segments []string
 	methods  string
 	serve    handler
+	api      API
 }
 
 // table finds a path's pattern among those with as many segments.
@@ -85,7 +90,7 @@ func compile(list []route) *table {
 
 func (t *table) add(r route, path string) {
 	segments := strings.Split(path[1:], "/")
-	t[len(segments)] = append(t[len(segments)], pattern{segments, r.methods, r.serve})
+	t[len(segments)] = append(t[len(segments)], pattern{segments, r.methods, r.serve, apiOf(path)})
 }
 
 // find returns the pattern that path matches, or nil, and what the path names.
@@ -134,6 +139,7 @@ func (p *pattern) match(segments []string, to *target) bool {
 				return false
 			}
 		case "{name}":
+			to.name = got
 		default:
 			if got != want {
 				return false

@@ -2,19 +2,31 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"sync/atomic"
 	"time"
 
 	"tutti/core/infer"
+	"tutti/core/logs"
+	"tutti/core/shm"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
-// DefaultMaxInput is how large a request may be when the settings do not say.
-const DefaultMaxInput = 64 << 20
+// What holds when the settings do not say.
+const (
+	// DefaultMaxInput is how large a request may be.
+	DefaultMaxInput = 64 << 20
+	// DefaultMaxHeader is how large a request's header may be.
+	DefaultMaxHeader = 64 << 10
+	// DefaultStallTimeout is how long a client may send or take nothing.
+	DefaultStallTimeout = time.Minute
+)
 
 // Settings is what a Server is made from.
 type Settings struct {
@@ -28,8 +40,28 @@ type Settings struct {
 	Extensions    []string
 	// Live tells whether the server is live; nil for always.
 	Live func() bool
-	// MaxInput bounds a request in bytes; 0 for DefaultMaxInput.
+	// Lifecycle, Tracer and Logs are behind the endpoints of the repository, the trace
+	// settings and the log; nil answers these with unsupported.
+	Lifecycle infer.Lifecycle
+	Tracer    *tracing.Tracer
+	Logs      *logs.Log
+	// MaxInput bounds a request in bytes, before and after decompression; 0 for DefaultMaxInput.
 	MaxInput int64
+	// MaxHeader bounds a request's header in bytes; 0 for DefaultMaxHeader.
+	MaxHeader int
+	// StallTimeout is how long a client may send nothing of a body that it has
+	// announced, or take nothing of a large answer; 0 for DefaultStallTimeout,
+	// negative for ever.
+	StallTimeout time.Duration
+	// Regions are the clients' shared memory; nil is a registry that is not enabled.
+	Regions *shm.Registry
+	// TLS, as from LoadTLS, encrypts every connection; nil for none.
+	TLS *tls.Config
+	// Forward makes parameters of the headers of an inference request whose name it
+	// matches anywhere; Triton's patterns ignore case: compile them with (?i). Nil for none.
+	Forward *regexp.Regexp
+	// Restricted lists the categories that are not for everybody, each at most once.
+	Restricted []Restriction
 }
 
 // Server answers the v2 protocol over HTTP.
@@ -39,10 +71,20 @@ type Server struct {
 	alloc    tensor.Allocator
 	isLive   func() bool
 	maxInput int64
+	stall    time.Duration // 0 for ever
+	regions  *shm.Registry
+	forward  *regexp.Regexp
+	limited  restrictions
 	about    about
 	routes   *table
 	http     http.Server
 	exiting  atomic.Bool
+
+	lifecycle infer.Lifecycle
+	tracer    *tracing.Tracer
+	logs      *logs.Log
+	since     time.Time
+	legacyIDs atomic.Uint64
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -50,6 +92,8 @@ var _ http.Handler = (*Server)(nil)
 const (
 	headerTimeout = time.Minute // how long a client may take to send its headers
 	idleTimeout   = 10 * time.Minute
+	// http2Window is how much of a body HTTP/2 lets a client send ahead.
+	http2Window = 1 << 20
 )
 
 // New returns a server that does not listen yet.
@@ -60,24 +104,71 @@ func New(set Settings) *Server {
 		alloc:    set.Alloc,
 		isLive:   set.Live,
 		maxInput: set.MaxInput,
+		stall:    set.StallTimeout,
+		forward:  set.Forward,
+		limited:  newRestrictions(set.Restricted),
 		about:    about{Name: set.Name, Version: set.Version, Extensions: set.Extensions},
 		routes:   compile(routes()),
+
+		lifecycle: set.Lifecycle,
+		tracer:    set.Tracer,
+		logs:      set.Logs,
+		regions:   set.Regions,
+		since:     time.Now(),
+	}
+	if s.regions == nil {
+		s.regions = shm.NewRegistry(false)
 	}
 	if s.maxInput <= 0 {
 		s.maxInput = DefaultMaxInput
 	}
-	s.http.Handler = s
-	s.http.ReadHeaderTimeout = headerTimeout
-	s.http.IdleTimeout = idleTimeout
-	if set.Log != nil {
-		s.http.ErrorLog = slog.NewLogLogger(set.Log.Handler(), slog.LevelWarn)
+	switch {
+	case s.stall == 0:
+		s.stall = DefaultStallTimeout
+	case s.stall < 0:
+		s.stall = 0
 	}
+	s.listenSettings(&set)
 	return s
+}
+
+// listenSettings prepares what net/http does for the server.
+func (s *Server) listenSettings(set *Settings) {
+	h := &s.http
+	h.Handler = s
+	h.ReadHeaderTimeout = headerTimeout
+	h.ReadTimeout = s.stall // for the whole request, and moved on while a body arrives
+	h.IdleTimeout = idleTimeout
+	h.MaxHeaderBytes = set.MaxHeader
+	if h.MaxHeaderBytes <= 0 {
+		h.MaxHeaderBytes = DefaultMaxHeader
+	}
+	h.TLSConfig = set.TLS
+	h.Protocols = new(http.Protocols)
+	h.Protocols.SetHTTP1(true)
+	h.Protocols.SetHTTP2(true)
+	h.Protocols.SetUnencryptedHTTP2(true)
+	h.HTTP2 = &http.HTTP2Config{
+		MaxReceiveBufferPerConnection: 2 * http2Window,
+		MaxReceiveBufferPerStream:     http2Window,
+	}
+	if s.stall > 0 {
+		h.HTTP2.WriteByteTimeout = s.stall
+	}
+	if set.Log != nil {
+		h.ErrorLog = slog.NewLogLogger(set.Log.Handler(), slog.LevelWarn)
+	}
 }
 
 // Serve accepts connections on l until Shutdown, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	var err error
+	if s.http.TLSConfig != nil {
+		err = s.http.ServeTLS(l, "", "")
+	} else {
+		err = s.http.Serve(l)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -98,14 +189,25 @@ func (s *Server) Shutdown(ctx context.Context) error {
 //
 // hot: no allocation.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if len(r.TransferEncoding) > 0 {
+		r.Body = newChunks(r.Body)
+	}
 	var t target
 	p := s.routes.find(r.URL.Path, &t)
 	switch {
 	case p == nil:
-		writeErrorText(w, http.StatusNotFound, "Not Found")
+		s.reject(w, r, http.StatusNotFound, "Not Found")
+	case !s.limited.admit(p.api, r.Header):
+		s.reject(w, r, http.StatusForbidden, "This API is restricted, expecting header '"+s.limited[p.api].Key+"'")
 	case !p.allows(r.Method):
-		writeErrorText(w, http.StatusMethodNotAllowed, "Method Not Allowed")
+		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
 	default:
 		p.serve(s, w, r, t)
 	}
+}
+
+// reject answers a request that no handler sees.
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, code int, text string) {
+	s.drain(w, r, nil)
+	writeErrorText(w, code, text)
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,8 +82,6 @@ func TestEndpoints(t *testing.T) {
 		{"GET", "/v2/models/echo/infer", 405, notAllowed},
 		{"POST", "/v2/models/echo/infers", 404, notFound},
 		{"POST", "/v2/models/echo", 405, notAllowed},
-		{"POST", "/v2/models/echo/generate", 501, lacks("generate")},
-		{"POST", "/v2/models/echo/versions/1/generate_stream", 501, lacks("generate_stream")},
 		{"GET", "/v2/models/echo/generate", 405, notAllowed},
 		{"GET", "/v2/models/echo/trace/setting", 501, lacks("trace setting")},
 		{"GET", "/v2/models/echo/versions/1/trace/setting", 404, notFound},
@@ -91,9 +90,6 @@ func TestEndpoints(t *testing.T) {
 		{"POST", "/v2/repository/index", 501, lacks("repository index")},
 		{"POST", "/v2/repository/r/models/m/load", 501, lacks("model load")},
 		{"POST", "/v2/repository/models/m/unload", 501, lacks("model unload")},
-		{"GET", "/v2/systemsharedmemory/status", 501, lacks("system shared memory status")},
-		{"POST", "/v2/systemsharedmemory/region/r/register", 501, lacks("system shared memory register")},
-		{"POST", "/v2/cudasharedmemory/unregister", 501, lacks("CUDA shared memory unregister")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+tt.path, func(t *testing.T) {
@@ -184,7 +180,7 @@ func TestShutdown(t *testing.T) {
 		defer close(answered)
 		req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+l.Addr().String()+"/v2/models/wait/infer",
 			strings.NewReader(input(`"shape":[1],"datatype":"INT32","data":[1]`)))
-		if resp, err := http.DefaultClient.Do(req); err == nil {
+		if resp, err := client.Do(req); err == nil {
 			resp.Body.Close()
 		}
 	}()
@@ -201,5 +197,23 @@ func TestShutdown(t *testing.T) {
 	}
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Errorf("second Shutdown: %v", err)
+	}
+	// A connection that was in use then still asks.
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest("GET", "/v2/health/live", nil))
+	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != `{"error":"Server exiting"}` {
+		t.Errorf("health after Shutdown: %d %s", w.Code, got)
+	}
+}
+
+func TestExtensions(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(t, func(set *httpapi.Settings) { set.Extensions = httpapi.Extensions() })
+	_, _, got := ask(t, "GET", s.URL+"/v2", nil)
+	want := `{"name":"tutti","version":"1.0.0","extensions":["classification","sequence","model_repository",` +
+		`"model_repository(unload_dependents)","schedule_policy","model_configuration","system_shared_memory",` +
+		`"cuda_shared_memory","binary_tensor_data","parameters","statistics","trace","logging"]}`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

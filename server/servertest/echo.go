@@ -23,6 +23,9 @@ import (
 //   - short: answers with a tensor whose shape says more than there is
 //   - raw, raw_batch, raw_bytes, raw_wide: one input, for raw requests
 //   - unready: known, but not serving
+//   - prompt: one input of many types and shapes, all optional
+//   - repeat: decoupled, answers once for each element of its input IN, or fails at the first negative one
+//   - endless: decoupled, answers until its request is cancelled
 type Echo struct {
 	// NotReady makes the server as a whole not ready.
 	NotReady atomic.Bool
@@ -30,6 +33,8 @@ type Echo struct {
 	Waiting, Cancelled chan struct{}
 	// Last is the meta data of the last request.
 	Last atomic.Pointer[infer.Meta]
+	// Sent counts the answers of the decoupled models.
+	Sent atomic.Int64
 }
 
 var (
@@ -68,11 +73,16 @@ func lookup(name string) (model, bool) {
 	case "raw_wide":
 		return model{0, []port{{"X", tensor.FP32, []int64{-1, -1}}}}, true
 	}
-	return model{}, false
+	return flowing(name)
 }
 
-// Submit answers at once on the calling goroutine.
+// Submit answers at once on the calling goroutine; a decoupled model gets one of its
+// own when the request asks for that.
 func (e *Echo) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
+	if decoupled(req.Model) {
+		e.submitFlow(ctx, req, sink)
+		return
+	}
 	defer req.Release()
 	resp, err := e.answer(ctx, req)
 	if resp != nil {
@@ -151,7 +161,7 @@ func (e *Echo) Describe(name string, version int64) (*infer.Description, error) 
 		return nil, err
 	}
 	m, _ := lookup(name)
-	d := &infer.Description{Model: name, Version: 1, MaxBatch: int(m.batch)}
+	d := &infer.Description{Model: name, Version: 1, MaxBatch: int(m.batch), Decoupled: decoupled(name)}
 	for _, p := range m.ports {
 		shape := tensor.Of(p.dims...)
 		if m.batch > 0 {

@@ -1,0 +1,129 @@
+package tutti
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// finish checks what flags say together and fills in what follows from them.
+func (o *Options) finish(environ []string) error {
+	if o.Metrics.Address == "" {
+		o.Metrics.Address = o.HTTP.Address
+	}
+	if slices.Contains(o.Trace.Levels, traceOff) {
+		o.Trace.Levels = []string{traceOff}
+	}
+	o.Log.Raw = slices.ContainsFunc(environ, unescaped)
+	o.Notices = append(o.Notices, environNotices(environ)...)
+	for _, s := range o.Trace.OpenTelemetry {
+		o.Notices = append(o.Notices, Notice{Option: "--trace-config opentelemetry," + s[0], Text: "accepted without effect: this mode is not built"})
+	}
+	return first(
+		func() error { return vertexAsked(environ) },
+		o.checkCompletion,
+		o.checkModels,
+		func() error { return o.HTTP.TLS.finish("http") },
+		func() error { return o.GRPC.TLS.finish("grpc") },
+		o.checkPorts,
+	)
+}
+
+// first returns the first failure.
+func first(checks ...func() error) error {
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unescaped tells whether a variable is the one of Triton's that leaves messages
+// in the log as they are.
+func unescaped(variable string) bool {
+	name, value, _ := strings.Cut(variable, "=")
+	if name != "TRITON_SERVER_ESCAPE_LOG_MESSAGES" {
+		return false
+	}
+	on, err := parseBool(value)
+	return err == nil && !on
+}
+
+// environNotices tells of the variables by which Triton's own tests hold it up.
+func environNotices(environ []string) []Notice {
+	var list []Notice
+	for _, name := range []string{
+		"TRITONSERVER_DELAY_SCHEDULER", "TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC",
+	} {
+		if slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			list = append(list, Notice{Option: name, Text: "without effect: nothing is held up for tests"})
+		}
+	}
+	return list
+}
+
+// vertexAsked refuses the environment in which Triton would serve Vertex AI and
+// nothing else.
+func vertexAsked(environ []string) error {
+	if slices.Contains(environ, "AIP_MODE=PREDICTION") {
+		return errors.New("unsupported: environment variable AIP_MODE=PREDICTION, Vertex AI is not built")
+	}
+	return nil
+}
+
+// checkCompletion reads the one setting of all backends that is not theirs.
+func (o *Options) checkCompletion() error {
+	v, ok := o.BackendConfig[""][keyComplete]
+	if !ok {
+		return nil
+	}
+	on, err := parseBool(v)
+	if err != nil {
+		return fmt.Errorf("--backend-config %s: %w", keyComplete, err)
+	}
+	o.DisableAutoComplete = o.DisableAutoComplete || !on
+	return nil
+}
+
+func (o *Options) checkModels() error {
+	switch {
+	case o.ControlMode != modeExplicit && len(o.LoadModels) > 0:
+		return errors.New("Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.") //nolint:revive,staticcheck // Triton's words
+	case len(o.LoadModels) > 1 && slices.Contains(o.LoadModels, allModels):
+		return errors.New("--load-model * must be the only one")
+	case o.ControlMode == modePoll && o.PollInterval <= 0:
+		return errors.New("--repository-poll-secs must be greater than 0 with --model-control-mode=poll")
+	}
+	return nil
+}
+
+func (t *TLSOptions) finish(name string) error {
+	t.Enabled = t.Enabled || t.Mutual
+	switch {
+	case t.Enabled && (t.ServerCert == "" || t.ServerKey == ""):
+		return fmt.Errorf("--%s-use-ssl requires setting --%s-server-cert and --%s-server-key as well", name, name, name)
+	case t.Mutual && t.RootCert == "":
+		return fmt.Errorf("--%s-use-ssl-mutual requires setting --%s-root-cert as well", name, name)
+	}
+	return nil
+}
+
+// checkPorts refuses two protocols on one socket.
+func (o *Options) checkPorts() error {
+	type place struct {
+		name string
+		Endpoint
+	}
+	list := []place{{"HTTP", o.HTTP.Endpoint}, {"GRPC", o.GRPC.Endpoint}, {"metrics", o.Metrics}}
+	for i, a := range list {
+		for _, b := range list[i+1:] {
+			if a.Enabled && b.Enabled && a.Port != 0 && a.Port == b.Port && a.Address == b.Address {
+				return fmt.Errorf("The server cannot listen to %s requests and %s requests at the same address and port %s:%d", //nolint:revive,staticcheck // Triton's words
+					a.name, b.name, a.Address, a.Port)
+			}
+		}
+	}
+	return nil
+}

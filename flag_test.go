@@ -1,0 +1,366 @@
+package tutti_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti"
+	"tutti/core/logs"
+)
+
+// tritonFlags are the names of tritonserver's options.
+const tritonFlags = `help id exit-timeout-secs model-store model-repository exit-on-error disable-auto-complete-config
+strict-readiness model-control-mode repository-poll-secs load-model model-config-name model-load-thread-count
+model-load-retry-count model-namespacing enable-peer-access allow-http http-address http-port reuse-http-port
+http-header-forward-pattern http-thread-count http-max-input-size http-restricted-api allow-grpc grpc-address grpc-port
+reuse-grpc-port grpc-header-forward-pattern grpc-infer-thread-count grpc-infer-allocation-pool-size
+grpc-max-response-pool-size grpc-use-ssl grpc-use-ssl-mutual grpc-server-cert grpc-server-key grpc-root-cert
+grpc-infer-response-compression-level grpc-keepalive-time grpc-keepalive-timeout grpc-keepalive-permit-without-calls
+grpc-http2-max-pings-without-data grpc-http2-min-recv-ping-interval-without-data grpc-http2-max-ping-strikes
+grpc-max-connection-age grpc-max-connection-age-grace grpc-restricted-protocol log-verbose log-info log-warning log-error
+log-format log-file allow-sagemaker sagemaker-port sagemaker-safe-port-range sagemaker-thread-count allow-vertex-ai
+vertex-ai-port vertex-ai-thread-count vertex-ai-default-model allow-metrics allow-gpu-metrics allow-cpu-metrics
+metrics-address metrics-port metrics-interval-ms metrics-config trace-config cache-config cache-directory rate-limit
+rate-limit-resource pinned-memory-pool-byte-size cuda-memory-pool-byte-size cuda-virtual-address-size
+min-supported-compute-capability buffer-manager-thread-count host-policy model-load-gpu-limit allow-client-shm
+backend-directory backend-config repoagent-directory strict-model-config response-cache-byte-size trace-file trace-level
+trace-rate trace-count trace-log-frequency`
+
+const repository = "--model-repository=models"
+
+func TestFlagsAreTritons(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, f := range tutti.Flags() {
+		if !f.Own {
+			got = append(got, f.Name)
+		}
+	}
+	want := strings.Fields(tritonFlags)
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestFlagsAreWhole verifies that every flag says what it does, and that each default
+// is what stands when nothing is given.
+func TestFlagsAreWhole(t *testing.T) {
+	t.Parallel()
+	for _, f := range tutti.Flags() {
+		t.Run(f.Name, func(t *testing.T) {
+			t.Parallel()
+			if f.Group == "" || f.Help == "" || strings.HasSuffix(f.Help, ".") || (f.Class != tutti.Honoured) != (f.Why != "") {
+				t.Errorf("incomplete: %+v", f)
+			}
+			if f.Default == "" || f.Class == tutti.Refused {
+				return
+			}
+			o, err := tutti.ParseOptions([]string{repository, "--" + f.Name, f.Default}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bare, err := tutti.ParseOptions([]string{repository}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if noticed := f.Class == tutti.WithoutEffect || f.Instead != ""; noticed != (len(o.Notices) == 1) {
+				t.Errorf("notices: %v", o.Notices)
+			}
+			o.Notices = nil
+			if diff := cmp.Diff(bare, o); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestParseOptions(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		args []string
+		want func(o *tutti.Options)
+	}{
+		"nothing": {nil, func(o *tutti.Options) { o.Repositories = nil }},
+		"both forms, the alias, and each folder once": {
+			[]string{"--model-store", "b", "--model-repository=b", "--model-repository", "c"},
+			func(o *tutti.Options) { o.Repositories = []string{"b", "c"} },
+		},
+		"the last value stands": {[]string{"--id=a", "--id", "b"}, func(o *tutti.Options) { o.Repositories, o.ID = nil, "b" }},
+		"a shortened name":      {[]string{"--model-rep=m"}, func(o *tutti.Options) { o.Repositories = []string{"m"} }},
+		"switches": {
+			[]string{repository, "--allow-http=off", "--allow-grpc=0", "--strict-readiness=False", "--reuse-grpc-port=ON", "--allow-client-shm=1"},
+			func(o *tutti.Options) {
+				o.HTTP.Enabled, o.GRPC.Enabled, o.StrictReadiness, o.GRPC.ReusePort, o.ClientSHM = false, false, false, true, true
+			},
+		},
+		"addresses": {
+			[]string{repository, "--http-address=::1", "--http-port=1", "--grpc-port=0"},
+			func(o *tutti.Options) {
+				o.HTTP.Address, o.HTTP.Port, o.GRPC.Port, o.Metrics.Address = "::1", 1, 0, "::1"
+			},
+		},
+		"models": {
+			[]string{
+				repository, "--model-control-mode=EXPLICIT", "--load-model=a", "--load-model", "b", "--model-config-name=gpu",
+				"--model-load-thread-count=2", "--model-load-retry-count=3", "--disable-auto-complete-config",
+			},
+			func(o *tutti.Options) {
+				o.ControlMode, o.LoadModels, o.ModelConfigName = "explicit", []string{"a", "b"}, "gpu"
+				o.LoadThreads, o.LoadRetries, o.DisableAutoComplete = 2, 3, true
+			},
+		},
+		"polling": {
+			[]string{repository, "--model-control-mode=poll", "--repository-poll-secs=2"},
+			func(o *tutti.Options) { o.ControlMode, o.PollInterval = "poll", 2*time.Second },
+		},
+		"backends": {
+			[]string{repository, "--backend-config=a,k=v,w=x", "--backend-config=auto-complete-config=false", "--backend-config", ",k=2"},
+			func(o *tutti.Options) {
+				o.BackendConfig = map[string]map[string]string{"a": {"k": "v,w=x"}, "": {"k": "2", "auto-complete-config": "false"}}
+				o.DisableAutoComplete = true
+			},
+		},
+		"gRPC": {
+			[]string{
+				repository, "--grpc-use-ssl-mutual=true", "--grpc-server-cert=c", "--grpc-server-key=k", "--grpc-root-cert=r",
+				"--grpc-infer-response-compression-level=HIGH", "--grpc-keepalive-time=5", "--grpc-max-connection-age=7",
+			},
+			func(o *tutti.Options) {
+				o.GRPC.TLS = tutti.TLSOptions{Enabled: true, Mutual: true, ServerCert: "c", ServerKey: "k", RootCert: "r"}
+				o.GRPC.Compression, o.GRPC.KeepaliveTime, o.GRPC.MaxAge = "high", 5*time.Millisecond, 7*time.Millisecond
+			},
+		},
+		"restrictions": {
+			[]string{repository, "--http-restricted-api=health,trace:k=v=w", "--http-restricted-api=metadata:k2=v", "--grpc-restricted-protocol=health:a=b"},
+			func(o *tutti.Options) {
+				o.HTTP.Restricted = []tutti.Restriction{
+					{APIs: []string{"health", "trace"}, Key: "k", Value: "v=w"}, {APIs: []string{"metadata"}, Key: "k2", Value: "v"},
+				}
+				o.GRPC.Restricted = []tutti.Restriction{{APIs: []string{"health"}, Key: "a", Value: "b"}}
+			},
+		},
+		"log": {
+			[]string{repository, "--log-verbose=true", "--log-info=false", "--log-format=json", "--log-file=f"},
+			func(o *tutti.Options) {
+				o.Log = logs.Settings{File: "f", Warning: true, Error: true, Verbose: 1, Format: logs.JSON}
+			},
+		},
+		"traces": {
+			[]string{
+				repository, "--trace-config=level=timestamps", "--trace-config=rate=5", "--trace-config=count=9", "--trace-config=mode=opentelemetry",
+				"--trace-config=triton,file=/tmp/t", "--trace-config=triton,log-frequency=4", "--trace-config=opentelemetry,url=http://h/p?a=b",
+			},
+			func(o *tutti.Options) {
+				o.Trace = tutti.TraceOptions{
+					Mode: "opentelemetry", Levels: []string{"TIMESTAMPS"}, Rate: 5, Count: 9, File: "/tmp/t", LogFrequency: 4,
+					OpenTelemetry: [][2]string{{"url", "http://h/p?a=b"}},
+				}
+				o.Notices = []tutti.Notice{{Option: "--trace-config opentelemetry,url", Text: "accepted without effect: this mode is not built"}}
+			},
+		},
+		"a trace level OFF": {
+			[]string{repository, "--trace-config=level=tensors", "--trace-config=level=off"},
+			func(o *tutti.Options) { o.Trace.Levels = []string{"OFF"} },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := tutti.ParseOptions(tt.args, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := tutti.DefaultOptions()
+			want.Repositories, want.Metrics.Address = []string{"models"}, "0.0.0.0"
+			tt.want(&want)
+			if diff := cmp.Diff(&want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestParseOptionsRefuses(t *testing.T) {
+	t.Parallel()
+	for arg, want := range map[string]string{
+		"--htp-port=1":           "unrecognized option '--htp-port', did you mean '--http-port'?",
+		"--dance":                "unrecognized option '--dance'",
+		"--http-port":            "option '--http-port' requires an argument",
+		"--help=me":              "option '--help' doesn't allow an argument",
+		"--grpc-ma=1":            "option '--grpc-ma' is ambiguous, it may be --grpc-max-connection-age, --grpc-max-connection-age-grace, --grpc-max-response-pool-size",
+		"-id=x":                  "Unexpected argument: -id=x, did you mean '--id'?",
+		"models":                 "Unexpected argument: models",
+		"-- x":                   "Unexpected argument: x",
+		"--http-port=x":          "Bad option: \"--http-port\".\nInvalid option value. Got x",
+		"--http-port=-1":         "Provided option value is out of bound. Got -1, expected 0 to 65535",
+		"--id=a --http-port=1e9": "Invalid option value. Got 1e9",
+		"--exit-timeout-secs=99999999999999999999":                                  "Provided option value is out of bound. Got 99999999999999999999",
+		"--allow-http=maybe":                                                        "Bad option: \"--allow-http\".\ninvalid value for bool option: maybe",
+		"--http-max-input-size=0":                                                   "--http-max-input-size must be greater than 0, got 0",
+		"--model-control-mode=now":                                                  "invalid argument for --model-control-mode: 'now', expected one of: none, poll, explicit",
+		"--load-model=a":                                                            "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.",
+		"--model-control-mode=explicit --load-model=* --load-model=a":               "--load-model * must be the only one",
+		"--model-control-mode=poll --repository-poll-secs=0":                        "--repository-poll-secs must be greater than 0 with --model-control-mode=poll",
+		"--model-namespacing=true":                                                  "unsupported: --model-namespacing=true",
+		"--rate-limit=execution_count":                                              "unsupported: --rate-limit=execution_count, expected off",
+		"--rate-limit=fast":                                                         "invalid argument for --rate-limit: 'fast'",
+		"--model-config-name=../x":                                                  "invalid argument for --model-config-name: '../x'",
+		"--log-format=xml":                                                          "invalid argument for --log-format: 'xml', expected one of: default, ISO8601, json",
+		"--grpc-infer-thread-count=1":                                               "invalid argument for --grpc_infer_thread_count. Must be in the range 2 to 128.",
+		"--grpc-infer-response-compression-level=9":                                 "invalid argument for --grpc-infer-response-compression-level: '9'",
+		"--grpc-use-ssl=true":                                                       "--grpc-use-ssl requires setting --grpc-server-cert and --grpc-server-key as well",
+		"--http-use-ssl-mutual=1 --http-server-cert=c --http-server-key=k":          "--http-use-ssl-mutual requires setting --http-root-cert as well",
+		"--http-header-forward-pattern=(":                                           "invalid header forward pattern",
+		"--http-restricted-api=health":                                              "--http-restricted-api option format is '<config name>:<setting>=<value>'. Got health",
+		"--http-restricted-api=dance:k=v":                                           "unknown restricted api 'dance'",
+		"--http-restricted-api=health,health:k=v":                                   "restricted api 'health' can not be specified in multiple config groups",
+		"--grpc-restricted-protocol=trace:k=v --grpc-restricted-protocol=trace:l=w": "restricted protocol 'trace' can not be specified in multiple config groups",
+		"--backend-config=a,b":                                                      "--backend-config option format is '<backend name>,<setting>=<value>'. Got a,b",
+		"--backend-config=auto-complete-config=perhaps":                             "invalid value for bool option: perhaps",
+		"--trace-config=,rate=1":                                                    "No trace mode specified.",
+		"--trace-config=rate":                                                       "--trace-config option format is '<trace mode>,<setting>=<value>'. Got rate",
+		"--trace-config=speed=1":                                                    "unknown setting 'speed' of --trace-config",
+		"--trace-config=triton,speed=1":                                             "unknown setting 'triton,speed' of --trace-config",
+		"--trace-config=jaeger,speed=1":                                             `invalid value for trace mode option: jaeger. Available options are "triton" and "opentelemetry"`,
+		"--trace-level=all":                                                         "invalid value for trace level option: all",
+		"--metrics-config=histogram_latencies=true":                                 "unsupported: --metrics-config histogram_latencies=true, expected histogram_latencies=false",
+		"--metrics-config=counter_latencies=false":                                  "unsupported: --metrics-config counter_latencies=false",
+		"--metrics-config=speed=1":                                                  "unknown setting 'speed' of --metrics-config",
+		"--metrics-config=speed":                                                    "--metrics-config option format is <setting>=<value>. Got speed",
+		"--cache-config=size=1":                                                     "No cache specified.",
+		"--cache-config=local,size=1 --response-cache-byte-size=1":                  "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided.",
+		"--rate-limit-resource=a":                                                   "--rate-limit-resource option format is",
+		"--host-policy=a":                                                           "--host-policy option format is '<policy name>,<setting>=<value>'. Got a",
+		"--cuda-memory-pool-byte-size=1":                                            "Cannot parse option arguments due to missing delimiter.",
+		"--model-load-gpu-limit=0:x":                                                "Invalid option value. Got x",
+		"--allow-sagemaker=true":                                                    "unsupported: --allow-sagemaker, SageMaker is not built",
+		"--sagemaker-port=1":                                                        "unsupported: --sagemaker-port, SageMaker is not built",
+		"--allow-vertex-ai=true":                                                    "unsupported: --allow-vertex-ai, Vertex AI is not built",
+		"--http-port=7 --grpc-port=7":                                               "The server cannot listen to HTTP requests and GRPC requests at the same address and port 0.0.0.0:7",
+		"--config=nowhere.yaml":                                                     "cannot read config file 'nowhere.yaml'",
+	} {
+		t.Run(arg, func(t *testing.T) {
+			t.Parallel()
+			_, err := tutti.ParseOptions(strings.Fields(arg), nil)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, expected %s", err, want)
+			}
+		})
+	}
+}
+
+func TestParseOptionsHelp(t *testing.T) {
+	t.Parallel()
+	for _, arg := range []string{"--help", "-h", "--hel"} {
+		if _, err := tutti.ParseOptions([]string{arg}, nil); !errors.Is(err, flag.ErrHelp) {
+			t.Errorf("%s: %v", arg, err)
+		}
+	}
+}
+
+// TestSources verifies that a flag stands before the environment, that before the file,
+// and that before the default.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	file := writeFile(t, "# every kind of value\nid: file\nhttp-port: 1\ngrpc-port: 2\nmetrics-port: 3\nallow-http: false\n"+
+		"model-repository: [a, b]\nbackend-config:\n  - x,k=v\n  - y,k=v\ndisable-auto-complete-config: true\n")
+	environ := []string{
+		"TUTTI_CONFIG=" + file, "TUTTI_HTTP_PORT=11", "TUTTI_GRPC_PORT=12", "TUTTI_MODEL_STORE=c,d\ne", "TUTTI_ID=", "TUTTI_SERVICE_HOST=10.0.0.1",
+		"TUTTI_BACKEND_CONFIG=z,k=v,w\nz,l=1\n", "TUTTI_HTP_PORT=5", "TRITON_SERVER_ESCAPE_LOG_MESSAGES=0", "TRITONSERVER_DELAY_SCHEDULER=1",
+	}
+	got, err := tutti.ParseOptions([]string{"--http-port=21"}, environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := tutti.DefaultOptions()
+	want.ID, want.HTTP.Port, want.GRPC.Port, want.Metrics.Port, want.HTTP.Enabled = "file", 21, 12, 3, false
+	want.Repositories = []string{"c", "d", "e"}
+	want.BackendConfig = map[string]map[string]string{"z": {"k": "v,w", "l": "1"}}
+	want.DisableAutoComplete, want.Metrics.Address, want.Log.Raw = true, "0.0.0.0", true
+	want.Notices = []tutti.Notice{
+		{Option: "TUTTI_HTP_PORT", Text: "no option has this environment variable, did you mean 'TUTTI_HTTP_PORT'?"},
+		{Option: "TRITONSERVER_DELAY_SCHEDULER", Text: "without effect: nothing is held up for tests"},
+	}
+	if diff := cmp.Diff(&want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSourcesRefuse(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ environ, file, want string }{
+		"variable":        {"TUTTI_HTTP_PORT=tcp://10.0.0.1:80", "", "Bad option: \"--http-port\" (environment variable TUTTI_HTTP_PORT).\nInvalid option value. Got tcp://"},
+		"Vertex AI":       {"AIP_MODE=PREDICTION", "", "unsupported: environment variable AIP_MODE=PREDICTION"},
+		"unknown key":     {"", "id: a\nhttp-prt: 1\n", "line 2: there is no option 'http-prt', did you mean 'http-port'?"},
+		"value":           {"", "\n\nhttp-port: many\n", "line 3).\nInvalid option value. Got many"},
+		"repeated key":    {"", "id: a\nid: b\n", "already"},
+		"list":            {"", "id: [a, b]\n", "line 1: option 'id' takes one value, found a list"},
+		"mapping":         {"", "id: {a: b}\n", "line 1: option 'id' expects a text, a number or a boolean"},
+		"alias":           {"", "id: &x a\nload-model: [*x]\n", "line 2: option 'load-model' expects a text"},
+		"null":            {"", "id:\n", "line 1: option 'id' expects a text"},
+		"own name":        {"", "config: other.yaml\n", "option 'config' belongs on the command line"},
+		"two documents":   {"", "id: a\n---\nid: b\n", "holds more than one document"},
+		"no mapping":      {"", "- a\n", "line 1: expected a mapping of option names to values"},
+		"no YAML":         {"", "id: [\n", "yaml: "},
+		"a refused thing": {"", "allow-sagemaker: true\n", "unsupported: --allow-sagemaker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string(nil)
+			if tt.file != "" {
+				args = []string{"--config", writeFile(t, tt.file)}
+			}
+			_, err := tutti.ParseOptions(args, []string{tt.environ})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, expected %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestConfigFileIsOrdinary(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ file, want string }{
+		"folder": {t.TempDir(), "expected a file, found d"},
+		"large":  {writeFile(t, strings.Repeat("#", 1<<20+1)), "expected 1048576 at most"},
+	} {
+		if _, err := tutti.ParseOptions([]string{"--config", tt.file}, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, expected %s", name, err, tt.want)
+		}
+	}
+	for _, text := range []string{"", "# nothing\n", "null\n"} {
+		if _, err := tutti.ParseOptions([]string{"--config", writeFile(t, text)}, nil); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func FuzzConfigFile(f *testing.F) {
+	for _, text := range []string{"id: a\n", "http-port: [1]\n", "a: &a [*a]\n", "? {b: c}\n: d\n", "<<: {id: x}\n", "id: !!binary aGk=\n"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := tutti.ParseOptions([]string{"--config", writeFile(t, text)}, nil)
+		if err == nil && (o.HTTP.Port < 0 || o.HTTP.MaxInput <= 0) {
+			t.Errorf("out of range: %+v", o)
+		}
+	})
+}
+
+func writeFile(tb testing.TB, text string) string {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "serve.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return file
+}

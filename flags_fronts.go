@@ -1,0 +1,172 @@
+package tutti
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// endpointFlags are those that every protocol has.
+func endpointFlags(name, title, address string, number int, field func(*Options) *Endpoint) []Flag {
+	return []Flag{
+		{Name: "allow-" + name, Arg: argBool, Default: yes, Help: "Serve " + title, set: boolean(func(o *Options) *bool { return &field(o).Enabled })},
+		{Name: name + "-address", Arg: argAddress, Default: address, Help: "Address that " + title + " listens on", set: text(func(o *Options) *string { return &field(o).Address })},
+		{
+			Name: name + "-port", Arg: argPort, Default: fmt.Sprint(number), Help: "Port that " + title + " listens on; 0 takes a free one",
+			set: portNumber(func(o *Options) *int { return &field(o).Port }),
+		},
+	}
+}
+
+func reuseFlag(name, title string, field func(*Options) *Endpoint) Flag {
+	return Flag{
+		Name: "reuse-" + name + "-port", Arg: argBool, Default: no, Help: "Share the port of " + title + " with other servers of this machine",
+		set: boolean(func(o *Options) *bool { return &field(o).ReusePort }),
+	}
+}
+
+// tlsFlags are those of encrypted connections; own tells that Triton lacks them.
+func tlsFlags(name, title string, own bool, field func(*Options) *TLSOptions) []Flag {
+	return []Flag{
+		{Name: name + "-use-ssl", Arg: argBool, Default: no, Own: own, Help: "Encrypt " + title + " by TLS", set: boolean(func(o *Options) *bool { return &field(o).Enabled })},
+		{
+			Name: name + "-use-ssl-mutual", Arg: argBool, Default: no, Own: own, Help: "Encrypt " + title + " by TLS and ask clients for a certificate",
+			set: boolean(func(o *Options) *bool { return &field(o).Mutual }),
+		},
+		{Name: name + "-server-cert", Arg: argFile, Own: own, Help: "PEM file of the server's certificate, read again when it changes", set: text(func(o *Options) *string { return &field(o).ServerCert })},
+		{Name: name + "-server-key", Arg: argFile, Own: own, Help: "PEM file of its key", set: text(func(o *Options) *string { return &field(o).ServerKey })},
+		{Name: name + "-root-cert", Arg: argFile, Own: own, Help: "PEM file of the authority that signs clients' certificates", set: text(func(o *Options) *string { return &field(o).RootCert })},
+	}
+}
+
+func httpFlags() []Flag {
+	endpoint := func(o *Options) *Endpoint { return &o.HTTP.Endpoint }
+	list := endpointFlags("http", "HTTP", defaultAddress, defaultHTTPPort, endpoint)
+	list = append(list,
+		reuseFlag("http", "HTTP", endpoint),
+		Flag{
+			Name: "http-header-forward-pattern", Arg: argPattern, Help: "Regular expression of the headers that become request parameters, in any case",
+			set: pattern(func(o *Options) *string { return &o.HTTP.ForwardPattern }, ignoreCase),
+		},
+		Flag{Name: "http-max-input-size", Arg: argBytes, Default: "67108864", Help: "Largest request", set: maxInput},
+		Flag{
+			Name: "http-restricted-api", Arg: "api,...:key=value", Many: true,
+			Help: "Answer some of the API only to those who send the header KEY: VALUE; the parts are " + strings.Join(categories(), ", "),
+			set:  restriction(func(o *Options) *[]Restriction { return &o.HTTP.Restricted }, "http-restricted-api", "api"),
+		})
+	return grouped(groupHTTP, append(list, tlsFlags("http", "HTTP", true, func(o *Options) *TLSOptions { return &o.HTTP.TLS })...)...)
+}
+
+func maxInput(o *Options, value string) error {
+	n, err := parseInt(value, -1<<63, 1<<63-1)
+	if err == nil && n <= 0 {
+		err = fmt.Errorf("--http-max-input-size must be greater than 0, got %d", n)
+	}
+	o.HTTP.MaxInput = n
+	return err
+}
+
+func grpcFlags() []Flag {
+	endpoint := func(o *Options) *Endpoint { return &o.GRPC.Endpoint }
+	list := endpointFlags("grpc", "gRPC", defaultAddress, defaultGRPCPort, endpoint)
+	list = append(list,
+		reuseFlag("grpc", "gRPC", endpoint),
+		Flag{
+			Name: "grpc-header-forward-pattern", Arg: argPattern, Help: "Regular expression of the metadata that become request parameters",
+			set: pattern(func(o *Options) *string { return &o.GRPC.ForwardPattern }, ""),
+		},
+		Flag{
+			Name: "grpc-restricted-protocol", Arg: "protocol,...:key=value", Many: true,
+			Help: "Answer some of the protocol only to those who send the metadata triton-grpc-protocol-KEY: VALUE",
+			set:  restriction(func(o *Options) *[]Restriction { return &o.GRPC.Restricted }, "grpc-restricted-protocol", "protocol"),
+		})
+	list = append(list, tlsFlags("grpc", "gRPC", false, func(o *Options) *TLSOptions { return &o.GRPC.TLS })...)
+	return grouped(groupGRPC, append(list, connectionFlags()...)...)
+}
+
+func connectionFlags() []Flag {
+	return []Flag{
+		{
+			Name: "grpc-infer-response-compression-level", Arg: "level", Default: "none", Help: "How much answers are compressed: none, low, medium or high",
+			set: choice(func(o *Options) *string { return &o.GRPC.Compression }, "grpc-infer-response-compression-level", "none", "low", "medium", "high"),
+		},
+		{
+			Name: "grpc-keepalive-time", Arg: argMillis, Default: "7200000", Help: "Time after which an idle connection is pinged",
+			set: duration(func(o *Options) *time.Duration { return &o.GRPC.KeepaliveTime }, time.Millisecond, 1),
+		},
+		{
+			Name: "grpc-keepalive-timeout", Arg: argMillis, Default: "20000", Help: "Time that the answer to a ping may take",
+			set: duration(func(o *Options) *time.Duration { return &o.GRPC.KeepaliveTimeout }, time.Millisecond, 1),
+		},
+		{
+			Name: "grpc-keepalive-permit-without-calls", Arg: argBool, Default: no, Help: "Let clients ping while no call is open",
+			set: boolean(func(o *Options) *bool { return &o.GRPC.PermitWithoutCalls }),
+		},
+		{
+			Name: "grpc-http2-min-recv-ping-interval-without-data", Arg: argMillis, Default: "300000", Help: "Shortest time between two pings of a client",
+			set: duration(func(o *Options) *time.Duration { return &o.GRPC.MinPingInterval }, time.Millisecond, 0),
+		},
+		{
+			Name: "grpc-max-connection-age", Arg: argMillis, Help: "Time after which a connection is ended in good order; never when left out",
+			set: duration(func(o *Options) *time.Duration { return &o.GRPC.MaxAge }, time.Millisecond, 0),
+		},
+		{
+			Name: "grpc-max-connection-age-grace", Arg: argMillis, Help: "Time that calls have after that; for ever when left out",
+			set: duration(func(o *Options) *time.Duration { return &o.GRPC.MaxAgeGrace }, time.Millisecond, 0),
+		},
+	}
+}
+
+func metricsFlags() []Flag {
+	list := endpointFlags("metrics", "metrics", "", defaultMetricsPort, func(o *Options) *Endpoint { return &o.Metrics })
+	list[1].Help += ", that of HTTP when left out"
+	return grouped(groupMetrics, append(list, Flag{
+		Name: "metrics-config", Arg: "key=value", Many: true,
+		Help: "Which latencies are exported: counter_latencies=true stands; what asks for others is refused", set: metricsConfig,
+	})...)
+}
+
+// metricsConfig accepts what describes the metrics as they are.
+func metricsConfig(_ *Options, value string) error {
+	key, v, ok := strings.Cut(value, "=")
+	if !ok || key == "" || v == "" || strings.Contains(key, ",") {
+		return fmt.Errorf("--metrics-config option format is <setting>=<value>. Got %s", value)
+	}
+	built := no
+	switch key {
+	case "summary_quantiles":
+		return nil // without summary_latencies it says nothing
+	case "counter_latencies":
+		built = yes
+	case "summary_latencies", "histogram_latencies":
+	default:
+		return fmt.Errorf("unknown setting '%s' of --metrics-config, expected one of: counter_latencies, histogram_latencies, summary_latencies, summary_quantiles", key)
+	}
+	on, err := parseBool(v)
+	if err == nil && on != (built == yes) {
+		err = fmt.Errorf("unsupported: --metrics-config %s, expected %s=%s", value, key, built)
+	}
+	return err
+}
+
+func memoryFlags() []Flag {
+	return grouped(groupMemory, Flag{
+		Name: "allow-client-shm", Arg: argBool, Default: no, Help: "Let clients register shared memory of this machine for their tensors",
+		set: boolean(func(o *Options) *bool { return &o.ClientSHM }),
+	})
+}
+
+// deviceFlags are those that say how devices are used; without effect where no device is.
+func deviceFlags() []Flag {
+	const noDevice = "models run on the CPU only"
+	return inert(groupDevices,
+		Flag{Name: "pinned-memory-pool-byte-size", Arg: argBytes, Default: "268435456", Help: "Size of the pool of pinned memory", Why: noDevice, set: anyInteger},
+		Flag{Name: "cuda-memory-pool-byte-size", Arg: "device:bytes", Default: "", Many: true, Help: "Size of a GPU's memory pool", Why: noDevice, set: pairOf("cuda-memory-pool-byte-size")},
+		Flag{Name: "cuda-virtual-address-size", Arg: "device:bytes", Many: true, Help: "Size of a GPU's virtual address range", Why: noDevice, set: pairOf("cuda-virtual-address-size")},
+		Flag{Name: "min-supported-compute-capability", Arg: argNumber, Default: "6.0", Help: "Least compute capability of a GPU in use", Why: noDevice, set: anyFraction},
+		Flag{Name: "enable-peer-access", Arg: argBool, Default: yes, Help: "Let GPUs read each other's memory", Why: noDevice, set: anyBool},
+		Flag{Name: "model-load-gpu-limit", Arg: "device:fraction", Many: true, Help: "Share of a GPU's memory above which no model is loaded", Why: noDevice, set: fractionOf("model-load-gpu-limit")},
+		Flag{Name: "allow-gpu-metrics", Arg: argBool, Default: yes, Help: "Export the metrics of GPUs", Why: noDevice, set: anyBool},
+		Flag{Name: "host-policy", Arg: "policy,key=value", Many: true, Help: "Binding of threads and memory to parts of the machine", Why: "the operating system places threads and memory", set: hostPolicy},
+	)
+}

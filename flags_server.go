@@ -1,0 +1,138 @@
+package tutti
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	argBool    = "bool"
+	argNumber  = "number"
+	argPort    = "port"
+	argAddress = "address"
+	argFile    = "file"
+	argFolder  = "folder"
+	argMillis  = "milliseconds"
+	argSeconds = "seconds"
+	argBytes   = "bytes"
+	argPattern = "pattern"
+
+	yes, no = "true", "false"
+
+	flagConfig, flagHelp = "config", "help"
+	flagRepository       = "model-repository"
+	flagNoComplete       = "disable-auto-complete-config"
+	flagVertex           = "allow-vertex-ai"
+)
+
+func serverFlags() []Flag {
+	return grouped(groupServer,
+		Flag{Name: flagHelp, Help: "Print this text"},
+		Flag{Name: flagConfig, Arg: argFile, Own: true, Help: "YAML file whose keys are the names of options; a list stands for an option given several times"},
+		Flag{Name: "id", Arg: "name", Default: tritonID, Help: "Name of the server in its metadata", set: text(func(o *Options) *string { return &o.ID })},
+		Flag{
+			Name: "exit-timeout-secs", Arg: argSeconds, Default: "30", Help: "Time that requests under way have at the end",
+			set: duration(func(o *Options) *time.Duration { return &o.ExitTimeout }, time.Second, 0),
+		},
+		Flag{
+			Name: "exit-on-error", Arg: argBool, Default: yes, Help: "End when a model cannot be loaded at start",
+			set: boolean(func(o *Options) *bool { return &o.ExitOnError }),
+		},
+		Flag{
+			Name: "strict-readiness", Arg: argBool, Default: yes, Help: "Be ready only when every model is; when false, as soon as requests are answered",
+			set: boolean(func(o *Options) *bool { return &o.StrictReadiness }),
+		},
+	)
+}
+
+func modelFlags() []Flag {
+	repositories := texts(func(o *Options) *[]string { return &o.Repositories })
+	return grouped(groupModels,
+		Flag{Name: flagRepository, Arg: argFolder, Many: true, Help: "Folder that holds models", set: repositories},
+		Flag{Name: "model-store", Arg: argFolder, Many: true, alias: flagRepository, Help: "Another name of --model-repository", set: repositories},
+		Flag{
+			Name: "model-control-mode", Arg: "mode", Default: modeNone,
+			Help: "none loads every model at start, poll also follows what changes in the repositories, explicit loads those of --load-model and what clients ask for",
+			set:  choice(func(o *Options) *string { return &o.ControlMode }, "model-control-mode", modeNone, modePoll, modeExplicit),
+		},
+		Flag{
+			Name: "repository-poll-secs", Arg: argSeconds, Default: "15", Help: "Time between two looks at the repositories in mode poll",
+			set: duration(func(o *Options) *time.Duration { return &o.PollInterval }, time.Second, 0),
+		},
+		Flag{
+			Name: "load-model", Arg: "model", Many: true, Help: "Model to load at start in mode explicit; * stands for all",
+			set: texts(func(o *Options) *[]string { return &o.LoadModels }),
+		},
+		Flag{
+			Name: "model-config-name", Arg: "name", Help: "Configure models by configs/NAME.pbtxt of their folder where there is one",
+			set: configName,
+		},
+		Flag{
+			Name: "model-load-thread-count", Arg: argNumber, Default: "4", Help: "Models that load at a time",
+			set: integer(func(o *Options) *int { return &o.LoadThreads }, 1, maxInt),
+		},
+		Flag{
+			Name: "model-load-retry-count", Arg: argNumber, Default: "0", Help: "Times that a load which failed is tried again",
+			set: integer(func(o *Options) *int { return &o.LoadRetries }, 0, maxInt),
+		},
+		Flag{Name: flagNoComplete, Help: "Take every configuration as it is written, and complete none from the model", set: noComplete},
+		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "When true, as --" + flagNoComplete, set: noComplete},
+		Flag{Name: "model-namespacing", Arg: argBool, Default: no, Help: "true is refused: a model's name stands for it in all repositories", set: never(
+			"unsupported: --model-namespacing=true, model names must differ between repositories")},
+		Flag{Name: "rate-limit", Arg: "mode", Default: "off", Help: "execution_count is refused: no rate limiter is built", set: rateLimit},
+	)
+}
+
+// noComplete is set by any of its flags, whatever another one says.
+func noComplete(o *Options, value string) error {
+	off, err := parseBool(value)
+	o.DisableAutoComplete = o.DisableAutoComplete || off
+	return err
+}
+
+// configName keeps the name of a configuration inside its folder.
+func configName(o *Options, value string) error {
+	if value == "." || value == ".." || strings.ContainsAny(value, `/\\`) {
+		return fmt.Errorf("invalid argument for --model-config-name: '%s', expected a name without a folder", value)
+	}
+	o.ModelConfigName = value
+	return nil
+}
+
+func rateLimit(_ *Options, value string) error {
+	var mode string
+	err := choice(func(*Options) *string { return &mode }, "rate-limit", "off", "execution_count")(nil, value)
+	if err == nil && mode != "off" {
+		err = errors.New("unsupported: --rate-limit=execution_count, expected off")
+	}
+	return err
+}
+
+func backendFlags() []Flag {
+	return grouped(groupBackends, Flag{
+		Name: "backend-config", Arg: "backend,key=value", Many: true,
+		Help: "Setting of a backend; of all when the backend's name is left out",
+		set:  func(o *Options, value string) error { return backendConfig(o.BackendConfig).Set(value) },
+	})
+}
+
+// grouped puts flags below a heading.
+func grouped(group string, list ...Flag) []Flag {
+	for i := range list {
+		list[i].Group = group
+	}
+	return list
+}
+
+// never returns the setter of a switch that cannot be turned on.
+func never(sentence string) setter {
+	return func(_ *Options, value string) error {
+		on, err := parseBool(value)
+		if err == nil && on {
+			err = errors.New(sentence)
+		}
+		return err
+	}
+}

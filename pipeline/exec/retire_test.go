@@ -1,0 +1,47 @@
+package exec_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/pipeline/exec"
+	"tutti/pipeline/plan"
+	"tutti/scheduler"
+)
+
+// endless is a plan's input that nobody gives, so that every request is refused at once.
+var endless = config.Signature{Model: "m", Version: 1, Inputs: []config.Port{{Name: "IN"}}}
+
+// TestRetire offers requests while the executor retires: each is either taken, and
+// then over before Drain returns, or left alone.
+func TestRetire(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		x := exec.New(exec.Settings{Plan: plan.Single(&endless), Targets: make([]scheduler.Scheduler, 1), Workers: scheduler.NewWorkers()})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					req, call := infer.NewRequest(), infer.NewCall()
+					if !x.Offer(context.Background(), req, call) {
+						req.Release()
+						call.Close(nil)
+						_, _ = call.Wait()
+						return
+					}
+					if _, err := call.Wait(); err == nil {
+						t.Error("a request without its input is answered")
+					}
+				}
+			})
+		}
+		x.Retire()
+		if err := x.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	}
+}

@@ -1,0 +1,267 @@
+package grpcapi
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// decoder turns a message into a request.
+type decoder struct {
+	svc   *service
+	msg   *message
+	req   *infer.Request
+	about *infer.Description
+	id    string
+	raw   int // how many raw contents have been used
+	// emptyFinal is what the client asked for by the parameter of that name.
+	emptyFinal bool
+}
+
+// errDecoupled refuses a model that may answer a request more than once.
+var errDecoupled error = &status.Error{
+	Code: status.Unsupported, Msg: "ModelInfer RPC doesn't support models with decoupled transaction policy",
+}
+
+// decode reads the message and gives its memory back. The request is the caller's
+// unless there is an error. Clients expect to be told first that a model cannot be
+// asked at all, before what is wrong with the request.
+//
+// hot: no allocation in steady state but of the client's own strings.
+func (d *decoder) decode(ctx context.Context, unary bool) error {
+	defer d.msg.free()
+	if err := d.msg.scan(); err != nil {
+		return malformed(err)
+	}
+	d.req = infer.NewRequest()
+	err := d.model()
+	if err == nil && unary && d.about.Decoupled {
+		err = errDecoupled
+	}
+	if err == nil {
+		err = d.content(ctx)
+	}
+	if err != nil {
+		d.req.Release()
+		d.req = nil
+		return malformed(err)
+	}
+	return nil
+}
+
+// malformed gives bytes that are no message the status that grpc gives them.
+func malformed(err error) error {
+	if err == errWire { //nolint:errorlint // never wrapped
+		return grpcstatus.Error(codes.Internal, "grpc: failed to unmarshal the received message: proto: "+errWire.Error())
+	}
+	return err
+}
+
+func (d *decoder) model() (err error) {
+	m := d.msg
+	d.id = string(m.id)
+	d.req.ID, d.req.Model = d.id, d.svc.names.of(m.model)
+	if d.req.Version, err = infer.ParseVersion(d.svc.names.of(m.version)); err != nil {
+		return err
+	}
+	d.about, err = d.svc.set.Catalog.Describe(d.req.Model, d.req.Version)
+	return err
+}
+
+func (d *decoder) content(ctx context.Context) error {
+	if err := d.requestParams(); err != nil {
+		return err
+	}
+	if err := d.forward(ctx); err != nil {
+		return err
+	}
+	for _, b := range d.msg.inputs {
+		if err := d.input(b); err != nil {
+			return err
+		}
+	}
+	for _, b := range d.msg.outputs {
+		if err := d.output(b); err != nil {
+			return err
+		}
+	}
+	return d.req.CheckNames()
+}
+
+// input copies one input's data, raw, typed or shared, into memory of its own.
+func (d *decoder) input(b []byte) error {
+	in, err := d.msg.input(b)
+	if err != nil {
+		return err
+	}
+	name := d.svc.names.of(in.name)
+	d.req.Inputs = append(d.req.Inputs, infer.Named{Name: name, Tensor: tensor.Tensor{
+		DType: tensor.ParseDType(string(in.dtype)), Shape: tensor.Of(in.dims...),
+	}})
+	to := &d.req.Inputs[len(d.req.Inputs)-1]
+	t := &to.Tensor
+	size, err := infer.ShapeSize(name, t.DType, t.Shape)
+	if err != nil {
+		return err
+	}
+	r, shared, err := d.region(name, in)
+	switch {
+	case err != nil:
+	case shared:
+		err = d.sharedInput(to, in, &r)
+	case len(d.msg.raw) > 0:
+		err = d.rawInput(to, in, size)
+	default:
+		err = d.typedInput(to, in)
+	}
+	if err != nil {
+		return err
+	}
+	return d.req.CheckInput(to)
+}
+
+// rawInput takes the next raw content. More of them than inputs go unnoticed.
+func (d *decoder) rawInput(to *infer.Named, in *tensorFields, size int64) error {
+	if in.typed {
+		return status.Errorf(status.InvalidArg, "contents field must not be specified when using raw_input_contents for '%s' for model '%s'",
+			to.Name, d.req.Model)
+	}
+	if d.raw >= len(d.msg.raw) {
+		return d.noData(to)
+	}
+	data := d.msg.raw[d.raw]
+	d.raw++
+	if size >= 0 && int64(data.n) != size {
+		return d.req.SizeError(to.Name, size, int64(data.n))
+	}
+	if err := d.fill(&to.Tensor, data.n); err != nil {
+		return err
+	}
+	d.msg.cursor.copy(to.Tensor.Bytes(), data)
+	return nil
+}
+
+func (d *decoder) noData(in *infer.Named) error {
+	return status.Errorf(status.InvalidArg, "unable to find data for input tensor '%s' for model '%s' in request.", in.Name, d.req.Model)
+}
+
+// fill gives t n bytes of memory.
+func (d *decoder) fill(t *tensor.Tensor, n int) (err error) {
+	t.Buf, err = d.svc.set.Alloc.Alloc(n)
+	t.Len = n
+	return err
+}
+
+// typedInput takes an input's typed contents.
+func (d *decoder) typedInput(to *infer.Named, in *tensorFields) error {
+	t := &to.Tensor
+	if !in.typed && t.Shape.Elements() != 0 {
+		return d.noData(to)
+	}
+	c, err := countContents(in.contents)
+	if err != nil {
+		return err
+	}
+	used := fieldOf(t.DType)
+	for num, n := range c.n {
+		if n > 0 && num != int(used) {
+			return status.Errorf(status.InvalidArg,
+				"unexpected explicit tensor data for input tensor '%s' for model '%s' of type '%s', expected datatype '%s'",
+				to.Name, d.req.Model, carrier[num], t.DType)
+		}
+	}
+	if used == 0 && t.Shape.Elements() != 0 {
+		return d.noData(to) // FP16 and BF16 have no field
+	}
+	size := c.bytes
+	if t.DType != tensor.Bytes {
+		want := t.Shape.Elements()
+		size = c.n[used] * t.DType.Size()
+		if int64(c.n[used]) != want {
+			return d.req.SizeError(to.Name, want*int64(t.DType.Size()), int64(size))
+		}
+	}
+	if err := d.fill(t, size); err != nil {
+		return err
+	}
+	fillContents(in.contents, t)
+	return nil
+}
+
+// output takes a requested output with what the client wants of it.
+func (d *decoder) output(b []byte) error {
+	out, err := d.msg.output(b)
+	if err != nil {
+		return err
+	}
+	w := want{name: d.svc.names.of(out.name)}
+	if w.classes, err = classification(out); err != nil {
+		return err
+	}
+	r, shared, err := d.region(w.name, out)
+	if err != nil {
+		return err
+	}
+	if shared {
+		if w.classes > 0 {
+			return status.Errorf(status.InvalidArg, "output can't set both 'shared_memory_region' and 'classification'")
+		}
+		if w.window, err = d.svc.set.Regions.Open(r.name, r.offset, r.size); err != nil {
+			return err
+		}
+		w.region = r
+	}
+	d.req.Outputs = append(d.req.Outputs, w.name)
+	if shared || w.classes > 0 {
+		d.msg.wants = append(d.msg.wants, w)
+	}
+	return nil
+}
+
+// classification reads how many classes are asked for, 0 for none.
+func classification(out *tensorFields) (int, error) {
+	p := out.find("classification")
+	switch {
+	case p == nil:
+		return 0, nil
+	case !p.set || p.kind != infer.ParamInt:
+		return 0, status.Errorf(status.InvalidArg, "invalid value type for 'classification' parameter, expected int64_param")
+	case p.int <= 0:
+		return 0, status.Errorf(status.InvalidArg, "invalid value for 'classification' parameter, expected >= 0")
+	}
+	return int(min(p.int, math.MaxInt32)), nil
+}
+
+// forward makes parameters of the metadata that the server is to pass on.
+func (d *decoder) forward(ctx context.Context) error {
+	pattern := d.svc.set.ForwardHeaders
+	if pattern == nil {
+		return nil
+	}
+	for key, values := range incoming(ctx) {
+		if strings.HasPrefix(key, ":") || key == "content-type" || len(values) == 0 || !pattern.MatchString(key) {
+			continue
+		}
+		if infer.ReservedParam(key) || reserved(key) {
+			return status.Errorf(status.InvalidArg, "Header '%s' is reserved for Triton usage and cannot be forwarded.", key)
+		}
+		d.req.Params = append(d.req.Params, infer.Param{Key: key, Kind: infer.ParamString, String: values[0]})
+	}
+	return nil
+}
+
+// reserved reports whether a parameter of this name means something to the server.
+func reserved(key string) bool {
+	switch key {
+	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output":
+		return true
+	}
+	return false
+}

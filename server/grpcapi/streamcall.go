@@ -1,0 +1,121 @@
+package grpcapi
+
+import (
+	"context"
+	"sync"
+
+	grpcstatus "google.golang.org/grpc/status"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+)
+
+// streamCall is one request of a stream, and the sink of its answers.
+type streamCall struct {
+	st    *stream
+	id    string
+	about *infer.Description
+	wants []want
+	// ordered keeps the answer back until those of earlier requests are sent. It has
+	// to be one answer, so this is not for decoupled models.
+	ordered    bool
+	emptyFinal bool
+	ended      bool  // whether an answer was the final one
+	err        error // why the answers cannot be given
+	reply      *reply
+	done       bool
+	next       *streamCall
+}
+
+var _ infer.Pacer = (*streamCall)(nil)
+
+var streamCalls = sync.Pool{New: func() any { return new(streamCall) }}
+
+// newStreamCall returns the call of what d has decoded, or of what it could not.
+func newStreamCall(st *stream, d *decoder) *streamCall {
+	c := streamCalls.Get().(*streamCall) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	*c = streamCall{
+		st: st, id: d.id, about: d.about, emptyFinal: d.emptyFinal,
+		ordered: d.about == nil || !d.about.Decoupled,
+		wants:   append(c.wants[:0], d.msg.wants...),
+	}
+	clear(d.msg.wants) // they have moved
+	return c
+}
+
+func (c *streamCall) recycle() {
+	*c = streamCall{wants: reuse(c.wants)}
+	streamCalls.Put(c)
+}
+
+// Send queues an answer, or keeps it until it may be.
+func (c *streamCall) Send(resp *infer.Response) {
+	r := newReply()
+	r.resp, r.stream, r.final = resp, true, resp.Final
+	if c.err == nil {
+		r.shared, c.err = fulfil(resp, c.wants, c.about, c.st.svc.set.Alloc, r.shared)
+	}
+	if c.err != nil {
+		r.release() // Close tells
+		return
+	}
+	c.ended = c.ended || r.final
+	if !c.ordered {
+		c.st.answer(r)
+		return
+	}
+	if c.reply != nil {
+		c.reply.release()
+	}
+	c.reply = r
+}
+
+// Close ends the request.
+func (c *streamCall) Close(err error) {
+	r := c.reply
+	c.reply = nil
+	if err == nil {
+		err = c.err
+	}
+	if err == nil && c.ordered && r == nil {
+		err = status.Errorf(status.Internal, "received an unexpected null response")
+	}
+	switch {
+	case err != nil:
+		if r != nil {
+			r.release()
+		}
+		r = c.failure(err)
+	case c.ordered:
+		r.final = true
+	case c.emptyFinal && !c.ended:
+		r = c.last()
+		r.resp.Model, r.resp.Version = c.about.Model, c.about.Version
+	}
+	closeWants(c.wants)
+	c.st.finish(c, r)
+}
+
+// last returns a reply without outputs that ends the request.
+func (c *streamCall) last() *reply {
+	r := newReply()
+	r.resp, r.stream, r.final = infer.NewResponse(), true, true
+	r.resp.ID = c.id
+	return r
+}
+
+// failure returns the reply to a request that failed.
+func (c *streamCall) failure(err error) *reply {
+	code, text := wireStatus(err)
+	r := c.last()
+	if c.st.plain {
+		r.status = grpcstatus.Error(code, text)
+	}
+	if r.err = text; text == "" {
+		r.err = code.String() // an empty text would be no error
+	}
+	return r
+}
+
+// Pace holds a decoupled model back while the client does not read.
+func (c *streamCall) Pace(ctx context.Context) error { return c.st.pace(ctx) }

@@ -1,0 +1,4 @@
+package httpapi
+
+// LoadTLSAt is LoadTLS with a clock.
+var LoadTLSAt = loadTLS

@@ -1,0 +1,222 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+)
+
+const (
+	notOneAnswer = "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"
+
+	// stallTimeout is how long a client may leave an event unread before its request
+	// is given up, for the model behind it is held back all the while.
+	stallTimeout = 5 * time.Minute
+)
+
+var eventType = []string{"text/event-stream; charset=utf-8"}
+
+// generate answers with a model's only answer as one flat JSON object.
+func (s *Server) generate(w http.ResponseWriter, r *http.Request, t target) {
+	x := s.newExchange()
+	defer x.release()
+	a, decoupled, err := x.ask(r, t)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	defer a.release()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	x.start(ctx, a, decoupled)
+	first, n, err := onlyAnswer(a, cancel)
+	defer first.Release()
+	switch {
+	case n == 0 && err != nil:
+		writeError(w, err)
+	case n == 1 && err != nil:
+		writeErrorText(w, http.StatusOK, err.Error())
+	case n != 1:
+		// The first answer, or the end without one, has settled the status.
+		writeErrorText(w, http.StatusOK, notOneAnswer)
+	default:
+		x.writeAnswer(w, first)
+	}
+}
+
+func (x *exchange) writeAnswer(w http.ResponseWriter, resp *infer.Response) {
+	var err error
+	if x.out, err = x.appendAnswer(x.out[:0], resp); err != nil {
+		writeError(w, err)
+		return
+	}
+	writeBody(w, x.out)
+}
+
+// onlyAnswer takes all answers and returns the first, an empty one when there was
+// none, and their number. What comes after the first is given up.
+func onlyAnswer(a *answers, cancel context.CancelFunc) (first *infer.Response, n int, err error) {
+	for {
+		resp, err := a.next()
+		switch {
+		case resp == nil && first == nil:
+			return infer.NewResponse(), n, err
+		case resp == nil:
+			return first, n, err
+		case first == nil:
+			first = resp
+		default:
+			resp.Release()
+			cancel()
+		}
+		n++
+	}
+}
+
+// generateStream answers with each of a model's answers as a server-sent event.
+func (s *Server) generateStream(w http.ResponseWriter, r *http.Request, t target) {
+	x := s.newExchange()
+	defer x.release()
+	a, _, err := x.ask(r, t)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	defer a.release()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	x.start(ctx, a, true)
+	e := events{w: w, c: http.NewResponseController(w), cancel: cancel}
+	for {
+		resp, err := a.next()
+		if resp == nil {
+			e.end(x, err)
+			return
+		}
+		e.answer(x, resp)
+		resp.Release()
+	}
+}
+
+// events writes server-sent events.
+type events struct {
+	w      http.ResponseWriter
+	c      *http.ResponseController
+	cancel context.CancelFunc
+	begun  bool
+	broken bool // nobody reads any more
+}
+
+// answer sends one answer; one that cannot be printed is an event of its own.
+func (e *events) answer(x *exchange, resp *infer.Response) {
+	if e.broken {
+		return
+	}
+	b, err := x.appendAnswer(append(x.out[:0], "data: "...), resp)
+	x.out = b
+	if err != nil {
+		e.failure(x, err)
+		return
+	}
+	e.send(x, http.StatusOK)
+}
+
+// end says how the request ended. A request that was refused before it had an
+// answer is answered like any other that is.
+func (e *events) end(x *exchange, err error) {
+	switch {
+	case e.broken:
+	case err == nil && !e.begun:
+		e.w.Header()["Content-Type"] = eventType
+	case err == nil:
+	case !e.begun && refused(err):
+		writeError(e.w, err)
+		return
+	default:
+		e.failure(x, err)
+	}
+	if e.begun {
+		// The deadline is the connection's, which may serve on.
+		_ = e.c.SetWriteDeadline(time.Time{})
+	}
+}
+
+// refused tells failures to begin from failures to run.
+func refused(err error) bool {
+	switch status.CodeOf(err) {
+	case status.InvalidArg, status.NotFound, status.Unavailable, status.Unsupported:
+		return true
+	default:
+		return false
+	}
+}
+
+// failure sends an error as an event. Only as the first event it chooses the status.
+func (e *events) failure(x *exchange, err error) {
+	x.out = appendError(append(x.out[:0], "data: "...), errorText(err))
+	e.send(x, status.CodeOf(err).HTTP())
+}
+
+// send ends the event in x.out and writes it through to the client. When that fails,
+// there is nobody left to answer.
+func (e *events) send(x *exchange, code int) {
+	x.out = append(x.out, "\n\n"...)
+	// Not every kind of connection has deadlines.
+	_ = e.c.SetWriteDeadline(time.Now().Add(stallTimeout))
+	if !e.begun {
+		e.begun = true
+		e.w.Header()["Content-Type"] = eventType
+		e.w.WriteHeader(code)
+	}
+	_, err := e.w.Write(x.out)
+	if err == nil {
+		err = e.c.Flush()
+	}
+	if err != nil {
+		e.broken = true
+		e.cancel()
+	}
+}
+
+// ask decodes a generate request and returns the sink to start it with, and whether
+// its model may have any number of answers.
+func (x *exchange) ask(r *http.Request, t target) (*answers, bool, error) {
+	version, err := infer.ParseVersion(t.version)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := plainBody(r); err != nil {
+		return nil, false, err
+	}
+	d, err := x.srv.catalog.Describe(t.model, version)
+	if err != nil {
+		return nil, false, err
+	}
+	x.req = infer.NewRequest()
+	x.req.Model, x.req.Version = t.model, version
+	if err := x.prompt(r, d); err != nil {
+		x.req.Release()
+		return nil, false, err
+	}
+	return newAnswers(), d.Decoupled, nil
+}
+
+// start submits the request. A model with many answers must not run on this
+// goroutine, which takes them away.
+func (x *exchange) start(ctx context.Context, a *answers, async bool) {
+	req := x.req
+	x.req, x.seq = nil, req.Sequence
+	req.Async = async
+	x.srv.infer.Submit(ctx, req, a)
+}
+
+// plainBody refuses a body in any encoding.
+func plainBody(r *http.Request) error {
+	if v := r.Header.Get("Content-Encoding"); v != "" && v != "identity" {
+		return status.Errorf(status.InvalidArg, "Unsupported content-encoding, only 'identity' is supported.")
+	}
+	return nil
+}

@@ -17,6 +17,7 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 	"tutti/scheduler"
 )
 
@@ -65,6 +66,8 @@ type Settings struct {
 	Alloc         tensor.Allocator
 	Metrics       *telemetry.Metrics
 	Log           *slog.Logger
+	// Tracer chooses the requests to trace; nil traces none.
+	Tracer *tracing.Tracer
 
 	_ struct{}
 }

@@ -21,6 +21,9 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 			sink.Close(err)
 			return
 		}
+		if req.Trace == nil {
+			req.Trace = r.s.Tracer.Sample(req.Model, v.sig.Version, req.ID)
+		}
 		if v.exec.Offer(ctx, req, sink) {
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // Named is a tensor under its name.
@@ -43,6 +44,8 @@ type Request struct {
 	Inputs []Named
 	// Outputs are the wanted outputs' names, unique; empty for all.
 	Outputs []string
+	// Trace is what is seen of the request, nil when it is not traced. Release ends it.
+	Trace *tracing.Trace
 	// Async keeps Submit from lending the calling goroutine: it returns at once.
 	Async bool
 }
@@ -54,6 +57,7 @@ func NewRequest() *Request { return requests.Get().(*Request) } //nolint:errchec
 
 // Release releases the request's tensors and returns it for reuse.
 func (r *Request) Release() {
+	r.Trace.End()
 	for i := range r.Inputs {
 		r.Inputs[i].Tensor.Release()
 		r.Inputs[i].Name = ""
@@ -77,6 +81,9 @@ type Response struct {
 	// Outputs own their tensors, in the model's order or the request's when it named them.
 	Outputs []Named
 	Params  Params
+	// Trace is the request's, for what a front end sees of the answer; nil when it is not
+	// traced. Release ends it.
+	Trace *tracing.Trace
 	// Final says that no further answer follows. A decoupled model may also end
 	// without one so marked.
 	Final bool
@@ -89,6 +96,7 @@ func NewResponse() *Response { return responses.Get().(*Response) } //nolint:err
 
 // Release releases the response's tensors and returns it for reuse.
 func (r *Response) Release() {
+	r.Trace.End()
 	for i := range r.Outputs {
 		r.Outputs[i].Tensor.Release()
 		r.Outputs[i].Name = ""

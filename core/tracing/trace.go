@@ -1,7 +1,9 @@
 package tracing
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -145,7 +147,8 @@ func (g *group) encode() []byte {
 	return b
 }
 
-// encode appends a member that says whose trace it is and one per time.
+// encode appends a member that says whose trace it is and one per time, in order:
+// what happened is not always recorded at once.
 func (t *Trace) encode(b []byte) []byte {
 	b = strconv.AppendUint(append(b, `{"id":`...), t.id, 10)
 	b = appendString(append(b, `,"model_name":`...), t.model)
@@ -157,6 +160,7 @@ func (t *Trace) encode(b []byte) []byte {
 		b = strconv.AppendUint(append(b, `,"parent_id":`...), t.parent, 10)
 	}
 	b = append(b, '}')
+	slices.SortStableFunc(t.stamps, func(a, b stamp) int { return cmp.Compare(a.ns, b.ns) })
 	for _, s := range t.stamps {
 		b = strconv.AppendUint(append(b, `,{"id":`...), t.id, 10)
 		b = appendString(append(b, `,"timestamps":[{"name":`...), s.name)

@@ -162,6 +162,12 @@ func (t *Tracer) Close() error {
 	return t.file.close()
 }
 
+// On tells whether any request may be traced, for those who look at the clock for a
+// trace before they know whether there is one.
+//
+// hot: one atomic load.
+func (t *Tracer) On() bool { return t != nil && t.now.Load().on }
+
 // Sample returns the trace of a request about to be served, or nil when it is not to
 // be traced. Who gets a trace ends it.
 //

@@ -86,6 +86,9 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 	async := req.Async       // the request is gone when the run ends
 	r := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	r.begin(ctx, req, sink)
+	if req.Trace != nil {
+		r.traceStart()
+	}
 	if err := r.bind(); err != nil {
 		r.reject(err)
 		return

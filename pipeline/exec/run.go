@@ -8,6 +8,7 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 	"tutti/pipeline/plan"
 	"tutti/scheduler"
 )
@@ -186,6 +187,9 @@ func (r *run) read(s plan.Slot) tensor.Tensor {
 // complete takes the outputs of one executed work. Afterwards the run may be gone.
 func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 	n, staged := &r.x.plan.Nodes[w.Node], int32(0)
+	if r.req.Trace != nil {
+		r.traceStep(n, w, t.Now())
+	}
 	if w.Err != nil {
 		r.fail(w.Node, w.Err)
 	} else {
@@ -274,6 +278,16 @@ func (r *run) newResponse() *infer.Response {
 	return resp
 }
 
+// give moves an answer to the client.
+func (r *run) give(resp *infer.Response, final bool) {
+	resp.Final = final
+	if r.req.Trace != nil {
+		resp.Trace = r.req.Trace.Hold()
+		resp.Trace.Stamp(tracing.InferResponseComplete, telemetry.Now())
+	}
+	r.sink.Send(resp)
+}
+
 // send sends one answer of a decoupled model, with those of its outputs that are wanted.
 func (r *run) send(out []tensor.Tensor, final bool) error {
 	defer tensor.ReleaseAll(out)
@@ -291,8 +305,7 @@ func (r *run) send(out []tensor.Tensor, final bool) error {
 			resp.Outputs = append(resp.Outputs, infer.Named{Name: r.x.plan.Signature.Outputs[o].Name, Tensor: out[o].Move()})
 		}
 	}
-	resp.Final = final
-	r.sink.Send(resp)
+	r.give(resp, final)
 	return nil
 }
 
@@ -320,8 +333,7 @@ func (r *run) respond() error {
 		resp.Release()
 		return nil
 	}
-	resp.Final = true
-	r.sink.Send(resp)
+	r.give(resp, true)
 	return nil
 }
 
@@ -336,6 +348,9 @@ func (r *run) reject(err error) {
 func (r *run) end(err error) {
 	sink, x := r.sink, r.x
 	tensor.ReleaseAll(r.slots)
+	if r.req.Trace != nil {
+		r.req.Trace.Stamp(tracing.RequestEnd, telemetry.Now())
+	}
 	r.req.Release()
 	r.ctx, r.req, r.sink = nil, nil, nil
 	if r.failure.Load() != nil {

@@ -339,3 +339,42 @@ func TestReflection(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestTrace has requests of both kinds traced from their first byte to their last.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "trace.json")
+	tracer, err := tracing.New(tracing.Options{Settings: tracing.Settings{Level: []string{"TIMESTAMPS"}, Rate: "1", File: file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := servertest.NewStreams()
+	c, _, s := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, Tracer: tracer})
+	for _, req := range []string{`id: "one"` + xAB, `id: "bad"`, `model_name: "fail" id: "failed"` + xAB} {
+		_, _ = c.ModelInfer(t.Context(), message(t, req))
+	}
+	stream, err := c.ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := &streamClient{stream, t}
+	sc.send(`model_name: "repeat" id: "many"` + xAB)
+	sc.want(got{ID: "many", Data: "a"}, got{ID: "many", Data: "b"})
+	if err := s.Shutdown(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := tracer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, n := range map[string]int{
+		`"one"`: 1, `"failed"`: 1, `"many"`: 1, "GRPC_WAITREAD_START": 4, "GRPC_SEND_END": 2, "INFER_RESPONSE_COMPLETE": 5,
+	} {
+		if got := bytes.Count(b, []byte(text)); got != n {
+			t.Errorf("%d times %s, want %d\n%s", got, text, n, b)
+		}
+	}
+}

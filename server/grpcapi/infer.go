@@ -3,12 +3,14 @@ package grpcapi
 import (
 	"context"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/core/tracing"
 	"tutti/proto/inference"
 )
 
@@ -59,22 +61,49 @@ func (s *service) infer(ctx context.Context, m *message) (*reply, error) {
 	if err := d.decode(ctx, true); err != nil {
 		return nil, err
 	}
-	call := infer.NewCall()
-	s.set.Infer.Submit(ctx, d.req, call)
-	resp, err := call.Wait()
-	if err == nil && resp == nil {
-		err = status.Errorf(status.Internal, "received an unexpected null response")
-	}
-	if err != nil {
-		return nil, err
-	}
 	r := newReply()
-	r.resp = resp
-	if r.shared, err = fulfil(resp, m.wants, d.about, s.set.Alloc, r.shared); err != nil {
+	r.trace = d.sample()
+	if err := s.call(ctx, &d, r); err != nil {
 		r.release()
 		return nil, err
 	}
 	return r, nil
+}
+
+// call has a request answered into r.
+func (s *service) call(ctx context.Context, d *decoder, r *reply) (err error) {
+	call := infer.NewCall()
+	s.set.Infer.Submit(ctx, d.req, call)
+	r.resp, err = call.Wait()
+	stamp(r.trace, tracing.InferResponseComplete)
+	if err == nil && r.resp == nil {
+		err = status.Errorf(status.Internal, "received an unexpected null response")
+	}
+	if err == nil {
+		r.shared, err = fulfil(r.resp, d.msg.wants, d.about, s.set.Alloc, r.shared)
+	}
+	return err
+}
+
+// sample returns the trace of a request that is traced, with what is known by now.
+//
+// hot: nothing when no request is traced.
+func (d *decoder) sample() *tracing.Trace {
+	if d.svc.set.Tracer == nil {
+		return nil
+	}
+	t := d.svc.set.Tracer.Sample(d.about.Model, d.about.Version, d.id)
+	if t != nil {
+		t.Stamp(tracing.GRPCWaitReadStart, d.start)
+		stamp(t, tracing.GRPCWaitReadEnd)
+	}
+	return t
+}
+
+func stamp(t *tracing.Trace, name string) {
+	if t != nil {
+		t.Stamp(name, time.Now().UnixNano())
+	}
 }
 
 // compress has the answer compressed when the server is told to and the client can

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -194,7 +195,7 @@ func appendParam(list []param, b []byte) ([]param, error) {
 func (p *param) value(b []byte) error {
 	f := fields{rest: b}
 	for f.next() {
-		kind := infer.ParamKind(math.MaxUint8)
+		var kind infer.ParamKind
 		switch {
 		case f.is(1, protowire.VarintType):
 			kind, p.bool = infer.ParamBool, f.varint() != 0
@@ -292,7 +293,7 @@ func (t *tensorFields) param(f *fields) {
 // encodings one after the other are the encoding of the whole.
 func (t *tensorFields) addContents(b []byte) {
 	if t.typed {
-		b = append(t.contents[:len(t.contents):len(t.contents)], b...)
+		b = append(slices.Clip(t.contents), b...)
 	}
 	t.contents, t.typed = b, true
 }

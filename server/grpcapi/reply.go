@@ -11,6 +11,7 @@ import (
 
 	"tutti/core/infer"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // reply is a ModelInferResponse, or a ModelStreamInferResponse with one. marshal uses
@@ -23,6 +24,8 @@ type reply struct {
 	err string
 	// final is a stream's triton_final_response.
 	final bool
+	// trace ends with the reply that has it; nil for none.
+	trace *tracing.Trace
 
 	// status ends a stream in place of this reply.
 	status error
@@ -40,6 +43,7 @@ func (r *reply) release() {
 	if r.resp != nil {
 		r.resp.Release()
 	}
+	r.trace.End()
 	*r = reply{shared: reuse(r.shared)}
 	replies.Put(r)
 }
@@ -85,6 +89,8 @@ func (r *reply) marshal() mem.BufferSlice {
 		r.resp = infer.NewResponse()
 	}
 	defer r.release()
+	stamp(r.trace, tracing.GRPCSendStart)
+	defer stamp(r.trace, tracing.GRPCSendEnd)
 	pool := mem.DefaultBufferPool()
 	taken := pool.Get(max(r.estimate(), minPooled))
 	e := encoder{b: (*taken)[:prefix], reply: r}

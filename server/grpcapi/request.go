@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -20,7 +21,8 @@ type decoder struct {
 	req   *infer.Request
 	about *infer.Description
 	id    string
-	raw   int // how many raw contents have been used
+	start int64 // when decoding began, as traces count; 0 when nothing is traced
+	raw   int   // how many raw contents have been used
 	// emptyFinal is what the client asked for by the parameter of that name.
 	emptyFinal bool
 }
@@ -37,6 +39,9 @@ var errDecoupled error = &status.Error{
 // hot: no allocation in steady state but of the client's own strings.
 func (d *decoder) decode(ctx context.Context, unary bool) error {
 	defer d.msg.free()
+	if d.svc.set.Tracer != nil {
+		d.start = time.Now().UnixNano()
+	}
 	if err := d.msg.scan(); err != nil {
 		return malformed(err)
 	}

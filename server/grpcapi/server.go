@@ -148,7 +148,7 @@ const maxText = 4 << 10
 
 // wireError gives an error the code and the text that clients read.
 func wireError(err error) error {
-	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok { //nolint:errorlint // one that is wrapped is no answer
+	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
 	}
 	code, text := wireStatus(err)

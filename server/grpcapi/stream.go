@@ -208,7 +208,7 @@ func (st *stream) end(err error) {
 func (st *stream) request(m *message) error {
 	d := decoder{svc: st.svc, msg: m}
 	err := d.decode(st.ctx, false)
-	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok { //nolint:errorlint // malformed's own
+	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
 	}
 	if err == nil && st.svc.leaving() {
@@ -221,6 +221,7 @@ func (st *stream) request(m *message) error {
 		c.Close(err)
 		return nil
 	}
+	c.trace = d.sample()
 	d.req.Async = true
 	st.svc.set.Infer.Submit(st.ctx, d.req, c)
 	return nil

@@ -26,7 +26,7 @@ type streamClient struct {
 func openStream(t *testing.T, ctx context.Context) (*streamClient, *servertest.Streams, *grpcapi.Server) { //nolint:revive // t first
 	t.Helper()
 	e := servertest.NewStreams()
-	c, _, s := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e})
+	c, _, s := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e}) //nolint:contextcheck // its end is the test's
 	stream, err := c.ModelStreamInfer(ctx)
 	if err != nil {
 		t.Fatal(err)

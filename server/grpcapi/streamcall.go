@@ -8,6 +8,7 @@ import (
 
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/core/tracing"
 )
 
 // streamCall is one request of a stream, and the sink of its answers.
@@ -16,6 +17,7 @@ type streamCall struct {
 	id    string
 	about *infer.Description
 	wants []want
+	trace *tracing.Trace
 	// ordered keeps the answer back until those of earlier requests are sent. It has
 	// to be one answer, so this is not for decoupled models.
 	ordered    bool
@@ -59,6 +61,7 @@ func (c *streamCall) Send(resp *infer.Response) {
 		r.release() // Close tells
 		return
 	}
+	stamp(c.trace, tracing.InferResponseComplete)
 	c.ended = c.ended || r.final
 	if !c.ordered {
 		c.st.answer(r)
@@ -93,6 +96,11 @@ func (c *streamCall) Close(err error) {
 		r.resp.Model, r.resp.Version = c.about.Model, c.about.Version
 	}
 	closeWants(c.wants)
+	if r == nil {
+		c.trace.End()
+	} else {
+		r.trace = c.trace
+	}
 	c.st.finish(c, r)
 }
 

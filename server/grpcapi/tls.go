@@ -31,8 +31,8 @@ func (t TLS) Credentials() (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: k.config}), nil
 }
 
-// stamp is what tells that a file is another one.
-type stamp struct {
+// version is what tells that a file is another one.
+type version struct {
 	modified time.Time
 	size     int64
 }
@@ -41,14 +41,14 @@ type stamp struct {
 type keeper struct {
 	files TLS
 	mu    sync.Mutex
-	seen  [3]stamp    // guarded by mu
+	seen  [3]version  // guarded by mu
 	use   *tls.Config // guarded by mu, not changed once made
 }
 
-func (k *keeper) stamps() (all [3]stamp) {
+func (k *keeper) stamps() (all [3]version) {
 	for i, name := range []string{k.files.Cert, k.files.Key, k.files.Root} {
 		if info, err := os.Stat(name); err == nil {
-			all[i] = stamp{info.ModTime(), info.Size()}
+			all[i] = version{info.ModTime(), info.Size()}
 		}
 	}
 	return all
@@ -67,7 +67,7 @@ func (k *keeper) config(*tls.ClientHelloInfo) (*tls.Config, error) {
 }
 
 // load reads the files; mu is held, or nobody else has k yet.
-func (k *keeper) load(seen [3]stamp) error {
+func (k *keeper) load(seen [3]version) error {
 	if k.files.Cert == "" || k.files.Key == "" {
 		return errors.New("TLS needs a server certificate and its key")
 	}

@@ -135,6 +135,7 @@ func (plain) Name() string { return "proto" }
 func (plain) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
 }
+
 func (plain) Unmarshal(data mem.BufferSlice, v any) error {
 	*v.(*[]byte) = data.Materialize()
 	return nil
@@ -214,7 +215,8 @@ func TestLarge(t *testing.T) {
 		ModelName: "echo", RawInputContents: [][]byte{data, []byte("small"), data[:20000]},
 		Inputs: []*inference.ModelInferRequest_InferInputTensor{
 			{Name: "A", Datatype: "UINT8", Shape: []int64{int64(len(data))}},
-			{Name: "B", Datatype: "UINT8", Shape: []int64{5}}, {Name: "C", Datatype: "UINT8", Shape: []int64{20000}},
+			{Name: "B", Datatype: "UINT8", Shape: []int64{5}},
+			{Name: "C", Datatype: "UINT8", Shape: []int64{20000}},
 		},
 	}
 	resp, err := c.ModelInfer(t.Context(), req)

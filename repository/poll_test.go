@@ -161,6 +161,8 @@ func TestPollsByItself(t *testing.T) {
 }
 
 // TestPolicies loads by version policy and by the name of a configuration.
+//
+// shows: config.versions
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, policy, want string }{

@@ -27,20 +27,20 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	}
 	// A log whose reader is gone must not end the server, as it would by default.
 	signal.Ignore(syscall.SIGPIPE)
-	log, err := logs.New(o.Log, p.stdout, p.stderr)
+	journal, err := logs.New(o.Log, p.stdout, p.stderr)
 	if err != nil {
 		return serverError(err)
 	}
-	return errors.Join(p.run(ctx, o, log), log.Close())
+	return errors.Join(p.run(ctx, o, journal), journal.Close())
 }
 
 // run serves until ctx is over or a socket fails.
-func (p *program) run(ctx context.Context, o *Options, log *logs.Log) error {
-	s, err := open(ctx, o, &p.components, log)
+func (p *program) run(ctx context.Context, o *Options, journal *logs.Log) error {
+	s, err := open(ctx, o, &p.components, journal)
 	if err != nil {
 		return serverError(err)
 	}
-	log.Block(table(models(s.repo)))
+	journal.Block(table(models(s.repo)))
 	if o.ExitOnError && len(s.repo.Failures()) > 0 {
 		return errors.Join(serverError(status.Errorf(status.Internal, "failed to load all models")), s.close(ctx))
 	}

@@ -42,18 +42,18 @@ func (p *program) validate(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	found := p.printProblems(r)
+	found, known := p.printProblems(r), len(r.Models())
 	if err := r.Close(ctx); err != nil {
 		return err
 	}
 	switch {
-	case len(r.Models()) == 0:
+	case known == 0:
 		return fmt.Errorf("no model is in %s", strings.Join(roots, ", "))
 	case found > 0:
-		fmt.Fprintf(p.stdout, "%d problems in %d models\n", found, len(r.Models()))
+		fmt.Fprintf(p.stdout, "%d problems in %d models\n", found, known)
 		return errReported
 	}
-	fmt.Fprintf(p.stdout, "%d models, no problem\n", len(r.Models()))
+	fmt.Fprintf(p.stdout, "%d models, no problem\n", known)
 	return nil
 }
 

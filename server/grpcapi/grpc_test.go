@@ -185,6 +185,7 @@ func TestModelInferParameters(t *testing.T) {
 
 const shmDisabled = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
 
+// shows: grpc.errors
 func TestModelInferErrors(t *testing.T) {
 	t.Parallel()
 	c, _, _, _ := serve(t)
@@ -244,6 +245,7 @@ func TestModelInferErrors(t *testing.T) {
 	}
 }
 
+// shows: infer.cancel
 func TestModelInferCancel(t *testing.T) {
 	t.Parallel()
 	c, _, e, _ := serve(t)

@@ -159,7 +159,7 @@ func (e *examiner) compile(cfg *modelconfig.ModelConfig, name, dir string) {
 
 // split takes apart what was joined.
 func split(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what is joined is outermost
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}
 	if err == nil {

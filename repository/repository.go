@@ -250,14 +250,6 @@ func (r *Repository) Failures() []Failure {
 	return list
 }
 
-// Notes returns all there is to tell about a model's configuration, faults among it.
-func (r *Repository) Notes(name string) []config.Diagnostic {
-	if m := r.catalog.Load().models[name]; m != nil {
-		return slices.Clone(m.folder.notes)
-	}
-	return nil
-}
-
 // Folder returns the folder that a model was found in, and that of a second model of
 // its name.
 func (r *Repository) Folder(name string) (dir, twin string) {

@@ -175,5 +175,5 @@ func highestVersion(dir string) string {
 // and has no leading zeros.
 func VersionOf(name string) (int64, bool) {
 	n, err := strconv.ParseInt(name, 10, 64)
-	return n, err == nil && n > 0 && fmt.Sprint(n) == name
+	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == name
 }

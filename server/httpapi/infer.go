@@ -8,6 +8,7 @@ import (
 
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/core/tracing"
 )
 
 // inferModel answers one inference request.
@@ -46,6 +47,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 		x.req.Release()
 		return err
 	}
+	x.came.End()
 	resp, err := x.submit(r.Context())
 	if err != nil {
 		return err
@@ -54,6 +56,8 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 	if err := x.finish(resp); err != nil {
 		return err
 	}
+	x.sends(resp)
+	defer resp.Trace.Mark(tracing.HTTPSendEnd)
 	return x.reply(w, r.Header, resp)
 }
 
@@ -96,6 +100,13 @@ func (x *exchange) submit(ctx context.Context) (*infer.Response, error) {
 		err = status.Errorf(status.Internal, "received an unexpected null response")
 	}
 	return resp, err
+}
+
+// sends records in the request's trace that an answer is about to be written, and,
+// for the first one, when the request was read.
+func (x *exchange) sends(resp *infer.Response) {
+	x.came.Stamp(resp.Trace, tracing.HTTPRecvStart, tracing.HTTPRecvEnd)
+	resp.Trace.Mark(tracing.HTTPSendStart)
 }
 
 // writeError answers a failure with the status of its code and its text.

@@ -38,6 +38,12 @@ func TestClients(t *testing.T) {
 			"--http-restricted-api=inference,model-repository:key=word", "--grpc-restricted-protocol=inference,model-repository:key=word",
 			"--exit-on-error=false", "--strict-readiness=false",
 		}},
+		{"tuned", []string{
+			"--model-control-mode=explicit", "--load-model=raw", "--strict-model-config=false", "--reuse-http-port=true", "--metrics-address=127.0.0.1",
+			"--grpc-header-forward-pattern=x-.*", "--grpc-keepalive-timeout=20000", "--grpc-keepalive-permit-without-calls=true",
+			"--grpc-http2-min-recv-ping-interval-without-data=1000", "--trace-file=" + filepath.Join(certificates, "trace.json"),
+			"--trace-level=TIMESTAMPS", "--trace-rate=1", "--trace-count=100", "--trace-log-frequency=1",
+		}},
 	}
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {

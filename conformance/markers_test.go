@@ -70,13 +70,13 @@ func markers(path, text string) [][2]string {
 		switch {
 		case m == nil:
 		case strings.HasSuffix(path, ".txtar"):
-			for _, marker := range strings.Fields(m[2]) {
+			for marker := range strings.FieldsSeq(m[2]) {
 				found = append(found, [2]string{marker, testName(path, "")})
 			}
 		case m[1] == "":
 			above = append(above, strings.Fields(m[2])...)
 		default:
-			for _, marker := range strings.Fields(m[2]) {
+			for marker := range strings.FieldsSeq(m[2]) {
 				found = append(found, [2]string{marker, current})
 			}
 		}

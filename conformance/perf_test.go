@@ -19,7 +19,7 @@ const perfLimit = 3 * time.Minute
 // something.
 //
 // shows: perf_analyzer
-func TestPerfAnalyzer(t *testing.T) {
+func TestPerfAnalyzer(t *testing.T) { //nolint:tparallel // each run has the server for itself
 	t.Parallel()
 	folder := perfPackages.require(t)
 	m := newModels(t)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -18,11 +19,10 @@ import (
 
 // TestMain builds nothing itself; it removes the program that the tests built.
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	if dir != "" {
 		_ = os.RemoveAll(dir)
 	}
-	os.Exit(code)
 }
 
 // dir is where program builds to; it is set once, by the first test that needs it.
@@ -160,6 +160,9 @@ func (o *output) addresses() (a addresses) {
 	return a
 }
 
+// endLimit bounds an orderly end; --exit-timeout-secs is 30 by default.
+const endLimit = time.Minute
+
 // serve runs the program over the models until the test ends, and fails the test
 // when it does not end well.
 func serve(t *testing.T, m *models, flags ...string) addresses {
@@ -191,6 +194,8 @@ func serve(t *testing.T, m *models, flags ...string) addresses {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
+		patience := time.AfterFunc(endLimit, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // its goroutines are in the log
+		defer patience.Stop()
 		if err := <-ended; err != nil {
 			t.Errorf("the server ended with %v:\n%s", err, out)
 		} else if t.Failed() && testing.Verbose() {

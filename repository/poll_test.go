@@ -33,6 +33,8 @@ func remove(t *testing.T, root, name string) {
 }
 
 // TestPoll changes the folders between looks.
+//
+// shows: repository.poll
 func TestPoll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

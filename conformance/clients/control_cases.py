@@ -176,7 +176,7 @@ def load_with_files(f):
 @case()
 def load_failures(f):
     refused(f, lambda: f.load_model("nobody"), "failed to load 'nobody', failed to poll from model repository", "500", "INTERNAL")
-    refused(f, lambda: f.load_model("broken"), "failed to load 'broken'", "400", "INVALID_ARGUMENT")
+    refused(f, lambda: f.load_model("broken"), "load failed for model 'broken': version 1 is at UNAVAILABLE state: ", "400", "INVALID_ARGUMENT")
     f.unload_model("nobody")  # as in Triton, no failure
     broken = index(f)["broken"]
     equal(broken[1], "UNAVAILABLE")
@@ -242,7 +242,7 @@ def system_regions(f):
             equal((got["two"]["key"], got["two"]["offset"], got["two"]["byte_size"]), (key, 1024, 2048))
             equal(sorted(rows(f.get_system_shared_memory_status("one"))), ["one"])
             refused(f, lambda: f.register_system_shared_memory("one", key, 1024), "shared memory region 'one' already in manager", "400", "ALREADY_EXISTS")
-            refused(f, lambda: f.register_system_shared_memory("big", key, 1 << 40), "Invalid offset + byte size for shared memory region: 'big'")
+            refused(f, lambda: f.register_system_shared_memory("big", key, 1 << 40), "failed to register shared memory region 'big': invalid args")
             refused(f, lambda: f.register_system_shared_memory("none", "/tutti-none", 1), "Unable to open shared memory region: '/tutti-none'", "500", "INTERNAL")
         finally:
             f.unregister_system_shared_memory("one")
@@ -261,7 +261,7 @@ def cuda_regions(f):
     try:
         f.register_cuda_shared_memory("gpu", base64.b64encode(b"\0" * 64), 0, 64)
     except f.module.InferenceServerException as e:
-        has(e.message(), "failed to register CUDA shared memory region 'gpu'")
+        has(e.message(), "failed to register CUDA shared memory region: 'gpu', GPUs not supported")
     else:
         raise AssertionError("there is no GPU")
     f.unregister_cuda_shared_memory("gpu")
@@ -300,7 +300,13 @@ def a_client_that_closes(f):
 def client_timeout(f):
     data = np.ones((1, 4), np.float32)
     for seconds in (0.05, 0.2):
-        refused(f, lambda: f.infer("waits", [f.input("INPUT0", data)], client_timeout=seconds), "", grpc="DEADLINE_EXCEEDED")
+        try:
+            f.infer("waits", [f.input("INPUT0", data)], client_timeout=seconds)
+        except f.module.InferenceServerException as e:
+            # Both ends have the deadline: which of them ends the call first is a race.
+            assert e.status() in ("StatusCode.DEADLINE_EXCEEDED", "StatusCode.CANCELLED"), e
+        else:
+            raise AssertionError("the request was answered")
     same(f.infer("raw", [f.input("INPUT0", data)], client_timeout=30).as_numpy("OUTPUT0"), data)
 
 

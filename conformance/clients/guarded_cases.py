@@ -1,10 +1,11 @@
 """Servers that ask for more: TLS with client certificates, restricted APIs, regions switched off."""
 
+import pathlib
 import ssl
 
 import numpy as np
 
-from harness import case, equal, refused, same, region
+from harness import case, equal, refused, region, same, until
 
 
 def files(f):
@@ -109,3 +110,17 @@ def loading_is_off_by_default(f):
     text = "explicit model load / unload is not allowed if polling is enabled"
     refused(f, lambda: f.load_model("raw", headers=allowed(f)), text, "503", "UNAVAILABLE")
     equal(f.is_model_ready("raw"), True)
+
+
+# shows: trace.file http.keepalive
+@case(variant="tuned")
+def old_trace_flags(f):
+    data = np.ones((1, 4), np.float32)
+    for _ in range(5):
+        same(f.infer("raw", [f.input("INPUT0", data)]).as_numpy("OUTPUT0"), data)
+
+    def traced():
+        # Each write of the trace has a file of its own, numbered from 0.
+        return any("REQUEST_START" in path.read_text() for path in pathlib.Path(f.args.certificates).glob("trace.json*"))
+
+    until(traced, "the trace is written")

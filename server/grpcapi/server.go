@@ -7,6 +7,7 @@ import (
 	"net"
 	"regexp"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -129,10 +130,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		s.grpc.Stop()
-		<-done
-		return ctx.Err()
 	}
+	select {
+	case <-done:
+	case <-time.After(cutOff):
+	}
+	return ctx.Err()
 }
+
+// cutOff is how long cancelled requests have to end. One that is executing may take
+// longer, and nobody waits for it.
+const cutOff = time.Second
 
 func (s *service) leaving() bool {
 	select {

@@ -92,6 +92,7 @@ const (
 	legacyTail = "ready_state: SERVER_READY\n"
 )
 
+// shows: legacy
 func TestLegacyStatus(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) {

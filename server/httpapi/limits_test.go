@@ -21,6 +21,8 @@ func spaces(n int) string {
 }
 
 // TestChunkCount is on both sides of the limit.
+//
+// shows: limits
 func TestChunkCount(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
@@ -52,6 +54,8 @@ func TestChunkCount(t *testing.T) {
 }
 
 // TestChunked reads good bodies in chunks of every size, told to go on or not.
+//
+// shows: http.chunked
 func TestChunked(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
@@ -89,6 +93,8 @@ func TestChunked(t *testing.T) {
 
 // TestConnectionAfterRefusal asks something good behind everything bad that leaves a
 // body behind, on one connection.
+//
+// shows: errors
 func TestConnectionAfterRefusal(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -146,6 +152,7 @@ func TestRefusedBeforeSent(t *testing.T) {
 	}
 }
 
+// shows: limits
 func TestHeaderLimit(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t, func(set *httpapi.Settings) { set.MaxHeader = 8 << 10 })
@@ -159,6 +166,8 @@ func TestHeaderLimit(t *testing.T) {
 }
 
 // TestStalledBody promises more than it sends: what has come is let go.
+//
+// shows: limits
 func TestStalledBody(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t, func(set *httpapi.Settings) { set.StallTimeout = 100 * time.Millisecond })

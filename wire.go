@@ -1,8 +1,11 @@
 package tutti
 
 import (
+	"crypto/tls"
+	"log/slog"
 	"regexp"
 
+	"tutti/core/certs"
 	"tutti/core/status"
 	"tutti/server/grpcapi"
 	"tutti/server/httpapi"
@@ -55,8 +58,7 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 		return set, err
 	}
 	if t := o.TLS; t.Enabled {
-		set.Credentials, err = grpcapi.TLS{Cert: t.ServerCert, Key: t.ServerKey, Root: t.RootCert, Mutual: t.Mutual}.Credentials()
-		err = tlsError("gRPC", err)
+		set.TLS, err = t.load("gRPC", s.log, "h2")
 	}
 	return set, err
 }
@@ -81,12 +83,7 @@ func (s *server) httpSettings(catalog *gate) (httpapi.Settings, error) {
 		return set, err
 	}
 	if t := o.TLS; t.Enabled {
-		files := httpapi.TLSFiles{Cert: t.ServerCert, Key: t.ServerKey}
-		if t.Mutual {
-			files.ClientCA = t.RootCert
-		}
-		set.TLS, err = httpapi.LoadTLS(files, s.log)
-		err = tlsError("HTTP", err)
+		set.TLS, err = t.load("HTTP", s.log, "h2", "http/1.1")
 	}
 	return set, err
 }
@@ -102,9 +99,15 @@ func forward(pattern, options string) (*regexp.Regexp, error) {
 	return regexp.Compile(options + pattern)
 }
 
-func tlsError(protocol string, err error) error {
-	if err == nil {
-		return nil
+// load reads the files of a protocol's encrypted connections.
+func (t *TLSOptions) load(title string, log *slog.Logger, protocols ...string) (*tls.Config, error) {
+	files := certs.Files{Cert: t.ServerCert, Key: t.ServerKey}
+	if t.Mutual {
+		files.ClientCA = t.RootCert
 	}
-	return status.Errorf(status.InvalidArg, "unable to use the TLS files of %s: %w", protocol, err)
+	c, err := certs.Load(files, log, protocols...)
+	if err != nil {
+		return nil, status.Errorf(status.InvalidArg, "unable to use the TLS files of %s: %w", title, err)
+	}
+	return c, nil
 }

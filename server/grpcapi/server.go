@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"hash/maphash"
 	"net"
@@ -11,7 +12,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 	grpcstatus "google.golang.org/grpc/status"
@@ -53,8 +53,8 @@ type Settings struct {
 	Keepalive  Keepalive
 	// Compression is how hard answers are compressed for clients that can read it.
 	Compression Compression
-	// Credentials are those of TLS, from TLS.Credentials; nil for cleartext.
-	Credentials credentials.TransportCredentials
+	// TLS, as from certs.Load, encrypts every connection; nil for none.
+	TLS *tls.Config
 	// ForwardHeaders chooses the metadata that become parameters of a request; nil
 	// for none. Keys are lower case.
 	ForwardHeaders *regexp.Regexp

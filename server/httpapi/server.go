@@ -55,7 +55,7 @@ type Settings struct {
 	StallTimeout time.Duration
 	// Regions are the clients' shared memory; nil is a registry that is not enabled.
 	Regions *shm.Registry
-	// TLS, as from LoadTLS, encrypts every connection; nil for none.
+	// TLS, as from certs.Load, encrypts every connection; nil for none.
 	TLS *tls.Config
 	// Forward makes parameters of the headers of an inference request whose name it
 	// matches anywhere; Triton's patterns ignore case: compile them with (?i). Nil for none.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"tutti/core/certs"
+	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/server/grpcapi"
 	"tutti/server/httpapi"
@@ -41,14 +42,11 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 	o := &s.o.GRPC
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.logs,
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.logs, Restricted: restricted(o.Restricted),
 		Keepalive: grpcapi.Keepalive{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, PermitWithoutCalls: o.PermitWithoutCalls,
 			MinPingInterval: o.MinPingInterval, AnyPings: o.MinPingInterval == 0, MaxAge: o.MaxAge, MaxAgeGrace: o.MaxAgeGrace,
 		},
-	}
-	for _, r := range o.Restricted {
-		set.Restricted = append(set.Restricted, grpcapi.Restriction{Protocols: r.APIs, Key: r.Key, Value: r.Value})
 	}
 	var err error
 	if set.Compression, err = grpcapi.ParseCompression(o.Compression); err != nil {
@@ -67,16 +65,7 @@ func (s *server) httpSettings(catalog *gate) (httpapi.Settings, error) {
 	o := &s.o.HTTP
 	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: o.MaxInput,
-	}
-	for _, r := range o.Restricted {
-		one := httpapi.Restriction{Key: r.Key, Value: r.Value}
-		for _, name := range r.APIs {
-			if api, ok := httpapi.ParseAPI(name); ok { // every name was checked
-				one.APIs = append(one.APIs, api)
-			}
-		}
-		set.Restricted = append(set.Restricted, one)
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: o.MaxInput, Restricted: restricted(o.Restricted),
 	}
 	var err error
 	if set.Forward, err = forward(o.ForwardPattern, ignoreCase); err != nil {
@@ -86,6 +75,20 @@ func (s *server) httpSettings(catalog *gate) (httpapi.Settings, error) {
 		set.TLS, err = t.load("HTTP", s.log, "h2", "http/1.1")
 	}
 	return set, err
+}
+
+// restricted names the categories as the front ends do.
+func restricted(list []Restriction) []infer.Restriction {
+	all := make([]infer.Restriction, len(list))
+	for i, r := range list {
+		all[i] = infer.Restriction{Key: r.Key, Value: r.Value}
+		for _, name := range r.APIs {
+			if api, ok := infer.ParseAPI(name); ok { // every name was checked
+				all[i].APIs = append(all[i].APIs, api)
+			}
+		}
+	}
+	return all
 }
 
 // ignoreCase begins the pattern of HTTP headers, whose names have no case.

@@ -58,8 +58,9 @@ type Settings struct {
 	// ForwardHeaders chooses the metadata that become parameters of a request; nil
 	// for none. Keys are lower case.
 	ForwardHeaders *regexp.Regexp
-	// Restricted asks for a header before some of the methods are answered.
-	Restricted []Restriction
+	// Restricted asks for metadata, the key after triton-grpc-protocol-, before some of
+	// the methods are answered. Each category is in it at most once.
+	Restricted []infer.Restriction
 }
 
 // Server answers the v2 protocol over gRPC.

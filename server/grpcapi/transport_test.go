@@ -160,8 +160,8 @@ func TestMalformed(t *testing.T) {
 func TestRestricted(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
-	c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, Restricted: []grpcapi.Restriction{
-		{Protocols: []string{"inference", "model-repository"}, Key: "infer-key", Value: "1"}, {Protocols: []string{"metadata"}, Key: "k", Value: "v"},
+	c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, Restricted: []infer.Restriction{
+		{APIs: []infer.API{infer.APIInference, infer.APIModelRepository}, Key: "Infer-Key", Value: "1"}, {APIs: []infer.API{infer.APIMetadata}, Key: "k", Value: "v"},
 	}})
 	const text = "This protocol is restricted, expecting header 'triton-grpc-protocol-infer-key'"
 	_, err := c.ModelInfer(t.Context(), message(t, xAB))

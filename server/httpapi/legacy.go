@@ -96,8 +96,8 @@ func (s *Server) appendLegacy(r *http.Request, model string) ([]byte, error) {
 		return nil, status.Errorf(status.InvalidArg, "no status available for unknown model '%s'", model)
 	}
 	p := &legacyPrinter{
-		config: s.limited.admit(APIModelConfig, r.Header),
-		stats:  s.limited.admit(APIStatistics, r.Header),
+		config: s.admits(infer.APIModelConfig, r.Header),
+		stats:  s.admits(infer.APIStatistics, r.Header),
 	}
 	p.text("id", s.about.Name)
 	p.text("version", s.about.Version)

@@ -252,19 +252,9 @@ func (d *decoder) forward(ctx context.Context) error {
 		if strings.HasPrefix(key, ":") || key == "content-type" || len(values) == 0 || !pattern.MatchString(key) {
 			continue
 		}
-		if infer.ReservedParam(key) || reserved(key) {
-			return status.Errorf(status.InvalidArg, "Header '%s' is reserved for Triton usage and cannot be forwarded.", key)
+		if err := d.req.Forward(key, values[len(values)-1]); err != nil {
+			return err
 		}
-		d.req.Params = append(d.req.Params, infer.Param{Key: key, Kind: infer.ParamString, String: values[0]})
 	}
 	return nil
-}
-
-// reserved reports whether a parameter of this name means something to the server.
-func reserved(key string) bool {
-	switch key {
-	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output":
-		return true
-	}
-	return false
 }

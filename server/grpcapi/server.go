@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"net"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
@@ -165,13 +166,9 @@ func wireError(err error) error {
 }
 
 func wireStatus(err error) (codes.Code, string) {
-	var coded *status.Error
-	code, text := status.CodeOf(err), err.Error()
-	if !errors.As(err, &coded) && code == status.Cancelled {
-		text = "" // a cancelled request has no text
-	}
+	text := strings.ToValidUTF8(status.Text(err), "\ufffd") // it may repeat what a client sent
 	if len(text) > maxText {
-		text = text[:maxText] + "..."
+		text = strings.ToValidUTF8(text[:maxText], "") + "..."
 	}
-	return code.GRPC(), text
+	return status.CodeOf(err).GRPC(), text
 }

@@ -157,7 +157,7 @@ func refused(err error) bool {
 
 // failure sends an error as an event. Only as the first event it chooses the status.
 func (e *events) failure(x *exchange, err error) {
-	x.out = appendError(append(x.out[:0], "data: "...), errorText(err))
+	x.out = appendError(append(x.out[:0], "data: "...), status.Text(err))
 	e.send(x, status.CodeOf(err).HTTP())
 }
 

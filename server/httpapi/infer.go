@@ -115,16 +115,7 @@ func writeError(w http.ResponseWriter, err error) {
 		writeErrorText(w, http.StatusRequestTimeout, err.Error())
 		return
 	}
-	writeErrorText(w, status.CodeOf(err).HTTP(), errorText(err))
-}
-
-// errorText is what a client reads of a failure; a cancelled request has no text.
-func errorText(err error) string {
-	var coded *status.Error
-	if !errors.As(err, &coded) && status.CodeOf(err) == status.Cancelled {
-		return ""
-	}
-	return err.Error()
+	writeErrorText(w, status.CodeOf(err).HTTP(), status.Text(err))
 }
 
 func writeErrorText(w http.ResponseWriter, code int, text string) {

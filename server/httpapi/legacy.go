@@ -44,7 +44,7 @@ func (s *Server) legacyHealth(w http.ResponseWriter, ok bool) {
 func (s *Server) legacyHeader(w http.ResponseWriter, err error) {
 	b := append([]byte("code: "), legacyCode(err)...)
 	if err != nil {
-		b = appendQuoted(append(b, " msg: "...), errorText(err))
+		b = appendQuoted(append(b, " msg: "...), status.Text(err))
 	}
 	b = appendQuoted(append(b, " server_id: "...), s.about.Name)
 	b = strconv.AppendUint(append(b, " request_id: "...), s.legacyIDs.Add(1), 10)

@@ -1,11 +1,10 @@
 package httpapi
 
 import (
+	"compress/gzip"
+	"compress/zlib"
 	"io"
 	"sync"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zlib"
 )
 
 // compressLevel is the quickest: tensors hardly become smaller at the others, which

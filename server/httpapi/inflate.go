@@ -2,15 +2,14 @@ package httpapi
 
 import (
 	"bufio"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
-
-	"github.com/klauspost/compress/flate"
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zlib"
 
 	"tutti/core/status"
 )

@@ -179,14 +179,14 @@ func (c *change) stats(name string, number int64) *telemetry.Model {
 
 // settle compiles the ensembles. A model that could not be loaded, or without which
 // an ensemble that serves would not, stays as it was when it serves.
-func (c *change) settle() {
+func (c *change) settle(ctx context.Context) {
 	for name, m := range c.loading {
 		if m.err != nil {
 			c.keep(name, m.err)
 		}
 	}
 	for {
-		broken := c.compileAll()
+		broken := c.compileAll(ctx)
 		if !c.revert(broken) {
 			return
 		}

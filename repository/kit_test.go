@@ -93,6 +93,7 @@ type spy struct {
 	ports map[string]string // the output of a model, unless OUT; guarded by mu
 	// loading, when not nil, is told of every load, which then waits for it.
 	loading chan chan struct{}
+	wrong   atomic.Bool // every answer is 0
 }
 
 // set changes how the named model loads from now on.
@@ -205,7 +206,12 @@ func (i *spiedInstance) Execute(ctx context.Context, b *backends.Batch) error {
 	if i.closed.Load() {
 		return errors.New("executed when closed")
 	}
-	return errors.Join(double(ctx, b), i.alive())
+	i.note("execute " + i.name)
+	err := double(ctx, b)
+	if i.wrong.Load() && err == nil {
+		clear(tensor.Slice[float32](&b.Out[0]))
+	}
+	return errors.Join(err, i.alive())
 }
 
 func (i *spiedInstance) alive() error {

@@ -63,7 +63,7 @@ func (r *Repository) Poll(ctx context.Context) error {
 		return nil
 	}
 	c.load(ctx)
-	c.settle()
+	c.settle(ctx)
 	if ctx.Err() != nil {
 		c.cancel(ctx)
 		return status.ErrCancelled

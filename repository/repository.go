@@ -142,7 +142,7 @@ func (r *Repository) start(ctx context.Context) error {
 		r.seen[name] = m.print
 	}
 	c.load(ctx)
-	c.settle()
+	c.settle(ctx)
 	c.commit(ctx)
 	return nil
 }

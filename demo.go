@@ -38,11 +38,11 @@ func (p *program) demo(ctx context.Context, args []string) error {
 	if d.o.Log.Info = *verbose; *verbose {
 		d.o.Log.Verbose = 1
 	}
-	log, err := logs.New(d.o.Log, p.stderr, p.stderr)
+	journal, err := logs.New(d.o.Log, p.stderr, p.stderr)
 	if err != nil {
 		return err
 	}
-	if d.s, err = open(ctx, &d.o, &p.components, log); err != nil {
+	if d.s, err = open(ctx, &d.o, &p.components, journal); err != nil {
 		return err
 	}
 	err = d.run(ctx, *once)

@@ -120,7 +120,7 @@ func (o *Options) checkPorts() error {
 	for i, a := range list {
 		for _, b := range list[i+1:] {
 			if a.Enabled && b.Enabled && a.Port != 0 && a.Port == b.Port && a.Address == b.Address {
-				return fmt.Errorf("The server cannot listen to %s requests and %s requests at the same address and port %s:%d", //nolint:revive,staticcheck // Triton's words
+				return fmt.Errorf("The server cannot listen to %s requests and %s requests at the same address and port %s:%d", //nolint:staticcheck // Triton's words
 					a.name, b.name, a.Address, a.Port)
 			}
 		}

@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,7 +13,7 @@ func endpointFlags(name, title, address string, number int, field func(*Options)
 		{Name: "allow-" + name, Arg: argBool, Default: yes, Help: "Serve " + title, set: boolean(func(o *Options) *bool { return &field(o).Enabled })},
 		{Name: name + "-address", Arg: argAddress, Default: address, Help: "Address that " + title + " listens on", set: text(func(o *Options) *string { return &field(o).Address })},
 		{
-			Name: name + "-port", Arg: argPort, Default: fmt.Sprint(number), Help: "Port that " + title + " listens on; 0 takes a free one",
+			Name: name + "-port", Arg: argPort, Default: strconv.Itoa(number), Help: "Port that " + title + " listens on; 0 takes a free one",
 			set: portNumber(func(o *Options) *int { return &field(o).Port }),
 		},
 	}

@@ -89,7 +89,7 @@ func anyInteger(_ *Options, value string) error {
 
 func anyFraction(_ *Options, value string) error {
 	if _, err := strconv.ParseFloat(value, 64); err != nil {
-		return fmt.Errorf("Invalid option value. Got %s", value) //nolint:revive,staticcheck // Triton's words
+		return fmt.Errorf("Invalid option value. Got %s", value) //nolint:staticcheck // Triton's words
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func inferThreads(_ *Options, value string) error {
 func pair(flag, value string, check setter) error {
 	device, v, ok := strings.Cut(value, ":")
 	if !ok {
-		return fmt.Errorf("Cannot parse option arguments due to missing delimiter. --%s option format is '<device>:<value>'. Got %s", flag, value) //nolint:revive,staticcheck // Triton's form
+		return fmt.Errorf("Cannot parse option arguments due to missing delimiter. --%s option format is '<device>:<value>'. Got %s", flag, value) //nolint:staticcheck // Triton's words
 	}
 	return errors.Join(anyInteger(nil, device), check(nil, v))
 }
@@ -126,7 +126,7 @@ func hostPolicy(_ *Options, value string) error {
 
 func cacheConfig(_ *Options, value string) error {
 	if name, _, _ := strings.Cut(value, ","); name == value || name == "" {
-		return fmt.Errorf("No cache specified. --cache-config option format is <cache name>,<setting>=<value>. Got %s", value) //nolint:revive,staticcheck // Triton's words
+		return fmt.Errorf("No cache specified. --cache-config option format is <cache name>,<setting>=<value>. Got %s", value) //nolint:staticcheck // Triton's words
 	}
 	_, _, _, err := triple("cache-config", "<cache name>,<setting>=<value>", ",", value)
 	return err

@@ -75,7 +75,7 @@ func traceFrequency(o *Options, value string) error {
 }
 
 func traceLevel(o *Options, value string) error {
-	level := ""
+	var level string
 	switch strings.ToLower(value) {
 	case "false", "off":
 		level = traceOff
@@ -101,7 +101,7 @@ func traceConfig(o *Options, value string) error {
 	key, v, ok2 := strings.Cut(setting, "=")
 	switch {
 	case ok && mode == "" && strings.HasPrefix(value, ","):
-		return fmt.Errorf("No trace mode specified. --trace-config option format is <trace mode>,<setting>=<value> or <setting>=<value>. Got %s", value) //nolint:revive,staticcheck // Triton's words
+		return fmt.Errorf("No trace mode specified. --trace-config option format is <trace mode>,<setting>=<value> or <setting>=<value>. Got %s", value) //nolint:staticcheck // Triton's words
 	case !ok2 || key == "" || v == "":
 		return fmt.Errorf("--trace-config option format is '<trace mode>,<setting>=<value>'. Got %s", value)
 	}

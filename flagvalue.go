@@ -63,11 +63,11 @@ func parseInt(s string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(strings.TrimPrefix(s, "+"), 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return 0, fmt.Errorf("Provided option value is out of bound. Got %s", s) //nolint:revive,staticcheck // Triton's words
+		return 0, fmt.Errorf("Provided option value is out of bound. Got %s", s) //nolint:staticcheck // Triton's words
 	case err != nil:
-		return 0, fmt.Errorf("Invalid option value. Got %s", s) //nolint:revive,staticcheck // Triton's words
+		return 0, fmt.Errorf("Invalid option value. Got %s", s) //nolint:staticcheck // Triton's words
 	case n < least || n > most:
-		return 0, fmt.Errorf("Provided option value is out of bound. Got %s, expected %d to %d", s, least, most) //nolint:revive,staticcheck // Triton's words
+		return 0, fmt.Errorf("Provided option value is out of bound. Got %s, expected %d to %d", s, least, most) //nolint:staticcheck // Triton's words
 	}
 	return n, nil
 }

@@ -37,7 +37,7 @@ type server struct {
 }
 
 // open loads the models a command line names. They are served by nobody yet.
-func open(ctx context.Context, o *Options, c *Components, log *logs.Log) (*server, error) {
+func open(ctx context.Context, o *Options, c *Components, journal *logs.Log) (*server, error) {
 	if len(o.Repositories) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "--model-repository must be specified")
 	}
@@ -45,31 +45,36 @@ func open(ctx context.Context, o *Options, c *Components, log *logs.Log) (*serve
 	if err != nil {
 		return nil, err
 	}
-	alloc, metrics := tensor.NewPool(), telemetry.NewMetrics()
+	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetrics(), journal.Logger()
 	settings, notices := backendSettings(registry, o.BackendConfig)
-	for _, n := range slices.Concat(o.Notices, notices) {
-		log.Logger().WarnContext(ctx, "about an option", slog.String("option", n.Option), slog.String("notice", n.Text))
-	}
-	tracer, err := tracing.New(o.Trace.settings(log.Logger()))
+	notify(ctx, log, slices.Concat(o.Notices, notices))
+	tracer, err := tracing.New(o.Trace.settings(log))
 	if err != nil {
 		return nil, err
 	}
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: o.mode(), Only: o.Models(), PollInterval: o.PollInterval,
-		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete,
-		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log.Logger(),
+		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
+		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
 	})
 	if err != nil {
 		return nil, errors.Join(err, tracer.Close())
 	}
 	s := &server{
-		o: *o, logs: log, log: log.Logger(), repo: repo, tracer: tracer, regions: shm.NewRegistry(o.ClientSHM),
+		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, regions: shm.NewRegistry(o.ClientSHM),
 		alloc: alloc, counted: metrics,
 	}
 	if err := s.wire(); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
 	}
 	return s, nil
+}
+
+// notify says once what there is to say about options.
+func notify(ctx context.Context, logger *slog.Logger, list []Notice) {
+	for _, n := range list {
+		logger.WarnContext(ctx, "about an option", slog.String("option", n.Option), slog.String("notice", n.Text))
+	}
 }
 
 // mode is what --model-control-mode is to the repository.

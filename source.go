@@ -46,7 +46,7 @@ func (v *value) bad(err error) error {
 	if v.from != "" {
 		from = " (" + v.from + ")"
 	}
-	return fmt.Errorf("Bad option: \"--%s\"%s.\n%w", v.flag.Name, from, err) //nolint:revive,staticcheck // Triton's words
+	return fmt.Errorf("Bad option: \"--%s\"%s.\n%w", v.flag.Name, from, err) //nolint:staticcheck // Triton's words
 }
 
 // given is what one source says, by the name of the flag, not of its alias.
@@ -138,7 +138,7 @@ func fromLine(flags []Flag, args []string) (given, error) {
 		case arg == "-h" || arg == "-help":
 			return nil, flag.ErrHelp
 		case arg == "--" && len(args) > 0:
-			return nil, fmt.Errorf("Unexpected argument: %s", args[0]) //nolint:revive,staticcheck // Triton's words
+			return nil, fmt.Errorf("Unexpected argument: %s", args[0]) //nolint:staticcheck // Triton's words
 		case arg == "--":
 			return g, nil
 		case !strings.HasPrefix(arg, "--"):
@@ -168,9 +168,9 @@ func fromLine(flags []Flag, args []string) (given, error) {
 func unexpected(flags []Flag, arg string) error {
 	name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
 	if f := findFlag(flags, name); f != nil && strings.HasPrefix(arg, "-") {
-		return fmt.Errorf("Unexpected argument: %s%s", arg, suggestion("--", name)) //nolint:revive,staticcheck // Triton's words
+		return fmt.Errorf("Unexpected argument: %s%s", arg, suggestion("--", name)) //nolint:staticcheck // Triton's words
 	}
-	return fmt.Errorf("Unexpected argument: %s", arg) //nolint:revive,staticcheck // Triton's words
+	return fmt.Errorf("Unexpected argument: %s", arg) //nolint:staticcheck // Triton's words
 }
 
 // fromEnvironment takes the flags' variables. An empty one is as good as none. One that

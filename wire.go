@@ -8,7 +8,6 @@ import (
 	"tutti/server/httpapi"
 )
 
-
 // wire makes the services that the options enable.
 func (s *server) wire() error {
 	catalog := &gate{Catalog: s.repo, s: s}

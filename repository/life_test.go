@@ -119,6 +119,8 @@ func TestCloseWaits(t *testing.T) {
 
 // TestInstances has executions meet: the step ends only when n execute at once. With
 // fewer instances than that the test would never end.
+//
+// shows: config.instances
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	processors := runtime.GOMAXPROCS(0)

@@ -54,13 +54,13 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 		return err
 	}
 	defer r.unlock()
-	f, err := r.source.fetch(name, o)
+	f, err := r.source.fetch(ctx, name, o)
 	if err != nil {
 		return err
 	}
 	c := r.change()
 	c.begin(f, true)
-	c.gather(name)
+	c.gather(ctx, name)
 	c.load(ctx)
 	broken := c.compileAll(ctx)
 	if ctx.Err() != nil {

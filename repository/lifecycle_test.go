@@ -94,6 +94,8 @@ backend: "spy" max_batch_size: 8
 `
 
 // TestLoad goes through the life of an ensemble and its models.
+//
+// shows: repository
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,9 +19,72 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tutti/cloud"
+	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 )
+
+// look lists the buckets, all at once. A failure is logged and kept with its bucket.
+func (s *source) look(ctx context.Context) {
+	var g sync.WaitGroup
+	for _, m := range s.mirrors {
+		g.Go(func() {
+			if err := m.look(ctx); err != nil {
+				m.log.ErrorContext(ctx, "model repository cannot be listed", slog.String("repository", m.address), slog.String("error", err.Error()))
+			}
+		})
+	}
+	g.Wait()
+}
+
+// openAll opens models, several at a time, in their order.
+func (s *source) openAll(ctx context.Context, places []place, threads int) []*folder {
+	list := make([]*folder, len(places))
+	var g errgroup.Group
+	g.SetLimit(threads)
+	for i, p := range places {
+		g.Go(func() error {
+			list[i] = s.open(ctx, p)
+			return nil
+		})
+	}
+	_ = g.Wait() // every failure is kept with its folder
+	return list
+}
+
+// newMirror prepares a root in a bucket.
+func (r *Repository) newMirror(ctx context.Context, address string) (*mirror, error) {
+	open := r.s.OpenBucket
+	if open == nil {
+		open = func(ctx context.Context, address string) (cloud.Bucket, error) {
+			return cloud.Open(ctx, address, &cloud.Options{Env: os.Getenv})
+		}
+	}
+	b, err := open(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := r.cacheFor(address)
+	return &mirror{
+		address: strings.TrimRight(address, "/"), cache: cache, bucket: b, log: r.s.Log, report: r.s.Progress, fetched: r.s.Metrics.Fetched,
+	}, err
+}
+
+// mounts names the environment variables that Triton keeps fetched models below.
+var mounts = map[string]string{"s3": "TRITON_AWS_MOUNT_DIRECTORY", "gs": "TRITON_GCS_MOUNT_DIRECTORY", "as": "TRITON_AZURE_MOUNT_DIRECTORY"}
+
+// cacheFor returns the folder that models from an address are kept below.
+func (r *Repository) cacheFor(address string) (string, error) {
+	if r.s.Cache != "" {
+		return r.s.Cache, nil
+	}
+	scheme, _, _ := strings.Cut(address, "://")
+	if dir := os.Getenv(mounts[scheme]); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "tutti", "models"), err
+}
 
 // fetchThreads is how many objects of a model are read at a time.
 const fetchThreads = 8
@@ -67,36 +129,22 @@ func (m *mirror) look(ctx context.Context) error {
 	return nil
 }
 
-// lookAt lists one model.
-func (m *mirror) lookAt(ctx context.Context, name string) error {
-	list, err := m.bucket.List(ctx, name+"/")
-	if err != nil {
-		return err
-	}
-	for i := range list {
-		list[i].Key = strings.TrimPrefix(list[i].Key, name+"/")
-	}
+// blind reports whether the bucket could never be listed.
+func (m *mirror) blind() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	models := maps.Clone(m.models)
-	if models == nil {
-		models = map[string][]cloud.Object{}
-	}
-	if models[name] = list; len(list) == 0 {
-		delete(models, name)
-	}
-	m.models = models
-	return nil
+	return m.models == nil
 }
 
-// objects returns what is known of a model, nil when there is none.
-func (m *mirror) objects(name string) []cloud.Object {
+// place returns where a model is; one that is not known has no objects.
+func (m *mirror) place(name string) place {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	p := place{name: name, dir: m.address + "/" + name, mirror: m}
 	if list := m.models[name]; holdsObjects(name, list) {
-		return list
+		p.objects = list
 	}
-	return nil
+	return p
 }
 
 // names returns the models, sorted.
@@ -115,9 +163,13 @@ func (m *mirror) names() []string {
 
 // holdsObjects is holdsModel for a listing.
 func holdsObjects(name string, list []cloud.Object) bool {
-	return !strings.HasPrefix(name, ".") && slices.ContainsFunc(list, func(o cloud.Object) bool {
+	if strings.HasPrefix(name, ".") {
+		return false
+	}
+	return slices.ContainsFunc(list, func(o cloud.Object) bool {
 		first, _, ok := strings.Cut(o.Key, "/")
-		return o.Key == "config.pbtxt" || ok && isVersion(first)
+		_, version := config.VersionOf(first)
+		return o.Key == config.FileName || ok && version
 	})
 }
 
@@ -144,7 +196,9 @@ func (m *mirror) state(model string, list []cloud.Object) string {
 }
 
 // noisy reports whether any part of a key is noise.
-func noisy(key string) bool { return slices.ContainsFunc(strings.Split(strings.TrimSuffix(key, "/"), "/"), noise) }
+func noisy(key string) bool {
+	return slices.ContainsFunc(strings.Split(strings.TrimSuffix(key, "/"), "/"), noise)
+}
 
 // fetch brings a model to disk and returns its folder.
 func (m *mirror) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
@@ -223,7 +277,9 @@ func (m *mirror) fetchOne(ctx context.Context, o cloud.Object, file string, wrot
 		}
 	default:
 		defer lock.Close()
-		defer os.Remove(lock.Name())
+		if _, err := os.Stat(file); err == nil {
+			return nil // who had the lock before read it
+		}
 	}
 	return cloud.Copy(ctx, m.bucket, o, file, partial, wrote)
 }

@@ -30,6 +30,8 @@ func temps(t *testing.T, dir string, n int) {
 }
 
 // TestConfigOverride loads with another configuration, and without it again.
+//
+// shows: repository.config
 func TestConfigOverride(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -69,6 +71,8 @@ func TestConfigOverride(t *testing.T) {
 
 // TestFileOverride loads files that are on no disk. It is not parallel, for it moves
 // the folder of temporary files.
+//
+// shows: repository.files
 func TestFileOverride(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -33,6 +33,8 @@ func remove(t *testing.T, root, name string) {
 }
 
 // TestPoll changes the folders between looks.
+//
+// shows: repository.poll
 func TestPoll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,6 +163,8 @@ func TestPollsByItself(t *testing.T) {
 }
 
 // TestPolicies loads by version policy and by the name of a configuration.
+//
+// shows: config.versions
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, policy, want string }{

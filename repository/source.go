@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tutti/cloud"
 	"tutti/core/config"
 	"tutti/proto/modelconfig"
 )
@@ -29,22 +31,32 @@ type folder struct {
 	// override marks a configuration or files that came with a request.
 	override bool
 	temp     *tempFolder // of the files that came with a request, else nil
-	err      error
+	// notes are all there is to tell about the configuration, faults among them.
+	notes []config.Diagnostic
+	err   error
 }
 
 // source finds models in folders.
 type source struct {
-	roots []string
+	roots   []string
+	mirrors []*mirror // of the roots in buckets
 	// configName picks configs/NAME.pbtxt where a model has one.
 	configName string
+	options    config.Options
 }
 
 // place is where a model was found, and where else when it is there twice.
-type place struct{ name, dir, twin string }
+type place struct {
+	name, dir, twin string
+	// mirror and objects are those of a model in a bucket, of which dir is the address.
+	mirror  *mirror
+	objects []cloud.Object
+}
 
-// places finds the models of all roots, sorted by name. A root that cannot be read
-// is an error.
-func (s *source) places() ([]place, error) {
+// places finds the models of all roots, sorted by name. A folder that cannot be read
+// is an error; of a bucket that cannot be listed counts what was known of it.
+func (s *source) places(ctx context.Context) ([]place, error) {
+	s.look(ctx)
 	at := map[string]int{}
 	var all []place
 	for _, root := range s.roots {
@@ -63,6 +75,16 @@ func (s *source) places() ([]place, error) {
 			}
 			at[e.Name()] = len(all)
 			all = append(all, place{name: e.Name(), dir: dir})
+		}
+	}
+	for _, m := range s.mirrors {
+		for _, name := range m.names() {
+			if i, ok := at[name]; ok {
+				all[i].twin = m.place(name).dir
+				continue
+			}
+			at[name] = len(all)
+			all = append(all, m.place(name))
 		}
 	}
 	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.name, b.name) })
@@ -93,6 +115,15 @@ func (s *source) find(name string) (place, bool) {
 			p.twin = filepath.Join(root, name)
 		}
 	}
+	for _, m := range s.mirrors {
+		switch at := m.place(name); {
+		case at.objects == nil:
+		case p.dir == "":
+			p = at
+		default:
+			p.twin = at.dir
+		}
+	}
 	return p, p.dir != ""
 }
 
@@ -117,40 +148,40 @@ func (s *source) holdsModel(root, name string) bool {
 // configFile returns the configuration of the wanted name, where there is one, else
 // the one that every model has.
 func (s *source) configFile(dir string) string {
-	if s.configName != "" {
-		path := filepath.Join(dir, "configs", s.configName+".pbtxt")
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return filepath.Join(dir, config.FileName)
+	return config.PathOf(dir, s.configName)
 }
 
 // open reads a model's configuration; its error stays with the folder.
-func (s *source) open(p place) *folder {
+func (s *source) open(ctx context.Context, p place) *folder {
 	f := &folder{name: p.name, dir: p.dir, print: fingerprint(p)}
 	if p.twin != "" {
 		f.err = fmt.Errorf("model '%s' is in more than one repository: '%s' and '%s'", p.name, p.dir, p.twin)
 		return f
 	}
-	if f.cfg, f.err = config.LoadFile(s.configFile(p.dir)); f.err == nil {
-		f.check()
+	if p.mirror != nil {
+		if f.dir, f.err = p.mirror.fetch(ctx, p.name, p.objects); f.err != nil {
+			f.dir = p.dir
+			return f
+		}
+	}
+	from := config.Source{Dir: f.dir, Name: p.name, ConfigName: s.configName}
+	var places *config.Places
+	if f.cfg, places, f.err = from.Open(); f.err == nil {
+		s.check(f, places)
 	}
 	return f
 }
 
 // check normalises the configuration and finds the versions to load.
-func (f *folder) check() {
+func (s *source) check(f *folder, places *config.Places) {
 	for _, g := range f.cfg.GetInstanceGroup() {
 		f.instances += max(1, int(g.GetCount()))
 	}
-	if f.err = config.Normalise(f.cfg, f.name); f.err != nil {
-		return
+	f.notes = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
+	places.Locate(f.notes)
+	if f.err = config.FirstError(f.notes); f.err == nil {
+		f.findVersions()
 	}
-	if f.err = config.Validate(f.cfg); f.err != nil {
-		return
-	}
-	f.findVersions()
 }
 
 // findVersions picks versions by the policy. An ensemble has no files, so it needs no

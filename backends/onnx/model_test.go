@@ -14,6 +14,7 @@ import (
 	"tutti/core/tensor"
 )
 
+// shows: config.complete
 func TestSignature(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -175,6 +176,7 @@ func TestErrorNamesModel(t *testing.T) {
 	}
 }
 
+// shows: config.parameters
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, settings(t, "mlp", `max_batch_size: 8 optimization { graph { level: 1 } }

@@ -57,6 +57,20 @@ func TestStepsPage(t *testing.T) {
 	checkPage(t, "steps.md", b.Bytes())
 }
 
+func TestOptionsPage(t *testing.T) {
+	t.Parallel()
+	var help, log bytes.Buffer
+	if code := tutti.Main(t.Context(), []string{"tutti", "serve", "--help"}, &help, &log, components()); code != 0 || log.Len() > 0 {
+		t.Fatalf("status %d: %s", code, &log)
+	}
+	checkPage(t, "options.md", []byte("# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help`.\n\n"+
+		"The same in a file for `--config`:\n\n```yaml\nmodel-repository: [/models, /more]\nhttp-port: 9000\nbackend-config:\n"+
+		"  - onnxruntime,default-max-batch-size=8\n```\n\nand in the environment:\n\n```\nTUTTI_MODEL_REPOSITORY=/models,/more\n"+
+		"TUTTI_HTTP_PORT=9000\n```\n\nAn empty variable is as good as none. In the environment `TRITON_SERVER_ESCAPE_LOG_MESSAGES=0` "+
+		"leaves the messages of the log unquoted, as in Triton. A Kubernetes service named `tutti-http` gives its pods a `TUTTI_HTTP_PORT` "+
+		"that is no port: name it otherwise, or set `enableServiceLinks: false`.\n\n```\n"+help.String()+"```\n"))
+}
+
 func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 	fmt.Fprintf(b, "\n## %s\n\n%s\n", f.Name, f.Doc)
 	if len(f.Params) > 0 {

@@ -139,6 +139,7 @@ func TestAgreeNarrows(t *testing.T) {
 	}
 }
 
+// shows: config.complete
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	given := parse(t, `name: "m" output { name: "input_ids" data_type: TYPE_INT64 dims: 4 }`)
@@ -180,6 +181,7 @@ func TestNormaliseTwice(t *testing.T) {
 	}
 }
 
+// shows: config.labels
 func TestReadLabels(t *testing.T) {
 	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "secret.txt")

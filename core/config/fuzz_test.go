@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/proto"
 
 	"tutti/core/config"
 )
@@ -38,6 +39,9 @@ func FuzzParse(f *testing.F) {
 		sig := config.SignatureOf(cfg)
 		if _, err := config.Agree(config.Complete(cfg, sig), sig); err != nil && config.Validate(cfg) == nil {
 			t.Errorf("a valid configuration does not agree with itself: %v", err)
+		}
+		if again, err := config.Parse("text", config.Text(cfg)); err != nil || !proto.Equal(cfg, again) {
+			t.Errorf("the text of it reads otherwise: %v\n%s", err, config.Text(cfg))
 		}
 		raw, err := config.JSON(cfg)
 		if err != nil {

@@ -20,6 +20,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestGolden runs every testdata file: config.pbtxt in a folder named m, and what
 // comes of it: the parser's error, every problem, or the endpoint's JSON.
+//
+// shows: config.fields config.unsupported
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")

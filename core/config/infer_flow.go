@@ -45,7 +45,7 @@ func (l *problems) completePorts(f *flow) {
 		for _, t := range sortedKeys(f.readers) {
 			if _, written := f.writer[t]; !written {
 				cfg.Input = append(cfg.Input, &modelconfig.ModelInput{Name: t})
-				l.undeclared("input", t)
+				l.undeclared(stepField(f.readers[t][0])+".input_map", "input", t)
 			}
 		}
 	}
@@ -53,14 +53,14 @@ func (l *problems) completePorts(f *flow) {
 		for _, t := range sortedKeys(f.writer) {
 			if len(f.readers[t]) == 0 {
 				cfg.Output = append(cfg.Output, &modelconfig.ModelOutput{Name: t})
-				l.undeclared("output", t)
+				l.undeclared(stepField(f.writer[t])+".output_map", "output", t)
 			}
 		}
 	}
 }
 
-func (l *problems) undeclared(kind, tensor string) {
-	l.add(InferredPort, "", "%s '%s' of ensemble '%s' is not declared and is taken from its steps", kind, tensor, l.cfg.GetName())
+func (l *problems) undeclared(field, kind, tensor string) {
+	l.add(InferredPort, field, "%s '%s' of ensemble '%s' is not declared and is taken from its steps", kind, tensor, l.cfg.GetName())
 }
 
 // gapNotice tells of a declared port whose type or dims the steps will give.

@@ -29,10 +29,18 @@ type Source struct {
 // refused when HasFault says so of them. The configuration is nil when the text does
 // not parse. A missing file is no fault where the model's files tell the backend.
 func Read(s Source, o *Options) (*modelconfig.ModelConfig, []Diagnostic) {
-	cfg, places, err := s.parse()
+	cfg, places, err := s.Open()
 	if err != nil {
 		return nil, []Diagnostic{diagnosticOf(err, s.Name)}
 	}
+	list := Settle(cfg, s, o)
+	places.Locate(list)
+	return cfg, list
+}
+
+// Settle fills in the defaults of a configuration as it was written, and checks it. It
+// is what Read does after reading.
+func Settle(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
 	if cfg.Name == "" {
 		cfg.Name = s.Name
 	}
@@ -41,13 +49,10 @@ func Read(s Source, o *Options) (*modelconfig.ModelConfig, []Diagnostic) {
 	notes, err := NormaliseWith(cfg, s.Name, o)
 	list = append(list, notes...)
 	if err != nil {
-		list = append(list, diagnosticOf(err, s.Name))
-	} else {
-		list = append(list, undeduced(cfg, Inspect(cfg))...)
-		list = append(list, strictly(cfg, o, list)...)
+		return append(list, diagnosticOf(err, s.Name))
 	}
-	places.Locate(list)
-	return cfg, list
+	list = append(list, undeduced(cfg, Inspect(cfg))...)
+	return append(list, strictly(cfg, o, list)...)
 }
 
 // FirstError returns the error of the first fault of list, or nil.
@@ -66,13 +71,7 @@ func strictly(cfg *modelconfig.ModelConfig, o *Options, said []Diagnostic) []Dia
 	case o == nil, IsEnsemble(cfg) && !o.StrictEnsembleConfig, !IsEnsemble(cfg) && !o.NoAutoComplete:
 		return nil
 	}
-	list := CheckComplete(cfg)
-	if !IsEnsemble(cfg) && (len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0) {
-		l := &problems{cfg: cfg}
-		l.add(PortName, "", "must specify inputs and outputs of model '%s' when auto-complete is disabled", cfg.GetName())
-		list = append(list, l.list...)
-	}
-	return slices.DeleteFunc(list, func(d Diagnostic) bool {
+	return slices.DeleteFunc(CheckComplete(cfg), func(d Diagnostic) bool {
 		return slices.ContainsFunc(said, func(o Diagnostic) bool { return o.Code == d.Code && o.Field == d.Field })
 	})
 }
@@ -87,8 +86,10 @@ func diagnosticOf(err error, model string) Diagnostic {
 	return d
 }
 
-// parse reads the override or the file. A model without a file has an empty configuration.
-func (s *Source) parse() (*modelconfig.ModelConfig, *Places, error) {
+// Open reads the override or the file as it was written, and finds the places of its
+// fields. A model without a file whose files tell its backend has a configuration that
+// says no more; one that does not parse has no configuration.
+func (s *Source) Open() (*modelconfig.ModelConfig, *Places, error) {
 	if s.Override != "" {
 		cfg, err := ParseJSON(s.Override)
 		return cfg, nil, err
@@ -106,7 +107,10 @@ func (s *Source) parse() (*modelconfig.ModelConfig, *Places, error) {
 		return nil, nil, err
 	}
 	cfg, err := Parse(path, text)
-	return cfg, NewPlaces(path, text), err
+	if err != nil {
+		return nil, nil, err
+	}
+	return cfg, NewPlaces(path, text), nil
 }
 
 // Deduce sets the backend of a configuration that names none, as Triton does: from
@@ -171,5 +175,5 @@ func highestVersion(dir string) string {
 // and has no leading zeros.
 func VersionOf(name string) (int64, bool) {
 	n, err := strconv.ParseInt(name, 10, 64)
-	return n, err == nil && n > 0 && fmt.Sprint(n) == name
+	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == name
 }

@@ -202,7 +202,7 @@ var extensionRules = []Rule{
 	{Code: NoModelVersion, Severity: Notice, Extension: true, Doc: "A step without model_version takes the latest version.", Fix: "write model_version: -1"},
 	{Code: InferredPort, Severity: Notice, Extension: true, Doc: "An ensemble's input or output is taken from its steps.", Fix: "declare it"},
 	{Code: NoVersionFolder, Severity: Notice, Extension: true, Doc: "An ensemble has no version folder and is version 1.", Fix: "make an empty folder named 1"},
-	{Code: OwnBackend, Severity: Notice, Extension: true, Doc: "The backend exists in this server only.", Fix: "none under Triton"},
-	{Code: PaddingParam, Severity: Notice, Extension: true, Doc: "A parameter pads inputs, which Triton ignores.", Fix: "none under Triton"},
+	{Code: OwnBackend, Severity: Notice, Extension: true, Doc: "The backend exists in this server only."},
+	{Code: PaddingParam, Severity: Notice, Extension: true, Doc: "A parameter pads inputs, which Triton ignores."},
 	{Code: InferredTensor, Severity: Notice, Extension: true, Doc: "A declared tensor's type or dims are taken from the model.", Fix: "declare data_type and dims"},
 }

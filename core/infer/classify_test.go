@@ -49,6 +49,7 @@ func elements(x *tensor.Tensor) string {
 	return strings.Join(all, " ")
 }
 
+// shows: infer.classification
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))

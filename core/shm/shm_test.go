@@ -47,6 +47,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// shows: shm.system
 func TestReadWrite(t *testing.T) {
 	t.Parallel()
 	key, path := object(t, "0123456789")

@@ -79,6 +79,7 @@ func files(t *testing.T, file string) []string {
 	return all
 }
 
+// shows: trace.file
 func TestFileContent(t *testing.T) {
 	t.Parallel()
 	tr, file := open(t, tracing.Settings{})

@@ -54,6 +54,8 @@ func (r repository) Model(name string, version int64) (plan.Model, error) {
 // TestGolden runs every testdata file: models/NAME.pbtxt are the models there are,
 // each other .pbtxt an ensemble, and what follows it what is made of it: CASE.plan,
 // CASE.dot or CASE.after-PASS, an error where there is one.
+//
+// shows: config.ensembles
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")

@@ -27,6 +27,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 //	enqueue id=a rows=2 length=7 shape=1
 //	learn elements=10 padding=2 took=2ms times=20
 //	step 3ms        moves the clock and lets a free instance ask
+//
+// shows: config.batching
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")

@@ -21,16 +21,14 @@ func (s *service) ServerReady(context.Context, *inference.ServerReadyRequest) (*
 	return &inference.ServerReadyResponse{Ready: s.ready()}, nil
 }
 
-// ModelReady tells whether a version serves; an unknown one is an error.
+// ModelReady tells whether a version serves. One that is not there is not ready, and no
+// error: clients ask until it is.
 func (s *service) ModelReady(_ context.Context, req *inference.ModelReadyRequest) (*inference.ModelReadyResponse, error) {
 	version, err := modelVersion(req.GetName(), req.GetVersion(), "ModelReady")
-	if err == nil {
-		err = s.set.Catalog.ModelReady(req.GetName(), version)
-	}
-	if err != nil && status.CodeOf(err) != status.Unavailable {
+	if err != nil {
 		return nil, wireError(err)
 	}
-	return &inference.ModelReadyResponse{Ready: err == nil}, nil
+	return &inference.ModelReadyResponse{Ready: s.set.Catalog.ModelReady(req.GetName(), version) == nil}, nil
 }
 
 // modelVersion reads the version of a request that must name a model.

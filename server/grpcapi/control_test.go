@@ -80,6 +80,7 @@ func wantError(t *testing.T, err error, code codes.Code, text string) {
 	}
 }
 
+// shows: repository
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	e, l := servertest.NewEcho(), &lifecycle{}
@@ -206,6 +207,7 @@ func TestClassification(t *testing.T) {
 		raw_output_contents: "\003\000\000\0003:1\003\000\000\0002:2"`)
 }
 
+// shows: trace
 func TestTraceSetting(t *testing.T) {
 	t.Parallel()
 	tracer, err := tracing.New(tracing.Options{})
@@ -236,6 +238,7 @@ func TestTraceSetting(t *testing.T) {
 	wantError(t, err, codes.InvalidArgument, "Unable to parse 'trace_rate', got: x")
 }
 
+// shows: logging
 func TestLogSettings(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -7,6 +7,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"tutti/proto/inference"
 )
 
 // health answers the standard health protocol; the service asked about does not matter.
@@ -25,6 +27,13 @@ func (h *health) state() grpc_health_v1.HealthCheckResponse_ServingStatus {
 // Check mirrors ServerReady.
 func (h *health) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	return &grpc_health_v1.HealthCheckResponse{Status: h.state()}, nil
+}
+
+// List answers Check for every service that has a name.
+func (h *health) List(context.Context, *grpc_health_v1.HealthListRequest) (*grpc_health_v1.HealthListResponse, error) {
+	return &grpc_health_v1.HealthListResponse{Statuses: map[string]*grpc_health_v1.HealthCheckResponse{
+		"": {Status: h.state()}, inference.GRPCInferenceService_ServiceDesc.ServiceName: {Status: h.state()},
+	}}, nil
 }
 
 // lookAgain is after how long a watcher looks at a state that nobody told to have changed.

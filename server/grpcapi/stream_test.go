@@ -93,6 +93,8 @@ func (c *streamClient) wantEnd(code codes.Code, text string) {
 
 // TestStreamOrder has answers of plain models wait for those of earlier requests, and
 // those of decoupled models not.
+//
+// shows: stream.order
 func TestStreamOrder(t *testing.T) {
 	t.Parallel()
 	c, e, _ := openStream(t, t.Context())
@@ -109,6 +111,7 @@ func TestStreamOrder(t *testing.T) {
 	c.wantEnd(codes.OK, "")
 }
 
+// shows: stream.final
 func TestStreamFinal(t *testing.T) {
 	t.Parallel()
 	const asked = ` parameters { key: "triton_enable_empty_final_response" value { bool_param: true } }`
@@ -136,6 +139,8 @@ func TestStreamFinal(t *testing.T) {
 }
 
 // TestStreamHalfClose delivers what is under way after the client's last request.
+//
+// shows: stream.half_close
 func TestStreamHalfClose(t *testing.T) {
 	t.Parallel()
 	c, e, _ := openStream(t, t.Context())
@@ -159,6 +164,8 @@ func TestStreamErrors(t *testing.T) {
 }
 
 // TestStreamStatus closes the stream with the first error, after what came before it.
+//
+// shows: stream.grpc_errors
 func TestStreamStatus(t *testing.T) {
 	t.Parallel()
 	c, _, _ := openStream(t, metadata.AppendToOutgoingContext(t.Context(), "triton_grpc_error", "true"))
@@ -167,6 +174,7 @@ func TestStreamStatus(t *testing.T) {
 	c.wantEnd(codes.InvalidArgument, "Request for unknown model: 'nope' is not found")
 }
 
+// shows: stream.cancel
 func TestStreamCancel(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -96,6 +96,7 @@ func (deflate) Do(w io.Writer, p []byte) error {
 	return z.Close()
 }
 
+// shows: infer.compression
 func TestCompressedRequests(t *testing.T) {
 	t.Parallel()
 	checkCompressed(t, grpcapi.Settings{}, "identity", grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)))
@@ -103,6 +104,8 @@ func TestCompressedRequests(t *testing.T) {
 }
 
 // TestDecompressedTooLarge refuses what grows beyond the limit.
+//
+// shows: limits
 func TestDecompressedTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, o := range []grpc.DialOption{grpc.WithDefaultCallOptions(grpc.UseCompressor(gzip.Name)), grpc.WithCompressor(deflate{})} { //nolint:staticcheck // as above
@@ -159,6 +162,7 @@ func TestMalformed(t *testing.T) {
 	wantError(t, stream.RecvMsg(&out), codes.Internal, text)
 }
 
+// shows: restricted
 func TestRestricted(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
@@ -185,6 +189,7 @@ func TestRestricted(t *testing.T) {
 	}
 }
 
+// shows: forward
 func TestForward(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
@@ -283,6 +288,7 @@ func (a *authority) issue(t *testing.T, name string, serial int64) tls.Certifica
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
+// shows: tls
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a := &authority{dir: t.TempDir()}

@@ -88,6 +88,7 @@ func TestCompressedRequests(t *testing.T) {
 	}
 }
 
+// shows: limits
 func TestCompressedErrors(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t, func(set *httpapi.Settings) { set.MaxInput = 1 << 20 })
@@ -136,6 +137,8 @@ func TestCompressedErrors(t *testing.T) {
 }
 
 // TestAcceptEncoding asks for compressed answers in every way.
+//
+// shows: infer.compression
 func TestAcceptEncoding(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)

@@ -10,10 +10,10 @@ import (
 // readObject reads a request's body, which must be JSON if there is any, and stops
 // at its value; without a body it reports false. Unlike an infer request, it is
 // checked for syntax as a whole before anything is made of it.
-func (x *exchange) readObject(r *http.Request) (bool, error) {
-	b := body{r: r.Body, left: r.ContentLength, max: x.srv.maxInput}
-	if b.left > b.max {
-		return false, b.tooLarge(b.left)
+func (x *exchange) readObject(w http.ResponseWriter, r *http.Request) (bool, error) {
+	b, err := x.open(w, r)
+	if err != nil {
+		return false, err
 	}
 	if err := x.readAll(&b); err != nil {
 		return false, err
@@ -49,13 +49,21 @@ func (x *exchange) members(read func(key string) error) error {
 
 // control reads the object that a request other than for inference consists of. It
 // must have one unless none is as good as an empty one.
-func (s *Server) control(r *http.Request, optional bool, member func(x *exchange, key string) error) error {
+func (s *Server) control(w http.ResponseWriter, r *http.Request, optional bool, member func(x *exchange, key string) error) error {
 	x := s.newExchange()
 	defer x.release()
+	err := x.readControl(w, r, optional, member)
+	if err != nil {
+		s.drain(w, r, err)
+	}
+	return err
+}
+
+func (x *exchange) readControl(w http.ResponseWriter, r *http.Request, optional bool, member func(x *exchange, key string) error) error {
 	if err := plainBody(r); err != nil {
 		return err
 	}
-	ok, err := x.readObject(r)
+	ok, err := x.readObject(w, r)
 	switch {
 	case err != nil:
 		return err

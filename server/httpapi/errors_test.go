@@ -15,6 +15,7 @@ import (
 	"tutti/server/httpapi"
 )
 
+// shows: http.errors
 func TestInferErrors(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) { set.MaxInput = 4096 })

@@ -13,6 +13,7 @@ import (
 	"tutti/server/httpapi"
 )
 
+// shows: forward
 func TestForwardHeaders(t *testing.T) {
 	t.Parallel()
 	address, e := listen(t, func(set *httpapi.Settings) { set.Forward = regexp.MustCompile("(?i)my_|sequence_|triton|^priority$") })
@@ -55,6 +56,8 @@ func TestForwardNothing(t *testing.T) {
 }
 
 // TestRestricted asks every category with the header, without it and with another value.
+//
+// shows: restricted
 func TestRestricted(t *testing.T) {
 	t.Parallel()
 	paths := map[httpapi.API][]string{

@@ -3,19 +3,12 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"tutti/core/infer"
 	"tutti/core/status"
 )
 
-const (
-	notOneAnswer = "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"
-
-	// stallTimeout is how long a client may leave an event unread before its request
-	// is given up, for the model behind it is held back all the while.
-	stallTimeout = 5 * time.Minute
-)
+const notOneAnswer = "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"
 
 var eventType = []string{"text/event-stream; charset=utf-8"}
 
@@ -23,8 +16,9 @@ var eventType = []string{"text/event-stream; charset=utf-8"}
 func (s *Server) generate(w http.ResponseWriter, r *http.Request, t target) {
 	x := s.newExchange()
 	defer x.release()
-	a, decoupled, err := x.ask(r, t)
+	a, decoupled, err := x.ask(w, r, t)
 	if err != nil {
+		s.drain(w, r, err)
 		writeError(w, err)
 		return
 	}
@@ -80,8 +74,9 @@ func onlyAnswer(a *answers, cancel context.CancelFunc) (first *infer.Response, n
 func (s *Server) generateStream(w http.ResponseWriter, r *http.Request, t target) {
 	x := s.newExchange()
 	defer x.release()
-	a, _, err := x.ask(r, t)
+	a, _, err := x.ask(w, r, t)
 	if err != nil {
+		s.drain(w, r, err)
 		writeError(w, err)
 		return
 	}
@@ -89,7 +84,8 @@ func (s *Server) generateStream(w http.ResponseWriter, r *http.Request, t target
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	x.start(ctx, a, true)
-	e := events{w: w, c: http.NewResponseController(w), cancel: cancel}
+	// The model is held back while its client takes nothing, so that may not last.
+	e := events{w: w, cancel: cancel, patience: patient{w: w, stall: s.stall}}
 	for {
 		resp, err := a.next()
 		if resp == nil {
@@ -104,10 +100,11 @@ func (s *Server) generateStream(w http.ResponseWriter, r *http.Request, t target
 // events writes server-sent events.
 type events struct {
 	w      http.ResponseWriter
-	c      *http.ResponseController
 	cancel context.CancelFunc
-	begun  bool
-	broken bool // nobody reads any more
+	// patience bounds how long an event may wait to be taken.
+	patience patient
+	begun    bool
+	broken   bool // nobody reads any more
 }
 
 // answer sends one answer; one that cannot be printed is an event of its own.
@@ -139,8 +136,7 @@ func (e *events) end(x *exchange, err error) {
 		e.failure(x, err)
 	}
 	if e.begun {
-		// The deadline is the connection's, which may serve on.
-		_ = e.c.SetWriteDeadline(time.Time{})
+		e.patience.end()
 	}
 }
 
@@ -164,16 +160,14 @@ func (e *events) failure(x *exchange, err error) {
 // there is nobody left to answer.
 func (e *events) send(x *exchange, code int) {
 	x.out = append(x.out, "\n\n"...)
-	// Not every kind of connection has deadlines.
-	_ = e.c.SetWriteDeadline(time.Now().Add(stallTimeout))
 	if !e.begun {
 		e.begun = true
 		e.w.Header()["Content-Type"] = eventType
 		e.w.WriteHeader(code)
 	}
-	_, err := e.w.Write(x.out)
+	_, err := e.patience.Write(x.out)
 	if err == nil {
-		err = e.c.Flush()
+		err = http.NewResponseController(e.w).Flush()
 	}
 	if err != nil {
 		e.broken = true
@@ -183,7 +177,7 @@ func (e *events) send(x *exchange, code int) {
 
 // ask decodes a generate request and returns the sink to start it with, and whether
 // its model may have any number of answers.
-func (x *exchange) ask(r *http.Request, t target) (*answers, bool, error) {
+func (x *exchange) ask(w http.ResponseWriter, r *http.Request, t target) (*answers, bool, error) {
 	version, err := infer.ParseVersion(t.version)
 	if err != nil {
 		return nil, false, err
@@ -197,7 +191,7 @@ func (x *exchange) ask(r *http.Request, t target) (*answers, bool, error) {
 	}
 	x.req = infer.NewRequest()
 	x.req.Model, x.req.Version = t.model, version
-	if err := x.prompt(r, d); err != nil {
+	if err := x.prompt(w, r, d); err != nil {
 		x.req.Release()
 		return nil, false, err
 	}

@@ -16,6 +16,7 @@ import (
 	"tutti/server/servertest"
 )
 
+// shows: generate
 func TestGenerate(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
@@ -124,6 +125,7 @@ func TestGenerateErrors(t *testing.T) {
 	}
 }
 
+// shows: generate_stream
 func TestGenerateStream(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
@@ -155,6 +157,8 @@ func TestGenerateStream(t *testing.T) {
 
 // TestGenerateStreamHangUp reads some events as they come and goes: the model, which
 // would never end, is cancelled.
+//
+// shows: infer.hangup
 func TestGenerateStreamHangUp(t *testing.T) {
 	t.Parallel()
 	s, e := serve(t)

@@ -63,16 +63,25 @@ func (x *exchange) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	x.src.begin(w, r, x.srv.stall)
-	b := body{r: &x.src, left: r.ContentLength, max: x.srv.maxInput}
-	if b.left > b.max {
-		return b.tooLarge(b.left)
+	b, err := x.open(w, r)
+	if err != nil {
+		return err
 	}
 	if zipped {
 		x.zip = newInflater(&x.src)
 		b.r, b.left, b.inflated = x.zip, -1, true
 	}
 	return x.decode(&b, r.Header)
+}
+
+// open begins to read a request's body, unless it says that it is too large.
+func (x *exchange) open(w http.ResponseWriter, r *http.Request) (body, error) {
+	x.src.begin(w, r, x.srv.stall)
+	b := body{r: &x.src, left: r.ContentLength, max: x.srv.maxInput}
+	if b.left > b.max {
+		return b, b.tooLarge(b.left)
+	}
+	return b, nil
 }
 
 // submit hands the request over and waits for its only answer.

@@ -334,6 +334,8 @@ func TestInferEnsembleEchoesSequence(t *testing.T) {
 }
 
 // TestInferCancel hangs up while the model works on the request.
+//
+// shows: infer.hangup
 func TestInferCancel(t *testing.T) {
 	t.Parallel()
 	s, e := serve(t)

@@ -17,7 +17,7 @@ import (
 // how the request went in the header NV-Status, a RequestStatus message in one line.
 // What that server counted per batch size and per endpoint is left out, as protobuf
 // leaves out what is zero, and ?format= has no choice but text.
-const legacyStatus = "Nv-Status"
+const legacyStatus = "NV-Status"
 
 var legacyType = []string{"application/octet-stream"}
 
@@ -76,7 +76,7 @@ func legacyCode(err error) string {
 
 // legacyServerStatus answers with the state of the server and of one model or all.
 func (s *Server) legacyServerStatus(w http.ResponseWriter, r *http.Request, t target) {
-	b, err := s.appendLegacy(r.URL.Query().Get("format"), t.model)
+	b, err := s.appendLegacy(r, t.model)
 	s.legacyHeader(w, err)
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
@@ -87,21 +87,31 @@ func (s *Server) legacyServerStatus(w http.ResponseWriter, r *http.Request, t ta
 	_, _ = w.Write(b)
 }
 
-func (s *Server) appendLegacy(format, model string) ([]byte, error) {
-	if format != "" && format != "text" {
+func (s *Server) appendLegacy(r *http.Request, model string) ([]byte, error) {
+	if format := r.URL.Query().Get("format"); format != "" && format != "text" {
 		return nil, status.Errorf(status.Unsupported, "status format '%s' is not supported, expected 'text'", format)
 	}
 	entries := s.legacyEntries(model)
 	if model != "" && len(entries) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "no status available for unknown model '%s'", model)
 	}
-	p := new(textPrinter)
+	p := &legacyPrinter{
+		config: s.limited.admit(APIModelConfig, r.Header),
+		stats:  s.limited.admit(APIStatistics, r.Header),
+	}
 	p.text("id", s.about.Name)
 	p.text("version", s.about.Version)
 	p.number("uptime_ns", uint64(time.Since(s.since)))
 	s.legacyModels(p, entries)
 	p.word("ready_state", s.legacyState())
 	return p.b, nil
+}
+
+// legacyPrinter knows what the request may see: the status has in it what other
+// endpoints show, and these may be restricted.
+type legacyPrinter struct {
+	textPrinter
+	config, stats bool
 }
 
 func (s *Server) legacyState() string {
@@ -138,7 +148,7 @@ func legacyVersion(e infer.Entry) int64 {
 	return v
 }
 
-func (s *Server) legacyModels(p *textPrinter, entries []infer.Entry) {
+func (s *Server) legacyModels(p *legacyPrinter, entries []infer.Entry) {
 	for len(entries) > 0 {
 		n := 1
 		for n < len(entries) && entries[n].Name == entries[0].Name {
@@ -153,9 +163,9 @@ func (s *Server) legacyModels(p *textPrinter, entries []infer.Entry) {
 
 // legacyModel prints the configuration of the newest version that has one, and the
 // state of each.
-func (s *Server) legacyModel(p *textPrinter, versions []infer.Entry) {
+func (s *Server) legacyModel(p *legacyPrinter, versions []infer.Entry) {
 	for _, v := range slices.Backward(versions) {
-		if v.State != infer.Ready {
+		if v.State != infer.Ready || !p.config {
 			continue
 		}
 		if cfg, err := s.catalog.Config(v.Name, legacyVersion(v)); err == nil {
@@ -173,13 +183,13 @@ func (s *Server) legacyModel(p *textPrinter, versions []infer.Entry) {
 	}
 }
 
-func (s *Server) legacyModelVersion(p *textPrinter, v infer.Entry) {
+func (s *Server) legacyModelVersion(p *legacyPrinter, v infer.Entry) {
 	state := string(v.State)
 	if state == "" {
 		state = "UNKNOWN"
 	}
 	p.word("ready_state", "MODEL_"+state)
-	if v.State == infer.Ready {
+	if v.State == infer.Ready && p.stats {
 		if all, err := s.catalog.Statistics(v.Name, legacyVersion(v)); err == nil && len(all) == 1 {
 			p.number("model_execution_count", all[0].ExecutionCount)
 			p.number("model_inference_count", all[0].InferenceCount)

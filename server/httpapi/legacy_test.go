@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"net/http"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,6 +92,7 @@ const (
 	legacyTail = "ready_state: SERVER_READY\n"
 )
 
+// shows: legacy
 func TestLegacyStatus(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) {
@@ -185,5 +187,20 @@ ready_state: SERVER_INITIALIZING
 	}
 	if code, h, _ := ask(t, "GET", s.URL+"/api/health/ready", nil); code != http.StatusBadRequest || h.Get("NV-Status") == "" {
 		t.Errorf("ready: %d, NV-Status %q", code, h.Get("NV-Status"))
+	}
+}
+
+// TestLegacyRestricted leaves out what the request could not ask for elsewhere.
+func TestLegacyRestricted(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(t, func(set *httpapi.Settings) {
+		set.Restricted = []httpapi.Restriction{{APIs: []httpapi.API{httpapi.APIModelConfig, httpapi.APIStatistics}, Key: "Pass", Value: "x"}}
+	})
+	for _, pass := range []string{"", "x"} {
+		code, _, got := ask(t, "GET", s.URL+"/api/status/two", nil, "Pass", pass)
+		seen := strings.Contains(got, "config {") && strings.Contains(got, "model_execution_count")
+		if code != http.StatusOK || seen != (pass == "x") || !strings.Contains(got, "MODEL_READY") {
+			t.Errorf("pass %q: %d %s", pass, code, got)
+		}
 	}
 }

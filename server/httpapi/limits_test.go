@@ -21,6 +21,8 @@ func spaces(n int) string {
 }
 
 // TestChunkCount is on both sides of the limit.
+//
+// shows: limits
 func TestChunkCount(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
@@ -52,6 +54,8 @@ func TestChunkCount(t *testing.T) {
 }
 
 // TestChunked reads good bodies in chunks of every size, told to go on or not.
+//
+// shows: http.chunked
 func TestChunked(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
@@ -89,6 +93,8 @@ func TestChunked(t *testing.T) {
 
 // TestConnectionAfterRefusal asks something good behind everything bad that leaves a
 // body behind, on one connection.
+//
+// shows: errors
 func TestConnectionAfterRefusal(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -116,6 +122,8 @@ func TestConnectionAfterRefusal(t *testing.T) {
 		{"above the limit", post(inferPath, "", big+big), 400},
 		{"above the limit in a chunk", chunked(inferPath, "", big+big), 400},
 		{"unknown model in a chunk", chunked("/v2/models/nope/infer", "", big), 400},
+		{"encoding of generate", post("/v2/models/echo/generate", "Content-Encoding: gzip\r\n", big), 400},
+		{"shared memory off", post("/v2/systemsharedmemory/region/r/register", "", "{"+big), 501},
 		{"error of the model", post("/v2/models/fail/infer", "", goodInput), 500},
 	}
 	for _, tt := range tests {
@@ -144,6 +152,7 @@ func TestRefusedBeforeSent(t *testing.T) {
 	}
 }
 
+// shows: limits
 func TestHeaderLimit(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t, func(set *httpapi.Settings) { set.MaxHeader = 8 << 10 })
@@ -157,6 +166,8 @@ func TestHeaderLimit(t *testing.T) {
 }
 
 // TestStalledBody promises more than it sends: what has come is let go.
+//
+// shows: limits
 func TestStalledBody(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t, func(set *httpapi.Settings) { set.StallTimeout = 100 * time.Millisecond })
@@ -168,12 +179,17 @@ func TestStalledBody(t *testing.T) {
 		"tensor":     "Content-Length: 2000\r\n" + lengthHeader + ": " + strconv.Itoa(len(binary)) + "\r\n\r\n" + binary + "12345",
 		"chunks":     "Transfer-Encoding: chunked\r\n\r\n5\r\n{    \r\n",
 		"in a chunk": "Transfer-Encoding: chunked\r\n\r\n5\r\n{ ",
+		"generate":   "Content-Length: 1000\r\n\r\n{",
 		"compressed": "Content-Encoding: gzip\r\nContent-Length: 1000\r\n\r\n" + pack(t, "gzip", goodInput)[:30],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := dial(t, address)
-			c.send("POST " + inferPath + " HTTP/1.1\r\nHost: x\r\n" + request)
+			path := inferPath
+			if name == "generate" {
+				path = "/v2/models/echo/generate"
+			}
+			c.send("POST " + path + " HTTP/1.1\r\nHost: x\r\n" + request)
 			if code, body, closing := c.answer(); code != http.StatusRequestTimeout || body != want || !closing {
 				t.Errorf("status %d, %s, closing %v", code, body, closing)
 			}
@@ -213,4 +229,32 @@ func TestStalledReader(t *testing.T) {
 	_, _ = io.WriteString(c, "POST "+inferPath+" HTTP/1.1\r\nHost: x\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n"+
 		lengthHeader+": "+strconv.Itoa(length)+"\r\n\r\n"+string(body))
 	// The server's end of the test waits for the request to be over.
+}
+
+// TestStalledStream stalls one HTTP/2 stream; the connection serves the others.
+func TestStalledStream(t *testing.T) {
+	t.Parallel()
+	address, _ := listen(t, func(set *httpapi.Settings) { set.StallTimeout = 100 * time.Millisecond })
+	tr := &http.Transport{Protocols: protocols((*http.Protocols).SetUnencryptedHTTP2)}
+	defer tr.CloseIdleConnections()
+	c := http.Client{Transport: tr}
+	r, w := io.Pipe()
+	defer func() { _ = w.Close() }()
+	for _, tt := range []struct {
+		body io.Reader
+		want int
+	}{{r, http.StatusRequestTimeout}, {strings.NewReader(goodInput), http.StatusOK}} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+address+inferPath, tt.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != tt.want || resp.ProtoMajor != 2 {
+			t.Errorf("status %d, want %d, over %s", resp.StatusCode, tt.want, resp.Proto)
+		}
+	}
 }

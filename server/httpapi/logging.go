@@ -25,7 +25,7 @@ func (s *Server) logging(w http.ResponseWriter, r *http.Request, _ target) {
 		return
 	}
 	if r.Method == post {
-		if err := s.updateLog(r); err != nil {
+		if err := s.updateLog(w, r); err != nil {
 			writeError(w, err)
 			return
 		}
@@ -34,9 +34,9 @@ func (s *Server) logging(w http.ResponseWriter, r *http.Request, _ target) {
 	writeJSON(w, logSettings{set.File, set.Info, set.Warning, set.Error, set.Verbose, set.Format})
 }
 
-func (s *Server) updateLog(r *http.Request) error {
+func (s *Server) updateLog(w http.ResponseWriter, r *http.Request) error {
 	var u logs.Update
-	if err := s.control(r, false, func(x *exchange, key string) error { return x.logSetting(&u, key) }); err != nil {
+	if err := s.control(w, r, false, func(x *exchange, key string) error { return x.logSetting(&u, key) }); err != nil {
 		return err
 	}
 	err := s.logs.Update(u)

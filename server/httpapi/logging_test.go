@@ -10,6 +10,7 @@ import (
 	"tutti/server/httpapi"
 )
 
+// shows: logging
 func TestLogging(t *testing.T) {
 	t.Parallel()
 	l, err := logs.New(logs.Settings{Info: true, Warning: true, Error: true}, io.Discard, io.Discard)

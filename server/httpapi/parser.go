@@ -215,7 +215,17 @@ type number struct {
 	abs     uint64 // the magnitude of an integer
 	integer bool   // an integer that fits 64 bits
 	neg     bool
+	// places counts the digits after the point of a number that is decimal divided
+	// by so many tens, exactly; 0 when it must be read from lit.
+	places  uint8
+	decimal uint64
 }
+
+// exactDigits is how many decimal digits a double holds whatever they are, so that
+// one division by a power of ten, which is exact up to 22, gives the nearest double.
+const exactDigits = 15
+
+var tens = [exactDigits + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
 
 // number reads the number at the cursor.
 //
@@ -270,16 +280,15 @@ func (p *parser) digits(n *number) bool {
 // fraction reads what may follow an integer's digits and reports whether an exponent did.
 func (p *parser) fraction(n *number) (bool, error) {
 	if p.peek() == '.' {
-		n.integer = false
 		p.pos++
-		if !p.skipDigits() {
+		if !p.decimals(n) {
 			return false, p.fail(msgMissFraction, p.pos)
 		}
 	}
 	if c := p.peek(); c != 'e' && c != 'E' {
 		return false, nil
 	}
-	n.integer = false
+	n.integer, n.places = false, 0
 	p.pos++
 	if c := p.peek(); c == '+' || c == '-' {
 		p.pos++
@@ -288,6 +297,25 @@ func (p *parser) fraction(n *number) (bool, error) {
 		return false, p.fail(msgMissExponent, p.pos)
 	}
 	return true, nil
+}
+
+// decimals reads the digits after a point and reports whether there are any.
+func (p *parser) decimals(n *number) bool {
+	start, value := p.pos, n.abs
+	for ; p.pos < len(p.buf); p.pos++ {
+		d := uint64(p.buf[p.pos] - '0')
+		if d > 9 {
+			break
+		}
+		value = value*10 + d
+	}
+	count := p.pos - start
+	// The value has not wrapped around if it had no more digits than this before.
+	if n.integer && count <= exactDigits && n.abs < uint64(tens[exactDigits-count]) {
+		n.places, n.decimal = uint8(count), value
+	}
+	n.integer = false
+	return count > 0
 }
 
 func (p *parser) skipDigits() bool {
@@ -318,18 +346,24 @@ func (p *parser) notFinite(n number, start int) (number, error) {
 
 // float returns the number as the nearest double.
 func (n *number) float() float64 {
-	if n.integer && n.abs < 1<<53 {
-		f := float64(n.abs)
-		if n.neg {
-			return -f
-		}
-		return f
+	switch {
+	case n.integer && n.abs < 1<<53:
+		return n.sign(float64(n.abs))
+	case n.places > 0:
+		return n.sign(float64(n.decimal) / tens[n.places])
 	}
 	if n.neg && len(n.lit) == 4 && n.lit[1] == 'N' {
 		return math.NaN()
 	}
 	// The only error is a range error, which comes with the infinity meant.
 	f, _ := strconv.ParseFloat(unsafe.String(unsafe.SliceData(n.lit), len(n.lit)), 64)
+	return f
+}
+
+func (n *number) sign(f float64) float64 {
+	if n.neg {
+		return -f
+	}
 	return f
 }
 

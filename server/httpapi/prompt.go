@@ -12,8 +12,8 @@ import (
 // prompt reads a generate request: a JSON object whose members are inputs where the
 // model has one of the name, and parameters otherwise. So are the members of its
 // member "parameters"; "id" is the request's.
-func (x *exchange) prompt(r *http.Request, d *infer.Description) error {
-	ok, err := x.readObject(r)
+func (x *exchange) prompt(w http.ResponseWriter, r *http.Request, d *infer.Description) error {
+	ok, err := x.readObject(w, r)
 	if err != nil {
 		return err
 	}

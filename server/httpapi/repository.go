@@ -27,7 +27,7 @@ func (s *Server) repositoryIndex(w http.ResponseWriter, r *http.Request, _ targe
 		return
 	}
 	ready := false
-	err := s.control(r, true, func(x *exchange, key string) (err error) {
+	err := s.control(w, r, true, func(x *exchange, key string) (err error) {
 		if key != "ready" {
 			return x.p.skip()
 		}
@@ -82,7 +82,7 @@ func (s *Server) changeModel(w http.ResponseWriter, r *http.Request, t target, w
 		writeError(w, status.Errorf(status.Unsupported, "'repository_name' specification is not supported"))
 		return
 	}
-	err := s.control(r, true, func(x *exchange, key string) error {
+	err := s.control(w, r, true, func(x *exchange, key string) error {
 		if key != "parameters" {
 			return x.p.skip()
 		}

@@ -11,6 +11,7 @@ import (
 	"tutti/server/servertest"
 )
 
+// shows: repository
 func TestRepository(t *testing.T) {
 	t.Parallel()
 	l := servertest.NewLifecycle("a", "b", "c")

@@ -70,6 +70,7 @@ type pattern struct {
 	methods  string
 	serve    handler
 	api      API
+	infers   bool // its handler reads the body by itself
 }
 
 // table finds a path's pattern among those with as many segments.
@@ -90,7 +91,7 @@ func compile(list []route) *table {
 
 func (t *table) add(r route, path string) {
 	segments := strings.Split(path[1:], "/")
-	t[len(segments)] = append(t[len(segments)], pattern{segments, r.methods, r.serve, apiOf(path)})
+	t[len(segments)] = append(t[len(segments)], pattern{segments, r.methods, r.serve, apiOf(path), strings.HasSuffix(path, "/infer")})
 }
 
 // find returns the pattern that path matches, or nil, and what the path names.

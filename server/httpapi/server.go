@@ -201,8 +201,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.reject(w, r, http.StatusForbidden, "This API is restricted, expecting header '"+s.limited[p.api].Key+"'")
 	case !p.allows(r.Method):
 		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
-	default:
+	case p.infers:
 		p.serve(s, w, r, t)
+	default:
+		if r.ContentLength != 0 {
+			r.Body = newArrival(w, r, s.stall)
+		}
+		p.serve(s, w, r, t)
+		s.drain(w, r, nil)
 	}
 }
 

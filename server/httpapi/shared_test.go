@@ -84,6 +84,7 @@ func TestSharedMemory(t *testing.T) {
 	}
 }
 
+// shows: shm.errors
 func TestSharedMemoryErrors(t *testing.T) {
 	t.Parallel()
 	r, _ := region(t, "r")
@@ -133,6 +134,7 @@ func (d described) Describe(model string, version int64) (*infer.Description, er
 	return &d.as, nil
 }
 
+// shows: infer.classification
 func TestClassification(t *testing.T) {
 	t.Parallel()
 	labels := infer.Port{Name: "X", Labels: []string{"cat", "dog"}}

@@ -67,7 +67,7 @@ func done(w http.ResponseWriter, err error) {
 }
 
 func (s *Server) systemRegister(w http.ResponseWriter, r *http.Request, t target) {
-	g, err := s.registration(r, shm.System, t.name)
+	g, err := s.registration(w, r, shm.System, t.name)
 	if err == nil {
 		err = s.regions.RegisterSystem(t.name, g.key, g.offset, g.size)
 	}
@@ -75,7 +75,7 @@ func (s *Server) systemRegister(w http.ResponseWriter, r *http.Request, t target
 }
 
 func (s *Server) cudaRegister(w http.ResponseWriter, r *http.Request, t target) {
-	g, err := s.registration(r, shm.CUDA, t.name)
+	g, err := s.registration(w, r, shm.CUDA, t.name)
 	if err == nil {
 		err = s.regions.RegisterCUDA(t.name, g.handle, g.device, g.size)
 	}
@@ -94,7 +94,7 @@ type registration struct {
 
 // registration reads a register request. While client regions are not allowed it
 // says so, whatever the request.
-func (s *Server) registration(r *http.Request, kind shm.Kind, name string) (g registration, err error) {
+func (s *Server) registration(w http.ResponseWriter, r *http.Request, kind shm.Kind, name string) (g registration, err error) {
 	if _, err := s.regions.Status(kind, ""); err != nil {
 		return g, err
 	}
@@ -102,7 +102,7 @@ func (s *Server) registration(r *http.Request, kind shm.Kind, name string) (g re
 		return g, status.Errorf(status.InvalidArg, "'region name' is necessary to register %s shared memory region", kind)
 	}
 	g.seen = map[string]bool{}
-	if err := s.control(r, true, func(x *exchange, key string) error { return x.registered(&g, key) }); err != nil {
+	if err := s.control(w, r, true, func(x *exchange, key string) error { return x.registered(&g, key) }); err != nil {
 		return g, err
 	}
 	fields := []string{"key", "byte_size"}

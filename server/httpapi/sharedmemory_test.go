@@ -83,8 +83,8 @@ func TestSharedMemoryControl(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryDisabled is the default.
-func TestSharedMemoryDisabled(t *testing.T) {
+// TestSharedMemoryControlDisabled is the default.
+func TestSharedMemoryControlDisabled(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
 	const want = `{"error":"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."}`

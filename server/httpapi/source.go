@@ -75,6 +75,18 @@ func (s *source) wait() {
 	_ = http.NewResponseController(s.w).SetReadDeadline(until)
 }
 
+// arrival is a source as a request's body, for the handlers that read just that.
+type arrival struct {
+	source
+	io.Closer
+}
+
+func newArrival(w http.ResponseWriter, r *http.Request, stall time.Duration) *arrival {
+	a := &arrival{Closer: r.Body}
+	a.begin(w, r, stall)
+	return a
+}
+
 // readError says why a body cannot be read: any failure is the client's, such as a malformed chunk.
 func readError(err error) error {
 	_, coded := errors.AsType[*status.Error](err)

@@ -22,20 +22,15 @@ func appendFloat(b []byte, v float64) []byte {
 	if i := uint64(v); v < 1<<53 && float64(i) == v {
 		return append(strconv.AppendUint(b, i, 10), ".0"...)
 	}
+	if 1e-6 <= v && v < 1e21 {
+		b = strconv.AppendFloat(b, v, 'f', -1, 64)
+		if v >= 1<<53 {
+			b = append(b, ".0"...)
+		}
+		return b
+	}
 	var buf [32]byte
 	digits, exp := shortest(buf[:0], v)
-	point := exp + 1 // where the point stands among the digits
-	switch n := len(digits); {
-	case n <= point && point <= 21:
-		b = append(b, digits...)
-		return append(zeros(b, point-n), ".0"...)
-	case 0 < point && point <= 21:
-		b = append(b, digits[:point]...)
-		return append(append(b, '.'), digits[point:]...)
-	case -6 < point && point <= 0:
-		b = zeros(append(b, "0."...), -point)
-		return append(b, digits...)
-	}
 	b = append(b, digits[0])
 	if len(digits) > 1 {
 		b = append(append(b, '.'), digits[1:]...)

@@ -113,6 +113,8 @@ func protocols(set func(*http.Protocols, bool)) *http.Protocols {
 }
 
 // TestProtocols speaks HTTP/1.1 and HTTP/2, in clear text and over TLS.
+//
+// shows: http.protocols
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	id := writeIdentity(t, t.TempDir(), "one", time.Now())
@@ -166,6 +168,7 @@ func TestHTTP2Large(t *testing.T) {
 	}
 }
 
+// shows: tls.mutual
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	server, friend, stranger := writeIdentity(t, t.TempDir(), "server", time.Now()), writeIdentity(t, t.TempDir(), "friend", time.Now()),
@@ -185,6 +188,8 @@ func TestClientCertificates(t *testing.T) {
 }
 
 // TestReloadTLS changes the files of a running server, for good and for bad.
+//
+// shows: tls.reload
 func TestReloadTLS(t *testing.T) {
 	t.Parallel()
 	dir, start := t.TempDir(), time.Now()

@@ -27,7 +27,7 @@ func (s *Server) traceSetting(w http.ResponseWriter, r *http.Request, t target) 
 	}
 	err := s.traceModel(t.model)
 	if err == nil && r.Method == post {
-		err = s.updateTrace(r, t.model)
+		err = s.updateTrace(w, r, t.model)
 	}
 	if err != nil {
 		writeError(w, err)
@@ -56,9 +56,9 @@ func showTrace(set tracing.Settings) traceSettings {
 	return shown
 }
 
-func (s *Server) updateTrace(r *http.Request, model string) error {
+func (s *Server) updateTrace(w http.ResponseWriter, r *http.Request, model string) error {
 	changes := map[string][]string{}
-	err := s.control(r, false, func(x *exchange, key string) (err error) {
+	err := s.control(w, r, false, func(x *exchange, key string) (err error) {
 		switch key {
 		case "trace_file":
 			changes[key] = nil // is refused, whatever it says

@@ -9,6 +9,7 @@ import (
 	"tutti/server/httpapi"
 )
 
+// shows: trace
 func TestTraceSetting(t *testing.T) {
 	t.Parallel()
 	file := t.TempDir() + "/trace"

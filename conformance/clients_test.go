@@ -1,0 +1,104 @@
+// Package conformance_test asks the program what Triton's own clients ask: it runs the
+// suites of clients/ with tritonclient and perf_analyzer against a server on free ports,
+// and keeps docs/compatibility.md equal to what the tests of the project show.
+package conformance_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// flavours are the clients of tritonclient.
+var flavours = []string{"http", "grpc", "http_aio", "grpc_aio"}
+
+// suiteLimit bounds one client's run over the cases of a variant.
+const suiteLimit = 5 * time.Minute
+
+// TestClients runs every case of clients/ with each client, against servers that are
+// started in different ways.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	packages := clientPackages.require(t)
+	m := newModels(t)
+	certificates := writeCertificates(t)
+	variants := []struct {
+		name  string
+		flags []string
+	}{
+		{"plain", append([]string{"--allow-client-shm=true", "--model-control-mode=explicit", "--strict-readiness=false"}, m.loads...)},
+		{"tls", append(tlsFlags(certificates), "--model-control-mode=explicit", "--load-model=raw")},
+		{"restricted", []string{
+			"--http-restricted-api=inference,model-repository:key=word", "--grpc-restricted-protocol=inference,model-repository:key=word",
+			"--exit-on-error=false", "--strict-readiness=false",
+		}},
+		{"tuned", []string{
+			"--model-control-mode=explicit", "--load-model=raw", "--strict-model-config=false", "--reuse-http-port=true", "--metrics-address=127.0.0.1",
+			"--grpc-header-forward-pattern=x-.*", "--grpc-keepalive-timeout=20000", "--grpc-keepalive-permit-without-calls=true",
+			"--grpc-http2-min-recv-ping-interval-without-data=1000", "--trace-file=" + filepath.Join(certificates, "trace.json"),
+			"--trace-level=TIMESTAMPS", "--trace-rate=1", "--trace-count=100", "--trace-log-frequency=1",
+		}},
+	}
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			at := serve(t, m, v.flags...)
+			for _, flavour := range flavours {
+				t.Run(flavour, func(t *testing.T) {
+					args := []string{"--flavour", flavour, "--variant", v.name, "--http", at.http, "--grpc", at.grpc, "--metrics", at.metrics, "--certificates", certificates}
+					runSuite(t, packages, append(args, m.suiteFlags()...))
+				})
+			}
+		})
+	}
+}
+
+// outcome is a line that clients/run.py prints.
+type outcome struct{ Case, Error, Skip string }
+
+// runSuite makes a subtest of every line of clients/run.py.
+func runSuite(t *testing.T, packages string, args []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
+	defer cancel()
+	script, err := filepath.Abs("clients/run.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "python3", append([]string{"-B", script}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	cases := 0
+	for lines := bufio.NewScanner(&stdout); lines.Scan(); {
+		var o outcome
+		if json.Unmarshal(lines.Bytes(), &o) != nil || o.Case == "" {
+			t.Logf("the suite says: %s", lines.Text())
+			continue
+		}
+		cases++
+		o.report(t)
+	}
+	if err != nil || cases == 0 {
+		t.Errorf("%d cases, then: %v\n%s", cases, err, stderr.String())
+	}
+}
+
+func (o outcome) report(t *testing.T) {
+	t.Helper()
+	t.Run(o.Case, func(t *testing.T) {
+		switch {
+		case o.Error != "":
+			t.Error(o.Error)
+		case o.Skip != "":
+			t.Skip(o.Skip)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package conformance_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// perfLimit bounds one run of perf_analyzer.
+const perfLimit = 3 * time.Minute
+
+// TestPerfAnalyzer runs perf_analyzer as its users do, and expects that it measured
+// something.
+//
+// shows: perf_analyzer
+func TestPerfAnalyzer(t *testing.T) { //nolint:tparallel // each run has the server for itself
+	t.Parallel()
+	folder := perfPackages.require(t)
+	m := newModels(t)
+	at := serve(t, m, append([]string{"--allow-client-shm=true", "--model-control-mode=explicit", "--strict-readiness=false"}, m.loads...)...)
+	const windows = "--measurement-mode=count_windows"
+	tests := []struct {
+		name string
+		grpc bool
+		args []string
+	}{
+		{"HTTP closed loop", false, []string{"-m", "two", "--concurrency-range=1:2", windows, "--measurement-request-count=50", "-s", "99", "-r", "3"}},
+		{"gRPC closed loop", true, []string{"-m", "two", "--concurrency-range=1:2", windows, "--measurement-request-count=50", "-s", "99", "-r", "3"}},
+		{"HTTP request rate", false, []string{"-m", "two", "--request-rate-range=100"}},
+		{"gRPC request rate", true, []string{"-m", "two", "--request-rate-range=100"}},
+		{"HTTP poisson rate", false, []string{"-m", "two", "--request-rate-range=100", "--request-distribution=poisson"}},
+		{"HTTP shared memory", false, []string{"-m", "two", "--shared-memory=system", "--concurrency-range=2"}},
+		{"gRPC shared memory", true, []string{"-m", "two", "--shared-memory=system", "--concurrency-range=2"}},
+		{"HTTP shared memory at a rate", false, []string{"-m", "two", "--shared-memory=system", "--request-rate-range=100"}},
+		{"gRPC shared memory at a rate", true, []string{"-m", "two", "--shared-memory=system", "--request-rate-range=100"}},
+		{"HTTP batches", false, []string{"-m", "two", "-b", "4", "--async", "--concurrency-range=2"}},
+		{"gRPC streaming", true, []string{"-m", "two", "--streaming", "--concurrency-range=2"}},
+		{"gRPC decoupled", true, []string{"-m", "square_int32", "--streaming", "--input-data=testdata/square.json", "--concurrency-range=2"}},
+		{"HTTP JSON tensors", false, []string{"-m", "two", "--input-tensor-format=json", "--output-tensor-format=json", "--concurrency-range=1"}},
+		{"HTTP strings", false, []string{"-m", "words", "--shape=INPUT0:3", "--concurrency-range=1"}},
+		{"gRPC ensemble", true, []string{"-m", "chain", "--concurrency-range=1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := append([]string{"-i", "http", "-u", at.http}, tt.args...)
+			if tt.grpc {
+				args[1], args[3] = "grpc", at.grpc
+			}
+			if !slices.Contains(args, windows) {
+				args = append(args, "--request-count=100")
+			}
+			analyze(t, folder, args)
+		})
+	}
+}
+
+var (
+	throughput = regexp.MustCompile(`Throughput: ([0-9.]+) infer/sec`)
+	failures   = regexp.MustCompile(`(?i)failed|error`)
+)
+
+func analyze(t *testing.T, folder string, args []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), perfLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(folder, "bin", "perf_analyzer"), args...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(folder, "lib"))
+	out, err := cmd.CombinedOutput()
+	found := throughput.FindAllSubmatch(out, -1)
+	if err != nil || len(found) == 0 || failures.Match(out) {
+		t.Fatalf("perf_analyzer %q ended with %v:\n%s", args, err, out)
+	}
+	for _, m := range found {
+		if rate, err := strconv.ParseFloat(string(m[1]), 64); err != nil || rate <= 0 {
+			t.Errorf("throughput %s, want more than 0", m[1])
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package conformance_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"tutti"
+)
+
+// maxNamed is how many tests a row names; the others are counted.
+const maxNamed = 3
+
+// render writes the page.
+func render(t *testing.T, blocks []block, shown map[string][]string) string {
+	t.Helper()
+	var b strings.Builder
+	for i := range blocks {
+		bl := &blocks[i]
+		switch bl.kind {
+		case "":
+			b.WriteString(bl.text)
+		case "flags":
+			renderFlags(t, &b)
+		default:
+			b.WriteString("| what | works | notes | shown by |\n|---|---|---|---|\n")
+			for j := range bl.rows {
+				r := &bl.rows[j]
+				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", title(bl.kind, r.title), r.works, r.note, names(r.tests(shown)))
+			}
+		}
+	}
+	return b.String()
+}
+
+// title shows the items of a row as code, a message in bold.
+func title(kind, text string) string {
+	if kind == "features" {
+		return text
+	}
+	var parts []string
+	for list := range strings.SplitSeq(text, ";") {
+		message, fields, ok := strings.Cut(list, ":")
+		if !ok || kind != "messages" && kind != "config" {
+			parts = append(parts, "`"+strings.TrimSpace(list)+"`")
+			continue
+		}
+		for i, f := range strings.Split(fields, ",") {
+			if i == 0 {
+				f = "**" + strings.TrimSpace(message) + "** `" + strings.TrimSpace(f) + "`"
+			} else {
+				f = "`" + strings.TrimSpace(f) + "`"
+			}
+			parts = append(parts, f)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func names(tests []string) string {
+	more := ""
+	if len(tests) > maxNamed {
+		more = fmt.Sprintf(" and %d more", len(tests)-maxNamed)
+		tests = tests[:maxNamed]
+	}
+	for i := range tests {
+		tests[i] = "`" + tests[i] + "`"
+	}
+	return strings.Join(tests, " ") + more
+}
+
+// renderFlags writes what the table of flags says, with the tests that use each.
+func renderFlags(t *testing.T, b *strings.Builder) {
+	t.Helper()
+	list := tutti.Flags()
+	users := flagUsers(t, list)
+	b.WriteString("| flag | works | notes | used by |\n|---|---|---|---|\n")
+	for i := range list {
+		f := &list[i]
+		if f.Class == tutti.Honoured && len(users[f.Name]) == 0 {
+			t.Errorf("no test uses --%s", f.Name)
+		}
+		fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", f.Name, works(f), note(f), names(users[f.Name]))
+	}
+}
+
+// works is how far a flag does what tritonserver's does.
+func works(f *tutti.Flag) string {
+	switch f.Class {
+	case tutti.WithoutEffect:
+		return "partly"
+	case tutti.Refused:
+		return "no"
+	case tutti.Honoured:
+	}
+	return "yes"
+}
+
+func note(f *tutti.Flag) string {
+	var parts []string
+	if f.Own {
+		parts = append(parts, "Tutti's own")
+	}
+	if f.Instead != "" {
+		parts = append(parts, "deprecated, use "+strings.ReplaceAll(f.Instead, "|", `\|`))
+	}
+	switch f.Class {
+	case tutti.WithoutEffect:
+		parts = append(parts, "accepted without effect: "+f.Why)
+	case tutti.Refused:
+		parts = append(parts, "refused: "+f.Why)
+	case tutti.Honoured:
+	}
+	return strings.Join(parts, "; ")
+}
+
+// flagUsers returns the tests whose source gives each flag.
+func flagUsers(t *testing.T, list []tutti.Flag) map[string][]string {
+	t.Helper()
+	users := map[string][]string{}
+	walkTests(t, func(path, text string) {
+		if strings.HasSuffix(path, ".py") {
+			return
+		}
+		for i := range list {
+			if gives(text, list[i].Name, list[i].Env()) {
+				users[list[i].Name] = append(users[list[i].Name], testName(path, path[strings.LastIndex(path, "/")+1:]))
+			}
+		}
+	})
+	for name := range users {
+		slices.Sort(users[name])
+	}
+	return users
+}
+
+// gives tells whether a text has the flag, or its environment variable, as a word.
+func gives(text, name, env string) bool {
+	for _, word := range []string{"--" + name, env} {
+		for rest := text; ; {
+			_, after, ok := strings.Cut(rest, word)
+			if !ok {
+				break
+			}
+			if after == "" || !strings.ContainsAny(after[:1], "-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") {
+				return true
+			}
+			rest = after
+		}
+	}
+	return false
+}

@@ -46,6 +46,8 @@ const (
 	headerTimeout = 30 * time.Second // until an answer begins
 	dialTimeout   = 10 * time.Second
 	maxObjects    = 1 << 20
+	// idleConnections is how many are kept per server.
+	idleConnections = 16
 )
 
 // Options are what buckets are opened with.
@@ -83,14 +85,20 @@ func Open(ctx context.Context, address string, o *Options) (Bucket, error) {
 	}
 }
 
-// newClient returns the HTTP client of a bucket: an answer must begin in time, and
-// may then take as long as its bytes go on coming.
+// newClient returns the HTTP client of a bucket.
 func newClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: headerTimeout,
-		MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute, DisableCompression: true, ForceAttemptHTTP2: true,
-	}}
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+	limit(t)
+	return &http.Client{Transport: t}
+}
+
+// limit has an answer begin in time; it may then take as long as its bytes go on
+// coming.
+func limit(t *http.Transport) {
+	t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = dialTimeout, headerTimeout
+	t.MaxIdleConnsPerHost, t.IdleConnTimeout = idleConnections, time.Minute
+	t.DisableCompression = true
 }
 
 // failed gives an error the code of an HTTP status and names the address.

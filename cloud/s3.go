@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -27,7 +28,7 @@ var _ Bucket = (*bucketS3)(nil)
 // is not Amazon's is asked without keys when there are none.
 func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (Bucket, error) {
 	keys, _ := longest(file.S3, a.text)
-	options := []func(*config.LoadOptions) error{config.WithHTTPClient(newClient())}
+	options := []func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(limit))}
 	if keys.Profile != "" {
 		options = append(options, config.WithSharedConfigProfile(keys.Profile))
 	}

@@ -235,12 +235,13 @@ type world struct {
 	steps   []steps.Factory
 	only    []string
 	more    repository.Settings // what else it is opened with
+	log     slog.Handler
 }
 
 func newWorld(tb testing.TB, more ...steps.Factory) *world {
 	tb.Helper()
 	return &world{
-		alloc: tensor.NewChecked(tb, nil), metrics: telemetry.NewMetrics(), spy: &spy{},
+		alloc: tensor.NewChecked(tb, nil), log: slog.DiscardHandler, metrics: telemetry.NewMetrics(), spy: &spy{},
 		steps: append(more, stepOf("double", true, double)),
 	}
 }
@@ -255,7 +256,7 @@ func (w *world) open(ctx context.Context, roots ...string) (*repository.Reposito
 		return nil, err
 	}
 	s := w.more
-	s.Roots, s.Only, s.Backends, s.Metrics, s.Log = roots, w.only, registry, w.metrics, slog.New(slog.DiscardHandler)
+	s.Roots, s.Only, s.Backends, s.Metrics, s.Log = roots, w.only, registry, w.metrics, slog.New(w.log)
 	if s.Alloc == nil {
 		s.Alloc = w.alloc
 	}

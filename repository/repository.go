@@ -267,6 +267,11 @@ func (r *Repository) Failures() []Failure {
 			list = append(list, Failure{Model: name, Dir: m.folder.dir, Err: m.err})
 		}
 	}
+	for _, m := range r.source.mirrors {
+		if err := m.err.Load(); err != nil {
+			list = append(list, Failure{Model: m.address, Dir: m.address, Err: *err})
+		}
+	}
 	return list
 }
 

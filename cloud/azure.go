@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
@@ -39,7 +38,7 @@ func openAzure(a address, file *credentialFile, o *Options) (Bucket, error) {
 	if key.Account == "" {
 		key.Account = a.account
 	}
-	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: newClient(), Retry: policy.RetryOptions{TryTimeout: -1}}}
+	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: newClient()}}
 	client, err := azureClient(server+"/"+a.bucket, key, o, options)
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "opening %s: %s", a.text, firstLine(err.Error()))

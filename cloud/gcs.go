@@ -173,6 +173,9 @@ func (b *bucketGCS) Read(ctx context.Context, o Object, offset int64) (io.ReadCl
 	if offset > 0 && resp.StatusCode != http.StatusPartialContent {
 		return nil, errors.Join(errors.New("the server does not read from an offset"), resp.Body.Close())
 	}
+	if now := resp.Header.Get("X-Goog-Generation"); now != "" && now != o.Tag { // a server may not know conditions
+		return nil, errors.Join(gone(o), resp.Body.Close())
+	}
 	return resp.Body, nil
 }
 

@@ -21,7 +21,7 @@ func (p *program) repoDiff(ctx context.Context, one, two string, models []string
 		if err != nil {
 			return err
 		}
-		defer s.close(ctx) //nolint:errcheck // it is only looked at
+		defer s.close(ctx)
 		shelves[i] = s
 	}
 	var texts [2]map[string][]string
@@ -100,7 +100,7 @@ func compareLines(a, b []string) []string {
 	for i := range common {
 		common[i] = make([]int, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
+	for i := range slices.Backward(a) {
 		for j := len(b) - 1; j >= 0; j-- {
 			if common[i][j] = max(common[i+1][j], common[i][j+1]); a[i] == b[j] {
 				common[i][j] = common[i+1][j+1] + 1

@@ -77,8 +77,7 @@ func azureClient(url string, key azureKey, o *Options, options *container.Client
 }
 
 func (b *bucketAzure) fail(what string, err error) error {
-	var answer *azcore.ResponseError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		return failed(b.text, what, answer.StatusCode, errors.New(answer.ErrorCode))
 	}
 	return failed(b.text, what, 0, err)

@@ -80,8 +80,7 @@ func (b *bucketGCS) do(ctx context.Context, what, method, path string, header ht
 	req.ContentLength = size
 	resp, err := b.client.Do(req)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // the address is told, a token in it is not
 		}
 		return nil, failed(b.text, what, 0, err)

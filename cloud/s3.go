@@ -76,12 +76,11 @@ func (b *bucketS3) fail(what string, err error) error {
 
 // innermost returns what went wrong without the library's account of its layers.
 func innermost(err error) error {
-	var api interface {
+	if api, ok := errors.AsType[interface {
 		error
 		ErrorCode() string
 		ErrorMessage() string
-	}
-	if errors.As(err, &api) {
+	}](err); ok {
 		return fmt.Errorf("%s %s", api.ErrorCode(), api.ErrorMessage())
 	}
 	return err

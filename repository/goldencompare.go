@@ -109,8 +109,8 @@ func show(d tensor.DType, b []byte) string {
 	switch d {
 	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
 		unused := 64 - 8*d.Size()
-		return fmt.Sprint(int64(v<<unused) >> unused)
+		return strconv.FormatInt(int64(v<<unused)>>unused, 10)
 	default:
-		return fmt.Sprint(v)
+		return strconv.FormatUint(v, 10)
 	}
 }

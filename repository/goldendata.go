@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 
@@ -74,10 +75,13 @@ func flatten(data []byte) ([]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var leaves []any
-	for dec.More() || len(leaves) > 0 {
+	for {
 		tok, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			return leaves, nil
+		}
 		if err != nil {
-			break // the text is valid JSON, so this is its end
+			return nil, err
 		}
 		switch x := tok.(type) {
 		case json.Delim:
@@ -88,7 +92,6 @@ func flatten(data []byte) ([]any, error) {
 			leaves = append(leaves, x)
 		}
 	}
-	return leaves, nil
 }
 
 // appendElement appends a JSON value as an element of type d.

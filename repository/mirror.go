@@ -97,7 +97,7 @@ type mirror struct {
 	cache   string
 	bucket  cloud.Bucket
 	log     *slog.Logger
-	fetched func(bytes int64, ns int64)
+	fetched func(bytes, ns int64)
 	report  func(model string, done, total int64)
 
 	mu     sync.Mutex
@@ -252,7 +252,7 @@ func (m *mirror) fetchObjects(ctx context.Context, model, objects string, list [
 	took := telemetry.Now() - began
 	m.fetched(p.fetched.Load(), took)
 	if err == nil {
-		m.log.Info("model fetched", slog.String("model", model), slog.Int64("bytes", p.fetched.Load()), slog.Int64("resumed_bytes", p.total-p.fetched.Load()), slog.Int64("took_ms", took/1e6))
+		m.log.InfoContext(ctx, "model fetched", slog.String("model", model), slog.Int64("bytes", p.fetched.Load()), slog.Int64("resumed_bytes", p.total-p.fetched.Load()), slog.Int64("took_ms", took/1e6))
 	}
 	return err
 }

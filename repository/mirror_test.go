@@ -73,7 +73,7 @@ func (b *bucket) Write(_ context.Context, key string, body io.ReadSeeker, _ int6
 	return err
 }
 
-func (b *bucket) Delete(context.Context, string) error { return errors.ErrUnsupported }
+func (*bucket) Delete(context.Context, string) error { return errors.ErrUnsupported }
 
 // inBuckets has the world open buckets by address.
 func (w *world) inBuckets(tb testing.TB, all map[string]cloud.Bucket) {
@@ -145,8 +145,8 @@ func TestBucket(t *testing.T) {
 func TestBrokenBucket(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	var log bytes.Buffer
-	w.log = slog.NewTextHandler(&log, nil)
+	var lines bytes.Buffer
+	w.log = slog.NewTextHandler(&lines, nil)
 	w.inBuckets(t, map[string]cloud.Bucket{"gs://closed": &bucket{fault: errors.New("listing gs://closed: status 403 Forbidden")}, "as://a/empty": &bucket{}})
 	r := w.repo(t, "gs://closed", folder(t, doubleModel), "as://a/empty")
 	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
@@ -159,8 +159,8 @@ func TestBrokenBucket(t *testing.T) {
 	if r.Ready() {
 		t.Error("ready although a repository was never seen")
 	}
-	if !strings.Contains(log.String(), "model repository cannot be listed") {
-		t.Errorf("log: %s", log.String())
+	if !strings.Contains(lines.String(), "model repository cannot be listed") {
+		t.Errorf("log: %s", lines.String())
 	}
 }
 

@@ -49,7 +49,7 @@ func (r *Repository) prepare(ctx context.Context, f *folder, v *version, instanc
 		if i > 0 && inst == instances[0] {
 			break // one instance stands for all
 		}
-		if err := r.warm(ctx, r.rehearse(v, inst, padding), samples); err != nil {
+		if err := warm(ctx, r.rehearse(v, inst, padding), samples); err != nil {
 			return err
 		}
 	}

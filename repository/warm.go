@@ -150,7 +150,7 @@ func readBelow(dir, name string) ([]byte, error) {
 }
 
 // warm sends every sample as often as it says, until one fails.
-func (r *Repository) warm(ctx context.Context, x *rehearsal, samples []*sample) error {
+func warm(ctx context.Context, x *rehearsal, samples []*sample) error {
 	for _, s := range samples {
 		for range s.runs * s.each {
 			req, err := s.request()

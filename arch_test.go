@@ -23,7 +23,7 @@ const module = "tutti"
 // is nested in it; a name without a star goes before it. Layer 0 is ordered:
 // there a package may also import those named before it.
 var layers = [][]string{
-	{"proto/modelconfig", "proto/inference", "core/status", "core/tensor", "core/telemetry", "core/logs", "core/tracing", "core/shm"},
+	{"proto/modelconfig", "proto/inference", "core/status", "core/tensor", "core/telemetry", "core/logs", "core/tracing", "core/shm", "core/certs"},
 	{"core/config", "core/infer", "core/tensor/simdev"},
 	{"backends", "cache", "trace"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},

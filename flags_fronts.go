@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tutti/core/infer"
 )
 
 // endpointFlags are those that every protocol has.
@@ -52,7 +54,7 @@ func httpFlags() []Flag {
 		Flag{Name: "http-max-input-size", Arg: argBytes, Default: "67108864", Help: "Largest request", set: maxInput},
 		Flag{
 			Name: "http-restricted-api", Arg: "api,...:key=value", Many: true,
-			Help: "Answer some of the API only to those who send the header KEY: VALUE; the parts are " + strings.Join(categories(), ", "),
+			Help: "Answer some of the API only to those who send the header KEY: VALUE; the parts are " + strings.Join(infer.APINames(), ", "),
 			set:  restriction(func(o *Options) *[]Restriction { return &o.HTTP.Restricted }, "http-restricted-api", "api"),
 		})
 	return grouped(groupHTTP, append(list, tlsFlags("http", "HTTP", true, func(o *Options) *TLSOptions { return &o.HTTP.TLS })...)...)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tutti/core/infer"
 )
 
 // setter checks a value and puts it into o. Its errors have Triton's words where it has some.
@@ -119,13 +121,6 @@ func triple(flag, form, first, s string) (name, key, value string, err error) {
 	return name, key, value, nil
 }
 
-// categories are the parts of the API that can be restricted.
-func categories() []string {
-	return []string{
-		"health", "metadata", "inference", "shared-memory", "model-config", "model-repository", "statistics", "trace", "logging",
-	}
-}
-
 // restriction returns the setter of a restricted part of an API; kind is what Triton
 // calls one.
 func restriction(field func(*Options) *[]Restriction, flag, kind string) setter {
@@ -138,8 +133,8 @@ func restriction(field func(*Options) *[]Restriction, flag, kind string) setter 
 		r := Restriction{APIs: strings.Split(names, ","), Key: key, Value: secret}
 		for i, api := range r.APIs {
 			switch {
-			case !slices.Contains(categories(), api):
-				return fmt.Errorf("unknown restricted %s '%s', expected one of: %s", kind, api, strings.Join(categories(), ", "))
+			case !slices.Contains(infer.APINames(), api):
+				return fmt.Errorf("unknown restricted %s '%s', expected one of: %s", kind, api, strings.Join(infer.APINames(), ", "))
 			case slices.Contains(r.APIs[:i], api), slices.ContainsFunc(*list, func(r Restriction) bool { return slices.Contains(r.APIs, api) }):
 				return fmt.Errorf("restricted %s '%s' can not be specified in multiple config groups", kind, api)
 			}

@@ -17,7 +17,7 @@ import (
 
 const inferUsage = "[--url URL] MODEL --input NAME=VALUE ..."
 
-// infer asks a running server and prints its answer, and the time per step.
+// infer asks a running server and prints its answer, or all of them, and the time per step.
 func (p *program) infer(ctx context.Context, args []string) error {
 	fs := p.flags("infer", inferUsage)
 	url := fs.String("url", "http://127.0.0.1:8000", "`URL` of the server, http:// or grpc://")
@@ -54,16 +54,36 @@ func (p *program) askOnce(ctx context.Context, c client.Client, req *client.Requ
 		}
 		req.Inputs = append(req.Inputs, t)
 	}
-	t, err := ask(ctx, c, req)
+	t, err := p.answer(ctx, c, req)
 	if err != nil {
-		return err
-	}
-	if err := writeAnswer(p.stdout, t.resp); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.stderr, "answered in %s\n", micros(t.took))
 	writeColumns(p.stderr, "", t.rows(req.Model, nil))
 	return nil
+}
+
+// answer prints the answer to a request, or each as it comes where there may be several.
+func (p *program) answer(ctx context.Context, c client.Client, req *client.Request) (*timed, error) {
+	several, err := c.Decoupled(ctx, req.Model, req.Version)
+	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused { // not every server tells
+		return nil, err
+	}
+	if !several {
+		t, err := ask(ctx, c, req)
+		if err == nil {
+			err = writeAnswer(p.stdout, t.resp)
+		}
+		return t, err
+	}
+	s, ok := c.(client.Streamer)
+	if !ok {
+		return nil, fmt.Errorf("model '%s' is decoupled: it answers a request any number of times, "+
+			"expected --url grpc://HOST:PORT (over HTTP, POST to /v2/models/%[1]s/generate_stream)", req.Model)
+	}
+	return measure(ctx, c, req.Model, func() (*client.Response, error) {
+		return nil, s.Stream(ctx, req, func(resp *client.Response) error { return writeAnswer(p.stdout, resp) })
+	})
 }
 
 // parseInput makes the tensor of an argument NAME=VALUE as the model declares it.

@@ -29,20 +29,25 @@ type spent struct {
 	total          time.Duration
 }
 
-// ask sends one request and reads the statistics before and after it, so it works
-// with every server of the protocol that keeps them.
+// ask sends one request and measures it.
 func ask(ctx context.Context, c client.Client, req *client.Request) (*timed, error) {
+	return measure(ctx, c, req.Model, func() (*client.Response, error) { return c.Infer(ctx, req) })
+}
+
+// measure reads the statistics before and after a request, so it works with every
+// server of the protocol that keeps them.
+func measure(ctx context.Context, c client.Client, model string, request func() (*client.Response, error)) (*timed, error) {
 	before, err := c.Statistics(ctx, "")
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	resp, err := c.Infer(ctx, req)
+	resp, err := request()
 	t := &timed{resp: resp, took: time.Since(began)}
 	if err != nil {
 		return nil, err
 	}
-	return t, t.settle(ctx, c, req.Model, before)
+	return t, t.settle(ctx, c, model, before)
 }
 
 const (

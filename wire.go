@@ -1,8 +1,12 @@
 package tutti
 
 import (
+	"crypto/tls"
+	"log/slog"
 	"regexp"
 
+	"tutti/core/certs"
+	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/server/grpcapi"
 	"tutti/server/httpapi"
@@ -38,14 +42,11 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 	o := &s.o.GRPC
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.logs,
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.logs, Restricted: restricted(o.Restricted),
 		Keepalive: grpcapi.Keepalive{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, PermitWithoutCalls: o.PermitWithoutCalls,
 			MinPingInterval: o.MinPingInterval, AnyPings: o.MinPingInterval == 0, MaxAge: o.MaxAge, MaxAgeGrace: o.MaxAgeGrace,
 		},
-	}
-	for _, r := range o.Restricted {
-		set.Restricted = append(set.Restricted, grpcapi.Restriction{Protocols: r.APIs, Key: r.Key, Value: r.Value})
 	}
 	var err error
 	if set.Compression, err = grpcapi.ParseCompression(o.Compression); err != nil {
@@ -55,8 +56,7 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 		return set, err
 	}
 	if t := o.TLS; t.Enabled {
-		set.Credentials, err = grpcapi.TLS{Cert: t.ServerCert, Key: t.ServerKey, Root: t.RootCert, Mutual: t.Mutual}.Credentials()
-		err = tlsError("gRPC", err)
+		set.TLS, err = t.load("gRPC", s.log, "h2")
 	}
 	return set, err
 }
@@ -65,30 +65,30 @@ func (s *server) httpSettings(catalog *gate) (httpapi.Settings, error) {
 	o := &s.o.HTTP
 	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: o.MaxInput,
-	}
-	for _, r := range o.Restricted {
-		one := httpapi.Restriction{Key: r.Key, Value: r.Value}
-		for _, name := range r.APIs {
-			if api, ok := httpapi.ParseAPI(name); ok { // every name was checked
-				one.APIs = append(one.APIs, api)
-			}
-		}
-		set.Restricted = append(set.Restricted, one)
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: o.MaxInput, Restricted: restricted(o.Restricted),
 	}
 	var err error
 	if set.Forward, err = forward(o.ForwardPattern, ignoreCase); err != nil {
 		return set, err
 	}
 	if t := o.TLS; t.Enabled {
-		files := httpapi.TLSFiles{Cert: t.ServerCert, Key: t.ServerKey}
-		if t.Mutual {
-			files.ClientCA = t.RootCert
-		}
-		set.TLS, err = httpapi.LoadTLS(files, s.log)
-		err = tlsError("HTTP", err)
+		set.TLS, err = t.load("HTTP", s.log, "h2", "http/1.1")
 	}
 	return set, err
+}
+
+// restricted names the categories as the front ends do.
+func restricted(list []Restriction) []infer.Restriction {
+	all := make([]infer.Restriction, len(list))
+	for i, r := range list {
+		all[i] = infer.Restriction{Key: r.Key, Value: r.Value}
+		for _, name := range r.APIs {
+			if api, ok := infer.ParseAPI(name); ok { // every name was checked
+				all[i].APIs = append(all[i].APIs, api)
+			}
+		}
+	}
+	return all
 }
 
 // ignoreCase begins the pattern of HTTP headers, whose names have no case.
@@ -102,9 +102,15 @@ func forward(pattern, options string) (*regexp.Regexp, error) {
 	return regexp.Compile(options + pattern)
 }
 
-func tlsError(protocol string, err error) error {
-	if err == nil {
-		return nil
+// load reads the files of a protocol's encrypted connections.
+func (t *TLSOptions) load(title string, log *slog.Logger, protocols ...string) (*tls.Config, error) {
+	files := certs.Files{Cert: t.ServerCert, Key: t.ServerKey}
+	if t.Mutual {
+		files.ClientCA = t.RootCert
 	}
-	return status.Errorf(status.InvalidArg, "unable to use the TLS files of %s: %w", protocol, err)
+	c, err := certs.Load(files, log, protocols...)
+	if err != nil {
+		return nil, status.Errorf(status.InvalidArg, "unable to use the TLS files of %s: %w", title, err)
+	}
+	return c, nil
 }

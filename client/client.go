@@ -17,6 +17,9 @@ import (
 type Client interface {
 	// Infer sends one request and waits for its answer.
 	Infer(ctx context.Context, req *Request) (*Response, error)
+	// Decoupled reports whether a model answers a request any number of times, for which
+	// it takes a Streamer.
+	Decoupled(ctx context.Context, model, version string) (bool, error)
 	// Ready reports whether the server says that it is.
 	Ready(ctx context.Context) (bool, error)
 	// Metadata describes a model.
@@ -25,6 +28,14 @@ type Client interface {
 	Statistics(ctx context.Context, model string) ([]infer.Statistics, error)
 	// Close ends the connections.
 	Close() error
+}
+
+// Streamer is a Client of a protocol in which a request may have any number of answers.
+type Streamer interface {
+	Client
+	// Stream sends one request and hands each answer over as it comes, until the last
+	// one, or until each returns an error.
+	Stream(ctx context.Context, req *Request, each func(*Response) error) error
 }
 
 // Request asks a model for outputs.

@@ -112,6 +112,55 @@ func TestInfer(t *testing.T) {
 	}
 }
 
+func TestStream(t *testing.T) {
+	t.Parallel()
+	all := clients(t)
+	for way, c := range all {
+		for model, want := range map[string]bool{"echo": false, "repeat": true} {
+			if got, err := c.Decoupled(t.Context(), model, "1"); got != want || err != nil {
+				t.Errorf("%s: Decoupled(%s) = %v, %v, want %v", way, model, got, err, want)
+			}
+		}
+	}
+	s, ok := all["grpc"].(client.Streamer)
+	if !ok {
+		t.Fatal("gRPC does not stream")
+	}
+	enough := errors.New("enough")
+	tests := []struct {
+		name, model string
+		in          []int32
+		want        int // answers taken
+		err         string
+	}{
+		{"several", "repeat", []int32{4, 5, 6}, 3, ""},
+		{"none", "repeat", []int32{}, 0, ""},
+		{"one of a model that has one", "echo", []int32{4}, 1, ""},
+		{"failure after two", "repeat", []int32{4, 5, -1}, 2, "element 2 is negative"},
+		{"taken no further", "endless", []int32{1}, 4, enough.Error()},
+		{"refused", "nobody", nil, 0, "unknown model: 'nobody'"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			n := 0
+			in := client.Of("IN", []int64{int64(len(tt.in))}, tt.in...)
+			err := s.Stream(t.Context(), &client.Request{Model: tt.model, ID: "i", Inputs: []client.Tensor{in}}, func(r *client.Response) error {
+				if n++; r.ID != "i" || len(r.Outputs) != 1 {
+					t.Errorf("answer = %+v", r)
+				}
+				if n == 4 {
+					return enough
+				}
+				return nil
+			})
+			if n != tt.want || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%d answers, %v, want %d, %q", n, err, tt.want, tt.err)
+			}
+		})
+	}
+}
+
 func TestAbout(t *testing.T) {
 	t.Parallel()
 	for way, c := range clients(t) {

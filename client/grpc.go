@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"google.golang.org/grpc"
@@ -20,7 +22,7 @@ type GRPC struct {
 	stub inference.GRPCInferenceServiceClient
 }
 
-var _ Client = (*GRPC)(nil)
+var _ Streamer = (*GRPC)(nil)
 
 // NewGRPC returns a client of the server at HOST:PORT.
 func NewGRPC(address string) (*GRPC, error) {
@@ -43,8 +45,8 @@ func refused(err error) error {
 	return err
 }
 
-// Infer sends one request and waits for its answer.
-func (c *GRPC) Infer(ctx context.Context, req *Request) (*Response, error) {
+// message is a request as gRPC sends it.
+func message(req *Request) *inference.ModelInferRequest {
 	m := &inference.ModelInferRequest{ModelName: req.Model, ModelVersion: req.Version, Id: req.ID}
 	for i := range req.Inputs {
 		in := &req.Inputs[i]
@@ -56,11 +58,53 @@ func (c *GRPC) Infer(ctx context.Context, req *Request) (*Response, error) {
 	for _, name := range req.Outputs {
 		m.Outputs = append(m.Outputs, &inference.ModelInferRequest_InferRequestedOutputTensor{Name: name})
 	}
-	a, err := c.stub.ModelInfer(ctx, m)
+	return m
+}
+
+// Infer sends one request and waits for its answer.
+func (c *GRPC) Infer(ctx context.Context, req *Request) (*Response, error) {
+	a, err := c.stub.ModelInfer(ctx, message(req))
 	if err != nil {
 		return nil, refused(err)
 	}
 	return answer(a)
+}
+
+// Stream sends one request and hands each answer over as it comes.
+func (c *GRPC) Stream(ctx context.Context, req *Request, each func(*Response) error) error {
+	ctx, cancel := context.WithCancel(ctx) // a stream that is left early ends too
+	defer cancel()
+	s, err := c.stub.ModelStreamInfer(ctx)
+	if err != nil {
+		return refused(err)
+	}
+	if err := errors.Join(s.Send(message(req)), s.CloseSend()); err != nil && !errors.Is(err, io.EOF) {
+		return refused(err) // of an end, Recv knows the reason
+	}
+	for {
+		m, err := s.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return refused(err)
+		case m.GetErrorMessage() != "":
+			return &Error{Status: "error", Text: m.GetErrorMessage()}
+		}
+		resp, err := answer(m.GetInferResponse())
+		if err == nil {
+			err = each(resp)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Decoupled reports whether a model answers a request any number of times.
+func (c *GRPC) Decoupled(ctx context.Context, model, version string) (bool, error) {
+	a, err := c.stub.ModelConfig(ctx, &inference.ModelConfigRequest{Name: model, Version: version})
+	return a.GetConfig().GetModelTransactionPolicy().GetDecoupled(), refused(err)
 }
 
 func answer(a *inference.ModelInferResponse) (*Response, error) {

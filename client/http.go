@@ -107,11 +107,7 @@ func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := "/v2/models/" + url.PathEscape(req.Model)
-	if req.Version != "" {
-		path += "/versions/" + url.PathEscape(req.Version)
-	}
-	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path+"/infer", bytes.NewReader(body))
+	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+modelPath(req.Model, req.Version)+"/infer", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +119,15 @@ func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
 		return nil, err
 	}
 	return parseAnswer(answer, h.Get(headerLength))
+}
+
+// modelPath is where a model is, or one version of it.
+func modelPath(model, version string) string {
+	path := "/v2/models/" + url.PathEscape(model)
+	if version != "" {
+		path += "/versions/" + url.PathEscape(version)
+	}
+	return path
 }
 
 // do sends a request and returns the body of a 200 answer.
@@ -220,14 +225,25 @@ func (c *HTTP) Ready(ctx context.Context) (bool, error) {
 // Metadata describes a model.
 func (c *HTTP) Metadata(ctx context.Context, model string) (*infer.Metadata, error) {
 	md := &infer.Metadata{}
-	return md, c.get(ctx, "/v2/models/"+url.PathEscape(model), md)
+	return md, c.get(ctx, modelPath(model, ""), md)
+}
+
+// Decoupled reports whether a model answers a request any number of times.
+func (c *HTTP) Decoupled(ctx context.Context, model, version string) (bool, error) {
+	var cfg struct {
+		Policy struct {
+			Decoupled bool `json:"decoupled"`
+		} `json:"model_transaction_policy"`
+	}
+	err := c.get(ctx, modelPath(model, version)+"/config", &cfg)
+	return cfg.Policy.Decoupled, err
 }
 
 // Statistics returns those of a model, or of all models when it is empty.
 func (c *HTTP) Statistics(ctx context.Context, model string) ([]infer.Statistics, error) {
 	path := "/v2/models/stats"
 	if model != "" {
-		path = "/v2/models/" + url.PathEscape(model) + "/stats"
+		path = modelPath(model, "") + "/stats"
 	}
 	var a struct {
 		Models []infer.Statistics `json:"model_stats"`

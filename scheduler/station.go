@@ -29,7 +29,9 @@ type Station struct {
 	items  []Item              // scratch of the decision, guarded by mu
 	take   []int32             // scratch of the decision, guarded by mu
 	timer  *time.Timer         // guarded by mu
+	broom  *time.Timer         // guarded by mu
 	armed  bool                // the timer is running, guarded by mu
+	swept  bool                // the broom is running, guarded by mu
 	rows   int32               // executing now, guarded by mu
 	closed bool                // guarded by mu
 
@@ -82,6 +84,9 @@ func (s *Station) Enqueue(list List, t *Turn) {
 		s.queue.push(w)
 	}
 	ready := len(s.free) > 0
+	if !ready {
+		s.sweepLater()
+	}
 	s.mu.Unlock()
 	if ready {
 		t.Ready(s)
@@ -130,6 +135,7 @@ func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, 
 	d := s.policy.Decide(now, s.view(), s.take[:0])
 	if len(d.Take) == 0 {
 		s.arm(d.Wait)
+		s.sweepLater()
 		return nil, batch, dropped, false
 	}
 	batch = s.queue.take(d.Take, s.runner.compatible)
@@ -179,6 +185,41 @@ func (a alarm) Help(t *Turn) bool {
 	a.armed = false
 	a.mu.Unlock()
 	return a.Station.Help(t)
+}
+
+// sweepEvery is how long the works of clients that have gone may stay queued while
+// nothing else looks at the queue.
+const sweepEvery = 100 * time.Millisecond
+
+// sweepLater has a worker look for such works; called with the lock held.
+func (s *Station) sweepLater() {
+	switch {
+	case s.swept || s.closed:
+		return
+	case s.broom == nil:
+		s.broom = time.AfterFunc(sweepEvery, func() { s.workers.Kick(sweep{s}) })
+	default:
+		s.broom.Reset(sweepEvery)
+	}
+	s.swept = true
+}
+
+// sweep is what a station has the workers help while works wait in its queue.
+type sweep struct{ *Station }
+
+// Help drops the works whose clients have gone.
+func (s sweep) Help(t *Turn) bool {
+	s.mu.Lock()
+	s.swept = false
+	dropped := s.queue.sweep(s.queue.len())
+	if s.queue.len() > 0 {
+		s.sweepLater()
+	}
+	s.mu.Unlock()
+	if dropped.n > 0 {
+		s.drop(dropped, t)
+	}
+	return dropped.n > 0
 }
 
 // release frees the instance of a batch and reports whether works wait for it.
@@ -233,8 +274,10 @@ func (s *Station) Close() error {
 	}
 	s.closed = true
 	s.workers.Reserve(-len(s.all) - 1)
-	if s.timer != nil {
-		s.timer.Stop()
+	for _, t := range []*time.Timer{s.timer, s.broom} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	var errs []error
 	for _, inst := range s.all {

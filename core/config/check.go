@@ -79,18 +79,33 @@ func CheckComplete(cfg *modelconfig.ModelConfig) []Diagnostic {
 type problems struct {
 	cfg  *modelconfig.ModelConfig
 	list []Diagnostic
+	said map[Severity]int
+	full bool // the last diagnostic was one too many
 	// complete asks for what a model or a step could still tell.
 	complete bool
 }
 
+// maxSaid bounds what is told of one severity: who has that many needs no more.
+const maxSaid = 100
+
 func (l *problems) add(code Code, field, format string, args ...any) {
 	d := newDiagnostic(code, field, fmt.Sprintf(format, args...))
 	d.Model = l.cfg.GetName()
-	l.list = append(l.list, d)
+	if l.said == nil {
+		l.said = map[Severity]int{}
+	}
+	l.said[d.Severity]++
+	if l.full = l.said[d.Severity] > maxSaid; !l.full {
+		l.list = append(l.list, d)
+	}
 }
 
 // fix gives the last diagnostic a better advice than its rule's.
-func (l *problems) fix(text string) { l.list[len(l.list)-1].Fix = text }
+func (l *problems) fix(text string) {
+	if !l.full {
+		l.list[len(l.list)-1].Fix = text
+	}
+}
 
 // file refuses model files that the version folder does not hold.
 func (l *problems) file() {

@@ -135,15 +135,19 @@ func (l *problems) once(seen map[string]bool, i int, kind, name string) {
 
 // batchTensors checks the tensors that are computed from a whole batch.
 func (l *problems) batchTensors() {
+	inputs := map[string]bool{}
+	for _, in := range l.cfg.GetInput() {
+		inputs[in.GetName()] = true
+	}
 	for i, b := range l.cfg.GetBatchInput() {
-		l.batchTensor(fmt.Sprintf("batch_input[%d]", i), "batch input", b.GetTargetName(), b.GetSourceInput(), b.GetDataType())
+		l.batchTensor(fmt.Sprintf("batch_input[%d]", i), "batch input", inputs, b.GetTargetName(), b.GetSourceInput(), b.GetDataType())
 	}
 	for i, b := range l.cfg.GetBatchOutput() {
-		l.batchTensor(fmt.Sprintf("batch_output[%d]", i), "batch output", b.GetTargetName(), b.GetSourceInput(), modelconfig.DataType_TYPE_INT32)
+		l.batchTensor(fmt.Sprintf("batch_output[%d]", i), "batch output", inputs, b.GetTargetName(), b.GetSourceInput(), modelconfig.DataType_TYPE_INT32)
 	}
 }
 
-func (l *problems) batchTensor(field, kind string, targets, sources []string, d modelconfig.DataType) {
+func (l *problems) batchTensor(field, kind string, inputs map[string]bool, targets, sources []string, d modelconfig.DataType) {
 	name := l.cfg.GetName()
 	if len(targets) == 0 {
 		l.add(BatchTensor, field, "%s must specify 'target_name' for %s", kind, name)
@@ -155,11 +159,7 @@ func (l *problems) batchTensor(field, kind string, targets, sources []string, d 
 		l.add(BatchTensor, field, "%s must specify one 'source_input' for %s, found %d", kind, name, len(sources))
 	}
 	for _, s := range sources {
-		known := len(l.cfg.GetInput()) == 0
-		for _, in := range l.cfg.GetInput() {
-			known = known || in.GetName() == s
-		}
-		if !known {
+		if len(inputs) > 0 && !inputs[s] {
 			l.add(BatchTensor, field, "%s source input '%s' is not an input of %s", kind, s, name)
 		}
 	}

@@ -262,6 +262,15 @@ func TestReadFaults(t *testing.T) {
 	}
 }
 
+// TestManyProblems holds what is told of a hopeless file to a readable number.
+func TestManyProblems(t *testing.T) {
+	t.Parallel()
+	list := config.Inspect(parse(t, `name: "m" backend: "pytorch" instance_group {} `+strings.Repeat("input { name: 'a__0' } ", 20000)))
+	if len(list) > 300 || !config.HasFault(list) {
+		t.Errorf("%d diagnostics", len(list))
+	}
+}
+
 func TestNoName(t *testing.T) {
 	t.Parallel()
 	list := config.Inspect(parse(t, `backend: "identity" instance_group {}`))

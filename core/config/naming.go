@@ -69,6 +69,9 @@ type naming struct {
 func (n *naming) add(code Code, field, format string, args ...any) {
 	d := newDiagnostic(code, field, fmt.Sprintf(format, args...))
 	d.Model = n.model
+	if len(n.list) == maxSaid {
+		return
+	}
 	n.list = append(n.list, d)
 }
 

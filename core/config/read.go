@@ -71,9 +71,15 @@ func strictly(cfg *modelconfig.ModelConfig, o *Options, said []Diagnostic) []Dia
 	case o == nil, IsEnsemble(cfg) && !o.StrictEnsembleConfig, !IsEnsemble(cfg) && !o.NoAutoComplete:
 		return nil
 	}
-	return slices.DeleteFunc(CheckComplete(cfg), func(d Diagnostic) bool {
-		return slices.ContainsFunc(said, func(o Diagnostic) bool { return o.Code == d.Code && o.Field == d.Field })
-	})
+	type breach struct {
+		code  Code
+		field string
+	}
+	known := map[breach]bool{}
+	for i := range said {
+		known[breach{said[i].Code, said[i].Field}] = true
+	}
+	return slices.DeleteFunc(CheckComplete(cfg), func(d Diagnostic) bool { return known[breach{d.Code, d.Field}] })
 }
 
 func diagnosticOf(err error, model string) Diagnostic {

@@ -46,7 +46,8 @@ type Catalog interface {
 	// Config returns the completed configuration, not to be changed.
 	Config(model string, version int64) (*modelconfig.ModelConfig, error)
 	// Statistics returns those of one version (0: all its versions) or, with an
-	// empty model, of every ready version, sorted by name and version.
+	// empty model, of every ready version, sorted by name and version. An unknown
+	// version is InvalidArg here, where the other methods say NotFound.
 	Statistics(model string, version int64) ([]Statistics, error)
 }
 

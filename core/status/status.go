@@ -85,5 +85,15 @@ func Prefixf(err error, format string, args ...any) error {
 	return &Error{Code: CodeOf(err), Msg: fmt.Sprintf(format, args...) + err.Error(), Err: err}
 }
 
+// Text returns what a client reads of a failure. A request that was only cancelled
+// has no text, as in Triton.
+func Text(err error) string {
+	var e *Error
+	if !errors.As(err, &e) && CodeOf(err) == Cancelled {
+		return ""
+	}
+	return err.Error()
+}
+
 // ErrCancelled is how a cancelled request ends: Triton sends it without a text.
 var ErrCancelled error = &Error{Code: Cancelled}

@@ -47,6 +47,20 @@ func TestWireTables(t *testing.T) {
 	}
 }
 
+func TestText(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"gone":    status.Errorf(status.NotFound, "gone"),
+		"late":    status.Errorf(status.Cancelled, "late"),
+		"uncoded": errors.New("uncoded"),
+		"":        fmt.Errorf("while waiting: %w", context.Canceled),
+	} {
+		if got := status.Text(err); got != want {
+			t.Errorf("text of %v is %q, want %q", err, got, want)
+		}
+	}
+}
+
 func TestCodeOf(t *testing.T) {
 	t.Parallel()
 	coded := status.Errorf(status.NotFound, "no model '%s': %w", "m", io.EOF)

@@ -10,6 +10,7 @@ import (
 
 	"tutti/core/infer"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 	"tutti/proto/inference"
 )
 
@@ -36,7 +37,7 @@ func (e *Endpoint) Infer(ctx context.Context, data mem.BufferSlice) (mem.BufferS
 	if err := (codec{}).Unmarshal(data, m); err != nil {
 		return nil, err
 	}
-	r, err := e.svc.infer(ctx, m)
+	r, err := e.svc.infer(ctx, m, tracing.Span{})
 	if err != nil {
 		return nil, wireError(err)
 	}

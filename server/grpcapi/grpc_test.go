@@ -46,7 +46,7 @@ func serveWith(t *testing.T, set grpcapi.Settings, opts ...grpc.DialOption) (inf
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	if set.Credentials == nil {
+	if set.TLS == nil {
 		opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	}
 	conn, err := grpc.NewClient(l.Addr().String(), opts...)

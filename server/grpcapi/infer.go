@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"context"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -38,10 +37,11 @@ func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.Un
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
 	m := newMessage()
 	defer m.release()
+	came := s.set.Tracer.Begin()
 	if err := receive(m); err != nil {
 		return nil, err
 	}
-	r, err := s.infer(ctx, m)
+	r, err := s.infer(ctx, m, came)
 	if err != nil {
 		return nil, wireError(err)
 	}
@@ -53,16 +53,15 @@ var errLeaving error = &status.Error{
 	Code: status.Unavailable, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
 }
 
-func (s *service) infer(ctx context.Context, m *message) (*reply, error) {
+func (s *service) infer(ctx context.Context, m *message, came tracing.Span) (*reply, error) {
 	if s.leaving() {
 		return nil, errLeaving
 	}
-	d := decoder{svc: s, msg: m}
+	d := decoder{svc: s, msg: m, came: came}
 	if err := d.decode(ctx, true); err != nil {
 		return nil, err
 	}
 	r := newReply()
-	r.trace = d.sample()
 	if err := s.call(ctx, &d, r); err != nil {
 		r.release()
 		return nil, err
@@ -75,35 +74,14 @@ func (s *service) call(ctx context.Context, d *decoder, r *reply) (err error) {
 	call := infer.NewCall()
 	s.set.Infer.Submit(ctx, d.req, call)
 	r.resp, err = call.Wait()
-	stamp(r.trace, tracing.InferResponseComplete)
 	if err == nil && r.resp == nil {
 		err = status.Errorf(status.Internal, "received an unexpected null response")
 	}
 	if err == nil {
+		d.came.Stamp(r.resp.Trace, tracing.GRPCWaitReadStart, tracing.GRPCWaitReadEnd)
 		r.shared, err = fulfil(r.resp, d.msg.wants, d.about, s.set.Alloc, r.shared)
 	}
 	return err
-}
-
-// sample returns the trace of a request that is traced, with what is known by now.
-//
-// hot: nothing when no request is traced.
-func (d *decoder) sample() *tracing.Trace {
-	if d.svc.set.Tracer == nil {
-		return nil
-	}
-	t := d.svc.set.Tracer.Sample(d.about.Model, d.about.Version, d.id)
-	if t != nil {
-		t.Stamp(tracing.GRPCWaitReadStart, d.start)
-		stamp(t, tracing.GRPCWaitReadEnd)
-	}
-	return t
-}
-
-func stamp(t *tracing.Trace, name string) {
-	if t != nil {
-		t.Stamp(name, time.Now().UnixNano())
-	}
 }
 
 // compress has the answer compressed when the server is told to and the client can

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	grpcgzip "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/keepalive"
 )
@@ -84,8 +85,8 @@ func options(set *Settings) []grpc.ServerOption {
 	if len(set.Restricted) > 0 {
 		list = append(list, grpc.InTapHandle(restrict(set.Restricted)))
 	}
-	if set.Credentials != nil {
-		list = append(list, grpc.Creds(set.Credentials))
+	if set.TLS != nil {
+		list = append(list, grpc.Creds(credentials.NewTLS(set.TLS)))
 	}
 	set.Compression.apply()
 	return list

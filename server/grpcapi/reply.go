@@ -11,7 +11,6 @@ import (
 
 	"tutti/core/infer"
 	"tutti/core/tensor"
-	"tutti/core/tracing"
 )
 
 // reply is a ModelInferResponse, or a ModelStreamInferResponse with one. marshal uses
@@ -24,8 +23,6 @@ type reply struct {
 	err string
 	// final is a stream's triton_final_response.
 	final bool
-	// trace ends with the reply that has it; nil for none.
-	trace *tracing.Trace
 
 	// status ends a stream in place of this reply.
 	status error
@@ -43,7 +40,6 @@ func (r *reply) release() {
 	if r.resp != nil {
 		r.resp.Release()
 	}
-	r.trace.End()
 	*r = reply{shared: reuse(r.shared)}
 	replies.Put(r)
 }
@@ -89,9 +85,10 @@ func (r *reply) marshal() mem.BufferSlice {
 		r.resp = infer.NewResponse()
 	}
 	defer r.release()
-	stamp(r.trace, tracing.GRPCSendStart)
-	defer stamp(r.trace, tracing.GRPCSendEnd)
 	pool := mem.DefaultBufferPool()
+	if r.resp.Trace != nil {
+		pool = traced(pool, r.resp.Trace)
+	}
 	taken := pool.Get(max(r.estimate(), minPooled))
 	e := encoder{b: (*taken)[:prefix], reply: r}
 	e.answer()

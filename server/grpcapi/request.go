@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -12,6 +11,7 @@ import (
 	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // decoder turns a message into a request.
@@ -21,8 +21,8 @@ type decoder struct {
 	req   *infer.Request
 	about *infer.Description
 	id    string
-	start int64 // when decoding began, as traces count; 0 when nothing is traced
-	raw   int   // how many raw contents have been used
+	came  tracing.Span // when it was read
+	raw   int          // how many raw contents have been used
 	// emptyFinal is what the client asked for by the parameter of that name.
 	emptyFinal bool
 }
@@ -39,9 +39,6 @@ var errDecoupled error = &status.Error{
 // hot: no allocation in steady state but of the client's own strings.
 func (d *decoder) decode(ctx context.Context, unary bool) error {
 	defer d.msg.free()
-	if d.svc.set.Tracer != nil {
-		d.start = time.Now().UnixNano()
-	}
 	if err := d.msg.scan(); err != nil {
 		return malformed(err)
 	}
@@ -58,6 +55,7 @@ func (d *decoder) decode(ctx context.Context, unary bool) error {
 		d.req = nil
 		return malformed(err)
 	}
+	d.came.End()
 	return nil
 }
 
@@ -254,19 +252,9 @@ func (d *decoder) forward(ctx context.Context) error {
 		if strings.HasPrefix(key, ":") || key == "content-type" || len(values) == 0 || !pattern.MatchString(key) {
 			continue
 		}
-		if infer.ReservedParam(key) || reserved(key) {
-			return status.Errorf(status.InvalidArg, "Header '%s' is reserved for Triton usage and cannot be forwarded.", key)
+		if err := d.req.Forward(key, values[len(values)-1]); err != nil {
+			return err
 		}
-		d.req.Params = append(d.req.Params, infer.Param{Key: key, Kind: infer.ParamString, String: values[0]})
 	}
 	return nil
-}
-
-// reserved reports whether a parameter of this name means something to the server.
-func reserved(key string) bool {
-	switch key {
-	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output":
-		return true
-	}
-	return false
 }

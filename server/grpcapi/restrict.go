@@ -4,67 +4,56 @@ import (
 	"context"
 	"path"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
-)
 
-// Restriction asks for the metadata triton-grpc-protocol-<Key> to be Value before the
-// methods of some protocols are answered.
-type Restriction struct {
-	// Protocols are those of Protocols.
-	Protocols  []string
-	Key, Value string
-}
+	"tutti/core/infer"
+)
 
 // headerPrefix is before the key in the metadata.
 const headerPrefix = "triton-grpc-protocol-"
 
-// Protocols are the names of what can be restricted.
-func Protocols() []string {
-	return []string{
-		"health", "inference", "logging", "metadata", "model-config", "model-repository", "shared-memory", "statistics", "trace",
-	}
-}
-
-// protocolOf returns the protocol that a method belongs to, empty for none.
-func protocolOf(method string) string {
+// apiOf returns the category that a method belongs to.
+func apiOf(method string) infer.API {
 	switch method {
 	case "ServerLive", "ServerReady", "ModelReady", "Check", "Watch":
-		return "health"
+		return infer.APIHealth
 	case "ServerMetadata", "ModelMetadata":
-		return "metadata"
+		return infer.APIMetadata
 	case "ModelInfer", "ModelStreamInfer":
-		return "inference"
+		return infer.APIInference
 	case "ModelConfig":
-		return "model-config"
+		return infer.APIModelConfig
 	case "ModelStatistics":
-		return "statistics"
+		return infer.APIStatistics
 	case "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload":
-		return "model-repository"
+		return infer.APIModelRepository
 	case "SystemSharedMemoryStatus", "SystemSharedMemoryRegister", "SystemSharedMemoryUnregister",
 		"CudaSharedMemoryStatus", "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister":
-		return "shared-memory"
+		return infer.APISharedMemory
 	case "TraceSetting":
-		return "trace"
+		return infer.APITrace
 	case "LogSettings":
-		return "logging"
+		return infer.APILogging
 	}
-	return ""
+	return infer.APINone
 }
 
-// restrict refuses calls without their header before a byte of them is read.
-func restrict(list []Restriction) tap.ServerInHandle {
+// restrict refuses calls without their metadata before a byte of them is read.
+func restrict(list []infer.Restriction) tap.ServerInHandle {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Key = strings.ToLower(list[i].Key) // as metadata arrive
+	}
+	limited := infer.Restrict(list)
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {
-		protocol := protocolOf(path.Base(call.FullMethodName))
-		for i := range list {
-			r := &list[i]
-			if !slices.Contains(r.Protocols, protocol) || slices.Contains(call.Header[headerPrefix+r.Key], r.Value) {
-				continue
-			}
-			return nil, grpcstatus.Error(codes.Unavailable, "This protocol is restricted, expecting header '"+headerPrefix+r.Key+"'")
+		r := limited.Of(apiOf(path.Base(call.FullMethodName)))
+		if r == nil || slices.ContainsFunc(call.Header[headerPrefix+r.Key], r.Met) {
+			return ctx, nil
 		}
-		return ctx, nil
+		return nil, grpcstatus.Error(codes.Unavailable, "This protocol is restricted, expecting header '"+headerPrefix+r.Key+"'")
 	}
 }

@@ -2,15 +2,17 @@ package grpcapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"hash/maphash"
 	"net"
 	"regexp"
+	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 	grpcstatus "google.golang.org/grpc/status"
@@ -52,13 +54,14 @@ type Settings struct {
 	Keepalive  Keepalive
 	// Compression is how hard answers are compressed for clients that can read it.
 	Compression Compression
-	// Credentials are those of TLS, from TLS.Credentials; nil for cleartext.
-	Credentials credentials.TransportCredentials
+	// TLS, as from certs.Load, encrypts every connection; nil for none.
+	TLS *tls.Config
 	// ForwardHeaders chooses the metadata that become parameters of a request; nil
 	// for none. Keys are lower case.
 	ForwardHeaders *regexp.Regexp
-	// Restricted asks for a header before some of the methods are answered.
-	Restricted []Restriction
+	// Restricted asks for metadata, the key after triton-grpc-protocol-, before some of
+	// the methods are answered. Each category is in it at most once.
+	Restricted []infer.Restriction
 }
 
 // Server answers the v2 protocol over gRPC.
@@ -129,10 +132,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		s.grpc.Stop()
-		<-done
-		return ctx.Err()
 	}
+	select {
+	case <-done:
+	case <-time.After(cutOff):
+	}
+	return ctx.Err()
 }
+
+// cutOff is how long cancelled requests have to end. One that is executing may take
+// longer, and nobody waits for it.
+const cutOff = time.Second
 
 func (s *service) leaving() bool {
 	select {
@@ -156,13 +166,9 @@ func wireError(err error) error {
 }
 
 func wireStatus(err error) (codes.Code, string) {
-	var coded *status.Error
-	code, text := status.CodeOf(err), err.Error()
-	if !errors.As(err, &coded) && code == status.Cancelled {
-		text = "" // a cancelled request has no text
-	}
+	text := strings.ToValidUTF8(status.Text(err), "\ufffd") // it may repeat what a client sent
 	if len(text) > maxText {
-		text = text[:maxText] + "..."
+		text = strings.ToValidUTF8(text[:maxText], "") + "..."
 	}
-	return code.GRPC(), text
+	return status.CodeOf(err).GRPC(), text
 }

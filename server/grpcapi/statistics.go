@@ -4,13 +4,11 @@ import (
 	"context"
 
 	"tutti/core/infer"
-	"tutti/core/status"
 	"tutti/proto/inference"
 )
 
 // ModelStatistics returns those of one version, of a model's versions, or of all
-// models when the request names none. An unknown version is an invalid argument
-// here, where other methods say not found.
+// models when the request names none.
 func (s *service) ModelStatistics(_ context.Context, req *inference.ModelStatisticsRequest) (*inference.ModelStatisticsResponse, error) {
 	version, err := infer.ParseVersion(req.GetVersion())
 	if err != nil {
@@ -18,9 +16,6 @@ func (s *service) ModelStatistics(_ context.Context, req *inference.ModelStatist
 	}
 	list, err := s.set.Catalog.Statistics(req.GetName(), version)
 	if err != nil {
-		if status.CodeOf(err) == status.NotFound {
-			err = status.Errorf(status.InvalidArg, "%w", err)
-		}
 		return nil, wireError(err)
 	}
 	resp := &inference.ModelStatisticsResponse{ModelStats: make([]*inference.ModelStatistics, len(list))}

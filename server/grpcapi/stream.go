@@ -11,6 +11,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"tutti/core/status"
+	"tutti/core/tracing"
 )
 
 // stream is a ModelStreamInfer under way. The method's own goroutine sends, so that it
@@ -178,10 +179,10 @@ func (st *stream) close() {
 func (st *stream) receive(ss grpc.ServerStream) {
 	defer st.svc.streams.Done()
 	for {
-		m := newMessage()
+		m, came := newMessage(), st.svc.set.Tracer.Begin()
 		err := ss.RecvMsg(m)
 		if err == nil {
-			err = st.request(m)
+			err = st.request(m, came)
 		}
 		m.release()
 		if err != nil {
@@ -205,8 +206,8 @@ func (st *stream) end(err error) {
 }
 
 // request submits one request. Its error is one that ends the stream.
-func (st *stream) request(m *message) error {
-	d := decoder{svc: st.svc, msg: m}
+func (st *stream) request(m *message, came tracing.Span) error {
+	d := decoder{svc: st.svc, msg: m, came: came}
 	err := d.decode(st.ctx, false)
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
@@ -221,7 +222,6 @@ func (st *stream) request(m *message) error {
 		c.Close(err)
 		return nil
 	}
-	c.trace = d.sample()
 	d.req.Async = true
 	st.svc.set.Infer.Submit(st.ctx, d.req, c)
 	return nil

@@ -17,7 +17,7 @@ type streamCall struct {
 	id    string
 	about *infer.Description
 	wants []want
-	trace *tracing.Trace
+	came  tracing.Span // when it was read
 	// ordered keeps the answer back until those of earlier requests are sent. It has
 	// to be one answer, so this is not for decoupled models.
 	ordered    bool
@@ -37,7 +37,7 @@ var streamCalls = sync.Pool{New: func() any { return new(streamCall) }}
 func newStreamCall(st *stream, d *decoder) *streamCall {
 	c := streamCalls.Get().(*streamCall) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	*c = streamCall{
-		st: st, id: d.id, about: d.about, emptyFinal: d.emptyFinal,
+		st: st, id: d.id, about: d.about, came: d.came, emptyFinal: d.emptyFinal,
 		ordered: d.about == nil || !d.about.Decoupled,
 		wants:   append(c.wants[:0], d.msg.wants...),
 	}
@@ -54,6 +54,7 @@ func (c *streamCall) recycle() {
 func (c *streamCall) Send(resp *infer.Response) {
 	r := newReply()
 	r.resp, r.stream, r.final = resp, true, resp.Final
+	c.came.Stamp(resp.Trace, tracing.GRPCWaitReadStart, tracing.GRPCWaitReadEnd)
 	if c.err == nil {
 		r.shared, c.err = fulfil(resp, c.wants, c.about, c.st.svc.set.Alloc, r.shared)
 	}
@@ -61,7 +62,6 @@ func (c *streamCall) Send(resp *infer.Response) {
 		r.release() // Close tells
 		return
 	}
-	stamp(c.trace, tracing.InferResponseComplete)
 	c.ended = c.ended || r.final
 	if !c.ordered {
 		c.st.answer(r)
@@ -96,11 +96,6 @@ func (c *streamCall) Close(err error) {
 		r.resp.Model, r.resp.Version = c.about.Model, c.about.Version
 	}
 	closeWants(c.wants)
-	if r == nil {
-		c.trace.End()
-	} else {
-		r.trace = c.trace
-	}
 	c.st.finish(c, r)
 }
 

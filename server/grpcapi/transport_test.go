@@ -4,17 +4,8 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -26,12 +17,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
+	"tutti/core/certs"
+	"tutti/core/certs/certstest"
 	"tutti/core/infer"
 	"tutti/core/tensor"
 	"tutti/proto/inference"
@@ -166,8 +160,8 @@ func TestMalformed(t *testing.T) {
 func TestRestricted(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
-	c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, Restricted: []grpcapi.Restriction{
-		{Protocols: []string{"inference", "model-repository"}, Key: "infer-key", Value: "1"}, {Protocols: []string{"metadata"}, Key: "k", Value: "v"},
+	c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, Restricted: []infer.Restriction{
+		{APIs: []infer.API{infer.APIInference, infer.APIModelRepository}, Key: "Infer-Key", Value: "1"}, {APIs: []infer.API{infer.APIMetadata}, Key: "k", Value: "v"},
 	}})
 	const text = "This protocol is restricted, expecting header 'triton-grpc-protocol-infer-key'"
 	_, err := c.ModelInfer(t.Context(), message(t, xAB))
@@ -250,111 +244,33 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// authority makes certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	dir  string
-}
-
-// issue writes name.pem and name.key, signed by the authority, or by itself for the first.
-func (a *authority) issue(t *testing.T, name string, serial int64) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: a.cert == nil, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if a.cert == nil {
-		a.cert, a.key = tmpl, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{".pem": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "EC PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(filepath.Join(a.dir, name+file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-}
-
 // shows: tls
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	a := &authority{dir: t.TempDir()}
-	a.issue(t, "root", 1)
-	a.issue(t, "server", 2)
-	client := a.issue(t, "client", 3)
-	files := grpcapi.TLS{Cert: filepath.Join(a.dir, "server.pem"), Key: filepath.Join(a.dir, "server.key"), Root: filepath.Join(a.dir, "root.pem"), Mutual: true}
-	creds, err := files.Credentials()
+	id := certstest.Write(t, t.TempDir(), "server", time.Now())
+	id.Files.ClientCA = id.Files.Cert
+	cfg, err := certs.Load(id.Files, nil, "h2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pem, err := os.ReadFile(files.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	seen := make(chan int64, 10)
-	config := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{client}, MinVersion: tls.VersionTLS12, VerifyConnection: func(s tls.ConnectionState) error {
-		seen <- s.PeerCertificates[0].SerialNumber.Int64()
-		return nil
-	}}
 	e := servertest.NewEcho()
-	c, conn, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, Credentials: creds}, grpc.WithTransportCredentials(credentials.NewTLS(config)))
-	dial := func(config *tls.Config) error {
-		other, err := grpc.NewClient(conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	known := credentials.NewTLS(&tls.Config{RootCAs: id.Pool, Certificates: []tls.Certificate{id.Cert}, MinVersion: tls.VersionTLS12})
+	c, conn, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, TLS: cfg}, grpc.WithTransportCredentials(known))
+	if _, err := c.ModelInfer(t.Context(), message(t, xAB)); err != nil {
+		t.Fatal(err)
+	}
+	stranger := credentials.NewTLS(&tls.Config{RootCAs: id.Pool, MinVersion: tls.VersionTLS12})
+	for _, creds := range []credentials.TransportCredentials{stranger, insecure.NewCredentials()} {
+		other, err := grpc.NewClient(conn.Target(), grpc.WithTransportCredentials(creds))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer other.Close()
 		_, err = inference.NewGRPCInferenceServiceClient(other).ServerLive(t.Context(), &inference.ServerLiveRequest{})
-		return err
-	}
-	if _, err := c.ModelInfer(t.Context(), message(t, xAB)); err != nil || <-seen != 2 {
-		t.Fatal(err)
-	}
-	if err := dial(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}); status.Code(err) != codes.Unavailable {
-		t.Errorf("without a certificate: %v", err)
-	}
-	a.issue(t, "server", 4)
-	if err := os.Chtimes(files.Cert, time.Time{}, time.Now().Add(time.Minute)); err != nil { // whatever the clock's grain
-		t.Fatal(err)
-	}
-	if err := dial(config); err != nil || <-seen != 4 {
-		t.Errorf("after the files changed: %v", err)
-	}
-	if err := os.WriteFile(files.Key, []byte("none"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := dial(config); err != nil || <-seen != 4 {
-		t.Errorf("while the files are broken: %v", err)
-	}
-}
-
-func TestTLSErrors(t *testing.T) {
-	t.Parallel()
-	a := &authority{dir: t.TempDir()}
-	a.issue(t, "root", 1)
-	cert, key := filepath.Join(a.dir, "root.pem"), filepath.Join(a.dir, "root.key")
-	for name, files := range map[string]grpcapi.TLS{
-		"nothing": {}, "no key": {Cert: cert}, "no file": {Cert: cert, Key: key + "x"},
-		"no root": {Cert: cert, Key: key, Mutual: true}, "no root file": {Cert: cert, Key: key, Root: "x", Mutual: true},
-		"root without certificate": {Cert: cert, Key: key, Root: key, Mutual: true},
-	} {
-		if _, err := files.Credentials(); err == nil {
-			t.Errorf("%s: no error", name)
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("%s without a certificate: %v", creds.Info().SecurityProtocol, err)
+		}
+		if err := other.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"tutti/core/infer"
 	"tutti/core/shm"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // keepScratch bounds the memory one pooled exchange keeps between requests.
@@ -17,7 +18,8 @@ type exchange struct {
 	srv  *Server
 	p    parser
 	src  source
-	zip  *inflater // nil for a body that is not compressed
+	zip  *inflater    // nil for a body that is not compressed
+	came tracing.Span // when the request was read
 	req  *infer.Request
 	body []byte // the request's JSON
 	out  []byte // the answer's JSON
@@ -93,7 +95,7 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 func (s *Server) newExchange() *exchange {
 	x := exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	x.srv = s
+	x.srv, x.came = s, s.tracer.Begin()
 	return x
 }
 
@@ -115,7 +117,7 @@ func (x *exchange) release() {
 	clear(x.specs)
 	clear(x.wants)
 	x.specs, x.wants = x.specs[:0], x.wants[:0]
-	x.srv, x.req, x.binary, x.seq = nil, nil, false, infer.Sequence{}
+	x.srv, x.req, x.binary, x.seq, x.came = nil, nil, false, infer.Sequence{}, tracing.Span{}
 	x.p.begin(nil)
 	x.body, x.out, x.p.text = trim(x.body), trim(x.out), trim(x.p.text)
 	if cap(x.specs) > 1024 || cap(x.wants) > 1024 {

@@ -60,25 +60,25 @@ func TestForwardNothing(t *testing.T) {
 // shows: restricted
 func TestRestricted(t *testing.T) {
 	t.Parallel()
-	paths := map[httpapi.API][]string{
-		httpapi.APIHealth:          {"GET /v2/health/live", "GET /v2/health/ready", "GET /v2/models/echo/ready", "GET /v2/models/echo/versions/1/ready"},
-		httpapi.APIMetadata:        {"GET /v2", "GET /v2/models/echo", "GET /v2/models/echo/versions/1"},
-		httpapi.APIInference:       {"POST /v2/models/echo/infer", "POST /v2/models/echo/versions/1/infer", "POST /v2/models/echo/generate", "POST /v2/models/echo/generate_stream"},
-		httpapi.APISharedMemory:    {"GET /v2/systemsharedmemory/status", "POST /v2/cudasharedmemory/region/r/register", "POST /v2/systemsharedmemory/unregister"},
-		httpapi.APIModelConfig:     {"GET /v2/models/echo/config"},
-		httpapi.APIModelRepository: {"POST /v2/repository/index", "POST /v2/repository/models/m/load", "POST /v2/repository/r/models/m/unload"},
-		httpapi.APIStatistics:      {"GET /v2/models/stats", "GET /v2/models/echo/stats"},
-		httpapi.APITrace:           {"GET /v2/trace/setting", "POST /v2/models/echo/trace/setting"},
-		httpapi.APILogging:         {"GET /v2/logging"},
+	paths := map[infer.API][]string{
+		infer.APIHealth:          {"GET /v2/health/live", "GET /v2/health/ready", "GET /v2/models/echo/ready", "GET /v2/models/echo/versions/1/ready"},
+		infer.APIMetadata:        {"GET /v2", "GET /v2/models/echo", "GET /v2/models/echo/versions/1"},
+		infer.APIInference:       {"POST /v2/models/echo/infer", "POST /v2/models/echo/versions/1/infer", "POST /v2/models/echo/generate", "POST /v2/models/echo/generate_stream"},
+		infer.APISharedMemory:    {"GET /v2/systemsharedmemory/status", "POST /v2/cudasharedmemory/region/r/register", "POST /v2/systemsharedmemory/unregister"},
+		infer.APIModelConfig:     {"GET /v2/models/echo/config"},
+		infer.APIModelRepository: {"POST /v2/repository/index", "POST /v2/repository/models/m/load", "POST /v2/repository/r/models/m/unload"},
+		infer.APIStatistics:      {"GET /v2/models/stats", "GET /v2/models/echo/stats"},
+		infer.APITrace:           {"GET /v2/trace/setting", "POST /v2/models/echo/trace/setting"},
+		infer.APILogging:         {"GET /v2/logging"},
 	}
 	for api := range paths {
 		t.Run(api.String(), func(t *testing.T) {
 			t.Parallel()
-			if got, ok := httpapi.ParseAPI(api.String()); !ok || got != api {
+			if got, ok := infer.ParseAPI(api.String()); !ok || got != api {
 				t.Errorf("%s is read as %s", api, got)
 			}
 			address, _ := listen(t, func(set *httpapi.Settings) {
-				set.Restricted = []httpapi.Restriction{{APIs: []httpapi.API{api}, Key: "infer-key", Value: "infer-value"}}
+				set.Restricted = []infer.Restriction{{APIs: []infer.API{api}, Key: "infer-key", Value: "infer-value"}}
 			})
 			for other, list := range paths {
 				for _, path := range list {
@@ -99,12 +99,12 @@ func TestRestricted(t *testing.T) {
 				}
 			}
 			code, _, _ := ask(t, "PUT", "http://"+address+"/v2/models/echo/ready", nil)
-			if want := map[bool]int{true: 403, false: 405}[api == httpapi.APIHealth]; code != want {
+			if want := map[bool]int{true: 403, false: 405}[api == infer.APIHealth]; code != want {
 				t.Errorf("a wrong method: status %d, want %d", code, want)
 			}
 		})
 	}
-	if _, ok := httpapi.ParseAPI("infer"); ok {
+	if _, ok := infer.ParseAPI("infer"); ok {
 		t.Error("infer is no category")
 	}
 }

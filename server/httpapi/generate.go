@@ -6,6 +6,7 @@ import (
 
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/core/tracing"
 )
 
 const notOneAnswer = "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"
@@ -43,6 +44,8 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, t target) {
 
 func (x *exchange) writeAnswer(w http.ResponseWriter, resp *infer.Response) {
 	var err error
+	x.sends(resp)
+	defer resp.Trace.Mark(tracing.HTTPSendEnd)
 	if x.out, err = x.appendAnswer(x.out[:0], resp); err != nil {
 		writeError(w, err)
 		return
@@ -112,6 +115,8 @@ func (e *events) answer(x *exchange, resp *infer.Response) {
 	if e.broken {
 		return
 	}
+	x.sends(resp)
+	defer resp.Trace.Mark(tracing.HTTPSendEnd)
 	b, err := x.appendAnswer(append(x.out[:0], "data: "...), resp)
 	x.out = b
 	if err != nil {
@@ -152,7 +157,7 @@ func refused(err error) bool {
 
 // failure sends an error as an event. Only as the first event it chooses the status.
 func (e *events) failure(x *exchange, err error) {
-	x.out = appendError(append(x.out[:0], "data: "...), errorText(err))
+	x.out = appendError(append(x.out[:0], "data: "...), status.Text(err))
 	e.send(x, status.CodeOf(err).HTTP())
 }
 
@@ -195,6 +200,7 @@ func (x *exchange) ask(w http.ResponseWriter, r *http.Request, t target) (*answe
 		x.req.Release()
 		return nil, false, err
 	}
+	x.came.End()
 	return newAnswers(), d.Decoupled, nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/core/tracing"
 )
 
 // inferModel answers one inference request.
@@ -46,6 +47,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 		x.req.Release()
 		return err
 	}
+	x.came.End()
 	resp, err := x.submit(r.Context())
 	if err != nil {
 		return err
@@ -54,6 +56,8 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 	if err := x.finish(resp); err != nil {
 		return err
 	}
+	x.sends(resp)
+	defer resp.Trace.Mark(tracing.HTTPSendEnd)
 	return x.reply(w, r.Header, resp)
 }
 
@@ -98,22 +102,20 @@ func (x *exchange) submit(ctx context.Context) (*infer.Response, error) {
 	return resp, err
 }
 
+// sends records in the request's trace that an answer is about to be written, and,
+// for the first one, when the request was read.
+func (x *exchange) sends(resp *infer.Response) {
+	x.came.Stamp(resp.Trace, tracing.HTTPRecvStart, tracing.HTTPRecvEnd)
+	resp.Trace.Mark(tracing.HTTPSendStart)
+}
+
 // writeError answers a failure with the status of its code and its text.
 func writeError(w http.ResponseWriter, err error) {
 	if _, late := errors.AsType[stalledError](err); late {
 		writeErrorText(w, http.StatusRequestTimeout, err.Error())
 		return
 	}
-	writeErrorText(w, status.CodeOf(err).HTTP(), errorText(err))
-}
-
-// errorText is what a client reads of a failure; a cancelled request has no text.
-func errorText(err error) string {
-	var coded *status.Error
-	if !errors.As(err, &coded) && status.CodeOf(err) == status.Cancelled {
-		return ""
-	}
-	return err.Error()
+	writeErrorText(w, status.CodeOf(err).HTTP(), status.Text(err))
 }
 
 func writeErrorText(w http.ResponseWriter, code int, text string) {

@@ -44,7 +44,7 @@ func (s *Server) legacyHealth(w http.ResponseWriter, ok bool) {
 func (s *Server) legacyHeader(w http.ResponseWriter, err error) {
 	b := append([]byte("code: "), legacyCode(err)...)
 	if err != nil {
-		b = appendQuoted(append(b, " msg: "...), errorText(err))
+		b = appendQuoted(append(b, " msg: "...), status.Text(err))
 	}
 	b = appendQuoted(append(b, " server_id: "...), s.about.Name)
 	b = strconv.AppendUint(append(b, " request_id: "...), s.legacyIDs.Add(1), 10)
@@ -96,8 +96,8 @@ func (s *Server) appendLegacy(r *http.Request, model string) ([]byte, error) {
 		return nil, status.Errorf(status.InvalidArg, "no status available for unknown model '%s'", model)
 	}
 	p := &legacyPrinter{
-		config: s.limited.admit(APIModelConfig, r.Header),
-		stats:  s.limited.admit(APIStatistics, r.Header),
+		config: s.admits(infer.APIModelConfig, r.Header),
+		stats:  s.admits(infer.APIStatistics, r.Header),
 	}
 	p.text("id", s.about.Name)
 	p.text("version", s.about.Version)

@@ -194,7 +194,7 @@ ready_state: SERVER_INITIALIZING
 func TestLegacyRestricted(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) {
-		set.Restricted = []httpapi.Restriction{{APIs: []httpapi.API{httpapi.APIModelConfig, httpapi.APIStatistics}, Key: "Pass", Value: "x"}}
+		set.Restricted = []infer.Restriction{{APIs: []infer.API{infer.APIModelConfig, infer.APIStatistics}, Key: "Pass", Value: "x"}}
 	})
 	for _, pass := range []string{"", "x"} {
 		code, _, got := ask(t, "GET", s.URL+"/api/status/two", nil, "Pass", pass)

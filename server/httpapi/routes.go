@@ -3,6 +3,8 @@ package httpapi
 import (
 	"net/http"
 	"strings"
+
+	"tutti/core/infer"
 )
 
 // target is what a path names.
@@ -69,7 +71,7 @@ type pattern struct {
 	segments []string
 	methods  string
 	serve    handler
-	api      API
+	api      infer.API
 	infers   bool // its handler reads the body by itself
 }
 

@@ -55,13 +55,13 @@ type Settings struct {
 	StallTimeout time.Duration
 	// Regions are the clients' shared memory; nil is a registry that is not enabled.
 	Regions *shm.Registry
-	// TLS, as from LoadTLS, encrypts every connection; nil for none.
+	// TLS, as from certs.Load, encrypts every connection; nil for none.
 	TLS *tls.Config
 	// Forward makes parameters of the headers of an inference request whose name it
 	// matches anywhere; Triton's patterns ignore case: compile them with (?i). Nil for none.
 	Forward *regexp.Regexp
 	// Restricted lists the categories that are not for everybody, each at most once.
-	Restricted []Restriction
+	Restricted []infer.Restriction
 }
 
 // Server answers the v2 protocol over HTTP.
@@ -74,7 +74,7 @@ type Server struct {
 	stall    time.Duration // 0 for ever
 	regions  *shm.Registry
 	forward  *regexp.Regexp
-	limited  restrictions
+	limited  infer.Restrictions
 	about    about
 	routes   *table
 	http     http.Server
@@ -106,7 +106,7 @@ func New(set Settings) *Server {
 		maxInput: set.MaxInput,
 		stall:    set.StallTimeout,
 		forward:  set.Forward,
-		limited:  newRestrictions(set.Restricted),
+		limited:  infer.Restrict(set.Restricted),
 		about:    about{Name: set.Name, Version: set.Version, Extensions: set.Extensions},
 		routes:   compile(routes()),
 
@@ -197,8 +197,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case p == nil:
 		s.reject(w, r, http.StatusNotFound, "Not Found")
-	case !s.limited.admit(p.api, r.Header):
-		s.reject(w, r, http.StatusForbidden, "This API is restricted, expecting header '"+s.limited[p.api].Key+"'")
+	case !s.admits(p.api, r.Header):
+		s.reject(w, r, http.StatusForbidden, "This API is restricted, expecting header '"+s.limited.Of(p.api).Key+"'")
 	case !p.allows(r.Method):
 		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
 	case p.infers:

@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"tutti/core/infer"
-	"tutti/core/status"
 )
 
 // modelStats is one version's statistics in the protocol's order of members.
@@ -22,7 +21,6 @@ type modelStats struct {
 }
 
 // statistics answers with those of one version, of a model's versions, or of all models.
-// An unknown version is 400 here, where other endpoints say 404.
 func (s *Server) statistics(w http.ResponseWriter, _ *http.Request, t target) {
 	version, err := infer.ParseVersion(t.version)
 	if err != nil {
@@ -30,11 +28,7 @@ func (s *Server) statistics(w http.ResponseWriter, _ *http.Request, t target) {
 		return
 	}
 	all, err := s.catalog.Statistics(t.model, version)
-	switch {
-	case status.CodeOf(err) == status.NotFound && err != nil:
-		writeErrorText(w, http.StatusBadRequest, err.Error())
-		return
-	case err != nil:
+	if err != nil {
 		writeError(w, err)
 		return
 	}

@@ -59,13 +59,6 @@ func shortest(buf []byte, v float64) (digits []byte, exp int) {
 	return digits, exp
 }
 
-func zeros(b []byte, n int) []byte {
-	for range n {
-		b = append(b, '0')
-	}
-	return b
-}
-
 // appendString appends s as a JSON string. Bytes that are not ASCII go as they are.
 func appendString[T string | []byte](b []byte, s T) []byte {
 	b = append(b, '"')

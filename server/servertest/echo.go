@@ -198,6 +198,9 @@ func (e *Echo) Config(name string, version int64) (*modelconfig.ModelConfig, err
 	}
 	m, _ := lookup(name)
 	cfg := &modelconfig.ModelConfig{Name: name, Backend: "echo", MaxBatchSize: m.batch}
+	if decoupled(name) {
+		cfg.ModelTransactionPolicy = &modelconfig.ModelTransactionPolicy{Decoupled: true}
+	}
 	for _, p := range m.ports {
 		d := modelconfig.DataType(p.dtype)
 		cfg.Input = append(cfg.Input, &modelconfig.ModelInput{Name: p.name, DataType: d, Dims: p.dims})

@@ -1,4 +1,0 @@
-package httpapi
-
-// LoadTLSAt is LoadTLS with a clock.
-var LoadTLSAt = loadTLS

@@ -32,7 +32,7 @@ func run(buckets []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(l.Addr()) //nolint:forbidigo // this is what it is for
+	fmt.Println(l.Addr())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		_ = l.Close()

@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"proto/modelconfig", "proto/inference", "core/status", "core/tensor", "core/telemetry", "core/logs", "core/tracing", "core/shm", "core/certs"},
 	{"core/config", "core/infer", "core/tensor/simdev"},
 	{"backends", "cache", "trace"},
-	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/dylib", "backends/shmipc", "runtimes"},
+	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -56,6 +57,7 @@ func open(ctx context.Context, o *Options, c *Components, journal *logs.Log) (*s
 		Roots: o.Repositories, Mode: o.mode(), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
+		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {
 		return nil, errors.Join(err, tracer.Close())

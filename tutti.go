@@ -59,6 +59,7 @@ func commands() []command {
 		{"plan", planUsage, "Print what an ensemble is compiled to", (*program).plan},
 		{"infer", inferUsage, "Ask a running server", (*program).infer},
 		{"demo", "[--once] DIR", "Serve the examples below a folder and ask each", (*program).demo},
+		{"repo", "ls | show | diff | push | load | unload", "Look at repositories and servers, and change them", (*program).repo},
 		{"runtime", "fetch NAME | list", "Fetch the native libraries that backends open", (*program).runtime},
 		{"version", "", "Print the version", (*program).version},
 	}

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"slices"
 	"strconv"
 
 	"tutti/core/config"
@@ -21,7 +22,7 @@ func (r *Repository) Ready() bool {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(r.source.mirrors, (*mirror).blind)
 }
 
 // ModelReady returns nil when the version serves.

@@ -77,7 +77,7 @@ func (r *Repository) tell(d *config.Diagnostic) {
 
 // gather begins what the named ensemble is made of, as far as it is there and does
 // not serve in its present form already.
-func (c *change) gather(name string) {
+func (c *change) gather(ctx context.Context, name string) {
 	m := c.next[name]
 	if m == nil || m.folder.cfg == nil {
 		return
@@ -92,8 +92,8 @@ func (c *change) gather(name string) {
 			continue
 		}
 		if found {
-			c.begin(c.r.source.open(p), false)
-			c.gather(used)
+			c.begin(c.r.source.open(ctx, p), false)
+			c.gather(ctx, used)
 		}
 	}
 }
@@ -185,14 +185,14 @@ func (c *change) stats(name string, number int64) *telemetry.Model {
 
 // settle compiles the ensembles. A model that could not be loaded, or without which
 // an ensemble that serves would not, stays as it was when it serves.
-func (c *change) settle() {
+func (c *change) settle(ctx context.Context) {
 	for name, m := range c.loading {
 		if m.err != nil {
 			c.keep(name, m.err)
 		}
 	}
 	for {
-		broken := c.compileAll()
+		broken := c.compileAll(ctx)
 		if !c.revert(broken) {
 			return
 		}

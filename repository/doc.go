@@ -12,9 +12,15 @@
 // A version that replaces one of its own number goes on with its counters, so that
 // metrics and statistics do not start anew on every reload; they do after an unload.
 //
+// Before a version is published its instances answer the warm-up and golden requests
+// of its folder, and the checksum agent has looked at its files. A root in a bucket is
+// mirrored: its listing is what is compared, and a model's objects are brought to disk
+// when it is opened.
+//
 // Files: source.go and fingerprint.go find models, override.go takes them from a
-// request, load.go opens a version of a plain model and ensemble.go compiles one of
-// an ensemble, life.go is the states of a version, snapshot.go what serves, change.go
+// request, mirror.go, fetch.go and progress.go bring them from buckets, load.go opens a version of a plain model and ensemble.go compiles one of
+// an ensemble, rehearse.go, warm.go, golden.go, goldendata.go, goldencompare.go and
+// agent.go are what a version goes through before it serves, life.go is the states of a version, snapshot.go what serves, change.go
 // the transaction, repository.go opens and closes, lifecycle.go and poll.go change
 // what serves, submit.go and catalog.go answer the front ends.
 package repository

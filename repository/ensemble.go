@@ -1,12 +1,15 @@
 package repository
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
 
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/core/telemetry"
 	"tutti/pipeline/exec"
 	"tutti/pipeline/plan"
 	"tutti/scheduler"
@@ -15,14 +18,14 @@ import (
 // compileAll compiles every ensemble that the change concerns; nested ones are
 // inlined, so their order does not matter. It returns those that serve and would not
 // after the change.
-func (c *change) compileAll() (broken []*model) {
+func (c *change) compileAll(ctx context.Context) (broken []*model) {
 	c.undo()
 	for _, name := range c.stale() {
 		m := c.anew(name)
 		c.renewed = append(c.renewed, name)
 		c.next[name] = m
 		for _, l := range m.lives {
-			v, err := c.compile(m, l)
+			v, err := c.compile(ctx, m, l)
 			if err != nil {
 				m.err = err
 				break // another version is made of the same
@@ -106,7 +109,7 @@ func (m *model) usesAny(names map[string]bool) bool {
 }
 
 // compile makes a version of an ensemble whose models are open.
-func (c *change) compile(m *model, l *life) (*version, error) {
+func (c *change) compile(ctx context.Context, m *model, l *life) (*version, error) {
 	p, err := plan.Compile(m.folder.cfg, l.number, lookup(c.next))
 	if err != nil {
 		return nil, err
@@ -130,7 +133,12 @@ func (c *change) compile(m *model, l *life) (*version, error) {
 		used.users.Add(1)
 	}
 	v.temp.use()
-	v.exec = exec.New(exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers})
+	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers}
+	v.exec = exec.New(settings)
+	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}
+	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec.New(settings)}); err != nil {
+		return nil, errors.Join(err, v.close())
+	}
 	return v, nil
 }
 

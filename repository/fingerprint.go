@@ -20,7 +20,11 @@ const (
 func fingerprint(p place) uint64 {
 	h := fnv.New64a()
 	w := &walk{out: h}
-	w.folder(p.dir, 0)
+	if p.mirror != nil {
+		w.name(p.mirror.state(p.name, p.objects))
+	} else {
+		w.folder(p.dir, 0)
+	}
 	if p.twin != "" {
 		w.name(p.twin)
 	}

@@ -54,15 +54,15 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 		return err
 	}
 	defer r.unlock()
-	f, err := r.source.fetch(name, o)
+	f, err := r.source.fetch(ctx, name, o)
 	if err != nil {
 		return err
 	}
 	c := r.change()
 	c.begin(f, true)
-	c.gather(name)
+	c.gather(ctx, name)
 	c.load(ctx)
-	broken := c.compileAll()
+	broken := c.compileAll(ctx)
 	if ctx.Err() != nil {
 		c.cancel(ctx)
 		return status.ErrCancelled
@@ -128,7 +128,7 @@ func (r *Repository) Unload(ctx context.Context, name string, dependents bool) e
 	if dependents {
 		c.dropParts(name)
 	}
-	c.compileAll()
+	c.compileAll(ctx)
 	c.commit(ctx)
 	return nil
 }

@@ -53,6 +53,9 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 		Config: f.cfg, Instances: countInstances(f), Alloc: r.s.Alloc,
 		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
 	}
+	if err := inspect(f.dir, f.cfg); err != nil {
+		return nil, err
+	}
 	model, err := b.Load(ctx, settings)
 	if err != nil {
 		return nil, err
@@ -145,9 +148,13 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 		inline = c.Inline() && !batches && !v.sig.Decoupled
 	}
 	instances, err := newInstances(ctx, f, v.model)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	if err := r.prepare(ctx, f, v, instances, padding); err != nil {
+		return nil, errors.Join(err, closeInstances(instances))
+	}
+	switch {
 	case inline:
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: instances[:1]}), nil
 	case batches:
@@ -173,14 +180,22 @@ func newInstances(ctx context.Context, f *folder, model backends.Model) ([]backe
 		}
 		inst, err := model.NewInstance(ctx, tensor.Place{})
 		if err != nil {
-			for _, made := range list {
-				err = errors.Join(err, made.Close())
-			}
-			return nil, err
+			return nil, errors.Join(err, closeInstances(list))
 		}
 		list = append(list, inst)
 	}
 	return list, nil
+}
+
+// closeInstances closes each instance once, however often it is in the list.
+func closeInstances(list []backends.Instance) error {
+	var errs []error
+	for i, inst := range list {
+		if i == 0 || inst != list[0] {
+			errs = append(errs, inst.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // backend returns the backend a configuration names, opened when it is first needed.

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -70,21 +71,27 @@ func (t *tempFolder) write(name string, data []byte) error {
 
 // fetch returns the model as the options want it. When its folder is temporary the
 // caller uses it once.
-func (s *source) fetch(name string, o infer.LoadOptions) (*folder, error) {
+func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) (*folder, error) {
+	s.look(ctx)
 	p, found := s.find(name)
 	switch {
 	case len(o.Files) > 0 && o.Config == "":
 		return nil, failedToPoll(name, ": override files need an override of the configuration")
 	case !found && len(o.Files) == 0:
-		return nil, failedToPoll(name, "")
+		return nil, failedToPoll(name, s.blind())
 	case o.Config == "":
-		return s.open(p), nil
+		return s.open(ctx, p), nil
 	}
 	cfg, err := config.ParseJSON(o.Config)
 	if err != nil {
 		return nil, err
 	}
 	f := &folder{name: name, dir: p.dir, cfg: cfg, override: true}
+	if p.mirror != nil && len(o.Files) == 0 {
+		if f.dir, err = p.mirror.fetch(ctx, name, p.objects); err != nil {
+			return nil, failedToPoll(name, ": "+err.Error())
+		}
+	}
 	if len(o.Files) > 0 {
 		if f.temp, err = newTempFolder(name, o.Files); err != nil {
 			return nil, err
@@ -93,6 +100,16 @@ func (s *source) fetch(name string, o infer.LoadOptions) (*folder, error) {
 	}
 	s.check(f, nil)
 	return f, nil
+}
+
+// blind tells of a bucket that could not be listed, in which a model may be.
+func (s *source) blind() string {
+	for _, m := range s.mirrors {
+		if err := m.err.Load(); err != nil {
+			return ": " + (*err).Error()
+		}
+	}
+	return ""
 }
 
 // failedToPoll is how Triton says that it has no model to load.

@@ -39,17 +39,21 @@ func (r *Repository) Poll(ctx context.Context) error {
 		return err
 	}
 	defer r.unlock()
-	places, err := r.source.places()
+	places, err := r.source.places(ctx)
 	if err != nil {
 		return err
 	}
 	c, seen := r.change(), make(map[string]uint64, len(places))
+	var changed []place
 	for _, p := range places {
 		now := fingerprint(p)
 		seen[p.name] = now
 		if m := c.base.models[p.name]; r.seen[p.name] == now && (m == nil || m.print != now) {
-			c.begin(r.source.open(p), true)
+			changed = append(changed, p)
 		}
+	}
+	for _, f := range r.source.openAll(ctx, changed, r.loadThreads()) {
+		c.begin(f, true)
 	}
 	for _, name := range c.base.names {
 		_, before := r.seen[name]
@@ -63,7 +67,7 @@ func (r *Repository) Poll(ctx context.Context) error {
 		return nil
 	}
 	c.load(ctx)
-	c.settle()
+	c.settle(ctx)
 	if ctx.Err() != nil {
 		c.cancel(ctx)
 		return status.ErrCancelled
@@ -81,6 +85,9 @@ func (r *Repository) known(s *snapshot) []string {
 				names = append(names, name)
 			}
 		}
+	}
+	for _, m := range r.source.mirrors {
+		names = append(names, m.names()...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tutti/backends"
+	"tutti/cloud"
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -39,9 +40,17 @@ const (
 
 // Settings are what a Repository is opened with.
 type Settings struct {
-	// Roots are the folders that hold models.
+	// Roots are the folders that hold models, or the addresses of buckets.
 	Roots []string
-	Mode  Mode
+	// Cache is the folder that models from buckets are kept in; empty for what
+	// TRITON_AWS_MOUNT_DIRECTORY and its kin say, else one in the user's cache.
+	Cache string
+	// OpenBucket opens the bucket at an address, nil for cloud.Open.
+	OpenBucket func(ctx context.Context, address string) (cloud.Bucket, error)
+	// Progress, when not nil, is told how many bytes of a model are there while it is
+	// fetched, instead of the log. It is called from several goroutines.
+	Progress func(model string, done, total int64)
+	Mode     Mode
 	// Only, when not nil, names the models to load at the start; what an ensemble
 	// among them is made of is loaded too. Nil loads every model.
 	Only []string
@@ -106,12 +115,23 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 	}
 	r := &Repository{
 		s: s, source: source{
-			roots: s.Roots, configName: s.ConfigName,
+			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), configName: s.ConfigName,
 			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig},
 		}, workers: scheduler.NewWorkers(),
 		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
 	r.catalog.Store(newSnapshot(map[string]*model{}))
+	for _, root := range s.Roots {
+		if !cloud.Is(root) {
+			continue
+		}
+		m, err := r.newMirror(ctx, root)
+		if err != nil {
+			r.workers.Close()
+			return nil, err
+		}
+		r.source.mirrors = append(r.source.mirrors, m)
+	}
 	if err := r.start(ctx); err != nil {
 		r.workers.Close()
 		return nil, err
@@ -124,31 +144,31 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 
 // start loads the models that are wanted from the start.
 func (r *Repository) start(ctx context.Context) error {
-	places, err := r.source.places()
+	places, err := r.source.places(ctx)
 	if err != nil {
 		return err
 	}
 	c := r.change()
 	if r.s.Only == nil {
-		for _, p := range places {
-			c.begin(r.source.open(p), true)
+		for _, f := range r.source.openAll(ctx, places, r.loadThreads()) {
+			c.begin(f, true)
 		}
 	}
 	for _, name := range r.s.Only {
 		i, found := slices.BinarySearchFunc(places, name, func(p place, name string) int { return strings.Compare(p.name, name) })
 		if !found {
-			return failedToPoll(name, "")
+			return failedToPoll(name, r.source.blind())
 		}
-		c.begin(r.source.open(places[i]), true)
+		c.begin(r.source.open(ctx, places[i]), true)
 	}
 	for _, name := range r.s.Only {
-		c.gather(name)
+		c.gather(ctx, name)
 	}
 	for name, m := range c.loading {
 		r.seen[name] = m.print
 	}
 	c.load(ctx)
-	c.settle()
+	c.settle(ctx)
 	c.commit(ctx)
 	return nil
 }
@@ -245,6 +265,11 @@ func (r *Repository) Failures() []Failure {
 	for _, name := range s.names {
 		if m := s.models[name]; m.err != nil {
 			list = append(list, Failure{Model: name, Dir: m.folder.dir, Err: m.err})
+		}
+	}
+	for _, m := range r.source.mirrors {
+		if err := m.err.Load(); err != nil {
+			list = append(list, Failure{Model: m.address, Dir: m.address, Err: *err})
 		}
 	}
 	return list

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tutti/cloud"
 	"tutti/core/config"
 	"tutti/proto/modelconfig"
 )
@@ -36,18 +38,25 @@ type folder struct {
 
 // source finds models in folders.
 type source struct {
-	roots []string
+	roots   []string
+	mirrors []*mirror // of the roots in buckets
 	// configName picks configs/NAME.pbtxt where a model has one.
 	configName string
 	options    config.Options
 }
 
 // place is where a model was found, and where else when it is there twice.
-type place struct{ name, dir, twin string }
+type place struct {
+	name, dir, twin string
+	// mirror and objects are those of a model in a bucket, of which dir is the address.
+	mirror  *mirror
+	objects []cloud.Object
+}
 
-// places finds the models of all roots, sorted by name. A root that cannot be read
-// is an error.
-func (s *source) places() ([]place, error) {
+// places finds the models of all roots, sorted by name. A folder that cannot be read
+// is an error; of a bucket that cannot be listed counts what was known of it.
+func (s *source) places(ctx context.Context) ([]place, error) {
+	s.look(ctx)
 	at := map[string]int{}
 	var all []place
 	for _, root := range s.roots {
@@ -66,6 +75,16 @@ func (s *source) places() ([]place, error) {
 			}
 			at[e.Name()] = len(all)
 			all = append(all, place{name: e.Name(), dir: dir})
+		}
+	}
+	for _, m := range s.mirrors {
+		for _, name := range m.names() {
+			if i, ok := at[name]; ok {
+				all[i].twin = m.place(name).dir
+				continue
+			}
+			at[name] = len(all)
+			all = append(all, m.place(name))
 		}
 	}
 	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.name, b.name) })
@@ -96,6 +115,15 @@ func (s *source) find(name string) (place, bool) {
 			p.twin = filepath.Join(root, name)
 		}
 	}
+	for _, m := range s.mirrors {
+		switch at := m.place(name); {
+		case at.objects == nil:
+		case p.dir == "":
+			p = at
+		default:
+			p.twin = at.dir
+		}
+	}
 	return p, p.dir != ""
 }
 
@@ -124,13 +152,19 @@ func (s *source) configFile(dir string) string {
 }
 
 // open reads a model's configuration; its error stays with the folder.
-func (s *source) open(p place) *folder {
+func (s *source) open(ctx context.Context, p place) *folder {
 	f := &folder{name: p.name, dir: p.dir, print: fingerprint(p)}
 	if p.twin != "" {
 		f.err = fmt.Errorf("model '%s' is in more than one repository: '%s' and '%s'", p.name, p.dir, p.twin)
 		return f
 	}
-	from := config.Source{Dir: p.dir, Name: p.name, ConfigName: s.configName}
+	if p.mirror != nil {
+		if f.dir, f.err = p.mirror.fetch(ctx, p.name, p.objects); f.err != nil {
+			f.dir = p.dir
+			return f
+		}
+	}
+	from := config.Source{Dir: f.dir, Name: p.name, ConfigName: s.configName}
 	var places *config.Places
 	if f.cfg, places, f.err = from.Open(); f.err == nil {
 		s.check(f, places)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,6 +52,9 @@ const (
 type Metrics struct {
 	descs   []*prometheus.Desc
 	failure *prometheus.Desc
+	fetch   [2]*prometheus.Desc // bytes and seconds
+
+	fetchedBytes, fetchedNs atomic.Int64
 
 	mu     sync.Mutex
 	models map[*Model]struct{} // guarded by mu
@@ -65,10 +69,25 @@ func NewMetrics() *Metrics {
 		failure: prometheus.NewDesc(failureName, failureHelp, append(labels, "reason"), nil),
 		models:  map[*Model]struct{}{},
 	}
+	for i, m := range fetchMetrics {
+		x.fetch[i] = prometheus.NewDesc(m.name, m.help, nil, nil)
+	}
 	for _, m := range modelMetrics {
 		x.descs = append(x.descs, prometheus.NewDesc(m.name, m.help, labels, nil))
 	}
 	return x
+}
+
+// fetchMetrics are exported once a model came from a bucket.
+var fetchMetrics = [2]struct{ name, help string }{
+	{"ensemble_repository_fetched_bytes_total", "Bytes of models fetched from buckets"},
+	{"ensemble_repository_fetch_seconds_total", "Seconds spent fetching models from buckets, summed over models"},
+}
+
+// Fetched counts what came from a bucket for a model, and how long it took.
+func (x *Metrics) Fetched(bytes, ns int64) {
+	x.fetchedBytes.Add(bytes)
+	x.fetchedNs.Add(ns)
 }
 
 // Add starts exporting m.
@@ -91,6 +110,8 @@ func (x *Metrics) Describe(ch chan<- *prometheus.Desc) {
 		ch <- d
 	}
 	ch <- x.failure
+	ch <- x.fetch[0]
+	ch <- x.fetch[1]
 }
 
 // Collect implements prometheus.Collector.
@@ -98,6 +119,10 @@ func (x *Metrics) Collect(ch chan<- prometheus.Metric) {
 	x.mu.Lock()
 	models := slices.Collect(maps.Keys(x.models))
 	x.mu.Unlock()
+	if n := x.fetchedNs.Load(); n > 0 {
+		ch <- prometheus.MustNewConstMetric(x.fetch[0], prometheus.CounterValue, float64(x.fetchedBytes.Load()))
+		ch <- prometheus.MustNewConstMetric(x.fetch[1], prometheus.CounterValue, time.Duration(n).Seconds())
+	}
 	for _, m := range models {
 		// A folder may have any name, a label may not.
 		name, version := strings.ToValidUTF8(m.Name, "\uFFFD"), strconv.FormatInt(m.Version, 10)

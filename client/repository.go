@@ -1,0 +1,53 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"tutti/core/infer"
+)
+
+// post sends a JSON body to a path and reads the JSON answer into to, which may be nil.
+func (c *HTTP) post(ctx context.Context, path string, body, to any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	hr, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	answer, _, err := c.do(hr)
+	if err != nil || to == nil {
+		return err
+	}
+	return json.Unmarshal(answer, to)
+}
+
+// Index lists the models of the server's repositories.
+func (c *HTTP) Index(ctx context.Context) ([]infer.Entry, error) {
+	var list []infer.Entry // JSON's names are matched without regard to case
+	err := c.post(ctx, "/v2/repository/index", map[string]bool{"ready": false}, &list)
+	return list, err
+}
+
+// Load has the server load a model, which waits until it serves or cannot.
+func (c *HTTP) Load(ctx context.Context, model string) error {
+	return c.post(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/load", struct{}{}, nil)
+}
+
+// Unload has the server unload a model, with dependents what is only there for it too.
+func (c *HTTP) Unload(ctx context.Context, model string, dependents bool) error {
+	body := map[string]any{"parameters": map[string]bool{"unload_dependents": dependents}}
+	return c.post(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/unload", body, nil)
+}
+
+// Config returns the completed configuration of a model as JSON.
+func (c *HTTP) Config(ctx context.Context, model string) ([]byte, error) {
+	var text json.RawMessage
+	err := c.get(ctx, "/v2/models/"+url.PathEscape(model)+"/config", &text)
+	return text, err
+}

@@ -1,0 +1,148 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// bucketS3 is a folder in a bucket of S3.
+type bucketS3 struct {
+	address
+	client *s3.Client
+}
+
+var _ Bucket = (*bucketS3)(nil)
+
+// openS3 takes keys from the credential file, else as Amazon's own tools do: from
+// the environment, the shared files with AWS_PROFILE, and the machine. A server that
+// is not Amazon's is asked without keys when there are none.
+func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (Bucket, error) {
+	keys, _ := longest(file.S3, a.text)
+	options := []func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(limit))}
+	if keys.Profile != "" {
+		options = append(options, config.WithSharedConfigProfile(keys.Profile))
+	}
+	if keys.ID != "" {
+		options = append(options, config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(keys.ID, keys.Secret, keys.Token)))
+	}
+	region := keys.Region
+	if region == "" {
+		region = o.Env("AWS_DEFAULT_REGION") // the library reads AWS_REGION
+	}
+	if region != "" {
+		options = append(options, config.WithRegion(region))
+	}
+	settings, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, failed(a.text, "opening", 0, err)
+	}
+	if settings.Region == "" {
+		settings.Region = "us-east-1" // every client must have one, Amazon's redirects
+	}
+	anonymous := a.endpoint != "" && keys.ID == "" && keys.Profile == "" && o.Env("AWS_ACCESS_KEY_ID") == "" && o.Env("AWS_PROFILE") == ""
+	client := s3.NewFromConfig(settings, func(so *s3.Options) {
+		if a.endpoint != "" {
+			so.BaseEndpoint, so.UsePathStyle = aws.String(a.endpoint), true
+		}
+		if anonymous {
+			so.Credentials = aws.AnonymousCredentials{}
+		}
+		// Servers besides Amazon's do not know the newer checksums.
+		so.RequestChecksumCalculation, so.ResponseChecksumValidation = aws.RequestChecksumCalculationWhenRequired, aws.ResponseChecksumValidationWhenRequired
+		so.DisableLogOutputChecksumValidationSkipped = true
+	})
+	return &bucketS3{address: a, client: client}, nil
+}
+
+// fail gives a library's error its HTTP status.
+func (b *bucketS3) fail(what string, err error) error {
+	var answer interface{ HTTPStatusCode() int }
+	code := 0
+	if errors.As(err, &answer) {
+		code = answer.HTTPStatusCode()
+	}
+	return failed(b.text, what, code, innermost(err))
+}
+
+// innermost returns what went wrong without the library's account of its layers.
+func innermost(err error) error {
+	if api, ok := errors.AsType[interface {
+		error
+		ErrorCode() string
+		ErrorMessage() string
+	}](err); ok {
+		return fmt.Errorf("%s %s", api.ErrorCode(), api.ErrorMessage())
+	}
+	return err
+}
+
+// List implements Bucket.
+func (b *bucketS3) List(ctx context.Context, prefix string) ([]Object, error) {
+	var list []Object
+	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: aws.String(join(b.folder, prefix))})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, b.fail("listing", err)
+		}
+		for _, o := range page.Contents {
+			key := strip(b.folder, aws.ToString(o.Key))
+			if key == "" {
+				continue
+			}
+			tag := strings.Trim(aws.ToString(o.ETag), `"`)
+			list = append(list, Object{Key: key, Size: aws.ToInt64(o.Size), Tag: tag, MD5: etagMD5(tag)})
+		}
+		if len(list) > maxObjects {
+			return nil, tooMany(b.text)
+		}
+	}
+	return sorted(list), nil
+}
+
+// Read implements Bucket.
+func (b *bucketS3) Read(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
+	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(join(b.folder, o.Key)), IfMatch: aws.String(`"` + o.Tag + `"`)}
+	if offset > 0 {
+		in.Range = aws.String(fmt.Sprintf("bytes=%d-", offset))
+	}
+	out, err := b.client.GetObject(ctx, in)
+	if err != nil {
+		err = b.fail("reading '"+o.Key+"' of", err)
+		if strings.Contains(err.Error(), http.StatusText(http.StatusPreconditionFailed)) {
+			return nil, gone(o)
+		}
+		return nil, err
+	}
+	if tag := strings.Trim(aws.ToString(out.ETag), `"`); tag != "" && tag != o.Tag { // a server may not know conditions
+		return nil, errors.Join(gone(o), out.Body.Close())
+	}
+	return out.Body, nil
+}
+
+// Write implements Bucket.
+func (b *bucketS3) Write(ctx context.Context, key string, body io.ReadSeeker, size int64) error {
+	_, err := b.client.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.bucket, Key: aws.String(join(b.folder, key)), Body: body, ContentLength: &size})
+	if err != nil {
+		return b.fail("writing '"+key+"' to", err)
+	}
+	return nil
+}
+
+// Delete implements Bucket.
+func (b *bucketS3) Delete(ctx context.Context, key string) error {
+	if _, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: aws.String(join(b.folder, key))}); err != nil {
+		return b.fail("deleting '"+key+"' of", err)
+	}
+	return nil
+}

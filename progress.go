@@ -1,0 +1,34 @@
+package tutti
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// progressOn draws how far models that are fetched have come, a line per model, when
+// f is a terminal; else it returns nil, and the log tells.
+func progressOn(f *os.File) func(model string, done, total int64) {
+	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil { //nolint:gosec // a descriptor is small
+		return nil
+	}
+	var mu sync.Mutex
+	shown := map[string]int64{}
+	return func(model string, done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		percent := 100 * done / max(1, total)
+		if last, ok := shown[model]; ok && percent == last {
+			return
+		}
+		shown[model] = percent
+		end := ""
+		if done >= total {
+			end = "\n"
+			delete(shown, model)
+		}
+		_, _ = fmt.Fprintf(f, "\r\x1b[Kfetching %s: %d%% of %.1f MB%s", model, percent, float64(total)/1e6, end)
+	}
+}

@@ -1,0 +1,162 @@
+package tutti
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tutti/client"
+	"tutti/core/config"
+	coreinfer "tutti/core/infer"
+	"tutti/repository"
+)
+
+const repoUsage = "ls REPO | show REPO MODEL | diff REPO REPO [MODEL ...] | push MODEL_DIR REPO | load URL MODEL | unload URL MODEL"
+
+// repo looks at repositories and running servers, and changes them. REPO is a folder,
+// the address of a bucket, or the URL of a server.
+func (p *program) repo(ctx context.Context, args []string) error {
+	fs := p.flags("repo", repoUsage)
+	dependents := fs.Bool("dependents", false, "unload what is only there for the model, too")
+	rest, err := parse(fs, args)
+	if err != nil {
+		return err
+	}
+	verb := ""
+	if len(rest) > 0 {
+		verb, rest = rest[0], rest[1:]
+	}
+	switch {
+	case verb == "ls" && len(rest) == 1:
+		return p.repoList(ctx, rest[0])
+	case verb == "show" && len(rest) == 2:
+		return p.repoShow(ctx, rest[0], rest[1])
+	case verb == "diff" && len(rest) >= 2:
+		return p.repoDiff(ctx, rest[0], rest[1], rest[2:])
+	case verb == "push" && len(rest) == 2:
+		return p.repoPush(ctx, rest[0], rest[1])
+	case verb == "load" && len(rest) == 2:
+		return control(rest[0], func(c *client.HTTP) error { return c.Load(ctx, rest[1]) })
+	case verb == "unload" && len(rest) == 2:
+		return control(rest[0], func(c *client.HTTP) error { return c.Unload(ctx, rest[1], *dependents) })
+	}
+	return usagef("expected: tutti repo %s", repoUsage)
+}
+
+// isServer tells the URL of a server from a repository.
+func isServer(repo string) bool {
+	return strings.HasPrefix(repo, "http://") || strings.HasPrefix(repo, "https://")
+}
+
+// control asks a server for a change.
+func control(url string, change func(*client.HTTP) error) error {
+	if !isServer(url) {
+		return usagef("'%s' is no server, expected http://HOST:PORT", url)
+	}
+	c := client.NewHTTP(url, nil)
+	return errors.Join(change(c), c.Close())
+}
+
+// shelf is what the commands look at: a server, or a repository that is opened as a
+// server would.
+type shelf interface {
+	index(ctx context.Context) ([]coreinfer.Entry, error)
+	// config returns a completed configuration.
+	config(ctx context.Context, model string) ([]byte, error)
+	close(ctx context.Context) error
+}
+
+// openShelf opens a server or a repository, of which it loads only what is named; nil
+// loads everything.
+func (p *program) openShelf(ctx context.Context, repo string, only []string) (shelf, error) {
+	if isServer(repo) {
+		return &remoteShelf{client.NewHTTP(repo, nil)}, nil
+	}
+	r, err := p.look(ctx, repository.Settings{Roots: []string{repo}, Only: only, Mode: repository.Explicit}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &localShelf{r}, nil
+}
+
+type remoteShelf struct{ c *client.HTTP }
+
+func (s *remoteShelf) index(ctx context.Context) ([]coreinfer.Entry, error) { return s.c.Index(ctx) }
+func (s *remoteShelf) close(context.Context) error                          { return s.c.Close() }
+
+func (s *remoteShelf) config(ctx context.Context, model string) ([]byte, error) {
+	text, err := s.c.Config(ctx, model)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.ParseJSON(string(text))
+	if err != nil {
+		return nil, err
+	}
+	return config.Text(cfg), nil
+}
+
+type localShelf struct{ r *repository.Repository }
+
+func (s *localShelf) index(context.Context) ([]coreinfer.Entry, error) { return s.r.Index(false), nil }
+func (s *localShelf) close(ctx context.Context) error                  { return s.r.Close(ctx) }
+
+func (s *localShelf) config(_ context.Context, model string) ([]byte, error) {
+	cfg, err := s.r.Config(model, 0)
+	if err != nil {
+		for _, f := range s.r.Failures() {
+			if f.Model == model {
+				return nil, f.Err
+			}
+		}
+		return nil, err
+	}
+	return config.Text(cfg), nil
+}
+
+// repoList prints what is there; of a repository that is no server only the names.
+func (p *program) repoList(ctx context.Context, repo string) error {
+	s, err := p.openShelf(ctx, repo, []string{})
+	if err != nil {
+		return err
+	}
+	list, err := s.index(ctx)
+	if err == nil {
+		writeColumns(p.stdout, "", entryRows(list))
+	}
+	if l, ok := s.(*localShelf); ok && err == nil {
+		for _, f := range l.r.Failures() {
+			err = errors.Join(err, f.Err)
+		}
+	}
+	return errors.Join(err, s.close(ctx))
+}
+
+func entryRows(list []coreinfer.Entry) [][]string {
+	var rows [][]string
+	for _, e := range list {
+		rows = append(rows, []string{e.Name, e.Version, string(e.State), strings.ReplaceAll(e.Reason, "\n", "; ")})
+	}
+	return rows
+}
+
+// repoShow prints the versions of a model and its completed configuration.
+func (p *program) repoShow(ctx context.Context, repo, model string) error {
+	s, err := p.openShelf(ctx, repo, []string{model})
+	if err != nil {
+		return err
+	}
+	list, err := s.index(ctx)
+	if err != nil {
+		return errors.Join(err, s.close(ctx))
+	}
+	list = slices.DeleteFunc(list, func(e coreinfer.Entry) bool { return e.Name != model })
+	writeColumns(p.stdout, "", entryRows(list))
+	text, err := s.config(ctx, model)
+	if err == nil {
+		_, err = fmt.Fprintf(p.stdout, "\n%s", text)
+	}
+	return errors.Join(err, s.close(ctx))
+}

@@ -1,0 +1,158 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"tutti/cloud"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+)
+
+// fetchThreads is how many objects of a model are read at a time.
+const fetchThreads = 8
+
+// fetch brings a model to disk and returns its folder.
+func (m *mirror) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
+	dir := filepath.Join(m.cache, "models", m.state(model, list), model)
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return dir, nil
+	}
+	for _, o := range list {
+		if key := strings.TrimSuffix(o.Key, "/"); key != "" && !filepath.IsLocal(key) || strings.ContainsAny(key, "\\\x00") {
+			return "", status.Errorf(status.InvalidArg, "object '%s/%s' of %s is outside the model's folder", model, o.Key, m.address)
+		}
+	}
+	objects := filepath.Join(m.cache, "objects")
+	if err := os.MkdirAll(objects, 0o700); err != nil {
+		return "", err
+	}
+	if err := m.fetchObjects(ctx, model, objects, list); err != nil {
+		return "", fmt.Errorf("fetching model '%s' from %s: %w", model, m.address, err)
+	}
+	return dir, m.assemble(model, dir, objects, list)
+}
+
+// fetchObjects reads what is not on disk yet, several objects at a time.
+func (m *mirror) fetchObjects(ctx context.Context, model, objects string, list []cloud.Object) error {
+	missing := map[string]cloud.Object{}
+	p := &progress{model: model, report: m.report, log: m.log}
+	for _, o := range list {
+		id := m.identity(model, o)
+		if _, err := os.Stat(filepath.Join(objects, id)); errors.Is(err, fs.ErrNotExist) && !folderKey(o) && !noisy(o.Key) {
+			if _, twice := missing[id]; !twice {
+				missing[id] = o
+				p.total += o.Size
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	began := telemetry.Now()
+	m.log.InfoContext(ctx, "fetching model", slog.String("model", model), slog.String("from", m.address), slog.Int("files", len(missing)), slog.Int64("bytes", p.total))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(fetchThreads)
+	for id, o := range missing {
+		g.Go(func() error {
+			whole := o
+			whole.Key = model + "/" + o.Key
+			return m.fetchOne(ctx, whole, filepath.Join(objects, id), p.wrote)
+		})
+	}
+	err := g.Wait()
+	took := telemetry.Now() - began
+	m.fetched(p.fetched.Load(), took)
+	if err == nil {
+		m.log.InfoContext(ctx, "model fetched", slog.String("model", model), slog.Int64("bytes", p.fetched.Load()), slog.Int64("resumed_bytes", p.total-p.fetched.Load()), slog.Int64("took_ms", took/1e6))
+	}
+	return err
+}
+
+// fetchOne reads an object beside others who may read the same: who finds its
+// partial file in use reads into one of its own.
+func (m *mirror) fetchOne(ctx context.Context, o cloud.Object, file string, wrote func(int64, bool)) error {
+	partial := file + ".part"
+	lock, err := tryLock(file + ".lock")
+	switch {
+	case err != nil:
+		return err
+	case lock == nil:
+		own, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.part")
+		if err != nil {
+			return err
+		}
+		partial = own.Name()
+		defer os.Remove(partial)
+		if err := own.Close(); err != nil {
+			return err
+		}
+	default:
+		defer lock.Close()
+		if _, err := os.Stat(file); err == nil {
+			return nil // who had the lock before read it
+		}
+	}
+	return cloud.Copy(ctx, m.bucket, o, file, partial, wrote)
+}
+
+// folderKey reports whether an object only stands for a folder.
+func folderKey(o cloud.Object) bool { return strings.HasSuffix(o.Key, "/") || o.Key == "" }
+
+// assemble makes the folder of a model in one step.
+func (m *mirror) assemble(model, dir, objects string, list []cloud.Object) error {
+	if err := os.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o700); err != nil {
+		return err
+	}
+	temp, err := os.MkdirTemp(filepath.Dir(filepath.Dir(dir)), ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	for _, o := range list {
+		if noisy(o.Key) {
+			continue
+		}
+		at := filepath.Join(temp, model, filepath.FromSlash(o.Key))
+		if folderKey(o) {
+			err = os.MkdirAll(at, 0o700)
+		} else if err = os.MkdirAll(filepath.Dir(at), 0o700); err == nil {
+			err = link(filepath.Join(objects, m.identity(model, o)), at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	err = os.Rename(temp, filepath.Dir(dir))
+	if info, serr := os.Stat(dir); serr == nil && info.IsDir() {
+		return nil // another process was first, which is as good
+	}
+	return err
+}
+
+// link gives a file a second name, or copies it where that cannot be.
+func link(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	src, err := os.Open(filepath.Clean(from))
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(filepath.Clean(to), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o400)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Close())
+}

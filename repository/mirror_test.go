@@ -1,0 +1,205 @@
+package repository_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/cloud"
+	"tutti/cloud/cloudtest"
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/repository"
+)
+
+// bucket is one in memory.
+type bucket struct {
+	mu    sync.Mutex
+	data  map[string]string // guarded by mu
+	fault error             // of a listing, guarded by mu
+	torn  error             // of reading, guarded by mu
+	reads int               // guarded by mu
+}
+
+func (b *bucket) set(key, data string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.data[key] = data
+}
+
+func (b *bucket) break_(listing, reading error) int { //nolint:revive // break is a word of the language
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fault, b.torn = listing, reading
+	return b.reads
+}
+
+func (b *bucket) List(_ context.Context, prefix string) ([]cloud.Object, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var list []cloud.Object
+	for key, data := range b.data {
+		if strings.HasPrefix(key, prefix) {
+			list = append(list, cloud.Object{Key: key, Size: int64(len(data)), Tag: strconv.Quote(data)})
+		}
+	}
+	slices.SortFunc(list, func(a, b cloud.Object) int { return strings.Compare(a.Key, b.Key) })
+	return list, b.fault
+}
+
+func (b *bucket) Read(_ context.Context, o cloud.Object, offset int64) (io.ReadCloser, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.reads++
+	data, ok := b.data[o.Key]
+	if !ok {
+		return nil, status.Errorf(status.NotFound, "there is no '%s'", o.Key)
+	}
+	return io.NopCloser(strings.NewReader(data[offset:])), b.torn
+}
+
+func (b *bucket) Write(_ context.Context, key string, body io.ReadSeeker, _ int64) error {
+	data, err := io.ReadAll(body)
+	b.set(key, string(data))
+	return err
+}
+
+func (*bucket) Delete(context.Context, string) error { return errors.ErrUnsupported }
+
+// inBuckets has the world open buckets by address.
+func (w *world) inBuckets(tb testing.TB, all map[string]cloud.Bucket) {
+	tb.Helper()
+	w.more.Cache = tb.TempDir()
+	w.more.OpenBucket = func(_ context.Context, address string) (cloud.Bucket, error) { return all[address], nil }
+}
+
+func TestBucket(t *testing.T) {
+	t.Parallel()
+	b := &bucket{data: map[string]string{
+		"m/config.pbtxt": doubles, "m/1/": "", "README": "no model", "notes/x": "no model",
+		"bad/config.pbtxt": doubles, "bad/1/x": "", "bad/../../etc/passwd": "x",
+		"e/config.pbtxt": strings.SplitN(ensemble("e", step("m", "-1", "IN", "X")), "--\n", 2)[1],
+	}}
+	w := newWorld(t)
+	w.inBuckets(t, map[string]cloud.Bucket{"s3://one": b})
+	w.more.Mode = repository.Polled
+	r := w.repo(t, "s3://one")
+	if d := cmp.Diff(map[string]string{"bad": "object 'bad/../../etc/passwd' of s3://one is outside the model's folder"}, failures(r)); d != "" {
+		t.Errorf("failures (-want +got):\n%s", d)
+	}
+	for _, name := range []string{"m", "e"} {
+		if v, err := ask(t.Context(), r, w.request(name, 4)); err != nil || v != 8 {
+			t.Errorf("%s answers %v, %v", name, v, err)
+		}
+	}
+	poll := func() {
+		t.Helper()
+		for range 2 { // what has changed counts when it was seen twice
+			if err := r.Poll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := b.break_(nil, nil)
+	poll()
+	if after := b.break_(nil, nil); after != before {
+		t.Errorf("%d reads although nothing has changed", after-before)
+	}
+	b.set("m/2/data", "new")
+	poll()
+	if md, err := r.Metadata("m", 0); err != nil || !cmp.Equal(md.Versions, []string{"2"}) {
+		t.Errorf("after a new version: %+v, %v", md, err)
+	}
+	if after := b.break_(nil, errors.New("reset")); after != before+1 {
+		t.Errorf("%d reads of one new file", after-before)
+	}
+	b.set("m/3/data", "newer")
+	poll()
+	if v, err := ask(t.Context(), r, w.request("e", 4)); err != nil || v != 8 {
+		t.Errorf("while reading fails: %v, %v", v, err)
+	}
+	want := "fetching model 'm' from s3://one: reading object 'm/3/data' ended after 0 of 5 bytes: reset"
+	if got := failures(r)["m"]; got != "" {
+		t.Errorf("what serves is a failure: %s", got)
+	}
+	if i := slices.IndexFunc(r.Index(false), func(e infer.Entry) bool { return e.Name == "m" && e.Reason == want }); i < 0 {
+		t.Errorf("index %+v does not say %q", r.Index(false), want)
+	}
+	b.break_(errors.New("timed out"), nil)
+	poll()
+	if v, err := ask(t.Context(), r, w.request("m", 4)); err != nil || v != 8 {
+		t.Errorf("while listing fails: %v, %v", v, err)
+	}
+}
+
+// TestBrokenBucket has one of two repositories refuse.
+func TestBrokenBucket(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var lines bytes.Buffer
+	w.log = slog.NewTextHandler(&lines, nil)
+	w.inBuckets(t, map[string]cloud.Bucket{"gs://closed": &bucket{fault: errors.New("listing gs://closed: status 403 Forbidden")}, "as://a/empty": &bucket{}})
+	r := w.repo(t, "gs://closed", folder(t, doubleModel), "as://a/empty")
+	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+		t.Errorf("a model beside it: %v, %v", v, err)
+	}
+	want := map[string]string{"gs://closed": "listing gs://closed: status 403 Forbidden", "as://a/empty": "listing as://a/empty: nothing is there"}
+	if d := cmp.Diff(want, failures(r)); d != "" {
+		t.Errorf("failures (-want +got):\n%s", d)
+	}
+	if r.Ready() {
+		t.Error("ready although a repository was never seen")
+	}
+	if !strings.Contains(lines.String(), "model repository cannot be listed") {
+		t.Errorf("log: %s", lines.String())
+	}
+}
+
+// TestS3Server serves from a real server, and a second time from disk.
+func TestS3Server(t *testing.T) {
+	t.Parallel()
+	address := "s3://" + cloudtest.S3(t, "models") + "/models/repo"
+	b, err := cloud.Open(t.Context(), address, &cloud.Options{Env: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, data := range map[string]string{"plain/config.pbtxt": doubles, "plain/1/big": strings.Repeat("x", 1<<20)} {
+		if err := b.Write(t.Context(), key, strings.NewReader(data), int64(len(data))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t)
+	w.inBuckets(t, map[string]cloud.Bucket{address: b})
+	var told int64
+	var mu sync.Mutex
+	w.more.Progress = func(_ string, done, _ int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = max(told, done)
+	}
+	for i := range 2 {
+		r, err := w.open(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+			t.Errorf("round %d: %v, %v", i, v, err)
+		}
+		if err := r.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if want := int64(1<<20+len(doubles)) * int64(1-i); told != want {
+			t.Errorf("round %d: %d bytes came, want %d", i, told, want)
+		}
+		told = 0
+	}
+}

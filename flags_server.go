@@ -24,6 +24,7 @@ const (
 	flagConfig, flagHelp = "config", "help"
 	flagRepository       = "model-repository"
 	flagNoComplete       = "disable-auto-complete-config"
+	flagStrictEnsemble   = "strict-ensemble-config"
 	flagVertex           = "allow-vertex-ai"
 )
 
@@ -78,6 +79,10 @@ func modelFlags() []Flag {
 			set: integer(func(o *Options) *int { return &o.LoadRetries }, 0, maxInt),
 		},
 		Flag{Name: flagNoComplete, Help: "Take every configuration as it is written, and complete none from the model", set: noComplete},
+		Flag{
+			Name: flagStrictEnsemble, Arg: argBool, Default: no, Own: true, Help: "Read ensembles as Triton does, which infers nothing from their steps",
+			set: boolean(func(o *Options) *bool { return &o.StrictEnsembleConfig }),
+		},
 		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "When true, as --" + flagNoComplete, set: noComplete},
 		Flag{Name: "model-namespacing", Arg: argBool, Default: no, Help: "true is refused: a model's name stands for it in all repositories", set: never(
 			"unsupported: --model-namespacing=true, model names must differ between repositories")},

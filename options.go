@@ -28,6 +28,8 @@ type Options struct {
 	LoadThreads, LoadRetries int
 	// DisableAutoComplete takes every configuration as it is written.
 	DisableAutoComplete bool
+	// StrictEnsembleConfig asks ensembles to declare what their steps could tell.
+	StrictEnsembleConfig bool
 	// ExitOnError ends a server that cannot load every model.
 	ExitOnError bool
 	// StrictReadiness makes the server ready only when every model is.

@@ -53,7 +53,9 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"serve", "--model-repository DIR ...", "Serve the models of one or more repositories", (*program).serve},
-		{"validate", "DIR ...", "Load models as serve would and print every problem", (*program).validate},
+		{"validate", validateUsage, "Tell every problem of repositories", (*program).validate},
+		{"config", configUsage, "Print a model's configuration with all that is filled in", (*program).config},
+		{"init", initUsage, "Write a repository to start from", (*program).starter},
 		{"plan", planUsage, "Print what an ensemble is compiled to", (*program).plan},
 		{"infer", inferUsage, "Ask a running server", (*program).infer},
 		{"demo", "[--once] DIR", "Serve the examples below a folder and ask each", (*program).demo},

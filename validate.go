@@ -2,12 +2,13 @@ package tutti
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
-	"slices"
 	"strings"
 
+	"tutti/core/config"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/repository"
@@ -15,86 +16,101 @@ import (
 
 // load opens repositories for commands that look at models and serve none.
 func (p *program) load(ctx context.Context, roots, only []string, settings backendConfig) (*repository.Repository, error) {
+	return p.look(ctx, repository.Settings{Roots: roots, Only: only}, settings)
+}
+
+// look is load with further settings.
+func (p *program) look(ctx context.Context, s repository.Settings, settings backendConfig) (*repository.Repository, error) {
 	registry, err := p.components.registry()
 	if err != nil {
 		return nil, err
 	}
-	merged, _ := backendSettings(registry, settings)
-	return repository.Open(ctx, repository.Settings{
-		Roots: roots, Only: only, Backends: registry, BackendConfig: merged,
-		Alloc: tensor.NewPool(), Metrics: telemetry.NewMetrics(), Log: slog.New(slog.DiscardHandler),
-	})
+	s.Backends = registry
+	s.BackendConfig, _ = backendSettings(registry, settings)
+	s.Alloc, s.Metrics, s.Log = tensor.NewPool(), telemetry.NewMetrics(), slog.New(slog.DiscardHandler)
+	return repository.Open(ctx, s)
 }
 
-// validate loads models as a server would and prints every problem.
+const validateUsage = "DIR ... [--format text|json|sarif] [--strict]"
+
+// validate tells everything about the configurations of repositories, and loads their
+// models as far as their runtimes are here.
 func (p *program) validate(ctx context.Context, args []string) error {
-	fs := p.flags("validate", "DIR ...")
+	fs := p.flags("validate", validateUsage)
 	settings := backendConfig{}
+	format := fs.String("format", formatText, "`format`: text, json, or sarif for code scanners")
+	strict := fs.Bool("strict", false, "refuse what Triton would not accept, too")
+	name := fs.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where a model has it")
+	strictEnsembles := fs.Bool(flagStrictEnsemble, false, "read ensembles as Triton does: nothing is inferred")
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	roots, err := parse(fs, args)
 	switch {
 	case err != nil:
 		return err
 	case len(roots) == 0:
-		return usagef("expected the folder of a model repository: tutti validate DIR ...")
+		return usagef("expected the folder of a model repository: tutti validate %s", validateUsage)
+	case *format != formatText && *format != formatJSON && *format != formatSARIF:
+		return usagef("unknown format '%s', expected text, json or sarif", *format)
 	}
-	r, err := p.load(ctx, roots, nil, settings)
-	if err != nil {
+	e := &examiner{program: p, roots: roots, options: config.Options{StrictEnsembleConfig: *strictEnsembles}, configName: *name}
+	if err := e.run(ctx, settings); err != nil {
 		return err
 	}
-	found, known := p.printProblems(r), len(r.Models())
-	if err := r.Close(ctx); err != nil {
+	if *strict {
+		e.list = config.Strict(e.list)
+	}
+	if err := writeReport(p.stdout, *format, e.list, e.models); err != nil {
 		return err
 	}
-	switch {
-	case known == 0:
-		return fmt.Errorf("no model is in %s", strings.Join(roots, ", "))
-	case found > 0:
-		fmt.Fprintf(p.stdout, "%d problems in %d models\n", found, known)
+	if config.HasFault(e.list) {
 		return errReported
 	}
-	fmt.Fprintf(p.stdout, "%d models, no problem\n", known)
 	return nil
 }
 
-// printProblems prints a line per problem and returns their number.
-func (p *program) printProblems(r *repository.Repository) int {
-	failures := map[string]repository.Failure{}
-	for _, f := range r.Failures() {
-		failures[f.Model] = f
+const (
+	formatText  = "text"
+	formatJSON  = "json"
+	formatSARIF = "sarif"
+)
+
+// writeReport prints diagnostics.
+func writeReport(w io.Writer, format string, list []config.Diagnostic, models int) error {
+	switch format {
+	case formatJSON:
+		return writeJSON(w, report{Models: models, Diagnostics: append([]config.Diagnostic{}, list...)})
+	case formatSARIF:
+		return writeJSON(w, newSARIF(list))
 	}
-	n := 0
-	for _, name := range r.Models() {
-		texts := problems(r.Check(name), failures[name].Err)
-		for _, text := range texts {
-			fmt.Fprintf(p.stdout, "%s: %s\n", name, text)
-		}
-		n += len(texts)
+	var b strings.Builder
+	counts := map[config.Severity]int{}
+	for i := range list {
+		counts[list[i].Severity]++
+		b.WriteString(list[i].String() + "\n")
 	}
-	return n
+	fmt.Fprintf(&b, "%s in %s\n", strings.Join([]string{
+		plural(counts[config.Fault], "error"), plural(counts[config.Warning], "warning"), plural(counts[config.Notice], "notice"),
+	}, ", "), plural(models, "model"))
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
-// problems returns the texts of what the configuration shows and of what loading
-// ended with, each once.
-func problems(shown []error, failure error) []string {
-	var texts []string
-	add := func(err error) {
-		if err != nil && !slices.Contains(texts, err.Error()) {
-			texts = append(texts, err.Error())
-		}
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
 	}
-	for _, err := range shown {
-		add(err)
-	}
-	if joined, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](failure); ok {
-		for _, err := range joined.Unwrap() {
-			add(err)
-		}
-	} else {
-		add(failure)
-	}
-	return texts
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// report is what the format json prints.
+type report struct {
+	Models      int                 `json:"models"`
+	Diagnostics []config.Diagnostic `json:"diagnostics"`
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }

@@ -28,6 +28,7 @@ type process struct {
 	cmd  *exec.Cmd
 	addr string // host:port of its HTTP front end
 	grpc string // and of its gRPC front end
+	echo bool   // it is the echo
 }
 
 // start runs a command and waits until its health endpoint answers.
@@ -178,6 +179,14 @@ func serveHTTPEcho() error {
 		if _, err := io.ReadFull(r.Body, *body); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
+		}
+		if r.URL.Path == parsingPath {
+			answer, err := parseAndPrint(*body)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			*body = append((*body)[:0], answer...)
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Length", strconv.Itoa(len(*body)))

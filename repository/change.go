@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/telemetry"
 )
@@ -59,7 +60,19 @@ func (c *change) begin(f *folder, explicit bool) {
 	for _, n := range f.absent {
 		c.r.s.Log.Warn("a version is wanted by the version policy but has no folder", slog.String("model", f.name), slog.Int64("version", n))
 	}
+	for i := range f.notes {
+		c.r.tell(&f.notes[i])
+	}
 	c.next[f.name], c.loading[f.name] = m, m
+}
+
+// tell logs what a configuration is accepted with; faults are told with the model.
+func (r *Repository) tell(d *config.Diagnostic) {
+	if d.Severity == config.Fault {
+		return
+	}
+	r.s.Log.Info("configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
+		slog.Int("line", d.Line), slog.String("reason", d.Reason))
 }
 
 // gather begins what the named ensemble is made of, as far as it is there and does
@@ -109,16 +122,20 @@ func (c *change) load(ctx context.Context) {
 	c.announce(ctx)
 	var g errgroup.Group
 	g.SetLimit(max(1, c.r.loadThreads()))
+	causes := map[*model][]error{} // by life
 	for _, m := range c.loading {
 		if m.err != nil || m.ensemble() {
 			continue
 		}
 		m.versions = make([]*version, len(m.lives))
+		failed := make([]error, len(m.lives))
+		causes[m] = failed
 		for i, l := range m.lives {
 			g.Go(func() error {
 				v, err := c.open(ctx, m, l)
 				if err != nil {
 					l.to(infer.Unavailable, err.Error())
+					failed[i] = err
 				}
 				m.versions[i] = v
 				return nil
@@ -130,20 +147,9 @@ func (c *change) load(ctx context.Context) {
 		m.versions = slices.DeleteFunc(m.versions, func(v *version) bool { return v == nil })
 		c.opened = append(c.opened, m.versions...)
 		if m.err == nil {
-			m.err = failure(m.lives)
+			m.err = errors.Join(causes[m]...)
 		}
 	}
-}
-
-// failure returns what the lives failed with, or nil.
-func failure(lives []*life) error {
-	var errs []error
-	for _, l := range lives {
-		if now := l.now.Load(); now.state == infer.Unavailable && now.reason != "" && now.reason != unloaded {
-			errs = append(errs, errors.New(now.reason))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // open loads one version, and again when that fails and the settings say so.

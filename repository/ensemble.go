@@ -111,11 +111,11 @@ func (c *change) compile(m *model, l *life) (*version, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := config.ReadLabels(m.folder.cfg, m.folder.dir, p.Signature); err != nil {
+	if err := config.ReadLabels(p.Config, m.folder.dir, p.Signature); err != nil {
 		return nil, err
 	}
 	v := &version{
-		cfg: m.folder.cfg, sig: p.Signature, about: newDescription(p.Signature), life: l,
+		cfg: p.Config, sig: p.Signature, about: newDescription(p.Signature), life: l,
 		stats: c.stats(m.name, l.number), temp: m.folder.temp,
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))

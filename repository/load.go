@@ -132,7 +132,7 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	runner := scheduler.NewRunner(scheduler.RunnerSettings{
 		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log,
 	})
-	batches := f.cfg.GetDynamicBatching() != nil && v.sig.MaxBatch > 0
+	batches := v.cfg.GetDynamicBatching() != nil && v.sig.MaxBatch > 0
 	if padding != nil && !batches {
 		return nil, fmt.Errorf("model '%s' has parameters that pad inputs, but no dynamic_batching", f.name)
 	}

@@ -91,7 +91,7 @@ func (s *source) fetch(name string, o infer.LoadOptions) (*folder, error) {
 		}
 		f.dir = f.temp.dir
 	}
-	f.check()
+	s.check(f, nil)
 	return f, nil
 }
 

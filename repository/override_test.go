@@ -55,7 +55,7 @@ func TestConfigOverride(t *testing.T) {
 	gives(t, w, r, map[string]float32{"bare": 2})
 
 	for config, want := range map[string]string{
-		`{`:                          "Invalid config override: unexpected EOF",
+		`{`:                          "Invalid config override: (line 1:2): unexpected end of JSON input",
 		`{"backend":"native","x":1}`: `Invalid config override: (line 1:21): unknown field "x"`,
 		`{"max_batch_size":"many"}`:  "Invalid config override: (line 1:19): invalid value for int32 field maxBatchSize: \"many\"",
 		`[]`:                         "Invalid config override: syntax error (line 1:1): unexpected token [",

@@ -57,6 +57,9 @@ type Settings struct {
 	// StrictConfig refuses a configuration that leaves inputs or outputs out, where
 	// otherwise the model's own are taken.
 	StrictConfig bool
+	// StrictEnsembleConfig reads ensembles as Triton does: they declare what their
+	// steps could tell.
+	StrictEnsembleConfig bool
 	// Namespacing is not supported; Open refuses it.
 	Namespacing bool
 
@@ -102,7 +105,10 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 		return nil, status.Errorf(status.Unsupported, "unsupported: model namespacing, model names must be unique across repositories")
 	}
 	r := &Repository{
-		s: s, source: source{roots: s.Roots, configName: s.ConfigName}, workers: scheduler.NewWorkers(),
+		s: s, source: source{
+			roots: s.Roots, configName: s.ConfigName,
+			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig},
+		}, workers: scheduler.NewWorkers(),
 		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
 	r.catalog.Store(newSnapshot(map[string]*model{}))
@@ -242,6 +248,13 @@ func (r *Repository) Failures() []Failure {
 		}
 	}
 	return list
+}
+
+// Folder returns the folder that a model was found in, and that of a second model of
+// its name.
+func (r *Repository) Folder(name string) (dir, twin string) {
+	p, _ := r.source.find(name)
+	return p.dir, p.twin
 }
 
 // Check returns every problem that a model's configuration shows by itself, for

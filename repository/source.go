@@ -29,7 +29,9 @@ type folder struct {
 	// override marks a configuration or files that came with a request.
 	override bool
 	temp     *tempFolder // of the files that came with a request, else nil
-	err      error
+	// notes are all there is to tell about the configuration, faults among them.
+	notes []config.Diagnostic
+	err   error
 }
 
 // source finds models in folders.
@@ -37,6 +39,7 @@ type source struct {
 	roots []string
 	// configName picks configs/NAME.pbtxt where a model has one.
 	configName string
+	options    config.Options
 }
 
 // place is where a model was found, and where else when it is there twice.
@@ -117,13 +120,7 @@ func (s *source) holdsModel(root, name string) bool {
 // configFile returns the configuration of the wanted name, where there is one, else
 // the one that every model has.
 func (s *source) configFile(dir string) string {
-	if s.configName != "" {
-		path := filepath.Join(dir, "configs", s.configName+".pbtxt")
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return filepath.Join(dir, config.FileName)
+	return config.PathOf(dir, s.configName)
 }
 
 // open reads a model's configuration; its error stays with the folder.
@@ -133,24 +130,24 @@ func (s *source) open(p place) *folder {
 		f.err = fmt.Errorf("model '%s' is in more than one repository: '%s' and '%s'", p.name, p.dir, p.twin)
 		return f
 	}
-	if f.cfg, f.err = config.LoadFile(s.configFile(p.dir)); f.err == nil {
-		f.check()
+	from := config.Source{Dir: p.dir, Name: p.name, ConfigName: s.configName}
+	var places *config.Places
+	if f.cfg, places, f.err = from.Open(); f.err == nil {
+		s.check(f, places)
 	}
 	return f
 }
 
 // check normalises the configuration and finds the versions to load.
-func (f *folder) check() {
+func (s *source) check(f *folder, places *config.Places) {
 	for _, g := range f.cfg.GetInstanceGroup() {
 		f.instances += max(1, int(g.GetCount()))
 	}
-	if f.err = config.Normalise(f.cfg, f.name); f.err != nil {
-		return
+	f.notes = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
+	places.Locate(f.notes)
+	if f.err = config.FirstError(f.notes); f.err == nil {
+		f.findVersions()
 	}
-	if f.err = config.Validate(f.cfg); f.err != nil {
-		return
-	}
-	f.findVersions()
 }
 
 // findVersions picks versions by the policy. An ensemble has no files, so it needs no

@@ -49,6 +49,7 @@ func bind(cfg *modelconfig.ModelConfig, s *session, defaultMaxBatch int) (*bindi
 			return nil, err
 		}
 	}
+	cfg = b.fillGaps(cfg, s)
 	if n := len(cfg.GetInput()); n > 0 && n != len(s.ins) {
 		return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects %d inputs, model provides %d",
 			b.sig.Model, n, len(s.ins))
@@ -76,6 +77,21 @@ func bind(cfg *modelconfig.ModelConfig, s *session, defaultMaxBatch int) (*bindi
 	}
 	b.infer()
 	return b, nil
+}
+
+// fillGaps adds what a configuration that declares inputs or outputs leaves out of
+// them: data types, dims and whole inputs. One without gaps stays as it is.
+func (b *binding) fillGaps(cfg *modelconfig.ModelConfig, s *session) *modelconfig.ModelConfig {
+	short := len(cfg.GetInput()) > 0 && len(cfg.GetInput()) < len(s.ins)
+	if !short && len(config.CheckComplete(cfg)) == 0 {
+		return cfg
+	}
+	// A tensor without a batch dimension in a model that batches is refused later.
+	unfit := func(p port) bool { return len(p.shape) < len(b.batched(nil)) }
+	sig := &config.Signature{}
+	sig.Inputs, _ = b.complete(slices.DeleteFunc(slices.Clone(s.ins), unfit), false)
+	sig.Outputs, _ = b.complete(slices.DeleteFunc(slices.Clone(s.outs), unfit), true)
+	return config.Complete(cfg, sig)
 }
 
 // completeMaxBatch gives a model whose every first dimension is variable the default batch size.

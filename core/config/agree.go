@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -30,37 +31,75 @@ func declared(p port) Port {
 	return Port{Name: p.GetName(), DType: tensor.DType(p.GetDataType()), Dims: tensor.Of(p.GetDims()...)}
 }
 
-// Complete returns a copy of cfg in which max_batch_size, and a list of inputs or
-// outputs, that was left out entirely is filled in from the model's signature. Lists that are there stay.
+// Complete returns a copy of cfg in which what was left out is filled in from the
+// model's signature: max_batch_size, all outputs when there are none, every input that
+// is not listed, and the data type and dims of those that are. A list of outputs stays:
+// it says which of them are served. As Triton does, a model of ONNX Runtime that left
+// out its inputs or outputs and batches gets dynamic batching when it chose no scheduler.
 func Complete(cfg *modelconfig.ModelConfig, sig *Signature) *modelconfig.ModelConfig {
 	done := proto.CloneOf(cfg)
-	if len(done.Input) == 0 {
-		for i := range sig.Inputs {
-			p := &sig.Inputs[i]
-			done.Input = append(done.Input, &modelconfig.ModelInput{
+	whole := len(cfg.GetInput()) > 0 && len(cfg.GetOutput()) > 0
+	completeInputs(done, sig)
+	completeOutputs(done, sig)
+	if done.MaxBatchSize == 0 {
+		done.MaxBatchSize = int32(sig.MaxBatch)
+	}
+	if !whole && done.Backend == onnxRuntime && done.MaxBatchSize > 1 && done.SchedulingChoice == nil {
+		done.SchedulingChoice = &modelconfig.ModelConfig_DynamicBatching{DynamicBatching: &modelconfig.ModelDynamicBatching{}}
+	}
+	normaliseBatching(done)
+	return done
+}
+
+func completeInputs(cfg *modelconfig.ModelConfig, sig *Signature) {
+	for _, in := range cfg.Input {
+		if at := sig.Input(in.Name); at >= 0 {
+			fillGaps(&in.DataType, &in.Dims, &sig.Inputs[at])
+		}
+	}
+	none := len(cfg.Input) == 0
+	for i := range sig.Inputs {
+		p := &sig.Inputs[i]
+		listed := slices.ContainsFunc(cfg.Input, func(in *modelconfig.ModelInput) bool { return in.Name == p.Name })
+		if !listed && (none || !p.Optional) {
+			cfg.Input = append(cfg.Input, &modelconfig.ModelInput{
 				Name: p.Name, DataType: modelconfig.DataType(p.DType), Dims: dimsOf(p), Optional: p.Optional,
 			})
 		}
 	}
-	if len(done.Output) == 0 {
-		for i := range sig.Outputs {
-			p := &sig.Outputs[i]
-			done.Output = append(done.Output, &modelconfig.ModelOutput{
-				Name: p.Name, DataType: modelconfig.DataType(p.DType), Dims: dimsOf(p),
-			})
+}
+
+func completeOutputs(cfg *modelconfig.ModelConfig, sig *Signature) {
+	for _, out := range cfg.Output {
+		if at := sig.Output(out.Name); at >= 0 {
+			fillGaps(&out.DataType, &out.Dims, &sig.Outputs[at])
 		}
 	}
-	if done.MaxBatchSize == 0 {
-		done.MaxBatchSize = int32(sig.MaxBatch)
+	if len(cfg.Output) > 0 {
+		return
 	}
-	return done
+	for i := range sig.Outputs {
+		p := &sig.Outputs[i]
+		cfg.Output = append(cfg.Output, &modelconfig.ModelOutput{Name: p.Name, DataType: modelconfig.DataType(p.DType), Dims: dimsOf(p)})
+	}
+}
+
+// fillGaps takes from p what a declaration leaves out.
+func fillGaps(d *modelconfig.DataType, dims *[]int64, p *Port) {
+	if *d == modelconfig.DataType_TYPE_INVALID {
+		*d = modelconfig.DataType(p.DType)
+	}
+	if len(*dims) == 0 {
+		*dims = dimsOf(p)
+	}
 }
 
 func dimsOf(p *Port) []int64 { return append([]int64(nil), p.Dims.Dims()...) }
 
 // Agree brings a configuration and the signature of its model together: every
 // declared input and output must exist in sig with the same data type and with
-// dimensions that fit, where -1 on either side fits any extent. It returns sig with
+// dimensions that fit, where -1 on either side fits any extent; a type or dimensions
+// that cfg leaves out are sig's. It returns sig with
 // the narrower dimensions of both, the ports in sig's order and none left out. A
 // max_batch_size that cfg leaves out is sig's.
 func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
@@ -87,23 +126,14 @@ func (a *agreement) ports(kind string, want, have []Port) ([]Port, error) {
 	if len(want) == 0 {
 		return both, nil
 	}
-	named := make([]bool, len(both))
 	for i := range want {
 		at := indexOf(both, want[i].Name)
 		if at < 0 {
 			return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s",
 				a.want.Model, kind, want[i].Name, kind, portNames(have))
 		}
-		named[at] = true
 		if err := a.port(kind, &want[i], &both[at]); err != nil {
 			return nil, err
-		}
-	}
-	for i := range both {
-		if kind == "input" && !named[i] && !both[i].Optional {
-			return nil, status.Errorf(status.InvalidArg,
-				"unable to load model '%s', configuration expects %d inputs, model provides %d: input '%s' is missing",
-				a.want.Model, len(want), len(have), both[i].Name)
 		}
 	}
 	return both, nil
@@ -111,13 +141,16 @@ func (a *agreement) ports(kind string, want, have []Port) ([]Port, error) {
 
 // port checks want against p and leaves in p what both say.
 func (a *agreement) port(kind string, want, p *Port) error {
-	if want.DType != p.DType {
+	if want.DType != tensor.Invalid && want.DType != p.DType {
 		return status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected datatype %s for inference %s '%s', expecting %s",
 			a.want.Model, want.DType.ConfigName(), kind, p.Name, p.DType.ConfigName())
 	}
 	if want.Optional && !p.Optional {
 		return status.Errorf(status.InvalidArg, "unable to load model '%s', input '%s' is configured as optional, but the model requires it",
 			a.want.Model, p.Name)
+	}
+	if want.Dims.Rank() == 0 {
+		want.Dims = p.Dims // left out: no declaration is empty
 	}
 	dims, ok := Narrow(want.Dims, p.Dims)
 	if !ok {

@@ -1,9 +1,12 @@
 package config
 
 import (
+	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 
-	"tutti/core/status"
 	"tutti/proto/modelconfig"
 )
 
@@ -17,64 +20,130 @@ func Validate(cfg *modelconfig.ModelConfig) error {
 
 // Check returns every problem of a normalised configuration that can be found
 // without any other model, in the order in which Triton looks for them, and then
-// each field that is set but not supported.
+// each field that is set but not supported. Diagnosed tells more about each.
 func Check(cfg *modelconfig.ModelConfig) []error {
+	var errs []error
+	for _, d := range Inspect(cfg) {
+		if err := d.Err(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// Inspect returns what Check does as diagnostics, with notices among them. Types and
+// dims that the model or the steps will tell may be missing; CheckComplete asks for them.
+func Inspect(cfg *modelconfig.ModelConfig) []Diagnostic {
 	l := &problems{cfg: cfg}
 	l.backend()
 	l.file()
+	l.versions()
 	l.batching()
+	l.sequence()
 	if cfg.GetEnsembleScheduling() != nil {
 		l.ensemble()
 	} else {
 		l.instances()
+		l.warmups()
 	}
-	for _, in := range cfg.GetInput() {
-		l.input(in)
+	for i, in := range cfg.GetInput() {
+		l.input(i, in)
 	}
-	for _, out := range cfg.GetOutput() {
-		l.output(out)
+	for i, out := range cfg.GetOutput() {
+		l.output(i, out)
 	}
 	l.names()
+	l.batchTensors()
+	l.conventions()
+	l.cache()
 	l.unsupported()
+	l.extensions()
+	return l.list
+}
+
+// CheckComplete returns the faults of a configuration that nothing will complete any
+// more: every input and output must have a type and dims. Triton asks for that of
+// every ensemble, and of every model when auto-complete is disabled.
+func CheckComplete(cfg *modelconfig.ModelConfig) []Diagnostic {
+	l := &problems{cfg: cfg, complete: true}
+	for i, in := range cfg.GetInput() {
+		l.port(fmt.Sprintf("input[%d]", i), "input", in)
+	}
+	for i, out := range cfg.GetOutput() {
+		l.port(fmt.Sprintf("output[%d]", i), "output", out)
+	}
 	return l.list
 }
 
 // problems collects what is wrong with one configuration.
 type problems struct {
 	cfg  *modelconfig.ModelConfig
-	list []error
+	list []Diagnostic
+	said map[Severity]int
+	full bool // the last diagnostic was one too many
+	// complete asks for what a model or a step could still tell.
+	complete bool
 }
 
-func (l *problems) add(format string, args ...any) {
-	l.list = append(l.list, status.Errorf(status.InvalidArg, format, args...))
+// maxSaid bounds what is told of one severity: who has that many needs no more.
+const maxSaid = 100
+
+func (l *problems) add(code Code, field, format string, args ...any) {
+	d := newDiagnostic(code, field, fmt.Sprintf(format, args...))
+	d.Model = l.cfg.GetName()
+	if l.said == nil {
+		l.said = map[Severity]int{}
+	}
+	l.said[d.Severity]++
+	if l.full = l.said[d.Severity] > maxSaid; !l.full {
+		l.list = append(l.list, d)
+	}
 }
 
-// file refuses a model file that the version folder does not hold.
+// fix gives the last diagnostic a better advice than its rule's.
+func (l *problems) fix(text string) {
+	if !l.full {
+		l.list[len(l.list)-1].Fix = text
+	}
+}
+
+// file refuses model files that the version folder does not hold.
 func (l *problems) file() {
 	if f := l.cfg.GetDefaultModelFilename(); f != "" && !filepath.IsLocal(f) {
-		l.add("default_model_filename '%s' of model '%s' is outside the version folder", f, l.cfg.GetName())
+		l.add(FileOutside, "default_model_filename",
+			"default_model_filename '%s' of model '%s' is outside the version folder", f, l.cfg.GetName())
+	}
+	names := l.cfg.GetCcModelFilenames()
+	for _, key := range sortedKeys(names) {
+		if f := names[key]; !filepath.IsLocal(f) {
+			l.add(FileOutside, "cc_model_filenames",
+				"cc_model_filenames '%s' of model '%s' is outside the version folder", f, l.cfg.GetName())
+		}
 	}
 }
 
 func (l *problems) backend() {
 	name, platform, backend := l.cfg.GetName(), l.cfg.GetPlatform(), l.cfg.GetBackend()
 	if name == "" {
-		l.add("model configuration must specify 'name'")
+		l.add(NoName, "name", "model configuration must specify 'name'")
 	}
 	switch {
 	case platform == EnsemblePlatform && backend != "":
-		l.add("Ensemble model '%s' must have platform type 'ensemble' and empty backend type", name)
+		l.add(EnsembleFlow, "backend", "Ensemble model '%s' must have platform type 'ensemble' and empty backend type", name)
 	case platform == EnsemblePlatform && l.cfg.GetEnsembleScheduling() == nil:
-		l.add("ensemble scheduling must be set for ensemble %s whose platform is %s", name, EnsemblePlatform)
+		l.add(EnsembleFlow, "platform", "ensemble scheduling must be set for ensemble %s whose platform is %s", name, EnsemblePlatform)
 	case platform == EnsemblePlatform:
 	case l.cfg.GetEnsembleScheduling() != nil:
-		l.add("ensemble scheduling cannot be set for model '%s' whose platform is not %s", name, EnsemblePlatform)
+		l.add(EnsembleFlow, "ensemble_scheduling", "ensemble scheduling cannot be set for model '%s' whose platform is not %s", name, EnsemblePlatform)
 	case platform == "" && backend == "":
-		l.add("must specify 'platform' or 'backend' for '%s'", name)
+		l.add(NoBackend, "backend", "must specify 'platform' or 'backend' for '%s'", name)
 	case backend == "":
-		l.add("unexpected platform type '%s' for %s", platform, name)
+		l.add(BadPlatform, "platform", "unexpected platform type '%s' for %s", platform, name)
+		if near := nearest(platform, sortedKeys(platforms)); near != "" {
+			l.fix("did you mean \"" + near + "\"? Set backend instead of platform")
+		}
 	case platform != "" && !samePlatform(platform, backend):
-		l.add("unexpected 'platform' and 'backend' pair, got:%s, %s", platform, backend)
+		l.add(BadPair, "platform", "unexpected 'platform' and 'backend' pair, got:%s, %s", platform, backend)
 	}
 }
 
@@ -85,72 +154,48 @@ func samePlatform(platform, backend string) bool {
 	}
 	for _, known := range platforms {
 		if known == backend {
-			return false
+			return platform == backend
 		}
 	}
 	return true
 }
 
-func (l *problems) batching() {
-	name, limit := l.cfg.GetName(), l.cfg.GetMaxBatchSize()
-	if limit < 0 {
-		l.add("'max_batch_size' must be non-negative value for %s", name)
-	}
-	d := l.cfg.GetDynamicBatching()
-	for _, size := range d.GetPreferredBatchSize() {
-		if size <= 0 {
-			l.add("dynamic batching preferred size must be positive for %s", name)
+// versions refuses a policy that can pick nothing.
+func (l *problems) versions() {
+	p := l.cfg.GetVersionPolicy()
+	if s := p.GetSpecific(); s != nil {
+		if len(s.GetVersions()) == 0 {
+			l.add(Versions, "version_policy.specific", "version_policy 'specific' of model '%s' must list at least one version", l.cfg.GetName())
 		}
-		if size > limit {
-			l.add("dynamic batching preferred size must be <= max batch size for %s", name)
+		for _, v := range s.GetVersions() {
+			if v < 1 {
+				l.add(Versions, "version_policy.specific", "version_policy 'specific' of model '%s' lists version %d, expected at least 1", l.cfg.GetName(), v)
+				break
+			}
 		}
-	}
-	levels := d.GetPriorityLevels()
-	if def := d.GetDefaultPriorityLevel(); levels > 0 && (def == 0 || def > levels) {
-		l.add("default priority level must be in range [1, %d] for %s", levels, name)
-	}
-	for level := range d.GetPriorityQueuePolicy() {
-		if level == 0 || level > levels {
-			l.add("priority queue policy must have priority level in range [1, %d] for %s", levels, name)
-			break
-		}
-	}
-	if d.GetPreserveOrdering() {
-		l.preserveOrdering(d)
-	}
-}
-
-func (l *problems) preserveOrdering(d *modelconfig.ModelDynamicBatching) {
-	if d.GetPriorityLevels() > 1 {
-		l.add("Only one priority level is allowed when 'preserve_ordering' is true for %s", l.cfg.GetName())
-	}
-	delays := d.GetDefaultQueuePolicy().GetTimeoutAction() == modelconfig.ModelQueuePolicy_DELAY
-	for _, p := range d.GetPriorityQueuePolicy() {
-		delays = delays || p.GetTimeoutAction() == modelconfig.ModelQueuePolicy_DELAY
-	}
-	if delays {
-		l.add("Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for %s", l.cfg.GetName())
 	}
 }
 
 func (l *problems) instances() {
+	name := l.cfg.GetName()
 	if l.cfg.GetPlatform() == EnsemblePlatform {
 		return // said already: its scheduling is missing
 	}
 	if len(l.cfg.GetInstanceGroup()) == 0 {
-		l.add("must specify one or more 'instance group's for %s", l.cfg.GetName())
+		l.add(InstanceGroup, "instance_group", "must specify one or more 'instance group's for %s", name)
 	}
-	for _, g := range l.cfg.GetInstanceGroup() {
+	for i, g := range l.cfg.GetInstanceGroup() {
+		field := fmt.Sprintf("instance_group[%d]", i)
 		switch {
 		case g.GetCount() < 0:
-			l.add("instance group %s of model %s must specify a positive 'count', got %d", g.GetName(), l.cfg.GetName(), g.GetCount())
+			l.add(InstanceGroup, field+".count", "instance group %s of model %s must specify a positive 'count', got %d", g.GetName(), name, g.GetCount())
 		case g.GetCount() > maxInstances:
-			l.add("instance group %s of model %s has 'count' %d, expected at most %d",
-				g.GetName(), l.cfg.GetName(), g.GetCount(), maxInstances)
+			l.add(InstanceGroup, field+".count", "instance group %s of model %s has 'count' %d, expected at most %d",
+				g.GetName(), name, g.GetCount(), maxInstances)
 		}
 		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU && len(g.GetGpus()) > 0 {
-			l.add("instance group %s of model %s has kind %s but specifies one or more GPUs",
-				g.GetName(), l.cfg.GetName(), g.GetKind())
+			l.add(InstanceGroup, field+".gpus", "instance group %s of model %s has kind %s but specifies one or more GPUs",
+				g.GetName(), name, g.GetKind())
 		}
 	}
 }
@@ -158,3 +203,35 @@ func (l *problems) instances() {
 // maxInstances bounds a group's count, so that a slip of the keyboard does not take
 // the machine down.
 const maxInstances = 1024
+
+// cache refuses the response cache where an answer does not follow from its request.
+func (l *problems) cache() {
+	name := l.cfg.GetName()
+	if !l.cfg.GetResponseCache().GetEnable() {
+		return
+	}
+	if l.cfg.GetModelTransactionPolicy().GetDecoupled() {
+		l.add(CacheClash, "response_cache", "Response Cache does not currently support model %s with 'decoupled' transaction policy. "+
+			"Please disable the response cache.", name)
+	}
+	if l.cfg.GetSequenceBatching() != nil {
+		l.add(CacheClash, "response_cache", "Response Cache does not currently support model %s with sequence batching scheduler. "+
+			"Please disable the response cache.", name)
+	}
+}
+
+// extensions tells what Triton would not take as it is.
+func (l *problems) extensions() {
+	name := l.cfg.GetName()
+	if b := l.cfg.GetBackend(); b == nativeBackend {
+		l.add(OwnBackend, "backend", "model '%s' uses backend '%s', which Triton does not have", name, b)
+	}
+	for _, key := range sortedKeys(l.cfg.GetParameters()) {
+		if strings.HasPrefix(key, "pad.") || strings.HasPrefix(key, "unpad.") {
+			l.add(PaddingParam, "parameters", "model '%s' sets parameter '%s', which Triton ignores", name, key)
+		}
+	}
+}
+
+// sortedKeys returns the keys of m in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

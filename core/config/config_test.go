@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -58,9 +59,12 @@ func TestAgree(t *testing.T) {
 			config: `name: "m" input { name: "TEXT" data_type: TYPE_STRING dims: 1 }`,
 		},
 		{
-			name:   "required left out",
+			name: "required left out", want: []config.Port{port("TEXT", tensor.Bytes, 1), port("TEXT_PAIR", tensor.Bytes, 1)},
 			config: `name: "m" input { name: "TEXT_PAIR" data_type: TYPE_STRING dims: 1 }`,
-			err:    "unable to load model 'm', configuration expects 1 inputs, model provides 2: input 'TEXT' is missing",
+		},
+		{
+			name: "type and dims left out", want: tokenizer.Inputs,
+			config: `name: "m" input { name: "TEXT" } input { name: "TEXT_PAIR" dims: 1 optional: true }`,
 		},
 		{
 			name:   "unknown",
@@ -187,6 +191,9 @@ func TestReadLabels(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "link.txt")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("loop.txt", filepath.Join(dir, "loop.txt")); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		file string
 		want []string
@@ -195,7 +202,8 @@ func TestReadLabels(t *testing.T) {
 		{file: "labels.txt", want: []string{"zero", "one hundred", "", "three"}},
 		{file: "./labels.txt", want: []string{"zero", "one hundred", "", "three"}},
 		{file: "none.txt", err: "label file 'none.txt' for output 'o' in model 'm' cannot be read: "},
-		{file: "link.txt", err: "label file 'link.txt' for output 'o' in model 'm' cannot be read: "},
+		{file: "link.txt", want: []string{"secret"}},
+		{file: "loop.txt", err: "label file 'loop.txt' for output 'o' in model 'm' cannot be read: "},
 		{file: "../x", err: "label file '../x' for output 'o' in model 'm' cannot be read: "},
 	}
 	for _, tt := range tests {
@@ -210,6 +218,124 @@ func TestReadLabels(t *testing.T) {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestReadFaults covers what a file can be beside text that does not parse.
+func TestReadFaults(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, code, reason string
+		make               func(t *testing.T, path string)
+	}{
+		{"missing", "TUT1010", "failed to open text file for read PATH: file does not exist", func(*testing.T, string) {}},
+		{"folder", "TUT1008", "failed to open text file for read PATH: expected a file, found drwx------", func(t *testing.T, path string) {
+			t.Helper()
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"huge", "TUT1007", "failed to read text proto from PATH: 104857600 bytes, expected at most 4194304", func(t *testing.T, path string) {
+			t.Helper()
+			write(t, path, "")
+			if err := os.Truncate(path, 100<<20); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"empty", "TUT2003", "Invalid model name: Could not determine backend for model 'm' with no backend in model configuration. " +
+			"Expected model name of the form 'model.<backend_name>'.", func(t *testing.T, path string) {
+			t.Helper()
+			write(t, path, "")
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := filepath.Join(dir, config.FileName)
+			tt.make(t, path)
+			_, list := config.Read(config.Source{Dir: dir, Name: "m"}, nil)
+			if len(list) != 1 || string(list[0].Code) != tt.code || list[0].Reason != strings.ReplaceAll(tt.reason, "PATH", path) {
+				t.Errorf("got %v, want %s: %s", list, tt.code, tt.reason)
+			}
+		})
+	}
+}
+
+// TestManyProblems holds what is told of a hopeless file to a readable number.
+func TestManyProblems(t *testing.T) {
+	t.Parallel()
+	list := config.Inspect(parse(t, `name: "m" backend: "pytorch" instance_group {} `+strings.Repeat("input { name: 'a__0' } ", 20000)))
+	if len(list) > 300 || !config.HasFault(list) {
+		t.Errorf("%d diagnostics", len(list))
+	}
+}
+
+func TestNoName(t *testing.T) {
+	t.Parallel()
+	list := config.Inspect(parse(t, `backend: "identity" instance_group {}`))
+	if len(list) != 1 || list[0].Code != "TUT2001" || list[0].Reason != "model configuration must specify 'name'" {
+		t.Errorf("got %v", list)
+	}
+}
+
+// TestDeduce finds the backend of configurations that name none.
+func TestDeduce(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, file, text, backend string }{
+		{"m", "1/model.onnx", "", "onnxruntime"},
+		{"m", "3/model.plan", "max_batch_size: 2", "tensorrt"},
+		{"m", "1/other.pt", `default_model_filename: "other.pt"`, "pytorch"},
+		{"m.identity", "1/x", "", "identity"},
+		{"m", "01/model.onnx", "", ""},
+		{"m", "1/model.onnx", `backend: "identity"`, "identity"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.file, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(tt.file)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, tt.file), "")
+			cfg := parse(t, tt.text)
+			if config.Deduce(cfg, dir, tt.name); cfg.GetBackend() != tt.backend {
+				t.Errorf("backend %q, want %q", cfg.GetBackend(), tt.backend)
+			}
+		})
+	}
+}
+
+// TestConfigName prefers a named configuration that is there.
+func TestConfigName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "configs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	named := filepath.Join(dir, "configs", "large.pbtxt")
+	write(t, named, "")
+	usual := filepath.Join(dir, config.FileName)
+	for name, want := range map[string]string{"large": named, "small": usual, "": usual, "../configs/large": usual} {
+		if got := config.PathOf(dir, name); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestDiagnosed(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("outer: %w", config.Errorf(config.PortDims, "input[0].dims", "no dims in '%s'", "m"))
+	d, ok := config.Diagnosed(err)
+	if !ok || d.Code != config.PortDims || d.Field != "input[0].dims" || status.CodeOf(err) != status.InvalidArg {
+		t.Errorf("got %+v, %v", d, ok)
+	}
+	if _, ok := config.Diagnosed(os.ErrNotExist); ok {
+		t.Error("a plain error has a diagnostic")
+	}
+	list := config.Strict([]config.Diagnostic{{Code: config.NoModelVersion, Severity: config.Notice}, {Code: config.Hint, Severity: config.Notice}})
+	if list[0].Severity != config.Fault || list[1].Severity != config.Notice {
+		t.Errorf("strict gives %v", list)
 	}
 }
 

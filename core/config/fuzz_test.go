@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/proto"
 
 	"tutti/core/config"
 )
@@ -27,6 +28,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		config.NewPlaces("fuzz", text)
 		cfg, err := config.Parse("fuzz", text)
 		if err != nil {
 			return
@@ -38,6 +40,9 @@ func FuzzParse(f *testing.F) {
 		if _, err := config.Agree(config.Complete(cfg, sig), sig); err != nil && config.Validate(cfg) == nil {
 			t.Errorf("a valid configuration does not agree with itself: %v", err)
 		}
+		if again, err := config.Parse("text", config.Text(cfg)); err != nil || !proto.Equal(cfg, again) {
+			t.Errorf("the text of it reads otherwise: %v\n%s", err, config.Text(cfg))
+		}
 		raw, err := config.JSON(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -48,9 +53,16 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzParseJSON parses arbitrary overrides: nothing may panic, and what parses is
-// shown in a form that parses again.
+// FuzzParseJSON feeds arbitrary overrides: nothing may panic, and what parses can be
+// checked, and is shown in a form that parses again.
 func FuzzParseJSON(f *testing.F) {
+	archive, err := txtar.ParseFile("testdata/override.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for i := 0; i < len(archive.Files); i += 2 {
+		f.Add(string(archive.Files[i].Data))
+	}
 	f.Add(`{"name":"m","max_batch_size":4,"input":[{"name":"I","data_type":"TYPE_FP32","dims":["-1",3]}]}`)
 	f.Add(`{"ensembleScheduling":{"step":[{"modelName":"a","modelVersion":"-1","inputMap":{"A":"B"}}]}}`)
 	f.Add(`{"parameters":{"k":{"string_value":"v"}},"dynamic_batching":{"priority_queue_policy":{"1":{}}},"version_policy":{"all":{}}}`)
@@ -59,8 +71,9 @@ func FuzzParseJSON(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_ = config.Normalise(cfg, "m")
-		config.Check(cfg)
+		_ = config.Normalise(cfg, "m") // another name is no reason to stop here
+		config.Inspect(cfg)
+		config.Hints(cfg)
 		raw, err := config.JSON(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"tutti/core/config"
+	"tutti/proto/modelconfig"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -35,7 +36,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := 0; i+1 < len(archive.Files); i += 2 {
-				archive.Files[i+1].Data = outcome(t, archive.Files[i].Data)
+				archive.Files[i+1].Data = outcome(t, archive.Files[i].Name, archive.Files[i].Data)
 			}
 			got := txtar.Format(archive)
 			if *update {
@@ -54,20 +55,14 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func outcome(t *testing.T, text []byte) []byte {
+func outcome(t *testing.T, name string, text []byte) []byte {
 	t.Helper()
-	cfg, err := config.Parse("m/config.pbtxt", text)
-	if err != nil {
-		return []byte(err.Error() + "\n")
-	}
-	if err := config.Normalise(cfg, "m"); err != nil {
-		return []byte(err.Error() + "\n")
-	}
 	var out bytes.Buffer
-	for _, p := range config.Check(cfg) {
-		out.WriteString(p.Error() + "\n")
+	cfg, list := inspect(t, name, text)
+	for i := range list {
+		out.WriteString(list[i].String() + "\n")
 	}
-	if out.Len() > 0 {
+	if config.HasFault(list) {
 		return out.Bytes()
 	}
 	raw, err := config.JSON(cfg)
@@ -78,4 +73,66 @@ func outcome(t *testing.T, text []byte) []byte {
 		t.Fatalf("JSON does not parse: %v\n%s", err, raw)
 	}
 	return append(out.Bytes(), '\n')
+}
+
+// inspect reads NAME.pbtxt as the file of a model m, NAME.json as an override, and
+// NAME.strict.pbtxt with nothing to be completed.
+func inspect(t *testing.T, name string, text []byte) (*modelconfig.ModelConfig, []config.Diagnostic) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "m")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := config.Source{Dir: dir, Name: "m"}
+	var o *config.Options
+	if strings.HasSuffix(name, ".json") {
+		s.Override = string(text)
+	} else if err := os.WriteFile(filepath.Join(dir, config.FileName), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(name, ".strict.pbtxt") {
+		o = &config.Options{StrictEnsembleConfig: true, NoAutoComplete: true}
+	}
+	cfg, list := config.Read(s, o)
+	for i := range list {
+		for _, text := range []*string{&list[i].File, &list[i].Reason} {
+			*text = strings.ReplaceAll(*text, dir, "m")
+		}
+	}
+	return cfg, list
+}
+
+// TestEveryRuleHasCase looks for the code of every rule that this package checks
+// among the golden files.
+func TestEveryRuleHasCase(t *testing.T) {
+	t.Parallel()
+	var all []byte
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []string{"*_test.go", "../../pipeline/plan/testdata/*.txtar", "../../cmd/tutti/testdata/script/validate*.txtar"} {
+		more, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, more...)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text...)
+	}
+	seen := map[config.Code]bool{}
+	for _, r := range config.Rules() {
+		if seen[r.Code] {
+			t.Errorf("%s is listed twice", r.Code)
+		}
+		seen[r.Code] = true
+		if !bytes.Contains(all, []byte(r.Code)) {
+			t.Errorf("%s (%s) has no golden case", r.Code, r.Doc)
+		}
+	}
 }

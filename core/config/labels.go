@@ -2,6 +2,7 @@ package config
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ func ReadLabels(cfg *modelconfig.ModelConfig, dir string, sig *Signature) error 
 		}
 		labels, err := readLabels(dir, out.GetLabelFilename())
 		if err != nil {
-			return status.Errorf(status.InvalidArg, "label file '%s' for output '%s' in model '%s' cannot be read: %w",
+			return Errorf(LabelFile, "output", "label file '%s' for output '%s' in model '%s' cannot be read: %w",
 				out.GetLabelFilename(), out.GetName(), cfg.GetName(), err)
 		}
 		sig.Outputs[at].Labels = labels
@@ -32,18 +33,21 @@ func ReadLabels(cfg *modelconfig.ModelConfig, dir string, sig *Signature) error 
 	return nil
 }
 
-// readLabels opens the file beneath dir: a path or a link that leads outside fails.
+// readLabels reads a file of the folder dir. Its name may not lead outside; a link may,
+// as in Triton: who writes the repository may link to any file.
 func readLabels(dir, name string) ([]string, error) {
-	root, err := os.OpenRoot(dir)
+	if !filepath.IsLocal(name) {
+		return nil, errors.New("it is outside the model's folder")
+	}
+	path := filepath.Join(dir, name)
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
-	name = filepath.Clean(name)
-	if info, err := root.Stat(name); err == nil && !info.Mode().IsRegular() {
+	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("expected a file, found %s", info.Mode())
 	}
-	f, err := root.Open(name)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -3,15 +3,18 @@ package config
 import (
 	"fmt"
 
-	"tutti/core/status"
 	"tutti/proto/modelconfig"
 )
 
 // EnsemblePlatform is the platform of a model that is an ensemble of others.
 const EnsemblePlatform = "ensemble"
 
-// onnxRuntime is the one backend of which defaults depend on the name.
-const onnxRuntime = "onnxruntime"
+// Backends that rules depend on.
+const (
+	onnxRuntime   = "onnxruntime"
+	pythonBackend = "python"
+	nativeBackend = "native"
+)
 
 // platforms maps the older way of naming a backend to the backend.
 var platforms = map[string]string{
@@ -22,19 +25,46 @@ var platforms = map[string]string{
 	"tensorflow_savedmodel": "tensorflow",
 }
 
+// defaultFiles are the model files of backends that have one, with the platform that
+// Triton fills in, in the order in which files are looked for.
+var defaultFiles = []struct{ backend, platform, file string }{
+	{onnxRuntime, "onnxruntime_onnx", "model.onnx"},
+	{"tensorrt", "tensorrt_plan", "model.plan"},
+	{"tensorflow", "tensorflow_savedmodel", "model.savedmodel"},
+	{"tensorflow", "tensorflow_graphdef", "model.graphdef"},
+	{"pytorch", "pytorch_libtorch", "model.pt"},
+	{"openvino", "", "model.xml"},
+	{pythonBackend, "", "model.py"},
+}
+
 // IsEnsemble reports whether cfg describes an ensemble.
 func IsEnsemble(cfg *modelconfig.ModelConfig) bool {
 	return cfg.GetPlatform() == EnsemblePlatform || cfg.GetEnsembleScheduling() != nil
 }
 
+// Options say how configurations are read. The zero value is the usual way.
+type Options struct {
+	// StrictEnsembleConfig reads ensembles as Triton does: nothing is inferred.
+	StrictEnsembleConfig bool
+	// NoAutoComplete asks every model to declare all its inputs and outputs.
+	NoAutoComplete bool
+}
+
 // Normalise fills in the defaults of what cfg leaves out; dir is the name of the
 // model's folder, which the model's name must equal. Doing it twice changes nothing.
 func Normalise(cfg *modelconfig.ModelConfig, dir string) error {
+	_, err := NormaliseWith(cfg, dir, nil)
+	return err
+}
+
+// NormaliseWith is Normalise under options, nil for none. It returns what there is to
+// tell about what was filled in.
+func NormaliseWith(cfg *modelconfig.ModelConfig, dir string, o *Options) ([]Diagnostic, error) {
 	if cfg.Name == "" {
 		cfg.Name = dir
 	}
 	if cfg.Name != dir {
-		return status.Errorf(status.InvalidArg,
+		return nil, Errorf(OtherFolder, "name",
 			"unexpected directory name '%s' for model '%s', directory name must equal model name", dir, cfg.Name)
 	}
 	if cfg.GetVersionPolicy().GetPolicyChoice() == nil {
@@ -42,30 +72,58 @@ func Normalise(cfg *modelconfig.ModelConfig, dir string) error {
 			PolicyChoice: &modelconfig.ModelVersionPolicy_Latest_{Latest: &modelconfig.ModelVersionPolicy_Latest{NumVersions: 1}},
 		}
 	}
+	normaliseBatching(cfg)
+	if IsEnsemble(cfg) {
+		if o != nil && o.StrictEnsembleConfig {
+			return nil, nil
+		}
+		return CompleteFlow(cfg), nil
+	}
+	list := normaliseBackend(cfg)
+	normaliseInstances(cfg)
+	normaliseOptimization(cfg)
+	return list, nil
+}
+
+// normaliseBatching fills in the defaults of whichever batcher is there.
+func normaliseBatching(cfg *modelconfig.ModelConfig) {
 	if d := cfg.GetDynamicBatching(); d != nil && len(d.PreferredBatchSize) == 0 && cfg.MaxBatchSize > 0 {
 		d.PreferredBatchSize = []int32{cfg.MaxBatchSize}
 	}
-	if !IsEnsemble(cfg) {
-		normaliseBackend(cfg)
-		normaliseInstances(cfg)
-		normaliseOptimization(cfg)
+	s := cfg.GetSequenceBatching()
+	if s == nil {
+		return
 	}
-	return nil
+	if s.MaxSequenceIdleMicroseconds == 0 {
+		s.MaxSequenceIdleMicroseconds = 1000000
+	}
+	if s.StrategyChoice == nil {
+		s.StrategyChoice = &modelconfig.ModelSequenceBatching_Direct{Direct: &modelconfig.ModelSequenceBatching_StrategyDirect{}}
+	}
 }
 
-func normaliseBackend(cfg *modelconfig.ModelConfig) {
+func normaliseBackend(cfg *modelconfig.ModelConfig) []Diagnostic {
+	l := &problems{cfg: cfg}
+	if cfg.Backend == "" && cfg.Platform == pythonBackend {
+		l.add(PythonPlatform, "platform", "model '%s' says platform: \"python\", taken as backend: \"python\"", cfg.Name)
+		cfg.Backend, cfg.Platform = pythonBackend, ""
+	}
 	if cfg.Backend == "" {
 		cfg.Backend = platforms[cfg.Platform]
 	}
-	if cfg.Backend != onnxRuntime {
-		return
+	for _, d := range defaultFiles {
+		if d.backend != cfg.Backend || cfg.Platform != "" && cfg.Platform != d.platform {
+			continue
+		}
+		if cfg.Platform == "" && d.backend != "tensorflow" {
+			cfg.Platform = d.platform
+		}
+		if cfg.DefaultModelFilename == "" && (d.backend != "tensorflow" || cfg.Platform != "") {
+			cfg.DefaultModelFilename = d.file
+		}
+		break
 	}
-	if cfg.Platform == "" {
-		cfg.Platform = "onnxruntime_onnx"
-	}
-	if cfg.DefaultModelFilename == "" {
-		cfg.DefaultModelFilename = "model.onnx"
-	}
+	return l.list
 }
 
 func normaliseInstances(cfg *modelconfig.ModelConfig) {

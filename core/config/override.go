@@ -1,30 +1,77 @@
 package config
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"tutti/core/status"
 	"tutti/proto/modelconfig"
 )
 
-// ParseJSON reads a configuration that came with a request to load its model, in the
-// JSON of the configuration endpoint or of protobuf. Unknown fields are refused.
+var (
+	jsonUnknown = regexp.MustCompile(`unknown field "([^"]*)"`)
+	jsonEnum    = regexp.MustCompile(`invalid value for enum field (\w+): "([^"]*)"`)
+	jsonPlace   = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
+)
+
+// ParseJSON reads the configuration that a load request carries in place of the file, in
+// the JSON of the configuration endpoint or of protobuf. Unknown fields are refused. Errors start with Triton's words and end with what was
+// probably meant.
 func ParseJSON(text string) (*modelconfig.ModelConfig, error) {
 	if len(text) > MaxFileSize {
-		return nil, status.Errorf(status.InvalidArg, "Invalid config override: %d bytes, expected at most %d", len(text), MaxFileSize)
+		return nil, Errorf(BadOverride, "", "Invalid config override: %d bytes, expected at most %d", len(text), MaxFileSize)
 	}
 	cfg := new(modelconfig.ModelConfig)
-	if err := protojson.Unmarshal([]byte(text), cfg); err != nil {
-		return nil, status.Errorf(status.InvalidArg, "Invalid config override: %s", plainText(err))
+	err := protojson.Unmarshal([]byte(text), cfg)
+	if err == nil {
+		return cfg, nil
 	}
-	return cfg, nil
+	msg := strings.Trim(strings.TrimPrefix(err.Error(), "proto:"), " \t\r\n\u00a0")
+	var syntax *json.SyntaxError
+	if e := json.Unmarshal([]byte(text), new(json.RawMessage)); errors.As(e, &syntax) {
+		at := placeOf([]byte(text), int(min(syntax.Offset, int64(len(text)))))
+		msg = fmt.Sprintf("(line %d:%d): %s", at.line, at.column, syntax)
+	}
+	d := newDiagnostic(BadOverride, "", "Invalid config override: "+msg+jsonHint(msg))
+	if m := jsonPlace.FindStringSubmatch(msg); m != nil {
+		at := placeOf([]byte(text), offsetOf([]byte(text), m[1], m[2]))
+		d.Line, d.Column = at.line, at.column
+	}
+	return nil, d.Err()
 }
 
-// plainText returns an error of Go's protobuf without its prefix, which has a random
-// kind of space after it, so that nobody depends on the text by accident.
-func plainText(err error) string {
-	text := strings.ReplaceAll(err.Error(), "\u00a0", " ")
-	return strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text), "proto:"))
+// jsonHint names the field or value that was probably meant. The parser does not say
+// which message it was in, so that every name of the schema is looked at.
+func jsonHint(msg string) string {
+	names, hint := map[string]bool{}, ""
+	root := (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor()
+	if m := jsonUnknown.FindStringSubmatch(msg); m != nil {
+		hint = didYouMean(m[1], fieldNames(root))
+		if hint == "" {
+			eachField(root, "", func(_ string, fd protoreflect.FieldDescriptor) bool {
+				names[fd.TextName()] = true
+				return true
+			})
+			hint = didYouMean(m[1], sortedKeys(names))
+		}
+	} else if m := jsonEnum.FindStringSubmatch(msg); m != nil {
+		eachField(root, "", func(_ string, fd protoreflect.FieldDescriptor) bool {
+			if fd.Enum() != nil && (fd.TextName() == m[1] || fd.JSONName() == m[1]) {
+				for i := range fd.Enum().Values().Len() {
+					names[string(fd.Enum().Values().Get(i).Name())] = true
+				}
+			}
+			return true
+		})
+		hint = didYouMean(m[2], sortedKeys(names))
+	}
+	if hint == "" {
+		return ""
+	}
+	return "." + hint
 }

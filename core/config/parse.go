@@ -17,6 +17,9 @@ import (
 // FileName is the name of a model's configuration in its folder.
 const FileName = "config.pbtxt"
 
+// namedFolder holds a model's other configurations, as NAME.pbtxt.
+const namedFolder = "configs"
+
 // MaxFileSize bounds a configuration's text in bytes, so that a wrong file cannot exhaust memory.
 const MaxFileSize = 4 << 20
 
@@ -29,34 +32,74 @@ func Load(dir string) (*modelconfig.ModelConfig, error) {
 // LoadFile reads the configuration in a file. When there is none, the error wraps
 // fs.ErrNotExist.
 func LoadFile(path string) (*modelconfig.ModelConfig, error) {
-	text, err := readCapped(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, status.Errorf(status.NotFound, "failed to open text file for read %s: %w", path, fs.ErrNotExist)
-	case err != nil:
-		return nil, status.Errorf(status.Internal, "failed to open text file for read %s: %w", path, err)
+	text, err := ReadText(path)
+	if err != nil {
+		return nil, err
 	}
 	return Parse(path, text)
 }
 
+// PathOf returns the path of a model's configuration: configs/NAME.pbtxt in the
+// model's folder dir when a name is given and that file is there, else config.pbtxt.
+func PathOf(dir, name string) string {
+	if name != "" && filepath.IsLocal(name) && filepath.Base(name) == name {
+		path := filepath.Join(dir, namedFolder, name+".pbtxt")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return filepath.Join(dir, FileName)
+}
+
+// ReadText reads the text of a configuration. A file that is too large is refused by
+// its size alone; one that is missing gives an error that wraps fs.ErrNotExist.
+func ReadText(path string) ([]byte, error) {
+	text, err := readCapped(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, status.Errorf(status.NotFound, "failed to open text file for read %s: %w", path, fs.ErrNotExist)
+	case status.CodeOf(err) == status.InvalidArg:
+		return nil, err
+	case err != nil:
+		d := newDiagnostic(Unreadable, "", fmt.Sprintf("failed to open text file for read %s: %v", path, err))
+		d.File, d.status = path, status.Internal
+		return nil, d.Err()
+	}
+	return text, nil
+}
+
 // Parse reads a configuration from text; path only serves the error, which has the
-// form of the protobuf text parser's: line:column: what is wrong.
+// form of the protobuf text parser's: line:column: what is wrong, and then what was
+// probably meant.
 func Parse(path string, text []byte) (*modelconfig.ModelConfig, error) {
 	if len(text) > MaxFileSize {
-		return nil, status.Errorf(status.InvalidArg, "failed to read text proto from %s: %d bytes, expected at most %d",
-			path, len(text), MaxFileSize)
+		return nil, tooLarge(path, int64(len(text)))
 	}
 	cfg := new(modelconfig.ModelConfig)
 	if err := prototext.Unmarshal(text, cfg); err != nil {
-		return nil, status.Errorf(status.InvalidArg, "failed to read text proto from %s: %s", path, parserText(text, err))
+		d := parserFault(path, text, err)
+		return nil, d.Err()
 	}
 	return cfg, nil
 }
 
+func tooLarge(path string, size int64) error {
+	d := newDiagnostic(TooLarge, "", fmt.Sprintf("failed to read text proto from %s: %d bytes, expected at most %d", path, size, MaxFileSize))
+	d.File = path
+	return d.Err()
+}
+
 // readCapped reads one byte more than allowed, which Parse then refuses.
 func readCapped(path string) ([]byte, error) {
-	if err := regular(path); err != nil {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
 		return nil, err
+	case !info.Mode().IsRegular():
+		// Opening a pipe would wait for its writer for ever.
+		return nil, fmt.Errorf("expected a file, found %s", info.Mode())
+	case info.Size() > MaxFileSize:
+		return nil, tooLarge(path, info.Size())
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -68,13 +111,4 @@ func readCapped(path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	return text, nil
-}
-
-// regular refuses what is no file: opening a pipe would wait for its writer for ever.
-func regular(path string) error {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("expected a file, found %s", info.Mode())
-	}
-	return err
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -13,132 +14,177 @@ import (
 
 var (
 	parserError = regexp.MustCompile(`(?s)^(?:syntax error )?\(line (\d+):(\d+)\): (.*)$`)
-	wrongValue  = regexp.MustCompile(`^invalid (?:scalar value|value for (\w+) type): (.*)$`)
+	wrongValue  = regexp.MustCompile(`(?s)^invalid (?:scalar value|value for (\w+) type|value for (\w+) field \w+): (.*)$`)
 	wrongField  = regexp.MustCompile(`^unknown (?:map entry )?field:? "?([^":]*)"?$`)
 	repeated    = regexp.MustCompile(`^non-repeated field "([^"]*)" is repeated$`)
+	oneof       = regexp.MustCompile(`^error parsing "([^"]*)", oneof (\S+) is already set$`)
 	digits      = regexp.MustCompile(`^-?\d+$`)
 )
 
-// parserText turns an error of Go's text parser into the words of the C++ one,
-// which is what tools that read Triton's log match on.
-func parserText(text []byte, err error) string {
+const parserHead = "Error parsing text-format inference.ModelConfig: "
+
+// parserFault turns an error of Go's text parser into the words and the place of the
+// C++ one, which is what tools that read Triton's log match on. The diagnostic's own
+// place is where the fault starts; the C++ parser tells the token that follows a name.
+func parserFault(path string, text []byte, err error) Diagnostic {
 	// Go's protobuf writes its prefix with a random kind of space, so that nobody
 	// depends on the text by accident.
 	msg := strings.Trim(strings.TrimPrefix(err.Error(), "proto:"), " \t\r\n\u00a0")
-	const head = "Error parsing text-format inference.ModelConfig: "
-	m := parserError.FindStringSubmatch(msg)
-	if m == nil {
-		return head + msg
+	f := &textFault{text: text, code: BadText, at: len(text), words: msg}
+	if m := parserError.FindStringSubmatch(msg); m != nil {
+		f.at, f.words = offsetOf(text, m[1], m[2]), m[3]
 	}
-	at := m[1] + ":" + m[2] + ": "
-	if f := wrongField.FindStringSubmatch(m[3]); f != nil {
-		return fmt.Sprintf(`%s%sMessage type %q has no field named %q.`, head, at, scopeAt(text, m[1], m[2]), f[1])
-	}
-	return head + at + valueText(m[3])
+	f.look()
+	f.translate()
+	shown, own := placeOf(text, f.shown), placeOf(text, f.at)
+	d := newDiagnostic(f.code, "", fmt.Sprintf("failed to read text proto from %s: %s%d:%d: %s%s",
+		path, parserHead, shown.line, shown.column, f.words, f.hint))
+	d.File, d.Line, d.Column = path, own.line, own.column
+	return d
 }
 
-func valueText(msg string) string {
-	if f := repeated.FindStringSubmatch(msg); f != nil {
-		return fmt.Sprintf("Non-repeated field %q is specified multiple times.", f[1])
-	}
-	m := wrongValue.FindStringSubmatch(msg)
-	if m == nil {
-		return msg
-	}
-	kind, value := m[1], m[2]
-	switch kind {
-	case "string":
-		return "Expected string, got: " + value
-	case "enum":
-		return "Unknown enumeration value of \"" + value + "\"."
-	case "bool":
-		return "Invalid value for boolean field. Value: \"" + value + "\"."
-	case "float", "double":
-		return "Expected double, got: " + value
-	}
-	if digits.MatchString(value) {
-		return "Integer out of range (" + value + ")"
-	}
-	return "Expected integer, got: " + value
+// textFault is a parse error on its way from one parser's words to the other's.
+type textFault struct {
+	text  []byte
+	at    int // offset of what is wrong
+	shown int // offset that the C++ parser tells
+	scope frame
+	code  Code
+	words string
+	hint  string
 }
 
-// frame is one open message while scanning: its type, nil when unknown, and the
-// last name seen in it.
-type frame struct {
-	desc protoreflect.MessageDescriptor
-	name string
+// look finds the message and the field that the fault is in.
+func (f *textFault) look() {
+	s := &scanner{text: f.text}
+	s.run(f.at)
+	f.scope, f.shown = *s.top(), f.at
 }
 
-// scopeAt returns the type of the message that is open at line:column of text.
-func scopeAt(text []byte, line, column string) string {
-	text = text[:offsetOf(text, line, column)]
-	frames := []frame{{desc: (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor()}}
-	for len(text) > 0 {
-		top := &frames[len(frames)-1]
-		n := 1
-		switch c := text[0]; {
-		case c == '#':
-			n = skip(text, func(c byte) bool { return c != '\n' })
-		case c == '"' || c == '\'':
-			n = quoted(text)
-		case isName(c):
-			n = skip(text, isName)
-			top.name = string(text[:n])
-		case c == '{' || c == '<':
-			frames = append(frames, frame{desc: child(top)})
-		case (c == '}' || c == '>') && len(frames) > 1:
-			frames = frames[:len(frames)-1]
+func (f *textFault) translate() {
+	if m := wrongField.FindStringSubmatch(f.words); m != nil {
+		f.unknownField(m[1])
+	} else if m := repeated.FindStringSubmatch(f.words); m != nil {
+		f.code, f.shown = Repeated, f.after()
+		f.words = fmt.Sprintf("Non-repeated field %q is specified multiple times.", m[1])
+	} else if m := oneof.FindStringSubmatch(f.words); m != nil {
+		f.oneof(m[1], m[2])
+	} else if m := wrongValue.FindStringSubmatch(f.words); m != nil {
+		f.value(m[1]+m[2], m[3])
+	}
+}
+
+// after returns the offset of the token that follows the name at the fault.
+func (f *textFault) after() int {
+	at := f.at
+	if at >= len(f.text) {
+		return at
+	}
+	at += skip(f.text[at:], isName)
+	for at < len(f.text) && strings.IndexByte(" \t\r\n#", f.text[at]) >= 0 {
+		if f.text[at] == '#' {
+			at += skip(f.text[at:], func(c byte) bool { return c != '\n' })
+			continue
 		}
-		text = text[n:]
+		at++
 	}
-	if d := frames[len(frames)-1].desc; d != nil {
-		return string(d.FullName())
-	}
-	return string(frames[0].desc.FullName())
+	return at
 }
 
-func child(f *frame) protoreflect.MessageDescriptor {
-	if f.desc == nil {
-		return nil
+func (f *textFault) unknownField(name string) {
+	desc := f.scope.desc
+	if desc == nil {
+		desc = (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor()
 	}
-	if fd := f.desc.Fields().ByTextName(f.name); fd != nil {
-		return fd.Message()
-	}
-	return nil
+	f.code, f.shown = UnknownField, f.after()
+	f.words = fmt.Sprintf("Message type %q has no field named %q.", desc.FullName(), name)
+	f.hint = didYouMean(name, fieldNames(desc))
 }
 
-func isName(c byte) bool {
-	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
-// skip returns how many leading bytes satisfy ok, at least 1.
-func skip(text []byte, ok func(byte) bool) int {
-	n := 1
-	for n < len(text) && ok(text[n]) {
-		n++
-	}
-	return n
-}
-
-// quoted returns the length of the string literal that text starts with.
-func quoted(text []byte) int {
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case text[0]:
-			return i + 1
+func (f *textFault) oneof(field, choice string) {
+	f.code, f.shown = Repeated, f.after()
+	name := choice[strings.LastIndexByte(choice, '.')+1:]
+	first := ""
+	if f.scope.desc != nil {
+		if o := f.scope.desc.Oneofs().ByName(protoreflect.Name(name)); o != nil {
+			first = firstOf(f.text[:f.at], o, field)
 		}
 	}
-	return len(text)
+	f.words = fmt.Sprintf("Field %q is specified along with field %q, another member of oneof %q.", field, first, name)
+}
+
+// firstOf returns the field of o, other than the given one, that stands last in text.
+func firstOf(text []byte, o protoreflect.OneofDescriptor, other string) string {
+	found, last := other, -1
+	for i := range o.Fields().Len() {
+		name := o.Fields().Get(i).TextName()
+		if at := strings.LastIndex(string(text), name); name != other && at > last {
+			found, last = name, at
+		}
+	}
+	return found
+}
+
+// value describes a value that the field does not take.
+func (f *textFault) value(kind, value string) {
+	field := f.scope.field
+	fd := f.scope.descriptor()
+	f.code = WrongType
+	switch {
+	case kind == "string":
+		f.words = "Expected string, got: " + value
+	case kind == "enum" && (value == "" || value[0] == '"' || value[0] == '\''):
+		f.words = "Expected integer or identifier, got: " + value
+		f.enumHint(fd, strings.Trim(value, `"'`))
+	case kind == "enum":
+		f.code, f.shown = UnknownEnum, f.after()
+		f.words = fmt.Sprintf("Unknown enumeration value of %q for field %q.", value, field)
+		f.enumHint(fd, value)
+	case kind == "bool" && digits.MatchString(value):
+		f.code, f.words = OutOfRange, "Integer out of range ("+value+")"
+	case kind == "bool":
+		f.shown = f.after()
+		f.words = fmt.Sprintf("Invalid value for boolean field %q. Value: %q.", field, value)
+		f.hint = didYouMean(value, []string{"true", "false"})
+	case kind == "float" || kind == "double":
+		f.words = "Expected double, got: " + value
+	case fd != nil && unsigned(fd.Kind()) && strings.HasPrefix(value, "-"):
+		f.words = "Expected integer, got: -"
+	case digits.MatchString(value):
+		f.code, f.words = OutOfRange, "Integer out of range ("+value+")"
+	default:
+		f.words = "Expected integer, got: " + value
+	}
+}
+
+func unsigned(k protoreflect.Kind) bool {
+	return k == protoreflect.Uint32Kind || k == protoreflect.Uint64Kind
+}
+
+func (f *textFault) enumHint(fd protoreflect.FieldDescriptor, value string) {
+	if fd == nil || fd.Enum() == nil {
+		return
+	}
+	var names []string
+	for i := range fd.Enum().Values().Len() {
+		names = append(names, string(fd.Enum().Values().Get(i).Name()))
+	}
+	f.hint = didYouMean(value, names)
+}
+
+func fieldNames(desc protoreflect.MessageDescriptor) []string {
+	var names []string
+	for i := range desc.Fields().Len() {
+		names = append(names, desc.Fields().Get(i).TextName())
+	}
+	return names
 }
 
 // offsetOf returns the byte at line:column, both counted from 1, columns in characters.
 func offsetOf(text []byte, line, column string) int {
-	var l, c int
-	// Both are digits, as the caller's pattern says.
-	_, _ = fmt.Sscan(line, &l)
-	_, _ = fmt.Sscan(column, &c)
+	// Both are digits, as the caller's pattern says; one that overflows is past the end.
+	l, _ := strconv.Atoi(line)
+	c, _ := strconv.Atoi(column)
 	at := 0
 	for ; l > 1 && at < len(text); at++ {
 		if text[at] == '\n' {

@@ -1,91 +1,138 @@
 package config
 
 import (
+	"path"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 
-	"tutti/core/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	"tutti/proto/modelconfig"
 )
 
-// unsupportedFields lists every field that would change an answer or a promise and
-// is not honoured: setting one is refused. Fields that only hint at speed (graph
-// level, CUDA graphs, pinned memory, eager batching, rate limits, host policies,
-// file names by compute capability) are accepted without effect.
-var unsupportedFields = []struct {
-	field string
-	used  func(*modelconfig.ModelConfig) bool
-}{
-	{"sequence_batching", func(c *modelconfig.ModelConfig) bool { return c.GetSequenceBatching() != nil }},
-	{"response_cache", func(c *modelconfig.ModelConfig) bool { return c.GetResponseCache().GetEnable() }},
-	{"model_warmup", func(c *modelconfig.ModelConfig) bool { return len(c.GetModelWarmup()) > 0 }},
-	{"model_repository_agents", func(c *modelconfig.ModelConfig) bool { return len(c.GetModelRepositoryAgents().GetAgents()) > 0 }},
-	{"model_operations", func(c *modelconfig.ModelConfig) bool { return len(c.GetModelOperations().GetOpLibraryFilename()) > 0 }},
-	{"model_metrics", func(c *modelconfig.ModelConfig) bool { return len(c.GetModelMetrics().GetMetricControl()) > 0 }},
-	{"metric_tags", func(c *modelconfig.ModelConfig) bool { return len(c.GetMetricTags()) > 0 }},
-	{"runtime", func(c *modelconfig.ModelConfig) bool { return c.GetRuntime() != "" }},
-	{"dynamic_batching.preserve_ordering", func(c *modelconfig.ModelConfig) bool { return c.GetDynamicBatching().GetPreserveOrdering() }},
-	{"dynamic_batching.priority_levels", func(c *modelconfig.ModelConfig) bool { return c.GetDynamicBatching().GetPriorityLevels() > 0 }},
-	{"dynamic_batching.default_priority_level", func(c *modelconfig.ModelConfig) bool {
-		return c.GetDynamicBatching().GetDefaultPriorityLevel() > 0
-	}},
-	{"dynamic_batching.default_queue_policy", func(c *modelconfig.ModelConfig) bool {
-		return limitsQueue(c.GetDynamicBatching().GetDefaultQueuePolicy())
-	}},
-	{"dynamic_batching.priority_queue_policy", func(c *modelconfig.ModelConfig) bool {
-		return len(c.GetDynamicBatching().GetPriorityQueuePolicy()) > 0
-	}},
-	{"batch_input", func(c *modelconfig.ModelConfig) bool { return len(c.GetBatchInput()) > 0 }},
-	{"batch_output", func(c *modelconfig.ModelConfig) bool { return len(c.GetBatchOutput()) > 0 }},
-	{"input.reshape", anyInput(func(in *modelconfig.ModelInput) bool { return in.GetReshape() != nil })},
-	{"input.allow_ragged_batch", anyInput((*modelconfig.ModelInput).GetAllowRaggedBatch)},
-	{"input.is_non_linear_format_io", anyInput((*modelconfig.ModelInput).GetIsNonLinearFormatIo)},
-	{"output.reshape", anyOutput(func(out *modelconfig.ModelOutput) bool { return out.GetReshape() != nil })},
-	{"output.is_non_linear_format_io", anyOutput((*modelconfig.ModelOutput).GetIsNonLinearFormatIo)},
-	{"instance_group.kind: KIND_GPU", anyGroup(func(g *modelconfig.ModelInstanceGroup) bool {
-		return g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU
-	})},
-	{"instance_group.passive", anyGroup((*modelconfig.ModelInstanceGroup).GetPassive)},
-	{"instance_group.profile", anyGroup(func(g *modelconfig.ModelInstanceGroup) bool { return len(g.GetProfile()) > 0 })},
-	{"instance_group.secondary_devices", anyGroup(func(g *modelconfig.ModelInstanceGroup) bool {
-		return len(g.GetSecondaryDevices()) > 0
-	})},
-	{"optimization.execution_accelerators", func(c *modelconfig.ModelConfig) bool {
-		a := c.GetOptimization().GetExecutionAccelerators()
-		return len(a.GetCpuExecutionAccelerator())+len(a.GetGpuExecutionAccelerator()) > 0
-	}},
-	{"ensemble_scheduling.max_inflight_requests", func(c *modelconfig.ModelConfig) bool {
-		return c.GetEnsembleScheduling().GetMaxInflightRequests() > 0
-	}},
-	{"ensemble_scheduling.step.model_namespace", func(c *modelconfig.ModelConfig) bool {
-		return slices.ContainsFunc(c.GetEnsembleScheduling().GetStep(),
-			func(s *modelconfig.ModelEnsembling_Step) bool { return s.GetModelNamespace() != "" })
-	}},
-}
-
-func anyInput(used func(*modelconfig.ModelInput) bool) func(*modelconfig.ModelConfig) bool {
-	return func(c *modelconfig.ModelConfig) bool { return slices.ContainsFunc(c.GetInput(), used) }
-}
-
-func anyOutput(used func(*modelconfig.ModelOutput) bool) func(*modelconfig.ModelConfig) bool {
-	return func(c *modelconfig.ModelConfig) bool { return slices.ContainsFunc(c.GetOutput(), used) }
-}
-
-func anyGroup(used func(*modelconfig.ModelInstanceGroup) bool) func(*modelconfig.ModelConfig) bool {
-	return func(c *modelconfig.ModelConfig) bool { return slices.ContainsFunc(c.GetInstanceGroup(), used) }
-}
-
-// limitsQueue reports whether a policy says anything but the default, which is to
-// keep every request for as long as it takes.
-func limitsQueue(p *modelconfig.ModelQueuePolicy) bool {
-	return p.GetTimeoutAction() != modelconfig.ModelQueuePolicy_REJECT || p.GetDefaultTimeoutMicroseconds() > 0 ||
-		p.GetAllowTimeoutOverride() || p.GetMaxQueueSize() > 0
-}
-
+// unsupported refuses every field that is set and not honoured, and every library.
 func (l *problems) unsupported() {
-	for _, u := range unsupportedFields {
-		if u.used(l.cfg) {
-			l.list = append(l.list, status.Errorf(status.Unsupported,
-				"model '%s' sets '%s', which this server does not support", l.cfg.GetName(), u.field))
+	said := map[string]bool{}
+	eachSet(l.cfg.ProtoReflect(), "", "", func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		f, ok := FieldOf(plain)
+		switch {
+		case !ok || f.Class != Refused || f.Value != nil && !f.Value(v):
+			return true
+		case !said[f.Path]:
+			said[f.Path] = true
+			l.refuse(&f, at, fd)
+		}
+		return false
+	})
+	l.libraries()
+}
+
+func (l *problems) refuse(f *Field, at string, fd protoreflect.FieldDescriptor) {
+	named := f.Path
+	if fd.Enum() != nil {
+		named += ": " + f.Only
+	}
+	l.add(NotHonoured, at, "model '%s' sets '%s', which this server does not support", l.cfg.GetName(), named)
+	l.fix("remove the field. " + f.Doc)
+}
+
+// Hints returns a notice for every field that is set, as the file has it and before
+// Normalise, and only hints at speed.
+func Hints(cfg *modelconfig.ModelConfig) []Diagnostic {
+	l := &problems{cfg: cfg}
+	said := map[string]bool{}
+	eachSet(cfg.ProtoReflect(), "", "", func(plain, at string, _ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		f, ok := FieldOf(plain)
+		if !ok || f.Class != Hinted || f.Value != nil && !f.Value(v) {
+			return true
+		}
+		if !said[f.Path] {
+			said[f.Path] = true
+			l.add(Hint, at, "model '%s' sets '%s', which has no effect here: %s", cfg.GetName(), f.Path, clause(f.Doc))
+		}
+		return false
+	})
+	return l.list
+}
+
+// clause makes a part of a sentence of one.
+func clause(sentence string) string {
+	return strings.ToLower(sentence[:1]) + strings.TrimSuffix(sentence[1:], ".")
+}
+
+// tritonLibrary is the file name of a backend, cache, agent or strategy built for Triton.
+var tritonLibrary = regexp.MustCompile(`libtriton\w*\.so|\.so(\.\d+)*$`)
+
+// batchStrategy is the parameter that names a library which forms batches.
+const batchStrategy = "TRITON_BATCH_STRATEGY_PATH"
+
+// checksumAgent is the one repository agent that comes with Triton.
+const checksumAgent = "checksum"
+
+// libraries refuses by name the libraries that Triton would load.
+func (l *problems) libraries() {
+	name := l.cfg.GetName()
+	refuse := func(field, library string) {
+		l.add(SharedLibrary, field, "model '%s' names the shared library '%s' in '%s', which this server does not load", name, library, field)
+	}
+	if r := l.cfg.GetRuntime(); tritonLibrary.MatchString(r) {
+		refuse("runtime", r)
+	}
+	if f := l.cfg.GetDefaultModelFilename(); tritonLibrary.MatchString(path.Base(f)) {
+		refuse("default_model_filename", f)
+	}
+	if p, ok := l.cfg.GetParameters()[batchStrategy]; ok {
+		refuse("parameters."+batchStrategy, p.GetStringValue())
+	}
+	for i, a := range l.cfg.GetModelRepositoryAgents().GetAgents() {
+		if a.GetName() != checksumAgent {
+			refuse("model_repository_agents.agents["+strconv.Itoa(i)+"]", "libtritonrepoagent_"+a.GetName()+".so")
 		}
 	}
+	for i, f := range l.cfg.GetModelOperations().GetOpLibraryFilename() {
+		refuse("model_operations.op_library_filename["+strconv.Itoa(i)+"]", f)
+	}
+}
+
+// eachSet visits the fields of m that are set, outer ones first. A field of a list
+// or a map is visited per element: plain is its path, at the path with positions.
+// visit tells whether to go on below.
+func eachSet(m protoreflect.Message, plain, at string, visit func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if !m.Has(fd) {
+			continue
+		}
+		name := fd.TextName()
+		one := func(where string, v protoreflect.Value, message bool) {
+			if visit(plain+name, where, fd, v) && message {
+				eachSet(v.Message(), plain+name+".", where+".", visit)
+			}
+		}
+		switch v := m.Get(fd); {
+		case fd.IsMap():
+			for _, k := range sortedMapKeys(v.Map()) {
+				one(at+name, v.Map().Get(k), fd.MapValue().Message() != nil)
+			}
+		case fd.IsList():
+			for i := range v.List().Len() {
+				one(at+name+"["+strconv.Itoa(i)+"]", v.List().Get(i), fd.Message() != nil)
+			}
+		default:
+			one(at+name, v, fd.Message() != nil)
+		}
+	}
+}
+
+func sortedMapKeys(m protoreflect.Map) []protoreflect.MapKey {
+	var keys []protoreflect.MapKey
+	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
+		keys = append(keys, k)
+		return true
+	})
+	slices.SortFunc(keys, compareKeys)
+	return keys
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"tutti/core/config"
-	"tutti/core/status"
 )
 
 // batchDims decides, per input of a step, what happens to the batch dimension of
@@ -12,7 +11,7 @@ func (c *compiler) batchDims() error {
 	for _, l := range c.levels {
 		for _, s := range l.steps {
 			if s.sig.MaxBatch > 0 && s.sig.MaxBatch < l.sig.MaxBatch {
-				return l.fail(status.Errorf(status.InvalidArg,
+				return l.fail(config.Errorf(config.BatchTooSmall, "max_batch_size",
 					"ensemble %s allows maximum batch size %d, but it contains model %s which only allows maximum batch size to be %d",
 					l.name(), l.sig.MaxBatch, s.model, s.sig.MaxBatch))
 			}
@@ -28,7 +27,7 @@ func (c *compiler) batchDims() error {
 			}
 			f, ok := fit(ranks[slot], rank(s.sig, &s.sig.Inputs[i]))
 			if !ok {
-				return root.errorf("ensemble tensor %s has %d dimensions, which no batch dimension makes fit input %s in model %s with %d",
+				return root.errorf(config.ShapesDiffer, "ensemble_scheduling", "ensemble tensor %s has %d dimensions, which no batch dimension makes fit input %s in model %s with %d",
 					c.names[slot], ranks[slot], s.sig.Inputs[i].Name, s.model, rank(s.sig, &s.sig.Inputs[i]))
 			}
 			s.fit[i] = f
@@ -41,7 +40,7 @@ func (c *compiler) batchDims() error {
 			f, ok = fit(ranks[slot], rank(root.sig, out))
 		}
 		if !ok {
-			return root.errorf("ensemble tensor %s has %d dimensions, which no batch dimension makes fit output %s with %d",
+			return root.errorf(config.ShapesDiffer, "ensemble_scheduling", "ensemble tensor %s has %d dimensions, which no batch dimension makes fit output %s with %d",
 				c.names[slot], ranks[slot], out.Name, rank(root.sig, out))
 		}
 		c.outputFit = append(c.outputFit, f)

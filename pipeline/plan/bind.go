@@ -3,6 +3,8 @@ package plan
 import (
 	"maps"
 	"slices"
+
+	"tutti/core/config"
 )
 
 // bind gives every tensor a slot and every port of every step the slot it is mapped
@@ -53,9 +55,9 @@ func (c *compiler) enter(l *level) error {
 		case !passed:
 			l.slots[name] = outer
 		case c.slot(inner) == outer:
-			return l.parent.errorf("ensemble tensor %s is written by model %s from itself", c.names[outer], l.name())
+			return l.parent.errorf(config.TensorTwice, l.within.field(), "ensemble tensor %s is written by model %s from itself", c.names[outer], l.name())
 		case inner == None:
-			return l.parent.errorf("ensemble tensor %s is passed on by model %s from its input %s, which is not mapped",
+			return l.parent.errorf(config.InputUnmapped, l.within.field(), "ensemble tensor %s is passed on by model %s from its input %s, which is not mapped",
 				c.names[outer], l.name(), name)
 		default:
 			c.alias[outer] = c.slot(inner) // the nested ensemble hands its input on
@@ -90,14 +92,14 @@ func (c *compiler) bindInputs(s *step) error {
 	for _, port := range slices.Sorted(maps.Keys(m)) {
 		i := s.sig.Input(port)
 		if i < 0 {
-			return s.level.errorf("ensemble tensor %s is mapping to non-existing input %s in model %s", m[port], port, s.model)
+			return s.level.errorf(config.NoSuchPort, s.field()+".input_map", "ensemble tensor %s is mapping to non-existing input %s in model %s", m[port], port, s.model)
 		}
 		s.in[i] = c.tensor(s.level, m[port])
 	}
 	for i := range s.sig.Inputs {
 		p := &s.sig.Inputs[i]
 		if _, mapped := m[p.Name]; !mapped && !p.Optional {
-			return s.level.errorf("input %s in model %s is not mapped to any ensemble tensors", p.Name, s.model)
+			return s.level.errorf(config.InputUnmapped, s.field()+".input_map", "input %s in model %s is not mapped to any ensemble tensors", p.Name, s.model)
 		}
 	}
 	return nil
@@ -109,7 +111,7 @@ func (c *compiler) bindOutputs(s *step) error {
 	for _, port := range slices.Sorted(maps.Keys(m)) {
 		i := s.sig.Output(port)
 		if i < 0 {
-			return s.level.errorf("ensemble tensor %s is mapped from non-existing output %s in model %s", m[port], port, s.model)
+			return s.level.errorf(config.NoSuchPort, s.field()+".output_map", "ensemble tensor %s is mapped from non-existing output %s in model %s", m[port], port, s.model)
 		}
 		s.out[i] = c.tensor(s.level, m[port])
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tutti/core/config"
@@ -121,15 +122,26 @@ func (l *level) path() []string {
 // fail turns an error about l into one about the ensemble that is compiled.
 func (l *level) fail(err error) error {
 	for ; l.parent != nil; l = l.parent {
-		err = status.Prefixf(err, "ensemble '%s' depends on '%s' which is not valid. Model '%s' failed with error: ",
-			l.parent.name(), l.name(), l.name())
+		err = config.Coded(config.BadDependency, l.within.field(), status.Prefixf(err,
+			"ensemble '%s' depends on '%s' which is not valid. Model '%s' failed with error: ", l.parent.name(), l.name(), l.name()))
 	}
 	return err
 }
 
-// errorf is fail of a new error that starts with l's name.
-func (l *level) errorf(format string, args ...any) error {
-	return l.fail(status.Errorf(status.InvalidArg, "in ensemble %s, %s", l.name(), fmt.Sprintf(format, args...)))
+// errorf is fail of a new error of the given rule that starts with l's name.
+func (l *level) errorf(code config.Code, field, format string, args ...any) error {
+	return l.fail(config.Errorf(code, field, "in ensemble %s, %s", l.name(), fmt.Sprintf(format, args...)))
+}
+
+// field is the path of the step in its ensemble's configuration.
+func (s *step) field() string {
+	return fmt.Sprintf("ensemble_scheduling.step[%d]", slices.Index(s.level.steps, s))
+}
+
+// fieldOf is the path of the first step of the given model.
+func (l *level) fieldOf(model string) string {
+	return fmt.Sprintf("ensemble_scheduling.step[%d]", slices.IndexFunc(l.cfg.GetEnsembleScheduling().GetStep(),
+		func(s *modelconfig.ModelEnsembling_Step) bool { return s.GetModelName() == model }))
 }
 
 // slot returns the slot that s's tensor is in.

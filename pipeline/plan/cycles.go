@@ -8,6 +8,7 @@ import (
 
 	"github.com/dominikbraun/graph"
 
+	"tutti/core/config"
 	"tutti/core/status"
 )
 
@@ -122,7 +123,7 @@ func (c *compiler) cycleError(cycle []int) error {
 		}
 		for _, in := range c.leaves[c.writer[slot]].in {
 			if in != None && late[in] {
-				return l.fail(status.Errorf(status.InvalidArg,
+				return l.fail(config.Errorf(config.Circle, "ensemble_scheduling",
 					"output '%s' for ensemble '%s' is not written: at least one of its depending tensors, '%s', is not connected (cycle: %s)",
 					name, l.name(), c.names[in], why))
 			}
@@ -135,7 +136,7 @@ func (c *compiler) cycleError(cycle []int) error {
 			break
 		}
 	}
-	return l.fail(status.Errorf(status.InvalidArg, "ensemble tensor '%s' is unused in ensemble '%s' (cycle: %s)", unused, l.name(), why))
+	return l.fail(config.Errorf(config.Circle, "ensemble_scheduling", "ensemble tensor '%s' is unused in ensemble '%s' (cycle: %s)", unused, l.name(), why))
 }
 
 // after returns, per slot, whether its tensor waits for the cycle.

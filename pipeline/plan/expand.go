@@ -26,7 +26,7 @@ func (c *compiler) expand() error {
 // open checks the configuration of l and expands its steps.
 func (c *compiler) open(l *level) error {
 	if !config.IsEnsemble(l.cfg) {
-		return l.fail(status.Errorf(status.InvalidArg, "model '%s' is not an ensemble", l.name()))
+		return l.fail(config.Errorf(config.EnsembleFlow, "", "model '%s' is not an ensemble", l.name()))
 	}
 	if len(l.path()) > maxDepth {
 		return status.Errorf(status.Unsupported, "ensemble '%s' nests ensembles more than %d deep", c.root.GetName(), maxDepth)
@@ -42,7 +42,7 @@ func (c *compiler) open(l *level) error {
 	}
 	for _, s := range steps {
 		if cycle := l.ring(s.GetModelName()); cycle != "" {
-			return status.Errorf(status.InvalidArg, "circular dependency between ensembles: %s", cycle)
+			return config.Errorf(config.Circle, "ensemble_scheduling", "circular dependency between ensembles: %s", cycle)
 		}
 	}
 	models, err := c.models(l, steps)
@@ -55,6 +55,7 @@ func (c *compiler) open(l *level) error {
 			return err
 		}
 	}
+	l.complete()
 	return nil
 }
 
@@ -73,7 +74,10 @@ func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name st
 		return nil
 	}
 	s.inner = &level{cfg: m.Ensemble, parent: l, within: s}
-	s.sig = config.SignatureOf(m.Ensemble)
+	if err := c.open(s.inner); err != nil {
+		return err
+	}
+	s.sig = config.SignatureOf(s.inner.cfg)
 	if m.Signature != nil {
 		for i := range s.sig.Outputs {
 			if at := m.Signature.Output(s.sig.Outputs[i].Name); at >= 0 {
@@ -81,7 +85,7 @@ func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name st
 			}
 		}
 	}
-	return c.open(s.inner)
+	return nil
 }
 
 // ring returns the way from the ensemble called model, in which l is, back to it;
@@ -112,7 +116,7 @@ func (c *compiler) models(l *level, steps []*modelconfig.ModelEnsembling_Step) (
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return nil, status.Errorf(status.InvalidArg, "ensemble %s contains models that are not available or ambiguous: %s",
+		return nil, config.Errorf(config.NoSuchModel, l.fieldOf(missing[0]), "ensemble %s contains models that are not available or ambiguous: %s",
 			l.name(), strings.Join(slices.Compact(missing), ", "))
 	}
 	return models, first
@@ -127,10 +131,10 @@ func (c *compiler) model(l *level, s *modelconfig.ModelEnsembling_Step) (Model, 
 	case status.CodeOf(err) == status.NotFound && err != nil:
 		return Model{}, err
 	case status.CodeOf(err) == status.Unavailable && err != nil:
-		return Model{}, status.Errorf(status.InvalidArg,
+		return Model{}, config.Errorf(config.BadDependency, l.fieldOf(name),
 			"ensemble '%s' depends on '%s' which has no loaded version. Model '%s' loading failed with error: %w", l.name(), name, name, err)
 	case err != nil:
-		return Model{}, status.Errorf(status.InvalidArg,
+		return Model{}, config.Errorf(config.BadDependency, l.fieldOf(name),
 			"ensemble '%s' depends on '%s' which is not valid. Model '%s' failed with error: %w", l.name(), name, name, err)
 	}
 	m := latest
@@ -139,7 +143,7 @@ func (c *compiler) model(l *level, s *modelconfig.ModelEnsembling_Step) (Model, 
 			m, err = c.look.Model(name, version)
 		}
 		if err != nil || version <= 0 {
-			return Model{}, status.Errorf(status.InvalidArg,
+			return Model{}, config.Errorf(config.BadDependency, l.fieldOf(name),
 				"ensemble '%s' depends on '%s' whose required version %d is not loaded.", l.name(), name, version)
 		}
 	}

@@ -3,6 +3,7 @@ package plan_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,13 +126,13 @@ func outcome(name string, cfg *modelconfig.ModelConfig, repo repository) []byte 
 	if _, pass, ok := strings.Cut(name, ".after-"); ok {
 		text, err := plan.Stages(cfg, repo, pass)
 		if err != nil {
-			text = err.Error() + "\n"
+			text = refusal(err)
 		}
 		return []byte(text)
 	}
 	p, err := plan.Compile(cfg, 1, repo)
 	if err != nil {
-		return []byte(err.Error() + "\n")
+		return []byte(refusal(err))
 	}
 	if strings.HasSuffix(name, ".dot") {
 		var b bytes.Buffer
@@ -141,4 +142,13 @@ func outcome(name string, cfg *modelconfig.ModelConfig, repo repository) []byte 
 		return b.Bytes()
 	}
 	return []byte(p.Text())
+}
+
+// refusal is an error's text with the code and the field that it carries.
+func refusal(err error) string {
+	d, ok := config.Diagnosed(err)
+	if !ok {
+		return err.Error() + "\n"
+	}
+	return fmt.Sprintf("%s: %s\n%s\n", d.Code, d.Field, err)
 }

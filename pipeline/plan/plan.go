@@ -21,6 +21,9 @@ const None Slot = -1
 type Plan struct {
 	// Signature is the pipeline's own: what a request must give and may ask for.
 	Signature *config.Signature
+	// Config is the ensemble's configuration with what its steps told; nil for a
+	// plain model.
+	Config *modelconfig.ModelConfig
 	// Ensemble tells a compiled ensemble from the one-node plan of a plain model.
 	Ensemble bool
 	Nodes    []Node // in an order in which every node follows its producers

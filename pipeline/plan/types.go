@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+
 	"tutti/core/config"
 	"tutti/core/tensor"
 )
@@ -25,7 +27,7 @@ func (c *compiler) types() error {
 		}
 		for i := range l.sig.Outputs {
 			p := &l.sig.Outputs[i]
-			if err := l.agree(first, p.Name, believe(l.name(), l.sig.MaxBatch, p)); err != nil {
+			if err := l.agree(first, fmt.Sprintf("output[%d]", i), p.Name, believe(l.name(), l.sig.MaxBatch, p)); err != nil {
 				return err
 			}
 		}
@@ -42,7 +44,7 @@ func (s *step) types(first map[string]*belief) error {
 	for i := range s.sig.Inputs {
 		p := &s.sig.Inputs[i]
 		if t, mapped := s.cfg.GetInputMap()[p.Name]; mapped {
-			if err := s.level.agree(first, t, believe(s.model, s.sig.MaxBatch, p)); err != nil {
+			if err := s.level.agree(first, s.field()+".input_map", t, believe(s.model, s.sig.MaxBatch, p)); err != nil {
 				return err
 			}
 		}
@@ -50,7 +52,7 @@ func (s *step) types(first map[string]*belief) error {
 	for i := range s.sig.Outputs {
 		p := &s.sig.Outputs[i]
 		if t, mapped := s.cfg.GetOutputMap()[p.Name]; mapped {
-			if err := s.level.agree(first, t, believe(s.model, s.sig.MaxBatch, p)); err != nil {
+			if err := s.level.agree(first, s.field()+".output_map", t, believe(s.model, s.sig.MaxBatch, p)); err != nil {
 				return err
 			}
 		}
@@ -60,20 +62,20 @@ func (s *step) types(first map[string]*belief) error {
 
 // agree compares a port with the first one that spoke about the tensor. Shapes may
 // differ by a batch dimension that only one side counts as such.
-func (l *level) agree(first map[string]*belief, name string, b *belief) error {
+func (l *level) agree(first map[string]*belief, field, name string, b *belief) error {
 	a, known := first[name]
 	if !known {
 		first[name] = b
 		return nil
 	}
 	if a.dtype != b.dtype {
-		return l.errorf("ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is inferred from model %s",
+		return l.errorf(config.TypesDiffer, field, "ensemble tensor %s: inconsistent data type: %s is inferred from model %s while %s is inferred from model %s",
 			name, a.dtype.ConfigName(), a.model, b.dtype.ConfigName(), b.model)
 	}
 	_, same := config.Narrow(a.dims, b.dims)
 	_, sameFull := config.Narrow(a.full, b.full)
 	if !same && !sameFull {
-		return l.errorf("ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is inferred from model %s",
+		return l.errorf(config.ShapesDiffer, field, "ensemble tensor %s: inconsistent shape: %s is inferred from model %s while %s is inferred from model %s",
 			name, a.full, a.model, b.full, b.model)
 	}
 	return nil

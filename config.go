@@ -1,0 +1,81 @@
+package tutti
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/proto/modelconfig"
+	"tutti/repository"
+)
+
+const configUsage = "MODEL_DIR [--format text|json]"
+
+// config prints a model's configuration as the configuration endpoint would show it.
+func (p *program) config(ctx context.Context, args []string) error {
+	fs := p.flags("config", configUsage)
+	settings := backendConfig{}
+	format := fs.String("format", formatText, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
+	name := fs.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where the model has it")
+	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	rest, err := parse(fs, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) != 1:
+		return usagef("expected the folder of a model: tutti config %s", configUsage)
+	case *format != formatText && *format != formatJSON:
+		return usagef("unknown format '%s', expected text or json", *format)
+	}
+	dir, err := filepath.Abs(rest[0])
+	if err != nil {
+		return err
+	}
+	r, err := p.look(ctx, repository.Settings{
+		Roots: []string{filepath.Dir(dir)}, Only: []string{filepath.Base(dir)}, ConfigName: *name,
+	}, settings)
+	if err != nil {
+		return err
+	}
+	cfg, err := p.completed(r, config.Source{Dir: dir, Name: filepath.Base(dir), ConfigName: *name})
+	if err == nil {
+		err = p.printConfig(cfg, *format)
+	}
+	return errors.Join(err, r.Close(ctx))
+}
+
+// completed returns what the server would serve. Without the model's runtime it is
+// what the configuration tells by itself.
+func (p *program) completed(r *repository.Repository, s config.Source) (*modelconfig.ModelConfig, error) {
+	cfg, err := r.Config(s.Name, 0)
+	if err == nil {
+		return cfg, nil
+	}
+	for _, f := range r.Failures() {
+		if f.Model == s.Name {
+			err = f.Err
+		}
+	}
+	if status.CodeOf(err) != status.Unavailable {
+		return nil, err
+	}
+	fmt.Fprintf(p.stderr, "not completed from the model's file: %v\n", err)
+	cfg, list := config.Read(s, nil)
+	return cfg, config.FirstError(list)
+}
+
+func (p *program) printConfig(cfg *modelconfig.ModelConfig, format string) error {
+	if format == formatText {
+		_, err := p.stdout.Write(config.Text(cfg))
+		return err
+	}
+	raw, err := config.JSON(cfg)
+	if err != nil {
+		return err
+	}
+	return writeJSON(p.stdout, json.RawMessage(raw))
+}

@@ -1,0 +1,160 @@
+package config
+
+import (
+	"fmt"
+
+	"tutti/proto/modelconfig"
+)
+
+func (l *problems) batching() {
+	name, limit := l.cfg.GetName(), l.cfg.GetMaxBatchSize()
+	if limit < 0 {
+		l.add(BadMaxBatch, "max_batch_size", "'max_batch_size' must be non-negative value for %s", name)
+	}
+	d := l.cfg.GetDynamicBatching()
+	for _, size := range d.GetPreferredBatchSize() {
+		const field = "dynamic_batching.preferred_batch_size"
+		if size <= 0 {
+			l.add(PreferredSize, field, "dynamic batching preferred size must be positive for %s", name)
+		}
+		if size > limit {
+			l.add(PreferredSize, field, "dynamic batching preferred size must be <= max batch size for %s", name)
+		}
+	}
+	levels := d.GetPriorityLevels()
+	if def := d.GetDefaultPriorityLevel(); levels > 0 && (def == 0 || def > levels) {
+		l.add(Priorities, "dynamic_batching.default_priority_level", "default priority level must be in range [1, %d] for %s", levels, name)
+	}
+	for level := range d.GetPriorityQueuePolicy() {
+		if level == 0 || level > levels {
+			l.add(Priorities, "dynamic_batching.priority_queue_policy", "priority queue policy must have priority level in range [1, %d] for %s", levels, name)
+			break
+		}
+	}
+	if d.GetPreserveOrdering() {
+		l.preserveOrdering(d)
+	}
+}
+
+func (l *problems) preserveOrdering(d *modelconfig.ModelDynamicBatching) {
+	const field = "dynamic_batching.preserve_ordering"
+	if d.GetPriorityLevels() > 1 {
+		l.add(Ordering, field, "Only one priority level is allowed when 'preserve_ordering' is true for %s", l.cfg.GetName())
+	}
+	delays := d.GetDefaultQueuePolicy().GetTimeoutAction() == modelconfig.ModelQueuePolicy_DELAY
+	for _, p := range d.GetPriorityQueuePolicy() {
+		delays = delays || p.GetTimeoutAction() == modelconfig.ModelQueuePolicy_DELAY
+	}
+	if delays {
+		l.add(Ordering, field, "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for %s", l.cfg.GetName())
+	}
+}
+
+func (l *problems) sequence() {
+	s := l.cfg.GetSequenceBatching()
+	if s == nil {
+		return
+	}
+	name := l.cfg.GetName()
+	if u := s.GetDirect().GetMinimumSlotUtilization(); s.GetDirect() != nil && (u < 0 || u > 1) {
+		l.add(Sequence, "sequence_batching.direct.minimum_slot_utilization",
+			"sequence batching minimum slot utilization must be in range (0.0, 1.0] for %s", name)
+	}
+	for _, size := range s.GetOldest().GetPreferredBatchSize() {
+		const field = "sequence_batching.oldest.preferred_batch_size"
+		if size <= 0 {
+			l.add(Sequence, field, "sequence batching preferred batch size must be positive for %s", name)
+		}
+		if size > max(1, l.cfg.GetMaxBatchSize()) {
+			l.add(Sequence, field, "sequence batching preferred batch size must be <= max batch size for %s", name)
+		}
+	}
+	for i, in := range s.GetControlInput() {
+		field := fmt.Sprintf("sequence_batching.control_input[%d]", i)
+		if in.GetName() == "" {
+			l.add(Sequence, field, "sequence batching control tensor must have a name for %s", name)
+		}
+		for j, c := range in.GetControl() {
+			l.control(fmt.Sprintf("%s.control[%d]", field, j), c)
+		}
+	}
+	for i, st := range s.GetState() {
+		l.state(fmt.Sprintf("sequence_batching.state[%d]", i), st)
+	}
+}
+
+// control checks one signal of a sequence: a boolean one has its two values in one
+// type, the correlation id has a type that can hold it.
+func (l *problems) control(field string, c *modelconfig.ModelSequenceBatching_Control) {
+	name := l.cfg.GetName()
+	sizes := []int{len(c.GetInt32FalseTrue()), len(c.GetFp32FalseTrue()), len(c.GetBoolFalseTrue())}
+	given := 0
+	for _, n := range sizes {
+		if n > 0 {
+			given++
+		}
+		if n > 0 && n != 2 {
+			l.add(Sequence, field, "sequence batching control must have 2 entries, false and true, for %s for %s, found %d", c.GetKind(), name, n)
+		}
+	}
+	if c.GetKind() == modelconfig.ModelSequenceBatching_Control_CONTROL_SEQUENCE_CORRID {
+		switch c.GetDataType() {
+		case modelconfig.DataType_TYPE_UINT64, modelconfig.DataType_TYPE_INT64, modelconfig.DataType_TYPE_UINT32,
+			modelconfig.DataType_TYPE_INT32, modelconfig.DataType_TYPE_STRING:
+		default:
+			l.add(Sequence, field, "unexpected data type for control CONTROL_SEQUENCE_CORRID for %s. "+
+				"Allowed data types are TYPE_UINT64, TYPE_INT64, TYPE_UINT32, TYPE_INT32 and TYPE_STRING", name)
+		}
+		return
+	}
+	if given != 1 {
+		l.add(Sequence, field, "sequence batching must specify either 'int32_false_true', 'fp32_false_true' or 'bool_false_true' for %s for %s",
+			c.GetKind(), name)
+	}
+}
+
+func (l *problems) state(field string, st *modelconfig.ModelSequenceBatching_State) {
+	if st.GetInputName() == "" || st.GetOutputName() == "" {
+		l.add(Sequence, field, "sequence batching state must specify 'input_name' and 'output_name' for %s", l.cfg.GetName())
+	}
+	for i, s := range st.GetInitialState() {
+		at := fmt.Sprintf("%s.initial_state[%d]", field, i)
+		if f := s.GetDataFile(); f != "" {
+			l.localFile(at+".data_file", "initial state file", f)
+		}
+		if s.GetStateData() == nil {
+			l.add(Sequence, at, "sequence batching initial state must specify 'zero_data' or 'data_file' for %s", l.cfg.GetName())
+		}
+	}
+}
+
+func (l *problems) warmups() {
+	for i, w := range l.cfg.GetModelWarmup() {
+		field := fmt.Sprintf("model_warmup[%d]", i)
+		if limit := l.cfg.GetMaxBatchSize(); limit > 0 && int64(w.GetBatchSize()) > int64(limit) {
+			l.add(Warmup, field+".batch_size", "warmup '%s' of model '%s' has batch_size %d, expected at most %d",
+				w.GetName(), l.cfg.GetName(), w.GetBatchSize(), limit)
+		}
+		for _, name := range sortedKeys(w.GetInputs()) {
+			l.warmupInput(field+".inputs", name, w.GetInputs()[name])
+		}
+	}
+}
+
+func (l *problems) warmupInput(field, name string, in *modelconfig.ModelWarmup_Input) {
+	for _, d := range in.GetDims() {
+		if d < 1 {
+			l.add(Warmup, field, "warmup setting expects all variable-size dimensions are specified for input '%s'", name)
+			break
+		}
+	}
+	if in.GetDataType() == modelconfig.DataType_TYPE_INVALID {
+		l.add(Warmup, field, "warmup setting expects a data type for input '%s'", name)
+	}
+	if in.GetInputDataType() == nil {
+		l.add(Warmup, field, "warmup setting expects 'zero_data', 'random_data' or 'input_data_file' for input '%s'", name)
+	}
+	if f := in.GetInputDataFile(); f != "" {
+		l.localFile(field, "warmup file", f)
+	}
+}

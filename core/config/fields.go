@@ -1,0 +1,166 @@
+package config
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"tutti/proto/modelconfig"
+)
+
+// Class says what becomes of a field.
+type Class string
+
+// The classes.
+const (
+	// Honoured fields do what Triton's documentation says.
+	Honoured Class = "honoured"
+	// Hinted fields only help speed: they are accepted with a notice.
+	Hinted Class = "hint"
+	// Refused fields would change results or promises and are not built.
+	Refused Class = "refused"
+)
+
+// Field is the treatment of one field of the configuration and, unless a longer path
+// says otherwise, of all below it.
+type Field struct {
+	// Path names the field from the outside in: dynamic_batching.preferred_batch_size.
+	Path  string
+	Class Class
+	// Doc says what the field does here, or why it does nothing or is refused.
+	Doc string
+	// Value, when not nil, tells the values that the class is about; others are honoured.
+	Value func(protoreflect.Value) bool
+	// Only names those values for the reader, such as KIND_GPU.
+	Only string
+}
+
+// Fields returns the treatment of every field, in the order of the schema.
+func Fields() []Field { return slices.Clone(fieldTable) }
+
+// FieldOf returns the treatment of the field of the given path, and whether it has one.
+func FieldOf(path string) (Field, bool) {
+	best := -1
+	for i := range fieldTable {
+		f := &fieldTable[i]
+		if f.Path == path || len(path) > len(f.Path) && path[:len(f.Path)] == f.Path && path[len(f.Path)] == '.' {
+			if best < 0 || len(f.Path) > len(fieldTable[best].Path) {
+				best = i
+			}
+		}
+	}
+	if best < 0 {
+		return Field{}, false
+	}
+	return fieldTable[best], true
+}
+
+// eachField visits the fields below a message, outer ones first; visit tells whether
+// to go on below one.
+func eachField(desc protoreflect.MessageDescriptor, prefix string, visit func(path string, fd protoreflect.FieldDescriptor) bool) {
+	for i := range desc.Fields().Len() {
+		fd := desc.Fields().Get(i)
+		path := prefix + fd.TextName()
+		below := fd.Message()
+		if fd.IsMap() {
+			below = fd.MapValue().Message()
+		}
+		if visit(path, fd) && below != nil {
+			eachField(below, path+".", visit)
+		}
+	}
+}
+
+// is accepts one number of an enumeration.
+func is(n protoreflect.EnumNumber) func(protoreflect.Value) bool {
+	return func(v protoreflect.Value) bool { return v.Enum() == n }
+}
+
+// fieldTable is the one list of what becomes of each field. Whoever builds a field
+// changes its row; docs/config.md is written from it.
+var fieldTable = []Field{
+	{Path: "name", Class: Honoured, Doc: "The model's name, which is that of its folder."},
+	{Path: "platform", Class: Honoured, Doc: "The older way to name the backend, and `ensemble`."},
+	{Path: "backend", Class: Honoured, Doc: "The backend that runs the model."},
+	{Path: "runtime", Class: Refused, Doc: "Runtimes made for Triton's interfaces are not loaded; backends find their own."},
+	{Path: "version_policy", Class: Honoured, Doc: "Which version folders are served."},
+	{Path: "version_policy.latest", Class: Honoured, Doc: "Serves the highest versions."},
+	{Path: "version_policy.latest.num_versions", Class: Honoured, Doc: "How many; 1 by default."},
+	{Path: "version_policy.all", Class: Honoured, Doc: "Serves every version."},
+	{Path: "version_policy.specific", Class: Honoured, Doc: "Serves the listed versions."},
+	{Path: "version_policy.specific.versions", Class: Honoured, Doc: "Their numbers."},
+	{Path: "max_batch_size", Class: Honoured, Doc: "The most rows in a batch; 0 is a model without a batch dimension."},
+	{Path: "input", Class: Honoured, Doc: "The model's inputs; where its file tells them they may be left out."},
+	{Path: "input.name", Class: Honoured, Doc: "The input's name."},
+	{Path: "input.data_type", Class: Honoured, Doc: "The type of its elements."},
+	{Path: "input.format", Class: Honoured, Doc: "The order of an image's dimensions, which asks for 3 of them."},
+	{Path: "input.dims", Class: Honoured, Doc: "Its dimensions without the batch's; -1 is variable."},
+	{Path: "input.reshape", Class: Refused, Doc: "A model gets the shape that the request has."},
+	{Path: "input.is_shape_tensor", Class: Honoured, Doc: "Refused in Triton's words: only TensorRT has shape tensors."},
+	{Path: "input.allow_ragged_batch", Class: Refused, Doc: "Requests of different shapes are not joined into one row of elements; parameters `pad.INPUT` pad them."},
+	{Path: "input.optional", Class: Honoured, Doc: "A request may leave the input out."},
+	{Path: "input.is_non_linear_format_io", Class: Refused, Doc: "Only TensorRT has such formats."},
+	{Path: "output", Class: Honoured, Doc: "The model's outputs; where its file tells them they may be left out."},
+	{Path: "output.name", Class: Honoured, Doc: "The output's name."},
+	{Path: "output.data_type", Class: Honoured, Doc: "The type of its elements."},
+	{Path: "output.dims", Class: Honoured, Doc: "Its dimensions without the batch's; -1 is variable."},
+	{Path: "output.reshape", Class: Refused, Doc: "An answer has the shape that the model gives."},
+	{Path: "output.label_filename", Class: Honoured, Doc: "A file in the model's folder with a class name on each line."},
+	{Path: "output.is_shape_tensor", Class: Honoured, Doc: "Refused in Triton's words: only TensorRT has shape tensors."},
+	{Path: "output.is_non_linear_format_io", Class: Refused, Doc: "Only TensorRT has such formats."},
+	{Path: "batch_input", Class: Refused, Doc: "No tensors are computed from a whole batch."},
+	{Path: "batch_output", Class: Refused, Doc: "Outputs are split by rows only."},
+	{Path: "optimization", Class: Honoured, Doc: "What may make a model faster."},
+	{Path: "optimization.graph", Class: Honoured, Doc: "How far ONNX Runtime rewrites the model's graph."},
+	{Path: "optimization.priority", Class: Hinted, Doc: "Models share the processor evenly."},
+	{Path: "optimization.cuda", Class: Hinted, Doc: "There is no CUDA device."},
+	{Path: "optimization.execution_accelerators", Class: Refused, Doc: "An accelerator computes with another precision, and none is built in."},
+	{Path: "optimization.input_pinned_memory", Class: Hinted, Doc: "Nothing is copied to a device."},
+	{Path: "optimization.output_pinned_memory", Class: Hinted, Doc: "Nothing is copied from a device."},
+	{Path: "optimization.gather_kernel_buffer_threshold", Class: Hinted, Doc: "Gathering runs on the processor."},
+	{Path: "optimization.eager_batching", Class: Hinted, Doc: "A batch is gathered when an instance is free."},
+	{Path: "dynamic_batching", Class: Honoured, Doc: "Waiting requests are joined into batches."},
+	{Path: "dynamic_batching.preferred_batch_size", Class: Honoured, Doc: "Sizes worth waiting for."},
+	{Path: "dynamic_batching.max_queue_delay_microseconds", Class: Honoured, Doc: "The longest wait for a preferred size."},
+	{Path: "dynamic_batching.preserve_ordering", Class: Refused, Doc: "Answers are sent as they come."},
+	{Path: "dynamic_batching.priority_levels", Class: Refused, Doc: "Requests are served in the order of their arrival."},
+	{Path: "dynamic_batching.default_priority_level", Class: Refused, Doc: "Requests are served in the order of their arrival."},
+	{
+		Path: "dynamic_batching.default_queue_policy", Class: Refused, Only: "not empty", Doc: "A queue has no limit and no request in it ends by time.",
+		Value: func(v protoreflect.Value) bool { return proto.Size(v.Message().Interface()) > 0 },
+	},
+	{Path: "dynamic_batching.priority_queue_policy", Class: Refused, Doc: "A queue has no limit and no request in it ends by time."},
+	{Path: "sequence_batching", Class: Refused, Doc: "Requests of a sequence are not kept together."},
+	{Path: "ensemble_scheduling", Class: Honoured, Doc: "The steps of an ensemble."},
+	{Path: "ensemble_scheduling.step", Class: Honoured, Doc: "One model of the ensemble, in any order."},
+	{Path: "ensemble_scheduling.step.model_name", Class: Honoured, Doc: "The model."},
+	{Path: "ensemble_scheduling.step.model_version", Class: Honoured, Doc: "Its version; -1, and 0 with a notice, is the latest."},
+	{Path: "ensemble_scheduling.step.input_map", Class: Honoured, Doc: "From the model's inputs to the ensemble's tensors."},
+	{Path: "ensemble_scheduling.step.output_map", Class: Honoured, Doc: "From the model's outputs to the ensemble's tensors."},
+	{Path: "ensemble_scheduling.step.model_namespace", Class: Refused, Doc: "Models have one name space."},
+	{Path: "ensemble_scheduling.max_inflight_requests", Class: Refused, Doc: "Steps are not held back by later ones."},
+	{Path: "instance_group", Class: Honoured, Doc: "How many executions of a model run at a time."},
+	{Path: "instance_group.name", Class: Honoured, Doc: "A name for error texts."},
+	{Path: "instance_group.kind", Class: Refused, Only: "KIND_GPU", Doc: "There is no GPU device.", Value: is(modelconfig.ModelInstanceGroup_KIND_GPU.Number())},
+	{Path: "instance_group.count", Class: Honoured, Doc: "Executions at a time."},
+	{Path: "instance_group.rate_limiter", Class: Hinted, Doc: "An instance runs as soon as it has work."},
+	{Path: "instance_group.gpus", Class: Honoured, Doc: "Refused in Triton's words for a kind without GPUs, and with KIND_GPU itself."},
+	{Path: "instance_group.secondary_devices", Class: Refused, Doc: "There is no such device."},
+	{Path: "instance_group.profile", Class: Refused, Doc: "Only TensorRT has profiles."},
+	{Path: "instance_group.passive", Class: Refused, Doc: "Every instance takes requests."},
+	{Path: "instance_group.host_policy", Class: Hinted, Doc: "Memory and threads are not bound to a part of the machine."},
+	{Path: "default_model_filename", Class: Honoured, Doc: "The model's file in its version folder."},
+	{Path: "cc_model_filenames", Class: Hinted, Doc: "There is no CUDA device, so default_model_filename is meant."},
+	{Path: "metric_tags", Class: Refused, Doc: "Metrics have the labels model and version."},
+	{Path: "parameters", Class: Honoured, Doc: "Settings that the backend reads, and those that pad."},
+	{Path: "parameters.string_value", Class: Honoured, Doc: "The setting's value."},
+	{Path: "model_warmup", Class: Refused, Doc: "A model is ready as soon as it is loaded."},
+	{Path: "model_operations", Class: Refused, Doc: "Libraries with operators are not loaded."},
+	{Path: "model_transaction_policy", Class: Honoured, Doc: "How many answers a request has."},
+	{Path: "model_transaction_policy.decoupled", Class: Honoured, Doc: "Any number of them."},
+	{Path: "model_repository_agents", Class: Refused, Doc: "Nothing looks at a model's files before it is loaded."},
+	{Path: "response_cache", Class: Honoured, Doc: "Whether answers are kept."},
+	{Path: "response_cache.enable", Class: Refused, Doc: "Answers are not kept."},
+	{Path: "model_metrics", Class: Refused, Doc: "Every model has the same metrics."},
+}

@@ -1,0 +1,73 @@
+package config
+
+import "strings"
+
+// aliases are words that users write for another field: what other tools call it.
+var aliases = map[string]string{
+	"shape": "dims", "dtype": "data_type", "type": "data_type", "datatype": "data_type",
+	"count": "num_versions", "model": "model_name", "version": "model_version",
+}
+
+// valueAliases are names of data types in other tools.
+var valueAliases = map[string]string{
+	"TYPE_BYTES": "TYPE_STRING", "TYPE_FLOAT": "TYPE_FP32", "TYPE_DOUBLE": "TYPE_FP64", "TYPE_HALF": "TYPE_FP16",
+	"TYPE_FLOAT32": "TYPE_FP32", "TYPE_FLOAT64": "TYPE_FP64", "TYPE_FLOAT16": "TYPE_FP16", "TYPE_BFLOAT16": "TYPE_BF16",
+	"TYPE_INT": "TYPE_INT32", "TYPE_LONG": "TYPE_INT64",
+}
+
+// didYouMean returns a sentence with the name nearest to what was written, or nothing
+// when none is near.
+func didYouMean(written string, names []string) string {
+	if best := nearest(written, names); best != "" {
+		return " Did you mean \"" + best + "\"?"
+	}
+	return ""
+}
+
+// nearest returns the name that written most likely stands for, or "".
+func nearest(written string, names []string) string {
+	if written == "" || len(written) > maxNameSize {
+		return ""
+	}
+	low := strings.ToLower(written)
+	best, least := "", 1+max(1, len(written)/3)
+	for _, name := range names {
+		if name == aliases[low] || name == valueAliases[strings.ToUpper(written)] || name == valueAliases["TYPE_"+strings.ToUpper(written)] {
+			return name
+		}
+		if d := nameDistance(low, strings.ToLower(name)); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// maxNameSize bounds what is compared: no field's name is longer.
+const maxNameSize = 64
+
+// nameDistance counts the edits between two names; one that is a whole word at the
+// start or the end of the other is as near as one edit.
+func nameDistance(a, b string) int {
+	for _, pair := range [2][2]string{{a, b}, {b, a}} {
+		if len(pair[0]) > 2 && (strings.HasPrefix(pair[1], pair[0]+"_") || strings.HasSuffix(pair[1], "_"+pair[0])) {
+			return 1
+		}
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last
+			if a[i] != b[j] {
+				cost++
+			}
+			last = row[j+1]
+			row[j+1] = min(cost, last+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,185 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tutti/core/status"
+	"tutti/proto/modelconfig"
+)
+
+// Source says where the configuration of one model comes from.
+type Source struct {
+	// Dir is the model's folder, Name the name of the model.
+	Dir, Name string
+	// ConfigName, when set, prefers configs/CONFIGNAME.pbtxt to config.pbtxt.
+	ConfigName string
+	// Override is JSON that stands in for the file; empty reads the file.
+	Override string
+}
+
+// Read reads a model's configuration, deduces a backend that it leaves out, fills in
+// defaults and checks it. The diagnostics are all there is to tell; the model is
+// refused when HasFault says so of them. The configuration is nil when the text does
+// not parse. A missing file is no fault where the model's files tell the backend.
+func Read(s Source, o *Options) (*modelconfig.ModelConfig, []Diagnostic) {
+	cfg, places, err := s.Open()
+	if err != nil {
+		return nil, []Diagnostic{diagnosticOf(err, s.Name)}
+	}
+	list := Settle(cfg, s, o)
+	places.Locate(list)
+	return cfg, list
+}
+
+// Settle fills in the defaults of a configuration as it was written, and checks it. It
+// is what Read does after reading.
+func Settle(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
+	if cfg.Name == "" {
+		cfg.Name = s.Name
+	}
+	list := Hints(cfg)
+	Deduce(cfg, s.Dir, s.Name)
+	notes, err := NormaliseWith(cfg, s.Name, o)
+	list = append(list, notes...)
+	if err != nil {
+		return append(list, diagnosticOf(err, s.Name))
+	}
+	list = append(list, undeduced(cfg, Inspect(cfg))...)
+	return append(list, strictly(cfg, o, list)...)
+}
+
+// FirstError returns the error of the first fault of list, or nil.
+func FirstError(list []Diagnostic) error {
+	for i := range list {
+		if err := list[i].Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// strictly returns the faults that only the given options make of cfg's gaps.
+func strictly(cfg *modelconfig.ModelConfig, o *Options, said []Diagnostic) []Diagnostic {
+	switch {
+	case o == nil, IsEnsemble(cfg) && !o.StrictEnsembleConfig, !IsEnsemble(cfg) && !o.NoAutoComplete:
+		return nil
+	}
+	type breach struct {
+		code  Code
+		field string
+	}
+	known := map[breach]bool{}
+	for i := range said {
+		known[breach{said[i].Code, said[i].Field}] = true
+	}
+	return slices.DeleteFunc(CheckComplete(cfg), func(d Diagnostic) bool { return known[breach{d.Code, d.Field}] })
+}
+
+func diagnosticOf(err error, model string) Diagnostic {
+	d, ok := Diagnosed(err)
+	if !ok {
+		d = newDiagnostic(Unreadable, "", err.Error())
+		d.status = status.CodeOf(err)
+	}
+	d.Model = model
+	return d
+}
+
+// Open reads the override or the file as it was written, and finds the places of its
+// fields. A model without a file whose files tell its backend has a configuration that
+// says no more; one that does not parse has no configuration.
+func (s *Source) Open() (*modelconfig.ModelConfig, *Places, error) {
+	if s.Override != "" {
+		cfg, err := ParseJSON(s.Override)
+		return cfg, nil, err
+	}
+	path := PathOf(s.Dir, s.ConfigName)
+	text, err := ReadText(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		cfg := new(modelconfig.ModelConfig)
+		if Deduce(cfg, s.Dir, s.Name); cfg.GetBackend() == "" && cfg.GetPlatform() == "" {
+			return nil, nil, Coded(NoFile, "", err)
+		}
+		return cfg, nil, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	cfg, err := Parse(path, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	return cfg, NewPlaces(path, text), nil
+}
+
+// Deduce sets the backend of a configuration that names none, as Triton does: from
+// the default file in the model's highest version folder, else from a folder named
+// MODEL.BACKEND. It leaves cfg alone when neither tells.
+func Deduce(cfg *modelconfig.ModelConfig, dir, name string) {
+	if cfg.GetBackend() != "" || cfg.GetPlatform() != "" || IsEnsemble(cfg) {
+		return
+	}
+	version := highestVersion(dir)
+	for _, d := range defaultFiles {
+		file := d.file
+		if f := cfg.GetDefaultModelFilename(); f != "" {
+			if filepath.Ext(f) != filepath.Ext(file) || !filepath.IsLocal(f) {
+				continue
+			}
+			file = f
+		}
+		if version == "" {
+			break
+		}
+		if _, err := os.Stat(filepath.Join(version, file)); err == nil {
+			cfg.Backend, cfg.Platform = d.backend, d.platform
+			return
+		}
+	}
+	if at := strings.LastIndexByte(name, '.'); at > 0 && at+1 < len(name) {
+		cfg.Backend = name[at+1:]
+	}
+}
+
+// undeduced says in Triton's words that nothing tells the backend.
+func undeduced(cfg *modelconfig.ModelConfig, list []Diagnostic) []Diagnostic {
+	for i := range list {
+		if list[i].Code == NoBackend {
+			list[i].Reason = fmt.Sprintf("Invalid model name: Could not determine backend for model '%s' with no backend in model configuration. "+
+				"Expected model name of the form 'model.<backend_name>'.", cfg.GetName())
+		}
+	}
+	return list
+}
+
+// highestVersion returns the version folder with the highest number, or "".
+func highestVersion(dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	best := int64(0)
+	for _, e := range entries {
+		if n, ok := VersionOf(e.Name()); ok && n > best {
+			best = n
+		}
+	}
+	if best == 0 {
+		return ""
+	}
+	return filepath.Join(dir, strconv.FormatInt(best, 10))
+}
+
+// VersionOf returns the number that a version folder of this name has; it is positive
+// and has no leading zeros.
+func VersionOf(name string) (int64, bool) {
+	n, err := strconv.ParseInt(name, 10, 64)
+	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == name
+}

@@ -1,0 +1,257 @@
+package tutti
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/pipeline/plan"
+	"tutti/proto/modelconfig"
+	"tutti/repository"
+)
+
+// examiner collects all there is to tell about repositories.
+type examiner struct {
+	*program
+	roots      []string
+	configName string
+	options    config.Options
+
+	repo     *repository.Repository
+	backends *backends.Registry
+	configs  map[string]*modelconfig.ModelConfig // normalised, by model
+	places   map[string]*config.Places
+	list     []config.Diagnostic
+	models   int
+	// blind is set when a model's tensors are asked for that only its runtime can tell.
+	blind bool
+}
+
+func (e *examiner) run(ctx context.Context, settings backendConfig) (err error) {
+	if e.backends, err = e.components.registry(); err != nil {
+		return err
+	}
+	e.repo, err = e.look(ctx, repository.Settings{
+		Roots: e.roots, ConfigName: e.configName, StrictEnsembleConfig: e.options.StrictEnsembleConfig,
+	}, settings)
+	if err != nil {
+		return err
+	}
+	e.configs, e.places = map[string]*modelconfig.ModelConfig{}, map[string]*config.Places{}
+	names := e.repo.Models()
+	e.models = len(names)
+	if e.models == 0 {
+		e.add(config.Errorf(config.NoModels, "", "no model is in %s", strings.Join(e.roots, ", ")), "", "")
+	}
+	for _, name := range names {
+		e.read(name)
+	}
+	failures := map[string]error{}
+	for _, f := range e.repo.Failures() {
+		failures[f.Model] = f.Err
+	}
+	for _, name := range names {
+		if e.faultless(name) {
+			e.loaded(name, failures[name])
+		}
+	}
+	e.sort()
+	return e.repo.Close(ctx)
+}
+
+// read looks at what the folder of a model holds.
+func (e *examiner) read(name string) {
+	dir, twin := e.repo.Folder(name)
+	if twin != "" {
+		e.add(config.Errorf(config.Duplicate, "", "model '%s' is in more than one repository: '%s' and '%s'", name, dir, twin), name, twin)
+		return
+	}
+	src := config.Source{Dir: dir, Name: name, ConfigName: e.configName}
+	if _, places, err := src.Open(); err == nil {
+		e.places[name] = places
+	}
+	cfg, list := config.Read(src, &e.options)
+	for i := range list {
+		e.diagnose(list[i], name, dir)
+	}
+	if cfg == nil {
+		return
+	}
+	e.configs[name] = cfg
+	e.folder(name, dir, cfg)
+	if err := config.ReadLabels(cfg, dir, config.SignatureOf(cfg)); err != nil {
+		e.add(err, name, dir)
+	}
+	known := e.backends.ByName(cfg.GetBackend()) != nil || e.backends.ByPlatform(cfg.GetPlatform()) != nil
+	if cfg.GetBackend() != "" && !known {
+		e.add(config.Errorf(config.NotBuiltIn, "backend", "unsupported: model '%s' needs backend '%s', which is not built in", name, cfg.GetBackend()), name, dir)
+	}
+}
+
+// folder looks at the names of version folders.
+func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		e.add(config.Errorf(config.Unreadable, "", "the folder of model '%s' cannot be read: %w", name, err), name, dir)
+		return
+	}
+	versions := 0
+	for _, entry := range entries {
+		info, err := os.Stat(filepath.Join(dir, entry.Name()))
+		if err != nil || !info.IsDir() {
+			continue
+		}
+		if _, ok := config.VersionOf(entry.Name()); ok {
+			versions++
+		} else if looksLikeVersion(entry.Name()) {
+			e.note(config.FolderName, fmt.Sprintf("folder '%s' of model '%s' is no version and is ignored", entry.Name(), name), name, filepath.Join(dir, entry.Name()))
+		}
+	}
+	switch {
+	case versions > 0:
+	case config.IsEnsemble(cfg):
+		e.note(config.NoVersionFolder, fmt.Sprintf("ensemble '%s' has no version folder and is version 1", name), name, dir)
+	default:
+		e.add(config.Errorf(config.NoVersion, "", "at least one version must be available under the version policy of model '%s'", name), name, dir)
+	}
+}
+
+// looksLikeVersion recognises names that were meant to be versions: 01, v2, 1.0, -1.
+func looksLikeVersion(name string) bool {
+	name = strings.TrimLeft(name, "vV-+")
+	return name != "" && strings.Trim(name, "0123456789.") == ""
+}
+
+// loaded tells how loading a model ended. A runtime that is not here is no fault of
+// the repository's; what such a model declares stands in for it in ensembles.
+func (e *examiner) loaded(name string, failure error) {
+	dir, _ := e.repo.Folder(name)
+	cfg := e.configs[name]
+	if config.IsEnsemble(cfg) {
+		e.compile(cfg, name, dir)
+		return
+	}
+	for _, err := range split(failure) {
+		if status.CodeOf(err) == status.Unavailable {
+			e.note(config.NoRuntime, fmt.Sprintf("model '%s' was not loaded: %v", name, err), name, dir)
+			continue
+		}
+		e.add(err, name, dir)
+	}
+}
+
+// compile compiles an ensemble as far as its models are known.
+func (e *examiner) compile(cfg *modelconfig.ModelConfig, name, dir string) {
+	e.blind = false
+	_, err := plan.Compile(cfg, 1, (*offline)(e))
+	if err != nil && e.blind {
+		e.note(config.NoRuntime, fmt.Sprintf("ensemble '%s' was not compiled: %v", name, err), name, dir)
+		return
+	}
+	e.add(err, name, dir)
+}
+
+// split takes apart what was joined.
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// add enters an error; nil is none. One without a rule is a failure to load, or to
+// compile an ensemble.
+func (e *examiner) add(err error, model, dir string) {
+	if err == nil {
+		return
+	}
+	d, ok := config.Diagnosed(err)
+	if !ok {
+		code := config.NotLoaded
+		if config.IsEnsemble(e.configs[model]) {
+			code = config.NotCompiled
+		}
+		d, _ = config.Diagnosed(config.Coded(code, "", err))
+	}
+	d.Reason = err.Error()
+	e.diagnose(d, model, dir)
+}
+
+// note enters a warning or a notice.
+func (e *examiner) note(code config.Code, reason, model, dir string) {
+	d, _ := config.Diagnosed(config.Errorf(code, "", "%s", reason))
+	for _, r := range config.Rules() {
+		if r.Code == code {
+			d.Severity = r.Severity
+		}
+	}
+	e.diagnose(d, model, dir)
+}
+
+// diagnose enters a diagnostic that was not entered before.
+func (e *examiner) diagnose(d config.Diagnostic, model, dir string) {
+	d.Model = model
+	one := []config.Diagnostic{d}
+	if d.Field != "" {
+		e.places[model].Locate(one)
+	}
+	if one[0].File == "" {
+		one[0].File = dir
+	}
+	if !slices.ContainsFunc(e.list, func(o config.Diagnostic) bool { return o.Model == model && o.Reason == d.Reason }) {
+		e.list = append(e.list, one[0])
+	}
+}
+
+// faultless reports whether nothing keeps the model from being loaded so far.
+func (e *examiner) faultless(model string) bool {
+	return e.configs[model] != nil && !slices.ContainsFunc(e.list, func(d config.Diagnostic) bool {
+		return d.Model == model && d.Severity == config.Fault
+	})
+}
+
+// sort orders by model, then by place, keeping the order of discovery.
+func (e *examiner) sort() {
+	slices.SortStableFunc(e.list, func(a, b config.Diagnostic) int { return strings.Compare(a.Model, b.Model) })
+}
+
+// offline answers the compiler from what is loaded, else from what is declared.
+type offline examiner
+
+var _ plan.Lookup = (*offline)(nil)
+
+// Model implements plan.Lookup.
+func (o *offline) Model(name string, number int64) (plan.Model, error) {
+	cfg, known := o.configs[name]
+	if !known {
+		if dir, _ := o.repo.Folder(name); dir != "" {
+			return plan.Model{}, status.Errorf(status.InvalidArg, "its configuration cannot be read")
+		}
+		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
+	}
+	for i := range o.list {
+		if d := &o.list[i]; d.Model == name && d.Severity == config.Fault {
+			return plan.Model{}, status.Errorf(status.InvalidArg, "%s", d.Reason)
+		}
+	}
+	if config.IsEnsemble(cfg) {
+		return plan.Model{Signature: config.SignatureOf(cfg), Ensemble: cfg}, nil
+	}
+	if done, err := o.repo.Config(name, max(0, number)); err == nil {
+		return plan.Model{Signature: config.SignatureOf(done)}, nil
+	}
+	if gaps := config.CheckComplete(cfg); len(gaps) > 0 || len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
+		o.blind = true
+		return plan.Model{}, status.Errorf(status.Unavailable, "its inputs and outputs are not declared and its runtime is not here")
+	}
+	return plan.Model{Signature: config.SignatureOf(cfg)}, nil
+}

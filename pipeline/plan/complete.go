@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// complete fills in what an ensemble leaves to its steps: types and dims of its inputs
+// and outputs and, when it declares no dims at all, max_batch_size. The steps' models
+// are known, nested ensembles among them complete.
+func (l *level) complete() {
+	if len(config.CheckComplete(l.cfg)) == 0 {
+		return
+	}
+	l.cfg = proto.CloneOf(l.cfg)
+	if l.cfg.MaxBatchSize == 0 && l.dimless() {
+		l.cfg.MaxBatchSize = l.maxBatch()
+	}
+	told := l.told()
+	for _, in := range l.cfg.Input {
+		if t := told[in.Name]; t != nil {
+			// An input of which nothing is said is as optional as its steps let it be.
+			in.Optional = in.Optional || t.optional && in.DataType == modelconfig.DataType_TYPE_INVALID && len(in.Dims) == 0
+			fill(&in.DataType, &in.Dims, t)
+		}
+	}
+	for _, out := range l.cfg.Output {
+		if t := told[out.Name]; t != nil {
+			fill(&out.DataType, &out.Dims, t)
+		}
+	}
+	l.sig = config.SignatureOf(l.cfg)
+}
+
+// dimless reports whether the ensemble says nothing about shapes, so that a
+// max_batch_size of 0 is one left out.
+func (l *level) dimless() bool {
+	for _, in := range l.cfg.GetInput() {
+		if len(in.GetDims()) > 0 {
+			return false
+		}
+	}
+	for _, out := range l.cfg.GetOutput() {
+		if len(out.GetDims()) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// maxBatch is the largest batch that every step takes, 0 when one does not batch.
+func (l *level) maxBatch() int32 {
+	least := 0
+	for _, s := range l.steps {
+		if s.sig.MaxBatch == 0 {
+			return 0
+		}
+		if least == 0 || s.sig.MaxBatch < least {
+			least = s.sig.MaxBatch
+		}
+	}
+	return int32(least)
+}
+
+// tale is what the steps say about a tensor.
+type tale struct {
+	dtype tensor.DType
+	dims  tensor.Shape // as the ensemble would declare them
+	// optional holds for an input while every step that reads it can do without.
+	optional bool
+}
+
+// told collects what the steps say, narrowing dims where several speak of a tensor; a
+// contradiction is left for the pass types to find.
+func (l *level) told() map[string]*tale {
+	all := map[string]*tale{}
+	hear := func(s *step, name string, p *config.Port, reads bool) {
+		dims := l.dimsOf(s, p)
+		t := all[name]
+		if t == nil {
+			all[name] = &tale{dtype: p.DType, dims: dims, optional: reads && p.Optional}
+			return
+		}
+		t.optional = t.optional && reads && p.Optional
+		if both, ok := config.Narrow(t.dims, dims); ok {
+			t.dims = both
+		}
+	}
+	for _, s := range l.steps {
+		for i := range s.sig.Inputs {
+			if name, mapped := s.cfg.GetInputMap()[s.sig.Inputs[i].Name]; mapped {
+				hear(s, name, &s.sig.Inputs[i], true)
+			}
+		}
+		for i := range s.sig.Outputs {
+			if name, mapped := s.cfg.GetOutputMap()[s.sig.Outputs[i].Name]; mapped {
+				hear(s, name, &s.sig.Outputs[i], false)
+			}
+		}
+	}
+	return all
+}
+
+// dimsOf returns a port's dims as an ensemble with or without a batch declares them.
+func (l *level) dimsOf(s *step, p *config.Port) tensor.Shape {
+	switch {
+	case l.cfg.GetMaxBatchSize() == 0:
+		return p.FullDims(s.sig.MaxBatch)
+	case s.sig.MaxBatch == 0 && p.Dims.Rank() > 1 && p.Dims.Dim(0) == -1:
+		return tensor.Of(p.Dims.Dims()[1:]...)
+	default:
+		return p.Dims
+	}
+}
+
+// fill takes from t what is left out.
+func fill(d *modelconfig.DataType, dims *[]int64, t *tale) {
+	if *d == modelconfig.DataType_TYPE_INVALID {
+		*d = modelconfig.DataType(t.dtype)
+	}
+	if len(*dims) == 0 {
+		*dims = append([]int64(nil), t.dims.Dims()...)
+	}
+}

@@ -1,0 +1,93 @@
+package tutti
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// starters are small repositories made of native steps, which serve at once.
+//
+//go:embed starter
+var starters embed.FS
+
+const (
+	starterRoot  = "starter"
+	starterUsual = "text"
+	initUsage    = "DIR [text|image|python|parallel]"
+)
+
+// starter writes a repository to start from.
+func (p *program) starter(_ context.Context, args []string) error {
+	fs := p.flags("init", initUsage)
+	rest, err := parse(fs, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) < 1 || len(rest) > 2:
+		return usagef("expected a folder and what to start with: tutti init %s", initUsage)
+	}
+	kind := starterUsual
+	if len(rest) == 2 {
+		kind = rest[1]
+	}
+	if kind == "python" {
+		return errors.New("unsupported: a repository of kind 'python', the backend 'python' is not built in")
+	}
+	kinds, err := starterKinds()
+	switch {
+	case err != nil:
+		return err
+	case !slices.Contains(kinds, kind):
+		return usagef("unknown kind '%s', expected one of %s", kind, strings.Join(kinds, ", "))
+	}
+	if err := writeStarter(rest[0], kind); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, "Wrote %s. Check it and serve it:\n  tutti validate %s\n  tutti serve --model-repository %s\n", rest[0], rest[0], rest[0])
+	return err
+}
+
+func starterKinds() ([]string, error) {
+	entries, err := starters.ReadDir(starterRoot)
+	var kinds []string
+	for _, e := range entries {
+		kinds = append(kinds, e.Name())
+	}
+	return kinds, err
+}
+
+// writeStarter copies a starter into dir, which must be empty or not there, and gives
+// every model its version folder.
+func writeStarter(dir, kind string) error {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("folder '%s' is not empty", dir)
+	}
+	from, err := fs.Sub(starters, starterRoot+"/"+kind)
+	if err != nil {
+		return err
+	}
+	return fs.WalkDir(from, ".", func(path string, e fs.DirEntry, err error) error {
+		to := filepath.Join(dir, filepath.FromSlash(path))
+		switch {
+		case err != nil:
+			return err
+		case !e.IsDir():
+			data, err := fs.ReadFile(from, path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(to, data, 0o644) //nolint:gosec // a repository is for everybody
+		case path == ".":
+			return os.MkdirAll(to, 0o755) //nolint:gosec // a repository is for everybody
+		default:
+			return os.MkdirAll(filepath.Join(to, "1"), 0o755) //nolint:gosec // a repository is for everybody
+		}
+	})
+}

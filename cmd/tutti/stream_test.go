@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -11,14 +13,24 @@ import (
 	"tutti/client"
 )
 
-// TestStreamExample has the models of the streaming example answer over HTTP and gRPC.
+var readmeStream = regexp.MustCompile(`(?s)\$ curl -sN localhost:8000(\S+) -d '(.*?)'\n(.*?)` + "```")
+
+// TestStreamExample has the models of the streaming example answer over HTTP, as the
+// README shows it, and over gRPC.
 //
 // shows: generate_stream
 func TestStreamExample(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository=../../examples/stream")
-	resp, err := http.Post("http://"+a.http+"/v2/models/repeat_int32/generate_stream", "application/json", //nolint:noctx // ends with the server
-		strings.NewReader(`{"IN": [4, 5], "DELAY": [0, 1], "WAIT": 0}`))
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := readmeStream.FindStringSubmatch(string(readme))
+	if m == nil {
+		t.Fatal("README.md has no streamed request with its answers")
+	}
+	resp, err := http.Post("http://"+a.http+m[1], "application/json", strings.NewReader(m[2])) //nolint:noctx // ends with the server
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +39,8 @@ func TestStreamExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `data: {"IDX":0,"OUT":4,"model_name":"repeat_int32","model_version":"1"}` + "\n\n" +
-		`data: {"IDX":1,"OUT":5,"model_name":"repeat_int32","model_version":"1"}` + "\n\n"
-	if diff := cmp.Diff(want, string(events)); diff != "" || resp.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
-		t.Errorf("%s (-want +got):\n%s", resp.Header, diff)
+	if diff := cmp.Diff(m[3], string(events)); diff != "" || resp.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
+		t.Errorf("%s (-README.md +got):\n%s", resp.Header, diff)
 	}
 
 	c := dialGRPC(t, a.grpc)

@@ -14,8 +14,12 @@ func TestSampleAllocBudget(t *testing.T) {
 	rare, _ := open(t, tracing.Settings{Rate: "1000000"})
 	for name, tr := range map[string]*tracing.Tracer{"off": off, "not this one": rare, "none": nil} {
 		if got := testing.AllocsPerRun(200, func() {
+			read := tr.Begin()
+			read.End()
 			x := tr.Sample("m", 1, "id")
 			x.Serve(1)
+			read.Stamp(x, tracing.HTTPRecvStart, tracing.HTTPRecvEnd)
+			x.Mark(tracing.HTTPSendStart)
 			x.Stamp(tracing.RequestStart, 1)
 			x.Child("step", 1).End()
 			x.Hold().End()

@@ -7,6 +7,7 @@
 //   - parse.go: settings as they are on the wire
 //   - setting.go: the sampling and collecting of one scope's setting
 //   - trace.go: Trace, what one request leaves behind
+//   - span.go: what is timed before it is known to be traced
 //   - file.go: the trace file
 //
 // Traced are timestamps. Tensors and the "opentelemetry" mode are not built: asking

@@ -5,12 +5,12 @@
 // each tensor's bytes are copied, once, into memory of the tensor's own; large tensors
 // of answers are handed to the transport as they are. The files:
 //
-//   - server.go: Settings, New, Serve, Shutdown; options.go, tls.go, restrict.go: what
+//   - server.go: Settings, New, Serve, Shutdown; options.go, restrict.go: what
 //     the settings mean to grpc
 //   - about.go, statistics.go, health.go: what can be asked about server and models
 //   - repository.go, memory.go, settings.go: what can be changed
 //   - infer.go: ModelInfer; stream.go, streamcall.go: ModelStreamInfer
 //   - codec.go: how both meet grpc; wire.go, message.go, contents.go: reading protobuf
 //   - request.go, params.go, region.go, names.go: a message becomes a request
-//   - reply.go: an answer becomes a message
+//   - reply.go: an answer becomes a message; trace.go: when it is sent
 package grpcapi

@@ -3,7 +3,7 @@
 // A handler decodes, calls one of the infer interfaces, and encodes; nothing here
 // knows a model. The files, in the order a request passes them:
 //
-//   - server.go: Settings, New, Serve, Shutdown; tls.go: certificates that follow their files
+//   - server.go: Settings, New, Serve, Shutdown
 //   - routes.go: the table of endpoints; restrict.go: which of them are not for everybody
 //   - about.go, statistics.go, config.go: what can be asked about server and models
 //   - infer.go: one inference request from socket to socket; exchange.go: its pooled scratch

@@ -9,6 +9,7 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/status"
+	"tutti/options"
 	"tutti/proto/modelconfig"
 	"tutti/repository"
 )
@@ -18,7 +19,7 @@ const configUsage = "MODEL_DIR [--format text|json]"
 // config prints a model's configuration as the configuration endpoint would show it.
 func (p *program) config(ctx context.Context, args []string) error {
 	fs := p.flags("config", configUsage)
-	settings := backendConfig{}
+	settings := options.BackendConfig{}
 	format := fs.String("format", formatText, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
 	name := fs.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where the model has it")
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")

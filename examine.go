@@ -11,6 +11,7 @@ import (
 	"tutti/backends"
 	"tutti/core/config"
 	"tutti/core/status"
+	"tutti/options"
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
 	"tutti/repository"
@@ -33,7 +34,7 @@ type examiner struct {
 	blind bool
 }
 
-func (e *examiner) run(ctx context.Context, settings backendConfig) (err error) {
+func (e *examiner) run(ctx context.Context, settings options.BackendConfig) (err error) {
 	if e.backends, err = e.components.registry(); err != nil {
 		return err
 	}

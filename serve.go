@@ -13,15 +13,16 @@ import (
 
 	"tutti/core/logs"
 	"tutti/core/status"
+	"tutti/options"
 	"tutti/repository"
 )
 
 // serve runs the server until ctx is over or a socket fails.
 func (p *program) serve(ctx context.Context, args []string) error {
-	o, err := ParseOptions(args, os.Environ())
+	o, err := options.Parse(args, os.Environ())
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		serveHelp(p.stdout, p.name)
+		options.Help(p.stdout, p.name)
 		return nil
 	case err != nil:
 		return &optionError{err}
@@ -37,7 +38,7 @@ func (p *program) serve(ctx context.Context, args []string) error {
 }
 
 // run serves until ctx is over or a socket fails.
-func (p *program) run(ctx context.Context, o *Options, journal *logs.Log) error {
+func (p *program) run(ctx context.Context, o *options.Options, journal *logs.Log) error {
 	s, err := open(ctx, o, &p.components, journal)
 	if err != nil {
 		return serverError(err)

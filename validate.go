@@ -11,22 +11,23 @@ import (
 	"tutti/core/config"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/options"
 	"tutti/repository"
 )
 
 // load opens repositories for commands that look at models and serve none.
-func (p *program) load(ctx context.Context, roots, only []string, settings backendConfig) (*repository.Repository, error) {
+func (p *program) load(ctx context.Context, roots, only []string, settings options.BackendConfig) (*repository.Repository, error) {
 	return p.look(ctx, repository.Settings{Roots: roots, Only: only}, settings)
 }
 
 // look is load with further settings.
-func (p *program) look(ctx context.Context, s repository.Settings, settings backendConfig) (*repository.Repository, error) {
+func (p *program) look(ctx context.Context, s repository.Settings, settings options.BackendConfig) (*repository.Repository, error) {
 	registry, err := p.components.registry()
 	if err != nil {
 		return nil, err
 	}
 	s.Backends = registry
-	s.BackendConfig, _ = backendSettings(registry, settings)
+	s.BackendConfig, _ = settings.Settings(registry)
 	s.Alloc, s.Metrics, s.Log = tensor.NewPool(), telemetry.NewMetrics(), slog.New(slog.DiscardHandler)
 	return repository.Open(ctx, s)
 }
@@ -37,11 +38,11 @@ const validateUsage = "DIR ... [--format text|json|sarif] [--strict]"
 // models as far as their runtimes are here.
 func (p *program) validate(ctx context.Context, args []string) error {
 	fs := p.flags("validate", validateUsage)
-	settings := backendConfig{}
+	settings := options.BackendConfig{}
 	format := fs.String("format", formatText, "`format`: text, json, or sarif for code scanners")
 	strict := fs.Bool("strict", false, "refuse what Triton would not accept, too")
 	name := fs.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where a model has it")
-	strictEnsembles := fs.Bool(flagStrictEnsemble, false, "read ensembles as Triton does: nothing is inferred")
+	strictEnsembles := fs.Bool("strict-ensemble-config", false, "read ensembles as Triton does: nothing is inferred")
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	roots, err := parse(fs, args)
 	switch {

@@ -1,4 +1,4 @@
-package tutti
+package options
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func reuseFlag(name, title string, field func(*Options) *Endpoint) Flag {
 }
 
 // tlsFlags are those of encrypted connections; own tells that Triton lacks them.
-func tlsFlags(name, title string, own bool, field func(*Options) *TLSOptions) []Flag {
+func tlsFlags(name, title string, own bool, field func(*Options) *TLS) []Flag {
 	return []Flag{
 		{Name: name + "-use-ssl", Arg: argBool, Default: no, Own: own, Help: "Encrypt " + title + " by TLS", set: boolean(func(o *Options) *bool { return &field(o).Enabled })},
 		{
@@ -57,7 +57,7 @@ func httpFlags() []Flag {
 			Help: "Answer some of the API only to those who send the header KEY: VALUE; the parts are " + strings.Join(infer.APINames(), ", "),
 			set:  restriction(func(o *Options) *[]Restriction { return &o.HTTP.Restricted }, "http-restricted-api", "api"),
 		})
-	return grouped(groupHTTP, append(list, tlsFlags("http", "HTTP", true, func(o *Options) *TLSOptions { return &o.HTTP.TLS })...)...)
+	return grouped(groupHTTP, append(list, tlsFlags("http", "HTTP", true, func(o *Options) *TLS { return &o.HTTP.TLS })...)...)
 }
 
 func maxInput(o *Options, value string) error {
@@ -83,7 +83,7 @@ func grpcFlags() []Flag {
 			Help: "Answer some of the protocol only to those who send the metadata triton-grpc-protocol-KEY: VALUE",
 			set:  restriction(func(o *Options) *[]Restriction { return &o.GRPC.Restricted }, "grpc-restricted-protocol", "protocol"),
 		})
-	list = append(list, tlsFlags("grpc", "gRPC", false, func(o *Options) *TLSOptions { return &o.GRPC.TLS })...)
+	list = append(list, tlsFlags("grpc", "gRPC", false, func(o *Options) *TLS { return &o.GRPC.TLS })...)
 	return grouped(groupGRPC, append(list, connectionFlags()...)...)
 }
 

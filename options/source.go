@@ -1,4 +1,4 @@
-package tutti
+package options
 
 import (
 	"errors"
@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// ParseOptions reads what serve is told: its command line without the program's name,
+// Parse reads what serve is told: its command line without the program's name,
 // the environment as os.Environ returns it, and the file that --config names. The error
 // of a command line that asks for help is flag.ErrHelp.
-func ParseOptions(args, environ []string) (*Options, error) {
+func Parse(args, environ []string) (*Options, error) {
 	flags := Flags()
 	line, err := fromLine(flags, args)
 	if err != nil {
 		return nil, err
 	}
-	o := DefaultOptions()
+	o := Default()
 	sources := []given{line, fromEnvironment(flags, environ, &o.Notices)}
 	if file := configFile(sources); file != "" {
 		fromFile, err := readConfig(flags, file)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tutti/core/config"
 )
 
 // Parse reads what serve is told: its command line without the program's name,
@@ -201,12 +203,15 @@ func fromEnvironment(flags []Flag, environ []string, notices *[]Notice) given {
 const typo = 2
 
 func misspelt(flags []Flag, variable string) *Notice {
+	names := make([]string, len(flags))
 	for i := range flags {
-		if distance(flags[i].Env(), variable) <= typo {
-			return &Notice{Option: variable, Text: "no option has this environment variable" + suggestion("", flags[i].Env())}
-		}
+		names[i] = flags[i].Env()
 	}
-	return nil
+	meant := config.Nearest(variable, names, typo)
+	if meant == "" {
+		return nil
+	}
+	return &Notice{Option: variable, Text: "no option has this environment variable" + suggestion("", meant)}
 }
 
 // configFile returns the file that the nearest source names, or nothing.

@@ -30,7 +30,7 @@ var layers = [][]string{
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable"},
-	{"client", "options"},
+	{"client", "options", "lint"},
 	{".", "bench"},
 	{"cmd/*"},
 }

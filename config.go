@@ -1,6 +1,7 @@
 package tutti
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/status"
+	"tutti/lint"
 	"tutti/options"
 	"tutti/proto/modelconfig"
 	"tutti/repository"
@@ -20,7 +22,7 @@ const configUsage = "MODEL_DIR [--format text|json]"
 func (p *program) config(ctx context.Context, args []string) error {
 	fs := p.flags("config", configUsage)
 	settings := options.BackendConfig{}
-	format := fs.String("format", formatText, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
+	format := fs.String("format", lint.Text, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
 	name := fs.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where the model has it")
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	rest, err := parse(fs, args)
@@ -29,7 +31,7 @@ func (p *program) config(ctx context.Context, args []string) error {
 		return err
 	case len(rest) != 1:
 		return usagef("expected the folder of a model: tutti config %s", configUsage)
-	case *format != formatText && *format != formatJSON:
+	case *format != lint.Text && *format != lint.JSON:
 		return usagef("unknown format '%s', expected text or json", *format)
 	}
 	dir, err := filepath.Abs(rest[0])
@@ -70,7 +72,7 @@ func (p *program) completed(r *repository.Repository, s config.Source) (*modelco
 }
 
 func (p *program) printConfig(cfg *modelconfig.ModelConfig, format string) error {
-	if format == formatText {
+	if format == lint.Text {
 		_, err := p.stdout.Write(config.Text(cfg))
 		return err
 	}
@@ -78,5 +80,11 @@ func (p *program) printConfig(cfg *modelconfig.ModelConfig, format string) error
 	if err != nil {
 		return err
 	}
-	return writeJSON(p.stdout, json.RawMessage(raw))
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	_, err = b.WriteTo(p.stdout)
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"net"
 	"regexp"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -164,5 +165,6 @@ func wireStatus(err error) (codes.Code, string) {
 	if len(text) > maxText {
 		text = text[:maxText] + "..."
 	}
-	return code.GRPC(), text
+	// A cut may be within a character, and what a message holds must be UTF-8.
+	return code.GRPC(), strings.ToValidUTF8(text, "")
 }

@@ -70,7 +70,8 @@ var errDisabled error = &status.Error{
 	Msg:  "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.",
 }
 
-func (r *Registry) check() error {
+// Check fails when client regions are not allowed, as every other method then does.
+func (r *Registry) Check() error {
 	if !r.enabled {
 		return errDisabled
 	}
@@ -80,7 +81,7 @@ func (r *Registry) check() error {
 // RegisterSystem registers size bytes at offset in the POSIX shared-memory object of
 // this key. The name must be new, and the object must be as large as that says.
 func (r *Registry) RegisterSystem(name, key string, offset, size uint64) error {
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return err
 	}
 	if err := checkKey(name, key); err != nil {
@@ -138,7 +139,7 @@ func (r *Registry) open(name, key string, offset, size uint64) (*file, error) {
 // RegisterCUDA refuses the region: device memory cannot be opened here. The text is
 // that of a Triton built without GPU support.
 func (r *Registry) RegisterCUDA(name string, _ []byte, _ int64, _ uint64) error {
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return err
 	}
 	return status.Errorf(status.InvalidArg,
@@ -149,7 +150,7 @@ func (r *Registry) RegisterCUDA(name string, _ []byte, _ int64, _ uint64) error 
 // name is empty. A region in use by requests stays until the last of them closes its
 // Window. A name that is not registered is no error.
 func (r *Registry) Unregister(kind Kind, name string) error {
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -181,7 +182,7 @@ func (r *Registry) leave(g *region) {
 // Status returns the region of this kind and name, or all of the kind sorted by name
 // when the name is empty.
 func (r *Registry) Status(kind Kind, name string) ([]Region, error) {
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()

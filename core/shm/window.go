@@ -23,7 +23,7 @@ var windows = sync.Pool{New: func() any { return new(Window) }}
 //
 // hot: no allocation in steady state.
 func (r *Registry) Open(name string, offset, size uint64) (*Window, error) {
-	if err := r.check(); err != nil {
+	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
@@ -43,6 +44,18 @@ func (e *Endpoint) Infer(ctx context.Context, data mem.BufferSlice) (mem.BufferS
 	}
 	return codec{}.Marshal(r)
 }
+
+// Stream answers a stream without a socket.
+func (e *Endpoint) Stream(ss grpc.ServerStream) error {
+	defer e.svc.streams.Wait()
+	return modelStreamInfer(e.svc, ss)
+}
+
+// Unmarshal is the codec's.
+func Unmarshal(data mem.BufferSlice, v any) error { return newCodec().Unmarshal(data, v) }
+
+// Marshal is the codec's.
+func Marshal(v any) (mem.BufferSlice, error) { return newCodec().Marshal(v) }
 
 // Infer calls ModelInfer without a socket.
 func Infer(ctx context.Context, set Settings, msg *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {

@@ -224,6 +224,7 @@ type tensorFields struct {
 	params      []param
 	contents    []byte
 	typed       bool // whether there are contents, be they empty
+	merged      bool // whether they are memory of their own
 }
 
 func (t *tensorFields) reset() {
@@ -245,6 +246,7 @@ func (m *message) input(b []byte) (*tensorFields, error) {
 			t.packedDims(&f)
 		case f.is(3, protowire.VarintType):
 			t.dims = append(t.dims, int64(f.varint()))
+			f.err = firstError(f.err, tooMany("dimensions", len(t.dims)))
 		case f.is(4, protowire.BytesType):
 			t.param(&f)
 		case f.is(5, protowire.BytesType):
@@ -278,6 +280,7 @@ func (t *tensorFields) packedDims(f *fields) {
 	list := fields{rest: f.bytes()}
 	for len(list.rest) > 0 && list.err == nil {
 		t.dims = append(t.dims, int64(list.varint()))
+		list.err = firstError(list.err, tooMany("dimensions", len(t.dims)))
 	}
 	f.err = firstError(f.err, list.err)
 }
@@ -292,10 +295,14 @@ func (t *tensorFields) param(f *fields) {
 // addContents merges contents that come in several parts, as protobuf has it: their
 // encodings one after the other are the encoding of the whole.
 func (t *tensorFields) addContents(b []byte) {
-	if t.typed {
-		b = append(slices.Clip(t.contents), b...)
+	switch {
+	case !t.typed:
+		t.contents, t.typed = b, true
+	case !t.merged:
+		t.contents, t.merged = slices.Concat(t.contents, b), true
+	default: // in place: a copy of all for each of a million parts would take hours
+		t.contents = append(t.contents, b...)
 	}
-	t.contents, t.typed = b, true
 }
 
 // find returns the parameter of this name, the last one when there are several, or nil.

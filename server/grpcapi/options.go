@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,5 +124,25 @@ func (i inflater) Do(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	defer z.Close()
-	return io.ReadAll(io.LimitReader(z, int64(i.max)+1))
+	return readPieces(io.LimitReader(z, int64(i.max)+1))
+}
+
+// readPieces is io.ReadAll without its copies of all that it has read so far, of which
+// a large message would leave several times its size behind.
+func readPieces(r io.Reader) ([]byte, error) {
+	var list [][]byte
+	piece := make([]byte, 0, 4<<10)
+	for {
+		n, err := r.Read(piece[len(piece):cap(piece)])
+		piece = piece[:len(piece)+n]
+		switch {
+		case err == io.EOF:
+			return slices.Concat(append(list, piece)...), nil
+		case err != nil:
+			return nil, err
+		case len(piece) == cap(piece):
+			list = append(list, piece)
+			piece = make([]byte, 0, min(2*cap(piece), 16<<20))
+		}
+	}
 }

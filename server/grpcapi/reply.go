@@ -44,6 +44,15 @@ func (r *reply) release() {
 	replies.Put(r)
 }
 
+// weigh returns the bytes of the answer's tensors.
+func (r *reply) weigh() int {
+	r.size = 0
+	for i := range r.resp.Outputs {
+		r.size += r.resp.Outputs[i].Tensor.Len
+	}
+	return r.size
+}
+
 const (
 	// inlineMax is the size up to which a tensor is copied between the message's
 	// other fields: less work than handing its memory over.

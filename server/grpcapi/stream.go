@@ -28,12 +28,14 @@ type stream struct {
 	mu          sync.Mutex
 	first, last *reply      // what can be sent now; guarded by mu
 	count, size int         // of these replies, in bytes; guarded by mu
+	under, kept int         // bytes of the requests under way and of the replies that wait for earlier ones; guarded by mu
 	head, tail  *streamCall // requests whose answers keep their order; guarded by mu
 	live        int         // requests without an end yet; guarded by mu
 	received    bool        // whether nothing more is received; guarded by mu
 	err         error       // why, nil after the client's half-close; guarded by mu
 	closed      bool        // whether nothing more is sent; guarded by mu
-	// room is closed when a decoupled model may go on; nil when none waits. guarded by mu
+	// room is closed when a decoupled model or the receiver may look again; nil when
+	// none waits. guarded by mu
 	room chan struct{}
 }
 
@@ -42,6 +44,11 @@ const (
 	// decoupled model has to wait too.
 	paceCount = 32
 	paceSize  = 8 << 20
+	// holdCount and holdSize bound a stream's requests under way and the answers that
+	// wait for a slow client, before no more requests are received. They are far above
+	// what clients have that send first and read later.
+	holdCount = 1 << 16
+	holdSize  = 128 << 20
 )
 
 // modelStreamInfer answers any number of requests, until the client's half-close.
@@ -123,6 +130,11 @@ func (st *stream) pop(r *reply) {
 	}
 	st.count--
 	st.size -= r.size
+	st.giveRoom()
+}
+
+// giveRoom has those look again who wait for room; mu is held.
+func (st *stream) giveRoom() {
 	if st.room != nil && st.count <= paceCount/2 && st.size <= paceSize/2 {
 		close(st.room)
 		st.room = nil
@@ -138,9 +150,7 @@ func (st *stream) push(r *reply) {
 		r.release()
 		return
 	}
-	for i := range r.resp.Outputs {
-		r.size += r.resp.Outputs[i].Tensor.Len
-	}
+	r.weigh()
 	if st.last == nil {
 		st.first = r
 	} else {
@@ -179,6 +189,7 @@ func (st *stream) close() {
 func (st *stream) receive(ss grpc.ServerStream) {
 	defer st.svc.streams.Done()
 	for {
+		st.hold()
 		m, came := newMessage(), st.svc.set.Tracer.Begin()
 		err := ss.RecvMsg(m)
 		if err == nil {
@@ -207,7 +218,7 @@ func (st *stream) end(err error) {
 
 // request submits one request. Its error is one that ends the stream.
 func (st *stream) request(m *message, came tracing.Span) error {
-	d := decoder{svc: st.svc, msg: m, came: came}
+	d, size := decoder{svc: st.svc, msg: m, came: came}, m.data.Len()
 	err := d.decode(st.ctx, false)
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
@@ -217,6 +228,7 @@ func (st *stream) request(m *message, came tracing.Span) error {
 		err = errLeaving
 	}
 	c := newStreamCall(st, &d)
+	c.size = size
 	st.begin(c)
 	if err != nil {
 		c.Close(err)
@@ -233,6 +245,7 @@ func (st *stream) begin(c *streamCall) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.live++
+	st.under += c.size
 	if !c.ordered {
 		return
 	}
@@ -258,17 +271,21 @@ func (st *stream) finish(c *streamCall, r *reply) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.live--
+	st.under -= c.size
 	st.signal()
+	defer st.giveRoom()
 	if !c.ordered {
 		st.push(r)
 		c.recycle()
 		return
 	}
 	c.reply, c.done = r, true
+	st.kept += r.weigh()
 	for first := st.head; first != nil && first.done; first = st.head {
 		if st.head = first.next; st.head == nil {
 			st.tail = nil
 		}
+		st.kept -= first.reply.weigh()
 		st.push(first.reply)
 		first.recycle()
 	}
@@ -301,8 +318,34 @@ func (st *stream) full() (<-chan struct{}, error) {
 	if st.count < paceCount && st.size < paceSize {
 		return nil, nil
 	}
+	return st.wait(), nil
+}
+
+// hold waits while the client has so much under way or unread that it may send no more.
+func (st *stream) hold() {
+	for room := st.flooded(); room != nil; room = st.flooded() {
+		select {
+		case <-room:
+		case <-st.ctx.Done():
+			return
+		}
+	}
+}
+
+// flooded returns what hold has to wait for, nil for nothing.
+func (st *stream) flooded() <-chan struct{} {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.closed || st.live+st.count < holdCount && st.under+st.kept+st.size < holdSize {
+		return nil
+	}
+	return st.wait()
+}
+
+// wait returns a channel that giveRoom closes; mu is held.
+func (st *stream) wait() <-chan struct{} {
 	if st.room == nil {
 		st.room = make(chan struct{})
 	}
-	return st.room, nil
+	return st.room
 }

@@ -15,6 +15,7 @@ import (
 type streamCall struct {
 	st    *stream
 	id    string
+	size  int // bytes of the request's message
 	about *infer.Description
 	wants []want
 	came  tracing.Span // when it was read

@@ -125,6 +125,7 @@ func TestConnectionAfterRefusal(t *testing.T) {
 		{"encoding of generate", post("/v2/models/echo/generate", "Content-Encoding: gzip\r\n", big), 400},
 		{"shared memory off", post("/v2/systemsharedmemory/region/r/register", "", "{"+big), 501},
 		{"error of the model", post("/v2/models/fail/infer", "", goodInput), 500},
+		{"options of all", "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -144,6 +144,7 @@ func (s *Server) listenSettings(set *Settings) {
 		h.MaxHeaderBytes = DefaultMaxHeader
 	}
 	h.TLSConfig = set.TLS
+	h.DisableGeneralOptionsHandler = true // there is no OPTIONS * here
 	h.Protocols = new(http.Protocols)
 	h.Protocols.SetHTTP1(true)
 	h.Protocols.SetHTTP2(true)

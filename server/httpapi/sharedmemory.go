@@ -95,7 +95,7 @@ type registration struct {
 // registration reads a register request. While client regions are not allowed it
 // says so, whatever the request.
 func (s *Server) registration(w http.ResponseWriter, r *http.Request, kind shm.Kind, name string) (g registration, err error) {
-	if _, err := s.regions.Status(kind, ""); err != nil {
+	if err := s.regions.Check(); err != nil {
 		return g, err
 	}
 	if name == "" {

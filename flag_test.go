@@ -210,7 +210,6 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--load-model=a", "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."},
 		{"--model-control-mode=explicit --load-model=* --load-model=a", "--load-model * must be the only one"},
 		{"--model-control-mode=poll --repository-poll-secs=0", "--repository-poll-secs must be greater than 0 with --model-control-mode=poll"},
-		{"--model-namespacing=true", "unsupported: --model-namespacing=true"},
 		{"--rate-limit=execution_count", "unsupported: --rate-limit=execution_count, expected off"},
 		{"--rate-limit=fast", "invalid argument for --rate-limit: 'fast'"},
 		{"--model-config-name=../x", "invalid argument for --model-config-name: '../x'"},

@@ -84,8 +84,10 @@ func modelFlags() []Flag {
 			set: boolean(func(o *Options) *bool { return &o.StrictEnsembleConfig }),
 		},
 		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "When true, as --" + flagNoComplete, set: noComplete},
-		Flag{Name: "model-namespacing", Arg: argBool, Default: no, Help: "true is refused: a model's name stands for it in all repositories", set: never(
-			"unsupported: --model-namespacing=true, model names must differ between repositories")},
+		Flag{
+			Name: "model-namespacing", Arg: argBool, Default: no, Help: "Let several repositories hold models of one name; an ensemble looks for its models in its own repository first",
+			set: boolean(func(o *Options) *bool { return &o.Namespacing }),
+		},
 		Flag{Name: "rate-limit", Arg: "mode", Default: "off", Help: "execution_count is refused: no rate limiter is built", set: rateLimit},
 	)
 }
@@ -129,15 +131,4 @@ func grouped(group string, list ...Flag) []Flag {
 		list[i].Group = group
 	}
 	return list
-}
-
-// never returns the setter of a switch that cannot be turned on.
-func never(sentence string) setter {
-	return func(_ *Options, value string) error {
-		on, err := parseBool(value)
-		if err == nil && on {
-			err = errors.New(sentence)
-		}
-		return err
-	}
 }

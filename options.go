@@ -26,6 +26,8 @@ type Options struct {
 	// LoadThreads is how many models load at a time, LoadRetries how often a load that
 	// failed is tried again.
 	LoadThreads, LoadRetries int
+	// Namespacing lets several repositories hold models of one name.
+	Namespacing bool
 	// DisableAutoComplete takes every configuration as it is written.
 	DisableAutoComplete bool
 	// StrictEnsembleConfig asks ensembles to declare what their steps could tell.

@@ -47,6 +47,9 @@ func open(ctx context.Context, o *Options, c *Components, journal *logs.Log) (*s
 		return nil, err
 	}
 	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetrics(), journal.Logger()
+	if o.Namespacing {
+		metrics = telemetry.NewNamespacedMetrics()
+	}
 	settings, notices := backendSettings(registry, o.BackendConfig)
 	notify(ctx, log, slices.Concat(o.Notices, notices))
 	tracer, err := tracing.New(o.Trace.settings(log))
@@ -56,7 +59,8 @@ func open(ctx context.Context, o *Options, c *Components, journal *logs.Log) (*s
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: o.mode(), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
-		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
+		Namespacing: o.Namespacing,
+		Backends:    registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
 		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 
 // version is one loaded version of a model.
 type version struct {
+	key   string                   // the model's
 	cfg   *modelconfig.ModelConfig // completed
 	sig   *config.Signature
 	about *infer.Description

@@ -47,19 +47,19 @@ func (r *Repository) Poll(ctx context.Context) error {
 	var changed []place
 	for _, p := range places {
 		now := fingerprint(p)
-		seen[p.name] = now
-		if m := c.base.models[p.name]; r.seen[p.name] == now && (m == nil || m.print != now) {
+		seen[p.key] = now
+		if m := c.base.models[p.key]; r.seen[p.key] == now && (m == nil || m.print != now) {
 			changed = append(changed, p)
 		}
 	}
 	for _, f := range r.source.openAll(ctx, changed, r.loadThreads()) {
 		c.begin(f, true)
 	}
-	for _, name := range c.base.names {
-		_, before := r.seen[name]
-		if _, there := seen[name]; !there && !before {
-			delete(c.next, name)
-			c.gone = append(c.gone, name)
+	for _, key := range c.base.keys {
+		_, before := r.seen[key]
+		if _, there := seen[key]; !there && !before {
+			delete(c.next, key)
+			c.gone = append(c.gone, key)
 		}
 	}
 	r.seen = seen
@@ -76,19 +76,21 @@ func (r *Repository) Poll(ctx context.Context) error {
 	return nil
 }
 
-// known returns the names of the models in s and in the folders, sorted.
+// known returns the keys of the models in s and in the folders, sorted.
 func (r *Repository) known(s *snapshot) []string {
-	names := slices.Clone(s.names)
+	keys := slices.Clone(s.keys)
 	for _, root := range r.source.roots {
 		for name := range r.source.list(root) {
-			if _, ok := s.models[name]; !ok {
-				names = append(names, name)
+			if key := r.source.keyOf(trimRoot(root), name); s.models[key] == nil {
+				keys = append(keys, key)
 			}
 		}
 	}
 	for _, m := range r.source.mirrors {
-		names = append(names, m.names()...)
+		for _, name := range m.names() {
+			keys = append(keys, r.source.keyOf(m.address, name))
+		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }

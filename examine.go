@@ -90,7 +90,7 @@ func (e *examiner) read(name string) {
 	}
 	known := e.backends.ByName(cfg.GetBackend()) != nil || e.backends.ByPlatform(cfg.GetPlatform()) != nil
 	if cfg.GetBackend() != "" && !known {
-		e.add(config.Errorf(config.NotBuiltIn, "backend", "unsupported: model '%s' needs backend '%s', which is not built in", name, cfg.GetBackend()), name, dir)
+		e.add(config.NotBuilt(name, cfg.GetBackend()), name, dir)
 	}
 }
 

@@ -109,8 +109,8 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 		}
 		if _, ok := config.VersionOf(entry.Name()); ok {
 			versions++
-		} else if looksLikeVersion(entry.Name()) {
-			e.note(config.FolderName, fmt.Sprintf("folder '%s' of model '%s' is no version and is ignored", entry.Name(), name), name, filepath.Join(dir, entry.Name()))
+		} else if config.MeantVersion(entry.Name()) {
+			e.diagnose(config.NotVersion(name, entry.Name()), name, filepath.Join(dir, entry.Name()))
 		}
 	}
 	switch {
@@ -120,12 +120,6 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 	default:
 		e.add(config.Errorf(config.NoVersion, "", "at least one version must be available under the version policy of model '%s'", name), name, dir)
 	}
-}
-
-// looksLikeVersion recognises names that were meant to be versions: 01, v2, 1.0, -1.
-func looksLikeVersion(name string) bool {
-	name = strings.TrimLeft(name, "vV-+")
-	return name != "" && strings.Trim(name, "0123456789.") == ""
 }
 
 // loaded tells how loading a model ended. A runtime that is not here is no fault of

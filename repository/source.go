@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tutti/cloud"
@@ -122,7 +121,7 @@ func (s *source) holdsModel(root, name string) bool {
 	if _, err := os.Stat(s.configFile(dir)); !errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
-	found, err := versionFolders(dir)
+	found, _, err := versionFolders(dir)
 	return err == nil && len(found) > 0
 }
 
@@ -168,7 +167,10 @@ func (s *source) check(f *folder, places *config.Places) {
 // findVersions picks versions by the policy. An ensemble has no files, so it needs no
 // version folder and is version 1 without one.
 func (f *folder) findVersions() {
-	found, err := versionFolders(f.dir)
+	found, ignored, err := versionFolders(f.dir)
+	for _, name := range ignored {
+		f.notes = append(f.notes, config.NotVersion(f.name, name))
+	}
 	if err != nil {
 		f.err = err
 		return
@@ -205,22 +207,26 @@ func pick(policy *modelconfig.ModelVersionPolicy, found []int64) (wanted, absent
 }
 
 // versionFolders returns the numbers that name folders of dir, ascending. Zero,
-// leading zeros and anything else that is no positive integer is not a version.
-func versionFolders(dir string) ([]int64, error) {
+// leading zeros and anything else that is no positive integer is not a version; ignored
+// are those that look as if they were meant to be.
+func versionFolders(dir string) (found []int64, ignored []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var found []int64
 	for _, e := range entries {
-		n, err := strconv.ParseInt(e.Name(), 10, 64)
-		if err != nil || n < 1 || strconv.FormatInt(n, 10) != e.Name() {
+		n, ok := config.VersionOf(e.Name())
+		if !ok && !config.MeantVersion(e.Name()) {
 			continue
 		}
-		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.IsDir() {
+		switch info, err := os.Stat(filepath.Join(dir, e.Name())); {
+		case err != nil || !info.IsDir():
+		case ok:
 			found = append(found, n)
+		default:
+			ignored = append(ignored, e.Name())
 		}
 	}
 	slices.Sort(found)
-	return found, nil
+	return found, ignored, nil
 }

@@ -51,6 +51,11 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 	if err := r.control(name); err != nil {
 		return err
 	}
+	// Buckets are asked before the turn is taken: others need not wait for them.
+	r.source.look(ctx)
+	if len(o.Files) == 0 {
+		r.source.bring(ctx, r.source.findAll(name))
+	}
 	if err := r.enter(ctx); err != nil {
 		return err
 	}

@@ -72,7 +72,6 @@ func (t *tempFolder) write(name string, data []byte) error {
 // fetch returns the model as the options want it, and with namespacing all models of
 // the name. When a folder is temporary the caller uses it once.
 func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([]*folder, error) {
-	s.look(ctx)
 	all := s.findAll(name)
 	switch {
 	case len(o.Files) > 0 && o.Config == "":

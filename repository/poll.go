@@ -35,23 +35,22 @@ func (r *Repository) Poll(ctx context.Context) error {
 	if r.s.Mode != Polled {
 		return status.Errorf(status.Unsupported, "the repository is not polled")
 	}
+	// Buckets are asked before the turn is taken: others need not wait for them.
+	r.source.look(ctx)
+	if len(r.source.mirrors) > 0 {
+		if err := r.bringChanged(ctx); err != nil {
+			return err
+		}
+	}
 	if err := r.enter(ctx); err != nil {
 		return err
 	}
 	defer r.unlock()
-	places, err := r.source.places(ctx)
+	changed, seen, err := r.changed()
 	if err != nil {
 		return err
 	}
-	c, seen := r.change(), make(map[string]uint64, len(places))
-	var changed []place
-	for _, p := range places {
-		now := fingerprint(p)
-		seen[p.key] = now
-		if m := c.base.models[p.key]; r.seen[p.key] == now && (m == nil || m.print != now) {
-			changed = append(changed, p)
-		}
-	}
+	c := r.change()
 	for _, f := range r.source.openAll(ctx, changed, r.loadThreads()) {
 		c.begin(f, true)
 	}
@@ -74,6 +73,38 @@ func (r *Repository) Poll(ctx context.Context) error {
 	}
 	c.commit(ctx)
 	return nil
+}
+
+// changed looks at the folders: what has changed and is as it was at the last look,
+// and the fingerprints of all.
+func (r *Repository) changed() (changed []place, seen map[string]uint64, err error) {
+	places, err := r.source.places()
+	if err != nil {
+		return nil, nil, err
+	}
+	seen = make(map[string]uint64, len(places))
+	base := r.catalog.Load()
+	for _, p := range places {
+		now := fingerprint(p)
+		seen[p.key] = now
+		if m := base.models[p.key]; r.seen[p.key] == now && (m == nil || m.print != now) {
+			changed = append(changed, p)
+		}
+	}
+	return changed, seen, nil
+}
+
+// bringChanged fetches what a look will find changed.
+func (r *Repository) bringChanged(ctx context.Context) error {
+	if err := r.enter(ctx); err != nil {
+		return err
+	}
+	changed, _, err := r.changed()
+	r.unlock()
+	if err == nil {
+		r.source.bring(ctx, changed)
+	}
+	return err
 }
 
 // known returns the keys of the models in s and in the folders, sorted.

@@ -48,6 +48,9 @@ type Settings struct {
 	Cache string
 	// OpenBucket opens the bucket at an address, nil for cloud.Open.
 	OpenBucket func(ctx context.Context, address string) (cloud.Bucket, error)
+	// BucketTimeout bounds how long a bucket may take to be listed, and how long none of
+	// a model's bytes may come from it; 0 for a minute.
+	BucketTimeout time.Duration
 	// Progress, when not nil, is told how many bytes of a model are there while it is
 	// fetched, instead of the log. It is called from several goroutines.
 	Progress func(model string, done, total int64)
@@ -143,7 +146,8 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 
 // start loads the models that are wanted from the start.
 func (r *Repository) start(ctx context.Context) error {
-	places, err := r.source.places(ctx)
+	r.source.look(ctx)
+	places, err := r.source.places()
 	if err != nil {
 		return err
 	}

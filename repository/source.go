@@ -56,8 +56,7 @@ type place struct {
 
 // places finds the models of all roots, sorted by key. A folder that cannot be read
 // is an error; of a bucket that cannot be listed counts what was known of it.
-func (s *source) places(ctx context.Context) ([]place, error) {
-	s.look(ctx)
+func (s *source) places() ([]place, error) {
 	at := map[string]int{}
 	var all []place
 	add := func(p place) {

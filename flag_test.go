@@ -113,10 +113,12 @@ func TestParseOptions(t *testing.T) {
 			[]string{
 				repository, "--model-control-mode=EXPLICIT", "--load-model=a", "--load-model", "b", "--model-config-name=gpu",
 				"--model-load-thread-count=2", "--model-load-retry-count=3", "--disable-auto-complete-config",
+				"--model-namespacing=true", "--model-cache-directory=/cache",
 			},
 			func(o *tutti.Options) {
 				o.ControlMode, o.LoadModels, o.ModelConfigName = "explicit", []string{"a", "b"}, "gpu"
 				o.LoadThreads, o.LoadRetries, o.DisableAutoComplete = 2, 3, true
+				o.Namespacing, o.ModelCache = true, "/cache"
 			},
 		},
 		"polling": {

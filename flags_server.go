@@ -85,6 +85,10 @@ func modelFlags() []Flag {
 		},
 		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "When true, as --" + flagNoComplete, set: noComplete},
 		Flag{
+			Name: "model-cache-directory", Arg: argFolder, Own: true, Help: "Where models that are fetched from buckets are kept; by default in the user's cache",
+			set: text(func(o *Options) *string { return &o.ModelCache }),
+		},
+		Flag{
 			Name: "model-namespacing", Arg: argBool, Default: no, Help: "Let several repositories hold models of one name; an ensemble looks for its models in its own repository first",
 			set: boolean(func(o *Options) *bool { return &o.Namespacing }),
 		},

@@ -59,8 +59,8 @@ func open(ctx context.Context, o *Options, c *Components, journal *logs.Log) (*s
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: o.mode(), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
-		Namespacing: o.Namespacing,
-		Backends:    registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
+		Namespacing: o.Namespacing, Cache: o.ModelCache,
+		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
 		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {

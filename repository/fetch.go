@@ -26,6 +26,7 @@ const fetchThreads = 8
 func (m *mirror) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
 	dir := m.dir(model, list)
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		used(dir)
 		return dir, nil
 	}
 	if err := m.known(dir); err != nil {

@@ -138,6 +138,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 		r.workers.Close()
 		return nil, err
 	}
+	r.prune(ctx)
 	if s.Mode == Polled && s.PollInterval > 0 {
 		r.watch(context.WithoutCancel(ctx))
 	}

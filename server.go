@@ -48,6 +48,9 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		return nil, err
 	}
 	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetrics(), journal.Logger()
+	if o.Namespacing {
+		metrics = telemetry.NewNamespacedMetrics()
+	}
 	settings, notices := o.BackendConfig.Settings(registry)
 	notify(ctx, log, slices.Concat(o.Notices, notices))
 	tracer, err := tracing.New(traceOptions(&o.Trace, log))
@@ -57,6 +60,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
+		Namespacing: o.Namespacing, Cache: o.ModelCache,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
 		Progress: progressOn(os.Stderr),
 	})

@@ -68,7 +68,7 @@ func (e *examiner) read(name string) {
 	}
 	known := e.Backends.ByName(cfg.GetBackend()) != nil || e.Backends.ByPlatform(cfg.GetPlatform()) != nil
 	if cfg.GetBackend() != "" && !known {
-		e.add(config.Errorf(config.NotBuiltIn, "backend", "unsupported: model '%s' needs backend '%s', which is not built in", name, cfg.GetBackend()), name, dir)
+		e.add(config.NotBuilt(name, cfg.GetBackend()), name, dir)
 	}
 }
 
@@ -87,8 +87,8 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 		}
 		if _, ok := config.VersionOf(entry.Name()); ok {
 			versions++
-		} else if looksLikeVersion(entry.Name()) {
-			e.note(config.FolderName, fmt.Sprintf("folder '%s' of model '%s' is no version and is ignored", entry.Name(), name), name, filepath.Join(dir, entry.Name()))
+		} else if config.MeantVersion(entry.Name()) {
+			e.diagnose(config.NotVersion(name, entry.Name()), name, filepath.Join(dir, entry.Name()))
 		}
 	}
 	switch {
@@ -98,12 +98,6 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 	default:
 		e.add(config.Errorf(config.NoVersion, "", "at least one version must be available under the version policy of model '%s'", name), name, dir)
 	}
-}
-
-// looksLikeVersion recognises names that were meant to be versions: 01, v2, 1.0, -1.
-func looksLikeVersion(name string) bool {
-	name = strings.TrimLeft(name, "vV-+")
-	return name != "" && strings.Trim(name, "0123456789.") == ""
 }
 
 // loaded tells how loading a model ended. A runtime that is not here is no fault of

@@ -83,8 +83,14 @@ func modelFlags() []Flag {
 			set: boolean(func(o *Options) *bool { return &o.StrictEnsembleConfig }),
 		},
 		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "When true, as --" + flagNoComplete, set: noComplete},
-		Flag{Name: "model-namespacing", Arg: argBool, Default: no, Help: "true is refused: a model's name stands for it in all repositories", set: never(
-			"unsupported: --model-namespacing=true, model names must differ between repositories")},
+		Flag{
+			Name: "model-cache-directory", Arg: argFolder, Own: true, Help: "Where models that are fetched from buckets are kept; by default in the user's cache",
+			set: text(func(o *Options) *string { return &o.ModelCache }),
+		},
+		Flag{
+			Name: "model-namespacing", Arg: argBool, Default: no, Help: "Let several repositories hold models of one name; an ensemble looks for its models in its own repository first",
+			set: boolean(func(o *Options) *bool { return &o.Namespacing }),
+		},
 		Flag{Name: "rate-limit", Arg: "mode", Default: "off", Help: "execution_count is refused: no rate limiter is built", set: rateLimit},
 	)
 }
@@ -128,15 +134,4 @@ func grouped(group string, list ...Flag) []Flag {
 		list[i].Group = group
 	}
 	return list
-}
-
-// never returns the setter of a switch that cannot be turned on.
-func never(sentence string) setter {
-	return func(_ *Options, value string) error {
-		on, err := parseBool(value)
-		if err == nil && on {
-			err = errors.New(sentence)
-		}
-		return err
-	}
 }

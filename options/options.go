@@ -27,6 +27,10 @@ type Options struct {
 	// LoadThreads is how many models load at a time, LoadRetries how often a load that
 	// failed is tried again.
 	LoadThreads, LoadRetries int
+	// ModelCache is the folder for models of buckets; empty for the usual one.
+	ModelCache string
+	// Namespacing lets several repositories hold models of one name.
+	Namespacing bool
 	// DisableAutoComplete takes every configuration as it is written.
 	DisableAutoComplete bool
 	// StrictEnsembleConfig asks ensembles to declare what their steps could tell.

@@ -113,10 +113,12 @@ func TestParseOptions(t *testing.T) {
 			[]string{
 				repository, "--model-control-mode=EXPLICIT", "--load-model=a", "--load-model", "b", "--model-config-name=gpu",
 				"--model-load-thread-count=2", "--model-load-retry-count=3", "--disable-auto-complete-config",
+				"--model-namespacing=true", "--model-cache-directory=/cache",
 			},
 			func(o *options.Options) {
 				o.ControlMode, o.LoadModels, o.ModelConfigName = "explicit", []string{"a", "b"}, "gpu"
 				o.LoadThreads, o.LoadRetries, o.DisableAutoComplete = 2, 3, true
+				o.Namespacing, o.ModelCache = true, "/cache"
 			},
 		},
 		"polling": {
@@ -210,7 +212,6 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--load-model=a", "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."},
 		{"--model-control-mode=explicit --load-model=* --load-model=a", "--load-model * must be the only one"},
 		{"--model-control-mode=poll --repository-poll-secs=0", "--repository-poll-secs must be greater than 0 with --model-control-mode=poll"},
-		{"--model-namespacing=true", "unsupported: --model-namespacing=true"},
 		{"--rate-limit=execution_count", "unsupported: --rate-limit=execution_count, expected off"},
 		{"--rate-limit=fast", "invalid argument for --rate-limit: 'fast'"},
 		{"--model-config-name=../x", "invalid argument for --model-config-name: '../x'"},

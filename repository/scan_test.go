@@ -1,7 +1,9 @@
 package repository_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,7 +86,17 @@ ensemble_scheduling { step { model_name: "many" model_version: 10 input_map { ke
 		t.Fatal(err)
 	}
 	w := newWorld(t)
+	var lines bytes.Buffer
+	w.log = slog.NewTextHandler(&lines, nil)
 	r := w.repo(t, root)
+	for _, name := range []string{"011", "+12", "13x", "0", "-15", "99999999999999999999"} {
+		if want := "folder '" + name + "' of model 'many' is no version and is ignored"; !strings.Contains(lines.String(), want) {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+	if strings.Contains(lines.String(), "'14'") {
+		t.Error("a notice about a file")
+	}
 	want := []string{"bare", "flat", "foreign", "leading", "linked", "many", "misnamed", "nothing", "numbered", "plain", "refused", "stepless", "torn", "unreadable"}
 	if d := cmp.Diff(want, r.Models()); d != "" {
 		t.Errorf("models (-want +got):\n%s", d)

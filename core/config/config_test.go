@@ -306,6 +306,62 @@ func TestDeduce(t *testing.T) {
 	}
 }
 
+// TestBackends finds every backend of Triton by its platform, by its file in the
+// highest version and by the name of the model's folder, and names what to use instead.
+func TestBackends(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ backend, platform, file, instead string }{
+		{"onnxruntime", "onnxruntime_onnx", "model.onnx", ""},
+		{"tensorrt", "tensorrt_plan", "model.plan", "onnxruntime"},
+		{"pytorch", "pytorch_libtorch", "model.pt", "torch.onnx"},
+		{"torch_aoti", "", "model.pt2", "torch.onnx"},
+		{"openvino", "", "model.xml", "ONNX"},
+		{"python", "", "model.py", "native"},
+		{"dali", "", "model.dali", "native"},
+		{"tensorflow", "tensorflow_savedmodel", "model.savedmodel", "tf2onnx"},
+		{"tensorflow", "tensorflow_graphdef", "model.graphdef", "tf2onnx"},
+		{"fil", "", "xgboost.model", "onnxmltools"},
+		{"own", "", "", ""},
+	} {
+		t.Run(tt.backend+tt.file, func(t *testing.T) {
+			t.Parallel()
+			settled := func(cfg *modelconfig.ModelConfig) {
+				t.Helper()
+				if err := config.Normalise(cfg, cfg.GetName()); err != nil {
+					t.Fatal(err)
+				}
+				if cfg.GetBackend() != tt.backend || tt.file != "" && cfg.GetDefaultModelFilename() != tt.file {
+					t.Errorf("backend %q with file %q, want %q with %q", cfg.GetBackend(), cfg.GetDefaultModelFilename(), tt.backend, tt.file)
+				}
+			}
+			if tt.platform != "" {
+				settled(parse(t, `name: "m" platform: "`+tt.platform+`"`))
+			}
+			dir := t.TempDir()
+			if tt.file != "" {
+				for _, sub := range []string{"2", "10"} {
+					if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
+				write(t, filepath.Join(dir, "10", tt.file), "")
+				cfg := parse(t, `name: "m"`)
+				config.Deduce(cfg, dir, "m")
+				settled(cfg)
+			}
+			if tt.backend != "tensorflow" { // of which the name tells no format
+				cfg := parse(t, `name: "m.`+tt.backend+`"`)
+				config.Deduce(cfg, t.TempDir(), cfg.GetName())
+				settled(cfg)
+			}
+			err := config.NotBuilt("m", tt.backend)
+			if want := "unsupported: model 'm' needs backend '" + tt.backend + "', which is not built in"; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.instead) {
+				t.Errorf("got %q", err)
+			}
+		})
+	}
+}
+
 // TestConfigName prefers a named configuration that is there.
 func TestConfigName(t *testing.T) {
 	t.Parallel()

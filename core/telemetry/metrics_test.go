@@ -81,11 +81,23 @@ func TestMetricsLabels(t *testing.T) {
 	}
 }
 
+// fetches returns a registry of metrics without a model.
+func fetches(t *testing.T, x *telemetry.Metrics) *prometheus.Registry {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(x); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // TestMetricsPage writes the reference page from what the exporter declares.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	_, r := exporter(t)
-	families, err := r.Gather()
+	x := telemetry.NewMetrics()
+	x.Fetched(1, 1)
+	families, err := prometheus.Gatherers{r, fetches(t, x)}.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +113,8 @@ func TestMetricsPage(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
 	}
+	b.WriteString("\nWith `--model-namespacing=true` the metrics of models have the label `namespace` too, the model's repository. " +
+		"Those of fetching appear when a model was fetched.\n")
 	b.WriteString("\n`reason` is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))

@@ -43,6 +43,7 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.logs, Restricted: restricted(o.Restricted),
+		MaxMessage: o.MaxMessage,
 		Keepalive: grpcapi.Keepalive{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, PermitWithoutCalls: o.PermitWithoutCalls,
 			MinPingInterval: o.MinPingInterval, AnyPings: o.MinPingInterval == 0, MaxAge: o.MaxAge, MaxAgeGrace: o.MaxAgeGrace,

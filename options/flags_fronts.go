@@ -2,6 +2,7 @@ package options
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -69,6 +70,12 @@ func maxInput(o *Options, value string) error {
 	return err
 }
 
+func maxMessage(o *Options, value string) error {
+	n, err := parseInt(value, 1, math.MaxInt32)
+	o.GRPC.MaxMessage = int(n)
+	return err
+}
+
 func grpcFlags() []Flag {
 	endpoint := func(o *Options) *Endpoint { return &o.GRPC.Endpoint }
 	list := endpointFlags("grpc", "gRPC", defaultAddress, defaultGRPCPort, endpoint)
@@ -116,6 +123,10 @@ func connectionFlags() []Flag {
 		{
 			Name: "grpc-max-connection-age-grace", Arg: argMillis, Help: "Time that calls have after that; for ever when left out",
 			set: duration(func(o *Options) *time.Duration { return &o.GRPC.MaxAgeGrace }, time.Millisecond, 0),
+		},
+		{
+			Name: "grpc-max-message-size", Arg: argBytes, Default: "2147483647", Own: true,
+			Help: "Largest message, before and after decompression", set: maxMessage,
 		},
 	}
 }

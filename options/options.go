@@ -108,6 +108,8 @@ type GRPC struct {
 	// MaxAge ends a connection after this time, MaxAgeGrace after that also cuts off
 	// its calls; 0 for never.
 	MaxAge, MaxAgeGrace time.Duration
+	// MaxMessage bounds a message in bytes, before and after decompression.
+	MaxMessage int
 }
 
 // Forward compiles ForwardPattern; it returns nil when that is empty.
@@ -186,8 +188,8 @@ func Default() Options {
 			MaxInput: httpapi.DefaultMaxInput,
 		},
 		GRPC: GRPC{
-			Endpoint:    Endpoint{Enabled: true, Address: defaultAddress, Port: defaultGRPCPort},
-			Compression: "none", KeepaliveTime: defaultKeepalive, KeepaliveTimeout: defaultKeepTimeout, MinPingInterval: defaultMinPing,
+			Endpoint:   Endpoint{Enabled: true, Address: defaultAddress, Port: defaultGRPCPort},
+			MaxMessage: math.MaxInt32, Compression: "none", KeepaliveTime: defaultKeepalive, KeepaliveTimeout: defaultKeepTimeout, MinPingInterval: defaultMinPing,
 		},
 		Metrics: Endpoint{Enabled: true, Port: defaultMetricsPort},
 		Log:     logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},

@@ -136,10 +136,12 @@ func TestParseOptions(t *testing.T) {
 			[]string{
 				repository, "--grpc-use-ssl-mutual=true", "--grpc-server-cert=c", "--grpc-server-key=k", "--grpc-root-cert=r",
 				"--grpc-infer-response-compression-level=HIGH", "--grpc-keepalive-time=5", "--grpc-max-connection-age=7",
+				"--grpc-max-message-size=1048576",
 			},
 			func(o *options.Options) {
 				o.GRPC.TLS = options.TLS{Enabled: true, Mutual: true, ServerCert: "c", ServerKey: "k", RootCert: "r"}
 				o.GRPC.Compression, o.GRPC.KeepaliveTime, o.GRPC.MaxAge = "high", 5*time.Millisecond, 7*time.Millisecond
+				o.GRPC.MaxMessage = 1 << 20
 			},
 		},
 		"restrictions": {
@@ -198,7 +200,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--dance", "unrecognized option '--dance'"},
 		{"--http-port", "option '--http-port' requires an argument"},
 		{"--help=me", "option '--help' doesn't allow an argument"},
-		{"--grpc-ma=1", "option '--grpc-ma' is ambiguous, it may be --grpc-max-connection-age, --grpc-max-connection-age-grace, --grpc-max-response-pool-size"},
+		{"--grpc-ma=1", "option '--grpc-ma' is ambiguous, it may be --grpc-max-connection-age, --grpc-max-connection-age-grace, --grpc-max-message-size, --grpc-max-response-pool-size"},
 		{"-id=x", "Unexpected argument: -id=x, did you mean '--id'?"},
 		{"models", "Unexpected argument: models"},
 		{"-- x", "Unexpected argument: x"},
@@ -208,6 +210,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--exit-timeout-secs=99999999999999999999", "Provided option value is out of bound. Got 99999999999999999999"},
 		{"--allow-http=maybe", "Bad option: \"--allow-http\".\ninvalid value for bool option: maybe"},
 		{"--http-max-input-size=0", "--http-max-input-size must be greater than 0, got 0"},
+		{"--grpc-max-message-size=0", "Provided option value is out of bound. Got 0, expected 1 to 2147483647"},
 		{"--model-control-mode=now", "invalid argument for --model-control-mode: 'now', expected one of: none, poll, explicit"},
 		{"--load-model=a", "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."},
 		{"--model-control-mode=explicit --load-model=* --load-model=a", "--load-model * must be the only one"},

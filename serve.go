@@ -61,15 +61,16 @@ func (p *program) run(ctx context.Context, o *options.Options, journal *logs.Log
 // models returns the table of models and how they are, with its heading.
 func models(r *repository.Repository) [][]string {
 	rows := [][]string{{"Model", "Version", "Status"}}
-	reasons := map[string]string{}
+	reasons, ready := map[string]string{}, map[string][]string{}
+	for _, e := range r.Index(true) {
+		ready[e.Name] = append(ready[e.Name], e.Version)
+	}
 	for _, f := range r.Failures() {
 		reasons[f.Model] = "UNAVAILABLE: " + strings.ReplaceAll(f.Err.Error(), "\n", "; ")
 	}
 	for _, name := range r.Models() {
-		if md, err := r.Metadata(name, 0); err == nil {
-			for _, v := range md.Versions {
-				rows = append(rows, []string{name, v, "READY"})
-			}
+		for _, v := range ready[name] {
+			rows = append(rows, []string{name, v, "READY"})
 		}
 		if reason, ok := reasons[name]; ok {
 			rows = append(rows, []string{name, "-", reason})

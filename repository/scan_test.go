@@ -238,3 +238,38 @@ func folderMode(t *testing.T, root, name string) string {
 	}
 	return info.Mode().String()
 }
+
+// TestUnreadable has a model and a version that may not be looked into, and a
+// configuration without a word, beside one that serves.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root reads everything")
+	}
+	root := folder(t, doubleModel+"-- closed/1/ --\n-- closed/config.pbtxt --\n"+doubles+"\n-- empty/1/ --\n-- empty/config.pbtxt --\n"+
+		"-- labels/1/ --\n-- labels/config.pbtxt --\n"+doubles+"\noutput { name: \"OUT\" data_type: TYPE_FP32 dims: -1 label_filename: \"names\" }\n-- labels/names --\nx\n")
+	for _, name := range []string{"closed", "labels/names"} {
+		path := filepath.Join(root, name)
+		if err := os.Chmod(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) //nolint:gosec // so that it can be removed
+	}
+	w := newWorld(t)
+	r := w.repo(t, root)
+	got := map[string]string{}
+	for name, text := range failures(r) {
+		got[name] = strings.ReplaceAll(text, root+"/", "")
+	}
+	if d := cmp.Diff(map[string]string{
+		"closed": "failed to open text file for read closed/config.pbtxt: stat closed/config.pbtxt: permission denied",
+		"empty": "Invalid model name: Could not determine backend for model 'empty' with no backend in model configuration. " +
+			"Expected model name of the form 'model.<backend_name>'.",
+		"labels": "label file 'names' for output 'OUT' in model 'labels' cannot be read: open labels/names: permission denied",
+	}, got); d != "" {
+		t.Errorf("failures (-want +got):\n%s", d)
+	}
+	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+		t.Errorf("the model beside them: %v, %v", v, err)
+	}
+}

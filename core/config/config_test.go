@@ -242,6 +242,30 @@ func TestReadFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"loop", "TUT1008", "failed to open text file for read PATH: stat PATH: too many levels of symbolic links", func(t *testing.T, path string) {
+			t.Helper()
+			if err := os.Symlink(path, path); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"unreadable", "TUT1008", "failed to open text file for read PATH: open PATH: permission denied", func(t *testing.T, path string) {
+			t.Helper()
+			if os.Geteuid() == 0 {
+				t.Skip("root reads everything")
+			}
+			write(t, path, "")
+			if err := os.Chmod(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"truncated", "TUT1001", "failed to read text proto from PATH: Error parsing text-format inference.ModelConfig: 2:42: missing field separator :", func(t *testing.T, path string) {
+			t.Helper()
+			write(t, path, "backend: \"identity\"\ninput [ { name: \"A\" data_type: TYPE_FP32 dims")
+		}},
+		{"zeros", "TUT1001", "failed to read text proto from PATH: Error parsing text-format inference.ModelConfig: 1:1: invalid field name: \uFFFD", func(t *testing.T, path string) {
+			t.Helper()
+			write(t, path, strings.Repeat("\x00", 4096))
+		}},
 		{"empty", "TUT2003", "Invalid model name: Could not determine backend for model 'm' with no backend in model configuration. " +
 			"Expected model name of the form 'model.<backend_name>'.", func(t *testing.T, path string) {
 			t.Helper()

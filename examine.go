@@ -90,7 +90,11 @@ func (e *examiner) read(name string) {
 	}
 	known := e.backends.ByName(cfg.GetBackend()) != nil || e.backends.ByPlatform(cfg.GetPlatform()) != nil
 	if cfg.GetBackend() != "" && !known {
-		e.add(config.Errorf(config.NotBuiltIn, "backend", "unsupported: model '%s' needs backend '%s', which is not built in", name, cfg.GetBackend()), name, dir)
+		field := "backend"
+		if p := e.places[name]; p != nil && !p.Has(field) {
+			field = "platform" // the backend was deduced from it
+		}
+		e.add(config.Errorf(config.NotBuiltIn, field, "unsupported: model '%s' needs backend '%s', which is not built in", name, cfg.GetBackend()), name, dir)
 	}
 }
 

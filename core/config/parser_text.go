@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -71,8 +72,39 @@ func (f *textFault) translate() {
 		f.oneof(m[1], m[2])
 	} else if m := wrongValue.FindStringSubmatch(f.words); m != nil {
 		f.value(m[1]+m[2], m[3])
+	} else {
+		f.foreign()
+	}
+	f.words = cut(f.words)
+}
+
+// foreign tells what a text that is no text format probably is.
+func (f *textFault) foreign() {
+	rest := f.text[f.at:]
+	next := f.text[f.after():]
+	switch {
+	case bytes.HasPrefix(f.text, []byte("\xef\xbb\xbf")):
+		f.hint = ". The file starts with a byte order mark; save it as UTF-8 without one"
+	case bytes.HasPrefix(f.text, []byte("\xff\xfe")), bytes.HasPrefix(f.text, []byte("\xfe\xff")):
+		f.hint = ". The file is UTF-16; save it as UTF-8"
+	case bytes.HasPrefix(rest, []byte("//")), bytes.HasPrefix(rest, []byte("/*")):
+		f.hint = ". A comment starts with '#'"
+	case len(next) > 0 && next[0] == '=':
+		f.hint = ". A value follows a colon"
+	case bytes.HasPrefix(bytes.TrimSpace(f.text), []byte("{")):
+		f.hint = ". A configuration is protobuf text, not JSON"
 	}
 }
+
+// cut keeps the words of a fault to a size that can be read.
+func cut(words string) string {
+	if len(words) <= maxWords {
+		return words
+	}
+	return strings.ToValidUTF8(words[:maxWords], "") + "..."
+}
+
+const maxWords = 512
 
 // after returns the offset of the token that follows the name at the fault.
 func (f *textFault) after() int {

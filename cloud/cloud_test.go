@@ -220,3 +220,45 @@ func TestCopyGoesOn(t *testing.T) {
 		t.Errorf("nothing comes: %v", err)
 	}
 }
+
+// TestEncrypted reads an object whose ETag looks like an MD5, as of those that a key
+// service encrypts.
+func TestEncrypted(t *testing.T) {
+	t.Parallel()
+	for header, fits := range map[string]bool{"aws:kms": true, "AES256": false} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"`+strings.Repeat("0", 32)+`"`)
+			w.Header().Set("X-Amz-Server-Side-Encryption", header)
+			_, _ = io.WriteString(w, "hello")
+		}))
+		t.Cleanup(srv.Close)
+		b, err := cloud.Open(t.Context(), "s3://"+srv.URL+"/b", env(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "f")
+		o := cloud.Object{Key: "k", Size: 5, Tag: strings.Repeat("0", 32), MD5: make([]byte, 16)}
+		if err := cloud.Copy(t.Context(), b, o, file, file+".part", func(int64, bool) {}); (err == nil) != fits {
+			t.Errorf("%s: %v", header, err)
+		}
+	}
+}
+
+// drip is a bucket that gives a byte a read.
+type drip struct{ torn }
+
+func (b *drip) Read(ctx context.Context, o cloud.Object, offset int64) (io.ReadCloser, error) {
+	b.after = 1
+	return b.torn.Read(ctx, o, offset)
+}
+
+// TestCopyGivesUp has a server that hardly gives anything end a copy.
+func TestCopyGivesUp(t *testing.T) {
+	t.Parallel()
+	b := &drip{torn{data: make([]byte, 1<<20)}}
+	file := filepath.Join(t.TempDir(), "f")
+	err := cloud.Copy(t.Context(), b, cloud.Object{Key: "k", Size: 1 << 20}, file, file+".part", func(int64, bool) {})
+	if err == nil || err.Error() != "reading object 'k' ended after 4 of 1048576 bytes: connection reset" {
+		t.Errorf("got %v after %d reads", err, b.reads)
+	}
+}

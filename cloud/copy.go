@@ -36,7 +36,7 @@ func Copy(ctx context.Context, b Bucket, o Object, file, partial string, wrote f
 		have = 0
 	}
 	wrote(have, false)
-	if err := fill(ctx, b, o, f, have, wrote); err != nil {
+	if err := fill(ctx, b, &o, f, have, wrote); err != nil {
 		return err
 	}
 	if err := verify(o, f); err != nil {
@@ -50,7 +50,7 @@ func Copy(ctx context.Context, b Bucket, o Object, file, partial string, wrote f
 
 // fill reads from where the file ends until it is whole. A connection that breaks is
 // no failure as long as something comes.
-func fill(ctx context.Context, b Bucket, o Object, f *os.File, have int64, wrote func(int64, bool)) error {
+func fill(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) error {
 	for failures := 0; have < o.Size; {
 		n, err := readOn(ctx, b, o, f, have, wrote)
 		have += n
@@ -64,7 +64,7 @@ func fill(ctx context.Context, b Bucket, o Object, f *os.File, have int64, wrote
 		if have >= o.Size {
 			break
 		}
-		if n > 0 {
+		if n >= pace {
 			failures = 0
 		}
 		if failures++; failures >= tries || status.CodeOf(err) == status.NotFound {
@@ -89,25 +89,39 @@ func pause(ctx context.Context, failures int) error {
 	}
 }
 
-// idle is how long bytes may stay away before a connection counts as broken.
-const idle = 30 * time.Second
+// A connection counts as broken when fewer than pace bytes came for as long as idle:
+// one that gives a byte now and then would otherwise hold a load for ever.
+const (
+	idle = 30 * time.Second
+	pace = 16 << 10
+)
+
+// unsummed is a body whose object turned out to be listed with a number that only
+// looks like its MD5.
+type unsummed struct{ io.ReadCloser }
 
 // readOn reads once from an offset.
-func readOn(ctx context.Context, b Bucket, o Object, f *os.File, have int64, wrote func(int64, bool)) (int64, error) {
+func readOn(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	body, err := b.Read(ctx, o, have)
+	body, err := b.Read(ctx, *o, have)
 	if err != nil {
 		return 0, err
+	}
+	if _, ok := body.(unsummed); ok {
+		o.MD5 = nil
 	}
 	defer body.Close()
 	watch := time.AfterFunc(idle, cancel)
 	defer watch.Stop()
 	src := io.LimitReader(body, o.Size-have)
 	buf := make([]byte, 256<<10)
-	for n := int64(0); ; {
+	for n, since := int64(0), int64(0); ; {
 		got, err := src.Read(buf)
-		watch.Reset(idle)
+		if since += int64(got); since >= pace {
+			watch.Reset(idle)
+			since = 0
+		}
 		if _, werr := f.WriteAt(buf[:got], have+n); werr != nil {
 			return n, werr
 		}

@@ -127,6 +127,9 @@ func (b *bucketS3) Read(ctx context.Context, o Object, offset int64) (io.ReadClo
 	if tag := strings.Trim(aws.ToString(out.ETag), `"`); tag != "" && tag != o.Tag { // a server may not know conditions
 		return nil, errors.Join(gone(o), out.Body.Close())
 	}
+	if out.SSEKMSKeyId != nil || out.SSECustomerAlgorithm != nil || strings.HasPrefix(string(out.ServerSideEncryption), "aws:") {
+		return unsummed{out.Body}, nil // the ETag has the form of an MD5, but is none
+	}
 	return out.Body, nil
 }
 

@@ -68,7 +68,11 @@ func (e *examiner) read(name string) {
 	}
 	known := e.Backends.ByName(cfg.GetBackend()) != nil || e.Backends.ByPlatform(cfg.GetPlatform()) != nil
 	if cfg.GetBackend() != "" && !known {
-		e.add(config.NotBuilt(name, cfg.GetBackend()), name, dir)
+		field := "backend"
+		if p := e.places[name]; p != nil && !p.Has(field) {
+			field = "platform" // the backend was deduced from it
+		}
+		e.add(config.NotBuilt(name, cfg.GetBackend(), field), name, dir)
 	}
 }
 

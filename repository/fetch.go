@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,7 +24,7 @@ const fetchThreads = 8
 // fetch brings a model to disk and returns its folder.
 func (m *mirror) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
 	dir := m.dir(model, list)
-	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+	if whole(dir, list) {
 		used(dir)
 		return dir, nil
 	}
@@ -54,7 +53,7 @@ func (m *mirror) dir(model string, list []cloud.Object) string {
 
 // bring fetches models, so that opening them takes no time. What failed is told by
 // fetch, once.
-func (s *source) bring(ctx context.Context, places []place) {
+func (*source) bring(ctx context.Context, places []place) {
 	for _, p := range places {
 		if p.mirror == nil || p.twin != "" {
 			continue
@@ -78,13 +77,33 @@ func (m *mirror) known(dir string) error {
 	return err
 }
 
+// whole reports whether the folder of a model is there with every file at its size. A
+// disk that was full or a machine that went down may have left less.
+func whole(dir string, list []cloud.Object) bool {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return false
+	}
+	for _, o := range list {
+		if !folderKey(o) && !noisy(o.Key) && !sized(filepath.Join(dir, filepath.FromSlash(o.Key)), o.Size) {
+			return false
+		}
+	}
+	return true
+}
+
+// sized reports whether a file is there and has this size.
+func sized(file string, size int64) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode().IsRegular() && info.Size() == size
+}
+
 // fetchObjects reads what is not on disk yet, several objects at a time.
 func (m *mirror) fetchObjects(ctx context.Context, model, objects string, list []cloud.Object) error {
 	missing := map[string]cloud.Object{}
 	p := &progress{model: model, report: m.report, log: m.log}
 	for _, o := range list {
 		id := m.identity(model, o)
-		if _, err := os.Stat(filepath.Join(objects, id)); errors.Is(err, fs.ErrNotExist) && !folderKey(o) && !noisy(o.Key) {
+		if !folderKey(o) && !noisy(o.Key) && !sized(filepath.Join(objects, id), o.Size) {
 			if _, twice := missing[id]; !twice {
 				missing[id] = o
 				p.total += o.Size
@@ -148,7 +167,7 @@ func (m *mirror) fetchOne(ctx context.Context, o cloud.Object, file string, wrot
 		}
 	default:
 		defer lock.Close()
-		if _, err := os.Stat(file); err == nil {
+		if sized(file, o.Size) {
 			return nil // who had the lock before read it
 		}
 	}
@@ -183,10 +202,13 @@ func (m *mirror) assemble(model, dir, objects string, list []cloud.Object) error
 		}
 	}
 	err = os.Rename(temp, filepath.Dir(dir))
-	if info, serr := os.Stat(dir); serr == nil && info.IsDir() {
-		return nil // another process was first, which is as good
+	if err == nil || whole(dir, list) {
+		return nil // another process may have been first, which is as good
 	}
-	return err
+	if rerr := os.RemoveAll(filepath.Dir(dir)); rerr != nil { // a damaged one is in the way
+		return errors.Join(err, rerr)
+	}
+	return os.Rename(temp, filepath.Dir(dir))
 }
 
 // link gives a file a second name, or copies it where that cannot be.

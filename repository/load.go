@@ -207,7 +207,7 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 		f = r.s.Backends.ByPlatform(cfg.GetPlatform())
 	}
 	if f == nil {
-		return nil, nil, config.NotBuilt(cfg.GetName(), cmp.Or(cfg.GetBackend(), cfg.GetPlatform()))
+		return nil, nil, config.NotBuilt(cfg.GetName(), cmp.Or(cfg.GetBackend(), cfg.GetPlatform()), "backend")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -196,9 +196,11 @@ func (m *mirror) identity(model string, o cloud.Object) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// state names what a model holds.
+// state names what a model holds. The model's name is part of it: the folder of a
+// state is made by one rename, so that two models of one content cannot share it.
 func (m *mirror) state(model string, list []cloud.Object) string {
 	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00", model)
 	for _, o := range list {
 		if !noisy(o.Key) {
 			fmt.Fprintf(h, "%s\x00%s\x00", o.Key, m.identity(model, o))

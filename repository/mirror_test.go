@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -276,5 +277,70 @@ func TestCachePruning(t *testing.T) {
 	serve()
 	if after := b.break_(nil, nil); after != before {
 		t.Errorf("%d reads of what is in use", after-before)
+	}
+}
+
+// TestTwins serves two models of a bucket that hold the same.
+func TestTwins(t *testing.T) {
+	t.Parallel()
+	b := &bucket{data: map[string]string{"a/config.pbtxt": doubles, "a/1/": "", "b/config.pbtxt": doubles, "b/1/": ""}}
+	w := newWorld(t)
+	w.inBuckets(t, map[string]cloud.Bucket{"s3://one": b})
+	r := w.repo(t, "s3://one")
+	if d := cmp.Diff(map[string]string{}, failures(r)); d != "" {
+		t.Errorf("failures (-want +got):\n%s", d)
+	}
+}
+
+// TestDamagedCache opens a bucket again after a file that was fetched has lost its end.
+func TestDamagedCache(t *testing.T) {
+	t.Parallel()
+	b := &bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/data": "something"}}
+	w := newWorld(t)
+	w.inBuckets(t, map[string]cloud.Bucket{"s3://one": b})
+	if err := w.repo(t, "s3://one").Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cut := 0
+	err := filepath.WalkDir(w.more.Cache, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Name() == "data" {
+			cut++
+			err = errors.Join(os.Chmod(path, 0o600), os.Truncate(path, 3))
+		}
+		return err
+	})
+	if err != nil || cut != 1 {
+		t.Fatalf("%d files cut, %v", cut, err)
+	}
+	before := b.break_(nil, nil)
+	r := w.repo(t, "s3://one")
+	if after := b.break_(nil, nil); after != before+1 {
+		t.Errorf("%d reads of one damaged file", after-before)
+	}
+	if d := cmp.Diff(map[string]string{}, failures(r)); d != "" {
+		t.Errorf("failures (-want +got):\n%s", d)
+	}
+}
+
+// TestFetchAgain has an object come at a later look although nothing was written.
+func TestFetchAgain(t *testing.T) {
+	t.Parallel()
+	b := &bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/data": "x"}}
+	w := newWorld(t)
+	w.inBuckets(t, map[string]cloud.Bucket{"s3://one": b})
+	w.more.Mode = repository.Polled
+	b.break_(nil, status.Errorf(status.NotFound, "no"))
+	r := w.repo(t, "s3://one")
+	if got := failures(r)["m"]; !strings.HasPrefix(got, "fetching model 'm' from s3://one: ") {
+		t.Errorf("failure %q", got)
+	}
+	b.break_(nil, nil)
+	for range 2 {
+		if err := r.Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff(map[string]string{}, failures(r)); d != "" {
+		t.Errorf("failures after it is there (-want +got):\n%s", d)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"tutti/cloud"
 	"tutti/core/config"
+	"tutti/core/status"
 	"tutti/proto/modelconfig"
 )
 
@@ -140,6 +141,9 @@ func (s *source) open(ctx context.Context, p place) *folder {
 	if p.mirror != nil {
 		if f.dir, f.err = p.mirror.fetch(ctx, p.name, p.objects); f.err != nil {
 			f.dir = p.dir
+			if status.CodeOf(f.err) != status.InvalidArg {
+				f.print = 0 // the same objects may come the next time
+			}
 			return f
 		}
 	}

@@ -193,6 +193,9 @@ func (l *problems) instances() {
 			l.add(InstanceGroup, field+".count", "instance group %s of model %s has 'count' %d, expected at most %d",
 				g.GetName(), name, g.GetCount(), maxInstances)
 		}
+		if modelconfig.ModelInstanceGroup_Kind_name[int32(g.GetKind())] == "" {
+			l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind %d, which is none", g.GetName(), name, g.GetKind())
+		}
 		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU && len(g.GetGpus()) > 0 {
 			l.add(InstanceGroup, field+".gpus", "instance group %s of model %s has kind %s but specifies one or more GPUs",
 				g.GetName(), name, g.GetKind())

@@ -56,7 +56,7 @@ func (l *problems) sequence() {
 		return
 	}
 	name := l.cfg.GetName()
-	if u := s.GetDirect().GetMinimumSlotUtilization(); s.GetDirect() != nil && (u < 0 || u > 1) {
+	if u := s.GetDirect().GetMinimumSlotUtilization(); s.GetDirect() != nil && !(u >= 0 && u <= 1) {
 		l.add(Sequence, "sequence_batching.direct.minimum_slot_utilization",
 			"sequence batching minimum slot utilization must be in range (0.0, 1.0] for %s", name)
 	}
@@ -128,12 +128,19 @@ func (l *problems) state(field string, st *modelconfig.ModelSequenceBatching_Sta
 	}
 }
 
+// maxWarmupSize bounds the requests that a warm-up sends to a model that does not
+// batch, of which batch_size is the number.
+const maxWarmupSize = 1 << 16
+
 func (l *problems) warmups() {
 	for i, w := range l.cfg.GetModelWarmup() {
 		field := fmt.Sprintf("model_warmup[%d]", i)
 		if limit := l.cfg.GetMaxBatchSize(); limit > 0 && int64(w.GetBatchSize()) > int64(limit) {
 			l.add(Warmup, field+".batch_size", "warmup '%s' of model '%s' has batch_size %d, expected at most %d",
 				w.GetName(), l.cfg.GetName(), w.GetBatchSize(), limit)
+		} else if limit <= 0 && w.GetBatchSize() > maxWarmupSize {
+			l.add(Warmup, field+".batch_size", "warmup '%s' of model '%s' has batch_size %d, expected at most %d for a model that does not batch",
+				w.GetName(), l.cfg.GetName(), w.GetBatchSize(), maxWarmupSize)
 		}
 		for _, name := range sortedKeys(w.GetInputs()) {
 			l.warmupInput(field+".inputs", name, w.GetInputs()[name])

@@ -378,7 +378,7 @@ func TestBackends(t *testing.T) {
 				config.Deduce(cfg, t.TempDir(), cfg.GetName())
 				settled(cfg)
 			}
-			err := config.NotBuilt("m", tt.backend)
+			err := config.NotBuilt("m", tt.backend, "backend")
 			if want := "unsupported: model 'm' needs backend '" + tt.backend + "', which is not built in"; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.instead) {
 				t.Errorf("got %q", err)
 			}

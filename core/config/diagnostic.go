@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"tutti/core/status"
 )
@@ -58,15 +61,35 @@ func (d *Diagnostic) Err() error {
 func (d *Diagnostic) String() string {
 	var b strings.Builder
 	if d.File != "" {
-		b.WriteString(d.File + ":")
+		b.WriteString(printable(d.File) + ":")
 		if d.Line > 0 {
 			fmt.Fprintf(&b, "%d:%d:", d.Line, d.Column)
 		}
 		b.WriteByte(' ')
 	}
-	fmt.Fprintf(&b, "%s %s: %s", d.Severity, d.Code, d.Reason)
+	fmt.Fprintf(&b, "%s %s: %s", d.Severity, d.Code, printable(d.Reason))
 	if d.Fix != "" {
-		b.WriteString("\n    fix: " + d.Fix)
+		b.WriteString("\n    fix: ")
+		b.WriteString(printable(d.Fix))
+	}
+	return b.String()
+}
+
+// printable escapes what would make a terminal do something: reasons quote names that
+// whoever wrote the model chose.
+func printable(text string) string {
+	if !strings.ContainsFunc(text, unicode.IsControl) && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == utf8.RuneError, unicode.IsControl(r) && r != '\t':
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		default:
+			b.WriteRune(r)
+		}
 	}
 	return b.String()
 }

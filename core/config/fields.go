@@ -115,7 +115,10 @@ var fieldTable = []Field{
 	{Path: "optimization.graph", Class: Honoured, Doc: "How far ONNX Runtime rewrites the model's graph."},
 	{Path: "optimization.priority", Class: Hinted, Doc: "Models share the processor evenly."},
 	{Path: "optimization.cuda", Class: Hinted, Doc: "There is no CUDA device."},
-	{Path: "optimization.execution_accelerators", Class: Refused, Doc: "An accelerator computes with another precision, and none is built in."},
+	{
+		Path: "optimization.execution_accelerators", Class: Refused, Only: "not empty", Doc: "An accelerator computes with another precision, and none is built in.",
+		Value: func(v protoreflect.Value) bool { return proto.Size(v.Message().Interface()) > 0 },
+	},
 	{Path: "optimization.input_pinned_memory", Class: Hinted, Doc: "Nothing is copied to a device."},
 	{Path: "optimization.output_pinned_memory", Class: Hinted, Doc: "Nothing is copied from a device."},
 	{Path: "optimization.gather_kernel_buffer_threshold", Class: Hinted, Doc: "Gathering runs on the processor."},

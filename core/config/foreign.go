@@ -16,11 +16,11 @@ var instead = map[string]string{
 }
 
 // NotBuilt is the error of a model whose backend is not there. It names the backend,
-// and what to use in its place where that is known.
-func NotBuilt(model, backend string) error {
+// and what to use in its place where that is known. field is the one that names it.
+func NotBuilt(model, backend, field string) error {
 	text := ""
 	if other := instead[backend]; other != "" {
 		text = ": " + other
 	}
-	return Errorf(NotBuiltIn, "backend", "unsupported: model '%s' needs backend '%s', which is not built in%s", model, backend, text)
+	return Errorf(NotBuiltIn, field, "unsupported: model '%s' needs backend '%s', which is not built in%s", model, backend, text)
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -76,11 +77,31 @@ func Parse(path string, text []byte) (*modelconfig.ModelConfig, error) {
 		return nil, tooLarge(path, int64(len(text)))
 	}
 	cfg := new(modelconfig.ModelConfig)
-	if err := prototext.Unmarshal(text, cfg); err != nil {
+	if err := prototext.Unmarshal(spaced(text), cfg); err != nil {
 		d := parserFault(path, text, err)
 		return nil, d.Err()
 	}
 	return cfg, nil
+}
+
+// spaced makes spaces of form feeds and vertical tabs outside of strings, which count
+// as white space for Triton's parser and not for Go's.
+func spaced(text []byte) []byte {
+	if !bytes.ContainsAny(text, "\v\f") {
+		return text
+	}
+	text = bytes.Clone(text)
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '#':
+			i += skip(text[i:], func(c byte) bool { return c != '\n' }) - 1
+		case '"', '\'':
+			i += quoted(text[i:]) - 1
+		case '\v', '\f':
+			text[i] = ' '
+		}
+	}
+	return text
 }
 
 func tooLarge(path string, size int64) error {

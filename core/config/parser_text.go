@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -24,8 +25,8 @@ var (
 
 const parserHead = "Error parsing text-format inference.ModelConfig: "
 
-// printable replaces what a log or a terminal cannot show.
-func printable(r rune) rune {
+// visible replaces what a log or a terminal cannot show.
+func visible(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' && r != '\t' {
 		return unicode.ReplacementChar
 	}
@@ -39,7 +40,7 @@ func parserFault(path string, text []byte, err error) Diagnostic {
 	// Go's protobuf writes its prefix with a random kind of space, so that nobody
 	// depends on the text by accident.
 	msg := strings.Trim(strings.TrimPrefix(err.Error(), "proto:"), " \t\r\n\u00a0")
-	msg = strings.Map(printable, msg)
+	msg = strings.Map(visible, msg)
 	f := &textFault{text: text, code: BadText, at: len(text), words: msg}
 	if m := parserError.FindStringSubmatch(msg); m != nil {
 		f.at, f.words = offsetOf(text, m[1], m[2]), m[3]
@@ -81,8 +82,39 @@ func (f *textFault) translate() {
 		f.oneof(m[1], m[2])
 	} else if m := wrongValue.FindStringSubmatch(f.words); m != nil {
 		f.value(m[1]+m[2], m[3])
+	} else {
+		f.foreign()
+	}
+	f.words = cut(f.words)
+}
+
+// foreign tells what a text that is no text format probably is.
+func (f *textFault) foreign() {
+	rest := f.text[f.at:]
+	next := f.text[f.after():]
+	switch {
+	case bytes.HasPrefix(f.text, []byte("\xef\xbb\xbf")):
+		f.hint = ". The file starts with a byte order mark; save it as UTF-8 without one"
+	case bytes.HasPrefix(f.text, []byte("\xff\xfe")), bytes.HasPrefix(f.text, []byte("\xfe\xff")):
+		f.hint = ". The file is UTF-16; save it as UTF-8"
+	case bytes.HasPrefix(rest, []byte("//")), bytes.HasPrefix(rest, []byte("/*")):
+		f.hint = ". A comment starts with '#'"
+	case len(next) > 0 && next[0] == '=':
+		f.hint = ". A value follows a colon"
+	case bytes.HasPrefix(bytes.TrimSpace(f.text), []byte("{")):
+		f.hint = ". A configuration is protobuf text, not JSON"
 	}
 }
+
+// cut keeps the words of a fault to a size that can be read.
+func cut(words string) string {
+	if len(words) <= maxWords {
+		return words
+	}
+	return strings.ToValidUTF8(words[:maxWords], "") + "..."
+}
+
+const maxWords = 512
 
 // after returns the offset of the token that follows the name at the fault.
 func (f *textFault) after() int {

@@ -54,6 +54,12 @@ func (p *Places) Locate(list []Diagnostic) {
 	}
 }
 
+// Has reports whether the text sets the field.
+func (p *Places) Has(field string) bool {
+	_, ok := p.at[field]
+	return ok
+}
+
 // find returns the place of the field or, when the text does not have it, of what it
 // would stand in.
 func (p *Places) find(field string) (place, bool) {

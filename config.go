@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"tutti/core/config"
@@ -20,12 +22,12 @@ const configUsage = "MODEL_DIR [--format text|json]"
 
 // config prints a model's configuration as the configuration endpoint would show it.
 func (p *program) config(ctx context.Context, args []string) error {
-	fs := p.flags("config", configUsage)
+	set := p.flags("config", configUsage)
 	settings := options.BackendConfig{}
-	format := fs.String("format", lint.Text, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
-	name := fs.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where the model has it")
-	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
-	rest, err := parse(fs, args)
+	format := set.String("format", lint.Text, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
+	name := set.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where the model has it")
+	set.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	rest, err := parse(set, args)
 	switch {
 	case err != nil:
 		return err
@@ -36,6 +38,9 @@ func (p *program) config(ctx context.Context, args []string) error {
 	}
 	dir, err := filepath.Abs(rest[0])
 	if err != nil {
+		return err
+	}
+	if err := isModel(dir, rest[0], *name); err != nil {
 		return err
 	}
 	r, err := p.look(ctx, repository.Settings{
@@ -49,6 +54,23 @@ func (p *program) config(ctx context.Context, args []string) error {
 		err = p.printConfig(cfg, *format)
 	}
 	return errors.Join(err, r.Close(ctx))
+}
+
+// isModel returns why a folder, of which the user wrote called, is none of a model.
+func isModel(dir, called, configName string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("the folder '%s' cannot be read: %w", called, err)
+	}
+	if _, err := os.Stat(config.PathOf(dir, configName)); !errors.Is(err, fs.ErrNotExist) {
+		return nil // one that cannot be read says why later
+	}
+	for _, e := range entries {
+		if _, ok := config.VersionOf(e.Name()); ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("'%s' holds no model, expected a %s or a version folder in it", called, config.FileName)
 }
 
 // completed returns what the server would serve. Without the model's runtime it is

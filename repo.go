@@ -38,9 +38,9 @@ func (p *program) repo(ctx context.Context, args []string) error {
 	case verb == "push" && len(rest) == 2:
 		return p.repoPush(ctx, rest[0], rest[1])
 	case verb == "load" && len(rest) == 2:
-		return control(rest[0], func(c *client.HTTP) error { return c.Load(ctx, rest[1]) })
+		return control(rest[0], rest[1], func(c *client.HTTP) error { return c.Load(ctx, rest[1]) })
 	case verb == "unload" && len(rest) == 2:
-		return control(rest[0], func(c *client.HTTP) error { return c.Unload(ctx, rest[1], *dependents) })
+		return control(rest[0], rest[1], func(c *client.HTTP) error { return c.Unload(ctx, rest[1], *dependents) })
 	}
 	return usagef("expected: tutti repo %s", repoUsage)
 }
@@ -51,9 +51,12 @@ func isServer(repo string) bool {
 }
 
 // control asks a server for a change.
-func control(url string, change func(*client.HTTP) error) error {
+func control(url, model string, change func(*client.HTTP) error) error {
 	if !isServer(url) {
 		return usagef("'%s' is no server, expected http://HOST:PORT", url)
+	}
+	if model == "" {
+		return usagef("expected the name of a model: tutti repo %s", repoUsage)
 	}
 	c := client.NewHTTP(url, nil)
 	return errors.Join(change(c), c.Close())

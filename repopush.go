@@ -26,6 +26,9 @@ func (p *program) repoPush(ctx context.Context, dir, repo string) error {
 	if err != nil {
 		return err
 	}
+	if err := isModel(name, dir, ""); err != nil {
+		return err
+	}
 	name = filepath.Base(name)
 	files, err := modelFiles(dir)
 	switch {

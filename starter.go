@@ -30,7 +30,7 @@ func (p *program) starter(_ context.Context, args []string) error {
 	switch {
 	case err != nil:
 		return err
-	case len(rest) < 1 || len(rest) > 2:
+	case len(rest) < 1 || len(rest) > 2 || rest[0] == "":
 		return usagef("expected a folder and what to start with: tutti init %s", initUsage)
 	}
 	kind := starterUsual

@@ -188,6 +188,19 @@ func TestAbout(t *testing.T) {
 	}
 }
 
+// TestStranger asks what is no server of this kind for its models.
+func TestStranger(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
+	defer s.Close()
+	c := client.NewHTTP(s.URL, nil)
+	defer func() { _ = c.Close() }()
+	want := "the answer of " + s.URL + "/v2/repository/index is not the expected JSON: "
+	if _, err := c.Index(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestBadAnswers(t *testing.T) {
 	t.Parallel()
 	const out = `{"model_name":"m","outputs":[{"name":"Y","datatype":"FP32","shape":[1],"parameters":{"binary_data_size":4}}]}`

@@ -210,7 +210,16 @@ func (c *HTTP) get(ctx context.Context, path string, to any) error {
 	if err != nil || to == nil {
 		return err
 	}
-	return json.Unmarshal(body, to)
+	return decode(hr, body, to)
+}
+
+// decode reads the JSON answer to a request. What answers something else is probably
+// no server of this kind.
+func decode(hr *http.Request, body []byte, to any) error {
+	if err := json.Unmarshal(body, to); err != nil {
+		return fmt.Errorf("the answer of %s is not the expected JSON: %w", hr.URL, err)
+	}
+	return nil
 }
 
 // Ready reports whether the server says that it is.

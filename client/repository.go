@@ -24,7 +24,7 @@ func (c *HTTP) post(ctx context.Context, path string, body, to any) error {
 	if err != nil || to == nil {
 		return err
 	}
-	return json.Unmarshal(answer, to)
+	return decode(hr, answer, to)
 }
 
 // Index lists the models of the server's repositories.

@@ -75,7 +75,7 @@ check-generate: ## Fail when the Go code of proto/ is not what generate writes
 # Only the packages whose tests take -update are asked.
 .PHONY: golden
 golden: ## Write the golden files anew
-	@dirs=$$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"|^\s*"tutti/.*golden"$$' . | xargs -r dirname | sort -u || true); \
+	@dirs=$$(grep -rlE --include='*_test.go' '^\s*"tutti/core/goldentest"$$' . | xargs -r dirname | sort -u || true); \
 		if [[ -n $$dirs ]]; then go test -short $$dirs -update; else echo "no package has golden files"; fi
 
 .PHONY: fuzz

@@ -30,7 +30,7 @@ var layers = [][]string{
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable"},
-	{"client"},
+	{"client", "options", "lint"},
 	{".", "bench"},
 	{"cmd/*"},
 }
@@ -205,6 +205,8 @@ func TestLayerRule(t *testing.T) {
 		{".", "repository", ""},
 		{".", "server/httpapi", ""},
 		{".", "client", ""},
+		{".", "options", ""},
+		{"options", ".", "upward"},
 		{"client", ".", "upward"},
 		{".", "backends/onnx", "only cmd lists"},
 		{"cmd/tutti", "backends/onnx", ""},

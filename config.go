@@ -1,6 +1,7 @@
 package tutti
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/status"
+	"tutti/lint"
+	"tutti/options"
 	"tutti/proto/modelconfig"
 	"tutti/repository"
 )
@@ -20,8 +23,8 @@ const configUsage = "MODEL_DIR [--format text|json]"
 // config prints a model's configuration as the configuration endpoint would show it.
 func (p *program) config(ctx context.Context, args []string) error {
 	set := p.flags("config", configUsage)
-	settings := backendConfig{}
-	format := set.String("format", formatText, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
+	settings := options.BackendConfig{}
+	format := set.String("format", lint.Text, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
 	name := set.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where the model has it")
 	set.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	rest, err := parse(set, args)
@@ -30,7 +33,7 @@ func (p *program) config(ctx context.Context, args []string) error {
 		return err
 	case len(rest) != 1:
 		return usagef("expected the folder of a model: tutti config %s", configUsage)
-	case *format != formatText && *format != formatJSON:
+	case *format != lint.Text && *format != lint.JSON:
 		return usagef("unknown format '%s', expected text or json", *format)
 	}
 	dir, err := filepath.Abs(rest[0])
@@ -91,7 +94,7 @@ func (p *program) completed(r *repository.Repository, s config.Source) (*modelco
 }
 
 func (p *program) printConfig(cfg *modelconfig.ModelConfig, format string) error {
-	if format == formatText {
+	if format == lint.Text {
 		_, err := p.stdout.Write(config.Text(cfg))
 		return err
 	}
@@ -99,5 +102,11 @@ func (p *program) printConfig(cfg *modelconfig.ModelConfig, format string) error
 	if err != nil {
 		return err
 	}
-	return writeJSON(p.stdout, json.RawMessage(raw))
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	_, err = b.WriteTo(p.stdout)
+	return err
 }

@@ -15,6 +15,7 @@ import (
 	"tutti/client"
 	"tutti/core/config"
 	"tutti/core/logs"
+	"tutti/options"
 )
 
 // demo serves the examples below a folder, sends requests through each ensemble,
@@ -30,7 +31,7 @@ func (p *program) demo(ctx context.Context, args []string) error {
 	case len(rest) != 1:
 		return usagef("expected one folder of model repositories, got %d", len(rest))
 	}
-	d := &showing{program: p, o: DefaultOptions()}
+	d := &showing{program: p, o: options.Default()}
 	if err := d.find(rest[0]); err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (p *program) demo(ctx context.Context, args []string) error {
 // showing is one showing of the examples.
 type showing struct {
 	*program
-	o        Options
+	o        options.Options
 	s        *server
 	examples []Example // one of each ensemble
 	wrong    int
@@ -138,7 +139,7 @@ const loopback = "127.0.0.1"
 
 // choosePorts keeps the default ports that are free.
 func (d *showing) choosePorts(ctx context.Context) {
-	for _, e := range []*Endpoint{&d.o.HTTP.Endpoint, &d.o.GRPC.Endpoint, &d.o.Metrics} {
+	for _, e := range []*options.Endpoint{&d.o.HTTP.Endpoint, &d.o.GRPC.Endpoint, &d.o.Metrics} {
 		e.Address = loopback
 		var c net.ListenConfig
 		l, err := c.Listen(ctx, "tcp", net.JoinHostPort(e.Address, strconv.Itoa(e.Port)))

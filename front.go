@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tutti/core/telemetry"
+	"tutti/options"
 )
 
 // service answers one protocol on a socket.
@@ -29,7 +30,7 @@ type service interface {
 type front struct {
 	// title is what the log calls it, in Triton's words.
 	title    string
-	endpoint Endpoint
+	endpoint options.Endpoint
 	service  service
 	listener net.Listener
 	done     chan struct{} // closed when Serve has returned

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"tutti/options"
 	"tutti/repository"
 )
 
@@ -15,7 +16,7 @@ func (p *program) plan(ctx context.Context, args []string) error {
 	fs := p.flags("plan", planUsage)
 	after := fs.String("after", "", "stop after this `pass` of the compiler and print what is known")
 	format := fs.String("format", "text", "`format`: text, dot for Graphviz, or svg")
-	settings := backendConfig{}
+	settings := options.BackendConfig{}
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	rest, err := parse(fs, args)
 	switch {

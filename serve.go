@@ -13,15 +13,16 @@ import (
 
 	"tutti/core/logs"
 	"tutti/core/status"
+	"tutti/options"
 	"tutti/repository"
 )
 
 // serve runs the server until ctx is over or a socket fails.
 func (p *program) serve(ctx context.Context, args []string) error {
-	o, err := ParseOptions(args, os.Environ())
+	o, err := options.Parse(args, os.Environ())
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		serveHelp(p.stdout, p.name)
+		options.Help(p.stdout, p.name)
 		return nil
 	case err != nil:
 		return &optionError{err}
@@ -37,7 +38,7 @@ func (p *program) serve(ctx context.Context, args []string) error {
 }
 
 // run serves until ctx is over or a socket fails.
-func (p *program) run(ctx context.Context, o *Options, journal *logs.Log) error {
+func (p *program) run(ctx context.Context, o *options.Options, journal *logs.Log) error {
 	s, err := open(ctx, o, &p.components, journal)
 	if err != nil {
 		return serverError(err)
@@ -60,15 +61,16 @@ func (p *program) run(ctx context.Context, o *Options, journal *logs.Log) error 
 // models returns the table of models and how they are, with its heading.
 func models(r *repository.Repository) [][]string {
 	rows := [][]string{{"Model", "Version", "Status"}}
-	reasons := map[string]string{}
+	reasons, ready := map[string]string{}, map[string][]string{}
+	for _, e := range r.Index(true) {
+		ready[e.Name] = append(ready[e.Name], e.Version)
+	}
 	for _, f := range r.Failures() {
 		reasons[f.Model] = "UNAVAILABLE: " + strings.ReplaceAll(f.Err.Error(), "\n", "; ")
 	}
 	for _, name := range r.Models() {
-		if md, err := r.Metadata(name, 0); err == nil {
-			for _, v := range md.Versions {
-				rows = append(rows, []string{name, v, "READY"})
-			}
+		for _, v := range ready[name] {
+			rows = append(rows, []string{name, v, "READY"})
 		}
 		if reason, ok := reasons[name]; ok {
 			rows = append(rows, []string{name, "-", reason})

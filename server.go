@@ -18,12 +18,13 @@ import (
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/core/tracing"
+	"tutti/options"
 	"tutti/repository"
 )
 
 // server is everything that runs while models are served.
 type server struct {
-	o       Options
+	o       options.Options
 	logs    *logs.Log
 	log     *slog.Logger
 	repo    *repository.Repository
@@ -38,7 +39,7 @@ type server struct {
 }
 
 // open loads the models a command line names. They are served by nobody yet.
-func open(ctx context.Context, o *Options, c *Components, journal *logs.Log) (*server, error) {
+func open(ctx context.Context, o *options.Options, c *Components, journal *logs.Log) (*server, error) {
 	if len(o.Repositories) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "--model-repository must be specified")
 	}
@@ -47,15 +48,19 @@ func open(ctx context.Context, o *Options, c *Components, journal *logs.Log) (*s
 		return nil, err
 	}
 	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetrics(), journal.Logger()
-	settings, notices := backendSettings(registry, o.BackendConfig)
+	if o.Namespacing {
+		metrics = telemetry.NewNamespacedMetrics()
+	}
+	settings, notices := o.BackendConfig.Settings(registry)
 	notify(ctx, log, slices.Concat(o.Notices, notices))
-	tracer, err := tracing.New(o.Trace.settings(log))
+	tracer, err := tracing.New(traceOptions(&o.Trace, log))
 	if err != nil {
 		return nil, err
 	}
 	repo, err := repository.Open(ctx, repository.Settings{
-		Roots: o.Repositories, Mode: o.mode(), Only: o.Models(), PollInterval: o.PollInterval,
+		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
+		Namespacing: o.Namespacing, Cache: o.ModelCache,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
 		Progress: progressOn(os.Stderr),
 	})
@@ -73,25 +78,25 @@ func open(ctx context.Context, o *Options, c *Components, journal *logs.Log) (*s
 }
 
 // notify says once what there is to say about options.
-func notify(ctx context.Context, logger *slog.Logger, list []Notice) {
+func notify(ctx context.Context, logger *slog.Logger, list []options.Notice) {
 	for _, n := range list {
 		logger.WarnContext(ctx, "about an option", slog.String("option", n.Option), slog.String("notice", n.Text))
 	}
 }
 
-// mode is what --model-control-mode is to the repository.
-func (o *Options) mode() repository.Mode {
+// modeOf is what --model-control-mode is to the repository.
+func modeOf(o *options.Options) repository.Mode {
 	switch o.ControlMode {
-	case modePoll:
+	case options.ModePoll:
 		return repository.Polled
-	case modeExplicit:
+	case options.ModeExplicit:
 		return repository.Explicit
 	}
 	return repository.Fixed
 }
 
-// settings are what a tracer is made from.
-func (t *TraceOptions) settings(log *slog.Logger) tracing.Options {
+// traceOptions are what a tracer is made from.
+func traceOptions(t *options.Trace, log *slog.Logger) tracing.Options {
 	return tracing.Options{Log: log, Settings: tracing.Settings{
 		Mode: t.Mode, Level: t.Levels, Rate: strconv.Itoa(t.Rate), Count: strconv.Itoa(t.Count),
 		LogFrequency: strconv.Itoa(t.LogFrequency), File: t.File,

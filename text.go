@@ -1,6 +1,7 @@
 package tutti
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -114,4 +115,18 @@ func brackets[T any](list []T, most int) string {
 		fmt.Fprint(&b, x)
 	}
 	return b.String() + "]"
+}
+
+// list is a flag that may be repeated.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, " ") }
+
+// Set adds a value.
+func (l *list) Set(s string) error {
+	if s == "" {
+		return errors.New("expected a value, got none")
+	}
+	*l = append(*l, s)
+	return nil
 }

@@ -3,11 +3,11 @@ package tutti
 import (
 	"crypto/tls"
 	"log/slog"
-	"regexp"
 
 	"tutti/core/certs"
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/options"
 	"tutti/server/grpcapi"
 	"tutti/server/httpapi"
 )
@@ -43,6 +43,7 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.logs, Restricted: restricted(o.Restricted),
+		MaxMessage: o.MaxMessage,
 		Keepalive: grpcapi.Keepalive{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, PermitWithoutCalls: o.PermitWithoutCalls,
 			MinPingInterval: o.MinPingInterval, AnyPings: o.MinPingInterval == 0, MaxAge: o.MaxAge, MaxAgeGrace: o.MaxAgeGrace,
@@ -52,11 +53,11 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 	if set.Compression, err = grpcapi.ParseCompression(o.Compression); err != nil {
 		return set, err
 	}
-	if set.ForwardHeaders, err = forward(o.ForwardPattern, ""); err != nil {
+	if set.ForwardHeaders, err = o.Forward(); err != nil {
 		return set, err
 	}
-	if t := o.TLS; t.Enabled {
-		set.TLS, err = t.load("gRPC", s.log, "h2")
+	if t := &o.TLS; t.Enabled {
+		set.TLS, err = loadTLS(t, "gRPC", s.log, "h2")
 	}
 	return set, err
 }
@@ -68,17 +69,17 @@ func (s *server) httpSettings(catalog *gate) (httpapi.Settings, error) {
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: o.MaxInput, Restricted: restricted(o.Restricted),
 	}
 	var err error
-	if set.Forward, err = forward(o.ForwardPattern, ignoreCase); err != nil {
+	if set.Forward, err = o.Forward(); err != nil {
 		return set, err
 	}
-	if t := o.TLS; t.Enabled {
-		set.TLS, err = t.load("HTTP", s.log, "h2", "http/1.1")
+	if t := &o.TLS; t.Enabled {
+		set.TLS, err = loadTLS(t, "HTTP", s.log, "h2", "http/1.1")
 	}
 	return set, err
 }
 
 // restricted names the categories as the front ends do.
-func restricted(list []Restriction) []infer.Restriction {
+func restricted(list []options.Restriction) []infer.Restriction {
 	all := make([]infer.Restriction, len(list))
 	for i, r := range list {
 		all[i] = infer.Restriction{Key: r.Key, Value: r.Value}
@@ -91,19 +92,8 @@ func restricted(list []Restriction) []infer.Restriction {
 	return all
 }
 
-// ignoreCase begins the pattern of HTTP headers, whose names have no case.
-const ignoreCase = "(?i)"
-
-// forward compiles a header forward pattern that options begin; nil for none.
-func forward(pattern, options string) (*regexp.Regexp, error) {
-	if pattern == "" {
-		return nil, nil //nolint:nilnil // nothing is forwarded
-	}
-	return regexp.Compile(options + pattern)
-}
-
-// load reads the files of a protocol's encrypted connections.
-func (t *TLSOptions) load(title string, log *slog.Logger, protocols ...string) (*tls.Config, error) {
+// loadTLS reads the files of a protocol's encrypted connections.
+func loadTLS(t *options.TLS, title string, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	files := certs.Files{Cert: t.ServerCert, Key: t.ServerKey}
 	if t.Mutual {
 		files.ClientCA = t.RootCert

@@ -1,15 +1,12 @@
 package conformance_test
 
 import (
-	"flag"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"tutti/core/goldentest"
 )
-
-var update = flag.Bool("update", false, "write docs/compatibility.md anew")
 
 const (
 	pageSource = "testdata/compatibility.src.md"
@@ -32,20 +29,7 @@ func TestCompatibilityPage(t *testing.T) {
 	shown := collect(t)
 	checkItems(t, blocks)
 	checkMarkers(t, blocks, shown)
-	got := render(t, blocks, shown)
-	if *update {
-		if err := os.WriteFile(page, []byte(got), 0o644); err != nil { //nolint:gosec // a page for everybody
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("docs/compatibility.md is not current (make golden writes it):\n%s", diff)
-	}
+	goldentest.Check(t, page, []byte(render(t, blocks, shown)))
 }
 
 // checkItems fails for what the program has and the page has not, and the reverse.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti"
+	"tutti/options"
 )
 
 // maxNamed is how many tests a row names; the others are counted.
@@ -73,12 +73,12 @@ func names(tests []string) string {
 // renderFlags writes what the table of flags says, with the tests that use each.
 func renderFlags(t *testing.T, b *strings.Builder) {
 	t.Helper()
-	list := tutti.Flags()
+	list := options.Flags()
 	users := flagUsers(t, list)
 	b.WriteString("| flag | works | notes | used by |\n|---|---|---|---|\n")
 	for i := range list {
 		f := &list[i]
-		if f.Class == tutti.Honoured && len(users[f.Name]) == 0 {
+		if f.Class == options.Honoured && len(users[f.Name]) == 0 {
 			t.Errorf("no test uses --%s", f.Name)
 		}
 		if len(users[f.Name]) == 0 {
@@ -89,18 +89,18 @@ func renderFlags(t *testing.T, b *strings.Builder) {
 }
 
 // works is how far a flag does what tritonserver's does.
-func works(f *tutti.Flag) string {
+func works(f *options.Flag) string {
 	switch f.Class {
-	case tutti.WithoutEffect:
+	case options.WithoutEffect:
 		return "partly"
-	case tutti.Refused:
+	case options.Refused:
 		return "no"
-	case tutti.Honoured:
+	case options.Honoured:
 	}
 	return "yes"
 }
 
-func note(f *tutti.Flag) string {
+func note(f *options.Flag) string {
 	var parts []string
 	if f.Own {
 		parts = append(parts, "Tutti's own")
@@ -109,17 +109,17 @@ func note(f *tutti.Flag) string {
 		parts = append(parts, "deprecated, use "+strings.ReplaceAll(f.Instead, "|", `\|`))
 	}
 	switch f.Class {
-	case tutti.WithoutEffect:
+	case options.WithoutEffect:
 		parts = append(parts, "accepted without effect: "+f.Why)
-	case tutti.Refused:
+	case options.Refused:
 		parts = append(parts, "refused: "+f.Why)
-	case tutti.Honoured:
+	case options.Honoured:
 	}
 	return strings.Join(parts, "; ")
 }
 
 // flagUsers returns the tests whose source gives each flag.
-func flagUsers(t *testing.T, list []tutti.Flag) map[string][]string {
+func flagUsers(t *testing.T, list []options.Flag) map[string][]string {
 	t.Helper()
 	users := map[string][]string{}
 	walkTests(t, func(path, text string) {

@@ -73,7 +73,7 @@ func (r *Repository) Metadata(name string, number int64) (*infer.Metadata, error
 	if md.Platform == "" {
 		md.Platform = v.cfg.GetBackend()
 	}
-	for _, other := range s.models[name].versions {
+	for _, other := range s.called[name].versions {
 		md.Versions = append(md.Versions, strconv.FormatInt(other.sig.Version, 10))
 	}
 	return md, nil
@@ -112,16 +112,16 @@ func (r *Repository) Plan(name string, number int64) (*plan.Plan, error) {
 // Stage returns an ensemble as the compiler has it after the named pass.
 func (r *Repository) Stage(name, after string) (string, error) {
 	s := r.catalog.Load()
-	m := s.models[name]
+	m := s.called[name]
 	if m == nil || m.folder.cfg == nil || !m.ensemble() {
 		return "", status.Errorf(status.InvalidArg, "model '%s' is no ensemble that can be read", name)
 	}
-	return plan.Stages(m.folder.cfg, lookup(s.models), after)
+	return plan.Stages(m.folder.cfg, lookup{source: &r.source, models: s.models, home: m.key}, after)
 }
 
 // Kind says in a word what a model is: the step of a native one, else its backend.
 func (r *Repository) Kind(name string) string {
-	m := r.catalog.Load().models[name]
+	m := r.catalog.Load().called[name]
 	if m == nil {
 		return ""
 	}
@@ -135,20 +135,22 @@ func (r *Repository) Kind(name string) string {
 // of all models.
 func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, error) {
 	s := r.catalog.Load()
-	names := s.names
+	keys := s.keys
 	if name != "" {
-		m := s.models[name]
+		m := s.called[name]
 		switch {
+		case m != nil && m.twins > 0:
+			return nil, m.ambiguous()
 		case m == nil || len(m.versions) == 0:
 			return nil, status.Errorf(status.InvalidArg, "requested model '%s' is not available", name)
 		case number > 0 && m.version(number) == nil:
 			return nil, status.Errorf(status.InvalidArg, "requested model version is not available for model '%s'", name)
 		}
-		names = []string{name}
+		keys = []string{m.key}
 	}
 	list := []infer.Statistics{}
-	for _, n := range names {
-		for _, v := range s.models[n].versions {
+	for _, key := range keys {
+		for _, v := range s.models[key].versions {
 			if number <= 0 || v.sig.Version == number {
 				list = append(list, statistics(v.stats))
 			}

@@ -21,12 +21,12 @@ import (
 type change struct {
 	r       *Repository
 	base    *snapshot
-	next    map[string]*model // what is to be published
+	next    map[string]*model // what is to be published, by key
 	loading map[string]*model // those of next that are loaded anew
-	gone    []string          // models that no longer serve
+	gone    []string          // keys of models that no longer serve
 	notes   []note
 
-	renewed  []string   // ensembles compiled in the round at hand
+	renewed  []string   // keys of ensembles compiled in the round at hand
 	opened   []*version // of plain models
 	compiled []*version // of ensembles, in the round at hand
 	temps    []*tempFolder
@@ -48,8 +48,8 @@ func (c *change) begin(f *folder, explicit bool) {
 	if f.temp != nil {
 		c.temps = append(c.temps, f.temp)
 	}
-	old := c.base.models[f.name]
-	m := &model{name: f.name, folder: f, wanted: true, print: f.print, err: f.err, explicit: explicit || old != nil && old.explicit}
+	old := c.base.models[f.key]
+	m := &model{key: f.key, name: f.name, folder: f, wanted: true, print: f.print, err: f.err, explicit: explicit || old != nil && old.explicit}
 	if f.err == nil {
 		for _, n := range f.versions {
 			l := newLife(n)
@@ -63,7 +63,7 @@ func (c *change) begin(f *folder, explicit bool) {
 	for i := range f.notes {
 		c.r.tell(&f.notes[i])
 	}
-	c.next[f.name], c.loading[f.name] = m, m
+	c.next[f.key], c.loading[f.key] = m, m
 }
 
 // tell logs what a configuration is accepted with; faults are told with the model.
@@ -77,23 +77,23 @@ func (r *Repository) tell(d *config.Diagnostic) {
 
 // gather begins what the named ensemble is made of, as far as it is there and does
 // not serve in its present form already.
-func (c *change) gather(ctx context.Context, name string) {
-	m := c.next[name]
+func (c *change) gather(ctx context.Context, key string) {
+	m := c.next[key]
 	if m == nil || m.folder.cfg == nil {
 		return
 	}
-	for used := range m.folder.uses {
-		if c.loading[used] != nil || !plainName(used) {
+	for _, st := range m.folder.cfg.GetEnsembleScheduling().GetStep() {
+		if !plainName(st.GetModelName()) {
 			continue
 		}
-		p, found := c.r.source.find(used)
-		old := c.base.models[used]
-		if old != nil && len(old.versions) > 0 && (!found || old.folder.override || old.print == fingerprint(p)) {
+		p, found := c.r.source.locate(key, st)
+		if !found || c.loading[p.key] != nil {
 			continue
 		}
-		if found {
+		old := c.base.models[p.key]
+		if old == nil || len(old.versions) == 0 || !old.folder.override && old.print != fingerprint(p) {
 			c.begin(c.r.source.open(ctx, p), false)
-			c.gather(ctx, used)
+			c.gather(ctx, p.key)
 		}
 	}
 }
@@ -101,13 +101,13 @@ func (c *change) gather(ctx context.Context, name string) {
 // announce shows in the index what is loading, beside what serves.
 func (c *change) announce(ctx context.Context) {
 	shown := maps.Clone(c.base.models)
-	for name, m := range c.loading {
-		show := &model{name: name, folder: m.folder, wanted: true, lives: m.lives}
-		if old := c.base.models[name]; old != nil {
+	for key, m := range c.loading {
+		show := &model{key: key, name: m.name, folder: m.folder, wanted: true, lives: m.lives}
+		if old := c.base.models[key]; old != nil {
 			*show = *old
 			show.lives = merge(serving(old.lives), merge(m.lives, old.lives))
 		}
-		shown[name] = show
+		shown[key] = show
 	}
 	c.r.publish(ctx, shown)
 }
@@ -156,9 +156,9 @@ func (c *change) load(ctx context.Context) {
 func (c *change) open(ctx context.Context, m *model, l *life) (*version, error) {
 	began := telemetry.Now()
 	for try := 0; ; try++ {
-		v, err := c.r.loadVersion(ctx, m.folder, l.number, c.stats(m.name, l.number))
+		v, err := c.r.loadVersion(ctx, m.folder, l.number, c.stats(m, l.number))
 		if err == nil {
-			v.life = l
+			v.key, v.life = m.key, l
 			v.stats.Loaded(telemetry.Now() - began)
 			return v, nil
 		}
@@ -172,23 +172,23 @@ func (c *change) open(ctx context.Context, m *model, l *life) (*version, error) 
 // stats returns the counters of a version: those of the one that it replaces, which
 // go on counting, so that a reload neither resets them nor loses what the old one
 // still answers.
-func (c *change) stats(name string, number int64) *telemetry.Model {
-	if old := c.base.models[name]; old != nil {
+func (c *change) stats(m *model, number int64) *telemetry.Model {
+	if old := c.base.models[m.key]; old != nil {
 		for _, v := range old.versions {
 			if v.sig.Version == number {
 				return v.stats
 			}
 		}
 	}
-	return &telemetry.Model{Name: name, Version: number}
+	return &telemetry.Model{Name: m.name, Namespace: spaceOf(m.key), Version: number}
 }
 
 // settle compiles the ensembles. A model that could not be loaded, or without which
 // an ensemble that serves would not, stays as it was when it serves.
 func (c *change) settle(ctx context.Context) {
-	for name, m := range c.loading {
+	for key, m := range c.loading {
 		if m.err != nil {
-			c.keep(name, m.err)
+			c.keep(key, m.err)
 		}
 	}
 	for {
@@ -200,17 +200,17 @@ func (c *change) settle(ctx context.Context) {
 }
 
 // keep has the model stay what it is, if it serves, and its index say why.
-func (c *change) keep(name string, why error) bool {
-	m, old := c.loading[name], c.base.models[name]
+func (c *change) keep(key string, why error) bool {
+	m, old := c.loading[key], c.base.models[key]
 	if m == nil || old == nil || len(old.versions) == 0 {
 		return false
 	}
 	kept := *old
 	kept.print, kept.explicit = m.print, m.explicit
-	c.next[name] = &kept
-	delete(c.loading, name)
+	c.next[key] = &kept
+	delete(c.loading, key)
 	c.notes = append(c.notes, note{old.lives, why.Error()})
-	c.r.s.Log.Error("model stays as it is", slog.String("model", name), slog.String("reason", why.Error()))
+	c.r.s.Log.Error("model stays as it is", slog.String("model", m.name), slog.String("reason", why.Error()))
 	return true
 }
 
@@ -218,23 +218,24 @@ func (c *change) keep(name string, why error) bool {
 func (c *change) revert(broken []*model) bool {
 	kept := false
 	for _, m := range broken {
-		for _, name := range c.within(m.name) {
-			kept = c.keep(name, m.err) || kept
+		for _, key := range c.within(m.key) {
+			kept = c.keep(key, m.err) || kept
 		}
 	}
 	return kept
 }
 
-// within lists the models that an ensemble consists of, before and after the change,
+// within lists the keys of the models that an ensemble consists of, before and after the change,
 // and itself.
-func (c *change) within(name string) []string {
-	list := []string{name}
+func (c *change) within(key string) []string {
+	list := []string{key}
 	for i := 0; i < len(list); i++ {
-		for _, m := range []*model{c.base.models[list[i]], c.next[list[i]]} {
+		for _, models := range []map[string]*model{c.base.models, c.next} {
+			m := models[list[i]]
 			if m == nil || m.folder.cfg == nil {
 				continue
 			}
-			for used := range m.folder.uses {
+			for _, used := range m.parts(&c.r.source, models) {
 				if !slices.Contains(list, used) {
 					list = append(list, used)
 				}
@@ -247,7 +248,7 @@ func (c *change) within(name string) []string {
 // commit publishes the change.
 func (c *change) commit(ctx context.Context) {
 	for _, m := range c.next {
-		if old := c.base.models[m.name]; old != m {
+		if old := c.base.models[m.key]; old != m {
 			c.finish(m, old)
 		}
 	}
@@ -266,7 +267,7 @@ func (c *change) finish(m, old *model) {
 		leave := slices.DeleteFunc(slices.Clone(old.lives), func(l *life) bool { return l.is(infer.Unavailable) && m.wanted })
 		m.lives = merge(m.lives, leave)
 	}
-	c.r.report(m, c.loading[m.name] != nil)
+	c.r.report(m, c.loading[m.key] != nil)
 }
 
 // abandon gives the change up because of why, which the index tells of the named
@@ -282,10 +283,10 @@ func (c *change) abandon(ctx context.Context, name string, why error) {
 		}
 		switch {
 		case m.err == nil:
-		case c.keep(m.name, m.err):
-			shown[m.name] = c.next[m.name]
+		case c.keep(m.key, m.err):
+			shown[m.key] = c.next[m.key]
 		default:
-			shown[m.name] = m.failed(c.base.models[m.name])
+			shown[m.key] = m.failed(c.base.models[m.key])
 			c.r.report(m, true)
 		}
 	}
@@ -323,7 +324,7 @@ func (c *change) end(ctx context.Context, models map[string]*model) {
 	now := c.r.catalog.Load()
 	var errs []error
 	for _, v := range slices.Concat(c.compiled, c.opened) {
-		if m := now.models[v.sig.Model]; m == nil || !slices.Contains(m.versions, v) {
+		if m := now.models[v.key]; m == nil || !slices.Contains(m.versions, v) {
 			errs = append(errs, v.close())
 		}
 	}

@@ -17,8 +17,9 @@
 // mirrored: its listing is what is compared, and a model's objects are brought to disk
 // when it is opened.
 //
-// Files: source.go and fingerprint.go find models, override.go takes them from a
-// request, mirror.go, fetch.go and progress.go bring them from buckets, load.go opens a version of a plain model and ensemble.go compiles one of
+// Files: source.go and fingerprint.go find models, namespace.go tells those of one name apart, override.go takes them from a
+// request, mirror.go, fetch.go and progress.go bring them from buckets and
+// prune.go forgets them, load.go opens a version of a plain model and ensemble.go compiles one of
 // an ensemble, rehearse.go, warm.go, golden.go, goldendata.go, goldencompare.go and
 // agent.go are what a version goes through before it serves, life.go is the states of a version, snapshot.go what serves, change.go
 // the transaction, repository.go opens and closes, lifecycle.go and poll.go change

@@ -8,7 +8,6 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/infer"
-	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/pipeline/exec"
 	"tutti/pipeline/plan"
@@ -20,10 +19,10 @@ import (
 // after the change.
 func (c *change) compileAll(ctx context.Context) (broken []*model) {
 	c.undo()
-	for _, name := range c.stale() {
-		m := c.anew(name)
-		c.renewed = append(c.renewed, name)
-		c.next[name] = m
+	for _, key := range c.stale() {
+		m := c.anew(key)
+		c.renewed = append(c.renewed, key)
+		c.next[key] = m
 		for _, l := range m.lives {
 			v, err := c.compile(ctx, m, l)
 			if err != nil {
@@ -40,7 +39,7 @@ func (c *change) compileAll(ctx context.Context) (broken []*model) {
 		for _, l := range m.lives {
 			l.to(infer.Unavailable, m.err.Error())
 		}
-		if old := c.base.models[name]; old != nil && len(old.versions) > 0 {
+		if old := c.base.models[key]; old != nil && len(old.versions) > 0 {
 			broken = append(broken, m)
 		}
 	}
@@ -52,47 +51,48 @@ func (c *change) undo() {
 	for _, v := range c.compiled {
 		_ = v.close() // an ensemble has nothing that fails to close
 	}
-	for _, name := range c.renewed { // those neither loaded nor kept are what they were
-		if old := c.base.models[name]; c.loading[name] == nil && old != nil && !slices.Contains(old.versions, c.next[name].version(0)) {
-			c.next[name] = old
+	for _, key := range c.renewed { // those neither loaded nor kept are what they were
+		if old := c.base.models[key]; c.loading[key] == nil && old != nil && !slices.Contains(old.versions, c.next[key].version(0)) {
+			c.next[key] = old
 		}
 	}
 	c.compiled, c.renewed = nil, nil
 }
 
 // anew returns an ensemble to be compiled, as often as it takes.
-func (c *change) anew(name string) *model {
-	m := *c.next[name]
+func (c *change) anew(key string) *model {
+	m := *c.next[key]
 	m.versions, m.lives, m.err = nil, nil, nil
 	for _, n := range m.folder.versions {
 		l := newLife(n)
 		l.to(infer.Loading, "")
 		m.lives = append(m.lives, l)
 	}
-	if c.loading[name] != nil {
-		c.loading[name] = &m
+	if c.loading[key] != nil {
+		c.loading[key] = &m
 	}
 	return &m
 }
 
-// stale lists the ensembles that are loaded anew or made of what changes, sorted.
+// stale lists the keys of the ensembles that are loaded anew or made of what changes,
+// sorted. With namespacing a model may change what others of its name are to a step.
 func (c *change) stale() []string {
 	changed := map[string]bool{}
-	for name := range c.loading {
-		changed[name] = true
+	for key := range c.loading {
+		changed[nameOf(key)] = true
 	}
-	for _, name := range c.gone {
-		changed[name] = true
+	for _, key := range c.gone {
+		changed[nameOf(key)] = true
 	}
 	stale := map[string]bool{}
 	for again := true; again; {
 		again = false
-		for name, m := range c.next {
-			if stale[name] || !m.wanted || m.folder.err != nil || !m.ensemble() {
+		for key, m := range c.next {
+			if stale[key] || !m.wanted || m.folder.err != nil || !m.ensemble() {
 				continue
 			}
-			if c.loading[name] != nil || m.usesAny(changed) {
-				stale[name], changed[name], again = true, true, true
+			if c.loading[key] != nil || m.usesAny(changed) {
+				stale[key], changed[m.name], again = true, true, true
 			}
 		}
 	}
@@ -100,8 +100,8 @@ func (c *change) stale() []string {
 }
 
 func (m *model) usesAny(names map[string]bool) bool {
-	for used := range m.folder.uses {
-		if names[used] {
+	for _, st := range m.folder.cfg.GetEnsembleScheduling().GetStep() {
+		if names[st.GetModelName()] {
 			return true
 		}
 	}
@@ -110,7 +110,7 @@ func (m *model) usesAny(names map[string]bool) bool {
 
 // compile makes a version of an ensemble whose models are open.
 func (c *change) compile(ctx context.Context, m *model, l *life) (*version, error) {
-	p, err := plan.Compile(m.folder.cfg, l.number, lookup(c.next))
+	p, err := plan.Compile(m.folder.cfg, l.number, lookup{source: &c.r.source, models: c.next, home: m.key})
 	if err != nil {
 		return nil, err
 	}
@@ -118,12 +118,12 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 		return nil, err
 	}
 	v := &version{
-		cfg: p.Config, sig: p.Signature, about: newDescription(p.Signature), life: l,
-		stats: c.stats(m.name, l.number), temp: m.folder.temp,
+		key: m.key, cfg: p.Config, sig: p.Signature, about: newDescription(p.Signature), life: l,
+		stats: c.stats(m, l.number), temp: m.folder.temp,
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))
 	for i := range p.Nodes {
-		used := c.next[p.Nodes[i].Model].version(p.Nodes[i].Version)
+		used := c.next[p.Nodes[i].ID].version(p.Nodes[i].Version)
 		targets[i] = used.queue
 		if !slices.Contains(v.uses, used) {
 			v.uses = append(v.uses, used)
@@ -140,34 +140,4 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 		return nil, errors.Join(err, v.close())
 	}
 	return v, nil
-}
-
-// lookup answers the compiler from models.
-type lookup map[string]*model
-
-var _ plan.Lookup = lookup{}
-
-// Model implements plan.Lookup.
-func (l lookup) Model(name string, number int64) (plan.Model, error) {
-	m := l[name]
-	switch {
-	case m == nil:
-		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
-	case !m.wanted:
-		return plan.Model{}, status.Errorf(status.Unavailable, "%s", unloaded)
-	case m.folder.err != nil:
-		return plan.Model{}, status.Errorf(status.InvalidArg, "%w", m.folder.err)
-	case m.ensemble() && number > 0 && !slices.Contains(m.folder.versions, number):
-		return plan.Model{}, status.Errorf(status.InvalidArg, "there is no version %d of ensemble '%s'", number, name)
-	case m.ensemble():
-		return plan.Model{Signature: config.SignatureOf(m.folder.cfg), Ensemble: m.folder.cfg}, nil
-	}
-	v := m.version(number)
-	switch {
-	case v == nil && m.err != nil:
-		return plan.Model{}, status.Errorf(status.Unavailable, "%w", m.err)
-	case v == nil:
-		return plan.Model{}, status.Errorf(status.InvalidArg, "version %d of model '%s' is not loaded", number, name)
-	}
-	return plan.Model{Signature: v.sig}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -22,9 +23,13 @@ const fetchThreads = 8
 
 // fetch brings a model to disk and returns its folder.
 func (m *mirror) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
-	dir := filepath.Join(m.cache, "models", m.state(model, list), model)
+	dir := m.dir(model, list)
 	if whole(dir, list) {
+		used(dir)
 		return dir, nil
+	}
+	if err := m.known(dir); err != nil {
+		return "", err
 	}
 	for _, o := range list {
 		if key := strings.TrimSuffix(o.Key, "/"); key != "" && !filepath.IsLocal(key) || strings.ContainsAny(key, "\\\x00") {
@@ -39,6 +44,37 @@ func (m *mirror) fetch(ctx context.Context, model string, list []cloud.Object) (
 		return "", fmt.Errorf("fetching model '%s' from %s: %w", model, m.address, err)
 	}
 	return dir, m.assemble(model, dir, objects, list)
+}
+
+// dir is where a state of a model lies on disk.
+func (m *mirror) dir(model string, list []cloud.Object) string {
+	return filepath.Join(m.cache, "models", m.state(model, list), model)
+}
+
+// bring fetches models, so that opening them takes no time. What failed is told by
+// fetch, once.
+func (*source) bring(ctx context.Context, places []place) {
+	for _, p := range places {
+		if p.mirror == nil || p.twin != "" {
+			continue
+		}
+		dir := p.mirror.dir(p.name, p.objects)
+		_ = p.mirror.known(dir) // of an earlier try that nobody asked about
+		if _, err := p.mirror.fetch(ctx, p.name, p.objects); err != nil && ctx.Err() == nil {
+			p.mirror.mu.Lock()
+			p.mirror.failed[dir] = err
+			p.mirror.mu.Unlock()
+		}
+	}
+}
+
+// known returns why bring failed just before.
+func (m *mirror) known(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.failed[dir]
+	delete(m.failed, dir)
+	return err
 }
 
 // whole reports whether the folder of a model is there with every file at its size. A
@@ -79,16 +115,30 @@ func (m *mirror) fetchObjects(ctx context.Context, model, objects string, list [
 	}
 	began := telemetry.Now()
 	m.log.InfoContext(ctx, "fetching model", slog.String("model", model), slog.String("from", m.address), slog.Int("files", len(missing)), slog.Int64("bytes", p.total))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := time.AfterFunc(m.timeout, func() {
+		cancel(status.Errorf(status.Unavailable, "nothing came for %s", m.timeout))
+	})
+	defer watch.Stop()
+	wrote := func(n int64, fetched bool) {
+		watch.Reset(m.timeout)
+		p.wrote(n, fetched)
+	}
+	stalled := ctx
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(fetchThreads)
 	for id, o := range missing {
 		g.Go(func() error {
 			whole := o
 			whole.Key = model + "/" + o.Key
-			return m.fetchOne(ctx, whole, filepath.Join(objects, id), p.wrote)
+			return m.fetchOne(ctx, whole, filepath.Join(objects, id), wrote)
 		})
 	}
 	err := g.Wait()
+	if cause := context.Cause(stalled); err != nil && status.CodeOf(cause) == status.Unavailable {
+		err = cause
+	}
 	took := telemetry.Now() - began
 	m.fetched(p.fetched.Load(), took)
 	if err == nil {

@@ -316,3 +316,16 @@ func ask(ctx context.Context, x infer.Inferer, req *infer.Request) (float32, err
 	defer resp.Release()
 	return tensor.Slice[float32](&resp.Outputs[0].Tensor)[0], nil
 }
+
+// scale multiplies its input.
+func scale(by float32) stepFunc {
+	return func(ctx context.Context, b *backends.Batch) error {
+		if err := double(ctx, b); err != nil {
+			return err
+		}
+		for i := range tensor.Slice[float32](&b.Out[0]) {
+			tensor.Slice[float32](&b.Out[0])[i] *= by / 2
+		}
+		return nil
+	}
+}

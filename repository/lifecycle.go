@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,24 +51,33 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 	if err := r.control(name); err != nil {
 		return err
 	}
+	// Buckets are asked before the turn is taken: others need not wait for them.
+	r.source.look(ctx)
+	if len(o.Files) == 0 {
+		r.source.bring(ctx, r.source.findAll(name))
+	}
 	if err := r.enter(ctx); err != nil {
 		return err
 	}
 	defer r.unlock()
-	f, err := r.source.fetch(ctx, name, o)
+	folders, err := r.source.fetch(ctx, name, o)
 	if err != nil {
 		return err
 	}
 	c := r.change()
-	c.begin(f, true)
-	c.gather(ctx, name)
+	for _, f := range folders {
+		c.begin(f, true)
+	}
+	for _, f := range folders {
+		c.gather(ctx, f.key)
+	}
 	c.load(ctx)
 	broken := c.compileAll(ctx)
 	if ctx.Err() != nil {
 		c.cancel(ctx)
 		return status.ErrCancelled
 	}
-	if err := c.verdict(name, broken); err != nil {
+	if err := c.verdict(folders, broken); err != nil {
 		c.abandon(ctx, name, err)
 		return err
 	}
@@ -76,16 +86,18 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 }
 
 // verdict returns why the change must not be made, or nil.
-func (c *change) verdict(name string, broken []*model) error {
-	m := c.loading[name]
-	if m.folder.err != nil {
-		return failedToPoll(name, ": "+m.folder.err.Error())
-	}
-	if m.err != nil {
-		return status.Errorf(status.InvalidArg, "load failed for model '%s': %s\n", name, m.reason())
+func (c *change) verdict(folders []*folder, broken []*model) error {
+	for _, f := range folders {
+		m := c.loading[f.key]
+		if m.folder.err != nil {
+			return failedToPoll(m.name, ": "+m.folder.err.Error())
+		}
+		if m.err != nil {
+			return status.Errorf(status.InvalidArg, "load failed for model '%s': %s\n", m.name, m.reason())
+		}
 	}
 	for _, b := range broken {
-		return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", name, b.err)
+		return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", folders[0].name, b.err)
 	}
 	for _, other := range c.loading {
 		if other.err != nil {
@@ -121,33 +133,47 @@ func (r *Repository) Unload(ctx context.Context, name string, dependents bool) e
 	}
 	defer r.unlock()
 	c := r.change()
-	if m := c.next[name]; m == nil || !m.wanted {
-		return nil
+	for _, key := range c.named(name) {
+		c.drop(key)
+		if dependents {
+			c.dropParts(key)
+		}
 	}
-	c.drop(name)
-	if dependents {
-		c.dropParts(name)
+	if c.gone == nil {
+		return nil
 	}
 	c.compileAll(ctx)
 	c.commit(ctx)
 	return nil
 }
 
+// named returns the keys of the models of a name that are not unloaded.
+func (c *change) named(name string) []string {
+	m := c.base.called[name]
+	switch {
+	case m == nil || !m.wanted:
+		return nil
+	case m.twins == 0:
+		return []string{m.key}
+	}
+	return slices.DeleteFunc(slices.Clone(c.base.keys), func(key string) bool { return nameOf(key) != name || !c.base.models[key].wanted })
+}
+
 // drop has a model unloaded.
-func (c *change) drop(name string) {
-	m := c.next[name].without()
+func (c *change) drop(key string) {
+	m := c.next[key].without()
 	for _, l := range m.lives {
 		if l.is(infer.Unavailable) {
 			l.to(infer.Unavailable, unloaded)
 		}
 	}
-	c.next[name] = m
-	c.gone = append(c.gone, name)
+	c.next[key] = m
+	c.gone = append(c.gone, key)
 }
 
 // dropParts has unloaded what the named ensemble was made of and nobody else wants.
-func (c *change) dropParts(name string) {
-	for _, part := range c.within(name)[1:] {
+func (c *change) dropParts(key string) {
+	for _, part := range c.within(key)[1:] {
 		m := c.next[part]
 		if m == nil || !m.wanted || m.explicit || c.isUsed(part) {
 			continue
@@ -158,9 +184,9 @@ func (c *change) dropParts(name string) {
 }
 
 // isUsed reports whether an ensemble that is loaded uses the model.
-func (c *change) isUsed(name string) bool {
+func (c *change) isUsed(key string) bool {
 	for _, m := range c.next {
-		if m.wanted && m.folder.cfg != nil && m.usesAny(map[string]bool{name: true}) {
+		if m.wanted && m.folder.cfg != nil && slices.Contains(m.parts(&c.r.source, c.next), key) {
 			return true
 		}
 	}
@@ -171,13 +197,13 @@ func (c *change) isUsed(name string) bool {
 // those that are in the folders besides.
 func (r *Repository) Index(ready bool) []infer.Entry {
 	s := r.catalog.Load()
-	names := s.names
+	keys := s.keys
 	if !ready {
-		names = r.known(s)
+		keys = r.known(s)
 	}
 	list := []infer.Entry{}
-	for _, name := range names {
-		m := s.models[name]
+	for _, key := range keys {
+		m, name := s.models[key], nameOf(key)
 		if m == nil || len(m.lives) == 0 {
 			e := infer.Entry{Name: name}
 			if m != nil && m.err != nil {

@@ -251,10 +251,6 @@ func TestControl(t *testing.T) {
 			}
 		})
 	}
-	w := newWorld(t)
-	w.more.Namespacing = true
-	_, err := w.open(t.Context(), root)
-	refused(t, err, "unsupported: model namespacing, model names must be unique across repositories")
 }
 
 // TestCancelledLoad gives up on a load under way, and on one that waits for its turn.

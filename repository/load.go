@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 
 // version is one loaded version of a model.
 type version struct {
+	key   string                   // the model's
 	cfg   *modelconfig.ModelConfig // completed
 	sig   *config.Signature
 	about *infer.Description
@@ -205,7 +207,7 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 		f = r.s.Backends.ByPlatform(cfg.GetPlatform())
 	}
 	if f == nil {
-		return nil, nil, fmt.Errorf("unsupported: model '%s' needs backend '%s', which is not built in", cfg.GetName(), cfg.GetBackend()+cfg.GetPlatform())
+		return nil, nil, config.NotBuilt(cfg.GetName(), cmp.Or(cfg.GetBackend(), cfg.GetPlatform()), "backend")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

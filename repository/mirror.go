@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -62,9 +64,13 @@ func (r *Repository) newMirror(ctx context.Context, address string) (*mirror, er
 	}
 	cache, err := r.cacheFor(address)
 	return &mirror{
+		timeout: cmp.Or(r.s.BucketTimeout, bucketTimeout), failed: map[string]error{},
 		address: strings.TrimRight(address, "/"), cache: cache, bucket: b, log: r.s.Log, report: r.s.Progress, fetched: r.s.Metrics.Fetched,
 	}, err
 }
+
+// bucketTimeout is the usual patience with a bucket.
+const bucketTimeout = time.Minute
 
 // mounts names the environment variables that Triton keeps fetched models below.
 var mounts = map[string]string{"s3": "TRITON_AWS_MOUNT_DIRECTORY", "gs": "TRITON_GCS_MOUNT_DIRECTORY", "as": "TRITON_AZURE_MOUNT_DIRECTORY"}
@@ -88,6 +94,7 @@ func (r *Repository) cacheFor(address string) (string, error) {
 type mirror struct {
 	address string
 	cache   string
+	timeout time.Duration
 	bucket  cloud.Bucket
 	log     *slog.Logger
 	fetched func(bytes, ns int64)
@@ -95,12 +102,13 @@ type mirror struct {
 
 	mu     sync.Mutex
 	models map[string][]cloud.Object // of the last listing, guarded by mu
+	failed map[string]error          // of models that bring could not fetch, guarded by mu
 	err    atomic.Pointer[error]     // of the last listing, nil when it worked
 }
 
 // look lists the bucket. What is there stays known when that fails.
 func (m *mirror) look(ctx context.Context) error {
-	list, err := m.bucket.List(ctx, "")
+	list, err := m.list(ctx)
 	if err == nil && len(list) == 0 {
 		err = status.Errorf(status.NotFound, "listing %s: nothing is there", m.address)
 	}
@@ -120,6 +128,17 @@ func (m *mirror) look(ctx context.Context) error {
 	m.mu.Unlock()
 	m.err.Store(nil)
 	return nil
+}
+
+// list lists the bucket in bounded time.
+func (m *mirror) list(ctx context.Context) ([]cloud.Object, error) {
+	bounded, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	list, err := m.bucket.List(bounded, "")
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		err = status.Errorf(status.Unavailable, "listing %s: no answer within %s", m.address, m.timeout)
+	}
+	return list, err
 }
 
 // blind reports whether the bucket could never be listed.

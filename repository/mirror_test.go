@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -204,6 +205,78 @@ func TestS3Server(t *testing.T) {
 			t.Errorf("round %d: %d bytes came, want %d", i, told, want)
 		}
 		told = 0
+	}
+}
+
+// TestCachePruning ages a cache of two models, of which one is asked for again.
+func TestCachePruning(t *testing.T) {
+	t.Parallel()
+	b := &bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/x": "mine", "gone/config.pbtxt": doubles, "gone/1/y": "theirs"}}
+	w := newWorld(t)
+	w.inBuckets(t, map[string]cloud.Bucket{"s3://one": b})
+	serve := func() {
+		t.Helper()
+		r, err := w.open(t.Context(), "s3://one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(t.Context()); err != nil || len(r.Failures()) > 0 {
+			t.Error(err, r.Failures())
+		}
+	}
+	count := func() (n int) {
+		t.Helper()
+		for _, pattern := range []string{"models/*", "objects/*"} {
+			list, err := filepath.Glob(filepath.Join(w.more.Cache, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range list {
+				if !strings.HasSuffix(path, ".lock") {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	serve()
+	foreign := []string{filepath.Join(w.more.Cache, "models", "mine"), filepath.Join(w.more.Cache, "objects", "mine")}
+	defer func() {
+		for _, path := range foreign {
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("what somebody else had there: %v", err)
+			}
+		}
+	}()
+	for _, path := range foreign {
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := count(); n != 8 {
+		t.Fatalf("%d models and objects, want 8", n)
+	}
+	old := time.Now().Add(-31 * 24 * time.Hour)
+	for _, pattern := range []string{"models/*", "objects/*"} {
+		list, _ := filepath.Glob(filepath.Join(w.more.Cache, pattern)) // the pattern is right
+		for _, path := range list {
+			if err := os.Chtimes(path, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.mu.Lock()
+	delete(b.data, "gone/config.pbtxt")
+	delete(b.data, "gone/1/y")
+	b.mu.Unlock()
+	serve()
+	if n := count(); n != 5 {
+		t.Errorf("%d models and objects are left, want 5", n)
+	}
+	before := b.break_(nil, nil)
+	serve()
+	if after := b.break_(nil, nil); after != before {
+		t.Errorf("%d reads of what is in use", after-before)
 	}
 }
 

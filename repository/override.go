@@ -69,31 +69,42 @@ func (t *tempFolder) write(name string, data []byte) error {
 	return root.WriteFile(name, data, 0o600)
 }
 
-// fetch returns the model as the options want it. When its folder is temporary the
-// caller uses it once.
-func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) (*folder, error) {
-	s.look(ctx)
-	p, found := s.find(name)
+// fetch returns the model as the options want it, and with namespacing all models of
+// the name. When a folder is temporary the caller uses it once.
+func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([]*folder, error) {
+	all := s.findAll(name)
 	switch {
 	case len(o.Files) > 0 && o.Config == "":
 		return nil, failedToPoll(name, ": override files need an override of the configuration")
-	case !found && len(o.Files) == 0:
+	case len(all) == 0 && len(o.Files) == 0:
 		return nil, failedToPoll(name, s.blind())
 	case o.Config == "":
-		return s.open(ctx, p), nil
+		return s.openEach(ctx, all), nil
+	case len(all) > 1:
+		return nil, (&model{name: name, twins: len(all)}).ambiguous()
 	}
+	p := place{key: s.keyOf("", name), name: name}
+	if len(all) > 0 {
+		p = all[0]
+	}
+	f, err := s.override(ctx, p, o)
+	return []*folder{f}, err
+}
+
+// override returns a model with the configuration, and files, of a request.
+func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*folder, error) {
 	cfg, err := config.ParseJSON(o.Config)
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{name: name, dir: p.dir, cfg: cfg, override: true}
+	f := &folder{key: p.key, name: p.name, dir: p.dir, cfg: cfg, override: true}
 	if p.mirror != nil && len(o.Files) == 0 {
-		if f.dir, err = p.mirror.fetch(ctx, name, p.objects); err != nil {
-			return nil, failedToPoll(name, ": "+err.Error())
+		if f.dir, err = p.mirror.fetch(ctx, p.name, p.objects); err != nil {
+			return nil, failedToPoll(p.name, ": "+err.Error())
 		}
 	}
 	if len(o.Files) > 0 {
-		if f.temp, err = newTempFolder(name, o.Files); err != nil {
+		if f.temp, err = newTempFolder(p.name, o.Files); err != nil {
 			return nil, err
 		}
 		f.dir = f.temp.dir

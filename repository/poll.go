@@ -35,31 +35,30 @@ func (r *Repository) Poll(ctx context.Context) error {
 	if r.s.Mode != Polled {
 		return status.Errorf(status.Unsupported, "the repository is not polled")
 	}
+	// Buckets are asked before the turn is taken: others need not wait for them.
+	r.source.look(ctx)
+	if len(r.source.mirrors) > 0 {
+		if err := r.bringChanged(ctx); err != nil {
+			return err
+		}
+	}
 	if err := r.enter(ctx); err != nil {
 		return err
 	}
 	defer r.unlock()
-	places, err := r.source.places(ctx)
+	changed, seen, err := r.changed()
 	if err != nil {
 		return err
 	}
-	c, seen := r.change(), make(map[string]uint64, len(places))
-	var changed []place
-	for _, p := range places {
-		now := fingerprint(p)
-		seen[p.name] = now
-		if m := c.base.models[p.name]; r.seen[p.name] == now && (m == nil || m.print != now) {
-			changed = append(changed, p)
-		}
-	}
+	c := r.change()
 	for _, f := range r.source.openAll(ctx, changed, r.loadThreads()) {
 		c.begin(f, true)
 	}
-	for _, name := range c.base.names {
-		_, before := r.seen[name]
-		if _, there := seen[name]; !there && !before {
-			delete(c.next, name)
-			c.gone = append(c.gone, name)
+	for _, key := range c.base.keys {
+		_, before := r.seen[key]
+		if _, there := seen[key]; !there && !before {
+			delete(c.next, key)
+			c.gone = append(c.gone, key)
 		}
 	}
 	r.seen = seen
@@ -76,19 +75,53 @@ func (r *Repository) Poll(ctx context.Context) error {
 	return nil
 }
 
-// known returns the names of the models in s and in the folders, sorted.
+// changed looks at the folders: what has changed and is as it was at the last look,
+// and the fingerprints of all.
+func (r *Repository) changed() (changed []place, seen map[string]uint64, err error) {
+	places, err := r.source.places()
+	if err != nil {
+		return nil, nil, err
+	}
+	seen = make(map[string]uint64, len(places))
+	base := r.catalog.Load()
+	for _, p := range places {
+		now := fingerprint(p)
+		seen[p.key] = now
+		if m := base.models[p.key]; r.seen[p.key] == now && (m == nil || m.print != now) {
+			changed = append(changed, p)
+		}
+	}
+	return changed, seen, nil
+}
+
+// bringChanged fetches what a look will find changed.
+func (r *Repository) bringChanged(ctx context.Context) error {
+	if err := r.enter(ctx); err != nil {
+		return err
+	}
+	changed, _, err := r.changed()
+	r.unlock()
+	if err == nil {
+		r.source.bring(ctx, changed)
+	}
+	return err
+}
+
+// known returns the keys of the models in s and in the folders, sorted.
 func (r *Repository) known(s *snapshot) []string {
-	names := slices.Clone(s.names)
+	keys := slices.Clone(s.keys)
 	for _, root := range r.source.roots {
 		for name := range r.source.list(root) {
-			if _, ok := s.models[name]; !ok {
-				names = append(names, name)
+			if key := r.source.keyOf(trimRoot(root), name); s.models[key] == nil {
+				keys = append(keys, key)
 			}
 		}
 	}
 	for _, m := range r.source.mirrors {
-		names = append(names, m.names()...)
+		for _, name := range m.names() {
+			keys = append(keys, r.source.keyOf(m.address, name))
+		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -47,6 +48,9 @@ type Settings struct {
 	Cache string
 	// OpenBucket opens the bucket at an address, nil for cloud.Open.
 	OpenBucket func(ctx context.Context, address string) (cloud.Bucket, error)
+	// BucketTimeout bounds how long a bucket may take to be listed, and how long none of
+	// a model's bytes may come from it; 0 for a minute.
+	BucketTimeout time.Duration
 	// Progress, when not nil, is told how many bytes of a model are there while it is
 	// fetched, instead of the log. It is called from several goroutines.
 	Progress func(model string, done, total int64)
@@ -69,7 +73,8 @@ type Settings struct {
 	// StrictEnsembleConfig reads ensembles as Triton does: they declare what their
 	// steps could tell.
 	StrictEnsembleConfig bool
-	// Namespacing is not supported; Open refuses it.
+	// Namespacing makes every root a namespace of its own, so that models in several
+	// may have one name. An ensemble looks for its models in its own first.
 	Namespacing bool
 
 	Backends *backends.Registry
@@ -110,17 +115,14 @@ type Repository struct {
 // does not keep the others from serving; Failures tells which. The error is about
 // the repository as a whole: a folder that cannot be read, a name that is not there.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
-	if s.Namespacing {
-		return nil, status.Errorf(status.Unsupported, "unsupported: model namespacing, model names must be unique across repositories")
-	}
 	r := &Repository{
 		s: s, source: source{
-			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), configName: s.ConfigName,
+			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
 			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig},
 		}, workers: scheduler.NewWorkers(),
 		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
-	r.catalog.Store(newSnapshot(map[string]*model{}))
+	r.catalog.Store(newSnapshot(map[string]*model{}, false))
 	for _, root := range s.Roots {
 		if !cloud.Is(root) {
 			continue
@@ -136,6 +138,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 		r.workers.Close()
 		return nil, err
 	}
+	r.prune(ctx)
 	if s.Mode == Polled && s.PollInterval > 0 {
 		r.watch(context.WithoutCancel(ctx))
 	}
@@ -144,7 +147,8 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 
 // start loads the models that are wanted from the start.
 func (r *Repository) start(ctx context.Context) error {
-	places, err := r.source.places(ctx)
+	r.source.look(ctx)
+	places, err := r.source.places()
 	if err != nil {
 		return err
 	}
@@ -159,13 +163,15 @@ func (r *Repository) start(ctx context.Context) error {
 		if !found {
 			return failedToPoll(name, r.source.blind())
 		}
-		c.begin(r.source.open(ctx, places[i]), true)
+		for ; i < len(places) && places[i].name == name; i++ {
+			c.begin(r.source.open(ctx, places[i]), true)
+		}
 	}
-	for _, name := range r.s.Only {
-		c.gather(ctx, name)
+	for _, key := range slices.Collect(maps.Keys(c.loading)) {
+		c.gather(ctx, key)
 	}
-	for name, m := range c.loading {
-		r.seen[name] = m.print
+	for key, m := range c.loading {
+		r.seen[key] = m.print
 	}
 	c.load(ctx)
 	c.settle(ctx)
@@ -193,10 +199,10 @@ func (r *Repository) unlock() { <-r.turn }
 // publish makes models what is served, in one step. Versions that are no longer
 // among them retire.
 func (r *Repository) publish(ctx context.Context, models map[string]*model) {
-	old, next := r.catalog.Load(), newSnapshot(models)
+	old, next := r.catalog.Load(), newSnapshot(models, r.s.Namespacing)
 	r.catalog.Store(next)
-	for name, now := range next.models {
-		if now == old.models[name] {
+	for key, now := range next.models {
+		if now == old.models[key] {
 			continue
 		}
 		now.temp().use()
@@ -204,8 +210,8 @@ func (r *Repository) publish(ctx context.Context, models map[string]*model) {
 			r.s.Metrics.Add(v.stats)
 		}
 	}
-	for name, was := range old.models {
-		if now := next.models[name]; now != was {
+	for key, was := range old.models {
+		if now := next.models[key]; now != was {
 			r.leave(ctx, was, now)
 		}
 	}
@@ -264,9 +270,9 @@ type Failure struct {
 func (r *Repository) Failures() []Failure {
 	var list []Failure
 	s := r.catalog.Load()
-	for _, name := range s.names {
-		if m := s.models[name]; m.err != nil {
-			list = append(list, Failure{Model: name, Dir: m.folder.dir, Err: m.err})
+	for _, key := range s.keys {
+		if m := s.models[key]; m.err != nil {
+			list = append(list, Failure{Model: m.name, Dir: m.folder.dir, Err: m.err})
 		}
 	}
 	for _, m := range r.source.mirrors {
@@ -280,21 +286,31 @@ func (r *Repository) Failures() []Failure {
 // Folder returns the folder that a model was found in, and that of a second model of
 // its name.
 func (r *Repository) Folder(name string) (dir, twin string) {
-	p, _ := r.source.find(name)
-	return p.dir, p.twin
+	all := r.source.findAll(name)
+	if len(all) == 0 {
+		return "", ""
+	}
+	return all[0].dir, all[0].twin
 }
 
 // Check returns every problem that a model's configuration shows by itself, for
 // reporting all at once what loading reports one at a time.
 func (r *Repository) Check(name string) []error {
-	if m := r.catalog.Load().models[name]; m != nil && m.folder.cfg != nil {
+	if m := r.catalog.Load().called[name]; m != nil && m.folder.cfg != nil {
 		return config.Check(m.folder.cfg)
 	}
 	return nil
 }
 
 // Models returns the names of all models that are or were loaded, sorted.
-func (r *Repository) Models() []string { return r.catalog.Load().names }
+func (r *Repository) Models() []string {
+	keys := r.catalog.Load().keys
+	var names []string
+	for _, key := range keys {
+		names = append(names, nameOf(key))
+	}
+	return slices.Compact(names)
+}
 
 // Close waits until the requests under way are answered, or ctx is over, and frees
 // everything. The front ends have stopped sending requests before. After an error it

@@ -1,7 +1,9 @@
 package repository_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,7 +86,17 @@ ensemble_scheduling { step { model_name: "many" model_version: 10 input_map { ke
 		t.Fatal(err)
 	}
 	w := newWorld(t)
+	var lines bytes.Buffer
+	w.log = slog.NewTextHandler(&lines, nil)
 	r := w.repo(t, root)
+	for _, name := range []string{"011", "+12", "13x", "0", "-15", "99999999999999999999"} {
+		if want := "folder '" + name + "' of model 'many' is no version and is ignored"; !strings.Contains(lines.String(), want) {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+	if strings.Contains(lines.String(), "'14'") {
+		t.Error("a notice about a file")
+	}
 	want := []string{"bare", "flat", "foreign", "leading", "linked", "many", "misnamed", "nothing", "numbered", "plain", "refused", "stepless", "torn", "unreadable"}
 	if d := cmp.Diff(want, r.Models()); d != "" {
 		t.Errorf("models (-want +got):\n%s", d)
@@ -225,4 +237,39 @@ func folderMode(t *testing.T, root, name string) string {
 		t.Fatal(err)
 	}
 	return info.Mode().String()
+}
+
+// TestUnreadable has a model and a version that may not be looked into, and a
+// configuration without a word, beside one that serves.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 {
+		t.Skip("root reads everything")
+	}
+	root := folder(t, doubleModel+"-- closed/1/ --\n-- closed/config.pbtxt --\n"+doubles+"\n-- empty/1/ --\n-- empty/config.pbtxt --\n"+
+		"-- labels/1/ --\n-- labels/config.pbtxt --\n"+doubles+"\noutput { name: \"OUT\" data_type: TYPE_FP32 dims: -1 label_filename: \"names\" }\n-- labels/names --\nx\n")
+	for _, name := range []string{"closed", "labels/names"} {
+		path := filepath.Join(root, name)
+		if err := os.Chmod(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) //nolint:gosec // so that it can be removed
+	}
+	w := newWorld(t)
+	r := w.repo(t, root)
+	got := map[string]string{}
+	for name, text := range failures(r) {
+		got[name] = strings.ReplaceAll(text, root+"/", "")
+	}
+	if d := cmp.Diff(map[string]string{
+		"closed": "failed to open text file for read closed/config.pbtxt: stat closed/config.pbtxt: permission denied",
+		"empty": "Invalid model name: Could not determine backend for model 'empty' with no backend in model configuration. " +
+			"Expected model name of the form 'model.<backend_name>'.",
+		"labels": "label file 'names' for output 'OUT' in model 'labels' cannot be read: open labels/names: permission denied",
+	}, got); d != "" {
+		t.Errorf("failures (-want +got):\n%s", d)
+	}
+	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+		t.Errorf("the model beside them: %v, %v", v, err)
+	}
 }

@@ -11,16 +11,23 @@ import (
 // snapshot is every known model at one moment. It never changes: requests read it
 // without a lock, and a change publishes another.
 type snapshot struct {
-	models map[string]*model
-	names  []string // of models, sorted
+	models map[string]*model // by key
+	keys   []string          // of models, sorted
+	called map[string]*model // by the name in a request
 }
 
-func newSnapshot(models map[string]*model) *snapshot {
-	return &snapshot{models: models, names: slices.Sorted(maps.Keys(models))}
+// newSnapshot makes one of models by key; spaced says that a key is more than a name.
+func newSnapshot(models map[string]*model, spaced bool) *snapshot {
+	s := &snapshot{models: models, keys: slices.Sorted(maps.Keys(models)), called: models}
+	if spaced {
+		s.called = callNames(models)
+	}
+	return s
 }
 
 // model is a model in a snapshot, which never changes but for the lives' states.
 type model struct {
+	key    string // see source.keyOf
 	name   string
 	folder *folder
 	// versions are those that serve, ascending.
@@ -38,6 +45,9 @@ type model struct {
 	holds bool
 	// print is the folder's fingerprint when loading was last tried.
 	print uint64
+	// twins is how many models a name stands for, of a model that stands for a name
+	// with more than one.
+	twins int
 }
 
 // version returns the given version, the latest for number <= 0, or nil.
@@ -78,28 +88,22 @@ func (m *model) live(number int64) *life {
 
 // without returns the model once it is unloaded. What served is on its way out.
 func (m *model) without() *model {
-	return &model{name: m.name, folder: m.folder, lives: m.lives, print: m.print}
-}
-
-// uses calls yield with the names of an ensemble's models.
-func (f *folder) uses(yield func(string) bool) {
-	for _, st := range f.cfg.GetEnsembleScheduling().GetStep() {
-		if !yield(st.GetModelName()) {
-			return
-		}
-	}
+	return &model{key: m.key, name: m.name, folder: m.folder, lives: m.lives, print: m.print}
 }
 
 // find returns the version that serves a request, with Triton's words when there is none.
 //
 // hot: one map lookup.
 func (s *snapshot) find(name string, number int64) (*version, error) {
-	m := s.models[name]
+	m := s.called[name]
 	if m == nil {
 		return nil, status.Errorf(status.InvalidArg, "Request for unknown model: '%s' is not found", name)
 	}
 	if v := m.version(number); v != nil {
 		return v, nil
+	}
+	if m.twins > 0 {
+		return nil, m.ambiguous()
 	}
 	if number <= 0 {
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tutti/cloud"
@@ -20,6 +19,7 @@ import (
 // folder is a model as found on disk or in a request to load it.
 type folder struct {
 	name, dir string
+	key       string // see source.keyOf
 	// print is a fingerprint of the files when they were read, 0 when nobody watches them.
 	print uint64
 	// cfg is the normalised configuration; nil when err says why there is none.
@@ -41,6 +41,7 @@ type folder struct {
 type source struct {
 	roots   []string
 	mirrors []*mirror // of the roots in buckets
+	spaces  []string  // all namespaces; nil without namespacing
 	// configName picks configs/NAME.pbtxt where a model has one.
 	configName string
 	options    config.Options
@@ -48,48 +49,50 @@ type source struct {
 
 // place is where a model was found, and where else when it is there twice.
 type place struct {
-	name, dir, twin string
+	key, name, dir, twin string
 	// mirror and objects are those of a model in a bucket, of which dir is the address.
 	mirror  *mirror
 	objects []cloud.Object
 }
 
-// places finds the models of all roots, sorted by name. A folder that cannot be read
+// places finds the models of all roots, sorted by key. A folder that cannot be read
 // is an error; of a bucket that cannot be listed counts what was known of it.
-func (s *source) places(ctx context.Context) ([]place, error) {
-	s.look(ctx)
+func (s *source) places() ([]place, error) {
 	at := map[string]int{}
 	var all []place
+	add := func(p place) {
+		if i, ok := at[p.key]; ok {
+			all[i].twin = p.dir
+			return
+		}
+		at[p.key] = len(all)
+		all = append(all, p)
+	}
 	for _, root := range s.roots {
 		entries, err := os.ReadDir(root)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read model repository: %w", err)
 		}
 		for _, e := range entries {
-			if !s.holdsModel(root, e.Name()) {
-				continue
+			if s.holdsModel(root, e.Name()) {
+				add(s.placeIn(root, e.Name()))
 			}
-			dir := filepath.Join(root, e.Name())
-			if i, ok := at[e.Name()]; ok {
-				all[i].twin = dir
-				continue
-			}
-			at[e.Name()] = len(all)
-			all = append(all, place{name: e.Name(), dir: dir})
 		}
 	}
 	for _, m := range s.mirrors {
 		for _, name := range m.names() {
-			if i, ok := at[name]; ok {
-				all[i].twin = m.place(name).dir
-				continue
-			}
-			at[name] = len(all)
-			all = append(all, m.place(name))
+			p := m.place(name)
+			p.key = s.keyOf(m.address, name)
+			add(p)
 		}
 	}
-	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.key, b.key) })
 	return all, nil
+}
+
+// placeIn is where a folder's model is.
+func (s *source) placeIn(root, name string) place {
+	return place{key: s.keyOf(trimRoot(root), name), name: name, dir: filepath.Join(root, name)}
 }
 
 // list calls yield with the names of a root's models; one that cannot be read has none.
@@ -102,30 +105,6 @@ func (s *source) list(root string) func(func(string) bool) {
 			}
 		}
 	}
-}
-
-// find finds one model.
-func (s *source) find(name string) (place, bool) {
-	p := place{name: name}
-	for _, root := range s.roots {
-		switch {
-		case !s.holdsModel(root, name):
-		case p.dir == "":
-			p.dir = filepath.Join(root, name)
-		default:
-			p.twin = filepath.Join(root, name)
-		}
-	}
-	for _, m := range s.mirrors {
-		switch at := m.place(name); {
-		case at.objects == nil:
-		case p.dir == "":
-			p = at
-		default:
-			p.twin = at.dir
-		}
-	}
-	return p, p.dir != ""
 }
 
 // holdsModel tells folders of models from other folders beside them: hidden ones
@@ -142,7 +121,7 @@ func (s *source) holdsModel(root, name string) bool {
 	if _, err := os.Stat(s.configFile(dir)); !errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
-	found, err := versionFolders(dir)
+	found, _, err := versionFolders(dir)
 	return err == nil && len(found) > 0
 }
 
@@ -154,7 +133,7 @@ func (s *source) configFile(dir string) string {
 
 // open reads a model's configuration; its error stays with the folder.
 func (s *source) open(ctx context.Context, p place) *folder {
-	f := &folder{name: p.name, dir: p.dir, print: fingerprint(p)}
+	f := &folder{key: p.key, name: p.name, dir: p.dir, print: fingerprint(p)}
 	if p.twin != "" {
 		f.err = fmt.Errorf("model '%s' is in more than one repository: '%s' and '%s'", p.name, p.dir, p.twin)
 		return f
@@ -191,7 +170,10 @@ func (s *source) check(f *folder, places *config.Places) {
 // findVersions picks versions by the policy. An ensemble has no files, so it needs no
 // version folder and is version 1 without one.
 func (f *folder) findVersions() {
-	found, err := versionFolders(f.dir)
+	found, ignored, err := versionFolders(f.dir)
+	for _, name := range ignored {
+		f.notes = append(f.notes, config.NotVersion(f.name, name))
+	}
 	if err != nil {
 		f.err = err
 		return
@@ -228,22 +210,26 @@ func pick(policy *modelconfig.ModelVersionPolicy, found []int64) (wanted, absent
 }
 
 // versionFolders returns the numbers that name folders of dir, ascending. Zero,
-// leading zeros and anything else that is no positive integer is not a version.
-func versionFolders(dir string) ([]int64, error) {
+// leading zeros and anything else that is no positive integer is not a version; ignored
+// are those that look as if they were meant to be.
+func versionFolders(dir string) (found []int64, ignored []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var found []int64
 	for _, e := range entries {
-		n, err := strconv.ParseInt(e.Name(), 10, 64)
-		if err != nil || n < 1 || strconv.FormatInt(n, 10) != e.Name() {
+		n, ok := config.VersionOf(e.Name())
+		if !ok && !config.MeantVersion(e.Name()) {
 			continue
 		}
-		if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && info.IsDir() {
+		switch info, err := os.Stat(filepath.Join(dir, e.Name())); {
+		case err != nil || !info.IsDir():
+		case ok:
 			found = append(found, n)
+		default:
+			ignored = append(ignored, e.Name())
 		}
 	}
 	slices.Sort(found)
-	return found, nil
+	return found, ignored, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,30 +15,11 @@ import (
 
 	"tutti"
 	"tutti/core/config"
+	"tutti/core/goldentest"
 	"tutti/steps"
 )
 
-var update = flag.Bool("update", false, "write the generated pages anew")
-
 const docsDir = "../../docs/"
-
-// checkPage compares a generated page with the committed one, or writes it.
-func checkPage(t *testing.T, file string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(docsDir+file, got, 0o644); err != nil { //nolint:gosec // a page for everybody
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(docsDir + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("docs/%s is not current (make golden writes it):\n%s", file, diff)
-	}
-}
 
 func TestStepsPage(t *testing.T) {
 	t.Parallel()
@@ -54,7 +34,7 @@ func TestStepsPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	checkPage(t, "steps.md", b.Bytes())
+	goldentest.Check(t, docsDir+"steps.md", b.Bytes())
 }
 
 func TestOptionsPage(t *testing.T) {
@@ -63,7 +43,7 @@ func TestOptionsPage(t *testing.T) {
 	if code := tutti.Main(t.Context(), []string{"tutti", "serve", "--help"}, &help, &log, components()); code != 0 || log.Len() > 0 {
 		t.Fatalf("status %d: %s", code, &log)
 	}
-	checkPage(t, "options.md", []byte("# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help`.\n\n"+
+	goldentest.Check(t, docsDir+"options.md", []byte("# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help`.\n\n"+
 		"The same in a file for `--config`:\n\n```yaml\nmodel-repository: [/models, /more]\nhttp-port: 9000\nbackend-config:\n"+
 		"  - onnxruntime,default-max-batch-size=8\n```\n\nand in the environment:\n\n```\nTUTTI_MODEL_REPOSITORY=/models,/more\n"+
 		"TUTTI_HTTP_PORT=9000\n```\n\nAn empty variable is as good as none. In the environment `TRITON_SERVER_ESCAPE_LOG_MESSAGES=0` "+
@@ -135,7 +115,7 @@ func TestPicture(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("tutti plan ended with %d: %s", code, &errs)
 	}
-	checkPage(t, "ensemble.svg", out.Bytes())
+	goldentest.Check(t, docsDir+"ensemble.svg", out.Bytes())
 }
 
 var readmeRequest = regexp.MustCompile(`(?s)\$ curl -s localhost:8000(\S+) -d '(.*?)'\n(\{.*?\})\n`)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"tutti"
+	"tutti/options"
 )
 
 func TestMain(m *testing.M) {
@@ -116,7 +116,7 @@ func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
 // scriptEnv is the environment with what the script said about options.
 func scriptEnv(ts *testscript.TestScript) []string {
 	env := append(os.Environ(), "TUTTI_ONNXRUNTIME_LIB="+ts.Getenv("TUTTI_ONNXRUNTIME_LIB"), "GORACE="+raceOptions)
-	for _, f := range tutti.Flags() {
+	for _, f := range options.Flags() {
 		if v := ts.Getenv(f.Env()); v != "" {
 			env = append(env, f.Env()+"="+v)
 		}

@@ -242,6 +242,30 @@ func TestReadFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"loop", "TUT1008", "failed to open text file for read PATH: stat PATH: too many levels of symbolic links", func(t *testing.T, path string) {
+			t.Helper()
+			if err := os.Symlink(path, path); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"unreadable", "TUT1008", "failed to open text file for read PATH: open PATH: permission denied", func(t *testing.T, path string) {
+			t.Helper()
+			if os.Geteuid() == 0 {
+				t.Skip("root reads everything")
+			}
+			write(t, path, "")
+			if err := os.Chmod(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"truncated", "TUT1001", "failed to read text proto from PATH: Error parsing text-format inference.ModelConfig: 2:42: missing field separator :", func(t *testing.T, path string) {
+			t.Helper()
+			write(t, path, "backend: \"identity\"\ninput [ { name: \"A\" data_type: TYPE_FP32 dims")
+		}},
+		{"zeros", "TUT1001", "failed to read text proto from PATH: Error parsing text-format inference.ModelConfig: 1:1: invalid field name: \uFFFD", func(t *testing.T, path string) {
+			t.Helper()
+			write(t, path, strings.Repeat("\x00", 4096))
+		}},
 		{"empty", "TUT2003", "Invalid model name: Could not determine backend for model 'm' with no backend in model configuration. " +
 			"Expected model name of the form 'model.<backend_name>'.", func(t *testing.T, path string) {
 			t.Helper()
@@ -301,6 +325,62 @@ func TestDeduce(t *testing.T) {
 			cfg := parse(t, tt.text)
 			if config.Deduce(cfg, dir, tt.name); cfg.GetBackend() != tt.backend {
 				t.Errorf("backend %q, want %q", cfg.GetBackend(), tt.backend)
+			}
+		})
+	}
+}
+
+// TestBackends finds every backend of Triton by its platform, by its file in the
+// highest version and by the name of the model's folder, and names what to use instead.
+func TestBackends(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ backend, platform, file, instead string }{
+		{"onnxruntime", "onnxruntime_onnx", "model.onnx", ""},
+		{"tensorrt", "tensorrt_plan", "model.plan", "onnxruntime"},
+		{"pytorch", "pytorch_libtorch", "model.pt", "torch.onnx"},
+		{"torch_aoti", "", "model.pt2", "torch.onnx"},
+		{"openvino", "", "model.xml", "ONNX"},
+		{"python", "", "model.py", "native"},
+		{"dali", "", "model.dali", "native"},
+		{"tensorflow", "tensorflow_savedmodel", "model.savedmodel", "tf2onnx"},
+		{"tensorflow", "tensorflow_graphdef", "model.graphdef", "tf2onnx"},
+		{"fil", "", "xgboost.model", "onnxmltools"},
+		{"own", "", "", ""},
+	} {
+		t.Run(tt.backend+tt.file, func(t *testing.T) {
+			t.Parallel()
+			settled := func(cfg *modelconfig.ModelConfig) {
+				t.Helper()
+				if err := config.Normalise(cfg, cfg.GetName()); err != nil {
+					t.Fatal(err)
+				}
+				if cfg.GetBackend() != tt.backend || tt.file != "" && cfg.GetDefaultModelFilename() != tt.file {
+					t.Errorf("backend %q with file %q, want %q with %q", cfg.GetBackend(), cfg.GetDefaultModelFilename(), tt.backend, tt.file)
+				}
+			}
+			if tt.platform != "" {
+				settled(parse(t, `name: "m" platform: "`+tt.platform+`"`))
+			}
+			dir := t.TempDir()
+			if tt.file != "" {
+				for _, sub := range []string{"2", "10"} {
+					if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
+				write(t, filepath.Join(dir, "10", tt.file), "")
+				cfg := parse(t, `name: "m"`)
+				config.Deduce(cfg, dir, "m")
+				settled(cfg)
+			}
+			if tt.backend != "tensorflow" { // of which the name tells no format
+				cfg := parse(t, `name: "m.`+tt.backend+`"`)
+				config.Deduce(cfg, t.TempDir(), cfg.GetName())
+				settled(cfg)
+			}
+			err := config.NotBuilt("m", tt.backend, "backend")
+			if want := "unsupported: model 'm' needs backend '" + tt.backend + "', which is not built in"; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.instead) {
+				t.Errorf("got %q", err)
 			}
 		})
 	}

@@ -141,7 +141,7 @@ var fieldTable = []Field{
 	{Path: "ensemble_scheduling.step.model_version", Class: Honoured, Doc: "Its version; -1, and 0 with a notice, is the latest."},
 	{Path: "ensemble_scheduling.step.input_map", Class: Honoured, Doc: "From the model's inputs to the ensemble's tensors."},
 	{Path: "ensemble_scheduling.step.output_map", Class: Honoured, Doc: "From the model's outputs to the ensemble's tensors."},
-	{Path: "ensemble_scheduling.step.model_namespace", Class: Refused, Doc: "Models have one name space."},
+	{Path: "ensemble_scheduling.step.model_namespace", Class: Honoured, Doc: "The repository of the model, with --model-namespacing=true; without it no model is found."},
 	{Path: "ensemble_scheduling.max_inflight_requests", Class: Refused, Doc: "Steps are not held back by later ones."},
 	{Path: "instance_group", Class: Honoured, Doc: "How many executions of a model run at a time."},
 	{Path: "instance_group.name", Class: Honoured, Doc: "A name for error texts."},

@@ -3,14 +3,13 @@ package config_test
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"tutti/core/config"
+	"tutti/core/goldentest"
 	"tutti/proto/modelconfig"
 )
 
@@ -67,21 +66,7 @@ func walk(desc protoreflect.MessageDescriptor, prefix string, visit func(path st
 // TestPage holds docs/config.md to the tables.
 func TestPage(t *testing.T) {
 	t.Parallel()
-	const file = "../../docs/config.md"
-	got := page()
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil { //nolint:gosec // a page for everybody
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("docs/config.md is not current (make golden writes it):\n%s", diff)
-	}
+	goldentest.Check(t, "../../docs/config.md", page())
 }
 
 func page() []byte {

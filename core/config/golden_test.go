@@ -3,20 +3,17 @@ package config_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"tutti/core/config"
+	"tutti/core/goldentest"
 	"tutti/proto/modelconfig"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestGolden runs every testdata file: config.pbtxt in a folder named m, and what
 // comes of it: the parser's error, every problem, or the endpoint's JSON.
@@ -24,35 +21,12 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // shows: config.fields config.unsupported
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			t.Parallel()
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := 0; i+1 < len(archive.Files); i += 2 {
-				archive.Files[i+1].Data = outcome(t, archive.Files[i].Name, archive.Files[i].Data)
-			}
-			got := txtar.Format(archive)
-			if *update {
-				if err := os.WriteFile(file, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
+	goldentest.Archives(t, func(t *testing.T, a *txtar.Archive) {
+		t.Helper()
+		for i := 0; i+1 < len(a.Files); i += 2 {
+			a.Files[i+1].Data = outcome(t, a.Files[i].Name, a.Files[i].Data)
+		}
+	})
 }
 
 func outcome(t *testing.T, name string, text []byte) []byte {

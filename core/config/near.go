@@ -30,12 +30,30 @@ func nearest(written string, names []string) string {
 		return ""
 	}
 	low := strings.ToLower(written)
-	best, least := "", 1+max(1, len(written)/3)
 	for _, name := range names {
 		if name == aliases[low] || name == valueAliases[strings.ToUpper(written)] || name == valueAliases["TYPE_"+strings.ToUpper(written)] {
 			return name
 		}
-		if d := nameDistance(low, strings.ToLower(name)); d < least {
+	}
+	return closest(names, max(1, len(written)/3), func(name string) int { return wordDistance(low, strings.ToLower(name)) })
+}
+
+// Nearest returns the name that is spelt most like written, the first of several, or
+// "" when each is more than most edits away: letters to change, to add or to take away.
+func Nearest(written string, names []string, most int) string {
+	return closest(names, most, func(name string) int {
+		if d := len(written) - len(name); d > most || -d > most {
+			return most + 1
+		}
+		return distance(written, name)
+	})
+}
+
+// closest returns the first name of the least distance up to most, or "".
+func closest(names []string, most int, edits func(name string) int) string {
+	best, least := "", most+1
+	for _, name := range names {
+		if d := edits(name); d < least {
 			best, least = name, d
 		}
 	}
@@ -45,14 +63,19 @@ func nearest(written string, names []string) string {
 // maxNameSize bounds what is compared: no field's name is longer.
 const maxNameSize = 64
 
-// nameDistance counts the edits between two names; one that is a whole word at the
+// wordDistance counts the edits between two names; one that is a whole word at the
 // start or the end of the other is as near as one edit.
-func nameDistance(a, b string) int {
+func wordDistance(a, b string) int {
 	for _, pair := range [2][2]string{{a, b}, {b, a}} {
 		if len(pair[0]) > 2 && (strings.HasPrefix(pair[1], pair[0]+"_") || strings.HasSuffix(pair[1], "_"+pair[0])) {
 			return 1
 		}
 	}
+	return distance(a, b)
+}
+
+// distance counts the edits between two names.
+func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

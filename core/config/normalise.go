@@ -33,8 +33,12 @@ var defaultFiles = []struct{ backend, platform, file string }{
 	{"tensorflow", "tensorflow_savedmodel", "model.savedmodel"},
 	{"tensorflow", "tensorflow_graphdef", "model.graphdef"},
 	{"pytorch", "pytorch_libtorch", "model.pt"},
+	{"torch_aoti", "", "model.pt2"},
 	{"openvino", "", "model.xml"},
 	{pythonBackend, "", "model.py"},
+	{"dali", "", "model.dali"},
+	{"fil", "", "xgboost.model"},
+	{"fil", "", "xgboost.json"},
 }
 
 // IsEnsemble reports whether cfg describes an ensemble.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -24,6 +25,14 @@ var (
 
 const parserHead = "Error parsing text-format inference.ModelConfig: "
 
+// visible replaces what a log or a terminal cannot show.
+func visible(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return unicode.ReplacementChar
+	}
+	return r
+}
+
 // parserFault turns an error of Go's text parser into the words and the place of the
 // C++ one, which is what tools that read Triton's log match on. The diagnostic's own
 // place is where the fault starts; the C++ parser tells the token that follows a name.
@@ -31,6 +40,7 @@ func parserFault(path string, text []byte, err error) Diagnostic {
 	// Go's protobuf writes its prefix with a random kind of space, so that nobody
 	// depends on the text by accident.
 	msg := strings.Trim(strings.TrimPrefix(err.Error(), "proto:"), " \t\r\n\u00a0")
+	msg = strings.Map(visible, msg)
 	f := &textFault{text: text, code: BadText, at: len(text), words: msg}
 	if m := parserError.FindStringSubmatch(msg); m != nil {
 		f.at, f.words = offsetOf(text, m[1], m[2]), m[3]

@@ -177,6 +177,23 @@ func highestVersion(dir string) string {
 	return filepath.Join(dir, strconv.FormatInt(best, 10))
 }
 
+// MeantVersion reports whether a folder that is no version was meant to be one: 0, 01,
+// v2, 1.0, -1, 3-old.
+func MeantVersion(name string) bool {
+	if _, ok := VersionOf(name); ok {
+		return false
+	}
+	name = strings.TrimLeft(name, "vV-+")
+	return name != "" && name[0] >= '0' && name[0] <= '9'
+}
+
+// NotVersion is the notice of a folder that is ignored.
+func NotVersion(model, folder string) Diagnostic {
+	d := newDiagnostic(FolderName, "", fmt.Sprintf("folder '%s' of model '%s' is no version and is ignored", folder, model))
+	d.Model = model
+	return d
+}
+
 // VersionOf returns the number that a version folder of this name has; it is positive
 // and has no leading zeros.
 func VersionOf(name string) (int64, bool) {

@@ -75,19 +75,7 @@ func (f *file) release() {
 // readAt fills p from the object, or fails with io.ErrUnexpectedEOF where it ends
 // early.
 func (f *file) readAt(p []byte, off int64) error {
-	for len(p) > 0 {
-		n, err := syscall.Pread(f.fd, p, off)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case err != nil:
-			return err
-		case n <= 0:
-			return io.ErrUnexpectedEOF
-		}
-		p, off = p[n:], off+int64(n)
-	}
-	return nil
+	return f.transfer(syscall.Pread, p, off, io.ErrUnexpectedEOF)
 }
 
 // writeAt writes p into the object. It fails with io.ErrUnexpectedEOF where that
@@ -100,15 +88,21 @@ func (f *file) writeAt(p []byte, off int64) error {
 	if off > st.Size || int64(len(p)) > st.Size-off {
 		return io.ErrUnexpectedEOF
 	}
+	return f.transfer(syscall.Pwrite, p, off, io.ErrShortWrite)
+}
+
+// transfer repeats a call until it has done all of p, and fails with none where it
+// does nothing.
+func (f *file) transfer(call func(fd int, p []byte, off int64) (int, error), p []byte, off int64, none error) error {
 	for len(p) > 0 {
-		n, err := syscall.Pwrite(f.fd, p, off)
+		n, err := call(f.fd, p, off)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
 		case err != nil:
 			return err
 		case n <= 0:
-			return io.ErrShortWrite
+			return none
 		}
 		p, off = p[n:], off+int64(n)
 	}

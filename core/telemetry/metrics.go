@@ -52,6 +52,7 @@ const (
 type Metrics struct {
 	descs   []*prometheus.Desc
 	failure *prometheus.Desc
+	labels  int                 // of a model's metrics
 	fetch   [2]*prometheus.Desc // bytes and seconds
 
 	fetchedBytes, fetchedNs atomic.Int64
@@ -63,10 +64,15 @@ type Metrics struct {
 var _ prometheus.Collector = (*Metrics)(nil)
 
 // NewMetrics returns an exporter without models.
-func NewMetrics() *Metrics {
-	labels := []string{"model", "version"}
+func NewMetrics() *Metrics { return newMetrics([]string{"model", "version"}) }
+
+// NewNamespacedMetrics is NewMetrics with one label more, the models' namespace.
+func NewNamespacedMetrics() *Metrics { return newMetrics([]string{"model", "version", "namespace"}) }
+
+func newMetrics(labels []string) *Metrics {
 	x := &Metrics{
-		failure: prometheus.NewDesc(failureName, failureHelp, append(labels, "reason"), nil),
+		labels:  len(labels),
+		failure: prometheus.NewDesc(failureName, failureHelp, append(slices.Clone(labels), "reason"), nil),
 		models:  map[*Model]struct{}{},
 	}
 	for i, m := range fetchMetrics {
@@ -125,13 +131,15 @@ func (x *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, m := range models {
 		// A folder may have any name, a label may not.
-		name, version := strings.ToValidUTF8(m.Name, "\uFFFD"), strconv.FormatInt(m.Version, 10)
+		values := []string{
+			strings.ToValidUTF8(m.Name, "\uFFFD"), strconv.FormatInt(m.Version, 10), strings.ToValidUTF8(m.Namespace, "\uFFFD"),
+		}[:x.labels]
 		for i, d := range x.descs {
-			ch <- prometheus.MustNewConstMetric(d, modelMetrics[i].kind, modelMetrics[i].value(m), name, version)
+			ch <- prometheus.MustNewConstMetric(d, modelMetrics[i].kind, modelMetrics[i].value(m), values...)
 		}
 		for r := range numReasons {
 			n, _ := m.Failures[r].Load()
-			ch <- prometheus.MustNewConstMetric(x.failure, prometheus.CounterValue, float64(n), name, version, r.String())
+			ch <- prometheus.MustNewConstMetric(x.failure, prometheus.CounterValue, float64(n), append(values[:x.labels:x.labels], r.String())...)
 		}
 	}
 }

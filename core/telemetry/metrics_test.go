@@ -1,38 +1,17 @@
 package telemetry_test
 
 import (
-	"flag"
 	"fmt"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tutti/core/goldentest"
 	"tutti/core/telemetry"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares got with a file, or writes it.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil { //nolint:gosec // a page for everybody
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s is not current, make golden writes it (-want +got):\n%s", file, diff)
-	}
-}
 
 // exporter returns metrics of one busy and one idle model, in a strict registry.
 func exporter(t *testing.T) (*telemetry.Metrics, *prometheus.Registry) {
@@ -67,7 +46,7 @@ func scrape(t *testing.T, r *prometheus.Registry) string {
 func TestMetricsText(t *testing.T) {
 	t.Parallel()
 	_, r := exporter(t)
-	golden(t, "testdata/metrics.txt", scrape(t, r))
+	goldentest.Check(t, "testdata/metrics.txt", []byte(scrape(t, r)))
 }
 
 func TestMetricsRemove(t *testing.T) {
@@ -102,11 +81,23 @@ func TestMetricsLabels(t *testing.T) {
 	}
 }
 
+// fetches returns a registry of metrics without a model.
+func fetches(t *testing.T, x *telemetry.Metrics) *prometheus.Registry {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(x); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // TestMetricsPage writes the reference page from what the exporter declares.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	_, r := exporter(t)
-	families, err := r.Gather()
+	x := telemetry.NewMetrics()
+	x.Fetched(1, 1)
+	families, err := prometheus.Gatherers{r, fetches(t, x)}.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,10 +113,12 @@ func TestMetricsPage(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
 	}
+	b.WriteString("\nWith `--model-namespacing=true` the metrics of models have the label `namespace` too, the model's repository. " +
+		"Those of fetching appear when a model was fetched.\n")
 	b.WriteString("\n`reason` is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))
 	}
 	b.WriteString(".\n")
-	golden(t, "../../docs/metrics.md", b.String())
+	goldentest.Check(t, "../../docs/metrics.md", []byte(b.String()))
 }

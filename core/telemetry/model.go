@@ -89,8 +89,10 @@ const batchSizes = 64
 // Model holds the counters of one model version. Its methods are safe for
 // concurrent use and allocate nothing once every batch size has been seen.
 type Model struct {
-	Name    string
-	Version int64
+	Name string
+	// Namespace is exported by Metrics with namespaces only.
+	Namespace string
+	Version   int64
 
 	Failures [numReasons]Duration
 

@@ -75,6 +75,8 @@ type compiler struct {
 // level is one ensemble: the one compiled, or one inlined into it.
 type level struct {
 	cfg    *modelconfig.ModelConfig
+	look   Lookup
+	id     string            // of the model; the name when there is no other
 	sig    *config.Signature // as declared
 	parent *level
 	within *step // the parent's step that this ensemble stands for
@@ -87,6 +89,7 @@ type step struct {
 	level   *level
 	name    string // unique in the plan
 	model   string
+	id      string
 	version int64
 	cfg     *modelconfig.ModelEnsembling_Step
 	sig     *config.Signature
@@ -117,6 +120,14 @@ func (l *level) path() []string {
 		return []string{l.name()}
 	}
 	return append(l.parent.path(), l.name())
+}
+
+// ids is path by what tells models apart.
+func (l *level) ids() []string {
+	if l.parent == nil {
+		return []string{l.id}
+	}
+	return append(l.parent.ids(), l.id)
 }
 
 // fail turns an error about l into one about the ensemble that is compiled.

@@ -20,7 +20,11 @@ const maxDepth = 64
 // expand looks every step's model up and inlines the ensembles among them, so that
 // what is left are models that run.
 func (c *compiler) expand() error {
-	return c.open(&level{cfg: c.root})
+	root := &level{cfg: c.root, look: c.look, id: c.root.GetName()}
+	if s, ok := c.look.(Spaces); ok {
+		root.id = s.Self()
+	}
+	return c.open(root)
 }
 
 // open checks the configuration of l and expands its steps.
@@ -40,12 +44,12 @@ func (c *compiler) open(l *level) error {
 	if c.total += len(steps); c.total > maxSteps {
 		return status.Errorf(status.Unsupported, "ensemble '%s' expands to more than %d steps", c.root.GetName(), maxSteps)
 	}
-	for _, s := range steps {
-		if cycle := l.ring(s.GetModelName()); cycle != "" {
+	models, err := l.models(steps)
+	for i, s := range steps {
+		if cycle := l.ring(models[i].ID, s.GetModelName()); cycle != "" {
 			return config.Errorf(config.Circle, "ensemble_scheduling", "circular dependency between ensembles: %s", cycle)
 		}
 	}
-	models, err := c.models(l, steps)
 	if err != nil {
 		return l.fail(err)
 	}
@@ -60,7 +64,7 @@ func (c *compiler) open(l *level) error {
 }
 
 func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name string, m Model) error {
-	s := &step{level: l, name: name, model: cfg.GetModelName(), version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature}
+	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature}
 	l.steps = append(l.steps, s)
 	if m.Ensemble == nil {
 		if s.sig.Decoupled {
@@ -73,7 +77,10 @@ func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name st
 		c.leaves = append(c.leaves, s)
 		return nil
 	}
-	s.inner = &level{cfg: m.Ensemble, parent: l, within: s}
+	s.inner = &level{cfg: m.Ensemble, parent: l, within: s, look: l.look, id: m.ID}
+	if m.Steps != nil {
+		s.inner.look = m.Steps
+	}
 	if err := c.open(s.inner); err != nil {
 		return err
 	}
@@ -88,24 +95,27 @@ func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name st
 	return nil
 }
 
-// ring returns the way from the ensemble called model, in which l is, back to it;
-// empty when l is in no such ensemble.
-func (l *level) ring(model string) string {
-	path := l.path()
-	at := slices.Index(path, model)
+// ring returns the way from an ensemble, in which l is, back to it; empty when l is
+// in no such ensemble.
+func (l *level) ring(id, model string) string {
+	at := slices.Index(l.ids(), id)
 	if at < 0 {
 		return ""
 	}
-	return strings.Join(append(path[at:], model), " -> ")
+	return strings.Join(append(l.path()[at:], model), " -> ")
 }
 
-// models looks up the model of every step.
-func (c *compiler) models(l *level, steps []*modelconfig.ModelEnsembling_Step) ([]Model, error) {
+// models looks up the model of every step. Those that are not found have their name
+// for an ID.
+func (l *level) models(steps []*modelconfig.ModelEnsembling_Step) ([]Model, error) {
 	models := make([]Model, len(steps))
 	var missing []string
 	var first error
 	for i, s := range steps {
-		m, err := c.model(l, s)
+		m, err := l.model(s)
+		if m.ID == "" {
+			m.ID = s.GetModelName()
+		}
 		switch {
 		case status.CodeOf(err) == status.NotFound && err != nil:
 			missing = append(missing, s.GetModelName())
@@ -116,7 +126,7 @@ func (c *compiler) models(l *level, steps []*modelconfig.ModelEnsembling_Step) (
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return nil, config.Errorf(config.NoSuchModel, l.fieldOf(missing[0]), "ensemble %s contains models that are not available or ambiguous: %s",
+		return models, config.Errorf(config.NoSuchModel, l.fieldOf(missing[0]), "ensemble %s contains models that are not available or ambiguous: %s",
 			l.name(), strings.Join(slices.Compact(missing), ", "))
 	}
 	return models, first
@@ -124,9 +134,17 @@ func (c *compiler) models(l *level, steps []*modelconfig.ModelEnsembling_Step) (
 
 // model looks up one step's model. An unknown model stays a NotFound error; version
 // 0, which is what a step without model_version asks for, is never loaded.
-func (c *compiler) model(l *level, s *modelconfig.ModelEnsembling_Step) (Model, error) {
+func (l *level) model(s *modelconfig.ModelEnsembling_Step) (Model, error) {
 	name, version := s.GetModelName(), s.GetModelVersion()
-	latest, err := c.look.Model(name, -1)
+	look := l.look
+	if space := s.GetModelNamespace(); space != "" {
+		all, ok := look.(Spaces)
+		if !ok {
+			return Model{}, status.Errorf(status.NotFound, "there are no namespaces, in which model '%s' is asked for", name)
+		}
+		look = all.In(space)
+	}
+	latest, err := look.Model(name, -1)
 	switch {
 	case status.CodeOf(err) == status.NotFound && err != nil:
 		return Model{}, err
@@ -140,7 +158,7 @@ func (c *compiler) model(l *level, s *modelconfig.ModelEnsembling_Step) (Model, 
 	m := latest
 	if version != -1 {
 		if version > 0 {
-			m, err = c.look.Model(name, version)
+			m, err = look.Model(name, version)
 		}
 		if err != nil || version <= 0 {
 			return Model{}, config.Errorf(config.BadDependency, l.fieldOf(name),

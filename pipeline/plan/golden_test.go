@@ -2,23 +2,19 @@ package plan_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"tutti/core/config"
+	"tutti/core/goldentest"
 	"tutti/core/status"
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // repository answers for the models of a golden file. Two parameters stand for what
 // a configuration does not say: "version" (1 when absent) is the loaded version, and
@@ -58,44 +54,21 @@ func (r repository) Model(name string, version int64) (plan.Model, error) {
 // shows: config.ensembles
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			t.Parallel()
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
+	goldentest.Archives(t, func(t *testing.T, a *txtar.Archive) {
+		t.Helper()
+		var cfg *modelconfig.ModelConfig
+		repo := models(t, a)
+		for i := range a.Files {
+			f := &a.Files[i]
+			switch {
+			case strings.HasPrefix(f.Name, "models/"):
+			case strings.HasSuffix(f.Name, ".pbtxt"):
+				cfg = parse(t, f)
+			default:
+				f.Data = outcome(f.Name, cfg, repo)
 			}
-			var cfg *modelconfig.ModelConfig
-			repo := models(t, archive)
-			for i := range archive.Files {
-				f := &archive.Files[i]
-				switch {
-				case strings.HasPrefix(f.Name, "models/"):
-				case strings.HasSuffix(f.Name, ".pbtxt"):
-					cfg = parse(t, f)
-				default:
-					f.Data = outcome(f.Name, cfg, repo)
-				}
-			}
-			got := txtar.Format(archive)
-			if *update {
-				if err := os.WriteFile(file, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
+		}
+	})
 }
 
 func models(t *testing.T, archive *txtar.Archive) repository {

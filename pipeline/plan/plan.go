@@ -54,8 +54,10 @@ type Use struct {
 type Node struct {
 	// Name tells the steps of a plan apart: the model's name, with the ensemble's
 	// in front when it was nested, and the step's position when a model comes twice.
-	Name    string
-	Model   string
+	Name  string
+	Model string
+	// ID is what the Lookup tells the model from others of its name by.
+	ID      string
 	Version int64 // the resolved version; -1 when the latest is to be used
 	// Signature is the model's own.
 	Signature *config.Signature
@@ -107,8 +109,21 @@ type Lookup interface {
 	Model(name string, version int64) (Model, error)
 }
 
+// Spaces is a Lookup of models that are in namespaces.
+type Spaces interface {
+	Lookup
+	// In returns the Lookup of the models in one namespace.
+	In(namespace string) Lookup
+	// Self is the ID of the ensemble whose steps are looked up.
+	Self() string
+}
+
 // Model is what Lookup knows of a step's model.
 type Model struct {
+	// ID tells the model from others of its name; empty when there can be none.
+	ID string
+	// Steps, unless nil, is who knows the models of an ensemble's own steps.
+	Steps     Lookup
 	Signature *config.Signature
 	// Ensemble is the configuration of an ensemble, to be inlined; nil for any other model.
 	Ensemble *modelconfig.ModelConfig

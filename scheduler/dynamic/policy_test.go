@@ -2,23 +2,18 @@ package dynamic_test
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"tutti/core/goldentest"
 	"tutti/scheduler"
 	"tutti/scheduler/dynamic"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestScripts drives policies by scripts on a virtual clock: each file holds
 // commands and, behind a line of dashes, what they print.
@@ -31,16 +26,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // shows: config.batching
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts: %v", err)
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			t.Parallel()
-			runScript(t, file)
-		})
-	}
+	goldentest.Each(t, "testdata/*.txt", runScript)
 }
 
 const divider = "----\n"
@@ -51,7 +37,7 @@ func runScript(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands, want, _ := strings.Cut(string(text), divider)
+	commands, _, _ := strings.Cut(string(text), divider)
 	s := &script{}
 	var got strings.Builder
 	for lines := bufio.NewScanner(strings.NewReader(commands)); lines.Scan(); {
@@ -63,15 +49,7 @@ func runScript(t *testing.T, file string) {
 			t.Fatalf("%s: %v", line, err)
 		}
 	}
-	if *update {
-		if err := os.WriteFile(file, []byte(commands+divider+got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if d := cmp.Diff(want, got.String()); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	goldentest.Check(t, file, []byte(commands+divider+got.String()))
 }
 
 type script struct {

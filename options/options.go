@@ -1,21 +1,22 @@
-package tutti
+package options
 
 import (
 	"math"
+	"regexp"
 	"time"
 
 	"tutti/core/logs"
 	"tutti/server/httpapi"
 )
 
-// Options is what a server can be told. ParseOptions makes it from a command line, the
+// Options is what a server can be told. Parse makes it from a command line, the
 // environment and a file; each field is a flag of Flags.
 type Options struct {
 	// ID is the server's name in its metadata.
 	ID string
 	// Repositories are folders that hold models.
 	Repositories []string
-	// ControlMode is none, poll or explicit.
+	// ControlMode is ModeNone, ModePoll or ModeExplicit.
 	ControlMode string
 	// LoadModels are the models to load in mode explicit; "*" alone stands for all.
 	LoadModels []string
@@ -26,6 +27,10 @@ type Options struct {
 	// LoadThreads is how many models load at a time, LoadRetries how often a load that
 	// failed is tried again.
 	LoadThreads, LoadRetries int
+	// ModelCache is the folder for models of buckets; empty for the usual one.
+	ModelCache string
+	// Namespacing lets several repositories hold models of one name.
+	Namespacing bool
 	// DisableAutoComplete takes every configuration as it is written.
 	DisableAutoComplete bool
 	// StrictEnsembleConfig asks ensembles to declare what their steps could tell.
@@ -35,16 +40,15 @@ type Options struct {
 	// StrictReadiness makes the server ready only when every model is.
 	StrictReadiness bool
 	// ExitTimeout bounds the orderly end.
-	ExitTimeout time.Duration
-	// BackendConfig holds settings by backend name; those of the empty name are every backend's.
-	BackendConfig map[string]map[string]string
-	HTTP          HTTPOptions
-	GRPC          GRPCOptions
+	ExitTimeout   time.Duration
+	BackendConfig BackendConfig
+	HTTP          HTTP
+	GRPC          GRPC
 	Metrics       Endpoint
 	// ClientSHM lets clients register shared memory.
 	ClientSHM bool
 	Log       logs.Settings
-	Trace     TraceOptions
+	Trace     Trace
 	// Notices are what the server says about its options when it starts.
 	Notices []Notice
 }
@@ -59,18 +63,18 @@ type Endpoint struct {
 	ReusePort bool
 }
 
-// TLSOptions are the files of encrypted connections, PEM each.
-type TLSOptions struct {
+// TLS are the files of encrypted connections, PEM each.
+type TLS struct {
 	Enabled bool
 	// Mutual asks the client for a certificate that RootCert has signed.
 	Mutual                          bool
 	ServerCert, ServerKey, RootCert string
 }
 
-// HTTPOptions is how HTTP is served.
-type HTTPOptions struct {
+// HTTP is how HTTP is served.
+type HTTP struct {
 	Endpoint
-	TLS TLSOptions
+	TLS TLS
 	// MaxInput bounds a request in bytes.
 	MaxInput int64
 	// ForwardPattern picks the headers that become request parameters, as a regular
@@ -79,10 +83,16 @@ type HTTPOptions struct {
 	Restricted     []Restriction
 }
 
-// GRPCOptions is how gRPC is served.
-type GRPCOptions struct {
+// ignoreCase begins the pattern of HTTP headers, whose names have no case.
+const ignoreCase = "(?i)"
+
+// Forward compiles ForwardPattern; it returns nil when that is empty.
+func (h *HTTP) Forward() (*regexp.Regexp, error) { return forward(h.ForwardPattern, ignoreCase) }
+
+// GRPC is how gRPC is served.
+type GRPC struct {
 	Endpoint
-	TLS TLSOptions
+	TLS TLS
 	// ForwardPattern picks the metadata that become request parameters; empty for none.
 	ForwardPattern string
 	Restricted     []Restriction
@@ -98,6 +108,18 @@ type GRPCOptions struct {
 	// MaxAge ends a connection after this time, MaxAgeGrace after that also cuts off
 	// its calls; 0 for never.
 	MaxAge, MaxAgeGrace time.Duration
+	// MaxMessage bounds a message in bytes, before and after decompression.
+	MaxMessage int
+}
+
+// Forward compiles ForwardPattern; it returns nil when that is empty.
+func (g *GRPC) Forward() (*regexp.Regexp, error) { return forward(g.ForwardPattern, "") }
+
+func forward(pattern, prefix string) (*regexp.Regexp, error) {
+	if pattern == "" {
+		return nil, nil //nolint:nilnil // nothing is forwarded
+	}
+	return regexp.Compile(prefix + pattern)
 }
 
 // Restriction lets only those who send a header use some of the API.
@@ -108,8 +130,8 @@ type Restriction struct {
 	Key, Value string
 }
 
-// TraceOptions is which requests are traced, and where to.
-type TraceOptions struct {
+// Trace is which requests are traced, and where to.
+type Trace struct {
 	// Mode is triton or opentelemetry.
 	Mode string
 	// Levels are OFF, TIMESTAMPS and TENSORS.
@@ -122,6 +144,13 @@ type TraceOptions struct {
 	// OpenTelemetry holds the settings of that mode, in the order given.
 	OpenTelemetry [][2]string
 }
+
+// The values of ControlMode.
+const (
+	ModeNone     = "none"
+	ModePoll     = "poll"
+	ModeExplicit = "explicit"
+)
 
 const (
 	defaultHTTPPort    = 8000
@@ -136,8 +165,6 @@ const (
 	defaultMinPing     = 5 * time.Minute
 	defaultTraceRate   = 1000
 
-	modeNone, modePoll, modeExplicit = "none", "poll", "explicit"
-
 	traceTriton, traceOpenTelemetry = "triton", "opentelemetry"
 	traceOff                        = "OFF"
 	traceForever                    = -1
@@ -145,28 +172,28 @@ const (
 	maxInt = math.MaxInt32 // what Triton's numbers hold
 )
 
-// DefaultOptions returns the defaults of serve, which lack a repository only.
-func DefaultOptions() Options {
+// Default returns what stands when nothing is given, which lacks a repository only.
+func Default() Options {
 	return Options{
 		ID:              tritonID,
-		ControlMode:     modeNone,
+		ControlMode:     ModeNone,
 		PollInterval:    defaultPoll,
 		LoadThreads:     defaultLoadThreads,
 		ExitOnError:     true,
 		StrictReadiness: true,
 		ExitTimeout:     defaultExitTimeout,
-		BackendConfig:   map[string]map[string]string{},
-		HTTP: HTTPOptions{
+		BackendConfig:   BackendConfig{},
+		HTTP: HTTP{
 			Endpoint: Endpoint{Enabled: true, Address: defaultAddress, Port: defaultHTTPPort},
 			MaxInput: httpapi.DefaultMaxInput,
 		},
-		GRPC: GRPCOptions{
-			Endpoint:    Endpoint{Enabled: true, Address: defaultAddress, Port: defaultGRPCPort},
-			Compression: "none", KeepaliveTime: defaultKeepalive, KeepaliveTimeout: defaultKeepTimeout, MinPingInterval: defaultMinPing,
+		GRPC: GRPC{
+			Endpoint:   Endpoint{Enabled: true, Address: defaultAddress, Port: defaultGRPCPort},
+			MaxMessage: math.MaxInt32, Compression: "none", KeepaliveTime: defaultKeepalive, KeepaliveTimeout: defaultKeepTimeout, MinPingInterval: defaultMinPing,
 		},
 		Metrics: Endpoint{Enabled: true, Port: defaultMetricsPort},
 		Log:     logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
-		Trace:   TraceOptions{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
+		Trace:   Trace{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
 	}
 }
 
@@ -175,7 +202,7 @@ const tritonID = "triton"
 
 // Models returns the models to load at start, nil for all of them.
 func (o *Options) Models() []string {
-	if o.ControlMode != modeExplicit || len(o.LoadModels) == 1 && o.LoadModels[0] == allModels {
+	if o.ControlMode != ModeExplicit || len(o.LoadModels) == 1 && o.LoadModels[0] == allModels {
 		return nil
 	}
 	return append([]string{}, o.LoadModels...)

@@ -1,7 +1,8 @@
-package tutti
+package options
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func reuseFlag(name, title string, field func(*Options) *Endpoint) Flag {
 }
 
 // tlsFlags are those of encrypted connections; own tells that Triton lacks them.
-func tlsFlags(name, title string, own bool, field func(*Options) *TLSOptions) []Flag {
+func tlsFlags(name, title string, own bool, field func(*Options) *TLS) []Flag {
 	return []Flag{
 		{Name: name + "-use-ssl", Arg: argBool, Default: no, Own: own, Help: "Encrypt " + title + " by TLS", set: boolean(func(o *Options) *bool { return &field(o).Enabled })},
 		{
@@ -57,7 +58,7 @@ func httpFlags() []Flag {
 			Help: "Answer some of the API only to those who send the header KEY: VALUE; the parts are " + strings.Join(infer.APINames(), ", "),
 			set:  restriction(func(o *Options) *[]Restriction { return &o.HTTP.Restricted }, "http-restricted-api", "api"),
 		})
-	return grouped(groupHTTP, append(list, tlsFlags("http", "HTTP", true, func(o *Options) *TLSOptions { return &o.HTTP.TLS })...)...)
+	return grouped(groupHTTP, append(list, tlsFlags("http", "HTTP", true, func(o *Options) *TLS { return &o.HTTP.TLS })...)...)
 }
 
 func maxInput(o *Options, value string) error {
@@ -66,6 +67,12 @@ func maxInput(o *Options, value string) error {
 		err = fmt.Errorf("--http-max-input-size must be greater than 0, got %d", n)
 	}
 	o.HTTP.MaxInput = n
+	return err
+}
+
+func maxMessage(o *Options, value string) error {
+	n, err := parseInt(value, 1, math.MaxInt32)
+	o.GRPC.MaxMessage = int(n)
 	return err
 }
 
@@ -83,7 +90,7 @@ func grpcFlags() []Flag {
 			Help: "Answer some of the protocol only to those who send the metadata triton-grpc-protocol-KEY: VALUE",
 			set:  restriction(func(o *Options) *[]Restriction { return &o.GRPC.Restricted }, "grpc-restricted-protocol", "protocol"),
 		})
-	list = append(list, tlsFlags("grpc", "gRPC", false, func(o *Options) *TLSOptions { return &o.GRPC.TLS })...)
+	list = append(list, tlsFlags("grpc", "gRPC", false, func(o *Options) *TLS { return &o.GRPC.TLS })...)
 	return grouped(groupGRPC, append(list, connectionFlags()...)...)
 }
 
@@ -116,6 +123,10 @@ func connectionFlags() []Flag {
 		{
 			Name: "grpc-max-connection-age-grace", Arg: argMillis, Help: "Time that calls have after that; for ever when left out",
 			set: duration(func(o *Options) *time.Duration { return &o.GRPC.MaxAgeGrace }, time.Millisecond, 0),
+		},
+		{
+			Name: "grpc-max-message-size", Arg: argBytes, Default: "2147483647", Own: true,
+			Help: "Largest message, before and after decompression", set: maxMessage,
 		},
 	}
 }

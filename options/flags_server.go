@@ -1,4 +1,4 @@
-package tutti
+package options
 
 import (
 	"errors"
@@ -24,7 +24,6 @@ const (
 	flagConfig, flagHelp = "config", "help"
 	flagRepository       = "model-repository"
 	flagNoComplete       = "disable-auto-complete-config"
-	flagStrictEnsemble   = "strict-ensemble-config"
 	flagVertex           = "allow-vertex-ai"
 )
 
@@ -54,9 +53,9 @@ func modelFlags() []Flag {
 		Flag{Name: flagRepository, Arg: argFolder, Many: true, Help: "Folder that holds models", set: repositories},
 		Flag{Name: "model-store", Arg: argFolder, Many: true, alias: flagRepository, Help: "Another name of --model-repository", set: repositories},
 		Flag{
-			Name: "model-control-mode", Arg: "mode", Default: modeNone,
+			Name: "model-control-mode", Arg: "mode", Default: ModeNone,
 			Help: "none loads every model at start, poll also follows what changes in the repositories, explicit loads those of --load-model and what clients ask for",
-			set:  choice(func(o *Options) *string { return &o.ControlMode }, "model-control-mode", modeNone, modePoll, modeExplicit),
+			set:  choice(func(o *Options) *string { return &o.ControlMode }, "model-control-mode", ModeNone, ModePoll, ModeExplicit),
 		},
 		Flag{
 			Name: "repository-poll-secs", Arg: argSeconds, Default: "15", Help: "Time between two looks at the repositories in mode poll",
@@ -80,12 +79,18 @@ func modelFlags() []Flag {
 		},
 		Flag{Name: flagNoComplete, Help: "Take every configuration as it is written, and complete none from the model", set: noComplete},
 		Flag{
-			Name: flagStrictEnsemble, Arg: argBool, Default: no, Own: true, Help: "Read ensembles as Triton does, which infers nothing from their steps",
+			Name: "strict-ensemble-config", Arg: argBool, Default: no, Own: true, Help: "Read ensembles as Triton does, which infers nothing from their steps",
 			set: boolean(func(o *Options) *bool { return &o.StrictEnsembleConfig }),
 		},
 		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "When true, as --" + flagNoComplete, set: noComplete},
-		Flag{Name: "model-namespacing", Arg: argBool, Default: no, Help: "true is refused: a model's name stands for it in all repositories", set: never(
-			"unsupported: --model-namespacing=true, model names must differ between repositories")},
+		Flag{
+			Name: "model-cache-directory", Arg: argFolder, Own: true, Help: "Where models that are fetched from buckets are kept; by default in the user's cache",
+			set: text(func(o *Options) *string { return &o.ModelCache }),
+		},
+		Flag{
+			Name: "model-namespacing", Arg: argBool, Default: no, Help: "Let several repositories hold models of one name; an ensemble looks for its models in its own repository first",
+			set: boolean(func(o *Options) *bool { return &o.Namespacing }),
+		},
 		Flag{Name: "rate-limit", Arg: "mode", Default: "off", Help: "execution_count is refused: no rate limiter is built", set: rateLimit},
 	)
 }
@@ -119,7 +124,7 @@ func backendFlags() []Flag {
 	return grouped(groupBackends, Flag{
 		Name: "backend-config", Arg: "backend,key=value", Many: true,
 		Help: "Setting of a backend; of all when the backend's name is left out",
-		set:  func(o *Options, value string) error { return backendConfig(o.BackendConfig).Set(value) },
+		set:  func(o *Options, value string) error { return o.BackendConfig.Set(value) },
 	})
 }
 
@@ -129,15 +134,4 @@ func grouped(group string, list ...Flag) []Flag {
 		list[i].Group = group
 	}
 	return list
-}
-
-// never returns the setter of a switch that cannot be turned on.
-func never(sentence string) setter {
-	return func(_ *Options, value string) error {
-		on, err := parseBool(value)
-		if err == nil && on {
-			err = errors.New(sentence)
-		}
-		return err
-	}
 }

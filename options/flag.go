@@ -1,9 +1,11 @@
-package tutti
+package options
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tutti/core/config"
 )
 
 // Class is what the server makes of a flag.
@@ -152,32 +154,9 @@ func suggestion(prefix, name string) string {
 // nearest returns the name of the flag that is spelt most like name, or nothing when
 // none is.
 func nearest(list []Flag, name string) string {
-	best, found := len(name)/3+2, ""
+	names := make([]string, len(list))
 	for i := range list {
-		if d := distance(list[i].Name, name); d < best {
-			best, found = d, list[i].Name
-		}
+		names[i] = list[i].Name
 	}
-	return found
-}
-
-// distance is the number of letters to change, add or take away to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return config.Nearest(name, names, len(name)/3+1)
 }

@@ -1,4 +1,4 @@
-package tutti
+package lint
 
 import (
 	"net/url"
@@ -70,10 +70,10 @@ type (
 // sarifLevels are the format's words for the severities.
 var sarifLevels = map[config.Severity]string{config.Fault: "error", config.Warning: "warning", config.Notice: "note"}
 
-// newSARIF makes a log of one run.
-func newSARIF(list []config.Diagnostic) sarifLog {
+// newSARIF makes a log of one run of the program in this version.
+func newSARIF(list []config.Diagnostic, version string) sarifLog {
 	run := sarifRun{
-		Tool: sarifTool{sarifDriver{Name: "tutti", Version: Version}}, Results: []sarifResult{}, ColumnKind: "unicodeCodePoints",
+		Tool: sarifTool{sarifDriver{Name: "tutti", Version: version}}, Results: []sarifResult{}, ColumnKind: "unicodeCodePoints",
 	}
 	index := map[config.Code]int{}
 	for i, r := range config.Rules() {

@@ -1,6 +1,8 @@
-package tutti
+package options
 
 import (
+	"flag"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,23 +13,49 @@ import (
 // keyComplete is the setting of all backends that --disable-auto-complete-config stands for.
 const keyComplete = "auto-complete-config"
 
-// backendSettings gives every backend those settings of all backends that it reads and
-// does not have of its own. What nobody reads is noticed, not refused: it may be meant
-// for a backend that this program lacks.
-func backendSettings(r *backends.Registry, given map[string]map[string]string) (map[string]map[string]string, []Notice) {
+// BackendConfig holds settings by backend name; those of the empty name are every
+// backend's. As a flag it may be repeated.
+type BackendConfig map[string]map[string]string
+
+var _ flag.Value = BackendConfig{}
+
+// String returns nothing: there is no default to print.
+func (BackendConfig) String() string { return "" }
+
+// Set takes backend,key=value, and key=value or ,key=value for every backend.
+func (c BackendConfig) Set(s string) error {
+	name, setting, ok := strings.Cut(s, ",")
+	if !ok || strings.Contains(name, "=") {
+		name, setting = "", s
+	}
+	key, value, ok := strings.Cut(setting, "=")
+	if !ok || key == "" || value == "" {
+		return fmt.Errorf("--backend-config option format is '<backend name>,<setting>=<value>'. Got %s", s)
+	}
+	if c[name] == nil {
+		c[name] = map[string]string{}
+	}
+	c[name][key] = value
+	return nil
+}
+
+// Settings gives every backend those settings of all backends that it reads and does
+// not have of its own. What nobody reads is noticed, not refused: it may be meant for a
+// backend that this program lacks.
+func (c BackendConfig) Settings(r *backends.Registry) (map[string]map[string]string, []Notice) {
 	settings := map[string]map[string]string{}
 	for _, name := range r.Names() {
 		settings[name] = map[string]string{}
 		for _, key := range r.ByName(name).Keys {
-			if v, ok := given[""][key]; ok {
+			if v, ok := c[""][key]; ok {
 				settings[name][key] = v
 			}
 		}
-		maps.Copy(settings[name], given[name])
+		maps.Copy(settings[name], c[name])
 	}
 	var notices []Notice
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		for _, key := range slices.Sorted(maps.Keys(given[name])) {
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		for _, key := range slices.Sorted(maps.Keys(c[name])) {
 			if text := unread(r, name, key); text != "" {
 				notices = append(notices, Notice{Option: "--backend-config " + strings.TrimPrefix(name+","+key, ","), Text: text})
 			}

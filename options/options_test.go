@@ -1,4 +1,4 @@
-package tutti_test
+package options_test
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti"
 	"tutti/core/logs"
+	"tutti/options"
 )
 
 // tritonFlags are the names of tritonserver's options.
@@ -39,7 +39,7 @@ const repository = "--model-repository=models"
 func TestFlagsAreTritons(t *testing.T) {
 	t.Parallel()
 	var got []string
-	for _, f := range tutti.Flags() {
+	for _, f := range options.Flags() {
 		if !f.Own {
 			got = append(got, f.Name)
 		}
@@ -56,24 +56,24 @@ func TestFlagsAreTritons(t *testing.T) {
 // is what stands when nothing is given.
 func TestFlagsAreWhole(t *testing.T) {
 	t.Parallel()
-	for _, f := range tutti.Flags() {
+	for _, f := range options.Flags() {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
-			if f.Group == "" || f.Help == "" || strings.HasSuffix(f.Help, ".") || (f.Class != tutti.Honoured) != (f.Why != "") {
+			if f.Group == "" || f.Help == "" || strings.HasSuffix(f.Help, ".") || (f.Class != options.Honoured) != (f.Why != "") {
 				t.Errorf("incomplete: %+v", f)
 			}
-			if f.Default == "" || f.Class == tutti.Refused {
+			if f.Default == "" || f.Class == options.Refused {
 				return
 			}
-			o, err := tutti.ParseOptions([]string{repository, "--" + f.Name, f.Default}, nil)
+			o, err := options.Parse([]string{repository, "--" + f.Name, f.Default}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			bare, err := tutti.ParseOptions([]string{repository}, nil)
+			bare, err := options.Parse([]string{repository}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if noticed := f.Class == tutti.WithoutEffect || f.Instead != ""; noticed != (len(o.Notices) == 1) {
+			if noticed := f.Class == options.WithoutEffect || f.Instead != ""; noticed != (len(o.Notices) == 1) {
 				t.Errorf("notices: %v", o.Notices)
 			}
 			o.Notices = nil
@@ -88,24 +88,24 @@ func TestParseOptions(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		args []string
-		want func(o *tutti.Options)
+		want func(o *options.Options)
 	}{
-		"nothing": {nil, func(o *tutti.Options) { o.Repositories = nil }},
+		"nothing": {nil, func(o *options.Options) { o.Repositories = nil }},
 		"both forms, the alias, and each folder once": {
 			[]string{"--model-store", "b", "--model-repository=b", "--model-repository", "c"},
-			func(o *tutti.Options) { o.Repositories = []string{"b", "c"} },
+			func(o *options.Options) { o.Repositories = []string{"b", "c"} },
 		},
-		"the last value stands": {[]string{"--id=a", "--id", "b"}, func(o *tutti.Options) { o.Repositories, o.ID = nil, "b" }},
-		"a shortened name":      {[]string{"--model-rep=m"}, func(o *tutti.Options) { o.Repositories = []string{"m"} }},
+		"the last value stands": {[]string{"--id=a", "--id", "b"}, func(o *options.Options) { o.Repositories, o.ID = nil, "b" }},
+		"a shortened name":      {[]string{"--model-rep=m"}, func(o *options.Options) { o.Repositories = []string{"m"} }},
 		"switches": {
 			[]string{repository, "--allow-http=off", "--allow-grpc=0", "--strict-readiness=False", "--reuse-grpc-port=ON", "--allow-client-shm=1"},
-			func(o *tutti.Options) {
+			func(o *options.Options) {
 				o.HTTP.Enabled, o.GRPC.Enabled, o.StrictReadiness, o.GRPC.ReusePort, o.ClientSHM = false, false, false, true, true
 			},
 		},
 		"addresses": {
 			[]string{repository, "--http-address=::1", "--http-port=1", "--grpc-port=0"},
-			func(o *tutti.Options) {
+			func(o *options.Options) {
 				o.HTTP.Address, o.HTTP.Port, o.GRPC.Port, o.Metrics.Address = "::1", 1, 0, "::1"
 			},
 		},
@@ -113,19 +113,21 @@ func TestParseOptions(t *testing.T) {
 			[]string{
 				repository, "--model-control-mode=EXPLICIT", "--load-model=a", "--load-model", "b", "--model-config-name=gpu",
 				"--model-load-thread-count=2", "--model-load-retry-count=3", "--disable-auto-complete-config",
+				"--model-namespacing=true", "--model-cache-directory=/cache",
 			},
-			func(o *tutti.Options) {
+			func(o *options.Options) {
 				o.ControlMode, o.LoadModels, o.ModelConfigName = "explicit", []string{"a", "b"}, "gpu"
 				o.LoadThreads, o.LoadRetries, o.DisableAutoComplete = 2, 3, true
+				o.Namespacing, o.ModelCache = true, "/cache"
 			},
 		},
 		"polling": {
 			[]string{repository, "--model-control-mode=poll", "--repository-poll-secs=2"},
-			func(o *tutti.Options) { o.ControlMode, o.PollInterval = "poll", 2*time.Second },
+			func(o *options.Options) { o.ControlMode, o.PollInterval = "poll", 2*time.Second },
 		},
 		"backends": {
 			[]string{repository, "--backend-config=a,k=v,w=x", "--backend-config=auto-complete-config=false", "--backend-config", ",k=2"},
-			func(o *tutti.Options) {
+			func(o *options.Options) {
 				o.BackendConfig = map[string]map[string]string{"a": {"k": "v,w=x"}, "": {"k": "2", "auto-complete-config": "false"}}
 				o.DisableAutoComplete = true
 			},
@@ -134,24 +136,26 @@ func TestParseOptions(t *testing.T) {
 			[]string{
 				repository, "--grpc-use-ssl-mutual=true", "--grpc-server-cert=c", "--grpc-server-key=k", "--grpc-root-cert=r",
 				"--grpc-infer-response-compression-level=HIGH", "--grpc-keepalive-time=5", "--grpc-max-connection-age=7",
+				"--grpc-max-message-size=1048576",
 			},
-			func(o *tutti.Options) {
-				o.GRPC.TLS = tutti.TLSOptions{Enabled: true, Mutual: true, ServerCert: "c", ServerKey: "k", RootCert: "r"}
+			func(o *options.Options) {
+				o.GRPC.TLS = options.TLS{Enabled: true, Mutual: true, ServerCert: "c", ServerKey: "k", RootCert: "r"}
 				o.GRPC.Compression, o.GRPC.KeepaliveTime, o.GRPC.MaxAge = "high", 5*time.Millisecond, 7*time.Millisecond
+				o.GRPC.MaxMessage = 1 << 20
 			},
 		},
 		"restrictions": {
 			[]string{repository, "--http-restricted-api=health,trace:k=v=w", "--http-restricted-api=metadata:k2=v", "--grpc-restricted-protocol=health:a=b"},
-			func(o *tutti.Options) {
-				o.HTTP.Restricted = []tutti.Restriction{
+			func(o *options.Options) {
+				o.HTTP.Restricted = []options.Restriction{
 					{APIs: []string{"health", "trace"}, Key: "k", Value: "v=w"}, {APIs: []string{"metadata"}, Key: "k2", Value: "v"},
 				}
-				o.GRPC.Restricted = []tutti.Restriction{{APIs: []string{"health"}, Key: "a", Value: "b"}}
+				o.GRPC.Restricted = []options.Restriction{{APIs: []string{"health"}, Key: "a", Value: "b"}}
 			},
 		},
 		"log": {
 			[]string{repository, "--log-verbose=true", "--log-info=false", "--log-format=json", "--log-file=f"},
-			func(o *tutti.Options) {
+			func(o *options.Options) {
 				o.Log = logs.Settings{File: "f", Warning: true, Error: true, Verbose: 1, Format: logs.JSON}
 			},
 		},
@@ -160,26 +164,26 @@ func TestParseOptions(t *testing.T) {
 				repository, "--trace-config=level=timestamps", "--trace-config=rate=5", "--trace-config=count=9", "--trace-config=mode=opentelemetry",
 				"--trace-config=triton,file=/tmp/t", "--trace-config=triton,log-frequency=4", "--trace-config=opentelemetry,url=http://h/p?a=b",
 			},
-			func(o *tutti.Options) {
-				o.Trace = tutti.TraceOptions{
+			func(o *options.Options) {
+				o.Trace = options.Trace{
 					Mode: "opentelemetry", Levels: []string{"TIMESTAMPS"}, Rate: 5, Count: 9, File: "/tmp/t", LogFrequency: 4,
 					OpenTelemetry: [][2]string{{"url", "http://h/p?a=b"}},
 				}
-				o.Notices = []tutti.Notice{{Option: "--trace-config opentelemetry,url", Text: "accepted without effect: this mode is not built"}}
+				o.Notices = []options.Notice{{Option: "--trace-config opentelemetry,url", Text: "accepted without effect: this mode is not built"}}
 			},
 		},
 		"a trace level OFF": {
 			[]string{repository, "--trace-config=level=tensors", "--trace-config=level=off"},
-			func(o *tutti.Options) { o.Trace.Levels = []string{"OFF"} },
+			func(o *options.Options) { o.Trace.Levels = []string{"OFF"} },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := tutti.ParseOptions(tt.args, nil)
+			got, err := options.Parse(tt.args, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := tutti.DefaultOptions()
+			want := options.Default()
 			want.Repositories, want.Metrics.Address = []string{"models"}, "0.0.0.0"
 			tt.want(&want)
 			if diff := cmp.Diff(&want, got); diff != "" {
@@ -196,7 +200,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--dance", "unrecognized option '--dance'"},
 		{"--http-port", "option '--http-port' requires an argument"},
 		{"--help=me", "option '--help' doesn't allow an argument"},
-		{"--grpc-ma=1", "option '--grpc-ma' is ambiguous, it may be --grpc-max-connection-age, --grpc-max-connection-age-grace, --grpc-max-response-pool-size"},
+		{"--grpc-ma=1", "option '--grpc-ma' is ambiguous, it may be --grpc-max-connection-age, --grpc-max-connection-age-grace, --grpc-max-message-size, --grpc-max-response-pool-size"},
 		{"-id=x", "Unexpected argument: -id=x, did you mean '--id'?"},
 		{"models", "Unexpected argument: models"},
 		{"-- x", "Unexpected argument: x"},
@@ -206,11 +210,11 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--exit-timeout-secs=99999999999999999999", "Provided option value is out of bound. Got 99999999999999999999"},
 		{"--allow-http=maybe", "Bad option: \"--allow-http\".\ninvalid value for bool option: maybe"},
 		{"--http-max-input-size=0", "--http-max-input-size must be greater than 0, got 0"},
+		{"--grpc-max-message-size=0", "Provided option value is out of bound. Got 0, expected 1 to 2147483647"},
 		{"--model-control-mode=now", "invalid argument for --model-control-mode: 'now', expected one of: none, poll, explicit"},
 		{"--load-model=a", "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."},
 		{"--model-control-mode=explicit --load-model=* --load-model=a", "--load-model * must be the only one"},
 		{"--model-control-mode=poll --repository-poll-secs=0", "--repository-poll-secs must be greater than 0 with --model-control-mode=poll"},
-		{"--model-namespacing=true", "unsupported: --model-namespacing=true"},
 		{"--rate-limit=execution_count", "unsupported: --rate-limit=execution_count, expected off"},
 		{"--rate-limit=fast", "invalid argument for --rate-limit: 'fast'"},
 		{"--model-config-name=../x", "invalid argument for --model-config-name: '../x'"},
@@ -251,7 +255,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		arg, want := tt[0], tt[1]
 		t.Run(arg, func(t *testing.T) {
 			t.Parallel()
-			_, err := tutti.ParseOptions(strings.Fields(arg), nil)
+			_, err := options.Parse(strings.Fields(arg), nil)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, expected %s", err, want)
 			}
@@ -262,7 +266,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 func TestParseOptionsHelp(t *testing.T) {
 	t.Parallel()
 	for _, arg := range []string{"--help", "-h", "--hel"} {
-		if _, err := tutti.ParseOptions([]string{arg}, nil); !errors.Is(err, flag.ErrHelp) {
+		if _, err := options.Parse([]string{arg}, nil); !errors.Is(err, flag.ErrHelp) {
 			t.Errorf("%s: %v", arg, err)
 		}
 	}
@@ -278,16 +282,16 @@ func TestSources(t *testing.T) {
 		"TUTTI_CONFIG=" + file, "TUTTI_HTTP_PORT=11", "TUTTI_GRPC_PORT=12", "TUTTI_MODEL_STORE=c,d\ne", "TUTTI_ID=", "TUTTI_SERVICE_HOST=10.0.0.1",
 		"TUTTI_BACKEND_CONFIG=z,k=v,w\nz,l=1\n", "TUTTI_HTP_PORT=5", "TRITON_SERVER_ESCAPE_LOG_MESSAGES=0", "TRITONSERVER_DELAY_SCHEDULER=1",
 	}
-	got, err := tutti.ParseOptions([]string{"--http-port=21"}, environ)
+	got, err := options.Parse([]string{"--http-port=21"}, environ)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := tutti.DefaultOptions()
+	want := options.Default()
 	want.ID, want.HTTP.Port, want.GRPC.Port, want.Metrics.Port, want.HTTP.Enabled = "file", 21, 12, 3, false
 	want.Repositories = []string{"c", "d", "e"}
 	want.BackendConfig = map[string]map[string]string{"z": {"k": "v,w", "l": "1"}}
 	want.DisableAutoComplete, want.Metrics.Address, want.Log.Raw = true, "0.0.0.0", true
-	want.Notices = []tutti.Notice{
+	want.Notices = []options.Notice{
 		{Option: "TUTTI_HTP_PORT", Text: "no option has this environment variable, did you mean 'TUTTI_HTTP_PORT'?"},
 		{Option: "TRITONSERVER_DELAY_SCHEDULER", Text: "without effect: nothing is held up for tests"},
 	}
@@ -320,7 +324,7 @@ func TestSourcesRefuse(t *testing.T) {
 			if tt.file != "" {
 				args = []string{"--config", writeFile(t, tt.file)}
 			}
-			_, err := tutti.ParseOptions(args, []string{tt.environ})
+			_, err := options.Parse(args, []string{tt.environ})
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, expected %s", err, tt.want)
 			}
@@ -334,12 +338,12 @@ func TestConfigFileIsOrdinary(t *testing.T) {
 		"folder": {t.TempDir(), "expected a file, found d"},
 		"large":  {writeFile(t, strings.Repeat("#", 1<<20+1)), "expected 1048576 at most"},
 	} {
-		if _, err := tutti.ParseOptions([]string{"--config", tt.file}, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := options.Parse([]string{"--config", tt.file}, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, expected %s", name, err, tt.want)
 		}
 	}
 	for _, text := range []string{"", "# nothing\n", "null\n"} {
-		if _, err := tutti.ParseOptions([]string{"--config", writeFile(t, text)}, nil); err != nil {
+		if _, err := options.Parse([]string{"--config", writeFile(t, text)}, nil); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -350,7 +354,7 @@ func FuzzConfigFile(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		o, err := tutti.ParseOptions([]string{"--config", writeFile(t, text)}, nil)
+		o, err := options.Parse([]string{"--config", writeFile(t, text)}, nil)
 		if err == nil && (o.HTTP.Port < 0 || o.HTTP.MaxInput <= 0) {
 			t.Errorf("out of range: %+v", o)
 		}

@@ -1,4 +1,4 @@
-package tutti
+package options
 
 import (
 	"errors"
@@ -100,10 +100,10 @@ func choice(field func(*Options) *string, flag string, words ...string) setter {
 	}
 }
 
-// pattern returns the setter of a regular expression, which options begins.
-func pattern(field func(*Options) *string, options string) setter {
+// pattern returns the setter of a regular expression that begins with prefix.
+func pattern(field func(*Options) *string, prefix string) setter {
 	return func(o *Options, value string) error {
-		if _, err := regexp.Compile(options + value); err != nil {
+		if _, err := regexp.Compile(prefix + value); err != nil {
 			return fmt.Errorf("invalid header forward pattern: %w", err)
 		}
 		*field(o) = value
@@ -142,40 +142,4 @@ func restriction(field func(*Options) *[]Restriction, flag, kind string) setter 
 		*list = append(*list, r)
 		return nil
 	}
-}
-
-// backendConfig is a setting of a backend.
-type backendConfig map[string]map[string]string
-
-func (backendConfig) String() string { return "" }
-
-// Set takes backend,key=value, and key=value or ,key=value for every backend.
-func (c backendConfig) Set(s string) error {
-	name, setting, ok := strings.Cut(s, ",")
-	if !ok || strings.Contains(name, "=") {
-		name, setting = "", s
-	}
-	key, value, ok := strings.Cut(setting, "=")
-	if !ok || key == "" || value == "" {
-		return fmt.Errorf("--backend-config option format is '<backend name>,<setting>=<value>'. Got %s", s)
-	}
-	if c[name] == nil {
-		c[name] = map[string]string{}
-	}
-	c[name][key] = value
-	return nil
-}
-
-// list is a flag that may be repeated, of the other commands.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, " ") }
-
-// Set adds a value.
-func (l *list) Set(s string) error {
-	if s == "" {
-		return errors.New("expected a value, got none")
-	}
-	*l = append(*l, s)
-	return nil
 }

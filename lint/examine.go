@@ -1,59 +1,38 @@
-package tutti
+package lint
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"tutti/backends"
 	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
-	"tutti/repository"
 )
 
 // examiner collects all there is to tell about repositories.
 type examiner struct {
-	*program
-	roots      []string
-	configName string
-	options    config.Options
+	Settings
 
-	repo     *repository.Repository
-	backends *backends.Registry
-	configs  map[string]*modelconfig.ModelConfig // normalised, by model
-	places   map[string]*config.Places
-	list     []config.Diagnostic
-	models   int
+	configs map[string]*modelconfig.ModelConfig // normalised, by model
+	places  map[string]*config.Places
+	list    []config.Diagnostic
 	// blind is set when a model's tensors are asked for that only its runtime can tell.
 	blind bool
 }
 
-func (e *examiner) run(ctx context.Context, settings backendConfig) (err error) {
-	if e.backends, err = e.components.registry(); err != nil {
-		return err
-	}
-	e.repo, err = e.look(ctx, repository.Settings{
-		Roots: e.roots, ConfigName: e.configName, StrictEnsembleConfig: e.options.StrictEnsembleConfig,
-	}, settings)
-	if err != nil {
-		return err
-	}
-	e.configs, e.places = map[string]*modelconfig.ModelConfig{}, map[string]*config.Places{}
-	names := e.repo.Models()
-	e.models = len(names)
-	if e.models == 0 {
-		e.add(config.Errorf(config.NoModels, "", "no model is in %s", strings.Join(e.roots, ", ")), "", "")
+func (e *examiner) run(names []string) {
+	if len(names) == 0 {
+		e.add(config.Errorf(config.NoModels, "", "no model is in %s", strings.Join(e.Roots, ", ")), "", "")
 	}
 	for _, name := range names {
 		e.read(name)
 	}
 	failures := map[string]error{}
-	for _, f := range e.repo.Failures() {
+	for _, f := range e.Repository.Failures() {
 		failures[f.Model] = f.Err
 	}
 	for _, name := range names {
@@ -62,21 +41,20 @@ func (e *examiner) run(ctx context.Context, settings backendConfig) (err error) 
 		}
 	}
 	e.sort()
-	return e.repo.Close(ctx)
 }
 
 // read looks at what the folder of a model holds.
 func (e *examiner) read(name string) {
-	dir, twin := e.repo.Folder(name)
+	dir, twin := e.Repository.Folder(name)
 	if twin != "" {
 		e.add(config.Errorf(config.Duplicate, "", "model '%s' is in more than one repository: '%s' and '%s'", name, dir, twin), name, twin)
 		return
 	}
-	src := config.Source{Dir: dir, Name: name, ConfigName: e.configName}
+	src := config.Source{Dir: dir, Name: name, ConfigName: e.ConfigName}
 	if _, places, err := src.Open(); err == nil {
 		e.places[name] = places
 	}
-	cfg, list := config.Read(src, &e.options)
+	cfg, list := config.Read(src, &e.Options)
 	for i := range list {
 		e.diagnose(list[i], name, dir)
 	}
@@ -88,13 +66,13 @@ func (e *examiner) read(name string) {
 	if err := config.ReadLabels(cfg, dir, config.SignatureOf(cfg)); err != nil {
 		e.add(err, name, dir)
 	}
-	known := e.backends.ByName(cfg.GetBackend()) != nil || e.backends.ByPlatform(cfg.GetPlatform()) != nil
+	known := e.Backends.ByName(cfg.GetBackend()) != nil || e.Backends.ByPlatform(cfg.GetPlatform()) != nil
 	if cfg.GetBackend() != "" && !known {
 		field := "backend"
 		if p := e.places[name]; p != nil && !p.Has(field) {
 			field = "platform" // the backend was deduced from it
 		}
-		e.add(config.Errorf(config.NotBuiltIn, field, "unsupported: model '%s' needs backend '%s', which is not built in", name, cfg.GetBackend()), name, dir)
+		e.add(config.NotBuilt(name, cfg.GetBackend(), field), name, dir)
 	}
 }
 
@@ -113,8 +91,8 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 		}
 		if _, ok := config.VersionOf(entry.Name()); ok {
 			versions++
-		} else if looksLikeVersion(entry.Name()) {
-			e.note(config.FolderName, fmt.Sprintf("folder '%s' of model '%s' is no version and is ignored", entry.Name(), name), name, filepath.Join(dir, entry.Name()))
+		} else if config.MeantVersion(entry.Name()) {
+			e.diagnose(config.NotVersion(name, entry.Name()), name, filepath.Join(dir, entry.Name()))
 		}
 	}
 	switch {
@@ -126,16 +104,10 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 	}
 }
 
-// looksLikeVersion recognises names that were meant to be versions: 01, v2, 1.0, -1.
-func looksLikeVersion(name string) bool {
-	name = strings.TrimLeft(name, "vV-+")
-	return name != "" && strings.Trim(name, "0123456789.") == ""
-}
-
 // loaded tells how loading a model ended. A runtime that is not here is no fault of
 // the repository's; what such a model declares stands in for it in ensembles.
 func (e *examiner) loaded(name string, failure error) {
-	dir, _ := e.repo.Folder(name)
+	dir, _ := e.Repository.Folder(name)
 	cfg := e.configs[name]
 	if config.IsEnsemble(cfg) {
 		e.compile(cfg, name, dir)
@@ -237,7 +209,7 @@ var _ plan.Lookup = (*offline)(nil)
 func (o *offline) Model(name string, number int64) (plan.Model, error) {
 	cfg, known := o.configs[name]
 	if !known {
-		if dir, _ := o.repo.Folder(name); dir != "" {
+		if dir, _ := o.Repository.Folder(name); dir != "" {
 			return plan.Model{}, status.Errorf(status.InvalidArg, "its configuration cannot be read")
 		}
 		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
@@ -250,7 +222,7 @@ func (o *offline) Model(name string, number int64) (plan.Model, error) {
 	if config.IsEnsemble(cfg) {
 		return plan.Model{Signature: config.SignatureOf(cfg), Ensemble: cfg}, nil
 	}
-	if done, err := o.repo.Config(name, max(0, number)); err == nil {
+	if done, err := o.Repository.Config(name, max(0, number)); err == nil {
 		return plan.Model{Signature: config.SignatureOf(done)}, nil
 	}
 	if gaps := config.CheckComplete(cfg); len(gaps) > 0 || len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {

@@ -1,4 +1,4 @@
-package tutti
+package options
 
 import (
 	"fmt"
@@ -11,8 +11,9 @@ const (
 	helpIndent = 40
 )
 
-// serveHelp prints every option of serve below its heading.
-func serveHelp(w io.Writer, program string) {
+// Help prints every option of serve below its heading. program is what to type before
+// them, as in "tutti serve".
+func Help(w io.Writer, program string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: %s --%s FOLDER [options]\n\n", program, flagRepository)
 	wrap(&b, 0, 0, "An option is written --name=VALUE or --name VALUE. It may also be an environment variable, as "+

@@ -1,4 +1,4 @@
-package tutti
+package options
 
 import (
 	"errors"
@@ -6,18 +6,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tutti/core/config"
 )
 
-// ParseOptions reads what serve is told: its command line without the program's name,
+// Parse reads what serve is told: its command line without the program's name,
 // the environment as os.Environ returns it, and the file that --config names. The error
 // of a command line that asks for help is flag.ErrHelp.
-func ParseOptions(args, environ []string) (*Options, error) {
+func Parse(args, environ []string) (*Options, error) {
 	flags := Flags()
 	line, err := fromLine(flags, args)
 	if err != nil {
 		return nil, err
 	}
-	o := DefaultOptions()
+	o := Default()
 	sources := []given{line, fromEnvironment(flags, environ, &o.Notices)}
 	if file := configFile(sources); file != "" {
 		fromFile, err := readConfig(flags, file)
@@ -201,12 +203,15 @@ func fromEnvironment(flags []Flag, environ []string, notices *[]Notice) given {
 const typo = 2
 
 func misspelt(flags []Flag, variable string) *Notice {
+	names := make([]string, len(flags))
 	for i := range flags {
-		if distance(flags[i].Env(), variable) <= typo {
-			return &Notice{Option: variable, Text: "no option has this environment variable" + suggestion("", flags[i].Env())}
-		}
+		names[i] = flags[i].Env()
 	}
-	return nil
+	meant := config.Nearest(variable, names, typo)
+	if meant == "" {
+		return nil
+	}
+	return &Notice{Option: variable, Text: "no option has this environment variable" + suggestion("", meant)}
 }
 
 // configFile returns the file that the nearest source names, or nothing.

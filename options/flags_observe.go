@@ -1,4 +1,4 @@
-package tutti
+package options
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package tutti
+package options
 
 import (
 	"errors"
@@ -89,17 +89,17 @@ func (o *Options) checkCompletion() error {
 
 func (o *Options) checkModels() error {
 	switch {
-	case o.ControlMode != modeExplicit && len(o.LoadModels) > 0:
+	case o.ControlMode != ModeExplicit && len(o.LoadModels) > 0:
 		return errors.New("Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.") //nolint:revive,staticcheck // Triton's words
 	case len(o.LoadModels) > 1 && slices.Contains(o.LoadModels, allModels):
 		return errors.New("--load-model * must be the only one")
-	case o.ControlMode == modePoll && o.PollInterval <= 0:
+	case o.ControlMode == ModePoll && o.PollInterval <= 0:
 		return errors.New("--repository-poll-secs must be greater than 0 with --model-control-mode=poll")
 	}
 	return nil
 }
 
-func (t *TLSOptions) finish(name string) error {
+func (t *TLS) finish(name string) error {
 	t.Enabled = t.Enabled || t.Mutual
 	switch {
 	case t.Enabled && (t.ServerCert == "" || t.ServerKey == ""):

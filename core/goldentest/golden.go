@@ -1,0 +1,64 @@
+// Package goldentest compares what tests make with files that are committed. With the flag -update, as make golden gives
+// it, the files are written anew instead.
+package goldentest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Check compares got with a file, or writes it.
+func Check(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil { //nolint:gosec // committed files are for everybody
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s is not current, make golden writes it (-want +got):\n%s", file, diff)
+	}
+}
+
+// Each runs a parallel test for each file that matches pattern; there must be one.
+func Each(t *testing.T, pattern string, run func(t *testing.T, file string)) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files %s: %v", pattern, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), func(t *testing.T) {
+			t.Parallel()
+			run(t, file)
+		})
+	}
+}
+
+// Archives runs a parallel test for each archive testdata/*.txtar. fill replaces the
+// parts that are outcomes by what comes out.
+func Archives(t *testing.T, fill func(t *testing.T, a *txtar.Archive)) {
+	t.Helper()
+	Each(t, "testdata/*.txtar", func(t *testing.T, file string) {
+		t.Helper()
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, a)
+		Check(t, file, txtar.Format(a))
+	})
+}

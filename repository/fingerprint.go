@@ -16,7 +16,7 @@ const (
 )
 
 // fingerprint returns a number that changes when a file that a model may be made of
-// appears, goes or is written. It is never 0.
+// appears, goes, is written or gets other permissions. It is never 0.
 func fingerprint(p place) uint64 {
 	h := fnv.New64a()
 	w := &walk{out: h}
@@ -65,6 +65,7 @@ func (w *walk) folder(dir string, depth int) {
 		}
 		w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(info.Size()))
 		w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(info.ModTime().UnixNano()))
+		w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(info.Mode())) // one that may be read again was not written
 		_, _ = w.out.Write(w.buf)
 	}
 }

@@ -142,6 +142,22 @@ func TestPollKeepsWhatBreaks(t *testing.T) {
 	}
 }
 
+// TestPollSeesPermissions has a file get other permissions, after which it may be read.
+func TestPollSeesPermissions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.more.Mode = repository.Polled
+	root := folder(t, plain("part", "spy"))
+	r := w.repo(t, root)
+	if err := os.Chmod(filepath.Join(root, "part", "config.pbtxt"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, r, 2)
+	if n := w.spy.count("load part"); n != 2 {
+		t.Errorf("loaded %d times, want 2", n)
+	}
+}
+
 // TestPollsByItself has the repository look by its own clock.
 func TestPollsByItself(t *testing.T) {
 	t.Parallel()

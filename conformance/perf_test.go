@@ -30,8 +30,8 @@ func TestPerfAnalyzer(t *testing.T) { //nolint:tparallel // each run has the ser
 		grpc bool
 		args []string
 	}{
-		{"HTTP closed loop", false, []string{"-m", "two", "--concurrency-range=1:2", windows, "--measurement-request-count=50", "-s", "99", "-r", "3"}},
-		{"gRPC closed loop", true, []string{"-m", "two", "--concurrency-range=1:2", windows, "--measurement-request-count=50", "-s", "99", "-r", "3"}},
+		{"HTTP closed loop", false, []string{"-m", "two", "--concurrency-range=1:2", windows, "--measurement-request-count=50", "-s", "100000", "-r", "10"}},
+		{"gRPC closed loop", true, []string{"-m", "two", "--concurrency-range=1:2", windows, "--measurement-request-count=50", "-s", "100000", "-r", "10"}},
 		{"HTTP request rate", false, []string{"-m", "two", "--request-rate-range=100"}},
 		{"gRPC request rate", true, []string{"-m", "two", "--request-rate-range=100"}},
 		{"HTTP poisson rate", false, []string{"-m", "two", "--request-rate-range=100", "--request-distribution=poisson"}},

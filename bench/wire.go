@@ -21,8 +21,6 @@ import (
 
 const (
 	wireLimit = 1.35
-	// bytesLimit is for JSON against a peer that does not look at it.
-	bytesLimit  = 1.6
 	parsingPath = "/parse"
 	wireCalls   = 20000
 	bigCalls    = 200
@@ -79,7 +77,7 @@ func wireCases() []wireCase {
 	return []wireCase{
 		{"HTTP binary, FP32[16], against an echo", wireCalls, wireLimit, overHTTP(binaryInfer("fp32x16", 16))},
 		{"HTTP JSON, FP32[16], against an echo that parses and prints it", wireCalls, wireLimit, parsed},
-		{"HTTP JSON, FP32[16], against an echo of its bytes", wireCalls, bytesLimit, overHTTP(jsonInfer("/v2/models/fp32x16/infer", 16))},
+		{"HTTP JSON, FP32[16], against an echo of its bytes", wireCalls, wireLimit, overHTTP(jsonInfer("/v2/models/fp32x16/infer", 16))},
 		{"gRPC, FP32[16], against an echo", wireCalls, wireLimit, overGRPC(16)},
 		{"HTTP binary, 4 MiB, against an echo", bigCalls, wireLimit, overHTTP(binaryInfer("fp32", bigFloats))},
 		{"gRPC, 4 MiB, against an echo", bigCalls, wireLimit, overGRPC(bigFloats)},

@@ -22,6 +22,7 @@ func (o *Options) finish(environ []string) error {
 	}
 	return first(
 		func() error { return vertexAsked(environ) },
+		func() error { return o.Cache.finish(environ) },
 		o.checkCompletion,
 		o.checkModels,
 		func() error { return o.HTTP.TLS.finish("http") },

@@ -17,12 +17,12 @@ func inert(group string, list ...Flag) []Flag {
 
 func inertFlags() []Flag {
 	const (
-		goroutines = "every request has a goroutine of its own"
-		linked     = "backends are part of the program"
-		noAgent    = "no repository agent is built"
-		noCache    = "no response cache is built, every request is computed"
-		noLimiter  = "no rate limiter is built"
-		pooled     = "memory is pooled by size, without a count"
+		goroutines  = "every request has a goroutine of its own"
+		linked      = "backends are part of the program"
+		noAgent     = "no repository agent is built"
+		linkedCache = "caches are part of the program"
+		noLimiter   = "no rate limiter is built"
+		pooled      = "memory is pooled by size, without a count"
 	)
 	return inert(groupInert,
 		Flag{Name: "http-thread-count", Arg: argNumber, Default: "8", Help: "Threads that serve HTTP", Why: goroutines, set: anyInteger},
@@ -35,9 +35,7 @@ func inertFlags() []Flag {
 		Flag{Name: "metrics-interval-ms", Arg: argMillis, Default: "2000", Help: "Time between two measurements", Why: "metrics are read when they are asked for", set: anyFraction},
 		Flag{Name: "buffer-manager-thread-count", Arg: argNumber, Default: "0", Help: "Threads that copy tensors", Why: "instances copy tensors themselves", set: anyInteger},
 		Flag{Name: "rate-limit-resource", Arg: "name:count[:device]", Many: true, Help: "Resource that instances share", Why: noLimiter, set: limiterResource},
-		Flag{Name: "cache-config", Arg: "cache,key=value", Many: true, Help: "Setting of a response cache", Why: noCache, set: cacheConfig},
-		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: noCache, set: anything},
-		Flag{Name: "response-cache-byte-size", Arg: argBytes, Instead: "--cache-config local,size=BYTES", Help: "Size of the response cache", Why: noCache, set: anyInteger},
+		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: linkedCache, set: anything},
 		Flag{Name: "backend-directory", Arg: argFolder, Default: "/opt/tritonserver/backends", Help: "Folder of backend libraries", Why: linked, set: anything},
 		Flag{Name: "repoagent-directory", Arg: argFolder, Default: "/opt/tritonserver/repoagents", Help: "Folder of repository agents", Why: noAgent, set: anything},
 	)
@@ -121,14 +119,6 @@ func fractionOf(flag string) setter {
 
 func hostPolicy(_ *Options, value string) error {
 	_, _, _, err := triple("host-policy", "<policy name>,<setting>=<value>", ",", value)
-	return err
-}
-
-func cacheConfig(_ *Options, value string) error {
-	if name, _, _ := strings.Cut(value, ","); name == value || name == "" {
-		return fmt.Errorf("No cache specified. --cache-config option format is <cache name>,<setting>=<value>. Got %s", value) //nolint:staticcheck // Triton's words
-	}
-	_, _, _, err := triple("cache-config", "<cache name>,<setting>=<value>", ",", value)
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"time"
 
+	"tutti/cache/redis"
 	"tutti/core/logs"
 	"tutti/server/httpapi"
 )
@@ -42,6 +43,7 @@ type Options struct {
 	// ExitTimeout bounds the orderly end.
 	ExitTimeout   time.Duration
 	BackendConfig BackendConfig
+	Cache         Cache
 	HTTP          HTTP
 	GRPC          GRPC
 	Metrics       Endpoint
@@ -51,6 +53,18 @@ type Options struct {
 	Trace     Trace
 	// Notices are what the server says about its options when it starts.
 	Notices []Notice
+}
+
+// Cache is where answers of models with response_cache are kept.
+type Cache struct {
+	// Name is local or redis; empty for nowhere.
+	Name string
+	// Local is the size of the local cache in bytes.
+	Local int64
+	Redis redis.Config
+
+	// Settings are those of each cache as they were given; nil once they are read.
+	Settings map[string]map[string]string
 }
 
 // Endpoint is where a protocol is served.

@@ -135,6 +135,9 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 	v.temp.use()
 	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers}
 	v.exec = exec.New(settings)
+	if err := c.r.remember(m.folder, v); err != nil {
+		return nil, errors.Join(err, v.close())
+	}
 	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}
 	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec.New(settings)}); err != nil {
 		return nil, errors.Join(err, v.close())

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"tutti/backends"
+	"tutti/cache"
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -27,8 +28,12 @@ type version struct {
 	about *infer.Description
 	stats *telemetry.Model
 	exec  *exec.Executor
-	life  *life
-	temp  *tempFolder // used once, unless nil
+	// recall stands in front of exec when an ensemble's answers are kept, else nil.
+	recall *exec.Recall
+	// identity is part of the keys of answers that are kept.
+	identity cache.Key
+	life     *life
+	temp     *tempFolder // used once, unless nil
 	// queue and model are nil for an ensemble.
 	queue scheduler.Scheduler
 	model backends.Model

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tutti/backends"
+	"tutti/cache"
 	"tutti/cloud"
 	"tutti/core/config"
 	"tutti/core/infer"
@@ -81,8 +82,11 @@ type Settings struct {
 	// BackendConfig holds --backend-config values by backend name.
 	BackendConfig map[string]map[string]string
 	Alloc         tensor.Allocator
-	Metrics       *telemetry.Metrics
-	Log           *slog.Logger
+	// Responses keeps the answers of models with response_cache; nil keeps none. It is
+	// closed by whoever made it, after the repository.
+	Responses cache.Cache
+	Metrics   *telemetry.Metrics
+	Log       *slog.Logger
 	// Tracer chooses the requests to trace; nil traces none.
 	Tracer *tracing.Tracer
 
@@ -97,6 +101,7 @@ type Repository struct {
 	workers *scheduler.Workers
 	catalog atomic.Pointer[snapshot]
 	leaving scheduler.Pending // versions that wait for their last requests
+	loads   atomic.Uint64     // counts loaded versions, for the keys of kept answers
 
 	// turn is taken by who changes the repository: a lock that can be given up on.
 	turn   chan struct{}

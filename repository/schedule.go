@@ -9,12 +9,30 @@ import (
 	"tutti/backends"
 	"tutti/core/tensor"
 	"tutti/scheduler"
+	"tutti/scheduler/cached"
 	"tutti/scheduler/direct"
 	"tutti/scheduler/dynamic"
 )
 
 // newScheduler picks the scheduler a configuration asks for and makes the instances.
+// When the model's answers are kept, a cache stands in front of it.
 func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
+	keeps, err := r.keeps(v)
+	if err != nil {
+		return nil, err
+	}
+	v.identity = r.identity(f, v)
+	queue, err := r.newQueue(ctx, f, v)
+	if err != nil || !keeps {
+		return queue, err
+	}
+	return cached.New(cached.Settings{
+		Inner: queue, Cache: r.s.Responses, Identity: v.identity, Stats: v.stats, Workers: r.workers,
+	}), nil
+}
+
+// newQueue makes the instances and what stands directly before them.
+func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
 	params := map[string]string{}
 	for key, p := range f.cfg.GetParameters() {
 		params[key] = p.GetStringValue()

@@ -28,6 +28,8 @@ type Work struct {
 	Out []tensor.Tensor
 	// Err is why the work failed; Out is empty then.
 	Err error
+	// Cached marks a work whose outputs were found, not computed; the scheduler sets it.
+	Cached bool
 
 	// Enqueued is set by Enqueue, the times by whoever executes.
 	Enqueued int64

@@ -176,6 +176,6 @@ var fieldTable = []Field{
 	{Path: "model_repository_agents.agents.name", Class: Honoured, Doc: "Its name, checksum; others are refused by the name of their library."},
 	{Path: "model_repository_agents.agents.parameters", Class: Honoured, Doc: "MD5:FILE or SHA256:FILE with the sum that the file must have."},
 	{Path: "response_cache", Class: Honoured, Doc: "Whether answers are kept."},
-	{Path: "response_cache.enable", Class: Refused, Doc: "Answers are not kept."},
+	{Path: "response_cache.enable", Class: Honoured, Doc: "With --cache-config, a request like an earlier one is answered from the cache."},
 	{Path: "model_metrics", Class: Refused, Doc: "Every model has the same metrics."},
 }

@@ -124,7 +124,7 @@ func (r *run) stage(n int32, t *scheduler.Turn) int32 {
 		r.fail(n, err)
 		return 0
 	}
-	w.Ctx, w.Meta, w.Err = r.ctx, &r.req.Meta, nil
+	w.Ctx, w.Meta, w.Err, w.Cached = r.ctx, &r.req.Meta, nil, false
 	t.Stage(r.x.targets[n], w)
 	return 1
 }
@@ -272,11 +272,7 @@ func (r *run) count(now int64, err error) {
 	}
 }
 
-func (r *run) newResponse() *infer.Response {
-	p, resp := r.x.plan, infer.NewResponse()
-	resp.ID, resp.Model, resp.Version, resp.Ensemble = r.req.ID, p.Signature.Model, p.Signature.Version, p.Ensemble
-	return resp
-}
+func (r *run) newResponse() *infer.Response { return newResponse(r.x.plan, r.req.ID) }
 
 // give moves an answer to the client.
 func (r *run) give(resp *infer.Response, final bool) {

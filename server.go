@@ -50,10 +50,9 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	if err != nil {
 		return nil, err
 	}
-	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetrics(), journal.Logger()
-	if o.Namespacing {
-		metrics = telemetry.NewNamespacedMetrics()
-	}
+	export := o.Metrics.Export
+	export.Namespaces = o.Namespacing
+	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetricsOf(export), journal.Logger()
 	settings, notices := o.BackendConfig.Settings(registry)
 	notify(ctx, log, slices.Concat(o.Notices, notices))
 	tracer, err := tracing.New(traceOptions(&o.Trace, log))
@@ -61,6 +60,9 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		return nil, err
 	}
 	responses := responseCache(&o.Cache, alloc, log)
+	if responses != nil {
+		metrics.Cache(responses.Counts)
+	}
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,

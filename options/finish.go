@@ -117,7 +117,7 @@ func (o *Options) checkPorts() error {
 		name string
 		Endpoint
 	}
-	list := []place{{"HTTP", o.HTTP.Endpoint}, {"GRPC", o.GRPC.Endpoint}, {"metrics", o.Metrics}}
+	list := []place{{"HTTP", o.HTTP.Endpoint}, {"GRPC", o.GRPC.Endpoint}, {"metrics", o.Metrics.Endpoint}}
 	for i, a := range list {
 		for _, b := range list[i+1:] {
 			if a.Enabled && b.Enabled && a.Port != 0 && a.Port == b.Port && a.Address == b.Address {

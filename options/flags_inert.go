@@ -31,8 +31,6 @@ func inertFlags() []Flag {
 		Flag{Name: "grpc-max-response-pool-size", Arg: argNumber, Default: "2147483647", Help: "Responses whose memory is kept for the next", Why: pooled, set: anyInteger},
 		Flag{Name: "grpc-http2-max-pings-without-data", Arg: argNumber, Default: "2", Help: "Pings that are sent between two frames of data", Why: "the gRPC library pings by time alone", set: anyInteger},
 		Flag{Name: "grpc-http2-max-ping-strikes", Arg: argNumber, Default: "2", Help: "Early pings of a client before its connection is ended", Why: "the gRPC library always allows 2", set: anyInteger},
-		Flag{Name: "allow-cpu-metrics", Arg: argBool, Default: yes, Help: "Export the metrics of the CPU", Why: "process_* and go_* metrics are always there, nv_cpu_* never", set: anyBool},
-		Flag{Name: "metrics-interval-ms", Arg: argMillis, Default: "2000", Help: "Time between two measurements", Why: "metrics are read when they are asked for", set: anyFraction},
 		Flag{Name: "buffer-manager-thread-count", Arg: argNumber, Default: "0", Help: "Threads that copy tensors", Why: "instances copy tensors themselves", set: anyInteger},
 		Flag{Name: "rate-limit-resource", Arg: "name:count[:device]", Many: true, Help: "Resource that instances share", Why: noLimiter, set: limiterResource},
 		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: linkedCache, set: anything},

@@ -7,6 +7,7 @@ import (
 
 	"tutti/cache/redis"
 	"tutti/core/logs"
+	"tutti/core/telemetry"
 	"tutti/server/httpapi"
 )
 
@@ -46,7 +47,7 @@ type Options struct {
 	Cache         Cache
 	HTTP          HTTP
 	GRPC          GRPC
-	Metrics       Endpoint
+	Metrics       Metrics
 	// ClientSHM lets clients register shared memory.
 	ClientSHM bool
 	Log       logs.Settings
@@ -205,9 +206,12 @@ func Default() Options {
 			Endpoint:   Endpoint{Enabled: true, Address: defaultAddress, Port: defaultGRPCPort},
 			MaxMessage: math.MaxInt32, Compression: "none", KeepaliveTime: defaultKeepalive, KeepaliveTimeout: defaultKeepTimeout, MinPingInterval: defaultMinPing,
 		},
-		Metrics: Endpoint{Enabled: true, Port: defaultMetricsPort},
-		Log:     logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
-		Trace:   Trace{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
+		Metrics: Metrics{
+			Endpoint: Endpoint{Enabled: true, Port: defaultMetricsPort},
+			Export:   telemetry.ExportOptions{CPU: true, Interval: defaultInterval},
+		},
+		Log:   logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
+		Trace: Trace{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
 	}
 }
 

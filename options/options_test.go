@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tutti/cache/redis"
 	"tutti/core/logs"
+	"tutti/core/telemetry"
 	"tutti/options"
 )
 
@@ -125,6 +127,36 @@ func TestParseOptions(t *testing.T) {
 			[]string{repository, "--model-control-mode=poll", "--repository-poll-secs=2"},
 			func(o *options.Options) { o.ControlMode, o.PollInterval = "poll", 2*time.Second },
 		},
+		"metrics": {
+			[]string{
+				repository, "--allow-cpu-metrics=false", "--metrics-interval-ms=500", "--metrics-config=model,counter_latencies=false",
+				"--metrics-config", `global,summary_quantiles="0.5:0.1,0.9:0.01"`, "--metrics-config=summary_latencies=true", "--metrics-config=histogram_latencies=true",
+			},
+			func(o *options.Options) {
+				o.Metrics.Export = telemetry.ExportOptions{
+					NoCounterLatencies: true, Summaries: true, Histograms: true, Interval: 500 * time.Millisecond,
+					Quantiles: []telemetry.Quantile{{Rank: 0.5, Error: 0.1}, {Rank: 0.9, Error: 0.01}},
+				}
+			},
+		},
+		"cache": {
+			[]string{repository, "--cache-config=local,size=4096"},
+			func(o *options.Options) { o.Cache.Name, o.Cache.Local = "local", 4096 },
+		},
+		"deprecated cache": {
+			[]string{repository, "--response-cache-byte-size=4096"},
+			func(o *options.Options) {
+				o.Cache.Name, o.Cache.Local = "local", 4096
+				o.Notices = []options.Notice{{Option: "--response-cache-byte-size", Text: "deprecated, use --cache-config local,size=BYTES"}}
+			},
+		},
+		"Redis": {
+			[]string{repository, "--cache-config=redis,host=::1", "--cache-config=redis,port=6379", "--cache-config=redis,socket_timeout=5", "--cache-config=redis,ttl=9"},
+			func(o *options.Options) {
+				o.Cache.Name = "redis"
+				o.Cache.Redis = redis.Config{Address: "[::1]:6379", ConnectTimeout: time.Second, SocketTimeout: 5 * time.Millisecond, TTL: 9 * time.Second}
+			},
+		},
 		"backends": {
 			[]string{repository, "--backend-config=a,k=v,w=x", "--backend-config=auto-complete-config=false", "--backend-config", ",k=2"},
 			func(o *options.Options) {
@@ -236,10 +268,13 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--trace-config=triton,speed=1", "unknown setting 'triton,speed' of --trace-config"},
 		{"--trace-config=jaeger,speed=1", `invalid value for trace mode option: jaeger. Available options are "triton" and "opentelemetry"`},
 		{"--trace-level=all", "invalid value for trace level option: all"},
-		{"--metrics-config=histogram_latencies=true", "unsupported: --metrics-config histogram_latencies=true, expected histogram_latencies=false"},
-		{"--metrics-config=counter_latencies=false", "unsupported: --metrics-config counter_latencies=false"},
+		{"--metrics-config=histogram_latencies=maybe", "invalid value for bool option: maybe"},
+		{"--metrics-config=gpu,counter_latencies=false", "unknown domain 'gpu' of --metrics-config, expected one of: global, model"},
+		{"--metrics-config=summary_quantiles=0.5", "--metrics-config summary_quantiles has '0.5', expected QUANTILE:ERROR"},
+		{"--metrics-config=summary_quantiles=0.5:0.1,NaN:1", "--metrics-config summary_quantiles has 'NaN:1'"},
+		{"--metrics-interval-ms=0", "Provided option value is out of bound. Got 0"},
 		{"--metrics-config=speed=1", "unknown setting 'speed' of --metrics-config"},
-		{"--metrics-config=speed", "--metrics-config option format is <setting>=<value>. Got speed"},
+		{"--metrics-config=speed", "--metrics-config option format is '<setting>=<value>' or '<domain>,<setting>=<value>'. Got speed"},
 		{"--cache-config=size=1", "No cache specified."},
 		{"--cache-config=local,size=1", "--cache-config local,size=1, expected a number of bytes from 1024 on"},
 		{"--cache-config=local,size=1GB", "--cache-config local,size=1GB, expected a number of bytes from 1024 on"},

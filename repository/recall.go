@@ -10,6 +10,7 @@ import (
 
 	"tutti/cache"
 	"tutti/core/status"
+	"tutti/core/telemetry"
 	"tutti/pipeline/exec"
 )
 
@@ -39,11 +40,23 @@ func (r *Repository) keeps(v *version) (bool, error) {
 func (r *Repository) remember(f *folder, v *version) error {
 	v.identity = r.identity(f, v)
 	keeps, err := r.keeps(v)
+	v.stats.Configure(metricsOf(v, keeps))
 	if err != nil || !keeps {
 		return err
 	}
 	v.recall = exec.NewRecall(v.exec, r.s.Responses, v.identity)
 	return nil
+}
+
+// metricsOf is what the configuration of a version says about its metrics.
+func metricsOf(v *version, keeps bool) *telemetry.Setup {
+	s := &telemetry.Setup{Tags: v.cfg.GetMetricTags(), Decoupled: v.sig.Decoupled, Cached: keeps}
+	for _, c := range v.cfg.GetModelMetrics().GetMetricControl() {
+		if c.GetMetricIdentifier().GetFamily() == telemetry.FirstResponse {
+			s.FirstResponse = c.GetHistogramOptions().GetBuckets()
+		}
+	}
+	return s
 }
 
 // identity tells a loaded version from every other one that a cache may know. In a

@@ -22,6 +22,7 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 		return nil, err
 	}
 	v.identity = r.identity(f, v)
+	v.stats.Configure(metricsOf(v, keeps))
 	queue, err := r.newQueue(ctx, f, v)
 	if err != nil || !keeps {
 		return queue, err

@@ -103,6 +103,8 @@ func until(t *testing.T, what string, so func() bool) {
 }
 
 // TestRedis keeps an answer in a server, loses the server and finds another one.
+//
+// shows: cache.redis
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	a, port, key := tensor.NewChecked(t, nil), freePort(t), &cache.Key{7, '\n', 0}

@@ -56,6 +56,7 @@ func Inspect(cfg *modelconfig.ModelConfig) []Diagnostic {
 	l.batchTensors()
 	l.conventions()
 	l.cache()
+	l.metrics()
 	l.unsupported()
 	l.extensions()
 	return l.list

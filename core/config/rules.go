@@ -57,6 +57,7 @@ const (
 	BatchTensor   Code = "TUT2023"
 	Versions      Code = "TUT2024"
 	MixedNaming   Code = "TUT2025"
+	Metrics       Code = "TUT2026"
 
 	EnsembleFlow  Code = "TUT3001"
 	EnsembleField Code = "TUT3002"
@@ -156,6 +157,7 @@ var modelRules = []Rule{
 	{Code: Reshape, Severity: Fault, Doc: "A reshape changes the number of elements.", Fix: "make both shapes hold the same number of elements, with equally many -1"},
 	{Code: BatchTensor, Severity: Fault, Doc: "A batch input or output is incomplete.", Fix: "set target_name, data_type and one source_input of the model"},
 	{Code: Versions, Severity: Fault, Doc: "The version policy picks no version.", Fix: "ask for at least one version"},
+	{Code: Metrics, Severity: Fault, Doc: "No metric can be made as the configuration says.", Fix: "correct metric_tags or model_metrics"},
 	{Code: MixedNaming, Severity: Notice, Doc: "Names follow more than one convention, so that inputs are passed in the order of their declaration."},
 }
 

@@ -115,6 +115,21 @@ type Model struct {
 
 	hits, misses Duration
 	deepest      atomic.Int64 // the most that were pending at once
+	setup        atomic.Pointer[Setup]
+	latencies    atomic.Pointer[latencies] // nil when no distribution is exported
+}
+
+// Configure says what the model's configuration says about its metrics; the next
+// Metrics.Add heeds it.
+func (m *Model) Configure(s *Setup) { m.setup.Store(s) }
+
+// Responded notes that a request of a decoupled model has its first response.
+//
+// hot: one read when nobody asks.
+func (m *Model) Responded(ns int64) {
+	if l := m.latencies.Load(); l != nil && l.first != nil {
+		l.first.observe(ns)
+	}
 }
 
 // Queued adds n to the requests waiting for an instance.
@@ -142,13 +157,22 @@ func (m *Model) Hit(came, now, ns int64) {
 	m.hits.Add(1, ns)
 	addNs(&m.total, now-came)
 	m.seen(now)
+	if l := m.latencies.Load(); l != nil {
+		l.observe(requestLatency, now-came)
+		l.observe(hitLatency, ns)
+	}
 }
 
 // Missed counts one request that the response cache could not answer and that was
 // computed: the nanoseconds that looking for the answer and keeping it took.
 //
 // hot: atomic adds.
-func (m *Model) Missed(ns int64) { m.misses.Add(1, ns) }
+func (m *Model) Missed(ns int64) {
+	m.misses.Add(1, ns)
+	if l := m.latencies.Load(); l != nil {
+		l.observe(missLatency, ns)
+	}
+}
 
 // Hits returns the requests that the response cache answered.
 func (m *Model) Hits() (count, ns uint64) { return m.hits.Load() }
@@ -198,6 +222,9 @@ func (m *Model) waited(enqueued int64, t *Times) {
 	addNs(&m.total, t.End-enqueued)
 	addNs(&m.queue, t.Start-enqueued)
 	m.seen(t.End)
+	if l := m.latencies.Load(); l != nil {
+		l.request(t.End-enqueued, t.Start-enqueued, t.InputEnd-t.Start, t.InferEnd-t.InputEnd, t.End-t.InferEnd)
+	}
 }
 
 // seen notes when the last request succeeded, to the millisecond that is reported: a
@@ -229,6 +256,9 @@ func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 	addNs(&m.total, end-start)
 	addNs(&m.queue, s.Queue)
 	m.seen(end)
+	if l := m.latencies.Load(); l != nil {
+		l.request(end-start, s.Queue, s.Input, s.Infer, s.Output)
+	}
 }
 
 // Loaded notes that loading took ns nanoseconds.

@@ -36,6 +36,7 @@ type run struct {
 	done     atomic.Bool
 	failure  atomic.Pointer[failure]
 
+	sent                        bool // a decoupled model has answered
 	started                     int64
 	queue, input, infer, output atomic.Int64 // sums over the steps, ns
 }
@@ -69,7 +70,7 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	r.ctx, r.req, r.sink = ctx, req, sink
 	r.turn.Tick(0)
 	r.started = r.turn.Now()
-	r.rows = 1
+	r.rows, r.sent = 1, false
 	r.underway.Store(1)
 	r.holders.Store(2)
 	r.done.Store(false)
@@ -294,6 +295,10 @@ func (r *run) send(out []tensor.Tensor, final bool) error {
 		if err := p.Pace(r.ctx); err != nil {
 			return status.ErrCancelled
 		}
+	}
+	if !r.sent && r.x.stats != nil {
+		r.sent = true
+		r.x.stats.Responded(telemetry.Now() - r.started)
 	}
 	resp := r.newResponse()
 	for _, o := range r.outputs {

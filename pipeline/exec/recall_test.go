@@ -50,8 +50,8 @@ func newRecalled(t *testing.T) *recalled {
 }
 
 // ask submits one request, which workers compute.
-func (x *recalled) ask(ctx context.Context, rows int64, change func(*infer.Request)) *infer.Call {
-	call, req := infer.NewCall(), x.request(rows)
+func (x *recalled) ask(ctx context.Context, value float32, change func(*infer.Request)) *infer.Call {
+	call, req := infer.NewCall(), x.request(value)
 	if change != nil {
 		change(req)
 	}

@@ -59,7 +59,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	if err != nil {
 		return nil, err
 	}
-	responses := responseCache(&o.Cache, alloc, log)
+	responses := responseCache(&o.Cache, alloc, log) //nolint:contextcheck // its connection outlives the start
 	if responses != nil {
 		metrics.Cache(responses.Counts)
 	}

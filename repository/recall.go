@@ -3,7 +3,6 @@ package repository
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"io"
 	"log/slog"
 
 	"google.golang.org/protobuf/proto"
@@ -79,7 +78,7 @@ func (r *Repository) identity(f *folder, v *version) cache.Key {
 		_, _ = h.Write(text)
 		w.folder(f.dir, 0)
 		for _, used := range v.uses {
-			_, _ = io.WriteString(h, string(used.identity[:]))
+			_, _ = h.Write(used.identity[:])
 		}
 	default:
 		_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, r.loads.Add(1)))

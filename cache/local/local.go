@@ -9,6 +9,7 @@ package local
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,7 +81,7 @@ func Parse(config map[string]string) (size int64, err error) {
 	}
 	text, ok := config["size"]
 	if !ok {
-		return 0, fmt.Errorf("--cache-config local has no size, expected local,size=BYTES")
+		return 0, errors.New("--cache-config local has no size, expected local,size=BYTES")
 	}
 	size, err = strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || size < minSize {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"maps"
 	"net"
 	"os/exec"
 	"strconv"
@@ -27,7 +28,7 @@ func freePort(t *testing.T) int {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // a TCP listener's
+	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // a TCP listener's
 }
 
 // server starts a Redis server, and returns its port and what ends it.
@@ -57,9 +58,7 @@ func server(t *testing.T, port int) (stop func()) {
 func open(t *testing.T, a tensor.Allocator, port int, more map[string]string) *redis.Cache {
 	t.Helper()
 	settings := map[string]string{"host": "127.0.0.1", "port": strconv.Itoa(port), "password": "wrong"}
-	for k, v := range more {
-		settings[k] = v
-	}
+	maps.Copy(settings, more)
 	config, err := redis.Parse(settings, []string{"TRITONCACHE_REDIS_PASSWORD=secret"})
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +145,7 @@ func TestDead(t *testing.T) {
 	defer func() { _ = silent.Close() }()
 	want := answer(t, a)
 	defer tensor.ReleaseAll(want)
-	for _, port := range []int{freePort(t), silent.Addr().(*net.TCPAddr).Port} { //nolint:errcheck,forcetypeassert // a TCP listener's
+	for _, port := range []int{freePort(t), silent.Addr().(*net.TCPAddr).Port} { //nolint:forcetypeassert // a TCP listener's
 		c := open(t, a, port, map[string]string{"connect_timeout": "50", "socket_timeout": "50"})
 		for range 100 {
 			c.Insert(&cache.Key{1}, want)

@@ -60,7 +60,7 @@ func (x *recalled) ask(ctx context.Context, value float32, change func(*infer.Re
 	return call
 }
 
-func (x *recalled) wait(t *testing.T, call *infer.Call, fails bool) {
+func wait(t *testing.T, call *infer.Call, fails bool) {
 	t.Helper()
 	resp, err := call.Wait()
 	if (err != nil) != fails {
@@ -86,14 +86,16 @@ func (x *recalled) counts(t *testing.T, runs int32, hits, misses uint64) {
 func TestRecall(t *testing.T) {
 	t.Parallel()
 	x := newRecalled(t)
-	param := func(r *infer.Request) { r.Params = append(r.Params, infer.Param{Key: "k", Kind: infer.ParamBool, Bool: true}) }
+	param := func(r *infer.Request) {
+		r.Params = append(r.Params, infer.Param{Key: "k", Kind: infer.ParamBool, Bool: true})
+	}
 	for i, change := range []func(*infer.Request){nil, nil, param, param, func(r *infer.Request) { r.ID = "other" }} {
 		if i == 0 || i == 2 {
 			x.leave <- nil
 		}
-		x.wait(t, x.ask(t.Context(), 2, change), false)
+		wait(t, x.ask(t.Context(), 2, change), false)
 	}
-	x.wait(t, x.ask(t.Context(), 2, func(r *infer.Request) { r.Outputs = []string{"none"} }), true)
+	wait(t, x.ask(t.Context(), 2, func(r *infer.Request) { r.Outputs = []string{"none"} }), true)
 	x.counts(t, 2, 3, 2)
 	if n := x.stats.Answered(); n != 5 {
 		t.Errorf("%d requests answered, want 5", n)
@@ -113,9 +115,9 @@ func TestRecallFlight(t *testing.T) {
 			x.leave <- nil
 			x.leave <- nil
 		}
-		x.wait(t, lead, failure != nil)
-		x.wait(t, a, false)
-		x.wait(t, b, false)
+		wait(t, lead, failure != nil)
+		wait(t, a, false)
+		wait(t, b, false)
 		if failure == nil {
 			x.counts(t, 1, 2, 1)
 		} else {
@@ -136,13 +138,13 @@ func TestRecallCancelled(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	a, b := x.ask(t.Context(), 1, nil), x.ask(gone, 1, nil)
 	leave()
-	x.wait(t, b, true)
+	wait(t, b, true)
 	cancel()
 	x.leave <- nil
 	x.leave <- nil
-	x.wait(t, busy, false)
-	x.wait(t, a, false)
-	x.wait(t, lead, true)
+	wait(t, busy, false)
+	wait(t, a, false)
+	wait(t, lead, true)
 	x.counts(t, 2, 0, 2)
 }
 

@@ -23,7 +23,7 @@ func (sink) Complete(list scheduler.List, _ *scheduler.Turn) {
 }
 
 // round sends one work with the given input through a scheduler, again and again.
-func round(tb testing.TB, c func(b *schedtest.Bench) cache.Cache) (once func(), done func()) {
+func round(tb testing.TB, c func(b *schedtest.Bench) cache.Cache) (once, done func()) {
 	tb.Helper()
 	b := schedtest.NewBench(tb, schedtest.Signature(8), nil)
 	store := c(b)

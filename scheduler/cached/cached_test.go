@@ -120,8 +120,8 @@ func finish(t *testing.T, want error, jobs ...*schedtest.Job) {
 	t.Helper()
 	schedtest.Wait(jobs...)
 	for _, j := range jobs {
-		if (want == nil) != (j.Work.Err == nil) {
-			t.Errorf("ended with %v, want %v", j.Work.Err, want)
+		if (want == nil) != (j.Err == nil) {
+			t.Errorf("ended with %v, want %v", j.Err, want)
 		}
 		j.Release()
 	}
@@ -223,7 +223,7 @@ func TestUrgency(t *testing.T) {
 	lead := x.submit(x.job(1))
 	<-x.enter
 	hasty := x.job(1)
-	hasty.Work.Meta.Timeout = 7
+	hasty.Meta.Timeout = 7
 	x.submit(hasty)
 	x.following(1)
 	x.leave <- nil

@@ -242,6 +242,16 @@ func (r *Runner) Cancel(list *List, now int64) {
 	}
 }
 
+// TurnAway fails works with err before they are executed: their inputs are released and
+// they count as failed. Completing them is the caller's.
+func (r *Runner) TurnAway(list *List, err error, now int64) {
+	for w := list.Head; w != nil; w = w.next {
+		w.Err = err
+		tensor.ReleaseAll(w.In)
+		r.stats.Failed(reason(err), now-w.Enqueued)
+	}
+}
+
 // recycle returns the batch of several works, with what was gathered for it.
 func (r *Runner) recycle(b *joint) {
 	clear(b.answers.works)

@@ -134,6 +134,9 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 		}
 		i++
 	}
+	if err == nil {
+		list.Seal()
+	}
 	return true
 }
 

@@ -109,13 +109,19 @@ func (*Executor) Respond(w *scheduler.Work, out []tensor.Tensor, final bool) err
 	return r.send(out, final)
 }
 
-// Complete takes executed works back, stores their outputs and enqueues what became ready.
+// Complete takes executed works back, stores their outputs and enqueues what became
+// ready. Of a batch that was executed as one, the works that go on to the same node
+// stay one.
 //
 // hot: no allocation in the steady state.
 func (*Executor) Complete(list scheduler.List, t *scheduler.Turn) {
+	whole := list.Whole()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
 		r.complete(w, t)
+	}
+	if whole {
+		t.Seal()
 	}
 	t.Flush()
 }

@@ -60,6 +60,10 @@ type Rules struct {
 	Ordered bool
 }
 
+// Free reports whether every request may be queued, for any time, and answered as soon
+// as it is done.
+func (r *Rules) Free() bool { return len(r.Levels.Policies) == 0 && !r.Ordered }
+
 // learns reports whether batches are sized by what executions cost: the configuration
 // says neither which sizes it prefers nor how long to wait for more.
 func (r *Rules) learns() bool {

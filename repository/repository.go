@@ -77,6 +77,10 @@ type Settings struct {
 	// may have one name. An ensemble looks for its models in its own first.
 	Namespacing bool
 
+	// DelayScheduler is how many requests a dynamic batcher waits for before its first
+	// batch, 0 for none: a test hook.
+	DelayScheduler int
+
 	Backends *backends.Registry
 	// BackendConfig holds --backend-config values by backend name.
 	BackendConfig map[string]map[string]string

@@ -5,6 +5,7 @@ import (
 
 	"tutti/backends"
 	"tutti/core/infer"
+	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 )
@@ -33,11 +34,33 @@ type Work struct {
 	Enqueued int64
 	Times    telemetry.Times
 
-	batch  backends.Batch // of this work alone
-	member [1]backends.Req
-	key    uint64 // what must agree in a batch, set by the station
-	length int32  // the extent of the padded dimension, set by the station
-	next   *Work
+	batch    backends.Batch // of this work alone
+	member   [1]backends.Req
+	key      uint64 // what must agree in a batch, set by the station
+	length   int32  // the extent of the padded dimension, set by the station
+	elements int64  // of all inputs, those of variable size counted once a row, set by the station
+	next     *Work
+
+	at   spot             // in the station's queue
+	why  telemetry.Reason // as what a work counts that is not executed
+	line *ticket          // in the order of answers, nil when they leave as they come
+}
+
+// Over returns why the work must not be executed any more: its client has gone, or its
+// deadline has passed at now; nil when neither is so.
+//
+// hot: looked at once per work before it executes.
+func (w *Work) Over(now int64) error {
+	if err := w.Ctx.Err(); err != nil {
+		if err == context.DeadlineExceeded { //nolint:errorlint // a context's error is never wrapped
+			return status.ErrDeadline
+		}
+		return status.ErrCancelled
+	}
+	if d := w.Meta.Deadline; d > 0 && now >= d {
+		return status.ErrDeadline
+	}
+	return nil
 }
 
 // Next returns the work that follows in the list.

@@ -5,6 +5,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -135,6 +136,9 @@ func (x *Executor) Plan() *plan.Plan { return x.plan }
 // wrap puts the ensembles around a failure of node n into its text, outermost first.
 func (x *Executor) wrap(n int32, err error) error {
 	if status.CodeOf(err) == status.Cancelled {
+		if errors.Is(err, status.ErrDeadline) {
+			return status.ErrDeadline
+		}
 		return status.ErrCancelled
 	}
 	for _, name := range slices.Backward(x.plan.Nodes[n].Ensembles) {

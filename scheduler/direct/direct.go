@@ -73,7 +73,7 @@ func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		var one scheduler.List
 		one.Push(w)
-		if w.Ctx.Err() != nil {
+		if w.Over(t.Now()) != nil {
 			i.runner.Cancel(&one, t.Now())
 		} else {
 			i.runner.Run(i.inst, &one, t)

@@ -88,8 +88,8 @@ func NewStation(s StationSettings) *Station {
 	return st
 }
 
-// Enqueue moves the works to the queue; those that find their level full end, once the
-// turn goes on.
+// Enqueue moves the works to the queue, or past it to an instance that is free; those
+// that find their level full end, once the turn goes on.
 //
 // hot: one lock per list.
 func (s *Station) Enqueue(list List, t *Turn) {
@@ -98,8 +98,10 @@ func (s *Station) Enqueue(list List, t *Turn) {
 		w.Enqueued = now
 		w.key, w.length, w.elements = s.runner.shapeKey(w)
 	}
-	n := list.n
-	s.pending.Add(n)
+	s.pending.Add(list.n)
+	if s.pass(&list, t) {
+		return
+	}
 	var kept, refused List // kept is read under the lock only: works change hands
 	s.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
@@ -155,12 +157,17 @@ func (s *Station) Help(t *Turn) bool {
 		return dropped.n > 0
 	}
 	s.runner.stats.Queued(-int64(batch.n))
+	s.execute(inst, batch, t)
+	return true
+}
+
+// execute runs a batch and hands it back.
+func (s *Station) execute(inst backends.Instance, batch List, t *Turn) {
 	whole := s.runner.Run(inst, &batch, t)
 	if s.release(inst, &batch, whole) {
 		t.Ready(s)
 	}
 	s.complete(batch, t)
-	return true
 }
 
 // next takes a free instance and a batch for it. inst is nil when there is no
@@ -187,10 +194,9 @@ func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, 
 		}
 		return nil, batch, dropped, false
 	}
-	last := len(s.free) - 1
-	inst, s.free = s.free[last], s.free[:last]
+	inst = s.grab()
 	s.rows += batch.rows()
-	return inst, batch, dropped, last > 0 && s.queue.n > 0
+	return inst, batch, dropped, len(s.free) > 0 && s.queue.n > 0
 }
 
 // groupsAsked bounds how many shapes are asked for a batch while the first has none.
@@ -224,7 +230,7 @@ func (s *Station) view(g *group, now int64, dropped *List) View {
 	for w != nil && len(s.items) < s.look {
 		after := g.after(w)
 		if s.queue.keeps(w, now, dropped) {
-			s.items = append(s.items, Item{Shape: w.key, Length: w.length, Rows: w.Rows, Elements: w.elements, Enqueued: w.Enqueued})
+			s.items = append(s.items, item(w))
 			s.seen = append(s.seen, w)
 		}
 		w = after

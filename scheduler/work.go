@@ -36,6 +36,7 @@ type Work struct {
 
 	batch    backends.Batch // of this work alone
 	member   [1]backends.Req
+	parcel   parcel // of the list that this work is the first of
 	key      uint64 // what must agree in a batch, set by the station
 	length   int32  // the extent of the padded dimension, set by the station
 	elements int64  // of all inputs, those of variable size counted once a row, set by the station

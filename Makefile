@@ -54,6 +54,10 @@ test-all: runtime examples ## Run everything, long suites and ownership checks i
 		go test -json -vet=off -run "$(BUDGETS)" ./... || rc=$$?; \
 		go test -json -short -tags invariants ./... || rc=$$?; exit $$rc'
 
+.PHONY: soak
+soak: ## Send ten million requests through a graph and look for what they leave behind
+	go test -run '^TestSoakBudget$$' -timeout 60m -v ./pipeline/exec -args -requests 10000000
+
 .PHONY: lint
 lint: check-generate ## Check style, formatting and generated code
 	@lint=$(call tool,golangci-lint); echo "golangci-lint run ./..."; "$$lint" run ./...; \

@@ -24,13 +24,16 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	runner := scheduler.NewRunner(scheduler.RunnerSettings{
 		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log,
 	})
-	batches := v.cfg.GetDynamicBatching() != nil && v.sig.MaxBatch > 0
+	batches := v.cfg.GetDynamicBatching() != nil
 	if padding != nil && !batches {
 		return nil, fmt.Errorf("model '%s' has parameters that pad inputs, but no dynamic_batching", f.name)
 	}
 	rules, err := dynamic.RulesOf(v.cfg, padding != nil)
 	if err != nil {
 		return nil, err
+	}
+	if v.sig.MaxBatch <= 0 && rules.Free() {
+		batches = false // one request at a time, and nothing to queue it by
 	}
 	made, err := r.newInstances(ctx, v, batches)
 	if err != nil {
@@ -46,7 +49,9 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	case made.inline:
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: made.active[:1]}), nil
 	case batches:
-		return dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: made.active, Gates: made.gates, Workers: r.workers}), nil
+		return dynamic.New(dynamic.Settings{
+			Runner: runner, Rules: rules, Instances: made.active, Gates: made.gates, Workers: r.workers, Hold: r.s.DelayScheduler,
+		}), nil
 	default:
 		return direct.New(direct.Settings{Runner: runner, Instances: made.active, Gates: made.gates, Workers: r.workers}), nil
 	}

@@ -30,6 +30,9 @@ func TestDecisions(t *testing.T) {
 				Enqueued: now - int64(max(0, 100-10*i))*1000,
 			})
 		}
+		for _, it := range v.Items {
+			v.Queued += it.Rows
+		}
 		p := s.rules.Policy()
 		d := p.Decide(now, v, nil)
 		again := p.Decide(now, v, make([]int32, 0, 4))

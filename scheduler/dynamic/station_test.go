@@ -35,7 +35,7 @@ import (
 //
 // Times are multiples of 5 ms: what expires may be found a millisecond late.
 //
-// shows: config.batching, config.queue_policy
+// shows: config.batching config.queue_policy
 func TestStationScripts(t *testing.T) {
 	t.Parallel()
 	goldentest.Each(t, "testdata/station/*.txt", func(t *testing.T, file string) {

@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -43,12 +44,12 @@ func TestOrderedStreams(t *testing.T) {
 		return count(batch)
 	})
 	x := b.executor(plan.Single(sig), b.batching(sig, dynamic.Rules{MaxBatch: 1, Ordered: true}, f, f))
-	var log arrivals
+	var seen arrivals
 	first, last := &stream{done: make(chan error, 1)}, &stream{done: make(chan error, 1)}
 	for i, s := range []*stream{first, last} {
 		req := b.request(float32(3 - i))
 		req.Async = true
-		x.Submit(t.Context(), req, tagged{s, []string{"first", "last"}[i], &log})
+		x.Submit(t.Context(), req, tagged{s, []string{"first", "last"}[i], &seen})
 		if i == 0 {
 			<-entered
 		}
@@ -62,7 +63,7 @@ func TestOrderedStreams(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{"first", "first", "first", "first over", "last", "last", "last over"}
-	if diff := cmp.Diff(want, log.all); diff != "" {
+	if diff := cmp.Diff(want, seen.all); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([][]float32{{0, 1, 2}, {0, 1}}, [][]float32{first.values, last.values}); diff != "" {
@@ -77,7 +78,7 @@ func TestOrderedBatch(t *testing.T) {
 	sig := signature("m", 1, 8)
 	sig.Decoupled = true
 	x := b.executor(plan.Single(sig), b.batching(sig, dynamic.Rules{MaxBatch: 4, Preferred: []int32{4}, Delay: time.Hour, Ordered: true}, model(func(batch *backends.Batch) error {
-		for i := len(batch.Reqs) - 1; i >= 0; i-- { // the last one first
+		for i := range slices.Backward(batch.Reqs) { // the last one first
 			out, err := tensor.New(batch.Allocator, tensor.FP32, tensor.Of(1, 1))
 			if err != nil {
 				return err
@@ -89,20 +90,20 @@ func TestOrderedBatch(t *testing.T) {
 		}
 		return nil
 	})))
-	var log arrivals
+	var seen arrivals
 	streams := make([]*stream, 4)
 	for i := range streams {
 		req := b.request(0)
 		req.Async = true
 		streams[i] = &stream{done: make(chan error, 1)}
-		x.Submit(t.Context(), req, tagged{streams[i], string(rune('a' + i)), &log})
+		x.Submit(t.Context(), req, tagged{streams[i], string(rune('a' + i)), &seen})
 	}
 	for i, s := range streams {
 		if err := <-s.done; err != nil || len(s.values) != 1 || s.values[0] != float32(i) {
 			t.Errorf("request %d: %v, %v", i, s.values, err)
 		}
 	}
-	if diff := cmp.Diff([]string{"a", "a over", "b", "b over", "c", "c over", "d", "d over"}, log.all); diff != "" {
+	if diff := cmp.Diff([]string{"a", "a over", "b", "b over", "c", "c over", "d", "d over"}, seen.all); diff != "" {
 		t.Error(diff)
 	}
 }

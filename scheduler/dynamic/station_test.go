@@ -98,7 +98,7 @@ type virtual struct {
 }
 
 type client struct {
-	ctx   context.Context //nolint:containedctx // a client is what a context stands for
+	ctx   context.Context
 	leave context.CancelFunc
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 	"tutti/core/tracing"
 	"tutti/options"
 	"tutti/repository"
+	"tutti/scheduler/device"
 )
 
 // server is everything that runs while models are served.
@@ -54,7 +56,11 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	export.Namespaces = o.Namespacing
 	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetricsOf(export), journal.Logger()
 	settings, notices := o.BackendConfig.Settings(registry)
-	notify(ctx, log, slices.Concat(o.Notices, notices))
+	policies, unbound, err := policiesOf(o)
+	if err != nil {
+		return nil, err
+	}
+	notify(ctx, log, slices.Concat(o.Notices, notices, unbound))
 	tracer, err := tracing.New(traceOptions(&o.Trace, log))
 	if err != nil {
 		return nil, err
@@ -66,7 +72,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
-		Namespacing: o.Namespacing, Cache: o.ModelCache,
+		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: tracer,
 		Progress: progressOn(os.Stderr),
 	})
@@ -88,6 +94,31 @@ func notify(ctx context.Context, logger *slog.Logger, list []options.Notice) {
 	for _, n := range list {
 		logger.WarnContext(ctx, "about an option", slog.String("option", n.Option), slog.String("notice", n.Text))
 	}
+}
+
+// limitsOf is what limits are to the repository.
+func limitsOf(l *options.Limits) device.Settings {
+	return device.Settings{RateLimit: l.RateLimit, Limits: l.Resources, Executions: l.Executions, Threads: l.Threads}
+}
+
+// policiesOf reads the host policies, and tells what this machine does not allow.
+func policiesOf(o *options.Options) (map[string]*device.Policy, []options.Notice, error) {
+	policies := map[string]*device.Policy{}
+	var list []options.Notice
+	for _, name := range slices.Sorted(maps.Keys(o.HostPolicies)) {
+		p, err := device.ParsePolicy(name, o.HostPolicies[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		policies[name] = p
+		for _, key := range p.Unread {
+			list = append(list, options.Notice{Option: "--host-policy " + name + "," + key, Text: "accepted without effect: nothing reads this key, expected cpu-cores or numa-node"})
+		}
+		if err := p.Probe(); err != nil {
+			list = append(list, options.Notice{Option: "--host-policy " + name, Text: "not bound: " + err.Error()})
+		}
+	}
+	return policies, list, nil
 }
 
 // modeOf is what --model-control-mode is to the repository.

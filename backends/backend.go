@@ -95,6 +95,13 @@ type Concurrent interface {
 	Inline() bool
 }
 
+// Threaded is a Model that tells how many threads an execution computes with; any
+// other computes with one, or with none worth counting when it is Concurrent.
+type Threaded interface {
+	Model
+	Threads() int
+}
+
 // Instance executes batches. It is used by one goroutine at a time, but not always
 // the same one (unless its Model is Concurrent).
 type Instance interface {

@@ -21,7 +21,6 @@ func inertFlags() []Flag {
 		linked      = "backends are part of the program"
 		noAgent     = "no repository agent is built"
 		linkedCache = "caches are part of the program"
-		noLimiter   = "no rate limiter is built"
 		pooled      = "memory is pooled by size, without a count"
 	)
 	return inert(groupInert,
@@ -32,7 +31,6 @@ func inertFlags() []Flag {
 		Flag{Name: "grpc-http2-max-pings-without-data", Arg: argNumber, Default: "2", Help: "Pings that are sent between two frames of data", Why: "the gRPC library pings by time alone", set: anyInteger},
 		Flag{Name: "grpc-http2-max-ping-strikes", Arg: argNumber, Default: "2", Help: "Early pings of a client before its connection is ended", Why: "the gRPC library always allows 2", set: anyInteger},
 		Flag{Name: "buffer-manager-thread-count", Arg: argNumber, Default: "0", Help: "Threads that copy tensors", Why: "instances copy tensors themselves", set: anyInteger},
-		Flag{Name: "rate-limit-resource", Arg: "name:count[:device]", Many: true, Help: "Resource that instances share", Why: noLimiter, set: limiterResource},
 		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: linkedCache, set: anything},
 		Flag{Name: "backend-directory", Arg: argFolder, Default: "/opt/tritonserver/backends", Help: "Folder of backend libraries", Why: linked, set: anything},
 		Flag{Name: "repoagent-directory", Arg: argFolder, Default: "/opt/tritonserver/repoagents", Help: "Folder of repository agents", Why: noAgent, set: anything},
@@ -113,22 +111,4 @@ func pairOf(flag string) setter {
 
 func fractionOf(flag string) setter {
 	return func(_ *Options, value string) error { return pair(flag, value, anyFraction) }
-}
-
-func hostPolicy(_ *Options, value string) error {
-	_, _, _, err := triple("host-policy", "<policy name>,<setting>=<value>", ",", value)
-	return err
-}
-
-func limiterResource(_ *Options, value string) error {
-	parts := strings.Split(value, ":")
-	if len(parts) < 2 || len(parts) > 3 {
-		return fmt.Errorf("--rate-limit-resource option format is '<resource_name>:<count>:<device>' or '<resource_name>:<count>'. Got %s", value)
-	}
-	for _, p := range parts[1:] {
-		if err := anyInteger(nil, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"tutti/cache/redis"
 	"tutti/core/logs"
 	"tutti/core/telemetry"
+	"tutti/scheduler/device"
 	"tutti/server/httpapi"
 )
 
@@ -44,14 +45,20 @@ type Options struct {
 	// ExitTimeout bounds the orderly end.
 	ExitTimeout   time.Duration
 	BackendConfig BackendConfig
-	Cache         Cache
-	HTTP          HTTP
-	GRPC          GRPC
-	Metrics       Metrics
+	Limits        Limits
+	// HostPolicies are the settings of host policies by name; every one was parsed.
+	HostPolicies map[string]map[string]string
+	Cache        Cache
+	HTTP         HTTP
+	GRPC         GRPC
+	Metrics      Metrics
 	// ClientSHM lets clients register shared memory.
 	ClientSHM bool
 	Log       logs.Settings
 	Trace     Trace
+	// DelayScheduler is how many requests a dynamic batcher waits for before its first
+	// batch: the test hook TRITONSERVER_DELAY_SCHEDULER.
+	DelayScheduler int
 	// Notices are what the server says about its options when it starts.
 	Notices []Notice
 }
@@ -66,6 +73,17 @@ type Cache struct {
 
 	// Settings are those of each cache as they were given; nil once they are read.
 	Settings map[string]map[string]string
+}
+
+// Limits say what may execute at a time.
+type Limits struct {
+	// RateLimit has instances take the resources of their rate_limiter; Resources is how
+	// much there is, of which the instance that needs most has enough when empty.
+	RateLimit bool
+	Resources []device.Limit
+	// Executions bounds the executions of each device, Threads those of models on the
+	// CPU; 0 for no bound.
+	Executions, Threads int
 }
 
 // Endpoint is where a protocol is served.

@@ -16,6 +16,7 @@ import (
 	"tutti/core/logs"
 	"tutti/core/telemetry"
 	"tutti/options"
+	"tutti/scheduler/device"
 )
 
 // tritonFlags are the names of tritonserver's options.
@@ -204,6 +205,25 @@ func TestParseOptions(t *testing.T) {
 				o.Notices = []options.Notice{{Option: "--trace-config opentelemetry,url", Text: "accepted without effect: this mode is not built"}}
 			},
 		},
+		"limits": {
+			[]string{
+				repository, "--rate-limit=execution_count", "--rate-limit-resource=R:4", "--rate-limit-resource", "S:2:1",
+				"--cpu-threads=3", "--max-device-executions=2", "--host-policy=cpu,cpu-cores=0-1", "--host-policy=cpu,numa-node=0", "--host-policy=gpu_0,x=y",
+			},
+			func(o *options.Options) {
+				o.Limits = options.Limits{RateLimit: true, Executions: 2, Threads: 3, Resources: []device.Limit{
+					{Name: "R", Count: 4, Device: device.EveryDevice}, {Name: "S", Count: 2, Device: 1},
+				}}
+				o.HostPolicies = map[string]map[string]string{"cpu": {"cpu-cores": "0-1", "numa-node": "0"}, "gpu_0": {"x": "y"}}
+			},
+		},
+		"a limit of nothing": {
+			[]string{repository, "--rate-limit-resource=R:4"},
+			func(o *options.Options) {
+				o.Limits.Resources = []device.Limit{{Name: "R", Count: 4, Device: device.EveryDevice}}
+				o.Notices = []options.Notice{{Option: "--rate-limit-resource", Text: "without effect: --rate-limit is off"}}
+			},
+		},
 		"a trace level OFF": {
 			[]string{repository, "--trace-config=level=tensors", "--trace-config=level=off"},
 			func(o *options.Options) { o.Trace.Levels = []string{"OFF"} },
@@ -247,7 +267,6 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--load-model=a", "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."},
 		{"--model-control-mode=explicit --load-model=* --load-model=a", "--load-model * must be the only one"},
 		{"--model-control-mode=poll --repository-poll-secs=0", "--repository-poll-secs must be greater than 0 with --model-control-mode=poll"},
-		{"--rate-limit=execution_count", "unsupported: --rate-limit=execution_count, expected off"},
 		{"--rate-limit=fast", "invalid argument for --rate-limit: 'fast'"},
 		{"--model-config-name=../x", "invalid argument for --model-config-name: '../x'"},
 		{"--log-format=xml", "invalid argument for --log-format: 'xml', expected one of: default, ISO8601, json"},
@@ -287,6 +306,14 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--response-cache-byte-size=5", "--cache-config local,size=5, expected a number of bytes from 1024 on"},
 		{"--cache-config=local,size=1 --response-cache-byte-size=1", "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided."},
 		{"--rate-limit-resource=a", "--rate-limit-resource option format is"},
+		{"--rate-limit-resource=a:x", "Invalid option value. Got x"},
+		{"--rate-limit-resource=a:-1", "Provided option value is out of bound. Got -1"},
+		{"--rate-limit-resource=a:1:x", "Invalid option value. Got x"},
+		{"--rate-limit-resource=:1", "--rate-limit-resource option format is"},
+		{"--rate-limit-resource=a:1:2:3", "--rate-limit-resource option format is"},
+		{"--cpu-threads=-1", "Provided option value is out of bound. Got -1"},
+		{"--host-policy=cpu,cpu-cores=1", "host policy setting 'cpu-cores' format is '<lower_cpu_core_id>-<upper_cpu_core_id>'. Got 1"},
+		{"--host-policy=cpu,numa-node=x", "Can't parse 'x' to integer"},
 		{"--host-policy=a", "--host-policy option format is '<policy name>,<setting>=<value>'. Got a"},
 		{"--cuda-memory-pool-byte-size=1", "Cannot parse option arguments due to missing delimiter."},
 		{"--model-load-gpu-limit=0:x", "Invalid option value. Got x"},
@@ -324,7 +351,8 @@ func TestSources(t *testing.T) {
 		"model-repository: [a, b]\nbackend-config:\n  - x,k=v\n  - y,k=v\ndisable-auto-complete-config: true\n")
 	environ := []string{
 		"TUTTI_CONFIG=" + file, "TUTTI_HTTP_PORT=11", "TUTTI_GRPC_PORT=12", "TUTTI_MODEL_STORE=c,d\ne", "TUTTI_ID=", "TUTTI_SERVICE_HOST=10.0.0.1",
-		"TUTTI_BACKEND_CONFIG=z,k=v,w\nz,l=1\n", "TUTTI_HTP_PORT=5", "TRITON_SERVER_ESCAPE_LOG_MESSAGES=0", "TRITONSERVER_DELAY_SCHEDULER=1",
+		"TUTTI_BACKEND_CONFIG=z,k=v,w\nz,l=1\n", "TUTTI_HTP_PORT=5", "TRITON_SERVER_ESCAPE_LOG_MESSAGES=0", "TRITONSERVER_DELAY_SCHEDULER=3",
+		"TRITONSERVER_BACKLOG_DELAY_SCHEDULER=1",
 	}
 	got, err := options.Parse([]string{"--http-port=21"}, environ)
 	if err != nil {
@@ -335,9 +363,10 @@ func TestSources(t *testing.T) {
 	want.Repositories = []string{"c", "d", "e"}
 	want.BackendConfig = map[string]map[string]string{"z": {"k": "v,w", "l": "1"}}
 	want.DisableAutoComplete, want.Metrics.Address, want.Log.Raw = true, "0.0.0.0", true
+	want.DelayScheduler = 3
 	want.Notices = []options.Notice{
 		{Option: "TUTTI_HTP_PORT", Text: "no option has this environment variable, did you mean 'TUTTI_HTTP_PORT'?"},
-		{Option: "TRITONSERVER_DELAY_SCHEDULER", Text: "without effect: nothing is held up for tests"},
+		{Option: "TRITONSERVER_BACKLOG_DELAY_SCHEDULER", Text: "without effect: nothing is held up for tests"},
 	}
 	if diff := cmp.Diff(&want, got); diff != "" {
 		t.Error(diff)
@@ -348,6 +377,7 @@ func TestSourcesRefuse(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ environ, file, want string }{
 		"variable":        {"TUTTI_HTTP_PORT=tcp://10.0.0.1:80", "", "Bad option: \"--http-port\" (environment variable TUTTI_HTTP_PORT).\nInvalid option value. Got tcp://"},
+		"hook":            {"TRITONSERVER_DELAY_SCHEDULER=-1", "", "environment variable TRITONSERVER_DELAY_SCHEDULER is '-1', expected a number of requests"},
 		"Vertex AI":       {"AIP_MODE=PREDICTION", "", "unsupported: environment variable AIP_MODE=PREDICTION"},
 		"unknown key":     {"", "id: a\nhttp-prt: 1\n", "line 2: there is no option 'http-prt', did you mean 'http-port'?"},
 		"value":           {"", "\n\nhttp-port: many\n", "line 3).\nInvalid option value. Got many"},

@@ -5,8 +5,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	"tutti/proto/modelconfig"
 )
 
 // Class says what becomes of a field.
@@ -72,11 +70,6 @@ func eachField(desc protoreflect.MessageDescriptor, prefix string, visit func(pa
 	}
 }
 
-// is accepts one number of an enumeration.
-func is(n protoreflect.EnumNumber) func(protoreflect.Value) bool {
-	return func(v protoreflect.Value) bool { return v.Enum() == n }
-}
-
 // fieldTable is the one list of what becomes of each field. Whoever builds a field
 // changes its row; docs/config.md is written from it.
 var fieldTable = []Field{
@@ -126,14 +119,19 @@ var fieldTable = []Field{
 	{Path: "dynamic_batching", Class: Honoured, Doc: "Waiting requests are joined into batches."},
 	{Path: "dynamic_batching.preferred_batch_size", Class: Honoured, Doc: "Sizes worth waiting for."},
 	{Path: "dynamic_batching.max_queue_delay_microseconds", Class: Honoured, Doc: "The longest wait for a preferred size."},
-	{Path: "dynamic_batching.preserve_ordering", Class: Refused, Doc: "Answers are sent as they come."},
-	{Path: "dynamic_batching.priority_levels", Class: Refused, Doc: "Requests are served in the order of their arrival."},
-	{Path: "dynamic_batching.default_priority_level", Class: Refused, Doc: "Requests are served in the order of their arrival."},
-	{
-		Path: "dynamic_batching.default_queue_policy", Class: Refused, Only: "not empty", Doc: "A queue has no limit and no request in it ends by time.",
-		Value: func(v protoreflect.Value) bool { return proto.Size(v.Message().Interface()) > 0 },
-	},
-	{Path: "dynamic_batching.priority_queue_policy", Class: Refused, Doc: "A queue has no limit and no request in it ends by time."},
+	{Path: "dynamic_batching.preserve_ordering", Class: Honoured, Doc: "Answers leave in the order in which their requests came."},
+	{Path: "dynamic_batching.priority_levels", Class: Honoured, Doc: "How many priority levels the queue has, at most 4096; 1 is the highest."},
+	{Path: "dynamic_batching.default_priority_level", Class: Honoured, Doc: "The level of requests whose priority is none of the levels."},
+	{Path: "dynamic_batching.default_queue_policy", Class: Honoured, Doc: "What a level's queue takes and for how long, unless the level has a policy of its own."},
+	{Path: "dynamic_batching.default_queue_policy.timeout_action", Class: Honoured, Doc: "REJECT refuses a request whose time in the queue is over, DELAY serves it after the others."},
+	{Path: "dynamic_batching.default_queue_policy.default_timeout_microseconds", Class: Honoured, Doc: "How long a request may wait in the queue; 0 is any time."},
+	{Path: "dynamic_batching.default_queue_policy.allow_timeout_override", Class: Honoured, Doc: "Lets a request ask for a shorter time by its `timeout`."},
+	{Path: "dynamic_batching.default_queue_policy.max_queue_size", Class: Honoured, Doc: "How many requests may wait; 0 is any number."},
+	{Path: "dynamic_batching.priority_queue_policy", Class: Honoured, Doc: "The policy of single levels."},
+	{Path: "dynamic_batching.priority_queue_policy.timeout_action", Class: Honoured, Doc: "REJECT refuses a request whose time in the queue is over, DELAY serves it after the others."},
+	{Path: "dynamic_batching.priority_queue_policy.default_timeout_microseconds", Class: Honoured, Doc: "How long a request may wait in the queue; 0 is any time."},
+	{Path: "dynamic_batching.priority_queue_policy.allow_timeout_override", Class: Honoured, Doc: "Lets a request ask for a shorter time by its `timeout`."},
+	{Path: "dynamic_batching.priority_queue_policy.max_queue_size", Class: Honoured, Doc: "How many requests may wait; 0 is any number."},
 	{Path: "sequence_batching", Class: Refused, Doc: "Requests of a sequence are not kept together."},
 	{Path: "ensemble_scheduling", Class: Honoured, Doc: "The steps of an ensemble."},
 	{Path: "ensemble_scheduling.step", Class: Honoured, Doc: "One model of the ensemble, in any order."},
@@ -145,14 +143,19 @@ var fieldTable = []Field{
 	{Path: "ensemble_scheduling.max_inflight_requests", Class: Refused, Doc: "Steps are not held back by later ones."},
 	{Path: "instance_group", Class: Honoured, Doc: "How many executions of a model run at a time."},
 	{Path: "instance_group.name", Class: Honoured, Doc: "A name for error texts."},
-	{Path: "instance_group.kind", Class: Refused, Only: "KIND_GPU", Doc: "There is no GPU device.", Value: is(modelconfig.ModelInstanceGroup_KIND_GPU.Number())},
+	{Path: "instance_group.kind", Class: Honoured, Doc: "Where they run: KIND_CPU, KIND_MODEL and KIND_AUTO on the CPU, KIND_GPU on a device, and refused in Triton's words where there is none."},
 	{Path: "instance_group.count", Class: Honoured, Doc: "Executions at a time."},
-	{Path: "instance_group.rate_limiter", Class: Hinted, Doc: "An instance runs as soon as it has work."},
-	{Path: "instance_group.gpus", Class: Honoured, Doc: "Refused in Triton's words for a kind without GPUs, and with KIND_GPU itself."},
+	{Path: "instance_group.rate_limiter", Class: Honoured, Doc: "With --rate-limit=execution_count, what an execution takes and who goes first."},
+	{Path: "instance_group.rate_limiter.resources", Class: Honoured, Doc: "What one execution takes of a resource."},
+	{Path: "instance_group.rate_limiter.resources.name", Class: Honoured, Doc: "The resource, as in --rate-limit-resource."},
+	{Path: "instance_group.rate_limiter.resources.global", Class: Honoured, Doc: "Whether all devices share it; otherwise each device has its own."},
+	{Path: "instance_group.rate_limiter.resources.count", Class: Honoured, Doc: "How much of it."},
+	{Path: "instance_group.rate_limiter.priority", Class: Honoured, Doc: "Who has executed least, times this, goes first: 2 executes half as often as 1 while both have work; 0 is 1."},
+	{Path: "instance_group.gpus", Class: Honoured, Doc: "The devices, with `count` instances on each; all of them when it is left out. Refused in Triton's words for a kind without GPUs."},
 	{Path: "instance_group.secondary_devices", Class: Refused, Doc: "There is no such device."},
 	{Path: "instance_group.profile", Class: Refused, Doc: "Only TensorRT has profiles."},
-	{Path: "instance_group.passive", Class: Refused, Doc: "Every instance takes requests."},
-	{Path: "instance_group.host_policy", Class: Hinted, Doc: "Memory and threads are not bound to a part of the machine."},
+	{Path: "instance_group.passive", Class: Honoured, Doc: "The instances are made and get no requests."},
+	{Path: "instance_group.host_policy", Class: Honoured, Doc: "The --host-policy that binds them to a part of the machine; by default cpu, model or gpu_ID."},
 	{Path: "default_model_filename", Class: Honoured, Doc: "The model's file in its version folder."},
 	{Path: "cc_model_filenames", Class: Hinted, Doc: "There is no CUDA device, so default_model_filename is meant."},
 	{Path: "metric_tags", Class: Honoured, Doc: "Further labels of the model's metrics, each with an underscore before its name."},

@@ -57,7 +57,8 @@ const (
 	BatchTensor   Code = "TUT2023"
 	Versions      Code = "TUT2024"
 	MixedNaming   Code = "TUT2025"
-	Metrics       Code = "TUT2026"
+	QueuePolicy   Code = "TUT2026"
+	Metrics       Code = "TUT2027"
 
 	EnsembleFlow  Code = "TUT3001"
 	EnsembleField Code = "TUT3002"
@@ -159,6 +160,7 @@ var modelRules = []Rule{
 	{Code: Versions, Severity: Fault, Doc: "The version policy picks no version.", Fix: "ask for at least one version"},
 	{Code: Metrics, Severity: Fault, Doc: "No metric can be made as the configuration says.", Fix: "correct metric_tags or model_metrics"},
 	{Code: MixedNaming, Severity: Notice, Doc: "Names follow more than one convention, so that inputs are passed in the order of their declaration."},
+	{Code: QueuePolicy, Severity: Fault, Doc: "A queue policy has an action that is none.", Fix: "write timeout_action: REJECT or timeout_action: DELAY"},
 }
 
 var ensembleRules = []Rule{

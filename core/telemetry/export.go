@@ -243,6 +243,10 @@ func (x *Metrics) perModel(f *family, models []*Model) []*dto.Metric {
 				list = append(list, v)
 			}
 			continue
+		case f.when == wherePadded:
+			if given, _ := m.Padding(); given == 0 {
+				continue
+			}
 		case f.when >= perCache && (s.setup == nil || !s.setup.Cached):
 			continue
 		}

@@ -20,6 +20,7 @@ const (
 	withCache       // there is a response cache
 	withSizedCache  // and it knows what it keeps
 	withCPU         // the processor is measured
+	wherePadded     // of models that have padded
 	withFetches     // a model came from a bucket
 )
 
@@ -114,6 +115,8 @@ var families = []family{
 
 	{name: "ensemble_batch_size", help: "Rows of executed batches", kind: histogram, batches: true},
 	{name: "ensemble_queue_depth_max", help: "Most requests that ever waited for an instance at once", kind: gauge, model: func(m *Model) float64 { return float64(m.Deepest()) }},
+	{name: "ensemble_batch_elements_total", help: "Elements that requests gave to batches of rows of different lengths", kind: counter, when: wherePadded, model: func(m *Model) float64 { n, _ := m.Padding(); return float64(n) }},
+	{name: "ensemble_batch_padding_elements_total", help: "Elements added to those batches to make their rows equally long", kind: counter, when: wherePadded, model: func(m *Model) float64 { _, n := m.Padding(); return float64(n) }},
 	{name: "ensemble_repository_fetched_bytes_total", help: "Bytes of models fetched from buckets", kind: counter, when: withFetches, server: func(x *Metrics) float64 { return float64(x.fetchedBytes.Load()) }},
 	{name: "ensemble_repository_fetch_seconds_total", help: "Seconds spent fetching models from buckets, summed over models", kind: counter, when: withFetches, server: func(x *Metrics) float64 { return time.Duration(x.fetchedNs.Load()).Seconds() }},
 }
@@ -129,7 +132,7 @@ func When(name string) string {
 				"always", "unless `counter_latencies=false`", "with `summary_latencies=true`", "with `histogram_latencies=true`, of decoupled models",
 				"of models with `response_cache`", "of models with `response_cache`, unless `counter_latencies=false`",
 				"of models with `response_cache`, with `summary_latencies=true`", "with `--cache-config`", "with `--cache-config local`",
-				"unless `--allow-cpu-metrics=false`", "once a model was fetched",
+				"unless `--allow-cpu-metrics=false`", "once a batch was padded", "once a model was fetched",
 			}[families[i].when]
 		}
 	}

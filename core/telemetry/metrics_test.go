@@ -98,6 +98,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 	m.Alone(1, 0, &telemetry.Times{Start: 1_000, InputEnd: 2_000, InferEnd: 4_000, End: 8_000})
 	m.Hit(0, 3_000, 2_000)
 	m.Missed(5_000)
+	m.Padded(3, 1)
 	x.Fetched(1, 1)
 	return x
 }

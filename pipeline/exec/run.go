@@ -70,6 +70,9 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	r.ctx, r.req, r.sink = ctx, req, sink
 	r.turn.Tick(0)
 	r.started = r.turn.Now()
+	if d, ok := ctx.Deadline(); ok {
+		req.Deadline = max(telemetry.At(d), 1)
+	}
 	r.rows, r.sent = 1, false
 	r.underway.Store(1)
 	r.holders.Store(2)

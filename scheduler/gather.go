@@ -7,29 +7,39 @@ import (
 
 // gather sets the batch's inputs to the rows of all works together. Rows that already
 // lie together in one buffer are not copied.
-func (r *Runner) gather(b *backends.Batch, list *List) error {
+func (r *Runner) gather(b *backends.Batch, list *List) (err error) {
+	if r.form != nil {
+		return r.gatherFormed(b, list)
+	}
 	for port := range b.In {
-		if !list.Head.In[port].Present() {
-			continue
-		}
-		if joined, ok := join(list, port); ok {
-			b.In[port] = joined
-			continue
-		}
-		var err error
-		switch p := r.pad.input(port); {
-		case p != nil:
-			b.In[port], err = r.gatherPadded(b, list, port, p)
-		case b.In[port].DType == tensor.Bytes, list.Head.In[port].DType == tensor.Bytes:
-			b.In[port], err = r.gatherBytes(b, list, port)
-		default:
-			b.In[port], err = r.gatherFixed(b, list, port)
-		}
-		if err != nil {
+		if b.In[port], err = r.gatherRows(b, list, port); err != nil {
 			return errGather(r.sig, port, err.Error())
 		}
 	}
 	return nil
+}
+
+// gatherRows returns the rows of one input of the works, absent when it is not given.
+func (r *Runner) gatherRows(b *backends.Batch, list *List, port int) (tensor.Tensor, error) {
+	first := &list.Head.In[port]
+	if !first.Present() {
+		return tensor.Tensor{}, nil
+	}
+	p := r.pad.input(port)
+	if joined, ok := join(list, port); ok {
+		if p != nil {
+			r.stats.Padded(joined.Shape.Elements(), 0)
+		}
+		return joined, nil
+	}
+	switch {
+	case p != nil:
+		return r.gatherPadded(b, list, port, p)
+	case first.DType == tensor.Bytes:
+		return r.gatherBytes(b, list, port)
+	default:
+		return r.gatherFixed(b, list, port)
+	}
 }
 
 // join returns one view over all works' tensors when they follow each other in one
@@ -110,9 +120,10 @@ func (r *Runner) gatherPadded(b *backends.Batch, list *List, port int, p *padInp
 	if err != nil {
 		return out, err
 	}
-	dst := out.Bytes()
+	dst, given := out.Bytes(), int64(0)
 	for w := list.Head; w != nil; w = w.next {
 		t := &w.In[port]
+		given += t.Shape.Elements()
 		outer, seg := segments(t, p.dim)
 		pad := elementBytes(t.DType, longest*inner(&t.Shape, p.dim)) - seg
 		src := t.Bytes()
@@ -123,6 +134,7 @@ func (r *Runner) gatherPadded(b *backends.Batch, list *List, port int, p *padInp
 			dst = dst[pad:]
 		}
 	}
+	r.stats.Padded(given, out.Shape.Elements()-given)
 	return out, nil
 }
 

@@ -84,7 +84,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"no number", `input { name: "INPUT" data_type: TYPE_FP32 dims: [ 2 ] }`, "found 'INPUT'", status.InvalidArg},
 		{"type", in0 + `output { name: "OUTPUT0" data_type: TYPE_INT8 dims: [ 2 ] }`, "output 'OUTPUT0' is TYPE_INT8 [2], expected TYPE_FP32 [2] as input 'INPUT0'", status.InvalidArg},
 		{"dims", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }`, "output 'OUTPUT0' is TYPE_FP32 [-1]", status.InvalidArg},
-		{"reshape", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] reshape { shape: [ 1, 2 ] } }`, "has reshape [1 2], expected none", status.InvalidArg},
+		{"reshape", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] reshape { shape: [ 1, 2 ] } }`, "output 'OUTPUT0' is TYPE_FP32 [1,2], expected TYPE_FP32 [2] as input 'INPUT0'", status.InvalidArg},
 		{"delay", in0 + out0 + `parameters { key: "execute_delay_ms" value { string_value: "9" } }`, "'execute_delay_ms' is not supported", status.Unsupported},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -72,7 +72,7 @@ func (b *batchTensors) output(field string, out *modelconfig.BatchOutput) {
 	}
 	once := "output:"
 	for _, name := range out.GetTargetName() {
-		if len(b.outputs) > 0 && !b.outputs[name] {
+		if !b.outputs[name] {
 			b.add(BatchTensor, field, "unknown target output name '%s'", name)
 		}
 		if b.taken[once+name] {

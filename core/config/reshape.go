@@ -145,9 +145,9 @@ func ModelOf(sig *Signature) *Signature {
 	}
 	for i := range m.Computed {
 		c := &m.Computed[i]
-		c.At = len(m.Inputs)
 		m.Inputs = append(m.Inputs, Port{Name: c.Name, DType: c.DType, Dims: c.Dims(), Whole: true})
 	}
+	m.Computed, m.Scattered = nil, nil
 	return m
 }
 

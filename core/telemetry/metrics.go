@@ -42,6 +42,12 @@ var modelMetrics = []metric{
 	{"nv_inference_pending_request_count", "Requests waiting for an instance now", prometheus.GaugeValue, func(m *Model) float64 { return float64(m.Pending()) }},
 }
 
+// paddingMetrics are exported for models whose inputs are padded.
+var paddingMetrics = [2]struct{ name, help string }{
+	{"ensemble_padding_given_elements_total", "Elements that requests gave to padded inputs"},
+	{"ensemble_padding_added_elements_total", "Elements added to padded inputs to make rows as long as the longest of their batch"},
+}
+
 const (
 	failureName = "nv_inference_request_failure"
 	failureHelp = "Requests that failed, by reason"
@@ -54,6 +60,7 @@ type Metrics struct {
 	failure *prometheus.Desc
 	labels  int                 // of a model's metrics
 	fetch   [2]*prometheus.Desc // bytes and seconds
+	padding [2]*prometheus.Desc // given and added
 
 	fetchedBytes, fetchedNs atomic.Int64
 
@@ -77,6 +84,9 @@ func newMetrics(labels []string) *Metrics {
 	}
 	for i, m := range fetchMetrics {
 		x.fetch[i] = prometheus.NewDesc(m.name, m.help, nil, nil)
+	}
+	for i, m := range paddingMetrics {
+		x.padding[i] = prometheus.NewDesc(m.name, m.help, labels, nil)
 	}
 	for _, m := range modelMetrics {
 		x.descs = append(x.descs, prometheus.NewDesc(m.name, m.help, labels, nil))
@@ -118,6 +128,8 @@ func (x *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- x.failure
 	ch <- x.fetch[0]
 	ch <- x.fetch[1]
+	ch <- x.padding[0]
+	ch <- x.padding[1]
 }
 
 // Collect implements prometheus.Collector.
@@ -136,6 +148,10 @@ func (x *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}[:x.labels]
 		for i, d := range x.descs {
 			ch <- prometheus.MustNewConstMetric(d, modelMetrics[i].kind, modelMetrics[i].value(m), values...)
+		}
+		if given, added := m.Padding(); given > 0 {
+			ch <- prometheus.MustNewConstMetric(x.padding[0], prometheus.CounterValue, float64(given), values...)
+			ch <- prometheus.MustNewConstMetric(x.padding[1], prometheus.CounterValue, float64(added), values...)
 		}
 		for r := range numReasons {
 			n, _ := m.Failures[r].Load()

@@ -112,7 +112,24 @@ type Model struct {
 	// to both views when somebody looks.
 	alone [batchSizes]atomic.Pointer[Phases]
 	large atomic.Pointer[map[int]*Phases]
+
+	// elements counts those that requests gave to inputs which are padded, padding
+	// those added to make rows as long as the longest of their batch.
+	elements, padding atomic.Uint64
 }
+
+// Padded counts the elements of a padded input, and what was added to them.
+//
+// hot: atomic adds.
+func (m *Model) Padded(elements, padding int64) {
+	m.elements.Add(uint64(max(elements, 0)))
+	if padding > 0 {
+		m.padding.Add(uint64(padding))
+	}
+}
+
+// Padding returns the elements that requests gave to padded inputs, and those added.
+func (m *Model) Padding() (elements, added uint64) { return m.elements.Load(), m.padding.Load() }
 
 // Queued adds n to the requests waiting for an instance.
 //

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"tutti/core/config"
@@ -56,7 +57,7 @@ func (w *world) tensor(b *schedtest.Bench, p *config.Port, rows, extent int64) t
 	if p.DType == tensor.Bytes {
 		texts := make([]string, n)
 		for i := range texts {
-			texts[i] = string(make([]byte, w.rng.IntN(4))) + fmt.Sprint(w.rng.IntN(99))
+			texts[i] = string(make([]byte, w.rng.IntN(4))) + strconv.Itoa(w.rng.IntN(99))
 		}
 		return b.Strings(shape, texts...)
 	}

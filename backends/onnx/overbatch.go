@@ -10,7 +10,7 @@ import (
 )
 
 // given returns the model file's inputs without those that the scheduler computes.
-func (b *binding) given(cfg *modelconfig.ModelConfig, ins []port) []port {
+func given(cfg *modelconfig.ModelConfig, ins []port) []port {
 	computed := config.SignatureOf(cfg).Computed
 	return slices.DeleteFunc(slices.Clone(ins), func(p port) bool {
 		return slices.ContainsFunc(computed, func(c config.Computed) bool { return c.Name == p.name })

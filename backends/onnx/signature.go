@@ -49,7 +49,7 @@ func bind(cfg *modelconfig.ModelConfig, s *session, defaultMaxBatch int) (*bindi
 			return nil, err
 		}
 	}
-	ins := b.given(cfg, s.ins)
+	ins := given(cfg, s.ins)
 	cfg = b.fillGaps(cfg, ins, s.outs)
 	if n := len(cfg.GetInput()); n > 0 && n != len(ins) {
 		more := len(s.ins) - len(ins)

@@ -26,6 +26,8 @@ func exporter(t *testing.T) (*telemetry.Metrics, *prometheus.Registry) {
 	}
 	busy.Failed(telemetry.Backend, 1)
 	busy.Queued(5)
+	busy.Padded(30, 10)
+	busy.Padded(12, 0)
 	x.Add(busy)
 	x.Add(&telemetry.Model{Name: "idle", Version: 1})
 	r := prometheus.NewPedanticRegistry()
@@ -114,7 +116,7 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
 	}
 	b.WriteString("\nWith `--model-namespacing=true` the metrics of models have the label `namespace` too, the model's repository. " +
-		"Those of fetching appear when a model was fetched.\n")
+		"Those of fetching appear when a model was fetched, those of padding when a model that pads was asked.\n")
 	b.WriteString("\n`reason` is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))

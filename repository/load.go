@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"tutti/backends"
 	"tutti/cache"
@@ -38,6 +39,8 @@ type version struct {
 	// queue and model are nil for an ensemble.
 	queue scheduler.Scheduler
 	model backends.Model
+	// holders counts the versions that hold model.
+	holders *atomic.Int32
 	// seats are the instances as configured; anyCount says that their number is not.
 	seats    []seat
 	anyCount bool
@@ -78,6 +81,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	if err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
+	v.holders = holder()
 	r.s.Log.DebugContext(ctx, "model loaded", slog.String("model", f.name), slog.Int64("version", number), slog.String("backend", factory.Name))
 	return v, nil
 }
@@ -158,7 +162,7 @@ func (r *Repository) loadThreads() int {
 func (v *version) close() error {
 	var errs []error
 	if v.queue != nil {
-		errs = append(errs, v.queue.Close(), closeInstances(v.passive), v.model.Close())
+		errs = append(errs, v.queue.Close(), closeInstances(v.passive), v.release())
 		v.limits.Close()
 	}
 	for _, used := range v.uses {

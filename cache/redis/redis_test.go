@@ -36,7 +36,11 @@ func server(t *testing.T, port int) (stop func()) {
 	t.Helper()
 	exe, err := exec.LookPath("redis-server")
 	if err != nil {
-		t.Skip("redis-server is not installed: apt-get install redis-server")
+		const missing = "redis-server is not installed: apt-get install redis-server"
+		if testing.Short() {
+			t.Skip(missing)
+		}
+		t.Fatal(missing)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, exe, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", //nolint:gosec // found above

@@ -171,6 +171,9 @@ func (r *run) fill(w *scheduler.Work, n *plan.Node) error {
 	if n.Signature.MaxBatch > 0 && rows >= 0 {
 		w.Rows = int32(rows)
 	}
+	if n.Reshape {
+		toModel(w.In, n.Signature.Inputs)
+	}
 	return nil
 }
 
@@ -199,6 +202,9 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 	} else {
 		if r.x.plan.Ensemble {
 			r.account(w.Enqueued, &w.Times)
+		}
+		if n.Reshape {
+			toRequest(w.Out, n.Signature.Outputs)
 		}
 		for port, s := range n.Out {
 			if s == plan.None {
@@ -302,6 +308,9 @@ func (r *run) send(out []tensor.Tensor, final bool) error {
 	if !r.sent && r.x.stats != nil {
 		r.sent = true
 		r.x.stats.Responded(telemetry.Now() - r.started)
+	}
+	if r.x.plan.Nodes[0].Reshape {
+		toRequest(out, r.x.plan.Signature.Outputs)
 	}
 	resp := r.newResponse()
 	for _, o := range r.outputs {

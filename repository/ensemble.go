@@ -136,7 +136,7 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers}
 	v.exec = exec.New(settings)
 	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}
-	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec.New(settings)}); err != nil {
+	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec: exec.New(settings)}); err != nil {
 		return nil, errors.Join(err, v.close())
 	}
 	return v, nil

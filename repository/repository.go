@@ -77,6 +77,11 @@ type Settings struct {
 	// may have one name. An ensemble looks for its models in its own first.
 	Namespacing bool
 
+	// DelayScheduler and BacklogDelayScheduler hold a model's batches of sequences back
+	// until so many requests are queued, and so many sequences are without a slot, for
+	// the first time. They are for tests; 0 holds nothing back.
+	DelayScheduler, BacklogDelayScheduler int
+
 	Backends *backends.Registry
 	// BackendConfig holds --backend-config values by backend name.
 	BackendConfig map[string]map[string]string

@@ -36,7 +36,7 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	}
 	inline := false
 	if c, ok := v.model.(backends.Concurrent); ok {
-		inline = c.Inline() && !batches && !v.sig.Decoupled
+		inline = c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil
 	}
 	instances, err := newInstances(ctx, f, v.model)
 	if err != nil {
@@ -46,6 +46,12 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 		return nil, errors.Join(err, closeInstances(instances))
 	}
 	switch {
+	case v.cfg.GetSequenceBatching() != nil:
+		q, err := r.newSequences(f, v, v.stats, instances)
+		if err != nil {
+			return nil, errors.Join(err, closeInstances(instances))
+		}
+		return q, nil
 	case inline:
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: instances[:1]}), nil
 	case batches:

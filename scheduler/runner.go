@@ -21,6 +21,8 @@ type Runner struct {
 	alloc   tensor.Allocator
 	pad     *Padding
 	log     *slog.Logger
+	once    bool
+	again   bool
 	batches sync.Pool
 }
 
@@ -32,13 +34,18 @@ type RunnerSettings struct {
 	// Padding is nil when shapes must match.
 	Padding *Padding
 	Log     *slog.Logger
+	// Once keeps a failed batch from being executed again work by work: its rows have
+	// their places, or the model remembers what it has seen.
+	Once bool
+	// Iterative lets the model reschedule requests.
+	Iterative bool
 
 	_ struct{}
 }
 
 // NewRunner returns a Runner.
 func NewRunner(s RunnerSettings) *Runner {
-	r := &Runner{sig: s.Signature, stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log}
+	r := &Runner{sig: s.Signature, stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log, once: s.Once, again: s.Iterative}
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)),
@@ -111,7 +118,7 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		// What has been answered cannot be asked again.
-		if err = r.execute(context.Background(), inst, b); err != nil && !r.sig.Decoupled {
+		if err = r.execute(context.Background(), inst, b); err != nil && !r.sig.Decoupled && !r.once {
 			r.separately(inst, list, t)
 			return false
 		}
@@ -212,8 +219,18 @@ func sized(t *tensor.Tensor) bool {
 // it counts. err is the batch's.
 func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
 	tensor.ReleaseAll(w.In)
+	if w.Null {
+		tensor.ReleaseAll(w.Out)
+		return false
+	}
 	if w.Err = err; err == nil {
 		w.Err = member.Err
+	}
+	if w.Again = member.Again && w.Err == nil; w.Again {
+		if r.again {
+			return false
+		}
+		w.Again, w.Err = false, errReschedule(r.sig.Model)
 	}
 	if w.Err == nil {
 		return true
@@ -221,6 +238,11 @@ func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
 	tensor.ReleaseAll(w.Out)
 	r.stats.Failed(reason(w.Err), w.Times.End-w.Enqueued)
 	return false
+}
+
+func errReschedule(model string) error {
+	return status.Errorf(status.Unsupported,
+		"model '%s' reschedules a request, expected 'sequence_batching { iterative_sequence: true }' in its configuration", model)
 }
 
 // reason says as what a failed work counts: a model may notice itself that its client

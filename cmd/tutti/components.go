@@ -7,6 +7,7 @@ import (
 	"tutti/backends/native"
 	"tutti/backends/onnx"
 	"tutti/backends/repeat"
+	"tutti/backends/sequence"
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
@@ -34,6 +35,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		native.NewFactory(registry),
 		onnx.NewFactory(),
 		repeat.NewFactory(),
+		sequence.NewFactory(),
 		square.NewFactory(),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tutti/core/infer"
+	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/scheduler"
 )
@@ -120,8 +121,7 @@ func (s *Scheduler) fillAll(l *lane) (list scheduler.List) {
 			continue
 		}
 		if err := s.fill(sl); err != nil {
-			tensor.ReleaseAll(sl.work.In)
-			sl.work.Err = err
+			s.unfilled(sl, err)
 		} else if like == nil {
 			like = &sl.work
 		}
@@ -155,11 +155,18 @@ func (s *Scheduler) abandon(l *lane, list *scheduler.List, err error) {
 		tensor.ReleaseAll(w.In)
 	}
 	for _, sl := range l.batch {
-		if sl != nil {
-			tensor.ReleaseAll(sl.work.In)
-			sl.work.Err = err
+		if sl != nil && sl.work.Err == nil {
+			s.unfilled(sl, err)
 		}
 	}
+}
+
+// unfilled fails a request whose work cannot be made.
+func (s *Scheduler) unfilled(sl *slot, err error) {
+	w, now := &sl.work, telemetry.Now()
+	tensor.ReleaseAll(w.In)
+	w.Err, w.Times = err, telemetry.Times{Start: now, InputEnd: now, InferEnd: now, End: now}
+	s.stats.Failed(telemetry.Backend, now-w.Enqueued)
 }
 
 // hand gives a finished slot's outputs to its request, and the states to the slot. It

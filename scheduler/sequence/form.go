@@ -58,13 +58,25 @@ func (b *book) next(now int64, dropped *scheduler.List) (at *lane, wait time.Dur
 
 // purge drops the requests of clients that have gone, where a decision will look.
 func (b *book) purge(l *lane, now int64, dropped *scheduler.List) {
-	n := 0
-	for s := l.ready.head; s != nil && n < window; n++ {
-		next := s.next
-		if s.head().Ctx.Err() != nil {
-			b.cut(s, now, dropped)
+	look := window
+	if !b.rules.Oldest {
+		look = len(l.slots)
+	}
+	var live *sequence // the last one that stays
+	for n := 0; n < look; {
+		s := l.ready.head
+		if live != nil {
+			s = live.next
 		}
-		s = next
+		if s == nil {
+			return
+		}
+		if s.head().Ctx.Err() != nil {
+			b.cut(s, now, dropped) // its slot's heir comes at the end
+			continue
+		}
+		live = s
+		n++
 	}
 }
 

@@ -77,10 +77,12 @@ type Settings struct {
 	// may have one name. An ensemble looks for its models in its own first.
 	Namespacing bool
 
-	// DelayScheduler and BacklogDelayScheduler hold a model's batches of sequences back
-	// until so many requests are queued, and so many sequences are without a slot, for
-	// the first time. They are for tests; 0 holds nothing back.
-	DelayScheduler, BacklogDelayScheduler int
+	// DelayScheduler is how many requests a batcher waits for before its first batch, 0
+	// for none: a test hook.
+	DelayScheduler int
+	// BacklogDelayScheduler is how many sequences must be without a slot before the first
+	// batch of a model of sequences, 0 for none: a test hook.
+	BacklogDelayScheduler int
 
 	Backends *backends.Registry
 	// BackendConfig holds --backend-config values by backend name.

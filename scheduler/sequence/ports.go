@@ -212,14 +212,26 @@ func (p *ports) fits(key id) error {
 	if p.corrid < 0 || p.corridAs == tensor.Bytes {
 		return nil
 	}
-	limit := map[tensor.DType]uint64{
-		tensor.Uint64: math.MaxUint64, tensor.Int64: math.MaxInt64, tensor.Uint32: math.MaxUint32, tensor.Int32: math.MaxInt32,
-	}[p.corridAs]
+	limit := largest(p.corridAs)
 	if key.name != "" || key.number > limit {
 		return status.Errorf(status.InvalidArg, "inference request to model '%s' has correlation ID '%s', expected a number up to %d: control %s is %s",
 			p.model, key, limit, kindCorrid, p.corridAs.ConfigName())
 	}
 	return nil
+}
+
+// largest returns the largest correlation id that fits a type of numbers.
+func largest(d tensor.DType) uint64 {
+	switch d {
+	case tensor.Int64:
+		return math.MaxInt64
+	case tensor.Uint32:
+		return math.MaxUint32
+	case tensor.Int32:
+		return math.MaxInt32
+	default:
+		return math.MaxUint64
+	}
 }
 
 // correlation returns an id as the model gets it.

@@ -62,7 +62,8 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
 		Namespacing: o.Namespacing, Cache: o.ModelCache,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
-		Progress: progressOn(os.Stderr),
+		BacklogDelayScheduler: o.BacklogDelayScheduler,
+		Progress:              progressOn(os.Stderr),
 	})
 	if err != nil {
 		return nil, errors.Join(err, tracer.Close())

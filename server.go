@@ -72,7 +72,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
-		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler,
+		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: tracer,
 		Progress: progressOn(os.Stderr),
 	})

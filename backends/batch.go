@@ -17,6 +17,8 @@ type Req struct {
 	First, Rows int
 	// Err, when set, fails this request only.
 	Err error
+	// Again, set by Reschedule, asks to execute this request once more.
+	Again bool
 }
 
 // Batch is what an Instance executes at once.
@@ -97,5 +99,15 @@ func (b *Batch) Fail(row int, err error) {
 			}
 			return
 		}
+	}
+}
+
+// Reschedule has the i-th request of the batch executed once more, with the same
+// inputs and without the START signal: it is not answered now, and what the batch puts
+// out for it is dropped (but the states of its sequence, and what Send has sent). A
+// model whose configuration does not say iterative_sequence fails the request so.
+func (b *Batch) Reschedule(i int) {
+	if i >= 0 && i < len(b.Reqs) {
+		b.Reqs[i].Again = true
 	}
 }

@@ -139,7 +139,7 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 		return nil, errors.Join(err, v.close())
 	}
 	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}
-	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec.New(settings)}); err != nil {
+	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec: exec.New(settings)}); err != nil {
 		return nil, errors.Join(err, v.close())
 	}
 	return v, nil

@@ -18,6 +18,7 @@ import (
 	"tutti/backends"
 	"tutti/backends/identity"
 	"tutti/backends/native"
+	"tutti/backends/sequence"
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/telemetry"
@@ -252,7 +253,7 @@ func (w *world) open(ctx context.Context, roots ...string) (*repository.Reposito
 	if err != nil {
 		return nil, err
 	}
-	registry, err := backends.NewRegistry(identity.NewFactory(), native, w.spy.factory())
+	registry, err := backends.NewRegistry(identity.NewFactory(), sequence.NewFactory(), native, w.spy.factory())
 	if err != nil {
 		return nil, err
 	}

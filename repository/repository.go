@@ -85,9 +85,12 @@ type Settings struct {
 	Limits device.Settings
 	// HostPolicies bind instances to parts of the machine, by the policy's name.
 	HostPolicies map[string]*device.Policy
-	// DelayScheduler is how many requests a dynamic batcher waits for before its first
+	// DelayScheduler is how many requests a batcher waits for before its first
 	// batch, 0 for none: a test hook.
 	DelayScheduler int
+	// BacklogDelayScheduler is how many sequences must be without a slot before the first
+	// batch of a model of sequences, 0 for none: a test hook.
+	BacklogDelayScheduler int
 
 	Backends *backends.Registry
 	// BackendConfig holds --backend-config values by backend name.

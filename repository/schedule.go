@@ -65,6 +65,12 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	switch {
 	case len(made.active) == 0:
 		return direct.NewClosed(runner, status.Errorf(status.Unavailable, "model '%s' has only passive instances, which take no requests", f.name)), nil
+	case v.cfg.GetSequenceBatching() != nil:
+		q, err := r.newSequences(f, v, v.stats, made.active)
+		if err != nil {
+			return nil, errors.Join(err, closeInstances(made.active))
+		}
+		return q, nil
 	case made.inline:
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: made.active[:1]}), nil
 	case batches:

@@ -22,6 +22,8 @@ type Runner struct {
 	alloc   tensor.Allocator
 	pad     *Padding
 	log     *slog.Logger
+	once    bool
+	again   bool
 	batches sync.Pool
 }
 
@@ -34,13 +36,21 @@ type RunnerSettings struct {
 	// Padding is nil when shapes must match.
 	Padding *Padding
 	Log     *slog.Logger
+	// Once keeps a failed batch from being executed again work by work: its rows have
+	// their places, or the model remembers what it has seen.
+	Once bool
+	// Iterative lets the model reschedule requests.
+	Iterative bool
 
 	_ struct{}
 }
 
 // NewRunner returns a Runner.
 func NewRunner(s RunnerSettings) *Runner {
-	r := &Runner{sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log}
+	r := &Runner{
+		sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log,
+		once: s.Once, again: s.Iterative,
+	}
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
@@ -120,7 +130,7 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		// What has been answered cannot be asked again.
-		if err = r.execute(ctx, inst, b); err != nil && list.n > 1 && !r.sig.Decoupled {
+		if err = r.execute(ctx, inst, b); err != nil && list.n > 1 && !r.sig.Decoupled && !r.once {
 			r.separately(inst, list, t)
 			return false
 		}
@@ -228,8 +238,18 @@ func sized(t *tensor.Tensor) bool {
 // it counts. err is the batch's.
 func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
 	tensor.ReleaseAll(w.In)
+	if w.Null {
+		tensor.ReleaseAll(w.Out)
+		return false
+	}
 	if w.Err = err; err == nil {
 		w.Err = member.Err
+	}
+	if w.Again = member.Again && w.Err == nil; w.Again {
+		if r.again {
+			return false
+		}
+		w.Again, w.Err = false, errReschedule(r.sig.Model)
 	}
 	if w.Err == nil {
 		return true
@@ -237,6 +257,11 @@ func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
 	tensor.ReleaseAll(w.Out)
 	r.stats.Failed(reason(w.Err), w.Times.End-w.Enqueued)
 	return false
+}
+
+func errReschedule(model string) error {
+	return status.Errorf(status.Unsupported,
+		"model '%s' reschedules a request, expected 'sequence_batching { iterative_sequence: true }' in its configuration", model)
 }
 
 // reason says as what a failed work counts: a model may notice itself that its client

@@ -32,6 +32,12 @@ type Work struct {
 	// Cached marks a work whose outputs were found, not computed; the scheduler sets it.
 	Cached bool
 
+	// Null marks a row that stands for nobody: it is executed and not counted.
+	Null bool
+	// Again is set when the model asked to execute the work once more (Batch.Reschedule):
+	// it is neither done nor failed, and its inputs are released.
+	Again bool
+
 	// Enqueued is set by Enqueue, the times by whoever executes.
 	Enqueued int64
 	Times    telemetry.Times

@@ -8,6 +8,7 @@ import (
 	"tutti/backends/onnx"
 	"tutti/backends/query"
 	"tutti/backends/repeat"
+	"tutti/backends/sequence"
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
@@ -36,6 +37,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		onnx.NewFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
+		sequence.NewFactory(),
 		square.NewFactory(),
 	}
 }

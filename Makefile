@@ -111,6 +111,10 @@ bench-peers: runtime examples ## Compare the server with net/http and with Pytho
 bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same libraries
 	go run ./bench -only wire -rounds $(COUNT)
 
+.PHONY: bench-steps
+bench-steps: ## Compare the native steps with the same work in Python, a thread each
+	go run ./bench -only steps -rounds $(COUNT)
+
 .PHONY: bench-sched
 bench-sched: ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
 	go run ./bench -only sched -rounds $(COUNT)

@@ -21,6 +21,7 @@ import (
 	"tutti/core/tensor"
 	"tutti/core/tracing"
 	"tutti/scheduler"
+	"tutti/scheduler/device"
 )
 
 // loadThreads is how many versions load at a time, Triton's default.
@@ -77,6 +78,12 @@ type Settings struct {
 	// may have one name. An ensemble looks for its models in its own first.
 	Namespacing bool
 
+	// Devices are the places besides the host at which instances may be.
+	Devices []tensor.Place
+	// Limits say what may execute at a time.
+	Limits device.Settings
+	// HostPolicies bind instances to parts of the machine, by the policy's name.
+	HostPolicies map[string]*device.Policy
 	// DelayScheduler is how many requests a dynamic batcher waits for before its first
 	// batch, 0 for none: a test hook.
 	DelayScheduler int
@@ -99,6 +106,7 @@ type Repository struct {
 	s       Settings
 	source  source
 	workers *scheduler.Workers
+	arbiter *device.Arbiter
 	catalog atomic.Pointer[snapshot]
 	leaving scheduler.Pending // versions that wait for their last requests
 
@@ -122,8 +130,8 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
-			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig},
-		}, workers: scheduler.NewWorkers(),
+			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, Devices: s.Devices},
+		}, workers: scheduler.NewWorkers(), arbiter: device.New(s.Limits),
 		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
 	r.catalog.Store(newSnapshot(map[string]*model{}, false))
@@ -301,7 +309,7 @@ func (r *Repository) Folder(name string) (dir, twin string) {
 // reporting all at once what loading reports one at a time.
 func (r *Repository) Check(name string) []error {
 	if m := r.catalog.Load().called[name]; m != nil && m.folder.cfg != nil {
-		return config.Check(m.folder.cfg)
+		return config.CheckWith(m.folder.cfg, &r.source.options)
 	}
 	return nil
 }

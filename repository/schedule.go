@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 
-	"tutti/backends"
-	"tutti/core/tensor"
+	"tutti/core/status"
 	"tutti/scheduler"
 	"tutti/scheduler/direct"
 	"tutti/scheduler/dynamic"
@@ -37,57 +35,24 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	if v.sig.MaxBatch <= 0 && rules.Free() {
 		batches = false // one request at a time, and nothing to queue it by
 	}
-	inline := false
-	if c, ok := v.model.(backends.Concurrent); ok {
-		inline = c.Inline() && !batches && !v.sig.Decoupled
-	}
-	instances, err := newInstances(ctx, f, v.model)
+	made, err := r.newInstances(ctx, v, batches)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.prepare(ctx, f, v, instances, padding); err != nil {
-		return nil, errors.Join(err, closeInstances(instances))
+	v.limits, v.passive = made.limits, made.passive
+	if err := r.prepare(ctx, f, v, made.active, padding); err != nil {
+		return nil, errors.Join(err, closeInstances(made.active))
 	}
 	switch {
-	case inline:
-		return direct.NewInline(direct.Settings{Runner: runner, Instances: instances[:1]}), nil
+	case len(made.active) == 0:
+		return direct.NewClosed(runner, status.Errorf(status.Unavailable, "model '%s' has only passive instances, which take no requests", f.name)), nil
+	case made.inline:
+		return direct.NewInline(direct.Settings{Runner: runner, Instances: made.active[:1]}), nil
 	case batches:
-		return dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: instances, Workers: r.workers, Hold: r.s.DelayScheduler}), nil
+		return dynamic.New(dynamic.Settings{
+			Runner: runner, Rules: rules, Instances: made.active, Gates: made.gates, Workers: r.workers, Hold: r.s.DelayScheduler,
+		}), nil
 	default:
-		return direct.New(direct.Settings{Runner: runner, Instances: instances, Workers: r.workers}), nil
+		return direct.New(direct.Settings{Runner: runner, Instances: made.active, Gates: made.gates, Workers: r.workers}), nil
 	}
-}
-
-// newInstances makes the model's instances. A concurrent model has one, which stands
-// for as many as are configured, by default as many as there are processors.
-func newInstances(ctx context.Context, f *folder, model backends.Model) ([]backends.Instance, error) {
-	n := countInstances(f)
-	_, concurrent := model.(backends.Concurrent)
-	if concurrent && f.instances == 0 {
-		n = runtime.GOMAXPROCS(0)
-	}
-	var list []backends.Instance
-	for i := range n {
-		if concurrent && i > 0 {
-			list = append(list, list[0])
-			continue
-		}
-		inst, err := model.NewInstance(ctx, tensor.Place{})
-		if err != nil {
-			return nil, errors.Join(err, closeInstances(list))
-		}
-		list = append(list, inst)
-	}
-	return list, nil
-}
-
-// closeInstances closes each instance once, however often it is in the list.
-func closeInstances(list []backends.Instance) error {
-	var errs []error
-	for i, inst := range list {
-		if i == 0 || inst != list[0] {
-			errs = append(errs, inst.Close())
-		}
-	}
-	return errors.Join(errs...)
 }

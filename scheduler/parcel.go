@@ -39,12 +39,16 @@ func (s *Station) pass(list *List, t *Turn) bool {
 	if len(s.free) == 0 || s.queue.n > 0 || s.hold > list.n || !s.takes(list, now) {
 		return false
 	}
+	inst := s.admit()
+	if inst == nil {
+		return false
+	}
 	s.hold = 0
 	if s.order != nil {
 		s.order.join(list)
 	}
 	p := &list.Head.parcel
-	p.Station, p.list, p.inst = s, *list, s.grab()
+	p.Station, p.list, p.inst = s, *list, inst
 	s.rows += list.rows()
 	t.Ready(p)
 	return true
@@ -59,14 +63,6 @@ func (s *Station) takes(list *List, now int64) bool {
 	}
 	v := View{Items: s.items, Instances: int32(len(s.all)), Executing: s.rows, Queued: list.rows()}
 	return len(s.policy.Decide(now, v, s.take[:0]).Take) == list.n
-}
-
-// grab takes a free instance; there is one. Called with the lock held.
-func (s *Station) grab() backends.Instance {
-	last := len(s.free) - 1
-	inst := s.free[last]
-	s.free = s.free[:last]
-	return inst
 }
 
 // item is what the policy sees of w.

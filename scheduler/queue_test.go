@@ -149,6 +149,8 @@ func TestQueueProperty(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
+	clients := slices.Repeat([]context.Context{context.Background()}, 8)
+	clients[7] = gone
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a test wants the same numbers again
 		levels := Levels{Policies: make([]QueuePolicy, 1+rng.IntN(4))}
@@ -168,10 +170,7 @@ func TestQueueProperty(t *testing.T) {
 			switch rng.IntN(5) {
 			default:
 				for range rng.IntN(8) {
-					w := &Work{Ctx: context.Background(), Rows: 1 + rng.Int32N(3), key: rng.Uint64N(5), Meta: &infer.Meta{Priority: rng.Uint64N(6)}}
-					if rng.IntN(8) == 0 {
-						w.Ctx = gone
-					}
+					w := &Work{Ctx: clients[rng.IntN(8)], Rows: 1 + rng.Int32N(3), key: rng.Uint64N(5), Meta: &infer.Meta{Priority: rng.Uint64N(6)}}
 					if rng.IntN(4) == 0 {
 						w.Meta.Deadline = now + rng.Int64N(int64(time.Second))
 					}
@@ -239,7 +238,7 @@ func TestWheelProperty(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a test wants the same numbers again
 		var h wheel
-		now, waiting := int64(rng.Int64N(1<<50)), map[*Work]bool{}
+		now, waiting := rng.Int64N(1<<50), map[*Work]bool{}
 		for range 2000 {
 			switch rng.IntN(3) {
 			case 0:

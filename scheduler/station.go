@@ -20,8 +20,9 @@ type Station struct {
 	learner Learner // the policy, when it learns
 	workers *Workers
 	all     []backends.Instance
-	look    int    // works that the policy sees
-	order   *order // nil when answers leave as they come
+	gates   []*gated // those of all that are behind a gate
+	look    int      // works that the policy sees
+	order   *order   // nil when answers leave as they come
 
 	mu      sync.Mutex
 	queue   queue               // guarded by mu
@@ -46,7 +47,10 @@ type StationSettings struct {
 	// Instances move to the station, which closes them. One that occurs several
 	// times counts as several: a concurrent model's.
 	Instances []backends.Instance
-	Workers   *Workers
+	// Gates are what the instances of the same positions pass before a batch; nil, or
+	// a nil one, lets them run as they come.
+	Gates   []Gate
+	Workers *Workers
 	// Levels are the queue's priority levels and limits; none by default.
 	Levels Levels
 	// Ordered has answers leave in the order of arrival.
@@ -77,12 +81,12 @@ func NewStation(s StationSettings) *Station {
 		look:    look,
 		hold:    s.Hold,
 		queue:   newQueue(s.Levels, s.Runner.sig.Model),
-		free:    append([]backends.Instance(nil), s.Instances...),
 		take:    make([]int32, 0, min(look, usualLook)),
 	}
 	if s.Ordered {
 		st.order = &order{done: st.hand}
 	}
+	st.free = st.behind(s.Instances, s.Gates)
 	st.learner, _ = s.Policy.(Learner)
 	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
 	return st
@@ -177,24 +181,32 @@ func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case len(s.free) == 0 || s.queue.n == 0:
+	case len(s.free) == 0:
+		return nil, batch, dropped, false
+	case s.queue.n == 0:
+		s.giveBack()
 		return nil, batch, dropped, false
 	case s.hold > s.queue.n:
+		s.giveBack()
 		s.sweepLater(now)
 		return nil, batch, dropped, false
 	}
 	s.hold = 0
-	batch, wait := s.form(now, &dropped)
+	take, wait := s.form(now, &dropped)
 	if s.queue.n > 0 {
 		s.sweepLater(now)
 	}
-	if batch.n == 0 {
+	if len(take) == 0 {
+		s.giveBack()
 		if s.queue.n > 0 {
 			s.arm(now, wait)
 		}
 		return nil, batch, dropped, false
 	}
-	inst = s.grab()
+	if inst = s.admit(); inst == nil {
+		return nil, batch, dropped, false // it is let in later
+	}
+	batch = s.pull(take)
 	s.rows += batch.rows()
 	return inst, batch, dropped, len(s.free) > 0 && s.queue.n > 0
 }
@@ -203,8 +215,9 @@ func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, 
 const groupsAsked = 16
 
 // form asks the policy for a batch of the shape whose turn it is; while that one
-// waits, of the next ones. Called with the lock held.
-func (s *Station) form(now int64, dropped *List) (batch List, wait time.Duration) {
+// waits, of the next ones. It returns the batch's positions in the view, for pull.
+// Called with the lock held.
+func (s *Station) form(now int64, dropped *List) (take []int32, wait time.Duration) {
 	wait = longest
 	for i := 0; i < min(len(s.queue.heap), groupsAsked); {
 		g := s.queue.heap[i]
@@ -214,12 +227,12 @@ func (s *Station) form(now int64, dropped *List) (batch List, wait time.Duration
 		}
 		d := s.policy.Decide(now, v, s.take[:0])
 		if len(d.Take) > 0 {
-			return s.pull(d.Take), 0
+			return d.Take, 0
 		}
 		wait = min(wait, d.Wait)
 		i++
 	}
-	return batch, wait
+	return nil, wait
 }
 
 // view shows the first works of a group, of which it drops those that are over.
@@ -264,6 +277,8 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rows -= batch.rows()
+	more := s.queue.n > 0
+	leave(inst, more)
 	s.free = append(s.free, inst)
 	if known {
 		s.perWork += (int64(x.Took)/int64(batch.n) - s.perWork) / 8
@@ -271,7 +286,7 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 			s.learner.Observe(x)
 		}
 	}
-	return s.queue.n > 0
+	return more
 }
 
 // executed returns what a batch cost. What was not executed as a whole is not known,

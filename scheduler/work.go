@@ -53,7 +53,7 @@ type Work struct {
 // hot: looked at once per work before it executes.
 func (w *Work) Over(now int64) error {
 	if err := w.Ctx.Err(); err != nil {
-		if err == context.DeadlineExceeded { //nolint:errorlint // a context's error is never wrapped
+		if err == context.DeadlineExceeded { // never wrapped
 			return status.ErrDeadline
 		}
 		return status.ErrCancelled

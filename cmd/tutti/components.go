@@ -6,6 +6,7 @@ import (
 	"tutti/backends/identity"
 	"tutti/backends/native"
 	"tutti/backends/onnx"
+	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/square"
 	"tutti/steps"
@@ -33,6 +34,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
+		query.NewFactory(),
 		repeat.NewFactory(),
 		square.NewFactory(),
 	}

@@ -5,8 +5,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	"tutti/proto/modelconfig"
 )
 
 // Class says what becomes of a field.
@@ -72,11 +70,6 @@ func eachField(desc protoreflect.MessageDescriptor, prefix string, visit func(pa
 	}
 }
 
-// is accepts one number of an enumeration.
-func is(n protoreflect.EnumNumber) func(protoreflect.Value) bool {
-	return func(v protoreflect.Value) bool { return v.Enum() == n }
-}
-
 // fieldTable is the one list of what becomes of each field. Whoever builds a field
 // changes its row; docs/config.md is written from it.
 var fieldTable = []Field{
@@ -96,21 +89,30 @@ var fieldTable = []Field{
 	{Path: "input.data_type", Class: Honoured, Doc: "The type of its elements."},
 	{Path: "input.format", Class: Honoured, Doc: "The order of an image's dimensions, which asks for 3 of them."},
 	{Path: "input.dims", Class: Honoured, Doc: "Its dimensions without the batch's; -1 is variable."},
-	{Path: "input.reshape", Class: Refused, Doc: "A model gets the shape that the request has."},
+	{Path: "input.reshape", Class: Honoured, Doc: "The shape that the model has in place of dims; refused for an ensemble."},
+	{Path: "input.reshape.shape", Class: Honoured, Doc: "Its dimensions without the batch's: as many elements, and every -1 of dims in order."},
 	{Path: "input.is_shape_tensor", Class: Honoured, Doc: "Refused in Triton's words: only TensorRT has shape tensors."},
-	{Path: "input.allow_ragged_batch", Class: Refused, Doc: "Requests of different shapes are not joined into one row of elements; parameters `pad.INPUT` pad them."},
+	{Path: "input.allow_ragged_batch", Class: Honoured, Doc: "Requests of different shapes share a batch: the model gets their elements one after the other, in one dimension."},
 	{Path: "input.optional", Class: Honoured, Doc: "A request may leave the input out."},
 	{Path: "input.is_non_linear_format_io", Class: Refused, Doc: "Only TensorRT has such formats."},
 	{Path: "output", Class: Honoured, Doc: "The model's outputs; where its file tells them they may be left out."},
 	{Path: "output.name", Class: Honoured, Doc: "The output's name."},
 	{Path: "output.data_type", Class: Honoured, Doc: "The type of its elements."},
 	{Path: "output.dims", Class: Honoured, Doc: "Its dimensions without the batch's; -1 is variable."},
-	{Path: "output.reshape", Class: Refused, Doc: "An answer has the shape that the model gives."},
+	{Path: "output.reshape", Class: Honoured, Doc: "The shape that the model has in place of dims; refused for an ensemble."},
+	{Path: "output.reshape.shape", Class: Honoured, Doc: "Its dimensions without the batch's: as many elements, and every -1 of dims in order."},
 	{Path: "output.label_filename", Class: Honoured, Doc: "A file in the model's folder with a class name on each line."},
 	{Path: "output.is_shape_tensor", Class: Honoured, Doc: "Refused in Triton's words: only TensorRT has shape tensors."},
 	{Path: "output.is_non_linear_format_io", Class: Refused, Doc: "Only TensorRT has such formats."},
-	{Path: "batch_input", Class: Refused, Doc: "No tensors are computed from a whole batch."},
-	{Path: "batch_output", Class: Refused, Doc: "Outputs are split by rows only."},
+	{Path: "batch_input", Class: Honoured, Doc: "Inputs that no request gives: they are made of the shapes in a batch."},
+	{Path: "batch_input.kind", Class: Honoured, Doc: "What is made: numbers of elements, their sums, the largest as a shape, or the shape of each row."},
+	{Path: "batch_input.target_name", Class: Honoured, Doc: "The model's inputs that it becomes."},
+	{Path: "batch_input.data_type", Class: Honoured, Doc: "TYPE_INT32 or TYPE_FP32."},
+	{Path: "batch_input.source_input", Class: Honoured, Doc: "The one input that is measured."},
+	{Path: "batch_output", Class: Honoured, Doc: "Outputs whose elements are split as those of an input were joined."},
+	{Path: "batch_output.target_name", Class: Honoured, Doc: "The outputs."},
+	{Path: "batch_output.kind", Class: Honoured, Doc: "A request gets as many elements as the output's dims have with the input's extents for -1."},
+	{Path: "batch_output.source_input", Class: Honoured, Doc: "The one input whose shapes count."},
 	{Path: "optimization", Class: Honoured, Doc: "What may make a model faster."},
 	{Path: "optimization.graph", Class: Honoured, Doc: "How far ONNX Runtime rewrites the model's graph."},
 	{Path: "optimization.priority", Class: Hinted, Doc: "Models share the processor evenly."},
@@ -150,14 +152,19 @@ var fieldTable = []Field{
 	{Path: "ensemble_scheduling.max_inflight_requests", Class: Refused, Doc: "Steps are not held back by later ones."},
 	{Path: "instance_group", Class: Honoured, Doc: "How many executions of a model run at a time."},
 	{Path: "instance_group.name", Class: Honoured, Doc: "A name for error texts."},
-	{Path: "instance_group.kind", Class: Refused, Only: "KIND_GPU", Doc: "There is no GPU device.", Value: is(modelconfig.ModelInstanceGroup_KIND_GPU.Number())},
+	{Path: "instance_group.kind", Class: Honoured, Doc: "Where they run: KIND_CPU, KIND_MODEL and KIND_AUTO on the CPU, KIND_GPU on a device, and refused in Triton's words where there is none."},
 	{Path: "instance_group.count", Class: Honoured, Doc: "Executions at a time."},
-	{Path: "instance_group.rate_limiter", Class: Hinted, Doc: "An instance runs as soon as it has work."},
-	{Path: "instance_group.gpus", Class: Honoured, Doc: "Refused in Triton's words for a kind without GPUs, and with KIND_GPU itself."},
+	{Path: "instance_group.rate_limiter", Class: Honoured, Doc: "With --rate-limit=execution_count, what an execution takes and who goes first."},
+	{Path: "instance_group.rate_limiter.resources", Class: Honoured, Doc: "What one execution takes of a resource."},
+	{Path: "instance_group.rate_limiter.resources.name", Class: Honoured, Doc: "The resource, as in --rate-limit-resource."},
+	{Path: "instance_group.rate_limiter.resources.global", Class: Honoured, Doc: "Whether all devices share it; otherwise each device has its own."},
+	{Path: "instance_group.rate_limiter.resources.count", Class: Honoured, Doc: "How much of it."},
+	{Path: "instance_group.rate_limiter.priority", Class: Honoured, Doc: "Who has executed least, times this, goes first: 2 executes half as often as 1 while both have work; 0 is 1."},
+	{Path: "instance_group.gpus", Class: Honoured, Doc: "The devices, with `count` instances on each; all of them when it is left out. Refused in Triton's words for a kind without GPUs."},
 	{Path: "instance_group.secondary_devices", Class: Refused, Doc: "There is no such device."},
 	{Path: "instance_group.profile", Class: Refused, Doc: "Only TensorRT has profiles."},
-	{Path: "instance_group.passive", Class: Refused, Doc: "Every instance takes requests."},
-	{Path: "instance_group.host_policy", Class: Hinted, Doc: "Memory and threads are not bound to a part of the machine."},
+	{Path: "instance_group.passive", Class: Honoured, Doc: "The instances are made and get no requests."},
+	{Path: "instance_group.host_policy", Class: Honoured, Doc: "The --host-policy that binds them to a part of the machine; by default cpu, model or gpu_ID."},
 	{Path: "default_model_filename", Class: Honoured, Doc: "The model's file in its version folder."},
 	{Path: "cc_model_filenames", Class: Hinted, Doc: "There is no CUDA device, so default_model_filename is meant."},
 	{Path: "metric_tags", Class: Refused, Doc: "Metrics have the labels model and version."},

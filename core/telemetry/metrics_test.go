@@ -97,6 +97,9 @@ func TestMetricsPage(t *testing.T) {
 	_, r := exporter(t)
 	x := telemetry.NewMetrics()
 	x.Fetched(1, 1)
+	padded := &telemetry.Model{Name: "m", Version: 1}
+	padded.Padded(1, 1)
+	x.Add(padded)
 	families, err := prometheus.Gatherers{r, fetches(t, x)}.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +117,7 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
 	}
 	b.WriteString("\nWith `--model-namespacing=true` the metrics of models have the label `namespace` too, the model's repository. " +
-		"Those of fetching appear when a model was fetched.\n")
+		"Those of fetching appear when a model was fetched, those of padding when a batch of it was padded.\n")
 	b.WriteString("\n`reason` is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))

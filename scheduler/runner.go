@@ -75,7 +75,10 @@ type joint struct {
 // Run executes the works of list as one batch. Afterwards each work has either its
 // outputs or an error; the inputs are released. When the batch as a whole fails in
 // the model, its works execute one by one, so that a request that the model cannot
-// take fails alone; Run then reports false.
+// take fails alone; Run then reports false. What the failed execution did besides its
+// outputs it does a second time then, as it would had its clients asked again: models
+// for which that is wrong must not fail as a batch but by Batch.Fail, or be decoupled,
+// whose batches are not repeated.
 //
 // hot: no allocation in the steady state.
 func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {

@@ -273,11 +273,12 @@ func (q *question) send(t *testing.T, b *bench, x *exec.Executor, f *forest) {
 			req.Outputs = append(req.Outputs, fmt.Sprintf("t%d", s-2))
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx := t.Context()
 	if q.cancel {
+		over, cancel := context.WithCancel(ctx)
 		cancel()
+		ctx = over
 	}
-	defer context.AfterFunc(t.Context(), cancel)
 	x.Submit(ctx, req, q.call)
 }
 

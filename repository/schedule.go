@@ -35,7 +35,8 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 		return nil, err
 	}
 	inline := false
-	if c, ok := v.model.(backends.Concurrent); ok {
+	c, shared := v.model.(backends.Concurrent)
+	if shared {
 		inline = c.Inline() && !batches && !v.sig.Decoupled
 	}
 	instances, err := newInstances(ctx, f, v.model)
@@ -49,9 +50,9 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	case inline:
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: instances[:1]}), nil
 	case batches:
-		return dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: instances, Workers: r.workers}), nil
+		return dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: instances, Shared: shared, Workers: r.workers}), nil
 	default:
-		return direct.New(direct.Settings{Runner: runner, Instances: instances, Workers: r.workers}), nil
+		return direct.New(direct.Settings{Runner: runner, Instances: instances, Shared: shared, Workers: r.workers}), nil
 	}
 }
 

@@ -216,6 +216,7 @@ func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
 		w.Err = member.Err
 	}
 	if w.Err == nil {
+		w.Reply = member.Reply
 		return true
 	}
 	tensor.ReleaseAll(w.Out)

@@ -22,6 +22,7 @@ type Station struct {
 	learner Learner // the policy, when it learns
 	workers *Workers
 	all     []backends.Instance
+	shared  bool // all are one instance that any number of goroutines use
 
 	mu     sync.Mutex
 	queue  queue               // guarded by mu
@@ -33,6 +34,7 @@ type Station struct {
 	armed  bool                // the timer is running, guarded by mu
 	swept  bool                // the broom is running, guarded by mu
 	rows   int32               // executing now, guarded by mu
+	lent   int                 // places of paused works that are taken twice, guarded by mu
 	closed bool                // guarded by mu
 
 	pending Pending // works queued or executing
@@ -47,7 +49,9 @@ type StationSettings struct {
 	// Instances move to the station, which closes them. One that occurs several
 	// times counts as several: a concurrent model's.
 	Instances []backends.Instance
-	Workers   *Workers
+	// Shared says that any number of goroutines may use an instance, a concurrent model's.
+	Shared  bool
+	Workers *Workers
 
 	_ struct{}
 }
@@ -59,6 +63,7 @@ func NewStation(s StationSettings) *Station {
 		policy:  s.Policy,
 		workers: s.Workers,
 		all:     s.Instances,
+		shared:  s.Shared,
 		free:    append([]backends.Instance(nil), s.Instances...),
 		take:    make([]int32, 0, window),
 	}
@@ -108,6 +113,7 @@ func (s *Station) Help(t *Turn) bool {
 		return dropped.n > 0
 	}
 	s.runner.stats.Queued(-int64(batch.n))
+	s.attend(inst, &batch)
 	whole := s.runner.Run(inst, &batch, t)
 	if s.release(inst, &batch) {
 		t.Ready(s)
@@ -228,8 +234,12 @@ func (s *Station) release(inst backends.Instance, batch *List) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rows -= batch.rows()
-	s.free = append(s.free, inst)
-	return s.queue.len() > 0
+	if s.lent > 0 {
+		s.lent--
+	} else {
+		s.free = append(s.free, inst)
+	}
+	return len(s.free) > 0 && s.queue.len() > 0
 }
 
 // observe tells a learning policy what the batch cost.

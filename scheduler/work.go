@@ -28,10 +28,15 @@ type Work struct {
 	Out []tensor.Tensor
 	// Err is why the work failed; Out is empty then.
 	Err error
+	// Reply are the parameters of the answer, set by whoever executes.
+	Reply infer.Params
 
 	// Enqueued is set by Enqueue, the times by whoever executes.
 	Enqueued int64
 	Times    telemetry.Times
+
+	at   *Station // who executes it, when the model is decoupled
+	inst backends.Instance
 
 	batch  backends.Batch // of this work alone
 	member [1]backends.Req
@@ -98,9 +103,9 @@ type Completer interface {
 type Responder interface {
 	Completer
 	// Respond moves one answer of w to its client, while w goes on executing; out are
-	// the outputs in the model's order. It waits while the client is behind, and
-	// fails when the client has gone.
-	Respond(w *Work, out []tensor.Tensor, final bool) error
+	// the outputs in the model's order, params the answer's parameters, borrowed. It
+	// waits while the client is behind, and fails when the client has gone.
+	Respond(w *Work, out []tensor.Tensor, params infer.Params, final bool) error
 }
 
 // Complete hands a batch back, in one call per run of works with the same Completer.

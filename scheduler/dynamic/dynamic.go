@@ -24,7 +24,9 @@ type Settings struct {
 	Runner    *scheduler.Runner
 	Rules     Rules
 	Instances []backends.Instance
-	Workers   *scheduler.Workers
+	// Shared says that any number of goroutines may use an instance.
+	Shared  bool
+	Workers *scheduler.Workers
 
 	_ struct{}
 }
@@ -32,7 +34,7 @@ type Settings struct {
 // New returns a scheduler that batches by s.Rules.
 func New(s Settings) scheduler.Scheduler {
 	return scheduler.NewStation(scheduler.StationSettings{
-		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Workers: s.Workers,
+		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Shared: s.Shared, Workers: s.Workers,
 	})
 }
 

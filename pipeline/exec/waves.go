@@ -1,0 +1,353 @@
+package exec
+
+import (
+	"sync"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/pipeline/plan"
+	"tutti/scheduler"
+)
+
+// Where a step of an ensemble is decoupled the plan is divided, and each of the step's
+// answers starts a wave: a run of the next part, which shares what was known before.
+// The waves of a run answer in the order in which they were started, whichever is
+// ready first; one that is ready early keeps its response until those before it are
+// sent, and holds nothing else meanwhile.
+
+// ahead is how many waves a decoupled step may be ahead of the client and of the steps
+// that follow, where the configuration sets no lower number.
+const ahead = 128
+
+// wave is what a run has that an answer of a decoupled step started.
+type wave struct {
+	up   *run // whose step that was
+	next *run // the wave after this one
+	resp *infer.Response
+	over bool // nothing of it is under way any more; guarded by the root's ordering
+}
+
+// flight is the waves of one run that have not been answered. Guarded by the root's
+// ordering.
+type flight struct {
+	first, last *run
+	live        int
+	room        chan struct{} // has a token when there may be room for another one
+}
+
+// ordering has one goroutine at a time send what is ready, in order.
+type ordering struct {
+	mu      sync.Mutex
+	sending bool // guarded by mu
+}
+
+// answers returns which part of the plan answers a request for the given outputs: the
+// last one that has one of them.
+func (x *Executor) answers(outputs []int32) int32 {
+	depth := int32(0)
+	for _, o := range outputs {
+		for at := x; at != nil && at.plan.Outputs[o] == plan.None; at = at.next {
+			if at.next != nil {
+				depth = max(depth, at.next.depth)
+			}
+		}
+	}
+	return depth
+}
+
+// waive has the decoupled step not wait for tensors that are for the next part but
+// are not wanted there by this request.
+func (r *run) waive() {
+	if r.x.next == nil {
+		return
+	}
+	n := r.x.part.Producer
+	for i := range r.x.next.part.Imports {
+		if r.unwritten(r.x.next.part.Imports[i].From) {
+			r.need[n].Add(-1)
+		}
+	}
+}
+
+// unwritten reports whether the step that writes slot s is not wanted.
+func (r *run) unwritten(s plan.Slot) bool {
+	for i := range r.x.plan.Nodes {
+		for _, out := range r.x.plan.Nodes[i].Out {
+			if out == s {
+				return !r.wanted.Has(int32(i))
+			}
+		}
+	}
+	return false
+}
+
+// unawaited stages a decoupled step without inputs that waited only for what was waived.
+func (r *run) unawaited(t *scheduler.Turn) int32 {
+	if r.x.next == nil {
+		return 0
+	}
+	n := r.x.part.Producer
+	node := &r.x.plan.Nodes[n]
+	if node.Need == 0 || !r.wanted.Has(n) || int(node.Need) > len(r.x.next.part.Imports) {
+		return 0
+	}
+	for i := range r.x.next.part.Imports {
+		if !r.unwritten(r.x.next.part.Imports[i].From) {
+			return 0
+		}
+	}
+	return r.stage(n, t)
+}
+
+// launch starts a wave with one answer of the decoupled step. It waits for room, and
+// fails when nobody wants a further answer. An empty last answer only ends the step.
+func (r *run) launch(w *scheduler.Work, out []tensor.Tensor, params infer.Params, final bool) error {
+	if err := r.makeRoom(w); err != nil {
+		tensor.ReleaseAll(out)
+		return err
+	}
+	if final && !anyPresent(out) {
+		return nil
+	}
+	c := r.newWave(out, params)
+	c.holders.Store(2)
+	c.turn.Tick(0)
+	c.rise(c.turn)
+	c.turn.Flush()
+	c.turn.Leave()
+	c.drop()
+	return nil
+}
+
+// landed takes what the decoupled step left when it ended: the only answer of one that
+// knows nothing of decoupling, and the tensors that were kept for the waves.
+func (r *run) landed(w *scheduler.Work, t *scheduler.Turn) {
+	if anyPresent(w.Out) {
+		c := r.newWave(w.Out, w.Reply)
+		c.holders.Store(1)
+		c.rise(t)
+	}
+	for i := range r.x.next.part.Imports {
+		kept := r.read(r.x.next.part.Imports[i].From)
+		kept.Release()
+	}
+}
+
+func anyPresent(list []tensor.Tensor) bool {
+	for i := range list {
+		if list[i].Present() {
+			return true
+		}
+	}
+	return false
+}
+
+// newWave returns the run of one answer, the last in r's flight; out moves to it.
+func (r *run) newWave(out []tensor.Tensor, params infer.Params) *run {
+	x := r.x.next
+	c := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	c.root, c.ctx, c.req = r.root, r.ctx, r.req
+	c.wave = wave{up: r}
+	c.underway.Store(1)
+	c.recount()
+	c.override.Store(r.override.Load())
+	if len(params) > 0 {
+		c.resequence(params)
+	}
+	c.outputs = append(c.outputs[:0], r.outputs...)
+	c.choose()
+	for i := range x.part.Imports {
+		in := &x.part.Imports[i]
+		if kept := &r.slots[in.From]; kept.Present() {
+			c.slots[in.To] = kept.Retain()
+		}
+	}
+	for i, s := range x.part.Ports {
+		if s == plan.None {
+			out[i].Release()
+		} else {
+			c.slots[s] = out[i].Move()
+		}
+	}
+	r.underway.Add(1)
+	r.root.order.mu.Lock()
+	defer r.root.order.mu.Unlock()
+	if f := &r.flight; f.last == nil {
+		f.first = c
+	} else {
+		f.last.wave.next = c
+	}
+	r.flight.last = c
+	r.flight.live++
+	return c
+}
+
+// choose notes which of the part's nodes the request's outputs need.
+func (r *run) choose() {
+	p := r.x.plan
+	if len(r.req.Outputs) == 0 {
+		r.wanted = p.AllNodes
+		return
+	}
+	clear(r.subset)
+	for _, o := range r.outputs {
+		r.subset.Or(p.OutputNodes[o])
+	}
+	r.wanted = r.subset
+	r.waive()
+}
+
+// rise starts a wave.
+func (r *run) rise(t *scheduler.Turn) {
+	staged := int32(0)
+	for _, n := range r.x.sources {
+		if r.wanted.Has(n) {
+			staged += r.stage(n, t)
+		}
+	}
+	for i := range r.x.part.Imports {
+		staged += r.deliver(r.x.part.Imports[i].To, t)
+	}
+	for _, s := range r.x.part.Ports {
+		if s != plan.None {
+			staged += r.deliver(s, t)
+		}
+	}
+	staged += r.unawaited(t)
+	r.leave(staged, t)
+}
+
+// crest ends a wave of which nothing is under way any more, and sends what it held up.
+func (r *run) crest(t *scheduler.Turn) {
+	root := r.root
+	if root.failure.Load() == nil && r.x.depth == root.depth {
+		resp, err := r.response()
+		if err != nil {
+			root.failure.CompareAndSwap(nil, &failure{err})
+		} else {
+			r.wave.resp = resp
+		}
+	}
+	tensor.ReleaseAll(r.slots)
+	root.holders.Add(1) // the last wave ends it
+	root.order.mu.Lock()
+	r.wave.over = true
+	if !root.order.sending {
+		root.order.sending = true
+		for c := root.flight.pop(); c != nil; c = root.flight.pop() {
+			root.order.mu.Unlock()
+			c.retire(t)
+			root.order.mu.Lock()
+		}
+		root.order.sending = false
+	}
+	root.order.mu.Unlock()
+	root.drop()
+}
+
+// pop takes the first wave off a flight once it and all before it are over: a wave's
+// own waves come before it.
+func (f *flight) pop() *run {
+	c := f.first
+	if c == nil {
+		return nil
+	}
+	if inner := c.flight.pop(); inner != nil {
+		return inner
+	}
+	if !c.wave.over {
+		return nil
+	}
+	if f.first = c.wave.next; f.first == nil {
+		f.last = nil
+	}
+	f.live--
+	return c
+}
+
+// retire sends a wave's response and lets go of the wave. Afterwards the run that it
+// came from may be over.
+func (r *run) retire(t *scheduler.Turn) {
+	up, resp := r.wave.up, r.wave.resp
+	if resp != nil {
+		if r.root.failure.Load() == nil {
+			r.root.give(resp, false)
+		} else {
+			resp.Release()
+		}
+	}
+	r.wave = wave{}
+	r.root, r.ctx, r.req = nil, nil, nil
+	if r.override.Load() != nil {
+		r.override.Store(nil)
+	}
+	r.drop()
+	select {
+	case up.flight.room <- struct{}{}:
+	default:
+	}
+	up.leave(0, t)
+}
+
+// makeRoom waits until another wave may start. The step holds nothing that a wave
+// could wait for: a step whose waves have decoupled steps of their own does not wait
+// for these while it holds its instance, for they may need the same one.
+func (r *run) makeRoom(w *scheduler.Work) error {
+	if err := r.pace(w); err != nil {
+		return err
+	}
+	if r.x.next.next != nil && r.root.depth > r.x.next.depth && !w.Yields() {
+		return nil
+	}
+	if !r.crowded() {
+		return nil
+	}
+	w.Pause()
+	defer w.Resume()
+	for r.crowded() {
+		select {
+		case <-r.flight.room:
+		case <-r.ctx.Done():
+			return status.ErrCancelled
+		}
+	}
+	if r.root.failure.Load() != nil {
+		return status.ErrCancelled
+	}
+	return nil
+}
+
+// crowded reports whether too many waves are under way.
+func (r *run) crowded() bool {
+	r.root.order.mu.Lock()
+	defer r.root.order.mu.Unlock()
+	return r.flight.live >= r.x.ahead()
+}
+
+// ahead is how many waves of the decoupled step may be under way.
+func (x *Executor) ahead() int {
+	if n := x.plan.Nodes[x.part.Producer].MaxInflight; n > 0 && n < ahead {
+		return int(n)
+	}
+	return ahead
+}
+
+// pace waits until the request's client takes another answer.
+func (r *run) pace(w *scheduler.Work) error {
+	if r.ctx.Err() != nil || r.root.failure.Load() != nil {
+		return status.ErrCancelled
+	}
+	p, ok := r.root.sink.(infer.Pacer)
+	if !ok {
+		return nil
+	}
+	if p.Full() {
+		w.Pause()
+		defer w.Resume()
+	}
+	if p.Pace(r.ctx) != nil {
+		return status.ErrCancelled
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package scheduler
+
+import "tutti/backends"
+
+// Yields reports whether Pause gives up everything that other works could wait for:
+// the instance is one that any number of goroutines share.
+func (w *Work) Yields() bool { return w.at != nil && w.at.shared }
+
+// Pause tells the scheduler that w, which is executing, is about to wait for something
+// outside of it, as a client that reads slowly. Until Resume another work may have the
+// place of a shared instance, so that those who wait cost no one theirs.
+func (w *Work) Pause() {
+	if w.at != nil {
+		w.at.pause(w.inst)
+	}
+}
+
+// Resume ends what Pause began.
+func (w *Work) Resume() {
+	if w.at != nil {
+		w.at.resume()
+	}
+}
+
+// attend notes who executes the works of a decoupled model.
+func (s *Station) attend(inst backends.Instance, batch *List) {
+	if !s.runner.sig.Decoupled {
+		return
+	}
+	for w := batch.Head; w != nil; w = w.next {
+		w.at, w.inst = s, inst
+	}
+}
+
+// pause lends a shared instance's place to another work.
+func (s *Station) pause(inst backends.Instance) {
+	s.mu.Lock()
+	if !s.shared || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.free = append(s.free, inst)
+	more := s.queue.len() > 0
+	s.mu.Unlock()
+	s.workers.Reserve(1)
+	if more {
+		s.workers.Kick(s)
+	}
+}
+
+// resume takes a place back; when all are taken, the next one that becomes free is it.
+func (s *Station) resume() {
+	s.mu.Lock()
+	if !s.shared || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	if n := len(s.free); n > 0 {
+		s.free = s.free[:n-1]
+	} else {
+		s.lent++
+	}
+	s.mu.Unlock()
+	s.workers.Reserve(-1)
+}

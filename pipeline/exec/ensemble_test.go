@@ -28,6 +28,8 @@ type fake struct {
 	run model
 	// queued has the model wait for an instance instead of running inline.
 	queued bool
+	// instances is how many a queued model has besides one.
+	instances int
 	// alone has a queued model execute requests one by one.
 	alone bool
 	// ensemble is one to be inlined instead.
@@ -78,7 +80,8 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 		m := models[p.Nodes[i].Model]
 		switch {
 		case m.alone && m.queued:
-			targets[i] = direct.New(direct.Settings{Runner: b.runner(m.sig), Instances: []backends.Instance{m.run}, Workers: b.workers})
+			instances := slices.Repeat([]backends.Instance{m.run}, 1+m.instances)
+			targets[i] = direct.New(direct.Settings{Runner: b.runner(m.sig), Instances: instances, Workers: b.workers})
 		case m.queued:
 			targets[i] = b.batching(m.sig, dynamic.Rules{MaxBatch: 8}, m.run)
 		default:

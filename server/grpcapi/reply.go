@@ -71,6 +71,9 @@ const finalKey = "triton_final_response"
 // estimate returns about how much memory the message takes without large tensors.
 func (r *reply) estimate() int {
 	n := prefix + 8*fieldRoom + len(r.err) + len(finalKey) + len(r.resp.Model) + len(r.resp.ID)
+	if r.resp.Ensemble {
+		n += 12*fieldRoom + len(r.resp.Sequence.Name)
+	}
 	for i := range r.resp.Params {
 		p := &r.resp.Params[i]
 		n += 3*fieldRoom + len(p.Key) + len(p.String)
@@ -169,6 +172,9 @@ func (e *encoder) answer() {
 		e.b = protowire.AppendBytes(e.b, version)
 	}
 	e.text(3, resp.ID)
+	if resp.Ensemble {
+		e.sequence(&resp.Sequence)
+	}
 	for i := range resp.Params {
 		e.param(4, &resp.Params[i])
 	}
@@ -178,6 +184,17 @@ func (e *encoder) answer() {
 	for i := range resp.Outputs {
 		e.output(i)
 	}
+}
+
+// sequence appends what an ensemble echoes, as Triton's do.
+func (e *encoder) sequence(s *infer.Sequence) {
+	id := infer.Param{Key: "sequence_id", Kind: infer.ParamInt, Int: int64(s.ID)} //nolint:gosec // as the bits are
+	if s.Name != "" {
+		id = infer.Param{Key: "sequence_id", Kind: infer.ParamString, String: s.Name}
+	}
+	e.param(4, &id)
+	e.param(4, &infer.Param{Key: "sequence_start", Kind: infer.ParamBool, Bool: s.Start})
+	e.param(4, &infer.Param{Key: "sequence_end", Kind: infer.ParamBool, Bool: s.End})
 }
 
 // param appends an entry of a parameter map.

@@ -179,7 +179,7 @@ func appendOutput(b []byte, out *infer.Named) []byte {
 }
 
 // appendParams appends the answer's parameters, if it has any. An ensemble's have
-// the sequence of the request at their head.
+// the sequence, the request's or a step's, at their head.
 func (x *exchange) appendParams(b []byte, resp *infer.Response) []byte {
 	if !resp.Ensemble && len(resp.Params) == 0 {
 		return b
@@ -187,13 +187,13 @@ func (x *exchange) appendParams(b []byte, resp *infer.Response) []byte {
 	b = append(b, `,"parameters":{`...)
 	if resp.Ensemble {
 		b = append(b, `"sequence_id":`...)
-		if x.seq.Name != "" {
-			b = appendString(b, x.seq.Name)
+		if resp.Sequence.Name != "" {
+			b = appendString(b, resp.Sequence.Name)
 		} else {
-			b = strconv.AppendUint(b, x.seq.ID, 10)
+			b = strconv.AppendUint(b, resp.Sequence.ID, 10)
 		}
-		b = strconv.AppendBool(append(b, `,"sequence_start":`...), x.seq.Start)
-		b = strconv.AppendBool(append(b, `,"sequence_end":`...), x.seq.End)
+		b = strconv.AppendBool(append(b, `,"sequence_start":`...), resp.Sequence.Start)
+		b = strconv.AppendBool(append(b, `,"sequence_end":`...), resp.Sequence.End)
 	}
 	for i := range resp.Params {
 		if i > 0 || resp.Ensemble {

@@ -28,11 +28,13 @@ type Executor struct {
 	retired atomic.Bool
 
 	// Of a plan that is divided: what was compiled, in the first part's executor; the
-	// part; how many are before it; and the executor of the next.
-	whole *plan.Plan
-	part  *plan.Part
-	depth int32
-	next  *Executor
+	// part; how many are before it; the executor of the next; and the step that writes
+	// each tensor that the next shares, or -1.
+	whole   *plan.Plan
+	part    *plan.Part
+	depth   int32
+	next    *Executor
+	writers []int32
 
 	inflight []*credits // per node, nil without a limit; nil when no node has one
 
@@ -71,6 +73,9 @@ func New(s Settings) *Executor {
 		part := &parts[i]
 		x := newExecutor(&s, part.Plan, s.Targets[part.First:])
 		x.part, x.depth, x.next = part, int32(i), next
+		if next != nil {
+			x.writers = x.exports()
+		}
 		next = x
 	}
 	next.whole = s.Plan

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"slices"
 	"sync"
 
 	"tutti/core/infer"
@@ -57,47 +58,42 @@ func (x *Executor) answers(outputs []int32) int32 {
 }
 
 // waive has the decoupled step not wait for tensors that are for the next part but
-// are not wanted there by this request.
+// that this request's outputs do not need.
 func (r *run) waive() {
 	if r.x.next == nil {
 		return
 	}
-	n := r.x.part.Producer
-	for i := range r.x.next.part.Imports {
-		if r.unwritten(r.x.next.part.Imports[i].From) {
-			r.need[n].Add(-1)
+	for _, n := range r.x.writers {
+		if n >= 0 && !r.wanted.Has(n) {
+			r.need[r.x.part.Producer].Add(-1)
 		}
 	}
-}
-
-// unwritten reports whether the step that writes slot s is not wanted.
-func (r *run) unwritten(s plan.Slot) bool {
-	for i := range r.x.plan.Nodes {
-		for _, out := range r.x.plan.Nodes[i].Out {
-			if out == s {
-				return !r.wanted.Has(int32(i))
-			}
-		}
-	}
-	return false
 }
 
 // unawaited stages a decoupled step without inputs that waited only for what was waived.
 func (r *run) unawaited(t *scheduler.Turn) int32 {
-	if r.x.next == nil {
+	x := r.x
+	if x.next == nil || len(x.writers) == 0 || int(x.plan.Nodes[x.part.Producer].Need) > len(x.writers) || !r.wanted.Has(x.part.Producer) {
 		return 0
 	}
-	n := r.x.part.Producer
-	node := &r.x.plan.Nodes[n]
-	if node.Need == 0 || !r.wanted.Has(n) || int(node.Need) > len(r.x.next.part.Imports) {
-		return 0
-	}
-	for i := range r.x.next.part.Imports {
-		if !r.unwritten(r.x.next.part.Imports[i].From) {
+	for _, n := range x.writers {
+		if n < 0 || r.wanted.Has(n) {
 			return 0
 		}
 	}
-	return r.stage(n, t)
+	return r.stage(x.part.Producer, t)
+}
+
+// exports returns, per import of the next part, the step of this one that writes it,
+// or -1.
+func (x *Executor) exports() []int32 {
+	list := make([]int32, len(x.next.part.Imports))
+	for i := range list {
+		list[i] = int32(slices.IndexFunc(x.plan.Nodes, func(n plan.Node) bool {
+			return slices.Contains(n.Out, x.next.part.Imports[i].From)
+		}))
+	}
+	return list
 }
 
 // launch starts a wave with one answer of the decoupled step. It waits for room, and

@@ -258,7 +258,8 @@ func TestStepsResequence(t *testing.T) {
 	models := fakes{
 		"first": {sig: signature("first", 1, 8), run: note(0, infer.Params{
 			{Key: "sequence_id", Kind: infer.ParamInt, Int: 7},
-			{Key: "sequence_end", Kind: infer.ParamBool, Bool: true}, {Key: "other", Kind: infer.ParamInt, Int: 1},
+			{Key: "sequence_end", Kind: infer.ParamBool, Bool: true},
+			{Key: "other", Kind: infer.ParamInt, Int: 1},
 		})},
 		"next": {sig: signature("next", 1, 8), run: note(1, nil)},
 	}

@@ -176,10 +176,10 @@ func (e *encoder) answer() {
 		e.sequence(&resp.Sequence)
 	}
 	for i := range resp.Params {
-		e.param(4, &resp.Params[i])
+		e.param(&resp.Params[i])
 	}
 	if e.reply.stream {
-		e.param(4, &infer.Param{Key: finalKey, Kind: infer.ParamBool, Bool: e.reply.final})
+		e.param(&infer.Param{Key: finalKey, Kind: infer.ParamBool, Bool: e.reply.final})
 	}
 	for i := range resp.Outputs {
 		e.output(i)
@@ -192,15 +192,15 @@ func (e *encoder) sequence(s *infer.Sequence) {
 	if s.Name != "" {
 		id = infer.Param{Key: "sequence_id", Kind: infer.ParamString, String: s.Name}
 	}
-	e.param(4, &id)
-	e.param(4, &infer.Param{Key: "sequence_start", Kind: infer.ParamBool, Bool: s.Start})
-	e.param(4, &infer.Param{Key: "sequence_end", Kind: infer.ParamBool, Bool: s.End})
+	e.param(&id)
+	e.param(&infer.Param{Key: "sequence_start", Kind: infer.ParamBool, Bool: s.Start})
+	e.param(&infer.Param{Key: "sequence_end", Kind: infer.ParamBool, Bool: s.End})
 }
 
-// param appends an entry of a parameter map.
-func (e *encoder) param(num protowire.Number, p *infer.Param) {
+// param appends an entry of the answer's parameter map.
+func (e *encoder) param(p *infer.Param) {
 	value := paramSize(p)
-	e.tag(num, protowire.BytesType)
+	e.tag(4, protowire.BytesType)
 	e.varint(uint64(1 + protowire.SizeBytes(len(p.Key)) + 1 + protowire.SizeBytes(value)))
 	e.tag(1, protowire.BytesType)
 	e.b = protowire.AppendString(e.b, p.Key)
@@ -268,7 +268,7 @@ func (e *encoder) output(i int) {
 		}
 	}
 	for j := range place {
-		e.param(4, &place[j])
+		e.param(&place[j])
 	}
 }
 

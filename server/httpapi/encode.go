@@ -130,7 +130,7 @@ func (x *exchange) encode(resp *infer.Response) (size int64, err error) {
 	b = append(b, `,"model_version":"`...)
 	b = strconv.AppendInt(b, resp.Version, 10)
 	b = append(b, '"')
-	b = x.appendParams(b, resp)
+	b = appendParams(b, resp)
 	b = append(b, `,"outputs":[`...)
 	size = -1
 	for i := range resp.Outputs {
@@ -180,7 +180,7 @@ func appendOutput(b []byte, out *infer.Named) []byte {
 
 // appendParams appends the answer's parameters, if it has any. An ensemble's have
 // the sequence, the request's or a step's, at their head.
-func (x *exchange) appendParams(b []byte, resp *infer.Response) []byte {
+func appendParams(b []byte, resp *infer.Response) []byte {
 	if !resp.Ensemble && len(resp.Params) == 0 {
 		return b
 	}

@@ -76,8 +76,12 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 		tb.Fatal(err)
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))
+	known := map[string]scheduler.Scheduler{}
 	for i := range p.Nodes {
 		m := models[p.Nodes[i].Model]
+		if targets[i] = known[p.Nodes[i].Model]; targets[i] != nil {
+			continue
+		}
 		switch {
 		case m.alone && m.queued:
 			instances := slices.Repeat([]backends.Instance{m.run}, 1+m.instances)
@@ -87,6 +91,7 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 		default:
 			targets[i] = b.inline(m.sig, m.run)
 		}
+		known[p.Nodes[i].Model] = targets[i]
 	}
 	stats := &telemetry.Model{}
 	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers}), stats

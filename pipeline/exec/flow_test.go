@@ -276,6 +276,8 @@ func (g *gather) Close(err error) { g.done <- err }
 
 // TestRandomStreams compares random pipelines with decoupled steps, under concurrent
 // requests, with the naive interpreter.
+//
+// shows: ensembles.decoupled
 func TestRandomStreams(t *testing.T) {
 	t.Parallel()
 	pipelines, requests := 80, 30

@@ -88,7 +88,32 @@ step { model_name: "inner" model_version: -1 input_map { key: "N" value: "MID" }
 	}
 }
 
+// TestStepsShareAnInstance has a decoupled step follow itself, both far ahead of each
+// other, on the only instance of their model.
+func TestStepsShareAnInstance(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	x, _ := b.ensemble(t, fakes{"count": counts()}, "N", "OUT", `max_inflight_requests: 2
+step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "MID" } }
+step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "MID" } output_map { key: "OUTPUT0" value: "OUT" } }`)
+	var all []*gather
+	for range 4 {
+		req := number(b, 200)
+		req.Async = true
+		g := &gather{done: make(chan error, 1)}
+		all = append(all, g)
+		x.Submit(t.Context(), req, g)
+	}
+	for _, g := range all {
+		if err := <-g.done; err != nil || len(g.answers) != 200*199/2 {
+			t.Errorf("%v, %d answers", err, len(g.answers))
+		}
+	}
+}
+
 // TestInflightLimit sends many requests to a step that may have two at a time.
+//
+// shows: ensembles.inflight
 func TestInflightLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -280,6 +305,8 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MI
 }
 
 // TestReplyParameters has a model put parameters into its answers.
+//
+// shows: infer.reply_parameters
 func TestReplyParameters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"tutti/core/infer"
-	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/pipeline/plan"
 	"tutti/scheduler"
@@ -16,10 +15,6 @@ import (
 // The waves of a run answer in the order in which they were started, whichever is
 // ready first; one that is ready early keeps its response until those before it are
 // sent, and holds nothing else meanwhile.
-
-// ahead is how many waves a decoupled step may be ahead of the client and of the steps
-// that follow, where the configuration sets no lower number.
-const ahead = 128
 
 // wave is what a run has that an answer of a decoupled step started.
 type wave struct {
@@ -284,66 +279,4 @@ func (r *run) retire(t *scheduler.Turn) {
 	default:
 	}
 	up.leave(0, t)
-}
-
-// makeRoom waits until another wave may start. The step holds nothing that a wave
-// could wait for: a step whose waves have decoupled steps of their own does not wait
-// for these while it holds its instance, for they may need the same one.
-func (r *run) makeRoom(w *scheduler.Work) error {
-	if err := r.pace(w); err != nil {
-		return err
-	}
-	if r.x.next.next != nil && r.root.depth > r.x.next.depth && !w.Yields() {
-		return nil
-	}
-	if !r.crowded() {
-		return nil
-	}
-	w.Pause()
-	defer w.Resume()
-	for r.crowded() {
-		select {
-		case <-r.flight.room:
-		case <-r.ctx.Done():
-			return status.ErrCancelled
-		}
-	}
-	if r.root.failure.Load() != nil {
-		return status.ErrCancelled
-	}
-	return nil
-}
-
-// crowded reports whether too many waves are under way.
-func (r *run) crowded() bool {
-	r.root.order.mu.Lock()
-	defer r.root.order.mu.Unlock()
-	return r.flight.live >= r.x.ahead()
-}
-
-// ahead is how many waves of the decoupled step may be under way.
-func (x *Executor) ahead() int {
-	if n := x.plan.Nodes[x.part.Producer].MaxInflight; n > 0 && n < ahead {
-		return int(n)
-	}
-	return ahead
-}
-
-// pace waits until the request's client takes another answer.
-func (r *run) pace(w *scheduler.Work) error {
-	if r.ctx.Err() != nil || r.root.failure.Load() != nil {
-		return status.ErrCancelled
-	}
-	p, ok := r.root.sink.(infer.Pacer)
-	if !ok {
-		return nil
-	}
-	if p.Full() {
-		w.Pause()
-		defer w.Resume()
-	}
-	if p.Pace(r.ctx) != nil {
-		return status.ErrCancelled
-	}
-	return nil
 }

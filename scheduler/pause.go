@@ -4,21 +4,21 @@ import "tutti/backends"
 
 // Yields reports whether Pause gives up everything that other works could wait for:
 // the instance is one that any number of goroutines share.
-func (w *Work) Yields() bool { return w.at != nil && w.at.shared }
+func (w *Work) Yields() bool { return w.host != nil && w.host.shared }
 
 // Pause tells the scheduler that w, which is executing, is about to wait for something
 // outside of it, as a client that reads slowly. Until Resume another work may have the
 // place of a shared instance, so that those who wait cost no one theirs.
 func (w *Work) Pause() {
-	if w.at != nil {
-		w.at.pause(w.inst)
+	if w.host != nil {
+		w.host.pause(w.inst)
 	}
 }
 
 // Resume ends what Pause began.
 func (w *Work) Resume() {
-	if w.at != nil {
-		w.at.resume()
+	if w.host != nil {
+		w.host.resume()
 	}
 }
 
@@ -28,7 +28,7 @@ func (s *Station) attend(inst backends.Instance, batch *List) {
 		return
 	}
 	for w := batch.Head; w != nil; w = w.next {
-		w.at, w.inst = s, inst
+		w.host, w.inst = s, inst
 	}
 }
 

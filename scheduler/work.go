@@ -35,7 +35,7 @@ type Work struct {
 	Enqueued int64
 	Times    telemetry.Times
 
-	at   *Station // who executes it, when the model is decoupled
+	host *Station // who executes it, when the model is decoupled
 	inst backends.Instance
 
 	batch  backends.Batch // of this work alone

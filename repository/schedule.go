@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"tutti/backends"
 	"tutti/core/status"
 	"tutti/scheduler"
 	"tutti/scheduler/cached"
@@ -54,6 +55,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	if v.sig.MaxBatch <= 0 && rules.Free() {
 		batches = false // one request at a time, and nothing to queue it by
 	}
+	_, shared := v.model.(backends.Concurrent)
 	made, err := r.newInstances(ctx, v, batches)
 	if err != nil {
 		return nil, err
@@ -75,9 +77,9 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: made.active[:1]}), nil
 	case batches:
 		return dynamic.New(dynamic.Settings{
-			Runner: runner, Rules: rules, Instances: made.active, Gates: made.gates, Workers: r.workers, Hold: r.s.DelayScheduler,
+			Runner: runner, Rules: rules, Instances: made.active, Gates: made.gates, Shared: shared, Workers: r.workers, Hold: r.s.DelayScheduler,
 		}), nil
 	default:
-		return direct.New(direct.Settings{Runner: runner, Instances: made.active, Gates: made.gates, Workers: r.workers}), nil
+		return direct.New(direct.Settings{Runner: runner, Instances: made.active, Gates: made.gates, Shared: shared, Workers: r.workers}), nil
 	}
 }

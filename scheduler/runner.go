@@ -255,6 +255,7 @@ func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
 		w.Again, w.Err = false, errReschedule(r.sig.Model)
 	}
 	if w.Err == nil {
+		w.Reply = member.Reply
 		return true
 	}
 	tensor.ReleaseAll(w.Out)

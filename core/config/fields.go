@@ -180,7 +180,7 @@ var fieldTable = []Field{
 	{Path: "ensemble_scheduling.step.input_map", Class: Honoured, Doc: "From the model's inputs to the ensemble's tensors."},
 	{Path: "ensemble_scheduling.step.output_map", Class: Honoured, Doc: "From the model's outputs to the ensemble's tensors."},
 	{Path: "ensemble_scheduling.step.model_namespace", Class: Honoured, Doc: "The repository of the model, with --model-namespacing=true; without it no model is found."},
-	{Path: "ensemble_scheduling.max_inflight_requests", Class: Refused, Doc: "Steps are not held back by later ones."},
+	{Path: "ensemble_scheduling.max_inflight_requests", Class: Honoured, Doc: "The most requests of this ensemble that each step has at a time; further ones wait in order of arrival."},
 	{Path: "instance_group", Class: Honoured, Doc: "How many executions of a model run at a time."},
 	{Path: "instance_group.name", Class: Honoured, Doc: "A name for error texts."},
 	{Path: "instance_group.kind", Class: Honoured, Doc: "Where they run: KIND_CPU, KIND_MODEL and KIND_AUTO on the CPU, KIND_GPU on a device, and refused in Triton's words where there is none."},

@@ -78,6 +78,7 @@ const (
 	NoSuchModel   Code = "TUT3016"
 	Circle        Code = "TUT3017"
 	NotCompiled   Code = "TUT3018"
+	MixedStreams  Code = "TUT3019"
 
 	NotHonoured   Code = "TUT4001"
 	Hint          Code = "TUT4002"
@@ -182,6 +183,7 @@ var ensembleRules = []Rule{
 	{Code: NoSuchModel, Severity: Fault, Doc: "A step names a model that is not there.", Fix: "correct model_name, or add the model to the repository"},
 	{Code: Circle, Severity: Fault, Doc: "Ensembles or tensors depend on themselves.", Fix: "remove one connection of the circle"},
 	{Code: NotCompiled, Severity: Fault, Doc: "An ensemble cannot be compiled for a reason that has no code of its own.", Fix: "correct what the reason names"},
+	{Code: MixedStreams, Severity: Fault, Doc: "Answers of decoupled steps that do not follow from each other would have to be paired.", Fix: "give each decoupled step an ensemble of its own"},
 }
 
 var honourRules = []Rule{

@@ -42,16 +42,17 @@ type waiter struct {
 // ask is a request on its way through the executor, and the sink that its answer comes
 // by.
 type ask struct {
-	r       *Recall
-	sink    infer.Sink
-	key     cache.Key
-	keep    bool // the answer goes to the cache
-	leads   bool
-	took    int64   // ns of the lookup
-	wanted  []int32 // outputs, by position in the signature
-	out     []tensor.Tensor
-	whole   bool // out is the answer
-	waiting []waiter
+	r        *Recall
+	sink     infer.Sink
+	key      cache.Key
+	keep     bool           // the answer goes to the cache
+	sequence infer.Sequence // as the client sent it
+	leads    bool
+	took     int64   // ns of the lookup
+	wanted   []int32 // outputs, by position in the signature
+	out      []tensor.Tensor
+	whole    bool // out is the answer
+	waiting  []waiter
 }
 
 var _ infer.Sink = (*ask)(nil)
@@ -168,13 +169,13 @@ func (r *Recall) join(key *cache.Key, w waiter) cache.Role {
 
 // run has the executor compute a request; the answer comes by a.
 func (r *Recall) run(a *ask, w waiter, keep, leads bool) {
-	a.keep, a.leads = keep, leads
+	a.keep, a.leads, a.sequence = keep, leads, w.req.Sequence
 	r.x.submit(w.ctx, w.req, a)
 }
 
 // Send implements infer.Sink: it notes the answer and passes it on.
 func (a *ask) Send(resp *infer.Response) {
-	if a.keep && resp.Final && len(resp.Params) == 0 {
+	if a.keep && resp.Final && len(resp.Params) == 0 && resp.Sequence == a.sequence {
 		a.whole = true
 		for i, o := range a.wanted {
 			if t := resp.Output(a.r.x.plan.Signature.Outputs[o].Name); t != nil {
@@ -250,6 +251,7 @@ func (r *Recall) retry(a *ask, err error) {
 func (r *Recall) answer(a *ask, w waiter, took int64) {
 	p := r.x.plan
 	resp := newResponse(p, w.req.ID)
+	resp.Sequence = w.req.Sequence
 	for i, o := range a.wanted {
 		if a.out[i].Present() {
 			resp.Outputs = append(resp.Outputs, infer.Named{Name: p.Signature.Outputs[o].Name, Tensor: a.out[i].Retain()})
@@ -285,9 +287,6 @@ func (r *Recall) recycle(a *ask) {
 	a.sink, a.keep, a.leads, a.whole, a.took, a.waiting = nil, false, false, false, 0, a.waiting[:0]
 	r.asks.Put(a)
 }
-
-// sweepEvery is how long followers whose clients have gone may go unnoticed.
-const sweepEvery = 100 * time.Millisecond
 
 func (r *Recall) sweepLater() {
 	r.mu.Lock()

@@ -42,7 +42,15 @@ func (p *Plan) Text() string {
 
 func (p *Plan) nodeText(b *strings.Builder, i int) {
 	n := &p.Nodes[i]
-	fmt.Fprintf(b, "step %d %s: model %s version %d\n", i, n.Name, n.Model, n.Version)
+	fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
+	if n.Stream > 0 {
+		outer := &p.Parts[n.Stream-1]
+		fmt.Fprintf(b, ", for each answer of step %d", outer.First+outer.Producer)
+	}
+	if n.MaxInflight > 0 {
+		fmt.Fprintf(b, ", at most %d requests at a time", n.MaxInflight)
+	}
+	b.WriteString("\n")
 	for port, slot := range n.In {
 		in := &n.Signature.Inputs[port]
 		if slot == None {
@@ -141,7 +149,11 @@ func (c *compiler) stepText(b *strings.Builder, s *step) {
 	if s.inner != nil {
 		kind = "ensemble"
 	}
-	fmt.Fprintf(b, "  step %s: %s %s version %d\n", s.name, kind, s.model, s.version)
+	fmt.Fprintf(b, "  step %s: %s %s version %d", s.name, kind, s.model, s.version)
+	if s.stream > 0 {
+		fmt.Fprintf(b, " in stream %d", s.stream)
+	}
+	b.WriteString("\n")
 	for i := range s.sig.Inputs {
 		in := &s.sig.Inputs[i]
 		t, mapped := s.cfg.GetInputMap()[in.Name]

@@ -245,7 +245,7 @@ func (c *Scheduler) Complete(list scheduler.List, t *scheduler.Turn) {
 func (c *Scheduler) settle(w *scheduler.Work, x *call, done, rest *scheduler.List) {
 	done.Push(w)
 	began := telemetry.Now()
-	ok := w.Err == nil && x.keep && cache.Cacheable(w.Out)
+	ok := w.Err == nil && x.keep && len(w.Reply) == 0 && cache.Cacheable(w.Out)
 	if ok {
 		c.cache.Insert(&x.key, w.Out)
 	}

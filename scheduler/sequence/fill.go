@@ -184,7 +184,7 @@ func (s *Scheduler) hand(sl *slot) bool {
 		w.Err = errGone
 		s.stats.Failed(reasonOf(w.Err), w.Times.End-w.Enqueued)
 	}
-	outer.Err, outer.Times = w.Err, w.Times
+	outer.Err, outer.Times, outer.Reply = w.Err, w.Times, w.Reply
 	if w.Err == nil {
 		for i, port := range s.ports.out {
 			outer.Out[i] = w.Out[port].Move()

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
@@ -113,7 +114,7 @@ var _ scheduler.Responder = answerer{}
 func (answerer) Complete(scheduler.List, *scheduler.Turn) {}
 
 // Respond passes one answer on to the slot's request, without the states in it.
-func (a answerer) Respond(w *scheduler.Work, out []tensor.Tensor, final bool) error {
+func (a answerer) Respond(w *scheduler.Work, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
 	sl, ok := w.Run.(*slot)
 	if !ok {
@@ -127,5 +128,5 @@ func (a answerer) Respond(w *scheduler.Work, out []tensor.Tensor, final bool) er
 	for i, port := range a.s.ports.out {
 		sl.answer[i] = out[port].Move()
 	}
-	return to.Respond(sl.outer, sl.answer, final)
+	return to.Respond(sl.outer, sl.answer, params, final)
 }

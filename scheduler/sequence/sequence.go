@@ -151,6 +151,7 @@ func (s *slot) forget() {
 type lane struct {
 	number int
 	inst   backends.Instance
+	door   scheduler.Door // what the instance passes before a batch
 	slots  []*slot
 	ready  chain
 	busy   bool

@@ -26,8 +26,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// make returns a scheduler by the rules of a configuration, over works of public's ports.
+// build returns a scheduler by the rules of a configuration, over works of public's ports.
 func build(b *schedtest.Bench, text string, full, public *config.Signature, alloc tensor.Allocator, instances []backends.Instance) (*sequence.Scheduler, error) {
+	return buildGated(b, text, full, public, alloc, instances, nil)
+}
+
+func buildGated(
+	b *schedtest.Bench, text string, full, public *config.Signature, alloc tensor.Allocator, instances []backends.Instance, gates []scheduler.Gate,
+) (*sequence.Scheduler, error) {
 	cfg := &modelconfig.ModelConfig{}
 	if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
 		return nil, err
@@ -40,7 +46,7 @@ func build(b *schedtest.Bench, text string, full, public *config.Signature, allo
 		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
 			Signature: full, Stats: b.Stats, Alloc: b.Alloc, Log: slog.New(slog.DiscardHandler), Once: true, Iterative: rules.Iterative,
 		}),
-		Stats: b.Stats, Alloc: alloc, Instances: instances, Workers: b.Workers,
+		Stats: b.Stats, Alloc: alloc, Instances: instances, Gates: gates, Workers: b.Workers,
 		ReadFile: func(name string) ([]byte, error) {
 			if name == "seven" {
 				return []byte{7, 0, 0, 0}, nil
@@ -151,14 +157,20 @@ func (a *adder) model(b *backends.Batch) error {
 // bench makes an adder's scheduler.
 func bench(t *testing.T, cfg string, maxBatch, instances int) (*schedtest.Bench, *sequence.Scheduler, *adder) {
 	t.Helper()
+	return benchGated(t, cfg, maxBatch, make([]scheduler.Gate, instances))
+}
+
+// benchGated is bench with as many instances as gates.
+func benchGated(t *testing.T, cfg string, maxBatch int, gates []scheduler.Gate) (*schedtest.Bench, *sequence.Scheduler, *adder) {
+	t.Helper()
 	full, public := ports(t, maxBatch, cfg)
 	b := schedtest.NewBench(t, public, nil)
 	a := &adder{order: map[uint64][]int32{}}
 	var list []backends.Instance
-	for range instances {
+	for range gates {
 		list = append(list, schedtest.Model(a.model))
 	}
-	s, err := build(b, cfg, full, public, b.Alloc, list)
+	s, err := buildGated(b, cfg, full, public, b.Alloc, list, gates)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,6 +277,7 @@ func TestRefused(t *testing.T) {
 	b, s, _ := bench(t, text("direct {}", ""), 2, 1)
 	for want, j := range map[string]*schedtest.Job{
 		"inference request to model 'm' must specify a non-zero or non-empty correlation ID":                                                                  number(t, b, infer.Sequence{Start: true}, 1),
+		"inference request to model 'm' has a correlation ID of 129 bytes, expected at most 128":                                                              number(t, b, infer.Sequence{Name: strings.Repeat("x", 129), Start: true}, 1),
 		"inference request for sequence 9 to model 'm' must specify the START flag on the first request of the sequence":                                      number(t, b, infer.Sequence{ID: 9}, 1),
 		"inference request to model 'm' has correlation ID 'x', expected a number up to 18446744073709551615: control CONTROL_SEQUENCE_CORRID is TYPE_UINT64": number(t, b, infer.Sequence{Name: "x", Start: true}, 1),
 	} {

@@ -98,6 +98,10 @@ func (b *Buffer) Release() {
 	}
 }
 
+// Refs returns how many references there are, which may change at once unless the
+// caller has the only one.
+func (b *Buffer) Refs() int { return int(b.refs.Load()) }
+
 // Len returns the size in bytes.
 func (b *Buffer) Len() int { return b.n }
 

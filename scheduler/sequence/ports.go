@@ -35,7 +35,11 @@ type control struct {
 }
 
 // state is an output that becomes the input of the sequence's next request.
-type state struct{ in, out int }
+type state struct {
+	in, out int
+	// over lets the output use the input's memory, which so is the slot's alone.
+	over bool
+}
 
 // Signals of requests.
 const (
@@ -143,7 +147,7 @@ func (p *ports) addState(s *Settings, st *modelconfig.ModelSequenceBatching_Stat
 	if err != nil {
 		return err
 	}
-	p.states = append(p.states, state{in, out})
+	p.states = append(p.states, state{in: in, out: out, over: st.GetUseSameBufferForInputOutput()})
 	p.initial = append(p.initial, t)
 	return nil
 }
@@ -181,6 +185,23 @@ func (p *ports) initialState(s *Settings, name string, d tensor.DType, dims []in
 		copy(t.Bytes(), data)
 	}
 	return t, err
+}
+
+// Over returns scheduler.RunnerSettings.Over for the states of a configuration that use
+// one memory for input and output; nil when none does.
+func Over(cfg *modelconfig.ModelConfig, sig *config.Signature) []int32 {
+	var over []int32
+	for _, st := range cfg.GetSequenceBatching().GetState() {
+		in, out := sig.Input(st.GetInputName()), sig.Output(st.GetOutputName())
+		if !st.GetUseSameBufferForInputOutput() || in < 0 || out < 0 {
+			continue
+		}
+		if over == nil {
+			over = make([]int32, len(sig.Outputs))
+		}
+		over[out] = int32(in) + 1 //nolint:gosec // a position
+	}
+	return over
 }
 
 const (

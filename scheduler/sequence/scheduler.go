@@ -133,6 +133,9 @@ func (s *Scheduler) Help(t *scheduler.Turn) bool {
 	s.refused = scheduler.List{}
 	l, wait := s.book.next(now, &dropped)
 	more := l != nil && s.book.startable()
+	if l != nil {
+		l.look()
+	}
 	if l == nil && wait > 0 {
 		s.arm(wait)
 	}
@@ -175,8 +178,11 @@ func (s *Scheduler) execute(l *lane, t *scheduler.Turn) {
 	n := done.Len()
 	scheduler.Complete(done, t)
 	s.stats.Queued(int64(again))
+	l.copyMoves(s.ports.alloc)
 	now := t.Now()
 	s.mu.Lock()
+	l.endMoves()
+	l.watch()
 	s.book.finish(l, now)
 	ready := s.book.startable()
 	s.schedule(now)

@@ -134,6 +134,13 @@ var freePorts = []string{
 // it does not end well.
 func serve(tb testing.TB, args ...string) addresses {
 	tb.Helper()
+	a, _ := serveLogged(tb, args...)
+	return a
+}
+
+// serveLogged is serve that returns the server's log as well.
+func serveLogged(tb testing.TB, args ...string) (addresses, *watch) {
+	tb.Helper()
 	log := newWatch()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan int, 1)
@@ -153,5 +160,5 @@ func serve(tb testing.TB, args ...string) addresses {
 			tb.Errorf("the server ended with %d:\n%s", code, log)
 		}
 	})
-	return a
+	return a, log
 }

@@ -25,6 +25,7 @@ type ports struct {
 	states   []state
 	initial  []tensor.Tensor // of the states, by their order
 	row      []int64         // the batch dimension of one row, if there is one
+	one      tensor.Shape    // of a control
 }
 
 // control is an input that carries a signal.
@@ -56,6 +57,7 @@ func newPorts(s *Settings) (*ports, error) {
 	if s.Signature.MaxBatch > 0 {
 		p.row = []int64{1}
 	}
+	p.one = tensor.Of(append(p.row[:len(p.row):len(p.row)], 1)...)
 	for i := range s.Public.Inputs {
 		p.in = append(p.in, s.Signature.Input(s.Public.Inputs[i].Name))
 	}
@@ -95,7 +97,7 @@ func (p *ports) addControl(sig *config.Signature, name string, c *modelconfig.Mo
 	added := control{port: port, kind: c.GetKind()}
 	for i := range added.value {
 		d, bits := signal(c, i)
-		t, err := tensor.New(p.alloc, d, tensor.Of(append(p.row[:len(p.row):len(p.row)], 1)...))
+		t, err := tensor.New(p.alloc, d, p.one)
 		if err != nil {
 			added.value[0].Release()
 			return err
@@ -257,16 +259,15 @@ func largest(d tensor.DType) uint64 {
 
 // correlation returns an id as the model gets it.
 func (p *ports) correlation(key id) (tensor.Tensor, error) {
-	shape := tensor.Of(append(p.row[:len(p.row):len(p.row)], 1)...)
 	if p.corridAs == tensor.Bytes {
 		text := key.String()
-		t, err := tensor.NewBytes(p.alloc, shape, tensor.EncodedLen(len(text)))
+		t, err := tensor.NewBytes(p.alloc, p.one, tensor.EncodedLen(len(text)))
 		if err == nil {
 			tensor.AppendBytes(t.Bytes()[:0], text)
 		}
 		return t, err
 	}
-	t, err := tensor.New(p.alloc, p.corridAs, shape)
+	t, err := tensor.New(p.alloc, p.corridAs, p.one)
 	if err == nil {
 		var bits [8]byte
 		binary.LittleEndian.PutUint64(bits[:], key.number)

@@ -92,7 +92,7 @@ func text(strategy, initial string) string {
 }
 
 // ports returns the signature of a model that adds IN up, and what requests see of it.
-func ports(t *testing.T, maxBatch int, cfg string) (full, public *config.Signature) {
+func ports(t testing.TB, maxBatch int, cfg string) (full, public *config.Signature) {
 	t.Helper()
 	p := func(name string, d tensor.DType) config.Port {
 		return config.Port{Name: name, DType: d, Dims: tensor.Of(1)}

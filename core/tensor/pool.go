@@ -24,6 +24,7 @@ const (
 // are mappings, of which up to 64 MiB are kept for reuse because mapping and
 // faulting pages in costs more than most uses of them.
 type Pool struct {
+	place   Place
 	inUse   atomic.Int64
 	classes [numClasses]freeList
 	large   mappings
@@ -49,8 +50,12 @@ type mappings struct {
 // NewPool returns an empty pool of host memory.
 func NewPool() *Pool { return &Pool{} }
 
-// Place returns the host.
-func (*Pool) Place() Place { return Place{} }
+// NewPinnedPool returns an empty pool of pinned memory. The memory is ordinary here:
+// only a device's driver can pin it, and its backend brings a pool of its own.
+func NewPinnedPool() *Pool { return &Pool{place: Place{Kind: Pinned}} }
+
+// Place returns the host, or pinned memory.
+func (p *Pool) Place() Place { return p.place }
 
 // InUse returns the bytes handed out and not yet freed, rounded to size classes.
 func (p *Pool) InUse() int64 { return p.inUse.Load() }
@@ -70,7 +75,7 @@ func (p *Pool) Alloc(n int) (*Buffer, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.owner, b.n = p, n
+	b.owner, b.place, b.n = p, p.place, n
 	b.refs.Store(1)
 	p.inUse.Add(1 << (c + minClassBits))
 	return b, nil
@@ -131,7 +136,7 @@ func (p *Pool) allocLarge(n int) (*Buffer, error) {
 		}
 		b = &Buffer{class: -1, ptr: unsafe.Pointer(unsafe.SliceData(m))}
 	}
-	b.owner, b.n = p, n
+	b.owner, b.place, b.n = p, p.place, n
 	b.refs.Store(1)
 	p.inUse.Add(int64(size))
 	return b, nil

@@ -235,7 +235,7 @@ func TestHostMustNotLook(t *testing.T) {
 		x.Bytes()
 	}()
 	at := x.Pointer()
-	x.UsedUntil(s.Record())
+	must(t, s.Record().Wait()) // the stream holds x for as long
 	x.Release()
 	if _, err := s.Alloc(8192); err == nil || !strings.Contains(err.Error(), "of 64 bytes are in use") {
 		t.Errorf("more than there is: %v", err)

@@ -31,6 +31,9 @@ type Options struct {
 	Log *slog.Logger
 	// Config holds the values of --backend-config=NAME,key=value.
 	Config map[string]string
+	// Places is where a backend of a device makes it known: when it is opened, until
+	// it is closed.
+	Places *tensor.Places
 
 	_ struct{}
 }
@@ -84,6 +87,21 @@ type Model interface {
 	NewInstance(ctx context.Context, at tensor.Place) (Instance, error)
 	// Close frees the model; every instance is closed before. It is safe to call twice.
 	Close() error
+}
+
+// Placer is a Model whose instances run at devices. Any other runs on the host.
+type Placer interface {
+	Model
+	// Places returns the devices that NewInstance takes, at least one.
+	Places() []tensor.Place
+}
+
+// Placed is an Instance at a device. Its inputs come there and its outputs are
+// expected there, except BYTES, which stay on the host.
+type Placed interface {
+	Instance
+	// Stream returns the stream that its work goes to, borrowed; Close closes it.
+	Stream() tensor.Stream
 }
 
 // Concurrent is a Model of which one instance serves any number of goroutines at

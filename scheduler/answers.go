@@ -10,6 +10,7 @@ import (
 type answers struct {
 	runner *Runner
 	works  []*Work
+	stream tensor.Stream // of the instance, nil on the host
 }
 
 var _ backends.Answers = (*answers)(nil)
@@ -22,6 +23,7 @@ func (a *answers) Answer(i int, out []tensor.Tensor, final bool) error {
 		return status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", a.runner.sig.Model, i, len(a.works))
 	}
 	w := a.works[i]
+	leave(a.stream, nil, out)
 	err := a.runner.checkAnswer(w, out)
 	if err != nil {
 		tensor.ReleaseAll(out)

@@ -9,8 +9,8 @@ import (
 // lie together in one buffer are not copied.
 func (r *Runner) gather(b *backends.Batch, list *List) error {
 	for port := range b.In {
-		if !list.Head.In[port].Present() {
-			continue
+		if b.In[port].Present() || !list.Head.In[port].Present() {
+			continue // brought together already, or not given
 		}
 		if joined, ok := join(list, port); ok {
 			b.In[port] = joined

@@ -21,6 +21,7 @@ type Runner struct {
 	alloc   tensor.Allocator
 	pad     *Padding
 	log     *slog.Logger
+	mover   *Mover
 	batches sync.Pool
 }
 
@@ -32,13 +33,15 @@ type RunnerSettings struct {
 	// Padding is nil when shapes must match.
 	Padding *Padding
 	Log     *slog.Logger
+	// Mover is nil where there are no devices.
+	Mover *Mover
 
 	_ struct{}
 }
 
 // NewRunner returns a Runner.
 func NewRunner(s RunnerSettings) *Runner {
-	r := &Runner{sig: s.Signature, stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log}
+	r := &Runner{sig: s.Signature, stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log, mover: s.Mover}
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)),
@@ -79,13 +82,19 @@ func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
 func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	b := &w.batch
 	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, Rows: int(w.Rows)}
-	b.Reqs, b.Rows, b.In, b.Out, b.Allocator = w.member[:], int(w.Rows), w.In, w.Out, r.alloc
+	b.Reqs, b.Rows, b.In, b.Out = w.member[:], int(w.Rows), w.In, w.Out
+	s := r.streamOf(inst)
+	r.at(s, b)
 	if r.sig.Decoupled {
-		b.Answers = &answers{runner: r, works: []*Work{w}}
+		b.Answers = &answers{runner: r, works: []*Work{w}, stream: s}
 	}
 	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
-	err := r.execute(w.Ctx, inst, b)
+	err := r.place(s, b.In)
+	if err == nil {
+		err = r.execute(w.Ctx, inst, b)
+	}
+	leave(s, b.In, b.Out)
 	w.Times.InferEnd = telemetry.Now()
 	w.Times.End = w.Times.InferEnd
 	t.Tick(w.Times.End)
@@ -106,12 +115,23 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 	defer r.recycle(pooled)
 	b := &pooled.Batch
 	times := telemetry.Times{Start: t.Now()}
+	s := r.streamOf(inst)
+	r.at(s, b)
+	pooled.answers.stream = s
 	fill(pooled, list)
-	err := r.gather(b, list)
+	err := r.bring(s, b, list)
+	if err == nil {
+		err = r.gather(b, list)
+	}
+	if err == nil {
+		err = r.place(s, b.In)
+	}
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		// What has been answered cannot be asked again.
-		if err = r.execute(context.Background(), inst, b); err != nil && !r.sig.Decoupled {
+		err = r.execute(context.Background(), inst, b)
+		leave(s, b.In, b.Out)
+		if err != nil && !r.sig.Decoupled {
 			r.separately(inst, list, t)
 			return false
 		}
@@ -250,6 +270,7 @@ func (r *Runner) recycle(b *joint) {
 	tensor.ReleaseAll(b.Out)
 	clear(b.Reqs)
 	b.Reqs = b.Reqs[:0]
+	b.Stream, b.answers.stream = nil, nil
 	r.batches.Put(b)
 }
 

@@ -54,6 +54,7 @@ type Metrics struct {
 	failure *prometheus.Desc
 	labels  int                 // of a model's metrics
 	fetch   [2]*prometheus.Desc // bytes and seconds
+	moves   [2]*prometheus.Desc // count and bytes
 
 	fetchedBytes, fetchedNs atomic.Int64
 
@@ -78,6 +79,9 @@ func newMetrics(labels []string) *Metrics {
 	for i, m := range fetchMetrics {
 		x.fetch[i] = prometheus.NewDesc(m.name, m.help, nil, nil)
 	}
+	for i, m := range moveMetrics {
+		x.moves[i] = prometheus.NewDesc(m.name, m.help, append(slices.Clone(labels), "tensor", "from", "to", "reason"), nil)
+	}
 	for _, m := range modelMetrics {
 		x.descs = append(x.descs, prometheus.NewDesc(m.name, m.help, labels, nil))
 	}
@@ -88,6 +92,12 @@ func newMetrics(labels []string) *Metrics {
 var fetchMetrics = [2]struct{ name, help string }{
 	{"ensemble_repository_fetched_bytes_total", "Bytes of models fetched from buckets"},
 	{"ensemble_repository_fetch_seconds_total", "Seconds spent fetching models from buckets, summed over models"},
+}
+
+// moveMetrics are exported once a tensor was copied to or from a device.
+var moveMetrics = [2]struct{ name, help string }{
+	{"ensemble_moves_total", "Tensors copied between host and devices, or between devices"},
+	{"ensemble_moves_bytes_total", "Bytes of the tensors copied between host and devices, or between devices"},
 }
 
 // Fetched counts what came from a bucket for a model, and how long it took.
@@ -118,6 +128,8 @@ func (x *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- x.failure
 	ch <- x.fetch[0]
 	ch <- x.fetch[1]
+	ch <- x.moves[0]
+	ch <- x.moves[1]
 }
 
 // Collect implements prometheus.Collector.
@@ -140,6 +152,11 @@ func (x *Metrics) Collect(ch chan<- prometheus.Metric) {
 		for r := range numReasons {
 			n, _ := m.Failures[r].Load()
 			ch <- prometheus.MustNewConstMetric(x.failure, prometheus.CounterValue, float64(n), append(values[:x.labels:x.labels], r.String())...)
+		}
+		for _, v := range m.Moves.List() {
+			more := append(values[:x.labels:x.labels], strings.ToValidUTF8(v.Tensor, "\uFFFD"), v.From.String(), v.To.String(), v.Reason.String())
+			ch <- prometheus.MustNewConstMetric(x.moves[0], prometheus.CounterValue, float64(v.Count), more...)
+			ch <- prometheus.MustNewConstMetric(x.moves[1], prometheus.CounterValue, float64(v.Bytes), more...)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"tutti/core/goldentest"
 	"tutti/core/telemetry"
+	"tutti/core/tensor"
 )
 
 // exporter returns metrics of one busy and one idle model, in a strict registry.
@@ -26,6 +27,11 @@ func exporter(t *testing.T) (*telemetry.Metrics, *prometheus.Registry) {
 	}
 	busy.Failed(telemetry.Backend, 1)
 	busy.Queued(5)
+	device := tensor.Place{Kind: tensor.Device}
+	for range 2 {
+		busy.Moves.Count("x", tensor.Place{}, device, telemetry.ForDevice, 12)
+	}
+	busy.Moves.Count("y", device, tensor.Place{Kind: tensor.Pinned}, telemetry.ForResponse, 8)
 	x.Add(busy)
 	x.Add(&telemetry.Model{Name: "idle", Version: 1})
 	r := prometheus.NewPedanticRegistry()
@@ -114,8 +120,13 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
 	}
 	b.WriteString("\nWith `--model-namespacing=true` the metrics of models have the label `namespace` too, the model's repository. " +
-		"Those of fetching appear when a model was fetched.\n")
-	b.WriteString("\n`reason` is one of")
+		"Those of fetching appear when a model was fetched, those of moves when a tensor was copied to or from a device: " +
+		"`tensor` is the input that a step read or the output that was answered, and `reason` one of")
+	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch} {
+		fmt.Fprintf(&b, " `%s`", r)
+	}
+	b.WriteString(".\n")
+	b.WriteString("\n`reason` of failures is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))
 	}

@@ -91,8 +91,8 @@ func (b *Buffer) Retain() *Buffer {
 func (b *Buffer) Release() {
 	switch n := b.refs.Add(-1); {
 	case n == 0:
-		if b.order.copies != nil {
-			b.order.dropCopies()
+		if b.order.copies != nil || b.order.ready != nil {
+			b.order.end(b.place.Kind)
 		}
 		poison(b)
 		b.owner.Free(b)

@@ -21,7 +21,8 @@ type copied struct {
 }
 
 // SetReady says that b holds its content once e is done. It is for whoever fills the
-// buffer, before anybody else has it; only memory of a device has such an event.
+// buffer, before anybody else has it: memory of a device, or memory of the host that a
+// device copies to, which nobody may look at or release before.
 func (b *Buffer) SetReady(e Event) { b.order.ready = e }
 
 // Ready returns the event after which b holds its content; nil: it does.
@@ -49,32 +50,36 @@ func (b *Buffer) TakeOrder() []Event {
 	return all
 }
 
-// Held returns how many references there are. The answer may be old unless the
-// caller holds them all.
+// Held returns how many references there are. The answer may be old unless the caller
+// holds them all.
 func (b *Buffer) Held() int { return int(b.refs.Load()) }
 
-// CopyAt returns a buffer at place with the n bytes at off, and a reference on it, or
-// nil when b has no such copy.
-func (b *Buffer) CopyAt(place Place, off, n int) *Buffer {
+// CopyFor returns a copy at place of the n bytes at off, with a reference for the
+// caller: the one that b keeps, or what copyTo returns. Others who hold b too are thought
+// to want the copy as well, and b keeps a reference of its own on it until its last
+// release; copyTo is called once however many ask at the same time. The caller's
+// reference on b is enough for the call, and copyTo does not block.
+func (b *Buffer) CopyFor(off, n int, place Place, copyTo func() (*Buffer, error)) (*Buffer, error) {
 	b.order.mu.Lock()
 	defer b.order.mu.Unlock()
 	for c := b.order.copies; c != nil; c = c.next {
 		if c.off == off && c.n == n && c.buf.place == place {
-			return c.buf.Retain()
+			return c.buf.Retain(), nil
 		}
 	}
-	return nil
+	made, err := copyTo()
+	if err == nil && b.refs.Load() > 1 {
+		b.order.copies = &copied{off: off, n: n, buf: made.Retain(), next: b.order.copies}
+	}
+	return made, err
 }
 
-// KeepCopy has b hold a reference of its own on a copy of its n bytes at off until b
-// is released, so that others who need them there find it.
-func (b *Buffer) KeepCopy(off, n int, c *Buffer) {
-	b.order.mu.Lock()
-	defer b.order.mu.Unlock()
-	b.order.copies = &copied{off: off, n: n, buf: c.Retain(), next: b.order.copies}
-}
-
-func (o *order) dropCopies() {
+// end forgets what concerns the content, which is gone. The events of device memory
+// are its owner's to take.
+func (o *order) end(k Kind) {
+	if k != Device {
+		o.ready = nil // whoever looked has waited for it
+	}
 	c := o.copies
 	o.copies = nil
 	for ; c != nil; c = c.next {

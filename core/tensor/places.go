@@ -70,6 +70,11 @@ func (p *Places) Devices() []Place {
 	return list
 }
 
+// Any reports whether there is any device.
+//
+// hot: one load.
+func (p *Places) Any() bool { return len(*p.devices.Load()) > 0 }
+
 // At returns the pool of a place; the host's stands in for pinned memory where there
 // is none. It is nil when there is no such device.
 func (p *Places) At(at Place) Allocator {

@@ -47,6 +47,7 @@ type history struct {
 	made  *access // nil: ordered before everything
 	wrote *access // the last write
 	reads []access
+	ended clock // of works that held the memory until they were done
 }
 
 // order returns an error when an access that the clock now knows as latest may run at

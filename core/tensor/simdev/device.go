@@ -183,6 +183,7 @@ func (m *Machine) released(b *tensor.Buffer, blk *block, events []tensor.Event) 
 			now.join(e.clock)
 		}
 	}
+	now.join(blk.ended)
 	if err := blk.over(b, now); err != nil {
 		m.fault(err)
 	}

@@ -37,6 +37,7 @@ type work struct {
 	cost  time.Duration
 	after *event // or this to wait for
 	hold  []*tensor.Buffer
+	id    access // of what holds
 }
 
 // NewStream starts a stream.
@@ -116,13 +117,23 @@ func (s *Stream) loop() {
 		} else {
 			s.execute(&w)
 		}
-		for _, b := range w.hold {
-			b.Release()
-		}
+		s.device.machine.letGo(&w)
 		s.mu.Lock()
 		s.done++
 		s.change.Broadcast()
 		s.mu.Unlock()
+	}
+}
+
+// letGo releases what a work that is done has held.
+func (m *Machine) letGo(w *work) {
+	for _, b := range w.hold {
+		m.mu.Lock()
+		if _, blk := m.find(b); blk != nil {
+			blk.ended.set(w.id.id, max(blk.ended.at(w.id.id), w.id.n))
+		}
+		m.mu.Unlock()
+		b.Release()
 	}
 }
 

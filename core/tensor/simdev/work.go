@@ -23,12 +23,12 @@ func (s *Stream) Copy(dst *tensor.Buffer, dstOff int, src *tensor.Buffer, srcOff
 		return nil
 	}
 	what := "copy from " + src.Place().String() + " to " + dst.Place().String()
-	to, from, err := s.enter(what, dst, src)
+	to, from, id, err := s.enter(what, dst, src)
 	if err != nil {
 		return err
 	}
 	s.device.count(func(st *Stats) { st.traffic(src.Place(), dst.Place(), n) })
-	s.push(work{cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain(), src.Retain()}, run: func() error {
+	s.push(work{id: id, cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain(), src.Retain()}, run: func() error {
 		copy(to[dstOff:dstOff+n], from[srcOff:srcOff+n])
 		return nil
 	}})
@@ -67,12 +67,12 @@ func (s *Stream) Fill(dst *tensor.Buffer, off, n int, elem []byte) error {
 	if n == 0 {
 		return nil
 	}
-	to, _, err := s.enter("fill", dst, nil)
+	to, _, id, err := s.enter("fill", dst, nil)
 	if err != nil {
 		return err
 	}
 	elem = append([]byte(nil), elem...)
-	s.push(work{cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain()}, run: func() error {
+	s.push(work{id: id, cost: s.device.cost(n), hold: []*tensor.Buffer{dst.Retain()}, run: func() error {
 		part := to[off : off+n]
 		if len(elem) == 0 {
 			clear(part)
@@ -118,24 +118,24 @@ func (s *Stream) Launch(name string, reads, writes []*tensor.Buffer, f func(m Me
 }
 
 // enter checks a copy or fill and returns the memory of both sides.
-func (s *Stream) enter(what string, dst, src *tensor.Buffer) (to, from []byte, err error) {
+func (s *Stream) enter(what string, dst, src *tensor.Buffer) (to, from []byte, a access, err error) {
 	if err := s.open(); err != nil {
-		return nil, nil, err
+		return nil, nil, a, err
 	}
 	m := s.device.machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	a := s.tick(what)
+	a = s.tick(what)
 	if src != nil {
 		if err := m.touch(src, a, s.clock, false); err != nil {
-			return nil, nil, err
+			return nil, nil, a, err
 		}
 		from = m.bytes(src)
 	}
 	if err := m.touch(dst, a, s.clock, true); err != nil {
-		return nil, nil, err
+		return nil, nil, a, err
 	}
-	return m.bytes(dst), from, nil
+	return m.bytes(dst), from, a, nil
 }
 
 // touch checks and notes one use of a buffer; the caller holds the lock.

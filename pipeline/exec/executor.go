@@ -23,6 +23,7 @@ type Executor struct {
 	plan    *plan.Plan
 	targets []scheduler.Scheduler // one per node
 	stats   *telemetry.Model
+	mover   *scheduler.Mover
 	runs    sync.Pool
 	pending scheduler.Pending
 	retired atomic.Bool
@@ -47,13 +48,15 @@ type Settings struct {
 	// Stats counts an ensemble's requests; a plain model's are counted where they execute.
 	Stats   *telemetry.Model
 	Workers *scheduler.Workers
+	// Mover is nil where there are no devices.
+	Mover *scheduler.Mover
 
 	_ struct{}
 }
 
 // New returns an executor of s.Plan.
 func New(s Settings) *Executor {
-	x := &Executor{plan: s.Plan, targets: s.Targets, stats: s.Stats}
+	x := &Executor{plan: s.Plan, targets: s.Targets, stats: s.Stats, mover: s.Mover}
 	for i, readers := range s.Plan.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))

@@ -31,6 +31,8 @@ type Options struct {
 	Log *slog.Logger
 	// Config holds the values of --backend-config=NAME,key=value.
 	Config map[string]string
+	// Others holds the values for every backend by its name, for one that opens others.
+	Others map[string]map[string]string
 	// Places is where a backend of a device makes it known: when it is opened, until
 	// it is closed.
 	Places *tensor.Places

@@ -133,7 +133,7 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 		used.users.Add(1)
 	}
 	v.temp.use()
-	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers}
+	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover}
 	v.exec = exec.New(settings)
 	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}
 	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec.New(settings)}); err != nil {

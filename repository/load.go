@@ -13,6 +13,7 @@ import (
 	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/telemetry"
+	"tutti/core/tensor"
 	"tutti/pipeline/exec"
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
@@ -32,6 +33,8 @@ type version struct {
 	// queue and model are nil for an ensemble.
 	queue scheduler.Scheduler
 	model backends.Model
+	// places are where the model has instances; nil: on the host.
+	places []tensor.Place
 	// uses are the versions that an ensemble hands work to; users counts on their
 	// side how many do, for they must outlive it.
 	uses  []*version
@@ -97,11 +100,14 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		cfg: config.Complete(f.cfg, sig), sig: sig, about: newDescription(sig), model: model,
 		stats: stats, temp: f.temp,
 	}
+	if p, ok := model.(backends.Placer); ok {
+		v.places = p.Places()
+	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
 		return nil, err
 	}
 	v.exec = exec.New(exec.Settings{
-		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers,
+		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover,
 	})
 	v.temp.use()
 	return v, nil
@@ -133,7 +139,10 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 	if b := r.opened[f.Name]; b != nil {
 		return b, f, nil
 	}
-	b, err := f.New(backends.Options{Log: r.s.Log.With(slog.String("backend", f.Name)), Config: r.s.BackendConfig[f.Name]})
+	b, err := f.New(backends.Options{
+		Log: r.s.Log.With(slog.String("backend", f.Name)), Config: r.s.BackendConfig[f.Name],
+		Others: r.s.BackendConfig, Places: r.places,
+	})
 	if err != nil {
 		return nil, nil, err
 	}

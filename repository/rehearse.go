@@ -23,10 +23,10 @@ type rehearsal struct {
 func (r *Repository) rehearse(v *version, inst backends.Instance, padding *scheduler.Padding) *rehearsal {
 	stats := &telemetry.Model{Name: v.sig.Model, Version: v.sig.Version}
 	runner := scheduler.NewRunner(scheduler.RunnerSettings{
-		Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log,
+		Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover,
 	})
 	return &rehearsal{exec.New(exec.Settings{
-		Plan: plan.Single(v.sig), Stats: stats, Workers: r.workers,
+		Plan: plan.Single(v.sig), Stats: stats, Workers: r.workers, Mover: r.mover,
 		Targets: []scheduler.Scheduler{direct.NewInline(direct.Settings{Runner: runner, Instances: []backends.Instance{inst}})},
 	})}
 }

@@ -95,6 +95,8 @@ type Repository struct {
 	s       Settings
 	source  source
 	workers *scheduler.Workers
+	places  *tensor.Places
+	mover   *scheduler.Mover
 	catalog atomic.Pointer[snapshot]
 	leaving scheduler.Pending // versions that wait for their last requests
 
@@ -122,6 +124,8 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 		}, workers: scheduler.NewWorkers(),
 		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
+	r.places = tensor.NewPlaces(s.Alloc)
+	r.mover = scheduler.NewMover(r.places)
 	r.catalog.Store(newSnapshot(map[string]*model{}, false))
 	for _, root := range s.Roots {
 		if !cloud.Is(root) {
@@ -330,7 +334,7 @@ func (r *Repository) Close(ctx context.Context) error {
 	r.workers.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	errs := r.faults
+	errs := append(r.faults, r.mover.Close())
 	r.faults = nil
 	for name, b := range r.opened {
 		errs = append(errs, b.Close())

@@ -34,6 +34,42 @@ func NewFactory(inner ...backends.Factory) backends.Factory {
 	}
 }
 
+// Around returns a backend like f, of the same name, all of whose models run at the
+// devices of m, whatever their configuration says. It is for tests.
+func Around(f backends.Factory, m *simdev.Machine) backends.Factory {
+	open := f.New
+	f.New = func(o backends.Options) (backends.Backend, error) {
+		of, err := open(o)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range m.Devices() {
+			if o.Places.Device(d.Place()) == nil {
+				if err := o.Places.Add(d); err != nil {
+					return nil, errors.Join(err, of.Close())
+				}
+			}
+		}
+		return around{Backend: of, machine: m}, nil
+	}
+	return f
+}
+
+// around is another backend at devices that somebody else stops.
+type around struct {
+	backends.Backend
+	machine *simdev.Machine
+}
+
+// Load opens a model at the devices.
+func (a around) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	m, err := a.Backend.Load(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &model{inner: m, devices: a.machine.Devices(), name: s.Model, host: s.Alloc}, nil
+}
+
 // backend holds the devices, and the backends of models that were asked for.
 type backend struct {
 	options backends.Options
@@ -127,7 +163,9 @@ func (b *backend) open(model, name string) (backends.Backend, error) {
 	if of := b.opened[name]; of != nil {
 		return of, nil
 	}
-	of, err := b.inner[i].New(backends.Options{Log: b.options.Log, Places: b.options.Places})
+	of, err := b.inner[i].New(backends.Options{
+		Log: b.options.Log, Config: b.options.Others[name], Others: b.options.Others, Places: b.options.Places,
+	})
 	if err == nil {
 		b.opened[name] = of
 	}

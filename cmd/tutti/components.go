@@ -7,6 +7,7 @@ import (
 	"tutti/backends/native"
 	"tutti/backends/onnx"
 	"tutti/backends/repeat"
+	"tutti/backends/sim"
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
@@ -29,13 +30,14 @@ func stepFactories() []steps.Factory {
 
 // backendFactories lists the backends.
 func backendFactories(registry *steps.Registry) []backends.Factory {
-	return []backends.Factory{
+	list := []backends.Factory{
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
 		repeat.NewFactory(),
 		square.NewFactory(),
 	}
+	return append(list, sim.NewFactory(list...))
 }
 
 // components is what this program is built from.

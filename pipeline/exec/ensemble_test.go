@@ -76,8 +76,8 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 			targets[i] = b.inline(m.sig, m.run)
 		}
 	}
-	stats := &telemetry.Model{}
-	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers}), stats
+	stats := b.stats("e")
+	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers, Mover: b.mover()}), stats
 }
 
 // answer is a Sink that keeps what it gets.

@@ -107,6 +107,10 @@ bench-peers: runtime examples ## Compare the server with net/http and with Pytho
 bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same libraries
 	go run ./bench -only wire -rounds $(COUNT)
 
+.PHONY: bench-steps
+bench-steps: ## Compare the native steps with the same work in Python, a thread each
+	go run ./bench -only steps -rounds $(COUNT)
+
 .PHONY: bench-repo
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up
 	go test -run '^$$' -bench '^BenchmarkRepository$$' -benchtime 0.5s -count $(COUNT) ./repository

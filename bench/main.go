@@ -3,7 +3,7 @@
 // counted is the CPU time of the server's process, which other work on the machine
 // disturbs least.
 //
-//	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory]
+//	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps]
 //
 // It needs the binary, the examples and their runtime (make runtime examples), and
 // fetches the packages of the peers in Python.
@@ -36,6 +36,7 @@ func main() {
 		{"wire", b.wire},
 		{"text", b.text},
 		{"memory", b.memory},
+		{"steps", b.steps},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	wireLimit = 1.35
+	wireLimit   = 1.35
 	parsingPath = "/parse"
 	wireCalls   = 20000
 	bigCalls    = 200

@@ -9,6 +9,7 @@ import "C"
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -27,6 +28,10 @@ type library struct {
 	version string
 	refs    atomic.Int64
 }
+
+// environments makes starting and stopping one at a time: the runtime has one
+// environment in a process, and refuses a new one while the last is being torn down.
+var environments sync.Mutex
 
 // openLibrary loads the runtime at path and starts its environment; the caller holds the one reference.
 func openLibrary(path string) (*library, error) {
@@ -50,7 +55,10 @@ func openLibrary(path string) (*library, error) {
 		C.free(unsafe.Pointer(rt))
 		return nil, status.Errorf(status.Unavailable, "ONNX Runtime '%s' is version %s, expected %s or newer", path, l.version, minVersion)
 	}
-	if err := l.check(C.tt_start(rt)); err != nil {
+	environments.Lock()
+	err = l.check(C.tt_start(rt))
+	environments.Unlock()
+	if err != nil {
 		l.release()
 		return nil, status.Prefixf(err, "unable to start ONNX Runtime '%s': ", path)
 	}
@@ -67,7 +75,9 @@ func (l *library) release() {
 	if l.refs.Add(-1) > 0 {
 		return
 	}
+	environments.Lock()
 	C.tt_stop(l.rt)
+	environments.Unlock()
 	C.free(unsafe.Pointer(l.rt))
 	l.rt = nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/prototext"
@@ -217,4 +218,30 @@ func TestLoadRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEnvironments opens and closes backends at the same time: the runtime has one
+// environment in a process, which one may be leaving while another comes.
+func TestEnvironments(t *testing.T) {
+	t.Parallel()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 100 {
+				b, err := onnx.NewFactory().New(options(t))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				m, err := b.Load(t.Context(), settings(t, "mlp", ""))
+				if err != nil {
+					t.Error(err)
+				} else {
+					_ = m.Close()
+				}
+				_ = b.Close()
+			}
+		})
+	}
+	all.Wait()
 }

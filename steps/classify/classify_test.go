@@ -15,6 +15,7 @@ import (
 	"tutti/core/tensor"
 	"tutti/steps"
 	"tutti/steps/classify"
+	"tutti/steps/steptest"
 )
 
 var (
@@ -223,25 +224,24 @@ func wantError(t *testing.T, err error, want string) {
 	}
 }
 
-func BenchmarkTopK(b *testing.B) {
-	step, err := classify.NewFactory().New(&steps.Settings{Params: map[string]string{"k": "5", "softmax": "true"}, MaxBatch: 1})
+func BenchmarkPeer(b *testing.B) {
+	const rows, classes = 64, 1000
+	step, err := classify.NewFactory().New(&steps.Settings{Params: map[string]string{"k": "5", "softmax": "true"}, MaxBatch: rows})
 	if err != nil {
 		b.Fatal(err)
 	}
 	pool := tensor.NewPool()
-	in, err := tensor.New(pool, tensor.FP32, tensor.Of(1, 1000))
+	in, err := tensor.New(pool, tensor.FP32, tensor.Of(rows, classes))
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i, scores := 0, tensor.Slice[float32](&in); i < len(scores); i++ {
-		scores[i] = float32(i * 7919 % 1000)
+		scores[i] = float32(i*7919%1009) / 200
 	}
-	batch := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 2), Allocator: pool}
-	ctx := b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := step.Run(ctx, batch); err != nil {
+	batch := &backends.Batch{Rows: rows, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 2), Allocator: pool}
+	steptest.Peer(b, "top 5 of 1000", rows, func() {
+		if err := step.Run(b.Context(), batch); err != nil {
 			b.Fatal(err)
 		}
-	}
+	})
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	peerScripts = "bench/peers/steps"
+	peerTime    = "300ms"
+	// slowest is how many times the peer's CPU a step may take unless limits.json says otherwise.
+	slowest = 1.0
+)
+
+// costs are what an item of each case costs, in microseconds of CPU, by round.
+type costs map[string][]float64
+
+// steps compares the native steps with what people use in Python for the same work:
+// for every script in bench/peers/steps, the package of steps of its name runs its
+// BenchmarkPeer, on one thread each, in turns with the script.
+func (b *bench) steps() error {
+	scripts, err := filepath.Glob(filepath.Join(peerScripts, "*.py"))
+	if err != nil {
+		return err
+	}
+	limits, err := readLimits()
+	if err != nil {
+		return err
+	}
+	packages, err := output(nil, "scripts/prepare-peers", "bench/peers/steps/requirements.txt")
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "bench-steps")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	for _, script := range scripts {
+		name := strings.TrimSuffix(filepath.Base(script), ".py")
+		binary := filepath.Join(work, name)
+		if _, err := output(nil, "go", "test", "-c", "-o", binary, "./steps/"+name); err != nil {
+			return err
+		}
+		ours, theirs := costs{}, costs{}
+		for range b.rounds {
+			if err := errors.Join(ours.go1(binary, name), theirs.python(script, strings.TrimSpace(packages))); err != nil {
+				return err
+			}
+		}
+		for _, c := range slices.Sorted(maps.Keys(ours)) {
+			if len(theirs[c]) == 0 {
+				return fmt.Errorf("%s has no case '%s'", script, c)
+			}
+			limit, ok := limits[name+"/"+c]
+			if !ok {
+				limit = slowest
+			}
+			b.row(name+", "+c+": CPU per item", "us", ours[c], theirs[c], limit)
+		}
+	}
+	return nil
+}
+
+// readLimits reads what some cases may cost, as a multiple of the peer's.
+func readLimits() (map[string]float64, error) {
+	limits := map[string]float64{}
+	text, err := os.ReadFile(filepath.Join(peerScripts, "limits.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &limits)
+	}
+	return limits, err
+}
+
+// peerLine is a result of BenchmarkPeer.
+var peerLine = regexp.MustCompile(`(?m)^BenchmarkPeer/(\S+?)(?:-\d+)?\s.*?([0-9.e+]+) us/item`)
+
+// go1 runs a package's benchmark on one processor.
+func (c costs) go1(binary, name string) error {
+	text, err := output([]string{"GOMAXPROCS=1"}, "env", "-C", filepath.Join("steps", name),
+		binary, "-test.run=^$", "-test.bench=^BenchmarkPeer$", "-test.benchtime="+peerTime)
+	if err != nil {
+		return err
+	}
+	for _, m := range peerLine.FindAllStringSubmatch(text, -1) {
+		us, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			return err
+		}
+		name := strings.ReplaceAll(m[1], "_", " ")
+		c[name] = append(c[name], us)
+	}
+	return nil
+}
+
+// python runs a script, which prints an object of microseconds per item by case.
+func (c costs) python(script, packages string) error {
+	text, err := output([]string{"PYTHONPATH=" + packages, "OMP_NUM_THREADS=1", "RAYON_NUM_THREADS=1", "TOKENIZERS_PARALLELISM=false"}, "python3", script)
+	if err != nil {
+		return err
+	}
+	var got map[string]float64
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		return fmt.Errorf("%s: %w", script, err)
+	}
+	for name, us := range got {
+		c[name] = append(c[name], us)
+	}
+	return nil
+}
+
+// output runs a command and returns what it printed.
+func output(env []string, name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return string(text), nil
+}

@@ -255,7 +255,7 @@ func TestRequestedOutputs(t *testing.T) {
 // with the first failure, after the other branch, and nothing new starts.
 func TestFirstFailureWins(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newHostBench(t) // where what is inline is over first
 	a := newAnswer()
 	var after atomic.Int32
 	models := fakes{

@@ -94,10 +94,17 @@ type bench struct {
 
 func newBench(tb testing.TB) *bench {
 	tb.Helper()
-	b := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewChecked(tb, nil)}
+	b := newHostBench(tb)
 	if mode != "" {
 		b.site = newSite(tb, b, mode == "mixed")
 	}
+	return b
+}
+
+// newHostBench returns one whose models are on the host in every mode.
+func newHostBench(tb testing.TB) *bench {
+	tb.Helper()
+	b := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewChecked(tb, nil)}
 	tb.Cleanup(b.workers.Close)
 	return b
 }

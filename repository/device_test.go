@@ -43,7 +43,7 @@ ensemble_scheduling`, 1)))
 			t.Errorf("%d devices: %d copies up, %d down and %d across for %d requests with one input and two outputs", devices, up, down, peer, requests)
 		}
 		text := scrapeText(t, w.metrics)
-		for _, line := range strings.Split(text, "\n") {
+		for line := range strings.SplitSeq(text, "\n") {
 			if strings.HasPrefix(line, "ensemble_moves") && !strings.Contains(line, `reason="device_step"`) && !strings.Contains(line, `reason="response"`) {
 				t.Errorf("a move between steps: %s", line)
 			}

@@ -334,8 +334,9 @@ func (r *Repository) Close(ctx context.Context) error {
 	r.workers.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	errs := append(r.faults, r.mover.Close())
+	errs := r.faults
 	r.faults = nil
+	errs = append(errs, r.mover.Close())
 	for name, b := range r.opened {
 		errs = append(errs, b.Close())
 		delete(r.opened, name)

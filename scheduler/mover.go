@@ -70,7 +70,7 @@ func Arrived(t *tensor.Tensor) error {
 
 // ToDevice has t copied to the device of stream s if it is elsewhere, or else has s
 // wait until t is ready. Work put into s afterwards may read it.
-func (m *Mover) ToDevice(t *tensor.Tensor, s tensor.Stream, n Note) error {
+func (*Mover) ToDevice(t *tensor.Tensor, s tensor.Stream, n Note) error {
 	if !t.Present() {
 		return nil
 	}

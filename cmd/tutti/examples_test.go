@@ -31,6 +31,11 @@ func TestExamplesAtDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // once the server has ended
+		for _, d := range m.Devices() {
+			if s := d.Stats(); s.Up.Count == 0 || s.Down.Count == 0 || s.Peer.Count > 0 {
+				t.Errorf("%s has copied %+v", d.Place(), s)
+			}
+		}
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
@@ -47,11 +52,6 @@ func TestExamplesAtDevices(t *testing.T) {
 		return list
 	}
 	testExamples(t, c)
-	for _, d := range m.Devices() {
-		if s := d.Stats(); s.Up.Count == 0 || s.Down.Count == 0 || s.Peer.Count > 0 {
-			t.Errorf("%s has copied %+v", d.Place(), s)
-		}
-	}
 }
 
 func testExamples(t *testing.T, with tutti.Components) {
@@ -78,6 +78,7 @@ func testExamples(t *testing.T, with tutti.Components) {
 		{"grpc", dialGRPC(t, a.grpc)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			t.Cleanup(func() { _ = tt.c.Close() })
 			askAll(t, tt.c, tt.name == "http json", examples)
 		})

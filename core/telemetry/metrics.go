@@ -154,7 +154,7 @@ func (x *Metrics) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(x.failure, prometheus.CounterValue, float64(n), append(values[:x.labels:x.labels], r.String())...)
 		}
 		for _, v := range m.Moves.List() {
-			more := append(values[:x.labels:x.labels], strings.ToValidUTF8(v.Tensor, "\uFFFD"), v.From.String(), v.To.String(), v.Reason.String())
+			more := slices.Concat(values[:x.labels], []string{strings.ToValidUTF8(v.Tensor, "\uFFFD"), v.From.String(), v.To.String(), v.Reason.String()})
 			ch <- prometheus.MustNewConstMetric(x.moves[0], prometheus.CounterValue, float64(v.Count), more...)
 			ch <- prometheus.MustNewConstMetric(x.moves[1], prometheus.CounterValue, float64(v.Bytes), more...)
 		}

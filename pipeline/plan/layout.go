@@ -132,12 +132,14 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 
 // lineType is what a picture says of a tensor below its name.
 func (p *Plan) lineType(s Slot, kind string) string {
+	var b strings.Builder
+	b.WriteString(kind)
 	for _, m := range p.Moves {
 		if m.Slot == s {
-			kind += ", " + p.moved(s, m.To)
+			b.WriteString(", " + p.moved(s, m.To))
 		}
 	}
-	return kind
+	return b.String()
 }
 
 func (l *layout) out(g *glyph, slot Slot, name, kind string) {

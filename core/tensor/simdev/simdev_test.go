@@ -153,11 +153,13 @@ func TestBrokenRules(t *testing.T) {
 		closed string
 	}{
 		{"read before it was written", func(t *testing.T, a, _ *simdev.Stream, host *tensor.Buffer) error {
+			t.Helper()
 			x := alloc(t, a, 8)
 			defer x.Release()
 			return a.Copy(host, 0, x, 0, 8)
 		}, "the copy from device:0 to host by stream 'a' comes before anything was written there", ""},
 		{"read without an event", func(t *testing.T, a, b *simdev.Stream, host *tensor.Buffer) error {
+			t.Helper()
 			x := alloc(t, a.Device(), 8)
 			must(t, a.Copy(x, 0, host, 0, 8))
 			x.UsedUntil(a.Record())
@@ -165,6 +167,7 @@ func TestBrokenRules(t *testing.T) {
 			return b.Copy(host, 0, x, 0, 8)
 		}, "the copy from device:0 to host by stream 'b' is not ordered after the copy from host to device:0 by stream 'a'; expected an event", ""},
 		{"overwritten while it is read", func(t *testing.T, a, b *simdev.Stream, host *tensor.Buffer) error {
+			t.Helper()
 			x := alloc(t, a.Device(), 8)
 			must(t, a.Fill(x, 0, 8, nil))
 			must(t, a.Record().WaitOn(b))
@@ -174,22 +177,26 @@ func TestBrokenRules(t *testing.T) {
 			return a.Fill(x, 0, 8, nil)
 		}, "the fill by stream 'a' is not ordered after the copy from device:0 to host by stream 'b'", ""},
 		{"used before the allocation", func(t *testing.T, a, b *simdev.Stream, _ *tensor.Buffer) error {
+			t.Helper()
 			x := alloc(t, a, 8)
 			defer x.Release()
 			return b.Fill(x, 0, 8, nil)
 		}, "the fill by stream 'b' is not ordered after the allocation by stream 'a'", ""},
 		{"used after it was freed", func(t *testing.T, a, _ *simdev.Stream, _ *tensor.Buffer) error {
+			t.Helper()
 			x := alloc(t, a, 8)
 			x.Release()
 			return a.Launch("k", nil, []*tensor.Buffer{x}, nil)
 		}, "the kernel k by stream 'a' comes after the memory was freed", ""},
 		{"freed while it is used", func(t *testing.T, a, _ *simdev.Stream, _ *tensor.Buffer) error {
+			t.Helper()
 			x := alloc(t, a, 8)
 			must(t, a.Launch("k", nil, []*tensor.Buffer{x}, func(simdev.Memory) error { return nil }))
 			x.Release()
 			return nil
 		}, "", "the release is not ordered after the kernel k by stream 'a'; expected UsedUntil with an event after it"},
 		{"outside the buffer", func(t *testing.T, a, _ *simdev.Stream, host *tensor.Buffer) error {
+			t.Helper()
 			x := alloc(t, a, 8)
 			defer x.Release()
 			return a.Copy(x, 4, host, 0, 8)
@@ -198,10 +205,12 @@ func TestBrokenRules(t *testing.T) {
 			return a.Copy(host, 0, host, 0, 8)
 		}, "stream 'a' copies from host to host, expected its own device on one side", ""},
 		{"kernel that fails", func(t *testing.T, a, _ *simdev.Stream, _ *tensor.Buffer) error {
+			t.Helper()
 			must(t, a.Launch("k", nil, nil, func(simdev.Memory) error { return errors.New("out of luck") }))
 			return a.Record().Wait()
 		}, "out of luck", ""},
 		{"held", func(t *testing.T, a, _ *simdev.Stream, _ *tensor.Buffer) error {
+			t.Helper()
 			alloc(t, a, 8)
 			return nil
 		}, "", "1 buffers of 8 bytes together are still held"},

@@ -85,14 +85,13 @@ func (s *Stream) Alloc(n int) (*tensor.Buffer, error) {
 // Free gives the memory back to the device.
 func (s *Stream) Free(b *tensor.Buffer) { s.device.Free(b) }
 
-// push adds a work and returns its number.
-func (s *Stream) push(w work) uint64 {
+// push adds a work.
+func (s *Stream) push(w work) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue = append(s.queue, w)
 	s.pushed++
 	s.change.Broadcast()
-	return s.pushed
 }
 
 var errClosed = errors.New("the stream is closed")
@@ -113,7 +112,7 @@ func (s *Stream) loop() {
 			return
 		}
 		if w.after != nil {
-			w.after.settle()
+			_ = w.after.settle() // a failure stays in its own stream
 		} else {
 			s.execute(&w)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"tutti/core/tracing"
 	"tutti/options"
 	"tutti/repository"
+	"tutti/scheduler/device"
 )
 
 // server is everything that runs while models are served.
@@ -52,7 +54,11 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		metrics = telemetry.NewNamespacedMetrics()
 	}
 	settings, notices := o.BackendConfig.Settings(registry)
-	notify(ctx, log, slices.Concat(o.Notices, notices))
+	policies, unbound, err := policiesOf(o)
+	if err != nil {
+		return nil, err
+	}
+	notify(ctx, log, slices.Concat(o.Notices, notices, unbound))
 	tracer, err := tracing.New(traceOptions(&o.Trace, log))
 	if err != nil {
 		return nil, err
@@ -60,7 +66,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
-		Namespacing: o.Namespacing, Cache: o.ModelCache,
+		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
 		Progress: progressOn(os.Stderr),
 	})
@@ -82,6 +88,31 @@ func notify(ctx context.Context, logger *slog.Logger, list []options.Notice) {
 	for _, n := range list {
 		logger.WarnContext(ctx, "about an option", slog.String("option", n.Option), slog.String("notice", n.Text))
 	}
+}
+
+// limitsOf is what limits are to the repository.
+func limitsOf(l *options.Limits) device.Settings {
+	return device.Settings{RateLimit: l.RateLimit, Limits: l.Resources, Executions: l.Executions, Threads: l.Threads}
+}
+
+// policiesOf reads the host policies, and tells what this machine does not allow.
+func policiesOf(o *options.Options) (map[string]*device.Policy, []options.Notice, error) {
+	policies := map[string]*device.Policy{}
+	var list []options.Notice
+	for _, name := range slices.Sorted(maps.Keys(o.HostPolicies)) {
+		p, err := device.ParsePolicy(name, o.HostPolicies[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		policies[name] = p
+		for _, key := range p.Unread {
+			list = append(list, options.Notice{Option: "--host-policy " + name + "," + key, Text: "accepted without effect: nothing reads this key, expected cpu-cores or numa-node"})
+		}
+		if err := p.Probe(); err != nil {
+			list = append(list, options.Notice{Option: "--host-policy " + name, Text: "not bound: " + err.Error()})
+		}
+	}
+	return policies, list, nil
 }
 
 // modeOf is what --model-control-mode is to the repository.

@@ -24,6 +24,9 @@ type Factory struct {
 	// Keys are those of Options.Config that New reads, sorted.
 	Keys []string
 	New  func(Options) (Backend, error)
+	// Devices returns the places besides the host that the backend brings when it is
+	// opened with such values of Options.Config; nil: none ever.
+	Devices func(values map[string]string) []tensor.Place
 }
 
 // Options are what every backend is opened with.
@@ -106,6 +109,21 @@ type Placed interface {
 	Stream() tensor.Stream
 }
 
+// StreamOf returns the stream of an instance at a device, nil for one on the host. An
+// instance that stands for another tells which by Unwrap.
+func StreamOf(inst Instance) tensor.Stream {
+	for {
+		if p, ok := inst.(Placed); ok {
+			return p.Stream()
+		}
+		w, ok := inst.(interface{ Unwrap() Instance })
+		if !ok {
+			return nil
+		}
+		inst = w.Unwrap()
+	}
+}
+
 // Concurrent is a Model of which one instance serves any number of goroutines at
 // once, as stateless code does.
 type Concurrent interface {
@@ -113,6 +131,13 @@ type Concurrent interface {
 	// Inline reports whether an execution is so short (microseconds) that it runs
 	// where the previous step completed, without a queue.
 	Inline() bool
+}
+
+// Threaded is a Model that tells how many threads an execution computes with; any
+// other computes with one, or with none worth counting when it is Concurrent.
+type Threaded interface {
+	Model
+	Threads() int
 }
 
 // Instance executes batches. It is used by one goroutine at a time, but not always

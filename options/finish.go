@@ -16,7 +16,7 @@ func (o *Options) finish(environ []string) error {
 		o.Trace.Levels = []string{traceOff}
 	}
 	o.Log.Raw = slices.ContainsFunc(environ, unescaped)
-	o.Notices = append(o.Notices, environNotices(environ)...)
+	o.Notices = append(append(o.Notices, environNotices(environ)...), o.limitNotices()...)
 	for _, s := range o.Trace.OpenTelemetry {
 		o.Notices = append(o.Notices, Notice{Option: "--trace-config opentelemetry," + s[0], Text: "accepted without effect: this mode is not built"})
 	}

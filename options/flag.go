@@ -85,6 +85,7 @@ func (f *Flag) split(text string) []string {
 const (
 	groupServer   = "Server"
 	groupModels   = "Models"
+	groupLimits   = "Limits"
 	groupHTTP     = "HTTP"
 	groupGRPC     = "gRPC"
 	groupMetrics  = "Metrics"
@@ -99,14 +100,14 @@ const (
 
 func groups() []string {
 	return []string{
-		groupServer, groupModels, groupHTTP, groupGRPC, groupMetrics, groupLog, groupTrace, groupMemory, groupDevices,
+		groupServer, groupModels, groupLimits, groupHTTP, groupGRPC, groupMetrics, groupLog, groupTrace, groupMemory, groupDevices,
 		groupBackends, groupInert, groupRefused,
 	}
 }
 
 // Flags returns every option of serve, by group.
 func Flags() []Flag {
-	return slices.Concat(serverFlags(), modelFlags(), httpFlags(), grpcFlags(), metricsFlags(), logFlags(), traceFlags(),
+	return slices.Concat(serverFlags(), modelFlags(), limitFlags(), httpFlags(), grpcFlags(), metricsFlags(), logFlags(), traceFlags(),
 		memoryFlags(), deviceFlags(), backendFlags(), inertFlags(), refusedFlags())
 }
 

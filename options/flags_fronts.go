@@ -181,6 +181,5 @@ func deviceFlags() []Flag {
 		Flag{Name: "enable-peer-access", Arg: argBool, Default: yes, Help: "Let GPUs read each other's memory", Why: noDevice, set: anyBool},
 		Flag{Name: "model-load-gpu-limit", Arg: "device:fraction", Many: true, Help: "Share of a GPU's memory above which no model is loaded", Why: noDevice, set: fractionOf("model-load-gpu-limit")},
 		Flag{Name: "allow-gpu-metrics", Arg: argBool, Default: yes, Help: "Export the metrics of GPUs", Why: noDevice, set: anyBool},
-		Flag{Name: "host-policy", Arg: "policy,key=value", Many: true, Help: "Binding of threads and memory to parts of the machine", Why: "the operating system places threads and memory", set: hostPolicy},
 	)
 }

@@ -21,7 +21,6 @@ func inertFlags() []Flag {
 		linked     = "backends are part of the program"
 		noAgent    = "no repository agent is built"
 		noCache    = "no response cache is built, every request is computed"
-		noLimiter  = "no rate limiter is built"
 		pooled     = "memory is pooled by size, without a count"
 	)
 	return inert(groupInert,
@@ -34,7 +33,6 @@ func inertFlags() []Flag {
 		Flag{Name: "allow-cpu-metrics", Arg: argBool, Default: yes, Help: "Export the metrics of the CPU", Why: "process_* and go_* metrics are always there, nv_cpu_* never", set: anyBool},
 		Flag{Name: "metrics-interval-ms", Arg: argMillis, Default: "2000", Help: "Time between two measurements", Why: "metrics are read when they are asked for", set: anyFraction},
 		Flag{Name: "buffer-manager-thread-count", Arg: argNumber, Default: "0", Help: "Threads that copy tensors", Why: "instances copy tensors themselves", set: anyInteger},
-		Flag{Name: "rate-limit-resource", Arg: "name:count[:device]", Many: true, Help: "Resource that instances share", Why: noLimiter, set: limiterResource},
 		Flag{Name: "cache-config", Arg: "cache,key=value", Many: true, Help: "Setting of a response cache", Why: noCache, set: cacheConfig},
 		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: noCache, set: anything},
 		Flag{Name: "response-cache-byte-size", Arg: argBytes, Instead: "--cache-config local,size=BYTES", Help: "Size of the response cache", Why: noCache, set: anyInteger},
@@ -119,28 +117,10 @@ func fractionOf(flag string) setter {
 	return func(_ *Options, value string) error { return pair(flag, value, anyFraction) }
 }
 
-func hostPolicy(_ *Options, value string) error {
-	_, _, _, err := triple("host-policy", "<policy name>,<setting>=<value>", ",", value)
-	return err
-}
-
 func cacheConfig(_ *Options, value string) error {
 	if name, _, _ := strings.Cut(value, ","); name == value || name == "" {
 		return fmt.Errorf("No cache specified. --cache-config option format is <cache name>,<setting>=<value>. Got %s", value) //nolint:staticcheck // Triton's words
 	}
 	_, _, _, err := triple("cache-config", "<cache name>,<setting>=<value>", ",", value)
 	return err
-}
-
-func limiterResource(_ *Options, value string) error {
-	parts := strings.Split(value, ":")
-	if len(parts) < 2 || len(parts) > 3 {
-		return fmt.Errorf("--rate-limit-resource option format is '<resource_name>:<count>:<device>' or '<resource_name>:<count>'. Got %s", value)
-	}
-	for _, p := range parts[1:] {
-		if err := anyInteger(nil, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package options
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -91,7 +90,6 @@ func modelFlags() []Flag {
 			Name: "model-namespacing", Arg: argBool, Default: no, Help: "Let several repositories hold models of one name; an ensemble looks for its models in its own repository first",
 			set: boolean(func(o *Options) *bool { return &o.Namespacing }),
 		},
-		Flag{Name: "rate-limit", Arg: "mode", Default: "off", Help: "execution_count is refused: no rate limiter is built", set: rateLimit},
 	)
 }
 
@@ -109,15 +107,6 @@ func configName(o *Options, value string) error {
 	}
 	o.ModelConfigName = value
 	return nil
-}
-
-func rateLimit(_ *Options, value string) error {
-	var mode string
-	err := choice(func(*Options) *string { return &mode }, "rate-limit", "off", "execution_count")(nil, value)
-	if err == nil && mode != "off" {
-		err = errors.New("unsupported: --rate-limit=execution_count, expected off")
-	}
-	return err
 }
 
 func backendFlags() []Flag {

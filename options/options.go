@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tutti/core/logs"
+	"tutti/scheduler/device"
 	"tutti/server/httpapi"
 )
 
@@ -42,15 +43,29 @@ type Options struct {
 	// ExitTimeout bounds the orderly end.
 	ExitTimeout   time.Duration
 	BackendConfig BackendConfig
-	HTTP          HTTP
-	GRPC          GRPC
-	Metrics       Endpoint
+	Limits        Limits
+	// HostPolicies are the settings of host policies by name; every one was parsed.
+	HostPolicies map[string]map[string]string
+	HTTP         HTTP
+	GRPC         GRPC
+	Metrics      Endpoint
 	// ClientSHM lets clients register shared memory.
 	ClientSHM bool
 	Log       logs.Settings
 	Trace     Trace
 	// Notices are what the server says about its options when it starts.
 	Notices []Notice
+}
+
+// Limits say what may execute at a time.
+type Limits struct {
+	// RateLimit has instances take the resources of their rate_limiter; Resources is how
+	// much there is, of which the instance that needs most has enough when empty.
+	RateLimit bool
+	Resources []device.Limit
+	// Executions bounds the executions of each device, Threads those of models on the
+	// CPU; 0 for no bound.
+	Executions, Threads int
 }
 
 // Endpoint is where a protocol is served.

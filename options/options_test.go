@@ -14,6 +14,7 @@ import (
 
 	"tutti/core/logs"
 	"tutti/options"
+	"tutti/scheduler/device"
 )
 
 // tritonFlags are the names of tritonserver's options.
@@ -172,6 +173,25 @@ func TestParseOptions(t *testing.T) {
 				o.Notices = []options.Notice{{Option: "--trace-config opentelemetry,url", Text: "accepted without effect: this mode is not built"}}
 			},
 		},
+		"limits": {
+			[]string{
+				repository, "--rate-limit=execution_count", "--rate-limit-resource=R:4", "--rate-limit-resource", "S:2:1",
+				"--cpu-threads=3", "--max-device-executions=2", "--host-policy=cpu,cpu-cores=0-1", "--host-policy=cpu,numa-node=0", "--host-policy=gpu_0,x=y",
+			},
+			func(o *options.Options) {
+				o.Limits = options.Limits{RateLimit: true, Executions: 2, Threads: 3, Resources: []device.Limit{
+					{Name: "R", Count: 4, Device: device.EveryDevice}, {Name: "S", Count: 2, Device: 1},
+				}}
+				o.HostPolicies = map[string]map[string]string{"cpu": {"cpu-cores": "0-1", "numa-node": "0"}, "gpu_0": {"x": "y"}}
+			},
+		},
+		"a limit of nothing": {
+			[]string{repository, "--rate-limit-resource=R:4"},
+			func(o *options.Options) {
+				o.Limits.Resources = []device.Limit{{Name: "R", Count: 4, Device: device.EveryDevice}}
+				o.Notices = []options.Notice{{Option: "--rate-limit-resource", Text: "without effect: --rate-limit is off"}}
+			},
+		},
 		"a trace level OFF": {
 			[]string{repository, "--trace-config=level=tensors", "--trace-config=level=off"},
 			func(o *options.Options) { o.Trace.Levels = []string{"OFF"} },
@@ -215,7 +235,6 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--load-model=a", "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."},
 		{"--model-control-mode=explicit --load-model=* --load-model=a", "--load-model * must be the only one"},
 		{"--model-control-mode=poll --repository-poll-secs=0", "--repository-poll-secs must be greater than 0 with --model-control-mode=poll"},
-		{"--rate-limit=execution_count", "unsupported: --rate-limit=execution_count, expected off"},
 		{"--rate-limit=fast", "invalid argument for --rate-limit: 'fast'"},
 		{"--model-config-name=../x", "invalid argument for --model-config-name: '../x'"},
 		{"--log-format=xml", "invalid argument for --log-format: 'xml', expected one of: default, ISO8601, json"},
@@ -243,6 +262,14 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--cache-config=size=1", "No cache specified."},
 		{"--cache-config=local,size=1 --response-cache-byte-size=1", "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided."},
 		{"--rate-limit-resource=a", "--rate-limit-resource option format is"},
+		{"--rate-limit-resource=a:x", "Invalid option value. Got x"},
+		{"--rate-limit-resource=a:-1", "Provided option value is out of bound. Got -1"},
+		{"--rate-limit-resource=a:1:x", "Invalid option value. Got x"},
+		{"--rate-limit-resource=:1", "--rate-limit-resource option format is"},
+		{"--rate-limit-resource=a:1:2:3", "--rate-limit-resource option format is"},
+		{"--cpu-threads=-1", "Provided option value is out of bound. Got -1"},
+		{"--host-policy=cpu,cpu-cores=1", "host policy setting 'cpu-cores' format is '<lower_cpu_core_id>-<upper_cpu_core_id>'. Got 1"},
+		{"--host-policy=cpu,numa-node=x", "Can't parse 'x' to integer"},
 		{"--host-policy=a", "--host-policy option format is '<policy name>,<setting>=<value>'. Got a"},
 		{"--cuda-memory-pool-byte-size=1", "Cannot parse option arguments due to missing delimiter."},
 		{"--model-load-gpu-limit=0:x", "Invalid option value. Got x"},

@@ -186,11 +186,12 @@ type spied struct {
 
 func (m *spied) Signature() *config.Signature { return m.sig }
 
-func (m *spied) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
+func (m *spied) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
 	if m.made++; m.name == "uninstantiable" && m.made == 2 {
 		return nil, errors.New("no room for a second one")
 	}
 	m.note("instance " + m.name)
+	m.note("at " + at.String() + " " + m.name)
 	return &spiedInstance{spied: m}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"tutti/backends"
@@ -18,6 +19,7 @@ import (
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
 	"tutti/scheduler"
+	"tutti/scheduler/device"
 )
 
 // version is one loaded version of a model.
@@ -35,6 +37,12 @@ type version struct {
 	model backends.Model
 	// places are where the model has instances; nil: on the host.
 	places []tensor.Place
+	// seats are the instances as configured; anyCount says that their number is not.
+	seats    []seat
+	anyCount bool
+	// passive are instances that take no requests, limits the gates of the others.
+	passive []backends.Instance
+	limits  *device.Group
 	// uses are the versions that an ensemble hands work to; users counts on their
 	// side how many do, for they must outlive it.
 	uses  []*version
@@ -47,16 +55,21 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	if err != nil {
 		return nil, err
 	}
+	seats := r.seats(f.cfg)
 	settings := backends.Settings{
 		Model: f.name, Version: number,
 		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
-		Config: f.cfg, Instances: countInstances(f), Alloc: r.s.Alloc,
+		Config: f.cfg, Instances: max(1, countInstances(seats)), Alloc: r.s.Alloc,
 		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
 	}
 	if err := inspect(f.dir, f.cfg); err != nil {
 		return nil, err
 	}
-	model, err := b.Load(ctx, settings)
+	var model backends.Model
+	err = seats[0].policy.Do(func() (err error) {
+		model, err = b.Load(ctx, settings)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -66,19 +79,6 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	}
 	r.s.Log.DebugContext(ctx, "model loaded", slog.String("model", f.name), slog.Int64("version", number), slog.String("backend", factory.Name))
 	return v, nil
-}
-
-// countInstances returns how many instances a model gets: as configured, else what
-// the normalised configuration says.
-func countInstances(f *folder) int {
-	if f.instances > 0 {
-		return f.instances
-	}
-	n := 0
-	for _, g := range f.cfg.GetInstanceGroup() {
-		n += int(g.GetCount())
-	}
-	return max(n, 1)
 }
 
 // assemble puts statistics, instances, a scheduler and an executor around a model.
@@ -98,13 +98,19 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 	}
 	v := &version{
 		cfg: config.Complete(f.cfg, sig), sig: sig, about: newDescription(sig), model: model,
-		stats: stats, temp: f.temp,
+		stats: stats, temp: f.temp, seats: r.seats(f.cfg), anyCount: f.anyCount,
 	}
 	if p, ok := model.(backends.Placer); ok {
-		v.places = p.Places()
+		v.seats = atDevices(v.seats, p.Places())
+		for i := range v.seats {
+			if at := v.seats[i].place; !v.seats[i].group.GetPassive() && !slices.Contains(v.places, at) {
+				v.places = append(v.places, at)
+			}
+		}
 	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
-		return nil, err
+		v.limits.Close()
+		return nil, errors.Join(err, closeInstances(v.passive))
 	}
 	v.exec = exec.New(exec.Settings{
 		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover,
@@ -162,7 +168,8 @@ func (r *Repository) loadThreads() int {
 func (v *version) close() error {
 	var errs []error
 	if v.queue != nil {
-		errs = append(errs, v.queue.Close(), v.model.Close())
+		errs = append(errs, v.queue.Close(), closeInstances(v.passive), v.model.Close())
+		v.limits.Close()
 	}
 	for _, used := range v.uses {
 		used.users.Add(-1)

@@ -41,13 +41,16 @@ func (x *rehearsal) ask(ctx context.Context, req *infer.Request) (*infer.Respons
 // prepare warms every instance of a version up and has the first one answer the
 // golden requests.
 func (r *Repository) prepare(ctx context.Context, f *folder, v *version, instances []backends.Instance, padding *scheduler.Padding) error {
+	if len(instances) == 0 {
+		return nil // passive ones take no requests
+	}
 	samples, err := r.warmups(f, v.sig)
 	if err != nil {
 		return err
 	}
 	for i, inst := range instances {
-		if i > 0 && inst == instances[0] {
-			break // one instance stands for all
+		if i > 0 && inst == instances[i-1] {
+			continue // one instance stands for several
 		}
 		if err := warm(ctx, r.rehearse(v, inst, padding), samples); err != nil {
 			return err

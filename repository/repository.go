@@ -21,6 +21,7 @@ import (
 	"tutti/core/tensor"
 	"tutti/core/tracing"
 	"tutti/scheduler"
+	"tutti/scheduler/device"
 )
 
 // loadThreads is how many versions load at a time, Triton's default.
@@ -77,6 +78,13 @@ type Settings struct {
 	// may have one name. An ensemble looks for its models in its own first.
 	Namespacing bool
 
+	// Devices are the places besides the host at which instances may be.
+	Devices []tensor.Place
+	// Limits say what may execute at a time.
+	Limits device.Settings
+	// HostPolicies bind instances to parts of the machine, by the policy's name.
+	HostPolicies map[string]*device.Policy
+
 	Backends *backends.Registry
 	// BackendConfig holds --backend-config values by backend name.
 	BackendConfig map[string]map[string]string
@@ -97,6 +105,7 @@ type Repository struct {
 	workers *scheduler.Workers
 	places  *tensor.Places
 	mover   *scheduler.Mover
+	arbiter *device.Arbiter
 	catalog atomic.Pointer[snapshot]
 	leaving scheduler.Pending // versions that wait for their last requests
 
@@ -113,15 +122,27 @@ type Repository struct {
 	faults []error                     // of closing, guarded by mu
 }
 
+// brought returns the devices that backends bring.
+func (s *Settings) brought() []tensor.Place {
+	var list []tensor.Place
+	for _, name := range s.Backends.Names() {
+		if f := s.Backends.ByName(name); f.Devices != nil {
+			list = append(list, f.Devices(s.BackendConfig[name])...)
+		}
+	}
+	return list
+}
+
 // Open finds and loads the models. A model that cannot be loaded is unavailable and
 // does not keep the others from serving; Failures tells which. The error is about
 // the repository as a whole: a folder that cannot be read, a name that is not there.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
+	s.Devices = append(slices.Clone(s.Devices), s.brought()...)
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
-			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig},
-		}, workers: scheduler.NewWorkers(),
+			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, Devices: s.Devices},
+		}, workers: scheduler.NewWorkers(), arbiter: device.New(s.Limits),
 		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
 	r.places = tensor.NewPlaces(s.Alloc)
@@ -301,7 +322,7 @@ func (r *Repository) Folder(name string) (dir, twin string) {
 // reporting all at once what loading reports one at a time.
 func (r *Repository) Check(name string) []error {
 	if m := r.catalog.Load().called[name]; m != nil && m.folder.cfg != nil {
-		return config.Check(m.folder.cfg)
+		return config.CheckWith(m.folder.cfg, &r.source.options)
 	}
 	return nil
 }

@@ -24,11 +24,10 @@ type folder struct {
 	print uint64
 	// cfg is the normalised configuration; nil when err says why there is none.
 	cfg *modelconfig.ModelConfig
-	// instances is the configured number of instances, 0 when the configuration
-	// leaves it open.
-	instances int
-	versions  []int64 // to be loaded, ascending
-	absent    []int64 // that the policy asks for and the folder lacks
+	// anyCount says that the configuration leaves the number of instances open.
+	anyCount bool
+	versions []int64 // to be loaded, ascending
+	absent   []int64 // that the policy asks for and the folder lacks
 	// override marks a configuration or files that came with a request.
 	override bool
 	temp     *tempFolder // of the files that came with a request, else nil
@@ -157,9 +156,7 @@ func (s *source) open(ctx context.Context, p place) *folder {
 
 // check normalises the configuration and finds the versions to load.
 func (s *source) check(f *folder, places *config.Places) {
-	for _, g := range f.cfg.GetInstanceGroup() {
-		f.instances += max(1, int(g.GetCount()))
-	}
+	f.anyCount = len(f.cfg.GetInstanceGroup()) == 0
 	f.notes = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
 	places.Locate(f.notes)
 	if f.err = config.FirstError(f.notes); f.err == nil {

@@ -23,7 +23,7 @@ func (a *answers) Answer(i int, out []tensor.Tensor, final bool) error {
 		return status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", a.runner.sig.Model, i, len(a.works))
 	}
 	w := a.works[i]
-	leave(a.stream, nil, out)
+	stamp(a.stream, nil, out)
 	err := a.runner.checkAnswer(w, out)
 	if err != nil {
 		tensor.ReleaseAll(out)

@@ -13,10 +13,7 @@ func (r *Runner) streamOf(inst backends.Instance) tensor.Stream {
 	if r.mover.Idle() {
 		return nil
 	}
-	if p, ok := inst.(backends.Placed); ok {
-		return p.Stream()
-	}
-	return nil
+	return backends.StreamOf(inst)
 }
 
 // at has the batch execute at the place of stream s.
@@ -172,9 +169,9 @@ func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, t *tensor.Ten
 	return outer * size, nil
 }
 
-// leave says of a batch that was put into stream s when its outputs are ready and its
+// stamp says of a batch that was put into stream s when its outputs are ready and its
 // inputs not used any more.
-func leave(s tensor.Stream, in, out []tensor.Tensor) {
+func stamp(s tensor.Stream, in, out []tensor.Tensor) {
 	if s == nil {
 		return
 	}

@@ -94,7 +94,7 @@ func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	if err == nil {
 		err = r.execute(w.Ctx, inst, b)
 	}
-	leave(s, b.In, b.Out)
+	stamp(s, b.In, b.Out)
 	w.Times.InferEnd = telemetry.Now()
 	w.Times.End = w.Times.InferEnd
 	t.Tick(w.Times.End)
@@ -130,7 +130,7 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 	if err == nil {
 		// What has been answered cannot be asked again.
 		err = r.execute(context.Background(), inst, b)
-		leave(s, b.In, b.Out)
+		stamp(s, b.In, b.Out)
 		if err != nil && !r.sig.Decoupled {
 			r.separately(inst, list, t)
 			return false
@@ -259,6 +259,16 @@ func (r *Runner) Cancel(list *List, now int64) {
 		w.Err = status.ErrCancelled
 		tensor.ReleaseAll(w.In)
 		r.stats.Failed(telemetry.Canceled, now-w.Enqueued)
+	}
+}
+
+// TurnAway fails works with err before they are executed: their inputs are released and
+// they count as failed. Completing them is the caller's.
+func (r *Runner) TurnAway(list *List, err error, now int64) {
+	for w := list.Head; w != nil; w = w.next {
+		w.Err = err
+		tensor.ReleaseAll(w.In)
+		r.stats.Failed(reason(err), now-w.Enqueued)
 	}
 }
 

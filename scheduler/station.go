@@ -22,6 +22,7 @@ type Station struct {
 	learner Learner // the policy, when it learns
 	workers *Workers
 	all     []backends.Instance
+	gates   []*gated // those of all that are behind a gate
 
 	mu     sync.Mutex
 	queue  queue               // guarded by mu
@@ -47,7 +48,10 @@ type StationSettings struct {
 	// Instances move to the station, which closes them. One that occurs several
 	// times counts as several: a concurrent model's.
 	Instances []backends.Instance
-	Workers   *Workers
+	// Gates are what the instances of the same positions pass before a batch; nil, or
+	// a nil one, lets them run as they come.
+	Gates   []Gate
+	Workers *Workers
 
 	_ struct{}
 }
@@ -59,9 +63,9 @@ func NewStation(s StationSettings) *Station {
 		policy:  s.Policy,
 		workers: s.Workers,
 		all:     s.Instances,
-		free:    append([]backends.Instance(nil), s.Instances...),
 		take:    make([]int32, 0, window),
 	}
+	st.free = st.behind(s.Instances, s.Gates)
 	st.learner, _ = s.Policy.(Learner)
 	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
 	return st
@@ -130,19 +134,23 @@ func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, 
 	}
 	dropped = s.queue.sweep(window)
 	if s.queue.len() == 0 {
+		s.giveBack()
 		return nil, batch, dropped, false
 	}
 	d := s.policy.Decide(now, s.view(), s.take[:0])
 	if len(d.Take) == 0 {
+		s.giveBack()
 		s.arm(d.Wait)
 		s.sweepLater()
 		return nil, batch, dropped, false
 	}
+	if inst = s.admit(); inst == nil {
+		s.sweepLater()
+		return nil, batch, dropped, false
+	}
 	batch = s.queue.take(d.Take, s.runner.compatible)
-	last := len(s.free) - 1
-	inst, s.free = s.free[last], s.free[:last]
 	s.rows += batch.rows()
-	return inst, batch, dropped, last > 0 && s.queue.len() > 0
+	return inst, batch, dropped, len(s.free) > 0 && s.queue.len() > 0
 }
 
 func (s *Station) view() View {
@@ -228,8 +236,10 @@ func (s *Station) release(inst backends.Instance, batch *List) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rows -= batch.rows()
+	more := s.queue.len() > 0
+	leave(inst, more)
 	s.free = append(s.free, inst)
-	return s.queue.len() > 0
+	return more
 }
 
 // observe tells a learning policy what the batch cost.

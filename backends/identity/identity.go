@@ -18,7 +18,14 @@ import (
 
 // NewFactory declares the backend identity. Its models have no files: config.pbtxt
 // declares pairs INPUTi and OUTPUTi of equal type and dims, of any type and number.
-// An optional input that is not given leaves its output absent.
+// An optional input that is not given leaves its output absent, or with the parameter
+// absent_as_zeros "true", as in Triton, has one of zeros and empty strings, with 1 for
+// each variable dimension.
+//
+// Further parameters are those of Triton's model for its tests. creation_delay_sec makes
+// loading take time. execute_delay_ms makes executions take time, for the i-th instance
+// i times instance_wise_delay_multiplier as much, and once for the first. A wait ends
+// when the client goes. Unknown parameters are refused.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name: "identity",
@@ -31,12 +38,11 @@ type backend struct{}
 var _ backends.Backend = backend{}
 
 // Load checks that the configuration declares matching pairs.
-func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
+func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	cfg := s.Config
-	for key := range cfg.GetParameters() {
-		if key == "execute_delay_ms" || key == "instance_wise_delay_multiplier" {
-			return nil, status.Errorf(status.Unsupported, "model '%s': parameter '%s' is not supported by backend 'identity'", s.Model, key)
-		}
+	params, err := parse(s.Model, cfg.GetParameters())
+	if err != nil {
+		return nil, err
 	}
 	sig := &config.Signature{Model: s.Model, Version: s.Version, MaxBatch: int(cfg.GetMaxBatchSize())}
 	for _, in := range cfg.GetInput() {
@@ -53,7 +59,19 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 	if err != nil {
 		return nil, err
 	}
-	return &model{sig: sig, source: source}, checkReshape(s.Model, cfg, source)
+	if err := checkReshape(s.Model, cfg, source); err != nil {
+		return nil, err
+	}
+	if params.creation > 0 {
+		if err := pause(ctx, params.creation, nil); err != nil {
+			return nil, err
+		}
+	}
+	m := &model{sig: sig, source: source, zeros: params.zeros}
+	if params.execute > 0 {
+		return plain{&slow{model: m, params: params}}, nil
+	}
+	return m, nil
 }
 
 // Close does nothing: there is no runtime.

@@ -21,6 +21,10 @@ output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1, 2 ] }
 output { name: "OUTPUT1" data_type: TYPE_STRING dims: [ 1 ] }
 `
 
+func param(key, value string) string {
+	return ` parameters { key: "` + key + `" value { string_value: "` + value + `" } }`
+}
+
 func load(t *testing.T, text string) (backends.Model, error) {
 	t.Helper()
 	cfg := &modelconfig.ModelConfig{}
@@ -85,7 +89,10 @@ func TestLoadRefuses(t *testing.T) {
 		{"type", in0 + `output { name: "OUTPUT0" data_type: TYPE_INT8 dims: [ 2 ] }`, "output 'OUTPUT0' is TYPE_INT8 [2], expected TYPE_FP32 [2] as input 'INPUT0'", status.InvalidArg},
 		{"dims", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }`, "output 'OUTPUT0' is TYPE_FP32 [-1]", status.InvalidArg},
 		{"reshape", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] reshape { shape: [ 1, 2 ] } }`, "has reshape [1 2], expected none", status.InvalidArg},
-		{"delay", in0 + out0 + `parameters { key: "execute_delay_ms" value { string_value: "9" } }`, "'execute_delay_ms' is not supported", status.Unsupported},
+		{"delay", in0 + out0 + param("execute_delay_ms", "x"), "parameter 'execute_delay_ms' is 'x', expected an integer from 0 to 1048576", status.InvalidArg},
+		{"negative delay", in0 + out0 + param("creation_delay_sec", "-1"), "parameter 'creation_delay_sec' is '-1'", status.InvalidArg},
+		{"zeros", in0 + out0 + param("absent_as_zeros", "2"), "parameter 'absent_as_zeros' is '2', expected true or false", status.InvalidArg},
+		{"unknown", in0 + out0 + param("delay", "1"), "backend 'identity' has no parameter 'delay', expected one of absent_as_zeros, creation_delay_sec,", status.InvalidArg},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

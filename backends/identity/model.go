@@ -13,6 +13,7 @@ import (
 type model struct {
 	sig    *config.Signature
 	source []int // The input of each output.
+	zeros  bool  // what is absent is zeros
 }
 
 var _ backends.Concurrent = (*model)(nil)
@@ -42,10 +43,47 @@ var _ backends.Instance = instance{}
 // hot: no allocation.
 func (i instance) Execute(_ context.Context, b *backends.Batch) error {
 	for port, in := range i.source {
+		if i.zeros && !b.In[in].Present() {
+			if err := i.zero(b, port); err != nil {
+				return err
+			}
+			continue
+		}
 		b.SetOutput(port, b.In[in].Retain())
 	}
 	return nil
 }
+
+// zero makes an output of zeros, with 1 for each variable dimension.
+func (m *model) zero(b *backends.Batch, port int) error {
+	p := &m.sig.Outputs[port]
+	var dims []int64
+	if m.sig.MaxBatch > 0 {
+		dims = append(dims, int64(b.Rows))
+	}
+	for _, d := range p.Dims.Dims() {
+		if d < 0 {
+			d = 1
+		}
+		dims = append(dims, d)
+	}
+	shape := tensor.Of(dims...)
+	if p.DType == tensor.Bytes {
+		out, err := b.AllocBytes(port, shape, int(shape.Elements())*bytesHeader)
+		if err == nil {
+			clear(out.Bytes()) // lengths of 0
+		}
+		return err
+	}
+	out, err := b.Alloc(port, p.DType, shape)
+	if err == nil {
+		clear(out.Bytes())
+	}
+	return err
+}
+
+// bytesHeader is the length before each string.
+const bytesHeader = 4
 
 // Close does nothing.
 func (instance) Close() error { return nil }

@@ -91,7 +91,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		return nil, err
 	}
 	bound.sig.Model, bound.sig.Version = s.Model, s.Version
-	return &model{session: ses, binding: bound, shrink: set.shrink}, nil
+	return &model{session: ses, binding: bound, shrink: set.shrink, threads: set.threads()}, nil
 }
 
 // Close ends the runtime once the last output that it owns is released.
@@ -125,11 +125,15 @@ type model struct {
 	session *session
 	binding *binding
 	shrink  string
+	threads int
 	// unsure is set once the declared names of dimensions proved wrong; output shapes are then left to the runtime.
 	unsure atomic.Bool
 }
 
-var _ backends.Model = (*model)(nil)
+var _ backends.Threaded = (*model)(nil)
+
+// Threads returns those of one execution, as configured.
+func (m *model) Threads() int { return m.threads }
 
 // Signature returns the configured ports, or the file's where the configuration has none.
 func (m *model) Signature() *config.Signature { return m.binding.sig }

@@ -46,6 +46,14 @@ func defaultSettings(instances int) settings {
 	}
 }
 
+// threads returns how many threads one execution may compute with.
+func (s *settings) threads() int {
+	if s.parallel {
+		return max(s.intraThreads, s.interThreads)
+	}
+	return s.intraThreads
+}
+
 // graphLevels are the runtime's own numbers: none, basic, extended, layout, all.
 var graphLevels = []string{"0", "1", "2", "3", "99"}
 

@@ -31,6 +31,17 @@ func NewFactory(inner ...backends.Factory) backends.Factory {
 		Name: Name,
 		Keys: []string{"bandwidth_mb", "devices", "latency_us", "memory_mb", "real"},
 		New:  func(o backends.Options) (backends.Backend, error) { return newBackend(inner, o) },
+		Devices: func(values map[string]string) []tensor.Place {
+			n, _, err := parse(values)
+			if err != nil {
+				return nil // opening the backend tells
+			}
+			list := make([]tensor.Place, n)
+			for i := range list {
+				list[i] = simdev.Place(i)
+			}
+			return list
+		},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"tutti/backends/identity"
 	"tutti/backends/native"
 	"tutti/backends/onnx"
+	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sim"
 	"tutti/backends/square"
@@ -34,6 +35,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
+		query.NewFactory(),
 		repeat.NewFactory(),
 		square.NewFactory(),
 	}

@@ -21,9 +21,12 @@ func Validate(cfg *modelconfig.ModelConfig) error {
 // Check returns every problem of a normalised configuration that can be found
 // without any other model, in the order in which Triton looks for them, and then
 // each field that is set but not supported. Diagnosed tells more about each.
-func Check(cfg *modelconfig.ModelConfig) []error {
+func Check(cfg *modelconfig.ModelConfig) []error { return CheckWith(cfg, nil) }
+
+// CheckWith is Check under options, nil for none.
+func CheckWith(cfg *modelconfig.ModelConfig, o *Options) []error {
 	var errs []error
-	for _, d := range Inspect(cfg) {
+	for _, d := range inspect(cfg, o) {
 		if err := d.Err(); err != nil {
 			errs = append(errs, err)
 		}
@@ -33,8 +36,10 @@ func Check(cfg *modelconfig.ModelConfig) []error {
 
 // Inspect returns what Check does as diagnostics, with notices among them. Types and
 // dims that the model or the steps will tell may be missing; CheckComplete asks for them.
-func Inspect(cfg *modelconfig.ModelConfig) []Diagnostic {
-	l := &problems{cfg: cfg}
+func Inspect(cfg *modelconfig.ModelConfig) []Diagnostic { return inspect(cfg, nil) }
+
+func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
+	l := &problems{cfg: cfg, gpus: o.gpus()}
 	l.backend()
 	l.file()
 	l.versions()
@@ -79,6 +84,7 @@ func CheckComplete(cfg *modelconfig.ModelConfig) []Diagnostic {
 type problems struct {
 	cfg  *modelconfig.ModelConfig
 	list []Diagnostic
+	gpus []int32 // the devices that there are
 	said map[Severity]int
 	full bool // the last diagnostic was one too many
 	// complete asks for what a model or a step could still tell.
@@ -175,37 +181,6 @@ func (l *problems) versions() {
 		}
 	}
 }
-
-func (l *problems) instances() {
-	name := l.cfg.GetName()
-	if l.cfg.GetPlatform() == EnsemblePlatform {
-		return // said already: its scheduling is missing
-	}
-	if len(l.cfg.GetInstanceGroup()) == 0 {
-		l.add(InstanceGroup, "instance_group", "must specify one or more 'instance group's for %s", name)
-	}
-	for i, g := range l.cfg.GetInstanceGroup() {
-		field := fmt.Sprintf("instance_group[%d]", i)
-		switch {
-		case g.GetCount() < 0:
-			l.add(InstanceGroup, field+".count", "instance group %s of model %s must specify a positive 'count', got %d", g.GetName(), name, g.GetCount())
-		case g.GetCount() > maxInstances:
-			l.add(InstanceGroup, field+".count", "instance group %s of model %s has 'count' %d, expected at most %d",
-				g.GetName(), name, g.GetCount(), maxInstances)
-		}
-		if modelconfig.ModelInstanceGroup_Kind_name[int32(g.GetKind())] == "" {
-			l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind %d, which is none", g.GetName(), name, g.GetKind())
-		}
-		if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU && len(g.GetGpus()) > 0 {
-			l.add(InstanceGroup, field+".gpus", "instance group %s of model %s has kind %s but specifies one or more GPUs",
-				g.GetName(), name, g.GetKind())
-		}
-	}
-}
-
-// maxInstances bounds a group's count, so that a slip of the keyboard does not take
-// the machine down.
-const maxInstances = 1024
 
 // cache refuses the response cache where an answer does not follow from its request.
 func (l *problems) cache() {

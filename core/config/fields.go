@@ -5,8 +5,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	"tutti/proto/modelconfig"
 )
 
 // Class says what becomes of a field.
@@ -70,11 +68,6 @@ func eachField(desc protoreflect.MessageDescriptor, prefix string, visit func(pa
 			eachField(below, path+".", visit)
 		}
 	}
-}
-
-// is accepts one number of an enumeration.
-func is(n protoreflect.EnumNumber) func(protoreflect.Value) bool {
-	return func(v protoreflect.Value) bool { return v.Enum() == n }
 }
 
 // fieldTable is the one list of what becomes of each field. Whoever builds a field
@@ -145,14 +138,19 @@ var fieldTable = []Field{
 	{Path: "ensemble_scheduling.max_inflight_requests", Class: Refused, Doc: "Steps are not held back by later ones."},
 	{Path: "instance_group", Class: Honoured, Doc: "How many executions of a model run at a time."},
 	{Path: "instance_group.name", Class: Honoured, Doc: "A name for error texts."},
-	{Path: "instance_group.kind", Class: Refused, Only: "KIND_GPU", Doc: "There is no GPU device.", Value: is(modelconfig.ModelInstanceGroup_KIND_GPU.Number())},
+	{Path: "instance_group.kind", Class: Honoured, Doc: "Where they run: KIND_CPU, KIND_MODEL and KIND_AUTO on the CPU, KIND_GPU on a device, and refused in Triton's words where there is none."},
 	{Path: "instance_group.count", Class: Honoured, Doc: "Executions at a time."},
-	{Path: "instance_group.rate_limiter", Class: Hinted, Doc: "An instance runs as soon as it has work."},
-	{Path: "instance_group.gpus", Class: Honoured, Doc: "Refused in Triton's words for a kind without GPUs, and with KIND_GPU itself."},
+	{Path: "instance_group.rate_limiter", Class: Honoured, Doc: "With --rate-limit=execution_count, what an execution takes and who goes first."},
+	{Path: "instance_group.rate_limiter.resources", Class: Honoured, Doc: "What one execution takes of a resource."},
+	{Path: "instance_group.rate_limiter.resources.name", Class: Honoured, Doc: "The resource, as in --rate-limit-resource."},
+	{Path: "instance_group.rate_limiter.resources.global", Class: Honoured, Doc: "Whether all devices share it; otherwise each device has its own."},
+	{Path: "instance_group.rate_limiter.resources.count", Class: Honoured, Doc: "How much of it."},
+	{Path: "instance_group.rate_limiter.priority", Class: Honoured, Doc: "Who has executed least, times this, goes first: 2 executes half as often as 1 while both have work; 0 is 1."},
+	{Path: "instance_group.gpus", Class: Honoured, Doc: "The devices, with `count` instances on each; all of them when it is left out. Refused in Triton's words for a kind without GPUs."},
 	{Path: "instance_group.secondary_devices", Class: Refused, Doc: "There is no such device."},
 	{Path: "instance_group.profile", Class: Refused, Doc: "Only TensorRT has profiles."},
-	{Path: "instance_group.passive", Class: Refused, Doc: "Every instance takes requests."},
-	{Path: "instance_group.host_policy", Class: Hinted, Doc: "Memory and threads are not bound to a part of the machine."},
+	{Path: "instance_group.passive", Class: Honoured, Doc: "The instances are made and get no requests."},
+	{Path: "instance_group.host_policy", Class: Honoured, Doc: "The --host-policy that binds them to a part of the machine; by default cpu, model or gpu_ID."},
 	{Path: "default_model_filename", Class: Honoured, Doc: "The model's file in its version folder."},
 	{Path: "cc_model_filenames", Class: Hinted, Doc: "There is no CUDA device, so default_model_filename is meant."},
 	{Path: "metric_tags", Class: Refused, Doc: "Metrics have the labels model and version."},

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 
+	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
 
@@ -52,6 +53,8 @@ type Options struct {
 	StrictEnsembleConfig bool
 	// NoAutoComplete asks every model to declare all its inputs and outputs.
 	NoAutoComplete bool
+	// Devices are the places besides the host that instances may be put at.
+	Devices []tensor.Place
 }
 
 // Normalise fills in the defaults of what cfg leaves out; dir is the name of the
@@ -84,7 +87,7 @@ func NormaliseWith(cfg *modelconfig.ModelConfig, dir string, o *Options) ([]Diag
 		return CompleteFlow(cfg), nil
 	}
 	list := normaliseBackend(cfg)
-	normaliseInstances(cfg)
+	normaliseInstances(cfg, o.gpus())
 	normaliseOptimization(cfg)
 	return list, nil
 }
@@ -130,7 +133,7 @@ func normaliseBackend(cfg *modelconfig.ModelConfig) []Diagnostic {
 	return l.list
 }
 
-func normaliseInstances(cfg *modelconfig.ModelConfig) {
+func normaliseInstances(cfg *modelconfig.ModelConfig, gpus []int32) {
 	if len(cfg.InstanceGroup) == 0 {
 		cfg.InstanceGroup = []*modelconfig.ModelInstanceGroup{{}}
 	}
@@ -138,9 +141,7 @@ func normaliseInstances(cfg *modelconfig.ModelConfig) {
 		if g.Name == "" {
 			g.Name = fmt.Sprintf("%s_%d", cfg.Name, i)
 		}
-		if g.Kind == modelconfig.ModelInstanceGroup_KIND_AUTO && len(g.Gpus) == 0 {
-			g.Kind = modelconfig.ModelInstanceGroup_KIND_CPU
-		}
+		resolveKind(g, gpus)
 		if g.Count == 0 {
 			g.Count = defaultCount(cfg, g)
 		}

@@ -51,7 +51,7 @@ func Settle(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
 	if err != nil {
 		return append(list, diagnosticOf(err, s.Name))
 	}
-	list = append(list, undeduced(cfg, Inspect(cfg))...)
+	list = append(list, undeduced(cfg, inspect(cfg, o))...)
 	return append(list, strictly(cfg, o, list)...)
 }
 

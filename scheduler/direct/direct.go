@@ -15,7 +15,9 @@ type Settings struct {
 	Runner *scheduler.Runner
 	// Instances move to the scheduler. NewInline uses one.
 	Instances []backends.Instance
-	Workers   *scheduler.Workers
+	// Gates are those of the instances, nil for none. NewInline uses none.
+	Gates   []scheduler.Gate
+	Workers *scheduler.Workers
 
 	_ struct{}
 }
@@ -24,7 +26,7 @@ type Settings struct {
 // there are instances.
 func New(s Settings) scheduler.Scheduler {
 	return scheduler.NewStation(scheduler.StationSettings{
-		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Workers: s.Workers,
+		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Gates: s.Gates, Workers: s.Workers,
 	})
 }
 

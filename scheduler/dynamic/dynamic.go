@@ -24,6 +24,7 @@ type Settings struct {
 	Runner    *scheduler.Runner
 	Rules     Rules
 	Instances []backends.Instance
+	Gates     []scheduler.Gate // of the instances, nil for none
 	Workers   *scheduler.Workers
 
 	_ struct{}
@@ -32,7 +33,7 @@ type Settings struct {
 // New returns a scheduler that batches by s.Rules.
 func New(s Settings) scheduler.Scheduler {
 	return scheduler.NewStation(scheduler.StationSettings{
-		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Workers: s.Workers,
+		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Gates: s.Gates, Workers: s.Workers,
 	})
 }
 

@@ -1,0 +1,84 @@
+package identity
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tutti/core/status"
+	"tutti/proto/modelconfig"
+	"tutti/scheduler"
+)
+
+// The parameters of config.pbtxt that the backend reads, by Triton's names but for the last.
+const (
+	keyExecute    = "execute_delay_ms"
+	keyMultiplier = "instance_wise_delay_multiplier"
+	keyCreation   = "creation_delay_sec"
+	keyZeros      = "absent_as_zeros"
+)
+
+// params are the parameters of a model.
+type params struct {
+	execute    time.Duration
+	multiplier int
+	creation   time.Duration
+	zeros      bool
+}
+
+// parse reads the parameters; those of a scheduler are not the backend's business.
+func parse(model string, given map[string]*modelconfig.ModelParameter) (p params, err error) {
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		value := given[key].GetStringValue()
+		switch {
+		case key == keyExecute:
+			p.execute, err = duration(model, key, value, time.Millisecond)
+		case key == keyMultiplier:
+			p.multiplier, err = number(model, key, value)
+		case key == keyCreation:
+			p.creation, err = duration(model, key, value, time.Second)
+		case key == keyZeros:
+			if p.zeros, err = strconv.ParseBool(value); err != nil {
+				err = status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", model, key, value)
+			}
+		case scheduler.IsPaddingParam(key), key == "max_batch_elements":
+		default:
+			err = status.Errorf(status.InvalidArg, "model '%s': backend 'identity' has no parameter '%s', expected one of %s",
+				model, key, strings.Join([]string{keyZeros, keyCreation, keyExecute, keyMultiplier}, ", "))
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// longest bounds a delay in its unit: days, and no overflow.
+const longest = 1 << 20
+
+func number(model, key, value string) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 || n > longest {
+		return 0, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected an integer from 0 to %d", model, key, value, longest)
+	}
+	return n, nil
+}
+
+func duration(model, key, value string, unit time.Duration) (time.Duration, error) {
+	n, err := number(model, key, value)
+	return time.Duration(n) * unit, err
+}
+
+// of returns the delay of the given instance: the first has the plain one, any other
+// that many times its number and the multiplier, when there is one.
+func (p *params) of(instance int) time.Duration {
+	times := max(1, p.multiplier*instance)
+	if p.execute > 0 && times > int(longestDelay/p.execute) {
+		return longestDelay
+	}
+	return p.execute * time.Duration(times)
+}
+
+const longestDelay = longest * time.Second

@@ -1,0 +1,145 @@
+// Package query holds the backend query, which tells in which memory its outputs are
+// asked for. It serves tests of whoever chooses a place, with the texts of Triton's
+// model of this name.
+package query
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// failKey is the parameter that has the text be an error.
+const failKey = "fail_with_query_result"
+
+// NewFactory declares the backend query. Its models have no files and do not batch:
+// config.pbtxt declares any inputs, which are not looked at, and outputs TYPE_UINT8
+// [ -1 ]. Each is answered with a text like "OUTPUT0 CPU 0": its name, the kind of
+// memory that was chosen for it (CPU, CPU_PINNED, GPU) and the device's number.
+//
+// With the parameter fail_with_query_result "true" the request fails with these texts,
+// separated by spaces, as Triton's model does for its tests.
+func NewFactory() backends.Factory {
+	return backends.Factory{
+		Name: "query",
+		New:  func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+	}
+}
+
+type backend struct{}
+
+var _ backends.Backend = backend{}
+
+// Load checks the outputs and the parameters.
+func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
+	cfg := s.Config
+	m := &model{sig: &config.Signature{Model: s.Model, Version: s.Version}}
+	if n := cfg.GetMaxBatchSize(); n != 0 {
+		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'query' does not batch, expected max_batch_size 0, found %d", s.Model, n)
+	}
+	if err := m.parse(cfg.GetParameters()); err != nil {
+		return nil, err
+	}
+	for _, in := range cfg.GetInput() {
+		m.sig.Inputs = append(m.sig.Inputs, config.Port{
+			Name: in.GetName(), DType: tensor.DType(in.GetDataType()), Dims: tensor.Of(in.GetDims()...), Optional: in.GetOptional(),
+		})
+	}
+	for _, out := range cfg.GetOutput() {
+		if dims := out.GetDims(); out.GetDataType() != modelconfig.DataType_TYPE_UINT8 || len(dims) != 1 || dims[0] != -1 {
+			return nil, status.Errorf(status.InvalidArg, "model '%s': output '%s' is %s %s, expected TYPE_UINT8 [-1] by backend 'query'",
+				s.Model, out.GetName(), out.GetDataType(), tensor.Of(dims...))
+		}
+		m.sig.Outputs = append(m.sig.Outputs, config.Port{Name: out.GetName(), DType: tensor.Uint8, Dims: tensor.Of(-1)})
+	}
+	if len(m.sig.Inputs) == 0 || len(m.sig.Outputs) == 0 {
+		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'query' expects inputs and outputs in its configuration, found %d and %d",
+			s.Model, len(m.sig.Inputs), len(m.sig.Outputs))
+	}
+	return m, nil
+}
+
+// Close does nothing: there is no runtime.
+func (backend) Close() error { return nil }
+
+// model is a loaded configuration. It is its own instance, for it has no state.
+type model struct {
+	sig  *config.Signature
+	fail bool
+}
+
+var (
+	_ backends.Concurrent = (*model)(nil)
+	_ backends.Instance   = (*model)(nil)
+)
+
+func (m *model) parse(params map[string]*modelconfig.ModelParameter) error {
+	for key, p := range params {
+		if key != failKey {
+			return status.Errorf(status.InvalidArg, "model '%s': backend 'query' has no parameter '%s', expected %s", m.sig.Model, key, failKey)
+		}
+		var err error
+		if m.fail, err = strconv.ParseBool(p.GetStringValue()); err != nil {
+			return status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", m.sig.Model, key, p.GetStringValue())
+		}
+	}
+	return nil
+}
+
+// Signature returns the ports as configured.
+func (m *model) Signature() *config.Signature { return m.sig }
+
+// Inline reports true: an execution takes a microsecond.
+func (*model) Inline() bool { return true }
+
+// NewInstance returns the only instance there is; it writes from the host.
+func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
+	if at.Kind == tensor.Device {
+		return nil, status.Errorf(status.Unsupported, "model '%s': backend 'query' on %s is not supported", m.sig.Model, at)
+	}
+	return m, nil
+}
+
+// Execute answers each output with its place.
+func (m *model) Execute(_ context.Context, b *backends.Batch) error {
+	at := b.Allocator.Place()
+	texts := make([]string, len(m.sig.Outputs))
+	for i := range texts {
+		texts[i] = m.sig.Outputs[i].Name + " " + kind(at.Kind) + " " + strconv.Itoa(int(at.ID))
+	}
+	if m.fail {
+		return status.Errorf(status.Unavailable, "%s", strings.Join(texts, " "))
+	}
+	if at.Kind == tensor.Device {
+		return status.Errorf(status.Unsupported, "model '%s': backend 'query' cannot write to %s", m.sig.Model, at)
+	}
+	for i, text := range texts {
+		out, err := b.Alloc(i, tensor.Uint8, tensor.Of(int64(len(text))))
+		if err != nil {
+			return err
+		}
+		copy(out.Bytes(), text)
+	}
+	return nil
+}
+
+// kind is Triton's name of a kind of memory.
+func kind(k tensor.Kind) string {
+	switch k {
+	case tensor.Host:
+		return "CPU"
+	case tensor.Pinned:
+		return "CPU_PINNED"
+	default:
+		return "GPU"
+	}
+}
+
+// Close does nothing: there is nothing to free.
+func (*model) Close() error { return nil }

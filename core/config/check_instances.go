@@ -1,0 +1,113 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// gpus returns the numbers of the devices that there are.
+func (o *Options) gpus() []int32 {
+	if o == nil {
+		return nil
+	}
+	var list []int32
+	for _, p := range o.Devices {
+		if p.Kind == tensor.Device {
+			list = append(list, int32(p.ID))
+		}
+	}
+	return list
+}
+
+// resolveKind settles what a group leaves to the server: KIND_AUTO is the CPU unless the
+// group names devices that are there; KIND_GPU without numbers means all of them.
+func resolveKind(g *modelconfig.ModelInstanceGroup, gpus []int32) {
+	auto := g.Kind == modelconfig.ModelInstanceGroup_KIND_AUTO
+	switch {
+	case auto && len(g.Gpus) == 0:
+		g.Kind = modelconfig.ModelInstanceGroup_KIND_CPU
+	case auto && !slices.ContainsFunc(g.Gpus, func(id int32) bool { return !slices.Contains(gpus, id) }):
+		g.Kind = modelconfig.ModelInstanceGroup_KIND_GPU
+	case g.Kind == modelconfig.ModelInstanceGroup_KIND_GPU && len(g.Gpus) == 0:
+		g.Gpus = slices.Clone(gpus)
+	}
+}
+
+// maxInstances bounds a group's count, so that a slip of the keyboard does not take
+// the machine down.
+const maxInstances = 1024
+
+func (l *problems) instances() {
+	name := l.cfg.GetName()
+	if l.cfg.GetPlatform() == EnsemblePlatform {
+		return // said already: its scheduling is missing
+	}
+	if len(l.cfg.GetInstanceGroup()) == 0 {
+		l.add(InstanceGroup, "instance_group", "must specify one or more 'instance group's for %s", name)
+	}
+	for i, g := range l.cfg.GetInstanceGroup() {
+		field := fmt.Sprintf("instance_group[%d]", i)
+		switch {
+		case g.GetCount() < 0:
+			l.add(InstanceGroup, field+".count", "instance group %s of model %s must specify a positive 'count', got %d", g.GetName(), name, g.GetCount())
+		case g.GetCount() > maxInstances:
+			l.add(InstanceGroup, field+".count", "instance group %s of model %s has 'count' %d, expected at most %d",
+				g.GetName(), name, g.GetCount(), maxInstances)
+		}
+		if modelconfig.ModelInstanceGroup_Kind_name[int32(g.GetKind())] == "" {
+			l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind %d, which is none", g.GetName(), name, g.GetKind())
+		}
+		l.devices(field, g)
+		l.resources(field, g)
+	}
+}
+
+// devices refuses a group whose devices are not there, or mean nothing to its kind.
+func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
+	name := l.cfg.GetName()
+	switch {
+	case g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU:
+		if len(g.GetGpus()) > 0 {
+			l.add(InstanceGroup, field+".gpus", "instance group %s of model %s has kind %s but specifies one or more GPUs",
+				g.GetName(), name, g.GetKind())
+		}
+		return
+	case len(l.gpus) == 0:
+		l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind KIND_GPU but no GPUs are available", g.GetName(), name)
+		return
+	case len(g.GetGpus()) == 0:
+		l.add(InstanceGroup, field+".gpus", "instance group %s of model %s has kind KIND_GPU but specifies no GPUs", g.GetName(), name)
+	case len(g.GetGpus()) > maxInstances:
+		l.add(InstanceGroup, field+".gpus", "instance group %s of model %s lists %d GPUs, expected at most %d", g.GetName(), name, len(g.GetGpus()), maxInstances)
+		return
+	}
+	for _, id := range g.GetGpus() {
+		if !slices.Contains(l.gpus, id) {
+			l.add(InstanceGroup, field+".gpus", "instance group %s of model %s specifies invalid or unsupported gpu id %d. "+
+				"GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: %s", g.GetName(), name, id, numbers(l.gpus))
+		}
+	}
+}
+
+func numbers(list []int32) string {
+	var words []string
+	for _, n := range list {
+		words = append(words, strconv.Itoa(int(n)))
+	}
+	return strings.Join(words, ", ")
+}
+
+// resources refuses a resource of the rate limiter that cannot be counted.
+func (l *problems) resources(field string, g *modelconfig.ModelInstanceGroup) {
+	for i, r := range g.GetRateLimiter().GetResources() {
+		if r.GetName() == "" {
+			l.add(InstanceGroup, fmt.Sprintf("%s.rate_limiter.resources[%d]", field, i),
+				"instance group %s of model %s has a rate limiter resource without a 'name'", g.GetName(), l.cfg.GetName())
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package device_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"tutti/scheduler/device"
+)
+
+// TestTogether has instances of random needs execute from goroutines of their own, and
+// checks that what they hold together is never more than there is and that each gets
+// its turns.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	const names, turns = "RST", 200
+	a := device.New(device.Settings{RateLimit: true, Limits: []device.Limit{
+		{Name: "R", Count: 3, Device: device.EveryDevice}, {Name: "S", Count: 4, Device: 0}, {Name: "T", Count: 2, Device: device.EveryDevice},
+	}})
+	most := map[string]int64{"R": 3, "S": 4, "T": 2}
+	r := rand.New(rand.NewPCG(1, 2))
+	var mu sync.Mutex
+	held := map[string]int64{} // guarded by mu
+	var wg sync.WaitGroup
+	for range 12 {
+		ask := device.Ask{Priority: uint32(r.IntN(4))}
+		for _, name := range names {
+			if n := r.Int64N(most[string(name)] + 1); n > 0 {
+				ask.Resources = append(ask.Resources, device.Resource{Name: string(name), Count: n, Shared: name == 'T'})
+			}
+		}
+		g, err := a.Register([]device.Ask{ask})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold := func(sign int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, x := range ask.Resources {
+				if held[x.Name] += sign * x.Count; held[x.Name] > most[x.Name] {
+					t.Errorf("%d of %s are held", held[x.Name], x.Name)
+				}
+			}
+		}
+		wg.Go(func() {
+			let := make(chan struct{}, 1)
+			for range turns {
+				if !g.Gates[0].Enter(func() { let <- struct{}{} }) {
+					<-let
+				}
+				hold(1)
+				hold(-1)
+				g.Gates[0].Leave()
+			}
+			g.Close()
+		})
+	}
+	wg.Wait()
+	if n := a.InLine(); n != 0 {
+		t.Errorf("%d are left in line", n)
+	}
+}
+
+// TestClosedGate verifies that the gate of a model that went holds nobody up.
+func TestClosedGate(t *testing.T) {
+	t.Parallel()
+	a := device.New(device.Settings{RateLimit: true})
+	g, err := a.Register([]device.Ask{{Resources: []device.Resource{{Name: "R", Count: 1}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := g.Gates[0].Enter(nil)
+	g.Close()
+	g.Gates[0].Leave()
+	if again := g.Gates[0].Enter(nil); !in || !again {
+		t.Errorf("let in %t and, closed, %t", in, again)
+	}
+	g.Gates[0].Leave()
+	var none *device.Group
+	none.Close()
+}
+
+// TestNoAllocation is not parallel: other tests' allocations would be counted.
+func TestNoAllocation(t *testing.T) {
+	a := device.New(device.Settings{RateLimit: true})
+	asks := []device.Ask{{Resources: []device.Resource{{Name: "R", Count: 1}}}, {Resources: []device.Resource{{Name: "R", Count: 1}}}}
+	g, err := a.Register(asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume := func() {}
+	turn := func() {
+		g.Gates[0].Enter(resume)
+		g.Gates[1].Enter(resume)
+		g.Gates[0].Leave()
+		g.Gates[1].Leave()
+	}
+	if n := testing.AllocsPerRun(100, turn); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,61 @@
+package device
+
+// line is who waits, lowest tag first and among equals in the order of arrival.
+type line []*Gate
+
+// add puts g in its place.
+func (l *line) add(g *Gate) {
+	*l = append(*l, g)
+	list := *l
+	i := len(list) - 1
+	for ; i > 0 && list[i-1].tag > g.tag; i-- {
+		list[i] = list[i-1]
+	}
+	list[i] = g
+}
+
+// remove takes out the i-th.
+func (l *line) remove(i int) {
+	list := *l
+	copy(list[i:], list[i+1:])
+	list[len(list)-1] = nil
+	*l = list[:len(list)-1]
+}
+
+// index returns where g is, or -1.
+func (l line) index(g *Gate) int {
+	for i := range l {
+		if l[i] == g {
+			return i
+		}
+	}
+	return -1
+}
+
+// next returns the first of the line whose needs are met by what is free, or -1. What
+// an earlier one needs is kept for it, whether it is there yet or not: so what it
+// lacks gathers until it has all. left is scratch of the size of free.
+//
+// It is pure: the same line and the same free resources give the same answer.
+func (l line) next(free, left []int64) int {
+	copy(left, free)
+	for i, g := range l {
+		if g.fits(left) {
+			return i
+		}
+		for _, n := range g.needs {
+			left[n.resource] -= n.count
+		}
+	}
+	return -1
+}
+
+// fits reports whether all that g needs is there.
+func (g *Gate) fits(left []int64) bool {
+	for _, n := range g.needs {
+		if left[n.resource] < n.count {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,169 @@
+package scheduler
+
+import "tutti/backends"
+
+// Gate is what an instance passes before it executes a batch: a rate limiter, a bound
+// on how much a device runs at a time. One instance has one gate. No gate at all, a
+// nil one, costs nothing.
+type Gate interface {
+	// Enter asks for one execution. true: the instance is in and Leave ends it. false:
+	// it is let in later, which resume tells once; it is in from then on, and must
+	// Leave even when there is nothing left to execute. resume is the same function
+	// each time, must not block and may be called before Enter returns. Nobody asks
+	// again before Leave.
+	Enter(resume func()) bool
+	// Leave ends the execution.
+	Leave()
+}
+
+// Rated is a Gate that shares executions out.
+type Rated interface {
+	Gate
+	// Rank orders the free instances of a model: the one with the lowest goes first.
+	Rank() int64
+	// Again is Leave and Enter at once, for an instance that has more to execute.
+	Again() bool
+}
+
+// pass is how an instance stands with its gate.
+type pass uint8
+
+const (
+	outside pass = iota
+	waiting      // asked, and not let in yet
+	inside
+)
+
+// gated is an instance behind a gate.
+type gated struct {
+	backends.Instance
+	gate   Gate
+	rated  Rated // the gate, when it is one
+	resume func()
+	pass   pass // guarded by the station's mu
+}
+
+// Unwrap returns the instance itself.
+func (g *gated) Unwrap() backends.Instance { return g.Instance }
+
+// behind puts the instances behind the gates of the same positions.
+func (s *Station) behind(instances []backends.Instance, gates []Gate) []backends.Instance {
+	list := append([]backends.Instance(nil), instances...)
+	for i, gate := range gates {
+		if gate == nil {
+			continue
+		}
+		g := &gated{Instance: instances[i], gate: gate}
+		g.rated, _ = gate.(Rated)
+		var e Scheduler = entry{s, g} // made once, so that being let in allocates nothing
+		g.resume = func() { s.workers.Kick(e) }
+		list[i] = g
+		s.gates = append(s.gates, g)
+	}
+	return list
+}
+
+// admit takes a free instance that may execute now, or none; called with the lock
+// held and at least one instance free. One that was let in goes first; of the others
+// each asks its gate until one is in, so that those refused are let in later.
+//
+// hot: without gates the last free instance, as it comes.
+func (s *Station) admit() backends.Instance {
+	last := len(s.free) - 1
+	if len(s.gates) == 0 {
+		return s.grab(last)
+	}
+	for i := last; i >= 0; i-- {
+		if g, ok := s.free[i].(*gated); ok && g.pass == inside {
+			return s.grab(i)
+		}
+	}
+	s.rank()
+	for i := last; i >= 0; i-- {
+		if g, ok := s.free[i].(*gated); !ok || g.enter() {
+			return s.grab(i)
+		}
+	}
+	return nil
+}
+
+// rank moves the instance that is to go first to the end of the free ones; called with
+// the lock held.
+func (s *Station) rank() {
+	best, least := -1, int64(0)
+	for i := range s.free {
+		g, ok := s.free[i].(*gated)
+		if !ok || g.rated == nil || g.pass != outside {
+			continue
+		}
+		if r := g.rated.Rank(); best < 0 || r < least {
+			best, least = i, r
+		}
+	}
+	if last := len(s.free) - 1; best >= 0 {
+		s.free[best], s.free[last] = s.free[last], s.free[best]
+	}
+}
+
+// grab takes the i-th free instance; called with the lock held.
+func (s *Station) grab(i int) backends.Instance {
+	inst, last := s.free[i], len(s.free)-1
+	s.free[i] = s.free[last]
+	s.free = s.free[:last]
+	return inst
+}
+
+// enter reports whether the instance is in; called with the station's lock held.
+func (g *gated) enter() bool {
+	if g.pass == outside {
+		g.pass = waiting
+		if g.gate.Enter(g.resume) {
+			g.pass = inside
+		}
+	}
+	return g.pass == inside
+}
+
+// giveBack has instances leave that were let in while there is nothing for them to
+// execute; called with the lock held.
+func (s *Station) giveBack() {
+	if len(s.gates) == 0 {
+		return
+	}
+	for _, inst := range s.free {
+		if g, ok := inst.(*gated); ok && g.pass == inside {
+			g.pass = outside
+			g.gate.Leave()
+		}
+	}
+}
+
+// leave ends an execution; more says that works wait. Called with the lock held.
+func leave(inst backends.Instance, more bool) {
+	g, ok := inst.(*gated)
+	switch {
+	case !ok:
+	case more && g.rated != nil:
+		g.pass = waiting
+		if g.rated.Again() {
+			g.pass = inside
+		}
+	default:
+		g.pass = outside
+		g.gate.Leave()
+	}
+}
+
+// entry is what a station has the workers help when an instance of it is let in.
+type entry struct {
+	*Station
+	g *gated
+}
+
+// Help executes a batch with the instance, or has it leave.
+func (e entry) Help(t *Turn) bool {
+	e.mu.Lock()
+	e.g.pass = inside
+	e.mu.Unlock()
+	return e.Station.Help(t)
+}

@@ -62,3 +62,43 @@ func scrapeText(t *testing.T, x *telemetry.Metrics) string {
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	return rec.Body.String()
 }
+
+// TestInstanceGroupsAtDevices serves models of backend sim as a user would, by their
+// instance groups.
+func TestInstanceGroupsAtDevices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.more.BackendConfig = map[string]map[string]string{"sim": {"devices": "2"}}
+	model := func(name, group string) string {
+		return "-- " + name + "/1/ --\n-- " + name + `/config.pbtxt --
+backend: "sim" max_batch_size: 8 parameters { key: "sim.backend" value { string_value: "identity" } }
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
+` + group + "\n"
+	}
+	link := func(model, in, out string) string {
+		return `step { model_name: "` + model + `" model_version: -1 input_map { key: "INPUT0" value: "` + in + `" } output_map { key: "OUTPUT0" value: "` + out + `" } }` + "\n"
+	}
+	r := w.repo(t, folder(t, model("anywhere", "")+model("second", "instance_group { kind: KIND_GPU gpus: 1 count: 2 }")+
+		model("absent", "instance_group { kind: KIND_GPU gpus: 2 }")+
+		ensemble("ens", link("anywhere", "IN", "A"), link("second", "A", "B"), link("anywhere", "B", "X"))))
+	for i := range 10 {
+		if got, err := ask(t.Context(), r, w.request("ens", float32(i))); err != nil || got != float32(i) {
+			t.Errorf("got %v, %v; want %d", got, err, i)
+		}
+	}
+	p, err := r.Plan("ens", -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"at device:0 or device:1\n", "at device:1\n", "move IN from host to device for step 0 input INPUT0\n", "move X from device to host for the answer\n"} {
+		if !strings.Contains(p.Text(), line) {
+			t.Errorf("no %q in\n%s", line, p.Text())
+		}
+	}
+	if text := scrapeText(t, w.metrics); strings.Contains(text, "device:0") || !strings.Contains(text, `ensemble_moves_total{from="host",model="anywhere",reason="device_step",tensor="INPUT0",to="device:1",version="1"} 10`) {
+		t.Errorf("requests were not bound to the one device where all steps can be:\n%s", text)
+	}
+	if got := failures(r)["absent"]; !strings.Contains(got, "2") {
+		t.Errorf("a group at a device that is not there: %q", got)
+	}
+}

@@ -271,9 +271,9 @@ func (w *world) open(ctx context.Context, roots ...string) (*repository.Reposito
 	if err != nil {
 		return nil, err
 	}
-	list := []backends.Factory{identity.NewFactory(), native, w.spy.factory()}
+	list := []backends.Factory{identity.NewFactory(), native, w.spy.factory(), sim.NewFactory(identity.NewFactory())}
 	for i := range list {
-		if w.machine != nil {
+		if w.machine != nil && list[i].Name != sim.Name {
 			list[i] = sim.Around(list[i], w.machine)
 		}
 	}

@@ -54,6 +54,10 @@ test-all: runtime examples ## Run everything, long suites and ownership checks i
 		go test -json -vet=off -run "$(BUDGETS)" ./... || rc=$$?; \
 		go test -json -short -tags invariants ./... || rc=$$?; exit $$rc'
 
+.PHONY: soak
+soak: ## Send ten million requests through a graph and look for what they leave behind
+	go test -run '^TestSoakBudget$$' -timeout 60m -v ./pipeline/exec -args -requests 10000000
+
 .PHONY: lint
 lint: check-generate ## Check style, formatting and generated code
 	@lint=$(call tool,golangci-lint); echo "golangci-lint run ./..."; "$$lint" run ./...; \
@@ -110,6 +114,10 @@ bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same li
 .PHONY: bench-steps
 bench-steps: ## Compare the native steps with the same work in Python, a thread each
 	go run ./bench -only steps -rounds $(COUNT)
+
+.PHONY: bench-sched
+bench-sched: ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
+	go run ./bench -only sched -rounds $(COUNT)
 
 .PHONY: bench-repo
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up

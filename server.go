@@ -66,7 +66,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
-		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies,
+		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
 		Progress: progressOn(os.Stderr),
 	})

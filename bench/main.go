@@ -4,6 +4,7 @@
 // disturbs least.
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps]
+//	bench -only sched
 //
 // It needs the binary, the examples and their runtime (make runtime examples), and
 // fetches the packages of the peers in Python.
@@ -21,7 +22,7 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "how often each side is measured")
-	only := flag.String("only", "wire,text,memory", "what to compare")
+	only := flag.String("only", "wire,text,memory", "what to measure; sched besides")
 	echo := flag.Bool("echo", false, "serve bare echoes and nothing else, for use by the bench itself")
 	flag.Parse()
 	if *echo {
@@ -37,6 +38,7 @@ func main() {
 		{"text", b.text},
 		{"memory", b.memory},
 		{"steps", b.steps},
+		{"sched", b.sched},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {

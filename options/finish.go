@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,12 +23,30 @@ func (o *Options) finish(environ []string) error {
 	}
 	return first(
 		func() error { return vertexAsked(environ) },
+		func() (err error) { o.DelayScheduler, err = delayScheduler(environ); return err },
 		o.checkCompletion,
 		o.checkModels,
 		func() error { return o.HTTP.TLS.finish("http") },
 		func() error { return o.GRPC.TLS.finish("grpc") },
 		o.checkPorts,
 	)
+}
+
+// delayScheduler reads how many requests the test hook has dynamic batchers wait for.
+func delayScheduler(environ []string) (int, error) {
+	const name = "TRITONSERVER_DELAY_SCHEDULER"
+	for _, e := range environ {
+		text, ok := strings.CutPrefix(e, name+"=")
+		if !ok || text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return 0, fmt.Errorf("environment variable %s is '%s', expected a number of requests", name, text)
+		}
+		return n, nil
+	}
+	return 0, nil
 }
 
 // first returns the first failure.
@@ -55,7 +74,7 @@ func unescaped(variable string) bool {
 func environNotices(environ []string) []Notice {
 	var list []Notice
 	for _, name := range []string{
-		"TRITONSERVER_DELAY_SCHEDULER", "TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC",
+		"TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC",
 	} {
 		if slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
 			list = append(list, Notice{Option: name, Text: "without effect: nothing is held up for tests"})

@@ -53,6 +53,9 @@ type Options struct {
 	ClientSHM bool
 	Log       logs.Settings
 	Trace     Trace
+	// DelayScheduler is how many requests a dynamic batcher waits for before its first
+	// batch: the test hook TRITONSERVER_DELAY_SCHEDULER.
+	DelayScheduler int
 	// Notices are what the server says about its options when it starts.
 	Notices []Notice
 }

@@ -307,7 +307,8 @@ func TestSources(t *testing.T) {
 		"model-repository: [a, b]\nbackend-config:\n  - x,k=v\n  - y,k=v\ndisable-auto-complete-config: true\n")
 	environ := []string{
 		"TUTTI_CONFIG=" + file, "TUTTI_HTTP_PORT=11", "TUTTI_GRPC_PORT=12", "TUTTI_MODEL_STORE=c,d\ne", "TUTTI_ID=", "TUTTI_SERVICE_HOST=10.0.0.1",
-		"TUTTI_BACKEND_CONFIG=z,k=v,w\nz,l=1\n", "TUTTI_HTP_PORT=5", "TRITON_SERVER_ESCAPE_LOG_MESSAGES=0", "TRITONSERVER_DELAY_SCHEDULER=1",
+		"TUTTI_BACKEND_CONFIG=z,k=v,w\nz,l=1\n", "TUTTI_HTP_PORT=5", "TRITON_SERVER_ESCAPE_LOG_MESSAGES=0", "TRITONSERVER_DELAY_SCHEDULER=3",
+		"TRITONSERVER_BACKLOG_DELAY_SCHEDULER=1",
 	}
 	got, err := options.Parse([]string{"--http-port=21"}, environ)
 	if err != nil {
@@ -318,9 +319,10 @@ func TestSources(t *testing.T) {
 	want.Repositories = []string{"c", "d", "e"}
 	want.BackendConfig = map[string]map[string]string{"z": {"k": "v,w", "l": "1"}}
 	want.DisableAutoComplete, want.Metrics.Address, want.Log.Raw = true, "0.0.0.0", true
+	want.DelayScheduler = 3
 	want.Notices = []options.Notice{
 		{Option: "TUTTI_HTP_PORT", Text: "no option has this environment variable, did you mean 'TUTTI_HTTP_PORT'?"},
-		{Option: "TRITONSERVER_DELAY_SCHEDULER", Text: "without effect: nothing is held up for tests"},
+		{Option: "TRITONSERVER_BACKLOG_DELAY_SCHEDULER", Text: "without effect: nothing is held up for tests"},
 	}
 	if diff := cmp.Diff(&want, got); diff != "" {
 		t.Error(diff)
@@ -331,6 +333,7 @@ func TestSourcesRefuse(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ environ, file, want string }{
 		"variable":        {"TUTTI_HTTP_PORT=tcp://10.0.0.1:80", "", "Bad option: \"--http-port\" (environment variable TUTTI_HTTP_PORT).\nInvalid option value. Got tcp://"},
+		"hook":            {"TRITONSERVER_DELAY_SCHEDULER=-1", "", "environment variable TRITONSERVER_DELAY_SCHEDULER is '-1', expected a number of requests"},
 		"Vertex AI":       {"AIP_MODE=PREDICTION", "", "unsupported: environment variable AIP_MODE=PREDICTION"},
 		"unknown key":     {"", "id: a\nhttp-prt: 1\n", "line 2: there is no option 'http-prt', did you mean 'http-port'?"},
 		"value":           {"", "\n\nhttp-port: many\n", "line 3).\nInvalid option value. Got many"},

@@ -84,6 +84,9 @@ type Settings struct {
 	Limits device.Settings
 	// HostPolicies bind instances to parts of the machine, by the policy's name.
 	HostPolicies map[string]*device.Policy
+	// DelayScheduler is how many requests a dynamic batcher waits for before its first
+	// batch, 0 for none: a test hook.
+	DelayScheduler int
 
 	Backends *backends.Registry
 	// BackendConfig holds --backend-config values by backend name.

@@ -28,13 +28,16 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	runner := scheduler.NewRunner(scheduler.RunnerSettings{
 		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover,
 	})
-	batches := v.cfg.GetDynamicBatching() != nil && v.sig.MaxBatch > 0
+	batches := v.cfg.GetDynamicBatching() != nil
 	if padding != nil && !batches {
 		return nil, fmt.Errorf("model '%s' has parameters that pad inputs, but no dynamic_batching", f.name)
 	}
 	rules, err := dynamic.RulesOf(v.cfg, padding != nil)
 	if err != nil {
 		return nil, err
+	}
+	if v.sig.MaxBatch <= 0 && rules.Free() {
+		batches = false // one request at a time, and nothing to queue it by
 	}
 	made, err := r.newInstances(ctx, v, batches)
 	if err != nil {
@@ -54,7 +57,9 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	for _, g := range made.bySite() {
 		site := spread.Site{At: g.at}
 		if batches {
-			site.To = dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: g.instances, Gates: g.gates, Workers: r.workers})
+			site.To = dynamic.New(dynamic.Settings{
+				Runner: runner, Rules: rules, Instances: g.instances, Gates: g.gates, Workers: r.workers, Hold: r.s.DelayScheduler,
+			})
 		} else {
 			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.instances, Gates: g.gates, Workers: r.workers})
 		}

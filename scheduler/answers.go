@@ -34,6 +34,9 @@ func (a *answers) Answer(i int, out []tensor.Tensor, final bool) error {
 		tensor.ReleaseAll(out)
 		return status.Errorf(status.Unsupported, "model '%s' is decoupled, which is not supported here", a.runner.sig.Model)
 	}
+	if w.line != nil {
+		return w.line.respond(to, w, out, final)
+	}
 	return to.Respond(w, out, final)
 }
 

@@ -55,7 +55,7 @@ func (s *Station) behind(instances []backends.Instance, gates []Gate) []backends
 		}
 		g := &gated{Instance: instances[i], gate: gate}
 		g.rated, _ = gate.(Rated)
-		var e Scheduler = entry{s, g} // made once, so that being let in allocates nothing
+		var e Scheduler = entrance{s, g} // made once, so that being let in allocates nothing
 		g.resume = func() { s.workers.Kick(e) }
 		list[i] = g
 		s.gates = append(s.gates, g)
@@ -154,14 +154,14 @@ func leave(inst backends.Instance, more bool) {
 	}
 }
 
-// entry is what a station has the workers help when an instance of it is let in.
-type entry struct {
+// entrance is what a station has the workers help when an instance of it is let in.
+type entrance struct {
 	*Station
 	g *gated
 }
 
 // Help executes a batch with the instance, or has it leave.
-func (e entry) Help(t *Turn) bool {
+func (e entrance) Help(t *Turn) bool {
 	e.mu.Lock()
 	e.g.pass = inside
 	e.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 // producer put it until somebody reads it elsewhere, and whoever reads it has it moved.
 // It is safe for concurrent use, and a nil Mover is for a process without devices.
 type Mover struct {
-	places *tensor.Places
-	mu     sync.Mutex
-	lanes  []*lane // guarded by mu
+	places  *tensor.Places
+	mu      sync.Mutex
+	outlets []*outlet // guarded by mu
 }
 
-// lane is the stream that copies from a device take.
-type lane struct {
+// outlet is the stream that copies from a device take.
+type outlet struct {
 	at     tensor.Place
 	mu     sync.Mutex // held while works are put in
 	stream tensor.Stream
@@ -47,7 +47,7 @@ func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
 	if !t.Present() || t.Buf.Place().Kind != tensor.Device {
 		return nil
 	}
-	l, err := m.lane(t.Buf.Place())
+	l, err := m.outlet(t.Buf.Place())
 	if err != nil {
 		return err
 	}
@@ -138,11 +138,11 @@ func awaitAny(src *tensor.Buffer, s tensor.Stream) error {
 	return e.WaitOn(s)
 }
 
-// lane returns the one of a device, opened when it is first needed.
-func (m *Mover) lane(at tensor.Place) (*lane, error) {
+// outlet returns the one of a device, opened when it is first needed.
+func (m *Mover) outlet(at tensor.Place) (*outlet, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, l := range m.lanes {
+	for _, l := range m.outlets {
 		if l.at == at {
 			return l, nil
 		}
@@ -155,8 +155,8 @@ func (m *Mover) lane(at tensor.Place) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lane{at: at, stream: s}
-	m.lanes = append(m.lanes, l)
+	l := &outlet{at: at, stream: s}
+	m.outlets = append(m.outlets, l)
 	return l, nil
 }
 
@@ -165,9 +165,9 @@ func (m *Mover) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
-	for _, l := range m.lanes {
+	for _, l := range m.outlets {
 		errs = append(errs, l.stream.Close())
 	}
-	m.lanes = nil
+	m.outlets = nil
 	return errors.Join(errs...)
 }

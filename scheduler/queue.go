@@ -1,87 +1,202 @@
 package scheduler
 
-// queue is a ring of works in order of arrival.
+import (
+	"math"
+
+	"tutti/core/status"
+	"tutti/core/telemetry"
+)
+
+// queue holds works in order of service: the highest priority level first, in a level
+// those whose time is over behind the others, and else in order of arrival. Works
+// that may share a batch are a group, so that those of other shapes in between cost
+// nothing. Adding and removing a work costs the same however many are queued, but
+// for a logarithm of the number of shapes.
 type queue struct {
-	ring []*Work // its length is a power of two, or zero
-	head int
-	n    int
+	levels  []level
+	prefers Levels
+	groups  map[uint64]*group
+	heap    groups
+	last    *group // the one used last
+	most    int    // groups to keep, empty ones with them
+	wheel   *wheel // made when the first work has a time limit
+	n       int
+	rows    int32
+	arrived uint64
 }
 
-func (q *queue) len() int { return q.n }
+// fewGroups is how many shapes are kept in mind, for their works to come.
+const fewGroups = 256
 
-func (q *queue) slot(i int) **Work { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
-
-// at returns the work at position i, 0 being the oldest.
-func (q *queue) at(i int) *Work { return *q.slot(i) }
-
-func (q *queue) push(w *Work) {
-	if q.n == len(q.ring) {
-		q.grow()
+func newQueue(l Levels, model string) queue {
+	if len(l.Policies) == 0 {
+		l = Levels{Policies: make([]QueuePolicy, 1), Default: 1}
 	}
-	*q.slot(q.n) = w
+	return queue{levels: newLevels(&l, model), prefers: l, groups: map[uint64]*group{}, most: fewGroups}
+}
+
+// push takes w in, or says why not: false when its level is full.
+func (q *queue) push(w *Work, now int64) bool {
+	i := q.prefers.of(w.Meta.Priority)
+	l := &q.levels[i]
+	if l.MaxSize > 0 && l.n >= l.MaxSize {
+		return false
+	}
+	q.arrived++
+	w.at = spot{rank: uint32(2 * i), slot: nowhere, arrival: q.arrived}
+	if t := l.timeout(w.Meta.Timeout); t > 0 && int64(t) < math.MaxInt64-now {
+		w.at.expires = now + int64(t)
+	}
+	l.n++
 	q.n++
+	q.rows += w.Rows
+	q.line(w)
+	q.time(w, now)
+	return true
 }
 
-func (q *queue) grow() {
-	ring := make([]*Work, max(16, 2*len(q.ring)))
-	for i := range q.n {
-		ring[i] = q.at(i)
+// line puts w at the end of its lane.
+func (q *queue) line(w *Work) {
+	g := q.last
+	if g == nil || g.key != w.key {
+		g = q.group(w.key)
+		q.last = g
 	}
-	q.ring, q.head = ring, 0
+	front := len(g.lanes) == 0 || w.at.rank < g.lanes[0].rank
+	g.push(w)
+	switch {
+	case g.pos == nowhere:
+		q.heap.add(g)
+	case front:
+		q.heap.up(g.pos)
+	}
 }
 
-// remove takes out the works among the first n for which out says so, keeping the
-// order of the others. It costs O(n) however long the queue is.
-func (q *queue) remove(n int, out func(i int, w *Work) bool) List {
-	var gone List
-	kept := n
-	for i := n - 1; i >= 0; i-- {
-		w := q.at(i)
-		if out(i, w) {
-			w.next = gone.Head
-			gone.Head = w
-			if gone.tail == nil {
-				gone.tail = w
+// unline takes w out of its lane.
+func (q *queue) unline(w *Work) {
+	g := w.at.group
+	first := g.remove(w)
+	switch {
+	case len(g.lanes) == 0:
+		q.heap.remove(g)
+	case first:
+		q.heap.down(g.pos)
+	}
+}
+
+// group returns the group of a key, a new one when the key is new.
+func (q *queue) group(key uint64) *group {
+	if g := q.groups[key]; g != nil {
+		return g
+	}
+	if len(q.groups) >= q.most {
+		for k, g := range q.groups {
+			if len(g.lanes) == 0 {
+				delete(q.groups, k)
 			}
-			gone.n++
-			continue
 		}
-		kept--
-		*q.slot(kept) = w
+		q.most = max(fewGroups, 2*len(q.groups))
 	}
-	for i := range kept {
-		*q.slot(i) = nil
-	}
-	if len(q.ring) > 0 {
-		q.head = (q.head + kept) & (len(q.ring) - 1)
-	}
-	q.n -= kept
-	return gone
+	g := &group{key: key, pos: nowhere}
+	q.groups[key] = g
+	return g
 }
 
-// sweep removes works whose clients have gone until none is left among the first n.
-func (q *queue) sweep(n int) List {
-	looked, live := 0, 0
-	for ; looked < q.n && live < n; looked++ {
-		if q.at(looked).Ctx.Err() == nil {
-			live++
-		}
+// time has w come up when its time is over.
+func (q *queue) time(w *Work, now int64) {
+	w.at.due = w.at.expires
+	if d := w.Meta.Deadline; d > 0 && (w.at.due == 0 || d < w.at.due) {
+		w.at.due = d
 	}
-	if live == looked {
-		return List{}
+	if w.at.due == 0 {
+		return
 	}
-	return q.remove(looked, func(_ int, w *Work) bool { return w.Ctx.Err() != nil })
+	if q.wheel == nil {
+		q.wheel = new(wheel)
+	}
+	q.wheel.add(w, now)
 }
 
-// take removes the works at the given ascending positions, apart from those that
-// cannot share a batch with the first of them.
-func (q *queue) take(positions []int32, compatible func(a, b *Work) bool) List {
-	first := q.at(int(positions[0]))
-	last := len(positions) - 1
-	return q.remove(int(positions[last])+1, func(i int, w *Work) bool {
-		for last >= 0 && int(positions[last]) > i {
-			last--
+// remove takes w out.
+func (q *queue) remove(w *Work) {
+	q.unline(w)
+	if w.at.due != 0 {
+		q.wheel.remove(w)
+	}
+	q.levels[w.at.rank/2].n--
+	q.n--
+	q.rows -= w.Rows
+}
+
+// keeps looks at w at its turn or when it is due. A work that must not be executed any
+// more is moved to dropped, with its error; one that is to wait for all others goes
+// behind them. Only what stays where it is is kept.
+func (q *queue) keeps(w *Work, now int64, dropped *List) bool {
+	err := w.Over(now)
+	why := telemetry.Canceled
+	if err == nil {
+		if w.at.expires == 0 || now < w.at.expires {
+			return true
 		}
-		return last >= 0 && int(positions[last]) == i && (w == first || compatible(first, w))
-	})
+		l := &q.levels[w.at.rank/2]
+		if l.Delay {
+			q.delay(w, now)
+			return false
+		}
+		err, why = l.late, telemetry.Rejected
+	}
+	q.remove(w)
+	w.Err, w.why = err, why
+	dropped.Push(w)
+	return false
+}
+
+// delay puts w, whose time is over, behind the others of its level.
+func (q *queue) delay(w *Work, now int64) {
+	q.unline(w)
+	q.wheel.remove(w)
+	w.at.rank++
+	w.at.expires = 0
+	q.line(w)
+	q.time(w, now)
+}
+
+// expire looks at the works that are due.
+func (q *queue) expire(now int64, dropped *List) {
+	if q.wheel == nil || q.wheel.n == 0 {
+		return
+	}
+	for w := q.wheel.advance(now); w != nil; {
+		after := w.at.after
+		w.at.after = nil
+		if q.keeps(w, now, dropped) {
+			q.time(w, now) // it was told from the clock's ticks
+		}
+		w = after
+	}
+}
+
+// sweep looks at every work, for clients that have gone.
+func (q *queue) sweep(now int64, dropped *List) {
+	q.expire(now, dropped)
+	for i := 0; i < len(q.heap); {
+		g := q.heap[i]
+		for w := g.after(nil); w != nil; {
+			after := g.after(w)
+			if w.Ctx.Err() != nil {
+				q.keeps(w, now, dropped)
+			}
+			w = after
+		}
+		if i < len(q.heap) && q.heap[i] == g {
+			i++
+		}
+	}
+}
+
+// errFull returns why a work is refused whose level is full, and the end of how long
+// it would wait; Retry-After comes of it.
+func (q *queue) errFull(w *Work, perWork int64) error {
+	l := &q.levels[q.prefers.of(w.Meta.Priority)]
+	return &status.Error{Code: status.Unavailable, Msg: l.full, RetryAfter: retryAfter(int64(l.n) * perWork)}
 }

@@ -1,137 +1,308 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
+
+	"tutti/core/infer"
+	"tutti/core/status"
 )
 
-// naive is a queue as one would write it without a thought for its cost.
-type naive []*Work
+// naive is the queue as one would write it without a thought for its cost.
+type naive struct {
+	levels Levels
+	works  []*entry // in order of service
+	moves  int
+}
 
-func (q *naive) remove(n int, out func(i int, w *Work) bool) []*Work {
-	var gone, kept []*Work
-	for i, w := range *q {
-		if i < n && out(i, w) {
-			gone = append(gone, w)
-		} else {
-			kept = append(kept, w)
+type entry struct {
+	w       *Work
+	level   int
+	expires int64
+	late    int // when it was delayed, 0 for not yet
+	arrival int
+}
+
+func (q *naive) push(w *Work, now int64) bool {
+	level := q.levels.of(w.Meta.Priority)
+	p, n := q.levels.Policies[level], 0
+	for _, e := range q.works {
+		if e.level == level {
+			n++
 		}
 	}
-	*q = kept
+	if p.MaxSize > 0 && n >= p.MaxSize {
+		return false
+	}
+	e := &entry{w: w, level: level}
+	if t := p.timeout(w.Meta.Timeout); t > 0 {
+		e.expires = now + int64(t)
+	}
+	q.moves++
+	e.arrival = q.moves
+	q.works = append(q.works, e)
+	q.sort()
+	return true
+}
+
+func (q *naive) sort() {
+	slices.SortFunc(q.works, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.late, b.late), cmp.Compare(a.arrival, b.arrival))
+	})
+}
+
+// expire returns the works that are refused by now, in no order.
+func (q *naive) expire(now int64) (gone []*Work) {
+	var kept []*entry
+	for _, e := range q.works {
+		late := e.expires > 0 && now >= e.expires
+		switch {
+		case e.w.Over(now) != nil, late && !q.levels.Policies[e.level].Delay:
+			gone = append(gone, e.w)
+			continue
+		case late:
+			q.moves++
+			e.expires, e.late = 0, 1
+		}
+		kept = append(kept, e)
+	}
+	q.works = kept
+	q.sort()
 	return gone
 }
 
-func drained(l List) []*Work {
-	var got []*Work
-	for w := l.Pop(); w != nil; w = l.Pop() {
-		got = append(got, w)
+// served returns the works in order of service, by group.
+func (q *naive) served() map[uint64][]*Work {
+	all := map[uint64][]*Work{}
+	for _, e := range q.works {
+		all[e.w.key] = append(all[e.w.key], e.w)
 	}
-	return got
+	return all
 }
 
-// agree fails the test unless both hold the same works.
-func agree(t *testing.T, q *queue, want naive) {
+func (q *naive) remove(w *Work) {
+	q.works = slices.DeleteFunc(q.works, func(e *entry) bool { return e.w == w })
+}
+
+func (q *queue) served() map[uint64][]*Work {
+	all := map[uint64][]*Work{}
+	for _, g := range q.heap {
+		for w := g.after(nil); w != nil; w = g.after(w) {
+			all[g.key] = append(all[g.key], w)
+		}
+	}
+	return all
+}
+
+// agree fails the test unless both queues serve the same works in the same order. Of
+// delayed works, which become so in any order, only the set is compared.
+func agree(t *testing.T, q *queue, want *naive) {
 	t.Helper()
-	if q.len() != len(want) {
-		t.Fatalf("%d works, want %d", q.len(), len(want))
+	if q.n != len(want.works) {
+		t.Fatalf("%d works, want %d", q.n, len(want.works))
 	}
-	for i, w := range want {
-		if q.at(i) != w {
-			t.Fatalf("work %d is another", i)
+	order := func(a, b *Work) int {
+		if a.at.rank%2 == 1 && a.at.rank == b.at.rank {
+			return cmp.Compare(a.at.arrival, b.at.arrival)
+		}
+		return cmp.Compare(a.at.rank, b.at.rank)
+	}
+	got, expected := q.served(), want.served()
+	if len(got) != len(expected) {
+		t.Fatalf("%d shapes, want %d", len(got), len(expected))
+	}
+	rows := int32(0)
+	for key := range got {
+		for _, w := range got[key] {
+			rows += w.Rows
+		}
+		if !slices.IsSortedFunc(got[key], func(a, b *Work) int { return cmp.Compare(a.at.rank, b.at.rank) }) {
+			t.Fatalf("shape %d is not in order of service", key)
+		}
+		slices.SortStableFunc(got[key], order)
+		slices.SortStableFunc(expected[key], order)
+		if !slices.Equal(got[key], expected[key]) {
+			t.Fatalf("shape %d has other works", key)
 		}
 	}
-	// Nothing else is held, or finished requests would stay in memory.
-	held := 0
-	for _, w := range q.ring {
-		if w != nil {
-			held++
-		}
+	if rows != q.rows {
+		t.Fatalf("%d rows are counted, want %d", q.rows, rows)
 	}
-	if held != len(want) {
-		t.Fatalf("the ring holds %d works, want %d", held, len(want))
+	if q.n > 0 && q.heap[0].lanes[0].rank != want.first().at.rank {
+		t.Fatalf("rank %d is served first, want %d", q.heap[0].lanes[0].rank, want.first().at.rank)
 	}
 }
 
-// TestQueueProperty compares the ring with the naive queue over random pushes,
-// takes and sweeps.
+func (q *naive) first() *Work { return q.works[0].w }
+
+// TestQueueProperty compares the queue with the naive one over random pushes, takes,
+// expiries and sweeps.
 func TestQueueProperty(t *testing.T) {
 	t.Parallel()
-	steps := 20_000
+	seeds := uint64(60)
 	if testing.Short() {
-		steps = 2_000
+		seeds = 15
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test wants the same numbers again
-	var q queue
-	var want naive
-	agree(t, &q, want)
-	for range steps {
-		switch rng.IntN(6) {
-		default:
-			for range rng.IntN(20) {
-				clients := []context.Context{context.Background(), context.Background(), context.Background(), gone}
-				w := &Work{Ctx: clients[rng.IntN(4)], key: uint64(rng.IntN(3))}
-				q.push(w)
-				want = append(want, w)
-			}
-		case 2, 3:
-			compareTake(t, rng, &q, &want)
-		case 4:
-			compareSweep(t, rng.IntN(30), &q, &want)
-		case 5:
-			n, drop := rng.IntN(q.len()+1), rng.IntN(4)
-			out := func(i int, _ *Work) bool { return i%4 <= drop }
-			if got := drained(q.remove(n, out)); !slices.Equal(got, want.remove(n, out)) {
-				t.Fatalf("removed %d other works", len(got))
+	clients := slices.Repeat([]context.Context{context.Background()}, 8)
+	clients[7] = gone
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a test wants the same numbers again
+		levels := Levels{Policies: make([]QueuePolicy, 1+rng.IntN(4))}
+		for i := range levels.Policies {
+			levels.Policies[i] = QueuePolicy{
+				MaxSize: rng.IntN(3) * 20, Timeout: time.Duration(rng.IntN(3)*rng.IntN(400)) * time.Millisecond,
+				Override: rng.IntN(2) == 0, Delay: rng.IntN(2) == 0,
 			}
 		}
-		agree(t, &q, want)
+		levels.Default = 1 + rng.IntN(len(levels.Policies))
+		q, want := newQueue(levels, "m"), &naive{levels: levels}
+		q.most = 2 // so that groups come and go
+		now := int64(1)
+		for range 400 {
+			now += rng.Int64N(20) * int64(time.Millisecond)
+			var dropped List
+			switch rng.IntN(5) {
+			default:
+				for range rng.IntN(8) {
+					w := &Work{Ctx: clients[rng.IntN(8)], Rows: 1 + rng.Int32N(3), key: rng.Uint64N(5), Meta: &infer.Meta{Priority: rng.Uint64N(6)}}
+					if rng.IntN(4) == 0 {
+						w.Meta.Deadline = now + rng.Int64N(int64(time.Second))
+					}
+					w.Meta.Timeout = rng.Uint64N(200_000)
+					if got, expected := q.push(w, now), want.push(w, now); got != expected {
+						t.Fatalf("seed %d: taken in: %v, want %v", seed, got, expected)
+					}
+				}
+				q.sweep(now, &dropped)
+				// What is due within the clock's tick may be found a tick later.
+				for i := 0; i < len(q.heap); i++ {
+					for g, w := q.heap[i], q.heap[i].after(nil); w != nil && g.pos == i; {
+						after := g.after(w)
+						q.keeps(w, now, &dropped)
+						w = after
+					}
+				}
+				if len(q.heap) > 0 { // a group may have moved past the loop above
+					for _, g := range slices.Clone(q.heap) {
+						for w := g.after(nil); w != nil; {
+							after := g.after(w)
+							q.keeps(w, now, &dropped)
+							w = after
+						}
+					}
+				}
+				compareDropped(t, dropped, want.expire(now))
+				agree(t, &q, want)
+			case 3, 4:
+				for range min(rng.IntN(12), q.n) {
+					g := q.heap[rng.IntN(len(q.heap))]
+					w := g.after(nil)
+					q.remove(w)
+					want.remove(w)
+				}
+			}
+		}
+		if h := q.wheel; h != nil && h.n > q.n {
+			t.Errorf("seed %d: %d works are timed, %d wait", seed, h.n, q.n)
+		}
 	}
 }
 
-// compareTake takes random positions.
-func compareTake(t *testing.T, rng *rand.Rand, q *queue, want *naive) {
+func compareDropped(t *testing.T, dropped List, want []*Work) {
 	t.Helper()
-	if q.len() == 0 {
-		return
-	}
-	var positions []int32
-	for i := range q.len() {
-		if rng.IntN(3) == 0 {
-			positions = append(positions, int32(i))
+	var got []*Work
+	for w := dropped.Pop(); w != nil; w = dropped.Pop() {
+		if w.Err == nil {
+			t.Error("a work is dropped without an error")
 		}
+		got = append(got, w)
 	}
-	if len(positions) == 0 {
-		positions = []int32{int32(rng.IntN(q.len()))}
-	}
-	first := (*want)[positions[0]]
-	expected := want.remove(len(*want), func(i int, w *Work) bool {
-		return slices.Contains(positions, int32(i)) && w.key == first.key
-	})
-	list := q.take(positions, func(a, b *Work) bool { return a.key == b.key })
-	if n := list.Len(); n != len(expected) {
-		t.Fatalf("took a list of length %d, want %d", n, len(expected))
-	}
-	if !slices.Equal(drained(list), expected) {
-		t.Fatal("took other works")
+	less := func(a, b *Work) int { return cmp.Compare(a.at.arrival, b.at.arrival) }
+	slices.SortFunc(got, less)
+	slices.SortFunc(want, less)
+	if !slices.Equal(got, want) {
+		t.Fatalf("%d works are dropped, want %d", len(got), len(want))
 	}
 }
 
-// compareSweep sweeps, after which the first n works have clients.
-func compareSweep(t *testing.T, n int, q *queue, want *naive) {
-	t.Helper()
-	live, end := 0, 0
-	for ; end < len(*want) && live < n; end++ {
-		if (*want)[end].Ctx.Err() == nil {
-			live++
+// TestWheelProperty checks that works come out in time: never before they are due,
+// and not later than the tick that next names.
+func TestWheelProperty(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a test wants the same numbers again
+		var h wheel
+		now, waiting := rng.Int64N(1<<50), map[*Work]bool{}
+		for range 2000 {
+			switch rng.IntN(3) {
+			case 0:
+				w := &Work{at: spot{slot: nowhere, due: now + rng.Int64N(1<<(10+rng.IntN(45)))}}
+				h.add(w, now)
+				waiting[w] = true
+			case 1:
+				for w := range waiting {
+					h.remove(w)
+					h.remove(w) // knows that it is not there
+					delete(waiting, w)
+					break
+				}
+			case 2:
+				if at, ok := h.next(); ok && rng.IntN(2) == 0 {
+					now = max(now, at)
+				} else {
+					now += rng.Int64N(1 << (10 + rng.IntN(40)))
+				}
+				for w := h.advance(now); w != nil; w = w.at.after {
+					if !waiting[w] || w.at.due > now {
+						t.Fatalf("seed %d: a work due at %d came out at %d", seed, w.at.due, now)
+					}
+					delete(waiting, w)
+				}
+			}
+			if h.n != len(waiting) {
+				t.Fatalf("seed %d: %d works, want %d", seed, h.n, len(waiting))
+			}
+			at, ok := h.next()
+			if ok != (len(waiting) > 0) {
+				t.Fatalf("seed %d: next is %v for %d works", seed, ok, len(waiting))
+			}
+			for w := range waiting {
+				if due := tickOf(w.at.due) << tickBits; due <= now-1<<tickBits || at > max(due, (now>>tickBits+1)<<tickBits) {
+					t.Fatalf("seed %d: a work due at %d is still there at %d, next is %d", seed, w.at.due, now, at)
+				}
+			}
 		}
 	}
-	expected := want.remove(end, func(_ int, w *Work) bool { return w.Ctx.Err() != nil })
-	if got := drained(q.sweep(n)); !slices.Equal(got, expected) {
-		t.Fatalf("swept %d works, want %d", len(got), len(expected))
+}
+
+// TestRefusals checks the texts of what a queue refuses.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	q := newQueue(Levels{Policies: []QueuePolicy{{MaxSize: 1, Timeout: time.Second}, {MaxSize: 2}}, Default: 2}, "m")
+	for i := range 4 {
+		w := &Work{Ctx: context.Background(), Rows: 1, Meta: &infer.Meta{Priority: uint64(i % 2)}}
+		if took := q.push(w, 1); took != (i < 3) {
+			t.Errorf("work %d taken in: %v", i, took)
+		} else if !took {
+			err := q.errFull(w, int64(3*time.Second))
+			if want := "Exceeds maximum queue size: 1 requests wait for priority level 1 of model 'm', at most 1 may"; err.Error() != want {
+				t.Errorf("got %q, want %q", err, want)
+			}
+			if status.RetryAfter(status.Prefixf(err, "in ensemble 'e', ")) != 3*time.Second {
+				t.Errorf("retry after %v", status.RetryAfter(err))
+			}
+		}
+	}
+	var dropped List
+	q.expire(int64(2*time.Second), &dropped)
+	if dropped.n != 1 || dropped.Head.Err.Error() != "Request timeout expired: the request waited too long for priority level 1 of model 'm'" {
+		t.Errorf("%d dropped, %v", dropped.n, dropped.Head)
 	}
 }
 

@@ -154,6 +154,9 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 		}
 		i++
 	}
+	if err == nil {
+		list.Seal()
+	}
 	return true
 }
 
@@ -164,7 +167,7 @@ func (r *Runner) separately(inst backends.Instance, list *List, t *Turn) {
 		var one List
 		one.Push(w)
 		t.Tick(0)
-		if w.Ctx.Err() != nil {
+		if w.Over(t.Now()) != nil {
 			r.Cancel(&one, t.Now())
 		} else {
 			r.runOne(inst, w, t)
@@ -252,13 +255,23 @@ func reason(err error) telemetry.Reason {
 	return telemetry.Backend
 }
 
-// Cancel gives up works whose clients have gone, before they are executed: their
-// inputs are released and they count as cancelled. Completing them is the caller's.
+// Cancel gives up works that are Over, before they are executed: their inputs are
+// released and they count as cancelled. Completing them is the caller's.
 func (r *Runner) Cancel(list *List, now int64) {
 	for w := list.Head; w != nil; w = w.next {
-		w.Err = status.ErrCancelled
+		w.Err, w.why = w.Over(now), telemetry.Canceled
+		if w.Err == nil {
+			w.Err = status.ErrCancelled
+		}
+	}
+	r.giveUp(list, now)
+}
+
+// giveUp ends works that have their error but are not executed.
+func (r *Runner) giveUp(list *List, now int64) {
+	for w := list.Head; w != nil; w = w.next {
 		tensor.ReleaseAll(w.In)
-		r.stats.Failed(telemetry.Canceled, now-w.Enqueued)
+		r.stats.Failed(w.why, now-w.Enqueued)
 	}
 }
 

@@ -24,19 +24,23 @@ type Item struct {
 	// Shape tells works apart that cannot share a batch: equal numbers can.
 	Shape uint64
 	// Length is the extent of the padded dimension, 0 when nothing is padded.
-	Length   int32
-	Rows     int32
+	Length int32
+	Rows   int32
+	// Elements are those of all inputs.
+	Elements int64
 	Enqueued int64
 }
 
 // View is what a Policy decides on.
 type View struct {
-	// Items are the oldest queued works, in order of arrival; at least one.
+	// Items are the first queued works of one shape, in order of service; at least one.
 	Items []Item
-	// More reports that the queue is longer than Items.
+	// More reports that more works of the shape are queued than Items.
 	More bool
 	// Instances is how many there are, Executing how many rows the busy ones hold.
 	Instances, Executing int32
+	// Queued is how many rows are queued, of any shape.
+	Queued int32
 }
 
 // Decision is what to do now.
@@ -57,9 +61,11 @@ type Policy interface {
 
 // Executed tells what one execution cost.
 type Executed struct {
-	// Elements are the rows times their own lengths, Padding what was added to make
-	// all rows as long as the longest.
-	Elements, Padding int64
+	// Rows and Elements are those of all inputs together.
+	Rows, Elements int64
+	// Unpadded are the rows times their own lengths, Padding what was added to make
+	// all rows as long as the longest; both are 0 where nothing is padded.
+	Unpadded, Padding int64
 	Took              time.Duration
 }
 

@@ -5,8 +5,9 @@ import "cmp"
 // shapeKey hashes what must agree between works of one batch: which inputs are given
 // and their dimensions, apart from the batch dimension and padded ones (FNV-1a over
 // words), and how the padded ones compare. Equal keys are compared in full before
-// works join, so that a collision costs a smaller batch and no more.
-func (r *Runner) shapeKey(w *Work) (key uint64, length int32) {
+// works join, so that a collision costs a smaller batch and no more. elements are
+// those of all inputs.
+func (r *Runner) shapeKey(w *Work) (key uint64, length int32, elements int64) {
 	const offset, prime = 14695981039346656037, 1099511628211
 	key = offset
 	first := int64(-1)
@@ -16,8 +17,9 @@ func (r *Runner) shapeKey(w *Work) (key uint64, length int32) {
 			key = (key ^ uint64(port) ^ 1<<63) * prime
 			continue
 		}
-		pad := r.pad.input(port)
+		pad, n := r.pad.input(port), int64(1)
 		for i, d := range t.Shape.Dims() {
+			n *= d
 			switch {
 			case i == 0 && r.sig.MaxBatch > 0:
 			case pad != nil && i == pad.dim:
@@ -28,8 +30,9 @@ func (r *Runner) shapeKey(w *Work) (key uint64, length int32) {
 			}
 		}
 		key = (key ^ 1<<62) * prime
+		elements += n
 	}
-	return key, length
+	return key, length, elements
 }
 
 // relation says how a padded length compares with the first one of its work, which it

@@ -7,15 +7,13 @@ import (
 	"time"
 
 	"tutti/backends"
+	"tutti/core/telemetry"
 )
-
-// window bounds how many of the oldest works a policy sees, so that a decision costs
-// the same however long the queue is.
-const window = 128
 
 // Station is a queue in front of a model's instances. Instances pull: a batch is
 // formed when one is free, so batches grow while all are busy. It implements
-// Scheduler; a Policy decides what a batch is.
+// Scheduler; a Policy decides what a batch is, and the Levels what may wait and how
+// long.
 type Station struct {
 	runner  *Runner
 	policy  Policy
@@ -23,18 +21,19 @@ type Station struct {
 	workers *Workers
 	all     []backends.Instance
 	gates   []*gated // those of all that are behind a gate
+	look    int      // works that the policy sees
+	order   *order   // nil when answers leave as they come
 
-	mu     sync.Mutex
-	queue  queue               // guarded by mu
-	free   []backends.Instance // guarded by mu
-	items  []Item              // scratch of the decision, guarded by mu
-	take   []int32             // scratch of the decision, guarded by mu
-	timer  *time.Timer         // guarded by mu
-	broom  *time.Timer         // guarded by mu
-	armed  bool                // the timer is running, guarded by mu
-	swept  bool                // the broom is running, guarded by mu
-	rows   int32               // executing now, guarded by mu
-	closed bool                // guarded by mu
+	mu      sync.Mutex
+	queue   queue               // guarded by mu
+	free    []backends.Instance // guarded by mu
+	items   []Item              // scratch of the decision, guarded by mu
+	seen    []*Work             // the works of items, guarded by mu
+	take    []int32             // scratch of the decision, guarded by mu
+	hold    int                 // works to wait for before the first batch, guarded by mu
+	perWork int64               // ns that a work takes of an instance, guarded by mu
+	rows    int32               // executing now, guarded by mu
+	alarms  alarms              // guarded by mu
 
 	pending Pending // works queued or executing
 }
@@ -52,18 +51,40 @@ type StationSettings struct {
 	// a nil one, lets them run as they come.
 	Gates   []Gate
 	Workers *Workers
+	// Levels are the queue's priority levels and limits; none by default.
+	Levels Levels
+	// Ordered has answers leave in the order of arrival.
+	Ordered bool
+	// Look bounds how many works of one shape a policy sees, so that a decision costs
+	// the same however long the queue is; 0 for 128.
+	Look int
+	// Hold keeps the first batch from forming until so many works wait: a test hook.
+	Hold int
 
 	_ struct{}
 }
 
+// usualLook is the default of StationSettings.Look.
+const usualLook = 128
+
 // NewStation returns a station with every instance free.
 func NewStation(s StationSettings) *Station {
+	look := s.Look
+	if look <= 0 {
+		look = usualLook
+	}
 	st := &Station{
 		runner:  s.Runner,
 		policy:  s.Policy,
 		workers: s.Workers,
 		all:     s.Instances,
-		take:    make([]int32, 0, window),
+		look:    look,
+		hold:    s.Hold,
+		queue:   newQueue(s.Levels, s.Runner.sig.Model),
+		take:    make([]int32, 0, min(look, usualLook)),
+	}
+	if s.Ordered {
+		st.order = &order{done: st.hand}
 	}
 	st.free = st.behind(s.Instances, s.Gates)
 	st.learner, _ = s.Policy.(Learner)
@@ -71,30 +92,58 @@ func NewStation(s StationSettings) *Station {
 	return st
 }
 
-// Enqueue moves the works to the queue.
+// Enqueue moves the works to the queue, or past it to an instance that is free; those
+// that find their level full end, once the turn goes on.
 //
 // hot: one lock per list.
 func (s *Station) Enqueue(list List, t *Turn) {
 	now := t.Now()
 	for w := list.Head; w != nil; w = w.next {
 		w.Enqueued = now
-		w.key, w.length = s.runner.shapeKey(w)
+		w.key, w.length, w.elements = s.runner.shapeKey(w)
 	}
-	n := list.n
-	s.runner.stats.Queued(int64(n))
-	s.pending.Add(n)
+	s.pending.Add(list.n)
+	if s.pass(&list, t) {
+		return
+	}
+	var kept, refused List // kept is read under the lock only: works change hands
 	s.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
-		s.queue.push(w)
+		if s.queue.push(w, now) {
+			kept.Push(w)
+			continue
+		}
+		w.Err = s.queue.errFull(w, s.perWork/int64(len(s.all)))
+		refused.Push(w)
 	}
+	if s.order != nil {
+		s.order.join(&kept)
+	}
+	s.runner.stats.Queued(int64(kept.n))
 	ready := len(s.free) > 0
 	if !ready {
-		s.sweepLater()
+		s.sweepLater(now)
 	}
 	s.mu.Unlock()
+	if refused.n > 0 {
+		t.Inline(refusal{s}, refused)
+	}
 	if ready {
 		t.Ready(s)
 	}
+}
+
+// refusal is what ends works that the queue has no room for.
+type refusal struct{ *Station }
+
+// RunInline ends the works, which were never queued.
+func (r refusal) RunInline(list List, t *Turn) {
+	for w := list.Head; w != nil; w = w.next {
+		w.why = telemetry.Rejected
+	}
+	r.runner.giveUp(&list, t.Now())
+	r.pending.Add(-list.n)
+	Complete(list, t)
 }
 
 // Help executes one batch, if an instance is free and the policy forms one.
@@ -112,162 +161,176 @@ func (s *Station) Help(t *Turn) bool {
 		return dropped.n > 0
 	}
 	s.runner.stats.Queued(-int64(batch.n))
-	whole := s.runner.Run(inst, &batch, t)
-	if s.release(inst, &batch) {
-		t.Ready(s)
-	}
-	if whole {
-		s.observe(&batch)
-	}
-	Complete(batch, t)
+	s.execute(inst, batch, t)
 	return true
 }
 
+// execute runs a batch and hands it back.
+func (s *Station) execute(inst backends.Instance, batch List, t *Turn) {
+	whole := s.runner.Run(inst, &batch, t)
+	if s.release(inst, &batch, whole) {
+		t.Ready(s)
+	}
+	s.complete(batch, t)
+}
+
 // next takes a free instance and a batch for it. inst is nil when there is no
-// instance or no batch yet. Works whose clients have gone are dropped on the way.
-// more tells that another instance is free while works are left.
+// instance or no batch yet. Works that must not be executed any more are dropped on
+// the way. more tells that another instance is free while works are left.
 func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.free) == 0 {
+	switch {
+	case len(s.free) == 0:
 		return nil, batch, dropped, false
-	}
-	dropped = s.queue.sweep(window)
-	if s.queue.len() == 0 {
+	case s.queue.n == 0:
 		s.giveBack()
 		return nil, batch, dropped, false
-	}
-	d := s.policy.Decide(now, s.view(), s.take[:0])
-	if len(d.Take) == 0 {
+	case s.hold > s.queue.n:
 		s.giveBack()
-		s.arm(d.Wait)
-		s.sweepLater()
+		s.sweepLater(now)
+		return nil, batch, dropped, false
+	}
+	s.hold = 0
+	take, wait := s.form(now, &dropped)
+	if s.queue.n > 0 {
+		s.sweepLater(now)
+	}
+	if len(take) == 0 {
+		s.giveBack()
+		if s.queue.n > 0 {
+			s.arm(now, wait)
+		}
 		return nil, batch, dropped, false
 	}
 	if inst = s.admit(); inst == nil {
-		s.sweepLater()
-		return nil, batch, dropped, false
+		return nil, batch, dropped, false // it is let in later
 	}
-	batch = s.queue.take(d.Take, s.runner.compatible)
+	batch = s.pull(take)
 	s.rows += batch.rows()
-	return inst, batch, dropped, len(s.free) > 0 && s.queue.len() > 0
+	return inst, batch, dropped, len(s.free) > 0 && s.queue.n > 0
 }
 
-func (s *Station) view() View {
-	n := min(s.queue.len(), window)
-	s.items = s.items[:0]
-	for i := range n {
-		w := s.queue.at(i)
-		s.items = append(s.items, Item{Shape: w.key, Length: w.length, Rows: w.Rows, Enqueued: w.Enqueued})
+// groupsAsked bounds how many shapes are asked for a batch while the first has none.
+const groupsAsked = 16
+
+// form asks the policy for a batch of the shape whose turn it is; while that one
+// waits, of the next ones. It returns the batch's positions in the view, for pull.
+// Called with the lock held.
+func (s *Station) form(now int64, dropped *List) (take []int32, wait time.Duration) {
+	wait = longest
+	for i := 0; i < min(len(s.queue.heap), groupsAsked); {
+		g := s.queue.heap[i]
+		v := s.view(g, now, dropped)
+		if len(v.Items) == 0 || i >= len(s.queue.heap) || s.queue.heap[i] != g {
+			continue // its first works have gone, or went behind others
+		}
+		d := s.policy.Decide(now, v, s.take[:0])
+		if len(d.Take) > 0 {
+			return d.Take, 0
+		}
+		wait = min(wait, d.Wait)
+		i++
 	}
-	return View{Items: s.items, More: s.queue.len() > n, Instances: int32(len(s.all)), Executing: s.rows}
+	return nil, wait
 }
 
-// short is the longest wait for which a worker is kept; beyond it a runtime timer's
-// lateness matters little.
-const short = 2 * time.Millisecond
-
-// arm has a worker look again after d; called with the lock held. A short wait is a
-// worker's, for which asking again is what it does when it wakes.
-func (s *Station) arm(d time.Duration) {
-	if s.armed || s.closed {
-		return
+// view shows the first works of a group, of which it drops those that are over.
+func (s *Station) view(g *group, now int64, dropped *List) View {
+	clear(s.seen)
+	s.items, s.seen = s.items[:0], s.seen[:0]
+	w := g.after(nil)
+	for w != nil && len(s.items) < s.look {
+		after := g.after(w)
+		if s.queue.keeps(w, now, dropped) {
+			s.items = append(s.items, item(w))
+			s.seen = append(s.seen, w)
+		}
+		w = after
 	}
-	s.armed = true
-	switch {
-	case d <= short:
-		s.workers.KickAfter(alarm{s}, d)
-	case s.timer == nil:
-		s.timer = time.AfterFunc(d, func() { s.workers.Kick(alarm{s}) })
-	default:
-		s.timer.Reset(d)
-	}
+	return View{Items: s.items, More: w != nil, Instances: int32(len(s.all)), Executing: s.rows, Queued: s.queue.rows}
 }
 
-// alarm is what a station has the workers help after a wait.
-type alarm struct{ *Station }
-
-// Help lets the station be armed again, and helps it.
-func (a alarm) Help(t *Turn) bool {
-	a.mu.Lock()
-	a.armed = false
-	a.mu.Unlock()
-	return a.Station.Help(t)
+// pull takes the works at the given ascending positions of the view, apart from those
+// that cannot share a batch with the first of them.
+func (s *Station) pull(positions []int32) (batch List) {
+	first := s.seen[positions[0]]
+	for _, i := range positions {
+		if w := s.seen[i]; w == first || s.runner.compatible(first, w) {
+			s.queue.remove(w)
+			batch.Push(w)
+		}
+	}
+	return batch
 }
 
-// sweepEvery is how long the works of clients that have gone may stay queued while
-// nothing else looks at the queue.
-const sweepEvery = 100 * time.Millisecond
-
-// sweepLater has a worker look for such works; called with the lock held.
-func (s *Station) sweepLater() {
-	switch {
-	case s.swept || s.closed:
-		return
-	case s.broom == nil:
-		s.broom = time.AfterFunc(sweepEvery, func() { s.workers.Kick(sweep{s}) })
-	default:
-		s.broom.Reset(sweepEvery)
+// release frees the instance of a batch, learns what it cost and reports whether works
+// wait for it.
+func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool {
+	x, known := executed(batch, whole)
+	if x.Unpadded > 0 {
+		s.runner.stats.Padded(x.Unpadded, x.Padding)
 	}
-	s.swept = true
-}
-
-// sweep is what a station has the workers help while works wait in its queue.
-type sweep struct{ *Station }
-
-// Help drops the works whose clients have gone.
-func (s sweep) Help(t *Turn) bool {
-	s.mu.Lock()
-	s.swept = false
-	dropped := s.queue.sweep(s.queue.len())
-	if s.queue.len() > 0 {
-		s.sweepLater()
+	if s.order == nil {
+		s.pending.Add(-batch.n)
 	}
-	s.mu.Unlock()
-	if dropped.n > 0 {
-		s.drop(dropped, t)
-	}
-	return dropped.n > 0
-}
-
-// release frees the instance of a batch and reports whether works wait for it.
-func (s *Station) release(inst backends.Instance, batch *List) bool {
-	s.pending.Add(-batch.n)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rows -= batch.rows()
-	more := s.queue.len() > 0
+	more := s.queue.n > 0
 	leave(inst, more)
 	s.free = append(s.free, inst)
+	if known {
+		s.perWork += (int64(x.Took)/int64(batch.n) - s.perWork) / 8
+		if s.learner != nil {
+			s.learner.Observe(x)
+		}
+	}
 	return more
 }
 
-// observe tells a learning policy what the batch cost.
-func (s *Station) observe(batch *List) {
-	if s.learner == nil || batch.Head == nil {
-		return
+// executed returns what a batch cost. What was not executed as a whole is not known,
+// and what failed may have ended early.
+func executed(batch *List, whole bool) (x Executed, known bool) {
+	if !whole || batch.Head == nil {
+		return x, false
 	}
-	var x Executed
-	rows, longest := int64(0), int64(0)
+	extent := int64(0)
 	for w := batch.Head; w != nil; w = w.next {
 		if w.Err != nil {
-			return // what failed may have ended early
+			return x, false
 		}
-		rows += int64(w.Rows)
-		longest = max(longest, int64(w.length))
-		x.Elements += int64(w.Rows) * int64(w.length)
+		x.Rows += int64(w.Rows)
+		x.Elements += w.elements
+		extent = max(extent, int64(w.length))
+		x.Unpadded += int64(w.Rows) * int64(w.length)
 	}
-	x.Padding = rows*longest - x.Elements
+	x.Padding = x.Rows*extent - x.Unpadded
 	x.Took = time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.learner.Observe(x)
+	return x, true
 }
 
-// drop completes works whose clients have gone, which never execute.
+// drop ends works that are not executed, each with its error.
 func (s *Station) drop(list List, t *Turn) {
-	s.runner.Cancel(&list, t.Now())
 	s.runner.stats.Queued(-int64(list.n))
+	s.runner.giveUp(&list, t.Now())
+	if s.order == nil {
+		s.pending.Add(-list.n)
+	}
+	s.complete(list, t)
+}
+
+// complete hands works back, in order of arrival where that is asked for.
+func (s *Station) complete(list List, t *Turn) {
+	if s.order != nil {
+		s.order.end(list, t)
+		return
+	}
+	Complete(list, t)
+}
+
+// hand hands works back whose turn it is to leave.
+func (s *Station) hand(list List, t *Turn) {
 	s.pending.Add(-list.n)
 	Complete(list, t)
 }
@@ -282,16 +345,11 @@ func (s *Station) Drain(ctx context.Context) error { return s.pending.Wait(ctx) 
 func (s *Station) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.alarms.closed {
 		return nil
 	}
-	s.closed = true
+	s.alarms.close()
 	s.workers.Reserve(-len(s.all) - 1)
-	for _, t := range []*time.Timer{s.timer, s.broom} {
-		if t != nil {
-			t.Stop()
-		}
-	}
 	var errs []error
 	for _, inst := range s.all {
 		errs = append(errs, inst.Close())

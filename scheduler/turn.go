@@ -14,6 +14,7 @@ type Turn struct {
 	ready   []Scheduler
 	inline  []inlineWork
 	staged  []stage
+	next    int // where in staged the next work is likely to go
 	now     int64
 }
 
@@ -47,9 +48,14 @@ func (t *Turn) Now() int64 {
 // Tick notes a time just read from the telemetry clock, which saves reading it again.
 func (t *Turn) Tick(now int64) { t.now = now }
 
+// near is how many of the last entries are searched for one to join. Where one batch
+// makes hundreds of nodes ready, searching them all for each would cost more than to
+// enqueue or to look at some of them twice.
+const near = 8
+
 // Ready tells the turn that s may have a batch ready.
 func (t *Turn) Ready(s Scheduler) {
-	if !slices.Contains(t.ready, s) {
+	if !slices.Contains(t.ready[max(0, len(t.ready)-near):], s) {
 		t.ready = append(t.ready, s)
 	}
 }
@@ -61,15 +67,38 @@ func (t *Turn) Inline(s Inliner, list List) {
 
 // Stage collects works for s, so that what one batch makes ready at one node stays
 // together; Flush enqueues it.
-func (t *Turn) Stage(s Scheduler, w *Work) {
-	for i := range t.staged {
+func (t *Turn) Stage(s Scheduler, w *Work) { t.stageFor(s).list.Push(w) }
+
+// stageFor returns where works for s collect. The works of one batch make the same
+// nodes ready in the same order, so the place behind the last one used is looked at
+// first.
+func (t *Turn) stageFor(s Scheduler) *stage {
+	if t.next >= len(t.staged) {
+		t.next = 0
+	}
+	at := -1
+	if t.next < len(t.staged) && t.staged[t.next].to == s {
+		at = t.next
+	}
+	for i := max(0, len(t.staged)-near); at < 0 && i < len(t.staged); i++ {
 		if t.staged[i].to == s {
-			t.staged[i].list.Push(w)
-			return
+			at = i
 		}
 	}
-	t.staged = append(t.staged, stage{to: s})
-	t.staged[len(t.staged)-1].list.Push(w)
+	if at < 0 {
+		at = len(t.staged)
+		t.staged = append(t.staged, stage{to: s})
+	}
+	t.next = at + 1
+	return &t.staged[at]
+}
+
+// Seal makes units of what was staged since the last Flush: what one whole batch made
+// ready, at each node. Works that differed were not staged with the others.
+func (t *Turn) Seal() {
+	for i := range t.staged {
+		t.staged[i].list.Seal()
+	}
 }
 
 // Flush enqueues what was staged.
@@ -79,7 +108,7 @@ func (t *Turn) Flush() {
 		t.staged[i] = stage{}
 		st.to.Enqueue(st.list, t)
 	}
-	t.staged = t.staged[:0]
+	t.staged, t.next = t.staged[:0], 0
 }
 
 // Lend runs what is ready until nothing is, or until done reports that the caller's

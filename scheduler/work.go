@@ -5,6 +5,7 @@ import (
 
 	"tutti/backends"
 	"tutti/core/infer"
+	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 )
@@ -36,24 +37,66 @@ type Work struct {
 	Enqueued int64
 	Times    telemetry.Times
 
-	batch  backends.Batch // of this work alone
-	member [1]backends.Req
-	key    uint64 // what must agree in a batch, set by the station
-	length int32  // the extent of the padded dimension, set by the station
-	next   *Work
+	batch    backends.Batch // of this work alone
+	member   [1]backends.Req
+	parcel   parcel // of the list that this work is the first of
+	key      uint64 // what must agree in a batch, set by the station
+	length   int32  // the extent of the padded dimension, set by the station
+	elements int64  // of all inputs, those of variable size counted once a row, set by the station
+	next     *Work
+
+	at   spot             // in the station's queue
+	why  telemetry.Reason // as what a work counts that is not executed
+	line *ticket          // in the order of answers, nil when they leave as they come
+}
+
+// Over returns why the work must not be executed any more: its client has gone, or its
+// deadline has passed at now; nil when neither is so.
+//
+// hot: looked at once per work before it executes.
+func (w *Work) Over(now int64) error {
+	if err := w.Ctx.Err(); err != nil {
+		if err == context.DeadlineExceeded { // never wrapped
+			return status.ErrDeadline
+		}
+		return status.ErrCancelled
+	}
+	if d := w.Meta.Deadline; d > 0 && now >= d {
+		return status.ErrDeadline
+	}
+	return nil
 }
 
 // Next returns the work that follows in the list.
 func (w *Work) Next() *Work { return w.next }
 
 // List is a chain of works in order.
+//
+// One that is whole is a batch on its way: its works were executed together, in this
+// order, and all go on to the same node. It is enqueued as a unit and, where an
+// instance is free and the policy would take just these works, executed as one: their
+// tensors are neighbours in memory, which are joined without a copy. A queue takes it
+// apart, so that it may grow or be split by the rules of its model, and whoever adds
+// to it or takes from it makes it an ordinary list. To be whole is a hint: whoever
+// joins tensors looks at them.
 type List struct {
 	Head, tail *Work
 	n          int
+	whole      bool
 }
 
 // Len returns the number of works.
 func (l *List) Len() int { return l.n }
+
+// Whole reports whether the works are a batch that travels as a unit.
+func (l *List) Whole() bool { return l.whole }
+
+// Seal makes the works, executed together and in row order, a unit. One work alone is
+// no batch.
+func (l *List) Seal() { l.whole = l.n > 1 }
+
+// Unseal makes the works an ordinary list.
+func (l *List) Unseal() { l.whole = false }
 
 // rows returns the rows of all works.
 func (l *List) rows() int32 {
@@ -64,9 +107,19 @@ func (l *List) rows() int32 {
 	return n
 }
 
+// one reports whether all works have the same Completer.
+func (l *List) one() bool {
+	for w := l.Head.next; w != nil; w = w.next {
+		if w.To != l.Head.To {
+			return false
+		}
+	}
+	return true
+}
+
 // Push appends one work that is in no list.
 func (l *List) Push(w *Work) {
-	w.next = nil
+	w.next, l.whole = nil, false
 	if l.tail == nil {
 		l.Head = w
 	} else {
@@ -82,7 +135,7 @@ func (l *List) Pop() *Work {
 	if w == nil {
 		return nil
 	}
-	l.Head, w.next = w.next, nil
+	l.Head, w.next, l.whole = w.next, nil, false
 	if l.Head == nil {
 		l.tail = nil
 	}
@@ -107,7 +160,15 @@ type Responder interface {
 }
 
 // Complete hands a batch back, in one call per run of works with the same Completer.
+// A batch of one Completer stays whole.
 func Complete(list List, t *Turn) {
+	if list.Head == nil {
+		return
+	}
+	if list.one() {
+		list.Head.To.Complete(list, t)
+		return
+	}
 	var part List
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		if part.Head != nil && part.Head.To != w.To {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 //	serve ARGS             starts tutti serve on free ports; HTTP, GRPC and METRICS are its addresses
 //	! serve ARGS           expects that it fails to start; its output is on stdout and stderr
 //	stop                   ends it by SIGTERM and expects exit status 0; its output is on stdout and stderr
-//	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the answer's status and body
+//	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the answer's status and body, and what Retry-After says
 //	stop-during URL BODY   sends SIGTERM while the request's body is half sent, then the rest
 //	fill FILE N            makes a file of N letters
 func TestScript(t *testing.T) {
@@ -121,6 +121,9 @@ func scriptEnv(ts *testscript.TestScript) []string {
 			env = append(env, f.Env()+"="+v)
 		}
 	}
+	if v := ts.Getenv("TRITONSERVER_DELAY_SCHEDULER"); v != "" {
+		env = append(env, "TRITONSERVER_DELAY_SCHEDULER="+v)
+	}
 	return env
 }
 
@@ -169,6 +172,9 @@ func printResponse(ts *testscript.TestScript, resp *http.Response) {
 	ts.Check(err)
 	ts.Check(resp.Body.Close())
 	fmt.Fprintf(ts.Stdout(), "%d\n%s\n", resp.StatusCode, text)
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		fmt.Fprintf(ts.Stdout(), "retry after %s\n", after)
+	}
 }
 
 func scriptStopDuring(ts *testscript.TestScript, neg bool, args []string) {

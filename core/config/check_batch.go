@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"tutti/proto/modelconfig"
 )
@@ -31,8 +33,25 @@ func (l *problems) batching() {
 			break
 		}
 	}
+	if levels > maxPriorityLevels {
+		l.add(Priorities, "dynamic_batching.priority_levels", "model '%s' has priority_levels %d, expected at most %d", name, levels, maxPriorityLevels)
+	}
+	l.queuePolicy("dynamic_batching.default_queue_policy", d.GetDefaultQueuePolicy())
+	for _, level := range slices.Sorted(maps.Keys(d.GetPriorityQueuePolicy())) {
+		l.queuePolicy("dynamic_batching.priority_queue_policy", d.GetPriorityQueuePolicy()[level])
+	}
 	if d.GetPreserveOrdering() {
 		l.preserveOrdering(d)
+	}
+}
+
+// maxPriorityLevels bounds the levels of a queue, each of which is kept in memory.
+const maxPriorityLevels = 4096
+
+// queuePolicy checks what protobuf lets pass: a number that is none of the actions.
+func (l *problems) queuePolicy(field string, p *modelconfig.ModelQueuePolicy) {
+	if a := p.GetTimeoutAction(); modelconfig.ModelQueuePolicy_TimeoutAction_name[int32(a)] == "" {
+		l.add(QueuePolicy, field+".timeout_action", "model '%s' has timeout_action %d, expected REJECT or DELAY", l.cfg.GetName(), a)
 	}
 }
 

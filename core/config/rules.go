@@ -57,6 +57,7 @@ const (
 	BatchTensor   Code = "TUT2023"
 	Versions      Code = "TUT2024"
 	MixedNaming   Code = "TUT2025"
+	QueuePolicy   Code = "TUT2026"
 
 	EnsembleFlow  Code = "TUT3001"
 	EnsembleField Code = "TUT3002"
@@ -157,6 +158,7 @@ var modelRules = []Rule{
 	{Code: BatchTensor, Severity: Fault, Doc: "A batch input or output is incomplete.", Fix: "set target_name, data_type and one source_input of the model"},
 	{Code: Versions, Severity: Fault, Doc: "The version policy picks no version.", Fix: "ask for at least one version"},
 	{Code: MixedNaming, Severity: Notice, Doc: "Names follow more than one convention, so that inputs are passed in the order of their declaration."},
+	{Code: QueuePolicy, Severity: Fault, Doc: "A queue policy has an action that is none.", Fix: "write timeout_action: REJECT or timeout_action: DELAY"},
 }
 
 var ensembleRules = []Rule{

@@ -23,6 +23,9 @@ type Meta struct {
 	Priority uint64
 	// Timeout is the client's timeout in microseconds, 0 when it gave none.
 	Timeout uint64
+	// Deadline is when the client no longer waits, on the clock of telemetry.Now; 0 when
+	// it waits for any time. It is set when the request starts.
+	Deadline int64
 	// Params are the client's further parameters, in its order.
 	Params Params
 }

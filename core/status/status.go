@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Code classifies a failure.
@@ -52,6 +53,8 @@ type Error struct {
 	Msg  string
 	// Err is the cause, when there is one worth unwrapping to.
 	Err error
+	// RetryAfter is when the same request may fare better, 0 when nobody knows.
+	RetryAfter time.Duration
 }
 
 // Error returns the text a client reads.
@@ -82,7 +85,16 @@ func CodeOf(err error) Code {
 
 // Prefixf returns err with a text put before its own and its code kept.
 func Prefixf(err error, format string, args ...any) error {
-	return &Error{Code: CodeOf(err), Msg: fmt.Sprintf(format, args...) + err.Error(), Err: err}
+	return &Error{Code: CodeOf(err), Msg: fmt.Sprintf(format, args...) + err.Error(), Err: err, RetryAfter: RetryAfter(err)}
+}
+
+// RetryAfter returns when a request that failed with err may fare better, 0 when
+// nobody knows.
+func RetryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.RetryAfter
+	}
+	return 0
 }
 
 // Text returns what a client reads of a failure. A request that was only cancelled
@@ -97,3 +109,6 @@ func Text(err error) string {
 
 // ErrCancelled is how a cancelled request ends: Triton sends it without a text.
 var ErrCancelled error = &Error{Code: Cancelled}
+
+// ErrDeadline is how a request ends whose deadline passed before it was executed.
+var ErrDeadline error = &Error{Code: Cancelled, Msg: "request deadline expired before the request was executed"}

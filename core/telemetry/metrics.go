@@ -47,6 +47,12 @@ const (
 	failureHelp = "Requests that failed, by reason"
 )
 
+// paddingMetrics are exported of models that have padded.
+var paddingMetrics = [2]struct{ name, help string }{
+	{"ensemble_batch_elements_total", "Elements that requests gave to batches of rows of different lengths"},
+	{"ensemble_batch_padding_elements_total", "Elements added to those batches to make their rows equally long"},
+}
+
 // Metrics exports the counters of every registered model version. It is a
 // prometheus.Collector: nothing is counted twice, a scrape reads the models' own.
 type Metrics struct {
@@ -55,6 +61,7 @@ type Metrics struct {
 	labels  int                 // of a model's metrics
 	fetch   [2]*prometheus.Desc // bytes and seconds
 	moves   [2]*prometheus.Desc // count and bytes
+	padding [2]*prometheus.Desc // given and added
 
 	fetchedBytes, fetchedNs atomic.Int64
 
@@ -81,6 +88,9 @@ func newMetrics(labels []string) *Metrics {
 	}
 	for i, m := range moveMetrics {
 		x.moves[i] = prometheus.NewDesc(m.name, m.help, append(slices.Clone(labels), "tensor", "from", "to", "reason"), nil)
+	}
+	for i, m := range paddingMetrics {
+		x.padding[i] = prometheus.NewDesc(m.name, m.help, labels, nil)
 	}
 	for _, m := range modelMetrics {
 		x.descs = append(x.descs, prometheus.NewDesc(m.name, m.help, labels, nil))
@@ -130,6 +140,8 @@ func (x *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- x.fetch[1]
 	ch <- x.moves[0]
 	ch <- x.moves[1]
+	ch <- x.padding[0]
+	ch <- x.padding[1]
 }
 
 // Collect implements prometheus.Collector.
@@ -148,6 +160,10 @@ func (x *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}[:x.labels]
 		for i, d := range x.descs {
 			ch <- prometheus.MustNewConstMetric(d, modelMetrics[i].kind, modelMetrics[i].value(m), values...)
+		}
+		if given, added := m.Padding(); given > 0 {
+			ch <- prometheus.MustNewConstMetric(x.padding[0], prometheus.CounterValue, float64(given), values...)
+			ch <- prometheus.MustNewConstMetric(x.padding[1], prometheus.CounterValue, float64(added), values...)
 		}
 		for r := range numReasons {
 			n, _ := m.Failures[r].Load()

@@ -103,6 +103,9 @@ func TestMetricsPage(t *testing.T) {
 	_, r := exporter(t)
 	x := telemetry.NewMetrics()
 	x.Fetched(1, 1)
+	padded := &telemetry.Model{Name: "m", Version: 1}
+	padded.Padded(1, 1)
+	x.Add(padded)
 	families, err := prometheus.Gatherers{r, fetches(t, x)}.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +123,7 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
 	}
 	b.WriteString("\nWith `--model-namespacing=true` the metrics of models have the label `namespace` too, the model's repository. " +
-		"Those of fetching appear when a model was fetched, those of moves when a tensor was copied to or from a device: " +
+		"Those of fetching appear when a model was fetched, those of padding when a batch of it was padded, those of moves when a tensor was copied to or from a device: " +
 		"`tensor` is the input that a step read or the output that was answered, and `reason` one of")
 	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch} {
 		fmt.Fprintf(&b, " `%s`", r)

@@ -106,6 +106,9 @@ type Model struct {
 	rows    atomic.Uint64
 	last    atomic.Int64 // ns on the clock of Now
 	pending atomic.Int64
+	// elements and padding are those of padded batches: their own and what was added.
+	elements, padding atomic.Uint64
+
 	load    atomic.Int64  // ns that loading took, the last time
 	runs    atomic.Uint64 // executions that no batch size counts: an ensemble's
 	batches [batchSizes]atomic.Pointer[Phases]
@@ -169,6 +172,20 @@ func (m *Model) seen(now int64) {
 
 // Failed counts one request that failed after ns nanoseconds.
 func (m *Model) Failed(why Reason, ns int64) { m.Failures[why].Add(1, ns) }
+
+// Padded counts one batch of rows of different lengths: the elements that the requests
+// gave, and those added to make the rows equally long.
+//
+// hot: atomic adds.
+func (m *Model) Padded(elements, padding int64) {
+	m.elements.Add(uint64(elements))
+	if padding > 0 {
+		m.padding.Add(uint64(padding))
+	}
+}
+
+// Padding returns the elements of padded batches, and those added to them.
+func (m *Model) Padding() (elements, padding uint64) { return m.elements.Load(), m.padding.Load() }
 
 // Sums are the phases of all steps of one ensemble request.
 type Sums struct {

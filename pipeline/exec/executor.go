@@ -5,6 +5,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -112,13 +113,19 @@ func (*Executor) Respond(w *scheduler.Work, out []tensor.Tensor, final bool) err
 	return r.send(out, final)
 }
 
-// Complete takes executed works back, stores their outputs and enqueues what became ready.
+// Complete takes executed works back, stores their outputs and enqueues what became
+// ready. Of a batch that was executed as one, the works that go on to the same node
+// stay one.
 //
 // hot: no allocation in the steady state.
 func (*Executor) Complete(list scheduler.List, t *scheduler.Turn) {
+	whole := list.Whole()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
 		r.complete(w, t)
+	}
+	if whole {
+		t.Seal()
 	}
 	t.Flush()
 }
@@ -132,6 +139,9 @@ func (x *Executor) Plan() *plan.Plan { return x.plan }
 // wrap puts the ensembles around a failure of node n into its text, outermost first.
 func (x *Executor) wrap(n int32, err error) error {
 	if status.CodeOf(err) == status.Cancelled {
+		if errors.Is(err, status.ErrDeadline) {
+			return status.ErrDeadline
+		}
 		return status.ErrCancelled
 	}
 	for _, name := range slices.Backward(x.plan.Nodes[n].Ensembles) {

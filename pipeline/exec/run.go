@@ -82,6 +82,9 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	r.turn.Tick(0)
 	r.started = r.turn.Now()
 	p := r.x.plan
+	if d, ok := ctx.Deadline(); ok {
+		req.Deadline = max(telemetry.At(d), 1)
+	}
 	r.rows = 1
 	r.underway.Store(1)
 	r.holders.Store(2)

@@ -67,11 +67,21 @@ func (i *Inline) Enqueue(list scheduler.List, t *scheduler.Turn) {
 	t.Inline(i, list)
 }
 
-// RunInline executes the works one after the other and completes them together, so
-// that what arrived as one batch leaves as one.
+// RunInline executes the works and completes them together. A batch that is on its way
+// as one, and not too large for the model, is executed as one; other works are
+// executed one after the other.
 func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
 	n := list.Len()
-	var done scheduler.List
+	if !i.runner.RunWhole(i.inst, &list, t) {
+		list = i.separately(list, t)
+	}
+	i.pending.Add(-n)
+	scheduler.Complete(list, t)
+}
+
+// separately executes every work by itself, and keeps a batch one that was one.
+func (i *Inline) separately(list scheduler.List, t *scheduler.Turn) (done scheduler.List) {
+	whole := list.Whole()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		var one scheduler.List
 		one.Push(w)
@@ -82,8 +92,10 @@ func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
 		}
 		done.Push(w)
 	}
-	i.pending.Add(-n)
-	scheduler.Complete(done, t)
+	if whole {
+		done.Seal()
+	}
+	return done
 }
 
 // Help has nothing to help with: work never waits here.

@@ -1,6 +1,9 @@
 package dynamic
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // cost learns a model's execution time as
 //
@@ -15,10 +18,11 @@ import "time"
 // (asymmetric least squares, Newey and Powell 1987): what is learned is the cost of
 // the model rather than that of its neighbours.
 type cost struct {
-	seen float64
-	m    [3][3]float64 // weighted sums of products of (1, elements, padding)
-	v    [3]float64    // weighted sums of products with the time
-	fit  [3]float64    // what is learned: fixed, per element, per padding; ns
+	seen  float64
+	times int           // observations
+	m     [3][3]float64 // weighted sums of products of (1, elements, padding)
+	v     [3]float64    // weighted sums of products with the time
+	fit   [3]float64    // what is learned: fixed, per element, per padding; ns
 }
 
 const (
@@ -45,6 +49,7 @@ func (c *cost) observe(elements, padding float64, took time.Duration) {
 	if c.known() && t > c.fit[0]+c.fit[1]*elements+c.fit[2]*padding {
 		weight = late
 	}
+	c.times++
 	c.seen = c.seen*forget + 1
 	for i := range x {
 		for j := range x {
@@ -90,6 +95,38 @@ func (c *cost) worth() float64 {
 	default:
 		return fixed / perPadding
 	}
+}
+
+const (
+	// overhead is what an execution costs besides the model's own time: forming the
+	// batch, gathering and scattering; ns.
+	overhead = 2000
+	// little is the part of its throughput for which a batch need not grow.
+	little = 0.02
+	// explore is how often, in observations, a batch may grow beyond what pays, or what
+	// was learned once could never be unlearned.
+	explore = 64
+)
+
+// fixed returns what an execution costs whatever its size, ns.
+func (c *cost) fixed() float64 { return max(c.fit[0], 0) + overhead }
+
+// useful returns the elements from which on a batch no longer pays to grow: all that
+// is left to gain then is the fixed part of its cost, which is little of the whole.
+func (c *cost) useful() float64 {
+	if !c.known() || c.fit[1] <= 0 {
+		return math.MaxFloat64
+	}
+	return c.fixed() / (little * c.fit[1])
+}
+
+// exploring reports whether the next batch may be larger than what pays.
+func (c *cost) exploring() bool { return c.times%explore == 0 }
+
+// splits reports whether to leave so many elements to other instances: computing them
+// here takes longer than what another execution costs.
+func (c *cost) splits(elements float64) bool {
+	return c.known() && c.fit[1]*elements > c.fixed()
 }
 
 // moment returns the covariance of variables i and j.

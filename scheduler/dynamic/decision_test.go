@@ -30,6 +30,9 @@ func TestDecisions(t *testing.T) {
 				Enqueued: now - int64(max(0, 100-10*i))*1000,
 			})
 		}
+		for _, it := range v.Items {
+			v.Queued += it.Rows
+		}
 		p := s.rules.Policy()
 		d := p.Decide(now, v, nil)
 		again := p.Decide(now, v, make([]int32, 0, 4))
@@ -89,6 +92,27 @@ func TestRulesOf(t *testing.T) {
 			"forever", &modelconfig.ModelConfig{MaxBatchSize: 8, SchedulingChoice: batching(1<<64 - 1)}, false,
 			dynamic.Rules{MaxBatch: 8, Delay: (1<<63 - 1) / 1000 * 1000, MaxElements: 1<<63 - 1},
 		},
+		{
+			"limits of a model that does not batch", &modelconfig.ModelConfig{SchedulingChoice: queueing(&modelconfig.ModelDynamicBatching{
+				PreserveOrdering: true, DefaultQueuePolicy: &modelconfig.ModelQueuePolicy{MaxQueueSize: 4},
+			})}, false,
+			dynamic.Rules{
+				MaxBatch: 1, MaxElements: 1<<63 - 1, Ordered: true,
+				Levels: scheduler.Levels{Default: 1, Policies: []scheduler.QueuePolicy{{MaxSize: 4}}},
+			},
+		},
+		{
+			"levels", &modelconfig.ModelConfig{MaxBatchSize: 2, SchedulingChoice: queueing(&modelconfig.ModelDynamicBatching{
+				PriorityLevels: 3, DefaultPriorityLevel: 2,
+				DefaultQueuePolicy: &modelconfig.ModelQueuePolicy{DefaultTimeoutMicroseconds: 7, AllowTimeoutOverride: true},
+				PriorityQueuePolicy: map[uint64]*modelconfig.ModelQueuePolicy{
+					1: {}, 3: {TimeoutAction: modelconfig.ModelQueuePolicy_DELAY, DefaultTimeoutMicroseconds: 1<<64 - 1},
+				},
+			})}, false,
+			dynamic.Rules{MaxBatch: 2, MaxElements: 1<<63 - 1, Levels: scheduler.Levels{Default: 2, Policies: []scheduler.QueuePolicy{
+				{}, {Timeout: 7 * time.Microsecond, Override: true}, {Timeout: (1<<63 - 1) / 1000 * 1000, Delay: true},
+			}}},
+		},
 	} {
 		got, err := dynamic.RulesOf(tc.cfg, tc.padded)
 		if diff := cmp.Diff(tc.want, got); diff != "" || err != nil {
@@ -107,4 +131,8 @@ func batching(delay uint64, preferred ...int32) *modelconfig.ModelConfig_Dynamic
 	return &modelconfig.ModelConfig_DynamicBatching{
 		DynamicBatching: &modelconfig.ModelDynamicBatching{MaxQueueDelayMicroseconds: delay, PreferredBatchSize: preferred},
 	}
+}
+
+func queueing(d *modelconfig.ModelDynamicBatching) *modelconfig.ModelConfig_DynamicBatching {
+	return &modelconfig.ModelConfig_DynamicBatching{DynamicBatching: d}
 }

@@ -4,7 +4,8 @@
 // Without padding, works join whose shapes agree. With padding (parameters
 // pad.INPUT), works of near lengths join: a longer batch saves the fixed cost of an
 // execution and pays for the padding, and what either is worth is learned from the
-// executions themselves.
+// executions themselves. So is where a batch no longer pays to grow, unless the
+// configuration prefers sizes or sets a delay.
 package dynamic
 
 import (
@@ -26,6 +27,9 @@ type Settings struct {
 	Instances []backends.Instance
 	Gates     []scheduler.Gate // of the instances, nil for none
 	Workers   *scheduler.Workers
+	// Hold keeps the first batch from forming until so many requests wait: Triton's
+	// test hook TRITONSERVER_DELAY_SCHEDULER.
+	Hold int
 
 	_ struct{}
 }
@@ -34,6 +38,7 @@ type Settings struct {
 func New(s Settings) scheduler.Scheduler {
 	return scheduler.NewStation(scheduler.StationSettings{
 		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Gates: s.Gates, Workers: s.Workers,
+		Levels: s.Rules.Levels, Ordered: s.Rules.Ordered, Look: s.Rules.look(), Hold: s.Hold,
 	})
 }
 
@@ -50,6 +55,35 @@ type Rules struct {
 	// MaxElements bounds rows times the longest length of a padded batch; a single
 	// work may exceed it.
 	MaxElements int64
+	// Levels are the priority levels and what may wait in each.
+	Levels scheduler.Levels
+	// Ordered has answers leave in the order in which the requests came.
+	Ordered bool
+}
+
+// Free reports whether every request may be queued, for any time, and answered as soon
+// as it is done.
+func (r *Rules) Free() bool { return len(r.Levels.Policies) == 0 && !r.Ordered }
+
+// learns reports whether batches are sized by what executions cost: the configuration
+// says neither which sizes it prefers nor how long to wait for more.
+func (r *Rules) learns() bool {
+	return r.Delay == 0 && (len(r.Preferred) == 0 || len(r.Preferred) == 1 && r.Preferred[0] == r.MaxBatch)
+}
+
+const (
+	// fewest and mostLooked bound how many works are searched for near lengths, which
+	// takes their number squared.
+	fewest     = 128
+	mostLooked = 512
+)
+
+// look returns how many works of one shape the policy has to see.
+func (r *Rules) look() int {
+	if r.Padded {
+		return min(max(int(r.MaxBatch), fewest), mostLooked)
+	}
+	return int(r.MaxBatch)
 }
 
 // maxElementsKey is the parameter that bounds a padded batch.
@@ -60,9 +94,11 @@ func RulesOf(cfg *modelconfig.ModelConfig, padded bool) (Rules, error) {
 	d := cfg.GetDynamicBatching()
 	r := Rules{
 		MaxBatch:    max(cfg.GetMaxBatchSize(), 1),
-		Delay:       time.Duration(min(d.GetMaxQueueDelayMicroseconds(), uint64(math.MaxInt64/time.Microsecond))) * time.Microsecond,
+		Delay:       micros(d.GetMaxQueueDelayMicroseconds()),
 		Padded:      padded,
 		MaxElements: math.MaxInt64,
+		Levels:      levelsOf(d),
+		Ordered:     d.GetPreserveOrdering(),
 	}
 	for _, p := range d.GetPreferredBatchSize() {
 		if p > 0 && p <= r.MaxBatch {
@@ -78,6 +114,38 @@ func RulesOf(cfg *modelconfig.ModelConfig, padded bool) (Rules, error) {
 		r.MaxElements = n
 	}
 	return r, nil
+}
+
+// levelsOf reads the priority levels; a level without a policy has the default one.
+// None are returned where nothing is limited.
+func levelsOf(d *modelconfig.ModelDynamicBatching) scheduler.Levels {
+	n := int(d.GetPriorityLevels())
+	fallback := policyOf(d.GetDefaultQueuePolicy())
+	if n == 0 && fallback == (scheduler.QueuePolicy{}) {
+		return scheduler.Levels{}
+	}
+	l := scheduler.Levels{Policies: make([]scheduler.QueuePolicy, max(n, 1)), Default: max(int(d.GetDefaultPriorityLevel()), 1)}
+	for i := range l.Policies {
+		l.Policies[i] = fallback
+		if p, ok := d.GetPriorityQueuePolicy()[uint64(i+1)]; ok {
+			l.Policies[i] = policyOf(p)
+		}
+	}
+	return l
+}
+
+func policyOf(p *modelconfig.ModelQueuePolicy) scheduler.QueuePolicy {
+	return scheduler.QueuePolicy{
+		MaxSize:  int(p.GetMaxQueueSize()),
+		Timeout:  micros(p.GetDefaultTimeoutMicroseconds()),
+		Override: p.GetAllowTimeoutOverride(),
+		Delay:    p.GetTimeoutAction() == modelconfig.ModelQueuePolicy_DELAY,
+	}
+}
+
+// micros converts; what no duration can hold becomes the longest.
+func micros(n uint64) time.Duration {
+	return time.Duration(min(n, uint64(math.MaxInt64/time.Microsecond))) * time.Microsecond
 }
 
 // Policy returns the policy the rules describe.

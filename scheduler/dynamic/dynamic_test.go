@@ -27,11 +27,33 @@ func TestContract(t *testing.T) {
 		"preferred":  {MaxBatch: 8, Preferred: []int32{2, 4}},
 		"delay":      {MaxBatch: 8, Delay: 100 * time.Microsecond},
 		"long delay": {MaxBatch: 8, Delay: 3 * time.Millisecond},
+		"ordered":    {MaxBatch: 8, Ordered: true},
+		"levels":     {MaxBatch: 8, Levels: scheduler.Levels{Policies: make([]scheduler.QueuePolicy, 3), Default: 2}},
+		"timeouts":   {MaxBatch: 8, Levels: scheduler.Levels{Policies: []scheduler.QueuePolicy{{Timeout: time.Hour, MaxSize: 1000}}, Default: 1}},
 		"padded":     {MaxBatch: 8, Padded: true, MaxElements: 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			schedtest.Run(t, maker(r))
 		})
+	}
+}
+
+// TestPaddingIsMeasured checks that what padding adds is counted beside what requests gave.
+func TestPaddingIsMeasured(t *testing.T) {
+	t.Parallel()
+	b := schedtest.NewBench(t, schedtest.Signature(8), map[string]string{"pad.INPUT0": "0"})
+	s := maker(dynamic.Rules{MaxBatch: 8, Padded: true, MaxElements: 1 << 20})(b, []backends.Instance{schedtest.Model(schedtest.Copy)})
+	jobs := []*schedtest.Job{b.Job(1, b.Floats([]int64{1, 3}, 1, 2, 3)), b.Job(2, b.Floats([]int64{2, 1}, 4, 5))}
+	b.Submit(s, jobs...)
+	schedtest.Wait(jobs...)
+	for _, j := range jobs {
+		if j.Err != nil {
+			t.Error(j.Err)
+		}
+		j.Release()
+	}
+	if given, added := b.Stats.Padding(); given != 5 || added != 4 {
+		t.Errorf("%d elements and %d of padding, want 5 and 4", given, added)
 	}
 }

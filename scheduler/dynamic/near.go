@@ -1,6 +1,7 @@
 package dynamic
 
 import (
+	"math"
 	"slices"
 
 	"tutti/scheduler"
@@ -22,10 +23,11 @@ var _ scheduler.Learner = (*near)(nil)
 func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.Decision {
 	first := &v.Items[0]
 	g := growth{rules: &p.rules, take: scratch}
-	g.add(0, first.Rows)
+	g.add(0, first)
 	longest, most := first.Length, p.rules.MaxBatch
-	if p.rules.Delay == 0 && len(p.rules.Preferred) == 0 {
-		most = share(&v)
+	enough := math.MaxFloat64
+	if p.rules.learns() {
+		most, enough = share(&v), p.cost.useful()
 	}
 	for !g.full {
 		i := nearest(v.Items, g.take, first)
@@ -33,7 +35,7 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 			break
 		}
 		it := &v.Items[i]
-		if g.rows+it.Rows > most {
+		if g.rows+it.Rows > most || float64(g.rows)*float64(longest) >= enough && !explores(&p.cost, &g) {
 			break
 		}
 		grown := max(longest, it.Length)
@@ -41,27 +43,23 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 		if int64(g.rows+it.Rows)*int64(grown) > p.rules.MaxElements || !p.cost.pays(padding) {
 			break
 		}
-		g.add(i, it.Rows)
+		g.add(i, it)
 		longest = grown
 	}
-	d := g.decide(now, first.Enqueued)
+	d := g.decide(now)
 	slices.Sort(d.Take)
 	return d
 }
 
 // share returns how many rows are an instance's part of those queued and executing.
 func share(v *scheduler.View) int32 {
-	rows := v.Executing
-	for i := range v.Items {
-		rows += v.Items[i].Rows
-	}
 	n := max(v.Instances, 1)
-	return (rows + n - 1) / n
+	return (v.Executing + v.Queued + n - 1) / n
 }
 
 // Observe learns what an execution of that size costs.
 func (p *near) Observe(x scheduler.Executed) {
-	p.cost.observe(float64(x.Elements), float64(x.Padding), x.Took)
+	p.cost.observe(float64(x.Unpadded), float64(x.Padding), x.Took)
 }
 
 // nearest returns the position of the work nearest in length to first among those

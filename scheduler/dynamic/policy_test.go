@@ -73,13 +73,16 @@ func (s *script) do(out *strings.Builder, words []string) error {
 		s.ids = append(s.ids, args["id"])
 		s.items = append(s.items, scheduler.Item{
 			Shape: uint64(number(args["shape"], 0)), Length: int32(number(args["length"], 0)),
-			Rows: int32(number(args["rows"], 1)), Enqueued: int64(s.now),
+			Rows: int32(number(args["rows"], 1)), Elements: number(args["elements"], number(args["rows"], 1)), Enqueued: int64(s.now),
 		})
 		return nil
 	case "learn":
 		took, err := time.ParseDuration(args["took"])
 		for range number(args["times"], 1) {
-			s.policy.(scheduler.Learner).Observe(scheduler.Executed{Elements: number(args["elements"], 1), Padding: number(args["padding"], 0), Took: took})
+			s.policy.(scheduler.Learner).Observe(scheduler.Executed{
+				Rows: number(args["rows"], 1), Elements: number(args["elements"], number(args["rows"], 1)),
+				Unpadded: number(args["elements"], 1), Padding: number(args["padding"], 0), Took: took,
+			})
 		}
 		return err
 	case "step":
@@ -116,7 +119,10 @@ func (s *script) ask(out *strings.Builder) {
 		fmt.Fprintf(out, "%v idle\n", s.now)
 		return
 	}
-	s.view.Items = s.items
+	s.view.Items, s.view.Queued = s.items, 0
+	for _, it := range s.items {
+		s.view.Queued += it.Rows
+	}
 	d := s.policy.Decide(int64(s.now), s.view, nil)
 	if len(d.Take) == 0 {
 		fmt.Fprintf(out, "%v wait %v\n", s.now, d.Wait)

@@ -13,6 +13,7 @@ import (
 	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/tensor"
+	"tutti/scheduler"
 	"tutti/scheduler/dynamic"
 	"tutti/scheduler/schedtest"
 )
@@ -37,6 +38,10 @@ func newSetup(rng *rand.Rand) setup {
 	if rng.IntN(2) == 0 {
 		s.rules.Delay = time.Duration(rng.IntN(200)) * time.Microsecond
 	}
+	s.rules.Ordered = rng.IntN(3) == 0
+	if rng.IntN(2) == 0 {
+		s.rules.Levels = levels(rng, s.rules.Ordered)
+	}
 	if rng.IntN(2) == 0 {
 		s.rules.Padded = true
 		s.params = map[string]string{"pad.TOKENS": "-1", "pad.MASK": "0", "unpad.TOKENS": "TOKENS", "unpad.MASK": "MASK"}
@@ -45,6 +50,21 @@ func newSetup(rng *rand.Rand) setup {
 		}
 	}
 	return s
+}
+
+// levels returns random priority levels, some of which refuse requests.
+func levels(rng *rand.Rand, ordered bool) scheduler.Levels {
+	l := scheduler.Levels{Policies: make([]scheduler.QueuePolicy, 1+rng.IntN(3)), Default: 1}
+	for i := range l.Policies {
+		l.Policies[i] = scheduler.QueuePolicy{
+			MaxSize: rng.IntN(3) * 3, Timeout: time.Duration(rng.IntN(2)*rng.IntN(3000)) * time.Microsecond,
+			Override: rng.IntN(2) == 0, Delay: !ordered && rng.IntN(2) == 0,
+		}
+	}
+	if ordered {
+		l.Policies = l.Policies[:1]
+	}
+	return l
 }
 
 // signature is that of a model which gives its inputs back: two of variable length,
@@ -66,6 +86,8 @@ type order struct {
 	in     []tensor.Tensor
 	fails  bool
 	cancel bool
+	// refuses tells that a queue may have no room or time for it.
+	refuses bool
 }
 
 func newOrder(rng *rand.Rand, b *schedtest.Bench, s *setup, id int64) *order {
@@ -100,6 +122,8 @@ func newOrder(rng *rand.Rand, b *schedtest.Bench, s *setup, id int64) *order {
 		mine[i] = o.in[i].Retain()
 	}
 	o.job = b.Job(int(rows), mine...)
+	o.job.Meta.Priority, o.job.Meta.Timeout = rng.Uint64N(5), rng.Uint64N(3000)
+	o.refuses = len(s.rules.Levels.Policies) > 0
 	return o
 }
 
@@ -134,6 +158,7 @@ func (o *order) check(t *testing.T) {
 	case j.Times.Load() != 1:
 		t.Errorf("completed %d times", j.Times.Load())
 	case j.Err != nil && o.cancel && code == status.Cancelled:
+	case j.Err != nil && o.refuses && code == status.Unavailable:
 	case j.Err != nil && o.fails && code == status.InvalidArg:
 	case j.Err != nil:
 		t.Errorf("unexpected error %v", j.Err)
@@ -152,6 +177,26 @@ func (o *order) check(t *testing.T) {
 	j.Release()
 	for i := range o.in {
 		o.in[i].Release()
+	}
+}
+
+// inOrder fails the test if answers that must leave in order of arrival did not. Who
+// was refused at once never was in line.
+func inOrder(t *testing.T, b *schedtest.Bench, s *setup, jobs []*schedtest.Job) {
+	t.Helper()
+	if !s.rules.Ordered {
+		return
+	}
+	var left []int
+	for _, batch := range b.Batches() {
+		for _, j := range batch {
+			if i := slices.Index(jobs, j); i >= 0 && status.CodeOf(j.Err) != status.Unavailable {
+				left = append(left, i)
+			}
+		}
+	}
+	if !slices.IsSorted(left) {
+		t.Errorf("answers left in order %v", left)
 	}
 }
 
@@ -190,6 +235,7 @@ func TestRandomBatches(t *testing.T) {
 						b.Submit(sched, jobs...)
 						cancel()
 						schedtest.Wait(jobs...)
+						inOrder(t, b, &s, jobs)
 						for _, o := range orders {
 							o.check(t)
 						}
@@ -215,7 +261,7 @@ func TestOrderIsKept(t *testing.T) {
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 8)) //nolint:gosec // a test wants the same numbers again
 		s := newSetup(rng)
-		s.rules.Padded = false
+		s.rules.Padded, s.rules.Levels = false, scheduler.Levels{}
 		b := schedtest.NewBench(t, schedtest.Signature(int(s.rules.MaxBatch)), nil)
 		var seen []float32 // of one instance
 		sched := maker(s.rules)(b, []backends.Instance{schedtest.Model(func(batch *backends.Batch) error {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"tutti/backends"
 	"tutti/core/config"
@@ -35,6 +36,7 @@ func Run(t *testing.T, makeScheduler Make) {
 		{"failure of all", failureOfAll},
 		{"panic", panics},
 		{"cancelled", cancelled},
+		{"deadline", deadline},
 		{"drain", drain},
 		{"close", closes},
 		{"idle", idle},
@@ -290,6 +292,47 @@ func cancelled(t *testing.T, makeScheduler Make) {
 		t.Errorf("%d cancelled works were executed", n)
 	}
 	b.settled(t, s, n/4, 0, n-n/4)
+}
+
+// deadline has every second work come too late.
+func deadline(t *testing.T, makeScheduler Make) {
+	t.Helper()
+	var wrong atomic.Int32
+	b, s := start(t, makeScheduler, 1, func(b *backends.Batch) error {
+		for row := range b.Rows {
+			if first(b, row) < 0 {
+				wrong.Add(1)
+			}
+		}
+		return Copy(b)
+	})
+	const n = 20
+	var jobs []*Job
+	for i := range n {
+		v, until := float32(i), telemetry.Now()+int64(time.Hour)
+		if i%2 != 0 {
+			v, until = -1, max(telemetry.Now(), 1) // has passed when it is queued
+		}
+		j := b.single(v)
+		j.Meta.Deadline = until
+		jobs = append(jobs, j)
+	}
+	b.Submit(s, jobs...)
+	Wait(jobs...)
+	for i, j := range jobs {
+		if i%2 == 0 {
+			j.expect(t, float32(i))
+			continue
+		}
+		j.refused(t, status.Cancelled)
+		if j.Err != nil && j.Err.Error() != status.ErrDeadline.Error() {
+			t.Errorf("got error %q, want %q", j.Err, status.ErrDeadline)
+		}
+	}
+	if n := wrong.Load(); n != 0 {
+		t.Errorf("%d works were executed after their deadline", n)
+	}
+	b.settled(t, s, n/2, 0, n/2)
 }
 
 func drain(t *testing.T, makeScheduler Make) {

@@ -3,6 +3,8 @@ package grpcapi
 import (
 	"context"
 	"slices"
+	"strconv"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -43,10 +45,19 @@ func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.Un
 	}
 	r, err := s.infer(ctx, m, came)
 	if err != nil {
+		retryAfter(ctx, err)
 		return nil, wireError(err)
 	}
 	s.compress(ctx)
 	return r, nil
+}
+
+// retryAfter tells the client in the trailer when to come again, when that is known.
+func retryAfter(ctx context.Context, err error) {
+	if d := status.RetryAfter(err); d > 0 {
+		// It fails only outside of a call, where nobody reads the trailer.
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("retry-after", strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)))
+	}
 }
 
 var errLeaving error = &status.Error{

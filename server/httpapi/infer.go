@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -115,7 +117,15 @@ func writeError(w http.ResponseWriter, err error) {
 		writeErrorText(w, http.StatusRequestTimeout, err.Error())
 		return
 	}
+	retryAfter(w, err)
 	writeErrorText(w, status.CodeOf(err).HTTP(), status.Text(err))
+}
+
+// retryAfter tells the client when to come again, when that is known.
+func retryAfter(w http.ResponseWriter, err error) {
+	if d := status.RetryAfter(err); d > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10))
+	}
 }
 
 func writeErrorText(w http.ResponseWriter, code int, text string) {

@@ -1,0 +1,448 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/pipeline/exec"
+	"tutti/pipeline/plan"
+	"tutti/proto/modelconfig"
+	"tutti/scheduler"
+	"tutti/scheduler/direct"
+	"tutti/scheduler/dynamic"
+)
+
+// errSlow ends a bench of which a figure is beyond its limit.
+var errSlow = errors.New("a figure is beyond its limit")
+
+// sched measures what schedulers and the executor add to the models' own work, in
+// this process.
+func (b *bench) sched() error {
+	s := &schedBench{bench: b, workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}
+	defer s.workers.Close()
+	for _, part := range []func() error{s.chains, s.shapes, s.idle, s.crowd, s.depth} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	if s.over {
+		return errors.Join(b.table.Flush(), errSlow)
+	}
+	return nil
+}
+
+type schedBench struct {
+	*bench
+	workers *scheduler.Workers
+	alloc   tensor.Allocator
+	over    bool
+}
+
+// limit prints one figure beside its limit.
+func (s *schedBench) limit(what, unit string, figure, most float64) {
+	verdict := ""
+	if figure > most {
+		s.over, verdict = true, "\tOVER"
+	}
+	fmt.Fprintf(s.table, "%s\t%.2f %s\t(at most %.2f)%s\n", what, figure, unit, most, verdict)
+}
+
+// cost is what one call took.
+type cost struct{ cpu, allocs float64 }
+
+// measure returns the CPU time in ns and the allocations of one of n calls, run by
+// run: the median of the rounds.
+func (s *schedBench) measure(n int, run func(n int)) cost {
+	run(max(n/10, 1)) // fills the pools
+	var cpus, allocs []float64
+	for range s.rounds {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		began := processCPU()
+		run(n)
+		took := processCPU() - began
+		runtime.ReadMemStats(&after)
+		cpus = append(cpus, float64(took)/float64(n))
+		allocs = append(allocs, float64(after.Mallocs-before.Mallocs)/float64(n))
+	}
+	return cost{median(cpus), median(allocs)}
+}
+
+func processCPU() int64 {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		fail(err)
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// noop is a model that gives its input back.
+type noop struct{ work time.Duration }
+
+func (m noop) Execute(_ context.Context, b *backends.Batch) error {
+	if m.work > 0 {
+		for began := telemetry.Now(); telemetry.Now()-began < int64(m.work); {
+		}
+	}
+	for i := range b.Out {
+		b.SetOutput(i, b.In[0].Retain())
+	}
+	return nil
+}
+func (noop) Close() error { return nil }
+
+// bare is a scheduler that only passes works on: with it what is left is the executor.
+type bare struct{}
+
+var _ scheduler.Inliner = bare{}
+
+func (s bare) Enqueue(list scheduler.List, t *scheduler.Turn) { t.Inline(s, list) }
+
+// RunInline makes each work's input its output.
+func (bare) RunInline(list scheduler.List, t *scheduler.Turn) {
+	for w := list.Head; w != nil; w = w.Next() {
+		for i := range w.Out {
+			w.Out[i] = w.In[0].Retain()
+		}
+		tensor.ReleaseAll(w.In)
+	}
+	scheduler.Complete(list, t)
+}
+func (bare) Help(*scheduler.Turn) bool   { return false }
+func (bare) Drain(context.Context) error { return nil }
+func (bare) Close() error                { return nil }
+
+// port declares an FP32 tensor of any width.
+func port(name string) config.Port {
+	return config.Port{Name: name, DType: tensor.FP32, Dims: tensor.Of(-1)}
+}
+
+// schedSignature is that of a model with so many inputs, and an output.
+func schedSignature(inputs int) *config.Signature {
+	s := &config.Signature{Model: "m", Version: 1, MaxBatch: 8, Outputs: []config.Port{port("OUT")}}
+	for i := range inputs {
+		s.Inputs = append(s.Inputs, port(fmt.Sprintf("IN%d", i)))
+	}
+	return s
+}
+
+// graph is the configuration of an ensemble, and the models it finds.
+type graph struct {
+	cfg  *modelconfig.ModelConfig
+	sigs map[string]*config.Signature
+}
+
+// Model returns a model of the graph.
+func (g *graph) Model(name string, _ int64) (plan.Model, error) {
+	if sig := g.sigs[name]; sig != nil {
+		return plan.Model{Signature: sig}, nil
+	}
+	return plan.Model{}, fmt.Errorf("no model '%s'", name)
+}
+
+func newGraph(output string) *graph {
+	io := func(name string) (string, modelconfig.DataType, []int64) {
+		return name, modelconfig.DataType_TYPE_FP32, []int64{-1}
+	}
+	g := &graph{cfg: &modelconfig.ModelConfig{Name: "graph", Platform: "ensemble", MaxBatchSize: 8}, sigs: map[string]*config.Signature{"m": schedSignature(1)}}
+	in, out := &modelconfig.ModelInput{}, &modelconfig.ModelOutput{}
+	in.Name, in.DataType, in.Dims = io("t0")
+	out.Name, out.DataType, out.Dims = io(output)
+	g.cfg.Input, g.cfg.Output = []*modelconfig.ModelInput{in}, []*modelconfig.ModelOutput{out}
+	g.cfg.SchedulingChoice = &modelconfig.ModelConfig_EnsembleScheduling{EnsembleScheduling: &modelconfig.ModelEnsembling{}}
+	return g
+}
+
+// step adds one step.
+func (g *graph) step(model, out string, in ...string) {
+	inputs := map[string]string{}
+	for i, name := range in {
+		inputs[fmt.Sprintf("IN%d", i)] = name
+	}
+	e := g.cfg.GetEnsembleScheduling()
+	e.Step = append(e.Step, &modelconfig.ModelEnsembling_Step{ModelName: model, ModelVersion: -1, InputMap: inputs, OutputMap: map[string]string{"OUT": out}})
+}
+
+// chain is n models one after the other.
+func chain(n int) *graph {
+	g := newGraph(fmt.Sprintf("t%d", n))
+	for i := range n {
+		g.step("m", fmt.Sprintf("t%d", i+1), fmt.Sprintf("t%d", i))
+	}
+	return g
+}
+
+// fan is one model whose output n-2 others read, and one that reads all of theirs.
+func fan(n int) *graph {
+	g := newGraph("end")
+	g.sigs["join"] = schedSignature(n - 2)
+	g.step("m", "split", "t0")
+	var all []string
+	for i := range n - 2 {
+		name := fmt.Sprintf("b%d", i)
+		g.step("m", name, "split")
+		all = append(all, name)
+	}
+	g.step("join", "end", all...)
+	return g
+}
+
+func (s *schedBench) runner(sig *config.Signature) *scheduler.Runner {
+	return scheduler.NewRunner(scheduler.RunnerSettings{
+		Signature: sig, Stats: &telemetry.Model{Name: sig.Model}, Alloc: s.alloc, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func (s *schedBench) inline(sig *config.Signature) scheduler.Scheduler {
+	return direct.NewInline(direct.Settings{Runner: s.runner(sig), Instances: []backends.Instance{noop{}}})
+}
+
+func (s *schedBench) batching(sig *config.Signature, work time.Duration) scheduler.Scheduler {
+	return dynamic.New(dynamic.Settings{
+		Runner: s.runner(sig), Rules: dynamic.Rules{MaxBatch: 8}, Instances: []backends.Instance{noop{work}}, Workers: s.workers,
+	})
+}
+
+// executor returns one of g; every step has a scheduler of its own.
+func (s *schedBench) executor(g *graph, target func(sig *config.Signature) scheduler.Scheduler) (*exec.Executor, error) {
+	p, err := plan.Compile(g.cfg, 1, g)
+	if err != nil {
+		return nil, err
+	}
+	targets := make([]scheduler.Scheduler, len(p.Nodes))
+	for i := range targets {
+		targets[i] = target(p.Nodes[i].Signature)
+	}
+	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: &telemetry.Model{}, Workers: s.workers}), nil
+}
+
+// ask sends n requests one after the other.
+func (s *schedBench) ask(x infer.Inferer, name string, n int) {
+	c := s.client(x, name)
+	defer c.close()
+	c.ask(n)
+}
+
+// client is one that waits for every answer.
+type client struct {
+	x      infer.Inferer
+	name   string
+	input  tensor.Tensor
+	ctx    context.Context //nolint:containedctx // that of all its requests
+	cancel context.CancelFunc
+}
+
+func (s *schedBench) client(x infer.Inferer, name string) *client {
+	input, err := tensor.New(s.alloc, tensor.FP32, tensor.Of(1, 2))
+	fail(err)
+	c := &client{x: x, name: name, input: input}
+	c.ctx, c.cancel = context.WithCancel(context.Background()) // as a front end's, which can be over
+	return c
+}
+
+func (c *client) close() {
+	c.cancel()
+	c.input.Release()
+}
+
+func (c *client) ask(n int) {
+	for range n {
+		req := infer.NewRequest()
+		req.Inputs = append(req.Inputs, infer.Named{Name: c.name, Tensor: c.input.Retain()})
+		call := infer.NewCall()
+		c.x.Submit(c.ctx, req, call)
+		resp, err := call.Wait()
+		fail(err)
+		resp.Release()
+	}
+}
+
+// chains measures chains of models that do nothing.
+func (s *schedBench) chains() error {
+	for _, c := range []struct {
+		what   string
+		nodes  int
+		limit  float64
+		target func(*config.Signature) scheduler.Scheduler
+	}{
+		{"chain of 3, executor alone", 3, 1, func(*config.Signature) scheduler.Scheduler { return bare{} }},
+		{"chain of 3, with statistics", 3, 1.5, s.inline},
+		{"chain of 3 batching models", 3, 1.5, func(sig *config.Signature) scheduler.Scheduler { return s.batching(sig, 0) }},
+		{"chain of 100, with statistics", 100, 50, s.inline},
+	} {
+		x, err := s.executor(chain(c.nodes), c.target)
+		if err != nil {
+			return err
+		}
+		got := s.measure(600_000/c.nodes, func(n int) { s.ask(x, "t0", n) })
+		s.limit(c.what, "us of CPU", got.cpu/1000, c.limit)
+		s.limit("  its allocations", "per request", got.allocs, 0.01)
+	}
+	return nil
+}
+
+// shapes compares what a node costs in small graphs and in large ones.
+func (s *schedBench) shapes() error {
+	perNode := func(g *graph, nodes int) (float64, error) {
+		x, err := s.executor(g, s.inline)
+		if err != nil {
+			return 0, err
+		}
+		return s.measure(1_000_000/nodes, func(n int) { s.ask(x, "t0", n) }).cpu / float64(nodes), nil
+	}
+	small, err := perNode(chain(3), 3)
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		what string
+		of   func(n int) *graph
+		n    int
+	}{{"chain of 100", chain, 100}, {"chain of 1,000", chain, 1000}, {"fan of 1,000", fan, 1000}} {
+		big, err := perNode(c.of(c.n), c.n)
+		if err != nil {
+			return err
+		}
+		s.limit("cost of a node, "+c.what+" against chain of 3", "x", big/small, 1.5)
+	}
+	return nil
+}
+
+// job is one work that is used again and again.
+type job struct {
+	scheduler.Work
+	bench *schedBench
+	left  *sync.WaitGroup
+}
+
+// Complete takes the works back.
+func (j *job) Complete(list scheduler.List, _ *scheduler.Turn) {
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		fail(w.Err)
+		tensor.ReleaseAll(w.Out)
+		w.Run.(*job).left.Done() //nolint:errcheck,forcetypeassert // set by newJob
+	}
+}
+
+func (s *schedBench) newJob(ctx context.Context, left *sync.WaitGroup) *job {
+	j := &job{bench: s, left: left}
+	j.Work = scheduler.Work{
+		Rows: 1, Meta: &infer.Meta{}, Ctx: ctx, Run: j, To: j,
+		In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1),
+	}
+	return j
+}
+
+// idle measures one caller at a batching model that is idle.
+func (s *schedBench) idle() error {
+	station := s.batching(schedSignature(1), 0)
+	input, err := tensor.New(s.alloc, tensor.FP32, tensor.Of(1, 2))
+	if err != nil {
+		return err
+	}
+	defer input.Release()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var left sync.WaitGroup
+	j, turn := s.newJob(ctx, &left), scheduler.NewTurn(s.workers)
+	over := func() bool { return true }
+	got := s.measure(1_000_000, func(n int) {
+		for range n {
+			left.Add(1)
+			j.In[0] = input.Retain()
+			turn.Tick(0)
+			turn.Stage(station, &j.Work)
+			turn.Flush()
+			turn.Lend(over)
+			left.Wait()
+		}
+	})
+	s.limit("one caller at an idle batcher, with statistics", "ns of CPU", got.cpu, 300)
+	s.limit("  its allocations", "per request", got.allocs, 0.01)
+	return nil
+}
+
+// crowd measures 32 callers at a model that takes 50 us of work for a batch of up to
+// 8, against the same model called for full batches and nothing else.
+func (s *schedBench) crowd() error {
+	const callers, batch, work = 32, 8, 50 * time.Microsecond
+	sig := schedSignature(1)
+	p := plan.Single(sig)
+	x := exec.New(exec.Settings{Plan: p, Targets: []scheduler.Scheduler{s.batching(sig, work)}, Stats: &telemetry.Model{}, Workers: s.workers})
+	got := s.measure(100_000, func(n int) {
+		var wg sync.WaitGroup
+		var sent atomic.Int64
+		for range callers {
+			wg.Go(func() {
+				c := s.client(x, "IN0")
+				defer c.close()
+				for sent.Add(batch) <= int64(n) { // so that all of them go on to the end
+					c.ask(batch)
+				}
+			})
+		}
+		wg.Wait()
+	})
+	ideal := s.measure(100_000/batch, func(n int) {
+		for range n {
+			fail(noop{work}.Execute(context.Background(), &backends.Batch{}))
+		}
+	}).cpu / batch
+	s.limit("32 callers, batch 8, 50 us a batch: above the ideal", "us of CPU", (got.cpu-ideal)/1000, 2)
+	s.limit("  its allocations", "per request", got.allocs, 0.01)
+	return nil
+}
+
+// depth compares what a request costs in a short queue and in a long one.
+func (s *schedBench) depth() error {
+	input, err := tensor.New(s.alloc, tensor.FP32, tensor.Of(1, 2))
+	if err != nil {
+		return err
+	}
+	defer input.Release()
+	short := s.queued(&input, 1)
+	for _, n := range []int{100, 10_000} {
+		s.limit(fmt.Sprintf("cost of a request, %d queued against 1", n), "x", s.queued(&input, n)/short, 1.5)
+	}
+	return nil
+}
+
+// queued returns what a request costs that finds and leaves so many in the queue.
+func (s *schedBench) queued(input *tensor.Tensor, depth int) float64 {
+	station := s.batching(schedSignature(1), 0)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var left sync.WaitGroup
+	jobs := make([]*job, depth)
+	for i := range jobs {
+		jobs[i] = s.newJob(ctx, &left)
+	}
+	turn := scheduler.NewTurn(s.workers)
+	over := func() bool { return false }
+	return s.measure(max(200_000, depth), func(n int) {
+		for done := 0; done < n; done += depth {
+			turn.Tick(0)
+			left.Add(depth)
+			for _, j := range jobs {
+				j.In[0] = input.Retain()
+				turn.Stage(station, &j.Work)
+				turn.Flush()
+			}
+			turn.Lend(over)
+			left.Wait()
+		}
+	}).cpu
+}

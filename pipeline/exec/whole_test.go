@@ -1,0 +1,169 @@
+package exec_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/tensor"
+	"tutti/pipeline/exec"
+	"tutti/scheduler"
+	"tutti/scheduler/dynamic"
+)
+
+// witness is a model that notes the batches it is given.
+type witness struct {
+	mu   sync.Mutex
+	reqs []int     // requests per batch, guarded by mu
+	rows []float32 // as they came, guarded by mu
+	does model
+}
+
+func (w *witness) instance() model {
+	return func(b *backends.Batch) error {
+		w.mu.Lock()
+		w.reqs = append(w.reqs, len(b.Reqs))
+		w.rows = append(w.rows, tensor.Slice[float32](&b.In[0])...)
+		w.mu.Unlock()
+		return w.does(b)
+	}
+}
+
+// together sends one request per value, which the first model executes as one batch.
+func together(t *testing.T, b *bench, x *exec.Executor, values ...float32) []error {
+	t.Helper()
+	calls := make([]*infer.Call, len(values))
+	for i, v := range values {
+		req := b.request(v)
+		req.Async = true
+		calls[i] = infer.NewCall()
+		x.Submit(t.Context(), req, calls[i])
+	}
+	errs := make([]error, len(values))
+	for i, call := range calls {
+		resp, err := call.Wait()
+		if errs[i] = err; err == nil {
+			resp.Release()
+		}
+	}
+	return errs
+}
+
+// full are rules by which a batch waits until it has n rows.
+func full(n int32) dynamic.Rules {
+	return dynamic.Rules{MaxBatch: 8, Preferred: []int32{n}, Delay: time.Hour}
+}
+
+// counted is memory that counts what is taken of it.
+type counted struct {
+	tensor.Allocator
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counted) Alloc(n int) (*tensor.Buffer, error) {
+	c.mu.Lock()
+	c.n++
+	c.mu.Unlock()
+	return c.Allocator.Alloc(n)
+}
+
+// TestBatchesTravelWhole checks that a batch stays one through steps that batch and
+// through inline ones, in order, and that nothing is copied on the way.
+func TestBatchesTravelWhole(t *testing.T) {
+	t.Parallel()
+	sig := signature("m", 1, 8)
+	b := newHostBench(t)
+	mem := &counted{Allocator: b.alloc}
+	b.alloc = mem
+	steps := make([]witness, 5)
+	for i := range steps {
+		steps[i].does = share
+	}
+	x := b.executor(chain(5, sig), b.batching(sig, full(4), steps[0].instance()),
+		b.batching(sig, dynamic.Rules{MaxBatch: 8}, steps[1].instance()),
+		b.inline(sig, steps[2].instance()), b.inline(sig, steps[3].instance()),
+		b.batching(sig, dynamic.Rules{MaxBatch: 8}, steps[4].instance()))
+	if err := errors.Join(together(t, b, x, 1, 2, 3, 4)...); err != nil {
+		t.Fatal(err)
+	}
+	for i := range steps {
+		if s := &steps[i]; !slices.Equal(s.reqs, []int{4}) || !slices.Equal(s.rows, []float32{1, 2, 3, 4}) {
+			t.Errorf("step %d got batches of %v requests, with rows %v", i, s.reqs, s.rows)
+		}
+	}
+	if mem.n != 5 { // the four requests', and where the first step gathers them
+		t.Errorf("%d buffers allocated, want 5", mem.n)
+	}
+}
+
+// TestRowsThatDifferAreSplitOff checks that those which fail leave the others one.
+func TestRowsThatDifferAreSplitOff(t *testing.T) {
+	t.Parallel()
+	b, sig := newHostBench(t), signature("m", 1, 8)
+	broken := errors.New("broken")
+	first, second, third := witness{}, witness{does: share}, witness{does: share}
+	first.does = func(bt *backends.Batch) error {
+		for row, v := range tensor.Slice[float32](&bt.In[0]) {
+			if v < 0 {
+				bt.Fail(row, broken)
+			}
+		}
+		return share(bt)
+	}
+	x := b.executor(chain(3, sig), b.batching(sig, full(4), first.instance()), b.inline(sig, second.instance()),
+		b.batching(sig, dynamic.Rules{MaxBatch: 8}, third.instance()))
+	errs := together(t, b, x, 1, -2, 3, 4)
+	for i, err := range errs {
+		if failed := errors.Is(err, broken); failed != (i == 1) {
+			t.Errorf("request %d: %v", i, err)
+		}
+	}
+	for _, s := range []*witness{&second, &third} {
+		if !slices.Equal(s.reqs, []int{3}) || !slices.Equal(s.rows, []float32{1, 3, 4}) {
+			t.Errorf("batches of %v requests, with rows %v", s.reqs, s.rows)
+		}
+	}
+}
+
+// TestBatchesMeetTheRulesOfTheNextStep checks that a whole batch is split where it is
+// too large, and runs one by one where a step does not batch.
+func TestBatchesMeetTheRulesOfTheNextStep(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		next  func(b *bench, sig *config.Signature, w *witness) scheduler.Scheduler
+		max   int
+		sizes []int
+	}{
+		{"smaller maximum", func(b *bench, sig *config.Signature, w *witness) scheduler.Scheduler {
+			return b.batching(sig, dynamic.Rules{MaxBatch: 2}, w.instance())
+		}, 2, []int{2, 2}},
+		{"inline, smaller maximum", func(b *bench, sig *config.Signature, w *witness) scheduler.Scheduler {
+			return b.inline(sig, w.instance())
+		}, 2, []int{1, 1, 1, 1}},
+		{"preferred size", func(b *bench, sig *config.Signature, w *witness) scheduler.Scheduler {
+			return b.batching(sig, dynamic.Rules{MaxBatch: 8, Preferred: []int32{2}, Delay: time.Hour}, w.instance())
+		}, 8, []int{2, 2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			b, sig, small := newBench(t), signature("m", 1, 8), signature("m", 1, tc.max)
+			w := witness{does: share}
+			p := chain(2, sig)
+			p.Nodes[1].Signature = small
+			x := b.executor(p, b.batching(sig, full(4), model(share)), tc.next(b, small, &w))
+			if err := errors.Join(together(t, b, x, 1, 2, 3, 4)...); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(w.reqs, tc.sizes) || !slices.Equal(w.rows, []float32{1, 2, 3, 4}) {
+				t.Errorf("batches of %v requests, with rows %v; want %v", w.reqs, w.rows, tc.sizes)
+			}
+		})
+	}
+}

@@ -87,6 +87,10 @@ type Model interface {
 	// Signature returns the inputs and outputs in the order of Batch.In and
 	// Batch.Out. Where the configuration declares inputs or outputs, these and no
 	// others are meant; where it declares none, the model's own. It never changes.
+	// Dims are the model's: of a port with a reshape the reshaped ones. Ragged inputs,
+	// those of batch_input, which are inputs as any other here, and the outputs of
+	// batch_output have no batch dimension and are marked Whole; a backend that does
+	// not mark them is refused such a configuration.
 	Signature() *config.Signature
 	// NewInstance returns an executor of the model at the given place.
 	NewInstance(ctx context.Context, at tensor.Place) (Instance, error)

@@ -156,7 +156,11 @@ func (c *change) load(ctx context.Context) {
 func (c *change) open(ctx context.Context, m *model, l *life) (*version, error) {
 	began := telemetry.Now()
 	for try := 0; ; try++ {
-		v, err := c.r.loadVersion(ctx, m.folder, l.number, c.stats(m, l.number))
+		stats := c.stats(m, l.number)
+		v, err := c.regroup(ctx, m, l.number, stats)
+		if v == nil && err == nil {
+			v, err = c.r.loadVersion(ctx, m.folder, l.number, stats)
+		}
 		if err == nil {
 			v.key, v.life = m.key, l
 			v.stats.Loaded(telemetry.Now() - began)

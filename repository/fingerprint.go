@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +34,7 @@ func fingerprint(p place) uint64 {
 
 type walk struct {
 	out     io.Writer
+	skip    []string // names at the top that do not count
 	entries int
 	buf     []byte
 }
@@ -49,7 +51,7 @@ func (w *walk) folder(dir string, depth int) {
 		return
 	}
 	for _, e := range entries {
-		if w.entries++; w.entries > maxPrintEntries || noise(e.Name()) {
+		if w.entries++; w.entries > maxPrintEntries || noise(e.Name()) || depth == 0 && slices.Contains(w.skip, e.Name()) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"tutti/backends"
 	"tutti/core/config"
@@ -37,6 +38,8 @@ type version struct {
 	model backends.Model
 	// places are where the model has instances; nil: on the host.
 	places []tensor.Place
+	// holders counts the versions that hold model.
+	holders *atomic.Int32
 	// seats are the instances as configured; anyCount says that their number is not.
 	seats    []seat
 	anyCount bool
@@ -77,6 +80,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	if err != nil {
 		return nil, errors.Join(err, model.Close())
 	}
+	v.holders = holder()
 	r.s.Log.DebugContext(ctx, "model loaded", slog.String("model", f.name), slog.Int64("version", number), slog.String("backend", factory.Name))
 	return v, nil
 }
@@ -168,7 +172,7 @@ func (r *Repository) loadThreads() int {
 func (v *version) close() error {
 	var errs []error
 	if v.queue != nil {
-		errs = append(errs, v.queue.Close(), closeInstances(v.passive), v.model.Close())
+		errs = append(errs, v.queue.Close(), closeInstances(v.passive), v.release())
 		v.limits.Close()
 	}
 	for _, used := range v.uses {

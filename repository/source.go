@@ -22,6 +22,8 @@ type folder struct {
 	key       string // see source.keyOf
 	// print is a fingerprint of the files when they were read, 0 when nobody watches them.
 	print uint64
+	// contents is one of the files without the configuration, 0 when nobody knows.
+	contents uint64
 	// cfg is the normalised configuration; nil when err says why there is none.
 	cfg *modelconfig.ModelConfig
 	// anyCount says that the configuration leaves the number of instances open.
@@ -157,6 +159,9 @@ func (s *source) open(ctx context.Context, p place) *folder {
 // check normalises the configuration and finds the versions to load.
 func (s *source) check(f *folder, places *config.Places) {
 	f.anyCount = len(f.cfg.GetInstanceGroup()) == 0
+	if f.temp == nil {
+		f.contents = contents(f.dir)
+	}
 	f.notes = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
 	places.Locate(f.notes)
 	if f.err = config.FirstError(f.notes); f.err == nil {

@@ -11,4 +11,11 @@
 // worker of the shared pool. So an idle model answers without a hop between
 // goroutines, and a busy one keeps its instances busy while callers go back to their
 // clients.
+//
+// # What a batch is made of
+//
+// Rows that agree in shape are joined, padded ones up to the longest. A model with
+// ragged inputs, inputs computed over the batch or outputs split as an input was has a
+// form, by which every batch is made, one of a single request too. A batch of no rows
+// is asked of the model; what it does not take is answered with no rows.
 package scheduler

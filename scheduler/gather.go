@@ -7,29 +7,39 @@ import (
 
 // gather sets the batch's inputs to the rows of all works together. Rows that already
 // lie together in one buffer are not copied.
-func (r *Runner) gather(b *backends.Batch, list *List) error {
+func (r *Runner) gather(b *backends.Batch, list *List) (err error) {
+	if r.form != nil {
+		return r.gatherFormed(b, list)
+	}
 	for port := range b.In {
-		if b.In[port].Present() || !list.Head.In[port].Present() {
-			continue // brought together already, or not given
+		if b.In[port].Present() {
+			continue // joined at a device
 		}
-		if joined, ok := join(list, port); ok {
-			b.In[port] = joined
-			continue
-		}
-		var err error
-		switch p := r.pad.input(port); {
-		case p != nil:
-			b.In[port], err = r.gatherPadded(b, list, port, p)
-		case b.In[port].DType == tensor.Bytes, list.Head.In[port].DType == tensor.Bytes:
-			b.In[port], err = r.gatherBytes(b, list, port)
-		default:
-			b.In[port], err = r.gatherFixed(b, list, port)
-		}
-		if err != nil {
+		if b.In[port], err = r.gatherRows(b, list, port); err != nil {
 			return errGather(r.sig, port, err.Error())
 		}
 	}
 	return nil
+}
+
+// gatherRows returns the rows of one input of the works, absent when it is not given.
+func (r *Runner) gatherRows(b *backends.Batch, list *List, port int) (tensor.Tensor, error) {
+	first := &list.Head.In[port]
+	if !first.Present() {
+		return tensor.Tensor{}, nil
+	}
+	if joined, ok := join(list, port); ok {
+		return joined, nil
+	}
+	p := r.pad.input(port)
+	switch {
+	case p != nil:
+		return r.gatherPadded(b, list, port, p)
+	case first.DType == tensor.Bytes:
+		return r.gatherBytes(b, list, port)
+	default:
+		return r.gatherFixed(b, list, port)
+	}
 }
 
 // join returns one view over all works' tensors when they follow each other in one

@@ -35,9 +35,9 @@ func (r *Runner) place(s tensor.Stream, in []tensor.Tensor) error {
 		t := &in[i]
 		var err error
 		if s != nil && t.DType != tensor.Bytes {
-			err = r.mover.ToDevice(t, s, r.note(i, telemetry.ForDevice))
+			err = r.mover.ToDevice(t, s, r.noteBatch(i, telemetry.ForDevice))
 		} else {
-			err = r.mover.ToHost(t, r.note(i, telemetry.ForHost))
+			err = r.mover.ToHost(t, r.noteBatch(i, telemetry.ForHost))
 		}
 		if err != nil {
 			return err
@@ -59,16 +59,36 @@ func arrived(s tensor.Stream, in []tensor.Tensor) error {
 	return nil
 }
 
+// note is for an input of the works.
 func (r *Runner) note(port int, why telemetry.MoveReason) Note {
-	name := "computed"
-	if port < len(r.sig.Inputs) {
-		name = r.sig.Inputs[port].Name
-	}
-	return Note{Ledger: &r.stats.Moves, Tensor: name, Reason: why}
+	return Note{Ledger: &r.stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why}
 }
 
-// bring readies the works of a batch for being gathered: what is joined at the device
-// of stream s is joined here, and the rest comes to the host.
+// noteBatch is for an input of the batch, which may be a computed one.
+func (r *Runner) noteBatch(i int, why telemetry.MoveReason) Note {
+	if r.form != nil {
+		if c := r.form.inputs[i].computed; c != nil {
+			return Note{Ledger: &r.stats.Moves, Tensor: c.Name, Reason: why}
+		}
+		i = r.form.inputs[i].from
+	}
+	return r.note(i, why)
+}
+
+// assemble makes the batch's inputs of those of its works, where the instance of
+// stream s takes them.
+func (r *Runner) assemble(s tensor.Stream, b *backends.Batch, list *List) error {
+	if err := r.bring(s, b, list); err != nil {
+		return err
+	}
+	if err := r.gather(b, list); err != nil {
+		return err
+	}
+	return r.place(s, b.In)
+}
+
+// bring readies the works of a batch for being gathered: rows are joined at the device
+// of stream s here, and what only the host can join comes to the host.
 func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *List) error {
 	if r.mover.Idle() {
 		return nil
@@ -76,6 +96,9 @@ func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *List) error {
 	why := telemetry.ForHost
 	if s != nil {
 		why = telemetry.ForBatch
+	}
+	if r.form != nil {
+		s = nil // such batches are made on the host
 	}
 	for port := range list.Head.In {
 		t := &list.Head.In[port]

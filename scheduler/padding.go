@@ -46,6 +46,7 @@ func IsPaddingParam(key string) bool {
 // NewPadding reads the padding rules among a model's parameters; it returns nil when
 // there are none. A rule that names no port or cannot be followed is an error.
 func NewPadding(sig *config.Signature, params map[string]string) (*Padding, error) {
+	sig = sig.AtModel()
 	p := &Padding{inputs: make([]*padInput, len(sig.Inputs)), outputs: make([]*padOutput, len(sig.Outputs))}
 	found := false
 	for key, value := range params {
@@ -78,6 +79,9 @@ func (p *Padding) addInput(sig *config.Signature, key, name, value string) error
 		return fmt.Errorf("parameter '%s' of model '%s' names no input", key, sig.Model)
 	}
 	port := &sig.Inputs[i]
+	if port.Whole || port.ShapeTensor {
+		return fmt.Errorf("parameter '%s' of model '%s': input '%s' is ragged or a shape tensor and cannot be padded", key, sig.Model, name)
+	}
 	dim := slices.Index(port.Dims.Dims(), -1)
 	if dim < 0 {
 		return fmt.Errorf("parameter '%s' of model '%s': input '%s' has no variable dimension, its dims are %s", key, sig.Model, name, port.Dims)
@@ -99,6 +103,9 @@ func (p *Padding) addOutput(sig *config.Signature, key, name, value string) erro
 		return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected an input with a '%s' parameter", key, sig.Model, value, padPrefix+"INPUT")
 	}
 	port := &sig.Outputs[o]
+	if port.Whole || port.ShapeTensor {
+		return fmt.Errorf("parameter '%s' of model '%s': output '%s' is split by batch_output or a shape tensor and cannot be cut", key, sig.Model, name)
+	}
 	dim := slices.Index(port.Dims.Dims(), -1)
 	if dim < 0 || port.DType == tensor.Bytes {
 		return fmt.Errorf("parameter '%s' of model '%s': output '%s' has no variable dimension of numbers, its dims are %s", key, sig.Model, name, port.Dims)

@@ -16,7 +16,8 @@ import (
 // Runner executes batches of one model version: it gathers the inputs, calls the
 // instance, scatters the outputs and counts. It is safe for concurrent use.
 type Runner struct {
-	sig     *config.Signature
+	sig     *config.Signature // as the model sees it
+	form    *form             // nil when rows alone make a batch
 	stats   *telemetry.Model
 	alloc   tensor.Allocator
 	pad     *Padding
@@ -27,6 +28,7 @@ type Runner struct {
 
 // RunnerSettings are what a Runner is made with.
 type RunnerSettings struct {
+	// Signature is what requests see; works have the shapes of the model.
 	Signature *config.Signature
 	Stats     *telemetry.Model
 	Alloc     tensor.Allocator
@@ -41,10 +43,10 @@ type RunnerSettings struct {
 
 // NewRunner returns a Runner.
 func NewRunner(s RunnerSettings) *Runner {
-	r := &Runner{sig: s.Signature, stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log, mover: s.Mover}
+	r := &Runner{sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log, mover: s.Mover}
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
-			In:        make([]tensor.Tensor, len(r.sig.Inputs)),
+			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
 			Out:       make([]tensor.Tensor, len(r.sig.Outputs)),
 			Allocator: r.alloc,
 		}}
@@ -70,7 +72,7 @@ type joint struct {
 //
 // hot: no allocation in the steady state.
 func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
-	if list.n == 1 {
+	if list.n == 1 && r.form == nil {
 		r.runOne(inst, list.Head, t)
 		return true
 	}
@@ -101,6 +103,9 @@ func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	if err == nil {
 		err = r.check(b)
 	}
+	if err != nil && b.Rows == 0 {
+		err = r.nothing(b, err)
+	}
 	if r.settle(w, &w.member[0], err) {
 		r.stats.Alone(b.Rows, w.Enqueued, &w.Times)
 	} else {
@@ -119,19 +124,17 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 	r.at(s, b)
 	pooled.answers.stream = s
 	fill(pooled, list)
-	err := r.bring(s, b, list)
-	if err == nil {
-		err = r.gather(b, list)
+	ctx := context.Background()
+	if list.n == 1 {
+		ctx = list.Head.Ctx
 	}
-	if err == nil {
-		err = r.place(s, b.In)
-	}
+	err := r.assemble(s, b, list)
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		// What has been answered cannot be asked again.
-		err = r.execute(context.Background(), inst, b)
+		err = r.execute(ctx, inst, b)
 		stamp(s, b.In, b.Out)
-		if err != nil && !r.sig.Decoupled {
+		if err != nil && list.n > 1 && !r.sig.Decoupled {
 			r.separately(inst, list, t)
 			return false
 		}
@@ -139,6 +142,9 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 	times.InferEnd = telemetry.Now()
 	if err == nil {
 		err = r.check(b)
+	}
+	if err != nil && b.Rows == 0 {
+		err = r.nothing(b, err)
 	}
 	if err == nil {
 		err = r.scatter(b, list)
@@ -170,7 +176,7 @@ func (r *Runner) separately(inst backends.Instance, list *List, t *Turn) {
 		if w.Over(t.Now()) != nil {
 			r.Cancel(&one, t.Now())
 		} else {
-			r.runOne(inst, w, t)
+			r.Run(inst, &one, t)
 		}
 		done.Push(w)
 	}
@@ -214,7 +220,8 @@ func (r *Runner) checkOutputs(out []tensor.Tensor, rows int) error {
 		if o.DType != p.DType {
 			return status.Errorf(status.Internal, "output '%s' of model '%s' has data-type '%s', expected '%s'", p.Name, r.sig.Model, o.DType, p.DType)
 		}
-		if !p.Accepts(&o.Shape, r.sig.MaxBatch) || r.sig.MaxBatch > 0 && o.Shape.Dim(0) != int64(rows) {
+		rowed := r.sig.MaxBatch > 0 && !p.ShapeTensor
+		if !p.Whole && (!p.Accepts(&o.Shape, r.sig.MaxBatch) || rowed && o.Shape.Dim(0) != int64(rows)) {
 			return status.Errorf(status.Internal, "output '%s' of model '%s' has shape %s for a batch of %d, expected %s", p.Name, r.sig.Model, o.Shape, rows, p.FullDims(r.sig.MaxBatch))
 		}
 		if o.DType != tensor.Bytes && !sized(o) {

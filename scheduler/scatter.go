@@ -15,6 +15,12 @@ func (r *Runner) scatter(b *backends.Batch, list *List) error {
 			continue
 		}
 		var err error
+		if done, failed := r.scatterWhole(b, list, port); done || failed != nil {
+			if failed != nil {
+				return failed
+			}
+			continue
+		}
 		if out.DType == tensor.Bytes {
 			err = r.scatterBytes(b, list, port)
 		} else {

@@ -1,6 +1,9 @@
 package scheduler
 
-import "cmp"
+import (
+	"bytes"
+	"cmp"
+)
 
 // shapeKey hashes what must agree between works of one batch: which inputs are given
 // and their dimensions, apart from the batch dimension and padded ones (FNV-1a over
@@ -17,11 +20,20 @@ func (r *Runner) shapeKey(w *Work) (key uint64, length int32, elements int64) {
 			key = (key ^ uint64(port) ^ 1<<63) * prime
 			continue
 		}
-		pad, n := r.pad.input(port), int64(1)
+		n := int64(1)
+		if r.sig.Inputs[port].Whole {
+			key = (key ^ 1<<61) * prime // any shapes are joined
+			elements += t.Shape.Elements()
+			continue
+		}
+		pad, whole := r.pad.input(port), r.sig.Inputs[port].ShapeTensor
+		if whole {
+			key = hashBytes(key, t.Bytes())
+		}
 		for i, d := range t.Shape.Dims() {
 			n *= d
 			switch {
-			case i == 0 && r.sig.MaxBatch > 0:
+			case i == 0 && r.sig.MaxBatch > 0 && !whole:
 			case pad != nil && i == pad.dim:
 				length = max(length, int32(min(d, 1<<30)))
 				key = (key ^ relation(d, &first)) * prime
@@ -33,6 +45,15 @@ func (r *Runner) shapeKey(w *Work) (key uint64, length int32, elements int64) {
 		elements += n
 	}
 	return key, length, elements
+}
+
+// hashBytes continues key over the values of a shape tensor, which are few.
+func hashBytes(key uint64, values []byte) uint64 {
+	const prime = 1099511628211
+	for _, b := range values {
+		key = (key ^ uint64(b)) * prime
+	}
+	return key
 }
 
 // relation says how a padded length compares with the first one of its work, which it
@@ -60,13 +81,17 @@ func (r *Runner) compatible(a, b *Work) bool {
 		if !x.Present() {
 			continue
 		}
-		if x.Shape.Rank() != y.Shape.Rank() {
+		decl := &r.sig.Inputs[port]
+		switch {
+		case decl.Whole:
+			continue
+		case x.Shape.Rank() != y.Shape.Rank(), decl.ShapeTensor && !bytes.Equal(x.Bytes(), y.Bytes()):
 			return false
 		}
 		pad, yd := r.pad.input(port), y.Shape.Dims()
 		for i, d := range x.Shape.Dims() {
 			switch {
-			case i == 0:
+			case i == 0 && !decl.ShapeTensor:
 			case pad != nil && i == pad.dim:
 				if relation(d, &firstA) != relation(yd[i], &firstB) {
 					return false

@@ -5,19 +5,17 @@ package identity
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 
 	"tutti/backends"
 	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
 )
 
 // NewFactory declares the backend identity. Its models have no files: config.pbtxt
-// declares pairs INPUTi and OUTPUTi of equal type and dims, of any type and number.
+// declares pairs INPUTi and OUTPUTi of equal type and dims at the model, of any type
+// and number; inputs may be ragged or computed over the batch.
 // An optional input that is not given leaves its output absent, or with the parameter
 // absent_as_zeros "true", as in Triton, has one of zeros and empty strings, with 1 for
 // each variable dimension.
@@ -44,22 +42,10 @@ func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, e
 	if err != nil {
 		return nil, err
 	}
-	sig := &config.Signature{Model: s.Model, Version: s.Version, MaxBatch: int(cfg.GetMaxBatchSize())}
-	for _, in := range cfg.GetInput() {
-		sig.Inputs = append(sig.Inputs, config.Port{
-			Name: in.GetName(), DType: dtype(in.GetDataType()), Dims: tensor.Of(in.GetDims()...), Optional: in.GetOptional(),
-		})
-	}
-	for _, out := range cfg.GetOutput() {
-		sig.Outputs = append(sig.Outputs, config.Port{
-			Name: out.GetName(), DType: dtype(out.GetDataType()), Dims: tensor.Of(out.GetDims()...),
-		})
-	}
+	sig := config.ModelOf(config.SignatureOf(cfg))
+	sig.Model, sig.Version = s.Model, s.Version
 	source, err := pair(s.Model, sig)
 	if err != nil {
-		return nil, err
-	}
-	if err := checkReshape(s.Model, cfg, source); err != nil {
 		return nil, err
 	}
 	if params.creation > 0 {
@@ -76,9 +62,6 @@ func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, e
 
 // Close does nothing: there is no runtime.
 func (backend) Close() error { return nil }
-
-// dtype converts by number, which both enumerations share.
-func dtype(d modelconfig.DataType) tensor.DType { return tensor.DType(d) }
 
 // pair returns the input of each output.
 func pair(model string, sig *config.Signature) ([]int, error) {
@@ -98,12 +81,20 @@ func pair(model string, sig *config.Signature) ([]int, error) {
 		}
 		source[i] = sig.Input("INPUT" + strings.TrimPrefix(out.Name, "OUTPUT"))
 		in := &sig.Inputs[source[i]]
-		if in.DType != out.DType || !in.Dims.Equal(out.Dims) {
+		if in.DType != out.DType || !full(sig, in).Equal(full(sig, out)) {
 			return nil, status.Errorf(status.InvalidArg, "model '%s': output '%s' is %s %s, expected %s %s as input '%s'",
 				model, out.Name, out.DType.ConfigName(), out.Dims, in.DType.ConfigName(), in.Dims, in.Name)
 		}
 	}
 	return source, nil
+}
+
+// full returns the dims that a batch has at the model.
+func full(sig *config.Signature, p *config.Port) tensor.Shape {
+	if p.Whole {
+		return p.Dims
+	}
+	return p.FullDims(sig.MaxBatch)
 }
 
 // expect checks that name is prefix and a number, and that its partner exists.
@@ -116,25 +107,4 @@ func expect(model, name, prefix, partner string, find func(string) int) error {
 		return status.Errorf(status.InvalidArg, "model '%s': '%s' has no partner, expected '%s' in the configuration", model, name, partner+digits)
 	}
 	return nil
-}
-
-// checkReshape refuses a pair whose two sides are reshaped differently: the copy
-// would not have the shape that its output promises.
-func checkReshape(model string, cfg *modelconfig.ModelConfig, source []int) error {
-	for i, out := range cfg.GetOutput() {
-		in := cfg.GetInput()[source[i]]
-		a, b := in.GetReshape(), out.GetReshape()
-		if (a == nil) != (b == nil) || !slices.Equal(a.GetShape(), b.GetShape()) {
-			return status.Errorf(status.InvalidArg, "model '%s': output '%s' has reshape %s, expected %s as input '%s'",
-				model, out.GetName(), reshape(b), reshape(a), in.GetName())
-		}
-	}
-	return nil
-}
-
-func reshape(r *modelconfig.ModelTensorReshape) string {
-	if r == nil {
-		return "none"
-	}
-	return fmt.Sprint(r.GetShape())
 }

@@ -88,7 +88,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"no number", `input { name: "INPUT" data_type: TYPE_FP32 dims: [ 2 ] }`, "found 'INPUT'", status.InvalidArg},
 		{"type", in0 + `output { name: "OUTPUT0" data_type: TYPE_INT8 dims: [ 2 ] }`, "output 'OUTPUT0' is TYPE_INT8 [2], expected TYPE_FP32 [2] as input 'INPUT0'", status.InvalidArg},
 		{"dims", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }`, "output 'OUTPUT0' is TYPE_FP32 [-1]", status.InvalidArg},
-		{"reshape", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] reshape { shape: [ 1, 2 ] } }`, "has reshape [1 2], expected none", status.InvalidArg},
+		{"reshape", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] reshape { shape: [ 1, 2 ] } }`, "output 'OUTPUT0' is TYPE_FP32 [1,2], expected TYPE_FP32 [2] as input 'INPUT0'", status.InvalidArg},
 		{"delay", in0 + out0 + param("execute_delay_ms", "x"), "parameter 'execute_delay_ms' is 'x', expected an integer from 0 to 1048576", status.InvalidArg},
 		{"negative delay", in0 + out0 + param("creation_delay_sec", "-1"), "parameter 'creation_delay_sec' is '-1'", status.InvalidArg},
 		{"zeros", in0 + out0 + param("absent_as_zeros", "2"), "parameter 'absent_as_zeros' is '2', expected true or false", status.InvalidArg},

@@ -106,12 +106,12 @@ func TestExecute(t *testing.T) {
 			[]backendtest.Value{fp32([]int64{1}, nan)},
 			[]backendtest.Value{fp32([]int64{1}, math.Float32frombits(0xffc00000)), fp32([]int64{1}, nan), fp32([]int64{3}, 1, 2, 3)},
 		},
-		"reshape": {
+		"reshape is done before": {
 			"mlp", `max_batch_size: 8
 				input { name: "x" data_type: TYPE_FP32 dims: [4, 4] reshape { shape: 16 } }
 				output { name: "y" data_type: TYPE_FP32 dims: [2, 8] reshape { shape: 16 } }`,
-			[]backendtest.Value{fp32([]int64{1, 4, 4}, make([]float32, 16)...)},
-			[]backendtest.Value{fp32([]int64{1, 2, 8}, make([]float32, 16)...)},
+			[]backendtest.Value{fp32([]int64{1, 16}, make([]float32, 16)...)},
+			[]backendtest.Value{fp32([]int64{1, 16}, make([]float32, 16)...)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

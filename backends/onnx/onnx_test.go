@@ -195,6 +195,20 @@ func TestLoadRefuses(t *testing.T) {
 		"reshape": {
 			"mlp", mlp("reshape { shape: [4, 5] }", ""), "model 'mlp', tensor 'x': the model expects 2 dimensions", status.InvalidArg,
 		},
+		"ragged": {
+			"mlp", strings.Replace(mlp("", ""), "dims: 16", "dims: 16 allow_ragged_batch: true", 1),
+			"model 'mlp', tensor 'x': the ragged input has shape [-1] over the batch, but shape expected by the model is [-1,16]", status.InvalidArg,
+		},
+		"batch input": {
+			"ragged", `max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 dims: -1 allow_ragged_batch: true }
+				batch_input { kind: BATCH_ITEM_SHAPE target_name: "ends" data_type: TYPE_INT32 source_input: "x" }
+				batch_input { target_name: "longest" data_type: TYPE_FP32 source_input: "x" }`,
+			"model 'ragged', tensor 'ends': the batch input has shape [-1,-1] over the batch, but shape expected by the model is [-1]", status.InvalidArg,
+		},
+		"no such batch input": {
+			"mlp", mlp("", "") + `batch_input { target_name: "n" data_type: TYPE_INT32 source_input: "x" }`,
+			"unable to load model 'mlp', unexpected inference input 'n', allowed inputs are: x", status.InvalidArg,
+		},
 		"threads": {
 			"mlp", `parameters { key: "intra_op_thread_count" value { string_value: "many" } }`,
 			"unexpected value 'many' of parameter 'intra_op_thread_count'", status.InvalidArg,

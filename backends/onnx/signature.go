@@ -49,12 +49,20 @@ func bind(cfg *modelconfig.ModelConfig, s *session, defaultMaxBatch int) (*bindi
 			return nil, err
 		}
 	}
-	cfg = b.fillGaps(cfg, s)
-	if n := len(cfg.GetInput()); n > 0 && n != len(s.ins) {
+	ins := given(cfg, s.ins)
+	cfg = b.fillGaps(cfg, ins, s.outs)
+	if n := len(cfg.GetInput()); n > 0 && n != len(ins) {
+		more := len(s.ins) - len(ins)
 		return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects %d inputs, model provides %d",
-			b.sig.Model, n, len(s.ins))
+			b.sig.Model, n+more, len(s.ins))
 	}
 	for _, io := range cfg.GetInput() {
+		if io.GetAllowRaggedBatch() {
+			if err := b.ragged(io, s.ins); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		p, bound, err := b.match(io, s.ins, false)
 		if err != nil {
 			return nil, err
@@ -63,6 +71,12 @@ func bind(cfg *modelconfig.ModelConfig, s *session, defaultMaxBatch int) (*bindi
 		b.sig.Inputs, b.in = append(b.sig.Inputs, p), append(b.in, bound)
 	}
 	for _, io := range cfg.GetOutput() {
+		if scattered(cfg, io.GetName()) {
+			if err := b.scattered(io, s.outs); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		p, bound, err := b.match(io, s.outs, true)
 		if err != nil {
 			return nil, err
@@ -70,7 +84,10 @@ func bind(cfg *modelconfig.ModelConfig, s *session, defaultMaxBatch int) (*bindi
 		b.sig.Outputs, b.out = append(b.sig.Outputs, p), append(b.out, bound)
 	}
 	if len(b.in) == 0 {
-		b.sig.Inputs, b.in = b.complete(s.ins, false)
+		b.sig.Inputs, b.in = b.complete(ins, false)
+	}
+	if err := b.computed(cfg, s.ins); err != nil {
+		return nil, err
 	}
 	if len(b.out) == 0 {
 		b.sig.Outputs, b.out = b.complete(s.outs, true)
@@ -81,16 +98,16 @@ func bind(cfg *modelconfig.ModelConfig, s *session, defaultMaxBatch int) (*bindi
 
 // fillGaps adds what a configuration that declares inputs or outputs leaves out of
 // them: data types, dims and whole inputs. One without gaps stays as it is.
-func (b *binding) fillGaps(cfg *modelconfig.ModelConfig, s *session) *modelconfig.ModelConfig {
-	short := len(cfg.GetInput()) > 0 && len(cfg.GetInput()) < len(s.ins)
+func (b *binding) fillGaps(cfg *modelconfig.ModelConfig, ins, outs []port) *modelconfig.ModelConfig {
+	short := len(cfg.GetInput()) > 0 && len(cfg.GetInput()) < len(ins)
 	if !short && len(config.CheckComplete(cfg)) == 0 {
 		return cfg
 	}
 	// A tensor without a batch dimension in a model that batches is refused later.
 	unfit := func(p port) bool { return len(p.shape) < len(b.batched(nil)) }
 	sig := &config.Signature{}
-	sig.Inputs, _ = b.complete(slices.DeleteFunc(slices.Clone(s.ins), unfit), false)
-	sig.Outputs, _ = b.complete(slices.DeleteFunc(slices.Clone(s.outs), unfit), true)
+	sig.Inputs, _ = b.complete(slices.DeleteFunc(slices.Clone(ins), unfit), false)
+	sig.Outputs, _ = b.complete(slices.DeleteFunc(slices.Clone(outs), unfit), true)
 	return config.Complete(cfg, sig)
 }
 
@@ -109,23 +126,18 @@ func (b *binding) completeMaxBatch(s *session, byDefault int) error {
 
 // match finds the port that io declares and checks its type and shape.
 func (b *binding) match(io declaredIO, ports []port, output bool) (config.Port, boundPort, error) {
-	name, kind := io.GetName(), side(output)
-	i := slices.IndexFunc(ports, func(p port) bool { return p.name == name })
-	if i < 0 {
-		return config.Port{}, boundPort{}, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s",
-			b.sig.Model, kind, name, kind, names(ports))
+	name, want := io.GetName(), tensor.DType(io.GetDataType())
+	p, err := b.find(name, want, ports, output)
+	if err != nil {
+		return config.Port{}, boundPort{}, err
 	}
-	p, want := ports[i], tensor.DType(io.GetDataType())
-	if want != p.dtype {
-		return config.Port{}, boundPort{}, status.Errorf(status.InvalidArg,
-			"unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
-			b.sig.Model, want.ConfigName(), kind, name, p.dtype.ConfigName())
-	}
-	api := b.batched(io.GetDims())
-	model := api
+	dims := io.GetDims()
 	if r := io.GetReshape(); r != nil {
-		model = b.batched(r.GetShape())
-	} else if b.scalar(p, api) {
+		dims = r.GetShape() // tensors come and go in the model's shape
+	}
+	api := b.batched(dims)
+	model := api
+	if b.scalar(p, api) {
 		model = p.shape
 	}
 	if err := b.compare(p, model, output); err != nil {
@@ -139,7 +151,23 @@ func (b *binding) match(io declaredIO, ports []port, output bool) (config.Port, 
 				b.sig.Model, name, tensor.Of(api...), tensor.Of(model...))
 		}
 	}
-	return config.Port{Name: name, DType: want, Dims: tensor.Of(io.GetDims()...)}, bound, nil
+	return config.Port{Name: name, DType: want, Dims: tensor.Of(dims...)}, bound, nil
+}
+
+// find returns the model file's port of a name and checks its type.
+func (b *binding) find(name string, want tensor.DType, ports []port, output bool) (port, error) {
+	kind := side(output)
+	i := slices.IndexFunc(ports, func(p port) bool { return p.name == name })
+	if i < 0 {
+		return port{}, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s",
+			b.sig.Model, kind, name, kind, names(ports))
+	}
+	if p := ports[i]; want != p.dtype {
+		return port{}, status.Errorf(status.InvalidArg,
+			"unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
+			b.sig.Model, want.ConfigName(), kind, name, p.dtype.ConfigName())
+	}
+	return ports[i], nil
 }
 
 // batched returns dims with the batch dimension that requests carry.
@@ -250,7 +278,7 @@ func (b *binding) infer() {
 	for i := range b.out {
 		// A model that hands an input through leaves the caller's output memory unwritten.
 		handed := slices.ContainsFunc(b.in, func(p boundPort) bool { return p.name == b.out[i].name })
-		if !handed {
+		if !handed && !b.sig.Outputs[i].Whole {
 			b.out[i].known = b.known(b.out[i].port, byName)
 		}
 	}
@@ -258,14 +286,15 @@ func (b *binding) infer() {
 
 func (b *binding) known(p port, byName map[string]extent) []extent {
 	out := make([]extent, 0, len(p.shape))
+	rows := b.rows()
 	for k, d := range p.shape {
 		e, named := byName[p.symbols[k]]
 		switch {
 		case d != -1:
 			e = extent{n: d, axis: -1}
 		case named:
-		case k == 0 && b.sig.MaxBatch > 0 && len(b.in) > 0:
-			e = extent{} // every tensor's first dimension is the batch
+		case k == 0 && rows >= 0:
+			e = extent{from: rows} // every tensor's first dimension is the batch
 		default:
 			return nil
 		}

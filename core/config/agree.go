@@ -13,22 +13,33 @@ import (
 
 // SignatureOf returns what cfg itself declares: ports in its order, no labels, version 0.
 func SignatureOf(cfg *modelconfig.ModelConfig) *Signature {
+	return signatureOf(cfg, int(cfg.GetMaxBatchSize()))
+}
+
+func signatureOf(cfg *modelconfig.ModelConfig, maxBatch int) *Signature {
 	sig := &Signature{
-		Model: cfg.GetName(), MaxBatch: int(cfg.GetMaxBatchSize()), Decoupled: cfg.GetModelTransactionPolicy().GetDecoupled(),
+		Model: cfg.GetName(), MaxBatch: maxBatch, Decoupled: cfg.GetModelTransactionPolicy().GetDecoupled(),
 	}
 	for _, in := range cfg.GetInput() {
-		p := declared(in)
-		p.Optional = in.GetOptional()
+		p := declared(in, maxBatch)
+		p.Optional, p.Whole = in.GetOptional(), in.GetAllowRaggedBatch()
 		sig.Inputs = append(sig.Inputs, p)
 	}
 	for _, out := range cfg.GetOutput() {
-		sig.Outputs = append(sig.Outputs, declared(out))
+		sig.Outputs = append(sig.Outputs, declared(out, maxBatch))
 	}
+	sig.overBatch(cfg)
 	return sig
 }
 
-func declared(p port) Port {
-	return Port{Name: p.GetName(), DType: tensor.DType(p.GetDataType()), Dims: tensor.Of(p.GetDims()...)}
+func declared(p port, maxBatch int) Port {
+	d := Port{
+		Name: p.GetName(), DType: tensor.DType(p.GetDataType()), Dims: tensor.Of(p.GetDims()...), ShapeTensor: p.GetIsShapeTensor(),
+	}
+	if r := p.GetReshape(); r != nil {
+		d.Reshape, _ = NewReshaping(d.Dims, tensor.Of(r.GetShape()...), maxBatch > 0) // what does not fit was refused
+	}
+	return d
 }
 
 // Complete returns a copy of cfg in which what was left out is filled in from the
@@ -103,19 +114,27 @@ func dimsOf(p *Port) []int64 { return append([]int64(nil), p.Dims.Dims()...) }
 // the narrower dimensions of both, the ports in sig's order and none left out. A
 // max_batch_size that cfg leaves out is sig's.
 func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
-	a := &agreement{want: SignatureOf(cfg), have: sig}
-	if a.want.MaxBatch == 0 {
-		a.want.MaxBatch = sig.MaxBatch // what the backend completed
+	maxBatch := int(cfg.GetMaxBatchSize())
+	if maxBatch == 0 {
+		maxBatch = sig.MaxBatch // what the backend completed
 	}
-	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: a.want.MaxBatch, Decoupled: a.want.Decoupled}
-	var err error
-	if out.Inputs, err = a.ports("input", a.want.Inputs, sig.Inputs); err != nil {
+	a := &agreement{want: signatureOf(cfg, maxBatch), have: sig}
+	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: maxBatch, Decoupled: a.want.Decoupled}
+	given, err := a.computed(sig.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	if out.Inputs, err = a.ports("input", a.want.Inputs, given); err != nil {
 		return nil, err
 	}
 	if out.Outputs, err = a.ports("output", a.want.Outputs, sig.Outputs); err != nil {
 		return nil, err
 	}
-	return out, nil
+	out.overBatch(cfg)
+	for i := range out.Computed {
+		out.Computed[i].At = sig.Input(out.Computed[i].Name)
+	}
+	return out, out.checkOverBatch(cfg)
 }
 
 // agreement compares what is wanted (the configuration) with what a model has.
@@ -149,19 +168,29 @@ func (a *agreement) port(kind string, want, p *Port) error {
 		return status.Errorf(status.InvalidArg, "unable to load model '%s', input '%s' is configured as optional, but the model requires it",
 			a.want.Model, p.Name)
 	}
+	if want.Whole || p.Whole {
+		return a.whole(kind, want, p)
+	}
 	if want.Dims.Rank() == 0 {
 		want.Dims = p.Dims // left out: no declaration is empty
 	}
-	dims, ok := Narrow(want.Dims, p.Dims)
+	dims, ok := Narrow(want.ModelDims(), p.Dims)
 	if !ok {
 		return a.shapeError(want, p)
 	}
-	p.Dims, p.Optional = dims, want.Optional
+	p.Dims, p.Optional, p.ShapeTensor = dims, want.Optional, want.ShapeTensor
+	if want.Reshape != nil {
+		p.Reshape, p.Dims = want.Reshape.narrow(dims, a.want.MaxBatch > 0)
+	}
 	return nil
 }
 
 func (a *agreement) shapeError(want, p *Port) error {
-	expects, found := p.FullDims(a.want.MaxBatch), want.FullDims(a.want.MaxBatch)
+	found := want.ModelDims()
+	if a.want.MaxBatch > 0 {
+		found = found.Prepend(-1)
+	}
+	expects := p.FullDims(a.want.MaxBatch)
 	note := ""
 	if a.want.MaxBatch > 0 {
 		note = "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete "

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"tutti/proto/modelconfig"
 )
@@ -80,34 +81,43 @@ func (l *problems) port(field, kind string, p port) {
 	if p.GetIsShapeTensor() && l.cfg.GetBackend() != "tensorrt" {
 		l.add(ShapeTensor, field+".is_shape_tensor", "shape tensors are only supported for TensorRT platform")
 	}
-	if p.GetReshape() != nil && len(p.GetDims()) > 0 {
+	switch r := p.GetReshape(); {
+	case r == nil, l.complete:
+	case len(p.GetDims()) > 0:
 		l.reshape(field, kind, p)
+	case !l.gap(): // the model tells what is behind the reshape only
+		l.add(PortDims, field+".dims", "model %s '%s' must specify 'dims'", kind, name)
 	}
 }
 
-// reshape compares the sizes of both shapes: fixed extents multiply to the same
-// number, and every variable one has its counterpart.
+// reshape compares the sizes of both shapes: there are as many variable extents, and
+// the fixed ones between each two of them multiply to the same number.
 func (l *problems) reshape(field, kind string, p port) {
-	size := func(dims []int64) (fixed int64, open int) {
-		fixed = 1
-		for _, d := range dims {
-			if d == -1 {
-				open++
-				continue
-			}
-			if d < 0 || d > 0 && fixed > maxElements/d {
-				return -2, open // no number of elements a tensor can have
-			}
-			fixed *= d
+	name, shape := p.GetName(), p.GetReshape().GetShape()
+	at := field + ".reshape"
+	for _, d := range shape {
+		if d < 1 && d != -1 {
+			l.add(Reshape, at, "model %s '%s' reshape dimensions must be integer >= 1, or -1 to indicate a variable-size dimension", kind, name)
+			return
 		}
-		return fixed, open
 	}
-	a, openA := size(p.GetDims())
-	b, openB := size(p.GetReshape().GetShape())
-	if a != b || a < 0 {
-		l.add(Reshape, field+".reshape", "model %s '%s' has different size for dims and reshape", kind, p.GetName())
-	} else if openA != openB {
-		l.add(Reshape, field+".reshape", "model %s '%s' has different number of variable-size dimensions for dims and reshape", kind, p.GetName())
+	if IsEnsemble(l.cfg) {
+		l.add(NotHonoured, at, "model '%s' sets '%s.reshape', which this server does not support for an ensemble", l.cfg.GetName(), kind)
+		l.fix("set reshape in the configuration of the step's model")
+		return
+	}
+	if len(shape) == 0 && l.cfg.GetMaxBatchSize() == 0 {
+		l.add(Reshape, at, "model %s '%s' cannot have empty reshape for non-batching model", kind, name)
+		return
+	}
+	from, to := chunks(p.GetDims()), chunks(shape)
+	same := slices.Equal(from, to) && !slices.Contains(from, -1)
+	switch {
+	case same:
+	case len(from) != len(to) && len(from) > 1 && len(to) > 1:
+		l.add(Reshape, at, "model %s '%s' has different number of variable-size dimensions for dims and reshape", kind, name)
+	default:
+		l.add(Reshape, at, "model %s '%s' has different size for dims and reshape", kind, name)
 	}
 }
 
@@ -131,36 +141,4 @@ func (l *problems) once(seen map[string]bool, i int, kind, name string) {
 		l.add(PortTwice, fmt.Sprintf("%s[%d].name", kind, i), "model %s '%s' is listed more than once for %s", kind, name, l.cfg.GetName())
 	}
 	seen[name] = true
-}
-
-// batchTensors checks the tensors that are computed from a whole batch.
-func (l *problems) batchTensors() {
-	inputs := map[string]bool{}
-	for _, in := range l.cfg.GetInput() {
-		inputs[in.GetName()] = true
-	}
-	for i, b := range l.cfg.GetBatchInput() {
-		l.batchTensor(fmt.Sprintf("batch_input[%d]", i), "batch input", inputs, b.GetTargetName(), b.GetSourceInput(), b.GetDataType())
-	}
-	for i, b := range l.cfg.GetBatchOutput() {
-		l.batchTensor(fmt.Sprintf("batch_output[%d]", i), "batch output", inputs, b.GetTargetName(), b.GetSourceInput(), modelconfig.DataType_TYPE_INT32)
-	}
-}
-
-func (l *problems) batchTensor(field, kind string, inputs map[string]bool, targets, sources []string, d modelconfig.DataType) {
-	name := l.cfg.GetName()
-	if len(targets) == 0 {
-		l.add(BatchTensor, field, "%s must specify 'target_name' for %s", kind, name)
-	}
-	if d != modelconfig.DataType_TYPE_INT32 && d != modelconfig.DataType_TYPE_FP32 {
-		l.add(BatchTensor, field, "%s data type must be TYPE_INT32 or TYPE_FP32 for %s", kind, name)
-	}
-	if len(sources) != 1 {
-		l.add(BatchTensor, field, "%s must specify one 'source_input' for %s, found %d", kind, name, len(sources))
-	}
-	for _, s := range sources {
-		if len(inputs) > 0 && !inputs[s] {
-			l.add(BatchTensor, field, "%s source input '%s' is not an input of %s", kind, s, name)
-		}
-	}
 }

@@ -1,6 +1,9 @@
 package config
 
-import "tutti/core/tensor"
+import (
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
 
 // Port is one input or output of a model.
 type Port struct {
@@ -9,8 +12,17 @@ type Port struct {
 	// Dims are the dimensions as config.pbtxt declares them: without the batch
 	// dimension when the model batches, -1 for a variable extent.
 	Dims tensor.Shape
+	// Reshape says what the model has in place of Dims; nil when it has the same.
+	Reshape *Reshaping
 	// Optional marks an input that a request may leave out.
 	Optional bool
+	// Whole marks a tensor that at the model has no batch dimension, though the model
+	// batches: a ragged or computed input, or an output that is split as an input was.
+	// Dims are then those of a request, or without one the model's.
+	Whole bool
+	// ShapeTensor marks a tensor of extents: it has no batch dimension, and requests
+	// share a batch only when its values are the same.
+	ShapeTensor bool
 	// Labels names the classes of an output, one per index; nil when it has none.
 	Labels []string
 }
@@ -18,7 +30,7 @@ type Port struct {
 // FullDims returns the port's dimensions as a request carries them: with a leading
 // -1 when the model batches.
 func (p *Port) FullDims(maxBatch int) tensor.Shape {
-	if maxBatch > 0 {
+	if maxBatch > 0 && !p.ShapeTensor {
 		return p.Dims.Prepend(-1)
 	}
 	return p.Dims
@@ -29,7 +41,7 @@ func (p *Port) FullDims(maxBatch int) tensor.Shape {
 // hot: copies no shape.
 func (p *Port) Accepts(s *tensor.Shape, maxBatch int) bool {
 	dims, want := s.Dims(), p.Dims.Dims()
-	if maxBatch > 0 {
+	if maxBatch > 0 && !p.ShapeTensor {
 		if len(dims) == 0 {
 			return false
 		}
@@ -54,8 +66,34 @@ type Signature struct {
 	MaxBatch int
 	// Decoupled marks a model that answers a request any number of times.
 	Decoupled bool
-	Inputs    []Port
-	Outputs   []Port
+	// Inputs and Outputs are what requests give and get. In the signature of a
+	// backend's model they are as the model has them, computed inputs among them.
+	Inputs  []Port
+	Outputs []Port
+	// Computed are the inputs that no request gives: the scheduler makes them of the
+	// shapes in a batch.
+	Computed []Computed
+	// Scattered says of outputs how a batch's is split, where rows do not say it.
+	Scattered []Scattered
+}
+
+// Computed is a model's input made of the shapes of another one, over the requests of
+// a batch.
+type Computed struct {
+	Name  string
+	DType tensor.DType
+	Kind  modelconfig.BatchInput_Kind
+	// Source is the position in Inputs of what is measured, At that of the result
+	// among the model's inputs.
+	Source, At int
+}
+
+// Scattered is an output whose elements are those of an input, request by request:
+// each request gets as many as the output's dims have with the input's extents in
+// place of -1.
+type Scattered struct {
+	// Output and Source are positions in Outputs and Inputs.
+	Output, Source int
 }
 
 // Input returns the position of the named input, or -1.

@@ -107,7 +107,7 @@ func checkInput(sig *config.Signature, port *config.Port, t *tensor.Tensor, rows
 // batch size seen so far, -1 before the first input.
 func checkShape(sig *config.Signature, port *config.Port, s *tensor.Shape, rows *int64) error {
 	fits := port.Accepts(s, sig.MaxBatch)
-	if sig.MaxBatch > 0 {
+	if sig.MaxBatch > 0 && !port.ShapeTensor {
 		if s.Rank() == 0 {
 			return status.Errorf(status.InvalidArg, "input '%s' has no shape but model requires batch dimension for '%s'", port.Name, sig.Model)
 		}

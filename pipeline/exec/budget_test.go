@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/tensor"
 	"tutti/pipeline/exec"
@@ -51,6 +52,12 @@ func allocations(t *testing.T, bn *bench, x infer.Inferer) float64 {
 func TestAllocs(t *testing.T) {
 	bn := budgetBench(t)
 	sig := signature("m", 1, 8)
+	reshaped, ragged := signature("m", 1, 8), signature("m", 1, 8)
+	for _, p := range []*config.Port{&reshaped.Inputs[0], &reshaped.Outputs[0]} {
+		p.Reshape, _ = config.NewReshaping(p.Dims, p.Dims.Prepend(1), true)
+	}
+	ragged.Inputs[0].Whole, ragged.Outputs[0].Whole = true, true
+	ragged.Scattered = []config.Scattered{{}}
 	queued := func() scheduler.Scheduler { return bn.batching(sig, dynamic.Rules{MaxBatch: 8}, model(share)) }
 	for _, tc := range []struct {
 		name string
@@ -60,6 +67,8 @@ func TestAllocs(t *testing.T) {
 		{"queued model", bn.executor(plan.Single(sig), queued())},
 		{"chain of inline models", bn.executor(chain(3, sig), bn.inline(sig, share), bn.inline(sig, share), bn.inline(sig, share))},
 		{"chain of queued models", bn.executor(chain(3, sig), queued(), queued(), queued())},
+		{"reshaped model", bn.executor(plan.Single(reshaped), bn.inline(reshaped, share))},
+		{"ragged model", bn.executor(plan.Single(ragged), bn.batching(ragged, dynamic.Rules{MaxBatch: 8}, model(share)))},
 		{"models with outputs of their own", bn.executor(chain(3, sig), bn.inline(sig, add(1)), queued(), bn.inline(sig, add(2)))},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -186,6 +186,9 @@ func (r *run) fill(w *scheduler.Work, n *plan.Node) error {
 	if n.Signature.MaxBatch > 0 && rows >= 0 {
 		w.Rows = int32(rows)
 	}
+	if n.Reshape {
+		toModel(w.In, n.Signature.Inputs)
+	}
 	return nil
 }
 
@@ -214,6 +217,9 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 	} else {
 		if r.x.plan.Ensemble {
 			r.account(w.Enqueued, &w.Times)
+		}
+		if n.Reshape {
+			toRequest(w.Out, n.Signature.Outputs)
 		}
 		for port, s := range n.Out {
 			if s == plan.None {
@@ -317,6 +323,9 @@ func (r *run) send(out []tensor.Tensor, final bool) error {
 		if err := p.Pace(r.ctx); err != nil {
 			return status.ErrCancelled
 		}
+	}
+	if r.x.plan.Nodes[0].Reshape {
+		toRequest(out, r.x.plan.Signature.Outputs)
 	}
 	resp := r.newResponse()
 	for _, o := range r.outputs {

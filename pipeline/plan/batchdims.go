@@ -69,10 +69,8 @@ func (c *compiler) ranks() []int {
 }
 
 func rank(sig *config.Signature, p *config.Port) int {
-	if sig.MaxBatch > 0 {
-		return p.Dims.Rank() + 1
-	}
-	return p.Dims.Rank()
+	full := p.FullDims(sig.MaxBatch)
+	return full.Rank()
 }
 
 func fit(from, to int) (Fit, bool) {

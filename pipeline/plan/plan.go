@@ -7,6 +7,8 @@
 package plan
 
 import (
+	"slices"
+
 	"tutti/core/config"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
@@ -71,6 +73,8 @@ type Node struct {
 	In, Out []Slot
 	// Fit says, per input, what happens to the batch dimension on the way in.
 	Fit []Fit
+	// Reshape tells that some port of the signature has another shape at the model.
+	Reshape bool
 	// Need counts the inputs that are mapped: the node is ready when all have arrived.
 	Need int32
 	// Places are where the model has instances; empty: on the host.
@@ -141,6 +145,12 @@ type Model struct {
 	Ensemble *modelconfig.ModelConfig
 }
 
+// reshapes reports whether some port has another shape at the model.
+func reshapes(sig *config.Signature) bool {
+	has := func(p config.Port) bool { return p.Reshape != nil }
+	return slices.ContainsFunc(sig.Inputs, has) || slices.ContainsFunc(sig.Outputs, has)
+}
+
 // Single returns the one-node plan of a plain model.
 func Single(sig *config.Signature) *Plan {
 	in, out := len(sig.Inputs), len(sig.Outputs)
@@ -152,7 +162,7 @@ func Single(sig *config.Signature) *Plan {
 	}
 	node := Node{
 		Name: sig.Model, Model: sig.Model, Version: sig.Version, Signature: sig,
-		Need: int32(in), Fit: make([]Fit, in),
+		Need: int32(in), Fit: make([]Fit, in), Reshape: reshapes(sig),
 	}
 	for i := range in {
 		p.Consumers[i] = []Use{{Node: 0, Port: int32(i)}}

@@ -54,7 +54,7 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 			fmt.Fprintf(b, "  %s not mapped\n", in.Name)
 			continue
 		}
-		fmt.Fprintf(b, "  %s <- %s %s%s%s\n", in.Name, p.Names[slot], portType(n.Signature, in), optionalMark(in), fitMark(n.Fit[port]))
+		fmt.Fprintf(b, "  %s <- %s %s%s%s%s\n", in.Name, p.Names[slot], portType(n.Signature, in), optionalMark(in), fitMark(n.Fit[port]), modelMark(n.Signature, in))
 	}
 	for port, slot := range n.Out {
 		out := &n.Signature.Outputs[port]
@@ -62,13 +62,27 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 			fmt.Fprintf(b, "  %s not mapped\n", out.Name)
 			continue
 		}
-		fmt.Fprintf(b, "  %s -> %s %s\n", out.Name, p.Names[slot], portType(n.Signature, out))
+		fmt.Fprintf(b, "  %s -> %s %s%s\n", out.Name, p.Names[slot], portType(n.Signature, out), modelMark(n.Signature, out))
 	}
 }
 
 // portType is a port's data type and the shape a request carries.
 func portType(sig *config.Signature, p *config.Port) string {
 	return p.DType.String() + " " + p.FullDims(sig.MaxBatch).String()
+}
+
+// modelMark tells what a tensor is at the model where it differs.
+func modelMark(sig *config.Signature, p *config.Port) string {
+	switch {
+	case p.Whole:
+		return " (at the model: elements of the whole batch)"
+	case p.Reshape != nil && sig.MaxBatch > 0:
+		return " (at the model: " + p.Reshape.Dims.Prepend(-1).String() + ")"
+	case p.Reshape != nil:
+		return " (at the model: " + p.Reshape.Dims.String() + ")"
+	default:
+		return ""
+	}
 }
 
 func optionalMark(p *config.Port) string {
@@ -141,12 +155,12 @@ func (c *compiler) stepText(b *strings.Builder, s *step) {
 			continue
 		}
 		fmt.Fprintf(b, "    %s <- %s%s %s%s", in.Name, t, c.slotText(s.in, i), portType(s.sig, in), optionalMark(in))
-		b.WriteString(fitMark(fitAt(s.fit, i)) + "\n")
+		b.WriteString(fitMark(fitAt(s.fit, i)) + modelMark(s.sig, in) + "\n")
 	}
 	for i := range s.sig.Outputs {
 		out := &s.sig.Outputs[i]
 		if t, mapped := s.cfg.GetOutputMap()[out.Name]; mapped {
-			fmt.Fprintf(b, "    %s -> %s%s %s\n", out.Name, t, c.slotText(s.out, i), portType(s.sig, out))
+			fmt.Fprintf(b, "    %s -> %s%s %s%s\n", out.Name, t, c.slotText(s.out, i), portType(s.sig, out), modelMark(s.sig, out))
 		} else {
 			fmt.Fprintf(b, "    %s not mapped\n", out.Name)
 		}

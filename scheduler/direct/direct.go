@@ -85,7 +85,7 @@ func (i *Inline) separately(list scheduler.List, t *scheduler.Turn) (done schedu
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		var one scheduler.List
 		one.Push(w)
-		if w.Ctx.Err() != nil {
+		if w.Over(t.Now()) != nil {
 			i.runner.Cancel(&one, t.Now())
 		} else {
 			i.runner.Run(i.inst, &one, t)

@@ -62,3 +62,30 @@ save("sequence", [h.make_node("SequenceConstruct", ["x", "x"], ["y"])], [port("x
 
 # A batch that is not the first dimension's: fixed first dimension.
 save("fixed", [h.make_node("Relu", ["x"], ["y"])], [port("x", T.FLOAT, 2, 3)], [port("y", T.FLOAT, 2, 3)])
+
+# Ragged: the elements of a whole batch, and where each request's end. y doubles the elements, sum adds up each request's,
+# counts and longest say what the batch was.
+save("ragged", [
+    h.make_node("Add", ["x", "x"], ["y"]),
+    h.make_node("CumSum", ["x", "axis"], ["sums"]),
+    h.make_node("Concat", ["zero", "sums"], ["from0"], axis=0),
+    h.make_node("Gather", ["from0", "ends"], ["at"], axis=0),
+    h.make_node("Slice", ["at", "one", "last"], ["above"]),
+    h.make_node("Slice", ["at", "axes0", "minus1"], ["below"]),
+    h.make_node("Sub", ["above", "below"], ["sum"]),
+    h.make_node("Shape", ["longest"], ["size"]),
+    h.make_node("Shape", ["sum"], ["n"]),
+    h.make_node("Expand", ["size", "n"], ["width"]),
+], [port("x", T.FLOAT, "total"), port("ends", T.INT32, "bounds"), port("longest", T.FLOAT, "most")],
+    [port("y", T.FLOAT, "total"), port("sum", T.FLOAT, None), port("width", T.INT64, None)],
+    [const("axis", np.array(0, np.int64)), const("zero", np.array([0], np.float32)), const("one", np.array([1], np.int64)),
+     const("last", np.array([2**31 - 1], np.int64)), const("axes0", np.array([0], np.int64)), const("minus1", np.array([-1], np.int64))])
+
+# An image network without a batch dimension of its own: each class is the sum of all elements, times a weight.
+save("image", [h.make_node("ReduceSum", ["data_0", "axes"], ["all"], keepdims=1), h.make_node("Mul", ["all", "w"], ["fc6_1"])],
+     [port("data_0", T.FLOAT, 1, 3, 224, 224)], [port("fc6_1", T.FLOAT, 1, 1000, 1, 1)],
+     [const("axes", np.array([1, 2, 3], np.int64)), const("w", (np.arange(1000, dtype=np.float32) / 1000).reshape(1, 1000, 1, 1))])
+
+# The greatest of a column, which no rows have none of.
+save("peak", [h.make_node("ReduceMax", ["x"], ["top"], axes=[0], keepdims=1), h.make_node("Sub", ["top", "x"], ["y"])],
+     [port("x", T.FLOAT, "batch", "n")], [port("y", T.FLOAT, "batch", "n")])

@@ -1,0 +1,92 @@
+package config
+
+import (
+	"fmt"
+
+	"tutti/proto/modelconfig"
+)
+
+// batchTensors checks the inputs that are made of a whole batch, and the outputs that
+// are split over one.
+func (l *problems) batchTensors() {
+	b := &batchTensors{problems: l, inputs: map[string]bool{}, outputs: map[string]bool{}, taken: map[string]bool{}}
+	for _, in := range l.cfg.GetInput() {
+		b.inputs[in.GetName()] = true
+	}
+	for _, out := range l.cfg.GetOutput() {
+		b.outputs[out.GetName()] = true
+	}
+	if IsEnsemble(l.cfg) && len(l.cfg.GetBatchInput())+len(l.cfg.GetBatchOutput()) > 0 {
+		l.add(BatchTensor, "batch_input", "ensemble '%s' sets batch_input or batch_output, which belong to the model of a step", l.cfg.GetName())
+		return
+	}
+	for i, in := range l.cfg.GetBatchInput() {
+		b.input(fmt.Sprintf("batch_input[%d]", i), in)
+	}
+	for i, out := range l.cfg.GetBatchOutput() {
+		b.output(fmt.Sprintf("batch_output[%d]", i), out)
+	}
+}
+
+// batchTensors knows the names that batch_input and batch_output speak of.
+type batchTensors struct {
+	*problems
+	inputs, outputs map[string]bool
+	taken           map[string]bool // targets
+}
+
+func (b *batchTensors) input(field string, in *modelconfig.BatchInput) {
+	if _, known := modelconfig.BatchInput_Kind_name[int32(in.GetKind())]; !known {
+		b.add(BatchTensor, field, "unknown batch input kind '%d'", in.GetKind())
+		return
+	}
+	if n := len(in.GetSourceInput()); n != 1 {
+		b.add(BatchTensor, field, "batch input kind '%s' expects 1 source input, got %d", in.GetKind(), n)
+	}
+	if d := in.GetDataType(); d != modelconfig.DataType_TYPE_INT32 && d != modelconfig.DataType_TYPE_FP32 {
+		b.add(BatchTensor, field, "batch input data type must be TYPE_INT32 or TYPE_FP32")
+	}
+	b.sources(field, in.GetSourceInput())
+	if len(in.GetTargetName()) == 0 {
+		b.add(BatchTensor, field, "batch input must specify 'target_name' for %s", b.cfg.GetName())
+	}
+	for _, name := range in.GetTargetName() {
+		if b.inputs[name] || b.taken[name] {
+			b.add(BatchTensor, field, "batch input target '%s' of %s is an input already", name, b.cfg.GetName())
+		}
+		b.taken[name] = true
+	}
+}
+
+func (b *batchTensors) output(field string, out *modelconfig.BatchOutput) {
+	if _, known := modelconfig.BatchOutput_Kind_name[int32(out.GetKind())]; !known {
+		b.add(BatchTensor, field, "unknown batch output kind '%d'", out.GetKind())
+		return
+	}
+	if n := len(out.GetSourceInput()); n != 1 {
+		b.add(BatchTensor, field, "batch output kind '%s' expects 1 source input, got %d", out.GetKind(), n)
+	}
+	b.sources(field, out.GetSourceInput())
+	if len(out.GetTargetName()) == 0 {
+		b.add(BatchTensor, field, "batch output must specify 'target_name' for %s", b.cfg.GetName())
+	}
+	once := "output:"
+	for _, name := range out.GetTargetName() {
+		if !b.outputs[name] {
+			b.add(BatchTensor, field, "unknown target output name '%s'", name)
+		}
+		if b.taken[once+name] {
+			b.add(BatchTensor, field, "target output name '%s' can only be specified once", name)
+		}
+		b.taken[once+name] = true
+	}
+}
+
+// sources checks that what is measured is an input; a model may tell its inputs later.
+func (b *batchTensors) sources(field string, names []string) {
+	for _, name := range names {
+		if len(b.inputs) > 0 && !b.inputs[name] {
+			b.add(BatchTensor, field, "unknown source input name '%s'", name)
+		}
+	}
+}

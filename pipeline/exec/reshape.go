@@ -1,0 +1,29 @@
+package exec
+
+import (
+	"tutti/core/config"
+	"tutti/core/tensor"
+)
+
+// toModel gives a node's inputs, which were checked, the shapes that its model has.
+//
+// hot: no allocation.
+func toModel(in []tensor.Tensor, ports []config.Port) {
+	for i := range in {
+		if r := ports[i].Reshape; r != nil && in[i].Present() {
+			r.ToModel(&in[i].Shape)
+		}
+	}
+}
+
+// toRequest gives a node's outputs, which its scheduler checked, the shapes that
+// requests know.
+//
+// hot: no allocation.
+func toRequest(out []tensor.Tensor, ports []config.Port) {
+	for i := range out {
+		if r := ports[i].Reshape; r != nil && out[i].Present() {
+			r.ToRequest(&out[i].Shape)
+		}
+	}
+}

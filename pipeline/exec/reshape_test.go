@@ -1,0 +1,43 @@
+package exec_test
+
+import (
+	"strings"
+	"testing"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/pipeline/plan"
+)
+
+// TestReshape checks that a model gets its own shape and the request its own back,
+// alone and between steps that know nothing of it.
+func TestReshape(t *testing.T) {
+	t.Parallel()
+	bn := newBench(t)
+	sig := signature("m", 1, 8)
+	for _, p := range []*config.Port{&sig.Inputs[0], &sig.Outputs[0]} {
+		p.Reshape, _ = config.NewReshaping(p.Dims, p.Dims.Prepend(1), true)
+	}
+	var seen tensor.Shape
+	x := bn.executor(plan.Single(sig), bn.inline(sig, func(b *backends.Batch) error {
+		seen = b.In[0].Shape
+		return share(b)
+	}))
+	got, err := ask(t, x, bn.request(1, 2))
+	if err != nil || len(got) != 2 {
+		t.Errorf("got %v (%v)", got, err)
+	}
+	if seen.Rank() != sig.Inputs[0].Dims.Rank()+2 || seen.Dim(1) != 1 {
+		t.Errorf("the model has seen %s", seen)
+	}
+	wrong := bn.executor(plan.Single(sig), bn.inline(sig, func(b *backends.Batch) error {
+		out := b.In[0].Retain()
+		out.Shape = tensor.Of(1, 2)
+		b.SetOutput(0, out)
+		return nil
+	}))
+	if _, err := ask(t, wrong, bn.request(1, 2)); err == nil || !strings.Contains(err.Error(), "has shape [1,2] for a batch of 1") {
+		t.Errorf("a model that gives the request's shape is answered with %v", err)
+	}
+}

@@ -139,7 +139,7 @@ const loopback = "127.0.0.1"
 
 // choosePorts keeps the default ports that are free.
 func (d *showing) choosePorts(ctx context.Context) {
-	for _, e := range []*options.Endpoint{&d.o.HTTP.Endpoint, &d.o.GRPC.Endpoint, &d.o.Metrics} {
+	for _, e := range []*options.Endpoint{&d.o.HTTP.Endpoint, &d.o.GRPC.Endpoint, &d.o.Metrics.Endpoint} {
 		e.Address = loopback
 		var c net.ListenConfig
 		l, err := c.Listen(ctx, "tcp", net.JoinHostPort(e.Address, strconv.Itoa(e.Port)))

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"tutti/cache"
 	"tutti/core/infer"
 	"tutti/core/logs"
 	"tutti/core/shm"
@@ -34,8 +35,10 @@ type server struct {
 	regions *shm.Registry
 	alloc   tensor.Allocator
 	counted *telemetry.Metrics
-	fronts  []*front
-	leaving atomic.Bool
+	// responses is nil without --cache-config.
+	responses cache.Cache
+	fronts    []*front
+	leaving   atomic.Bool
 
 	http, grpc, metrics *front // nil when not enabled
 }
@@ -49,10 +52,9 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	if err != nil {
 		return nil, err
 	}
-	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetrics(), journal.Logger()
-	if o.Namespacing {
-		metrics = telemetry.NewNamespacedMetrics()
-	}
+	export := o.Metrics.Export
+	export.Namespaces = o.Namespacing
+	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetricsOf(export), journal.Logger()
 	settings, notices := o.BackendConfig.Settings(registry)
 	policies, unbound, err := policiesOf(o)
 	if err != nil {
@@ -63,19 +65,23 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	if err != nil {
 		return nil, err
 	}
+	responses := responseCache(&o.Cache, alloc, log) //nolint:contextcheck // its connection outlives the start
+	if responses != nil {
+		metrics.Cache(responses.Counts)
+	}
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
-		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler,
-		Backends: registry, BackendConfig: settings, Alloc: alloc, Metrics: metrics, Log: log, Tracer: tracer,
+		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
+		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: tracer,
 		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {
-		return nil, errors.Join(err, tracer.Close())
+		return nil, errors.Join(err, tracer.Close(), closeCache(responses))
 	}
 	s := &server{
 		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, regions: shm.NewRegistry(o.ClientSHM),
-		alloc: alloc, counted: metrics,
+		alloc: alloc, counted: metrics, responses: responses,
 	}
 	if err := s.wire(); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
@@ -174,6 +180,9 @@ func (s *server) close(ctx context.Context) error {
 	}
 	wg.Wait()
 	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.tracer.Close())
+	if err == nil { // else requests may still be answered
+		err = closeCache(s.responses)
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
 	}

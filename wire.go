@@ -32,7 +32,7 @@ func (s *server) wire() error {
 		s.fronts = append(s.fronts, s.http)
 	}
 	if s.o.Metrics.Enabled {
-		s.metrics = &front{title: "Metrics Service", endpoint: s.o.Metrics, service: newExporter(s.counted)}
+		s.metrics = &front{title: "Metrics Service", endpoint: s.o.Metrics.Endpoint, service: newExporter(s.counted)}
 		s.fronts = append(s.fronts, s.metrics)
 	}
 	return nil

@@ -17,6 +17,12 @@ type Req struct {
 	First, Rows int
 	// Err, when set, fails this request only.
 	Err error
+	// Again, set by Reschedule, asks to execute this request once more.
+	Again bool
+	// Reply are the parameters of this request's answer, for the client. In an
+	// ensemble, sequence_id, sequence_start and sequence_end also become those of the
+	// steps that follow; others stay with the step.
+	Reply infer.Params
 }
 
 // Batch is what an Instance executes at once.
@@ -46,8 +52,9 @@ type Batch struct {
 // Answers takes the answers of a decoupled model as they come.
 type Answers interface {
 	// Answer moves one answer to the i-th request of the batch: outputs in Signature
-	// order, absent ones left out of the answer. It waits while the client is behind.
-	Answer(i int, out []tensor.Tensor, final bool) error
+	// order, absent ones left out of the answer. params are borrowed. It waits while
+	// the client is behind.
+	Answer(i int, out []tensor.Tensor, params infer.Params, final bool) error
 }
 
 // Send answers the i-th request of the batch, as often as a decoupled model likes;
@@ -58,12 +65,17 @@ type Answers interface {
 // A model that ends without having sent anything final has said with that alone that
 // nothing follows. One whose configuration does not say decoupled may not send.
 func (b *Batch) Send(i int, out []tensor.Tensor, final bool) error {
+	return b.SendParams(i, out, nil, final)
+}
+
+// SendParams is Send of an answer with parameters, which are borrowed. See Req.Reply.
+func (b *Batch) SendParams(i int, out []tensor.Tensor, params infer.Params, final bool) error {
 	if b.Answers == nil {
 		tensor.ReleaseAll(out)
 		return status.Errorf(status.Unsupported,
 			"the model answers several times, expected 'model_transaction_policy { decoupled: true }' in its configuration")
 	}
-	return b.Answers.Answer(i, out, final)
+	return b.Answers.Answer(i, out, params, final)
 }
 
 // Alloc makes output port an uncleared tensor of fixed-size elements and returns it,
@@ -108,5 +120,15 @@ func (b *Batch) Fail(row int, err error) {
 			}
 			return
 		}
+	}
+}
+
+// Reschedule has the i-th request of the batch executed once more, with the same
+// inputs and without the START signal: it is not answered now, and what the batch puts
+// out for it is dropped (but the states of its sequence, and what Send has sent). A
+// model whose configuration does not say iterative_sequence fails the request so.
+func (b *Batch) Reschedule(i int) {
+	if i >= 0 && i < len(b.Reqs) {
+		b.Reqs[i].Again = true
 	}
 }

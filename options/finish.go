@@ -23,7 +23,9 @@ func (o *Options) finish(environ []string) error {
 	}
 	return first(
 		func() error { return vertexAsked(environ) },
+		func() error { return o.Cache.finish(environ) },
 		func() (err error) { o.DelayScheduler, err = delayScheduler(environ); return err },
+		func() error { return o.backlogDelay(environ) },
 		o.checkCompletion,
 		o.checkModels,
 		func() error { return o.HTTP.TLS.finish("http") },
@@ -74,7 +76,7 @@ func unescaped(variable string) bool {
 func environNotices(environ []string) []Notice {
 	var list []Notice
 	for _, name := range []string{
-		"TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC",
+		"TRITONSERVER_SERVER_DELAY_GRPC_RESPONSE_SEC",
 	} {
 		if slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
 			list = append(list, Notice{Option: name, Text: "without effect: nothing is held up for tests"})
@@ -135,7 +137,7 @@ func (o *Options) checkPorts() error {
 		name string
 		Endpoint
 	}
-	list := []place{{"HTTP", o.HTTP.Endpoint}, {"GRPC", o.GRPC.Endpoint}, {"metrics", o.Metrics}}
+	list := []place{{"HTTP", o.HTTP.Endpoint}, {"GRPC", o.GRPC.Endpoint}, {"metrics", o.Metrics.Endpoint}}
 	for i, a := range list {
 		for _, b := range list[i+1:] {
 			if a.Enabled && b.Enabled && a.Port != 0 && a.Port == b.Port && a.Address == b.Address {

@@ -91,6 +91,7 @@ const (
 	groupMetrics  = "Metrics"
 	groupLog      = "Log"
 	groupTrace    = "Trace"
+	groupCache    = "Response cache"
 	groupMemory   = "Shared memory"
 	groupDevices  = "Devices"
 	groupBackends = "Backends"
@@ -100,7 +101,7 @@ const (
 
 func groups() []string {
 	return []string{
-		groupServer, groupModels, groupLimits, groupHTTP, groupGRPC, groupMetrics, groupLog, groupTrace, groupMemory, groupDevices,
+		groupServer, groupModels, groupLimits, groupHTTP, groupGRPC, groupMetrics, groupLog, groupTrace, groupCache, groupMemory, groupDevices,
 		groupBackends, groupInert, groupRefused,
 	}
 }
@@ -108,7 +109,7 @@ func groups() []string {
 // Flags returns every option of serve, by group.
 func Flags() []Flag {
 	return slices.Concat(serverFlags(), modelFlags(), limitFlags(), httpFlags(), grpcFlags(), metricsFlags(), logFlags(), traceFlags(),
-		memoryFlags(), deviceFlags(), backendFlags(), inertFlags(), refusedFlags())
+		cacheFlags(), memoryFlags(), deviceFlags(), backendFlags(), inertFlags(), refusedFlags())
 }
 
 // findFlag returns the named flag of list, or nil.

@@ -131,38 +131,6 @@ func connectionFlags() []Flag {
 	}
 }
 
-func metricsFlags() []Flag {
-	list := endpointFlags("metrics", "metrics", "", defaultMetricsPort, func(o *Options) *Endpoint { return &o.Metrics })
-	list[1].Help += ", that of HTTP when left out"
-	return grouped(groupMetrics, append(list, Flag{
-		Name: "metrics-config", Arg: "key=value", Many: true,
-		Help: "Which latencies are exported: counter_latencies=true stands; what asks for others is refused", set: metricsConfig,
-	})...)
-}
-
-// metricsConfig accepts what describes the metrics as they are.
-func metricsConfig(_ *Options, value string) error {
-	key, v, ok := strings.Cut(value, "=")
-	if !ok || key == "" || v == "" || strings.Contains(key, ",") {
-		return fmt.Errorf("--metrics-config option format is <setting>=<value>. Got %s", value)
-	}
-	built := no
-	switch key {
-	case "summary_quantiles":
-		return nil // without summary_latencies it says nothing
-	case "counter_latencies":
-		built = yes
-	case "summary_latencies", "histogram_latencies":
-	default:
-		return fmt.Errorf("unknown setting '%s' of --metrics-config, expected one of: counter_latencies, histogram_latencies, summary_latencies, summary_quantiles", key)
-	}
-	on, err := parseBool(v)
-	if err == nil && on != (built == yes) {
-		err = fmt.Errorf("unsupported: --metrics-config %s, expected %s=%s", value, key, built)
-	}
-	return err
-}
-
 func memoryFlags() []Flag {
 	return grouped(groupMemory, Flag{
 		Name: "allow-client-shm", Arg: argBool, Default: no, Help: "Let clients register shared memory of this machine for their tensors",

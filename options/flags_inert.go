@@ -17,11 +17,11 @@ func inert(group string, list ...Flag) []Flag {
 
 func inertFlags() []Flag {
 	const (
-		goroutines = "every request has a goroutine of its own"
-		linked     = "backends are part of the program"
-		noAgent    = "no repository agent is built"
-		noCache    = "no response cache is built, every request is computed"
-		pooled     = "memory is pooled by size, without a count"
+		goroutines  = "every request has a goroutine of its own"
+		linked      = "backends are part of the program"
+		noAgent     = "no repository agent is built"
+		linkedCache = "caches are part of the program"
+		pooled      = "memory is pooled by size, without a count"
 	)
 	return inert(groupInert,
 		Flag{Name: "http-thread-count", Arg: argNumber, Default: "8", Help: "Threads that serve HTTP", Why: goroutines, set: anyInteger},
@@ -30,12 +30,8 @@ func inertFlags() []Flag {
 		Flag{Name: "grpc-max-response-pool-size", Arg: argNumber, Default: "2147483647", Help: "Responses whose memory is kept for the next", Why: pooled, set: anyInteger},
 		Flag{Name: "grpc-http2-max-pings-without-data", Arg: argNumber, Default: "2", Help: "Pings that are sent between two frames of data", Why: "the gRPC library pings by time alone", set: anyInteger},
 		Flag{Name: "grpc-http2-max-ping-strikes", Arg: argNumber, Default: "2", Help: "Early pings of a client before its connection is ended", Why: "the gRPC library always allows 2", set: anyInteger},
-		Flag{Name: "allow-cpu-metrics", Arg: argBool, Default: yes, Help: "Export the metrics of the CPU", Why: "process_* and go_* metrics are always there, nv_cpu_* never", set: anyBool},
-		Flag{Name: "metrics-interval-ms", Arg: argMillis, Default: "2000", Help: "Time between two measurements", Why: "metrics are read when they are asked for", set: anyFraction},
 		Flag{Name: "buffer-manager-thread-count", Arg: argNumber, Default: "0", Help: "Threads that copy tensors", Why: "instances copy tensors themselves", set: anyInteger},
-		Flag{Name: "cache-config", Arg: "cache,key=value", Many: true, Help: "Setting of a response cache", Why: noCache, set: cacheConfig},
-		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: noCache, set: anything},
-		Flag{Name: "response-cache-byte-size", Arg: argBytes, Instead: "--cache-config local,size=BYTES", Help: "Size of the response cache", Why: noCache, set: anyInteger},
+		Flag{Name: "cache-directory", Arg: argFolder, Default: "/opt/tritonserver/caches", Help: "Folder of cache libraries", Why: linkedCache, set: anything},
 		Flag{Name: "backend-directory", Arg: argFolder, Default: "/opt/tritonserver/backends", Help: "Folder of backend libraries", Why: linked, set: anything},
 		Flag{Name: "repoagent-directory", Arg: argFolder, Default: "/opt/tritonserver/repoagents", Help: "Folder of repository agents", Why: noAgent, set: anything},
 	)
@@ -115,12 +111,4 @@ func pairOf(flag string) setter {
 
 func fractionOf(flag string) setter {
 	return func(_ *Options, value string) error { return pair(flag, value, anyFraction) }
-}
-
-func cacheConfig(_ *Options, value string) error {
-	if name, _, _ := strings.Cut(value, ","); name == value || name == "" {
-		return fmt.Errorf("No cache specified. --cache-config option format is <cache name>,<setting>=<value>. Got %s", value) //nolint:staticcheck // Triton's words
-	}
-	_, _, _, err := triple("cache-config", "<cache name>,<setting>=<value>", ",", value)
-	return err
 }

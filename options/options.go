@@ -5,7 +5,9 @@ import (
 	"regexp"
 	"time"
 
+	"tutti/cache/redis"
 	"tutti/core/logs"
+	"tutti/core/telemetry"
 	"tutti/scheduler/device"
 	"tutti/server/httpapi"
 )
@@ -25,6 +27,9 @@ type Options struct {
 	PollInterval time.Duration
 	// ModelConfigName, when not empty, picks configs/NAME.pbtxt of a model that has it.
 	ModelConfigName string
+	// BacklogDelayScheduler is how many sequences must be without a slot before a model's
+	// first batch: the test hook TRITONSERVER_BACKLOG_DELAY_SCHEDULER.
+	BacklogDelayScheduler int
 	// LoadThreads is how many models load at a time, LoadRetries how often a load that
 	// failed is tried again.
 	LoadThreads, LoadRetries int
@@ -46,9 +51,10 @@ type Options struct {
 	Limits        Limits
 	// HostPolicies are the settings of host policies by name; every one was parsed.
 	HostPolicies map[string]map[string]string
+	Cache        Cache
 	HTTP         HTTP
 	GRPC         GRPC
-	Metrics      Endpoint
+	Metrics      Metrics
 	// ClientSHM lets clients register shared memory.
 	ClientSHM bool
 	Log       logs.Settings
@@ -58,6 +64,18 @@ type Options struct {
 	DelayScheduler int
 	// Notices are what the server says about its options when it starts.
 	Notices []Notice
+}
+
+// Cache is where answers of models with response_cache are kept.
+type Cache struct {
+	// Name is local or redis; empty for nowhere.
+	Name string
+	// Local is the size of the local cache in bytes.
+	Local int64
+	Redis redis.Config
+
+	// Settings are those of each cache as they were given; nil once they are read.
+	Settings map[string]map[string]string
 }
 
 // Limits say what may execute at a time.
@@ -209,9 +227,12 @@ func Default() Options {
 			Endpoint:   Endpoint{Enabled: true, Address: defaultAddress, Port: defaultGRPCPort},
 			MaxMessage: math.MaxInt32, Compression: "none", KeepaliveTime: defaultKeepalive, KeepaliveTimeout: defaultKeepTimeout, MinPingInterval: defaultMinPing,
 		},
-		Metrics: Endpoint{Enabled: true, Port: defaultMetricsPort},
-		Log:     logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
-		Trace:   Trace{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
+		Metrics: Metrics{
+			Endpoint: Endpoint{Enabled: true, Port: defaultMetricsPort},
+			Export:   telemetry.ExportOptions{CPU: true, Interval: defaultInterval},
+		},
+		Log:   logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
+		Trace: Trace{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tutti/cache/redis"
 	"tutti/core/logs"
+	"tutti/core/telemetry"
 	"tutti/options"
 	"tutti/scheduler/device"
 )
@@ -125,6 +127,36 @@ func TestParseOptions(t *testing.T) {
 		"polling": {
 			[]string{repository, "--model-control-mode=poll", "--repository-poll-secs=2"},
 			func(o *options.Options) { o.ControlMode, o.PollInterval = "poll", 2*time.Second },
+		},
+		"metrics": {
+			[]string{
+				repository, "--allow-cpu-metrics=false", "--metrics-interval-ms=500", "--metrics-config=model,counter_latencies=false",
+				"--metrics-config", `global,summary_quantiles="0.5:0.1,0.9:0.01"`, "--metrics-config=summary_latencies=true", "--metrics-config=histogram_latencies=true",
+			},
+			func(o *options.Options) {
+				o.Metrics.Export = telemetry.ExportOptions{
+					NoCounterLatencies: true, Summaries: true, Histograms: true, Interval: 500 * time.Millisecond,
+					Quantiles: []telemetry.Quantile{{Rank: 0.5, Error: 0.1}, {Rank: 0.9, Error: 0.01}},
+				}
+			},
+		},
+		"cache": {
+			[]string{repository, "--cache-config=local,size=4096"},
+			func(o *options.Options) { o.Cache.Name, o.Cache.Local = "local", 4096 },
+		},
+		"deprecated cache": {
+			[]string{repository, "--response-cache-byte-size=4096"},
+			func(o *options.Options) {
+				o.Cache.Name, o.Cache.Local = "local", 4096
+				o.Notices = []options.Notice{{Option: "--response-cache-byte-size", Text: "deprecated, use --cache-config local,size=BYTES"}}
+			},
+		},
+		"Redis": {
+			[]string{repository, "--cache-config=redis,host=::1", "--cache-config=redis,port=6379", "--cache-config=redis,socket_timeout=5", "--cache-config=redis,ttl=9"},
+			func(o *options.Options) {
+				o.Cache.Name = "redis"
+				o.Cache.Redis = redis.Config{Address: "[::1]:6379", ConnectTimeout: time.Second, SocketTimeout: 5 * time.Millisecond, TTL: 9 * time.Second}
+			},
 		},
 		"backends": {
 			[]string{repository, "--backend-config=a,k=v,w=x", "--backend-config=auto-complete-config=false", "--backend-config", ",k=2"},
@@ -255,11 +287,23 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--trace-config=triton,speed=1", "unknown setting 'triton,speed' of --trace-config"},
 		{"--trace-config=jaeger,speed=1", `invalid value for trace mode option: jaeger. Available options are "triton" and "opentelemetry"`},
 		{"--trace-level=all", "invalid value for trace level option: all"},
-		{"--metrics-config=histogram_latencies=true", "unsupported: --metrics-config histogram_latencies=true, expected histogram_latencies=false"},
-		{"--metrics-config=counter_latencies=false", "unsupported: --metrics-config counter_latencies=false"},
+		{"--metrics-config=histogram_latencies=maybe", "invalid value for bool option: maybe"},
+		{"--metrics-config=gpu,counter_latencies=false", "unknown domain 'gpu' of --metrics-config, expected one of: global, model"},
+		{"--metrics-config=summary_quantiles=0.5", "--metrics-config summary_quantiles has '0.5', expected QUANTILE:ERROR"},
+		{"--metrics-config=summary_quantiles=0.5:0.1,NaN:1", "--metrics-config summary_quantiles has 'NaN:1'"},
+		{"--metrics-interval-ms=0", "Provided option value is out of bound. Got 0"},
 		{"--metrics-config=speed=1", "unknown setting 'speed' of --metrics-config"},
-		{"--metrics-config=speed", "--metrics-config option format is <setting>=<value>. Got speed"},
+		{"--metrics-config=speed", "--metrics-config option format is '<setting>=<value>' or '<domain>,<setting>=<value>'. Got speed"},
 		{"--cache-config=size=1", "No cache specified."},
+		{"--cache-config=local,size=1", "--cache-config local,size=1, expected a number of bytes from 1024 on"},
+		{"--cache-config=local,size=1GB", "--cache-config local,size=1GB, expected a number of bytes from 1024 on"},
+		{"--cache-config=local,sizes=4096", "unknown setting 'sizes' of --cache-config local, expected size"},
+		{"--cache-config=lru,size=4096", "unsupported: --cache-config lru, libtritoncache_lru.so is not loaded, expected one of: local, redis"},
+		{"--cache-config=redis,host=h", "--cache-config redis has no port, expected redis,port=VALUE"},
+		{"--cache-config=redis,host=h --cache-config=redis,port=99999", "--cache-config redis,port=99999: expected a number from 1 to 65535"},
+		{"--cache-config=redis,hosts=h", "unknown setting 'hosts' of --cache-config redis, expected one of: connect_timeout, db, host"},
+		{"--cache-config=redis,host=h --cache-config=redis,port=1 --cache-config=local,size=4096", "--cache-config names several caches, expected one of: local, redis"},
+		{"--response-cache-byte-size=5", "--cache-config local,size=5, expected a number of bytes from 1024 on"},
 		{"--cache-config=local,size=1 --response-cache-byte-size=1", "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided."},
 		{"--rate-limit-resource=a", "--rate-limit-resource option format is"},
 		{"--rate-limit-resource=a:x", "Invalid option value. Got x"},
@@ -308,7 +352,7 @@ func TestSources(t *testing.T) {
 	environ := []string{
 		"TUTTI_CONFIG=" + file, "TUTTI_HTTP_PORT=11", "TUTTI_GRPC_PORT=12", "TUTTI_MODEL_STORE=c,d\ne", "TUTTI_ID=", "TUTTI_SERVICE_HOST=10.0.0.1",
 		"TUTTI_BACKEND_CONFIG=z,k=v,w\nz,l=1\n", "TUTTI_HTP_PORT=5", "TRITON_SERVER_ESCAPE_LOG_MESSAGES=0", "TRITONSERVER_DELAY_SCHEDULER=3",
-		"TRITONSERVER_BACKLOG_DELAY_SCHEDULER=1",
+		"TRITONSERVER_BACKLOG_DELAY_SCHEDULER=2",
 	}
 	got, err := options.Parse([]string{"--http-port=21"}, environ)
 	if err != nil {
@@ -318,11 +362,11 @@ func TestSources(t *testing.T) {
 	want.ID, want.HTTP.Port, want.GRPC.Port, want.Metrics.Port, want.HTTP.Enabled = "file", 21, 12, 3, false
 	want.Repositories = []string{"c", "d", "e"}
 	want.BackendConfig = map[string]map[string]string{"z": {"k": "v,w", "l": "1"}}
+	want.BacklogDelayScheduler = 2
 	want.DisableAutoComplete, want.Metrics.Address, want.Log.Raw = true, "0.0.0.0", true
 	want.DelayScheduler = 3
 	want.Notices = []options.Notice{
 		{Option: "TUTTI_HTP_PORT", Text: "no option has this environment variable, did you mean 'TUTTI_HTTP_PORT'?"},
-		{Option: "TRITONSERVER_BACKLOG_DELAY_SCHEDULER", Text: "without effect: nothing is held up for tests"},
 	}
 	if diff := cmp.Diff(&want, got); diff != "" {
 		t.Error(diff)
@@ -334,6 +378,7 @@ func TestSourcesRefuse(t *testing.T) {
 	for name, tt := range map[string]struct{ environ, file, want string }{
 		"variable":        {"TUTTI_HTTP_PORT=tcp://10.0.0.1:80", "", "Bad option: \"--http-port\" (environment variable TUTTI_HTTP_PORT).\nInvalid option value. Got tcp://"},
 		"hook":            {"TRITONSERVER_DELAY_SCHEDULER=-1", "", "environment variable TRITONSERVER_DELAY_SCHEDULER is '-1', expected a number of requests"},
+		"backlog hook":    {"TRITONSERVER_BACKLOG_DELAY_SCHEDULER=x", "", "environment variable TRITONSERVER_BACKLOG_DELAY_SCHEDULER is 'x', expected a number of sequences"},
 		"Vertex AI":       {"AIP_MODE=PREDICTION", "", "unsupported: environment variable AIP_MODE=PREDICTION"},
 		"unknown key":     {"", "id: a\nhttp-prt: 1\n", "line 2: there is no option 'http-prt', did you mean 'http-port'?"},
 		"value":           {"", "\n\nhttp-port: many\n", "line 3).\nInvalid option value. Got many"},

@@ -21,6 +21,8 @@
 //   - plan: an ensemble compiled once; node: one step of a plan.
 //   - slot: the place of one ensemble tensor in a run.
 //   - run: one request under way through a plan.
+//   - part: a piece of a plan between decoupled steps; wave: the run of one, for one
+//     answer of the decoupled step before it.
 //   - work: one request for one node; batch: works executed together.
 //   - row: one element of the batch dimension.
 //   - place: where memory lives.

@@ -161,19 +161,21 @@ func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, 
 
 func statistics(m *telemetry.Model) infer.Statistics {
 	all := m.Requests()
-	n := all.Count
+	n, computed := m.Answered(), all.Count
 	s := infer.Statistics{
 		Name: m.Name, Version: strconv.FormatInt(m.Version, 10),
 		LastInference: m.LastInference(), InferenceCount: m.Rows(), ExecutionCount: m.Executions(),
 		Inference: infer.InferenceStats{
 			Success:       infer.Duration{Count: n, Ns: m.TotalNs()},
 			Queue:         infer.Duration{Count: n, Ns: m.QueueNs()},
-			ComputeInput:  infer.Duration{Count: n, Ns: all.InputNs},
-			ComputeInfer:  infer.Duration{Count: n, Ns: all.InferNs},
-			ComputeOutput: infer.Duration{Count: n, Ns: all.OutputNs},
+			ComputeInput:  infer.Duration{Count: computed, Ns: all.InputNs},
+			ComputeInfer:  infer.Duration{Count: computed, Ns: all.InferNs},
+			ComputeOutput: infer.Duration{Count: computed, Ns: all.OutputNs},
 		},
 		Batches: []infer.BatchStats{},
 	}
+	s.Inference.CacheHit.Count, s.Inference.CacheHit.Ns = m.Hits()
+	s.Inference.CacheMiss.Count, s.Inference.CacheMiss.Ns = m.Misses()
 	for i := range m.Failures {
 		count, ns := m.Failures[i].Load()
 		s.Inference.Fail.Count += count

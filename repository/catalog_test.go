@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -164,10 +163,8 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(w.metrics)
 	models := func() int {
-		families, err := registry.Gather()
+		families, err := w.metrics.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}

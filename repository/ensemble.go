@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -133,10 +134,16 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 		used.users.Add(1)
 	}
 	v.temp.use()
+	if n := p.Config.GetEnsembleScheduling().GetMaxInflightRequests(); n > 0 {
+		c.r.s.Log.InfoContext(ctx, "ensemble model configured with max_inflight_requests", slog.String("model", m.name), slog.Uint64("max_inflight_requests", uint64(n)))
+	}
 	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover}
 	v.exec = exec.New(settings)
+	if err := c.r.remember(m.folder, v); err != nil {
+		return nil, errors.Join(err, v.close())
+	}
 	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}
-	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec.New(settings)}); err != nil {
+	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec: exec.New(settings)}); err != nil {
 		return nil, errors.Join(err, v.close())
 	}
 	return v, nil

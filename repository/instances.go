@@ -114,7 +114,7 @@ func (r *Repository) newInstances(ctx context.Context, v *version, batches bool)
 			return nil, errors.Join(err, closeInstances(x.active), closeInstances(x.passive))
 		}
 	}
-	x.inline = concurrent && c.Inline() && !batches && !v.sig.Decoupled && len(x.active) > 0 && !r.limited(seats)
+	x.inline = concurrent && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(x.active) > 0 && !r.limited(seats)
 	if x.inline {
 		return x, nil
 	}

@@ -18,6 +18,7 @@ import (
 	"tutti/backends"
 	"tutti/backends/identity"
 	"tutti/backends/native"
+	"tutti/backends/sequence"
 	"tutti/backends/sim"
 	"tutti/core/config"
 	"tutti/core/infer"
@@ -271,7 +272,8 @@ func (w *world) open(ctx context.Context, roots ...string) (*repository.Reposito
 	if err != nil {
 		return nil, err
 	}
-	list := []backends.Factory{identity.NewFactory(), native, w.spy.factory(), sim.NewFactory(identity.NewFactory())}
+	list := []backends.Factory{identity.NewFactory(), sequence.NewFactory(), native, w.spy.factory()}
+	list = append(list, sim.NewFactory(list[:2]...))
 	for i := range list {
 		if w.machine != nil && list[i].Name != sim.Name {
 			list[i] = sim.Around(list[i], w.machine)

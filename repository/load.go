@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"tutti/backends"
+	"tutti/cache"
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -28,11 +29,16 @@ type version struct {
 	key   string                   // the model's
 	cfg   *modelconfig.ModelConfig // completed
 	sig   *config.Signature
+	full  *config.Signature // with the ports that requests do not see
 	about *infer.Description
 	stats *telemetry.Model
 	exec  *exec.Executor
-	life  *life
-	temp  *tempFolder // used once, unless nil
+	// recall stands in front of exec when an ensemble's answers are kept, else nil.
+	recall *exec.Recall
+	// identity is part of the keys of answers that are kept.
+	identity cache.Key
+	life     *life
+	temp     *tempFolder // used once, unless nil
 	// queue and model are nil for an ensemble.
 	queue scheduler.Scheduler
 	model backends.Model
@@ -62,7 +68,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	settings := backends.Settings{
 		Model: f.name, Version: number,
 		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
-		Config: f.cfg, Instances: max(1, countInstances(seats)), Alloc: r.s.Alloc,
+		Config: config.WithSequence(f.cfg), Instances: max(1, countInstances(seats)), Alloc: r.s.Alloc,
 		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
 	}
 	if err := inspect(f.dir, f.cfg); err != nil {
@@ -92,16 +98,20 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 			return nil, err
 		}
 	}
-	sig, err := config.Agree(f.cfg, model.Signature())
+	full, err := config.Agree(config.WithSequence(f.cfg), model.Signature())
 	if err != nil {
 		return nil, err
 	}
-	sig.Version = stats.Version
+	full.Version = stats.Version
+	sig, err := config.HideSequence(f.cfg, full)
+	if err != nil {
+		return nil, err
+	}
 	if err := config.ReadLabels(f.cfg, f.dir, sig); err != nil {
 		return nil, err
 	}
 	v := &version{
-		cfg: config.Complete(f.cfg, sig), sig: sig, about: newDescription(sig), model: model,
+		cfg: config.Complete(f.cfg, sig), sig: sig, full: full, about: newDescription(sig), model: model,
 		stats: stats, temp: f.temp, seats: r.seats(f.cfg), anyCount: f.anyCount,
 	}
 	if p, ok := model.(backends.Placer); ok {

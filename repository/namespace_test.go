@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"tutti/core/infer"
 	"tutti/core/telemetry"
@@ -94,9 +93,7 @@ func second[T any](_ T, err error) error { return err }
 // labels returns the namespaces that a model's metrics have.
 func labels(t *testing.T, m *telemetry.Metrics, model string) map[string]bool {
 	t.Helper()
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(m)
-	families, err := reg.Gather()
+	families, err := m.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

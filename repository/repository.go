@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tutti/backends"
+	"tutti/cache"
 	"tutti/cloud"
 	"tutti/core/config"
 	"tutti/core/infer"
@@ -84,16 +85,22 @@ type Settings struct {
 	Limits device.Settings
 	// HostPolicies bind instances to parts of the machine, by the policy's name.
 	HostPolicies map[string]*device.Policy
-	// DelayScheduler is how many requests a dynamic batcher waits for before its first
+	// DelayScheduler is how many requests a batcher waits for before its first
 	// batch, 0 for none: a test hook.
 	DelayScheduler int
+	// BacklogDelayScheduler is how many sequences must be without a slot before the first
+	// batch of a model of sequences, 0 for none: a test hook.
+	BacklogDelayScheduler int
 
 	Backends *backends.Registry
 	// BackendConfig holds --backend-config values by backend name.
 	BackendConfig map[string]map[string]string
 	Alloc         tensor.Allocator
-	Metrics       *telemetry.Metrics
-	Log           *slog.Logger
+	// Responses keeps the answers of models with response_cache; nil keeps none. It is
+	// closed by whoever made it, after the repository.
+	Responses cache.Cache
+	Metrics   *telemetry.Metrics
+	Log       *slog.Logger
 	// Tracer chooses the requests to trace; nil traces none.
 	Tracer *tracing.Tracer
 
@@ -111,6 +118,7 @@ type Repository struct {
 	arbiter *device.Arbiter
 	catalog atomic.Pointer[snapshot]
 	leaving scheduler.Pending // versions that wait for their last requests
+	loads   atomic.Uint64     // counts loaded versions, for the keys of kept answers
 
 	// turn is taken by who changes the repository: a lock that can be given up on.
 	turn   chan struct{}

@@ -10,13 +10,32 @@ import (
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/scheduler"
+	"tutti/scheduler/cached"
 	"tutti/scheduler/direct"
 	"tutti/scheduler/dynamic"
 	"tutti/scheduler/spread"
 )
 
 // newScheduler picks the scheduler a configuration asks for and makes the instances.
+// When the model's answers are kept, a cache stands in front of it.
 func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
+	keeps, err := r.keeps(v)
+	if err != nil {
+		return nil, err
+	}
+	v.identity = r.identity(f, v)
+	v.stats.Configure(metricsOf(v, keeps))
+	queue, err := r.newQueue(ctx, f, v)
+	if err != nil || !keeps {
+		return queue, err
+	}
+	return cached.New(cached.Settings{
+		Inner: queue, Cache: r.s.Responses, Identity: v.identity, Stats: v.stats, Workers: r.workers,
+	}), nil
+}
+
+// newQueue makes the instances and what stands directly before them.
+func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
 	params := map[string]string{}
 	for key, p := range f.cfg.GetParameters() {
 		params[key] = p.GetStringValue()
@@ -39,6 +58,7 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	if v.sig.MaxBatch <= 0 && rules.Free() {
 		batches = false // one request at a time, and nothing to queue it by
 	}
+	_, shared := v.model.(backends.Concurrent)
 	made, err := r.newInstances(ctx, v, batches)
 	if err != nil {
 		return nil, err
@@ -50,6 +70,12 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	switch {
 	case len(made.active) == 0:
 		return direct.NewClosed(runner, status.Errorf(status.Unavailable, "model '%s' has only passive instances, which take no requests", f.name)), nil
+	case v.cfg.GetSequenceBatching() != nil:
+		q, err := r.newSequences(f, v, v.stats, made.active)
+		if err != nil {
+			return nil, errors.Join(err, closeInstances(made.active))
+		}
+		return q, nil
 	case made.inline:
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: made.active[:1]}), nil
 	}
@@ -58,10 +84,10 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 		site := spread.Site{At: g.at}
 		if batches {
 			site.To = dynamic.New(dynamic.Settings{
-				Runner: runner, Rules: rules, Instances: g.instances, Gates: g.gates, Workers: r.workers, Hold: r.s.DelayScheduler,
+				Runner: runner, Rules: rules, Instances: g.instances, Gates: g.gates, Shared: shared, Workers: r.workers, Hold: r.s.DelayScheduler,
 			})
 		} else {
-			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.instances, Gates: g.gates, Workers: r.workers})
+			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.instances, Gates: g.gates, Shared: shared, Workers: r.workers})
 		}
 		sites = append(sites, site)
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"tutti/backends"
 	"tutti/core/infer"
@@ -65,14 +64,12 @@ func TestReloadStorm(t *testing.T) {
 	}
 	stop := traffic(t, w, r, map[string]float32{"outer": 8, "ens": 4, "part": 2, "step": 2})
 	const reloads = 200
-	scrapes := prometheus.NewRegistry()
-	scrapes.MustRegister(w.metrics)
 	for i := range reloads {
 		name := []string{"part", "part", "step", "ens", "part"}[i%5]
 		if err := r.Load(t.Context(), name, infer.LoadOptions{}); err != nil {
 			t.Errorf("load %d of %s: %v", i, name, err)
 		}
-		if _, err := scrapes.Gather(); err != nil {
+		if _, err := w.metrics.Gather(); err != nil {
 			t.Errorf("scrape %d: %v", i, err)
 		}
 		if !r.Ready() {

@@ -24,7 +24,11 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 		if req.Trace == nil {
 			req.Trace = r.s.Tracer.Sample(req.Model, v.sig.Version, req.ID)
 		}
-		if v.exec.Offer(ctx, req, sink) {
+		if v.recall != nil {
+			if v.recall.Offer(ctx, req, sink) {
+				return
+			}
+		} else if v.exec.Offer(ctx, req, sink) {
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"tutti/backends"
+	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
@@ -17,7 +18,7 @@ var _ backends.Answers = (*answers)(nil)
 
 // Answer checks one answer as an execution's outputs are checked, and passes it on.
 // An answer has as many rows as its request.
-func (a *answers) Answer(i int, out []tensor.Tensor, final bool) error {
+func (a *answers) Answer(i int, out []tensor.Tensor, params infer.Params, final bool) error {
 	if i < 0 || i >= len(a.works) {
 		tensor.ReleaseAll(out)
 		return status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", a.runner.sig.Model, i, len(a.works))
@@ -35,9 +36,9 @@ func (a *answers) Answer(i int, out []tensor.Tensor, final bool) error {
 		return status.Errorf(status.Unsupported, "model '%s' is decoupled, which is not supported here", a.runner.sig.Model)
 	}
 	if w.line != nil {
-		return w.line.respond(to, w, out, final)
+		return w.line.respond(to, w, out, params, final)
 	}
-	return to.Respond(w, out, final)
+	return to.Respond(w, out, params, final)
 }
 
 func (r *Runner) checkAnswer(w *Work, out []tensor.Tensor) error {

@@ -142,7 +142,7 @@ func (s *Station) giveBack() {
 func leave(inst backends.Instance, more bool) {
 	g, ok := inst.(*gated)
 	switch {
-	case !ok:
+	case !ok || g.pass != inside: // it has left while it waited
 	case more && g.rated != nil:
 		g.pass = waiting
 		if g.rated.Again() {

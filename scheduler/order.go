@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"slices"
 	"sync"
 
+	"tutti/core/infer"
 	"tutti/core/tensor"
 )
 
@@ -30,9 +32,10 @@ type ticket struct {
 
 // answer is one of a decoupled model, kept until its request's turn.
 type answer struct {
-	to    Responder
-	out   []tensor.Tensor
-	final bool
+	to     Responder
+	out    []tensor.Tensor
+	params infer.Params
+	final  bool
 }
 
 // join puts works at the end of the line; called in the order of their arrival.
@@ -97,7 +100,7 @@ func (o *order) send(t *Turn) bool {
 	}
 	for _, a := range early {
 		// Who has gone is told by what the model sends next.
-		_ = a.to.Respond(k.work, a.out, a.final)
+		_ = a.to.Respond(k.work, a.out, a.params, a.final)
 	}
 	return again
 }
@@ -114,17 +117,18 @@ func (o *order) leave(k *ticket, ready *List) {
 }
 
 // respond sends an answer of a decoupled model, or keeps it until its request's turn.
-func (k *ticket) respond(to Responder, w *Work, out []tensor.Tensor, final bool) error {
+func (k *ticket) respond(to Responder, w *Work, out []tensor.Tensor, params infer.Params, final bool) error {
 	k.order.mu.Lock()
 	if k.open {
 		k.order.mu.Unlock()
-		return to.Respond(w, out, final)
+		return to.Respond(w, out, params, final)
 	}
 	kept := make([]tensor.Tensor, len(out))
 	for i := range out {
 		kept[i] = out[i].Move()
 	}
-	k.early = append(k.early, answer{to, kept, final})
+	k.early = append(k.early, answer{to, kept, slices.Clone(params), final})
+	w.host = nil // what is sent by somebody else gives no place up
 	k.order.mu.Unlock()
 	return nil
 }

@@ -23,6 +23,8 @@ type Runner struct {
 	pad     *Padding
 	log     *slog.Logger
 	mover   *Mover
+	once    bool
+	again   bool
 	batches sync.Pool
 }
 
@@ -37,13 +39,21 @@ type RunnerSettings struct {
 	Log     *slog.Logger
 	// Mover is nil where there are no devices.
 	Mover *Mover
+	// Once keeps a failed batch from being executed again work by work: its rows have
+	// their places, or the model remembers what it has seen.
+	Once bool
+	// Iterative lets the model reschedule requests.
+	Iterative bool
 
 	_ struct{}
 }
 
 // NewRunner returns a Runner.
 func NewRunner(s RunnerSettings) *Runner {
-	r := &Runner{sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log, mover: s.Mover}
+	r := &Runner{
+		sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log,
+		mover: s.Mover, once: s.Once, again: s.Iterative,
+	}
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
@@ -68,7 +78,10 @@ type joint struct {
 // Run executes the works of list as one batch. Afterwards each work has either its
 // outputs or an error; the inputs are released. When the batch as a whole fails in
 // the model, its works execute one by one, so that a request that the model cannot
-// take fails alone; Run then reports false.
+// take fails alone; Run then reports false. What the failed execution did besides its
+// outputs it does a second time then, as it would had its clients asked again: models
+// for which that is wrong must not fail as a batch but by Batch.Fail, or be decoupled,
+// whose batches are not repeated.
 //
 // hot: no allocation in the steady state.
 func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
@@ -134,7 +147,7 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 		// What has been answered cannot be asked again.
 		err = r.execute(ctx, inst, b)
 		stamp(s, b.In, b.Out)
-		if err != nil && list.n > 1 && !r.sig.Decoupled {
+		if err != nil && list.n > 1 && !r.sig.Decoupled && !r.once {
 			r.separately(inst, list, t)
 			return false
 		}
@@ -242,15 +255,31 @@ func sized(t *tensor.Tensor) bool {
 // it counts. err is the batch's.
 func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
 	tensor.ReleaseAll(w.In)
+	if w.Null {
+		tensor.ReleaseAll(w.Out)
+		return false
+	}
 	if w.Err = err; err == nil {
 		w.Err = member.Err
 	}
+	if w.Again = member.Again && w.Err == nil; w.Again {
+		if r.again {
+			return false
+		}
+		w.Again, w.Err = false, errReschedule(r.sig.Model)
+	}
 	if w.Err == nil {
+		w.Reply = member.Reply
 		return true
 	}
 	tensor.ReleaseAll(w.Out)
 	r.stats.Failed(reason(w.Err), w.Times.End-w.Enqueued)
 	return false
+}
+
+func errReschedule(model string) error {
+	return status.Errorf(status.Unsupported,
+		"model '%s' reschedules a request, expected 'sequence_batching { iterative_sequence: true }' in its configuration", model)
 }
 
 // reason says as what a failed work counts: a model may notice itself that its client

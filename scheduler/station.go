@@ -23,6 +23,7 @@ type Station struct {
 	gates   []*gated // those of all that are behind a gate
 	look    int      // works that the policy sees
 	order   *order   // nil when answers leave as they come
+	shared  bool     // all are one instance that any number of goroutines use
 
 	mu      sync.Mutex
 	queue   queue               // guarded by mu
@@ -33,6 +34,7 @@ type Station struct {
 	hold    int                 // works to wait for before the first batch, guarded by mu
 	perWork int64               // ns that a work takes of an instance, guarded by mu
 	rows    int32               // executing now, guarded by mu
+	lent    int                 // places of paused works that are taken twice, guarded by mu
 	alarms  alarms              // guarded by mu
 
 	pending Pending // works queued or executing
@@ -49,7 +51,9 @@ type StationSettings struct {
 	Instances []backends.Instance
 	// Gates are what the instances of the same positions pass before a batch; nil, or
 	// a nil one, lets them run as they come.
-	Gates   []Gate
+	Gates []Gate
+	// Shared says that any number of goroutines may use an instance, a concurrent model's.
+	Shared  bool
 	Workers *Workers
 	// Levels are the queue's priority levels and limits; none by default.
 	Levels Levels
@@ -78,6 +82,7 @@ func NewStation(s StationSettings) *Station {
 		policy:  s.Policy,
 		workers: s.Workers,
 		all:     s.Instances,
+		shared:  s.Shared,
 		look:    look,
 		hold:    s.Hold,
 		queue:   newQueue(s.Levels, s.Runner.sig.Model),
@@ -167,6 +172,7 @@ func (s *Station) Help(t *Turn) bool {
 
 // execute runs a batch and hands it back.
 func (s *Station) execute(inst backends.Instance, batch List, t *Turn) {
+	s.attend(inst, &batch)
 	whole := s.runner.Run(inst, &batch, t)
 	if s.release(inst, &batch, whole) {
 		t.Ready(s)
@@ -279,14 +285,18 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	s.rows -= batch.rows()
 	more := s.queue.n > 0
 	leave(inst, more)
-	s.free = append(s.free, inst)
+	if s.lent > 0 {
+		s.lent--
+	} else {
+		s.free = append(s.free, inst)
+	}
 	if known {
 		s.perWork += (int64(x.Took)/int64(batch.n) - s.perWork) / 8
 		if s.learner != nil {
 			s.learner.Observe(x)
 		}
 	}
-	return more
+	return more && len(s.free) > 0
 }
 
 // executed returns what a batch cost. What was not executed as a whole is not known,

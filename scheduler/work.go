@@ -32,10 +32,23 @@ type Work struct {
 	Want     Want
 	// Err is why the work failed; Out is empty then.
 	Err error
+	// Cached marks a work whose outputs were found, not computed; the scheduler sets it.
+	Cached bool
+
+	// Null marks a row that stands for nobody: it is executed and not counted.
+	Null bool
+	// Again is set when the model asked to execute the work once more (Batch.Reschedule):
+	// it is neither done nor failed, and its inputs are released.
+	Again bool
+	// Reply are the parameters of the answer, set by whoever executes.
+	Reply infer.Params
 
 	// Enqueued is set by Enqueue, the times by whoever executes.
 	Enqueued int64
 	Times    telemetry.Times
+
+	host *Station // who executes it, when the model is decoupled
+	inst backends.Instance
 
 	batch    backends.Batch // of this work alone
 	member   [1]backends.Req
@@ -154,9 +167,9 @@ type Completer interface {
 type Responder interface {
 	Completer
 	// Respond moves one answer of w to its client, while w goes on executing; out are
-	// the outputs in the model's order. It waits while the client is behind, and
-	// fails when the client has gone.
-	Respond(w *Work, out []tensor.Tensor, final bool) error
+	// the outputs in the model's order, params the answer's parameters, borrowed. It
+	// waits while the client is behind, and fails when the client has gone.
+	Respond(w *Work, out []tensor.Tensor, params infer.Params, final bool) error
 }
 
 // Complete hands a batch back, in one call per run of works with the same Completer.

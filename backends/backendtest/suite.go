@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tutti/backends"
+	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
@@ -148,7 +149,7 @@ func (b *bench) batch(t *testing.T, in []Value, a tensor.Allocator) (batch *back
 type last backends.Batch
 
 // Answer implements backends.Answers.
-func (l *last) Answer(_ int, out []tensor.Tensor, _ bool) error {
+func (l *last) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	b := (*backends.Batch)(l)
 	for i := range out {
 		b.SetOutput(i, out[i].Move())

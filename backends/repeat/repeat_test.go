@@ -9,6 +9,7 @@ import (
 	"tutti/backends"
 	"tutti/backends/backendtest"
 	"tutti/backends/repeat"
+	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
@@ -64,7 +65,7 @@ type answers struct {
 	stop  context.CancelFunc
 }
 
-func (a *answers) Answer(_ int, out []tensor.Tensor, _ bool) error {
+func (a *answers) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	defer tensor.ReleaseAll(out)
 	a.got = append(a.got, [2]int64{int64(tensor.Slice[int32](&out[0])[0]), int64(tensor.Slice[uint32](&out[1])[0])})
 	if len(a.got) == a.leave {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"tutti/backends"
+	"tutti/core/infer"
 	"tutti/core/tensor"
 	"tutti/core/tensor/simdev"
 )
@@ -150,11 +151,11 @@ type answers struct {
 var _ backends.Answers = (*answers)(nil)
 
 // Answer stores one answer and passes it on.
-func (a *answers) Answer(req int, out []tensor.Tensor, final bool) error {
+func (a *answers) Answer(req int, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
 	stored, err := a.from.store(out)
 	if err != nil {
 		return err
 	}
-	return a.to.Answer(req, stored, final)
+	return a.to.Answer(req, stored, params, final)
 }

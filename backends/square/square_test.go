@@ -6,6 +6,7 @@ import (
 	"tutti/backends"
 	"tutti/backends/backendtest"
 	"tutti/backends/square"
+	"tutti/core/infer"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
@@ -44,7 +45,7 @@ func TestLoadRefuses(t *testing.T) {
 // count is how often a request was answered.
 type count int
 
-func (c *count) Answer(_ int, out []tensor.Tensor, _ bool) error {
+func (c *count) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	tensor.ReleaseAll(out)
 	*c++
 	return nil

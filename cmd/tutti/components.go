@@ -8,6 +8,7 @@ import (
 	"tutti/backends/onnx"
 	"tutti/backends/query"
 	"tutti/backends/repeat"
+	"tutti/backends/sequence"
 	"tutti/backends/sim"
 	"tutti/backends/square"
 	"tutti/steps"
@@ -37,6 +38,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		onnx.NewFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
+		sequence.NewFactory(),
 		square.NewFactory(),
 	}
 	return append(list, sim.NewFactory(list...))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -54,5 +55,67 @@ func TestStreamExample(t *testing.T) {
 	})
 	if diff := cmp.Diff([]int32{3, 3, 3}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestStreamEnsemble asks an ensemble whose steps are both decoupled.
+//
+// shows: ensembles.decoupled generate_stream
+func TestStreamEnsemble(t *testing.T) {
+	t.Parallel()
+	a := serve(t, "--model-repository=../../examples/stream")
+	type answer struct {
+		Out, Idx int32
+	}
+	want := []answer{{2, 0}, {2, 0}, {3, 2}, {3, 2}, {3, 2}, {1, 3}}
+
+	resp, err := http.Post("http://"+a.http+"/v2/models/repeat_square/generate_stream", "application/json", //nolint:noctx // ends with the server
+		strings.NewReader(`{"IN":[2,0,3,1],"DELAY":[0,0,0,0],"WAIT":0}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	events, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []answer
+	for line := range strings.Lines(string(events)) {
+		text, ok := strings.CutPrefix(line, "data: ")
+		if !ok {
+			continue
+		}
+		var one answer
+		if err := json.Unmarshal([]byte(text), &one); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, one)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("over HTTP (-want +got):\n%s\n%s", diff, events)
+	}
+
+	c := dialGRPC(t, a.grpc)
+	defer func() { _ = c.Close() }()
+	got = nil
+	req := &client.Request{Model: "repeat_square", Inputs: []client.Tensor{
+		client.Of("IN", []int64{4}, int32(2), int32(0), int32(3), int32(1)),
+		client.Of("DELAY", []int64{4}, uint32(0), uint32(0), uint32(0), uint32(0)),
+		client.Of("WAIT", []int64{1}, uint32(0)),
+	}}
+	err = c.Stream(t.Context(), req, func(r *client.Response) error {
+		out, err := client.Values[int32](r.Output("OUT"))
+		if err != nil {
+			return err
+		}
+		idx, err := client.Values[uint32](r.Output("IDX"))
+		if err != nil {
+			return err
+		}
+		got = append(got, answer{out[0], int32(idx[0])})
+		return nil
+	})
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("over gRPC: %v (-want +got):\n%s", err, diff)
 	}
 }

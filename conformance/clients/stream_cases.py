@@ -2,6 +2,7 @@
 
 import json
 import queue
+import zlib
 
 import numpy as np
 
@@ -59,6 +60,42 @@ class Stream:
 
         self.f.is_server_live()  # makes the client
         return self.f.loop.run_until_complete(run())
+
+
+def summands(f, number):
+    return [f.input("INPUT", np.array([[number]], np.int32))]
+
+
+# shows: config.sequences infer.sequence_parameters
+@case()
+def a_sequence(f):
+    for sequence, offset in ((zlib.crc32(f.name.encode()), 0), ("s-" + f.name, 100)):
+        total = 0
+        for i in range(3):
+            total += offset + i
+            got = f.infer("sums", summands(f, offset + i), sequence_id=sequence, sequence_start=i == 0, sequence_end=i == 2)
+            equal(int(got.as_numpy("OUTPUT")[0][0]), total)
+    refused(f, lambda: f.infer("sums", summands(f, 1)), "must specify a non-zero or non-empty correlation ID")
+    refused(
+        f, lambda: f.infer("sums", summands(f, 1), sequence_id=98765),
+        "inference request for sequence 98765 to model 'sums' must specify the START flag on the first request of the sequence",
+    )
+
+
+# shows: config.sequences stream
+@case(GRPC)
+def sequences_in_a_stream(f):
+    names = ["a-" + f.name, "b-" + f.name]
+    requests = [
+        dict(model_name="sums", inputs=summands(f, 10 * i + k), request_id=f"{i}-{k}", sequence_id=name, sequence_start=k == 0, sequence_end=k == 3)
+        for k in range(4) for i, name in enumerate(names)
+    ]
+    got = {}
+    for result, error in Stream(f, requests).answers(len(requests)):
+        assert error is None, error
+        got[result.get_response().id] = int(result.as_numpy("OUTPUT")[0][0])
+    for i in range(2):
+        equal([got[f"{i}-{k}"] for k in range(4)], [10 * i * (k + 1) + k * (k + 1) // 2 for k in range(4)])
 
 
 # shows: stream stream.decoupled

@@ -61,6 +61,7 @@ func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	l.batchTensors()
 	l.conventions()
 	l.cache()
+	l.metrics()
 	l.unsupported()
 	l.extensions()
 	return l.list

@@ -88,17 +88,56 @@ func (l *problems) sequence() {
 			l.add(Sequence, field, "sequence batching preferred batch size must be <= max batch size for %s", name)
 		}
 	}
+	seen := map[modelconfig.ModelSequenceBatching_Control_Kind]bool{}
 	for i, in := range s.GetControlInput() {
 		field := fmt.Sprintf("sequence_batching.control_input[%d]", i)
 		if in.GetName() == "" {
 			l.add(Sequence, field, "sequence batching control tensor must have a name for %s", name)
 		}
 		for j, c := range in.GetControl() {
+			if seen[c.GetKind()] {
+				l.add(Sequence, field, "sequence batching specifies multiple %s tensors for %s", c.GetKind(), name)
+			}
+			seen[c.GetKind()] = true
 			l.control(fmt.Sprintf("%s.control[%d]", field, j), c)
 		}
 	}
+	l.states(s)
+	l.sequenceNames(s)
+}
+
+// sequenceNames refuses a tensor that serves two purposes.
+func (l *problems) sequenceNames(s *modelconfig.ModelSequenceBatching) {
+	seen := map[string]bool{}
+	for i, in := range s.GetControlInput() {
+		field := fmt.Sprintf("sequence_batching.control_input[%d]", i)
+		if n := len(in.GetControl()); n != 1 {
+			l.add(Sequence, field, "sequence batching control tensor '%s' must have one control for %s, found %d", in.GetName(), l.cfg.GetName(), n)
+		}
+		if in.GetName() != "" && seen[in.GetName()] {
+			l.add(Sequence, field, "sequence batching control tensor '%s' is listed more than once for %s", in.GetName(), l.cfg.GetName())
+		}
+		seen[in.GetName()] = true
+	}
 	for i, st := range s.GetState() {
-		l.state(fmt.Sprintf("sequence_batching.state[%d]", i), st)
+		if name := st.GetInputName(); name != "" && seen[name] {
+			l.add(Sequence, fmt.Sprintf("sequence_batching.state[%d]", i), "state input '%s' is also a control tensor for %s", name, l.cfg.GetName())
+		}
+	}
+}
+
+func (l *problems) states(s *modelconfig.ModelSequenceBatching) {
+	inputs, outputs := map[string]bool{}, map[string]bool{}
+	for i, st := range s.GetState() {
+		field := fmt.Sprintf("sequence_batching.state[%d]", i)
+		if name := st.GetInputName(); name != "" && inputs[name] {
+			l.add(Sequence, field, "State input name '%s' specified more than once.", name)
+		}
+		if name := st.GetOutputName(); name != "" && outputs[name] {
+			l.add(Sequence, field, "State output name '%s' specified more than once.", name)
+		}
+		inputs[st.GetInputName()], outputs[st.GetOutputName()] = true, true
+		l.state(field, st)
 	}
 }
 
@@ -133,17 +172,50 @@ func (l *problems) control(field string, c *modelconfig.ModelSequenceBatching_Co
 }
 
 func (l *problems) state(field string, st *modelconfig.ModelSequenceBatching_State) {
-	if st.GetInputName() == "" || st.GetOutputName() == "" {
-		l.add(Sequence, field, "sequence batching state must specify 'input_name' and 'output_name' for %s", l.cfg.GetName())
+	name, in := l.cfg.GetName(), st.GetInputName()
+	if in == "" || st.GetOutputName() == "" {
+		l.add(Sequence, field, "sequence batching state must specify 'input_name' and 'output_name' for %s", name)
+	}
+	if _, known := modelconfig.DataType_name[int32(st.GetDataType())]; !known || st.GetDataType() == modelconfig.DataType_TYPE_INVALID {
+		l.add(Sequence, field, "sequence batching state '%s' must specify 'data_type' for %s", in, name)
+	}
+	if slices.ContainsFunc(st.GetDims(), func(d int64) bool { return d < 1 && d != -1 }) || len(st.GetDims()) == 0 {
+		l.add(Sequence, field, "sequence batching state '%s' must specify 'dims', each an integer >= 1, or -1 to indicate a variable-size dimension, for %s",
+			in, name)
+	}
+	if n := len(st.GetInitialState()); n > 1 {
+		l.add(Sequence, field, "initial_state field for state input '%s' must contain exactly one or zero element. Found '%d' elements.", in, n)
 	}
 	for i, s := range st.GetInitialState() {
-		at := fmt.Sprintf("%s.initial_state[%d]", field, i)
-		if f := s.GetDataFile(); f != "" {
-			l.localFile(at+".data_file", "initial state file", f)
+		l.initialState(fmt.Sprintf("%s.initial_state[%d]", field, i), st, s)
+	}
+}
+
+func (l *problems) initialState(at string, st *modelconfig.ModelSequenceBatching_State, s *modelconfig.ModelSequenceBatching_InitialState) {
+	in := st.GetInputName()
+	if s.GetName() == "" {
+		l.add(Sequence, at, "Field 'name' must be set when using initial_state for state input '%s'.", in)
+	}
+	if s.GetDataType() != st.GetDataType() {
+		l.add(Sequence, at, "The data type used for 'initial_state' field of state '%s' does not match the state data type.", in)
+	}
+	if a, b := len(s.GetDims()), len(st.GetDims()); a != b {
+		l.add(Sequence, at, "Number of dimensions in 'initial_state' doesn't match the size of 'state' dimensions for state input '%s'. %d != %d", in, a, b)
+	} else {
+		for i, d := range s.GetDims() {
+			if want := st.GetDims()[i]; d > 0 && want > 0 && d != want {
+				l.add(Sequence, at, "'initial_state' dimensions of state input '%s' of %s have %d at %d, expected %d", in, l.cfg.GetName(), d, i, want)
+			}
 		}
-		if s.GetStateData() == nil {
-			l.add(Sequence, at, "sequence batching initial state must specify 'zero_data' or 'data_file' for %s", l.cfg.GetName())
-		}
+	}
+	if slices.ContainsFunc(s.GetDims(), func(d int64) bool { return d < 1 }) {
+		l.add(Sequence, at, "'initial_state' field for state input name '%s' contains variable dimensions.", in)
+	}
+	if f := s.GetDataFile(); f != "" {
+		l.localFile(at+".data_file", "initial state file", f)
+	}
+	if s.GetStateData() == nil {
+		l.add(Sequence, at, "sequence batching initial state must specify 'zero_data' or 'data_file' for %s", l.cfg.GetName())
 	}
 }
 

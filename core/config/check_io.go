@@ -44,7 +44,7 @@ func (l *problems) localFile(field, what, file string) {
 // tellers are the backends whose models tell the types and dims of their tensors.
 var tellers = map[string]bool{
 	onnxRuntime: true, nativeBackend: true, "tensorrt": true, "openvino": true, pythonBackend: true, "tensorflow": true,
-	"repeat": true, "square": true,
+	"repeat": true, "square": true, "sequence": true,
 }
 
 // TellsSignature reports whether a model of this configuration can tell the types and

@@ -58,6 +58,7 @@ const (
 	Versions      Code = "TUT2024"
 	MixedNaming   Code = "TUT2025"
 	QueuePolicy   Code = "TUT2026"
+	Metrics       Code = "TUT2027"
 
 	EnsembleFlow  Code = "TUT3001"
 	EnsembleField Code = "TUT3002"
@@ -77,6 +78,7 @@ const (
 	NoSuchModel   Code = "TUT3016"
 	Circle        Code = "TUT3017"
 	NotCompiled   Code = "TUT3018"
+	MixedStreams  Code = "TUT3019"
 
 	NotHonoured   Code = "TUT4001"
 	Hint          Code = "TUT4002"
@@ -157,6 +159,7 @@ var modelRules = []Rule{
 	{Code: Reshape, Severity: Fault, Doc: "A reshape changes the number of elements.", Fix: "make both shapes hold the same number of elements, with equally many -1"},
 	{Code: BatchTensor, Severity: Fault, Doc: "A batch input or output is incomplete.", Fix: "set target_name, data_type and one source_input of the model"},
 	{Code: Versions, Severity: Fault, Doc: "The version policy picks no version.", Fix: "ask for at least one version"},
+	{Code: Metrics, Severity: Fault, Doc: "No metric can be made as the configuration says.", Fix: "correct metric_tags or model_metrics"},
 	{Code: MixedNaming, Severity: Notice, Doc: "Names follow more than one convention, so that inputs are passed in the order of their declaration."},
 	{Code: QueuePolicy, Severity: Fault, Doc: "A queue policy has an action that is none.", Fix: "write timeout_action: REJECT or timeout_action: DELAY"},
 }
@@ -180,6 +183,7 @@ var ensembleRules = []Rule{
 	{Code: NoSuchModel, Severity: Fault, Doc: "A step names a model that is not there.", Fix: "correct model_name, or add the model to the repository"},
 	{Code: Circle, Severity: Fault, Doc: "Ensembles or tensors depend on themselves.", Fix: "remove one connection of the circle"},
 	{Code: NotCompiled, Severity: Fault, Doc: "An ensemble cannot be compiled for a reason that has no code of its own.", Fix: "correct what the reason names"},
+	{Code: MixedStreams, Severity: Fault, Doc: "Answers of decoupled steps that do not follow from each other would have to be paired.", Fix: "give each decoupled step an ensemble of its own"},
 }
 
 var honourRules = []Rule{

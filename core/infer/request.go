@@ -81,6 +81,8 @@ type Response struct {
 	Version int64
 	// Ensemble marks an ensemble's answer, in which Triton echoes the sequence parameters over HTTP.
 	Ensemble bool
+	// Sequence is what an ensemble echoes: the request's, or what a step put in its place.
+	Sequence Sequence
 	// Outputs own their tensors, in the model's order or the request's when it named them.
 	Outputs []Named
 	Params  Params

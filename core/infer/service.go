@@ -24,6 +24,8 @@ type Pacer interface {
 	// Pace returns when the client has taken so many answers that another one is
 	// welcome, or with ctx's error. A decoupled model waits here before each Send.
 	Pace(ctx context.Context) error
+	// Full reports whether Pace would wait now. It never waits itself.
+	Full() bool
 }
 
 // Inferer runs requests.

@@ -1,178 +1,146 @@
 package telemetry
 
 import (
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
-func sortedKeys(m map[int]*Phases) []int { return slices.Sorted(maps.Keys(m)) }
+// want says when a family is exported.
+type want uint8
 
-// metric is the one declaration of a metric made of a model's counters.
-type metric struct {
+const (
+	always want = iota
+	counterLatency
+	summaryLatency
+	histogramLatency
+	perCache        // of a model whose answers are kept
+	perCacheLatency // and counterLatency
+	perCacheSummary // and summaryLatency
+	withCache       // there is a response cache
+	withSizedCache  // and it knows what it keeps
+	withCPU         // the processor is measured
+	wherePadded     // of models that have padded
+	withFetches     // a model came from a bucket
+	whereMoved      // of models whose tensors were copied to or from a device
+)
+
+// family is the one declaration of a metric. Exactly one of the functions tells its
+// values: those of a model, or of the server as a whole.
+type family struct {
 	name, help string
-	kind       prometheus.ValueType
-	value      func(*Model) float64
+	kind       dto.MetricType
+	when       want
+	model      func(*Model) float64
+	server     func(*Metrics) float64
+	// latency is the summary or histogram of a model.
+	latency observed
+	// reasons marks the family with a label more.
+	reasons bool
+	// moves is of a model's copies between places, which have labels of their own.
+	moves func(*Move) uint64
+	// batches marks the histogram of batch sizes.
+	batches bool
 }
 
-const nsPerUs = 1000
+const (
+	counter   = dto.MetricType_COUNTER
+	gauge     = dto.MetricType_GAUGE
+	summary   = dto.MetricType_SUMMARY
+	histogram = dto.MetricType_HISTOGRAM
+
+	nsPerUs = 1000
+)
 
 func micros(ns func(*Model) uint64) func(*Model) float64 {
 	return func(m *Model) float64 { return float64(ns(m) / nsPerUs) }
 }
 
-// modelMetrics are Triton's families; nv_inference_request_failure stands apart
-// because it has one more label.
-var modelMetrics = []metric{
-	{"nv_inference_request_success", "Requests answered", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Requests().Count) }},
-	{"nv_inference_count", "Inferences made: every row of a batch counts", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Rows()) }},
-	{"nv_inference_exec_count", "Batches executed", prometheus.CounterValue, func(m *Model) float64 { return float64(m.Executions()) }},
-	{"nv_inference_request_duration_us", "Microseconds that answered requests took", prometheus.CounterValue, micros((*Model).TotalNs)},
-	{"nv_inference_queue_duration_us", "Microseconds that answered requests waited for an instance", prometheus.CounterValue, micros((*Model).QueueNs)},
-	{"nv_inference_compute_input_duration_us", "Microseconds spent gathering the inputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Requests().InputNs })},
-	{"nv_inference_compute_infer_duration_us", "Microseconds spent in the model for answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Requests().InferNs })},
-	{"nv_inference_compute_output_duration_us", "Microseconds spent handing on the outputs of answered requests", prometheus.CounterValue, micros(func(m *Model) uint64 { return m.Requests().OutputNs })},
-	{"nv_model_load_duration_secs", "Seconds that loading the model took, the last time", prometheus.GaugeValue, func(m *Model) float64 { return time.Duration(m.LoadNs()).Seconds() }},
-	{"nv_inference_pending_request_count", "Requests waiting for an instance now", prometheus.GaugeValue, func(m *Model) float64 { return float64(m.Pending()) }},
+func count(of func(*Model) (uint64, uint64)) func(*Model) float64 {
+	return func(m *Model) float64 { n, _ := of(m); return float64(n) }
 }
 
-const (
-	failureName = "nv_inference_request_failure"
-	failureHelp = "Requests that failed, by reason"
-)
-
-// paddingMetrics are exported of models that have padded.
-var paddingMetrics = [2]struct{ name, help string }{
-	{"ensemble_batch_elements_total", "Elements that requests gave to batches of rows of different lengths"},
-	{"ensemble_batch_padding_elements_total", "Elements added to those batches to make their rows equally long"},
+func spent(of func(*Model) (uint64, uint64)) func(*Model) float64 {
+	return func(m *Model) float64 { _, ns := of(m); return float64(ns / nsPerUs) }
 }
 
-// Metrics exports the counters of every registered model version. It is a
-// prometheus.Collector: nothing is counted twice, a scrape reads the models' own.
-type Metrics struct {
-	descs   []*prometheus.Desc
-	failure *prometheus.Desc
-	labels  int                 // of a model's metrics
-	fetch   [2]*prometheus.Desc // bytes and seconds
-	moves   [2]*prometheus.Desc // count and bytes
-	padding [2]*prometheus.Desc // given and added
-
-	fetchedBytes, fetchedNs atomic.Int64
-
-	mu     sync.Mutex
-	models map[*Model]struct{} // guarded by mu
+func cached(of func(CacheCounts) float64) func(*Metrics) float64 {
+	return func(x *Metrics) float64 { return of(x.counts) }
 }
 
-var _ prometheus.Collector = (*Metrics)(nil)
+// FirstResponse is the family whose buckets a model may choose.
+const FirstResponse = "nv_inference_first_response_histogram_ms"
 
-// NewMetrics returns an exporter without models.
-func NewMetrics() *Metrics { return newMetrics([]string{"model", "version"}) }
+// families are Triton's metrics and ours, which begin with ensemble_.
+var families = []family{
+	{name: "nv_inference_request_success", help: "Requests answered", kind: counter, model: func(m *Model) float64 { return float64(m.Answered()) }},
+	{name: "nv_inference_request_failure", help: "Requests that failed, by reason", kind: counter, reasons: true},
+	{name: "nv_inference_count", help: "Inferences made: every row of a batch counts, hits of the response cache do not", kind: counter, model: func(m *Model) float64 { return float64(m.Rows()) }},
+	{name: "nv_inference_exec_count", help: "Batches executed", kind: counter, model: func(m *Model) float64 { return float64(m.Executions()) }},
+	{name: "nv_inference_request_duration_us", help: "Microseconds that answered requests took", kind: counter, when: counterLatency, model: micros((*Model).TotalNs)},
+	{name: "nv_inference_queue_duration_us", help: "Microseconds that answered requests waited for an instance", kind: counter, when: counterLatency, model: micros((*Model).QueueNs)},
+	{name: "nv_inference_compute_input_duration_us", help: "Microseconds spent gathering the inputs of answered requests", kind: counter, when: counterLatency, model: micros(func(m *Model) uint64 { return m.Requests().InputNs })},
+	{name: "nv_inference_compute_infer_duration_us", help: "Microseconds spent in the model for answered requests", kind: counter, when: counterLatency, model: micros(func(m *Model) uint64 { return m.Requests().InferNs })},
+	{name: "nv_inference_compute_output_duration_us", help: "Microseconds spent handing on the outputs of answered requests", kind: counter, when: counterLatency, model: micros(func(m *Model) uint64 { return m.Requests().OutputNs })},
+	{name: "nv_inference_pending_request_count", help: "Requests waiting for an instance now", kind: gauge, model: func(m *Model) float64 { return float64(m.Pending()) }},
+	{name: "nv_model_load_duration_secs", help: "Seconds that loading the model took, the last time", kind: gauge, model: func(m *Model) float64 { return time.Duration(m.LoadNs()).Seconds() }},
 
-// NewNamespacedMetrics is NewMetrics with one label more, the models' namespace.
-func NewNamespacedMetrics() *Metrics { return newMetrics([]string{"model", "version", "namespace"}) }
+	{name: FirstResponse, help: "Milliseconds from a request to its first response, of decoupled models", kind: histogram, when: histogramLatency, latency: firstResponse},
+	{name: "nv_inference_request_summary_us", help: "Microseconds that answered requests took", kind: summary, when: summaryLatency, latency: requestLatency},
+	{name: "nv_inference_queue_summary_us", help: "Microseconds that answered requests waited for an instance", kind: summary, when: summaryLatency, latency: queueLatency},
+	{name: "nv_inference_compute_input_summary_us", help: "Microseconds spent gathering the inputs of answered requests", kind: summary, when: summaryLatency, latency: inputLatency},
+	{name: "nv_inference_compute_infer_summary_us", help: "Microseconds spent in the model for answered requests", kind: summary, when: summaryLatency, latency: inferLatency},
+	{name: "nv_inference_compute_output_summary_us", help: "Microseconds spent handing on the outputs of answered requests", kind: summary, when: summaryLatency, latency: outputLatency},
 
-func newMetrics(labels []string) *Metrics {
-	x := &Metrics{
-		labels:  len(labels),
-		failure: prometheus.NewDesc(failureName, failureHelp, append(slices.Clone(labels), "reason"), nil),
-		models:  map[*Model]struct{}{},
-	}
-	for i, m := range fetchMetrics {
-		x.fetch[i] = prometheus.NewDesc(m.name, m.help, nil, nil)
-	}
-	for i, m := range moveMetrics {
-		x.moves[i] = prometheus.NewDesc(m.name, m.help, append(slices.Clone(labels), "tensor", "from", "to", "reason"), nil)
-	}
-	for i, m := range paddingMetrics {
-		x.padding[i] = prometheus.NewDesc(m.name, m.help, labels, nil)
-	}
-	for _, m := range modelMetrics {
-		x.descs = append(x.descs, prometheus.NewDesc(m.name, m.help, labels, nil))
-	}
-	return x
+	{name: "nv_cache_num_hits_per_model", help: "Requests that the response cache answered", kind: counter, when: perCache, model: count((*Model).Hits)},
+	{name: "nv_cache_num_misses_per_model", help: "Requests that the response cache could not answer", kind: counter, when: perCache, model: count((*Model).Misses)},
+	{name: "nv_cache_hit_duration_per_model", help: "Microseconds spent finding answers in the response cache", kind: counter, when: perCacheLatency, model: spent((*Model).Hits)},
+	{name: "nv_cache_miss_duration_per_model", help: "Microseconds spent looking for answers in vain and keeping them", kind: counter, when: perCacheLatency, model: spent((*Model).Misses)},
+	{name: "nv_cache_hit_summary_per_model", help: "Microseconds spent finding answers in the response cache", kind: summary, when: perCacheSummary, latency: hitLatency},
+	{name: "nv_cache_miss_summary_per_model", help: "Microseconds spent looking for answers in vain and keeping them", kind: summary, when: perCacheSummary, latency: missLatency},
+
+	{name: "nv_cache_util", help: "Used share of the response cache, 0 to 1", kind: gauge, when: withSizedCache, server: cached(func(c CacheCounts) float64 { return c.Util })},
+	{name: "nv_cache_num_entries", help: "Answers in the response cache", kind: gauge, when: withSizedCache, server: cached(func(c CacheCounts) float64 { return float64(c.Entries) })},
+	{name: "nv_cache_num_evictions", help: "Answers that were dropped for others", kind: gauge, when: withSizedCache, server: cached(func(c CacheCounts) float64 { return float64(c.Evictions) })},
+	{name: "nv_cache_num_lookups", help: "Lookups in the response cache", kind: gauge, when: withCache, server: cached(func(c CacheCounts) float64 { return float64(c.Lookups) })},
+	{name: "nv_cache_num_hits", help: "Lookups that found an answer", kind: gauge, when: withCache, server: cached(func(c CacheCounts) float64 { return float64(c.Hits) })},
+	{name: "nv_cache_num_misses", help: "Lookups that found none", kind: gauge, when: withCache, server: cached(func(c CacheCounts) float64 { return float64(c.Lookups - min(c.Lookups, c.Hits)) })},
+	{name: "nv_cache_lookup_duration", help: "Microseconds spent in lookups", kind: gauge, when: withCache, server: cached(func(c CacheCounts) float64 { return float64(c.LookupNs / nsPerUs) })},
+	{name: "nv_cache_insertion_duration", help: "Microseconds spent keeping answers", kind: gauge, when: withCache, server: cached(func(c CacheCounts) float64 { return float64(c.InsertNs / nsPerUs) })},
+	{name: "ensemble_cache_dropped_total", help: "Answers that were not kept: too large, or the cache was busy", kind: counter, when: withCache, server: cached(func(c CacheCounts) float64 { return float64(c.Dropped) })},
+	{name: "ensemble_cache_errors_total", help: "Failures of the server that keeps answers", kind: counter, when: withCache, server: cached(func(c CacheCounts) float64 { return float64(c.Errors) })},
+
+	{name: "nv_pinned_memory_pool_total_bytes", help: "Size of the pool of pinned memory", kind: gauge, server: func(x *Metrics) float64 { return float64(x.pinnedTotal) }},
+	{name: "nv_pinned_memory_pool_used_bytes", help: "Used part of the pool of pinned memory", kind: gauge, server: func(x *Metrics) float64 { return float64(x.pinnedUsed) }},
+	{name: "nv_cpu_utilization", help: "Busy share of the machine's processors, 0 to 1", kind: gauge, when: withCPU, server: func(x *Metrics) float64 { return x.cpu.busy }},
+	{name: "nv_cpu_memory_total_bytes", help: "Memory of the machine", kind: gauge, when: withCPU, server: func(x *Metrics) float64 { return x.cpu.total }},
+	{name: "nv_cpu_memory_used_bytes", help: "Used memory of the machine", kind: gauge, when: withCPU, server: func(x *Metrics) float64 { return x.cpu.used }},
+
+	{name: "ensemble_batch_size", help: "Rows of executed batches", kind: histogram, batches: true},
+	{name: "ensemble_queue_depth_max", help: "Most requests that ever waited for an instance at once", kind: gauge, model: func(m *Model) float64 { return float64(m.Deepest()) }},
+	{name: "ensemble_batch_elements_total", help: "Elements that requests gave to batches of rows of different lengths", kind: counter, when: wherePadded, model: func(m *Model) float64 { n, _ := m.Padding(); return float64(n) }},
+	{name: "ensemble_batch_padding_elements_total", help: "Elements added to those batches to make their rows equally long", kind: counter, when: wherePadded, model: func(m *Model) float64 { _, n := m.Padding(); return float64(n) }},
+	{name: "ensemble_moves_total", help: "Tensors copied between host and devices, or between devices", kind: counter, when: whereMoved, moves: func(v *Move) uint64 { return v.Count }},
+	{name: "ensemble_moves_bytes_total", help: "Bytes of the tensors copied between host and devices, or between devices", kind: counter, when: whereMoved, moves: func(v *Move) uint64 { return v.Bytes }},
+	{name: "ensemble_repository_fetched_bytes_total", help: "Bytes of models fetched from buckets", kind: counter, when: withFetches, server: func(x *Metrics) float64 { return float64(x.fetchedBytes.Load()) }},
+	{name: "ensemble_repository_fetch_seconds_total", help: "Seconds spent fetching models from buckets, summed over models", kind: counter, when: withFetches, server: func(x *Metrics) float64 { return time.Duration(x.fetchedNs.Load()).Seconds() }},
 }
 
-// fetchMetrics are exported once a model came from a bucket.
-var fetchMetrics = [2]struct{ name, help string }{
-	{"ensemble_repository_fetched_bytes_total", "Bytes of models fetched from buckets"},
-	{"ensemble_repository_fetch_seconds_total", "Seconds spent fetching models from buckets, summed over models"},
-}
+// batchBounds are the buckets of batch sizes.
+var batchBounds = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
-// moveMetrics are exported once a tensor was copied to or from a device.
-var moveMetrics = [2]struct{ name, help string }{
-	{"ensemble_moves_total", "Tensors copied between host and devices, or between devices"},
-	{"ensemble_moves_bytes_total", "Bytes of the tensors copied between host and devices, or between devices"},
-}
-
-// Fetched counts what came from a bucket for a model, and how long it took.
-func (x *Metrics) Fetched(bytes, ns int64) {
-	x.fetchedBytes.Add(bytes)
-	x.fetchedNs.Add(ns)
-}
-
-// Add starts exporting m.
-func (x *Metrics) Add(m *Model) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.models[m] = struct{}{}
-}
-
-// Remove stops exporting m.
-func (x *Metrics) Remove(m *Model) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.models, m)
-}
-
-// Describe implements prometheus.Collector.
-func (x *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range x.descs {
-		ch <- d
-	}
-	ch <- x.failure
-	ch <- x.fetch[0]
-	ch <- x.fetch[1]
-	ch <- x.moves[0]
-	ch <- x.moves[1]
-	ch <- x.padding[0]
-	ch <- x.padding[1]
-}
-
-// Collect implements prometheus.Collector.
-func (x *Metrics) Collect(ch chan<- prometheus.Metric) {
-	x.mu.Lock()
-	models := slices.Collect(maps.Keys(x.models))
-	x.mu.Unlock()
-	if n := x.fetchedNs.Load(); n > 0 {
-		ch <- prometheus.MustNewConstMetric(x.fetch[0], prometheus.CounterValue, float64(x.fetchedBytes.Load()))
-		ch <- prometheus.MustNewConstMetric(x.fetch[1], prometheus.CounterValue, time.Duration(n).Seconds())
-	}
-	for _, m := range models {
-		// A folder may have any name, a label may not.
-		values := []string{
-			strings.ToValidUTF8(m.Name, "\uFFFD"), strconv.FormatInt(m.Version, 10), strings.ToValidUTF8(m.Namespace, "\uFFFD"),
-		}[:x.labels]
-		for i, d := range x.descs {
-			ch <- prometheus.MustNewConstMetric(d, modelMetrics[i].kind, modelMetrics[i].value(m), values...)
-		}
-		if given, added := m.Padding(); given > 0 {
-			ch <- prometheus.MustNewConstMetric(x.padding[0], prometheus.CounterValue, float64(given), values...)
-			ch <- prometheus.MustNewConstMetric(x.padding[1], prometheus.CounterValue, float64(added), values...)
-		}
-		for r := range numReasons {
-			n, _ := m.Failures[r].Load()
-			ch <- prometheus.MustNewConstMetric(x.failure, prometheus.CounterValue, float64(n), append(values[:x.labels:x.labels], r.String())...)
-		}
-		for _, v := range m.Moves.List() {
-			more := slices.Concat(values[:x.labels], []string{strings.ToValidUTF8(v.Tensor, "\uFFFD"), v.From.String(), v.To.String(), v.Reason.String()})
-			ch <- prometheus.MustNewConstMetric(x.moves[0], prometheus.CounterValue, float64(v.Count), more...)
-			ch <- prometheus.MustNewConstMetric(x.moves[1], prometheus.CounterValue, float64(v.Bytes), more...)
+// When says in words when the named family is exported.
+func When(name string) string {
+	for i := range families {
+		if families[i].name == name {
+			return [...]string{
+				"always", "unless `counter_latencies=false`", "with `summary_latencies=true`", "with `histogram_latencies=true`, of decoupled models",
+				"of models with `response_cache`", "of models with `response_cache`, unless `counter_latencies=false`",
+				"of models with `response_cache`, with `summary_latencies=true`", "with `--cache-config`", "with `--cache-config local`",
+				"unless `--allow-cpu-metrics=false`", "once a batch was padded", "once a model was fetched",
+				"once a tensor was copied to or from a device",
+			}[families[i].when]
 		}
 	}
+	return ""
 }

@@ -8,6 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"tutti/core/goldentest"
 	"tutti/core/telemetry"
@@ -15,7 +19,7 @@ import (
 )
 
 // exporter returns metrics of one busy and one idle model, in a strict registry.
-func exporter(t *testing.T) (*telemetry.Metrics, *prometheus.Registry) {
+func exporter(t *testing.T) (*telemetry.Metrics, prometheus.Gatherer) {
 	t.Helper()
 	x := telemetry.NewMetrics()
 	busy := &telemetry.Model{Name: "busy", Version: 3}
@@ -34,12 +38,10 @@ func exporter(t *testing.T) (*telemetry.Metrics, *prometheus.Registry) {
 	busy.Moves.Count("y", device, tensor.Place{Kind: tensor.Pinned}, telemetry.ForResponse, 8)
 	x.Add(busy)
 	x.Add(&telemetry.Model{Name: "idle", Version: 1})
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(x)
-	return x, r
+	return x, x
 }
 
-func scrape(t *testing.T, r *prometheus.Registry) string {
+func scrape(t *testing.T, r prometheus.Gatherer) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
@@ -78,35 +80,109 @@ func TestMetricsRemove(t *testing.T) {
 func TestMetricsLabels(t *testing.T) {
 	t.Parallel()
 	for name, label := range map[string]string{"a\"b\\c\nd": `a\"b\\c\nd`, "a\xffb": "a\uFFFDb", "": ""} {
-		x, r := telemetry.NewMetrics(), prometheus.NewPedanticRegistry()
+		x := telemetry.NewMetrics()
 		x.Add(&telemetry.Model{Name: name, Version: 1})
-		r.MustRegister(x)
-		if want, got := `nv_inference_count{model="`+label+`",version="1"} 0`, scrape(t, r); !strings.Contains(got, want) {
+		if want, got := `nv_inference_count{model="`+label+`",version="1"} 0`, scrape(t, x); !strings.Contains(got, want) {
 			t.Errorf("%q: no line %s in\n%s", name, want, got)
 		}
 	}
 }
 
-// fetches returns a registry of metrics without a model.
-func fetches(t *testing.T, x *telemetry.Metrics) *prometheus.Registry {
+// everything returns an exporter of every family there is.
+func everything(t *testing.T) *telemetry.Metrics {
 	t.Helper()
-	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(x); err != nil {
+	x := telemetry.NewMetricsOf(telemetry.ExportOptions{Summaries: true, Histograms: true, CPU: true})
+	x.Cache(func() telemetry.CacheCounts {
+		return telemetry.CacheCounts{Sized: true, Util: 0.25, Entries: 3, Evictions: 1, Lookups: 9, Hits: 4, LookupNs: 7000, InsertNs: 9000}
+	})
+	x.Pinned(func() (int64, int64) { return 1 << 20, 1 << 10 })
+	m := &telemetry.Model{Name: "m", Version: 1}
+	m.Configure(&telemetry.Setup{Tags: map[string]string{"team": "a"}, FirstResponse: []float64{1, 10}, Decoupled: true, Cached: true})
+	x.Add(m)
+	m.Responded(5_000_000)
+	m.Responded(50_000_000)
+	m.Alone(1, 0, &telemetry.Times{Start: 1_000, InputEnd: 2_000, InferEnd: 4_000, End: 8_000})
+	m.Hit(0, 3_000, 2_000)
+	m.Missed(5_000)
+	m.Padded(3, 1)
+	m.Moves.Count("x", tensor.Place{}, tensor.Place{Kind: tensor.Device}, telemetry.ForDevice, 12)
+	x.Fetched(1, 1)
+	return x
+}
+
+// TestEverything looks for every label, value and quantile of an exporter with all
+// families on, in a text that the reference parser reads, and has ours pass its linter.
+func TestEverything(t *testing.T) {
+	t.Parallel()
+	x := everything(t)
+	text := scrape(t, x)
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	read, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	for name, f := range read {
+		if f.GetHelp() == "" || f.GetType() == dto.MetricType_UNTYPED {
+			t.Errorf("%s has no help or type", name)
+		}
+	}
+	for _, want := range []string{
+		`nv_inference_first_response_histogram_ms_bucket{_team="a",model="m",version="1",le="10"} 1`,
+		`nv_inference_first_response_histogram_ms_bucket{_team="a",model="m",version="1",le="+Inf"} 2`,
+		`nv_inference_first_response_histogram_ms_sum{_team="a",model="m",version="1"} 55`,
+		`nv_inference_request_summary_us{_team="a",model="m",version="1",quantile="0.999"}`,
+		`nv_inference_request_summary_us_count{_team="a",model="m",version="1"} 2`,
+		`nv_inference_compute_infer_summary_us_sum{_team="a",model="m",version="1"} 2`,
+		`nv_cache_hit_summary_per_model_sum{_team="a",model="m",version="1"} 2`,
+		`nv_cache_num_hits_per_model{_team="a",model="m",version="1"} 1`,
+		`nv_cache_miss_duration_per_model{_team="a",model="m",version="1"} 5`,
+		`nv_inference_request_failure{_team="a",model="m",reason="OTHER",version="1"} 0`,
+		`nv_inference_request_success{_team="a",model="m",version="1"} 2`,
+		`ensemble_moves_bytes_total{_team="a",from="host",model="m",reason="device_step",tensor="x",to="device:0",version="1"} 12`,
+		`ensemble_batch_size_bucket{_team="a",model="m",version="1",le="1"} 1`,
+		"nv_cache_util 0.25", "nv_cache_num_misses 5", "nv_pinned_memory_pool_used_bytes 1024", "nv_cpu_memory_total_bytes ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+	problems, err := testutil.GatherAndLint(x)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	for _, p := range problems {
+		if !strings.HasPrefix(p.Metric, "nv_") { // those are named by others
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+// TestExportOptions leaves families out.
+func TestExportOptions(t *testing.T) {
+	t.Parallel()
+	x := telemetry.NewMetricsOf(telemetry.ExportOptions{NoCounterLatencies: true})
+	x.Add(&telemetry.Model{Name: "m", Version: 1})
+	if got := scrape(t, x); strings.Contains(got, "duration_us") || strings.Contains(got, "summary") || strings.Contains(got, "_cache_") || !strings.Contains(got, "nv_inference_count") {
+		t.Errorf("exported:\n%s", got)
+	}
+}
+
+// TestReconfigured gives a model that goes on counting other labels.
+func TestReconfigured(t *testing.T) {
+	t.Parallel()
+	x, m := telemetry.NewMetrics(), &telemetry.Model{Name: "m", Version: 1}
+	x.Add(m)
+	m.Configure(&telemetry.Setup{Tags: map[string]string{"k": "v"}})
+	x.Add(m)
+	if want, got := `nv_inference_count{_k="v",model="m",version="1"} 0`, scrape(t, x); !strings.Contains(got, want) {
+		t.Errorf("no %s in\n%s", want, got)
+	}
 }
 
 // TestMetricsPage writes the reference page from what the exporter declares.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
-	_, r := exporter(t)
-	x := telemetry.NewMetrics()
-	x.Fetched(1, 1)
-	padded := &telemetry.Model{Name: "m", Version: 1}
-	padded.Padded(1, 1)
-	x.Add(padded)
-	families, err := prometheus.Gatherers{r, fetches(t, x)}.Gather()
+	families, err := everything(t).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,25 +190,47 @@ func TestMetricsPage(t *testing.T) {
 	b.WriteString("# Metrics\n\nWritten by `make golden` from the declaration in `core/telemetry/metrics.go`.\n\n" +
 		"`GET /metrics` on the metrics port (8002) answers in the Prometheus text format. Ensembles are models here as their " +
 		"steps are. Counters start at 0 when a model is loaded. The Go runtime's `go_*` and the process's `process_*` metrics " +
-		"stand beside these.\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
+		"stand beside these.\n\n| metric | type | labels | exported | meaning |\n|---|---|---|---|---|\n")
 	for _, f := range families {
 		var labels []string
 		for _, l := range f.GetMetric()[0].GetLabel() {
-			labels = append(labels, "`"+l.GetName()+"`")
+			if l.GetName() != "_team" {
+				labels = append(labels, "`"+l.GetName()+"`")
+			}
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), f.GetHelp())
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, " "), telemetry.When(f.GetName()), f.GetHelp())
 	}
 	b.WriteString("\nWith `--model-namespacing=true` the metrics of models have the label `namespace` too, the model's repository. " +
-		"Those of fetching appear when a model was fetched, those of padding when a batch of it was padded, those of moves when a tensor was copied to or from a device: " +
-		"`tensor` is the input that a step read or the output that was answered, and `reason` one of")
+		"A model's `metric_tags` are labels with an underscore before the name. Its `model_metrics` set the buckets of " +
+		"`nv_inference_first_response_histogram_ms`, which are 100, 500, 2000 and 5000 otherwise. Summaries are of the last minute, " +
+		"with the quantiles of `--metrics-config summary_quantiles`.\n\n" +
+		"A request that waits for an identical one under way counts as pending, and as a hit of the cache when it is answered. An ensemble " +
+		"itself queues nothing: its requests are pending at the model of the step that they wait for.\n\n" +
+		"Of moves `tensor` is the input that a step read or the output that was answered, and `reason` one of")
 	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch} {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
-	b.WriteString(".\n")
+	b.WriteString(".\n\n" +
+		"There are no `nv_gpu_*` metrics and no `nv_energy_consumption`: no GPU is measured. The pool of pinned memory is empty without one.\n")
 	b.WriteString("\n`reason` of failures is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))
 	}
 	b.WriteString(".\n")
 	goldentest.Check(t, "../../docs/metrics.md", []byte(b.String()))
+}
+
+// BenchmarkScrape scrapes 1,000 models.
+func BenchmarkScrape(b *testing.B) {
+	x := telemetry.NewMetrics()
+	for i := range 1000 {
+		m := &telemetry.Model{Name: fmt.Sprintf("model_%d", i), Version: 1}
+		m.Alone(1, 0, &telemetry.Times{Start: 1, InputEnd: 2, InferEnd: 3, End: 4})
+		x.Add(m)
+	}
+	h := promhttp.HandlerFor(x, promhttp.HandlerOpts{})
+	req := httptest.NewRequestWithContext(b.Context(), "GET", "/metrics", nil)
+	for b.Loop() {
+		h.ServeHTTP(httptest.NewRecorder(), req)
+	}
 }

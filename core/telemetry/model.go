@@ -117,12 +117,79 @@ type Model struct {
 	// to both views when somebody looks.
 	alone [batchSizes]atomic.Pointer[Phases]
 	large atomic.Pointer[map[int]*Phases]
+
+	hits, misses Duration
+	deepest      atomic.Int64 // the most that were pending at once
+	setup        atomic.Pointer[Setup]
+	latencies    atomic.Pointer[latencies] // nil when no distribution is exported
+}
+
+// Configure says what the model's configuration says about its metrics; the next
+// Metrics.Add heeds it.
+func (m *Model) Configure(s *Setup) { m.setup.Store(s) }
+
+// Responded notes that a request of a decoupled model has its first response.
+//
+// hot: one read when nobody asks.
+func (m *Model) Responded(ns int64) {
+	if l := m.latencies.Load(); l != nil && l.first != nil {
+		l.first.observe(ns)
+	}
 }
 
 // Queued adds n to the requests waiting for an instance.
 //
-// hot: one atomic add.
-func (m *Model) Queued(n int64) { m.pending.Add(n) }
+// hot: one atomic add, and one read.
+func (m *Model) Queued(n int64) {
+	if now := m.pending.Add(n); now > m.deepest.Load() {
+		m.deepen(now)
+	}
+}
+
+func (m *Model) deepen(n int64) {
+	for old := m.deepest.Load(); n > old && !m.deepest.CompareAndSwap(old, n); old = m.deepest.Load() {
+	}
+}
+
+// Deepest returns the most requests that ever waited for an instance at once.
+func (m *Model) Deepest() int64 { return m.deepest.Load() }
+
+// Hit counts one request that the response cache answered: when it came and was
+// answered, and the nanoseconds that finding the answer took.
+//
+// hot: atomic adds.
+func (m *Model) Hit(came, now, ns int64) {
+	m.hits.Add(1, ns)
+	addNs(&m.total, now-came)
+	m.seen(now)
+	if l := m.latencies.Load(); l != nil {
+		l.observe(requestLatency, now-came)
+		l.observe(hitLatency, ns)
+	}
+}
+
+// Missed counts one request that the response cache could not answer and that was
+// computed: the nanoseconds that looking for the answer and keeping it took.
+//
+// hot: atomic adds.
+func (m *Model) Missed(ns int64) {
+	m.misses.Add(1, ns)
+	if l := m.latencies.Load(); l != nil {
+		l.observe(missLatency, ns)
+	}
+}
+
+// Hits returns the requests that the response cache answered.
+func (m *Model) Hits() (count, ns uint64) { return m.hits.Load() }
+
+// Misses returns the computed requests for which the response cache had been asked.
+func (m *Model) Misses() (count, ns uint64) { return m.misses.Load() }
+
+// Answered returns the number of successful requests, hits of the cache included.
+func (m *Model) Answered() uint64 {
+	hits, _ := m.hits.Load()
+	return m.Requests().Count + hits
+}
 
 // Pending returns how many requests wait for an instance.
 func (m *Model) Pending() int64 { return m.pending.Load() }
@@ -160,6 +227,9 @@ func (m *Model) waited(enqueued int64, t *Times) {
 	addNs(&m.total, t.End-enqueued)
 	addNs(&m.queue, t.Start-enqueued)
 	m.seen(t.End)
+	if l := m.latencies.Load(); l != nil {
+		l.request(t.End-enqueued, t.Start-enqueued, t.InputEnd-t.Start, t.InferEnd-t.InputEnd, t.End-t.InferEnd)
+	}
 }
 
 // seen notes when the last request succeeded, to the millisecond that is reported: a
@@ -205,6 +275,9 @@ func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 	addNs(&m.total, end-start)
 	addNs(&m.queue, s.Queue)
 	m.seen(end)
+	if l := m.latencies.Load(); l != nil {
+		l.request(end-start, s.Queue, s.Input, s.Infer, s.Output)
+	}
 }
 
 // Loaded notes that loading took ns nanoseconds.
@@ -224,7 +297,7 @@ func (m *Model) Rows() uint64 {
 	return n
 }
 
-// Requests returns the successful requests and their phases.
+// Requests returns the successful requests that were computed, and their phases.
 func (m *Model) Requests() Totals {
 	var t Totals
 	m.compute.addTo(&t)

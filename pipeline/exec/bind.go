@@ -71,6 +71,7 @@ func (r *run) want() error {
 			r.outputs = append(r.outputs, int32(i))
 		}
 		r.wanted = p.AllNodes
+		r.depth = r.x.answers(r.outputs)
 		return nil
 	}
 	clear(r.subset)
@@ -86,6 +87,8 @@ func (r *run) want() error {
 		r.subset.Or(p.OutputNodes[o])
 	}
 	r.wanted = r.subset
+	r.depth = r.x.answers(r.outputs)
+	r.waive()
 	return nil
 }
 

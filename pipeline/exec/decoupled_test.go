@@ -65,6 +65,8 @@ func (s *stream) Send(r *infer.Response) {
 
 func (s *stream) Close(err error) { s.done <- err }
 
+func (s *stream) Full() bool { return s.room != nil }
+
 func (s *stream) Pace(ctx context.Context) error {
 	if s.room == nil {
 		return nil

@@ -16,7 +16,9 @@ import (
 	"tutti/core/tensor"
 	"tutti/pipeline/exec"
 	"tutti/pipeline/plan"
+	"tutti/proto/modelconfig"
 	"tutti/scheduler"
+	"tutti/scheduler/direct"
 	"tutti/scheduler/dynamic"
 )
 
@@ -26,6 +28,12 @@ type fake struct {
 	run model
 	// queued has the model wait for an instance instead of running inline.
 	queued bool
+	// instances is how many a queued model has besides one.
+	instances int
+	// alone has a queued model execute requests one by one.
+	alone bool
+	// ensemble is one to be inlined instead.
+	ensemble *modelconfig.ModelConfig
 }
 
 // fakes are models by name; they answer the compiler.
@@ -36,7 +44,7 @@ func (f fakes) Model(name string, _ int64) (plan.Model, error) {
 	if !ok {
 		return plan.Model{}, status.Errorf(status.NotFound, "no %s", name)
 	}
-	return plan.Model{Signature: m.sig}, nil
+	return plan.Model{Signature: m.sig, Ensemble: m.ensemble}, nil
 }
 
 // ensemble compiles one from the steps in text; ports are "NAME" or "NAME?" (optional),
@@ -68,13 +76,22 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 		tb.Fatal(err)
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))
+	known := map[string]scheduler.Scheduler{}
 	for i := range p.Nodes {
 		m := models[p.Nodes[i].Model]
-		if m.queued {
+		if targets[i] = known[p.Nodes[i].Model]; targets[i] != nil {
+			continue
+		}
+		switch {
+		case m.alone && m.queued:
+			instances := slices.Repeat([]backends.Instance{m.run}, 1+m.instances)
+			targets[i] = direct.New(direct.Settings{Runner: b.runner(m.sig), Instances: instances, Workers: b.workers})
+		case m.queued:
 			targets[i] = b.batching(m.sig, dynamic.Rules{MaxBatch: 8}, m.run)
-		} else {
+		default:
 			targets[i] = b.inline(m.sig, m.run)
 		}
+		known[p.Nodes[i].Model] = targets[i]
 	}
 	stats := b.stats("e")
 	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers, Mover: b.mover()}), stats
@@ -184,7 +201,7 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MI
 	req.ID = "7"
 	req.Inputs = append(req.Inputs, infer.Named{Name: "A", Tensor: b.floats([]float32{1})})
 	a := submit(t.Context(), x, req)
-	const want = "in ensemble 'e', [request id: 7] unexpected deadlock, input 'INPUT0' of model 'next' is required but tensor 'MID' was not produced"
+	const want = "in ensemble 'e', [request id: 7] unexpected deadlock, at least one output is not set while no more ensemble steps can be made: input 'INPUT0' of model 'next' is required but tensor 'MID' was not produced"
 	if a.err == nil || a.err.Error() != want {
 		t.Errorf("got error %v, want %q", a.err, want)
 	}

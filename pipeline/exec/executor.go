@@ -29,6 +29,17 @@ type Executor struct {
 	pending scheduler.Pending
 	retired atomic.Bool
 
+	// Of a plan that is divided: what was compiled, in the first part's executor; the
+	// part; how many are before it; the executor of the next; and the step that writes
+	// each tensor that the next shares, or -1.
+	whole   *plan.Plan
+	part    *plan.Part
+	depth   int32
+	next    *Executor
+	writers []int32
+
+	inflight []*credits // per node, nil without a limit; nil when no node has one
+
 	// What a run must count anew: slots with several readers, nodes with several
 	// inputs; and the nodes that wait for none.
 	shared  []plan.Slot
@@ -57,20 +68,41 @@ type Settings struct {
 
 // New returns an executor of s.Plan.
 func New(s Settings) *Executor {
-	x := &Executor{plan: s.Plan, targets: s.Targets, stats: s.Stats, mover: s.Mover}
-	for i, readers := range s.Plan.Readers {
+	parts := s.Plan.Parts
+	if len(parts) == 0 {
+		return newExecutor(&s, s.Plan, s.Targets)
+	}
+	var next *Executor
+	for i := len(parts) - 1; i >= 0; i-- {
+		part := &parts[i]
+		x := newExecutor(&s, part.Plan, s.Targets[part.First:])
+		x.part, x.depth, x.next = part, int32(i), next
+		if next != nil {
+			x.writers = x.exports()
+		}
+		next = x
+	}
+	next.whole = s.Plan
+	return next
+}
+
+// newExecutor returns an executor of p, which is s.Plan or a part of it.
+func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Executor {
+	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover}
+	for i, readers := range p.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))
 		}
 	}
-	for i := range s.Plan.Nodes {
-		switch need := s.Plan.Nodes[i].Need; {
+	for i := range p.Nodes {
+		switch need := p.Nodes[i].Need; {
 		case need == 0:
 			x.sources = append(x.sources, int32(i))
 		case need > 1:
 			x.joins = append(x.joins, int32(i))
 		}
 	}
+	x.inflight = newInflight(x, s.Workers)
 	x.runs.New = func() any { return newRun(x, s.Workers) }
 	return x
 }
@@ -107,10 +139,14 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 	r.drop()
 }
 
-// Respond sends one answer of a decoupled model, of which the plan has only one node.
-func (*Executor) Respond(w *scheduler.Work, out []tensor.Tensor, final bool) error {
+// Respond takes one answer of a decoupled model: to the client when the plan has only
+// this node, else into the steps that follow.
+func (x *Executor) Respond(w *scheduler.Work, out []tensor.Tensor, params infer.Params, final bool) error {
 	r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
-	return r.send(out, final)
+	if x.next != nil {
+		return r.launch(w, out, params, final)
+	}
+	return r.send(w, out, params, final)
 }
 
 // Complete takes executed works back, stores their outputs and enqueues what became
@@ -134,7 +170,12 @@ func (*Executor) Complete(list scheduler.List, t *scheduler.Turn) {
 func (x *Executor) Drain(ctx context.Context) error { return x.pending.Wait(ctx) }
 
 // Plan returns what the executor runs.
-func (x *Executor) Plan() *plan.Plan { return x.plan }
+func (x *Executor) Plan() *plan.Plan {
+	if x.whole != nil {
+		return x.whole
+	}
+	return x.plan
+}
 
 // wrap puts the ensembles around a failure of node n into its text, outermost first.
 func (x *Executor) wrap(n int32, err error) error {

@@ -217,9 +217,9 @@ func TestRandomNests(t *testing.T) {
 			x := f.build(t, b)
 			var wg sync.WaitGroup
 			for range bursts {
-				var asked []*question
+				var asked []*nestedRequest
 				for range 1 + rng.IntN(8) {
-					asked = append(asked, newQuestion(rng, f))
+					asked = append(asked, newNestedRequest(rng, f))
 				}
 				wg.Go(func() {
 					for _, q := range asked {
@@ -238,20 +238,20 @@ func TestRandomNests(t *testing.T) {
 	}
 }
 
-// question is one request.
-type question struct {
+// nestedRequest is one request.
+type nestedRequest struct {
 	given   map[int]*float32
 	outputs []int // tensors
 	cancel  bool
 	call    *infer.Call
 }
 
-func newQuestion(rng *rand.Rand, f *forest) *question {
+func newNestedRequest(rng *rand.Rand, f *forest) *nestedRequest {
 	number := func() *float32 {
 		v := float32(rng.IntN(50))
 		return &v
 	}
-	q := &question{given: map[int]*float32{0: number()}, cancel: rng.IntN(10) == 0, outputs: slices.Clone(f.outs), call: infer.NewCall()}
+	q := &nestedRequest{given: map[int]*float32{0: number()}, cancel: rng.IntN(10) == 0, outputs: slices.Clone(f.outs), call: infer.NewCall()}
 	if rng.IntN(2) == 0 {
 		q.given[1] = number()
 	}
@@ -261,7 +261,7 @@ func newQuestion(rng *rand.Rand, f *forest) *question {
 	return q
 }
 
-func (q *question) send(t *testing.T, b *bench, x *exec.Executor, f *forest) {
+func (q *nestedRequest) send(t *testing.T, b *bench, x *exec.Executor, f *forest) {
 	t.Helper()
 	req := b.request(*q.given[0])
 	req.Async = true
@@ -273,15 +273,16 @@ func (q *question) send(t *testing.T, b *bench, x *exec.Executor, f *forest) {
 			req.Outputs = append(req.Outputs, fmt.Sprintf("t%d", s-2))
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx := t.Context()
 	if q.cancel {
+		over, cancel := context.WithCancel(ctx)
 		cancel()
+		ctx = over
 	}
-	defer context.AfterFunc(t.Context(), cancel)
 	x.Submit(ctx, req, q.call)
 }
 
-func (q *question) check(t *testing.T, f *forest) {
+func (q *nestedRequest) check(t *testing.T, f *forest) {
 	t.Helper()
 	var want []float32
 	var wrong error

@@ -37,6 +37,19 @@ type run struct {
 	done     atomic.Bool
 	failure  atomic.Pointer[failure]
 
+	sent bool // a decoupled model has answered
+
+	// root is the request's own run: another one than this in a wave. depth is the
+	// part of the plan that answers, in the root; override is what stands for the
+	// request's Meta, nil unless a step asked for it; reply are the only step's parameters.
+	root     *run
+	depth    int32
+	override atomic.Pointer[infer.Meta]
+	reply    infer.Params
+	wave     wave
+	flight   flight
+	order    ordering // of the root
+
 	started                     int64
 	queue, input, infer, output atomic.Int64 // sums over the steps, ns
 }
@@ -54,6 +67,10 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 		work:    make([]scheduler.Work, len(p.Nodes)),
 		subset:  plan.NewBits(len(p.Nodes)),
 		outputs: make([]int32, 0, len(p.Outputs)),
+	}
+	r.root = r
+	if x.next != nil {
+		r.flight.room = make(chan struct{}, 1)
 	}
 	for i := range r.work {
 		n := &p.Nodes[i]
@@ -85,13 +102,18 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if d, ok := ctx.Deadline(); ok {
 		req.Deadline = max(telemetry.At(d), 1)
 	}
-	r.rows = 1
+	r.rows, r.sent = 1, false
 	r.underway.Store(1)
 	r.holders.Store(2)
 	r.done.Store(false)
 	if _, bound := r.at.Bound(); bound || p.Devices != 0 {
 		r.at.Reset(p.Devices)
 	}
+	r.recount()
+}
+
+// recount sets what is counted down to where it starts.
+func (r *run) recount() {
 	for _, s := range r.x.shared {
 		r.readers[s].Store(r.x.plan.Readers[s])
 	}
@@ -111,6 +133,7 @@ func (r *run) start() {
 	for _, s := range p.Inputs {
 		staged += r.deliver(s, r.turn)
 	}
+	staged += r.unawaited(r.turn)
 	r.leave(staged, r.turn)
 }
 
@@ -134,7 +157,7 @@ func (r *run) deliver(s plan.Slot, t *scheduler.Turn) int32 {
 // many works that started: 1, or 0 when the request has failed. Nothing staged runs
 // before the turn is flushed, so the caller may count afterwards.
 func (r *run) stage(n int32, t *scheduler.Turn) int32 {
-	if r.failure.Load() != nil {
+	if r.root.failure.Load() != nil {
 		return 0
 	}
 	w := &r.work[n]
@@ -143,7 +166,16 @@ func (r *run) stage(n int32, t *scheduler.Turn) int32 {
 		r.fail(n, err)
 		return 0
 	}
-	w.Ctx, w.Meta, w.Err = r.ctx, &r.req.Meta, nil
+	w.Ctx, w.Meta, w.Err, w.Reply, w.Cached = r.ctx, r.meta(), nil, nil, false
+	if r.x.inflight != nil && r.x.inflight[n] != nil {
+		// Without a credit it waits, and whoever gives one back may be quicker than
+		// this caller in counting it.
+		r.underway.Add(1)
+		if r.x.inflight[n].take(w) {
+			t.Stage(r.x.targets[n], w)
+		}
+		return 0
+	}
 	t.Stage(r.x.targets[n], w)
 	return 1
 }
@@ -167,7 +199,8 @@ func (r *run) fill(w *scheduler.Work, n *plan.Node) error {
 				continue
 			}
 			return status.Errorf(status.InvalidArg,
-				"%sunexpected deadlock, input '%s' of model '%s' is required but tensor '%s' was not produced",
+				"%sunexpected deadlock, at least one output is not set while no more ensemble steps can be made: "+
+					"input '%s' of model '%s' is required but tensor '%s' was not produced",
 				infer.IDPrefix(r.req.ID), decl.Name, n.Model, r.x.plan.Names[s])
 		}
 		if !r.x.plan.Ensemble {
@@ -212,11 +245,20 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 	if r.req.Trace != nil {
 		r.traceStep(n, w, t.Now())
 	}
+	if r.x.inflight != nil {
+		r.x.inflight[w.Node].give(t)
+	}
 	if w.Err != nil {
 		r.fail(w.Node, w.Err)
 	} else {
 		if r.x.plan.Ensemble {
-			r.account(w.Enqueued, &w.Times)
+			r.root.account(w.Enqueued, &w.Times)
+		}
+		if len(w.Reply) > 0 {
+			r.replied(w.Reply)
+		}
+		if r.x.next != nil && w.Node == r.x.part.Producer {
+			r.landed(w, t)
 		}
 		if n.Reshape {
 			toRequest(w.Out, n.Signature.Outputs)
@@ -253,8 +295,8 @@ func add(sum *atomic.Int64, ns int64) {
 
 // fail keeps the first failure; nothing new starts, and what is under way is waited for.
 func (r *run) fail(n int32, err error) {
-	if r.failure.Load() == nil {
-		r.failure.CompareAndSwap(nil, &failure{r.x.wrap(n, err)})
+	if r.root.failure.Load() == nil {
+		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(n, err)})
 	}
 }
 
@@ -271,11 +313,15 @@ func (r *run) answered() bool { return r.done.Load() }
 
 // answer sends the response or the failure.
 func (r *run) answer(t *scheduler.Turn) {
+	if r.root != r {
+		r.crest(t)
+		return
+	}
 	var err error
 	if f := r.failure.Load(); f != nil {
 		err = f.err
 	}
-	if err == nil {
+	if err == nil && r.depth == 0 {
 		err = r.respond()
 	}
 	if r.x.plan.Ensemble {
@@ -298,8 +344,10 @@ func (r *run) count(now int64, err error) {
 }
 
 func (r *run) newResponse() *infer.Response {
-	p, resp := r.x.plan, infer.NewResponse()
-	resp.ID, resp.Model, resp.Version, resp.Ensemble = r.req.ID, p.Signature.Model, p.Signature.Version, p.Ensemble
+	resp := newResponse(r.x.plan, r.req.ID)
+	if resp.Ensemble {
+		resp.Sequence = r.meta().Sequence
+	}
 	return resp
 }
 
@@ -314,20 +362,20 @@ func (r *run) give(resp *infer.Response, final bool) {
 }
 
 // send sends one answer of a decoupled model, with those of its outputs that are wanted.
-func (r *run) send(out []tensor.Tensor, final bool) error {
+func (r *run) send(w *scheduler.Work, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
-	if r.ctx.Err() != nil {
-		return status.ErrCancelled
+	if err := r.pace(w); err != nil {
+		return err
 	}
-	if p, ok := r.sink.(infer.Pacer); ok {
-		if err := p.Pace(r.ctx); err != nil {
-			return status.ErrCancelled
-		}
+	if !r.sent && r.x.stats != nil {
+		r.sent = true
+		r.x.stats.Responded(telemetry.Now() - r.started)
 	}
 	if r.x.plan.Nodes[0].Reshape {
 		toRequest(out, r.x.plan.Signature.Outputs)
 	}
 	resp := r.newResponse()
+	resp.Params = append(resp.Params, params...)
 	for _, o := range r.outputs {
 		if out[o].Present() {
 			resp.Outputs = append(resp.Outputs, infer.Named{Name: r.x.plan.Signature.Outputs[o].Name, Tensor: out[o].Move()})
@@ -344,8 +392,23 @@ func (r *run) send(out []tensor.Tensor, final bool) error {
 // respond sends the wanted outputs; an output that its step left out is left out. A
 // decoupled model that left out all of them has sent its answers before.
 func (r *run) respond() error {
+	resp, err := r.response()
+	switch {
+	case err != nil:
+		return err
+	case r.x.plan.Signature.Decoupled && !r.x.plan.Ensemble && len(resp.Outputs) == 0:
+		resp.Release()
+	default:
+		r.give(resp, true)
+	}
+	return nil
+}
+
+// response returns the answer with the wanted outputs, taken from their slots.
+func (r *run) response() (*infer.Response, error) {
 	p := r.x.plan
 	resp := r.newResponse()
+	resp.Params = append(resp.Params, r.reply...)
 	for _, o := range r.outputs {
 		t := r.read(p.Outputs[o])
 		if !t.Present() {
@@ -357,20 +420,15 @@ func (r *run) respond() error {
 				p.Signature.Model, name, t.Shape)
 			t.Release()
 			resp.Release()
-			return err
+			return nil, err
 		}
 		resp.Outputs = append(resp.Outputs, infer.Named{Name: name, Tensor: t})
 	}
-	if p.Signature.Decoupled && len(resp.Outputs) == 0 {
-		resp.Release()
-		return nil
-	}
 	if err := r.home(resp); err != nil {
 		resp.Release()
-		return err
+		return nil, err
 	}
-	r.give(resp, true)
-	return nil
+	return resp, nil
 }
 
 // reject ends a request that never started.
@@ -392,6 +450,10 @@ func (r *run) end(err error) {
 	if r.failure.Load() != nil {
 		r.failure.Store(nil)
 	}
+	if r.override.Load() != nil {
+		r.override.Store(nil)
+	}
+	r.reply, r.depth = nil, 0
 	for _, sum := range []*atomic.Int64{&r.queue, &r.input, &r.infer, &r.output} {
 		add(sum, -sum.Load())
 	}

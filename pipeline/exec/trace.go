@@ -17,7 +17,8 @@ func (r *run) traceStart() {
 }
 
 // traceStep records one execution: as the request's own, or as a child of an
-// ensemble's. One that failed may not have come further than the queue.
+// ensemble's. One that failed may not have come further than the queue, one whose answer was kept
+// never came further.
 func (r *run) traceStep(n *plan.Node, w *scheduler.Work, now int64) {
 	trace := r.req.Trace
 	if r.x.plan.Ensemble {
@@ -25,7 +26,7 @@ func (r *run) traceStep(n *plan.Node, w *scheduler.Work, now int64) {
 		trace.Stamp(tracing.RequestStart, w.Enqueued)
 	}
 	trace.Stamp(tracing.QueueStart, w.Enqueued)
-	if w.Err == nil {
+	if w.Err == nil && !w.Cached {
 		trace.Stamp(tracing.ComputeStart, w.Times.Start)
 		trace.Stamp(tracing.ComputeInputEnd, w.Times.InputEnd)
 		trace.Stamp(tracing.ComputeOutputStart, w.Times.InferEnd)

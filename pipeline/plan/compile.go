@@ -26,6 +26,7 @@ func passes() []pass {
 		{"types", (*compiler).types},
 		{"batchdims", (*compiler).batchDims},
 		{"cycles", (*compiler).cycles},
+		{"streams", (*compiler).streams},
 		{"prune", (*compiler).prune},
 		{"order", (*compiler).order},
 		{"place", (*compiler).place},
@@ -66,6 +67,10 @@ type compiler struct {
 	// cycles
 	writer []int32 // per slot: the leaf that writes it, or -1
 
+	// streams
+	flows  []stream
+	origin []int32 // per slot: the stream it is of
+
 	// prune
 	outputs []Slot // per port of the ensemble
 	needs   []Bits // per output: leaves
@@ -99,6 +104,7 @@ type step struct {
 	inner   *level // of a nested ensemble
 	in, out []Slot // per port
 	fit     []Fit  // per input, of a leaf
+	stream  int32  // of a leaf
 }
 
 // name returns the name by which the ensemble was asked for.

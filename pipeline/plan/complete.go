@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	"tutti/core/config"
@@ -12,6 +14,7 @@ import (
 // and outputs and, when it declares no dims at all, max_batch_size. The steps' models
 // are known, nested ensembles among them complete.
 func (l *level) complete() {
+	l.decouple()
 	if len(config.CheckComplete(l.cfg)) == 0 {
 		return
 	}
@@ -32,6 +35,16 @@ func (l *level) complete() {
 			fill(&out.DataType, &out.Dims, t)
 		}
 	}
+	l.sig = config.SignatureOf(l.cfg)
+}
+
+// decouple makes the ensemble decoupled when one of its steps is, as in Triton.
+func (l *level) decouple() {
+	if l.sig.Decoupled || !slices.ContainsFunc(l.steps, func(s *step) bool { return s.sig.Decoupled }) {
+		return
+	}
+	l.cfg = proto.CloneOf(l.cfg)
+	l.cfg.ModelTransactionPolicy = &modelconfig.ModelTransactionPolicy{Decoupled: true}
 	l.sig = config.SignatureOf(l.cfg)
 }
 

@@ -67,10 +67,6 @@ func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name st
 	s := &step{level: l, name: name, model: cfg.GetModelName(), id: m.ID, version: cfg.GetModelVersion(), cfg: cfg, sig: m.Signature, places: m.Places}
 	l.steps = append(l.steps, s)
 	if m.Ensemble == nil {
-		if s.sig.Decoupled {
-			return l.fail(status.Errorf(status.Unsupported,
-				"unsupported: ensemble '%s' has a step of model '%s', which is decoupled", l.name(), s.model))
-		}
 		if s.sig.Version > 0 {
 			s.version = s.sig.Version
 		}

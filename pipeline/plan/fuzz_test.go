@@ -99,7 +99,55 @@ func check(t *testing.T, cfg *modelconfig.ModelConfig, repo repository) {
 			t.Errorf("tensor %s has %d readers, the plan says %d", p.Names[slot], n, p.Readers[slot])
 		}
 	}
+	checkParts(t, p)
 	if p.Text() == "" || p.SVG(io.Discard, nil) != nil || p.DOT(io.Discard) != nil {
 		t.Error("the plan cannot be printed")
+	}
+}
+
+// checkParts verifies that the parts of a divided plan are closed: what a part reads
+// is written in it or comes from the part before.
+func checkParts(t *testing.T, p *plan.Plan) {
+	t.Helper()
+	nodes := 0
+	for i := range p.Parts {
+		part := &p.Parts[i]
+		sub := part.Plan
+		if last := i == len(p.Parts)-1; last != (part.Producer < 0) || int(part.First) != nodes {
+			t.Errorf("part %d begins at step %d and has producer %d, expected %d steps before", i, part.First, part.Producer, nodes)
+		}
+		nodes += len(sub.Nodes)
+		written := make([]bool, sub.Slots)
+		for _, slot := range append(append([]plan.Slot{}, sub.Inputs...), part.Ports...) {
+			if slot != plan.None {
+				written[slot] = true
+			}
+		}
+		for _, in := range part.Imports {
+			if before := p.Parts[i-1].Plan; before.Names[in.From] != sub.Names[in.To] {
+				t.Errorf("part %d shares %s as %s", i, before.Names[in.From], sub.Names[in.To])
+			}
+			written[in.To] = true
+		}
+		for n := range sub.Nodes {
+			for _, slot := range sub.Nodes[n].In {
+				if slot != plan.None && !written[slot] {
+					t.Errorf("step %s reads %s before it is written", sub.Nodes[n].Name, sub.Names[slot])
+				}
+			}
+			for _, slot := range sub.Nodes[n].Out {
+				if slot != plan.None {
+					written[slot] = true
+				}
+			}
+		}
+		for _, slot := range sub.Outputs {
+			if slot != plan.None && !written[slot] {
+				t.Errorf("output %s is not written", sub.Names[slot])
+			}
+		}
+	}
+	if p.Parts != nil && nodes != len(p.Nodes) {
+		t.Errorf("the parts have %d steps, the plan %d", nodes, len(p.Nodes))
 	}
 }

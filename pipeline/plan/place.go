@@ -42,7 +42,18 @@ func (c *compiler) place() error {
 	for s, uses := range p.Consumers {
 		p.moves(Slot(s), uses)
 	}
+	for i := range p.Parts {
+		p.Parts[i].settle(p)
+	}
 	return nil
+}
+
+// settle has a part's steps run where those of the whole plan do.
+func (t *Part) settle(p *Plan) {
+	t.Plan.Devices = p.Devices
+	for i := range t.Plan.Nodes {
+		t.Plan.Nodes[i].Site = p.Nodes[t.First+int32(i)].Site
+	}
 }
 
 // kinds reports which sites a model has.

@@ -51,6 +51,9 @@ type Plan struct {
 	Devices uint64
 	// Moves are the copies between places that a request needs.
 	Moves []Move
+	// Parts divides the plan where decoupled steps answer; nil when no step is
+	// decoupled.
+	Parts []Part
 }
 
 // Use is one input of a node.
@@ -83,6 +86,12 @@ type Node struct {
 	Site Site
 	// Ensembles lists the ensembles the step is in, outermost first, for error texts.
 	Ensembles []string
+	// Stream counts the decoupled steps that the step follows, of whose answers it
+	// takes each.
+	Stream int32
+	// MaxInflight bounds how many requests of this ensemble the step may have at a
+	// time; 0 for any number.
+	MaxInflight uint32
 }
 
 // Fit is what happens to a tensor's batch dimension between two steps of which only

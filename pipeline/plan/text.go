@@ -47,6 +47,13 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 	if at := n.siteText(); at != "" {
 		b.WriteString(" at " + at)
 	}
+	if n.Stream > 0 {
+		outer := &p.Parts[n.Stream-1]
+		fmt.Fprintf(b, ", for each answer of step %d", outer.First+outer.Producer)
+	}
+	if n.MaxInflight > 0 {
+		fmt.Fprintf(b, ", at most %d requests at a time", n.MaxInflight)
+	}
 	b.WriteString("\n")
 	for port, slot := range n.In {
 		in := &n.Signature.Inputs[port]
@@ -146,7 +153,11 @@ func (c *compiler) stepText(b *strings.Builder, s *step) {
 	if s.inner != nil {
 		kind = "ensemble"
 	}
-	fmt.Fprintf(b, "  step %s: %s %s version %d\n", s.name, kind, s.model, s.version)
+	fmt.Fprintf(b, "  step %s: %s %s version %d", s.name, kind, s.model, s.version)
+	if s.stream > 0 {
+		fmt.Fprintf(b, " in stream %d", s.stream)
+	}
+	b.WriteString("\n")
 	for i := range s.sig.Inputs {
 		in := &s.sig.Inputs[i]
 		t, mapped := s.cfg.GetInputMap()[in.Name]

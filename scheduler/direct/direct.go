@@ -16,7 +16,9 @@ type Settings struct {
 	// Instances move to the scheduler. NewInline uses one.
 	Instances []backends.Instance
 	// Gates are those of the instances, nil for none. NewInline uses none.
-	Gates   []scheduler.Gate
+	Gates []scheduler.Gate
+	// Shared says that any number of goroutines may use an instance.
+	Shared  bool
 	Workers *scheduler.Workers
 
 	_ struct{}
@@ -26,7 +28,7 @@ type Settings struct {
 // there are instances.
 func New(s Settings) scheduler.Scheduler {
 	return scheduler.NewStation(scheduler.StationSettings{
-		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Gates: s.Gates, Workers: s.Workers,
+		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Gates: s.Gates, Shared: s.Shared, Workers: s.Workers,
 	})
 }
 

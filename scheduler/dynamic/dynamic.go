@@ -26,7 +26,9 @@ type Settings struct {
 	Rules     Rules
 	Instances []backends.Instance
 	Gates     []scheduler.Gate // of the instances, nil for none
-	Workers   *scheduler.Workers
+	// Shared says that any number of goroutines may use an instance.
+	Shared  bool
+	Workers *scheduler.Workers
 	// Hold keeps the first batch from forming until so many requests wait: Triton's
 	// test hook TRITONSERVER_DELAY_SCHEDULER.
 	Hold int
@@ -37,7 +39,7 @@ type Settings struct {
 // New returns a scheduler that batches by s.Rules.
 func New(s Settings) scheduler.Scheduler {
 	return scheduler.NewStation(scheduler.StationSettings{
-		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Gates: s.Gates, Workers: s.Workers,
+		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Gates: s.Gates, Shared: s.Shared, Workers: s.Workers,
 		Levels: s.Rules.Levels, Ordered: s.Rules.Ordered, Look: s.Rules.look(), Hold: s.Hold,
 	})
 }

@@ -26,11 +26,20 @@ type Make func(b *Bench, instances []backends.Instance) scheduler.Scheduler
 // the instances; and no memory is left. The caller's TestMain looks for goroutines.
 func Run(t *testing.T, makeScheduler Make) {
 	t.Helper()
+	RunRows(t, makeScheduler, 3)
+}
+
+// RunRows checks the same with requests of no more than maxRows rows.
+func RunRows(t *testing.T, makeScheduler Make, maxRows int) {
+	t.Helper()
 	for _, c := range []struct {
 		name  string
 		check func(*testing.T, Make)
 	}{
-		{"conservation", conservation},
+		{"conservation", func(t *testing.T, m Make) {
+			t.Helper()
+			conservation(t, m, maxRows)
+		}},
 		{"order", order},
 		{"failure of one", failureOfOne},
 		{"failure of all", failureOfAll},
@@ -125,7 +134,7 @@ func (b *Bench) settled(t *testing.T, s scheduler.Scheduler, succeeded, failed, 
 	}
 }
 
-func conservation(t *testing.T, makeScheduler Make) {
+func conservation(t *testing.T, makeScheduler Make, maxRows int) {
 	t.Helper()
 	const clients, each = 8, 25
 	b, s := start(t, makeScheduler, 2, func(b *backends.Batch) error {
@@ -138,7 +147,7 @@ func conservation(t *testing.T, makeScheduler Make) {
 	for c := range clients {
 		wg.Go(func() {
 			for k := range each {
-				rows := 1 + (c+k)%3
+				rows := 1 + (c+k)%maxRows
 				values := make([]float32, rows*2)
 				for i := range values {
 					values[i] = float32(c*1000 + k*10 + i)
@@ -155,7 +164,7 @@ func conservation(t *testing.T, makeScheduler Make) {
 	want := uint64(0)
 	for c := range clients {
 		for k := range each {
-			want += uint64(1 + (c+k)%3)
+			want += uint64(1 + (c+k)%maxRows)
 		}
 	}
 	if rows := b.Stats.Rows(); rows != want {

@@ -71,6 +71,9 @@ const finalKey = "triton_final_response"
 // estimate returns about how much memory the message takes without large tensors.
 func (r *reply) estimate() int {
 	n := prefix + 8*fieldRoom + len(r.err) + len(finalKey) + len(r.resp.Model) + len(r.resp.ID)
+	if r.resp.Ensemble {
+		n += 12*fieldRoom + len(r.resp.Sequence.Name)
+	}
 	for i := range r.resp.Params {
 		p := &r.resp.Params[i]
 		n += 3*fieldRoom + len(p.Key) + len(p.String)
@@ -169,21 +172,35 @@ func (e *encoder) answer() {
 		e.b = protowire.AppendBytes(e.b, version)
 	}
 	e.text(3, resp.ID)
+	if resp.Ensemble {
+		e.sequence(&resp.Sequence)
+	}
 	for i := range resp.Params {
-		e.param(4, &resp.Params[i])
+		e.param(&resp.Params[i])
 	}
 	if e.reply.stream {
-		e.param(4, &infer.Param{Key: finalKey, Kind: infer.ParamBool, Bool: e.reply.final})
+		e.param(&infer.Param{Key: finalKey, Kind: infer.ParamBool, Bool: e.reply.final})
 	}
 	for i := range resp.Outputs {
 		e.output(i)
 	}
 }
 
-// param appends an entry of a parameter map.
-func (e *encoder) param(num protowire.Number, p *infer.Param) {
+// sequence appends what an ensemble echoes, as Triton's do.
+func (e *encoder) sequence(s *infer.Sequence) {
+	id := infer.Param{Key: "sequence_id", Kind: infer.ParamInt, Int: int64(s.ID)} //nolint:gosec // as the bits are
+	if s.Name != "" {
+		id = infer.Param{Key: "sequence_id", Kind: infer.ParamString, String: s.Name}
+	}
+	e.param(&id)
+	e.param(&infer.Param{Key: "sequence_start", Kind: infer.ParamBool, Bool: s.Start})
+	e.param(&infer.Param{Key: "sequence_end", Kind: infer.ParamBool, Bool: s.End})
+}
+
+// param appends an entry of the answer's parameter map.
+func (e *encoder) param(p *infer.Param) {
 	value := paramSize(p)
-	e.tag(num, protowire.BytesType)
+	e.tag(4, protowire.BytesType)
 	e.varint(uint64(1 + protowire.SizeBytes(len(p.Key)) + 1 + protowire.SizeBytes(value)))
 	e.tag(1, protowire.BytesType)
 	e.b = protowire.AppendString(e.b, p.Key)
@@ -251,7 +268,7 @@ func (e *encoder) output(i int) {
 		}
 	}
 	for j := range place {
-		e.param(4, &place[j])
+		e.param(&place[j])
 	}
 }
 

@@ -308,6 +308,13 @@ func (st *stream) pace(ctx context.Context) error {
 	}
 }
 
+// crowded reports whether pace would wait.
+func (st *stream) crowded() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return !st.closed && (st.count >= paceCount || st.size >= paceSize)
+}
+
 // full returns what to wait for when too much is queued.
 func (st *stream) full() (<-chan struct{}, error) {
 	st.mu.Lock()

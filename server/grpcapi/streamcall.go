@@ -123,3 +123,6 @@ func (c *streamCall) failure(err error) *reply {
 
 // Pace holds a decoupled model back while the client does not read.
 func (c *streamCall) Pace(ctx context.Context) error { return c.st.pace(ctx) }
+
+// Full reports whether the client has to read before there is room.
+func (c *streamCall) Full() bool { return c.st.crowded() }

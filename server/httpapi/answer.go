@@ -48,8 +48,8 @@ func (x *exchange) factsOf(resp *infer.Response) []fact {
 	}
 	facts = append(facts, fact{name: "model_name"}, fact{name: "model_version"})
 	if resp.Ensemble {
-		facts = append(facts, fact{name: "sequence_end", json: "false"},
-			fact{name: "sequence_id", json: "0"}, fact{name: "sequence_start", json: "false"})
+		facts = append(facts, fact{name: "sequence_end", json: strconv.FormatBool(resp.Sequence.End)},
+			fact{name: "sequence_id", json: sequenceID(&resp.Sequence)}, fact{name: "sequence_start", json: strconv.FormatBool(resp.Sequence.Start)})
 	}
 	for i := range resp.Params {
 		facts = append(facts, fact{name: resp.Params[i].Key, param: &resp.Params[i]})
@@ -60,6 +60,13 @@ func (x *exchange) factsOf(resp *infer.Response) []fact {
 	slices.SortStableFunc(facts, func(a, b fact) int { return strings.Compare(a.name, b.name) })
 	x.facts = facts
 	return facts
+}
+
+func sequenceID(s *infer.Sequence) string {
+	if s.Name != "" {
+		return string(appendString(nil, s.Name))
+	}
+	return strconv.FormatUint(s.ID, 10)
 }
 
 func (f *fact) append(b []byte, resp *infer.Response) ([]byte, error) {

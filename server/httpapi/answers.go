@@ -87,6 +87,13 @@ func (a *answers) Pace(ctx context.Context) error {
 	}
 }
 
+// Full reports whether aheadLimit answers wait to be taken.
+func (a *answers) Full() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.queue) >= aheadLimit
+}
+
 // next waits for the next answer, which moves to the caller. After the last one it
 // returns nil and how the request ended.
 func (a *answers) next() (*infer.Response, error) {

@@ -130,7 +130,7 @@ func (x *exchange) encode(resp *infer.Response) (size int64, err error) {
 	b = append(b, `,"model_version":"`...)
 	b = strconv.AppendInt(b, resp.Version, 10)
 	b = append(b, '"')
-	b = x.appendParams(b, resp)
+	b = appendParams(b, resp)
 	b = append(b, `,"outputs":[`...)
 	size = -1
 	for i := range resp.Outputs {
@@ -179,21 +179,21 @@ func appendOutput(b []byte, out *infer.Named) []byte {
 }
 
 // appendParams appends the answer's parameters, if it has any. An ensemble's have
-// the sequence of the request at their head.
-func (x *exchange) appendParams(b []byte, resp *infer.Response) []byte {
+// the sequence, the request's or a step's, at their head.
+func appendParams(b []byte, resp *infer.Response) []byte {
 	if !resp.Ensemble && len(resp.Params) == 0 {
 		return b
 	}
 	b = append(b, `,"parameters":{`...)
 	if resp.Ensemble {
 		b = append(b, `"sequence_id":`...)
-		if x.seq.Name != "" {
-			b = appendString(b, x.seq.Name)
+		if resp.Sequence.Name != "" {
+			b = appendString(b, resp.Sequence.Name)
 		} else {
-			b = strconv.AppendUint(b, x.seq.ID, 10)
+			b = strconv.AppendUint(b, resp.Sequence.ID, 10)
 		}
-		b = strconv.AppendBool(append(b, `,"sequence_start":`...), x.seq.Start)
-		b = strconv.AppendBool(append(b, `,"sequence_end":`...), x.seq.End)
+		b = strconv.AppendBool(append(b, `,"sequence_start":`...), resp.Sequence.Start)
+		b = strconv.AppendBool(append(b, `,"sequence_end":`...), resp.Sequence.End)
 	}
 	for i := range resp.Params {
 		if i > 0 || resp.Ensemble {

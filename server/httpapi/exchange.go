@@ -28,7 +28,6 @@ type exchange struct {
 	wants []want // the outputs asked for by name
 	// binary says how outputs not asked for by name are sent.
 	binary bool
-	seq    infer.Sequence
 	names  interned
 	facts  []fact // of a generate answer
 }
@@ -117,7 +116,7 @@ func (x *exchange) release() {
 	clear(x.specs)
 	clear(x.wants)
 	x.specs, x.wants = x.specs[:0], x.wants[:0]
-	x.srv, x.req, x.binary, x.seq, x.came = nil, nil, false, infer.Sequence{}, tracing.Span{}
+	x.srv, x.req, x.binary, x.came = nil, nil, false, tracing.Span{}
 	x.p.begin(nil)
 	x.body, x.out, x.p.text = trim(x.body), trim(x.out), trim(x.p.text)
 	if cap(x.specs) > 1024 || cap(x.wants) > 1024 {

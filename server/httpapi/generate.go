@@ -208,7 +208,7 @@ func (x *exchange) ask(w http.ResponseWriter, r *http.Request, t target) (*answe
 // goroutine, which takes them away.
 func (x *exchange) start(ctx context.Context, a *answers, async bool) {
 	req := x.req
-	x.req, x.seq = nil, req.Sequence
+	x.req = nil
 	req.Async = async
 	x.srv.infer.Submit(ctx, req, a)
 }

@@ -92,7 +92,6 @@ func (x *exchange) open(w http.ResponseWriter, r *http.Request) (body, error) {
 
 // submit hands the request over and waits for its only answer.
 func (x *exchange) submit(ctx context.Context) (*infer.Response, error) {
-	x.seq = x.req.Sequence
 	call := infer.NewCall()
 	req := x.req
 	x.req = nil

@@ -115,7 +115,7 @@ func (e *Echo) answer(ctx context.Context, req *infer.Request) (*infer.Response,
 func echo(req *infer.Request) (*infer.Response, error) {
 	resp := infer.NewResponse()
 	resp.ID, resp.Model, resp.Version, resp.Final = req.ID, req.Model, 1, true
-	resp.Ensemble = req.Model == "ensemble"
+	resp.Ensemble, resp.Sequence = req.Model == "ensemble", req.Sequence
 	if req.Model == "params" {
 		resp.Params = append(resp.Params, req.Params...)
 	}

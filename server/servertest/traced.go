@@ -63,6 +63,9 @@ type tracedPacer struct {
 
 func (s tracedPacer) Pace(ctx context.Context) error { return s.pacer.Pace(ctx) }
 
+// Full asks the sink that is traced.
+func (s tracedPacer) Full() bool { return s.pacer.Full() }
+
 // Stamps ends tracing and returns what each request's trace records, in order.
 func (s *Traced) Stamps(t *testing.T) map[string][]string {
 	t.Helper()

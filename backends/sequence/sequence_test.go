@@ -1,0 +1,110 @@
+package sequence_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/prototext"
+
+	"tutti/backends"
+	"tutti/backends/backendtest"
+	"tutti/backends/sequence"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+const controls = `
+name: "s" max_batch_size: 4
+sequence_batching {
+  control_input { name: "START" control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] } }
+  control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } }
+  control_input { name: "END" control { kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] } }
+  control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }
+}`
+
+func settings(t *testing.T, text string) backends.Settings {
+	t.Helper()
+	cfg := &modelconfig.ModelConfig{}
+	if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
+		t.Fatal(err)
+	}
+	return backends.Settings{Model: "s", Version: 1, Config: cfg}
+}
+
+func ints(v ...int32) backendtest.Value {
+	return backendtest.Of(tensor.Int32, []int64{int64(len(v)), 1}, v...)
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	backendtest.Run(t, sequence.NewFactory(), backends.Options{}, backendtest.Fixture{
+		Name: "starts", Settings: settings(t, controls), Rows: 3,
+		In:   []backendtest.Value{ints(5, 6, 7), ints(1, 1, 1), ints(1, 0, 1), ints(0, 0, 1), backendtest.Strings([]int64{3, 1}, "a", "", "b")},
+		Want: []backendtest.Value{ints(5, 0, 7)},
+	})
+}
+
+// TestSums runs batches after each other, by correlation id and by row.
+func TestSums(t *testing.T) {
+	t.Parallel()
+	byRow := strings.Replace(controls, `control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }`, "", 1)
+	for name, tc := range map[string]struct {
+		config string
+		ids    [][]string
+		want   [][]int32
+	}{
+		"by id":  {controls, [][]string{{"a", "b"}, {"b", "a"}, {"a", "b"}}, [][]int32{{1, 2}, {5, 5}, {6, 12}}},
+		"by row": {byRow, nil, [][]int32{{1, 2}, {4, 6}, {5, 13}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, err := sequence.NewFactory().New(backends.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := b.Load(t.Context(), settings(t, tc.config))
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := m.NewInstance(t.Context(), tensor.Place{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			alloc := tensor.NewChecked(t, nil)
+			for i, in := range [][]backendtest.Value{{ints(1, 2), ints(1, 1), ints(1, 1), ints(0, 0)}, {ints(3, 4), ints(0, 0), ints(1, 1), ints(0, 0)}, {ints(1, 7), ints(0, 0), ints(1, 1), ints(0, 1)}} {
+				if tc.ids != nil {
+					in = append(in, backendtest.Strings([]int64{2, 1}, tc.ids[i]...))
+				}
+				batch := &backends.Batch{Rows: 2, Out: make([]tensor.Tensor, 1), Allocator: alloc}
+				for _, v := range in {
+					batch.In = append(batch.In, v.Tensor(t, alloc))
+				}
+				if err := x.Execute(t.Context(), batch); err != nil {
+					t.Fatal(err)
+				}
+				if got := tensor.Slice[int32](&batch.Out[0]); got[0] != tc.want[i][0] || got[1] != tc.want[i][1] {
+					t.Errorf("batch %d gave %v, want %v", i, got, tc.want[i])
+				}
+				tensor.ReleaseAll(batch.In)
+				tensor.ReleaseAll(batch.Out)
+			}
+		})
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	t.Parallel()
+	b, err := sequence.NewFactory().New(backends.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, text := range map[string]string{
+		"expects sequence_batching with control inputs for START and READY":  ``,
+		"expects int32_false_true: [ 0, 1 ] for CONTROL_SEQUENCE_START":      strings.Replace(controls, "[ 0, 1 ]", "[ 1, 2 ]", 1),
+		"expects a control input for CORRID with the strategy oldest, where": `sequence_batching { oldest {}` + strings.Split(controls, "sequence_batching {")[1][:strings.Index(strings.Split(controls, "sequence_batching {")[1], "  control_input { name: \"CORRID\"")] + "}",
+	} {
+		if _, err := b.Load(t.Context(), settings(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}

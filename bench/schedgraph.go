@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/pipeline/plan"
+	"tutti/proto/modelconfig"
+)
+
+// port declares an FP32 tensor of any width.
+func port(name string) config.Port {
+	return config.Port{Name: name, DType: tensor.FP32, Dims: tensor.Of(-1)}
+}
+
+// schedSignature is that of a model with so many inputs, and an output.
+func schedSignature(inputs int) *config.Signature {
+	s := &config.Signature{Model: "m", Version: 1, MaxBatch: 8, Outputs: []config.Port{port("OUT")}}
+	for i := range inputs {
+		s.Inputs = append(s.Inputs, port(fmt.Sprintf("IN%d", i)))
+	}
+	return s
+}
+
+// graph is the configuration of an ensemble, and the models it finds.
+type graph struct {
+	cfg  *modelconfig.ModelConfig
+	sigs map[string]*config.Signature
+}
+
+// Model returns a model of the graph.
+func (g *graph) Model(name string, _ int64) (plan.Model, error) {
+	if sig := g.sigs[name]; sig != nil {
+		return plan.Model{Signature: sig}, nil
+	}
+	return plan.Model{}, fmt.Errorf("no model '%s'", name)
+}
+
+func newGraph(output string) *graph {
+	io := func(name string) (string, modelconfig.DataType, []int64) {
+		return name, modelconfig.DataType_TYPE_FP32, []int64{-1}
+	}
+	g := &graph{cfg: &modelconfig.ModelConfig{Name: "graph", Platform: "ensemble", MaxBatchSize: 8}, sigs: map[string]*config.Signature{"m": schedSignature(1)}}
+	in, out := &modelconfig.ModelInput{}, &modelconfig.ModelOutput{}
+	in.Name, in.DataType, in.Dims = io("t0")
+	out.Name, out.DataType, out.Dims = io(output)
+	g.cfg.Input, g.cfg.Output = []*modelconfig.ModelInput{in}, []*modelconfig.ModelOutput{out}
+	g.cfg.SchedulingChoice = &modelconfig.ModelConfig_EnsembleScheduling{EnsembleScheduling: &modelconfig.ModelEnsembling{}}
+	return g
+}
+
+// step adds one step.
+func (g *graph) step(model, out string, in ...string) {
+	inputs := map[string]string{}
+	for i, name := range in {
+		inputs[fmt.Sprintf("IN%d", i)] = name
+	}
+	e := g.cfg.GetEnsembleScheduling()
+	e.Step = append(e.Step, &modelconfig.ModelEnsembling_Step{ModelName: model, ModelVersion: -1, InputMap: inputs, OutputMap: map[string]string{"OUT": out}})
+}
+
+// chain is n models one after the other.
+func chain(n int) *graph {
+	g := newGraph(fmt.Sprintf("t%d", n))
+	for i := range n {
+		g.step("m", fmt.Sprintf("t%d", i+1), fmt.Sprintf("t%d", i))
+	}
+	return g
+}
+
+// fan is one model whose output n-2 others read, and one that reads all of theirs.
+func fan(n int) *graph {
+	g := newGraph("end")
+	g.sigs["join"] = schedSignature(n - 2)
+	g.step("m", "split", "t0")
+	var all []string
+	for i := range n - 2 {
+		name := fmt.Sprintf("b%d", i)
+		g.step("m", name, "split")
+		all = append(all, name)
+	}
+	g.step("join", "end", all...)
+	return g
+}

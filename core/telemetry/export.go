@@ -1,0 +1,307 @@
+package telemetry
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+func sortedKeys(m map[int]*Phases) []int { return slices.Sorted(maps.Keys(m)) }
+
+// ExportOptions say what is exported.
+type ExportOptions struct {
+	// Namespaces adds the label of a model's namespace.
+	Namespaces bool
+	// NoCounterLatencies leaves the sums of durations out; Summaries and Histograms
+	// add distributions.
+	NoCounterLatencies, Summaries, Histograms bool
+	// Quantiles are those of the summaries, nil for DefaultQuantiles.
+	Quantiles []Quantile
+	// CPU adds measurements of the machine, made anew when the last ones are older
+	// than Interval.
+	CPU      bool
+	Interval time.Duration
+}
+
+// Setup is what the configuration of a model says about its metrics.
+type Setup struct {
+	// Tags are further labels, whose names get a leading underscore.
+	Tags map[string]string
+	// FirstResponse are the upper bounds of the family of that name, ascending; empty
+	// for DefaultBuckets.
+	FirstResponse []float64
+	// Decoupled models have that family, Cached ones those of the response cache.
+	Decoupled, Cached bool
+}
+
+// Metrics exports the counters of every registered model version. It is a
+// prometheus.Gatherer: nothing is counted twice, a scrape reads the models' own.
+type Metrics struct {
+	o ExportOptions
+
+	fetchedBytes, fetchedNs atomic.Int64
+
+	mu     sync.Mutex
+	models map[*Model]*series         // guarded by mu
+	cache  func() CacheCounts         // guarded by mu
+	pinned func() (total, used int64) // guarded by mu
+	meter  meter                      // guarded by mu
+
+	// What a scrape at hand has read; guarded by mu.
+	counts                  CacheCounts
+	pinnedTotal, pinnedUsed int64
+	cpu                     machine
+}
+
+var _ prometheus.Gatherer = (*Metrics)(nil)
+
+// series is what the metrics of a model have in common.
+type series struct {
+	setup  *Setup
+	labels []*dto.LabelPair             // sorted by name
+	failed [numReasons][]*dto.LabelPair // with the reason
+}
+
+// NewMetrics returns an exporter of Triton's default families, without models.
+func NewMetrics() *Metrics { return NewMetricsOf(ExportOptions{}) }
+
+// NewNamespacedMetrics is NewMetrics with one label more, the models' namespace.
+func NewNamespacedMetrics() *Metrics { return NewMetricsOf(ExportOptions{Namespaces: true}) }
+
+// NewMetricsOf returns an exporter without models.
+func NewMetricsOf(o ExportOptions) *Metrics {
+	if o.Quantiles == nil {
+		o.Quantiles = DefaultQuantiles()
+	}
+	x := &Metrics{o: o, models: map[*Model]*series{}}
+	if o.CPU {
+		x.meter.read(o.Interval)
+	}
+	return x
+}
+
+// Fetched counts what came from a bucket for a model, and how long it took.
+func (x *Metrics) Fetched(bytes, ns int64) {
+	x.fetchedBytes.Add(bytes)
+	x.fetchedNs.Add(ns)
+}
+
+// Cache has the counts of a response cache exported.
+func (x *Metrics) Cache(counts func() CacheCounts) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.cache = counts
+}
+
+// Pinned has the size and use of the pool of pinned memory exported; they are 0
+// otherwise.
+func (x *Metrics) Pinned(bytes func() (total, used int64)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.pinned = bytes
+}
+
+// Add starts exporting m, as its Setup says now.
+func (x *Metrics) Add(m *Model) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	setup := m.setup.Load()
+	if s := x.models[m]; s != nil && s.setup == setup {
+		return
+	}
+	x.models[m] = x.newSeries(m, setup)
+	if setup != nil && (x.o.Summaries || x.o.Histograms && setup.Decoupled) {
+		m.latencies.Store(newLatencies(&x.o, setup))
+	} else if x.o.Summaries {
+		m.latencies.Store(newLatencies(&x.o, &Setup{}))
+	}
+}
+
+// Remove stops exporting m.
+func (x *Metrics) Remove(m *Model) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.models, m)
+}
+
+func (x *Metrics) newSeries(m *Model, setup *Setup) *series {
+	s := &series{setup: setup}
+	add := func(name, value string) {
+		value = strings.ToValidUTF8(value, "\uFFFD") // a folder may have any name, a label may not
+		s.labels = append(s.labels, &dto.LabelPair{Name: &name, Value: &value})
+	}
+	add("model", m.Name)
+	add("version", strconv.FormatInt(m.Version, 10))
+	if x.o.Namespaces {
+		add("namespace", m.Namespace)
+	}
+	if setup != nil {
+		for k, v := range setup.Tags {
+			add("_"+k, v)
+		}
+	}
+	sortLabels(s.labels)
+	for r := range numReasons {
+		name, value := "reason", r.String()
+		s.failed[r] = append(slices.Clone(s.labels), &dto.LabelPair{Name: &name, Value: &value})
+		sortLabels(s.failed[r])
+	}
+	return s
+}
+
+func sortLabels(list []*dto.LabelPair) {
+	slices.SortFunc(list, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
+}
+
+// Gather implements prometheus.Gatherer. The families are sorted by name, the metrics
+// of one by model.
+func (x *Metrics) Gather() ([]*dto.MetricFamily, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.measure()
+	models := slices.SortedFunc(maps.Keys(x.models), func(a, b *Model) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	var list []*dto.MetricFamily
+	for i := range families {
+		f := &families[i]
+		if !x.exports(f) {
+			continue
+		}
+		mf := &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: &f.kind}
+		if f.server != nil {
+			mf.Metric = []*dto.Metric{value(f.kind, f.server(x))}
+		} else {
+			mf.Metric = x.perModel(f, models)
+		}
+		if len(mf.GetMetric()) > 0 {
+			list = append(list, mf)
+		}
+	}
+	slices.SortFunc(list, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return list, nil
+}
+
+// measure reads what families of the server as a whole tell.
+func (x *Metrics) measure() {
+	if x.cache != nil {
+		x.counts = x.cache()
+	}
+	if x.pinned != nil {
+		x.pinnedTotal, x.pinnedUsed = x.pinned()
+	}
+	if x.o.CPU {
+		x.cpu = x.meter.read(x.o.Interval)
+	}
+}
+
+// exports reports whether the options allow a family.
+func (x *Metrics) exports(f *family) bool {
+	switch f.when {
+	case counterLatency:
+		return !x.o.NoCounterLatencies
+	case perCacheLatency:
+		return x.cache != nil && !x.o.NoCounterLatencies
+	case summaryLatency:
+		return x.o.Summaries
+	case perCacheSummary:
+		return x.cache != nil && x.o.Summaries
+	case histogramLatency:
+		return x.o.Histograms
+	case withCache, perCache:
+		return x.cache != nil
+	case withSizedCache:
+		return x.cache != nil && x.counts.Sized
+	case withCPU:
+		return x.o.CPU && x.cpu.known
+	case withFetches:
+		return x.fetchedNs.Load() > 0
+	case always:
+	}
+	return true
+}
+
+// perModel returns a family's metrics of the given models.
+func (x *Metrics) perModel(f *family, models []*Model) []*dto.Metric {
+	list := make([]*dto.Metric, 0, len(models))
+	for _, m := range models {
+		s := x.models[m]
+		switch {
+		case f.reasons:
+			for r := range numReasons {
+				n, _ := m.Failures[r].Load()
+				v := value(f.kind, float64(n))
+				v.Label = s.failed[r]
+				list = append(list, v)
+			}
+			continue
+		case f.moves != nil:
+			list = append(list, s.moves(f, m)...)
+			continue
+		case f.when == wherePadded:
+			if given, _ := m.Padding(); given == 0 {
+				continue
+			}
+		case f.when >= perCache && (s.setup == nil || !s.setup.Cached):
+			continue
+		}
+		if v := one(f, m); v != nil {
+			v.Label = s.labels
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// moves returns a family's metrics of a model's copies between places.
+func (s *series) moves(f *family, m *Model) (list []*dto.Metric) {
+	for _, v := range m.Moves.List() {
+		one := value(f.kind, float64(f.moves(&v)))
+		one.Label = slices.Clone(s.labels)
+		for _, l := range [][2]string{{"tensor", v.Tensor}, {"from", v.From.String()}, {"to", v.To.String()}, {"reason", v.Reason.String()}} {
+			text := strings.ToValidUTF8(l[1], "\uFFFD")
+			one.Label = append(one.Label, &dto.LabelPair{Name: &l[0], Value: &text})
+		}
+		sortLabels(one.Label)
+		list = append(list, one)
+	}
+	return list
+}
+
+// one returns a family's metric of one model, nil when it has none.
+func one(f *family, m *Model) *dto.Metric {
+	switch l := m.latencies.Load(); {
+	case f.model != nil:
+		return value(f.kind, f.model(m))
+	case f.batches:
+		return &dto.Metric{Histogram: batchSizesOf(m)}
+	case l == nil:
+		return nil
+	case f.latency == firstResponse:
+		if l.first != nil {
+			return &dto.Metric{Histogram: l.first.write()}
+		}
+	case l.summaries[f.latency] != nil:
+		v := &dto.Metric{}
+		if l.summaries[f.latency].Write(v) == nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// value returns a counter or a gauge.
+func value(kind dto.MetricType, v float64) *dto.Metric {
+	if kind == counter {
+		return &dto.Metric{Counter: &dto.Counter{Value: &v}}
+	}
+	return &dto.Metric{Gauge: &dto.Gauge{Value: &v}}
+}

@@ -1,0 +1,77 @@
+package telemetry
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"time"
+)
+
+// machine is what was measured of the machine.
+type machine struct {
+	known             bool
+	busy, total, used float64
+}
+
+// meter measures the machine.
+type meter struct {
+	at          int64 // on the clock of Now
+	spent, idle uint64
+	last        machine
+}
+
+// read returns a measurement no older than interval. The busy share is that since the
+// one before.
+func (m *meter) read(interval time.Duration) machine {
+	now := Now()
+	if m.last.known && now-m.at < int64(interval) {
+		return m.last
+	}
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return m.last
+	}
+	memory, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return m.last
+	}
+	spent, idle := cpuTicks(stat)
+	if d := spent - m.spent; m.last.known && spent > m.spent && idle >= m.idle {
+		m.last.busy = 1 - min(1, float64(idle-m.idle)/float64(d))
+	}
+	m.spent, m.idle, m.at = spent, idle, now
+	total, available := meminfo(memory, "MemTotal:"), meminfo(memory, "MemAvailable:")
+	m.last.known, m.last.total, m.last.used = total > 0, total, max(0, total-available)
+	return m.last
+}
+
+// cpuTicks reads the first line of /proc/stat: the ticks of all processors, and those
+// that they were idle or waited for a disk.
+func cpuTicks(stat []byte) (all, idle uint64) {
+	line, _, _ := bytes.Cut(stat, []byte("\n"))
+	const idleField, waitField, guestField = 3, 4, 8
+	for i, field := range bytes.Fields(line) {
+		n, err := strconv.ParseUint(string(field), 10, 64)
+		if err != nil || i-1 >= guestField { // a guest's ticks are in the user's already
+			continue
+		}
+		all += n
+		if i-1 == idleField || i-1 == waitField {
+			idle += n
+		}
+	}
+	return all, idle
+}
+
+// meminfo reads a line of /proc/meminfo, in bytes.
+func meminfo(text []byte, key string) float64 {
+	for line := range bytes.Lines(text) {
+		if f := bytes.Fields(line); len(f) > 1 && string(f[0]) == key {
+			kib, err := strconv.ParseUint(string(f[1]), 10, 64)
+			if err == nil {
+				return float64(kib) * 1024
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,73 @@
+package exec
+
+import (
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/scheduler"
+)
+
+// ahead is how many waves a decoupled step may be ahead of the client and of the steps
+// that follow, where the configuration sets no lower number.
+const ahead = 128
+
+// makeRoom waits until another wave may start. The step holds nothing that a wave
+// could wait for: a step whose waves have decoupled steps of their own does not wait
+// for these while it holds its instance, for they may need the same one.
+func (r *run) makeRoom(w *scheduler.Work) error {
+	if err := r.pace(w); err != nil {
+		return err
+	}
+	if r.x.next.next != nil && r.root.depth > r.x.next.depth && !w.Yields() {
+		return nil
+	}
+	if !r.crowded() {
+		return nil
+	}
+	w.Pause()
+	defer w.Resume()
+	for r.crowded() {
+		select {
+		case <-r.flight.room:
+		case <-r.ctx.Done():
+			return status.ErrCancelled
+		}
+	}
+	if r.root.failure.Load() != nil {
+		return status.ErrCancelled
+	}
+	return nil
+}
+
+// crowded reports whether too many waves are under way.
+func (r *run) crowded() bool {
+	r.root.order.mu.Lock()
+	defer r.root.order.mu.Unlock()
+	return r.flight.live >= r.x.ahead()
+}
+
+// ahead is how many waves of the decoupled step may be under way.
+func (x *Executor) ahead() int {
+	if n := x.plan.Nodes[x.part.Producer].MaxInflight; n > 0 && n < ahead {
+		return int(n)
+	}
+	return ahead
+}
+
+// pace waits until the request's client takes another answer.
+func (r *run) pace(w *scheduler.Work) error {
+	if r.ctx.Err() != nil || r.root.failure.Load() != nil {
+		return status.ErrCancelled
+	}
+	p, ok := r.root.sink.(infer.Pacer)
+	if !ok {
+		return nil
+	}
+	if p.Full() {
+		w.Pause()
+		defer w.Resume()
+	}
+	if p.Pace(r.ctx) != nil {
+		return status.ErrCancelled
+	}
+	return nil
+}

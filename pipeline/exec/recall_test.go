@@ -1,0 +1,163 @@
+package exec_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"tutti/backends"
+	"tutti/cache"
+	"tutti/cache/local"
+	"tutti/core/infer"
+	"tutti/core/telemetry"
+	"tutti/pipeline/exec"
+	"tutti/pipeline/plan"
+	"tutti/scheduler"
+	"tutti/scheduler/dynamic"
+)
+
+// recalled is an ensemble of one step behind a cache.
+type recalled struct {
+	*bench
+	r     *exec.Recall
+	stats *telemetry.Model
+	runs  atomic.Int32
+	enter chan struct{}
+	leave chan error
+}
+
+func newRecalled(t *testing.T) *recalled {
+	t.Helper()
+	x := &recalled{bench: newBench(t), stats: &telemetry.Model{}, enter: make(chan struct{}, 8), leave: make(chan error, 8)}
+	step := x.batching(signature("m", 1, 8), dynamic.Rules{MaxBatch: 1}, model(func(b *backends.Batch) error {
+		x.runs.Add(1)
+		x.enter <- struct{}{}
+		if err := <-x.leave; err != nil {
+			return err
+		}
+		return share(b)
+	}))
+	c := local.New(local.Settings{Size: 1 << 20, Alloc: x.alloc})
+	e := exec.New(exec.Settings{Plan: chain(1, signature("e", 1, 8)), Targets: []scheduler.Scheduler{step}, Stats: x.stats, Workers: x.workers})
+	x.r = exec.NewRecall(e, c, cache.Key{1})
+	t.Cleanup(func() {
+		if err := errors.Join(e.Drain(context.Background()), c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return x
+}
+
+// ask submits one request, which workers compute.
+func (x *recalled) ask(ctx context.Context, value float32, change func(*infer.Request)) *infer.Call {
+	call, req := infer.NewCall(), x.request(value)
+	if change != nil {
+		change(req)
+	}
+	req.Async = true
+	x.r.Offer(ctx, req, call)
+	return call
+}
+
+func wait(t *testing.T, call *infer.Call, fails bool) {
+	t.Helper()
+	resp, err := call.Wait()
+	if (err != nil) != fails {
+		t.Errorf("ended with %v", err)
+	}
+	if resp != nil {
+		if !resp.Final || resp.Model != "e" || len(resp.Outputs) != 1 {
+			t.Errorf("answer %+v", resp)
+		}
+		resp.Release()
+	}
+}
+
+func (x *recalled) counts(t *testing.T, runs int32, hits, misses uint64) {
+	t.Helper()
+	h, _ := x.stats.Hits()
+	m, _ := x.stats.Misses()
+	if got := x.runs.Load(); got != runs || h != hits || m != misses || x.stats.Pending() != 0 {
+		t.Errorf("%d executions, %d hits, %d misses, %d pending; want %d, %d, %d, 0", got, h, m, x.stats.Pending(), runs, hits, misses)
+	}
+}
+
+func TestRecall(t *testing.T) {
+	t.Parallel()
+	x := newRecalled(t)
+	param := func(r *infer.Request) {
+		r.Params = append(r.Params, infer.Param{Key: "k", Kind: infer.ParamBool, Bool: true})
+	}
+	for i, change := range []func(*infer.Request){nil, nil, param, param, func(r *infer.Request) { r.ID = "other" }} {
+		if i == 0 || i == 2 {
+			x.leave <- nil
+		}
+		wait(t, x.ask(t.Context(), 2, change), false)
+	}
+	wait(t, x.ask(t.Context(), 2, func(r *infer.Request) { r.Outputs = []string{"none"} }), true)
+	x.counts(t, 2, 3, 2)
+	if n := x.stats.Answered(); n != 5 {
+		t.Errorf("%d requests answered, want 5", n)
+	}
+}
+
+// TestRecallFlight has identical requests run once, and by themselves when that failed.
+func TestRecallFlight(t *testing.T) {
+	t.Parallel()
+	for _, failure := range []error{nil, errors.New("out of luck")} {
+		x := newRecalled(t)
+		lead := x.ask(t.Context(), 1, nil)
+		<-x.enter
+		a, b := x.ask(t.Context(), 1, nil), x.ask(t.Context(), 1, nil)
+		x.leave <- failure
+		if failure != nil {
+			x.leave <- nil
+			x.leave <- nil
+		}
+		wait(t, lead, failure != nil)
+		wait(t, a, false)
+		wait(t, b, false)
+		if failure == nil {
+			x.counts(t, 1, 2, 1)
+		} else {
+			x.counts(t, 3, 0, 2)
+		}
+	}
+}
+
+// TestRecallCancelled has the next request lead when the first client has gone, and a
+// follower end when its client has.
+func TestRecallCancelled(t *testing.T) {
+	t.Parallel()
+	x := newRecalled(t)
+	busy := x.ask(t.Context(), 3, nil)
+	<-x.enter
+	ctx, cancel := context.WithCancel(t.Context())
+	lead := x.ask(ctx, 1, nil)
+	gone, leave := context.WithCancel(t.Context())
+	a, b := x.ask(t.Context(), 1, nil), x.ask(gone, 1, nil)
+	leave()
+	wait(t, b, true)
+	cancel()
+	x.leave <- nil
+	x.leave <- nil
+	wait(t, busy, false)
+	wait(t, a, false)
+	wait(t, lead, true)
+	x.counts(t, 2, 0, 2)
+}
+
+// TestRecallRetired has nothing answered once the executor retires.
+func TestRecallRetired(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	e := exec.New(exec.Settings{Plan: plan.Single(signature("m", 1, 8)), Targets: []scheduler.Scheduler{b.inline(signature("m", 1, 8), share)}, Workers: b.workers})
+	c := local.New(local.Settings{Size: 1 << 20, Alloc: b.alloc})
+	e.Retire()
+	req := b.request(1)
+	if exec.NewRecall(e, c, cache.Key{}).Offer(t.Context(), req, infer.NewCall()) {
+		t.Fatal("a retired version answers")
+	}
+	req.Release()
+}

@@ -1,0 +1,371 @@
+package exec_test
+
+import (
+	"context"
+	"runtime/debug"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/pipeline/plan"
+	"tutti/scheduler/direct"
+)
+
+// counts is the decoupled model that answers n with 0 to n-1.
+func counts() fake {
+	sig := signature("count", 1, 8)
+	sig.Decoupled = true
+	return fake{sig: sig, run: count, queued: true, alone: true}
+}
+
+const countThen = `
+step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "ONE" } }
+step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "ONE" } output_map { key: "OUTPUT0" value: "OUT" } }`
+
+func number(b *bench, n float32) *infer.Request {
+	req := infer.NewRequest()
+	req.Inputs = append(req.Inputs, infer.Named{Name: "N", Tensor: b.floats([]float32{n})})
+	return req
+}
+
+// TestWavesAnswerInOrder has the second wave end before the first.
+func TestWavesAnswerInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	second := make(chan struct{})
+	models := fakes{"count": counts(), "next": {sig: signature("next", 1, 8), queued: true, alone: true, instances: 1, run: func(b *backends.Batch) error {
+		if tensor.Slice[float32](&b.In[0])[0] == 0 {
+			<-second
+		} else {
+			defer close(second)
+		}
+		return share(b)
+	}}}
+	x, stats := b.ensemble(t, models, "N", "OUT", countThen)
+	g := &gather{done: make(chan error, 1)}
+	x.Submit(t.Context(), number(b, 2), g)
+	err := <-g.done
+	if diff := cmp.Diff([]results{{"OUT": 0}, {"OUT": 1}}, g.answers); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if n := stats.Requests().Count; n != 1 {
+		t.Errorf("%d requests succeeded, want 1", n)
+	}
+}
+
+// TestNestedStreams has an ensemble of a decoupled step in another one, and twice.
+func TestNestedStreams(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	inner, err := config.Parse("config.pbtxt", []byte(`platform: "ensemble" max_batch_size: 8
+input { name: "N" data_type: TYPE_FP32 dims: -1 } output { name: "OUT" data_type: TYPE_FP32 dims: -1 }
+ensemble_scheduling {`+countThen+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := config.Normalise(inner, "inner"); err != nil {
+		t.Fatal(err)
+	}
+	models := fakes{"count": counts(), "next": {sig: signature("next", 1, 8), run: add(1)}, "inner": {ensemble: inner}}
+	x, _ := b.ensemble(t, models, "N", "OUT MID", `
+step { model_name: "inner" model_version: -1 input_map { key: "N" value: "N" } output_map { key: "OUT" value: "MID" } }
+step { model_name: "inner" model_version: -1 input_map { key: "N" value: "MID" } output_map { key: "OUT" value: "OUT" } }`)
+	g := &gather{done: make(chan error, 1)}
+	x.Submit(t.Context(), number(b, 3), g)
+	err = <-g.done
+	want := []results{{"MID": 1, "OUT": 1}, {"MID": 2, "OUT": 1}, {"MID": 2, "OUT": 2}, {"MID": 3, "OUT": 1}, {"MID": 3, "OUT": 2}, {"MID": 3, "OUT": 3}}
+	if diff := cmp.Diff(want, g.answers); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if !x.Plan().Signature.Decoupled || !x.Plan().Config.GetModelTransactionPolicy().GetDecoupled() {
+		t.Error("the ensemble is not decoupled")
+	}
+}
+
+// TestStepsShareAnInstance has a decoupled step follow itself, both far ahead of each
+// other, on the only instance of their model.
+func TestStepsShareAnInstance(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	x, _ := b.ensemble(t, fakes{"count": counts()}, "N", "OUT", `max_inflight_requests: 2
+step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "MID" } }
+step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "MID" } output_map { key: "OUTPUT0" value: "OUT" } }`)
+	var all []*gather
+	for range 2 {
+		req := number(b, 140)
+		req.Async = true
+		g := &gather{done: make(chan error, 1)}
+		all = append(all, g)
+		x.Submit(t.Context(), req, g)
+	}
+	for _, g := range all {
+		if err := <-g.done; err != nil || len(g.answers) != 140*139/2 {
+			t.Errorf("%v, %d answers", err, len(g.answers))
+		}
+	}
+}
+
+// TestInflightLimit sends many requests to a step that may have two at a time.
+//
+// shows: ensembles.inflight
+func TestInflightLimit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var now, most, sent atomic.Int32
+	models := fakes{"count": counts(), "next": {sig: signature("next", 1, 8), queued: true, alone: true, instances: 7, run: func(b *backends.Batch) error {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		}
+		return share(b)
+	}}}
+	many := models["count"]
+	many.run = func(b *backends.Batch) error {
+		sent.Add(1)
+		defer sent.Add(-1)
+		if sent.Load() > 2 {
+			return status.Errorf(status.Internal, "%d at a time", sent.Load())
+		}
+		return count(b)
+	}
+	many.instances = 7
+	models["count"] = many
+	x, _ := b.ensemble(t, models, "N", "OUT", "max_inflight_requests: 2\n"+countThen)
+	var all []*gather
+	for range 50 {
+		req := number(b, 9)
+		req.Async = true
+		g := &gather{done: make(chan error, 1)}
+		all = append(all, g)
+		x.Submit(t.Context(), req, g)
+	}
+	for _, g := range all {
+		if err := <-g.done; err != nil || len(g.answers) != 9 {
+			t.Errorf("%v, %d answers, want 9", err, len(g.answers))
+		}
+	}
+	if most.Load() > 2 {
+		t.Errorf("%d requests at a time, want at most 2", most.Load())
+	}
+}
+
+// TestInflightCancelled cancels a request that waits for a credit.
+func TestInflightCancelled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	open, begun := make(chan struct{}), make(chan struct{}, 2)
+	models := fakes{"next": {sig: signature("next", 1, 8), queued: true, alone: true, instances: 1, run: func(b *backends.Batch) error {
+		begun <- struct{}{}
+		<-open
+		return share(b)
+	}}}
+	x, _ := b.ensemble(t, models, "ONE", "OUT", `max_inflight_requests: 1
+step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "ONE" } output_map { key: "OUTPUT0" value: "OUT" } }`)
+	ask := func(ctx context.Context) *answer {
+		req := infer.NewRequest()
+		req.Inputs = append(req.Inputs, infer.Named{Name: "ONE", Tensor: b.floats([]float32{1})})
+		req.Async = true
+		a := newAnswer()
+		x.Submit(ctx, req, a)
+		return a
+	}
+	first := ask(t.Context())
+	<-begun
+	ctx, cancel := context.WithCancel(t.Context())
+	second, third := ask(ctx), ask(t.Context())
+	cancel()
+	<-second.done
+	if status.CodeOf(second.err) != status.Cancelled || first.closed.Load() || third.closed.Load() {
+		t.Errorf("%v, want a cancellation, and the others under way", second.err)
+	}
+	close(open)
+	for _, a := range []*answer{first, third} {
+		if <-a.done; a.err != nil {
+			t.Error(a.err)
+			continue
+		}
+		a.resp.Release()
+	}
+}
+
+// TestStepIsHeldBack has a decoupled step run ahead of the next one no further than it may.
+func TestStepIsHeldBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var sent, done atomic.Int32
+	many := counts()
+	many.run = func(b *backends.Batch) error {
+		for range 1000 {
+			out, err := tensor.New(b.Allocator, tensor.FP32, tensor.Of(1, 1))
+			if err != nil {
+				return err
+			}
+			if err := b.Send(0, []tensor.Tensor{out}, false); err != nil {
+				return err
+			}
+			sent.Add(1)
+		}
+		return nil
+	}
+	models := fakes{"count": many, "next": {sig: signature("next", 1, 8), queued: true, alone: true, run: func(b *backends.Batch) error {
+		if ahead := sent.Load() - done.Add(1); ahead > 4 {
+			return status.Errorf(status.Internal, "%d ahead", ahead)
+		}
+		return share(b)
+	}}}
+	x, _ := b.ensemble(t, models, "N", "OUT", "max_inflight_requests: 3\n"+countThen)
+	g := &gather{done: make(chan error, 1)}
+	x.Submit(t.Context(), number(b, 1), g)
+	if err := <-g.done; err != nil || len(g.answers) != 1000 {
+		t.Errorf("%v, %d answers", err, len(g.answers))
+	}
+}
+
+// TestSlowClientsAreAlone has many clients that take nothing and one that does, on one
+// place of a model that any number of goroutines share.
+func TestSlowClientsAreAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	sig := signature("m", 1, 8)
+	sig.Decoupled = true
+	x := b.executor(plan.Single(sig), direct.New(direct.Settings{
+		Runner: b.runner(sig), Instances: []backends.Instance{model(count)}, Shared: true, Workers: b.workers,
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	var slow []*stream
+	for range 64 {
+		req := b.request(100)
+		req.Async = true
+		s := &stream{room: make(chan struct{}), done: make(chan error, 1)}
+		slow = append(slow, s)
+		x.Submit(ctx, req, s)
+	}
+	for range 3 {
+		fast := &stream{done: make(chan error, 1)}
+		req := b.request(5)
+		req.Async = true
+		x.Submit(t.Context(), req, fast)
+		if err := <-fast.done; err != nil || len(fast.values) != 5 {
+			t.Errorf("%v, %d answers, want 5", err, len(fast.values))
+		}
+	}
+	cancel()
+	for _, s := range slow {
+		if err := <-s.done; status.CodeOf(err) != status.Cancelled {
+			t.Errorf("%v, want a cancellation", err)
+		}
+	}
+	fast := &stream{done: make(chan error, 1)}
+	x.Submit(t.Context(), b.request(5), fast)
+	if err := <-fast.done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStepsResequence has a step give the next one, and the answer, another sequence.
+func TestStepsResequence(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var saw [2]infer.Sequence
+	note := func(i int, reply infer.Params) model {
+		return func(b *backends.Batch) error {
+			saw[i] = b.Reqs[0].Meta.Sequence
+			b.Reqs[0].Reply = reply
+			return share(b)
+		}
+	}
+	models := fakes{
+		"first": {sig: signature("first", 1, 8), run: note(0, infer.Params{
+			{Key: "sequence_id", Kind: infer.ParamInt, Int: 7},
+			{Key: "sequence_end", Kind: infer.ParamBool, Bool: true},
+			{Key: "other", Kind: infer.ParamInt, Int: 1},
+		})},
+		"next": {sig: signature("next", 1, 8), run: note(1, nil)},
+	}
+	x, _ := b.ensemble(t, models, "N", "OUT", `
+step { model_name: "first" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "MID" } }
+step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MID" } output_map { key: "OUTPUT0" value: "OUT" } }`)
+	req := number(b, 1)
+	req.Sequence = infer.Sequence{ID: 3, Start: true}
+	a := submit(t.Context(), x, req)
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	want := infer.Sequence{ID: 7, Start: true, End: true}
+	if saw[0] != (infer.Sequence{ID: 3, Start: true}) || saw[1] != want || a.resp.Sequence != want || len(a.resp.Params) != 0 {
+		t.Errorf("the steps saw %v, the answer has %v and %v", saw, a.resp.Sequence, a.resp.Params)
+	}
+	a.resp.Release()
+}
+
+// TestReplyParameters has a model put parameters into its answers.
+//
+// shows: infer.reply_parameters
+func TestReplyParameters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	params := infer.Params{{Key: "tokens", Kind: infer.ParamInt, Int: 5}}
+	for name, decoupled := range map[string]bool{"once": false, "several": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sig := signature("m", 1, 8)
+			sig.Decoupled = decoupled
+			a := submit(t.Context(), single(b, sig, false, func(b *backends.Batch) error {
+				if decoupled {
+					return b.SendParams(0, []tensor.Tensor{b.In[0].Retain()}, params, true)
+				}
+				b.Reqs[0].Reply = params
+				return share(b)
+			}), b.request(1))
+			if a.err != nil {
+				t.Fatal(a.err)
+			}
+			if diff := cmp.Diff(params, a.resp.Params); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			a.resp.Release()
+		})
+	}
+}
+
+// TestWaveAllocs cannot be parallel: it counts those of the process.
+func TestWaveAllocs(t *testing.T) {
+	bn := budgetBench(t)
+	n := 0
+	out := make([]tensor.Tensor, 1)
+	many := counts()
+	many.run = func(b *backends.Batch) error {
+		for range n {
+			out[0] = b.In[0].Retain()
+			if err := b.Send(0, out, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	models := fakes{"count": many, "next": {sig: signature("next", 1, 8), run: share}}
+	x, _ := bn.ensemble(t, models, "N", "OUT", countThen)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	ask := func() {
+		call := infer.NewCall()
+		x.Submit(t.Context(), number(bn, 1), call)
+		resp, err := call.Wait()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		resp.Release()
+	}
+	n = 1
+	few := testing.AllocsPerRun(100, ask)
+	n = 101
+	if most := testing.AllocsPerRun(100, ask); most > few {
+		t.Errorf("%v allocations for 101 answers, %v for one", most, few)
+	}
+}

@@ -1,0 +1,81 @@
+//go:build !race
+
+package cached_test
+
+import (
+	"testing"
+
+	"tutti/backends"
+	"tutti/cache"
+	"tutti/cache/local"
+	"tutti/core/tensor"
+	"tutti/scheduler"
+	"tutti/scheduler/schedtest"
+)
+
+// sink completes works by releasing them.
+type sink struct{}
+
+func (sink) Complete(list scheduler.List, _ *scheduler.Turn) {
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		tensor.ReleaseAll(w.Out)
+	}
+}
+
+// round sends one work with the given input through a scheduler, again and again.
+func round(tb testing.TB, c func(b *schedtest.Bench) cache.Cache) (once, done func()) {
+	tb.Helper()
+	b := schedtest.NewBench(tb, schedtest.Signature(8), nil)
+	store := c(b)
+	s := before(b, store, []backends.Instance{schedtest.Model(schedtest.Share)})
+	in := b.Floats([]int64{1, 1}, 1)
+	j := b.Job(1)
+	w := &j.Work
+	w.In, w.To = make([]tensor.Tensor, 1), sink{}
+	t := scheduler.NewTurn(b.Workers)
+	never := func() bool { return false }
+	once = func() {
+		w.In[0] = in.Retain()
+		t.Tick(0)
+		t.Stage(s, w)
+		t.Flush()
+		t.Lend(never)
+	}
+	return once, func() {
+		in.Release()
+		_ = s.Close()
+		_ = store.Close()
+	}
+}
+
+func kept(b *schedtest.Bench) cache.Cache {
+	return local.New(local.Settings{Size: 1 << 20, Alloc: b.Alloc})
+}
+
+func lost(*schedtest.Bench) cache.Cache { return forgetful{} }
+
+// TestAllocBudget has neither a hit nor a miss allocate. It is not parallel, for the
+// runtime counts everybody's allocations.
+func TestAllocBudget(t *testing.T) {
+	for name, c := range map[string]func(*schedtest.Bench) cache.Cache{"hit": kept, "miss": lost} {
+		once, done := round(t, c)
+		once()
+		if n := testing.AllocsPerRun(200, once); n != 0 {
+			t.Errorf("a %s makes %v allocations, want none", name, n)
+		}
+		done()
+	}
+}
+
+func BenchmarkCached(b *testing.B) {
+	for name, c := range map[string]func(*schedtest.Bench) cache.Cache{"hit": kept, "miss": lost} {
+		b.Run(name, func(b *testing.B) {
+			once, done := round(b, c)
+			defer done()
+			b.ReportAllocs()
+			for b.Loop() {
+				once()
+			}
+		})
+	}
+}

@@ -1,0 +1,330 @@
+package cached
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"tutti/cache"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/scheduler"
+)
+
+// Settings are what New is given.
+type Settings struct {
+	// Inner computes what is not kept. It moves to the scheduler.
+	Inner scheduler.Scheduler
+	Cache cache.Cache
+	// Identity tells the loaded version from every other one.
+	Identity cache.Key
+	Stats    *telemetry.Model
+	Workers  *scheduler.Workers
+
+	_ struct{}
+}
+
+// Scheduler answers works from a cache, and hands the others to another scheduler.
+type Scheduler struct {
+	inner   scheduler.Scheduler
+	cache   cache.Cache
+	stats   *telemetry.Model
+	workers *scheduler.Workers
+	hashers *cache.Hashers
+	remote  bool
+	flights cache.Flights[*scheduler.Work]
+	calls   sync.Pool
+	pending scheduler.Pending // works brought and not yet completed
+
+	mu     sync.Mutex
+	queue  scheduler.List // works to look up in a remote cache, guarded by mu
+	broom  *time.Timer    // guarded by mu
+	swept  bool           // the broom is running, guarded by mu
+	closed bool           // guarded by mu
+}
+
+var (
+	_ scheduler.Scheduler = (*Scheduler)(nil)
+	_ scheduler.Inliner   = (*Scheduler)(nil)
+	_ scheduler.Completer = (*Scheduler)(nil)
+)
+
+// call is a work that the inner scheduler computes: who is told, and how its answer is
+// kept.
+type call struct {
+	to      scheduler.Completer
+	run     any
+	key     cache.Key
+	keep    bool // the answer goes to the cache
+	leads   bool
+	took    int64 // ns of the lookup
+	waiting []*scheduler.Work
+}
+
+// lookups is how many lookups of a remote cache are under way at a time for a model,
+// besides those on goroutines that callers lend.
+const lookups = 4
+
+// New returns a scheduler that asks s.Cache first.
+func New(s Settings) *Scheduler {
+	c := &Scheduler{
+		inner: s.Inner, cache: s.Cache, stats: s.Stats, workers: s.Workers,
+		hashers: cache.NewHashers(s.Identity), remote: s.Cache.Remote(),
+	}
+	c.calls.New = func() any { return new(call) }
+	c.workers.Reserve(c.reserve())
+	return c
+}
+
+// reserve is how many workers are kept: for lookups, and one for the broom.
+func (c *Scheduler) reserve() int {
+	if c.remote {
+		return lookups + 1
+	}
+	return 1
+}
+
+// Enqueue implements scheduler.Scheduler: the works are looked up next.
+//
+// hot: no lock with a cache in this process.
+func (c *Scheduler) Enqueue(list scheduler.List, t *scheduler.Turn) {
+	now := t.Now()
+	for w := list.Head; w != nil; w = w.Next() {
+		w.Enqueued = now
+	}
+	c.pending.Add(list.Len())
+	if !c.remote {
+		t.Inline(c, list)
+		return
+	}
+	c.mu.Lock()
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		c.queue.Push(w)
+	}
+	c.mu.Unlock()
+	t.Ready(c)
+}
+
+// RunInline looks the works up, completes those that are found and enqueues the others.
+//
+// hot: no allocation in the steady state.
+func (c *Scheduler) RunInline(list scheduler.List, t *scheduler.Turn) {
+	var found, rest scheduler.List
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		c.look(w, &found, &rest, t)
+	}
+	c.finish(found, rest, t)
+}
+
+// Help looks up one work in a remote cache.
+func (c *Scheduler) Help(t *scheduler.Turn) bool {
+	c.mu.Lock()
+	w, more := c.queue.Pop(), c.queue.Len() > 0
+	c.mu.Unlock()
+	if w == nil {
+		return false
+	}
+	if more {
+		c.workers.Kick(c)
+	}
+	var found, rest scheduler.List
+	c.look(w, &found, &rest, t)
+	c.finish(found, rest, t)
+	return true
+}
+
+// finish completes works and hands others to the inner scheduler.
+func (c *Scheduler) finish(done, rest scheduler.List, t *scheduler.Turn) {
+	if rest.Len() > 0 {
+		c.inner.Enqueue(rest, t)
+	}
+	if n := done.Len(); n > 0 {
+		scheduler.Complete(done, t)
+		c.pending.Add(-n)
+	}
+}
+
+// look asks the cache for one work, which then is in found, in rest, or follows another.
+func (c *Scheduler) look(w *scheduler.Work, found, rest *scheduler.List, t *scheduler.Turn) {
+	x := c.calls.Get().(*call)                        //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	if !cache.Cacheable(w.In) || w.Ctx.Err() != nil { // the inner scheduler says so
+		x.keep, x.leads, x.took = false, false, 0
+		c.forward(w, x, rest)
+		return
+	}
+	stamp, began := c.flights.Stamp(), telemetry.Now()
+	x.key = c.key(w)
+	hit := c.cache.Lookup(w.Ctx, &x.key, w.Out)
+	now := telemetry.Now()
+	t.Tick(now)
+	x.keep, x.leads, x.took = true, false, now-began
+	role := cache.Alone
+	if !hit {
+		role = c.join(&x.key, w)
+		x.leads = role == cache.Lead
+		hit = x.leads && stamp != c.flights.Stamp() && c.cache.Lookup(w.Ctx, &x.key, w.Out)
+	}
+	switch {
+	case hit:
+		c.answer(w, now, x.took)
+		found.Push(w)
+		if x.leads {
+			x.waiting = c.flights.End(&x.key, x.waiting[:0])
+			c.share(w, x.waiting, now, found)
+		}
+		c.recycle(x)
+	case role == cache.Follow: // it belongs to the leader now
+		c.recycle(x)
+	default:
+		c.forward(w, x, rest)
+	}
+}
+
+func (c *Scheduler) recycle(x *call) {
+	clear(x.waiting)
+	x.to, x.run, x.waiting = nil, nil, x.waiting[:0]
+	c.calls.Put(x)
+}
+
+func (c *Scheduler) key(w *scheduler.Work) cache.Key {
+	h := c.hashers.Get()
+	defer c.hashers.Put(h)
+	h.Meta(w.Meta)
+	for i := range w.In {
+		h.Tensor(&w.In[i])
+	}
+	return h.Key()
+}
+
+// join has a work lead or follow. A follower counts as waiting.
+func (c *Scheduler) join(key *cache.Key, w *scheduler.Work) cache.Role {
+	c.stats.Queued(1) // before the leader may end
+	role := c.flights.Join(key, cache.Urgency{Priority: w.Meta.Priority, Timeout: w.Meta.Timeout}, w)
+	if role == cache.Follow {
+		c.sweepLater()
+	} else {
+		c.stats.Queued(-1)
+	}
+	return role
+}
+
+// answer ends a work whose outputs were found.
+func (c *Scheduler) answer(w *scheduler.Work, now, took int64) {
+	tensor.ReleaseAll(w.In)
+	w.Err, w.Cached = nil, true
+	w.Times = telemetry.Times{Start: now, InputEnd: now, InferEnd: now, End: now}
+	c.stats.Hit(w.Enqueued, now, took)
+	w.Enqueued = now // an ensemble's sums have nothing to add
+}
+
+// forward puts a work into rest, to come back to Complete with x.
+func (c *Scheduler) forward(w *scheduler.Work, x *call, rest *scheduler.List) {
+	x.to, x.run = w.To, w.Run
+	w.To, w.Run = c, x
+	rest.Push(w)
+}
+
+// Complete takes computed works back from the inner scheduler, keeps their answers and
+// answers those that followed them.
+//
+// hot: no allocation in the steady state.
+func (c *Scheduler) Complete(list scheduler.List, t *scheduler.Turn) {
+	var done, rest scheduler.List
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		x := w.Run.(*call) //nolint:errcheck,forcetypeassert // set by forward
+		w.To, w.Run = x.to, x.run
+		c.settle(w, x, &done, &rest)
+		c.recycle(x)
+	}
+	c.finish(done, rest, t)
+}
+
+// settle ends one computed work and what became of its followers.
+func (c *Scheduler) settle(w *scheduler.Work, x *call, done, rest *scheduler.List) {
+	done.Push(w)
+	began := telemetry.Now()
+	ok := w.Err == nil && x.keep && len(w.Reply) == 0 && cache.Cacheable(w.Out)
+	if ok {
+		c.cache.Insert(&x.key, w.Out)
+	}
+	now := telemetry.Now()
+	if w.Err == nil && x.keep {
+		c.stats.Missed(x.took + now - began)
+	}
+	if !x.leads {
+		return
+	}
+	x.waiting = c.flights.End(&x.key, x.waiting[:0])
+	if ok {
+		c.share(w, x.waiting, now, done)
+	} else {
+		c.retry(x, w.Err, now, done, rest)
+	}
+}
+
+// share answers the followers of a work with its outputs.
+func (c *Scheduler) share(w *scheduler.Work, waiting []*scheduler.Work, now int64, done *scheduler.List) {
+	for _, f := range waiting {
+		c.stats.Queued(-1)
+		done.Push(f)
+		if f.Ctx.Err() != nil {
+			c.cancel(f, now)
+			continue
+		}
+		for i := range w.Out {
+			f.Out[i] = w.Out[i].Retain()
+		}
+		c.answer(f, now, 0)
+	}
+}
+
+// retry has the followers of a work that failed computed: one of them leads when only
+// the client of the first one had gone.
+func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.List) {
+	for _, f := range x.waiting {
+		c.stats.Queued(-1)
+		if f.Ctx.Err() != nil {
+			c.cancel(f, now)
+			done.Push(f)
+			continue
+		}
+		role := cache.Alone
+		if status.CodeOf(err) == status.Cancelled {
+			role = c.join(&x.key, f)
+		}
+		if role != cache.Follow {
+			next := c.calls.Get().(*call) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+			next.key, next.keep, next.leads, next.took = x.key, true, role == cache.Lead, 0
+			c.forward(f, next, rest)
+		}
+	}
+}
+
+// cancel ends a follower whose client has gone.
+func (c *Scheduler) cancel(w *scheduler.Work, now int64) {
+	w.Err = status.ErrCancelled
+	tensor.ReleaseAll(w.In)
+	c.stats.Failed(telemetry.Canceled, now-w.Enqueued)
+}
+
+// Drain waits until nothing is looked up, queued or executing.
+func (c *Scheduler) Drain(ctx context.Context) error {
+	return errors.Join(c.pending.Wait(ctx), c.inner.Drain(ctx))
+}
+
+// Close closes the inner scheduler.
+func (c *Scheduler) Close() error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	if c.broom != nil {
+		c.broom.Stop()
+	}
+	c.mu.Unlock()
+	if first {
+		c.workers.Reserve(-c.reserve())
+	}
+	return c.inner.Close()
+}

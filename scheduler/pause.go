@@ -1,0 +1,74 @@
+package scheduler
+
+import "tutti/backends"
+
+// Yields reports whether Pause gives up everything that other works could wait for:
+// the instance is one that any number of goroutines share.
+func (w *Work) Yields() bool { return w.host != nil && w.host.lends() }
+
+// Pause tells the scheduler that w, which is executing, is about to wait for something
+// outside of it, as a client that reads slowly. Until Resume another work may have the
+// place of a shared instance, so that those who wait cost no one theirs. An instance
+// behind a gate leaves it, and goes on without asking again: what w waits for may need
+// what the gate holds.
+func (w *Work) Pause() {
+	if w.host != nil {
+		w.host.pause(w.inst)
+	}
+}
+
+// Resume ends what Pause began.
+func (w *Work) Resume() {
+	if w.host != nil {
+		w.host.resume()
+	}
+}
+
+// attend notes who executes the works of a decoupled model.
+func (s *Station) attend(inst backends.Instance, batch *List) {
+	if !s.runner.sig.Decoupled {
+		return
+	}
+	for w := batch.Head; w != nil; w = w.next {
+		w.host, w.inst = s, inst
+	}
+}
+
+// lends reports whether places of paused works are lent.
+func (s *Station) lends() bool { return s.shared && len(s.gates) == 0 }
+
+// pause lends a shared instance's place to another work.
+func (s *Station) pause(inst backends.Instance) {
+	s.mu.Lock()
+	if g, ok := inst.(*gated); ok && g.pass == inside {
+		g.pass = outside
+		g.gate.Leave()
+	}
+	if !s.lends() || s.alarms.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.free = append(s.free, inst)
+	more := s.queue.n > 0
+	s.mu.Unlock()
+	s.workers.Reserve(1)
+	if more {
+		s.workers.Kick(s)
+	}
+}
+
+// resume takes a place back; when all are taken, the next one that becomes free is it.
+func (s *Station) resume() {
+	s.mu.Lock()
+	if !s.lends() || s.alarms.closed {
+		s.mu.Unlock()
+		return
+	}
+	if n := len(s.free); n > 0 {
+		s.free = s.free[:n-1]
+	} else {
+		s.lent++
+	}
+	s.mu.Unlock()
+	s.workers.Reserve(-1)
+}

@@ -1,0 +1,235 @@
+package sequence
+
+import (
+	"time"
+
+	"tutti/core/tensor"
+	"tutti/scheduler"
+)
+
+// window bounds how many ready sequences a decision looks at.
+const window = 128
+
+// holding reports whether the test hooks still hold batches back.
+func (b *book) holding() bool {
+	b.held = b.held && (b.queued < b.rules.Queued || b.backlog.len() < b.rules.Backlog)
+	return b.held
+}
+
+// startable reports whether an instance is free that has requests.
+func (b *book) startable() bool {
+	for _, l := range b.lanes {
+		if !l.busy && l.ready.n > 0 {
+			return !b.holding()
+		}
+	}
+	return false
+}
+
+// next forms a batch on an instance that is free; nil: there is none, or not before
+// wait has passed, unless a request comes.
+func (b *book) next(now int64, dropped *scheduler.List) (at *lane, wait time.Duration) {
+	if b.holding() {
+		return nil, 0
+	}
+	for _, l := range b.lanes {
+		if l.busy {
+			continue
+		}
+		b.purge(l, now, dropped)
+		if l.ready.n == 0 {
+			continue
+		}
+		form := b.direct
+		if b.rules.Oldest {
+			form = b.oldest
+		}
+		d, ok := form(l, now)
+		if ok {
+			l.busy = true
+			return l, 0
+		}
+		if wait == 0 || d < wait {
+			wait = d
+		}
+	}
+	return nil, wait
+}
+
+// purge drops the requests of clients that have gone, where a decision will look.
+func (b *book) purge(l *lane, now int64, dropped *scheduler.List) {
+	look := window
+	if !b.rules.Oldest {
+		look = len(l.slots)
+	}
+	var live *sequence // the last one that stays
+	for n := 0; n < look; {
+		s := l.ready.head
+		if live != nil {
+			s = live.next
+		}
+		if s == nil {
+			return
+		}
+		if s.head().Over(now) != nil {
+			b.cut(s, now, dropped) // its slot's heir comes at the end
+			continue
+		}
+		live = s
+		n++
+	}
+}
+
+// direct forms a batch whose rows are the slots.
+func (b *book) direct(l *lane, now int64) (wait time.Duration, ok bool) {
+	if wait := b.utilize(l, now); wait > 0 {
+		return wait, false
+	}
+	first, last := l.ready.head, 0
+	for i, sl := range l.slots {
+		if sl.seq != nil {
+			last = i
+		}
+	}
+	l.batch = l.batch[:0]
+	for _, sl := range l.slots[:last+1] {
+		if s := sl.seq; s == nil || s.state != ready || s != first && !mates(first, s) {
+			sl = nil
+		}
+		l.batch = append(l.batch, sl)
+	}
+	b.takeAll(l)
+	return 0, true
+}
+
+// utilize returns how long to wait for more of the slots.
+func (b *book) utilize(l *lane, now int64) time.Duration {
+	if b.rules.Delay == 0 || float32(l.ready.n)/float32(b.rules.Slots) >= b.rules.Utilization {
+		return 0
+	}
+	since := now
+	for s := l.ready.head; s != nil; s = s.next {
+		since = min(since, s.head().Enqueued)
+	}
+	return b.rules.Delay - time.Duration(now-since)
+}
+
+// oldest forms a batch as the policy says, of the sequences that became ready first.
+func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
+	b.items = b.items[:0]
+	for s := l.ready.head; s != nil && len(b.items) < window; s = s.next {
+		if b.rules.Ordered && s != l.ready.head && !mates(l.ready.head, s) {
+			break
+		}
+		b.items = append(b.items, scheduler.Item{Shape: s.key, Rows: 1, Enqueued: s.head().Enqueued})
+	}
+	d := b.policy.Decide(now, scheduler.View{Items: b.items, More: l.ready.n > len(b.items), Instances: 1}, b.positions[:0])
+	b.positions = d.Take[:0]
+	if len(d.Take) == 0 {
+		return max(d.Wait, 1), false
+	}
+	l.batch = l.batch[:0]
+	s, i := l.ready.head, int32(0)
+	for _, at := range d.Take {
+		for ; i < at; i++ {
+			s = s.next
+		}
+		if len(l.batch) == 0 || mates(l.batch[0].seq, s) {
+			l.batch = append(l.batch, s.at)
+		}
+	}
+	b.takeAll(l)
+	return 0, true
+}
+
+// takeAll takes the next requests of the slots of a batch.
+func (b *book) takeAll(l *lane) {
+	for _, sl := range l.batch {
+		if sl != nil {
+			b.take(l, sl.seq)
+		}
+	}
+}
+
+// take moves the next request of a ready sequence to its slot.
+func (b *book) take(l *lane, s *sequence) {
+	l.ready.remove(s)
+	s.state = running
+	sl := s.at
+	if sl.outer == nil {
+		sl.outer = s.queue.Pop()
+		sl.start = s.fresh || sl.outer.Meta.Sequence.Start
+		s.fresh = false
+	}
+	b.queued--
+}
+
+// finish takes an executed batch back. The requests are with their clients already,
+// apart from those that are to run once more.
+func (b *book) finish(l *lane, now int64) {
+	l.busy = false
+	for i, sl := range l.batch {
+		l.batch[i] = nil
+		if sl == nil {
+			continue
+		}
+		if sl.again {
+			sl.start, sl.again = false, false
+			b.queued++
+		} else {
+			sl.outer = nil
+		}
+		b.settle(sl.seq, now)
+	}
+}
+
+// mates reports whether the next requests of two sequences, and their states, have
+// shapes that can share a batch. A sequence that starts has its initial states, which
+// are like another's but where the extent is variable.
+func mates(a, b *sequence) bool {
+	x, y := a.head(), b.head()
+	for i := range x.In {
+		if !alike(&x.In[i], &y.In[i]) {
+			return false
+		}
+	}
+	for i := range a.at.states {
+		if !alike(a.at.next(i), b.at.next(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// alike compares what must agree between rows: presence and dimensions.
+func alike(a, b *tensor.Tensor) bool {
+	return a.Present() == b.Present() && a.Shape.Equal(b.Shape)
+}
+
+// next returns a state as the slot's next request will get it.
+func (sl *slot) next(i int) *tensor.Tensor {
+	s := sl.seq
+	if w := s.head(); len(sl.initial) > 0 && sl.outer != w && (s.fresh || w.Meta.Sequence.Start) {
+		return &sl.initial[i]
+	}
+	return &sl.states[i]
+}
+
+// shapeKey hashes the shapes of a request, so that a policy can tell apart those that
+// cannot share a batch (FNV-1a over words).
+func shapeKey(w *scheduler.Work) uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	key := uint64(offset)
+	for i := range w.In {
+		t := &w.In[i]
+		if !t.Present() {
+			key = (key ^ uint64(i) ^ 1<<63) * prime
+			continue
+		}
+		for _, d := range t.Shape.Dims() {
+			key = (key ^ uint64(d)) * prime
+		}
+		key = (key ^ 1<<62) * prime
+	}
+	return key
+}

@@ -1,0 +1,240 @@
+package sequence
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+	"tutti/scheduler"
+)
+
+// Settings are what New is given.
+type Settings struct {
+	// Config is completed; its sequence_batching says which ports are controls and states.
+	Config *modelconfig.ModelConfig
+	// Signature has all ports of the model, Public those of a request.
+	Signature, Public *config.Signature
+	Rules             Rules
+	// Policy forms the batches of the oldest strategy; nil for direct.
+	Policy scheduler.Policy
+	// Runner executes works of Signature. It does so once (scheduler.RunnerSettings.Once),
+	// and is iterative if the rules are.
+	Runner *scheduler.Runner
+	Stats  *telemetry.Model
+	// Alloc gives the memory of controls and initial states.
+	Alloc tensor.Allocator
+	// Instances move to the scheduler.
+	Instances []backends.Instance
+	Workers   *scheduler.Workers
+	// ReadFile reads a file of the model's folder initial_state.
+	ReadFile func(name string) ([]byte, error)
+	Log      *slog.Logger
+
+	_ struct{}
+}
+
+// Scheduler keeps the requests of sequences together.
+type Scheduler struct {
+	sig     *config.Signature
+	runner  *scheduler.Runner
+	stats   *telemetry.Model
+	workers *scheduler.Workers
+	log     *slog.Logger
+	all     []backends.Instance
+	ports   *ports
+
+	mu      sync.Mutex
+	book    *book          // guarded by mu (its rules never change)
+	refused scheduler.List // to be completed, guarded by mu
+	timer   *time.Timer    // guarded by mu
+	wakes   int64          // when the timer fires, MaxInt64: it does not; guarded by mu
+	armed   bool           // a worker waits for a batch's delay, guarded by mu
+	closed  bool           // guarded by mu
+
+	pending scheduler.Pending
+}
+
+var _ scheduler.Scheduler = (*Scheduler)(nil)
+
+// New returns a scheduler with every instance free. It fails when the configuration
+// names ports that the model does not have, or an initial state that cannot be read;
+// the instances are the caller's then.
+func New(s Settings) (*Scheduler, error) {
+	p, err := newPorts(&s)
+	if err != nil {
+		return nil, err
+	}
+	x := &Scheduler{
+		sig: s.Signature, runner: s.Runner, stats: s.Stats, workers: s.Workers, log: s.Log, all: s.Instances, ports: p,
+		book: newBook(s.Rules, len(s.Instances)), wakes: math.MaxInt64,
+	}
+	x.book.model, x.book.batchy, x.book.policy = p.model, s.Signature.MaxBatch > 0, s.Policy
+	x.book.fits, x.book.fresh = p.fits, x.newSlot
+	for i, inst := range s.Instances {
+		x.book.lanes[i].inst = inst
+	}
+	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
+	return x, nil
+}
+
+// Enqueue puts the works behind those of their sequences.
+//
+// hot: one lock per list, one map look-up per work.
+func (s *Scheduler) Enqueue(list scheduler.List, t *scheduler.Turn) {
+	now, n := t.Now(), list.Len()
+	s.stats.Queued(int64(n))
+	s.pending.Add(n)
+	var conflicts []id
+	s.mu.Lock()
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		w.Enqueued = now
+		conflict, err := s.book.admit(w, now)
+		if err != nil {
+			w.Err = err
+			s.refused.Push(w)
+		}
+		if conflict {
+			conflicts = append(conflicts, idOf(&w.Meta.Sequence))
+		}
+	}
+	ready := s.refused.Len() > 0 || s.book.startable()
+	s.schedule(now)
+	s.mu.Unlock()
+	if ready {
+		t.Ready(s)
+	}
+	for _, key := range conflicts {
+		s.log.Warn("sequence " + key.String() + " for model '" + s.sig.Model +
+			"' has a conflict. The previous sequence did not end before this sequence start. Previous sequence will be terminated early.")
+	}
+}
+
+// Help executes one batch, if an instance is free and has one.
+func (s *Scheduler) Help(t *scheduler.Turn) bool {
+	now := t.Now()
+	s.mu.Lock()
+	dropped := s.refused
+	s.refused = scheduler.List{}
+	l, wait := s.book.next(now, &dropped)
+	more := l != nil && s.book.startable()
+	if l == nil && wait > 0 {
+		s.arm(wait)
+	}
+	s.schedule(now)
+	s.mu.Unlock()
+	if more {
+		s.workers.Kick(s)
+	}
+	helped := s.drop(dropped, t)
+	if l == nil {
+		return helped
+	}
+	s.execute(l, t)
+	return true
+}
+
+// execute runs the batch of a lane and completes its requests, before the lane and
+// their sequences go on: so answers keep their order.
+func (s *Scheduler) execute(l *lane, t *scheduler.Turn) {
+	started := 0
+	for _, sl := range l.batch {
+		started += number(sl != nil)
+	}
+	s.stats.Queued(-int64(started))
+	list := s.fillAll(l)
+	if list.Head != nil {
+		s.runner.Run(l.inst, &list, t)
+	}
+	var done scheduler.List
+	again := 0
+	for _, sl := range l.batch {
+		switch {
+		case sl == nil:
+		case s.hand(sl):
+			done.Push(sl.outer)
+		default:
+			again++
+		}
+	}
+	n := done.Len()
+	scheduler.Complete(done, t)
+	s.stats.Queued(int64(again))
+	now := t.Now()
+	s.mu.Lock()
+	s.book.finish(l, now)
+	ready := s.book.startable()
+	s.schedule(now)
+	s.mu.Unlock()
+	if ready {
+		t.Ready(s)
+	}
+	s.pending.Add(-n)
+}
+
+// drop completes requests that never execute.
+func (s *Scheduler) drop(list scheduler.List, t *scheduler.Turn) bool {
+	n := list.Len()
+	if n == 0 {
+		return false
+	}
+	for w := list.Head; w != nil; w = w.Next() {
+		tensor.ReleaseAll(w.In)
+		why := telemetry.Rejected
+		if status.CodeOf(w.Err) == status.Cancelled {
+			why = telemetry.Canceled
+		}
+		s.stats.Failed(why, t.Now()-w.Enqueued)
+	}
+	s.stats.Queued(-int64(n))
+	scheduler.Complete(list, t)
+	s.pending.Add(-n)
+	return true
+}
+
+// Drain waits until nothing is queued or executing. Meanwhile sequences that have
+// nothing to do give way to those of the backlog.
+func (s *Scheduler) Drain(ctx context.Context) error {
+	s.hurry(1)
+	defer s.hurry(-1)
+	return s.pending.Wait(ctx)
+}
+
+func (s *Scheduler) hurry(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.book.draining += n
+	s.schedule(telemetry.Now())
+}
+
+// Close ends all sequences and closes the instances.
+func (s *Scheduler) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.workers.Reserve(-len(s.all) - 1)
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	var errs []error
+	for _, l := range s.book.lanes {
+		for _, sl := range l.slots {
+			sl.forget()
+		}
+		tensor.ReleaseAll(l.zeros)
+		errs = append(errs, l.inst.Close())
+	}
+	s.ports.release()
+	return errors.Join(errs...)
+}

@@ -26,6 +26,9 @@ type rehearsal struct {
 // lent is an instance that stays its owner's.
 type lent struct{ backends.Instance }
 
+// Unwrap returns the instance itself.
+func (x lent) Unwrap() backends.Instance { return x.Instance }
+
 // Close leaves the instance to its owner.
 func (lent) Close() error { return nil }
 

@@ -158,6 +158,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 	}
 	r.places = tensor.NewPlaces(s.Alloc)
 	r.mover = scheduler.NewMover(r.places)
+	s.Metrics.Pinned(r.places.PinnedUsage)
 	r.catalog.Store(newSnapshot(map[string]*model{}, false))
 	for _, root := range s.Roots {
 		if !cloud.Is(root) {

@@ -30,7 +30,7 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 		return queue, err
 	}
 	return cached.New(cached.Settings{
-		Inner: queue, Cache: r.s.Responses, Identity: v.identity, Stats: v.stats, Workers: r.workers,
+		Inner: queue, Cache: r.s.Responses, Identity: v.identity, Stats: v.stats, Workers: r.workers, Mover: r.mover, Signature: v.sig,
 	}), nil
 }
 

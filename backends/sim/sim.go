@@ -110,6 +110,7 @@ func newBackend(inner []backends.Factory, o backends.Options) (backends.Backend,
 			return nil, errors.Join(err, b.Close())
 		}
 	}
+	o.Places.SetPinned(tensor.NewPinnedPool())
 	return b, nil
 }
 
@@ -206,6 +207,7 @@ func (b *backend) Close() error {
 				b.options.Places.Remove(d.Place())
 			}
 		}
+		b.options.Places.SetPinned(nil)
 		errs = append(errs, b.machine.Close())
 	}
 	return errors.Join(errs...)

@@ -46,8 +46,26 @@ func (p *Places) Remove(at Place) {
 	p.devices.Store(&list)
 }
 
-// SetPinned makes pool that of memory that copies to and from devices go through.
-func (p *Places) SetPinned(pool Allocator) { p.pinned.Store(&pool) }
+// SetPinned makes pool that of memory that copies to and from devices go through; nil
+// for none.
+func (p *Places) SetPinned(pool Allocator) {
+	if pool == nil {
+		p.pinned.Store(nil)
+		return
+	}
+	p.pinned.Store(&pool)
+}
+
+// PinnedUsage returns the size of the pool of pinned memory and how much of it is in
+// use, in bytes: 0 where there is none, or one that does not tell (as Pool does).
+func (p *Places) PinnedUsage() (total, used int64) {
+	if pool := p.pinned.Load(); pool != nil {
+		if u, ok := (*pool).(interface{ Usage() (total, used int64) }); ok {
+			return u.Usage()
+		}
+	}
+	return 0, 0
+}
 
 // Device returns the device at a place, or nil.
 //

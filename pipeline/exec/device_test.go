@@ -59,16 +59,17 @@ func newSite(tb testing.TB, b *bench, mixed bool) *site {
 	return s
 }
 
-// placed returns the instances at the device, or nil when they stay on the host.
-func (b *bench) placed(list ...backends.Instance) []backends.Instance {
-	s := b.site
+// decide says whether the next model is at the device.
+func (s *site) decide() bool {
 	if s == nil {
-		return nil
+		return false
 	}
 	s.models++
-	if s.mixed && s.models%2 == 0 {
-		return nil
-	}
+	return !s.mixed || s.models%2 != 0
+}
+
+// wrap returns the instances at the device.
+func (s *site) wrap(b *bench, list []backends.Instance) []backends.Instance {
 	var all []backends.Instance
 	for _, inst := range list {
 		p, err := sim.Wrap(inst, s.device, "model", b.alloc)
@@ -79,6 +80,14 @@ func (b *bench) placed(list ...backends.Instance) []backends.Instance {
 	}
 	s.opened = append(s.opened, all...)
 	return all
+}
+
+// placed returns the instances at the device, or nil when they stay on the host.
+func (b *bench) placed(list ...backends.Instance) []backends.Instance {
+	if !b.site.decide() {
+		return nil
+	}
+	return b.site.wrap(b, list)
 }
 
 func (b *bench) mover() *scheduler.Mover {

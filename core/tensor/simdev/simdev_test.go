@@ -277,6 +277,19 @@ func TestPlaces(t *testing.T) {
 	if p.At(at) != tensor.Allocator(pinned) || p.At(tensor.Place{}) != tensor.Allocator(host) {
 		t.Error("pinned and host memory are mixed up")
 	}
+	b, err := p.At(at).Alloc(2 << 20)
+	must(t, err)
+	if total, used := p.PinnedUsage(); total != 2<<20 || used != 2<<20 {
+		t.Errorf("%d of %d bytes of pinned memory are used", used, total)
+	}
+	b.Release()
+	if total, used := p.PinnedUsage(); total != 2<<20 || used != 0 {
+		t.Errorf("afterwards %d of %d bytes of pinned memory are used", used, total)
+	}
+	p.SetPinned(nil)
+	if total, used := p.PinnedUsage(); p.At(at) != tensor.Allocator(host) || total != 0 || used != 0 {
+		t.Error("the pool of pinned memory stays")
+	}
 	must(t, p.Add(m.Devices()[1]))
 	must(t, p.Add(m.Devices()[0]))
 	if err := p.Add(m.Devices()[0]); err == nil {

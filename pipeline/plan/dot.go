@@ -76,7 +76,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		}
 		for port, slot := range n.In {
 			if slot != None {
-				connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(n.Signature, &n.Signature.Inputs[port])+p.movedDOT(slot, n.Site))
+				connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(n.Signature, &n.Signature.Inputs[port])+p.movedDOT(slot, n.spot()))
 			}
 		}
 		for _, slot := range n.Out {
@@ -90,7 +90,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		if err := vertex(g, name, quoteDOT(p.Signature.Outputs[i].Name), "ellipse"); err != nil {
 			return err
 		}
-		connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(p.Signature, &p.Signature.Outputs[i])+p.movedDOT(slot, OnHost))
+		connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(p.Signature, &p.Signature.Outputs[i])+p.movedDOT(slot, Spot{}))
 	}
 	for _, way := range ends {
 		if err := g.AddEdge(way[0], way[1], graph.EdgeAttribute("label", strings.Join(labels[way], `\n`))); err != nil {
@@ -100,9 +100,9 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 	return nil
 }
 
-// movedDOT is a line more for the label of a tensor that is copied to a site.
-func (p *Plan) movedDOT(s Slot, to Site) string {
-	if text := p.moved(s, to); text != "" {
+// movedDOT is a line more for the label of a tensor that is copied.
+func (p *Plan) movedDOT(s Slot, at Spot) string {
+	if text := p.moved(s, at); text != "" {
 		return `\n` + text
 	}
 	return ""

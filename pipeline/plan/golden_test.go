@@ -64,7 +64,7 @@ func places(text string) []tensor.Place {
 
 // TestGolden runs every testdata file: models/NAME.pbtxt are the models there are,
 // each other .pbtxt an ensemble, and what follows it what is made of it: CASE.plan,
-// CASE.dot or CASE.after-PASS, an error where there is one.
+// CASE.dot, CASE.svg or CASE.after-PASS, an error where there is one.
 //
 // shows: config.ensembles
 func TestGolden(t *testing.T) {
@@ -122,14 +122,19 @@ func outcome(name string, cfg *modelconfig.ModelConfig, repo repository) []byte 
 	if err != nil {
 		return []byte(refusal(err))
 	}
-	if strings.HasSuffix(name, ".dot") {
-		var b bytes.Buffer
-		if err := p.DOT(&b); err != nil {
-			return []byte(err.Error() + "\n")
-		}
-		return b.Bytes()
+	var b bytes.Buffer
+	switch filepath.Ext(name) {
+	case ".dot":
+		err = p.DOT(&b)
+	case ".svg":
+		err = p.SVG(&b, nil)
+	default:
+		b.WriteString(p.Text())
 	}
-	return []byte(p.Text())
+	if err != nil {
+		return []byte(err.Error() + "\n")
+	}
+	return b.Bytes()
 }
 
 // refusal is an error's text with the code and the field that it carries.

@@ -17,11 +17,18 @@ const (
 	OnDevice
 )
 
+// Spot is where a tensor is, or is read: on the host, or at one of several devices.
+type Spot struct {
+	Site
+	// Devices holds a bit for each device that may be the one; 0 on the host.
+	Devices uint64
+}
+
 // Move is a copy of a tensor to where steps read it, or to the host for the answer.
 // Readers at one place share it.
 type Move struct {
 	Slot     Slot
-	From, To Site
+	From, To Spot
 	// Use is the first input that reads it there; a Node of -1 stands for the answer.
 	Use Use
 }
@@ -88,7 +95,7 @@ func (p *Plan) site(i int) Site {
 func (p *Plan) crossings(i int, at Site) int {
 	n, count := &p.Nodes[i], 0
 	for port, s := range n.In {
-		if s != None && n.Signature.Inputs[port].DType != tensor.Bytes && p.home(s) != at {
+		if s != None && n.Signature.Inputs[port].DType != tensor.Bytes && p.home(s).Site != at {
 			count++
 		}
 	}
@@ -110,14 +117,34 @@ func (p *Plan) crossings(i int, at Site) int {
 }
 
 // home returns where a slot's tensor is when it is made.
-func (p *Plan) home(s Slot) Site {
+func (p *Plan) home(s Slot) Spot {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		if port := slices.Index(n.Out, s); port >= 0 && n.Signature.Outputs[port].DType != tensor.Bytes {
-			return n.Site
+			return n.spot()
 		}
 	}
-	return OnHost
+	return Spot{}
+}
+
+// spot returns where the node runs.
+func (n *Node) spot() Spot {
+	if n.Site != OnDevice {
+		return Spot{}
+	}
+	spot := Spot{Site: OnDevice}
+	for _, at := range n.Places {
+		if at.Kind == tensor.Device && at.ID >= 0 && at.ID < 64 {
+			spot.Devices |= 1 << uint(at.ID)
+		}
+	}
+	return spot
+}
+
+// serves reports whether what is at a is where b reads it. A request keeps to one
+// device as far as it can, so that a device that both may be at is the same one.
+func (a Spot) serves(b Spot) bool {
+	return a.Site == b.Site && (a.Devices == b.Devices || a.Devices&b.Devices != 0)
 }
 
 // devices returns those where every step that runs at a device can.
@@ -129,13 +156,7 @@ func (p *Plan) devices() uint64 {
 			continue
 		}
 		some = true
-		mine := uint64(0)
-		for _, at := range n.Places {
-			if at.Kind == tensor.Device && at.ID >= 0 && at.ID < 64 {
-				mine |= 1 << uint(at.ID)
-			}
-		}
-		all &= mine
+		all &= n.spot().Devices
 	}
 	if !some {
 		return 0
@@ -146,21 +167,20 @@ func (p *Plan) devices() uint64 {
 // moves adds the copies of one slot, one for each other place that reads it.
 func (p *Plan) moves(s Slot, uses []Use) {
 	from := p.home(s)
+	there := []Spot{from}
+	read := func(at Spot, by Use) {
+		if !slices.ContainsFunc(there, func(x Spot) bool { return x.serves(at) }) {
+			there = append(there, at)
+			p.Moves = append(p.Moves, Move{Slot: s, From: from, To: at, Use: by})
+		}
+	}
 	for _, u := range uses {
-		n := &p.Nodes[u.Node]
-		if n.Site != from && n.Signature.Inputs[u.Port].DType != tensor.Bytes {
-			p.Moves = append(p.Moves, Move{Slot: s, From: from, To: n.Site, Use: u})
-			break
+		if n := &p.Nodes[u.Node]; n.Signature.Inputs[u.Port].DType != tensor.Bytes {
+			read(n.spot(), u)
 		}
 	}
-	// Readers on the host share their copy with the answer.
-	for _, m := range p.Moves {
-		if m.Slot == s && m.To == OnHost {
-			return
-		}
-	}
-	if from == OnDevice && slices.Contains(p.Outputs, s) {
-		p.Moves = append(p.Moves, Move{Slot: s, From: from, To: OnHost, Use: Use{Node: -1}})
+	if slices.Contains(p.Outputs, s) {
+		read(Spot{}, Use{Node: -1})
 	}
 }
 
@@ -174,13 +194,26 @@ func (n *Node) siteText() string {
 	if n.Site != OnDevice {
 		return ""
 	}
+	return n.spot().devices()
+}
+
+// devices names the devices of a spot.
+func (a Spot) devices() string {
 	var at []string
-	for _, p := range n.Places {
-		if p.Kind == tensor.Device {
-			at = append(at, p.String())
+	for i := range 64 {
+		if a.Devices&(1<<uint(i)) != 0 {
+			at = append(at, tensor.Place{Kind: tensor.Device, ID: int16(i)}.String())
 		}
 	}
 	return strings.Join(at, " or ")
+}
+
+// spotText names a spot, the devices where they are not the same for all steps.
+func (p *Plan) spotText(a Spot) string {
+	if a.Site == OnDevice && p.Devices == 0 {
+		return a.devices()
+	}
+	return a.String()
 }
 
 // String returns the site's name.
@@ -200,7 +233,7 @@ func (p *Plan) movesText(b *strings.Builder) {
 		b.WriteString("the steps at devices have no device in common\n")
 	}
 	for _, m := range p.Moves {
-		fmt.Fprintf(b, "move %s from %s to %s for %s\n", p.Names[m.Slot], m.From, m.To, p.reader(m))
+		fmt.Fprintf(b, "move %s from %s to %s for %s\n", p.Names[m.Slot], p.spotText(m.From), p.spotText(m.To), p.reader(m))
 	}
 	if len(p.Moves) == 0 {
 		b.WriteString("no moves\n")
@@ -216,11 +249,11 @@ func (p *Plan) reader(m Move) string {
 	return fmt.Sprintf("step %d input %s", m.Use.Node, n.Signature.Inputs[m.Use.Port].Name)
 }
 
-// moved says of a tensor on its way to a node (-1: the answer) that it is copied.
-func (p *Plan) moved(s Slot, to Site) string {
+// moved says of a tensor that is read at a spot that it is copied.
+func (p *Plan) moved(s Slot, at Spot) string {
 	for _, m := range p.Moves {
-		if m.Slot == s && m.To == to {
-			return "copied to the " + to.String()
+		if m.Slot == s && !m.From.serves(at) && m.To.serves(at) {
+			return "copied to the " + at.String()
 		}
 	}
 	return ""

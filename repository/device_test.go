@@ -1,6 +1,7 @@
 package repository_test
 
 import (
+	"context"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -8,7 +9,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tutti/backends"
+	"tutti/cache/local"
+	"tutti/core/config"
+	"tutti/core/infer"
 	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/steps"
 )
 
 // TestTensorsStayAtTheDevice has a diamond of models, one input read by two, at one and
@@ -33,12 +40,7 @@ ensemble_scheduling`, 1)))
 			})
 		}
 		wg.Wait()
-		var up, down, peer int64
-		for _, d := range w.machine.Devices() {
-			s := d.Stats()
-			up, down, peer = up+s.Up.Count, down+s.Down.Count, peer+s.Peer.Count
-		}
-		if up != requests || down != 2*requests || peer != 0 {
+		if up, down, peer := w.moved(); up != requests || down != 2*requests || peer != 0 {
 			t.Errorf("%d devices: %d copies up, %d down and %d across for %d requests with one input and two outputs", devices, up, down, peer, requests)
 		}
 		text := scrapeText(t, w.metrics)
@@ -97,5 +99,121 @@ input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } output { name: "OUTPU
 	}
 	if got := failures(r)["absent"]; !strings.Contains(got, "2") {
 		t.Errorf("a group at a device that is not there: %q", got)
+	}
+}
+
+// moved returns how often anything was copied up to the world's devices, down and across.
+func (w *world) moved() (up, down, peer int64) {
+	for _, d := range w.machine.Devices() {
+		s := d.Stats()
+		up, down, peer = up+s.Up.Count, down+s.Down.Count, peer+s.Peer.Count
+	}
+	return up, down, peer
+}
+
+// sum adds IN to the state S, and puts the sum out as both.
+func sum() steps.Factory {
+	port := func(name string) config.Port { return config.Port{Name: name, DType: tensor.FP32, Dims: tensor.Of(-1)} }
+	f := stepOf("sum", true, func(_ context.Context, b *backends.Batch) error {
+		for port := range b.Out {
+			out, err := b.Alloc(port, tensor.FP32, b.In[0].Shape)
+			if err != nil {
+				return err
+			}
+			for i, v := range tensor.Slice[float32](&b.In[0]) {
+				tensor.Slice[float32](out)[i] = v + tensor.Slice[float32](&b.In[1])[i]
+			}
+		}
+		return nil
+	})
+	f.Signature = func(*steps.Settings) (*config.Signature, error) {
+		return &config.Signature{Inputs: []config.Port{port("IN"), port("S")}, Outputs: []config.Port{port("OUT"), port("S_OUT")}}, nil
+	}
+	return f
+}
+
+// TestSequencesAtDevices has sequences with a state go through two models that add up,
+// and one between them: their states stay where they are made, and all steps of a
+// request meet at one device.
+func TestSequencesAtDevices(t *testing.T) {
+	t.Parallel()
+	const adder = `-- NAME/1/ --
+-- NAME/config.pbtxt --
+backend: "native" max_batch_size: 8 parameters { key: "step" value { string_value: "sum" } }
+sequence_batching { STRATEGY {} state { input_name: "S" output_name: "S_OUT" data_type: TYPE_FP32 dims: [ -1 ] } }
+`
+	const sequences, length = 5, 4
+	for _, tc := range []struct {
+		devices  int
+		strategy string
+	}{{1, "oldest"}, {1, "direct"}, {2, "oldest"}, {2, "direct"}} {
+		w := newWorld(t, sum())
+		w.atDevices(t, tc.devices)
+		text := strings.ReplaceAll(adder, "STRATEGY", tc.strategy)
+		r := w.repo(t, folder(t, doubleModel+strings.ReplaceAll(text, "NAME", "first")+strings.ReplaceAll(text, "NAME", "last")+ensemble("ens",
+			step("first", "-1", "IN", "A"), step("plain", "-1", "A", "B"), step("last", "-1", "B", "X"))))
+		if f := failures(r); len(f) > 0 {
+			t.Fatal(f)
+		}
+		before, _, _ := w.moved()
+		var wg sync.WaitGroup
+		for id := range uint64(sequences) {
+			wg.Go(func() {
+				first, last := float32(0), float32(0)
+				for k := range length {
+					req := w.request("ens", float32(int(id)+k))
+					req.Sequence = infer.Sequence{ID: id + 1, Start: k == 0, End: k == length-1}
+					first += float32(int(id) + k)
+					last += 2 * first
+					if got, err := ask(t.Context(), r, req); err != nil || got != last {
+						t.Errorf("request %d of sequence %d gave %v, %v; want %v", k, id, got, err, last)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		// Besides the requests, initial states and rows for nobody go up.
+		up, down, peer := w.moved()
+		if up -= before; up < sequences*length || up > sequences*length+int64(16*tc.devices) || down != sequences*length || peer != 0 {
+			t.Errorf("%d devices: %d copies up, %d down and %d across for %d requests", tc.devices, up, down, peer, sequences*length)
+		}
+	}
+}
+
+// TestCacheAtDevices keeps the answers of models at a device and of an ensemble of them.
+func TestCacheAtDevices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.atDevices(t, 1)
+	store := local.New(local.Settings{Size: 1 << 20, Alloc: w.alloc})
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.more.Responses = store
+	const kept = " response_cache { enable: true }\n"
+	r := w.repo(t, folder(t, strings.TrimSuffix(doubleModel, "\n")+kept+
+		ensemble("ens", step("plain", "-1", "IN", "A"), step("plain", "-1", "A", "X"))+kept))
+	if f := failures(r); len(f) > 0 {
+		t.Fatal(f)
+	}
+	for i, tc := range []struct {
+		model   string
+		in, out float32
+		copies  int64 // each way, since the beginning
+	}{
+		{"ens", 1, 4, 1},
+		{"ens", 1, 4, 1},
+		{"ens", 2, 8, 2}, // and the steps keep nothing
+		{"plain", 1, 2, 3},
+		{"plain", 1, 2, 3},
+		{"plain", 2, 4, 4},
+		{"ens", 1, 4, 4},
+	} {
+		got, err := ask(t.Context(), r, w.request(tc.model, tc.in))
+		if up, down, peer := w.moved(); err != nil || got != tc.out || up != tc.copies || down != tc.copies || peer != 0 {
+			t.Errorf("request %d gave %v, %v, after %d copies up and %d down, want %v after %d", i, got, err, up, down, tc.out, tc.copies)
+		}
 	}
 }

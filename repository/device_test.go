@@ -64,6 +64,8 @@ func scrapeText(t *testing.T, x *telemetry.Metrics) string {
 
 // TestInstanceGroupsAtDevices serves models of backend sim as a user would, by their
 // instance groups.
+//
+// shows: backends.sim
 func TestInstanceGroupsAtDevices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -68,6 +68,15 @@ func Arrived(t *tensor.Tensor) error {
 	return nil
 }
 
+// Late reports whether t is still on its way to the host.
+func Late(t *tensor.Tensor) bool {
+	if !t.Present() || t.Buf.Place().Kind == tensor.Device {
+		return false
+	}
+	e := t.Buf.Ready()
+	return e != nil && !e.Done()
+}
+
 // ToDevice has t copied to the device of stream s if it is elsewhere, or else has s
 // wait until t is ready. Work put into s afterwards may read it.
 func (*Mover) ToDevice(t *tensor.Tensor, s tensor.Stream, n Note) error {

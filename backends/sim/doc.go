@@ -11,5 +11,6 @@
 //
 // Inputs come to the instance's device and outputs stay there, BYTES excepted. The
 // model itself runs on the host, on copies that the simulated device does not count:
-// they stand for its kernels.
+// they stand for its kernels. What goes to the host goes through a pool that stands for
+// pinned memory.
 package sim

@@ -211,7 +211,7 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
 	b.WriteString(".\n\n" +
-		"There are no `nv_gpu_*` metrics and no `nv_energy_consumption`: no GPU is measured. The pool of pinned memory is empty without one.\n")
+		"There are no `nv_gpu_*` metrics and no `nv_energy_consumption`: no GPU is measured. The pool of pinned memory is empty without devices.\n")
 	b.WriteString("\n`reason` of failures is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))

@@ -25,6 +25,7 @@ type Executor struct {
 	targets []scheduler.Scheduler // one per node
 	stats   *telemetry.Model
 	mover   *scheduler.Mover
+	workers *scheduler.Workers
 	runs    sync.Pool
 	pending scheduler.Pending
 	retired atomic.Bool
@@ -88,7 +89,7 @@ func New(s Settings) *Executor {
 
 // newExecutor returns an executor of p, which is s.Plan or a part of it.
 func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Executor {
-	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover}
+	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, workers: s.Workers}
 	for i, readers := range p.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))

@@ -8,11 +8,13 @@ import (
 )
 
 // home brings the tensors of an answer to the host, where clients read them. All
-// copies are under way before the first is waited for.
+// copies are under way before the first is waited for. Whoever waits is likely a worker,
+// for which another one stands in meanwhile: the answer counts, with its time, once it
+// is there.
 //
 // hot: one load while there is no device.
 func (r *run) home(resp *infer.Response) error {
-	m := r.x.mover
+	m, late := r.x.mover, false
 	if m.Idle() {
 		return nil
 	}
@@ -21,6 +23,11 @@ func (r *run) home(resp *infer.Response) error {
 		if err := m.ToHost(&o.Tensor, scheduler.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse}); err != nil {
 			return r.stranded(o.Name, err)
 		}
+		late = late || scheduler.Late(&o.Tensor)
+	}
+	if late {
+		r.x.workers.Reserve(1)
+		defer r.x.workers.Reserve(-1)
 	}
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]

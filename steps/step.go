@@ -58,7 +58,11 @@ type Settings struct {
 	MaxBatch int
 	// Params holds every declared key, with its default where it was not set.
 	Params map[string]string
-	Log    *slog.Logger
+	// Inputs and Outputs are what config.pbtxt declares, empty where it leaves that to
+	// the step. A step of any number of inputs takes their names, types and dims from
+	// here. Borrowed.
+	Inputs, Outputs []config.Port
+	Log             *slog.Logger
 
 	_ struct{}
 }

@@ -41,6 +41,13 @@ type Batch struct {
 	// Over says, by output, which input's memory it may take over: one more than the
 	// input's position, 0 for none. It is nil where there is none at all. See AllocOver.
 	Over []int32
+	// Host is where outputs on the host come from when Allocator is that of a device;
+	// nil: Allocator.
+	Host tensor.Allocator
+	// Stream is where the work of an instance at a device goes, nil on the host. Its
+	// inputs are ready for work put there, and what Execute leaves in it need not be
+	// over when Execute returns: outputs are ready at the stream's end.
+	Stream tensor.Stream
 	// Answers takes what Send sends; nil unless the model is decoupled.
 	Answers Answers
 }
@@ -88,13 +95,13 @@ func (b *Batch) Alloc(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor,
 // AllocOver is Alloc for a model that has read an element of its inputs by the time it
 // writes the one of the same position: where the configuration lets a state's output
 // use the memory of its input (use_same_buffer_for_input_output) and both are alike, it
-// gets that.
+// gets that. Memory at a device is not taken over: other streams may still read it.
 func (b *Batch) AllocOver(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor, error) {
 	if b.Over == nil || b.Over[port] == 0 {
 		return b.Alloc(port, d, s)
 	}
 	in := &b.In[b.Over[port]-1]
-	if !in.Present() || d == tensor.Bytes || in.DType != d || !in.Shape.Equal(s) {
+	if !in.Present() || in.Buf.Place().Kind == tensor.Device || d == tensor.Bytes || in.DType != d || !in.Shape.Equal(s) {
 		return b.Alloc(port, d, s)
 	}
 	b.SetOutput(port, in.Retain())
@@ -102,9 +109,13 @@ func (b *Batch) AllocOver(port int, d tensor.DType, s tensor.Shape) (*tensor.Ten
 }
 
 // AllocBytes makes output port an uncleared BYTES tensor of n encoded bytes and
-// returns it, borrowed, to be filled.
+// returns it, borrowed, to be filled. It is always on the host.
 func (b *Batch) AllocBytes(port int, s tensor.Shape, n int) (*tensor.Tensor, error) {
-	t, err := tensor.NewBytes(b.Allocator, s, n)
+	alloc := b.Host
+	if alloc == nil {
+		alloc = b.Allocator
+	}
+	t, err := tensor.NewBytes(alloc, s, n)
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func (r *Repository) newSequences(f *folder, v *version, stats *telemetry.Model,
 	return sequence.New(sequence.Settings{
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
 		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
-			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Once: true, Iterative: rules.Iterative,
+			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, Once: true, Iterative: rules.Iterative,
 			Over: sequence.Over(v.cfg, v.full),
 		}),
 		Stats: stats, Alloc: r.s.Alloc, Instances: made.active, Gates: made.gates, Workers: r.workers, Log: r.s.Log,

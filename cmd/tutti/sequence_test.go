@@ -366,7 +366,7 @@ func crowd(ctx context.Context, t *testing.T, stub inference.GRPCInferenceServic
 // is taken, and a conflict and the end of an idle sequence besides.
 func TestSequenceBacklog(t *testing.T) {
 	t.Parallel()
-	a, log := serveLogged(t, "--model-repository="+sequenceModels(t))
+	a, log := serveLogged(t, components(), "--model-repository="+sequenceModels(t))
 	stub := dialStub(t, a.grpc)
 	try := func(one ask) string { return outcome(stub.ModelInfer(t.Context(), one.message())) }
 	if got := try(ask{model: "narrow", id: 1, start: true, v: 5}); got != "5" {

@@ -57,7 +57,7 @@ func newPorts(s *Settings) (*ports, error) {
 	if s.Signature.MaxBatch > 0 {
 		p.row = []int64{1}
 	}
-	p.one = tensor.Of(append(p.row[:len(p.row):len(p.row)], 1)...)
+	p.one = tensor.Of(append(slices.Clip(p.row), 1)...)
 	for i := range s.Public.Inputs {
 		p.in = append(p.in, s.Signature.Input(s.Public.Inputs[i].Name))
 	}

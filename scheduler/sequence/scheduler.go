@@ -88,6 +88,9 @@ func New(s Settings) (*Scheduler, error) {
 			var e scheduler.Scheduler = entrance{x, l} // made once, so that being let in allocates nothing
 			l.door = scheduler.NewDoor(s.Gates[i], func() { x.workers.Kick(e) })
 		}
+		if st := backends.StreamOf(inst); st != nil {
+			l.at = st.Place()
+		}
 	}
 	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
 	return x, nil
@@ -120,6 +123,7 @@ func (s *Scheduler) Enqueue(list scheduler.List, t *scheduler.Turn) {
 		t.Ready(s)
 	}
 	for _, key := range conflicts {
+		//nolint:sloglint // the line is Triton's, which people look for
 		s.log.Warn("sequence " + key.String() + " for model '" + s.sig.Model +
 			"' has a conflict. The previous sequence did not end before this sequence start. Previous sequence will be terminated early.")
 	}

@@ -153,6 +153,7 @@ type lane struct {
 	number int
 	inst   backends.Instance
 	door   scheduler.Door // what the instance passes before a batch
+	at     tensor.Place   // of the instance
 	slots  []*slot
 	ready  chain
 	busy   bool

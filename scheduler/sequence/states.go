@@ -1,6 +1,10 @@
 package sequence
 
-import "tutti/core/tensor"
+import (
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
 
 // keep moves the states among a request's outputs to its slot; one that is left out
 // stays what it was.
@@ -77,7 +81,7 @@ func (l *lane) move(sl *slot) {
 func (l *lane) copyMoves(a tensor.Allocator) {
 	for i := range l.moves {
 		m := &l.moves[i]
-		if own, err := duplicate(a, &m.old); err == nil {
+		if own, err := l.duplicate(a, &m.old); err == nil {
 			m.old.Release()
 			m.old = own
 		}
@@ -113,7 +117,7 @@ func isView(t *tensor.Tensor) bool { return t.Present() && t.Len < t.Buf.Len() }
 // and its like.
 func (sl *slot) wasteful() bool {
 	for i := range sl.states {
-		if t := &sl.states[i]; isView(t) && 2*t.Buf.Refs()*t.Len <= t.Buf.Len() {
+		if t := &sl.states[i]; isView(t) && 2*t.Buf.Held()*t.Len <= t.Buf.Len() {
 			return true
 		}
 	}
@@ -127,4 +131,32 @@ func duplicate(a tensor.Allocator, t *tensor.Tensor) (tensor.Tensor, error) {
 		copy(own.Bytes(), t.Bytes())
 	}
 	return own, err
+}
+
+// duplicate is duplicate where the instance is: at a device by its stream.
+func (l *lane) duplicate(a tensor.Allocator, t *tensor.Tensor) (tensor.Tensor, error) {
+	if t.Buf.Place().Kind != tensor.Device {
+		return duplicate(a, t)
+	}
+	st := backends.StreamOf(l.inst)
+	if st == nil || st.Place() != t.Buf.Place() {
+		return tensor.Tensor{}, status.Errorf(status.Internal, "a state is at %s, expected it where its instance is", t.Buf.Place())
+	}
+	if e := t.Buf.Ready(); e != nil {
+		if err := e.WaitOn(st); err != nil {
+			return tensor.Tensor{}, err
+		}
+	}
+	own, err := allocate(st, t.DType, t.Shape, t.Len)
+	if err != nil {
+		return own, err
+	}
+	if err := st.Copy(own.Buf, 0, t.Buf, t.Off, t.Len); err != nil {
+		own.Release()
+		return tensor.Tensor{}, err
+	}
+	end := st.Record()
+	own.Buf.SetReady(end)
+	t.Buf.UsedUntil(end)
+	return own, nil
 }

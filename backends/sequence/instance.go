@@ -85,7 +85,7 @@ func (x *instance) keep(b *backends.Batch, row int, id []byte, sum int32) {
 			x.byRow = append(x.byRow, 0)
 		}
 		x.byRow[row] = sum
-	case ended && !(x.countdown && sum > 0):
+	case ended && (!x.countdown || sum <= 0):
 		delete(x.byID, string(id))
 	default:
 		x.byID[string(id)] = sum
@@ -158,10 +158,15 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 		tensor.Slice[int32](&t)[0] = sum
 		answer[i] = t
 	}
-	if err := b.Send(row, answer, !q.Again); err != nil {
+	send(b, row, answer)
+	return nil
+}
+
+// send answers a row. Where nobody wants the answer only that row fails.
+func send(b *backends.Batch, row int, answer []tensor.Tensor) {
+	if err := b.Send(row, answer, !b.Reqs[row].Again); err != nil {
 		b.Fail(row, err)
 	}
-	return nil
 }
 
 // Close does nothing.

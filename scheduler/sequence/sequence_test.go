@@ -92,8 +92,8 @@ func text(strategy, initial string) string {
 }
 
 // ports returns the signature of a model that adds IN up, and what requests see of it.
-func ports(t testing.TB, maxBatch int, cfg string) (full, public *config.Signature) {
-	t.Helper()
+func ports(tb testing.TB, maxBatch int, cfg string) (full, public *config.Signature) {
+	tb.Helper()
 	p := func(name string, d tensor.DType) config.Port {
 		return config.Port{Name: name, DType: d, Dims: tensor.Of(1)}
 	}
@@ -102,14 +102,14 @@ func ports(t testing.TB, maxBatch int, cfg string) (full, public *config.Signatu
 	}, Outputs: []config.Port{p("SUM_OUT", tensor.Int32), p("OUT", tensor.Int32)}}
 	c := &modelconfig.ModelConfig{}
 	if err := prototext.Unmarshal([]byte(cfg), c); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	public, err := config.HideSequence(c, full)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if len(public.Inputs) != 1 || len(public.Outputs) != 1 {
-		t.Fatalf("requests see %v and %v", public.Inputs, public.Outputs)
+		tb.Fatalf("requests see %v and %v", public.Inputs, public.Outputs)
 	}
 	return full, public
 }

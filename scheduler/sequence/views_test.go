@@ -1,9 +1,12 @@
 package sequence
 
 import (
+	"errors"
 	"testing"
 
+	"tutti/backends"
 	"tutti/core/tensor"
+	"tutti/core/tensor/simdev"
 )
 
 // TestViews verifies that a state is copied when the rest of its batch's memory is kept
@@ -60,4 +63,83 @@ func TestViews(t *testing.T) {
 	if n := pool.InUse(); n != 0 {
 		t.Errorf("%d bytes are left", n)
 	}
+}
+
+// placed is an instance at a device that does nothing.
+type placed struct {
+	backends.Instance
+	at tensor.Stream
+}
+
+func (p placed) Stream() tensor.Stream { return p.at }
+
+// TestViewsAtDevice verifies that a state at a device is copied there, in the order of
+// the instance's stream: the simulated device complains of memory that is used too early
+// or freed too soon.
+func TestViewsAtDevice(t *testing.T) {
+	t.Parallel()
+	m, err := simdev.New(2, simdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var streams []*simdev.Stream
+	for _, d := range m.Devices() {
+		st, err := d.Open("model")
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, st)
+	}
+	st := streams[0]
+	defer func() {
+		if err := errors.Join(st.Close(), streams[1].Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	pool := tensor.NewPool()
+	whole, err := tensor.New(st, tensor.Int32, tensor.Of(4, 1024))
+	if err == nil {
+		err = st.Fill(whole.Buf, 4096, 4096, []byte{1, 2, 3, 4})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole.Buf.SetReady(st.Record())
+	view := whole.Move()
+	view.Off, view.Len = 4096, 4096
+	view.Shape.SetDim(0, 1)
+	l := &lane{inst: placed{at: streams[1]}}
+	sl := &slot{lane: l, states: []tensor.Tensor{view}}
+	sl.seq = &sequence{at: sl, state: idle, arrived: 1}
+	move := func() {
+		l.batch = append(l.batch[:0], sl)
+		l.watch()
+		l.look()
+		l.copyMoves(pool)
+		l.endMoves()
+	}
+	if move(); !isView(&sl.states[0]) {
+		t.Error("another device's stream copied a state")
+	}
+	l.inst = placed{at: st}
+	if move(); isView(&sl.states[0]) {
+		t.Fatal("the state was not copied")
+	}
+	host, err := duplicateToHost(st, pool, &sl.states[0])
+	if err != nil || tensor.Slice[int32](&host)[1023] != 0x04030201 {
+		t.Errorf("the copy is not the state, %v", err)
+	}
+	host.Release()
+	sl.forget()
+	if n := pool.InUse(); n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+}
+
+func duplicateToHost(st tensor.Stream, pool tensor.Allocator, x *tensor.Tensor) (tensor.Tensor, error) {
+	host, err := tensor.New(pool, x.DType, x.Shape)
+	if err != nil {
+		return host, err
+	}
+	return host, errors.Join(st.Copy(host.Buf, 0, x.Buf, x.Off, x.Len), st.Record().Wait())
 }

@@ -142,8 +142,7 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 		}
 		return nil
 	}
-	q := &b.Reqs[row]
-	if !ready || q.Err != nil {
+	if !ready || !sound(&b.Reqs[row]) {
 		return nil
 	}
 	answer := make([]tensor.Tensor, len(r.sig.Outputs))
@@ -161,6 +160,9 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 	send(b, row, answer)
 	return nil
 }
+
+// sound reports whether a request has not failed.
+func sound(q *backends.Req) bool { return q.Err == nil }
 
 // send answers a row. Where nobody wants the answer only that row fails.
 func send(b *backends.Batch, row int, answer []tensor.Tensor) {

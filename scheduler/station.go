@@ -36,6 +36,7 @@ type Station struct {
 	rows    int32               // executing now, guarded by mu
 	lent    int                 // places of paused works that are taken twice, guarded by mu
 	alarms  alarms              // guarded by mu
+	crowd   crowd               // guarded by mu
 
 	pending Pending // works queued or executing
 }
@@ -125,7 +126,7 @@ func (s *Station) Enqueue(list List, t *Turn) {
 		s.order.join(&kept)
 	}
 	s.runner.stats.Queued(int64(kept.n))
-	ready := len(s.free) > 0
+	ready := len(s.free) > 0 && (!s.crowd.looking || s.fills())
 	if !ready {
 		s.sweepLater(now)
 	}
@@ -155,7 +156,7 @@ func (r refusal) RunInline(list List, t *Turn) {
 //
 // hot: two short locks and no allocation.
 func (s *Station) Help(t *Turn) bool {
-	inst, batch, dropped, more := s.next(t.Now())
+	inst, batch, dropped, more := s.next(t)
 	if more {
 		s.workers.Kick(s)
 	}
@@ -183,9 +184,13 @@ func (s *Station) execute(inst backends.Instance, batch List, t *Turn) {
 // next takes a free instance and a batch for it. inst is nil when there is no
 // instance or no batch yet. Works that must not be executed any more are dropped on
 // the way. more tells that another instance is free while works are left.
-func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, more bool) {
+func (s *Station) next(t *Turn) (inst backends.Instance, batch, dropped List, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.lets() {
+		s.let(t)
+	}
+	now := t.Now()
 	switch {
 	case len(s.free) == 0:
 		return nil, batch, dropped, false
@@ -284,6 +289,7 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	defer s.mu.Unlock()
 	s.rows -= batch.rows()
 	more := s.queue.n > 0
+	s.crowd.saw(batch.n)
 	leave(inst, more)
 	if s.lent > 0 {
 		s.lent--

@@ -117,12 +117,15 @@ func (l *Calls) Add(c *Call, e Ender) bool {
 // executes, one by one. The second keeps the first from being the one that was made
 // ready last, whom another processor leaves alone for a while.
 func (l *Calls) Wake() {
-	first := l.head
-	if first == nil {
-		return
+	if l.head != nil {
+		l.wake()
 	}
-	*l = Calls{}
+}
+
+func (l *Calls) wake() {
+	first := l.head
 	second := first.next
+	*l = Calls{}
 	if second != nil {
 		first.next, second.next = second.next, nil
 	}

@@ -278,7 +278,8 @@ func (s *Station) pull(positions []int32) (batch List) {
 // release frees the instance of a batch, learns what it cost and reports whether works
 // wait for it.
 func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool {
-	x, known := executed(batch, whole)
+	var x Executed
+	known := whole && x.sum(batch)
 	if x.Unpadded > 0 {
 		s.runner.stats.Padded(x.Unpadded, x.Padding)
 	}
@@ -305,16 +306,17 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	return more && len(s.free) > 0
 }
 
-// executed returns what a batch cost. What was not executed as a whole is not known,
-// and what failed may have ended early.
-func executed(batch *List, whole bool) (x Executed, known bool) {
-	if !whole || batch.Head == nil {
-		return x, false
+// sum notes what a batch cost that was executed as a whole, and reports whether that is
+// known: what failed may have ended early. It writes where the result is read, for
+// copying what was just written stalls the processor.
+func (x *Executed) sum(batch *List) (known bool) {
+	if batch.Head == nil {
+		return false
 	}
 	extent := int64(0)
 	for w := batch.Head; w != nil; w = w.next {
 		if w.Err != nil {
-			return x, false
+			return false
 		}
 		x.Rows += int64(w.Rows)
 		x.Elements += w.elements
@@ -323,7 +325,7 @@ func executed(batch *List, whole bool) (x Executed, known bool) {
 	}
 	x.Padding = x.Rows*extent - x.Unpadded
 	x.Took = time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
-	return x, true
+	return true
 }
 
 // drop ends works that are not executed, each with its error.

@@ -332,11 +332,13 @@ func (s *Station) drop(list List, t *Turn) {
 
 // complete hands works back, in order of arrival where that is asked for.
 func (s *Station) complete(list List, t *Turn) {
-	if s.order != nil {
-		s.order.end(list, t)
-		return
+	switch {
+	case s.order == nil:
+		Complete(list, t)
+	case s.order.end(list, t):
+		s.workers.Reserve(1)
+		s.workers.Kick(early{s})
 	}
-	Complete(list, t)
 }
 
 // hand hands works back whose turn it is to leave.

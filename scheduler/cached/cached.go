@@ -216,7 +216,7 @@ func (c *Scheduler) answer(w *scheduler.Work, now, took int64) {
 	w.Err, w.Cached = nil, true
 	w.Times = telemetry.Times{Start: now, InputEnd: now, InferEnd: now, End: now}
 	c.stats.Hit(w.Enqueued, now, took)
-	w.Enqueued = now // an ensemble's sums have nothing to add
+	w.Enqueued = now // it waited for no instance
 }
 
 // forward puts a work into rest, to come back to Complete with x.

@@ -304,7 +304,9 @@ func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.L
 
 // cancel ends a follower whose client has gone.
 func (c *Scheduler) cancel(w *scheduler.Work, now int64) {
-	w.Err = status.ErrCancelled
+	if w.Err = w.Over(now); w.Err == nil {
+		w.Err = status.ErrCancelled
+	}
 	tensor.ReleaseAll(w.In)
 	c.stats.Failed(telemetry.Canceled, now-w.Enqueued)
 }

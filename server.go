@@ -186,6 +186,9 @@ func (s *server) close(ctx context.Context) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
 	}
+	if x, ok := s.alloc.(interface{ InUse() int64 }); ok && err == nil && x.InUse() > 0 {
+		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", x.InUse()))
+	}
 	return err
 }
 

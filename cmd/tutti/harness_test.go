@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -151,6 +152,9 @@ func serve(tb testing.TB, args ...string) addresses {
 		cancel()
 		if code := <-done; code != 0 {
 			tb.Errorf("the server ended with %d:\n%s", code, log)
+		}
+		if text := log.String(); strings.Contains(text, "tensors were not released") {
+			tb.Errorf("something was kept:\n%s", text)
 		}
 	})
 	return a

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -141,8 +143,14 @@ func serve(tb testing.TB, args ...string) addresses {
 // serveWith is serve of a program made of c.
 func serveWith(tb testing.TB, c tutti.Components, args ...string) addresses {
 	tb.Helper()
+	return serveUntil(context.Background(), tb, c, args...)
+}
+
+// serveUntil is serveWith of a server that ctx ends, too.
+func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...string) addresses {
+	tb.Helper()
 	log := newWatch()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan int, 1)
 	go func() {
 		code := tutti.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), log, log, c)
@@ -164,4 +172,19 @@ func serveWith(tb testing.TB, c tutti.Components, args ...string) addresses {
 		}
 	})
 	return a
+}
+
+// metricsOf returns the metrics of a server.
+func metricsOf(tb testing.TB, a addresses) string {
+	tb.Helper()
+	resp, err := http.Get("http://" + a.metrics + "/metrics") //nolint:noctx // ends with the server
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
 }

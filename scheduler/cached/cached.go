@@ -341,6 +341,11 @@ func (c *Scheduler) cancel(w *scheduler.Work, now int64) {
 	c.stats.Failed(telemetry.Canceled, now-w.Enqueued)
 }
 
+var _ scheduler.Hurrier = (*Scheduler)(nil)
+
+// Hurry hurries the inner scheduler.
+func (c *Scheduler) Hurry() { scheduler.Hurry(c.inner) }
+
 // Drain waits until nothing is looked up, queued or executing.
 func (c *Scheduler) Drain(ctx context.Context) error {
 	return errors.Join(c.pending.Wait(ctx), c.inner.Drain(ctx))

@@ -186,7 +186,7 @@ var chaosSeed = flag.Uint64("chaos-seed", 1, "first `seed` of TestChaos")
 func TestChaos(t *testing.T) {
 	seeds, asks := uint64(2), 12
 	if !testing.Short() {
-		seeds, asks = 20, 100
+		seeds, asks = 10, 100
 	}
 	ignore := goleak.IgnoreCurrent()
 	for i := range seeds {

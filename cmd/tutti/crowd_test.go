@@ -35,7 +35,7 @@ func TestEndWithQueue(t *testing.T) {
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	a := serveUntil(ctx, t, components(), "--model-repository="+root)
+	a, _ := serveUntil(ctx, t, components(), "--model-repository="+root)
 	h := client.NewHTTP("http://"+a.http, nil)
 	t.Cleanup(func() { _ = h.Close() })
 	g := dialGRPC(t, a.grpc)

@@ -143,11 +143,18 @@ func serve(tb testing.TB, args ...string) addresses {
 // serveWith is serve of a program made of c.
 func serveWith(tb testing.TB, c tutti.Components, args ...string) addresses {
 	tb.Helper()
+	a, _ := serveUntil(context.Background(), tb, c, args...)
+	return a
+}
+
+// serveLogged is serveWith that returns the server's log as well.
+func serveLogged(tb testing.TB, c tutti.Components, args ...string) (addresses, *watch) {
+	tb.Helper()
 	return serveUntil(context.Background(), tb, c, args...)
 }
 
-// serveUntil is serveWith of a server that ctx ends, too.
-func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...string) addresses {
+// serveUntil is serveLogged of a server that ctx ends, too.
+func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...string) (addresses, *watch) {
 	tb.Helper()
 	log := newWatch()
 	ctx, cancel := context.WithCancel(ctx)
@@ -171,7 +178,7 @@ func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...
 			tb.Errorf("something was kept:\n%s", text)
 		}
 	})
-	return a
+	return a, log
 }
 
 // metricsOf returns the metrics of a server.

@@ -12,15 +12,16 @@ type converter struct {
 	img     image.Image
 	w, h    int
 	gray    bool
+	ycc     bool   // YCbCr instead of RGB.
 	cb, cr  []byte // One row of chroma at full width.
 	rgb     []byte // One row in colour on its way to grey.
 	palette [256][3]byte
 }
 
 // set points the converter at an image.
-func (c *converter) set(img image.Image, gray bool) {
+func (c *converter) set(img image.Image, to space) {
 	b := img.Bounds()
-	c.img, c.w, c.h, c.gray = img, b.Dx(), b.Dy(), gray
+	c.img, c.w, c.h, c.gray, c.ycc = img, b.Dx(), b.Dy(), to == gray, to == ycbcr
 	if m, ok := img.(*image.Paletted); ok {
 		c.readPalette(m.Palette)
 	}
@@ -36,12 +37,21 @@ func (c *converter) channels() int {
 
 // row writes row y (from the top, 0 first) into dst, which has w*channels bytes.
 func (c *converter) row(dst []byte, y int) {
-	if m, ok := c.img.(*image.Gray); ok {
-		c.grayRow(dst, m, y)
+	switch m := c.img.(type) {
+	case *image.Gray:
+		c.grayRow(dst, m.Pix[m.PixOffset(m.Rect.Min.X, m.Rect.Min.Y+y):][:c.w])
 		return
+	case *packed:
+		if m.ch == 1 {
+			c.grayRow(dst, m.row(y))
+			return
+		}
 	}
 	if !c.gray {
 		c.colorRow(dst, y)
+		if c.ycc {
+			toYCC(dst[:3*c.w])
+		}
 		return
 	}
 	c.rgb = resized(c.rgb, 3*c.w)
@@ -57,10 +67,13 @@ func lumaRow(dst, rgb []byte) {
 	}
 }
 
-func (c *converter) grayRow(dst []byte, m *image.Gray, y int) {
-	src := m.Pix[m.PixOffset(m.Rect.Min.X, m.Rect.Min.Y+y):][:c.w]
+func (c *converter) grayRow(dst, src []byte) {
 	if c.gray {
 		copy(dst, src)
+		return
+	}
+	if c.ycc {
+		toLuma(dst, src)
 		return
 	}
 	for i, v := range src {
@@ -90,6 +103,12 @@ func (c *converter) colorRow(dst []byte, y int) {
 		for i, v := range m.Pix[m.PixOffset(x0, y0):][:c.w] {
 			copy(dst[3*i:3*i+3], c.palette[v][:])
 		}
+	case *packed:
+		if m.ch == 3 {
+			copy(dst, m.row(y))
+			return
+		}
+		pick(dst[:3*c.w], m.row(y), 4, 1, 2)
 	case *image.CMYK:
 		cmykRow(dst, m.Pix[m.PixOffset(x0, y0):][:4*c.w])
 	default:
@@ -138,17 +157,4 @@ func (c *converter) readPalette(p color.Palette) {
 	for i, v := range p[:min(len(p), 256)] {
 		c.palette[i] = nrgba(v)
 	}
-}
-
-// nrgba drops alpha without multiplying by it: a transparent pixel keeps the
-// colour that is stored for it.
-func nrgba(v color.Color) [3]byte {
-	switch v := v.(type) {
-	case color.NRGBA:
-		return [3]byte{v.R, v.G, v.B}
-	case color.RGBA:
-		return [3]byte{v.R, v.G, v.B}
-	}
-	n, _ := color.NRGBAModel.Convert(v).(color.NRGBA)
-	return [3]byte{n.R, n.G, n.B}
 }

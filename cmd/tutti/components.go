@@ -23,6 +23,8 @@ func stepFactories() []steps.Factory {
 	return []steps.Factory{
 		classify.NewFactory(),
 		image.NewFactory(),
+		image.NewResizeFactory(),
+		image.NewCropFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
 		tokenize.NewFactory(),

@@ -6,6 +6,7 @@ import "tutti/steps"
 // output.
 func outputParams() []steps.Param {
 	return []steps.Param{
+		presetParam(),
 		{Key: "width", Doc: "Width of the output in pixels.", Required: true},
 		{Key: "height", Doc: "Height of the output in pixels.", Required: true},
 		{Key: "fit", Doc: "How the picture comes to that size: stretched (exact); resized by its shorter side, then cut or padded (short_side); " +
@@ -24,7 +25,6 @@ func outputParams() []steps.Param {
 		{Key: "std", Doc: "Divides after the mean is subtracted: one number, or one per channel separated by commas.", Default: "1"},
 		{Key: "rounding", Doc: "Whether the normalised sample is rounded once, or after each of the three operations as in PyTorch.",
 			Default: "once", Values: []string{"once", "each"}},
-		presetParam(),
 	}
 }
 

@@ -8,23 +8,23 @@ import (
 	"tutti/core/tensor"
 )
 
-// packed is a picture of ch samples a pixel (1 grey, 3 RGB, 4 RGB and alpha, which
+// samples is a picture in memory of ch samples a pixel (1 grey, 3 RGB, 4 RGB and alpha, which
 // is dropped), row after row.
-type packed struct {
+type samples struct {
 	pix      []byte
 	w, h, ch int
 }
 
-var _ image.Image = (*packed)(nil)
+var _ image.Image = (*samples)(nil)
 
 // ColorModel is that of 8-bit samples.
-func (*packed) ColorModel() color.Model { return color.NRGBAModel }
+func (*samples) ColorModel() color.Model { return color.NRGBAModel }
 
 // Bounds starts at 0, 0.
-func (p *packed) Bounds() image.Rectangle { return image.Rect(0, 0, p.w, p.h) }
+func (p *samples) Bounds() image.Rectangle { return image.Rect(0, 0, p.w, p.h) }
 
 // At returns a pixel without its alpha.
-func (p *packed) At(x, y int) color.Color {
+func (p *samples) At(x, y int) color.Color {
 	s := p.row(y)[x*p.ch:]
 	if p.ch == 1 {
 		return color.NRGBA{R: s[0], G: s[0], B: s[0], A: 255}
@@ -32,10 +32,10 @@ func (p *packed) At(x, y int) color.Color {
 	return color.NRGBA{R: s[0], G: s[1], B: s[2], A: 255}
 }
 
-func (p *packed) row(y int) []byte { return p.pix[y*p.w*p.ch:][:p.w*p.ch] }
+func (p *samples) row(y int) []byte { return p.pix[y*p.w*p.ch:][:p.w*p.ch] }
 
 // check refuses what is no picture; set has the shape of a tensor's rows.
-func (p *packed) check(l limits) error {
+func (p *samples) check(l limits) error {
 	switch {
 	case p.ch != 1 && p.ch != 3 && p.ch != 4:
 		return fmt.Errorf("expected 1, 3 or 4 samples per pixel, found %d", p.ch)
@@ -50,7 +50,7 @@ func (p *packed) check(l limits) error {
 }
 
 // shape takes the size from a tensor [H,W,C], or [B,H,W,C] when there are batches.
-func (p *packed) shape(s tensor.Shape, batched bool) {
+func (p *samples) shape(s tensor.Shape, batched bool) {
 	at := 0
 	if batched {
 		at = 1

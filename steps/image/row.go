@@ -41,7 +41,7 @@ func (c *converter) row(dst []byte, y int) {
 	case *image.Gray:
 		c.grayRow(dst, m.Pix[m.PixOffset(m.Rect.Min.X, m.Rect.Min.Y+y):][:c.w])
 		return
-	case *packed:
+	case *samples:
 		if m.ch == 1 {
 			c.grayRow(dst, m.row(y))
 			return
@@ -103,7 +103,7 @@ func (c *converter) colorRow(dst []byte, y int) {
 		for i, v := range m.Pix[m.PixOffset(x0, y0):][:c.w] {
 			copy(dst[3*i:3*i+3], c.palette[v][:])
 		}
-	case *packed:
+	case *samples:
 		if m.ch == 3 {
 			copy(dst, m.row(y))
 			return

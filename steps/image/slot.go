@@ -111,7 +111,7 @@ func (w *worker) unpack(to space) {
 	for y := range w.src.h {
 		w.src.row(w.copied[y*n:][:n], y)
 	}
-	w.given = packed{pix: w.copied, w: w.src.w, h: w.src.h, ch: ch}
+	w.given = samples{pix: w.copied, w: w.src.w, h: w.src.h, ch: ch}
 	w.src.set(&w.given, to)
 	w.src.ycc = false // It is already.
 }

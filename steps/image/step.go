@@ -36,7 +36,7 @@ var _ steps.Step = (*step)(nil)
 // worker is the scratch of one image in progress.
 type worker struct {
 	reader bytes.Reader
-	given  packed // The pixels of an input that is no file.
+	given  samples // The pixels of an input that is no file.
 	held   int64  // Of step.pixels.
 	copied []byte // A decoded picture of which several crops are made.
 	resizer

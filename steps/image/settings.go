@@ -19,7 +19,7 @@ type options struct {
 	width, height int
 	gray          bool
 	layout        layout
-	limits        limits
+	decoding      decoding
 }
 
 func parse(s *steps.Settings) (*options, error) {
@@ -37,19 +37,10 @@ func parse(s *steps.Settings) (*options, error) {
 		return nil, fmt.Errorf("parameters 'width' and 'height' of model '%s' ask for %d x %d pixels, expected at most %d together",
 			s.Model, o.width, o.height, maxOutput)
 	}
-	if o.limits, err = parseLimits(s); err != nil {
+	if o.decoding, err = parseDecoding(s); err != nil {
 		return nil, err
 	}
 	return o, o.parseNumbers(s)
-}
-
-func parseLimits(s *steps.Settings) (limits, error) {
-	pixels, err := s.Int("max_pixels", 1)
-	if err != nil {
-		return limits{}, err
-	}
-	size, err := s.Int("max_bytes", 1)
-	return limits{maxBytes: int64(size), maxPixels: int64(pixels)}, err
 }
 
 // parseNumbers reads scale, mean and std and fills the tables.

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"runtime"
@@ -31,7 +30,7 @@ var _ steps.Step = (*step)(nil)
 
 // worker is the scratch of one image in progress.
 type worker struct {
-	reader bytes.Reader
+	decoder
 	resizer
 }
 
@@ -44,7 +43,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		options: *o,
 		batched: s.MaxBatch > 0,
 		workers: sync.Pool{New: func() any { return new(worker) }},
-		pixels:  semaphore.NewWeighted(max(o.limits.maxPixels, int64(runtime.GOMAXPROCS(0))*atOnce)),
+		pixels:  semaphore.NewWeighted(max(o.decoding.maxPixels, int64(runtime.GOMAXPROCS(0))*atOnce)),
 	}, nil
 }
 
@@ -84,7 +83,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 
 // one processes one file; it waits while too many pixels are in progress.
 func (s *step) one(ctx context.Context, w *worker, dst, data []byte) error {
-	h, err := s.limits.check(data)
+	h, err := s.decoding.check(data)
 	if err != nil {
 		return err
 	}
@@ -93,13 +92,13 @@ func (s *step) one(ctx context.Context, w *worker, dst, data []byte) error {
 		return err
 	}
 	defer s.pixels.Release(pixels)
-	img, err := decode(data, h, &w.reader)
+	pic, err := w.decode(&s.decoding, data, h, s.width, s.height)
 	if err != nil {
 		return err
 	}
-	w.src.set(img, s.gray)
+	w.src.set(pic, s.gray)
 	w.run(s.width, s.height)
-	w.src.img = nil // The scratch outlives the request; its image must not.
+	w.forget()
 	s.layout.write(dst, w.out, w.ch)
 	return nil
 }

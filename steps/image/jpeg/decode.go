@@ -13,6 +13,9 @@ const maxScans = 100
 // Decoder decodes one file after another. It keeps its memory between them and is
 // not safe for concurrent use. The zero value is ready.
 type Decoder struct {
+	// MaxPixels refuses larger pictures before memory is taken for them; 0 is no limit.
+	MaxPixels int64
+
 	frame
 	data     []byte
 	scale    int

@@ -58,6 +58,9 @@ func (d *Decoder) readFrame(seg []byte, progressive bool) error {
 	if f.width == 0 || f.height == 0 {
 		return fmt.Errorf("impossible size %d x %d", f.width, f.height)
 	}
+	if px := int64(f.width) * int64(f.height); d.MaxPixels > 0 && px > d.MaxPixels {
+		return fmt.Errorf("expected at most %d pixels, found %d x %d = %d", d.MaxPixels, f.width, f.height, px)
+	}
 	n := int(seg[5])
 	if n != 1 && n != 3 && n != 4 {
 		return fmt.Errorf("unsupported JPEG of %d components, expected 1, 3 or 4", n)

@@ -1,7 +1,5 @@
 package image
 
-import "image/color"
-
 // space is the colour of the output.
 type space uint8
 
@@ -64,17 +62,4 @@ func toLuma(dst, src []byte) {
 		p := dst[3*i : 3*i+3 : 3*i+3]
 		p[0], p[1], p[2] = v, 128, 128
 	}
-}
-
-// nrgba drops alpha without multiplying by it: a transparent pixel keeps the
-// colour that is stored for it.
-func nrgba(v color.Color) [3]byte {
-	switch v := v.(type) {
-	case color.NRGBA:
-		return [3]byte{v.R, v.G, v.B}
-	case color.RGBA:
-		return [3]byte{v.R, v.G, v.B}
-	}
-	n, _ := color.NRGBAModel.Convert(v).(color.NRGBA)
-	return [3]byte{n.R, n.G, n.B}
 }

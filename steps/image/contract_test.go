@@ -25,8 +25,8 @@ func TestContract(t *testing.T) {
 			Name: "batched", MaxBatch: 8, Params: params,
 			Requests: []steptest.Request{
 				{Inputs: []steptest.Value{steptest.Text(file, rgb)}, Want: []steptest.Value{steptest.U8(one, want...)}},
-				{Inputs: []steptest.Value{steptest.Text(file, "no image")}, WantErr: "input 'IMAGE': expected JPEG or PNG"},
-				{Inputs: []steptest.Value{steptest.Text([]int64{2, 1}, gray, "")}, WantErr: "input 'IMAGE' row 1: expected JPEG or PNG, found no bytes"},
+				{Inputs: []steptest.Value{steptest.Text(file, "no image")}, WantErr: "input 'IMAGE': expected JPEG, PNG, GIF, WebP, BMP or TIFF"},
+				{Inputs: []steptest.Value{steptest.Text([]int64{2, 1}, gray, "")}, WantErr: "input 'IMAGE' row 1: expected JPEG, PNG, GIF, WebP, BMP or TIFF, found no bytes"},
 				{Inputs: []steptest.Value{steptest.Text(file, gray)}, Want: []steptest.Value{steptest.U8(one, wantGray...)}},
 				{Inputs: []steptest.Value{steptest.Text([]int64{2, 1}, jpg, rgb)}},
 			},

@@ -17,7 +17,7 @@ const (
 
 // NewFactory declares the step decode_resize.
 //
-// Input IMAGE is BYTES [1], one image file. Output image is FP32, FP16 or UINT8,
+// Input IMAGE is BYTES [1], one JPEG, PNG, GIF, WebP, BMP or TIFF file. Output image is FP32, FP16 or UINT8,
 // [C,H,W] or [H,W,C], with C = 1 for gray and else 3, H and W as configured.
 // Resizes are Pillow's, to the last bit on the same pixels. Normalised samples are
 // (x*scale - mean) / std of the 8-bit sample x, computed in float64 and rounded
@@ -29,11 +29,11 @@ const (
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "decode_resize",
-		Doc: "Decodes one image file, brings it to a size (stretched, by its shorter side, letterboxed or cut), converts its " +
+		Doc: "Decodes one JPEG, PNG, GIF (first frame), WebP, BMP or TIFF file, brings it to a size (stretched, by its shorter side, letterboxed or cut), converts its " +
 			"colour, normalises it and lays it out for a model. Resizes have the same bits as Pillow's on the same pixels. " +
 			"The output geometry holds scale x, scale y, offset x, offset y, width and height of the source: " +
 			"a point (x, y) of the source lies at (x * scale x + offset x, y * scale y + offset y) of the output.",
-		Params:    slices.Concat(outputParams(), cropParams(), []steps.Param{pixelsParam(), bytesParam()}),
+		Params:    slices.Concat(outputParams(), cropParams(), decodingParams()),
 		Presets:   presets,
 		Signature: signature(files),
 		New:       newStep(files),
@@ -71,8 +71,7 @@ func NewCropFactory() steps.Factory {
 		Params: slices.Concat(outputParams(), []steps.Param{
 			{Key: "input", Doc: "Whether the picture is an image file or UINT8 pixels.", Default: "file", Values: []string{"file", "pixels"}},
 			{Key: "max_boxes", Doc: "Most boxes of one picture.", Default: "256"},
-			pixelsParam(), bytesParam(),
-		}),
+		}, decodingParams()),
 		Presets:   presets,
 		Signature: signature(boxes),
 		New:       newStep(boxes),
@@ -96,9 +95,14 @@ func (k kind) parse(s *steps.Settings) (*options, error) {
 	}
 	o.files = k == files || s.Params["input"] == "file"
 	if k == boxes {
-		o.boxes, err = s.Int("max_boxes", 1)
+		if o.boxes, err = s.Int("max_boxes", 1); err != nil {
+			return nil, err
+		}
 	}
-	return o, err
+	if o.decoding.reduce && (k == boxes || o.crop.w > 0) {
+		return nil, wrong(s, "jpeg_scale", "full, since boxes are in pixels of the whole picture")
+	}
+	return o, nil
 }
 
 func signature(k kind) func(*steps.Settings) (*config.Signature, error) {

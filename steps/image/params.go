@@ -17,7 +17,7 @@ func outputParams() []steps.Param {
 		{Key: "resize", Doc: "Filter of the resize, as Pillow's of that name; area is Pillow's box.", Default: "bilinear", Values: filterNames},
 		{Key: "antialias", Doc: "Whether the filter widens when the picture shrinks, as in Pillow; false samples like OpenCV and " +
 			"PyTorch's interpolate.", Default: "true", Values: []string{"true", "false"}},
-		{Key: "color", Doc: "Colour of the output; alpha is dropped.", Default: "rgb", Values: spaceNames},
+		{Key: "color", Doc: "Colour of the output.", Default: "rgb", Values: spaceNames},
 		{Key: "layout", Doc: "Order of the output's dimensions.", Default: "nchw", Values: []string{"nchw", "nhwc"}},
 		{Key: "dtype", Doc: "Type of the output; uint8 gives samples as they are.", Default: "fp32", Values: []string{"fp32", "fp16", "uint8"}},
 		{Key: "scale", Doc: "Factor on the 8-bit samples, a number or a fraction.", Default: "1/255"},
@@ -37,12 +37,7 @@ func cropParams() []steps.Param {
 	}
 }
 
+// pixelsParam is for the step that decodes nothing.
 func pixelsParam() steps.Param {
-	return steps.Param{Key: "max_pixels", Doc: "Largest image accepted, width times height, checked before it is decoded. " +
-		"A pixel takes up to 8 bytes while its image is decoded, 15 in a progressive JPEG. " +
-		"Images are decoded at the same time while they have no more pixels together, or 4194304 per core if that is more.", Default: "67108864"}
-}
-
-func bytesParam() steps.Param {
-	return steps.Param{Key: "max_bytes", Doc: "Largest file accepted.", Default: "67108864"}
+	return steps.Param{Key: "max_pixels", Doc: "Largest image accepted, width times height.", Default: "67108864"}
 }

@@ -2,40 +2,45 @@ package image
 
 import (
 	"fmt"
-	"image"
-	"image/color"
 
 	"tutti/core/tensor"
 )
 
-// samples is a picture in memory of ch samples a pixel (1 grey, 3 RGB, 4 RGB and alpha, which
-// is dropped), row after row.
+// samples is a picture that a tensor holds: ch samples a pixel (1 grey, 3 RGB, 4 RGB
+// and alpha, which is dropped), row after row.
 type samples struct {
 	pix      []byte
 	w, h, ch int
 }
 
-var _ image.Image = (*samples)(nil)
+var _ picture = (*samples)(nil)
 
-// ColorModel is that of 8-bit samples.
-func (*samples) ColorModel() color.Model { return color.NRGBAModel }
+// Size is part of picture.
+func (p *samples) Size() (width, height int) { return p.w, p.h }
 
-// Bounds starts at 0, 0.
-func (p *samples) Bounds() image.Rectangle { return image.Rect(0, 0, p.w, p.h) }
+// Gray is part of picture.
+func (p *samples) Gray() bool { return p.ch == 1 }
 
-// At returns a pixel without its alpha.
-func (p *samples) At(x, y int) color.Color {
-	s := p.row(y)[x*p.ch:]
-	if p.ch == 1 {
-		return color.NRGBA{R: s[0], G: s[0], B: s[0], A: 255}
+// Row is part of picture.
+func (p *samples) Row(dst []byte, y int) {
+	src := p.pix[y*p.w*p.ch:][:p.w*p.ch]
+	if p.ch == 4 {
+		pick(dst[:3*p.w], src, 4, 1, 2)
+		return
 	}
-	return color.NRGBA{R: s[0], G: s[1], B: s[2], A: 255}
+	copy(dst, src)
 }
 
-func (p *samples) row(y int) []byte { return p.pix[y*p.w*p.ch:][:p.w*p.ch] }
+// row makes samples a picture in memory.
+func (p *samples) row(y int) []byte {
+	if p.ch == 4 {
+		return nil
+	}
+	return p.pix[y*p.w*p.ch:][:p.w*p.ch]
+}
 
-// check refuses what is no picture; set has the shape of a tensor's rows.
-func (p *samples) check(l limits) error {
+// check refuses what is no picture.
+func (p *samples) check(maxPixels int64) error {
 	switch {
 	case p.ch != 1 && p.ch != 3 && p.ch != 4:
 		return fmt.Errorf("expected 1, 3 or 4 samples per pixel, found %d", p.ch)
@@ -43,8 +48,8 @@ func (p *samples) check(l limits) error {
 		return fmt.Errorf("impossible size %d x %d", p.w, p.h)
 	case p.w > maxSide || p.h > maxSide:
 		return fmt.Errorf("expected sides of at most %d pixels, found %d x %d", maxSide, p.w, p.h)
-	case int64(p.w)*int64(p.h) > l.maxPixels:
-		return fmt.Errorf("expected at most %d pixels (max_pixels), found %d x %d = %d", l.maxPixels, p.w, p.h, p.w*p.h)
+	case int64(p.w)*int64(p.h) > maxPixels:
+		return fmt.Errorf("expected at most %d pixels (max_pixels), found %d x %d = %d", maxPixels, p.w, p.h, p.w*p.h)
 	}
 	return nil
 }

@@ -79,11 +79,12 @@ func (r *resizer) rows(t *target, n int) {
 
 // fetch gives the part's rows y and y+1, resampled unless that comes last.
 func (r *resizer) fetch(y int) []uint64 {
-	r.src.row(r.a, r.top+y)
+	a := r.src.peek(r.a, r.top+y)
+	b := a // On the last odd row; its weight is 0.
 	if r.top+y+1 < r.src.h {
-		r.src.row(r.b, r.top+y+1) // On the last odd row b is stale; its weight is 0.
+		b = r.src.peek(r.b, r.top+y+1)
 	}
-	interleave(r.pair, r.a[r.from:r.to], r.b[r.from:r.to])
+	interleave(r.pair, a[r.from:r.to], b[r.from:r.to])
 	if r.downFirst {
 		return r.pair
 	}

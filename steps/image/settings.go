@@ -2,7 +2,6 @@ package image
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"tutti/core/tensor"
@@ -24,7 +23,7 @@ type options struct {
 	geometry bool
 	files    bool // The input is a file, not pixels.
 	boxes    int  // Most crops of a picture; 0 when the step does not crop by boxes.
-	limits   limits
+	decoding decoding
 }
 
 func parse(s *steps.Settings) (*options, error) {
@@ -40,7 +39,7 @@ func parse(s *steps.Settings) (*options, error) {
 		return nil, err
 	}
 	var err error
-	if o.limits, err = parseLimits(s); err != nil {
+	if o.decoding, err = parseLimits(s); err != nil {
 		return nil, err
 	}
 	if o.crop, err = parseCrop(s); err != nil {
@@ -89,16 +88,13 @@ func (o *options) parseSize(s *steps.Settings) (err error) {
 	return nil
 }
 
-func parseLimits(s *steps.Settings) (limits, error) {
+// parseLimits is parseDecoding for a step that takes pixels.
+func parseLimits(s *steps.Settings) (decoding, error) {
+	if _, ok := s.Params["max_bytes"]; ok {
+		return parseDecoding(s)
+	}
 	pixels, err := s.Int("max_pixels", 1)
-	if err != nil {
-		return limits{}, err
-	}
-	if _, ok := s.Params["max_bytes"]; !ok { // A step that takes pixels.
-		return limits{maxBytes: math.MaxInt64, maxPixels: int64(pixels)}, nil
-	}
-	size, err := s.Int("max_bytes", 1)
-	return limits{maxBytes: int64(size), maxPixels: int64(pixels)}, err
+	return decoding{maxPixels: int64(pixels)}, err
 }
 
 // shape is the output's, without a batch dimension.

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +34,9 @@ var _ steps.Step = (*step)(nil)
 
 // worker is the scratch of one image in progress.
 type worker struct {
-	reader bytes.Reader
+	decoder
+	size   part  // Of the source, whole.
+	frame  frame // Where it goes.
 	given  samples // The pixels of an input that is no file.
 	held   int64  // Of step.pixels.
 	copied []byte // A decoded picture of which several crops are made.
@@ -52,7 +53,7 @@ func newStep(k kind) func(*steps.Settings) (steps.Step, error) {
 			options: *o,
 			batched: s.MaxBatch > 0,
 			workers: sync.Pool{New: func() any { return new(worker) }},
-			pixels:  semaphore.NewWeighted(max(o.limits.maxPixels, int64(runtime.GOMAXPROCS(0))*atOnce)),
+			pixels:  semaphore.NewWeighted(max(o.decoding.maxPixels, int64(runtime.GOMAXPROCS(0))*atOnce)),
 		}, nil
 	}
 }
@@ -122,34 +123,50 @@ func (s *step) one(ctx context.Context, w *worker, data []byte, out slot) error 
 		s.crops(w, out)
 		return nil
 	}
-	whole := part{0, 0, w.src.w, w.src.h}
-	if c := s.crop; c.w > 0 {
-		var ok bool
-		if whole, ok = clip(float32(c.x), float32(c.y), float32(c.x+c.w), float32(c.y+c.h), w.src.w, w.src.h); !ok {
-			return fmt.Errorf("%w of %d x %d pixels", errEmptyCrop, w.src.w, w.src.h)
-		}
-	}
-	f := s.frame(whole)
-	w.run(&s.options, &f, out.image)
 	if out.geometry != nil {
-		g := f.geometry(w.src.w, w.src.h)
+		g := w.frame.geometry(w.size.w, w.size.h)
 		copy(out.geometry, g[:])
 	}
+	if w.size.w != w.src.w || w.size.h != w.src.h { // A JPEG decoded at a fraction of its size.
+		w.frame.part = part{0, 0, w.src.w, w.src.h}
+	}
+	w.run(&s.options, &w.frame, out.image)
+	return nil
+}
+
+// place works out where a picture of the given size goes, unless boxes say that.
+func (s *step) place(w *worker, width, height int) error {
+	w.size = part{0, 0, width, height}
+	if s.boxes > 0 {
+		return nil
+	}
+	p := w.size
+	if c := s.crop; c.w > 0 {
+		var ok bool
+		if p, ok = clip(float32(c.x), float32(c.y), float32(c.x+c.w), float32(c.y+c.h), width, height); !ok {
+			return fmt.Errorf("%w of %d x %d pixels", errEmptyCrop, width, height)
+		}
+	}
+	w.frame = s.frame(p)
 	return nil
 }
 
 // load points the worker's converter at a picture.
 func (s *step) load(ctx context.Context, w *worker, data []byte) error {
 	if !s.files {
-		if err := w.given.check(s.limits); err != nil {
+		if err := w.given.check(s.decoding.maxPixels); err != nil {
 			return err
 		}
 		w.given.pix = data
 		w.src.set(&w.given, s.space)
-		return nil
+		return s.place(w, w.given.w, w.given.h)
 	}
-	h, err := s.limits.check(data)
+	h, err := s.decoding.check(data)
 	if err != nil {
+		return err
+	}
+	width, height := h.size()
+	if err := s.place(w, width, height); err != nil {
 		return err
 	}
 	n := int64(h.width) * int64(h.height)
@@ -157,11 +174,11 @@ func (s *step) load(ctx context.Context, w *worker, data []byte) error {
 		return err
 	}
 	w.held = n
-	img, err := decode(data, h, &w.reader)
+	pic, err := w.decode(&s.decoding, data, h, w.frame.w, w.frame.h)
 	if err != nil {
 		return err
 	}
-	w.src.set(img, s.space)
+	w.src.set(pic, s.space)
 	return nil
 }
 
@@ -176,7 +193,10 @@ func (s *step) done(w *worker) {
 }
 
 // forget drops the request's memory: the scratch outlives the request.
-func (w *worker) forget() { w.src.img, w.given.pix = nil, nil }
+func (w *worker) forget() {
+	w.src.pic, w.given.pix = nil, nil
+	w.decoder.forget()
+}
 
 // refuse names the input, and the row where its request has several.
 func refuse(b *backends.Batch, row int, err error) error {

@@ -32,6 +32,7 @@ type axis struct {
 	// overlap is the most outputs that are open at once when the inputs come in
 	// pairs: begun by an input seen, not yet ended.
 	overlap int
+	used    int // The sum of all counts.
 }
 
 // set computes the weights, or keeps them when they are those of the same span.
@@ -46,7 +47,10 @@ func (a *axis) set(s span) {
 	} else {
 		a.weigh()
 	}
-	a.overlap = a.countOpen()
+	a.overlap, a.used = a.countOpen(), 0
+	for _, n := range a.count {
+		a.used += int(n)
+	}
 }
 
 // pick takes the one input in which each output's centre lies. The position is

@@ -38,6 +38,6 @@
 //	frame.go       where a picture goes: fits, crops, geometry
 //	filter.go      the filters' kernels
 //	axis.go        filter weights along one axis
-//	resize.go      the two passes of the resize
+//	resize.go      the two passes of the resize; along.go the one along the rows
 //	layout.go      8-bit samples to the tensor's layout and type
 package image

@@ -1,5 +1,7 @@
 package image
 
+import "encoding/binary"
+
 // resizer resamples an image as Pillow does: two passes, each rounded to 8 bits.
 // The pass down the columns is turned inside out: each source row is added to the
 // output rows that need it, of which only a few are open at a time, so that no
@@ -84,7 +86,12 @@ func (r *resizer) fetch(y int) []uint64 {
 	if r.top+y+1 < r.src.h {
 		b = r.src.peek(r.b, r.top+y+1)
 	}
-	interleave(r.pair, a[r.from:r.to], b[r.from:r.to])
+	a, b = a[r.from:r.to], b[r.from:r.to]
+	if !r.downFirst && 2*r.x.used < 3*len(a)/r.ch {
+		r.direct(r.mid, a, b)
+		return r.mid
+	}
+	interleave(r.pair, a, b)
 	if r.downFirst {
 		return r.pair
 	}
@@ -132,8 +139,21 @@ func fill(s []uint32, v uint32) {
 
 func interleave(pair []uint64, a, b []byte) {
 	b, pair = b[:len(a)], pair[:len(a)]
-	for i, v := range a {
-		pair[i] = uint64(v) | uint64(b[i])<<32
+	for len(a) >= 8 && len(b) >= 8 && len(pair) >= 8 {
+		p := (*[8]uint64)(pair)
+		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
+		p[0] = x&0xff | y<<32&0xff00000000
+		p[1] = x>>8&0xff | y<<24&0xff00000000
+		p[2] = x>>16&0xff | y<<16&0xff00000000
+		p[3] = x>>24&0xff | y<<8&0xff00000000
+		p[4] = x>>32&0xff | y&0xff00000000
+		p[5] = x>>40&0xff | y>>8&0xff00000000
+		p[6] = x>>48&0xff | y>>16&0xff00000000
+		p[7] = x>>56 | y>>24&0xff00000000
+		a, b, pair = a[8:], b[8:], pair[8:]
+	}
+	for i := range min(len(a), len(b), len(pair)) {
+		pair[i] = uint64(a[i]) | uint64(b[i])<<32
 	}
 }
 
@@ -143,47 +163,5 @@ func add(sum []uint32, rows []uint64, ka, kb uint32) {
 	rows = rows[:len(sum)]
 	for i, v := range rows {
 		sum[i] += uint32(v)*ka + uint32(v>>32)*kb
-	}
-}
-
-// along resamples two rows horizontally.
-func (r *resizer) along(dst, src []uint64) {
-	if r.ch == 1 {
-		r.along1(dst, src)
-		return
-	}
-	r.along3(dst, src)
-}
-
-func (r *resizer) along1(dst, src []uint64) {
-	base := int(r.x.first[0])
-	for i := range dst {
-		w := r.x.taps(i)
-		p := src[int(r.x.first[i])-base:][:len(w)]
-		s := uint64(half | half<<32)
-		for j, k := range w {
-			s += p[j] * uint64(k)
-		}
-		dst[i] = round2(s)
-	}
-}
-
-func (r *resizer) along3(dst, src []uint64) {
-	base := int(r.x.first[0])
-	for i := 0; len(dst) >= 3; i++ {
-		w := r.x.taps(i)
-		p := src[3*(int(r.x.first[i])-base):][:3*len(w)]
-		s0, s1, s2 := uint64(half|half<<32), uint64(half|half<<32), uint64(half|half<<32)
-		for _, k := range w {
-			if len(p) < 3 {
-				break
-			}
-			s0 += p[0] * uint64(k)
-			s1 += p[1] * uint64(k)
-			s2 += p[2] * uint64(k)
-			p = p[3:]
-		}
-		dst[0], dst[1], dst[2] = round2(s0), round2(s1), round2(s2)
-		dst = dst[3:]
 	}
 }

@@ -35,11 +35,11 @@ var _ steps.Step = (*step)(nil)
 // worker is the scratch of one image in progress.
 type worker struct {
 	decoder
-	size   part  // Of the source, whole.
-	frame  frame // Where it goes.
+	size   part    // Of the source, whole.
+	frame  frame   // Where it goes.
 	given  samples // The pixels of an input that is no file.
-	held   int64  // Of step.pixels.
-	copied []byte // A decoded picture of which several crops are made.
+	held   int64   // Of step.pixels.
+	copied []byte  // A decoded picture of which several crops are made.
 	resizer
 }
 

@@ -127,13 +127,13 @@ func (b *book) enqueue(s *sequence, w *scheduler.Work, now int64) {
 		}
 	case idle:
 		b.idle.remove(s)
-		b.await(s)
+		await(s)
 	case ready, running:
 	}
 }
 
 // await makes a sequence in a slot ready.
-func (b *book) await(s *sequence) {
+func await(s *sequence) {
 	s.state, s.key = ready, shapeKey(s.head())
 	s.at.lane.ready.push(s)
 }
@@ -157,7 +157,7 @@ func (b *book) vacant() *slot {
 func (b *book) settle(s *sequence, now int64) {
 	switch {
 	case s.head() != nil:
-		b.await(s)
+		await(s)
 	case s.ended:
 		b.release(s)
 	default:
@@ -178,7 +178,7 @@ func (b *book) release(s *sequence) {
 	}
 	heir := b.backlog.pop()
 	sl.seq, heir.at, heir.expires = heir, sl, 0
-	b.await(heir)
+	await(heir)
 }
 
 // forget keeps further requests from joining a sequence.

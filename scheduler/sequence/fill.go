@@ -149,7 +149,8 @@ func (s *Scheduler) fillAll(l *lane) (list scheduler.List) {
 
 // abandon fails a batch that cannot be completed.
 func (s *Scheduler) abandon(l *lane, list *scheduler.List, err error) {
-	for list.Pop() != nil { //nolint:revive // the works are the slots' and the lane's
+	for list.Pop() != nil {
+		continue // the works are the slots' and the lane's
 	}
 	for _, w := range l.nulls {
 		tensor.ReleaseAll(w.In)

@@ -113,6 +113,7 @@ func (s *Scheduler) Enqueue(list scheduler.List, t *scheduler.Turn) {
 		t.Ready(s)
 	}
 	for _, key := range conflicts {
+		//nolint:sloglint // the line is Triton's, which people look for
 		s.log.Warn("sequence " + key.String() + " for model '" + s.sig.Model +
 			"' has a conflict. The previous sequence did not end before this sequence start. Previous sequence will be terminated early.")
 	}

@@ -114,6 +114,9 @@ func (d *decoder) open(o *decoding, data []byte, h header, scale int) (pic pictu
 	if err != nil {
 		return nil, err
 	}
+	if h.inverted {
+		invert(img)
+	}
 	d.stored.set(img)
 	return &d.stored, nil
 }

@@ -30,6 +30,7 @@ type header struct {
 	width, height int   // As stored.
 	orientation   uint8 // Of EXIF: 2 to 8 where the picture is to be turned.
 	animated      bool  // WebP.
+	inverted      bool  // TIFF: its decoder takes black for white.
 	colors        uint8 // JPEG.
 	// least is the smallest number of bytes that can hold that many pixels:
 	// fewer mean a truncated file or a bomb, and either is refused unread.

@@ -3,6 +3,7 @@ package image
 import (
 	"errors"
 	"fmt"
+	"image"
 )
 
 // The tags of TIFF that are looked at before its decoder is.
@@ -41,8 +42,21 @@ func tiffHeader(data []byte) (header, error) {
 		return h, fmt.Errorf("unsupported TIFF colours (photometric interpretation %d), expected grey, RGB or a palette", v)
 	}
 	switch v, _ := d.number(tagCompression); v {
+	case 3, 4:
+		light, _ := d.number(tagPhotometric)
+		h.inverted = light == 1
 	case 6, 7:
 		return h, errors.New("unsupported JPEG compression inside TIFF")
 	}
 	return h, nil
+}
+
+// invert turns black and white. Fax codes know black and white, a file counts either
+// as 0; the decoder takes the coded white for white, libtiff for 0.
+func invert(img image.Image) {
+	if m, ok := img.(*image.Gray); ok {
+		for i, v := range m.Pix {
+			m.Pix[i] = ^v
+		}
+	}
 }

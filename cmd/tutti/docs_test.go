@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,7 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Key, byDefault, strings.ReplaceAll(doc, "|", `\|`))
 	}
+	writePresets(b, f)
 	params, err := f.Resolve(given)
 	if err != nil {
 		return err
@@ -98,6 +100,19 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 	writePorts(b, "input", sig.Inputs)
 	writePorts(b, "output", sig.Outputs)
 	return nil
+}
+
+func writePresets(b *bytes.Buffer, f *steps.Factory) {
+	if len(f.Presets) > 0 {
+		b.WriteString("\n| preset | sets |\n|---|---|\n")
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Presets)) {
+		var sets []string
+		for _, key := range slices.Sorted(maps.Keys(f.Presets[name])) {
+			sets = append(sets, fmt.Sprintf("`%s` %s", key, f.Presets[name][key]))
+		}
+		fmt.Fprintf(b, "| `%s` | %s |\n", name, strings.Join(sets, ", "))
+	}
 }
 
 func exampleName(f *steps.Factory, i int) string {

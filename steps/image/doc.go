@@ -15,7 +15,7 @@
 //
 //	factory.go     what the steps are called, take and give
 //	params.go      their parameters
-//	presets.go     the parameters of well-known models
+//	presets.go     the parameters of well-known models; examples.go those of the reference page
 //	settings.go    parameters, parsed and checked once at load; numbers.go lists of them
 //	decoding.go    parameters and limits of decoding
 //	step.go        one batch: rows in, slots of the output tensor out

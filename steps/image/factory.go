@@ -35,6 +35,7 @@ func NewFactory() steps.Factory {
 			"a point (x, y) of the source lies at (x * scale x + offset x, y * scale y + offset y) of the output.",
 		Params:    slices.Concat(outputParams(), cropParams(), decodingParams()),
 		Presets:   presets,
+		Examples:  fileExamples(),
 		Signature: signature(files),
 		New:       newStep(files),
 	}
@@ -50,6 +51,7 @@ func NewResizeFactory() steps.Factory {
 			"3 (RGB) or 4 samples (RGB and alpha, which is dropped).",
 		Params:    slices.Concat(outputParams(), cropParams(), []steps.Param{pixelsParam()}),
 		Presets:   presets,
+		Examples:  pixelExamples(),
 		Signature: signature(pixels),
 		New:       newStep(pixels),
 	}
@@ -73,6 +75,7 @@ func NewCropFactory() steps.Factory {
 			{Key: "max_boxes", Doc: "Most boxes of one picture.", Default: "256"},
 		}, decodingParams()),
 		Presets:   presets,
+		Examples:  boxExamples(),
 		Signature: signature(boxes),
 		New:       newStep(boxes),
 	}

@@ -23,8 +23,10 @@ func outputParams() []steps.Param {
 		{Key: "scale", Doc: "Factor on the 8-bit samples, a number or a fraction.", Default: "1/255"},
 		{Key: "mean", Doc: "Subtracted after scaling: one number, or one per channel of the output separated by commas.", Default: "0"},
 		{Key: "std", Doc: "Divides after the mean is subtracted: one number, or one per channel separated by commas.", Default: "1"},
-		{Key: "rounding", Doc: "Whether the normalised sample is rounded once, or after each of the three operations as in PyTorch.",
-			Default: "once", Values: []string{"once", "each"}},
+		{
+			Key: "rounding", Doc: "Whether the normalised sample is rounded once, or after each of the three operations as in PyTorch.",
+			Default: "once", Values: []string{"once", "each"},
+		},
 	}
 }
 

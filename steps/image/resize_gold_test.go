@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -51,7 +52,7 @@ func readGold(t *testing.T) (pictures map[string]*record, cases []*record) {
 	pictures, r := map[string]*record{}, bufio.NewReader(z)
 	for {
 		line, err := r.ReadBytes('\n')
-		if err == io.EOF { //nolint:errorlint // a bufio.Reader returns it bare
+		if errors.Is(err, io.EOF) {
 			return pictures, cases
 		}
 		rec := new(record)

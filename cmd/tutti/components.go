@@ -12,6 +12,7 @@ import (
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
+	"tutti/steps/encode"
 	"tutti/steps/image"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
@@ -22,6 +23,7 @@ import (
 func stepFactories() []steps.Factory {
 	return []steps.Factory{
 		classify.NewFactory(),
+		encode.NewFactory(),
 		image.NewFactory(),
 		image.NewResizeFactory(),
 		image.NewCropFactory(),

@@ -9,6 +9,7 @@ import (
 	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sequence"
+	"tutti/backends/sim"
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
@@ -35,7 +36,7 @@ func stepFactories() []steps.Factory {
 
 // backendFactories lists the backends.
 func backendFactories(registry *steps.Registry) []backends.Factory {
-	return []backends.Factory{
+	list := []backends.Factory{
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
@@ -44,6 +45,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		sequence.NewFactory(),
 		square.NewFactory(),
 	}
+	return append(list, sim.NewFactory(list...))
 }
 
 // components is what this program is built from.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -165,7 +166,16 @@ func writeExample(t *testing.T, b *bytes.Buffer, address, model string, e *steps
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("example %s is answered with %s: %s (%v)", model, resp.Status, answer, err)
 	}
-	fmt.Fprintf(b, "\nThe model `%s`:\n\n```\nbackend: \"native\"\n%s\n```\n\n```\n$ curl -s localhost:8000%s %s\n%s\n```\n", model, strings.TrimSpace(e.Config), path, how, answer)
+	fmt.Fprintf(b, "\nThe model `%s`:\n\n```\nbackend: \"native\"\n%s\n```\n\n```\n$ curl -s localhost:8000%s %s\n%s\n```\n", model, strings.TrimSpace(e.Config), path, how, printable(answer, resp.Header.Get("Inference-Header-Content-Length")))
+}
+
+// printable is an answer as the page prints it: what follows the JSON is told in hexadecimal.
+func printable(answer []byte, header string) string {
+	n, err := strconv.Atoi(header)
+	if err != nil || n > len(answer) {
+		return string(answer)
+	}
+	return fmt.Sprintf("%s\n(and %d bytes, the first of them % x)", answer[:n], len(answer)-n, answer[n:min(len(answer), n+12)])
 }
 
 func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {

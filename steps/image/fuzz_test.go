@@ -2,11 +2,11 @@ package image_test
 
 import (
 	"bytes"
-	stdimage "image"
-	_ "image/jpeg"
-	_ "image/png"
+	"errors"
+	"maps"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"tutti/core/tensor"
@@ -14,35 +14,66 @@ import (
 	"tutti/steps/image"
 )
 
-// FuzzDecode feeds the step arbitrary files. It must never panic, and it accepts
-// a file only when the standard library sees an image of an allowed size.
-func FuzzDecode(f *testing.F) {
-	paths, err := filepath.Glob("testdata/in/*")
+// FuzzJPEG takes damaged files through the program's own decoder.
+func FuzzJPEG(f *testing.F) { fuzzFormat(f, ".jpg", map[string]string{"jpeg_decoder": "go"}) }
+
+// FuzzReducedJPEG is FuzzJPEG at a fraction of the size.
+func FuzzReducedJPEG(f *testing.F) {
+	fuzzFormat(f, ".jpg", map[string]string{"jpeg_decoder": "go", "jpeg_scale": "auto"})
+}
+
+// FuzzPNG is FuzzJPEG for PNG.
+func FuzzPNG(f *testing.F) { fuzzFormat(f, ".png", nil) }
+
+// FuzzGIF is FuzzJPEG for GIF.
+func FuzzGIF(f *testing.F) { fuzzFormat(f, ".gif", nil) }
+
+// FuzzWebP is FuzzJPEG for WebP.
+func FuzzWebP(f *testing.F) { fuzzFormat(f, ".webp", nil) }
+
+// FuzzBMP is FuzzJPEG for BMP.
+func FuzzBMP(f *testing.F) { fuzzFormat(f, ".bmp", nil) }
+
+// FuzzTIFF is FuzzJPEG for TIFF.
+func FuzzTIFF(f *testing.F) { fuzzFormat(f, ".tif", nil) }
+
+// fuzzFormat feeds a step arbitrary files, first those of a format. It must never
+// panic; what it accepts is within the limits, and gives the same pixels in scratch
+// memory that holds another picture's as in fresh memory.
+func fuzzFormat(f *testing.F, suffix string, params map[string]string) {
+	const limit = 1 << 13
+	for name, file := range formats(f) {
+		if strings.HasSuffix(name, suffix) {
+			f.Add(file)
+		}
+	}
+	paths, err := filepath.Glob("testdata/in/*" + suffix)
 	if err != nil {
 		f.Fatal(err)
 	}
 	for _, path := range paths {
 		f.Add(readFile(f, path))
 	}
-	const limit = 1 << 16
-	step := mustStep(f, 5, 4, map[string]string{"max_pixels": "65536"})
-	gray := mustStep(f, 5, 4, map[string]string{"max_pixels": "65536", "color": "gray"})
+	given := map[string]string{
+		"width": "5", "height": "4", "max_pixels": strconv.Itoa(limit), "geometry": "true", "alpha": "composite",
+	}
+	maps.Copy(given, params)
+	factory := image.NewFactory()
+	used := makeStep(f, &factory, given)
 	f.Fuzz(func(t *testing.T, file []byte) {
-		b := newBatch(t, tensor.NewPool(), file)
-		defer release(b)
-		if err := step.Run(t.Context(), b); err != nil {
+		fresh := makeStep(t, &factory, given)
+		a, b := newBatch(t, tensor.NewPool(), file), newBatch(t, tensor.NewPool(), file)
+		a.Out, b.Out = make([]tensor.Tensor, 2), make([]tensor.Tensor, 2)
+		defer releaseAll(a)
+		defer releaseAll(b)
+		if err := errors.Join(used.Run(t.Context(), a), fresh.Run(t.Context(), b)); err != nil {
 			t.Fatal(err)
 		}
-		failed := b.Reqs[0].Err != nil
-		if err := gray.Run(t.Context(), b); err != nil {
-			t.Fatal(err)
+		if (a.Reqs[0].Err == nil) != (b.Reqs[0].Err == nil) || !bytes.Equal(a.Out[0].Bytes(), b.Out[0].Bytes()) {
+			t.Fatalf("used memory gives %v, fresh %v", a.Reqs[0].Err, b.Reqs[0].Err)
 		}
-		if failed {
-			return
-		}
-		c, _, err := stdimage.DecodeConfig(bytes.NewReader(file))
-		if err != nil || c.Width*c.Height > limit {
-			t.Errorf("accepted a file of %d x %d pixels: %v", c.Width, c.Height, err)
+		if g := tensor.Slice[float32](&a.Out[1]); a.Reqs[0].Err == nil && !(g[4] >= 1 && g[5] >= 1 && g[4]*g[5] <= limit) {
+			t.Errorf("accepted a file of %v x %v pixels", g[4], g[5])
 		}
 	})
 }

@@ -40,16 +40,16 @@ func bmpHeader(data []byte) (header, error) {
 }
 
 // readBMP reads the header; pixels may be truncated.
-func readBMP(data []byte) (*bmp, error) {
+func readBMP(data []byte) (b bmp, err error) {
 	if len(data) < 26 {
-		return nil, errTruncated
+		return b, errTruncated
 	}
 	le := binary.LittleEndian
 	start, size := int64(le.Uint32(data[10:])), int64(le.Uint32(data[14:]))
-	b := &bmp{up: true, entry: 4}
+	b = bmp{up: true, entry: 4}
 	info := data[14:]
 	if size > int64(len(info)) {
-		return nil, errTruncated
+		return b, errTruncated
 	}
 	colours := uint32(0)
 	switch {
@@ -60,23 +60,23 @@ func readBMP(data []byte) (*bmp, error) {
 		b.width, b.height, b.depth = int(int32(le.Uint32(info[4:]))), int(int32(le.Uint32(info[8:]))), int(le.Uint16(info[14:]))
 		b.compression, colours = le.Uint32(info[16:]), le.Uint32(info[32:])
 	default:
-		return nil, fmt.Errorf("unsupported BMP header of %d bytes", size)
+		return b, fmt.Errorf("unsupported BMP header of %d bytes", size)
 	}
 	if b.height < 0 {
 		b.up, b.height = false, -b.height
 	}
 	if b.width <= 0 || b.height == 0 {
-		return nil, fmt.Errorf("impossible size %d x %d", b.width, b.height)
+		return b, fmt.Errorf("impossible size %d x %d", b.width, b.height)
 	}
 	rest, err := b.readMasks(info[size:], info[:size])
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	if err := b.readPalette(rest, colours); err != nil {
-		return nil, err
+		return b, err
 	}
 	if start < 14+size || start > int64(len(data)) {
-		return nil, errors.New("no pixels where the header says")
+		return b, errors.New("no pixels where the header says")
 	}
 	b.pixels = data[start:]
 	return b, nil
@@ -149,7 +149,7 @@ func decodeBMP(p *packed, data []byte) error {
 	}
 	p.reset(b.width, b.height, false)
 	if b.masks[3] != 0 {
-		p.alpha = make([]byte, b.width*b.height)
+		p.addAlpha()
 	}
 	if b.compression == bmpRLE4 || b.compression == bmpRLE8 {
 		return b.runs(p)

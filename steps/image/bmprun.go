@@ -5,7 +5,9 @@ import "errors"
 // runs decodes run lengths of 8 or 4 bits per pixel: pairs of a count and a value,
 // or after a 0 an end of line (0), an end (1), a move (2) or that many values.
 func (b *bmp) runs(p *packed) error {
-	index := make([]byte, b.width*b.height)
+	p.index = resized(p.index, b.width*b.height)
+	index := p.index
+	clear(index)
 	x, y, src := 0, 0, b.pixels
 	for y < b.height {
 		if len(src) < 2 {

@@ -42,6 +42,7 @@ func (f format) String() string {
 type decoder struct {
 	reader bytes.Reader
 	jpeg   jpeg.Decoder
+	gif    gif
 	stored stored
 	whole  packed
 	turned packed
@@ -80,6 +81,7 @@ func (d *decoder) forget() {
 	d.stored.img = nil
 	d.over.src = nil
 	d.whole.alpha = nil
+	d.gif.forget()
 }
 
 // errDecoder stands for a panic inside a decoder: hostile bytes must never take
@@ -97,7 +99,7 @@ func (d *decoder) open(o *decoding, data []byte, h header, scale int) (pic pictu
 	case formatJPEG:
 		return d.openJPEG(o, data, h, scale)
 	case formatGIF:
-		return &d.whole, decodeGIF(&d.whole, data)
+		return &d.whole, d.gif.decode(&d.whole, data)
 	case formatBMP:
 		return &d.whole, decodeBMP(&d.whole, data)
 	case formatWebP:

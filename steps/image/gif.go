@@ -17,7 +17,19 @@ type gif struct {
 	frame         struct{ x, y, w, h int }
 	interlaced    bool
 	data          []byte // From the code size on.
+	gifScratch
 }
+
+// gifScratch is what is kept for the next file.
+type gifScratch struct {
+	index  []byte
+	blocks subBlocks
+	lzw    lzw.Reader
+	full   [3 * 256]byte // The palette, complete.
+}
+
+// forget lets go of the file.
+func (g *gif) forget() { g.palette, g.data, g.blocks.data = nil, nil, nil }
 
 func gifHeader(data []byte) (header, error) {
 	if len(data) < 13 {
@@ -30,33 +42,33 @@ func gifHeader(data []byte) (header, error) {
 	return header{format: formatGIF, width: w, height: t}, nil
 }
 
-// readGIF goes to the first frame.
-func readGIF(data []byte) (*gif, error) {
-	g := &gif{transparent: -1}
+// read goes to the first frame.
+func (g *gif) read(data []byte) error {
+	g.transparent, g.interlaced, g.data = -1, false, nil
 	g.width, g.height = int(binary.LittleEndian.Uint16(data[6:])), int(binary.LittleEndian.Uint16(data[8:]))
 	rest := data[13:]
 	var err error
 	if g.palette, rest, err = gifPalette(data[10], rest); err != nil {
-		return nil, err
+		return err
 	}
 	for len(rest) >= 2 {
 		switch rest[0] {
 		case ',':
-			return g, g.readFrame(rest[1:])
+			return g.readFrame(rest[1:])
 		case '!':
 			if rest[1] == 0xf9 && len(rest) >= 7 && rest[2] == 4 && rest[3]&1 != 0 {
 				g.transparent = int(rest[6])
 			}
 			if rest = gifBlocks(rest[2:]); rest == nil {
-				return nil, io.ErrUnexpectedEOF
+				return io.ErrUnexpectedEOF
 			}
 		case 0:
 			rest = rest[1:]
 		default:
-			return nil, fmt.Errorf("no frame, found block 0x%02x", rest[0])
+			return fmt.Errorf("no frame, found block 0x%02x", rest[0])
 		}
 	}
-	return nil, errors.New("no frame")
+	return errors.New("no frame")
 }
 
 func gifPalette(flags byte, rest []byte) (palette, after []byte, err error) {
@@ -112,11 +124,11 @@ func (g *gif) indices() ([]byte, error) {
 	if g.data[0] < 2 || g.data[0] > 8 {
 		return nil, fmt.Errorf("impossible code size %d", g.data[0])
 	}
-	r := lzw.NewReader(&subBlocks{data: g.data[1:]}, lzw.LSB, int(g.data[0]))
-	defer func() { _ = r.Close() }()
-	out := make([]byte, g.frame.w*g.frame.h)
-	_, err := io.ReadFull(r, out)
-	return out, err
+	g.blocks = subBlocks{data: g.data[1:]}
+	g.lzw.Reset(&g.blocks, lzw.LSB, int(g.data[0]))
+	g.index = resized(g.index, g.frame.w*g.frame.h)
+	_, err := io.ReadFull(&g.lzw, g.index)
+	return g.index, err
 }
 
 // subBlocks reads the bytes of a run of sub-blocks.
@@ -155,11 +167,10 @@ func (s *subBlocks) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// decodeGIF draws the first frame on its canvas, as Pillow does: what the frame
+// decode draws the first frame on its canvas, as Pillow does: what the frame
 // leaves free is of the transparent colour, or else of the first.
-func decodeGIF(p *packed, data []byte) error {
-	g, err := readGIF(data)
-	if err != nil {
+func (g *gif) decode(p *packed, data []byte) error {
+	if err := g.read(data); err != nil {
 		return err
 	}
 	index, err := g.indices()
@@ -169,7 +180,7 @@ func decodeGIF(p *packed, data []byte) error {
 	g.completePalette()
 	p.reset(g.width, g.height, false)
 	if g.transparent >= 0 {
-		p.alpha = make([]byte, g.width*g.height)
+		p.addAlpha()
 	}
 	for y := range g.height {
 		for x := range g.width {
@@ -188,8 +199,10 @@ func decodeGIF(p *packed, data []byte) error {
 // completePalette gives every index a colour: a file without a palette is grey, and
 // an index beyond the palette black.
 func (g *gif) completePalette() {
-	full := make([]byte, 3*256)
-	if n := copy(full, g.palette); n == 0 {
+	full := g.full[:]
+	if n := copy(full, g.palette); n > 0 {
+		clear(full[n:])
+	} else {
 		for i := range full {
 			full[i] = byte(i / 3)
 		}

@@ -17,12 +17,20 @@ type packed struct {
 	w, h  int
 	gray  bool
 	alpha []byte // One per pixel, or none where all is opaque.
+	spare []byte // The memory of alpha, for the next picture.
+	index []byte // Scratch of pictures that have a palette.
 }
 
 // reset gives the picture a size; its samples are unspecified.
 func (p *packed) reset(w, h int, gray bool) {
 	p.w, p.h, p.gray, p.alpha = w, h, gray, nil
 	p.pix = resized(p.pix, w*h*p.channels())
+}
+
+// addAlpha makes room for transparency, its contents unspecified.
+func (p *packed) addAlpha() {
+	p.spare = resized(p.spare, p.w*p.h)
+	p.alpha = p.spare
 }
 
 func (p *packed) channels() int {

@@ -56,6 +56,13 @@ def letterbox(im):
     return np.ascontiguousarray(x)
 
 
+def drafted(file):
+    """Pillow's own decode at a fraction of the size."""
+    im = Image.open(io.BytesIO(file.getvalue()))
+    im.draft("RGB", (224, 224))
+    return im.convert("RGB").resize((224, 224), R.BILINEAR)
+
+
 def main():
     pixels = screen()
     im = Image.fromarray(pixels)
@@ -69,6 +76,8 @@ def main():
         "1080p JPEG to 224": lambda: normalised(
             Image.open(io.BytesIO(file.getvalue())).convert("RGB").resize((224, 224), R.BILINEAR), [0.5] * 3, [0.5] * 3),
     }
+    cases["1080p JPEG to 224, jpeg_scale auto"] = cases["1080p JPEG to 224"]  # what the option is there to beat
+    cases["1080p JPEG to 224, jpeg_scale auto, draft"] = lambda: normalised(drafted(file), [0.5] * 3, [0.5] * 3)
     print(json.dumps({name: cost(run) for name, run in cases.items()}))
 
 

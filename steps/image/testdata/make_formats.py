@@ -12,6 +12,7 @@ import io
 import pathlib
 import struct
 import zipfile
+import zlib
 
 import numpy as np
 import PIL
@@ -64,6 +65,11 @@ def files():
         yield f"palette{b}.png", saved(rgb.quantize(2 ** b), "PNG", bits=b)
     yield "animated.png", saved(rgb, "PNG", save_all=True, append_images=[gray.convert("RGB")])
 
+    deep = np.random.default_rng(3).integers(0, 1 << 16, (H, W, 4)).astype(np.uint16)
+    yield "deep.png", png(2, deep[:, :, :3])
+    yield "deepalpha.png", png(6, deep)
+    yield "deepgrayalpha.png", png(4, deep[:, :, :2])
+
     yield "plain.gif", saved(pal, "GIF")
     yield "interlaced.gif", saved(pal, "GIF", interlace=1)
     yield "full.gif", saved(rgb.quantize(256), "GIF", interlace=0)
@@ -108,6 +114,15 @@ def files():
     yield "alphalzw.tif", saved(rgba, "TIFF", compression="tiff_lzw")
     yield "predicted.tif", saved(rgb, "TIFF", compression="tiff_lzw", tiffinfo={317: 2})
     yield "strips.tif", saved(rgb, "TIFF", compression="tiff_lzw", strip_size=400)
+
+
+def png(kind, a):
+    """A PNG of 16-bit samples, which Pillow reads but does not write."""
+    def chunk(name, body):
+        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+    lines = b"".join(b"\0" + line.astype(">u2").tobytes() for line in a)
+    head = struct.pack(">IIBBBBB", a.shape[1], a.shape[0], 16, kind, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
 
 
 def bitmap(depth, compression, body, extra=b"", height=H, colours=0):

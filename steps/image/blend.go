@@ -18,7 +18,7 @@ type blended struct {
 func (b *blended) Size() (width, height int) { return b.src.Size() }
 
 // Gray is part of picture.
-func (b *blended) Gray() bool { return false }
+func (*blended) Gray() bool { return false }
 
 // Row is part of picture. The rounding is that of Pillow's paste with a mask.
 func (b *blended) Row(dst []byte, y int) {

@@ -41,6 +41,7 @@ func FuzzTIFF(f *testing.F) { fuzzFormat(f, ".tif", nil) }
 // panic; what it accepts is within the limits, and gives the same pixels in scratch
 // memory that holds another picture's as in fresh memory.
 func fuzzFormat(f *testing.F, suffix string, params map[string]string) {
+	f.Helper()
 	const limit = 1 << 13
 	for name, file := range formats(f) {
 		if strings.HasSuffix(name, suffix) {

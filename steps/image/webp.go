@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"slices"
 )
 
 // webpRows turns the planes of lossy WebP into RGB as libwebp does: chroma is
@@ -58,7 +59,7 @@ func chunks(body []byte, use func(id string, data []byte) bool) {
 		n := int(binary.LittleEndian.Uint32(body[4:]))
 		data := body[8:]
 		if n > len(data) {
-			data = data[:len(data):len(data)]
+			data = slices.Clip(data)
 			n = len(data)
 		}
 		if !use(string(body[:4]), data[:n]) {

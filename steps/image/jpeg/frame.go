@@ -21,7 +21,6 @@ type component struct {
 	stride  int
 	plane   []byte
 	coefs   []int16 // Progressive: 64 per block.
-	known   [64]bool
 	dc, ac  *table
 	predict int32
 	seen    bool // A scan had its first pass.

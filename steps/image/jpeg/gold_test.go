@@ -50,7 +50,7 @@ func decoded(d *jpeg.Decoder) []byte {
 }
 
 // TestGold compares every sample with libjpeg-turbo, at every scale.
-func TestGold(t *testing.T) {
+func TestGold(t *testing.T) { //nolint:tparallel // Its parts share a decoder.
 	t.Parallel()
 	gold := readGold(t)
 	var d jpeg.Decoder

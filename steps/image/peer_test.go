@@ -37,7 +37,7 @@ func BenchmarkPeer(b *testing.B) {
 	}
 	batch := newBatch(b, tensor.NewPool(), file.Bytes())
 	peer(b, "1080p JPEG to 224", image.NewFactory(), map[string]string{"preset": "vit"}, batch)
-	for _, name := range []string{"1080p JPEG to 224, jpeg_scale auto", "1080p JPEG to 224, jpeg_scale auto, draft"} {
+	for _, name := range []string{"1080p JPEG to 224 scaled", "1080p JPEG to 224 scaled, draft"} {
 		batch := newBatch(b, tensor.NewPool(), file.Bytes())
 		peer(b, name, image.NewFactory(), map[string]string{"preset": "vit", "jpeg_scale": "auto"}, batch)
 	}

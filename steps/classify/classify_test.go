@@ -244,4 +244,8 @@ func BenchmarkPeer(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
+	peerScores(b, "softmax", "softmax of 10, one row", 1, 10)
+	peerScores(b, "softmax", "softmax of 1000", rows, classes)
+	peerScores(b, "sigmoid", "sigmoid of 1000", rows, classes)
+	peerScores(b, "arg_max", "arg max of 1000", rows, classes)
 }

@@ -12,6 +12,12 @@ const (
 	outLabels // The count, when there are no labels.
 )
 
+// Values of parameters that leave something to another or out.
+const (
+	auto        = "auto"
+	noThreshold = "none"
+)
+
 // inputName is the scores' name.
 const inputName = "scores"
 
@@ -35,8 +41,8 @@ func NewFactory() steps.Factory {
 		Params: []steps.Param{
 			{Key: "k", Doc: "How many classes to give; a request with fewer classes is refused.", Default: "5"},
 			{Key: "softmax", Doc: "Turns the scores into probabilities.", Default: "true", Values: []string{"true", "false"}},
-			{Key: "activation", Doc: "What makes values of scores, in place of parameter softmax; raw leaves them as they are.", Values: []string{opSoftmax, opSigmoid, opRaw}},
-			{Key: "threshold", Doc: "Smallest value of a class that is given; adds the output count."},
+			{Key: "activation", Doc: "What makes values of scores; auto does as softmax says.", Default: auto, Values: []string{auto, opSoftmax, opSigmoid, opRaw}},
+			{Key: "threshold", Doc: "Smallest value of a class that is given, or none; a number adds the output count.", Default: noThreshold},
 			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder."},
 		},
 		Examples:  topKExamples(),

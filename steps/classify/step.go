@@ -29,7 +29,7 @@ type step struct {
 var _ steps.Step = (*step)(nil)
 
 func parse(s *steps.Settings) (options, error) {
-	o := options{activation: s.Params["activation"], cut: s.Params["threshold"] != ""}
+	o := options{activation: s.Params["activation"], cut: s.Params["threshold"] != noThreshold}
 	k, err := s.Int("k", 1)
 	if err != nil {
 		return o, err
@@ -45,7 +45,7 @@ func parse(s *steps.Settings) (options, error) {
 		}
 		o.threshold = float32(v)
 	}
-	if o.activation != "" {
+	if o.activation != auto {
 		return o, nil
 	}
 	soft, err := s.Bool("softmax")

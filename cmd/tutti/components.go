@@ -13,6 +13,7 @@ import (
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
+	"tutti/steps/detect"
 	"tutti/steps/image"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
@@ -24,6 +25,7 @@ func stepFactories() []steps.Factory {
 	return []steps.Factory{
 		classify.NewFactory(),
 		classify.NewScoresFactory(),
+		detect.NewFactory(),
 		image.NewFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),

@@ -14,6 +14,7 @@ import (
 	"tutti/steps"
 	"tutti/steps/classify"
 	"tutti/steps/detect"
+	"tutti/steps/embed"
 	"tutti/steps/image"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
@@ -26,6 +27,7 @@ func stepFactories() []steps.Factory {
 		classify.NewFactory(),
 		classify.NewScoresFactory(),
 		detect.NewFactory(),
+		embed.NewFactory(),
 		image.NewFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),

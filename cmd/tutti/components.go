@@ -15,6 +15,7 @@ import (
 	"tutti/steps/classify"
 	"tutti/steps/detect"
 	"tutti/steps/embed"
+	"tutti/steps/encode"
 	"tutti/steps/image"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
@@ -28,7 +29,10 @@ func stepFactories() []steps.Factory {
 		classify.NewScoresFactory(),
 		detect.NewFactory(),
 		embed.NewFactory(),
+		encode.NewFactory(),
 		image.NewFactory(),
+		image.NewResizeFactory(),
+		image.NewCropFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
 		tokenize.NewFactory(),

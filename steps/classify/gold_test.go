@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"strconv"
 	"testing"
 
 	"tutti/core/tensor"
@@ -98,7 +99,7 @@ func TestGold(t *testing.T) {
 			out := run(t, classify.NewScoresFactory(), map[string]string{"op": "arg_max"}, 2, g.Classes, scores)
 			same(t, tensor.Slice[int64](&out[0]), decode[int64](t, g.Best))
 			for op, p := range map[string][]byte{"softmax": g.Softmax, "sigmoid": g.Sigmoid} {
-				k := fmt.Sprint(g.Classes)
+				k := strconv.Itoa(g.Classes)
 				out := run(t, classify.NewFactory(), map[string]string{"activation": op, "k": k}, 2, g.Classes, scores)
 				order, want := decode[int32](t, g.Order), decode[float64](t, p)
 				same(t, tensor.Slice[int32](&out[1]), order)

@@ -104,8 +104,8 @@ func TestThresholdContract(t *testing.T) {
 
 // FuzzScores asks that whatever the scores, probabilities lie from 0 to 1 or are NaN where the score is.
 func FuzzScores(f *testing.F) {
-	f.Add([]byte("\x00\x00\xc0\x7f\x00\x00\x80\x7f\x00\x00\x00\x00"), 1)
-	f.Fuzz(func(t *testing.T, data []byte, k int) {
+	f.Add([]byte("\x00\x00\xc0\x7f\x00\x00\x80\x7f\x00\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
 		scores := decode[float32](t, data[:len(data)&^3])
 		if len(scores) == 0 || len(scores) > 1000 {
 			return

@@ -78,7 +78,7 @@ func (s *step) plain(w *worker, boxes, scores part) error {
 		box, from := boxes.data[4*i:][:4], scores.data[c*i:][:c]
 		switch s.activation {
 		case "softmax":
-			s.softmax(w, from)
+			w.softmax(from)
 			from = w.best[:c-1]
 		case "sigmoid":
 			s.sigmoids(w, from)
@@ -176,7 +176,7 @@ func sized[T any](s []T, n int) []T {
 }
 
 // softmax puts the probabilities of scores into best.
-func (s *step) softmax(w *worker, scores []float32) {
+func (w *worker) softmax(scores []float32) {
 	w.best = sized(w.best, len(scores))
 	top := float32(math.Inf(-1))
 	for _, v := range scores {

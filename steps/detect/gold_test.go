@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"testing"
@@ -97,9 +98,7 @@ func TestGold(t *testing.T) {
 			t.Run(fmt.Sprint(i, " ", g.Params["format"], " ", g.Params["nms"], " ", output), func(t *testing.T) {
 				t.Parallel()
 				params := map[string]string{"output": output}
-				for k, v := range g.Params {
-					params[k] = v
-				}
+				maps.Copy(params, g.Params)
 				step, err := newStep(t, params, 8)
 				if err != nil {
 					t.Fatal(err)

@@ -6,9 +6,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"tutti/backends"
@@ -37,9 +39,7 @@ func newStep(tb testing.TB, npy []byte, params map[string]string) (steps.Step, e
 	}
 	f := embed.NewFactory()
 	given := map[string]string{"matrix_file": "m.npy"}
-	for k, v := range params {
-		given[k] = v
-	}
+	maps.Copy(given, params)
 	resolved, err := f.Resolve(given)
 	if err != nil {
 		tb.Fatal(err)
@@ -94,7 +94,7 @@ func TestGold(t *testing.T) {
 		for metric, want := range map[string]found{"dot": g.Dot, "cosine": g.Cosine} {
 			t.Run(fmt.Sprint(g.Width, " ", metric), func(t *testing.T) {
 				t.Parallel()
-				step, err := newStep(t, g.Matrix, map[string]string{"metric": metric, "k": fmt.Sprint(g.K)})
+				step, err := newStep(t, g.Matrix, map[string]string{"metric": metric, "k": strconv.Itoa(g.K)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -148,14 +148,11 @@ func TestContract(t *testing.T) {
 	}
 	params := map[string]string{"matrix_file": "m", "k": "2", "ids_file": "ids"}
 	with := func(key, value string) map[string]string {
-		out := map[string]string{}
-		for k, v := range params {
-			out[k] = v
-		}
+		out := maps.Clone(params)
 		out[key] = value
 		return out
 	}
-	refuse := func(name, header string, want string, v ...float32) steptest.Case {
+	refuse := func(name, header, want string, v ...float32) steptest.Case {
 		return steptest.Case{Name: name, Params: params, Files: map[string][]byte{"m": npy(header, v...), "ids": files["ids"]}, WantNewErr: want}
 	}
 	steptest.Run(

@@ -3,6 +3,7 @@ package draw
 import (
 	"image"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -17,8 +18,16 @@ type color [3]byte
 
 // colors are the classes', in turn. They are bright enough for black letters.
 var colors = [...]color{
-	{255, 96, 96}, {96, 224, 96}, {112, 160, 255}, {255, 208, 64}, {255, 128, 224},
-	{64, 224, 224}, {255, 160, 64}, {192, 144, 255}, {176, 224, 64}, {224, 192, 160},
+	{255, 96, 96},
+	{96, 224, 96},
+	{112, 160, 255},
+	{255, 208, 64},
+	{255, 128, 224},
+	{64, 224, 224},
+	{255, 160, 64},
+	{192, 144, 255},
+	{176, 224, 64},
+	{224, 192, 160},
 }
 
 // canvas is a picture to draw on.
@@ -64,9 +73,9 @@ func (c *canvas) draw(o *options, labels [][]byte, f found) {
 	if text == 0 {
 		text = max(small/480, 1)
 	}
-	for i := len(f.classes) - 1; i >= 0; i-- {
+	for i, class := range slices.Backward(f.classes) {
 		r, ok := c.rectangle(f.boxes[4*i:][:4])
-		if class := f.classes[i]; ok && class >= 0 {
+		if ok && class >= 0 {
 			color := colors[int(class)%len(colors)]
 			c.outline(r, thick, color)
 			c.caption(labels, class, f.scores[i])

@@ -162,7 +162,7 @@ func FuzzDraw(f *testing.F) {
 		if w == 0 || h == 0 {
 			return
 		}
-		step := newStep(t, map[string]string{"input": "pixels", "thickness": strconv.Itoa(int(thick)), "text_scale": strconv.Itoa(int(thick%5))})
+		step := newStep(t, map[string]string{"input": "pixels", "thickness": strconv.Itoa(int(thick)), "text_scale": strconv.Itoa(int(thick % 5))})
 		b := batch(t, tensor.NewChecked(t, nil), int(w), int(h), []float32{x0, y0, x1, y1}, []float32{score}, []int32{class})
 		if err := step.Run(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
 			t.Fatal(err, b.Reqs[0].Err)

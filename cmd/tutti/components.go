@@ -15,6 +15,7 @@ import (
 	"tutti/steps/image"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
+	"tutti/steps/stringop"
 	"tutti/steps/tokenize"
 )
 
@@ -25,6 +26,7 @@ func stepFactories() []steps.Factory {
 		image.NewFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
+		stringop.NewFactory(),
 		tokenize.NewFactory(),
 	}
 }

@@ -41,6 +41,26 @@ func NewFactory() steps.Factory {
 			{Key: "alphabet", Doc: "The characters of base64.", Default: "std", Values: []string{"std", "url", "raw_std", "raw_url"}},
 			{Key: "invalid", Doc: "What becomes of bytes that are not UTF-8: replaced by U+FFFD, the request refused, or kept.", Default: replaceInvalid, Values: []string{replaceInvalid, refuseInvalid, keepInvalid}},
 		},
+		Examples: []steps.Example{
+			{
+				Config: `parameters { key: "step" value { string_value: "string" } }
+parameters { key: "op" value { string_value: "replace" } }
+parameters { key: "pattern" value { string_value: "([0-9]+)-([0-9]+)-([0-9]+)" } }
+parameters { key: "with" value { string_value: "$3.$2.$1" } }`,
+				Request: `{"inputs": [{"name": "INPUT", "datatype": "BYTES", "shape": [2], "data": ["2024-05-01", "soon"]}]}`,
+			},
+			{
+				Config: `max_batch_size: 8
+input [ { name: "QUESTION" data_type: TYPE_STRING dims: [ 1 ] }, { name: "HINTS" data_type: TYPE_STRING dims: [ -1 ] } ]
+parameters { key: "step" value { string_value: "string" } }
+parameters { key: "op" value { string_value: "template" } }
+parameters { key: "template" value { string_value: "{QUESTION} (think of {HINTS})" } }
+parameters { key: "separator" value { string_value: " and " } }`,
+				Request: `{"inputs": [
+    {"name": "QUESTION", "datatype": "BYTES", "shape": [1, 1], "data": ["What flies?"]},
+    {"name": "HINTS", "datatype": "BYTES", "shape": [1, 2], "data": ["birds", "kites"]}]}`,
+			},
+		},
 		Signature: signature,
 		New:       newStep,
 	}

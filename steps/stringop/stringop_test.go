@@ -175,8 +175,14 @@ func run(tb testing.TB, params map[string]string, texts ...string) func() {
 // allocated; nothing else.
 func TestAllocBudget(t *testing.T) {
 	for _, params := range []map[string]string{
-		{"op": "lower"}, {"op": "upper"}, {"op": "strip"}, {"op": "length"}, {"op": "match", "pattern": "b+"},
-		{"op": "join"}, {"op": "split", "fields": "3"}, {"op": "base64_encode"},
+		{"op": "lower"},
+		{"op": "upper"},
+		{"op": "strip"},
+		{"op": "length"},
+		{"op": "match", "pattern": "b+"},
+		{"op": "join"},
+		{"op": "split", "fields": "3"},
+		{"op": "base64_encode"},
 	} {
 		f := run(t, params, "Abba a", "Ubel", "")
 		if n := testing.AllocsPerRun(100, f); n > 0 {

@@ -13,6 +13,7 @@ import (
 	"tutti/steps"
 	"tutti/steps/classify"
 	"tutti/steps/image"
+	"tutti/steps/jsonvalue"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
 	"tutti/steps/stringop"
@@ -24,6 +25,8 @@ func stepFactories() []steps.Factory {
 	return []steps.Factory{
 		classify.NewFactory(),
 		image.NewFactory(),
+		jsonvalue.NewBuildFactory(),
+		jsonvalue.NewExtractFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
 		stringop.NewFactory(),

@@ -81,6 +81,9 @@ func New(s Settings) (*Scheduler, error) {
 	x.book.fits, x.book.fresh = p.fits, x.newSlot
 	for i, inst := range s.Instances {
 		x.book.lanes[i].inst = inst
+		if st := backends.StreamOf(inst); st != nil {
+			x.book.lanes[i].at = st.Place()
+		}
 	}
 	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
 	return x, nil

@@ -18,6 +18,7 @@ import (
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
 	"tutti/steps/stringop"
+	"tutti/steps/tensorop"
 	"tutti/steps/tokenize"
 )
 
@@ -31,6 +32,8 @@ func stepFactories() []steps.Factory {
 		normalize.NewFactory(),
 		pool.NewFactory(),
 		stringop.NewFactory(),
+		tensorop.NewConstantFactory(),
+		tensorop.NewFactory(),
 		tokenize.NewFactory(),
 	}
 }

@@ -226,7 +226,7 @@ func limits[T tensor.Number]() (low, high T) {
 		return 0, zero - 1
 	}
 	one := uint64(1)
-	n := int64(one << (bits - 1) - 1)
+	n := int64(one<<(bits-1) - 1)
 	return T(-n - 1), T(n)
 }
 

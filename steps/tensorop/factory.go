@@ -201,11 +201,11 @@ var _ steps.Step = (*step)(nil)
 
 // scratch is what one execution needs besides its tensors.
 type scratch struct {
-	loop nest
-	ints []int
-	text []byte
-	list []tensor.Tensor // released at the end
-	in   []tensor.Tensor
+	loop   nest
+	ints   []int
+	text   []byte
+	list   []tensor.Tensor // released at the end
+	in     []tensor.Tensor
 	moving moving
 	// Operands of a few elements, repeated, by type.
 	tiles tiles

@@ -53,9 +53,8 @@ func spreadBits[T interface {
 	}
 }
 
-// block is the side of the squares that flip goes through, so that what it reads stays
-// in the cache until the rest of its line is needed.
-const block = 16
+// columns is how many columns flip reads at once.
+const columns = 8
 
 // flip writes rows of n elements, apart elements from each other, of what lies in
 // columns: the elements of a row are from elements apart, and those of a column next to
@@ -82,18 +81,28 @@ func flip[T bits](dst, src []T, rows, n, apart, from int) {
 		}
 		return
 	}
-	for r := 0; r < rows; r += block {
-		last := min(r+block, rows)
-		for k := 0; k < n; k += block {
-			end := min(k+block, n)
-			for i := r; i < last; i++ {
-				at := k*from + i
-				line := dst[i*apart+k : i*apart+end]
-				for j := range line {
-					line[j] = src[at]
-					at += from
-				}
-			}
+	k := 0
+	for ; k+columns <= n; k += columns {
+		flipColumns(dst[k:], src[k*from:], rows, apart, from)
+	}
+	for ; k < n; k++ {
+		at := k
+		for _, v := range src[k*from:][:rows] {
+			dst[at] = v
+			at += apart
 		}
+	}
+}
+
+// flipColumns writes the first columns of each row.
+func flipColumns[T bits](dst, src []T, rows, apart, from int) {
+	a, b, c, d := src[:rows], src[from:][:rows], src[2*from:][:rows], src[3*from:][:rows]
+	e, f, g, h := src[4*from:][:rows], src[5*from:][:rows], src[6*from:][:rows], src[7*from:][:rows]
+	at := 0
+	for i, v := range a {
+		line := dst[at : at+columns]
+		line[0], line[1], line[2], line[3] = v, b[i], c[i], d[i]
+		line[4], line[5], line[6], line[7] = e[i], f[i], g[i], h[i]
+		at += apart
 	}
 }

@@ -14,6 +14,7 @@ type pad struct {
 	mode          string
 	value         tensor.Tensor
 	source        uint64 // of texts, what stands for the value
+	last          int    // the last axis that is padded, with the batch dimension
 }
 
 func makePad(s *spec) error {
@@ -42,6 +43,9 @@ func makePad(s *spec) error {
 	dims := s.in[0].Dims
 	for i := range s.rank(0) {
 		p.before[i+s.batch], p.after[i+s.batch] = list[2*i], list[2*i+1]
+		if list[2*i]+list[2*i+1] > 0 || i == 0 {
+			p.last = i + s.batch
+		}
 		if list[2*i] < 0 || list[2*i+1] < 0 {
 			return s.errorf("parameter 'pads' is '%s', expected no extents below 0", s.param("pads"))
 		}
@@ -76,23 +80,19 @@ func (p *pad) move(m *moving) error {
 			m.x.ints = append(m.x.ints, p.origin(k-p.before[i], int(d)))
 		}
 	}
-	left := 0
-	if last := in.Shape.Rank() - 1; last >= 0 {
-		left = p.before[last]
-	}
 	value := bitsAt(&p.value)
 	if m.text {
 		value = p.source
 	}
 	switch in.DType.Size() {
 	case 1:
-		padBits(m, out, in, left, uint8(value))
+		padBits(m, p, out, in, uint8(value))
 	case 2:
-		padBits(m, out, in, left, uint16(value))
+		padBits(m, p, out, in, uint16(value))
 	case 4:
-		padBits(m, out, in, left, uint32(value))
+		padBits(m, p, out, in, uint32(value))
 	default:
-		padBits(m, out, in, left, value)
+		padBits(m, p, out, in, value)
 	}
 	return nil
 }
@@ -123,48 +123,64 @@ func (p *pad) origin(at, d int) int {
 	}
 }
 
-// padBits writes line by line of the last axis. x.ints has the origins on each axis.
+// padBits writes line by line: the last axis that is padded, of which each turn is as
+// many elements as the axes after it have. x.ints has the origins on each axis.
 func padBits[T interface {
 	bits
 	tensor.Number
-}](m *moving, out, in *tensor.Tensor, left int, value T) {
+}](m *moving, p *pad, out, in *tensor.Tensor, value T) {
 	dst, src := tensor.Slice[T](out), tensor.Slice[T](in)
-	last := out.Shape.Rank() - 1
-	if last < 0 {
+	if out.Shape.Rank() == 0 {
 		dst[0] = src[0]
 		return
 	}
+	unit := 1
+	for _, d := range in.Shape.Dims()[p.last+1:] {
+		unit *= int(d)
+	}
 	w := &m.x.loop
-	w.start(&out.Shape, 1)
-	n := w.size[last]
-	origins := m.x.ints[len(m.x.ints)-n:]
-	middle := int(in.Shape.Dim(last))
+	shape := cut(&out.Shape, p.last+1)
+	w.start(&shape, 1)
+	n, middle, left := w.size[p.last], int(in.Shape.Dim(p.last)), p.before[p.last]
+	skip := 0
+	for _, d := range w.size[:p.last] {
+		skip += d
+	}
+	origins := m.x.ints[skip:][:n]
 	for more := true; more; more = w.next() {
-		line := dst[w.at[0] : w.at[0]+n]
-		from := 0
-		for i, at := 0, 0; i < last && from >= 0; i++ {
-			k := m.x.ints[at+w.count[i]]
-			at += w.size[i]
-			if from = from*int(in.Shape.Dim(i)) + k; k < 0 {
-				from = -1
-			}
-		}
+		line := dst[w.at[0]*unit:][:n*unit]
+		from := p.line(m, in)
 		if from < 0 {
 			fill(line, value)
 			continue
 		}
-		base := from * middle
 		for i := 0; i < n; i++ {
+			to := line[i*unit:]
 			if i == left && middle > 0 {
-				copy(line[i:], src[base:base+middle])
+				copy(to, src[from*unit:][:middle*unit])
 				i += middle - 1
 			} else if k := origins[i]; k < 0 {
-				line[i] = value
+				fill(to[:unit], value)
 			} else {
-				line[i] = src[base+k]
+				copy(to, src[(from+k)*unit:][:unit])
 			}
 		}
 	}
+}
+
+// line returns where the line of the input begins that the present one is made of, -1 for
+// none: in turns of the last axis that is padded.
+func (p *pad) line(m *moving, in *tensor.Tensor) int {
+	from, at, w := 0, 0, &m.x.loop
+	for i := range p.last {
+		k := m.x.ints[at+w.count[i]]
+		if k < 0 {
+			return -1
+		}
+		from = from*int(in.Shape.Dim(i)) + k
+		at += w.size[i]
+	}
+	return from * int(in.Shape.Dim(p.last))
 }
 
 func fill[T any](dst []T, v T) {

@@ -236,17 +236,61 @@ func reduceAll[T tensor.Number](r *reduce, out, in *tensor.Tensor, g lineup) {
 func positions[T tensor.Number](dst []int64, src []T, g lineup, greatest bool) {
 	for o := range g.outer {
 		for i := range g.inner {
-			at := o*g.n*g.inner + i
-			best, where := src[at], 0
-			for k := 1; k < g.n && best == best; k++ {
-				at += g.inner
-				if v := src[at]; greatest && v > best || !greatest && v < best || v != v {
-					best, where = v, k
-				}
+			line := src[o*g.n*g.inner+i : (o+1)*g.n*g.inner]
+			if greatest {
+				dst[o*g.inner+i] = greatestAt(line, g.inner)
+			} else {
+				dst[o*g.inner+i] = leastAt(line, g.inner)
 			}
-			dst[o*g.inner+i] = int64(where)
 		}
 	}
+}
+
+// greatestAt goes through every apart-th element. A comparison with what is no number is
+// false, so that one finds it, too.
+func greatestAt[T tensor.Number](line []T, apart int) int64 {
+	best, where := line[0], 0
+	for at := apart; at < len(line) && best == best; at += apart {
+		if v := line[at]; !(v <= best) {
+			best, where = v, at
+		}
+	}
+	return int64(where / apart)
+}
+
+func leastAt[T tensor.Number](line []T, apart int) int64 {
+	best, where := line[0], 0
+	for at := apart; at < len(line) && best == best; at += apart {
+		if v := line[at]; !(v >= best) {
+			best, where = v, at
+		}
+	}
+	return int64(where / apart)
+}
+
+// greatestOf returns the greatest, or what is no number if there is such.
+func greatestOf[T tensor.Number](line []T) T {
+	best := line[0]
+	for _, v := range line {
+		if !(v <= best) {
+			if best = v; v != v {
+				break
+			}
+		}
+	}
+	return best
+}
+
+func leastOf[T tensor.Number](line []T) T {
+	best := line[0]
+	for _, v := range line {
+		if !(v >= best) {
+			if best = v; v != v {
+				break
+			}
+		}
+	}
+	return best
 }
 
 // reduceLines reduces elements that lie together.
@@ -265,17 +309,9 @@ func reduceLines[T tensor.Number](name string, dst, src []T, g lineup) {
 			}
 			dst[o] = p
 		case "min":
-			m := line[0]
-			for _, v := range line[1:] {
-				m = min(m, v)
-			}
-			dst[o] = m
+			dst[o] = leastOf(line)
 		default:
-			m := line[0]
-			for _, v := range line[1:] {
-				m = max(m, v)
-			}
-			dst[o] = m
+			dst[o] = greatestOf(line)
 		}
 	}
 }
@@ -312,6 +348,11 @@ func reduceRows[T tensor.Number](name string, dst, src []T, g lineup) {
 			copy(to, rows)
 			rows = rows[g.inner:]
 		}
+		if name == "sum" || name == "mean" {
+			for ; len(rows) >= 4*g.inner; rows = rows[4*g.inner:] {
+				addRows(to, rows)
+			}
+		}
 		for ; len(rows) > 0; rows = rows[g.inner:] {
 			reduceRow(name, to, rows[:len(to)])
 		}
@@ -320,6 +361,15 @@ func reduceRows[T tensor.Number](name string, dst, src []T, g lineup) {
 				to[i] /= T(g.n)
 			}
 		}
+	}
+}
+
+// addRows adds four rows, one after the other.
+func addRows[T tensor.Number](to, rows []T) {
+	n := len(to)
+	a, b, c, d := rows[:n], rows[n:][:n], rows[2*n:][:n], rows[3*n:][:n]
+	for i, v := range to {
+		to[i] = v + a[i] + b[i] + c[i] + d[i]
 	}
 }
 

@@ -343,6 +343,8 @@ func chunk[T tensor.Number](c code, out *tensor.Tensor, at int, one, two []T) bo
 		return true
 	}
 	dst := tensor.Slice[T](out)[at : at+len(one)]
+	done := computeVector(c, dst, one, two)
+	dst, one, two = dst[done:], one[done:], two[done:]
 	switch {
 	case c < divide:
 		simpleChunk(c, dst, one, two)

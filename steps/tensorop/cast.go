@@ -233,6 +233,8 @@ func limits[T tensor.Number]() (low, high T) {
 // cast converts every element and reports whether all of them fit.
 func cast[D, S tensor.Number](dst []D, src []S, mode overflow) bool {
 	dst = dst[:len(src)]
+	done := castVector(dst, src)
+	dst, src = dst[done:], src[done:]
 	switch {
 	case isFloat[S]() && !isFloat[D]():
 		return truncate(dst, src, mode)

@@ -39,7 +39,9 @@ func makeLogic(s *spec) error {
 }
 
 func compareChunk[T tensor.Number](c code, dst []byte, one, two []T) {
-	one, two = one[:len(dst)], two[:len(dst)]
+	done := compareVector(c, dst, one, two)
+	dst = dst[done:]
+	one, two = one[done:][:len(dst)], two[done:][:len(dst)]
 	switch c {
 	case equal:
 		for i := range dst {

@@ -249,6 +249,11 @@ func positions[T tensor.Number](dst []int64, src []T, g lineup, greatest bool) {
 // greatestAt goes through every apart-th element. A comparison with what is no number is
 // false, so that one finds it, too.
 func greatestAt[T tensor.Number](line []T, apart int) int64 {
+	if apart == 1 {
+		if best, n := greatestFast(line); n == len(line) {
+			return int64(firstFast(line, n, best))
+		}
+	}
 	best, where := line[0], 0
 	for at := apart; at < len(line) && best == best; at += apart {
 		if v := line[at]; !(v <= best) {
@@ -270,8 +275,8 @@ func leastAt[T tensor.Number](line []T, apart int) int64 {
 
 // greatestOf returns the greatest, or what is no number if there is such.
 func greatestOf[T tensor.Number](line []T) T {
-	best := line[0]
-	for _, v := range line {
+	best, done := greatestFast(line)
+	for _, v := range line[done:] {
 		if !(v <= best) {
 			if best = v; v != v {
 				break

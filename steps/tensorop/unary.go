@@ -169,6 +169,8 @@ func clip[T tensor.Number](u *unary, dst, src []T) {
 		}
 	default:
 		low, high := tensor.Slice[T](&u.low)[0], tensor.Slice[T](&u.high)[0]
+		done := clipped(dst, src, low, high)
+		dst, src = dst[done:], src[done:]
 		for i, v := range src {
 			if v < low {
 				v = low
@@ -188,9 +190,7 @@ func applyFloat[T tensor.Number](name string, dst, src []T) {
 			dst[i] = T(math.Sqrt(float64(v)))
 		}
 	case "exp":
-		for i, v := range src {
-			dst[i] = T(math.Exp(float64(v)))
-		}
+		exponentials(dst, src)
 	case "log":
 		for i, v := range src {
 			dst[i] = T(math.Log(float64(v)))

@@ -49,7 +49,7 @@ func (c *caster) run(b *backends.Batch, x *scratch) error {
 		b.SetOutput(0, in.Retain())
 		return nil
 	case in.DType == tensor.Bytes:
-		return c.parse(b, x)
+		return c.parse(b)
 	case c.to == tensor.Bytes:
 		return c.format(b, x)
 	}
@@ -305,7 +305,7 @@ func bitsOf[T tensor.Number](high T) int {
 }
 
 // parse reads numbers as text; one that cannot be read, or is out of range, fails its row.
-func (c *caster) parse(b *backends.Batch, _ *scratch) error {
+func (c *caster) parse(b *backends.Batch) error {
 	in := &b.In[0]
 	out, err := b.Alloc(0, c.to, in.Shape)
 	if err != nil {
@@ -382,7 +382,7 @@ func floatBits(f float64, d tensor.DType) uint64 {
 }
 
 // format writes numbers as text: the shortest that reads back as the same.
-func (c *caster) format(b *backends.Batch, x *scratch) error {
+func (*caster) format(b *backends.Batch, x *scratch) error {
 	in := &b.In[0]
 	out := x.text[:0]
 	for i := range int(in.Shape.Elements()) {

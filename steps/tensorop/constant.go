@@ -3,6 +3,7 @@ package tensorop
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -95,7 +96,7 @@ func readConstant(s *steps.Settings) (tensor.Tensor, error) {
 func leaves(dst []string, tree any, dims []int64) ([]string, error) {
 	list, nested := tree.([]any)
 	if nested != (len(dims) > 0) || nested && int64(len(list)) != dims[0] {
-		return nil, fmt.Errorf("is of uneven arrays, expected all of a depth to have the same length")
+		return nil, errors.New("is of uneven arrays, expected all of a depth to have the same length")
 	}
 	if nested {
 		var err error
@@ -112,7 +113,7 @@ func leaves(dst []string, tree any, dims []int64) ([]string, error) {
 	case json.Number, bool:
 		return append(dst, fmt.Sprint(v)), nil
 	default:
-		return nil, fmt.Errorf("has an element that is no number, text, true or false")
+		return nil, errors.New("has an element that is no number, text, true or false")
 	}
 }
 

@@ -71,6 +71,10 @@ func flip[T bits](dst, src []T, rows, n, apart, from int) {
 		}
 		return
 	}
+	if rows == 3 && from == 3 { // pixels
+		planes(dst[:n], dst[apart:][:n], dst[2*apart:][:n], src)
+		return
+	}
 	if rows <= 4 {
 		for r := range rows {
 			line, at := dst[r*apart:r*apart+n], r
@@ -91,6 +95,20 @@ func flip[T bits](dst, src []T, rows, n, apart, from int) {
 			dst[at] = v
 			at += apart
 		}
+	}
+}
+
+// planes takes pixels of three elements apart, four at a time.
+func planes[T bits](a, b, c, src []T) {
+	i := 0
+	for ; i+4 <= len(a); i += 4 {
+		p := (*[12]T)(src[3*i:])
+		*(*[4]T)(a[i:]) = [4]T{p[0], p[3], p[6], p[9]}
+		*(*[4]T)(b[i:]) = [4]T{p[1], p[4], p[7], p[10]}
+		*(*[4]T)(c[i:]) = [4]T{p[2], p[5], p[8], p[11]}
+	}
+	for ; i < len(a); i++ {
+		a[i], b[i], c[i] = src[3*i], src[3*i+1], src[3*i+2]
 	}
 }
 

@@ -50,11 +50,13 @@ func toBF16(f float32) uint16 {
 // is cut off shows in the last bit.
 func narrowed(f float64) float32 {
 	n := float32(f)
-	if wide := float64(n); wide == f || f != f {
+	wide, b := float64(n), math.Float32bits(n)
+	switch {
+	case wide == f || math.IsNaN(f):
 		return n
-	} else if b := math.Float32bits(n); math.Abs(wide) > math.Abs(f) {
+	case math.Abs(wide) > math.Abs(f):
 		return math.Float32frombits((b - 1) | 1)
-	} else {
+	default:
 		return math.Float32frombits(b | 1)
 	}
 }

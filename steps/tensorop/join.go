@@ -20,7 +20,7 @@ func makeConcat(s *spec) error {
 	if err := s.same(0); err != nil {
 		return err
 	}
-	axis, err := s.axis("axis", s.rank(0), 0)
+	axis, err := s.axis(s.rank(), 0)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func makeStack(s *spec) error {
 	if err := s.same(0); err != nil {
 		return err
 	}
-	axis, err := s.axis("axis", s.rank(0)+1, 0)
+	axis, err := s.axis(s.rank()+1, 0)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ type split struct {
 }
 
 func makeSplit(s *spec) error {
-	axis, err := s.axis("axis", s.rank(0), 0)
+	axis, err := s.axis(s.rank(), 0)
 	if err != nil {
 		return err
 	}

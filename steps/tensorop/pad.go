@@ -22,8 +22,8 @@ func makePad(s *spec) error {
 	if err != nil {
 		return err
 	}
-	if len(list) != 2*s.rank(0) {
-		return s.errorf("parameter 'pads' is '%s', expected %d extents: before and after each axis", s.param("pads"), 2*s.rank(0))
+	if len(list) != 2*s.rank() {
+		return s.errorf("parameter 'pads' is '%s', expected %d extents: before and after each axis", s.param("pads"), 2*s.rank())
 	}
 	p := &pad{mode: s.param("mode"), source: 1 << sourceShift}
 	if p.mode == "" {
@@ -41,7 +41,7 @@ func makePad(s *spec) error {
 		return err
 	}
 	dims := s.in[0].Dims
-	for i := range s.rank(0) {
+	for i := range s.rank() {
 		p.before[i+s.batch], p.after[i+s.batch] = list[2*i], list[2*i+1]
 		if list[2*i]+list[2*i+1] > 0 || i == 0 {
 			p.last = i + s.batch

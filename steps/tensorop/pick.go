@@ -15,7 +15,7 @@ type gather struct {
 }
 
 func makeGather(s *spec) error {
-	axis, err := s.axis("axis", s.rank(0), 0)
+	axis, err := s.axis(s.rank(), 0)
 	if err != nil {
 		return err
 	}

@@ -34,14 +34,14 @@ func makeReduce(s *spec) error {
 	if r.keep, err = s.flag("keep_dims"); err != nil {
 		return err
 	}
-	rank := s.rank(0)
+	rank := s.rank()
 	axes, err := s.axes("axes", rank)
 	if err != nil {
 		return err
 	}
 	switch {
 	case r.position:
-		axis, err := s.axis("axis", rank, -1)
+		axis, err := s.axis(rank, -1)
 		if err != nil {
 			return err
 		}
@@ -246,27 +246,46 @@ func positions[T tensor.Number](dst []int64, src []T, g lineup, greatest bool) {
 	}
 }
 
-// greatestAt goes through every apart-th element. A comparison with what is no number is
-// false, so that one finds it, too.
+// isNaN tells what is no number.
+func isNaN[T tensor.Number](v T) bool { return v != v } //nolint:gocritic // which alone differs from itself
+
+// after tells whether a is greater than b or one of them is no number.
+func after[T tensor.Number](a, b T) bool { return !(a <= b) } //nolint:staticcheck // a > b says something else of what is no number
+
+// greatestAt goes through every apart-th element.
 func greatestAt[T tensor.Number](line []T, apart int) int64 {
 	if apart == 1 {
-		if best, n := greatestFast(line); n == len(line) {
-			return int64(firstFast(line, n, best))
+		if best, n := greatestFast(line); n > 0 {
+			return greatestAfter(line, n, best)
 		}
 	}
 	best, where := line[0], 0
-	for at := apart; at < len(line) && best == best; at += apart {
-		if v := line[at]; !(v <= best) {
+	for at := apart; at < len(line) && !isNaN(best); at += apart {
+		if v := line[at]; after(v, best) {
 			best, where = v, at
 		}
 	}
 	return int64(where / apart)
 }
 
+// greatestAfter is greatestAt where the greatest of the first n elements is known.
+func greatestAfter[T tensor.Number](line []T, n int, best T) int64 {
+	where := -1
+	for k := n; k < len(line) && !isNaN(best); k++ {
+		if v := line[k]; after(v, best) {
+			best, where = v, k
+		}
+	}
+	if where < 0 {
+		where = firstFast(line, n, best)
+	}
+	return int64(where)
+}
+
 func leastAt[T tensor.Number](line []T, apart int) int64 {
 	best, where := line[0], 0
-	for at := apart; at < len(line) && best == best; at += apart {
-		if v := line[at]; !(v >= best) {
+	for at := apart; at < len(line) && !isNaN(best); at += apart {
+		if v := line[at]; after(best, v) {
 			best, where = v, at
 		}
 	}
@@ -277,8 +296,8 @@ func leastAt[T tensor.Number](line []T, apart int) int64 {
 func greatestOf[T tensor.Number](line []T) T {
 	best, done := greatestFast(line)
 	for _, v := range line[done:] {
-		if !(v <= best) {
-			if best = v; v != v {
+		if after(v, best) {
+			if best = v; isNaN(v) {
 				break
 			}
 		}
@@ -289,8 +308,8 @@ func greatestOf[T tensor.Number](line []T) T {
 func leastOf[T tensor.Number](line []T) T {
 	best := line[0]
 	for _, v := range line {
-		if !(v >= best) {
-			if best = v; v != v {
+		if after(best, v) {
+			if best = v; isNaN(v) {
 				break
 			}
 		}
@@ -353,7 +372,7 @@ func reduceRows[T tensor.Number](name string, dst, src []T, g lineup) {
 			copy(to, rows)
 			rows = rows[g.inner:]
 		}
-		if name == "sum" || name == "mean" {
+		if (name == "sum" || name == "mean") && !fast[T]() {
 			for ; len(rows) >= 4*g.inner; rows = rows[4*g.inner:] {
 				addRows(to, rows)
 			}
@@ -382,6 +401,8 @@ func reduceRow[T tensor.Number](name string, to, row []T) {
 	row = row[:len(to)]
 	switch name {
 	case "sum", "mean":
+		done := computeVector(add, to, to, row)
+		to, row = to[done:], row[done:]
 		for i, v := range row {
 			to[i] += v
 		}

@@ -82,7 +82,7 @@ type transpose struct {
 }
 
 func makeTranspose(s *spec) error {
-	rank := s.rank(0)
+	rank := s.rank()
 	axes, err := s.axes("axes", rank)
 	switch {
 	case err != nil:
@@ -168,7 +168,7 @@ func makeSlice(s *spec) error {
 		}
 		v.spans = append(v.spans, p)
 	}
-	rank := s.rank(0)
+	rank := s.rank()
 	if len(v.spans) > rank {
 		return s.errorf("parameter 'slice' is '%s', expected at most %d axes", text, rank)
 	}
@@ -290,7 +290,7 @@ func (v *slice) move(m *moving) error {
 		}
 	}
 	shape = cut(&shape, to)
-	if first, ok := v.view(m, &shape); ok {
+	if first, ok := view(m, &shape); ok {
 		size := in.DType.Size()
 		out := m.b.In[0].Retain()
 		out.Shape, out.Off, out.Len = shape, out.Off+first*size, int(shape.Elements())*size
@@ -305,7 +305,7 @@ func (v *slice) move(m *moving) error {
 }
 
 // view tells whether what is taken lies together, and where it begins.
-func (v *slice) view(m *moving, shape *tensor.Shape) (int, bool) {
+func view(m *moving, shape *tensor.Shape) (int, bool) {
 	w := &m.x.loop
 	first := w.at[1]
 	if m.text || w.nothing {

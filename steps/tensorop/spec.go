@@ -71,18 +71,18 @@ func (s *spec) dtype(key string, byDefault tensor.DType) (tensor.DType, error) {
 	return 0, s.errorf("parameter '%s' is '%s', expected a type such as FP32 or INT64", key, text)
 }
 
-// rank returns the dimensions of a row of input i.
-func (s *spec) rank(i int) int { return s.in[i].Dims.Rank() }
+// rank returns the dimensions of a row of the first input.
+func (s *spec) rank() int { return s.in[0].Dims.Rank() }
 
-// axis reads parameter key as one of rank axes, counted from the end when negative.
-func (s *spec) axis(key string, rank, byDefault int) (int, error) {
-	text := s.param(key)
+// axis reads parameter "axis" as one of rank axes, counted from the end when negative.
+func (s *spec) axis(rank, byDefault int) (int, error) {
+	text := s.param("axis")
 	if text == "" {
 		text = strconv.Itoa(byDefault)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < -rank || n >= rank {
-		return 0, s.errorf("parameter '%s' is '%s', expected an axis of %d dimensions", key, text, rank)
+		return 0, s.errorf("parameter 'axis' is '%s', expected an axis of %d dimensions", text, rank)
 	}
 	if n < 0 {
 		n += rank

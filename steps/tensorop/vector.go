@@ -18,6 +18,13 @@ func whole(n int) int {
 	return n &^ (lanes - 1)
 }
 
+// fast tells the type that goes in vectors.
+func fast[T tensor.Number]() bool {
+	var none []T
+	_, ok := any(none).([]float32)
+	return ok && vectors
+}
+
 func computeVector[T tensor.Number](c code, dst, one, two []T) int {
 	to, ok := any(dst).([]float32)
 	n := whole(len(dst))

@@ -148,18 +148,32 @@ TEXT ·greatestVector(SB), NOSPLIT, $0-25
 	MOVQ n+8(FP), CX
 	MOVQ lanes+16(FP), DI
 	VMOVUPS (SI), Y0
+	VMOVAPS Y0, Y4
 	VXORPS Y2, Y2, Y2
 	XORQ AX, AX
+	MOVQ CX, DX
+	ANDQ $-16, DX
 
-loop:
+pairs:
+	CMPQ AX, DX
+	JGE  last
+	VMOVUPS (SI)(AX*4), Y1
+	VMOVUPS 32(SI)(AX*4), Y5
+	VCMPPS $3, Y1, Y5, Y3
+	VORPS Y3, Y2, Y2
+	VMAXPS Y1, Y0, Y0
+	VMAXPS Y5, Y4, Y4
+	ADDQ $16, AX
+	JMP  pairs
+
+last:
+	VMAXPS Y4, Y0, Y0
 	CMPQ AX, CX
 	JGE  done
 	VMOVUPS (SI)(AX*4), Y1
 	VCMPPS $3, Y1, Y1, Y3
 	VORPS Y3, Y2, Y2
 	VMAXPS Y1, Y0, Y0
-	ADDQ $8, AX
-	JMP  loop
 
 done:
 	VMOVUPS Y0, (DI)

@@ -231,6 +231,20 @@ def moves():
     case({"op": "one_hot", "depth": "7"}, [rng.integers(0, 7, (3, 5)).astype(np.int32)], lambda i: np.eye(7, dtype=np.float32)[i], batch=True)
 
 
+def lines():
+    """Lengths around those that go as vectors."""
+    for n, special in itertools.product((7, 8, 15, 16, 17, 24, 33, 100), (False, True)):
+        x = sample("FP32", 4, n, special=special)
+        x[1, -1] = 50
+        x[2, n // 2] = 60
+        case({"op": "argmax"}, [x], lambda x: np.argmax(x, -1))
+        case({"op": "argmin"}, [x], lambda x: np.argmin(x, -1))
+        case({"op": "max", "axes": "1"}, [x], lambda x: np.max(x, 1))
+        case({"op": "exp"}, [x * 8], np.exp, NEAR["FP32"])
+        case({"op": "cast", "dtype": "INT32"}, [np.nan_to_num(x, posinf=5, neginf=-5)], lambda x: x.astype(np.int32))
+
+
+lines()
 casts()
 arithmetic()
 functions()

@@ -278,10 +278,15 @@ func (r *Repository) leave(ctx context.Context, was, now *model) {
 func (r *Repository) retire(ctx context.Context, v *version) {
 	v.life.to(infer.Unloading, "")
 	v.exec.Retire()
+	v.hurry()
 	r.leaving.Add(1)
 	ctx = context.WithoutCancel(ctx) // whoever unloads does not wait
 	go func() {
-		err := errors.Join(v.exec.Drain(ctx), v.users.Wait(ctx), v.close())
+		err := v.users.Wait(ctx)
+		if v.queue != nil { // its sequences need not wait for requests any more that cannot come
+			err = errors.Join(err, v.queue.Drain(ctx))
+		}
+		err = errors.Join(err, v.exec.Drain(ctx), v.close())
 		if err != nil {
 			r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
 			r.mu.Lock()
@@ -347,6 +352,22 @@ func (r *Repository) Models() []string {
 		names = append(names, nameOf(key))
 	}
 	return slices.Compact(names)
+}
+
+// Hurry has no batch wait for more requests from now on: the server is about to end.
+func (r *Repository) Hurry() {
+	for _, m := range r.catalog.Load().models {
+		for _, v := range m.versions {
+			v.hurry()
+		}
+	}
+}
+
+// hurry does so for one version.
+func (v *version) hurry() {
+	if v.queue != nil {
+		scheduler.Hurry(v.queue)
+	}
 }
 
 // Close waits until the requests under way are answered, or ctx is over, and frees

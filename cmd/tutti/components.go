@@ -13,6 +13,7 @@ import (
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
+	"tutti/steps/encode"
 	"tutti/steps/image"
 	"tutti/steps/jsonvalue"
 	"tutti/steps/normalize"
@@ -26,7 +27,10 @@ import (
 func stepFactories() []steps.Factory {
 	return []steps.Factory{
 		classify.NewFactory(),
+		encode.NewFactory(),
 		image.NewFactory(),
+		image.NewResizeFactory(),
+		image.NewCropFactory(),
 		jsonvalue.NewBuildFactory(),
 		jsonvalue.NewExtractFactory(),
 		normalize.NewFactory(),

@@ -18,8 +18,11 @@ import (
 	"tutti/steps/encode"
 	"tutti/steps/image"
 	"tutti/steps/image/draw"
+	"tutti/steps/jsonvalue"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
+	"tutti/steps/stringop"
+	"tutti/steps/tensorop"
 	"tutti/steps/tokenize"
 )
 
@@ -35,8 +38,13 @@ func stepFactories() []steps.Factory {
 		image.NewResizeFactory(),
 		image.NewCropFactory(),
 		draw.NewFactory(),
+		jsonvalue.NewBuildFactory(),
+		jsonvalue.NewExtractFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
+		stringop.NewFactory(),
+		tensorop.NewConstantFactory(),
+		tensorop.NewFactory(),
 		tokenize.NewFactory(),
 	}
 }

@@ -70,10 +70,14 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 		switch {
 		case p.Required:
 			byDefault = "required"
-			given[p.Key] = "224"
+			if given[p.Key] = "224"; len(p.Values) > 0 {
+				given[p.Key] = p.Values[0]
+			}
 		case p.Default == "":
 			byDefault = "none"
-			given[p.Key] = "file.txt"
+			if strings.HasSuffix(p.Key, "_file") {
+				given[p.Key] = "file.txt"
+			}
 		}
 		if given[p.Key] != "" {
 			samples = append(samples, fmt.Sprintf("`%s` %s", p.Key, given[p.Key]))

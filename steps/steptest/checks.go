@@ -147,13 +147,15 @@ func (r *runner) cancelled(t *testing.T) {
 // poor is an allocator that has no memory after a number of buffers.
 type poor struct {
 	tensor.Allocator
-	left int
+	left    int
+	refused bool
 }
 
 var errPoor = errors.New("no memory left")
 
 func (p *poor) Alloc(n int) (*tensor.Buffer, error) {
 	if p.left == 0 {
+		p.refused = true
 		return nil, errPoor
 	}
 	p.left--
@@ -163,9 +165,9 @@ func (p *poor) Alloc(n int) (*tensor.Buffer, error) {
 func (r *runner) noMemory(t *testing.T) {
 	for left := range r.sig.Outputs {
 		for i := range r.c.Requests {
-			a := &poor{tensor.NewChecked(t, nil), left}
+			a := &poor{Allocator: tensor.NewChecked(t, nil), left: left}
 			_, err := r.batch(t.Context(), t, a, r.c.Requests[i:i+1])
-			if !errors.Is(err, errPoor) && r.c.Requests[i].WantErr == "" {
+			if a.refused && !errors.Is(err, errPoor) && r.c.Requests[i].WantErr == "" {
 				t.Errorf("with memory for %d outputs the step returned %v, expected %v", left, err, errPoor)
 			}
 		}

@@ -1,0 +1,160 @@
+package stringop
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/steps"
+)
+
+// The values of "invalid".
+const (
+	replaceInvalid = "replace"
+	refuseInvalid  = "refuse"
+	keepInvalid    = "keep"
+)
+
+// NewFactory returns the step "string".
+//
+// Inputs are BYTES of any dims, by default one of [-1] named INPUT; the output is OUTPUT
+// unless config.pbtxt names another. Elementwise operations keep the shape and give
+// BYTES, match gives BOOL, length INT32 code points. join and template give one element
+// a row, split as many as "fields" says.
+func NewFactory() steps.Factory {
+	return steps.Factory{
+		Name: "string",
+		Doc: "Works on strings: `lower`, `upper`, `title` and `strip` them; `replace`, `match` or `extract` by a regular expression (RE2); " +
+			"tell their `length` in code points; `concat` several inputs element by element, `join` the elements of a row or `split` one; fill a `template`; `base64_encode` and `base64_decode`.",
+		Inline: true,
+		Params: []steps.Param{
+			{Key: "op", Doc: "What to do.", Required: true, Values: ops},
+			{Key: "pattern", Doc: "The regular expression of replace, match and extract, in the syntax of RE2."},
+			{Key: "with", Doc: "What replace puts in place of each match; ${1} is the first group."},
+			{Key: "group", Doc: "The group that extract takes, by number or name; what does not match becomes empty.", Default: "0"},
+			{Key: "chars", Doc: "The characters that strip takes from both ends; white space by default."},
+			{Key: "separator", Doc: "What join and concat put between elements, and split looks for; split by white space when empty."},
+			{Key: "fields", Doc: "How many elements split gives for a row: further ones are dropped, missing ones empty. 0 gives all, without a batch dimension only.", Default: "0"},
+			{Key: "template", Doc: "The text of template: {NAME} stands for the elements of that input, with the separator between them; {{ and }} are braces."},
+			{Key: "alphabet", Doc: "The characters of base64.", Default: "std", Values: []string{"std", "url", "raw_std", "raw_url"}},
+			{Key: "invalid", Doc: "What becomes of bytes that are not UTF-8: replaced by U+FFFD, the request refused, or kept.", Default: replaceInvalid, Values: []string{replaceInvalid, refuseInvalid, keepInvalid}},
+		},
+		Examples: []steps.Example{
+			{
+				Config: `parameters { key: "step" value { string_value: "string" } }
+parameters { key: "op" value { string_value: "replace" } }
+parameters { key: "pattern" value { string_value: "([0-9]+)-([0-9]+)-([0-9]+)" } }
+parameters { key: "with" value { string_value: "$3.$2.$1" } }`,
+				Request: `{"inputs": [{"name": "INPUT", "datatype": "BYTES", "shape": [2], "data": ["2024-05-01", "soon"]}]}`,
+			},
+			{
+				Config: `max_batch_size: 8
+input [ { name: "QUESTION" data_type: TYPE_STRING dims: [ 1 ] }, { name: "HINTS" data_type: TYPE_STRING dims: [ -1 ] } ]
+parameters { key: "step" value { string_value: "string" } }
+parameters { key: "op" value { string_value: "template" } }
+parameters { key: "template" value { string_value: "{QUESTION} (think of {HINTS})" } }
+parameters { key: "separator" value { string_value: " and " } }`,
+				Request: `{"inputs": [
+    {"name": "QUESTION", "datatype": "BYTES", "shape": [1, 1], "data": ["What flies?"]},
+    {"name": "HINTS", "datatype": "BYTES", "shape": [1, 2], "data": ["birds", "kites"]}]}`,
+			},
+		},
+		Signature: signature,
+		New:       newStep,
+	}
+}
+
+// several are the operations that take any number of inputs.
+var several = []string{opConcat, opTemplate}
+
+func signature(s *steps.Settings) (*config.Signature, error) {
+	op := s.Params["op"]
+	in := slices.Clone(s.Inputs)
+	if len(in) == 0 {
+		in = []config.Port{{Name: "INPUT", DType: tensor.Bytes, Dims: tensor.Of(-1)}}
+	}
+	for i := range in {
+		if in[i].Optional {
+			return nil, fmt.Errorf("input '%s' of model '%s' is optional, but step 'string' needs all of its inputs", in[i].Name, s.Model)
+		}
+		if in[i].DType != tensor.Bytes {
+			return nil, fmt.Errorf("input '%s' of model '%s' is %s, but step 'string' takes TYPE_STRING", in[i].Name, s.Model, in[i].DType.ConfigName())
+		}
+	}
+	if len(in) > 1 && !slices.Contains(several, op) {
+		return nil, fmt.Errorf("model '%s' declares %d inputs, but operation '%s' of step 'string' takes 1", s.Model, len(in), op)
+	}
+	if len(s.Outputs) > 1 {
+		return nil, fmt.Errorf("model '%s' declares %d outputs, but step 'string' has 1", s.Model, len(s.Outputs))
+	}
+	out := config.Port{Name: "OUTPUT", DType: tensor.Bytes, Dims: in[0].Dims}
+	if len(s.Outputs) == 1 {
+		out.Name = s.Outputs[0].Name
+	}
+	switch op {
+	case opMatch:
+		out.DType = tensor.Bool
+	case opLength:
+		out.DType = tensor.Int32
+	case opJoin, opTemplate:
+		out.Dims = tensor.Of(1)
+	case opSplit:
+		n, err := s.Int("fields", 0)
+		if err != nil {
+			return nil, err
+		}
+		if out.Dims = tensor.Of(-1); n > 0 {
+			out.Dims = tensor.Of(int64(n))
+		}
+	}
+	return &config.Signature{Inputs: in, Outputs: []config.Port{out}}, nil
+}
+
+func newStep(s *steps.Settings) (steps.Step, error) {
+	sig, err := signature(s)
+	if err != nil {
+		return nil, err
+	}
+	st := &step{op: s.Params["op"], batched: s.MaxBatch > 0, separator: []byte(s.Params["separator"]), with: []byte(s.Params["with"]), invalid: s.Params["invalid"], chars: s.Params["chars"]}
+	st.pool.New = func() any { return newScratch() }
+	switch st.op {
+	case opReplace, opMatch, opExtract:
+		err = st.compile(s)
+	case opSplit:
+		if st.fields, err = s.Int("fields", 0); err == nil && st.fields == 0 && st.batched {
+			err = fmt.Errorf("parameter 'fields' of model '%s' is 0, expected the number of elements that every row of a batch is split into", s.Model)
+		}
+	case opTemplate:
+		st.parts, err = parseTemplate(s.Params["template"], sig.Inputs)
+	case opEncode, opDecode:
+		st.coding = codings[s.Params["alphabet"]]
+	}
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// compile reads the pattern and what is to be done with what it finds.
+func (st *step) compile(s *steps.Settings) error {
+	p := s.Params["pattern"]
+	if p == "" {
+		return fmt.Errorf("operation '%s' of model '%s' needs parameter 'pattern'", st.op, s.Model)
+	}
+	var err error
+	if st.pattern, err = regexp.Compile(p); err != nil {
+		return fmt.Errorf("parameter 'pattern' of model '%s' is '%s': %w", s.Model, p, err)
+	}
+	if st.op != opExtract {
+		return nil
+	}
+	if st.group = st.pattern.SubexpIndex(s.Params["group"]); st.group >= 0 {
+		return nil
+	}
+	if st.group, err = s.Int("group", 0); err != nil || st.group > st.pattern.NumSubexp() {
+		return fmt.Errorf("parameter 'group' of model '%s' is '%s', expected a name or a number up to %d of the pattern '%s'", s.Model, s.Params["group"], st.pattern.NumSubexp(), p)
+	}
+	return nil
+}

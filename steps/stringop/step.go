@@ -1,0 +1,380 @@
+package stringop
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"regexp"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/language"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/steps"
+)
+
+// The operations.
+const (
+	opLower    = "lower"
+	opUpper    = "upper"
+	opTitle    = "title"
+	opStrip    = "strip"
+	opReplace  = "replace"
+	opMatch    = "match"
+	opExtract  = "extract"
+	opLength   = "length"
+	opConcat   = "concat"
+	opJoin     = "join"
+	opSplit    = "split"
+	opTemplate = "template"
+	opEncode   = "base64_encode"
+	opDecode   = "base64_decode"
+)
+
+var ops = []string{
+	opLower, opUpper, opTitle, opStrip, opReplace, opMatch, opExtract, opLength, opConcat, opJoin, opSplit, opTemplate, opEncode, opDecode,
+}
+
+var codings = map[string]*base64.Encoding{
+	"std": base64.StdEncoding, "url": base64.URLEncoding, "raw_std": base64.RawStdEncoding, "raw_url": base64.RawURLEncoding,
+}
+
+// step is the step "string".
+type step struct {
+	op        string
+	batched   bool
+	pattern   *regexp.Regexp
+	group     int
+	with      []byte
+	chars     string
+	separator []byte
+	fields    int
+	parts     []part
+	coding    *base64.Encoding
+	invalid   string
+	pool      sync.Pool // of *scratch
+}
+
+// scratch is what one execution needs besides its tensors.
+type scratch struct {
+	out   []byte   // the output so far, encoded
+	elem  []byte   // one element
+	valid []byte   // one element with its invalid bytes replaced
+	rest  [][]byte // of each input, what is still to be read
+
+	lower, upper cases.Caser
+}
+
+var _ steps.Step = (*step)(nil)
+
+// Run fills the output. An element that cannot be processed fails its row's request and
+// leaves an empty one.
+func (st *step) Run(_ context.Context, b *backends.Batch) error {
+	x := st.pool.Get().(*scratch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	defer st.put(x)
+	for i := range b.In {
+		x.rest = append(x.rest, b.In[i].Bytes())
+	}
+	rows, perRow := st.extent(&b.In[0])
+	switch st.op {
+	case opMatch, opLength:
+		return st.numbers(b, x, rows, perRow)
+	case opConcat:
+		return st.concat(b, x, rows, perRow)
+	case opJoin, opTemplate:
+		return st.fill(b, x, rows)
+	case opSplit:
+		return st.split(b, x, rows, perRow)
+	default:
+		return st.each(b, x, rows, perRow)
+	}
+}
+
+// newScratch returns an empty one. Case is that of no language, with the two forms of
+// the small sigma.
+func newScratch() *scratch {
+	return &scratch{lower: cases.Lower(language.Und, cases.HandleFinalSigma(true)), upper: cases.Upper(language.Und)}
+}
+
+// mostKept bounds the scratch that is kept for the next execution.
+const mostKept = 1 << 20
+
+func (st *step) put(x *scratch) {
+	if cap(x.out)+cap(x.elem)+cap(x.valid) > mostKept {
+		return
+	}
+	clear(x.rest)
+	x.out, x.elem, x.rest = x.out[:0], x.elem[:0], x.rest[:0]
+	st.pool.Put(x)
+}
+
+// extent returns the rows of a tensor, and the elements of each.
+func (st *step) extent(t *tensor.Tensor) (rows, perRow int) {
+	n := int(t.Shape.Elements())
+	if !st.batched {
+		return 1, n
+	}
+	if rows = int(t.Shape.Dim(0)); rows == 0 {
+		return 0, 0
+	}
+	return rows, n / rows
+}
+
+// next reads the next element of an input, as text; a failure is its row's.
+func (st *step) next(b *backends.Batch, x *scratch, input, row int) ([]byte, error) {
+	elem, rest, ok := tensor.NextBytes(x.rest[input])
+	if !ok {
+		return nil, status.Errorf(status.Internal, "input %d ends inside an element", input)
+	}
+	x.rest[input] = rest
+	if st.invalid == keepInvalid || st.op == opEncode || utf8.Valid(elem) {
+		return elem, nil
+	}
+	if st.invalid == refuseInvalid {
+		b.Fail(row, status.Errorf(status.InvalidArg, "an element of row %d is not UTF-8: %.40q", row, elem))
+		return nil, nil
+	}
+	x.valid = replaced(x.valid[:0], elem)
+	return x.valid, nil
+}
+
+// replaced appends text with every invalid byte replaced by U+FFFD.
+func replaced(dst, text []byte) []byte {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		dst = utf8.AppendRune(dst, r)
+		text = text[n:]
+	}
+	return dst
+}
+
+// done makes x.out the output.
+func done(b *backends.Batch, x *scratch, shape tensor.Shape) error {
+	t, err := b.AllocBytes(0, shape, len(x.out))
+	if err != nil {
+		return err
+	}
+	copy(t.Bytes(), x.out)
+	return nil
+}
+
+// each gives an element for every element.
+func (st *step) each(b *backends.Batch, x *scratch, rows, perRow int) error {
+	for row := range rows {
+		for range perRow {
+			text, err := st.next(b, x, 0, row)
+			if err != nil {
+				return err
+			}
+			x.out = tensor.AppendBytes(x.out, st.change(b, x, row, text))
+		}
+	}
+	return done(b, x, b.In[0].Shape)
+}
+
+// change returns what becomes of one element; it lies in the scratch or is borrowed.
+func (st *step) change(b *backends.Batch, x *scratch, row int, text []byte) []byte {
+	x.elem = x.elem[:0]
+	switch st.op {
+	case opLower:
+		if isASCII(text) {
+			x.elem = flipped(x.elem, text, 'A')
+			break
+		}
+		x.elem = cased(x.elem, text, x.lower)
+	case opUpper:
+		if isASCII(text) {
+			x.elem = flipped(x.elem, text, 'a')
+			break
+		}
+		x.elem = cased(x.elem, text, x.upper)
+	case opTitle:
+		x.elem = titled(x.elem, text)
+	case opStrip:
+		if st.chars == "" {
+			return bytes.TrimSpace(text)
+		}
+		return bytes.Trim(text, st.chars)
+	case opReplace:
+		return st.pattern.ReplaceAll(text, st.with)
+	case opExtract:
+		if m := st.pattern.FindSubmatchIndex(text); m != nil && m[2*st.group] >= 0 {
+			return text[m[2*st.group]:m[2*st.group+1]]
+		}
+	case opEncode:
+		x.elem = st.coding.AppendEncode(x.elem, text)
+	case opDecode:
+		var err error
+		if x.elem, err = st.coding.AppendDecode(x.elem, text); err != nil {
+			b.Fail(row, status.Errorf(status.InvalidArg, "an element of row %d is not base64: %w", row, err))
+			return nil
+		}
+	}
+	return x.elem
+}
+
+// numbers gives a number for every element.
+func (st *step) numbers(b *backends.Batch, x *scratch, rows, perRow int) error {
+	d := tensor.Int32
+	if st.op == opMatch {
+		d = tensor.Bool
+	}
+	out, err := b.Alloc(0, d, b.In[0].Shape)
+	if err != nil {
+		return err
+	}
+	for i := range rows * perRow {
+		text, err := st.next(b, x, 0, i/perRow)
+		switch {
+		case err != nil:
+			return err
+		case d == tensor.Int32:
+			tensor.Slice[int32](out)[i] = int32(utf8.RuneCount(text))
+		default:
+			out.Bytes()[i] = 0
+			if st.pattern.Match(text) {
+				out.Bytes()[i] = 1
+			}
+		}
+	}
+	return nil
+}
+
+// concat joins the elements at equal positions of all inputs; an input with one
+// element a row has it for every position.
+func (st *step) concat(b *backends.Batch, x *scratch, rows, perRow int) error {
+	shape := b.In[0].Shape
+	for i := range b.In {
+		if _, n := st.extent(&b.In[i]); n > perRow {
+			perRow, shape = n, b.In[i].Shape
+		}
+	}
+	for i := range b.In {
+		if _, n := st.extent(&b.In[i]); n != perRow && n != 1 && rows > 0 {
+			return status.Errorf(status.InvalidArg, "input %d has %d elements a row, expected %d as the others, or 1", i, n, perRow)
+		}
+	}
+	single := make([][]byte, len(b.In))
+	for row := range rows {
+		for k := range perRow {
+			x.elem = x.elem[:0]
+			for i := range b.In {
+				_, n := st.extent(&b.In[i])
+				text := single[i]
+				if n == perRow || k == 0 {
+					var err error
+					if text, err = st.next(b, x, i, row); err != nil {
+						return err
+					}
+					if n != perRow {
+						single[i] = append(single[i][:0], text...)
+					}
+				}
+				if i > 0 {
+					x.elem = append(x.elem, st.separator...)
+				}
+				x.elem = append(x.elem, text...)
+			}
+			x.out = tensor.AppendBytes(x.out, x.elem)
+		}
+	}
+	return done(b, x, shape)
+}
+
+// fill gives one element for every row: the template with its inputs in place, or all
+// elements joined.
+func (st *step) fill(b *backends.Batch, x *scratch, rows int) error {
+	parts := st.parts
+	if st.op == opJoin {
+		parts = joinAll
+	}
+	for row := range rows {
+		x.elem = x.elem[:0]
+		for _, p := range parts {
+			x.elem = append(x.elem, p.text...)
+			if p.input < 0 {
+				continue
+			}
+			before := x.rest[p.input]
+			_, n := st.extent(&b.In[p.input])
+			for k := range n {
+				text, err := st.next(b, x, p.input, row)
+				if err != nil {
+					return err
+				}
+				if k > 0 {
+					x.elem = append(x.elem, st.separator...)
+				}
+				x.elem = append(x.elem, text...)
+			}
+			if p.again {
+				x.rest[p.input] = before // another part reads the same row
+			}
+		}
+		x.out = tensor.AppendBytes(x.out, x.elem)
+	}
+	shape := tensor.Of(1)
+	if st.batched {
+		shape = tensor.Of(int64(rows), 1)
+	}
+	return done(b, x, shape)
+}
+
+// split gives the fields of each row's one element.
+func (st *step) split(b *backends.Batch, x *scratch, rows, perRow int) error {
+	if perRow != 1 && rows > 0 {
+		return status.Errorf(status.InvalidArg, "operation 'split' takes 1 element a row, found %d", perRow)
+	}
+	made := 0
+	for row := range rows {
+		text, err := st.next(b, x, 0, row)
+		if err != nil {
+			return err
+		}
+		n := 0
+		for more := true; more && (st.fields == 0 || n < st.fields); n++ {
+			var field []byte
+			if field, text, more = st.cut(text); field == nil && !more {
+				break
+			}
+			x.out = tensor.AppendBytes(x.out, field)
+		}
+		for ; n < st.fields; n++ {
+			x.out = tensor.AppendBytes(x.out, "")
+		}
+		made += n
+	}
+	shape := tensor.Of(int64(made))
+	if st.batched {
+		shape = tensor.Of(int64(rows), int64(st.fields))
+	}
+	return done(b, x, shape)
+}
+
+// cut returns the first field of text and what follows; nil when white space is all
+// there is.
+func (st *step) cut(text []byte) (field, rest []byte, more bool) {
+	if len(st.separator) > 0 {
+		field, rest, more = bytes.Cut(text, st.separator)
+		if field == nil {
+			field = []byte{}
+		}
+		return field, rest, more
+	}
+	text = bytes.TrimSpace(text)
+	end := bytes.IndexFunc(text, unicode.IsSpace)
+	switch {
+	case len(text) == 0:
+		return nil, nil, false
+	case end < 0:
+		return text, nil, false
+	default:
+		rest = bytes.TrimSpace(text[end:])
+		return text[:end], rest, len(rest) > 0
+	}
+}

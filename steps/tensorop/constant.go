@@ -1,0 +1,187 @@
+package tensorop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/steps"
+)
+
+// NewConstantFactory returns the step "constant".
+//
+// Output OUTPUT is of any type and shape, the same for every row. Inputs are those that
+// config.pbtxt declares, by default INPUT of FP32 [-1]; only their number of rows counts.
+func NewConstantFactory() steps.Factory {
+	return steps.Factory{
+		Name: "constant",
+		Doc:  "Gives a value that the configuration has, once for each row of the batch. The inputs, which may be any, only say how many rows there are.",
+		Params: []steps.Param{
+			{Key: "value", Doc: "The value in JSON: a number, true, false or text, or arrays of them as nested as the dims; NaN, Infinity and -Infinity are texts there.", Default: "0"},
+			{Key: "dtype", Doc: "Its type (FP32, INT64, BYTES, ...).", Default: "FP32"},
+		},
+		Examples: []steps.Example{{
+			Config: `max_batch_size: 8
+input [ { name: "TEXT" data_type: TYPE_STRING dims: [ 1 ] } ]
+parameters { key: "step" value { string_value: "constant" } }
+parameters { key: "value" value { string_value: "[0.5, 2]" } }`,
+			Request: `{"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "b"]}]}`,
+		}},
+		Inline:    true,
+		Signature: constantSignature,
+		New:       newConstant,
+	}
+}
+
+func constantSignature(s *steps.Settings) (*config.Signature, error) {
+	value, err := readConstant(s)
+	if err != nil {
+		return nil, err
+	}
+	in := s.Inputs
+	if len(in) == 0 {
+		in = []config.Port{{Name: "INPUT", DType: tensor.FP32, Dims: tensor.Of(-1)}}
+	}
+	if len(s.Outputs) > 1 {
+		return nil, fmt.Errorf("model '%s' declares %d outputs, but step 'constant' has 1", s.Model, len(s.Outputs))
+	}
+	out := config.Port{Name: "OUTPUT", DType: value.DType, Dims: value.Shape}
+	if len(s.Outputs) == 1 {
+		out.Name = s.Outputs[0].Name
+	}
+	return &config.Signature{Inputs: in, Outputs: []config.Port{out}}, nil
+}
+
+// readConstant reads the value.
+func readConstant(s *steps.Settings) (tensor.Tensor, error) {
+	of := &spec{operation: &operation{name: "constant"}, s: s}
+	d, err := of.dtype("dtype", tensor.Invalid)
+	if err != nil {
+		return tensor.Tensor{}, err
+	}
+	decoder := json.NewDecoder(strings.NewReader(s.Params["value"]))
+	decoder.UseNumber()
+	var tree any
+	if err := decoder.Decode(&tree); err != nil || decoder.More() {
+		return tensor.Tensor{}, fmt.Errorf("parameter 'value' of model '%s' is '%.60s', expected JSON", s.Model, s.Params["value"])
+	}
+	var dims []int64
+	for at := tree; ; {
+		list, ok := at.([]any)
+		if !ok {
+			break
+		}
+		if dims = append(dims, int64(len(list))); len(list) == 0 {
+			break
+		}
+		at = list[0]
+	}
+	if len(dims) >= maxRank {
+		return tensor.Tensor{}, fmt.Errorf("parameter 'value' of model '%s' has %d dimensions, expected fewer than %d", s.Model, len(dims), maxRank)
+	}
+	texts, err := leaves(nil, tree, dims)
+	if err != nil {
+		return tensor.Tensor{}, fmt.Errorf("parameter 'value' of model '%s' %w", s.Model, err)
+	}
+	return of.constant(d, tensor.Of(dims...), texts)
+}
+
+// leaves appends the elements as texts.
+func leaves(dst []string, tree any, dims []int64) ([]string, error) {
+	list, nested := tree.([]any)
+	if nested != (len(dims) > 0) || nested && int64(len(list)) != dims[0] {
+		return nil, errors.New("is of uneven arrays, expected all of a depth to have the same length")
+	}
+	if nested {
+		var err error
+		for _, e := range list {
+			if dst, err = leaves(dst, e, dims[1:]); err != nil {
+				return nil, err
+			}
+		}
+		return dst, nil
+	}
+	switch v := tree.(type) {
+	case string:
+		return append(dst, v), nil
+	case json.Number, bool:
+		return append(dst, fmt.Sprint(v)), nil
+	default:
+		return nil, errors.New("has an element that is no number, text, true or false")
+	}
+}
+
+// constant makes a tensor of texts.
+func (s *spec) constant(d tensor.DType, shape tensor.Shape, texts []string) (tensor.Tensor, error) {
+	if d == tensor.Bytes {
+		var data []byte
+		for _, text := range texts {
+			data = tensor.AppendBytes(data, text)
+		}
+		t, err := fixed(d, shape, len(data))
+		if err == nil {
+			copy(t.Bytes(), data)
+		}
+		return t, err
+	}
+	t, err := fixed(d, shape, 0)
+	if err != nil {
+		return t, err
+	}
+	for i, text := range texts {
+		if err := setText(&t, i, []byte(text)); err != nil {
+			return t, s.errorf("an element is '%s', expected one of type %s", text, d)
+		}
+	}
+	return t, nil
+}
+
+// constant is the step "constant".
+type constant struct {
+	batched bool
+	value   tensor.Tensor
+}
+
+var _ steps.Step = (*constant)(nil)
+
+func newConstant(s *steps.Settings) (steps.Step, error) {
+	value, err := readConstant(s)
+	if err != nil {
+		return nil, err
+	}
+	return &constant{s.MaxBatch > 0, value}, nil
+}
+
+// Run repeats the value.
+func (c *constant) Run(_ context.Context, b *backends.Batch) error {
+	shape, rows := c.value.Shape, 1
+	if c.batched {
+		rows = b.Rows
+		shape = shape.Prepend(int64(rows))
+	}
+	data := c.value.Bytes()
+	var out *tensor.Tensor
+	var err error
+	if c.value.DType == tensor.Bytes {
+		if rows > 0 && len(data) > (1<<40)/rows {
+			return status.Errorf(status.InvalidArg, "%d rows of %d bytes are too many", rows, len(data))
+		}
+		out, err = b.AllocBytes(0, shape, rows*len(data))
+	} else {
+		out, err = b.Alloc(0, c.value.DType, shape)
+	}
+	if err != nil {
+		return err
+	}
+	dst := out.Bytes()
+	for row := range rows {
+		copy(dst[row*len(data):], data)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package tensorop
+
+import (
+	"slices"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// pad adds elements before and after each axis.
+type pad struct {
+	before, after dims // with the batch dimension
+	mode          string
+	value         tensor.Tensor
+	source        uint64 // of texts, what stands for the value
+	last          int    // the last axis that is padded, with the batch dimension
+}
+
+func makePad(s *spec) error {
+	list, err := s.ints("pads")
+	if err != nil {
+		return err
+	}
+	if len(list) != 2*s.rank() {
+		return s.errorf("parameter 'pads' is '%s', expected %d extents: before and after each axis", s.param("pads"), 2*s.rank())
+	}
+	p := &pad{mode: s.param("mode"), source: 1 << sourceShift}
+	if p.mode == "" {
+		p.mode = "constant"
+	}
+	if !slices.Contains([]string{"constant", "edge", "reflect"}, p.mode) {
+		return s.errorf("parameter 'mode' is '%s', expected one of constant, edge, reflect", p.mode)
+	}
+	if s.param("value") == "" && s.in[0].DType != tensor.Bytes {
+		p.value, err = fixed(s.in[0].DType, tensor.Of(), 0)
+	} else {
+		p.value, err = s.scalar("value", s.in[0].DType)
+	}
+	if err != nil {
+		return err
+	}
+	dims := s.in[0].Dims
+	for i := range s.rank() {
+		p.before[i+s.batch], p.after[i+s.batch] = list[2*i], list[2*i+1]
+		if list[2*i]+list[2*i+1] > 0 || i == 0 {
+			p.last = i + s.batch
+		}
+		if list[2*i] < 0 || list[2*i+1] < 0 {
+			return s.errorf("parameter 'pads' is '%s', expected no extents below 0", s.param("pads"))
+		}
+		if d := dims.Dim(i); d >= 0 {
+			dims.SetDim(i, d+int64(list[2*i]+list[2*i+1]))
+		}
+	}
+	s.output(s.in[0].DType, dims)
+	s.run = p
+	return nil
+}
+
+func (p *pad) run(b *backends.Batch, x *scratch) error { return moves(b, x, p, 0, &p.value) }
+
+func (p *pad) move(m *moving) error {
+	in := &m.in[0]
+	shape := in.Shape
+	m.x.ints = m.x.ints[:0]
+	for i, d := range in.Shape.Dims() {
+		n := int(d) + p.before[i] + p.after[i]
+		if d == 0 && n > 0 && p.mode != "constant" {
+			return status.Errorf(status.InvalidArg, "axis %d has no elements, which mode '%s' cannot repeat", i, p.mode)
+		}
+		shape.SetDim(i, int64(n))
+	}
+	out, err := m.alloc(0, in.DType, &shape)
+	if err != nil || shape.Elements() == 0 {
+		return err
+	}
+	for i, d := range in.Shape.Dims() {
+		for k := range int(shape.Dim(i)) {
+			m.x.ints = append(m.x.ints, p.origin(k-p.before[i], int(d)))
+		}
+	}
+	value := bitsAt(&p.value)
+	if m.text {
+		value = p.source
+	}
+	switch in.DType.Size() {
+	case 1:
+		padBits(m, p, out, in, uint8(value))
+	case 2:
+		padBits(m, p, out, in, uint16(value))
+	case 4:
+		padBits(m, p, out, in, uint32(value))
+	default:
+		padBits(m, p, out, in, value)
+	}
+	return nil
+}
+
+// bitsAt returns the only element of a tensor of fixed-size elements as it is.
+func bitsAt(t *tensor.Tensor) uint64 {
+	var bits uint64
+	for i, v := range t.Bytes()[:t.DType.Size()] {
+		bits |= uint64(v) << (8 * i)
+	}
+	return bits
+}
+
+// origin returns where the element comes from that would be at a place of an axis of d
+// elements, -1 for the value.
+func (p *pad) origin(at, d int) int {
+	switch {
+	case at >= 0 && at < d:
+		return at
+	case p.mode == "constant":
+		return -1
+	case p.mode == "edge" || d == 1:
+		return max(0, min(at, d-1))
+	default:
+		turn := 2 * (d - 1)
+		at = (at%turn + turn) % turn
+		return min(at, turn-at)
+	}
+}
+
+// padBits writes line by line: the last axis that is padded, of which each turn is as
+// many elements as the axes after it have. x.ints has the origins on each axis.
+func padBits[T interface {
+	bits
+	tensor.Number
+}](m *moving, p *pad, out, in *tensor.Tensor, value T) {
+	dst, src := tensor.Slice[T](out), tensor.Slice[T](in)
+	if out.Shape.Rank() == 0 {
+		dst[0] = src[0]
+		return
+	}
+	unit := 1
+	for _, d := range in.Shape.Dims()[p.last+1:] {
+		unit *= int(d)
+	}
+	w := &m.x.loop
+	shape := cut(&out.Shape, p.last+1)
+	w.start(&shape, 1)
+	n, middle, left := w.size[p.last], int(in.Shape.Dim(p.last)), p.before[p.last]
+	skip := 0
+	for _, d := range w.size[:p.last] {
+		skip += d
+	}
+	origins := m.x.ints[skip:][:n]
+	for more := true; more; more = w.next() {
+		line := dst[w.at[0]*unit:][:n*unit]
+		from := p.line(m, in)
+		if from < 0 {
+			fill(line, value)
+			continue
+		}
+		for i := 0; i < n; i++ {
+			to := line[i*unit:]
+			if i == left && middle > 0 {
+				copy(to, src[from*unit:][:middle*unit])
+				i += middle - 1
+			} else if k := origins[i]; k < 0 {
+				fill(to[:unit], value)
+			} else {
+				copy(to, src[(from+k)*unit:][:unit])
+			}
+		}
+	}
+}
+
+// line returns where the line of the input begins that the present one is made of, -1 for
+// none: in turns of the last axis that is padded.
+func (p *pad) line(m *moving, in *tensor.Tensor) int {
+	from, at, w := 0, 0, &m.x.loop
+	for i := range p.last {
+		k := m.x.ints[at+w.count[i]]
+		if k < 0 {
+			return -1
+		}
+		from = from*int(in.Shape.Dim(i)) + k
+		at += w.size[i]
+	}
+	return from * int(in.Shape.Dim(p.last))
+}
+
+func fill[T any](dst []T, v T) {
+	for i := range dst {
+		dst[i] = v
+	}
+}

@@ -1,0 +1,313 @@
+package tensorop
+
+import (
+	"slices"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// gather takes elements, or what lies along the axes after, by their indices on an axis.
+type gather struct {
+	batch, axis int
+	fixed       tensor.Tensor // indices that no input gives
+}
+
+func makeGather(s *spec) error {
+	axis, err := s.axis(s.rank(), 0)
+	if err != nil {
+		return err
+	}
+	g := &gather{batch: s.batch, axis: s.batch + axis}
+	list, err := s.ints("indices")
+	if err != nil {
+		return err
+	}
+	index := tensor.Of(int64(len(list)))
+	switch {
+	case len(s.in) == 2 && len(list) > 0:
+		return s.errorf("parameter 'indices' is set, but input '%s' has the indices", s.in[1].Name)
+	case len(s.in) == 2:
+		if d := s.in[1].DType; d != tensor.Int32 && d != tensor.Int64 {
+			return s.errorf("input '%s' is %s, expected TYPE_INT32 or TYPE_INT64", s.in[1].Name, d.ConfigName())
+		}
+		index = s.in[1].Dims
+	case len(list) == 0:
+		return s.errorf("there are no indices: declare a second input or set parameter 'indices'")
+	default:
+		if g.fixed, err = fixed(tensor.Int64, index, 0); err != nil {
+			return err
+		}
+		d := int(s.in[0].Dims.Dim(axis))
+		for i, n := range list {
+			if d >= 0 && (n < -d || n >= d) {
+				return s.errorf("index %d is outside of axis %d, which has %d", n, axis, d)
+			}
+			tensor.Slice[int64](&g.fixed)[i] = int64(n)
+		}
+	}
+	from := s.in[0].Dims.Dims()
+	out := slices.Concat(from[:axis], index.Dims(), from[axis+1:])
+	s.output(s.in[0].DType, tensor.Of(out...))
+	s.run = g
+	return nil
+}
+
+func (g *gather) run(b *backends.Batch, x *scratch) error { return moves(b, x, g, 0, nil) }
+
+func (g *gather) move(m *moving) error {
+	in, index, skip := &m.in[0], &g.fixed, 0
+	if !g.fixed.Present() {
+		index, skip = &m.in[1], g.batch
+	}
+	var list [2 * maxRank]int64
+	all := append(list[:0], in.Shape.Dims()[:g.axis]...)
+	all = append(append(all, index.Shape.Dims()[skip:]...), in.Shape.Dims()[g.axis+1:]...)
+	shape := tensor.Of(all...)
+	out, err := m.alloc(0, in.DType, &shape)
+	if err != nil {
+		return err
+	}
+	rows := 1
+	if g.batch > 0 {
+		rows = int(in.Shape.Dim(0))
+	}
+	n := int(in.Shape.Dim(g.axis))
+	g.indices(m, index, rows, n)
+	if shape.Elements() == 0 {
+		return nil
+	}
+	if n == 0 {
+		return status.Errorf(status.InvalidArg, "there is nothing to take from an axis of 0 elements")
+	}
+	l := lines{rows: rows, n: n, inner: 1, indices: m.x.ints, each: len(m.x.ints)}
+	for _, d := range in.Shape.Dims()[g.axis+1:] {
+		l.inner *= int(d)
+	}
+	l.outer = int(in.Shape.Elements()) / (rows * n * l.inner)
+	if !g.fixed.Present() {
+		l.each /= rows
+	}
+	switch in.DType.Size() {
+	case 1:
+		take[uint8](&l, out, in)
+	case 2:
+		take[uint16](&l, out, in)
+	case 4:
+		take[uint32](&l, out, in)
+	default:
+		take[uint64](&l, out, in)
+	}
+	return nil
+}
+
+// indices reads what may count from the end. One that is outside fails its row, or all
+// where it is fixed, and gives 0.
+func (g *gather) indices(m *moving, index *tensor.Tensor, rows, n int) {
+	m.x.ints = m.x.ints[:0]
+	if index.DType == tensor.Int32 {
+		for _, i := range tensor.Slice[int32](index) {
+			m.x.ints = append(m.x.ints, int(i))
+		}
+	} else {
+		for _, i := range tensor.Slice[int64](index) {
+			m.x.ints = append(m.x.ints, int(i))
+		}
+	}
+	count := len(m.x.ints)
+	for k, i := range m.x.ints {
+		if i >= 0 && i < n {
+			continue
+		}
+		if i < 0 && i >= -n {
+			m.x.ints[k] = i + n
+			continue
+		}
+		m.x.ints[k] = 0
+		err := status.Errorf(status.InvalidArg, "index %d is outside of an axis that has %d elements", i, n)
+		for row := range rows {
+			if g.fixed.Present() || row == k/(count/rows) {
+				m.b.Fail(row, err)
+			}
+		}
+	}
+}
+
+// lines says what take copies: of each row and turn of the axes before, those of n lines
+// of inner elements that the row's indices name.
+type lines struct {
+	rows, outer, n, inner int
+	indices               []int
+	each                  int // indices of a row; all rows have the same when there are no more
+}
+
+func take[T interface {
+	bits
+	tensor.Number
+}](l *lines, out, in *tensor.Tensor) {
+	dst, src := tensor.Slice[T](out), tensor.Slice[T](in)
+	indices := l.indices
+	for row := range l.rows {
+		if len(l.indices) > l.each {
+			indices = l.indices[row*l.each : (row+1)*l.each]
+		}
+		for range l.outer {
+			if l.inner == 1 {
+				for k, i := range indices {
+					dst[k] = src[i]
+				}
+				dst = dst[len(indices):]
+			} else {
+				for _, i := range indices {
+					copy(dst, src[i*l.inner:(i+1)*l.inner])
+					dst = dst[l.inner:]
+				}
+			}
+			src = src[l.n*l.inner:]
+		}
+	}
+}
+
+// where takes elements of its second input where the first is true, else of the third.
+type where struct{ batch int }
+
+func makeWhere(s *spec) error {
+	if d := s.in[0].DType; d != tensor.Bool {
+		return s.errorf("input '%s' is %s, expected TYPE_BOOL", s.in[0].Name, d.ConfigName())
+	}
+	if err := s.same(1); err != nil {
+		return err
+	}
+	dims, err := s.joined(s.in[1].Dims, s.in[2].Dims)
+	if err == nil {
+		dims, err = s.joined(dims, s.in[0].Dims)
+	}
+	if err != nil {
+		return err
+	}
+	s.output(s.in[1].DType, dims)
+	s.run = &where{s.batch}
+	return nil
+}
+
+func (v *where) run(b *backends.Batch, x *scratch) error { return moves(b, x, v, 1, nil) }
+
+func (v *where) move(m *moving) error {
+	shape, err := broadcast(&m.in[1].Shape, &m.in[2].Shape, v.batch)
+	if err == nil {
+		shape, err = broadcast(&shape, &m.in[0].Shape, v.batch)
+	}
+	if err != nil {
+		return err
+	}
+	out, err := m.alloc(0, m.in[1].DType, &shape)
+	if err != nil {
+		return err
+	}
+	w := &m.x.loop
+	w.start(&shape, 4)
+	for k := range m.in {
+		w.broadcast(k+1, &m.in[k].Shape, v.batch)
+	}
+	w.fold()
+	if w.nothing {
+		return nil
+	}
+	switch out.DType.Size() {
+	case 1:
+		choose[uint8](w, out, m.in)
+	case 2:
+		choose[uint16](w, out, m.in)
+	case 4:
+		choose[uint32](w, out, m.in)
+	default:
+		choose[uint64](w, out, m.in)
+	}
+	return nil
+}
+
+func choose[T interface {
+	bits
+	tensor.Number
+}](w *nest, out *tensor.Tensor, in []tensor.Tensor) {
+	dst, yes := tensor.Slice[T](out), in[0].Bytes()
+	one, two := tensor.Slice[T](&in[1]), tensor.Slice[T](&in[2])
+	n := w.inner()
+	dense := w.step(1) == 1 && w.step(2) == 1 && w.step(3) == 1
+	for more := true; more; more = w.next() {
+		to, at, i, j := dst[w.at[0]:w.at[0]+n], w.at[1], w.at[2], w.at[3]
+		if dense {
+			c, a, b := yes[at:at+n], one[i:i+n], two[j:j+n]
+			for k := range to {
+				v := b[k]
+				if c[k] != 0 {
+					v = a[k]
+				}
+				to[k] = v
+			}
+			continue
+		}
+		for k := range to {
+			v := two[j]
+			if yes[at] != 0 {
+				v = one[i]
+			}
+			to[k] = v
+			at, i, j = at+w.step(1), i+w.step(2), j+w.step(3)
+		}
+	}
+}
+
+// oneHot makes of each index as many elements, of which that one is 1 and the others 0.
+type oneHot struct {
+	batch, depth int
+	dtype        tensor.DType
+	one          tensor.Tensor
+}
+
+func makeOneHot(s *spec) error {
+	if d := s.in[0].DType; d != tensor.Int32 && d != tensor.Int64 {
+		return s.errorf("input '%s' is %s, expected TYPE_INT32 or TYPE_INT64", s.in[0].Name, d.ConfigName())
+	}
+	d, err := s.dtype("dtype", tensor.FP32)
+	if err != nil {
+		return err
+	}
+	depth, err := s.s.Int("depth", 1)
+	if err != nil {
+		return err
+	}
+	if d == tensor.Bytes {
+		return s.errorf("parameter 'dtype' is %s, expected numbers or BOOL", d)
+	}
+	o := &oneHot{batch: s.batch, depth: depth, dtype: d}
+	if o.one, err = fixed(d, tensor.Of(), 0); err != nil {
+		return err
+	}
+	if err := setText(&o.one, 0, []byte("1")); err != nil {
+		return err
+	}
+	s.output(d, tensor.Of(append(slices.Clone(s.in[0].Dims.Dims()), int64(depth))...))
+	s.run = o
+	return nil
+}
+
+func (o *oneHot) run(b *backends.Batch, x *scratch) error {
+	in := &b.In[0]
+	var list [maxRank]int64
+	shape := tensor.Of(append(append(list[:0], in.Shape.Dims()...), int64(o.depth))...)
+	out, err := b.Alloc(0, o.dtype, shape)
+	if err != nil {
+		return err
+	}
+	g := gather{batch: o.batch}
+	x.moving = moving{b: b, x: x}
+	g.indices(&x.moving, in, rowsOf(in, o.batch), o.depth)
+	dst, one := out.Bytes(), o.one.Bytes()
+	clear(dst)
+	for k, i := range x.ints {
+		copy(dst[(k*o.depth+i)*len(one):], one)
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package tensorop
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// span is what is taken of one axis. A nil bound is the end that the step comes from or
+// goes to.
+type span struct {
+	first, last  *int
+	step         int
+	single, gaps bool // one element, whose axis goes; the axes between
+}
+
+// slice takes parts of a tensor.
+type slice struct {
+	batch int
+	spans []span
+}
+
+func makeSlice(s *spec) error {
+	text := s.param("slice")
+	if text == "" {
+		return s.errorf("parameter 'slice' is needed, such as '0:2, ..., -1'")
+	}
+	v := &slice{batch: s.batch}
+	gaps := -1
+	for i, part := range strings.Split(text, ",") {
+		p, ok := parseSpan(strings.TrimSpace(part))
+		if !ok || p.gaps && gaps >= 0 {
+			return s.errorf("parameter 'slice' is '%s', expected start:stop:step, an index or one '...' for each axis", text)
+		}
+		if p.gaps {
+			gaps = i
+			continue
+		}
+		v.spans = append(v.spans, p)
+	}
+	rank := s.rank()
+	if len(v.spans) > rank {
+		return s.errorf("parameter 'slice' is '%s', expected at most %d axes", text, rank)
+	}
+	if gaps < 0 {
+		gaps = len(v.spans)
+	}
+	for len(v.spans) < rank {
+		v.spans = slices.Insert(v.spans, gaps, span{step: 1})
+	}
+	var out []int64
+	for i, p := range v.spans {
+		d := s.in[0].Dims.Dim(i)
+		n := int64(-1)
+		if d >= 0 {
+			_, count, ok := p.bounds(int(d))
+			if !ok {
+				return s.errorf("index %d is outside of axis %d, which has %d", *p.first, i, d)
+			}
+			n = int64(count)
+		}
+		if !p.single {
+			out = append(out, n)
+		}
+	}
+	s.output(s.in[0].DType, tensor.Of(out...))
+	s.run = v
+	return nil
+}
+
+func parseSpan(text string) (span, bool) {
+	if text == "..." {
+		return span{gaps: true}, true
+	}
+	parts := strings.Split(text, ":")
+	var at [3]*int
+	for i, p := range parts {
+		if p = strings.TrimSpace(p); i > 2 {
+			return span{}, false
+		} else if p == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(p, 10, 32)
+		if err != nil {
+			return span{}, false
+		}
+		wide := int(n)
+		at[i] = &wide
+	}
+	p := span{first: at[0], last: at[1], step: 1, single: len(parts) == 1}
+	if at[2] != nil {
+		p.step = *at[2]
+	}
+	return p, p.step != 0 && (!p.single || p.first != nil)
+}
+
+// bounds returns where a span begins on an axis of d elements, and how many it has.
+func (p *span) bounds(d int) (first, count int, ok bool) {
+	if p.single {
+		if first = *p.first; first < 0 {
+			first += d
+		}
+		return first, 1, first >= 0 && first < d
+	}
+	low, high := 0, d // where first and last can be
+	if p.step < 0 {
+		low, high = -1, d-1
+	}
+	first, last := low, high
+	if p.step < 0 {
+		first, last = high, low
+	}
+	if p.first != nil {
+		first = within(*p.first, d, low, high)
+	}
+	if p.last != nil {
+		last = within(*p.last, d, low, high)
+	}
+	if p.step > 0 {
+		return first, max(0, (last-first+p.step-1)/p.step), true
+	}
+	return first, max(0, (first-last-p.step-1)/-p.step), true
+}
+
+// within returns a bound, which may count from the end, between two.
+func within(at, d, low, high int) int {
+	if at < 0 {
+		at += d
+	}
+	return max(low, min(at, high))
+}
+
+func (v *slice) run(b *backends.Batch, x *scratch) error { return moves(b, x, v, 0, nil) }
+
+func (v *slice) move(m *moving) error {
+	in := &m.in[0]
+	w := &m.x.loop
+	w.start(&in.Shape, 2)
+	w.dense(1)
+	for i := range v.spans {
+		p, axis := &v.spans[i], i+v.batch
+		first, count, ok := p.bounds(w.size[axis])
+		if !ok {
+			return status.Errorf(status.InvalidArg, "index %d is outside of axis %d, which has %d", *p.first, i, w.size[axis])
+		}
+		if count > 0 {
+			w.at[1] += first * w.stride[1][axis]
+		}
+		w.stride[1][axis] *= p.step
+		w.size[axis] = count
+		w.nothing = w.nothing || count == 0
+	}
+	w.dense(0)
+	shape := in.Shape
+	to := v.batch
+	for i := range v.spans {
+		if !v.spans[i].single {
+			shape.SetDim(to, int64(w.size[i+v.batch]))
+			to++
+		}
+	}
+	shape = cut(&shape, to)
+	if first, ok := view(m, &shape); ok {
+		size := in.DType.Size()
+		out := m.b.In[0].Retain()
+		out.Shape, out.Off, out.Len = shape, out.Off+first*size, int(shape.Elements())*size
+		m.b.SetOutput(0, out)
+		return nil
+	}
+	out, err := m.alloc(0, in.DType, &shape)
+	if err == nil {
+		spread(w, out, 0, in)
+	}
+	return err
+}
+
+// view tells whether what is taken lies together, and where it begins.
+func view(m *moving, shape *tensor.Shape) (int, bool) {
+	w := &m.x.loop
+	first := w.at[1]
+	if m.text || w.nothing {
+		return 0, false
+	}
+	w.fold()
+	return first, w.rank == 1 && (w.stride[1][0] == 1 || shape.Elements() == 1)
+}
+
+// cut returns the first n dimensions.
+func cut(shape *tensor.Shape, n int) tensor.Shape { return tensor.Of(shape.Dims()[:n]...) }

@@ -16,6 +16,7 @@ import (
 	"tutti/steps/image"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
+	"tutti/steps/spans"
 	"tutti/steps/tokenize"
 )
 
@@ -26,6 +27,8 @@ func stepFactories() []steps.Factory {
 		image.NewFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
+		spans.NewAnswerFactory(),
+		spans.NewTokenFactory(),
 		tokenize.NewFactory(),
 	}
 }

@@ -7,33 +7,42 @@ import (
 	"fmt"
 )
 
-// file is a tokenizer.json. The decoder section is not needed to encode.
-type file struct {
+// Definition is a tokenizer.json, section by section. Readers of other formats make one.
+type Definition struct {
 	Version       string          `json:"version"`
-	Truncation    *truncation     `json:"truncation"`
-	Padding       *paddingSection `json:"padding"`
-	AddedTokens   []addedToken    `json:"added_tokens"`
+	Truncation    *Truncation     `json:"truncation"`
+	Padding       *Padding        `json:"padding"`
+	AddedTokens   []AddedToken    `json:"added_tokens"`
 	Normalizer    json.RawMessage `json:"normalizer"`
 	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
 	PostProcessor json.RawMessage `json:"post_processor"`
+	Decoder       json.RawMessage `json:"decoder"`
 	Model         json.RawMessage `json:"model"`
 }
+
+// version is the only version of the format.
+const version = "1.0"
 
 // Parse reads a tokenizer.json. A component, option or token that this engine would not treat as the reference does
 // is an error that names it.
 func Parse(data []byte) (*Tokenizer, error) {
-	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
+	var d Definition
+	if err := json.Unmarshal(data, &d); err != nil {
 		return nil, fmt.Errorf("tokenizer file: %w", err)
 	}
-	if f.Version != "1.0" {
-		return nil, fmt.Errorf("tokenizer version '%s' is not supported, expected '1.0'", f.Version)
+	return New(&d)
+}
+
+// New makes a tokenizer of its definition, and fails as Parse does.
+func New(d *Definition) (*Tokenizer, error) {
+	if d.Version != version {
+		return nil, fmt.Errorf("tokenizer version '%s' is not supported, expected '%s'", d.Version, version)
 	}
 	t := &Tokenizer{}
-	for _, load := range []func(*file) error{
+	for _, load := range []func(*Definition) error{
 		t.loadModel, t.loadNormalizer, t.loadPreTokenizer, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
 	} {
-		if err := load(&f); err != nil {
+		if err := load(d); err != nil {
 			return nil, err
 		}
 	}
@@ -76,7 +85,7 @@ func strict(raw json.RawMessage, name string, into any) error {
 	return nil
 }
 
-func (t *Tokenizer) loadModel(f *file) error {
+func (t *Tokenizer) loadModel(f *Definition) error {
 	if absent(f.Model) {
 		return errors.New("tokenizer file has no model")
 	}
@@ -109,8 +118,8 @@ const longestEntry = 1 << 12
 
 func checkVocab(vocab map[string]int32) error {
 	for k, id := range vocab {
-		if id < 0 {
-			return fmt.Errorf("vocabulary entry '%s' has id %d, expected at least 0", k, id)
+		if id < 0 || id > highestID {
+			return fmt.Errorf("vocabulary entry '%s' has id %d, expected 0 to %d", k, id, highestID)
 		}
 		if len(k) > longestEntry {
 			return fmt.Errorf("vocabulary entry of id %d has %d bytes, expected at most %d", id, len(k), longestEntry)
@@ -119,7 +128,7 @@ func checkVocab(vocab map[string]int32) error {
 	return nil
 }
 
-func (t *Tokenizer) loadNormalizer(f *file) error {
+func (t *Tokenizer) loadNormalizer(f *Definition) error {
 	name, err := kind(f.Normalizer, "normalizer")
 	switch {
 	case err != nil:
@@ -148,7 +157,7 @@ func (t *Tokenizer) loadNormalizer(f *file) error {
 	return nil
 }
 
-func (t *Tokenizer) loadPreTokenizer(f *file) error {
+func (t *Tokenizer) loadPreTokenizer(f *Definition) error {
 	name, err := kind(f.PreTokenizer, "pre_tokenizer")
 	switch {
 	case err != nil:
@@ -164,8 +173,8 @@ func (t *Tokenizer) loadPreTokenizer(f *file) error {
 }
 
 // loadAdded sorts the added tokens into those matched in the source and those matched after normalization.
-func (t *Tokenizer) loadAdded(f *file) error {
-	var plain, normalized []addedToken
+func (t *Tokenizer) loadAdded(f *Definition) error {
+	var plain, normalized []AddedToken
 	var plainContents, normalizedContents []string
 	for _, a := range f.AddedTokens {
 		if err := t.checkAdded(a); err != nil {
@@ -186,7 +195,7 @@ func (t *Tokenizer) loadAdded(f *file) error {
 	return nil
 }
 
-func (t *Tokenizer) checkAdded(a addedToken) error {
+func (t *Tokenizer) checkAdded(a AddedToken) error {
 	if a.Content == "" || len(a.Content) > longestEntry || a.ID < 0 {
 		return fmt.Errorf("added token '%.40s' with id %d: expected 1 to %d bytes and an id of at least 0", a.Content, a.ID, longestEntry)
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// paddingSection is the file's padding. Strategy is "BatchLongest" or {"Fixed": n}.
-type paddingSection struct {
+// Padding is the file's padding. Strategy is "BatchLongest" or {"Fixed": n}.
+type Padding struct {
 	Strategy  json.RawMessage `json:"strategy"`
 	Direction string          `json:"direction"`
 	Multiple  int             `json:"pad_to_multiple_of"`
@@ -19,7 +19,7 @@ type paddingSection struct {
 // longestPadding bounds what a file may ask every text to be padded to.
 const longestPadding = 1 << 20
 
-func (t *Tokenizer) loadPadding(f *file) error {
+func (t *Tokenizer) loadPadding(f *Definition) error {
 	if id, ok := t.model.id("[PAD]"); ok {
 		t.padID = id
 	}
@@ -50,7 +50,7 @@ func (t *Tokenizer) loadPadding(f *file) error {
 	return nil
 }
 
-func (t *Tokenizer) loadTruncation(f *file) error {
+func (t *Tokenizer) loadTruncation(f *Definition) error {
 	c := f.Truncation
 	if c == nil {
 		return nil
@@ -70,7 +70,7 @@ func (t *Tokenizer) loadTruncation(f *file) error {
 	return t.checkTruncation()
 }
 
-func (t *Tokenizer) loadTemplate(f *file) error {
+func (t *Tokenizer) loadTemplate(f *Definition) error {
 	name, err := kind(f.PostProcessor, "post_processor")
 	if err != nil {
 		return err

@@ -50,6 +50,8 @@ type model interface {
 	tokenize(t *text, dst []token) []token
 	// id looks up a token of the vocabulary.
 	id(token string) (int32, bool)
+	// token is the entry of an id, as the file writes it.
+	token(id int32) (string, bool)
 }
 
 // verbatim is the normalizer of a file that has none.

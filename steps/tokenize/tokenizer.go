@@ -16,7 +16,7 @@ type Tokenizer struct {
 	preTokenizer  preTokenizer
 	model         model
 	template      *template
-	truncation    *truncation
+	truncation    *Truncation
 	padding       *padding
 	padID         int32
 }
@@ -55,7 +55,7 @@ func (t *Tokenizer) MaxLength() int {
 // WithMaxLength returns a tokenizer that truncates to n tokens, special ones included, with the file's strategy and
 // direction, or longest first from the right where the file has no truncation.
 func (t *Tokenizer) WithMaxLength(n int) (*Tokenizer, error) {
-	c, cut := *t, truncation{Strategy: longestFirst, Direction: right}
+	c, cut := *t, Truncation{Strategy: longestFirst, Direction: right}
 	if t.truncation != nil {
 		cut = *t.truncation
 	}

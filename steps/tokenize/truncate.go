@@ -2,8 +2,8 @@ package tokenize
 
 import "fmt"
 
-// truncation is the file's truncation section.
-type truncation struct {
+// Truncation is the file's truncation section.
+type Truncation struct {
 	MaxLength int    `json:"max_length"`
 	Strategy  string `json:"strategy"`
 	Direction string `json:"direction"`
@@ -20,7 +20,7 @@ const (
 )
 
 // lengths says how many tokens of each sequence stay when there is room for limit of them.
-func (t *truncation) lengths(n1, n2, limit int, pair bool) (int, int, error) {
+func (t *Truncation) lengths(n1, n2, limit int, pair bool) (int, int, error) {
 	over := n1 + n2 - limit
 	switch {
 	case over <= 0:
@@ -55,7 +55,7 @@ func share(n1, n2, limit int) (int, int) {
 }
 
 // cut keeps n tokens of seq.
-func (t *truncation) cut(seq []token, n int) []token {
+func (t *Truncation) cut(seq []token, n int) []token {
 	if t.Direction == left {
 		return seq[len(seq)-n:]
 	}

@@ -6,6 +6,7 @@ import "fmt"
 // those after the first one written with a prefix, or is the unknown token as a whole.
 type wordPiece struct {
 	vocab    map[string]int32
+	names    []string // by id, empty where there is none
 	trie     *trie
 	inner    int32 // the node that the prefix leads to
 	unknown  int32
@@ -18,13 +19,15 @@ func newWordPiece(vocab map[string]int32, unknown, prefix string, maxChars int) 
 		return nil, fmt.Errorf("unk_token '%s' is not in the vocabulary", unknown)
 	}
 	t := newTrie(vocab)
-	return &wordPiece{vocab: vocab, trie: t, inner: t.walk(prefix), unknown: id, maxChars: maxChars}, nil
+	return &wordPiece{vocab: vocab, names: names(vocab), trie: t, inner: t.walk(prefix), unknown: id, maxChars: maxChars}, nil
 }
 
 func (m *wordPiece) id(token string) (int32, bool) {
 	id, ok := m.vocab[token]
 	return id, ok
 }
+
+func (m *wordPiece) token(id int32) (string, bool) { return nameOf(m.names, id) }
 
 func (m *wordPiece) tokenize(t *text, dst []token) []token {
 	for _, w := range t.words {

@@ -15,11 +15,19 @@ type Encoding struct {
 	Offsets []Span
 	// TrackOffsets asks for Offsets, at some cost.
 	TrackOffsets bool
+	// KeepOverflow asks for Overflow.
+	KeepOverflow bool
+	// Overflow holds what truncation cut off, as encodings that overlap by the stride, in the reference's order. It is
+	// valid until the Encoding is used again.
+	Overflow []*Encoding
 
-	text   text
-	pieces []piece
-	inner  []piece
-	seqs   [2][]token
+	text    text
+	pieces  []piece
+	inner   []piece
+	seqs    [2][]token
+	sources [2][]byte
+	windows [2][]Span // the parts that truncation cuts the sequences into, none when it does not
+	spare   []*Encoding
 }
 
 // Len is the number of tokens.
@@ -28,7 +36,26 @@ func (e *Encoding) Len() int { return len(e.IDs) }
 func (e *Encoding) reset() {
 	e.IDs, e.TypeIDs, e.Attention, e.Special = e.IDs[:0], e.TypeIDs[:0], e.Attention[:0], e.Special[:0]
 	e.Offsets = e.Offsets[:0]
-	e.text.track = e.TrackOffsets
+}
+
+// nextOverflow is an empty encoding at the end of Overflow.
+func (e *Encoding) nextOverflow() *Encoding {
+	n := len(e.Overflow)
+	if n == len(e.spare) {
+		e.spare = append(e.spare, new(Encoding))
+	}
+	next := e.spare[n]
+	next.reset()
+	e.Overflow = append(e.Overflow, next)
+	return next
+}
+
+// moveMain puts the first n encodings, which have the first text's main part, behind the others.
+func (e *Encoding) moveMain(n int) {
+	if n > 0 && n < len(e.Overflow) {
+		rotate(e.Overflow, n)
+	}
+	copy(e.spare, e.Overflow)
 }
 
 // add appends one token.

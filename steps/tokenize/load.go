@@ -3,8 +3,9 @@ package tokenize
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Definition is a tokenizer.json, section by section. Readers of other formats make one.
@@ -40,7 +41,7 @@ func New(d *Definition) (*Tokenizer, error) {
 	}
 	t := &Tokenizer{}
 	for _, load := range []func(*Definition) error{
-		t.loadModel, t.loadNormalizer, t.loadPreTokenizer, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
+		t.loadNormalizer, t.loadPreTokenizer, t.loadModel, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
 	} {
 		if err := load(d); err != nil {
 			return nil, err
@@ -85,34 +86,6 @@ func strict(raw json.RawMessage, name string, into any) error {
 	return nil
 }
 
-func (t *Tokenizer) loadModel(f *Definition) error {
-	if absent(f.Model) {
-		return errors.New("tokenizer file has no model")
-	}
-	name, err := kind(f.Model, "model")
-	if err != nil {
-		return err
-	}
-	if name != "WordPiece" {
-		return unsupported(name)
-	}
-	c := struct {
-		Type     string           `json:"type"`
-		Unknown  string           `json:"unk_token"`
-		Prefix   string           `json:"continuing_subword_prefix"`
-		MaxChars int              `json:"max_input_chars_per_word"`
-		Vocab    map[string]int32 `json:"vocab"`
-	}{}
-	if err := strict(f.Model, name, &c); err != nil {
-		return err
-	}
-	if err := checkVocab(c.Vocab); err != nil {
-		return err
-	}
-	t.model, err = newWordPiece(c.Vocab, c.Unknown, c.Prefix, c.MaxChars)
-	return err
-}
-
 // longestEntry bounds vocabulary entries in bytes, and with them the work per byte of text.
 const longestEntry = 1 << 12
 
@@ -128,67 +101,45 @@ func checkVocab(vocab map[string]int32) error {
 	return nil
 }
 
-func (t *Tokenizer) loadNormalizer(f *Definition) error {
-	name, err := kind(f.Normalizer, "normalizer")
-	switch {
-	case err != nil:
-		return err
-	case name == "":
-		t.normalizer = verbatim{}
-		return nil
-	case name != "BertNormalizer":
-		return unsupported(name)
-	}
-	c := struct {
-		Type  string `json:"type"`
-		Clean bool   `json:"clean_text"`
-		CJK   bool   `json:"handle_chinese_chars"`
-		Strip *bool  `json:"strip_accents"`
-		Lower bool   `json:"lowercase"`
-	}{}
-	if err := strict(f.Normalizer, name, &c); err != nil {
-		return err
-	}
-	strip := c.Lower // what the reference does when the option is null
-	if c.Strip != nil {
-		strip = *c.Strip
-	}
-	t.normalizer = newBertNormalizer(c.Clean, c.CJK, strip, c.Lower)
-	return nil
-}
-
-func (t *Tokenizer) loadPreTokenizer(f *Definition) error {
-	name, err := kind(f.PreTokenizer, "pre_tokenizer")
-	switch {
-	case err != nil:
-		return err
-	case name == "":
-		t.preTokenizer = whole{}
-		return nil
-	case name != "BertPreTokenizer":
-		return unsupported(name)
-	}
-	t.preTokenizer = newBertPreTokenizer()
-	return nil
-}
-
-// loadAdded sorts the added tokens into those matched in the source and those matched after normalization.
-func (t *Tokenizer) loadAdded(f *Definition) error {
+// loadAdded sorts the added tokens into those matched in the source and those matched after normalization. Tokens
+// that the vocabulary lacks are numbered from its end on, as the reference does whatever their id in the file.
+func (t *Tokenizer) loadAdded(d *Definition) error {
 	var plain, normalized []AddedToken
 	var plainContents, normalizedContents []string
-	for _, a := range f.AddedTokens {
+	t.added, t.special = map[int32]string{}, map[string]bool{}
+	known, next := map[string]AddedToken{}, int32(t.model.size())
+	for _, a := range d.AddedTokens {
 		if err := t.checkAdded(a); err != nil {
 			return err
 		}
+		was, again := known[a.Content]
+		switch id, ok := t.model.id(a.Content); {
+		case again:
+			a.ID = was.ID
+		case ok:
+			a.ID = id
+		default:
+			a.ID = next
+			next++
+		}
+		known[a.Content] = a
+		if a.Special {
+			t.special[a.Content] = true
+		}
+	}
+	for _, content := range slices.Sorted(maps.Keys(known)) {
+		a := known[content]
+		t.added[a.ID] = content
 		if !a.Normalized {
-			plain, plainContents = append(plain, a), append(plainContents, a.Content)
+			plain, plainContents = append(plain, a), append(plainContents, content)
 			continue
 		}
 		var x text
-		t.normalizer.normalize(&x, []byte(a.Content), 0)
+		t.normalizer.normalize(&x, []byte(content), 0)
 		if len(x.buf) == 0 {
-			return fmt.Errorf("added token '%s' is empty when normalized", a.Content)
+			return fmt.Errorf("added token '%s' is empty when normalized", content)
 		}
+		t.added[a.ID] = string(x.buf)
 		normalized, normalizedContents = append(normalized, a), append(normalizedContents, string(x.buf))
 	}
 	t.before, t.after = newAddedTokens(plain, plainContents), newAddedTokens(normalized, normalizedContents)

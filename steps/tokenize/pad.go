@@ -10,15 +10,20 @@ type padding struct {
 	id, typeID      int32
 }
 
-// apply pads e.
-func (p *padding) apply(e *Encoding) {
-	n, want := e.Len(), p.fixed
-	if want == 0 {
-		want = n
+// length is what an encoding of n tokens is padded to.
+func (p *padding) length(n int) int {
+	if p.fixed != 0 {
+		n = p.fixed
 	}
-	if p.multiple > 0 && want%p.multiple > 0 {
-		want += p.multiple - want%p.multiple
+	if p.multiple > 0 && n%p.multiple > 0 {
+		n += p.multiple - n%p.multiple
 	}
+	return n
+}
+
+// apply pads e to a length.
+func (p *padding) apply(e *Encoding, want int) {
+	n := e.Len()
 	for e.Len() < want {
 		e.add(p.id, p.typeID, 0, 1, Span{})
 	}

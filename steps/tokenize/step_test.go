@@ -71,8 +71,8 @@ func TestStep(t *testing.T) {
 			Requests: []steptest.Request{{Inputs: text("hello world hello"), Want: one(101, 7592, 2088, 102)}},
 		},
 		steptest.Case{Name: "no file", WantNewErr: "tokenizer.json"},
-		steptest.Case{Name: "unsupported", WantNewErr: "'BPE' is not supported", Files: map[string][]byte{
-			"tokenizer.json": small(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"BPE"}`)}),
+		steptest.Case{Name: "unsupported", WantNewErr: "'Magic' is not supported", Files: map[string][]byte{
+			"tokenizer.json": small(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"Magic"}`)}),
 		}},
 		steptest.Case{Name: "bad length", Files: plain, Params: map[string]string{"max_length": "-1"}, WantNewErr: "max_length"},
 		steptest.Case{Name: "short length", Files: plain, Params: map[string]string{"max_length": "2"}, WantNewErr: "no room"},

@@ -29,9 +29,15 @@ func (m *wordPiece) id(token string) (int32, bool) {
 
 func (m *wordPiece) token(id int32) (string, bool) { return nameOf(m.names, id) }
 
+func (m *wordPiece) size() int { return len(m.vocab) }
+
 func (m *wordPiece) tokenize(t *text, dst []token) []token {
 	for _, w := range t.words {
-		dst = m.word(t, w, dst)
+		if w.id != noID {
+			dst = t.added(dst, w)
+			continue
+		}
+		dst = m.word(t, w.at, dst)
 	}
 	return dst
 }
@@ -40,7 +46,7 @@ func (m *wordPiece) tokenize(t *text, dst []token) []token {
 func (m *wordPiece) word(t *text, w Span, dst []token) []token {
 	b, before := t.buf[w.Start:w.End], len(dst)
 	if len(b) > m.maxChars && runeCount(b) > m.maxChars {
-		return append(dst, token{m.unknown, t.source(w)})
+		return append(dst, token{id: m.unknown, span: t.source(w), lead: byID})
 	}
 	node, at := int32(rootNode), w.Start
 	for at < w.End {
@@ -49,10 +55,10 @@ func (m *wordPiece) word(t *text, w Span, dst []token) []token {
 			id, n = m.trie.longest(node, t.buf[at:w.End])
 		}
 		if id == noID {
-			return append(dst[:before], token{m.unknown, t.source(w)})
+			return append(dst[:before], token{id: m.unknown, span: t.source(w), lead: byID})
 		}
 		next := at + int32(n)
-		dst = append(dst, token{id, t.source(Span{at, next})})
+		dst = append(dst, token{id: id, span: t.source(Span{at, next}), lead: byID})
 		node, at = m.inner, next
 	}
 	return dst

@@ -40,7 +40,7 @@ func New(d *Definition) (*Tokenizer, error) {
 	}
 	t := &Tokenizer{}
 	for _, load := range []func(*Definition) error{
-		t.loadModel, t.loadNormalizer, t.loadPreTokenizer, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
+		t.loadModel, t.loadNormalizer, t.loadPreTokenizer, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding, t.loadDecoder,
 	} {
 		if err := load(d); err != nil {
 			return nil, err

@@ -19,6 +19,7 @@ type Tokenizer struct {
 	truncation    *Truncation
 	padding       *padding
 	padID         int32
+	detokenizer   detokenizer
 }
 
 // Encode makes dst the encoding of text. It fails on text that is not UTF-8 or longer than MaxText.

@@ -199,17 +199,19 @@ ODD = ["<pad>", "|", "a", "b", "ab", "▁a", "▁", "▁▁b", "_c", "c</w>", "d
 def decoded(bases, entries):
     """The decoders' gold: a line for the tokenizer (a base's name or the file) and one per variant; a case is ids and the
     texts without and with special tokens."""
+    rng = random.Random(7)
     vocab = {t: i for i, t in enumerate(dict.fromkeys(ODD))}
-    odd = {**byte_tokens(), "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"},
+    odd = {**byte_tokens(), "model": {"type": "WordPiece", "vocab": vocab, "unk_token": "<unk>", "continuing_subword_prefix": "##",
+                                      "max_input_chars_per_word": 100},
            "added_tokens": [make_gold.token(t, vocab[t], special=t != "x ") for t in ("[CLS]", "</s>", "<pad>", "x ")]}
-    rows = [[RNG.randrange(len(vocab)) for _ in range(RNG.choice([0, 1, 2, 3, 5, 8, 13]))] for _ in range(150)] + [[i] for i in range(len(vocab))]
+    rows = [[rng.randrange(len(vocab)) for _ in range(rng.choice([0, 1, 2, 3, 5, 8, 13]))] for _ in range(150)] + [[i] for i in range(len(vocab))]
     rows += [[i, i, 0, i] for i in (2, 3, 5, 8)] + [[16, 17, 18, 2], [16, 2, 17], [19, 2], [16, 17, 0, 17]]
     yield from lines("", {k: {**odd, "decoder": v and as_json(v)} for k, v in DECODERS.items()}, {k: rows for k in DECODERS}, odd)
     for name, base in bases.items():
         tok = Tokenizer.from_str(json.dumps(base))
         texts = [e[0] for e in entries[10::45] if len(e) == 1 and len(e[0]) < 200]
         n = tok.get_vocab_size()
-        ids = [tok.encode(t).ids for t in texts] + [[RNG.randrange(n) for _ in range(RNG.randrange(12))] for _ in range(60)]
+        ids = [tok.encode(t).ids for t in texts] + [[rng.randrange(n) for _ in range(rng.randrange(12))] for _ in range(60)]
         yield from lines(name, {name: base}, {name: ids}, None)
 
 

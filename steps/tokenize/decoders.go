@@ -37,13 +37,35 @@ var untidy = [...]struct{ from, to string }{
 
 // cleanUp replaces what is untidy in buf from start on. No replacement is longer than what it replaces.
 func cleanUp(buf []byte, start int) []byte {
-	if bytes.IndexByte(buf[start:], ' ') < 0 {
+	if !isUntidy(buf[start:]) {
 		return buf
 	}
 	for i := range untidy {
 		buf = replaceFrom(buf, start, untidy[i].from, untidy[i].to)
 	}
 	return buf
+}
+
+// isUntidy reports whether any of the replacements has something to do. All of them start with a space.
+func isUntidy(b []byte) bool {
+	for {
+		at := bytes.IndexByte(b, ' ')
+		if at < 0 || at+1 == len(b) {
+			return false
+		}
+		b = b[at:]
+		switch b[1] {
+		case '.', '?', '!', ',':
+			return true
+		case '\'', 'n', 'd':
+			for i := range untidy {
+				if hasPrefix(b, untidy[i].from) {
+					return true
+				}
+			}
+		}
+		b = b[1:]
+	}
 }
 
 // replaceFrom replaces in place; to is not longer than from.

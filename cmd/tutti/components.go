@@ -26,6 +26,7 @@ func stepFactories() []steps.Factory {
 		normalize.NewFactory(),
 		pool.NewFactory(),
 		tokenize.NewFactory(),
+		tokenize.NewDetokenizeFactory(),
 	}
 }
 

@@ -537,7 +537,7 @@ func (m *bpe) readBytes() {
 func rawBytes(token string) (string, bool) {
 	out := make([]byte, 0, len(token))
 	for _, r := range token {
-		b, ok := byteOf(r)
+		b, ok := byteOfChar(r)
 		if !ok {
 			return "", false
 		}

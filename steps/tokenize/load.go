@@ -42,6 +42,7 @@ func New(d *Definition) (*Tokenizer, error) {
 	t := &Tokenizer{}
 	for _, load := range []func(*Definition) error{
 		t.loadNormalizer, t.loadPreTokenizer, t.loadModel, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
+		t.loadDecoder,
 	} {
 		if err := load(d); err != nil {
 			return nil, err
@@ -101,15 +102,16 @@ func checkVocab(vocab map[string]int32) error {
 	return nil
 }
 
-// loadAdded sorts the added tokens into those matched in the source and those matched after normalization. Tokens
-// that the vocabulary lacks are numbered from its end on, as the reference does whatever their id in the file.
+// loadAdded sorts the added tokens into those matched in the source and those matched after normalization. As in the
+// reference, the vocabulary's id of a token counts, and those that it lacks are numbered from its end on, whatever the
+// file says.
 func (t *Tokenizer) loadAdded(d *Definition) error {
 	var plain, normalized []AddedToken
 	var plainContents, normalizedContents []string
 	t.added, t.special = map[int32]string{}, map[string]bool{}
 	known, next := map[string]AddedToken{}, int32(t.model.size())
 	for _, a := range d.AddedTokens {
-		if err := t.checkAdded(a); err != nil {
+		if err := checkAdded(a); err != nil {
 			return err
 		}
 		was, again := known[a.Content]
@@ -146,12 +148,9 @@ func (t *Tokenizer) loadAdded(d *Definition) error {
 	return nil
 }
 
-func (t *Tokenizer) checkAdded(a AddedToken) error {
+func checkAdded(a AddedToken) error {
 	if a.Content == "" || len(a.Content) > longestEntry || a.ID < 0 {
 		return fmt.Errorf("added token '%.40s' with id %d: expected 1 to %d bytes and an id of at least 0", a.Content, a.ID, longestEntry)
-	}
-	if id, ok := t.model.id(a.Content); ok && id != a.ID {
-		return fmt.Errorf("added token '%s' has id %d, and %d in the vocabulary", a.Content, a.ID, id)
 	}
 	return nil
 }

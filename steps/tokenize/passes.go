@@ -185,8 +185,8 @@ func makeByteChars() (out [256]rune) {
 	return out
 }
 
-// byteOf is the byte that a code point of ByteLevel stands for.
-func byteOf(r rune) (byte, bool) {
+// byteOfChar is the byte that a code point of ByteLevel stands for.
+func byteOfChar(r rune) (byte, bool) {
 	switch {
 	case r < 0, r > 256+67:
 		return 0, false

@@ -24,6 +24,7 @@ type Tokenizer struct {
 	added         map[int32]string // added tokens as decoding writes them
 	special       map[string]bool  // contents of the special ones
 	spaces        [][2]int16       // white space at the ends of tokens by id, where trims want it
+	detokenizer   detokenizer
 }
 
 // Encode makes dst the encoding of text. It fails on text that is not UTF-8 or longer than MaxText.

@@ -8,12 +8,10 @@ Run: pip install tokenizers==0.23.3 && python make_classes.py
 """
 
 import base64
-import json
 import pathlib
 import struct
-import unicodedata
 
-from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 PROPERTIES = ["L", "N", "M", "P", "S", "Z", "C", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Nd", "Han", "Hiragana",
@@ -74,24 +72,20 @@ def scripts():
     def same(a, b):
         return len(split.pre_tokenize_str(a + b)) == 1
 
-    found, rows = [], []
+    found, rows = ["a", "漢"], []
     for c in CODE_POINTS:
         ch = chr(c)
         if rows and rows[-1][1] == c - 1 and rows[-1][2] and same(found[rows[-1][2] - 1], ch) \
                 and not same(found[rows[-1][2] % len(found)], ch):
             rows[-1][1] = c
             continue
-        number = None
-        if len(found) > 1 and same(found[0], ch) and same(found[1], ch):
+        if same(found[0], ch) and same(found[1], ch):
             number = 0
         else:
             number = next((i + 1 for i, f in enumerate(found) if same(f, ch)), None)
-        if number is None or not found:
-            if same("a", ch) and same("漢", ch):
-                number = 0
-            else:
-                found.append(ch)
-                number = len(found)
+        if number is None:
+            found.append(ch)
+            number = len(found)
         if rows and rows[-1][1] == c - 1 and rows[-1][2] == number:
             rows[-1][1] = c
         else:
@@ -134,12 +128,6 @@ def main():
     rows = scripts()
     body = "".join(f"\t{{0x{a:x}, 0x{b:x}, {n}}},\n" for a, b, n in rows)
     text.append(f"\n// scriptRanges number the scripts that UnicodeScripts tells apart.\nvar scriptRanges = []scriptRange{{\n{body}}}\n")
-    forms = {"nfkd": normalizers.NFKD(), "nfc": normalizers.NFC(), "nfd": normalizers.NFD()}
-    pathlib.Path(__file__).parent.joinpath("../classes_tables.go").write_text("".join(text))
-    with open("/tmp/tok/forms.json", "w") as f:
-        json.dump({name: {c: n.normalize_str(chr(c)) for c in CODE_POINTS if n.normalize_str(chr(c)) != chr(c)}
-                   for name, n in forms.items()}, f)
-
 
 if __name__ == "__main__":
     main()

@@ -208,7 +208,7 @@ type byteDecoder struct{}
 func (byteDecoder) decode(dst, src *pieces) {
 	start := 0 // of the bytes in dst that wait
 	for i := range src.ends {
-		if b, ok := byteOf(src.at(i)); ok {
+		if b, ok := fallbackByte(src.at(i)); ok {
 			dst.buf = append(dst.buf, b)
 			continue
 		}
@@ -237,8 +237,8 @@ func endBytes(p *pieces, start int) int {
 	return len(p.buf)
 }
 
-// byteOf reads "<0x41>". The reference's number parser takes "<0x+F>" too.
-func byteOf(piece []byte) (byte, bool) {
+// fallbackByte reads "<0x41>". The reference's number parser takes "<0x+F>" too.
+func fallbackByte(piece []byte) (byte, bool) {
 	if len(piece) != 6 || string(piece[:3]) != "<0x" || piece[5] != '>' {
 		return 0, false
 	}

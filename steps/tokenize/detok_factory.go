@@ -27,14 +27,13 @@ func NewDetokenizeFactory() steps.Factory {
 	return steps.Factory{
 		Name: "detokenize",
 		Doc: "Turns the token ids that a language model gives into text, as the decoder of the given Hugging Face " +
-			"tokenizer.json says. Ids whose attention mask is 0 and those of the padding are left out. A row with an id that " +
+			"tokenizer.json, or a file of another format, says. Ids whose attention mask is 0 and those of the padding are left out. A row with an id that " +
 			"is not in the vocabulary fails its request.",
-		Params: []steps.Param{
-			{Key: paramFile, Default: "tokenizer.json", Doc: "tokenizer.json file, in the version folder or the model folder"},
+		Params: append(formatParams(), []steps.Param{
 			{Key: paramSkip, Default: "true", Values: []string{"true", "false"}, Doc: "whether special tokens are left out of the text"},
 			{Key: paramPadID, Default: "none", Doc: "id that fills rows up and is left out wherever it stands, such as -1; none for none"},
 			{Key: paramDType, Default: "int64", Values: []string{"int64", "int32"}, Doc: "type of the ids"},
-		},
+		}...),
 		Inline:    true,
 		Signature: detokenizeSignature,
 		New:       newDetokenizeStep,

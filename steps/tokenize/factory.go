@@ -1,8 +1,6 @@
 package tokenize
 
 import (
-	"os"
-
 	"tutti/core/config"
 	"tutti/core/tensor"
 	"tutti/steps"
@@ -33,14 +31,13 @@ func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "tokenize",
 		Doc: "Turns text into the token ids, attention mask and type ids that a language model reads, as the given " +
-			"Hugging Face tokenizer.json says. Rows of one batch are filled up to the longest with the padding id and a " +
+			"Hugging Face tokenizer.json, or a file of another format, says. Rows of one batch are filled up to the longest with the padding id and a " +
 			"mask of 0. Text that is not UTF-8 fails its request.",
-		Params: []steps.Param{
-			{Key: paramFile, Default: "tokenizer.json", Doc: "tokenizer.json file, in the version folder or the model folder"},
+		Params: append(formatParams(), []steps.Param{
 			{Key: paramMaxLength, Default: "0", Doc: "most tokens of a row, special ones included; 0 takes the file's truncation"},
 			{Key: paramTruncate, Default: "true", Values: []string{"true", "false"}, Doc: "whether a longer row is cut or fails its request"},
 			{Key: paramMaxBytes, Default: "1048576", Doc: "most bytes of one text; a longer one fails its request"},
-		},
+		}...),
 		Inline:    true,
 		Signature: signature,
 		New:       newStep,
@@ -90,16 +87,4 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		out.tok = out.tok.WithoutTruncation()
 	}
 	return out, nil
-}
-
-func load(s *steps.Settings) (*Tokenizer, error) {
-	path, err := s.Find(s.Params[paramFile])
-	if err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(data)
 }

@@ -19,6 +19,8 @@ type Definition struct {
 	PostProcessor json.RawMessage `json:"post_processor"`
 	Decoder       json.RawMessage `json:"decoder"`
 	Model         json.RawMessage `json:"model"`
+
+	finish func(*Tokenizer) // sets what no section can say; nil for nothing
 }
 
 // version is the only version of the format.
@@ -47,6 +49,9 @@ func New(d *Definition) (*Tokenizer, error) {
 		if err := load(d); err != nil {
 			return nil, err
 		}
+	}
+	if d.finish != nil {
+		d.finish(t)
 	}
 	return t, nil
 }

@@ -43,12 +43,10 @@ type decoder interface {
 	decode(dst, src *pieces)
 }
 
-// detokenizer turns ids into text: the decoder section and the added tokens.
+// detokenizer is the decoder section.
 type detokenizer struct {
-	chain   []decoder
-	spaced  bool // no decoder section: tokens are joined by spaces
-	added   map[int32]string
-	special map[int32]bool
+	chain  []decoder
+	spaced bool // there is none: tokens are joined by spaces
 }
 
 // errText is the error of an answer longer than MaxText.
@@ -78,20 +76,13 @@ func (t *Tokenizer) Decode(dst *Decoding, ids []int64, skipSpecial bool) error {
 }
 
 func (t *Tokenizer) appendToken(p *pieces, id int64, at int, skipSpecial bool) error {
-	d, short := &t.detokenizer, int32(id)
-	if int64(short) != id || id < 0 {
-		return fmt.Errorf("id %d at %d is not in the vocabulary", id, at)
-	}
-	if skipSpecial && d.special[short] {
-		return nil
-	}
-	text, ok := d.added[short]
-	if !ok {
-		text, ok = t.model.token(short)
-	}
+	short := int32(id)
+	text, ok := t.token(short)
 	switch {
-	case !ok:
+	case !ok || int64(short) != id:
 		return fmt.Errorf("id %d at %d is not in the vocabulary", id, at)
+	case skipSpecial && t.isSpecial(text):
+		return nil
 	case len(p.buf)+len(text) > MaxText:
 		return errText
 	}

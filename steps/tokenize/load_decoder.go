@@ -10,13 +10,7 @@ import (
 const longestChain = 64
 
 func (t *Tokenizer) loadDecoder(d *Definition) error {
-	t.detokenizer = detokenizer{added: map[int32]string{}, special: map[int32]bool{}, spaced: absent(d.Decoder)}
-	for _, a := range d.AddedTokens {
-		t.detokenizer.added[a.ID] = a.Content
-		if a.Special {
-			t.detokenizer.special[a.ID] = true
-		}
-	}
+	t.detokenizer = detokenizer{spaced: absent(d.Decoder)}
 	if t.detokenizer.spaced {
 		return nil
 	}

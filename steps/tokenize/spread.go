@@ -37,7 +37,7 @@ func DefineSentencePiece(data []byte, bos, eos bool) (*Definition, error) {
 	if d.PostProcessor, err = m.marks(bos, eos); err != nil {
 		return nil, err
 	}
-	if d.Model, err = m.model(); err != nil {
+	if d.Model, err = m.section(); err != nil {
 		return nil, err
 	}
 	d.finish = func(t *Tokenizer) { m.finish(t, norm) }
@@ -92,22 +92,21 @@ func (m *sentenceModel) unknown() int {
 	return slices.IndexFunc(m.pieces, func(p sentencePiece) bool { return p.kind == pieceUnknown })
 }
 
-func (m *sentenceModel) model() (json.RawMessage, error) {
+func (m *sentenceModel) section() (json.RawMessage, error) {
 	if m.kind == sentenceBPE {
-		return m.bpe()
+		return m.bpeSection()
 	}
 	vocab := make([][2]any, len(m.pieces))
 	for i, p := range m.pieces {
-		vocab[i] = [2]any{m.name(i), p.score}
-		if p.kind != pieceNormal {
+		if vocab[i] = [2]any{m.name(i), p.score}; p.kind != pieceNormal {
 			vocab[i][1] = 0
 		}
 	}
 	return json.Marshal(map[string]any{"type": "Unigram", "unk_id": m.unknown(), "vocab": vocab, "byte_fallback": m.byteFallback})
 }
 
-// bpe makes merges of the pieces: every way to cut one into two others, best piece first.
-func (m *sentenceModel) bpe() (json.RawMessage, error) {
+// bpeSection makes merges of the pieces: every way to cut one into two others, best piece first.
+func (m *sentenceModel) bpeSection() (json.RawMessage, error) {
 	vocab, order := map[string]int, []int(nil)
 	for i, p := range m.pieces {
 		vocab[m.name(i)] = i
@@ -213,33 +212,38 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 		fallback[i] = noID
 	}
 	for i, p := range m.pieces {
+		id := int32(i)
+		if p.kind != pieceNormal {
+			t.added[id] = p.text
+		}
 		switch p.kind {
 		case pieceUserDefined:
-			symbols, contents = append(symbols, AddedToken{ID: int32(i), Content: p.text, Normalized: true}), append(contents, p.text)
+			symbols, contents = append(symbols, AddedToken{ID: id, Content: p.text, Normalized: true}), append(contents, p.text)
 		case pieceByte:
-			t.detokenizer.added[int32(i)] = p.text
 			if b, ok := fallbackByte([]byte(p.text)); ok {
-				fallback[b] = int32(i)
+				fallback[b] = id
 			}
 		case pieceUnknown:
-			t.detokenizer.added[int32(i)] = m.unknownSurface
-		case pieceControl, pieceUnused:
-			t.detokenizer.added[int32(i)] = p.text
-			t.detokenizer.special[int32(i)] = p.kind == pieceControl
+			t.added[id] = m.unknownSurface
+		case pieceControl:
+			t.special[p.text] = true
 		}
 	}
-	t.after = newAddedTokens(symbols, contents)
-	if t.after != nil {
+	if t.after = newAddedTokens(symbols, contents); t.after != nil {
 		norm.symbols = t.after.trie
 	}
 	t.normalizer = norm
-	if !m.byteFallback {
-		return
+	if m.byteFallback {
+		t.fallBack(&fallback)
 	}
+}
+
+// fallBack sets the tokens of bytes.
+func (t *Tokenizer) fallBack(tokens *[256]int32) {
 	switch model := t.model.(type) {
 	case *unigram:
-		model.fallback = &fallback
+		model.fallback = tokens
 	case *bpe:
-		model.fallback = &fallback
+		model.fallback = tokens
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,9 +36,11 @@ func DefineTiktoken(data []byte, pattern, special string) (*Definition, error) {
 		return nil, err
 	}
 	d := &Definition{Version: version, Decoder: json.RawMessage(byteLevelSection)}
-	if d.AddedTokens, err = parseSpecial(special, ranks); err != nil {
+	tokens, err := parseSpecial(special, ranks)
+	if err != nil {
 		return nil, err
 	}
+	d.finish = func(t *Tokenizer) { t.number(tokens) }
 	text, err := json.Marshal(expression)
 	if err != nil {
 		return nil, err
@@ -89,21 +90,35 @@ func parseRanks(data []byte) (map[string]int32, error) {
 // parseSpecial reads TEXT=ID fields.
 func parseSpecial(list string, ranks map[string]int32) ([]AddedToken, error) {
 	var out []AddedToken
+	used := map[int32]bool{}
+	for _, rank := range ranks {
+		used[rank] = true
+	}
 	for field := range strings.FieldsSeq(list) {
 		at := strings.LastIndexByte(field, '=')
 		if at <= 0 {
 			return nil, fmt.Errorf("special token '%s' is not TEXT=ID", field)
 		}
 		id, err := strconv.ParseInt(field[at+1:], 10, 32)
-		if err != nil || id < 0 || id > math.MaxInt32 {
-			return nil, fmt.Errorf("special token '%s' is not TEXT=ID", field)
+		if err != nil || id < 0 || used[int32(id)] {
+			return nil, fmt.Errorf("special token '%s' is not TEXT=ID with a new id", field)
 		}
+		used[int32(id)] = true
 		if _, ok := ranks[field[:at]]; ok {
 			return nil, fmt.Errorf("special token '%s' is an entry of the tiktoken file", field[:at])
 		}
 		out = append(out, AddedToken{ID: int32(id), Content: field[:at], Special: true})
 	}
 	return out, nil
+}
+
+// number adds special tokens under their own ids, which a tokenizer.json numbers from the vocabulary's end on.
+func (t *Tokenizer) number(tokens []AddedToken) {
+	contents := make([]string, len(tokens))
+	for i, a := range tokens {
+		contents[i], t.added[a.ID], t.special[a.Content] = a.Content, a.Content, true
+	}
+	t.before = newAddedTokens(tokens, contents)
 }
 
 // rankModel makes merges of the ranks: every way to cut a token into two others, lowest rank first. A word that is a

@@ -24,6 +24,9 @@ type Factory struct {
 	// Keys are those of Options.Config that New reads, sorted.
 	Keys []string
 	New  func(Options) (Backend, error)
+	// Devices returns the places besides the host that the backend brings when it is
+	// opened with such values of Options.Config; nil: none ever.
+	Devices func(values map[string]string) []tensor.Place
 }
 
 // Options are what every backend is opened with.
@@ -31,6 +34,11 @@ type Options struct {
 	Log *slog.Logger
 	// Config holds the values of --backend-config=NAME,key=value.
 	Config map[string]string
+	// Others holds the values for every backend by its name, for one that opens others.
+	Others map[string]map[string]string
+	// Places is where a backend of a device makes it known: when it is opened, until
+	// it is closed.
+	Places *tensor.Places
 
 	_ struct{}
 }
@@ -88,6 +96,36 @@ type Model interface {
 	NewInstance(ctx context.Context, at tensor.Place) (Instance, error)
 	// Close frees the model; every instance is closed before. It is safe to call twice.
 	Close() error
+}
+
+// Placer is a Model whose instances run at devices. Any other runs on the host.
+type Placer interface {
+	Model
+	// Places returns the devices that NewInstance takes, at least one.
+	Places() []tensor.Place
+}
+
+// Placed is an Instance at a device. Its inputs come there and its outputs are
+// expected there, except BYTES, which stay on the host.
+type Placed interface {
+	Instance
+	// Stream returns the stream that its work goes to, borrowed; Close closes it.
+	Stream() tensor.Stream
+}
+
+// StreamOf returns the stream of an instance at a device, nil for one on the host. An
+// instance that stands for another tells which by Unwrap.
+func StreamOf(inst Instance) tensor.Stream {
+	for {
+		if p, ok := inst.(Placed); ok {
+			return p.Stream()
+		}
+		w, ok := inst.(interface{ Unwrap() Instance })
+		if !ok {
+			return nil
+		}
+		inst = w.Unwrap()
+	}
 }
 
 // Concurrent is a Model of which one instance serves any number of goroutines at

@@ -38,6 +38,13 @@ type Batch struct {
 	Out []tensor.Tensor
 	// Allocator is where the outputs' memory comes from: the caller chose the place.
 	Allocator tensor.Allocator
+	// Host is where outputs on the host come from when Allocator is that of a device;
+	// nil: Allocator.
+	Host tensor.Allocator
+	// Stream is where the work of an instance at a device goes, nil on the host. Its
+	// inputs are ready for work put there, and what Execute leaves in it need not be
+	// over when Execute returns: outputs are ready at the stream's end.
+	Stream tensor.Stream
 	// Answers takes what Send sends; nil unless the model is decoupled.
 	Answers Answers
 }
@@ -83,9 +90,13 @@ func (b *Batch) Alloc(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor,
 }
 
 // AllocBytes makes output port an uncleared BYTES tensor of n encoded bytes and
-// returns it, borrowed, to be filled.
+// returns it, borrowed, to be filled. It is always on the host.
 func (b *Batch) AllocBytes(port int, s tensor.Shape, n int) (*tensor.Tensor, error) {
-	t, err := tensor.NewBytes(b.Allocator, s, n)
+	alloc := b.Host
+	if alloc == nil {
+		alloc = b.Allocator
+	}
+	t, err := tensor.NewBytes(alloc, s, n)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package repository_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -83,29 +84,34 @@ func TestEnsembles(t *testing.T) {
 			"ensemble 'ens' depends on 'ens2' which is not valid. Model 'ens2' failed with error: ensemble ens2 contains models that are not available or ambiguous: none",
 		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			r := w.repo(t, folder(t, doubleModel+tc.archive))
-			if tc.want == "" {
-				if got, err := ask(t.Context(), r, w.request("ens", 3)); err != nil || got != 6 {
-					t.Errorf("got %v, %v; want 6", got, err)
+		for _, devices := range []int{0, 1, 2} {
+			t.Run(fmt.Sprintf("%s/devices=%d", tc.name, devices), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				if devices > 0 {
+					w.atDevices(t, devices)
 				}
-				if !r.Ready() {
-					t.Error("not ready")
+				r := w.repo(t, folder(t, doubleModel+tc.archive))
+				if tc.want == "" {
+					if got, err := ask(t.Context(), r, w.request("ens", 3)); err != nil || got != 6 {
+						t.Errorf("got %v, %v; want 6", got, err)
+					}
+					if !r.Ready() {
+						t.Error("not ready")
+					}
+					return
 				}
-				return
-			}
-			if got := failures(r)["ens"]; !strings.HasPrefix(got, tc.want) {
-				t.Errorf("failure %q\nwant %q", got, tc.want)
-			}
-			if _, err := ask(t.Context(), r, w.request("ens", 3)); status.CodeOf(err) != status.NotFound {
-				t.Errorf("an ensemble that failed answers %v", err)
-			}
-			if got, err := ask(t.Context(), r, w.request("plain", 3)); err != nil || got != 6 {
-				t.Errorf("the model beside it: %v, %v", got, err)
-			}
-		})
+				if got := failures(r)["ens"]; !strings.HasPrefix(got, tc.want) {
+					t.Errorf("failure %q\nwant %q", got, tc.want)
+				}
+				if _, err := ask(t.Context(), r, w.request("ens", 3)); status.CodeOf(err) != status.NotFound {
+					t.Errorf("an ensemble that failed answers %v", err)
+				}
+				if got, err := ask(t.Context(), r, w.request("plain", 3)); err != nil || got != 6 {
+					t.Errorf("the model beside it: %v, %v", got, err)
+				}
+			})
+		}
 	}
 }
 

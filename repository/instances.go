@@ -46,6 +46,24 @@ func (r *Repository) seats(cfg *modelconfig.ModelConfig) []seat {
 	return list
 }
 
+// atDevices puts the seats that name no device at each of the model's, which runs
+// nowhere else.
+func atDevices(seats []seat, places []tensor.Place) []seat {
+	var list []seat
+	for i := range seats {
+		if seats[i].place.Kind == tensor.Device {
+			list = append(list, seats[i])
+			continue
+		}
+		for _, at := range places {
+			s := seats[i]
+			s.place = at
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
 // policyOf names the host policy of a group, by default that of its kind.
 func policyOf(g *modelconfig.ModelInstanceGroup, at tensor.Place) string {
 	switch {

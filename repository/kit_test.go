@@ -19,10 +19,12 @@ import (
 	"tutti/backends/identity"
 	"tutti/backends/native"
 	"tutti/backends/sequence"
+	"tutti/backends/sim"
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tensor/simdev"
 	"tutti/repository"
 	"tutti/steps"
 )
@@ -238,6 +240,7 @@ type world struct {
 	only    []string
 	more    repository.Settings // what else it is opened with
 	log     slog.Handler
+	machine *simdev.Machine // where all models are; nil: on the host
 }
 
 func newWorld(tb testing.TB, more ...steps.Factory) *world {
@@ -248,12 +251,35 @@ func newWorld(tb testing.TB, more ...steps.Factory) *world {
 	}
 }
 
+// atDevices has every model of the world run at n simulated devices, where nothing may
+// be held when the test ends and no rule may be broken.
+func (w *world) atDevices(tb testing.TB, n int) {
+	tb.Helper()
+	m, err := simdev.New(n, simdev.Options{Memory: 64 << 20})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.machine = m
+	tb.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+}
+
 func (w *world) open(ctx context.Context, roots ...string) (*repository.Repository, error) {
 	native, err := w.native()
 	if err != nil {
 		return nil, err
 	}
-	registry, err := backends.NewRegistry(identity.NewFactory(), sequence.NewFactory(), native, w.spy.factory())
+	list := []backends.Factory{identity.NewFactory(), sequence.NewFactory(), native, w.spy.factory()}
+	list = append(list, sim.NewFactory(list[:2]...))
+	for i := range list {
+		if w.machine != nil && list[i].Name != sim.Name {
+			list[i] = sim.Around(list[i], w.machine)
+		}
+	}
+	registry, err := backends.NewRegistry(list...)
 	if err != nil {
 		return nil, err
 	}

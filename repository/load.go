@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -15,6 +16,7 @@ import (
 	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/telemetry"
+	"tutti/core/tensor"
 	"tutti/pipeline/exec"
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
@@ -40,6 +42,8 @@ type version struct {
 	// queue and model are nil for an ensemble.
 	queue scheduler.Scheduler
 	model backends.Model
+	// places are where the model has instances; nil: on the host.
+	places []tensor.Place
 	// holders counts the versions that hold model.
 	holders *atomic.Int32
 	// seats are the instances as configured; anyCount says that their number is not.
@@ -110,12 +114,20 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		cfg: config.Complete(f.cfg, sig), sig: sig, full: full, about: newDescription(sig), model: model,
 		stats: stats, temp: f.temp, seats: r.seats(f.cfg), anyCount: f.anyCount,
 	}
+	if p, ok := model.(backends.Placer); ok {
+		v.seats = atDevices(v.seats, p.Places())
+		for i := range v.seats {
+			if at := v.seats[i].place; !v.seats[i].group.GetPassive() && !slices.Contains(v.places, at) {
+				v.places = append(v.places, at)
+			}
+		}
+	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
 		v.limits.Close()
 		return nil, errors.Join(err, closeInstances(v.passive))
 	}
 	v.exec = exec.New(exec.Settings{
-		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers,
+		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover,
 	})
 	v.temp.use()
 	return v, nil
@@ -147,7 +159,10 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 	if b := r.opened[f.Name]; b != nil {
 		return b, f, nil
 	}
-	b, err := f.New(backends.Options{Log: r.s.Log.With(slog.String("backend", f.Name)), Config: r.s.BackendConfig[f.Name]})
+	b, err := f.New(backends.Options{
+		Log: r.s.Log.With(slog.String("backend", f.Name)), Config: r.s.BackendConfig[f.Name],
+		Others: r.s.BackendConfig, Places: r.places,
+	})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,6 +26,9 @@ type rehearsal struct {
 // lent is an instance that stays its owner's.
 type lent struct{ backends.Instance }
 
+// Unwrap returns the instance itself.
+func (x lent) Unwrap() backends.Instance { return x.Instance }
+
 // Close leaves the instance to its owner.
 func (lent) Close() error { return nil }
 
@@ -41,12 +44,13 @@ func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, pad
 		x.queue = q
 	} else {
 		runner := scheduler.NewRunner(scheduler.RunnerSettings{
-			Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log,
+			Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover,
 		})
 		x.queue = direct.NewInline(direct.Settings{Runner: runner, Instances: []backends.Instance{lent{inst}}})
 	}
 	x.exec = exec.New(exec.Settings{
-		Plan: plan.Single(v.sig), Stats: stats, Workers: r.workers, Targets: []scheduler.Scheduler{x.queue},
+		Plan: plan.Single(v.sig), Stats: stats, Workers: r.workers, Mover: r.mover,
+		Targets: []scheduler.Scheduler{x.queue},
 	})
 	return x, nil
 }

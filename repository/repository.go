@@ -113,6 +113,8 @@ type Repository struct {
 	s       Settings
 	source  source
 	workers *scheduler.Workers
+	places  *tensor.Places
+	mover   *scheduler.Mover
 	arbiter *device.Arbiter
 	catalog atomic.Pointer[snapshot]
 	leaving scheduler.Pending // versions that wait for their last requests
@@ -131,10 +133,22 @@ type Repository struct {
 	faults []error                     // of closing, guarded by mu
 }
 
+// brought returns the devices that backends bring.
+func (s *Settings) brought() []tensor.Place {
+	var list []tensor.Place
+	for _, name := range s.Backends.Names() {
+		if f := s.Backends.ByName(name); f.Devices != nil {
+			list = append(list, f.Devices(s.BackendConfig[name])...)
+		}
+	}
+	return list
+}
+
 // Open finds and loads the models. A model that cannot be loaded is unavailable and
 // does not keep the others from serving; Failures tells which. The error is about
 // the repository as a whole: a folder that cannot be read, a name that is not there.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
+	s.Devices = append(slices.Clone(s.Devices), s.brought()...)
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
@@ -142,6 +156,9 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 		}, workers: scheduler.NewWorkers(), arbiter: device.New(s.Limits),
 		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
+	r.places = tensor.NewPlaces(s.Alloc)
+	r.mover = scheduler.NewMover(r.places)
+	s.Metrics.Pinned(r.places.PinnedUsage)
 	r.catalog.Store(newSnapshot(map[string]*model{}, false))
 	for _, root := range s.Roots {
 		if !cloud.Is(root) {
@@ -352,6 +369,7 @@ func (r *Repository) Close(ctx context.Context) error {
 	defer r.mu.Unlock()
 	errs := r.faults
 	r.faults = nil
+	errs = append(errs, r.mover.Close())
 	for name, b := range r.opened {
 		errs = append(errs, b.Close())
 		delete(r.opened, name)

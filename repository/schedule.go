@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tutti/backends"
 	"tutti/core/status"
+	"tutti/core/tensor"
 	"tutti/scheduler"
 	"tutti/scheduler/cached"
 	"tutti/scheduler/direct"
 	"tutti/scheduler/dynamic"
+	"tutti/scheduler/spread"
 )
 
 // newScheduler picks the scheduler a configuration asks for and makes the instances.
@@ -27,7 +30,7 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 		return queue, err
 	}
 	return cached.New(cached.Settings{
-		Inner: queue, Cache: r.s.Responses, Identity: v.identity, Stats: v.stats, Workers: r.workers,
+		Inner: queue, Cache: r.s.Responses, Identity: v.identity, Stats: v.stats, Workers: r.workers, Mover: r.mover, Signature: v.sig,
 	}), nil
 }
 
@@ -42,7 +45,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 		return nil, err
 	}
 	runner := scheduler.NewRunner(scheduler.RunnerSettings{
-		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log,
+		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover,
 	})
 	batches := v.cfg.GetDynamicBatching() != nil
 	if padding != nil && !batches {
@@ -75,11 +78,46 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 		return q, nil
 	case made.inline:
 		return direct.NewInline(direct.Settings{Runner: runner, Instances: made.active[:1]}), nil
-	case batches:
-		return dynamic.New(dynamic.Settings{
-			Runner: runner, Rules: rules, Instances: made.active, Gates: made.gates, Shared: shared, Workers: r.workers, Hold: r.s.DelayScheduler,
-		}), nil
-	default:
-		return direct.New(direct.Settings{Runner: runner, Instances: made.active, Gates: made.gates, Shared: shared, Workers: r.workers}), nil
 	}
+	var sites []spread.Site
+	for _, g := range made.bySite() {
+		site := spread.Site{At: g.at}
+		if batches {
+			site.To = dynamic.New(dynamic.Settings{
+				Runner: runner, Rules: rules, Instances: g.instances, Gates: g.gates, Shared: shared, Workers: r.workers, Hold: r.s.DelayScheduler,
+			})
+		} else {
+			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.instances, Gates: g.gates, Shared: shared, Workers: r.workers})
+		}
+		sites = append(sites, site)
+	}
+	return spread.New(sites), nil
+}
+
+// group is a model's instances at one place, and their gates.
+type group struct {
+	at        tensor.Place
+	instances []backends.Instance
+	gates     []scheduler.Gate
+}
+
+// bySite splits the instances that take requests by where they are.
+func (x *instances) bySite() []group {
+	var groups []group
+	for k, inst := range x.active {
+		at := tensor.Place{}
+		if s := backends.StreamOf(inst); s != nil {
+			at = s.Place()
+		}
+		i := slices.IndexFunc(groups, func(g group) bool { return g.at == at })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, group{at: at})
+		}
+		groups[i].instances = append(groups[i].instances, inst)
+		if x.gates != nil {
+			groups[i].gates = append(groups[i].gates, x.gates[k])
+		}
+	}
+	return groups
 }

@@ -11,6 +11,7 @@ import (
 type answers struct {
 	runner *Runner
 	works  []*Work
+	stream tensor.Stream // of the instance, nil on the host
 }
 
 var _ backends.Answers = (*answers)(nil)
@@ -23,6 +24,7 @@ func (a *answers) Answer(i int, out []tensor.Tensor, params infer.Params, final 
 		return status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", a.runner.sig.Model, i, len(a.works))
 	}
 	w := a.works[i]
+	stamp(a.stream, nil, out)
 	err := a.runner.checkAnswer(w, out)
 	if err != nil {
 		tensor.ReleaseAll(out)

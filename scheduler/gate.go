@@ -43,6 +43,9 @@ type gated struct {
 	pass   pass // guarded by the station's mu
 }
 
+// Unwrap returns the instance itself.
+func (g *gated) Unwrap() backends.Instance { return g.Instance }
+
 // behind puts the instances behind the gates of the same positions.
 func (s *Station) behind(instances []backends.Instance, gates []Gate) []backends.Instance {
 	list := append([]backends.Instance(nil), instances...)

@@ -12,6 +12,9 @@ func (r *Runner) gather(b *backends.Batch, list *List) (err error) {
 		return r.gatherFormed(b, list)
 	}
 	for port := range b.In {
+		if b.In[port].Present() {
+			continue // joined at a device
+		}
 		if b.In[port], err = r.gatherRows(b, list, port); err != nil {
 			return errGather(r.sig, port, err.Error())
 		}

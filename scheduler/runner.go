@@ -22,6 +22,7 @@ type Runner struct {
 	alloc   tensor.Allocator
 	pad     *Padding
 	log     *slog.Logger
+	mover   *Mover
 	once    bool
 	again   bool
 	batches sync.Pool
@@ -36,6 +37,8 @@ type RunnerSettings struct {
 	// Padding is nil when shapes must match.
 	Padding *Padding
 	Log     *slog.Logger
+	// Mover is nil where there are no devices.
+	Mover *Mover
 	// Once keeps a failed batch from being executed again work by work: its rows have
 	// their places, or the model remembers what it has seen.
 	Once bool
@@ -49,7 +52,7 @@ type RunnerSettings struct {
 func NewRunner(s RunnerSettings) *Runner {
 	r := &Runner{
 		sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log,
-		once: s.Once, again: s.Iterative,
+		mover: s.Mover, once: s.Once, again: s.Iterative,
 	}
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
@@ -94,13 +97,19 @@ func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
 func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	b := &w.batch
 	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, Rows: int(w.Rows)}
-	b.Reqs, b.Rows, b.In, b.Out, b.Allocator = w.member[:], int(w.Rows), w.In, w.Out, r.alloc
+	b.Reqs, b.Rows, b.In, b.Out = w.member[:], int(w.Rows), w.In, w.Out
+	s := r.streamOf(inst)
+	r.at(s, b)
 	if r.sig.Decoupled {
-		b.Answers = &answers{runner: r, works: []*Work{w}}
+		b.Answers = &answers{runner: r, works: []*Work{w}, stream: s}
 	}
 	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
-	err := r.execute(w.Ctx, inst, b)
+	err := r.place(s, b.In)
+	if err == nil {
+		err = r.execute(w.Ctx, inst, b)
+	}
+	stamp(s, b.In, b.Out)
 	w.Times.InferEnd = telemetry.Now()
 	w.Times.End = w.Times.InferEnd
 	t.Tick(w.Times.End)
@@ -124,16 +133,21 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 	defer r.recycle(pooled)
 	b := &pooled.Batch
 	times := telemetry.Times{Start: t.Now()}
+	s := r.streamOf(inst)
+	r.at(s, b)
+	pooled.answers.stream = s
 	fill(pooled, list)
 	ctx := context.Background()
 	if list.n == 1 {
 		ctx = list.Head.Ctx
 	}
-	err := r.gather(b, list)
+	err := r.assemble(s, b, list)
 	times.InputEnd = telemetry.Now()
 	if err == nil {
 		// What has been answered cannot be asked again.
-		if err = r.execute(ctx, inst, b); err != nil && list.n > 1 && !r.sig.Decoupled && !r.once {
+		err = r.execute(ctx, inst, b)
+		stamp(s, b.In, b.Out)
+		if err != nil && list.n > 1 && !r.sig.Decoupled && !r.once {
 			r.separately(inst, list, t)
 			return false
 		}
@@ -315,6 +329,7 @@ func (r *Runner) recycle(b *joint) {
 	tensor.ReleaseAll(b.Out)
 	clear(b.Reqs)
 	b.Reqs = b.Reqs[:0]
+	b.Stream, b.answers.stream = nil, nil
 	r.batches.Put(b)
 }
 

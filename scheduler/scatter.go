@@ -52,7 +52,7 @@ func (r *Runner) scatterFixed(b *backends.Batch, list *List, port int) error {
 		view.Len = q.Rows * row
 		view.Shape.SetDim(0, int64(q.Rows))
 		if unpad != nil && w.In[unpad.like].Present() {
-			if err := r.cut(&view, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
+			if err := r.cut(b.Stream, &view, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {
 				view.Release()
 				return status.Errorf(status.Internal, "cannot unpad output '%s' of model '%s': %v", r.sig.Outputs[port].Name, r.sig.Model, err)
 			}
@@ -64,7 +64,7 @@ func (r *Runner) scatterFixed(b *backends.Batch, list *List, port int) error {
 
 // cut shortens t to n along dimension dim. A single run is a prefix of what is
 // there; several are copied together.
-func (r *Runner) cut(t *tensor.Tensor, dim int, n int64) error {
+func (r *Runner) cut(s tensor.Stream, t *tensor.Tensor, dim int, n int64) error {
 	if n >= t.Shape.Dim(dim) {
 		return nil
 	}
@@ -75,6 +75,9 @@ func (r *Runner) cut(t *tensor.Tensor, dim int, n int64) error {
 	if outer == 1 {
 		t.Shape, t.Len = shape, keep
 		return nil
+	}
+	if atDevice(t) {
+		return cutAt(s, t, shape, outer, have, keep)
 	}
 	short, err := tensor.New(r.alloc, t.DType, shape)
 	if err != nil {

@@ -345,6 +345,9 @@ func (s *Station) hand(list List, t *Turn) {
 	Complete(list, t)
 }
 
+// Load returns how many works are queued or executing.
+func (s *Station) Load() int64 { return s.pending.n.Load() }
+
 // Drain waits until nothing is queued or executing.
 func (s *Station) Drain(ctx context.Context) error { return s.pending.Wait(ctx) }
 

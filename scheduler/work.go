@@ -27,6 +27,9 @@ type Work struct {
 	In []tensor.Tensor
 	// Out are the outputs in the model's order, moved back with the completion.
 	Out []tensor.Tensor
+	// Affinity is the request's, nil when it may execute anywhere.
+	Affinity *Affinity
+	Want     Want
 	// Err is why the work failed; Out is empty then.
 	Err error
 	// Cached marks a work whose outputs were found, not computed; the scheduler sets it.

@@ -35,13 +35,20 @@ type kick struct {
 // NewWorkers returns an empty pool; every Station reserves room for its instances.
 func NewWorkers() *Workers { return &Workers{} }
 
-// Reserve raises the number of workers by n: one for each instance that may execute.
+// Reserve raises the number of workers by n: one for each instance that may execute,
+// and one while a worker waits for something that needs none. What waits for a worker
+// starts at once.
 // A negative n gives room back, and the workers beyond it end when they have nothing
 // to do.
 func (p *Workers) Reserve(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limit += n
+	for p.started < p.limit && len(p.waiting) > 0 && !p.closed {
+		k := p.waiting[0]
+		p.waiting = append(p.waiting[:0], p.waiting[1:]...)
+		p.start(k)
+	}
 	for p.started > p.limit && len(p.parked) > 0 {
 		last := len(p.parked) - 1
 		close(p.parked[last].in)
@@ -69,13 +76,18 @@ func (p *Workers) KickAfter(s Scheduler, d time.Duration) {
 		p.parked = p.parked[:n-1]
 		w.in <- k
 	case p.started < p.limit:
-		p.started++
-		w := &worker{in: make(chan kick, 1), turn: NewTurn(p)}
-		w.in <- k
-		p.wg.Go(func() { p.run(w) })
+		p.start(k)
 	default:
 		p.waiting = append(p.waiting, k)
 	}
+}
+
+// start starts a worker; mu is held.
+func (p *Workers) start(k kick) {
+	p.started++
+	w := &worker{in: make(chan kick, 1), turn: NewTurn(p)}
+	w.in <- k
+	p.wg.Go(func() { p.run(w) })
 }
 
 func (p *Workers) run(w *worker) {

@@ -62,6 +62,27 @@ func TestKicksBeyondTheLimit(t *testing.T) {
 	p.Close()
 }
 
+// TestWorkerStandsIn has the only worker wait for what another kick does.
+func TestWorkerStandsIn(t *testing.T) {
+	t.Parallel()
+	p := scheduler.NewWorkers()
+	p.Reserve(1)
+	entered, waits, other, over := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	p.Kick(kicked(func() {
+		close(entered)
+		<-waits
+		p.Reserve(1)
+		<-other
+		p.Reserve(-1)
+		close(over)
+	}))
+	<-entered
+	p.Kick(kicked(func() { close(other) }))
+	close(waits)
+	<-over
+	p.Close()
+}
+
 // TestWorkersGrow has as many workers wait for each other as are reserved.
 func TestWorkersGrow(t *testing.T) {
 	t.Parallel()

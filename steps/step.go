@@ -33,6 +33,19 @@ type Param struct {
 	Values []string
 }
 
+// Example is a model of a step, and a request to it.
+type Example struct {
+	// Config is its config.pbtxt without name and backend.
+	Config string
+	// Files are those of the version folder. The page does not show them.
+	Files map[string][]byte
+	// Request is the body of an infer request in JSON.
+	Request string
+	// Send, when there is no Request, is the one of Files that is sent as it is, as the
+	// only input.
+	Send string
+}
+
 // Factory declares and makes a step.
 type Factory struct {
 	// Name is the value of the "step" parameter in config.pbtxt.
@@ -40,6 +53,8 @@ type Factory struct {
 	// Doc describes the step in a few sentences.
 	Doc    string
 	Params []Param
+	// Examples are what the reference page shows. A test asks each and prints the answer.
+	Examples []Example
 	// Inline marks a step so short (microseconds) that it runs where the previous
 	// step completed.
 	Inline bool
@@ -58,7 +73,11 @@ type Settings struct {
 	MaxBatch int
 	// Params holds every declared key, with its default where it was not set.
 	Params map[string]string
-	Log    *slog.Logger
+	// Inputs and Outputs are what config.pbtxt declares, empty where it leaves that to
+	// the step. A step of any number of inputs takes their names, types and dims from
+	// here. Borrowed.
+	Inputs, Outputs []config.Port
+	Log             *slog.Logger
 
 	_ struct{}
 }

@@ -52,9 +52,10 @@ func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, 
 	if err != nil {
 		return nil, fmt.Errorf("model '%s': %w", s.Model, err)
 	}
+	declared := config.SignatureOf(s.Config).AtModel()
 	settings := &steps.Settings{
-		Model: s.Model, ModelDir: s.ModelDir, Dir: s.Dir,
-		MaxBatch: int(s.Config.GetMaxBatchSize()), Params: params, Log: s.Log,
+		Model: s.Model, ModelDir: s.ModelDir, Dir: s.Dir, MaxBatch: declared.MaxBatch,
+		Params: params, Inputs: declared.Inputs, Outputs: declared.Outputs, Log: s.Log,
 	}
 	sig, err := f.Signature(settings)
 	if err != nil {

@@ -98,10 +98,13 @@ func TestLoadRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, rest, _ := strings.Cut(controls, "sequence_batching {")
+	rest, _, _ = strings.Cut(rest, "  control_input { name: \"CORRID\"")
+	oldest := "sequence_batching { oldest {}" + rest + "}"
 	for want, text := range map[string]string{
 		"expects sequence_batching with control inputs for START and READY":  ``,
 		"expects int32_false_true: [ 0, 1 ] for CONTROL_SEQUENCE_START":      strings.Replace(controls, "[ 0, 1 ]", "[ 1, 2 ]", 1),
-		"expects a control input for CORRID with the strategy oldest, where": `sequence_batching { oldest {}` + strings.Split(controls, "sequence_batching {")[1][:strings.Index(strings.Split(controls, "sequence_batching {")[1], "  control_input { name: \"CORRID\"")] + "}",
+		"expects a control input for CORRID with the strategy oldest, where": oldest,
 	} {
 		if _, err := b.Load(t.Context(), settings(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)

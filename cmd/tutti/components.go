@@ -9,6 +9,7 @@ import (
 	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sequence"
+	"tutti/backends/sim"
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
@@ -32,7 +33,7 @@ func stepFactories() []steps.Factory {
 
 // backendFactories lists the backends.
 func backendFactories(registry *steps.Registry) []backends.Factory {
-	return []backends.Factory{
+	list := []backends.Factory{
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
@@ -41,6 +42,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		sequence.NewFactory(),
 		square.NewFactory(),
 	}
+	return append(list, sim.NewFactory(list...))
 }
 
 // components is what this program is built from.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,9 +31,13 @@ func TestStepsPage(t *testing.T) {
 		"parameters { key: \"step\" value { string_value: \"NAME\" } }\n```\n\nand sets the step's own parameters in the same way. " +
 		"Inputs and outputs may be left out of the configuration. Shapes below have no batch dimension; with `max_batch_size` " +
 		"above 0 every tensor has one in front. Files are looked up in the version folder, then in the model folder.\n")
+	address := serveExamples(t)
 	for _, f := range stepFactories() {
 		if err := writeStep(&b, &f); err != nil {
 			t.Fatal(err)
+		}
+		for i := range f.Examples {
+			writeExample(t, &b, address, exampleName(&f, i), &f.Examples[i])
 		}
 	}
 	goldentest.Check(t, docsDir+"steps.md", b.Bytes())
@@ -92,6 +98,59 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 	writePorts(b, "input", sig.Inputs)
 	writePorts(b, "output", sig.Outputs)
 	return nil
+}
+
+func exampleName(f *steps.Factory, i int) string {
+	if i == 0 {
+		return f.Name
+	}
+	return fmt.Sprintf("%s_%d", f.Name, i+1)
+}
+
+// serveExamples serves the examples of all steps and returns the HTTP address.
+func serveExamples(t *testing.T) string {
+	t.Helper()
+	repository := t.TempDir()
+	for _, f := range stepFactories() {
+		for i, e := range f.Examples {
+			dir := filepath.Join(repository, exampleName(&f, i))
+			files := map[string][]byte{"../config.pbtxt": []byte("backend: \"native\"\n" + e.Config)}
+			maps.Copy(files, e.Files)
+			for name, data := range files {
+				path := filepath.Join(dir, "1", name)
+				if err := errors.Join(os.MkdirAll(filepath.Join(dir, "1"), 0o755), os.WriteFile(path, data, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	return serve(t, "--model-repository", repository).http
+}
+
+// writeExample asks an example and prints its configuration, the request and the answer.
+func writeExample(t *testing.T, b *bytes.Buffer, address, model string, e *steps.Example) {
+	t.Helper()
+	path, how, body := "/v2/models/"+model+"/infer", "-d '"+e.Request+"'", []byte(e.Request)
+	if e.Request == "" {
+		how, body = "--data-binary @"+e.Send+" -H 'Inference-Header-Content-Length: 0'", e.Files[e.Send]
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Request == "" {
+		req.Header.Set("Inference-Header-Content-Length", "0")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("example %s is answered with %s: %s (%v)", model, resp.Status, answer, err)
+	}
+	fmt.Fprintf(b, "\nThe model `%s`:\n\n```\nbackend: \"native\"\n%s\n```\n\n```\n$ curl -s localhost:8000%s %s\n%s\n```\n", model, strings.TrimSpace(e.Config), path, how, answer)
 }
 
 func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {

@@ -6,7 +6,11 @@ import (
 	"testing"
 
 	"tutti"
+	"tutti/backends"
+	"tutti/backends/sim"
 	"tutti/client"
+	"tutti/core/tensor/simdev"
+	"tutti/steps"
 )
 
 // askers is how many ask one server at a time, so that requests meet in batches.
@@ -16,6 +20,42 @@ const askers = 8
 // protocol and encoding, several at a time, and checks the answers.
 func TestExamples(t *testing.T) {
 	t.Parallel()
+	testExamples(t, components())
+}
+
+// TestExamplesAtDevices is TestExamples with every model at one of two simulated devices.
+func TestExamplesAtDevices(t *testing.T) {
+	t.Parallel()
+	m, err := simdev.New(2, simdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // once the server has ended
+		for _, d := range m.Devices() {
+			if s := d.Stats(); s.Up.Count == 0 || s.Down.Count == 0 || s.Peer.Count > 0 {
+				t.Errorf("%s has copied %+v", d.Place(), s)
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := components()
+	host := c.Backends
+	c.Backends = func(registry *steps.Registry) []backends.Factory {
+		list := host(registry)
+		for i := range list {
+			if list[i].Name != sim.Name {
+				list[i] = sim.Around(list[i], m)
+			}
+		}
+		return list
+	}
+	testExamples(t, c)
+}
+
+func testExamples(t *testing.T, with tutti.Components) {
+	t.Helper()
 	args := []string{"--backend-config", "onnxruntime,library-path=" + requireRuntime(t)}
 	var examples []tutti.Example
 	for name, root := range exampleRoots(t) {
@@ -28,7 +68,7 @@ func TestExamples(t *testing.T) {
 		}
 		args, examples = append(args, "--model-repository="+root), append(examples, list...)
 	}
-	a := serve(t, args...)
+	a := serveWith(t, with, args...)
 	for _, tt := range []struct {
 		name string
 		c    client.Client

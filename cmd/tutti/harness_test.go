@@ -134,11 +134,17 @@ var freePorts = []string{
 // it does not end well.
 func serve(tb testing.TB, args ...string) addresses {
 	tb.Helper()
+	return serveWith(tb, components(), args...)
+}
+
+// serveWith is serve of a program made of c.
+func serveWith(tb testing.TB, c tutti.Components, args ...string) addresses {
+	tb.Helper()
 	log := newWatch()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan int, 1)
 	go func() {
-		code := tutti.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), log, log, components())
+		code := tutti.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), log, log, c)
 		log.end()
 		done <- code
 	}()

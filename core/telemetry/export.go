@@ -243,6 +243,9 @@ func (x *Metrics) perModel(f *family, models []*Model) []*dto.Metric {
 				list = append(list, v)
 			}
 			continue
+		case f.moves != nil:
+			list = append(list, s.moves(f, m)...)
+			continue
 		case f.when == wherePadded:
 			if given, _ := m.Padding(); given == 0 {
 				continue
@@ -254,6 +257,21 @@ func (x *Metrics) perModel(f *family, models []*Model) []*dto.Metric {
 			v.Label = s.labels
 			list = append(list, v)
 		}
+	}
+	return list
+}
+
+// moves returns a family's metrics of a model's copies between places.
+func (s *series) moves(f *family, m *Model) (list []*dto.Metric) {
+	for _, v := range m.Moves.List() {
+		one := value(f.kind, float64(f.moves(&v)))
+		one.Label = slices.Clone(s.labels)
+		for _, l := range [][2]string{{"tensor", v.Tensor}, {"from", v.From.String()}, {"to", v.To.String()}, {"reason", v.Reason.String()}} {
+			text := strings.ToValidUTF8(l[1], "\uFFFD")
+			one.Label = append(one.Label, &dto.LabelPair{Name: &l[0], Value: &text})
+		}
+		sortLabels(one.Label)
+		list = append(list, one)
 	}
 	return list
 }

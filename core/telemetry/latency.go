@@ -57,7 +57,7 @@ func newLatencies(o *ExportOptions, s *Setup) *latencies {
 		}
 		for i := requestLatency; i < numSummaries; i++ {
 			l.summaries[i] = prometheus.NewSummary(prometheus.SummaryOpts{
-				Name: "latency_microseconds", Help: "Latency", Objectives: objectives, MaxAge: summaryAge, AgeBuckets: summaryParts,
+				Name: "latency", Help: "Latency", Objectives: objectives, MaxAge: summaryAge, AgeBuckets: summaryParts,
 			})
 		}
 	}

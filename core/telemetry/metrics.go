@@ -22,6 +22,7 @@ const (
 	withCPU         // the processor is measured
 	wherePadded     // of models that have padded
 	withFetches     // a model came from a bucket
+	whereMoved      // of models whose tensors were copied to or from a device
 )
 
 // family is the one declaration of a metric. Exactly one of the functions tells its
@@ -36,6 +37,8 @@ type family struct {
 	latency observed
 	// reasons marks the family with a label more.
 	reasons bool
+	// moves is of a model's copies between places, which have labels of their own.
+	moves func(*Move) uint64
 	// batches marks the histogram of batch sizes.
 	batches bool
 }
@@ -117,6 +120,8 @@ var families = []family{
 	{name: "ensemble_queue_depth_max", help: "Most requests that ever waited for an instance at once", kind: gauge, model: func(m *Model) float64 { return float64(m.Deepest()) }},
 	{name: "ensemble_batch_elements_total", help: "Elements that requests gave to batches of rows of different lengths", kind: counter, when: wherePadded, model: func(m *Model) float64 { n, _ := m.Padding(); return float64(n) }},
 	{name: "ensemble_batch_padding_elements_total", help: "Elements added to those batches to make their rows equally long", kind: counter, when: wherePadded, model: func(m *Model) float64 { _, n := m.Padding(); return float64(n) }},
+	{name: "ensemble_moves_total", help: "Tensors copied between host and devices, or between devices", kind: counter, when: whereMoved, moves: func(v *Move) uint64 { return v.Count }},
+	{name: "ensemble_moves_bytes_total", help: "Bytes of the tensors copied between host and devices, or between devices", kind: counter, when: whereMoved, moves: func(v *Move) uint64 { return v.Bytes }},
 	{name: "ensemble_repository_fetched_bytes_total", help: "Bytes of models fetched from buckets", kind: counter, when: withFetches, server: func(x *Metrics) float64 { return float64(x.fetchedBytes.Load()) }},
 	{name: "ensemble_repository_fetch_seconds_total", help: "Seconds spent fetching models from buckets, summed over models", kind: counter, when: withFetches, server: func(x *Metrics) float64 { return time.Duration(x.fetchedNs.Load()).Seconds() }},
 }
@@ -133,6 +138,7 @@ func When(name string) string {
 				"of models with `response_cache`", "of models with `response_cache`, unless `counter_latencies=false`",
 				"of models with `response_cache`, with `summary_latencies=true`", "with `--cache-config`", "with `--cache-config local`",
 				"unless `--allow-cpu-metrics=false`", "once a batch was padded", "once a model was fetched",
+				"once a tensor was copied to or from a device",
 			}[families[i].when]
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"tutti/core/goldentest"
 	"tutti/core/telemetry"
+	"tutti/core/tensor"
 )
 
 // exporter returns metrics of one busy and one idle model, in a strict registry.
@@ -30,6 +31,11 @@ func exporter(t *testing.T) (*telemetry.Metrics, prometheus.Gatherer) {
 	}
 	busy.Failed(telemetry.Backend, 1)
 	busy.Queued(5)
+	device := tensor.Place{Kind: tensor.Device}
+	for range 2 {
+		busy.Moves.Count("x", tensor.Place{}, device, telemetry.ForDevice, 12)
+	}
+	busy.Moves.Count("y", device, tensor.Place{Kind: tensor.Pinned}, telemetry.ForResponse, 8)
 	x.Add(busy)
 	x.Add(&telemetry.Model{Name: "idle", Version: 1})
 	return x, x
@@ -99,6 +105,7 @@ func everything(t *testing.T) *telemetry.Metrics {
 	m.Hit(0, 3_000, 2_000)
 	m.Missed(5_000)
 	m.Padded(3, 1)
+	m.Moves.Count("x", tensor.Place{}, tensor.Place{Kind: tensor.Device}, telemetry.ForDevice, 12)
 	x.Fetched(1, 1)
 	return x
 }
@@ -131,6 +138,7 @@ func TestEverything(t *testing.T) {
 		`nv_cache_miss_duration_per_model{_team="a",model="m",version="1"} 5`,
 		`nv_inference_request_failure{_team="a",model="m",reason="OTHER",version="1"} 0`,
 		`nv_inference_request_success{_team="a",model="m",version="1"} 2`,
+		`ensemble_moves_bytes_total{_team="a",from="host",model="m",reason="device_step",tensor="x",to="device:0",version="1"} 12`,
 		`ensemble_batch_size_bucket{_team="a",model="m",version="1",le="1"} 1`,
 		"nv_cache_util 0.25", "nv_cache_num_misses 5", "nv_pinned_memory_pool_used_bytes 1024", "nv_cpu_memory_total_bytes ",
 	} {
@@ -198,8 +206,13 @@ func TestMetricsPage(t *testing.T) {
 		"with the quantiles of `--metrics-config summary_quantiles`.\n\n" +
 		"A request that waits for an identical one under way counts as pending, and as a hit of the cache when it is answered. An ensemble " +
 		"itself queues nothing: its requests are pending at the model of the step that they wait for.\n\n" +
-		"There are no `nv_gpu_*` metrics and no `nv_energy_consumption`: no GPU is measured. The pool of pinned memory is empty without one.\n")
-	b.WriteString("\n`reason` is one of")
+		"Of moves `tensor` is the input that a step read or the output that was answered, and `reason` one of")
+	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch} {
+		fmt.Fprintf(&b, " `%s`", r)
+	}
+	b.WriteString(".\n\n" +
+		"There are no `nv_gpu_*` metrics and no `nv_energy_consumption`: no GPU is measured. The pool of pinned memory is empty without devices.\n")
+	b.WriteString("\n`reason` of failures is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))
 	}

@@ -95,6 +95,8 @@ type Model struct {
 	Version   int64
 
 	Failures [numReasons]Duration
+	// Moves counts the copies of tensors between places.
+	Moves Ledger
 
 	// compute counts the successful requests of batches of several, and their phases:
 	// each member of a batch counts the whole batch's time, as in Triton.

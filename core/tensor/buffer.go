@@ -57,6 +57,7 @@ type Buffer struct {
 	ptr   unsafe.Pointer
 	owner Owner
 	next  *Buffer // the pool's free list
+	order order   // of device work, and copies elsewhere
 }
 
 // NewBuffer wraps n bytes at ptr, memory that a native runtime owns, with one
@@ -90,6 +91,9 @@ func (b *Buffer) Retain() *Buffer {
 func (b *Buffer) Release() {
 	switch n := b.refs.Add(-1); {
 	case n == 0:
+		if b.order.copies != nil || b.order.ready != nil {
+			b.order.end(b.place.Kind)
+		}
 		poison(b)
 		b.owner.Free(b)
 	case n < 0:

@@ -24,7 +24,9 @@ const (
 // are mappings, of which up to 64 MiB are kept for reuse because mapping and
 // faulting pages in costs more than most uses of them.
 type Pool struct {
+	place   Place
 	inUse   atomic.Int64
+	mapped  atomic.Int64
 	classes [numClasses]freeList
 	large   mappings
 }
@@ -49,11 +51,19 @@ type mappings struct {
 // NewPool returns an empty pool of host memory.
 func NewPool() *Pool { return &Pool{} }
 
-// Place returns the host.
-func (*Pool) Place() Place { return Place{} }
+// NewPinnedPool returns an empty pool of pinned memory. The memory is ordinary here:
+// only a device's driver can pin it, and its backend brings a pool of its own.
+func NewPinnedPool() *Pool { return &Pool{place: Place{Kind: Pinned}} }
+
+// Place returns the host, or pinned memory.
+func (p *Pool) Place() Place { return p.place }
 
 // InUse returns the bytes handed out and not yet freed, rounded to size classes.
 func (p *Pool) InUse() int64 { return p.inUse.Load() }
+
+// Usage returns the bytes that the pool has from the system, which are as many as were
+// ever needed at once, and those of them that are in use.
+func (p *Pool) Usage() (total, used int64) { return p.mapped.Load(), p.inUse.Load() }
 
 // Alloc returns n uncleared bytes with one reference.
 //
@@ -66,11 +76,11 @@ func (p *Pool) Alloc(n int) (*Buffer, error) {
 		return p.allocLarge(n)
 	}
 	c := classOf(n)
-	b, err := p.classes[c].take(c)
+	b, err := p.classes[c].take(c, &p.mapped)
 	if err != nil {
 		return nil, err
 	}
-	b.owner, b.n = p, n
+	b.owner, b.place, b.n = p, p.place, n
 	b.refs.Store(1)
 	p.inUse.Add(1 << (c + minClassBits))
 	return b, nil
@@ -80,7 +90,7 @@ func (p *Pool) Alloc(n int) (*Buffer, error) {
 func (p *Pool) Free(b *Buffer) {
 	if b.class < 0 {
 		p.inUse.Add(-int64(mappedLen(b.n)))
-		p.large.put(b)
+		p.mapped.Add(-int64(p.large.put(b)))
 		return
 	}
 	p.inUse.Add(-(1 << (int(b.class) + minClassBits)))
@@ -97,7 +107,7 @@ func classOf(n int) int {
 	return bits.Len(uint(n-1)) - minClassBits
 }
 
-func (l *freeList) take(class int) (*Buffer, error) {
+func (l *freeList) take(class int, mapped *atomic.Int64) (*Buffer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.free; b != nil {
@@ -110,6 +120,7 @@ func (l *freeList) take(class int) (*Buffer, error) {
 		if err != nil {
 			return nil, err
 		}
+		mapped.Add(slabSize)
 		l.carve = slab
 	}
 	b := &Buffer{class: int8(class), ptr: unsafe.Pointer(unsafe.SliceData(l.carve))}
@@ -129,9 +140,10 @@ func (p *Pool) allocLarge(n int) (*Buffer, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.mapped.Add(int64(size))
 		b = &Buffer{class: -1, ptr: unsafe.Pointer(unsafe.SliceData(m))}
 	}
-	b.owner, b.n = p, n
+	b.owner, b.place, b.n = p, p.place, n
 	b.refs.Store(1)
 	p.inUse.Add(int64(size))
 	return b, nil
@@ -152,13 +164,13 @@ func (m *mappings) take(size int) *Buffer {
 	return nil
 }
 
-// put keeps b, and unmaps the oldest mappings beyond the bound. One that alone is
-// beyond it goes at once, without pushing the others out.
-func (m *mappings) put(b *Buffer) {
+// put keeps b, and unmaps the oldest mappings beyond the bound, of which it returns the
+// bytes. One that alone is beyond it goes at once, without pushing the others out.
+func (m *mappings) put(b *Buffer) (unmapped int) {
 	size := mappedLen(b.n)
 	if size > keepMapped {
 		unmap(b)
-		return
+		return size
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,8 +180,10 @@ func (m *mappings) put(b *Buffer) {
 		old := m.free[0]
 		m.free = append(m.free[:0], m.free[1:]...)
 		m.kept -= mappedLen(old.n)
+		unmapped += mappedLen(old.n)
 		unmap(old)
 	}
+	return unmapped
 }
 
 // unmap returns b's mapping to the system. For a mapping of ours that cannot fail; if

@@ -16,7 +16,6 @@ import (
 	"tutti/pipeline/exec"
 	"tutti/pipeline/plan"
 	"tutti/scheduler"
-	"tutti/scheduler/direct"
 	"tutti/scheduler/dynamic"
 )
 
@@ -90,7 +89,7 @@ func single(b *bench, sig *config.Signature, batch bool, f model) *exec.Executor
 	if batch {
 		s = b.batching(sig, dynamic.Rules{MaxBatch: 8, Delay: time.Millisecond}, f)
 	} else {
-		s = direct.New(direct.Settings{Runner: b.runner(sig), Instances: []backends.Instance{f}, Workers: b.workers})
+		s = b.scheduler(fake{sig: sig, run: f, queued: true, alone: true}, b.site.decide())
 	}
 	return b.executor(plan.Single(sig), s)
 }

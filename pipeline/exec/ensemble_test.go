@@ -71,30 +71,64 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 	if err := config.Normalise(cfg, "e"); err != nil {
 		tb.Fatal(err)
 	}
-	p, err := plan.Compile(cfg, 1, models)
+	sites := &sited{fakes: models, bench: b, at: map[string]bool{}}
+	p, err := plan.Compile(cfg, 1, sites)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))
 	known := map[string]scheduler.Scheduler{}
 	for i := range p.Nodes {
-		m := models[p.Nodes[i].Model]
-		if targets[i] = known[p.Nodes[i].Model]; targets[i] != nil {
-			continue
+		name := p.Nodes[i].Model
+		if known[name] == nil {
+			known[name] = b.scheduler(models[name], sites.at[name])
 		}
-		switch {
-		case m.alone && m.queued:
-			instances := slices.Repeat([]backends.Instance{m.run}, 1+m.instances)
-			targets[i] = direct.New(direct.Settings{Runner: b.runner(m.sig), Instances: instances, Workers: b.workers})
-		case m.queued:
-			targets[i] = b.batching(m.sig, dynamic.Rules{MaxBatch: 8}, m.run)
-		default:
-			targets[i] = b.inline(m.sig, m.run)
-		}
-		known[p.Nodes[i].Model] = targets[i]
+		targets[i] = known[name]
 	}
-	stats := &telemetry.Model{}
-	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers}), stats
+	stats := b.stats("e")
+	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers, Mover: b.mover()}), stats
+}
+
+// scheduler returns that of a model, whose instances are at the device if asked for.
+func (b *bench) scheduler(m fake, at bool) scheduler.Scheduler {
+	instances := []backends.Instance{m.run}
+	if m.alone && m.queued {
+		instances = slices.Repeat(instances, 1+m.instances)
+	}
+	if at {
+		instances = b.site.wrap(b, instances)
+	}
+	switch {
+	case m.queued && !m.alone:
+		return dynamic.New(dynamic.Settings{Runner: b.runner(m.sig), Rules: dynamic.Rules{MaxBatch: 8}, Instances: instances, Workers: b.workers})
+	case m.queued || at:
+		return direct.New(direct.Settings{Runner: b.runner(m.sig), Instances: instances, Workers: b.workers})
+	default:
+		return direct.NewInline(direct.Settings{Runner: b.runner(m.sig), Instances: instances})
+	}
+}
+
+// sited tells the compiler, too, which models are at the device.
+type sited struct {
+	fakes
+	bench *bench
+	at    map[string]bool
+}
+
+func (s *sited) Model(name string, version int64) (plan.Model, error) {
+	m, err := s.fakes.Model(name, version)
+	if err != nil || m.Ensemble != nil {
+		return m, err
+	}
+	at, known := s.at[name]
+	if !known {
+		at = s.bench.site.decide()
+		s.at[name] = at
+	}
+	if at {
+		m.Places = []tensor.Place{s.bench.site.device.Place()}
+	}
+	return m, nil
 }
 
 // answer is a Sink that keeps what it gets.
@@ -272,7 +306,7 @@ func TestRequestedOutputs(t *testing.T) {
 // with the first failure, after the other branch, and nothing new starts.
 func TestFirstFailureWins(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newHostBench(t) // where what is inline is over first
 	a := newAnswer()
 	var after atomic.Int32
 	models := fakes{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,7 +14,6 @@ import (
 	"tutti/backends"
 	"tutti/core/config"
 	"tutti/core/infer"
-	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/pipeline/exec"
 	"tutti/pipeline/plan"
@@ -22,7 +22,26 @@ import (
 	"tutti/scheduler/dynamic"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// mode says where the models of all tests are.
+var mode string
+
+// everywhere runs every test with its models on the host, then at simulated devices,
+// then with every other one there.
+type everywhere struct{ m *testing.M }
+
+func (e everywhere) Run() int {
+	code := 0
+	for _, mode = range []string{"", "device", "mixed"} {
+		failed := e.m.Run()
+		if failed != 0 && mode != "" {
+			fmt.Fprintln(os.Stderr, "these failed with models at simulated devices:", mode)
+		}
+		code = max(code, failed)
+	}
+	return code
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(everywhere{m}) }
 
 // model is a real model of the test: a function of a batch.
 type model func(b *backends.Batch) error
@@ -72,9 +91,20 @@ func signature(name string, n, maxBatch int) *config.Signature {
 type bench struct {
 	workers *scheduler.Workers
 	alloc   tensor.Allocator
+	site    *site // nil: all models are on the host
 }
 
 func newBench(tb testing.TB) *bench {
+	tb.Helper()
+	b := newHostBench(tb)
+	if mode != "" {
+		b.site = newSite(tb, b, mode == "mixed")
+	}
+	return b
+}
+
+// newHostBench returns one whose models are on the host in every mode.
+func newHostBench(tb testing.TB) *bench {
 	tb.Helper()
 	b := &bench{workers: scheduler.NewWorkers(), alloc: tensor.NewChecked(tb, nil)}
 	tb.Cleanup(b.workers.Close)
@@ -83,20 +113,26 @@ func newBench(tb testing.TB) *bench {
 
 func (b *bench) runner(sig *config.Signature) *scheduler.Runner {
 	return scheduler.NewRunner(scheduler.RunnerSettings{
-		Signature: sig, Stats: &telemetry.Model{Name: sig.Model}, Alloc: b.alloc, Log: slog.New(slog.DiscardHandler),
+		Signature: sig, Stats: b.stats(sig.Model), Alloc: b.alloc, Log: slog.New(slog.DiscardHandler), Mover: b.mover(),
 	})
 }
 
 func (b *bench) inline(sig *config.Signature, f model) scheduler.Scheduler {
+	if placed := b.placed(f); placed != nil {
+		return direct.New(direct.Settings{Runner: b.runner(sig), Instances: placed, Workers: b.workers})
+	}
 	return direct.NewInline(direct.Settings{Runner: b.runner(sig), Instances: []backends.Instance{f}})
 }
 
 func (b *bench) batching(sig *config.Signature, rules dynamic.Rules, f ...backends.Instance) scheduler.Scheduler {
+	if placed := b.placed(f...); placed != nil {
+		f = placed
+	}
 	return dynamic.New(dynamic.Settings{Runner: b.runner(sig), Rules: rules, Instances: f, Workers: b.workers})
 }
 
 func (b *bench) executor(p *plan.Plan, targets ...scheduler.Scheduler) *exec.Executor {
-	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: &telemetry.Model{}, Workers: b.workers})
+	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: b.stats("e"), Workers: b.workers, Mover: b.mover()})
 }
 
 func (b *bench) request(values ...float32) *infer.Request {

@@ -24,6 +24,8 @@ type Executor struct {
 	plan    *plan.Plan
 	targets []scheduler.Scheduler // one per node
 	stats   *telemetry.Model
+	mover   *scheduler.Mover
+	workers *scheduler.Workers
 	runs    sync.Pool
 	pending scheduler.Pending
 	retired atomic.Bool
@@ -59,6 +61,8 @@ type Settings struct {
 	// Stats counts an ensemble's requests; a plain model's are counted where they execute.
 	Stats   *telemetry.Model
 	Workers *scheduler.Workers
+	// Mover is nil where there are no devices.
+	Mover *scheduler.Mover
 
 	_ struct{}
 }
@@ -85,7 +89,7 @@ func New(s Settings) *Executor {
 
 // newExecutor returns an executor of p, which is s.Plan or a part of it.
 func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Executor {
-	x := &Executor{plan: p, targets: targets, stats: s.Stats}
+	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, workers: s.Workers}
 	for i, readers := range p.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))

@@ -206,7 +206,7 @@ func (f *forest) build(t *testing.T, b *bench) *exec.Executor {
 func TestRandomNests(t *testing.T) {
 	t.Parallel()
 	graphs, bursts := 60, 10
-	if testing.Short() {
+	if testing.Short() || mode != "" {
 		graphs, bursts = 15, 3
 	}
 	for seed := range uint64(graphs) {

@@ -154,7 +154,7 @@ func (d *dag) build(b *bench, rng *rand.Rand, sig *config.Signature) *exec.Execu
 func TestRandomGraphs(t *testing.T) {
 	t.Parallel()
 	graphs, requests := 60, 40
-	if testing.Short() {
+	if testing.Short() || mode != "" {
 		graphs, requests = 15, 20
 	}
 	for seed := range uint64(graphs) {

@@ -39,7 +39,7 @@ func newRecalled(t *testing.T) *recalled {
 		return share(b)
 	}))
 	c := local.New(local.Settings{Size: 1 << 20, Alloc: x.alloc})
-	e := exec.New(exec.Settings{Plan: chain(1, signature("e", 1, 8)), Targets: []scheduler.Scheduler{step}, Stats: x.stats, Workers: x.workers})
+	e := exec.New(exec.Settings{Plan: chain(1, signature("e", 1, 8)), Targets: []scheduler.Scheduler{step}, Stats: x.stats, Workers: x.workers, Mover: x.mover()})
 	x.r = exec.NewRecall(e, c, cache.Key{1})
 	t.Cleanup(func() {
 		if err := errors.Join(e.Drain(context.Background()), c.Close()); err != nil {

@@ -30,6 +30,7 @@ type run struct {
 	subset  plan.Bits // memory for wanted when not all outputs are asked for
 	outputs []int32   // wanted outputs, by position in the signature
 	rows    int32
+	at      scheduler.Affinity
 
 	underway atomic.Int32 // works executing or queued, and one while the run is set up
 	holders  atomic.Int32
@@ -74,7 +75,7 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	for i := range r.work {
 		n := &p.Nodes[i]
 		r.work[i] = scheduler.Work{
-			To: x, Run: r, Node: int32(i),
+			To: x, Run: r, Node: int32(i), Affinity: &r.at, Want: want(n),
 			In:  make([]tensor.Tensor, len(n.In)),
 			Out: make([]tensor.Tensor, len(n.Out)),
 		}
@@ -82,10 +83,22 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	return r
 }
 
+// want says where a step's work is to be executed: a model's own request anywhere.
+func want(n *plan.Node) scheduler.Want {
+	switch {
+	case len(n.Places) == 0:
+		return scheduler.Anywhere
+	case n.Site == plan.OnDevice:
+		return scheduler.AtDevice
+	}
+	return scheduler.AtHost
+}
+
 func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	r.ctx, r.req, r.sink = ctx, req, sink
 	r.turn.Tick(0)
 	r.started = r.turn.Now()
+	p := r.x.plan
 	if d, ok := ctx.Deadline(); ok {
 		req.Deadline = max(telemetry.At(d), 1)
 	}
@@ -93,6 +106,9 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	r.underway.Store(1)
 	r.holders.Store(2)
 	r.done.Store(false)
+	if _, bound := r.at.Bound(); bound || p.Devices != 0 {
+		r.at.Reset(p.Devices)
+	}
 	r.recount()
 }
 
@@ -365,6 +381,10 @@ func (r *run) send(w *scheduler.Work, out []tensor.Tensor, params infer.Params, 
 			resp.Outputs = append(resp.Outputs, infer.Named{Name: r.x.plan.Signature.Outputs[o].Name, Tensor: out[o].Move()})
 		}
 	}
+	if err := r.home(resp); err != nil {
+		resp.Release()
+		return err
+	}
 	r.give(resp, final)
 	return nil
 }
@@ -403,6 +423,10 @@ func (r *run) response() (*infer.Response, error) {
 			return nil, err
 		}
 		resp.Outputs = append(resp.Outputs, infer.Named{Name: name, Tensor: t})
+	}
+	if err := r.home(resp); err != nil {
+		resp.Release()
+		return nil, err
 	}
 	return resp, nil
 }

@@ -140,6 +140,7 @@ func (r *run) newWave(out []tensor.Tensor, params infer.Params) *run {
 	c := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	c.root, c.ctx, c.req = r.root, r.ctx, r.req
 	c.wave = wave{up: r}
+	c.follow()
 	c.underway.Store(1)
 	c.recount()
 	c.override.Store(r.override.Load())
@@ -172,6 +173,18 @@ func (r *run) newWave(out []tensor.Tensor, params infer.Params) *run {
 	r.flight.last = c
 	r.flight.live++
 	return c
+}
+
+// follow keeps the steps of a wave at the device of its request.
+//
+// hot: one load while there is no device.
+func (r *run) follow() {
+	if r.x.mover.Idle() {
+		return
+	}
+	for i := range r.work {
+		r.work[i].Affinity = &r.root.at
+	}
 }
 
 // choose notes which of the part's nodes the request's outputs need.

@@ -78,7 +78,7 @@ func (c *counted) Alloc(n int) (*tensor.Buffer, error) {
 func TestBatchesTravelWhole(t *testing.T) {
 	t.Parallel()
 	sig := signature("m", 1, 8)
-	b := newBench(t)
+	b := newHostBench(t)
 	mem := &counted{Allocator: b.alloc}
 	b.alloc = mem
 	steps := make([]witness, 5)
@@ -105,7 +105,7 @@ func TestBatchesTravelWhole(t *testing.T) {
 // TestRowsThatDifferAreSplitOff checks that those which fail leave the others one.
 func TestRowsThatDifferAreSplitOff(t *testing.T) {
 	t.Parallel()
-	b, sig := newBench(t), signature("m", 1, 8)
+	b, sig := newHostBench(t), signature("m", 1, 8)
 	broken := errors.New("broken")
 	first, second, third := witness{}, witness{does: share}, witness{does: share}
 	first.does = func(bt *backends.Batch) error {

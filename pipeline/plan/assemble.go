@@ -58,7 +58,7 @@ func (a *assembly) slots(from []Slot) []Slot {
 func (a *assembly) node(i int32, s *step) Node {
 	n := Node{
 		Name: s.name, Model: s.model, ID: s.id, Version: s.version, Signature: s.sig,
-		In: a.slots(s.in), Out: a.slots(s.out), Fit: s.fit, Reshape: reshapes(s.sig), Ensembles: s.level.path(),
+		In: a.slots(s.in), Out: a.slots(s.out), Fit: s.fit, Reshape: reshapes(s.sig), Ensembles: s.level.path(), Places: s.places,
 		Stream: a.c.flows[s.stream].depth, MaxInflight: s.level.cfg.GetEnsembleScheduling().GetMaxInflightRequests(),
 	}
 	for port, slot := range n.In {

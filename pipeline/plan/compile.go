@@ -7,6 +7,7 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/status"
+	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
 
@@ -28,6 +29,7 @@ func passes() []pass {
 		{"streams", (*compiler).streams},
 		{"prune", (*compiler).prune},
 		{"order", (*compiler).order},
+		{"place", (*compiler).place},
 	}
 }
 
@@ -98,6 +100,7 @@ type step struct {
 	version int64
 	cfg     *modelconfig.ModelEnsembling_Step
 	sig     *config.Signature
+	places  []tensor.Place
 	inner   *level // of a nested ensemble
 	in, out []Slot // per port
 	fit     []Fit  // per input, of a leaf

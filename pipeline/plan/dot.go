@@ -67,12 +67,16 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		name := fmt.Sprintf("step %d", i)
-		if err := vertex(g, name, quoteDOT(n.Name), "box"); err != nil {
+		label := quoteDOT(n.Name)
+		if at := n.siteText(); at != "" {
+			label += `\n` + at
+		}
+		if err := vertex(g, name, label, "box"); err != nil {
 			return err
 		}
 		for port, slot := range n.In {
 			if slot != None {
-				connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(n.Signature, &n.Signature.Inputs[port]))
+				connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(n.Signature, &n.Signature.Inputs[port])+p.movedDOT(slot, n.spot()))
 			}
 		}
 		for _, slot := range n.Out {
@@ -86,7 +90,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		if err := vertex(g, name, quoteDOT(p.Signature.Outputs[i].Name), "ellipse"); err != nil {
 			return err
 		}
-		connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(p.Signature, &p.Signature.Outputs[i]))
+		connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(p.Signature, &p.Signature.Outputs[i])+p.movedDOT(slot, Spot{}))
 	}
 	for _, way := range ends {
 		if err := g.AddEdge(way[0], way[1], graph.EdgeAttribute("label", strings.Join(labels[way], `\n`))); err != nil {
@@ -94,6 +98,14 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		}
 	}
 	return nil
+}
+
+// movedDOT is a line more for the label of a tensor that is copied.
+func (p *Plan) movedDOT(s Slot, at Spot) string {
+	if text := p.moved(s, at); text != "" {
+		return `\n` + text
+	}
+	return ""
 }
 
 func vertex(g graph.Graph[string, string], id, label, shape string) error {

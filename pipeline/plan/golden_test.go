@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,13 +13,15 @@ import (
 	"tutti/core/config"
 	"tutti/core/goldentest"
 	"tutti/core/status"
+	"tutti/core/tensor"
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
 )
 
-// repository answers for the models of a golden file. Two parameters stand for what
-// a configuration does not say: "version" (1 when absent) is the loaded version, and
-// "fails" makes the model unusable, with that text.
+// repository answers for the models of a golden file. Three parameters stand for what
+// a configuration does not say: "version" (1 when absent) is the loaded version,
+// "fails" makes the model unusable, with that text, and "places" are where it has
+// instances: "host" and numbers of devices.
 type repository map[string]*modelconfig.ModelConfig
 
 func (r repository) Model(name string, version int64) (plan.Model, error) {
@@ -40,16 +43,28 @@ func (r repository) Model(name string, version int64) (plan.Model, error) {
 	if version != -1 && version != sig.Version {
 		return plan.Model{}, status.Errorf(status.NotFound, "model '%s' version %d is not found", name, version)
 	}
-	m := plan.Model{Signature: sig}
+	m := plan.Model{Signature: sig, Places: places(cfg.Parameters["places"].GetStringValue())}
 	if config.IsEnsemble(cfg) {
 		m.Ensemble = cfg
 	}
 	return m, nil
 }
 
+func places(text string) []tensor.Place {
+	var list []tensor.Place
+	for word := range strings.FieldsSeq(text) {
+		if id, err := strconv.ParseInt(word, 10, 16); err == nil {
+			list = append(list, tensor.Place{Kind: tensor.Device, ID: int16(id)})
+		} else {
+			list = append(list, tensor.Place{})
+		}
+	}
+	return list
+}
+
 // TestGolden runs every testdata file: models/NAME.pbtxt are the models there are,
 // each other .pbtxt an ensemble, and what follows it what is made of it: CASE.plan,
-// CASE.dot or CASE.after-PASS, an error where there is one.
+// CASE.dot, CASE.svg or CASE.after-PASS, an error where there is one.
 //
 // shows: config.ensembles
 func TestGolden(t *testing.T) {
@@ -107,14 +122,19 @@ func outcome(name string, cfg *modelconfig.ModelConfig, repo repository) []byte 
 	if err != nil {
 		return []byte(refusal(err))
 	}
-	if strings.HasSuffix(name, ".dot") {
-		var b bytes.Buffer
-		if err := p.DOT(&b); err != nil {
-			return []byte(err.Error() + "\n")
-		}
-		return b.Bytes()
+	var b bytes.Buffer
+	switch filepath.Ext(name) {
+	case ".dot":
+		err = p.DOT(&b)
+	case ".svg":
+		err = p.SVG(&b, nil)
+	default:
+		b.WriteString(p.Text())
 	}
-	return []byte(p.Text())
+	if err != nil {
+		return []byte(err.Error() + "\n")
+	}
+	return b.Bytes()
 }
 
 // refusal is an error's text with the code and the field that it carries.

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // Sizes of a picture, in pixels.
@@ -81,7 +82,7 @@ func newLayout(p *Plan, kind func(model string) string) *layout {
 			caption = "optional input"
 		}
 		g := l.add(&glyph{kind: inputGlyph, title: port.Name, caption: caption})
-		l.out(g, slot, "", portType(p.Signature, port))
+		l.out(g, slot, "", p.lineType(slot, portType(p.Signature, port)))
 	}
 	last := 0
 	for i := range p.Nodes {
@@ -112,6 +113,9 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 	if kind != nil {
 		g.caption = kind(n.Model)
 	}
+	if at := n.siteText(); at != "" {
+		g.caption = strings.TrimPrefix(g.caption+", "+at, ", ")
+	}
 	for _, slot := range n.In {
 		if slot != None {
 			g.layer = max(g.layer, l.lines[l.bySlot[slot]].from.layer+1)
@@ -120,10 +124,22 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 	}
 	for port, slot := range n.Out {
 		if slot != None {
-			l.out(g, slot, p.Names[slot], portType(n.Signature, &n.Signature.Outputs[port]))
+			l.out(g, slot, p.Names[slot], p.lineType(slot, portType(n.Signature, &n.Signature.Outputs[port])))
 		}
 	}
 	return g.layer
+}
+
+// lineType is what a picture says of a tensor below its name.
+func (p *Plan) lineType(s Slot, kind string) string {
+	var b strings.Builder
+	b.WriteString(kind)
+	for _, m := range p.Moves {
+		if m.Slot == s {
+			b.WriteString(", " + p.moved(s, m.To))
+		}
+	}
+	return b.String()
 }
 
 func (l *layout) out(g *glyph, slot Slot, name, kind string) {

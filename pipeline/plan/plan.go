@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"tutti/core/config"
+	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
 
@@ -45,6 +46,11 @@ type Plan struct {
 	OutputNodes []Bits
 	// AllNodes is the union of OutputNodes.
 	AllNodes Bits
+	// Devices holds a bit for each device where all steps at devices can be; 0 when
+	// there are none such.
+	Devices uint64
+	// Moves are the copies between places that a request needs.
+	Moves []Move
 	// Parts divides the plan where decoupled steps answer; nil when no step is
 	// decoupled.
 	Parts []Part
@@ -74,6 +80,10 @@ type Node struct {
 	Reshape bool
 	// Need counts the inputs that are mapped: the node is ready when all have arrived.
 	Need int32
+	// Places are where the model has instances; empty: on the host.
+	Places []tensor.Place
+	// Site is where the step runs.
+	Site Site
 	// Ensembles lists the ensembles the step is in, outermost first, for error texts.
 	Ensembles []string
 	// Stream counts the decoupled steps that the step follows, of whose answers it
@@ -138,6 +148,8 @@ type Model struct {
 	// Steps, unless nil, is who knows the models of an ensemble's own steps.
 	Steps     Lookup
 	Signature *config.Signature
+	// Places are where the model has instances; empty: on the host.
+	Places []tensor.Place
 	// Ensemble is the configuration of an ensemble, to be inlined; nil for any other model.
 	Ensemble *modelconfig.ModelConfig
 }

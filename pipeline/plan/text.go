@@ -37,12 +37,16 @@ func (p *Plan) Text() string {
 		fmt.Fprintf(&b, "output %s %s from %s%s, needs steps%s\n", port.Name, portType(sig, port), p.Names[slot],
 			fitMark(fitAt(p.OutputFit, i)), p.members(p.OutputNodes[i]))
 	}
+	p.movesText(&b)
 	return b.String()
 }
 
 func (p *Plan) nodeText(b *strings.Builder, i int) {
 	n := &p.Nodes[i]
 	fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
+	if at := n.siteText(); at != "" {
+		b.WriteString(" at " + at)
+	}
 	if n.Stream > 0 {
 		outer := &p.Parts[n.Stream-1]
 		fmt.Fprintf(b, ", for each answer of step %d", outer.First+outer.Producer)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tutti/cache"
+	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
@@ -22,6 +23,9 @@ type Settings struct {
 	Identity cache.Key
 	Stats    *telemetry.Model
 	Workers  *scheduler.Workers
+	// Mover is nil where there are no devices; with one the Signature is the model's.
+	Mover     *scheduler.Mover
+	Signature *config.Signature
 
 	_ struct{}
 }
@@ -32,6 +36,8 @@ type Scheduler struct {
 	cache   cache.Cache
 	stats   *telemetry.Model
 	workers *scheduler.Workers
+	mover   *scheduler.Mover
+	sig     *config.Signature
 	hashers *cache.Hashers
 	remote  bool
 	flights cache.Flights[*scheduler.Work]
@@ -70,7 +76,7 @@ const lookups = 4
 // New returns a scheduler that asks s.Cache first.
 func New(s Settings) *Scheduler {
 	c := &Scheduler{
-		inner: s.Inner, cache: s.Cache, stats: s.Stats, workers: s.Workers,
+		inner: s.Inner, cache: s.Cache, stats: s.Stats, workers: s.Workers, mover: s.Mover, sig: s.Signature,
 		hashers: cache.NewHashers(s.Identity), remote: s.Cache.Remote(),
 	}
 	c.calls.New = func() any { return new(call) }
@@ -148,8 +154,9 @@ func (c *Scheduler) finish(done, rest scheduler.List, t *scheduler.Turn) {
 
 // look asks the cache for one work, which then is in found, in rest, or follows another.
 func (c *Scheduler) look(w *scheduler.Work, found, rest *scheduler.List, t *scheduler.Turn) {
-	x := c.calls.Get().(*call)                        //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	if !cache.Cacheable(w.In) || w.Ctx.Err() != nil { // the inner scheduler says so
+	x := c.calls.Get().(*call) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	// Of a client that has gone the inner scheduler tells.
+	if w.Want == scheduler.AtDevice || !cache.Cacheable(w.In) || w.Ctx.Err() != nil {
 		x.keep, x.leads, x.took = false, false, 0
 		c.forward(w, x, rest)
 		return
@@ -245,7 +252,7 @@ func (c *Scheduler) Complete(list scheduler.List, t *scheduler.Turn) {
 func (c *Scheduler) settle(w *scheduler.Work, x *call, done, rest *scheduler.List) {
 	done.Push(w)
 	began := telemetry.Now()
-	ok := w.Err == nil && x.keep && len(w.Reply) == 0 && cache.Cacheable(w.Out)
+	ok := w.Err == nil && x.keep && len(w.Reply) == 0 && c.home(w) && cache.Cacheable(w.Out)
 	if ok {
 		c.cache.Insert(&x.key, w.Out)
 	}
@@ -262,6 +269,29 @@ func (c *Scheduler) settle(w *scheduler.Work, x *call, done, rest *scheduler.Lis
 	} else {
 		c.retry(x, w.Err, now, done, rest)
 	}
+}
+
+// home brings the outputs of a work that is a request of its own to the host, where its
+// client wants them, before they are kept. It reports whether that went well; if not
+// the work's completer finds out.
+//
+// hot: one load while there is no device.
+func (c *Scheduler) home(w *scheduler.Work) bool {
+	if c.mover.Idle() || w.Want != scheduler.Anywhere {
+		return true
+	}
+	for i := range w.Out {
+		note := scheduler.Note{Ledger: &c.stats.Moves, Tensor: c.sig.Outputs[i].Name, Reason: telemetry.ForResponse}
+		if c.mover.ToHost(&w.Out[i], note) != nil {
+			return false
+		}
+	}
+	for i := range w.Out {
+		if scheduler.Arrived(&w.Out[i]) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // share answers the followers of a work with its outputs.

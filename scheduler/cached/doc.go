@@ -12,4 +12,9 @@
 // asked where the work is brought; one in another process is asked by whoever lends
 // its goroutine, and several lookups are under way at a time, so that works may overtake
 // each other there.
+//
+// At devices only what the host can read is hashed and kept: neither a work with an
+// input at a device nor a step that runs at one asks the cache, whose answer would have
+// to go up again. The outputs of a model that is asked by itself come to the host
+// anyway, and are kept once they are there.
 package cached

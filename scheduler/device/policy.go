@@ -185,6 +185,9 @@ type bound struct {
 	policy *Policy
 }
 
+// Unwrap returns the instance itself.
+func (x *bound) Unwrap() backends.Instance { return x.Instance }
+
 // Execute executes on a thread that is bound.
 //
 // hot: no allocation.

@@ -2,6 +2,7 @@ package sequence
 
 import (
 	"math"
+	"slices"
 
 	"tutti/core/status"
 	"tutti/scheduler"
@@ -105,7 +106,7 @@ func (b *book) open(key id, first *scheduler.Work) *sequence {
 	b.arrivals++
 	*s = sequence{id: key, fresh: true, priority: first.Meta.Priority, arrived: b.arrivals, place: -1}
 	b.live[key] = s
-	if sl := b.vacant(); sl != nil {
+	if sl := b.vacantFor(first); sl != nil {
 		sl.seq, s.at, s.state = s, sl, idle
 		b.idle.push(s)
 	} else {
@@ -127,13 +128,13 @@ func (b *book) enqueue(s *sequence, w *scheduler.Work, now int64) {
 		}
 	case idle:
 		b.idle.remove(s)
-		b.await(s)
+		await(s)
 	case ready, running:
 	}
 }
 
 // await makes a sequence in a slot ready.
-func (b *book) await(s *sequence) {
+func await(s *sequence) {
 	s.state, s.key = ready, shapeKey(s.head())
 	s.at.lane.ready.push(s)
 }
@@ -143,21 +144,53 @@ func (b *book) vacant() *slot {
 	if b.free.len() > 0 {
 		return b.free.pop()
 	}
-	if number := b.made / len(b.lanes); number < b.rules.Slots {
-		sl, l := b.fresh(), b.lanes[b.made%len(b.lanes)]
-		sl.lane, sl.number, sl.place = l, number, -1
-		l.slots = append(l.slots, sl)
-		b.made++
-		return sl
+	return b.make()
+}
+
+// make adds a slot, nil when there are all.
+func (b *book) make() *slot {
+	number := b.made / len(b.lanes)
+	if number >= b.rules.Slots {
+		return nil
 	}
-	return nil
+	sl, l := b.fresh(), b.lanes[b.made%len(b.lanes)]
+	sl.lane, sl.number, sl.place = l, number, -1
+	l.slots = append(l.slots, sl)
+	b.made++
+	return sl
+}
+
+// vacantFor returns a free slot for the sequence of a first request: if it can be at the
+// device where the request's other steps are.
+func (b *book) vacantFor(first *scheduler.Work) *slot {
+	at, bound := first.Bound()
+	if !bound || !slices.ContainsFunc(b.lanes, func(l *lane) bool { return l.at == at }) {
+		return b.vacant()
+	}
+	for {
+		var best *slot
+		for _, sl := range b.free.list {
+			if sl.lane.at == at && (best == nil || sl.before(best)) {
+				best = sl
+			}
+		}
+		if best != nil {
+			b.free.remove(best)
+			return best
+		}
+		sl := b.make()
+		if sl == nil {
+			return b.vacant()
+		}
+		b.free.push(sl)
+	}
 }
 
 // settle finds out what becomes of a sequence in a slot that is in no chain.
 func (b *book) settle(s *sequence, now int64) {
 	switch {
 	case s.head() != nil:
-		b.await(s)
+		await(s)
 	case s.ended:
 		b.release(s)
 	default:
@@ -178,7 +211,7 @@ func (b *book) release(s *sequence) {
 	}
 	heir := b.backlog.pop()
 	sl.seq, heir.at, heir.expires = heir, sl, 0
-	b.await(heir)
+	await(heir)
 }
 
 // forget keeps further requests from joining a sequence.

@@ -20,6 +20,13 @@
 // requests of the slots are batched as dynamic batching does, in the order in which they
 // became ready.
 //
+// # Devices
+//
+// A sequence stays at its instance's place, and so do its states: a state that a batch
+// put out at a device is there for the next one. Controls, ids, initial states and rows
+// for nobody are made on the host; the first work that needs one at a device has it
+// copied there, for all.
+//
 // # What ends a sequence
 //
 // Its END request; max_sequence_idle_microseconds without a request; a request that is

@@ -28,6 +28,9 @@ func (s *Scheduler) prepare(w *scheduler.Work) {
 func (s *Scheduler) fill(sl *slot) error {
 	w, outer, p := &sl.work, sl.outer, s.ports
 	w.Meta, w.Ctx, w.Err, w.Again, w.Enqueued = outer.Meta, outer.Ctx, nil, false, outer.Enqueued
+	if at := sl.lane.at; at.Kind == tensor.Device && outer.Affinity != nil && outer.Want != scheduler.AtHost {
+		outer.Affinity.Bind(at) // where the sequence is, there its request's other steps go
+	}
 	if sl.start {
 		for i := range sl.states {
 			sl.states[i].Release()
@@ -149,7 +152,8 @@ func (s *Scheduler) fillAll(l *lane) (list scheduler.List) {
 
 // abandon fails a batch that cannot be completed.
 func (s *Scheduler) abandon(l *lane, list *scheduler.List, err error) {
-	for list.Pop() != nil { //nolint:revive // the works are the slots' and the lane's
+	for list.Pop() != nil {
+		continue // the works are the slots' and the lane's
 	}
 	for _, w := range l.nulls {
 		tensor.ReleaseAll(w.In)

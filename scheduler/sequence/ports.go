@@ -91,7 +91,7 @@ func (p *ports) addControl(sig *config.Signature, name string, c *modelconfig.Mo
 	added := control{port: port, kind: c.GetKind()}
 	for i := range added.value {
 		d, bits := signal(c, i)
-		t, err := tensor.New(p.alloc, d, tensor.Of(append(p.row[:len(p.row):len(p.row)], 1)...))
+		t, err := tensor.New(p.alloc, d, tensor.Of(append(slices.Clip(p.row), 1)...))
 		if err != nil {
 			added.value[0].Release()
 			return err
@@ -236,7 +236,7 @@ func largest(d tensor.DType) uint64 {
 
 // correlation returns an id as the model gets it.
 func (p *ports) correlation(key id) (tensor.Tensor, error) {
-	shape := tensor.Of(append(p.row[:len(p.row):len(p.row)], 1)...)
+	shape := tensor.Of(append(slices.Clip(p.row), 1)...)
 	if p.corridAs == tensor.Bytes {
 		text := key.String()
 		t, err := tensor.NewBytes(p.alloc, shape, tensor.EncodedLen(len(text)))

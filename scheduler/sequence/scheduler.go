@@ -81,6 +81,9 @@ func New(s Settings) (*Scheduler, error) {
 	x.book.fits, x.book.fresh = p.fits, x.newSlot
 	for i, inst := range s.Instances {
 		x.book.lanes[i].inst = inst
+		if st := backends.StreamOf(inst); st != nil {
+			x.book.lanes[i].at = st.Place()
+		}
 	}
 	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
 	return x, nil
@@ -113,6 +116,7 @@ func (s *Scheduler) Enqueue(list scheduler.List, t *scheduler.Turn) {
 		t.Ready(s)
 	}
 	for _, key := range conflicts {
+		//nolint:sloglint // the line is Triton's, which people look for
 		s.log.Warn("sequence " + key.String() + " for model '" + s.sig.Model +
 			"' has a conflict. The previous sequence did not end before this sequence start. Previous sequence will be terminated early.")
 	}

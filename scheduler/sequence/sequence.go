@@ -151,6 +151,7 @@ func (s *slot) forget() {
 type lane struct {
 	number int
 	inst   backends.Instance
+	at     tensor.Place // of the instance
 	slots  []*slot
 	ready  chain
 	busy   bool

@@ -34,6 +34,13 @@ func NewFactory() steps.Factory {
 			{Key: "softmax", Doc: "Turns the scores into probabilities.", Default: "true", Values: []string{"true", "false"}},
 			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder."},
 		},
+		Examples: []steps.Example{{
+			Config: `parameters { key: "step" value { string_value: "top_k" } }
+parameters { key: "k" value { string_value: "2" } }
+parameters { key: "labels_file" value { string_value: "labels.txt" } }`,
+			Files:   map[string][]byte{"labels.txt": []byte("cat\ndog\nfox\n")},
+			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [3], "data": [0.5, 2, 1]}]}`,
+		}},
 		Inline:    true,
 		Signature: signature,
 		New:       newStep,

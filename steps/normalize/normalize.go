@@ -18,9 +18,13 @@ import (
 // larger, as PyTorch's functional.normalize does. A vector of zeros stays one.
 func NewFactory() steps.Factory {
 	return steps.Factory{
-		Name:      "normalize",
-		Doc:       "Divides each vector by its L2 norm. A vector of zeros stays as it is.",
-		Inline:    true,
+		Name:   "normalize",
+		Doc:    "Divides each vector by its L2 norm. A vector of zeros stays as it is.",
+		Inline: true,
+		Examples: []steps.Example{{
+			Config:  `parameters { key: "step" value { string_value: "normalize" } }`,
+			Request: `{"inputs": [{"name": "embedding", "datatype": "FP32", "shape": [2], "data": [3, 4]}]}`,
+		}},
 		Signature: signature,
 		New:       func(*steps.Settings) (steps.Step, error) { return step{}, nil },
 	}

@@ -39,6 +39,12 @@ func NewFactory() steps.Factory {
 			{Key: "mode", Default: modeMean, Values: []string{modeMean, modeCLS, modeMax}, Doc: "how the tokens' vectors are combined"},
 			{Key: "normalize", Default: "false", Values: []string{"true", "false"}, Doc: "whether the result is divided by its L2 norm"},
 		},
+		Examples: []steps.Example{{
+			Config: `parameters { key: "step" value { string_value: "pool" } }`,
+			Request: `{"inputs": [
+    {"name": "last_hidden_state", "datatype": "FP32", "shape": [3, 2], "data": [1, 2, 3, 6, 9, 9]},
+    {"name": "attention_mask", "datatype": "INT64", "shape": [3], "data": [1, 1, 0]}]}`,
+		}},
 		Inline:    true,
 		Signature: signature,
 		New:       newStep,

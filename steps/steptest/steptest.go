@@ -21,7 +21,9 @@ type Case struct {
 	// Files are written to the version folder before the step is made.
 	Files    map[string][]byte
 	MaxBatch int
-	Requests []Request
+	// Declared inputs and outputs, as config.pbtxt may have them.
+	Inputs, Outputs []config.Port
+	Requests        []Request
 	// Tolerance is how far apart FP32 elements may be.
 	Tolerance float32
 	// WantNewErr is part of the error that making the step must give; there are no requests then.
@@ -95,7 +97,7 @@ func settings(t *testing.T, f *steps.Factory, c *Case) (*steps.Settings, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &steps.Settings{Model: "tested", ModelDir: dir, Dir: version, MaxBatch: c.MaxBatch, Params: params}, nil
+	return &steps.Settings{Model: "tested", ModelDir: dir, Dir: version, MaxBatch: c.MaxBatch, Params: params, Inputs: c.Inputs, Outputs: c.Outputs}, nil
 }
 
 var lowerSnake = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)

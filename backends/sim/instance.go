@@ -1,0 +1,161 @@
+package sim
+
+import (
+	"context"
+	"errors"
+
+	"tutti/backends"
+	"tutti/core/infer"
+	"tutti/core/tensor"
+	"tutti/core/tensor/simdev"
+)
+
+// instance runs a host instance at a device.
+type instance struct {
+	inner  backends.Instance
+	stream *simdev.Stream
+	name   string
+	host   tensor.Allocator
+}
+
+var _ backends.Placed = (*instance)(nil)
+
+// Wrap has inner, which moves to the caller's new instance, run at a device; name is
+// for error texts and host where the memory of its kernels comes from.
+func Wrap(inner backends.Instance, d *simdev.Device, name string, host tensor.Allocator) (backends.Placed, error) {
+	s, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &instance{inner: inner, stream: s, name: name, host: host}, nil
+}
+
+// Stream returns the instance's stream.
+func (i *instance) Stream() tensor.Stream { return i.stream }
+
+// Execute has the model run on what the device holds once the stream is there, and puts
+// the storing of its outputs into the stream without waiting for it.
+func (i *instance) Execute(ctx context.Context, b *backends.Batch) error {
+	in := make([]tensor.Tensor, len(b.In))
+	defer tensor.ReleaseAll(in)
+	if err := i.fetch(in, b.In); err != nil {
+		return err
+	}
+	host := backends.Batch{Reqs: b.Reqs, Rows: b.Rows, In: in, Out: make([]tensor.Tensor, len(b.Out)), Allocator: i.host}
+	if b.Answers != nil {
+		host.Answers = &answers{to: b.Answers, from: i}
+	}
+	defer tensor.ReleaseAll(host.Out)
+	if err := i.inner.Execute(ctx, &host); err != nil {
+		return err
+	}
+	out, err := i.store(host.Out)
+	if err != nil {
+		return err
+	}
+	for port := range out {
+		if out[port].Present() {
+			b.SetOutput(port, out[port])
+		}
+	}
+	return nil
+}
+
+// fetch gives the model its inputs on the host, for which it waits.
+func (i *instance) fetch(to, from []tensor.Tensor) error {
+	var reads []*tensor.Buffer
+	for port := range from {
+		t := from[port]
+		switch {
+		case !t.Present():
+			continue
+		case t.Buf.Place() != i.stream.Place():
+			to[port] = t.Retain() // BYTES
+			continue
+		}
+		b, err := i.host.Alloc(t.Len)
+		if err != nil {
+			return err
+		}
+		reads = append(reads, t.Buf)
+		to[port] = tensor.Tensor{DType: t.DType, Shape: t.Shape, Buf: b, Len: t.Len}
+	}
+	if reads == nil {
+		return nil
+	}
+	err := i.stream.Launch(i.name, reads, nil, func(m simdev.Memory) error {
+		for port := range from {
+			if t := from[port]; t.Present() && t.Buf.Place() == i.stream.Place() {
+				copy(to[port].Bytes(), m.Bytes(t.Buf)[t.Off:t.Off+t.Len])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return i.stream.Record().Wait()
+}
+
+// store returns the outputs at the device; BYTES move as they are.
+func (i *instance) store(from []tensor.Tensor) ([]tensor.Tensor, error) {
+	to := make([]tensor.Tensor, len(from))
+	for port := range from {
+		t := &from[port]
+		switch {
+		case !t.Present():
+		case t.DType == tensor.Bytes:
+			to[port] = t.Move()
+		default:
+			b, err := i.upload(t)
+			if err != nil {
+				tensor.ReleaseAll(to)
+				return nil, err
+			}
+			to[port] = tensor.Tensor{DType: t.DType, Shape: t.Shape, Buf: b, Len: t.Len}
+		}
+	}
+	return to, nil
+}
+
+// upload is the end of the kernel: it leaves one output in device memory.
+func (i *instance) upload(t *tensor.Tensor) (*tensor.Buffer, error) {
+	b, err := i.stream.Alloc(t.Len)
+	if err != nil {
+		return nil, err
+	}
+	held := t.Retain()
+	err = i.stream.Launch(i.name, nil, []*tensor.Buffer{b}, func(m simdev.Memory) error {
+		copy(m.Bytes(b), held.Bytes())
+		held.Release()
+		return nil
+	})
+	b.UsedUntil(i.stream.Record())
+	if err != nil {
+		held.Release()
+		b.Release()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close closes the model's instance and the stream.
+func (i *instance) Close() error { return errors.Join(i.inner.Close(), i.stream.Close()) }
+
+// answers puts the answers of a decoupled model at the device.
+type answers struct {
+	to   backends.Answers
+	from *instance
+}
+
+var _ backends.Answers = (*answers)(nil)
+
+// Answer stores one answer and passes it on.
+func (a *answers) Answer(req int, out []tensor.Tensor, params infer.Params, final bool) error {
+	defer tensor.ReleaseAll(out)
+	stored, err := a.from.store(out)
+	if err != nil {
+		return err
+	}
+	return a.to.Answer(req, stored, params, final)
+}

@@ -1,0 +1,256 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/core/tensor/simdev"
+	"tutti/proto/modelconfig"
+)
+
+// Name is what config.pbtxt's backend field says.
+const Name = "sim"
+
+// backendParam names the backend whose model runs at the device.
+const backendParam = "sim.backend"
+
+// NewFactory declares the backend sim over the given ones.
+func NewFactory(inner ...backends.Factory) backends.Factory {
+	return backends.Factory{
+		Name: Name,
+		Keys: []string{"bandwidth_mb", "devices", "latency_us", "memory_mb", "real"},
+		New:  func(o backends.Options) (backends.Backend, error) { return newBackend(inner, o) },
+		Devices: func(values map[string]string) []tensor.Place {
+			n, _, err := parse(values)
+			if err != nil {
+				return nil // opening the backend tells
+			}
+			list := make([]tensor.Place, n)
+			for i := range list {
+				list[i] = simdev.Place(i)
+			}
+			return list
+		},
+	}
+}
+
+// Around returns a backend like f, of the same name, all of whose models run at the
+// devices of m, whatever their configuration says. It is for tests.
+func Around(f backends.Factory, m *simdev.Machine) backends.Factory {
+	open := f.New
+	f.New = func(o backends.Options) (backends.Backend, error) {
+		of, err := open(o)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range m.Devices() {
+			if o.Places.Device(d.Place()) == nil {
+				if err := o.Places.Add(d); err != nil {
+					return nil, errors.Join(err, of.Close())
+				}
+			}
+		}
+		return around{Backend: of, machine: m}, nil
+	}
+	return f
+}
+
+// around is another backend at devices that somebody else stops.
+type around struct {
+	backends.Backend
+	machine *simdev.Machine
+}
+
+// Load opens a model at the devices.
+func (a around) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	m, err := a.Backend.Load(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &model{inner: m, devices: a.machine.Devices(), name: s.Model, host: s.Alloc}, nil
+}
+
+// backend holds the devices, and the backends of models that were asked for.
+type backend struct {
+	options backends.Options
+	inner   []backends.Factory
+	machine *simdev.Machine // nil: off
+
+	mu     sync.Mutex
+	opened map[string]backends.Backend // guarded by mu
+}
+
+var _ backends.Backend = (*backend)(nil)
+
+func newBackend(inner []backends.Factory, o backends.Options) (backends.Backend, error) {
+	b := &backend{options: o, inner: inner, opened: map[string]backends.Backend{}}
+	n, device, err := parse(o.Config)
+	if err != nil || n == 0 {
+		return b, err
+	}
+	if o.Places == nil {
+		return nil, status.Errorf(status.Unsupported, "backend '%s' needs a server that knows devices", Name)
+	}
+	if b.machine, err = simdev.New(n, device); err != nil {
+		return nil, err
+	}
+	for _, d := range b.machine.Devices() {
+		if err := o.Places.Add(d); err != nil {
+			return nil, errors.Join(err, b.Close())
+		}
+	}
+	o.Places.SetPinned(tensor.NewPinnedPool())
+	return b, nil
+}
+
+// parse reads the values of --backend-config; 0 devices: off.
+func parse(values map[string]string) (n int, o simdev.Options, err error) {
+	number := func(key string, most int64) int64 {
+		text, given := values[key]
+		if !given || err != nil {
+			return 0
+		}
+		v, bad := strconv.ParseInt(text, 10, 64)
+		if bad != nil || v < 0 || v > most {
+			err = status.Errorf(status.InvalidArg, "backend '%s': '%s' is '%s', expected a number from 0 to %d", Name, key, text, most)
+		}
+		return v
+	}
+	n = int(number("devices", 64))
+	o.Latency = time.Duration(number("latency_us", 1e9)) * time.Microsecond
+	o.Bandwidth = number("bandwidth_mb", 1<<30) << 20
+	o.Memory = int(number("memory_mb", 1<<16)) << 20
+	if text, given := values["real"]; given && err == nil {
+		if o.Real, err = strconv.ParseBool(text); err != nil {
+			err = status.Errorf(status.InvalidArg, "backend '%s': 'real' is '%s', expected true or false", Name, text)
+		}
+	}
+	return n, o, err
+}
+
+// Load opens a model of the backend that the parameter sim.backend names.
+func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	if b.machine == nil {
+		return nil, status.Errorf(status.Unsupported,
+			"model '%s': backend '%s' is off, expected --backend-config=%s,devices=N with the number of simulated devices", s.Model, Name, Name)
+	}
+	name := s.Param(backendParam)
+	of, err := b.open(s.Model, name)
+	if err != nil {
+		return nil, err
+	}
+	cfg, ok := proto.Clone(s.Config).(*modelconfig.ModelConfig)
+	if !ok {
+		return nil, status.Errorf(status.Internal, "the configuration of model '%s' cannot be copied", s.Model)
+	}
+	cfg.Backend = name
+	delete(cfg.GetParameters(), backendParam)
+	s.Config = cfg
+	m, err := of.Load(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &model{inner: m, devices: b.machine.Devices(), name: s.Model, host: s.Alloc}, nil
+}
+
+// open returns the backend of a name, opened when it is first needed.
+func (b *backend) open(model, name string) (backends.Backend, error) {
+	i := slices.IndexFunc(b.inner, func(f backends.Factory) bool { return f.Name == name })
+	if i < 0 {
+		return nil, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected a backend: %s", model, backendParam, name, b.names())
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if of := b.opened[name]; of != nil {
+		return of, nil
+	}
+	of, err := b.inner[i].New(backends.Options{
+		Log: b.options.Log, Config: b.options.Others[name], Others: b.options.Others, Places: b.options.Places,
+	})
+	if err == nil {
+		b.opened[name] = of
+	}
+	return of, err
+}
+
+func (b *backend) names() []string {
+	var list []string
+	for _, f := range b.inner {
+		list = append(list, f.Name)
+	}
+	return list
+}
+
+// Close closes the backends and stops the devices.
+func (b *backend) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for name, of := range b.opened {
+		errs = append(errs, of.Close())
+		delete(b.opened, name)
+	}
+	if b.machine != nil {
+		for _, d := range b.machine.Devices() {
+			if b.options.Places.Device(d.Place()) == tensor.Accelerator(d) {
+				b.options.Places.Remove(d.Place())
+			}
+		}
+		b.options.Places.SetPinned(nil)
+		errs = append(errs, b.machine.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// model is another backend's model at the devices.
+type model struct {
+	inner   backends.Model
+	devices []*simdev.Device
+	name    string
+	host    tensor.Allocator
+}
+
+var _ backends.Placer = (*model)(nil)
+
+// Signature returns the model's own.
+func (m *model) Signature() *config.Signature { return m.inner.Signature() }
+
+// Close closes the model.
+func (m *model) Close() error { return m.inner.Close() }
+
+// Places returns the simulated devices.
+func (m *model) Places() []tensor.Place {
+	list := make([]tensor.Place, len(m.devices))
+	for i, d := range m.devices {
+		list[i] = d.Place()
+	}
+	return list
+}
+
+// NewInstance returns an instance at one of them, with a stream of its own.
+func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
+	i := slices.IndexFunc(m.devices, func(d *simdev.Device) bool { return d.Place() == at })
+	if i < 0 {
+		return nil, status.Errorf(status.Unsupported, "model '%s' of backend '%s' runs at %v only, not on %s", m.name, Name, m.Places(), at)
+	}
+	inst, err := m.inner.NewInstance(ctx, tensor.Place{})
+	if err != nil {
+		return nil, err
+	}
+	placed, err := Wrap(inst, m.devices[i], fmt.Sprintf("model '%s'", m.name), m.host)
+	if err != nil {
+		return nil, errors.Join(err, inst.Close())
+	}
+	return placed, nil
+}

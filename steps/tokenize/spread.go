@@ -107,7 +107,7 @@ func (m *sentenceModel) section() (json.RawMessage, error) {
 
 // bpeSection makes merges of the pieces: every way to cut one into two others, best piece first.
 func (m *sentenceModel) bpeSection() (json.RawMessage, error) {
-	vocab, order := map[string]int, []int(nil)
+	vocab, order := map[string]int{}, []int(nil)
 	for i, p := range m.pieces {
 		vocab[m.name(i)] = i
 		if p.kind == pieceNormal {

@@ -128,6 +128,8 @@ def main():
     rows = scripts()
     body = "".join(f"\t{{0x{a:x}, 0x{b:x}, {n}}},\n" for a, b, n in rows)
     text.append(f"\n// scriptRanges number the scripts that UnicodeScripts tells apart.\nvar scriptRanges = []scriptRange{{\n{body}}}\n")
+    pathlib.Path(__file__).parent.joinpath("../classes_tables.go").write_text("".join(text))
+
 
 if __name__ == "__main__":
     main()

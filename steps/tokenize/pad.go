@@ -25,14 +25,18 @@ func (p *padding) length(n int) int {
 func (p *padding) apply(e *Encoding, want int) {
 	n := e.Len()
 	for e.Len() < want {
-		e.add(p.id, p.typeID, 0, 1, Span{})
+		e.add(p.id, p.typeID, 0)
 	}
 	if p.left && want > n {
 		rotate(e.IDs, n)
 		rotate(e.TypeIDs, n)
 		rotate(e.Attention, n)
 		rotate(e.Special, n)
-		rotate(e.Offsets, n)
+		if e.TrackOffsets {
+			rotate(e.Offsets, n)
+			rotate(e.Words, n)
+			rotate(e.Sequences, n)
+		}
 	}
 }
 

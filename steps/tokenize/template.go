@@ -46,7 +46,7 @@ func (t *template) fill(tok *Tokenizer, e, from *Encoding, at [2]Span, main [2]b
 	}
 	for _, p := range parts {
 		for _, id := range p.ids {
-			e.add(id, p.typeID, 1, 1, Span{})
+			e.add(id, p.typeID, 1)
 		}
 		if p.sequence == specialPart {
 			continue
@@ -56,15 +56,21 @@ func (t *template) fill(tok *Tokenizer, e, from *Encoding, at [2]Span, main [2]b
 			typeID = int32(p.sequence)
 		}
 		tokens := from.seqs[p.sequence][at[p.sequence].Start:at[p.sequence].End]
-		for i, x := range tokens {
-			span := Span{}
-			if from.TrackOffsets {
-				span = x.span
-				if len(tok.trims) > 0 {
-					span = tok.trimmed(from, p.sequence, i, x)
-				}
-			}
-			e.add(x.id, typeID, 1, 0, span)
+		e.addTokens(tokens, typeID)
+		if from.TrackOffsets {
+			tok.addTracked(e, from, p.sequence, tokens)
 		}
+	}
+}
+
+// addTracked appends what TrackOffsets asks for of the tokens of a text.
+func (t *Tokenizer) addTracked(e, from *Encoding, sequence int, tokens []token) {
+	e.Sequences = appendRun(e.Sequences, int32(sequence), len(tokens))
+	for i := range tokens {
+		span := tokens[i].span
+		if len(t.trims) > 0 {
+			span = t.trimmed(from, sequence, i, tokens[i])
+		}
+		e.Offsets, e.Words = append(e.Offsets, span), append(e.Words, tokens[i].word)
 	}
 }

@@ -13,6 +13,7 @@ type token struct {
 	span Span
 	// lead and trail count the white space that trimming takes off; byID says that the vocabulary knows.
 	lead, trail int16
+	word        int32 // its number in the text, when offsets are tracked
 }
 
 // byID as the lead of a token leaves its white space to the vocabulary.
@@ -31,6 +32,7 @@ type text struct {
 	track bool
 	base  int32  // where the piece starts in the source
 	words []word // ranges of buf, in order
+	count int32  // words of the text before this piece
 	bad   error  // why the text has no tokens
 
 	alt      []byte // what a rewriting stage makes of buf
@@ -72,7 +74,7 @@ func (t *text) added(dst []token, w word) []token {
 	if t.track {
 		lead, trail = spacesOf(t.buf[w.at.Start:w.at.End])
 	}
-	return append(dst, token{w.id, t.source(w.at), lead, trail})
+	return append(dst, token{id: w.id, span: t.source(w.at), lead: lead, trail: trail})
 }
 
 // startWords starts a rewriting of buf word by word.

@@ -61,6 +61,17 @@ func (t *Tokenizer) isSpecial(token string) bool { return t.special[token] }
 // PadID is the id that shorter rows are filled up with: the padding section's, that of "[PAD]", or 0.
 func (t *Tokenizer) PadID() int32 { return t.padID }
 
+// PadTypeID is the type id of what shorter rows are filled up with.
+func (t *Tokenizer) PadTypeID() int32 {
+	if t.padding == nil {
+		return 0
+	}
+	return t.padding.typeID
+}
+
+// PadsLeft reports whether shorter rows are filled up at their start.
+func (t *Tokenizer) PadsLeft() bool { return t.padding != nil && t.padding.left }
+
 // MaxLength is the length that encodings are truncated to, 0 when they are not.
 func (t *Tokenizer) MaxLength() int {
 	if t.truncation == nil {
@@ -106,7 +117,7 @@ func (t *Tokenizer) sequence(e *Encoding, which int, src []byte) error {
 	if !utf8.Valid(src) {
 		return fmt.Errorf("%w: byte %d", errNotUTF8, firstInvalid(src))
 	}
-	e.text.track = e.TrackOffsets || t.mustTrack
+	e.text.track, e.text.count = e.TrackOffsets || t.mustTrack, 0
 	seq := e.seqs[which][:0]
 	e.pieces = t.before.cut(e.pieces[:0], src)
 	for _, p := range e.pieces {
@@ -131,7 +142,8 @@ func (t *Tokenizer) whole(e *Encoding, p piece, content []byte) token {
 	if !e.text.track {
 		return token{id: p.id}
 	}
-	out := token{id: p.id, span: p.at}
+	out := token{id: p.id, span: p.at, word: e.text.count}
+	e.text.count++
 	if len(t.trims) > 0 {
 		out.lead, out.trail = spacesOf(content)
 	}
@@ -153,7 +165,21 @@ func (t *Tokenizer) normalized(e *Encoding, seq []token) []token {
 		}
 	}
 	t.preTokenizer.split(x)
-	return t.model.tokenize(x, seq)
+	if !e.TrackOffsets {
+		return t.model.tokenize(x, seq)
+	}
+	words := x.words
+	for i := range words {
+		x.words = words[i : i+1]
+		from := len(seq)
+		seq = t.model.tokenize(x, seq)
+		for k := range seq[from:] {
+			seq[from+k].word = x.count
+		}
+		x.count++
+	}
+	x.words = words
+	return seq
 }
 
 // assemble truncates the sequences, joins them by the template and pads the result.

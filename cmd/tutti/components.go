@@ -30,6 +30,7 @@ func stepFactories() []steps.Factory {
 		spans.NewAnswerFactory(),
 		spans.NewTokenFactory(),
 		tokenize.NewFactory(),
+		tokenize.NewDetokenizeFactory(),
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 func stepFactories() []steps.Factory {
 	return []steps.Factory{
 		classify.NewFactory(),
+		classify.NewScoresFactory(),
 		image.NewFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),

@@ -6,6 +6,7 @@ import (
 	"os"
 	"unicode/utf8"
 
+	"tutti/backends"
 	"tutti/core/tensor"
 	"tutti/steps"
 )
@@ -37,4 +38,32 @@ func readLabels(s *steps.Settings, k int) ([][]byte, error) {
 		return nil, fmt.Errorf("labels file '%s' of model '%s': expected at least k = %d lines, found %d", name, s.Model, k, len(labels))
 	}
 	return labels, nil
+}
+
+// noLabel is an empty BYTES element.
+var noLabel = tensor.AppendBytes(nil, "")
+
+// labelOf is the encoded label of a class, empty for -1.
+func labelOf(labels [][]byte, class int32) []byte {
+	if class < 0 {
+		return noLabel
+	}
+	return labels[class]
+}
+
+// writeLabels makes an output of the labels of classes.
+func writeLabels(b *backends.Batch, port int, shape tensor.Shape, labels [][]byte, classes []int32) error {
+	n := 0
+	for _, class := range classes {
+		n += len(labelOf(labels, class))
+	}
+	out, err := b.AllocBytes(port, shape, n)
+	if err != nil {
+		return err
+	}
+	dst := out.Bytes()
+	for _, class := range classes {
+		dst = dst[copy(dst, labelOf(labels, class)):]
+	}
+	return nil
 }

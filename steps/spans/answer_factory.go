@@ -24,7 +24,7 @@ const (
 	answerText
 	answerMask
 	answerWords
-	answerTypes
+	answerSequences
 )
 
 // maxTopK is the largest number of answers of a row.
@@ -32,8 +32,8 @@ const maxTopK = 1000
 
 // NewAnswerFactory returns the step "answer_spans".
 //
-// Inputs are start_logits and end_logits FP32 or FP16 [tokens]; offsets INT64 [tokens, 2], special_tokens_mask,
-// attention_mask, word_ids and token_type_ids INT64 [tokens] as tokenize gives them for the pair of question and
+// Inputs are start_logits and end_logits FP32 or FP16 [tokens]; offset_mapping INT64 [tokens, 2], special_tokens_mask,
+// attention_mask, word_ids and sequence_ids INT64 [tokens] as tokenize gives them for the pair of question and
 // context; and TEXT BYTES [1], the context. The output is answers BYTES [1], or count INT32 [1], text, start, end and
 // score [top_k], filled up with empty ones.
 //
@@ -43,8 +43,8 @@ func NewAnswerFactory() steps.Factory {
 	return steps.Factory{
 		Name: "answer_spans",
 		Doc: "Turns the start and end scores of an extractive question answering model into the likeliest answers: passages of " +
-			"the context with score, start and end, best first. Only tokens of the context count: those of type 1 that are not " +
-			"special or, where token_type_ids is not given, those after the special token that follows the question. A score is " +
+			"the context with score, start and end, best first. Only tokens of the context count: those of sequence 1 that are not " +
+			"special or, where sequence_ids is not given, those after the special token that follows the question. A score is " +
 			"the probability of the start times that of the end. Where word_ids is given, answers are widened to whole words. " +
 			"Answers that differ in case only are one, with the sum of their scores. Text that is not UTF-8 fails its request.",
 		Params: append([]steps.Param{
@@ -69,7 +69,7 @@ parameters { key: "top_k" value { string_value: "2" } }`,
 		Request: `{"inputs": [
     {"name": "start_logits", "datatype": "FP32", "shape": [8], "data": [0, 9, 0, 4, 1, 0, 3, 0]},
     {"name": "end_logits", "datatype": "FP32", "shape": [8], "data": [0, 0, 0, 0, 5, 0, 2, 9]},
-    {"name": "offsets", "datatype": "INT64", "shape": [8, 2], "data": [0, 0, 0, 3, 0, 0, 0, 3, 4, 8, 9, 14, 15, 19, 0, 0]},
+    {"name": "offset_mapping", "datatype": "INT64", "shape": [8, 2], "data": [0, 0, 0, 3, 0, 0, 0, 3, 4, 8, 9, 14, 15, 19, 0, 0]},
     {"name": "special_tokens_mask", "datatype": "INT64", "shape": [8], "data": [1, 0, 1, 0, 0, 0, 0, 1]},
     {"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": ["Ada Byron wrote code"]}]}`,
 	}
@@ -82,14 +82,14 @@ func answerSignature(s *steps.Settings) (*config.Signature, error) {
 	}
 	return &config.Signature{
 		Inputs: []config.Port{
-			answerStart:   s.FloatPort("start_logits", -1),
-			answerEnd:     s.FloatPort("end_logits", -1),
-			answerOffsets: ints("offsets", false, -1, 2),
-			answerSpecial: ints("special_tokens_mask", false, -1),
-			answerText:    {Name: "TEXT", DType: tensor.Bytes, Dims: tensor.Of(1)},
-			answerMask:    ints("attention_mask", true, -1),
-			answerWords:   ints("word_ids", true, -1),
-			answerTypes:   ints("token_type_ids", true, -1),
+			answerStart:     s.FloatPort("start_logits", -1),
+			answerEnd:       s.FloatPort("end_logits", -1),
+			answerOffsets:   ints("offset_mapping", false, -1, 2),
+			answerSpecial:   ints("special_tokens_mask", false, -1),
+			answerText:      {Name: "TEXT", DType: tensor.Bytes, Dims: tensor.Of(1)},
+			answerMask:      ints("attention_mask", true, -1),
+			answerWords:     ints("word_ids", true, -1),
+			answerSequences: ints("sequence_ids", true, -1),
 		},
 		Outputs: outPorts(s, "answers", false, int64(k)),
 	}, nil

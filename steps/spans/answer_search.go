@@ -29,7 +29,7 @@ func (c *candidate) below(d *candidate) bool {
 // masked is the logit that Hugging Face gives tokens outside the context.
 const masked = -10000
 
-// markContext finds the tokens that may be in an answer: those of type 1 or, where types are not given, those after
+// markContext finds the tokens that may be in an answer: those of sequence 1 or, where that is not given, those after
 // the first special token behind the question.
 func (r *answerRun) markContext(n int) {
 	t := &r.tokens
@@ -37,8 +37,8 @@ func (r *answerRun) markContext(n int) {
 	question, behind := false, false
 	for i := range n {
 		seen := t.seen(i)
-		if t.types != nil {
-			r.context[i] = seen && t.types[i] == 1
+		if t.sequences != nil {
+			r.context[i] = seen && t.sequences[i] == 1
 			continue
 		}
 		question = question || seen

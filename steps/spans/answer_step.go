@@ -52,7 +52,7 @@ func newAnswerStep(s *steps.Settings) (steps.Step, error) {
 		return nil, err
 	}
 	step.in.offsets, step.in.special, step.in.text = answerOffsets, answerSpecial, answerText
-	step.in.mask, step.in.words, step.in.types = answerMask, answerWords, answerTypes
+	step.in.mask, step.in.words, step.in.sequences = answerMask, answerWords, answerSequences
 	step.out = out{json: s.Params[paramOutput] == asJSON, batched: s.MaxBatch > 0, width: step.topK}
 	for i := range sig.Inputs {
 		step.names = append(step.names, sig.Inputs[i].Name)

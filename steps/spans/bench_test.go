@@ -58,13 +58,13 @@ func BenchmarkPeer(b *testing.B) {
 		peer(b, "tokens "+strategy, s, in)
 	}
 	common, one := peerCommon(), []int64{1, peerTokens}
-	types := make([]int64, peerTokens)
+	sequences := make([]int64, peerTokens)
 	for i := 8; i < peerTokens; i++ {
-		types[i] = 1
+		sequences[i] = 1
 	}
 	in := append([]steptest.Value{steptest.F32(one, logits(peerTokens)...), steptest.F32(one, logits(2 * peerTokens)[peerTokens:]...)}, common...)
 	s := newStep(b, spans.NewAnswerFactory(), map[string]string{"top_k": "3"}, nil)
-	peer(b, "answers", s, append(in, steptest.I64(one, types...)))
+	peer(b, "answers", s, append(in, steptest.I64(one, sequences...)))
 }
 
 // TestAllocBudget holds the steps to no allocation in steady state.

@@ -62,7 +62,7 @@ func TestTokenContract(t *testing.T) {
 	steptest.Run(
 		t, spans.NewTokenFactory(),
 		steptest.Case{
-			Name: "bilou", Params: map[string]string{"labels_file": "l", "scheme": "bilou"}, Files: files, MaxBatch: 4,
+			Name: "bilou", Params: map[string]string{"labels_file": "l", "scheme": "bilou", "offsets": "bytes"}, Files: files, MaxBatch: 4,
 			Requests: []steptest.Request{
 				{
 					Inputs: in(classes(7, 1, 2, 3, 3), offsets, none, "ab äc"),
@@ -80,7 +80,7 @@ func TestTokenContract(t *testing.T) {
 			},
 		},
 		steptest.Case{
-			Name: "tensors", Params: map[string]string{"labels_file": "l", "aggregation": "first", "output": "tensors", "positions": "bytes"},
+			Name: "tensors", Params: map[string]string{"labels_file": "l", "aggregation": "first", "output": "tensors", "positions": "bytes", "offsets": "bytes"},
 			Files: files, MaxBatch: 4, Tolerance: 1e-6,
 			Requests: []steptest.Request{
 				{
@@ -131,7 +131,7 @@ func TestAnswerContract(t *testing.T) {
 	steptest.Run(
 		t, spans.NewAnswerFactory(),
 		steptest.Case{
-			Name: "json", MaxBatch: 4, Requests: []steptest.Request{
+			Name: "json", MaxBatch: 4, Params: map[string]string{"offsets": "bytes"}, Requests: []steptest.Request{
 				{Inputs: in("Öl rinnt"), Want: one(`[{"score":0.86475605,"text":"Öl r","start":0,"end":4}]`)},
 				{Inputs: in("Öl"), WantErr: "token 4 is at [3,5], expected a range of the text of 3 bytes"},
 				{Inputs: append([]steptest.Value{nan}, in("Öl rinnt")[1:]...), WantErr: "input 'start_logits': expected finite numbers, token 3 is +Inf"},

@@ -30,14 +30,14 @@ type passage struct {
 
 // gold is a case of the gold files.
 type gold struct {
-	Text, Strategy                 string
-	Tokens                         int
-	Logits, Start, End             []byte
-	Offsets, Special, Words, Types []byte
-	TopK                           int `json:"top_k"`
-	Longest                        int
-	Empty                          bool
-	Want                           []passage
+	Text, Strategy                     string
+	Tokens                             int
+	Logits, Start, End                 []byte
+	Offsets, Special, Words, Sequences []byte
+	TopK                               int `json:"top_k"`
+	Longest                            int
+	Empty                              bool
+	Want                               []passage
 }
 
 func readGold(tb testing.TB, name string, into any) {
@@ -76,11 +76,11 @@ func (g *gold) tokenInputs(labels int) []steptest.Value {
 	return append([]steptest.Value{value(tensor.FP32, g.Logits, 1, int64(g.Tokens), int64(labels))}, g.common()...)
 }
 
-func (g *gold) answerInputs(types bool) []steptest.Value {
+func (g *gold) answerInputs(sequences bool) []steptest.Value {
 	n := int64(g.Tokens)
 	in := append([]steptest.Value{value(tensor.FP32, g.Start, 1, n), value(tensor.FP32, g.End, 1, n)}, g.common()...)
-	if types {
-		return append(in, value(tensor.Int64, g.Types, 1, n))
+	if sequences {
+		return append(in, value(tensor.Int64, g.Sequences, 1, n))
 	}
 	return append(in, steptest.Value{})
 }
@@ -159,7 +159,7 @@ func TestTokenGold(t *testing.T) {
 	files := map[string]string{"labels.txt": strings.Join(file.Labels, "\n") + "\n"}
 	for i, g := range file.Cases {
 		s := newStep(t, spans.NewTokenFactory(), map[string]string{
-			"labels_file": "labels.txt", "aggregation": g.Strategy, "offsets": "characters",
+			"labels_file": "labels.txt", "aggregation": g.Strategy,
 		}, files)
 		if diff := cmp.Diff(g.Want, ask(t, s, g.tokenInputs(len(file.Labels))), near); diff != "" {
 			t.Errorf("case %d, %s of %q, words %t: %s", i, g.Strategy, g.Text, g.Words != nil, diff)
@@ -174,12 +174,12 @@ func TestAnswerGold(t *testing.T) {
 	readGold(t, "answers.json.gz", &cases)
 	for i, g := range cases {
 		s := newStep(t, spans.NewAnswerFactory(), map[string]string{
-			"top_k": strconv.Itoa(g.TopK), "max_answer_tokens": strconv.Itoa(g.Longest), "no_answer": strconv.FormatBool(g.Empty), "offsets": "characters",
+			"top_k": strconv.Itoa(g.TopK), "max_answer_tokens": strconv.Itoa(g.Longest), "no_answer": strconv.FormatBool(g.Empty),
 		}, nil)
-		for _, types := range []bool{true, false} {
-			got := ask(t, s, g.answerInputs(types))
+		for _, sequences := range []bool{true, false} {
+			got := ask(t, s, g.answerInputs(sequences))
 			if diff := cmp.Diff(g.Want, got, near); diff != "" {
-				t.Errorf("case %d, types %t, %q: %s", i, types, g.Text, diff)
+				t.Errorf("case %d, sequences %t, %q: %s", i, sequences, g.Text, diff)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ const (
 func commonParams() []steps.Param {
 	units := []string{inBytes, inCharacters}
 	return []steps.Param{
-		{Key: paramOffsets, Default: inBytes, Values: units, Doc: "what the input offsets counts, from the start of the text"},
+		{Key: paramOffsets, Default: inCharacters, Values: units, Doc: "what the input offset_mapping counts, from the start of the text"},
 		{Key: paramPositions, Default: inCharacters, Values: units, Doc: "what start and end of the output count"},
 		{Key: paramOutput, Default: asJSON, Values: []string{asJSON, asTensors}, Doc: "one JSON array per row, or a tensor per property"},
 	}
@@ -43,21 +43,21 @@ type tokens struct {
 	special    []int64
 	mask       []int64 // nil: not given
 	words      []int64 // nil: not given
-	types      []int64 // nil: not given
+	sequences  []int64 // nil: not given
 	characters bool    // offsets count characters
 }
 
 // in says where the inputs of a step are.
 type in struct {
-	offsets, special, text, mask, words, types int
-	characters, positions                      bool
-	batched                                    bool
+	offsets, special, text, mask, words, sequences int
+	characters, positions                          bool
+	batched                                        bool
 }
 
 func newIn(s *steps.Settings) in {
 	return in{
 		characters: s.Params[paramOffsets] == inCharacters, positions: s.Params[paramPositions] == inCharacters,
-		batched: s.MaxBatch > 0, types: -1,
+		batched: s.MaxBatch > 0, sequences: -1,
 	}
 }
 
@@ -97,7 +97,7 @@ func (p *in) row(t *tokens, b *backends.Batch, row, n int, text []byte) error {
 	t.characters = p.characters
 	t.offsets = tensor.Slice[int64](&b.In[p.offsets])[2*row*n : 2*(row+1)*n]
 	t.special = column(b, p.special, row, n)
-	t.mask, t.words, t.types = column(b, p.mask, row, n), column(b, p.words, row, n), column(b, p.types, row, n)
+	t.mask, t.words, t.sequences = column(b, p.mask, row, n), column(b, p.words, row, n), column(b, p.sequences, row, n)
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (t *tokens) span(i int) (start, end int, err error) {
 		start, end = int(from), int(to)
 	}
 	if from < 0 || to < from || start < 0 || end < start || end > len(t.text) {
-		return 0, 0, status.Errorf(status.InvalidArg, "input 'offsets': token %d is at [%d,%d], expected a range of the text of %d bytes",
+		return 0, 0, status.Errorf(status.InvalidArg, "input 'offset_mapping': token %d is at [%d,%d], expected a range of the text of %d bytes",
 			i, from, to, len(t.text))
 	}
 	return start, end, nil

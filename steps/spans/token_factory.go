@@ -36,7 +36,7 @@ const (
 
 // NewTokenFactory returns the step "token_spans".
 //
-// Inputs are logits FP32 or FP16 [tokens, classes]; offsets INT64 [tokens, 2], special_tokens_mask, attention_mask and
+// Inputs are logits FP32 or FP16 [tokens, classes]; offset_mapping INT64 [tokens, 2], special_tokens_mask, attention_mask and
 // word_ids INT64 [tokens] as tokenize gives them; and TEXT BYTES [1], what was tokenized. The output is spans BYTES
 // [1], or count INT32 [1], text, start, end, score and label [n] of the n passages that the batch's longest row has.
 //
@@ -81,7 +81,7 @@ parameters { key: "aggregation" value { string_value: "first" } }`,
 		Request: `{"inputs": [
     {"name": "logits", "datatype": "FP32", "shape": [6, 5], "data": [
         9, 0, 0, 0, 0,  0, 7, 0, 0, 0,  0, 0, 1, 4, 0,  6, 0, 0, 0, 0,  0, 0, 0, 5, 0,  9, 0, 0, 0, 0]},
-    {"name": "offsets", "datatype": "INT64", "shape": [6, 2], "data": [0, 0, 0, 2, 2, 4, 5, 7, 8, 14, 0, 0]},
+    {"name": "offset_mapping", "datatype": "INT64", "shape": [6, 2], "data": [0, 0, 0, 2, 2, 4, 5, 7, 8, 14, 0, 0]},
     {"name": "special_tokens_mask", "datatype": "INT64", "shape": [6], "data": [1, 0, 0, 0, 0, 1]},
     {"name": "word_ids", "datatype": "INT64", "shape": [6], "data": [-1, 0, 0, 1, 2, -1]},
     {"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": ["Anna in Zürich"]}]}`,
@@ -92,7 +92,7 @@ func tokenSignature(s *steps.Settings) (*config.Signature, error) {
 	return &config.Signature{
 		Inputs: []config.Port{
 			tokenLogits:  s.FloatPort("logits", -1, -1),
-			tokenOffsets: ints("offsets", false, -1, 2),
+			tokenOffsets: ints("offset_mapping", false, -1, 2),
 			tokenSpecial: ints("special_tokens_mask", false, -1),
 			tokenText:    {Name: "TEXT", DType: tensor.Bytes, Dims: tensor.Of(1)},
 			tokenMask:    ints("attention_mask", true, -1),

@@ -46,7 +46,7 @@ def case(pipeline, tokenizer, question, context, k, longest, empty, aligned, rng
     want = [{"score": float(f["score"]), "text": f["answer"], "start": int(f["start"]), "end": int(f["end"])} for f in found]
     words = [-1 if w is None else w for w in e.word_ids]
     out = {"text": context, "tokens": n, "top_k": k, "longest": longest, "empty": empty, "start": packed(start, "<f4"), "end": packed(end, "<f4")}
-    out |= {"offsets": packed(e.offsets, "<i8"), "special": packed(e.special_tokens_mask, "<i8"), "types": packed(e.type_ids, "<i8")}
+    out |= {"offsets": packed(e.offsets, "<i8"), "special": packed(e.special_tokens_mask, "<i8"), "sequences": packed([-1 if q is None else q for q in e.sequence_ids], "<i8")}
     return out | {"want": [w for w in want if w["score"] > 0]} | ({"words": packed(words, "<i8")} if aligned else {})
 
 

@@ -13,6 +13,9 @@ import (
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
+	"tutti/steps/detect"
+	"tutti/steps/embed"
+	"tutti/steps/encode"
 	"tutti/steps/image"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
@@ -25,7 +28,12 @@ func stepFactories() []steps.Factory {
 	return []steps.Factory{
 		classify.NewFactory(),
 		classify.NewScoresFactory(),
+		detect.NewFactory(),
+		embed.NewFactory(),
+		encode.NewFactory(),
 		image.NewFactory(),
+		image.NewResizeFactory(),
+		image.NewCropFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
 		spans.NewAnswerFactory(),

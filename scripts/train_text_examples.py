@@ -9,7 +9,8 @@ Run once, by hand, in a throw-away environment; no test needs it:
 
 Data: sentences that this script makes up from templates, word lists and syllables; names of the held-out sentences
 are not those of the training. The network is one: embeddings, a convolution over nine tokens, a rectifier, a head;
-trained with numpy. Writes model.onnx, tokenizer.json, labels, expected.json and README.md of each example.
+trained with numpy. The tokenizers' training breaks ties by chance, so that a second run gives other weights. Writes
+model.onnx, tokenizer.json, labels, expected.json and README.md of each example.
 """
 
 import json
@@ -444,7 +445,7 @@ def entities():
     quality = "F1 of whole entities " + enough(name, 2 * hits / (said + there), 0.85)
     requests = []
     for what, text in [("three kinds", "Greta Holelsen works for Keluman Labs in Veroburg."), ("none", "Nothing happened yesterday."),
-                       ("accents", "In Zürich, Jörg Müller met Yara Norinski yesterday."), ("neighbours", "The train from Port Garaville to Mororham is late.")]:
+                       ("accents", "In Zürich, Jörg Müller met Yara Norinski yesterday."), ("neighbours", "The train from Port Garaville to Mororham is late."), ("empty", "")]:
         e = tokenizer.encode(text)
         got = found_entities(e, run(e)[0])
         print(" ", text, got)
@@ -482,7 +483,8 @@ def answers():
     quality = enough(name, right, 0.85) + " exactly right"
     text = "Paula Toranberg was born in 1951. The company has its offices in Salelport. In the evening Paula Toranberg plays the flute."
     requests = []
-    for question in ["When was Paula Toranberg born?", "Where are the offices?", "What does Paula Toranberg play?"]:
+    for question in ["When was Paula Toranberg born?", "Where are the offices?", "What does Paula Toranberg play?",
+                     "In which year was Paula Toranberg born?", "What is played in the evening?"]:
         start, end, score = ask(question, text)
         print(" ", question, text[start:end], score)
         requests.append({"name": question, "inputs": [tensor("QUESTION", "BYTES", [question]), tensor("CONTEXT", "BYTES", [text])], "atol": 1e-4, "outputs": [

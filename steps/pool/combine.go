@@ -1,6 +1,9 @@
 package pool
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // sum adds the unmasked vectors up and returns their number.
 func sum(out []float32, r *row) (n int) {
@@ -85,8 +88,8 @@ func first(out []float32, r *row) {
 // last is the last unmasked token's vector.
 func last(out []float32, r *row) {
 	clear(out)
-	for i := len(r.mask) - 1; i >= 0; i-- {
-		if r.mask[i] != 0 {
+	for i, m := range slices.Backward(r.mask) {
+		if m != 0 {
 			copy(out, r.hidden[i*len(out):])
 			return
 		}

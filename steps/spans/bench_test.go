@@ -37,7 +37,9 @@ func peerCommon() []steptest.Value {
 	n := int64(peerTokens)
 	return []steptest.Value{
 		steptest.I64([]int64{1, n, 2}, offsets...), steptest.I64([]int64{1, n}, special...),
-		steptest.Text([]int64{1, 1}, strings.Repeat(peerText, peerTokens/2)), {}, steptest.I64([]int64{1, n}, words...),
+		steptest.Text([]int64{1, 1}, strings.Repeat(peerText, peerTokens/2)),
+		{},
+		steptest.I64([]int64{1, n}, words...),
 	}
 }
 

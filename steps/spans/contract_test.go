@@ -104,8 +104,11 @@ func TestTokenContract(t *testing.T) {
 			Files: map[string][]byte{"l": []byte("O\r\nB-A")}, Inputs: []config.Port{{Name: "logits", DType: tensor.FP16}},
 			Requests: []steptest.Request{{
 				Inputs: []steptest.Value{
-					{DType: tensor.FP16, Dims: []int64{2, 2}, Data: []byte("\x00\x00\x00\x4a\x00\x00\x00\x00")}, steptest.I64([]int64{2, 2}, 0, 1, 1, 2),
-					steptest.I64([]int64{2}, 0, 0), steptest.Text([]int64{1}, "xy"), {}, {},
+					{DType: tensor.FP16, Dims: []int64{2, 2}, Data: []byte("\x00\x00\x00\x4a\x00\x00\x00\x00")},
+					steptest.I64([]int64{2, 2}, 0, 1, 1, 2),
+					steptest.I64([]int64{2}, 0, 0), steptest.Text([]int64{1}, "xy"),
+					{},
+					{},
 				},
 				Want: []steptest.Value{steptest.Text([]int64{1}, `[{"label":"B-A","score":0.99999386,"text":"x","start":0,"end":1},{"label":"O","score":0.5,"text":"y","start":1,"end":2}]`)},
 			}},

@@ -87,7 +87,9 @@ func FuzzTokenSpans(f *testing.F) {
 		wide := int64(n)
 		in := []steptest.Value{
 			floatsOf(logits, 5*n, 1, wide, 5), ofBytes(offsets, 2*n, 1, wide, 2), ofBytes(special, n, 1, wide),
-			steptest.Text([]int64{1, 1}, text), {}, {},
+			steptest.Text([]int64{1, 1}, text),
+			{},
+			{},
 		}
 		if which >= 128 {
 			in[4], in[5] = ofBytes(offsets, n, 1, wide), ofBytes(words, n, 1, wide)
@@ -114,7 +116,10 @@ func FuzzAnswerSpans(f *testing.F) {
 		wide := int64(n)
 		in := []steptest.Value{
 			floatsOf(logits, n, 1, wide), floatsOf(append([]byte{1}, logits...), n, 1, wide), ofBytes(offsets, 2*n, 1, wide, 2),
-			ofBytes(special, n, 1, wide), steptest.Text([]int64{1, 1}, text), {}, {}, {},
+			ofBytes(special, n, 1, wide), steptest.Text([]int64{1, 1}, text),
+			{},
+			{},
+			{},
 		}
 		if which >= 64 {
 			in[6] = ofBytes(words, n, 1, wide)

@@ -68,7 +68,8 @@ func (g *gold) common() []steptest.Value {
 	n := int64(g.Tokens)
 	return []steptest.Value{
 		value(tensor.Int64, g.Offsets, 1, n, 2), value(tensor.Int64, g.Special, 1, n), steptest.Text([]int64{1, 1}, g.Text),
-		{}, value(tensor.Int64, g.Words, 1, n),
+		{},
+		value(tensor.Int64, g.Words, 1, n),
 	}
 }
 

@@ -66,8 +66,12 @@ func newLabel(text, scheme string, whole bool) label {
 // part reports whether prefix says which part of a passage a token is: BIO has its first and the others, BILOU (or
 // BIOES) its last and passages of one token, too.
 func part(prefix, scheme string) bool {
-	if scheme == schemeBIO {
-		return prefix == "B" || prefix == "I"
+	switch prefix {
+	case "B", "I":
+		return true
+	case "L", "E", "U", "S":
+		return scheme == schemeBILOU
+	default:
+		return false
 	}
-	return len(prefix) == 1 && strings.Contains("BILUES", prefix)
 }

@@ -80,6 +80,15 @@ func (m *bpe) addMerge(c *bpeSection, rank int32, p [2]string) error {
 	return nil
 }
 
+// rankBy gives all merges into the same token the rank that it has, so that the leftmost of them comes first.
+func (m *bpe) rankBy(rank func(id int32) int32) {
+	for i, key := range m.merges.keys {
+		if key != noPair {
+			m.merges.merged[i].rank = rank(m.merges.merged[i].id)
+		}
+	}
+}
+
 // canReadBytes reports whether the model can do without ByteLevel's code points.
 func (c *bpeSection) canReadBytes() bool {
 	if text0(c.Prefix) != "" || text0(c.Suffix) != "" || c.Fallback {

@@ -93,7 +93,7 @@ func (m *bpe) word(t *text, at Span, dst []token) []token {
 		t.bad, slot, t.bpe.missing = errUnknown, nil, false
 	}
 	if slot != nil && len(out) <= mostCachedID {
-		m.cache.keep(slot, b, out)
+		remember(slot, b, out)
 	}
 	return t.tokens(dst, at.Start, out)
 }

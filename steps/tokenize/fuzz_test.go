@@ -95,7 +95,7 @@ func FuzzReaders(f *testing.F) {
 	}
 	f.Add([]byte("[CLS]\n[SEP]\n[UNK]\na\n##b\n"), []byte("ab"))
 	f.Add([]byte(`{"a":0,"b":1,"ab":2}`), []byte("a b\n"))
-	f.Fuzz(func(t *testing.T, file, text []byte) {
+	f.Fuzz(func(_ *testing.T, file, text []byte) {
 		if len(text) > 1<<12 || len(file) > 1<<17 {
 			return
 		}

@@ -131,9 +131,11 @@ func TestVocabularyFiles(t *testing.T) {
 				d, err = tokenize.DefineWordPiece(lines(t, sections.Model.Vocab), true)
 			} else {
 				merges := "#version: 0.2\n"
+				var mergesSb134 strings.Builder
 				for _, p := range sections.Model.Merges {
-					merges += p[0] + " " + p[1] + "\n"
+					mergesSb134.WriteString(p[0] + " " + p[1] + "\n")
 				}
+				merges += mergesSb134.String()
 				vocab := bytes.Replace(sections.Model.Vocab, []byte("{"), []byte(`{"<mask>":700,`), 1) // as RoBERTa's file has it
 				d, err = tokenize.DefineByteLevelBPE(map[string][]byte{"gpt2": sections.Model.Vocab, "roberta": vocab}[name], []byte(merges))
 			}
@@ -174,9 +176,11 @@ func lines(t *testing.T, vocab []byte) []byte {
 func TestReadersRefuse(t *testing.T) {
 	t.Parallel()
 	bytesFile := ""
+	var bytesFileSb177 strings.Builder
 	for b := range 256 {
-		bytesFile += fmt.Sprintf("%s %d\n", base64.StdEncoding.EncodeToString([]byte{byte(b)}), b)
+		bytesFileSb177.WriteString(fmt.Sprintf("%s %d\n", base64.StdEncoding.EncodeToString([]byte{byte(b)}), b))
 	}
+	bytesFile += bytesFileSb177.String()
 	for _, c := range []struct {
 		name string
 		run  func() (*tokenize.Definition, error)

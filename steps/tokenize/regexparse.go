@@ -54,7 +54,6 @@ type regexParser struct {
 	fold     bool
 	dotAll   bool
 	depth    int
-	atGroup  bool
 	original string
 }
 
@@ -377,7 +376,7 @@ func (p *regexParser) property(negative bool) (runeRanges, error) {
 
 // number reads the code point of \xHH, \x{H...} and \uHHHH.
 func (p *regexParser) number(kind rune) (rune, error) {
-	digits := ""
+	var digits string
 	if kind == 'x' && p.take("{") {
 		var ok bool
 		if digits, p.rest, ok = strings.Cut(p.rest, "}"); !ok {

@@ -43,7 +43,7 @@ func FuzzKinds(f *testing.F) {
 func everyKind(tb testing.TB) []*tokenize.Tokenizer {
 	tb.Helper()
 	var out []*tokenize.Tokenizer
-	for _, name := range slices.Sorted(maps.Keys(storedTokenizers(tb))) {
+	for _, name := range append(slices.Sorted(maps.Keys(storedTokenizers(tb))), "wordpiece") {
 		tok := mustParse(tb, storedTokenizer(tb, name))
 		short, err := tok.WithMaxLength(8)
 		if err != nil {

@@ -130,14 +130,12 @@ func TestVocabularyFiles(t *testing.T) {
 			if name == "wordpiece" {
 				d, err = tokenize.DefineWordPiece(lines(t, sections.Model.Vocab), true)
 			} else {
-				merges := "#version: 0.2\n"
-				var mergesSb134 strings.Builder
+				merges := bytes.NewBufferString("#version: 0.2\n")
 				for _, p := range sections.Model.Merges {
-					mergesSb134.WriteString(p[0] + " " + p[1] + "\n")
+					merges.WriteString(p[0] + " " + p[1] + "\n")
 				}
-				merges += mergesSb134.String()
 				vocab := bytes.Replace(sections.Model.Vocab, []byte("{"), []byte(`{"<mask>":700,`), 1) // as RoBERTa's file has it
-				d, err = tokenize.DefineByteLevelBPE(map[string][]byte{"gpt2": sections.Model.Vocab, "roberta": vocab}[name], []byte(merges))
+				d, err = tokenize.DefineByteLevelBPE(map[string][]byte{"gpt2": sections.Model.Vocab, "roberta": vocab}[name], merges.Bytes())
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -175,12 +173,11 @@ func lines(t *testing.T, vocab []byte) []byte {
 
 func TestReadersRefuse(t *testing.T) {
 	t.Parallel()
-	bytesFile := ""
-	var bytesFileSb177 strings.Builder
+	var ranks strings.Builder
 	for b := range 256 {
-		bytesFileSb177.WriteString(fmt.Sprintf("%s %d\n", base64.StdEncoding.EncodeToString([]byte{byte(b)}), b))
+		fmt.Fprintf(&ranks, "%s %d\n", base64.StdEncoding.EncodeToString([]byte{byte(b)}), b)
 	}
-	bytesFile += bytesFileSb177.String()
+	bytesFile := ranks.String()
 	for _, c := range []struct {
 		name string
 		run  func() (*tokenize.Definition, error)

@@ -87,7 +87,6 @@ func merge(m []match, join func(was, is bool) bool) []match {
 func mergeNext(m []match) []match {
 	out, was := len(m), false
 	for _, p := range slices.Backward(m) {
-
 		if p.hit && !was && out < len(m) {
 			m[out].start = p.start
 		} else {

@@ -61,6 +61,7 @@ func commands() []command {
 		{"demo", "[--once] DIR", "Serve the examples below a folder and ask each", (*program).demo},
 		{"repo", "ls | show | diff | push | load | unload", "Look at repositories and servers, and change them", (*program).repo},
 		{"runtime", "fetch NAME | list", "Fetch the native libraries that backends open", (*program).runtime},
+		{"doctor", doctorUsage, "Tell what this machine has of what backends need", (*program).doctor},
 		{"version", "", "Print the version", (*program).version},
 	}
 }

@@ -21,6 +21,9 @@ type Factory struct {
 	Platforms []string
 	// DefaultFile is the model's file in the version folder, empty when there is none.
 	DefaultFile string
+	// Native says that the backend opens a library or program that is not part of this
+	// one, and may be missing. It is a Described backend once it is open.
+	Native bool
 	// Keys are those of Options.Config that New reads, sorted.
 	Keys []string
 	New  func(Options) (Backend, error)
@@ -49,6 +52,13 @@ type Backend interface {
 	Load(ctx context.Context, s Settings) (Model, error)
 	// Close frees the runtime; every model is closed before.
 	Close() error
+}
+
+// Described is a Backend that tells what it runs on: the runtime's version and where its
+// library was found.
+type Described interface {
+	Backend
+	Describe() string
 }
 
 // Settings are what a model is loaded with.

@@ -38,6 +38,9 @@ type Batch struct {
 	Out []tensor.Tensor
 	// Allocator is where the outputs' memory comes from: the caller chose the place.
 	Allocator tensor.Allocator
+	// Over says, by output, which input's memory it may take over: one more than the
+	// input's position, 0 for none. It is nil where there is none at all. See AllocOver.
+	Over []int32
 	// Host is where outputs on the host come from when Allocator is that of a device;
 	// nil: Allocator.
 	Host tensor.Allocator
@@ -86,6 +89,22 @@ func (b *Batch) Alloc(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor,
 		return nil, err
 	}
 	b.SetOutput(port, t)
+	return &b.Out[port], nil
+}
+
+// AllocOver is Alloc for a model that has read an element of its inputs by the time it
+// writes the one of the same position: where the configuration lets a state's output
+// use the memory of its input (use_same_buffer_for_input_output) and both are alike, it
+// gets that. Memory at a device is not taken over: other streams may still read it.
+func (b *Batch) AllocOver(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor, error) {
+	if b.Over == nil || b.Over[port] == 0 {
+		return b.Alloc(port, d, s)
+	}
+	in := &b.In[b.Over[port]-1]
+	if !in.Present() || in.Buf.Place().Kind == tensor.Device || d == tensor.Bytes || in.DType != d || !in.Shape.Equal(s) {
+		return b.Alloc(port, d, s)
+	}
+	b.SetOutput(port, in.Retain())
 	return &b.Out[port], nil
 }
 

@@ -37,7 +37,7 @@ func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, pad
 	stats := &telemetry.Model{Name: v.sig.Model, Version: v.sig.Version}
 	x := &rehearsal{sequences: v.cfg.GetSequenceBatching() != nil}
 	if x.sequences {
-		q, err := r.newSequences(f, v, stats, []backends.Instance{lent{inst}})
+		q, err := r.newSequences(f, v, stats, &instances{active: []backends.Instance{lent{inst}}})
 		if err != nil {
 			return nil, err
 		}

@@ -281,7 +281,11 @@ func (r *Repository) retire(ctx context.Context, v *version) {
 	r.leaving.Add(1)
 	ctx = context.WithoutCancel(ctx) // whoever unloads does not wait
 	go func() {
-		err := errors.Join(v.exec.Drain(ctx), v.users.Wait(ctx), v.close())
+		err := v.users.Wait(ctx)
+		if v.queue != nil { // its sequences need not wait for requests any more that cannot come
+			err = errors.Join(err, v.queue.Drain(ctx))
+		}
+		err = errors.Join(err, v.exec.Drain(ctx), v.close())
 		if err != nil {
 			r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
 			r.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"tutti/backends"
 	"tutti/core/telemetry"
 	"tutti/proto/modelconfig"
 	"tutti/scheduler"
@@ -18,15 +17,16 @@ import (
 const stateFolder = "initial_state"
 
 // newSequences returns a scheduler of sequences, whose requests stats counts.
-func (r *Repository) newSequences(f *folder, v *version, stats *telemetry.Model, instances []backends.Instance) (*sequence.Scheduler, error) {
+func (r *Repository) newSequences(f *folder, v *version, stats *telemetry.Model, made *instances) (*sequence.Scheduler, error) {
 	rules := sequence.RulesOf(v.cfg)
 	rules.Queued, rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
 	return sequence.New(sequence.Settings{
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
 		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
 			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, Once: true, Iterative: rules.Iterative,
+			Over: sequence.Over(v.cfg, v.full),
 		}),
-		Stats: stats, Alloc: r.s.Alloc, Instances: instances, Workers: r.workers, Log: r.s.Log,
+		Stats: stats, Alloc: r.s.Alloc, Instances: made.active, Gates: made.gates, Workers: r.workers, Log: r.s.Log,
 		ReadFile: func(name string) ([]byte, error) { return readBelow(f.dir, filepath.Join(stateFolder, name)) },
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,24 +39,26 @@ func findClient(ctx context.Context, name string) (client, error) {
 	return nil, fmt.Errorf("%s is not installed", name)
 }
 
-// arguments ask a client to put a release's archive into dir. pip is told the platform and a Python version, so that any
+// arguments ask a client to put an archive into dir. pip is told the platform and a Python version, so that any
 // interpreter gets the same archive.
-func (c client) arguments(p *Release, dir string) []string {
-	if p.Client == "npm" {
-		return append(c[1:], "pack", p.Package, "--loglevel=error", "--pack-destination", dir)
+func (c client) arguments(a *Archive, dir string) []string {
+	if a.Client == "npm" {
+		return slices.Concat(c[1:], []string{"pack", a.Package, "--loglevel=error", "--pack-destination", dir})
 	}
-	return append(c[1:], "download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check",
-		"--platform", p.Platform, "--python-version", "311", "--implementation", "cp", "--abi", "cp311",
-		"--dest", dir, p.Package)
+	args := slices.Concat(c[1:], []string{"download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--dest", dir})
+	if a.Platform != "" {
+		args = append(args, "--platform", a.Platform, "--python-version", "311", "--implementation", "cp", "--abi", "cp311")
+	}
+	return append(args, a.Package)
 }
 
 // download runs the client in an empty folder below tmp and returns the one archive it left.
-func (f *Fetcher) download(ctx context.Context, c client, p *Release, tmp string) (string, error) {
-	dir := filepath.Join(tmp, "archive")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string) (string, error) {
+	dir, err := os.MkdirTemp(tmp, "archive-")
+	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, c[0], c.arguments(p, dir)...)
+	cmd := exec.CommandContext(ctx, c[0], c.arguments(a, dir)...)
 	cmd.Env = append(os.Environ(), f.Env...)
 	cmd.WaitDelay = 5 * time.Second
 	var words tail

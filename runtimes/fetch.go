@@ -3,11 +3,10 @@ package runtimes
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -63,16 +62,16 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 	// What is here already is good, whichever release it is.
 	for _, from := range []string{dir, cache} {
 		for _, p := range releases {
-			if checkFile(filepath.Join(from, r.place(&p)), p.Library, p.Bytes) == nil {
-				return f.install(r, &p, filepath.Join(from, r.place(&p)), dir)
+			if p.complete(filepath.Join(from, r.place(&p))) == nil {
+				return f.install(r, &p, from, dir)
 			}
 		}
 	}
 	var failures []error
 	for _, p := range releases {
-		placed, err := f.release(ctx, r, &p, cache)
+		err := f.release(ctx, r, &p, cache)
 		if err == nil {
-			return f.install(r, &p, placed, dir)
+			return f.install(r, &p, cache, dir)
 		}
 		failures = append(failures, err)
 		if ctx.Err() != nil {
@@ -99,90 +98,125 @@ func (f *Fetcher) say(format string, args ...any) {
 	}
 }
 
-// release fetches one release into the cache, with retries.
-func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache string) (string, error) {
-	c, err := findClient(ctx, p.Client)
-	if err != nil {
-		return "", err
-	}
+// release fetches one release into the cache: each archive with retries, so that a failure repeats one and not all.
+func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache string) error {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
+		return err
 	}
-	f.say("fetching %s %s with %s (%.1f MB)", r.Title, p.Version, p.Client, float64(p.Size)/1e6)
+	tmp, err := os.MkdirTemp(cache, ".fetch-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	staged := filepath.Join(tmp, "release")
+	for i := range p.Archives {
+		a := &p.Archives[i]
+		c, err := f.client(ctx, a, cache)
+		if err != nil {
+			return err
+		}
+		f.say("fetching %s %s with %s: %s (%.1f MB)", r.Title, p.Version, a.Client, a.Package, float64(a.Size)/1e6)
+		if err := f.again(ctx, a, func() error { return f.archive(ctx, a, c, tmp, staged) }); err != nil {
+			return err
+		}
+	}
+	if err := p.seal(staged); err != nil {
+		return err
+	}
+	return place(staged, filepath.Join(cache, r.place(p)))
+}
+
+// again repeats what failed, with growing pauses.
+func (f *Fetcher) again(ctx context.Context, a *Archive, once func() error) error {
 	attempts, wait := cmp.Or(f.Attempts, 3), cmp.Or(f.Wait, 2*time.Second)
 	for try := 1; ; try++ {
-		path, err := f.once(ctx, r, p, c, cache)
+		err := once()
 		if err == nil {
-			return path, nil
+			return nil
 		}
 		if ctx.Err() != nil || try == attempts {
-			return "", fmt.Errorf("%s, attempt %d of %d: %w", p.Package, try, attempts, err)
+			return fmt.Errorf("%s, attempt %d of %d: %w", a.Package, try, attempts, err)
 		}
 		f.say("attempt %d of %d failed: %v", try, attempts, err)
 		select {
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return ctx.Err()
 		case <-time.After(wait):
 			wait *= 2
 		}
 	}
 }
 
-// once fetches, checks and unpacks one release, and places the library in the cache.
-func (f *Fetcher) once(ctx context.Context, r *Runtime, p *Release, c client, cache string) (string, error) {
-	tmp, err := os.MkdirTemp(cache, ".fetch-")
+// archive fetches, checks and unpacks one archive into the staged release.
+func (f *Fetcher) archive(ctx context.Context, a *Archive, c client, tmp, staged string) error {
+	path, err := f.download(ctx, c, a, tmp)
 	if err != nil {
-		return "", err
+		return err
 	}
-	defer os.RemoveAll(tmp)
-	archive, err := f.download(ctx, c, p, tmp)
-	if err != nil {
-		return "", err
+	defer os.RemoveAll(filepath.Dir(path))
+	if err := checkFile(path, a.Sum, a.Size); err != nil {
+		return err
 	}
-	if err := checkFile(archive, p.Archive, p.Size); err != nil {
-		return "", err
+	if err := unpack(path, a.Members, staged); err != nil {
+		return err
 	}
-	lib := filepath.Join(tmp, p.File)
-	if err := unpack(archive, p.Member, lib, p.Bytes); err != nil {
-		return "", err
-	}
-	if err := checkFile(lib, p.Library, p.Bytes); err != nil {
-		return "", err
-	}
-	return place(lib, filepath.Join(cache, r.place(p)))
+	return checkMembers(a.Members, staged)
 }
 
-// install copies a checked library into dir, unless that is where it is.
-func (f *Fetcher) install(r *Runtime, p *Release, from, dir string) (string, error) {
-	to := filepath.Join(dir, r.place(p))
+// install places a checked release under dir, unless that is where it is, and returns its library.
+func (f *Fetcher) install(r *Runtime, p *Release, root, dir string) (string, error) {
+	from, to := filepath.Join(root, r.place(p)), filepath.Join(dir, r.place(p))
+	library := filepath.Join(to, filepath.FromSlash(p.Library))
 	if from == to {
-		return to, nil
+		return library, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(to), ".place-")
+	tmp, err := os.MkdirTemp(dir, ".place-")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(tmp)
-	lib := filepath.Join(tmp, p.File)
-	if err := copyFile(from, lib); err != nil {
+	staged := filepath.Join(tmp, "release")
+	if err := copyTree(from, staged); err != nil {
 		return "", err
 	}
-	if err := checkFile(lib, p.Library, p.Bytes); err != nil {
+	if err := p.complete(staged); err != nil {
 		return "", err
 	}
-	f.say("%s %s is in %s", r.Title, p.Version, to)
-	return place(lib, to)
+	if err := place(staged, to); err != nil {
+		return "", err
+	}
+	f.say("%s %s is in %s", r.Title, p.Version, library)
+	return library, nil
 }
 
-// place renames a finished file to its place, so that nobody sees half of one.
-func place(from, to string) (string, error) {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return "", err
+// place renames a finished folder to its place, so that nobody sees half of one; what was there goes.
+func place(from, to string) error {
+	old := from + "-old"
+	if err := os.Rename(to, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return to, os.Rename(from, to)
+	return errors.Join(os.Rename(from, to), os.RemoveAll(old))
+}
+
+// copyTree copies a release's files. Links would cost less, but then damage to one place would be damage to the cache.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		return copyFile(path, target)
+	})
 }
 
 func copyFile(from, to string) error {
@@ -197,28 +231,4 @@ func copyFile(from, to string) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
-}
-
-// checkFile compares a file with its pinned size and SHA-256.
-func checkFile(path, sum string, size int64) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() != size {
-		return fmt.Errorf("size of %s: expected %d bytes, found %d", filepath.Base(path), size, info.Size())
-	}
-	h := sha256.New()
-	if _, err := io.Copy(h, file); err != nil {
-		return err
-	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != sum {
-		return fmt.Errorf("SHA-256 of %s: expected %s, found %s", filepath.Base(path), sum, got)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,10 +69,12 @@ func index(t *testing.T, archive []byte) (*runtimes.Fetcher, *runtimes.Release) 
 		Catalog: []runtimes.Runtime{{
 			Name: "ttfake", Title: "Fake Runtime", Sonames: []string{"libtt.so"},
 			Releases: []runtimes.Release{{
-				Version: "1.0", OS: runtime.GOOS, Arch: runtime.GOARCH,
-				Client: "pip", Package: "ttfake==1.0", Platform: "manylinux_2_28_x86_64",
-				Archive: sum(archive), Size: int64(len(archive)),
-				Member: member, Library: sum([]byte(library)), Bytes: int64(len(library)), File: "libtt.so.1.0",
+				Version: "1.0", OS: runtime.GOOS, Arch: runtime.GOARCH, Library: "libtt.so.1.0",
+				Archives: []runtimes.Archive{{
+					Client: "pip", Package: "ttfake==1.0", Platform: "manylinux_2_28_x86_64",
+					Sum: sum(archive), Size: int64(len(archive)),
+					Members: []runtimes.Member{{Path: member, File: "libtt.so.1.0", Sum: sum([]byte(library)), Bytes: int64(len(library))}},
+				}},
 			}},
 		}},
 		Cache: t.TempDir(), Attempts: 1, Wait: time.Nanosecond,
@@ -121,27 +124,67 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+// A release of several archives and whole folders is placed as one, and a part that is missing brings it anew.
+func TestFetchFolder(t *testing.T) {
+	t.Parallel()
+	f, release := index(t, wheelBytes(t))
+	a := release.Archives[0]
+	a.Members = []runtimes.Member{{Path: "ttfake/", File: "lib"}, {Path: "ttfake-1.0.dist-info/", File: "."}}
+	release.Archives = append(release.Archives, a)
+	release.Library = "lib/libtt.so"
+	dir := t.TempDir()
+	path, err := f.Fetch(t.Context(), "ttfake", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(dir, "ttfake-1.0")
+	if path != filepath.Join(root, "lib", "libtt.so") {
+		t.Errorf("library %s", path)
+	}
+	check := func(when string) {
+		t.Helper()
+		for _, name := range []string{"lib/libtt.so", "libtt.so.1.0", "METADATA", "WHEEL", "RECORD"} {
+			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+				t.Errorf("%s: %v", when, err)
+			}
+		}
+	}
+	check("fetched")
+	if err := os.Remove(filepath.Join(root, ".complete")); err != nil {
+		t.Fatal(err)
+	}
+	f.Env = []string{"PATH="}
+	if _, err := f.Fetch(t.Context(), "ttfake", dir); err != nil {
+		t.Errorf("Fetch with the release in the cache: %v", err)
+	}
+	check("placed again")
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 func TestFetchRefuses(t *testing.T) {
 	t.Parallel()
 	good := wheelBytes(t)
 	for name, tc := range map[string]struct {
 		archive []byte
-		change  func(*runtimes.Release)
+		change  func(*runtimes.Archive)
 		want    string
 	}{
-		"archive hash": {good, func(r *runtimes.Release) { r.Archive = sum(nil) }, "SHA-256 of " + wheel + ": expected " + sum(nil) + ", found "},
-		"archive size": {good, func(r *runtimes.Release) { r.Size++ }, "size of " + wheel + ": expected "},
-		"library hash": {good, func(r *runtimes.Release) { r.Library = sum(nil) }, "SHA-256 of libtt.so.1.0: expected"},
-		"library size": {good, func(r *runtimes.Release) { r.Bytes-- }, "size of libtt.so.1.0: expected 10 bytes, found 11"},
-		"no member":    {good, func(r *runtimes.Release) { r.Member = "ttfake/none.so" }, "archive " + wheel + " has no ttfake/none.so"},
-		"not a wheel":  {[]byte("not a wheel"), func(*runtimes.Release) {}, "ttfake"},
-		"no package":   {good, func(r *runtimes.Release) { r.Package = "ttother==1.0" }, "No matching distribution found for ttother==1.0"},
-		"no client":    {good, func(r *runtimes.Release) { r.Client = "cargo" }, "cargo is not installed"},
+		"archive hash": {good, func(r *runtimes.Archive) { r.Sum = sum(nil) }, "SHA-256 of " + wheel + ": expected " + sum(nil) + ", found "},
+		"archive size": {good, func(r *runtimes.Archive) { r.Size++ }, "size of " + wheel + ": expected "},
+		"library hash": {good, func(r *runtimes.Archive) { r.Members[0].Sum = sum(nil) }, "SHA-256 of libtt.so.1.0: expected"},
+		"library size": {good, func(r *runtimes.Archive) { r.Members[0].Bytes-- }, "size of libtt.so.1.0: expected 10 bytes, found 11"},
+		"no member":    {good, func(r *runtimes.Archive) { r.Members[0].Path = "ttfake/none.so" }, "archive " + wheel + " has no ttfake/none.so"},
+		"not a wheel":  {[]byte("not a wheel"), func(*runtimes.Archive) {}, "ttfake"},
+		"no folder":    {good, func(r *runtimes.Archive) { r.Members[0].Path = "ttnone/" }, "archive " + wheel + " has no ttnone/"},
+		"no package":   {good, func(r *runtimes.Archive) { r.Package = "ttother==1.0" }, "No matching distribution found for ttother==1.0"},
+		"no client":    {good, func(r *runtimes.Archive) { r.Client = "cargo" }, "cargo is not installed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, release := index(t, tc.archive)
-			tc.change(release)
+			tc.change(&release.Archives[0])
 			dir := t.TempDir()
 			path, err := f.Fetch(t.Context(), "ttfake", dir)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || status.CodeOf(err) != status.Unavailable {
@@ -161,7 +204,8 @@ func TestFetchFallsBack(t *testing.T) {
 	f, release := index(t, wheelBytes(t))
 	f.Attempts = 2
 	bad := *release
-	bad.Version, bad.Package = "2.0", "ttfake==2.0"
+	bad.Version, bad.Archives = "2.0", slices.Clone(release.Archives)
+	bad.Archives[0].Package = "ttfake==2.0"
 	f.Catalog[0].Releases = []runtimes.Release{bad, *release}
 	var progress bytes.Buffer
 	f.Progress = &progress
@@ -195,8 +239,9 @@ func TestFetchWithNPM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release.Client, release.Package, release.Member = "npm", filepath.Join(folder, "ttfake-1.0.0.tgz"), "package/libtt.so"
-	release.Archive, release.Size = sum(tgz), int64(len(tgz))
+	a := &release.Archives[0]
+	a.Client, a.Package, a.Members[0].Path = "npm", filepath.Join(folder, "ttfake-1.0.0.tgz"), "package/libtt.so"
+	a.Sum, a.Size = sum(tgz), int64(len(tgz))
 	f.Env = []string{"npm_config_offline=true"}
 	if path, err := f.Fetch(t.Context(), "ttfake", t.TempDir()); err != nil {
 		t.Errorf("Fetch = %q, %v", path, err)

@@ -72,7 +72,7 @@ func existing(r *Runtime, from, path string) (string, error) {
 // in returns the library that Fetch placed under dir.
 func (r *Runtime) in(dir string) (string, bool) {
 	for _, p := range r.releases() {
-		if path := filepath.Join(dir, r.place(&p)); isFile(path) {
+		if path := filepath.Join(dir, r.place(&p), filepath.FromSlash(p.Library)); isFile(path) {
 			return path, true
 		}
 	}
@@ -82,8 +82,10 @@ func (r *Runtime) in(dir string) (string, bool) {
 // inside returns the library that lies in dir itself, or that Fetch placed under it.
 func (r *Runtime) inside(dir string) (string, bool) {
 	for _, p := range r.releases() {
-		if path := filepath.Join(dir, p.File); isFile(path) {
-			return path, true
+		for _, file := range []string{filepath.FromSlash(p.Library), filepath.Base(filepath.FromSlash(p.Library))} {
+			if path := filepath.Join(dir, file); isFile(path) {
+				return path, true
+			}
 		}
 	}
 	for _, so := range r.Sonames {
@@ -94,8 +96,8 @@ func (r *Runtime) inside(dir string) (string, bool) {
 	return r.in(dir)
 }
 
-// place is where a release goes below a runtime folder.
-func (r *Runtime) place(p *Release) string { return filepath.Join(r.Name+"-"+p.Version, p.File) }
+// place is the release's folder below a runtime folder.
+func (r *Runtime) place(p *Release) string { return r.Name + "-" + p.Version }
 
 func folders() []string {
 	var dirs []string

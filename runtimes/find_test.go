@@ -70,7 +70,14 @@ func TestList(t *testing.T) {
 			t.Errorf("incomplete runtime %+v", r)
 		}
 		for _, p := range r.Releases {
-			if len(p.Archive) != 64 || len(p.Library) != 64 || p.Size == 0 || p.Bytes == 0 || p.Member == "" || p.File == "" {
+			complete := p.Version != "" && p.Library != "" && len(p.Archives) > 0
+			for _, a := range p.Archives {
+				complete = complete && len(a.Sum) == 64 && a.Size > 0 && len(a.Members) > 0
+				for _, m := range a.Members {
+					complete = complete && m.File != "" && (strings.HasSuffix(m.Path, "/") || len(m.Sum) == 64 && m.Bytes > 0)
+				}
+			}
+			if !complete {
 				t.Errorf("incomplete release %+v", p)
 			}
 		}

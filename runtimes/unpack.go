@@ -12,30 +12,80 @@ import (
 	"strings"
 )
 
-// unpack writes one member of an archive, a wheel or a tgz, to a new file. At most size bytes are written.
-func unpack(archive, member, to string, size int64) error {
+// maxFolderFile bounds a file of a folder member, whose size is not pinned by itself.
+const maxFolderFile = 4 << 30
+
+// unpack writes members of an archive, a wheel or a tgz, below dir. Each member must be there.
+func unpack(archive string, members []Member, dir string) error {
+	found := make([]bool, len(members))
+	each := unpackZip
 	if strings.HasSuffix(archive, ".tgz") {
-		return unpackTar(archive, member, to, size)
+		each = unpackTar
 	}
-	z, err := zip.OpenReader(archive)
+	err := each(archive, func(name string, open func() (io.ReadCloser, error)) error {
+		for i := range members {
+			file, ok := members[i].target(name)
+			if !ok {
+				continue
+			}
+			found[i] = true
+			in, err := open()
+			if err != nil {
+				return err
+			}
+			return errors.Join(write(filepath.Join(dir, file), in, members[i].limit()), in.Close())
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("archive %s: %w", filepath.Base(archive), err)
 	}
-	defer z.Close()
-	for _, f := range z.File {
-		if f.Name != member {
-			continue
+	for i := range members {
+		if !found[i] {
+			return fmt.Errorf("archive %s has no %s", filepath.Base(archive), members[i].Path)
 		}
-		in, err := f.Open()
-		if err != nil {
-			return fmt.Errorf("archive %s: %w", filepath.Base(archive), err)
-		}
-		return errors.Join(write(to, in, size), in.Close())
 	}
-	return missing(archive, member)
+	return nil
 }
 
-func unpackTar(archive, member, to string, size int64) error {
+// target returns where the archive's file of that name goes, below the release's folder. A name that would leave it
+// belongs to no member.
+func (m *Member) target(name string) (string, bool) {
+	if !m.folder() {
+		return filepath.FromSlash(m.File), name == m.Path
+	}
+	rest, ok := strings.CutPrefix(name, m.Path)
+	if !ok || strings.HasSuffix(name, "/") || !filepath.IsLocal(filepath.FromSlash(rest)) {
+		return "", false
+	}
+	return filepath.Join(filepath.FromSlash(m.File), filepath.FromSlash(rest)), true
+}
+
+func (m *Member) limit() int64 {
+	if m.folder() {
+		return maxFolderFile
+	}
+	return m.Bytes
+}
+
+// visit is called with each file of an archive.
+type visit func(name string, open func() (io.ReadCloser, error)) error
+
+func unpackZip(archive string, f visit) error {
+	z, err := zip.OpenReader(archive)
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	for _, file := range z.File {
+		if err := f(file.Name, file.Open); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unpackTar(archive string, f visit) error {
 	file, err := os.Open(archive)
 	if err != nil {
 		return err
@@ -43,27 +93,31 @@ func unpackTar(archive, member, to string, size int64) error {
 	defer file.Close()
 	unzipped, err := gzip.NewReader(file)
 	if err != nil {
-		return fmt.Errorf("archive %s: %w", filepath.Base(archive), err)
+		return err
 	}
 	for t := tar.NewReader(unzipped); ; {
 		h, err := t.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return missing(archive, member)
-		case err != nil:
-			return fmt.Errorf("archive %s: %w", filepath.Base(archive), err)
-		case h.Name == member:
-			return write(to, t, size)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		if err := f(h.Name, func() (io.ReadCloser, error) { return io.NopCloser(t), nil }); err != nil {
+			return err
 		}
 	}
 }
 
-func missing(archive, member string) error {
-	return fmt.Errorf("archive %s has no %s", filepath.Base(archive), member)
-}
-
+// write makes a file of at most size bytes; one byte more shows that there were more.
 func write(to string, in io.Reader, size int64) error {
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
 	if err != nil {
 		return err
 	}

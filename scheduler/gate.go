@@ -34,13 +34,64 @@ const (
 	inside
 )
 
-// gated is an instance behind a gate.
-type gated struct {
-	backends.Instance
+// Door is how an instance stands with its gate. A zero Door has no gate and is always
+// open. Its owner's lock guards it.
+type Door struct {
 	gate   Gate
 	rated  Rated // the gate, when it is one
 	resume func()
-	pass   pass // guarded by the station's mu
+	pass   pass
+}
+
+// NewDoor returns the door of a gate, which may be nil; resume is called once the
+// instance is let in that was refused, and has to call Let with the lock held.
+func NewDoor(gate Gate, resume func()) Door {
+	d := Door{gate: gate, resume: resume}
+	d.rated, _ = gate.(Rated)
+	return d
+}
+
+// Enter reports whether the instance is in; if not, it asks unless it has.
+//
+// hot: no allocation.
+func (d *Door) Enter() bool {
+	if d.gate == nil {
+		return true
+	}
+	if d.pass == outside {
+		d.pass = waiting
+		if d.gate.Enter(d.resume) {
+			d.pass = inside
+		}
+	}
+	return d.pass == inside
+}
+
+// Let notes that the gate has let the instance in.
+func (d *Door) Let() { d.pass = inside }
+
+// Waits reports whether the instance has asked and is not in yet.
+func (d *Door) Waits() bool { return d.pass == waiting }
+
+// Leave has the instance leave if it is in; more says that it has more to execute.
+func (d *Door) Leave(more bool) {
+	switch {
+	case d.pass != inside: // it has left while it waited, or has no gate
+	case more && d.rated != nil:
+		d.pass = waiting
+		if d.rated.Again() {
+			d.pass = inside
+		}
+	default:
+		d.pass = outside
+		d.gate.Leave()
+	}
+}
+
+// gated is an instance behind a gate.
+type gated struct {
+	backends.Instance
+	Door // guarded by the station's mu
 }
 
 // Unwrap returns the instance itself.
@@ -53,10 +104,9 @@ func (s *Station) behind(instances []backends.Instance, gates []Gate) []backends
 		if gate == nil {
 			continue
 		}
-		g := &gated{Instance: instances[i], gate: gate}
-		g.rated, _ = gate.(Rated)
+		g := &gated{Instance: instances[i]}
 		var e Scheduler = entrance{s, g} // made once, so that being let in allocates nothing
-		g.resume = func() { s.workers.Kick(e) }
+		g.Door = NewDoor(gate, func() { s.workers.Kick(e) })
 		list[i] = g
 		s.gates = append(s.gates, g)
 	}
@@ -80,7 +130,7 @@ func (s *Station) admit() backends.Instance {
 	}
 	s.rank()
 	for i := last; i >= 0; i-- {
-		if g, ok := s.free[i].(*gated); !ok || g.enter() {
+		if g, ok := s.free[i].(*gated); !ok || g.Enter() {
 			return s.grab(i)
 		}
 	}
@@ -113,17 +163,6 @@ func (s *Station) grab(i int) backends.Instance {
 	return inst
 }
 
-// enter reports whether the instance is in; called with the station's lock held.
-func (g *gated) enter() bool {
-	if g.pass == outside {
-		g.pass = waiting
-		if g.gate.Enter(g.resume) {
-			g.pass = inside
-		}
-	}
-	return g.pass == inside
-}
-
 // giveBack has instances leave that were let in while there is nothing for them to
 // execute; called with the lock held.
 func (s *Station) giveBack() {
@@ -131,26 +170,16 @@ func (s *Station) giveBack() {
 		return
 	}
 	for _, inst := range s.free {
-		if g, ok := inst.(*gated); ok && g.pass == inside {
-			g.pass = outside
-			g.gate.Leave()
+		if g, ok := inst.(*gated); ok {
+			g.Leave(false)
 		}
 	}
 }
 
 // leave ends an execution; more says that works wait. Called with the lock held.
 func leave(inst backends.Instance, more bool) {
-	g, ok := inst.(*gated)
-	switch {
-	case !ok || g.pass != inside: // it has left while it waited
-	case more && g.rated != nil:
-		g.pass = waiting
-		if g.rated.Again() {
-			g.pass = inside
-		}
-	default:
-		g.pass = outside
-		g.gate.Leave()
+	if g, ok := inst.(*gated); ok {
+		g.Leave(more)
 	}
 }
 
@@ -163,7 +192,7 @@ type entrance struct {
 // Help executes a batch with the instance, or has it leave.
 func (e entrance) Help(t *Turn) bool {
 	e.mu.Lock()
-	e.g.pass = inside
+	e.g.Let()
 	e.mu.Unlock()
 	return e.Station.Help(t)
 }

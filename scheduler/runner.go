@@ -25,6 +25,7 @@ type Runner struct {
 	mover   *Mover
 	once    bool
 	again   bool
+	over    []int32
 	batches sync.Pool
 }
 
@@ -44,6 +45,8 @@ type RunnerSettings struct {
 	Once bool
 	// Iterative lets the model reschedule requests.
 	Iterative bool
+	// Over is backends.Batch.Over of every batch. Those inputs are each work's alone.
+	Over []int32
 
 	_ struct{}
 }
@@ -52,13 +55,14 @@ type RunnerSettings struct {
 func NewRunner(s RunnerSettings) *Runner {
 	r := &Runner{
 		sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log,
-		mover: s.Mover, once: s.Once, again: s.Iterative,
+		mover: s.Mover, once: s.Once, again: s.Iterative, over: s.Over,
 	}
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
 			Out:       make([]tensor.Tensor, len(r.sig.Outputs)),
 			Allocator: r.alloc,
+			Over:      r.over,
 		}}
 		if r.sig.Decoupled {
 			b.answers.runner = r
@@ -97,7 +101,7 @@ func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
 func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	b := &w.batch
 	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, Rows: int(w.Rows)}
-	b.Reqs, b.Rows, b.In, b.Out = w.member[:], int(w.Rows), w.In, w.Out
+	b.Reqs, b.Rows, b.In, b.Out, b.Over = w.member[:], int(w.Rows), w.In, w.Out, r.over
 	s := r.streamOf(inst)
 	r.at(s, b)
 	if r.sig.Decoupled {

@@ -36,6 +36,7 @@ type Station struct {
 	rows    int32               // executing now, guarded by mu
 	lent    int                 // places of paused works that are taken twice, guarded by mu
 	alarms  alarms              // guarded by mu
+	crowd   crowd               // guarded by mu
 
 	pending Pending // works queued or executing
 }
@@ -125,7 +126,7 @@ func (s *Station) Enqueue(list List, t *Turn) {
 		s.order.join(&kept)
 	}
 	s.runner.stats.Queued(int64(kept.n))
-	ready := len(s.free) > 0
+	ready := len(s.free) > 0 && (!s.crowd.looking || s.fills())
 	if !ready {
 		s.sweepLater(now)
 	}
@@ -155,7 +156,7 @@ func (r refusal) RunInline(list List, t *Turn) {
 //
 // hot: two short locks and no allocation.
 func (s *Station) Help(t *Turn) bool {
-	inst, batch, dropped, more := s.next(t.Now())
+	inst, batch, dropped, more := s.next(t)
 	if more {
 		s.workers.Kick(s)
 	}
@@ -183,9 +184,13 @@ func (s *Station) execute(inst backends.Instance, batch List, t *Turn) {
 // next takes a free instance and a batch for it. inst is nil when there is no
 // instance or no batch yet. Works that must not be executed any more are dropped on
 // the way. more tells that another instance is free while works are left.
-func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, more bool) {
+func (s *Station) next(t *Turn) (inst backends.Instance, batch, dropped List, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.lets() {
+		s.let(t)
+	}
+	now := t.Now()
 	switch {
 	case len(s.free) == 0:
 		return nil, batch, dropped, false
@@ -273,7 +278,8 @@ func (s *Station) pull(positions []int32) (batch List) {
 // release frees the instance of a batch, learns what it cost and reports whether works
 // wait for it.
 func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool {
-	x, known := executed(batch, whole)
+	var x Executed
+	known := whole && x.sum(batch)
 	if x.Unpadded > 0 {
 		s.runner.stats.Padded(x.Unpadded, x.Padding)
 	}
@@ -284,6 +290,7 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	defer s.mu.Unlock()
 	s.rows -= batch.rows()
 	more := s.queue.n > 0
+	s.crowd.saw(batch.n)
 	leave(inst, more)
 	if s.lent > 0 {
 		s.lent--
@@ -299,16 +306,17 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	return more && len(s.free) > 0
 }
 
-// executed returns what a batch cost. What was not executed as a whole is not known,
-// and what failed may have ended early.
-func executed(batch *List, whole bool) (x Executed, known bool) {
-	if !whole || batch.Head == nil {
-		return x, false
+// sum notes what a batch cost that was executed as a whole, and reports whether that is
+// known: what failed may have ended early. It writes where the result is read, for
+// copying what was just written stalls the processor.
+func (x *Executed) sum(batch *List) (known bool) {
+	if batch.Head == nil {
+		return false
 	}
 	extent := int64(0)
 	for w := batch.Head; w != nil; w = w.next {
 		if w.Err != nil {
-			return x, false
+			return false
 		}
 		x.Rows += int64(w.Rows)
 		x.Elements += w.elements
@@ -317,7 +325,7 @@ func executed(batch *List, whole bool) (x Executed, known bool) {
 	}
 	x.Padding = x.Rows*extent - x.Unpadded
 	x.Took = time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
-	return x, true
+	return true
 }
 
 // drop ends works that are not executed, each with its error.

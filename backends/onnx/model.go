@@ -30,6 +30,7 @@ func NewFactory() backends.Factory {
 		Platforms:   []string{"onnxruntime_onnx"},
 		DefaultFile: modelFile,
 		Keys:        []string{keyMaxBatch, keyLibrary},
+		Native:      true,
 		New:         open,
 	}
 }
@@ -40,7 +41,10 @@ type backend struct {
 	maxBatch int
 }
 
-var _ backends.Backend = (*backend)(nil)
+var _ backends.Described = (*backend)(nil)
+
+// Describe returns the library's version and path.
+func (b *backend) Describe() string { return "ONNX Runtime " + b.lib.version + ", " + b.lib.path }
 
 const (
 	keyMaxBatch = "default-max-batch-size"

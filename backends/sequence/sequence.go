@@ -5,6 +5,7 @@ package sequence
 
 import (
 	"context"
+	"slices"
 
 	"tutti/backends"
 	"tutti/core/config"
@@ -16,9 +17,15 @@ import (
 // NewFactory declares the backend sequence. Its models have no files, an input INPUT
 // and an output OUTPUT (both INT32 [1]) and the control inputs that their configuration
 // names, of which START and READY, as int32_false_true [0, 1], are required. OUTPUT is
-// the sum of the sequence's inputs so far; START begins it anew. With a control
-// CORRID sums are kept by that, which the strategy oldest needs, otherwise by the row of
-// the batch. A row that is not READY puts out 0.
+// the sum of the sequence's inputs so far; START begins it anew. Sums are kept in the
+// configuration's state (INT32 [1]) when there is one, to which a sequence's numbers
+// are added from the start. Otherwise the model keeps them: by a control CORRID, which
+// the strategy oldest needs, or by the row of the batch. A row that is not READY puts
+// out 0.
+//
+// With the parameter countdown, true, and iterative_sequence INPUT says how often a
+// request is executed, at least 1: OUTPUT is how often it is still to be, and 0 in the
+// end. A model that is decoupled answers each execution, one by one.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name: "sequence",
@@ -33,9 +40,10 @@ var _ backends.Backend = backend{}
 // Load checks the controls.
 func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
 	batching := s.Config.GetSequenceBatching()
-	m := &model{start: -1, ready: -1, end: -1, corrid: -1, sig: &config.Signature{
+	m := &model{start: -1, ready: -1, end: -1, corrid: -1, state: -1, sig: &config.Signature{
 		Model: s.Model, Version: s.Version, MaxBatch: int(s.Config.GetMaxBatchSize()),
-		Inputs: []config.Port{port("INPUT", tensor.Int32)}, Outputs: []config.Port{port("OUTPUT", tensor.Int32)},
+		Decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
+		Inputs:    []config.Port{port("INPUT", tensor.Int32)}, Outputs: []config.Port{port("OUTPUT", tensor.Int32)},
 	}}
 	for _, in := range batching.GetControlInput() {
 		for _, c := range in.GetControl() {
@@ -48,9 +56,15 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 		return nil, status.Errorf(status.InvalidArg,
 			"model '%s': backend 'sequence' expects sequence_batching with control inputs for START and READY in its configuration", s.Model)
 	}
-	if batching.GetOldest() != nil && m.corrid < 0 {
+	if err := m.stateful(batching.GetState()); err != nil {
+		return nil, err
+	}
+	if batching.GetOldest() != nil && m.corrid < 0 && m.state < 0 {
 		return nil, status.Errorf(status.InvalidArg,
 			"model '%s': backend 'sequence' expects a control input for CORRID with the strategy oldest, where rows are no slots", s.Model)
+	}
+	if err := m.counting(s.Config); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
@@ -66,6 +80,8 @@ type model struct {
 	sig *config.Signature
 	// The inputs that carry signals, -1 for none.
 	start, ready, end, corrid int
+	state                     int  // the input, -1 for none; its output is the second
+	countdown                 bool // INPUT is how often a request is executed
 }
 
 var _ backends.Model = (*model)(nil)
@@ -91,7 +107,38 @@ func (m *model) control(name string, c *modelconfig.ModelSequenceBatching_Contro
 	return nil
 }
 
-// Signature has INPUT, the controls and OUTPUT.
+// stateful adds the state that sums are kept in, if there is one.
+func (m *model) stateful(states []*modelconfig.ModelSequenceBatching_State) error {
+	for _, st := range states {
+		if len(states) > 1 || st.GetDataType() != modelconfig.DataType_TYPE_INT32 || !slices.Equal(st.GetDims(), []int64{1}) {
+			return status.Errorf(status.InvalidArg, "model '%s': backend 'sequence' expects one state of TYPE_INT32 with dims [ 1 ], found %d, of which '%s' is %s with dims %v",
+				m.sig.Model, len(states), st.GetInputName(), st.GetDataType(), st.GetDims())
+		}
+		m.state = len(m.sig.Inputs)
+		m.sig.Inputs = append(m.sig.Inputs, port(st.GetInputName(), tensor.Int32))
+		m.sig.Outputs = append(m.sig.Outputs, port(st.GetOutputName(), tensor.Int32))
+	}
+	return nil
+}
+
+// counting reads the parameter countdown.
+func (m *model) counting(cfg *modelconfig.ModelConfig) error {
+	switch v := cfg.GetParameters()["countdown"].GetStringValue(); v {
+	case "", "false":
+		return nil
+	case "true":
+	default:
+		return status.Errorf(status.InvalidArg, "model '%s': parameter 'countdown' is '%s', expected true or false", m.sig.Model, v)
+	}
+	if !cfg.GetSequenceBatching().GetIterativeSequence() {
+		return status.Errorf(status.InvalidArg,
+			"model '%s': backend 'sequence' with parameter 'countdown' expects 'sequence_batching { iterative_sequence: true }'", m.sig.Model)
+	}
+	m.countdown = true
+	return nil
+}
+
+// Signature has INPUT, the controls and OUTPUT, and the state.
 func (m *model) Signature() *config.Signature { return m.sig }
 
 // NewInstance returns an instance with sums of its own.
@@ -101,80 +148,3 @@ func (m *model) NewInstance(context.Context, tensor.Place) (backends.Instance, e
 
 // Close does nothing.
 func (*model) Close() error { return nil }
-
-type instance struct {
-	*model
-	byRow []int32
-	byID  map[string]int32
-}
-
-// Execute adds each row's number to its sum. Sums wrap around as INT32 does.
-func (x *instance) Execute(_ context.Context, b *backends.Batch) error {
-	out, err := b.Alloc(0, tensor.Int32, b.In[0].Shape)
-	if err != nil {
-		return err
-	}
-	in, sums := tensor.Slice[int32](&b.In[0]), tensor.Slice[int32](out)
-	start, ready := tensor.Slice[int32](&b.In[x.start]), tensor.Slice[int32](&b.In[x.ready])
-	ids := x.ids(b)
-	for row := range sums {
-		var id []byte
-		if x.corrid >= 0 {
-			id, ids = x.id(b, ids)
-		}
-		if sums[row] = 0; ready[row] == 0 {
-			continue
-		}
-		if sums[row] = in[row]; start[row] == 0 {
-			sums[row] += x.sum(row, id)
-		}
-		x.keep(b, row, id, sums[row])
-	}
-	return nil
-}
-
-// sum returns what was kept of a sequence.
-func (x *instance) sum(row int, id []byte) int32 {
-	switch {
-	case x.corrid >= 0:
-		return x.byID[string(id)]
-	case row < len(x.byRow):
-		return x.byRow[row]
-	default:
-		return 0
-	}
-}
-
-func (x *instance) keep(b *backends.Batch, row int, id []byte, sum int32) {
-	switch ended := x.end >= 0 && tensor.Slice[int32](&b.In[x.end])[row] != 0; {
-	case x.corrid < 0:
-		for len(x.byRow) <= row {
-			x.byRow = append(x.byRow, 0)
-		}
-		x.byRow[row] = sum
-	case ended:
-		delete(x.byID, string(id))
-	default:
-		x.byID[string(id)] = sum
-	}
-}
-
-// ids returns the memory of the correlation ids.
-func (x *instance) ids(b *backends.Batch) []byte {
-	if x.corrid < 0 {
-		return nil
-	}
-	return b.In[x.corrid].Bytes()
-}
-
-// id takes the next id.
-func (x *instance) id(b *backends.Batch, ids []byte) (one, rest []byte) {
-	if size := b.In[x.corrid].DType.Size(); size > 0 {
-		return ids[:size], ids[size:]
-	}
-	one, rest, _ = tensor.NextBytes(ids)
-	return one, rest
-}
-
-// Close does nothing.
-func (*instance) Close() error { return nil }

@@ -41,6 +41,10 @@ func TestContract(t *testing.T) {
 		Name: "starts", Settings: settings(t, controls), Rows: 3,
 		In:   []backendtest.Value{ints(5, 6, 7), ints(1, 1, 1), ints(1, 0, 1), ints(0, 0, 1), backendtest.Strings([]int64{3, 1}, "a", "", "b")},
 		Want: []backendtest.Value{ints(5, 0, 7)},
+	}, backendtest.Fixture{
+		Name: "state", Settings: settings(t, strings.TrimSuffix(controls, "}")+`state { input_name: "I" output_name: "O" data_type: TYPE_INT32 dims: 1 } }`), Rows: 2,
+		In:   []backendtest.Value{ints(5, 6), ints(1, 0), ints(1, 0), ints(0, 0), backendtest.Strings([]int64{2, 1}, "a", ""), ints(100, 0)},
+		Want: []backendtest.Value{ints(105, 0), ints(105, 0)},
 	})
 }
 
@@ -101,10 +105,17 @@ func TestLoadRefuses(t *testing.T) {
 	_, rest, _ := strings.Cut(controls, "sequence_batching {")
 	rest, _, _ = strings.Cut(rest, "  control_input { name: \"CORRID\"")
 	oldest := "sequence_batching { oldest {}" + rest + "}"
+	state := func(text string) string {
+		return strings.TrimSuffix(controls, "}") + "state { input_name: \"I\" output_name: \"O\" " + text + " } }"
+	}
 	for want, text := range map[string]string{
-		"expects sequence_batching with control inputs for START and READY":  ``,
-		"expects int32_false_true: [ 0, 1 ] for CONTROL_SEQUENCE_START":      strings.Replace(controls, "[ 0, 1 ]", "[ 1, 2 ]", 1),
-		"expects a control input for CORRID with the strategy oldest, where": oldest,
+		"expects one state of TYPE_INT32 with dims [ 1 ], found 1, of which 'I' is TYPE_FP32 with dims [1]":   state("data_type: TYPE_FP32 dims: 1"),
+		"expects one state of TYPE_INT32 with dims [ 1 ], found 1, of which 'I' is TYPE_INT32 with dims [-1]": state("data_type: TYPE_INT32 dims: -1"),
+		"with parameter 'countdown' expects 'sequence_batching { iterative_sequence: true }'":                 controls + ` parameters { key: "countdown" value { string_value: "true" } }`,
+		"parameter 'countdown' is '3', expected true or false":                                                controls + ` parameters { key: "countdown" value { string_value: "3" } }`,
+		"expects sequence_batching with control inputs for START and READY":                                   ``,
+		"expects int32_false_true: [ 0, 1 ] for CONTROL_SEQUENCE_START":                                       strings.Replace(controls, "[ 0, 1 ]", "[ 1, 2 ]", 1),
+		"expects a control input for CORRID with the strategy oldest, where":                                  oldest,
 	} {
 		if _, err := b.Load(t.Context(), settings(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)

@@ -140,6 +140,13 @@ func serve(tb testing.TB, args ...string) addresses {
 // serveWith is serve of a program made of c.
 func serveWith(tb testing.TB, c tutti.Components, args ...string) addresses {
 	tb.Helper()
+	a, _ := serveLogged(tb, c, args...)
+	return a
+}
+
+// serveLogged is serveWith that returns the server's log as well.
+func serveLogged(tb testing.TB, c tutti.Components, args ...string) (addresses, *watch) {
+	tb.Helper()
 	log := newWatch()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan int, 1)
@@ -159,5 +166,5 @@ func serveWith(tb testing.TB, c tutti.Components, args ...string) addresses {
 			tb.Errorf("the server ended with %d:\n%s", code, log)
 		}
 	})
-	return a
+	return a, log
 }

@@ -50,7 +50,7 @@ type run struct {
 	flight   flight
 	order    ordering // of the root
 
-	started                     int64
+	started, ended              int64
 	queue, input, infer, output atomic.Int64 // sums over the steps, ns
 }
 
@@ -311,12 +311,21 @@ func (r *run) leave(staged int32, t *scheduler.Turn) {
 // answered reports whether the request is over.
 func (r *run) answered() bool { return r.done.Load() }
 
-// answer sends the response or the failure.
+// answer ends the request; where a client waits for it, the client does so itself.
 func (r *run) answer(t *scheduler.Turn) {
 	if r.root != r {
 		r.crest(t)
 		return
 	}
+	r.ended = t.Now()
+	if c, ok := r.sink.(*infer.Call); ok && t.Answer(c, r) {
+		return
+	}
+	r.End()
+}
+
+// End sends the response or the failure.
+func (r *run) End() {
 	var err error
 	if f := r.failure.Load(); f != nil {
 		err = f.err
@@ -325,7 +334,7 @@ func (r *run) answer(t *scheduler.Turn) {
 		err = r.respond()
 	}
 	if r.x.plan.Ensemble {
-		r.count(t.Now(), err)
+		r.count(r.ended, err)
 	}
 	r.end(err)
 }

@@ -135,7 +135,13 @@ func (b *Bench) Submit(s scheduler.Scheduler, jobs ...*Job) {
 		t.Stage(s, &j.Work)
 	}
 	t.Flush()
-	t.Lend(func() bool { return !slices.ContainsFunc(jobs, func(j *Job) bool { return j.Times.Load() == 0 }) })
+	left := jobs
+	t.Lend(func() bool {
+		for len(left) > 0 && left[0].Times.Load() > 0 {
+			left = left[1:]
+		}
+		return len(left) == 0
+	})
 }
 
 // Complete implements scheduler.Completer.

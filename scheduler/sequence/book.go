@@ -37,6 +37,9 @@ type book struct {
 	sweepable []*sequence
 }
 
+// longestName bounds the bytes of a correlation id, as Triton does.
+const longestName = 128
+
 func newBook(r Rules, lanes int) *book {
 	b := &book{
 		rules: r, earliest: math.MaxInt64, live: map[id]*sequence{}, held: r.Queued > 0 || r.Backlog > 0,
@@ -54,6 +57,9 @@ func (b *book) admit(w *scheduler.Work, now int64) (conflict bool, err error) {
 	q := &w.Meta.Sequence
 	key, start, end := idOf(q), q.Start, q.End
 	switch {
+	case len(key.name) > longestName:
+		return false, status.Errorf(status.InvalidArg, "inference request to model '%s' has a correlation ID of %d bytes, expected at most %d",
+			b.model, len(key.name), longestName)
 	case b.batchy && w.Rows != 1:
 		return false, status.Errorf(status.InvalidArg, "inference request to model '%s' must specify batch-size 1 due to requirements of sequence batcher", b.model)
 	case key.none() && !b.rules.Iterative:
@@ -281,6 +287,7 @@ func (b *book) sweep(now int64, dropped *scheduler.List) {
 		b.cut(s, now, dropped)
 	}
 	clear(b.sweepable)
+	b.giveBack()
 }
 
 // cut drops from a sequence that waits the first request whose client waits no longer, and

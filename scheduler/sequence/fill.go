@@ -32,9 +32,8 @@ func (s *Scheduler) fill(sl *slot) error {
 		outer.Affinity.Bind(at) // where the sequence is, there its request's other steps go
 	}
 	if sl.start {
-		for i := range sl.states {
-			sl.states[i].Release()
-			sl.states[i] = p.initial[i].Retain()
+		if err := s.begin(sl); err != nil {
+			return err
 		}
 	}
 	if p.corrid >= 0 {
@@ -66,6 +65,24 @@ func (s *Scheduler) fill(sl *slot) error {
 		} else {
 			w.In[port] = outer.In[i].Move()
 		}
+	}
+	return nil
+}
+
+// begin gives the slot the initial states.
+func (s *Scheduler) begin(sl *slot) error {
+	for i := range sl.states {
+		first := s.ports.initial[i].Retain()
+		if s.ports.states[i].over {
+			own, err := duplicate(s.ports.alloc, &first)
+			first.Release()
+			if err != nil {
+				return err
+			}
+			first = own
+		}
+		sl.states[i].Release()
+		sl.states[i] = first
 	}
 	return nil
 }
@@ -197,15 +214,4 @@ func (s *Scheduler) hand(sl *slot) bool {
 	tensor.ReleaseAll(w.Out)
 	tensor.ReleaseAll(outer.In)
 	return true
-}
-
-// keep moves the states among a request's outputs to its slot; one that is left out
-// stays what it was.
-func (s *Scheduler) keep(sl *slot, out []tensor.Tensor) {
-	for i, st := range s.ports.states {
-		if out[st.out].Present() {
-			sl.states[i].Release()
-			sl.states[i] = out[st.out].Move()
-		}
-	}
 }

@@ -16,44 +16,66 @@ func (b *book) holding() bool {
 	return b.held
 }
 
-// startable reports whether an instance is free that has requests.
+// startable reports whether an instance is free that has requests, and does not wait
+// to be let in.
 func (b *book) startable() bool {
 	for _, l := range b.lanes {
-		if !l.busy && l.ready.n > 0 {
+		if !l.busy && l.ready.n > 0 && !l.door.Waits() {
 			return !b.holding()
 		}
 	}
 	return false
 }
 
-// next forms a batch on an instance that is free; nil: there is none, or not before
-// wait has passed, unless a request comes.
+// next forms a batch on an instance that is free and let in; nil: there is none, or not
+// before wait has passed, unless a request comes.
 func (b *book) next(now int64, dropped *scheduler.List) (at *lane, wait time.Duration) {
 	if b.holding() {
 		return nil, 0
 	}
+	defer b.giveBack()
 	for _, l := range b.lanes {
 		if l.busy {
 			continue
 		}
 		b.purge(l, now, dropped)
-		if l.ready.n == 0 {
-			continue
-		}
-		form := b.direct
-		if b.rules.Oldest {
-			form = b.oldest
-		}
-		d, ok := form(l, now)
-		if ok {
+		d, ok := b.decide(l, now)
+		switch {
+		case !ok:
+			l.door.Leave(false) // let in for requests that have gone
+			if d > 0 && (wait == 0 || d < wait) {
+				wait = d
+			}
+		case l.door.Enter():
+			b.takeAll(l)
 			l.busy = true
 			return l, 0
 		}
-		if wait == 0 || d < wait {
-			wait = d
-		}
 	}
 	return nil, wait
+}
+
+// giveBack has instances leave that were let in while there is nothing for them to
+// execute.
+func (b *book) giveBack() {
+	for _, l := range b.lanes {
+		if !l.busy && l.ready.n == 0 {
+			l.door.Leave(false)
+		}
+	}
+}
+
+// decide sets the batch that an instance is to execute; not ok: it has none, or not
+// before wait has passed.
+func (b *book) decide(l *lane, now int64) (wait time.Duration, ok bool) {
+	switch {
+	case l.ready.n == 0:
+		return 0, false
+	case b.rules.Oldest:
+		return b.oldest(l, now)
+	default:
+		return b.direct(l, now)
+	}
 }
 
 // purge drops the requests of clients that have gone, where a decision will look.
@@ -80,7 +102,7 @@ func (b *book) purge(l *lane, now int64, dropped *scheduler.List) {
 	}
 }
 
-// direct forms a batch whose rows are the slots.
+// direct sets a batch whose rows are the slots.
 func (b *book) direct(l *lane, now int64) (wait time.Duration, ok bool) {
 	if wait := b.utilize(l, now); wait > 0 {
 		return wait, false
@@ -98,7 +120,6 @@ func (b *book) direct(l *lane, now int64) (wait time.Duration, ok bool) {
 		}
 		l.batch = append(l.batch, sl)
 	}
-	b.takeAll(l)
 	return 0, true
 }
 
@@ -114,7 +135,7 @@ func (b *book) utilize(l *lane, now int64) time.Duration {
 	return b.rules.Delay - time.Duration(now-since)
 }
 
-// oldest forms a batch as the policy says, of the sequences that became ready first.
+// oldest sets a batch as the policy says, of the sequences that became ready first.
 func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
 	b.items = b.items[:0]
 	for s := l.ready.head; s != nil && len(b.items) < window; s = s.next {
@@ -138,7 +159,6 @@ func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
 			l.batch = append(l.batch, s.at)
 		}
 	}
-	b.takeAll(l)
 	return 0, true
 }
 
@@ -181,6 +201,7 @@ func (b *book) finish(l *lane, now int64) {
 		}
 		b.settle(sl.seq, now)
 	}
+	l.door.Leave(l.ready.n > 0)
 }
 
 // mates reports whether the next requests of two sequences, and their states, have

@@ -25,6 +25,7 @@ type ports struct {
 	states   []state
 	initial  []tensor.Tensor // of the states, by their order
 	row      []int64         // the batch dimension of one row, if there is one
+	one      tensor.Shape    // of a control
 }
 
 // control is an input that carries a signal.
@@ -35,7 +36,11 @@ type control struct {
 }
 
 // state is an output that becomes the input of the sequence's next request.
-type state struct{ in, out int }
+type state struct {
+	in, out int
+	// over lets the output use the input's memory, which so is the slot's alone.
+	over bool
+}
 
 // Signals of requests.
 const (
@@ -52,6 +57,7 @@ func newPorts(s *Settings) (*ports, error) {
 	if s.Signature.MaxBatch > 0 {
 		p.row = []int64{1}
 	}
+	p.one = tensor.Of(append(slices.Clip(p.row), 1)...)
 	for i := range s.Public.Inputs {
 		p.in = append(p.in, s.Signature.Input(s.Public.Inputs[i].Name))
 	}
@@ -91,7 +97,7 @@ func (p *ports) addControl(sig *config.Signature, name string, c *modelconfig.Mo
 	added := control{port: port, kind: c.GetKind()}
 	for i := range added.value {
 		d, bits := signal(c, i)
-		t, err := tensor.New(p.alloc, d, tensor.Of(append(slices.Clip(p.row), 1)...))
+		t, err := tensor.New(p.alloc, d, p.one)
 		if err != nil {
 			added.value[0].Release()
 			return err
@@ -143,7 +149,7 @@ func (p *ports) addState(s *Settings, st *modelconfig.ModelSequenceBatching_Stat
 	if err != nil {
 		return err
 	}
-	p.states = append(p.states, state{in, out})
+	p.states = append(p.states, state{in: in, out: out, over: st.GetUseSameBufferForInputOutput()})
 	p.initial = append(p.initial, t)
 	return nil
 }
@@ -181,6 +187,23 @@ func (p *ports) initialState(s *Settings, name string, d tensor.DType, dims []in
 		copy(t.Bytes(), data)
 	}
 	return t, err
+}
+
+// Over returns scheduler.RunnerSettings.Over for the states of a configuration that use
+// one memory for input and output; nil when none does.
+func Over(cfg *modelconfig.ModelConfig, sig *config.Signature) []int32 {
+	var over []int32
+	for _, st := range cfg.GetSequenceBatching().GetState() {
+		in, out := sig.Input(st.GetInputName()), sig.Output(st.GetOutputName())
+		if !st.GetUseSameBufferForInputOutput() || in < 0 || out < 0 {
+			continue
+		}
+		if over == nil {
+			over = make([]int32, len(sig.Outputs))
+		}
+		over[out] = int32(in) + 1 //nolint:gosec // a position
+	}
+	return over
 }
 
 const (
@@ -236,16 +259,15 @@ func largest(d tensor.DType) uint64 {
 
 // correlation returns an id as the model gets it.
 func (p *ports) correlation(key id) (tensor.Tensor, error) {
-	shape := tensor.Of(append(slices.Clip(p.row), 1)...)
 	if p.corridAs == tensor.Bytes {
 		text := key.String()
-		t, err := tensor.NewBytes(p.alloc, shape, tensor.EncodedLen(len(text)))
+		t, err := tensor.NewBytes(p.alloc, p.one, tensor.EncodedLen(len(text)))
 		if err == nil {
 			tensor.AppendBytes(t.Bytes()[:0], text)
 		}
 		return t, err
 	}
-	t, err := tensor.New(p.alloc, p.corridAs, shape)
+	t, err := tensor.New(p.alloc, p.corridAs, p.one)
 	if err == nil {
 		var bits [8]byte
 		binary.LittleEndian.PutUint64(bits[:], key.number)

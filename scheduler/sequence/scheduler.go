@@ -34,7 +34,10 @@ type Settings struct {
 	Alloc tensor.Allocator
 	// Instances move to the scheduler.
 	Instances []backends.Instance
-	Workers   *scheduler.Workers
+	// Gates are what the instances of the same positions pass before a batch; nil, or
+	// a nil one, lets them run as they come.
+	Gates   []scheduler.Gate
+	Workers *scheduler.Workers
 	// ReadFile reads a file of the model's folder initial_state.
 	ReadFile func(name string) ([]byte, error)
 	Log      *slog.Logger
@@ -80,9 +83,13 @@ func New(s Settings) (*Scheduler, error) {
 	x.book.model, x.book.batchy, x.book.policy = p.model, s.Signature.MaxBatch > 0, s.Policy
 	x.book.fits, x.book.fresh = p.fits, x.newSlot
 	for i, inst := range s.Instances {
-		x.book.lanes[i].inst = inst
+		l := x.book.lanes[i]
+		if l.inst = inst; i < len(s.Gates) && s.Gates[i] != nil {
+			var e scheduler.Scheduler = entrance{x, l} // made once, so that being let in allocates nothing
+			l.door = scheduler.NewDoor(s.Gates[i], func() { x.workers.Kick(e) })
+		}
 		if st := backends.StreamOf(inst); st != nil {
-			x.book.lanes[i].at = st.Place()
+			l.at = st.Place()
 		}
 	}
 	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
@@ -130,6 +137,9 @@ func (s *Scheduler) Help(t *scheduler.Turn) bool {
 	s.refused = scheduler.List{}
 	l, wait := s.book.next(now, &dropped)
 	more := l != nil && s.book.startable()
+	if l != nil {
+		l.look()
+	}
 	if l == nil && wait > 0 {
 		s.arm(wait)
 	}
@@ -172,8 +182,11 @@ func (s *Scheduler) execute(l *lane, t *scheduler.Turn) {
 	n := done.Len()
 	scheduler.Complete(done, t)
 	s.stats.Queued(int64(again))
+	l.copyMoves(s.ports.alloc)
 	now := t.Now()
 	s.mu.Lock()
+	l.endMoves()
+	l.watch()
 	s.book.finish(l, now)
 	ready := s.book.startable()
 	s.schedule(now)

@@ -126,6 +126,7 @@ type slot struct {
 	states []tensor.Tensor
 	// initial are the states of every sequence that starts, the ports'; borrowed.
 	initial []tensor.Tensor
+	viewer  bool // among the lane's viewers
 	corrid  tensor.Tensor
 	answer  []tensor.Tensor // memory for a decoupled model's answers
 }
@@ -151,12 +152,17 @@ func (s *slot) forget() {
 type lane struct {
 	number int
 	inst   backends.Instance
-	at     tensor.Place // of the instance
+	door   scheduler.Door // what the instance passes before a batch
+	at     tensor.Place   // of the instance
 	slots  []*slot
 	ready  chain
 	busy   bool
 	// batch are the slots of the batch under way by row; nil is a row for nobody.
 	batch []*slot
+
+	viewers []*slot // those whose states are views of a batch's
+	looked  int     // up to where they were looked at
+	moves   []moving
 
 	nulls []*scheduler.Work // rows for nobody, by row
 	zeros []tensor.Tensor   // their inputs

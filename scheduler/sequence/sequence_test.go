@@ -26,8 +26,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// make returns a scheduler by the rules of a configuration, over works of public's ports.
+// build returns a scheduler by the rules of a configuration, over works of public's ports.
 func build(b *schedtest.Bench, text string, full, public *config.Signature, alloc tensor.Allocator, instances []backends.Instance) (*sequence.Scheduler, error) {
+	return buildGated(b, text, full, public, alloc, instances, nil)
+}
+
+func buildGated(
+	b *schedtest.Bench, text string, full, public *config.Signature, alloc tensor.Allocator, instances []backends.Instance, gates []scheduler.Gate,
+) (*sequence.Scheduler, error) {
 	cfg := &modelconfig.ModelConfig{}
 	if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
 		return nil, err
@@ -40,7 +46,7 @@ func build(b *schedtest.Bench, text string, full, public *config.Signature, allo
 		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
 			Signature: full, Stats: b.Stats, Alloc: b.Alloc, Log: slog.New(slog.DiscardHandler), Once: true, Iterative: rules.Iterative,
 		}),
-		Stats: b.Stats, Alloc: alloc, Instances: instances, Workers: b.Workers,
+		Stats: b.Stats, Alloc: alloc, Instances: instances, Gates: gates, Workers: b.Workers,
 		ReadFile: func(name string) ([]byte, error) {
 			if name == "seven" {
 				return []byte{7, 0, 0, 0}, nil
@@ -86,8 +92,8 @@ func text(strategy, initial string) string {
 }
 
 // ports returns the signature of a model that adds IN up, and what requests see of it.
-func ports(t *testing.T, maxBatch int, cfg string) (full, public *config.Signature) {
-	t.Helper()
+func ports(tb testing.TB, maxBatch int, cfg string) (full, public *config.Signature) {
+	tb.Helper()
 	p := func(name string, d tensor.DType) config.Port {
 		return config.Port{Name: name, DType: d, Dims: tensor.Of(1)}
 	}
@@ -96,14 +102,14 @@ func ports(t *testing.T, maxBatch int, cfg string) (full, public *config.Signatu
 	}, Outputs: []config.Port{p("SUM_OUT", tensor.Int32), p("OUT", tensor.Int32)}}
 	c := &modelconfig.ModelConfig{}
 	if err := prototext.Unmarshal([]byte(cfg), c); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	public, err := config.HideSequence(c, full)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if len(public.Inputs) != 1 || len(public.Outputs) != 1 {
-		t.Fatalf("requests see %v and %v", public.Inputs, public.Outputs)
+		tb.Fatalf("requests see %v and %v", public.Inputs, public.Outputs)
 	}
 	return full, public
 }
@@ -151,14 +157,20 @@ func (a *adder) model(b *backends.Batch) error {
 // bench makes an adder's scheduler.
 func bench(t *testing.T, cfg string, maxBatch, instances int) (*schedtest.Bench, *sequence.Scheduler, *adder) {
 	t.Helper()
+	return benchGated(t, cfg, maxBatch, make([]scheduler.Gate, instances))
+}
+
+// benchGated is bench with as many instances as gates.
+func benchGated(t *testing.T, cfg string, maxBatch int, gates []scheduler.Gate) (*schedtest.Bench, *sequence.Scheduler, *adder) {
+	t.Helper()
 	full, public := ports(t, maxBatch, cfg)
 	b := schedtest.NewBench(t, public, nil)
 	a := &adder{order: map[uint64][]int32{}}
 	var list []backends.Instance
-	for range instances {
+	for range gates {
 		list = append(list, schedtest.Model(a.model))
 	}
-	s, err := build(b, cfg, full, public, b.Alloc, list)
+	s, err := buildGated(b, cfg, full, public, b.Alloc, list, gates)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,6 +277,7 @@ func TestRefused(t *testing.T) {
 	b, s, _ := bench(t, text("direct {}", ""), 2, 1)
 	for want, j := range map[string]*schedtest.Job{
 		"inference request to model 'm' must specify a non-zero or non-empty correlation ID":                                                                  number(t, b, infer.Sequence{Start: true}, 1),
+		"inference request to model 'm' has a correlation ID of 129 bytes, expected at most 128":                                                              number(t, b, infer.Sequence{Name: strings.Repeat("x", 129), Start: true}, 1),
 		"inference request for sequence 9 to model 'm' must specify the START flag on the first request of the sequence":                                      number(t, b, infer.Sequence{ID: 9}, 1),
 		"inference request to model 'm' has correlation ID 'x', expected a number up to 18446744073709551615: control CONTROL_SEQUENCE_CORRID is TYPE_UINT64": number(t, b, infer.Sequence{Name: "x", Start: true}, 1),
 	} {
@@ -293,13 +306,17 @@ func TestBadStates(t *testing.T) {
 	}
 }
 
-// TestCrowd starts ten thousand sequences at once, of which every third never ends,
-// from several goroutines, and checks sums and order.
+// TestCrowd starts ten thousand sequences at once (in short, a thousand), of which every
+// third never ends, from several goroutines, and checks sums and order.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	cfg := strings.Replace(text("oldest { max_candidate_sequences: 500 }", ""), "oldest", "max_sequence_idle_microseconds: 2000 oldest", 1)
 	b, s, a := bench(t, cfg, 32, 2)
-	const clients, each, length = 10, 1000, 3
+	const clients, length = 10, 3
+	each := 1000
+	if testing.Short() {
+		each = 100
+	}
 	var wg sync.WaitGroup
 	for c := range clients {
 		wg.Go(func() {

@@ -105,6 +105,20 @@ func (k tick) Help(t *scheduler.Turn) bool {
 	return s.drop(dropped, t) || ready
 }
 
+// entrance is what the workers help when an instance is let in that had to wait.
+type entrance struct {
+	*Scheduler
+	l *lane
+}
+
+// Help executes a batch with the instance, or has it leave.
+func (e entrance) Help(t *scheduler.Turn) bool {
+	e.mu.Lock()
+	e.l.door.Let()
+	e.mu.Unlock()
+	return e.Scheduler.Help(t)
+}
+
 // answerer takes the answers of a decoupled model.
 type answerer struct{ s *Scheduler }
 

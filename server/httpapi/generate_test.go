@@ -223,8 +223,8 @@ func TestGenerateStreamHoldsBack(t *testing.T) {
 func TestGenerateMeta(t *testing.T) {
 	t.Parallel()
 	s, e := serve(t)
-	ask(t, "POST", s.URL+"/v2/models/echo/generate", []byte(`{"X":1,"id":"9","k":"first","parameters":{"k":2,"timeout":5}}`))
-	want := infer.Meta{ID: "9", Params: infer.Params{
+	ask(t, "POST", s.URL+"/v2/models/echo/generate", []byte(`{"X":1,"id":"9","k":"first","sequence_id":"s","parameters":{"k":2,"timeout":5,"sequence_start":true,"sequence_end":false}}`))
+	want := infer.Meta{ID: "9", Sequence: infer.Sequence{Name: "s", Start: true}, Params: infer.Params{
 		{Key: "k", Kind: infer.ParamString, String: "first"}, {Key: "timeout", Kind: infer.ParamInt, Int: 5},
 	}}
 	if diff := cmp.Diff(want, *e.Last.Load()); diff != "" {

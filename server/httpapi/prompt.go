@@ -68,7 +68,22 @@ func (x *exchange) promptMember(d *infer.Description, key string, nested bool) e
 		x.req.ID = string(id)
 		return err
 	}
-	return x.customParameter(key)
+	return x.promptParameter(key)
+}
+
+// promptParameter reads a parameter: what names a sequence, or what only the model knows.
+func (x *exchange) promptParameter(key string) (err error) {
+	switch s := &x.req.Sequence; key {
+	case "sequence_id":
+		return x.sequenceID()
+	case "sequence_start":
+		s.Start, err = x.boolean(key)
+	case "sequence_end":
+		s.End, err = x.boolean(key)
+	default:
+		return x.customParameter(key)
+	}
+	return err
 }
 
 // promptInput reads a scalar, or arrays nested in any way, as the tensor that the

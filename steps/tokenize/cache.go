@@ -48,7 +48,7 @@ func (c *wordCache) find(b []byte) (*cachedWord, *atomic.Pointer[cachedWord]) {
 	return nil, nil
 }
 
-// keep remembers the tokens of a word whose spans are in bytes of the word.
-func (c *wordCache) keep(slot *atomic.Pointer[cachedWord], b []byte, tokens []cachedToken) {
+// remember keeps the tokens of a word, whose spans are in bytes of the word, in its slot.
+func remember(slot *atomic.Pointer[cachedWord], b []byte, tokens []cachedToken) {
 	slot.CompareAndSwap(nil, &cachedWord{string(b), append([]cachedToken(nil), tokens...)})
 }

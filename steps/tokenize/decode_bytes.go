@@ -67,7 +67,8 @@ func appendValid(dst, src []byte) []byte {
 
 // brokenLen is the length of the start of a character that src, which does not begin with a whole one, begins with.
 func brokenLen(src []byte) int {
-	want, low, high := 0, byte(0x80), byte(0xBF)
+	var want int
+	low, high := byte(0x80), byte(0xBF)
 	switch b := src[0]; {
 	case b >= 0xC2 && b <= 0xDF:
 		want = 2

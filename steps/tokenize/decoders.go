@@ -31,8 +31,17 @@ func (d *wordPieceDecoder) decode(dst, src *pieces) {
 
 // untidy are the replacements of a clean-up, in order: the spaces that tokenizing English put before marks.
 var untidy = [...]struct{ from, to string }{
-	{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"}, {" do not", " don't"},
-	{" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+	{" .", "."},
+	{" ?", "?"},
+	{" !", "!"},
+	{" ,", ","},
+	{" ' ", "'"},
+	{" n't", "n't"},
+	{" 'm", "'m"},
+	{" do not", " don't"},
+	{" 's", "'s"},
+	{" 've", "'ve"},
+	{" 're", "'re"},
 }
 
 // cleanUp replaces what is untidy in buf from start on. No replacement is longer than what it replaces.
@@ -212,7 +221,7 @@ func (byteDecoder) decode(dst, src *pieces) {
 			dst.buf = append(dst.buf, b)
 			continue
 		}
-		start = endBytes(dst, start)
+		endBytes(dst, start)
 		dst.buf = append(dst.buf, src.at(i)...)
 		dst.end()
 		start = len(dst.buf)
@@ -221,7 +230,7 @@ func (byteDecoder) decode(dst, src *pieces) {
 }
 
 // endBytes makes a piece, or several, of the bytes from start on.
-func endBytes(p *pieces, start int) int {
+func endBytes(p *pieces, start int) {
 	n := len(p.buf) - start
 	switch {
 	case n == 0:
@@ -234,7 +243,6 @@ func endBytes(p *pieces, start int) int {
 			p.end()
 		}
 	}
-	return len(p.buf)
 }
 
 // fallbackByte reads "<0x41>". The reference's number parser takes "<0x+F>" too.

@@ -35,6 +35,7 @@ func NewDetokenizeFactory() steps.Factory {
 			{Key: paramDType, Default: "int64", Values: []string{"int64", "int32"}, Doc: "type of the ids"},
 		}...),
 		Inline:    true,
+		Examples:  detokenizeExamples(),
 		Signature: detokenizeSignature,
 		New:       newDetokenizeStep,
 	}

@@ -60,6 +60,7 @@ func NewFactory() steps.Factory {
 			},
 		}...),
 		Inline:    true,
+		Examples:  tokenizeExamples(),
 		Signature: signature,
 		New:       newStep,
 	}

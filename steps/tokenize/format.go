@@ -44,11 +44,14 @@ func formatParams() []steps.Param {
 		{Key: paramMerges, Default: "merges.txt", Doc: "merges of format vocab_json"},
 		{Key: paramLower, Default: "true", Values: yes, Doc: "whether format vocab_txt puts text in lower case without accents"},
 		{Key: paramPattern, Default: "cl100k", Values: []string{"gpt2", "cl100k", "o200k"}, Doc: "how format tiktoken cuts text into words"},
-		{Key: paramSpecial, Default: "", Doc: "special tokens of format tiktoken, as TEXT=ID with spaces between them"},
+		{Key: paramSpecial, Default: noSpecial, Doc: "special tokens of format tiktoken, as TEXT=ID with spaces between them; none for none"},
 		{Key: paramBOS, Default: "false", Values: yes, Doc: "whether format sentencepiece puts its begin mark before each text"},
 		{Key: paramEOS, Default: "false", Values: yes, Doc: "whether format sentencepiece puts its end mark behind each text"},
 	}
 }
+
+// noSpecial as the special tokens of format tiktoken says that there are none.
+const noSpecial = "none"
 
 // load makes the tokenizer of the parameters.
 func load(s *steps.Settings) (*Tokenizer, error) {
@@ -96,7 +99,11 @@ func define(s *steps.Settings, format string, data []byte) (*Definition, error) 
 		}
 		return DefineSentencePiece(data, bos, eos)
 	case formatTiktoken:
-		return DefineTiktoken(data, s.Params[paramPattern], s.Params[paramSpecial])
+		special := s.Params[paramSpecial]
+		if special == noSpecial {
+			special = ""
+		}
+		return DefineTiktoken(data, s.Params[paramPattern], special)
 	default:
 		return nil, status.Errorf(status.InvalidArg, "parameter '%s' of model '%s' is '%s', expected a format", paramFormat, s.Model, format)
 	}

@@ -34,10 +34,10 @@ func (p llamaPattern) next(b []byte, i int32) int32 {
 		}
 	}
 	class := p.class.of(r)
-	switch {
-	case class == letterLetter:
+	switch class {
+	case letterLetter:
 		return p.class.run(b, i+n, letterLetter)
-	case class == letterNumber:
+	case letterNumber:
 		return p.number(b, i+n)
 	}
 	if r != '\r' && r != '\n' && int(i+n) < len(b) {
@@ -45,7 +45,7 @@ func (p llamaPattern) next(b []byte, i int32) int32 {
 			return p.class.run(b, i+n+size, letterLetter)
 		}
 	}
-	return p.other(b, i, r, n, class)
+	return p.other(b, i, r, class)
 }
 
 func (p llamaPattern) number(b []byte, i int32) int32 {
@@ -60,7 +60,7 @@ func (p llamaPattern) number(b []byte, i int32) int32 {
 }
 
 // other matches from " ?[^\s\p{L}\p{N}]+[\r\n]*" on.
-func (p llamaPattern) other(b []byte, i int32, r rune, n, class int32) int32 {
+func (p llamaPattern) other(b []byte, i int32, r rune, class int32) int32 {
 	at := i
 	if r == ' ' && int(i)+1 < len(b) {
 		second, _ := decodeRune(b[i+1:])

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -125,7 +126,7 @@ func newSuffixDecoder(raw json.RawMessage) (decoder, error) {
 		return nil, err
 	}
 	if c.Suffix == "" {
-		return nil, fmt.Errorf("tokenizer component 'BPEDecoder' has an empty suffix")
+		return nil, errors.New("tokenizer component 'BPEDecoder' has an empty suffix")
 	}
 	return &suffixDecoder{c.Suffix}, nil
 }
@@ -141,7 +142,7 @@ func newCTCDecoder(raw json.RawMessage) (decoder, error) {
 		return nil, err
 	}
 	if c.Pad == "" || c.Delimiter == "" {
-		return nil, fmt.Errorf("tokenizer component 'CTC' has an empty pad_token or word_delimiter_token")
+		return nil, errors.New("tokenizer component 'CTC' has an empty pad_token or word_delimiter_token")
 	}
 	return &ctcDecoder{c.Pad, c.Delimiter, c.Cleanup}, nil
 }
@@ -178,7 +179,7 @@ func newReplaceDecoder(raw json.RawMessage) (decoder, error) {
 	case p.Regex != nil:
 		return newRegexDecoder(*p.Regex, c.Content)
 	default:
-		return nil, fmt.Errorf("tokenizer component 'Replace' has no pattern")
+		return nil, errors.New("tokenizer component 'Replace' has no pattern")
 	}
 }
 

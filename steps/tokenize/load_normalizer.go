@@ -3,6 +3,7 @@ package tokenize
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -130,8 +131,8 @@ var plainPasses = map[string]func() pass{
 }
 
 func passOf(name string, raw json.RawMessage) (pass, error) {
-	if make, ok := plainPasses[name]; ok {
-		return make(), strict(raw, name, &struct {
+	if plain, ok := plainPasses[name]; ok {
+		return plain(), strict(raw, name, &struct {
 			Type string `json:"type"`
 		}{})
 	}
@@ -205,7 +206,7 @@ func (f *patternField) compile() (pattern, error) {
 	case f.String != nil:
 		return newRegex("")
 	case f.Regex == nil:
-		return nil, fmt.Errorf("a pattern is neither String nor Regex")
+		return nil, errors.New("a pattern is neither String nor Regex")
 	}
 	if *f.Regex == gpt2Text {
 		return gpt2Pattern{newLetterTable()}, nil

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"unicode"
 	"unicode/utf8"
@@ -31,8 +32,8 @@ func (t *Tokenizer) preTokenizerOf(raw json.RawMessage, depth int) (preTokenizer
 	if depth > deepestSequence {
 		return nil, unsupported("pre_tokenizer sequences so deep")
 	}
-	if make, ok := plainPreTokenizers[name]; ok {
-		return make(), strict(raw, name, &struct {
+	if plain, ok := plainPreTokenizers[name]; ok {
+		return plain(), strict(raw, name, &struct {
 			Type string `json:"type"`
 		}{})
 	}
@@ -99,7 +100,7 @@ func (t *Tokenizer) metaspaceOf(raw json.RawMessage) (preTokenizer, error) {
 	m := &metaspace{replacement: c.Replacement, cut: c.Split == nil || *c.Split}
 	switch {
 	case c.Prefix != nil && !*c.Prefix && (c.Scheme == nil || *c.Scheme != "never"):
-		return nil, fmt.Errorf("tokenizer component 'Metaspace': add_prefix_space does not match prepend_scheme")
+		return nil, errors.New("tokenizer component 'Metaspace': add_prefix_space does not match prepend_scheme")
 	case c.Scheme == nil || *c.Scheme == "always":
 		m.always = true
 	case *c.Scheme == "first":

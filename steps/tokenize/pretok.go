@@ -89,8 +89,8 @@ type byteLevel struct {
 }
 
 func (p *byteLevel) split(t *text) {
-	if p.prefix && p.needsPrefix(t) {
-		p.addPrefix(t)
+	if p.prefix && needsPrefix(t) {
+		addPrefix(t)
 	}
 	if p.pattern != nil {
 		(&split{pattern: p.pattern, behavior: isolated}).split(t)
@@ -111,7 +111,8 @@ func (p *byteLevel) split(t *text) {
 	t.endWords()
 }
 
-func (p *byteLevel) needsPrefix(t *text) bool {
+// needsPrefix reports whether a word begins without a space.
+func needsPrefix(t *text) bool {
 	for _, w := range t.words {
 		if w.id == noID && t.buf[w.at.Start] != ' ' {
 			return true
@@ -120,7 +121,8 @@ func (p *byteLevel) needsPrefix(t *text) bool {
 	return false
 }
 
-func (p *byteLevel) addPrefix(t *text) {
+// addPrefix puts a space before those words.
+func addPrefix(t *text) {
 	t.startWords()
 	for _, w := range t.words {
 		start := int32(len(t.alt))

@@ -3,6 +3,7 @@ package tokenize
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // The instructions of a compiled pattern.
@@ -267,12 +268,7 @@ func canBeEmpty(n *node) bool {
 		}
 		return true
 	case nodeAlt:
-		for _, k := range n.kids {
-			if canBeEmpty(k) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(n.kids, canBeEmpty)
 	case nodeRepeat:
 		return n.low == 0 || canBeEmpty(n.kids[0])
 	case nodeAtomic:

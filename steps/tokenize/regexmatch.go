@@ -23,11 +23,11 @@ func (r *regex) matches(dst []match, t *text, b []byte) []match {
 		if start < 0 {
 			break
 		}
-		if start == end && start == last { // an empty match right after a match does not count
+		if start == last && end == last { // an empty match right after a match does not count
 			if int(from) >= len(b) {
 				break
 			}
-			from = start + r.width(b, start)
+			from = start + widthAt(b, start)
 			continue
 		}
 		if prev != start {
@@ -45,7 +45,8 @@ func (r *regex) matches(dst []match, t *text, b []byte) []match {
 	return dst
 }
 
-func (r *regex) width(b []byte, at int32) int32 {
+// widthAt is how many bytes the code point at a place has, 1 at the end.
+func widthAt(b []byte, at int32) int32 {
 	if int(at) >= len(b) {
 		return 1
 	}
@@ -54,7 +55,7 @@ func (r *regex) width(b []byte, at int32) int32 {
 
 // find is the first match from a place on, with a negative start when there is none.
 func (r *regex) find(s *regexScratch, b []byte, from int32) (start, end int32) {
-	for at := from; int(at) <= len(b); at += r.width(b, at) {
+	for at := from; int(at) <= len(b); at += widthAt(b, at) {
 		if r.first != nil {
 			if int(at) == len(b) {
 				return -1, -1

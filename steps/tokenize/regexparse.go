@@ -54,7 +54,6 @@ type regexParser struct {
 	fold     bool
 	dotAll   bool
 	depth    int
-	atGroup  bool
 	original string
 }
 
@@ -377,7 +376,7 @@ func (p *regexParser) property(negative bool) (runeRanges, error) {
 
 // number reads the code point of \xHH, \x{H...} and \uHHHH.
 func (p *regexParser) number(kind rune) (rune, error) {
-	digits := ""
+	var digits string
 	if kind == 'x' && p.take("{") {
 		var ok bool
 		if digits, p.rest, ok = strings.Cut(p.rest, "}"); !ok {
@@ -396,81 +395,4 @@ func (p *regexParser) number(kind rune) (rune, error) {
 		return 0, fmt.Errorf("'%s' is not the number of a code point", digits)
 	}
 	return rune(v), nil
-}
-
-// class reads what follows a '['.
-func (p *regexParser) class() (runeRanges, error) {
-	if p.depth++; p.depth > deepestPattern {
-		return nil, errors.New("classes are nested too deep")
-	}
-	defer func() { p.depth-- }()
-	negative := p.take("^")
-	var set runeRanges
-	all := runeRanges{{0, unicode.MaxRune}}
-	for first := true; ; first = false {
-		if p.rest == "" {
-			return nil, errors.New("a class does not end")
-		}
-		if !first && p.take("]") {
-			break
-		}
-		if p.take("&&") {
-			all, set = intersect(all, union(set)), nil
-			continue
-		}
-		if strings.HasPrefix(p.rest, "[:") {
-			return nil, errors.New("a POSIX bracket is not supported")
-		}
-		part, err := p.classItem()
-		if err != nil {
-			return nil, err
-		}
-		set = append(set, part...)
-	}
-	set = intersect(all, union(set))
-	if negative {
-		set = complement(set)
-	}
-	return set, nil
-}
-
-// classItem reads a class in the class, an escape, a code point or a range.
-func (p *regexParser) classItem() (runeRanges, error) {
-	low := p.next()
-	switch low {
-	case '[':
-		return p.class()
-	case '\\':
-		if p.rest == "" {
-			return nil, errors.New("a backslash at the end")
-		}
-		if p.take("b") {
-			low = '\b'
-			break
-		}
-		set, single, err := p.escaped()
-		if err != nil || single < 0 {
-			return set, err
-		}
-		low = single
-	}
-	if !strings.HasPrefix(p.rest, "-") || strings.HasPrefix(p.rest, "-]") {
-		return runeRanges{{low, low}}, nil
-	}
-	p.rest = p.rest[1:]
-	high := p.next()
-	if high == '\\' {
-		set, single, err := p.escaped()
-		if err != nil {
-			return nil, err
-		}
-		if single < 0 {
-			return append(runeRanges{{low, low}, {'-', '-'}}, set...), nil
-		}
-		high = single
-	}
-	if high < low {
-		return nil, fmt.Errorf("the range from '%c' to '%c' is empty", low, high)
-	}
-	return runeRanges{{low, high}}, nil
 }

@@ -2,6 +2,7 @@ package tokenize
 
 import (
 	"bytes"
+	"slices"
 	"unicode"
 )
 
@@ -85,8 +86,7 @@ func merge(m []match, join func(was, is bool) bool) []match {
 // mergeNext joins each hit to what comes after it, from the end on.
 func mergeNext(m []match) []match {
 	out, was := len(m), false
-	for i := len(m) - 1; i >= 0; i-- {
-		p := m[i]
+	for _, p := range slices.Backward(m) {
 		if p.hit && !was && out < len(m) {
 			m[out].start = p.start
 		} else {

@@ -105,6 +105,22 @@ func (m *sentenceModel) section() (json.RawMessage, error) {
 	return json.Marshal(map[string]any{"type": "Unigram", "unk_id": m.unknown(), "vocab": vocab, "byte_fallback": m.byteFallback})
 }
 
+// ranks are the places of the pieces by score, equal for equal scores.
+func (m *sentenceModel) ranks() []int32 {
+	order := make([]int, len(m.pieces))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.pieces[b].score, m.pieces[a].score) })
+	out := make([]int32, len(m.pieces))
+	for rank, i := range order {
+		if out[i] = int32(rank); rank > 0 && m.pieces[i].score == m.pieces[order[rank-1]].score {
+			out[i] = out[order[rank-1]]
+		}
+	}
+	return out
+}
+
 // bpeSection makes merges of the pieces: every way to cut one into two others, best piece first.
 func (m *sentenceModel) bpeSection() (json.RawMessage, error) {
 	vocab, order := map[string]int{}, []int(nil)
@@ -149,6 +165,9 @@ func bpeModel(vocab map[string]int, merges [][2]string, options map[string]any) 
 	return json.Marshal(c)
 }
 
+// surfaceMark stands before what an unknown piece is decoded to, whose spaces stay at the start of a text.
+const surfaceMark = "\uFFFEunknown\uFFFE"
+
 // decoder makes the library's text: marks to spaces, bytes to characters, and the first space off, or all at the start.
 func (m *sentenceModel) decoder() json.RawMessage {
 	first := 0
@@ -159,7 +178,8 @@ func (m *sentenceModel) decoder() json.RawMessage {
 		first = 1
 	}
 	return json.RawMessage(fmt.Sprintf(`{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"%s"},"content":" "},`+
-		`{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":%d,"stop":0}]}`, spaceMark, first))
+		`{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":%d,"stop":0},`+
+		`{"type":"Replace","pattern":{"String":"%s"},"content":""}]}`, spaceMark, first, surfaceMark))
 }
 
 // marks is the post-processor that puts the begin and end marks around each text.
@@ -224,7 +244,7 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 				fallback[b] = id
 			}
 		case pieceUnknown:
-			t.added[id] = m.unknownSurface
+			t.added[id] = surfaceMark + m.unknownSurface
 		case pieceControl:
 			t.special[p.text] = true
 		}
@@ -233,6 +253,10 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 		norm.symbols = t.after.trie
 	}
 	t.normalizer = norm
+	if model, ok := t.model.(*bpe); ok {
+		ranks := m.ranks()
+		model.rankBy(func(id int32) int32 { return ranks[id] })
+	}
 	if m.byteFallback {
 		t.fallBack(&fallback)
 	}

@@ -115,8 +115,10 @@ func TestStep(t *testing.T) {
 func moreOutputs() []config.Port {
 	n := tensor.Of(-1)
 	return []config.Port{
-		{Name: "offset_mapping", DType: tensor.Int64, Dims: tensor.Of(-1, 2)}, {Name: "word_ids", DType: tensor.Int64, Dims: n},
-		{Name: "special_tokens_mask", DType: tensor.Int64, Dims: n}, {Name: "sequence_ids", DType: tensor.Int64, Dims: n},
+		{Name: "offset_mapping", DType: tensor.Int64, Dims: tensor.Of(-1, 2)},
+		{Name: "word_ids", DType: tensor.Int64, Dims: n},
+		{Name: "special_tokens_mask", DType: tensor.Int64, Dims: n},
+		{Name: "sequence_ids", DType: tensor.Int64, Dims: n},
 	}
 }
 

@@ -40,7 +40,12 @@ func DefineTiktoken(data []byte, pattern, special string) (*Definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.finish = func(t *Tokenizer) { t.number(tokens) }
+	d.finish = func(t *Tokenizer) {
+		t.number(tokens)
+		if m, ok := t.model.(*bpe); ok {
+			m.rankBy(func(id int32) int32 { return id })
+		}
+	}
 	text, err := json.Marshal(expression)
 	if err != nil {
 		return nil, err

@@ -137,12 +137,15 @@ func TestWithMaxLength(t *testing.T) {
 // TestHostileText only has to end: a text that took quadratic time would take minutes.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
-	tok := mustParse(t, patched(t, noLimits()))
-	var e tokenize.Encoding
-	for _, unit := range []string{"a", "é", "漢", "\u0301", "\u1b44\u0301", "[", "[CLS", "[CLS]", "\x00", "한", "##a", " ", "𝒳"} {
-		src := []byte(strings.Repeat(unit, 200_000/len(unit)))
-		if err := tok.Encode(&e, src); err != nil {
-			t.Errorf("%q: %v", unit, err)
+	for _, tok := range everyKind(t) {
+		e := tokenize.Encoding{TrackOffsets: true}
+		for _, unit := range []string{
+			"a", "é", "漢", "\u0301", "\u1b44\u0301", "[", "[CLS", "[CLS]", "\x00", "한", "##a", " ", "𝒳", "\n ", " \t", "▁", "'s", "1", "ab", "<mask", "e r",
+		} {
+			src := []byte(strings.Repeat(unit, 40_000/len(unit)))
+			if err := tok.Encode(&e, src); err != nil {
+				t.Errorf("%q: %v", unit, err)
+			}
 		}
 	}
 }
@@ -168,16 +171,18 @@ func TestConcurrentUse(t *testing.T) {
 
 func TestEncodeAllocatesNothing(t *testing.T) {
 	head, variants := readGold(t)
-	tok := mustParse(t, patched(t, variants[0].Patch))
+	toks := append(everyKind(t), mustParse(t, patched(t, variants[0].Patch)))
 	var e tokenize.Encoding
 	var texts [][]byte
-	for i := 0; i < len(head.Corpus); i += 3 {
+	for i := 0; i < len(head.Corpus); i += 9 {
 		texts = append(texts, []byte(head.Corpus[i][0]))
 	}
 	all := func() {
-		for _, text := range texts {
-			if err := tok.Encode(&e, text); err != nil {
-				t.Fatal(err)
+		for _, tok := range toks {
+			for _, text := range texts {
+				if err := tok.Encode(&e, text); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}

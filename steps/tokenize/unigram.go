@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // unigram is the unigram language model (Kudo 2018): a word is cut into the entries with the highest sum of scores,
@@ -108,7 +109,7 @@ func (m *unigram) tokenize(t *text, dst []token) []token {
 		}
 		out := m.encode(t, b)
 		if slot != nil && len(out) <= mostCachedID && t.bad == nil {
-			m.cache.keep(slot, b, out)
+			remember(slot, b, out)
 		}
 		dst = t.tokens(dst, w.at.Start, out)
 	}
@@ -185,8 +186,8 @@ func (m *unigram) unknowns(t *text, out []cachedToken, b []byte) []cachedToken {
 	}
 	if m.fallback != nil && m.hasBytes(b) {
 		step := size // all of them span the run
-		for i := len(b) - 1; i >= 0; i-- {
-			out, step = append(out, cachedToken{m.fallback[b[i]], size, step}), 0
+		for _, v := range slices.Backward(b) {
+			out, step = append(out, cachedToken{m.fallback[v], size, step}), 0
 		}
 		return out
 	}

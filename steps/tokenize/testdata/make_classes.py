@@ -16,6 +16,7 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 PROPERTIES = ["L", "N", "M", "P", "S", "Z", "C", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Nd", "Han", "Hiragana",
               "Katakana", "Hangul", "Arabic", "Cyrillic", "Greek", "Latin", "Thai", "Hebrew", "Devanagari"]
+BRACKETS = ["alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "word", "xdigit"]
 
 
 def ranges(points):
@@ -122,8 +123,9 @@ def main():
               [c for c in pictures if c not in joins]),
         named("onigWordRanges", r"are \w of Oniguruma.", matching(r"\w")),
     ]
-    text.append("\n// onigRanges are Oniguruma's properties.\nvar onigRanges = map[string]runeRanges{\n")
+    text.append("\n// onigRanges are Oniguruma's properties and POSIX brackets.\nvar onigRanges = map[string]runeRanges{\n")
     text += [f'\t"{p}": {table(matching(chr(92) + "p{" + p + "}"))},\n' for p in PROPERTIES]
+    text += [f'\t"[:{b}:]": {table(matching(f"[[:{b}:]]"))},\n' for b in BRACKETS]
     text.append("}\n")
     rows = scripts()
     body = "".join(f"\t{{0x{a:x}, 0x{b:x}, {n}}},\n" for a, b, n in rows)

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestSequenceBacklog has a request's timeout pass in the backlog, while the only slot
+// is taken, and a conflict and the end of an idle sequence besides.
+func TestSequenceBacklog(t *testing.T) {
+	t.Parallel()
+	a, log := serveLogged(t, components(), "--model-repository="+sequenceModels(t))
+	stub := dialStub(t, a.grpc)
+	try := func(one ask) string { return outcome(stub.ModelInfer(t.Context(), one.message())) }
+	if got := try(ask{model: "narrow", id: 1, start: true, v: 5}); got != "5" {
+		t.Fatal(got)
+	}
+	for over, got := range map[string]string{
+		"gRPC": try(ask{model: "narrow", id: 2, start: true, timeout: 1000, v: 1}),
+		"HTTP": func() string {
+			_, text := post(t, "http://"+a.http+"/v2/models/narrow/infer", ask{model: "narrow", id: 3, start: true, timeout: 1000, v: 1}.body())
+			return short(text)
+		}(),
+	} {
+		if got != "timeout of the corresponding sequence has been expired" {
+			t.Errorf("over %s: %s", over, got)
+		}
+	}
+	if got := try(ask{model: "narrow", id: 1, start: true, v: 6}); got != "6" {
+		t.Errorf("a conflict: %s", got)
+	}
+	const conflict = "sequence 1 for model 'narrow' has a conflict. The previous sequence did not end before this sequence start. Previous sequence will be terminated early."
+	if !strings.Contains(log.String(), conflict) {
+		t.Errorf("the log lacks %q:\n%s", conflict, log)
+	}
+	// A sequence of another model's only slot gives it up after a millisecond.
+	if got := try(ask{model: "hasty", id: 1, start: true, v: 5}); got != "5" {
+		t.Fatal(got)
+	}
+	if got := try(ask{model: "hasty", id: 2, start: true, end: true, v: 7}); got != "7" {
+		t.Errorf("behind an idle sequence: %s", got)
+	}
+	if got := try(ask{model: "hasty", id: 1, v: 5}); !strings.Contains(got, "must specify the START flag") {
+		t.Errorf("an idle sequence went on: %s", got)
+	}
+}
+
+// TestBacklogHook verifies that nothing runs until as many sequences wait for a slot as
+// the test hook says. It is not parallel, for the hook is a variable of the process.
+func TestBacklogHook(t *testing.T) {
+	t.Setenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "2")
+	a := serve(t, "--model-repository="+sequenceModels(t))
+	stream, err := dialStub(t, a.grpc).ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(id int) {
+		if err := stream.Send(ask{model: "narrow", id: id, start: true, end: true, v: int32(id)}.message()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(1)
+	send(2)
+	const waiting, none = `nv_inference_pending_request_count{model="narrow",version="1"} 2`, `nv_inference_exec_count{model="narrow",version="1"} 0`
+	for text := ""; !strings.Contains(text, waiting); {
+		if text = metrics(t, a); strings.Contains(text, waiting) && !strings.Contains(text, none) {
+			t.Error("something ran before its time")
+		}
+	}
+	send(3)
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	for want := range 3 {
+		m, err := stream.Recv()
+		if got := outcome(m.GetInferResponse(), err); got != strconv.Itoa(want+1) {
+			t.Errorf("answer %d is %s %s", want+1, got, m.GetErrorMessage())
+		}
+	}
+}
+
+func metrics(t *testing.T, a addresses) string {
+	t.Helper()
+	resp, err := http.Get("http://" + a.metrics + "/metrics") //nolint:noctx // ends with the server
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestSequenceCancelled has clients give up in the middle of their sequences, queued or
+// in the backlog, while others go on.
+func TestSequenceCancelled(t *testing.T) {
+	t.Parallel()
+	a := serve(t, "--model-repository="+sequenceModels(t))
+	stub := dialStub(t, a.grpc)
+	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 1, start: true, v: 5}.message())); got != "5" {
+		t.Fatal(got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	const waiting = `nv_inference_pending_request_count{model="narrow",version="1"} 8`
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			got := outcome(stub.ModelInfer(ctx, ask{model: "narrow", id: 10 + i, start: true, v: 1}.message()))
+			if got != "context canceled" {
+				t.Errorf("cancelled: %s", got)
+			}
+		})
+	}
+	for !strings.Contains(metrics(t, a), waiting) {
+		continue
+	}
+	cancel()
+	wg.Wait()
+	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 1, end: true, v: 7}.message())); got != "12" {
+		t.Errorf("the sequence that has the slot: %s", got)
+	}
+	// Nobody of the backlog has begun: its slot is free, and the sequences are unknown.
+	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 30, start: true, end: true, v: 4}.message())); got != "4" {
+		t.Errorf("after them: %s", got)
+	}
+	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 12, v: 4}.message())); !strings.Contains(got, "must specify the START flag") {
+		t.Errorf("a cancelled sequence went on: %s", got)
+	}
+}

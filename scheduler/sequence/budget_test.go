@@ -1,0 +1,18 @@
+//go:build !race
+
+package sequence_test
+
+import "testing"
+
+// TestAllocBudget is not parallel, for the runtime counts everybody's allocations.
+func TestAllocBudget(t *testing.T) {
+	for name, strategy := range map[string]string{"direct": "direct {}", "oldest": "oldest {}"} {
+		t.Run(name, func(t *testing.T) {
+			run := rounds(t, strategy, 8)
+			run()
+			if n := testing.AllocsPerRun(100, run); n != 0 {
+				t.Errorf("%v allocations for 24 requests of 8 sequences, want none", n)
+			}
+		})
+	}
+}

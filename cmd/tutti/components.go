@@ -17,6 +17,7 @@ import (
 	"tutti/steps/embed"
 	"tutti/steps/encode"
 	"tutti/steps/image"
+	"tutti/steps/image/draw"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
 	"tutti/steps/spans"
@@ -34,6 +35,7 @@ func stepFactories() []steps.Factory {
 		image.NewFactory(),
 		image.NewResizeFactory(),
 		image.NewCropFactory(),
+		draw.NewFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
 		spans.NewAnswerFactory(),

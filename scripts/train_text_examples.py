@@ -444,14 +444,21 @@ def entities():
         hits, said, there = hits + len(got & set(spans)), said + len(got), there + len(spans)
     quality = "F1 of whole entities " + enough(name, 2 * hits / (said + there), 0.85)
     requests = []
-    for what, text in [("three kinds", "Greta Holelsen works for Keluman Labs in Veroburg."), ("none", "Nothing happened yesterday."),
-                       ("accents", "In Zürich, Jörg Müller met Yara Norinski yesterday."), ("neighbours", "The train from Port Garaville to Mororham is late."), ("empty", "")]:
-        e = tokenizer.encode(text)
-        got = found_entities(e, run(e)[0])
-        print(" ", text, got)
-        requests.append({"name": what, "inputs": [tensor("TEXT", "BYTES", [text])], "atol": 1e-4, "outputs": [
-            tensor("count", "INT32", [len(got)]), tensor("text", "BYTES", [text[s:t] for s, t, _, _ in got]), tensor("label", "BYTES", [g[2] for g in got]),
-            tensor("start", "INT32", [g[0] for g in got]), tensor("end", "INT32", [g[1] for g in got]), tensor("score", "FP32", [round(g[3], 7) for g in got])]})
+    three, none = "Greta Holelsen works for Keluman Labs in Veroburg.", "Nothing happened yesterday."
+    for what, texts in [("three kinds", [three]), ("none", [none]), ("accents", ["In Zürich, Jörg Müller met Yara Norinski yesterday."]),
+                        ("neighbours", ["The train from Port Garaville to Mororham is late."]), ("empty", [""]), ("two rows", [none, three])]:
+        found = [found_entities(e, run(e)[0]) for e in tokenizer.encode_batch(texts)]
+        print(" ", texts, found)
+        wide = max(map(len, found))
+
+        def column(name, kind, value, fill):
+            data = [value(*row) for row in zip(texts, found)]
+            return tensor(name, kind, [v for d in data for v in d + [fill] * (wide - len(d))], [len(texts), wide])
+
+        requests.append({"name": what, "inputs": [tensor("TEXT", "BYTES", texts, [len(texts), 1])], "atol": 1e-4, "outputs": [
+            tensor("count", "INT32", [len(f) for f in found], [len(texts), 1]), column("text", "BYTES", lambda t, f: [t[g[0] : g[1]] for g in f], ""),
+            column("label", "BYTES", lambda _, f: [g[2] for g in f], ""), column("start", "INT32", lambda _, f: [g[0] for g in f], 0),
+            column("end", "INT32", lambda _, f: [g[1] for g in f], 0), column("score", "FP32", lambda _, f: [round(g[3], 7) for g in f], 0.0)]})
     (FOLDER / "entities/entities_spans/1").mkdir(parents=True, exist_ok=True)
     (FOLDER / "entities/entities_spans/1/labels.txt").write_text("\n".join(LABELS) + "\n")
     write(name, tokenizer, model, requests, card(

@@ -59,3 +59,34 @@ func BenchmarkPeer(b *testing.B) {
 		}
 	})
 }
+
+// FuzzUnit normalizes arbitrary vectors of halves: finite ones get length 1, or stay 0.
+func FuzzUnit(f *testing.F) {
+	f.Add([]byte("\x00\x42\x00\xc4"))
+	f.Add([]byte("\xff\xff\x01\x00"))
+	ports := []config.Port{{Name: "embedding", DType: tensor.FP16}}
+	s, err := normalize.NewFactory().New(&steps.Settings{MaxBatch: 1, Inputs: ports})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, n := tensor.NewPool(), int64(len(data)/2)
+		in, err := tensor.New(p, tensor.FP16, tensor.Of(1, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(in.Bytes(), data)
+		b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: p}
+		if err := s.Run(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		sum, finite := 0.0, true
+		for _, v := range tensor.Slice[float32](&b.Out[0]) {
+			sum += float64(v) * float64(v)
+			finite = finite && v == v
+		}
+		if finite && sum != 0 && math.Abs(sum-1) > 1e-4 {
+			t.Fatalf("the squares sum to %v", sum)
+		}
+	})
+}

@@ -1,6 +1,8 @@
 package tokenize
 
 import (
+	"tutti/steps/tokenize/onig"
+
 	"bytes"
 	"unicode/utf8"
 )
@@ -206,11 +208,11 @@ func newLetterTable() *letterTable {
 
 func letterClass(r rune) int32 {
 	switch {
-	case onigSpace(r):
+	case onig.IsSpace(r):
 		return letterSpace
-	case onigRanges["L"].has(r):
+	case onig.IsLetter(r):
 		return letterLetter
-	case onigRanges["N"].has(r):
+	case onig.IsNumber(r):
 		return letterNumber
 	default:
 		return letterOther

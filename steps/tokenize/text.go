@@ -1,6 +1,8 @@
 package tokenize
 
 import (
+	"tutti/steps/tokenize/onig"
+
 	"unicode/utf8"
 )
 
@@ -47,7 +49,8 @@ type text struct {
 	form     formScratch
 	bpe      bpeScratch
 	lattice  []latticeNode
-	regex    regexScratch
+	regex    onig.Scratch
+	found    [][2]int32
 }
 
 // reset empties the text for a piece that starts at byte base of the source.

@@ -13,6 +13,7 @@ import (
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
+	"tutti/steps/encode"
 	"tutti/steps/image"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
@@ -23,7 +24,10 @@ import (
 func stepFactories() []steps.Factory {
 	return []steps.Factory{
 		classify.NewFactory(),
+		encode.NewFactory(),
 		image.NewFactory(),
+		image.NewResizeFactory(),
+		image.NewCropFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
 		tokenize.NewFactory(),

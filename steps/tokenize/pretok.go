@@ -1,10 +1,10 @@
 package tokenize
 
 import (
-	"tutti/steps/tokenize/onig"
-
 	"bytes"
 	"unicode/utf8"
+
+	"tutti/steps/tokenize/onig"
 )
 
 // sequence is a Sequence of pre-tokenizers.

@@ -1,11 +1,11 @@
 package tokenize
 
 import (
-	"tutti/steps/tokenize/onig"
-
 	"bytes"
 	"slices"
 	"unicode"
+
+	"tutti/steps/tokenize/onig"
 )
 
 // match is one part of a text that a pattern cuts: what it matches, or what lies between.

@@ -1,9 +1,9 @@
 package tokenize
 
 import (
-	"tutti/steps/tokenize/onig"
-
 	"unicode/utf8"
+
+	"tutti/steps/tokenize/onig"
 )
 
 // Span is a half-open range of bytes in the source text.

@@ -102,8 +102,8 @@ func (c costs) go1(binary, name string) error {
 	return nil
 }
 
-// python runs a script, which prints an object of microseconds per item by case.
-// With -P the scripts beside it are no modules: tokenize.py would stand for Python's own.
+// python runs a script, which prints an object of microseconds per item by case. -P keeps scripts named as modules of
+// the standard library out of its way.
 func (c costs) python(script, packages string) error {
 	text, err := output([]string{"PYTHONPATH=" + packages, "OMP_NUM_THREADS=1", "RAYON_NUM_THREADS=1", "TOKENIZERS_PARALLELISM=false"}, "python3", "-P", script)
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *Station) takes(list *List, now int64) bool {
 	for w := list.Head; w != nil; w = w.next {
 		s.items = append(s.items, item(w))
 	}
-	v := View{Items: s.items, Instances: int32(len(s.all)), Executing: s.rows, Queued: list.rows()}
+	v := View{Items: s.items, Instances: int32(len(s.all)), Executing: s.rows, Queued: list.rows(), Hurry: s.hurry}
 	return len(s.policy.Decide(now, v, s.take[:0]).Take) == list.n
 }
 

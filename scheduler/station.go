@@ -31,6 +31,7 @@ type Station struct {
 	items   []Item              // scratch of the decision, guarded by mu
 	seen    []*Work             // the works of items, guarded by mu
 	take    []int32             // scratch of the decision, guarded by mu
+	hurry   bool                // no batch waits for more works, guarded by mu
 	hold    int                 // works to wait for before the first batch, guarded by mu
 	perWork int64               // ns that a work takes of an instance, guarded by mu
 	rows    int32               // executing now, guarded by mu
@@ -259,7 +260,7 @@ func (s *Station) view(g *group, now int64, dropped *List) View {
 		}
 		w = after
 	}
-	return View{Items: s.items, More: w != nil, Instances: int32(len(s.all)), Executing: s.rows, Queued: s.queue.rows}
+	return View{Items: s.items, More: w != nil, Instances: int32(len(s.all)), Executing: s.rows, Queued: s.queue.rows, Hurry: s.hurry}
 }
 
 // pull takes the works at the given ascending positions of the view, apart from those
@@ -340,11 +341,13 @@ func (s *Station) drop(list List, t *Turn) {
 
 // complete hands works back, in order of arrival where that is asked for.
 func (s *Station) complete(list List, t *Turn) {
-	if s.order != nil {
-		s.order.end(list, t)
-		return
+	switch {
+	case s.order == nil:
+		Complete(list, t)
+	case s.order.end(list, t):
+		s.workers.Reserve(1)
+		s.workers.Kick(early{s})
 	}
-	Complete(list, t)
 }
 
 // hand hands works back whose turn it is to leave.

@@ -204,7 +204,7 @@ func (f *patternField) compile() (pattern, error) {
 	case f.String != nil && *f.String != "":
 		return literal(*f.String), nil
 	case f.String != nil:
-		return newRegex("")
+		return compiled("")
 	case f.Regex == nil:
 		return nil, errors.New("a pattern is neither String nor Regex")
 	}
@@ -214,7 +214,7 @@ func (f *patternField) compile() (pattern, error) {
 	if digits, ok := llamaPatterns[*f.Regex]; ok {
 		return llamaPattern{newLetterTable(), digits}, nil
 	}
-	return newRegex(*f.Regex)
+	return compiled(*f.Regex)
 }
 
 // gpt2Text is the pattern of ByteLevel.

@@ -3,6 +3,8 @@ package tokenize
 import (
 	"bytes"
 	"unicode/utf8"
+
+	"tutti/steps/tokenize/onig"
 )
 
 // sequence is a Sequence of pre-tokenizers.
@@ -206,11 +208,11 @@ func newLetterTable() *letterTable {
 
 func letterClass(r rune) int32 {
 	switch {
-	case onigSpace(r):
+	case onig.IsSpace(r):
 		return letterSpace
-	case onigRanges["L"].has(r):
+	case onig.IsLetter(r):
 		return letterLetter
-	case onigRanges["N"].has(r):
+	case onig.IsNumber(r):
 		return letterNumber
 	default:
 		return letterOther

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"unicode"
+
+	"tutti/steps/tokenize/onig"
 )
 
 // match is one part of a text that a pattern cuts: what it matches, or what lies between.
@@ -165,6 +167,35 @@ func (p literal) matches(dst []match, _ *text, b []byte) []match {
 	}
 	if last < len(b) {
 		dst = append(dst, match{int32(last), int32(len(b)), false})
+	}
+	return dst
+}
+
+// expression matches a regular expression.
+type expression struct{ compiled *onig.Pattern }
+
+func compiled(s string) (pattern, error) {
+	p, err := onig.Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	return expression{p}, nil
+}
+
+func (p expression) matches(dst []match, t *text, b []byte) []match {
+	var err error
+	if t.found, err = p.compiled.Matches(&t.regex, b, t.found[:0]); err != nil {
+		t.bad = err
+	}
+	last := int32(0)
+	for _, m := range t.found {
+		if last != m[0] {
+			dst = append(dst, match{last, m[0], false})
+		}
+		dst, last = append(dst, match{m[0], m[1], true}), m[1]
+	}
+	if int(last) != len(b) {
+		dst = append(dst, match{last, int32(len(b)), false})
 	}
 	return dst
 }

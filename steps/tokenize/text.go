@@ -2,6 +2,8 @@ package tokenize
 
 import (
 	"unicode/utf8"
+
+	"tutti/steps/tokenize/onig"
 )
 
 // Span is a half-open range of bytes in the source text.
@@ -47,7 +49,8 @@ type text struct {
 	form     formScratch
 	bpe      bpeScratch
 	lattice  []latticeNode
-	regex    regexScratch
+	regex    onig.Scratch
+	found    [][2]int32
 }
 
 // reset empties the text for a piece that starts at byte base of the source.

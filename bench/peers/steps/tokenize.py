@@ -2,7 +2,7 @@
 
 The fastest way of the library: a batch, without offsets.
 
-Run by make bench-steps; alone: PYTHONPATH="$(scripts/prepare-peers bench/peers/steps/requirements.txt)" python3 bench/peers/steps/tokenize.py
+Run by make bench-steps; alone: PYTHONPATH="$(scripts/prepare-peers bench/peers/steps/requirements.txt)" python3 -P bench/peers/steps/tokenize.py
 """
 
 import base64

@@ -1,4 +1,4 @@
-package tokenize
+package onig
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 )
 
 // class reads what follows a '['.
-func (p *regexParser) class() (runeRanges, error) {
+func (p *parser) class() (ranges, error) {
 	if p.depth++; p.depth > deepestPattern {
 		return nil, errors.New("classes are nested too deep")
 	}
 	defer func() { p.depth-- }()
 	negative := p.take("^")
-	var set runeRanges
-	all := runeRanges{{0, unicode.MaxRune}}
+	var set ranges
+	all := ranges{{0, unicode.MaxRune}}
 	for first := true; ; first = false {
 		if p.rest == "" {
 			return nil, errors.New("a class does not end")
@@ -41,10 +41,10 @@ func (p *regexParser) class() (runeRanges, error) {
 }
 
 // bracket reads a POSIX bracket, such as [:alpha:] or [:^alpha:], after its '['.
-func (p *regexParser) bracket() (runeRanges, error) {
+func (p *parser) bracket() (ranges, error) {
 	name, rest, ok := strings.Cut(p.rest[1:], ":]")
 	plain, negative := strings.CutPrefix(name, "^")
-	set, known := onigRanges["[:"+plain+":]"]
+	set, known := propertyRanges["[:"+plain+":]"]
 	if !ok || !known {
 		return nil, fmt.Errorf("the POSIX bracket '[%.20s' is not supported", p.rest)
 	}
@@ -55,8 +55,8 @@ func (p *regexParser) bracket() (runeRanges, error) {
 }
 
 // classEscape reads an escape in a class, where \w is not quite what it is outside.
-func (p *regexParser) classEscape() (set runeRanges, single rune, err error) {
-	switch word := onigRanges["[:word:]"]; {
+func (p *parser) classEscape() (set ranges, single rune, err error) {
+	switch word := propertyRanges["[:word:]"]; {
 	case p.take("w"):
 		return word, -1, nil
 	case p.take("W"):
@@ -67,7 +67,7 @@ func (p *regexParser) classEscape() (set runeRanges, single rune, err error) {
 }
 
 // classItem reads a class in the class, an escape, a code point or a range.
-func (p *regexParser) classItem() (runeRanges, error) {
+func (p *parser) classItem() (ranges, error) {
 	low := p.next()
 	switch low {
 	case '[':
@@ -90,7 +90,7 @@ func (p *regexParser) classItem() (runeRanges, error) {
 		low = single
 	}
 	if !strings.HasPrefix(p.rest, "-") || strings.HasPrefix(p.rest, "-]") {
-		return runeRanges{{low, low}}, nil
+		return ranges{{low, low}}, nil
 	}
 	p.rest = p.rest[1:]
 	high := p.next()
@@ -100,12 +100,12 @@ func (p *regexParser) classItem() (runeRanges, error) {
 			return nil, err
 		}
 		if single < 0 {
-			return append(runeRanges{{low, low}, {'-', '-'}}, set...), nil
+			return append(ranges{{low, low}, {'-', '-'}}, set...), nil
 		}
 		high = single
 	}
 	if high < low {
 		return nil, fmt.Errorf("the range from '%c' to '%c' is empty", low, high)
 	}
-	return runeRanges{{low, high}}, nil
+	return ranges{{low, high}}, nil
 }

@@ -1,4 +1,4 @@
-package tokenize
+package onig
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ const (
 // node is a part of a parsed pattern.
 type node struct {
 	kind             int
-	set              runeRanges
+	set              ranges
 	kids             []*node
 	low, high        int // of a repeat; high is unbounded when negative
 	lazy             bool
@@ -48,8 +48,8 @@ const (
 	deepestPattern = 50
 )
 
-// regexParser reads the syntax of Oniguruma as far as tokenizer files use it; the rest is refused.
-type regexParser struct {
+// parser reads the syntax of Oniguruma as far as tokenizer files use it; the rest is refused.
+type parser struct {
 	rest     string
 	fold     bool
 	dotAll   bool
@@ -57,11 +57,11 @@ type regexParser struct {
 	original string
 }
 
-func parseRegex(s string) (*node, error) {
+func parse(s string) (*node, error) {
 	if len(s) > longestPattern || !utf8.ValidString(s) {
 		return nil, fmt.Errorf("a pattern of %d bytes: expected valid UTF-8 of at most %d", len(s), longestPattern)
 	}
-	p := &regexParser{rest: s, original: s}
+	p := &parser{rest: s, original: s}
 	n, err := p.alternatives()
 	if err == nil && p.rest != "" {
 		err = errors.New("a ')' too many")
@@ -72,20 +72,20 @@ func parseRegex(s string) (*node, error) {
 	return n, nil
 }
 
-func (p *regexParser) next() rune {
+func (p *parser) next() rune {
 	r, n := utf8.DecodeRuneInString(p.rest)
 	p.rest = p.rest[n:]
 	return r
 }
 
-func (p *regexParser) take(prefix string) bool {
+func (p *parser) take(prefix string) bool {
 	rest, ok := strings.CutPrefix(p.rest, prefix)
 	p.rest = rest
 	return ok
 }
 
 // alternatives reads up to a ')' or the end. Options set inside end there.
-func (p *regexParser) alternatives() (*node, error) {
+func (p *parser) alternatives() (*node, error) {
 	fold, dotAll := p.fold, p.dotAll
 	defer func() { p.fold, p.dotAll = fold, dotAll }()
 	if p.depth++; p.depth > deepestPattern {
@@ -109,7 +109,7 @@ func (p *regexParser) alternatives() (*node, error) {
 	return alt, nil
 }
 
-func (p *regexParser) concatenation() (*node, error) {
+func (p *parser) concatenation() (*node, error) {
 	cat := &node{kind: nodeCat}
 	for p.rest != "" && p.rest[0] != '|' && p.rest[0] != ')' {
 		n, err := p.atom()
@@ -127,15 +127,15 @@ func (p *regexParser) concatenation() (*node, error) {
 	return cat, nil
 }
 
-func (p *regexParser) literal(r rune) *node {
-	set := runeRanges{{r, r}}
+func (p *parser) literal(r rune) *node {
+	set := ranges{{r, r}}
 	if p.fold {
 		set = folded(set)
 	}
 	return &node{kind: nodeSet, set: set}
 }
 
-func (p *regexParser) atom() (*node, error) {
+func (p *parser) atom() (*node, error) {
 	switch r := p.next(); r {
 	case '(':
 		return p.group()
@@ -146,9 +146,9 @@ func (p *regexParser) atom() (*node, error) {
 		}
 		return &node{kind: nodeSet, set: set}, err
 	case '.':
-		set := runeRanges{{0, '\n' - 1}, {'\n' + 1, unicode.MaxRune}}
+		set := ranges{{0, '\n' - 1}, {'\n' + 1, unicode.MaxRune}}
 		if p.dotAll {
-			set = runeRanges{{0, unicode.MaxRune}}
+			set = ranges{{0, unicode.MaxRune}}
 		}
 		return &node{kind: nodeSet, set: set}, nil
 	case '^':
@@ -165,7 +165,7 @@ func (p *regexParser) atom() (*node, error) {
 }
 
 // group reads what follows a '('.
-func (p *regexParser) group() (*node, error) {
+func (p *parser) group() (*node, error) {
 	wrap := node{kind: nodeCat}
 	switch {
 	case !p.take("?"):
@@ -192,7 +192,7 @@ func (p *regexParser) group() (*node, error) {
 	return p.closed(wrap)
 }
 
-func (p *regexParser) closed(wrap node) (*node, error) {
+func (p *parser) closed(wrap node) (*node, error) {
 	inner, err := p.alternatives()
 	if err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func (p *regexParser) closed(wrap node) (*node, error) {
 }
 
 // options reads "i)", "i:...)" and the like. Without a group they hold to the end of the one they are in.
-func (p *regexParser) options() (*node, error) {
+func (p *parser) options() (*node, error) {
 	fold, dotAll, on := p.fold, p.dotAll, true
 	for p.rest != "" {
 		switch r := p.next(); r {
@@ -235,7 +235,7 @@ func (p *regexParser) options() (*node, error) {
 const mostRepeats = 1000
 
 // repeats reads the repeats after an atom.
-func (p *regexParser) repeats(n *node) (*node, error) {
+func (p *parser) repeats(n *node) (*node, error) {
 	for p.rest != "" {
 		low, high, interval := 0, -1, false
 		switch {
@@ -267,7 +267,7 @@ func (p *regexParser) repeats(n *node) (*node, error) {
 }
 
 // interval reads "{n}", "{n,}", "{n,m}" or "{,m}"; anything else in braces is text.
-func (p *regexParser) interval() (low, high int, ok bool) {
+func (p *parser) interval() (low, high int, ok bool) {
 	if p.rest[0] != '{' {
 		return 0, 0, false
 	}
@@ -298,7 +298,7 @@ func (p *regexParser) interval() (low, high int, ok bool) {
 }
 
 // escape reads what follows a backslash outside a class.
-func (p *regexParser) escape() (*node, error) {
+func (p *parser) escape() (*node, error) {
 	if p.rest == "" {
 		return nil, errors.New("a backslash at the end")
 	}
@@ -321,22 +321,22 @@ func (p *regexParser) escape() (*node, error) {
 }
 
 // escaped reads an escape that stands for a set, or for a single code point, which is negative else.
-func (p *regexParser) escaped() (set runeRanges, single rune, err error) {
+func (p *parser) escaped() (set ranges, single rune, err error) {
 	switch r := p.next(); r {
 	case 's':
 		return spaceRanges, -1, nil
 	case 'S':
 		return complement(spaceRanges), -1, nil
 	case 'd':
-		return onigRanges["Nd"], -1, nil
+		return propertyRanges["Nd"], -1, nil
 	case 'D':
-		return complement(onigRanges["Nd"]), -1, nil
+		return complement(propertyRanges["Nd"]), -1, nil
 	case 'w':
-		return onigWordRanges, -1, nil
+		return wordRanges, -1, nil
 	case 'W':
-		return complement(onigWordRanges), -1, nil
+		return complement(wordRanges), -1, nil
 	case 'h':
-		return runeRanges{{'0', '9'}, {'A', 'F'}, {'a', 'f'}}, -1, nil
+		return ranges{{'0', '9'}, {'A', 'F'}, {'a', 'f'}}, -1, nil
 	case 'p', 'P':
 		set, err := p.property(r == 'P')
 		return set, -1, err
@@ -354,7 +354,7 @@ func (p *regexParser) escaped() (set runeRanges, single rune, err error) {
 	}
 }
 
-func (p *regexParser) property(negative bool) (runeRanges, error) {
+func (p *parser) property(negative bool) (ranges, error) {
 	name := ""
 	if p.take("{") {
 		var ok bool
@@ -375,7 +375,7 @@ func (p *regexParser) property(negative bool) (runeRanges, error) {
 }
 
 // number reads the code point of \xHH, \x{H...} and \uHHHH.
-func (p *regexParser) number(kind rune) (rune, error) {
+func (p *parser) number(kind rune) (rune, error) {
 	var digits string
 	if kind == 'x' && p.take("{") {
 		var ok bool

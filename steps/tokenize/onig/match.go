@@ -1,12 +1,12 @@
-package tokenize
+package onig
 
 import (
 	"errors"
 	"unicode/utf8"
 )
 
-// errSlowPattern is the error of a text that takes a pattern's look-arounds too long.
-var errSlowPattern = errors.New("the text takes the tokenizer's pattern too many steps")
+// ErrSlow is the error of a text that takes a pattern's look-arounds too long.
+var ErrSlow = errors.New("the text takes the tokenizer's pattern too many steps")
 
 // How many steps a text may take before failed branches are remembered, and at all.
 const (
@@ -14,10 +14,11 @@ const (
 	mostSteps, mostStepsPerByte = 1 << 20, 1 << 12
 )
 
-func (r *regex) matches(dst []match, t *text, b []byte) []match {
-	s := &t.regex
+// Matches appends the start and the end of each match in b, which is valid UTF-8, to dst, from left to right. It fails
+// at a text that takes too many steps, which are bounded by a multiple of the text's length.
+func (r *Pattern) Matches(s *Scratch, b []byte, dst [][2]int32) ([][2]int32, error) {
 	s.steps, s.memo, s.bad = 0, false, false
-	prev, from, last := int32(0), int32(0), int32(-1)
+	from, last := int32(0), int32(-1)
 	for int(from) <= len(b) {
 		start, end := r.find(s, b, from)
 		if start < 0 {
@@ -30,19 +31,13 @@ func (r *regex) matches(dst []match, t *text, b []byte) []match {
 			from = start + widthAt(b, start)
 			continue
 		}
-		if prev != start {
-			dst = append(dst, match{prev, start, false})
-		}
-		dst = append(dst, match{start, end, true})
-		prev, from, last = end, end, end
+		dst = append(dst, [2]int32{start, end})
+		from, last = end, end
 	}
 	if s.bad {
-		t.bad = errSlowPattern
+		return dst, ErrSlow
 	}
-	if int(prev) != len(b) {
-		dst = append(dst, match{prev, int32(len(b)), false})
-	}
-	return dst
+	return dst, nil
 }
 
 // widthAt is how many bytes the code point at a place has, 1 at the end.
@@ -50,11 +45,12 @@ func widthAt(b []byte, at int32) int32 {
 	if int(at) >= len(b) {
 		return 1
 	}
-	return int32(runeLen(b[at]))
+	_, n := decodeRune(b[at:])
+	return n
 }
 
 // find is the first match from a place on, with a negative start when there is none.
-func (r *regex) find(s *regexScratch, b []byte, from int32) (start, end int32) {
+func (r *Pattern) find(s *Scratch, b []byte, from int32) (start, end int32) {
 	for at := from; int(at) <= len(b); at += widthAt(b, at) {
 		if r.first != nil {
 			if int(at) == len(b) {
@@ -76,7 +72,7 @@ func (r *regex) find(s *regexScratch, b []byte, from int32) (start, end int32) {
 }
 
 // forget drops what is remembered of a place that the next match begins at: not all of its branches failed.
-func (r *regex) forget(s *regexScratch, pos int32) {
+func (r *Pattern) forget(s *Scratch, pos int32) {
 	if !s.memo {
 		return
 	}
@@ -87,7 +83,7 @@ func (r *regex) forget(s *regexScratch, pos int32) {
 }
 
 // remember starts to remember failed branches.
-func (r *regex) remember(s *regexScratch, b []byte) {
+func (r *Pattern) remember(s *Scratch, b []byte) {
 	words := (int64(len(b)+1)*int64(r.memos) + 63) / 64
 	if int64(cap(s.failed)) < words {
 		s.failed = make([]uint64, words)
@@ -98,7 +94,7 @@ func (r *regex) remember(s *regexScratch, b []byte) {
 }
 
 // run matches the program from pc on at a place and is where it ends, negative when it does not match.
-func (r *regex) run(s *regexScratch, b []byte, pc, pos int32) int32 {
+func (r *Pattern) run(s *Scratch, b []byte, pc, pos int32) int32 {
 	base := len(s.stack)
 	for {
 		s.steps++
@@ -134,7 +130,7 @@ func (r *regex) run(s *regexScratch, b []byte, pc, pos int32) int32 {
 				if in.op == opLazy {
 					next, other = other, next
 				}
-				s.stack = append(s.stack, regexState{other, pos})
+				s.stack = append(s.stack, state{other, pos})
 				pc = next
 			}
 		default:
@@ -155,7 +151,7 @@ func (r *regex) run(s *regexScratch, b []byte, pc, pos int32) int32 {
 }
 
 // tried reports whether a branch was taken at this place before, and marks it.
-func (r *regex) tried(s *regexScratch, memo, pos int32) bool {
+func (r *Pattern) tried(s *Scratch, memo, pos int32) bool {
 	if !s.memo || memo < 0 {
 		return false
 	}
@@ -166,7 +162,7 @@ func (r *regex) tried(s *regexScratch, memo, pos int32) bool {
 }
 
 // inner runs a look-around or an atomic group: where to go on and whether it holds.
-func (r *regex) inner(s *regexScratch, b []byte, in *instruction, pc, pos int32) (int32, bool) {
+func (r *Pattern) inner(s *Scratch, b []byte, in *instruction, pc, pos int32) (int32, bool) {
 	switch in.op {
 	case opAtomic:
 		end := r.run(s, b, pc+1, pos)
@@ -185,7 +181,7 @@ func (r *regex) inner(s *regexScratch, b []byte, in *instruction, pc, pos int32)
 	return pos, (r.run(s, b, pc+1, start) >= 0) == (in.op == opBehind)
 }
 
-func (r *regex) assert(b []byte, pos, kind int32) bool {
+func (r *Pattern) assert(b []byte, pos, kind int32) bool {
 	end := int32(len(b))
 	switch kind {
 	case atLineStart:
@@ -207,4 +203,13 @@ func (r *regex) assert(b []byte, pos, kind int32) bool {
 		right = r.words.has(after)
 	}
 	return (left != right) == (kind == atWordEdge)
+}
+
+// decodeRune is the first code point of b, which is valid UTF-8 and not empty.
+func decodeRune(b []byte) (rune, int32) {
+	if b[0] < utf8.RuneSelf {
+		return rune(b[0]), 1
+	}
+	r, n := utf8.DecodeRune(b)
+	return r, int32(n)
 }

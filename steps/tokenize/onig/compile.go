@@ -1,4 +1,4 @@
-package tokenize
+package onig
 
 import (
 	"errors"
@@ -27,9 +27,9 @@ type instruction struct {
 	memo          int32 // the number of a branch of the outermost program, or -1
 }
 
-// regex is a pattern of Oniguruma's syntax without captures, matched by backtracking. When that takes long, the
+// Pattern is a compiled pattern of Oniguruma's syntax without captures, matched by backtracking. When that takes long, the
 // branches that failed are remembered, so that time stays linear in the text.
-type regex struct {
+type Pattern struct {
 	program []instruction
 	sets    []runeSet
 	memos   int32
@@ -37,26 +37,27 @@ type regex struct {
 	first   *runeSet // what a match begins with; nil when it may be empty or begin with anything
 }
 
-// regexScratch is the memory of one matching.
-type regexScratch struct {
-	stack  []regexState
+// Scratch is the memory of one matching. The zero value is ready; it serves one goroutine at a time.
+type Scratch struct {
+	stack  []state
 	failed []uint64 // a bit for each place and branch, when remembered
 	steps  int
 	memo   bool
 	bad    bool
 }
 
-type regexState struct{ pc, pos int32 }
+type state struct{ pc, pos int32 }
 
 // mostInstructions bounds a compiled pattern.
 const mostInstructions = 4000
 
-func newRegex(s string) (*regex, error) {
-	n, err := parseRegex(s)
+// Compile reads a pattern. What it does not support is an error that names it.
+func Compile(s string) (*Pattern, error) {
+	n, err := parse(s)
 	if err != nil {
 		return nil, err
 	}
-	r := &regex{words: newRuneSet(onigWordRanges)}
+	r := &Pattern{words: newRuneSet(wordRanges)}
 	if err := r.compile(n, true); err != nil {
 		return nil, fmt.Errorf("pattern '%s': %w", s, err)
 	}
@@ -69,7 +70,7 @@ func newRegex(s string) (*regex, error) {
 }
 
 // firstOf is what a match of n begins with, and false when it may be empty.
-func firstOf(n *node) (runeRanges, bool) {
+func firstOf(n *node) (ranges, bool) {
 	switch n.kind {
 	case nodeSet:
 		return n.set, true
@@ -88,7 +89,7 @@ func firstOf(n *node) (runeRanges, bool) {
 		}
 		return nil, false
 	case nodeAlt:
-		var all runeRanges
+		var all ranges
 		for _, k := range n.kids {
 			set, ok := firstOf(k)
 			if !ok {
@@ -110,8 +111,8 @@ func firstOf(n *node) (runeRanges, bool) {
 }
 
 // prefixed adds what the optional parts before k begin with.
-func prefixed(kids []*node, k *node, set runeRanges) (runeRanges, bool) {
-	out := append(runeRanges(nil), set...)
+func prefixed(kids []*node, k *node, set ranges) (ranges, bool) {
+	out := append(ranges(nil), set...)
 	for _, o := range kids {
 		if o == k {
 			break
@@ -128,13 +129,13 @@ func prefixed(kids []*node, k *node, set runeRanges) (runeRanges, bool) {
 	return out, true
 }
 
-func (r *regex) emit(op, arg int32) int32 {
+func (r *Pattern) emit(op, arg int32) int32 {
 	r.program = append(r.program, instruction{op: op, arg: arg, memo: -1})
 	return int32(len(r.program) - 1)
 }
 
 // branch emits a split.
-func (r *regex) branch(lazy, outer bool) int32 {
+func (r *Pattern) branch(lazy, outer bool) int32 {
 	op := int32(opSplit)
 	if lazy {
 		op = opLazy
@@ -147,10 +148,10 @@ func (r *regex) branch(lazy, outer bool) int32 {
 	return pc
 }
 
-func (r *regex) here() int32 { return int32(len(r.program)) }
+func (r *Pattern) here() int32 { return int32(len(r.program)) }
 
 // compile appends the program of n; outer says that it is not inside a look-around or an atomic group.
-func (r *regex) compile(n *node, outer bool) error {
+func (r *Pattern) compile(n *node, outer bool) error {
 	if len(r.program) > mostInstructions {
 		return errors.New("it is too long")
 	}
@@ -176,7 +177,7 @@ func (r *regex) compile(n *node, outer bool) error {
 	return nil
 }
 
-func (r *regex) compileAlt(n *node, outer bool) error {
+func (r *Pattern) compileAlt(n *node, outer bool) error {
 	var jumps []int32
 	for i, k := range n.kids {
 		if i == len(n.kids)-1 {
@@ -198,7 +199,7 @@ func (r *regex) compileAlt(n *node, outer bool) error {
 	return nil
 }
 
-func (r *regex) compileRepeat(n *node, outer bool) error {
+func (r *Pattern) compileRepeat(n *node, outer bool) error {
 	kid := n.kids[0]
 	if n.high < 0 && canBeEmpty(kid) {
 		return errors.New("a repeat without end of what can be empty is not supported")
@@ -231,7 +232,7 @@ func (r *regex) compileRepeat(n *node, outer bool) error {
 }
 
 // compileInner compiles what is matched by itself.
-func (r *regex) compileInner(n *node) error {
+func (r *Pattern) compileInner(n *node) error {
 	op, size := int32(opAtomic), 0
 	if n.kind == nodeLook {
 		op = opLook

@@ -21,6 +21,7 @@ import (
 	"tutti/steps/jsonvalue"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
+	"tutti/steps/spans"
 	"tutti/steps/stringop"
 	"tutti/steps/tensorop"
 	"tutti/steps/tokenize"
@@ -42,10 +43,13 @@ func stepFactories() []steps.Factory {
 		jsonvalue.NewExtractFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
+		spans.NewAnswerFactory(),
+		spans.NewTokenFactory(),
 		stringop.NewFactory(),
 		tensorop.NewConstantFactory(),
 		tensorop.NewFactory(),
 		tokenize.NewFactory(),
+		tokenize.NewDetokenizeFactory(),
 	}
 }
 

@@ -1,6 +1,8 @@
 package tokenize_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"tutti/steps/steptest"
@@ -10,14 +12,11 @@ import (
 // BenchmarkPeer has the cases of bench/peers/steps/tokenize.py.
 func BenchmarkPeer(b *testing.B) {
 	texts := peerTexts(b)
-	kinds := []string{"wordpiece"}
-	for name := range storedTokenizers(b) {
-		kinds = append(kinds, name)
-	}
-	for _, kind := range kinds {
+	for _, kind := range append(slices.Sorted(maps.Keys(storedTokenizers(b))), "wordpiece") {
 		tok := mustParse(b, storedTokenizer(b, kind))
-		for name, list := range texts {
+		for _, name := range slices.Sorted(maps.Keys(texts)) { // as the script has them: each finds the words of those before
 			var e tokenize.Encoding
+			list := texts[name]
 			steptest.Peer(b, kind+", "+name, len(list), func() {
 				for _, text := range list {
 					if err := tok.Encode(&e, text); err != nil {

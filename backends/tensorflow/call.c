@@ -3,7 +3,7 @@
 
 #include "shim.h"
 
-void tt_call_free(tt_call *c) {
+void ttf_call_free(ttf_call *c) {
 	if (c == NULL) return;
 	for (size_t i = 0; c->in != NULL && i < c->ins; i++) free(c->in[i].loan);
 	free(c->in), free(c->out);
@@ -13,8 +13,8 @@ void tt_call_free(tt_call *c) {
 	free(c);
 }
 
-tt_call *tt_call_new(tt_session *s, size_t ins, size_t outs) {
-	tt_call *c = calloc(1, sizeof *c);
+ttf_call *ttf_call_new(ttf_session *s, size_t ins, size_t outs) {
+	ttf_call *c = calloc(1, sizeof *c);
 	if (c == NULL) return NULL;
 	c->f = s->f, c->session = s->session, c->ins = ins, c->outs = outs;
 	size_t ni = ins ? ins : 1, no = outs ? outs : 1;
@@ -23,22 +23,22 @@ tt_call *tt_call_new(tt_session *s, size_t ins, size_t outs) {
 	c->in_at = calloc(ni, sizeof *c->in_at), c->out_at = calloc(no, sizeof *c->out_at);
 	c->in_tensors = calloc(ni, sizeof *c->in_tensors), c->out_tensors = calloc(no, sizeof *c->out_tensors);
 	int ok = c->status && c->in && c->out && c->in_at && c->out_at && c->in_tensors && c->out_tensors;
-	for (size_t i = 0; ok && i < ins; i++) ok = (c->in[i].loan = tt_loan_new()) != NULL;
+	for (size_t i = 0; ok && i < ins; i++) ok = (c->in[i].loan = ttf_loan_new()) != NULL;
 	if (ok) return c;
-	tt_call_free(c);
+	ttf_call_free(c);
 	return NULL;
 }
 
-const char *tt_call_text(tt_call *c) { return c->f->Message(c->status); }
+const char *ttf_call_text(ttf_call *c) { return c->f->Message(c->status); }
 
-tt_loan *tt_loan_new(void) { return calloc(1, sizeof(tt_loan)); }
+ttf_loan *ttf_loan_new(void) { return calloc(1, sizeof(ttf_loan)); }
 
-int tt_lent(tt_loan *l) { return __atomic_load_n(&l->lent, __ATOMIC_ACQUIRE); }
+int ttf_lent(ttf_loan *l) { return __atomic_load_n(&l->lent, __ATOMIC_ACQUIRE); }
 
 // Called on any thread, when nothing of the runtime refers to the memory any more.
 static void returned(void *data, size_t len, void *arg) {
 	(void)data, (void)len;
-	__atomic_store_n(&((tt_loan *)arg)->lent, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&((ttf_loan *)arg)->lent, 0, __ATOMIC_RELEASE);
 }
 
 // An empty tensor may have no memory, but the runtime wants an address.
@@ -59,10 +59,10 @@ static void free_strings(void *data, size_t len, void *arg) {
 }
 
 // Makes string objects out of encoded ones. Bytes that do not hold exactly count strings are unfit.
-static int make_strings(TF_Functions *f, const tt_value *v, TF_Tensor **out) {
-	if (v->bytes / 4 < v->count) return TT_UNFIT;
+static int make_strings(TF_Functions *f, const ttf_value *v, TF_Tensor **out) {
+	if (v->bytes / 4 < v->count) return TTF_UNFIT;
 	strings *s = calloc(1, sizeof *s + v->count * TF_STRING_ROOM + 1);
-	if (s == NULL) return TT_NO_MEMORY;
+	if (s == NULL) return TTF_NO_MEMORY;
 	s->f = f;
 	const char *p = v->data;
 	size_t left = v->bytes;
@@ -78,18 +78,18 @@ static int make_strings(TF_Functions *f, const tt_value *v, TF_Tensor **out) {
 	}
 	if (left != 0 || s->count != v->count) {
 		free_strings(NULL, 0, s);
-		return TT_UNFIT;
+		return TTF_UNFIT;
 	}
 	*out = f->NewTensor(TF_STRING, v->dims, v->rank, s->objects, v->count * TF_STRING_ROOM, free_strings, s);
-	return *out != NULL ? 0 : TT_UNFIT;
+	return *out != NULL ? 0 : TTF_UNFIT;
 }
 
-static int wrap(TF_Functions *f, tt_value *v, TF_Tensor **out) {
+static int wrap(TF_Functions *f, ttf_value *v, TF_Tensor **out) {
 	if (v->type == TF_STRING) return make_strings(f, v, out);
 	if (v->copy) {
 		*out = f->AllocateTensor(v->type, v->dims, v->rank, v->bytes);
-		if (*out == NULL) return TT_NO_MEMORY;
-		if (f->TensorByteSize(*out) != v->bytes) return TT_UNFIT;
+		if (*out == NULL) return TTF_NO_MEMORY;
+		if (f->TensorByteSize(*out) != v->bytes) return TTF_UNFIT;
 		if (v->bytes > 0) memcpy(f->TensorData(*out), v->data, v->bytes);
 		return 0;
 	}
@@ -98,17 +98,17 @@ static int wrap(TF_Functions *f, tt_value *v, TF_Tensor **out) {
 	*out = f->NewTensor(v->type, v->dims, v->rank, p, v->bytes, returned, v->loan);
 	if (*out != NULL) return 0;
 	__atomic_store_n(&v->loan->lent, 0, __ATOMIC_RELEASE);
-	return TT_UNFIT;
+	return TTF_UNFIT;
 }
 
-static size_t encoded(TF_Functions *f, const tt_value *v) {
+static size_t encoded(TF_Functions *f, const ttf_value *v) {
 	size_t n = 0;
 	const char *objects = v->data;
 	for (size_t i = 0; i < v->count; i++) n += 4 + f->StringGetSize(objects + i * TF_STRING_ROOM);
 	return n;
 }
 
-void tt_strings(TF_Functions *f, const tt_value *v, void *to) {
+void ttf_strings(TF_Functions *f, const ttf_value *v, void *to) {
 	const char *objects = v->data;
 	char *p = to;
 	for (size_t i = 0; i < v->count; i++) {
@@ -121,19 +121,19 @@ void tt_strings(TF_Functions *f, const tt_value *v, void *to) {
 }
 
 // Reads back an output. A rank above the room is told by v->rank alone.
-static void take(TF_Functions *f, tt_value *v, TF_Tensor *t) {
+static void take(TF_Functions *f, ttf_value *v, TF_Tensor *t) {
 	v->tensor = t;
 	v->type = f->TensorType(t);
 	v->rank = f->NumDims(t);
 	v->count = 1;
-	for (int k = 0; k < v->rank && k < TT_MAX_RANK; k++) v->count *= (size_t)(v->dims[k] = f->Dim(t, k));
+	for (int k = 0; k < v->rank && k < TTF_MAX_RANK; k++) v->count *= (size_t)(v->dims[k] = f->Dim(t, k));
 	v->data = f->TensorData(t);
 	v->bytes = f->TensorByteSize(t);
 	v->sole = f->TensorMaybeMove(t) != NULL;
-	if (v->type == TF_STRING && v->rank <= TT_MAX_RANK) v->bytes = encoded(f, v);
+	if (v->type == TF_STRING && v->rank <= TTF_MAX_RANK) v->bytes = encoded(f, v);
 }
 
-static int prepare(tt_call *c, int *n) {
+static int prepare(ttf_call *c, int *n) {
 	int code = 0;
 	for (size_t i = 0; i < c->ins && code == 0; i++) {
 		if (!c->in[i].use) continue;
@@ -146,7 +146,7 @@ static int prepare(tt_call *c, int *n) {
 	return code;
 }
 
-int tt_run(tt_call *c) {
+int ttf_run(ttf_call *c) {
 	int n = 0;
 	int code = prepare(c, &n);
 	for (size_t i = 0; i < c->outs; i++) {
@@ -165,4 +165,4 @@ int tt_run(tt_call *c) {
 	return code;
 }
 
-void tt_release(TF_Functions *f, TF_Tensor *t) { f->DeleteTensor(t); }
+void ttf_release(TF_Functions *f, TF_Tensor *t) { f->DeleteTensor(t); }

@@ -1,8 +1,8 @@
 package tensorflow
 
 /*
-#cgo noescape tt_run
-#cgo nocallback tt_run
+#cgo noescape ttf_run
+#cgo nocallback ttf_run
 #include <stdlib.h>
 #include "shim.h"
 */
@@ -23,8 +23,8 @@ type instance struct {
 	m       *model
 	lib     *library
 	ses     *session
-	call    *C.tt_call
-	in, out []C.tt_value // the call's, in C memory
+	call    *C.ttf_call
+	in, out []C.ttf_value // the call's, in C memory
 	kept    []kept
 	values  valuePool
 }
@@ -33,7 +33,7 @@ var _ backends.Instance = (*instance)(nil)
 
 func newInstance(m *model, ses *session) (*instance, error) {
 	x := &instance{m: m, lib: m.how.lib, ses: ses}
-	x.call = C.tt_call_new(ses.c, C.size_t(len(m.binding.in)), C.size_t(len(m.binding.out)))
+	x.call = C.ttf_call_new(ses.c, C.size_t(len(m.binding.in)), C.size_t(len(m.binding.out)))
 	if x.call == nil {
 		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.sig.Model)
 	}
@@ -44,14 +44,14 @@ func newInstance(m *model, ses *session) (*instance, error) {
 		err = x.place(x.out, m.binding.out, true)
 	}
 	if err != nil {
-		C.tt_call_free(x.call)
+		C.ttf_call_free(x.call)
 		return nil, err
 	}
 	return x, nil
 }
 
 // place finds the ports in the instance's own session.
-func (x *instance) place(values []C.tt_value, ports []boundPort, output bool) error {
+func (x *instance) place(values []C.ttf_value, ports []boundPort, output bool) error {
 	for i := range ports {
 		found, ok := x.ses.find(ports[i].at)
 		if !ok {
@@ -68,7 +68,7 @@ func (x *instance) Close() error {
 	if x.call == nil {
 		return nil
 	}
-	C.tt_call_free(x.call)
+	C.ttf_call_free(x.call)
 	x.call, x.in, x.out = nil, nil, nil
 	x.m.leave(x.ses, settled(x.kept))
 	x.kept = nil
@@ -91,7 +91,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		return err
 	}
 	var err error
-	if code := C.tt_run(x.call); code != 0 {
+	if code := C.ttf_run(x.call); code != 0 {
 		err = x.failure(b, code)
 	} else {
 		err = x.take(b)
@@ -104,13 +104,13 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 
 func (x *instance) failure(b *backends.Batch, code C.int) error {
 	switch code {
-	case C.TT_UNFIT:
+	case C.TTF_UNFIT:
 		i := int(x.call.bad)
 		return x.unexpected(&x.m.binding.in[i], &b.In[i])
-	case C.TT_NO_MEMORY:
+	case C.TTF_NO_MEMORY:
 		return status.Errorf(status.Internal, "model '%s', input '%s': no memory for a copy", x.m.binding.sig.Model, x.m.binding.in[x.call.bad].name)
 	default:
-		return status.Prefixf(failure(code, C.tt_call_text(x.call)), "model '%s': ", x.m.binding.sig.Model)
+		return status.Prefixf(failure(code, C.ttf_call_text(x.call)), "model '%s': ", x.m.binding.sig.Model)
 	}
 }
 
@@ -130,7 +130,7 @@ func (x *instance) inputs(b *backends.Batch) error {
 		if !t.Present() {
 			continue
 		}
-		if t.DType != p.dtype || t.Shape.Rank() > C.TT_MAX_RANK || !resize(v, t.Shape.Dims(), p.reshape) {
+		if t.DType != p.dtype || t.Shape.Rank() > C.TTF_MAX_RANK || !resize(v, t.Shape.Dims(), p.reshape) {
 			return x.unexpected(p, t)
 		}
 		n := elements(v)
@@ -143,7 +143,7 @@ func (x *instance) inputs(b *backends.Batch) error {
 }
 
 // elements returns how many elements v's shape has, -1 where it is none.
-func elements(v *C.tt_value) int {
+func elements(v *C.ttf_value) int {
 	n := shapeOf(v).Elements()
 	if n < 0 || n > 1<<46 {
 		return -1
@@ -165,7 +165,7 @@ func (p *port) shapeText() string {
 }
 
 // resize sets v's shape to dims, or to what r makes of them.
-func resize(v *C.tt_value, dims []int64, r []extent) bool {
+func resize(v *C.ttf_value, dims []int64, r []extent) bool {
 	if r == nil {
 		v.rank = C.int(len(dims))
 		for k, d := range dims {

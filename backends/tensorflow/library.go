@@ -45,8 +45,7 @@ func openLibrary(path string) (*library, error) {
 	}
 	beside := filepath.Join(filepath.Dir(path), framework)
 	if _, err := os.Stat(beside); err == nil {
-		path := beside
-		if _, err := dylib.Open(path, &dylib.Options{Global: true}); err != nil {
+		if _, err := dylib.Open(beside, nil); err != nil {
 			return nil, status.Errorf(status.Unavailable, "unable to open TensorFlow: %w", err)
 		}
 	}
@@ -56,7 +55,7 @@ func openLibrary(path string) (*library, error) {
 	}
 	l := &library{f: (*C.TF_Functions)(C.calloc(1, C.sizeof_TF_Functions)), path: path}
 	for i := C.int(0); ; i++ {
-		name := C.tt_function(i)
+		name := C.ttf_function(i)
 		if name == nil {
 			break
 		}
@@ -64,9 +63,9 @@ func openLibrary(path string) (*library, error) {
 		if err != nil {
 			return nil, status.Errorf(status.Unavailable, "'%s' is not a TensorFlow 2 library: %w", path, err)
 		}
-		C.tt_set_function(l.f, i, address)
+		C.ttf_set_function(l.f, i, address)
 	}
-	l.version = C.GoString(C.tt_version(l.f))
+	l.version = C.GoString(C.ttf_version(l.f))
 	return l, nil
 }
 

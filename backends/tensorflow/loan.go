@@ -18,14 +18,14 @@ import (
 // kept is an input that the runtime went on referring to after the run that it was lent for: a variable or a queue has
 // it. It holds a reference of its own on the memory until the runtime gives it back.
 type kept struct {
-	loan *C.tt_loan
+	loan *C.ttf_loan
 	t    tensor.Tensor
 }
 
 // settled releases what the runtime has given back and returns the rest.
 func settled(list []kept) []kept {
 	return slices.DeleteFunc(list, func(k kept) bool {
-		if C.tt_lent(k.loan) != 0 {
+		if C.ttf_lent(k.loan) != 0 {
 			return false
 		}
 		C.free(unsafe.Pointer(k.loan))
@@ -49,11 +49,11 @@ func (x *instance) reclaim() {
 func (x *instance) keep(b *backends.Batch) error {
 	for i := range x.in {
 		v := &x.in[i]
-		if v.use == 0 || C.tt_lent(v.loan) == 0 {
+		if v.use == 0 || C.ttf_lent(v.loan) == 0 {
 			continue
 		}
 		x.kept = append(x.kept, kept{v.loan, b.In[i].Retain()})
-		if v.loan = C.tt_loan_new(); v.loan == nil {
+		if v.loan = C.ttf_loan_new(); v.loan == nil {
 			_ = x.Close()
 			return status.Errorf(status.Internal, "no memory for an instance of model '%s'", x.m.binding.sig.Model)
 		}

@@ -201,7 +201,7 @@ func (m *model) Close() error {
 	m.sessions = nil
 	if m.kept = settled(m.kept); len(m.kept) > 0 {
 		// Whatever still refers to them may read them at any time: their memory is not given back.
-		m.log.Warn("the runtime keeps inputs of a closed model", "model", m.how.files.path, "inputs", len(m.kept))
+		m.log.Warn("the runtime keeps inputs of a closed model", slog.String("model", m.how.files.path), slog.Int("inputs", len(m.kept)))
 		m.kept = nil
 	}
 	return nil

@@ -22,7 +22,7 @@ import (
 
 // session is one loaded copy of a model. Running it is safe from any number of threads.
 type session struct {
-	c     *C.tt_session
+	c     *C.ttf_session
 	users int // instances, guarded by the model's mutex
 }
 
@@ -46,7 +46,7 @@ type loaded struct {
 
 // open loads the model into a session of its own.
 func (l *loaded) open() (*session, error) {
-	s := &session{c: C.tt_session_new(l.lib.f)}
+	s := &session{c: C.ttf_session_new(l.lib.f)}
 	if s.c == nil {
 		return nil, status.Errorf(status.Internal, "no memory for a session")
 	}
@@ -69,7 +69,7 @@ func (l *loaded) savedModel(s *session) error {
 	path, tag, cfg := C.CString(l.files.path), C.CString(l.set.tag), l.set.proto()
 	defer C.free(unsafe.Pointer(path))
 	defer C.free(unsafe.Pointer(tag))
-	return s.check(C.tt_load_saved(s.c, path, tag, unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
+	return s.check(C.ttf_load_saved(s.c, path, tag, unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
 }
 
 func (l *loaded) graph(s *session) error {
@@ -81,15 +81,15 @@ func (l *loaded) graph(s *session) error {
 		return status.Errorf(status.InvalidArg, "the file is empty, expected a GraphDef")
 	}
 	cfg := l.set.proto()
-	return s.check(C.tt_load_graph(s.c, unsafe.Pointer(&data[0]), C.size_t(len(data)), unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
+	return s.check(C.ttf_load_graph(s.c, unsafe.Pointer(&data[0]), C.size_t(len(data)), unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
 }
 
 // init runs an operation of the graph once.
 func (s *session) init(operation string) error {
 	name := C.CString(operation)
 	defer C.free(unsafe.Pointer(name))
-	switch code := C.tt_init(s.c, name); code {
-	case C.TT_UNFIT:
+	switch code := C.ttf_init(s.c, name); code {
+	case C.TTF_UNFIT:
 		return status.Errorf(status.InvalidArg, "the graph has no operation '%s', which the file of parameter '%s' names", operation, keyInitOps)
 	default:
 		if err := s.check(code); err != nil {
@@ -103,13 +103,13 @@ func (s *session) check(code C.int) error {
 	if code == 0 {
 		return nil
 	}
-	return failure(code, C.tt_session_text(s.c))
+	return failure(code, C.ttf_session_text(s.c))
 }
 
 // close unloads the model. Outputs of earlier runs stay valid.
 func (s *session) close() {
 	if s.c != nil {
-		C.tt_session_free(s.c)
+		C.ttf_session_free(s.c)
 		s.c = nil
 	}
 }
@@ -125,12 +125,12 @@ func operation(at string) (name string, index int) {
 }
 
 // find looks up a result of an operation; false where the graph has none of that name.
-func (s *session) find(at string) (C.tt_port, bool) {
+func (s *session) find(at string) (C.ttf_port, bool) {
 	name, index := operation(at)
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
-	p := new(C.tt_port)
-	ok := index >= 0 && index < 1<<20 && C.tt_find(s.c, cname, C.int(index), p) == 0
+	p := new(C.ttf_port)
+	ok := index >= 0 && index < 1<<20 && C.ttf_find(s.c, cname, C.int(index), p) == 0
 	return *p, ok
 }
 
@@ -178,9 +178,9 @@ func (p *port) typed(output bool) error {
 	if p.dtype = dtypeOf(p.tf); p.dtype == tensor.Invalid {
 		return status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", tfTypeName(p.tf), side(output), p.name)
 	}
-	if len(p.shape) > C.TT_MAX_RANK {
+	if len(p.shape) > C.TTF_MAX_RANK {
 		return status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d",
-			side(output), p.name, C.TT_MAX_RANK, len(p.shape))
+			side(output), p.name, C.TTF_MAX_RANK, len(p.shape))
 	}
 	return nil
 }
@@ -216,10 +216,10 @@ func (s *session) addNamed(list []port, name string, output bool) ([]port, error
 		return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s', the graph has no tensor of that name", side(output), name)
 	}
 	p := port{name: name, at: name, tf: int(found._type), anyRank: found.rank < 0}
-	if found.rank > C.TT_MAX_RANK {
+	if found.rank > C.TTF_MAX_RANK {
 		p.shape = make([]int64, found.rank)
 	}
-	for k := 0; k < int(found.rank) && found.rank <= C.TT_MAX_RANK; k++ {
+	for k := 0; k < int(found.rank) && found.rank <= C.TTF_MAX_RANK; k++ {
 		p.shape = append(p.shape, max(int64(found.dims[k]), -1))
 	}
 	err := p.typed(output)

@@ -11,24 +11,24 @@ static const char *const names[] = {
 	NULL,
 };
 
-const char *tt_function(int i) { return names[i]; }
+const char *ttf_function(int i) { return names[i]; }
 
-void tt_set_function(TF_Functions *f, int i, void *address) { memcpy((char *)f + (size_t)i * sizeof(void *), &address, sizeof(void *)); }
+void ttf_set_function(TF_Functions *f, int i, void *address) { memcpy((char *)f + (size_t)i * sizeof(void *), &address, sizeof(void *)); }
 
-const char *tt_version(TF_Functions *f) { return f->Version(); }
+const char *ttf_version(TF_Functions *f) { return f->Version(); }
 
-tt_session *tt_session_new(TF_Functions *f) {
-	tt_session *s = calloc(1, sizeof *s);
+ttf_session *ttf_session_new(TF_Functions *f) {
+	ttf_session *s = calloc(1, sizeof *s);
 	if (s == NULL) return NULL;
 	s->f = f;
 	s->status = f->NewStatus();
 	s->graph = f->NewGraph();
 	if (s->status != NULL && s->graph != NULL) return s;
-	tt_session_free(s);
+	ttf_session_free(s);
 	return NULL;
 }
 
-void tt_session_free(tt_session *s) {
+void ttf_session_free(ttf_session *s) {
 	if (s == NULL) return;
 	if (s->session != NULL) {
 		s->f->CloseSession(s->session, s->status);
@@ -41,15 +41,15 @@ void tt_session_free(tt_session *s) {
 	malloc_trim(0);
 }
 
-const char *tt_session_text(tt_session *s) { return s->f->Message(s->status); }
+const char *ttf_session_text(ttf_session *s) { return s->f->Message(s->status); }
 
-static TF_SessionOptions *options(tt_session *s, const void *config, size_t n) {
+static TF_SessionOptions *options(ttf_session *s, const void *config, size_t n) {
 	TF_SessionOptions *o = s->f->NewSessionOptions();
 	s->f->SetConfig(o, config, n, s->status);
 	return o;
 }
 
-int tt_load_saved(tt_session *s, const char *dir, const char *tag, const void *config, size_t n) {
+int ttf_load_saved(ttf_session *s, const char *dir, const char *tag, const void *config, size_t n) {
 	TF_SessionOptions *o = options(s, config, n);
 	if (s->f->GetCode(s->status) == 0) {
 		s->meta = s->f->NewBuffer();
@@ -60,7 +60,7 @@ int tt_load_saved(tt_session *s, const char *dir, const char *tag, const void *c
 	return s->f->GetCode(s->status);
 }
 
-int tt_load_graph(tt_session *s, const void *graph, size_t size, const void *config, size_t n) {
+int ttf_load_graph(ttf_session *s, const void *graph, size_t size, const void *config, size_t n) {
 	TF_Buffer *b = s->f->NewBufferFromString(graph, size);
 	TF_ImportOptions *how = s->f->NewImportGraphDefOptions();
 	s->f->GraphImportGraphDef(s->graph, b, how, s->status);
@@ -75,14 +75,14 @@ int tt_load_graph(tt_session *s, const void *graph, size_t size, const void *con
 	return s->f->GetCode(s->status);
 }
 
-int tt_init(tt_session *s, const char *operation) {
+int ttf_init(ttf_session *s, const char *operation) {
 	const TF_Operation *target = s->f->GraphOperationByName(s->graph, operation);
-	if (target == NULL) return TT_UNFIT;
+	if (target == NULL) return TTF_UNFIT;
 	s->f->SessionRun(s->session, NULL, NULL, NULL, 0, NULL, NULL, 0, &target, 1, NULL, s->status);
 	return s->f->GetCode(s->status);
 }
 
-int tt_find(tt_session *s, const char *operation, int index, tt_port *p) {
+int ttf_find(ttf_session *s, const char *operation, int index, ttf_port *p) {
 	memset(p, 0, sizeof *p);
 	p->at.oper = s->f->GraphOperationByName(s->graph, operation);
 	p->at.index = index;
@@ -91,6 +91,6 @@ int tt_find(tt_session *s, const char *operation, int index, tt_port *p) {
 	p->type = s->f->OperationOutputType(p->at);
 	p->rank = s->f->GraphGetTensorNumDims(s->graph, p->at, s->status);
 	if (s->f->GetCode(s->status) != 0) p->rank = -1;
-	if (p->rank > 0 && p->rank <= TT_MAX_RANK) s->f->GraphGetTensorShape(s->graph, p->at, p->dims, p->rank, s->status);
+	if (p->rank > 0 && p->rank <= TTF_MAX_RANK) s->f->GraphGetTensorShape(s->graph, p->at, p->dims, p->rank, s->status);
 	return 0;
 }

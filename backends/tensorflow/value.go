@@ -34,7 +34,7 @@ type valuePool struct {
 
 // Free gives the memory back to the runtime.
 func (v *value) Free(*tensor.Buffer) {
-	C.tt_release(v.lib.f, v.tf)
+	C.ttf_release(v.lib.f, v.tf)
 	v.tf = nil
 	v.pool.mu.Lock()
 	v.next, v.pool.free = v.pool.free, v
@@ -62,7 +62,7 @@ func (x *instance) take(b *backends.Batch) (err error) {
 			err = x.output(b, i)
 		}
 		if v.tensor != nil { // copied, or left behind by a failure
-			C.tt_release(x.lib.f, v.tensor)
+			C.ttf_release(x.lib.f, v.tensor)
 			v.tensor = nil
 		}
 		if err == nil && p.reshape != nil {
@@ -78,9 +78,9 @@ func (x *instance) output(b *backends.Batch, i int) error {
 	if v.tensor == nil {
 		return status.Errorf(status.Internal, "model '%s', output '%s': the runtime gave none", x.m.binding.sig.Model, p.name)
 	}
-	if v.rank > C.TT_MAX_RANK || int(v._type) != p.tf {
+	if v.rank > C.TTF_MAX_RANK || int(v._type) != p.tf {
 		return status.Errorf(status.Internal, "model '%s', output '%s': expected a %s tensor of at most %d dimensions, got %s of %d",
-			x.m.binding.sig.Model, p.name, p.dtype, C.TT_MAX_RANK, tfTypeName(int(v._type)), v.rank)
+			x.m.binding.sig.Model, p.name, p.dtype, C.TTF_MAX_RANK, tfTypeName(int(v._type)), v.rank)
 	}
 	shape := shapeOf(v)
 	if p.dtype == tensor.Bytes {
@@ -89,7 +89,7 @@ func (x *instance) output(b *backends.Batch, i int) error {
 			return x.noOutput(p, err)
 		}
 		if t.Len > 0 {
-			C.tt_strings(x.lib.f, v, t.Pointer())
+			C.ttf_strings(x.lib.f, v, t.Pointer())
 		}
 		return nil
 	}
@@ -113,7 +113,7 @@ func (x *instance) noOutput(p *boundPort, err error) error {
 	return status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.sig.Model, p.name)
 }
 
-func (x *instance) reshape(t *tensor.Tensor, v *C.tt_value, p *boundPort) error {
+func (x *instance) reshape(t *tensor.Tensor, v *C.ttf_value, p *boundPort) error {
 	from := t.Shape
 	resize(v, from.Dims(), p.reshape)
 	t.Shape = shapeOf(v)
@@ -124,6 +124,6 @@ func (x *instance) reshape(t *tensor.Tensor, v *C.tt_value, p *boundPort) error 
 }
 
 // shapeOf returns v's shape.
-func shapeOf(v *C.tt_value) tensor.Shape {
+func shapeOf(v *C.ttf_value) tensor.Shape {
 	return tensor.Of(unsafe.Slice((*int64)(unsafe.Pointer(&v.dims[0])), int(v.rank))...)
 }

@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 
+sys.path.pop(0)  # this file has the name of the package
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np

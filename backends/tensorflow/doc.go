@@ -24,5 +24,6 @@
 // The C interface cannot stop a run: a request that is cancelled is answered by the scheduler while its batch runs on.
 // Sparse and ragged tensors, resources and variants, complex, quantised and 4 and 8 bit floating point types, devices,
 // custom operator libraries, execution accelerators and Keras files are refused by name at load. The runtime logs errors
-// only, to standard error, unless TF_CPP_MIN_LOG_LEVEL says otherwise: it has one level in a process.
+// only, to standard error, unless TF_CPP_MIN_LOG_LEVEL says otherwise: it has one level in a process. Release 2.21 also
+// writes two lines about oneDNN when it makes its first session, whatever the level.
 package tensorflow

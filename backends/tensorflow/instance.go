@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"context"
+	"math/bits"
 	"unsafe"
 
 	"tutti/backends"
@@ -142,14 +143,31 @@ func (x *instance) inputs(b *backends.Batch) error {
 	return nil
 }
 
-// elements returns how many elements v's shape has, -1 where it is none.
+// elements returns how many elements v's shape has, -1 where it is none or the runtime, which ends the process on
+// overflow even where a later extent is 0, could not count them.
 func elements(v *C.ttf_value) int {
-	n := shapeOf(v).Elements()
-	if n < 0 || n > 1<<46 {
-		return -1
+	n, empty := uint64(1), false
+	for _, d := range v.dims[:v.rank] {
+		if d < 0 || d > maxElements {
+			return -1
+		}
+		if d == 0 {
+			empty = true
+			continue
+		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		if n = lo; hi != 0 || lo > maxElements {
+			return -1
+		}
 	}
-	return int(n)
+	if empty {
+		return 0
+	}
+	return int(n) //nolint:gosec // at most maxElements
 }
+
+// maxElements bounds a tensor.
+const maxElements = 1 << 46
 
 func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
 	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s in %d bytes",

@@ -225,6 +225,22 @@ func TestContract(t *testing.T) {
 			In:   []backendtest.Value{backendtest.Of(tensor.FP32, []int64{2, 1}, float32(1), 2)},
 			Want: []backendtest.Value{backendtest.Of(tensor.FP32, []int64{2, 1}, float32(2), 3)},
 		},
+		backendtest.Fixture{
+			Name: "overflow", Settings: settings(t, "anyrank", `input { name: "x" data_type: TYPE_FP32 dims: [-1, -1, -1] } output { name: "y" data_type: TYPE_FP32 dims: [-1, -1, -1] }`),
+			In:   []backendtest.Value{backendtest.Of[float32](tensor.FP32, []int64{5, 0, 7})},
+			Want: []backendtest.Value{{DType: tensor.FP32, Dims: []int64{5, 0, 7}}},
+			Bad: []backendtest.Bad{
+				{Name: "empty", In: []backendtest.Value{backendtest.Of[float32](tensor.FP32, []int64{1 << 40, 1 << 40, 0})}, Code: status.InvalidArg},
+				{Name: "full", In: []backendtest.Value{backendtest.Of[float32](tensor.FP32, []int64{1 << 40, 1 << 40, 4})}, Code: status.InvalidArg},
+				{Name: "wide", In: []backendtest.Value{backendtest.Of[float32](tensor.FP32, []int64{0, 1 << 62, 1})}, Code: status.InvalidArg},
+			},
+		},
+		backendtest.Fixture{
+			Name: "ones", Rows: 2, Settings: settings(t, "two", `max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 dims: [1, 2] reshape { shape: 2 } }
+				output { name: "y" data_type: TYPE_FP32 dims: [2, 1] reshape { shape: 2 } }`),
+			In:   []backendtest.Value{backendtest.Of(tensor.FP32, []int64{2, 2}, float32(1), 2, 3, 4)},
+			Want: []backendtest.Value{backendtest.Of(tensor.FP32, []int64{2, 2}, float32(2), 4, 6, 8)},
+		},
 		allTypes(t),
 	)...)
 }
@@ -356,6 +372,26 @@ func TestShare(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int64{1, 2, 1}, runs); diff != "" {
 		t.Errorf("runs of three instances (-want +got):\n%s", diff)
+	}
+}
+
+// TestRagged gives a batch's elements in one dimension, which the scheduler joins and splits again.
+func TestRagged(t *testing.T) {
+	t.Parallel()
+	for _, model := range []string{"keeper", "anyrank"} {
+		out := map[string]string{"keeper": "before", "anyrank": "y"}[model]
+		m, err := load(t, settings(t, model, `max_batch_size: 4 input { name: "x" data_type: TYPE_FP32 dims: -1 allow_ragged_batch: true }
+			output { name: "`+out+`" data_type: TYPE_FP32 dims: -1 }
+			batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE target_name: "`+out+`" source_input: "x" }`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sig := m.Signature(); !sig.Inputs[0].Whole || !sig.Outputs[0].Whole {
+			t.Errorf("%s: ports %+v, want whole ones", model, sig)
+		}
+		if got, err := run(t, m, instance(t, m), backendtest.Of(tensor.FP32, []int64{3}, float32(1), 2, 3)); err != nil || got[0].Dims == nil {
+			t.Errorf("%s: %v %v", model, got, err)
+		}
 	}
 }
 

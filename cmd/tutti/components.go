@@ -11,6 +11,7 @@ import (
 	"tutti/backends/sequence"
 	"tutti/backends/sim"
 	"tutti/backends/square"
+	"tutti/backends/tensorflow"
 	"tutti/steps"
 	"tutti/steps/classify"
 	"tutti/steps/detect"
@@ -63,6 +64,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		repeat.NewFactory(),
 		sequence.NewFactory(),
 		square.NewFactory(),
+		tensorflow.NewFactory(),
 	}
 	return append(list, sim.NewFactory(list...))
 }

@@ -342,8 +342,8 @@ func TestBackends(t *testing.T) {
 		{"openvino", "", "model.xml", "ONNX"},
 		{"python", "", "model.py", "native"},
 		{"dali", "", "model.dali", "native"},
-		{"tensorflow", "tensorflow_savedmodel", "model.savedmodel", "tf2onnx"},
-		{"tensorflow", "tensorflow_graphdef", "model.graphdef", "tf2onnx"},
+		{"tensorflow", "tensorflow_savedmodel", "model.savedmodel", ""},
+		{"tensorflow", "tensorflow_graphdef", "model.graphdef", ""},
 		{"fil", "", "xgboost.model", "onnxmltools"},
 		{"own", "", "", ""},
 	} {

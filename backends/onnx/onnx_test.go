@@ -113,15 +113,6 @@ func TestContract(t *testing.T) {
 			},
 		},
 		backendtest.Fixture{
-			Name: "tutorial", Rows: 1, Settings: settings(t, "simple", "max_batch_size: 2"),
-			In: []backendtest.Value{
-				backendtest.Of(tensor.FP32, []int64{1, 4}, float32(1), 2, 3, 4), backendtest.Of[int64](tensor.Int64, []int64{1, 0}),
-			},
-			Want: []backendtest.Value{
-				backendtest.Of(tensor.FP32, []int64{1, 4}, float32(2.5), 3, 3.5, 4), backendtest.Of[float32](tensor.FP32, []int64{1, 0, 10}),
-			},
-		},
-		backendtest.Fixture{
 			Name: "runtime memory", Settings: settings(t, "nonzero", ""),
 			In:   []backendtest.Value{backendtest.Of(tensor.FP32, []int64{4}, float32(0), 1, 0, 2)},
 			Want: []backendtest.Value{backendtest.Of(tensor.Int64, []int64{1, 2}, int64(1), 3)},

@@ -94,14 +94,6 @@ save("custom", [h.make_node("Twice", ["x"], ["y"], domain="tutti.test")], [port(
      domain="tutti.test")
 save("future", [h.make_node("Relu", ["x"], ["y"])], [port("x", T.FLOAT, "n")], [port("y", T.FLOAT, "n")], opset=999)
 
-# The model of this field's tutorials.
-table = np.random.default_rng(2026).standard_normal((100, 10)).astype(np.float32)
-save("simple", [h.make_node("Mul", ["INPUT0", "half"], ["h"]), h.make_node("Add", ["h", "two"], ["OUTPUT0"]),
-                h.make_node("Gather", ["table", "INPUT1"], ["OUTPUT1"])],
-     [port("INPUT0", T.FLOAT, "batch", "n"), port("INPUT1", T.INT64, "batch", "m")],
-     [port("OUTPUT0", T.FLOAT, "batch", "n"), port("OUTPUT1", T.FLOAT, "batch", "m", 10)],
-     [const("half", np.array(0.5, np.float32)), const("two", np.array(2, np.float32)), const("table", table)])
-
 # Kinds that are refused.
 save("complex", [h.make_node("Identity", ["x"], ["y"])], [port("x", T.COMPLEX64, "n")], [port("y", T.COMPLEX64, "n")])
 save("sequence", [h.make_node("SequenceConstruct", ["x", "x"], ["y"])], [port("x", T.FLOAT, 2)],

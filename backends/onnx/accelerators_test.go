@@ -1,6 +1,8 @@
 package onnx
 
 import (
+	"maps"
+	"os"
 	"strings"
 	"testing"
 
@@ -29,9 +31,7 @@ func openBackend(tb testing.TB, values map[string]string) *backend {
 		tb.Skipf("no ONNX Runtime: %v", err)
 	}
 	config := map[string]string{"library-path": path}
-	for k, v := range values {
-		config[k] = v
-	}
+	maps.Copy(config, values)
 	b, err := NewFactory().New(backends.Options{Config: config})
 	if err != nil {
 		tb.Fatal(err)
@@ -124,9 +124,17 @@ func TestDeviceSettings(t *testing.T) {
 		got = append(append(got, [2]string{p.name}), p.pairs...)
 	}
 	want := [][2]string{
-		{"TensorrtExecutionProvider"}, {"trt_int8_calibration_table_name", "t"}, {"trt_max_workspace_size", "99"}, {"trt_fp16_enable", "1"},
-		{"trt_engine_cache_enable", "1"}, {"device_id", "3"},
-		{"CUDAExecutionProvider"}, {"arena_extend_strategy", "kNextPowerOfTwo"}, {"cudnn_conv_algo_search", "HEURISTIC"}, {"gpu_mem_limit", "5"}, {"device_id", "3"},
+		{"TensorrtExecutionProvider"},
+		{"trt_int8_calibration_table_name", "t"},
+		{"trt_max_workspace_size", "99"},
+		{"trt_fp16_enable", "1"},
+		{"trt_engine_cache_enable", "1"},
+		{"device_id", "3"},
+		{"CUDAExecutionProvider"},
+		{"arena_extend_strategy", "kNextPowerOfTwo"},
+		{"cudnn_conv_algo_search", "HEURISTIC"},
+		{"gpu_mem_limit", "5"},
+		{"device_id", "3"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
@@ -161,5 +169,41 @@ func TestPlaces(t *testing.T) {
 	want := []tensor.Place{{Kind: tensor.Device, ID: 1}, {Kind: tensor.Device}, {}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("places (-want +got):\n%s", diff)
+	}
+}
+
+// openVINOLibrary names ONNX Runtime's library in an unpacked wheel of onnxruntime-openvino.
+const openVINOLibrary = "TUTTI_ONNXRUNTIME_OPENVINO"
+
+// A library with the provider runs the model through it.
+func TestOpenVINO(t *testing.T) {
+	t.Parallel()
+	path := os.Getenv(openVINOLibrary)
+	if path == "" || testing.Short() {
+		t.Skipf("pip download --no-deps onnxruntime-openvino, unzip it, and set %s to its onnxruntime/capi/libonnxruntime.so.*", openVINOLibrary)
+	}
+	b := openBackend(t, map[string]string{"library-path": path})
+	m, err := loadFile(t, b, "mlp.onnx", `max_batch_size: 8 optimization { execution_accelerators {
+		cpu_execution_accelerator { name: "openvino" parameters { key: "device_type" value: "CPU" } } } }`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	_, batch := loadMLP(t)
+	elements[float32](&batch.In[0])[0] = 5
+	if err := x.Execute(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	defer batch.Out[0].Release()
+	if got := elements[float32](&batch.Out[0])[0]; got != 5 {
+		t.Errorf("y[0] = %v, want 5", got)
+	}
+	if _, err := loadFile(t, b, "mlp.onnx", `optimization { execution_accelerators {
+		cpu_execution_accelerator { name: "openvino" parameters { key: "bogus" value: "1" } } } }`); err == nil || !strings.Contains(err.Error(), "execution accelerator 'openvino': onnx runtime error") {
+		t.Errorf("an unknown parameter: %v", err)
 	}
 }

@@ -95,19 +95,23 @@ func TestExecute(t *testing.T) {
 			"word", "", []backendtest.Value{backendtest.Strings([]int64{1}, "a\x00")}, []backendtest.Value{backendtest.Strings([]int64{1}, "a\x00a\x00")},
 		},
 		"no strings": {
-			"strings", "", []backendtest.Value{backendtest.Strings([]int64{0, 3})},
+			"strings", "",
+			[]backendtest.Value{backendtest.Strings([]int64{0, 3})},
 			[]backendtest.Value{backendtest.Strings([]int64{0, 3}), backendtest.Strings([]int64{0, 3})},
 		},
 		"empty strings": {
-			"strings", "", []backendtest.Value{backendtest.Strings([]int64{2, 1}, "", "")},
+			"strings", "",
+			[]backendtest.Value{backendtest.Strings([]int64{2, 1}, "", "")},
 			[]backendtest.Value{backendtest.Strings([]int64{2, 1}, "", ""), backendtest.Strings([]int64{2, 1}, "", "")},
 		},
 		"strings passed through": {
-			"through_strings", "", []backendtest.Value{backendtest.Strings([]int64{1}, "x")},
+			"through_strings", "",
+			[]backendtest.Value{backendtest.Strings([]int64{1}, "x")},
 			[]backendtest.Value{backendtest.Strings([]int64{1}, "xx"), backendtest.Strings([]int64{1}, "x"), backendtest.Strings([]int64{2}, "", "a\x00b")},
 		},
 		"any shape of any type": {
-			"pick", picks, []backendtest.Value{
+			"pick", picks,
+			[]backendtest.Value{
 				{DType: tensor.Bool, Dims: []int64{3}, Data: []byte{1, 0, 1}},
 				{DType: tensor.FP16, Dims: []int64{3}, Data: []byte{0, 0x3c, 0, 0x40, 0, 0x42}},
 				{DType: tensor.BF16, Dims: []int64{3}, Data: []byte{0x80, 0x3f, 0, 0x40, 0x40, 0x40}},
@@ -122,7 +126,8 @@ func TestExecute(t *testing.T) {
 			},
 		},
 		"a loop": {
-			"loop", "", []backendtest.Value{backendtest.Of(tensor.Int64, []int64{1}, int64(5)), fp32([]int64{2}, 1, 2)},
+			"loop", "",
+			[]backendtest.Value{backendtest.Of(tensor.Int64, []int64{1}, int64(5)), fp32([]int64{2}, 1, 2)},
 			[]backendtest.Value{fp32([]int64{2}, 6, 7)},
 		},
 		"zero rows": {"mlp", "", []backendtest.Value{fp32([]int64{0, 16})}, []backendtest.Value{fp32([]int64{0, 16})}},

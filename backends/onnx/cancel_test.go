@@ -122,3 +122,17 @@ func TestCancelLoad(t *testing.T) {
 		t.Errorf("openSession = %v, %v, want a cancellation", s, err)
 	}
 }
+
+// TestWatchOnce has the timer find a run that was watched already, and whose end is not through: it leaves it alone.
+func TestWatchOnce(t *testing.T) {
+	t.Parallel()
+	w := &watch{}
+	w.begin(nil)
+	w.state.Store(oneRun | phaseBits)
+	w.armed.Store(true)
+	w.seen = oneRun | phaseBits
+	w.tick() // would wait for ever
+	if w.armed.Load() {
+		t.Error("the timer goes on beside an instance that does nothing")
+	}
+}

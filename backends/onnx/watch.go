@@ -91,7 +91,7 @@ func (w *watch) tick() {
 	s := w.state.Load()
 	switch {
 	case s != w.seen:
-	case s&running != 0:
+	case s&phaseBits == running: // one whose watch is over but that has not said so yet is none to watch again
 		if w.state.CompareAndSwap(s, s|watched) {
 			w.wait()
 		}

@@ -52,6 +52,8 @@ func loadFile(tb testing.TB, b *backend, file, pbtxt string) (backends.Model, er
 }
 
 // A library without a provider refuses what needs it, and says what has it.
+//
+// shows: config.accelerators
 func TestAcceleratorRefused(t *testing.T) {
 	t.Parallel()
 	b := openBackend(t, nil)

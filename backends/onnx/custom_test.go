@@ -56,6 +56,7 @@ void *RegisterCustomOps(void *options, const struct { void *const *(*get)(uint32
 }
 `
 
+// shows: config.operators
 func TestCustomOperators(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

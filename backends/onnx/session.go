@@ -7,6 +7,7 @@ package onnx
 import "C"
 
 import (
+	"context"
 	"unsafe"
 
 	"tutti/core/status"
@@ -31,19 +32,13 @@ type port struct {
 }
 
 // openSession loads the model file at path and reads its declarations.
-func openSession(l *library, path string, o *settings) (*session, error) {
+func openSession(ctx context.Context, l *library, path string, o *settings) (*session, error) {
 	s := &session{lib: l.retain()}
-	cs, free := o.marshal()
-	defer free()
-	cpath := C.CString(path)
-	defer C.free(unsafe.Pointer(cpath))
-	loaded := new(*C.OrtSession)
-	err := l.check(C.tt_load(l.rt, cpath, cs, loaded))
-	if s.s = *loaded; err != nil {
-		s.close()
-		return nil, err
+	err := s.load(ctx, path, o)
+	if err == nil {
+		s.ins, err = s.declared(false)
 	}
-	if s.ins, err = s.declared(false); err == nil {
+	if err == nil {
 		s.outs, err = s.declared(true)
 	}
 	if err != nil {
@@ -51,6 +46,26 @@ func openSession(l *library, path string, o *settings) (*session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// load reads the file. It stops between its steps when ctx is over.
+func (s *session) load(ctx context.Context, path string, o *settings) error {
+	opts, err := newOptions(s.lib, o)
+	if err != nil {
+		return err
+	}
+	defer opts.free()
+	stop := context.AfterFunc(ctx, opts.cancel)
+	cpath := C.CString(path)
+	defer C.free(unsafe.Pointer(cpath))
+	loaded := new(*C.OrtSession)
+	err = s.lib.check(C.tt_load(s.lib.rt, cpath, opts.o, loaded))
+	s.s = *loaded
+	if !stop() {
+		opts.wait()
+		return status.ErrCancelled
+	}
+	return err
 }
 
 // close unloads the model. Outputs of earlier runs stay valid.
@@ -92,7 +107,7 @@ func (s *session) declaredPort(output bool, i C.size_t) (port, error) {
 	if d.kind != 1 {
 		return p, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", side(output), p.name, kindName(d.kind))
 	}
-	if p.dtype == tensor.Invalid || p.dtype == tensor.Bytes {
+	if p.dtype == tensor.Invalid {
 		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", ortTypeName(d._type), side(output), p.name)
 	}
 	if d.rank > C.TT_MAX_RANK {

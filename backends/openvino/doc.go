@@ -5,6 +5,7 @@
 //	shim.h shim.c plain C functions over it: reading, declarations, compiling
 //	call.c        one execution: tensors over the caller's memory, inference, outputs read back, strings
 //	library.go    an opened runtime, and its errors
+//	core.go       where models are read and compiled, in a thread of its own
 //	graph.go      a model file that was read, and what it compiles to; types.go: element types
 //	settings.go   parameters of config.pbtxt
 //	signature.go  config.pbtxt against the model file; shape.go: the file's shapes changed to fit it

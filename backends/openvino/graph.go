@@ -14,11 +14,10 @@ import (
 	"tutti/core/tensor"
 )
 
-// graph is a model file that was read, not yet compiled. Each has a core of its own, so that what one model extends or
-// sets is not another's.
+// graph is a model file that was read, not yet compiled.
 type graph struct {
 	lib       *library
-	core      *C.ov_core
+	core      *core
 	model     *C.ov_model
 	ins, outs []port
 }
@@ -38,37 +37,21 @@ type port struct {
 	handle *C.ov_port
 }
 
-// readGraph reads the model file at path, with an extension's operators if there is one.
-func readGraph(l *library, path, extension string) (*graph, error) {
-	g := &graph{lib: l}
-	core := new(*C.ov_core)
-	if err := check(C.tov_core(l.f, core)); err != nil {
+// readGraph reads the model file at path.
+func readGraph(c *core, path string) (*graph, error) {
+	g := &graph{lib: c.lib, core: c}
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	model := new(*C.ov_model)
+	if err := check(C.tov_read(c.lib.f, c.c, p, model)); err != nil {
 		return nil, err
 	}
-	g.core = *core
-	if err := g.read(path, extension); err != nil {
+	g.model = *model
+	if err := g.declare(); err != nil {
 		g.close()
 		return nil, err
 	}
 	return g, nil
-}
-
-func (g *graph) read(path, extension string) error {
-	if extension != "" {
-		p := C.CString(extension)
-		defer C.free(unsafe.Pointer(p))
-		if err := check(C.tov_extend(g.lib.f, g.core, p)); err != nil {
-			return status.Prefixf(err, "extension '%s': ", extension)
-		}
-	}
-	p := C.CString(path)
-	defer C.free(unsafe.Pointer(p))
-	model := new(*C.ov_model)
-	if err := check(C.tov_read(g.lib.f, g.core, p, model)); err != nil {
-		return err
-	}
-	g.model = *model
-	return g.declare()
 }
 
 // declare reads the declarations of all ports.
@@ -84,10 +67,6 @@ func (g *graph) close() {
 	if g.model != nil {
 		C.tov_model_free(g.lib.f, g.model)
 		g.model = nil
-	}
-	if g.core != nil {
-		C.tov_core_free(g.lib.f, g.core)
-		g.core = nil
 	}
 }
 
@@ -168,7 +147,7 @@ func (g *graph) compile(o *settings) (*compiled, error) {
 	keys, values, free := o.marshal()
 	defer free()
 	c := new(*C.ov_compiled_model)
-	err := check(C.tov_compile(g.lib.f, g.core, g.model, device, C.size_t(len(o.properties)), keys, values, c))
+	err := check(C.tov_compile(g.lib.f, g.core.c, g.model, device, C.size_t(len(o.properties)), keys, values, c))
 	if err != nil {
 		return nil, status.Prefixf(err, "compiling for %s: ", o.device)
 	}

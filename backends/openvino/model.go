@@ -44,6 +44,7 @@ func NewFactory() backends.Factory {
 // backend is an opened OpenVINO.
 type backend struct {
 	lib      *library
+	core     *core
 	maxBatch int
 }
 
@@ -69,7 +70,12 @@ func open(o backends.Options) (backends.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &backend{lib: lib, maxBatch: maxBatch}, nil
+	b := &backend{lib: lib, maxBatch: maxBatch}
+	if b.core, err = openCore(lib, ""); err != nil {
+		lib.release()
+		return nil, status.Errorf(status.Unavailable, "unable to start OpenVINO '%s': %w", path, err)
+	}
+	return b, nil
 }
 
 // Load reads and compiles a model file. The instances of the model share what it compiled to.
@@ -85,37 +91,52 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, err
 	}
-	g, err := readGraph(b.lib, path, set.extension)
+	m := &model{pad: set.pad}
+	from := b.core
+	if set.extension != "" { // whose operators are not for other models
+		if m.own, err = openCore(b.lib, set.extension); err != nil {
+			return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+		}
+		from = m.own
+	}
+	if err := m.load(&s, from, path, &set, b.maxBatch); err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// load reads the file, fits it to the configuration and compiles it.
+func (m *model) load(s *backends.Settings, from *core, path string, set *settings, byDefault int) error {
+	g, err := readGraph(from, path)
 	if err != nil {
-		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
+		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
 	defer g.close()
-	maxBatch, err := completeMaxBatch(s.Config, g, b.maxBatch)
+	maxBatch, err := completeMaxBatch(s.Config, g, byDefault)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := adapt(s.Config, g, &set); err != nil {
-		return nil, err
+	if err := adapt(s.Config, g, set); err != nil {
+		return err
 	}
-	bound, err := bind(s.Config, g, maxBatch)
-	if err != nil {
-		return nil, err
+	if m.binding, err = bind(s.Config, g, maxBatch); err != nil {
+		return err
 	}
-	bound.sig.Model, bound.sig.Version = s.Model, s.Version
-	m := &model{binding: bound, pad: set.pad}
-	if m.compiled, err = g.compile(&set); err == nil {
+	m.binding.sig.Model, m.binding.sig.Version = s.Model, s.Version
+	if m.compiled, err = g.compile(set); err == nil {
 		err = m.connect()
 	}
 	if err != nil {
-		_ = m.Close()
-		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
+		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
-	return m, nil
+	return nil
 }
 
 // Close gives the runtime up; outputs that it owns keep it.
 func (b *backend) Close() error {
 	if b.lib != nil {
+		b.core.close()
 		b.lib.release()
 		b.lib = nil
 	}
@@ -145,6 +166,7 @@ func find(s *backends.Settings) (string, error) {
 // model is one compiled model file.
 type model struct {
 	compiled *compiled
+	own      *core // nil where the backend's serves
 	binding  *binding
 	pad      bool
 	threads  int
@@ -190,6 +212,10 @@ func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instan
 func (m *model) Close() error {
 	if m.compiled != nil {
 		m.compiled.close()
+	}
+	if m.own != nil {
+		m.own.close()
+		m.own = nil
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ typedef struct {
 	X(void, ov_free, (const char *))                                                                                  \
 	X(int, ov_core_create, (ov_core **))                                                                              \
 	X(void, ov_core_free, (ov_core *))                                                                                \
+	X(int, ov_core_get_property, (const ov_core *, const char *, const char *, char **))                              \
 	X(int, ov_core_add_extension, (const ov_core *, const char *))                                                    \
 	X(int, ov_core_read_model, (const ov_core *, const char *, const char *, ov_model **))                            \
 	X(int, ov_core_compile_model_props,                                                                               \

@@ -36,6 +36,11 @@ char *tov_version(const ov_functions *f) {
 
 tov_error tov_core(const ov_functions *f, ov_core **core) { return tov_failed(f, f->ov_core_create(core)); }
 
+void tov_load_plugin(const ov_functions *f, ov_core *core, const char *device) {
+	char *name = NULL;
+	if (f->ov_core_get_property(core, device, "FULL_DEVICE_NAME", &name) == 0) f->ov_free(name);
+}
+
 void tov_core_free(const ov_functions *f, ov_core *core) { f->ov_core_free(core); }
 
 tov_error tov_extend(const ov_functions *f, ov_core *core, const char *path) {

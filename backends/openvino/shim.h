@@ -55,6 +55,7 @@ void tov_bind(ov_functions *f, size_t i, void *address);
 char *tov_version(const ov_functions *f);
 
 tov_error tov_core(const ov_functions *f, ov_core **core);
+void tov_load_plugin(const ov_functions *f, ov_core *core, const char *device);
 void tov_core_free(const ov_functions *f, ov_core *core);
 tov_error tov_extend(const ov_functions *f, ov_core *core, const char *path);
 tov_error tov_read(const ov_functions *f, ov_core *core, const char *path, ov_model **model);

@@ -125,15 +125,14 @@ func described(d *C.tov_port, output bool, position string) (port, error) {
 
 // reshape gives the inputs other shapes.
 func (g *graph) reshape(shapes [][]int64) error {
-	ranks, dims := make([]C.int64_t, len(shapes)+1), make([]C.int64_t, 1)
-	dims = dims[:0]
-	for i, s := range shapes {
-		ranks[i] = C.int64_t(len(s))
+	var ranks, dims []C.int64_t
+	for _, s := range shapes {
+		ranks = append(ranks, C.int64_t(len(s)))
 		for _, d := range s {
 			dims = append(dims, C.int64_t(d))
 		}
 	}
-	dims = append(dims, 0) // so that it has an address
+	ranks, dims = append(ranks, 0), append(dims, 0) // so that they have an address
 	if err := check(C.tov_reshape(g.lib.f, g.model, C.size_t(len(shapes)), &ranks[0], &dims[0])); err != nil {
 		return err
 	}

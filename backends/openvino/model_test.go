@@ -2,6 +2,7 @@ package openvino_test
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
 )
 
 func TestSignature(t *testing.T) {
@@ -65,7 +67,8 @@ func TestExecute(t *testing.T) {
 		"zero rows": {"mlp", "", 0, []backendtest.Value{fp32([]int64{0, 16})}, []backendtest.Value{fp32([]int64{0, 16})}},
 		"zero rows of runtime memory": {
 			"nonzero", `input { name: "x" data_type: TYPE_FP32 dims: -1 } output { name: "y" data_type: TYPE_INT64 dims: [1, -1] }`, 1,
-			[]backendtest.Value{fp32([]int64{0})}, []backendtest.Value{backendtest.Of[int64](tensor.Int64, []int64{1, 0})},
+			[]backendtest.Value{fp32([]int64{0})},
+			[]backendtest.Value{backendtest.Of[int64](tensor.Int64, []int64{1, 0})},
 		},
 		"no rows of strings": {
 			"strings", "", 0, []backendtest.Value{backendtest.Strings([]int64{0, 1})}, []backendtest.Value{backendtest.Strings([]int64{0, 1})},
@@ -78,16 +81,19 @@ func TestExecute(t *testing.T) {
 			"words", `max_batch_size: 2 input { name: "x" data_type: TYPE_STRING dims: 1 } output { name: "x" data_type: TYPE_STRING dims: 1 }
 				parameters { key: "SKIP_OV_DYNAMIC_BATCHSIZE" value { string_value: "yes" } }
 				parameters { key: "ENABLE_BATCH_PADDING" value { string_value: "YES" } }`, 2,
-			[]backendtest.Value{backendtest.Strings([]int64{2, 1}, "a", "bc")}, []backendtest.Value{backendtest.Strings([]int64{2, 1}, "a", "bc")},
+			[]backendtest.Value{backendtest.Strings([]int64{2, 1}, "a", "bc")},
+			[]backendtest.Value{backendtest.Strings([]int64{2, 1}, "a", "bc")},
 		},
 		"reshaped": {
 			"fixed", `input { name: "x" data_type: TYPE_FP32 dims: [3, 1] } output { name: "y" data_type: TYPE_FP32 dims: [3, 1] }
 				parameters { key: "RESHAPE_IO_LAYOUT" value { string_value: "YES" } }`, 1,
-			[]backendtest.Value{fp32([]int64{3, 1}, 1, 2, 3)}, []backendtest.Value{fp32([]int64{3, 1}, -1, -2, -3)},
+			[]backendtest.Value{fp32([]int64{3, 1}, 1, 2, 3)},
+			[]backendtest.Value{fp32([]int64{3, 1}, -1, -2, -3)},
 		},
 		"unranked": {
 			"unranked", `input { name: "x" data_type: TYPE_FP32 dims: [2, 1] } output { name: "y" data_type: TYPE_FP32 dims: [2, 1] }`, 1,
-			[]backendtest.Value{fp32([]int64{2, 1}, 1, 2)}, []backendtest.Value{fp32([]int64{2, 1}, -1, -2)},
+			[]backendtest.Value{fp32([]int64{2, 1}, 1, 2)},
+			[]backendtest.Value{fp32([]int64{2, 1}, -1, -2)},
 		},
 		"several names and none": {"names", `max_batch_size: 2 input { name: "x:0" data_type: TYPE_FP32 dims: 2 }`, 1, []backendtest.Value{fp32([]int64{1, 2}, 1, 2)}, []backendtest.Value{fp32([]int64{1, 2}, -1, -2)}},
 		"handed through": {
@@ -97,7 +103,8 @@ func TestExecute(t *testing.T) {
 		"saved model":  {"saved", `default_model_filename: "saved"`, 1, []backendtest.Value{fp32([]int64{1, 3}, 1, 2, 3)}, []backendtest.Value{fp32([]int64{1, 3}, 2, 4, 6)}},
 		"onnx": {
 			"mlp", `default_model_filename: "../../onnx/testdata/mlp.onnx"`, 1,
-			[]backendtest.Value{fp32([]int64{1, 16}, make([]float32, 16)...)}, []backendtest.Value{fp32([]int64{1, 16}, make([]float32, 16)...)},
+			[]backendtest.Value{fp32([]int64{1, 16}, make([]float32, 16)...)},
+			[]backendtest.Value{fp32([]int64{1, 16}, make([]float32, 16)...)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +151,7 @@ func TestEveryType(t *testing.T) {
 		}
 		seen[p.DType] = true
 		in = append(in, v)
-		want = append(want, backendtest.Value{DType: v.DType, Dims: []int64{6, 1}, Data: append(v.Data[:len(v.Data):len(v.Data)], v.Data...)})
+		want = append(want, backendtest.Value{DType: v.DType, Dims: []int64{6, 1}, Data: slices.Concat(v.Data, v.Data)})
 	}
 	if len(seen) != 13 {
 		t.Errorf("the model covers %d types, want 13", len(seen))
@@ -190,11 +197,11 @@ func TestParameters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text := ""
+			s := settings(t, "mlp", "")
+			s.Config.Parameters = map[string]*modelconfig.ModelParameter{}
 			for _, p := range tc.params {
-				text += `parameters { key: "` + p[0] + `" value { string_value: "` + p[1] + `" } } `
+				s.Config.Parameters[p[0]] = &modelconfig.ModelParameter{StringValue: p[1]}
 			}
-			s := settings(t, "mlp", text)
 			for range 2 { // the second time from the cache
 				m, err := load(t, s)
 				if err != nil {

@@ -2,6 +2,7 @@ package openvino
 
 import (
 	"slices"
+	"strings"
 
 	"tutti/core/status"
 	"tutti/core/tensor"
@@ -57,12 +58,9 @@ func configured(cfg *modelconfig.ModelConfig, name string) []int64 {
 }
 
 func list(shapes [][]int64) string {
-	text := ""
+	texts := make([]string, len(shapes))
 	for i, s := range shapes {
-		if i > 0 {
-			text += " "
-		}
-		text += tensor.Of(s...).String()
+		texts[i] = tensor.Of(s...).String()
 	}
-	return text
+	return strings.Join(texts, " ")
 }

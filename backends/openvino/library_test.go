@@ -8,9 +8,12 @@ import (
 	"tutti/runtimes"
 )
 
-// LibraryPath finds OpenVINO, or skips the test with the command that fetches it.
+// LibraryPath finds OpenVINO, or skips the test with the command that fetches it. Tests of it are not short.
 func LibraryPath(tb testing.TB) string {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("it needs OpenVINO: run without -short")
+	}
 	path, err := runtimes.Find("openvino", "")
 	if err != nil {
 		path, err = runtimes.Find("openvino", filepath.Join("..", "..", runtimes.Folder))

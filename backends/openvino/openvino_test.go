@@ -100,6 +100,7 @@ func TestContract(t *testing.T) {
 				{Name: "zero byte", In: []backendtest.Value{backendtest.Strings([]int64{1, 1}, "a\x00b")}, Code: status.InvalidArg},
 				{Name: "cut", In: []backendtest.Value{{DType: tensor.Bytes, Dims: []int64{1, 1}, Data: []byte{5, 0, 0, 0, 'a'}}}, Code: status.InvalidArg},
 				{Name: "too few", In: []backendtest.Value{{DType: tensor.Bytes, Dims: []int64{2, 1}, Data: []byte{1, 0, 0, 0, 'a'}}}, Code: status.InvalidArg},
+				{Name: "far too few", In: []backendtest.Value{{DType: tensor.Bytes, Dims: []int64{1 << 50, 1}, Data: []byte{1, 0, 0, 0, 'a'}}}, Code: status.InvalidArg},
 				{Name: "too many", In: []backendtest.Value{{DType: tensor.Bytes, Dims: []int64{1, 1}, Data: []byte{0, 0, 0, 0, 0, 0, 0, 0}}}, Code: status.InvalidArg},
 			},
 		},

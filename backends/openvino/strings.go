@@ -48,6 +48,9 @@ func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
 		total *= int(d)
 	}
 	rest := t.Bytes()
+	if n < 0 || n > len(rest)/tensor.EncodedLen(0) { // before memory is made for so many
+		return x.unusable(p, len(rest)/tensor.EncodedLen(0), false)
+	}
 	s.room(len(rest)+1, total+1) // a length takes more than a zero, and one more is for the missing
 	text := unsafe.Slice((*byte)(s.text), len(rest)+1)
 	list := unsafe.Slice((*uintptr)(s.list), total+1) // of memory that Go does not know

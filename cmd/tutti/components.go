@@ -6,6 +6,7 @@ import (
 	"tutti/backends/identity"
 	"tutti/backends/native"
 	"tutti/backends/onnx"
+	"tutti/backends/openvino"
 	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sequence"
@@ -60,6 +61,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
+		openvino.NewFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
 		sequence.NewFactory(),

@@ -339,7 +339,7 @@ func TestBackends(t *testing.T) {
 		{"tensorrt", "tensorrt_plan", "model.plan", "onnxruntime"},
 		{"pytorch", "pytorch_libtorch", "model.pt", "torch.onnx"},
 		{"torch_aoti", "", "model.pt2", "torch.onnx"},
-		{"openvino", "", "model.xml", "ONNX"},
+		{"openvino", "", "model.xml", ""},
 		{"python", "", "model.py", "native"},
 		{"dali", "", "model.dali", "native"},
 		{"tensorflow", "tensorflow_savedmodel", "model.savedmodel", ""},

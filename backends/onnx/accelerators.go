@@ -52,6 +52,11 @@ func accelerators(cfg *modelconfig.ModelConfig) (host, device []provider, err er
 	return host, device, err
 }
 
+// asks reports whether providers of a kind are among those of the settings.
+func (s *settings) asks(kind providerKind) bool {
+	return slices.ContainsFunc(s.providers, func(p provider) bool { return p.kind == kind })
+}
+
 func wanted(list []*modelconfig.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator, known []provider) ([]provider, error) {
 	var all []provider
 	for _, a := range list {

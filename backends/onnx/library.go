@@ -100,7 +100,7 @@ func (l *library) release() {
 		return
 	}
 	environments.Lock()
-	C.tt_stop(l.rt)
+	inOwnThread(func() { C.tt_stop(l.rt) })
 	environments.Unlock()
 	C.free(unsafe.Pointer(l.rt))
 	l.rt = nil

@@ -8,6 +8,7 @@ import "C"
 
 import (
 	"context"
+	"runtime"
 	"unsafe"
 
 	"tutti/core/status"
@@ -20,6 +21,8 @@ type session struct {
 	s    *C.OrtSession
 	ins  []port
 	outs []port
+	// alone has loading and unloading done in threads that end after it.
+	alone bool
 }
 
 // port is what the model file declares about one input or output.
@@ -33,8 +36,9 @@ type port struct {
 
 // openSession loads the model file at path and reads its declarations.
 func openSession(ctx context.Context, l *library, path string, o *settings) (*session, error) {
-	s := &session{lib: l.retain()}
-	err := s.load(ctx, path, o)
+	s := &session{lib: l.retain(), alone: o.asks(openVINO)}
+	var err error
+	s.do(func() { err = s.load(ctx, path, o) })
 	if err == nil {
 		s.ins, err = s.declared(false)
 	}
@@ -46,6 +50,27 @@ func openSession(ctx context.Context, l *library, path string, o *settings) (*se
 		return nil, err
 	}
 	return s, nil
+}
+
+// do runs f, in a thread of its own where the session asks for that.
+func (s *session) do(f func()) {
+	if s.alone {
+		inOwnThread(f)
+		return
+	}
+	f()
+}
+
+// inOwnThread runs f in a thread that ends after it. OpenVINO gives the thread that loads it another stack for signals
+// and takes it back in the one that frees it: a Go thread would die of its next signal.
+func inOwnThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		defer close(done)
+		f()
+	}()
+	<-done
 }
 
 // load reads the file. It stops between its steps when ctx is over.
@@ -71,7 +96,7 @@ func (s *session) load(ctx context.Context, path string, o *settings) error {
 // close unloads the model. Outputs of earlier runs stay valid.
 func (s *session) close() {
 	if s.s != nil {
-		C.tt_unload(s.lib.rt, s.s)
+		s.do(func() { C.tt_unload(s.lib.rt, s.s) })
 		s.s = nil
 	}
 	if s.lib != nil {

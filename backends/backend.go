@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
@@ -42,6 +44,13 @@ type Options struct {
 	// Places is where a backend of a device makes it known: when it is opened, until
 	// it is closed.
 	Places *tensor.Places
+	// Infer, Control and Catalog are the server's, for models that call, load or ask
+	// after other models; nil where there are none.
+	Infer   infer.Inferer
+	Control infer.Lifecycle
+	Catalog infer.Catalog
+	// Metrics takes what models count themselves; nil where nothing is exported.
+	Metrics *telemetry.Metrics
 
 	_ struct{}
 }
@@ -61,6 +70,14 @@ type Described interface {
 	Describe() string
 }
 
+// Checked is a Backend that opens although something may be missing which only some of
+// its models need.
+type Checked interface {
+	Backend
+	// Check returns what is missing.
+	Check() error
+}
+
 // Settings are what a model is loaded with.
 type Settings struct {
 	Model   string
@@ -71,6 +88,8 @@ type Settings struct {
 	Config *modelconfig.ModelConfig
 	// Instances is how many instances will be made.
 	Instances int
+	// Strict says that nothing is to be completed: the configuration stands as it is.
+	Strict bool
 	// Alloc is where tensors outside a batch come from.
 	Alloc tensor.Allocator
 	Log   *slog.Logger
@@ -106,6 +125,14 @@ type Model interface {
 	NewInstance(ctx context.Context, at tensor.Place) (Instance, error)
 	// Close frees the model; every instance is closed before. It is safe to call twice.
 	Close() error
+}
+
+// Completer is a Model that completes its configuration beyond what Signature tells.
+type Completer interface {
+	Model
+	// Completed returns the whole configuration, nil when it is the one that was
+	// given. It stays as it is.
+	Completed() *modelconfig.ModelConfig
 }
 
 // Placer is a Model whose instances run at devices. Any other runs on the host.

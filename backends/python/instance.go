@@ -1,0 +1,339 @@
+package python
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// instance executes in a worker of its own. One whose worker has gone starts another for the next batch.
+type instance struct {
+	m      *model
+	name   string
+	w      *worker
+	closed bool
+
+	cursors []cursor
+	answer  answer
+	outs    []tensor.Tensor
+	out     *region
+	buf     *tensor.Buffer // of out, once a tensor stays there
+	mem     memory
+}
+
+var _ backends.Instance = (*instance)(nil)
+
+// start gives the instance a worker whose model is initialised.
+func (x *instance) start(ctx context.Context) error {
+	w := x.m.takeSpare()
+	if w == nil {
+		var err error
+		if w, err = startWorker(ctx, x.m); err != nil {
+			return err
+		}
+	}
+	if err := w.command(ctx, kindInit, x.m.initialise(x.name), nil); err != nil {
+		w.end()
+		return err
+	}
+	x.w = w
+	return nil
+}
+
+// Close has the model finalised and ends the worker.
+func (x *instance) Close() error {
+	if x.closed {
+		return nil
+	}
+	x.closed = true
+	w := x.w
+	x.w = nil
+	if w == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), x.m.b.set.timeout)
+	defer cancel()
+	if err := w.command(ctx, kindFinalize, struct{}{}, nil); err != nil {
+		x.m.log.WarnContext(ctx, "finalizing a python model failed", slog.String("error", err.Error()))
+	}
+	w.end()
+	return nil
+}
+
+// Execute has the worker execute the batch's requests.
+//
+// hot: no allocation in the steady state.
+func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+	if ctx.Err() != nil {
+		return status.ErrCancelled
+	}
+	if x.closed {
+		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
+	}
+	if x.w == nil {
+		if err := x.start(ctx); err != nil {
+			return status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
+		}
+	}
+	w := x.w
+	err := x.begin(b)
+	if err == nil {
+		w.running.begin(w.seq+1, b, x.m.sig.Decoupled)
+		err = x.run(b)
+		w.running.end()
+	}
+	x.giveBack()
+	if err != nil {
+		x.failAll(b, err)
+	}
+	return nil
+}
+
+// failAll fails the requests of a batch that have not failed yet. They are not tried again one by one: the model has
+// seen them.
+func (x *instance) failAll(b *backends.Batch, err error) {
+	for i := range b.Reqs {
+		if b.Reqs[i].Err == nil {
+			b.Reqs[i].Err = err
+		}
+		tensor.ReleaseAll(b.Reqs[i].Out)
+		b.Reqs[i].Out = nil
+	}
+	tensor.ReleaseAll(b.Out)
+}
+
+// lost ends a worker that is of no more use.
+func (x *instance) lost() {
+	x.w.end()
+	x.w = nil
+}
+
+// begin writes the batch's inputs to shared memory and describes its requests.
+func (x *instance) begin(b *backends.Batch) error {
+	if len(b.In) != len(x.m.sig.Inputs) || len(b.Out) != len(x.m.sig.Outputs) {
+		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
+			x.m.sig.Model, len(x.m.sig.Inputs), len(x.m.sig.Outputs), len(b.In), len(b.Out))
+	}
+	for i := range b.In {
+		if t := &b.In[i]; t.Present() && (t.DType != x.m.sig.Inputs[i].DType || !x.m.sig.Inputs[i].Accepts(&t.Shape, x.m.sig.MaxBatch)) {
+			return x.m.unexpectedInput(i, t)
+		}
+	}
+	w := x.w
+	n := inputBytes(b)
+	in, err := w.regions.inputs(n)
+	if err == nil {
+		x.out, err = w.regions.outputs()
+	}
+	if err == nil {
+		err = w.regions.settle()
+	}
+	if err != nil {
+		return x.broken(err)
+	}
+	w.body = binary.LittleEndian.AppendUint32(newBody(w.body), uint32(len(b.Reqs)))
+	w.body = binary.LittleEndian.AppendUint32(w.body, in.id)
+	w.body = binary.LittleEndian.AppendUint32(w.body, x.out.id)
+	w.body = binary.LittleEndian.AppendUint32(w.body, 0)
+	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(n))
+	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(len(x.out.mem)))
+	present := x.copyInputs(b, in)
+	for i := range b.Reqs {
+		x.appendRequest(b, i, present)
+	}
+	return nil
+}
+
+// broken ends the worker when an error is of its socket.
+func (x *instance) broken(err error) error {
+	if e, ok := errors.AsType[*status.Error](err); ok {
+		return e
+	}
+	err = x.w.gone(err)
+	x.lost()
+	return err
+}
+
+// copyInputs copies whole inputs and remembers where they begin.
+func (x *instance) copyInputs(b *backends.Batch, in *region) (present int) {
+	off := 0
+	for i := range b.In {
+		t, c := &b.In[i], &x.cursors[i]
+		if !t.Present() {
+			continue
+		}
+		present++
+		copy(in.mem[off:], t.Bytes())
+		*c = cursor{off: off, rest: t.Bytes()}
+		off = aligned(off + t.Len)
+	}
+	return present
+}
+
+func (x *instance) appendRequest(b *backends.Batch, i, present int) {
+	q, w := &b.Reqs[i], x.w
+	at := len(w.body)
+	w.body = appendRequest(w.body, q.Meta, present)
+	for k := range b.In {
+		t := &b.In[k]
+		if !t.Present() {
+			continue
+		}
+		first, rows := int64(-1), b.Rows
+		if x.m.sig.MaxBatch > 0 && !x.m.sig.Inputs[k].ShapeTensor {
+			first, rows = int64(q.Rows), q.Rows
+		}
+		off, size := x.cursors[k].rows(t, b.Rows, rows)
+		w.body = appendPart(w.body, k, t, first, off, size)
+		if x.m.sig.Inputs[k].ShapeTensor {
+			x.cursors[k].off = off // every request has all of it
+		}
+	}
+	w.body = appendExtra(w.body, at, q.Meta)
+}
+
+// run sends the execution and takes its answers.
+func (x *instance) run(b *backends.Batch) error {
+	w := x.w
+	w.seq++
+	err := w.calls.send(kindExecute, 0, w.seq, w.body)
+	if err == nil {
+		err = x.await(b)
+	}
+	if err != nil {
+		err = w.gone(err)
+		w.running.forget()
+		x.lost()
+		return err
+	}
+	p, err := w.answered()
+	if err != nil {
+		w.running.forget()
+		x.lost()
+		return err
+	}
+	if p.kind == kindFailed {
+		w.running.forget()
+		w.regions.leaveInputs() // the traceback may hold on to them
+		return x.m.raised(x.name, failure(p))
+	}
+	if p.flags&flagKept != 0 {
+		w.regions.leaveInputs()
+	}
+	return x.take(b, p)
+}
+
+// await waits for the answer. A worker that does not answer though all clients have gone is killed.
+func (x *instance) await(b *backends.Batch) error {
+	w := x.w
+	over := time.Duration(0)
+	tick := min(time.Second, x.m.b.set.timeout/2)
+	for {
+		w.calls.deadline(time.Now().Add(tick))
+		err := w.calls.receive(&w.pkt)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if over = x.m.patience(b, over, tick); over > x.m.b.set.timeout {
+			w.kill("it did not answer within " + x.m.b.set.timeout.String() + " after its requests were cancelled")
+		}
+	}
+}
+
+// patience adds a tick to how long nobody has been waiting for a batch.
+func (m *model) patience(b *backends.Batch, over, tick time.Duration) time.Duration {
+	for i := range b.Reqs {
+		if ctx := b.Reqs[i].Ctx; ctx == nil || ctx.Err() == nil {
+			return 0
+		}
+	}
+	return over + tick
+}
+
+// take hands the answers to the requests.
+func (x *instance) take(b *backends.Batch, p *packet) error {
+	r := reader{b: p.body}
+	n := int(r.u32())
+	r.u32()
+	err := x.out.grown(r.u64())
+	switch {
+	case err != nil:
+		return err
+	case n != len(b.Reqs):
+		return status.Errorf(status.Internal, "model '%s' ('%s'): expected %d responses of execute, found %d", x.m.sig.Model, x.m.file, len(b.Reqs), n)
+	}
+	x.mem = memory{mem: x.out.mem, alloc: b.Allocator, keep: x.mem.keep}
+	if b.Host != nil {
+		x.mem.alloc = b.Host
+	}
+	if x.w.regions.crowded() {
+		x.mem.keep = nil
+	} else if x.mem.keep == nil {
+		x.mem.keep = x.keep
+	}
+	need := len(b.Reqs) * len(b.Out)
+	for len(x.outs) < need {
+		x.outs = append(x.outs, tensor.Tensor{})
+	}
+	for i := range b.Reqs {
+		x.answer.read(&r)
+		if r.bad {
+			return status.Errorf(status.Internal, "model '%s': unexpected answer of %d bytes of its python worker", x.m.sig.Model, len(p.body))
+		}
+		x.settle(b, i)
+	}
+	return x.w.running.wait(x)
+}
+
+// keep returns the buffer of the region for outputs.
+func (x *instance) keep() *tensor.Buffer {
+	if x.buf == nil {
+		x.buf = x.out.buffer()
+	}
+	return x.buf
+}
+
+// giveBack gives up the region for outputs, which goes back when no tensor lies there.
+func (x *instance) giveBack() {
+	switch {
+	case x.buf != nil:
+		x.buf.Release()
+	case x.out != nil:
+		x.out.of.put(x.out)
+	}
+	x.buf, x.out = nil, nil
+}
+
+// settle gives one request its answer.
+func (x *instance) settle(b *backends.Batch, i int) {
+	a, q := &x.answer, &b.Reqs[i]
+	if a.state == stateNone {
+		return
+	}
+	x.w.running.settled(i)
+	switch a.state {
+	case stateError:
+		q.Err = a.err()
+		return
+	case stateAgain:
+		b.Reschedule(i)
+		return
+	}
+	q.Reply = append(q.Reply, a.params...)
+	outs := b.Out
+	if len(b.Reqs) > 1 {
+		outs = x.outs[i*len(b.Out) : (i+1)*len(b.Out)]
+		q.Out = outs
+	}
+	if err := x.m.outputs(a, &x.mem, q.Rows, outs); err != nil {
+		tensor.ReleaseAll(outs)
+		q.Err = err
+	}
+}

@@ -87,7 +87,7 @@ fuzz: ## Fuzz every target in turn for T=1m each; PKG=./core/config for one pack
 	@go list -f '{{.Dir}}' $(PKG) | while read -r dir; do \
 		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go 2>/dev/null | cut -c6- || true); do \
 			echo "== $$dir $$f"; \
-			go test -C "$$dir" -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) . </dev/null; \
+			go test -C "$$dir" -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) -fuzzminimizetime 100x . </dev/null; \
 		done; \
 	done
 

@@ -168,9 +168,10 @@ func (s *server) start(ctx context.Context) error {
 }
 
 // close ends in order within the exit timeout, whether or not ctx is over: health turns first, then the fronts
-// stop accepting and finish their requests, then the models go.
+// stop accepting and finish their requests, for which no batch waits any more, then the models go.
 func (s *server) close(ctx context.Context) error {
 	s.leaving.Store(true)
+	s.repo.Hurry()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.ExitTimeout)
 	defer cancel()
 	errs := make([]error, len(s.fronts))
@@ -185,6 +186,9 @@ func (s *server) close(ctx context.Context) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
+	}
+	if x, ok := s.alloc.(interface{ InUse() int64 }); ok && err == nil && x.InUse() > 0 {
+		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", x.InUse()))
 	}
 	return err
 }

@@ -66,20 +66,27 @@ type cost struct{ cpu, allocs float64 }
 
 // measure returns the CPU time in ns and the allocations of one of n calls: those of
 // the round that was disturbed least, for other work on the machine only adds.
-func (s *schedBench) measure(n int, run func(n int)) cost {
-	run(max(n/10, 1)) // fills the pools
-	var cpus, allocs []float64
-	for range s.rounds {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		began := processCPU()
-		run(n)
-		took := processCPU() - began
-		runtime.ReadMemStats(&after)
-		cpus = append(cpus, float64(took)/float64(n))
-		allocs = append(allocs, float64(after.Mallocs-before.Mallocs)/float64(n))
+func (s *schedBench) measure(n int, run func(n int)) cost { return s.inTurns(n, run)[0] }
+
+// inTurns measures several programs that do n calls each, one after the other in every round.
+func (s *schedBench) inTurns(n int, programs ...func(n int)) []cost {
+	costs := slices.Repeat([]cost{{math.Inf(1), math.Inf(1)}}, len(programs))
+	for _, run := range programs {
+		run(max(n/10, 1)) // fills the pools
 	}
-	return cost{slices.Min(cpus), slices.Min(allocs)}
+	for range s.rounds {
+		for i, run := range programs {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := processCPU()
+			run(n)
+			took := processCPU() - began
+			runtime.ReadMemStats(&after)
+			costs[i].cpu = min(costs[i].cpu, float64(took)/float64(n))
+			costs[i].allocs = min(costs[i].allocs, float64(after.Mallocs-before.Mallocs)/float64(n))
+		}
+	}
+	return costs
 }
 
 func processCPU() int64 {
@@ -304,86 +311,6 @@ func (s *schedBench) idle() error {
 	s.limit("one caller at an idle batcher, with statistics", "ns of CPU", got.cpu, 300)
 	s.limit("  its allocations", "per request", got.allocs, 0.01)
 	return nil
-}
-
-// crowd measures 32 callers at a model that takes 50 us of work for a batch of up to
-// 8. The model called for full batches and nothing else is one measure; but callers
-// that wait and wake cost something however they are served, most of it in the kernel
-// where cores are shared. So the limit is for what comes on top of the least program
-// that serves them.
-func (s *schedBench) crowd() error {
-	const callers, batch, work = 32, 8, 50 * time.Microsecond
-	var calls, requests atomic.Int64
-	sig := schedSignature(1)
-	station := s.batching(sig, noop{work, &calls})
-	x := exec.New(exec.Settings{Plan: plan.Single(sig), Targets: []scheduler.Scheduler{station}, Stats: &telemetry.Model{}, Workers: s.workers})
-	own := math.Inf(1) // of the best round
-	ideal := s.measure(100_000/batch, func(n int) {
-		for range n {
-			fail(noop{work: work}.Execute(context.Background(), &backends.Batch{}))
-		}
-	}).cpu
-	got := s.measure(100_000, func(n int) {
-		calls.Store(0)
-		requests.Store(0)
-		began := processCPU()
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
-				c := s.client(x, "IN0")
-				defer c.close()
-				for requests.Add(batch) <= int64(n) { // so that all of them go on to the end
-					c.ask(batch)
-				}
-			})
-		}
-		wg.Wait()
-		if took := float64(processCPU() - began); n >= 100_000 {
-			own = min(own, (took-float64(calls.Load())*ideal)/float64(n))
-		}
-	})
-	least := s.channels(callers, batch, work)
-	s.limit("32 callers, batch 8, 50 us a batch: above a loop over channels", "us of CPU", (got.cpu-least)/1000, 2)
-	fmt.Fprintf(s.table, "  above full batches alone\t%.2f us of CPU\n", (got.cpu-ideal/batch)/1000)
-	fmt.Fprintf(s.table, "  the same without what batches that are not full cost\t%.2f us of CPU\n", own/1000)
-	fmt.Fprintf(s.table, "  the loop over channels above full batches alone\t%.2f us of CPU\n", (least-ideal/batch)/1000)
-	s.limit("  its allocations", "per request", got.allocs, 0.01)
-	return nil
-}
-
-// channels returns what a request costs at the least that can be written in Go: a
-// goroutine that takes what callers send and answers each on a channel of its own.
-func (s *schedBench) channels(callers, batch int, work time.Duration) float64 {
-	asked := make(chan chan struct{}, callers)
-	defer close(asked)
-	go func() {
-		taken := make([]chan struct{}, 0, batch)
-		for one := range asked {
-			taken = append(taken[:0], one)
-			for len(taken) < batch && len(asked) > 0 {
-				taken = append(taken, <-asked)
-			}
-			fail(noop{work: work}.Execute(context.Background(), &backends.Batch{}))
-			for _, answer := range taken {
-				answer <- struct{}{}
-			}
-		}
-	}()
-	var requests atomic.Int64
-	return s.measure(100_000, func(n int) {
-		requests.Store(0)
-		var wg sync.WaitGroup
-		for range callers {
-			wg.Go(func() {
-				answer := make(chan struct{}, 1)
-				for requests.Add(1) <= int64(n) {
-					asked <- answer
-					<-answer
-				}
-			})
-		}
-		wg.Wait()
-	}).cpu
 }
 
 // depth compares what a request costs in a short queue and in a long one.

@@ -278,6 +278,7 @@ func (r *Repository) leave(ctx context.Context, was, now *model) {
 func (r *Repository) retire(ctx context.Context, v *version) {
 	v.life.to(infer.Unloading, "")
 	v.exec.Retire()
+	v.hurry()
 	r.leaving.Add(1)
 	ctx = context.WithoutCancel(ctx) // whoever unloads does not wait
 	go func() {
@@ -351,6 +352,22 @@ func (r *Repository) Models() []string {
 		names = append(names, nameOf(key))
 	}
 	return slices.Compact(names)
+}
+
+// Hurry has no batch wait for more requests from now on: the server is about to end.
+func (r *Repository) Hurry() {
+	for _, m := range r.catalog.Load().models {
+		for _, v := range m.versions {
+			v.hurry()
+		}
+	}
+}
+
+// hurry does so for one version.
+func (v *version) hurry() {
+	if v.queue != nil {
+		scheduler.Hurry(v.queue)
+	}
 }
 
 // Close waits until the requests under way are answered, or ctx is over, and frees

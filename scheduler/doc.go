@@ -10,7 +10,8 @@
 // goroutine for the next batch (a Turn); what is ready beyond that is handed to a
 // worker of the shared pool. So an idle model answers without a hop between
 // goroutines, and a busy one keeps its instances busy while callers go back to their
-// clients.
+// clients. Where batches had several works lately, whoever is about to execute less
+// than a full one first lets the goroutines run that are ready to ask.
 //
 // # What a batch is made of
 //

@@ -195,9 +195,12 @@ func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, t *tensor.Ten
 // stamp says of a batch that was put into stream s when its outputs are ready and its
 // inputs not used any more.
 func stamp(s tensor.Stream, in, out []tensor.Tensor) {
-	if s == nil {
-		return
+	if s != nil {
+		stampAll(s, in, out)
 	}
+}
+
+func stampAll(s tensor.Stream, in, out []tensor.Tensor) {
 	end := s.Record()
 	for i := range out {
 		if atDevice(&out[i]) && out[i].Buf.Ready() == nil {

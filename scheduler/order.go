@@ -11,6 +11,10 @@ import (
 // order has answers leave in the order in which their requests came, whatever the
 // order of their execution (preserve_ordering). Who finds the first in line answered
 // sends it and those behind it that are; one goroutine does so at a time.
+//
+// Answers of a decoupled model that came before their turn are sent by a worker of
+// their own, for sending them may wait for a client or for steps that follow: nobody
+// does who has other works at hand.
 type order struct {
 	done func(list List, t *Turn) // completes works
 
@@ -59,50 +63,84 @@ func (o *order) join(list *List) {
 	}
 }
 
-// end marks works as done and sends what is first in line.
-func (o *order) end(list List, t *Turn) {
+// end marks works as done and completes those at the head of the line. true: the first
+// one left has answers that came before its turn, and the caller has a worker send them.
+func (o *order) end(list List, t *Turn) bool {
 	o.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		w.line.ended = true
 	}
 	if o.sending {
 		o.mu.Unlock()
-		return
+		return false
 	}
 	o.sending = true
 	o.mu.Unlock()
-	for o.send(t) {
+	return o.send(t)
+}
+
+// send completes works while the first in line is done and has kept no answers, and
+// reports whether it has.
+func (o *order) send(t *Turn) bool {
+	for {
+		ready, kept := o.next()
+		if ready.n == 0 {
+			return kept
+		}
+		o.done(ready, t)
 	}
 }
 
-// send sends what may leave now, and reports whether to look again.
-func (o *order) send(t *Turn) bool {
+// next takes the works out of the line whose turn it is. Where there is none the first
+// one may send its answers from now on, unless some are kept.
+func (o *order) next() (ready List, kept bool) {
 	o.mu.Lock()
-	var ready List
+	defer o.mu.Unlock()
 	for k := o.head; k != nil && k.ended && len(k.early) == 0; k = o.head {
 		o.leave(k, &ready)
 	}
 	k := o.head
-	var early []answer
 	switch {
 	case ready.n > 0:
 	case k == nil:
 		o.sending = false
 	case len(k.early) > 0:
-		early, k.early = k.early, nil
+		kept = true
 	default:
 		k.open, o.sending = true, false
 	}
-	again := o.sending
-	o.mu.Unlock()
-	if ready.n > 0 {
-		o.done(ready, t)
+	return ready, kept
+}
+
+// early is what a station has the workers help while answers are kept for which it is time.
+type early struct{ *Station }
+
+// Help sends them, and completes what may leave then.
+func (e early) Help(t *Turn) bool {
+	for again := true; again; again = e.order.send(t) {
+		t.Leave() // nobody waits with works at hand
+		e.order.flush()
+		t.Tick(0)
 	}
-	for _, a := range early {
+	e.workers.Reserve(-1)
+	return true
+}
+
+// flush sends the answers that the first in line has kept. The work may be executing,
+// but whoever sends here does not hold its place and gives none up.
+func (o *order) flush() {
+	o.mu.Lock()
+	k := o.head
+	kept := k.early
+	k.early = nil
+	o.mu.Unlock()
+	host := k.work.host
+	k.work.host = nil
+	for _, a := range kept {
 		// Who has gone is told by what the model sends next.
 		_ = a.to.Respond(k.work, a.out, a.params, a.final)
 	}
-	return again
+	k.work.host = host
 }
 
 // leave takes the first ticket out of the line; called with the lock held.
@@ -128,7 +166,6 @@ func (k *ticket) respond(to Responder, w *Work, out []tensor.Tensor, params infe
 		kept[i] = out[i].Move()
 	}
 	k.early = append(k.early, answer{to, kept, slices.Clone(params), final})
-	w.host = nil // what is sent by somebody else gives no place up
 	k.order.mu.Unlock()
 	return nil
 }

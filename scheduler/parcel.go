@@ -20,7 +20,8 @@ func (p *parcel) Help(t *Turn) bool {
 
 // pass sends the works into a free instance and reports whether it did: when they are
 // one work or a whole batch, nobody waits before them, every client is still there,
-// and the policy makes the very same batch of them. Otherwise they are for the queue,
+// no others are expected that a work could share a batch with, and the policy makes
+// the very same batch of them. Otherwise they are for the queue,
 // where they may be taken apart and join others.
 //
 // hot: one lock and no allocation.
@@ -36,7 +37,7 @@ func (s *Station) pass(list *List, t *Turn) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.free) == 0 || s.queue.n > 0 || s.hold > list.n || !s.takes(list, now) {
+	if len(s.free) == 0 || s.queue.n > 0 || s.hold > list.n || list.n == 1 && s.expects() || !s.takes(list, now) {
 		return false
 	}
 	inst := s.admit()
@@ -61,7 +62,7 @@ func (s *Station) takes(list *List, now int64) bool {
 	for w := list.Head; w != nil; w = w.next {
 		s.items = append(s.items, item(w))
 	}
-	v := View{Items: s.items, Instances: int32(len(s.all)), Executing: s.rows, Queued: list.rows()}
+	v := View{Items: s.items, Instances: int32(len(s.all)), Executing: s.rows, Queued: list.rows(), Hurry: s.hurry}
 	return len(s.policy.Decide(now, v, s.take[:0]).Take) == list.n
 }
 

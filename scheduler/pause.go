@@ -3,8 +3,9 @@ package scheduler
 import "tutti/backends"
 
 // Yields reports whether Pause gives up everything that other works could wait for:
-// the instance is one that any number of goroutines share.
-func (w *Work) Yields() bool { return w.host != nil && w.host.lends() }
+// the instance is one that any number of goroutines share, and no answers of others
+// wait for those of w to leave first.
+func (w *Work) Yields() bool { return w.host != nil && w.host.lends() && w.host.order == nil }
 
 // Pause tells the scheduler that w, which is executing, is about to wait for something
 // outside of it, as a client that reads slowly. Until Resume another work may have the

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -326,5 +327,20 @@ func TestListKeepsCount(t *testing.T) {
 				t.Errorf("round %d: work %d is another or still in a list", round, i)
 			}
 		}
+	}
+}
+
+// TestFarDeadline has a work whose deadline is the last moment there is, as that of a
+// client that names the longest time-out, wait like any other.
+func TestFarDeadline(t *testing.T) {
+	t.Parallel()
+	q, dropped := newQueue(Levels{}, "m"), List{}
+	const now = int64(time.Second)
+	q.push(&Work{Ctx: t.Context(), Meta: &infer.Meta{Deadline: math.MaxInt64}, Rows: 1}, now)
+	if at, ok := q.wheel.next(); !ok || at < now+int64(time.Hour) {
+		t.Errorf("it is looked at after %s", time.Duration(at-now))
+	}
+	if q.expire(now+int64(time.Minute), &dropped); dropped.n > 0 || q.n != 1 {
+		t.Errorf("%d dropped, %d left", dropped.n, q.n)
 	}
 }

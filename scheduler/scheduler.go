@@ -41,6 +41,8 @@ type View struct {
 	Instances, Executing int32
 	// Queued is how many rows are queued, of any shape.
 	Queued int32
+	// Hurry says not to wait for more works.
+	Hurry bool
 }
 
 // Decision is what to do now.

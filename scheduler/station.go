@@ -31,11 +31,13 @@ type Station struct {
 	items   []Item              // scratch of the decision, guarded by mu
 	seen    []*Work             // the works of items, guarded by mu
 	take    []int32             // scratch of the decision, guarded by mu
+	hurry   bool                // no batch waits for more works, guarded by mu
 	hold    int                 // works to wait for before the first batch, guarded by mu
 	perWork int64               // ns that a work takes of an instance, guarded by mu
 	rows    int32               // executing now, guarded by mu
 	lent    int                 // places of paused works that are taken twice, guarded by mu
 	alarms  alarms              // guarded by mu
+	crowd   crowd               // guarded by mu
 
 	pending Pending // works queued or executing
 }
@@ -125,7 +127,7 @@ func (s *Station) Enqueue(list List, t *Turn) {
 		s.order.join(&kept)
 	}
 	s.runner.stats.Queued(int64(kept.n))
-	ready := len(s.free) > 0
+	ready := len(s.free) > 0 && (!s.crowd.looking || s.fills())
 	if !ready {
 		s.sweepLater(now)
 	}
@@ -155,7 +157,7 @@ func (r refusal) RunInline(list List, t *Turn) {
 //
 // hot: two short locks and no allocation.
 func (s *Station) Help(t *Turn) bool {
-	inst, batch, dropped, more := s.next(t.Now())
+	inst, batch, dropped, more := s.next(t)
 	if more {
 		s.workers.Kick(s)
 	}
@@ -183,9 +185,13 @@ func (s *Station) execute(inst backends.Instance, batch List, t *Turn) {
 // next takes a free instance and a batch for it. inst is nil when there is no
 // instance or no batch yet. Works that must not be executed any more are dropped on
 // the way. more tells that another instance is free while works are left.
-func (s *Station) next(now int64) (inst backends.Instance, batch, dropped List, more bool) {
+func (s *Station) next(t *Turn) (inst backends.Instance, batch, dropped List, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.lets() {
+		s.let(t)
+	}
+	now := t.Now()
 	switch {
 	case len(s.free) == 0:
 		return nil, batch, dropped, false
@@ -254,7 +260,7 @@ func (s *Station) view(g *group, now int64, dropped *List) View {
 		}
 		w = after
 	}
-	return View{Items: s.items, More: w != nil, Instances: int32(len(s.all)), Executing: s.rows, Queued: s.queue.rows}
+	return View{Items: s.items, More: w != nil, Instances: int32(len(s.all)), Executing: s.rows, Queued: s.queue.rows, Hurry: s.hurry}
 }
 
 // pull takes the works at the given ascending positions of the view, apart from those
@@ -273,7 +279,8 @@ func (s *Station) pull(positions []int32) (batch List) {
 // release frees the instance of a batch, learns what it cost and reports whether works
 // wait for it.
 func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool {
-	x, known := executed(batch, whole)
+	var x Executed
+	known := whole && x.sum(batch)
 	if x.Unpadded > 0 {
 		s.runner.stats.Padded(x.Unpadded, x.Padding)
 	}
@@ -284,6 +291,7 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	defer s.mu.Unlock()
 	s.rows -= batch.rows()
 	more := s.queue.n > 0
+	s.crowd.saw(batch.n)
 	leave(inst, more)
 	if s.lent > 0 {
 		s.lent--
@@ -299,16 +307,17 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	return more && len(s.free) > 0
 }
 
-// executed returns what a batch cost. What was not executed as a whole is not known,
-// and what failed may have ended early.
-func executed(batch *List, whole bool) (x Executed, known bool) {
-	if !whole || batch.Head == nil {
-		return x, false
+// sum notes what a batch cost that was executed as a whole, and reports whether that is
+// known: what failed may have ended early. It writes where the result is read, for
+// copying what was just written stalls the processor.
+func (x *Executed) sum(batch *List) (known bool) {
+	if batch.Head == nil {
+		return false
 	}
 	extent := int64(0)
 	for w := batch.Head; w != nil; w = w.next {
 		if w.Err != nil {
-			return x, false
+			return false
 		}
 		x.Rows += int64(w.Rows)
 		x.Elements += w.elements
@@ -317,7 +326,7 @@ func executed(batch *List, whole bool) (x Executed, known bool) {
 	}
 	x.Padding = x.Rows*extent - x.Unpadded
 	x.Took = time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
-	return x, true
+	return true
 }
 
 // drop ends works that are not executed, each with its error.
@@ -332,11 +341,13 @@ func (s *Station) drop(list List, t *Turn) {
 
 // complete hands works back, in order of arrival where that is asked for.
 func (s *Station) complete(list List, t *Turn) {
-	if s.order != nil {
-		s.order.end(list, t)
-		return
+	switch {
+	case s.order == nil:
+		Complete(list, t)
+	case s.order.end(list, t):
+		s.workers.Reserve(1)
+		s.workers.Kick(early{s})
 	}
-	Complete(list, t)
 }
 
 // hand hands works back whose turn it is to leave.

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"slices"
 
+	"tutti/core/infer"
 	"tutti/core/telemetry"
 )
 
@@ -16,6 +17,7 @@ type Turn struct {
 	staged  []stage
 	next    int // where in staged the next work is likely to go
 	now     int64
+	woken   infer.Calls // those to wake for their answers
 }
 
 type inlineWork struct {
@@ -101,8 +103,13 @@ func (t *Turn) Seal() {
 	}
 }
 
+// Answer has the waiter of c make its answer, and reports whether there is one. It is
+// woken with the others of its batch, before the turn executes anything else.
+func (t *Turn) Answer(c *infer.Call, e infer.Ender) bool { return t.woken.Add(c, e) }
+
 // Flush enqueues what was staged.
 func (t *Turn) Flush() {
+	t.woken.Wake()
 	for i := range t.staged {
 		st := t.staged[i]
 		t.staged[i] = stage{}
@@ -142,6 +149,7 @@ func (t *Turn) run() {
 // step runs one thing. Of several ready schedulers the others go to the workers,
 // so that they run at the same time where there is a core for them.
 func (t *Turn) step() bool {
+	t.woken.Wake()
 	if n := len(t.inline); n > 0 {
 		w := t.inline[n-1]
 		t.inline[n-1] = inlineWork{}
@@ -164,6 +172,7 @@ func (t *Turn) step() bool {
 
 // handOver gives the ready schedulers to the workers.
 func (t *Turn) handOver() {
+	t.woken.Wake()
 	for i, s := range t.ready {
 		t.workers.Kick(s)
 		t.ready[i] = nil

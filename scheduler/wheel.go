@@ -23,7 +23,7 @@ const (
 )
 
 // tickOf returns the tick at whose end ns has passed.
-func tickOf(ns int64) int64 { return (ns + 1<<tickBits - 1) >> tickBits }
+func tickOf(ns int64) int64 { return (ns-1)>>tickBits + 1 }
 
 // add has w come out when w.at.due has passed.
 func (h *wheel) add(w *Work, now int64) {

@@ -53,6 +53,9 @@ type Factory struct {
 	// Doc describes the step in a few sentences.
 	Doc    string
 	Params []Param
+	// Presets hold, by value of the parameter PresetKey, defaults that stand in for
+	// those of the parameters.
+	Presets map[string]map[string]string
 	// Examples are what the reference page shows. A test asks each and prints the answer.
 	Examples []Example
 	// Inline marks a step so short (microseconds) that it runs where the previous
@@ -85,13 +88,20 @@ type Settings struct {
 // Key is the parameter of config.pbtxt that names the step; it is not one of the step's own.
 const Key = "step"
 
+// PresetKey is the parameter that chooses among a factory's presets.
+const PresetKey = "preset"
+
 // Resolve checks the given config.pbtxt parameters against the declaration and
 // returns them with the defaults filled in. An unknown key, a missing required one
 // and a value that is not allowed are errors that name it.
 func (f *Factory) Resolve(given map[string]string) (map[string]string, error) {
 	out := map[string]string{}
+	preset := f.Presets[given[PresetKey]]
 	for _, p := range f.Params {
 		v, ok := given[p.Key]
+		if !ok {
+			v, ok = preset[p.Key]
+		}
 		switch {
 		case !ok && p.Required:
 			return nil, fmt.Errorf("step '%s' needs parameter '%s': %s", f.Name, p.Key, p.Doc)

@@ -3,11 +3,15 @@ package redis_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"os/exec"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,17 +35,44 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // a TCP listener's
 }
 
+// prepared is the path of a redis-server, which is fetched when the machine has none.
+var prepared = sync.OnceValues(func() (string, error) {
+	var stderr bytes.Buffer
+	cmd := exec.Command("../../scripts/prepare-redis")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.TrimSpace(stderr.String()), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+// executable returns the path of a redis-server. A test is skipped where there is none;
+// only a long run fetches it.
+func executable(t *testing.T) string {
+	t.Helper()
+	if exe, err := exec.LookPath("redis-server"); err == nil {
+		return exe
+	}
+	if testing.Short() {
+		t.Skip("no redis-server: apt-get install redis-server")
+	}
+	exe, err := prepared()
+	const cannotFetch = 3
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() == cannotFetch:
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	return exe
+}
+
 // server starts a Redis server, and returns its port and what ends it.
 func server(t *testing.T, port int) (stop func()) {
 	t.Helper()
-	exe, err := exec.LookPath("redis-server")
-	if err != nil {
-		const missing = "redis-server is not installed: apt-get install redis-server"
-		if testing.Short() {
-			t.Skip(missing)
-		}
-		t.Fatal(missing)
-	}
+	exe := executable(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, exe, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", //nolint:gosec // found above
 		"--requirepass", "secret", "--dir", t.TempDir())

@@ -14,7 +14,11 @@ import (
 	"tutti/backends/square"
 	"tutti/steps"
 	"tutti/steps/classify"
+	"tutti/steps/detect"
+	"tutti/steps/embed"
+	"tutti/steps/encode"
 	"tutti/steps/image"
+	"tutti/steps/image/draw"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
 	"tutti/steps/tokenize"
@@ -24,7 +28,14 @@ import (
 func stepFactories() []steps.Factory {
 	return []steps.Factory{
 		classify.NewFactory(),
+		classify.NewScoresFactory(),
+		detect.NewFactory(),
+		embed.NewFactory(),
+		encode.NewFactory(),
 		image.NewFactory(),
+		image.NewResizeFactory(),
+		image.NewCropFactory(),
+		draw.NewFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
 		tokenize.NewFactory(),

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -82,6 +84,7 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Key, byDefault, strings.ReplaceAll(doc, "|", `\|`))
 	}
+	writePresets(b, f)
 	params, err := f.Resolve(given)
 	if err != nil {
 		return err
@@ -98,6 +101,19 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 	writePorts(b, "input", sig.Inputs)
 	writePorts(b, "output", sig.Outputs)
 	return nil
+}
+
+func writePresets(b *bytes.Buffer, f *steps.Factory) {
+	if len(f.Presets) > 0 {
+		b.WriteString("\n| preset | sets |\n|---|---|\n")
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Presets)) {
+		var sets []string
+		for _, key := range slices.Sorted(maps.Keys(f.Presets[name])) {
+			sets = append(sets, fmt.Sprintf("`%s` %s", key, f.Presets[name][key]))
+		}
+		fmt.Fprintf(b, "| `%s` | %s |\n", name, strings.Join(sets, ", "))
+	}
 }
 
 func exampleName(f *steps.Factory, i int) string {
@@ -150,7 +166,16 @@ func writeExample(t *testing.T, b *bytes.Buffer, address, model string, e *steps
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("example %s is answered with %s: %s (%v)", model, resp.Status, answer, err)
 	}
-	fmt.Fprintf(b, "\nThe model `%s`:\n\n```\nbackend: \"native\"\n%s\n```\n\n```\n$ curl -s localhost:8000%s %s\n%s\n```\n", model, strings.TrimSpace(e.Config), path, how, answer)
+	fmt.Fprintf(b, "\nThe model `%s`:\n\n```\nbackend: \"native\"\n%s\n```\n\n```\n$ curl -s localhost:8000%s %s\n%s\n```\n", model, strings.TrimSpace(e.Config), path, how, printable(answer, resp.Header.Get("Inference-Header-Content-Length")))
+}
+
+// printable is an answer as the page prints it: what follows the JSON is told in hexadecimal.
+func printable(answer []byte, header string) string {
+	n, err := strconv.Atoi(header)
+	if err != nil || n > len(answer) {
+		return string(answer)
+	}
+	return fmt.Sprintf("%s\n(and %d bytes, the first of them % x)", answer[:n], len(answer)-n, answer[n:min(len(answer), n+12)])
 }
 
 func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {

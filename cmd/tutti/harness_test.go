@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -140,15 +143,21 @@ func serve(tb testing.TB, args ...string) addresses {
 // serveWith is serve of a program made of c.
 func serveWith(tb testing.TB, c tutti.Components, args ...string) addresses {
 	tb.Helper()
-	a, _ := serveLogged(tb, c, args...)
+	a, _ := serveUntil(context.Background(), tb, c, args...)
 	return a
 }
 
 // serveLogged is serveWith that returns the server's log as well.
 func serveLogged(tb testing.TB, c tutti.Components, args ...string) (addresses, *watch) {
 	tb.Helper()
+	return serveUntil(context.Background(), tb, c, args...)
+}
+
+// serveUntil is serveLogged of a server that ctx ends, too.
+func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...string) (addresses, *watch) {
+	tb.Helper()
 	log := newWatch()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan int, 1)
 	go func() {
 		code := tutti.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), log, log, c)
@@ -165,6 +174,24 @@ func serveLogged(tb testing.TB, c tutti.Components, args ...string) (addresses, 
 		if code := <-done; code != 0 {
 			tb.Errorf("the server ended with %d:\n%s", code, log)
 		}
+		if text := log.String(); strings.Contains(text, "tensors were not released") {
+			tb.Errorf("something was kept:\n%s", text)
+		}
 	})
 	return a, log
+}
+
+// metricsOf returns the metrics of a server.
+func metricsOf(tb testing.TB, a addresses) string {
+	tb.Helper()
+	resp, err := http.Get("http://" + a.metrics + "/metrics") //nolint:noctx // ends with the server
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(text)
 }

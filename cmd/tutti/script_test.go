@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 //
 //	serve ARGS             starts tutti serve on free ports; HTTP, GRPC and METRICS are its addresses
 //	! serve ARGS           expects that it fails to start; its output is on stdout and stderr
-//	stop                   ends it by SIGTERM and expects exit status 0; its output is on stdout and stderr
+//	terminate              ends it by SIGTERM and expects exit status 0; its output is on stdout and stderr
 //	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the answer's status and body, and what Retry-After says
 //	stop-during URL BODY   sends SIGTERM while the request's body is half sent, then the rest
 //	fill FILE N            makes a file of N letters
@@ -48,7 +48,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": scriptServe, "stop": scriptStop, "http": scriptHTTP, "stop-during": scriptStopDuring, "fill": scriptFill,
+			"serve": scriptServe, "terminate": scriptStop, "http": scriptHTTP, "stop-during": scriptStopDuring, "fill": scriptFill,
 		},
 	})
 }
@@ -107,7 +107,7 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
 	c := childOf(ts)
 	if neg || len(args) > 0 || c.cmd == nil {
-		ts.Fatalf("usage: stop, after serve")
+		ts.Fatalf("usage: terminate, after serve")
 	}
 	ts.Check(c.cmd.Process.Signal(syscall.SIGTERM))
 	c.ended(ts)

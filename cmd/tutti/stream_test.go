@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,4 +119,38 @@ func TestStreamEnsemble(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("over gRPC: %v (-want +got):\n%s", err, diff)
 	}
+}
+
+// TestStreamOrdered has one model be both decoupled steps of an ensemble, with answers
+// in order: the second step's wait for the first one to end, which must not wait for
+// them in turn.
+func TestStreamOrdered(t *testing.T) {
+	t.Parallel()
+	const ports = `
+input { name: "IN" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+model_transaction_policy { decoupled: true }
+`
+	a := serve(t, "--model-repository="+models(t, map[string]string{
+		"square": `backend: "square" dynamic_batching { preserve_ordering: true } instance_group { count: 2 }` + ports,
+		"squares": `platform: "ensemble"` + ports + `ensemble_scheduling { max_inflight_requests: 1
+step { model_name: "square" model_version: -1 input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "t" } }
+step { model_name: "square" model_version: -1 input_map { key: "IN" value: "t" } output_map { key: "OUT" value: "OUT" } } }
+`,
+	}))
+	c := dialGRPC(t, a.grpc)
+	t.Cleanup(func() { _ = c.Close() })
+	const n = 12
+	var wg sync.WaitGroup
+	for range askers {
+		wg.Go(func() {
+			got := 0
+			req := &client.Request{Model: "squares", Inputs: []client.Tensor{client.Of("IN", []int64{1}, int32(n))}}
+			err := c.Stream(t.Context(), req, func(*client.Response) error { got++; return nil })
+			if err != nil || got != n*n {
+				t.Errorf("%d answers, want %d: %v", got, n*n, err)
+			}
+		})
+	}
+	wg.Wait()
 }

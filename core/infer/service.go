@@ -2,8 +2,6 @@ package infer
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
@@ -139,62 +137,4 @@ type BatchStats struct {
 	ComputeInput  Duration `json:"compute_input"`
 	ComputeInfer  Duration `json:"compute_infer"`
 	ComputeOutput Duration `json:"compute_output"`
-}
-
-// Call is the Sink of a request that has one answer.
-type Call struct {
-	resp *Response
-	err  error
-	// state says who came first: the answer, or the waiter, who then waits for wake.
-	state atomic.Int32
-	wake  chan struct{}
-}
-
-// The states of a Call.
-const (
-	callOpen int32 = iota
-	callClosed
-	callAwaited
-)
-
-var _ Sink = (*Call)(nil)
-
-var calls = sync.Pool{New: func() any { return &Call{wake: make(chan struct{}, 1)} }}
-
-// NewCall returns a Call to submit one request with.
-func NewCall() *Call { return calls.Get().(*Call) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
-
-// Send keeps the answer; only the last one counts.
-func (c *Call) Send(r *Response) {
-	if c.resp != nil {
-		c.resp.Release()
-	}
-	c.resp = r
-}
-
-// Close lets the waiter go on. An answer that is there before anybody waits, as when
-// the submitting goroutine did the work itself, wakes nobody.
-func (c *Call) Close(err error) {
-	c.err = err
-	if c.state.Swap(callClosed) == callAwaited {
-		c.wake <- struct{}{}
-	}
-}
-
-// Wait returns the answer, which moves to the caller, or the failure, and returns
-// the Call for reuse. It waits for the request to end even when its context is
-// over: a cancelled request ends by itself, and its memory is in use until then.
-func (c *Call) Wait() (*Response, error) {
-	if c.state.CompareAndSwap(callOpen, callAwaited) {
-		<-c.wake
-	}
-	resp, err := c.resp, c.err
-	c.resp, c.err = nil, nil
-	c.state.Store(callOpen)
-	calls.Put(c)
-	if err != nil && resp != nil {
-		resp.Release()
-		resp = nil
-	}
-	return resp, err
 }

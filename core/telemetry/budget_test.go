@@ -12,7 +12,7 @@ import (
 func TestModelAllocBudget(t *testing.T) {
 	m := &telemetry.Model{}
 	times := &telemetry.Times{Start: 1, InputEnd: 2, InferEnd: 4, End: 7}
-	sums := &telemetry.Sums{Queue: 1}
+	sums := &telemetry.Sums{Infer: 1}
 	if got := testing.AllocsPerRun(100, func() {
 		for _, rows := range []int{1, 63, 64, 500} {
 			m.Queued(1)

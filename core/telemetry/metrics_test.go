@@ -205,7 +205,8 @@ func TestMetricsPage(t *testing.T) {
 		"`nv_inference_first_response_histogram_ms`, which are 100, 500, 2000 and 5000 otherwise. Summaries are of the last minute, " +
 		"with the quantiles of `--metrics-config summary_quantiles`.\n\n" +
 		"A request that waits for an identical one under way counts as pending, and as a hit of the cache when it is answered. An ensemble " +
-		"itself queues nothing: its requests are pending at the model of the step that they wait for.\n\n" +
+		"itself queues nothing: its requests are pending, and wait, at the model of the step that they wait for. Each is an execution of " +
+		"its rows, whose phases are the sums over its steps.\n\n" +
 		"Of moves `tensor` is the input that a step read or the output that was answered, and `reason` one of")
 	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch} {
 		fmt.Fprintf(&b, " `%s`", r)

@@ -57,6 +57,14 @@ func (p *Phases) add(n uint64, t *Times) {
 	addNs(&p.output, t.End-t.InferEnd)
 }
 
+// addSums counts one execution with the given sums.
+func (p *Phases) addSums(s *Sums) {
+	p.count.Add(1)
+	addNs(&p.input, s.Input)
+	addNs(&p.infer, s.Infer)
+	addNs(&p.output, s.Output)
+}
+
 // addNs skips the write when there is nothing to add, as for batches of one, which
 // are neither gathered nor scattered. Time that ran backwards counts as none.
 func addNs(sum *atomic.Uint64, ns int64) {
@@ -109,8 +117,7 @@ type Model struct {
 	// elements and padding are those of padded batches: their own and what was added.
 	elements, padding atomic.Uint64
 
-	load    atomic.Int64  // ns that loading took, the last time
-	runs    atomic.Uint64 // executions that no batch size counts: an ensemble's
+	load    atomic.Int64 // ns that loading took, the last time
 	batches [batchSizes]atomic.Pointer[Phases]
 	// alone counts the batches that were one successful request, by their rows. They
 	// are the most where a nanosecond matters most, so they are counted once and added
@@ -259,24 +266,25 @@ func (m *Model) Padding() (elements, padding uint64) { return m.elements.Load(),
 
 // Sums are the phases of all steps of one ensemble request.
 type Sums struct {
-	Queue, Input, Infer, Output int64
+	Input, Infer, Output int64
 }
 
-// SucceededSum counts one ensemble request with the summed phases of its steps.
+// SucceededSum counts one ensemble request with the summed phases of its steps, as an
+// execution of its rows. It has no time in a queue, which is its steps' alone.
 //
 // hot: atomic adds.
 func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
-	m.rows.Add(uint64(rows))
-	m.runs.Add(1)
-	m.compute.count.Add(1)
-	addNs(&m.compute.input, s.Input)
-	addNs(&m.compute.infer, s.Infer)
-	addNs(&m.compute.output, s.Output)
+	if rows >= 0 && rows < batchSizes {
+		phases(&m.alone[rows]).addSums(s)
+	} else {
+		m.rows.Add(uint64(rows))
+		m.compute.addSums(s)
+		m.largeBatch(rows).addSums(s)
+	}
 	addNs(&m.total, end-start)
-	addNs(&m.queue, s.Queue)
 	m.seen(end)
 	if l := m.latencies.Load(); l != nil {
-		l.request(end-start, s.Queue, s.Input, s.Infer, s.Output)
+		l.request(end-start, 0, s.Input, s.Infer, s.Output)
 	}
 }
 
@@ -317,7 +325,7 @@ func (m *Model) QueueNs() uint64 { return m.queue.Load() }
 
 // Executions returns the number of executed batches.
 func (m *Model) Executions() uint64 {
-	n := m.runs.Load()
+	n := uint64(0)
 	m.Batches(func(_ int, t Totals) bool { n += t.Count; return true })
 	return n
 }

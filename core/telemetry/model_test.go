@@ -98,9 +98,13 @@ func TestModel(t *testing.T) {
 		},
 		{
 			"ensemble", func(m *telemetry.Model) {
-				m.SucceededSum(4, 100, 200, &telemetry.Sums{Queue: 10, Input: 20, Infer: 30, Output: 40})
+				m.SucceededSum(4, 100, 200, &telemetry.Sums{Input: 20, Infer: 30, Output: 40})
+				m.SucceededSum(100, 100, 200, &telemetry.Sums{Infer: 30})
 			},
-			totals{Rows: 4, Executions: 1, Total: 100, Queue: 10, Compute: phases{1, 20, 30, 40}},
+			totals{
+				Rows: 104, Executions: 2, Total: 200, Compute: phases{2, 20, 60, 40},
+				Batches: []batch{{4, phases{1, 20, 30, 40}}, {100, phases{1, 0, 30, 0}}},
+			},
 		},
 	}
 	for _, tt := range tests {

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -131,6 +133,14 @@ func (c *credits) dead() (dead scheduler.List) {
 // abandon ends a work that never got its credit.
 func (r *run) abandon(w *scheduler.Work, t *scheduler.Turn) {
 	tensor.ReleaseAll(w.In)
-	r.fail(w.Node, status.ErrCancelled)
+	r.fail(w.Node, gone(r.ctx))
 	r.leave(0, t)
+}
+
+// gone is how a request ends that nobody waits for any more.
+func gone(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return status.ErrDeadline
+	}
+	return status.ErrCancelled
 }

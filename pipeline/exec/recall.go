@@ -277,7 +277,7 @@ func (r *Recall) answer(a *ask, w waiter, took int64) {
 func (r *Recall) cancel(w waiter) {
 	r.stats.Failed(telemetry.Canceled, telemetry.Now()-w.came)
 	w.req.Release()
-	w.sink.Close(status.ErrCancelled)
+	w.sink.Close(gone(w.ctx))
 	r.x.pending.Add(-1)
 }
 

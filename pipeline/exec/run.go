@@ -50,8 +50,8 @@ type run struct {
 	flight   flight
 	order    ordering // of the root
 
-	started                     int64
-	queue, input, infer, output atomic.Int64 // sums over the steps, ns
+	started, ended       int64
+	input, infer, output atomic.Int64 // sums over the steps, ns
 }
 
 type failure struct{ err error }
@@ -252,7 +252,7 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 		r.fail(w.Node, w.Err)
 	} else {
 		if r.x.plan.Ensemble {
-			r.root.account(w.Enqueued, &w.Times)
+			r.root.account(&w.Times)
 		}
 		if len(w.Reply) > 0 {
 			r.replied(w.Reply)
@@ -279,8 +279,7 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 	r.leave(staged, t)
 }
 
-func (r *run) account(enqueued int64, t *telemetry.Times) {
-	add(&r.queue, t.Start-enqueued)
+func (r *run) account(t *telemetry.Times) {
 	add(&r.input, t.InputEnd-t.Start)
 	add(&r.infer, t.InferEnd-t.InputEnd)
 	add(&r.output, t.End-t.InferEnd)
@@ -311,12 +310,21 @@ func (r *run) leave(staged int32, t *scheduler.Turn) {
 // answered reports whether the request is over.
 func (r *run) answered() bool { return r.done.Load() }
 
-// answer sends the response or the failure.
+// answer ends the request; where a client waits for it, the client does so itself.
 func (r *run) answer(t *scheduler.Turn) {
 	if r.root != r {
 		r.crest(t)
 		return
 	}
+	r.ended = t.Now()
+	if c, ok := r.sink.(*infer.Call); ok && t.Answer(c, r) {
+		return
+	}
+	r.End()
+}
+
+// End sends the response or the failure.
+func (r *run) End() {
 	var err error
 	if f := r.failure.Load(); f != nil {
 		err = f.err
@@ -325,7 +333,7 @@ func (r *run) answer(t *scheduler.Turn) {
 		err = r.respond()
 	}
 	if r.x.plan.Ensemble {
-		r.count(t.Now(), err)
+		r.count(r.ended, err)
 	}
 	r.end(err)
 }
@@ -334,7 +342,7 @@ func (r *run) count(now int64, err error) {
 	switch {
 	case err == nil:
 		r.x.stats.SucceededSum(int(r.rows), r.started, now, &telemetry.Sums{
-			Queue: r.queue.Load(), Input: r.input.Load(), Infer: r.infer.Load(), Output: r.output.Load(),
+			Input: r.input.Load(), Infer: r.infer.Load(), Output: r.output.Load(),
 		})
 	case status.CodeOf(err) == status.Cancelled:
 		r.x.stats.Failed(telemetry.Canceled, now-r.started)
@@ -454,7 +462,7 @@ func (r *run) end(err error) {
 		r.override.Store(nil)
 	}
 	r.reply, r.depth = nil, 0
-	for _, sum := range []*atomic.Int64{&r.queue, &r.input, &r.infer, &r.output} {
+	for _, sum := range []*atomic.Int64{&r.input, &r.infer, &r.output} {
 		add(sum, -sum.Load())
 	}
 	r.outputs = r.outputs[:0]

@@ -2,9 +2,11 @@ package exec_test
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -178,11 +180,17 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "ON
 	first := ask(t.Context())
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
-	second, third := ask(ctx), ask(t.Context())
+	late, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	second, third, fourth := ask(ctx), ask(t.Context()), ask(late)
 	cancel()
 	<-second.done
+	<-fourth.done
 	if status.CodeOf(second.err) != status.Cancelled || first.closed.Load() || third.closed.Load() {
 		t.Errorf("%v, want a cancellation, and the others under way", second.err)
+	}
+	if !errors.Is(fourth.err, status.ErrDeadline) {
+		t.Errorf("%v, want %v", fourth.err, status.ErrDeadline)
 	}
 	close(open)
 	for _, a := range []*answer{first, third} {

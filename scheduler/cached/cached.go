@@ -223,7 +223,7 @@ func (c *Scheduler) answer(w *scheduler.Work, now, took int64) {
 	w.Err, w.Cached = nil, true
 	w.Times = telemetry.Times{Start: now, InputEnd: now, InferEnd: now, End: now}
 	c.stats.Hit(w.Enqueued, now, took)
-	w.Enqueued = now // an ensemble's sums have nothing to add
+	w.Enqueued = now // it waited for no instance
 }
 
 // forward puts a work into rest, to come back to Complete with x.
@@ -334,10 +334,17 @@ func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.L
 
 // cancel ends a follower whose client has gone.
 func (c *Scheduler) cancel(w *scheduler.Work, now int64) {
-	w.Err = status.ErrCancelled
+	if w.Err = w.Over(now); w.Err == nil {
+		w.Err = status.ErrCancelled
+	}
 	tensor.ReleaseAll(w.In)
 	c.stats.Failed(telemetry.Canceled, now-w.Enqueued)
 }
+
+var _ scheduler.Hurrier = (*Scheduler)(nil)
+
+// Hurry hurries the inner scheduler.
+func (c *Scheduler) Hurry() { scheduler.Hurry(c.inner) }
 
 // Drain waits until nothing is looked up, queued or executing.
 func (c *Scheduler) Drain(ctx context.Context) error {

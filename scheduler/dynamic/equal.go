@@ -45,7 +45,7 @@ func (p *equal) Decide(now int64, v scheduler.View, scratch []int32) scheduler.D
 			break
 		}
 	}
-	return g.decide(now)
+	return g.decide(now, v.Hurry)
 }
 
 // most returns how many rows to take so that free instances have their share, if
@@ -112,13 +112,14 @@ func (g *growth) add(i int32, it *scheduler.Item) bool {
 	return !g.full
 }
 
-func (g *growth) decide(now int64) scheduler.Decision {
+// decide returns what of the works goes now; in a hurry it is all of them.
+func (g *growth) decide(now int64, hurry bool) scheduler.Decision {
 	left := int64(g.rules.Delay) - (now - g.oldest)
-	expired := g.rules.Delay > 0 && left <= 0
+	expired := hurry || g.rules.Delay > 0 && left <= 0
 	switch {
 	case g.best > 0 && !expired:
 		return scheduler.Decision{Take: g.take[:g.best]}
-	case g.full || left <= 0:
+	case g.full || hurry || left <= 0:
 		return scheduler.Decision{Take: g.take}
 	default:
 		return scheduler.Decision{Wait: time.Duration(left)}

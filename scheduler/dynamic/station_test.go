@@ -29,6 +29,7 @@ import (
 //	level size=2 timeout=20ms override delay    adds a priority level, before the first request
 //	enqueue id=a,b rows=2 shape=3 priority=1 timeout=5ms deadline=30ms client=x
 //	leave client=x                              ends the context of its requests
+//	hurry                                       what waits for more goes, now and later
 //	step 5ms                                    moves the clock
 //
 // A batch takes so long times the extent of its shape.
@@ -154,6 +155,8 @@ func (s *virtual) do(words []string) error {
 		s.enqueue(args)
 	case "leave":
 		s.clients[args["client"]].leave()
+	case "hurry":
+		scheduler.Hurry(s.sched)
 	case "step":
 		<-time.After(duration(words[1]))
 	default:

@@ -12,6 +12,7 @@ import (
 type book struct {
 	rules  Rules
 	model  string
+	hurry  bool // no batch waits for more requests
 	batchy bool // the model has a batch dimension
 	policy scheduler.Policy
 	fits   func(id) error // whether the model can be told an id

@@ -125,7 +125,7 @@ func (b *book) direct(l *lane, now int64) (wait time.Duration, ok bool) {
 
 // utilize returns how long to wait for more of the slots.
 func (b *book) utilize(l *lane, now int64) time.Duration {
-	if b.rules.Delay == 0 || float32(l.ready.n)/float32(b.rules.Slots) >= b.rules.Utilization {
+	if b.hurry || b.rules.Delay == 0 || float32(l.ready.n)/float32(b.rules.Slots) >= b.rules.Utilization {
 		return 0
 	}
 	since := now
@@ -144,7 +144,7 @@ func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
 		}
 		b.items = append(b.items, scheduler.Item{Shape: s.key, Rows: 1, Enqueued: s.head().Enqueued})
 	}
-	d := b.policy.Decide(now, scheduler.View{Items: b.items, More: l.ready.n > len(b.items), Instances: 1}, b.positions[:0])
+	d := b.policy.Decide(now, scheduler.View{Items: b.items, More: l.ready.n > len(b.items), Instances: 1, Hurry: b.hurry}, b.positions[:0])
 	b.positions = d.Take[:0]
 	if len(d.Take) == 0 {
 		return max(d.Wait, 1), false

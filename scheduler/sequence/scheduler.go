@@ -217,6 +217,16 @@ func (s *Scheduler) drop(list scheduler.List, t *scheduler.Turn) bool {
 	return true
 }
 
+var _ scheduler.Hurrier = (*Scheduler)(nil)
+
+// Hurry has batches go with the sequences that are ready.
+func (s *Scheduler) Hurry() {
+	s.mu.Lock()
+	s.book.hurry = true
+	s.mu.Unlock()
+	s.workers.Kick(s)
+}
+
 // Drain waits until nothing is queued or executing. Meanwhile sequences that have
 // nothing to do give way to those of the backlog.
 func (s *Scheduler) Drain(ctx context.Context) error {

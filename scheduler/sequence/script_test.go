@@ -31,6 +31,7 @@ import (
 //	finish 0         instance 0 is done; with again=a request a is to run once more
 //	reap, sweep      what the timer does
 //	drain            somebody waits for the end
+//	hurry            no batch waits for more
 //
 // shows: config.sequences
 func TestScripts(t *testing.T) {
@@ -96,6 +97,8 @@ func (s *script) do(words []string) error {
 	case "sweep":
 		s.book.sweep(int64(s.now), &dropped)
 		s.print(&dropped)
+	case "hurry":
+		s.book.hurry = true
 	case "drain":
 		s.book.draining++
 	default:

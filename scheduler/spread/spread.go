@@ -113,6 +113,15 @@ func (s *Spread) Help(t *scheduler.Turn) bool {
 	return false
 }
 
+var _ scheduler.Hurrier = (*Spread)(nil)
+
+// Hurry hurries every site.
+func (s *Spread) Hurry() {
+	for i := range s.sites {
+		scheduler.Hurry(s.sites[i].To)
+	}
+}
+
 // Drain waits for every site.
 func (s *Spread) Drain(ctx context.Context) error {
 	var errs []error

@@ -226,7 +226,7 @@ func wantError(t *testing.T, err error, want string) {
 
 func BenchmarkPeer(b *testing.B) {
 	const rows, classes = 64, 1000
-	step, err := classify.NewFactory().New(&steps.Settings{Params: map[string]string{"k": "5", "softmax": "true"}, MaxBatch: rows})
+	step, err := classify.NewFactory().New(&steps.Settings{Params: map[string]string{"k": "5", "activation": "softmax", "threshold": "none"}, MaxBatch: rows})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -244,4 +244,8 @@ func BenchmarkPeer(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
+	peerScores(b, "softmax", "softmax of 10, one row", 1, 10)
+	peerScores(b, "softmax", "softmax of 1000", rows, classes)
+	peerScores(b, "sigmoid", "sigmoid of 1000", rows, classes)
+	peerScores(b, "arg_max", "arg max of 1000", rows, classes)
 }

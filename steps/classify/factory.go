@@ -1,5 +1,3 @@
-// Package classify holds the step top_k: scores of classes in, the best of them
-// out, with probabilities and labels.
 package classify
 
 import (
@@ -11,7 +9,13 @@ import (
 const (
 	outValues = iota
 	outIndices
-	outLabels
+	outLabels // The count, when there are no labels.
+)
+
+// Values of parameters that leave something to another or out.
+const (
+	auto        = "auto"
+	noThreshold = "none"
 )
 
 // inputName is the scores' name.
@@ -23,24 +27,25 @@ const inputName = "scores"
 // indices INT32 [k], the class numbers; and, when labels_file is set, labels
 // BYTES [k]. Equal scores keep the order of their classes. With softmax the values
 // are probabilities over all classes, summed in float64 after the largest score is
-// subtracted. NaN scores come last, stay NaN and count as probability 0 for the
-// others; when a score is +Inf, such scores share the whole probability.
+// subtracted; with sigmoid each class has its own, as in multi-label models. NaN
+// scores come last, stay NaN and count as probability 0 for the others; when a score
+// is +Inf, such scores share the whole probability of a softmax.
+//
+// With a threshold, classes whose value is not at least that give value 0, index -1
+// and an empty label, and one more output, count INT32 [1], says how many are left.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "top_k",
-		Doc:  "Picks the k best classes of a classifier's scores and gives their probabilities, indices and labels.",
+		Doc: "Picks the k best classes of a classifier's scores and gives their probabilities, indices and labels. With a " +
+			"threshold, as models of several labels need, places that no class reaches have index -1, value 0 and an empty label.",
 		Params: []steps.Param{
 			{Key: "k", Doc: "How many classes to give; a request with fewer classes is refused.", Default: "5"},
 			{Key: "softmax", Doc: "Turns the scores into probabilities.", Default: "true", Values: []string{"true", "false"}},
+			{Key: "activation", Doc: "What makes values of scores; auto does as softmax says.", Default: auto, Values: []string{auto, opSoftmax, opSigmoid, opRaw}},
+			{Key: "threshold", Doc: "Smallest value of a class that is given, or none; a number adds the output count.", Default: noThreshold},
 			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder."},
 		},
-		Examples: []steps.Example{{
-			Config: `parameters { key: "step" value { string_value: "top_k" } }
-parameters { key: "k" value { string_value: "2" } }
-parameters { key: "labels_file" value { string_value: "labels.txt" } }`,
-			Files:   map[string][]byte{"labels.txt": []byte("cat\ndog\nfox\n")},
-			Request: `{"inputs": [{"name": "scores", "datatype": "FP32", "shape": [3], "data": [0.5, 2, 1]}]}`,
-		}},
+		Examples:  topKExamples(),
 		Inline:    true,
 		Signature: signature,
 		New:       newStep,
@@ -48,19 +53,23 @@ parameters { key: "labels_file" value { string_value: "labels.txt" } }`,
 }
 
 func signature(s *steps.Settings) (*config.Signature, error) {
-	k, err := parseK(s)
+	o, err := parse(s)
 	if err != nil {
 		return nil, err
 	}
+	k := tensor.Of(int64(o.k))
 	sig := &config.Signature{
 		Inputs: []config.Port{{Name: inputName, DType: tensor.FP32, Dims: tensor.Of(-1)}},
 		Outputs: []config.Port{
-			outValues:  {Name: "values", DType: tensor.FP32, Dims: tensor.Of(int64(k))},
-			outIndices: {Name: "indices", DType: tensor.Int32, Dims: tensor.Of(int64(k))},
+			outValues:  {Name: "values", DType: tensor.FP32, Dims: k},
+			outIndices: {Name: "indices", DType: tensor.Int32, Dims: k},
 		},
 	}
 	if s.Params["labels_file"] != "" {
-		sig.Outputs = append(sig.Outputs, config.Port{Name: "labels", DType: tensor.Bytes, Dims: tensor.Of(int64(k))})
+		sig.Outputs = append(sig.Outputs, config.Port{Name: "labels", DType: tensor.Bytes, Dims: k})
+	}
+	if o.cut {
+		sig.Outputs = append(sig.Outputs, config.Port{Name: "count", DType: tensor.Int32, Dims: tensor.Of(1)})
 	}
 	return sig, nil
 }

@@ -60,26 +60,3 @@ func sink(idx []int32, scores []float32, i int) {
 		i = worst
 	}
 }
-
-// softmax gives values the probabilities of the classes idx.
-func softmax(values []float32, idx []int32, scores []float32) {
-	top := float64(scores[idx[0]]) // NaN only when every score is.
-	sum := 0.0
-	for _, v := range scores {
-		if !math.IsNaN(float64(v)) {
-			sum += weight(float64(v), top)
-		}
-	}
-	for i, class := range idx {
-		values[i] = float32(weight(float64(scores[class]), top) / sum)
-	}
-}
-
-// weight is exp(v-top), and its limits where that has none: infinities of the
-// same sign weigh the same.
-func weight(v, top float64) float64 {
-	if v == top {
-		return 1
-	}
-	return math.Exp(v - top)
-}

@@ -2,6 +2,7 @@ package classify
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"tutti/backends"
@@ -10,38 +11,78 @@ import (
 	"tutti/steps"
 )
 
+// options are top_k's parameters.
+type options struct {
+	k          int
+	activation string
+	threshold  float32
+	cut        bool // Whether there is a threshold.
+}
+
 // step is top_k.
 type step struct {
-	k       int
-	softmax bool
+	options
 	batched bool
 	labels  [][]byte // Encoded BYTES elements.
 }
 
 var _ steps.Step = (*step)(nil)
 
-func parseK(s *steps.Settings) (int, error) {
+func parse(s *steps.Settings) (options, error) {
+	o := options{activation: s.Params["activation"], cut: s.Params["threshold"] != noThreshold}
 	k, err := s.Int("k", 1)
-	if err == nil && k > math.MaxInt32 {
-		err = status.Errorf(status.InvalidArg, "parameter 'k' of model '%s' is %d, expected at most %d", s.Model, k, math.MaxInt32)
+	if err != nil {
+		return o, err
 	}
-	return k, err
+	if k > math.MaxInt32 {
+		return o, status.Errorf(status.InvalidArg, "parameter 'k' of model '%s' is %d, expected at most %d", s.Model, k, math.MaxInt32)
+	}
+	o.k = k
+	if o.cut {
+		v, err := s.Float("threshold")
+		if err != nil {
+			return o, err
+		}
+		o.threshold = float32(v)
+	}
+	if o.activation != auto {
+		return o, nil
+	}
+	soft, err := s.Bool("softmax")
+	if o.activation = opRaw; soft {
+		o.activation = opSoftmax
+	}
+	return o, err
 }
 
 func newStep(s *steps.Settings) (steps.Step, error) {
-	k, err := parseK(s)
+	o, err := parse(s)
 	if err != nil {
 		return nil, err
 	}
-	soft, err := s.Bool("softmax")
+	labels, err := readLabels(s, o.k)
 	if err != nil {
 		return nil, err
 	}
-	labels, err := readLabels(s, k)
-	if err != nil {
-		return nil, err
+	out := &step{options: o, batched: s.MaxBatch > 0, labels: labels}
+	if n := declared(s); n >= 0 {
+		if err := out.check(n); err != nil {
+			return nil, fmt.Errorf("model '%s': %w", s.Model, err)
+		}
 	}
-	return &step{k: k, softmax: soft, batched: s.MaxBatch > 0, labels: labels}, nil
+	return out, nil
+}
+
+// declared is the number of classes that config.pbtxt says, -1 when it leaves that open.
+func declared(s *steps.Settings) int {
+	if len(s.Inputs) != 1 {
+		return -1
+	}
+	dims := s.Inputs[0].ModelDims()
+	if dims.Rank() != 1 {
+		return -1
+	}
+	return int(dims.Dim(0))
 }
 
 // Run ranks the classes of each row.
@@ -53,10 +94,7 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	if err := s.check(classes); err != nil {
 		return err
 	}
-	shape := tensor.Of(int64(s.k))
-	if s.batched {
-		shape = shape.Prepend(int64(b.Rows))
-	}
+	shape := s.shape(b, s.k)
 	v, err := b.Alloc(outValues, tensor.FP32, shape)
 	if err != nil {
 		return err
@@ -66,10 +104,50 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 		return err
 	}
 	scores, values, indices := tensor.Slice[float32](in), tensor.Slice[float32](v), tensor.Slice[int32](x)
+	var counts []int32
+	if s.cut {
+		if counts, err = s.counts(b); err != nil {
+			return err
+		}
+	}
 	for row := range b.Rows {
-		s.row(values[row*s.k:][:s.k], indices[row*s.k:][:s.k], scores[row*classes:][:classes])
+		v, x := values[row*s.k:][:s.k], indices[row*s.k:][:s.k]
+		s.row(v, x, scores[row*classes:][:classes])
+		if s.cut {
+			counts[row] = cut(v, x, s.threshold)
+		}
 	}
 	return s.label(b, shape, indices)
+}
+
+// counts makes the output of that name, the last one.
+func (s *step) counts(b *backends.Batch) ([]int32, error) {
+	port := outLabels
+	if s.labels != nil {
+		port++
+	}
+	t, err := b.Alloc(port, tensor.Int32, s.shape(b, 1))
+	if err != nil {
+		return nil, err
+	}
+	return tensor.Slice[int32](t), nil
+}
+
+func (s *step) shape(b *backends.Batch, n int) tensor.Shape {
+	if s.batched {
+		return tensor.Of(int64(b.Rows), int64(n))
+	}
+	return tensor.Of(int64(n))
+}
+
+// cut empties the places of values below the threshold and says how many are left.
+func cut(values []float32, indices []int32, threshold float32) int32 {
+	n := len(values)
+	for n > 0 && !(values[n-1] >= threshold) { // NaN, too; they are last.
+		n--
+		values[n], indices[n] = 0, -1
+	}
+	return int32(n)
 }
 
 // check refuses a class count that k or the labels do not fit. All rows of a
@@ -89,12 +167,14 @@ func (s *step) check(classes int) error {
 
 func (s *step) row(values []float32, indices []int32, scores []float32) {
 	best(indices, scores)
-	if s.softmax {
-		softmax(values, indices, scores)
+	if s.activation == opSoftmax {
+		pick(values, indices, scores)
 		return
 	}
 	for i, class := range indices {
-		values[i] = scores[class]
+		if values[i] = scores[class]; s.activation == opSigmoid {
+			values[i] = sigmoid(values[i])
+		}
 	}
 }
 
@@ -103,17 +183,5 @@ func (s *step) label(b *backends.Batch, shape tensor.Shape, indices []int32) err
 	if s.labels == nil {
 		return nil
 	}
-	n := 0
-	for _, class := range indices {
-		n += len(s.labels[class])
-	}
-	out, err := b.AllocBytes(outLabels, shape, n)
-	if err != nil {
-		return err
-	}
-	dst := out.Bytes()
-	for _, class := range indices {
-		dst = dst[copy(dst, s.labels[class]):]
-	}
-	return nil
+	return writeLabels(b, outLabels, shape, s.labels, indices)
 }

@@ -9,44 +9,90 @@ const precision = 32 - 8 - 2
 // half rounds a weighted sum.
 const half = 1 << (precision - 1)
 
-// axis holds the filter weights that map one axis of in samples onto out
-// samples. Output i is the sum over j of weight(i, j) times input first[i]+j.
-// Weights are those of Pillow's precompute_coeffs for its bilinear filter: a
-// triangle of one source pixel, stretched by the scale when shrinking.
+// span is what an axis maps: in samples resampled to out, of which only the n from
+// the given one on are made.
+type span struct {
+	in, out, from, n int
+	filter           filter
+	// sharp leaves the kernel as it is when shrinking: no antialiasing.
+	sharp bool
+}
+
+// axis holds the filter weights of one axis. Output i, counted from span.from, is
+// the sum over j of weight(i, j) times input first[i]+j. Weights are those of
+// Pillow's precompute_coeffs: the kernel, stretched by the scale when shrinking,
+// divided by its sum.
 type axis struct {
-	in, out int
-	size    int      // Room per output in weights.
-	first   []int32  // The first input of each output; never falls.
-	count   []int32  // The number of inputs of each output.
-	weights []uint32 // size per output, in fixed point.
+	span
+	size    int     // Room per output in weights.
+	first   []int32 // The first input of each output; never falls.
+	count   []int32 // The number of inputs of each output.
+	weights []int32 // size per output, in fixed point.
 	scratch []float64
 	// overlap is the most outputs that are open at once when the inputs come in
 	// pairs: begun by an input seen, not yet ended.
 	overlap int
+	used    int // The sum of all counts.
 }
 
-// set computes the weights, or keeps them when the sizes are as before.
-func (a *axis) set(in, out int) {
-	if a.in == in && a.out == out {
+// set computes the weights, or keeps them when they are those of the same span.
+func (a *axis) set(s span) {
+	if a.span == s {
 		return
 	}
-	scale := float64(in) / float64(out)
-	stretch := math.Max(scale, 1)
-	a.in, a.out, a.size = in, out, int(math.Ceil(stretch))*2+1
-	a.first, a.count = resized(a.first, out), resized(a.count, out)
-	a.weights = resized(a.weights, out*a.size)
-	a.scratch = resized(a.scratch, a.size)
-	for i := range out {
-		center := float64((float64(i) + 0.5) * scale)
-		a.fill(i, center, stretch)
+	a.span = s
+	a.first, a.count = resized(a.first, s.n), resized(a.count, s.n)
+	if s.filter == nearest {
+		a.pick()
+	} else {
+		a.weigh()
 	}
-	a.overlap = a.countOpen()
+	a.overlap, a.used = a.countOpen(), 0
+	for _, n := range a.count {
+		a.used += int(n)
+	}
+}
+
+// pick takes the one input in which each output's centre lies. The position is
+// added up as Pillow does, whose rounding shows on long axes; beyond a million
+// outputs, which no picture has, it is computed.
+func (a *axis) pick() {
+	a.size = 1
+	a.weights = resized(a.weights, a.n)
+	scale := float64(a.in) / float64(a.out)
+	at, skip := float64(scale*0.5), a.from
+	if skip > 1<<20 {
+		at, skip = float64(scale*(float64(skip)+0.5)), 0
+	}
+	for range skip {
+		at += scale
+	}
+	for i := range a.n {
+		a.first[i], a.count[i], a.weights[i] = int32(min(int(at), a.in-1)), 1, 1<<precision
+		at += scale
+	}
+}
+
+func (a *axis) weigh() {
+	scale := float64(a.in) / float64(a.out)
+	stretch := math.Max(scale, 1)
+	if a.sharp {
+		stretch = 1
+	}
+	support := float64(a.filter.support() * stretch)
+	a.size = int(math.Ceil(support))*2 + 1
+	a.weights = resized(a.weights, a.n*a.size)
+	a.scratch = resized(a.scratch, a.size)
+	for i := range a.n {
+		center := float64((float64(a.from+i) + 0.5) * scale)
+		a.fill(i, center, support, 1/stretch)
+	}
 }
 
 func (a *axis) countOpen() int {
 	most, low, high := 0, 0, 0
-	for j := 0; j < a.in; j += 2 {
-		for high < a.out && int(a.first[high]) <= j+1 {
+	for j := int(a.first[0]) &^ 1; low < a.n; j += 2 {
+		for high < a.n && int(a.first[high]) <= j+1 {
 			high++
 		}
 		most = max(most, high-low)
@@ -61,16 +107,14 @@ func (a *axis) countOpen() int {
 func (a *axis) end(i int) int { return int(a.first[i] + a.count[i]) }
 
 // fill computes the weights of output i. Conversions to float64 forbid fused
-// multiply-add, which would round differently on some processors.
-func (a *axis) fill(i int, center, stretch float64) {
-	lo := max(int(float64(center-stretch)+0.5), 0)
-	n := min(int(float64(center+stretch)+0.5), a.in) - lo
-	inverse := 1 / stretch
+// multiply-add.
+func (a *axis) fill(i int, center, support, inverse float64) {
+	lo := max(int(float64(center-support)+0.5), 0)
+	n := min(int(float64(center+support)+0.5), a.in) - lo
 	sum := 0.0
 	w := a.scratch[:n]
 	for j := range w {
-		d := math.Abs(float64((float64(j+lo) - center + 0.5) * inverse))
-		w[j] = max(1-d, 0)
+		w[j] = a.filter.weight(float64((float64(j+lo) - center + 0.5) * inverse))
 		sum += w[j]
 	}
 	a.first[i], a.count[i] = int32(lo), int32(n)
@@ -79,17 +123,17 @@ func (a *axis) fill(i int, center, stretch float64) {
 		if sum != 0 {
 			v /= sum
 		}
-		fixed[j] = uint32(0.5 + float64(v*(1<<precision)))
+		fixed[j] = int32(math.Copysign(0.5, v) + float64(v*(1<<precision)))
 	}
 }
 
 // taps gives the weights of output i.
-func (a *axis) taps(i int) []uint32 {
+func (a *axis) taps(i int) []int32 {
 	return a.weights[i*a.size:][:a.count[i]]
 }
 
 // at gives the weight of input j in output i, 0 outside its window.
-func (a *axis) at(i, j int) uint32 {
+func (a *axis) at(i, j int) int32 {
 	k := j - int(a.first[i])
 	if k < 0 || k >= int(a.count[i]) {
 		return 0

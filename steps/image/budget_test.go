@@ -24,7 +24,7 @@ func TestPixelsInProgress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := newStep(&steps.Settings{Model: "m", MaxBatch: 1, Params: params})
+	made, err := newStep(files)(&steps.Settings{Model: "m", MaxBatch: 1, Params: params})
 	if err != nil {
 		t.Fatal(err)
 	}

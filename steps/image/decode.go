@@ -5,42 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"image/jpeg"
 	"image/png"
+
+	"golang.org/x/image/tiff"
+	"golang.org/x/image/webp"
+
+	"tutti/steps/image/jpeg"
 )
-
-// limits bound what one image may cost before it is decoded.
-type limits struct {
-	maxBytes, maxPixels int64
-}
-
-// check refuses an image by its length and by what its header claims.
-func (l limits) check(data []byte) (header, error) {
-	if int64(len(data)) > l.maxBytes {
-		return header{}, fmt.Errorf("expected at most %d bytes (max_bytes), found %d", l.maxBytes, len(data))
-	}
-	h, err := readHeader(data)
-	if err != nil {
-		if h.format = sniff(data); h.format == formatUnknown {
-			return header{}, err
-		}
-		return header{}, h.format.refuse(err)
-	}
-	if h.width > maxSide || h.height > maxSide {
-		return header{}, fmt.Errorf("expected sides of at most %d pixels, found %d x %d", maxSide, h.width, h.height)
-	}
-	if px := int64(h.width) * int64(h.height); px > l.maxPixels {
-		return header{}, fmt.Errorf("expected at most %d pixels (max_pixels), found %d x %d = %d", l.maxPixels, h.width, h.height, px)
-	}
-	if int64(len(data)) < h.least {
-		return header{}, h.format.refuse(fmt.Errorf("truncated, %d bytes cannot hold %d x %d pixels", len(data), h.width, h.height))
-	}
-	return h, nil
-}
 
 // refuse words an error about bytes of a known format.
 func (f format) refuse(err error) error {
-	return fmt.Errorf("expected JPEG or PNG, found a %s that cannot be decoded: %w", f, err)
+	return fmt.Errorf("%s, found a %s that cannot be decoded: %w", expectedFormats, f, err)
 }
 
 // String gives the name that errors use.
@@ -50,38 +25,122 @@ func (f format) String() string {
 		return "JPEG"
 	case formatPNG:
 		return "PNG"
+	case formatGIF:
+		return "GIF"
+	case formatWebP:
+		return "WebP"
+	case formatBMP:
+		return "BMP"
+	case formatTIFF:
+		return "TIFF"
 	case formatUnknown:
 	}
 	return "file of unknown format"
 }
 
-// decode decodes one image whose header was checked. The reader is scratch of the
-// caller.
-func decode(data []byte, h header, r *bytes.Reader) (image.Image, error) {
-	r.Reset(data)
-	defer r.Reset(nil)
-	img, err := h.format.decode(r)
+// decoder is the scratch of decoding: the memory of one picture, kept for the next.
+type decoder struct {
+	reader bytes.Reader
+	jpeg   jpeg.Decoder
+	gif    gif
+	stored stored
+	whole  packed
+	turned packed
+	over   blended
+	line   []byte
+}
+
+// decode decodes one image whose header was checked, and turns and blends it as o
+// says. A JPEG may come out smaller than it is, when it is to be at least width by
+// height afterwards. The picture is valid until the next call.
+func (d *decoder) decode(o *decoding, data []byte, h header, width, height int) (picture, error) {
+	scale := 1
+	if h.format == formatJPEG {
+		scale = o.scale(h, width, height)
+	}
+	pic, err := d.open(o, data, h, scale)
 	if err != nil {
 		return nil, h.format.refuse(err)
 	}
-	if b := img.Bounds(); b.Dx() != h.width || b.Dy() != h.height {
-		return nil, h.format.refuse(fmt.Errorf("header says %d x %d pixels, image has %d x %d", h.width, h.height, b.Dx(), b.Dy()))
+	if w, t := pic.Size(); w != (h.width+scale-1)/scale || t != (h.height+scale-1)/scale {
+		return nil, h.format.refuse(fmt.Errorf("header says %d x %d pixels, image has %d x %d", h.width, h.height, w, t))
 	}
-	return img, nil
+	if s, ok := pic.(seeThrough); ok && o.blend && !s.opaque() {
+		d.over.src, d.over.over = s, o.background
+		pic = &d.over
+	}
+	if h.orientation >= 2 {
+		d.turned.turn(pic, h.orientation, &d.line)
+		pic = &d.turned
+	}
+	return pic, nil
+}
+
+// forget lets go of what belongs to a request; memory is kept.
+func (d *decoder) forget() {
+	d.stored.img = nil
+	d.over.src = nil
+	d.whole.alpha = nil
+	d.gif.forget()
 }
 
 // errDecoder stands for a panic inside a decoder: hostile bytes must never take
-// the server down, even where the standard library has a hole.
+// the server down, even where a library has a hole.
 var errDecoder = errors.New("the decoder failed on malformed data")
 
-func (f format) decode(r *bytes.Reader) (img image.Image, err error) {
+// open decodes without turning and blending.
+func (d *decoder) open(o *decoding, data []byte, h header, scale int) (pic picture, err error) {
 	defer func() {
 		if recover() != nil {
-			img, err = nil, errDecoder
+			pic, err = nil, errDecoder
 		}
 	}()
-	if f == formatPNG {
-		return png.Decode(r)
+	switch h.format {
+	case formatJPEG:
+		return d.openJPEG(o, data, h, scale)
+	case formatGIF:
+		return &d.whole, d.gif.decode(&d.whole, data)
+	case formatBMP:
+		return &d.whole, decodeBMP(&d.whole, data)
+	case formatWebP:
+		if h.animated {
+			if data, err = firstFrame(data, h); err != nil {
+				return nil, err
+			}
+		}
+	case formatPNG, formatTIFF, formatUnknown:
 	}
-	return jpeg.Decode(r)
+	d.reader.Reset(data)
+	defer d.reader.Reset(nil)
+	img, err := h.format.decode(&d.reader)
+	if err != nil {
+		return nil, err
+	}
+	if h.inverted {
+		invert(img)
+	}
+	d.stored.set(img)
+	return &d.stored, nil
+}
+
+func (d *decoder) openJPEG(o *decoding, data []byte, h header, scale int) (picture, error) {
+	if o.turbo != nil && turboSuits(h, scale) {
+		return &d.whole, d.whole.decodeTurbo(o.turbo, data, h, scale)
+	}
+	d.jpeg.MaxPixels = int64(h.width) * int64(h.height)
+	return &d.jpeg, d.jpeg.Decode(data, scale)
+}
+
+// decode is for the formats that libraries read.
+func (f format) decode(r *bytes.Reader) (image.Image, error) {
+	switch f {
+	case formatPNG:
+		return png.Decode(r)
+	case formatWebP:
+		return webp.Decode(r)
+	case formatTIFF:
+		return tiff.Decode(r)
+	case formatUnknown, formatJPEG, formatGIF, formatBMP:
+	}
+	return nil, errors.New("no decoder")
 }

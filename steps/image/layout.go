@@ -3,60 +3,146 @@ package image
 import (
 	"encoding/binary"
 	"math"
+
+	"tutti/core/tensor"
 )
 
 // layout writes resized samples in a tensor's order and type. The 256 values
 // that a sample can take are normalised once, at load.
 type layout struct {
-	planes bool // Channels first.
-	float  bool // FP32 after normalisation; else UINT8 as they are.
-	lut    [3][256]uint32
+	width, height, ch int
+	planes            bool // Channels first.
+	dtype             tensor.DType
+	// order says which sample of a pixel each channel of the output is.
+	order [3]int
+	// lut holds what each channel makes of each sample: bits of a float32, those of
+	// a half, or the sample itself.
+	lut [3][256]uint32
+	// blank are the samples of pixels that no picture covers.
+	blank [3]byte
 }
 
-// normalise fills the tables with (v*scale - mean) / std as bits of a float32.
-func (l *layout) normalise(scale float64, mean, std [3]float64) {
+// arithmetic is the normalisation (v*scale - mean) / std.
+type arithmetic struct {
+	scale     float64
+	mean, std [3]float64
+	// each rounds every operation to FP32, as PyTorch and numpy do on FP32 tensors;
+	// otherwise the result alone is rounded.
+	each bool
+}
+
+func (a *arithmetic) of(v, c int) float32 {
+	x := float64(float64(v) * a.scale)
+	if a.each {
+		return (float32(x) - float32(a.mean[c])) / float32(a.std[c])
+	}
+	return float32((x - a.mean[c]) / a.std[c])
+}
+
+// prepare fills the tables.
+func (l *layout) prepare(a *arithmetic) {
 	for c := range l.lut {
 		for v := range l.lut[c] {
-			x := (float64(float64(v)*scale) - mean[c]) / std[c]
-			l.lut[c][v] = math.Float32bits(float32(x))
+			switch l.dtype {
+			case tensor.FP32:
+				l.lut[c][v] = math.Float32bits(a.of(v, c))
+			case tensor.FP16:
+				l.lut[c][v] = uint32(float16(a.of(v, c)))
+			default:
+				l.lut[c][v] = uint32(v)
+			}
 		}
 	}
+}
+
+// float16 rounds to IEEE 754 half precision, to even between two of them.
+func float16(f float32) uint16 {
+	bits := math.Float32bits(f)
+	sign, v := uint16(bits>>16&0x8000), bits&0x7fffffff
+	switch {
+	case v > 0x7f800000:
+		return sign | 0x7e00
+	case v >= 0x47800000: // 65536 and above.
+		return sign | 0x7c00
+	case v < 0x38800000: // Subnormal: units of 2^-24.
+		return sign | uint16(math.RoundToEven(math.Abs(float64(f))*(1<<24)))
+	}
+	v += 0xfff + v>>13&1
+	return sign | uint16((v-0x38000000)>>13)
 }
 
 // size is the number of bytes of one sample.
-func (l *layout) size() int {
-	if l.float {
-		return 4
-	}
-	return 1
-}
+func (l *layout) size() int { return l.dtype.Size() }
 
-// write stores packed samples, ch to a pixel, into dst.
-func (l *layout) write(dst, src []byte, ch int) {
-	pixels := len(src) / ch
-	for c := range ch {
-		at, step := c, ch
+// bytes is the number of bytes of one image.
+func (l *layout) bytes() int { return l.width * l.height * l.ch * l.size() }
+
+// row stores packed samples from column x of row y on.
+func (l *layout) row(dst, src []byte, x, y int) {
+	at, step := y*l.width+x, l.ch
+	n := len(src) / l.ch
+	for c := range l.ch {
+		from, to := src[l.order[c]:], at*l.ch+c
 		if l.planes {
-			at, step = c*pixels, 1
+			to, step = c*l.width*l.height+at, 1
 		}
-		if l.float {
-			writeFloats(dst[4*at:], src[c:], ch, step, pixels, &l.lut[c])
-		} else {
-			writeBytes(dst[at:], src[c:], ch, step, pixels)
+		l.channel(dst[to*l.size():], from, step, n, &l.lut[c])
+	}
+}
+
+// channel stores n samples of one channel: every ch-th of src as every step-th
+// element of dst.
+func (l *layout) channel(dst, src []byte, step, n int, lut *[256]uint32) {
+	switch l.dtype {
+	case tensor.FP32:
+		if step == 1 && l.ch == 3 {
+			plane3(dst[:4*n], src, lut)
+			return
+		}
+		for i := range n {
+			binary.LittleEndian.PutUint32(dst[4*i*step:], lut[src[i*l.ch]])
+		}
+	case tensor.FP16:
+		for i := range n {
+			binary.LittleEndian.PutUint16(dst[2*i*step:], uint16(lut[src[i*l.ch]]))
+		}
+	default:
+		for i := range n {
+			dst[i*step] = src[i*l.ch]
 		}
 	}
 }
 
-// writeFloats stores n samples of one channel: every in-th of src as every
-// out-th element of dst.
-func writeFloats(dst, src []byte, in, out, n int, lut *[256]uint32) {
-	for i := range n {
-		binary.LittleEndian.PutUint32(dst[4*i*out:], lut[src[i*in]])
+// plane3 is the case that models of pictures want: FP32 planes of three samples a
+// pixel.
+func plane3(dst, src []byte, lut *[256]uint32) {
+	for len(dst) >= 4 && len(src) > 0 {
+		binary.LittleEndian.PutUint32(dst, lut[src[0]])
+		dst = dst[4:]
+		src = src[min(3, len(src)):]
 	}
 }
 
-func writeBytes(dst, src []byte, in, out, n int) {
-	for i := range n {
-		dst[i*out] = src[i*in]
+// clear makes every pixel blank.
+func (l *layout) clear(dst []byte) {
+	pixels := l.width * l.height
+	for c := range l.ch {
+		to, step := c, l.ch
+		if l.planes {
+			to, step = c*pixels, 1
+		}
+		v := l.lut[c][l.blank[c]]
+		size := l.size()
+		out := dst[to*size:]
+		for i := range pixels {
+			switch p := out[i*step*size:]; l.dtype {
+			case tensor.FP32:
+				binary.LittleEndian.PutUint32(p, v)
+			case tensor.FP16:
+				binary.LittleEndian.PutUint16(p, uint16(v))
+			default:
+				p[0] = byte(v)
+			}
+		}
 	}
 }

@@ -39,7 +39,7 @@ func TestBadFile(t *testing.T) {
 	damaged[len(damaged)/2] ^= 0x55
 	arithmetic := bytes.Clone(jpg)
 	arithmetic[bytes.Index(jpg, []byte{0xff, 0xc0, 0, 17})+1] = 0xc9
-	const unknown, broken = "expected JPEG or PNG, found ", " that cannot be decoded: "
+	const unknown, broken = "expected JPEG, PNG, GIF, WebP, BMP or TIFF, found ", " that cannot be decoded: "
 	for _, tc := range []struct {
 		name   string
 		file   []byte
@@ -48,12 +48,14 @@ func TestBadFile(t *testing.T) {
 	}{
 		{"empty", nil, nil, unknown + "no bytes"},
 		{"text", []byte("hello, world"), nil, unknown + "12 bytes starting with 68 65 6c 6c 6f 2c 20 77"},
-		{"gif", []byte("GIF89a........"), nil, unknown + "GIF"},
-		{"webp", []byte("RIFF....WEBPVP8 "), nil, unknown + "WebP"},
+		{"gif", []byte("GIF89a\x02\x00\x02\x00..."), nil, unknown + "a GIF" + broken + "no frame"},
+		{"webp", []byte("RIFF....WEBPVP8 "), nil, unknown + "a WebP" + broken + "truncated before the image size"},
+		{"bmp", []byte("BM........"), nil, unknown + "a BMP" + broken + "truncated before the image size"},
+		{"tiff", []byte("II*\x00...."), nil, unknown + "a TIFF" + broken + "truncated before the image size"},
 		{"base64", []byte("/9j/4AAQSkZJRg"), nil, unknown + "base64 text of a JPEG"},
 		{"jpeg of two bytes", jpg[:2], nil, unknown + "a JPEG" + broken + "truncated before the image size"},
 		{"png of eight bytes", png[:8], nil, unknown + "a PNG" + broken + "truncated before the image size"},
-		{"truncated jpeg", jpg[:len(jpg)*3/4], nil, unknown + "a JPEG" + broken + "invalid JPEG format"},
+		{"truncated jpeg", jpg[:len(jpg)*3/4], nil, unknown + "a JPEG" + broken},
 		{"truncated png", png[:len(png)*3/4], nil, unknown + "a PNG" + broken + "png: invalid format"},
 		{"damaged png", damaged, nil, unknown + "a PNG" + broken},
 		{"no size", withSize(jpg, 0, 5), nil, "impossible size 0 x 5"},
@@ -114,7 +116,7 @@ func TestRowNamed(t *testing.T) {
 	if err := mustStep(t, 4, 4, nil).Run(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Reqs[1].Err; err == nil || !strings.HasPrefix(err.Error(), "input 'IMAGE' row 1: expected JPEG or PNG") {
+	if err := b.Reqs[1].Err; err == nil || !strings.HasPrefix(err.Error(), "input 'IMAGE' row 1: expected JPEG, PNG, GIF, WebP, BMP or TIFF") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -150,8 +152,8 @@ func TestParametersRefused(t *testing.T) {
 		{"together", 5000, 5000, "", "", "ask for 5000 x 5000 pixels"},
 		{"overflow", 1 << 40, 1 << 40, "", "", "expected at most 16777216 together"},
 		{"unknown", 5, 5, "colour", "rgb", "unknown parameter 'colour'"},
-		{"color", 5, 5, "color", "bgr", "expected one of rgb, gray"},
-		{"resize", 5, 5, "resize", "lanczos", "expected one of bilinear"},
+		{"color", 5, 5, "color", "lab", "expected one of rgb, bgr, gray, ycbcr"},
+		{"resize", 5, 5, "resize", "hermite", "expected one of nearest"},
 		{"scale", 5, 5, "scale", "1/0", "parameter 'scale' of model 'pre' is '1/0', expected a number or a fraction"},
 		{"nan", 5, 5, "mean", "NaN", "expected numbers separated by commas"},
 		{"count", 5, 5, "mean", "1,2", "expected 1 or 3 numbers separated by commas"},

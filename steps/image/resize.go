@@ -1,103 +1,134 @@
 package image
 
-// resizer shrinks or grows an image with an antialiased bilinear filter, as
-// Pillow does: two passes, each rounded to 8 bits. The pass down the columns is
-// turned inside out: each source row is added to the output rows that need it,
-// of which only a few are open at a time, so that no image between the passes
-// is ever kept. All buffers are scratch, kept between images.
+import "encoding/binary"
+
+// resizer resamples an image as Pillow does: two passes, each rounded to 8 bits.
+// The pass down the columns is turned inside out: each source row is added to the
+// output rows that need it, of which only a few are open at a time, so that no
+// image between the passes is ever kept, and a row that is complete goes straight
+// to the tensor. All buffers are scratch, kept between images.
 type resizer struct {
-	src   converter
-	x, y  axis
-	ch    int
-	width int // Of the output.
+	src  converter
+	x, y axis
+	ch   int
 	// downFirst runs the pass down the columns before the one along the rows.
 	downFirst bool
+	top       int // The source's row that is the part's first.
+	from, to  int // The samples of a source row that outputs need.
 
 	a, b []byte   // Two source rows.
 	pair []uint64 // The same two rows as low and high halves: one multiplication serves both.
 	mid  []uint64 // The two rows resampled, in halves likewise.
 	sums []uint32 // Open output rows in fixed point, a ring.
 	open int      // Rows in that ring.
-	out  []byte   // The result: rows of packed samples.
+	line []byte   // A complete output row.
 }
 
-// run resizes the image that src is set to into out.
-func (r *resizer) run(width, height int) {
-	w, h := r.src.w, r.src.h
-	r.ch, r.width = r.src.channels(), width
+// target is a place in a tensor that takes complete rows.
+type target struct {
+	*layout
+	dst  []byte
+	x, y int // Where the first sample of the first row goes.
+}
+
+// run resamples the part of the image that src is set to into a tensor.
+func (r *resizer) run(o *options, f *frame, dst []byte) {
+	r.ch = r.src.channels()
 	// The order matters to the last bit. It is Pillow's since version 13:
 	// columns first when the height falls by more than twice what the width does.
-	r.downFirst = h-height > 0 && h-height > 2*(w-width)
-	r.x.set(w, width)
-	r.y.set(h, height)
-	n := w * r.ch
-	r.a, r.b, r.pair = resized(r.a, n), resized(r.b, n), resized(r.pair, n)
-	r.mid = resized(r.mid, width*r.ch)
-	r.out = resized(r.out, width*height*r.ch)
+	p := f.part
+	r.downFirst = p.h-f.h > 0 && p.h-f.h > 2*(p.w-f.w)
+	t := target{layout: &o.layout, dst: dst, x: max(f.x, 0), y: max(f.y, 0)}
+	r.x.set(span{p.w, f.w, max(-f.x, 0), min(o.width, f.x+f.w) - t.x, o.filter, o.sharp})
+	r.y.set(span{p.h, f.h, max(-f.y, 0), min(o.height, f.y+f.h) - t.y, o.filter, o.sharp})
+	r.top = p.y
+	r.from, r.to = (p.x+int(r.x.first[0]))*r.ch, (p.x+r.x.end(r.x.n-1))*r.ch
+	n, row := r.src.w*r.ch, r.x.n*r.ch
+	r.a, r.b, r.pair = resized(r.a, n), resized(r.b, n), resized(r.pair, r.to-r.from)
+	r.mid, r.line = resized(r.mid, row), resized(r.line, row)
 	r.open = r.y.overlap
-	if !r.downFirst {
-		n = width * r.ch
+	if r.downFirst {
+		row = r.to - r.from
 	}
-	r.sums = resized(r.sums, r.open*n)
-	r.rows(n)
+	r.sums = resized(r.sums, r.open*row)
+	if !o.covers(f) {
+		o.layout.clear(dst)
+	}
+	r.rows(&t, row)
 }
 
-// rows takes the source two rows at a time through both passes. n is the number
-// of samples in an open row.
-func (r *resizer) rows(n int) {
+// rows takes the source two rows at a time through both passes, but for those that
+// no output needs. n is the number of samples in an open row.
+func (r *resizer) rows(t *target, n int) {
 	low, high := 0, 0 // The open output rows.
-	for y := 0; y < r.src.h; y += 2 {
-		r.src.row(r.a, y)
-		if y+1 < r.src.h {
-			r.src.row(r.b, y+1) // On the last odd row b is stale; its weight is 0.
-		}
-		interleave(r.pair, r.a, r.b)
-		rows := r.pair
-		if !r.downFirst {
-			r.along(r.mid, r.pair)
-			rows = r.mid
-		}
-		for ; high < r.y.out && int(r.y.first[high]) <= y+1; high++ {
+	for y := int(r.y.first[0]) &^ 1; low < r.y.n; y += 2 {
+		for ; high < r.y.n && int(r.y.first[high]) <= y+1; high++ {
 			fill(r.slot(high, n), half)
 		}
+		if low == high {
+			y = int(r.y.first[low])&^1 - 2
+			continue
+		}
+		rows := r.fetch(y)
 		for i := low; i < high; i++ {
-			add(r.slot(i, n), rows, r.y.at(i, y), r.y.at(i, y+1))
+			add(r.slot(i, n), rows, uint32(r.y.at(i, y)), uint32(r.y.at(i, y+1)))
 		}
 		for ; low < high && r.y.end(low) <= y+2; low++ {
-			r.finish(low, r.slot(low, n))
+			r.finish(t, low, r.slot(low, n))
 		}
 	}
+}
+
+// fetch gives the part's rows y and y+1, resampled unless that comes last.
+func (r *resizer) fetch(y int) []uint64 {
+	a := r.src.peek(r.a, r.top+y)
+	b := a // On the last odd row; its weight is 0.
+	if r.top+y+1 < r.src.h {
+		b = r.src.peek(r.b, r.top+y+1)
+	}
+	a, b = a[r.from:r.to], b[r.from:r.to]
+	if !r.downFirst && 2*r.x.used < 3*len(a)/r.ch {
+		r.direct(r.mid, a, b)
+		return r.mid
+	}
+	interleave(r.pair, a, b)
+	if r.downFirst {
+		return r.pair
+	}
+	r.along(r.mid, r.pair)
+	return r.mid
 }
 
 // slot is the place of an output row in the ring.
 func (r *resizer) slot(i, n int) []uint32 { return r.sums[i%r.open*n:][:n] }
 
 // finish rounds a complete output row and stores it.
-func (r *resizer) finish(i int, sum []uint32) {
-	n := r.width * r.ch
-	out := r.out[i*n:][:n]
-	if !r.downFirst {
+func (r *resizer) finish(t *target, i int, sum []uint32) {
+	if r.downFirst {
 		for j, s := range sum {
-			out[j] = round(s)
+			r.pair[j] = uint64(round(int32(s)))
 		}
-		return
+		r.along(r.mid, r.pair)
+		for j, v := range r.mid {
+			r.line[j] = byte(v)
+		}
+	} else {
+		line := r.line[:len(sum)]
+		for j, s := range sum {
+			line[j] = byte(round(int32(s)))
+		}
 	}
-	for j, s := range sum {
-		r.pair[j] = uint64(round(s))
-	}
-	r.along(r.mid, r.pair)
-	for j, v := range r.mid {
-		out[j] = byte(v)
-	}
+	t.row(t.dst, r.line, t.x, t.y+i)
 }
 
 // round brings a sum back to 8 bits.
-func round(s uint32) byte { return byte(min(s>>precision, 255)) }
+func round(s int32) uint32 { return uint32(min(max(s>>precision, 0), 255)) }
 
-// round2 is round for both halves of a word.
+// round2 is round for both halves of a word, a borrow of the lower one undone.
 func round2(s uint64) uint64 {
-	lo, hi := uint64(uint32(s))>>precision, s>>(32+precision)
-	return min(lo, 255) | min(hi, 255)<<32
+	lo := int32(s)
+	hi := int32((s - uint64(int64(lo))) >> 32)
+	return uint64(round(lo)) | uint64(round(hi))<<32
 }
 
 func fill(s []uint32, v uint32) {
@@ -108,56 +139,29 @@ func fill(s []uint32, v uint32) {
 
 func interleave(pair []uint64, a, b []byte) {
 	b, pair = b[:len(a)], pair[:len(a)]
-	for i, v := range a {
-		pair[i] = uint64(v) | uint64(b[i])<<32
+	for len(a) >= 8 && len(b) >= 8 && len(pair) >= 8 {
+		p := (*[8]uint64)(pair)
+		x, y := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
+		p[0] = x&0xff | y<<32&0xff00000000
+		p[1] = x>>8&0xff | y<<24&0xff00000000
+		p[2] = x>>16&0xff | y<<16&0xff00000000
+		p[3] = x>>24&0xff | y<<8&0xff00000000
+		p[4] = x>>32&0xff | y&0xff00000000
+		p[5] = x>>40&0xff | y>>8&0xff00000000
+		p[6] = x>>48&0xff | y>>16&0xff00000000
+		p[7] = x>>56 | y>>24&0xff00000000
+		a, b, pair = a[8:], b[8:], pair[8:]
+	}
+	for i := range min(len(a), len(b), len(pair)) {
+		pair[i] = uint64(a[i]) | uint64(b[i])<<32
 	}
 }
 
-// add weighs two rows into an open output row. A sum stays below 2^32: the
-// weights of a row add up to 2^22 and a rounding error each.
+// add weighs two rows into an open output row. Sums are signed: with the weights'
+// 2^22 for one, two bits are left for kernels that overshoot.
 func add(sum []uint32, rows []uint64, ka, kb uint32) {
 	rows = rows[:len(sum)]
 	for i, v := range rows {
 		sum[i] += uint32(v)*ka + uint32(v>>32)*kb
-	}
-}
-
-// along resamples two rows horizontally.
-func (r *resizer) along(dst, src []uint64) {
-	if r.ch == 1 {
-		r.along1(dst, src)
-		return
-	}
-	r.along3(dst, src)
-}
-
-func (r *resizer) along1(dst, src []uint64) {
-	for i := range dst {
-		w := r.x.taps(i)
-		p := src[r.x.first[i]:][:len(w)]
-		s := uint64(half | half<<32)
-		for j, k := range w {
-			s += p[j] * uint64(k)
-		}
-		dst[i] = round2(s)
-	}
-}
-
-func (r *resizer) along3(dst, src []uint64) {
-	for i := 0; len(dst) >= 3; i++ {
-		w := r.x.taps(i)
-		p := src[3*int(r.x.first[i]):][:3*len(w)]
-		s0, s1, s2 := uint64(half|half<<32), uint64(half|half<<32), uint64(half|half<<32)
-		for _, k := range w {
-			if len(p) < 3 {
-				break
-			}
-			s0 += p[0] * uint64(k)
-			s1 += p[1] * uint64(k)
-			s2 += p[2] * uint64(k)
-			p = p[3:]
-		}
-		dst[0], dst[1], dst[2] = round2(s0), round2(s1), round2(s2)
-		dst = dst[3:]
 	}
 }

@@ -1,29 +1,20 @@
 package image
 
-import (
-	"image"
-	"image/color"
-)
-
-// converter reads a decoded image row by row as packed 8-bit samples: three per
-// pixel, or one when grey is asked for. It is scratch that is kept between
-// images; set points it at the next one.
+// converter reads a picture row by row as packed 8-bit samples: three per pixel, or
+// one when grey is asked for. It is scratch that is kept between images; set points it
+// at the next one.
 type converter struct {
-	img     image.Image
-	w, h    int
-	gray    bool
-	cb, cr  []byte // One row of chroma at full width.
-	rgb     []byte // One row in colour on its way to grey.
-	palette [256][3]byte
+	pic  picture
+	w, h int
+	gray bool
+	ycc  bool   // YCbCr instead of RGB.
+	line []byte // One row on its way to grey or to colour.
 }
 
-// set points the converter at an image.
-func (c *converter) set(img image.Image, gray bool) {
-	b := img.Bounds()
-	c.img, c.w, c.h, c.gray = img, b.Dx(), b.Dy(), gray
-	if m, ok := img.(*image.Paletted); ok {
-		c.readPalette(m.Palette)
-	}
+// set points the converter at a picture.
+func (c *converter) set(pic picture, to space) {
+	c.pic, c.gray, c.ycc = pic, to == gray, to == ycbcr
+	c.w, c.h = pic.Size()
 }
 
 // channels is the number of samples per pixel.
@@ -36,17 +27,39 @@ func (c *converter) channels() int {
 
 // row writes row y (from the top, 0 first) into dst, which has w*channels bytes.
 func (c *converter) row(dst []byte, y int) {
-	if m, ok := c.img.(*image.Gray); ok {
-		c.grayRow(dst, m, y)
-		return
+	switch from := c.pic.Gray(); {
+	case from == c.gray:
+		c.pic.Row(dst, y)
+		if c.ycc {
+			toYCC(dst[:3*c.w])
+		}
+	case from:
+		c.line = resized(c.line, c.w)
+		c.pic.Row(c.line, y)
+		if c.ycc {
+			toLuma(dst, c.line)
+			return
+		}
+		grayRow(dst, c.line)
+	default:
+		c.line = resized(c.line, 3*c.w)
+		c.pic.Row(c.line, y)
+		lumaRow(dst[:c.w], c.line)
 	}
-	if !c.gray {
-		c.colorRow(dst, y)
-		return
+}
+
+// inMemory is a picture whose rows need not be copied, but for those it has nil for.
+type inMemory interface{ row(y int) []byte }
+
+// peek gives row y, in dst unless it is in memory as it should be.
+func (c *converter) peek(dst []byte, y int) []byte {
+	if m, ok := c.pic.(inMemory); ok && !c.ycc && c.pic.Gray() == c.gray {
+		if p := m.row(y); p != nil {
+			return p
+		}
 	}
-	c.rgb = resized(c.rgb, 3*c.w)
-	c.colorRow(c.rgb, y)
-	lumaRow(dst[:c.w], c.rgb)
+	c.row(dst, y)
+	return dst
 }
 
 // lumaRow is the ITU-R 601 luma in 16-bit fixed point, as Pillow has it.
@@ -57,98 +70,10 @@ func lumaRow(dst, rgb []byte) {
 	}
 }
 
-func (c *converter) grayRow(dst []byte, m *image.Gray, y int) {
-	src := m.Pix[m.PixOffset(m.Rect.Min.X, m.Rect.Min.Y+y):][:c.w]
-	if c.gray {
-		copy(dst, src)
-		return
-	}
-	for i, v := range src {
+// grayRow repeats each sample for the three colours.
+func grayRow(dst, gray []byte) {
+	for i, v := range gray {
 		p := dst[3*i : 3*i+3 : 3*i+3]
 		p[0], p[1], p[2] = v, v, v
 	}
-}
-
-// colorRow writes a row as RGB. Every type that the two decoders return has a
-// case of its own; the last one is for types they may return in the future.
-func (c *converter) colorRow(dst []byte, y int) {
-	x0, y0 := c.img.Bounds().Min.X, c.img.Bounds().Min.Y+y
-	switch m := c.img.(type) {
-	case *image.YCbCr:
-		c.ycbcrRow(dst, m, y)
-	case *image.RGBA:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
-	case *image.NRGBA:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
-	case *image.RGBA64:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
-	case *image.NRGBA64:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
-	case *image.Gray16:
-		pick(dst[:3*c.w], m.Pix[m.PixOffset(x0, y0):], 2, 0, 0)
-	case *image.Paletted:
-		for i, v := range m.Pix[m.PixOffset(x0, y0):][:c.w] {
-			copy(dst[3*i:3*i+3], c.palette[v][:])
-		}
-	case *image.CMYK:
-		cmykRow(dst, m.Pix[m.PixOffset(x0, y0):][:4*c.w])
-	default:
-		c.anyRow(dst, y)
-	}
-}
-
-// pick takes the first byte, and those at g and b, out of every n.
-func pick(dst, src []byte, n, g, b int) {
-	for len(dst) >= 3 && len(src) >= n {
-		dst[0], dst[1], dst[2] = src[0], src[g], src[b]
-		dst, src = dst[3:], src[n:]
-	}
-}
-
-func (c *converter) ycbcrRow(dst []byte, m *image.YCbCr, y int) {
-	// A whole pair of samples is written for the last pixel of an odd width.
-	c.cb, c.cr = resized(c.cb, c.w+1), resized(c.cr, c.w+1)
-	luma := m.Y[m.YOffset(m.Rect.Min.X, m.Rect.Min.Y+y):][:c.w]
-	yccRow(dst, luma, c.upsample(c.cb, m.Cb, m, y), c.upsample(c.cr, m.Cr, m, y))
-}
-
-// cmykRow follows Pillow's CMYK to RGB: white less black, less its share of the
-// ink.
-func cmykRow(dst, src []byte) {
-	for len(dst) >= 3 && len(src) >= 4 {
-		white := 255 - int32(src[3])
-		for i := range 3 {
-			t := int32(src[i])*white + 128
-			dst[i] = clamp(white - (t>>8+t)>>8)
-		}
-		dst, src = dst[3:], src[4:]
-	}
-}
-
-func (c *converter) anyRow(dst []byte, y int) {
-	b := c.img.Bounds()
-	for x := range c.w {
-		p := nrgba(c.img.At(b.Min.X+x, b.Min.Y+y))
-		copy(dst[3*x:3*x+3], p[:])
-	}
-}
-
-func (c *converter) readPalette(p color.Palette) {
-	c.palette = [256][3]byte{}
-	for i, v := range p[:min(len(p), 256)] {
-		c.palette[i] = nrgba(v)
-	}
-}
-
-// nrgba drops alpha without multiplying by it: a transparent pixel keeps the
-// colour that is stored for it.
-func nrgba(v color.Color) [3]byte {
-	switch v := v.(type) {
-	case color.NRGBA:
-		return [3]byte{v.R, v.G, v.B}
-	case color.RGBA:
-		return [3]byte{v.R, v.G, v.B}
-	}
-	n, _ := color.NRGBAModel.Convert(v).(color.NRGBA)
-	return [3]byte{n.R, n.G, n.B}
 }

@@ -2,9 +2,7 @@ package image
 
 import (
 	"fmt"
-	"math"
-	"strconv"
-	"strings"
+	"slices"
 
 	"tutti/core/tensor"
 	"tutti/steps"
@@ -16,137 +14,92 @@ const maxOutput = 1 << 24
 
 // options are the parameters, parsed.
 type options struct {
-	width, height int
-	gray          bool
-	layout        layout
-	limits        limits
+	framing
+	layout   layout
+	space    space
+	filter   filter
+	sharp    bool // No antialiasing.
+	crop     part // Of the source, when its width is not 0.
+	geometry bool
+	files    bool // The input is a file, not pixels.
+	boxes    int  // Most crops of a picture; 0 when the step does not crop by boxes.
+	decoding decoding
 }
 
 func parse(s *steps.Settings) (*options, error) {
-	o := &options{gray: s.Params["color"] == "gray"}
-	o.layout.planes = s.Params["layout"] == "nchw"
-	o.layout.float = s.Params["dtype"] == "fp32"
+	o := &options{
+		space:    space(index(spaceNames, s.Params["color"])),
+		filter:   filter(index(filterNames, s.Params["resize"])),
+		sharp:    s.Params["antialias"] == "false",
+		geometry: s.Params["geometry"] == "true",
+	}
+	o.fit = fit(index(fitNames, s.Params["fit"]))
+	o.corner = s.Params["anchor"] == "top_left"
+	if err := o.parseSize(s); err != nil {
+		return nil, err
+	}
 	var err error
-	if o.width, err = s.Int("width", 1); err != nil {
+	if o.decoding, err = parseLimits(s); err != nil {
 		return nil, err
 	}
-	if o.height, err = s.Int("height", 1); err != nil {
+	if o.crop, err = parseCrop(s); err != nil {
 		return nil, err
 	}
-	if o.width > maxOutput || o.height > maxOutput || o.width*o.height > maxOutput {
-		return nil, fmt.Errorf("parameters 'width' and 'height' of model '%s' ask for %d x %d pixels, expected at most %d together",
-			s.Model, o.width, o.height, maxOutput)
-	}
-	if o.limits, err = parseLimits(s); err != nil {
-		return nil, err
+	o.layout = layout{
+		width: o.width, height: o.height, ch: o.space.channels(), order: o.space.order(),
+		planes: s.Params["layout"] == "nchw", dtype: dtypes[s.Params["dtype"]],
 	}
 	return o, o.parseNumbers(s)
 }
 
-func parseLimits(s *steps.Settings) (limits, error) {
+// dtypes are the types of the output by their name.
+var dtypes = map[string]tensor.DType{"fp32": tensor.FP32, "fp16": tensor.FP16, "uint8": tensor.Uint8}
+
+// index is where a value that Resolve has checked stands among those allowed.
+func index(names []string, name string) int { return max(slices.Index(names, name), 0) }
+
+func (o *options) parseSize(s *steps.Settings) (err error) {
+	if o.width, err = s.Int("width", 1); err != nil {
+		return err
+	}
+	if o.height, err = s.Int("height", 1); err != nil {
+		return err
+	}
+	if o.width > maxOutput || o.height > maxOutput || o.width*o.height > maxOutput {
+		return fmt.Errorf("parameters 'width' and 'height' of model '%s' ask for %d x %d pixels, expected at most %d together",
+			s.Model, o.width, o.height, maxOutput)
+	}
+	if o.width > maxSide || o.height > maxSide {
+		return fmt.Errorf("parameters 'width' and 'height' of model '%s' ask for %d x %d pixels, expected sides of at most %d",
+			s.Model, o.width, o.height, maxSide)
+	}
+	if o.short, err = s.Int("short_side", 0); err != nil {
+		return err
+	}
+	if o.short > maxSide {
+		return wrong(s, "short_side", fmt.Sprintf("at most %d", maxSide))
+	}
+	if o.short > 0 && o.fit != shortSide {
+		return wrong(s, "short_side", "none without fit short_side")
+	}
+	if o.short == 0 {
+		o.short = min(o.width, o.height)
+	}
+	return nil
+}
+
+// parseLimits is parseDecoding for a step that takes pixels.
+func parseLimits(s *steps.Settings) (decoding, error) {
+	if _, ok := s.Params["max_bytes"]; ok {
+		return parseDecoding(s)
+	}
 	pixels, err := s.Int("max_pixels", 1)
-	if err != nil {
-		return limits{}, err
-	}
-	size, err := s.Int("max_bytes", 1)
-	return limits{maxBytes: int64(size), maxPixels: int64(pixels)}, err
-}
-
-// parseNumbers reads scale, mean and std and fills the tables.
-func (o *options) parseNumbers(s *steps.Settings) error {
-	if !o.layout.float {
-		return refuseNumbers(s)
-	}
-	scale, err := fraction(s.Params["scale"])
-	if err != nil {
-		return wrong(s, "scale", "a number or a fraction such as 1/255")
-	}
-	mean, err := o.list(s, "mean")
-	if err != nil {
-		return err
-	}
-	std, err := o.list(s, "std")
-	if err != nil {
-		return err
-	}
-	for _, v := range std {
-		if v == 0 {
-			return wrong(s, "std", "numbers other than 0")
-		}
-	}
-	o.layout.normalise(scale, mean, std)
-	return nil
-}
-
-// refuseNumbers rejects a normalisation that UINT8 could not hold, rather than
-// to ignore it.
-func refuseNumbers(s *steps.Settings) error {
-	for _, p := range params() {
-		switch v := s.Params[p.Key]; p.Key {
-		case "scale", "mean", "std":
-			if v != p.Default {
-				return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected none with dtype uint8, which is not normalised",
-					p.Key, s.Model, v)
-			}
-		}
-	}
-	return nil
-}
-
-// list reads one number for all channels, or one for each.
-func (o *options) list(s *steps.Settings, key string) ([3]float64, error) {
-	var out [3]float64
-	fields := strings.Split(s.Params[key], ",")
-	n := o.channels()
-	if len(fields) != 1 && len(fields) != n {
-		return out, wrong(s, key, fmt.Sprintf("1 or %d numbers separated by commas", n))
-	}
-	for i := range out {
-		v, err := fraction(fields[min(i, len(fields)-1)])
-		if err != nil {
-			return out, wrong(s, key, "numbers separated by commas")
-		}
-		out[i] = v
-	}
-	return out, nil
-}
-
-func wrong(s *steps.Settings, key, expected string) error {
-	return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s", key, s.Model, s.Params[key], expected)
-}
-
-// fraction parses a finite number, or two with a slash between.
-func fraction(text string) (float64, error) {
-	num, den, found := strings.Cut(text, "/")
-	v, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
-	if found && err == nil {
-		var d float64
-		d, err = strconv.ParseFloat(strings.TrimSpace(den), 64)
-		v /= d
-	}
-	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
-		err = strconv.ErrRange
-	}
-	return v, err
-}
-
-func (o *options) channels() int {
-	if o.gray {
-		return 1
-	}
-	return 3
-}
-
-func (o *options) dtype() tensor.DType {
-	if o.layout.float {
-		return tensor.FP32
-	}
-	return tensor.Uint8
+	return decoding{maxPixels: int64(pixels)}, err
 }
 
 // shape is the output's, without a batch dimension.
 func (o *options) shape() tensor.Shape {
-	c, h, w := int64(o.channels()), int64(o.height), int64(o.width)
+	c, h, w := int64(o.layout.ch), int64(o.height), int64(o.width)
 	if o.layout.planes {
 		return tensor.Of(c, h, w)
 	}

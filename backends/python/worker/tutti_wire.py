@@ -31,6 +31,7 @@ EXECUTED = struct.Struct("<IIQ")
 DIMS = [struct.Struct("<%dq" % n) for n in range(256)]
 U32 = struct.Struct("<I")
 U16 = struct.Struct("<H")
+REGION_HEAD = struct.Struct("<IIQ")
 
 MAX_BODY = 61440
 ALIGN = 64
@@ -61,7 +62,7 @@ class Link:
         self.sock.setblocking(True)
         self.buffer = bytearray(65536)
         self.view = memoryview(self.buffer)
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a sender that is collected meanwhile sends too
 
     def receive(self):
         """Returns kind, flags, id, body and a descriptor or None. The body is valid until the next receive."""
@@ -119,6 +120,10 @@ class Side:
     def tell(self, kind, body, flags=0):
         """Sends what has no reply."""
         self.link.send(kind, next(self.ids) & 0xFFFFFFFF, body, flags)
+
+    def tell_of(self, kind, ident):
+        """Says something about what was started before."""
+        self.link.send(kind, ident)
 
     def ask(self, kind, body, flags=0):
         """Sends a question and returns the flags and body of its one reply."""

@@ -32,7 +32,18 @@ def main():
         order = np.argsort(-best, axis=1)
         return np.take_along_axis(part, order, axis=1), np.take_along_axis(best, order, axis=1)
 
-    print(json.dumps({"top 5 of 1000": cost(top_k, ROWS)}))
+    def softmax(scores):
+        e = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+    few = scores[:1, :10]
+    print(json.dumps({
+        "top 5 of 1000": cost(top_k, ROWS),
+        "softmax of 10, one row": cost(lambda: softmax(few), 1),
+        "softmax of 1000": cost(lambda: softmax(scores), ROWS),
+        "sigmoid of 1000": cost(lambda: 1 / (1 + np.exp(-scores)), ROWS),
+        "arg max of 1000": cost(lambda: scores.argmax(axis=1), ROWS),
+    }))
 
 
 main()

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"image"
+	"image/png"
+	"os"
+	"testing"
+
+	"tutti/client"
+	"tutti/core/goldentest"
+	"tutti/core/tensor"
+)
+
+// TestDetectionPicture asks the example for a picture with its boxes drawn and
+// compares it, pixel by pixel, with the one in the example's README.
+func TestDetectionPicture(t *testing.T) {
+	t.Parallel()
+	const dir = examplesDir + "/detection"
+	a := serve(t, "--model-repository="+dir, "--backend-config", "onnxruntime,library-path="+requireRuntime(t))
+	file, err := os.ReadFile(dir + "/three.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.NewHTTP("http://"+a.http, nil)
+	t.Cleanup(func() { _ = c.Close() })
+	resp, err := c.Infer(t.Context(), &client.Request{Model: "detection_picture", Inputs: []client.Tensor{client.Text("IMAGE", []int64{1, 1}, file)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, ok := tensor.NextBytes(resp.Output("image").Data)
+	if !ok {
+		t.Fatal("no picture")
+	}
+	const golden = dir + "/three-boxes.png"
+	want, err := os.ReadFile(golden)
+	if err == nil && samePixels(t, got, want) {
+		return // However this Go's compressor packs them.
+	}
+	goldentest.Check(t, golden, got)
+}
+
+func samePixels(t *testing.T, a, b []byte) bool {
+	t.Helper()
+	var pix [2][]byte
+	for i, data := range [][]byte{a, b} {
+		img, err := png.Decode(bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rgba, ok := img.(*image.RGBA)
+		if !ok {
+			t.Fatalf("the picture is %T", img)
+		}
+		pix[i] = append(rgba.Pix, byte(rgba.Stride), byte(rgba.Stride>>8))
+	}
+	return bytes.Equal(pix[0], pix[1])
+}

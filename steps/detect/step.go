@@ -1,0 +1,81 @@
+package detect
+
+import (
+	"context"
+	"sync"
+
+	"tutti/backends"
+	"tutti/core/tensor"
+	"tutti/steps"
+)
+
+// step is detect.
+type step struct {
+	options
+	batched bool
+	labels  [][]byte // Encoded BYTES elements.
+	names   []string // Of the levels' inputs.
+	workers sync.Pool
+}
+
+var _ steps.Step = (*step)(nil)
+
+func newStep(s *steps.Settings) (steps.Step, error) {
+	o, err := parse(s)
+	if err != nil {
+		return nil, err
+	}
+	labels, err := s.Labels("labels_file")
+	if err != nil {
+		return nil, err
+	}
+	return &step{
+		options: *o, batched: s.MaxBatch > 0, labels: labels, names: levelNames(len(o.levels)),
+		workers: sync.Pool{New: func() any { return new(worker) }},
+	}, nil
+}
+
+// Run finds the boxes of each row.
+//
+// hot: no allocation but the outputs' once the scratch has grown.
+func (s *step) Run(ctx context.Context, b *backends.Batch) error {
+	w, _ := s.workers.Get().(*worker)
+	defer s.workers.Put(w)
+	w.found, w.ends = w.found[:0], w.ends[:0]
+	for row := range b.Rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		first := len(w.found)
+		if err := s.one(w, b, row); err != nil {
+			w.found = w.found[:first]
+			b.Fail(row, err)
+		}
+		w.ends = append(w.ends, len(w.found))
+	}
+	return s.write(b, w)
+}
+
+// one finds the boxes of one row.
+func (s *step) one(w *worker, b *backends.Batch, row int) error {
+	var geometry []float32
+	if s.geometry {
+		all := tensor.Slice[float32](&b.In[len(b.In)-1])
+		geometry = all[row*geometrySize:][:geometrySize]
+	}
+	var err error
+	if w.place, err = s.place(geometry); err != nil {
+		return err
+	}
+	w.list = w.list[:0]
+	if err := s.decode(w, b, row); err != nil {
+		return err
+	}
+	first := len(w.found)
+	w.suppress(&s.options)
+	for i := range w.found[first:] {
+		c := &w.found[first+i]
+		c.box, _ = w.place.move(&c.box)
+	}
+	return nil
+}

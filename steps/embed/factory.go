@@ -1,0 +1,81 @@
+// Package embed holds the step nearest: exact search for the stored vectors that are
+// closest to an embedding.
+package embed
+
+import (
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/steps"
+)
+
+const (
+	outScores = iota
+	outIndices
+	outIDs
+)
+
+const (
+	inputName = "embedding"
+	idsKey    = "ids_file"
+	cosine    = "cosine"
+)
+
+// NewFactory declares the step nearest.
+//
+// Input embedding is FP32 [D]. Outputs are scores FP32 [k], falling; indices INT64
+// [k], rows of the matrix; and with ids_file ids BYTES [k]. Every row is compared; equal
+// scores keep the order of the rows. Products are summed in FP32, in an order that
+// depends on the processor, so that scores may differ in their last bits between
+// machines. The cosine with a vector of zeros is 0. Where inner products are beyond FP32,
+// places may stay empty, with index -1 and an empty id. A matrix with a number that is not
+// finite is refused when the model is loaded, an embedding with one fails its request.
+func NewFactory() steps.Factory {
+	return steps.Factory{
+		Name: "nearest",
+		Doc: "Finds the k stored vectors that are closest to an embedding, by comparing it with all of them. The vectors are the " +
+			"rows of a matrix in a file of NumPy's format. An embedding with a number that is not finite fails its request.",
+		Params: []steps.Param{
+			{Key: "matrix_file", Doc: "NPY file of FP32 or FP64 numbers, one vector per row, in the version folder or the model folder.", Required: true},
+			{Key: "k", Doc: "How many vectors to give.", Default: "5"},
+			{Key: "metric", Doc: "What the score is: the cosine of the angle, or the inner product (dot).", Default: cosine, Values: []string{cosine, "dot"}},
+			{Key: idsKey, Doc: "Text file with one line per vector; adds the output ids."},
+		},
+		Examples:  examples(),
+		Signature: signature,
+		New:       newStep,
+	}
+}
+
+func signature(s *steps.Settings) (*config.Signature, error) {
+	n, err := s.Int("k", 1)
+	if err != nil {
+		return nil, err
+	}
+	k := tensor.Of(int64(n))
+	sig := &config.Signature{
+		Inputs: []config.Port{{Name: inputName, DType: tensor.FP32, Dims: tensor.Of(-1)}},
+		Outputs: []config.Port{
+			outScores:  {Name: "scores", DType: tensor.FP32, Dims: k},
+			outIndices: {Name: "indices", DType: tensor.Int64, Dims: k},
+		},
+	}
+	if s.Params[idsKey] != "" {
+		sig.Outputs = append(sig.Outputs, config.Port{Name: "ids", DType: tensor.Bytes, Dims: k})
+	}
+	return sig, nil
+}
+
+func examples() []steps.Example {
+	return []steps.Example{{
+		Config: `max_batch_size: 8
+parameters { key: "step" value { string_value: "nearest" } }
+parameters { key: "matrix_file" value { string_value: "vectors.npy" } }
+parameters { key: "k" value { string_value: "2" } }
+parameters { key: "ids_file" value { string_value: "ids.txt" } }`,
+		Files: map[string][]byte{
+			"vectors.npy": encode([][]float32{{1, 0}, {0, 2}, {3, 3}}),
+			"ids.txt":     []byte("east\nnorth\nnorth-east\n"),
+		},
+		Request: `{"inputs": [{"name": "embedding", "datatype": "FP32", "shape": [1, 2], "data": [2, 1]}]}`,
+	}}
+}

@@ -1,0 +1,276 @@
+package embed
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/steps"
+)
+
+// step is nearest.
+type step struct {
+	matrix
+	k       int
+	cosine  bool
+	batched bool
+	ids     [][]byte // Encoded BYTES elements.
+	workers sync.Pool
+}
+
+var _ steps.Step = (*step)(nil)
+
+// worker is the scratch of a batch in progress.
+type worker struct {
+	best  []hit     // k for each row.
+	units []float32 // The embeddings at length 1, for the cosine.
+}
+
+// hit is a vector with its score.
+type hit struct {
+	score float32
+	row   int32
+}
+
+func newStep(s *steps.Settings) (steps.Step, error) {
+	k, err := s.Int("k", 1)
+	if err != nil {
+		return nil, err
+	}
+	path, err := s.Find(s.Params["matrix_file"])
+	if err != nil {
+		return nil, err
+	}
+	m, err := readMatrix(path)
+	if err != nil {
+		return nil, fmt.Errorf("matrix file '%s' of model '%s': %w", s.Params["matrix_file"], s.Model, err)
+	}
+	ids, err := s.Labels(idsKey)
+	switch {
+	case err != nil:
+		return nil, err
+	case k > m.rows:
+		return nil, fmt.Errorf("parameter 'k' of model '%s' is %d, expected at most %d, the rows of matrix_file", s.Model, k, m.rows)
+	case ids != nil && len(ids) != m.rows:
+		return nil, fmt.Errorf("ids file '%s' of model '%s': expected %d lines, one for each row of matrix_file, found %d", s.Params[idsKey], s.Model, m.rows, len(ids))
+	}
+	out := &step{
+		matrix: *m, k: k, cosine: s.Params["metric"] == cosine, batched: s.MaxBatch > 0, ids: ids,
+		workers: sync.Pool{New: func() any { return new(worker) }},
+	}
+	if len(s.Inputs) == 1 {
+		dims := s.Inputs[0].ModelDims()
+		if dims.Rank() == 1 && dims.Dim(0) >= 0 {
+			if err := out.check(int(dims.Dim(0))); err != nil {
+				return nil, fmt.Errorf("model '%s': %w", s.Model, err)
+			}
+		}
+	}
+	if out.cosine {
+		out.normalize()
+	}
+	return out, nil
+}
+
+// normalize divides the vectors by their norms once and for all.
+func (s *step) normalize() {
+	for i := range s.rows {
+		v := s.data[i*s.width:][:s.width]
+		unit(v, v)
+	}
+}
+
+// unit brings v to length 1, into out; zeros stay zeros.
+func unit(out, v []float32) {
+	sum := 0.0
+	for _, x := range v {
+		sum += float64(x) * float64(x)
+	}
+	n := 0.0
+	if sum > 0 {
+		n = 1 / math.Sqrt(sum)
+	}
+	for i, x := range v {
+		out[i] = float32(float64(x) * n)
+	}
+}
+
+func (s *step) check(width int) error {
+	if width != s.width {
+		return status.Errorf(status.InvalidArg, "input '%s': expected %d numbers, as the rows of matrix_file have, found %d", inputName, s.width, width)
+	}
+	return nil
+}
+
+// Run searches for each row.
+//
+// hot: no allocation but the outputs' once the scratch has grown.
+func (s *step) Run(ctx context.Context, b *backends.Batch) error {
+	in := &b.In[0]
+	if err := s.check(int(in.Shape.Dim(in.Shape.Rank() - 1))); err != nil {
+		return err
+	}
+	w, _ := s.workers.Get().(*worker)
+	defer s.workers.Put(w)
+	queries := tensor.Slice[float32](in)
+	queries = s.prepare(w, b, queries)
+	if err := s.search(ctx, w, queries, b.Rows); err != nil {
+		return err
+	}
+	return s.write(b, w)
+}
+
+// prepare empties the scratch, fails the requests of embeddings that are not finite,
+// and returns what the vectors are compared with.
+func (s *step) prepare(w *worker, b *backends.Batch, queries []float32) []float32 {
+	if n := b.Rows * s.k; cap(w.best) < n {
+		w.best = make([]hit, n)
+	}
+	w.best = w.best[:b.Rows*s.k]
+	for i := range w.best {
+		w.best[i] = hit{float32(math.Inf(-1)), nobody}
+	}
+	for row := range b.Rows {
+		if i := odd(queries[row*s.width:][:s.width]); i >= 0 {
+			b.Fail(row, status.Errorf(status.InvalidArg, "input '%s': expected finite numbers, found %v at %d",
+				inputName, queries[row*s.width+i], i))
+		}
+	}
+	if !s.cosine {
+		return queries
+	}
+	if cap(w.units) < len(queries) {
+		w.units = make([]float32, len(queries))
+	}
+	w.units = w.units[:len(queries)]
+	for at := 0; at < len(queries); at += s.width {
+		unit(w.units[at:][:s.width], queries[at:][:s.width])
+	}
+	return w.units
+}
+
+// odd is where the first number is that is not finite, -1 when there is none.
+func odd(v []float32) int {
+	for i, x := range v {
+		if x-x != 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// nobody is the row of a place that no vector took: those whose product is beyond FP32.
+const nobody = math.MaxInt32
+
+// block is how many numbers of the matrix are compared with all rows before the next.
+const block = 64 << 10
+
+// search finds the best vectors of each row. They are in reach of the cache while all
+// rows are compared with them.
+func (s *step) search(ctx context.Context, w *worker, queries []float32, rows int) error {
+	most := max(block/s.width, 1)
+	for first := 0; first < s.rows; first += most {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		last := min(first+most, s.rows)
+		for row := range rows {
+			best, q := w.best[row*s.k:][:s.k], queries[row*s.width:][:s.width]
+			for i := first; i < last; i++ {
+				if v := dot(q, s.data[i*s.width:][:s.width]); v > best[0].score || v == best[0].score && best[0].row == nobody {
+					best[0] = hit{v, int32(i)}
+					sink(best, 0)
+				}
+			}
+		}
+	}
+	for row := range rows {
+		sorted(w.best[row*s.k:][:s.k])
+	}
+	return nil
+}
+
+// worse says which of two is given up first.
+func worse(a, b hit) bool { return a.score < b.score || a.score == b.score && a.row > b.row }
+
+// sink moves element i of the heap, whose worst is first, down to its place.
+func sink(best []hit, i int) {
+	for {
+		least := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(best); c++ {
+			if worse(best[c], best[least]) {
+				least = c
+			}
+		}
+		if least == i {
+			return
+		}
+		best[i], best[least] = best[least], best[i]
+		i = least
+	}
+}
+
+// sorted makes a heap a list, best first.
+func sorted(best []hit) {
+	for n := len(best) - 1; n > 0; n-- {
+		best[0], best[n] = best[n], best[0]
+		sink(best[:n], 0)
+	}
+}
+
+func (s *step) write(b *backends.Batch, w *worker) error {
+	shape := tensor.Of(int64(s.k))
+	if s.batched {
+		shape = shape.Prepend(int64(b.Rows))
+	}
+	scores, err := b.Alloc(outScores, tensor.FP32, shape)
+	if err != nil {
+		return err
+	}
+	indices, err := b.Alloc(outIndices, tensor.Int64, shape)
+	if err != nil {
+		return err
+	}
+	toScores, toIndices := tensor.Slice[float32](scores), tensor.Slice[int64](indices)
+	size := 0
+	for i := range w.best {
+		h := &w.best[i]
+		if toScores[i], toIndices[i] = h.score, int64(h.row); s.cosine {
+			toScores[i] = min(max(h.score, -1), 1)
+		}
+		if h.row == nobody {
+			toIndices[i] = -1
+		}
+		size += len(s.id(h.row))
+	}
+	if s.ids == nil {
+		return nil
+	}
+	ids, err := b.AllocBytes(outIDs, shape, size)
+	if err != nil {
+		return err
+	}
+	dst := ids.Bytes()
+	for i := range w.best {
+		dst = dst[copy(dst, s.id(w.best[i].row)):]
+	}
+	return nil
+}
+
+// noID is an empty BYTES element.
+var noID = tensor.AppendBytes(nil, "")
+
+// id is that of a row.
+func (s *step) id(row int32) []byte {
+	switch {
+	case s.ids == nil:
+		return nil
+	case row == nobody:
+		return noID
+	}
+	return s.ids[row]
+}

@@ -1,0 +1,133 @@
+// Package draw holds the step draw_boxes: a picture and a detector's boxes in, the
+// picture with the boxes on it out.
+package draw
+
+import (
+	"fmt"
+	"slices"
+
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/steps"
+	"tutti/steps/image"
+)
+
+const (
+	inImage = iota
+	inBoxes
+	inScores
+	inClasses
+)
+
+const (
+	imageName = "IMAGE"
+	file      = "file"
+	pixels    = "pixels"
+	formatPNG = "png"
+)
+
+// NewFactory declares the step draw_boxes.
+//
+// Inputs are IMAGE, an image file (BYTES [1]) or UINT8 [H,W,3]; and, as the step detect
+// gives them, boxes FP32 [N,4], left, top, right and bottom in pixels of the picture,
+// scores FP32 [N] and classes INT32 [N], of which a negative one marks no box. Output
+// image is a PNG or JPEG file, BYTES [1], or UINT8 [H,W,3]. Boxes with a number that is
+// not finite are not drawn; what lies outside the picture is cut off. The letters are
+// those of golang.org/x/image's basicfont, 7 x 13 pixels times text_scale.
+func NewFactory() steps.Factory {
+	return steps.Factory{
+		Name: "draw_boxes",
+		Doc: "Draws a detector's boxes on a picture, each in the colour of its class and with its label and score, and gives the " +
+			"picture as a file or as pixels. A box with a negative class or with a number that is not finite is not drawn.",
+		Params: slices.Concat([]steps.Param{
+			{Key: "input", Doc: "Whether the picture is an image file or UINT8 pixels in rows of RGB.", Default: file, Values: []string{file, pixels}},
+			{Key: "output", Doc: "What is given: a file, or UINT8 pixels, which need an input of pixels.", Default: formatPNG, Values: []string{formatPNG, "jpeg", pixels}},
+			{Key: "quality", Doc: "Of JPEG, from 1 to 100.", Default: "90"},
+			{Key: "thickness", Doc: "Of the lines, in pixels; 0 follows the picture's size.", Default: "0"},
+			{Key: "text_scale", Doc: "Pixels to a pixel of the letters; 0 follows the picture's size.", Default: "0"},
+			{Key: "max_boxes", Doc: "Most boxes of one picture.", Default: "1000"},
+			{Key: "labels_file", Doc: "Text file with one label per line; without it, classes have their numbers."},
+		}, image.OpenerParams()),
+		Examples:  examples(),
+		Signature: signature,
+		New:       newStep,
+	}
+}
+
+// options are the step's parameters.
+type options struct {
+	files, encoded  bool
+	png             bool
+	quality         int
+	thickness, text int
+	maxBoxes        int
+	maxPixels       int
+}
+
+func parse(s *steps.Settings) (*options, error) {
+	p := s.Params
+	o := &options{files: p["input"] == file, encoded: p["output"] != pixels, png: p["output"] == formatPNG}
+	for _, n := range []struct {
+		key          string
+		lowest, most int
+		to           *int
+	}{
+		{"quality", 1, 100, &o.quality},
+		{"thickness", 0, 1000, &o.thickness},
+		{"text_scale", 0, 1000, &o.text},
+		{"max_boxes", 1, 1 << 20, &o.maxBoxes},
+		{"max_pixels", 1, 1 << 40, &o.maxPixels},
+	} {
+		v, err := s.Int(n.key, n.lowest)
+		if err != nil {
+			return nil, err
+		}
+		if v > n.most {
+			return nil, fmt.Errorf("parameter '%s' of model '%s' is %d, expected at most %d", n.key, s.Model, v, n.most)
+		}
+		*n.to = v
+	}
+	if o.files && !o.encoded {
+		return nil, fmt.Errorf("parameter 'output' of model '%s' is 'pixels', expected png or jpeg with input file, whose pictures differ in size", s.Model)
+	}
+	return o, nil
+}
+
+func signature(s *steps.Settings) (*config.Signature, error) {
+	o, err := parse(s)
+	if err != nil {
+		return nil, err
+	}
+	picture := config.Port{Name: imageName, DType: tensor.Uint8, Dims: tensor.Of(-1, -1, 3)}
+	named := config.Port{Name: "image", DType: tensor.Bytes, Dims: tensor.Of(1)}
+	out := picture
+	if out.Name = named.Name; o.encoded {
+		out = named
+	}
+	if o.files {
+		picture.DType, picture.Dims = tensor.Bytes, tensor.Of(1)
+	}
+	return &config.Signature{
+		Inputs: []config.Port{
+			inImage:   picture,
+			inBoxes:   {Name: "boxes", DType: tensor.FP32, Dims: tensor.Of(-1, 4)},
+			inScores:  {Name: "scores", DType: tensor.FP32, Dims: tensor.Of(-1)},
+			inClasses: {Name: "classes", DType: tensor.Int32, Dims: tensor.Of(-1)},
+		},
+		Outputs: []config.Port{out},
+	}, nil
+}
+
+func examples() []steps.Example {
+	return []steps.Example{{
+		Config: `parameters { key: "step" value { string_value: "draw_boxes" } }
+parameters { key: "input" value { string_value: "pixels" } }
+parameters { key: "output" value { string_value: "pixels" } }
+parameters { key: "thickness" value { string_value: "1" } }`,
+		Request: `{"inputs": [
+    {"name": "IMAGE", "datatype": "UINT8", "shape": [3, 3, 3], "data": [0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0, 0,0,0]},
+    {"name": "boxes", "datatype": "FP32", "shape": [1, 4], "data": [1, 1, 9, 9]},
+    {"name": "scores", "datatype": "FP32", "shape": [1], "data": [0.9]},
+    {"name": "classes", "datatype": "INT32", "shape": [1], "data": [0]}]}`,
+	}}
+}

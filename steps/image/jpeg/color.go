@@ -1,0 +1,89 @@
+package jpeg
+
+// Size is that of the decoded picture.
+func (d *Decoder) Size() (width, height int) { return d.outW, d.outH }
+
+// Gray tells whether the picture has one component.
+func (d *Decoder) Gray() bool { return d.n == 1 }
+
+// Row writes row y, from the top, into dst: one byte a pixel when Gray, else three
+// as RGB. Four colours become RGB as by Pillow's convert("RGB").
+func (d *Decoder) Row(dst []byte, y int) {
+	switch {
+	case d.n == 1:
+		copy(dst, d.plane(0, y))
+	case d.n == 3 && d.isRGB():
+		merge(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
+	case d.n == 3:
+		yccRow(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
+	case d.adobe >= 0 && d.adobe != 0: // YCCK, inverted: conversion gives what is left of white.
+		yccRow(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
+		for i, v := range dst[:3*d.outW] {
+			dst[i] = 255 - v
+		}
+		blacken(dst, d.plane(3, y))
+	default:
+		merge(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
+		blacken(dst, d.plane(3, y))
+	}
+}
+
+// isRGB follows libjpeg's guess of the colours of three components.
+func (d *Decoder) isRGB() bool {
+	switch {
+	case d.jfif:
+		return false
+	case d.adobe >= 0:
+		return d.adobe == 0
+	}
+	return d.comps[0].id == 'R' && d.comps[1].id == 'G' && d.comps[2].id == 'B'
+}
+
+func merge(dst, a, b, c []byte) {
+	b, c, dst = b[:len(a)], c[:len(a)], dst[:3*len(a)]
+	for i, v := range a {
+		p := dst[3*i : 3*i+3 : 3*i+3]
+		p[0], p[1], p[2] = v, b[i], c[i]
+	}
+}
+
+// blacken lays black over three inks, all of them stored as what is left of white,
+// as Pillow does.
+func blacken(dst, black []byte) {
+	for i, k := range black {
+		white := int32(k)
+		p := dst[3*i : 3*i+3 : 3*i+3]
+		for j, v := range p {
+			t := int32(255-v)*white + 128
+			p[j] = byte(max(white-(t>>8+t)>>8, 0))
+		}
+	}
+}
+
+// yccRow converts with the fixed-point factors and rounding of libjpeg (ITU-R
+// BT.601, full range).
+func yccRow(dst, luma, cb, cr []byte) {
+	cb, cr = cb[:len(luma)], cr[:len(luma)]
+	for i, v := range luma {
+		if len(dst) < 3 { // Never; it spares the bounds checks below.
+			return
+		}
+		y, b, r := int32(v), int32(cb[i])-128, int32(cr[i])-128
+		dst[0] = clamped[uint32(y+(91881*r+1<<15)>>16)%1024]
+		dst[1] = clamped[uint32(y+(-22554*b-46802*r+1<<15)>>16)%1024]
+		dst[2] = clamped[uint32(y+(116130*b+1<<15)>>16)%1024]
+		dst = dst[3:]
+	}
+}
+
+// clamped limits -512..511 to a byte, indexed modulo 1024. Colour conversion stays
+// within that, and a table beats three unpredictable branches a pixel.
+var clamped = clampTable()
+
+func clampTable() *[1024]byte {
+	var t [1024]byte
+	for v := -512; v < 512; v++ {
+		t[v&1023] = byte(min(max(v, 0), 255))
+	}
+	return &t
+}

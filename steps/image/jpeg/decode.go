@@ -1,0 +1,208 @@
+package jpeg
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// maxScans bounds the passes over the picture. Encoders write at most about a
+// dozen; a hostile file repeats nearly empty ones.
+const maxScans = 100
+
+// Decoder decodes one file after another. It keeps its memory between them and is
+// not safe for concurrent use. The zero value is ready.
+type Decoder struct {
+	// MaxPixels refuses larger pictures before memory is taken for them; 0 is no limit.
+	MaxPixels int64
+
+	frame
+	data     []byte
+	scale    int
+	quant    [4][64]int32 // In the order of the file's coefficients: zigzag.
+	hasQuant [4]bool
+	dc, ac   [4]table
+	restart  int
+	scans    int
+	jfif     bool
+	adobe    int // The transform of the Adobe marker, -1 without one.
+
+	bits   bits
+	scan   scan
+	planes [4][]byte
+	coefs  [4][]int16
+	rows   [4][]byte // Of upsampling.
+	block  block
+}
+
+var (
+	errTruncated = errors.New("truncated")
+	errSegment   = errors.New("damaged segment")
+)
+
+// Decode decodes a file at 1/scale of its size, with scale 1, 2, 4 or 8; sizes are
+// rounded up. The rows can be read until the next call. The caller has checked the
+// size in the header: the memory taken is up to 4 bytes a pixel, 12 when the file is
+// progressive.
+func (d *Decoder) Decode(data []byte, scale int) error {
+	if scale != 1 && scale != 2 && scale != 4 && scale != 8 {
+		return fmt.Errorf("impossible scale 1/%d, expected 1/1, 1/2, 1/4 or 1/8", scale)
+	}
+	d.start(data, scale)
+	defer d.end()
+	if len(data) < 2 || data[0] != 0xff || data[1] != 0xd8 {
+		return errors.New("no start marker")
+	}
+	for at := 2; ; {
+		marker, next := nextMarker(data, at)
+		if marker == 0xd9 {
+			break
+		}
+		if next+2 > len(data) {
+			return errTruncated
+		}
+		n := int(binary.BigEndian.Uint16(data[next:]))
+		if n < 2 {
+			return errSegment
+		}
+		if next+n > len(data) {
+			return errTruncated
+		}
+		at = next + n
+		if err := d.segment(marker, data[next+2:at], at); err != nil {
+			return err
+		}
+		if marker == 0xda {
+			at = d.bits.at
+		}
+	}
+	return d.complete()
+}
+
+// start forgets the last file.
+func (d *Decoder) start(data []byte, scale int) {
+	d.frame = frame{}
+	d.data, d.scale = data, scale
+	d.hasQuant = [4]bool{}
+	for i := range 4 {
+		d.dc[i].ok, d.ac[i].ok = false, false
+	}
+	d.restart, d.scans, d.jfif, d.adobe = 0, 0, false, -1
+	d.block = block{}
+}
+
+// end lets go of the caller's bytes.
+func (d *Decoder) end() {
+	d.data = nil
+	d.bits = bits{}
+}
+
+// nextMarker finds the next marker from i on; what lies before it is skipped, as
+// libjpeg does. The marker is 0 at the end of the data.
+func nextMarker(data []byte, i int) (marker byte, next int) {
+	for ; i+1 < len(data); i++ {
+		if m := data[i+1]; data[i] == 0xff && m != 0 && m != 0xff && (m < 0xd0 || m > 0xd7) && m != 0x01 {
+			return m, i + 2
+		}
+	}
+	return 0, len(data)
+}
+
+// segment handles one segment, which ends at end.
+func (d *Decoder) segment(marker byte, seg []byte, end int) error {
+	switch {
+	case marker == 0xc0 || marker == 0xc1 || marker == 0xc2:
+		return d.readFrame(seg, marker == 0xc2)
+	case marker == 0xc4:
+		return d.readHuffman(seg)
+	case marker > 0xc2 && marker <= 0xcf && marker != 0xc8:
+		return fmt.Errorf("unsupported JPEG process SOF%d (lossless, hierarchical or arithmetic)", marker-0xc0)
+	case marker == 0xdb:
+		return d.readQuant(seg)
+	case marker == 0xdd:
+		if len(seg) != 2 {
+			return errSegment
+		}
+		d.restart = int(binary.BigEndian.Uint16(seg))
+	case marker == 0xe0:
+		d.jfif = d.jfif || len(seg) >= 14 && string(seg[:5]) == "JFIF\x00"
+	case marker == 0xee:
+		if len(seg) >= 12 && string(seg[:5]) == "Adobe" {
+			d.adobe = int(seg[11])
+		}
+	case marker == 0xda:
+		return d.readScan(seg, end)
+	}
+	return nil
+}
+
+func (d *Decoder) readQuant(seg []byte) error {
+	for len(seg) > 0 {
+		wide, id := int(seg[0]>>4), seg[0]&15
+		if wide > 1 || id > 3 || len(seg) < 1+64*(1+wide) {
+			return errSegment
+		}
+		seg = seg[1:]
+		for i := range 64 {
+			if wide == 1 {
+				d.quant[id][i] = int32(binary.BigEndian.Uint16(seg[2*i:]))
+			} else {
+				d.quant[id][i] = int32(seg[i])
+			}
+		}
+		d.hasQuant[id] = true
+		seg = seg[64*(1+wide):]
+	}
+	return nil
+}
+
+func (d *Decoder) readHuffman(seg []byte) error {
+	for len(seg) > 0 {
+		if len(seg) < 17 {
+			return errSegment
+		}
+		class, id, n := seg[0]>>4, seg[0]&15, 0
+		for _, c := range seg[1:17] {
+			n += int(c)
+		}
+		if class > 1 || id > 3 || n > 256 || len(seg) < 17+n {
+			return errSegment
+		}
+		t := &d.dc[id]
+		if class == 1 {
+			t = &d.ac[id]
+		}
+		if err := t.set(seg[1:17], seg[17:17+n]); err != nil {
+			return err
+		}
+		if class == 0 {
+			for _, s := range seg[17 : 17+n] {
+				if s > 15 {
+					return errTable
+				}
+			}
+		}
+		seg = seg[17+n:]
+	}
+	return nil
+}
+
+// complete checks that every colour had a scan, and finishes progressive files.
+func (d *Decoder) complete() error {
+	if d.n == 0 {
+		return errors.New("no frame header")
+	}
+	for i := range d.comps[:d.n] {
+		c := &d.comps[i]
+		if !c.seen {
+			return errors.New("no image data of one of the components")
+		}
+		if d.progressive {
+			if !d.hasQuant[c.quant] {
+				return errQuant
+			}
+			d.reconstruct(c)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package jpeg
+
+import "errors"
+
+// scan is one pass over some of the components.
+type scan struct {
+	comps       [4]*component
+	n           int
+	first, last int // Coefficients.
+	high, low   int // Bits: those before, and those after this pass.
+	run         int32
+}
+
+var (
+	errScan    = errors.New("damaged scan header")
+	errQuant   = errors.New("no quantisation table")
+	errHuffman = errors.New("no Huffman table")
+	errRestart = errors.New("damaged: no restart marker where one is due")
+	errShort   = errors.New("damaged or truncated: image data ends early")
+)
+
+// zigzag is the natural position of each coefficient; what runs off the end of a
+// damaged block lands on the last.
+var zigzag = [80]uint8{
+	0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5,
+	12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
+	35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+	58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+	63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+}
+
+// readScan parses a scan header and decodes the scan, whose data starts at at.
+func (d *Decoder) readScan(seg []byte, at int) error {
+	if d.n == 0 {
+		return errors.New("no frame header before the image data")
+	}
+	if d.scans++; d.scans > maxScans {
+		return errors.New("more than 100 scans")
+	}
+	if err := d.parseScan(seg); err != nil {
+		return err
+	}
+	if err := d.checkScan(); err != nil {
+		return err
+	}
+	d.bits.reset(d.data, at)
+	if err := d.units(); err != nil {
+		return err
+	}
+	if d.bits.overrun() {
+		return errShort
+	}
+	return nil
+}
+
+func (d *Decoder) parseScan(seg []byte) error {
+	if len(seg) < 1 || seg[0] < 1 || seg[0] > 4 || len(seg) != 4+2*int(seg[0]) {
+		return errScan
+	}
+	s := &d.scan
+	*s = scan{n: int(seg[0])}
+	space := 0
+	for i := range s.n {
+		id, tables := seg[1+2*i], seg[2+2*i]
+		if tables>>4 > 3 || tables&15 > 3 {
+			return errScan
+		}
+		for j := range d.comps[:d.n] {
+			if c := &d.comps[j]; c.id == id {
+				s.comps[i] = c
+				c.dc, c.ac = &d.dc[tables>>4], &d.ac[tables&15]
+			}
+		}
+		if s.comps[i] == nil {
+			return errScan
+		}
+		for j := range i {
+			if s.comps[j] == s.comps[i] {
+				return errScan
+			}
+		}
+		space += s.comps[i].h * s.comps[i].v
+	}
+	if s.n > 1 && space > 10 {
+		return errScan
+	}
+	p := seg[1+2*s.n:]
+	s.first, s.last, s.high, s.low = int(p[0]), int(p[1]), int(p[2]>>4), int(p[2]&15)
+	return nil
+}
+
+// checkScan refuses scans that make no sense, or whose tables are missing.
+func (d *Decoder) checkScan() error {
+	s := &d.scan
+	if !d.progressive {
+		s.first, s.last, s.high, s.low = 0, 63, 0, 0
+	} else if s.first > s.last || s.last > 63 || s.first == 0 && s.last != 0 || s.first > 0 && s.n > 1 ||
+		s.low > 13 || s.high != 0 && s.high != s.low+1 {
+		return errScan
+	}
+	for _, c := range s.comps[:s.n] {
+		if s.first == 0 && s.high == 0 && !c.dc.ok || s.last > 0 && !c.ac.ok {
+			return errHuffman
+		}
+		if !d.progressive && !d.hasQuant[c.quant] {
+			return errQuant
+		}
+		if s.first > 0 && !c.seen {
+			return errScan
+		}
+		c.seen = true
+	}
+	return nil
+}
+
+// units decodes the blocks of a scan, unit after unit.
+func (d *Decoder) units() error {
+	s := &d.scan
+	d.restarted()
+	left, expected := d.restart, byte(0xd0)
+	wide, tall := d.unitsX, d.unitsY
+	if s.n == 1 {
+		wide, tall = s.comps[0].wide, s.comps[0].tall
+	}
+	for y := range tall {
+		for x := range wide {
+			if d.restart > 0 {
+				if left == 0 {
+					if err := d.nextRestart(expected); err != nil {
+						return err
+					}
+					left, expected = d.restart, 0xd0|(expected+1)&7
+				}
+				left--
+			}
+			if err := d.unit(x, y); err != nil {
+				return err
+			}
+		}
+		if d.bits.overrun() {
+			return errShort
+		}
+	}
+	return nil
+}
+
+// unit decodes one block, or the blocks of one unit of an interleaved scan.
+func (d *Decoder) unit(x, y int) error {
+	s := &d.scan
+	if s.n == 1 {
+		return d.one(s.comps[0], x, y)
+	}
+	for _, c := range s.comps[:s.n] {
+		for v := range c.v {
+			for h := range c.h {
+				if err := d.one(c, x*c.h+h, y*c.v+v); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (d *Decoder) one(c *component, x, y int) error {
+	if d.progressive {
+		at := 64 * (y*c.blocks + x)
+		return d.refine(c, (*[64]int16)(c.coefs[at:]))
+	}
+	if !d.sequential(c) {
+		return errCode
+	}
+	transform(c.plane[(y*c.stride+x)*c.size:], c.stride, c.size, &d.block)
+	return nil
+}
+
+// restarted forgets what is predicted from blocks before.
+func (d *Decoder) restarted() {
+	for _, c := range d.scan.comps[:d.scan.n] {
+		c.predict = 0
+	}
+	d.scan.run = 0
+}
+
+// nextRestart goes over a restart marker.
+func (d *Decoder) nextRestart(expected byte) error {
+	b := &d.bits
+	if b.overrun() {
+		return errShort
+	}
+	// Whole bytes that were read ahead are none of a marker's: the reader stops there.
+	at := b.at
+	for at+1 < len(b.data) && (b.data[at] != 0xff || b.data[at+1] == 0 || b.data[at+1] == 0xff) {
+		at++
+	}
+	if at+1 >= len(b.data) {
+		return errTruncated
+	}
+	if b.data[at+1] != expected {
+		return errRestart
+	}
+	b.reset(b.data, at+2)
+	d.restarted()
+	return nil
+}
+
+// sequential reads all coefficients of a block, dequantised.
+func (d *Decoder) sequential(c *component) bool {
+	b, q := &d.bits, &d.quant[c.quant&3]
+	n, ok := b.symbol(c.dc)
+	if !ok {
+		return false
+	}
+	c.predict += b.signed(n)
+	d.block[0] = int32(int16(c.predict)) * q[0]
+	t := c.ac
+	for k := 1; k < 64; k++ {
+		if b.n < 32 {
+			b.fill()
+		}
+		e := t.look[b.acc>>(64-lookBits)]
+		sym := int(e & 0xff)
+		if e != 0 {
+			b.acc <<= e >> 8
+			b.n -= int(e >> 8)
+		} else if sym, ok = b.long(t); !ok {
+			return false
+		}
+		size := sym & 15
+		if size == 0 {
+			if sym != 0xf0 {
+				break
+			}
+			k += 15
+			continue
+		}
+		k += sym >> 4
+		v := extend(int32(b.acc>>32>>(32-size)), size)
+		b.acc <<= size
+		b.n -= size
+		d.block[zigzag[k&127]&63] = v * q[k&63]
+	}
+	return true
+}

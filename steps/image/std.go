@@ -1,0 +1,153 @@
+package image
+
+import (
+	"image"
+	"image/color"
+)
+
+// stored is a picture of one of the standard library's image types.
+type stored struct {
+	img     image.Image
+	w, h    int
+	palette [256][4]byte
+	yuv     webpRows
+}
+
+// set points the picture at an image.
+func (s *stored) set(img image.Image) {
+	b := img.Bounds()
+	s.img, s.w, s.h = img, b.Dx(), b.Dy()
+	if m, ok := img.(*image.Paletted); ok {
+		s.palette = [256][4]byte{}
+		for i, v := range m.Palette[:min(len(m.Palette), 256)] {
+			s.palette[i] = nrgba(v)
+		}
+	}
+}
+
+// Size is part of picture.
+func (s *stored) Size() (width, height int) { return s.w, s.h }
+
+// Gray is part of picture.
+func (s *stored) Gray() bool {
+	switch s.img.(type) {
+	case *image.Gray, *image.Gray16:
+		return true
+	}
+	return false
+}
+
+// Row is part of picture. Every type that the decoders return has a case of its own;
+// the last one is for types they may return in the future.
+func (s *stored) Row(dst []byte, y int) {
+	x0, y0 := s.img.Bounds().Min.X, s.img.Bounds().Min.Y+y
+	switch m := s.img.(type) {
+	case *image.Gray:
+		copy(dst[:s.w], m.Pix[m.PixOffset(x0, y0):])
+	case *image.Gray16:
+		for i, src := 0, m.Pix[m.PixOffset(x0, y0):]; i < s.w; i++ {
+			dst[i] = src[2*i]
+		}
+	case *image.RGBA:
+		pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
+		unmultiply(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4)
+	case *image.NRGBA:
+		pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
+	case *image.RGBA64:
+		pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
+		unmultiply(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8)
+	case *image.NRGBA64:
+		pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
+	case *image.Paletted:
+		for i, v := range m.Pix[m.PixOffset(x0, y0):][:s.w] {
+			copy(dst[3*i:3*i+3], s.palette[v][:3])
+		}
+	case *image.YCbCr:
+		s.yuv.row(dst, m, y)
+	case *image.NYCbCrA:
+		s.yuv.row(dst, &m.YCbCr, y)
+	default:
+		for x := range s.w {
+			p := nrgba(m.At(x0+x, y0))
+			copy(dst[3*x:3*x+3], p[:3])
+		}
+	}
+}
+
+// pick takes the first byte, and those at g and b, out of every n.
+func pick(dst, src []byte, n, g, b int) {
+	for len(dst) >= 3 && len(src) >= n {
+		dst[0], dst[1], dst[2] = src[0], src[g], src[b]
+		dst, src = dst[3:], src[n:]
+	}
+}
+
+// unmultiply takes out of the samples the alpha that they were multiplied by, which
+// is in the last sample of every n bytes.
+func unmultiply(dst, src []byte, n int) {
+	at := n * 3 / 4
+	for len(dst) >= 3 && len(src) >= n {
+		if a := uint32(src[at]); a != 0 && a != 255 {
+			for i, v := range dst[:3] {
+				dst[i] = byte(min(uint32(v)*255/a, 255))
+			}
+		}
+		dst, src = dst[3:], src[n:]
+	}
+}
+
+// alphaRow writes the alpha of row y.
+func (s *stored) alphaRow(dst []byte, y int) {
+	x0, y0 := s.img.Bounds().Min.X, s.img.Bounds().Min.Y+y
+	switch m := s.img.(type) {
+	case *image.NRGBA:
+		every(dst, m.Pix[m.PixOffset(x0, y0)+3:], 4)
+	case *image.RGBA:
+		every(dst, m.Pix[m.PixOffset(x0, y0)+3:], 4)
+	case *image.NRGBA64:
+		every(dst, m.Pix[m.PixOffset(x0, y0)+6:], 8)
+	case *image.RGBA64:
+		every(dst, m.Pix[m.PixOffset(x0, y0)+6:], 8)
+	case *image.Paletted:
+		for i, v := range m.Pix[m.PixOffset(x0, y0):][:s.w] {
+			dst[i] = s.palette[v][3]
+		}
+	case *image.NYCbCrA:
+		copy(dst, m.A[m.AOffset(x0, y0):][:s.w])
+	default:
+		for x := range s.w {
+			dst[x] = nrgba(m.At(x0+x, y0))[3]
+		}
+	}
+}
+
+func every(dst, src []byte, n int) {
+	for i := range dst {
+		dst[i] = src[i*n]
+	}
+}
+
+// opaque tells whether the image has no alpha.
+func (s *stored) opaque() bool {
+	switch m := s.img.(type) {
+	case *image.Gray, *image.Gray16, *image.YCbCr:
+		return true
+	case *image.Paletted:
+		return m.Opaque()
+	}
+	return false
+}
+
+// nrgba leaves colours as they are stored: alpha is not multiplied in.
+func nrgba(v color.Color) [4]byte {
+	switch v := v.(type) {
+	case color.NRGBA:
+		return [4]byte{v.R, v.G, v.B, v.A}
+	case color.RGBA:
+		if v.A == 255 {
+			return [4]byte{v.R, v.G, v.B, v.A}
+		}
+	}
+	n, _ := color.NRGBAModel.Convert(v).(color.NRGBA)
+	return [4]byte{n.R, n.G, n.B, n.A}
+}

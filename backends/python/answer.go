@@ -76,13 +76,15 @@ type memory struct {
 	alloc tensor.Allocator
 	// keep returns a buffer of mem, borrowed; nil: tensors are copied.
 	keep func() *tensor.Buffer
+	// base is where mem begins in that buffer.
+	base int
 }
 
 // tensor returns what p describes, checked for its size.
 func (m *memory) tensor(p *part) (tensor.Tensor, error) {
 	n := int(p.size)
 	if m.keep != nil && n >= largeBytes {
-		return tensor.Tensor{DType: p.dtype, Shape: p.shape, Buf: m.keep().Retain(), Off: int(p.off), Len: n}, nil
+		return tensor.Tensor{DType: p.dtype, Shape: p.shape, Buf: m.keep().Retain(), Off: m.base + int(p.off), Len: n}, nil
 	}
 	buf, err := m.alloc.Alloc(n)
 	if err != nil {
@@ -94,9 +96,10 @@ func (m *memory) tensor(p *part) (tensor.Tensor, error) {
 
 // outputs makes tensors of the answer's parts into out, which has the outputs of sig.
 func (m *model) outputs(a *answer, mem *memory, rows int, out []tensor.Tensor) error {
+	names := 0
 	for i := range a.parts {
 		p := &a.parts[i]
-		port, err := m.port(a, i)
+		port, err := m.port(a, p, &names)
 		if err != nil {
 			return err
 		}
@@ -118,16 +121,21 @@ func (m *model) outputs(a *answer, mem *memory, rows int, out []tensor.Tensor) e
 	return nil
 }
 
-// port returns the output that part i of an answer is.
-func (m *model) port(a *answer, i int) (*config.Port, error) {
-	if at := int(a.parts[i].index); at < len(m.sig.Outputs) {
+// port returns the output that a part of an answer is, the next of names where it is named.
+func (m *model) port(a *answer, p *part, names *int) (*config.Port, error) {
+	name := "<unnamed>"
+	if p.index == named && *names < len(a.names) {
+		name = a.names[*names]
+		*names++
+		if at := m.sig.Output(name); at >= 0 {
+			p.index = uint16(at)
+		}
+	}
+	if at := int(p.index); at < len(m.sig.Outputs) {
 		return &m.sig.Outputs[at], nil
 	}
-	name := "<unnamed>"
-	if len(a.names) > 0 {
-		name = strings.ToValidUTF8(a.names[0], "\uFFFD")
-	}
-	return nil, status.Errorf(status.Internal, "model '%s' ('%s'): unexpected output '%s', expected %s", m.sig.Model, m.file, name, quotedNames(m.sig.Outputs))
+	return nil, status.Errorf(status.Internal, "model '%s' ('%s'): unexpected output '%s', expected %s",
+		m.sig.Model, m.file, strings.ToValidUTF8(name, "\uFFFD"), quotedNames(m.sig.Outputs))
 }
 
 func quotedNames(ports []config.Port) string {

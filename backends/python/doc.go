@@ -71,8 +71,8 @@
 //
 // A tensor is <HBBIQQ>, 24 bytes: index (its place among the INIT's inputs or outputs; 65535 when it is named in extra),
 // data type (numbers of DataType in config.pbtxt: 1 BOOL ... 11 FP32, 13 BYTES, 14 BF16), rank, 0, offset, size; then its
-// dimensions, <q> each. Offsets count from the region's start in EXECUTE and its DONE, from the body's start in all else;
-// they are multiples of the element's size. BYTES elements have 4 bytes of length before each.
+// dimensions, <q> each. Offsets count from the region's start in EXECUTE and its DONE, in all else from the first
+// byte of the request or answer; they are multiples of the element's size. BYTES elements have 4 bytes of length before each.
 //
 // Extra is empty when all it would say is. A string is <I> and UTF-8 bytes; a parameter is a string, a kind (1 byte: 0
 // bool, 1 int64, 2 uint64, 3 double, 4 string) and 8 bytes of value, or a string. Extra of a request: id, correlation id (a

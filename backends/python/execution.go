@@ -161,6 +161,9 @@ func (e *execution) leave(i int, final bool) {
 	e.signal()
 }
 
+// sendHead is what stands before the answer of a SEND.
+const sendHead = 8
+
 // deliver hands on what a response sender sends.
 func (w *worker) deliver(p *packet) error {
 	r := reader{b: p.body}
@@ -195,7 +198,7 @@ func (m *model) hand(b *backends.Batch, i int, a *answer, p *packet, decoupled, 
 	case stateNone:
 		return nil
 	}
-	mem := memory{mem: p.body, alloc: m.alloc}
+	mem := memory{mem: p.body[sendHead:], alloc: m.alloc, base: sendHead}
 	if p.mapped {
 		buf := newMapping(p)
 		defer buf.Release()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -85,6 +86,8 @@ type link struct {
 
 	in    []byte
 	oob   [64]byte
+	iov   unix.Iovec
+	msg   unix.Msghdr
 	n, on int
 	rerr  error
 	read  func(uintptr) bool
@@ -111,9 +114,17 @@ func newLink(name string) (l *link, theirs *os.File, err error) {
 	return l, os.NewFile(uintptr(fds[1]), name), nil
 }
 
+// readOnce calls the system itself: package unix would allocate an address that there is not.
 func (l *link) readOnce(fd uintptr) bool {
-	l.n, l.on, _, _, l.rerr = unix.Recvmsg(int(fd), l.in, l.oob[:], unix.MSG_CMSG_CLOEXEC)
-	return !errors.Is(l.rerr, unix.EAGAIN) && !errors.Is(l.rerr, unix.EINTR)
+	l.iov.Base = unsafe.SliceData(l.in)
+	l.iov.SetLen(len(l.in))
+	l.msg = unix.Msghdr{Iov: &l.iov, Iovlen: 1, Control: &l.oob[0], Controllen: uint64(len(l.oob))}
+	n, _, e := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&l.msg)), unix.MSG_CMSG_CLOEXEC)
+	l.n, l.on, l.rerr = int(n), int(l.msg.Controllen), nil
+	if e != 0 {
+		l.rerr = e
+	}
+	return e != unix.EAGAIN && e != unix.EINTR
 }
 
 func (l *link) writeOnce(fd uintptr) bool {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,6 +75,10 @@ func startWorker(ctx context.Context, m *model) (*worker, error) {
 	return w, nil
 }
 
+// mallocEnv has C's allocator keep what numpy frees: giving pages back and taking them again for every array costs more
+// than the arrays' arithmetic. The server's own environment comes after it and wins.
+var mallocEnv = [...]string{"MALLOC_TRIM_THRESHOLD_=134217728", "MALLOC_MMAP_THRESHOLD_=33554432"}
+
 func (w *worker) spawn() error {
 	calls, callsEnd, err := newLink("calls")
 	if err != nil {
@@ -87,7 +92,7 @@ func (w *worker) spawn() error {
 	w.regions = newRegions(calls, w.m.b.set.first, w.m.b.set.growth)
 	w.cmd = exec.Command(w.m.python, "-u", filepath.Join(w.m.b.dir, "worker.py")) //nolint:gosec,noctx // the interpreter is a setting; the worker ends itself
 	w.cmd.Dir = w.m.dir
-	w.cmd.Env = w.m.env
+	w.cmd.Env = append(slices.Clone(mallocEnv[:]), w.m.env...)
 	w.cmd.ExtraFiles = []*os.File{callsEnd, sideEnd}
 	w.cmd.Stdout, w.cmd.Stderr = w.stdout, w.stderr
 	w.cmd.WaitDelay = exitTime

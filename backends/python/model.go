@@ -37,7 +37,10 @@ type model struct {
 	closed bool    // guarded by mu
 }
 
-var _ backends.Model = (*model)(nil)
+var (
+	_ backends.Wide      = (*model)(nil)
+	_ backends.Completer = (*model)(nil)
+)
 
 // Load imports the model's file in a worker, which becomes that of the first instance, and has it complete the
 // configuration.
@@ -120,6 +123,17 @@ func (m *model) complete(ctx context.Context, w *worker, allowed bool) error {
 	return nil
 }
 
+// decoupledWidth is how many executions of a decoupled model may wait for their answers in one worker.
+const decoupledWidth = 64
+
+// Width lets requests of a decoupled model come to its worker while earlier ones are being answered.
+func (m *model) Width() int {
+	if m.sig.Decoupled {
+		return decoupledWidth
+	}
+	return 1
+}
+
 // Completed returns what auto_complete_config made of the configuration, nil when there is none.
 func (m *model) Completed() *modelconfig.ModelConfig { return m.given }
 
@@ -139,6 +153,7 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
 	}
 	x := &instance{m: m, name: m.sig.Model + "_0_" + strconv.Itoa(n), cursors: make([]cursor, len(m.sig.Inputs))}
+	x.only.idle = make(chan struct{}, 1)
 	if err := x.start(ctx); err != nil {
 		return nil, status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file)
 	}

@@ -123,7 +123,8 @@ class Execution:
                 request._sender.close()
             return _AGAIN
         if request._sender is None and not self.decoupled:
-            text = "expected an 'InferenceResponse' object in the execute function return list, found None and nothing to send one"
+            text = ("model '%s' in '%s': expected an 'InferenceResponse' object in the execute function return list, found None and "
+                    "nothing to send one" % (here.model, here.folder))
             extra = wire.answer_extra(text)
             return wire.ANSWER.pack(wire.ERROR, 1, 0, len(extra)) + extra
         return _LEFT

@@ -80,7 +80,7 @@ class InferenceResponseSender:
                 self._closed = True
                 here.side.tell(wire.SEND, self._place + wire.ANSWER.pack(wire.NONE, 0, 0, 0), wire.FINAL)
             else:
-                self.fail("the model dropped the request without a response")
+                self.fail("model '%s' in '%s' dropped a request without a response" % (here.model, here.folder))
         except OSError:
             pass  # the server is gone
 

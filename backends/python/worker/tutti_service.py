@@ -167,12 +167,13 @@ class Metric:
 
 
 def load_model(model_name, config="", files=None):
-    """Loads a model, with a configuration in JSON and files, {"file:1/model.onnx": bytes}, in place of the repository's."""
+    """Loads a model, with a configuration in JSON and files, {"file:1/model.py": bytes}, in place of the repository's."""
     doing = "Failed to load model"
     if not isinstance(files or {}, dict):
         raise TritonModelException("%s: failed to load model '%s', files should be a dictionary of file paths and file contents"
                                    % (doing, model_name))
-    coded = {path: base64.b64encode(data.encode() if isinstance(data, str) else data).decode("ascii")
+    # The files of other interfaces are named by parameters that begin so; here the whole is a path in the model's folder.
+    coded = {path.removeprefix("file:"): base64.b64encode(data.encode() if isinstance(data, str) else data).decode("ascii")
              for path, data in (files or {}).items()}
     ask(wire.MODEL, {"do": "load", "model": model_name, "config": config, "files": coded}, doing)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-CONFIG = """{"backend": "identity", "input": [{"name": "IN", "data_type": "TYPE_INT32", "dims": [1]}],
-             "output": [{"name": "OUT", "data_type": "TYPE_INT32", "dims": [1]}]}"""
+CONFIG = """{"backend": "identity", "input": [{"name": "INPUT0", "data_type": "TYPE_INT32", "dims": [1]}],
+             "output": [{"name": "OUTPUT0", "data_type": "TYPE_INT32", "dims": [1]}]}"""
 
 
 class TritonPythonModel:

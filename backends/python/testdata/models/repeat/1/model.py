@@ -22,8 +22,9 @@ class TritonPythonModel:
 def respond(sender, values):
     for i, value in enumerate(values):
         if value < 0:
-            sender.send(pb_utils.InferenceResponse(error=pb_utils.TritonError("negative", pb_utils.TritonError.INVALID_ARG)))
-            continue
+            error = pb_utils.TritonError("negative", pb_utils.TritonError.INVALID_ARG)
+            sender.send(pb_utils.InferenceResponse(error=error), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            return
         outputs = [pb_utils.Tensor("OUT", np.array([value], np.int32)), pb_utils.Tensor("INDEX", np.array([i], np.uint32))]
         sender.send(pb_utils.InferenceResponse(outputs, parameters={"left": len(values) - i - 1}))
     sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

@@ -182,6 +182,14 @@ type Wide interface {
 	Width() int
 }
 
+// Asked is a Model that knows more of its readiness than that it was loaded.
+type Asked interface {
+	Model
+	// Ready returns nil when the model serves, else why not. It may be asked while
+	// instances execute.
+	Ready() error
+}
+
 // Threaded is a Model that tells how many threads an execution computes with; any
 // other computes with one, or with none worth counting when it is Concurrent.
 type Threaded interface {

@@ -58,6 +58,7 @@ func (x *instance) Close() error {
 		return nil
 	}
 	x.closed = true
+	x.m.forget(x)
 	w := x.w
 	x.w = nil
 	if w == nil {
@@ -69,6 +70,32 @@ func (x *instance) Close() error {
 		x.m.log.WarnContext(ctx, "finalizing a python model failed", slog.String("error", err.Error()))
 	}
 	w.end()
+	return nil
+}
+
+// ready asks the model whether it is. One that executes is, and so is one whose worker is yet to be started again.
+func (x *instance) ready() error {
+	if !x.mu.TryLock() {
+		return nil
+	}
+	defer x.mu.Unlock()
+	w := x.w
+	if w == nil || !w.about.Ready {
+		return nil
+	}
+	t := time.AfterFunc(x.m.b.set.timeout, func() { w.kill("is_ready did not return within " + x.m.b.set.timeout.String()) })
+	defer t.Stop()
+	w.body = newBody(w.body)
+	p, err := w.call(kindReady)
+	switch {
+	case err != nil:
+		x.lost()
+		return err
+	case p.kind == kindFailed:
+		return status.Prefixf(failure(p), "model '%s' is not ready: ", x.m.sig.Model)
+	case p.flags&flagYes == 0:
+		return status.Errorf(status.Unavailable, "model '%s' is not ready: is_ready of '%s' says so", x.m.sig.Model, x.m.file)
+	}
 	return nil
 }
 

@@ -64,22 +64,6 @@ func (o *openCalls) close(id uint32) {
 	delete(o.ctxs, id)
 }
 
-// context returns that of the only request at hand, else nil.
-func (e *execution) context() context.Context {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.batch == nil || len(e.batch.Reqs) != 1 {
-		return nil
-	}
-	return e.batch.Reqs[0].Ctx
-}
-
-func (e *execution) busy() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.batch != nil
-}
-
 // infer runs an inference that the worker asks for, and replies.
 func (w *worker) infer(p *packet) error {
 	ctx := w.open.context(p.id)
@@ -92,7 +76,7 @@ func (w *worker) infer(p *packet) error {
 		return err
 	}
 	target := req.Model
-	if w.running.busy() {
+	if w.running.busy() && !w.m.sig.Decoupled {
 		if !w.m.b.book.wait(w.m.sig.Model, w, target) {
 			req.Release()
 			return status.Errorf(status.Unavailable, "model '%s' calls model '%s', all of whose instances wait for it: expected more in its instance_group", w.m.sig.Model, target)

@@ -1,7 +1,9 @@
 package python
 
 import (
+	"context"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,13 +12,61 @@ import (
 	"tutti/core/tensor"
 )
 
-// execution is the batch that a worker executes, for what other threads of the worker say about it.
+// executions are those that a worker has at hand: one, unless the model is decoupled.
+type executions struct {
+	mu   sync.Mutex
+	list []*execution // guarded by mu
+}
+
+func (l *executions) add(e *execution) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, e)
+}
+
+func (l *executions) remove(e *execution) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.Index(l.list, e); i >= 0 {
+		l.list = slices.Delete(l.list, i, i+1)
+	}
+}
+
+// find returns the execution of an EXECUTE, nil when it is over.
+func (l *executions) find(id uint32) *execution {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.list {
+		if e.id == id {
+			return e
+		}
+	}
+	return nil
+}
+
+// context returns that of the only request at hand, else nil.
+func (l *executions) context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.list) != 1 {
+		return nil
+	}
+	return l.list[0].context()
+}
+
+func (l *executions) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.list) > 0
+}
+
+// execution is a batch that a worker executes, for what other threads of the worker say about it.
 type execution struct {
+	id   uint32
 	idle chan struct{} // gets one when nothing is open any more
 
 	mu        sync.Mutex
-	id        uint32          // guarded by mu
-	batch     *backends.Batch // nil between executions; guarded by mu
+	batch     *backends.Batch // nil when it takes no more answers; guarded by mu
 	decoupled bool            // guarded by mu
 	over      []bool          // by request: its last answer is there; guarded by mu
 	left      int             // guarded by mu
@@ -24,6 +74,8 @@ type execution struct {
 
 	turn sync.Mutex // of handing on an answer
 }
+
+func newExecution() *execution { return &execution{idle: make(chan struct{}, 1)} }
 
 func (e *execution) begin(id uint32, b *backends.Batch, decoupled bool) {
 	e.mu.Lock()
@@ -37,6 +89,15 @@ func (e *execution) begin(id uint32, b *backends.Batch, decoupled bool) {
 	for range b.Reqs {
 		e.over = append(e.over, false)
 	}
+}
+
+func (e *execution) context() context.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.batch == nil || len(e.batch.Reqs) != 1 {
+		return nil
+	}
+	return e.batch.Reqs[0].Ctx
 }
 
 // settled says that request i has its last answer.
@@ -64,41 +125,28 @@ func (e *execution) signal() {
 	}
 }
 
-// forget takes no more answers and waits for those being handed on.
-func (e *execution) forget() {
-	e.mu.Lock()
-	e.left = 0
-	for i := range e.over {
-		e.over[i] = true
-	}
-	busy := e.sending > 0
-	if !busy {
-		e.batch = nil
-	}
-	e.mu.Unlock()
-	if busy {
-		e.turn.Lock() // whoever hands on an answer has it
-		e.turn.Unlock()
-	}
-}
-
-// end makes sure that nobody uses the batch after its execution.
+// end takes no more answers and waits for one being handed on: nobody uses the batch after that.
 func (e *execution) end() {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.batch = nil
+	busy := e.sending > 0
+	e.mu.Unlock()
+	if busy {
+		e.turn.Lock()   // whoever hands on an answer has it
+		e.turn.Unlock() //nolint:staticcheck // having had the turn is all
+	}
 }
 
 // wait waits until all requests have their last answer.
-func (e *execution) wait(x *instance) error {
+func (e *execution) wait(w *worker, b *backends.Batch) error {
 	e.mu.Lock()
-	b := e.batch
 	done := e.left == 0 && e.sending == 0
 	e.mu.Unlock()
 	if done {
 		return nil
 	}
-	tick := min(time.Second, x.m.b.set.timeout/2)
+	limit := w.m.b.set.timeout
+	tick := min(time.Second, limit/2)
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	over := time.Duration(0)
@@ -106,14 +154,11 @@ func (e *execution) wait(x *instance) error {
 		select {
 		case <-e.idle:
 			return nil
-		case <-x.w.ctx.Done():
-			e.forget()
-			err := x.w.gone(io.EOF)
-			x.lost()
-			return err
+		case <-w.ctx.Done():
+			return w.gone(io.EOF)
 		case <-t.C:
-			if over = x.m.patience(b, over, tick); over > x.m.b.set.timeout {
-				x.w.kill("it did not end its responses within " + x.m.b.set.timeout.String() + " after its requests were cancelled")
+			if over = patience(b, over, tick); over > limit {
+				return status.ErrCancelled // the model may go on, in vain
 			}
 		}
 	}
@@ -121,9 +166,12 @@ func (e *execution) wait(x *instance) error {
 
 // cancelled reports whether nobody waits for a request any more.
 func (e *execution) cancelled(id uint32, i int) bool {
+	if e == nil {
+		return true
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.batch == nil || e.id != id || i >= len(e.batch.Reqs) {
+	if e.batch == nil || e.id != id || i < 0 || i >= len(e.batch.Reqs) {
 		return true
 	}
 	ctx := e.batch.Reqs[i].Ctx
@@ -134,7 +182,7 @@ func (w *worker) tellCancelled(p *packet) {
 	r := reader{b: p.body}
 	id, i := r.u32(), r.u32()
 	flags := flagFinal
-	if w.running.cancelled(id, int(i)) {
+	if w.running.find(id).cancelled(id, int(i)) {
 		flags |= flagYes
 	}
 	w.reply(p.id, flags, nil)
@@ -144,8 +192,8 @@ func (w *worker) tellCancelled(p *packet) {
 func (e *execution) enter(id uint32, i int) (*backends.Batch, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.batch == nil || e.id != id || i >= len(e.over) || e.over[i] {
-		return nil, false, status.Errorf(status.NotFound, "the request is over, it takes no more responses")
+	if e.batch == nil || e.id != id || i < 0 || i >= len(e.over) || e.over[i] {
+		return nil, false, errOver()
 	}
 	e.sending++
 	return e.batch, e.decoupled, nil
@@ -164,6 +212,10 @@ func (e *execution) leave(i int, final bool) {
 // sendHead is what stands before the answer of a SEND.
 const sendHead = 8
 
+func errOver() error {
+	return status.Errorf(status.NotFound, "the request is over, it takes no more responses")
+}
+
 // deliver hands on what a response sender sends.
 func (w *worker) deliver(p *packet) error {
 	r := reader{b: p.body}
@@ -173,7 +225,10 @@ func (w *worker) deliver(p *packet) error {
 	if r.bad {
 		return status.Errorf(status.Internal, "unexpected response of %d bytes", len(p.body))
 	}
-	e := &w.running
+	e := w.running.find(id)
+	if e == nil {
+		return errOver()
+	}
 	e.turn.Lock()
 	defer e.turn.Unlock()
 	b, decoupled, err := e.enter(id, i)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"tutti/backends"
@@ -15,11 +16,13 @@ import (
 
 // instance executes in a worker of its own. One whose worker has gone starts another for the next batch.
 type instance struct {
-	m      *model
-	name   string
-	w      *worker
-	closed bool
+	m    *model
+	name string
+	only execution // the one at a time, unless the model is decoupled
 
+	mu      sync.Mutex
+	w       *worker // guarded by mu, as all that follows
+	closed  bool
 	cursors []cursor
 	answer  answer
 	outs    []tensor.Tensor
@@ -49,10 +52,13 @@ func (x *instance) start(ctx context.Context) error {
 
 // Close has the model finalised and ends the worker.
 func (x *instance) Close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if x.closed {
 		return nil
 	}
 	x.closed = true
+	x.m.forget(x)
 	w := x.w
 	x.w = nil
 	if w == nil {
@@ -67,38 +73,94 @@ func (x *instance) Close() error {
 	return nil
 }
 
-// Execute has the worker execute the batch's requests.
-//
-// hot: no allocation in the steady state.
-func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
-	if ctx.Err() != nil {
-		return status.ErrCancelled
+// ready asks the model whether it is. One that executes is, and so is one whose worker is yet to be started again.
+func (x *instance) ready() error {
+	if !x.mu.TryLock() {
+		return nil
 	}
-	if x.closed {
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
-	}
-	if x.w == nil {
-		if err := x.start(ctx); err != nil {
-			return status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
-		}
-	}
+	defer x.mu.Unlock()
 	w := x.w
-	err := x.begin(b)
-	if err == nil {
-		w.running.begin(w.seq+1, b, x.m.sig.Decoupled)
-		err = x.run(b)
-		w.running.end()
+	if w == nil || !w.about.Ready {
+		return nil
 	}
-	x.giveBack()
-	if err != nil {
-		x.failAll(b, err)
+	t := time.AfterFunc(x.m.b.set.timeout, func() { w.kill("is_ready did not return within " + x.m.b.set.timeout.String()) })
+	defer t.Stop()
+	w.body = newBody(w.body)
+	p, err := w.call(kindReady)
+	switch {
+	case err != nil:
+		x.lost()
+		return err
+	case p.kind == kindFailed:
+		return status.Prefixf(failure(p), "model '%s' is not ready: ", x.m.sig.Model)
+	case p.flags&flagYes == 0:
+		return status.Errorf(status.Unavailable, "model '%s' is not ready: is_ready of '%s' says so", x.m.sig.Model, x.m.file)
 	}
 	return nil
 }
 
+// Execute has the worker execute the batch's requests.
+//
+// hot: no allocation in the steady state, unless the model is decoupled.
+func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+	if ctx.Err() != nil {
+		return status.ErrCancelled
+	}
+	e := &x.only
+	if x.m.sig.Decoupled {
+		e = newExecution()
+	}
+	w, err := x.hand(ctx, b, e)
+	if err == nil {
+		err = e.wait(w, b)
+	}
+	if w != nil {
+		w.running.remove(e)
+		e.end()
+		if w.ctx.Err() != nil {
+			x.leave(w)
+		}
+	}
+	if err != nil {
+		failAll(b, err)
+	}
+	return nil
+}
+
+// hand has the worker execute the batch, of which responses may still be to come.
+func (x *instance) hand(ctx context.Context, b *backends.Batch, e *execution) (w *worker, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return nil, status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
+	}
+	if x.w == nil {
+		if err := x.start(ctx); err != nil {
+			return nil, status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
+		}
+	}
+	defer x.giveBack()
+	if err := x.begin(b); err != nil {
+		return nil, err
+	}
+	w = x.w
+	e.begin(w.seq+1, b, x.m.sig.Decoupled)
+	w.running.add(e)
+	return w, x.run(b, e)
+}
+
+// leave ends a worker that is gone.
+func (x *instance) leave(w *worker) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.w == w {
+		x.lost()
+	}
+}
+
 // failAll fails the requests of a batch that have not failed yet. They are not tried again one by one: the model has
 // seen them.
-func (x *instance) failAll(b *backends.Batch, err error) {
+func failAll(b *backends.Batch, err error) {
 	for i := range b.Reqs {
 		if b.Reqs[i].Err == nil {
 			b.Reqs[i].Err = err
@@ -109,7 +171,7 @@ func (x *instance) failAll(b *backends.Batch, err error) {
 	tensor.ReleaseAll(b.Out)
 }
 
-// lost ends a worker that is of no more use.
+// lost ends a worker that is of no more use. It is called with mu held.
 func (x *instance) lost() {
 	x.w.end()
 	x.w = nil
@@ -151,7 +213,7 @@ func (x *instance) begin(b *backends.Batch) error {
 	return nil
 }
 
-// broken ends the worker when an error is of its socket.
+// broken ends the worker, with mu held, when an error is of its socket.
 func (x *instance) broken(err error) error {
 	if e, ok := errors.AsType[*status.Error](err); ok {
 		return e
@@ -200,7 +262,7 @@ func (x *instance) appendRequest(b *backends.Batch, i, present int) {
 }
 
 // run sends the execution and takes its answers.
-func (x *instance) run(b *backends.Batch) error {
+func (x *instance) run(b *backends.Batch, e *execution) error {
 	w := x.w
 	w.seq++
 	err := w.calls.send(kindExecute, 0, w.seq, w.body)
@@ -209,25 +271,23 @@ func (x *instance) run(b *backends.Batch) error {
 	}
 	if err != nil {
 		err = w.gone(err)
-		w.running.forget()
-		x.lost()
-		return err
 	}
-	p, err := w.answered()
+	var p *packet
+	if err == nil {
+		p, err = w.answered()
+	}
 	if err != nil {
-		w.running.forget()
-		x.lost()
+		w.cancel()
 		return err
 	}
 	if p.kind == kindFailed {
-		w.running.forget()
 		w.regions.leaveInputs() // the traceback may hold on to them
 		return x.m.raised(x.name, failure(p))
 	}
 	if p.flags&flagKept != 0 {
 		w.regions.leaveInputs()
 	}
-	return x.take(b, p)
+	return x.take(b, e, p)
 }
 
 // await waits for the answer. A worker that does not answer though all clients have gone is killed.
@@ -241,14 +301,14 @@ func (x *instance) await(b *backends.Batch) error {
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		if over = x.m.patience(b, over, tick); over > x.m.b.set.timeout {
+		if over = patience(b, over, tick); over > x.m.b.set.timeout {
 			w.kill("it did not answer within " + x.m.b.set.timeout.String() + " after its requests were cancelled")
 		}
 	}
 }
 
 // patience adds a tick to how long nobody has been waiting for a batch.
-func (m *model) patience(b *backends.Batch, over, tick time.Duration) time.Duration {
+func patience(b *backends.Batch, over, tick time.Duration) time.Duration {
 	for i := range b.Reqs {
 		if ctx := b.Reqs[i].Ctx; ctx == nil || ctx.Err() == nil {
 			return 0
@@ -258,7 +318,7 @@ func (m *model) patience(b *backends.Batch, over, tick time.Duration) time.Durat
 }
 
 // take hands the answers to the requests.
-func (x *instance) take(b *backends.Batch, p *packet) error {
+func (x *instance) take(b *backends.Batch, e *execution, p *packet) error {
 	r := reader{b: p.body}
 	n := int(r.u32())
 	r.u32()
@@ -287,9 +347,9 @@ func (x *instance) take(b *backends.Batch, p *packet) error {
 		if r.bad {
 			return status.Errorf(status.Internal, "model '%s': unexpected answer of %d bytes of its python worker", x.m.sig.Model, len(p.body))
 		}
-		x.settle(b, i)
+		x.settle(b, e, i)
 	}
-	return x.w.running.wait(x)
+	return nil
 }
 
 // keep returns the buffer of the region for outputs.
@@ -312,12 +372,12 @@ func (x *instance) giveBack() {
 }
 
 // settle gives one request its answer.
-func (x *instance) settle(b *backends.Batch, i int) {
+func (x *instance) settle(b *backends.Batch, e *execution, i int) {
 	a, q := &x.answer, &b.Reqs[i]
 	if a.state == stateNone {
 		return
 	}
-	x.w.running.settled(i)
+	e.settled(i)
 	switch a.state {
 	case stateError:
 		q.Err = a.err()

@@ -110,7 +110,7 @@ func TestAnswers(t *testing.T) {
 		{"other name", 3, []string{"Internal: model 'kinds' ('", file + "'): unexpected output 'OTHER', expected 'OUT'"}},
 		{"other type", 4, []string{"Internal: model 'kinds' ('", file + "'), output 'OUT': expected a FP32 tensor of shape [1,-1], found a INT64 tensor of shape [1,1]"}},
 		{"other shape", 5, []string{"Internal: model 'kinds' ('", "expected a FP32 tensor of shape [1,-1], found a FP32 tensor of shape [1]"}},
-		{"no responses", 6, []string{"Failed to process the request(s) for model 'kinds_0_0'", "got 0"}},
+		{"no responses", 6, []string{"Failed to process the request(s) for model 'kinds_0_0'", "size is:0"}},
 		{"error", 7, []string{"Invalid argument: refused"}},
 		{"answer after all", 0, nil},
 	}

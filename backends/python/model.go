@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -32,12 +33,17 @@ type model struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	spare  *worker // of loading, for the first instance; guarded by mu
-	made   int     // instances; guarded by mu
-	closed bool    // guarded by mu
+	spare  *worker     // of loading, for the first instance; guarded by mu
+	made   int         // instances; guarded by mu
+	live   []*instance // guarded by mu
+	closed bool        // guarded by mu
 }
 
-var _ backends.Model = (*model)(nil)
+var (
+	_ backends.Wide      = (*model)(nil)
+	_ backends.Completer = (*model)(nil)
+	_ backends.Asked     = (*model)(nil)
+)
 
 // Load imports the model's file in a worker, which becomes that of the first instance, and has it complete the
 // configuration.
@@ -120,6 +126,17 @@ func (m *model) complete(ctx context.Context, w *worker, allowed bool) error {
 	return nil
 }
 
+// decoupledWidth is how many executions of a decoupled model may wait for their answers in one worker.
+const decoupledWidth = 64
+
+// Width lets requests of a decoupled model come to its worker while earlier ones are being answered.
+func (m *model) Width() int {
+	if m.sig.Decoupled {
+		return decoupledWidth
+	}
+	return 1
+}
+
 // Completed returns what auto_complete_config made of the configuration, nil when there is none.
 func (m *model) Completed() *modelconfig.ModelConfig { return m.given }
 
@@ -139,10 +156,34 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
 	}
 	x := &instance{m: m, name: m.sig.Model + "_0_" + strconv.Itoa(n), cursors: make([]cursor, len(m.sig.Inputs))}
+	x.only.idle = make(chan struct{}, 1)
 	if err := x.start(ctx); err != nil {
 		return nil, status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.live = append(m.live, x)
 	return x, nil
+}
+
+// forget drops an instance that is closed.
+func (m *model) forget(x *instance) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.live = slices.DeleteFunc(m.live, func(y *instance) bool { return x == y })
+}
+
+// Ready returns what is_ready says in the workers that are not executing.
+func (m *model) Ready() error {
+	m.mu.Lock()
+	live := slices.Clone(m.live)
+	m.mu.Unlock()
+	for _, x := range live {
+		if err := x.ready(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // initialise is what a worker's INIT says.

@@ -80,10 +80,6 @@ func TestContract(t *testing.T) {
 			Name: "alone", Settings: settings(t, "add_sub", addSub(0)),
 			In: []backendtest.Value{flat(1, 2), flat(3, 5)}, Want: []backendtest.Value{flat(4, 7), flat(-2, -3)},
 		},
-		backendtest.Fixture{
-			Name: "large", Settings: settings(t, "add_sub", addSub(0)),
-			In: []backendtest.Value{flat(make([]float32, 9000)...), flat(make([]float32, 9000)...)}, Want: []backendtest.Value{flat(make([]float32, 9000)...), flat(make([]float32, 9000)...)},
-		},
 	)
 }
 

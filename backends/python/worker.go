@@ -38,7 +38,7 @@ type worker struct {
 	sides   sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // the worker's life, for what it asks on its own
 	cancel  context.CancelFunc
-	running execution
+	running executions
 	open    openCalls
 	meters  meters
 	// commanded is whether a command other than an execution is at hand.
@@ -104,7 +104,6 @@ func (w *worker) spawn() error {
 		return errors.Join(status.Errorf(status.Unavailable, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err), calls.close(), side.close())
 	}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.running.idle = make(chan struct{}, 1)
 	go func() {
 		_ = w.cmd.Wait() // how it ended is in ProcessState
 		close(w.ended)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -55,6 +56,9 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		b: b, cfg: s.Config, version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, log: s.Log,
 	}
 	m.sig = m.signature(s.Model)
+	if err := m.absolute(); err != nil {
+		return nil, status.Errorf(status.Internal, "unable to load model '%s': %w", s.Model, err)
+	}
 	if st, err := os.Stat(m.file); err != nil || !st.Mode().IsRegular() {
 		return nil, status.Errorf(status.NotFound, "unable to load model '%s': expected the model's file '%s', found none", s.Model, m.file)
 	}
@@ -82,6 +86,14 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	m.json, m.spare = string(text), w
 	b.book.add(s.Model, s.Instances)
 	return m, nil
+}
+
+// absolute names files so that a worker finds them, which runs in the model's folder.
+func (m *model) absolute() error {
+	var ofDir, ofFile error
+	m.dir, ofDir = filepath.Abs(m.dir)
+	m.file, ofFile = filepath.Abs(m.file)
+	return errors.Join(ofDir, ofFile)
 }
 
 func (m *model) signature(name string) *config.Signature {

@@ -139,6 +139,9 @@ func (b *backend) interpreter(ctx context.Context) (string, error) {
 		if b.set.python == "" {
 			b.set.python = findInterpreter()
 		}
+		if abs, err := filepath.Abs(b.set.python); err == nil && strings.Contains(b.set.python, "/") {
+			b.set.python = abs // workers run in their models' folders
+		}
 		b.about, b.fault = probe(ctx, b.set.python)
 	})
 	return b.set.python, b.fault

@@ -82,11 +82,11 @@ func (b *book) stuck(name string, seen map[string]bool) bool {
 	seen[name] = true
 	defer delete(seen, name)
 	for _, waits := range e.waits {
-		any := false
+		held := false
 		for target := range waits {
-			any = any || b.stuck(target, seen)
+			held = held || b.stuck(target, seen)
 		}
-		if !any {
+		if !held {
 			return false
 		}
 	}

@@ -41,12 +41,12 @@ func TestEnvironment(t *testing.T) {
 	if interpreter == "" {
 		interpreter = "python3"
 	}
-	real, err := exec.LookPath(interpreter)
+	path, err := exec.LookPath(interpreter)
 	if err != nil {
 		t.Skip(err)
 	}
 	dir := t.TempDir()
-	writeArchive(t, filepath.Join(dir, "good.tar.gz"), map[string]string{"bin/python": "#!/bin/sh\nexec '" + real + "' \"$@\"\n"})
+	writeArchive(t, filepath.Join(dir, "good.tar.gz"), map[string]string{"bin/python": "#!/bin/sh\nexec '" + path + "' \"$@\"\n"})
 	writeArchive(t, filepath.Join(dir, "empty.tar.gz"), map[string]string{"bin/other": ""})
 	writeArchive(t, filepath.Join(dir, "outside.tar.gz"), map[string]string{"../outside": ""})
 	if err := os.WriteFile(filepath.Join(dir, "text.tar.gz"), []byte("no archive"), 0o600); err != nil {

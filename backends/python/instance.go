@@ -282,7 +282,7 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 	}
 	if p.kind == kindFailed {
 		w.regions.leaveInputs() // the traceback may hold on to them
-		return x.m.raised(x.name, failure(p))
+		return raised(x.name, failure(p))
 	}
 	if p.flags&flagKept != 0 {
 		w.regions.leaveInputs()

@@ -60,7 +60,7 @@ type result struct {
 }
 
 // execute runs requests of one row each together.
-func (b *bench) execute(t *testing.T, ctx context.Context, rows ...[]float32) []result {
+func (b *bench) execute(ctx context.Context, t *testing.T, rows ...[]float32) []result {
 	t.Helper()
 	in, err := tensor.New(b.alloc, tensor.FP32, tensor.Of(int64(len(rows)), int64(len(rows[0]))))
 	if err != nil {
@@ -115,7 +115,7 @@ func TestAnswers(t *testing.T) {
 		{"answer after all", 0, nil},
 	}
 	for _, tt := range tests {
-		got := b.execute(t, t.Context(), []float32{tt.kind, 5})[0]
+		got := b.execute(t.Context(), t, []float32{tt.kind, 5})[0]
 		for _, part := range tt.want {
 			if !strings.Contains(got.Err, part) {
 				t.Errorf("%s: error %q, want %q in it", tt.name, got.Err, part)
@@ -131,7 +131,7 @@ func TestAnswers(t *testing.T) {
 func TestOwnOutputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	got := b.execute(t, t.Context(), []float32{8, 1}, []float32{0, 2}, []float32{7, 3}, []float32{8, 4})
+	got := b.execute(t.Context(), t, []float32{8, 1}, []float32{0, 2}, []float32{7, 3}, []float32{8, 4})
 	want := []result{{Values: []float32{8, 1}}, {Values: []float32{1}}, {Err: "Invalid argument: refused"}, {Values: []float32{8, 4}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
@@ -143,7 +143,7 @@ func TestKeptInputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i, want := range [][]float32{{1}, {9, 100}, {9, 101}, {9, 102}} {
-		got := b.execute(t, t.Context(), []float32{9, float32(100 + i)})[0]
+		got := b.execute(t.Context(), t, []float32{9, float32(100 + i)})[0]
 		if diff := cmp.Diff(result{Values: want}, got); diff != "" {
 			t.Errorf("answer %d (-want +got):\n%s", i, diff)
 		}
@@ -155,7 +155,7 @@ func TestLargeOutputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for range 3 {
-		got := b.execute(t, t.Context(), []float32{11}, []float32{11})
+		got := b.execute(t.Context(), t, []float32{11}, []float32{11})
 		for i, r := range got {
 			if len(r.Values) != 500000 || r.Values[0] != 1 || r.Values[499999] != 1 {
 				t.Errorf("answer %d has %d values, error %q", i, len(r.Values), r.Err)
@@ -172,10 +172,10 @@ func TestHang(t *testing.T) {
 	}
 	b := newBench(t)
 	late := &lateContext{Context: context.Background()}
-	if got := b.execute(t, late, []float32{10}); !strings.Contains(got[0].Err, "did not answer within 2s after its requests were cancelled") {
+	if got := b.execute(late, t, []float32{10}); !strings.Contains(got[0].Err, "did not answer within 2s after its requests were cancelled") {
 		t.Errorf("hanging: %+v", got)
 	}
-	if got := b.execute(t, t.Context(), []float32{0}); got[0].Err != "" {
+	if got := b.execute(t.Context(), t, []float32{0}); got[0].Err != "" {
 		t.Errorf("after it: %+v", got)
 	}
 }

@@ -242,7 +242,7 @@ func (m *model) Close() error {
 }
 
 // raised is the failure of an execution, as Triton words it.
-func (m *model) raised(instance string, err error) error {
+func raised(instance string, err error) error {
 	return status.Prefixf(err, "Failed to process the request(s) for model '%s', message: ", instance)
 }
 

@@ -18,6 +18,7 @@ const (
 
 // output takes what a worker prints, and logs it line by line. It remembers the last lines.
 type output struct {
+	ctx   context.Context //nolint:containedctx // the worker's life, which is what is logged
 	log   *slog.Logger
 	level slog.Level
 	what  string
@@ -64,7 +65,7 @@ func (o *output) flush() {
 		o.last = append(o.last[:0], o.last[1:]...)
 	}
 	o.last = append(o.last, text)
-	o.log.LogAttrs(context.Background(), o.level, "a python model printed", slog.String("stream", o.what), slog.String("text", text))
+	o.log.LogAttrs(o.ctx, o.level, "a python model printed", slog.String("stream", o.what), slog.String("text", text))
 }
 
 // tail returns the last lines.

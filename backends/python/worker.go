@@ -60,9 +60,11 @@ type started struct {
 // startWorker starts a worker that has imported the model's file.
 func startWorker(ctx context.Context, m *model) (*worker, error) {
 	w := &worker{m: m, ended: make(chan struct{})}
-	w.stdout = &output{log: m.log, level: slog.LevelInfo, what: "stdout"}
-	w.stderr = &output{log: m.log, level: slog.LevelWarn, what: "stderr"}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.stdout = &output{ctx: w.ctx, log: m.log, level: slog.LevelInfo, what: "stdout"}
+	w.stderr = &output{ctx: w.ctx, log: m.log, level: slog.LevelWarn, what: "stderr"}
 	if err := w.spawn(); err != nil {
+		w.cancel()
 		return nil, err
 	}
 	err := w.command(ctx, kindStart, map[string]any{
@@ -103,7 +105,6 @@ func (w *worker) spawn() error {
 	if err != nil {
 		return errors.Join(status.Errorf(status.Unavailable, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err), calls.close(), side.close())
 	}
-	w.ctx, w.cancel = context.WithCancel(context.Background())
 	go func() {
 		_ = w.cmd.Wait() // how it ended is in ProcessState
 		close(w.ended)

@@ -64,6 +64,10 @@ func (x *instance) Close() error {
 	if w == nil {
 		return nil
 	}
+	if w.ctx.Err() != nil {
+		w.end()
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), x.m.b.set.timeout)
 	defer cancel()
 	if err := w.command(ctx, kindFinalize, struct{}{}, nil); err != nil {
@@ -133,6 +137,9 @@ func (x *instance) hand(ctx context.Context, b *backends.Batch, e *execution) (w
 	defer x.mu.Unlock()
 	if x.closed {
 		return nil, status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
+	}
+	if x.w != nil && x.w.ctx.Err() != nil {
+		x.lost() // it has gone since, and no request with it
 	}
 	if x.w == nil {
 		if err := x.start(ctx); err != nil {

@@ -200,6 +200,17 @@ def a_decoupled_coroutine(f):
     has(error.message(), "n is -2, expected none or more")
 
 
+# shows: backends.python.decoupled
+@case(GRPC, variant="python")
+def requests_that_are_executed_again(f):
+    requests = [dict(model_name="again", inputs=ints(f, n), request_id=str(n)) for n in (5, 3)]
+    got = {"5": [], "3": []}
+    for result, error in Stream(f, requests).answers(8):
+        assert error is None, error
+        got[result.get_response().id].append(int(result.as_numpy("OUT")[0]))
+    equal(got, {"5": [5, 4, 3, 2, 1], "3": [3, 2, 1]})
+
+
 # shows: backends.python.cancellation
 @case(("grpc",), variant="python")
 def a_stream_that_its_client_leaves(f):

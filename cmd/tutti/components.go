@@ -7,6 +7,7 @@ import (
 	"tutti/backends/native"
 	"tutti/backends/onnx"
 	"tutti/backends/openvino"
+	"tutti/backends/python"
 	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sequence"
@@ -62,6 +63,7 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		native.NewFactory(registry),
 		onnx.NewFactory(),
 		openvino.NewFactory(),
+		python.NewFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
 		sequence.NewFactory(),

@@ -340,7 +340,7 @@ func TestBackends(t *testing.T) {
 		{"pytorch", "pytorch_libtorch", "model.pt", "torch.onnx"},
 		{"torch_aoti", "", "model.pt2", "torch.onnx"},
 		{"openvino", "", "model.xml", ""},
-		{"python", "", "model.py", "native"},
+		{"python", "", "model.py", ""},
 		{"dali", "", "model.dali", "native"},
 		{"tensorflow", "tensorflow_savedmodel", "model.savedmodel", ""},
 		{"tensorflow", "tensorflow_graphdef", "model.graphdef", ""},

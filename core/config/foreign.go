@@ -8,7 +8,6 @@ var instead = map[string]string{
 	"torch_aoti":  "export the model with torch.onnx and set backend 'onnxruntime'",
 	"fil":         "convert the trees to ONNX with onnxmltools and set backend 'onnxruntime'",
 	"dali":        "make an ensemble of native steps of the pipeline",
-	"python":      "make an ensemble of native steps of the code",
 	"vllm":        "serve language models by a server of their own",
 	"tensorrtllm": "serve language models by a server of their own",
 }

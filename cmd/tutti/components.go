@@ -6,6 +6,7 @@ import (
 	"tutti/backends/identity"
 	"tutti/backends/native"
 	"tutti/backends/onnx"
+	"tutti/backends/pytorch"
 	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sequence"
@@ -55,6 +56,8 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
+		pytorch.NewFactory(),
+		pytorch.NewPackageFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
 		sequence.NewFactory(),

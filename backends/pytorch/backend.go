@@ -86,15 +86,15 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err := checkFile(path); err != nil {
 		return fail(err)
 	}
-	sig, ins, outs, err := signatureOf(s.Config)
+	ports, err := portsOf(s.Config)
 	if err != nil {
 		return fail(err)
 	}
-	sig.Model, sig.Version = s.Model, s.Version
+	ports.sig.Model, ports.sig.Version = s.Model, s.Version
 	if err := b.lib.setup(set); err != nil {
 		return fail(err)
 	}
-	m := &model{lib: b.lib, sig: sig, in: ins, out: outs, set: set}
+	m := &model{lib: b.lib, sig: ports.sig, in: ports.in, out: ports.out, set: set}
 	o := loadOptions{path: path, device: b.device, aoti: isPackage(path), runners: s.Instances, set: set}
 	if m.loaded, err = b.lib.load(&o); err != nil {
 		return fail(status.Prefixf(err, "'%s': ", path))

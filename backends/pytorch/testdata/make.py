@@ -24,7 +24,7 @@ class Dictionary(nn.Module):
 
 class Strings(nn.Module):
     def forward(self, text: List[str]) -> Tuple[List[str], Tensor]:
-        return [t.upper() for t in text], torch.tensor([len(t) for t in text])
+        return [t.upper() for t in text], torch.tensor([len(t) for t in text], dtype=torch.int64)
 
 
 class Lists(nn.Module):

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unsafe"
 
@@ -83,10 +84,15 @@ type words [C.TT_TORCH_TEXT]C.char
 // text returns PyTorch's words: the first lines, which say what was wrong and not where in its source.
 func (w *words) text() string { return trimmed(C.GoString(&w[0])) }
 
-// trimmed cuts an error text to what a reader can use.
+// trimmed cuts an error text to what a reader can use: of TorchScript's tracebacks, what was raised at their end.
 func trimmed(text string) string {
 	const most = 600
 	text = strings.TrimSpace(text)
+	if strings.Contains(text, "Traceback of TorchScript") {
+		if at := raised.FindAllStringIndex(text, -1); len(at) > 0 {
+			text = text[at[len(at)-1][0]:]
+		}
+	}
 	if text == "" {
 		return "no reason given"
 	}
@@ -95,6 +101,9 @@ func trimmed(text string) string {
 	}
 	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
 }
+
+// raised finds the line that ends a traceback.
+var raised = regexp.MustCompile(`(?m)^[\w.]*(Error|Exception)\b: `)
 
 // loadOptions say how a file is loaded.
 type loadOptions struct {

@@ -19,3 +19,6 @@ var LibraryPath = sync.OnceValues(func() (string, error) {
 	}
 	return path, current(filepath.Join(filepath.Dir(path), shimFile))
 })
+
+// SourceMark is what a compiled shim has in it.
+var SourceMark = sourceMark

@@ -350,6 +350,18 @@ func TestCancelledAndClosed(t *testing.T) {
 	}
 }
 
+func TestErrorNamesModel(t *testing.T) {
+	t.Parallel()
+	m, err := load(t, settings(t, "embed.pt", embed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = run(t, m, fp32([]int64{1, 3}, 0, 0, 0), backendtest.Of[int64](tensor.Int64, []int64{1, 1}, 10))
+	if err == nil || !strings.HasPrefix(err.Error(), "model 'm': PyTorch: ") || !strings.HasSuffix(err.Error(), "index out of range in self") {
+		t.Errorf("error of an index outside the table = %v", err)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -68,7 +68,7 @@ func open(o backends.Options, file string) (backends.Backend, error) {
 func (b *backend) Describe() string { return "LibTorch " + b.lib.version + ", " + b.lib.path }
 
 // Close does nothing: PyTorch cannot be unloaded.
-func (b *backend) Close() error { return nil }
+func (*backend) Close() error { return nil }
 
 // Load loads a model file and ties the declared tensors to forward's.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
@@ -107,13 +107,13 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 }
 
 // warn tells that names do not tell where tensors belong.
-func warn(log *slog.Logger, m *model, p *plan) {
-	if log == nil {
+func warn(to *slog.Logger, m *model, p *plan) {
+	if to == nil {
 		return
 	}
 	for side, o := range map[string]*order{"input": &p.in, "output": &p.out} {
 		if o.strict && len(o.names) > 1 {
-			log.Warn("tensors are matched by the order of their declaration", slog.String("model", m.sig.Model), slog.String("side", side))
+			to.Warn("tensors are matched by the order of their declaration", slog.String("model", m.sig.Model), slog.String("side", side))
 		}
 	}
 }

@@ -36,31 +36,38 @@ func TestExecute(t *testing.T) {
 		},
 		"indices in another order": {
 			"embed.pt", `input { name: "I__1" data_type: TYPE_INT64 dims: -1 } input { name: "X__0" data_type: TYPE_FP32 dims: -1 } ` + out + `O__0" }`,
-			[]backendtest.Value{int64s([]int64{1}, 3), one(4)}, []backendtest.Value{one(4)},
+			[]backendtest.Value{int64s([]int64{1}, 3), one(4)},
+			[]backendtest.Value{one(4)},
 		},
 		"strict order": {
 			"embed.pt", in + `first" } input { name: "second" data_type: TYPE_INT64 dims: -1 } ` + out + `y" }`,
-			[]backendtest.Value{one(4), int64s([]int64{1}, 3)}, []backendtest.Value{one(4)},
+			[]backendtest.Value{one(4), int64s([]int64{1}, 3)},
+			[]backendtest.Value{one(4)},
 		},
 		"dictionaries": {
 			"dictionary.pt", in + `b" } ` + in + `a" } ` + out + `diff" } ` + out + `sum" }`,
-			[]backendtest.Value{one(1), one(5)}, []backendtest.Value{one(4), one(6)},
+			[]backendtest.Value{one(1), one(5)},
+			[]backendtest.Value{one(4), one(6)},
 		},
 		"lists": {
 			"lists.pt", in + `X__1" } ` + in + `X__0" } ` + out + `Y__0" } ` + out + `Y__1" }`,
-			[]backendtest.Value{one(1), one(5, 6)}, []backendtest.Value{one(2), one(10, 12)},
+			[]backendtest.Value{one(1), one(5, 6)},
+			[]backendtest.Value{one(2), one(10, 12)},
 		},
 		"tuple and an argument left out": {
 			"arguments.pt", in + `X__0" } ` + in + `X__1" } ` + out + `y" }`,
-			[]backendtest.Value{one(5), one(2)}, []backendtest.Value{one(6)},
+			[]backendtest.Value{one(5), one(2)},
+			[]backendtest.Value{one(6)},
 		},
 		"optional input given": {
 			"arguments.pt", in + `X__0" } ` + in + `X__1" } ` + in + `X__2" optional: true } ` + out + `y" }`,
-			[]backendtest.Value{one(5), one(2), one(1)}, []backendtest.Value{one(7)},
+			[]backendtest.Value{one(5), one(2), one(1)},
+			[]backendtest.Value{one(7)},
 		},
 		"optional input absent": {
 			"arguments.pt", in + `X__0" } ` + in + `X__1" } ` + in + `X__2" optional: true } ` + out + `y" }`,
-			[]backendtest.Value{one(5), one(2), {}}, []backendtest.Value{one(6)},
+			[]backendtest.Value{one(5), one(2), {}},
+			[]backendtest.Value{one(6)},
 		},
 		"views, shapes that a run tells, rank 0": {
 			"shapes.pt", `input { name: "x" data_type: TYPE_FP32 dims: [ 2, 3 ] }
@@ -70,22 +77,26 @@ func TestExecute(t *testing.T) {
 			[]backendtest.Value{fp32([]int64{3, 2}, 1, 0, 0, 0, 0, 2), int64s([]int64{2, 2}, 0, 0, 1, 2), one(3)},
 		},
 		"zero rows": {
-			"embed.pt", embed, []backendtest.Value{fp32([]int64{0, 3}), int64s([]int64{0, 1})},
+			"embed.pt", embed,
+			[]backendtest.Value{fp32([]int64{0, 3}), int64s([]int64{0, 1})},
 			[]backendtest.Value{fp32([]int64{0, 3}), fp32([]int64{0, 1, 2})},
 		},
 		"zero rows handed through": {"identity.pt", in + `x" } ` + out + `y" }`, []backendtest.Value{one()}, []backendtest.Value{one()}},
 		"scalar": {
 			"identity.pt", `input { name: "x" data_type: TYPE_FP32 dims: 1 reshape { shape: [] } } output { name: "y" data_type: TYPE_FP32 dims: 1 reshape { shape: [] } }`,
-			[]backendtest.Value{fp32([]int64{}, 7)}, []backendtest.Value{fp32([]int64{}, 7)},
+			[]backendtest.Value{fp32([]int64{}, 7)},
+			[]backendtest.Value{fp32([]int64{}, 7)},
 		},
 		"strings with rows": {
 			"strings.pt", `max_batch_size: 4 input { name: "text" data_type: TYPE_STRING dims: 1 reshape { shape: [] } }
 				output { name: "U__0" data_type: TYPE_STRING dims: 1 reshape { shape: [] } }`,
-			[]backendtest.Value{backendtest.Strings([]int64{2}, "a", "bc")}, []backendtest.Value{backendtest.Strings([]int64{2}, "A", "BC")},
+			[]backendtest.Value{backendtest.Strings([]int64{2}, "a", "bc")},
+			[]backendtest.Value{backendtest.Strings([]int64{2}, "A", "BC")},
 		},
 		"no strings": {
 			"strings.pt", `input { name: "text" data_type: TYPE_STRING dims: -1 } output { name: "U__0" data_type: TYPE_STRING dims: -1 }`,
-			[]backendtest.Value{backendtest.Strings([]int64{0})}, []backendtest.Value{backendtest.Strings([]int64{0})},
+			[]backendtest.Value{backendtest.Strings([]int64{0})},
+			[]backendtest.Value{backendtest.Strings([]int64{0})},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +184,7 @@ func TestLoadRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := backends.Settings{}
+			var s backends.Settings
 			if tc.data == nil {
 				s = settings(t, tc.file, tc.pbtxt)
 			} else {
@@ -266,15 +277,16 @@ func TestWeights(t *testing.T) {
 
 func TestParameters(t *testing.T) {
 	t.Parallel()
-	text := `input { name: "x" data_type: TYPE_FP32 dims: 1 } output { name: "y" data_type: TYPE_FP32 dims: 1 } `
+	var text strings.Builder
+	text.WriteString(`input { name: "x" data_type: TYPE_FP32 dims: 1 } output { name: "y" data_type: TYPE_FP32 dims: 1 } `)
 	for key, value := range map[string]string{
 		"INFERENCE_MODE": "false", "DISABLE_OPTIMIZED_EXECUTION": "true", "ENABLE_WEIGHT_SHARING": "1", "ENABLE_CACHE_CLEANING": "TRUE",
 		"ENABLE_TENSOR_FUSER": "false", "ENABLE_JIT_EXECUTOR": "true", "ENABLE_JIT_PROFILING": "true",
 		"INTRA_OP_THREAD_COUNT": "1", "INTER_OP_THREAD_COUNT": "0", "mine": "yes",
 	} {
-		text += `parameters { key: "` + key + `" value { string_value: "` + value + `" } } `
+		text.WriteString(`parameters { key: "` + key + `" value { string_value: "` + value + `" } } `)
 	}
-	m, err := load(t, settings(t, "identity.pt", text))
+	m, err := load(t, settings(t, "identity.pt", text.String()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,6 +169,7 @@ func TestLoadRefuses(t *testing.T) {
 		"truncated":            {"model.pt", script[:len(script)/2], x + y, "found a damaged or truncated archive", status.InvalidArg},
 		"weights":              {"weights.pt", nil, x + y, "found an archive without code", status.InvalidArg},
 		"script as a package":  {"model.pt2", script, x + y, "expected a package of AOTInductor's at '", status.InvalidArg},
+		"exported program":     {"exported.pt2", nil, x + y, "holds an exported program, expected a compiled one", status.Unsupported},
 		"too many inputs":      {"identity.pt", nil, x + index + y, "configuration expects 2 inputs, model provides 1", status.InvalidArg},
 		"too few inputs":       {"embed.pt", nil, x + y, "argument 'index' of forward has no input", status.InvalidArg},
 		"input index":          {"embed.pt", nil, strings.ReplaceAll(x, `"x"`, `"x__5"`) + strings.ReplaceAll(index, "index", "i__1") + y, "input 'x__5' has index 5, expected one below 2", status.InvalidArg},
@@ -188,9 +189,6 @@ func TestLoadRefuses(t *testing.T) {
 			if tc.data == nil {
 				s = settings(t, tc.file, tc.pbtxt)
 			} else {
-				if strings.HasSuffix(tc.file, ".pt2") {
-					tc.pbtxt += ` default_model_filename: "` + tc.file + `"`
-				}
 				s = settingsOf(t, tc.file, tc.data, tc.pbtxt)
 			}
 			_, err := load(t, s)

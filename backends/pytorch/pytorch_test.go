@@ -61,7 +61,7 @@ func settingsOf(tb testing.TB, name string, data []byte, pbtxt string) backends.
 func load(tb testing.TB, s backends.Settings) (backends.Model, error) {
 	tb.Helper()
 	factory := pytorch.NewFactory()
-	if filepath.Ext(s.File("model.pt")) == ".pt2" {
+	if _, err := os.Stat(filepath.Join(s.Dir, "model.pt2")); err == nil {
 		factory = pytorch.NewPackageFactory()
 	}
 	b, err := factory.New(options(tb))

@@ -74,6 +74,6 @@ func compile(folder, tmp string) []string {
 		"-O2", "-std=c++20", "-fPIC", "-shared", "-DTT_SOURCE=\"" + sourceHash() + "\"",
 		"-isystem", include, "-isystem", filepath.Join(include, "torch", "csrc", "api", "include"),
 		"-o", filepath.Join(tmp, shimFile), filepath.Join(tmp, "shim.cpp"),
-		"-L" + folder, "-ltorch_cpu", "-lc10", "-Wl,--disable-new-dtags,-rpath,$ORIGIN", "-Wl,--allow-shlib-undefined",
+		"-L" + folder, "-ltorch_cpu", "-lc10", "-Wl,-soname,libtorch.so", "-Wl,--disable-new-dtags,-rpath,$ORIGIN", "-Wl,--allow-shlib-undefined",
 	}
 }

@@ -1,4 +1,5 @@
-// libtutti_torch.so: see shim.h. No exception leaves a function of it.
+// libtutti_torch.so: see shim.h. No exception leaves a function of it. Its soname is libtorch.so: compiled packages ask
+// for the library of that name, which has nothing of its own and stands for those that this one links.
 #include "shim.h"
 
 #include <ATen/DeviceAccelerator.h>

@@ -99,7 +99,7 @@ func (d *showing) find(dir string) error {
 func missingFile(registry *backends.Registry, configs []string) string {
 	for _, path := range configs {
 		cfg, err := config.Load(filepath.Dir(path))
-		if err != nil {
+		if err != nil || config.Normalise(cfg, filepath.Base(filepath.Dir(path))) != nil {
 			continue
 		}
 		f := registry.ByName(cfg.GetBackend())

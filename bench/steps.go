@@ -102,9 +102,10 @@ func (c costs) go1(binary, name string) error {
 	return nil
 }
 
-// python runs a script, which prints an object of microseconds per item by case.
+// python runs a script, which prints an object of microseconds per item by case. -P keeps scripts named as modules of
+// the standard library out of its way.
 func (c costs) python(script, packages string) error {
-	text, err := output([]string{"PYTHONPATH=" + packages, "OMP_NUM_THREADS=1", "RAYON_NUM_THREADS=1", "TOKENIZERS_PARALLELISM=false"}, "python3", script)
+	text, err := output([]string{"PYTHONPATH=" + packages, "OMP_NUM_THREADS=1", "RAYON_NUM_THREADS=1", "TOKENIZERS_PARALLELISM=false"}, "python3", "-P", script)
 	if err != nil {
 		return err
 	}

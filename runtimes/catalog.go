@@ -65,15 +65,6 @@ func (r *Runtime) releases() []Release {
 	})
 }
 
-// size is how much fetching a release moves, in bytes.
-func (p *Release) size() int64 {
-	var n int64
-	for i := range p.Archives {
-		n += p.Archives[i].Size
-	}
-	return n
-}
-
 func (m *Member) folder() bool { return strings.HasSuffix(m.Path, "/") }
 
 // List returns the runtimes that this program knows.

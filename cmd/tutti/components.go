@@ -6,12 +6,14 @@ import (
 	"tutti/backends/identity"
 	"tutti/backends/native"
 	"tutti/backends/onnx"
+	"tutti/backends/openvino"
 	"tutti/backends/pytorch"
 	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sequence"
 	"tutti/backends/sim"
 	"tutti/backends/square"
+	"tutti/backends/tensorflow"
 	"tutti/steps"
 	"tutti/steps/classify"
 	"tutti/steps/detect"
@@ -22,6 +24,7 @@ import (
 	"tutti/steps/jsonvalue"
 	"tutti/steps/normalize"
 	"tutti/steps/pool"
+	"tutti/steps/spans"
 	"tutti/steps/stringop"
 	"tutti/steps/tensorop"
 	"tutti/steps/tokenize"
@@ -43,10 +46,13 @@ func stepFactories() []steps.Factory {
 		jsonvalue.NewExtractFactory(),
 		normalize.NewFactory(),
 		pool.NewFactory(),
+		spans.NewAnswerFactory(),
+		spans.NewTokenFactory(),
 		stringop.NewFactory(),
 		tensorop.NewConstantFactory(),
 		tensorop.NewFactory(),
 		tokenize.NewFactory(),
+		tokenize.NewDetokenizeFactory(),
 	}
 }
 
@@ -56,12 +62,14 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
+		openvino.NewFactory(),
 		pytorch.NewFactory(),
 		pytorch.NewPackageFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
 		sequence.NewFactory(),
 		square.NewFactory(),
+		tensorflow.NewFactory(),
 	}
 	return append(list, sim.NewFactory(list...))
 }

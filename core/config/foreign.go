@@ -4,8 +4,6 @@ package config
 // lack.
 var instead = map[string]string{
 	"tensorrt":    "serve the ONNX file that the plan was made of, with backend 'onnxruntime'",
-	"tensorflow":  "convert the model to ONNX with tf2onnx and set backend 'onnxruntime'",
-	"openvino":    "serve the ONNX file that the model was made of, with backend 'onnxruntime'",
 	"fil":         "convert the trees to ONNX with onnxmltools and set backend 'onnxruntime'",
 	"dali":        "make an ensemble of native steps of the pipeline",
 	"python":      "make an ensemble of native steps of the code",

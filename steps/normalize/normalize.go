@@ -5,6 +5,7 @@ package normalize
 import (
 	"context"
 	"math"
+	"sync"
 
 	"tutti/backends"
 	"tutti/core/config"
@@ -14,45 +15,54 @@ import (
 
 // NewFactory returns the step "normalize".
 //
-// The input is embedding FP32 [width] and so is the output, divided by the input's L2 norm or 1e-12, whichever is
-// larger, as PyTorch's functional.normalize does. A vector of zeros stays one.
+// The input is embedding FP32 or FP16 [width], the output FP32 [width]: the input divided by its L2 norm or 1e-12,
+// whichever is larger, as PyTorch's functional.normalize does. A vector of zeros stays one.
 func NewFactory() steps.Factory {
 	return steps.Factory{
-		Name:   "normalize",
-		Doc:    "Divides each vector by its L2 norm. A vector of zeros stays as it is.",
+		Name: "normalize",
+		Doc: "Divides each vector by its L2 norm. A vector of zeros stays as it is. An input that config.pbtxt declares " +
+			"FP16 is read as such; the output is FP32.",
 		Inline: true,
 		Examples: []steps.Example{{
 			Config:  `parameters { key: "step" value { string_value: "normalize" } }`,
 			Request: `{"inputs": [{"name": "embedding", "datatype": "FP32", "shape": [2], "data": [3, 4]}]}`,
 		}},
 		Signature: signature,
-		New:       func(*steps.Settings) (steps.Step, error) { return step{}, nil },
+		New:       func(*steps.Settings) (steps.Step, error) { return &step{}, nil },
 	}
 }
 
-func signature(*steps.Settings) (*config.Signature, error) {
-	port := []config.Port{{Name: "embedding", DType: tensor.FP32, Dims: tensor.Of(-1)}}
-	return &config.Signature{Inputs: port, Outputs: port}, nil
+func signature(s *steps.Settings) (*config.Signature, error) {
+	return &config.Signature{
+		Inputs:  []config.Port{s.FloatPort("embedding", -1)},
+		Outputs: []config.Port{{Name: "embedding", DType: tensor.FP32, Dims: tensor.Of(-1)}},
+	}, nil
 }
 
 // step is the step "normalize".
-type step struct{}
+type step struct{ spare sync.Pool }
 
-var _ steps.Step = step{}
+var _ steps.Step = (*step)(nil)
 
 // Run normalizes each row.
 //
 // hot: no allocation.
-func (step) Run(_ context.Context, b *backends.Batch) error {
+func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	in := &b.In[0]
 	t, err := b.Alloc(0, tensor.FP32, in.Shape)
 	if err != nil {
 		return err
 	}
-	width := int(in.Shape.Dim(in.Shape.Rank() - 1))
-	from, to := tensor.Slice[float32](in), tensor.Slice[float32](t)
-	for ; width > 0 && len(from) >= width; from, to = from[width:], to[width:] {
-		unit(to[:width], from[:width])
+	spare, ok := s.spare.Get().(*[]float32)
+	if !ok {
+		spare = new([]float32)
+	}
+	defer s.spare.Put(spare)
+	width, to := int(in.Shape.Dim(in.Shape.Rank()-1)), tensor.Slice[float32](t)
+	for at := 0; width > 0 && at < len(to); at += width {
+		var from []float32
+		from, *spare = steps.Floats(*spare, in, at, width)
+		unit(to[at:at+width], from)
 	}
 	return nil
 }
@@ -62,12 +72,25 @@ const smallest = 1e-12
 
 // unit makes to the vector from at length 1.
 func unit(to, from []float32) {
-	sum := 0.0
-	for _, x := range from {
-		sum += float64(x) * float64(x)
-	}
+	sum := squares(from)
 	norm := float32(max(math.Sqrt(sum), smallest))
+	to = to[:len(from)]
 	for i, x := range from {
 		to[i] = x / norm
 	}
+}
+
+// squares is the sum of the squares, in four parts that do not wait for one another.
+func squares(v []float32) float64 {
+	var a, b, c, d float64
+	for ; len(v) >= 4; v = v[4:] {
+		a += float64(v[0]) * float64(v[0])
+		b += float64(v[1]) * float64(v[1])
+		c += float64(v[2]) * float64(v[2])
+		d += float64(v[3]) * float64(v[3])
+	}
+	for _, x := range v {
+		a += float64(x) * float64(x)
+	}
+	return a + b + c + d
 }

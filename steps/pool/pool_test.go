@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"math"
+	"strings"
 	"testing"
 
 	"tutti/backends"
@@ -54,7 +55,7 @@ func TestStep(t *testing.T) {
 		steptest.Case{Name: "no batch", Requests: []steptest.Request{{
 			Inputs: in(f([]int64{2, 2}, 1, 2, 3, 4), i([]int64{2}, 1, 1)), Want: []steptest.Value{f([]int64{2}, 2, 3)},
 		}}},
-		steptest.Case{Name: "bad mode", Params: map[string]string{"mode": "sum"}, WantNewErr: "expected one of mean, cls, max"},
+		steptest.Case{Name: "bad mode", Params: map[string]string{"mode": "sum"}, WantNewErr: "expected one of mean, cls, max, last, weighted_mean, mean_sqrt_len"},
 	)
 	steptest.Run(t, pool.NewFactory(), all...)
 }
@@ -110,13 +111,51 @@ func batch(tb testing.TB, rows, tokens, width int64) *backends.Batch {
 	}
 }
 
-// BenchmarkStep pools one text of 32 tokens of width 384, as MiniLM gives.
-func BenchmarkStep(b *testing.B) {
-	s, in := newStep(b), batch(b, 1, 32, 384)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := s.Run(b.Context(), in); err != nil {
+// BenchmarkPeer pools texts of 128 tokens of width 384, as MiniLM gives.
+func BenchmarkPeer(b *testing.B) {
+	const rows, tokens, width = 16, 128, 384
+	for _, mode := range []string{"mean", "max", "weighted_mean"} {
+		params := map[string]string{"mode": mode, "normalize": "true"}
+		s, err := pool.NewFactory().New(&steps.Settings{Model: "pooling", MaxBatch: rows, Params: params})
+		if err != nil {
 			b.Fatal(err)
 		}
+		in := batch(b, rows, tokens, width)
+		steptest.Peer(b, strings.ReplaceAll(mode, "_", " ")+" of 128", rows, func() {
+			if err := s.Run(b.Context(), in); err != nil {
+				b.Fatal(err)
+			}
+		})
 	}
+}
+
+// FuzzMasks pools with arbitrary masks and vectors: finite input without a weight gives finite output.
+func FuzzMasks(f *testing.F) {
+	f.Add([]byte{1, 0, 1}, []byte("abcdefghijkl"), uint8(0))
+	f.Add([]byte{0, 0}, []byte("\x00\x00\xff\xff"), uint8(4))
+	modes := []string{"mean", "cls", "max", "last", "weighted_mean", "mean_sqrt_len"}
+	f.Fuzz(func(t *testing.T, mask, values []byte, mode uint8) {
+		params := map[string]string{"mode": modes[int(mode)%len(modes)], "normalize": "true"}
+		s, err := pool.NewFactory().New(&steps.Settings{Model: "pooling", MaxBatch: 1, Params: params})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := len(mask)
+		width := len(values) / max(tokens, 1)
+		b := batch(t, 1, int64(tokens), int64(width))
+		for i := range tokens {
+			tensor.Slice[int64](&b.In[1])[i] = int64(int8(mask[i]))
+		}
+		for i := range tokens * width {
+			tensor.Slice[float32](&b.In[0])[i] = float32(int8(values[i]))
+		}
+		if err := s.Run(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range tensor.Slice[float32](&b.Out[0]) {
+			if !(v >= -1.001 && v <= 1.001) {
+				t.Fatalf("a vector of length 1 has an element %v", v)
+			}
+		}
+	})
 }

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is one entry of the file's added_tokens.
-type addedToken struct {
+// AddedToken is one entry of the file's added_tokens.
+type AddedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
 	SingleWord bool   `json:"single_word"`
@@ -24,13 +24,13 @@ type piece struct {
 
 // addedTokens cuts the added tokens of one kind (matched before or after normalization) out of a text.
 type addedTokens struct {
-	tokens []addedToken
+	tokens []AddedToken
 	trie   *trie     // content -> index into tokens
 	starts [256]bool // bytes that some token starts with
 }
 
 // newAddedTokens takes the tokens with the content to look for; nil when there are none.
-func newAddedTokens(tokens []addedToken, contents []string) *addedTokens {
+func newAddedTokens(tokens []AddedToken, contents []string) *addedTokens {
 	if len(tokens) == 0 {
 		return nil
 	}

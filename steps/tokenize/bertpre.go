@@ -37,27 +37,40 @@ func wordClass(r rune) int32 {
 	}
 }
 
-func (p *bertPreTokenizer) split(t *text, in Span) {
-	words, start := t.words, in.Start
+func (p *bertPreTokenizer) split(t *text) {
+	words := t.altWords[:0]
+	for _, w := range t.words {
+		if w.id != noID {
+			words = append(words, w)
+			continue
+		}
+		words = p.cut(words, t.buf, w.at)
+	}
+	t.words, t.altWords = words, t.words
+}
+
+// cut appends the words of one range of buf.
+func (p *bertPreTokenizer) cut(words []word, buf []byte, in Span) []word {
+	start := in.Start
 	for i := in.Start; i < in.End; {
-		class, size := p.next(t.buf[i:in.End])
+		class, size := p.next(buf[i:in.End])
 		if class == inWord {
 			i += size
 			continue
 		}
 		if start < i {
-			words = append(words, Span{start, i})
+			words = append(words, word{Span{start, i}, noID})
 		}
 		if class == ownWord {
-			words = append(words, Span{i, i + size})
+			words = append(words, word{Span{i, i + size}, noID})
 		}
 		i += size
 		start = i
 	}
 	if start < in.End {
-		words = append(words, Span{start, in.End})
+		words = append(words, word{Span{start, in.End}, noID})
 	}
-	t.words = words
+	return words
 }
 
 // next is the class and length of the first code point of b.

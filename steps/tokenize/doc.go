@@ -1,17 +1,24 @@
-// Package tokenize turns text into the ids that a language model reads. It is a pure-Go engine for the Hugging
-// Face tokenizer.json format and the step "tokenize" on top of it.
+// Package tokenize turns text into the ids that a language model reads, and ids back into text. It is a pure-Go engine
+// for the Hugging Face tokenizer.json format with the steps "tokenize" (step.go, lot.go) and "detokenize" (detok_*.go) on
+// top of it.
 //
 // A text passes five stages, each behind a small interface, so that a further kind is one more file:
 //
-//	added tokens (added.go)  -> pieces, some of them already tokens
-//	normalizer (bertnorm.go) -> normalized bytes, each with its source range when offsets are wanted
-//	pre-tokenizer (bertpre.go) -> words
-//	model (wordpiece.go)     -> tokens
-//	truncation, template, padding (truncate.go, template.go, pad.go) -> an Encoding
+//	added tokens (added.go)            -> pieces, some of them already tokens
+//	normalizer (bertnorm.go, passes.go, forms.go, precompiled.go) -> normalized bytes, each with its source range
+//	pre-tokenizer (bertpre.go, pretok.go, llamapre.go, split.go)  -> words
+//	model (wordpiece.go, bpe*.go, unigram.go) -> tokens
+//	truncation, template, trims, padding (truncate.go, template.go, trim.go, pad.go) -> an Encoding
 //
-// load.go reads the file and refuses every component it does not know by name. The results equal those of the
-// reference library, PyPI tokenizers 0.23.3; testdata holds its answers and the script that made them. The Unicode
-// classes are the reference's own (unicode_tables.go), which differ from Go's.
+// Source ranges are kept only where offsets are asked for or a pre-tokenizer needs them. Decoders (decode*.go) go the
+// other way. load*.go read the file and refuse every component they do not know by name; vocabfile.go, spmodel.go,
+// spread.go and tiktoken.go make the same Definition of other formats.
 //
-// Time is linear in the text for every input, and an Encoding that is used again allocates nothing.
+// The results equal those of the reference library, PyPI tokenizers 0.23.3, and for the other formats those of PyPI
+// sentencepiece and tiktoken; testdata holds their answers and the scripts that made them. The Unicode classes are the
+// reference's own (*_tables.go), which differ from Go's and from part to part; regular expressions are those of package
+// onig, except for the well-known ones, which are matched by hand.
+//
+// Time is linear in the text for every input, and an Encoding that is used again allocates nothing once the memory of
+// words (cache.go), which is bounded, has filled.
 package tokenize

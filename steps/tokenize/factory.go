@@ -1,7 +1,9 @@
 package tokenize
 
 import (
-	"os"
+	"runtime"
+
+	"golang.org/x/sync/semaphore"
 
 	"tutti/core/config"
 	"tutti/core/tensor"
@@ -14,6 +16,7 @@ const (
 	paramMaxLength = "max_length"
 	paramTruncate  = "truncate"
 	paramMaxBytes  = "max_bytes"
+	paramOffsets   = "offsets"
 )
 
 // The ports of the step, in the signature's order.
@@ -22,48 +25,83 @@ const (
 	portPair
 )
 
-const (
-	portIDs = iota
-	portMask
-	portTypes
-)
+// inputName is the name of an input.
+func inputName(port int) string {
+	if port == portPair {
+		return "TEXT_PAIR"
+	}
+	return "TEXT"
+}
+
+// baseOutputs are the names of the outputs that are always there, in the columns' order.
+var baseOutputs = []string{columnIDs: "input_ids", columnMask: "attention_mask", columnTypes: "token_type_ids"}
+
+// moreOutputs are the names of those that a configuration has to declare.
+var moreOutputs = map[string]int{
+	"special_tokens_mask": columnSpecial, "offset_mapping": columnOffsets, "word_ids": columnWords, "sequence_ids": columnSequences,
+}
 
 // NewFactory returns the step "tokenize".
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "tokenize",
 		Doc: "Turns text into the token ids, attention mask and type ids that a language model reads, as the given " +
-			"Hugging Face tokenizer.json says. Rows of one batch are filled up to the longest with the padding id and a " +
-			"mask of 0. Text that is not UTF-8 fails its request.",
-		Params: []steps.Param{
-			{Key: paramFile, Default: "tokenizer.json", Doc: "tokenizer.json file, in the version folder or the model folder"},
+			"Hugging Face tokenizer.json, or a file of another format, says. Rows of one batch are filled up to the longest with the padding id and a " +
+			"mask of 0, on the side that the file's padding says. Declare more outputs to have them: " +
+			"offset_mapping, the part of the text that each token is of; special_tokens_mask, 1 for tokens that the file or the filling up adds; " +
+			"word_ids, the word that a token is of, and sequence_ids, 0 for TEXT and 1 for TEXT_PAIR, both -1 for such tokens. Text that is not UTF-8 fails its request.",
+		Params: append(formatParams(), []steps.Param{
 			{Key: paramMaxLength, Default: "0", Doc: "most tokens of a row, special ones included; 0 takes the file's truncation"},
 			{Key: paramTruncate, Default: "true", Values: []string{"true", "false"}, Doc: "whether a longer row is cut or fails its request"},
 			{Key: paramMaxBytes, Default: "1048576", Doc: "most bytes of one text; a longer one fails its request"},
-		},
+			{
+				Key: paramOffsets, Default: "characters", Values: []string{"characters", "bytes"},
+				Doc: "what offset_mapping counts: Unicode code points, or bytes of UTF-8",
+			},
+		}...),
 		Inline:    true,
+		Examples:  tokenizeExamples(),
 		Signature: signature,
 		New:       newStep,
 	}
 }
 
-func signature(*steps.Settings) (*config.Signature, error) {
-	text, ids := tensor.Of(1), tensor.Of(-1)
-	return &config.Signature{
+func signature(s *steps.Settings) (*config.Signature, error) {
+	text := tensor.Of(1)
+	out := &config.Signature{
 		Inputs: []config.Port{
 			portText: {Name: "TEXT", DType: tensor.Bytes, Dims: text},
 			portPair: {Name: "TEXT_PAIR", DType: tensor.Bytes, Dims: text, Optional: true},
 		},
-		Outputs: []config.Port{
-			portIDs:   {Name: "input_ids", DType: tensor.Int64, Dims: ids},
-			portMask:  {Name: "attention_mask", DType: tensor.Int64, Dims: ids},
-			portTypes: {Name: "token_type_ids", DType: tensor.Int64, Dims: ids},
-		},
-	}, nil
+	}
+	for _, name := range baseOutputs {
+		out.Outputs = append(out.Outputs, config.Port{Name: name, DType: tensor.Int64, Dims: tensor.Of(-1)})
+	}
+	for _, p := range s.Outputs {
+		column, ok := moreOutputs[p.Name]
+		switch {
+		case !ok:
+		case columnWidth(column) > 1:
+			out.Outputs = append(out.Outputs, config.Port{Name: p.Name, DType: tensor.Int64, Dims: tensor.Of(-1, int64(columnWidth(column)))})
+		default:
+			out.Outputs = append(out.Outputs, config.Port{Name: p.Name, DType: tensor.Int64, Dims: tensor.Of(-1)})
+		}
+	}
+	return out, nil
 }
 
 func newStep(s *steps.Settings) (steps.Step, error) {
-	out := &step{batched: s.MaxBatch > 0}
+	most := runtime.GOMAXPROCS(0)
+	out := &step{
+		batched: s.MaxBatch > 0, columns: []int{columnIDs, columnMask, columnTypes}, inBytes: s.Params[paramOffsets] == "bytes",
+		most: most, helpers: semaphore.NewWeighted(int64(most)),
+	}
+	for _, p := range s.Outputs {
+		if column, ok := moreOutputs[p.Name]; ok {
+			out.columns = append(out.columns, column)
+			out.tracked = out.tracked || column != columnSpecial
+		}
+	}
 	var err error
 	if out.tok, err = load(s); err != nil {
 		return nil, err
@@ -90,16 +128,4 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		out.tok = out.tok.WithoutTruncation()
 	}
 	return out, nil
-}
-
-func load(s *steps.Settings) (*Tokenizer, error) {
-	path, err := s.Find(s.Params[paramFile])
-	if err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(data)
 }

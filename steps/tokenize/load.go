@@ -3,39 +3,55 @@ package tokenize
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
-// file is a tokenizer.json. The decoder section is not needed to encode.
-type file struct {
+// Definition is a tokenizer.json, section by section. Readers of other formats make one.
+type Definition struct {
 	Version       string          `json:"version"`
-	Truncation    *truncation     `json:"truncation"`
-	Padding       *paddingSection `json:"padding"`
-	AddedTokens   []addedToken    `json:"added_tokens"`
+	Truncation    *Truncation     `json:"truncation"`
+	Padding       *Padding        `json:"padding"`
+	AddedTokens   []AddedToken    `json:"added_tokens"`
 	Normalizer    json.RawMessage `json:"normalizer"`
 	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
 	PostProcessor json.RawMessage `json:"post_processor"`
+	Decoder       json.RawMessage `json:"decoder"`
 	Model         json.RawMessage `json:"model"`
+
+	finish func(*Tokenizer) // sets what no section can say; nil for nothing
 }
+
+// version is the only version of the format.
+const version = "1.0"
 
 // Parse reads a tokenizer.json. A component, option or token that this engine would not treat as the reference does
 // is an error that names it.
 func Parse(data []byte) (*Tokenizer, error) {
-	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
+	var d Definition
+	if err := json.Unmarshal(data, &d); err != nil {
 		return nil, fmt.Errorf("tokenizer file: %w", err)
 	}
-	if f.Version != "1.0" {
-		return nil, fmt.Errorf("tokenizer version '%s' is not supported, expected '1.0'", f.Version)
+	return New(&d)
+}
+
+// New makes a tokenizer of its definition, and fails as Parse does.
+func New(d *Definition) (*Tokenizer, error) {
+	if d.Version != version {
+		return nil, fmt.Errorf("tokenizer version '%s' is not supported, expected '%s'", d.Version, version)
 	}
 	t := &Tokenizer{}
-	for _, load := range []func(*file) error{
-		t.loadModel, t.loadNormalizer, t.loadPreTokenizer, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
+	for _, load := range []func(*Definition) error{
+		t.loadNormalizer, t.loadPreTokenizer, t.loadModel, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
+		t.loadDecoder,
 	} {
-		if err := load(&f); err != nil {
+		if err := load(d); err != nil {
 			return nil, err
 		}
+	}
+	if d.finish != nil {
+		d.finish(t)
 	}
 	return t, nil
 }
@@ -76,41 +92,13 @@ func strict(raw json.RawMessage, name string, into any) error {
 	return nil
 }
 
-func (t *Tokenizer) loadModel(f *file) error {
-	if absent(f.Model) {
-		return errors.New("tokenizer file has no model")
-	}
-	name, err := kind(f.Model, "model")
-	if err != nil {
-		return err
-	}
-	if name != "WordPiece" {
-		return unsupported(name)
-	}
-	c := struct {
-		Type     string           `json:"type"`
-		Unknown  string           `json:"unk_token"`
-		Prefix   string           `json:"continuing_subword_prefix"`
-		MaxChars int              `json:"max_input_chars_per_word"`
-		Vocab    map[string]int32 `json:"vocab"`
-	}{}
-	if err := strict(f.Model, name, &c); err != nil {
-		return err
-	}
-	if err := checkVocab(c.Vocab); err != nil {
-		return err
-	}
-	t.model, err = newWordPiece(c.Vocab, c.Unknown, c.Prefix, c.MaxChars)
-	return err
-}
-
 // longestEntry bounds vocabulary entries in bytes, and with them the work per byte of text.
 const longestEntry = 1 << 12
 
 func checkVocab(vocab map[string]int32) error {
 	for k, id := range vocab {
-		if id < 0 {
-			return fmt.Errorf("vocabulary entry '%s' has id %d, expected at least 0", k, id)
+		if id < 0 || id > highestID {
+			return fmt.Errorf("vocabulary entry '%s' has id %d, expected 0 to %d", k, id, highestID)
 		}
 		if len(k) > longestEntry {
 			return fmt.Errorf("vocabulary entry of id %d has %d bytes, expected at most %d", id, len(k), longestEntry)
@@ -119,79 +107,55 @@ func checkVocab(vocab map[string]int32) error {
 	return nil
 }
 
-func (t *Tokenizer) loadNormalizer(f *file) error {
-	name, err := kind(f.Normalizer, "normalizer")
-	switch {
-	case err != nil:
-		return err
-	case name == "":
-		t.normalizer = verbatim{}
-		return nil
-	case name != "BertNormalizer":
-		return unsupported(name)
-	}
-	c := struct {
-		Type  string `json:"type"`
-		Clean bool   `json:"clean_text"`
-		CJK   bool   `json:"handle_chinese_chars"`
-		Strip *bool  `json:"strip_accents"`
-		Lower bool   `json:"lowercase"`
-	}{}
-	if err := strict(f.Normalizer, name, &c); err != nil {
-		return err
-	}
-	strip := c.Lower // what the reference does when the option is null
-	if c.Strip != nil {
-		strip = *c.Strip
-	}
-	t.normalizer = newBertNormalizer(c.Clean, c.CJK, strip, c.Lower)
-	return nil
-}
-
-func (t *Tokenizer) loadPreTokenizer(f *file) error {
-	name, err := kind(f.PreTokenizer, "pre_tokenizer")
-	switch {
-	case err != nil:
-		return err
-	case name == "":
-		t.preTokenizer = whole{}
-		return nil
-	case name != "BertPreTokenizer":
-		return unsupported(name)
-	}
-	t.preTokenizer = newBertPreTokenizer()
-	return nil
-}
-
-// loadAdded sorts the added tokens into those matched in the source and those matched after normalization.
-func (t *Tokenizer) loadAdded(f *file) error {
-	var plain, normalized []addedToken
+// loadAdded sorts the added tokens into those matched in the source and those matched after normalization. As in the
+// reference, the vocabulary's id of a token counts, and those that it lacks are numbered from its end on, whatever the
+// file says.
+func (t *Tokenizer) loadAdded(d *Definition) error {
+	var plain, normalized []AddedToken
 	var plainContents, normalizedContents []string
-	for _, a := range f.AddedTokens {
-		if err := t.checkAdded(a); err != nil {
+	t.added, t.special = map[int32]string{}, map[string]bool{}
+	known, next := map[string]AddedToken{}, int32(t.model.size())
+	for _, a := range d.AddedTokens {
+		if err := checkAdded(a); err != nil {
 			return err
 		}
+		was, again := known[a.Content]
+		switch id, ok := t.model.id(a.Content); {
+		case again:
+			a.ID = was.ID
+		case ok:
+			a.ID = id
+		default:
+			a.ID = next
+			next++
+		}
+		known[a.Content] = a
+		if a.Special {
+			t.special[a.Content] = true
+		}
+	}
+	for _, content := range slices.Sorted(maps.Keys(known)) {
+		a := known[content]
+		t.added[a.ID] = content
 		if !a.Normalized {
-			plain, plainContents = append(plain, a), append(plainContents, a.Content)
+			plain, plainContents = append(plain, a), append(plainContents, content)
 			continue
 		}
 		var x text
-		t.normalizer.normalize(&x, []byte(a.Content), 0)
+		t.normalizer.normalize(&x, []byte(content), 0)
 		if len(x.buf) == 0 {
-			return fmt.Errorf("added token '%s' is empty when normalized", a.Content)
+			return fmt.Errorf("added token '%s' is empty when normalized", content)
 		}
+		t.added[a.ID] = string(x.buf)
 		normalized, normalizedContents = append(normalized, a), append(normalizedContents, string(x.buf))
 	}
 	t.before, t.after = newAddedTokens(plain, plainContents), newAddedTokens(normalized, normalizedContents)
 	return nil
 }
 
-func (t *Tokenizer) checkAdded(a addedToken) error {
+func checkAdded(a AddedToken) error {
 	if a.Content == "" || len(a.Content) > longestEntry || a.ID < 0 {
 		return fmt.Errorf("added token '%.40s' with id %d: expected 1 to %d bytes and an id of at least 0", a.Content, a.ID, longestEntry)
-	}
-	if id, ok := t.model.id(a.Content); ok && id != a.ID {
-		return fmt.Errorf("added token '%s' has id %d, and %d in the vocabulary", a.Content, a.ID, id)
 	}
 	return nil
 }

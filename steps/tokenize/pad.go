@@ -10,24 +10,33 @@ type padding struct {
 	id, typeID      int32
 }
 
-// apply pads e.
-func (p *padding) apply(e *Encoding) {
-	n, want := e.Len(), p.fixed
-	if want == 0 {
-		want = n
+// length is what an encoding of n tokens is padded to.
+func (p *padding) length(n int) int {
+	if p.fixed != 0 {
+		n = p.fixed
 	}
-	if p.multiple > 0 && want%p.multiple > 0 {
-		want += p.multiple - want%p.multiple
+	if p.multiple > 0 && n%p.multiple > 0 {
+		n += p.multiple - n%p.multiple
 	}
+	return n
+}
+
+// apply pads e to a length.
+func (p *padding) apply(e *Encoding, want int) {
+	n := e.Len()
 	for e.Len() < want {
-		e.add(p.id, p.typeID, 0, 1, Span{})
+		e.add(p.id, p.typeID, 0)
 	}
 	if p.left && want > n {
 		rotate(e.IDs, n)
 		rotate(e.TypeIDs, n)
 		rotate(e.Attention, n)
 		rotate(e.Special, n)
-		rotate(e.Offsets, n)
+		if e.TrackOffsets {
+			rotate(e.Offsets, n)
+			rotate(e.Words, n)
+			rotate(e.Sequences, n)
+		}
 	}
 }
 

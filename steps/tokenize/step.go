@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"tutti/backends"
 	"tutti/core/status"
 	"tutti/core/tensor"
@@ -13,139 +15,182 @@ import (
 // step is the step "tokenize".
 type step struct {
 	tok      *Tokenizer
+	columns  []int // what each output has of a row
+	tracked  bool  // an output needs the offsets
+	inBytes  bool  // offsets count bytes, not code points
 	batched  bool
 	maxBytes int // of one text
 	limit    int // of tokens in a row; 0 for none, or where rows are truncated
+	helpers  *semaphore.Weighted
+	most     int // lots of a batch
 	scratch  sync.Pool
 }
 
 var _ steps.Step = (*step)(nil)
 
-// rows holds the encodings of a batch until the longest is known.
-type rows struct {
-	enc              Encoding
-	ids, masks, kind []int32
-	ends             []int // where each row ends in the three
-	longest          int
+// job is one batch at work: its texts, and its rows in lots that are encoded side by side.
+type job struct {
+	texts, pairs [][]byte
+	lots         []*lot
+	bytes        int
 }
 
-// keepBytes is the largest normalized text whose memory is kept for the next batch.
-const keepBytes = 1 << 18
+// lotBytes is how much text is worth a lot of its own: some 100 us of work, against a few to hand it over.
+const lotBytes = 16 << 10
 
 // Run encodes one text, or pair of texts, per row.
 //
-// hot: no allocation once the pooled memory has grown.
+// hot: no allocation once the pooled memory has grown, except to hand lots of a large batch over.
 func (s *step) Run(ctx context.Context, b *backends.Batch) error {
-	r, ok := s.scratch.Get().(*rows)
+	j, ok := s.scratch.Get().(*job)
 	if !ok {
-		r = new(rows)
+		j = new(job)
 	}
-	defer s.recycle(r)
-	r.reset()
-	if err := s.encodeAll(ctx, r, b); err != nil {
+	defer s.recycle(j)
+	if err := j.read(b); err != nil {
 		return err
 	}
-	for port, from := range [...][]int32{portIDs: r.ids, portMask: r.masks, portTypes: r.kind} {
-		if err := s.write(b, r, port, from); err != nil {
+	lots := j.divide(min(s.most, 1+j.bytes/lotBytes))
+	s.encodeAll(ctx, j, lots)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	longest := 0
+	for _, p := range lots {
+		longest = max(longest, p.longest)
+		for _, f := range p.failed {
+			b.Fail(f.row, f.err)
+		}
+	}
+	for port := range s.columns {
+		if err := s.write(b, lots, port, longest); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *rows) reset() {
-	r.ids, r.masks, r.kind, r.ends, r.longest = r.ids[:0], r.masks[:0], r.kind[:0], r.ends[:0], 0
-}
-
-// recycle keeps the memory of usual texts.
-func (s *step) recycle(r *rows) {
-	if cap(r.enc.text.buf) <= keepBytes && cap(r.ids) <= keepBytes {
-		s.scratch.Put(r)
-	}
-}
-
-// encodeAll encodes every row. A row that cannot be fails its request and stays empty.
-func (s *step) encodeAll(ctx context.Context, r *rows, b *backends.Batch) error {
-	texts := b.In[portText].Bytes()
-	var pairs []byte
-	if b.In[portPair].Present() {
-		pairs = b.In[portPair].Bytes()
-	}
-	for row := range b.Rows {
-		if err := ctx.Err(); err != nil {
-			return err
+// read finds the texts of the rows.
+func (j *job) read(b *backends.Batch) error {
+	j.texts, j.pairs, j.bytes = j.texts[:0], j.pairs[:0], 0
+	ins := [...]*[][]byte{portText: &j.texts, portPair: &j.pairs}
+	for port, list := range ins {
+		if port == portPair && !b.In[portPair].Present() {
+			break
 		}
-		var text, pair []byte
-		var ok bool
-		if text, texts, ok = tensor.NextBytes(texts); ok && pairs != nil {
-			pair, pairs, ok = tensor.NextBytes(pairs)
+		rest := b.In[port].Bytes()
+		for row := range b.Rows {
+			text, after, ok := tensor.NextBytes(rest)
+			if !ok {
+				return status.Errorf(status.InvalidArg, "input '%s' ends before row %d of %d", inputName(port), row, b.Rows)
+			}
+			*list, rest, j.bytes = append(*list, text), after, j.bytes+len(text)
 		}
-		if !ok {
-			return status.Errorf(status.InvalidArg, "input 'TEXT' or 'TEXT_PAIR' ends before row %d of %d", row, b.Rows)
-		}
-		if err := s.encode(r, text, pair, b.In[portPair].Present()); err != nil {
-			b.Fail(row, err)
-		}
-		r.ends = append(r.ends, len(r.ids))
 	}
 	return nil
 }
 
-// encode appends one row to r.
-func (s *step) encode(r *rows, text, pair []byte, paired bool) error {
-	if n := max(len(text), len(pair)); n > s.maxBytes {
-		name := "TEXT"
-		if len(pair) > s.maxBytes {
-			name = "TEXT_PAIR"
+// divide makes at most n lots of the rows, of about the same number of bytes.
+func (j *job) divide(n int) []*lot {
+	n = max(1, min(n, len(j.texts)))
+	for len(j.lots) < n {
+		j.lots = append(j.lots, new(lot))
+	}
+	row, done := 0, 0
+	for i, p := range j.lots[:n] {
+		p.reset(row)
+		for p.to = row; p.to < len(j.texts) && (i == n-1 || done < j.bytes*(i+1)/n); p.to++ {
+			if done += len(j.texts[p.to]); len(j.pairs) > 0 {
+				done += len(j.pairs[p.to])
+			}
 		}
-		return status.Errorf(status.InvalidArg, "input '%s' has a text of %d bytes, expected at most %d (parameter '%s')",
-			name, n, s.maxBytes, paramMaxBytes)
+		row = p.to
 	}
-	var err error
-	if paired {
-		err = s.tok.EncodePair(&r.enc, text, pair)
-	} else {
-		err = s.tok.Encode(&r.enc, text)
-	}
-	if err != nil {
-		return status.Errorf(status.InvalidArg, "input 'TEXT': %v", err)
-	}
-	n := r.enc.Len()
-	if s.limit > 0 && n > s.limit {
-		return status.Errorf(status.InvalidArg, "input 'TEXT' has %d tokens, expected at most %d", n, s.limit)
-	}
-	r.ids = append(r.ids, r.enc.IDs...)
-	r.masks = append(r.masks, r.enc.Attention...)
-	r.kind = append(r.kind, r.enc.TypeIDs...)
-	r.longest = max(r.longest, n)
-	return nil
+	return j.lots[:n]
 }
 
-// write makes an output of the rows' values in from.
-func (s *step) write(b *backends.Batch, r *rows, port int, from []int32) error {
-	shape := tensor.Of(int64(r.longest))
+// encodeAll encodes the lots: the last one here, the others where processors are free of other batches' lots.
+func (s *step) encodeAll(ctx context.Context, j *job, lots []*lot) {
+	if len(lots) == 1 {
+		s.encodeLot(ctx, j, lots[0])
+		return
+	}
+	s.encodeSpread(ctx, j, lots)
+}
+
+// encodeSpread stands alone so that its closures cost a small batch nothing.
+func (s *step) encodeSpread(ctx context.Context, j *job, lots []*lot) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, p := range lots[:len(lots)-1] {
+		if !s.helpers.TryAcquire(1) {
+			s.encodeLot(ctx, j, p)
+			continue
+		}
+		group.Go(func() {
+			defer s.helpers.Release(1)
+			s.encodeLot(ctx, j, p)
+		})
+	}
+	s.encodeLot(ctx, j, lots[len(lots)-1])
+}
+
+// keepBytes is the largest text whose memory is kept for the next batch, and keepValues the most values of its rows.
+const (
+	keepBytes  = 1 << 18
+	keepValues = 1 << 20
+)
+
+// recycle keeps the memory of usual batches, and no reference to their texts.
+func (s *step) recycle(j *job) {
+	for _, p := range j.lots {
+		if cap(p.enc.text.buf) > keepBytes || cap(p.columns[columnIDs]) > keepValues {
+			return
+		}
+		p.enc.sources = [2][]byte{}
+	}
+	clear(j.texts)
+	clear(j.pairs)
+	s.scratch.Put(j)
+}
+
+// write makes an output of its column.
+func (s *step) write(b *backends.Batch, lots []*lot, port, longest int) error {
+	column := s.columns[port]
+	width, shape := columnWidth(column), tensor.Of(int64(longest))
+	if width > 1 {
+		shape = tensor.Of(int64(longest), int64(width))
+	}
 	if s.batched {
-		shape = tensor.Of(int64(b.Rows), int64(r.longest))
+		shape = shape.Prepend(int64(b.Rows))
 	}
 	t, err := b.Alloc(port, tensor.Int64, shape)
 	if err != nil {
 		return err
 	}
-	fill := int64(0)
-	if port == portIDs {
-		fill = int64(s.tok.PadID())
-	}
-	out, start := tensor.Slice[int64](t), 0
-	for _, end := range r.ends {
-		row := out[:r.longest]
-		out = out[r.longest:]
-		for i, v := range from[start:end] {
-			row[i] = int64(v)
+	out, fill := tensor.Slice[int64](t), s.filling(column)
+	for _, p := range lots {
+		start := 0
+		for _, end := range p.ends {
+			row := out[:longest*width]
+			out = out[longest*width:]
+			putRow(row, p.columns[column][start*width:end*width], fill, s.tok.PadsLeft())
+			start = end
 		}
-		for i := end - start; i < len(row); i++ {
-			row[i] = fill
-		}
-		start = end
 	}
 	return nil
+}
+
+// putRow writes the values of a row and what fills it up.
+func putRow(row []int64, values []int32, fill int64, left bool) {
+	more := row[len(values):]
+	if left {
+		more, row = row[:len(more)], row[len(more):]
+	}
+	for i, v := range values {
+		row[i] = int64(v)
+	}
+	for i := range more {
+		more[i] = fill
+	}
 }

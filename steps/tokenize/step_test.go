@@ -3,11 +3,13 @@ package tokenize_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"tutti/backends"
+	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/tensor"
 	"tutti/steps"
@@ -70,14 +72,99 @@ func TestStep(t *testing.T) {
 			Name: "cut", MaxBatch: 4, Files: plain, Params: map[string]string{"max_length": "4"},
 			Requests: []steptest.Request{{Inputs: text("hello world hello"), Want: one(101, 7592, 2088, 102)}},
 		},
+		steptest.Case{
+			Name: "more outputs", MaxBatch: 4, Files: plain, Outputs: moreOutputs(),
+			Requests: []steptest.Request{
+				{
+					Inputs: append(text("hello"), text("漢 world")...),
+					Want: append(
+						values([]int64{1, 6}, []int64{101, 7592, 102, 100, 2088, 102}, []int64{1, 1, 1, 1, 1, 1}, []int64{0, 0, 0, 1, 1, 1}),
+						steptest.I64([]int64{1, 6, 2}, 0, 0, 0, 5, 0, 0, 0, 1, 2, 7, 0, 0),
+						steptest.I64([]int64{1, 6}, -1, 0, -1, 0, 1, -1),
+						steptest.I64([]int64{1, 6}, 1, 0, 1, 0, 0, 1),
+						steptest.I64([]int64{1, 6}, -1, 0, -1, 1, 1, -1),
+					),
+				},
+				{Inputs: append(text("a"), text("\xc0")...), WantErr: "second text"},
+			},
+		},
+		steptest.Case{
+			Name: "byte offsets", Files: plain, Outputs: moreOutputs()[:1], Params: map[string]string{"offsets": "bytes"},
+			Requests: []steptest.Request{{
+				Inputs: []steptest.Value{steptest.Text([]int64{1}, "漢 world")},
+				Want: append(values([]int64{4}, []int64{101, 100, 2088, 102}, []int64{1, 1, 1, 1}, []int64{0, 0, 0, 0}),
+					steptest.I64([]int64{4, 2}, 0, 0, 0, 3, 4, 9, 0, 0)),
+			}},
+		},
+		steptest.Case{Name: "left", MaxBatch: 4, Files: map[string][]byte{"tokenizer.json": leftPadded(t)}, Outputs: moreOutputs()[1:2], Requests: []steptest.Request{{
+			Inputs: text("hello", "hello world"), Want: append(
+				values([]int64{2, 4}, []int64{7, 101, 7592, 102, 101, 7592, 2088, 102}, []int64{0, 1, 1, 1, 1, 1, 1, 1}, []int64{3, 0, 0, 0, 0, 0, 0, 0}),
+				steptest.I64([]int64{2, 4}, -1, -1, 0, -1, -1, 0, 1, -1)),
+		}}},
 		steptest.Case{Name: "no file", WantNewErr: "tokenizer.json"},
-		steptest.Case{Name: "unsupported", WantNewErr: "'BPE' is not supported", Files: map[string][]byte{
-			"tokenizer.json": small(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"BPE"}`)}),
+		steptest.Case{Name: "unsupported", WantNewErr: "'Magic' is not supported", Files: map[string][]byte{
+			"tokenizer.json": small(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"Magic"}`)}),
 		}},
 		steptest.Case{Name: "bad length", Files: plain, Params: map[string]string{"max_length": "-1"}, WantNewErr: "max_length"},
 		steptest.Case{Name: "short length", Files: plain, Params: map[string]string{"max_length": "2"}, WantNewErr: "no room"},
 		steptest.Case{Name: "bad flag", Files: plain, Params: map[string]string{"truncate": "maybe"}, WantNewErr: "true, false"},
 	)
+}
+
+// moreOutputs are those that a configuration has to declare.
+func moreOutputs() []config.Port {
+	n := tensor.Of(-1)
+	return []config.Port{
+		{Name: "offset_mapping", DType: tensor.Int64, Dims: tensor.Of(-1, 2)},
+		{Name: "word_ids", DType: tensor.Int64, Dims: n},
+		{Name: "special_tokens_mask", DType: tensor.Int64, Dims: n},
+		{Name: "sequence_ids", DType: tensor.Int64, Dims: n},
+	}
+}
+
+// values are the first outputs, of one shape.
+func values(shape []int64, outputs ...[]int64) []steptest.Value {
+	var out []steptest.Value
+	for _, v := range outputs {
+		out = append(out, steptest.I64(shape, v...))
+	}
+	return out
+}
+
+func leftPadded(t *testing.T) []byte {
+	t.Helper()
+	return small(t, map[string]json.RawMessage{"truncation": nil, "padding": json.RawMessage(
+		`{"strategy":"BatchLongest","direction":"Left","pad_to_multiple_of":null,"pad_id":7,"pad_type_id":3,"pad_token":"[PAD]"}`)})
+}
+
+// TestLargeBatch encodes the same texts in one batch, which is divided, and in small ones.
+func TestLargeBatch(t *testing.T) {
+	t.Parallel()
+	s, _ := usualBatch(t)
+	var texts []string
+	for i, entry := range corpus(t) {
+		if i%5 == 0 && len(entry) == 1 {
+			texts = append(texts, entry[0])
+		}
+	}
+	whole := rowsOf(t, s, texts)
+	for i := 0; i < len(texts); i += 7 {
+		one := rowsOf(t, s, texts[i:i+1])[0]
+		if got := whole[i]; !slices.Equal(got[:len(one)], one) || slices.ContainsFunc(got[len(one):], func(v int64) bool { return v != 0 }) {
+			t.Fatalf("row %d of a large batch is %v, alone %v", i, got, one)
+		}
+	}
+}
+
+// rowsOf are the ids of texts as one batch.
+func rowsOf(t *testing.T, s steps.Step, texts []string) [][]int64 {
+	t.Helper()
+	b := textBatch(t, texts...)
+	if err := s.Run(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	ids := tensor.Slice[int64](&b.Out[0])
+	return slices.Collect(slices.Chunk(ids, len(ids)/len(texts)))
 }
 
 func TestStepAllocatesNothing(t *testing.T) {
@@ -129,15 +216,24 @@ func usualBatch(tb testing.TB) (steps.Step, *backends.Batch) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	pool := tensor.NewPool()
-	data := tensor.AppendBytes(nil, "How do I reset the password of my second account?")
-	in, err := tensor.NewBytes(pool, tensor.Of(1, 1), len(data))
+	return s, textBatch(tb, "How do I reset the password of my second account?")
+}
+
+// textBatch is a batch of a request with a row per text.
+func textBatch(tb testing.TB, texts ...string) *backends.Batch {
+	tb.Helper()
+	var data []byte
+	for _, text := range texts {
+		data = tensor.AppendBytes(data, text)
+	}
+	pool, rows := tensor.NewPool(), len(texts)
+	in, err := tensor.NewBytes(pool, tensor.Of(int64(rows), 1), len(data))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	copy(in.Bytes(), data)
-	return s, &backends.Batch{
-		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}},
-		Rows: 1, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
+	return &backends.Batch{
+		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: rows}},
+		Rows: rows, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
 	}
 }

@@ -1,7 +1,7 @@
 package tokenize
 
-// part is one place of a template: sequence 0 or 1 of the input, or special tokens (sequence -1).
-type part struct {
+// templatePart is one place of a template: sequence 0 or 1 of the input, or special tokens (sequence -1).
+type templatePart struct {
 	sequence int
 	ids      []int32
 	typeID   int32
@@ -11,15 +11,17 @@ const specialPart = -1
 
 // template is a post-processor: the parts of the answer for a single text and for a pair.
 type template struct {
-	single, pair           []part
+	single, pair           []templatePart
 	addedSingle, addedPair int
+	shift                  [2]int // at which place of its encoding each text starts, for the trims after the template
+	flat                   bool   // overflow is of type 0 as well
 }
 
-func newTemplate(single, pair []part) *template {
-	return &template{single, pair, countAdded(single), countAdded(pair)}
+func newTemplate(single, pair []templatePart) *template {
+	return &template{single: single, pair: pair, addedSingle: countAdded(single), addedPair: countAdded(pair)}
 }
 
-func countAdded(parts []part) int {
+func countAdded(parts []templatePart) int {
 	n := 0
 	for _, p := range parts {
 		n += len(p.ids)
@@ -35,21 +37,40 @@ func (t *template) added(pair bool) int {
 	return t.addedSingle
 }
 
-// fill writes the sequences and the special tokens to e.
-func (t *template) fill(e *Encoding, pair bool) {
+// fill writes the given ranges of the sequences of from and the special tokens to e. What is not the main part of a
+// sequence keeps the type of the sequence.
+func (t *template) fill(tok *Tokenizer, e, from *Encoding, at [2]Span, main [2]bool, pair bool) {
 	parts := t.single
 	if pair {
 		parts = t.pair
 	}
 	for _, p := range parts {
 		for _, id := range p.ids {
-			e.add(id, p.typeID, 1, 1, Span{})
+			e.add(id, p.typeID, 1)
 		}
 		if p.sequence == specialPart {
 			continue
 		}
-		for _, tok := range e.seqs[p.sequence] {
-			e.add(tok.id, p.typeID, 1, 0, tok.span)
+		typeID := p.typeID
+		if !main[p.sequence] && !t.flat {
+			typeID = int32(p.sequence)
 		}
+		tokens := from.seqs[p.sequence][at[p.sequence].Start:at[p.sequence].End]
+		e.addTokens(tokens, typeID)
+		if from.TrackOffsets {
+			tok.addTracked(e, from, p.sequence, tokens)
+		}
+	}
+}
+
+// addTracked appends what TrackOffsets asks for of the tokens of a text.
+func (t *Tokenizer) addTracked(e, from *Encoding, sequence int, tokens []token) {
+	e.Sequences = appendRun(e.Sequences, int32(sequence), len(tokens))
+	for i := range tokens {
+		span := tokens[i].span
+		if len(t.trims) > 0 {
+			span = t.trimmed(from, sequence, i, tokens[i])
+		}
+		e.Offsets, e.Words = append(e.Offsets, span), append(e.Words, tokens[i].word)
 	}
 }

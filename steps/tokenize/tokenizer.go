@@ -16,9 +16,15 @@ type Tokenizer struct {
 	preTokenizer  preTokenizer
 	model         model
 	template      *template
-	truncation    *truncation
+	trims         []trim
+	truncation    *Truncation
 	padding       *padding
 	padID         int32
+	mustTrack     bool             // the pre-tokenizer has to know where words start in the source
+	added         map[int32]string // added tokens as decoding writes them
+	special       map[string]bool  // contents of the special ones
+	spaces        [][2]int16       // white space at the ends of tokens by id, where trims want it
+	detokenizer   detokenizer
 }
 
 // Encode makes dst the encoding of text. It fails on text that is not UTF-8 or longer than MaxText.
@@ -41,8 +47,30 @@ func (t *Tokenizer) EncodePair(dst *Encoding, text, pair []byte) error {
 	return t.assemble(dst, true)
 }
 
+// token is the text of an id as decoding wants it: added tokens come before those of the vocabulary.
+func (t *Tokenizer) token(id int32) (string, bool) {
+	if s, ok := t.added[id]; ok {
+		return s, true
+	}
+	return t.model.token(id)
+}
+
+// isSpecial reports whether a token's text is that of a special added token.
+func (t *Tokenizer) isSpecial(token string) bool { return t.special[token] }
+
 // PadID is the id that shorter rows are filled up with: the padding section's, that of "[PAD]", or 0.
 func (t *Tokenizer) PadID() int32 { return t.padID }
+
+// PadTypeID is the type id of what shorter rows are filled up with.
+func (t *Tokenizer) PadTypeID() int32 {
+	if t.padding == nil {
+		return 0
+	}
+	return t.padding.typeID
+}
+
+// PadsLeft reports whether shorter rows are filled up at their start.
+func (t *Tokenizer) PadsLeft() bool { return t.padding != nil && t.padding.left }
 
 // MaxLength is the length that encodings are truncated to, 0 when they are not.
 func (t *Tokenizer) MaxLength() int {
@@ -55,7 +83,7 @@ func (t *Tokenizer) MaxLength() int {
 // WithMaxLength returns a tokenizer that truncates to n tokens, special ones included, with the file's strategy and
 // direction, or longest first from the right where the file has no truncation.
 func (t *Tokenizer) WithMaxLength(n int) (*Tokenizer, error) {
-	c, cut := *t, truncation{Strategy: longestFirst, Direction: right}
+	c, cut := *t, Truncation{Strategy: longestFirst, Direction: right}
 	if t.truncation != nil {
 		cut = *t.truncation
 	}
@@ -89,37 +117,68 @@ func (t *Tokenizer) sequence(e *Encoding, which int, src []byte) error {
 	if !utf8.Valid(src) {
 		return fmt.Errorf("%w: byte %d", errNotUTF8, firstInvalid(src))
 	}
-	e.text.track = e.TrackOffsets
+	e.text.track, e.text.count = e.TrackOffsets || t.mustTrack, 0
 	seq := e.seqs[which][:0]
 	e.pieces = t.before.cut(e.pieces[:0], src)
 	for _, p := range e.pieces {
 		if p.id != noID {
-			if !e.TrackOffsets {
-				p.at = Span{}
-			}
-			seq = append(seq, token{p.id, p.at})
+			seq = append(seq, t.whole(e, p, src[p.at.Start:p.at.End]))
 			continue
 		}
 		e.text.reset(int(p.at.Start))
 		t.normalizer.normalize(&e.text, src[p.at.Start:p.at.End], int(p.at.Start))
 		seq = t.normalized(e, seq)
+		if e.text.bad != nil {
+			return e.text.bad
+		}
 	}
+	e.sources[which] = src
 	e.seqs[which] = seq
 	return nil
 }
 
+// whole is the token of an added token found in the source.
+func (t *Tokenizer) whole(e *Encoding, p piece, content []byte) token {
+	if !e.text.track {
+		return token{id: p.id}
+	}
+	out := token{id: p.id, span: p.at, word: e.text.count}
+	e.text.count++
+	if len(t.trims) > 0 {
+		out.lead, out.trail = spacesOf(content)
+	}
+	return out
+}
+
 // normalized appends the tokens of one normalized piece.
 func (t *Tokenizer) normalized(e *Encoding, seq []token) []token {
-	e.inner = t.after.cut(e.inner[:0], e.text.buf)
-	for _, p := range e.inner {
-		if p.id != noID {
-			seq = append(seq, token{p.id, e.text.source(p.at)})
-			continue
+	x := &e.text
+	x.words = x.words[:0]
+	if t.after == nil {
+		if len(x.buf) > 0 {
+			x.words = append(x.words, word{Span{0, int32(len(x.buf))}, noID})
 		}
-		e.text.words = e.text.words[:0]
-		t.preTokenizer.split(&e.text, p.at)
-		seq = t.model.tokenize(&e.text, seq)
+	} else {
+		e.inner = t.after.cut(e.inner[:0], x.buf)
+		for _, p := range e.inner {
+			x.words = append(x.words, word{p.at, p.id})
+		}
 	}
+	t.preTokenizer.split(x)
+	if !e.TrackOffsets {
+		return t.model.tokenize(x, seq)
+	}
+	words := x.words
+	for i := range words {
+		x.words = words[i : i+1]
+		from := len(seq)
+		seq = t.model.tokenize(x, seq)
+		for k := range seq[from:] {
+			seq[from+k].word = x.count
+		}
+		x.count++
+	}
+	x.words = words
 	return seq
 }
 
@@ -129,20 +188,73 @@ func (t *Tokenizer) assemble(e *Encoding, pair bool) error {
 	if !pair {
 		e.seqs[1] = e.seqs[1][:0]
 	}
-	full := e.seqs
+	e.windows[0], e.windows[1] = e.windows[0][:0], e.windows[1][:0]
+	kept := [2]Span{{0, int32(len(e.seqs[0]))}, {0, int32(len(e.seqs[1]))}}
 	if c := t.truncation; c != nil {
-		n1, n2, err := c.lengths(len(full[0]), len(full[1]), c.MaxLength-t.template.added(pair), pair)
+		n1, n2, err := c.lengths(len(e.seqs[0]), len(e.seqs[1]), c.MaxLength-t.template.added(pair), pair)
 		if err != nil {
 			return err
 		}
-		e.seqs[0], e.seqs[1] = c.cut(full[0], n1), c.cut(full[1], n2)
+		for i, n := range [2]int{n1, n2} {
+			if e.windows[i], err = c.windows(e.windows[i], len(e.seqs[i]), n); err != nil {
+				return err
+			}
+			if len(e.windows[i]) > 0 {
+				kept[i] = e.windows[i][0]
+			}
+		}
 	}
-	t.template.fill(e, pair)
-	e.seqs = full
-	if t.padding != nil {
-		t.padding.apply(e)
-	}
+	t.template.fill(t, e, e, kept, [2]bool{true, true}, pair)
+	length := t.pad(e, -1)
+	t.overflow(e, kept, pair, length)
 	return nil
+}
+
+// pad pads dst to length, or as the file says when that is negative, and is the length it had to be.
+func (t *Tokenizer) pad(dst *Encoding, length int) int {
+	if t.padding == nil {
+		return 0
+	}
+	if length < 0 {
+		length = t.padding.length(dst.Len())
+	}
+	t.padding.apply(dst, length)
+	return length
+}
+
+// overflow makes the encodings of what truncation cut off, each cut of the first text with each of the second.
+func (t *Tokenizer) overflow(e *Encoding, kept [2]Span, pair bool, length int) {
+	e.Overflow = e.Overflow[:0]
+	if !e.KeepOverflow {
+		return
+	}
+	first, second := rest(e.windows[0]), rest(e.windows[1])
+	for i := -1; i < len(first); i++ {
+		for k := -1; k < len(second); k++ {
+			if i < 0 && k < 0 {
+				continue
+			}
+			at, main := kept, [2]bool{i < 0, k < 0}
+			if i >= 0 {
+				at[0] = first[i]
+			}
+			if k >= 0 {
+				at[1] = second[k]
+			}
+			dst := e.nextOverflow()
+			t.template.fill(t, dst, e, at, main, pair)
+			t.pad(dst, length)
+		}
+	}
+	e.moveMain(len(second))
+}
+
+// rest is all but the first window.
+func rest(w []Span) []Span {
+	if len(w) == 0 {
+		return nil
+	}
+	return w[1:]
 }
 
 // firstInvalid is the place of the first byte that is not UTF-8.

@@ -23,25 +23,40 @@ func TestParseRefuses(t *testing.T) {
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
 	for _, c := range []struct{ section, value, want string }{
 		{"version", `"2.0"`, "version '2.0'"},
-		{"normalizer", `{"type":"NFKC"}`, "'NFKC' is not supported"},
+		{"normalizer", `{"type":"NFKQ"}`, "'NFKQ' is not supported"},
+		{"normalizer", `{"type":"Sequence","normalizers":[{"type":"Imaginary"}]}`, "'Imaginary' is not supported"},
+		{"normalizer", `{"type":"NFC","surprise":1}`, "surprise"},
+		{"normalizer", `{"type":"Replace","pattern":{"Regex":"(a"},"content":""}`, "does not end"},
+		{"normalizer", `{"type":"Replace","pattern":{},"content":""}`, "neither String nor Regex"},
+		{"normalizer", `{"type":"Precompiled","precompiled_charsmap":"AAAA"}`, "shorter"},
 		{"normalizer", `{"type":"BertNormalizer","surprise":1}`, "surprise"},
 		{"normalizer", `{}`, "has no type"},
 		{"normalizer", `7`, "normalizer"},
-		{"pre_tokenizer", `{"type":"ByteLevel"}`, "'ByteLevel' is not supported"},
-		{"post_processor", `{"type":"RobertaProcessing"}`, "'RobertaProcessing' is not supported"},
+		{"pre_tokenizer", `{"type":"BiteLevel","x":1}`, "'BiteLevel' is not supported"},
+		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"\\1"},"behavior":"Isolated"}`, "'\\1' is not supported"},
+		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"a"},"behavior":"Doubled"}`, "'split behavior Doubled' is not supported"},
+		{"pre_tokenizer", `{"type":"Metaspace","replacement":"ab"}`, "not one character"},
+		{"pre_tokenizer", `{"type":"FixedLength","length":0}`, "at least 1"},
+		{"post_processor", `{"type":"RobertaProcessing"}`, "[text, id]"},
+		{"post_processor", `{"type":"Sequence","processors":[{"type":"BertProcessing","sep":["x",1],"cls":["y",2]},
+			{"type":"TemplateProcessing"}]}`, "two that add tokens"},
 		{"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"[X]","type_id":0}}]}`, "'[X]'"},
 		{"post_processor", `{"type":"TemplateProcessing","single":[{"Sequence":{"id":"B","type_id":0}}]}`, "neither"},
 		{"post_processor", `{"type":"TemplateProcessing","single":[{}]}`, "neither"},
 		{"post_processor", `{"type":"BertProcessing","sep":["x","y"],"cls":["x",1]}`, "[text, id]"},
-		{"model", `{"type":"BPE"}`, "'BPE' is not supported"},
+		{"model", `{"type":"Magic"}`, "'Magic' is not supported"},
+		{"model", `{"type":"BPE","dropout":0.1,"vocab":{},"merges":[]}`, "'BPE with dropout' is not supported"},
+		{"model", `{"type":"BPE","vocab":{"a":0},"merges":["a b"]}`, "out of the vocabulary"},
+		{"model", `{"type":"BPE","vocab":{"a":0},"merges":["a"]}`, "neither a pair"},
+		{"model", `{"type":"Unigram","unk_id":2,"vocab":[["a",0]]}`, "unk_id is 2"},
+		{"model", `{"type":"Unigram","vocab":[["a"]]}`, "[text, score]"},
 		{"model", `null`, "no model"},
 		{"model", `{"type":"WordPiece","unk_token":"?","vocab":{}}`, "'?' is not in the vocabulary"},
 		{"model", `{"type":"WordPiece","unk_token":"?","vocab":{"?":-1}}`, "id -1"},
 		{"model", `{"type":"WordPiece","unk_token":"?","vocab":{"?":0,"` + strings.Repeat("a", 5000) + `":1}}`, "5000 bytes"},
 		{"added_tokens", `[{"id":5,"content":""}]`, "id 5"},
-		{"added_tokens", `[{"id":5,"content":"[CLS]"}]`, "has id 5, and 101"},
 		{"added_tokens", `[{"id":40000,"content":"\u0001","normalized":true}]`, "empty when normalized"},
-		{"truncation", `{"max_length":8,"strategy":"LongestFirst","stride":2}`, "'truncation with stride' is not supported"},
+		{"truncation", `{"max_length":8,"strategy":"LongestFirst","stride":-2}`, "stride is -2"},
 		{"truncation", `{"max_length":8,"strategy":"Middle"}`, "'Middle'"},
 		{"truncation", `{"max_length":8,"strategy":"OnlyFirst","direction":"Up"}`, "'Up'"},
 		{"truncation", `{"max_length":2,"strategy":"OnlyFirst"}`, "no room beside 2 special tokens"},
@@ -122,12 +137,15 @@ func TestWithMaxLength(t *testing.T) {
 // TestHostileText only has to end: a text that took quadratic time would take minutes.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
-	tok := mustParse(t, patched(t, noLimits()))
-	var e tokenize.Encoding
-	for _, unit := range []string{"a", "é", "漢", "\u0301", "\u1b44\u0301", "[", "[CLS", "[CLS]", "\x00", "한", "##a", " ", "𝒳"} {
-		src := []byte(strings.Repeat(unit, 200_000/len(unit)))
-		if err := tok.Encode(&e, src); err != nil {
-			t.Errorf("%q: %v", unit, err)
+	for _, tok := range everyKind(t) {
+		e := tokenize.Encoding{TrackOffsets: true}
+		for _, unit := range []string{
+			"a", "é", "漢", "\u0301", "\u1b44\u0301", "[", "[CLS", "[CLS]", "\x00", "한", "##a", " ", "𝒳", "\n ", " \t", "▁", "'s", "1", "ab", "<mask", "e r",
+		} {
+			src := []byte(strings.Repeat(unit, 40_000/len(unit)))
+			if err := tok.Encode(&e, src); err != nil {
+				t.Errorf("%q: %v", unit, err)
+			}
 		}
 	}
 }
@@ -153,16 +171,18 @@ func TestConcurrentUse(t *testing.T) {
 
 func TestEncodeAllocatesNothing(t *testing.T) {
 	head, variants := readGold(t)
-	tok := mustParse(t, patched(t, variants[0].Patch))
+	toks := append(everyKind(t), mustParse(t, patched(t, variants[0].Patch)))
 	var e tokenize.Encoding
 	var texts [][]byte
-	for i := 0; i < len(head.Corpus); i += 3 {
+	for i := 0; i < len(head.Corpus); i += 9 {
 		texts = append(texts, []byte(head.Corpus[i][0]))
 	}
 	all := func() {
-		for _, text := range texts {
-			if err := tok.Encode(&e, text); err != nil {
-				t.Fatal(err)
+		for _, tok := range toks {
+			for _, text := range texts {
+				if err := tok.Encode(&e, text); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}

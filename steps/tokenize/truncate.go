@@ -2,8 +2,8 @@ package tokenize
 
 import "fmt"
 
-// truncation is the file's truncation section.
-type truncation struct {
+// Truncation is the file's truncation section.
+type Truncation struct {
 	MaxLength int    `json:"max_length"`
 	Strategy  string `json:"strategy"`
 	Direction string `json:"direction"`
@@ -20,7 +20,7 @@ const (
 )
 
 // lengths says how many tokens of each sequence stay when there is room for limit of them.
-func (t *truncation) lengths(n1, n2, limit int, pair bool) (int, int, error) {
+func (t *Truncation) lengths(n1, n2, limit int, pair bool) (int, int, error) {
 	over := n1 + n2 - limit
 	switch {
 	case over <= 0:
@@ -54,10 +54,31 @@ func share(n1, n2, limit int) (int, int) {
 	return short, limit - short
 }
 
-// cut keeps n tokens of seq.
-func (t *truncation) cut(seq []token, n int) []token {
-	if t.Direction == left {
-		return seq[len(seq)-n:]
+// windows appends the parts of n tokens that a sequence of that length is cut into, which overlap by the stride; none
+// when it is not too long. The first one stays, the others overflow. Nothing left of it makes it overflow as a whole.
+func (t *Truncation) windows(dst []Span, length, n int) ([]Span, error) {
+	switch {
+	case n >= length:
+		return dst, nil
+	case n == 0:
+		return append(dst, Span{}, Span{0, int32(length)}), nil
+	case t.Stride >= n:
+		return dst, fmt.Errorf("stride %d of the truncation is not less than the %d tokens that stay of a text", t.Stride, n)
 	}
-	return seq[:n]
+	for at := 0; ; at += n - t.Stride {
+		if t.Direction == left {
+			end := length - at
+			start := max(end-n, 0)
+			dst = append(dst, Span{int32(start), int32(end)})
+			if start == 0 {
+				return dst, nil
+			}
+			continue
+		}
+		end := min(at+n, length)
+		dst = append(dst, Span{int32(at), int32(end)})
+		if end == length {
+			return dst, nil
+		}
+	}
 }

@@ -6,6 +6,7 @@ import "fmt"
 // those after the first one written with a prefix, or is the unknown token as a whole.
 type wordPiece struct {
 	vocab    map[string]int32
+	names    []string // by id, empty where there is none
 	trie     *trie
 	inner    int32 // the node that the prefix leads to
 	unknown  int32
@@ -18,7 +19,7 @@ func newWordPiece(vocab map[string]int32, unknown, prefix string, maxChars int) 
 		return nil, fmt.Errorf("unk_token '%s' is not in the vocabulary", unknown)
 	}
 	t := newTrie(vocab)
-	return &wordPiece{vocab: vocab, trie: t, inner: t.walk(prefix), unknown: id, maxChars: maxChars}, nil
+	return &wordPiece{vocab: vocab, names: names(vocab), trie: t, inner: t.walk(prefix), unknown: id, maxChars: maxChars}, nil
 }
 
 func (m *wordPiece) id(token string) (int32, bool) {
@@ -26,9 +27,17 @@ func (m *wordPiece) id(token string) (int32, bool) {
 	return id, ok
 }
 
+func (m *wordPiece) token(id int32) (string, bool) { return nameOf(m.names, id) }
+
+func (m *wordPiece) size() int { return len(m.vocab) }
+
 func (m *wordPiece) tokenize(t *text, dst []token) []token {
 	for _, w := range t.words {
-		dst = m.word(t, w, dst)
+		if w.id != noID {
+			dst = t.added(dst, w)
+			continue
+		}
+		dst = m.word(t, w.at, dst)
 	}
 	return dst
 }
@@ -37,7 +46,7 @@ func (m *wordPiece) tokenize(t *text, dst []token) []token {
 func (m *wordPiece) word(t *text, w Span, dst []token) []token {
 	b, before := t.buf[w.Start:w.End], len(dst)
 	if len(b) > m.maxChars && runeCount(b) > m.maxChars {
-		return append(dst, token{m.unknown, t.source(w)})
+		return append(dst, token{id: m.unknown, span: t.source(w), lead: byID})
 	}
 	node, at := int32(rootNode), w.Start
 	for at < w.End {
@@ -46,10 +55,10 @@ func (m *wordPiece) word(t *text, w Span, dst []token) []token {
 			id, n = m.trie.longest(node, t.buf[at:w.End])
 		}
 		if id == noID {
-			return append(dst[:before], token{m.unknown, t.source(w)})
+			return append(dst[:before], token{id: m.unknown, span: t.source(w), lead: byID})
 		}
 		next := at + int32(n)
-		dst = append(dst, token{id, t.source(Span{at, next})})
+		dst = append(dst, token{id: id, span: t.source(Span{at, next}), lead: byID})
 		node, at = m.inner, next
 	}
 	return dst

@@ -1,0 +1,135 @@
+package tokenize
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tutti/core/status"
+	"tutti/steps"
+)
+
+// The parameters that say how tokenizer_file is read.
+const (
+	paramFormat  = "format"
+	paramMerges  = "merges_file"
+	paramLower   = "lower_case"
+	paramPattern = "pattern"
+	paramSpecial = "special_tokens"
+	paramBOS     = "add_bos"
+	paramEOS     = "add_eos"
+)
+
+// The values of format.
+const (
+	formatAuto          = "auto"
+	formatJSON          = "tokenizer_json"
+	formatWordPiece     = "vocab_txt"
+	formatByteLevelBPE  = "vocab_json"
+	formatSentencePiece = "sentencepiece"
+	formatTiktoken      = "tiktoken"
+)
+
+// formatParams are the parameters of load.
+func formatParams() []steps.Param {
+	yes := []string{"true", "false"}
+	return []steps.Param{
+		{Key: paramFile, Default: "tokenizer.json", Doc: "tokenizer file, in the version folder or the model folder"},
+		{
+			Key: paramFormat, Default: formatAuto,
+			Values: []string{formatAuto, formatJSON, formatWordPiece, formatByteLevelBPE, formatSentencePiece, formatTiktoken},
+			Doc: "format of the file; auto goes by its name: .txt is a BERT vocab.txt, vocab.json one with merges_file, " +
+				".model of sentencepiece, .tiktoken ranks, and others a Hugging Face tokenizer.json",
+		},
+		{Key: paramMerges, Default: "merges.txt", Doc: "merges of format vocab_json"},
+		{Key: paramLower, Default: "true", Values: yes, Doc: "whether format vocab_txt puts text in lower case without accents"},
+		{Key: paramPattern, Default: "cl100k", Values: []string{"gpt2", "cl100k", "o200k"}, Doc: "how format tiktoken cuts text into words"},
+		{Key: paramSpecial, Default: noSpecial, Doc: "special tokens of format tiktoken, as TEXT=ID with spaces between them; none for none"},
+		{Key: paramBOS, Default: "false", Values: yes, Doc: "whether format sentencepiece puts its begin mark before each text"},
+		{Key: paramEOS, Default: "false", Values: yes, Doc: "whether format sentencepiece puts its end mark behind each text"},
+	}
+}
+
+// noSpecial as the special tokens of format tiktoken says that there are none.
+const noSpecial = "none"
+
+// load makes the tokenizer of the parameters.
+func load(s *steps.Settings) (*Tokenizer, error) {
+	name := s.Params[paramFile]
+	data, err := readFile(s, name)
+	if err != nil {
+		return nil, err
+	}
+	format := s.Params[paramFormat]
+	if format == formatAuto || format == "" {
+		format = formatOf(name)
+	}
+	if format == formatJSON {
+		return Parse(data)
+	}
+	d, err := define(s, format, data)
+	if err != nil {
+		return nil, err
+	}
+	return New(d)
+}
+
+func define(s *steps.Settings, format string, data []byte) (*Definition, error) {
+	switch format {
+	case formatWordPiece:
+		lower, err := s.Bool(paramLower)
+		if err != nil {
+			return nil, err
+		}
+		return DefineWordPiece(data, lower)
+	case formatByteLevelBPE:
+		merges, err := readFile(s, s.Params[paramMerges])
+		if err != nil {
+			return nil, err
+		}
+		return DefineByteLevelBPE(data, merges)
+	case formatSentencePiece:
+		bos, err := s.Bool(paramBOS)
+		if err != nil {
+			return nil, err
+		}
+		eos, err := s.Bool(paramEOS)
+		if err != nil {
+			return nil, err
+		}
+		return DefineSentencePiece(data, bos, eos)
+	case formatTiktoken:
+		special := s.Params[paramSpecial]
+		if special == noSpecial {
+			special = ""
+		}
+		return DefineTiktoken(data, s.Params[paramPattern], special)
+	default:
+		return nil, status.Errorf(status.InvalidArg, "parameter '%s' of model '%s' is '%s', expected a format", paramFormat, s.Model, format)
+	}
+}
+
+// formatOf goes by a file's name.
+func formatOf(name string) string {
+	base := strings.ToLower(filepath.Base(name))
+	switch {
+	case base == "vocab.json":
+		return formatByteLevelBPE
+	case strings.HasSuffix(base, ".txt"):
+		return formatWordPiece
+	case strings.HasSuffix(base, ".model"):
+		return formatSentencePiece
+	case strings.HasSuffix(base, ".tiktoken"):
+		return formatTiktoken
+	default:
+		return formatJSON
+	}
+}
+
+func readFile(s *steps.Settings, name string) ([]byte, error) {
+	path, err := s.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}

@@ -3,6 +3,7 @@ package backends
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -32,6 +33,9 @@ type Factory struct {
 	// Devices returns the places besides the host that the backend brings when it is
 	// opened with such values of Options.Config; nil: none ever.
 	Devices func(values map[string]string) []tensor.Place
+	// Prepare makes on this machine what the backend needs beside its fetched library,
+	// given by its path, and keeps what is there and good; nil: nothing. progress may be nil.
+	Prepare func(ctx context.Context, library string, progress io.Writer) error
 }
 
 // Options are what every backend is opened with.

@@ -8,6 +8,7 @@ import (
 	"tutti/backends/onnx"
 	"tutti/backends/openvino"
 	"tutti/backends/python"
+	"tutti/backends/pytorch"
 	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sequence"
@@ -64,6 +65,8 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		onnx.NewFactory(),
 		openvino.NewFactory(),
 		python.NewFactory(),
+		pytorch.NewFactory(),
+		pytorch.NewPackageFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
 		sequence.NewFactory(),

@@ -337,8 +337,8 @@ func TestBackends(t *testing.T) {
 	for _, tt := range []struct{ backend, platform, file, instead string }{
 		{"onnxruntime", "onnxruntime_onnx", "model.onnx", ""},
 		{"tensorrt", "tensorrt_plan", "model.plan", "onnxruntime"},
-		{"pytorch", "pytorch_libtorch", "model.pt", "torch.onnx"},
-		{"torch_aoti", "", "model.pt2", "torch.onnx"},
+		{"pytorch", "pytorch_libtorch", "model.pt", ""},
+		{"torch_aoti", "", "model.pt2", ""},
 		{"openvino", "", "model.xml", ""},
 		{"python", "", "model.py", ""},
 		{"dali", "", "model.dali", "native"},

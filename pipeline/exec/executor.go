@@ -36,6 +36,7 @@ type Executor struct {
 	whole   *plan.Plan
 	part    *plan.Part
 	depth   int32
+	first   int32 // the number of the part's first step in the whole plan
 	next    *Executor
 	writers []int32
 
@@ -77,7 +78,7 @@ func New(s Settings) *Executor {
 	for i := len(parts) - 1; i >= 0; i-- {
 		part := &parts[i]
 		x := newExecutor(&s, part.Plan, s.Targets[part.First:])
-		x.part, x.depth, x.next = part, int32(i), next
+		x.part, x.depth, x.first, x.next = part, int32(i), part.First, next
 		if next != nil {
 			x.writers = x.exports()
 		}

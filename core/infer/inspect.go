@@ -4,10 +4,10 @@ package infer
 type Inspector interface {
 	// Traces returns the stored traces that a query asks for, newest first.
 	Traces(q *TraceQuery) (*TraceList, error)
-	// Trace returns one stored trace by its id, 32 hexadecimal digits.
-	Trace(id string) (*TraceView, error)
-	// Batch returns an executed batch that is still known.
-	Batch(id uint64) (*BatchView, error)
+	// FindTrace returns one stored trace by its id, 32 hexadecimal digits.
+	FindTrace(id string) (*TraceView, error)
+	// FindBatch returns an executed batch that is still known.
+	FindBatch(id uint64) (*BatchView, error)
 	// Sampling returns which traces are stored; SetSampling changes that.
 	Sampling() Sampling
 	SetSampling(s Sampling) error
@@ -32,15 +32,19 @@ type TraceQuery struct {
 	MinNs, MaxNs, FromUs, ToUs int64
 	// Param and Value are a parameter of the request.
 	Param, Value string
+	// After asks for traces stored after those of an earlier list, its Newest.
+	After uint64
 	// Cursor continues a list; Limit bounds it, 0 for 50.
 	Cursor uint64
 	Limit  int
 }
 
-// TraceList is a page of traces. Next continues it, 0 at the end.
+// TraceList is a page of traces. Next continues it, 0 at the end; Newest counts the
+// traces ever stored.
 type TraceList struct {
 	Traces []TraceSummary `json:"traces"`
 	Next   uint64         `json:"next"`
+	Newest uint64         `json:"newest"`
 }
 
 // TraceSummary is a line about a trace.

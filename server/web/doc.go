@@ -20,6 +20,7 @@
 //	                            ?request= ?trace= ?model= ?status=ok|failed|CODE ?kept=failed|slow|sampled
 //	                            ?min_ns= ?max_ns= ?from_us= ?to_us= ?param=KEY&value=TEXT
 //	                            ?limit=50 (at most 1000) ?cursor=(next of the page before)
+//	                            ?after=(newest of an earlier list)
 //	GET api/traces/ID           TraceView: spans, events, split, batch mates; 404 when it is not stored any more
 //	GET api/traces/ID?as=text   the same as text/plain, what "tutti why" prints
 //	GET api/batches/ID          BatchView

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/core/tracing"
@@ -64,7 +65,7 @@ func FuzzDecode(f *testing.F) {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	if err := trace.Explain(&b, trace.View(record(), "failed")); err != nil {
+	if err := infer.Explain(&b, trace.View(record(), "failed")); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"e version -1, unavailable, 23µs, request \"r\"", "failed: full", "behind batch 8", "waiting for others", "padding of batch 9", "n computing batch 9 of 8 rows"} {

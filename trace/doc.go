@@ -2,7 +2,7 @@
 // they are shown.
 //
 //   - codec.go: a Record as bytes, and back
-//   - view.go: a Record as the dashboard sees it; text.go: as a person reads it
+//   - view.go: a Record as the dashboard sees it
 //
 // Its child keeps them: ring, a store of fixed size.
 package trace

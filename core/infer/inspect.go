@@ -206,7 +206,8 @@ type RingStats struct {
 	OldestUs int64  `json:"oldest_us"`
 }
 
-// ModelView is one version of a model. The figures are of the last minute.
+// ModelView is one version of a model. The figures are of the last minute, those of the
+// durations of the traced requests of all its versions.
 type ModelView struct {
 	Name      string  `json:"name"`
 	Version   string  `json:"version"`

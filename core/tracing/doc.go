@@ -9,6 +9,7 @@
 //   - trace.go: Trace and its Record, what one request leaves behind
 //   - point.go, step.go: what a Record is made of
 //   - sink.go: Sink, who takes finished traces
+//   - quota.go: how many requests are traced for the sinks alone
 //   - span.go: what is known of a request before it is known to be traced
 //   - encode.go, file.go: the trace file
 //   - split.go: what a request's time went into

@@ -35,8 +35,11 @@ type Options struct {
 	Settings
 	// Sinks are shown every trace and batch. With All every request is traced for them,
 	// also those that the settings do not choose.
-	Sinks []Sink
-	All   bool
+	// AtMost, unless it is 0, bounds how many such requests are traced in a second;
+	// of others only a failure is recorded.
+	Sinks  []Sink
+	All    bool
+	AtMost int
 	// Params names the parameters of requests that traces keep.
 	Params []string
 	// Log gets what is wrong with the trace file; nil drops it.
@@ -52,6 +55,7 @@ type Tracer struct {
 	log     *slog.Logger
 	sinks   []Sink
 	all     atomic.Bool
+	quota   quota
 	params  []string
 	epoch   int64 // ns since 1970 at which telemetry.Now was 0
 	pool    sync.Pool
@@ -74,6 +78,7 @@ type scopes struct {
 // that trace nothing, such as a level without a file, are accepted and logged.
 func New(o Options) (*Tracer, error) {
 	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), log: o.Log, sinks: o.Sinks, params: o.Params, epoch: epoch()}
+	t.quota.open(o.AtMost)
 	t.all.Store(o.All && len(o.Sinks) > 0)
 	t.pool.New = func() any {
 		x := &Trace{tracer: t}
@@ -201,7 +206,7 @@ func (t *Tracer) Sample(model string, version int64, id string) *Trace {
 	}
 	set := s.of(model)
 	if !set.sample() {
-		if !t.all.Load() {
+		if !t.all.Load() || !t.quota.take() {
 			return nil
 		}
 		set = nil

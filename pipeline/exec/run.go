@@ -457,7 +457,7 @@ func (r *run) reject(err error) {
 func (r *run) end(err error) {
 	sink, x := r.sink, r.x
 	tensor.ReleaseAll(r.slots)
-	if r.req.Trace != nil {
+	if r.req.Trace != nil || err != nil {
 		r.traceEnd(err)
 	}
 	r.req.Release()

@@ -62,8 +62,12 @@ func (r *run) traceWave() {
 	}
 }
 
-// traceEnd records how a traced request ended.
+// traceEnd records how a traced request ended, or that another one failed.
 func (r *run) traceEnd(err error) {
+	if r.req.Trace == nil {
+		r.x.tracer.Missed(r.req.Model, r.x.plan.Signature.Version, r.req.ID, r.started, &r.req.Origin, err)
+		return
+	}
 	r.req.Trace.Fail(err)
 	r.req.Trace.Stamp(tracing.RequestEnd, telemetry.Now())
 }

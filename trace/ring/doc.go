@@ -4,7 +4,7 @@
 //
 //   - store.go: Store, a tracing.Sink that decides and keeps
 //   - ring.go: one ring
-//   - learn.go: what is usual for a model, and its figures of the last minute
+//   - learn.go: how long the requests of a model take
 //   - batches.go: the executed batches
 //   - search.go: looking traces up; Store is an infer.Inspector
 package ring

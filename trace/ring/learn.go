@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// seconds is how far back a model's figures go.
-const seconds = 60
-
 // buckets is how many classes of durations there are: four per power of two.
 const buckets = 4 * 44
 
@@ -19,16 +16,19 @@ type model struct {
 	seen    uint32
 	minute  int64
 	slowest int64 // of the minute
-	slots   [seconds]slot
+	windows [windows]window
 }
 
-// slot is one second.
-type slot struct {
-	second         int64
-	n, failed      uint32
-	batches, rows  uint32
-	queue, compute int64
-	classes        [buckets]uint16
+// windows is how many there are of windowNs each: the last minute and what is at hand.
+const (
+	windows  = 7
+	windowNs = int64(10 * time.Second)
+)
+
+// window counts the durations of a stretch of time by class.
+type window struct {
+	number  int64
+	classes [buckets]uint32
 }
 
 // learning is how many requests of a model are seen before any is slow by its usual
@@ -73,35 +73,16 @@ func (m *model) learn(took int64) {
 	}
 }
 
-// observe counts one request or step.
-func (m *model) observe(o *observation) {
-	second := o.at / int64(time.Second)
+// observe counts the duration of one request or step.
+func (m *model) observe(took, now int64) {
+	number := now / windowNs
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &m.slots[second%seconds]
-	if s.second != second {
-		*s = slot{second: second}
+	w := &m.windows[number%windows]
+	if w.number != number {
+		*w = window{number: number}
 	}
-	s.n++
-	if o.failed {
-		s.failed++
-	}
-	if o.rows > 0 {
-		s.batches++
-		s.rows += uint32(o.rows)
-	}
-	s.queue += o.queue
-	s.compute += o.compute
-	if c := &s.classes[class(o.took)]; *c < 1<<16-1 {
-		*c++
-	}
-}
-
-// observation is what one request or step is to its model's figures.
-type observation struct {
-	at, took, queue, compute int64
-	rows                     int32
-	failed                   bool
+	w.classes[class(took)]++
 }
 
 // class returns the class of a duration.
@@ -120,45 +101,22 @@ func middle(c int) int64 {
 	return low + int64(1)<<(e-3)/2
 }
 
-// Figures are those of a model's requests and steps in the last minute, rates by second.
-type Figures struct {
-	Rate, Errors, BatchRows          float64
-	P50Ns, P99Ns, QueueNs, ComputeNs int64
-	// Rates is that of each second, the oldest first; the second at hand is not in it.
-	Rates []float64
-}
-
-// figures sums the last minute up.
-func (m *model) figures(now int64) Figures {
-	second := now / int64(time.Second)
-	f := Figures{Rates: make([]float64, seconds-1)}
-	var n, failed, batches, rows uint64
-	var queue, compute int64
+// quantiles returns the median and the 99th percentile of the last minute.
+func (m *model) quantiles(now int64) (p50, p99 int64) {
+	number := now / windowNs
 	var classes [buckets]uint64
 	m.mu.Lock()
-	for i := range f.Rates {
-		s := &m.slots[(second-int64(seconds)+1+int64(i)+seconds)%seconds]
-		if s.second != second-int64(seconds)+1+int64(i) {
+	for i := range m.windows {
+		w := &m.windows[i]
+		if w.number <= number-windows {
 			continue
 		}
-		f.Rates[i] = float64(s.n)
-		n, failed, batches, rows = n+uint64(s.n), failed+uint64(s.failed), batches+uint64(s.batches), rows+uint64(s.rows)
-		queue, compute = queue+s.queue, compute+s.compute
-		for c, k := range s.classes {
-			classes[c] += uint64(k)
+		for c, n := range w.classes {
+			classes[c] += uint64(n)
 		}
 	}
 	m.mu.Unlock()
-	if n == 0 {
-		return f
-	}
-	f.Rate, f.Errors = float64(n)/(seconds-1), float64(failed)/(seconds-1)
-	if batches > 0 {
-		f.BatchRows = float64(rows) / float64(batches)
-	}
-	f.QueueNs, f.ComputeNs = queue/int64(n), compute/int64(n)
-	f.P50Ns, f.P99Ns = quantile(&classes, 0.5), quantile(&classes, 0.99)
-	return f
+	return quantile(&classes, 0.5), quantile(&classes, 0.99)
 }
 
 // quantile returns a duration that the given share does not exceed, to an eighth.

@@ -92,7 +92,7 @@ func (s *Store) Close() error {
 func (s *Store) Trace(t *tracing.Trace) {
 	r := t.Record()
 	start, end := r.Bounds()
-	s.count(r, start, end)
+	s.count(r, end-start, end)
 	if why := s.judge(r, end-start, end); why < dropped {
 		s.keep(&s.rings[why], r, start, end)
 	}
@@ -131,23 +131,14 @@ func (s *Store) keep(g *ring, r *tracing.Record, start, end int64) {
 	s.buffers.Put(buf)
 }
 
-// count adds a request and its steps to the figures of their models.
-func (s *Store) count(r *tracing.Record, start, end int64) {
-	o := observation{at: end, took: end - start, failed: r.Failed}
+// count adds the durations of a request and its steps to those of their models.
+func (s *Store) count(r *tracing.Record, took, now int64) {
 	for i := range r.Steps {
-		x := &r.Steps[i]
-		p := observation{at: end, took: x.Done - x.Enqueued, failed: x.Failed}
-		if x.Batch != 0 {
-			p.queue, p.compute, p.rows = x.Start-x.Enqueued, x.InferEnd-x.InputEnd, x.BatchRows
+		if x := &r.Steps[i]; !x.Own {
+			s.model(x.Model).observe(x.Done-x.Enqueued, now)
 		}
-		if x.Own {
-			o.queue, o.compute, o.rows = p.queue, p.compute, p.rows
-			continue
-		}
-		o.queue, o.compute = o.queue+p.queue, o.compute+p.compute
-		s.model(x.Model).observe(&p)
 	}
-	s.model(r.Model).observe(&o)
+	s.model(r.Model).observe(took, now)
 }
 
 // model returns what is known of a model. Of too many the others share one.
@@ -173,11 +164,11 @@ func (s *Store) model(name string) *model {
 	return m
 }
 
-// Figures returns those of a model in the last minute.
-func (s *Store) Figures(name string) Figures {
-	m := (*s.models.Load())[name]
-	if m == nil {
-		m = &model{}
+// Quantiles returns the median and the 99th percentile of the durations of a model's
+// requests and steps in the last minute, in ns; 0 when there were none.
+func (s *Store) Quantiles(name string) (p50, p99 int64) {
+	if m := (*s.models.Load())[name]; m != nil {
+		return m.quantiles(telemetry.Now())
 	}
-	return m.figures(telemetry.Now())
+	return 0, 0
 }

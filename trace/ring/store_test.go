@@ -200,7 +200,7 @@ func TestConcurrent(t *testing.T) {
 				if _, err := s.FindTrace(id.String()); err != nil && status.CodeOf(err) != status.NotFound {
 					t.Error(err)
 				}
-				s.Figures("m1")
+				s.Quantiles("m1")
 			}
 		})
 	}

@@ -1,16 +1,14 @@
-package trace
+package infer
 
 import (
 	"fmt"
 	"io"
 	"strings"
 	"time"
-
-	"tutti/core/infer"
 )
 
 // Explain writes why a request took as long as it did, largest parts marked.
-func Explain(w io.Writer, v *infer.TraceView) error {
+func Explain(w io.Writer, v *TraceView) error {
 	head := fmt.Sprintf("trace %s: %s version %d, %s, %s", v.ID, v.Model, v.Version, v.Status, span(v.DurationNs))
 	if v.Request != "" {
 		head += fmt.Sprintf(", request %q", v.Request)

@@ -34,7 +34,7 @@ var errSlow = errors.New("a figure is beyond its limit")
 func (b *bench) sched() error {
 	s := &schedBench{bench: b, workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}
 	defer s.workers.Close()
-	for _, part := range []func() error{s.chains, s.shapes, s.idle, s.crowd, s.depth} {
+	for _, part := range []func() error{s.chains, s.traced, s.shapes, s.idle, s.crowd, s.depth} {
 		if err := part(); err != nil {
 			return err
 		}

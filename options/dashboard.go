@@ -32,7 +32,7 @@ const (
 	minStoreBytes     = 1 << 20
 	maxStoreBytes     = 4 << 30
 	defaultStoreEvery = 100
-	defaultStoreRate  = 2000
+	defaultStoreRate  = 10_000
 	groupDashboard    = "Dashboard"
 )
 

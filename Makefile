@@ -32,6 +32,10 @@ build: ## Build bin/tutti
 runtime: build ## Fetch ONNX Runtime into .runtime/
 	bin/tutti runtime fetch onnxruntime
 
+.PHONY: runtime-pytorch
+runtime-pytorch: build ## Fetch LibTorch into .runtime/ and compile its shim
+	bin/tutti runtime fetch pytorch
+
 # Status 3 says that the weights cannot be had here; what needs them is left out.
 .PHONY: examples
 examples: ## Fetch and convert the models of the examples

@@ -27,3 +27,6 @@ func newBareRun(x *instance, b *backends.Batch) (*bareRun, error) {
 func (r *bareRun) run() error { return r.x.lib.check(C.tt_run_wrapped(r.x.call)) }
 
 func (r *bareRun) close() { C.tt_unwrap(r.x.call) }
+
+// bindForTest has the runs of an instance on the host go through a binding, as those at a device do.
+func (x *instance) bindForTest() error { return x.lib.check(C.tt_call_bind(x.call, -1)) }

@@ -8,15 +8,17 @@ void tt_call_free(tt_call *c) {
 	for (size_t i = 0; c->in_names != NULL && i < c->ins; i++) free(c->in_names[i]);
 	for (size_t i = 0; c->out_names != NULL && i < c->outs; i++) free(c->out_names[i]);
 	if (c->options != NULL) c->rt->f.ReleaseRunOptions(c->options);
-	free(c->in), free(c->out);
+	if (c->binding != NULL) c->rt->f.ReleaseIoBinding(c->binding);
+	if (c->device != NULL) c->rt->f.ReleaseMemoryInfo(c->device);
+	free(c->in), free(c->out), free(c->starts);
 	free(c->in_names), free(c->out_names);
 	free(c->in_used), free(c->out_used);
 	free(c->in_values), free(c->out_values);
 	free(c);
 }
 
-tt_call *tt_call_new(tt_runtime *rt, OrtSession *s, size_t ins, size_t outs) {
-	tt_call *c = calloc(1, sizeof *c);
+OrtStatus *tt_call_new(tt_runtime *rt, OrtSession *s, size_t ins, size_t outs, tt_call **out) {
+	tt_call *c = *out = calloc(1, sizeof *c);
 	if (c == NULL) return NULL;
 	c->rt = rt, c->session = s, c->ins = ins, c->outs = outs;
 	size_t ni = ins ? ins : 1, no = outs ? outs : 1;
@@ -25,8 +27,9 @@ tt_call *tt_call_new(tt_runtime *rt, OrtSession *s, size_t ins, size_t outs) {
 	c->in_used = calloc(ni, sizeof(char *)), c->out_used = calloc(no, sizeof(char *));
 	c->in_values = calloc(ni, sizeof(OrtValue *)), c->out_values = calloc(no, sizeof(OrtValue *));
 	if (c->in && c->out && c->in_names && c->out_names && c->in_used && c->out_used && c->in_values && c->out_values)
-		return c;
+		return rt->f.CreateRunOptions(&c->options);
 	tt_call_free(c);
+	*out = NULL;
 	return NULL;
 }
 
@@ -37,17 +40,25 @@ int tt_call_name(tt_call *c, int output, size_t i, const char *name) {
 }
 
 OrtStatus *tt_call_option(tt_call *c, const char *key, const char *value) {
-	OrtStatus *st = NULL;
-	if (c->options == NULL) st = c->rt->f.CreateRunOptions(&c->options);
-	return st != NULL ? st : c->rt->f.AddRunConfigEntry(c->options, key, value);
+	return c->rt->f.AddRunConfigEntry(c->options, key, value);
 }
+
+static void drop(const OrtFunctions *f, OrtStatus *st) {
+	if (st != NULL) f->ReleaseStatus(st);
+}
+
+void tt_stop_run(tt_call *c) { drop(&c->rt->f, c->rt->f.RunOptionsSetTerminate(c->options)); }
+
+void tt_resume(tt_call *c) { drop(&c->rt->f, c->rt->f.RunOptionsUnsetTerminate(c->options)); }
 
 // An empty tensor may have no memory, but the runtime wants an address.
 static char no_memory[64];
 
-static OrtStatus *wrap(tt_call *c, tt_value *v, OrtValue **out) {
+OrtStatus *tt_make(tt_call *c, tt_value *v, OrtValue **out) {
+	if (v->type == TT_STRING) return tt_make_strings(c, v, out);
 	void *p = v->data != NULL ? v->data : no_memory;
-	return c->rt->f.CreateTensorWithDataAsOrtValue(c->rt->cpu, p, v->bytes, v->dims, (size_t)v->rank, v->type, out);
+	const OrtMemoryInfo *at = v->device ? c->device : c->rt->cpu;
+	return c->rt->f.CreateTensorWithDataAsOrtValue(at, p, v->bytes, v->dims, (size_t)v->rank, v->type, out);
 }
 
 // Reads back an output that the runtime allocated. A rank above the room is told by v->rank alone.
@@ -61,7 +72,7 @@ static OrtStatus *take(const OrtFunctions *f, tt_value *v, OrtValue *value) {
 	if (st == NULL) st = f->GetDimensionsCount(info, &rank);
 	if (st == NULL && rank <= TT_MAX_RANK) st = f->GetDimensions(info, v->dims, rank);
 	f->ReleaseTensorInfo(info);
-	if (st == NULL) st = f->GetTensorMutableData(value, &v->data);
+	if (st == NULL) st = type == TT_STRING ? f->GetStringTensorDataLength(value, &v->bytes) : f->GetTensorMutableData(value, &v->data);
 	v->type = type, v->rank = (int)rank;
 	return st;
 }
@@ -96,20 +107,21 @@ static OrtStatus *prepare(tt_call *c, size_t *ni, size_t *no) {
 	for (size_t i = 0; st == NULL && i < c->ins; i++) {
 		if (!c->in[i].use) continue;
 		c->in_used[*ni] = c->in_names[i];
-		st = wrap(c, &c->in[i], &c->in_values[*ni]);
+		st = tt_make(c, &c->in[i], &c->in_values[*ni]);
 		if (st == NULL) ++*ni;
 	}
 	for (size_t i = 0; st == NULL && i < c->outs; i++) {
 		if (!c->out[i].use) continue;
 		c->out_used[*no] = c->out_names[i];
 		c->out_values[*no] = NULL;
-		if (c->out[i].given) st = wrap(c, &c->out[i], &c->out_values[*no]);
+		if (c->out[i].given) st = tt_make(c, &c->out[i], &c->out_values[*no]);
 		if (st == NULL) ++*no;
 	}
 	return st;
 }
 
 static OrtStatus *run(tt_call *c, size_t ni, size_t no) {
+	if (c->binding != NULL) return tt_run_binding(c, ni, no);
 	return c->rt->f.Run(c->session, c->options, c->in_used, (const OrtValue *const *)c->in_values, ni, c->out_used, no,
 	                    c->out_values);
 }

@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"context"
+	"errors"
 	"unsafe"
 
 	"tutti/backends"
@@ -25,21 +26,26 @@ type instance struct {
 	call    *C.tt_call
 	in, out []C.tt_value // the call's, in C memory
 	kept    valuePool
+	watch   watch
+	at      tensor.Place
+	stream  tensor.Stream // nil on the host
 }
 
 var _ backends.Instance = (*instance)(nil)
 
-func newInstance(m *model) (*instance, error) {
-	s := m.session
+func newInstance(m *model, s *session) (*instance, error) {
 	if s.s == nil {
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.sig.Model)
 	}
 	x := &instance{m: m, lib: s.lib.retain()}
-	x.call = C.tt_call_new(s.lib.rt, s.s, C.size_t(len(m.binding.in)), C.size_t(len(m.binding.out)))
-	if x.call == nil {
+	made := new(*C.tt_call)
+	err := x.lib.check(C.tt_call_new(s.lib.rt, s.s, C.size_t(len(m.binding.in)), C.size_t(len(m.binding.out)), made))
+	if x.call = *made; x.call == nil || err != nil {
+		C.tt_call_free(x.call)
 		x.lib.release()
 		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.sig.Model)
 	}
+	x.watch.begin(x.call)
 	x.in = unsafe.Slice(x.call.in, len(m.binding.in))
 	x.out = unsafe.Slice(x.call.out, len(m.binding.out))
 	for i, p := range m.binding.in {
@@ -48,7 +54,7 @@ func newInstance(m *model) (*instance, error) {
 	for i, p := range m.binding.out {
 		x.name(true, i, p.name)
 	}
-	if err := x.option("memory.enable_memory_arena_shrinkage", m.shrink); err != nil {
+	if err = x.option("memory.enable_memory_arena_shrinkage", m.shrink); err != nil {
 		_ = x.Close()
 		return nil, status.Prefixf(err, "model '%s': ", m.binding.sig.Model)
 	}
@@ -101,34 +107,51 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	st := C.tt_run(x.call)
-	if st == nil {
+	if err = x.run(ctx, b); err == nil {
 		return x.take(b)
 	}
-	if err = x.failure(st); !guessed {
+	if !guessed || errors.Is(err, status.ErrCancelled) {
 		return err
 	}
-	return x.retry(b, err)
+	return x.retry(ctx, b, err)
+}
+
+// run is one crossing into C, which a watch stops when nobody wants the answers any more.
+func (x *instance) run(ctx context.Context, b *backends.Batch) error {
+	if err := x.inputsReady(); err != nil {
+		return status.Prefixf(err, "model '%s': ", x.m.binding.sig.Model)
+	}
+	watched := x.watch.over(ctx, b)
+	st := C.tt_run(x.call)
+	stopped := watched && x.watch.end()
+	switch {
+	case st == nil:
+		return nil
+	case stopped:
+		C.tt_forget(x.lib.rt, st)
+		return status.ErrCancelled
+	default:
+		return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.sig.Model, x.lib.check(st))
+	}
 }
 
 // retry runs again with every output left to the runtime: when that succeeds, the names of the dimensions misled us.
-func (x *instance) retry(b *backends.Batch, first error) error {
+func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) error {
 	for i := range b.Out {
 		b.Out[i].Release()
 	}
 	if _, err := x.outputs(b, false); err != nil {
 		return err
 	}
-	if st := C.tt_run(x.call); st != nil {
-		C.tt_forget(x.lib.rt, st)
+	err := x.run(ctx, b)
+	if errors.Is(err, status.ErrCancelled) {
+		return err
+	}
+	if err != nil {
 		return first
 	}
 	x.m.unsure.Store(true)
 	return x.take(b)
-}
-
-func (x *instance) failure(st *C.OrtStatus) error {
-	return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.sig.Model, x.lib.check(st))
 }
 
 // inputs describes the batch's inputs to the runtime.
@@ -148,7 +171,7 @@ func (x *instance) inputs(b *backends.Batch) error {
 		}
 		v.use = 1
 		v.data, v.bytes = t.Pointer(), C.size_t(t.Len)
-		v._type = p.ort
+		v._type, v.device = p.ort, flag(t.Buf.Place().Kind == tensor.Device)
 		if !resize(v, t.Shape.Dims(), p.reshape) {
 			return x.unexpected(p, t)
 		}
@@ -193,6 +216,7 @@ func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err err
 	for i := range x.out {
 		v, p := &x.out[i], &x.m.binding.out[i]
 		v.use, v.given, v._type = 1, 0, p.ort
+		v.device = flag(x.stream != nil && p.dtype != tensor.Bytes)
 		if !guess || p.known == nil || !x.follow(v, p.known) {
 			continue
 		}

@@ -33,8 +33,16 @@ type library struct {
 // environment in a process, and refuses a new one while the last is being torn down.
 var environments sync.Mutex
 
+// start says how the runtime is started. The process has one environment: what the
+// first one says holds until it ends.
+type start struct {
+	shared       bool // sessions share one pool of threads of each kind
+	intra, inter int  // the threads of those pools, 0 for as many as there are cores
+	memory       int64
+}
+
 // openLibrary loads the runtime at path and starts its environment; the caller holds the one reference.
-func openLibrary(path string) (*library, error) {
+func openLibrary(path string, s start) (*library, error) {
 	so, err := dylib.Open(path, nil)
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "unable to open ONNX Runtime: %w", err)
@@ -56,7 +64,9 @@ func openLibrary(path string) (*library, error) {
 		return nil, status.Errorf(status.Unavailable, "ONNX Runtime '%s' is version %s, expected %s or newer", path, l.version, minVersion)
 	}
 	environments.Lock()
-	err = l.check(C.tt_start(rt))
+	err = l.check(C.tt_start(rt, &C.tt_start_settings{
+		shared_threads: flag(s.shared), intra_threads: C.int(s.intra), inter_threads: C.int(s.inter), memory_limit: C.size_t(s.memory),
+	}))
 	environments.Unlock()
 	if err != nil {
 		l.release()
@@ -70,13 +80,27 @@ func (l *library) retain() *library {
 	return l
 }
 
+// providers returns the names of the execution providers that the library was built with.
+func (l *library) providers() ([]string, error) {
+	names, n := new(**C.char), new(C.int)
+	if err := l.check(C.tt_providers(l.rt, names, n)); err != nil {
+		return nil, err
+	}
+	defer C.tt_providers_free(l.rt, *names, *n)
+	list := make([]string, 0, *n)
+	for _, name := range unsafe.Slice(*names, int(*n)) {
+		list = append(list, C.GoString(name))
+	}
+	return list, nil
+}
+
 // release gives a reference up; the last one ends the environment.
 func (l *library) release() {
 	if l.refs.Add(-1) > 0 {
 		return
 	}
 	environments.Lock()
-	C.tt_stop(l.rt)
+	inOwnThread(func() { C.tt_stop(l.rt) })
 	environments.Unlock()
 	C.free(unsafe.Pointer(l.rt))
 	l.rt = nil

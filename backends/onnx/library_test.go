@@ -32,7 +32,7 @@ func openTest(tb testing.TB) *library {
 	if err != nil {
 		tb.Skipf("no ONNX Runtime: %v", err)
 	}
-	l, err := openLibrary(path)
+	l, err := openLibrary(path, start{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("version %q, want 1.24 or newer", l.version)
 	}
 	set := defaultSettings(1)
-	s, err := openSession(l, filepath.Join("testdata", "mlp.onnx"), &set)
+	s, err := openSession(t.Context(), l, filepath.Join("testdata", "mlp.onnx"), &set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestOpenSessionRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			set := defaultSettings(1)
-			s, err := openSession(l, path, &set)
+			s, err := openSession(t.Context(), l, path, &set)
 			if err == nil {
 				s.close()
 				t.Fatal("no error")
@@ -94,7 +94,7 @@ func TestOpenSessionRefuses(t *testing.T) {
 func TestOpenLibraryRefuses(t *testing.T) {
 	t.Parallel()
 	for name, path := range map[string]string{"missing": filepath.Join(t.TempDir(), "none.so"), "other library": "libm.so.6"} {
-		if l, err := openLibrary(path); err == nil || status.CodeOf(err) != status.Unavailable {
+		if l, err := openLibrary(path, start{}); err == nil || status.CodeOf(err) != status.Unavailable {
 			t.Errorf("%s: openLibrary = %v, %v, want it unavailable", name, l, err)
 		}
 	}

@@ -2,9 +2,11 @@ package onnx
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"tutti/backends"
@@ -21,15 +23,14 @@ const (
 	defaultMaxBatch = 4
 )
 
-// NewFactory returns the onnxruntime backend. Its settings are library-path, the ONNX Runtime library to open instead
-// of the one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can
-// batch and whose configuration is left to autocompletion.
+// NewFactory returns the onnxruntime backend. Its settings: see startSettings, and default-max-batch-size, the
+// max_batch_size given to a model that can batch and whose configuration is left to autocompletion.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "onnxruntime",
 		Platforms:   []string{"onnxruntime_onnx"},
 		DefaultFile: modelFile,
-		Keys:        []string{keyMaxBatch, keyLibrary},
+		Keys:        []string{keyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
 		Native:      true,
 		New:         open,
 	}
@@ -38,7 +39,9 @@ func NewFactory() backends.Factory {
 // backend is an opened ONNX Runtime.
 type backend struct {
 	lib      *library
+	start    start
 	maxBatch int
+	places   *tensor.Places
 }
 
 var _ backends.Described = (*backend)(nil)
@@ -46,56 +49,84 @@ var _ backends.Described = (*backend)(nil)
 // Describe returns the library's version and path.
 func (b *backend) Describe() string { return "ONNX Runtime " + b.lib.version + ", " + b.lib.path }
 
-const (
-	keyMaxBatch = "default-max-batch-size"
-	keyLibrary  = "library-path"
-)
-
 func open(o backends.Options) (backends.Backend, error) {
-	maxBatch := defaultMaxBatch
-	if v, ok := o.Config[keyMaxBatch]; ok {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 {
-			return nil, status.Errorf(status.InvalidArg, "unexpected value '%s' of onnxruntime setting 'default-max-batch-size': expected an integer of at least 0", v)
-		}
-		maxBatch = n
+	b := &backend{maxBatch: defaultMaxBatch, places: o.Places}
+	err := number(o.Config, keyMaxBatch, math.MaxInt32, &b.maxBatch)
+	if err != nil {
+		return nil, err
+	}
+	if b.start, err = startSettings(o.Config); err != nil {
+		return nil, err
 	}
 	path, err := runtimes.Find("onnxruntime", o.Config[keyLibrary])
 	if err != nil {
 		return nil, err
 	}
-	lib, err := openLibrary(path)
+	b.lib, err = openLibrary(path, b.start)
 	if err != nil {
 		return nil, err
 	}
-	return &backend{lib: lib, maxBatch: maxBatch}, nil
+	return b, nil
 }
 
-// Load loads a model file. The instances of the model share one session: its runs may overlap, and the weights are
-// held once.
+// Load loads a model file. The instances of the model at one place share one session: its runs may overlap, and the
+// weights are held once.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
-	}
-	set, err := modelSettings(s.Config, s.Instances)
-	if err != nil {
-		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
 	}
 	path, err := find(&s)
 	if err != nil {
 		return nil, err
 	}
-	ses, err := openSession(b.lib, path, &set)
+	sessions, set, err := b.sessions(ctx, &s, path)
 	if err != nil {
 		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
-	bound, err := bind(s.Config, ses, b.maxBatch)
-	if err != nil {
-		ses.close()
-		return nil, err
+	m := &model{sessions: sessions, shrink: set.shrink, threads: set.threads(), places: b.places}
+	if m.binding, err = bind(s.Config, sessions[0].session, b.maxBatch); err != nil {
+		_ = m.Close()
+		return nil, status.Errorf(status.CodeOf(err), "%w (in '%s')", err, path)
 	}
-	bound.sig.Model, bound.sig.Version = s.Model, s.Version
-	return &model{session: ses, binding: bound, shrink: set.shrink, threads: set.threads()}, nil
+	m.binding.sig.Model, m.binding.sig.Version = s.Model, s.Version
+	return m.placed(), nil
+}
+
+// sessions opens the file once for every place that instances will be at.
+func (b *backend) sessions(ctx context.Context, s *backends.Settings, path string) ([]placedSession, settings, error) {
+	set, err := modelSettings(s.Config, s.Instances, b.start)
+	if err != nil {
+		return nil, set, err
+	}
+	host, device, err := accelerators(s.Config)
+	if err == nil {
+		err = b.lib.missing(slices.Concat(host, device))
+	}
+	if err == nil {
+		set.libraries, err = libraries(s)
+	}
+	if err != nil {
+		return nil, set, err
+	}
+	set.providers = host
+	var all []placedSession
+	for _, at := range placesOf(s.Config) {
+		one := set
+		if at.Kind == tensor.Device {
+			one = set.onDevice(int(at.ID), device)
+			err = b.lib.missing(one.providers)
+		}
+		var ses *session
+		if err == nil {
+			ses, err = openSession(ctx, b.lib, path, &one)
+		}
+		if err != nil {
+			closeSessions(all)
+			return nil, set, err
+		}
+		all = append(all, placedSession{ses, at})
+	}
+	return all, set, nil
 }
 
 // Close ends the runtime once the last output that it owns is released.
@@ -124,12 +155,46 @@ func find(s *backends.Settings) (string, error) {
 	return path, nil
 }
 
+// libraries returns the files of custom operators that a configuration names: in the version's folder, in the model's,
+// or anywhere by a whole path.
+func libraries(s *backends.Settings) ([]string, error) {
+	var found []string
+	for _, name := range s.Config.GetModelOperations().GetOpLibraryFilename() {
+		places := []string{filepath.Join(s.Dir, name), filepath.Join(s.ModelDir, name)}
+		if filepath.IsAbs(name) {
+			places = []string{name}
+		}
+		i := slices.IndexFunc(places, func(p string) bool {
+			info, err := os.Stat(p)
+			return err == nil && info.Mode().IsRegular()
+		})
+		if i < 0 {
+			return nil, status.Errorf(status.NotFound, "operator library '%s': expected a file at '%s'", name, strings.Join(places, "' or '"))
+		}
+		found = append(found, places[i])
+	}
+	return found, nil
+}
+
+// placedSession is the session of one place.
+type placedSession struct {
+	*session
+	at tensor.Place
+}
+
+func closeSessions(list []placedSession) {
+	for _, s := range list {
+		s.close()
+	}
+}
+
 // model is one loaded model file.
 type model struct {
-	session *session
-	binding *binding
-	shrink  string
-	threads int
+	sessions []placedSession // at least one
+	binding  *binding
+	shrink   string
+	threads  int
+	places   *tensor.Places
 	// unsure is set once the declared names of dimensions proved wrong; output shapes are then left to the runtime.
 	unsure atomic.Bool
 }
@@ -142,16 +207,21 @@ func (m *model) Threads() int { return m.threads }
 // Signature returns the configured ports, or the file's where the configuration has none.
 func (m *model) Signature() *config.Signature { return m.binding.sig }
 
-// NewInstance returns an executor on the host.
+// NewInstance returns an executor on the host, or at a GPU that the configuration names.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
-	if at.Kind == tensor.Device {
-		return nil, status.Errorf(status.Unsupported, "model '%s': onnxruntime on %s is not supported", m.binding.sig.Model, at)
+	i := slices.IndexFunc(m.sessions, func(s placedSession) bool { return s.at == at })
+	if i < 0 {
+		return nil, status.Errorf(status.Unsupported, "model '%s': the configuration has no instance group for %s", m.binding.sig.Model, at)
 	}
-	return newInstance(m)
+	x, err := newInstance(m, m.sessions[i].session)
+	if err != nil || at.Kind != tensor.Device {
+		return x, err
+	}
+	return m.atDevice(x, at)
 }
 
 // Close unloads the model.
 func (m *model) Close() error {
-	m.session.close()
+	closeSessions(m.sessions)
 	return nil
 }

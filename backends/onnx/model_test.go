@@ -78,6 +78,11 @@ func TestExecute(t *testing.T) {
 		return backendtest.Of(tensor.FP32, dims, elems...)
 	}
 	const liar = `input { name: "x" data_type: TYPE_FP32 dims: -1 } output { name: "y" data_type: TYPE_INT64 dims: -1 }`
+	const picks = `input { name: "keep" data_type: TYPE_BOOL dims: -1 } input { name: "in_FLOAT16" data_type: TYPE_FP16 dims: -1 }
+		input { name: "in_BFLOAT16" data_type: TYPE_BF16 dims: -1 } input { name: "in_BOOL" data_type: TYPE_BOOL dims: -1 }
+		input { name: "in_STRING" data_type: TYPE_STRING dims: -1 }
+		output { name: "out_FLOAT16" data_type: TYPE_FP16 dims: -1 } output { name: "out_BFLOAT16" data_type: TYPE_BF16 dims: -1 }
+		output { name: "out_BOOL" data_type: TYPE_BOOL dims: -1 } output { name: "out_STRING" data_type: TYPE_STRING dims: -1 }`
 	nan := math.Float32frombits(0x7fc00000)
 	for name, tc := range map[string]struct {
 		model, pbtxt string
@@ -85,6 +90,45 @@ func TestExecute(t *testing.T) {
 	}{
 		"rank 0": {
 			"scalar", "", []backendtest.Value{fp32([]int64{1}, 2), fp32([]int64{1}, 3)}, []backendtest.Value{fp32([]int64{1}, 5)},
+		},
+		"strings of rank 0": {
+			"word", "", []backendtest.Value{backendtest.Strings([]int64{1}, "a\x00")}, []backendtest.Value{backendtest.Strings([]int64{1}, "a\x00a\x00")},
+		},
+		"no strings": {
+			"strings", "",
+			[]backendtest.Value{backendtest.Strings([]int64{0, 3})},
+			[]backendtest.Value{backendtest.Strings([]int64{0, 3}), backendtest.Strings([]int64{0, 3})},
+		},
+		"empty strings": {
+			"strings", "",
+			[]backendtest.Value{backendtest.Strings([]int64{2, 1}, "", "")},
+			[]backendtest.Value{backendtest.Strings([]int64{2, 1}, "", ""), backendtest.Strings([]int64{2, 1}, "", "")},
+		},
+		"strings passed through": {
+			"through_strings", "",
+			[]backendtest.Value{backendtest.Strings([]int64{1}, "x")},
+			[]backendtest.Value{backendtest.Strings([]int64{1}, "xx"), backendtest.Strings([]int64{1}, "x"), backendtest.Strings([]int64{2}, "", "a\x00b")},
+		},
+		"any shape of any type": {
+			"pick", picks,
+			[]backendtest.Value{
+				{DType: tensor.Bool, Dims: []int64{3}, Data: []byte{1, 0, 1}},
+				{DType: tensor.FP16, Dims: []int64{3}, Data: []byte{0, 0x3c, 0, 0x40, 0, 0x42}},
+				{DType: tensor.BF16, Dims: []int64{3}, Data: []byte{0x80, 0x3f, 0, 0x40, 0x40, 0x40}},
+				{DType: tensor.Bool, Dims: []int64{3}, Data: []byte{0, 0, 1}},
+				backendtest.Strings([]int64{3}, "", "b", "c\x00"),
+			},
+			[]backendtest.Value{
+				{DType: tensor.FP16, Dims: []int64{2}, Data: []byte{0, 0x3c, 0, 0x42}},
+				{DType: tensor.BF16, Dims: []int64{2}, Data: []byte{0x80, 0x3f, 0x40, 0x40}},
+				{DType: tensor.Bool, Dims: []int64{2}, Data: []byte{0, 1}},
+				backendtest.Strings([]int64{2}, "", "c\x00"),
+			},
+		},
+		"a loop": {
+			"loop", "",
+			[]backendtest.Value{backendtest.Of(tensor.Int64, []int64{1}, int64(5)), fp32([]int64{2}, 1, 2)},
+			[]backendtest.Value{fp32([]int64{2}, 6, 7)},
 		},
 		"zero rows": {"mlp", "", []backendtest.Value{fp32([]int64{0, 16})}, []backendtest.Value{fp32([]int64{0, 16})}},
 		"zero rows of runtime memory": {
@@ -179,7 +223,7 @@ func TestErrorNamesModel(t *testing.T) {
 // shows: config.parameters
 func TestParameters(t *testing.T) {
 	t.Parallel()
-	m, err := load(t, settings(t, "mlp", `max_batch_size: 8 optimization { graph { level: 1 } }
+	m, err := load(t, settings(t, "mlp", `max_batch_size: 8 optimization { graph { level: 1 } input_pinned_memory { enable: false } output_pinned_memory { enable: true } }
 		parameters { key: "intra_op_thread_count" value { string_value: "2" } }
 		parameters { key: "inter_op_thread_count" value { string_value: "0" } }
 		parameters { key: "execution_mode" value { string_value: "1" } }
@@ -187,6 +231,10 @@ func TestParameters(t *testing.T) {
 		parameters { key: "enable_mem_pattern" value { string_value: "0" } }
 		parameters { key: "graph_optimization_level" value { string_value: "3" } }
 		parameters { key: "session.intra_op.allow_spinning" value { string_value: "1" } }
+		parameters { key: "session.use_device_allocator_for_initializers" value { string_value: "1" } }
+		parameters { key: "gpu_mem_limit" value { string_value: "1000000" } }
+		parameters { key: "arena_extend_strategy" value { string_value: "1" } }
+		parameters { key: "use_tf32" value { string_value: "0" } }
 		parameters { key: "cudnn_conv_algo_search" value { string_value: "0" } }`))
 	if err != nil {
 		t.Fatal(err)
@@ -249,6 +297,9 @@ func TestOpenRefuses(t *testing.T) {
 		want   string
 	}{
 		"no library":    {map[string]string{"library-path": "/none/libonnxruntime.so"}, "run 'tutti runtime fetch onnxruntime'"},
+		"threads":       {map[string]string{"intra_op_thread_count": "x"}, "unexpected value 'x' of onnxruntime setting 'intra_op_thread_count'"},
+		"thread pool":   {map[string]string{"enable-global-threadpool": "2"}, "unexpected value '2' of parameter 'enable-global-threadpool'"},
+		"memory":        {map[string]string{"memory-limit": "1G"}, "unexpected value '1G' of onnxruntime setting 'memory-limit'"},
 		"max batch":     {map[string]string{"default-max-batch-size": "-1"}, "unexpected value '-1' of onnxruntime setting 'default-max-batch-size'"},
 		"not a library": {map[string]string{"library-path": "onnx_test.go"}, "unable to open ONNX Runtime: "},
 	} {

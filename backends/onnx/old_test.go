@@ -26,7 +26,7 @@ func TestOldLibrary(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-o", lib, source).CombinedOutput(); err != nil {
 		t.Skipf("no working gcc: %v: %s", err, out)
 	}
-	_, err := openLibrary(lib)
+	_, err := openLibrary(lib, start{})
 	if want := "ONNX Runtime '" + lib + "' is version 1.9.7, expected 1.24 or newer"; err == nil || err.Error() != want || status.CodeOf(err) != status.Unavailable {
 		t.Errorf("openLibrary = %v, want %q", err, want)
 	}

@@ -99,6 +99,20 @@ func TestContract(t *testing.T) {
 			},
 		},
 		backendtest.Fixture{
+			Name: "strings", Rows: 2, Settings: settings(t, "strings", "max_batch_size: 4"),
+			In: []backendtest.Value{backendtest.Strings([]int64{2, 2}, "", "a\x00b", "żółw", "\xff\xfe")},
+			Want: []backendtest.Value{
+				backendtest.Strings([]int64{2, 2}, "", "a\x00b", "żółw", "\xff\xfe"),
+				backendtest.Strings([]int64{2, 2}, "", "a\x00ba\x00b", "żółwżółw", "\xff\xfe\xff\xfe"),
+			},
+			Bad: []backendtest.Bad{
+				{Name: "too few", In: []backendtest.Value{{DType: tensor.Bytes, Dims: []int64{2, 2}, Data: []byte("\x01\x00\x00\x00a")}}, Code: status.Internal},
+				{Name: "too many", In: []backendtest.Value{{DType: tensor.Bytes, Dims: []int64{1, 1}, Data: make([]byte, 8)}}, Code: status.Internal},
+				{Name: "cut short", In: []backendtest.Value{{DType: tensor.Bytes, Dims: []int64{1, 2}, Data: []byte("\x09\x00\x00\x00aaaa")}}, Code: status.Internal},
+				{Name: "none", In: []backendtest.Value{{DType: tensor.Bytes, Dims: []int64{1 << 40, 1 << 40}}}, Code: status.Internal},
+			},
+		},
+		backendtest.Fixture{
 			Name: "runtime memory", Settings: settings(t, "nonzero", ""),
 			In:   []backendtest.Value{backendtest.Of(tensor.FP32, []int64{4}, float32(0), 1, 0, 2)},
 			Want: []backendtest.Value{backendtest.Of(tensor.Int64, []int64{1, 2}, int64(1), 3)},
@@ -155,8 +169,11 @@ func TestLoadRefuses(t *testing.T) {
 		model, pbtxt, want string
 		code               status.Code
 	}{
-		"strings":  {"strings", "", "unsupported datatype string of input 'x'", status.Unsupported},
-		"sequence": {"sequence", "", "unsupported type of output 'y': expected a tensor, found a sequence", status.Unsupported},
+		"complex":          {"complex", "", "tensor(complex64) is not currently registered or supported", status.Internal},
+		"future":           {"future", "", "model.onnx': onnx runtime error", status.Internal},
+		"no operator":      {"custom", "", "tutti.test:Twice", status.Internal},
+		"no external data": {"far", "", "far.bin", status.Internal},
+		"sequence":         {"sequence", "", "unsupported type of output 'y': expected a tensor, found a sequence", status.Unsupported},
 		"input name": {
 			"mlp", strings.Replace(mlp("", ""), `"x"`, `"X"`, 1),
 			"unable to load model 'mlp', unexpected inference input 'X', allowed inputs are: x", status.InvalidArg,
@@ -217,11 +234,10 @@ func TestLoadRefuses(t *testing.T) {
 			"mlp", `parameters { key: "session.intra_op_thread_affinities" value { string_value: "x" } }`,
 			"unable to load model 'mlp'", status.Internal,
 		},
-		"accelerator": {
-			"mlp", `optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }`,
-			"execution accelerator 'tensorrt' is not supported", status.Unsupported,
+		"operators": {
+			"mlp", `model_operations { op_library_filename: "ops.so" }`,
+			"operator library 'ops.so': expected a file at '", status.NotFound,
 		},
-		"operators": {"mlp", `model_operations { op_library_filename: "ops.so" }`, "custom operator library 'ops.so' is not supported", status.Unsupported},
 		"file name": {"mlp", `default_model_filename: "other.onnx"`, "other.onnx' for model 'mlp'", status.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {

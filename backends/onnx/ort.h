@@ -18,6 +18,11 @@ typedef struct OrtTypeInfo OrtTypeInfo;              // the declared type of an 
 typedef struct OrtTensorInfo OrtTensorInfo;          // element type and shape
 typedef struct OrtMemoryInfo OrtMemoryInfo;          // where memory is
 typedef struct OrtAllocator OrtAllocator;            // frees what the runtime hands out
+typedef struct OrtArenaCfg OrtArenaCfg;              // how an arena grows
+typedef struct OrtThreads OrtThreads;                // the size of pools that all sessions share
+typedef struct OrtBinding OrtBinding;                // inputs and outputs of a session, at places
+typedef struct OrtCuda OrtCuda;                      // settings of the CUDA provider
+typedef struct OrtTensorRT OrtTensorRT;              // settings of the TensorRT provider
 
 // The first thing a library exports, through OrtGetApiBase.
 typedef struct {
@@ -30,6 +35,7 @@ typedef void (*OrtLogFn)(void *param, int severity, const char *category, const 
 
 // X(position, result, name, arguments)
 #define ORT_FUNCTIONS(X) \
+	X(0, OrtStatus *, CreateStatus, (int, const char *)) /* an error of our own */ \
 	X(1, int, GetErrorCode, (const OrtStatus *)) /* error class */ \
 	X(2, const char *, GetErrorMessage, (const OrtStatus *)) /* text, owned by the status */ \
 	X(4, OrtStatus *, CreateEnvWithCustomLogger, (OrtLogFn, void *, int, const char *, OrtEnv **)) /* start */ \
@@ -53,9 +59,14 @@ typedef void (*OrtLogFn)(void *param, int severity, const char *category, const 
 	X(36, OrtStatus *, SessionGetInputName, (const OrtSession *, size_t, OrtAllocator *, char **)) /* caller frees */ \
 	X(37, OrtStatus *, SessionGetOutputName, (const OrtSession *, size_t, OrtAllocator *, char **)) /* caller frees */ \
 	X(39, OrtStatus *, CreateRunOptions, (OrtRunOptions **)) /* all defaults */ \
+	X(46, OrtStatus *, RunOptionsSetTerminate, (OrtRunOptions *)) /* stops runs that use it, from any thread */ \
+	X(47, OrtStatus *, RunOptionsUnsetTerminate, (OrtRunOptions *)) /* usable again */ \
+	X(48, OrtStatus *, CreateTensorAsOrtValue, (OrtAllocator *, const int64_t *, size_t, int, OrtValue **)) /* own memory */ \
 	X(49, OrtStatus *, CreateTensorWithDataAsOrtValue, \
 	  (const OrtMemoryInfo *, void *, size_t, const int64_t *, size_t, int, OrtValue **)) /* over caller memory */ \
 	X(51, OrtStatus *, GetTensorMutableData, (OrtValue *, void **)) /* address of the elements */ \
+	X(53, OrtStatus *, GetStringTensorDataLength, (const OrtValue *, size_t *)) /* of all strings together */ \
+	X(54, OrtStatus *, GetStringTensorContent, (const OrtValue *, void *, size_t, size_t *, size_t)) /* strings, starts */ \
 	X(55, OrtStatus *, CastTypeInfoToTensorInfo, (const OrtTypeInfo *, const OrtTensorInfo **)) /* view, NULL if not */ \
 	X(56, OrtStatus *, GetOnnxTypeFromTypeInfo, (const OrtTypeInfo *, int *)) /* 1 is tensor */ \
 	X(60, OrtStatus *, GetTensorElementType, (const OrtTensorInfo *, int *)) /* number, see types.go */ \
@@ -63,6 +74,7 @@ typedef void (*OrtLogFn)(void *param, int severity, const char *category, const 
 	X(62, OrtStatus *, GetDimensions, (const OrtTensorInfo *, int64_t *, size_t)) /* -1 where variable */ \
 	X(63, OrtStatus *, GetSymbolicDimensions, (const OrtTensorInfo *, const char **, size_t)) /* "" where unnamed */ \
 	X(65, OrtStatus *, GetTensorTypeAndShape, (const OrtValue *, OrtTensorInfo **)) /* of a value */ \
+	X(68, OrtStatus *, CreateMemoryInfo, (const char *, int, int, int, OrtMemoryInfo **)) /* name, allocator, device, memory */ \
 	X(69, OrtStatus *, CreateCpuMemoryInfo, (int, int, OrtMemoryInfo **)) /* allocator, memory */ \
 	X(76, OrtStatus *, AllocatorFree, (OrtAllocator *, void *)) /* what the runtime handed out */ \
 	X(78, OrtStatus *, GetAllocatorWithDefaultOptions, (OrtAllocator **)) /* shared, never released */ \
@@ -75,8 +87,45 @@ typedef void (*OrtLogFn)(void *param, int severity, const char *category, const 
 	X(98, void, ReleaseTypeInfo, (OrtTypeInfo *)) /* with the views into it */ \
 	X(99, void, ReleaseTensorInfo, (OrtTensorInfo *)) /* ReleaseTensorTypeAndShapeInfo */ \
 	X(100, void, ReleaseSessionOptions, (OrtSessionOptions *)) /* caller's */ \
+	X(120, OrtStatus *, DisablePerSessionThreads, (OrtSessionOptions *)) /* use the shared pools */ \
+	X(121, OrtStatus *, CreateThreadingOptions, (OrtThreads **)) /* all defaults */ \
+	X(122, void, ReleaseThreadingOptions, (OrtThreads *)) /* caller's */ \
+	X(125, OrtStatus *, GetAvailableProviders, (char ***, int *)) /* names this library was built with */ \
+	X(126, OrtStatus *, ReleaseAvailableProviders, (char **, int)) /* caller's */ \
 	X(130, OrtStatus *, AddSessionConfigEntry, (OrtSessionOptions *, const char *, const char *)) /* key, value */ \
-	X(165, OrtStatus *, AddRunConfigEntry, (OrtRunOptions *, const char *, const char *)) /* key, value */
+	X(133, OrtStatus *, RunWithBinding, (OrtSession *, const OrtRunOptions *, const OrtBinding *)) /* over what is bound */ \
+	X(134, OrtStatus *, CreateIoBinding, (OrtSession *, OrtBinding **)) /* empty */ \
+	X(135, void, ReleaseIoBinding, (OrtBinding *)) /* caller's */ \
+	X(136, OrtStatus *, BindInput, (OrtBinding *, const char *, const OrtValue *)) /* shares the tensor */ \
+	X(137, OrtStatus *, BindOutput, (OrtBinding *, const char *, const OrtValue *)) /* shares the tensor */ \
+	X(138, OrtStatus *, BindOutputToDevice, (OrtBinding *, const char *, const OrtMemoryInfo *)) /* runtime allocates there */ \
+	X(140, OrtStatus *, GetBoundOutputValues, (const OrtBinding *, OrtAllocator *, OrtValue ***, size_t *)) /* in bound order */ \
+	X(141, void, ClearBoundInputs, (OrtBinding *)) /* lets the tensors go */ \
+	X(142, void, ClearBoundOutputs, (OrtBinding *)) /* lets the tensors go */ \
+	X(144, OrtStatus *, CreateAndRegisterAllocator, (OrtEnv *, const OrtMemoryInfo *, const OrtArenaCfg *)) /* one for all sessions */ \
+	X(147, OrtStatus *, SetGlobalIntraOpNumThreads, (OrtThreads *, int)) /* threads within an operator */ \
+	X(148, OrtStatus *, SetGlobalInterOpNumThreads, (OrtThreads *, int)) /* threads over operators */ \
+	X(149, OrtStatus *, SetGlobalSpinControl, (OrtThreads *, int)) /* 0: threads sleep when idle */ \
+	X(151, OrtStatus *, CreateEnvWithCustomLoggerAndGlobalThreadPools, \
+	  (OrtLogFn, void *, int, const char *, const OrtThreads *, OrtEnv **)) /* start with shared pools */ \
+	X(157, void, ReleaseArenaCfg, (OrtArenaCfg *)) /* caller's */ \
+	X(164, OrtStatus *, CreateArenaCfgV2, (const char *const *, const size_t *, size_t, OrtArenaCfg **)) /* keys, values */ \
+	X(165, OrtStatus *, AddRunConfigEntry, (OrtRunOptions *, const char *, const char *)) /* key, value */ \
+	X(170, OrtStatus *, SessionOptionsAppendExecutionProvider_TensorRT_V2, (OrtSessionOptions *, const OrtTensorRT *)) /* try it next */ \
+	X(171, OrtStatus *, CreateTensorRTProviderOptions, (OrtTensorRT **)) /* all defaults */ \
+	X(172, OrtStatus *, UpdateTensorRTProviderOptions, (OrtTensorRT *, const char *const *, const char *const *, size_t)) /* keys, values */ \
+	X(174, void, ReleaseTensorRTProviderOptions, (OrtTensorRT *)) /* caller's */ \
+	X(204, OrtStatus *, SessionOptionsAppendExecutionProvider_CUDA_V2, (OrtSessionOptions *, const OrtCuda *)) /* try it next */ \
+	X(205, OrtStatus *, CreateCUDAProviderOptions, (OrtCuda **)) /* all defaults */ \
+	X(206, OrtStatus *, UpdateCUDAProviderOptions, (OrtCuda *, const char *const *, const char *const *, size_t)) /* keys, values */ \
+	X(208, void, ReleaseCUDAProviderOptions, (OrtCuda *)) /* caller's */ \
+	X(216, OrtStatus *, SessionOptionsAppendExecutionProvider, \
+	  (OrtSessionOptions *, const char *, const char *const *, const char *const *, size_t)) /* by name: keys, values */ \
+	X(228, OrtStatus *, RegisterCustomOpsLibrary_V2, (OrtSessionOptions *, const char *)) /* stays open with the session */ \
+	X(252, OrtStatus *, GetResizedStringTensorElementBuffer, (OrtValue *, size_t, size_t, char **)) /* string i, length, memory */ \
+	X(275, OrtStatus *, SessionOptionsAppendExecutionProvider_OpenVINO_V2, \
+	  (OrtSessionOptions *, const char *const *, const char *const *, size_t)) /* keys, values */ \
+	X(293, OrtStatus *, SessionOptionsSetLoadCancellationFlag, (OrtSessionOptions *, _Bool)) /* stops loading, from any thread */
 
 // The functions above, taken out of the table once.
 typedef struct {

@@ -7,6 +7,8 @@ package onnx
 import "C"
 
 import (
+	"context"
+	"runtime"
 	"unsafe"
 
 	"tutti/core/status"
@@ -19,6 +21,8 @@ type session struct {
 	s    *C.OrtSession
 	ins  []port
 	outs []port
+	// alone has loading and unloading done in threads that end after it.
+	alone bool
 }
 
 // port is what the model file declares about one input or output.
@@ -31,19 +35,14 @@ type port struct {
 }
 
 // openSession loads the model file at path and reads its declarations.
-func openSession(l *library, path string, o *settings) (*session, error) {
-	s := &session{lib: l.retain()}
-	cs, free := o.marshal()
-	defer free()
-	cpath := C.CString(path)
-	defer C.free(unsafe.Pointer(cpath))
-	loaded := new(*C.OrtSession)
-	err := l.check(C.tt_load(l.rt, cpath, cs, loaded))
-	if s.s = *loaded; err != nil {
-		s.close()
-		return nil, err
+func openSession(ctx context.Context, l *library, path string, o *settings) (*session, error) {
+	s := &session{lib: l.retain(), alone: o.asks(openVINO)}
+	var err error
+	s.do(func() { err = s.load(ctx, path, o) })
+	if err == nil {
+		s.ins, err = s.declared(false)
 	}
-	if s.ins, err = s.declared(false); err == nil {
+	if err == nil {
 		s.outs, err = s.declared(true)
 	}
 	if err != nil {
@@ -53,10 +52,51 @@ func openSession(l *library, path string, o *settings) (*session, error) {
 	return s, nil
 }
 
+// do runs f, in a thread of its own where the session asks for that.
+func (s *session) do(f func()) {
+	if s.alone {
+		inOwnThread(f)
+		return
+	}
+	f()
+}
+
+// inOwnThread runs f in a thread that ends after it. OpenVINO gives the thread that loads it another stack for signals
+// and takes it back in the one that frees it: a Go thread would die of its next signal.
+func inOwnThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		defer close(done)
+		f()
+	}()
+	<-done
+}
+
+// load reads the file. It stops between its steps when ctx is over.
+func (s *session) load(ctx context.Context, path string, o *settings) error {
+	opts, err := newOptions(s.lib, o)
+	if err != nil {
+		return err
+	}
+	defer opts.free()
+	stop := context.AfterFunc(ctx, opts.cancel)
+	cpath := C.CString(path)
+	defer C.free(unsafe.Pointer(cpath))
+	loaded := new(*C.OrtSession)
+	err = s.lib.check(C.tt_load(s.lib.rt, cpath, opts.o, loaded))
+	s.s = *loaded
+	if !stop() {
+		opts.wait()
+		return status.ErrCancelled
+	}
+	return err
+}
+
 // close unloads the model. Outputs of earlier runs stay valid.
 func (s *session) close() {
 	if s.s != nil {
-		C.tt_unload(s.lib.rt, s.s)
+		s.do(func() { C.tt_unload(s.lib.rt, s.s) })
 		s.s = nil
 	}
 	if s.lib != nil {
@@ -92,7 +132,7 @@ func (s *session) declaredPort(output bool, i C.size_t) (port, error) {
 	if d.kind != 1 {
 		return p, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", side(output), p.name, kindName(d.kind))
 	}
-	if p.dtype == tensor.Invalid || p.dtype == tensor.Bytes {
+	if p.dtype == tensor.Invalid {
 		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", ortTypeName(d._type), side(output), p.name)
 	}
 	if d.rank > C.TT_MAX_RANK {

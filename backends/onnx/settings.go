@@ -1,18 +1,11 @@
 package onnx
 
-/*
-#include <stdlib.h>
-#include "shim.h"
-*/
-import "C"
-
 import (
 	"maps"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"tutti/core/status"
 	"tutti/proto/modelconfig"
@@ -27,8 +20,15 @@ type settings struct {
 	arena        bool
 	pattern      bool
 	shrink       string      // the devices whose arenas shrink after each run, "" for none
+	shared       bool        // use the pools of threads that all sessions share
 	entries      [][2]string // session config entries
+	libraries    []string    // of custom operators
+	providers    []provider  // tried before the host's operators, in this order
+	cuda         [][2]string // settings of the CUDA provider, for instances on a GPU
 }
+
+// spinless keeps idle threads from burning the cores that other steps of the ensemble need.
+var spinless = [][2]string{{"session.intra_op.allow_spinning", "0"}, {"session.inter_op.allow_spinning", "0"}}
 
 // defaultSettings are those of a model with the given number of instances: together they use each core once.
 func defaultSettings(instances int) settings {
@@ -38,11 +38,7 @@ func defaultSettings(instances int) settings {
 		graphLevel:   99,
 		arena:        true,
 		pattern:      true,
-		entries: [][2]string{
-			// Spinning threads burn the cores that other steps of the ensemble need.
-			{"session.intra_op.allow_spinning", "0"},
-			{"session.inter_op.allow_spinning", "0"},
-		},
+		entries:      slices.Clone(spinless),
 	}
 }
 
@@ -88,12 +84,45 @@ func (s *settings) parse(key, value string) (err error) {
 		err = s.parseGraphLevel(value)
 	case "memory.enable_memory_arena_shrinkage":
 		s.shrink = value
+	case "cudnn_conv_algo_search":
+		return s.cudaChoice(key, value, "EXHAUSTIVE", "HEURISTIC", "DEFAULT")
+	case "arena_extend_strategy":
+		return s.cudaChoice(key, value, "kNextPowerOfTwo", "kSameAsRequested")
+	case "gpu_mem_limit":
+		if _, err := strconv.ParseUint(value, 10, 64); err != nil {
+			return status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected a number of bytes", value, key)
+		}
+		s.cuda = append(s.cuda, [2]string{key, value})
+	case "use_tf32", "do_copy_in_default_stream", "cudnn_conv_use_max_workspace", "enable_cuda_graph":
+		on, err := toggle(key, value)
+		s.cuda = append(s.cuda, [2]string{key, digit(on)})
+		return err
 	default:
 		if strings.HasPrefix(key, "session.") || strings.HasPrefix(key, "optimization.") {
 			s.entry(key, value)
 		}
 	}
 	return err
+}
+
+func digit(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}
+
+// cudaChoice takes a setting of the CUDA provider by its number, as Triton's users write it, or by its name.
+func (s *settings) cudaChoice(key, value string, names ...string) error {
+	if n, err := strconv.Atoi(value); err == nil && n >= 0 && n < len(names) {
+		value = names[n]
+	}
+	if !slices.Contains(names, value) {
+		return status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected 0 to %d, or one of %s",
+			value, key, len(names)-1, strings.Join(names, ", "))
+	}
+	s.cuda = append(s.cuda, [2]string{key, value})
+	return nil
 }
 
 func (s *settings) parseGraphLevel(value string) error {
@@ -115,10 +144,13 @@ func (s *settings) entry(key, value string) {
 	s.entries[i][1] = value
 }
 
+// maxThreads is the most threads of one pool.
+const maxThreads = 1024
+
 // count parses a number of threads; 0 keeps the default, as in Triton.
 func count(key, value string, byDefault int) (int, error) {
 	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 || n > 1024 {
+	if err != nil || n < 0 || n > maxThreads {
 		return 0, status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected a number of threads from 0 to 1024", value, key)
 	}
 	if n == 0 {
@@ -139,8 +171,17 @@ func toggle(key, value string) (bool, error) {
 }
 
 // modelSettings reads the settings out of a model's configuration.
-func modelSettings(cfg *modelconfig.ModelConfig, instances int) (settings, error) {
+func modelSettings(cfg *modelconfig.ModelConfig, instances int, st start) (settings, error) {
 	s := defaultSettings(instances)
+	if s.shared = st.shared; st.intra > 0 {
+		s.intraThreads = st.intra
+	}
+	if st.inter > 0 {
+		s.interThreads = st.inter
+	}
+	if st.memory > 0 {
+		s.entry("session.use_env_allocators", "1")
+	}
 	s.graphLevel = graphLevel(cfg.GetOptimization().GetGraph().GetLevel())
 	params := cfg.GetParameters()
 	for _, key := range slices.Sorted(maps.Keys(params)) {
@@ -148,44 +189,5 @@ func modelSettings(cfg *modelconfig.ModelConfig, instances int) (settings, error
 			return s, err
 		}
 	}
-	return s, unsupported(cfg)
-}
-
-// unsupported refuses what the configuration asks for and this package would ignore.
-func unsupported(cfg *modelconfig.ModelConfig) error {
-	if ops := cfg.GetModelOperations().GetOpLibraryFilename(); len(ops) > 0 {
-		return status.Errorf(status.Unsupported, "custom operator library '%s' is not supported", ops[0])
-	}
-	acc := cfg.GetOptimization().GetExecutionAccelerators()
-	for _, a := range slices.Concat(acc.GetCpuExecutionAccelerator(), acc.GetGpuExecutionAccelerator()) {
-		return status.Errorf(status.Unsupported, "execution accelerator '%s' is not supported", a.GetName())
-	}
-	return nil
-}
-
-// marshal returns the settings in C memory and a function that frees it.
-func (s *settings) marshal() (*C.tt_settings, func()) {
-	var owned []unsafe.Pointer
-	alloc := func(p unsafe.Pointer) unsafe.Pointer {
-		owned = append(owned, p)
-		return p
-	}
-	c := (*C.tt_settings)(alloc(C.calloc(1, C.sizeof_tt_settings)))
-	c.intra_threads, c.inter_threads = C.int(s.intraThreads), C.int(s.interThreads)
-	c.parallel, c.arena, c.pattern = flag(s.parallel), flag(s.arena), flag(s.pattern)
-	c.graph_level = C.int(s.graphLevel)
-	c.entries = C.size_t(len(s.entries))
-	size := C.size_t(len(s.entries)+1) * C.size_t(unsafe.Sizeof(uintptr(0)))
-	c.keys = (**C.char)(alloc(C.calloc(1, size)))
-	c.values = (**C.char)(alloc(C.calloc(1, size)))
-	keys, values := unsafe.Slice(c.keys, len(s.entries)), unsafe.Slice(c.values, len(s.entries))
-	for i, e := range s.entries {
-		keys[i] = (*C.char)(alloc(unsafe.Pointer(C.CString(e[0]))))
-		values[i] = (*C.char)(alloc(unsafe.Pointer(C.CString(e[1]))))
-	}
-	return c, func() {
-		for _, p := range owned {
-			C.free(p)
-		}
-	}
+	return s, nil
 }

@@ -21,8 +21,34 @@ int tt_open(void *get_base, tt_runtime *rt, const char **version) {
 	return 0;
 }
 
-OrtStatus *tt_start(tt_runtime *rt) {
-	OrtStatus *st = rt->f.CreateEnvWithCustomLogger(drop_log, NULL, 3, "tutti", &rt->env);
+// Starts the environment with pools that the sessions share, threads which sleep when idle.
+static OrtStatus *start_shared(tt_runtime *rt, const tt_start_settings *s) {
+	OrtThreads *pools = NULL;
+	OrtStatus *st = rt->f.CreateThreadingOptions(&pools);
+	if (st == NULL) st = rt->f.SetGlobalIntraOpNumThreads(pools, s->intra_threads);
+	if (st == NULL) st = rt->f.SetGlobalInterOpNumThreads(pools, s->inter_threads);
+	if (st == NULL) st = rt->f.SetGlobalSpinControl(pools, 0);
+	if (st == NULL) st = rt->f.CreateEnvWithCustomLoggerAndGlobalThreadPools(drop_log, NULL, 3, "tutti", pools, &rt->env);
+	if (pools != NULL) rt->f.ReleaseThreadingOptions(pools);
+	return st;
+}
+
+// Makes one arena of at most so many bytes for all sessions that ask for shared allocators.
+static OrtStatus *limit_memory(tt_runtime *rt, size_t most) {
+	const char *key = "max_mem";
+	OrtMemoryInfo *info = NULL;
+	OrtArenaCfg *arena = NULL;
+	OrtStatus *st = rt->f.CreateCpuMemoryInfo(1, 0, &info);
+	if (st == NULL) st = rt->f.CreateArenaCfgV2(&key, &most, 1, &arena);
+	if (st == NULL) st = rt->f.CreateAndRegisterAllocator(rt->env, info, arena);
+	if (arena != NULL) rt->f.ReleaseArenaCfg(arena);
+	if (info != NULL) rt->f.ReleaseMemoryInfo(info);
+	return st;
+}
+
+OrtStatus *tt_start(tt_runtime *rt, const tt_start_settings *s) {
+	OrtStatus *st = s->shared_threads ? start_shared(rt, s) : rt->f.CreateEnvWithCustomLogger(drop_log, NULL, 3, "tutti", &rt->env);
+	if (st == NULL && s->memory_limit > 0) st = limit_memory(rt, s->memory_limit);
 	if (st == NULL) st = rt->f.CreateCpuMemoryInfo(0, 0, &rt->cpu);
 	if (st == NULL) st = rt->f.GetAllocatorWithDefaultOptions(&rt->heap);
 	return st;
@@ -40,30 +66,6 @@ const char *tt_text(tt_runtime *rt, OrtStatus *st, int *code) {
 }
 
 void tt_forget(tt_runtime *rt, OrtStatus *st) { rt->f.ReleaseStatus(st); }
-
-static OrtStatus *configure(const OrtFunctions *f, OrtSessionOptions *o, const tt_settings *s) {
-	OrtStatus *st = f->SetSessionLogSeverityLevel(o, 3);
-	if (st == NULL) st = f->SetIntraOpNumThreads(o, s->intra_threads);
-	if (st == NULL) st = f->SetInterOpNumThreads(o, s->inter_threads);
-	if (st == NULL) st = f->SetSessionExecutionMode(o, s->parallel);
-	if (st == NULL) st = f->SetSessionGraphOptimizationLevel(o, s->graph_level);
-	if (st == NULL) st = s->arena ? f->EnableCpuMemArena(o) : f->DisableCpuMemArena(o);
-	if (st == NULL) st = s->pattern ? f->EnableMemPattern(o) : f->DisableMemPattern(o);
-	for (size_t i = 0; st == NULL && i < s->entries; i++) st = f->AddSessionConfigEntry(o, s->keys[i], s->values[i]);
-	return st;
-}
-
-OrtStatus *tt_load(tt_runtime *rt, const char *path, const tt_settings *s, OrtSession **out) {
-	OrtSessionOptions *o = NULL;
-	OrtStatus *st = rt->f.CreateSessionOptions(&o);
-	if (st != NULL) return st;
-	st = configure(&rt->f, o, s);
-	if (st == NULL) st = rt->f.CreateSession(rt->env, path, o, out);
-	rt->f.ReleaseSessionOptions(o);
-	// Parsing leaves a second copy of the weights in freed pages; give them back at once.
-	malloc_trim(0);
-	return st;
-}
 
 void tt_unload(tt_runtime *rt, OrtSession *s) {
 	rt->f.ReleaseSession(s);

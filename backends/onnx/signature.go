@@ -278,7 +278,8 @@ func (b *binding) infer() {
 	for i := range b.out {
 		// A model that hands an input through leaves the caller's output memory unwritten.
 		handed := slices.ContainsFunc(b.in, func(p boundPort) bool { return p.name == b.out[i].name })
-		if !handed && !b.sig.Outputs[i].Whole {
+		// Where strings end, only a run can tell.
+		if !handed && !b.sig.Outputs[i].Whole && b.out[i].dtype != tensor.Bytes {
 			b.out[i].known = b.known(b.out[i].port, byName)
 		}
 	}

@@ -81,8 +81,16 @@ func (x *instance) wrap(b *backends.Batch, i int) error {
 			x.m.binding.sig.Model, p.name, p.dtype, C.TT_MAX_RANK, ortTypeName(c._type), c.rank)
 	}
 	shape := shapeOf(c)
+	if p.dtype == tensor.Bytes {
+		return x.strings(b, i, shape)
+	}
 	n := int(shape.Elements()) * p.dtype.Size()
-	if x.borrowed(c.data) {
+	if from := x.borrowed(c.data); from >= 0 && x.stream != nil {
+		t := b.In[from].Retain()
+		t.Shape = shape
+		b.SetOutput(i, t)
+		return nil
+	} else if from >= 0 {
 		t, err := b.Alloc(i, p.dtype, shape)
 		if err != nil {
 			return err
@@ -93,21 +101,34 @@ func (x *instance) wrap(b *backends.Batch, i int) error {
 	v := x.kept.take()
 	v.ort, v.lib = c.value, x.lib.retain()
 	c.value = nil
-	v.buf.Reset(v, tensor.Place{}, c.data, n)
+	v.buf.Reset(v, x.at, c.data, n)
 	b.SetOutput(i, tensor.Tensor{DType: p.dtype, Shape: shape, Buf: &v.buf, Len: n})
 	return nil
 }
 
-// borrowed reports whether p lies in an input's memory: a model that hands an input through returns the very same
+// strings copies the strings of output i into the batch's memory: the runtime keeps each in a place of its own.
+func (x *instance) strings(b *backends.Batch, i int, shape tensor.Shape) error {
+	c, n := &x.out[i], int(shape.Elements())
+	t, err := b.AllocBytes(i, shape, int(c.bytes)+tensor.EncodedLen(0)*n)
+	if err != nil {
+		return status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.sig.Model, x.m.binding.out[i].name)
+	}
+	if st := C.tt_take_strings(x.call, C.size_t(i), C.size_t(n), (*C.char)(t.Pointer())); st != nil {
+		return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.sig.Model, x.lib.check(st))
+	}
+	return nil
+}
+
+// borrowed returns the input in whose memory p lies, -1 for none: a model that hands an input through returns the very same
 // memory, which is the caller's again after the run.
-func (x *instance) borrowed(p unsafe.Pointer) bool {
+func (x *instance) borrowed(p unsafe.Pointer) int {
 	for i := range x.in {
 		v := &x.in[i]
 		if v.use != 0 && uintptr(p) >= uintptr(v.data) && uintptr(p) < uintptr(v.data)+uintptr(v.bytes) {
-			return true
+			return i
 		}
 	}
-	return false
+	return -1
 }
 
 func (x *instance) reshape(t *tensor.Tensor, v *C.tt_value, p *boundPort) error {

@@ -74,6 +74,7 @@ type around struct {
 
 // Load opens a model at the devices.
 func (a around) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	s.Config = onHost(s.Config)
 	m, err := a.Backend.Load(ctx, s)
 	if err != nil {
 		return nil, err
@@ -150,10 +151,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, err
 	}
-	cfg, ok := proto.Clone(s.Config).(*modelconfig.ModelConfig)
-	if !ok {
-		return nil, status.Errorf(status.Internal, "the configuration of model '%s' cannot be copied", s.Model)
-	}
+	cfg := onHost(s.Config)
 	cfg.Backend = name
 	delete(cfg.GetParameters(), backendParam)
 	s.Config = cfg
@@ -162,6 +160,18 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		return nil, err
 	}
 	return &model{inner: m, devices: b.machine.Devices(), name: s.Model, host: s.Alloc}, nil
+}
+
+// onHost returns a configuration for the backend that computes: it is to have its instances on the host, whose turns the
+// devices take.
+func onHost(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
+	cfg = proto.CloneOf(cfg)
+	for _, g := range cfg.GetInstanceGroup() {
+		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
+			g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
+		}
+	}
+	return cfg
 }
 
 // open returns the backend of a name, opened when it is first needed.
@@ -177,6 +187,7 @@ func (b *backend) open(model, name string) (backends.Backend, error) {
 	}
 	of, err := b.inner[i].New(backends.Options{
 		Log: b.options.Log, Config: b.options.Others[name], Others: b.options.Others, Places: b.options.Places,
+		Infer: b.options.Infer, Control: b.options.Control, Catalog: b.options.Catalog, Metrics: b.options.Metrics,
 	})
 	if err == nil {
 		b.opened[name] = of

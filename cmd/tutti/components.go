@@ -6,11 +6,15 @@ import (
 	"tutti/backends/identity"
 	"tutti/backends/native"
 	"tutti/backends/onnx"
+	"tutti/backends/openvino"
+	"tutti/backends/python"
+	"tutti/backends/pytorch"
 	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sequence"
 	"tutti/backends/sim"
 	"tutti/backends/square"
+	"tutti/backends/tensorflow"
 	"tutti/steps"
 	"tutti/steps/classify"
 	"tutti/steps/detect"
@@ -59,10 +63,15 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		identity.NewFactory(),
 		native.NewFactory(registry),
 		onnx.NewFactory(),
+		openvino.NewFactory(),
+		python.NewFactory(),
+		pytorch.NewFactory(),
+		pytorch.NewPackageFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
 		sequence.NewFactory(),
 		square.NewFactory(),
+		tensorflow.NewFactory(),
 	}
 	return append(list, sim.NewFactory(list...))
 }

@@ -32,6 +32,8 @@ type Field struct {
 	Value func(protoreflect.Value) bool
 	// Only names those values for the reader, such as KIND_GPU.
 	Only string
+	// By names the backends that honour the field, whatever becomes of it with others.
+	By []string
 }
 
 // Fields returns the treatment of every field, in the order of the schema.
@@ -118,7 +120,8 @@ var fieldTable = []Field{
 	{Path: "optimization.priority", Class: Hinted, Doc: "Models share the processor evenly."},
 	{Path: "optimization.cuda", Class: Hinted, Doc: "There is no CUDA device."},
 	{
-		Path: "optimization.execution_accelerators", Class: Refused, Only: "not empty", Doc: "An accelerator computes with another precision, and none is built in.",
+		Path: "optimization.execution_accelerators", Class: Refused, Only: "not empty", By: []string{onnxRuntime},
+		Doc:   "ONNX Runtime's execution providers, where its library has them: openvino, xnnpack, tensorrt and cuda. Other backends have none.",
 		Value: func(v protoreflect.Value) bool { return proto.Size(v.Message().Interface()) > 0 },
 	},
 	{Path: "optimization.input_pinned_memory", Class: Hinted, Doc: "Nothing is copied to a device."},
@@ -211,7 +214,7 @@ var fieldTable = []Field{
 	{Path: "model_warmup.inputs.random_data", Class: Honoured, Doc: "Random bytes, or empty strings."},
 	{Path: "model_warmup.inputs.input_data_file", Class: Honoured, Doc: "A file in the model's folder warmup."},
 	{Path: "model_warmup.count", Class: Honoured, Doc: "How often the request is sent, at least once."},
-	{Path: "model_operations", Class: Refused, Doc: "Libraries with operators are not loaded."},
+	{Path: "model_operations", Class: Refused, By: []string{onnxRuntime}, Doc: "Libraries with operators for ONNX Runtime, in the version's or the model's folder. Other backends load none."},
 	{Path: "model_transaction_policy", Class: Honoured, Doc: "How many answers a request has."},
 	{Path: "model_transaction_policy.decoupled", Class: Honoured, Doc: "Any number of them."},
 	{Path: "model_repository_agents", Class: Honoured, Doc: "What looks at a model's files before it is loaded."},

@@ -80,6 +80,9 @@ func page() []byte {
 		if f.Only != "" {
 			class += " when " + f.Only
 		}
+		if len(f.By) > 0 {
+			class += ", honoured by " + strings.Join(f.By, ", ")
+		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Path, class, f.Doc)
 	}
 	b.WriteString("\n## Diagnostics\n\nWhat `tutti validate` reports, and the log. Codes keep their meaning. " +

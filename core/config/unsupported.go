@@ -18,7 +18,7 @@ func (l *problems) unsupported() {
 	eachSet(l.cfg.ProtoReflect(), "", "", func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f, ok := FieldOf(plain)
 		switch {
-		case !ok || f.Class != Refused || f.Value != nil && !f.Value(v):
+		case !ok || f.Class != Refused || f.Value != nil && !f.Value(v) || slices.Contains(f.By, l.cfg.GetBackend()):
 			return true
 		case !said[f.Path]:
 			said[f.Path] = true
@@ -90,6 +90,9 @@ func (l *problems) libraries() {
 		if a.GetName() != checksumAgent {
 			refuse("model_repository_agents.agents["+strconv.Itoa(i)+"]", "libtritonrepoagent_"+a.GetName()+".so")
 		}
+	}
+	if l.cfg.GetBackend() == onnxRuntime {
+		return // which has operators of its users
 	}
 	for i, f := range l.cfg.GetModelOperations().GetOpLibraryFilename() {
 		refuse("model_operations.op_library_filename["+strconv.Itoa(i)+"]", f)

@@ -14,9 +14,10 @@ def port(name, kind, *dims):
     return h.make_tensor_value_info(name, kind, list(dims))
 
 
-def save(name, nodes, inputs, outputs, weights=()):
+def save(name, nodes, inputs, outputs, weights=(), opset=17, domain=""):
     graph = h.make_graph(nodes, name, inputs, outputs, list(weights))
-    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=9, producer_name="tutti")
+    opsets = [h.make_opsetid("", opset)] + ([h.make_opsetid(domain, 1)] if domain else [])
+    model = h.make_model(graph, opset_imports=opsets, ir_version=9, producer_name="tutti")
     (HERE / f"{name}.onnx").write_bytes(model.SerializeToString(deterministic=True))
 
 
@@ -55,8 +56,46 @@ save("liar", [h.make_node("NonZero", ["x"], ["i"]), h.make_node("Squeeze", ["i",
 save("embed", [h.make_node("Gather", ["table", "i"], ["y"])], [port("i", T.INT64, "batch", 1)],
      [port("y", T.FLOAT, "batch", 1, 4)], [const("table", np.arange(40, dtype=np.float32).reshape(10, 4))])
 
+# Strings: handed on, each joined to itself, and one without dimensions.
+save("strings", [h.make_node("Identity", ["x"], ["y"]), h.make_node("StringConcat", ["x", "x"], ["twice"])],
+     [port("x", T.STRING, "batch", "n")], [port("y", T.STRING, "batch", "n"), port("twice", T.STRING, "batch", "n")], opset=20)
+save("word", [h.make_node("StringConcat", ["x", "x"], ["y"])], [port("x", T.STRING)], [port("y", T.STRING)], opset=20)
+save("through_strings", [h.make_node("StringConcat", ["x", "x"], ["y"])], [port("x", T.STRING, "n")],
+     [port("y", T.STRING, "n"), port("x", T.STRING, "n"), port("c", T.STRING, 2)], [const("c", np.array(["", "a\0b"], object))], opset=20)
+
+# Outputs whose shape the runtime alone knows, of the types that are hard to come by.
+picked = ["FLOAT16", "BFLOAT16", "BOOL", "STRING"]
+save("pick", [h.make_node("NonZero", ["keep"], ["at"]), h.make_node("Squeeze", ["at"], ["i"])]
+     + [h.make_node("Gather", [f"in_{k}", "i"], [f"out_{k}"]) for k in picked],
+     [port("keep", T.BOOL, "n")] + [port(f"in_{k}", getattr(T, k), "n") for k in picked],
+     [port(f"out_{k}", getattr(T, k), None) for k in picked])
+
+# Adds one to x, n times: as long as one likes.
+body = h.make_graph([h.make_node("Identity", ["on"], ["go"]), h.make_node("Add", ["was", "one"], ["is"])], "body",
+                    [port("i", T.INT64), port("on", T.BOOL), port("was", T.FLOAT, "m")], [port("go", T.BOOL), port("is", T.FLOAT, "m")],
+                    [const("one", np.array([1], np.float32))])
+save("loop", [h.make_node("Squeeze", ["n"], ["times"]), h.make_node("Loop", ["times", "", "x"], ["y"], body=body)],
+     [port("n", T.INT64, 1), port("x", T.FLOAT, "m")], [port("y", T.FLOAT, "m")])
+
+# As much memory as one likes.
+save("fill", [h.make_node("ConstantOfShape", ["shape"], ["all"]), h.make_node("Add", ["all", "one"], ["more"]),
+              h.make_node("ReduceSum", ["more"], ["y"], keepdims=0)],
+     [port("shape", T.INT64, 1)], [port("y", T.FLOAT)], [const("one", np.array([1], np.float32))])
+
+# Weights in a file of their own.
+far = const("w", np.arange(64, dtype=np.float32))
+onnx.external_data_helper.set_external_data(far, "far.bin")
+(HERE / "far.bin").write_bytes(far.raw_data)
+far.ClearField("raw_data")
+save("far", [h.make_node("Add", ["x", "w"], ["y"])], [port("x", T.FLOAT, "batch", 64)], [port("y", T.FLOAT, "batch", 64)], [far])
+
+# An operator of a library, and operators of a time to come.
+save("custom", [h.make_node("Twice", ["x"], ["y"], domain="tutti.test")], [port("x", T.FLOAT, "n")], [port("y", T.FLOAT, "n")],
+     domain="tutti.test")
+save("future", [h.make_node("Relu", ["x"], ["y"])], [port("x", T.FLOAT, "n")], [port("y", T.FLOAT, "n")], opset=999)
+
 # Kinds that are refused.
-save("strings", [h.make_node("Identity", ["x"], ["y"])], [port("x", T.STRING, "n")], [port("y", T.STRING, "n")])
+save("complex", [h.make_node("Identity", ["x"], ["y"])], [port("x", T.COMPLEX64, "n")], [port("y", T.COMPLEX64, "n")])
 save("sequence", [h.make_node("SequenceConstruct", ["x", "x"], ["y"])], [port("x", T.FLOAT, 2)],
      [h.make_tensor_sequence_value_info("y", T.FLOAT, [2])])
 

@@ -1,0 +1,158 @@
+package onnx
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tutti/core/status"
+	"tutti/proto/modelconfig"
+)
+
+// providerKind says by which function a provider is added.
+type providerKind int
+
+const (
+	named providerKind = iota
+	cuda
+	tensorRT
+	openVINO
+)
+
+// provider is an execution provider of the runtime with its settings.
+type provider struct {
+	accelerator string // the name in config.pbtxt
+	name        string // the runtime's own
+	wheel       string // the package of PyPI whose library has it
+	kind        providerKind
+	pairs       [][2]string
+}
+
+// hostProviders and deviceProviders are what execution_accelerators may name.
+var (
+	hostProviders = []provider{
+		{accelerator: "openvino", name: "OpenVINOExecutionProvider", wheel: "onnxruntime-openvino", kind: openVINO},
+		{accelerator: "xnnpack", name: "XnnpackExecutionProvider", wheel: "a build of ONNX Runtime with --use_xnnpack"},
+	}
+	deviceProviders = []provider{
+		{accelerator: "tensorrt", name: "TensorrtExecutionProvider", wheel: "onnxruntime-gpu", kind: tensorRT},
+		cudaProvider,
+	}
+	cudaProvider = provider{accelerator: "cuda", name: "CUDAExecutionProvider", wheel: "onnxruntime-gpu", kind: cuda}
+)
+
+// accelerators returns the providers that a configuration asks for, of the host and of devices.
+func accelerators(cfg *modelconfig.ModelConfig) (host, device []provider, err error) {
+	acc := cfg.GetOptimization().GetExecutionAccelerators()
+	if host, err = wanted(acc.GetCpuExecutionAccelerator(), hostProviders); err != nil {
+		return nil, nil, err
+	}
+	device, err = wanted(acc.GetGpuExecutionAccelerator(), deviceProviders)
+	return host, device, err
+}
+
+// asks reports whether providers of a kind are among those of the settings.
+func (s *settings) asks(kind providerKind) bool {
+	return slices.ContainsFunc(s.providers, func(p provider) bool { return p.kind == kind })
+}
+
+func wanted(list []*modelconfig.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator, known []provider) ([]provider, error) {
+	var all []provider
+	for _, a := range list {
+		i := slices.IndexFunc(known, func(p provider) bool { return p.accelerator == a.GetName() })
+		if i < 0 {
+			return nil, status.Errorf(status.InvalidArg, "unknown Execution Accelerator '%s' is requested, expected one of %s", a.GetName(), providerNames(known))
+		}
+		p := known[i]
+		for _, key := range slices.Sorted(maps.Keys(a.GetParameters())) {
+			if err := p.set(key, a.GetParameters()[key]); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func providerNames(list []provider) string {
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].accelerator
+	}
+	return strings.Join(names, ", ")
+}
+
+// set takes one parameter of the accelerator. TensorRT's have names of Triton's own beside the runtime's, which begin with trt_.
+func (p *provider) set(key, value string) error {
+	if p.kind != tensorRT || strings.HasPrefix(key, "trt_") {
+		p.pairs = append(p.pairs, [2]string{key, value})
+		return nil
+	}
+	switch key {
+	case "precision_mode":
+		return p.precision(value)
+	case "max_workspace_size_bytes":
+		p.pairs = append(p.pairs, [2]string{"trt_max_workspace_size", value})
+	case "int8_calibration_table_name", "int8_use_native_calibration_table":
+		p.pairs = append(p.pairs, [2]string{"trt_" + key, value})
+	case "max_cached_engines": // the runtime keeps one engine per shape range and has no such setting any more
+	default:
+		return status.Errorf(status.InvalidArg, "unknown parameter '%s' is provided for TensorRT Execution Accelerator", key)
+	}
+	return nil
+}
+
+func (p *provider) precision(value string) error {
+	switch value {
+	case "FP32":
+	case "FP16":
+		p.pairs = append(p.pairs, [2]string{"trt_fp16_enable", "1"})
+	case "INT8":
+		p.pairs = append(p.pairs, [2]string{"trt_int8_enable", "1"})
+	default:
+		return status.Errorf(status.InvalidArg, "unsupported precision mode '%s' is requested, expected FP32, FP16 or INT8", value)
+	}
+	return nil
+}
+
+// missing refuses a provider that the library was built without, and says what has it.
+func (l *library) missing(list []provider) error {
+	if len(list) == 0 {
+		return nil
+	}
+	have, err := l.providers()
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		if p := &list[i]; !slices.Contains(have, p.name) {
+			return status.Errorf(status.Unavailable, "execution accelerator '%s' needs %s, and ONNX Runtime %s at '%s' has %s: "+
+				"get %s, and name its library by --backend-config=onnxruntime,library-path=",
+				p.accelerator, p.name, l.version, l.path, strings.Join(have, ", "), p.wheel)
+		}
+	}
+	return nil
+}
+
+// onDevice returns the settings of a session on a GPU: the providers asked for, then CUDA for what they leave.
+func (s settings) onDevice(id int, device []provider) settings {
+	s.providers = nil
+	last := cudaProvider
+	for _, p := range device {
+		if p.kind == cuda {
+			last = p
+			continue
+		}
+		s.providers = append(s.providers, p.at(id))
+	}
+	last.pairs = slices.Concat(s.cuda, last.pairs)
+	s.providers = append(s.providers, last.at(id))
+	return s
+}
+
+// at returns the provider for one device.
+func (p provider) at(id int) provider {
+	p.pairs = append(slices.Clone(p.pairs), [2]string{"device_id", strconv.Itoa(id)})
+	return p
+}

@@ -1,0 +1,138 @@
+package onnx
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// leaver is a context that ends when it is asked for the second time what tells its end: the first time is before a
+// run, the second during it.
+type leaver struct {
+	context.Context
+	leave context.CancelFunc
+	asked atomic.Int32
+}
+
+func newLeaver(tb testing.TB) *leaver {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	tb.Cleanup(cancel)
+	return &leaver{Context: ctx, leave: cancel}
+}
+
+func (l *leaver) Done() <-chan struct{} {
+	if l.asked.Add(1) == 2 {
+		l.leave()
+	}
+	return l.Context.Done()
+}
+
+// loopBatch is a batch of the model that counts to n.
+func loopBatch(tb testing.TB, n int64) *backends.Batch {
+	tb.Helper()
+	pool := tensor.NewPool()
+	b := &backends.Batch{Rows: 1, Out: make([]tensor.Tensor, 1), Allocator: pool}
+	for _, d := range []tensor.DType{tensor.Int64, tensor.FP32} {
+		in, err := tensor.New(pool, d, tensor.Of(1))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		clear(in.Bytes())
+		b.In = append(b.In, in)
+	}
+	*(*int64)(b.In[0].Pointer()) = n
+	tb.Cleanup(func() {
+		tensor.ReleaseAll(b.In)
+		b.Out[0].Release()
+	})
+	return b
+}
+
+// A run that would take hours is stopped, and the instance lives on.
+func TestCancelRun(t *testing.T) {
+	t.Parallel()
+	m, err := loadFile(t, openBackend(t, nil), "loop.onnx", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, over := range map[string]func(*testing.T, *backends.Batch) context.Context{
+		"alone": func(t *testing.T, _ *backends.Batch) context.Context { t.Helper(); return newLeaver(t) },
+		"all members": func(t *testing.T, b *backends.Batch) context.Context {
+			t.Helper()
+			b.Reqs = []backends.Req{{Ctx: newLeaver(t)}, {Ctx: newLeaver(t)}}
+			return context.Background()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x, err := m.NewInstance(t.Context(), tensor.Place{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			for range 2 {
+				b := loopBatch(t, 1<<40)
+				if err := x.Execute(over(t, b), b); !errors.Is(err, status.ErrCancelled) {
+					t.Fatalf("Execute = %v, want a cancellation", err)
+				}
+				b = loopBatch(t, 3)
+				if err := x.Execute(t.Context(), b); err != nil || *(*float32)(b.Out[0].Pointer()) != 3 {
+					t.Fatalf("the next run fails: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// A member that stays keeps the run going.
+func TestMemberStays(t *testing.T) {
+	t.Parallel()
+	m, err := loadFile(t, openBackend(t, nil), "loop.onnx", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	b := loopBatch(t, 20000)
+	b.Reqs = []backends.Req{{Ctx: gone}, {Ctx: t.Context()}}
+	if err := x.Execute(context.Background(), b); err != nil {
+		t.Errorf("Execute = %v", err)
+	}
+}
+
+// Loading ends when nobody wants the model any more, too.
+func TestCancelLoad(t *testing.T) {
+	t.Parallel()
+	l := openTest(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	set := defaultSettings(1)
+	if s, err := openSession(ctx, l, "testdata/mlp.onnx", &set); !errors.Is(err, status.ErrCancelled) {
+		t.Errorf("openSession = %v, %v, want a cancellation", s, err)
+	}
+}
+
+// TestWatchOnce has the timer find a run that was watched already, and whose end is not through: it leaves it alone.
+func TestWatchOnce(t *testing.T) {
+	t.Parallel()
+	w := &watch{}
+	w.begin(nil)
+	w.state.Store(oneRun | phaseBits)
+	w.armed.Store(true)
+	w.seen = oneRun | phaseBits
+	w.tick() // would wait for ever
+	if w.armed.Load() {
+		t.Error("the timer goes on beside an instance that does nothing")
+	}
+}

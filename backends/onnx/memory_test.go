@@ -1,0 +1,86 @@
+package onnx
+
+import (
+	"strings"
+	"testing"
+
+	"tutti/backends"
+	"tutti/core/tensor"
+)
+
+// runFill has the model fill n elements and add them up.
+func runFill(t *testing.T, m *model, n int64) error {
+	t.Helper()
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	pool := tensor.NewPool()
+	in, err := tensor.New(pool, tensor.Int64, tensor.Of(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Release()
+	*(*int64)(in.Pointer()) = n
+	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: pool}
+	err = x.Execute(t.Context(), b)
+	b.Out[0].Release()
+	return err
+}
+
+// A model that asks for more memory than there is fails its request, not the process.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	m, err := loadFile(t, openBackend(t, nil), "fill.onnx", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int64{1 << 46, 1 << 62, -1} {
+		if err := runFill(t, m.(*model), n); err == nil || !strings.HasPrefix(err.Error(), "model 'm': onnx runtime error") {
+			t.Errorf("%d elements: %v, want the runtime's error", n, err)
+		}
+	}
+	if err := runFill(t, m.(*model), 10); err != nil {
+		t.Errorf("the next run: %v", err)
+	}
+}
+
+// Through a binding, outputs are the same whoever allocates them.
+func TestBinding(t *testing.T) {
+	for name, unsure := range map[string]bool{"batch memory": false, "runtime memory": true} {
+		x, b := loadMLP(t)
+		if err := x.bindForTest(); err != nil {
+			t.Fatal(err)
+		}
+		x.m.unsure.Store(unsure)
+		for range 3 {
+			for i := range 16 {
+				*(*float32)(b.In[0].Buf.Pointer()) = float32(i)
+				if err := x.Execute(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				if got := *(*float32)(b.Out[0].Pointer()); got != float32(i) {
+					t.Errorf("%s: %v, want %d", name, got, i)
+				}
+				b.Out[0].Release()
+			}
+		}
+	}
+}
+
+// BenchmarkExecuteBinding is what runs over a binding kept with the instance cost on the host, beside BenchmarkExecute.
+func BenchmarkExecuteBinding(b *testing.B) {
+	x, batch := loadMLP(b)
+	if err := x.bindForTest(); err != nil {
+		b.Fatal(err)
+	}
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := x.Execute(ctx, batch); err != nil {
+			b.Fatal(err)
+		}
+		batch.Out[0].Release()
+	}
+}

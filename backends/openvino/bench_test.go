@@ -1,0 +1,56 @@
+package openvino
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"tutti/core/tensor"
+)
+
+// example is the folder of the two-input model.
+const example = "../../examples/backends/openvino/simple_openvino/1"
+
+// loadExample makes an instance of the two-input model and a batch of one row.
+func loadExample(tb testing.TB) (*instance, func()) {
+	tb.Helper()
+	x := newTest(tb, example, `max_batch_size: 8 parameters { key: "INFERENCE_NUM_THREADS" value { string_value: "1" } }`)
+	ids := zeros(tb, tensor.Int64, 1, 3)
+	for i, id := range []uint64{0, 7, 99} {
+		binary.LittleEndian.PutUint64(ids.Bytes()[8*i:], id)
+	}
+	b := newBatch(tb, 2, zeros(tb, tensor.FP32, 1, 4), ids)
+	ctx := tb.Context()
+	return x, func() {
+		if err := x.Execute(ctx, b); err != nil {
+			tb.Fatal(err)
+		}
+		tensor.ReleaseAll(b.Out)
+	}
+}
+
+func TestExecuteAllocatesNothing(t *testing.T) {
+	x, run := loadExample(t)
+	for range 20 {
+		run()
+	}
+	if x.m.slow.Load() {
+		t.Skip("the machine is so busy that executions are watched")
+	}
+	least := testing.AllocsPerRun(1, run)
+	for range 50 { // an execution that the machine holds up is watched the next time
+		least = min(least, testing.AllocsPerRun(10, run))
+	}
+	if least != 0 {
+		t.Errorf("%v allocations per batch, want none", least)
+	}
+}
+
+// BenchmarkOverhead is one execution of the two-input model. Its counterpart is bench/peers/backends/openvino.py.
+func BenchmarkOverhead(b *testing.B) {
+	_, run := loadExample(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		run()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "us/call")
+}

@@ -1,0 +1,211 @@
+package openvino
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"strconv"
+	"unsafe"
+
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// graph is a model file that was read, not yet compiled.
+type graph struct {
+	lib       *library
+	core      *core
+	model     *C.ov_model
+	ins, outs []port
+}
+
+// port is what the model file declares about one input or output.
+type port struct {
+	name  string
+	dtype tensor.DType
+	ov    C.int   // the runtime's number of dtype
+	shape []int64 // -1 for any extent
+	// unranked says that the file leaves even the number of dimensions open.
+	unranked bool
+	index    int
+	// alias says that it was found by another of its names, so that its index is not known.
+	alias bool
+	// handle is the executable's view of it.
+	handle *C.ov_port
+}
+
+// readGraph reads the model file at path.
+func readGraph(c *core, path string) (*graph, error) {
+	g := &graph{lib: c.lib, core: c}
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	model := new(*C.ov_model)
+	if err := check(C.tov_read(c.lib.f, c.c, p, model)); err != nil {
+		return nil, err
+	}
+	g.model = *model
+	if err := g.declare(); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// declare reads the declarations of all ports.
+func (g *graph) declare() (err error) {
+	if g.ins, err = g.declared(false); err == nil {
+		g.outs, err = g.declared(true)
+	}
+	return err
+}
+
+// close forgets the file. What was compiled of it stays.
+func (g *graph) close() {
+	if g.model != nil {
+		C.tov_model_free(g.lib.f, g.model)
+		g.model = nil
+	}
+}
+
+func (g *graph) declared(output bool) ([]port, error) {
+	n := new(C.size_t)
+	if err := check(C.tov_count(g.lib.f, g.model, flag(output), n)); err != nil {
+		return nil, err
+	}
+	ports := make([]port, 0, *n)
+	for i := range int(*n) {
+		d := new(C.tov_port)
+		if err := check(C.tov_declared(g.lib.f, g.model, flag(output), C.size_t(i), d)); err != nil {
+			return nil, err
+		}
+		p, err := described(d, output, side(output)+"_"+strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		p.index = i
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+// named returns a port by any of its names; a file may give it several.
+func (g *graph) named(output bool, name string) (port, bool) {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	d := new(C.tov_port)
+	if err := check(C.tov_alias(g.lib.f, g.model, flag(output), c, d)); err != nil {
+		return port{}, false
+	}
+	p, err := described(d, output, name)
+	p.name, p.alias = name, true
+	return p, err == nil
+}
+
+// described makes a port of a declaration; one without a name is called by its position.
+func described(d *C.tov_port, output bool, position string) (port, error) {
+	p := port{name: position, dtype: dtypeOf(d._type), ov: d._type, unranked: d.rank < 0}
+	if d.name != nil {
+		p.name = owned(d.name)
+	}
+	if p.dtype == tensor.Invalid {
+		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", elementName(d._type), side(output), p.name)
+	}
+	if d.rank > C.TOV_MAX_RANK {
+		return p, status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d",
+			side(output), p.name, C.TOV_MAX_RANK, d.rank)
+	}
+	for k := range max(0, int(d.rank)) {
+		p.shape = append(p.shape, int64(d.dims[k]))
+	}
+	return p, nil
+}
+
+// reshape gives the inputs other shapes.
+func (g *graph) reshape(shapes [][]int64) error {
+	var ranks, dims []C.int64_t
+	for _, s := range shapes {
+		ranks = append(ranks, C.int64_t(len(s)))
+		for _, d := range s {
+			dims = append(dims, C.int64_t(d))
+		}
+	}
+	ranks, dims = append(ranks, 0), append(dims, 0) // so that they have an address
+	if err := check(C.tov_reshape(g.lib.f, g.model, C.size_t(len(shapes)), &ranks[0], &dims[0])); err != nil {
+		return err
+	}
+	return g.declare()
+}
+
+// compile makes the graph executable.
+func (g *graph) compile(o *settings) (*compiled, error) {
+	device := C.CString(o.device)
+	defer C.free(unsafe.Pointer(device))
+	keys, values, free := o.marshal()
+	defer free()
+	c := new(*C.ov_compiled_model)
+	err := check(C.tov_compile(g.lib.f, g.core.c, g.model, device, C.size_t(len(o.properties)), keys, values, c))
+	if err != nil {
+		return nil, status.Prefixf(err, "compiling for %s: ", o.device)
+	}
+	return &compiled{lib: g.lib.retain(), c: *c}, nil
+}
+
+// compiled is an executable model. Requests of it may be made and run at the same time.
+type compiled struct {
+	lib   *library
+	c     *C.ov_compiled_model
+	ports []*C.ov_port
+}
+
+// find looks for the executable's own view of a port of the file.
+func (c *compiled) find(p *port, output bool) error {
+	var name *C.char
+	if p.alias {
+		name = C.CString(p.name)
+		defer C.free(unsafe.Pointer(name))
+	}
+	found := new(*C.ov_port)
+	if err := check(C.tov_find(c.lib.f, c.c, flag(output), C.size_t(p.index), name, found)); err != nil {
+		return status.Prefixf(err, "%s '%s': ", side(output), p.name)
+	}
+	p.handle = *found
+	c.ports = append(c.ports, *found)
+	return nil
+}
+
+// property returns what the runtime settled on, empty where it does not say.
+func (c *compiled) property(key string) string {
+	k := C.CString(key)
+	defer C.free(unsafe.Pointer(k))
+	return owned(C.tov_property(c.lib.f, c.c, k))
+}
+
+// close unloads the model. Outputs of earlier runs stay valid.
+func (c *compiled) close() {
+	if c.c == nil {
+		return
+	}
+	for _, p := range c.ports {
+		C.tov_port_free(c.lib.f, p)
+	}
+	C.tov_compiled_free(c.lib.f, c.c)
+	c.lib.release()
+	c.c, c.ports = nil, nil
+}
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func side(output bool) string {
+	if output {
+		return "output"
+	}
+	return "input"
+}

@@ -1,0 +1,232 @@
+package openvino
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"context"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// instance runs the model with a request and scratch of its own in C memory, so that an execution allocates nothing and
+// C never holds a Go pointer.
+type instance struct {
+	m       *model
+	lib     *library
+	call    *C.tov_call
+	in, out []C.tov_value // the call's, in C memory
+	scratch []scratch     // by input: what is not handed over where it is
+	kept    valuePool
+}
+
+var _ backends.Instance = (*instance)(nil)
+
+func newInstance(m *model) (*instance, error) {
+	c := m.compiled
+	if c.c == nil {
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.sig.Model)
+	}
+	ins, outs := m.binding.in, m.binding.out
+	call := new(*C.tov_call)
+	if err := check(C.tov_call_new(c.lib.f, c.c, C.size_t(len(ins)), C.size_t(len(outs)), call)); err != nil {
+		return nil, status.Prefixf(err, "model '%s': ", m.binding.sig.Model)
+	}
+	x := &instance{m: m, lib: c.lib.retain(), call: *call, scratch: make([]scratch, len(ins))}
+	x.in = unsafe.Slice(x.call.in, len(ins))
+	x.out = unsafe.Slice(x.call.out, len(outs))
+	for i := range ins {
+		x.in[i].port, x.in[i]._type = ins[i].handle, ins[i].ov
+	}
+	for i := range outs {
+		x.out[i].port, x.out[i]._type, x.out[i].lent = outs[i].handle, outs[i].ov, flag(outs[i].lent)
+	}
+	return x, nil
+}
+
+// Close frees the request. Outputs of earlier executions stay valid.
+func (x *instance) Close() error {
+	if x.call == nil {
+		return nil
+	}
+	C.tov_call_free(x.call)
+	for i := range x.scratch {
+		x.scratch[i].free()
+	}
+	x.call, x.in, x.out = nil, nil, nil
+	x.lib.release()
+	return nil
+}
+
+// Execute runs the model over the batch: one crossing into C. Outputs whose shape is known are written into the batch's
+// memory, the others stay in the runtime's own and are handed on without a copy.
+//
+// hot: no allocation in the steady state.
+func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+	if x.call == nil {
+		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.sig.Model)
+	}
+	if ctx.Err() != nil {
+		return status.ErrCancelled
+	}
+	if err := x.inputs(b); err != nil {
+		return err
+	}
+	guessed, err := x.outputs(b, !x.m.unsure.Load())
+	if err != nil {
+		return err
+	}
+	err = x.run(ctx)
+	if err == nil && !x.moved() {
+		return x.take(b)
+	}
+	if !guessed || status.CodeOf(err) == status.Cancelled {
+		return err
+	}
+	return x.retry(ctx, b, err)
+}
+
+// retry runs again with every output left to the runtime: when that succeeds, a first dimension was not the batch.
+func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) error {
+	for i := range b.Out {
+		b.Out[i].Release()
+	}
+	if _, err := x.outputs(b, false); err != nil {
+		return err
+	}
+	if err := x.run(ctx); err != nil {
+		if first == nil || status.CodeOf(err) == status.Cancelled {
+			return err
+		}
+		return first
+	}
+	x.m.unsure.Store(true)
+	return x.take(b)
+}
+
+// moved reports whether an output came in another shape than it was given memory for.
+func (x *instance) moved() bool {
+	for i := range x.out {
+		if x.out[i].moved != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// inputs describes the batch's inputs to the runtime.
+func (x *instance) inputs(b *backends.Batch) error {
+	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
+		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
+			x.m.binding.sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
+	}
+	for i := range b.In {
+		if err := x.input(i, &b.In[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *instance) input(i int, t *tensor.Tensor) error {
+	v, p := &x.in[i], &x.m.binding.in[i]
+	if !t.Present() {
+		return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor, got none", x.m.binding.sig.Model, p.name, p.dtype)
+	}
+	dims := t.Shape.Dims()
+	n := len(dims) - p.ones
+	if t.DType != p.dtype || !x.fits(p, dims) {
+		return x.unexpected(p, t)
+	}
+	v.rank = C.int(n)
+	for k, d := range dims[:n] {
+		v.dims[k] = C.int64_t(d)
+	}
+	missing, err := x.missing(dims)
+	if err != nil {
+		return err
+	}
+	if missing > 0 {
+		v.dims[0] = C.int64_t(x.m.binding.fixed)
+	}
+	if p.dtype == tensor.Bytes {
+		return x.strings(i, t, missing)
+	}
+	if int64(t.Len) != t.Shape.Elements()*int64(p.dtype.Size()) {
+		return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected %d bytes for a %s tensor of shape %s, got %d",
+			x.m.binding.sig.Model, p.name, t.Shape.Elements()*int64(p.dtype.Size()), p.dtype, t.Shape, t.Len)
+	}
+	v.data = t.Pointer()
+	if missing > 0 {
+		v.data = x.scratch[i].padded(t.Bytes(), t.Len/max(1, int(dims[0]))*int(x.m.binding.fixed))
+	}
+	return nil
+}
+
+// fits reports whether the model takes a tensor of such dimensions, its batch aside.
+func (x *instance) fits(p *boundPort, dims []int64) bool {
+	n := len(dims) - p.ones
+	if n < 0 || n > C.TOV_MAX_RANK || !p.unranked && n != len(p.shape) {
+		return false
+	}
+	for k, d := range p.shape {
+		if d != -1 && d != dims[k] && (k > 0 || x.m.binding.fixed == 0) {
+			return false
+		}
+	}
+	for _, d := range dims[n:] {
+		if d != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
+	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
+		x.m.binding.sig.Model, p.name, p.dtype, tensor.Of(p.shape...), t.DType, t.Shape)
+}
+
+// outputs describes where the outputs go, and reports whether any got memory of the batch.
+func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
+	padded := x.m.binding.fixed > int64(b.Rows)
+	for i := range x.out {
+		v, p := &x.out[i], &x.m.binding.out[i]
+		v.given = 0
+		known := guess && p.known && !padded
+		x.shape(v, p, b.Rows, known)
+		if !known {
+			continue
+		}
+		t, err := b.Alloc(i, p.dtype, shapeOf(v))
+		if err != nil {
+			return false, status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.sig.Model, p.name)
+		}
+		v.given, v.data = 1, t.Pointer()
+		guessed = true
+	}
+	return guessed, nil
+}
+
+// shape sets the shape that an output will have, or has to begin with where that is not known.
+func (x *instance) shape(v *C.tov_value, p *boundPort, rows int, known bool) {
+	v.rank = C.int(len(p.shape))
+	if p.unranked {
+		v.rank, v.dims[0] = 1, 0
+	}
+	for k, d := range p.shape {
+		if d == -1 {
+			d = 0
+		}
+		v.dims[k] = C.int64_t(d)
+	}
+	if known && x.m.binding.sig.MaxBatch > 0 {
+		v.dims[0] = C.int64_t(rows)
+	}
+}

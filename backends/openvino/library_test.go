@@ -1,0 +1,48 @@
+package openvino
+
+import (
+	"path/filepath"
+	"testing"
+
+	"tutti/core/status"
+	"tutti/runtimes"
+)
+
+// LibraryPath finds OpenVINO, or skips the test with the command that fetches it. Tests of it are not short.
+func LibraryPath(tb testing.TB) string {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("it needs OpenVINO: run without -short")
+	}
+	path, err := runtimes.Find("openvino", "")
+	if err != nil {
+		path, err = runtimes.Find("openvino", filepath.Join("..", "..", runtimes.Folder))
+	}
+	if err != nil {
+		tb.Skip("OpenVINO is not installed: run 'tutti runtime fetch openvino'")
+	}
+	return path
+}
+
+func TestOpenLibraryRefuses(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"missing": filepath.Join(t.TempDir(), "none.so"), "other library": "libm.so.6"} {
+		if l, err := openLibrary(path); err == nil || status.CodeOf(err) != status.Unavailable {
+			t.Errorf("%s: openLibrary = %v, %v, want it unavailable", name, l, err)
+		}
+	}
+}
+
+func TestClean(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"Exception from src/core/src/a.cpp:12:\nCheck 'x' failed at src/b.cpp:3:\nthe  reason\n\n": "the  reason",
+		"Exception from src/core/src/a.cpp:12:\n":                                                  "Exception from src/core/src/a.cpp:12:",
+		"plain": "plain",
+		"":      "",
+	} {
+		if got := clean(text); got != want {
+			t.Errorf("clean(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package openvino
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/runtimes"
+)
+
+const (
+	// modelFile is the model's file, or a folder that holds a file of that name and its weights.
+	modelFile = "model.xml"
+	// savedModel is what a TensorFlow SavedModel folder is known by.
+	savedModel = "saved_model.pb"
+	// defaultMaxBatch is what autocompletion gives a model that can batch.
+	defaultMaxBatch = 4
+)
+
+const (
+	keyMaxBatch = "default-max-batch-size"
+	keyLibrary  = "library-path"
+)
+
+// NewFactory returns the openvino backend. Its settings are library-path, the OpenVINO C library to open instead of the
+// one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can batch and
+// whose configuration is left to autocompletion.
+func NewFactory() backends.Factory {
+	return backends.Factory{
+		Name:        "openvino",
+		DefaultFile: modelFile,
+		Keys:        []string{keyMaxBatch, keyLibrary},
+		Native:      true,
+		New:         open,
+	}
+}
+
+// backend is an opened OpenVINO.
+type backend struct {
+	lib      *library
+	core     *core
+	maxBatch int
+}
+
+var _ backends.Described = (*backend)(nil)
+
+// Describe returns the library's version and path.
+func (b *backend) Describe() string { return "OpenVINO " + b.lib.version + ", " + b.lib.path }
+
+func open(o backends.Options) (backends.Backend, error) {
+	maxBatch := defaultMaxBatch
+	if v, ok := o.Config[keyMaxBatch]; ok {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 {
+			return nil, status.Errorf(status.InvalidArg, "unexpected value '%s' of openvino setting 'default-max-batch-size': expected an integer of at least 0", v)
+		}
+		maxBatch = n
+	}
+	path, err := runtimes.Find("openvino", o.Config[keyLibrary])
+	if err != nil {
+		return nil, err
+	}
+	lib, err := openLibrary(path)
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{lib: lib, maxBatch: maxBatch}
+	if b.core, err = openCore(lib, ""); err != nil {
+		lib.release()
+		return nil, status.Errorf(status.Unavailable, "unable to start OpenVINO '%s': %w", path, err)
+	}
+	return b, nil
+}
+
+// Load reads and compiles a model file. The instances of the model share what it compiled to.
+func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	if ctx.Err() != nil {
+		return nil, status.ErrCancelled
+	}
+	set, err := modelSettings(&s)
+	if err != nil {
+		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+	}
+	path, err := find(&s)
+	if err != nil {
+		return nil, err
+	}
+	m := &model{pad: set.pad}
+	from := b.core
+	if set.extension != "" { // whose operators are not for other models
+		if m.own, err = openCore(b.lib, set.extension); err != nil {
+			return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+		}
+		from = m.own
+	}
+	if err := m.load(&s, from, path, &set, b.maxBatch); err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// load reads the file, fits it to the configuration and compiles it.
+func (m *model) load(s *backends.Settings, from *core, path string, set *settings, byDefault int) error {
+	g, err := readGraph(from, path)
+	if err != nil {
+		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
+	}
+	defer g.close()
+	maxBatch, err := completeMaxBatch(s.Config, g, byDefault)
+	if err != nil {
+		return err
+	}
+	if err := adapt(s.Config, g, set); err != nil {
+		return err
+	}
+	if m.binding, err = bind(s.Config, g, maxBatch); err != nil {
+		return err
+	}
+	m.binding.sig.Model, m.binding.sig.Version = s.Model, s.Version
+	if m.compiled, err = g.compile(set); err == nil {
+		err = m.connect()
+	}
+	if err != nil {
+		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
+	}
+	return nil
+}
+
+// Close gives the runtime up; outputs that it owns keep it.
+func (b *backend) Close() error {
+	if b.lib != nil {
+		b.core.close()
+		b.lib.release()
+		b.lib = nil
+	}
+	return nil
+}
+
+// find returns the model's file, or the folder of a SavedModel; any other folder holds a file of the default name.
+func find(s *backends.Settings) (string, error) {
+	path := s.File(modelFile)
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		if _, saved := os.Stat(filepath.Join(path, savedModel)); saved == nil {
+			return path, nil
+		}
+		path = filepath.Join(path, modelFile)
+		info, err = os.Stat(path)
+	}
+	if err != nil {
+		return "", status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model)
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
+		return "", status.Errorf(status.InvalidArg, "unable to load model '%s': expected a file at '%s', found %s", s.Model, path, info.Mode())
+	}
+	return path, nil
+}
+
+// model is one compiled model file.
+type model struct {
+	compiled *compiled
+	own      *core // nil where the backend's serves
+	binding  *binding
+	pad      bool
+	threads  int
+	// unsure is set once an output's shape proved not to follow from the batch; all are then left to the runtime.
+	unsure atomic.Bool
+	// slow is set while executions are so long that stopping one is worth its cost.
+	slow atomic.Bool
+}
+
+var _ backends.Threaded = (*model)(nil)
+
+// connect finds the executable's ports and how many threads an execution takes.
+func (m *model) connect() error {
+	for k, bound := range [][]boundPort{m.binding.in, m.binding.out} {
+		for i := range bound {
+			if err := m.compiled.find(&bound[i].port, k == 1); err != nil {
+				return err
+			}
+		}
+	}
+	m.slow.Store(true)
+	threads, _ := strconv.Atoi(m.compiled.property(keyThreads))
+	streams, _ := strconv.Atoi(m.compiled.property(keyStreams))
+	m.threads = max(1, threads/max(1, streams))
+	return nil
+}
+
+// Threads returns those of one execution, as the runtime settled on.
+func (m *model) Threads() int { return m.threads }
+
+// Signature returns the configured ports, or the file's where the configuration has none.
+func (m *model) Signature() *config.Signature { return m.binding.sig }
+
+// NewInstance returns an executor on the host.
+func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
+	if at.Kind == tensor.Device {
+		return nil, status.Errorf(status.Unsupported, "model '%s': openvino on %s is not supported", m.binding.sig.Model, at)
+	}
+	return newInstance(m)
+}
+
+// Close unloads the model.
+func (m *model) Close() error {
+	if m.compiled != nil {
+		m.compiled.close()
+	}
+	if m.own != nil {
+		m.own.close()
+		m.own = nil
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package openvino
+
+import (
+	"unsafe"
+
+	"tutti/core/status"
+)
+
+// missing returns how many rows a batch lacks for a model of a fixed batch size.
+func (x *instance) missing(dims []int64) (int64, error) {
+	fixed := x.m.binding.fixed
+	if fixed == 0 || len(dims) == 0 || dims[0] == fixed {
+		return 0, nil
+	}
+	if !x.m.pad || dims[0] > fixed {
+		return 0, status.Errorf(status.InvalidArg, "model '%s': expected a batch of exactly %d rows, got %d (parameter %s YES makes a smaller one up)",
+			x.m.binding.sig.Model, fixed, dims[0], keyPad)
+	}
+	return fixed - dims[0], nil
+}
+
+// padded copies rows into memory of the given size, zeros after them.
+func (s *scratch) padded(rows []byte, size int) unsafe.Pointer {
+	s.room(max(size, 1), 0)
+	to := unsafe.Slice((*byte)(s.text), size)
+	clear(to[copy(to, rows):])
+	return s.text
+}

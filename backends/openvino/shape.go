@@ -1,0 +1,66 @@
+package openvino
+
+import (
+	"slices"
+	"strings"
+
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// adapt changes the file's shapes to what the configuration asks for, as Triton does: a batch dimension of a fixed
+// size becomes variable, and with RESHAPE_IO_LAYOUT the inputs take their configured dimensions.
+func adapt(cfg *modelconfig.ModelConfig, g *graph, o *settings) error {
+	shapes := make([][]int64, len(g.ins))
+	changed := false
+	for i, p := range g.ins {
+		shape := slices.Clone(p.shape)
+		if o.reshape || p.unranked {
+			if d := configured(cfg, p.name); d != nil {
+				shape = d
+			} else if p.unranked {
+				return status.Errorf(status.InvalidArg,
+					"unable to load model '%s', the model leaves the number of dimensions of input '%s' open, expected them in the configuration", cfg.GetName(), p.name)
+			}
+		}
+		if cfg.GetMaxBatchSize() > 0 && !o.fixed && len(shape) > 0 {
+			shape[0] = -1
+		}
+		changed = changed || !slices.Equal(shape, p.shape)
+		shapes[i] = shape
+	}
+	if !changed {
+		return nil
+	}
+	if err := g.reshape(shapes); err != nil {
+		return status.Prefixf(err, "unable to load model '%s', the model cannot take inputs of shapes %s: ", cfg.GetName(), list(shapes))
+	}
+	return nil
+}
+
+// configured returns the dimensions that an input is given, batch included; nil where the configuration has none.
+func configured(cfg *modelconfig.ModelConfig, name string) []int64 {
+	for _, io := range cfg.GetInput() {
+		if io.GetName() != name {
+			continue
+		}
+		dims := io.GetDims()
+		if r := io.GetReshape(); r != nil {
+			dims = r.GetShape()
+		}
+		if cfg.GetMaxBatchSize() > 0 {
+			return append([]int64{-1}, dims...)
+		}
+		return append([]int64{}, dims...)
+	}
+	return nil
+}
+
+func list(shapes [][]int64) string {
+	texts := make([]string, len(shapes))
+	for i, s := range shapes {
+		texts[i] = tensor.Of(s...).String()
+	}
+	return strings.Join(texts, " ")
+}

@@ -1,0 +1,103 @@
+package openvino
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"bytes"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// scratch is C memory that an input is put together in, kept for the next.
+type scratch struct {
+	text, list       unsafe.Pointer
+	textLen, listLen int
+}
+
+func (s *scratch) free() {
+	C.free(s.text)
+	C.free(s.list)
+	*s = scratch{}
+}
+
+// room makes the text at least n bytes and the list n pointers long.
+func (s *scratch) room(text, list int) {
+	if text > s.textLen {
+		C.free(s.text)
+		s.text, s.textLen = C.malloc(C.size_t(text)), text
+	}
+	if list > s.listLen {
+		C.free(s.list)
+		s.list, s.listLen = C.malloc(C.size_t(list)*C.size_t(unsafe.Sizeof(uintptr(0)))), list
+	}
+}
+
+// strings hands over an input's elements, which the runtime takes as zero-terminated texts, and empty ones for the rows
+// that are missing.
+func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
+	v, p, s := &x.in[i], &x.m.binding.in[i], &x.scratch[i]
+	n, total := int(t.Shape.Elements()), 1
+	for _, d := range v.dims[:v.rank] {
+		total *= int(d)
+	}
+	rest := t.Bytes()
+	if n < 0 || n > len(rest)/tensor.EncodedLen(0) { // before memory is made for so many
+		return x.unusable(p, len(rest)/tensor.EncodedLen(0), false)
+	}
+	s.room(len(rest)+1, total+1) // a length takes more than a zero, and one more is for the missing
+	text := unsafe.Slice((*byte)(s.text), len(rest)+1)
+	list := unsafe.Slice((*uintptr)(s.list), total+1) // of memory that Go does not know
+	at := 0
+	for k := range n {
+		elem, next, ok := tensor.NextBytes(rest)
+		if !ok || bytes.IndexByte(elem, 0) >= 0 {
+			return x.unusable(p, k, ok)
+		}
+		list[k] = uintptr(unsafe.Pointer(&text[at]))
+		at += copy(text[at:], elem)
+		text[at], rest = 0, next
+		at++
+	}
+	if len(rest) > 0 {
+		return x.unusable(p, n, false)
+	}
+	text[len(text)-1] = 0
+	for k := n; k < total && missing > 0; k++ {
+		list[k] = uintptr(unsafe.Pointer(&text[len(text)-1]))
+	}
+	v.text, v.elements = (**C.char)(s.list), C.size_t(total)
+	return nil
+}
+
+func (x *instance) unusable(p *boundPort, k int, whole bool) error {
+	if !whole {
+		return status.Errorf(status.InvalidArg, "model '%s', input '%s': the BYTES tensor is cut or too long at element %d", x.m.binding.sig.Model, p.name, k)
+	}
+	return status.Errorf(status.InvalidArg, "model '%s', input '%s': element %d has a zero byte, which OpenVINO does not take in a string",
+		x.m.binding.sig.Model, p.name, k)
+}
+
+// stringsOut copies an output's elements, of which the runtime made so many.
+func (x *instance) stringsOut(b *backends.Batch, i int, shape tensor.Shape, made int) error {
+	v, p := &x.out[i], &x.m.binding.out[i]
+	wanted := v.elements
+	v.elements = C.size_t(made)
+	n := C.tov_strings_len(x.lib.f, v, wanted)
+	v.elements = wanted
+	if n < 0 {
+		return status.Errorf(status.Internal, "model '%s', output '%s': strings of OpenVINO %s cannot be read", x.m.binding.sig.Model, p.name, x.lib.version)
+	}
+	t, err := b.AllocBytes(i, shape, int(n))
+	if err != nil || n == 0 {
+		return err
+	}
+	C.tov_strings(v, (*C.uchar)(t.Pointer()))
+	return nil
+}

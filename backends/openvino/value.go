@@ -1,0 +1,122 @@
+package openvino
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"sync"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// value is memory that the runtime owns, seen as a buffer: an output that is handed on without a copy. It may outlive
+// the instance and the model, because it holds the library itself.
+type value struct {
+	buf  tensor.Buffer
+	ov   *C.ov_tensor
+	lib  *library
+	pool *valuePool
+	next *value
+}
+
+var _ tensor.Owner = (*value)(nil)
+
+// valuePool keeps headers of values for reuse.
+type valuePool struct {
+	mu   sync.Mutex
+	free *value // guarded by mu
+}
+
+// Free gives the memory back to the runtime.
+func (v *value) Free(*tensor.Buffer) {
+	C.tov_release(v.lib.f, v.ov)
+	v.lib.release()
+	v.ov, v.lib = nil, nil
+	v.pool.mu.Lock()
+	v.next, v.pool.free = v.pool.free, v
+	v.pool.mu.Unlock()
+}
+
+func (p *valuePool) take() *value {
+	p.mu.Lock()
+	v := p.free
+	if v != nil {
+		p.free, v.next = v.next, nil
+	}
+	p.mu.Unlock()
+	if v == nil {
+		v = &value{pool: p}
+	}
+	return v
+}
+
+// take hands the outputs of a successful run to the batch.
+func (x *instance) take(b *backends.Batch) (err error) {
+	for i := range x.out {
+		v, p := &x.out[i], &x.m.binding.out[i]
+		if v.given == 0 && err == nil {
+			err = x.output(b, i)
+		}
+		if v.tensor != nil { // copied, or left behind by a failure
+			C.tov_release(x.lib.f, v.tensor)
+			v.tensor = nil
+		}
+		if err == nil && p.ones > 0 {
+			x.ones(&b.Out[i], p.ones)
+		}
+	}
+	return err
+}
+
+// output makes output i of the batch what the runtime put out.
+func (x *instance) output(b *backends.Batch, i int) error {
+	v, p := &x.out[i], &x.m.binding.out[i]
+	if v.rank > C.TOV_MAX_RANK {
+		return status.Errorf(status.Internal, "model '%s', output '%s': expected at most %d dimensions, got %d",
+			x.m.binding.sig.Model, p.name, C.TOV_MAX_RANK, v.rank)
+	}
+	whole := shapeOf(v)
+	shape, elements := whole, whole.Elements()
+	if fixed := x.m.binding.fixed; fixed > int64(b.Rows) && whole.Rank() > 0 && whole.Dim(0) == fixed {
+		shape.SetDim(0, int64(b.Rows))
+		v.dims[0] = C.int64_t(b.Rows)
+		v.elements = C.size_t(shape.Elements())
+	}
+	if p.dtype == tensor.Bytes {
+		return x.stringsOut(b, i, shape, int(elements))
+	}
+	n := int(shape.Elements()) * p.dtype.Size()
+	if p.lent || shape.Elements() != elements {
+		t, err := b.Alloc(i, p.dtype, shape)
+		if err == nil {
+			copy(t.Bytes(), unsafe.Slice((*byte)(v.data), n))
+		}
+		return err
+	}
+	kept := x.kept.take()
+	kept.ov, kept.lib = v.tensor, x.lib.retain()
+	v.tensor = nil
+	kept.buf.Reset(kept, tensor.Place{}, v.data, n)
+	b.SetOutput(i, tensor.Tensor{DType: p.dtype, Shape: shape, Buf: &kept.buf, Len: n})
+	return nil
+}
+
+// ones adds dimensions of extent 1 after the others.
+func (*instance) ones(t *tensor.Tensor, n int) {
+	var dims [C.TOV_MAX_RANK + 1]int64
+	all := append(dims[:0], t.Shape.Dims()...)
+	for range n {
+		all = append(all, 1)
+	}
+	t.Shape = tensor.Of(all...)
+}
+
+// shapeOf returns v's shape.
+func shapeOf(v *C.tov_value) tensor.Shape {
+	return tensor.Of(unsafe.Slice((*int64)(unsafe.Pointer(&v.dims[0])), int(v.rank))...)
+}

@@ -1,0 +1,58 @@
+package sim_test
+
+import (
+	"context"
+	"testing"
+
+	"tutti/backends"
+	"tutti/backends/identity"
+	"tutti/backends/sim"
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// spy is a backend that keeps the configuration of what it loads.
+type spy struct {
+	backends.Backend
+	seen **modelconfig.ModelConfig
+}
+
+func (s spy) Load(ctx context.Context, set backends.Settings) (backends.Model, error) {
+	*s.seen = set.Config
+	return s.Backend.Load(ctx, set)
+}
+
+// TestInnerOnHost has the backend that computes see groups on the host: one that knows devices would look for its own.
+func TestInnerOnHost(t *testing.T) {
+	t.Parallel()
+	var seen *modelconfig.ModelConfig
+	f := identity.NewFactory()
+	open := f.New
+	f.New = func(o backends.Options) (backends.Backend, error) {
+		b, err := open(o)
+		return spy{b, &seen}, err
+	}
+	places := tensor.NewPlaces(tensor.NewPool())
+	b, err := sim.NewFactory(f).New(backends.Options{Config: map[string]string{"devices": "1"}, Places: places})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	cfg, err := config.Parse("config.pbtxt", []byte(model+`instance_group { kind: KIND_GPU gpus: 0 } instance_group { kind: KIND_MODEL }
+		input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.Load(t.Context(), backends.Settings{Model: "m", Version: 1, Config: cfg, Alloc: places.At(tensor.Place{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if g := seen.GetInstanceGroup(); g[0].GetKind() != modelconfig.ModelInstanceGroup_KIND_CPU || len(g[0].GetGpus()) > 0 || g[1].GetKind() != modelconfig.ModelInstanceGroup_KIND_MODEL {
+		t.Errorf("instance groups within: %v", g)
+	}
+	if cfg.GetInstanceGroup()[0].GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU {
+		t.Error("the model's own configuration was changed")
+	}
+}

@@ -1,0 +1,210 @@
+package tensorflow
+
+/*
+#cgo noescape ttf_run
+#cgo nocallback ttf_run
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"context"
+	"math/bits"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// instance runs the model with scratch of its own in C memory, so that an execution allocates nothing and C never
+// holds a Go pointer.
+type instance struct {
+	m       *model
+	lib     *library
+	ses     *session
+	call    *C.ttf_call
+	in, out []C.ttf_value // the call's, in C memory
+	kept    []kept
+	values  valuePool
+}
+
+var _ backends.Instance = (*instance)(nil)
+
+func newInstance(m *model, ses *session) (*instance, error) {
+	x := &instance{m: m, lib: m.how.lib, ses: ses}
+	x.call = C.ttf_call_new(ses.c, C.size_t(len(m.binding.in)), C.size_t(len(m.binding.out)))
+	if x.call == nil {
+		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.sig.Model)
+	}
+	x.in = unsafe.Slice(x.call.in, len(m.binding.in))
+	x.out = unsafe.Slice(x.call.out, len(m.binding.out))
+	err := x.place(x.in, m.binding.in, false)
+	if err == nil {
+		err = x.place(x.out, m.binding.out, true)
+	}
+	if err != nil {
+		C.ttf_call_free(x.call)
+		return nil, err
+	}
+	return x, nil
+}
+
+// place finds the ports in the instance's own session.
+func (x *instance) place(values []C.ttf_value, ports []boundPort, output bool) error {
+	for i := range ports {
+		found, ok := x.ses.find(ports[i].at)
+		if !ok {
+			return status.Errorf(status.InvalidArg, "model '%s', %s '%s': the graph has no tensor '%s', which the signature names",
+				x.m.binding.sig.Model, side(output), ports[i].name, ports[i].at)
+		}
+		values[i].at = found.at
+	}
+	return nil
+}
+
+// Close frees the scratch. Outputs of earlier executions stay valid.
+func (x *instance) Close() error {
+	if x.call == nil {
+		return nil
+	}
+	C.ttf_call_free(x.call)
+	x.call, x.in, x.out = nil, nil, nil
+	x.m.leave(x.ses, settled(x.kept))
+	x.kept = nil
+	return nil
+}
+
+// Execute runs the model over the batch: one crossing into C. Outputs stay in the runtime's own memory and are handed on
+// without a copy where nothing else refers to them. A run that has begun is not stopped: the runtime cannot be told to.
+//
+// hot: no allocation in the steady state.
+func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+	if x.call == nil {
+		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.sig.Model)
+	}
+	if ctx.Err() != nil {
+		return status.ErrCancelled
+	}
+	x.reclaim()
+	if err := x.inputs(b); err != nil {
+		return err
+	}
+	var err error
+	if code := C.ttf_run(x.call); code != 0 {
+		err = x.failure(b, code)
+	} else {
+		err = x.take(b)
+	}
+	if lost := x.keep(b); err == nil {
+		err = lost
+	}
+	return err
+}
+
+func (x *instance) failure(b *backends.Batch, code C.int) error {
+	switch code {
+	case C.TTF_UNFIT:
+		i := int(x.call.bad)
+		return x.unexpected(&x.m.binding.in[i], &b.In[i])
+	case C.TTF_NO_MEMORY:
+		return status.Errorf(status.Internal, "model '%s', input '%s': no memory for a copy", x.m.binding.sig.Model, x.m.binding.in[x.call.bad].name)
+	default:
+		return status.Prefixf(failure(code, C.ttf_call_text(x.call)), "model '%s': ", x.m.binding.sig.Model)
+	}
+}
+
+// inputs describes the batch's inputs to the runtime.
+func (x *instance) inputs(b *backends.Batch) error {
+	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
+		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
+			x.m.binding.sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
+	}
+	own := C.int(0)
+	if x.m.copies.Load() {
+		own = 1
+	}
+	for i := range b.In {
+		t, v, p := &b.In[i], &x.in[i], &x.m.binding.in[i]
+		v.use, v.copy = 0, own
+		if !t.Present() {
+			continue
+		}
+		if t.DType != p.dtype || t.Shape.Rank() > C.TTF_MAX_RANK || !resize(v, t.Shape.Dims(), p.reshape) {
+			return x.unexpected(p, t)
+		}
+		n := elements(v)
+		if size := t.DType.Size(); n < 0 || size > 0 && (n > t.Len || n*size != t.Len) {
+			return x.unexpected(p, t)
+		}
+		v.use, v.data, v.bytes, v.count, v._type = 1, t.Pointer(), C.size_t(t.Len), C.size_t(n), C.int(p.tf)
+	}
+	return nil
+}
+
+// elements returns how many elements v's shape has, -1 where it is none or the runtime, which ends the process on
+// overflow even where a later extent is 0, could not count them.
+func elements(v *C.ttf_value) int {
+	n, empty := uint64(1), false
+	for _, d := range v.dims[:v.rank] {
+		if d < 0 || d > maxElements {
+			return -1
+		}
+		if d == 0 {
+			empty = true
+			continue
+		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		if n = lo; hi != 0 || lo > maxElements {
+			return -1
+		}
+	}
+	if empty {
+		return 0
+	}
+	return int(n) //nolint:gosec // at most maxElements
+}
+
+// maxElements bounds a tensor.
+const maxElements = 1 << 46
+
+func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
+	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s in %d bytes",
+		x.m.binding.sig.Model, p.name, p.dtype, p.shapeText(), t.DType, t.Shape, t.Len)
+}
+
+// shapeText is the port's shape for a person.
+func (p *port) shapeText() string {
+	if p.anyRank {
+		return "any"
+	}
+	return tensor.Of(p.shape...).String()
+}
+
+// resize sets v's shape to dims, or to what r makes of them.
+func resize(v *C.ttf_value, dims []int64, r []extent) bool {
+	if r == nil {
+		v.rank = C.int(len(dims))
+		for k, d := range dims {
+			v.dims[k] = C.int64_t(d)
+		}
+		return true
+	}
+	v.rank = C.int(len(r))
+	for k, e := range r {
+		if e.axis >= len(dims) {
+			return false
+		}
+		v.dims[k] = C.int64_t(e.of(dims))
+	}
+	return true
+}
+
+// of returns the extent, given the shape it follows.
+func (e extent) of(dims []int64) int64 {
+	if e.axis < 0 {
+		return e.n
+	}
+	return dims[e.axis]
+}

@@ -1,0 +1,94 @@
+package tensorflow
+
+import (
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"tutti/backends"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+	"tutti/runtimes"
+)
+
+func openModel(t *testing.T, file string) *model {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("opens TensorFlow: run without -short")
+	}
+	path, err := runtimes.Find("tensorflow", "")
+	if err != nil {
+		path, err = runtimes.Find("tensorflow", filepath.Join("..", "..", runtimes.Folder))
+	}
+	if err != nil {
+		t.Skip("no TensorFlow: run 'tutti runtime fetch tensorflow'")
+	}
+	b, err := open(backends.Options{Config: map[string]string{keyLibrary: path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.Load(t.Context(), backends.Settings{
+		Model: file, Dir: "testdata", Log: slog.New(slog.DiscardHandler),
+		Config: &modelconfig.ModelConfig{Name: file, DefaultModelFilename: file + ".savedmodel"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.(*model)
+}
+
+// TestLoans runs a model that keeps nothing and one that does, on two instances each: the one's inputs are never copied,
+// the other's come to be, and in the end all memory is given back.
+func TestLoans(t *testing.T) {
+	t.Parallel()
+	for file, copies := range map[string]bool{"two": false, "keeper": true} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			m := openModel(t, file)
+			alloc := tensor.NewChecked(t, nil)
+			var all sync.WaitGroup
+			for range 2 {
+				x, err := m.NewInstance(t.Context(), tensor.Place{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				all.Go(func() {
+					for range 500 {
+						execute(t, x, alloc)
+					}
+					_ = x.Close()
+				})
+			}
+			all.Wait()
+			if m.copies.Load() != copies {
+				t.Errorf("inputs are copied: %t, want %t", m.copies.Load(), copies)
+			}
+			_ = m.Close()
+			if n := alloc.Held(); n != 0 {
+				t.Errorf("%d buffers are held in the end", n)
+			}
+		})
+	}
+}
+
+func execute(t *testing.T, x backends.Instance, alloc tensor.Allocator) {
+	t.Helper()
+	inst := x.(*instance)
+	dims := make([]int64, len(inst.m.binding.in[0].shape))
+	for i := range dims {
+		dims[i] = 2
+	}
+	in, err := tensor.New(alloc, tensor.FP32, tensor.Of(dims...))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	clear(in.Bytes())
+	b := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, len(inst.out)), Allocator: alloc}
+	if err := x.Execute(t.Context(), b); err != nil {
+		t.Error(err)
+	}
+	tensor.ReleaseAll(b.In)
+	tensor.ReleaseAll(b.Out)
+}

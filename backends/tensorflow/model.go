@@ -1,0 +1,208 @@
+package tensorflow
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/runtimes"
+)
+
+// defaultMaxBatch is what autocompletion gives a model that can batch.
+const defaultMaxBatch = 4
+
+// NewFactory returns the tensorflow backend. Its settings are library-path, the TensorFlow library to open instead of the
+// one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can batch and
+// whose configuration is left to autocompletion.
+func NewFactory() backends.Factory {
+	return backends.Factory{
+		Name:        "tensorflow",
+		Platforms:   []string{savedModelPlatform, graphPlatform},
+		DefaultFile: savedModelFolder,
+		Keys:        []string{keyMaxBatch, keyLibrary},
+		Native:      true,
+		New:         open,
+	}
+}
+
+// backend is an opened TensorFlow.
+type backend struct {
+	lib      *library
+	maxBatch int
+}
+
+var _ backends.Described = (*backend)(nil)
+
+// Describe returns the library's version and path.
+func (b *backend) Describe() string { return "TensorFlow " + b.lib.version + ", " + b.lib.path }
+
+const (
+	keyMaxBatch = "default-max-batch-size"
+	keyLibrary  = "library-path"
+)
+
+func open(o backends.Options) (backends.Backend, error) {
+	maxBatch := defaultMaxBatch
+	if v, ok := o.Config[keyMaxBatch]; ok {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 {
+			return nil, status.Errorf(status.InvalidArg, "unexpected value '%s' of tensorflow setting 'default-max-batch-size': expected an integer of at least 0", v)
+		}
+		maxBatch = n
+	}
+	path, err := runtimes.Find("tensorflow", o.Config[keyLibrary])
+	if err != nil {
+		return nil, err
+	}
+	lib, err := openLibrary(path)
+	if err != nil {
+		return nil, err
+	}
+	return &backend{lib: lib, maxBatch: maxBatch}, nil
+}
+
+// Load loads a model into its first session. Loading cannot be stopped half-way.
+func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	if ctx.Err() != nil {
+		return nil, status.ErrCancelled
+	}
+	m := &model{log: s.Log, how: loaded{lib: b.lib}}
+	var err error
+	if m.how.set, err = modelSettings(s.Config); err != nil {
+		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+	}
+	if m.how.files, err = find(&s); err != nil {
+		return nil, err
+	}
+	if err := m.load(&s, b.maxBatch); err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close leaves the library open: no library is ever unloaded.
+func (*backend) Close() error { return nil }
+
+// model is one loaded model.
+type model struct {
+	how     loaded
+	binding *binding
+	log     *slog.Logger
+	// copies is set once the runtime has kept an input beyond its run: inputs are copied from then on.
+	copies atomic.Bool
+
+	mu       sync.Mutex
+	sessions []*session // guarded by mu
+	kept     []kept     // guarded by mu; of instances that are closed
+	closed   bool       // guarded by mu
+}
+
+var _ backends.Threaded = (*model)(nil)
+
+// load opens the first session and binds the configuration to what it has.
+func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
+	prefix := func(err error) error {
+		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.how.files.path)
+	}
+	if m.how.set.initOps != "" && !m.how.files.graph {
+		return prefix(status.Errorf(status.InvalidArg, "parameter '%s' is for a GraphDef, a SavedModel names its own", keyInitOps))
+	}
+	if m.how.init, err = initOps(s, m.how.set.initOps); err != nil {
+		return prefix(err)
+	}
+	ses, err := m.how.open()
+	if err != nil {
+		return prefix(err)
+	}
+	m.sessions = append(m.sessions, ses)
+	var ports modelPorts
+	if m.how.files.graph {
+		ports.ins, ports.outs, err = ses.named(s)
+	} else {
+		ports.ins, ports.outs, err = ses.signed(m.how.set.signature)
+	}
+	if err != nil {
+		return prefix(err)
+	}
+	if m.binding, err = bind(s.Config, &ports, maxBatch); err != nil {
+		return err
+	}
+	m.binding.sig.Model, m.binding.sig.Version = s.Model, s.Version
+	return nil
+}
+
+// Threads returns those of one execution, as configured.
+func (m *model) Threads() int { return m.how.set.threads() }
+
+// Signature returns the configured ports, or the model's where the configuration has none.
+func (m *model) Signature() *config.Signature { return m.binding.sig }
+
+// NewInstance returns an executor on the host.
+func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
+	if at.Kind == tensor.Device {
+		return nil, status.Errorf(status.Unsupported, "model '%s': tensorflow on %s is not supported", m.binding.sig.Model, at)
+	}
+	ses, err := m.session()
+	if err != nil {
+		return nil, err
+	}
+	x, err := newInstance(m, ses)
+	if err != nil {
+		m.leave(ses, nil)
+	}
+	return x, err
+}
+
+// session returns one for a further instance: the first that has room, or a new one.
+func (m *model) session() (*session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.sig.Model)
+	}
+	for _, s := range m.sessions {
+		if s.users < m.how.set.share {
+			s.users++
+			return s, nil
+		}
+	}
+	s, err := m.how.open()
+	if err != nil {
+		return nil, status.Prefixf(err, "unable to load model '%s' from '%s' for another instance: ", m.binding.sig.Model, m.how.files.path)
+	}
+	s.users++
+	m.sessions = append(m.sessions, s)
+	return s, nil
+}
+
+// leave gives an instance's place in its session up, with the inputs that the runtime still refers to.
+func (m *model) leave(s *session, list []kept) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.users--
+	m.kept = append(m.kept, list...)
+}
+
+// Close unloads the model.
+func (m *model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	for _, s := range m.sessions {
+		s.close()
+	}
+	m.sessions = nil
+	if m.kept = settled(m.kept); len(m.kept) > 0 {
+		// Whatever still refers to them may read them at any time: their memory is not given back.
+		m.log.Warn("the runtime keeps inputs of a closed model", slog.String("model", m.how.files.path), slog.Int("inputs", len(m.kept)))
+		m.kept = nil
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package tensorflow
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// session is one loaded copy of a model. Running it is safe from any number of threads.
+type session struct {
+	c     *C.ttf_session
+	users int // instances, guarded by the model's mutex
+}
+
+// port is what the model says about one input or output.
+type port struct {
+	name    string
+	dtype   tensor.DType
+	tf      int     // the runtime's number of dtype
+	shape   []int64 // -1 for any extent
+	anyRank bool    // shape is not known
+	at      string  // the operation and the position of its result
+}
+
+// loaded is how a model is loaded: enough to do it again for a further session.
+type loaded struct {
+	lib   *library
+	files files
+	set   settings
+	init  []string
+}
+
+// open loads the model into a session of its own.
+func (l *loaded) open() (*session, error) {
+	s := &session{c: C.ttf_session_new(l.lib.f)}
+	if s.c == nil {
+		return nil, status.Errorf(status.Internal, "no memory for a session")
+	}
+	load := l.savedModel
+	if l.files.graph {
+		load = l.graph
+	}
+	err := load(s)
+	for i := 0; err == nil && i < len(l.init); i++ {
+		err = s.init(l.init[i])
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (l *loaded) savedModel(s *session) error {
+	path, tag, cfg := C.CString(l.files.path), C.CString(l.set.tag), l.set.proto()
+	defer C.free(unsafe.Pointer(path))
+	defer C.free(unsafe.Pointer(tag))
+	return s.check(C.ttf_load_saved(s.c, path, tag, unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
+}
+
+func (l *loaded) graph(s *session) error {
+	data, err := os.ReadFile(l.files.path)
+	if err != nil {
+		return status.Errorf(status.NotFound, "%w", err)
+	}
+	if len(data) == 0 {
+		return status.Errorf(status.InvalidArg, "the file is empty, expected a GraphDef")
+	}
+	cfg := l.set.proto()
+	return s.check(C.ttf_load_graph(s.c, unsafe.Pointer(&data[0]), C.size_t(len(data)), unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
+}
+
+// init runs an operation of the graph once.
+func (s *session) init(operation string) error {
+	name := C.CString(operation)
+	defer C.free(unsafe.Pointer(name))
+	switch code := C.ttf_init(s.c, name); code {
+	case C.TTF_UNFIT:
+		return status.Errorf(status.InvalidArg, "the graph has no operation '%s', which the file of parameter '%s' names", operation, keyInitOps)
+	default:
+		if err := s.check(code); err != nil {
+			return status.Prefixf(err, "operation '%s': ", operation)
+		}
+		return nil
+	}
+}
+
+func (s *session) check(code C.int) error {
+	if code == 0 {
+		return nil
+	}
+	return failure(code, C.ttf_session_text(s.c))
+}
+
+// close unloads the model. Outputs of earlier runs stay valid.
+func (s *session) close() {
+	if s.c != nil {
+		C.ttf_session_free(s.c)
+		s.c = nil
+	}
+}
+
+// operation splits the name of a tensor, "operation" or "operation:1".
+func operation(at string) (name string, index int) {
+	if i := strings.LastIndexByte(at, ':'); i >= 0 {
+		if n, err := strconv.Atoi(at[i+1:]); err == nil {
+			return at[:i], n
+		}
+	}
+	return at, 0
+}
+
+// find looks up a result of an operation; false where the graph has none of that name.
+func (s *session) find(at string) (C.ttf_port, bool) {
+	name, index := operation(at)
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	p := new(C.ttf_port)
+	ok := index >= 0 && index < 1<<20 && C.ttf_find(s.c, cname, C.int(index), p) == 0
+	return *p, ok
+}
+
+// signed returns the ports of a SavedModel's signature, sorted by name.
+func (s *session) signed(name string) (ins, outs []port, err error) {
+	var meta []byte
+	if m := s.c.meta; m != nil && m.data != nil {
+		meta = unsafe.Slice((*byte)(m.data), int(m.length))
+	}
+	all, err := signatures(meta)
+	if err != nil {
+		return nil, nil, err
+	}
+	chosen, err := choose(all, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ins, err = signedPorts(chosen.ins, false); err == nil {
+		outs, err = signedPorts(chosen.outs, true)
+	}
+	return ins, outs, err
+}
+
+func signedPorts(list map[string]tensorInfo, output bool) ([]port, error) {
+	var ports []port
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		info := list[name]
+		if info.at == "" {
+			return nil, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", side(output), name, info.kind)
+		}
+		p := port{name: name, at: info.at, tf: info.dtype, shape: info.shape, anyRank: info.anyRank}
+		if err := p.typed(output); err != nil {
+			return nil, err
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+// typed sets the port's element type from the runtime's number and checks what can be served.
+func (p *port) typed(output bool) error {
+	if p.tf > reference {
+		p.tf -= reference
+	}
+	if p.dtype = dtypeOf(p.tf); p.dtype == tensor.Invalid {
+		return status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", tfTypeName(p.tf), side(output), p.name)
+	}
+	if len(p.shape) > C.TTF_MAX_RANK {
+		return status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d",
+			side(output), p.name, C.TTF_MAX_RANK, len(p.shape))
+	}
+	return nil
+}
+
+// named returns the ports of a graph that the configuration names: a graph does not say which they are.
+func (s *session) named(settings *backends.Settings) (ins, outs []port, err error) {
+	cfg := settings.Config
+	if len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
+		return nil, nil, status.Errorf(status.InvalidArg,
+			"the configuration must declare inputs and outputs, which a GraphDef does not tell apart from other tensors")
+	}
+	for _, io := range cfg.GetInput() {
+		if ins, err = s.addNamed(ins, io.GetName(), false); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, c := range config.SignatureOf(cfg).Computed {
+		if ins, err = s.addNamed(ins, c.Name, false); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, io := range cfg.GetOutput() {
+		if outs, err = s.addNamed(outs, io.GetName(), true); err != nil {
+			return nil, nil, err
+		}
+	}
+	return ins, outs, nil
+}
+
+func (s *session) addNamed(list []port, name string, output bool) ([]port, error) {
+	found, ok := s.find(name)
+	if !ok {
+		return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s', the graph has no tensor of that name", side(output), name)
+	}
+	p := port{name: name, at: name, tf: int(found._type), anyRank: found.rank < 0}
+	if found.rank > C.TTF_MAX_RANK {
+		p.shape = make([]int64, found.rank)
+	}
+	for k := 0; k < int(found.rank) && found.rank <= C.TTF_MAX_RANK; k++ {
+		p.shape = append(p.shape, max(int64(found.dims[k]), -1))
+	}
+	err := p.typed(output)
+	return append(list, p), err
+}
+
+func side(output bool) string {
+	if output {
+		return "output"
+	}
+	return "input"
+}

@@ -1,0 +1,142 @@
+package tensorflow
+
+import (
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"tutti/core/status"
+	"tutti/proto/modelconfig"
+)
+
+// The parameters of config.pbtxt, as Triton names them.
+const (
+	keyIntra      = "TF_NUM_INTRA_THREADS"
+	keyInter      = "TF_NUM_INTER_THREADS"
+	keyPerSession = "TF_USE_PER_SESSION_THREADS"
+	keyTag        = "TF_GRAPH_TAG"
+	keySignature  = "TF_SIGNATURE_DEF"
+	keyInitOps    = "TF_INIT_OPS_FILE"
+	keyShare      = "MAX_SESSION_SHARE_COUNT"
+)
+
+var keys = []string{keyShare, keyTag, keyInitOps, keyInter, keyIntra, keySignature, keyPerSession}
+
+// settings say how a model is loaded and run.
+type settings struct {
+	intraThreads, interThreads int // 0: as many as there are cores
+	perSession                 bool
+	tag, signature             string // signature "": the usual one
+	initOps                    string // a file's name, "" for none
+	share                      int    // instances to a session
+	jit                        int    // the compiler's level, 0 for TensorFlow's own choice
+}
+
+// threads returns how many threads one execution may compute with.
+func (s *settings) threads() int {
+	if s.intraThreads > 0 {
+		return s.intraThreads
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// parse applies one parameter. One that is no parameter of TensorFlow belongs to another layer.
+func (s *settings) parse(key, value string) (err error) {
+	switch key {
+	case keyIntra:
+		s.intraThreads, err = count(key, value, 0, 1024)
+	case keyInter:
+		s.interThreads, err = count(key, value, 0, 1024)
+	case keyShare:
+		s.share, err = count(key, value, 1, math.MaxInt32)
+	case keyPerSession:
+		s.perSession, err = toggle(key, value)
+	case keyTag:
+		s.tag = value
+	case keySignature:
+		s.signature = value
+	case keyInitOps:
+		s.initOps = value
+	default:
+		if strings.HasPrefix(key, "TF_") {
+			return status.Errorf(status.InvalidArg, "unknown parameter '%s', expected one of %s", key, strings.Join(keys, ", "))
+		}
+	}
+	return err
+}
+
+func count(key, value string, from, to int) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < from || n > to {
+		return 0, status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected a number from %d to %d", value, key, from, to)
+	}
+	return n, nil
+}
+
+func toggle(key, value string) (bool, error) {
+	switch strings.ToLower(value) {
+	case "0", "false", "off", "no":
+		return false, nil
+	case "1", "true", "on", "yes":
+		return true, nil
+	default:
+		return false, status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected 0, 1, true, false, on or off", value, key)
+	}
+}
+
+// modelSettings reads the settings out of a model's configuration.
+func modelSettings(cfg *modelconfig.ModelConfig) (settings, error) {
+	s := settings{tag: "serve", share: 1, jit: int(cfg.GetOptimization().GetGraph().GetLevel())}
+	params := cfg.GetParameters()
+	for _, key := range slices.Sorted(maps.Keys(params)) {
+		if err := s.parse(key, params[key].GetStringValue()); err != nil {
+			return s, err
+		}
+	}
+	return s, unsupported(cfg)
+}
+
+// unsupported refuses what the configuration asks for and this package would ignore.
+func unsupported(cfg *modelconfig.ModelConfig) error {
+	if ops := cfg.GetModelOperations().GetOpLibraryFilename(); len(ops) > 0 {
+		return status.Errorf(status.Unsupported, "custom operator library '%s' is not supported", ops[0])
+	}
+	acc := cfg.GetOptimization().GetExecutionAccelerators()
+	for _, a := range slices.Concat(acc.GetCpuExecutionAccelerator(), acc.GetGpuExecutionAccelerator()) {
+		return status.Errorf(status.Unsupported, "execution accelerator '%s' is not supported", a.GetName())
+	}
+	return nil
+}
+
+// proto returns the session's ConfigProto.
+func (s *settings) proto() []byte {
+	const (
+		intraField, interField, softField, perSessionField, graphField = 2, 5, 7, 9, 10
+		optimizerField, jitField                                       = 3, 5
+	)
+	number := func(b []byte, field protowire.Number, v int) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(int64(v))) //nolint:gosec // two's complement on the wire
+	}
+	message := func(b []byte, field protowire.Number, m []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+	}
+	out := number(nil, intraField, s.threads())
+	inter := s.interThreads
+	if inter == 0 {
+		inter = runtime.GOMAXPROCS(0)
+	}
+	out = number(out, interField, inter)
+	out = number(out, softField, 1) // an operation that a device lacks runs on the processor
+	if s.perSession {
+		out = number(out, perSessionField, 1)
+	}
+	if s.jit != 0 {
+		out = message(out, graphField, message(nil, optimizerField, number(nil, jitField, min(max(s.jit, -1), 2))))
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package tensorflow
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"sync"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// value is memory that the runtime owns, seen as a buffer: an output that is handed on without a copy. It may outlive
+// the instance and the model.
+type value struct {
+	buf  tensor.Buffer
+	tf   *C.TF_Tensor
+	lib  *library
+	pool *valuePool
+	next *value
+}
+
+var _ tensor.Owner = (*value)(nil)
+
+// valuePool keeps headers of values for reuse.
+type valuePool struct {
+	mu   sync.Mutex
+	free *value // guarded by mu
+}
+
+// Free gives the memory back to the runtime.
+func (v *value) Free(*tensor.Buffer) {
+	C.ttf_release(v.lib.f, v.tf)
+	v.tf = nil
+	v.pool.mu.Lock()
+	v.next, v.pool.free = v.pool.free, v
+	v.pool.mu.Unlock()
+}
+
+func (p *valuePool) take() *value {
+	p.mu.Lock()
+	v := p.free
+	if v != nil {
+		p.free, v.next = v.next, nil
+	}
+	p.mu.Unlock()
+	if v == nil {
+		v = &value{pool: p}
+	}
+	return v
+}
+
+// take hands the outputs of a successful run to the batch.
+func (x *instance) take(b *backends.Batch) (err error) {
+	for i := range x.out {
+		v, p := &x.out[i], &x.m.binding.out[i]
+		if err == nil {
+			err = x.output(b, i)
+		}
+		if v.tensor != nil { // copied, or left behind by a failure
+			C.ttf_release(x.lib.f, v.tensor)
+			v.tensor = nil
+		}
+		if err == nil && p.reshape != nil {
+			err = x.reshape(&b.Out[i], v, p)
+		}
+	}
+	return err
+}
+
+// output makes output i of the batch the tensor that the runtime allocated, or a copy of it.
+func (x *instance) output(b *backends.Batch, i int) error {
+	v, p := &x.out[i], &x.m.binding.out[i]
+	if v.tensor == nil {
+		return status.Errorf(status.Internal, "model '%s', output '%s': the runtime gave none", x.m.binding.sig.Model, p.name)
+	}
+	if v.rank > C.TTF_MAX_RANK || int(v._type) != p.tf {
+		return status.Errorf(status.Internal, "model '%s', output '%s': expected a %s tensor of at most %d dimensions, got %s of %d",
+			x.m.binding.sig.Model, p.name, p.dtype, C.TTF_MAX_RANK, tfTypeName(int(v._type)), v.rank)
+	}
+	shape := shapeOf(v)
+	if p.dtype == tensor.Bytes {
+		t, err := b.AllocBytes(i, shape, int(v.bytes))
+		if err != nil {
+			return x.noOutput(p, err)
+		}
+		if t.Len > 0 {
+			C.ttf_strings(x.lib.f, v, t.Pointer())
+		}
+		return nil
+	}
+	if v.sole == 0 || v.bytes == 0 {
+		t, err := b.Alloc(i, p.dtype, shape)
+		if err != nil {
+			return x.noOutput(p, err)
+		}
+		copy(t.Bytes(), unsafe.Slice((*byte)(v.data), int(v.bytes)))
+		return nil
+	}
+	h := x.values.take()
+	h.tf, h.lib = v.tensor, x.lib
+	v.tensor = nil
+	h.buf.Reset(h, tensor.Place{}, v.data, int(v.bytes))
+	b.SetOutput(i, tensor.Tensor{DType: p.dtype, Shape: shape, Buf: &h.buf, Len: int(v.bytes)})
+	return nil
+}
+
+func (x *instance) noOutput(p *boundPort, err error) error {
+	return status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.sig.Model, p.name)
+}
+
+func (x *instance) reshape(t *tensor.Tensor, v *C.ttf_value, p *boundPort) error {
+	from := t.Shape
+	resize(v, from.Dims(), p.reshape)
+	t.Shape = shapeOf(v)
+	if from.Elements() != t.Shape.Elements() {
+		return status.Errorf(status.Internal, "model '%s', output '%s': shape %s cannot be reshaped to %s", x.m.binding.sig.Model, p.name, from, t.Shape)
+	}
+	return nil
+}
+
+// shapeOf returns v's shape.
+func shapeOf(v *C.ttf_value) tensor.Shape {
+	return tensor.Of(unsafe.Slice((*int64)(unsafe.Pointer(&v.dims[0])), int(v.rank))...)
+}

@@ -40,9 +40,9 @@ func (s *schedBench) traced() error {
 		}
 	}
 	costs := s.inTurns(200_000,
-		func(n int) { s.ask(x, "t0", n) },
-		func(n int) { s.ask(followed{x, tracers[0]}, "t0", n) },
-		func(n int) { s.ask(followed{x, tracers[1]}, "t0", n) })
+		func(n int) { s.ask(x, n) },
+		func(n int) { s.ask(followed{x, tracers[0]}, n) },
+		func(n int) { s.ask(followed{x, tracers[1]}, n) })
 	s.limit("chain of 3, traced for the store", "us of CPU", costs[1].cpu/1000, 1.5)
 	s.limit("  its allocations", "per request", costs[1].allocs, 0.01)
 	s.limit("a step of it, where every request is traced", "us of CPU more", (costs[2].cpu-costs[0].cpu)/nodes/1000, 3)

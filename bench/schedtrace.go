@@ -31,7 +31,7 @@ func (s *schedBench) traced() error {
 	}
 	var tracers [2]*tracing.Tracer
 	var stores [2]*ring.Store
-	for i, atMost := range [...]int{10_000, 0} {
+	for i, atMost := range [...]int{2000, 0} {
 		if stores[i], err = ring.New(stored, infer.Sampling{Failed: true, Slow: true, Every: 100}); err != nil {
 			return err
 		}

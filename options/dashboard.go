@@ -32,7 +32,7 @@ const (
 	minStoreBytes     = 1 << 20
 	maxStoreBytes     = 4 << 30
 	defaultStoreEvery = 100
-	defaultStoreRate  = 10_000
+	defaultStoreRate  = 2000
 	groupDashboard    = "Dashboard"
 )
 

@@ -19,7 +19,7 @@ func TestDashboard(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	store := options.TraceStore{Bytes: 64 << 20, Every: 100, AtMost: 10_000}
+	store := options.TraceStore{Bytes: 64 << 20, Every: 100, AtMost: 2000}
 	tests := []struct {
 		args  []string
 		want  options.Dashboard
@@ -27,7 +27,7 @@ func TestDashboard(t *testing.T) {
 		err   string
 	}{
 		{nil, options.Dashboard{Enabled: true}, store, ""},
-		{[]string{"--dashboard=false", "--trace-store-bytes", "0"}, options.Dashboard{}, options.TraceStore{Every: 100, AtMost: 10_000}, ""},
+		{[]string{"--dashboard=false", "--trace-store-bytes", "0"}, options.Dashboard{}, options.TraceStore{Every: 100, AtMost: 2000}, ""},
 		{[]string{"--dashboard-token-file", filepath.Join(dir, "token")}, options.Dashboard{Enabled: true, Token: "s3cret"}, store, ""},
 		{
 			[]string{"--trace-store-every", "0", "--trace-store-rate", "5", "--trace-param", "a", "--trace-param", "b"},

@@ -36,7 +36,7 @@ func View(r *tracing.Record, kept string) *infer.TraceView {
 	start, _ := r.Bounds()
 	v := &infer.TraceView{
 		TraceSummary: Summary(r, kept),
-		Params: []infer.ParamView{}, Moments: []infer.MomentView{}, Spans: []infer.StepView{}, Events: []infer.EventView{},
+		Params:       []infer.ParamView{}, Moments: []infer.MomentView{}, Spans: []infer.StepView{}, Events: []infer.EventView{},
 		Split: Parts(r), Mates: []infer.BatchSummary{},
 	}
 	if r.Parent != (tracing.SpanID{}) {

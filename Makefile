@@ -62,6 +62,26 @@ test-all: runtime examples ## Run everything, long suites and ownership checks i
 soak: ## Send ten million requests through a graph and look for what they leave behind
 	go test -run '^TestSoakBudget$$' -timeout 60m -v ./pipeline/exec -args -requests 10000000
 
+UI := server/web/ui
+# Node's packages, fetched when what is locked changes.
+$(UI)/node_modules/.package-lock.json: $(UI)/package-lock.json
+	cd $(UI) && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: ui
+ui: $(UI)/node_modules/.package-lock.json ## Build the dashboard into server/web/dist (needs Node)
+	cd $(UI) && npm run --silent build
+
+.PHONY: check-ui
+check-ui: $(UI)/node_modules/.package-lock.json ## Check the dashboard's types and units, and that what is embedded is what ui builds
+	@cd $(UI); out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; npx tsc --noEmit; \
+		UI_OUT="$$out" npx vite build --logLevel error; npx vitest run --silent; \
+		diff -r "$$out" ../dist || { echo "server/web/dist is not what its sources make: run make ui" >&2; exit 1; }
+
+.PHONY: test-ui
+test-ui: build runtime examples $(UI)/node_modules/.package-lock.json ## Look at every page in a real browser under load; PICTURE=1 draws the README's picture
+	cd $(UI) && node browser/run.mjs $(if $(PICTURE),--picture)
+
 .PHONY: lint
 lint: check-generate ## Check style, formatting and generated code
 	@lint=$(call tool,golangci-lint); echo "golangci-lint run ./..."; "$$lint" run ./...; \

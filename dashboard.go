@@ -24,16 +24,21 @@ func closeStore(s *ring.Store) error {
 }
 
 // dashboard makes what is served under /ui/.
-func (s *server) dashboard() *web.Server {
+func (s *server) dashboard() (*web.Server, error) {
+	pages, err := web.Pages()
+	if err != nil {
+		return nil, err
+	}
 	s.seen = newOverview(s)
 	set := web.Settings{
 		Overview: s.seen, Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: restricted(s.o.HTTP.Restricted),
+		Pages: pages,
 	}
 	if s.store != nil {
 		set.Inspector = s.store
 	}
 	s.ui = web.New(set)
-	return s.ui
+	return s.ui, nil
 }
 
 // closeDashboard ends what would go on by itself.

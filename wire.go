@@ -29,7 +29,9 @@ func (s *server) wire() error {
 			return err
 		}
 		if s.o.Dashboard.Enabled {
-			settings.UI = s.dashboard()
+			if settings.UI, err = s.dashboard(); err != nil {
+				return err
+			}
 		}
 		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP.Endpoint, service: httpapi.New(settings)}
 		s.fronts = append(s.fronts, s.http)

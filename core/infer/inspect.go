@@ -14,6 +14,10 @@ type Inspector interface {
 	SetSampling(s Sampling) error
 }
 
+// TryPrefix begins the ids of the requests that a person sends from the dashboard, whose
+// traces are stored whatever the sampling.
+const TryPrefix = "try-"
+
 // Overview shows what is served.
 type Overview interface {
 	Server() *ServerView

@@ -94,7 +94,7 @@ type Server struct {
 var _ http.Handler = (*Server)(nil)
 
 // uiPath begins the addresses that are not of the protocol.
-const uiPath = "/ui/"
+const uiPath = "/ui"
 
 const (
 	headerTimeout = time.Minute // how long a client may take to send its headers
@@ -201,7 +201,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 {
 		r.Body = newChunks(r.Body)
 	}
-	if s.ui != nil && strings.HasPrefix(r.URL.Path, uiPath) {
+	if s.ui != nil && ofUI(r.URL.Path) {
 		s.ui.ServeHTTP(w, r)
 		return
 	}
@@ -223,6 +223,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.serve(s, w, r, t)
 		s.drain(w, r, nil)
 	}
+}
+
+// ofUI reports whether a path is that of the dashboard or below it.
+func ofUI(path string) bool {
+	rest, ok := strings.CutPrefix(path, uiPath)
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // reject answers a request that no handler sees.

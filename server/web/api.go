@@ -2,6 +2,8 @@ package web
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -158,7 +160,15 @@ func (s *Server) load(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, l.Load(r.Context(), r.PathValue("model"), infer.LoadOptions{})
+	var with struct {
+		Config string `json:"config"`
+	}
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&with); err != nil && !errors.Is(err, io.EOF) {
+		return nil, status.Errorf(status.InvalidArg, "invalid options of loading: %w", err)
+	}
+	return struct{}{}, l.Load(r.Context(), r.PathValue("model"), infer.LoadOptions{Config: with.Config})
 }
 
 func (s *Server) unload(r *http.Request) (any, error) {

@@ -30,7 +30,8 @@
 //	GET api/events              server-sent events, one JSON object each:
 //	                            "server" ServerView and "models" [ModelView], at once and every second;
 //	                            "trace" TraceSummary of traces as they are stored, at most 20 a second
-//	POST api/models/MODEL/load, api/models/MODEL/unload   need the token; answer {}
+//	POST api/models/MODEL/load      needs the token; {"config": JSON} stands for config.pbtxt; answers {}
+//	POST api/models/MODEL/unload    needs the token; answers {}
 //
 // The kinds in "split" are, in the order of a request's way:
 //
@@ -45,4 +46,8 @@
 //	native     a step in this process                 node, model, batch
 //	cache      looking up an answer that was kept     node, model
 //	encode     encode and socket                      node -1
+//
+// The pages are in ui/, in TypeScript; "make ui" builds them into dist, which is embedded
+// and committed, so that building the server takes no Node. They ask for nothing but what
+// is here and in the protocol below v2/, by relative addresses.
 package web

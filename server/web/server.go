@@ -69,10 +69,20 @@ func New(set Settings) *Server {
 	s.routes.HandleFunc(Mount+"api/", func(w http.ResponseWriter, _ *http.Request) {
 		writeError(w, status.Errorf(status.NotFound, "there is no such address"))
 	})
+	// Relative, so that a path before the mount point stays.
+	s.routes.Handle("GET "+strings.TrimSuffix(Mount, "/"), away(strings.TrimPrefix(Mount, "/")))
 	if set.Pages != nil {
 		s.routes.Handle(Mount, set.Pages)
 	}
 	return s
+}
+
+// away sends a client to another address. http.Redirect would make it absolute.
+func away(to string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	}
 }
 
 // Close ends the streams of events.

@@ -3,6 +3,7 @@ package ring
 import (
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,6 +112,8 @@ func (s *Store) judge(r *tracing.Record, took, now int64) int {
 		}
 	case s.model(r.Model).slow(took, now) && set.Slow:
 		return slow
+	case strings.HasPrefix(r.Request, infer.TryPrefix):
+		return sampled
 	}
 	if set.Every == 0 {
 		return dropped

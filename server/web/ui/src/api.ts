@@ -1,0 +1,132 @@
+// The JSON of the server, as doc.go of package web and the types of package infer say.
+
+export interface RingStats { kept: string; bytes: number; used_bytes: number; traces: number; oldest_us: number }
+
+export interface ServerView {
+  name: string; version: string; started_us: number; now_us: number; ready: boolean;
+  cpu_seconds: number; cores: number; memory_bytes: number; tensor_bytes: number;
+  store: { bytes: number; rings: RingStats[] } | null;
+}
+
+export interface ModelView {
+  name: string; version: string; state: string; reason?: string; platform: string; ensemble: boolean;
+  rate: number; error_rate: number; p50_ns: number; p99_ns: number; queue: number; batch_rows: number;
+  queue_ns: number; compute_ns: number; requests: number; failures: number; copied_bytes: number; rates: number[];
+}
+
+export interface NodeView {
+  node: number; name: string; model: string; version: number; platform: string; places: string[] | null; site: string;
+  ensembles: string[] | null; stream: number; max_inflight: number; max_batch: number; live: ModelView | null;
+  instances?: number;
+}
+
+export interface EdgeView {
+  from: number; to: number; tensor: string; input: string; datatype: string; shape: number[] | null;
+  place?: string; copied_bytes: number; copies: number;
+}
+
+export interface GraphView { model: string; version: number; nodes: NodeView[]; edges: EdgeView[] }
+
+export interface TraceSummary {
+  id: string; request_id?: string; model: string; version: number; ensemble: boolean; start_us: number;
+  duration_ns: number; status: string; error?: string; kept: string; steps: number;
+}
+
+export interface TraceList { traces: TraceSummary[]; next: number; newest: number }
+
+export interface StepView {
+  span_id: string; node: number; after: number; wave: number; model: string; version: number; critical: boolean;
+  cached: boolean; native: boolean; status: string; ready_ns: number; enqueued_ns: number; start_ns: number;
+  input_end_ns: number; infer_end_ns: number; end_ns: number; done_ns: number; batch: number; rows: number;
+  batch_rows: number; members: number; elements: number; padding: number; instance: number; place: string; before: number;
+}
+
+export interface EventView {
+  kind: string; ns: number; node: number; tensor?: string; bytes?: number; from?: string; to?: string; reason?: string;
+}
+
+export interface PartView { kind: string; node: number; model?: string; batch?: number; start_ns: number; ns: number; text: string }
+
+export interface BatchSummary { id: number; model: string; version: number; rows: number; members: number; traces: string[] }
+
+export interface BatchView extends BatchSummary {
+  start_us: number; input_ns: number; infer_ns: number; output_ns: number; instance: number; place: string;
+  elements: number; padding: number; before: number; before_end_us: number; failed: boolean;
+}
+
+export interface TraceView extends TraceSummary {
+  span_id: string; parent_span_id?: string; params: { key: string; value: string }[];
+  moments: { name: string; ns: number }[]; spans: StepView[]; events: EventView[]; split: PartView[]; batches: BatchSummary[];
+}
+
+export interface Sampling { failed: boolean; slow: boolean; every: number }
+
+export interface Session { token: boolean; admitted: boolean }
+
+export interface TensorMeta { name: string; datatype: string; shape: number[] }
+
+export interface ModelMeta { name: string; versions: string[]; platform: string; inputs: TensorMeta[]; outputs: TensorMeta[] }
+
+/** Failure is an answer of the server that is none. */
+export class Failure extends Error {
+  constructor(readonly status: number, text: string) { super(text); }
+}
+
+const tokenKey = 'tutti-token';
+const headerKey = 'tutti-header';
+
+export const token = {
+  get: () => sessionStorage.getItem(tokenKey) ?? '',
+  set: (v: string) => (v ? sessionStorage.setItem(tokenKey, v) : sessionStorage.removeItem(tokenKey)),
+};
+
+/** extra is the header, "name: value", that opens restricted categories of the API. */
+export const extra = {
+  get: () => sessionStorage.getItem(headerKey) ?? '',
+  set: (v: string) => (v ? sessionStorage.setItem(headerKey, v) : sessionStorage.removeItem(headerKey)),
+};
+
+/** headers are what every request of this page carries. */
+export function headers(): Record<string, string> {
+  const h: Record<string, string> = {};
+  if (token.get()) h['Authorization'] = `Bearer ${token.get()}`;
+  const [name, ...rest] = extra.get().split(':');
+  if (name?.trim() && rest.length) h[name.trim()] = rest.join(':').trim();
+  return h;
+}
+
+async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
+  const r = await fetch(path, { ...init, headers: { ...headers(), ...(init.headers as Record<string, string>) } });
+  const text = await r.text();
+  let v: unknown;
+  try { v = JSON.parse(text); } catch { throw new Failure(r.status, `${r.status} ${r.statusText}`); }
+  if (!r.ok) throw new Failure(r.status, (v as { error?: string }).error ?? `${r.status} ${r.statusText}`);
+  return v as T;
+}
+
+const seg = encodeURIComponent;
+
+/** query writes the parameters that are not empty. */
+export function query(v: Record<string, string | number | undefined>): string {
+  const q = new URLSearchParams();
+  for (const [k, x] of Object.entries(v)) if (x !== undefined && x !== '' && x !== 0) q.set(k, String(x));
+  const s = q.toString();
+  return s && `?${s}`;
+}
+
+export const api = {
+  session: () => ask<Session>('api/session'),
+  models: () => ask<{ models: ModelView[] }>('api/models').then((v) => v.models),
+  graph: (model: string, version = 0) => ask<GraphView>(`api/graph/${seg(model)}${query({ version })}`),
+  traces: (q: Record<string, string | number | undefined>, signal?: AbortSignal) =>
+    ask<TraceList>(`api/traces${query(q)}`, { signal: signal ?? null }),
+  trace: (id: string) => ask<TraceView>(`api/traces/${seg(id)}`),
+  batch: (id: string) => ask<BatchView>(`api/batches/${seg(id)}`),
+  sampling: () => ask<Sampling>('api/sampling'),
+  setSampling: (s: Sampling) => ask<Sampling>('api/sampling', { method: 'PUT', body: JSON.stringify(s) }),
+  load: (model: string, config?: string) =>
+    ask<object>(`api/models/${seg(model)}/load`, { method: 'POST', body: config ? JSON.stringify({ config }) : null }),
+  unload: (model: string) => ask<object>(`api/models/${seg(model)}/unload`, { method: 'POST' }),
+  meta: (model: string) => ask<ModelMeta>(`../v2/models/${seg(model)}`),
+  config: (model: string) => ask<Record<string, unknown>>(`../v2/models/${seg(model)}/config`),
+};

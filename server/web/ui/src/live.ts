@@ -1,0 +1,98 @@
+// What the server tells by itself, once a second while the page is seen.
+import { useEffect, useReducer } from 'preact/hooks';
+import { api, headers, type ModelView, type ServerView, type TraceSummary } from './api';
+import { listen } from './events';
+
+const keptNews = 60;
+const keptLoad = 120;
+
+/** Load is what the server used at a moment. */
+export interface Load { at: number; cores: number; memory: number; tensors: number }
+
+class Live {
+  state: 'connecting' | 'live' | 'lost' = 'connecting';
+  server: ServerView | null = null;
+  models: ModelView[] | null = null;
+  news: TraceSummary[] = [];
+  load: Load[] = [];
+  /** tick counts what came. */
+  tick = 0;
+  private readonly listeners = new Set<() => void>();
+  private abort: AbortController | null = null;
+  private pending = false;
+
+  start(): void {
+    const follow = () => (document.visibilityState === 'visible' ? this.open() : this.close());
+    document.addEventListener('visibilitychange', follow);
+    follow();
+    void api.traces({ limit: keptNews }).then((l) => { this.add(l.traces); }, () => undefined);
+  }
+
+  /** restart is for when other headers are to be sent. */
+  restart(): void { this.close(); this.open(); }
+
+  subscribe(f: () => void): () => void {
+    this.listeners.add(f);
+    return () => { this.listeners.delete(f); };
+  }
+
+  private close(): void { this.abort?.abort(); this.abort = null; }
+
+  private open(): void {
+    if (this.abort) return;
+    const abort = (this.abort = new AbortController());
+    const again = () => {
+      if (abort.signal.aborted) return;
+      listen('api/events', headers(), abort.signal, (name, data) => this.take(name, JSON.parse(data))).catch(() => {
+        if (abort.signal.aborted) return;
+        this.state = 'lost';
+        this.changed();
+        setTimeout(again, 2000);
+      });
+    };
+    again();
+  }
+
+  private take(name: string, v: unknown): void {
+    this.state = 'live';
+    if (name === 'server') this.took(v as ServerView);
+    else if (name === 'models') this.models = v as ModelView[];
+    else if (name === 'trace') this.add([v as TraceSummary]);
+    this.changed();
+  }
+
+  private took(s: ServerView): void {
+    const was = this.server;
+    this.server = s;
+    if (was && s.now_us > was.now_us && s.cpu_seconds >= was.cpu_seconds) {
+      const cores = ((s.cpu_seconds - was.cpu_seconds) * 1e6) / (s.now_us - was.now_us);
+      this.load.push({ at: s.now_us / 1e6, cores, memory: s.memory_bytes, tensors: s.tensor_bytes });
+      if (this.load.length > keptLoad) this.load.shift();
+    }
+  }
+
+  private add(list: TraceSummary[]): void {
+    const known = new Set(this.news.map((t) => t.id));
+    this.news = [...list.filter((t) => !known.has(t.id)), ...this.news].sort((a, b) => b.start_us - a.start_us).slice(0, keptNews);
+  }
+
+  /** changed has everybody drawn anew, once however much came together. */
+  private changed(): void {
+    if (this.pending) return;
+    this.pending = true;
+    requestAnimationFrame(() => {
+      this.pending = false;
+      this.tick++;
+      for (const f of this.listeners) f();
+    });
+  }
+}
+
+export const live = new Live();
+
+/** useLive draws anew when something came. */
+export function useLive(): Live {
+  const [, draw] = useReducer((n: number) => n + 1, 0);
+  useEffect(() => live.subscribe(() => draw(undefined)), []);
+  return live;
+}

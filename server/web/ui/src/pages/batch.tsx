@@ -1,0 +1,32 @@
+import { api } from '../api';
+import { clock, dur, percent } from '../format';
+import { link } from '../route';
+import { Bad, Card, Empty, Fact, Page, useAsked } from '../parts/bits';
+
+export const Batch = ({ id }: { id: string }) => {
+  const { value: b, error } = useAsked(() => api.batch(id), [id]);
+  if (error !== null) return <Page title={`Batch ${id}`}><Bad error={error} /></Page>;
+  if (!b) return <Page title={`Batch ${id}`}><Empty>Reading the batch…</Empty></Page>;
+  const total = b.input_ns + b.infer_ns + b.output_ns;
+  return (
+    <Page title={<>Batch {b.id} <span class="dim">of {b.model} v{b.version}</span></>}>
+      {b.failed && <p class="bad">The batch failed.</p>}
+      <Card title={dur(total)}>
+        <div class="split"><div class="bar" role="img" aria-label={`input ${dur(b.input_ns)}, compute ${dur(b.infer_ns)}, output ${dur(b.output_ns)}`}>
+          {([['copies', b.input_ns], ['compute', b.infer_ns], ['encode', b.output_ns]] as const).map(([k, ns]) => <i key={k} class={`fill ${k}`} style={{ width: `${(ns / Math.max(total, 1)) * 100}%` }} />)}
+        </div></div>
+        <dl class="facts">
+          <Fact name="began">{clock(b.start_us)}</Fact><Fact name="rows">{b.rows}</Fact><Fact name="requests">{b.members}</Fact>
+          <Fact name="input">{dur(b.input_ns)}</Fact><Fact name="compute">{dur(b.infer_ns)}</Fact><Fact name="output">{dur(b.output_ns)}</Fact>
+          <Fact name="instance">{`${b.instance} on ${b.place}`}</Fact>
+          <Fact name="padding">{percent(b.elements + b.padding > 0 ? b.padding / (b.elements + b.padding) : 0)}</Fact>
+          {b.before > 0 && <Fact name="before it"><a href={link('batches', String(b.before))}>batch {b.before}</a> until {clock(b.before_end_us)}</Fact>}
+        </dl>
+      </Card>
+      <Card title="Its requests">
+        {b.traces.length === 0 ? <Empty>None of them was traced.</Empty> : <p>{b.traces.map((t) => <a key={t} class="chip mono" href={link('traces', t)}>{t.slice(0, 12)}</a>)}</p>}
+        <p class="note">Only some of them are stored.</p>
+      </Card>
+    </Page>
+  );
+};

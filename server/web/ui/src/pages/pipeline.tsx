@@ -1,0 +1,165 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { api, type GraphView, type ModelView, type NodeView } from '../api';
+import { count, dur, percent, plural, shape } from '../format';
+import { useLive } from '../live';
+import { go, link } from '../route';
+import { Bad, Card, Empty, Fact, Page, Ratio, Spark, State, useAsked } from '../parts/bits';
+import { Graph } from '../parts/graph';
+import { Operate } from '../parts/operate';
+
+/** EdgeRates says how many bytes per second are copied along each edge. */
+export function edgeRates(was: GraphView | null, now: GraphView, seconds: number): number[] {
+  return now.edges.map((e, i) => {
+    const old = was?.edges[i];
+    return old && old.tensor === e.tensor && seconds > 0 ? Math.max(0, e.copied_bytes - old.copied_bytes) / seconds : 0;
+  });
+}
+
+/** withLive puts the latest figures of the models into the nodes. */
+export function withLive(g: GraphView, models: ModelView[] | null): NodeView[] {
+  const by = new Map((models ?? []).map((m) => [`${m.name} ${m.version}`, m]));
+  return g.nodes.map((n) => ({ ...n, live: by.get(`${n.model} ${n.version}`) ?? n.live }));
+}
+
+export const Pipeline = ({ model, query }: { model: string; query: Record<string, string> }) => {
+  const l = useLive();
+  const first = (l.models ?? []).find((m) => m.ensemble) ?? l.models?.[0];
+  useEffect(() => { if (!model && first) go(link('pipeline', first.name), true); }, [model, first?.name]);
+  if (!model) return <Page title="Pipelines"><Empty>{l.models?.length === 0 ? 'No model is served.' : 'Waiting for the server…'}</Empty></Page>;
+  return <One key={model} model={model} query={query} />;
+};
+
+const One = ({ model, query }: { model: string; query: Record<string, string> }) => {
+  const l = useLive();
+  const version = Number(query['version'] ?? 0);
+  const asked = useAsked(() => api.graph(model, version), [model, version], 2000);
+  const last = useRef<{ at: number; g: GraphView | null; rates: number[] }>({ at: 0, g: null, rates: [] });
+  const g = asked.value;
+  if (g && g !== last.current.g) {
+    const at = performance.now();
+    last.current = { at, g, rates: edgeRates(last.current.g, g, (at - last.current.at) / 1000) };
+  }
+  const nodes = useMemo(() => (g ? withLive(g, l.models) : []), [g, l.models]);
+  const chosen = query['node'] === undefined ? null : nodes.find((n) => n.node === Number(query['node'])) ?? null;
+  const choose = (n: number | null) => go(link('pipeline', model, { ...query, node: n ?? undefined }), true);
+  const versions = (l.models ?? []).filter((m) => m.name === model);
+  const own = versions.find((m) => m.version === String(g?.version ?? version)) ?? versions.at(-1);
+  const names = useMemo(() => [...new Set((l.models ?? []).map((m) => m.name))], [l.models === null, l.models?.length]);
+  return (
+    <Page title={
+      <span class="pick">
+        <select aria-label="Model" value={model} onChange={(e) => go(link('pipeline', e.currentTarget.value))}>
+          {!names.includes(model) && <option>{model}</option>}
+          {names.map((n) => <option key={n}>{n}</option>)}
+        </select>
+        {versions.length > 1 && (
+          <select aria-label="Version" value={String(g?.version ?? version)} onChange={(e) => go(link('pipeline', model, { version: e.currentTarget.value }))}>
+            {versions.map((m) => <option key={m.version} value={m.version}>version {m.version}</option>)}
+          </select>
+        )}
+        {own && <State state={own.state} {...(own.reason ? { reason: own.reason } : {})} />}
+      </span>
+    } actions={<><a class="button" href={link('traces', '', { model })}>Traces</a><a class="button primary" href={link('try', model)}>Try it</a></>}>
+      {own && <Strip m={own} />}
+      {asked.error !== null && !g && <Bad error={asked.error} />}
+      <div class="columns wide">
+        <Card class="graphcard" title={g ? <>Graph <span class="dim">{plural(g.nodes.length, 'step')}, version {g.version}</span></> : 'Graph'} actions={<Legend />}>
+          {g ? <Graph g={g} nodes={nodes} rates={last.current.rates} chosen={chosen?.node ?? null} choose={choose} /> : asked.error === null && <Empty>Reading the plan…</Empty>}
+        </Card>
+        <Beside model={model} g={g} node={chosen} nodes={nodes} close={() => choose(null)} version={own?.version ?? ''} />
+      </div>
+    </Page>
+  );
+};
+
+const Legend = () => (
+  <ul class="legend" aria-label="Colours">
+    <li><i class="line host" />host</li><li><i class="line pinned" />pinned</li><li><i class="line device" />device</li><li><i class="line copied" />copied</li>
+    <li><i class="fill queue" />queue</li><li><i class="fill compute" />compute</li>
+  </ul>
+);
+
+const Strip = ({ m }: { m: ModelView }) => (
+  <dl class="tiles small">
+    <div class="tile"><dt>Requests</dt><dd><b>{count(m.rate)}/s</b></dd><Spark values={m.rates} /></div>
+    <div class="tile"><dt>Errors</dt><dd><b class={m.error_rate > 0 ? 'wrong' : ''}>{count(m.error_rate)}/s</b></dd></div>
+    <div class="tile"><dt>p50</dt><dd><b>{m.p50_ns ? dur(m.p50_ns) : '–'}</b></dd></div>
+    <div class="tile"><dt>p99</dt><dd><b>{m.p99_ns ? dur(m.p99_ns) : '–'}</b></dd></div>
+    <div class="tile"><dt>Answered</dt><dd><b>{count(m.requests)}</b></dd></div>
+    <div class="tile"><dt>Failed</dt><dd><b>{count(m.failures)}</b></dd></div>
+  </dl>
+);
+
+type Tab = 'step' | 'plan' | 'config' | 'operate';
+
+const Beside = ({ model, g, node, nodes, close, version }: {
+  model: string; g: GraphView | null; node: NodeView | null; nodes: NodeView[]; close: () => void; version: string;
+}) => {
+  const [tab, set] = useState<Tab>('plan');
+  useEffect(() => set((t) => (node ? 'step' : t === 'step' ? 'plan' : t)), [node?.node]);
+  const tabs: Tab[] = node ? ['step', 'plan', 'config', 'operate'] : ['plan', 'config', 'operate'];
+  return (
+    <Card title={<div class="tabs" role="group" aria-label="Beside the graph">
+      {tabs.map((t) => <button type="button" key={t} aria-pressed={t === tab} onClick={() => set(t)}>{t}</button>)}
+    </div>}>
+      {tab === 'step' && node && g && <Step node={node} g={g} close={close} />}
+      {tab === 'plan' && <Plan nodes={nodes} />}
+      {tab === 'config' && <Config model={model} />}
+      {tab === 'operate' && <Operate model={model} version={version} />}
+    </Card>
+  );
+};
+
+const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () => void }) => {
+  const v = n.live;
+  return (
+    <div class="step">
+      <h3>{n.name} <button type="button" class="quiet" onClick={close} aria-label="Close the step">×</button></h3>
+      <dl class="facts">
+        <Fact name="model"><a href={link('pipeline', n.model)}>{n.model}</a> {n.version}</Fact>
+        <Fact name="platform">{n.platform}</Fact>
+        <Fact name="runs on">{n.site}{n.places?.length ? ` (${n.places.join(', ')})` : ''}</Fact>
+        <Fact name="largest batch">{n.max_batch || 'none'}</Fact>
+        {n.instances !== undefined && <Fact name="instances">{n.instances}</Fact>}
+        {n.max_inflight > 0 && <Fact name="at most in flight">{n.max_inflight}</Fact>}
+        {v && <><Fact name="requests">{count(v.rate)}/s</Fact><Fact name="errors">{count(v.error_rate)}/s</Fact>
+          <Fact name="waiting">{v.queue}</Fact><Fact name="mean batch">{v.batch_rows ? count(v.batch_rows) : '–'}</Fact>
+          <Fact name="p50, p99">{dur(v.p50_ns)}, {dur(v.p99_ns)}</Fact>
+          <Fact name="queue, compute">{dur(v.queue_ns)}, {dur(v.compute_ns)}</Fact></>}
+      </dl>
+      {v && v.queue_ns + v.compute_ns > 0 && <div class="wideratio"><Ratio queue={v.queue_ns} compute={v.compute_ns} />
+        <small class="dim">{percent(v.queue_ns / (v.queue_ns + v.compute_ns))} of the time in the queue</small></div>}
+      <h3>Tensors</h3>
+      <ul class="plain mono">
+        {g.edges.filter((e) => e.to === n.node).map((e, i) => <li key={`i${i}`}><span class="dim">in</span> {e.input} <span class="dim">{e.datatype} {shape(e.shape)}</span>{e.place && <span class="wrong"> copied to {e.place}</span>}</li>)}
+        {g.edges.filter((e) => e.from === n.node).map((e, i) => <li key={`o${i}`}><span class="dim">out</span> {e.tensor} <span class="dim">{e.datatype} {shape(e.shape)}</span></li>)}
+      </ul>
+    </div>
+  );
+};
+
+const Plan = ({ nodes }: { nodes: NodeView[] }) => (
+  <div class="scroll"><table>
+    <thead><tr><th>#</th><th>Step</th><th>Where</th><th class="num">Batch</th><th class="num">Mean</th></tr></thead>
+    <tbody>{nodes.map((n) => (
+      <tr key={n.node}><td class="dim">{n.node}</td><td>{n.name}<br /><small class="dim">{n.platform}{n.ensembles && n.ensembles.length > 1 ? ` · in ${n.ensembles.at(-1)}` : ''}</small></td>
+        <td>{n.site}</td><td class="num">{n.max_batch || '–'}</td><td class="num">{n.live ? dur(n.live.queue_ns + n.live.compute_ns) : '–'}</td></tr>
+    ))}</tbody>
+  </table></div>
+);
+
+const Config = ({ model }: { model: string }) => {
+  const { value, error } = useAsked(() => api.config(model), [model]);
+  if (error !== null) return <Bad error={error} />;
+  return <pre class="config" tabIndex={0} aria-label={`Configuration of ${model}`}>{value ? JSON.stringify(trim(value), null, 2) : '…'}</pre>;
+};
+
+/** trim leaves out what a configuration does not set. */
+export function trim(v: unknown): unknown {
+  if (Array.isArray(v)) return v.map(trim);
+  if (typeof v !== 'object' || v === null) return v;
+  const kept = Object.entries(v).map(([k, x]) => [k, trim(x)] as const).filter(([, x]) =>
+    !(x === '' || x === false || x === null || x === 0 || (typeof x === 'string' && /^(0|FORMAT_NONE)$/.test(x)) ||
+      (typeof x === 'object' && Object.keys(x as object).length === 0)));
+  return Object.fromEntries(kept);
+}

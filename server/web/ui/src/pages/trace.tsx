@@ -1,0 +1,93 @@
+import { useState } from 'preact/hooks';
+import { api, type TraceView } from '../api';
+import { ago, bytes, clock, dur, plural } from '../format';
+import { go, link } from '../route';
+import { Bad, Card, Copy, Empty, Fact, Page, Status, useAsked } from '../parts/bits';
+import { Parts, Split, Waterfall } from '../parts/waterfall';
+import { totals } from '../waterfall';
+import { kinds } from '../waterfall';
+
+export const Trace = ({ id }: { id: string }) => {
+  const { value: t, error } = useAsked(() => api.trace(id), [id]);
+  if (error !== null) return <Page title="Request"><Bad error={error} /><p class="note">Stored traces make room for newer ones.</p></Page>;
+  if (!t) return <Page title="Request"><Empty>Reading the trace…</Empty></Page>;
+  return (
+    <Page title={<>{t.model} <span class="dim">v{t.version}</span> <Status status={t.status} /></>}
+      actions={<><Rival t={t} /><a class="button" href={link('pipeline', t.model)}>Pipeline</a></>}>
+      <dl class="facts line">
+        <Fact name="took"><b class="big">{dur(t.duration_ns)}</b></Fact>
+        <Fact name="began"><time dateTime={new Date(t.start_us / 1000).toISOString()}>{clock(t.start_us)}</time> <span class="dim">{ago(Date.now() * 1000 - t.start_us)} ago</span></Fact>
+        {t.request_id && <Fact name="request id"><span class="mono">{t.request_id}</span> <a href={link('traces', '', { request: t.request_id })}>all</a></Fact>}
+        <Fact name="trace id"><span class="mono wrap">{t.id}</span> <Copy text={t.id} label="the trace id" /></Fact>
+        {t.parent_span_id && <Fact name="parent span"><span class="mono">{t.parent_span_id}</span></Fact>}
+        <Fact name="kept as">{t.kept}</Fact>
+        {t.params.map((p) => <Fact key={p.key} name={p.key}>{p.value}</Fact>)}
+      </dl>
+      {t.error && <p class="bad">{t.error}</p>}
+      <TraceBody t={t} />
+    </Page>
+  );
+};
+
+/** TraceBody is a trace without its title. */
+export const TraceBody = ({ t }: { t: TraceView }) => {
+  const worst = totals(t.split)[0];
+  return (
+    <>
+      <Card title="Why did it take so long?" actions={worst && <span class="dim">most of it: {(kinds[worst.kind] ?? worst.kind).toLowerCase()}</span>}>
+        <Split parts={t.split} total={t.duration_ns} />
+        <details class="inorder"><summary>Along the critical path</summary><Parts t={t} /></details>
+      </Card>
+      <Card title={<>Waterfall <span class="dim">{plural(t.spans.length, 'step')}</span></>} actions={<span class="dim hint">● critical path · press a row for its figures</span>}>
+        <Waterfall t={t} />
+      </Card>
+      <div class="columns even">
+        <Mates t={t} />
+        <Events t={t} />
+      </div>
+    </>
+  );
+};
+
+const Mates = ({ t }: { t: TraceView }) => (
+  <Card title="Batch mates">
+    {t.batches.length === 0 ? <Empty>{t.spans.length ? 'The batches are not known any more.' : 'No batch was formed.'}</Empty> : (
+      <div class="scroll"><table>
+        <thead><tr><th>Batch</th><th>Model</th><th class="num">Rows</th><th>Requests</th></tr></thead>
+        <tbody>{t.batches.map((b) => (
+          <tr key={b.id}><td><a href={link('batches', String(b.id))}>{b.id}</a></td><td>{b.model}</td><td class="num">{b.rows}</td>
+            <td>{b.members <= 1 ? <span class="dim">alone</span> : <>{b.traces.filter((x) => x !== t.id).slice(0, 6).map((x) => <a key={x} class="mono chip" href={link('traces', x)}>{x.slice(0, 8)}</a>)} <span class="dim">{b.members} in all</span></>}</td></tr>
+        ))}</tbody>
+      </table></div>
+    )}
+  </Card>
+);
+
+const Events = ({ t }: { t: TraceView }) => (
+  <Card title="Copies and events">
+    {t.events.length === 0 ? <Empty>Nothing was copied between places.</Empty> : (
+      <div class="scroll"><table>
+        <thead><tr><th class="num">At</th><th>What</th><th>Tensor</th><th class="num">Bytes</th><th>Way</th></tr></thead>
+        <tbody>{t.events.map((e, i) => (
+          <tr key={i}><td class="num mono">{dur(e.ns)}</td><td class={e.kind === 'copy' ? 'wrong' : ''}>{e.kind.replaceAll('_', ' ')}</td><td>{e.tensor}</td>
+            <td class="num">{e.bytes ? bytes(e.bytes) : ''}</td><td>{e.from && e.to ? `${e.from} → ${e.to}` : ''} <span class="dim">{e.reason}</span></td></tr>
+        ))}</tbody>
+      </table></div>
+    )}
+  </Card>
+);
+
+/** Rival chooses the trace to compare with. */
+const Rival = ({ t }: { t: TraceView }) => {
+  const [open, set] = useState(false);
+  const { value } = useAsked(() => (open ? api.traces({ model: t.model, limit: 30 }) : Promise.resolve(null)), [open, t.id]);
+  if (!open) return <button type="button" onClick={() => set(true)}>Compare</button>;
+  return (
+    <select aria-label="Compare with" onChange={(e) => { if (e.currentTarget.value) go(link('compare', '', { a: t.id, b: e.currentTarget.value })); }}>
+      <option value="">compare with…</option>
+      {value?.traces.filter((x) => x.id !== t.id).map((x) => (
+        <option key={x.id} value={x.id}>{`${clock(x.start_us)} · ${dur(x.duration_ns)} · ${x.status} · v${x.version}${x.request_id ? ` · ${x.request_id.slice(0, 20)}` : ''}`}</option>
+      ))}
+    </select>
+  );
+};

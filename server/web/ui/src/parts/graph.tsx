@@ -1,0 +1,165 @@
+// The graph of a plan, which can be moved and scaled.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { EdgeView, GraphView, NodeView } from '../api';
+import { bytes, count, dur, shape, shorten } from '../format';
+import { answer, curve, layout, request, type Layout, type PlacedEdge, type PlacedNode } from '../layout';
+import { useWidth } from './bits';
+
+interface View { x: number; y: number; scale: number }
+
+const least = 0.08, most = 2.5;
+const bound = (v: number): number => Math.min(most, Math.max(least, v));
+
+/** fit is the view in which all is seen, never enlarged. */
+export function fit(l: { width: number; height: number }, width: number, height: number): View {
+  const scale = bound(Math.min(1, width / l.width, height / l.height));
+  return { x: (width - l.width * scale) / 2, y: (height - l.height * scale) / 2, scale };
+}
+
+/** structure changes when the plan does, and not with its figures. */
+const structure = (g: GraphView): string => g.nodes.map((n) => n.node).join() + g.edges.map((e) => `${e.from}>${e.to}`).join();
+
+export const Graph = ({ g, nodes, rates, chosen, choose }: {
+  g: GraphView; nodes: NodeView[]; rates: number[]; chosen: number | null; choose: (n: number | null) => void;
+}) => {
+  const [box, width] = useWidth<HTMLDivElement>();
+  const down = width > 0 && width < 560;
+  const key = structure(g);
+  const l = useMemo<Layout>(() => layout(g, down), [key, down]);
+  const height = Math.round(Math.max(260, Math.min(560, l.height * Math.min(1, (width || 1) / l.width) + 40)));
+  const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
+  const refit = () => setView(fit(l, width, height));
+  useEffect(() => { if (width > 0) refit(); }, [l, width, height]);
+  const zoom = (factor: number, cx = width / 2, cy = height / 2) => setView((v) => {
+    const scale = bound(v.scale * factor), f = scale / v.scale;
+    return { x: cx - (cx - v.x) * f, y: cy - (cy - v.y) * f, scale };
+  });
+  const svg = useRef<SVGSVGElement>(null);
+  const drag = useRef<{ x: number; y: number; moved: boolean } | null>(null);
+  useEffect(() => {
+    const e = svg.current;
+    if (!e) return;
+    const wheel = (w: WheelEvent) => {
+      if (!w.ctrlKey && !w.metaKey && !w.altKey) return;
+      w.preventDefault();
+      const r = e.getBoundingClientRect();
+      zoom(Math.exp(-w.deltaY / 300), w.clientX - r.left, w.clientY - r.top);
+    };
+    e.addEventListener('wheel', wheel, { passive: false });
+    return () => e.removeEventListener('wheel', wheel);
+  }, []);
+  const byNode = new Map(nodes.map((n) => [n.node, n]));
+  const rateOf = new Map<EdgeView, number>(g.edges.map((e, i) => [e, rates[i] ?? 0]));
+  const byPair = new Map<string, EdgeView[]>();
+  for (const e of g.edges) {
+    const k = `${e.from < 0 ? request : e.from} ${e.to < 0 ? answer : e.to}`;
+    byPair.set(k, [...(byPair.get(k) ?? []), e]);
+  }
+  const key2 = (e: KeyboardEvent) => {
+    const step = 60, moves: Record<string, [number, number]> = { ArrowLeft: [step, 0], ArrowRight: [-step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
+    const m = moves[e.key];
+    if (m) setView((v) => ({ ...v, x: v.x + m[0], y: v.y + m[1] }));
+    else if (e.key === '+' || e.key === '=') zoom(1.25);
+    else if (e.key === '-') zoom(0.8);
+    else if (e.key === '0') refit();
+    else if (e.key === 'Escape') choose(null);
+    else return;
+    e.preventDefault();
+  };
+  return (
+    <div class="graph" ref={box}>
+      <div class="zoom">
+        <button type="button" aria-label="Larger" onClick={() => zoom(1.25)}>+</button>
+        <button type="button" aria-label="Smaller" onClick={() => zoom(0.8)}>−</button>
+        <button type="button" onClick={refit}>fit</button>
+      </div>
+      <svg ref={svg} width={width || 1} height={height} class={view.scale < 0.45 ? 'far' : ''} role="group" tabIndex={0} onKeyDown={key2}
+        aria-label={`Graph of ${g.model}: arrow keys move it, plus and minus scale it, 0 fits it`}
+        onPointerDown={(e) => { drag.current = { x: e.clientX, y: e.clientY, moved: false }; }}
+        onPointerMove={(e) => {
+          const d = drag.current;
+          if (!d || e.buttons === 0) return;
+          const dx = e.clientX - d.x, dy = e.clientY - d.y;
+          if (!d.moved && Math.hypot(dx, dy) < 4) return;
+          if (!d.moved) svg.current?.setPointerCapture(e.pointerId);
+          drag.current = { x: e.clientX, y: e.clientY, moved: true };
+          setView((v) => ({ ...v, x: v.x + dx, y: v.y + dy }));
+        }}
+        onPointerUp={() => { const d = drag.current; setTimeout(() => { if (drag.current === d) drag.current = null; }); }}>
+        <defs>
+          {['host', 'pinned', 'device', 'copied'].map((k) => (
+            <marker key={k} id={`arrow-${k}`} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse" orient="auto">
+              <path class={`arrow ${k}`} d="M0 0.5L7.5 4L0 7.5z" />
+            </marker>
+          ))}
+        </defs>
+        <g transform={`translate(${view.x.toFixed(1)} ${view.y.toFixed(1)}) scale(${view.scale.toFixed(4)})`}>
+          {l.edges.map((e) => {
+            const list = byPair.get(`${e.from} ${e.to}`) ?? e.edges;
+            return <Edge key={`${e.from} ${e.to}`} e={e} list={list} site={byNode.get(e.from)?.site ?? 'host'} rate={list.reduce((n, x) => n + (rateOf.get(x) ?? 0), 0)} down={down} />;
+          })}
+          {l.nodes.map((p) => p.id < 0
+            ? <End key={p.id} p={p} />
+            : <Node key={p.id} p={p} n={byNode.get(p.id)!} chosen={p.id === chosen} choose={() => { if (!drag.current?.moved) choose(p.id === chosen ? null : p.id); }} />)}
+        </g>
+      </svg>
+    </div>
+  );
+};
+
+const End = ({ p }: { p: PlacedNode }) => (
+  <g class="end" transform={`translate(${p.x - p.width / 2} ${p.y - p.height / 2})`}>
+    <rect width={p.width} height={p.height} rx={p.height / 2} />
+    <text x={p.width / 2} y={p.height / 2 + 4.5} text-anchor="middle">{p.id === request ? 'request' : 'answer'}</text>
+  </g>
+);
+
+/** placeKind is how an edge is coloured: where its tensors lie, or that they are copied. */
+export function placeKind(list: EdgeView[], site: string): 'copied' | 'host' | 'pinned' | 'device' {
+  if (list.some((e) => e.place)) return 'copied';
+  if (/pinned/i.test(site)) return 'pinned';
+  return /host|^$/i.test(site) ? 'host' : 'device';
+}
+
+const Edge = ({ e, list, site, rate, down }: { e: PlacedEdge; list: EdgeView[]; site: string; rate: number; down: boolean }) => {
+  const kind = placeKind(list, site);
+  const first = list[0]!;
+  const title = list.map((x) => `${x.tensor} ${x.datatype} ${shape(x.shape)}${x.place ? ` copied to ${x.place}` : ''}`).join('\n');
+  const text = list.length > 1 ? `${list.length} tensors` : shorten(first.tensor, 14);
+  return (
+    <g class={`edge ${kind}`}>
+      <title>{title}</title>
+      <path d={curve(e.points)} marker-end={`url(#arrow-${kind})`} style={{ strokeWidth: Math.min(6, 1.4 + Math.log10(1 + rate / 1000)) }} />
+      <text x={e.label.x + (down ? 6 : 0)} y={e.label.y + (down ? 3 : -6)} text-anchor={down ? 'start' : 'middle'}>
+        {text}{(kind === 'copied' || rate > 0) && <tspan class="bytes"> {bytes(rate)}/s</tspan>}
+      </text>
+    </g>
+  );
+};
+
+const Node = ({ p, n, chosen, choose }: { p: PlacedNode; n: NodeView; chosen: boolean; choose: () => void }) => {
+  const v = n.live, w = p.width, h = p.height;
+  const all = v ? v.queue_ns + v.compute_ns : 0, queue = all > 0 ? (v!.queue_ns / all) * (w - 24) : 0;
+  const text = `${n.name}, ${n.platform}, ${v ? `${count(v.rate)} requests per second, ${count(v.error_rate)} errors per second, ${v.queue} waiting, p50 ${dur(v.p50_ns)}` : 'no figures yet'}`;
+  return (
+    <g class={`node ${n.site === 'host' ? 'host' : 'device'}${chosen ? ' chosen' : ''}${v && v.error_rate > 0 ? ' failing' : ''}`}
+      transform={`translate(${p.x - w / 2} ${p.y - h / 2})`} role="button" tabIndex={0} aria-label={text} aria-pressed={chosen}
+      onClick={choose} onKeyDown={(e) => { if (e.key === 'Enter' || e.key === ' ') { e.preventDefault(); choose(); } }}>
+      <title>{`${n.name}\n${n.platform}`}</title>
+      <rect class="box" width={w} height={h} rx="10" />
+      <rect class="edgebar" x="0" y="12" width="3" height={h - 24} rx="1.5" />
+      <text class="name" x="14" y="23">{shorten(n.name, 25)}</text>
+      <text class="sub" x="14" y="39">{shorten(n.platform.replace(/^native:/, ''), 22)}{n.site !== 'host' ? ` · ${n.site}` : ''}</text>
+      {v ? <>
+        <text class="fig" x="14" y="62">{count(v.rate)}<tspan class="unit">/s</tspan></text>
+        <text class="fig" x={w / 2 - 14} y="62" text-anchor="middle">{dur(v.queue_ns + v.compute_ns)}</text>
+        <text class="fig" x={w - 12} y="62" text-anchor="end"><tspan class="unit">batch </tspan>{v.batch_rows ? count(v.batch_rows) : '–'}</text>
+        <rect class="fill queue" x="12" y="72" width={Math.max(0, queue)} height="5" />
+        <rect class="fill compute" x={12 + queue} y="72" width={all > 0 ? Math.max(0, w - 24 - queue) : 0} height="5" />
+        {all === 0 && <rect class="none" x="12" y="72" width={w - 24} height="5" />}
+        <text class="sub" x="14" y="90">{v.queue} waiting</text>
+        <text class={`sub ${v.error_rate > 0 ? 'wrong' : ''}`} x={w - 12} y="90" text-anchor="end">{count(v.error_rate)} errors/s</text>
+      </> : <text class="sub" x="14" y="66">no figures yet</text>}
+    </g>
+  );
+};

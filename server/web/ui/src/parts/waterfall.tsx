@@ -1,0 +1,99 @@
+// The waterfall of a request and what its time went into.
+import { useMemo, useState } from 'preact/hooks';
+import type { PartView, TraceView } from '../api';
+import { bytes, dur, percent, plural } from '../format';
+import { link } from '../route';
+import { kinds, rows, ticks, totals, type Row } from '../waterfall';
+import { Fact } from './bits';
+
+/** Split is the bar of parts along the critical path, with a table of their sums. */
+export const Split = ({ parts, total }: { parts: PartView[]; total: number }) => {
+  const sums = useMemo(() => totals(parts), [parts]);
+  const share = (ns: number) => (total > 0 ? ns / total : 0);
+  return (
+    <div class="split">
+      <div class="bar" role="img" aria-label={sums.map((p) => `${kinds[p.kind] ?? p.kind} ${percent(share(p.ns))}`).join(', ')}>
+        {parts.filter((p) => p.ns > 0).map((p, i) => (
+          <i key={i} class={`fill ${p.kind}`} style={{ width: `${share(p.ns) * 100}%` }} title={`${p.text}: ${dur(p.ns)}`} />
+        ))}
+      </div>
+      <ul class="sums">
+        {sums.map((p) => (
+          <li key={p.kind}><i class={`fill ${p.kind}`} /><span>{kinds[p.kind] ?? p.kind}</span><b>{dur(p.ns)}</b><span class="dim">{percent(share(p.ns))}</span></li>
+        ))}
+      </ul>
+    </div>
+  );
+};
+
+/** Parts lists the parts as they follow each other. */
+export const Parts = ({ t }: { t: TraceView }) => (
+  <ol class="parts">
+    {t.split.filter((p) => p.ns > 0).map((p, i) => (
+      <li key={i}>
+        <span class="mono dim">{dur(p.start_ns)}</span><i class={`fill ${p.kind}`} />
+        <span>{p.text}{!!p.batch && <> · <a href={link('batches', String(p.batch))}>batch {p.batch}</a></>}</span>
+        <b class="mono">{dur(p.ns)}</b>
+      </li>
+    ))}
+  </ol>
+);
+
+export const Waterfall = ({ t }: { t: TraceView }) => {
+  const list = useMemo(() => rows(t), [t]);
+  const [open, set] = useState('');
+  const total = Math.max(t.duration_ns, ...list.map((r) => r.to), 1);
+  const x = (ns: number) => `${Math.max(0, Math.min(100, (ns / total) * 100))}%`;
+  return (
+    <div class="fall">
+      <div class="axis" aria-hidden="true"><span /><div>{ticks(total, 6).map((v) => <i key={v} style={{ left: x(v) }}>{dur(v)}</i>)}</div></div>
+      <ol>
+        {list.map((r) => (
+          <li key={r.key} class={r.step?.critical ? 'critical' : ''}>
+            <button type="button" class="wrow" aria-expanded={open === r.key} onClick={() => set(open === r.key ? '' : r.key)}>
+              <span class="wname clip">{r.label}{r.step?.critical && <abbr title="on the critical path">●</abbr>}</span>
+              <span class="track">
+                {ticks(total, 6).map((v) => <i key={v} class="grid" style={{ left: x(v) }} />)}
+                {r.segments.map((s, i) => (
+                  <i key={i} class={`fill seg ${s.kind}${r.step ? '' : ' own'}`} title={`${s.title}: ${dur(s.to - s.from)}`}
+                    style={{ left: x(s.from), width: `max(1px, ${x(s.to - s.from)})` }} />
+                ))}
+                {r.events.map((e, i) => <i key={`e${i}`} class={`event ${e.kind}`} style={{ left: x(e.ns) }} title={eventTitle(e)} />)}
+                <b style={r.to / total > 0.8 ? { right: `calc(${100 - (r.from / total) * 100}% + 6px)` } : { left: `calc(${x(r.to)} + 6px)` }}
+                  class={r.to / total > 0.8 && r.from / total < 0.12 ? 'within' : ''}>{dur(r.to - r.from)}</b>
+              </span>
+            </button>
+            {open === r.key && <Detail r={r} t={t} />}
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+};
+
+const eventTitle = (e: TraceView['events'][number]): string =>
+  [e.kind, e.tensor, e.bytes ? bytes(e.bytes) : '', e.from && e.to ? `${e.from} to ${e.to}` : '', e.reason].filter(Boolean).join(' · ');
+
+const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
+  const s = r.step;
+  if (!s) return (
+    <dl class="facts detail">{t.moments.map((m) => <Fact key={m.name} name={m.name}>{dur(m.ns)}</Fact>)}</dl>
+  );
+  return (
+    <div class="detail">
+      <dl class="facts">
+        <Fact name="model">{s.model} {s.version}</Fact>
+        <Fact name="status">{s.status.replaceAll('_', ' ')}</Fact>
+        <Fact name="wave">{s.wave}</Fact>
+        {s.batch > 0 && <Fact name="batch"><a href={link('batches', String(s.batch))}>{s.batch}</a></Fact>}
+        {s.batch > 0 && <Fact name="rows">{`${s.rows} of ${s.batch_rows}`}</Fact>}
+        {s.members > 1 && <Fact name="shared with">{plural(s.members - 1, 'request')}</Fact>}
+        {s.elements > 0 && <Fact name="padding">{percent(s.padding / (s.elements + s.padding))}</Fact>}
+        {s.batch > 0 && <Fact name="instance">{`${s.instance} on ${s.place}`}</Fact>}
+        {s.before > 0 && <Fact name="instance was busy with"><a href={link('batches', String(s.before))}>batch {s.before}</a></Fact>}
+        {r.segments.map((g, i) => <Fact key={i} name={g.title}>{dur(g.to - g.from)}</Fact>)}
+      </dl>
+      {r.events.length > 0 && <ul class="plain">{r.events.map((e, i) => <li key={i}>{dur(e.ns)} {eventTitle(e)}</li>)}</ul>}
+    </div>
+  );
+};

@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest';
+import { query, type GraphView, type NodeView } from './api';
+import { Feed } from './events';
+import { answer, curve, layout, request } from './layout';
+import { link, parse } from './route';
+
+test('an address is read as it was written', () => {
+  const r = parse(link('traces', 'a/b c', { model: 'x&y', empty: '', n: 3 }));
+  expect(r).toEqual({ page: 'traces', arg: 'a/b c', query: { model: 'x&y', n: '3' } });
+  expect(parse('')).toEqual({ page: '', arg: '', query: {} });
+  expect(parse('#/x/%')).toEqual({ page: 'x', arg: '%', query: {} });
+  expect(query({ a: 1, b: '', c: 0, d: undefined })).toBe('?a=1');
+});
+
+test('events come whole however they are cut', () => {
+  const text = 'event: server\ndata: {"a":1}\n\nevent: trace\ndata: 2\n\n';
+  for (const size of [1, 3, 7, 100]) {
+    const got: string[] = [];
+    const f = new Feed((name, data) => got.push(`${name} ${data}`));
+    for (let i = 0; i < text.length; i += size) f.push(text.slice(i, i + size));
+    expect(got).toEqual(['server {"a":1}', 'trace 2']);
+  }
+});
+
+const node = (n: number): NodeView => ({ node: n, name: `n${n}`, model: `n${n}`, version: 1, platform: '', places: [], site: 'host', ensembles: [], stream: 0, max_inflight: 0, max_batch: 1, live: null });
+const edge = (from: number, to: number) => ({ from, to, tensor: 't', input: 't', datatype: 'FP32', shape: [1], copied_bytes: 0, copies: 0 });
+
+test('a plan is laid out without nodes on each other, its tensors bundled', () => {
+  const n = 200;
+  const g: GraphView = { model: 'big', version: 1, nodes: Array.from({ length: n }, (_, i) => node(i)), edges: [] };
+  for (let i = 0; i < n; i++) g.edges.push(edge(i < 10 ? -1 : i - 10, i), edge(i < 10 ? -1 : i - 10, i));
+  for (let i = n - 10; i < n; i++) g.edges.push(edge(i, -1));
+  const l = layout(g, false);
+  expect(l.nodes).toHaveLength(n + 2);
+  expect(l.edges).toHaveLength(n + 10);
+  expect(l.edges[0]!.edges).toHaveLength(2);
+  expect(l.nodes.filter((x) => x.id === request || x.id === answer)).toHaveLength(2);
+  for (const a of l.nodes) for (const b of l.nodes) {
+    if (a.id < b.id) expect(Math.abs(a.x - b.x) * 2 >= a.width + b.width || Math.abs(a.y - b.y) * 2 >= a.height + b.height).toBe(true);
+  }
+});
+
+test('a curve goes from the first point to the last', () => {
+  expect(curve([])).toBe('');
+  expect(curve([{ x: 0, y: 0 }, { x: 5, y: 5 }])).toBe('M0.0 0.0L5.0 5.0');
+  expect(curve([{ x: 0, y: 0 }, { x: 5, y: 5 }, { x: 9, y: 9 }])).toMatch(/^M0\.0 0\.0Q.*9\.0 9\.0$/);
+});

@@ -1,0 +1,50 @@
+import { expect, test } from 'vitest';
+import type { StepView, TraceView } from './api';
+import { rows, stepSegments, ticks, totals } from './waterfall';
+
+const step = (v: Partial<StepView>): StepView => ({
+  span_id: '', node: 0, after: -1, wave: 0, model: 'm', version: 1, critical: false, cached: false, native: false, status: 'ok',
+  ready_ns: 0, enqueued_ns: 0, start_ns: 0, input_end_ns: 0, infer_end_ns: 0, end_ns: 0, done_ns: 0, batch: 0, rows: 0,
+  batch_rows: 0, members: 0, elements: 0, padding: 0, instance: 0, place: 'host', before: 0, ...v,
+});
+
+const trace = (v: Partial<TraceView>): TraceView => ({
+  id: 'a', model: 'e', version: 1, ensemble: true, start_us: 0, duration_ns: 100, status: 'ok', kept: 'slow', steps: 0,
+  span_id: '', params: [], moments: [], spans: [], events: [], split: [], batches: [], ...v,
+});
+
+test('the segments of a step follow each other without a gap', () => {
+  const s = step({ ready_ns: 5, enqueued_ns: 10, start_ns: 20, input_end_ns: 25, infer_end_ns: 65, end_ns: 70, done_ns: 72, batch: 3, elements: 30, padding: 10 });
+  const list = stepSegments(s);
+  expect(list.map((x) => [x.kind, x.from, x.to])).toEqual([
+    ['scheduler', 5, 10], ['queue', 10, 20], ['copies', 20, 25], ['compute', 25, 55], ['padding', 55, 65], ['copies', 65, 70], ['scheduler', 70, 72],
+  ]);
+});
+
+test('a step that did not run shows that it waited, one that was kept that', () => {
+  expect(stepSegments(step({ ready_ns: 5, done_ns: 9 })).map((x) => x.kind)).toEqual(['queue']);
+  expect(stepSegments(step({ ready_ns: 5, done_ns: 9, cached: true })).map((x) => x.kind)).toEqual(['cache']);
+  expect(stepSegments(step({}))).toEqual([]);
+});
+
+test('rows begin with the request and are in the order of time', () => {
+  const t = trace({
+    moments: [{ name: 'HTTP_RECV_START', ns: 0 }, { name: 'HTTP_RECV_END', ns: 4 }],
+    spans: [step({ model: 'late', ready_ns: 50, done_ns: 60 }), step({ model: 'early', node: 1, ready_ns: 10, done_ns: 20 })],
+    events: [{ kind: 'copy', ns: 12, node: 1 }, { kind: 'cancelled', ns: 90, node: -1 }],
+  });
+  const list = rows(t);
+  expect(list.map((r) => r.label)).toEqual(['e', 'early', 'late']);
+  expect(list.map((r) => r.events.length)).toEqual([1, 1, 0]);
+  expect(list[0]!.segments.map((s) => s.kind)).toEqual(['scheduler', 'receive']);
+});
+
+test('totals add up kinds, largest first', () => {
+  expect(totals([{ kind: 'a', ns: 1 }, { kind: 'b', ns: 5 }, { kind: 'a', ns: 2 }, { kind: 'c', ns: 0 }])).toEqual([{ kind: 'b', ns: 5 }, { kind: 'a', ns: 3 }]);
+});
+
+test('ticks are round', () => {
+  expect(ticks(100, 5)).toEqual([0, 20, 40, 60, 80, 100]);
+  expect(ticks(0, 5)).toEqual([0]);
+  expect(ticks(NaN, 5)).toEqual([0]);
+});

@@ -2,7 +2,7 @@
 import type { TraceSummary } from './api';
 
 /** perDecade is how many classes of duration are between 1 and 10. */
-const perDecade = 5;
+const perDecade = 4;
 
 /** lane returns the class of a duration, low its lower bound. */
 export const lane = (ns: number): number => Math.floor(Math.log10(Math.max(ns, 1)) * perDecade + 1e-9);

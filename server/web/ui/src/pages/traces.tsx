@@ -1,10 +1,10 @@
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useCallback, useEffect, useMemo, useState } from 'preact/hooks';
 import { api, type TraceSummary } from '../api';
 import { histogram, low, quantile } from '../bins';
 import { clock, dur, plural } from '../format';
 import { useLive } from '../live';
 import { go, link } from '../route';
-import { Bad, Card, Empty, Page } from '../parts/bits';
+import { Bad, Card, Empty, memo, Page } from '../parts/bits';
 import { HeatMap } from '../parts/heatmap';
 import { traceColumns, TraceRow } from '../parts/traces';
 import { Virtual } from '../parts/virtual';
@@ -48,7 +48,7 @@ function useTraces(q: Record<string, string>) {
 export const Traces = ({ query }: { query: Record<string, string> }) => {
   const q = Object.fromEntries(asked.filter((k) => query[k]).map((k) => [k, query[k]!]));
   const { list, done, error, again } = useTraces(q);
-  const narrow = (v: Record<string, string | number | undefined>) => go(link('traces', '', { ...q, ...v }));
+  const narrow = useCallback((v: Record<string, number>) => go(link('traces', '', { ...q, ...v })), [JSON.stringify(q)]);
   const sorted = useMemo(() => list.map((t) => t.duration_ns).sort((a, b) => a - b), [list]);
   const failed = useMemo(() => list.reduce((n, t) => n + (t.status === 'ok' ? 0 : 1), 0), [list]);
   const [byTime, setByTime] = useState(true);
@@ -64,10 +64,10 @@ export const Traces = ({ query }: { query: Record<string, string> }) => {
       {list.length > 0 && (
         <div class="columns wide">
           <Card title="Latency over time" actions={<span class="dim hint">stored traces; press a cell for its traces</span>}>
-            <HeatMap list={list} pick={(v) => narrow(v)} />
+            <HeatMap list={list} pick={narrow} />
           </Card>
           <Card title="Distribution" actions={<span class="dim">p50 {dur(quantile(sorted, 0.5))} · p99 {dur(quantile(sorted, 0.99))}</span>}>
-            <Histogram list={list} pick={(v) => narrow(v)} />
+            <Histogram list={list} pick={narrow} />
           </Card>
         </div>
       )}
@@ -119,7 +119,7 @@ const Form = ({ q }: { q: Record<string, string> }) => {
   );
 };
 
-const Histogram = ({ list, pick }: { list: TraceSummary[]; pick: (v: Record<string, number>) => void }) => {
+const Histogram = memo(({ list, pick }: { list: TraceSummary[]; pick: (v: Record<string, number>) => void }) => {
   const bins = useMemo(() => histogram(list), [list]);
   const most = Math.max(...bins.map((b) => b.count), 1);
   return (
@@ -129,14 +129,14 @@ const Histogram = ({ list, pick }: { list: TraceSummary[]; pick: (v: Record<stri
         const text = `${dur(min_ns)} to ${dur(max_ns)}: ${b.count}${b.failed ? `, ${b.failed} failed` : ''}`;
         return (
           <li key={b.lane}>
-            <button type="button" disabled={b.count === 0} title={text} aria-label={text} onClick={() => pick({ min_ns, max_ns })}>
-              <span class="dim">{dur(min_ns)}</span>
+            <button type="button" disabled={b.count === 0} title={text} onClick={() => pick({ min_ns, max_ns })}>
+              <span class="dim">{dur(min_ns)}<span class="sr"> to {dur(max_ns)}:</span></span>
               <span class="hbar"><i style={{ width: `${((b.count - b.failed) / most) * 100}%` }} /><i class="wrong" style={{ width: `${(b.failed / most) * 100}%` }} /></span>
-              <b>{b.count || ''}</b>
+              <b>{b.count || ''}{b.failed > 0 && <span class="sr">, {b.failed} failed</span>}</b>
             </button>
           </li>
         );
       })}
     </ol>
   );
-};
+});

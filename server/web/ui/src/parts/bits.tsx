@@ -1,6 +1,19 @@
 // Small things that pages are made of.
-import type { ComponentChildren } from 'preact';
+import { Component, type ComponentChildren, type FunctionComponent } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+
+/** memo draws anew only when a property is another. */
+export function memo<P extends object>(F: (p: P) => ComponentChildren): FunctionComponent<P> {
+  class Kept extends Component<P> {
+    override shouldComponentUpdate(next: P): boolean {
+      const was = this.props as unknown as Record<string, unknown>, now = next as Record<string, unknown>;
+      return Object.keys({ ...was, ...now }).some((k) => was[k] !== now[k]);
+    }
+    override render() { return <Inner {...(this.props as P)} />; }
+  }
+  const Inner = F as FunctionComponent<P>;
+  return Kept as unknown as FunctionComponent<P>;
+}
 
 export const Page = ({ title, actions, children }: { title: ComponentChildren; actions?: ComponentChildren; children: ComponentChildren }) => (
   <main id="main" tabIndex={-1}>

@@ -1,9 +1,9 @@
 // The graph of a plan, which can be moved and scaled.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { EdgeView, GraphView, NodeView } from '../api';
 import { bytes, count, dur, shape, shorten } from '../format';
-import { answer, curve, layout, request, type Layout, type PlacedEdge, type PlacedNode } from '../layout';
-import { useWidth } from './bits';
+import { curve, ends, layout, request, type Layout, type PlacedEdge, type PlacedNode } from '../layout';
+import { memo, useWidth } from './bits';
 
 interface View { x: number; y: number; scale: number }
 
@@ -26,7 +26,7 @@ export const Graph = ({ g, nodes, rates, chosen, choose }: {
   const down = width > 0 && width < 560;
   const key = structure(g);
   const l = useMemo<Layout>(() => layout(g, down), [key, down]);
-  const height = Math.round(Math.max(260, Math.min(560, l.height * Math.min(1, (width || 1) / l.width) + 40)));
+  const height = Math.round(Math.max(380, Math.min(560, l.height * Math.min(1, (width || 1) / l.width) + 40)));
   const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
   const refit = () => setView(fit(l, width, height));
   useEffect(() => { if (width > 0) refit(); }, [l, width, height]);
@@ -48,13 +48,22 @@ export const Graph = ({ g, nodes, rates, chosen, choose }: {
     e.addEventListener('wheel', wheel, { passive: false });
     return () => e.removeEventListener('wheel', wheel);
   }, []);
+  const now = useRef({ chosen, choose });
+  now.current = { chosen, choose };
+  const pick = useCallback((id: number) => {
+    if (!drag.current?.moved) now.current.choose(id === now.current.chosen ? null : id);
+  }, []);
   const byNode = new Map(nodes.map((n) => [n.node, n]));
-  const rateOf = new Map<EdgeView, number>(g.edges.map((e, i) => [e, rates[i] ?? 0]));
-  const byPair = new Map<string, EdgeView[]>();
-  for (const e of g.edges) {
-    const k = `${e.from < 0 ? request : e.from} ${e.to < 0 ? answer : e.to}`;
-    byPair.set(k, [...(byPair.get(k) ?? []), e]);
-  }
+  const byPair = useMemo(() => {
+    const pairs = new Map<string, { list: EdgeView[]; rate: number }>();
+    g.edges.forEach((e, i) => {
+      const k = ends(e).join(' '), p = pairs.get(k) ?? { list: [], rate: 0 };
+      p.list.push(e);
+      p.rate += rates[i] ?? 0;
+      pairs.set(k, p);
+    });
+    return pairs;
+  }, [g, rates]);
   const key2 = (e: KeyboardEvent) => {
     const step = 60, moves: Record<string, [number, number]> = { ArrowLeft: [step, 0], ArrowRight: [-step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
     const m = moves[e.key];
@@ -73,7 +82,7 @@ export const Graph = ({ g, nodes, rates, chosen, choose }: {
         <button type="button" aria-label="Smaller" onClick={() => zoom(0.8)}>−</button>
         <button type="button" onClick={refit}>fit</button>
       </div>
-      <svg ref={svg} width={width || 1} height={height} class={view.scale < 0.45 ? 'far' : ''} role="group" tabIndex={0} onKeyDown={key2}
+      <svg ref={svg} width={width || 1} height={height} class={view.scale < 0.45 ? 'far' : ''} role="group" tabindex={0} onKeyDown={key2}
         aria-label={`Graph of ${g.model}: arrow keys move it, plus and minus scale it, 0 fits it`}
         onPointerDown={(e) => { drag.current = { x: e.clientX, y: e.clientY, moved: false }; }}
         onPointerMove={(e) => {
@@ -95,12 +104,12 @@ export const Graph = ({ g, nodes, rates, chosen, choose }: {
         </defs>
         <g transform={`translate(${view.x.toFixed(1)} ${view.y.toFixed(1)}) scale(${view.scale.toFixed(4)})`}>
           {l.edges.map((e) => {
-            const list = byPair.get(`${e.from} ${e.to}`) ?? e.edges;
-            return <Edge key={`${e.from} ${e.to}`} e={e} list={list} site={byNode.get(e.from)?.site ?? 'host'} rate={list.reduce((n, x) => n + (rateOf.get(x) ?? 0), 0)} down={down} />;
+            const now = byPair.get(`${e.from} ${e.to}`);
+            return <Edge key={`${e.from} ${e.to}`} e={e} list={now?.list ?? e.edges} rate={now?.rate ?? 0} site={byNode.get(e.from)?.site ?? 'host'} down={down} />;
           })}
           {l.nodes.map((p) => p.id < 0
             ? <End key={p.id} p={p} />
-            : <Node key={p.id} p={p} n={byNode.get(p.id)!} chosen={p.id === chosen} choose={() => { if (!drag.current?.moved) choose(p.id === chosen ? null : p.id); }} />)}
+            : <Node key={p.id} p={p} n={byNode.get(p.id)!} chosen={p.id === chosen} choose={pick} />)}
         </g>
       </svg>
     </div>
@@ -121,7 +130,7 @@ export function placeKind(list: EdgeView[], site: string): 'copied' | 'host' | '
   return /host|^$/i.test(site) ? 'host' : 'device';
 }
 
-const Edge = ({ e, list, site, rate, down }: { e: PlacedEdge; list: EdgeView[]; site: string; rate: number; down: boolean }) => {
+const Edge = memo(({ e, list, site, rate, down }: { e: PlacedEdge; list: EdgeView[]; site: string; rate: number; down: boolean }) => {
   const kind = placeKind(list, site);
   const first = list[0]!;
   const title = list.map((x) => `${x.tensor} ${x.datatype} ${shape(x.shape)}${x.place ? ` copied to ${x.place}` : ''}`).join('\n');
@@ -135,20 +144,18 @@ const Edge = ({ e, list, site, rate, down }: { e: PlacedEdge; list: EdgeView[]; 
       </text>
     </g>
   );
-};
+});
 
-const Node = ({ p, n, chosen, choose }: { p: PlacedNode; n: NodeView; chosen: boolean; choose: () => void }) => {
+const Node = memo(({ p, n, chosen, choose }: { p: PlacedNode; n: NodeView; chosen: boolean; choose: (id: number) => void }) => {
   const v = n.live, w = p.width, h = p.height;
   const all = v ? v.queue_ns + v.compute_ns : 0, queue = all > 0 ? (v!.queue_ns / all) * (w - 24) : 0;
-  const text = `${n.name}, ${n.platform}, ${v ? `${count(v.rate)} requests per second, ${count(v.error_rate)} errors per second, ${v.queue} waiting, p50 ${dur(v.p50_ns)}` : 'no figures yet'}`;
   return (
     <g class={`node ${n.site === 'host' ? 'host' : 'device'}${chosen ? ' chosen' : ''}${v && v.error_rate > 0 ? ' failing' : ''}`}
-      transform={`translate(${p.x - w / 2} ${p.y - h / 2})`} role="button" tabIndex={0} aria-label={text} aria-pressed={chosen}
-      onClick={choose} onKeyDown={(e) => { if (e.key === 'Enter' || e.key === ' ') { e.preventDefault(); choose(); } }}>
-      <title>{`${n.name}\n${n.platform}`}</title>
+      transform={`translate(${p.x - w / 2} ${p.y - h / 2})`} role="button" tabindex={0} aria-pressed={chosen}
+      onClick={() => choose(p.id)} onKeyDown={(e) => { if (e.key === 'Enter' || e.key === ' ') { e.preventDefault(); choose(p.id); } }}>
       <rect class="box" width={w} height={h} rx="10" />
       <rect class="edgebar" x="0" y="12" width="3" height={h - 24} rx="1.5" />
-      <text class="name" x="14" y="23">{shorten(n.name, 25)}</text>
+      <text class="name" x="14" y="23">{shorten(n.name, 25)}{n.name.length > 25 && <title>{n.name}</title>}</text>
       <text class="sub" x="14" y="39">{shorten(n.platform.replace(/^native:/, ''), 22)}{n.site !== 'host' ? ` · ${n.site}` : ''}</text>
       {v ? <>
         <text class="fig" x="14" y="62">{count(v.rate)}<tspan class="unit">/s</tspan></text>
@@ -162,4 +169,4 @@ const Node = ({ p, n, chosen, choose }: { p: PlacedNode; n: NodeView; chosen: bo
       </> : <text class="sub" x="14" y="66">no figures yet</text>}
     </g>
   );
-};
+});

@@ -3,9 +3,9 @@ import { useMemo, useState } from 'preact/hooks';
 import type { TraceSummary } from '../api';
 import { heat, low, type Heat } from '../bins';
 import { clock, dur, plural } from '../format';
-import { useWidth } from './bits';
+import { memo, useWidth } from './bits';
 
-const left = 56, below = 20, laneHeight = 18;
+const left = 56, below = 20, laneHeight = 22;
 
 type Cell = Heat['cells'][number];
 
@@ -17,7 +17,7 @@ export function cellQuery(h: Heat, c: Cell): Record<string, number> {
   };
 }
 
-export const HeatMap = ({ list, pick }: { list: TraceSummary[]; pick: (v: Record<string, number>) => void }) => {
+export const HeatMap = memo(({ list, pick }: { list: TraceSummary[]; pick: (v: Record<string, number>) => void }) => {
   const [box, width] = useWidth<HTMLDivElement>();
   const columns = Math.max(10, Math.min(72, Math.floor((width - left) / 11)));
   const h = useMemo(() => heat(list, columns), [list, columns]);
@@ -31,7 +31,7 @@ export const HeatMap = ({ list, pick }: { list: TraceSummary[]; pick: (v: Record
   const chosen = cells[at];
   return (
     <div class="heat" ref={box}>
-      <svg width={width || 1} height={height + below} role="group" tabIndex={0}
+      <svg width={width || 1} height={height + below} role="group" tabindex={0}
         aria-label="Heat map of durations over time: left and right arrow keys go from cell to cell, enter shows its traces"
         onKeyDown={(e) => {
           if (e.key === 'ArrowRight') setAt((n) => Math.min(cells.length - 1, n + 1));
@@ -40,7 +40,7 @@ export const HeatMap = ({ list, pick }: { list: TraceSummary[]; pick: (v: Record
           else return;
           e.preventDefault();
         }}>
-        {Array.from({ length: h.lanes }, (_, i) => h.lowest + i).filter((l) => l % 5 === 0 || h.lanes < 6).map((l) => (
+        {Array.from({ length: h.lanes }, (_, i) => h.lowest + i).filter((l) => l % 4 === 0 || h.lanes < 5).map((l) => (
           <g key={l}><line class="rule" x1={left} x2={width} y1={y(l) + laneHeight} y2={y(l) + laneHeight} />
             <text x={left - 6} y={y(l) + laneHeight - 2} text-anchor="end">{dur(low(l))}</text></g>
         ))}
@@ -57,4 +57,4 @@ export const HeatMap = ({ list, pick }: { list: TraceSummary[]; pick: (v: Record
       <div class="sr" role="status">{chosen ? title(chosen) : ''}</div>
     </div>
   );
-};
+});

@@ -1,0 +1,323 @@
+// What is looked at. Nothing depends on speed: times are printed, numbers of elements are checked.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { token } from './server.mjs';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const wide = { width: 1440, height: 900 }, phone = { width: 390, height: 844 };
+
+/** look opens a page and takes note of everything that goes wrong in it. */
+async function look(t, { theme = 'dark', viewport = wide } = {}) {
+  const context = await t.browser.newContext({ viewport, colorScheme: theme, reducedMotion: 'reduce' });
+  const page = await context.newPage();
+  const wrong = [];
+  page.on('console', (m) => { if (['error', 'warning'].includes(m.type()) && !page.expected?.test(m.text())) wrong.push(`console: ${m.text()}`); });
+  page.on('pageerror', (e) => wrong.push(`error: ${e.stack}`));
+  page.on('request', (r) => { if (!r.url().startsWith(new URL(t.base).origin + '/some/where/') && !r.url().startsWith('blob:')) wrong.push(`asked ${r.url()}`); });
+  await page.addInitScript(() => addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`)));
+  return {
+    page, wrong,
+    go: async (hash, ready) => { await page.goto(t.base + hash); await page.waitForSelector(ready); },
+    end: async () => { await context.close(); assert.deepEqual(wrong, []); },
+  };
+}
+
+/** fine checks accessibility and takes a screenshot. */
+async function fine(t, page, name) {
+  await page.waitForTimeout(150);
+  await page.screenshot({ path: join(t.shots, `${name}.png`), fullPage: true });
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }));
+  assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.failureSummary}`).join(' | ')}`), [], name);
+  const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  assert.ok(over <= 0, `${name} is ${over} pixels wider than the window`);
+}
+
+/** timed does something in the page and prints how long it was until the next frame was drawn. */
+async function timed(page, name, f, arg) {
+  await page.evaluate(() => { globalThis.began = performance.now(); });
+  await page.evaluate(f, arg);
+  const ms = await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(performance.now() - globalThis.began)))));
+  console.log(`      ${name}: ${ms.toFixed(0)} ms`);
+}
+
+const latest = async (t, q) => (await (await fetch(`http://127.0.0.1:${t.server.port}/ui/api/traces?${q}`)).json()).traces;
+
+/** several returns a trace with several steps. */
+const several = async (t) => (await latest(t, 'status=ok&limit=1000')).sort((a, b) => b.steps - a.steps)[0];
+
+const pages = {
+  overview: async () => ['#/', '.vslot .mrow'],
+  pipeline: async () => ['#/pipeline/detection', 'g.node .fig'],
+  step: async () => ['#/pipeline/digits?node=1', '.step .facts'],
+  traces: async () => ['#/traces', '.vslot .trow'],
+  request: async (t) => [`#/traces/${(await several(t)).id}`, '.wrow'],
+  compare: async (t) => {
+    const [a, b] = await latest(t, 'model=detection&status=ok&limit=2');
+    return [`#/compare?a=${a.id}&b=${b.id}`, '.diff'];
+  },
+  batch: async (t) => {
+    const v = await (await fetch(`http://127.0.0.1:${t.server.port}/ui/api/traces/${(await several(t)).id}`)).json();
+    return [`#/batches/${v.spans.find((s) => s.batch).batch}`, '.facts'];
+  },
+  try: async () => ['#/try/parallel', '.input textarea'],
+  settings: async () => ['#/settings', 'fieldset, .bad'],
+};
+
+/** everyPage looks at each page in one theme and size. */
+const everyPage = (theme, viewport, tag) => async (t) => {
+  const v = await look(t, { theme, viewport });
+  for (const [name, where] of Object.entries(pages)) {
+    await v.go(...await where(t));
+    if (name === 'overview') await v.page.waitForSelector('.chart canvas');
+    await fine(t, v.page, `${name}-${tag}`);
+  }
+  await v.end();
+};
+
+async function overview(t) {
+  const v = await look(t);
+  await v.go('#/', '.vslot .mrow');
+  assert.equal(await v.page.locator('.tile').count(), 6);
+  await v.page.waitForFunction(() => document.querySelector('.link.live') !== null);
+  await v.page.waitForSelector('.news li');
+  const before = await v.page.locator('.tile').first().textContent();
+  await v.page.waitForFunction((was) => document.querySelector('.tile').textContent !== was, before, { timeout: 20000 });
+  await v.page.getByRole('button', { name: 'ensembles', exact: true }).click();
+  await v.page.waitForFunction(() => [...document.querySelectorAll('.vslot .mrow small')].every((e) => e.textContent.startsWith('ensemble')));
+  await v.page.getByRole('button', { name: 'Requests/s' }).click();
+  assert.match(v.page.url(), /sort=rate/);
+  await v.page.reload();
+  await v.page.waitForSelector('[aria-sort="descending"]');
+  await v.end();
+}
+
+async function pipeline(t) {
+  const v = await look(t);
+  await v.go('#/pipeline/digits', 'g.node .fig');
+  assert.equal(await v.page.locator('g.node').count(), 3);
+  assert.equal(await v.page.locator('g.end').count(), 2);
+  await v.page.locator('g.node').nth(1).focus();
+  await v.page.keyboard.press('Enter');
+  await v.page.waitForSelector('.step');
+  assert.match(v.page.url(), /node=\d/);
+  await v.page.getByRole('button', { name: 'config' }).click();
+  await v.page.waitForFunction(() => /ensemble_scheduling/.test(document.querySelector('.config')?.textContent ?? ''));
+  await v.page.getByRole('button', { name: 'operate' }).click();
+  await v.page.waitForSelector('.operate .note');
+  assert.ok(await v.page.getByRole('button', { name: 'Unload' }).isDisabled());
+  const was = await v.page.locator('.graph svg > g').getAttribute('transform');
+  await v.page.locator('.graph svg').focus();
+  await v.page.keyboard.press('+');
+  assert.notEqual(await v.page.locator('.graph svg > g').getAttribute('transform'), was);
+  await v.end();
+}
+
+async function request(t) {
+  const v = await look(t);
+  const one = await several(t);
+  await v.go(`#/traces/${one.id}`, '.wrow');
+  assert.equal(await v.page.locator('.wrow').count(), one.steps + 1);
+  const widths = await v.page.locator('.split .bar > i').evaluateAll((l) => l.reduce((n, e) => n + parseFloat(e.style.width), 0));
+  assert.ok(Math.abs(widths - 100) <= 1, `the parts are ${widths} % of the whole`);
+  await v.page.locator('.wrow').nth(1).click();
+  await v.page.waitForSelector('.detail .facts');
+  await v.page.getByText('Along the critical path').click();
+  assert.ok(await v.page.locator('.parts li').count() > 2);
+  await v.page.getByRole('button', { name: 'Compare' }).click();
+  await v.page.waitForFunction(() => document.querySelectorAll('select[aria-label="Compare with"] option').length > 1);
+  await v.page.getByLabel('Compare with').selectOption({ index: 1 });
+  await v.page.waitForSelector('.diff');
+  await v.page.goBack();
+  await v.page.waitForSelector('.wrow');
+  v.page.expected = /404/;
+  await v.go(`#/traces/${'0'.repeat(32)}`, '.bad');
+  await v.end();
+}
+
+async function search(t) {
+  const v = await look(t);
+  await v.go('#/traces', '.vslot .trow');
+  await v.page.waitForFunction(() => !/so far/.test(document.querySelector('main').textContent), null, { timeout: 30000 });
+  const n = Number((await v.page.locator('.virtual').getAttribute('aria-rowcount')) ?? 0) - 1;
+  assert.ok(n >= 5000, `only ${n} traces are listed`);
+  assert.ok(await v.page.locator('.vslot').count() < 60);
+  for (const share of [0.5, 1]) {
+    await timed(v.page, `scrolling ${n} traces to ${share * 100} %`, async (at) => {
+      const e = document.querySelector('.virtual');
+      e.scrollTop = e.scrollHeight * at;
+      await new Promise((done) => e.addEventListener('scroll', done, { once: true }));
+    }, share);
+    assert.ok(await v.page.locator('.vslot').count() < 60);
+  }
+  await timed(v.page, `ordering ${n} traces by duration`, () => { [...document.querySelectorAll('.tabs button')].find((b) => b.textContent === 'slowest').click(); });
+  const cells = v.page.locator('.cell');
+  assert.ok(await cells.count() > 5);
+  await v.page.locator('.heat svg').focus();
+  await v.page.keyboard.press('ArrowRight');
+  await v.page.keyboard.press('Enter');
+  await v.page.waitForFunction((all) => {
+    const rows = Number(document.querySelector('.virtual')?.getAttribute('aria-rowcount') ?? 0) - 1;
+    return /from_us/.test(location.hash) && rows > 0 && rows < all;
+  }, n);
+  const few = Number(await v.page.locator('.virtual').getAttribute('aria-rowcount')) - 1;
+  assert.ok(few >= 1 && few < n, `a cell has ${few} of ${n} traces`);
+  await v.go('#/traces?status=failed', '.vslot .trow');
+  await v.page.waitForFunction(() => [...document.querySelectorAll('.vslot .status')].length > 0 && document.querySelectorAll('.vslot .status.good').length === 0);
+  await v.page.getByLabel('Model').fill('detection');
+  await v.page.getByLabel('At least').fill('1us');
+  await v.page.getByRole('button', { name: 'Search', exact: true }).click();
+  await v.page.waitForFunction(() => /model=detection/.test(location.hash) && /min_ns=1000/.test(location.hash));
+  await v.end();
+}
+
+async function tryIt(t) {
+  const v = await look(t);
+  const has = (name) => t.server.dirs.some((d) => d.endsWith(`/${name}`));
+  if (has('sentiment')) {
+    await v.go('#/try/sentiment', '.input textarea');
+    await v.page.getByRole('textbox', { name: 'Text' }).fill('What a lovely garden!');
+    await v.page.getByRole('button', { name: 'Send' }).click();
+    await v.page.waitForSelector('.topk li');
+    assert.match(await v.page.locator('.topk li').first().textContent(), /positive/);
+    await v.page.waitForSelector('.wrow');
+    await fine(t, v.page, 'try-sentiment-dark');
+  }
+  await v.go('#/try/digits', 'input[type=file]');
+  await v.page.setInputFiles('input[type=file]', join(t.root, 'examples/ensembles/digits/seven.png'));
+  await v.page.waitForSelector('.preview');
+  await v.page.getByRole('button', { name: 'Send' }).click();
+  await v.page.waitForSelector('.topk li');
+  assert.match(await v.page.locator('.topk li').first().textContent(), /seven/);
+  await v.page.waitForSelector('.wrow');
+  await fine(t, v.page, 'try-digits-dark');
+  if (has('detection')) {
+    await v.go('#/try/detection_picture', 'input[type=file]');
+    await v.page.setInputFiles('input[type=file]', join(t.root, 'examples/ensembles/detection/three.png'));
+    await v.page.getByRole('button', { name: 'Send' }).click();
+    await v.page.waitForSelector('.picture img');
+    await v.page.waitForSelector('.wrow');
+    await fine(t, v.page, 'try-picture-dark');
+  }
+  v.page.expected = /400/;
+  await v.go('#/try/form', '.input textarea');
+  await v.page.getByRole('textbox', { name: 'Text' }).fill('not JSON');
+  await v.page.getByRole('button', { name: 'Send' }).click();
+  await v.page.waitForSelector('.bad');
+  await v.end();
+}
+
+async function keyboard(t) {
+  const v = await look(t);
+  await v.go('#/', '.vslot .mrow');
+  await v.page.keyboard.press('/');
+  await v.page.waitForSelector('dialog[open] input:focus');
+  await v.page.keyboard.type('detection');
+  await fine(t, v.page, 'palette-dark');
+  await v.page.keyboard.press('Enter');
+  await v.page.waitForFunction(() => location.hash === '#/pipeline/detection');
+  await v.page.keyboard.press('Control+k');
+  await v.page.waitForSelector('dialog[open]');
+  await v.page.keyboard.press('Escape');
+  await v.page.waitForSelector('dialog[open]', { state: 'detached' });
+  const { id } = await several(t);
+  await v.page.keyboard.press('Control+k');
+  await v.page.waitForSelector('dialog[open] input:focus');
+  await v.page.keyboard.type(id);
+  await v.page.keyboard.press('Enter');
+  await v.page.waitForSelector('.wrow');
+  await v.page.reload();
+  await v.page.waitForSelector('.wrow');
+  await v.page.keyboard.press('Tab');
+  await v.page.waitForSelector('.skip:focus');
+  await v.page.getByRole('button', { name: /Use light/ }).click();
+  assert.equal(await v.page.evaluate(() => document.documentElement.dataset.theme), 'light');
+  await v.end();
+}
+
+async function changes(t) {
+  const v = await look(t);
+  await v.go('#/settings', 'fieldset[disabled]');
+  await v.page.getByLabel('Token').fill('wrong');
+  await v.page.getByRole('button', { name: 'Use', exact: true }).click();
+  await v.page.waitForSelector('text=You may look');
+  await v.page.getByLabel('Token').fill(token);
+  await v.page.getByRole('button', { name: 'Use', exact: true }).click();
+  await v.page.waitForSelector('text=You may change things');
+  await v.page.getByLabel(/One in so many/).fill('2');
+  await v.page.getByRole('button', { name: 'Change' }).click();
+  await v.page.waitForSelector('text=Changed.');
+  await v.go('#/pipeline/parallel', 'g.node');
+  await v.page.getByRole('button', { name: 'operate' }).click();
+  await v.page.getByRole('button', { name: 'Load again' }).click();
+  await v.page.waitForSelector('text=Loaded.');
+  await v.page.getByLabel(/Roll back/).fill('1');
+  await v.page.getByRole('button', { name: 'Serve it' }).click();
+  await v.page.waitForSelector('text=Serving version 1.');
+  await v.page.getByRole('button', { name: 'Unload' }).click();
+  await v.page.getByRole('button', { name: 'Press again' }).click();
+  await v.page.waitForSelector('text=Unloaded.');
+  v.page.expected = /40\d/;
+  await v.page.getByRole('button', { name: 'Load again' }).click();
+  await v.page.waitForSelector('text=Loaded.');
+  await fine(t, v.page, 'operate-dark');
+  assert.deepEqual(await v.page.evaluate(() => Object.keys(localStorage).filter((k) => /token/.test(k))), []);
+  await v.end();
+}
+
+async function bigGraph(t) {
+  const v = await look(t);
+  const began = Date.now();
+  await v.go('#/pipeline/big', 'g.node');
+  assert.equal(await v.page.locator('g.node').count(), 200);
+  console.log(`      opening a graph of 200 nodes: ${Date.now() - began} ms`);
+  await v.page.waitForFunction(() => document.querySelector('.graph svg.far') !== null);
+  const click = (at) => document.querySelectorAll('g.node')[at].dispatchEvent(new MouseEvent('click', { bubbles: true }));
+  await timed(v.page, 'choosing one of 200 nodes', click, 120);
+  await v.page.waitForSelector('.step');
+  await timed(v.page, 'scaling 200 nodes', () => document.querySelector('.zoom button').click());
+  await timed(v.page, 'fitting 200 nodes', () => [...document.querySelectorAll('.zoom button')].at(-1).click());
+  const elements = await v.page.locator('.graph *').count();
+  assert.ok(elements < 8000, `the graph has ${elements} elements`);
+  await fine(t, v.page, 'big-dark');
+  await v.end();
+}
+
+/** cost prints what a page that nobody touches costs a server that nobody asks. */
+async function cost(t) {
+  await t.load.stop();
+  const cpu = async () => (await (await fetch(`http://127.0.0.1:${t.server.port}/ui/api/server`)).json());
+  const share = async () => {
+    const a = await cpu();
+    await new Promise((f) => setTimeout(f, 5000));
+    const b = await cpu();
+    return ((b.cpu_seconds - a.cpu_seconds) * 1e6) / (b.now_us - a.now_us);
+  };
+  const without = await share();
+  const v = await look(t);
+  await v.go('#/', '.vslot .mrow');
+  await v.page.waitForSelector('.link.live');
+  const share1 = await share();
+  console.log(`      an idle page: ${((share1 - without) * 100).toFixed(2)} % of a core (the server alone ${(without * 100).toFixed(2)} %)`);
+  await v.end();
+}
+
+async function picture(t) {
+  if (!t.picture) return;
+  const v = await look(t, { viewport: { width: 1280, height: 800 } });
+  await v.go('#/pipeline/detection', 'g.node .fig');
+  await v.page.waitForTimeout(4000);
+  await v.page.screenshot({ path: join(t.root, 'docs/dashboard.png') });
+  await v.end();
+}
+
+export const checks = {
+  overview, pipeline, request, search, 'try it': tryIt, keyboard, changes, 'graph of 200 nodes': bigGraph,
+  'every page, dark': everyPage('dark', wide, 'dark'),
+  'every page, light': everyPage('light', wide, 'light'),
+  'every page, dark, on a phone': everyPage('dark', phone, 'phone-dark'),
+  'every page, light, on a phone': everyPage('light', phone, 'phone-light'),
+  picture, 'an idle page': cost,
+};

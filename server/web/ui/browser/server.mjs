@@ -1,0 +1,137 @@
+// A server with the examples, a proxy before it and load on it.
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
+import net from 'node:net';
+import { join } from 'node:path';
+
+export const token = 'browser-test';
+
+const freePort = () => new Promise((done, fail) => {
+  const s = net.createServer();
+  s.on('error', fail);
+  s.listen(0, '127.0.0.1', () => { const { port } = s.address(); s.close(() => done(port)); });
+});
+
+// Examples whose models are in the repository or were made by make examples.
+const wanted = ['digits', 'detection', 'image', 'sentiment', 'entities', 'answers', 'form', 'parallel'];
+
+/** serve starts the server and waits until it is ready. */
+export async function serve(root, more) {
+  const dirs = wanted.map((d) => join(root, 'examples/ensembles', d)).filter((d) => existsSync(d));
+  const [port, grpc, metrics] = [await freePort(), await freePort(), await freePort()];
+  const args = ['serve', ...[...dirs, ...more].flatMap((d) => ['--model-repository', d]), '--model-control-mode=explicit', '--load-model=*',
+    '--http-port', port, '--grpc-port', grpc, '--metrics-port', metrics, ...['http', 'grpc', 'metrics'].flatMap((p) => [`--${p}-address`, '127.0.0.1']),
+    '--dashboard-token', token, '--trace-store-every', '1', '--trace-store-rate', '0'];
+  const child = spawn(process.env.TUTTI ?? join(root, 'bin/tutti'), args.map(String), { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  for (const s of [child.stdout, child.stderr]) s.on('data', (b) => { said = (said + b).slice(-4000); });
+  const over = new Promise((done) => child.on('exit', done));
+  for (let n = 0; ; n++) {
+    const ok = await fetch(`http://127.0.0.1:${port}/v2/health/ready`).then((r) => r.ok, () => false);
+    if (ok) break;
+    if (child.exitCode !== null || n > 600) throw new Error(`the server did not become ready:\n${said}`);
+    await new Promise((f) => setTimeout(f, 100));
+  }
+  return { port, dirs, pid: child.pid, stop: async () => { child.kill('SIGTERM'); await over; } };
+}
+
+/** prefixed passes what is below a path on to a port, without the path. */
+export async function prefixed(port, path) {
+  const proxy = http.createServer((req, res) => {
+    if (!req.url.startsWith(`${path}/`)) { res.writeHead(404).end(); return; }
+    const to = http.request({ port, host: '127.0.0.1', method: req.method, path: req.url.slice(path.length), headers: req.headers }, (r) => {
+      res.writeHead(r.statusCode, r.headers);
+      r.pipe(res);
+    });
+    to.on('error', () => res.destroy());
+    res.on('close', () => to.destroy());
+    req.pipe(to);
+  });
+  await new Promise((done) => proxy.listen(0, '127.0.0.1', done));
+  return { port: proxy.address().port, close: () => { proxy.closeAllConnections(); proxy.close(); } };
+}
+
+/** Load sends the examples' own requests. */
+export class Load {
+  constructor(root, server) {
+    this.url = `http://127.0.0.1:${server.port}`;
+    this.agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
+    this.requests = server.dirs.flatMap((d) => requestsOf(d));
+    this.next = 0;
+    this.going = false;
+    this.workers = [];
+  }
+
+  one() {
+    const n = this.next++;
+    const r = this.requests[n % this.requests.length];
+    const broken = n % 97 === 96;
+    return new Promise((done) => {
+      const q = http.request(`${this.url}/v2/models/${r.model}/infer`, { method: 'POST', agent: this.agent, headers: r.headers }, (a) => {
+        a.resume();
+        a.on('end', done);
+        a.on('error', done);
+      });
+      q.on('error', done);
+      q.end(broken ? r.body.subarray(0, r.body.length - 9) : r.body);
+    });
+  }
+
+  /** send sends so many requests, a few at a time. */
+  async send(n, width) {
+    const each = async () => { while (n-- > 0) await this.one(); };
+    await Promise.all(Array.from({ length: width }, each));
+  }
+
+  start(width) {
+    this.going = true;
+    const each = async () => { while (this.going) { await this.one(); await new Promise((f) => setTimeout(f, 12)); } };
+    this.workers = Array.from({ length: width }, each);
+  }
+
+  async stop() { this.going = false; await Promise.all(this.workers); this.agent.destroy(); }
+}
+
+function requestsOf(dir) {
+  const e = JSON.parse(readFileSync(join(dir, 'expected.json'), 'utf8'));
+  return e.requests.map((r) => {
+    const inputs = [], parts = [];
+    for (const i of r.inputs) {
+      if (!i.file) { inputs.push(i); continue; }
+      const data = readFileSync(join(dir, i.file)), size = Buffer.alloc(4);
+      size.writeUInt32LE(data.length);
+      parts.push(size, data);
+      inputs.push({ name: i.name, datatype: 'BYTES', shape: i.shape, parameters: { binary_data_size: data.length + 4 } });
+    }
+    const header = Buffer.from(JSON.stringify({ id: `${r.name}`, inputs }));
+    return {
+      model: r.ensemble ?? e.ensemble, body: Buffer.concat([header, ...parts]),
+      headers: { 'Inference-Header-Content-Length': header.length, 'Content-Type': 'application/octet-stream' },
+    };
+  });
+}
+
+const tensor = (name) => `{ name: "${name}" data_type: TYPE_FP32 dims: [ 4 ] }`;
+
+/** writeBig writes a repository with an ensemble of 200 steps. */
+export function writeBig(dir) {
+  const write = (model, text) => {
+    mkdirSync(join(dir, model, '1'), { recursive: true });
+    writeFileSync(join(dir, model, 'config.pbtxt'), text);
+  };
+  for (let m = 0; m < 10; m++) {
+    write(`add_${m}`, `name: "add_${m}"\nbackend: "native"\nmax_batch_size: 8\ninput [ ${tensor('A')}, ${tensor('B')} ]\noutput [ ${tensor('SUM')} ]\n` +
+      'parameters { key: "step" value { string_value: "tensor" } }\nparameters { key: "op" value { string_value: "add" } }\n');
+  }
+  const width = 10, depth = 20;
+  const steps = [];
+  for (let d = 0; d < depth; d++) for (let w = 0; w < width; w++) {
+    const from = (x) => (d === 0 ? 'IN' : `t_${d - 1}_${(w + x) % width}`);
+    const to = d === depth - 1 ? `OUT_${w}` : `t_${d}_${w}`;
+    steps.push(`{ model_name: "add_${w}" model_version: -1 input_map { key: "A" value: "${from(0)}" } input_map { key: "B" value: "${from(d % 4 === 3 ? 1 : 0)}" } output_map { key: "SUM" value: "${to}" } }`);
+  }
+  write('big', `name: "big"\nplatform: "ensemble"\nmax_batch_size: 8\ninput [ ${tensor('IN')} ]\n` +
+    `output [ ${Array.from({ length: width }, (_, w) => tensor(`OUT_${w}`)).join(', ')} ]\nensemble_scheduling { step [ ${steps.join(',\n')} ] }\n`);
+  if (readdirSync(dir).length !== 11) throw new Error('the big ensemble was not written');
+}

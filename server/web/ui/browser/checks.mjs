@@ -81,6 +81,9 @@ async function overview(t) {
   const v = await look(t);
   await v.go('#/', '.vslot .mrow');
   assert.equal(await v.page.locator('.tile').count(), 6);
+  await v.page.getByLabel('Filter models by name').fill('nothing has this name');
+  await v.page.waitForSelector('text=No model fits.');
+  await v.page.getByLabel('Filter models by name').fill('');
   await v.page.waitForFunction(() => document.querySelector('.link.live') !== null);
   await v.page.waitForSelector('.news li');
   const before = await v.page.locator('.tile').first().textContent();
@@ -306,10 +309,14 @@ async function cost(t) {
 
 async function picture(t) {
   if (!t.picture) return;
-  const v = await look(t, { viewport: { width: 1280, height: 800 } });
+  const v = await look(t, { viewport: { width: 1180, height: 620 } });
   await v.go('#/pipeline/detection', 'g.node .fig');
-  await v.page.waitForTimeout(4000);
+  await v.page.waitForTimeout(3000);
   await v.page.screenshot({ path: join(t.root, 'docs/dashboard.png') });
+  const traces = await latest(t, 'model=detection_picture&status=ok&limit=200');
+  await v.go(`#/traces/${traces.sort((a, b) => a.duration_ns - b.duration_ns)[traces.length >> 1].id}`, '.wrow');
+  await v.page.waitForTimeout(300);
+  await v.page.screenshot({ path: join(t.root, 'docs/request.png') });
   await v.end();
 }
 

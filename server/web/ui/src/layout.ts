@@ -2,9 +2,9 @@
 import dagre from '@dagrejs/dagre';
 import type { EdgeView, GraphView } from './api';
 
-export const nodeWidth = 212;
+export const nodeWidth = 200;
 export const nodeHeight = 96;
-export const endWidth = 96;
+export const endWidth = 84;
 export const endHeight = 40;
 
 export interface Point { x: number; y: number }
@@ -23,7 +23,7 @@ export const ends = (e: EdgeView): [number, number] => [e.from < 0 ? request : e
 /** layout places a plan from left to right, or from top to bottom. */
 export function layout(g: GraphView, down: boolean): Layout {
   const d = new dagre.graphlib.Graph({ multigraph: false });
-  d.setGraph({ rankdir: down ? 'TB' : 'LR', nodesep: down ? 24 : 28, ranksep: down ? 56 : 84, marginx: 16, marginy: 16 });
+  d.setGraph({ rankdir: down ? 'TB' : 'LR', nodesep: down ? 24 : 28, ranksep: down ? 56 : 68, marginx: 16, marginy: 16 });
   d.setDefaultEdgeLabel(() => ({}));
   for (const n of g.nodes) d.setNode(String(n.node), { width: nodeWidth, height: nodeHeight });
   const groups = new Map<string, EdgeView[]>();

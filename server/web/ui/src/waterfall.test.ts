@@ -14,7 +14,7 @@ const trace = (v: Partial<TraceView>): TraceView => ({
 });
 
 test('the segments of a step follow each other without a gap', () => {
-  const s = step({ ready_ns: 5, enqueued_ns: 10, start_ns: 20, input_end_ns: 25, infer_end_ns: 65, end_ns: 70, done_ns: 72, batch: 3, elements: 30, padding: 10 });
+  const s = step({ ready_ns: 5, enqueued_ns: 10, start_ns: 20, input_end_ns: 25, infer_end_ns: 65, end_ns: 70, done_ns: 72, batch: 3, before: 2, elements: 40, padding: 10 });
   const list = stepSegments(s);
   expect(list.map((x) => [x.kind, x.from, x.to])).toEqual([
     ['scheduler', 5, 10], ['queue', 10, 20], ['copies', 20, 25], ['compute', 25, 55], ['padding', 55, 65], ['copies', 65, 70], ['scheduler', 70, 72],
@@ -37,6 +37,13 @@ test('rows begin with the request and are in the order of time', () => {
   expect(list.map((r) => r.label)).toEqual(['e', 'early', 'late']);
   expect(list.map((r) => r.events.length)).toEqual([1, 1, 0]);
   expect(list[0]!.segments.map((s) => s.kind)).toEqual(['scheduler', 'receive']);
+});
+
+test('a step on the critical path is made of its parts', () => {
+  const s = step({ critical: true, ready_ns: 5, done_ns: 20, batch: 1 });
+  const part = (node: number, start_ns: number, ns: number) => ({ kind: 'queue', node, model: 'm', start_ns, ns, text: 'why' });
+  const list = rows(trace({ spans: [s], split: [part(-1, 0, 5), part(0, 5, 10), part(0, 15, 0), part(1, 15, 5)] }));
+  expect(list[1]!.segments).toEqual([{ kind: 'queue', from: 5, to: 15, title: 'why' }]);
 });
 
 test('totals add up kinds, largest first', () => {

@@ -24,11 +24,17 @@ export function rows(t: TraceView): Row[] {
     key: 'request', label: t.model, step: null, segments: own, events: t.events.filter((e) => e.node < 0), from: 0, to: t.duration_ns,
   }];
   for (const [i, s] of t.spans.entries()) {
-    const segments = stepSegments(s);
+    const segments = (s.critical && partSegments(t, s)) || stepSegments(s);
     const [from, to] = bounds(s, segments);
     list.push({ key: `${i}`, label: s.model, step: s, segments, events: t.events.filter((e) => e.node === s.node), from, to });
   }
   return [list[0]!, ...list.slice(1).sort((a, b) => a.from - b.from || a.to - b.to)];
+}
+
+/** partSegments are the parts of the request's time that a step on the critical path took, null when they are unknown. */
+export function partSegments(t: TraceView, s: StepView): Segment[] | null {
+  const list = t.split.filter((p) => p.ns > 0 && p.node === s.node && p.model === s.model && p.start_ns >= s.ready_ns && p.start_ns + p.ns <= s.done_ns);
+  return list.length ? list.map((p) => ({ kind: p.kind, from: p.start_ns, to: p.start_ns + p.ns, title: p.text })) : null;
 }
 
 /** bounds are when a step began and ended, from what it reached. */
@@ -48,10 +54,11 @@ export function stepSegments(s: StepView): Segment[] {
   else if (s.batch === 0) add('queue', ready, s.done_ns, 'waiting');
   else {
     add('scheduler', ready, s.enqueued_ns, 'dispatch');
-    add('queue', Math.max(s.enqueued_ns, ready), s.start_ns, 'queue and batch formation');
+    const waits = s.before > 0 || s.members > 1;
+    add(waits ? 'queue' : 'scheduler', Math.max(s.enqueued_ns, ready), s.start_ns, waits ? 'queue and batch formation' : 'waiting for its turn');
     add('copies', s.start_ns, s.input_end_ns, 'input');
     const kind = s.native ? 'native' : 'compute';
-    const padded = s.elements + s.padding > 0 ? s.padding / (s.elements + s.padding) : 0;
+    const padded = s.elements > 0 ? s.padding / s.elements : 0;
     const cut = s.infer_end_ns - Math.round((s.infer_end_ns - s.input_end_ns) * padded);
     add(kind, s.input_end_ns, cut, s.native ? 'native step' : 'compute');
     add('padding', cut, s.infer_end_ns, 'computing the padding');

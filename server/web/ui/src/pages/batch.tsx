@@ -19,7 +19,7 @@ export const Batch = ({ id }: { id: string }) => {
           <Fact name="began">{clock(b.start_us)}</Fact><Fact name="rows">{b.rows}</Fact><Fact name="requests">{b.members}</Fact>
           <Fact name="input">{dur(b.input_ns)}</Fact><Fact name="compute">{dur(b.infer_ns)}</Fact><Fact name="output">{dur(b.output_ns)}</Fact>
           <Fact name="instance">{`${b.instance} on ${b.place}`}</Fact>
-          <Fact name="padding">{percent(b.elements + b.padding > 0 ? b.padding / (b.elements + b.padding) : 0)}</Fact>
+          <Fact name="padding">{percent(b.elements > 0 ? b.padding / b.elements : 0)}</Fact>
           {b.before > 0 && <Fact name="before it"><a href={link('batches', String(b.before))}>batch {b.before}</a> until {clock(b.before_end_us)}</Fact>}
         </dl>
       </Card>

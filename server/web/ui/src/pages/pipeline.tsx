@@ -132,7 +132,7 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
       <h3>Tensors</h3>
       <ul class="plain mono">
         {g.edges.filter((e) => e.to === n.node).map((e, i) => <li key={`i${i}`}><span class="dim">in</span> {e.input} <span class="dim">{e.datatype} {shape(e.shape)}</span>{e.place && <span class="wrong"> copied to {e.place}</span>}</li>)}
-        {g.edges.filter((e) => e.from === n.node).map((e, i) => <li key={`o${i}`}><span class="dim">out</span> {e.tensor} <span class="dim">{e.datatype} {shape(e.shape)}</span></li>)}
+        {[...new Map(g.edges.filter((e) => e.from === n.node).map((e) => [e.tensor, e])).values()].map((e, i) => <li key={`o${i}`}><span class="dim">out</span> {e.tensor} <span class="dim">{e.datatype} {shape(e.shape)}</span></li>)}
       </ul>
     </div>
   );

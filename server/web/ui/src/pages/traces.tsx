@@ -98,8 +98,8 @@ const Form = ({ q }: { q: Record<string, string> }) => {
   const ms = (k: string) => (q[k] ? dur(Number(q[k])).replace(' ', '') : '');
   return (
     <form class="filters" onSubmit={(e) => { e.preventDefault(); submit(e.currentTarget); }} onReset={(e) => { e.preventDefault(); go(link('traces')); }}>
-      <label>Model<input name="model" list="models" value={q['model'] ?? ''} /><datalist id="models">{names.map((n) => <option key={n} value={n} />)}</datalist></label>
-      <label>Request id<input name="request" value={q['request'] ?? ''} /></label>
+      <label>Model<input name="model" list="models" defaultValue={q['model'] ?? ''} /><datalist id="models">{names.map((n) => <option key={n} value={n} />)}</datalist></label>
+      <label>Request id<input name="request" defaultValue={q['request'] ?? ''} /></label>
       <label>Status<select name="status" value={q['status'] ?? ''} onChange={(e) => submit(e.currentTarget.form!)}>
         <option value="">any</option><option>ok</option><option>failed</option>
         {q['status'] && !['ok', 'failed'].includes(q['status']) && <option>{q['status']}</option>}
@@ -107,12 +107,12 @@ const Form = ({ q }: { q: Record<string, string> }) => {
       <label>Kept<select name="kept" value={q['kept'] ?? ''} onChange={(e) => submit(e.currentTarget.form!)}>
         <option value="">any</option><option>failed</option><option>slow</option><option>sampled</option>
       </select></label>
-      <label class="short">At least<input name="min" placeholder="10ms" value={ms('min_ns')} /></label>
-      <label class="short">At most<input name="max" placeholder="1s" value={ms('max_ns')} /></label>
+      <label class="short">At least<input name="min" placeholder="10ms" defaultValue={ms('min_ns')} /></label>
+      <label class="short">At most<input name="max" placeholder="1s" defaultValue={ms('max_ns')} /></label>
       <details open={!!(q['trace'] || q['param'])}><summary>more</summary><div>
-        <label>Trace id<input name="trace" value={q['trace'] ?? ''} /></label>
-        <label>Parameter<input name="param" value={q['param'] ?? ''} /></label>
-        <label>Its value<input name="value" value={q['value'] ?? ''} /></label>
+        <label>Trace id<input name="trace" defaultValue={q['trace'] ?? ''} /></label>
+        <label>Parameter<input name="param" defaultValue={q['param'] ?? ''} /></label>
+        <label>Its value<input name="value" defaultValue={q['value'] ?? ''} /></label>
       </div></details>
       <div class="buttons"><button type="submit" class="primary">Search</button><button type="reset">Clear</button></div>
     </form>

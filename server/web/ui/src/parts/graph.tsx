@@ -26,7 +26,7 @@ export const Graph = ({ g, nodes, rates, chosen, choose }: {
   const down = width > 0 && width < 560;
   const key = structure(g);
   const l = useMemo<Layout>(() => layout(g, down), [key, down]);
-  const height = Math.round(Math.max(380, Math.min(560, l.height * Math.min(1, (width || 1) / l.width) + 40)));
+  const height = Math.round(Math.max(340, Math.min(560, l.height * Math.min(1, (width || 1) / l.width) + 40)));
   const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
   const refit = () => setView(fit(l, width, height));
   useEffect(() => { if (width > 0) refit(); }, [l, width, height]);
@@ -155,7 +155,7 @@ const Node = memo(({ p, n, chosen, choose }: { p: PlacedNode; n: NodeView; chose
       onClick={() => choose(p.id)} onKeyDown={(e) => { if (e.key === 'Enter' || e.key === ' ') { e.preventDefault(); choose(p.id); } }}>
       <rect class="box" width={w} height={h} rx="10" />
       <rect class="edgebar" x="0" y="12" width="3" height={h - 24} rx="1.5" />
-      <text class="name" x="14" y="23">{shorten(n.name, 25)}{n.name.length > 25 && <title>{n.name}</title>}</text>
+      <text class="name" x="14" y="23">{shorten(n.name, 23)}{n.name.length > 23 && <title>{n.name}</title>}</text>
       <text class="sub" x="14" y="39">{shorten(n.platform.replace(/^native:/, ''), 22)}{n.site !== 'host' ? ` · ${n.site}` : ''}</text>
       {v ? <>
         <text class="fig" x="14" y="62">{count(v.rate)}<tspan class="unit">/s</tspan></text>

@@ -59,8 +59,8 @@ export const Waterfall = ({ t }: { t: TraceView }) => {
                     style={{ left: x(s.from), width: `max(1px, ${x(s.to - s.from)})` }} />
                 ))}
                 {r.events.map((e, i) => <i key={`e${i}`} class={`event ${e.kind}`} style={{ left: x(e.ns) }} title={eventTitle(e)} />)}
-                <b style={r.to / total > 0.8 ? { right: `calc(${100 - (r.from / total) * 100}% + 6px)` } : { left: `calc(${x(r.to)} + 6px)` }}
-                  class={r.to / total > 0.8 && r.from / total < 0.12 ? 'within' : ''}>{dur(r.to - r.from)}</b>
+                {r.step && <b style={r.to / total > 0.8 ? { right: `calc(${100 - (r.from / total) * 100}% + 6px)` } : { left: `calc(${x(r.to)} + 6px)` }}
+                  class={r.to / total > 0.8 && r.from / total < 0.12 ? 'within' : ''}>{dur(r.to - r.from)}</b>}
               </span>
             </button>
             {open === r.key && <Detail r={r} t={t} />}
@@ -88,7 +88,7 @@ const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
         {s.batch > 0 && <Fact name="batch"><a href={link('batches', String(s.batch))}>{s.batch}</a></Fact>}
         {s.batch > 0 && <Fact name="rows">{`${s.rows} of ${s.batch_rows}`}</Fact>}
         {s.members > 1 && <Fact name="shared with">{plural(s.members - 1, 'request')}</Fact>}
-        {s.elements > 0 && <Fact name="padding">{percent(s.padding / (s.elements + s.padding))}</Fact>}
+        {s.elements > 0 && <Fact name="padding">{percent(s.padding / s.elements)}</Fact>}
         {s.batch > 0 && <Fact name="instance">{`${s.instance} on ${s.place}`}</Fact>}
         {s.before > 0 && <Fact name="instance was busy with"><a href={link('batches', String(s.before))}>batch {s.before}</a></Fact>}
         {r.segments.map((g, i) => <Fact key={i} name={g.title}>{dur(g.to - g.from)}</Fact>)}

@@ -79,7 +79,7 @@ func (a *arena) newMetric(labels []*dto.LabelPair) *metric {
 		m = new(metric)
 	} else {
 		m = &a.metrics.take(1)[0]
-		m.Counter, m.Gauge, m.Metric.Histogram, m.Summary = nil, nil, nil, nil
+		m.Counter, m.Gauge, m.Histogram, m.Summary = nil, nil, nil, nil
 	}
 	m.Label = labels
 	return m

@@ -307,5 +307,5 @@ type discard struct {
 }
 
 func (d *discard) Header() http.Header         { return d.header }
-func (d *discard) WriteHeader(int)             {}
+func (*discard) WriteHeader(int)               {}
 func (d *discard) Write(p []byte) (int, error) { d.n += len(p); return len(p), nil }

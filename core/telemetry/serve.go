@@ -33,7 +33,7 @@ func Handler(x *Metrics, process prometheus.Gatherer) http.Handler {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
+	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 	var process []*dto.MetricFamily
 	if h.process != nil {
 		var err error

@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"core/config", "core/infer", "core/tensor/simdev"},
 	{"backends", "cache", "trace"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
-	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "pipeline/exec"},
+	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "runtimes/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable"},
 	{"client", "options", "lint"},

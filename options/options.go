@@ -229,7 +229,7 @@ func Default() Options {
 		},
 		Metrics: Metrics{
 			Endpoint: Endpoint{Enabled: true, Port: defaultMetricsPort},
-			Export:   telemetry.ExportOptions{CPU: true, Interval: defaultInterval},
+			Export:   telemetry.ExportOptions{CPU: true, GPU: true, Interval: defaultInterval},
 		},
 		Log:   logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
 		Trace: Trace{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},

@@ -39,6 +39,10 @@ type Executor struct {
 	next    *Executor
 	writers []int32
 
+	// Of an ensemble that is counted: its steps, and its tensors by slot.
+	steps []*telemetry.Step
+	edges []*telemetry.Edge
+
 	inflight []*credits // per node, nil without a limit; nil when no node has one
 
 	// What a run must count anew: slots with several readers, nodes with several
@@ -102,6 +106,13 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Exec
 		case need > 1:
 			x.joins = append(x.joins, int32(i))
 		}
+	}
+	if p.Ensemble && s.Stats != nil {
+		names := make([]string, len(p.Nodes))
+		for i := range p.Nodes {
+			names[i] = p.Nodes[i].Name
+		}
+		x.steps, x.edges = s.Stats.Steps(names), s.Stats.Edges(p.Names)
 	}
 	x.inflight = newInflight(x, s.Workers)
 	x.runs.New = func() any { return newRun(x, s.Workers) }

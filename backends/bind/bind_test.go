@@ -1,6 +1,8 @@
 package bind_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -237,5 +239,37 @@ func TestDefaultMaxBatch(t *testing.T) {
 		if got != want {
 			t.Errorf("DefaultMaxBatch(%q) = %d, %v, want %d", v, got, err, want)
 		}
+	}
+}
+
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tests := map[string]struct {
+		data []byte
+		want string
+	}{
+		"text":   {[]byte("not a model, but text"), `found 21 bytes that begin with "not a model, but"`},
+		"binary": {[]byte{8, 1, 2}, "found 3 bytes)"},
+		"empty":  {[]byte{}, "found an empty file"},
+		"none":   {nil, "found no file"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(dir, name)
+			if tt.data != nil {
+				if err := os.WriteFile(path, tt.data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := bind.Unread(status.Errorf(status.Internal, "cannot parse"), "a model", path)
+			if status.CodeOf(err) != status.Internal || !strings.Contains(err.Error(), "cannot parse (expected a model, "+tt.want) {
+				t.Errorf("error = %v, want %q", err, tt.want)
+			}
+		})
+	}
+	if err := bind.Unread(nil, "a model", dir); err != nil {
+		t.Error(err)
 	}
 }

@@ -82,7 +82,7 @@ func (s *session) load(ctx context.Context, path string, o *settings) error {
 		opts.wait()
 		return status.ErrCancelled
 	}
-	return err
+	return bind.Unread(err, "an ONNX model", path)
 }
 
 // close unloads the model. Outputs of earlier runs stay valid.

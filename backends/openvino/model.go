@@ -102,9 +102,25 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 func (m *model) load(s *backends.Settings, from *core, path string, set *settings, byDefault int) error {
 	g, err := readGraph(from, path)
 	if err != nil {
+		err = bind.Unread(err, "a model that OpenVINO reads", path)
 		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
 	defer g.close()
+	if err := m.bind(s, g, set, byDefault); err != nil {
+		return status.Errorf(status.CodeOf(err), "%w (in '%s')", err, path)
+	}
+	m.binding.Sig.Model, m.binding.Sig.Version = s.Model, s.Version
+	if m.compiled, err = g.compile(set); err == nil {
+		err = m.connect()
+	}
+	if err != nil {
+		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
+	}
+	return nil
+}
+
+// bind fits the file's shapes to the configuration, and both to each other.
+func (m *model) bind(s *backends.Settings, g *graph, set *settings, byDefault int) error {
 	maxBatch, err := g.declares().MaxBatch(s.Config, byDefault)
 	if err != nil {
 		return err
@@ -115,17 +131,8 @@ func (m *model) load(s *backends.Settings, from *core, path string, set *setting
 	if m.binding, err = bound(s.Config, g, maxBatch); err != nil {
 		return err
 	}
-	if m.fixed, err = batchOf(m.binding); err != nil {
-		return err
-	}
-	m.binding.Sig.Model, m.binding.Sig.Version = s.Model, s.Version
-	if m.compiled, err = g.compile(set); err == nil {
-		err = m.connect()
-	}
-	if err != nil {
-		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
-	}
-	return nil
+	m.fixed, err = batchOf(m.binding)
+	return err
 }
 
 // Close gives the runtime up; outputs that it owns keep it.

@@ -109,7 +109,7 @@ func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
 	}
 	ses, err := m.how.open()
 	if err != nil {
-		return prefix(err)
+		return prefix(m.how.files.unread(err))
 	}
 	m.sessions = append(m.sessions, ses)
 	var ins, outs []port
@@ -122,7 +122,7 @@ func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
 		return prefix(err)
 	}
 	if m.binding, err = bound(s.Config, ins, outs, maxBatch); err != nil {
-		return err
+		return status.Errorf(status.CodeOf(err), "%w (in '%s')", err, m.how.files.path)
 	}
 	m.binding.Sig.Model, m.binding.Sig.Version = s.Model, s.Version
 	return nil

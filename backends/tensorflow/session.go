@@ -69,7 +69,7 @@ func (l *loaded) graph(s *session) error {
 		return status.Errorf(status.NotFound, "%w", err)
 	}
 	if len(data) == 0 {
-		return status.Errorf(status.InvalidArg, "the file is empty, expected a GraphDef")
+		return status.Errorf(status.InvalidArg, "there is nothing in the file")
 	}
 	cfg := l.set.proto()
 	return s.check(C.ttf_load_graph(s.c, unsafe.Pointer(&data[0]), C.size_t(len(data)), unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))

@@ -32,6 +32,13 @@ build: ## Build bin/tutti
 runtime: build ## Fetch ONNX Runtime into .runtime/
 	bin/tutti runtime fetch onnxruntime
 
+# The runtimes of backends that are here; archives are kept in the user's cache.
+RUNTIMES := openvino tensorflow $(if $(wildcard backends/pytorch),pytorch)
+
+.PHONY: runtimes
+runtimes: runtime ## Fetch the runtimes of all backends into .runtime/ (330 MB, and PyTorch's 540 MB)
+	@for name in $(RUNTIMES); do bin/tutti runtime fetch "$$name"; done
+
 # Status 3 says that the weights cannot be had here; what needs them is left out.
 .PHONY: examples
 examples: ## Fetch and convert the models of the examples
@@ -48,7 +55,7 @@ test: runtime examples ## Run the tests, fetching what they need (short, race de
 		go test -json -short -vet=off -run "$(BUDGETS)" ./... || rc=$$?; exit $$rc'
 
 .PHONY: test-all
-test-all: runtime examples ## Run everything, long suites and ownership checks included
+test-all: runtimes examples ## Run everything, long suites and ownership checks included
 	@$(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -race -timeout 60m ./... || rc=$$?; \
 		go test -json -vet=off -run "$(BUDGETS)" ./... || rc=$$?; \

@@ -30,6 +30,8 @@ type Factory struct {
 	// Devices returns the places besides the host that the backend brings when it is
 	// opened with such values of Options.Config; nil: none ever.
 	Devices func(values map[string]string) []tensor.Place
+	// Guide describes the backend to its users.
+	Guide Guide
 }
 
 // Options are what every backend is opened with.

@@ -30,6 +30,7 @@ func NewFactory() backends.Factory {
 		DefaultFile: modelFile,
 		Keys:        []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
 		Native:      true,
+		Guide:       guide,
 		New:         open,
 	}
 }

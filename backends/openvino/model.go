@@ -33,6 +33,7 @@ func NewFactory() backends.Factory {
 		DefaultFile: modelFile,
 		Keys:        []string{bind.KeyMaxBatch, keyLibrary},
 		Native:      true,
+		Guide:       guide,
 		New:         open,
 	}
 }

@@ -24,6 +24,7 @@ func NewFactory() backends.Factory {
 		DefaultFile: savedModelFolder,
 		Keys:        []string{bind.KeyMaxBatch, keyLibrary},
 		Native:      true,
+		Guide:       guide,
 		New:         open,
 	}
 }

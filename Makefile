@@ -122,6 +122,10 @@ bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same li
 bench-steps: ## Compare the native steps with the same work in Python, a thread each
 	go run ./bench -only steps -rounds $(COUNT)
 
+.PHONY: bench-backends
+bench-backends: runtimes ## Compare a call of each backend with the same call of its framework in Python; fails when ours takes more
+	go run ./bench -only backends -rounds $(COUNT)
+
 .PHONY: bench-sched
 bench-sched: ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
 	go run ./bench -only sched -rounds $(COUNT)

@@ -3,7 +3,7 @@
 // counted is the CPU time of the server's process, which other work on the machine
 // disturbs least.
 //
-//	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps]
+//	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
 //	bench -only sched
 //
 // It needs the binary, the examples and their runtime (make runtime examples), and
@@ -38,6 +38,7 @@ func main() {
 		{"text", b.text},
 		{"memory", b.memory},
 		{"steps", b.steps},
+		{"backends", b.backends},
 		{"sched", b.sched},
 	}
 	for _, s := range scenarios {

@@ -8,7 +8,7 @@ import (
 
 var guide = backends.Guide{
 	Doc: "Serves what OpenVINO reads: its own IR, ONNX, PaddlePaddle, TensorFlow SavedModel folders, frozen graphs and TFLite. " +
-		"It computes in f32 unless told otherwise: the runtime's own choice is bf16 on some of them, which changes results.",
+		"It computes in f32 unless told otherwise: the runtime's own choice is bf16 on some processors, which changes results.",
 	Limits: "Optional and ragged inputs, custom operators by `model_operations`, and instances of `KIND_GPU` are refused; " +
 		"another device is named by TARGET_DEVICE. 4 bit and 8 bit floating types have no counterpart in the protocol. " +
 		"A run that nobody waits for ends between two nodes of the graph.",

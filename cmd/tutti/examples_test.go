@@ -37,7 +37,7 @@ func TestExamplesAtDevices(t *testing.T) {
 		var up, down int64
 		for _, d := range m.Devices() {
 			s := d.Stats()
-			up, down = up+int64(s.Up.Count), down+int64(s.Down.Count)
+			up, down = up+s.Up.Count, down+s.Down.Count
 			if s.Kernels == 0 || s.Peer.Count > 0 {
 				t.Errorf("%s has copied %+v", d.Place(), s)
 			}

@@ -138,6 +138,7 @@ func TestWrongModels(t *testing.T) {
 	index := indexOf(t, a.http)
 	for _, model := range slices.Sorted(maps.Keys(wrong)) {
 		t.Run(model, func(t *testing.T) {
+			t.Parallel()
 			e := index[model]
 			if e.State != "UNAVAILABLE" {
 				t.Errorf("state = %s, want UNAVAILABLE", e.State)

@@ -32,11 +32,15 @@ build: ## Build bin/tutti
 runtime: build ## Fetch ONNX Runtime into .runtime/
 	bin/tutti runtime fetch onnxruntime
 
-# The runtimes of backends that are here; archives are kept in the user's cache.
-RUNTIMES := openvino tensorflow $(if $(wildcard backends/pytorch),pytorch)
+.PHONY: runtime-pytorch
+runtime-pytorch: build ## Fetch LibTorch into .runtime/ and compile its shim
+	bin/tutti runtime fetch pytorch
+
+# The runtimes of all other backends; archives are kept in the user's cache.
+RUNTIMES := openvino tensorflow pytorch
 
 .PHONY: runtimes
-runtimes: runtime ## Fetch the runtimes of all backends into .runtime/ (330 MB, and PyTorch's 540 MB)
+runtimes: runtime ## Fetch the runtimes of all backends into .runtime/ (870 MB)
 	@for name in $(RUNTIMES); do bin/tutti runtime fetch "$$name"; done
 
 # Status 3 says that the weights cannot be had here; what needs them is left out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -77,8 +78,8 @@ func (d *showing) find(dir string) error {
 		if err != nil || len(models) == 0 {
 			continue
 		}
-		if missing := missingFile(registry, models); missing != "" {
-			d.say("The example %s is left out: %s is missing ('make examples' fetches and converts it).", e.Name(), missing)
+		if reason := lacking(registry, models); reason != "" {
+			d.say("The example %s is left out: %s.", e.Name(), reason)
 			continue
 		}
 		list, err := ReadExamples(root)
@@ -92,6 +93,31 @@ func (d *showing) find(dir string) error {
 		return fmt.Errorf("no complete model repository is below '%s'", dir)
 	}
 	return nil
+}
+
+// lacking says why models cannot be served here, if so: a file is not there, or not what the backend python runs.
+func lacking(registry *backends.Registry, configs []string) string {
+	if missing := missingFile(registry, configs); missing != "" {
+		return missing + " is missing ('make examples' fetches and converts it)"
+	}
+	for _, path := range configs {
+		cfg, err := config.Load(filepath.Dir(path))
+		f := registry.ByName(cfg.GetBackend())
+		if err != nil || f == nil || f.Name != pythonName {
+			continue
+		}
+		b, err := f.New(backends.Options{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err.Error()
+		}
+		if c, ok := b.(backends.Checked); ok {
+			err = c.Check()
+		}
+		if err = errors.Join(err, b.Close()); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
 }
 
 // missingFile returns the first model file that is not there, of the models with the

@@ -106,6 +106,11 @@ func (p *program) probe(r *backends.Registry, settings options.BackendConfig, na
 	if err != nil {
 		return err
 	}
+	if c, ok := b.(backends.Checked); ok {
+		if err := c.Check(); err != nil {
+			return errors.Join(err, b.Close())
+		}
+	}
 	text := "part of this program"
 	if d, ok := b.(backends.Described); ok {
 		text = d.Describe()

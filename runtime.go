@@ -20,6 +20,9 @@ func (p *program) runtime(ctx context.Context, args []string) error {
 		return p.listRuntimes()
 	case len(rest) == 2 && rest[0] == "fetch":
 		path, err := runtimes.Fetch(ctx, rest[1], *dir, p.stderr)
+		if err == nil {
+			err = p.prepare(ctx, rest[1], path)
+		}
 		if err != nil {
 			return err
 		}
@@ -27,6 +30,18 @@ func (p *program) runtime(ctx context.Context, args []string) error {
 		return err
 	}
 	return usagef("expected: tutti runtime %s", usage)
+}
+
+// prepare makes what the backend of a fetched library needs beside it.
+func (p *program) prepare(ctx context.Context, name, path string) error {
+	registry, err := p.components.registry()
+	if err != nil {
+		return err
+	}
+	if f := registry.ByName(name); f != nil && f.Prepare != nil {
+		return f.Prepare(ctx, path, p.stderr)
+	}
+	return nil
 }
 
 // listRuntimes prints every runtime with the library that would be opened.

@@ -3,7 +3,6 @@ package tutti
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -20,6 +19,7 @@ var starters embed.FS
 const (
 	starterRoot  = "starter"
 	starterUsual = "text"
+	pythonName   = "python" // the backend, and the starter for it
 	initUsage    = "DIR [text|image|python|parallel]"
 )
 
@@ -36,9 +36,6 @@ func (p *program) starter(_ context.Context, args []string) error {
 	kind := starterUsual
 	if len(rest) == 2 {
 		kind = rest[1]
-	}
-	if kind == "python" {
-		return errors.New("unsupported: a repository of kind 'python', the backend 'python' is not built in")
 	}
 	kinds, err := starterKinds()
 	switch {
@@ -84,6 +81,8 @@ func writeStarter(dir, kind string) error {
 				return err
 			}
 			return os.WriteFile(to, data, 0o644) //nolint:gosec // a repository is for everybody
+		case strings.Contains(path, "/"):
+			return os.MkdirAll(to, 0o755) //nolint:gosec // a repository is for everybody
 		case path == ".":
 			return os.MkdirAll(to, 0o755) //nolint:gosec // a repository is for everybody
 		default:

@@ -3,12 +3,15 @@ package backends
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
 
 	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
@@ -32,6 +35,9 @@ type Factory struct {
 	Devices func(values map[string]string) []tensor.Place
 	// Guide describes the backend to its users.
 	Guide Guide
+	// Prepare makes on this machine what the backend needs beside its fetched library,
+	// given by its path, and keeps what is there and good; nil: nothing. progress may be nil.
+	Prepare func(ctx context.Context, library string, progress io.Writer) error
 }
 
 // Options are what every backend is opened with.
@@ -44,6 +50,13 @@ type Options struct {
 	// Places is where a backend of a device makes it known: when it is opened, until
 	// it is closed.
 	Places *tensor.Places
+	// Infer, Control and Catalog are the server's, for models that call, load or ask
+	// after other models; nil where there are none.
+	Infer   infer.Inferer
+	Control infer.Lifecycle
+	Catalog infer.Catalog
+	// Metrics takes what models count themselves; nil where nothing is exported.
+	Metrics *telemetry.Metrics
 
 	_ struct{}
 }
@@ -63,6 +76,14 @@ type Described interface {
 	Describe() string
 }
 
+// Checked is a Backend that opens although something may be missing which only some of
+// its models need.
+type Checked interface {
+	Backend
+	// Check returns what is missing.
+	Check() error
+}
+
 // Settings are what a model is loaded with.
 type Settings struct {
 	Model   string
@@ -73,6 +94,8 @@ type Settings struct {
 	Config *modelconfig.ModelConfig
 	// Instances is how many instances will be made.
 	Instances int
+	// Strict says that nothing is to be completed: the configuration stands as it is.
+	Strict bool
 	// Alloc is where tensors outside a batch come from.
 	Alloc tensor.Allocator
 	Log   *slog.Logger
@@ -108,6 +131,14 @@ type Model interface {
 	NewInstance(ctx context.Context, at tensor.Place) (Instance, error)
 	// Close frees the model; every instance is closed before. It is safe to call twice.
 	Close() error
+}
+
+// Completer is a Model that completes its configuration beyond what Signature tells.
+type Completer interface {
+	Model
+	// Completed returns the whole configuration, nil when it is the one that was
+	// given. It stays as it is.
+	Completed() *modelconfig.ModelConfig
 }
 
 // Placer is a Model whose instances run at devices. Any other runs on the host.
@@ -149,6 +180,22 @@ type Concurrent interface {
 	Inline() bool
 }
 
+// Wide is a Model whose instances each serve several goroutines at once, as those do
+// that hand work on and wait for answers. Instances keep their number otherwise.
+type Wide interface {
+	Model
+	// Width returns how many, 1 for a model whose instances are as any other's.
+	Width() int
+}
+
+// Asked is a Model that knows more of its readiness than that it was loaded.
+type Asked interface {
+	Model
+	// Ready returns nil when the model serves, else why not. It may be asked while
+	// instances execute.
+	Ready() error
+}
+
 // Threaded is a Model that tells how many threads an execution computes with; any
 // other computes with one, or with none worth counting when it is Concurrent.
 type Threaded interface {
@@ -157,7 +204,7 @@ type Threaded interface {
 }
 
 // Instance executes batches. It is used by one goroutine at a time, but not always
-// the same one (unless its Model is Concurrent).
+// the same one (unless its Model is Concurrent or Wide).
 type Instance interface {
 	// Execute fills the batch's outputs. An error fails every request of the batch;
 	// Batch.Fail fails one. The batch is borrowed: nothing of it may be kept.

@@ -23,6 +23,9 @@ type Req struct {
 	// ensemble, sequence_id, sequence_start and sequence_end also become those of the
 	// steps that follow; others stay with the step.
 	Reply infer.Params
+	// Out, when not nil, are the outputs of this request alone, in Signature order, in
+	// place of its rows of Batch.Out. They move; the list is borrowed.
+	Out []tensor.Tensor
 }
 
 // Batch is what an Instance executes at once.

@@ -69,6 +69,13 @@ func (b *bench) backends() error {
 	all, slow := map[string]measured{}, []error(nil)
 	for _, script := range scripts {
 		name := strings.TrimSuffix(filepath.Base(script), ".py")
+		if len(b.only) > 0 && !slices.Contains(b.only, name) {
+			continue
+		}
+		if unpinned(name) {
+			fmt.Fprintf(os.Stderr, "bench: without %s: set PEERS_%s to the folder of its packages\n", name, strings.ToUpper(name))
+			continue
+		}
 		m, err := b.backend(script, name, filepath.Join(work, name))
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == cannotFetch {
@@ -90,7 +97,7 @@ func (b *bench) backends() error {
 
 // backend measures both sides of one script.
 func (b *bench) backend(script, name, binary string) (m measured, err error) {
-	packages, err := output(nil, "scripts/prepare-peers", filepath.Join(backendScripts, "requirements", name+".txt"))
+	packages, err := framework(name)
 	if err != nil {
 		return m, err
 	}
@@ -128,6 +135,21 @@ func (b *bench) backend(script, name, binary string) (m measured, err error) {
 		}
 	}
 	return m, nil
+}
+
+// framework returns the folder of a framework's packages: the one that PEERS_NAME names, where they are installed already,
+// or one that they are fetched to.
+func framework(name string) (string, error) {
+	if dir := os.Getenv("PEERS_" + strings.ToUpper(name)); dir != "" {
+		return dir, nil
+	}
+	return output(nil, "scripts/prepare-peers", filepath.Join(backendScripts, "requirements", name+".txt"))
+}
+
+// unpinned reports whether a framework's packages have to be named.
+func unpinned(name string) bool {
+	_, err := os.Stat(filepath.Join(backendScripts, "requirements", name+".txt"))
+	return err != nil && os.Getenv("PEERS_"+strings.ToUpper(name)) == ""
 }
 
 // overheadLine is a result of BenchmarkOverhead.

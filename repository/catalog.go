@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"tutti/backends"
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -27,8 +28,14 @@ func (r *Repository) Ready() bool {
 
 // ModelReady returns nil when the version serves.
 func (r *Repository) ModelReady(name string, number int64) error {
-	_, err := r.find(name, number)
-	return err
+	v, err := r.find(name, number)
+	if err != nil {
+		return err
+	}
+	if m, ok := v.model.(backends.Asked); ok {
+		return m.Ready()
+	}
+	return nil
 }
 
 // Describe returns the version's description.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"google.golang.org/protobuf/proto"
+
 	"tutti/backends"
 	"tutti/cache"
 	"tutti/core/config"
@@ -68,7 +70,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	settings := backends.Settings{
 		Model: f.name, Version: number,
 		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
-		Config: config.WithSequence(f.cfg), Instances: max(1, countInstances(seats)), Alloc: r.s.Alloc,
+		Config: config.WithSequence(f.cfg), Instances: max(1, countInstances(seats)), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
 		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
 	}
 	if err := inspect(f.dir, f.cfg); err != nil {
@@ -93,6 +95,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 
 // assemble puts statistics, instances, a scheduler and an executor around a model.
 func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Model, stats *telemetry.Model) (*version, error) {
+	f = f.completedBy(model)
 	if r.s.StrictConfig {
 		if err := declared(f.cfg, model.Signature()); err != nil {
 			return nil, err
@@ -133,6 +136,19 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 	return v, nil
 }
 
+// completedBy returns the folder with the configuration that its model completed. The
+// instances are what the folder says, for they change while a model is loaded.
+func (f *folder) completedBy(m backends.Model) *folder {
+	c, ok := m.(backends.Completer)
+	if !ok || c.Completed() == nil {
+		return f
+	}
+	done := *f
+	done.cfg = proto.CloneOf(c.Completed())
+	done.cfg.InstanceGroup = f.cfg.InstanceGroup
+	return &done
+}
+
 // declared refuses a configuration that leaves to the model what it takes or gives.
 func declared(cfg *modelconfig.ModelConfig, sig *config.Signature) error {
 	const text = "unable to load model '%s', configuration expects 0 %s, model provides %d"
@@ -161,7 +177,7 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 	}
 	b, err := f.New(backends.Options{
 		Log: r.s.Log.With(slog.String("backend", f.Name)), Config: r.s.BackendConfig[f.Name],
-		Others: r.s.BackendConfig, Places: r.places,
+		Others: r.s.BackendConfig, Places: r.places, Infer: r, Control: r, Catalog: r, Metrics: r.s.Metrics,
 	})
 	if err != nil {
 		return nil, nil, err

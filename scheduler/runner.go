@@ -113,6 +113,9 @@ func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	if err == nil {
 		err = r.execute(w.Ctx, inst, b)
 	}
+	if own := w.member[0].Out; own != nil {
+		copyOwn(w.Out, own)
+	}
 	stamp(s, b.In, b.Out)
 	w.Times.InferEnd = telemetry.Now()
 	w.Times.End = w.Times.InferEnd
@@ -166,6 +169,7 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 	if err == nil {
 		err = r.scatter(b, list)
 	}
+	r.takeOwn(b, list, err)
 	times.End = telemetry.Now()
 	t.Tick(times.End)
 	r.stats.Executed(b.Rows, &times)
@@ -331,6 +335,9 @@ func (r *Runner) recycle(b *joint) {
 	b.answers.works = b.answers.works[:0]
 	tensor.ReleaseAll(b.In)
 	tensor.ReleaseAll(b.Out)
+	for i := range b.Reqs {
+		tensor.ReleaseAll(b.Reqs[i].Out)
+	}
 	clear(b.Reqs)
 	b.Reqs = b.Reqs[:0]
 	b.Stream, b.answers.stream = nil, nil

@@ -188,6 +188,7 @@ func (b *backend) open(model, name string) (backends.Backend, error) {
 	}
 	of, err := b.inner[i].New(backends.Options{
 		Log: b.options.Log, Config: b.options.Others[name], Others: b.options.Others, Places: b.options.Places,
+		Infer: b.options.Infer, Control: b.options.Control, Catalog: b.options.Catalog, Metrics: b.options.Metrics,
 	})
 	if err == nil {
 		b.opened[name] = of

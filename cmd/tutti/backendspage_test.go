@@ -64,8 +64,8 @@ func TestBackendsPage(t *testing.T) {
 	var others []backends.Factory
 	var sections bytes.Buffer
 	for _, f := range backendFactories(&steps.Registry{}) {
-		folder, framework := folders[f.Name]
-		if !framework && !f.Native {
+		folder := folders[f.Name]
+		if !f.Native {
 			others = append(others, f)
 			continue
 		}
@@ -112,7 +112,7 @@ func ticked(names ...string) string {
 }
 
 func writeBackendRow(b *bytes.Buffer, f *backends.Factory, m *measured) {
-	version, how := "", "part of the program"
+	version, how := "", ""
 	if i := slices.IndexFunc(runtimes.List(), func(r runtimes.Runtime) bool { return r.Name == f.Name }); i >= 0 {
 		r := runtimes.List()[i]
 		var size int64

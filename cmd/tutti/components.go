@@ -7,6 +7,8 @@ import (
 	"tutti/backends/native"
 	"tutti/backends/onnx"
 	"tutti/backends/openvino"
+	"tutti/backends/python"
+	"tutti/backends/pytorch"
 	"tutti/backends/query"
 	"tutti/backends/repeat"
 	"tutti/backends/sequence"
@@ -62,6 +64,9 @@ func backendFactories(registry *steps.Registry) []backends.Factory {
 		native.NewFactory(registry),
 		onnx.NewFactory(),
 		openvino.NewFactory(),
+		python.NewFactory(),
+		pytorch.NewFactory(),
+		pytorch.NewPackageFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
 		sequence.NewFactory(),

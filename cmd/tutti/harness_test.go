@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +15,8 @@ import (
 	"testing"
 
 	"tutti"
+	"tutti/backends"
+	"tutti/backends/python"
 )
 
 // examplesDir holds the example ensembles.
@@ -46,7 +50,20 @@ func exampleRoots(t *testing.T) map[string]string {
 		t.Run("text", func(t *testing.T) { t.Skipf("its model was not fetched: %v", err) })
 		delete(roots, "text")
 	}
+	if err := pythonCheck(); err != nil {
+		t.Run("python_chain", func(t *testing.T) { t.Skip(err) })
+		delete(roots, "python_chain")
+	}
 	return roots
+}
+
+// pythonCheck tells what the python backend lacks on this machine.
+func pythonCheck() error {
+	b, err := python.NewFactory().New(backends.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.(backends.Checked).Check(), b.Close())
 }
 
 // addresses are where a server answers, as its log says.

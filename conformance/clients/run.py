@@ -13,6 +13,7 @@ import stream_cases  # noqa: F401
 import wrong_cases  # noqa: F401
 import guarded_cases  # noqa: F401
 import backend_cases  # noqa: F401
+import python_cases  # noqa: F401
 
 
 def main():

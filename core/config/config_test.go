@@ -337,10 +337,10 @@ func TestBackends(t *testing.T) {
 	for _, tt := range []struct{ backend, platform, file, instead string }{
 		{"onnxruntime", "onnxruntime_onnx", "model.onnx", ""},
 		{"tensorrt", "tensorrt_plan", "model.plan", "onnxruntime"},
-		{"pytorch", "pytorch_libtorch", "model.pt", "torch.onnx"},
-		{"torch_aoti", "", "model.pt2", "torch.onnx"},
+		{"pytorch", "pytorch_libtorch", "model.pt", ""},
+		{"torch_aoti", "", "model.pt2", ""},
 		{"openvino", "", "model.xml", ""},
-		{"python", "", "model.py", "native"},
+		{"python", "", "model.py", ""},
 		{"dali", "", "model.dali", "native"},
 		{"tensorflow", "tensorflow_savedmodel", "model.savedmodel", ""},
 		{"tensorflow", "tensorflow_graphdef", "model.graphdef", ""},

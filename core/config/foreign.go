@@ -4,11 +4,8 @@ package config
 // lack.
 var instead = map[string]string{
 	"tensorrt":    "serve the ONNX file that the plan was made of, with backend 'onnxruntime'",
-	"pytorch":     "export the model with torch.onnx and set backend 'onnxruntime'",
-	"torch_aoti":  "export the model with torch.onnx and set backend 'onnxruntime'",
 	"fil":         "convert the trees to ONNX with onnxmltools and set backend 'onnxruntime'",
 	"dali":        "make an ensemble of native steps of the pipeline",
-	"python":      "make an ensemble of native steps of the code",
 	"vllm":        "serve language models by a server of their own",
 	"tensorrtllm": "serve language models by a server of their own",
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,22 +40,21 @@ func indexOfName(name string) (int, bool) {
 // the model's position in forward; names that are all of another form are arguments of
 // forward or keys of a dictionary; when both forms are mixed, the order of the
 // declaration counts and a notice says so. Outputs of a model with more than one are
-// NAME__INDEX. An index is used once and below the number of tensors.
+// NAME__INDEX, or all of another form: keys of a dictionary, or in the order of the
+// declaration. An index is used once and below the number of tensors.
 func PyTorchNames(model string, inputs, outputs []string) []Diagnostic {
 	n := &naming{model: model}
-	indexed := 0
-	for _, name := range inputs {
-		if _, ok := indexOfName(name); ok {
-			indexed++
-		}
+	indexed := func(name string) bool {
+		_, ok := indexOfName(name)
+		return ok
 	}
-	switch {
-	case indexed == len(inputs):
+	switch free := slices.DeleteFunc(slices.Clone(inputs), indexed); {
+	case len(free) == 0:
 		n.indices("input", inputs)
-	case indexed > 0:
+	case len(free) < len(inputs):
 		n.add(MixedNaming, "input", "PyTorch model '%s' mixes input names of the form <name>__<index> with others, so inputs are passed in the order of their declaration", model)
 	}
-	if len(outputs) > 1 {
+	if slices.ContainsFunc(outputs, indexed) && len(outputs) > 1 {
 		n.indices("output", outputs)
 	}
 	return n.list

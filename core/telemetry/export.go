@@ -48,6 +48,7 @@ type Metrics struct {
 	o ExportOptions
 
 	fetchedBytes, fetchedNs atomic.Int64
+	custom                  custom
 
 	mu     sync.Mutex
 	models map[*Model]*series         // guarded by mu
@@ -186,6 +187,7 @@ func (x *Metrics) Gather() ([]*dto.MetricFamily, error) {
 			list = append(list, mf)
 		}
 	}
+	list = x.custom.gather(list)
 	slices.SortFunc(list, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	return list, nil
 }

@@ -43,7 +43,6 @@ func (e *Echo) submitFlow(ctx context.Context, req *infer.Request, sink infer.Si
 }
 
 func (e *Echo) flow(ctx context.Context, req *infer.Request, sink infer.Sink) {
-	defer req.Release()
 	meta := req.Meta
 	meta.Params = append(infer.Params(nil), req.Params...)
 	e.Last.Store(&meta)
@@ -51,6 +50,7 @@ func (e *Echo) flow(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if err == nil {
 		err = e.emit(ctx, req, sink)
 	}
+	req.Release() // before anyone learns that it is over, who may look for what is held
 	if ctx.Err() != nil {
 		select {
 		case e.Cancelled <- struct{}{}:

@@ -1,0 +1,73 @@
+package python
+
+import "testing"
+
+func TestBook(t *testing.T) {
+	t.Parallel()
+	w := []*worker{{}, {}, {}}
+	type step struct {
+		caller string
+		worker int
+		target string
+		want   bool
+	}
+	tests := map[string]struct {
+		instances map[string]int
+		steps     []step
+	}{
+		"itself, the only instance": {map[string]int{"a": 1}, []step{{"a", 0, "a", false}}},
+		"itself, then another's":    {map[string]int{"a": 2}, []step{{"a", 0, "a", true}, {"a", 1, "a", false}}},
+		"a cycle":                   {map[string]int{"a": 1, "b": 1}, []step{{"a", 0, "b", true}, {"b", 1, "a", false}}},
+		"a cycle with room":         {map[string]int{"a": 2, "b": 1}, []step{{"a", 0, "b", true}, {"b", 1, "a", true}, {"a", 2, "b", false}}},
+		"a chain":                   {map[string]int{"a": 1, "b": 1, "c": 1}, []step{{"a", 0, "b", true}, {"b", 1, "c", true}, {"c", 2, "x", true}}},
+		"models of other backends":  {map[string]int{"a": 1}, []step{{"a", 0, "x", true}, {"a", 0, "x", true}}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var b book
+			for model, n := range tt.instances {
+				b.add(model, n)
+			}
+			for i, s := range tt.steps {
+				if got := b.wait(s.caller, w[s.worker], s.target); got != s.want {
+					t.Fatalf("step %d: wait = %v, want %v", i, got, s.want)
+				}
+			}
+			for _, s := range tt.steps {
+				if s.want {
+					b.done(s.caller, w[s.worker], s.target)
+				}
+			}
+			for model, e := range b.models {
+				if len(e.waits) > 0 {
+					t.Errorf("%d workers of model %s still wait", len(e.waits), model)
+				}
+			}
+		})
+	}
+}
+
+// FuzzAnswer reads answers of any bytes: what passes the checks lies within memory.
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 11, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0})
+	f.Add(appendError(nil, nil))
+	f.Add(appendError(nil, errOver()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var a answer
+		r := reader{b: b}
+		a.read(&r)
+		if r.at > len(b) {
+			t.Errorf("read %d of %d bytes", r.at, len(b))
+		}
+		for i := range a.parts {
+			p := &a.parts[i]
+			if !p.within(64) {
+				continue
+			}
+			if n := p.shape.Elements(); p.off+p.size > 64 || n < 0 || n > 64 {
+				t.Errorf("part %+v is not within 64 bytes", p)
+			}
+		}
+	})
+}

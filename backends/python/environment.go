@@ -1,0 +1,180 @@
+package python
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tutti/backends"
+	"tutti/core/status"
+)
+
+const (
+	// environmentParam is the parameter of config.pbtxt that names a model's own Python: an archive that conda-pack made, or
+	// a folder.
+	environmentParam = "EXECUTION_ENV_PATH"
+	modelDirectory   = "$$TRITON_MODEL_DIRECTORY"
+	// maxUnpacked bounds an environment on the disk.
+	maxUnpacked = 64 << 30
+)
+
+// environment finds the model's interpreter.
+func (m *model) environment(ctx context.Context, s *backends.Settings) (err error) {
+	m.env = os.Environ()
+	path := strings.ReplaceAll(s.Param(environmentParam), modelDirectory, s.ModelDir)
+	if path == "" {
+		m.python, err = m.b.interpreter(ctx)
+		return err
+	}
+	dir := path
+	st, err := os.Stat(path)
+	if err != nil {
+		return status.Errorf(status.NotFound, "expected the archive or folder '%s' that parameter '%s' names, found none", path, environmentParam)
+	}
+	if !st.IsDir() {
+		if dir, err = unpacked(ctx, path, st); err != nil {
+			return status.Prefixf(err, "cannot unpack '%s' of parameter '%s': ", path, environmentParam)
+		}
+	}
+	m.python = filepath.Join(dir, "bin", "python")
+	if _, err := os.Stat(m.python); err != nil {
+		return status.Errorf(status.InvalidArg, "expected '%s' in the environment of parameter '%s', found none", filepath.Join("bin", "python"), environmentParam)
+	}
+	if _, err := probe(ctx, m.python); err != nil {
+		return err
+	}
+	m.env = withEnvironment(m.env, dir)
+	return nil
+}
+
+// withEnvironment puts an environment's programs and libraries first, as activating it would.
+func withEnvironment(env []string, dir string) []string {
+	env = slices.Clone(env)
+	for _, v := range [][2]string{{"PATH", filepath.Join(dir, "bin")}, {"LD_LIBRARY_PATH", filepath.Join(dir, "lib")}} {
+		value := v[1]
+		if old := os.Getenv(v[0]); old != "" {
+			value += string(os.PathListSeparator) + old
+		}
+		env = append(env, v[0]+"="+value)
+	}
+	return append(env, "CONDA_PREFIX="+dir)
+}
+
+// unpacked returns the folder in the user's cache that an archive is unpacked in. It is named by where the archive lies,
+// its size and when it was written, so that another one gets a folder of its own.
+func unpacked(ctx context.Context, path string, st fs.FileInfo) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{abs, st.ModTime().UTC().String(), hex.EncodeToString(appendSize(nil, st.Size()))}, "\n")))
+	home := filepath.Join(cache, "tutti", "python")
+	dir := filepath.Join(home, hex.EncodeToString(sum[:12]))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(home, "unpacking-")
+	if err != nil {
+		return "", err
+	}
+	if err := unpack(ctx, path, temp); err != nil {
+		return "", errors.Join(err, os.RemoveAll(temp))
+	}
+	if err := os.Rename(temp, dir); err != nil {
+		_ = os.RemoveAll(temp)
+		if _, there := os.Stat(dir); there != nil { // else another model of the same archive was faster
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+func appendSize(b []byte, n int64) []byte {
+	for range 8 {
+		b = append(b, byte(n))
+		n >>= 8
+	}
+	return b
+}
+
+// unpack writes the entries of a tar.gz into a folder, and nowhere else.
+func unpack(ctx context.Context, path, dir string) (err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return status.Errorf(status.InvalidArg, "expected a tar.gz: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	left := int64(maxUnpacked)
+	for t := tar.NewReader(z); ; {
+		h, err := t.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return status.Errorf(status.InvalidArg, "expected a tar.gz: %w", err)
+		case ctx.Err() != nil:
+			return status.ErrCancelled
+		}
+		if left -= h.Size; left < 0 {
+			return status.Errorf(status.InvalidArg, "it has more than %d bytes", int64(maxUnpacked))
+		}
+		if err := unpackEntry(root, h, t); err != nil {
+			return err
+		}
+	}
+}
+
+func unpackEntry(root *os.Root, h *tar.Header, r io.Reader) error {
+	name := filepath.Clean(h.Name)
+	if name == "." {
+		return nil
+	}
+	if !filepath.IsLocal(name) {
+		return status.Errorf(status.InvalidArg, "unexpected path '%s' in the archive", h.Name)
+	}
+	if h.Typeflag == tar.TypeDir {
+		return root.MkdirAll(name, 0o700)
+	}
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeSymlink:
+		return root.Symlink(h.Linkname, name)
+	case tar.TypeLink:
+		return root.Link(filepath.Clean(h.Linkname), name)
+	case tar.TypeReg:
+		f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fs.FileMode(h.Mode)&0o755|0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, r)
+		return errors.Join(err, f.Close())
+	}
+	return nil // devices and the like belong to no environment
+}

@@ -1,0 +1,194 @@
+package python_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/backends"
+	"tutti/backends/python"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// bench is an instance of the model kinds.
+type bench struct {
+	backends.Instance
+	alloc tensor.Allocator
+	log   bytes.Buffer
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{alloc: tensor.NewPool()}
+	opened, err := python.NewFactory().New(options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := settings(t, "kinds", &modelconfig.ModelConfig{
+		MaxBatchSize: 8,
+		Input:        []*modelconfig.ModelInput{input("IN", tensor.FP32, -1)},
+		Output:       []*modelconfig.ModelOutput{output("OUT", tensor.FP32, -1)},
+	})
+	s.Log = slog.New(slog.NewTextHandler(&b.log, nil))
+	m, err := opened.Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Instance, err = m.NewInstance(t.Context(), tensor.Place{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, c := range []func() error{b.Close, m.Close, opened.Close} {
+			if err := c(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return b
+}
+
+// result is what one request gets.
+type result struct {
+	Values []float32
+	Err    string
+}
+
+// execute runs requests of one row each together.
+func (b *bench) execute(ctx context.Context, t *testing.T, rows ...[]float32) []result {
+	t.Helper()
+	in, err := tensor.New(b.alloc, tensor.FP32, tensor.Of(int64(len(rows)), int64(len(rows[0]))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Release()
+	batch := &backends.Batch{Rows: len(rows), In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: b.alloc}
+	all := tensor.Slice[float32](&in)[:0]
+	for i, row := range rows {
+		all = append(all, row...)
+		batch.Reqs = append(batch.Reqs, backends.Req{Ctx: ctx, First: i, Rows: 1})
+	}
+	if err := b.Execute(ctx, batch); err != nil {
+		t.Fatal(err)
+	}
+	out := make([]result, len(rows))
+	for i := range batch.Reqs {
+		q := &batch.Reqs[i]
+		own := batch.Out
+		if len(rows) > 1 {
+			own = q.Out
+		}
+		switch {
+		case q.Err != nil:
+			out[i].Err = status.CodeOf(q.Err).String() + ": " + q.Err.Error()
+		case own[0].Present():
+			out[i].Values = append(out[i].Values, tensor.Slice[float32](&own[0])...)
+		}
+		tensor.ReleaseAll(own)
+	}
+	return out
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const file = "backends/python/testdata/models/kinds/1/model.py"
+	tests := []struct {
+		name string
+		kind float32
+		want []string // parts of the error; none: an answer
+	}{
+		{"answer", 0, nil},
+		{"raises", 1, []string{"Internal: Failed to process the request(s) for model 'kinds_0_0', message: ValueError: no such luck", file + "(28): one"}},
+		{"exits", 2, []string{"Unavailable: the python worker of model 'kinds'", file, "exited: exit status 3: last words"}},
+		{"served after the exit", 0, nil},
+		{"other name", 3, []string{"Internal: model 'kinds' ('", file + "'): unexpected output 'OTHER', expected 'OUT'"}},
+		{"other type", 4, []string{"Internal: model 'kinds' ('", file + "'), output 'OUT': expected a FP32 tensor of shape [1,-1], found a INT64 tensor of shape [1,1]"}},
+		{"other shape", 5, []string{"Internal: model 'kinds' ('", "expected a FP32 tensor of shape [1,-1], found a FP32 tensor of shape [1]"}},
+		{"no responses", 6, []string{"Failed to process the request(s) for model 'kinds_0_0'", "size is:0"}},
+		{"error", 7, []string{"Invalid argument: refused"}},
+		{"answer after all", 0, nil},
+	}
+	for _, tt := range tests {
+		got := b.execute(t.Context(), t, []float32{tt.kind, 5})[0]
+		for _, part := range tt.want {
+			if !strings.Contains(got.Err, part) {
+				t.Errorf("%s: error %q, want %q in it", tt.name, got.Err, part)
+			}
+		}
+		if len(tt.want) == 0 && (got.Err != "" || len(got.Values) != 1) {
+			t.Errorf("%s: %+v, want an answer", tt.name, got)
+		}
+	}
+}
+
+// TestOwnOutputs checks that requests of one batch get what is theirs: answers of different shapes, and failures.
+func TestOwnOutputs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	got := b.execute(t.Context(), t, []float32{8, 1}, []float32{0, 2}, []float32{7, 3}, []float32{8, 4})
+	want := []result{{Values: []float32{8, 1}}, {Values: []float32{1}}, {Err: "Invalid argument: refused"}, {Values: []float32{8, 4}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+}
+
+// TestKeptInputs checks that an input which a model keeps is not written over by the next request's.
+func TestKeptInputs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i, want := range [][]float32{{1}, {9, 100}, {9, 101}, {9, 102}} {
+		got := b.execute(t.Context(), t, []float32{9, float32(100 + i)})[0]
+		if diff := cmp.Diff(result{Values: want}, got); diff != "" {
+			t.Errorf("answer %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+// TestLargeOutputs checks that shared memory grows for outputs, and that they stay when others follow.
+func TestLargeOutputs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for range 3 {
+		got := b.execute(t.Context(), t, []float32{11}, []float32{11})
+		for i, r := range got {
+			if len(r.Values) != 500000 || r.Values[0] != 1 || r.Values[499999] != 1 {
+				t.Errorf("answer %d has %d values, error %q", i, len(r.Values), r.Err)
+			}
+		}
+	}
+}
+
+// TestHang checks that a worker which goes on when nobody waits is ended, and another one serves.
+func TestHang(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for seconds")
+	}
+	b := newBench(t)
+	late := &lateContext{Context: context.Background()}
+	if got := b.execute(late, t, []float32{10}); !strings.Contains(got[0].Err, "did not answer within 2s after its requests were cancelled") {
+		t.Errorf("hanging: %+v", got)
+	}
+	if got := b.execute(t.Context(), t, []float32{0}); got[0].Err != "" {
+		t.Errorf("after it: %+v", got)
+	}
+}
+
+// lateContext is over once it has been asked twice: the execution has begun by then.
+type lateContext struct {
+	context.Context
+	asked int
+}
+
+func (c *lateContext) Err() error {
+	if c.asked++; c.asked > 1 {
+		return context.Canceled
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package python
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tutti/core/status"
+)
+
+// Kinds of packets. See the package comment.
+const (
+	kindStart uint16 = iota + 1
+	kindComplete
+	kindInit
+	kindRegion
+	kindDrop
+	kindExecute
+	kindReady
+	kindFinalize
+)
+
+const (
+	kindDone uint16 = iota + 16
+	kindFailed
+)
+
+const (
+	kindLog uint16 = iota + 32
+	kindCall
+	kindSend
+	kindCancelled
+	kindMetric
+	kindModel
+	kindAbandon
+)
+
+const kindReply uint16 = 48
+
+// Flags of packets.
+const (
+	flagInFile uint16 = 1 << iota
+	flagFinal
+	flagYes
+	flagKept
+	flagAsks
+)
+
+const (
+	headBytes = 16
+	// maxBody is what a packet carries; more lies in a file.
+	maxBody = 61440
+	// maxFile bounds a body in a file: nothing a model has to say is larger.
+	maxFile = 1 << 40
+	noFile  = -1
+)
+
+// packet is one that was received. Its body is valid until the next one, unless it was
+// taken out of a file.
+type packet struct {
+	kind, flags uint16
+	id          uint32
+	body        []byte
+	mapped      bool // body is a mapping of its own
+}
+
+// free gives up the mapping of a body that lay in a file.
+func (p *packet) free() {
+	if p.mapped {
+		_ = unix.Munmap(p.body)
+		p.mapped, p.body = false, nil
+	}
+}
+
+// link is the server's end of one socket. One goroutine receives; any may send.
+type link struct {
+	f   *os.File
+	raw syscall.RawConn
+
+	in    []byte
+	oob   [64]byte
+	iov   unix.Iovec
+	msg   unix.Msghdr
+	n, on int
+	rerr  error
+	read  func(uintptr) bool
+
+	mu    sync.Mutex
+	out   []byte // guarded by mu
+	file  int    // guarded by mu
+	werr  error  // guarded by mu
+	write func(uintptr) bool
+}
+
+// newLink returns the server's end of a new pair of sockets, and the worker's.
+func newLink(name string) (l *link, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, status.Errorf(status.Unavailable, "no socket for a python worker: %w", err)
+	}
+	_ = unix.SetNonblock(fds[0], true) // a descriptor that was just made takes it
+	l = &link{f: os.NewFile(uintptr(fds[0]), name), in: make([]byte, headBytes+maxBody), file: noFile}
+	if l.raw, err = l.f.SyscallConn(); err != nil {
+		return nil, nil, errors.Join(err, l.f.Close(), unix.Close(fds[1]))
+	}
+	l.read, l.write = l.readOnce, l.writeOnce
+	return l, os.NewFile(uintptr(fds[1]), name), nil
+}
+
+// readOnce calls the system itself: package unix would allocate an address that there is not.
+func (l *link) readOnce(fd uintptr) bool {
+	l.iov.Base = unsafe.SliceData(l.in)
+	l.iov.SetLen(len(l.in))
+	l.msg = unix.Msghdr{Iov: &l.iov, Iovlen: 1, Control: &l.oob[0], Controllen: uint64(len(l.oob))}
+	n, _, e := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&l.msg)), unix.MSG_CMSG_CLOEXEC)
+	l.n, l.on, l.rerr = int(n), int(l.msg.Controllen), nil
+	if e != 0 {
+		l.rerr = e
+	}
+	return e != unix.EAGAIN && e != unix.EINTR
+}
+
+func (l *link) writeOnce(fd uintptr) bool {
+	if l.file == noFile {
+		_, l.werr = unix.Write(int(fd), l.out)
+	} else {
+		l.werr = unix.Sendmsg(int(fd), l.out, unix.UnixRights(l.file), nil, 0)
+	}
+	return !errors.Is(l.werr, unix.EAGAIN) && !errors.Is(l.werr, unix.EINTR)
+}
+
+// receive waits for a packet. The error is io.EOF when the worker has gone, and wraps
+// os.ErrDeadlineExceeded at the deadline.
+//
+// hot: no allocation unless the body lies in a file.
+func (l *link) receive(p *packet) error {
+	p.free()
+	err := l.raw.Read(l.read)
+	if err == nil {
+		err = l.rerr
+	}
+	switch {
+	case errors.Is(err, unix.ECONNRESET), err == nil && l.n == 0:
+		return io.EOF
+	case err != nil:
+		return err
+	case l.n < headBytes:
+		return errPacket("a packet of 16 bytes at least", l.n)
+	}
+	b := l.in[:l.n]
+	p.kind, p.flags = binary.LittleEndian.Uint16(b), binary.LittleEndian.Uint16(b[2:])
+	p.id = binary.LittleEndian.Uint32(b[4:])
+	size := binary.LittleEndian.Uint64(b[8:])
+	if l.on > 0 || p.flags&flagInFile != 0 {
+		return l.mapBody(p, size)
+	}
+	if p.body = b[headBytes:]; size != uint64(len(p.body)) {
+		return errPacket("a body as long as its packet says", l.n)
+	}
+	return nil
+}
+
+func errPacket(want string, n int) error {
+	return status.Errorf(status.Internal, "unexpected packet of %d bytes from a python worker, expected %s", n, want)
+}
+
+// mapBody makes the body what lies in the file passed with the packet.
+func (l *link) mapBody(p *packet, size uint64) error {
+	fd, err := passed(l.oob[:l.on])
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if p.flags&flagInFile == 0 || size > maxFile {
+		return errPacket("a file only as a body", l.n)
+	}
+	if size == 0 {
+		p.body = nil
+		return nil
+	}
+	p.body, err = mapFile(fd, int(size))
+	p.mapped = err == nil
+	return err
+}
+
+// passed returns the one descriptor in a control message.
+func passed(oob []byte) (int, error) {
+	list, err := unix.ParseSocketControlMessage(oob)
+	if err == nil && len(list) == 1 {
+		var fds []int
+		if fds, err = unix.ParseUnixRights(&list[0]); err == nil {
+			for _, fd := range fds[min(1, len(fds)):] {
+				_ = unix.Close(fd)
+			}
+			if len(fds) > 0 {
+				return fds[0], nil
+			}
+		}
+	}
+	return noFile, errPacket("one file with it", len(oob))
+}
+
+// newBody returns a buffer to append a body to.
+func newBody(b []byte) []byte { return append(b[:0], make([]byte, headBytes)...) }
+
+// send sends a packet whose body follows 16 bytes that are the head's; b is borrowed.
+//
+// hot: no allocation unless the body is large.
+func (l *link) send(kind, flags uint16, id uint32, b []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	size := len(b) - headBytes
+	putHead(b, kind, flags, id, size)
+	if size <= maxBody {
+		return l.sendLocked(b, noFile)
+	}
+	fd, mem, err := newFile(size)
+	if err != nil {
+		return err
+	}
+	copy(mem, b[headBytes:])
+	putHead(b, kind, flags|flagInFile, id, size)
+	err = l.sendLocked(b[:headBytes], fd)
+	return errors.Join(err, unix.Munmap(mem), unix.Close(fd))
+}
+
+// sendFile sends a packet with a file that stays the caller's.
+func (l *link) sendFile(kind uint16, b []byte, fd int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	putHead(b, kind, 0, 0, len(b)-headBytes)
+	return l.sendLocked(b, fd)
+}
+
+// sendBody sends a packet whose body of size bytes lies in a file that stays the caller's.
+func (l *link) sendBody(kind, flags uint16, id uint32, size, fd int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b [headBytes]byte
+	putHead(b[:], kind, flags|flagInFile, id, size)
+	return l.sendLocked(b[:], fd)
+}
+
+func (l *link) sendLocked(b []byte, fd int) error {
+	l.out, l.file = b, fd
+	err := l.raw.Write(l.write)
+	if err == nil {
+		err = l.werr
+	}
+	l.out = nil
+	return err
+}
+
+func putHead(b []byte, kind, flags uint16, id uint32, size int) {
+	binary.LittleEndian.PutUint16(b, kind)
+	binary.LittleEndian.PutUint16(b[2:], flags)
+	binary.LittleEndian.PutUint32(b[4:], id)
+	binary.LittleEndian.PutUint64(b[8:], uint64(size))
+}
+
+// deadline has receive give up at a time; the zero time is never.
+func (l *link) deadline(at time.Time) { _ = l.f.SetReadDeadline(at) }
+
+func (l *link) close() error { return l.f.Close() }

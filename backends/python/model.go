@@ -1,0 +1,253 @@
+package python
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// model is a loaded model.py.
+type model struct {
+	b       *backend
+	sig     *config.Signature
+	cfg     *modelconfig.ModelConfig // completed
+	given   *modelconfig.ModelConfig // nil when auto_complete_config changed nothing
+	json    string
+	version int64
+	dir     string
+	file    string
+	python  string
+	env     []string
+	alloc   tensor.Allocator
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	spare  *worker     // of loading, for the first instance; guarded by mu
+	made   int         // instances; guarded by mu
+	live   []*instance // guarded by mu
+	closed bool        // guarded by mu
+}
+
+var (
+	_ backends.Wide      = (*model)(nil)
+	_ backends.Completer = (*model)(nil)
+	_ backends.Asked     = (*model)(nil)
+)
+
+// Load imports the model's file in a worker, which becomes that of the first instance, and has it complete the
+// configuration.
+func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	if ctx.Err() != nil {
+		return nil, status.ErrCancelled
+	}
+	m := &model{
+		b: b, cfg: s.Config, version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, log: s.Log,
+	}
+	m.sig = m.signature(s.Model)
+	if err := m.absolute(); err != nil {
+		return nil, status.Errorf(status.Internal, "unable to load model '%s': %w", s.Model, err)
+	}
+	if st, err := os.Stat(m.file); err != nil || !st.Mode().IsRegular() {
+		return nil, status.Errorf(status.NotFound, "unable to load model '%s': expected the model's file '%s', found none", s.Model, m.file)
+	}
+	if err := m.environment(ctx, &s); err != nil {
+		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+	}
+	w, err := startWorker(ctx, m)
+	if err != nil {
+		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.file)
+	}
+	if err := m.complete(ctx, w, !s.Strict); err != nil {
+		w.end()
+		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.file)
+	}
+	if len(m.sig.Inputs) == 0 || len(m.sig.Outputs) == 0 {
+		w.end()
+		return nil, status.Errorf(status.InvalidArg, "unable to load model '%s': expected inputs and outputs in its configuration or from auto_complete_config in '%s', found %d and %d",
+			s.Model, m.file, len(m.sig.Inputs), len(m.sig.Outputs))
+	}
+	text, err := config.JSON(m.cfg)
+	if err != nil {
+		w.end()
+		return nil, err
+	}
+	m.json, m.spare = string(text), w
+	b.book.add(s.Model, s.Instances)
+	return m, nil
+}
+
+// absolute names files so that a worker finds them, which runs in the model's folder.
+func (m *model) absolute() error {
+	var ofDir, ofFile error
+	m.dir, ofDir = filepath.Abs(m.dir)
+	m.file, ofFile = filepath.Abs(m.file)
+	return errors.Join(ofDir, ofFile)
+}
+
+func (m *model) signature(name string) *config.Signature {
+	sig := config.SignatureOf(m.cfg).AtModel()
+	sig.Model, sig.Version = name, m.version
+	sig.Computed, sig.Scattered = nil, nil
+	for _, ports := range [][]config.Port{sig.Inputs, sig.Outputs} {
+		for i := range ports {
+			ports[i].Whole = false // requests are not joined: ragged ones are refused
+		}
+	}
+	return sig
+}
+
+// complete has the model complete its configuration.
+func (m *model) complete(ctx context.Context, w *worker, allowed bool) error {
+	if !allowed || !w.about.Complete {
+		return nil
+	}
+	text, err := config.JSON(m.cfg)
+	if err != nil {
+		return err
+	}
+	var done struct {
+		Config json.RawMessage `json:"config"`
+	}
+	if err := w.command(ctx, kindComplete, map[string]any{"config": json.RawMessage(text)}, &done); err != nil {
+		return err
+	}
+	cfg, err := config.ParseJSON(string(done.Config))
+	if err != nil {
+		return status.Prefixf(err, "unexpected configuration from auto_complete_config: ")
+	}
+	if err := config.Normalise(cfg, m.cfg.GetName()); err != nil {
+		return err
+	}
+	if err := errors.Join(config.Check(cfg)...); err != nil {
+		return status.Errorf(status.InvalidArg, "unexpected configuration from auto_complete_config: %w", err)
+	}
+	m.cfg, m.given = cfg, cfg
+	m.sig = m.signature(m.sig.Model)
+	return nil
+}
+
+// decoupledWidth is how many executions of a decoupled model may wait for their answers in one worker.
+const decoupledWidth = 64
+
+// Width lets requests of a decoupled model come to its worker while earlier ones are being answered.
+func (m *model) Width() int {
+	if m.sig.Decoupled {
+		return decoupledWidth
+	}
+	return 1
+}
+
+// Completed returns what auto_complete_config made of the configuration, nil when there is none.
+func (m *model) Completed() *modelconfig.ModelConfig { return m.given }
+
+// Signature returns what the configuration declares.
+func (m *model) Signature() *config.Signature { return m.sig }
+
+// NewInstance starts a worker and has the model initialised there.
+func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
+	if at.Kind == tensor.Device {
+		return nil, status.Errorf(status.Unsupported, "model '%s' of backend 'python' takes its inputs on the host only, not on %s", m.sig.Model, at)
+	}
+	m.mu.Lock()
+	n, closed := m.made, m.closed
+	m.made++
+	m.mu.Unlock()
+	if closed {
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
+	}
+	x := &instance{m: m, name: m.sig.Model + "_0_" + strconv.Itoa(n), cursors: make([]cursor, len(m.sig.Inputs))}
+	x.only.idle = make(chan struct{}, 1)
+	if err := x.start(ctx); err != nil {
+		return nil, status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.live = append(m.live, x)
+	return x, nil
+}
+
+// forget drops an instance that is closed.
+func (m *model) forget(x *instance) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.live = slices.DeleteFunc(m.live, func(y *instance) bool { return x == y })
+}
+
+// Ready returns what is_ready says in the workers that are not executing.
+func (m *model) Ready() error {
+	m.mu.Lock()
+	live := slices.Clone(m.live)
+	m.mu.Unlock()
+	for _, x := range live {
+		if err := x.ready(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// initialise is what a worker's INIT says.
+func (m *model) initialise(instance string) map[string]any {
+	return map[string]any{
+		"args": map[string]string{
+			"model_config": m.json, "model_instance_kind": "CPU", "model_instance_name": instance, "model_instance_device_id": "0",
+			"model_repository": m.dir, "model_version": strconv.FormatInt(m.version, 10), "model_name": m.sig.Model,
+		},
+		"inputs": portPairs(m.sig.Inputs), "outputs": portPairs(m.sig.Outputs), "decoupled": m.sig.Decoupled, "growth": m.b.set.growth,
+	}
+}
+
+func portPairs(ports []config.Port) [][2]string {
+	list := make([][2]string, len(ports))
+	for i := range ports {
+		list[i] = [2]string{ports[i].Name, ports[i].DType.String()}
+	}
+	return list
+}
+
+func (m *model) takeSpare() *worker {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	w := m.spare
+	m.spare = nil
+	return w
+}
+
+// Close ends the worker that no instance took.
+func (m *model) Close() error {
+	m.mu.Lock()
+	closed := m.closed
+	m.closed = true
+	m.mu.Unlock()
+	if closed {
+		return nil
+	}
+	m.b.book.remove(m.sig.Model)
+	if w := m.takeSpare(); w != nil {
+		w.end()
+	}
+	return nil
+}
+
+// raised is the failure of an execution, as Triton words it.
+func raised(instance string, err error) error {
+	return status.Prefixf(err, "Failed to process the request(s) for model '%s', message: ", instance)
+}
+
+func (m *model) unexpectedInput(i int, t *tensor.Tensor) error {
+	p := &m.sig.Inputs[i]
+	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
+		m.sig.Model, p.Name, p.DType, p.FullDims(m.sig.MaxBatch), t.DType, t.Shape)
+}

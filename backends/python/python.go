@@ -1,0 +1,208 @@
+package python
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tutti/backends"
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+)
+
+const (
+	modelFile = "model.py"
+	// interpreterVariable names the interpreter where no setting does.
+	interpreterVariable = "TUTTI_PYTHON"
+)
+
+// Settings of the backend, as --backend-config=python,KEY=VALUE.
+const (
+	keyGrowth  = "shm-growth-byte-size"
+	keyPath    = "python-path"
+	keyPrefix  = "shm-region-prefix-name"
+	keyRuntime = "python-runtime"
+	keyFirst   = "shm-default-byte-size"
+	keyTimeout = "stub-timeout-seconds"
+)
+
+const (
+	defaultFirst   = 1 << 20
+	defaultGrowth  = 1 << 20
+	defaultTimeout = 30 * time.Second
+	// probeTime bounds how long an interpreter may take to import numpy.
+	probeTime = time.Minute
+)
+
+// NewFactory returns the python backend. Its settings are python-runtime (or python-path), the interpreter; without it
+// that is what the environment's TUTTI_PYTHON names, .venv/bin/python beside the working directory or the program, or
+// python3. shm-default-byte-size and shm-growth-byte-size are bytes of shared memory of each instance at first and by
+// which it grows, stub-timeout-seconds how long a worker may take to finalize, and to answer when nobody waits any more.
+// shm-region-prefix-name is taken for Triton's sake: the memory has no names.
+func NewFactory() backends.Factory {
+	return backends.Factory{
+		Name:        "python",
+		DefaultFile: modelFile,
+		Keys:        []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyTimeout},
+		Native:      true,
+		Guide: backends.Guide{
+			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, in a process for each instance. It needs a Python " +
+				"from 3.9 on with numpy, of the system or of the environment that the parameter `EXECUTION_ENV_PATH` names.",
+			Limits: "Tensors are the host's.",
+			Params: []backends.Param{{Key: "EXECUTION_ENV_PATH", Doc: "A packed environment, or its folder, whose interpreter runs the model"}},
+		},
+		New: open,
+	}
+}
+
+// settings are those of the backend.
+type settings struct {
+	first, growth int
+	timeout       time.Duration
+	python        string
+}
+
+// backend starts workers.
+type backend struct {
+	set     settings
+	dir     string // of the worker's files
+	infer   infer.Inferer
+	control infer.Lifecycle
+	catalog infer.Catalog
+	metrics *telemetry.Metrics
+	book    book
+
+	once  sync.Once
+	about string
+	fault error // of the interpreter
+}
+
+var _ backends.Described = (*backend)(nil)
+
+func open(o backends.Options) (backends.Backend, error) {
+	set, err := readSettings(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := writeScripts()
+	if err != nil {
+		return nil, status.Errorf(status.Unavailable, "cannot write the files of python workers: %w", err)
+	}
+	return &backend{set: set, dir: dir, infer: o.Infer, control: o.Control, catalog: o.Catalog, metrics: o.Metrics}, nil
+}
+
+func readSettings(values map[string]string) (s settings, err error) {
+	s = settings{first: defaultFirst, growth: defaultGrowth, timeout: defaultTimeout, python: cmp.Or(values[keyRuntime], values[keyPath])}
+	if s.first, err = number(values, keyFirst, defaultFirst, 4096, maxFile); err != nil {
+		return s, err
+	}
+	if s.growth, err = number(values, keyGrowth, defaultGrowth, 64, maxFile); err != nil {
+		return s, err
+	}
+	seconds, err := number(values, keyTimeout, int(defaultTimeout/time.Second), 1, 1<<20)
+	s.timeout = time.Duration(seconds) * time.Second
+	return s, err
+}
+
+func number(values map[string]string, key string, byDefault, least, most int) (int, error) {
+	v, ok := values[key]
+	if !ok {
+		return byDefault, nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < least || n > most {
+		return 0, status.Errorf(status.InvalidArg, "unexpected value '%s' of python setting '%s': expected an integer from %d to %d", v, key, least, most)
+	}
+	return n, nil
+}
+
+// Describe returns the interpreter with its version and numpy's.
+func (b *backend) Describe() string {
+	_, _ = b.interpreter(context.Background())
+	return b.about
+}
+
+// Check returns what is missing on this machine.
+func (b *backend) Check() error {
+	_, err := b.interpreter(context.Background())
+	return err
+}
+
+// Close removes the worker's files.
+func (b *backend) Close() error { return os.RemoveAll(b.dir) }
+
+// interpreter returns the interpreter of models without an environment of their own, looked for once.
+func (b *backend) interpreter(ctx context.Context) (string, error) {
+	b.once.Do(func() {
+		if b.set.python == "" {
+			b.set.python = findInterpreter()
+		}
+		if abs, err := filepath.Abs(b.set.python); err == nil && strings.Contains(b.set.python, "/") {
+			b.set.python = abs // workers run in their models' folders
+		}
+		b.about, b.fault = probe(ctx, b.set.python)
+	})
+	return b.set.python, b.fault
+}
+
+// findInterpreter returns the interpreter that no setting names.
+func findInterpreter() string {
+	if p := os.Getenv(interpreterVariable); p != "" {
+		return p
+	}
+	var beside []string
+	if dir, err := os.Getwd(); err == nil {
+		beside = append(beside, dir)
+	}
+	if exe, err := os.Executable(); err == nil {
+		beside = append(beside, filepath.Dir(exe))
+	}
+	for _, dir := range beside {
+		p := filepath.Join(dir, ".venv", "bin", "python")
+		if _, err := os.Stat(p); err == nil {
+			return p
+		}
+	}
+	return "python3"
+}
+
+// probe checks that an interpreter is there and has numpy.
+func probe(ctx context.Context, python string) (about string, err error) {
+	path, err := exec.LookPath(python)
+	if err != nil {
+		return "", status.Errorf(status.Unavailable, "the python interpreter '%s' is missing: install Python 3.9 or later, "+
+			"or name it by '--backend-config=python,python-runtime=PATH' or %s", python, interpreterVariable)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "-c", "import sys, platform, numpy; print(sys.hexversion, platform.python_version(), numpy.__version__)") //nolint:gosec // the interpreter is a setting
+	out, err := cmd.Output()
+	if err != nil {
+		return "", errNumpy(path, err)
+	}
+	f := strings.Fields(string(out))
+	if len(f) != 3 {
+		return "", status.Errorf(status.Unavailable, "'%s' is no python interpreter: it printed '%s'", path, strings.TrimSpace(string(out)))
+	}
+	if v, _ := strconv.Atoi(f[0]); v < 0x03090000 {
+		return "", status.Errorf(status.Unavailable, "the python interpreter '%s' has version %s, expected 3.9 or later", path, f[1])
+	}
+	return "Python " + f[1] + ", numpy " + f[2] + ", " + path, nil
+}
+
+func errNumpy(path string, err error) error {
+	text := err.Error()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		lines := strings.Split(strings.TrimSpace(string(e.Stderr)), "\n")
+		text = lines[len(lines)-1]
+	}
+	return status.Errorf(status.Unavailable, "the python interpreter '%s' cannot import numpy (%s): run '%s -m pip install numpy'", path, text, path)
+}

@@ -1,0 +1,114 @@
+package python_test
+
+import (
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tutti/backends"
+	"tutti/backends/backendtest"
+	"tutti/backends/python"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// options are those of a backend on this machine's interpreter; the test is skipped where there is none with numpy.
+func options(tb testing.TB) backends.Options {
+	tb.Helper()
+	o := backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"stub-timeout-seconds": "2"}}
+	b, err := python.NewFactory().New(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.(backends.Checked).Check(); err != nil {
+		tb.Skip(err)
+	}
+	return o
+}
+
+func input(name string, d tensor.DType, dims ...int64) *modelconfig.ModelInput {
+	return &modelconfig.ModelInput{Name: name, DataType: modelconfig.DataType(d), Dims: dims}
+}
+
+func output(name string, d tensor.DType, dims ...int64) *modelconfig.ModelOutput {
+	return &modelconfig.ModelOutput{Name: name, DataType: modelconfig.DataType(d), Dims: dims}
+}
+
+// settings are those of a model in testdata/models.
+func settings(tb testing.TB, name string, cfg *modelconfig.ModelConfig) backends.Settings {
+	tb.Helper()
+	dir, err := filepath.Abs(filepath.Join("testdata", "models", name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cfg.Name, cfg.Backend = name, "python"
+	return backends.Settings{
+		Model: name, Version: 1, ModelDir: dir, Dir: filepath.Join(dir, "1"), Config: cfg, Instances: 1,
+		Alloc: tensor.NewPool(), Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func addSub(maxBatch int32) *modelconfig.ModelConfig {
+	return &modelconfig.ModelConfig{
+		MaxBatchSize: maxBatch,
+		Input:        []*modelconfig.ModelInput{input("INPUT0", tensor.FP32, -1), input("INPUT1", tensor.FP32, -1)},
+		Output:       []*modelconfig.ModelOutput{output("OUTPUT0", tensor.FP32, -1), output("OUTPUT1", tensor.FP32, -1)},
+	}
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	of := func(v []float32, dims ...int64) backendtest.Value { return backendtest.Of(tensor.FP32, dims, v...) }
+	a, b := of([]float32{1, 2, 3, 4}, 2, 2), of([]float32{5, 6, 7, 9}, 2, 2)
+	sum, diff := of([]float32{6, 8, 10, 13}, 2, 2), of([]float32{-4, -4, -4, -5}, 2, 2)
+	flat := func(v ...float32) backendtest.Value { return of(v, int64(len(v))) }
+	backendtest.Run(t, python.NewFactory(), o,
+		backendtest.Fixture{
+			Name: "batching", Settings: settings(t, "add_sub", addSub(8)), Rows: 2,
+			In: []backendtest.Value{a, b}, Want: []backendtest.Value{sum, diff},
+			Bad: []backendtest.Bad{
+				{Name: "type", In: []backendtest.Value{backendtest.Of(tensor.Int64, []int64{2, 2}, int64(1), 2, 3, 4), b}, Code: status.InvalidArg},
+				{Name: "shapes", In: []backendtest.Value{a, of([]float32{1, 2, 3, 4, 5, 6}, 2, 3)}},
+			},
+		},
+		backendtest.Fixture{
+			Name: "alone", Settings: settings(t, "add_sub", addSub(0)),
+			In: []backendtest.Value{flat(1, 2), flat(3, 5)}, Want: []backendtest.Value{flat(4, 7), flat(-2, -3)},
+		},
+	)
+}
+
+func TestInterpreter(t *testing.T) {
+	t.Parallel()
+	path, err := exec.LookPath("true")
+	if err != nil {
+		t.Skip(err)
+	}
+	for want, python := range map[string]string{
+		"is missing: install Python 3.9": "/nowhere/python",
+		"is no python interpreter":       path,
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			checkInterpreter(t, python, want)
+		})
+	}
+}
+
+func checkInterpreter(t *testing.T, path, want string) {
+	t.Helper()
+	b, err := python.NewFactory().New(backends.Options{Config: map[string]string{"python-runtime": path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	err = b.(backends.Checked).Check()
+	if status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), want) {
+		t.Errorf("Check = %v, want %q", err, want)
+	}
+}

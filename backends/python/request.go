@@ -1,0 +1,156 @@
+package python
+
+import (
+	"encoding/binary"
+	"math"
+
+	"tutti/backends"
+	"tutti/core/infer"
+	"tutti/core/tensor"
+)
+
+const (
+	requestStart uint32 = 1 << iota
+	requestEnd
+	requestNamed
+)
+
+const (
+	requestBytes = 40
+	partBytes    = 24
+)
+
+// appendRequest appends a request without its inputs; fixExtra sets what comes to be known later.
+func appendRequest(b []byte, m *infer.Meta, inputs int) []byte {
+	var id, priority, timeout uint64
+	var flags uint32
+	if m != nil {
+		id, priority, timeout = m.Sequence.ID, m.Priority, m.Timeout
+		if m.Sequence.Start {
+			flags |= requestStart
+		}
+		if m.Sequence.End {
+			flags |= requestEnd
+		}
+		if m.Sequence.Name != "" {
+			flags |= requestNamed
+		}
+	}
+	b = binary.LittleEndian.AppendUint64(b, id)
+	b = binary.LittleEndian.AppendUint64(b, priority)
+	b = binary.LittleEndian.AppendUint64(b, timeout)
+	b = binary.LittleEndian.AppendUint32(b, flags)
+	b = binary.LittleEndian.AppendUint16(b, uint16(inputs))
+	return append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+}
+
+// appendExtra appends what few requests have.
+func appendExtra(b []byte, at int, m *infer.Meta) []byte {
+	if m == nil || m.ID == "" && m.Sequence.Name == "" && len(m.Params) == 0 {
+		return b
+	}
+	from := len(b)
+	b = appendText(b, m.ID)
+	b = appendText(b, m.Sequence.Name)
+	b = appendParams(b, m.Params)
+	for (len(b)-from)%8 != 0 {
+		b = append(b, 0)
+	}
+	binary.LittleEndian.PutUint32(b[at+32:], uint32(len(b)-from))
+	return b
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint32(b, uint32(len(s))), s...)
+}
+
+func appendParams(b []byte, list infer.Params) []byte {
+	n := min(len(list), math.MaxUint16)
+	b = binary.LittleEndian.AppendUint16(b, uint16(n))
+	for i := range list[:n] {
+		p := &list[i]
+		b = appendText(b, p.Key)
+		b = append(b, byte(p.Kind))
+		switch p.Kind {
+		case infer.ParamBool:
+			v := uint64(0)
+			if p.Bool {
+				v = 1
+			}
+			b = binary.LittleEndian.AppendUint64(b, v)
+		case infer.ParamInt:
+			b = binary.LittleEndian.AppendUint64(b, uint64(p.Int))
+		case infer.ParamUint:
+			b = binary.LittleEndian.AppendUint64(b, p.Uint)
+		case infer.ParamDouble:
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(p.Double))
+		case infer.ParamString:
+			b = appendText(b, p.String)
+		}
+	}
+	return b
+}
+
+// appendPart appends a tensor's description; first, when not negative, stands for its first dimension.
+func appendPart(b []byte, index int, t *tensor.Tensor, first int64, off, size int) []byte {
+	dims := t.Shape.Dims()
+	b = binary.LittleEndian.AppendUint16(b, uint16(index))
+	b = append(b, byte(t.DType), byte(len(dims)), 0, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint64(b, uint64(off))
+	b = binary.LittleEndian.AppendUint64(b, uint64(size))
+	for i, d := range dims {
+		if i == 0 && first >= 0 {
+			d = first
+		}
+		b = binary.LittleEndian.AppendUint64(b, uint64(d))
+	}
+	return b
+}
+
+// aligned returns where the next tensor may begin.
+func aligned(n int) int { return (n + align - 1) &^ (align - 1) }
+
+// inputBytes returns the room that a batch's inputs take.
+func inputBytes(b *backends.Batch) int {
+	n := 0
+	for i := range b.In {
+		if b.In[i].Present() {
+			n = aligned(n + b.In[i].Len)
+		}
+	}
+	return n
+}
+
+// cursor is where the next request's rows of an input begin.
+type cursor struct {
+	off  int
+	rest []byte // of BYTES
+}
+
+// rows returns where a request's rows of an input lie in the region, and moves on.
+func (c *cursor) rows(t *tensor.Tensor, batchRows, rows int) (off, size int) {
+	off = c.off
+	switch {
+	case rows == batchRows:
+		size = t.Len
+	case t.DType == tensor.Bytes:
+		size = c.elements(t.Shape.Elements() / int64(batchRows) * int64(rows))
+	default:
+		size = t.Len / batchRows * rows
+	}
+	c.off += size
+	return off, size
+}
+
+// elements moves over n elements of BYTES and returns their size.
+func (c *cursor) elements(n int64) int {
+	before := len(c.rest)
+	for range n {
+		_, rest, ok := tensor.NextBytes(c.rest)
+		if !ok {
+			break
+		}
+		c.rest = rest
+	}
+	return before - len(c.rest)
+}

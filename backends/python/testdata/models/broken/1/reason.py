@@ -1,0 +1,3 @@
+"""Lies beside the model, which imports it."""
+
+REASON = "the weights are missing"

@@ -1,0 +1,160 @@
+"""Exchanges memory with other frameworks by DLPack capsules.
+
+numpy has capsules of its own, but none of BF16 and none over memory that may only be read; these have both. Structures and
+names are those of the DLPack specification, version 0 (DLManagedTensor), which every framework takes.
+"""
+
+import ctypes
+import weakref
+
+import numpy as np
+
+import tutti_wire as wire
+from tutti_errors import TritonModelException
+
+CPU, CUDA, CUDA_HOST = 1, 2, 3
+_INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
+
+# By the data type's number: kind and bits.
+_KINDS = {1: (_BOOL, 8), 2: (_UINT, 8), 3: (_UINT, 16), 4: (_UINT, 32), 5: (_UINT, 64), 6: (_INT, 8), 7: (_INT, 16),
+          8: (_INT, 32), 9: (_INT, 64), 10: (_FLOAT, 16), 11: (_FLOAT, 32), 12: (_FLOAT, 64), 14: (_BFLOAT, 16)}
+_NUMBERS = {kind: number for number, kind in _KINDS.items()}
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int32), ("number", ctypes.c_int32)]
+
+
+class _Type(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _View(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", _Device), ("rank", ctypes.c_int32), ("dtype", _Type),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("offset", ctypes.c_uint64)]
+
+
+class _Managed(ctypes.Structure):
+    pass
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
+_Managed._fields_ = [("view", _View), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
+
+_Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+
+_new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _Destructor)(
+    ("PyCapsule_New", ctypes.pythonapi))
+_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi))
+_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
+# For a capsule that is going: a reference to it must not be made any more.
+_going_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi))
+_going_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi))
+
+FRESH, USED = b"dltensor", b"used_dltensor"
+
+_lent = {}  # by the address of a _Managed: it and what it views
+
+
+def _returned(managed):
+    _lent.pop(ctypes.addressof(managed.contents), None)
+
+
+def _dropped(capsule):
+    if _going_valid(capsule, FRESH):  # nobody took it
+        _lent.pop(_going_pointer(capsule, FRESH), None)
+
+
+_on_return, _on_drop = _Deleter(_returned), _Destructor(_dropped)
+
+
+def export(number, array):
+    """Returns a capsule that views the memory of an array of a data type's number."""
+    if number == wire.BYTES:
+        raise TritonModelException("DLPack does not have support for string tensors.")
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+    managed = _Managed()
+    v = managed.view
+    v.data, v.device, v.rank = array.ctypes.data, _Device(CPU, 0), array.ndim
+    v.dtype = _Type(*_KINDS[number], 1)
+    v.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+    managed.deleter = _on_return
+    at = ctypes.addressof(managed)
+    _lent[at] = managed, array, shape
+    return _new(at, FRESH, _on_drop)
+
+
+class _Owner:
+    """Memory of another framework's: what gives it back runs once nothing refers to this."""
+
+
+def _give_back(managed):
+    if managed.deleter:
+        managed.deleter(ctypes.pointer(managed))
+
+
+def take(source):
+    """Returns a data type's number and an array over the memory of a capsule, or of what gives one."""
+    if type(source).__name__ != "PyCapsule":
+        source = _capsule(source)
+    if not _valid(source, FRESH):
+        raise TritonModelException("expected a DLPack capsule named 'dltensor' that nobody has taken yet")
+    managed = _Managed.from_address(_pointer(source, FRESH))
+    v = managed.view
+    number, shape = _check(v)
+    _rename(source, USED)
+    owner = _Owner()
+    weakref.finalize(owner, _give_back, managed)
+    return number, _array(owner, v, number, shape)
+
+
+def _capsule(source):
+    if not hasattr(source, "__dlpack__") or not hasattr(source, "__dlpack_device__"):
+        raise TritonModelException("Provided tensor is not supported. Tensor must be a DLPack capsule or have "
+                                   "`__dlpack__` and `__dlpack_device__` attributes")
+    kind = int(source.__dlpack_device__()[0])
+    if kind not in (CPU, CUDA_HOST):
+        raise _no_device(kind)
+    return source.__dlpack__()
+
+
+def _no_device(kind):
+    if kind == CUDA:
+        return TritonModelException("DLPack capsule passed pointer to memory allocated on GPU device, when GPU is not available")
+    return TritonModelException("DLDevice type %d is not support by Python backend." % kind)
+
+
+def _check(v):
+    if v.device.kind not in (CPU, CUDA_HOST):
+        raise _no_device(v.device.kind)
+    number = _NUMBERS.get((v.dtype.code, v.dtype.bits))
+    if number is None or v.dtype.lanes != 1:
+        raise TritonModelException("DLPack type with code %d, %d bits and %d lanes is not supported"
+                                   % (v.dtype.code, v.dtype.bits, v.dtype.lanes))
+    shape = tuple(v.shape[i] for i in range(v.rank))
+    if v.strides and 0 not in shape:
+        want = 1
+        for i in reversed(range(v.rank)):
+            if shape[i] != 1 and v.strides[i] != want:
+                raise TritonModelException("DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in "
+                                           "C-Order are supported.")
+            want *= shape[i]
+    return number, shape
+
+
+def _array(owner, v, number, shape):
+    dtype = wire.TYPES[number]
+    size = dtype.itemsize
+    for dim in shape:
+        size *= dim
+    if size == 0:
+        return np.empty(shape, dtype)
+    memory = (ctypes.c_char * size).from_address(v.data + v.offset)
+    memory.owner = owner
+    return np.frombuffer(memory, dtype).reshape(shape)

@@ -1,0 +1,173 @@
+"""Executions: requests out of shared memory, and responses into it."""
+
+import inspect
+
+import numpy as np
+
+import tutti_wire as wire
+from tutti_errors import TritonModelException
+from tutti_here import here
+from tutti_request import TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, InferenceResponse, received
+from tutti_tensor import made
+
+_LEFT = wire.ANSWER.pack(wire.NONE, 0, 0, 0)
+_AGAIN = wire.ANSWER.pack(wire.AGAIN, 0, 0, 0)
+
+
+class Execution:
+    """What is known of a model to execute it."""
+
+    def __init__(self, regions, coroutine):
+        self.regions, self.coroutine = regions, coroutine
+        self.execute = None
+        self.inputs = self.outputs = ()
+        self.places = {}
+        self.decoupled = False
+
+    def serve(self, model, inputs, outputs, decoupled):
+        """Executes requests with a model from now on. inputs and outputs are (name, data type), in the order of indices."""
+        self.execute = model.execute
+        self.inputs, self.outputs = [name for name, _ in inputs], [name for name, _ in outputs]
+        self.places = {name: i for i, name in enumerate(self.outputs)}
+        self.decoupled = decoupled
+
+    def run(self, ident, body):
+        """Executes an EXECUTE and returns the body and flags of its DONE."""
+        count, source, target, _, _, _ = wire.EXECUTION.unpack_from(body)
+        region = self.regions[source]
+        requests = self.decode(ident, body, count, region.map)
+        try:
+            answers = self.execute(requests)
+            if inspect.iscoroutine(answers):
+                answers = self.wait(answers, requests)
+            done = self.encode(answers, requests, self.regions[target])
+        except BaseException:
+            self.close(requests)
+            raise
+        requests = answers = None
+        return done, wire.KEPT if region.kept() else 0
+
+    def wait(self, coroutine, requests):
+        """Waits for a coroutine; that of a decoupled model goes on by itself, and others are executed meanwhile."""
+        future = self.coroutine(coroutine)
+        if not self.decoupled:
+            return future.result()
+        senders = [r.get_response_sender() for r in requests]
+        future.add_done_callback(lambda f: _over(f, senders))
+        return None
+
+    def decode(self, ident, body, count, memory):
+        """Returns the requests of an EXECUTE, whose tensors view memory."""
+        at, requests = wire.EXECUTION.size, []
+        for index in range(count):
+            *head, n, _, extra, _ = wire.REQUEST.unpack_from(body, at)
+            at += wire.REQUEST.size
+            tensors = []
+            for _ in range(n):
+                place, number, rank, _, offset, size = wire.TENSOR.unpack_from(body, at)
+                at += wire.TENSOR.size
+                dims = wire.DIMS[rank].unpack_from(body, at)
+                at += 8 * rank
+                tensors.append(made(self.inputs[place], wire.view(memory, number, dims, offset, size), number))
+            # The body is the link's buffer, which the next packet overwrites; a request may be kept.
+            reader = wire.Reader(bytes(body[at:at + extra]), 0) if extra else None
+            at += extra
+            requests.append(received(tensors, head, reader, (ident, index, self.decoupled), self.outputs))
+            if self.decoupled:
+                requests[-1].get_response_sender()  # when all that holds it has gone, the request ends
+        return requests
+
+    def encode(self, answers, requests, region):
+        """Returns the body of the DONE for what execute returned."""
+        if answers is None:
+            answers = [None] * len(requests)
+        self.check(answers, requests)
+        parts, at = [b""], 0
+        for answer, request in zip(answers, requests):
+            if answer is None:
+                parts.append(self.left(request))
+            elif answer._error is not None:
+                parts.append(_failed(answer._error))
+            else:
+                at = self.encode_one(parts, answer, region, at)
+        parts[0] = wire.EXECUTED.pack(len(requests), 0, region.size)
+        return b"".join(parts)
+
+    def check(self, answers, requests):
+        """Raises unless execute returned what it should."""
+        if self.decoupled and any(a is not None for a in answers):
+            raise TritonModelException("Python model '%s' is using the decoupled mode and the execute function must return None."
+                                       % here.model)
+        if not isinstance(answers, list):
+            raise TritonModelException("Expected a list in the execute return, found type '%s'." % type(answers))
+        if len(answers) != len(requests):
+            raise TritonModelException(
+                "Number of InferenceResponse objects do not match the number of InferenceRequest objects. InferenceRequest(s) size "
+                "is:%d, and InferenceResponse(s) size is:%d" % (len(requests), len(answers)))
+        for answer, request in zip(answers, requests):
+            if answer is None:
+                continue
+            if request._release == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
+                raise TritonModelException("Expected a None object in the execute function return list for reschduled request, "
+                                           "found type '%s'." % type(answer))
+            if not isinstance(answer, InferenceResponse):
+                raise TritonModelException("Expected an 'InferenceResponse' object in the execute function return list, found type "
+                                           "'%s'." % type(answer))
+            if request._sender is not None:
+                request._sender._count(answer, 1)
+
+    def left(self, request):
+        """Returns the answer for a request that has none here."""
+        if request._release == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
+            if request._sender is not None:
+                request._sender.close()
+            return _AGAIN
+        if request._sender is None and not self.decoupled:
+            text = ("model '%s' in '%s': expected an 'InferenceResponse' object in the execute function return list, found None and "
+                    "nothing to send one" % (here.model, here.folder))
+            extra = wire.answer_extra(text)
+            return wire.ANSWER.pack(wire.ERROR, 1, 0, len(extra)) + extra
+        return _LEFT
+
+    def encode_one(self, parts, answer, region, at):
+        """Appends an answer and writes its tensors into a region from at on. Returns where they end."""
+        outputs, names = [], []
+        for t in answer._outputs:
+            number, array = t._number, t._array
+            raw = wire.raw_of(number, array)
+            index = self.places.get(t._name, wire.NAMED)
+            if index == wire.NAMED:
+                names.append(t._name)
+            size = raw.nbytes
+            if size:
+                if at + size > region.size:
+                    region.grow(at + size)
+                np.frombuffer(region.map, np.uint8, size, at)[:] = raw.reshape(-1).view(np.uint8)
+            shape = array.shape
+            outputs.append(wire.TENSOR.pack(index, number, len(shape), 0, at, size) + wire.DIMS[len(shape)].pack(*shape))
+            at = -(-(at + size) // wire.ALIGN) * wire.ALIGN
+        extra = wire.answer_extra("", answer._params, names) if names or answer._params else b""
+        parts.append(wire.ANSWER.pack(wire.ANSWERED, 0, len(outputs), len(extra)))
+        parts += outputs
+        parts.append(extra)
+        return at
+
+    def close(self, requests):
+        """Ends what may still send: the execution has failed, and all its requests with it."""
+        for r in requests:
+            if r._sender is not None:
+                r._sender.close()
+
+
+def _failed(error):
+    extra = wire.answer_extra(error.message())
+    return wire.ANSWER.pack(wire.ERROR, error.code(), 0, len(extra)) + extra
+
+
+def _over(future, senders):
+    """Ends the requests that a coroutine left open by failing."""
+    if future.cancelled() or future.exception() is None:
+        return
+    e = future.exception()
+    for s in senders:
+        s.fail("%s: %s" % (type(e).__name__, e))

@@ -1,0 +1,164 @@
+"""A worker: imports a model.py and executes what the server sends."""
+
+import asyncio
+import importlib.util
+import inspect
+import json
+import os
+import platform
+import signal
+import sys
+import threading
+import traceback
+import types
+
+import numpy as np
+
+import tutti_wire as wire
+import triton_python_backend_utils as pb
+from tutti_errors import TritonError, TritonModelException
+from tutti_execution import Execution
+from tutti_here import here
+
+
+class Worker:
+    """Takes the server's commands, one at a time."""
+
+    def __init__(self):
+        self.calls = wire.Link(3)
+        here.side = wire.Side(4)
+        self.regions = {}
+        self.model_class = self.model = None
+        self.execution = Execution(self.regions, self.coroutine)
+        self.loop = None
+        self.file = ""
+        self.commands = {
+            wire.START: self.start, wire.COMPLETE: self.complete, wire.INIT: self.initialize,
+            wire.READY: self.ready, wire.FINALIZE: self.finalize,
+        }
+
+    def run(self):
+        """Runs until there is no server, or FINALIZE."""
+        while True:
+            try:
+                kind, _, ident, body, file = self.calls.receive()
+            except (OSError, EOFError):
+                return
+            if kind == wire.EXECUTE:
+                self.answer(ident, self.execution.run, ident, body)
+            elif kind == wire.REGION:
+                number, _, size = wire.REGION_HEAD.unpack_from(body)
+                self.regions[number] = wire.Region(file, size)
+            elif kind == wire.DROP:
+                self.regions.pop(wire.U32.unpack_from(body)[0]).close()
+            else:
+                self.answer(ident, self.commands[kind], body)
+                if kind == wire.FINALIZE:
+                    return
+
+    def answer(self, ident, command, *args):
+        """Answers with what a command returns, or raises."""
+        try:
+            body, flags = command(*args)
+        except BaseException as e:  # whatever a model raises is an answer
+            self.calls.send(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"))
+            return
+        self.calls.send(wire.DONE, ident, body, flags)
+
+    def start(self, body):
+        c = json.loads(bytes(body))
+        for path in reversed(c["paths"]):
+            sys.path.insert(1, path)
+        self.file, here.model, here.folder = c["file"], c["model"], os.path.dirname(c["file"])
+        module = load(c["file"], c["version"])
+        self.model_class = getattr(module, "TritonPythonModel", None)
+        if self.model_class is None:
+            raise AttributeError("expected a class TritonPythonModel in '%s', found none" % c["file"])
+        if not hasattr(self.model_class, "execute"):
+            raise AttributeError("expected a method 'execute' of TritonPythonModel in '%s', found none" % c["file"])
+        return json.dumps({
+            "python": platform.python_version(), "numpy": np.__version__,
+            "complete": hasattr(self.model_class, "auto_complete_config"), "ready": hasattr(self.model_class, "is_ready"),
+        }).encode(), 0
+
+    def complete(self, body):
+        config = json.loads(bytes(body))["config"]
+        for key in ("input", "output"):
+            config.setdefault(key, [])
+        config.setdefault("max_batch_size", 0)
+        config.setdefault("name", here.model)
+        done = self.model_class.auto_complete_config(pb.ModelConfig(json.dumps(config)))
+        if not isinstance(done, pb.ModelConfig):
+            raise TritonModelException("auto_complete_config function in model '%s' must return a valid pb.ModelConfig object."
+                                       % here.model)
+        return json.dumps({"config": done.as_dict()}).encode(), 0
+
+    def initialize(self, body):
+        c = json.loads(bytes(body))
+        self.model = self.model_class()
+        if hasattr(self.model, "initialize"):
+            self.model.initialize(c["args"])
+        self.execution.serve(self.model, c["inputs"], c["outputs"], c["decoupled"])
+        here.executing = True
+        return b"", 0
+
+    def ready(self, _):
+        if not hasattr(self.model, "is_ready"):
+            return b"", wire.YES
+        is_ready = self.model.is_ready()
+        if inspect.iscoroutine(is_ready):
+            is_ready = self.coroutine(is_ready).result()
+        if not isinstance(is_ready, (bool, np.bool_)):
+            raise TritonModelException("is_ready() must return a boolean value")
+        return b"", wire.YES if is_ready else 0
+
+    def finalize(self, _):
+        here.executing = False
+        if hasattr(self.model, "finalize"):
+            self.model.finalize()
+        return b"", 0
+
+    def coroutine(self, coroutine):
+        """Runs a coroutine in the loop that all of the model share, and returns its future."""
+        if self.loop is None:
+            self.loop = asyncio.new_event_loop()
+            threading.Thread(target=self.loop.run_forever, name="tutti-loop", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+
+def load(file, version):
+    """Imports a model file as a member of a package named after its version, so that it may import its neighbours."""
+    package = types.ModuleType(str(version))
+    package.__path__ = [os.path.dirname(file)]
+    sys.modules[package.__name__] = package
+    name = "%s.%s" % (package.__name__, os.path.splitext(os.path.basename(file))[0])
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None:
+        raise ImportError("expected a file that ends in .py, found '%s'" % file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def code_of(e):
+    """Returns the code of a failure: that of a TritonError when it was raised with one, else internal."""
+    for v in (e, *getattr(e, "args", ())):
+        if isinstance(v, TritonError):
+            return int(v.code())
+    return int(TritonError.INTERNAL)
+
+
+def failure(e):
+    """Says what was raised, and where."""
+    own = os.path.dirname(__file__)
+    lines = "".join("  %s(%d): %s\n" % (f.filename, f.lineno, f.name) for f in reversed(traceback.extract_tb(e.__traceback__))
+                    if os.path.dirname(f.filename) != own and not f.filename.startswith("<frozen"))
+    return "%s: %s%s" % (type(e).__name__, e, "\n\nAt:\n" + lines if lines else "")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which ends its workers
+    for descriptor in (3, 4):
+        os.set_inheritable(descriptor, False)
+    Worker().run()

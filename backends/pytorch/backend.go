@@ -1,0 +1,120 @@
+package pytorch
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"tutti/backends"
+	"tutti/core/status"
+)
+
+const (
+	scriptFile  = "model.pt"
+	packageFile = "model.pt2"
+	keyDevice   = "device"
+	keyLibrary  = "library-path"
+)
+
+// NewFactory returns the pytorch backend, which serves TorchScript and, by the ending .pt2, AOTInductor packages. Its
+// settings are library-path, the libtorch_cpu.so to open instead of the one that package runtimes finds, with the shim
+// beside it, and device, PyTorch's name of where models run (cpu).
+func NewFactory() backends.Factory {
+	return factory("pytorch", scriptFile, "pytorch_libtorch")
+}
+
+// NewPackageFactory returns the torch_aoti backend, the same with AOTInductor packages as its default.
+func NewPackageFactory() backends.Factory { return factory("torch_aoti", packageFile) }
+
+func factory(name, file string, platforms ...string) backends.Factory {
+	return backends.Factory{
+		Name:        name,
+		Platforms:   platforms,
+		DefaultFile: file,
+		Keys:        []string{keyDevice, keyLibrary},
+		Native:      true,
+		Guide:       guide,
+		Prepare:     Prepare,
+		New: func(o backends.Options) (backends.Backend, error) {
+			return open(o, file)
+		},
+	}
+}
+
+// backend is an opened PyTorch.
+type backend struct {
+	lib    *library
+	device string
+	file   string
+}
+
+var _ backends.Described = (*backend)(nil)
+
+func open(o backends.Options, file string) (backends.Backend, error) {
+	device := "cpu"
+	if v, ok := o.Config[keyDevice]; ok {
+		device = v
+	}
+	if device != "cpu" && !strings.HasPrefix(device, "cuda") {
+		return nil, status.Errorf(status.InvalidArg, "unexpected value '%s' of pytorch setting 'device': expected cpu, cuda or cuda:N", device)
+	}
+	lib, err := openLibrary(o.Config[keyLibrary], device)
+	if err != nil {
+		return nil, err
+	}
+	return &backend{lib, device, file}, nil
+}
+
+// Describe returns the library's version and path.
+func (b *backend) Describe() string { return "LibTorch " + b.lib.version + ", " + b.lib.path }
+
+// Close does nothing: PyTorch cannot be unloaded.
+func (*backend) Close() error { return nil }
+
+// Load loads a model file and ties the declared tensors to forward's.
+func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	if ctx.Err() != nil {
+		return nil, status.ErrCancelled
+	}
+	fail := func(err error) (backends.Model, error) {
+		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+	}
+	set, err := modelSettings(s.Config)
+	if err != nil {
+		return fail(err)
+	}
+	path := s.File(b.file)
+	if err := checkFile(path); err != nil {
+		return fail(err)
+	}
+	ports, err := portsOf(s.Config)
+	if err != nil {
+		return fail(err)
+	}
+	ports.sig.Model, ports.sig.Version = s.Model, s.Version
+	if err := b.lib.setup(set); err != nil {
+		return fail(err)
+	}
+	m := &model{lib: b.lib, sig: ports.sig, in: ports.in, out: ports.out, set: set}
+	o := loadOptions{path: path, device: b.device, aoti: isPackage(path), runners: s.Instances, set: set}
+	if m.loaded, err = b.lib.load(&o); err != nil {
+		return fail(status.Prefixf(err, "'%s': ", path))
+	}
+	if err := m.bind(o.aoti, s.Log); err != nil {
+		_ = m.Close()
+		return fail(status.Prefixf(err, "'%s': ", path))
+	}
+	return m, nil
+}
+
+// warn tells that names do not tell where tensors belong.
+func warn(to *slog.Logger, m *model, p *plan) {
+	if to == nil {
+		return
+	}
+	for side, o := range map[string]*order{"input": &p.in, "output": &p.out} {
+		if o.strict && len(o.names) > 1 {
+			to.Warn("tensors are matched by the order of their declaration", slog.String("model", m.sig.Model), slog.String("side", side))
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package pytorch
+
+/*
+#include "call.h"
+*/
+import "C"
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// model is one loaded file. Its instances share the weights, unless the configuration says otherwise.
+type model struct {
+	lib     *library
+	sig     *config.Signature
+	in, out []boundPort
+	set     *settings
+
+	mu     sync.Mutex
+	loaded *C.tt_torch_model // guarded by mu; nil once closed
+	lent   bool              // guarded by mu: the first instance has the loaded weights
+}
+
+var _ backends.Threaded = (*model)(nil)
+
+// bind finds out what forward takes and says which tensor is which.
+func (m *model) bind(aoti bool, log *slog.Logger) error {
+	f := &forward{unknown: true}
+	if !aoti {
+		var err error
+		if f, err = m.lib.describe(m.loaded); err != nil {
+			return err
+		}
+	}
+	p, err := planOf(f, m.in, m.out)
+	if err != nil {
+		return err
+	}
+	warn(log, m, p)
+	return m.lib.bind(m.loaded, p)
+}
+
+// Signature returns the configured ports.
+func (m *model) Signature() *config.Signature { return m.sig }
+
+// Threads returns how many threads one operator computes with: one number for the process.
+func (m *model) Threads() int { return max(1, m.lib.threads()) }
+
+// NewInstance returns an executor. Its tensors come and go on the host, wherever the model runs.
+func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
+	if at.Kind == tensor.Device {
+		return nil, status.Errorf(status.Unsupported, "model '%s': pytorch on %s is not supported", m.sig.Model, at)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.loaded == nil {
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
+	}
+	x := &instance{m: m, lib: m.lib}
+	use := m.loaded
+	if m.set.own && m.lent {
+		var err error
+		if x.own, err = m.lib.clone(m.loaded); err != nil {
+			return nil, status.Prefixf(err, "model '%s': ", m.sig.Model)
+		}
+		use = x.own
+	}
+	m.lent = true
+	if err := x.open(use); err != nil {
+		m.lib.unload(x.own)
+		return nil, err
+	}
+	return x, nil
+}
+
+// Close unloads the model.
+func (m *model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lib.unload(m.loaded)
+	m.loaded = nil
+	return nil
+}

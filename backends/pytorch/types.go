@@ -1,0 +1,36 @@
+package pytorch
+
+import (
+	"fmt"
+
+	"tutti/core/tensor"
+)
+
+// scalars number the element types that are served, as PyTorch's ScalarType does.
+var scalars = map[int32]tensor.DType{
+	0: tensor.Uint8, 1: tensor.Int8, 2: tensor.Int16, 3: tensor.Int32, 4: tensor.Int64,
+	5: tensor.FP16, 6: tensor.FP32, 7: tensor.FP64, 11: tensor.Bool, 15: tensor.BF16,
+	27: tensor.Uint16, 28: tensor.Uint32, 29: tensor.Uint64,
+	stringList: tensor.Bytes,
+}
+
+// stringList is the shim's number of a List[str].
+const stringList = 1000
+
+// scalarOf returns PyTorch's number of a type.
+func scalarOf(d tensor.DType) (int32, bool) {
+	for n, have := range scalars {
+		if have == d {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// scalarName names an element type for messages.
+func scalarName(n int32) string {
+	if d, ok := scalars[n]; ok {
+		return d.ConfigName()
+	}
+	return fmt.Sprintf("PyTorch's element type %d", n)
+}

@@ -1,0 +1,146 @@
+package pytorch
+
+/*
+#cgo noescape ttpt_free
+#cgo nocallback ttpt_free
+#include "call.h"
+*/
+import "C"
+
+import (
+	"sync"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// value is memory of PyTorch's, seen as a buffer: an output that is handed on without a copy. It may outlive the
+// instance and the model.
+type value struct {
+	buf    tensor.Buffer
+	handle unsafe.Pointer
+	lib    *library
+	pool   *valuePool
+	next   *value
+}
+
+var _ tensor.Owner = (*value)(nil)
+
+// valuePool keeps headers of values for reuse.
+type valuePool struct {
+	mu   sync.Mutex
+	free *value // guarded by mu
+}
+
+// Free gives the memory back to PyTorch.
+func (v *value) Free(*tensor.Buffer) {
+	C.ttpt_free(&v.lib.api, v.handle)
+	v.handle = nil
+	v.pool.mu.Lock()
+	v.next, v.pool.free = v.pool.free, v
+	v.pool.mu.Unlock()
+}
+
+func (p *valuePool) take() *value {
+	p.mu.Lock()
+	v := p.free
+	if v != nil {
+		p.free, v.next = v.next, nil
+	}
+	p.mu.Unlock()
+	if v == nil {
+		v = &value{pool: p}
+	}
+	return v
+}
+
+// take hands the outputs of a successful run to the batch; after a failure it frees those that are left.
+func (x *instance) take(b *backends.Batch) (err error) {
+	for i := range x.out {
+		v := &x.out[i]
+		if err == nil {
+			err = x.output(b, i)
+		}
+		if v.handle != nil {
+			C.ttpt_free(&x.lib.api, v.handle)
+			v.handle = nil
+		}
+	}
+	return err
+}
+
+// output makes output i of the batch what PyTorch made.
+func (x *instance) output(b *backends.Batch, i int) error {
+	v, p := &x.out[i], &x.m.out[i]
+	if int32(v._type) != p.scalar {
+		return status.Errorf(status.Internal, "model '%s': unexpected datatype %s for inference output '%s', expecting %s",
+			x.m.sig.Model, scalarName(int32(v._type)), p.name, p.dtype.ConfigName())
+	}
+	shape, err := x.shape(v, p, b.Rows)
+	if err != nil {
+		return err
+	}
+	if p.dtype == tensor.Bytes {
+		t, err := b.AllocBytes(i, shape, int(v.bytes))
+		if err == nil && t.Len > 0 {
+			C.ttpt_strings(&x.lib.api, v, t.Pointer())
+		}
+		return err
+	}
+	n := int(v.bytes)
+	if x.borrowed(v.data) {
+		t, err := b.Alloc(i, p.dtype, shape)
+		if err != nil {
+			return err
+		}
+		copy(t.Bytes(), unsafe.Slice((*byte)(v.data), n))
+		return nil
+	}
+	k := x.kept.take()
+	k.handle, k.lib = v.handle, x.lib
+	v.handle = nil
+	k.buf.Reset(k, tensor.Place{}, v.data, n)
+	b.SetOutput(i, tensor.Tensor{DType: p.dtype, Shape: shape, Buf: &k.buf, Len: n})
+	return nil
+}
+
+// shape checks an output's shape against the declared one. What has one element where the configuration, which cannot
+// say none, declares dimensions of one is taken as that.
+func (x *instance) shape(v *C.tt_torch_value, p *boundPort, rows int) (tensor.Shape, error) {
+	shape := tensor.Of(unsafe.Slice((*int64)(unsafe.Pointer(&v.dims[0])), int(v.rank))...)
+	batch := x.m.sig.MaxBatch > 0
+	if v.rank == 0 && !batch && ones(p.dims) {
+		return tensor.Of(p.dims...), nil
+	}
+	if accepts(p.dims, shape.Dims()) && (!batch || shape.Dim(0) == int64(rows)) {
+		return shape, nil
+	}
+	want := tensor.Of(p.dims...)
+	if batch {
+		want.SetDim(0, int64(rows))
+	}
+	return shape, status.Errorf(status.Internal, "model '%s', output '%s': expected shape %s, the model made %s", x.m.sig.Model, p.name, want, shape)
+}
+
+func ones(dims []int64) bool {
+	for _, d := range dims {
+		if d != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// borrowed reports whether p lies in an input's memory: a model that hands an input through returns the very same
+// memory, which is the caller's again after the run.
+func (x *instance) borrowed(p unsafe.Pointer) bool {
+	for i := range x.in {
+		v := &x.in[i]
+		if v.use != 0 && uintptr(p) >= uintptr(v.data) && uintptr(p) < uintptr(v.data)+uintptr(v.bytes) {
+			return true
+		}
+	}
+	return false
+}

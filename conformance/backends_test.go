@@ -18,7 +18,7 @@ func TestBackends(t *testing.T) {
 	t.Parallel()
 	packages := clientPackages.require(t)
 	certificates := writeCertificates(t)
-	m := &models{root: t.TempDir()}
+	m := &models{root: t.TempDir(), env: []string{"PYTHONPATH=" + packages}} // workers in Python find numpy where the clients do
 	base := append(backendFlags(t), "--exit-on-error=false", "--strict-readiness=false")
 	for variant, flags := range map[string][]string{"backends": nil, "backends_tls": tlsFlags(certificates)} {
 		t.Run(variant, func(t *testing.T) {

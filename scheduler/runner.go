@@ -11,6 +11,7 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // Runner executes batches of one model version: it gathers the inputs, calls the
@@ -26,7 +27,10 @@ type Runner struct {
 	once    bool
 	again   bool
 	over    []int32
+	native  bool
+	seats   seats
 	batches sync.Pool
+	reports sync.Pool // of tracing.Batch
 }
 
 // RunnerSettings are what a Runner is made with.
@@ -45,6 +49,8 @@ type RunnerSettings struct {
 	Once bool
 	// Iterative lets the model reschedule requests.
 	Iterative bool
+	// Native says of traced works that the model is a step of this process.
+	Native bool
 	// Over is backends.Batch.Over of every batch. Those inputs are each work's alone.
 	Over []int32
 
@@ -55,8 +61,9 @@ type RunnerSettings struct {
 func NewRunner(s RunnerSettings) *Runner {
 	r := &Runner{
 		sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log,
-		mover: s.Mover, once: s.Once, again: s.Iterative, over: s.Over,
+		mover: s.Mover, once: s.Once, again: s.Iterative, over: s.Over, native: s.Native,
 	}
+	r.reports.New = func() any { return new(tracing.Batch) }
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
@@ -89,6 +96,14 @@ type joint struct {
 //
 // hot: no allocation in the steady state.
 func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
+	if first := traced(list); first != nil {
+		return r.observe(first, inst, list, t)
+	}
+	return r.run(inst, list, t)
+}
+
+// run is Run without a look at what is traced.
+func (r *Runner) run(inst backends.Instance, list *List, t *Turn) bool {
 	if list.n == 1 && r.form == nil {
 		r.runOne(inst, list.Head, t)
 		return true
@@ -109,7 +124,7 @@ func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	}
 	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
-	err := r.place(s, b.In)
+	err := r.place(s, b.In, w)
 	if err == nil {
 		err = r.execute(w.Ctx, inst, b)
 	}

@@ -3,8 +3,8 @@ package tracing
 import "tutti/core/telemetry"
 
 // Span is when something began and ended of a request of which it is not known yet
-// whether it is traced. It is zero when no request may be.
-type Span struct{ start, end int64 }
+// whether it is traced, on the clock of telemetry.Now. It is zero when no request may be.
+type Span struct{ Began, Ended int64 }
 
 // Begin returns a span that begins now.
 //
@@ -13,32 +13,47 @@ func (t *Tracer) Begin() Span {
 	if !t.On() {
 		return Span{}
 	}
-	return Span{start: telemetry.Now()}
+	return Span{Began: telemetry.Now()}
 }
 
 // End ends the span now.
 func (s *Span) End() {
-	if s.start != 0 {
-		s.end = telemetry.Now()
+	if s.Began != 0 {
+		s.Ended = telemetry.Now()
 	}
 }
 
-// Stamp records a span that has ended in a trace, under names for both its ends. It
-// does so once: what has several answers was still received only once.
-func (s *Span) Stamp(t *Trace, start, end string) {
-	if t == nil || s.end == 0 {
+// Stamp records a span that has ended in a trace, as both its ends. It does so once:
+// what has several answers was still received only once.
+func (s *Span) Stamp(t *Trace, start, end Point) {
+	if t == nil || s.Ended == 0 {
 		return
 	}
-	t.Stamp(start, s.start)
-	t.Stamp(end, s.end)
+	t.Stamp(start, s.Began)
+	t.Stamp(end, s.Ended)
 	*s = Span{}
 }
 
-// Mark records that something happens now.
-//
-// hot: nothing when the request is not traced.
-func (t *Trace) Mark(name string) {
-	if t != nil {
-		t.Stamp(name, telemetry.Now())
+// Origin is how a request came, as the front end knows it.
+type Origin struct {
+	// Read is when it was read; Start and Done are the points that its ends are.
+	Read        Span
+	Start, Done Point
+	// ID, Parent and State are the caller's trace context; a zero ID for none.
+	ID     TraceID
+	Parent SpanID
+	State  string
+}
+
+// From records how the request came, and has it follow the caller's trace.
+func (t *Trace) From(o *Origin) {
+	if t == nil {
+		return
+	}
+	o.Read.Stamp(t, o.Start, o.Done)
+	if o.ID != (TraceID{}) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.rec.ID, t.rec.Parent, t.rec.State = o.ID, o.Parent, o.State
 	}
 }

@@ -36,17 +36,17 @@ type shooting struct {
 	api, token string
 	out        string
 	rule       coreinfer.CaptureRule
-	saved      map[uint64]bool
+	saved      map[string]bool
 }
 
 // capture has a running server keep the tensors of requests, and saves them.
 func (p *program) capture(ctx context.Context, args []string) error {
-	s := &shooting{p: p, saved: map[uint64]bool{}}
+	s := &shooting{p: p, saved: map[string]bool{}}
 	fs := p.flags("capture", captureUsage)
 	base := fs.String("url", "http://127.0.0.1:8000", "`URL` of the server's HTTP port")
 	fs.StringVar(&s.token, "token", os.Getenv(tokenVariable), "the server's --dashboard-token; by default "+tokenVariable)
 	tokenFile := fs.String("token-file", "", "`file` that holds the token")
-	fs.StringVar(&s.out, "out", ".", "folder for a TRACE-N.npz per request")
+	fs.StringVar(&s.out, "out", ".", "folder for a TRACE-SPAN.npz per request")
 	s.flags(fs)
 	rest, err := parse(fs, args)
 	switch {
@@ -135,19 +135,19 @@ func (s *shooting) run(ctx context.Context) (err error) {
 func (s *shooting) save(ctx context.Context, v *coreinfer.CaptureView) error {
 	for i := range v.Shots {
 		h := &v.Shots[i]
-		if s.saved[h.Shot] {
+		id := h.Trace + "-" + h.Span
+		if s.saved[id] {
 			continue
 		}
-		number := strconv.FormatUint(h.Shot, 10)
-		name := filepath.Join(s.out, filepath.Base(h.Trace)+"-"+number+".npz")
-		gone, err := s.fetch(ctx, "traces/"+url.PathEscape(h.Trace)+"/capture.npz?shot="+number, name)
+		name := filepath.Join(s.out, filepath.Base(id)+".npz")
+		gone, err := s.fetch(ctx, "traces/"+url.PathEscape(id)+"/capture.npz", name)
 		if gone {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		s.saved[h.Shot] = true
+		s.saved[id] = true
 		if _, err := fmt.Fprintf(s.p.stdout, "%s: %s, %s, %d tensors\n", name, h.Model, h.Status, h.Tensors); err != nil {
 			return err
 		}

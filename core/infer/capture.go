@@ -12,13 +12,13 @@ type Captures interface {
 	// first. FindCapture returns one.
 	Captures() *CaptureList
 	FindCapture(id uint64) (*CaptureView, error)
-	// Tensors lists those of a request, by its trace; of several requests of one trace
-	// the shot says which, 0 for the newest. Contents are previewed when asked for.
-	Tensors(trace string, shot uint64, previews bool) (*TensorList, error)
+	// Tensors lists those of a request, by its trace id, or TRACE-SPAN where several
+	// requests are of one trace. Contents are previewed when asked for.
+	Tensors(trace string, previews bool) (*TensorList, error)
 	// NPY returns what writes tensor n of a request as a .npy file, NPZ all of its
 	// tensors as a .npz file.
-	NPY(trace string, shot uint64, n int) (func(io.Writer) error, error)
-	NPZ(trace string, shot uint64) (func(io.Writer) error, error)
+	NPY(trace string, n int) (func(io.Writer) error, error)
+	NPZ(trace string) (func(io.Writer) error, error)
 }
 
 // CaptureRule chooses requests: those that all patterns fit, in which * stands for any
@@ -61,8 +61,8 @@ type CaptureView struct {
 
 // ShotView is a request whose tensors are kept.
 type ShotView struct {
-	Shot    uint64 `json:"shot"`
 	Trace   string `json:"trace_id"`
+	Span    string `json:"span_id"`
 	Request string `json:"request_id,omitempty"`
 	Model   string `json:"model"`
 	Version int64  `json:"version"`

@@ -103,29 +103,16 @@ func (s *Server) stopCapture(r *http.Request) (any, error) {
 	return c.FindCapture(id)
 }
 
-// shotOf returns who keeps tensors and which request of a trace is meant.
-func (s *Server) shotOf(r *http.Request) (c infer.Captures, shot uint64, err error) {
-	if c, err = s.kept(); err != nil {
-		return nil, 0, err
-	}
-	if text := r.URL.Query().Get("shot"); text != "" {
-		if shot, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return nil, 0, status.Errorf(status.InvalidArg, "query parameter 'shot' is '%s', expected a whole number", text)
-		}
-	}
-	return c, shot, nil
-}
-
 func (s *Server) tensors(r *http.Request) (any, error) {
-	c, shot, err := s.shotOf(r)
+	c, err := s.kept()
 	if err != nil {
 		return nil, err
 	}
-	return c.Tensors(r.PathValue("id"), shot, s.admitted(r))
+	return c.Tensors(r.PathValue("id"), s.admitted(r))
 }
 
 func (s *Server) tensorFile(r *http.Request) (any, error) {
-	c, shot, err := s.shotOf(r)
+	c, err := s.kept()
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +121,7 @@ func (s *Server) tensorFile(r *http.Request) (any, error) {
 	if err != nil || !ok {
 		return nil, status.Errorf(status.NotFound, "there is no tensor '%s', expected N.npy", r.PathValue("file"))
 	}
-	write, err := c.NPY(r.PathValue("id"), shot, n)
+	write, err := c.NPY(r.PathValue("id"), n)
 	if err != nil {
 		return nil, err
 	}
@@ -142,11 +129,11 @@ func (s *Server) tensorFile(r *http.Request) (any, error) {
 }
 
 func (s *Server) captureFile(r *http.Request) (any, error) {
-	c, shot, err := s.shotOf(r)
+	c, err := s.kept()
 	if err != nil {
 		return nil, err
 	}
-	write, err := c.NPZ(r.PathValue("id"), shot)
+	write, err := c.NPZ(r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@
 //	                            ?limit=50 (at most 1000) ?cursor=(next of the page before)
 //	                            ?after=(newest of an earlier list)
 //	GET api/traces/ID           TraceView: spans, events, split, batch mates; 404 when it is not stored any more
+//	                            ID may be TRACE-SPAN where several requests share a trace id
 //	GET api/traces/ID?as=text   the same as text/plain, what "tutti why" prints
 //	GET api/batches/ID          BatchView
 //	GET api/sampling            Sampling
@@ -32,9 +33,8 @@
 //	DELETE api/captures/ID      ends it, what it kept stays; answers its CaptureView; needs the token
 //	GET api/traces/ID/tensors   TensorList of a request whose trace says "captured"; previews are
 //	                            only for who sends the token, png in them is base64
-//	                            ?shot=N of several requests of one trace
 //	GET api/traces/ID/tensors/N.npy, api/traces/ID/capture.npz   one tensor, or all, as files of
-//	                            NumPy; need the token; ?shot=N as above
+//	                            NumPy; need the token
 //	GET api/events              server-sent events, one JSON object each:
 //	                            "server" ServerView and "models" [ModelView], at once and every second;
 //	                            "trace" TraceSummary of traces as they are stored, at most 20 a second

@@ -125,7 +125,7 @@ func (f *film) End(r *tracing.Record) {
 		session: f.session, cost: f.cost, frames: slices.Clip(f.frames), more: f.more,
 		id: r.ID,
 		view: infer.ShotView{
-			Trace: r.ID.String(), Request: r.Request, Model: r.Model, Version: r.Version,
+			Trace: r.ID.String(), Span: r.Span.String(), Request: r.Request, Model: r.Model, Version: r.Version,
 			StartUs: (r.Began + start - r.BeganAt) / 1000, Status: trace.StatusOf(r.Failed, r.Code), Tensors: len(f.frames), Bytes: f.bytes,
 		},
 	})

@@ -40,7 +40,6 @@ type Store struct {
 	shots    []*shot    // oldest first; guarded by mu
 	sessions []*session // oldest first; guarded by mu
 	ids      uint64     // guarded by mu
-	numbers  uint64     // guarded by mu
 }
 
 var (
@@ -138,8 +137,6 @@ func (s *Store) take(n int64) bool {
 func (s *Store) develop(x *shot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.numbers++
-	x.view.Shot = s.numbers
 	x.session.taken++
 	s.shots = append(s.shots, x)
 }

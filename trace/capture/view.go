@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -49,16 +50,17 @@ func (s *Store) view(x *session) *infer.CaptureView {
 	return v
 }
 
-// find returns a request by its trace, and by its number unless that is 0.
-func (s *Store) find(trace string, number uint64) (*shot, error) {
-	id, ok := tracing.ParseTraceID(trace)
+// find returns the newest request of a trace, or the one whose span the id names too.
+func (s *Store) find(trace string) (*shot, error) {
+	text, span, one := strings.Cut(trace, "-")
+	id, ok := tracing.ParseTraceID(text)
 	if !ok {
 		return nil, status.Errorf(status.InvalidArg, "invalid trace id '%s', expected 32 hexadecimal digits", trace)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range slices.Backward(s.shots) {
-		if h.id == id && (number == 0 || h.view.Shot == number) {
+		if h.id == id && (!one || h.view.Span == span) {
 			return h, nil
 		}
 	}
@@ -66,8 +68,8 @@ func (s *Store) find(trace string, number uint64) (*shot, error) {
 }
 
 // Tensors implements infer.Captures.
-func (s *Store) Tensors(trace string, number uint64, previews bool) (*infer.TensorList, error) {
-	h, err := s.find(trace, number)
+func (s *Store) Tensors(trace string, previews bool) (*infer.TensorList, error) {
+	h, err := s.find(trace)
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +114,8 @@ func (h *shot) names() []string {
 }
 
 // NPY implements infer.Captures.
-func (s *Store) NPY(trace string, number uint64, n int) (func(io.Writer) error, error) {
-	h, err := s.find(trace, number)
+func (s *Store) NPY(trace string, n int) (func(io.Writer) error, error) {
+	h, err := s.find(trace)
 	switch {
 	case err != nil:
 		return nil, err
@@ -130,8 +132,8 @@ func (s *Store) NPY(trace string, number uint64, n int) (func(io.Writer) error, 
 }
 
 // NPZ implements infer.Captures.
-func (s *Store) NPZ(trace string, number uint64) (func(io.Writer) error, error) {
-	h, err := s.find(trace, number)
+func (s *Store) NPZ(trace string) (func(io.Writer) error, error) {
+	h, err := s.find(trace)
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,12 @@ func (x *Executor) crosses(e *tracing.Edge, s plan.Slot) {
 	for _, in := range x.next.part.Imports {
 		if in.From == s {
 			far := &x.next.edges()[in.To]
-			e.Names, e.Models, e.Readers = append(e.Names, far.Names...), append(e.Models, far.Models...), append(e.Readers, far.Readers...)
+			e.Names, e.Models = append(e.Names, far.Names...), append(e.Models, far.Models...)
+			for _, r := range far.Readers {
+				if !slices.Contains(e.Readers, r) {
+					e.Readers = append(e.Readers, r)
+				}
+			}
 		}
 	}
 }

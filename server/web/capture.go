@@ -44,7 +44,7 @@ func (s *Server) captureRoutes() {
 // kept returns who keeps tensors.
 func (s *Server) kept() (infer.Captures, error) {
 	if s.set.Captures == nil {
-		return nil, status.Errorf(status.Unavailable, "no tensors are kept, expected --capture-bytes")
+		return nil, status.Errorf(status.Unavailable, "no tensors are kept, expected --dashboard-token and --capture-bytes")
 	}
 	return s.set.Captures, nil
 }

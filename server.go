@@ -36,14 +36,14 @@ type server struct {
 	repo   *repository.Repository
 	tracer *tracing.Tracer
 	// store is nil when no traces are stored; ui and seen are nil without a dashboard.
-	store   *ring.Store
+	store *ring.Store
 	// captures is nil when no tensors can be kept.
 	captures *capture.Store
-	ui      *web.Server
-	seen    *overview
-	regions *shm.Registry
-	alloc   tensor.Allocator
-	counted *telemetry.Metrics
+	ui       *web.Server
+	seen     *overview
+	regions  *shm.Registry
+	alloc    tensor.Allocator
+	counted  *telemetry.Metrics
 	// responses is nil without --cache-config.
 	responses cache.Cache
 	fronts    []*front

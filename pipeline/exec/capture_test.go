@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -183,7 +184,7 @@ func TestCaptureNests(t *testing.T) {
 		answers := map[string]map[string]string{}
 		for i := range 12 {
 			req := b.request(float32(rng.IntN(50)))
-			req.ID = fmt.Sprint(i)
+			req.ID = strconv.Itoa(i)
 			wg.Go(func() {
 				a := submit(t.Context(), x, c.on(req))
 				if a.err != nil {
@@ -195,7 +196,7 @@ func TestCaptureNests(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				answers[fmt.Sprint(i)] = texts
+				answers[strconv.Itoa(i)] = texts
 			})
 		}
 		wg.Wait()

@@ -3,7 +3,9 @@ package capture_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,17 +85,17 @@ func TestRules(t *testing.T) {
 		if s.On() {
 			t.Error("it is on before anybody asked")
 		}
-		v, got := start(t, s, c.rule), ""
+		v, got := start(t, s, c.rule), []byte{}
 		for i := range 10 {
 			clock = int64(i) * 1_000_000_000
 			if f := s.Pick("model", fmt.Sprint("r-", i), id(i)); f != nil {
-				got += fmt.Sprint(i)
+				got = append(got, byte('0'+i))
 				f.End(&tracing.Record{ID: id(i)})
 			}
 		}
 		clock += 1_000_000_000_000
 		now, err := s.FindCapture(v.ID)
-		if err != nil || got != c.want || now.Active || int(now.Taken) != len(c.want) || now.Pending != 0 || len(now.Shots) != len(c.want) || s.On() {
+		if err != nil || string(got) != c.want || now.Active || int(now.Taken) != len(c.want) || now.Pending != 0 || len(now.Shots) != len(c.want) || s.On() {
 			t.Errorf("%+v: %q, want %q; %+v, %v", c.rule, got, c.want, now, err)
 		}
 	}
@@ -137,7 +139,7 @@ func TestBound(t *testing.T) {
 	alloc := tensor.NewChecked(t, nil)
 	const bound = 64 << 10
 	s := capture.New(capture.Settings{Bytes: bound, RequestBytes: 8 << 10})
-	v := start(t, s, infer.CaptureRule{})
+	start(t, s, infer.CaptureRule{})
 	var wg sync.WaitGroup
 	var large atomic.Int64
 	for g := range 8 {
@@ -149,7 +151,7 @@ func TestBound(t *testing.T) {
 					continue
 				}
 				for k := range 4 {
-					shoot(f, edge("step", fmt.Sprint(k)), raw(t, alloc, tensor.Uint8, tensor.Of(3000), make([]byte, 3000)))
+					shoot(f, edge("step", strconv.Itoa(k)), raw(t, alloc, tensor.Uint8, tensor.Of(3000), make([]byte, 3000)))
 				}
 				f.End(&tracing.Record{ID: id(n), Model: "m"})
 				if list := s.Captures(); list.Used > bound {
@@ -160,7 +162,7 @@ func TestBound(t *testing.T) {
 	}
 	wg.Wait()
 	list := s.Captures()
-	v = &list.Captures[0]
+	v := &list.Captures[0]
 	if large.Load() > 0 || list.Used > bound || list.Used == 0 || v.Taken+v.Missed != 800 || v.Dropped != v.Taken-uint64(len(v.Shots)) || len(v.Shots) < 3 {
 		t.Errorf("%d bytes, %d times too many; %d taken, %d dropped, %d missed, %d there", list.Used, large.Load(), v.Taken, v.Dropped, v.Missed, len(v.Shots))
 	}
@@ -275,7 +277,7 @@ func TestLate(t *testing.T) {
 	s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20})
 	start(t, s, infer.CaptureRule{})
 	f := s.Pick("m", "", id(1))
-	for _, err := range []error{nil, fmt.Errorf("the device is gone")} {
+	for _, err := range []error{nil, errors.New("the device is gone")} {
 		x, e := bytesOf(t, alloc, "before"), &late{over: make(chan struct{}), err: err}
 		x.Buf.SetReady(e)
 		shoot(f, edge("step", "x"), x.Retain())

@@ -213,3 +213,52 @@ func TestCaptureStream(t *testing.T) {
 		}
 	}
 }
+
+// TestCaptureSecret has a nested ensemble pass a secret on, which is redacted by the
+// name that only the nested one has for it, and by a model. It looks for the secret in
+// all that the server tells of the request.
+func TestCaptureSecret(t *testing.T) {
+	t.Parallel()
+	const secret = "secret-4711"
+	const port = `input { name: "INPUT0" data_type: TYPE_STRING dims: 1 } output { name: "OUTPUT0" data_type: TYPE_STRING dims: 1 }`
+	step := func(model, in, from, out, to string) string {
+		return `step { model_name: "` + model + `" model_version: -1 input_map { key: "` + in + `" value: "` + from + `" } output_map { key: "` + out + `" value: "` + to + `" } }` + "\n"
+	}
+	a, log := serveLogged(t, components(), "--dashboard-token="+captureToken, "--capture-redact-tensor=HID*", "--capture-redact-model=vault", "--log-verbose=1",
+		"--model-repository="+models(t, map[string]string{
+			"pass": `backend: "identity" max_batch_size: 4 dynamic_batching {}` + port, "vault": `backend: "identity" max_batch_size: 4 ` + port,
+			"inner": `platform: "ensemble" max_batch_size: 4 input { name: "HIDDEN" data_type: TYPE_STRING dims: 1 } output { name: "SHOWN" data_type: TYPE_STRING dims: 1 }
+ensemble_scheduling {` + step("vault", "INPUT0", "HIDDEN", "OUTPUT0", "between") + step("vault", "INPUT0", "between", "OUTPUT0", "SHOWN") + "}",
+			"outer": `platform: "ensemble" max_batch_size: 4 input { name: "IN" data_type: TYPE_STRING dims: 1 } input { name: "OPEN" data_type: TYPE_STRING dims: 1 }
+output { name: "OUT" data_type: TYPE_STRING dims: 1 } output { name: "OPENED" data_type: TYPE_STRING dims: 1 }
+ensemble_scheduling {` + step("inner", "HIDDEN", "IN", "SHOWN", "OUT") + step("pass", "INPUT0", "OPEN", "OUTPUT0", "OPENED") + "}",
+		}))
+	c := dialGRPC(t, a.grpc)
+	t.Cleanup(func() { _ = c.Close() })
+	ask := func(int) {
+		req := &client.Request{Model: "outer", Inputs: []client.Tensor{client.Text("IN", []int64{1, 1}, secret), client.Text("OPEN", []int64{1, 1}, "for-all")}}
+		if resp, err := c.Infer(t.Context(), req); err != nil || !bytes.Contains(resp.Output("OUT").Data, []byte(secret)) {
+			t.Errorf("%+v, %v", resp, err)
+		}
+	}
+	for id, z := range shoot(t, a, ask, "--count=4") {
+		told := secretly(t, a, "traces/"+id+"/capture.npz")
+		for _, path := range []string{"traces/" + id + "/tensors", "traces/" + id, "captures", "traces"} {
+			var v any
+			inspect(t, a, path, &v)
+			b, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told = append(told, b...)
+		}
+		list := secretly(t, a, "traces/"+id+"/tensors")
+		told = append(append(told, list...), log.String()...)
+		for _, f := range z.File {
+			told = append(told, array(t, z, strings.TrimSuffix(f.Name, ".npy"))...)
+		}
+		if bytes.Contains(told, []byte(secret)) || strings.Count(string(list), `"why":"redacted"`) != 3 || array(t, z, "pass.OUTPUT0") != "for-all" {
+			t.Errorf("%s", list)
+		}
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"tutti/repository"
 	"tutti/scheduler/device"
 	"tutti/server/web"
+	"tutti/trace/capture"
 	"tutti/trace/ring"
 )
 
@@ -36,13 +37,15 @@ type server struct {
 	repo   *repository.Repository
 	tracer *tracing.Tracer
 	// store is nil when no traces are stored; ui and seen are nil without a dashboard.
-	store   *ring.Store
-	ui      *web.Server
-	seen    *overview
-	regions *shm.Registry
-	alloc   tensor.Allocator
-	counted *telemetry.Metrics
-	gpus    io.Closer
+	store *ring.Store
+	// captures is nil when no tensors can be kept.
+	captures *capture.Store
+	ui       *web.Server
+	seen     *overview
+	regions  *shm.Registry
+	alloc    tensor.Allocator
+	counted  *telemetry.Metrics
+	gpus     io.Closer
 	// responses is nil without --cache-config.
 	responses cache.Cache
 	fronts    []*front
@@ -73,7 +76,8 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	if err != nil {
 		return nil, err
 	}
-	tracer, err := tracing.New(traceOptions(o, store, log))
+	captures := captureStore(o)
+	tracer, err := tracing.New(traceOptions(o, store, captures, log))
 	if err != nil {
 		return nil, errors.Join(err, closeStore(store))
 	}
@@ -93,7 +97,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		return nil, errors.Join(err, tracer.Close(), closeStore(store), closeCache(responses), gpus.Close())
 	}
 	s := &server{
-		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, store: store, regions: shm.NewRegistry(o.ClientSHM),
+		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, store: store, captures: captures, regions: shm.NewRegistry(o.ClientSHM),
 		alloc: alloc, counted: metrics, responses: responses, gpus: gpus,
 	}
 	if err := s.wire(); err != nil {
@@ -146,12 +150,15 @@ func modeOf(o *options.Options) repository.Mode {
 }
 
 // traceOptions are what a tracer is made from.
-func traceOptions(o *options.Options, store *ring.Store, log *slog.Logger) tracing.Options {
+func traceOptions(o *options.Options, store *ring.Store, captures *capture.Store, log *slog.Logger) tracing.Options {
 	t := &o.Trace
 	list := tracing.Options{Log: log, Params: o.TraceStore.Params, AtMost: o.TraceStore.AtMost, Settings: tracing.Settings{
 		Mode: t.Mode, Level: t.Levels, Rate: strconv.Itoa(t.Rate), Count: strconv.Itoa(t.Count),
 		LogFrequency: strconv.Itoa(t.LogFrequency), File: t.File,
 	}}
+	if captures != nil {
+		list.Camera = captures
+	}
 	if store != nil {
 		list.Sinks, list.All = append(list.Sinks, store), true
 	}

@@ -62,6 +62,7 @@ type Options struct {
 	// Dashboard and TraceStore are what the server shows of itself.
 	Dashboard  Dashboard
 	TraceStore TraceStore
+	Capture    Capture
 	// DelayScheduler is how many requests a dynamic batcher waits for before its first
 	// batch: the test hook TRITONSERVER_DELAY_SCHEDULER.
 	DelayScheduler int
@@ -239,6 +240,7 @@ func Default() Options {
 
 		Dashboard:  Dashboard{Enabled: true},
 		TraceStore: TraceStore{Bytes: defaultStoreBytes, Every: defaultStoreEvery, AtMost: defaultStoreRate},
+		Capture:    Capture{Bytes: defaultCaptureBytes, RequestBytes: defaultCaptureRequest},
 	}
 }
 

@@ -238,7 +238,7 @@ func TestMetricsPage(t *testing.T) {
 		"itself queues nothing: its requests are pending, and wait, at the model of the step that they wait for. Each is an execution of " +
 		"its rows, whose phases are the sums over its steps.\n\n" +
 		"Of moves `tensor` is the input that a step read or the output that was answered, and `reason` one of")
-	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch} {
+	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch, telemetry.ForCapture} {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
 	b.WriteString(".\n\n" +

@@ -53,6 +53,9 @@ type Executor struct {
 	shared  []plan.Slot
 	joins   []int32
 	sources []int32
+
+	edgesOnce sync.Once
+	edgeList  []tracing.Edge // made by edgesOnce
 }
 
 var (
@@ -145,6 +148,9 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 	if err := r.bind(); err != nil {
 		r.reject(err)
 		return
+	}
+	if f := req.Trace.Film(); f != nil {
+		r.captureInputs(f)
 	}
 	r.start()
 	r.turn.Flush()

@@ -271,6 +271,9 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 		if n.Reshape {
 			toRequest(w.Out, n.Signature.Outputs)
 		}
+		if f := w.Trace.Film(); f != nil {
+			r.captureOutputs(f, n, w)
+		}
 		for port, s := range n.Out {
 			if s == plan.None {
 				w.Out[port].Release()
@@ -408,6 +411,9 @@ func (r *run) send(w *scheduler.Work, out []tensor.Tensor, params infer.Params, 
 	}
 	if r.x.plan.Nodes[0].Reshape {
 		toRequest(out, r.x.plan.Signature.Outputs)
+	}
+	if f := r.req.Trace.Film(); f != nil {
+		r.captureAnswer(f, out)
 	}
 	resp := r.newResponse()
 	resp.Params = append(resp.Params, params...)

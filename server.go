@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"tutti/repository"
 	"tutti/scheduler/device"
 	"tutti/server/web"
+	"tutti/trace/capture"
 	"tutti/trace/ring"
 )
 
@@ -35,12 +37,15 @@ type server struct {
 	repo   *repository.Repository
 	tracer *tracing.Tracer
 	// store is nil when no traces are stored; ui and seen are nil without a dashboard.
-	store   *ring.Store
-	ui      *web.Server
-	seen    *overview
-	regions *shm.Registry
-	alloc   tensor.Allocator
-	counted *telemetry.Metrics
+	store *ring.Store
+	// captures is nil when no tensors can be kept.
+	captures *capture.Store
+	ui       *web.Server
+	seen     *overview
+	regions  *shm.Registry
+	alloc    tensor.Allocator
+	counted  *telemetry.Metrics
+	gpus     io.Closer
 	// responses is nil without --cache-config.
 	responses cache.Cache
 	fronts    []*front
@@ -71,7 +76,8 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	if err != nil {
 		return nil, err
 	}
-	tracer, err := tracing.New(traceOptions(o, store, log))
+	captures := captureStore(o)
+	tracer, err := tracing.New(traceOptions(o, store, captures, log))
 	if err != nil {
 		return nil, errors.Join(err, closeStore(store))
 	}
@@ -79,6 +85,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	if responses != nil {
 		metrics.Cache(responses.Counts)
 	}
+	gpus := measureGPUs(ctx, export.GPU, metrics, log)
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
@@ -87,11 +94,11 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {
-		return nil, errors.Join(err, tracer.Close(), closeStore(store), closeCache(responses))
+		return nil, errors.Join(err, tracer.Close(), closeStore(store), closeCache(responses), gpus.Close())
 	}
 	s := &server{
-		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, store: store, regions: shm.NewRegistry(o.ClientSHM),
-		alloc: alloc, counted: metrics, responses: responses,
+		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, store: store, captures: captures, regions: shm.NewRegistry(o.ClientSHM),
+		alloc: alloc, counted: metrics, responses: responses, gpus: gpus,
 	}
 	if err := s.wire(); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
@@ -143,12 +150,15 @@ func modeOf(o *options.Options) repository.Mode {
 }
 
 // traceOptions are what a tracer is made from.
-func traceOptions(o *options.Options, store *ring.Store, log *slog.Logger) tracing.Options {
+func traceOptions(o *options.Options, store *ring.Store, captures *capture.Store, log *slog.Logger) tracing.Options {
 	t := &o.Trace
 	list := tracing.Options{Log: log, Params: o.TraceStore.Params, AtMost: o.TraceStore.AtMost, Settings: tracing.Settings{
 		Mode: t.Mode, Level: t.Levels, Rate: strconv.Itoa(t.Rate), Count: strconv.Itoa(t.Count),
 		LogFrequency: strconv.Itoa(t.LogFrequency), File: t.File,
 	}}
+	if captures != nil {
+		list.Camera = captures
+	}
 	if store != nil {
 		list.Sinks, list.All = append(list.Sinks, store), true
 	}
@@ -196,7 +206,7 @@ func (s *server) close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = f.stop(ctx) })
 	}
 	wg.Wait()
-	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.tracer.Close())
+	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.tracer.Close(), s.gpus.Close())
 	if err == nil { // else requests may still be answered
 		err = errors.Join(closeCache(s.responses), closeStore(s.store))
 	}

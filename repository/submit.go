@@ -24,6 +24,9 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 		}
 		if req.Trace == nil {
 			req.Trace = r.s.Tracer.Sample(req.Model, v.sig.Version, req.ID)
+			if r.s.Tracer.Capturing() {
+				req.Trace = r.s.Tracer.Capture(req.Trace, req.Model, v.sig.Version, req.ID, &req.Origin)
+			}
 			if req.Trace != nil {
 				r.describe(req)
 			}

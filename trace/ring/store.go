@@ -102,7 +102,7 @@ func (s *Store) Trace(t *tracing.Trace) {
 // Batch implements tracing.Sink.
 func (s *Store) Batch(b *tracing.Batch) { s.batches.put(b) }
 
-// judge decides what becomes of a trace.
+// judge decides what becomes of a trace. One whose tensors were kept is kept, too.
 func (s *Store) judge(r *tracing.Record, took, now int64) int {
 	set := s.sampling.Load()
 	switch {
@@ -115,7 +115,10 @@ func (s *Store) judge(r *tracing.Record, took, now int64) int {
 	case strings.HasPrefix(r.Request, infer.TryPrefix):
 		return sampled
 	}
-	if set.Every == 0 {
+	switch {
+	case r.Captured:
+		return sampled
+	case set.Every == 0:
 		return dropped
 	}
 	latest := s.latest.Load()

@@ -76,6 +76,9 @@ func (r *Repository) node(p *plan.Plan, i int) infer.NodeView {
 	}
 	if m := r.stepModel(n); m != nil {
 		v.Platform = platformOf(m)
+		for _, g := range m.cfg.GetInstanceGroup() {
+			v.Instances += int(g.GetCount()) * max(1, len(g.GetGpus()))
+		}
 	}
 	return v
 }

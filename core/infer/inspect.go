@@ -258,6 +258,7 @@ type NodeView struct {
 	Stream    int32    `json:"stream"`
 	Inflight  uint32   `json:"max_inflight"`
 	MaxBatch  int      `json:"max_batch"`
+	Instances int      `json:"instances"`
 	// Live is the model's line of Models, nil before the first second.
 	Live *ModelView `json:"live"`
 }

@@ -28,8 +28,8 @@ var kinds = map[string]string{
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",
 }
 
-// file is one of the dashboard's files as it is sent.
-type file struct {
+// asset is one of the dashboard's files as it is sent.
+type asset struct {
 	plain, packed []byte
 	kind, tag     string
 	// fixed says that the name changes with what is in it.
@@ -37,7 +37,7 @@ type file struct {
 }
 
 // pages answers with the dashboard's files by their path below the mount point.
-type pages map[string]*file
+type pages map[string]*asset
 
 // Pages returns the dashboard itself.
 func Pages() (http.Handler, error) {
@@ -51,17 +51,17 @@ func Pages() (http.Handler, error) {
 			return err
 		}
 		name = strings.TrimPrefix(name, "dist/")
-		p[name], err = newFile(name, b)
+		p[name], err = newAsset(name, b)
 		return err
 	})
 	p[""] = p["index.html"]
 	return p, err
 }
 
-// newFile prepares a file once for all who ask for it.
-func newFile(name string, b []byte) (*file, error) {
+// newAsset prepares a file once for all who ask for it.
+func newAsset(name string, b []byte) (*asset, error) {
 	sum := sha256.Sum256(b)
-	f := &file{
+	f := &asset{
 		plain: b, kind: kinds[path.Ext(name)], tag: `"` + hex.EncodeToString(sum[:12]) + `"`,
 		fixed: strings.HasPrefix(name, "assets/"),
 	}

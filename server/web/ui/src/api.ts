@@ -16,8 +16,7 @@ export interface ModelView {
 
 export interface NodeView {
   node: number; name: string; model: string; version: number; platform: string; places: string[] | null; site: string;
-  ensembles: string[] | null; stream: number; max_inflight: number; max_batch: number; live: ModelView | null;
-  instances?: number;
+  ensembles: string[] | null; stream: number; max_inflight: number; max_batch: number; instances: number; live: ModelView | null;
 }
 
 export interface EdgeView {
@@ -28,7 +27,7 @@ export interface EdgeView {
 export interface GraphView { model: string; version: number; nodes: NodeView[]; edges: EdgeView[] }
 
 export interface TraceSummary {
-  id: string; request_id?: string; model: string; version: number; ensemble: boolean; start_us: number;
+  id: string; span_id: string; captured?: boolean; request_id?: string; model: string; version: number; ensemble: boolean; start_us: number;
   duration_ns: number; status: string; error?: string; kept: string; steps: number;
 }
 
@@ -55,9 +54,30 @@ export interface BatchView extends BatchSummary {
 }
 
 export interface TraceView extends TraceSummary {
-  span_id: string; parent_span_id?: string; params: { key: string; value: string }[];
+  parent_span_id?: string; params: { key: string; value: string }[];
   moments: { name: string; ns: number }[]; spans: StepView[]; events: EventView[]; split: PartView[]; batches: BatchSummary[];
 }
+
+export interface CaptureRule { model?: string; request?: string; trace?: string; every?: number; count?: number; seconds?: number }
+
+export interface CaptureView {
+  id: number; rule: CaptureRule; active: boolean; ends_us: number; matched: number; taken: number; pending: number;
+  dropped: number; missed: number; shots: { trace_id: string; span_id: string; request_id?: string; model: string }[] | null;
+}
+
+export interface CaptureList { captures: CaptureView[] | null; bytes: number; used_bytes: number }
+
+export interface PreviewView {
+  kind: string; values?: string[]; more?: number; min?: string; max?: string; mean?: string; odd?: number;
+  top?: { index: number; value: string }[]; png?: string; width?: number; height?: number;
+}
+
+export interface TensorView {
+  n: number; name: string; step: string; tensor: string; node: number; wave: number; readers: string[] | null; datatype: string;
+  shape: number[] | null; bytes: number; place: string; kept: boolean; why?: string; preview?: PreviewView;
+}
+
+export interface TensorList { list: TensorView[] | null; more?: number }
 
 export interface Sampling { failed: boolean; slow: boolean; every: number }
 
@@ -95,6 +115,18 @@ export function headers(): Record<string, string> {
   return h;
 }
 
+/** save asks for a file, which takes the token, and hands it to the person. */
+export async function save(path: string, name: string): Promise<void> {
+  const r = await fetch(path, { headers: headers() });
+  if (!r.ok) throw new Failure(r.status, ((await r.json().catch(() => ({}))) as { error?: string }).error ?? `${r.status} ${r.statusText}`);
+  const url = URL.createObjectURL(await r.blob());
+  const a = document.createElement('a');
+  a.href = url;
+  a.download = name;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
 async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
   const r = await fetch(path, { ...init, headers: { ...headers(), ...(init.headers as Record<string, string>) } });
   const text = await r.text();
@@ -103,6 +135,9 @@ async function ask<T>(path: string, init: RequestInit = {}): Promise<T> {
   if (!r.ok) throw new Failure(r.status, (v as { error?: string }).error ?? `${r.status} ${r.statusText}`);
   return v as T;
 }
+
+/** ref names a request: its trace, and its span because others may be of the same trace. */
+export const ref = (t: { id: string; span_id?: string }): string => (t.span_id ? `${t.id}-${t.span_id}` : t.id);
 
 const seg = encodeURIComponent;
 
@@ -124,6 +159,10 @@ export const api = {
   batch: (id: string) => ask<BatchView>(`api/batches/${seg(id)}`),
   sampling: () => ask<Sampling>('api/sampling'),
   setSampling: (s: Sampling) => ask<Sampling>('api/sampling', { method: 'PUT', body: JSON.stringify(s) }),
+  captures: () => ask<CaptureList>('api/captures'),
+  capture: (rule: CaptureRule) => ask<CaptureView>('api/captures', { method: 'POST', body: JSON.stringify(rule) }),
+  stopCapture: (id: number) => ask<CaptureView>(`api/captures/${id}`, { method: 'DELETE' }),
+  tensors: (trace: string) => ask<TensorList>(`api/traces/${seg(trace)}/tensors`),
   load: (model: string, config?: string) =>
     ask<object>(`api/models/${seg(model)}/load`, { method: 'POST', body: config ? JSON.stringify({ config }) : null }),
   unload: (model: string) => ask<object>(`api/models/${seg(model)}/unload`, { method: 'POST' }),

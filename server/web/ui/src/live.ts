@@ -1,6 +1,6 @@
 // What the server tells by itself, once a second while the page is seen.
 import { useEffect, useReducer } from 'preact/hooks';
-import { api, headers, type ModelView, type ServerView, type TraceSummary } from './api';
+import { api, headers, ref, type ModelView, type ServerView, type TraceSummary } from './api';
 import { listen } from './events';
 
 const keptNews = 60;
@@ -72,8 +72,8 @@ class Live {
   }
 
   private add(list: TraceSummary[]): void {
-    const known = new Set(this.news.map((t) => t.id));
-    this.news = [...list.filter((t) => !known.has(t.id)), ...this.news].sort((a, b) => b.start_us - a.start_us).slice(0, keptNews);
+    const known = new Set(this.news.map(ref));
+    this.news = [...list.filter((t) => !known.has(ref(t))), ...this.news].sort((a, b) => b.start_us - a.start_us).slice(0, keptNews);
   }
 
   /** changed has everybody drawn anew, once however much came together. */

@@ -22,7 +22,7 @@ test('events come whole however they are cut', () => {
   }
 });
 
-const node = (n: number): NodeView => ({ node: n, name: `n${n}`, model: `n${n}`, version: 1, platform: '', places: [], site: 'host', ensembles: [], stream: 0, max_inflight: 0, max_batch: 1, live: null });
+const node = (n: number): NodeView => ({ node: n, name: `n${n}`, model: `n${n}`, version: 1, platform: '', places: [], site: 'host', ensembles: [], stream: 0, max_inflight: 0, max_batch: 1, instances: 1, live: null });
 const edge = (from: number, to: number) => ({ from, to, tensor: 't', input: 't', datatype: 'FP32', shape: [1], copied_bytes: 0, copies: 0 });
 
 test('a plan is laid out without nodes on each other, its tensors bundled', () => {

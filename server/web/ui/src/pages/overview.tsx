@@ -1,5 +1,5 @@
 import { useMemo, useState } from 'preact/hooks';
-import type { ModelView } from '../api';
+import { ref, type ModelView } from '../api';
 import { ago, bytes, clock, count, dur, percent } from '../format';
 import { useLive } from '../live';
 import { go, link } from '../route';
@@ -159,7 +159,7 @@ const News = () => {
       {l.news.length === 0 ? <Empty>No trace is stored yet.</Empty> : (
         <ul class="news">
           {l.news.slice(0, 40).map((t) => (
-            <li key={t.id}><a href={link('traces', t.id)}>
+            <li key={ref(t)}><a href={link('traces', ref(t))}>
               <span class="mono dim">{clock(t.start_us).slice(0, 8)}</span>
               <span class="clip">{t.model}</span>
               {t.status === 'ok' ? <span class={`kept ${t.kept}`}>{t.kept}</span> : <Status status={t.status} />}

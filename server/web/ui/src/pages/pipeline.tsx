@@ -120,7 +120,7 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
         <Fact name="platform">{n.platform}</Fact>
         <Fact name="runs on">{n.site}{n.places?.length ? ` (${n.places.join(', ')})` : ''}</Fact>
         <Fact name="largest batch">{n.max_batch || 'none'}</Fact>
-        {n.instances !== undefined && <Fact name="instances">{n.instances}</Fact>}
+        {n.instances > 0 && <Fact name="instances">{n.instances}</Fact>}
         {n.max_inflight > 0 && <Fact name="at most in flight">{n.max_inflight}</Fact>}
         {v && <><Fact name="requests">{count(v.rate)}/s</Fact><Fact name="errors">{count(v.error_rate)}/s</Fact>
           <Fact name="waiting">{v.queue}</Fact><Fact name="mean batch">{v.batch_rows ? count(v.batch_rows) : '–'}</Fact>

@@ -4,6 +4,7 @@ import { ago, bytes } from '../format';
 import { live, useLive } from '../live';
 import { flipTheme, useTheme } from '../theme';
 import { Bad, Card, Empty, Page, useAsked } from '../parts/bits';
+import { Captures } from '../parts/captures';
 
 export const Settings = () => {
   const [turn, next] = useState(0);
@@ -29,6 +30,7 @@ export const Settings = () => {
           {session.value && <p role="status">{session.value.admitted ? 'You may change things.' : session.value.token ? 'You may look; changes need the token.' : 'This server is read-only: it was started without --dashboard-token.'}</p>}
         </Card>
         <SamplingForm may={session.value?.admitted ?? false} />
+        <Captures may={session.value?.admitted ?? false} />
         <Store />
         <Card title="Appearance"><button type="button" onClick={flipTheme}>Use {theme === 'dark' ? 'light' : 'dark'} colours</button></Card>
       </div>

@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
-import { api, type TraceView } from '../api';
+import { api, ref, type TraceView } from '../api';
 import { ago, bytes, clock, dur, plural } from '../format';
 import { go, link } from '../route';
 import { Bad, Card, Copy, Empty, Fact, Page, Status, useAsked } from '../parts/bits';
+import { Tensors } from '../parts/tensors';
 import { Parts, Split, Waterfall } from '../parts/waterfall';
-import { totals } from '../waterfall';
-import { kinds } from '../waterfall';
+import { kinds, totals } from '../waterfall';
 
 export const Trace = ({ id }: { id: string }) => {
   const { value: t, error } = useAsked(() => api.trace(id), [id]);
@@ -41,6 +41,7 @@ export const TraceBody = ({ t }: { t: TraceView }) => {
       <Card title={<>Waterfall <span class="dim">{plural(t.spans.length, 'step')}</span></>} actions={<span class="dim hint">● critical path · press a row for its figures</span>}>
         <Waterfall t={t} />
       </Card>
+      {t.captured && <Tensors t={t} />}
       <div class="columns even">
         <Mates t={t} />
         <Events t={t} />
@@ -56,7 +57,7 @@ const Mates = ({ t }: { t: TraceView }) => (
         <thead><tr><th>Batch</th><th>Model</th><th class="num">Rows</th><th>Requests</th></tr></thead>
         <tbody>{t.batches.map((b) => (
           <tr key={b.id}><td><a href={link('batches', String(b.id))}>{b.id}</a></td><td>{b.model}</td><td class="num">{b.rows}</td>
-            <td>{b.members <= 1 ? <span class="dim">alone</span> : <>{b.traces.filter((x) => x !== t.id).slice(0, 6).map((x) => <a key={x} class="mono chip" href={link('traces', x)}>{x.slice(0, 8)}</a>)} <span class="dim">{b.members} in all</span></>}</td></tr>
+            <td>{b.members <= 1 ? <span class="dim">alone</span> : <>{b.traces.filter((x) => x !== t.id && x !== ref(t)).slice(0, 6).map((x) => <a key={x} class="mono chip" href={link('traces', x)}>{x.slice(0, 8)}</a>)} <span class="dim">{b.members} in all</span></>}</td></tr>
         ))}</tbody>
       </table></div>
     )}
@@ -83,10 +84,10 @@ const Rival = ({ t }: { t: TraceView }) => {
   const { value } = useAsked(() => (open ? api.traces({ model: t.model, limit: 30 }) : Promise.resolve(null)), [open, t.id]);
   if (!open) return <button type="button" onClick={() => set(true)}>Compare</button>;
   return (
-    <select aria-label="Compare with" onChange={(e) => { if (e.currentTarget.value) go(link('compare', '', { a: t.id, b: e.currentTarget.value })); }}>
+    <select aria-label="Compare with" onChange={(e) => { if (e.currentTarget.value) go(link('compare', '', { a: ref(t), b: e.currentTarget.value })); }}>
       <option value="">compare with…</option>
-      {value?.traces.filter((x) => x.id !== t.id).map((x) => (
-        <option key={x.id} value={x.id}>{`${clock(x.start_us)} · ${dur(x.duration_ns)} · ${x.status} · v${x.version}${x.request_id ? ` · ${x.request_id.slice(0, 20)}` : ''}`}</option>
+      {value?.traces.filter((x) => ref(x) !== ref(t)).map((x) => (
+        <option key={ref(x)} value={ref(x)}>{`${clock(x.start_us)} · ${dur(x.duration_ns)} · ${x.status} · v${x.version}${x.request_id ? ` · ${x.request_id.slice(0, 20)}` : ''}`}</option>
       ))}
     </select>
   );

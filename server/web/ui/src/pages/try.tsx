@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { api, headers, type ModelMeta, type TensorMeta, type TraceView } from '../api';
+import { api, headers, ref, type ModelMeta, type TensorMeta, type TraceView } from '../api';
 import { dur } from '../format';
 import { useLive } from '../live';
 import { go, link } from '../route';
@@ -57,7 +57,7 @@ async function send(m: ModelMeta, version: string, inputs: Input[]): Promise<Don
 async function find(id: string): Promise<TraceView | null> {
   for (let n = 0; n < 8; n++) {
     const { traces } = await api.traces({ request: id, limit: 1 });
-    if (traces[0]) return api.trace(traces[0].id);
+    if (traces[0]) return api.trace(ref(traces[0]));
     await new Promise((f) => setTimeout(f, 60 * (n + 1)));
   }
   return null;
@@ -119,7 +119,7 @@ const One = ({ model, version }: { model: string; version: string }) => {
       </div>
       {trace === 'none' && <p class="note">The trace of this request was not stored.</p>}
       {trace !== null && trace !== 'none' && <>
-        <h2 class="between"><a href={link('traces', trace.id)}>Trace {trace.id.slice(0, 8)}</a> <span class="dim">{dur(trace.duration_ns)} in the server</span></h2>
+        <h2 class="between"><a href={link('traces', ref(trace))}>Trace {trace.id.slice(0, 8)}</a> <span class="dim">{dur(trace.duration_ns)} in the server</span></h2>
         <TraceBody t={trace} />
       </>}
     </>

@@ -156,16 +156,18 @@ const Node = memo(({ p, n, chosen, choose }: { p: PlacedNode; n: NodeView; chose
       <rect class="box" width={w} height={h} rx="10" />
       <rect class="edgebar" x="0" y="12" width="3" height={h - 24} rx="1.5" />
       <text class="name" x="14" y="23">{shorten(n.name, 23)}{n.name.length > 23 && <title>{n.name}</title>}</text>
-      <text class="sub" x="14" y="39">{shorten(n.platform.replace(/^native:/, ''), 22)}{n.site !== 'host' ? ` · ${n.site}` : ''}</text>
+      <text class="sub" x="14" y="39">{shorten(n.platform.replace(/^native:/, ''), 17)}{n.site !== 'host' ? ` · ${n.site}` : ''}</text>
+      <text class="sub" x={w - 12} y="39" text-anchor="end">{n.instances > 1 ? `${n.instances} instances` : ''}</text>
       {v ? <>
         <text class="fig" x="14" y="62">{count(v.rate)}<tspan class="unit">/s</tspan></text>
-        <text class="fig" x={w / 2 - 14} y="62" text-anchor="middle">{dur(v.queue_ns + v.compute_ns)}</text>
-        <text class="fig" x={w - 12} y="62" text-anchor="end"><tspan class="unit">batch </tspan>{v.batch_rows ? count(v.batch_rows) : '–'}</text>
+        <text class="fig" x={w - 12} y="62" text-anchor="end">{dur(v.queue_ns + v.compute_ns)}</text>
         <rect class="fill queue" x="12" y="72" width={Math.max(0, queue)} height="5" />
         <rect class="fill compute" x={12 + queue} y="72" width={all > 0 ? Math.max(0, w - 24 - queue) : 0} height="5" />
         {all === 0 && <rect class="none" x="12" y="72" width={w - 24} height="5" />}
         <text class="sub" x="14" y="90">{v.queue} waiting</text>
-        <text class={`sub ${v.error_rate > 0 ? 'wrong' : ''}`} x={w - 12} y="90" text-anchor="end">{count(v.error_rate)} errors/s</text>
+        <text class={`sub ${v.error_rate > 0 ? 'wrong' : ''}`} x={w - 12} y="90" text-anchor="end">
+          {v.error_rate > 0 ? `${count(v.error_rate)} errors/s` : `batch of ${v.batch_rows ? count(v.batch_rows) : '–'}`}
+        </text>
       </> : <text class="sub" x="14" y="66">no figures yet</text>}
     </g>
   );

@@ -37,7 +37,7 @@ export function entries(typed: string, models: string[]): Entry[] {
   const list = [...pages, ...models.map((m) => ({ text: m, hint: 'pipeline', to: link('pipeline', m) })),
     ...(q ? models.map((m) => ({ text: `Try ${m}`, hint: 'try it', to: link('try', m) })) : [])];
   const found = list.map((e) => ({ e, s: score(e.text, q) })).filter((x) => x.s > 0).sort((a, b) => b.s - a.s).map((x) => x.e).slice(0, shown);
-  if (/^[0-9a-f]{32}$/i.test(q)) found.unshift({ text: q, hint: 'trace', to: link('traces', q.toLowerCase()) });
+  if (/^[0-9a-f]{32}(-[0-9a-f]{16})?$/i.test(q)) found.unshift({ text: q, hint: 'trace', to: link('traces', q.toLowerCase()) });
   if (/^\d+$/.test(q)) found.push({ text: `Batch ${q}`, hint: 'batch', to: link('batches', q) });
   if (q) found.push({ text: `Requests with id ${q}`, hint: 'search', to: link('traces', '', { request: q }) });
   return found;

@@ -46,7 +46,7 @@ export const Waterfall = ({ t }: { t: TraceView }) => {
   const x = (ns: number) => `${Math.max(0, Math.min(100, (ns / total) * 100))}%`;
   return (
     <div class="fall">
-      <div class="axis" aria-hidden="true"><span /><div>{ticks(total, 6).map((v) => <i key={v} style={{ left: x(v) }}>{dur(v)}</i>)}</div></div>
+      <div class="axis" aria-hidden="true"><span /><div>{ticks(total, 6).filter((v) => v < total * 0.94).map((v) => <i key={v} style={{ left: x(v) }}>{dur(v)}</i>)}</div></div>
       <ol>
         {list.map((r) => (
           <li key={r.key} class={r.step?.critical ? 'critical' : ''}>

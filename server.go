@@ -72,7 +72,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		return nil, err
 	}
 	notify(ctx, log, slices.Concat(o.Notices, notices, unbound))
-	store, err := traceStore(o)
+	store, err := traceStore(o, metrics)
 	if err != nil {
 		return nil, err
 	}

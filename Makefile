@@ -64,6 +64,8 @@ test-all: runtimes examples ## Run everything, long suites and ownership checks 
 		bash -c 'rc=0; go test -json -race -timeout 60m ./... || rc=$$?; \
 		go test -json -vet=off -run "$(BUDGETS)" ./... || rc=$$?; \
 		go test -json -short -tags invariants ./... || rc=$$?; exit $$rc'
+	@if command -v npm >/dev/null; then $(MAKE) check-ui test-ui; \
+		else echo "the dashboard is not tested: it takes Node 20 with npm and chromium, then make check-ui test-ui"; fi
 
 .PHONY: soak
 soak: ## Send ten million requests through a graph and look for what they leave behind

@@ -17,6 +17,7 @@ import (
 	"tutti/core/config"
 	"tutti/core/logs"
 	"tutti/options"
+	"tutti/server/web"
 )
 
 // demo serves the examples below a folder, sends requests through each ensemble,
@@ -195,6 +196,9 @@ func (d *showing) run(ctx context.Context, once bool) error {
 		return fmt.Errorf("%d answers are not as expected", d.wrong)
 	}
 	d.say("HTTP     http://%s\ngRPC     grpc://%s\nmetrics  http://%s%s\n", d.s.http.address(), d.s.grpc.address(), d.s.metrics.address(), metricsPath)
+	if d.o.Dashboard.Enabled {
+		d.say("See it:\nhttp://%s%s\n", d.s.http.address(), web.Mount)
+	}
 	d.say("Try it:\n%s\n", d.curl())
 	if once {
 		return nil

@@ -270,6 +270,33 @@ async function changes(t) {
   await v.end();
 }
 
+async function captured(t) {
+  const v = await look(t);
+  await v.go('#/settings', 'fieldset');
+  await v.page.getByLabel('Token').fill(token);
+  await v.page.getByRole('button', { name: 'Use', exact: true }).click();
+  await v.page.waitForSelector('text=You may change things');
+  const card = v.page.locator('.card', { hasText: 'Capture tensors' });
+  await card.getByLabel('Model').fill('digits');
+  await card.getByLabel('Request id').fill('try-*');
+  await card.getByRole('button', { name: 'Start' }).click();
+  await card.getByRole('button', { name: 'stop' }).waitFor();
+  await v.go('#/try/digits', 'input[type=file]');
+  await v.page.setInputFiles('input[type=file]', join(t.root, 'examples/ensembles/digits/seven.png'));
+  await v.page.getByRole('button', { name: 'Send' }).click();
+  await v.page.waitForSelector('.tensors img');
+  assert.ok(await v.page.locator('.tensors tbody tr').count() >= 5);
+  const saved = v.page.waitForEvent('download');
+  await v.page.getByRole('button', { name: 'Save all as npz' }).click();
+  assert.match((await saved).suggestedFilename(), /\.npz$/);
+  await fine(t, v.page, 'tensors-dark');
+  await v.go('#/settings', '.card .chip');
+  await card.getByRole('button', { name: 'stop' }).click();
+  await v.page.waitForSelector('text=ended');
+  await fine(t, v.page, 'captures-dark');
+  await v.end();
+}
+
 async function bigGraph(t) {
   const v = await look(t);
   const began = Date.now();
@@ -321,7 +348,7 @@ async function picture(t) {
 }
 
 export const checks = {
-  overview, pipeline, request, search, 'try it': tryIt, keyboard, changes, 'graph of 200 nodes': bigGraph,
+  overview, pipeline, request, search, 'try it': tryIt, keyboard, changes, captured, 'graph of 200 nodes': bigGraph,
   'every page, dark': everyPage('dark', wide, 'dark'),
   'every page, light': everyPage('light', wide, 'light'),
   'every page, dark, on a phone': everyPage('dark', phone, 'phone-dark'),

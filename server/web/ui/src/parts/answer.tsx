@@ -32,7 +32,7 @@ const Blob_ = ({ b, name }: { b: Uint8Array; name: string }) => {
   const url = useMemo(() => (kind ? URL.createObjectURL(new Blob([b as BlobPart], { type: kind })) : ''), [b]);
   useEffect(() => () => { if (url) URL.revokeObjectURL(url); }, [url]);
   if (url) return <figure class="picture"><img src={url} alt={`Output ${name}`} /><figcaption class="dim">{kind}, {bytes(b.length)}</figcaption></figure>;
-  return <pre class="blob">{pretty(written(b))}</pre>;
+  return <pre class="blob" tabIndex={0} aria-label={`Output ${name}`}>{pretty(written(b))}</pre>;
 };
 
 const pretty = (s: string): string => {
@@ -43,5 +43,5 @@ const pretty = (s: string): string => {
 const Numbers = ({ o }: { o: Output }) => {
   const all = o.shape.reduce((a, b) => a * b, 1);
   const list = o.values.slice(0, shown).map((v) => (typeof v === 'number' && !Number.isInteger(v) ? v.toPrecision(5) : String(v)));
-  return <pre class="blob">{list.join('  ')}{all > list.length ? `  … ${all - list.length} more` : ''}</pre>;
+  return <pre class="blob" tabIndex={0} aria-label={`Output ${o.name}`}>{list.join('  ')}{all > list.length ? `  … ${all - list.length} more` : ''}</pre>;
 };

@@ -40,7 +40,7 @@ const Content = ({ x }: { x: TensorView }) => {
 const Preview = ({ p, name }: { p: PreviewView; name: string }) => (
   <div>
     {p.png && <Picture base64={p.png} alt={`Tensor ${name}`} />}
-    {p.values && !p.png && <pre>{p.values.join(p.kind === 'text' ? '\n' : '  ')}{p.more ? ` … ${p.more} more` : ''}</pre>}
+    {p.values && !p.png && <pre tabIndex={0} aria-label={`Content of ${name}`}>{p.values.join(p.kind === 'text' ? '\n' : '  ')}{p.more ? ` … ${p.more} more` : ''}</pre>}
     {p.min !== undefined && p.min !== '' && <small class="dim">{p.min} to {p.max}, mean {p.mean}{p.odd ? `, ${p.odd} not finite` : ''}</small>}
     {p.top && p.top.length > 0 && <div><small class="dim">largest: {p.top.map((v) => `#${v.index} ${v.value}`).join(', ')}</small></div>}
   </div>

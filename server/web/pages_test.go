@@ -3,6 +3,7 @@ package web_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"tutti/core/infer"
 	"tutti/server/web"
 )
 
@@ -25,26 +27,21 @@ func open(t *testing.T) *web.Server {
 	return s
 }
 
-func get(h http.Handler, method, path string, header ...string) *http.Response {
+// answered is an answer with its body read.
+type answered struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+func get(h http.Handler, method, path string, header ...string) answered {
 	r := httptest.NewRequest(method, path, http.NoBody)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
-}
-
-func text(t *testing.T, r *http.Response) string {
-	t.Helper()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Body.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return answered{w.Code, w.Header(), w.Body.String()}
 }
 
 // reference is what a page loads.
@@ -54,11 +51,11 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	index := get(s, http.MethodGet, "/ui/")
-	page := text(t, index)
-	if index.StatusCode != http.StatusOK || !strings.HasPrefix(index.Header.Get("Content-Type"), "text/html") {
-		t.Fatalf("got %d %s", index.StatusCode, index.Header.Get("Content-Type"))
+	page := index.body
+	if index.code != http.StatusOK || !strings.HasPrefix(index.header.Get("Content-Type"), "text/html") {
+		t.Fatalf("got %d %s", index.code, index.header.Get("Content-Type"))
 	}
-	policy := index.Header.Get("Content-Security-Policy")
+	policy := index.header.Get("Content-Security-Policy")
 	if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "//") {
 		t.Errorf("the policy is lax: %s", policy)
 	}
@@ -76,15 +73,15 @@ func TestPages(t *testing.T) {
 			continue
 		}
 		r := get(s, http.MethodGet, "/ui/"+name)
-		if body := text(t, r); r.StatusCode != http.StatusOK || body == "" {
-			t.Errorf("%s: got %d with %d bytes", name, r.StatusCode, len(body))
+		if r.code != http.StatusOK || r.body == "" {
+			t.Errorf("%s: got %d with %d bytes", name, r.code, len(r.body))
 		}
-		fixed := strings.Contains(r.Header.Get("Cache-Control"), "immutable")
+		fixed := strings.Contains(r.header.Get("Cache-Control"), "immutable")
 		if fixed != strings.HasPrefix(name, "assets/") {
-			t.Errorf("%s: Cache-Control is '%s'", name, r.Header.Get("Cache-Control"))
+			t.Errorf("%s: Cache-Control is '%s'", name, r.header.Get("Cache-Control"))
 		}
-		if r = get(s, http.MethodGet, "/ui/"+name, "If-None-Match", r.Header.Get("Etag")); r.StatusCode != http.StatusNotModified {
-			t.Errorf("%s: got %d for a known version, expected 304", name, r.StatusCode)
+		if r = get(s, http.MethodGet, "/ui/"+name, "If-None-Match", r.header.Get("Etag")); r.code != http.StatusNotModified {
+			t.Errorf("%s: got %d for a known version, expected 304", name, r.code)
 		}
 	}
 }
@@ -92,7 +89,7 @@ func TestPages(t *testing.T) {
 func TestPagesPacked(t *testing.T) {
 	t.Parallel()
 	s := open(t)
-	plain := text(t, get(s, http.MethodGet, "/ui/licences.txt"))
+	plain := get(s, http.MethodGet, "/ui/licences.txt").body
 	if !strings.Contains(plain, "preact") || !strings.Contains(plain, "dagre") || !strings.Contains(plain, "uplot") {
 		t.Errorf("terms are missing:\n%s", plain)
 	}
@@ -100,11 +97,11 @@ func TestPagesPacked(t *testing.T) {
 		"gzip": true, "br, gzip;q=0.5": true, "gzip; q=1.0": true, "gzip;q=0": false, "gzip;q=x": false, "br": false, "": false, "xgzip": false,
 	} {
 		r := get(s, http.MethodGet, "/ui/licences.txt", "Accept-Encoding", accept)
-		if got := r.Header.Get("Content-Encoding") == "gzip"; got != packed {
+		if got := r.header.Get("Content-Encoding") == "gzip"; got != packed {
 			t.Errorf("%q: packed is %t, expected %t", accept, got, packed)
 			continue
 		}
-		body := text(t, r)
+		body := r.body
 		if packed {
 			z, err := gzip.NewReader(bytes.NewReader([]byte(body)))
 			if err != nil {
@@ -137,15 +134,53 @@ func TestPagesRefuse(t *testing.T) {
 		{http.MethodGet, "/ui", http.StatusTemporaryRedirect},
 	} {
 		r := get(s, c.method, c.path)
-		body := text(t, r)
-		if r.StatusCode != c.code {
-			t.Errorf("%s %s: got %d, expected %d", c.method, c.path, r.StatusCode, c.code)
+		if r.code != c.code {
+			t.Errorf("%s %s: got %d, expected %d", c.method, c.path, r.code, c.code)
 		}
-		if c.method == http.MethodHead && body != "" {
+		if c.method == http.MethodHead && r.body != "" {
 			t.Errorf("HEAD %s has a body", c.path)
 		}
 	}
-	if to := get(s, http.MethodGet, "/ui").Header.Get("Location"); to != "ui/" {
+	if to := get(s, http.MethodGet, "/ui").header.Get("Location"); to != "ui/" {
 		t.Errorf("/ui leads to '%s', expected ui/", to)
+	}
+}
+
+// loader is a Lifecycle that remembers what it loads.
+type loader struct {
+	infer.Lifecycle
+	config string
+	loads  int
+}
+
+func (l *loader) Load(_ context.Context, _ string, o infer.LoadOptions) error {
+	l.config = o.Config
+	l.loads++
+	return nil
+}
+
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, body, token string
+		code              int
+		config            string
+	}{
+		{"as it is", "", "t", http.StatusOK, ""},
+		{"with a configuration", `{"config":"{}"}`, "t", http.StatusOK, "{}"},
+		{"with something else", `{"more":1}`, "t", http.StatusBadRequest, ""},
+		{"with half of it", `{"config":`, "t", http.StatusBadRequest, ""},
+		{"without the token", "", "", http.StatusForbidden, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := &loader{}
+			s := web.New(web.Settings{Overview: &seen{}, Lifecycle: l, Token: "t"})
+			defer s.Close()
+			code, body := ask(s, http.MethodPost, "/ui/api/models/m/load", c.body, "Authorization", "Bearer "+c.token)
+			if code != c.code || l.config != c.config || (l.loads == 1) != (code == http.StatusOK) {
+				t.Errorf("got %d %s with %+v", code, body, l)
+			}
+		})
 	}
 }

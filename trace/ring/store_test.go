@@ -167,6 +167,11 @@ func TestSampling(t *testing.T) {
 	if f := s.Stats(); f.Rings[0].Traces != 1 || f.Rings[1].Traces+f.Rings[2].Traces != 0 {
 		t.Errorf("%+v", f)
 	}
+	request(tr, "a", infer.TryPrefix+"x", 1, 100, nil)
+	list, err = s.Traces(&infer.TraceQuery{Request: infer.TryPrefix + "x"})
+	if err != nil || len(list.Traces) != 1 || list.Traces[0].Kept != "sampled" {
+		t.Errorf("of a person's own request: %+v, %v", list, err)
+	}
 	for _, bytes := range []int64{-1, 0, ring.MinBytes - 1, ring.MaxBytes + 1} {
 		if _, err := ring.New(bytes, infer.Sampling{}); status.CodeOf(err) != status.InvalidArg {
 			t.Errorf("a store of %d bytes: %v", bytes, err)

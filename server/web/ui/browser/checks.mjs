@@ -15,7 +15,7 @@ async function look(t, { theme = 'dark', viewport = wide } = {}) {
   const wrong = [];
   page.on('console', (m) => { if (['error', 'warning'].includes(m.type()) && !page.expected?.test(m.text())) wrong.push(`console: ${m.text()}`); });
   page.on('pageerror', (e) => wrong.push(`error: ${e.stack}`));
-  page.on('request', (r) => { if (!r.url().startsWith(new URL(t.base).origin + '/some/where/') && !r.url().startsWith('blob:')) wrong.push(`asked ${r.url()}`); });
+  page.on('request', (r) => { if (!r.url().startsWith(new URL('..', t.base).href) && !r.url().startsWith('blob:')) wrong.push(`asked ${r.url()}`); });
   await page.addInitScript(() => addEventListener('securitypolicyviolation', (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`)));
   return {
     page, wrong,
@@ -135,6 +135,8 @@ async function request(t) {
   await v.page.waitForSelector('.diff');
   await v.page.goBack();
   await v.page.waitForSelector('.wrow');
+  await v.go('#/compare?model=digits&va=1&vb=1', '.diff');
+  await v.page.getByText('mean of 20 traces').first().waitFor();
   v.page.expected = /404/;
   await v.go(`#/traces/${'0'.repeat(32)}`, '.bad');
   await v.end();
@@ -297,6 +299,33 @@ async function captured(t) {
   await v.end();
 }
 
+/** bare looks at a server that stores nothing, lets nobody change anything and restricts statistics. */
+async function bare(t) {
+  const server = await t.serve(['--trace-store-bytes', '0', '--http-restricted-api', 'statistics:secret=open']);
+  try {
+    const v = await look({ ...t, base: `http://127.0.0.1:${server.port}/ui/` });
+    v.page.expected = /403|503|40\d|refused|INCOMPLETE|EMPTY/;
+    await v.page.goto(`http://127.0.0.1:${server.port}/ui`);
+    await v.page.waitForURL('**/ui/');
+    await v.page.waitForSelector('.link.live');
+    await v.page.waitForSelector('text=--trace-store-bytes');
+    await fine(t, v.page, 'bare-overview');
+    await v.page.evaluate(() => { location.hash = '#/traces'; });
+    await v.page.waitForSelector('.bad');
+    await v.page.evaluate(() => { location.hash = '#/settings'; });
+    await v.page.waitForSelector('text=read-only');
+    await v.page.getByLabel('Header of restricted interfaces').fill('secret: open');
+    await v.page.getByRole('button', { name: 'Use', exact: true }).click();
+    await v.page.evaluate(() => { location.hash = '#/'; });
+    await v.page.waitForSelector('.vslot .mrow');
+    await server.stop();
+    await v.page.waitForSelector('.link.lost');
+    await v.end();
+  } finally {
+    await server.stop();
+  }
+}
+
 async function bigGraph(t) {
   const v = await look(t);
   const began = Date.now();
@@ -348,7 +377,7 @@ async function picture(t) {
 }
 
 export const checks = {
-  overview, pipeline, request, search, 'try it': tryIt, keyboard, changes, captured, 'graph of 200 nodes': bigGraph,
+  overview, pipeline, request, search, 'try it': tryIt, keyboard, changes, captured, 'a bare server': bare, 'graph of 200 nodes': bigGraph,
   'every page, dark': everyPage('dark', wide, 'dark'),
   'every page, light': everyPage('light', wide, 'light'),
   'every page, dark, on a phone': everyPage('dark', phone, 'phone-dark'),

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { chromium } from 'playwright-core';
 import { checks } from './checks.mjs';
-import { Load, prefixed, serve, writeBig } from './server.mjs';
+import { full, Load, prefixed, serve, writeBig } from './server.mjs';
 
 const root = resolve(import.meta.dirname, '../../../..');
 const executablePath = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((p) => existsSync(p));
@@ -23,7 +23,7 @@ mkdirSync(shots, { recursive: true });
 const scratch = mkdtempSync(join(tmpdir(), 'tutti-ui-'));
 writeBig(join(scratch, 'big'));
 
-const server = await serve(root, [join(scratch, 'big')]);
+const server = await serve(root, [join(scratch, 'big')], full);
 const proxy = await prefixed(server.port, '/some/where');
 const load = new Load(root, server);
 await load.send(6000, 8);
@@ -36,7 +36,7 @@ try {
   for (const [name, check] of Object.entries(checks).filter(([n]) => !only.length || only.includes(n))) {
     const began = performance.now();
     try {
-      await check({ browser, shots, load, base: `http://127.0.0.1:${proxy.port}/some/where/ui/`, server, root, picture: process.argv.includes('--picture') });
+      await check({ browser, shots, load, serve: (flags) => serve(root, [], flags), base: `http://127.0.0.1:${proxy.port}/some/where/ui/`, server, root, picture: process.argv.includes('--picture') });
       passed++;
       console.log(`ok    ${name} (${((performance.now() - began) / 1000).toFixed(1)} s)`);
     } catch (e) {

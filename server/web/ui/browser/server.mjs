@@ -16,13 +16,15 @@ const freePort = () => new Promise((done, fail) => {
 // Examples whose models are in the repository or were made by make examples.
 const wanted = ['digits', 'detection', 'image', 'sentiment', 'entities', 'answers', 'form', 'parallel'];
 
-/** serve starts the server and waits until it is ready. */
-export async function serve(root, more) {
+/** full is how a server is started that stores everything and lets who has the token change things. */
+export const full = ['--model-control-mode=explicit', '--load-model=*', '--dashboard-token', token, '--trace-store-every', '1', '--trace-store-rate', '0'];
+
+/** serve starts a server with the examples and more repositories, and waits until it is ready. */
+export async function serve(root, more, flags) {
   const dirs = wanted.map((d) => join(root, 'examples/ensembles', d)).filter((d) => existsSync(d));
   const [port, grpc, metrics] = [await freePort(), await freePort(), await freePort()];
-  const args = ['serve', ...[...dirs, ...more].flatMap((d) => ['--model-repository', d]), '--model-control-mode=explicit', '--load-model=*',
-    '--http-port', port, '--grpc-port', grpc, '--metrics-port', metrics, ...['http', 'grpc', 'metrics'].flatMap((p) => [`--${p}-address`, '127.0.0.1']),
-    '--dashboard-token', token, '--trace-store-every', '1', '--trace-store-rate', '0'];
+  const args = ['serve', ...[...dirs, ...more].flatMap((d) => ['--model-repository', d]), '--http-port', port, '--grpc-port', grpc, '--metrics-port', metrics,
+    ...['http', 'grpc', 'metrics'].flatMap((p) => [`--${p}-address`, '127.0.0.1']), ...flags];
   const child = spawn(process.env.TUTTI ?? join(root, 'bin/tutti'), args.map(String), { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
   for (const s of [child.stdout, child.stderr]) s.on('data', (b) => { said = (said + b).slice(-4000); });

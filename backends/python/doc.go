@@ -76,8 +76,9 @@
 //
 // Extra is empty when all it would say is. A string is <I> and UTF-8 bytes; a parameter is a string, a kind (1 byte: 0
 // bool, 1 int64, 2 uint64, 3 double, 4 string) and 8 bytes of value, or a string. Extra of a request: id, correlation id (a
-// string), <H> number of parameters, the parameters. In a CALL it is never empty, and goes on: model (string), version <q>
-// (-1 for any), the names of the inputs, <H> number of wanted outputs (0 for all), their names.
+// string), <H> number of parameters, the parameters. In an EXECUTE it goes on: <H> number of wanted outputs (0 for all), their
+// names. In a CALL it is never empty, and goes on: model (string), version <q> (-1 for any), the names of the inputs, <H>
+// number of wanted outputs (0 for all), their names.
 //
 // DONE of an EXECUTE has <IIQ>: number of answers, 0, size of the outputs' region, which the worker may have made larger
 // (ftruncate; never smaller); then as many answers as the requests were. An answer is <BBHI>, 8 bytes: state (0 answered, 1

@@ -167,6 +167,9 @@ func (r *run) stage(n int32, t *scheduler.Turn) int32 {
 		return 0
 	}
 	w.Ctx, w.Meta, w.Err, w.Reply, w.Cached = r.ctx, r.meta(), nil, nil, false
+	if w.Outputs = r.x.gives[n]; !r.x.plan.Ensemble {
+		w.Outputs = r.req.Outputs
+	}
 	if r.x.inflight != nil && r.x.inflight[n] != nil {
 		// Without a credit it waits, and whoever gives one back may be quicker than
 		// this caller in counting it.
@@ -295,7 +298,7 @@ func add(sum *atomic.Int64, ns int64) {
 // fail keeps the first failure; nothing new starts, and what is under way is waited for.
 func (r *run) fail(n int32, err error) {
 	if r.root.failure.Load() == nil {
-		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(n, err)})
+		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(r.ctx, n, err)})
 	}
 }
 

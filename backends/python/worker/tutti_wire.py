@@ -219,6 +219,9 @@ class Reader:
         self.at += n
         return raw.decode("utf-8", "surrogateescape")
 
+    def strings(self):
+        return [self.string() for _ in range(self.take("<H"))]
+
     def params(self):
         out = {}
         for _ in range(self.take("<H")):

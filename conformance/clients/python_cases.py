@@ -158,6 +158,8 @@ def inferences_of_a_python_model(f):
 @case(variant="python")
 def a_model_that_waits_for_itself(f):
     e = refused(f, lambda: f.infer("bls_sync", pair(f), parameters={"model": "bls_sync"}), "bls_sync", "503", "UNAVAILABLE")
+    refused(f, lambda: f.infer("bls_sync", pair(f), parameters={"model": "bls_around"}),
+            "model 'bls_sync' calls model 'bls_around', all of whose instances wait for it", "503", "UNAVAILABLE")
     has(e.message(), "instance")
     same(f.infer("bls_sync", pair(f)).as_numpy("OUTPUT0"), FLOATS + FLOATS * 2)
 

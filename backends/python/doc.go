@@ -28,6 +28,7 @@
 //	4 Yes      REPLY: true
 //	8 Kept     DONE: something of the worker still uses the memory of the inputs (after FAILED it is taken for granted)
 //	16 Asks    the worker waits for a REPLY
+//	32 Same    DONE of an EXECUTE: the outputs lie in the region of the inputs
 //
 // Calls, each answered by DONE, or by FAILED whose body is a code (1 byte, see Codes) and a text in UTF-8:
 //
@@ -86,7 +87,7 @@
 // extra; then the outputs; then extra, padded: error text (string), <H> number of parameters, parameters, and the names of
 // outputs whose index is 65535.
 //
-// The outputs of an EXECUTE lie in the region named for them, from its start on, each at a multiple of 64, none over
+// The outputs of an EXECUTE lie in the region named for them, or with flag Same in that of the inputs, from its start on, each at a multiple of 64, none over
 // another. The server reads them, or goes on using them, after DONE; the worker writes there during the execution only.
 //
 // An EXECUTE of a decoupled model is over with its DONE; requests in state 2 stay open until a SEND with flag Final. The
@@ -100,6 +101,7 @@
 //
 // Inputs are copied once, into the instance's region of inputs, where the worker's arrays view them. They are the model's
 // to keep: a worker that at the end of an execution still refers to one says so (Kept), and gets a new region for the
-// next. Outputs are copied once by the worker, from its arrays into a region for outputs; large ones become tensors there
+// next. Outputs are copied once by the worker, from its arrays into a region for outputs, or into that of the inputs when nothing refers to
+// these any more, which is in the processor's cache already; large ones become tensors there
 // and travel on without another copy, small ones are copied out.
 package python

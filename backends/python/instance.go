@@ -334,6 +334,9 @@ func (x *instance) take(b *backends.Batch, e *execution, p *packet) error {
 	r := reader{b: p.body}
 	n := int(r.u32())
 	r.u32()
+	if p.flags&flagSame != 0 {
+		x.out = x.w.regions.swap(x.out)
+	}
 	err := x.out.grown(r.u64())
 	switch {
 	case err != nil:

@@ -3,8 +3,6 @@
 import inspect
 import sys
 
-import numpy as np
-
 import tutti_wire as wire
 from tutti_errors import TritonModelException
 from tutti_here import here
@@ -12,10 +10,10 @@ from tutti_request import TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, InferenceResp
 from tutti_tensor import made
 
 _LEFT = wire.ANSWER.pack(wire.NONE, 0, 0, 0)
+_AGAIN = wire.ANSWER.pack(wire.AGAIN, 0, 0, 0)
+
 # From what size on inputs are written over: less stays in the cache anyhow.
 _LARGE = 256 << 10
-
-_AGAIN = wire.ANSWER.pack(wire.AGAIN, 0, 0, 0)
 
 
 class Execution:
@@ -153,7 +151,7 @@ class Execution:
             if size:
                 if at + size > region.size:
                     region.grow(at + size)
-                np.frombuffer(region.map, np.uint8, size, at)[:] = raw.reshape(-1).view(np.uint8)
+                region.map[at:at + size] = raw
             shape = array.shape
             outputs.append(wire.TENSOR.pack(index, number, len(shape), 0, at, size) + wire.DIMS[len(shape)].pack(*shape))
             at = -(-(at + size) // wire.ALIGN) * wire.ALIGN

@@ -5,7 +5,8 @@
 //	worker.go    a worker process: start, commands, end; files.go: the Python files it runs
 //	link.go      packets over a socket; region.go: shared memory
 //	request.go answer.go  requests and answers as bytes; reader.go: bytes of a worker, checked
-//	side.go      what a worker asks and tells on its own; call.go: its inferences (BLS); meters.go: its metrics
+//	call.go      inferences of workers (BLS); book.go: those that would wait for themselves; control.go: their models;
+//	             meters.go: their metrics
 //	output.go    what it prints
 //
 // # Processes

@@ -116,13 +116,13 @@ func checkInterpreter(t *testing.T, path, want string) {
 
 // TestWithoutNumpy checks what the interpreter that nobody named, and one that was named, are said to lack.
 func TestWithoutNumpy(t *testing.T) { //nolint:paralleltest // it changes where interpreters are found
-	real, err := exec.LookPath("python3")
+	python3, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip(err)
 	}
 	dir := t.TempDir()
 	bare := filepath.Join(dir, "python3")
-	if err := os.WriteFile(bare, []byte("#!/bin/sh\nexec '"+real+"' -I -S \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is to run
+	if err := os.WriteFile(bare, []byte("#!/bin/sh\nexec '"+python3+"' -I -S \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is to run
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))

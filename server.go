@@ -23,15 +23,21 @@ import (
 	"tutti/options"
 	"tutti/repository"
 	"tutti/scheduler/device"
+	"tutti/server/web"
+	"tutti/trace/ring"
 )
 
 // server is everything that runs while models are served.
 type server struct {
-	o       options.Options
-	logs    *logs.Log
-	log     *slog.Logger
-	repo    *repository.Repository
-	tracer  *tracing.Tracer
+	o      options.Options
+	logs   *logs.Log
+	log    *slog.Logger
+	repo   *repository.Repository
+	tracer *tracing.Tracer
+	// store is nil when no traces are stored; ui and seen are nil without a dashboard.
+	store   *ring.Store
+	ui      *web.Server
+	seen    *overview
 	regions *shm.Registry
 	alloc   tensor.Allocator
 	counted *telemetry.Metrics
@@ -61,9 +67,13 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		return nil, err
 	}
 	notify(ctx, log, slices.Concat(o.Notices, notices, unbound))
-	tracer, err := tracing.New(traceOptions(&o.Trace, log))
+	store, err := traceStore(o)
 	if err != nil {
 		return nil, err
+	}
+	tracer, err := tracing.New(traceOptions(o, store, log))
+	if err != nil {
+		return nil, errors.Join(err, closeStore(store))
 	}
 	responses := responseCache(&o.Cache, alloc, log) //nolint:contextcheck // its connection outlives the start
 	if responses != nil {
@@ -77,10 +87,10 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {
-		return nil, errors.Join(err, tracer.Close(), closeCache(responses))
+		return nil, errors.Join(err, tracer.Close(), closeStore(store), closeCache(responses))
 	}
 	s := &server{
-		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, regions: shm.NewRegistry(o.ClientSHM),
+		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, store: store, regions: shm.NewRegistry(o.ClientSHM),
 		alloc: alloc, counted: metrics, responses: responses,
 	}
 	if err := s.wire(); err != nil {
@@ -133,11 +143,16 @@ func modeOf(o *options.Options) repository.Mode {
 }
 
 // traceOptions are what a tracer is made from.
-func traceOptions(t *options.Trace, log *slog.Logger) tracing.Options {
-	return tracing.Options{Log: log, Settings: tracing.Settings{
+func traceOptions(o *options.Options, store *ring.Store, log *slog.Logger) tracing.Options {
+	t := &o.Trace
+	list := tracing.Options{Log: log, Params: o.TraceStore.Params, AtMost: o.TraceStore.AtMost, Settings: tracing.Settings{
 		Mode: t.Mode, Level: t.Levels, Rate: strconv.Itoa(t.Rate), Count: strconv.Itoa(t.Count),
 		LogFrequency: strconv.Itoa(t.LogFrequency), File: t.File,
 	}}
+	if store != nil {
+		list.Sinks, list.All = append(list.Sinks, store), true
+	}
+	return list
 }
 
 func (s *server) live() bool { return !s.leaving.Load() }
@@ -171,6 +186,7 @@ func (s *server) start(ctx context.Context) error {
 // stop accepting and finish their requests, for which no batch waits any more, then the models go.
 func (s *server) close(ctx context.Context) error {
 	s.leaving.Store(true)
+	s.closeDashboard()
 	s.repo.Hurry()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.ExitTimeout)
 	defer cancel()
@@ -182,7 +198,7 @@ func (s *server) close(ctx context.Context) error {
 	wg.Wait()
 	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.tracer.Close())
 	if err == nil { // else requests may still be answered
-		err = closeCache(s.responses)
+		err = errors.Join(closeCache(s.responses), closeStore(s.store))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)

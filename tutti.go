@@ -59,6 +59,7 @@ func commands() []command {
 		{"plan", planUsage, "Print what an ensemble is compiled to", (*program).plan},
 		{"infer", inferUsage, "Ask a running server", (*program).infer},
 		{"demo", "[--once] DIR", "Serve the examples below a folder and ask each", (*program).demo},
+		{"why", whyUsage, "Tell what the time of a request went into", (*program).why},
 		{"repo", "ls | show | diff | push | load | unload", "Look at repositories and servers, and change them", (*program).repo},
 		{"runtime", "fetch NAME | list", "Fetch the native libraries that backends open", (*program).runtime},
 		{"doctor", doctorUsage, "Tell what this machine has of what backends need", (*program).doctor},

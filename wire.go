@@ -28,6 +28,9 @@ func (s *server) wire() error {
 		if err != nil {
 			return err
 		}
+		if s.o.Dashboard.Enabled {
+			settings.UI = s.dashboard()
+		}
 		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP.Endpoint, service: httpapi.New(settings)}
 		s.fronts = append(s.fronts, s.http)
 	}

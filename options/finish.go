@@ -31,6 +31,7 @@ func (o *Options) finish(environ []string) error {
 		func() error { return o.HTTP.TLS.finish("http") },
 		func() error { return o.GRPC.TLS.finish("grpc") },
 		o.checkPorts,
+		o.checkDashboard,
 	)
 }
 

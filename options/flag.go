@@ -101,14 +101,14 @@ const (
 
 func groups() []string {
 	return []string{
-		groupServer, groupModels, groupLimits, groupHTTP, groupGRPC, groupMetrics, groupLog, groupTrace, groupCache, groupMemory, groupDevices,
+		groupServer, groupModels, groupLimits, groupHTTP, groupGRPC, groupMetrics, groupLog, groupTrace, groupDashboard, groupCache, groupMemory, groupDevices,
 		groupBackends, groupInert, groupRefused,
 	}
 }
 
 // Flags returns every option of serve, by group.
 func Flags() []Flag {
-	return slices.Concat(serverFlags(), modelFlags(), limitFlags(), httpFlags(), grpcFlags(), metricsFlags(), logFlags(), traceFlags(),
+	return slices.Concat(serverFlags(), modelFlags(), limitFlags(), httpFlags(), grpcFlags(), metricsFlags(), logFlags(), traceFlags(), dashboardFlags(),
 		cacheFlags(), memoryFlags(), deviceFlags(), backendFlags(), inertFlags(), refusedFlags())
 }
 

@@ -59,6 +59,9 @@ type Options struct {
 	ClientSHM bool
 	Log       logs.Settings
 	Trace     Trace
+	// Dashboard and TraceStore are what the server shows of itself.
+	Dashboard  Dashboard
+	TraceStore TraceStore
 	// DelayScheduler is how many requests a dynamic batcher waits for before its first
 	// batch: the test hook TRITONSERVER_DELAY_SCHEDULER.
 	DelayScheduler int
@@ -233,6 +236,9 @@ func Default() Options {
 		},
 		Log:   logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
 		Trace: Trace{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
+
+		Dashboard:  Dashboard{Enabled: true},
+		TraceStore: TraceStore{Bytes: defaultStoreBytes, Every: defaultStoreEvery, AtMost: defaultStoreRate},
 	}
 }
 

@@ -137,7 +137,7 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 	if n := p.Config.GetEnsembleScheduling().GetMaxInflightRequests(); n > 0 {
 		c.r.s.Log.InfoContext(ctx, "ensemble model configured with max_inflight_requests", slog.String("model", m.name), slog.Uint64("max_inflight_requests", uint64(n)))
 	}
-	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover}
+	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover, Tracer: c.r.s.Tracer}
 	v.exec = exec.New(settings)
 	if err := c.r.remember(m.folder, v); err != nil {
 		return nil, errors.Join(err, v.close())

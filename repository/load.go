@@ -130,7 +130,7 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		return nil, errors.Join(err, closeInstances(v.passive))
 	}
 	v.exec = exec.New(exec.Settings{
-		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover,
+		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover, Tracer: r.s.Tracer,
 	})
 	v.temp.use()
 	return v, nil

@@ -14,6 +14,7 @@ import (
 	"tutti/scheduler/direct"
 	"tutti/scheduler/dynamic"
 	"tutti/scheduler/spread"
+	"tutti/steps"
 )
 
 // newScheduler picks the scheduler a configuration asks for and makes the instances.
@@ -34,6 +35,9 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	}), nil
 }
 
+// native reports whether a version is a step of this process.
+func native(v *version) bool { return v.cfg.GetParameters()[steps.Key] != nil }
+
 // newQueue makes the instances and what stands directly before them.
 func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
 	params := map[string]string{}
@@ -45,7 +49,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 		return nil, err
 	}
 	runner := scheduler.NewRunner(scheduler.RunnerSettings{
-		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover,
+		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover, Native: native(v),
 	})
 	batches := v.cfg.GetDynamicBatching() != nil
 	if padding != nil && !batches {

@@ -24,7 +24,7 @@ func (r *Repository) newSequences(f *folder, v *version, stats *telemetry.Model,
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
 		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
 			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, Once: true, Iterative: rules.Iterative,
-			Over: sequence.Over(v.cfg, v.full),
+			Over: sequence.Over(v.cfg, v.full), Native: native(v),
 		}),
 		Stats: stats, Alloc: r.s.Alloc, Instances: made.active, Gates: made.gates, Workers: r.workers, Log: r.s.Log,
 		ReadFile: func(name string) ([]byte, error) { return readBelow(f.dir, filepath.Join(stateFolder, name)) },

@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"strconv"
 
 	"tutti/core/infer"
 )
@@ -23,6 +24,9 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 		}
 		if req.Trace == nil {
 			req.Trace = r.s.Tracer.Sample(req.Model, v.sig.Version, req.ID)
+			if req.Trace != nil {
+				r.describe(req)
+			}
 		}
 		if v.recall != nil {
 			if v.recall.Offer(ctx, req, sink) {
@@ -32,4 +36,33 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 			return
 		}
 	}
+}
+
+// describe records in a request's trace how it came, and those of its parameters that
+// traces keep.
+func (r *Repository) describe(req *infer.Request) {
+	req.Trace.From(&req.Origin)
+	for _, key := range r.s.Tracer.Params() {
+		for i := range req.Params {
+			if p := &req.Params[i]; p.Key == key {
+				req.Trace.Param(key, paramText(p))
+			}
+		}
+	}
+}
+
+// paramText is a parameter's value as people read it.
+func paramText(p *infer.Param) string {
+	switch p.Kind {
+	case infer.ParamBool:
+		return strconv.FormatBool(p.Bool)
+	case infer.ParamInt:
+		return strconv.FormatInt(p.Int, 10)
+	case infer.ParamUint:
+		return strconv.FormatUint(p.Uint, 10)
+	case infer.ParamDouble:
+		return strconv.FormatFloat(p.Double, 'g', -1, 64)
+	case infer.ParamString:
+	}
+	return p.String
 }

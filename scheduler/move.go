@@ -27,7 +27,7 @@ func (r *Runner) at(s tensor.Stream, b *backends.Batch) {
 
 // place moves inputs to where the instance of stream s takes them. Only what is on the
 // host is waited for.
-func (r *Runner) place(s tensor.Stream, in []tensor.Tensor) error {
+func (r *Runner) place(s tensor.Stream, in []tensor.Tensor, works *Work) error {
 	if r.mover.Idle() {
 		return nil
 	}
@@ -35,9 +35,9 @@ func (r *Runner) place(s tensor.Stream, in []tensor.Tensor) error {
 		t := &in[i]
 		var err error
 		if s != nil && t.DType != tensor.Bytes {
-			err = r.mover.ToDevice(t, s, r.noteBatch(i, telemetry.ForDevice))
+			err = r.mover.ToDevice(t, s, r.noteBatch(i, telemetry.ForDevice, works))
 		} else {
-			err = r.mover.ToHost(t, r.noteBatch(i, telemetry.ForHost))
+			err = r.mover.ToHost(t, r.noteBatch(i, telemetry.ForHost, works))
 		}
 		if err != nil {
 			return err
@@ -60,19 +60,19 @@ func arrived(s tensor.Stream, in []tensor.Tensor) error {
 }
 
 // note is for an input of the works.
-func (r *Runner) note(port int, why telemetry.MoveReason) Note {
-	return Note{Ledger: &r.stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why}
+func (r *Runner) note(port int, why telemetry.MoveReason, works *Work) Note {
+	return Note{Ledger: &r.stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why, Works: works}
 }
 
 // noteBatch is for an input of the batch, which may be a computed one.
-func (r *Runner) noteBatch(i int, why telemetry.MoveReason) Note {
+func (r *Runner) noteBatch(i int, why telemetry.MoveReason, works *Work) Note {
 	if r.form != nil {
 		if c := r.form.inputs[i].computed; c != nil {
-			return Note{Ledger: &r.stats.Moves, Tensor: c.Name, Reason: why}
+			return Note{Ledger: &r.stats.Moves, Tensor: c.Name, Reason: why, Works: works}
 		}
 		i = r.form.inputs[i].from
 	}
-	return r.note(i, why)
+	return r.note(i, why, works)
 }
 
 // assemble makes the batch's inputs of those of its works, where the instance of
@@ -84,7 +84,7 @@ func (r *Runner) assemble(s tensor.Stream, b *backends.Batch, list *List) error 
 	if err := r.gather(b, list); err != nil {
 		return err
 	}
-	return r.place(s, b.In)
+	return r.place(s, b.In, list.Head)
 }
 
 // bring readies the works of a batch for being gathered: rows are joined at the device
@@ -109,7 +109,9 @@ func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *List) error {
 			b.In[port], err = r.gatherAt(s, list, port)
 		default:
 			for w := list.Head; w != nil && err == nil; w = w.next {
-				err = r.mover.ToHost(&w.In[port], r.note(port, why))
+				n := r.note(port, why, w)
+				n.One = true
+				err = r.mover.ToHost(&w.In[port], n)
 			}
 		}
 		if err != nil {
@@ -127,7 +129,7 @@ func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *List) error {
 // gatherAt joins the works' tensors of one input at the device of s.
 func (r *Runner) gatherAt(s tensor.Stream, list *List, port int) (tensor.Tensor, error) {
 	if whole, ok := join(list, port); ok {
-		err := r.mover.ToDevice(&whole, s, r.note(port, telemetry.ForDevice))
+		err := r.mover.ToDevice(&whole, s, r.note(port, telemetry.ForDevice, list.Head))
 		if err != nil {
 			whole.Release()
 		}
@@ -150,7 +152,7 @@ func (r *Runner) gatherAt(s tensor.Stream, list *List, port int) (tensor.Tensor,
 	}
 	off := 0
 	for w := list.Head; w != nil; w = w.next {
-		n, err := r.put(s, &out, off, &w.In[port], port, pad)
+		n, err := r.put(s, &out, off, w, port, pad)
 		if err != nil {
 			out.Release()
 			return tensor.Tensor{}, err
@@ -162,7 +164,8 @@ func (r *Runner) gatherAt(s tensor.Stream, list *List, port int) (tensor.Tensor,
 
 // put copies one work's tensor into the batch's, and returns how many bytes of it that
 // took. One that others read at the device, too, goes there once for all.
-func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, t *tensor.Tensor, port int, pad *padInput) (int, error) {
+func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *Work, port int, pad *padInput) (int, error) {
+	t := &w.In[port]
 	if from := t.Buf.Place(); from != s.Place() && t.Buf.Held() == 1 {
 		why := telemetry.ForDevice
 		if from.Kind == tensor.Device {
@@ -171,8 +174,11 @@ func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, t *tensor.Ten
 		if err := awaitAny(t.Buf, s); err != nil {
 			return 0, err
 		}
-		r.stats.Moves.Count(r.sig.Inputs[port].Name, from, s.Place(), why, t.Len)
-	} else if err := r.mover.ToDevice(t, s, r.note(port, telemetry.ForDevice)); err != nil {
+		n := r.note(port, why, w)
+		n.One = true
+		n.Ledger.Count(n.Tensor, from, s.Place(), why, t.Len)
+		n.trace(from, s.Place(), t.Len)
+	} else if err := r.mover.ToDevice(t, s, Note{Ledger: &r.stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: telemetry.ForDevice, Works: w, One: true}); err != nil {
 		return 0, err
 	}
 	if pad == nil {

@@ -7,6 +7,7 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // Mover copies tensors between places. Nothing else does: a tensor stays where its
@@ -39,6 +40,11 @@ type Note struct {
 	// Tensor is the input that is read, or the output that is answered.
 	Tensor string
 	Reason telemetry.MoveReason
+	// Works are those that a copy is for, or with One only the first of them; Trace is
+	// the request's when there is no work. Traced ones record the copy.
+	Works *Work
+	One   bool
+	Trace *tracing.Trace
 }
 
 // ToHost has t copied to the host if it is at a device. The copy is under way when
@@ -118,6 +124,7 @@ func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) erro
 		}
 		b.SetReady(s.Record())
 		n.Ledger.Count(n.Tensor, src.Place(), b.Place(), n.Reason, t.Len)
+		n.trace(src.Place(), b.Place(), t.Len)
 		return b, nil
 	})
 	if err != nil {

@@ -48,6 +48,7 @@ func (s *Station) pass(list *List, t *Turn) bool {
 	if s.order != nil {
 		s.order.join(list)
 	}
+	list.Head.Seen.Held = 0
 	p := &list.Head.parcel
 	p.Station, p.list, p.inst = s, *list, inst
 	s.rows += list.rows()

@@ -26,6 +26,8 @@ type Runner struct {
 	once    bool
 	again   bool
 	over    []int32
+	native  bool
+	seats   seats
 	batches sync.Pool
 }
 
@@ -45,6 +47,8 @@ type RunnerSettings struct {
 	Once bool
 	// Iterative lets the model reschedule requests.
 	Iterative bool
+	// Native says of traced works that the model is a step of this process.
+	Native bool
 	// Over is backends.Batch.Over of every batch. Those inputs are each work's alone.
 	Over []int32
 
@@ -55,7 +59,7 @@ type RunnerSettings struct {
 func NewRunner(s RunnerSettings) *Runner {
 	r := &Runner{
 		sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log,
-		mover: s.Mover, once: s.Once, again: s.Iterative, over: s.Over,
+		mover: s.Mover, once: s.Once, again: s.Iterative, over: s.Over, native: s.Native,
 	}
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
@@ -89,6 +93,14 @@ type joint struct {
 //
 // hot: no allocation in the steady state.
 func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
+	if first := traced(list); first != nil {
+		return r.observe(first, inst, list, t)
+	}
+	return r.run(inst, list, t)
+}
+
+// run is Run without a look at what is traced.
+func (r *Runner) run(inst backends.Instance, list *List, t *Turn) bool {
 	if list.n == 1 && r.form == nil {
 		r.runOne(inst, list.Head, t)
 		return true
@@ -109,7 +121,7 @@ func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	}
 	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
-	err := r.place(s, b.In)
+	err := r.place(s, b.In, w)
 	if err == nil {
 		err = r.execute(w.Ctx, inst, b)
 	}

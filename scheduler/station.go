@@ -32,6 +32,7 @@ type Station struct {
 	seen    []*Work             // the works of items, guarded by mu
 	take    []int32             // scratch of the decision, guarded by mu
 	hurry   bool                // no batch waits for more works, guarded by mu
+	held    int64               // when the policy first held back what waits, guarded by mu
 	hold    int                 // works to wait for before the first batch, guarded by mu
 	perWork int64               // ns that a work takes of an instance, guarded by mu
 	rows    int32               // executing now, guarded by mu
@@ -211,6 +212,9 @@ func (s *Station) next(t *Turn) (inst backends.Instance, batch, dropped List, mo
 	if len(take) == 0 {
 		s.giveBack()
 		if s.queue.n > 0 {
+			if s.held == 0 {
+				s.held = now
+			}
 			s.arm(now, wait)
 		}
 		return nil, batch, dropped, false
@@ -219,6 +223,7 @@ func (s *Station) next(t *Turn) (inst backends.Instance, batch, dropped List, mo
 		return nil, batch, dropped, false // it is let in later
 	}
 	batch = s.pull(take)
+	batch.Head.Seen.Held, s.held = s.held, 0
 	s.rows += batch.rows()
 	return inst, batch, dropped, len(s.free) > 0 && s.queue.n > 0
 }

@@ -8,6 +8,7 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // Work is one request for one node. It is embedded in its run, so that enqueueing
@@ -42,6 +43,14 @@ type Work struct {
 	Again bool
 	// Reply are the parameters of the answer, set by whoever executes.
 	Reply infer.Params
+
+	// Trace is the request's, nil when it is not traced. Ready is when the inputs were
+	// known and After the node that was the last to finish of those waited for, both
+	// set only then; Seen is what the execution was, set by whoever executes.
+	Trace *tracing.Trace
+	Ready int64
+	After int32
+	Seen  tracing.Execution
 
 	// Enqueued is set by Enqueue, the times by whoever executes.
 	Enqueued int64

@@ -49,6 +49,8 @@ type Request struct {
 	Outputs []string
 	// Trace is what is seen of the request, nil when it is not traced. Release ends it.
 	Trace *tracing.Trace
+	// Origin is how the request came, for its trace.
+	Origin tracing.Origin
 	// Async keeps Submit from lending the calling goroutine: it returns at once.
 	Async bool
 }

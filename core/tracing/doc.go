@@ -1,14 +1,18 @@
-// Package tracing decides which requests are traced and writes what was seen of them
-// to the trace file, with the settings, the choice and the file of Triton's "triton"
-// trace mode.
+// Package tracing decides which requests are traced, records what they leave behind and
+// hands that to sinks. One of them is the trace file, with the settings, the choice and
+// the format of Triton's "triton" trace mode.
 //
 //   - tracer.go: Tracer, its start-up values and the settings in force
 //   - update.go: changing settings while the server runs
 //   - parse.go: settings as they are on the wire
 //   - setting.go: the sampling and collecting of one scope's setting
-//   - trace.go: Trace, what one request leaves behind
-//   - span.go: what is timed before it is known to be traced
-//   - file.go: the trace file
+//   - trace.go: Trace and its Record, what one request leaves behind
+//   - point.go, step.go: what a Record is made of
+//   - sink.go: Sink, who takes finished traces
+//   - quota.go: how many requests are traced for the sinks alone
+//   - span.go: what is known of a request before it is known to be traced
+//   - encode.go, file.go: the trace file
+//   - split.go: what a request's time went into
 //
 // Traced are timestamps. Tensors and the "opentelemetry" mode are not built: asking
 // for them is an error of code Unsupported.

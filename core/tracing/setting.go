@@ -12,10 +12,9 @@ const maxBuffered = 1 << 20
 // as a whole: a trace is written as was set when its request was sampled.
 type setting struct {
 	values
-	own    keys // what the scope sets itself
-	traces bool // there is something to trace, and it can be
-	file   *file
-	ids    *atomic.Uint64
+	own    keys  // what the scope sets itself
+	traces bool  // there is something to trace, and it can be
+	file   *file // nil where traces do not go to a file
 
 	seen atomic.Uint64 // requests
 	left atomic.Int32  // of values.count
@@ -28,7 +27,7 @@ type setting struct {
 }
 
 func newSetting(t *Tracer, v values, own keys) *setting {
-	s := &setting{values: v, own: own, file: t.file, ids: &t.ids}
+	s := &setting{values: v, own: own, file: t.file}
 	s.left.Store(v.count)
 	s.traces = v.level != 0 && t.check(v) == nil
 	return s
@@ -60,15 +59,18 @@ func (s *setting) sample() bool {
 	}
 }
 
-// collect takes one written trace. What waits goes to a file of its own when the log
+// collect takes one finished trace for the trace file. What waits goes to a file of its own when the log
 // frequency or the count is reached, and to the trace file when it grows too long.
-func (s *setting) collect(trace []byte) {
+func (s *setting) collect(t *Trace) {
+	if s.file == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.buffered > 0 {
 		s.buf = append(s.buf, ',')
 	}
-	s.buf = append(s.buf, trace...)
+	s.buf = t.encode(s.buf)
 	s.buffered++
 	s.collected++
 	switch {

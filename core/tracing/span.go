@@ -23,9 +23,9 @@ func (s *Span) End() {
 	}
 }
 
-// Stamp records a span that has ended in a trace, under names for both its ends. It
-// does so once: what has several answers was still received only once.
-func (s *Span) Stamp(t *Trace, start, end string) {
+// Stamp records a span that has ended in a trace, as both its ends. It does so once:
+// what has several answers was still received only once.
+func (s *Span) Stamp(t *Trace, start, end Point) {
 	if t == nil || s.end == 0 {
 		return
 	}
@@ -34,11 +34,26 @@ func (s *Span) Stamp(t *Trace, start, end string) {
 	*s = Span{}
 }
 
-// Mark records that something happens now.
-//
-// hot: nothing when the request is not traced.
-func (t *Trace) Mark(name string) {
-	if t != nil {
-		t.Stamp(name, telemetry.Now())
+// Origin is how a request came, as the front end knows it.
+type Origin struct {
+	// Read is when it was read; Start and Done are the points that its ends are.
+	Read        Span
+	Start, Done Point
+	// ID, Parent and State are the caller's trace context; a zero ID for none.
+	ID     TraceID
+	Parent SpanID
+	State  string
+}
+
+// From records how the request came, and has it follow the caller's trace.
+func (t *Trace) From(o *Origin) {
+	if t == nil {
+		return
+	}
+	o.Read.Stamp(t, o.Start, o.Done)
+	if o.ID != (TraceID{}) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.rec.ID, t.rec.Parent, t.rec.State = o.ID, o.Parent, o.State
 	}
 }

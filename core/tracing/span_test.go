@@ -21,21 +21,21 @@ func TestSpan(t *testing.T) {
 	whole, open := tr.Begin(), tr.Begin()
 	whole.End()
 	x := tr.Sample("m", 1, "")
-	before.Stamp(x, "A", "B")
-	open.Stamp(x, "C", "D")
-	whole.Stamp(nil, "E", "F")
-	whole.Stamp(x, "G", "H")
-	whole.Stamp(x, "I", "J")
-	x.Mark("K")
+	before.Stamp(x, tracing.GRPCWaitReadStart, tracing.GRPCWaitReadEnd)
+	open.Stamp(x, tracing.GRPCSendStart, tracing.GRPCSendEnd)
+	whole.Stamp(nil, tracing.QueueStart, tracing.ComputeStart)
+	whole.Stamp(x, tracing.HTTPRecvStart, tracing.HTTPRecvEnd)
+	whole.Stamp(x, tracing.ComputeInputEnd, tracing.ComputeEnd)
+	x.Mark(tracing.HTTPSendStart)
 	x.End()
 	must(t, tr.Close())
 	b, err := os.ReadFile(file)
 	must(t, err)
 	var got []string
-	for _, m := range regexp.MustCompile(`"name":"(.)"`).FindAllStringSubmatch(string(b), -1) {
+	for _, m := range regexp.MustCompile(`"name":"(\w+)"`).FindAllStringSubmatch(string(b), -1) {
 		got = append(got, m[1])
 	}
-	if diff := cmp.Diff([]string{"G", "H", "K"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"HTTP_RECV_START", "HTTP_RECV_END", "HTTP_SEND_START"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,120 +1,249 @@
 package tracing
 
 import (
-	"cmp"
-	"encoding/json"
-	"slices"
-	"strconv"
+	"encoding/hex"
+	"math/rand/v2"
 	"sync"
+	"time"
+
+	"tutti/core/status"
+	"tutti/core/telemetry"
 )
 
-// The names of what a trace records, in the order in which it happens. A request's
-// queue time ends at ComputeStart, and the model runs from ComputeInputEnd to
-// ComputeOutputStart.
+// TraceID is a trace's id as W3C Trace Context has it; the zero one is none.
+type TraceID [16]byte
+
+// String returns the id as 32 hexadecimal digits.
+func (id TraceID) String() string { return hex.EncodeToString(id[:]) }
+
+// ParseTraceID reads what String returns.
+func ParseTraceID(s string) (id TraceID, ok bool) {
+	if len(s) != 2*len(id) {
+		return id, false
+	}
+	_, err := hex.Decode(id[:], []byte(s))
+	return id, err == nil
+}
+
+// SpanID is a span's id as W3C Trace Context has it; the zero one is none.
+type SpanID [8]byte
+
+// String returns the id as 16 hexadecimal digits.
+func (id SpanID) String() string { return hex.EncodeToString(id[:]) }
+
+// Moment is when a request passed a point, a time of telemetry.Now.
+type Moment struct {
+	Point Point
+	Ns    int64
+}
+
+// Param is a parameter of a request that its trace keeps.
+type Param struct{ Key, Value string }
+
+// Record is what one request left behind. Times are those of telemetry.Now.
+type Record struct {
+	// ID names the trace, Span the request in it; Parent is the caller's span when the
+	// request came with one, and State its tracestate.
+	ID           TraceID
+	Span, Parent SpanID
+	State        string
+	// Began is the wall-clock time, in nanoseconds since the epoch, at which
+	// telemetry.Now was BeganAt.
+	Began, BeganAt int64
+
+	Model   string
+	Version int64
+	// Request is the client's id of the request.
+	Request string
+	// Ensemble tells that the steps are those of an ensemble; a plain model's request
+	// has one, which is the request itself.
+	Ensemble bool
+	// Code and Error say how the request failed; Failed that it did.
+	Failed bool
+	Code   status.Code
+	Error  string
+
+	Moments []Moment
+	Steps   []Step
+	Events  []Event
+	Params  []Param
+}
+
+// What a trace has room for without allocating, and what bounds it: a decoupled model
+// may answer without end.
 const (
-	HTTPRecvStart         = "HTTP_RECV_START"
-	HTTPRecvEnd           = "HTTP_RECV_END"
-	HTTPSendStart         = "HTTP_SEND_START"
-	HTTPSendEnd           = "HTTP_SEND_END"
-	GRPCWaitReadStart     = "GRPC_WAITREAD_START"
-	GRPCWaitReadEnd       = "GRPC_WAITREAD_END"
-	GRPCSendStart         = "GRPC_SEND_START"
-	GRPCSendEnd           = "GRPC_SEND_END"
-	RequestStart          = "REQUEST_START"
-	QueueStart            = "QUEUE_START"
-	ComputeStart          = "COMPUTE_START"
-	ComputeInputEnd       = "COMPUTE_INPUT_END"
-	ComputeOutputStart    = "COMPUTE_OUTPUT_START"
-	ComputeEnd            = "COMPUTE_END"
-	InferResponseComplete = "INFER_RESPONSE_COMPLETE"
-	RequestEnd            = "REQUEST_END"
+	inlineMoments = 12
+	inlineSteps   = 8
+	inlineEvents  = 4
+	maxEntries    = 1 << 12
 )
 
-// Trace is what is seen of one request, or of one step of an ensemble's. All methods
-// may be called on a nil Trace, which is what a request that is not traced has, and
-// by several goroutines.
+// Trace is a Record being made. All methods may be called on a nil Trace, which is
+// what a request that is not traced has, and by several goroutines.
 //
-// A trace has holders: who sampled it, and those it was shared with by Hold. It is
-// written when the last one, of the request's and of its steps' traces, has ended it.
+// A trace has holders: who sampled it, and those it was shared with by Hold. When the
+// last one has ended it, it goes to the sinks and is used anew.
 type Trace struct {
-	group   *group
-	id      uint64
-	parent  uint64
-	model   string
-	version int64
-	request string
-	stamps  []stamp
-}
-
-// maxStamps bounds a trace: a decoupled model may answer without end.
-const maxStamps = 1 << 12
-
-type stamp struct {
-	name string
-	ns   int64
-}
-
-// group is a request's trace with those of its steps.
-type group struct {
-	set *setting
+	tracer *Tracer
+	set    *setting // that chose the request, nil when only the sinks see it
+	id     uint64   // in the trace file
 
 	mu      sync.Mutex
-	traces  []*Trace // guarded by mu, with what is in them; the request's first
-	holders int      // guarded by mu
+	rec     Record // guarded by mu
+	holders int    // guarded by mu
+
+	moments [inlineMoments]Moment
+	steps   [inlineSteps]Step
+	events  [inlineEvents]Event
 }
 
-// newGroup returns the trace of a sampled request, with one holder.
-func newGroup(s *setting, model string, version int64, id string) *Trace {
-	g := &group{set: s, holders: 1}
-	t := &Trace{group: g, id: s.ids.Add(1), model: model, version: version, request: id}
-	g.traces = append(g.traces, t)
-	return t
+// newTrace returns the trace of a request, with one holder.
+func (t *Tracer) newTrace(s *setting, model string, version int64, id string) *Trace {
+	x := t.pool.Get().(*Trace) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	x.set, x.id, x.holders = s, 0, 1
+	if s != nil {
+		x.id = t.ids.Add(1)
+	}
+	r := &x.rec
+	r.Model, r.Version, r.Request = model, version, id
+	draw(&r.ID, &r.Span)
+	now := telemetry.Now()
+	r.Began, r.BeganAt = t.epoch+now, now
+	return x
 }
 
-// Serve says which version serves the request; who sampled it may not have known.
-func (t *Trace) Serve(version int64) {
+// draw makes random ids, which the standard asks not to be zero.
+func draw(id *TraceID, span *SpanID) {
+	putUint64(id[:8], rand.Uint64()|1)
+	putUint64(id[8:], rand.Uint64())
+	putUint64(span[:], rand.Uint64()|1)
+}
+
+func putUint64(b []byte, v uint64) {
+	for i := range 8 {
+		b[i] = byte(v >> (56 - 8*i))
+	}
+}
+
+// epoch returns the wall-clock time at which telemetry.Now was 0.
+func epoch() int64 { return time.Now().UnixNano() - telemetry.Now() }
+
+// Serve says what serves the request: who sampled it may not have known the version.
+func (t *Trace) Serve(version int64, ensemble bool) {
 	if t == nil {
 		return
 	}
-	t.group.mu.Lock()
-	defer t.group.mu.Unlock()
-	t.version = version
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rec.Version, t.rec.Ensemble = version, ensemble
 }
 
-// Stamp records that something happened at ns, a time of telemetry.Now.
-func (t *Trace) Stamp(name string, ns int64) {
+// Stamp records that the request passed a point at ns, a time of telemetry.Now.
+//
+// hot: no allocation unless there are many answers.
+func (t *Trace) Stamp(p Point, ns int64) {
 	if t == nil {
 		return
 	}
-	t.group.mu.Lock()
-	defer t.group.mu.Unlock()
-	if len(t.stamps) < maxStamps {
-		t.stamps = append(t.stamps, stamp{name, ns})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.rec.Moments) < maxEntries {
+		t.rec.Moments = append(t.rec.Moments, Moment{p, ns})
 	}
 }
 
-// Child returns the trace of a step. Who gets it ends it.
-func (t *Trace) Child(model string, version int64) *Trace {
-	if t == nil {
-		return nil
+// Mark records that the request passes a point now.
+//
+// hot: nothing when the request is not traced.
+func (t *Trace) Mark(p Point) {
+	if t != nil {
+		t.Stamp(p, telemetry.Now())
 	}
-	g := t.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c := &Trace{group: g, id: g.set.ids.Add(1), parent: t.id, model: model, version: version, request: t.request}
-	g.traces = append(g.traces, c)
-	g.holders++
-	return c
 }
+
+// Step records one step; s is copied, and its SpanID set.
+//
+// hot: no allocation below inlineSteps steps.
+func (t *Trace) Step(s *Step) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.rec.Steps) == maxEntries {
+		return
+	}
+	t.rec.Steps = append(t.rec.Steps, *s)
+	n := &t.rec.Steps[len(t.rec.Steps)-1]
+	n.Span = t.rec.Span.child(len(t.rec.Steps))
+	if t.set != nil && !n.Own {
+		n.file = t.tracer.ids.Add(1)
+	}
+}
+
+// child derives the id of the n-th span below id, so that none need be drawn.
+func (id SpanID) child(n int) SpanID {
+	id[0] ^= byte(n >> 8)
+	id[1] ^= byte(n)
+	id[2] ^= 0x5a
+	return id
+}
+
+// Event records something that happened; e is copied.
+func (t *Trace) Event(e *Event) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.rec.Events) < maxEntries {
+		t.rec.Events = append(t.rec.Events, *e)
+	}
+}
+
+// Param keeps a parameter of the request.
+func (t *Trace) Param(key, value string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rec.Params = append(t.rec.Params, Param{key, value})
+}
+
+// Fail records how the request failed; nothing for nil.
+func (t *Trace) Fail(err error) {
+	if t == nil || err == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rec.Failed, t.rec.Code, t.rec.Error = true, status.CodeOf(err), status.Text(err)
+}
+
+// ID returns the trace's id, none for a nil Trace.
+func (t *Trace) ID() TraceID {
+	if t == nil {
+		return TraceID{}
+	}
+	return t.rec.ID // set before anybody else has t
+}
+
+// Chosen tells whether the trace settings chose the request, so that it goes where
+// they say; others are seen by the sinks alone.
+func (t *Trace) Chosen() bool { return t != nil && t.set != nil }
+
+// Record returns what was recorded. It is for sinks, which borrow it.
+func (t *Trace) Record() *Record { return &t.rec }
 
 // Hold returns t for one more holder, who ends it too.
 func (t *Trace) Hold() *Trace {
 	if t == nil {
 		return nil
 	}
-	t.group.mu.Lock()
-	defer t.group.mu.Unlock()
-	t.group.holders++
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.holders++
 	return t
 }
 
@@ -123,54 +252,26 @@ func (t *Trace) End() {
 	if t == nil {
 		return
 	}
-	g := t.group
-	g.mu.Lock()
-	g.holders--
-	last := g.holders == 0
-	g.mu.Unlock()
+	t.mu.Lock()
+	t.holders--
+	last := t.holders == 0
+	t.mu.Unlock()
 	if last {
-		g.set.collect(g.encode())
+		t.finish()
 	}
 }
 
-// encode returns the members of the trace file's array that the group is.
-func (g *group) encode() []byte {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var b []byte
-	for _, t := range g.traces {
-		if len(b) > 0 {
-			b = append(b, ',')
-		}
-		b = t.encode(b)
+// finish has the sinks look at the trace and makes it ready for the next request.
+func (t *Trace) finish() {
+	if t.set != nil {
+		t.set.collect(t)
 	}
-	return b
-}
-
-// encode appends a member that says whose trace it is and one per time, in order:
-// what happened is not always recorded at once.
-func (t *Trace) encode(b []byte) []byte {
-	b = strconv.AppendUint(append(b, `{"id":`...), t.id, 10)
-	b = appendString(append(b, `,"model_name":`...), t.model)
-	b = strconv.AppendInt(append(b, `,"model_version":`...), t.version, 10)
-	if t.request != "" {
-		b = appendString(append(b, `,"request_id":`...), t.request)
+	for _, s := range t.tracer.sinks {
+		s.Trace(t)
 	}
-	if t.parent != 0 {
-		b = strconv.AppendUint(append(b, `,"parent_id":`...), t.parent, 10)
-	}
-	b = append(b, '}')
-	slices.SortStableFunc(t.stamps, func(a, b stamp) int { return cmp.Compare(a.ns, b.ns) })
-	for _, s := range t.stamps {
-		b = strconv.AppendUint(append(b, `,{"id":`...), t.id, 10)
-		b = appendString(append(b, `,"timestamps":[{"name":`...), s.name)
-		b = strconv.AppendInt(append(b, `,"ns":`...), s.ns, 10)
-		b = append(b, `}]}`...)
-	}
-	return b
-}
-
-func appendString(b []byte, s string) []byte {
-	j, _ := json.Marshal(s) // a string always has a JSON form
-	return append(b, j...)
+	r := &t.rec
+	*r = Record{Params: r.Params[:0]}
+	r.Moments, r.Steps, r.Events = t.moments[:0], t.steps[:0], t.events[:0]
+	t.set = nil
+	t.tracer.pool.Put(t)
 }

@@ -33,6 +33,15 @@ type Settings struct {
 // rate 1000, count -1, log frequency 0 and no file.
 type Options struct {
 	Settings
+	// Sinks are shown every trace and batch. With All every request is traced for them,
+	// also those that the settings do not choose.
+	// AtMost, unless it is 0, bounds how many such requests are traced in a second;
+	// of others only a failure is recorded.
+	Sinks  []Sink
+	All    bool
+	AtMost int
+	// Params names the parameters of requests that traces keep.
+	Params []string
 	// Log gets what is wrong with the trace file; nil drops it.
 	Log *slog.Logger
 }
@@ -44,7 +53,14 @@ type Tracer struct {
 	initial values
 	file    *file
 	log     *slog.Logger
+	sinks   []Sink
+	all     atomic.Bool
+	quota   quota
+	params  []string
+	epoch   int64 // ns since 1970 at which telemetry.Now was 0
+	pool    sync.Pool
 	ids     atomic.Uint64
+	batches atomic.Uint64
 	now     atomic.Pointer[scopes]
 
 	mu sync.Mutex // held by who replaces now
@@ -61,7 +77,14 @@ type scopes struct {
 // New returns a tracer with these start-up settings. Settings that Triton accepts but
 // that trace nothing, such as a level without a file, are accepted and logged.
 func New(o Options) (*Tracer, error) {
-	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), log: o.Log}
+	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), log: o.Log, sinks: o.Sinks, params: o.Params, epoch: epoch()}
+	t.quota.open(o.AtMost)
+	t.all.Store(o.All && len(o.Sinks) > 0)
+	t.pool.New = func() any {
+		x := &Trace{tracer: t}
+		x.rec.Moments, x.rec.Steps, x.rec.Events = x.moments[:0], x.steps[:0], x.events[:0]
+		return x
+	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
@@ -96,7 +119,7 @@ func given(s string) []string {
 
 // store puts settings into force.
 func (t *Tracer) store(global *setting, models map[string]*setting) {
-	s := &scopes{on: global.traces, global: global, models: models}
+	s := &scopes{on: global.traces || t.all.Load(), global: global, models: models}
 	for _, m := range models {
 		s.on = s.on || m.traces
 	}
@@ -153,6 +176,7 @@ func (t *Tracer) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.now.Load()
+	t.all.Store(false)
 	off := newSetting(t, values{rate: t.initial.rate, count: t.initial.count}, 0)
 	t.store(off, map[string]*setting{})
 	for _, name := range slices.Sorted(maps.Keys(s.models)) {
@@ -182,7 +206,18 @@ func (t *Tracer) Sample(model string, version int64, id string) *Trace {
 	}
 	set := s.of(model)
 	if !set.sample() {
+		if !t.all.Load() || !t.quota.take() {
+			return nil
+		}
+		set = nil
+	}
+	return t.newTrace(set, model, version, id)
+}
+
+// Params names the parameters of requests that traces keep.
+func (t *Tracer) Params() []string {
+	if t == nil {
 		return nil
 	}
-	return newGroup(set, model, version, id)
+	return t.params
 }

@@ -84,17 +84,15 @@ func TestFileContent(t *testing.T) {
 	t.Parallel()
 	tr, file := open(t, tracing.Settings{})
 	x := tr.Sample("ensemble", 0, `say "hi"`)
-	x.Serve(3)
+	x.Serve(3, true)
 	front := x.Hold()
 	front.Stamp(tracing.HTTPRecvStart, 5)
 	x.Stamp(tracing.RequestStart, 10)
-	c := x.Child("step", 2)
-	c.Stamp(tracing.QueueStart, 11)
+	x.Step(&tracing.Step{Model: "step", Version: 2, Enqueued: 11, Done: 12, Failed: true})
 	x.Stamp(tracing.RequestEnd, 20)
 	x.End()
 	front.Stamp(tracing.HTTPSendEnd, 30)
 	front.End()
-	c.End()
 	second := tr.Sample("m", 1, "")
 	second.End()
 	must(t, tr.Close())
@@ -107,7 +105,9 @@ func TestFileContent(t *testing.T) {
 		`{"id":1,"timestamps":[{"name":"REQUEST_END","ns":20}]},` +
 		`{"id":1,"timestamps":[{"name":"HTTP_SEND_END","ns":30}]},` +
 		`{"id":2,"model_name":"step","model_version":2,"request_id":"say \"hi\"","parent_id":1},` +
+		`{"id":2,"timestamps":[{"name":"REQUEST_START","ns":11}]},` +
 		`{"id":2,"timestamps":[{"name":"QUEUE_START","ns":11}]},` +
+		`{"id":2,"timestamps":[{"name":"REQUEST_END","ns":12}]},` +
 		`{"id":3,"model_name":"m","model_version":1}]`
 	if diff := cmp.Diff(want, string(b)); diff != "" {
 		t.Errorf("trace file (-want +got):\n%s", diff)
@@ -307,14 +307,14 @@ func TestNil(t *testing.T) {
 	t.Parallel()
 	var tr *tracing.Tracer
 	x := tr.Sample("m", 1, "")
-	x.Serve(1)
+	x.Serve(1, false)
 	x.Stamp(tracing.QueueStart, 1)
-	c := x.Child("m", 1)
-	c.Hold().End()
+	x.Step(&tracing.Step{})
+	x.Hold().End()
 	x.End()
 	tr.Forget("m")
 	must(t, tr.Close())
-	if c != nil || tr.Settings("").Level[0] != "OFF" {
+	if x.Chosen() || tr.Settings("").Level[0] != "OFF" {
 		t.Error("a nil tracer traces")
 	}
 }
@@ -365,9 +365,9 @@ func TestConcurrent(t *testing.T) {
 			model := "m" + strconv.Itoa(g%2)
 			for i := range 100 {
 				x := tr.Sample(model, 1, "id")
-				c := x.Child("step", 1)
+				c := x.Hold()
 				done := make(chan struct{})
-				go func() { c.Stamp(tracing.ComputeStart, int64(i)); c.End(); close(done) }()
+				go func() { c.Step(&tracing.Step{Model: "step", Enqueued: int64(i)}); c.End(); close(done) }()
 				x.Stamp(tracing.RequestStart, int64(i))
 				x.End()
 				if g == 0 && i%10 == 0 {

@@ -14,6 +14,7 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 	"tutti/pipeline/plan"
 	"tutti/scheduler"
 )
@@ -25,6 +26,7 @@ type Executor struct {
 	targets []scheduler.Scheduler // one per node
 	stats   *telemetry.Model
 	mover   *scheduler.Mover
+	tracer  *tracing.Tracer
 	workers *scheduler.Workers
 	runs    sync.Pool
 	pending scheduler.Pending
@@ -36,6 +38,7 @@ type Executor struct {
 	whole   *plan.Plan
 	part    *plan.Part
 	depth   int32
+	first   int32 // the number of the part's first step in the whole plan
 	next    *Executor
 	writers []int32
 
@@ -63,6 +66,8 @@ type Settings struct {
 	Workers *scheduler.Workers
 	// Mover is nil where there are no devices.
 	Mover *scheduler.Mover
+	// Tracer is told of failures of requests that are not traced; nil for nobody.
+	Tracer *tracing.Tracer
 
 	_ struct{}
 }
@@ -77,7 +82,7 @@ func New(s Settings) *Executor {
 	for i := len(parts) - 1; i >= 0; i-- {
 		part := &parts[i]
 		x := newExecutor(&s, part.Plan, s.Targets[part.First:])
-		x.part, x.depth, x.next = part, int32(i), next
+		x.part, x.depth, x.first, x.next = part, int32(i), part.First, next
 		if next != nil {
 			x.writers = x.exports()
 		}
@@ -89,7 +94,7 @@ func New(s Settings) *Executor {
 
 // newExecutor returns an executor of p, which is s.Plan or a part of it.
 func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Executor {
-	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, workers: s.Workers}
+	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, workers: s.Workers}
 	for i, readers := range p.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))

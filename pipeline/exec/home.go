@@ -20,7 +20,7 @@ func (r *run) home(resp *infer.Response) error {
 	}
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]
-		if err := m.ToHost(&o.Tensor, scheduler.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse}); err != nil {
+		if err := m.ToHost(&o.Tensor, scheduler.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse, Trace: r.req.Trace}); err != nil {
 			return r.stranded(o.Name, err)
 		}
 		late = late || scheduler.Late(&o.Tensor)

@@ -48,7 +48,8 @@ type run struct {
 	reply    infer.Params
 	wave     wave
 	flight   flight
-	order    ordering // of the root
+	order    ordering     // of the root
+	waves    atomic.Int32 // started, of the root
 
 	started, ended       int64
 	input, infer, output atomic.Int64 // sums over the steps, ns
@@ -103,6 +104,9 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 		req.Deadline = max(telemetry.At(d), 1)
 	}
 	r.rows, r.sent = 1, false
+	if r.x.next != nil {
+		r.waves.Store(0)
+	}
 	r.underway.Store(1)
 	r.holders.Store(2)
 	r.done.Store(false)
@@ -127,11 +131,11 @@ func (r *run) start() {
 	p, staged := r.x.plan, int32(0)
 	for _, n := range r.x.sources {
 		if r.wanted.Has(n) {
-			staged += r.stage(n, r.turn)
+			staged += r.stage(n, -1, r.turn)
 		}
 	}
 	for _, s := range p.Inputs {
-		staged += r.deliver(s, r.turn)
+		staged += r.deliver(s, -1, r.turn)
 	}
 	staged += r.unawaited(r.turn)
 	r.leave(staged, r.turn)
@@ -140,14 +144,14 @@ func (r *run) start() {
 // deliver tells the readers of a slot that its tensor, or its absence, is known, and
 // returns how many nodes that staged. A node with one input is ready at once; others
 // count.
-func (r *run) deliver(s plan.Slot, t *scheduler.Turn) int32 {
+func (r *run) deliver(s plan.Slot, after int32, t *scheduler.Turn) int32 {
 	staged := int32(0)
 	for _, u := range r.x.plan.Consumers[s] {
 		if r.x.plan.Nodes[u.Node].Need > 1 && r.need[u.Node].Add(-1) > 0 {
 			continue
 		}
 		if r.wanted.Has(u.Node) {
-			staged += r.stage(u.Node, t)
+			staged += r.stage(u.Node, after, t)
 		}
 	}
 	return staged
@@ -156,7 +160,7 @@ func (r *run) deliver(s plan.Slot, t *scheduler.Turn) int32 {
 // stage hands node n, whose inputs are all known, to its scheduler, and returns how
 // many works that started: 1, or 0 when the request has failed. Nothing staged runs
 // before the turn is flushed, so the caller may count afterwards.
-func (r *run) stage(n int32, t *scheduler.Turn) int32 {
+func (r *run) stage(n, after int32, t *scheduler.Turn) int32 {
 	if r.root.failure.Load() != nil {
 		return 0
 	}
@@ -167,6 +171,9 @@ func (r *run) stage(n int32, t *scheduler.Turn) int32 {
 		return 0
 	}
 	w.Ctx, w.Meta, w.Err, w.Reply, w.Cached = r.ctx, r.meta(), nil, nil, false
+	if w.Trace = r.req.Trace; w.Trace != nil {
+		w.Ready, w.After, w.Seen = t.Now(), after, tracing.Execution{}
+	}
 	if r.x.inflight != nil && r.x.inflight[n] != nil {
 		// Without a credit it waits, and whoever gives one back may be quicker than
 		// this caller in counting it.
@@ -242,7 +249,7 @@ func (r *run) read(s plan.Slot) tensor.Tensor {
 // complete takes the outputs of one executed work. Afterwards the run may be gone.
 func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 	n, staged := &r.x.plan.Nodes[w.Node], int32(0)
-	if r.req.Trace != nil {
+	if w.Trace != nil {
 		r.traceStep(n, w, t.Now())
 	}
 	if r.x.inflight != nil {
@@ -272,7 +279,7 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 		}
 		for _, s := range n.Out {
 			if s != plan.None {
-				staged += r.deliver(s, t)
+				staged += r.deliver(s, r.x.first+w.Node, t)
 			}
 		}
 	}
@@ -450,8 +457,8 @@ func (r *run) reject(err error) {
 func (r *run) end(err error) {
 	sink, x := r.sink, r.x
 	tensor.ReleaseAll(r.slots)
-	if r.req.Trace != nil {
-		r.req.Trace.Stamp(tracing.RequestEnd, telemetry.Now())
+	if r.req.Trace != nil || err != nil {
+		r.traceEnd(err)
 	}
 	r.req.Release()
 	r.ctx, r.req, r.sink = nil, nil, nil

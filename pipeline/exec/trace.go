@@ -1,6 +1,10 @@
 package exec
 
 import (
+	"errors"
+
+	"tutti/core/status"
+	"tutti/core/telemetry"
 	"tutti/core/tracing"
 	"tutti/pipeline/plan"
 	"tutti/scheduler"
@@ -9,31 +13,61 @@ import (
 // traceStart records that a traced request begins.
 func (r *run) traceStart() {
 	trace := r.req.Trace
-	trace.Serve(r.x.plan.Signature.Version)
+	p := r.x.plan
+	trace.Serve(p.Signature.Version, p.Ensemble)
 	trace.Stamp(tracing.RequestStart, r.started)
-	if r.x.plan.Ensemble {
+	if p.Ensemble {
 		trace.Stamp(tracing.QueueStart, r.started)
 	}
 }
 
-// traceStep records one execution: as the request's own, or as a child of an
-// ensemble's. One that failed may not have come further than the queue, one whose answer was kept
-// never came further.
+// traceStep records one execution, or why there was none.
 func (r *run) traceStep(n *plan.Node, w *scheduler.Work, now int64) {
-	trace := r.req.Trace
-	if r.x.plan.Ensemble {
-		trace = trace.Child(n.Signature.Model, n.Signature.Version)
-		trace.Stamp(tracing.RequestStart, w.Enqueued)
+	s := tracing.Step{
+		Node: r.x.first + w.Node, After: w.After, Wave: r.wave.number,
+		Model: n.Signature.Model, Version: n.Signature.Version, Own: !r.x.plan.Ensemble,
+		Cached: w.Cached, Failed: w.Err != nil,
+		Ready: w.Ready, Enqueued: w.Enqueued, Done: now, Execution: w.Seen,
 	}
-	trace.Stamp(tracing.QueueStart, w.Enqueued)
-	if w.Err == nil && !w.Cached {
-		trace.Stamp(tracing.ComputeStart, w.Times.Start)
-		trace.Stamp(tracing.ComputeInputEnd, w.Times.InputEnd)
-		trace.Stamp(tracing.ComputeOutputStart, w.Times.InferEnd)
-		trace.Stamp(tracing.ComputeEnd, w.Times.End)
+	if s.Batch != 0 {
+		s.Start, s.InputEnd, s.InferEnd, s.End = w.Times.Start, w.Times.InputEnd, w.Times.InferEnd, w.Times.End
 	}
-	if r.x.plan.Ensemble {
-		trace.Stamp(tracing.RequestEnd, now)
-		trace.End()
+	switch {
+	case w.Err != nil:
+		s.Code = status.CodeOf(w.Err)
+		if s.Batch == 0 {
+			w.Trace.Event(&tracing.Event{Kind: fate(w.Err), At: now, Node: s.Node, Reason: status.Text(w.Err)})
+		}
+	case w.Cached:
+		w.Trace.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now, Node: s.Node})
 	}
+	w.Trace.Step(&s)
+}
+
+// fate says how a work ended that was not executed.
+func fate(err error) tracing.EventKind {
+	switch {
+	case errors.Is(err, status.ErrDeadline):
+		return tracing.EventDeadline
+	case status.CodeOf(err) == status.Cancelled:
+		return tracing.EventCancelled
+	}
+	return tracing.EventRefused
+}
+
+// traceWave records that an answer of a decoupled step has started a wave.
+func (r *run) traceWave() {
+	if r.req.Trace != nil {
+		r.req.Trace.Event(&tracing.Event{Kind: tracing.EventWave, At: telemetry.Now(), Node: r.wave.up.x.first + r.wave.up.x.part.Producer})
+	}
+}
+
+// traceEnd records how a traced request ended, or that another one failed.
+func (r *run) traceEnd(err error) {
+	if r.req.Trace == nil {
+		r.x.tracer.Missed(r.req.Model, r.x.plan.Signature.Version, r.req.ID, r.started, &r.req.Origin, err)
+		return
+	}
+	r.req.Trace.Fail(err)
+	r.req.Trace.Stamp(tracing.RequestEnd, telemetry.Now())
 }

@@ -21,7 +21,9 @@ type wave struct {
 	up   *run // whose step that was
 	next *run // the wave after this one
 	resp *infer.Response
-	over bool // nothing of it is under way any more; guarded by the root's ordering
+	// number tells the waves of a request apart, from 1.
+	number int32
+	over   bool // nothing of it is under way any more; guarded by the root's ordering
 }
 
 // flight is the waves of one run that have not been answered. Guarded by the root's
@@ -76,7 +78,7 @@ func (r *run) unawaited(t *scheduler.Turn) int32 {
 			return 0
 		}
 	}
-	return r.stage(x.part.Producer, t)
+	return r.stage(x.part.Producer, r.origin(), t)
 }
 
 // exports returns, per import of the next part, the step of this one that writes it,
@@ -139,7 +141,10 @@ func (r *run) newWave(out []tensor.Tensor, params infer.Params) *run {
 	x := r.x.next
 	c := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	c.root, c.ctx, c.req = r.root, r.ctx, r.req
-	c.wave = wave{up: r}
+	c.wave = wave{up: r, number: r.root.waves.Add(1)}
+	if r.req.Trace != nil {
+		c.traceWave()
+	}
 	c.follow()
 	c.underway.Store(1)
 	c.recount()
@@ -187,6 +192,14 @@ func (r *run) follow() {
 	}
 }
 
+// origin returns the step whose answer started the wave, -1 for the request's own run.
+func (r *run) origin() int32 {
+	if up := r.wave.up; up != nil {
+		return up.x.first + up.x.part.Producer
+	}
+	return -1
+}
+
 // choose notes which of the part's nodes the request's outputs need.
 func (r *run) choose() {
 	p := r.x.plan
@@ -207,15 +220,15 @@ func (r *run) rise(t *scheduler.Turn) {
 	staged := int32(0)
 	for _, n := range r.x.sources {
 		if r.wanted.Has(n) {
-			staged += r.stage(n, t)
+			staged += r.stage(n, r.origin(), t)
 		}
 	}
 	for i := range r.x.part.Imports {
-		staged += r.deliver(r.x.part.Imports[i].To, t)
+		staged += r.deliver(r.x.part.Imports[i].To, r.origin(), t)
 	}
 	for _, s := range r.x.part.Ports {
 		if s != plan.None {
-			staged += r.deliver(s, t)
+			staged += r.deliver(s, r.origin(), t)
 		}
 	}
 	staged += r.unawaited(t)

@@ -89,7 +89,6 @@ func (s *service) call(ctx context.Context, d *decoder, r *reply) (err error) {
 		err = status.Errorf(status.Internal, "received an unexpected null response")
 	}
 	if err == nil {
-		d.came.Stamp(r.resp.Trace, tracing.GRPCWaitReadStart, tracing.GRPCWaitReadEnd)
 		r.shared, err = fulfil(r.resp, d.msg.wants, d.about, s.set.Alloc, r.shared)
 	}
 	return err

@@ -56,6 +56,7 @@ func (d *decoder) decode(ctx context.Context, unary bool) error {
 		return malformed(err)
 	}
 	d.came.End()
+	d.req.Origin = tracing.Origin{Read: d.came, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"tutti/core/infer"
 	"tutti/core/status"
-	"tutti/core/tracing"
 )
 
 // streamCall is one request of a stream, and the sink of its answers.
@@ -18,7 +17,6 @@ type streamCall struct {
 	size  int // bytes of the request's message
 	about *infer.Description
 	wants []want
-	came  tracing.Span // when it was read
 	// ordered keeps the answer back until those of earlier requests are sent. It has
 	// to be one answer, so this is not for decoupled models.
 	ordered    bool
@@ -38,7 +36,7 @@ var streamCalls = sync.Pool{New: func() any { return new(streamCall) }}
 func newStreamCall(st *stream, d *decoder) *streamCall {
 	c := streamCalls.Get().(*streamCall) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	*c = streamCall{
-		st: st, id: d.id, about: d.about, came: d.came, emptyFinal: d.emptyFinal,
+		st: st, id: d.id, about: d.about, emptyFinal: d.emptyFinal,
 		ordered: d.about == nil || !d.about.Decoupled,
 		wants:   append(c.wants[:0], d.msg.wants...),
 	}
@@ -55,7 +53,6 @@ func (c *streamCall) recycle() {
 func (c *streamCall) Send(resp *infer.Response) {
 	r := newReply()
 	r.resp, r.stream, r.final = resp, true, resp.Final
-	c.came.Stamp(resp.Trace, tracing.GRPCWaitReadStart, tracing.GRPCWaitReadEnd)
 	if c.err == nil {
 		r.shared, c.err = fulfil(resp, c.wants, c.about, c.st.svc.set.Alloc, r.shared)
 	}

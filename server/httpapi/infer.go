@@ -49,7 +49,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 		x.req.Release()
 		return err
 	}
-	x.came.End()
+	x.arrived()
 	resp, err := x.submit(r.Context())
 	if err != nil {
 		return err
@@ -103,10 +103,14 @@ func (x *exchange) submit(ctx context.Context) (*infer.Response, error) {
 	return resp, err
 }
 
-// sends records in the request's trace that an answer is about to be written, and,
-// for the first one, when the request was read.
-func (x *exchange) sends(resp *infer.Response) {
-	x.came.Stamp(resp.Trace, tracing.HTTPRecvStart, tracing.HTTPRecvEnd)
+// arrived notes for the request's trace that the request has been read.
+func (x *exchange) arrived() {
+	x.came.End()
+	x.req.Origin = tracing.Origin{Read: x.came, Start: tracing.HTTPRecvStart, Done: tracing.HTTPRecvEnd}
+}
+
+// sends records in the request's trace that an answer is about to be written.
+func (*exchange) sends(resp *infer.Response) {
 	resp.Trace.Mark(tracing.HTTPSendStart)
 }
 

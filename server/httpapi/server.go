@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,8 @@ type Settings struct {
 	// Forward makes parameters of the headers of an inference request whose name it
 	// matches anywhere; Triton's patterns ignore case: compile them with (?i). Nil for none.
 	Forward *regexp.Regexp
+	// UI answers everything under /ui/; nil for nothing there.
+	UI http.Handler
 	// Restricted lists the categories that are not for everybody, each at most once.
 	Restricted []infer.Restriction
 }
@@ -77,6 +80,7 @@ type Server struct {
 	limited  infer.Restrictions
 	about    about
 	routes   *table
+	ui       http.Handler
 	http     http.Server
 	exiting  atomic.Bool
 
@@ -88,6 +92,9 @@ type Server struct {
 }
 
 var _ http.Handler = (*Server)(nil)
+
+// uiPath begins the addresses that are not of the protocol.
+const uiPath = "/ui/"
 
 const (
 	headerTimeout = time.Minute // how long a client may take to send its headers
@@ -109,6 +116,7 @@ func New(set Settings) *Server {
 		limited:  infer.Restrict(set.Restricted),
 		about:    about{Name: set.Name, Version: set.Version, Extensions: set.Extensions},
 		routes:   compile(routes()),
+		ui:       set.UI,
 
 		lifecycle: set.Lifecycle,
 		tracer:    set.Tracer,
@@ -192,6 +200,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 {
 		r.Body = newChunks(r.Body)
+	}
+	if s.ui != nil && strings.HasPrefix(r.URL.Path, uiPath) {
+		s.ui.ServeHTTP(w, r)
+		return
 	}
 	var t target
 	p := s.routes.find(r.URL.Path, &t)

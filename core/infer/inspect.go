@@ -1,0 +1,272 @@
+package infer
+
+// Inspector shows what a running server has seen. It is behind the dashboard.
+type Inspector interface {
+	// Traces returns the stored traces that a query asks for, newest first.
+	Traces(q *TraceQuery) (*TraceList, error)
+	// FindTrace returns one stored trace by its id, 32 hexadecimal digits.
+	FindTrace(id string) (*TraceView, error)
+	// FindBatch returns an executed batch that is still known.
+	FindBatch(id uint64) (*BatchView, error)
+	// Sampling returns which traces are stored; SetSampling changes that.
+	Sampling() Sampling
+	SetSampling(s Sampling) error
+}
+
+// Overview shows what is served.
+type Overview interface {
+	Server() *ServerView
+	Models() []ModelView
+	// Graph returns the compiled plan of a model, version 0 for the preferred one.
+	Graph(model string, version int64) (*GraphView, error)
+}
+
+// TraceQuery says which traces are wanted; zero fields ask for nothing.
+type TraceQuery struct {
+	Request, TraceID, Model string
+	// Status is "ok", "failed" or the name of a code in lower_snake_case.
+	Status string
+	// Kept is "failed", "slow" or "sampled": why the trace is stored.
+	Kept string
+	// MinNs and MaxNs bound the duration, FromUs and ToUs when the request began.
+	MinNs, MaxNs, FromUs, ToUs int64
+	// Param and Value are a parameter of the request.
+	Param, Value string
+	// After asks for traces stored after those of an earlier list, its Newest.
+	After uint64
+	// Cursor continues a list; Limit bounds it, 0 for 50.
+	Cursor uint64
+	Limit  int
+}
+
+// TraceList is a page of traces. Next continues it, 0 at the end; Newest counts the
+// traces ever stored.
+type TraceList struct {
+	Traces []TraceSummary `json:"traces"`
+	Next   uint64         `json:"next"`
+	Newest uint64         `json:"newest"`
+}
+
+// TraceSummary is a line about a trace.
+type TraceSummary struct {
+	ID         string `json:"id"`
+	Request    string `json:"request_id,omitempty"`
+	Model      string `json:"model"`
+	Version    int64  `json:"version"`
+	Ensemble   bool   `json:"ensemble"`
+	StartUs    int64  `json:"start_us"`
+	DurationNs int64  `json:"duration_ns"`
+	Status     string `json:"status"`
+	Error      string `json:"error,omitempty"`
+	Kept       string `json:"kept"`
+	Steps      int    `json:"steps"`
+}
+
+// TraceView is a whole trace. Offsets are nanoseconds since its start.
+type TraceView struct {
+	TraceSummary
+	Span    string         `json:"span_id"`
+	Parent  string         `json:"parent_span_id,omitempty"`
+	Params  []ParamView    `json:"params"`
+	Moments []MomentView   `json:"moments"`
+	Spans   []StepView     `json:"spans"`
+	Events  []EventView    `json:"events"`
+	Split   []PartView     `json:"split"`
+	Mates   []BatchSummary `json:"batches"`
+}
+
+// ParamView is a parameter of a request.
+type ParamView struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// MomentView is when the request passed a point, named as in Triton's trace files.
+type MomentView struct {
+	Name string `json:"name"`
+	Ns   int64  `json:"ns"`
+}
+
+// StepView is one step of a request; what it did not reach is 0.
+type StepView struct {
+	Span       string `json:"span_id"`
+	Node       int32  `json:"node"`
+	After      int32  `json:"after"`
+	Wave       int32  `json:"wave"`
+	Model      string `json:"model"`
+	Version    int64  `json:"version"`
+	Critical   bool   `json:"critical"`
+	Cached     bool   `json:"cached"`
+	Native     bool   `json:"native"`
+	Status     string `json:"status"`
+	ReadyNs    int64  `json:"ready_ns"`
+	EnqueuedNs int64  `json:"enqueued_ns"`
+	StartNs    int64  `json:"start_ns"`
+	InputEndNs int64  `json:"input_end_ns"`
+	InferEndNs int64  `json:"infer_end_ns"`
+	EndNs      int64  `json:"end_ns"`
+	DoneNs     int64  `json:"done_ns"`
+	Batch      uint64 `json:"batch"`
+	Rows       int32  `json:"rows"`
+	BatchRows  int32  `json:"batch_rows"`
+	Members    int32  `json:"members"`
+	Elements   int64  `json:"elements"`
+	Padding    int64  `json:"padding"`
+	Instance   int32  `json:"instance"`
+	Place      string `json:"place"`
+	Before     uint64 `json:"before"`
+}
+
+// EventView is something that happened to a request.
+type EventView struct {
+	Kind   string `json:"kind"`
+	Ns     int64  `json:"ns"`
+	Node   int32  `json:"node"`
+	Tensor string `json:"tensor,omitempty"`
+	Bytes  int64  `json:"bytes,omitempty"`
+	From   string `json:"from,omitempty"`
+	To     string `json:"to,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// PartView is a part of a request's time; the parts follow each other and add up to
+// all of it.
+type PartView struct {
+	Kind    string `json:"kind"`
+	Node    int32  `json:"node"`
+	Model   string `json:"model,omitempty"`
+	Batch   uint64 `json:"batch,omitempty"`
+	StartNs int64  `json:"start_ns"`
+	Ns      int64  `json:"ns"`
+	Text    string `json:"text"`
+}
+
+// BatchSummary is an executed batch with those of its members that are known.
+type BatchSummary struct {
+	ID      uint64   `json:"id"`
+	Model   string   `json:"model"`
+	Version int64    `json:"version"`
+	Rows    int32    `json:"rows"`
+	Members int32    `json:"members"`
+	Traces  []string `json:"traces"`
+}
+
+// BatchView is an executed batch.
+type BatchView struct {
+	BatchSummary
+	StartUs     int64  `json:"start_us"`
+	InputNs     int64  `json:"input_ns"`
+	InferNs     int64  `json:"infer_ns"`
+	OutputNs    int64  `json:"output_ns"`
+	Instance    int32  `json:"instance"`
+	Place       string `json:"place"`
+	Elements    int64  `json:"elements"`
+	Padding     int64  `json:"padding"`
+	Before      uint64 `json:"before"`
+	BeforeEndUs int64  `json:"before_end_us"`
+	Failed      bool   `json:"failed"`
+}
+
+// Sampling says which finished requests are stored.
+type Sampling struct {
+	// Failed stores all that failed or were refused, Slow the slowest of each model and
+	// minute and those above its 99th percentile, Every one in so many of the rest, 0
+	// for none.
+	Failed bool   `json:"failed"`
+	Slow   bool   `json:"slow"`
+	Every  uint32 `json:"every"`
+}
+
+// ServerView is the server as a whole.
+type ServerView struct {
+	Name       string     `json:"name"`
+	Version    string     `json:"version"`
+	StartedUs  int64      `json:"started_us"`
+	NowUs      int64      `json:"now_us"`
+	Ready      bool       `json:"ready"`
+	CPUSeconds float64    `json:"cpu_seconds"`
+	Cores      int        `json:"cores"`
+	Memory     int64      `json:"memory_bytes"`
+	Tensors    int64      `json:"tensor_bytes"`
+	Store      *StoreView `json:"store"`
+}
+
+// StoreView is how full the trace store is.
+type StoreView struct {
+	Bytes int64       `json:"bytes"`
+	Rings []RingStats `json:"rings"`
+}
+
+// RingStats is one of the store's rings: "failed", "slow" or "sampled".
+type RingStats struct {
+	Kept     string `json:"kept"`
+	Bytes    int64  `json:"bytes"`
+	Used     int64  `json:"used_bytes"`
+	Traces   int    `json:"traces"`
+	OldestUs int64  `json:"oldest_us"`
+}
+
+// ModelView is one version of a model. The figures are of the last minute, those of the
+// durations of the traced requests of all its versions.
+type ModelView struct {
+	Name      string  `json:"name"`
+	Version   string  `json:"version"`
+	State     State   `json:"state"`
+	Reason    string  `json:"reason,omitempty"`
+	Platform  string  `json:"platform"`
+	Ensemble  bool    `json:"ensemble"`
+	Rate      float64 `json:"rate"`
+	Errors    float64 `json:"error_rate"`
+	P50Ns     int64   `json:"p50_ns"`
+	P99Ns     int64   `json:"p99_ns"`
+	Queue     int64   `json:"queue"`
+	BatchRows float64 `json:"batch_rows"`
+	QueueNs   int64   `json:"queue_ns"`
+	ComputeNs int64   `json:"compute_ns"`
+	Requests  uint64  `json:"requests"`
+	Failures  uint64  `json:"failures"`
+	Copied    uint64  `json:"copied_bytes"`
+	// Rates has the rate of each of the last 60 seconds, oldest first.
+	Rates []float64 `json:"rates"`
+}
+
+// GraphView is a compiled plan.
+type GraphView struct {
+	Model   string     `json:"model"`
+	Version int64      `json:"version"`
+	Nodes   []NodeView `json:"nodes"`
+	Edges   []EdgeView `json:"edges"`
+}
+
+// NodeView is a step of a plan with what its model does just now.
+type NodeView struct {
+	Node      int      `json:"node"`
+	Name      string   `json:"name"`
+	Model     string   `json:"model"`
+	Version   int64    `json:"version"`
+	Platform  string   `json:"platform"`
+	Places    []string `json:"places"`
+	Site      string   `json:"site"`
+	Ensembles []string `json:"ensembles"`
+	Stream    int32    `json:"stream"`
+	Inflight  uint32   `json:"max_inflight"`
+	MaxBatch  int      `json:"max_batch"`
+	// Live is the model's line of Models, nil before the first second.
+	Live *ModelView `json:"live"`
+}
+
+// EdgeView is a tensor on its way from one step to another; From is -1 for the
+// request, To -1 for the answer.
+type EdgeView struct {
+	From   int     `json:"from"`
+	To     int     `json:"to"`
+	Tensor string  `json:"tensor"`
+	Input  string  `json:"input"`
+	Type   string  `json:"datatype"`
+	Shape  []int64 `json:"shape"`
+	// Place is where it is copied to, empty when it stays where it is; Bytes and Copies
+	// count what was copied since the model was loaded.
+	Place  string `json:"place,omitempty"`
+	Bytes  uint64 `json:"copied_bytes"`
+	Copies uint64 `json:"copies"`
+}

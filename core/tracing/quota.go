@@ -1,0 +1,64 @@
+package tracing
+
+import (
+	"sync/atomic"
+
+	"tutti/core/telemetry"
+)
+
+// A quota bounds a rate: so many of each stretch of time. Where there are more, few of
+// them look at the clock.
+type quota struct {
+	each  int64 // per stretch, 0 for no bound
+	left  atomic.Int64
+	until atomic.Int64 // the end of the stretch
+}
+
+const (
+	stretch     = int64(10_000_000) // ns
+	stretches   = 100               // in a second
+	clockEveryN = 64
+)
+
+func (q *quota) open(perSecond int) {
+	if perSecond > 0 {
+		q.each = int64(max(perSecond/stretches, 1))
+		q.left.Store(q.each)
+	}
+}
+
+// take reports whether one more is within the quota.
+//
+// hot: no lock, no allocation.
+func (q *quota) take() bool {
+	if q.each == 0 {
+		return true
+	}
+	left := q.left.Add(-1)
+	if left >= 0 {
+		return true
+	}
+	if left%clockEveryN != -1 {
+		return false
+	}
+	now, until := telemetry.Now(), q.until.Load()
+	if now < until || !q.until.CompareAndSwap(until, now+stretch) {
+		return false
+	}
+	q.left.Store(q.each - 1)
+	return true
+}
+
+// Missed has the sinks see a request that failed untraced, without its steps: it began
+// at started, a time of telemetry.Now.
+func (t *Tracer) Missed(model string, version int64, id string, started int64, o *Origin, err error) {
+	if t == nil || !t.all.Load() {
+		return
+	}
+	x := t.newTrace(nil, model, version, id)
+	x.From(o)
+	x.Stamp(RequestStart, started)
+	x.Fail(err)
+	x.Stamp(RequestEnd, telemetry.Now())
+	x.End()
+}

@@ -1,0 +1,189 @@
+package tracing
+
+import "slices"
+
+// PartKind is what a part of a request's time went into.
+type PartKind uint8
+
+// The kinds of parts, in the order of a request's way.
+const (
+	PartReceive   PartKind = iota // socket and decode
+	PartScheduler                 // what the server itself takes
+	PartLimit                     // waiting for max_inflight_requests
+	PartQueue                     // waiting behind the batch that an instance was busy with
+	PartMates                     // waiting for others to join the batch
+	PartCopies                    // gathering, scattering and moving tensors
+	PartPadding                   // the share of computing what was added to fill up
+	PartCompute                   // the model
+	PartNative                    // a step of this process
+	PartCache                     // looking up an answer that was kept
+	PartEncode                    // encode and socket
+	numParts
+)
+
+var partNames = [numParts]string{
+	"receive", "scheduler", "limit", "queue", "mates", "copies", "padding", "compute", "native", "cache", "encode",
+}
+
+// String returns the kind's name.
+func (k PartKind) String() string {
+	if k < numParts {
+		return partNames[k]
+	}
+	return "unknown"
+}
+
+// Part is a stretch of a request's time.
+type Part struct {
+	Kind PartKind
+	// Step is the position in Steps, -1 for none; Batch the one that was waited for or
+	// executed.
+	Step     int
+	Batch    uint64
+	From, To int64
+}
+
+// Split says what a request's time went into, along its critical path: from the end,
+// each step is looked at that was the last of those waited for. The parts follow each
+// other without gaps from the first to the last thing recorded, so they add up to the
+// request's time.
+func Split(r *Record) []Part {
+	start, end := r.Bounds()
+	k := splitter{r: r, start: start, at: end}
+	k.tail()
+	for i, rounds := k.last(), 0; i >= 0 && rounds <= len(r.Steps); rounds++ {
+		k.step(i)
+		i = k.before(i)
+	}
+	began := r.First(RequestStart)
+	if began == 0 {
+		began = k.at
+	}
+	k.back(PartScheduler, -1, 0, began)
+	for _, p := range [...]Point{HTTPRecvEnd, GRPCWaitReadEnd} {
+		if ns := r.First(p); ns != 0 {
+			k.back(PartScheduler, -1, 0, ns)
+			k.back(PartReceive, -1, 0, start)
+		}
+	}
+	k.back(PartScheduler, -1, 0, start)
+	slices.Reverse(k.parts)
+	return k.parts
+}
+
+// CriticalSteps returns the positions of the steps on the critical path, the last one
+// first.
+func CriticalSteps(r *Record) []int {
+	_, end := r.Bounds()
+	k := splitter{r: r, at: end}
+	var list []int
+	for i := k.last(); i >= 0 && len(list) <= len(r.Steps); i = k.before(i) {
+		list = append(list, i)
+		k.at = min(k.at, r.Steps[i].Ready)
+	}
+	return list
+}
+
+// splitter walks back through a record; what lies behind at is dealt with.
+type splitter struct {
+	r         *Record
+	start, at int64
+	parts     []Part
+}
+
+// back deals with the time from ns on.
+func (k *splitter) back(kind PartKind, step int, batch uint64, ns int64) {
+	ns = max(ns, k.start)
+	if ns >= k.at {
+		return
+	}
+	if n := len(k.parts); n > 0 && k.parts[n-1].Kind == kind && k.parts[n-1].Step == step && k.parts[n-1].Batch == batch {
+		k.parts[n-1].From = ns
+	} else {
+		k.parts = append(k.parts, Part{Kind: kind, Step: step, Batch: batch, From: ns, To: k.at})
+	}
+	k.at = ns
+}
+
+// tail deals with what comes after the last answer was made.
+func (k *splitter) tail() {
+	made := k.r.Last(InferResponseComplete)
+	if made == 0 {
+		made = k.r.Last(RequestEnd)
+	}
+	if made != 0 {
+		k.back(PartEncode, -1, 0, made)
+	}
+}
+
+// last returns the step that was the last to finish by now, -1 for none.
+func (k *splitter) last() int {
+	best := -1
+	for i := range k.r.Steps {
+		if best < 0 || k.r.Steps[i].Done >= k.r.Steps[best].Done {
+			best = i
+		}
+	}
+	return best
+}
+
+// before returns the step that step i waited for, -1 for none. Of several executions
+// of it, that of the same wave counts, else the last that had begun.
+func (k *splitter) before(i int) int {
+	s, best := &k.r.Steps[i], -1
+	if s.After < 0 || s.After == s.Node {
+		return -1
+	}
+	for j := range k.r.Steps {
+		p := &k.r.Steps[j]
+		switch {
+		case p.Node != s.After || p.Ready > s.Ready:
+		case p.Wave == s.Wave:
+			return j
+		case best < 0 || p.Ready >= k.r.Steps[best].Ready:
+			best = j
+		}
+	}
+	return best
+}
+
+// step deals with one step.
+func (k *splitter) step(i int) {
+	s := &k.r.Steps[i]
+	k.back(PartScheduler, i, 0, s.Done)
+	switch {
+	case s.Cached:
+		k.back(PartCache, i, 0, s.Enqueued)
+	case s.Batch != 0:
+		k.execution(i, s)
+	default: // it was never executed: it waited in vain
+		k.back(PartQueue, i, 0, s.Enqueued)
+	}
+	k.back(PartLimit, i, 0, s.Ready)
+}
+
+// execution deals with a step that was executed.
+func (k *splitter) execution(i int, s *Step) {
+	k.back(PartScheduler, i, 0, s.End)
+	k.back(PartCopies, i, 0, s.InferEnd)
+	compute := PartCompute
+	if s.Native {
+		compute = PartNative
+	}
+	if s.Padding > 0 && s.Elements > 0 && k.at > s.InputEnd {
+		took := k.at - s.InputEnd
+		k.back(PartPadding, i, s.Batch, k.at-int64(float64(took)*float64(s.Padding)/float64(s.Elements)))
+	}
+	k.back(compute, i, s.Batch, s.InputEnd)
+	k.back(PartCopies, i, 0, s.Start)
+	waits := max(s.Enqueued, min(s.BeforeEnd, s.Start)) // until here behind the batch before
+	switch {
+	case s.Held != 0:
+		k.back(PartMates, i, 0, max(waits, s.Held))
+	case s.Newest > waits:
+		k.back(PartScheduler, i, 0, s.Newest)
+		k.back(PartMates, i, 0, waits)
+	}
+	k.back(PartScheduler, i, 0, waits)
+	k.back(PartQueue, i, s.Before, s.Enqueued)
+}

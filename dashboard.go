@@ -1,0 +1,45 @@
+package tutti
+
+import (
+	"tutti/core/infer"
+	"tutti/options"
+	"tutti/server/web"
+	"tutti/trace/ring"
+)
+
+// traceStore returns what keeps the traces of recent requests, nil for nothing: the
+// dashboard is the only place where they are seen.
+func traceStore(o *options.Options) (*ring.Store, error) {
+	if o.TraceStore.Bytes == 0 || !o.Dashboard.Enabled || !o.HTTP.Enabled {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return ring.New(o.TraceStore.Bytes, infer.Sampling{Failed: true, Slow: true, Every: uint32(o.TraceStore.Every)}) //nolint:gosec // within its range
+}
+
+func closeStore(s *ring.Store) error {
+	if s == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+// dashboard makes what is served under /ui/.
+func (s *server) dashboard() *web.Server {
+	s.seen = newOverview(s)
+	set := web.Settings{
+		Overview: s.seen, Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: restricted(s.o.HTTP.Restricted),
+	}
+	if s.store != nil {
+		set.Inspector = s.store
+	}
+	s.ui = web.New(set)
+	return s.ui
+}
+
+// closeDashboard ends what would go on by itself.
+func (s *server) closeDashboard() {
+	if s.ui != nil {
+		s.ui.Close()
+		s.seen.close()
+	}
+}

@@ -1,0 +1,131 @@
+package scheduler
+
+import (
+	"sync"
+	"unsafe"
+
+	"tutti/backends"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/core/tracing"
+)
+
+// seats remember what each instance of a model executed last, for the batch that
+// comes next.
+type seats struct {
+	mu   sync.Mutex
+	list []seat // guarded by mu
+}
+
+// seat is an instance, by its position in the list, with its last batch.
+type seat struct {
+	inst  uintptr
+	batch uint64
+	end   int64
+}
+
+// sit returns the position of an instance and what it executed last.
+func (s *seats) sit(inst backends.Instance) (at int32, last seat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, i := identity(inst), 0
+	for i < len(s.list) && s.list[i].inst != id {
+		i++
+	}
+	if i == len(s.list) {
+		s.list = append(s.list, seat{inst: id})
+	}
+	return int32(i), s.list[i]
+}
+
+// identity tells instances apart that cannot be compared, as functions.
+func identity(inst backends.Instance) uintptr {
+	return (*[2]uintptr)(unsafe.Pointer(&inst))[1] // the word behind the type's
+}
+
+// rise notes what an instance has executed.
+func (s *seats) rise(at int32, batch uint64, end int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list[at].batch, s.list[at].end = batch, end
+}
+
+// traced returns the first work of a list that is traced, or nil.
+//
+// hot: one load per work.
+func traced(list *List) *Work {
+	for w := list.Head; w != nil; w = w.next {
+		if w.Trace != nil {
+			return w
+		}
+	}
+	return nil
+}
+
+// observe runs a batch of which a member is traced and tells what happened.
+func (r *Runner) observe(first *Work, inst backends.Instance, list *List, t *Turn) bool {
+	x := tracing.Execution{
+		Batch: first.Trace.NextBatch(), Members: int32(list.n), BatchRows: list.rows(), Place: placeOf(inst), Held: list.Head.Seen.Held, Native: r.native,
+	}
+	at, last := r.seats.sit(inst)
+	x.Instance, x.Before, x.BeforeEnd = at, last.batch, last.end
+	extent, own := int64(0), int64(0)
+	for w := list.Head; w != nil; w = w.next {
+		x.Newest = max(x.Newest, w.Enqueued)
+		extent = max(extent, int64(w.length))
+		own += int64(w.Rows) * int64(w.length)
+	}
+	if own > 0 {
+		x.Elements, x.Padding = int64(x.BatchRows)*extent, int64(x.BatchRows)*extent-own
+	}
+	for w := list.Head; w != nil; w = w.next {
+		w.Seen, w.Seen.Rows = x, w.Rows
+	}
+	whole := r.run(inst, list, t)
+	end := t.Now()
+	r.seats.rise(at, x.Batch, end)
+	if whole {
+		r.report(first, list, &x)
+	}
+	return whole
+}
+
+// report tells the sinks of a batch that was executed as one.
+func (r *Runner) report(first *Work, list *List, x *tracing.Execution) {
+	b := tracing.Batch{Execution: *x, Model: r.sig.Model, Version: r.sig.Version}
+	times := &list.Head.Times
+	b.Start, b.InputEnd, b.InferEnd, b.End = times.Start, times.InputEnd, times.InferEnd, times.End
+	for w := list.Head; w != nil; w = w.next {
+		b.Failed = b.Failed || w.Err != nil
+		if w.Trace != nil && b.Known < tracing.BatchMembers {
+			b.Traces[b.Known] = w.Trace.ID()
+			b.Known++
+		}
+	}
+	first.Trace.Executed(&b)
+}
+
+// placeOf returns where an instance executes.
+func placeOf(inst backends.Instance) tensor.Place {
+	if s := backends.StreamOf(inst); s != nil {
+		return s.Place()
+	}
+	return tensor.Place{}
+}
+
+// trace records a copy in the traces of the works that it is made for.
+func (n *Note) trace(from, to tensor.Place, bytes int) {
+	if n.Works == nil && n.Trace == nil {
+		return
+	}
+	e := tracing.Event{Kind: tracing.EventCopy, Tensor: n.Tensor, From: from, To: to, Bytes: int64(bytes), Reason: n.Reason.String()}
+	e.At, e.Node = telemetry.Now(), -1
+	n.Trace.Event(&e)
+	for w := n.Works; w != nil; w = w.next {
+		e.Node = w.Node
+		w.Trace.Event(&e)
+		if n.One {
+			return
+		}
+	}
+}

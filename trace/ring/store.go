@@ -1,0 +1,174 @@
+package ring
+
+import (
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/telemetry"
+	"tutti/core/tracing"
+	"tutti/trace"
+)
+
+// The reasons for which a trace is kept, each a ring.
+const (
+	failed = iota
+	slow
+	sampled
+	dropped
+)
+
+var reasons = [dropped]string{"failed", "slow", "sampled"}
+
+// Bounds of the size of a store.
+const (
+	MinBytes = 1 << 20
+	MaxBytes = 4 << 30
+)
+
+// maxModels is how many models are learned about.
+const maxModels = 10_000
+
+// lull is how long nothing may be sampled while there are requests: then the next is,
+// whichever it is, so that a server with few requests shows some.
+const lull = 100 * time.Millisecond
+
+// Store keeps finished traces. It is a tracing.Sink and an infer.Inspector.
+type Store struct {
+	bytes    int64
+	epoch    int64 // ns since 1970 at which telemetry.Now was 0
+	sampling atomic.Pointer[infer.Sampling]
+	rings    [dropped]ring
+	seq      atomic.Uint64
+	passed   atomic.Uint64 // requests that neither failed nor were slow
+	latest   atomic.Int64  // when one of them was sampled
+	batches  batches
+	buffers  sync.Pool
+
+	models atomic.Pointer[map[string]*model]
+	mu     sync.Mutex // held by who adds a model
+}
+
+var (
+	_ tracing.Sink    = (*Store)(nil)
+	_ infer.Inspector = (*Store)(nil)
+)
+
+// New returns a store of so many bytes, half of which are for what is sampled and a
+// quarter each for what failed and what was slow. The memory is taken as it is used.
+func New(bytes int64, sampling infer.Sampling) (*Store, error) {
+	if bytes < MinBytes || bytes > MaxBytes {
+		return nil, status.Errorf(status.InvalidArg, "invalid size of the trace store: %d bytes, expected %d to %d", bytes, MinBytes, MaxBytes)
+	}
+	s := &Store{bytes: bytes, epoch: time.Now().UnixNano() - telemetry.Now()}
+	s.batches.list = make([]tracing.Batch, maxBatches)
+	s.buffers.New = func() any { return new([]byte) }
+	s.models.Store(&map[string]*model{})
+	s.sampling.Store(&sampling)
+	for i, part := range [dropped]int64{failed: 4, slow: 4, sampled: 2} {
+		if err := s.rings[i].open(bytes / part); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Close gives the memory back; nothing is kept or found any more.
+func (s *Store) Close() error {
+	var errs []error
+	for i := range s.rings {
+		errs = append(errs, s.rings[i].close())
+	}
+	return errors.Join(errs...)
+}
+
+// Trace implements tracing.Sink.
+//
+// hot: a trace that is not kept costs a lock per step and no allocation.
+func (s *Store) Trace(t *tracing.Trace) {
+	r := t.Record()
+	start, end := r.Bounds()
+	s.count(r, end-start, end)
+	if why := s.judge(r, end-start, end); why < dropped {
+		s.keep(&s.rings[why], r, start, end)
+	}
+}
+
+// Batch implements tracing.Sink.
+func (s *Store) Batch(b *tracing.Batch) { s.batches.put(b) }
+
+// judge decides what becomes of a trace.
+func (s *Store) judge(r *tracing.Record, took, now int64) int {
+	set := s.sampling.Load()
+	switch {
+	case r.Failed:
+		if set.Failed {
+			return failed
+		}
+	case s.model(r.Model).slow(took, now) && set.Slow:
+		return slow
+	}
+	if set.Every == 0 {
+		return dropped
+	}
+	latest := s.latest.Load()
+	due := now-latest > int64(lull) && s.latest.CompareAndSwap(latest, now)
+	if n := s.passed.Add(1); n%uint64(set.Every) == 0 || due {
+		return sampled
+	}
+	return dropped
+}
+
+// keep puts a trace into a ring.
+func (s *Store) keep(g *ring, r *tracing.Record, start, end int64) {
+	buf := s.buffers.Get().(*[]byte) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	*buf = trace.Append((*buf)[:0], r)
+	g.put(&header{seq: s.seq.Add(1), id: r.ID, took: end - start, at: (r.Began + start - r.BeganAt) / 1000}, *buf)
+	s.buffers.Put(buf)
+}
+
+// count adds the durations of a request and its steps to those of their models.
+func (s *Store) count(r *tracing.Record, took, now int64) {
+	for i := range r.Steps {
+		if x := &r.Steps[i]; !x.Own {
+			s.model(x.Model).observe(x.Done-x.Enqueued, now)
+		}
+	}
+	s.model(r.Model).observe(took, now)
+}
+
+// model returns what is known of a model. Of too many the others share one.
+//
+// hot: one map lookup.
+func (s *Store) model(name string) *model {
+	if m := (*s.models.Load())[name]; m != nil {
+		return m
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := *s.models.Load()
+	if len(old) >= maxModels {
+		name = ""
+	}
+	if m := old[name]; m != nil {
+		return m
+	}
+	next := maps.Clone(old)
+	m := &model{}
+	next[name] = m
+	s.models.Store(&next)
+	return m
+}
+
+// Quantiles returns the median and the 99th percentile of the durations of a model's
+// requests and steps in the last minute, in ns; 0 when there were none.
+func (s *Store) Quantiles(name string) (p50, p99 int64) {
+	if m := (*s.models.Load())[name]; m != nil {
+		return m.quantiles(telemetry.Now())
+	}
+	return 0, 0
+}

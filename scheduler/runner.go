@@ -11,6 +11,7 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // Runner executes batches of one model version: it gathers the inputs, calls the
@@ -29,6 +30,7 @@ type Runner struct {
 	native  bool
 	seats   seats
 	batches sync.Pool
+	reports sync.Pool // of tracing.Batch
 }
 
 // RunnerSettings are what a Runner is made with.
@@ -61,6 +63,7 @@ func NewRunner(s RunnerSettings) *Runner {
 		sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log,
 		mover: s.Mover, once: s.Once, again: s.Iterative, over: s.Over, native: s.Native,
 	}
+	r.reports.New = func() any { return new(tracing.Batch) }
 	r.batches.New = func() any {
 		b := &joint{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),

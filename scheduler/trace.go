@@ -81,6 +81,7 @@ func (r *Runner) observe(first *Work, inst backends.Instance, list *List, t *Tur
 	for w := list.Head; w != nil; w = w.next {
 		w.Seen, w.Seen.Rows = x, w.Rows
 	}
+	t.Tick(0) // works may have been queued since the turn looked at the clock
 	whole := r.run(inst, list, t)
 	end := t.Now()
 	r.seats.rise(at, x.Batch, end)
@@ -92,7 +93,8 @@ func (r *Runner) observe(first *Work, inst backends.Instance, list *List, t *Tur
 
 // report tells the sinks of a batch that was executed as one.
 func (r *Runner) report(first *Work, list *List, x *tracing.Execution) {
-	b := tracing.Batch{Execution: *x, Model: r.sig.Model, Version: r.sig.Version}
+	b := r.reports.Get().(*tracing.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	b.Execution, b.Model, b.Version, b.Known, b.Failed = *x, r.sig.Model, r.sig.Version, 0, false
 	times := &list.Head.Times
 	b.Start, b.InputEnd, b.InferEnd, b.End = times.Start, times.InputEnd, times.InferEnd, times.End
 	for w := list.Head; w != nil; w = w.next {
@@ -102,7 +104,8 @@ func (r *Runner) report(first *Work, list *List, x *tracing.Execution) {
 			b.Known++
 		}
 	}
-	first.Trace.Executed(&b)
+	first.Trace.Executed(b)
+	r.reports.Put(b)
 }
 
 // placeOf returns where an instance executes.

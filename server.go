@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -19,23 +18,20 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
-	"tutti/core/tracing"
 	"tutti/options"
 	"tutti/repository"
 	"tutti/scheduler/device"
 	"tutti/server/web"
-	"tutti/trace/ring"
 )
 
 // server is everything that runs while models are served.
 type server struct {
-	o      options.Options
-	logs   *logs.Log
-	log    *slog.Logger
-	repo   *repository.Repository
-	tracer *tracing.Tracer
-	// store is nil when no traces are stored; ui and seen are nil without a dashboard.
-	store   *ring.Store
+	o    options.Options
+	logs *logs.Log
+	log  *slog.Logger
+	repo *repository.Repository
+	traces
+	// ui and seen are nil without a dashboard.
 	ui      *web.Server
 	seen    *overview
 	regions *shm.Registry
@@ -67,13 +63,9 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		return nil, err
 	}
 	notify(ctx, log, slices.Concat(o.Notices, notices, unbound))
-	store, err := traceStore(o)
+	seen, err := openTraces(ctx, o, log)
 	if err != nil {
 		return nil, err
-	}
-	tracer, err := tracing.New(traceOptions(o, store, log))
-	if err != nil {
-		return nil, errors.Join(err, closeStore(store))
 	}
 	responses := responseCache(&o.Cache, alloc, log) //nolint:contextcheck // its connection outlives the start
 	if responses != nil {
@@ -83,14 +75,14 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
 		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
-		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: tracer,
+		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: seen.tracer,
 		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {
-		return nil, errors.Join(err, tracer.Close(), closeStore(store), closeCache(responses))
+		return nil, errors.Join(err, seen.close(), closeStore(seen.store), closeCache(responses))
 	}
 	s := &server{
-		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, store: store, regions: shm.NewRegistry(o.ClientSHM),
+		o: *o, logs: journal, log: log, repo: repo, traces: seen, regions: shm.NewRegistry(o.ClientSHM),
 		alloc: alloc, counted: metrics, responses: responses,
 	}
 	if err := s.wire(); err != nil {
@@ -142,19 +134,6 @@ func modeOf(o *options.Options) repository.Mode {
 	return repository.Fixed
 }
 
-// traceOptions are what a tracer is made from.
-func traceOptions(o *options.Options, store *ring.Store, log *slog.Logger) tracing.Options {
-	t := &o.Trace
-	list := tracing.Options{Log: log, Params: o.TraceStore.Params, AtMost: o.TraceStore.AtMost, Settings: tracing.Settings{
-		Mode: t.Mode, Level: t.Levels, Rate: strconv.Itoa(t.Rate), Count: strconv.Itoa(t.Count),
-		LogFrequency: strconv.Itoa(t.LogFrequency), File: t.File,
-	}}
-	if store != nil {
-		list.Sinks, list.All = append(list.Sinks, store), true
-	}
-	return list
-}
-
 func (s *server) live() bool { return !s.leaving.Load() }
 
 // gate answers readiness for the server as a whole.
@@ -196,7 +175,7 @@ func (s *server) close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = f.stop(ctx) })
 	}
 	wg.Wait()
-	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.tracer.Close())
+	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close())
 	if err == nil { // else requests may still be answered
 		err = errors.Join(closeCache(s.responses), closeStore(s.store))
 	}

@@ -19,14 +19,14 @@ func (t *Trace) encode(b []byte) []byte {
 			moments = r.Steps[i].moments(moments)
 		}
 	}
-	b = appendMember(b, t.id, 0, r.Model, r.Version, r.Request, moments)
+	b = appendMember(b, r.Number, 0, r.Model, r.Version, r.Request, moments)
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		if s.Own {
 			continue
 		}
 		moments = append(s.moments(append(moments[:0], Moment{RequestStart, s.Enqueued})), Moment{RequestEnd, s.Done})
-		b = appendMember(append(b, ','), s.file, t.id, s.Model, s.Version, r.Request, moments)
+		b = appendMember(append(b, ','), s.Number, r.Number, s.Model, s.Version, r.Request, moments)
 	}
 	return b
 }

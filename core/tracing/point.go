@@ -74,3 +74,11 @@ func (r *Record) Bounds() (start, end int64) {
 	}
 	return start, end
 }
+
+// CopyTo makes to the same, in the memory that it has.
+func (r *Record) CopyTo(to *Record) {
+	moments, steps, events, params := to.Moments[:0], to.Steps[:0], to.Events[:0], to.Params[:0]
+	*to = *r
+	to.Moments, to.Steps = append(moments, r.Moments...), append(steps, r.Steps...)
+	to.Events, to.Params = append(events, r.Events...), append(params, r.Params...)
+}

@@ -91,6 +91,7 @@ type Trace struct {
 
 	mu      sync.Mutex
 	rec     Record // guarded by mu
+	seen    []seen // guarded by mu
 	holders int    // guarded by mu
 
 	moments [inlineMoments]Moment
@@ -280,5 +281,7 @@ func (t *Trace) finish() {
 	*r = Record{Params: r.Params[:0]}
 	r.Moments, r.Steps, r.Events = t.moments[:0], t.steps[:0], t.events[:0]
 	t.set = nil
+	clear(t.seen)
+	t.seen = t.seen[:0]
 	t.tracer.pool.Put(t)
 }

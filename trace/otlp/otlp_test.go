@@ -20,6 +20,7 @@ import (
 	"tutti/core/tensor"
 	"tutti/core/tracing"
 	"tutti/trace/otlp"
+	"tutti/trace/otlp/otlptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,8 +89,8 @@ func TestExport(t *testing.T) {
 	for _, protocol := range []string{otlp.ProtocolHTTP, otlp.ProtocolGRPC} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			r := newReceiver(t)
-			url := map[string]string{otlp.ProtocolHTTP: r.http, otlp.ProtocolGRPC: r.grpc}[protocol]
+			r := otlptest.New(t)
+			url := map[string]string{otlp.ProtocolHTTP: r.HTTP, otlp.ProtocolGRPC: r.GRPC}[protocol]
 			tr, logged, end := start(t, "0", [2]string{"url", url}, [2]string{"protocol", protocol}, [2]string{"resource", "host.name=h"})
 			ensemble(tr)
 			if tr.Sample("pipe", 3, "") != nil {
@@ -104,7 +105,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-func checkSpans(t *testing.T, r *receiver) {
+func checkSpans(t *testing.T, r *otlptest.Receiver) {
 	t.Helper()
 	want := []string{
 		"InferRequest HTTP_RECV_START HTTP_RECV_END HTTP_SEND_END",
@@ -120,32 +121,32 @@ func checkSpans(t *testing.T, r *receiver) {
 		"    c REQUEST_START QUEUE_START refused REQUEST_END",
 	}
 	client, _ := hex.DecodeString("b7ad6b7169203331")
-	if diff := cmp.Diff(want, r.tree(client, "")); diff != "" {
+	if diff := cmp.Diff(want, r.Tree(client, "")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if r.resource["service.name"] != "triton-inference-server" || r.resource["host.name"] != "h" || r.scopes[0] != "triton-server" {
-		t.Errorf("resource %v, scopes %v", r.resource, r.scopes)
+	if r.Resource["service.name"] != "triton-inference-server" || r.Resource["host.name"] != "h" || r.Scopes[0] != "triton-server" {
+		t.Errorf("resource %v, scopes %v", r.Resource, r.Scopes)
 	}
-	root := r.span(t, "InferRequest", hex.EncodeToString(client))
+	root := r.Span(t, "InferRequest", hex.EncodeToString(client))
 	if id := hex.EncodeToString(root.GetTraceId()); id != clientParent[3:35] || root.GetTraceState() != "vendor=1" || root.GetStatus().GetMessage() != "no place for it" {
 		t.Errorf("the root is %v", root)
 	}
-	pipe := r.span(t, "pipe", hex.EncodeToString(root.GetSpanId()))
-	got := texts(pipe.GetAttributes())
+	pipe := r.Span(t, "pipe", hex.EncodeToString(root.GetSpanId()))
+	got := otlptest.Texts(pipe.GetAttributes())
 	if got["triton.model_name"] != "pipe" || got["triton.request_id"] != "r1" || got["triton.model_version"] != "int_value:3" || got["triton.trace_parent_id"] != "int_value:0" {
 		t.Errorf("attributes %v", got)
 	}
-	step := r.span(t, "a", "")
-	if texts(step.GetAttributes())["triton.trace_parent_id"] != got["triton.trace_id"] {
+	step := r.Span(t, "a", "")
+	if otlptest.Texts(step.GetAttributes())["triton.trace_parent_id"] != got["triton.trace_id"] {
 		t.Errorf("the step's are %v, the ensemble's %v", step.GetAttributes(), got)
 	}
 	// The batch and its members are linked both ways.
-	compute := r.span(t, "compute", hex.EncodeToString(step.GetSpanId()))
+	compute := r.Span(t, "compute", hex.EncodeToString(step.GetSpanId()))
 	links := compute.GetLinks()
 	if len(links) != 1 {
 		t.Fatalf("%d links", len(links))
 	}
-	for _, s := range r.spans {
+	for _, s := range r.Spans {
 		if string(s.GetSpanId()) != string(links[0].GetSpanId()) {
 			continue
 		}

@@ -1,4 +1,5 @@
-package otlp_test
+// Package otlptest receives spans in tests.
+package otlptest
 
 import (
 	"context"
@@ -18,23 +19,28 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// receiver takes spans over the OpenTelemetry protocol, by HTTP and by gRPC.
-type receiver struct {
+// Receiver takes spans over the OpenTelemetry protocol, by HTTP and by gRPC. What it has
+// is read when nothing is sent any more.
+type Receiver struct {
 	collector.UnimplementedTraceServiceServer
-	http, grpc string // addresses
+	// HTTP and GRPC are the URLs to send to.
+	HTTP, GRPC string
 
-	mu       sync.Mutex
-	spans    []*wire.Span      // guarded by mu
-	resource map[string]string // guarded by mu
-	scopes   []string          // guarded by mu
+	mu sync.Mutex
+	// Spans are those received, Scopes the names of what they are from, and Resource
+	// what they are from, all of it.
+	Spans    []*wire.Span
+	Resource map[string]string
+	Scopes   []string
 }
 
-func newReceiver(t *testing.T) *receiver {
+// New returns a receiver that ends with the test.
+func New(t *testing.T) *Receiver {
 	t.Helper()
-	r := &receiver{resource: map[string]string{}}
+	r := &Receiver{Resource: map[string]string{}}
 	h := httptest.NewServer(r)
 	t.Cleanup(h.Close)
-	r.http = h.URL + "/v1/traces"
+	r.HTTP = h.URL + "/v1/traces"
 	lis, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -43,28 +49,28 @@ func newReceiver(t *testing.T) *receiver {
 	collector.RegisterTraceServiceServer(srv, r)
 	go srv.Serve(lis) //nolint:errcheck // it ends when the test stops it
 	t.Cleanup(srv.Stop)
-	r.grpc = "http://" + lis.Addr().String()
+	r.GRPC = "http://" + lis.Addr().String()
 	return r
 }
 
 // Export implements collector.TraceServiceServer.
-func (r *receiver) Export(_ context.Context, req *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (r *Receiver) Export(_ context.Context, req *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rs := range req.GetResourceSpans() {
-		for k, v := range texts(rs.GetResource().GetAttributes()) {
-			r.resource[k] = v
+		for k, v := range Texts(rs.GetResource().GetAttributes()) {
+			r.Resource[k] = v
 		}
 		for _, ss := range rs.GetScopeSpans() {
-			r.scopes = append(r.scopes, ss.GetScope().GetName())
-			r.spans = append(r.spans, ss.GetSpans()...)
+			r.Scopes = append(r.Scopes, ss.GetScope().GetName())
+			r.Spans = append(r.Spans, ss.GetSpans()...)
 		}
 	}
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
 // ServeHTTP takes what Export takes.
-func (r *receiver) ServeHTTP(w http.ResponseWriter, h *http.Request) {
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, h *http.Request) {
 	b, err := io.ReadAll(h.Body)
 	var req collector.ExportTraceServiceRequest
 	if err != nil || h.URL.Path != "/v1/traces" || h.Header.Get("Content-Type") != "application/x-protobuf" || proto.Unmarshal(b, &req) != nil {
@@ -77,8 +83,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, h *http.Request) {
 	_, _ = w.Write(out)
 }
 
-// texts returns attributes as text.
-func texts(list []*common.KeyValue) map[string]string {
+// Texts returns attributes as text.
+func Texts(list []*common.KeyValue) map[string]string {
 	m := map[string]string{}
 	for _, a := range list {
 		switch v := a.GetValue().GetValue().(type) {
@@ -91,14 +97,14 @@ func texts(list []*common.KeyValue) map[string]string {
 	return m
 }
 
-// tree returns the spans below one as text, in order of their start, with the names of
+// Tree returns the spans below one as text, in order of their start, with the names of
 // the span's events.
-func (r *receiver) tree(parent []byte, indent string) (lines []string) {
+func (r *Receiver) Tree(parent []byte, indent string) (lines []string) {
 	if len(indent) > 20 {
 		return []string{"a span is its own ancestor"}
 	}
 	var list []*wire.Span
-	for _, s := range r.spans {
+	for _, s := range r.Spans {
 		if string(s.GetParentSpanId()) == string(parent) {
 			list = append(list, s)
 		}
@@ -111,16 +117,16 @@ func (r *receiver) tree(parent []byte, indent string) (lines []string) {
 		for _, e := range s.GetEvents() {
 			line += " " + e.GetName()
 		}
-		lines = append(append(lines, line), r.tree(s.GetSpanId(), indent+"  ")...)
+		lines = append(append(lines, line), r.Tree(s.GetSpanId(), indent+"  ")...)
 	}
 	return lines
 }
 
-// span returns the only span that is of a name and below another one, "" for any.
-func (r *receiver) span(t *testing.T, name, parent string) *wire.Span {
+// Span returns the only span that is of a name and below another one, "" for any.
+func (r *Receiver) Span(t *testing.T, name, parent string) *wire.Span {
 	t.Helper()
 	var found *wire.Span
-	for _, s := range r.spans {
+	for _, s := range r.Spans {
 		if s.GetName() != name || parent != "" && hex.EncodeToString(s.GetParentSpanId()) != parent {
 			continue
 		}

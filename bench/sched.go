@@ -34,7 +34,7 @@ var errSlow = errors.New("a figure is beyond its limit")
 func (b *bench) sched() error {
 	s := &schedBench{bench: b, workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}
 	defer s.workers.Close()
-	for _, part := range []func() error{s.chains, s.shapes, s.idle, s.crowd, s.depth} {
+	for _, part := range []func() error{s.chains, s.traced, s.shapes, s.idle, s.crowd, s.depth} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -169,8 +169,8 @@ func (s *schedBench) executor(g *graph, target func(sig *config.Signature) sched
 }
 
 // ask sends n requests one after the other.
-func (s *schedBench) ask(x infer.Inferer, name string, n int) {
-	c := s.client(x, name)
+func (s *schedBench) ask(x infer.Inferer, n int) {
+	c := s.client(x, "t0")
 	defer c.close()
 	c.ask(n)
 }
@@ -226,7 +226,7 @@ func (s *schedBench) chains() error {
 		if err != nil {
 			return err
 		}
-		got := s.measure(600_000/c.nodes, func(n int) { s.ask(x, "t0", n) })
+		got := s.measure(600_000/c.nodes, func(n int) { s.ask(x, n) })
 		s.limit(c.what, "us of CPU", got.cpu/1000, c.limit)
 		s.limit("  its allocations", "per request", got.allocs, 0.01)
 	}
@@ -240,7 +240,7 @@ func (s *schedBench) shapes() error {
 		if err != nil {
 			return 0, err
 		}
-		return s.measure(1_000_000/nodes, func(n int) { s.ask(x, "t0", n) }).cpu / float64(nodes), nil
+		return s.measure(1_000_000/nodes, func(n int) { s.ask(x, n) }).cpu / float64(nodes), nil
 	}
 	small, err := perNode(chain(3), 3)
 	if err != nil {

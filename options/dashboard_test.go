@@ -30,8 +30,10 @@ func TestDashboard(t *testing.T) {
 		{[]string{"--dashboard=false", "--trace-store-bytes", "0"}, options.Dashboard{}, options.TraceStore{Every: 100, AtMost: 2000}, ""},
 		{[]string{"--dashboard-token-file", filepath.Join(dir, "token")}, options.Dashboard{Enabled: true, Token: "s3cret"}, store, ""},
 		{
-			[]string{"--trace-store-every", "0", "--trace-store-rate", "5", "--trace-param", "a", "--trace-param", "b"}, options.Dashboard{Enabled: true},
-			options.TraceStore{Bytes: 64 << 20, AtMost: 5, Params: []string{"a", "b"}}, "",
+			[]string{"--trace-store-every", "0", "--trace-store-rate", "5", "--trace-param", "a", "--trace-param", "b"},
+			options.Dashboard{Enabled: true},
+			options.TraceStore{Bytes: 64 << 20, AtMost: 5, Params: []string{"a", "b"}},
+			"",
 		},
 		{args: []string{"--dashboard-token-file", filepath.Join(dir, "empty")}, err: "is empty"},
 		{args: []string{"--dashboard-token-file", filepath.Join(dir, "none")}, err: "unable to read"},

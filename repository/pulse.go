@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"slices"
 	"strconv"
 
 	"tutti/core/infer"
@@ -157,10 +158,8 @@ func (r *Repository) copies(e *infer.EdgeView, n *plan.Node, moves []plan.Move, 
 // producer returns the node that writes a slot, -1 for the request.
 func producer(p *plan.Plan, slot plan.Slot) int {
 	for i := range p.Nodes {
-		for _, s := range p.Nodes[i].Out {
-			if s == slot {
-				return i
-			}
+		if slices.Contains(p.Nodes[i].Out, slot) {
+			return i
 		}
 	}
 	return -1

@@ -122,7 +122,7 @@ func (n *Note) trace(from, to tensor.Place, bytes int) {
 	e.At, e.Node = telemetry.Now(), -1
 	n.Trace.Event(&e)
 	for w := n.Works; w != nil; w = w.next {
-		e.Node = w.Node
+		e.Node = w.Step
 		w.Trace.Event(&e)
 		if n.One {
 			return

@@ -18,6 +18,8 @@ type Work struct {
 	To   Completer
 	Run  any
 	Node int32
+	// Step is the node's number in the whole plan, for traces.
+	Step int32
 	// Rows is the size of the batch dimension, 1 when the model does not batch.
 	Rows int32
 

@@ -55,7 +55,7 @@ func TestCodec(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add(trace.Append(nil, record()))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Fuzz(func(_ *testing.T, b []byte) {
 		if r, err := trace.Decode(b); err == nil {
 			trace.View(r, "")
 		}

@@ -25,7 +25,7 @@ func unix(r *tracing.Record, ns int64) int64 { return (r.Began + ns - r.BeganAt)
 func Summary(r *tracing.Record, kept string) infer.TraceSummary {
 	start, end := r.Bounds()
 	return infer.TraceSummary{
-		ID: r.ID.String(), Request: r.Request, Model: r.Model, Version: r.Version, Ensemble: r.Ensemble,
+		ID: r.ID.String(), Span: r.Span.String(), Request: r.Request, Model: r.Model, Version: r.Version, Ensemble: r.Ensemble,
 		StartUs: unix(r, start), DurationNs: end - start, Status: StatusOf(r.Failed, r.Code), Error: r.Error, Kept: kept, Steps: len(r.Steps),
 	}
 }
@@ -35,8 +35,8 @@ func Summary(r *tracing.Record, kept string) infer.TraceSummary {
 func View(r *tracing.Record, kept string) *infer.TraceView {
 	start, _ := r.Bounds()
 	v := &infer.TraceView{
-		TraceSummary: Summary(r, kept), Span: r.Span.String(),
-		Params: []infer.ParamView{}, Moments: []infer.MomentView{}, Spans: []infer.StepView{}, Events: []infer.EventView{},
+		TraceSummary: Summary(r, kept),
+		Params:       []infer.ParamView{}, Moments: []infer.MomentView{}, Spans: []infer.StepView{}, Events: []infer.EventView{},
 		Split: Parts(r), Mates: []infer.BatchSummary{},
 	}
 	if r.Parent != (tracing.SpanID{}) {

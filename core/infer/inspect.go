@@ -4,7 +4,8 @@ package infer
 type Inspector interface {
 	// Traces returns the stored traces that a query asks for, newest first.
 	Traces(q *TraceQuery) (*TraceList, error)
-	// FindTrace returns one stored trace by its id, 32 hexadecimal digits.
+	// FindTrace returns one stored trace by its id, 32 hexadecimal digits. Where a caller
+	// has made several requests of one trace, "-" and the span id tell them apart.
 	FindTrace(id string) (*TraceView, error)
 	// FindBatch returns an executed batch that is still known.
 	FindBatch(id uint64) (*BatchView, error)
@@ -50,6 +51,7 @@ type TraceList struct {
 // TraceSummary is a line about a trace.
 type TraceSummary struct {
 	ID         string `json:"id"`
+	Span       string `json:"span_id"`
 	Request    string `json:"request_id,omitempty"`
 	Model      string `json:"model"`
 	Version    int64  `json:"version"`
@@ -65,7 +67,6 @@ type TraceSummary struct {
 // TraceView is a whole trace. Offsets are nanoseconds since its start.
 type TraceView struct {
 	TraceSummary
-	Span    string         `json:"span_id"`
 	Parent  string         `json:"parent_span_id,omitempty"`
 	Params  []ParamView    `json:"params"`
 	Moments []MomentView   `json:"moments"`

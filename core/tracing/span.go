@@ -3,8 +3,8 @@ package tracing
 import "tutti/core/telemetry"
 
 // Span is when something began and ended of a request of which it is not known yet
-// whether it is traced. It is zero when no request may be.
-type Span struct{ start, end int64 }
+// whether it is traced, on the clock of telemetry.Now. It is zero when no request may be.
+type Span struct{ Began, Ended int64 }
 
 // Begin returns a span that begins now.
 //
@@ -13,24 +13,24 @@ func (t *Tracer) Begin() Span {
 	if !t.On() {
 		return Span{}
 	}
-	return Span{start: telemetry.Now()}
+	return Span{Began: telemetry.Now()}
 }
 
 // End ends the span now.
 func (s *Span) End() {
-	if s.start != 0 {
-		s.end = telemetry.Now()
+	if s.Began != 0 {
+		s.Ended = telemetry.Now()
 	}
 }
 
 // Stamp records a span that has ended in a trace, as both its ends. It does so once:
 // what has several answers was still received only once.
 func (s *Span) Stamp(t *Trace, start, end Point) {
-	if t == nil || s.end == 0 {
+	if t == nil || s.Ended == 0 {
 		return
 	}
-	t.Stamp(start, s.start)
-	t.Stamp(end, s.end)
+	t.Stamp(start, s.Began)
+	t.Stamp(end, s.Ended)
 	*s = Span{}
 }
 

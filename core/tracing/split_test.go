@@ -45,8 +45,11 @@ func TestSplit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := &tracing.Record{BeganAt: 10, Steps: []tracing.Step{tt.step}, Moments: []tracing.Moment{
-				{Point: tracing.HTTPRecvStart, Ns: 0}, {Point: tracing.HTTPRecvEnd, Ns: 10}, {Point: tracing.RequestStart, Ns: 15},
-				{Point: tracing.InferResponseComplete, Ns: 120}, {Point: tracing.HTTPSendEnd, Ns: 130},
+				{Point: tracing.HTTPRecvStart, Ns: 0},
+				{Point: tracing.HTTPRecvEnd, Ns: 10},
+				{Point: tracing.RequestStart, Ns: 15},
+				{Point: tracing.InferResponseComplete, Ns: 120},
+				{Point: tracing.HTTPSendEnd, Ns: 130},
 			}}
 			if diff := cmp.Diff(tt.want, text(tracing.Split(r))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

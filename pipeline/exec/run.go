@@ -76,7 +76,7 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	for i := range r.work {
 		n := &p.Nodes[i]
 		r.work[i] = scheduler.Work{
-			To: x, Run: r, Node: int32(i), Affinity: &r.at, Want: want(n),
+			To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.at, Want: want(n),
 			In:  make([]tensor.Tensor, len(n.In)),
 			Out: make([]tensor.Tensor, len(n.Out)),
 		}
@@ -285,7 +285,7 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 		}
 		for _, s := range n.Out {
 			if s != plan.None {
-				staged += r.deliver(s, r.x.first+w.Node, t)
+				staged += r.deliver(s, w.Step, t)
 			}
 		}
 	}

@@ -24,6 +24,7 @@ type splits struct {
 
 	mu      sync.Mutex
 	traces  int                      // guarded by mu
+	copies  int                      // guarded by mu
 	batches map[uint64]tracing.Batch // guarded by mu
 }
 
@@ -48,6 +49,11 @@ func (s *splits) Trace(x *tracing.Trace) {
 	}
 	for i := range r.Steps {
 		s.step(r, &r.Steps[i])
+	}
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Kind == tracing.EventCopy && e.Bytes > 0 && e.From != e.To && e.Reason != "" {
+			s.copies++
+		}
 	}
 	if !r.Failed {
 		s.critical(r)
@@ -132,6 +138,9 @@ func TestSplitOfRuns(t *testing.T) {
 			defer s.mu.Unlock()
 			if s.traces != requests {
 				t.Errorf("%d traces of %d requests", s.traces, requests)
+			}
+			if (s.copies > 0) != (b.site != nil) {
+				t.Errorf("%d copies are recorded", s.copies)
 			}
 		})
 	}

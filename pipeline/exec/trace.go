@@ -67,7 +67,7 @@ func (r *run) traceTensor(output bool, node, wave int32, name string, x *tensor.
 // traceStep records one execution, or why there was none.
 func (r *run) traceStep(n *plan.Node, w *scheduler.Work, now int64) {
 	s := tracing.Step{
-		Node: r.x.first + w.Node, After: w.After, Wave: r.wave.number,
+		Node: w.Step, After: w.After, Wave: r.wave.number,
 		Model: n.Signature.Model, Version: n.Signature.Version, Own: !r.x.plan.Ensemble,
 		Cached: w.Cached, Failed: w.Err != nil,
 		Ready: w.Ready, Enqueued: w.Enqueued, Done: now, Execution: w.Seen,

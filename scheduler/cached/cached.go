@@ -11,6 +11,7 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 	"tutti/scheduler"
 )
 
@@ -169,6 +170,7 @@ func (c *Scheduler) look(w *scheduler.Work, found, rest *scheduler.List, t *sche
 	x.keep, x.leads, x.took = true, false, now-began
 	role := cache.Alone
 	if !hit {
+		w.Trace.Event(&tracing.Event{Kind: tracing.EventCacheMiss, At: now, Node: w.Step})
 		role = c.join(&x.key, w)
 		x.leads = role == cache.Lead
 		hit = x.leads && stamp != c.flights.Stamp() && c.cache.Lookup(w.Ctx, &x.key, w.Out)

@@ -22,6 +22,7 @@
 //	                            ?limit=50 (at most 1000) ?cursor=(next of the page before)
 //	                            ?after=(newest of an earlier list)
 //	GET api/traces/ID           TraceView: spans, events, split, batch mates; 404 when it is not stored any more
+//	                            ID may be TRACE-SPAN where several requests share a trace id
 //	GET api/traces/ID?as=text   the same as text/plain, what "tutti why" prints
 //	GET api/batches/ID          BatchView
 //	GET api/sampling            Sampling

@@ -115,23 +115,23 @@ func (s *Server) handler(a infer.API, changes bool, f answer) http.HandlerFunc {
 	}
 }
 
-// errForbidden is what is not allowed.
-type errForbidden string
+// forbiddenError is what is not allowed.
+type forbiddenError string
 
-func (e errForbidden) Error() string { return string(e) }
+func (e forbiddenError) Error() string { return string(e) }
 
 // admit says why a request is not allowed, nil when it is.
 func (s *Server) admit(r *http.Request, a infer.API, changes bool) error {
 	if want := s.limited.Of(a); want != nil && !want.Met(r.Header.Get(want.Key)) {
-		return errForbidden("This API is restricted, expecting header '" + want.Key + "'")
+		return forbiddenError("This API is restricted, expecting header '" + want.Key + "'")
 	}
 	switch {
 	case !changes || s.admitted(r):
 		return nil
 	case s.set.Token == "":
-		return errForbidden("the dashboard is read-only: the server has no --dashboard-token")
+		return forbiddenError("the dashboard is read-only: the server has no --dashboard-token")
 	}
-	return errForbidden("this needs the dashboard's token, expecting header 'Authorization: Bearer TOKEN'")
+	return forbiddenError("this needs the dashboard's token, expecting header 'Authorization: Bearer TOKEN'")
 }
 
 // admitted reports whether a request has the token.
@@ -142,7 +142,7 @@ func (s *Server) admitted(r *http.Request) bool {
 
 func writeError(w http.ResponseWriter, err error) {
 	code := status.CodeOf(err).HTTP()
-	if _, ok := err.(errForbidden); ok { //nolint:errorlint // never wrapped
+	if _, ok := err.(forbiddenError); ok { //nolint:errorlint // never wrapped
 		code = http.StatusForbidden
 	}
 	writeJSON(w, code, map[string]string{"error": err.Error()})

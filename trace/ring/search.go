@@ -3,6 +3,7 @@ package ring
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -114,6 +115,7 @@ func errID(id string) error {
 
 // FindTrace implements infer.Inspector.
 func (s *Store) FindTrace(id string) (*infer.TraceView, error) {
+	id, span, one := strings.Cut(id, "-")
 	want, ok := tracing.ParseTraceID(id)
 	if !ok {
 		return nil, errID(id)
@@ -126,7 +128,9 @@ func (s *Store) FindTrace(id string) (*infer.TraceView, error) {
 				if err != nil {
 					return nil, err
 				}
-				return s.view(r, name), nil
+				if !one || r.Span.String() == span {
+					return s.view(r, name), nil
+				}
 			}
 		}
 	}

@@ -15,16 +15,16 @@ import (
 )
 
 // open returns a store and the tracer that fills it.
-func open(t testing.TB, bytes int64, s infer.Sampling) (*ring.Store, *tracing.Tracer) {
-	t.Helper()
+func open(tb testing.TB, bytes int64, s infer.Sampling) (*ring.Store, *tracing.Tracer) {
+	tb.Helper()
 	store, err := ring.New(bytes, s)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { store.Close() })
+	tb.Cleanup(func() { store.Close() })
 	tr, err := tracing.New(tracing.Options{Sinks: []tracing.Sink{store}, All: true})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return store, tr
 }
@@ -123,6 +123,12 @@ func TestFind(t *testing.T) {
 	}
 	if sum != v.DurationNs || v.DurationNs != 1e6 || len(v.Spans) != 2 || !v.Spans[1].Critical {
 		t.Errorf("a trace of 1 ms: %+v", v)
+	}
+	if again, err := s.FindTrace(v.ID + "-" + v.Span); err != nil || again.Span != v.Span {
+		t.Errorf("the same by its span: %+v, %v", again, err)
+	}
+	if _, err := s.FindTrace(v.ID + "-0"); status.CodeOf(err) != status.NotFound {
+		t.Errorf("another span: %v", err)
 	}
 	if _, err := s.FindTrace(tracing.TraceID{1}.String()); status.CodeOf(err) != status.NotFound {
 		t.Errorf("an unknown trace: %v", err)

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"tutti/client"
+	"tutti/core/infer"
+)
+
+// inspect reads one answer of the dashboard's API.
+func inspect(t *testing.T, a addresses, path string, into any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.http+"/ui/api/"+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", path, resp.Status, err)
+	}
+}
+
+// TestWhy has clients of both protocols ask an ensemble of real models, and looks where
+// the time of each request is said to have gone: the parts add up to what the request
+// took, which is no more than what its client waited.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	requireRuntime(t)
+	a := serve(t, "--model-repository="+filepath.Join(examplesDir, "text"), "--trace-store-every=1", "--trace-store-rate=0")
+	h := client.NewHTTP("http://"+a.http, nil)
+	t.Cleanup(func() { _ = h.Close() })
+	g := dialGRPC(t, a.grpc)
+	t.Cleanup(func() { _ = g.Close() })
+	const requests = 40
+	var waited [requests]time.Duration
+	var wg sync.WaitGroup
+	for i := range requests {
+		wg.Go(func() {
+			c := client.Client(h)
+			if i%2 == 0 {
+				c = g
+			}
+			began := time.Now()
+			_, err := c.Infer(context.Background(), &client.Request{
+				Model: "ensemble", ID: strconv.Itoa(i), Inputs: []client.Tensor{client.Text("TEXT", []int64{1, 1}, "why is the sky blue")},
+			})
+			if waited[i] = time.Since(began); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	var list infer.TraceList
+	for len(list.Traces) < requests { // the last to be sent may not have ended yet
+		inspect(t, a, "traces?model=ensemble&limit=100", &list)
+	}
+	for i := range list.Traces {
+		var v infer.TraceView
+		inspect(t, a, "traces/"+list.Traces[i].ID, &v)
+		checkSplit(t, a, &v)
+		n, err := strconv.Atoi(v.Request)
+		if err != nil || time.Duration(v.DurationNs) > waited[n] {
+			t.Errorf("request '%s' took %d ns of the %d ns its client waited", v.Request, v.DurationNs, waited[n])
+		}
+	}
+}
+
+// checkSplit checks the parts of a trace, and that its batches know it.
+func checkSplit(t *testing.T, a addresses, v *infer.TraceView) {
+	t.Helper()
+	at, kinds := int64(0), map[string]bool{}
+	for _, p := range v.Split {
+		if p.StartNs != at || p.Ns <= 0 {
+			t.Errorf("a part begins at %d, expected %d: %+v", p.StartNs, at, v.Split)
+		}
+		at += p.Ns
+		kinds[p.Kind] = true
+	}
+	if at != v.DurationNs || !kinds["receive"] || !kinds["compute"] || !kinds["native"] || !kinds["encode"] {
+		t.Errorf("the parts are %d ns of %d: %v", at, v.DurationNs, kinds)
+	}
+	for _, s := range v.Spans {
+		var b infer.BatchView
+		inspect(t, a, "batches/"+strconv.FormatUint(s.Batch, 10), &b)
+		if b.Model != s.Model || b.Rows != s.BatchRows || b.Members != s.Members {
+			t.Errorf("step %+v is of batch %+v", s, b)
+		}
+	}
+}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -188,4 +190,57 @@ func TestTensorTrace(t *testing.T) {
 			t.Errorf("%d: %s, want %s", id, text, want)
 		}
 	}
+}
+
+const callerModel = `import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        answers = []
+        for r in requests:
+            x = pb_utils.get_input_tensor_by_name(r, "IN")
+            call = pb_utils.InferenceRequest(
+                model_name="first", requested_output_names=["OUTPUT0"], inputs=[pb_utils.Tensor("INPUT0", x.as_numpy())])
+            out = pb_utils.get_output_tensor_by_name(call.exec(), "OUTPUT0")
+            answers.append(pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor("OUT", out.as_numpy())]))
+        return answers
+`
+
+// TestSpansOfCalls has a model call another one: that is part of the caller's trace,
+// below the step that called.
+func TestSpansOfCalls(t *testing.T) { //nolint:paralleltest // as those of the examples
+	if err := pythonCheck(); err != nil {
+		t.Skip(err)
+	}
+	root := chainRepo(t)
+	const config = "backend: \"python\"\nmax_batch_size: 8\ninput [{ name: \"IN\" data_type: TYPE_INT32 dims: [2] }]\noutput [{ name: \"OUT\" data_type: TYPE_INT32 dims: [2] }]\n"
+	for name, text := range map[string]string{"config.pbtxt": config, "1/model.py": callerModel} {
+		path := filepath.Join(root, "chain", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := otlptest.New(t)
+	const id, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	served(t, func(a addresses) { askChain(t, a.http, "00-"+id+"-"+parent+"-01") },
+		"--model-repository="+root, "--trace-config=mode=opentelemetry", "--trace-config=level=TIMESTAMPS", "--trace-config=rate=0",
+		"--trace-config=opentelemetry,protocol=grpc", "--trace-config=opentelemetry,url="+r.GRPC)
+	above, _ := hex.DecodeString(parent)
+	for _, s := range r.Spans {
+		if s.GetName() == "InferRequest" && !bytes.Equal(s.GetParentSpanId(), above) {
+			if hex.EncodeToString(s.GetTraceId()) != id {
+				t.Error("the call is not part of the trace")
+			}
+			r.Span(t, "first", hex.EncodeToString(s.GetSpanId()))
+			for _, up := range r.Spans {
+				if bytes.Equal(up.GetSpanId(), s.GetParentSpanId()) {
+					return
+				}
+			}
+			t.Error("the caller's span is missing")
+			return
+		}
+	}
+	t.Error("there is no span of the call")
 }

@@ -172,7 +172,7 @@ func (r *run) stage(n, after int32, t *scheduler.Turn) int32 {
 	}
 	w.Ctx, w.Meta, w.Err, w.Reply, w.Cached = r.ctx, r.meta(), nil, nil, false
 	if w.Trace = r.req.Trace; w.Trace != nil {
-		w.Ready, w.After, w.Seen = t.Now(), after, tracing.Execution{}
+		w.Ready, w.After, w.Wave, w.Seen = t.Now(), after, r.wave.number, tracing.Execution{}
 		if w.Trace.Tensors() {
 			r.tracePorts(false, w, w.In, r.x.plan.Nodes[n].Signature.Inputs)
 		}

@@ -101,7 +101,11 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 	if at := r.Last(tracing.RequestEnd); at != 0 {
 		end = at
 	}
-	ctx, span := e.open(ctx, r.Model, r.Span.Part(partModel), start, trace.WithAttributes(aboutModel(r, r.Model, r.Version, r.Number, 0)...))
+	id := r.Span.Part(partModel)
+	if len(r.Steps) > 0 && r.Steps[0].Own {
+		id = r.Steps[0].Span // which the model has told others
+	}
+	ctx, span := e.open(ctx, r.Model, id, start, trace.WithAttributes(aboutModel(r, r.Model, r.Version, r.Number, 0)...))
 	e.stamp(span, moments)
 	e.events(span, r, -1)
 	for i := range r.Steps {

@@ -79,7 +79,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {
-		return nil, errors.Join(err, seen.close(), closeStore(seen.store), closeCache(responses))
+		return nil, errors.Join(err, seen.close(ctx), closeStore(seen.store), closeCache(responses))
 	}
 	s := &server{
 		o: *o, logs: journal, log: log, repo: repo, traces: seen, regions: shm.NewRegistry(o.ClientSHM),
@@ -175,7 +175,7 @@ func (s *server) close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = f.stop(ctx) })
 	}
 	wg.Wait()
-	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close())
+	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx))
 	if err == nil { // else requests may still be answered
 		err = errors.Join(closeCache(s.responses), closeStore(s.store))
 	}

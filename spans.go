@@ -30,7 +30,7 @@ func openTraces(ctx context.Context, o *options.Options, log *slog.Logger) (t tr
 	}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, t.close(), closeStore(t.store))
+			err = errors.Join(err, t.close(ctx), closeStore(t.store))
 		}
 	}()
 	if t.store, err = traceStore(o); err != nil {
@@ -54,6 +54,6 @@ func openTraces(ctx context.Context, o *options.Options, log *slog.Logger) (t tr
 }
 
 // close ends the trace file and sends what waits. The store goes on: see closeStore.
-func (t *traces) close() error {
-	return errors.Join(t.tracer.Close(), t.spans.Close())
+func (t *traces) close(ctx context.Context) error {
+	return errors.Join(t.tracer.Close(), t.spans.Close(ctx))
 }

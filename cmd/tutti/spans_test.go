@@ -73,7 +73,7 @@ func served(t *testing.T, ask func(a addresses), args ...string) {
 // gRPC, and reads what a collector gets.
 //
 // shows: trace.spans
-func TestSpans(t *testing.T) {
+func TestSpans(t *testing.T) { //nolint:tparallel // what was sent is read when its subtest has ended
 	t.Parallel()
 	r := otlptest.New(t)
 	const id, web, rpc = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
@@ -158,7 +158,7 @@ func traceSetting(t *testing.T, address string) (got map[string]any) {
 // TestTensorTrace has a server write the tensors of an ensemble and its steps.
 //
 // shows: trace.tensors
-func TestTensorTrace(t *testing.T) {
+func TestTensorTrace(t *testing.T) { //nolint:tparallel // as above
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "trace.json")
 	served(t, func(a addresses) { askChain(t, a.http, "") },

@@ -77,8 +77,11 @@ func (r *Record) Bounds() (start, end int64) {
 
 // CopyTo makes to the same, in the memory that it has.
 func (r *Record) CopyTo(to *Record) {
-	moments, steps, events, params := to.Moments[:0], to.Steps[:0], to.Events[:0], to.Params[:0]
+	kept := *to
 	*to = *r
-	to.Moments, to.Steps = append(moments, r.Moments...), append(steps, r.Steps...)
-	to.Events, to.Params = append(events, r.Events...), append(params, r.Params...)
+	to.Moments, to.Steps, to.Events, to.Params = kept.Moments[:0], kept.Steps[:0], kept.Events[:0], kept.Params[:0]
+	to.Moments = append(to.Moments, r.Moments...)
+	to.Steps = append(to.Steps, r.Steps...)
+	to.Events = append(to.Events, r.Events...)
+	to.Params = append(to.Params, r.Params...)
 }

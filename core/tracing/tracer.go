@@ -228,7 +228,7 @@ func (t *Tracer) SampleFrom(model string, version int64, id string, follows bool
 		return nil
 	}
 	set := s.of(model)
-	if !(follows && set.follows) && !set.sample() {
+	if (!follows || !set.follows) && !set.sample() {
 		if !t.all.Load() || !t.quota.take() {
 			return nil
 		}

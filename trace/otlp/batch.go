@@ -11,7 +11,7 @@ import (
 )
 
 // batch makes a span of an executed batch.
-func (e *Exporter) batch(b *tracing.Batch) {
+func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
 	at := e.batchContext(b.Batch)
 	e.ids = ids{tracing.TraceID(at.TraceID()), tracing.SpanID(at.SpanID())}
 	links := make([]trace.Link, len(b.Links))
@@ -19,7 +19,7 @@ func (e *Exporter) batch(b *tracing.Batch) {
 		links[i].SpanContext = spanContext(trace.TraceID(b.Links[i].ID), trace.SpanID(b.Links[i].Span), trace.TraceState{}, false)
 	}
 	attrs := append(executionAttributes(&b.Execution), attribute.String(attrModel, b.Model), attribute.Int64(attrVersion, b.Version))
-	_, span := e.tracer.Start(context.Background(), "batch", trace.WithNewRoot(), trace.WithTimestamp(e.wall(b.Start)), trace.WithLinks(links...), trace.WithAttributes(attrs...))
+	_, span := e.tracer.Start(ctx, "batch", trace.WithNewRoot(), trace.WithTimestamp(e.wall(b.Start)), trace.WithLinks(links...), trace.WithAttributes(attrs...))
 	e.stamp(span, computeMoments(&b.Execution))
 	if b.Failed {
 		span.SetStatus(codes.Error, "")
@@ -39,7 +39,9 @@ func executionAttributes(x *tracing.Execution) []attribute.KeyValue {
 // computeMoments are what an instance passed, by Triton's names.
 func computeMoments(x *tracing.Execution) []tracing.Moment {
 	return []tracing.Moment{
-		{Point: tracing.ComputeStart, Ns: x.Start}, {Point: tracing.ComputeInputEnd, Ns: x.InputEnd},
-		{Point: tracing.ComputeOutputStart, Ns: x.InferEnd}, {Point: tracing.ComputeEnd, Ns: x.End},
+		{Point: tracing.ComputeStart, Ns: x.Start},
+		{Point: tracing.ComputeInputEnd, Ns: x.InputEnd},
+		{Point: tracing.ComputeOutputStart, Ns: x.InferEnd},
+		{Point: tracing.ComputeEnd, Ns: x.End},
 	}
 }

@@ -2,7 +2,6 @@ package otlp_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -28,9 +27,7 @@ func TestCollector(t *testing.T) {
 	web, rpc := freeAddress(t), freeAddress(t)
 	config := fmt.Sprintf(`{receivers: {otlp: {protocols: {http: {endpoint: %q}, grpc: {endpoint: %q}}}}, exporters: {debug: {verbosity: detailed}},`+
 		` service: {telemetry: {metrics: {level: none}}, pipelines: {traces: {receivers: [otlp], exporters: [debug]}}}}`, web, rpc)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "--config=yaml:"+config)
+	cmd := exec.CommandContext(t.Context(), program, "--config=yaml:"+config)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

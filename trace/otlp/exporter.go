@@ -83,7 +83,7 @@ func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) 
 			sdk.WithMaxQueueSize(s.QueueSize), sdk.WithMaxExportBatchSize(s.BatchSize), sdk.WithBatchTimeout(s.Delay)),
 	)
 	e.tracer = e.provider.Tracer(tracerName)
-	go e.run()
+	go e.run(context.WithoutCancel(ctx))
 	return e, nil
 }
 
@@ -125,21 +125,22 @@ func (e *Exporter) put(i *item) {
 }
 
 // run makes spans until the exporter is closed.
-func (e *Exporter) run() {
+func (e *Exporter) run(ctx context.Context) {
 	defer close(e.done)
 	for i := range e.queue {
 		if i.which {
-			e.batch(&i.batch)
+			e.batch(ctx, &i.batch)
 		} else {
-			e.request(&i.rec)
+			e.request(ctx, &i.rec)
 		}
 		i.batch.Links = nil
 		e.pool.Put(i)
 	}
 }
 
-// Close sends what waits, for a few seconds at most. Traces that end later are lost.
-func (e *Exporter) Close() error {
+// Close sends what waits, for a few seconds at most, whether or not ctx is over. Traces
+// that end later are lost.
+func (e *Exporter) Close(ctx context.Context) error {
 	if e == nil {
 		return nil
 	}
@@ -150,11 +151,11 @@ func (e *Exporter) Close() error {
 	}
 	e.mu.Unlock()
 	<-e.done
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	err := e.provider.Shutdown(ctx)
 	if n := e.lost.Load(); n > 0 {
-		e.log.Warn("traces were not exported", slog.Int64("lost", n))
+		e.log.WarnContext(ctx, "traces were not exported", slog.Int64("lost", n))
 	}
 	if err != nil {
 		return status.Errorf(status.Unavailable, "not all traces were exported: %w", err)

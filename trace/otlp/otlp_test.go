@@ -2,6 +2,7 @@ package otlp_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func start(t *testing.T, rate string, pairs ...[2]string) (*tracing.Tracer, *byt
 		t.Fatal(err)
 	}
 	return tr, &logged, func() {
-		if err := errors.Join(tr.Close(), x.Close()); err != nil {
+		if err := errors.Join(tr.Close(), x.Close(context.Background())); err != nil {
 			t.Error(err)
 		}
 	}

@@ -57,8 +57,7 @@ func (e *Exporter) stamp(span trace.Span, moments []tracing.Moment) {
 }
 
 // request makes spans of a request.
-func (e *Exporter) request(r *tracing.Record) {
-	ctx := context.Background()
+func (e *Exporter) request(ctx context.Context, r *tracing.Record) {
 	if r.Parent != (tracing.SpanID{}) {
 		state, err := trace.ParseTraceState(r.State)
 		if err != nil {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/hex"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -58,9 +60,7 @@ func (r *Receiver) Export(_ context.Context, req *collector.ExportTraceServiceRe
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rs := range req.GetResourceSpans() {
-		for k, v := range Texts(rs.GetResource().GetAttributes()) {
-			r.Resource[k] = v
-		}
+		maps.Copy(r.Resource, Texts(rs.GetResource().GetAttributes()))
 		for _, ss := range rs.GetScopeSpans() {
 			r.Scopes = append(r.Scopes, ss.GetScope().GetName())
 			r.Spans = append(r.Spans, ss.GetSpans()...)
@@ -113,11 +113,11 @@ func (r *Receiver) Tree(parent []byte, indent string) (lines []string) {
 		return int(int64(a.GetStartTimeUnixNano()) - int64(b.GetStartTimeUnixNano()))
 	})
 	for _, s := range list {
-		line := indent + s.GetName()
+		words := []string{indent + s.GetName()}
 		for _, e := range s.GetEvents() {
-			line += " " + e.GetName()
+			words = append(words, e.GetName())
 		}
-		lines = append(append(lines, line), r.Tree(s.GetSpanId(), indent+"  ")...)
+		lines = append(append(lines, strings.Join(words, " ")), r.Tree(s.GetSpanId(), indent+"  ")...)
 	}
 	return lines
 }

@@ -36,6 +36,13 @@ runtime: build ## Fetch ONNX Runtime into .runtime/
 runtime-pytorch: build ## Fetch LibTorch into .runtime/ and compile its shim
 	bin/tutti runtime fetch pytorch
 
+# The runtimes of all other backends; archives are kept in the user's cache.
+RUNTIMES := openvino tensorflow pytorch
+
+.PHONY: runtimes
+runtimes: runtime ## Fetch the runtimes of all backends into .runtime/ (870 MB)
+	@for name in $(RUNTIMES); do bin/tutti runtime fetch "$$name"; done
+
 # Status 3 says that the weights cannot be had here; what needs them is left out.
 .PHONY: examples
 examples: ## Fetch and convert the models of the examples
@@ -52,7 +59,7 @@ test: runtime examples ## Run the tests, fetching what they need (short, race de
 		go test -json -short -vet=off -run "$(BUDGETS)" ./... || rc=$$?; exit $$rc'
 
 .PHONY: test-all
-test-all: runtime examples ## Run everything, long suites and ownership checks included
+test-all: runtimes examples ## Run everything, long suites and ownership checks included
 	@$(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -race -timeout 60m ./... || rc=$$?; \
 		go test -json -vet=off -run "$(BUDGETS)" ./... || rc=$$?; \
@@ -123,6 +130,10 @@ bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same li
 .PHONY: bench-steps
 bench-steps: ## Compare the native steps with the same work in Python, a thread each
 	go run ./bench -only steps -rounds $(COUNT)
+
+.PHONY: bench-backends
+bench-backends: runtimes ## Compare a call of each backend with the same call of its framework in Python; fails when ours takes more
+	go run ./bench -only backends -rounds $(COUNT)
 
 .PHONY: bench-sched
 bench-sched: ## Measure what schedulers and the executor add to the models' work; fails beyond a limit

@@ -21,13 +21,14 @@ const module = "tutti"
 // layers lists the packages of each layer, lowest first. A package may import
 // what lies below its own layer. "x/*" stands for every child of x, with what
 // is nested in it; a name without a star goes before it. Layer 0 is ordered:
-// there a package may also import those named before it.
+// there a package may also import those named before it. backends/bind
+// and its neighbours are what several backends share: none imports another.
 var layers = [][]string{
 	{"proto/modelconfig", "proto/inference", "core/status", "core/tensor", "core/telemetry", "core/logs", "core/tracing", "core/shm", "core/certs"},
 	{"core/config", "core/infer", "core/tensor/simdev"},
 	{"backends", "cache", "trace"},
-	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
-	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "pipeline/exec"},
+	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
+	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "runtimes/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable"},
 	{"client", "options", "lint"},
@@ -184,6 +185,7 @@ func TestLayerRule(t *testing.T) {
 		{"backends", "steps", "upward"},
 		{"steps", "backends", ""},
 		{"backends/onnx", "backends", ""},
+		{"backends/onnx", "backends/bind", ""},
 		{"backends/onnx", "backends/dylib", ""},
 		{"backends/onnx", "backends/native", "sideways"},
 		{"backends/onnx", "backends/onnx/internal/api", ""},

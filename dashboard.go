@@ -4,6 +4,7 @@ import (
 	"tutti/core/infer"
 	"tutti/options"
 	"tutti/server/web"
+	"tutti/trace/capture"
 	"tutti/trace/ring"
 )
 
@@ -14,6 +15,16 @@ func traceStore(o *options.Options) (*ring.Store, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	return ring.New(o.TraceStore.Bytes, infer.Sampling{Failed: true, Slow: true, Every: uint32(o.TraceStore.Every)}) //nolint:gosec // within its range
+}
+
+// captureStore returns what keeps the tensors of chosen requests, nil for nothing.
+// Only who has the token chooses.
+func captureStore(o *options.Options) *capture.Store {
+	c := &o.Capture
+	if c.Bytes == 0 || o.Dashboard.Token == "" || !o.Dashboard.Enabled || !o.HTTP.Enabled {
+		return nil
+	}
+	return capture.New(capture.Settings{Bytes: c.Bytes, RequestBytes: c.RequestBytes, RedactTensors: c.RedactTensors, RedactModels: c.RedactModels})
 }
 
 func closeStore(s *ring.Store) error {
@@ -31,6 +42,9 @@ func (s *server) dashboard() *web.Server {
 	}
 	if s.store != nil {
 		set.Inspector = s.store
+	}
+	if s.captures != nil {
+		set.Captures = s.captures
 	}
 	s.ui = web.New(set)
 	return s.ui

@@ -11,8 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sys/unix"
 
 	"tutti/core/telemetry"
@@ -101,20 +99,9 @@ func newExporter(m *telemetry.Metrics) *exporter {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle(metricsPath, promhttp.HandlerFor(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return gather(m, r) }), promhttp.HandlerOpts{}))
+	mux.Handle(metricsPath, telemetry.Handler(m, r))
 	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
 	return &exporter{http.Server{Handler: mux, ReadHeaderTimeout: scrapeTimeout}}
-}
-
-// gather puts the models' families before the process's: no name is in both, so nothing
-// has to be merged.
-func gather(m, process prometheus.Gatherer) ([]*dto.MetricFamily, error) {
-	a, err := m.Gather()
-	if err != nil {
-		return nil, err
-	}
-	b, err := process.Gather()
-	return append(a, b...), err
 }
 
 func (e *exporter) Serve(l net.Listener) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -37,6 +38,7 @@ type server struct {
 	regions *shm.Registry
 	alloc   tensor.Allocator
 	counted *telemetry.Metrics
+	gpus    io.Closer
 	// responses is nil without --cache-config.
 	responses cache.Cache
 	fronts    []*front
@@ -71,6 +73,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	if responses != nil {
 		metrics.Cache(responses.Counts)
 	}
+	gpus := measureGPUs(ctx, export.GPU, metrics, log)
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
@@ -79,11 +82,11 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {
-		return nil, errors.Join(err, seen.close(ctx), closeStore(seen.store), closeCache(responses))
+		return nil, errors.Join(err, seen.close(ctx), closeStore(seen.store), closeCache(responses), gpus.Close())
 	}
 	s := &server{
 		o: *o, logs: journal, log: log, repo: repo, traces: seen, regions: shm.NewRegistry(o.ClientSHM),
-		alloc: alloc, counted: metrics, responses: responses,
+		alloc: alloc, counted: metrics, responses: responses, gpus: gpus,
 	}
 	if err := s.wire(); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
@@ -175,7 +178,7 @@ func (s *server) close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = f.stop(ctx) })
 	}
 	wg.Wait()
-	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx))
+	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx), s.gpus.Close())
 	if err == nil { // else requests may still be answered
 		err = errors.Join(closeCache(s.responses), closeStore(s.store))
 	}

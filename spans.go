@@ -9,6 +9,7 @@ import (
 
 	"tutti/core/tracing"
 	"tutti/options"
+	"tutti/trace/capture"
 	"tutti/trace/otlp"
 	"tutti/trace/ring"
 )
@@ -19,6 +20,8 @@ type traces struct {
 	// store is nil when no traces are stored, spans when none are exported.
 	store *ring.Store
 	spans *otlp.Exporter
+	// captures is nil when no tensors can be kept.
+	captures *capture.Store
 }
 
 // openTraces makes what the command line asks for.
@@ -38,6 +41,9 @@ func openTraces(ctx context.Context, o *options.Options, log *slog.Logger) (t tr
 	}
 	if t.store != nil {
 		list.Sinks, list.All = append(list.Sinks, t.store), true
+	}
+	if t.captures = captureStore(o); t.captures != nil {
+		list.Camera = t.captures
 	}
 	if c.Mode == tracing.ModeOpenTelemetry {
 		set, err := otlp.ParseSettings(c.OpenTelemetry, os.Getenv)

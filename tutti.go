@@ -60,6 +60,7 @@ func commands() []command {
 		{"infer", inferUsage, "Ask a running server", (*program).infer},
 		{"demo", "[--once] DIR", "Serve the examples below a folder and ask each", (*program).demo},
 		{"why", whyUsage, "Tell what the time of a request went into", (*program).why},
+		{"capture", captureUsage, "Save the tensors of requests to a running server", (*program).capture},
 		{"repo", "ls | show | diff | push | load | unload", "Look at repositories and servers, and change them", (*program).repo},
 		{"runtime", "fetch NAME | list", "Fetch the native libraries that backends open", (*program).runtime},
 		{"doctor", doctorUsage, "Tell what this machine has of what backends need", (*program).doctor},

@@ -33,6 +33,8 @@ type Factory struct {
 	// Devices returns the places besides the host that the backend brings when it is
 	// opened with such values of Options.Config; nil: none ever.
 	Devices func(values map[string]string) []tensor.Place
+	// Guide describes the backend to its users.
+	Guide Guide
 	// Prepare makes on this machine what the backend needs beside its fetched library,
 	// given by its path, and keeps what is there and good; nil: nothing. progress may be nil.
 	Prepare func(ctx context.Context, library string, progress io.Writer) error

@@ -3,7 +3,7 @@
 // counted is the CPU time of the server's process, which other work on the machine
 // disturbs least.
 //
-//	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps]
+//	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
 //	bench -only sched
 //
 // It needs the binary, the examples and their runtime (make runtime examples), and
@@ -23,13 +23,14 @@ func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "how often each side is measured")
 	only := flag.String("only", "wire,text,memory", "what to measure; sched besides")
+	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all when empty")
 	echo := flag.Bool("echo", false, "serve bare echoes and nothing else, for use by the bench itself")
 	flag.Parse()
 	if *echo {
 		fail(serveEcho())
 		return
 	}
-	b := &bench{tutti: *tutti, rounds: *rounds, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
+	b := &bench{tutti: *tutti, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
 	scenarios := []struct {
 		name string
 		run  func() error
@@ -38,6 +39,7 @@ func main() {
 		{"text", b.text},
 		{"memory", b.memory},
 		{"steps", b.steps},
+		{"backends", b.backends},
 		{"sched", b.sched},
 	}
 	for _, s := range scenarios {
@@ -59,6 +61,7 @@ func fail(err error) {
 type bench struct {
 	tutti  string
 	rounds int
+	only   []string // of the backends
 	table  *tabwriter.Writer
 }
 

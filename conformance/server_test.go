@@ -46,6 +46,7 @@ type models struct {
 	examples string   // the folder of the example ensembles, when there is an ONNX Runtime
 	loads    []string // a --load-model for every model that is loaded at the start
 	runtime  string
+	env      []string // what the server has besides
 }
 
 // dtypes are the data types as config.pbtxt writes them; BYTES is TYPE_STRING.
@@ -181,7 +182,7 @@ func serve(t *testing.T, m *models, flags ...string) addresses {
 	out := &output{started: make(chan struct{})}
 	cmd := exec.Command(path, append(args, flags...)...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Env = append(os.Environ(), "TUTTI_ONNXRUNTIME_LIB="+m.runtime)
+	cmd.Env = append(append(os.Environ(), "TUTTI_ONNXRUNTIME_LIB="+m.runtime), m.env...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

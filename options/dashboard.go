@@ -27,6 +27,21 @@ type TraceStore struct {
 	Params []string
 }
 
+// Capture is what may be kept of the tensors of requests.
+type Capture struct {
+	// Bytes bounds all that is kept, 0 for nothing at all; RequestBytes the contents of
+	// one request.
+	Bytes, RequestBytes int64
+	// RedactTensors and RedactModels are patterns of what nobody is to see.
+	RedactTensors, RedactModels []string
+}
+
+const (
+	defaultCaptureBytes   = 256 << 20
+	defaultCaptureRequest = 16 << 20
+	maxCaptureBytes       = 64 << 30
+)
+
 const (
 	defaultStoreBytes = 64 << 20
 	minStoreBytes     = 1 << 20
@@ -65,6 +80,24 @@ func dashboardFlags() []Flag {
 			Name: "trace-param", Arg: "name", Many: true, Own: true, Help: "Parameter of requests that is stored with their traces",
 			set: texts(func(o *Options) *[]string { return &o.TraceStore.Params }),
 		},
+		Flag{
+			Name: "capture-bytes", Arg: argBytes, Default: strconv.Itoa(defaultCaptureBytes), Own: true,
+			Help: "Memory for the tensors of requests that who has the dashboard's token asks for; without a token, or with 0, none are kept",
+			set:  captureBytes(func(o *Options) *int64 { return &o.Capture.Bytes }, 0),
+		},
+		Flag{
+			Name: "capture-request-bytes", Arg: argBytes, Default: strconv.Itoa(defaultCaptureRequest), Own: true,
+			Help: "Largest memory for the tensors of one request; what goes beyond is known by type and shape",
+			set:  captureBytes(func(o *Options) *int64 { return &o.Capture.RequestBytes }, 1),
+		},
+		Flag{
+			Name: "capture-redact-tensor", Arg: "pattern", Many: true, Own: true, Help: "Tensors by whose names only type and shape are kept; * is any text, ? a character",
+			set: texts(func(o *Options) *[]string { return &o.Capture.RedactTensors }),
+		},
+		Flag{
+			Name: "capture-redact-model", Arg: "pattern", Many: true, Own: true, Help: "Models and ensembles, of what they make or read only type and shape are kept",
+			set: texts(func(o *Options) *[]string { return &o.Capture.RedactModels }),
+		},
 	)
 }
 
@@ -96,4 +129,12 @@ func (o *Options) checkDashboard() error {
 		return errors.New("the dashboard's token has characters that a header cannot carry, expected printable ASCII without spaces")
 	}
 	return nil
+}
+
+// captureBytes takes an amount of memory for tensors.
+func captureBytes(field func(*Options) *int64, least int64) setter {
+	return func(o *Options, value string) (err error) {
+		*field(o), err = parseInt(value, least, maxCaptureBytes)
+		return err
+	}
 }

@@ -148,6 +148,5 @@ func deviceFlags() []Flag {
 		Flag{Name: "min-supported-compute-capability", Arg: argNumber, Default: "6.0", Help: "Least compute capability of a GPU in use", Why: noDevice, set: anyFraction},
 		Flag{Name: "enable-peer-access", Arg: argBool, Default: yes, Help: "Let GPUs read each other's memory", Why: noDevice, set: anyBool},
 		Flag{Name: "model-load-gpu-limit", Arg: "device:fraction", Many: true, Help: "Share of a GPU's memory above which no model is loaded", Why: noDevice, set: fractionOf("model-load-gpu-limit")},
-		Flag{Name: "allow-gpu-metrics", Arg: argBool, Default: yes, Help: "Export the metrics of GPUs", Why: noDevice, set: anyBool},
 	)
 }

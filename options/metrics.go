@@ -19,7 +19,7 @@ const (
 	domainGlobal = "global"
 	domainModel  = "model"
 	metricsForm  = "--metrics-config option format is '<setting>=<value>' or '<domain>,<setting>=<value>'. Got %s"
-	allSettings  = "counter_latencies, histogram_latencies, summary_latencies, summary_quantiles"
+	allSettings  = "counter_latencies, histogram_latencies, phase_histograms, summary_latencies, summary_quantiles"
 	// defaultInterval is how old a measurement of the machine may be.
 	defaultInterval = 2 * time.Second
 )
@@ -31,13 +31,18 @@ func metricsFlags() []Flag {
 		Flag{
 			Name: "metrics-config", Arg: "domain,key=value", Many: true, set: metricsConfig,
 			Help: "Which latencies are exported: counter_latencies=true, summary_latencies=false, histogram_latencies=false, " +
+				"phase_histograms=true, " +
 				"summary_quantiles=\"0.5:0.05,0.9:0.01,0.95:0.001,0.99:0.001,0.999:0.001\"",
 		},
 		Flag{
 			Name: "allow-cpu-metrics", Arg: argBool, Default: yes, Help: "Export nv_cpu_*, the machine's load and memory",
 			set: boolean(func(o *Options) *bool { return &o.Metrics.Export.CPU }),
 		},
-		Flag{Name: "metrics-interval-ms", Arg: argMillis, Default: "2000", Help: "Least time between two measurements of the machine", set: metricsInterval},
+		Flag{
+			Name: "allow-gpu-metrics", Arg: argBool, Default: yes, Help: "Export nv_gpu_* and nv_energy_consumption, where NVIDIA's driver tells them",
+			set: boolean(func(o *Options) *bool { return &o.Metrics.Export.GPU }),
+		},
+		Flag{Name: "metrics-interval-ms", Arg: argMillis, Default: "2000", Help: "Least time between two measurements of the machine and its GPUs", set: metricsInterval},
 	)...)
 }
 
@@ -61,6 +66,10 @@ func metricsConfig(o *Options, value string) error {
 	case "counter_latencies":
 		on, err := parseBool(v)
 		x.NoCounterLatencies = !on
+		return err
+	case "phase_histograms":
+		on, err := parseBool(v)
+		x.NoPhases = !on
 		return err
 	case "summary_latencies":
 		return boolean(func(o *Options) *bool { return &o.Metrics.Export.Summaries })(o, v)

@@ -62,6 +62,7 @@ type Options struct {
 	// Dashboard and TraceStore are what the server shows of itself.
 	Dashboard  Dashboard
 	TraceStore TraceStore
+	Capture    Capture
 	// DelayScheduler is how many requests a dynamic batcher waits for before its first
 	// batch: the test hook TRITONSERVER_DELAY_SCHEDULER.
 	DelayScheduler int
@@ -232,13 +233,14 @@ func Default() Options {
 		},
 		Metrics: Metrics{
 			Endpoint: Endpoint{Enabled: true, Port: defaultMetricsPort},
-			Export:   telemetry.ExportOptions{CPU: true, Interval: defaultInterval},
+			Export:   telemetry.ExportOptions{CPU: true, GPU: true, Interval: defaultInterval},
 		},
 		Log:   logs.Settings{Info: true, Warning: true, Error: true, Format: logs.Default},
 		Trace: Trace{Mode: traceTriton, Rate: defaultTraceRate, Count: traceForever},
 
 		Dashboard:  Dashboard{Enabled: true},
 		TraceStore: TraceStore{Bytes: defaultStoreBytes, Every: defaultStoreEvery, AtMost: defaultStoreRate},
+		Capture:    Capture{Bytes: defaultCaptureBytes, RequestBytes: defaultCaptureRequest},
 	}
 }
 

@@ -135,6 +135,7 @@ func TestParseOptions(t *testing.T) {
 			},
 			func(o *options.Options) {
 				o.Metrics.Export = telemetry.ExportOptions{
+					GPU:                true,
 					NoCounterLatencies: true, Summaries: true, Histograms: true, Interval: 500 * time.Millisecond,
 					Quantiles: []telemetry.Quantile{{Rank: 0.5, Error: 0.1}, {Rank: 0.9, Error: 0.01}},
 				}

@@ -214,6 +214,7 @@ func (c *change) keep(key string, why error) bool {
 	c.next[key] = &kept
 	delete(c.loading, key)
 	c.notes = append(c.notes, note{old.lives, why.Error()})
+	c.r.s.Metrics.LoadFailed()
 	c.r.s.Log.Error("model stays as it is", slog.String("model", m.name), slog.String("reason", why.Error()))
 	return true
 }
@@ -345,6 +346,7 @@ func (r *Repository) report(m *model, loaded bool) {
 	name := slog.String("model", m.name)
 	switch {
 	case m.err != nil:
+		r.s.Metrics.LoadFailed()
 		r.s.Log.Error("model is unavailable", name, slog.String("reason", m.err.Error()))
 	case !m.wanted:
 		r.s.Log.Info("model unloaded", name)

@@ -25,6 +25,9 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 		}
 		if req.Trace == nil {
 			req.Trace = r.s.Tracer.SampleFrom(req.Model, v.sig.Version, req.ID, req.Origin.ID != tracing.TraceID{})
+			if r.s.Tracer.Capturing() {
+				req.Trace = r.s.Tracer.Capture(req.Trace, req.Model, v.sig.Version, req.ID, &req.Origin)
+			}
 			if req.Trace != nil {
 				r.describe(req)
 			}

@@ -133,7 +133,7 @@ func (q *queue) remove(w *Work) {
 // behind them. Only what stays where it is is kept.
 func (q *queue) keeps(w *Work, now int64, dropped *List) bool {
 	err := w.Over(now)
-	why := telemetry.Canceled
+	why := refusalOf(err)
 	if err == nil {
 		if w.at.expires == 0 || now < w.at.expires {
 			return true
@@ -143,7 +143,7 @@ func (q *queue) keeps(w *Work, now int64, dropped *List) bool {
 			q.delay(w, now)
 			return false
 		}
-		err, why = l.late, telemetry.Rejected
+		err, why = l.late, telemetry.QueueTimeout
 	}
 	q.remove(w)
 	w.Err, w.why = err, why

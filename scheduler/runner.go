@@ -293,6 +293,9 @@ func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
 	}
 	if w.Err == nil {
 		w.Reply = member.Reply
+		if d := w.Meta.Deadline; d > 0 {
+			r.stats.Slack(d - w.Times.End)
+		}
 		return true
 	}
 	tensor.ReleaseAll(w.Out)
@@ -314,14 +317,23 @@ func reason(err error) telemetry.Reason {
 	return telemetry.Backend
 }
 
+// refusalOf says why a work that is Over is not executed.
+func refusalOf(over error) telemetry.Refusal {
+	if over == status.ErrDeadline { //nolint:errorlint // never wrapped
+		return telemetry.DeadlinePassed
+	}
+	return telemetry.ClientGone
+}
+
 // Cancel gives up works that are Over, before they are executed: their inputs are
 // released and they count as cancelled. Completing them is the caller's.
 func (r *Runner) Cancel(list *List, now int64) {
 	for w := list.Head; w != nil; w = w.next {
-		w.Err, w.why = w.Over(now), telemetry.Canceled
+		w.Err = w.Over(now)
 		if w.Err == nil {
 			w.Err = status.ErrCancelled
 		}
+		w.why = refusalOf(w.Err)
 	}
 	r.giveUp(list, now)
 }
@@ -330,7 +342,7 @@ func (r *Runner) Cancel(list *List, now int64) {
 func (r *Runner) giveUp(list *List, now int64) {
 	for w := list.Head; w != nil; w = w.next {
 		tensor.ReleaseAll(w.In)
-		r.stats.Failed(w.why, now-w.Enqueued)
+		r.stats.Refused(w.why, now-w.Enqueued)
 	}
 }
 
@@ -340,7 +352,7 @@ func (r *Runner) TurnAway(list *List, err error, now int64) {
 	for w := list.Head; w != nil; w = w.next {
 		w.Err = err
 		tensor.ReleaseAll(w.In)
-		r.stats.Failed(reason(err), now-w.Enqueued)
+		r.stats.Refused(telemetry.NotServing, now-w.Enqueued)
 	}
 }
 

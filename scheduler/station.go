@@ -147,7 +147,7 @@ type refusal struct{ *Station }
 // RunInline ends the works, which were never queued.
 func (r refusal) RunInline(list List, t *Turn) {
 	for w := list.Head; w != nil; w = w.next {
-		w.why = telemetry.Rejected
+		w.why = telemetry.QueueFull
 	}
 	r.runner.giveUp(&list, t.Now())
 	r.pending.Add(-list.n)

@@ -71,9 +71,9 @@ type Work struct {
 	elements int64  // of all inputs, those of variable size counted once a row, set by the station
 	next     *Work
 
-	at   spot             // in the station's queue
-	why  telemetry.Reason // as what a work counts that is not executed
-	line *ticket          // in the order of answers, nil when they leave as they come
+	at   spot              // in the station's queue
+	why  telemetry.Refusal // as what a work counts that is not executed
+	line *ticket           // in the order of answers, nil when they leave as they come
 }
 
 // Over returns why the work must not be executed any more: its client has gone, or its

@@ -24,6 +24,10 @@ class Simple(torch.nn.Module):
         return INPUT0 * 0.5 + 2, torch.nn.functional.embedding(INPUT1, self.table)
 
 
+def tensor(name, datatype, values):
+    return {"name": name, "datatype": datatype, "shape": list(values.shape), "data": values.ravel().tolist()}
+
+
 table = np.random.default_rng(2026).standard_normal((100, 10)).astype(np.float32)
 (folder / "1").mkdir(parents=True, exist_ok=True)
 torch.jit.script(Simple(table).eval()).save(str(folder / "1" / "model.pt"))
@@ -36,14 +40,8 @@ for rows in (1, 2, 5):
     index = draw.integers(0, 100, (rows, 2))
     with torch.inference_mode():
         y, picked = model(torch.from_numpy(x), torch.from_numpy(index))
-    cases.append(
-        {
-            "rows": rows,
-            "INPUT0": x.ravel().tolist(),
-            "INPUT1": index.ravel().tolist(),
-            "OUTPUT0": y.numpy().ravel().tolist(),
-            "OUTPUT1": picked.numpy().ravel().tolist(),
-        }
-    )
-text = json.dumps({"made_with": "torch " + torch.__version__, "cases": cases}, indent=1)
-(folder.parent / "reference.json").write_text(text + "\n")
+    inputs = [tensor("INPUT0", "FP32", x), tensor("INPUT1", "INT64", index)]
+    outputs = [tensor("OUTPUT0", "FP32", y.numpy()), tensor("OUTPUT1", "FP32", picked.numpy())]
+    cases.append(json.dumps({"name": f"rows {rows}", "inputs": inputs, "outputs": outputs, "atol": 1e-6}))
+text = '{"ensemble": "simple_pytorch", "requests": [\n' + ",\n".join(cases) + "\n]}\n"
+(folder.parent / "expected.json").write_text(text)

@@ -25,7 +25,7 @@ func Append(b []byte, r *tracing.Record) []byte {
 	b = appendText(b, r.Model)
 	b = binary.AppendVarint(b, r.Version)
 	b = appendText(b, r.Request)
-	b = append(b, bits(r.Ensemble, r.Failed), byte(r.Code))
+	b = append(b, bits(r.Ensemble, r.Failed, r.Captured), byte(r.Code))
 	b = appendText(b, r.Error)
 	b = binary.AppendUvarint(b, uint64(len(r.Moments)))
 	for _, m := range r.Moments {
@@ -111,7 +111,7 @@ func Decode(b []byte) (*tracing.Record, error) {
 	r.Began, r.BeganAt = d.int(), d.int()
 	r.Model, r.Version, r.Request = d.text(), d.int(), d.text()
 	flags := d.byte()
-	r.Ensemble, r.Failed = flags&1 != 0, flags&2 != 0
+	r.Ensemble, r.Failed, r.Captured = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	r.Code, r.Error = status.Code(d.byte()), d.text()
 	for range d.count() {
 		r.Moments = append(r.Moments, tracing.Moment{Point: tracing.Point(d.byte()), Ns: d.int() + r.BeganAt})

@@ -17,7 +17,7 @@ import (
 func record() *tracing.Record {
 	return &tracing.Record{
 		ID: tracing.TraceID{1, 2}, Span: tracing.SpanID{3}, Parent: tracing.SpanID{4}, Began: 1_700_000_000_000_000_000, BeganAt: 77_000,
-		Model: "e", Version: -1, Request: "r", Ensemble: true, Failed: true, Code: status.Unavailable, Error: "full",
+		Model: "e", Version: -1, Request: "r", Ensemble: true, Failed: true, Captured: true, Code: status.Unavailable, Error: "full",
 		Moments: []tracing.Moment{{Point: tracing.RequestStart, Ns: 76_000}, {Point: tracing.RequestEnd, Ns: 99_000}},
 		Steps: []tracing.Step{
 			{Span: tracing.SpanID{5}, Node: 1, After: -1, Wave: 2, Model: "m", Version: 3, Cached: true, Ready: 78_000, Enqueued: 78_001, Done: 78_010},

@@ -26,7 +26,7 @@ func Summary(r *tracing.Record, kept string) infer.TraceSummary {
 	start, end := r.Bounds()
 	return infer.TraceSummary{
 		ID: r.ID.String(), Span: r.Span.String(), Request: r.Request, Model: r.Model, Version: r.Version, Ensemble: r.Ensemble,
-		StartUs: unix(r, start), DurationNs: end - start, Status: StatusOf(r.Failed, r.Code), Error: r.Error, Kept: kept, Steps: len(r.Steps),
+		StartUs: unix(r, start), DurationNs: end - start, Status: StatusOf(r.Failed, r.Code), Error: r.Error, Kept: kept, Steps: len(r.Steps), Captured: r.Captured,
 	}
 }
 

@@ -26,8 +26,9 @@ import (
 // when the client goes. Unknown parameters are refused.
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name: "identity",
-		New:  func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		Name:  "identity",
+		Guide: backends.Guide{Doc: "Answers each input `INPUTn` as `OUTPUTn`. Further parameters are those of Triton's model for its tests: delays, absent inputs as zeros."},
+		New:   func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
 

@@ -21,8 +21,9 @@ const Name = "native"
 // NewFactory returns the backend of the given steps.
 func NewFactory(registry *steps.Registry) backends.Factory {
 	return backends.Factory{
-		Name: Name,
-		New:  func(backends.Options) (backends.Backend, error) { return &backend{registry}, nil },
+		Name:  Name,
+		Guide: backends.Guide{Doc: "Runs a native step: [steps.md](steps.md)."},
+		New:   func(backends.Options) (backends.Backend, error) { return &backend{registry}, nil },
 	}
 }
 

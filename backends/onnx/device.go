@@ -94,11 +94,11 @@ func (m *model) atDevice(x *instance, at tensor.Place) (backends.Instance, error
 	err := x.lib.check(C.tt_call_bind(x.call, C.int(at.ID)))
 	if err == nil {
 		x.at = at
-		x.stream, err = d.NewStream(m.binding.sig.Model)
+		x.stream, err = d.NewStream(m.binding.Sig.Model)
 	}
 	if err != nil {
 		_ = x.Close()
-		return nil, status.Prefixf(err, "model '%s': ", m.binding.sig.Model)
+		return nil, status.Prefixf(err, "model '%s': ", m.binding.Sig.Model)
 	}
 	return placedInstance{x}, nil
 }

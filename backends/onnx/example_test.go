@@ -5,13 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tutti/backends"
+	"tutti/backends/backendtest"
 	"tutti/core/tensor"
 )
 
@@ -123,15 +123,14 @@ func TestExample(t *testing.T) {
 func BenchmarkOverhead(b *testing.B) {
 	x, batch := loadExample(b), readExample(b)[0].batch(b)
 	ctx := b.Context()
-	b.ReportAllocs()
-	begin := time.Now()
-	for b.Loop() {
-		if err := x.Execute(ctx, batch); err != nil {
-			b.Fatal(err)
-		}
-		for i := range batch.Out {
-			batch.Out[i].Release()
-		}
-	}
-	b.ReportMetric(float64(time.Since(begin).Microseconds())/float64(b.N), "us/call")
+	b.Run("simple_onnx", func(b *testing.B) {
+		backendtest.Overhead(b, func() {
+			if err := x.Execute(ctx, batch); err != nil {
+				b.Fatal(err)
+			}
+			for i := range batch.Out {
+				batch.Out[i].Release()
+			}
+		})
+	})
 }

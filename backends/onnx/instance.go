@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
@@ -35,28 +36,28 @@ var _ backends.Instance = (*instance)(nil)
 
 func newInstance(m *model, s *session) (*instance, error) {
 	if s.s == nil {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.sig.Model)
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.Sig.Model)
 	}
 	x := &instance{m: m, lib: s.lib.retain()}
 	made := new(*C.tt_call)
-	err := x.lib.check(C.tt_call_new(s.lib.rt, s.s, C.size_t(len(m.binding.in)), C.size_t(len(m.binding.out)), made))
+	err := x.lib.check(C.tt_call_new(s.lib.rt, s.s, C.size_t(len(m.binding.In)), C.size_t(len(m.binding.Out)), made))
 	if x.call = *made; x.call == nil || err != nil {
 		C.tt_call_free(x.call)
 		x.lib.release()
-		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.sig.Model)
+		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.Sig.Model)
 	}
 	x.watch.begin(x.call)
-	x.in = unsafe.Slice(x.call.in, len(m.binding.in))
-	x.out = unsafe.Slice(x.call.out, len(m.binding.out))
-	for i, p := range m.binding.in {
-		x.name(false, i, p.name)
+	x.in = unsafe.Slice(x.call.in, len(m.binding.In))
+	x.out = unsafe.Slice(x.call.out, len(m.binding.Out))
+	for i, p := range m.binding.In {
+		x.name(false, i, p.Name)
 	}
-	for i, p := range m.binding.out {
-		x.name(true, i, p.name)
+	for i, p := range m.binding.Out {
+		x.name(true, i, p.Name)
 	}
 	if err = x.option("memory.enable_memory_arena_shrinkage", m.shrink); err != nil {
 		_ = x.Close()
-		return nil, status.Prefixf(err, "model '%s': ", m.binding.sig.Model)
+		return nil, status.Prefixf(err, "model '%s': ", m.binding.Sig.Model)
 	}
 	return x, nil
 }
@@ -94,7 +95,7 @@ func (x *instance) Close() error {
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if x.call == nil {
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.sig.Model)
+		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.Sig.Model)
 	}
 	if ctx.Err() != nil {
 		return status.ErrCancelled
@@ -119,7 +120,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 // run is one crossing into C, which a watch stops when nobody wants the answers any more.
 func (x *instance) run(ctx context.Context, b *backends.Batch) error {
 	if err := x.inputsReady(); err != nil {
-		return status.Prefixf(err, "model '%s': ", x.m.binding.sig.Model)
+		return status.Prefixf(err, "model '%s': ", x.m.binding.Sig.Model)
 	}
 	watched := x.watch.over(ctx, b)
 	st := C.tt_run(x.call)
@@ -131,7 +132,7 @@ func (x *instance) run(ctx context.Context, b *backends.Batch) error {
 		C.tt_forget(x.lib.rt, st)
 		return status.ErrCancelled
 	default:
-		return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.sig.Model, x.lib.check(st))
+		return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.Sig.Model, x.lib.check(st))
 	}
 }
 
@@ -158,21 +159,21 @@ func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) er
 func (x *instance) inputs(b *backends.Batch) error {
 	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
 		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
-			x.m.binding.sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
+			x.m.binding.Sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
 	}
 	for i := range b.In {
-		t, v, p := &b.In[i], &x.in[i], &x.m.binding.in[i]
+		t, v, p := &b.In[i], &x.in[i], &x.m.binding.In[i]
 		v.use = 0
 		if !t.Present() {
 			continue
 		}
-		if t.DType != p.dtype || t.Shape.Rank() > C.TT_MAX_RANK {
+		if t.DType != p.DType || t.Shape.Rank() > C.TT_MAX_RANK {
 			return x.unexpected(p, t)
 		}
 		v.use = 1
 		v.data, v.bytes = t.Pointer(), C.size_t(t.Len)
-		v._type, v.device = p.ort, flag(t.Buf.Place().Kind == tensor.Device)
-		if !resize(v, t.Shape.Dims(), p.reshape) {
+		v._type, v.device = p.Own.ort, flag(t.Buf.Place().Kind == tensor.Device)
+		if !resize(v, t.Shape.Dims(), p.Reshape) {
 			return x.unexpected(p, t)
 		}
 	}
@@ -181,48 +182,28 @@ func (x *instance) inputs(b *backends.Batch) error {
 
 func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
 	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
-		x.m.binding.sig.Model, p.name, p.dtype, tensor.Of(p.shape...), t.DType, t.Shape)
+		x.m.binding.Sig.Model, p.Name, p.DType, tensor.Of(p.Shape...), t.DType, t.Shape)
 }
 
 // resize sets v's shape to dims, or to what r makes of them.
-func resize(v *C.tt_value, dims []int64, r []extent) bool {
-	if r == nil {
-		v.rank = C.int(len(dims))
-		for k, d := range dims {
-			v.dims[k] = C.int64_t(d)
-		}
-		return true
-	}
-	v.rank = C.int(len(r))
-	for k, e := range r {
-		if e.axis >= len(dims) {
-			return false
-		}
-		v.dims[k] = C.int64_t(e.of(dims))
-	}
-	return true
-}
-
-// of returns the extent, given the shape it follows.
-func (e extent) of(dims []int64) int64 {
-	if e.axis < 0 {
-		return e.n
-	}
-	return dims[e.axis]
+func resize(v *C.tt_value, dims []int64, r bind.Extents) bool {
+	n, ok := r.Apply((*[C.TT_MAX_RANK]int64)(unsafe.Pointer(&v.dims))[:], dims)
+	v.rank = C.int(n)
+	return ok
 }
 
 // outputs describes where the outputs go, and reports whether a shape was taken from names of dimensions.
 func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
 	for i := range x.out {
-		v, p := &x.out[i], &x.m.binding.out[i]
-		v.use, v.given, v._type = 1, 0, p.ort
-		v.device = flag(x.stream != nil && p.dtype != tensor.Bytes)
-		if !guess || p.known == nil || !x.follow(v, p.known) {
+		v, p := &x.out[i], &x.m.binding.Out[i]
+		v.use, v.given, v._type = 1, 0, p.Own.ort
+		v.device = flag(x.stream != nil && p.DType != tensor.Bytes)
+		if !guess || p.Own.known == nil || !x.follow(v, p.Own.known) {
 			continue
 		}
-		t, err := b.Alloc(i, p.dtype, shapeOf(v))
+		t, err := b.Alloc(i, p.DType, shapeOf(v))
 		if err != nil {
-			return false, status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.sig.Model, p.name)
+			return false, status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.Sig.Model, p.Name)
 		}
 		v.given, v.data, v.bytes = 1, t.Pointer(), C.size_t(t.Len)
 		guessed = true
@@ -231,18 +212,18 @@ func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err err
 }
 
 // follow sets v's shape from the shapes of the inputs; false when an input it follows is absent.
-func (x *instance) follow(v *C.tt_value, shape []extent) bool {
+func (x *instance) follow(v *C.tt_value, shape []bind.Extent) bool {
 	v.rank = C.int(len(shape))
 	for k, e := range shape {
-		if e.axis < 0 {
-			v.dims[k] = C.int64_t(e.n)
+		if e.Axis < 0 {
+			v.dims[k] = C.int64_t(e.N)
 			continue
 		}
-		src := &x.in[e.from]
-		if src.use == 0 || e.axis >= int(src.rank) {
+		src := &x.in[e.From]
+		if src.use == 0 || e.Axis >= int(src.rank) {
 			return false
 		}
-		v.dims[k] = src.dims[e.axis]
+		v.dims[k] = src.dims[e.Axis]
 	}
 	return true
 }

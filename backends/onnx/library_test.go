@@ -55,9 +55,9 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	want := port{name: "x", dtype: tensor.FP32, ort: 1, shape: []int64{-1, 16}, symbols: []string{"batch", ""}}
-	if len(s.ins) != 1 || len(s.outs) != 1 || s.ins[0].name != want.name || s.ins[0].dtype != want.dtype ||
-		s.ins[0].shape[1] != 16 || s.ins[0].symbols[0] != "batch" || s.outs[0].name != "y" {
+	want := port{Name: "x", DType: tensor.FP32, Shape: []int64{-1, 16}, Own: native{ort: 1, symbols: []string{"batch", ""}}}
+	if len(s.ins) != 1 || len(s.outs) != 1 || s.ins[0].Name != want.Name || s.ins[0].DType != want.DType ||
+		s.ins[0].Shape[1] != 16 || s.ins[0].Own.symbols[0] != "batch" || s.outs[0].Name != "y" {
 		t.Errorf("declared %+v and %+v, want %+v and the like", s.ins, s.outs, want)
 	}
 }

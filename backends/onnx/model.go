@@ -2,7 +2,6 @@ package onnx
 
 import (
 	"context"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/tensor"
@@ -19,8 +19,6 @@ import (
 const (
 	// modelFile is the model's file, or a folder that holds a file of that name and its external data.
 	modelFile = "model.onnx"
-	// defaultMaxBatch is what autocompletion gives a model that can batch.
-	defaultMaxBatch = 4
 )
 
 // NewFactory returns the onnxruntime backend. Its settings: see startSettings, and default-max-batch-size, the
@@ -30,8 +28,9 @@ func NewFactory() backends.Factory {
 		Name:        "onnxruntime",
 		Platforms:   []string{"onnxruntime_onnx"},
 		DefaultFile: modelFile,
-		Keys:        []string{keyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
+		Keys:        []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
 		Native:      true,
+		Guide:       guide,
 		New:         open,
 	}
 }
@@ -50,9 +49,9 @@ var _ backends.Described = (*backend)(nil)
 func (b *backend) Describe() string { return "ONNX Runtime " + b.lib.version + ", " + b.lib.path }
 
 func open(o backends.Options) (backends.Backend, error) {
-	b := &backend{maxBatch: defaultMaxBatch, places: o.Places}
-	err := number(o.Config, keyMaxBatch, math.MaxInt32, &b.maxBatch)
-	if err != nil {
+	b := &backend{places: o.Places}
+	var err error
+	if b.maxBatch, err = bind.DefaultMaxBatch("onnxruntime", o.Config); err != nil {
 		return nil, err
 	}
 	if b.start, err = startSettings(o.Config); err != nil {
@@ -84,11 +83,11 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
 	m := &model{sessions: sessions, shrink: set.shrink, threads: set.threads(), places: b.places}
-	if m.binding, err = bind(s.Config, sessions[0].session, b.maxBatch); err != nil {
+	if m.binding, err = bound(s.Config, sessions[0].session, b.maxBatch); err != nil {
 		_ = m.Close()
 		return nil, status.Errorf(status.CodeOf(err), "%w (in '%s')", err, path)
 	}
-	m.binding.sig.Model, m.binding.sig.Version = s.Model, s.Version
+	m.binding.Sig.Model, m.binding.Sig.Version = s.Model, s.Version
 	return m.placed(), nil
 }
 
@@ -205,13 +204,13 @@ var _ backends.Threaded = (*model)(nil)
 func (m *model) Threads() int { return m.threads }
 
 // Signature returns the configured ports, or the file's where the configuration has none.
-func (m *model) Signature() *config.Signature { return m.binding.sig }
+func (m *model) Signature() *config.Signature { return m.binding.Sig }
 
 // NewInstance returns an executor on the host, or at a GPU that the configuration names.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
 	i := slices.IndexFunc(m.sessions, func(s placedSession) bool { return s.at == at })
 	if i < 0 {
-		return nil, status.Errorf(status.Unsupported, "model '%s': the configuration has no instance group for %s", m.binding.sig.Model, at)
+		return nil, status.Errorf(status.Unsupported, "model '%s': the configuration has no instance group for %s", m.binding.Sig.Model, at)
 	}
 	x, err := newInstance(m, m.sessions[i].session)
 	if err != nil || at.Kind != tensor.Device {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
@@ -23,15 +24,6 @@ type session struct {
 	outs []port
 	// alone has loading and unloading done in threads that end after it.
 	alone bool
-}
-
-// port is what the model file declares about one input or output.
-type port struct {
-	name    string
-	dtype   tensor.DType
-	ort     C.int    // the runtime's number of dtype
-	shape   []int64  // -1 for any extent
-	symbols []string // the name of each extent, "" where it has none
 }
 
 // openSession loads the model file at path and reads its declarations.
@@ -90,7 +82,7 @@ func (s *session) load(ctx context.Context, path string, o *settings) error {
 		opts.wait()
 		return status.ErrCancelled
 	}
-	return err
+	return bind.Unread(err, "an ONNX model", path)
 }
 
 // close unloads the model. Outputs of earlier runs stay valid.
@@ -128,20 +120,20 @@ func (s *session) declaredPort(output bool, i C.size_t) (port, error) {
 	if err != nil {
 		return port{}, err
 	}
-	p := port{name: C.GoString(d.name), dtype: dtypeOf(d._type), ort: d._type}
+	p := port{Name: C.GoString(d.name), DType: dtypeOf(d._type), Own: native{ort: d._type}}
 	if d.kind != 1 {
-		return p, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", side(output), p.name, kindName(d.kind))
+		return p, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", bind.Side(output), p.Name, kindName(d.kind))
 	}
-	if p.dtype == tensor.Invalid {
-		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", ortTypeName(d._type), side(output), p.name)
+	if p.DType == tensor.Invalid {
+		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", ortTypeName(d._type), bind.Side(output), p.Name)
 	}
 	if d.rank > C.TT_MAX_RANK {
-		return p, status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d", side(output), p.name, C.TT_MAX_RANK, d.rank)
+		return p, status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d", bind.Side(output), p.Name, C.TT_MAX_RANK, d.rank)
 	}
 	for k := range int(d.rank) {
 		extent := int64(d.dims[k])
-		p.shape = append(p.shape, max(extent, -1))
-		p.symbols = append(p.symbols, C.GoString(&d.symbols[k][0]))
+		p.Shape = append(p.Shape, max(extent, -1))
+		p.Own.symbols = append(p.Own.symbols, C.GoString(&d.symbols[k][0]))
 	}
 	return p, nil
 }
@@ -151,11 +143,4 @@ func flag(b bool) C.int {
 		return 1
 	}
 	return 0
-}
-
-func side(output bool) string {
-	if output {
-		return "output"
-	}
-	return "input"
 }

@@ -9,12 +9,11 @@ import (
 
 // The settings of --backend-config=onnxruntime,KEY=VALUE.
 const (
-	keyMaxBatch = "default-max-batch-size"
-	keyLibrary  = "library-path"
-	keyShared   = "enable-global-threadpool"
-	keyIntra    = "intra_op_thread_count"
-	keyInter    = "inter_op_thread_count"
-	keyMemory   = "memory-limit"
+	keyLibrary = "library-path"
+	keyShared  = "enable-global-threadpool"
+	keyIntra   = "intra_op_thread_count"
+	keyInter   = "inter_op_thread_count"
+	keyMemory  = "memory-limit"
 )
 
 // startSettings reads how the runtime is started: enable-global-threadpool has all models share one pool of threads

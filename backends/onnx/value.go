@@ -58,7 +58,7 @@ func (p *valuePool) take() *value {
 // take hands the outputs of a successful run to the batch.
 func (x *instance) take(b *backends.Batch) (err error) {
 	for i := range x.out {
-		v, p := &x.out[i], &x.m.binding.out[i]
+		v, p := &x.out[i], &x.m.binding.Out[i]
 		if v.given == 0 && err == nil {
 			err = x.wrap(b, i)
 		}
@@ -66,7 +66,7 @@ func (x *instance) take(b *backends.Batch) (err error) {
 			C.tt_release(x.lib.rt, v.value)
 			v.value = nil
 		}
-		if err == nil && p.reshape != nil {
+		if err == nil && p.Reshape != nil {
 			err = x.reshape(&b.Out[i], v, p)
 		}
 	}
@@ -75,23 +75,23 @@ func (x *instance) take(b *backends.Batch) (err error) {
 
 // wrap makes output i of the batch the tensor that the runtime allocated.
 func (x *instance) wrap(b *backends.Batch, i int) error {
-	c, p := &x.out[i], &x.m.binding.out[i]
-	if c.value == nil || c.rank > C.TT_MAX_RANK || c._type != p.ort {
+	c, p := &x.out[i], &x.m.binding.Out[i]
+	if c.value == nil || c.rank > C.TT_MAX_RANK || c._type != p.Own.ort {
 		return status.Errorf(status.Internal, "model '%s', output '%s': expected a %s tensor of at most %d dimensions, got %s of %d",
-			x.m.binding.sig.Model, p.name, p.dtype, C.TT_MAX_RANK, ortTypeName(c._type), c.rank)
+			x.m.binding.Sig.Model, p.Name, p.DType, C.TT_MAX_RANK, ortTypeName(c._type), c.rank)
 	}
 	shape := shapeOf(c)
-	if p.dtype == tensor.Bytes {
+	if p.DType == tensor.Bytes {
 		return x.strings(b, i, shape)
 	}
-	n := int(shape.Elements()) * p.dtype.Size()
+	n := int(shape.Elements()) * p.DType.Size()
 	if from := x.borrowed(c.data); from >= 0 && x.stream != nil {
 		t := b.In[from].Retain()
 		t.Shape = shape
 		b.SetOutput(i, t)
 		return nil
 	} else if from >= 0 {
-		t, err := b.Alloc(i, p.dtype, shape)
+		t, err := b.Alloc(i, p.DType, shape)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (x *instance) wrap(b *backends.Batch, i int) error {
 	v.ort, v.lib = c.value, x.lib.retain()
 	c.value = nil
 	v.buf.Reset(v, x.at, c.data, n)
-	b.SetOutput(i, tensor.Tensor{DType: p.dtype, Shape: shape, Buf: &v.buf, Len: n})
+	b.SetOutput(i, tensor.Tensor{DType: p.DType, Shape: shape, Buf: &v.buf, Len: n})
 	return nil
 }
 
@@ -111,10 +111,10 @@ func (x *instance) strings(b *backends.Batch, i int, shape tensor.Shape) error {
 	c, n := &x.out[i], int(shape.Elements())
 	t, err := b.AllocBytes(i, shape, int(c.bytes)+tensor.EncodedLen(0)*n)
 	if err != nil {
-		return status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.sig.Model, x.m.binding.out[i].name)
+		return status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.Sig.Model, x.m.binding.Out[i].Name)
 	}
 	if st := C.tt_take_strings(x.call, C.size_t(i), C.size_t(n), (*C.char)(t.Pointer())); st != nil {
-		return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.sig.Model, x.lib.check(st))
+		return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.Sig.Model, x.lib.check(st))
 	}
 	return nil
 }
@@ -133,10 +133,10 @@ func (x *instance) borrowed(p unsafe.Pointer) int {
 
 func (x *instance) reshape(t *tensor.Tensor, v *C.tt_value, p *boundPort) error {
 	from := t.Shape
-	resize(v, from.Dims(), p.reshape)
+	resize(v, from.Dims(), p.Reshape)
 	t.Shape = shapeOf(v)
 	if from.Elements() != t.Shape.Elements() {
-		return status.Errorf(status.Internal, "model '%s', output '%s': shape %s cannot be reshaped to %s", x.m.binding.sig.Model, p.name, from, t.Shape)
+		return status.Errorf(status.Internal, "model '%s', output '%s': shape %s cannot be reshaped to %s", x.m.binding.Sig.Model, p.Name, from, t.Shape)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"tutti/backends/backendtest"
 	"tutti/core/tensor"
 )
 
@@ -48,9 +49,5 @@ func TestExecuteAllocatesNothing(t *testing.T) {
 // BenchmarkOverhead is one execution of the two-input model. Its counterpart is bench/peers/backends/openvino.py.
 func BenchmarkOverhead(b *testing.B) {
 	_, run := loadExample(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		run()
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "us/call")
+	b.Run("simple_openvino", func(b *testing.B) { backendtest.Overhead(b, run) })
 }

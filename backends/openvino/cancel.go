@@ -41,7 +41,7 @@ func (x *instance) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return status.ErrCancelled
 	}
-	return status.Errorf(status.CodeOf(err), "model '%s': %w", x.m.binding.sig.Model, err)
+	return status.Errorf(status.CodeOf(err), "model '%s': %w", x.m.binding.Sig.Model, err)
 }
 
 // watched is tov_run, stopped when ctx ends.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"unsafe"
 
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
@@ -23,18 +24,29 @@ type graph struct {
 }
 
 // port is what the model file declares about one input or output.
-type port struct {
-	name  string
-	dtype tensor.DType
-	ov    C.int   // the runtime's number of dtype
-	shape []int64 // -1 for any extent
-	// unranked says that the file leaves even the number of dimensions open.
-	unranked bool
-	index    int
+type port = bind.Port[native]
+
+// boundPort is one port of the model file as the signature uses it.
+type boundPort = bind.Bound[native]
+
+// binding ties the ports of a signature to those of the model file.
+type binding = bind.Binding[native]
+
+// native is how the runtime knows a port, and how executions treat it.
+type native struct {
+	ov    C.int // the runtime's number of the element type
+	index int
 	// alias says that it was found by another of its names, so that its index is not known.
 	alias bool
 	// handle is the executable's view of it.
 	handle *C.ov_port
+	// ones is how many dimensions of extent 1 the signature has after those of the file: it cannot say none.
+	ones int
+	// known says that an output's shape is the file's with the batch for its first dimension.
+	known bool
+	// lent says that an output stays in memory of the request, which does not take any for it: the runtime resizes no
+	// strings, and an input that is handed through shares one tensor with its output.
+	lent bool
 }
 
 // readGraph reads the model file at path.
@@ -81,18 +93,18 @@ func (g *graph) declared(output bool) ([]port, error) {
 		if err := check(C.tov_declared(g.lib.f, g.model, flag(output), C.size_t(i), d)); err != nil {
 			return nil, err
 		}
-		p, err := described(d, output, side(output)+"_"+strconv.Itoa(i))
+		p, err := described(d, output, bind.Side(output)+"_"+strconv.Itoa(i))
 		if err != nil {
 			return nil, err
 		}
-		p.index = i
+		p.Own.index = i
 		ports = append(ports, p)
 	}
 	return ports, nil
 }
 
 // named returns a port by any of its names; a file may give it several.
-func (g *graph) named(output bool, name string) (port, bool) {
+func (g *graph) named(name string, output bool) (port, bool) {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	d := new(C.tov_port)
@@ -100,25 +112,25 @@ func (g *graph) named(output bool, name string) (port, bool) {
 		return port{}, false
 	}
 	p, err := described(d, output, name)
-	p.name, p.alias = name, true
+	p.Name, p.Own.alias = name, true
 	return p, err == nil
 }
 
 // described makes a port of a declaration; one without a name is called by its position.
 func described(d *C.tov_port, output bool, position string) (port, error) {
-	p := port{name: position, dtype: dtypeOf(d._type), ov: d._type, unranked: d.rank < 0}
+	p := port{Name: position, DType: dtypeOf(d._type), AnyRank: d.rank < 0, Own: native{ov: d._type}}
 	if d.name != nil {
-		p.name = owned(d.name)
+		p.Name = owned(d.name)
 	}
-	if p.dtype == tensor.Invalid {
-		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", elementName(d._type), side(output), p.name)
+	if p.DType == tensor.Invalid {
+		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", elementName(d._type), bind.Side(output), p.Name)
 	}
 	if d.rank > C.TOV_MAX_RANK {
 		return p, status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d",
-			side(output), p.name, C.TOV_MAX_RANK, d.rank)
+			bind.Side(output), p.Name, C.TOV_MAX_RANK, d.rank)
 	}
 	for k := range max(0, int(d.rank)) {
-		p.shape = append(p.shape, int64(d.dims[k]))
+		p.Shape = append(p.Shape, int64(d.dims[k]))
 	}
 	return p, nil
 }
@@ -163,15 +175,15 @@ type compiled struct {
 // find looks for the executable's own view of a port of the file.
 func (c *compiled) find(p *port, output bool) error {
 	var name *C.char
-	if p.alias {
-		name = C.CString(p.name)
+	if p.Own.alias {
+		name = C.CString(p.Name)
 		defer C.free(unsafe.Pointer(name))
 	}
 	found := new(*C.ov_port)
-	if err := check(C.tov_find(c.lib.f, c.c, flag(output), C.size_t(p.index), name, found)); err != nil {
-		return status.Prefixf(err, "%s '%s': ", side(output), p.name)
+	if err := check(C.tov_find(c.lib.f, c.c, flag(output), C.size_t(p.Own.index), name, found)); err != nil {
+		return status.Prefixf(err, "%s '%s': ", bind.Side(output), p.Name)
 	}
-	p.handle = *found
+	p.Own.handle = *found
 	c.ports = append(c.ports, *found)
 	return nil
 }
@@ -201,11 +213,4 @@ func flag(b bool) C.int {
 		return 1
 	}
 	return 0
-}
-
-func side(output bool) string {
-	if output {
-		return "output"
-	}
-	return "input"
 }

@@ -31,21 +31,21 @@ var _ backends.Instance = (*instance)(nil)
 func newInstance(m *model) (*instance, error) {
 	c := m.compiled
 	if c.c == nil {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.sig.Model)
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.Sig.Model)
 	}
-	ins, outs := m.binding.in, m.binding.out
+	ins, outs := m.binding.In, m.binding.Out
 	call := new(*C.tov_call)
 	if err := check(C.tov_call_new(c.lib.f, c.c, C.size_t(len(ins)), C.size_t(len(outs)), call)); err != nil {
-		return nil, status.Prefixf(err, "model '%s': ", m.binding.sig.Model)
+		return nil, status.Prefixf(err, "model '%s': ", m.binding.Sig.Model)
 	}
 	x := &instance{m: m, lib: c.lib.retain(), call: *call, scratch: make([]scratch, len(ins))}
 	x.in = unsafe.Slice(x.call.in, len(ins))
 	x.out = unsafe.Slice(x.call.out, len(outs))
 	for i := range ins {
-		x.in[i].port, x.in[i]._type = ins[i].handle, ins[i].ov
+		x.in[i].port, x.in[i]._type = ins[i].Own.handle, ins[i].Own.ov
 	}
 	for i := range outs {
-		x.out[i].port, x.out[i]._type, x.out[i].lent = outs[i].handle, outs[i].ov, flag(outs[i].lent)
+		x.out[i].port, x.out[i]._type, x.out[i].lent = outs[i].Own.handle, outs[i].Own.ov, flag(outs[i].Own.lent)
 	}
 	return x, nil
 }
@@ -70,7 +70,7 @@ func (x *instance) Close() error {
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if x.call == nil {
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.sig.Model)
+		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.Sig.Model)
 	}
 	if ctx.Err() != nil {
 		return status.ErrCancelled
@@ -124,7 +124,7 @@ func (x *instance) moved() bool {
 func (x *instance) inputs(b *backends.Batch) error {
 	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
 		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
-			x.m.binding.sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
+			x.m.binding.Sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
 	}
 	for i := range b.In {
 		if err := x.input(i, &b.In[i]); err != nil {
@@ -135,13 +135,13 @@ func (x *instance) inputs(b *backends.Batch) error {
 }
 
 func (x *instance) input(i int, t *tensor.Tensor) error {
-	v, p := &x.in[i], &x.m.binding.in[i]
+	v, p := &x.in[i], &x.m.binding.In[i]
 	if !t.Present() {
-		return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor, got none", x.m.binding.sig.Model, p.name, p.dtype)
+		return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor, got none", x.m.binding.Sig.Model, p.Name, p.DType)
 	}
 	dims := t.Shape.Dims()
-	n := len(dims) - p.ones
-	if t.DType != p.dtype || !x.fits(p, dims) {
+	n := len(dims) - p.Own.ones
+	if t.DType != p.DType || !x.fits(p, dims) {
 		return x.unexpected(p, t)
 	}
 	v.rank = C.int(n)
@@ -153,30 +153,30 @@ func (x *instance) input(i int, t *tensor.Tensor) error {
 		return err
 	}
 	if missing > 0 {
-		v.dims[0] = C.int64_t(x.m.binding.fixed)
+		v.dims[0] = C.int64_t(x.m.fixed)
 	}
-	if p.dtype == tensor.Bytes {
+	if p.DType == tensor.Bytes {
 		return x.strings(i, t, missing)
 	}
-	if int64(t.Len) != t.Shape.Elements()*int64(p.dtype.Size()) {
+	if int64(t.Len) != t.Shape.Elements()*int64(p.DType.Size()) {
 		return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected %d bytes for a %s tensor of shape %s, got %d",
-			x.m.binding.sig.Model, p.name, t.Shape.Elements()*int64(p.dtype.Size()), p.dtype, t.Shape, t.Len)
+			x.m.binding.Sig.Model, p.Name, t.Shape.Elements()*int64(p.DType.Size()), p.DType, t.Shape, t.Len)
 	}
 	v.data = t.Pointer()
 	if missing > 0 {
-		v.data = x.scratch[i].padded(t.Bytes(), t.Len/max(1, int(dims[0]))*int(x.m.binding.fixed))
+		v.data = x.scratch[i].padded(t.Bytes(), t.Len/max(1, int(dims[0]))*int(x.m.fixed))
 	}
 	return nil
 }
 
 // fits reports whether the model takes a tensor of such dimensions, its batch aside.
 func (x *instance) fits(p *boundPort, dims []int64) bool {
-	n := len(dims) - p.ones
-	if n < 0 || n > C.TOV_MAX_RANK || !p.unranked && n != len(p.shape) {
+	n := len(dims) - p.Own.ones
+	if n < 0 || n > C.TOV_MAX_RANK || !p.AnyRank && n != len(p.Shape) {
 		return false
 	}
-	for k, d := range p.shape {
-		if d != -1 && d != dims[k] && (k > 0 || x.m.binding.fixed == 0) {
+	for k, d := range p.Shape {
+		if d != -1 && d != dims[k] && (k > 0 || x.m.fixed == 0) {
 			return false
 		}
 	}
@@ -190,23 +190,23 @@ func (x *instance) fits(p *boundPort, dims []int64) bool {
 
 func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
 	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
-		x.m.binding.sig.Model, p.name, p.dtype, tensor.Of(p.shape...), t.DType, t.Shape)
+		x.m.binding.Sig.Model, p.Name, p.DType, tensor.Of(p.Shape...), t.DType, t.Shape)
 }
 
 // outputs describes where the outputs go, and reports whether any got memory of the batch.
 func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
-	padded := x.m.binding.fixed > int64(b.Rows)
+	padded := x.m.fixed > int64(b.Rows)
 	for i := range x.out {
-		v, p := &x.out[i], &x.m.binding.out[i]
+		v, p := &x.out[i], &x.m.binding.Out[i]
 		v.given = 0
-		known := guess && p.known && !padded
+		known := guess && p.Own.known && !padded
 		x.shape(v, p, b.Rows, known)
 		if !known {
 			continue
 		}
-		t, err := b.Alloc(i, p.dtype, shapeOf(v))
+		t, err := b.Alloc(i, p.DType, shapeOf(v))
 		if err != nil {
-			return false, status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.sig.Model, p.name)
+			return false, status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.Sig.Model, p.Name)
 		}
 		v.given, v.data = 1, t.Pointer()
 		guessed = true
@@ -216,17 +216,17 @@ func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err err
 
 // shape sets the shape that an output will have, or has to begin with where that is not known.
 func (x *instance) shape(v *C.tov_value, p *boundPort, rows int, known bool) {
-	v.rank = C.int(len(p.shape))
-	if p.unranked {
+	v.rank = C.int(len(p.Shape))
+	if p.AnyRank {
 		v.rank, v.dims[0] = 1, 0
 	}
-	for k, d := range p.shape {
+	for k, d := range p.Shape {
 		if d == -1 {
 			d = 0
 		}
 		v.dims[k] = C.int64_t(d)
 	}
-	if known && x.m.binding.sig.MaxBatch > 0 {
+	if known && x.m.binding.Sig.MaxBatch > 0 {
 		v.dims[0] = C.int64_t(rows)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/tensor"
@@ -19,14 +20,9 @@ const (
 	modelFile = "model.xml"
 	// savedModel is what a TensorFlow SavedModel folder is known by.
 	savedModel = "saved_model.pb"
-	// defaultMaxBatch is what autocompletion gives a model that can batch.
-	defaultMaxBatch = 4
 )
 
-const (
-	keyMaxBatch = "default-max-batch-size"
-	keyLibrary  = "library-path"
-)
+const keyLibrary = "library-path"
 
 // NewFactory returns the openvino backend. Its settings are library-path, the OpenVINO C library to open instead of the
 // one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can batch and
@@ -35,8 +31,9 @@ func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "openvino",
 		DefaultFile: modelFile,
-		Keys:        []string{keyMaxBatch, keyLibrary},
+		Keys:        []string{bind.KeyMaxBatch, keyLibrary},
 		Native:      true,
+		Guide:       guide,
 		New:         open,
 	}
 }
@@ -54,13 +51,9 @@ var _ backends.Described = (*backend)(nil)
 func (b *backend) Describe() string { return "OpenVINO " + b.lib.version + ", " + b.lib.path }
 
 func open(o backends.Options) (backends.Backend, error) {
-	maxBatch := defaultMaxBatch
-	if v, ok := o.Config[keyMaxBatch]; ok {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 {
-			return nil, status.Errorf(status.InvalidArg, "unexpected value '%s' of openvino setting 'default-max-batch-size': expected an integer of at least 0", v)
-		}
-		maxBatch = n
+	maxBatch, err := bind.DefaultMaxBatch("openvino", o.Config)
+	if err != nil {
+		return nil, err
 	}
 	path, err := runtimes.Find("openvino", o.Config[keyLibrary])
 	if err != nil {
@@ -110,20 +103,14 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 func (m *model) load(s *backends.Settings, from *core, path string, set *settings, byDefault int) error {
 	g, err := readGraph(from, path)
 	if err != nil {
+		err = bind.Unread(err, "a model that OpenVINO reads", path)
 		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
 	defer g.close()
-	maxBatch, err := completeMaxBatch(s.Config, g, byDefault)
-	if err != nil {
-		return err
+	if err := m.bind(s, g, set, byDefault); err != nil {
+		return status.Errorf(status.CodeOf(err), "%w (in '%s')", err, path)
 	}
-	if err := adapt(s.Config, g, set); err != nil {
-		return err
-	}
-	if m.binding, err = bind(s.Config, g, maxBatch); err != nil {
-		return err
-	}
-	m.binding.sig.Model, m.binding.sig.Version = s.Model, s.Version
+	m.binding.Sig.Model, m.binding.Sig.Version = s.Model, s.Version
 	if m.compiled, err = g.compile(set); err == nil {
 		err = m.connect()
 	}
@@ -131,6 +118,22 @@ func (m *model) load(s *backends.Settings, from *core, path string, set *setting
 		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
 	return nil
+}
+
+// bind fits the file's shapes to the configuration, and both to each other.
+func (m *model) bind(s *backends.Settings, g *graph, set *settings, byDefault int) error {
+	maxBatch, err := g.declares().MaxBatch(s.Config, byDefault)
+	if err != nil {
+		return err
+	}
+	if err := adapt(s.Config, g, set); err != nil {
+		return err
+	}
+	if m.binding, err = bound(s.Config, g, maxBatch); err != nil {
+		return err
+	}
+	m.fixed, err = batchOf(m.binding)
+	return err
 }
 
 // Close gives the runtime up; outputs that it owns keep it.
@@ -168,6 +171,7 @@ type model struct {
 	compiled *compiled
 	own      *core // nil where the backend's serves
 	binding  *binding
+	fixed    int64 // the file's batch size where that is not variable, or 0
 	pad      bool
 	threads  int
 	// unsure is set once an output's shape proved not to follow from the batch; all are then left to the runtime.
@@ -180,9 +184,9 @@ var _ backends.Threaded = (*model)(nil)
 
 // connect finds the executable's ports and how many threads an execution takes.
 func (m *model) connect() error {
-	for k, bound := range [][]boundPort{m.binding.in, m.binding.out} {
+	for k, bound := range [][]boundPort{m.binding.In, m.binding.Out} {
 		for i := range bound {
-			if err := m.compiled.find(&bound[i].port, k == 1); err != nil {
+			if err := m.compiled.find(&bound[i].Port, k == 1); err != nil {
 				return err
 			}
 		}
@@ -198,12 +202,12 @@ func (m *model) connect() error {
 func (m *model) Threads() int { return m.threads }
 
 // Signature returns the configured ports, or the file's where the configuration has none.
-func (m *model) Signature() *config.Signature { return m.binding.sig }
+func (m *model) Signature() *config.Signature { return m.binding.Sig }
 
 // NewInstance returns an executor on the host.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
 	if at.Kind == tensor.Device {
-		return nil, status.Errorf(status.Unsupported, "model '%s': openvino on %s is not supported", m.binding.sig.Model, at)
+		return nil, status.Errorf(status.Unsupported, "model '%s': openvino on %s is not supported", m.binding.Sig.Model, at)
 	}
 	return newInstance(m)
 }

@@ -8,13 +8,13 @@ import (
 
 // missing returns how many rows a batch lacks for a model of a fixed batch size.
 func (x *instance) missing(dims []int64) (int64, error) {
-	fixed := x.m.binding.fixed
+	fixed := x.m.fixed
 	if fixed == 0 || len(dims) == 0 || dims[0] == fixed {
 		return 0, nil
 	}
 	if !x.m.pad || dims[0] > fixed {
 		return 0, status.Errorf(status.InvalidArg, "model '%s': expected a batch of exactly %d rows, got %d (parameter %s YES makes a smaller one up)",
-			x.m.binding.sig.Model, fixed, dims[0], keyPad)
+			x.m.binding.Sig.Model, fixed, dims[0], keyPad)
 	}
 	return fixed - dims[0], nil
 }

@@ -15,19 +15,19 @@ func adapt(cfg *modelconfig.ModelConfig, g *graph, o *settings) error {
 	shapes := make([][]int64, len(g.ins))
 	changed := false
 	for i, p := range g.ins {
-		shape := slices.Clone(p.shape)
-		if o.reshape || p.unranked {
-			if d := configured(cfg, p.name); d != nil {
+		shape := slices.Clone(p.Shape)
+		if o.reshape || p.AnyRank {
+			if d := configured(cfg, p.Name); d != nil {
 				shape = d
-			} else if p.unranked {
+			} else if p.AnyRank {
 				return status.Errorf(status.InvalidArg,
-					"unable to load model '%s', the model leaves the number of dimensions of input '%s' open, expected them in the configuration", cfg.GetName(), p.name)
+					"unable to load model '%s', the model leaves the number of dimensions of input '%s' open, expected them in the configuration", cfg.GetName(), p.Name)
 			}
 		}
 		if cfg.GetMaxBatchSize() > 0 && !o.fixed && len(shape) > 0 {
 			shape[0] = -1
 		}
-		changed = changed || !slices.Equal(shape, p.shape)
+		changed = changed || !slices.Equal(shape, p.Shape)
 		shapes[i] = shape
 	}
 	if !changed {

@@ -42,7 +42,7 @@ func (s *scratch) room(text, list int) {
 // strings hands over an input's elements, which the runtime takes as zero-terminated texts, and empty ones for the rows
 // that are missing.
 func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
-	v, p, s := &x.in[i], &x.m.binding.in[i], &x.scratch[i]
+	v, p, s := &x.in[i], &x.m.binding.In[i], &x.scratch[i]
 	n, total := int(t.Shape.Elements()), 1
 	for _, d := range v.dims[:v.rank] {
 		total *= int(d)
@@ -78,21 +78,21 @@ func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
 
 func (x *instance) unusable(p *boundPort, k int, whole bool) error {
 	if !whole {
-		return status.Errorf(status.InvalidArg, "model '%s', input '%s': the BYTES tensor is cut or too long at element %d", x.m.binding.sig.Model, p.name, k)
+		return status.Errorf(status.InvalidArg, "model '%s', input '%s': the BYTES tensor is cut or too long at element %d", x.m.binding.Sig.Model, p.Name, k)
 	}
 	return status.Errorf(status.InvalidArg, "model '%s', input '%s': element %d has a zero byte, which OpenVINO does not take in a string",
-		x.m.binding.sig.Model, p.name, k)
+		x.m.binding.Sig.Model, p.Name, k)
 }
 
 // stringsOut copies an output's elements, of which the runtime made so many.
 func (x *instance) stringsOut(b *backends.Batch, i int, shape tensor.Shape, made int) error {
-	v, p := &x.out[i], &x.m.binding.out[i]
+	v, p := &x.out[i], &x.m.binding.Out[i]
 	wanted := v.elements
 	v.elements = C.size_t(made)
 	n := C.tov_strings_len(x.lib.f, v, wanted)
 	v.elements = wanted
 	if n < 0 {
-		return status.Errorf(status.Internal, "model '%s', output '%s': strings of OpenVINO %s cannot be read", x.m.binding.sig.Model, p.name, x.lib.version)
+		return status.Errorf(status.Internal, "model '%s', output '%s': strings of OpenVINO %s cannot be read", x.m.binding.Sig.Model, p.Name, x.lib.version)
 	}
 	t, err := b.AllocBytes(i, shape, int(n))
 	if err != nil || n == 0 {

@@ -58,7 +58,7 @@ func (p *valuePool) take() *value {
 // take hands the outputs of a successful run to the batch.
 func (x *instance) take(b *backends.Batch) (err error) {
 	for i := range x.out {
-		v, p := &x.out[i], &x.m.binding.out[i]
+		v, p := &x.out[i], &x.m.binding.Out[i]
 		if v.given == 0 && err == nil {
 			err = x.output(b, i)
 		}
@@ -66,8 +66,8 @@ func (x *instance) take(b *backends.Batch) (err error) {
 			C.tov_release(x.lib.f, v.tensor)
 			v.tensor = nil
 		}
-		if err == nil && p.ones > 0 {
-			x.ones(&b.Out[i], p.ones)
+		if err == nil && p.Own.ones > 0 {
+			x.ones(&b.Out[i], p.Own.ones)
 		}
 	}
 	return err
@@ -75,24 +75,24 @@ func (x *instance) take(b *backends.Batch) (err error) {
 
 // output makes output i of the batch what the runtime put out.
 func (x *instance) output(b *backends.Batch, i int) error {
-	v, p := &x.out[i], &x.m.binding.out[i]
+	v, p := &x.out[i], &x.m.binding.Out[i]
 	if v.rank > C.TOV_MAX_RANK {
 		return status.Errorf(status.Internal, "model '%s', output '%s': expected at most %d dimensions, got %d",
-			x.m.binding.sig.Model, p.name, C.TOV_MAX_RANK, v.rank)
+			x.m.binding.Sig.Model, p.Name, C.TOV_MAX_RANK, v.rank)
 	}
 	whole := shapeOf(v)
 	shape, elements := whole, whole.Elements()
-	if fixed := x.m.binding.fixed; fixed > int64(b.Rows) && whole.Rank() > 0 && whole.Dim(0) == fixed {
+	if fixed := x.m.fixed; fixed > int64(b.Rows) && whole.Rank() > 0 && whole.Dim(0) == fixed {
 		shape.SetDim(0, int64(b.Rows))
 		v.dims[0] = C.int64_t(b.Rows)
 		v.elements = C.size_t(shape.Elements())
 	}
-	if p.dtype == tensor.Bytes {
+	if p.DType == tensor.Bytes {
 		return x.stringsOut(b, i, shape, int(elements))
 	}
-	n := int(shape.Elements()) * p.dtype.Size()
-	if p.lent || shape.Elements() != elements {
-		t, err := b.Alloc(i, p.dtype, shape)
+	n := int(shape.Elements()) * p.DType.Size()
+	if p.Own.lent || shape.Elements() != elements {
+		t, err := b.Alloc(i, p.DType, shape)
 		if err == nil {
 			copy(t.Bytes(), unsafe.Slice((*byte)(v.data), n))
 		}
@@ -102,7 +102,7 @@ func (x *instance) output(b *backends.Batch, i int) error {
 	kept.ov, kept.lib = v.tensor, x.lib.retain()
 	v.tensor = nil
 	kept.buf.Reset(kept, tensor.Place{}, v.data, n)
-	b.SetOutput(i, tensor.Tensor{DType: p.dtype, Shape: shape, Buf: &kept.buf, Len: n})
+	b.SetOutput(i, tensor.Tensor{DType: p.DType, Shape: shape, Buf: &kept.buf, Len: n})
 	return nil
 }
 

@@ -53,7 +53,13 @@ func NewFactory() backends.Factory {
 		DefaultFile: modelFile,
 		Keys:        []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyTimeout},
 		Native:      true,
-		New:         open,
+		Guide: backends.Guide{
+			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, in a process for each instance. It needs a Python " +
+				"from 3.9 on with numpy, of the system or of the environment that the parameter `EXECUTION_ENV_PATH` names.",
+			Limits: "Tensors are the host's.",
+			Params: []backends.Param{{Key: "EXECUTION_ENV_PATH", Doc: "A packed environment, or its folder, whose interpreter runs the model"}},
+		},
+		New: open,
 	}
 }
 

@@ -33,6 +33,7 @@ func factory(name, file string, platforms ...string) backends.Factory {
 		DefaultFile: file,
 		Keys:        []string{keyDevice, keyLibrary},
 		Native:      true,
+		Guide:       guide,
 		Prepare:     Prepare,
 		New: func(o backends.Options) (backends.Backend, error) {
 			return open(o, file)

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -41,29 +39,32 @@ func TestExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join("..", "..", "examples", "backends", "pytorch", "reference.json"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "examples", "backends", "pytorch", "expected.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reference struct {
-		Cases []struct {
-			Rows             int64
-			INPUT0           []float32
-			INPUT1           []int64
-			OUTPUT0, OUTPUT1 []float32
-		}
+	type values struct {
+		Shape []int64
+		Data  []float32
 	}
-	if err := json.Unmarshal(data, &reference); err != nil || len(reference.Cases) == 0 {
+	var expected struct {
+		Requests []struct{ Inputs, Outputs [2]values }
+	}
+	if err := json.Unmarshal(data, &expected); err != nil || len(expected.Requests) == 0 {
 		t.Fatal(err)
 	}
-	for _, c := range reference.Cases {
-		got, err := run(t, m, fp32([]int64{c.Rows, 3}, c.INPUT0...), backendtest.Of(tensor.Int64, []int64{c.Rows, 2}, c.INPUT1...))
+	for _, r := range expected.Requests {
+		var index []int64
+		for _, v := range r.Inputs[1].Data {
+			index = append(index, int64(v))
+		}
+		got, err := run(t, m, fp32(r.Inputs[0].Shape, r.Inputs[0].Data...), backendtest.Of(tensor.Int64, r.Inputs[1].Shape, index...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []backendtest.Value{fp32([]int64{c.Rows, 3}, c.OUTPUT0...), fp32([]int64{c.Rows, 2, 10}, c.OUTPUT1...)}
+		want := []backendtest.Value{fp32(r.Outputs[0].Shape, r.Outputs[0].Data...), fp32(r.Outputs[1].Shape, r.Outputs[1].Data...)}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%d rows (-want +got):\n%s", c.Rows, diff)
+			t.Errorf("rows of %v (-want +got):\n%s", r.Inputs[0].Shape, diff)
 		}
 	}
 }
@@ -109,24 +110,12 @@ func TestExecuteAllocBudget(t *testing.T) {
 func BenchmarkOverhead(b *testing.B) {
 	x, batch := oneRow(b)
 	ctx := b.Context()
-	b.ReportAllocs()
-	start := cpu(b)
-	for b.Loop() {
-		if err := x.Execute(ctx, batch); err != nil {
-			b.Fatal(err)
-		}
-		tensor.ReleaseAll(batch.Out)
-	}
-	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N), "us/call")
-	b.ReportMetric(float64((cpu(b)-start).Microseconds())/float64(b.N), "cpu-us/call")
-}
-
-// cpu is the processor time of the process, which says more than the clock where others compute too.
-func cpu(tb testing.TB) time.Duration {
-	tb.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	b.Run("simple_pytorch", func(b *testing.B) {
+		backendtest.Overhead(b, func() {
+			if err := x.Execute(ctx, batch); err != nil {
+				b.Fatal(err)
+			}
+			tensor.ReleaseAll(batch.Out)
+		})
+	})
 }

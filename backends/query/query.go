@@ -27,8 +27,9 @@ const failKey = "fail_with_query_result"
 // separated by spaces, as Triton's model does for its tests.
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name: "query",
-		New:  func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		Name:  "query",
+		Guide: backends.Guide{Doc: "Answers each output with where its memory was chosen to be. For tests of clients."},
+		New:   func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
 

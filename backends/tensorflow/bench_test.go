@@ -56,11 +56,7 @@ func BenchmarkOverhead(b *testing.B) {
 			}
 			once, stop := simple(b, m)
 			defer stop()
-			b.ReportAllocs()
-			for b.Loop() {
-				once()
-			}
-			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N), "us/call")
+			backendtest.Overhead(b, once)
 		})
 	}
 }

@@ -8,7 +8,7 @@
 //	meta.go       the signatures of a SavedModel, out of its MetaGraphDef
 //	session.go    a loaded model; files.go: where its files are; types.go: element types
 //	settings.go   parameters of config.pbtxt, and the session's ConfigProto
-//	signature.go  config.pbtxt against the model; overbatch.go: ragged and computed inputs
+//	signature.go  config.pbtxt against the model
 //	model.go      the backend and its models
 //	instance.go   execution; value.go: outputs; loan.go: inputs that the runtime goes on referring to
 //

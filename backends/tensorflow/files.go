@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/status"
 )
 
@@ -22,10 +23,21 @@ const (
 // maxGraph is the largest message that TensorFlow reads.
 const maxGraph = 1<<31 - 1
 
+// savedModelFile is the graph of a SavedModel; its text form has "txt" after it.
+const savedModelFile = "saved_model.pb"
+
 // files are where a model is.
 type files struct {
 	path  string
 	graph bool // a GraphDef, not a SavedModel
+}
+
+// unread adds to an error of the runtime's what was expected of the files.
+func (f *files) unread(err error) error {
+	if f.graph {
+		return bind.Unread(err, "a GraphDef", f.path)
+	}
+	return bind.Unread(err, "a SavedModel's graph", filepath.Join(f.path, savedModelFile))
 }
 
 // find returns the model's files. A configuration without a platform means the format that is there.
@@ -66,8 +78,8 @@ func (f *files) check(s *backends.Settings) error {
 		return nil
 	case !info.IsDir():
 		return status.Errorf(status.InvalidArg, "unable to load model '%s': expected a SavedModel's folder at '%s', found a file", s.Model, f.path)
-	case !slices.ContainsFunc([]string{"saved_model.pb", "saved_model.pbtxt"}, func(n string) bool { return isFile(filepath.Join(f.path, n)) }):
-		return status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", filepath.Join(f.path, "saved_model.pb"), s.Model)
+	case !slices.ContainsFunc([]string{savedModelFile, savedModelFile + "txt"}, func(n string) bool { return isFile(filepath.Join(f.path, n)) }):
+		return status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", filepath.Join(f.path, savedModelFile), s.Model)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
@@ -34,15 +35,15 @@ var _ backends.Instance = (*instance)(nil)
 
 func newInstance(m *model, ses *session) (*instance, error) {
 	x := &instance{m: m, lib: m.how.lib, ses: ses}
-	x.call = C.ttf_call_new(ses.c, C.size_t(len(m.binding.in)), C.size_t(len(m.binding.out)))
+	x.call = C.ttf_call_new(ses.c, C.size_t(len(m.binding.In)), C.size_t(len(m.binding.Out)))
 	if x.call == nil {
-		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.sig.Model)
+		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.Sig.Model)
 	}
-	x.in = unsafe.Slice(x.call.in, len(m.binding.in))
-	x.out = unsafe.Slice(x.call.out, len(m.binding.out))
-	err := x.place(x.in, m.binding.in, false)
+	x.in = unsafe.Slice(x.call.in, len(m.binding.In))
+	x.out = unsafe.Slice(x.call.out, len(m.binding.Out))
+	err := x.place(x.in, m.binding.In, false)
 	if err == nil {
-		err = x.place(x.out, m.binding.out, true)
+		err = x.place(x.out, m.binding.Out, true)
 	}
 	if err != nil {
 		C.ttf_call_free(x.call)
@@ -54,10 +55,10 @@ func newInstance(m *model, ses *session) (*instance, error) {
 // place finds the ports in the instance's own session.
 func (x *instance) place(values []C.ttf_value, ports []boundPort, output bool) error {
 	for i := range ports {
-		found, ok := x.ses.find(ports[i].at)
+		found, ok := x.ses.find(ports[i].Own.at)
 		if !ok {
 			return status.Errorf(status.InvalidArg, "model '%s', %s '%s': the graph has no tensor '%s', which the signature names",
-				x.m.binding.sig.Model, side(output), ports[i].name, ports[i].at)
+				x.m.binding.Sig.Model, bind.Side(output), ports[i].Name, ports[i].Own.at)
 		}
 		values[i].at = found.at
 	}
@@ -82,7 +83,7 @@ func (x *instance) Close() error {
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if x.call == nil {
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.sig.Model)
+		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.Sig.Model)
 	}
 	if ctx.Err() != nil {
 		return status.ErrCancelled
@@ -107,11 +108,11 @@ func (x *instance) failure(b *backends.Batch, code C.int) error {
 	switch code {
 	case C.TTF_UNFIT:
 		i := int(x.call.bad)
-		return x.unexpected(&x.m.binding.in[i], &b.In[i])
+		return x.unexpected(&x.m.binding.In[i], &b.In[i])
 	case C.TTF_NO_MEMORY:
-		return status.Errorf(status.Internal, "model '%s', input '%s': no memory for a copy", x.m.binding.sig.Model, x.m.binding.in[x.call.bad].name)
+		return status.Errorf(status.Internal, "model '%s', input '%s': no memory for a copy", x.m.binding.Sig.Model, x.m.binding.In[x.call.bad].Name)
 	default:
-		return status.Prefixf(failure(code, C.ttf_call_text(x.call)), "model '%s': ", x.m.binding.sig.Model)
+		return status.Prefixf(failure(code, C.ttf_call_text(x.call)), "model '%s': ", x.m.binding.Sig.Model)
 	}
 }
 
@@ -119,26 +120,26 @@ func (x *instance) failure(b *backends.Batch, code C.int) error {
 func (x *instance) inputs(b *backends.Batch) error {
 	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
 		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
-			x.m.binding.sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
+			x.m.binding.Sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
 	}
 	own := C.int(0)
 	if x.m.copies.Load() {
 		own = 1
 	}
 	for i := range b.In {
-		t, v, p := &b.In[i], &x.in[i], &x.m.binding.in[i]
+		t, v, p := &b.In[i], &x.in[i], &x.m.binding.In[i]
 		v.use, v.copy = 0, own
 		if !t.Present() {
 			continue
 		}
-		if t.DType != p.dtype || t.Shape.Rank() > C.TTF_MAX_RANK || !resize(v, t.Shape.Dims(), p.reshape) {
+		if t.DType != p.DType || t.Shape.Rank() > C.TTF_MAX_RANK || !resize(v, t.Shape.Dims(), p.Reshape) {
 			return x.unexpected(p, t)
 		}
 		n := elements(v)
 		if size := t.DType.Size(); n < 0 || size > 0 && (n > t.Len || n*size != t.Len) {
 			return x.unexpected(p, t)
 		}
-		v.use, v.data, v.bytes, v.count, v._type = 1, t.Pointer(), C.size_t(t.Len), C.size_t(n), C.int(p.tf)
+		v.use, v.data, v.bytes, v.count, v._type = 1, t.Pointer(), C.size_t(t.Len), C.size_t(n), C.int(p.Own.tf)
 	}
 	return nil
 }
@@ -171,40 +172,12 @@ const maxElements = 1 << 46
 
 func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
 	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s in %d bytes",
-		x.m.binding.sig.Model, p.name, p.dtype, p.shapeText(), t.DType, t.Shape, t.Len)
-}
-
-// shapeText is the port's shape for a person.
-func (p *port) shapeText() string {
-	if p.anyRank {
-		return "any"
-	}
-	return tensor.Of(p.shape...).String()
+		x.m.binding.Sig.Model, p.Name, p.DType, p.ShapeText(), t.DType, t.Shape, t.Len)
 }
 
 // resize sets v's shape to dims, or to what r makes of them.
-func resize(v *C.ttf_value, dims []int64, r []extent) bool {
-	if r == nil {
-		v.rank = C.int(len(dims))
-		for k, d := range dims {
-			v.dims[k] = C.int64_t(d)
-		}
-		return true
-	}
-	v.rank = C.int(len(r))
-	for k, e := range r {
-		if e.axis >= len(dims) {
-			return false
-		}
-		v.dims[k] = C.int64_t(e.of(dims))
-	}
-	return true
-}
-
-// of returns the extent, given the shape it follows.
-func (e extent) of(dims []int64) int64 {
-	if e.axis < 0 {
-		return e.n
-	}
-	return dims[e.axis]
+func resize(v *C.ttf_value, dims []int64, r bind.Extents) bool {
+	n, ok := r.Apply((*[C.TTF_MAX_RANK]int64)(unsafe.Pointer(&v.dims))[:], dims)
+	v.rank = C.int(n)
+	return ok
 }

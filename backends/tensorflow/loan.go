@@ -55,7 +55,7 @@ func (x *instance) keep(b *backends.Batch) error {
 		x.kept = append(x.kept, kept{v.loan, b.In[i].Retain()})
 		if v.loan = C.ttf_loan_new(); v.loan == nil {
 			_ = x.Close()
-			return status.Errorf(status.Internal, "no memory for an instance of model '%s'", x.m.binding.sig.Model)
+			return status.Errorf(status.Internal, "no memory for an instance of model '%s'", x.m.binding.Sig.Model)
 		}
 	}
 	return nil

@@ -75,7 +75,7 @@ func TestLoans(t *testing.T) {
 func execute(t *testing.T, x backends.Instance, alloc tensor.Allocator) {
 	t.Helper()
 	inst := x.(*instance)
-	dims := make([]int64, len(inst.m.binding.in[0].shape))
+	dims := make([]int64, len(inst.m.binding.In[0].Shape))
 	for i := range dims {
 		dims[i] = 2
 	}

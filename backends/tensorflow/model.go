@@ -3,19 +3,16 @@ package tensorflow
 import (
 	"context"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/runtimes"
 )
-
-// defaultMaxBatch is what autocompletion gives a model that can batch.
-const defaultMaxBatch = 4
 
 // NewFactory returns the tensorflow backend. Its settings are library-path, the TensorFlow library to open instead of the
 // one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can batch and
@@ -25,8 +22,9 @@ func NewFactory() backends.Factory {
 		Name:        "tensorflow",
 		Platforms:   []string{savedModelPlatform, graphPlatform},
 		DefaultFile: savedModelFolder,
-		Keys:        []string{keyMaxBatch, keyLibrary},
+		Keys:        []string{bind.KeyMaxBatch, keyLibrary},
 		Native:      true,
+		Guide:       guide,
 		New:         open,
 	}
 }
@@ -42,19 +40,12 @@ var _ backends.Described = (*backend)(nil)
 // Describe returns the library's version and path.
 func (b *backend) Describe() string { return "TensorFlow " + b.lib.version + ", " + b.lib.path }
 
-const (
-	keyMaxBatch = "default-max-batch-size"
-	keyLibrary  = "library-path"
-)
+const keyLibrary = "library-path"
 
 func open(o backends.Options) (backends.Backend, error) {
-	maxBatch := defaultMaxBatch
-	if v, ok := o.Config[keyMaxBatch]; ok {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 {
-			return nil, status.Errorf(status.InvalidArg, "unexpected value '%s' of tensorflow setting 'default-max-batch-size': expected an integer of at least 0", v)
-		}
-		maxBatch = n
+	maxBatch, err := bind.DefaultMaxBatch("tensorflow", o.Config)
+	if err != nil {
+		return nil, err
 	}
 	path, err := runtimes.Find("tensorflow", o.Config[keyLibrary])
 	if err != nil {
@@ -93,7 +84,7 @@ func (*backend) Close() error { return nil }
 // model is one loaded model.
 type model struct {
 	how     loaded
-	binding *binding
+	binding *bind.Binding[native]
 	log     *slog.Logger
 	// copies is set once the runtime has kept an input beyond its run: inputs are copied from then on.
 	copies atomic.Bool
@@ -119,22 +110,22 @@ func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
 	}
 	ses, err := m.how.open()
 	if err != nil {
-		return prefix(err)
+		return prefix(m.how.files.unread(err))
 	}
 	m.sessions = append(m.sessions, ses)
-	var ports modelPorts
+	var ins, outs []port
 	if m.how.files.graph {
-		ports.ins, ports.outs, err = ses.named(s)
+		ins, outs, err = ses.named(s)
 	} else {
-		ports.ins, ports.outs, err = ses.signed(m.how.set.signature)
+		ins, outs, err = ses.signed(m.how.set.signature)
 	}
 	if err != nil {
 		return prefix(err)
 	}
-	if m.binding, err = bind(s.Config, &ports, maxBatch); err != nil {
-		return err
+	if m.binding, err = bound(s.Config, ins, outs, maxBatch); err != nil {
+		return status.Errorf(status.CodeOf(err), "%w (in '%s')", err, m.how.files.path)
 	}
-	m.binding.sig.Model, m.binding.sig.Version = s.Model, s.Version
+	m.binding.Sig.Model, m.binding.Sig.Version = s.Model, s.Version
 	return nil
 }
 
@@ -142,12 +133,12 @@ func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
 func (m *model) Threads() int { return m.how.set.threads() }
 
 // Signature returns the configured ports, or the model's where the configuration has none.
-func (m *model) Signature() *config.Signature { return m.binding.sig }
+func (m *model) Signature() *config.Signature { return m.binding.Sig }
 
 // NewInstance returns an executor on the host.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
 	if at.Kind == tensor.Device {
-		return nil, status.Errorf(status.Unsupported, "model '%s': tensorflow on %s is not supported", m.binding.sig.Model, at)
+		return nil, status.Errorf(status.Unsupported, "model '%s': tensorflow on %s is not supported", m.binding.Sig.Model, at)
 	}
 	ses, err := m.session()
 	if err != nil {
@@ -165,7 +156,7 @@ func (m *model) session() (*session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.sig.Model)
+		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.Sig.Model)
 	}
 	for _, s := range m.sessions {
 		if s.users < m.how.set.share {
@@ -175,7 +166,7 @@ func (m *model) session() (*session, error) {
 	}
 	s, err := m.how.open()
 	if err != nil {
-		return nil, status.Prefixf(err, "unable to load model '%s' from '%s' for another instance: ", m.binding.sig.Model, m.how.files.path)
+		return nil, status.Prefixf(err, "unable to load model '%s' from '%s' for another instance: ", m.binding.Sig.Model, m.how.files.path)
 	}
 	s.users++
 	m.sessions = append(m.sessions, s)

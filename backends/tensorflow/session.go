@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/config"
 	"tutti/core/status"
 	"tutti/core/tensor"
@@ -24,16 +25,6 @@ import (
 type session struct {
 	c     *C.ttf_session
 	users int // instances, guarded by the model's mutex
-}
-
-// port is what the model says about one input or output.
-type port struct {
-	name    string
-	dtype   tensor.DType
-	tf      int     // the runtime's number of dtype
-	shape   []int64 // -1 for any extent
-	anyRank bool    // shape is not known
-	at      string  // the operation and the position of its result
 }
 
 // loaded is how a model is loaded: enough to do it again for a further session.
@@ -78,7 +69,7 @@ func (l *loaded) graph(s *session) error {
 		return status.Errorf(status.NotFound, "%w", err)
 	}
 	if len(data) == 0 {
-		return status.Errorf(status.InvalidArg, "the file is empty, expected a GraphDef")
+		return status.Errorf(status.InvalidArg, "there is nothing in the file")
 	}
 	cfg := l.set.proto()
 	return s.check(C.ttf_load_graph(s.c, unsafe.Pointer(&data[0]), C.size_t(len(data)), unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
@@ -159,10 +150,10 @@ func signedPorts(list map[string]tensorInfo, output bool) ([]port, error) {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		info := list[name]
 		if info.at == "" {
-			return nil, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", side(output), name, info.kind)
+			return nil, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", bind.Side(output), name, info.kind)
 		}
-		p := port{name: name, at: info.at, tf: info.dtype, shape: info.shape, anyRank: info.anyRank}
-		if err := p.typed(output); err != nil {
+		p := port{Name: name, Shape: info.shape, AnyRank: info.anyRank, Own: native{tf: info.dtype, at: info.at}}
+		if err := typed(&p, output); err != nil {
 			return nil, err
 		}
 		ports = append(ports, p)
@@ -171,16 +162,16 @@ func signedPorts(list map[string]tensorInfo, output bool) ([]port, error) {
 }
 
 // typed sets the port's element type from the runtime's number and checks what can be served.
-func (p *port) typed(output bool) error {
-	if p.tf > reference {
-		p.tf -= reference
+func typed(p *port, output bool) error {
+	if p.Own.tf > reference {
+		p.Own.tf -= reference
 	}
-	if p.dtype = dtypeOf(p.tf); p.dtype == tensor.Invalid {
-		return status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", tfTypeName(p.tf), side(output), p.name)
+	if p.DType = dtypeOf(p.Own.tf); p.DType == tensor.Invalid {
+		return status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", tfTypeName(p.Own.tf), bind.Side(output), p.Name)
 	}
-	if len(p.shape) > C.TTF_MAX_RANK {
+	if len(p.Shape) > C.TTF_MAX_RANK {
 		return status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d",
-			side(output), p.name, C.TTF_MAX_RANK, len(p.shape))
+			bind.Side(output), p.Name, C.TTF_MAX_RANK, len(p.Shape))
 	}
 	return nil
 }
@@ -213,22 +204,15 @@ func (s *session) named(settings *backends.Settings) (ins, outs []port, err erro
 func (s *session) addNamed(list []port, name string, output bool) ([]port, error) {
 	found, ok := s.find(name)
 	if !ok {
-		return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s', the graph has no tensor of that name", side(output), name)
+		return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s', the graph has no tensor of that name", bind.Side(output), name)
 	}
-	p := port{name: name, at: name, tf: int(found._type), anyRank: found.rank < 0}
+	p := port{Name: name, AnyRank: found.rank < 0, Own: native{tf: int(found._type), at: name}}
 	if found.rank > C.TTF_MAX_RANK {
-		p.shape = make([]int64, found.rank)
+		p.Shape = make([]int64, found.rank)
 	}
 	for k := 0; k < int(found.rank) && found.rank <= C.TTF_MAX_RANK; k++ {
-		p.shape = append(p.shape, max(int64(found.dims[k]), -1))
+		p.Shape = append(p.Shape, max(int64(found.dims[k]), -1))
 	}
-	err := p.typed(output)
+	err := typed(&p, output)
 	return append(list, p), err
-}
-
-func side(output bool) string {
-	if output {
-		return "output"
-	}
-	return "input"
 }

@@ -57,7 +57,7 @@ func (p *valuePool) take() *value {
 // take hands the outputs of a successful run to the batch.
 func (x *instance) take(b *backends.Batch) (err error) {
 	for i := range x.out {
-		v, p := &x.out[i], &x.m.binding.out[i]
+		v, p := &x.out[i], &x.m.binding.Out[i]
 		if err == nil {
 			err = x.output(b, i)
 		}
@@ -65,7 +65,7 @@ func (x *instance) take(b *backends.Batch) (err error) {
 			C.ttf_release(x.lib.f, v.tensor)
 			v.tensor = nil
 		}
-		if err == nil && p.reshape != nil {
+		if err == nil && p.Reshape != nil {
 			err = x.reshape(&b.Out[i], v, p)
 		}
 	}
@@ -74,16 +74,16 @@ func (x *instance) take(b *backends.Batch) (err error) {
 
 // output makes output i of the batch the tensor that the runtime allocated, or a copy of it.
 func (x *instance) output(b *backends.Batch, i int) error {
-	v, p := &x.out[i], &x.m.binding.out[i]
+	v, p := &x.out[i], &x.m.binding.Out[i]
 	if v.tensor == nil {
-		return status.Errorf(status.Internal, "model '%s', output '%s': the runtime gave none", x.m.binding.sig.Model, p.name)
+		return status.Errorf(status.Internal, "model '%s', output '%s': the runtime gave none", x.m.binding.Sig.Model, p.Name)
 	}
-	if v.rank > C.TTF_MAX_RANK || int(v._type) != p.tf {
+	if v.rank > C.TTF_MAX_RANK || int(v._type) != p.Own.tf {
 		return status.Errorf(status.Internal, "model '%s', output '%s': expected a %s tensor of at most %d dimensions, got %s of %d",
-			x.m.binding.sig.Model, p.name, p.dtype, C.TTF_MAX_RANK, tfTypeName(int(v._type)), v.rank)
+			x.m.binding.Sig.Model, p.Name, p.DType, C.TTF_MAX_RANK, tfTypeName(int(v._type)), v.rank)
 	}
 	shape := shapeOf(v)
-	if p.dtype == tensor.Bytes {
+	if p.DType == tensor.Bytes {
 		t, err := b.AllocBytes(i, shape, int(v.bytes))
 		if err != nil {
 			return x.noOutput(p, err)
@@ -94,7 +94,7 @@ func (x *instance) output(b *backends.Batch, i int) error {
 		return nil
 	}
 	if v.sole == 0 || v.bytes == 0 {
-		t, err := b.Alloc(i, p.dtype, shape)
+		t, err := b.Alloc(i, p.DType, shape)
 		if err != nil {
 			return x.noOutput(p, err)
 		}
@@ -105,20 +105,20 @@ func (x *instance) output(b *backends.Batch, i int) error {
 	h.tf, h.lib = v.tensor, x.lib
 	v.tensor = nil
 	h.buf.Reset(h, tensor.Place{}, v.data, int(v.bytes))
-	b.SetOutput(i, tensor.Tensor{DType: p.dtype, Shape: shape, Buf: &h.buf, Len: int(v.bytes)})
+	b.SetOutput(i, tensor.Tensor{DType: p.DType, Shape: shape, Buf: &h.buf, Len: int(v.bytes)})
 	return nil
 }
 
 func (x *instance) noOutput(p *boundPort, err error) error {
-	return status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.sig.Model, p.name)
+	return status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.Sig.Model, p.Name)
 }
 
 func (x *instance) reshape(t *tensor.Tensor, v *C.ttf_value, p *boundPort) error {
 	from := t.Shape
-	resize(v, from.Dims(), p.reshape)
+	resize(v, from.Dims(), p.Reshape)
 	t.Shape = shapeOf(v)
 	if from.Elements() != t.Shape.Elements() {
-		return status.Errorf(status.Internal, "model '%s', output '%s': shape %s cannot be reshaped to %s", x.m.binding.sig.Model, p.name, from, t.Shape)
+		return status.Errorf(status.Internal, "model '%s', output '%s': shape %s cannot be reshaped to %s", x.m.binding.Sig.Model, p.Name, from, t.Shape)
 	}
 	return nil
 }

@@ -17,7 +17,6 @@ import (
 	"tutti"
 	"tutti/backends"
 	"tutti/backends/python"
-	"tutti/runtimes"
 )
 
 // examplesDir holds the example ensembles.
@@ -27,11 +26,7 @@ const examplesDir = "../../examples/ensembles"
 // and returns the library's path.
 func requireRuntime(tb testing.TB) string {
 	tb.Helper()
-	explicit := filepath.Join("../..", runtimes.Folder)
-	if _, err := os.Stat(explicit); err != nil {
-		explicit = ""
-	}
-	path, err := runtimes.Find("onnxruntime", explicit)
+	path, err := library("onnxruntime")
 	if err != nil {
 		tb.Skipf("no ONNX Runtime: %v", err)
 	}

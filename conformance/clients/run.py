@@ -12,6 +12,7 @@ import control_cases  # noqa: F401
 import stream_cases  # noqa: F401
 import wrong_cases  # noqa: F401
 import guarded_cases  # noqa: F401
+import backend_cases  # noqa: F401
 import python_cases  # noqa: F401
 
 

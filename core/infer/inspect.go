@@ -62,6 +62,8 @@ type TraceSummary struct {
 	Error      string `json:"error,omitempty"`
 	Kept       string `json:"kept"`
 	Steps      int    `json:"steps"`
+	// Captured tells that the request's tensors were kept; they may be gone by now.
+	Captured bool `json:"captured,omitempty"`
 }
 
 // TraceView is a whole trace. Offsets are nanoseconds since its start.

@@ -198,8 +198,8 @@ func (m *CustomMetric) wrong(what string) error {
 	return fmt.Errorf("metric family '%s' is a %s, which has no '%s'", m.family.name, strings.ToLower(customKinds[m.family.kind].String()), what)
 }
 
-// gather appends the families that have metrics.
-func (c *custom) gather(list []*dto.MetricFamily) []*dto.MetricFamily {
+// gather returns the families that have metrics, sorted by name.
+func (c *custom) gather() (list []*dto.MetricFamily) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range c.families {
@@ -212,14 +212,14 @@ func (c *custom) gather(list []*dto.MetricFamily) []*dto.MetricFamily {
 		}
 		list = append(list, mf)
 	}
+	sortFamilies(list)
 	return list
 }
 
 func (m *CustomMetric) write() *dto.Metric {
 	if m.buckets == nil {
-		v := value(customKinds[m.family.kind], math.Float64frombits(m.value.Load()))
-		v.Label = m.labels
-		return v
+		var heap *arena
+		return heap.number(customKinds[m.family.kind], math.Float64frombits(m.value.Load()), m.labels)
 	}
 	b := m.buckets
 	b.mu.Lock()

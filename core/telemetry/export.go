@@ -25,9 +25,11 @@ type ExportOptions struct {
 	NoCounterLatencies, Summaries, Histograms bool
 	// Quantiles are those of the summaries, nil for DefaultQuantiles.
 	Quantiles []Quantile
-	// CPU adds measurements of the machine, made anew when the last ones are older
-	// than Interval.
-	CPU      bool
+	// NoPhases leaves the histograms of phases out.
+	NoPhases bool
+	// CPU adds measurements of the machine, GPU those of its GPUs, made anew when the
+	// last ones are older than Interval.
+	CPU, GPU bool
 	Interval time.Duration
 }
 
@@ -48,6 +50,7 @@ type Metrics struct {
 	o ExportOptions
 
 	fetchedBytes, fetchedNs atomic.Int64
+	failedLoads             atomic.Uint64
 	custom                  custom
 
 	mu     sync.Mutex
@@ -55,6 +58,10 @@ type Metrics struct {
 	cache  func() CacheCounts         // guarded by mu
 	pinned func() (total, used int64) // guarded by mu
 	meter  meter                      // guarded by mu
+
+	measureGPUs func() []GPU // guarded by mu
+	gpus        []GPU        // guarded by mu
+	gpusAt      int64        // guarded by mu
 
 	// What a scrape at hand has read; guarded by mu.
 	counts                  CacheCounts
@@ -69,6 +76,7 @@ type series struct {
 	setup  *Setup
 	labels []*dto.LabelPair             // sorted by name
 	failed [numReasons][]*dto.LabelPair // with the reason
+	phases [numPhases][]*dto.LabelPair  // with the phase; nil before the first scrape that has it
 }
 
 // NewMetrics returns an exporter of Triton's default families, without models.
@@ -94,6 +102,9 @@ func (x *Metrics) Fetched(bytes, ns int64) {
 	x.fetchedBytes.Add(bytes)
 	x.fetchedNs.Add(ns)
 }
+
+// LoadFailed counts a model that could not be loaded.
+func (x *Metrics) LoadFailed() { x.failedLoads.Add(1) }
 
 // Cache has the counts of a response cache exported.
 func (x *Metrics) Cache(counts func() CacheCounts) {
@@ -136,7 +147,7 @@ func (x *Metrics) Remove(m *Model) {
 func (x *Metrics) newSeries(m *Model, setup *Setup) *series {
 	s := &series{setup: setup}
 	add := func(name, value string) {
-		value = strings.ToValidUTF8(value, "\uFFFD") // a folder may have any name, a label may not
+		value = valid(value) // a folder may have any name, a label may not
 		s.labels = append(s.labels, &dto.LabelPair{Name: &name, Value: &value})
 	}
 	add("model", m.Name)
@@ -158,38 +169,56 @@ func (x *Metrics) newSeries(m *Model, setup *Setup) *series {
 	return s
 }
 
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
 func sortLabels(list []*dto.LabelPair) {
 	slices.SortFunc(list, func(a, b *dto.LabelPair) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
 // Gather implements prometheus.Gatherer. The families are sorted by name, the metrics
 // of one by model.
-func (x *Metrics) Gather() ([]*dto.MetricFamily, error) {
+func (x *Metrics) Gather() (list []*dto.MetricFamily, err error) {
+	x.each(nil, func(f *dto.MetricFamily) { list = append(list, f) })
+	sortFamilies(list)
+	return list, nil
+}
+
+func sortFamilies(list []*dto.MetricFamily) {
+	slices.SortFunc(list, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
+}
+
+// each calls yield with every family that has metrics. With an arena they are without
+// native buckets, which formats of text do not have, and gone when yield returns. Those
+// that models declare come last.
+func (x *Metrics) each(a *arena, yield func(*dto.MetricFamily)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.measure()
 	models := slices.SortedFunc(maps.Keys(x.models), func(a, b *Model) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Namespace, b.Namespace))
 	})
-	var list []*dto.MetricFamily
 	for i := range families {
 		f := &families[i]
 		if !x.exports(f) {
 			continue
 		}
 		mf := &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: &f.kind}
-		if f.server != nil {
-			mf.Metric = []*dto.Metric{value(f.kind, f.server(x))}
-		} else {
-			mf.Metric = x.perModel(f, models)
+		switch {
+		case f.server != nil:
+			mf.Metric = []*dto.Metric{a.number(f.kind, f.server(x), nil)}
+		case f.gpu != nil:
+			mf.Metric = gpuMetrics(a, f, x.gpus)
+		default:
+			mf.Metric = x.perModel(a, f, models)
 		}
 		if len(mf.GetMetric()) > 0 {
-			list = append(list, mf)
+			yield(mf)
 		}
+		a.reset()
 	}
-	list = x.custom.gather(list)
-	slices.SortFunc(list, func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) })
-	return list, nil
+	for _, mf := range x.custom.gather() {
+		yield(mf)
+	}
 }
 
 // measure reads what families of the server as a whole tell.
@@ -202,6 +231,9 @@ func (x *Metrics) measure() {
 	}
 	if x.o.CPU {
 		x.cpu = x.meter.read(x.o.Interval)
+	}
+	if x.o.GPU {
+		x.readGPUs()
 	}
 }
 
@@ -224,6 +256,8 @@ func (x *Metrics) exports(f *family) bool {
 		return x.cache != nil && x.counts.Sized
 	case withCPU:
 		return x.o.CPU && x.cpu.known
+	case withPhases:
+		return !x.o.NoPhases
 	case withFetches:
 		return x.fetchedNs.Load() > 0
 	case always:
@@ -232,78 +266,68 @@ func (x *Metrics) exports(f *family) bool {
 }
 
 // perModel returns a family's metrics of the given models.
-func (x *Metrics) perModel(f *family, models []*Model) []*dto.Metric {
-	list := make([]*dto.Metric, 0, len(models))
+func (x *Metrics) perModel(a *arena, f *family, models []*Model) []*dto.Metric {
+	list := a.newList(len(models))
 	for _, m := range models {
 		s := x.models[m]
 		switch {
 		case f.reasons:
 			for r := range numReasons {
 				n, _ := m.Failures[r].Load()
-				v := value(f.kind, float64(n))
-				v.Label = s.failed[r]
-				list = append(list, v)
+				list = append(list, a.number(f.kind, float64(n), s.failed[r]))
 			}
 			continue
 		case f.moves != nil:
-			list = append(list, s.moves(f, m)...)
+			list = append(list, s.moves(a, f, m)...)
+			continue
+		case f.many != nil:
+			list = f.many(&scraped{s, m, a}, list)
 			continue
 		case f.when == wherePadded:
 			if given, _ := m.Padding(); given == 0 {
 				continue
 			}
-		case f.when >= perCache && (s.setup == nil || !s.setup.Cached):
+		case f.when >= perCache && f.when <= perCacheSummary && (s.setup == nil || !s.setup.Cached):
 			continue
 		}
-		if v := one(f, m); v != nil {
-			v.Label = s.labels
+		if v := one(a, f, m, s.labels); v != nil {
 			list = append(list, v)
 		}
 	}
-	return list
+	return a.keep(list)
 }
 
 // moves returns a family's metrics of a model's copies between places.
-func (s *series) moves(f *family, m *Model) (list []*dto.Metric) {
+func (s *series) moves(a *arena, f *family, m *Model) (list []*dto.Metric) {
 	for _, v := range m.Moves.List() {
-		one := value(f.kind, float64(f.moves(&v)))
-		one.Label = slices.Clone(s.labels)
+		labels := slices.Clone(s.labels)
 		for _, l := range [][2]string{{"tensor", v.Tensor}, {"from", v.From.String()}, {"to", v.To.String()}, {"reason", v.Reason.String()}} {
-			text := strings.ToValidUTF8(l[1], "\uFFFD")
-			one.Label = append(one.Label, &dto.LabelPair{Name: &l[0], Value: &text})
+			text := valid(l[1])
+			labels = append(labels, &dto.LabelPair{Name: &l[0], Value: &text})
 		}
-		sortLabels(one.Label)
-		list = append(list, one)
+		sortLabels(labels)
+		list = append(list, a.number(f.kind, float64(f.moves(&v)), labels))
 	}
 	return list
 }
 
 // one returns a family's metric of one model, nil when it has none.
-func one(f *family, m *Model) *dto.Metric {
+func one(a *arena, f *family, m *Model, labels []*dto.LabelPair) *dto.Metric {
 	switch l := m.latencies.Load(); {
 	case f.model != nil:
-		return value(f.kind, f.model(m))
-	case f.batches:
-		return &dto.Metric{Histogram: batchSizesOf(m)}
+		return a.number(f.kind, f.model(m), labels)
 	case l == nil:
 		return nil
 	case f.latency == firstResponse:
 		if l.first != nil {
-			return &dto.Metric{Histogram: l.first.write()}
+			return &dto.Metric{Label: labels, Histogram: l.first.write()}
 		}
 	case l.summaries[f.latency] != nil:
-		v := &dto.Metric{}
+		v := &dto.Metric{Label: labels}
 		if l.summaries[f.latency].Write(v) == nil {
+			v.Label = labels
 			return v
 		}
 	}
 	return nil
-}
-
-// value returns a counter or a gauge.
-func value(kind dto.MetricType, v float64) *dto.Metric {
-	if kind == counter {
-		return &dto.Metric{Counter: &dto.Counter{Value: &v}}
-	}
-	return &dto.Metric{Gauge: &dto.Gauge{Value: &v}}
 }

@@ -123,15 +123,3 @@ func newHistogram(bounds []float64, counts []uint64, sum float64) *dto.Histogram
 	h.SampleCount = &all
 	return h
 }
-
-// batchSizesOf is the histogram of a model's batch sizes.
-func batchSizesOf(m *Model) *dto.Histogram {
-	counts, sum := make([]uint64, len(batchBounds)+1), 0.0
-	m.Batches(func(rows int, t Totals) bool {
-		i, _ := slices.BinarySearch(batchBounds, float64(rows))
-		counts[i] += t.Count
-		sum += float64(rows) * float64(t.Count)
-		return true
-	})
-	return newHistogram(batchBounds, counts, sum)
-}

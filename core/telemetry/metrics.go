@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -23,6 +25,12 @@ const (
 	wherePadded     // of models that have padded
 	withFetches     // a model came from a bucket
 	whereMoved      // of models whose tensors were copied to or from a device
+	withPhases      // histograms of phases are on; of models that have answered
+	withGPU         // of GPUs that tell it
+	whereRefused    // of models that have refused a request
+	whereDue        // of models that had a request with a deadline
+	whereQueued     // of models with a queue
+	whereCarried    // of ensembles that have answered
 )
 
 // family is the one declaration of a metric. Exactly one of the functions tells its
@@ -39,8 +47,10 @@ type family struct {
 	reasons bool
 	// moves is of a model's copies between places, which have labels of their own.
 	moves func(*Move) uint64
-	// batches marks the histogram of batch sizes.
-	batches bool
+	// many appends any number of metrics of a model, with their labels.
+	many func(*scraped, []*dto.Metric) []*dto.Metric
+	// gpu is of each GPU, negative when it does not tell.
+	gpu func(*GPU) float64
 }
 
 const (
@@ -71,8 +81,8 @@ func cached(of func(CacheCounts) float64) func(*Metrics) float64 {
 // FirstResponse is the family whose buckets a model may choose.
 const FirstResponse = "nv_inference_first_response_histogram_ms"
 
-// families are Triton's metrics and ours, which begin with ensemble_.
-var families = []family{
+// families are Triton's metrics and ours, which begin with ensemble_, sorted by name.
+var families = sorted([]family{
 	{name: "nv_inference_request_success", help: "Requests answered", kind: counter, model: func(m *Model) float64 { return float64(m.Answered()) }},
 	{name: "nv_inference_request_failure", help: "Requests that failed, by reason", kind: counter, reasons: true},
 	{name: "nv_inference_count", help: "Inferences made: every row of a batch counts, hits of the response cache do not", kind: counter, model: func(m *Model) float64 { return float64(m.Rows()) }},
@@ -116,7 +126,22 @@ var families = []family{
 	{name: "nv_cpu_memory_total_bytes", help: "Memory of the machine", kind: gauge, when: withCPU, server: func(x *Metrics) float64 { return x.cpu.total }},
 	{name: "nv_cpu_memory_used_bytes", help: "Used memory of the machine", kind: gauge, when: withCPU, server: func(x *Metrics) float64 { return x.cpu.used }},
 
-	{name: "ensemble_batch_size", help: "Rows of executed batches", kind: histogram, batches: true},
+	{name: "nv_gpu_utilization", help: "Busy share of a GPU, 0 to 1", kind: gauge, when: withGPU, gpu: func(g *GPU) float64 { return g.Utilization }},
+	{name: "nv_gpu_memory_total_bytes", help: "Memory of a GPU", kind: gauge, when: withGPU, gpu: func(g *GPU) float64 { return g.MemoryTotal }},
+	{name: "nv_gpu_memory_used_bytes", help: "Used memory of a GPU", kind: gauge, when: withGPU, gpu: func(g *GPU) float64 { return g.MemoryUsed }},
+	{name: "nv_gpu_power_usage", help: "Watts that a GPU takes", kind: gauge, when: withGPU, gpu: func(g *GPU) float64 { return g.PowerUsage }},
+	{name: "nv_gpu_power_limit", help: "Watts that a GPU may take", kind: gauge, when: withGPU, gpu: func(g *GPU) float64 { return g.PowerLimit }},
+	{name: "nv_energy_consumption", help: "Joules that a GPU took since the server started", kind: counter, when: withGPU, gpu: func(g *GPU) float64 { return g.Energy }},
+
+	{name: "ensemble_batch_size", help: "Rows of executed batches", kind: histogram, many: batchesOf},
+	{name: "ensemble_latency_seconds", help: "Seconds of answered requests by phase; an ensemble's are sums over its steps, but for the total", kind: histogram, when: withPhases, many: phasesOf},
+	{name: "ensemble_node_latency_seconds", help: "Seconds of the steps of an ensemble by node and phase", kind: histogram, when: withPhases, many: stepPhasesOf},
+	{name: "ensemble_queue_depth", help: "Requests that wait for an instance, those counted in that just came", kind: histogram, when: whereQueued, many: depthsOf},
+	{name: "ensemble_batch_padding_ratio", help: "Share of padding in the elements of batches of rows of different lengths", kind: histogram, when: wherePadded, many: paddingOf},
+	{name: "ensemble_deadline_slack_seconds", help: "Seconds that were left to the deadlines of answered requests, 0 of those that were late", kind: histogram, when: whereDue, many: slackOf},
+	{name: "ensemble_refusals_total", help: "Requests that were not executed, by reason", kind: counter, when: whereRefused, many: refusalsOf},
+	{name: "ensemble_edge_bytes_total", help: "Bytes of the tensors between the steps of an ensemble, by the place where they were put", kind: counter, when: whereCarried, many: edgesOf},
+	{name: "ensemble_model_load_failures_total", help: "Times that a model could not be loaded", kind: counter, server: func(x *Metrics) float64 { return float64(x.failedLoads.Load()) }},
 	{name: "ensemble_queue_depth_max", help: "Most requests that ever waited for an instance at once", kind: gauge, model: func(m *Model) float64 { return float64(m.Deepest()) }},
 	{name: "ensemble_batch_elements_total", help: "Elements that requests gave to batches of rows of different lengths", kind: counter, when: wherePadded, model: func(m *Model) float64 { n, _ := m.Padding(); return float64(n) }},
 	{name: "ensemble_batch_padding_elements_total", help: "Elements added to those batches to make their rows equally long", kind: counter, when: wherePadded, model: func(m *Model) float64 { _, n := m.Padding(); return float64(n) }},
@@ -124,10 +149,12 @@ var families = []family{
 	{name: "ensemble_moves_bytes_total", help: "Bytes of the tensors copied between host and devices, or between devices", kind: counter, when: whereMoved, moves: func(v *Move) uint64 { return v.Bytes }},
 	{name: "ensemble_repository_fetched_bytes_total", help: "Bytes of models fetched from buckets", kind: counter, when: withFetches, server: func(x *Metrics) float64 { return float64(x.fetchedBytes.Load()) }},
 	{name: "ensemble_repository_fetch_seconds_total", help: "Seconds spent fetching models from buckets, summed over models", kind: counter, when: withFetches, server: func(x *Metrics) float64 { return time.Duration(x.fetchedNs.Load()).Seconds() }},
-}
+})
 
-// batchBounds are the buckets of batch sizes.
-var batchBounds = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}
+func sorted(list []family) []family {
+	slices.SortFunc(list, func(a, b family) int { return cmp.Compare(a.name, b.name) })
+	return list
+}
 
 // When says in words when the named family is exported.
 func When(name string) string {
@@ -139,6 +166,9 @@ func When(name string) string {
 				"of models with `response_cache`, with `summary_latencies=true`", "with `--cache-config`", "with `--cache-config local`",
 				"unless `--allow-cpu-metrics=false`", "once a batch was padded", "once a model was fetched",
 				"once a tensor was copied to or from a device",
+				"unless `phase_histograms=false`, once a request was answered", "of GPUs that tell it, unless `--allow-gpu-metrics=false`",
+				"once a request was refused", "once a request with a deadline was answered", "once a request waited",
+				"of ensembles, once a request came",
 			}[families[i].when]
 		}
 	}

@@ -2,12 +2,11 @@ package telemetry_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -19,7 +18,7 @@ import (
 )
 
 // exporter returns metrics of one busy and one idle model, in a strict registry.
-func exporter(t *testing.T) (*telemetry.Metrics, prometheus.Gatherer) {
+func exporter(t *testing.T) *telemetry.Metrics {
 	t.Helper()
 	x := telemetry.NewMetrics()
 	busy := &telemetry.Model{Name: "busy", Version: 3}
@@ -38,13 +37,13 @@ func exporter(t *testing.T) (*telemetry.Metrics, prometheus.Gatherer) {
 	busy.Moves.Count("y", device, tensor.Place{Kind: tensor.Pinned}, telemetry.ForResponse, 8)
 	x.Add(busy)
 	x.Add(&telemetry.Model{Name: "idle", Version: 1})
-	return x, x
+	return x
 }
 
-func scrape(t *testing.T, r prometheus.Gatherer) string {
+func scrape(t *testing.T, x *telemetry.Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	telemetry.Handler(x, nil).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	if w.Code != 200 {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
@@ -53,23 +52,22 @@ func scrape(t *testing.T, r prometheus.Gatherer) string {
 
 func TestMetricsText(t *testing.T) {
 	t.Parallel()
-	_, r := exporter(t)
-	goldentest.Check(t, "testdata/metrics.txt", []byte(scrape(t, r)))
+	goldentest.Check(t, "testdata/metrics.txt", []byte(scrape(t, exporter(t))))
 }
 
 func TestMetricsRemove(t *testing.T) {
 	t.Parallel()
-	x, r := exporter(t)
+	x := exporter(t)
 	m := &telemetry.Model{Name: "again", Version: 2}
 	for range 2 { // one loaded again has its own counters
 		x.Add(m)
 		x.Add(m)
-		if got := scrape(t, r); !strings.Contains(got, `nv_inference_count{model="again",version="2"} 0`) {
+		if got := scrape(t, x); !strings.Contains(got, `nv_inference_count{model="again",version="2"} 0`) {
 			t.Errorf("not exported:\n%s", got)
 		}
 		x.Remove(m)
 		x.Remove(m)
-		if got := scrape(t, r); strings.Contains(got, "again") || !strings.Contains(got, "idle") {
+		if got := scrape(t, x); strings.Contains(got, "again") || !strings.Contains(got, "idle") {
 			t.Errorf("removed one, and these are left:\n%s", got)
 		}
 		m = &telemetry.Model{Name: "again", Version: 2}
@@ -91,7 +89,10 @@ func TestMetricsLabels(t *testing.T) {
 // everything returns an exporter of every family there is.
 func everything(t *testing.T) *telemetry.Metrics {
 	t.Helper()
-	x := telemetry.NewMetricsOf(telemetry.ExportOptions{Summaries: true, Histograms: true, CPU: true})
+	x := telemetry.NewMetricsOf(telemetry.ExportOptions{Summaries: true, Histograms: true, CPU: true, GPU: true})
+	x.GPUs(func() []telemetry.GPU {
+		return []telemetry.GPU{{UUID: "GPU-1", Utilization: 0.5, MemoryTotal: 100, MemoryUsed: 10, PowerUsage: 250, PowerLimit: 700, Energy: 12}}
+	})
 	x.Cache(func() telemetry.CacheCounts {
 		return telemetry.CacheCounts{Sized: true, Util: 0.25, Entries: 3, Evictions: 1, Lookups: 9, Hits: 4, LookupNs: 7000, InsertNs: 9000}
 	})
@@ -107,7 +108,26 @@ func everything(t *testing.T) *telemetry.Metrics {
 	m.Padded(3, 1)
 	m.Moves.Count("x", tensor.Place{}, tensor.Place{Kind: tensor.Device}, telemetry.ForDevice, 12)
 	x.Fetched(1, 1)
+	m.Queued(3)
+	m.Slack(500_000_000)
+	m.Slack(-1)
+	m.Refused(telemetry.QueueFull, 5)
+	m.Exemplar("4bf92f3577b34da6a3ce929d0e0e4736", 3_000_000)
+	step := m.Steps([]string{"detect"})[0]
+	step.Done(0, &telemetry.Times{Start: 1_000, InputEnd: 1_000, InferEnd: 5_000, End: 5_000})
+	carried := tensor.Tensor{Buf: buffer(t), Len: 12}
+	m.Edges([]string{"boxes"})[0].Carried(&carried)
+	carried.Release()
 	return x
+}
+
+func buffer(t *testing.T) *tensor.Buffer {
+	t.Helper()
+	b, err := tensor.NewPool().Alloc(12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // TestEverything looks for every label, value and quantile of an exporter with all
@@ -140,6 +160,16 @@ func TestEverything(t *testing.T) {
 		`nv_inference_request_success{_team="a",model="m",version="1"} 2`,
 		`ensemble_moves_bytes_total{_team="a",from="host",model="m",reason="device_step",tensor="x",to="device:0",version="1"} 12`,
 		`ensemble_batch_size_bucket{_team="a",model="m",version="1",le="1"} 1`,
+		`ensemble_latency_seconds_bucket{_team="a",model="m",phase="total",version="1",le="3.814697265625e-06"} 1`,
+		`ensemble_latency_seconds_count{_team="a",model="m",phase="total",version="1"} 2`,
+		`ensemble_latency_seconds_sum{_team="a",model="m",phase="total",version="1"} 1.1e-05`,
+		`ensemble_node_latency_seconds_sum{_team="a",model="m",node="detect",phase="total",version="1"} 5e-06`,
+		`ensemble_queue_depth_bucket{_team="a",model="m",version="1",le="4"} 1`,
+		`ensemble_batch_padding_ratio_bucket{_team="a",model="m",version="1",le="0.25"} 1`,
+		`ensemble_deadline_slack_seconds_bucket{_team="a",model="m",version="1",le="0"} 1`,
+		`ensemble_refusals_total{_team="a",model="m",reason="queue_full",version="1"} 1`,
+		`ensemble_edge_bytes_total{_team="a",model="m",place="host",tensor="boxes",version="1"} 12`,
+		`nv_gpu_utilization{gpu_uuid="GPU-1"} 0.5`, `nv_energy_consumption{gpu_uuid="GPU-1"} 12`,
 		"nv_cache_util 0.25", "nv_cache_num_misses 5", "nv_pinned_memory_pool_used_bytes 1024", "nv_cpu_memory_total_bytes ",
 	} {
 		if !strings.Contains(text, want) {
@@ -208,11 +238,23 @@ func TestMetricsPage(t *testing.T) {
 		"itself queues nothing: its requests are pending, and wait, at the model of the step that they wait for. Each is an execution of " +
 		"its rows, whose phases are the sums over its steps.\n\n" +
 		"Of moves `tensor` is the input that a step read or the output that was answered, and `reason` one of")
-	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch} {
+	for _, r := range []telemetry.MoveReason{telemetry.ForDevice, telemetry.ForHost, telemetry.ForPeer, telemetry.ForResponse, telemetry.ForBatch, telemetry.ForCapture} {
 		fmt.Fprintf(&b, " `%s`", r)
 	}
 	b.WriteString(".\n\n" +
-		"There are no `nv_gpu_*` metrics and no `nv_energy_consumption`: no GPU is measured. The pool of pinned memory is empty without devices.\n")
+		"`nv_gpu_*` and `nv_energy_consumption` are of the GPUs that NVIDIA's library `libnvidia-ml.so.1` tells of; without it there are none. " +
+		"The pool of pinned memory is empty without devices.\n\n" +
+		"Histograms beginning with `ensemble_` are classic ones in the formats of text, and native ones (schema 2) besides in the protobuf format. " +
+		"`phase` is one of `queue` `input` `infer` `output` `total`; a phase that never took time has no metric, and `--metrics-config phase_histograms=false` " +
+		"leaves them all out. Steps of graphs of more than 64 nodes have the phase `total` alone. " +
+		"In OpenMetrics, which a client asks for by its `Accept` header, `ensemble_latency_seconds` of the phase `total` has exemplars, whose " +
+		"`trace_id` is that of a kept trace; counters whose names do not end in `_total` are of unknown type there, so that all names stay. " +
+		"Answers are never compressed.\n\n" +
+		"`reason` of refusals is one of")
+	for r := telemetry.QueueFull; r <= telemetry.NoSequence; r++ {
+		fmt.Fprintf(&b, " `%s`", r)
+	}
+	b.WriteString(".\n")
 	b.WriteString("\n`reason` of failures is one of")
 	for r := range (&telemetry.Model{}).Failures {
 		fmt.Fprintf(&b, " `%s`", telemetry.Reason(r))
@@ -223,15 +265,47 @@ func TestMetricsPage(t *testing.T) {
 
 // BenchmarkScrape scrapes 1,000 models.
 func BenchmarkScrape(b *testing.B) {
+	x := crowd()
+	h := telemetry.Handler(x, nil)
+	for name, accept := range map[string]string{
+		"text":        "text/plain",
+		"openmetrics": "application/openmetrics-text;version=1.0.0",
+		"protobuf":    "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+	} {
+		b.Run(name, func(b *testing.B) {
+			req := httptest.NewRequestWithContext(b.Context(), "GET", "/metrics", nil)
+			req.Header.Set("Accept", accept)
+			w := &discard{header: http.Header{}}
+			for b.Loop() {
+				w.n = 0
+				h.ServeHTTP(w, req)
+			}
+			b.ReportMetric(float64(w.n), "bytes/op")
+		})
+	}
+}
+
+// crowd returns an exporter of 1,000 models that have all answered, batched and queued.
+func crowd() *telemetry.Metrics {
 	x := telemetry.NewMetrics()
 	for i := range 1000 {
 		m := &telemetry.Model{Name: fmt.Sprintf("model_%d", i), Version: 1}
-		m.Alone(1, 0, &telemetry.Times{Start: 1, InputEnd: 2, InferEnd: 3, End: 4})
+		for k := range int64(20) {
+			m.Queued(1)
+			m.Executed(2, &telemetry.Times{Start: 1000 << k, InputEnd: 1100 << k, InferEnd: 2000 << k, End: 2100 << k})
+			m.Succeeded(2, 0, &telemetry.Times{Start: 1000 << k, InputEnd: 1100 << k, InferEnd: 2000 << k, End: 2100 << k})
+		}
 		x.Add(m)
 	}
-	h := promhttp.HandlerFor(x, promhttp.HandlerOpts{})
-	req := httptest.NewRequestWithContext(b.Context(), "GET", "/metrics", nil)
-	for b.Loop() {
-		h.ServeHTTP(httptest.NewRecorder(), req)
-	}
+	return x
 }
+
+// discard counts what is written to it.
+type discard struct {
+	header http.Header
+	n      int
+}
+
+func (d *discard) Header() http.Header         { return d.header }
+func (*discard) WriteHeader(int)               {}
+func (d *discard) Write(p []byte) (int, error) { d.n += len(p); return len(p), nil }

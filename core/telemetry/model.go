@@ -109,11 +109,15 @@ type Model struct {
 	// compute counts the successful requests of batches of several, and their phases:
 	// each member of a batch counts the whole batch's time, as in Triton.
 	compute Phases
-	total   atomic.Uint64 // ns of successful requests
-	queue   atomic.Uint64 // ns of successful requests in the queue
-	rows    atomic.Uint64
-	last    atomic.Int64 // ns on the clock of Now
-	pending atomic.Int64
+	// total is the ns of an ensemble's successful requests. Of other models it is that
+	// of hits of the cache alone: the rest is the sum of the queue and the phases.
+	total     atomic.Uint64
+	queue     atomic.Uint64             // ns of successful requests in the queue
+	latencies atomic.Pointer[latencies] // nil when no summary is exported
+	spread    spread
+	rows      atomic.Uint64
+	last      atomic.Int64 // ns on the clock of Now
+	pending   atomic.Int64
 	// elements and padding are those of padded batches: their own and what was added.
 	elements, padding atomic.Uint64
 
@@ -127,8 +131,21 @@ type Model struct {
 
 	hits, misses Duration
 	deepest      atomic.Int64 // the most that were pending at once
-	setup        atomic.Pointer[Setup]
-	latencies    atomic.Pointer[latencies] // nil when no distribution is exported
+	depth        depths
+	ensemble     atomic.Bool // requests are counted by SucceededSum
+	// slack are the seconds that were left to deadlines, slackNs their sum; late are
+	// the requests to which none was.
+	slack         dist
+	slackNs, late atomic.Uint64
+	// padShare are the shares of padding in batches, padPPM their sum; unpadded are
+	// the batches without any.
+	padShare         dist
+	padPPM, unpadded atomic.Uint64
+	refused          [numRefusals]atomic.Uint64
+	graph            atomic.Pointer[graph]     // nil of a model that is no ensemble
+	exemplars        atomic.Pointer[exemplars] // nil without traces that are kept
+
+	setup atomic.Pointer[Setup]
 }
 
 // Configure says what the model's configuration says about its metrics; the next
@@ -146,10 +163,18 @@ func (m *Model) Responded(ns int64) {
 
 // Queued adds n to the requests waiting for an instance.
 //
-// hot: one atomic add, and one read.
+// hot: two atomic adds and one read when they come, one add when they go.
 func (m *Model) Queued(n int64) {
-	if now := m.pending.Add(n); now > m.deepest.Load() {
+	now := m.pending.Add(n)
+	if n <= 0 {
+		return
+	}
+	if now > m.deepest.Load() {
 		m.deepen(now)
+	}
+	if now > 0 {
+		m.depth.observe(depthScale, float64(now))
+		m.depth.sum.Add(uint64(now))
 	}
 }
 
@@ -168,6 +193,7 @@ func (m *Model) Deepest() int64 { return m.deepest.Load() }
 func (m *Model) Hit(came, now, ns int64) {
 	m.hits.Add(1, ns)
 	addNs(&m.total, now-came)
+	m.spread.phases().phase(inTotal, now-came)
 	m.seen(now)
 	if l := m.latencies.Load(); l != nil {
 		l.observe(requestLatency, now-came)
@@ -231,8 +257,8 @@ func (m *Model) Succeeded(rows int, enqueued int64, t *Times) {
 
 // waited counts the time of one successful request.
 func (m *Model) waited(enqueued int64, t *Times) {
-	addNs(&m.total, t.End-enqueued)
 	addNs(&m.queue, t.Start-enqueued)
+	m.spread.observe(enqueued, t)
 	m.seen(t.End)
 	if l := m.latencies.Load(); l != nil {
 		l.request(t.End-enqueued, t.Start-enqueued, t.InputEnd-t.Start, t.InferEnd-t.InputEnd, t.End-t.InferEnd)
@@ -256,9 +282,14 @@ func (m *Model) Failed(why Reason, ns int64) { m.Failures[why].Add(1, ns) }
 // hot: atomic adds.
 func (m *Model) Padded(elements, padding int64) {
 	m.elements.Add(uint64(elements))
-	if padding > 0 {
-		m.padding.Add(uint64(padding))
+	if padding <= 0 {
+		m.unpadded.Add(1)
+		return
 	}
+	m.padding.Add(uint64(padding))
+	share := float64(padding) / float64(elements+padding)
+	m.padShare.observe(shareScale, share)
+	m.padPPM.Add(uint64(share * ppm))
 }
 
 // Padding returns the elements of padded batches, and those added to them.
@@ -281,7 +312,15 @@ func (m *Model) SucceededSum(rows int, start, end int64, s *Sums) {
 		m.compute.addSums(s)
 		m.largeBatch(rows).addSums(s)
 	}
+	if !m.ensemble.Load() {
+		m.ensemble.Store(true)
+	}
 	addNs(&m.total, end-start)
+	by := m.spread.phases()
+	by.phase(inInput, s.Input)
+	by.phase(inInfer, s.Infer)
+	by.phase(inOutput, s.Output)
+	by.phase(inTotal, end-start)
 	m.seen(end)
 	if l := m.latencies.Load(); l != nil {
 		l.request(end-start, 0, s.Input, s.Infer, s.Output)
@@ -318,7 +357,13 @@ func (m *Model) Requests() Totals {
 }
 
 // TotalNs returns the nanoseconds that successful requests took.
-func (m *Model) TotalNs() uint64 { return m.total.Load() }
+func (m *Model) TotalNs() uint64 {
+	if m.ensemble.Load() {
+		return m.total.Load()
+	}
+	r := m.Requests()
+	return m.total.Load() + m.queue.Load() + r.InputNs + r.InferNs + r.OutputNs
+}
 
 // QueueNs returns the nanoseconds that successful requests waited for an instance.
 func (m *Model) QueueNs() uint64 { return m.queue.Load() }

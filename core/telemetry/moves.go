@@ -22,10 +22,12 @@ const (
 	ForResponse
 	// ForBatch: tensors of a batch that only the host can join or cut.
 	ForBatch
+	// ForCapture: what is at a device is kept for people to look at.
+	ForCapture
 	numMoveReasons
 )
 
-var moveReasons = [numMoveReasons]string{"device_step", "host_step", "other_device", "response", "batch"}
+var moveReasons = [numMoveReasons]string{"device_step", "host_step", "other_device", "response", "batch", "capture"}
 
 // String returns the label's value.
 func (r MoveReason) String() string { return moveReasons[r] }

@@ -60,6 +60,8 @@ type Record struct {
 	// Ensemble tells that the steps are those of an ensemble; a plain model's request
 	// has one, which is the request itself.
 	Ensemble bool
+	// Captured tells that the request's tensors are kept.
+	Captured bool
 	// Code and Error say how the request failed; Failed that it did.
 	Failed bool
 	Code   status.Code
@@ -88,6 +90,7 @@ const (
 type Trace struct {
 	tracer *Tracer
 	set    *setting // that chose the request, nil when only the sinks see it
+	film   Film     // nil when the tensors are not kept
 
 	mu      sync.Mutex
 	rec     Record // guarded by mu
@@ -269,7 +272,7 @@ func (t *Trace) End() {
 	}
 }
 
-// finish has the sinks look at the trace and makes it ready for the next request.
+// finish has the sinks look at the trace and gives it back.
 func (t *Trace) finish() {
 	if t.set != nil {
 		t.set.collect(t)
@@ -277,10 +280,18 @@ func (t *Trace) finish() {
 	for _, s := range t.tracer.sinks {
 		s.Trace(t)
 	}
+	if t.film != nil {
+		t.film.End(&t.rec)
+	}
+	t.reset()
+}
+
+// reset makes the trace ready for the next request.
+func (t *Trace) reset() {
 	r := &t.rec
 	*r = Record{Params: r.Params[:0]}
 	r.Moments, r.Steps, r.Events = t.moments[:0], t.steps[:0], t.events[:0]
-	t.set = nil
+	t.set, t.film = nil, nil
 	clear(t.seen)
 	t.seen = t.seen[:0]
 	t.tracer.pool.Put(t)

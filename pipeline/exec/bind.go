@@ -38,6 +38,9 @@ func (r *run) bind() error {
 			return r.req.SizeError(port.Name, want, int64(t.Len))
 		}
 		given++
+		if r.x.edges != nil {
+			r.x.edges[p.Inputs[i]].Carried(t)
+		}
 		r.slots[p.Inputs[i]] = t.Move()
 	}
 	if given < len(r.req.Inputs) {

@@ -50,7 +50,7 @@ func newSite(tb testing.TB, b *bench, mixed bool) *site {
 		}
 		for _, l := range s.ledgers {
 			for _, v := range l.Moves.List() {
-				if !mixed && v.Reason != telemetry.ForDevice && v.Reason != telemetry.ForResponse {
+				if !mixed && v.Reason != telemetry.ForDevice && v.Reason != telemetry.ForResponse && v.Reason != telemetry.ForCapture {
 					tb.Errorf("between steps that are all at one device there are moves: %+v", v)
 				}
 			}

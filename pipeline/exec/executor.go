@@ -42,6 +42,10 @@ type Executor struct {
 	next    *Executor
 	writers []int32
 
+	// Of an ensemble that is counted: its steps, and its tensors by slot.
+	steps []*telemetry.Step
+	edges []*telemetry.Edge
+
 	inflight []*credits // per node, nil without a limit; nil when no node has one
 
 	// What a run must count anew: slots with several readers, nodes with several
@@ -49,6 +53,9 @@ type Executor struct {
 	shared  []plan.Slot
 	joins   []int32
 	sources []int32
+
+	edgesOnce sync.Once
+	edgeList  []tracing.Edge // made by edgesOnce
 }
 
 var (
@@ -108,6 +115,13 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Exec
 			x.joins = append(x.joins, int32(i))
 		}
 	}
+	if p.Ensemble && s.Stats != nil {
+		names := make([]string, len(p.Nodes))
+		for i := range p.Nodes {
+			names[i] = p.Nodes[i].Name
+		}
+		x.steps, x.edges = s.Stats.Steps(names), s.Stats.Edges(p.Names)
+	}
 	x.inflight = newInflight(x, s.Workers)
 	x.runs.New = func() any { return newRun(x, s.Workers) }
 	return x
@@ -134,6 +148,9 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 	if err := r.bind(); err != nil {
 		r.reject(err)
 		return
+	}
+	if f := req.Trace.Film(); f != nil {
+		r.captureInputs(f)
 	}
 	r.start()
 	r.turn.Flush()

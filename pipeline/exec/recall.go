@@ -264,6 +264,7 @@ func (r *Recall) answer(a *ask, w waiter, took int64) {
 		trace.Serve(p.Signature.Version, p.Ensemble)
 		trace.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now, Node: -1})
 		trace.Stamp(tracing.RequestStart, w.came)
+		r.captureRecalled(a, w, resp)
 		resp.Trace = trace.Hold()
 		resp.Trace.Stamp(tracing.InferResponseComplete, now)
 		trace.Stamp(tracing.RequestEnd, now)

@@ -266,6 +266,7 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 	} else {
 		if r.x.plan.Ensemble {
 			r.root.account(&w.Times)
+			r.observe(w, n)
 		}
 		if len(w.Reply) > 0 {
 			r.replied(w.Reply)
@@ -275,6 +276,9 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 		}
 		if n.Reshape {
 			toRequest(w.Out, n.Signature.Outputs)
+		}
+		if f := w.Trace.Film(); f != nil {
+			r.captureOutputs(f, n, w)
 		}
 		for port, s := range n.Out {
 			if s == plan.None {
@@ -290,6 +294,22 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 		}
 	}
 	r.leave(staged, t)
+}
+
+// observe counts a step that succeeded, and the tensors that it wrote.
+//
+// hot: atomic adds.
+func (r *run) observe(w *scheduler.Work, n *plan.Node) {
+	x := r.x
+	if x.steps == nil {
+		return
+	}
+	x.steps[w.Node].Done(w.Enqueued, &w.Times)
+	for port, s := range n.Out {
+		if s != plan.None {
+			x.edges[s].Carried(&w.Out[port])
+		}
+	}
 }
 
 func (r *run) account(t *telemetry.Times) {
@@ -354,6 +374,9 @@ func (r *run) End() {
 func (r *run) count(now int64, err error) {
 	switch {
 	case err == nil:
+		if d := r.meta().Deadline; d > 0 {
+			r.x.stats.Slack(d - now)
+		}
 		r.x.stats.SucceededSum(int(r.rows), r.started, now, &telemetry.Sums{
 			Input: r.input.Load(), Infer: r.infer.Load(), Output: r.output.Load(),
 		})
@@ -397,6 +420,9 @@ func (r *run) send(w *scheduler.Work, out []tensor.Tensor, params infer.Params, 
 	}
 	if r.x.plan.Nodes[0].Reshape {
 		toRequest(out, r.x.plan.Signature.Outputs)
+	}
+	if f := r.req.Trace.Film(); f != nil {
+		r.captureAnswer(f, out)
 	}
 	resp := r.newResponse()
 	resp.Params = append(resp.Params, params...)

@@ -160,6 +160,9 @@ func (r *run) newWave(out []tensor.Tensor, params infer.Params) *run {
 			c.slots[in.To] = kept.Retain()
 		}
 	}
+	if f := r.req.Trace.Film(); f != nil {
+		c.captureWave(f, out)
+	}
 	for i, s := range x.part.Ports {
 		if s == plan.None {
 			out[i].Release()

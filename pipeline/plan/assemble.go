@@ -1,5 +1,10 @@
 package plan
 
+import (
+	"maps"
+	"slices"
+)
+
 // assembly builds the plan, in which slots are numbered anew in the order of use:
 // the ensemble's inputs, then each step's outputs.
 type assembly struct {
@@ -30,8 +35,26 @@ func (c *compiler) assemble() *Plan {
 		a.plan.AllNodes.Or(n)
 	}
 	a.readers()
+	a.aliases()
 	a.plan.cut()
 	return a.plan
+}
+
+// aliases lists the names that the ensembles have for their tensors.
+func (a *assembly) aliases() {
+	p := a.plan
+	p.Aliases = make([][]string, p.Slots)
+	for _, l := range a.c.levels {
+		for _, name := range slices.Sorted(maps.Keys(l.slots)) {
+			s := l.slots[name]
+			if s == None {
+				continue
+			}
+			if s = a.number[a.c.slot(s)]; s != None && !slices.Contains(p.Aliases[s], name) {
+				p.Aliases[s] = append(p.Aliases[s], name)
+			}
+		}
+	}
 }
 
 // slot returns the plan's number of a compiler's slot.

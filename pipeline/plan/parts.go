@@ -134,6 +134,9 @@ func (k *cutter) slot(sub *Plan, s Slot) Slot {
 		k.local[s] = Slot(sub.Slots)
 		sub.Slots++
 		sub.Names = append(sub.Names, k.whole.Names[s])
+		if k.whole.Aliases != nil {
+			sub.Aliases = append(sub.Aliases, k.whole.Aliases[s])
+		}
 	}
 	return k.local[s]
 }

@@ -33,6 +33,9 @@ type Plan struct {
 	// Slots counts the ensemble tensors; Names holds theirs, for error texts.
 	Slots int
 	Names []string
+	// Aliases holds what else tensors are called in the ensembles, nested ones included,
+	// without prefix; nil when there is nothing.
+	Aliases [][]string
 	// Inputs and Outputs hold the slot of each port of the signature, in its order.
 	Inputs, Outputs []Slot
 	// OutputFit says, per output, what happens to the batch dimension on the way out;

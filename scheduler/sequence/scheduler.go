@@ -10,7 +10,6 @@ import (
 
 	"tutti/backends"
 	"tutti/core/config"
-	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
@@ -205,11 +204,7 @@ func (s *Scheduler) drop(list scheduler.List, t *scheduler.Turn) bool {
 	}
 	for w := list.Head; w != nil; w = w.Next() {
 		tensor.ReleaseAll(w.In)
-		why := telemetry.Rejected
-		if status.CodeOf(w.Err) == status.Cancelled {
-			why = telemetry.Canceled
-		}
-		s.stats.Failed(why, t.Now()-w.Enqueued)
+		s.stats.Refused(refusalOf(w.Err), t.Now()-w.Enqueued)
 	}
 	s.stats.Queued(-int64(n))
 	scheduler.Complete(list, t)

@@ -21,6 +21,17 @@ func reasonOf(err error) telemetry.Reason {
 	return telemetry.Rejected
 }
 
+// refusalOf says why a request that never executes failed.
+func refusalOf(err error) telemetry.Refusal {
+	switch {
+	case err == status.ErrDeadline: //nolint:errorlint // never wrapped
+		return telemetry.DeadlinePassed
+	case status.CodeOf(err) == status.Cancelled:
+		return telemetry.ClientGone
+	}
+	return telemetry.NoSequence
+}
+
 const (
 	// short is the longest wait for which a worker is kept; beyond it a runtime timer's
 	// lateness matters little.

@@ -27,6 +27,14 @@
 //	GET api/batches/ID          BatchView
 //	GET api/sampling            Sampling
 //	PUT api/sampling            Sampling, which is answered as it is then; needs the token
+//	GET api/captures            CaptureList; a capture keeps the tensors of chosen requests
+//	POST api/captures           a CaptureRule starts one; answers its CaptureView; needs the token
+//	GET api/captures/ID         CaptureView
+//	DELETE api/captures/ID      ends it, what it kept stays; answers its CaptureView; needs the token
+//	GET api/traces/ID/tensors   TensorList of a request whose trace says "captured"; previews are
+//	                            only for who sends the token, png in them is base64
+//	GET api/traces/ID/tensors/N.npy, api/traces/ID/capture.npz   one tensor, or all, as files of
+//	                            NumPy; need the token
 //	GET api/events              server-sent events, one JSON object each:
 //	                            "server" ServerView and "models" [ModelView], at once and every second;
 //	                            "trace" TraceSummary of traces as they are stored, at most 20 a second

@@ -17,6 +17,8 @@ type Settings struct {
 	// Inspector is nil when no traces are stored.
 	Inspector infer.Inspector
 	Overview  infer.Overview
+	// Captures is nil when no tensors are kept.
+	Captures infer.Captures
 	// Lifecycle is nil when models are not to be loaded here.
 	Lifecycle infer.Lifecycle
 	// Token lets its sender change things; nobody does when it is empty.
@@ -62,6 +64,7 @@ func New(set Settings) *Server {
 	read("traces/{id}", infer.APITrace, s.trace)
 	read("batches/{id}", infer.APITrace, s.batch)
 	read("sampling", infer.APITrace, s.sampling)
+	s.captureRoutes()
 	s.routes.HandleFunc("PUT "+Mount+"api/sampling", s.handler(infer.APITrace, true, s.setSampling))
 	s.routes.HandleFunc("POST "+Mount+"api/models/{model}/load", s.handler(infer.APIModelRepository, true, s.load))
 	s.routes.HandleFunc("POST "+Mount+"api/models/{model}/unload", s.handler(infer.APIModelRepository, true, s.unload))
@@ -87,7 +90,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.routes.ServeHTTP(w, r)
 }
 
-// answer answers one kind of request with something that has a JSON form.
+// answer answers one kind of request with something that has a JSON form, a text or a file.
 type answer func(r *http.Request) (any, error)
 
 // plain is an answer that is text.
@@ -104,6 +107,10 @@ func (s *Server) handler(a infer.API, changes bool, f answer) http.HandlerFunc {
 		v, err := f(r)
 		if err != nil {
 			writeError(w, err)
+			return
+		}
+		if f, ok := v.(*file); ok {
+			f.send(w)
 			return
 		}
 		if text, ok := v.(plain); ok {

@@ -101,7 +101,7 @@ func (s *Store) Trace(t *tracing.Trace) {
 // Batch implements tracing.Sink.
 func (s *Store) Batch(b *tracing.Batch) { s.batches.put(b) }
 
-// judge decides what becomes of a trace.
+// judge decides what becomes of a trace. One whose tensors were kept is kept, too.
 func (s *Store) judge(r *tracing.Record, took, now int64) int {
 	set := s.sampling.Load()
 	switch {
@@ -112,7 +112,10 @@ func (s *Store) judge(r *tracing.Record, took, now int64) int {
 	case s.model(r.Model).slow(took, now) && set.Slow:
 		return slow
 	}
-	if set.Every == 0 {
+	switch {
+	case r.Captured:
+		return sampled
+	case set.Every == 0:
 		return dropped
 	}
 	latest := s.latest.Load()

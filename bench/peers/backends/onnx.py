@@ -2,10 +2,11 @@
 
     pip install onnxruntime==1.31.1 numpy && python bench/peers/backends/onnx.py
 
-Prints medians per call in microseconds: the processor's time and the clock's. The counterpart is
-go test -run none -bench Overhead ./backends/onnx
+Prints a line of JSON: the version, and medians per call in microseconds of the processor's time and the clock's. The
+counterpart is go test -run none -bench Overhead ./backends/onnx; make bench-backends runs both.
 """
 
+import json
 import statistics
 import time
 from pathlib import Path
@@ -38,7 +39,7 @@ def main():
     given = {"INPUT0": np.ones((1, 4), np.float32), "INPUT1": np.array([[0, 7, 99]], np.int64)}
     names = ["OUTPUT0", "OUTPUT1"]
     cpu, wall = medians(lambda: session.run(names, given))
-    print(f"onnxruntime {ort.__version__}: processor {cpu:.2f} us/call, clock {wall:.2f} us/call")
+    print(json.dumps({"version": ort.__version__, "cases": {"simple_onnx": {"cpu_us": cpu, "clock_us": wall}}}))
 
 
 main()

@@ -3,10 +3,11 @@
 
     pip install openvino==2026.4.1 numpy && python bench/peers/backends/openvino.py
 
-Prints medians per call in microseconds: the processor's time and the clock's. The counterpart is
-go test -run none -bench Overhead ./backends/openvino
+Prints a line of JSON: the version, and medians per call in microseconds of the processor's time and the clock's. The
+counterpart is go test -run none -bench Overhead ./backends/openvino; make bench-backends runs both.
 """
 
+import json
 import pathlib
 import statistics
 import sys
@@ -39,9 +40,15 @@ def main():
     one = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32", "ENABLE_CPU_PINNING": False}
     request = ov.Core().compile_model(MODEL, "CPU", one).create_infer_request()
     given = [np.ones((1, 4), np.float32), np.array([[0, 7, 99]], np.int64)]
-    for name, call in (("infer", lambda: request.infer(given)), ("infer, arrays shared", lambda: request.infer(given, share_inputs=True, share_outputs=True))):
+    calls = {
+        "simple_openvino": lambda: request.infer(given),
+        "simple_openvino, arrays shared": lambda: request.infer(given, share_inputs=True, share_outputs=True),
+    }
+    cases = {}
+    for name, call in calls.items():
         cpu, wall = medians(call)
-        print(f"openvino {ov.__version__.split('-')[0]}, {name}: processor {cpu:.2f} us/call, clock {wall:.2f} us/call")
+        cases[name] = {"cpu_us": cpu, "clock_us": wall}
+    print(json.dumps({"version": ov.__version__.split("-")[0], "cases": cases}))
 
 
 main()

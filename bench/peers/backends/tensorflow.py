@@ -3,10 +3,11 @@
 
     python bench/peers/backends/tensorflow.py [calls]
 
-Prints one line of JSON: the medians in microseconds, by wall clock and by the process's
-CPU clock, of calling the SavedModel's signature with tensors that are made already, of
-the same with numpy arrays in and out, and of the older Session's run, which a graph is
-called by. Needs tensorflow-cpu 2.21.
+Prints one line of JSON: the version, and the medians in microseconds, by the clock and by
+the process's CPU clock, of calling the SavedModel's signature with numpy arrays in and
+out, of the same with tensors that are made already, and of the older Session's run, which
+a graph is called by. Needs tensorflow-cpu 2.21. make bench-backends runs it beside
+BenchmarkOverhead of backends/tensorflow.
 """
 
 import json
@@ -36,7 +37,7 @@ def medians(call, calls):
             call()
         wall.append((time.perf_counter() - w) / BATCH * 1e6)
         cpu.append((time.process_time() - c) / BATCH * 1e6)
-    return {"wall_us": round(statistics.median(wall), 1), "cpu_us": round(statistics.median(cpu), 1)}
+    return {"clock_us": statistics.median(wall), "cpu_us": statistics.median(cpu)}
 
 
 def main():
@@ -48,13 +49,13 @@ def main():
     model = tf.saved_model.load(str(EXAMPLES / "simple_tensorflow/1/model.savedmodel"))
     serve = model.signatures["serving_default"]
     tx, ti = tf.constant(x), tf.constant(i)
-    result = {"version": tf.__version__, "signature": medians(lambda: serve(INPUT0=tx, INPUT1=ti), calls)}
+    cases = {"simple_tensorflow, tensors made": medians(lambda: serve(INPUT0=tx, INPUT1=ti), calls)}
 
     def arrays():
         out = serve(INPUT0=tf.constant(x), INPUT1=tf.constant(i))
         return out["OUTPUT0"].numpy(), out["OUTPUT1"].numpy()
 
-    result["arrays"] = medians(arrays, calls)
+    cases["simple_tensorflow"] = medians(arrays, calls)
 
     v1 = tf.compat.v1
     definition = v1.GraphDef.FromString((EXAMPLES / "simple_graphdef/1/model.graphdef").read_bytes())
@@ -62,8 +63,8 @@ def main():
         tf.import_graph_def(definition, name="")
         with v1.Session() as session:
             run = session.make_callable(["OUTPUT0:0", "OUTPUT1:0"], ["INPUT0:0", "INPUT1:0"])
-            result["session"] = medians(lambda: run(x, i), calls)
-    print(json.dumps(result))
+            cases["simple_graphdef"] = medians(lambda: run(x, i), calls)
+    print(json.dumps({"version": tf.__version__, "cases": cases}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,61 @@
+package bind
+
+import (
+	"slices"
+
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// MaxBatch returns the model's max_batch_size. Where the configuration leaves inputs or outputs to the file, one that
+// says none gets byDefault when every first dimension of the file is variable, and one that says some is refused otherwise.
+func (m *Model[R]) MaxBatch(cfg *modelconfig.ModelConfig, byDefault int) (int, error) {
+	size := int(cfg.GetMaxBatchSize())
+	if len(cfg.GetInput()) > 0 && len(cfg.GetOutput()) > 0 {
+		return size, nil
+	}
+	batches := !slices.ContainsFunc(slices.Concat(m.Ins, m.Outs), func(p Port[R]) bool { return len(p.Shape) == 0 || p.Shape[0] != -1 })
+	switch {
+	case size > 0 && !batches:
+		return 0, status.Errorf(status.InvalidArg,
+			"autofill failed for model '%s': model does not support batching while non-zero max_batch_size is specified", cfg.GetName())
+	case size == 0 && batches:
+		return byDefault, nil
+	}
+	return size, nil
+}
+
+// fillGaps adds what a configuration that declares inputs or outputs leaves out of
+// them: data types, dims and whole inputs. One without gaps stays as it is.
+func (b *Binding[R]) fillGaps(cfg *modelconfig.ModelConfig, ins []Port[R]) *modelconfig.ModelConfig {
+	short := len(cfg.GetInput()) > 0 && len(cfg.GetInput()) < len(ins)
+	if !short && len(config.CheckComplete(cfg)) == 0 {
+		return cfg
+	}
+	// A tensor without a batch dimension in a model that batches is refused later.
+	unfit := func(p Port[R]) bool { return p.AnyRank || len(p.Shape) < len(b.batched(nil)) }
+	sig := &config.Signature{}
+	sig.Inputs, _ = b.complete(slices.DeleteFunc(slices.Clone(ins), unfit), false)
+	sig.Outputs, _ = b.complete(slices.DeleteFunc(slices.Clone(b.model.Outs), unfit), true)
+	return config.Complete(cfg, sig)
+}
+
+// complete makes the signature's ports out of the file's. A port without dimensions is declared as [1], one whose rank
+// the file leaves open without any.
+func (b *Binding[R]) complete(ports []Port[R], output bool) ([]config.Port, []Bound[R]) {
+	var sig []config.Port
+	var bound []Bound[R]
+	for _, p := range ports {
+		dims := p.Shape[min(len(p.Shape), len(b.batched(nil))):]
+		bp := Bound[R]{Port: p}
+		if len(dims) == 0 && !p.AnyRank {
+			dims = []int64{1}
+			bp.Reshape = follow(b.batched(dims), p.Shape, output)
+		}
+		sig = append(sig, config.Port{Name: p.Name, DType: p.DType, Dims: tensor.Of(dims...)})
+		bound = append(bound, bp)
+	}
+	return sig, bound
+}

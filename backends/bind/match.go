@@ -1,0 +1,124 @@
+package bind
+
+import (
+	"slices"
+	"strings"
+
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// match finds the port that io declares and checks its type and shape.
+func (b *Binding[R]) match(io declared, output bool) (config.Port, Bound[R], error) {
+	name, want := io.GetName(), tensor.DType(io.GetDataType())
+	p, err := b.find(name, want, output)
+	if err != nil {
+		return config.Port{}, Bound[R]{}, err
+	}
+	dims := io.GetDims()
+	if r := io.GetReshape(); r != nil {
+		dims = r.GetShape() // tensors come and go in the model's shape
+	}
+	api := b.batched(dims)
+	model := api
+	if b.scalar(&p, api) {
+		model = api[:len(p.Shape)]
+	}
+	if err := b.compare(&p, model, output); err != nil {
+		return config.Port{}, Bound[R]{}, err
+	}
+	bound := Bound[R]{Port: p}
+	if len(api) != len(model) {
+		bound.Reshape = follow(api, model, output)
+	}
+	return config.Port{Name: name, DType: want, Dims: tensor.Of(dims...)}, bound, nil
+}
+
+// find returns the file's port of a name and checks its type.
+func (b *Binding[R]) find(name string, want tensor.DType, output bool) (Port[R], error) {
+	p, ok := b.named(name, output)
+	if !ok {
+		kind := Side(output)
+		return Port[R]{}, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s",
+			b.Sig.Model, kind, name, kind, names(b.ports(output)))
+	}
+	if want != p.DType {
+		return Port[R]{}, status.Errorf(status.InvalidArg,
+			"unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
+			b.Sig.Model, want.ConfigName(), Side(output), name, p.DType.ConfigName())
+	}
+	return p, nil
+}
+
+func (b *Binding[R]) named(name string, output bool) (Port[R], bool) {
+	ports := b.ports(output)
+	if i := slices.IndexFunc(ports, func(p Port[R]) bool { return p.Name == name }); i >= 0 {
+		return ports[i], true
+	}
+	if b.model.Alias == nil {
+		return Port[R]{}, false
+	}
+	return b.model.Alias(name, output)
+}
+
+func (b *Binding[R]) ports(output bool) []Port[R] {
+	if output {
+		return b.model.Outs
+	}
+	return b.model.Ins
+}
+
+// scalar reports whether the model has no dimensions beside the batch and the configuration says ones: it cannot say none.
+func (b *Binding[R]) scalar(p *Port[R], api []int64) bool {
+	rest := len(b.batched(nil))
+	return !p.AnyRank && len(p.Shape) == rest && len(api) > rest &&
+		!slices.ContainsFunc(api[rest:], func(d int64) bool { return d != 1 })
+}
+
+// compare checks the dimensions that the configuration gives the model's tensor. An input may be narrower than the model
+// allows; an output may not promise more than the model does, unless the model does not know it.
+func (b *Binding[R]) compare(p *Port[R], dims []int64, output bool) error {
+	if p.AnyRank {
+		return nil
+	}
+	batch := b.Sig.MaxBatch > 0
+	if batch && (len(p.Shape) == 0 || !b.model.FixedBatch && p.Shape[0] != -1) {
+		return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': for the model to support batching the shape should have at "+
+			"least 1 dimension and the first dimension must be -1; but shape expected by the model is %s", b.Sig.Model, p.Name, tensor.Of(p.Shape...))
+	}
+	ok := len(dims) == len(p.Shape)
+	for i := 0; ok && i < len(dims); i++ {
+		ok = batch && i == 0 || b.agree(p.Shape[i], dims[i], output)
+	}
+	if ok {
+		return nil
+	}
+	how := "shape "
+	if batch {
+		how = "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape "
+	}
+	return status.Errorf(status.InvalidArg,
+		"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (%s%s)",
+		b.Sig.Model, p.Name, len(p.Shape), tensor.Of(p.Shape...), len(dims), how, tensor.Of(dims...))
+}
+
+// agree reports whether one dimension of a file may be configured so.
+func (b *Binding[R]) agree(file, configured int64, output bool) bool {
+	switch {
+	case file == configured:
+		return true
+	case output && b.model.LooseOutputs:
+		return file == -1 || configured == -1
+	}
+	return file == -1 && !output
+}
+
+func names[R any](ports []Port[R]) string {
+	list := make([]string, len(ports))
+	for i := range ports {
+		list[i] = ports[i].Name
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,90 @@
+package bind
+
+import (
+	"slices"
+
+	"tutti/core/config"
+	"tutti/core/status"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// Given returns the file's inputs without those that the scheduler computes.
+func (m *Model[R]) Given(cfg *modelconfig.ModelConfig) []Port[R] {
+	if !m.Whole || len(cfg.GetBatchInput()) == 0 {
+		return m.Ins
+	}
+	computed := config.SignatureOf(cfg).Computed
+	return slices.DeleteFunc(slices.Clone(m.Ins), func(p Port[R]) bool {
+		return slices.ContainsFunc(computed, func(c config.Computed) bool { return c.Name == p.Name })
+	})
+}
+
+// ragged adds an input that is given the elements of a whole batch in one dimension.
+func (b *Binding[R]) ragged(io *modelconfig.ModelInput) error {
+	d := tensor.DType(io.GetDataType())
+	p, err := b.find(io.GetName(), d, false)
+	if err != nil {
+		return err
+	}
+	if err := b.spans("ragged input", &p, tensor.Of(-1)); err != nil {
+		return err
+	}
+	b.add(p, config.Port{Name: p.Name, DType: d, Dims: tensor.Of(-1), Whole: true, Optional: io.GetOptional()})
+	return nil
+}
+
+// computed adds the inputs that are made of a batch's shapes, after all others.
+func (b *Binding[R]) computed(cfg *modelconfig.ModelConfig) error {
+	if !b.model.Whole {
+		return nil
+	}
+	for _, c := range config.SignatureOf(cfg).Computed {
+		p, err := b.find(c.Name, c.DType, false)
+		if err != nil {
+			return err
+		}
+		if err := b.spans("batch input", &p, c.Dims()); err != nil {
+			return err
+		}
+		b.add(p, config.Port{Name: p.Name, DType: c.DType, Dims: c.Dims(), Whole: true})
+	}
+	return nil
+}
+
+func (b *Binding[R]) add(p Port[R], as config.Port) {
+	b.Sig.Inputs = append(b.Sig.Inputs, as)
+	b.In = append(b.In, Bound[R]{Port: p})
+}
+
+// spans checks that the model's tensor has as many dimensions as it will be given, of any extent: they belong to no row.
+func (b *Binding[R]) spans(what string, p *Port[R], dims tensor.Shape) error {
+	if !p.AnyRank && (len(p.Shape) != dims.Rank() || p.Shape[0] != -1) {
+		return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': the %s has shape %s over the batch, but shape expected by the model is %s",
+			b.Sig.Model, p.Name, what, dims, tensor.Of(p.Shape...))
+	}
+	return nil
+}
+
+// scattered reports whether an output is split as an input was joined.
+func scattered(cfg *modelconfig.ModelConfig, name string) bool {
+	return slices.ContainsFunc(cfg.GetBatchOutput(), func(o *modelconfig.BatchOutput) bool {
+		return slices.Contains(o.GetTargetName(), name)
+	})
+}
+
+// scatter adds such an output: whatever its dimensions, its elements count.
+func (b *Binding[R]) scatter(io *modelconfig.ModelOutput) error {
+	d := tensor.DType(io.GetDataType())
+	p, err := b.find(io.GetName(), d, true)
+	if err != nil {
+		return err
+	}
+	dims := p.Shape
+	if p.AnyRank {
+		dims = b.batched(io.GetDims())
+	}
+	b.Sig.Outputs = append(b.Sig.Outputs, config.Port{Name: p.Name, DType: d, Dims: tensor.Of(dims...), Whole: true})
+	b.Out = append(b.Out, Bound[R]{Port: p})
+	return nil
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	backendScripts = "bench/peers/backends"
+	overheadTime   = "300ms"
+	// cannotFetch is the exit status of a script that wants a network, or another Python.
+	cannotFetch = 3
+)
+
+// call is what one call of a two-input model costs, in microseconds, by round.
+type call struct{ cpu, clock []float64 }
+
+// overheads are those of one side, by case.
+type overheads map[string]*call
+
+func (c overheads) add(name string, cpu, clock float64) {
+	if c[name] == nil {
+		c[name] = &call{}
+	}
+	c[name].cpu, c[name].clock = append(c[name].cpu, cpu), append(c[name].clock, clock)
+}
+
+// measured is what docs/backends.md tells of one backend.
+type measured struct {
+	Version string         `json:"version"`
+	Where   string         `json:"where"`
+	When    string         `json:"when"`
+	Cases   []measuredCase `json:"cases"`
+}
+
+// measuredCase holds medians in microseconds, the processor's and the clock's.
+type measuredCase struct {
+	Ours   string     `json:"ours"`
+	Theirs string     `json:"theirs"`
+	CPU    [2]float64 `json:"cpu_us"`
+	Clock  [2]float64 `json:"clock_us"`
+}
+
+// backends compares a call of each backend on its two-input model with the framework's own call in Python: for every
+// script in bench/peers/backends, the package of its name runs BenchmarkOverhead, in turns with it. Ours has to be less.
+// The figures go to measured.json beside the scripts, which the documentation is made from.
+func (b *bench) backends() error {
+	scripts, err := filepath.Glob(filepath.Join(backendScripts, "*.py"))
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "bench-backends")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	all, slow := map[string]measured{}, []error(nil)
+	for _, script := range scripts {
+		name := strings.TrimSuffix(filepath.Base(script), ".py")
+		if len(b.only) > 0 && !slices.Contains(b.only, name) {
+			continue
+		}
+		if unpinned(name) {
+			fmt.Fprintf(os.Stderr, "bench: without %s: set PEERS_%s to the folder of its packages\n", name, strings.ToUpper(name))
+			continue
+		}
+		m, err := b.backend(script, name, filepath.Join(work, name))
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == cannotFetch {
+			fmt.Fprintf(os.Stderr, "bench: without %s: %v\n", name, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		all[name] = m
+		for _, c := range m.Cases {
+			if c.CPU[0] >= c.CPU[1] {
+				slow = append(slow, fmt.Errorf("%s: %.1f us of CPU per call, %s takes %.1f", c.Ours, c.CPU[0], c.Theirs, c.CPU[1]))
+			}
+		}
+	}
+	return errors.Join(append(slow, writeMeasured(all))...)
+}
+
+// backend measures both sides of one script.
+func (b *bench) backend(script, name, binary string) (m measured, err error) {
+	packages, err := framework(name)
+	if err != nil {
+		return m, err
+	}
+	if _, err := output(nil, "go", "test", "-c", "-o", binary, "./backends/"+name); err != nil {
+		return m, err
+	}
+	m.Where, m.When = where(), time.Now().UTC().Format("January 2006")
+	ours, theirs := overheads{}, overheads{}
+	for range b.rounds {
+		if err := ours.overhead(binary, name); err != nil {
+			return m, err
+		}
+		if m.Version, err = theirs.peer(script, strings.TrimSpace(packages)); err != nil {
+			return m, err
+		}
+	}
+	if len(ours) == 0 {
+		return m, fmt.Errorf("backends/%s measured nothing: run 'make runtimes'", name)
+	}
+	for _, o := range slices.Sorted(maps.Keys(ours)) {
+		before := len(m.Cases)
+		for _, t := range slices.Sorted(maps.Keys(theirs)) {
+			if t == o || strings.HasPrefix(t, o+", ") {
+				b.row(t+": CPU per call", "us", ours[o].cpu, theirs[t].cpu, 1)
+				b.row(t+": time per call", "us", ours[o].clock, theirs[t].clock, 1)
+				m.Cases = append(m.Cases, measuredCase{
+					Ours: o, Theirs: t,
+					CPU:   [2]float64{tenths(median(ours[o].cpu)), tenths(median(theirs[t].cpu))},
+					Clock: [2]float64{tenths(median(ours[o].clock)), tenths(median(theirs[t].clock))},
+				})
+			}
+		}
+		if len(m.Cases) == before {
+			return m, fmt.Errorf("%s has no case '%s'", script, o)
+		}
+	}
+	return m, nil
+}
+
+// framework returns the folder of a framework's packages: the one that PEERS_NAME names, where they are installed already,
+// or one that they are fetched to.
+func framework(name string) (string, error) {
+	if dir := os.Getenv("PEERS_" + strings.ToUpper(name)); dir != "" {
+		return dir, nil
+	}
+	return output(nil, "scripts/prepare-peers", filepath.Join(backendScripts, "requirements", name+".txt"))
+}
+
+// unpinned reports whether a framework's packages have to be named.
+func unpinned(name string) bool {
+	_, err := os.Stat(filepath.Join(backendScripts, "requirements", name+".txt"))
+	return err != nil && os.Getenv("PEERS_"+strings.ToUpper(name)) == ""
+}
+
+// overheadLine is a result of BenchmarkOverhead.
+var overheadLine = regexp.MustCompile(`(?m)^BenchmarkOverhead/(\S+?)(?:-\d+)?\s.*?([0-9.e+]+) cpu-us/call.*?([0-9.e+]+) us/call`)
+
+// overhead runs a package's benchmark on one processor.
+func (c overheads) overhead(binary, name string) error {
+	text, err := output([]string{"GOMAXPROCS=1"}, "env", "-C", filepath.Join("backends", name),
+		binary, "-test.run=^$", "-test.bench=^BenchmarkOverhead$", "-test.benchtime="+overheadTime)
+	if err != nil {
+		return err
+	}
+	for _, m := range overheadLine.FindAllStringSubmatch(text, -1) {
+		cpu, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			return err
+		}
+		clock, err := strconv.ParseFloat(m[3], 64)
+		if err != nil {
+			return err
+		}
+		c.add(m[1], cpu, clock)
+	}
+	return nil
+}
+
+// peer runs a script, which prints its framework's version and what its cases take.
+func (c overheads) peer(script, packages string) (version string, err error) {
+	text, err := output([]string{"PYTHONPATH=" + packages, "OMP_NUM_THREADS=1"}, "python3", script)
+	if err != nil {
+		return "", err
+	}
+	var got struct {
+		Version string
+		Cases   map[string]struct {
+			CPU   float64 `json:"cpu_us"`
+			Clock float64 `json:"clock_us"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		return "", fmt.Errorf("%s: %w", script, err)
+	}
+	for name, t := range got.Cases {
+		c.add(name, t.CPU, t.Clock)
+	}
+	return got.Version, nil
+}
+
+// measuredFile holds the last figures of each backend.
+var measuredFile = filepath.Join(backendScripts, "measured.json")
+
+// writeMeasured keeps the figures; those of a backend that was left out stay.
+func writeMeasured(fresh map[string]measured) error {
+	all := map[string]measured{}
+	text, err := os.ReadFile(measuredFile)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	maps.Copy(all, fresh)
+	if text, err = json.MarshalIndent(all, "", "  "); err != nil {
+		return err
+	}
+	return os.WriteFile(measuredFile, append(text, '\n'), 0o644) //nolint:gosec // committed files are for everybody
+}
+
+func tenths(us float64) float64 {
+	v, _ := strconv.ParseFloat(strconv.FormatFloat(us, 'f', 1, 64), 64)
+	return v
+}
+
+// where says what machine this is.
+func where() string {
+	field := func(path, key string) string {
+		text, _ := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			if name, value, ok := strings.Cut(line, key); ok && strings.TrimSpace(name) == "" {
+				return strings.Trim(strings.TrimSpace(strings.TrimLeft(value, "\t :=")), `"`)
+			}
+		}
+		return "an unknown one"
+	}
+	return fmt.Sprintf("%s, %s/%s, %d cores of %s", field("/etc/os-release", "PRETTY_NAME"), runtime.GOOS, runtime.GOARCH,
+		runtime.NumCPU(), field("/proc/cpuinfo", "model name"))
+}

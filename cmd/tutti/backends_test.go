@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tutti"
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/runtimes"
+	"tutti/steps"
+)
+
+// backendsDir holds a repository for each backend that runs files of a framework.
+const backendsDir = "../../examples/backends"
+
+// backendRoot begins the names of those repositories.
+const backendRoot = "backends/"
+
+// library returns the path of a runtime's library, of the project's own folder first.
+func library(name string) (string, error) {
+	if path, err := runtimes.Find(name, filepath.Join("../..", runtimes.Folder)); err == nil {
+		return path, nil
+	}
+	return runtimes.Find(name, "")
+}
+
+// backendRoots returns the example repositories of backends by name, and the flags that
+// they are served with. A skipped test names each one whose runtime is not here, with the
+// command that fetches it; in a short run those of heavy runtimes are left out.
+func backendRoots(t *testing.T) (roots map[string]string, flags []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(backendsDir, "*", tutti.ExpectedFile))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no examples in '%s': %v", backendsDir, err)
+	}
+	roots = map[string]string{}
+	for _, path := range found {
+		root := filepath.Dir(path)
+		needs, err := runnable(t, root)
+		if err != nil {
+			t.Run(backendRoot+filepath.Base(root), func(t *testing.T) { t.Skip(err) })
+			continue
+		}
+		roots[backendRoot+filepath.Base(root)] = root
+		flags = append(flags, needs...)
+	}
+	return roots, flags
+}
+
+// runnable returns the flags that a repository's backends need, or what is missing here.
+func runnable(t *testing.T, root string) (flags []string, err error) {
+	t.Helper()
+	for _, f := range factoriesOf(t, root) {
+		values := map[string]string{}
+		if isRuntime(f.Name) {
+			if testing.Short() && f.Name != "onnxruntime" {
+				return nil, errors.New("left out of a short run")
+			}
+			if values["library-path"], err = library(f.Name); err != nil {
+				return nil, err
+			}
+			flags = append(flags, "--backend-config", f.Name+",library-path="+values["library-path"])
+		}
+		if err := opens(f, values); err != nil {
+			return nil, err
+		}
+	}
+	return flags, nil
+}
+
+func isRuntime(name string) bool {
+	return slices.ContainsFunc(runtimes.List(), func(r runtimes.Runtime) bool { return r.Name == name })
+}
+
+// opens tells what a backend lacks on this machine.
+func opens(f *backends.Factory, values map[string]string) error {
+	b, err := f.New(backends.Options{Log: slog.New(slog.DiscardHandler), Config: values})
+	if err != nil {
+		return err
+	}
+	if c, ok := b.(interface{ Check() error }); ok {
+		err = c.Check()
+	}
+	return errors.Join(err, b.Close())
+}
+
+// factoriesOf returns the backends that a repository's models name.
+func factoriesOf(t *testing.T, root string) []*backends.Factory {
+	t.Helper()
+	c := components()
+	registry, err := backends.NewRegistry(c.Backends(&steps.Registry{})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "*", "config.pbtxt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no models in '%s': %v", root, err)
+	}
+	var list []*backends.Factory
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.Parse(path, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := registry.ByName(cfg.GetBackend())
+		if f == nil {
+			f = registry.ByPlatform(cfg.GetPlatform())
+		}
+		if f == nil {
+			t.Fatalf("'%s' names no backend", path)
+		}
+		if !slices.Contains(list, f) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// TestBackendExamples holds the two-input models to one kind: two inputs, two outputs, the numbers nearly bit by bit.
+func TestBackendExamples(t *testing.T) {
+	t.Parallel()
+	found, err := filepath.Glob(filepath.Join(backendsDir, "*", tutti.ExpectedFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range found {
+		examples, err := tutti.ReadExamples(filepath.Dir(path))
+		if err != nil {
+			t.Error(err)
+		}
+		for i := range examples {
+			e := &examples[i]
+			if !strings.HasPrefix(e.Request.Model, "simple_") || len(e.Request.Inputs) != 2 || len(e.Outputs) != 2 || e.Atol > 1e-5 {
+				t.Errorf("'%s', request '%s' of '%s': %d inputs, %d outputs, atol %g", path, e.Name, e.Request.Model, len(e.Request.Inputs), len(e.Outputs), e.Atol)
+			}
+		}
+	}
+}

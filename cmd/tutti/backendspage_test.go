@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tutti/backends"
+	"tutti/core/goldentest"
+	"tutti/runtimes"
+	"tutti/steps"
+)
+
+// measuredFile holds what make bench-backends measured.
+const measuredFile = "../../bench/peers/backends/measured.json"
+
+// measured are the figures of one backend: medians in microseconds, ours and the framework's.
+type measured struct {
+	Version, Where, When string
+	Cases                []struct {
+		Ours, Theirs string
+		CPU          [2]float64 `json:"cpu_us"`
+		Clock        [2]float64 `json:"clock_us"`
+	}
+}
+
+// ratio is ours over theirs in CPU of a case.
+func (m *measured) ratio(i int) float64 { return m.Cases[i].CPU[0] / m.Cases[i].CPU[1] }
+
+const backendsHead = `# Backends
+
+Written by ` + "`make golden`" + ` from what each backend declares, and from the figures of ` + "`make bench-backends`" + `.
+
+A model names its backend in ` + "`config.pbtxt`" + `, or a platform that stands for one. The runtime's library is opened when a
+model first needs it; it is no part of the program. It is looked for at ` + "`--backend-config=NAME,library-path=PATH`" + `, at the
+variable ` + "`TUTTI_NAME_LIB`" + `, in ` + "`.runtime`" + ` beside the program or its folder or in the working directory, in the user's
+cache, and where the system keeps libraries. Where it is not, that model is UNAVAILABLE with the command that fetches it,
+and the others serve. ` + "`tutti runtime list`" + ` and ` + "`tutti doctor`" + ` tell what is there.
+
+What a call costs is measured on the two-input model of ` + "`examples/backends`" + `, one row and one thread, which hardly computes:
+what is left is what the backend adds, beside the framework's own call in Python in the same run. The machine had other work,
+which the clock's times show and the processor's hardly.
+`
+
+// TestBackendsPage keeps docs/backends.md.
+func TestBackendsPage(t *testing.T) {
+	t.Parallel()
+	figures := map[string]measured{}
+	text, err := os.ReadFile(measuredFile)
+	if err == nil {
+		err = json.Unmarshal(text, &figures)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := exampleFolders(t)
+	b := bytes.NewBufferString(backendsHead)
+	b.WriteString("\n| backend | platforms | default file | version | how to get it | CPU of a call, ours : Python |\n|---|---|---|---|---|---|\n")
+	var others []backends.Factory
+	var sections bytes.Buffer
+	for _, f := range backendFactories(&steps.Registry{}) {
+		folder := folders[f.Name]
+		if !f.Native {
+			others = append(others, f)
+			continue
+		}
+		m := figures[folder]
+		writeBackendRow(b, &f, &m)
+		writeBackend(&sections, &f, &m, folder)
+	}
+	b.Write(sections.Bytes())
+	b.WriteString("\n## Without a runtime\n\nThese are part of the program.\n\n| backend | models |\n|---|---|\n")
+	for _, f := range others {
+		if f.Guide.Doc == "" {
+			t.Errorf("backend '%s' has no guide", f.Name)
+		}
+		fmt.Fprintf(b, "| `%s` | %s |\n", f.Name, f.Guide.Doc)
+	}
+	goldentest.Check(t, docsDir+"backends.md", b.Bytes())
+}
+
+// exampleFolders returns the folder in examples/backends of each backend that has one.
+func exampleFolders(t *testing.T) map[string]string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(backendsDir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := map[string]string{}
+	for _, root := range found {
+		for _, f := range factoriesOf(t, root) {
+			folders[f.Name] = filepath.Base(root)
+		}
+	}
+	return folders
+}
+
+// ticked puts each name into backticks.
+func ticked(names ...string) string {
+	var list []string
+	for _, n := range names {
+		if n != "" {
+			list = append(list, "`"+n+"`")
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func writeBackendRow(b *bytes.Buffer, f *backends.Factory, m *measured) {
+	version, how := "", ""
+	if i := slices.IndexFunc(runtimes.List(), func(r runtimes.Runtime) bool { return r.Name == f.Name }); i >= 0 {
+		r := runtimes.List()[i]
+		var size int64
+		for _, a := range r.Releases[0].Archives {
+			size += a.Size
+		}
+		version, how = r.Title+" "+r.Releases[0].Version, fmt.Sprintf("`tutti runtime fetch %s` (%d MB)", r.Name, (size+500_000)/1_000_000)
+	}
+	cost := "not measured"
+	if len(m.Cases) > 0 {
+		cost = fmt.Sprintf("%.1f : %.1f µs", m.Cases[0].CPU[0], m.Cases[0].CPU[1])
+	}
+	fmt.Fprintf(b, "| [`%s`](#%s) | %s | %s | %s | %s | %s |\n", f.Name, f.Name, ticked(f.Platforms...), ticked(f.DefaultFile), version, how, cost)
+}
+
+// writeBackend writes a backend's section.
+func writeBackend(b *bytes.Buffer, f *backends.Factory, m *measured, folder string) {
+	fmt.Fprintf(b, "\n## %s\n\n", f.Name)
+	if f.Guide.Doc != "" {
+		fmt.Fprintf(b, "%s\n\n", f.Guide.Doc)
+	}
+	if f.Guide.Limits != "" {
+		fmt.Fprintf(b, "Limits: %s\n\n", f.Guide.Limits)
+	}
+	if folder != "" {
+		fmt.Fprintf(b, "Example: `examples/backends/%s`, compared with the framework's own numbers over each protocol.\n\n", folder)
+	}
+	if len(f.Keys) > 0 {
+		fmt.Fprintf(b, "Settings of `--backend-config=%s,KEY=VALUE`: %s.\n\n", f.Name, ticked(f.Keys...))
+	}
+	if len(f.Guide.Params) > 0 {
+		b.WriteString("| parameter | meaning |\n|---|---|\n")
+		for _, p := range f.Guide.Params {
+			fmt.Fprintf(b, "| %s | %s |\n", ticked(strings.Split(p.Key, ", ")...), p.Doc)
+		}
+		b.WriteString("\n")
+	}
+	if len(m.Cases) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "Tried with %s of Python's on %s, %s:\n\n| model | Python's call | CPU per call, µs | time per call, µs | ratio |\n|---|---|---|---|---|\n", m.Version, m.Where, m.When)
+	for i, c := range m.Cases {
+		how := strings.TrimPrefix(strings.TrimPrefix(c.Theirs, c.Ours), ", ")
+		if how == "" {
+			how = "arrays in and out"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %.1f : %.1f | %.1f : %.1f | %.2f |\n", c.Ours, how, c.CPU[0], c.CPU[1], c.Clock[0], c.Clock[1], m.ratio(i))
+	}
+}

@@ -1,0 +1,264 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti"
+	"tutti/client"
+	"tutti/core/infer"
+)
+
+const captureToken = "s3cret"
+
+// secretly reads what only the token opens; without it there must be nothing.
+func secretly(t *testing.T, a addresses, path string) []byte {
+	t.Helper()
+	for _, token := range []string{"", captureToken} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.http+"/ui/api/"+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		switch {
+		case token == "" && resp.StatusCode != http.StatusForbidden && !strings.HasSuffix(path, "/tensors"):
+			t.Errorf("%s without a token: %s", path, resp.Status)
+		case token == "" && bytes.Contains(b, []byte("preview")):
+			t.Errorf("%s without a token: %s", path, b)
+		case token == "":
+		case err != nil || resp.StatusCode != http.StatusOK:
+			t.Fatalf("%s: %s, %v: %s", path, resp.Status, err, b)
+		default:
+			return b
+		}
+	}
+	return nil
+}
+
+// shoot runs tutti capture while ask is called again and again by several clients, and
+// returns the files that it saved by the trace's id.
+func shoot(t *testing.T, a addresses, ask func(n int), args ...string) map[string]*zip.Reader {
+	t.Helper()
+	out := t.TempDir()
+	var log bytes.Buffer
+	done := make(chan int, 1)
+	over, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		args := append([]string{"tutti", "capture", "--url", "http://" + a.http, "--token", captureToken, "--out", out}, args...)
+		done <- tutti.Main(t.Context(), args, &log, &log, components())
+		cancel()
+	}()
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for n := g; over.Err() == nil; n += 4 {
+				ask(n)
+			}
+		})
+	}
+	wg.Wait()
+	if code := <-done; code != 0 {
+		t.Fatalf("it ended with %d: %s", code, &log)
+	}
+	files := map[string]*zip.Reader{}
+	names, err := filepath.Glob(filepath.Join(out, "*.npz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[strings.TrimSuffix(filepath.Base(name), ".npz")] = z
+	}
+	return files
+}
+
+// array returns the data of an array in a file.
+func array(t *testing.T, z *zip.Reader, name string) string {
+	t.Helper()
+	f, err := z.Open(name + ".npy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(f)
+	if err != nil || len(b) < 10 {
+		t.Fatal(name, err)
+	}
+	return string(b[10+int(b[8])+int(b[9])<<8:])
+}
+
+// TestCapture captures an ensemble of real models that clients of both protocols ask at
+// the same time, and compares what is saved with what they sent and got.
+func TestCapture(t *testing.T) {
+	t.Parallel()
+	requireRuntime(t)
+	a := serve(t, "--model-repository="+filepath.Join(examplesDir, "digits"), "--dashboard-token="+captureToken, "--trace-store-every=0")
+	image, err := os.ReadFile(filepath.Join(examplesDir, "digits", "three.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := client.NewHTTP("http://"+a.http, nil)
+	t.Cleanup(func() { _ = h.Close() })
+	g := dialGRPC(t, a.grpc)
+	t.Cleanup(func() { _ = g.Close() })
+	ask := func(n int) {
+		c := client.Client(h)
+		if n%2 == 0 {
+			c = g
+		}
+		req := &client.Request{Model: "digits", ID: "r" + strconv.Itoa(n), Inputs: []client.Tensor{client.Text("IMAGE", []int64{1, 1}, string(image))}}
+		if _, err := c.Infer(t.Context(), req); err != nil {
+			t.Error(err)
+		}
+	}
+	files := shoot(t, a, ask, "--model=dig*", "--request=r*", "--every=3", "--count=10")
+	if len(files) != 10 {
+		t.Fatalf("%d files, expected 10", len(files))
+	}
+	for id, z := range files {
+		if array(t, z, "request.IMAGE") != string(image) || len(array(t, z, "digits_cnn.scores")) != 40 || !strings.HasPrefix(array(t, z, "digits_top_k.labels"), "three") {
+			t.Errorf("%s: %q", id, array(t, z, "digits_top_k.labels"))
+		}
+		checkCaptured(t, a, id)
+	}
+	var all infer.CaptureList
+	inspect(t, a, "captures", &all)
+	if len(all.Captures) != 1 || all.Captures[0].Active || all.Captures[0].Taken != 10 || all.Used == 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// checkCaptured looks at a captured request as the dashboard does.
+func checkCaptured(t *testing.T, a addresses, id string) {
+	t.Helper()
+	var v infer.TraceView
+	inspect(t, a, "traces/"+id, &v)
+	var list infer.TensorList
+	if err := json.Unmarshal(secretly(t, a, "traces/"+id+"/tensors"), &list); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for i := range list.List {
+		x := &list.List[i]
+		kinds = append(kinds, x.Name+" "+x.Preview.Kind)
+		if b := secretly(t, a, "traces/"+id+"/tensors/"+strconv.Itoa(x.N)+".npy"); !bytes.HasPrefix(b, []byte("\x93NUMPY")) {
+			t.Errorf("%s is %q", x.Name, b)
+		}
+	}
+	want := []string{
+		"request.IMAGE image", "digits_decode.image numbers", "digits_cnn.scores numbers",
+		"digits_top_k.values numbers", "digits_top_k.indices numbers", "digits_top_k.labels text",
+	}
+	if diff := cmp.Diff(want, kinds); diff != "" || !v.Captured || v.Request != list.Request || len(v.Spans) != 3 {
+		t.Errorf("%+v (-want +got):\n%s", v.TraceSummary, diff)
+	}
+}
+
+// TestCaptureStream captures an ensemble whose steps are decoupled, with a tensor that
+// nobody is to see.
+func TestCaptureStream(t *testing.T) {
+	t.Parallel()
+	a := serve(t, "--model-repository=../../examples/stream", "--dashboard-token="+captureToken, "--capture-redact-tensor=DELAY")
+	c := dialGRPC(t, a.grpc)
+	t.Cleanup(func() { _ = c.Close() })
+	ask := func(int) {
+		req := &client.Request{Model: "repeat_square", Inputs: []client.Tensor{
+			client.Of("IN", []int64{2}, int32(2), int32(1)), client.Of("DELAY", []int64{2}, uint32(0), uint32(0)), client.Of("WAIT", []int64{1}, uint32(0)),
+		}}
+		if err := c.Stream(t.Context(), req, func(*client.Response) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	for id, z := range shoot(t, a, ask, "--count=3", "--redact-tensor", "WAIT") {
+		var names []string
+		for _, f := range z.File {
+			names = append(names, strings.TrimSuffix(f.Name, ".npy"))
+		}
+		if array(t, z, "request.IN") != "\x02\x00\x00\x00\x01\x00\x00\x00" || array(t, z, "repeat_int32.OUT@1") != "\x02\x00\x00\x00" || array(t, z, "repeat_int32.IDX@2") != "\x01\x00\x00\x00" {
+			t.Errorf("%s: %v", id, names)
+		}
+		if text := strings.Join(names, " "); strings.Contains(text, "DELAY") || strings.Contains(text, "WAIT") || strings.Count(text, "square_int32.OUT@") != 3 {
+			t.Errorf("%s: %s", id, text)
+		}
+		if b := secretly(t, a, "traces/"+id+"/tensors"); strings.Count(string(b), `"why":"redacted"`) != 2 {
+			t.Errorf("%s: %s", id, b)
+		}
+	}
+}
+
+// TestCaptureSecret has a nested ensemble pass a secret on, which is redacted by the
+// name that only the nested one has for it, and by a model. It looks for the secret in
+// all that the server tells of the request.
+func TestCaptureSecret(t *testing.T) {
+	t.Parallel()
+	const secret = "secret-4711"
+	const port = `input { name: "INPUT0" data_type: TYPE_STRING dims: 1 } output { name: "OUTPUT0" data_type: TYPE_STRING dims: 1 }`
+	step := func(model, in, from, out, to string) string {
+		return `step { model_name: "` + model + `" model_version: -1 input_map { key: "` + in + `" value: "` + from + `" } output_map { key: "` + out + `" value: "` + to + `" } }` + "\n"
+	}
+	a, log := serveLogged(t, components(), "--dashboard-token="+captureToken, "--capture-redact-tensor=HID*", "--capture-redact-model=vault", "--log-verbose=1",
+		"--model-repository="+models(t, map[string]string{
+			"pass": `backend: "identity" max_batch_size: 4 dynamic_batching {}` + port, "vault": `backend: "identity" max_batch_size: 4 ` + port,
+			"inner": `platform: "ensemble" max_batch_size: 4 input { name: "HIDDEN" data_type: TYPE_STRING dims: 1 } output { name: "SHOWN" data_type: TYPE_STRING dims: 1 }
+ensemble_scheduling {` + step("vault", "INPUT0", "HIDDEN", "OUTPUT0", "between") + step("vault", "INPUT0", "between", "OUTPUT0", "SHOWN") + "}",
+			"outer": `platform: "ensemble" max_batch_size: 4 input { name: "IN" data_type: TYPE_STRING dims: 1 } input { name: "OPEN" data_type: TYPE_STRING dims: 1 }
+output { name: "OUT" data_type: TYPE_STRING dims: 1 } output { name: "OPENED" data_type: TYPE_STRING dims: 1 }
+ensemble_scheduling {` + step("inner", "HIDDEN", "IN", "SHOWN", "OUT") + step("pass", "INPUT0", "OPEN", "OUTPUT0", "OPENED") + "}",
+		}))
+	c := dialGRPC(t, a.grpc)
+	t.Cleanup(func() { _ = c.Close() })
+	ask := func(int) {
+		req := &client.Request{Model: "outer", Inputs: []client.Tensor{client.Text("IN", []int64{1, 1}, secret), client.Text("OPEN", []int64{1, 1}, "for-all")}}
+		if resp, err := c.Infer(t.Context(), req); err != nil || !bytes.Contains(resp.Output("OUT").Data, []byte(secret)) {
+			t.Errorf("%+v, %v", resp, err)
+		}
+	}
+	for id, z := range shoot(t, a, ask, "--count=4") {
+		told := secretly(t, a, "traces/"+id+"/capture.npz")
+		for _, path := range []string{"traces/" + id + "/tensors", "traces/" + id, "captures", "traces"} {
+			var v any
+			inspect(t, a, path, &v)
+			b, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told = append(told, b...)
+		}
+		list := secretly(t, a, "traces/"+id+"/tensors")
+		told = append(append(told, list...), log.String()...)
+		for _, f := range z.File {
+			told = append(told, array(t, z, strings.TrimSuffix(f.Name, ".npy"))...)
+		}
+		if bytes.Contains(told, []byte(secret)) || strings.Count(string(list), `"why":"redacted"`) != 3 || array(t, z, "pass.OUTPUT0") != "for-all" {
+			t.Errorf("%s", list)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package telemetry
+
+import (
+	"encoding/binary"
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"google.golang.org/protobuf/proto"
+)
+
+// handler answers scrapes.
+type handler struct {
+	metrics *Metrics
+	process prometheus.Gatherer // nil for none
+	pages   sync.Pool           // of *page
+}
+
+// page is the memory of an answer.
+type page struct {
+	writer
+	arena
+}
+
+// Handler answers scrapes with the metrics of x and those of process, which may be nil
+// and has none of the same names. The Accept header chooses the Prometheus text format,
+// OpenMetrics, which has exemplars, or the protobuf format, which has native histograms
+// besides. Answers are not compressed: that would cost more than all the rest.
+func Handler(x *Metrics, process prometheus.Gatherer) http.Handler {
+	return &handler{metrics: x, process: process, pages: sync.Pool{New: func() any { return new(page) }}}
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
+	var process []*dto.MetricFamily
+	if h.process != nil {
+		var err error
+		if process, err = h.process.Gather(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	}
+	w.Header().Set("Content-Type", string(format))
+	switch format.FormatType() {
+	case expfmt.TypeTextPlain:
+		h.text(w, process, false)
+	case expfmt.TypeOpenMetrics:
+		h.text(w, process, true)
+	case expfmt.TypeProtoDelim:
+		h.binary(w, process)
+	default:
+		h.other(w, format, process)
+	}
+}
+
+// text answers in one of the formats of text.
+func (h *handler) text(w http.ResponseWriter, process []*dto.MetricFamily, open bool) {
+	p := h.pages.Get().(*page) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	p.begin(open)
+	p.classic = true
+	h.metrics.each(&p.arena, p.family)
+	for _, f := range process {
+		p.family(f)
+	}
+	p.end()
+	_, _ = w.Write(p.out) // a client that has gone wants no answer
+	h.pages.Put(p)
+}
+
+// binary answers in the protobuf format, in which every family comes after its length.
+func (h *handler) binary(w http.ResponseWriter, process []*dto.MetricFamily) {
+	p := h.pages.Get().(*page) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	p.out, p.classic = p.out[:0], false
+	h.metrics.each(&p.arena, p.delimited)
+	for _, f := range process {
+		p.delimited(f)
+	}
+	_, _ = w.Write(p.out) // a client that has gone wants no answer
+	h.pages.Put(p)
+}
+
+// delimited appends a family. All of its strings are UTF-8, so that nothing can fail.
+func (p *page) delimited(f *dto.MetricFamily) {
+	p.out = binary.AppendUvarint(p.out, uint64(proto.Size(f)))
+	p.out, _ = proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(p.out, f)
+}
+
+// other answers in one of the formats that only people ask for. What fails is the
+// client's connection, after the status has been sent.
+func (h *handler) other(w http.ResponseWriter, format expfmt.Format, process []*dto.MetricFamily) {
+	families, err := h.metrics.Gather()
+	e := expfmt.NewEncoder(w, format)
+	for _, f := range append(families, process...) {
+		if err == nil {
+			err = e.Encode(f)
+		}
+	}
+}

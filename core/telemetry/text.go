@@ -1,0 +1,236 @@
+package telemetry
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// writer writes families as text: in the Prometheus format, or in that of OpenMetrics.
+type writer struct {
+	out  []byte
+	open bool // OpenMetrics
+	head []byte
+	// bounds are those of the last histogram and their texts: the next one has the
+	// same, most often.
+	bounds []*float64
+	texts  []string
+}
+
+// begin starts a page.
+func (w *writer) begin(open bool) {
+	if w.open != open {
+		w.bounds, w.texts = nil, nil // they are written differently
+	}
+	w.out, w.open = w.out[:0], open
+}
+
+// end ends a page.
+func (w *writer) end() {
+	if w.open {
+		w.add("# EOF\n")
+	}
+}
+
+func (w *writer) add(list ...string) {
+	for _, s := range list {
+		w.out = append(w.out, s...)
+	}
+}
+
+const totalSuffix = "_total"
+
+// family writes one family. OpenMetrics wants the samples of counters to end in _total:
+// those whose names are others' are of unknown type there, so that the names stay.
+func (w *writer) family(f *dto.MetricFamily) {
+	name, title := f.GetName(), f.GetName()
+	kind := strings.ToLower(f.GetType().String())
+	switch {
+	case w.open && f.GetType() == dto.MetricType_UNTYPED:
+		kind = "unknown"
+	case w.open && f.GetType() == dto.MetricType_COUNTER:
+		var ends bool
+		if title, ends = strings.CutSuffix(name, totalSuffix); !ends {
+			kind = "unknown"
+		}
+	}
+	w.add("# HELP ", title, " ")
+	w.escape(f.GetHelp(), w.open)
+	w.add("\n# TYPE ", title, " ", kind, "\n")
+	for _, m := range f.GetMetric() {
+		w.metric(name, m)
+	}
+}
+
+func (w *writer) metric(name string, m *dto.Metric) {
+	switch {
+	case m.GetHistogram() != nil:
+		w.histogram(name, m)
+	case m.GetSummary() != nil:
+		w.summary(name, m)
+	case m.GetCounter() != nil:
+		w.sample(name, "", m, m.GetCounter().GetValue())
+	case m.GetGauge() != nil:
+		w.sample(name, "", m, m.GetGauge().GetValue())
+	case m.GetUntyped() != nil:
+		w.sample(name, "", m, m.GetUntyped().GetValue())
+	}
+}
+
+// sample writes a line of the metric's own labels.
+func (w *writer) sample(name, suffix string, m *dto.Metric, v float64) {
+	w.add(name, suffix)
+	if len(m.GetLabel()) > 0 {
+		w.add("{")
+		w.labels(m)
+		w.add("}")
+	}
+	w.add(" ")
+	w.number(v)
+	w.add("\n")
+}
+
+func (w *writer) labels(m *dto.Metric) {
+	for i, l := range m.GetLabel() {
+		if i > 0 {
+			w.add(",")
+		}
+		w.add(l.GetName(), `="`)
+		w.escape(l.GetValue(), true)
+		w.add(`"`)
+	}
+}
+
+// start notes what the lines of a metric with one label more begin with.
+func (w *writer) start(name, suffix string, m *dto.Metric, label string) {
+	from := len(w.out)
+	w.add(name, suffix, "{")
+	w.labels(m)
+	if len(m.GetLabel()) > 0 {
+		w.add(",")
+	}
+	w.add(label, `="`)
+	w.head = append(w.head[:0], w.out[from:]...)
+	w.out = w.out[:from]
+}
+
+func (w *writer) histogram(name string, m *dto.Metric) {
+	h, last := m.GetHistogram(), 0.0
+	w.start(name, "_bucket", m, "le")
+	for i, b := range h.GetBucket() {
+		w.bucket(w.boundText(i, b.UpperBound), b.GetCumulativeCount(), b.GetExemplar())
+		last = b.GetUpperBound()
+	}
+	if !math.IsInf(last, 1) {
+		w.bucket("+Inf", h.GetSampleCount(), nil)
+	}
+	w.sample(name, "_sum", m, h.GetSampleSum())
+	w.sample(name, "_count", m, float64(h.GetSampleCount()))
+}
+
+// boundText returns the text of the bound of bucket i.
+func (w *writer) boundText(i int, bound *float64) string {
+	if i < len(w.bounds) && w.bounds[i] == bound {
+		return w.texts[i]
+	}
+	from := len(w.out)
+	w.bound(*bound)
+	text := string(w.out[from:])
+	w.out = w.out[:from]
+	w.bounds, w.texts = append(w.bounds[:min(i, len(w.bounds))], bound), append(w.texts[:min(i, len(w.texts))], text)
+	return text
+}
+
+func (w *writer) bucket(bound string, n uint64, e *dto.Exemplar) {
+	w.out = append(w.out, w.head...)
+	w.add(bound, `"} `)
+	w.out = strconv.AppendUint(w.out, n, 10)
+	if w.open && e != nil {
+		w.exemplar(e)
+	}
+	w.add("\n")
+}
+
+func (w *writer) exemplar(e *dto.Exemplar) {
+	w.add(" # {")
+	for i, l := range e.GetLabel() {
+		if i > 0 {
+			w.add(",")
+		}
+		w.add(l.GetName(), `="`)
+		w.escape(l.GetValue(), true)
+		w.add(`"`)
+	}
+	w.add("} ")
+	w.number(e.GetValue())
+	if at := e.GetTimestamp(); at != nil {
+		w.add(" ")
+		w.out = strconv.AppendFloat(w.out, float64(at.AsTime().UnixMilli())/1000, 'f', 3, 64)
+	}
+}
+
+func (w *writer) summary(name string, m *dto.Metric) {
+	s := m.GetSummary()
+	w.start(name, "", m, "quantile")
+	for _, q := range s.GetQuantile() {
+		w.out = append(w.out, w.head...)
+		w.bound(q.GetQuantile())
+		w.add(`"} `)
+		w.number(q.GetValue())
+		w.add("\n")
+	}
+	w.sample(name, "_sum", m, s.GetSampleSum())
+	w.sample(name, "_count", m, float64(s.GetSampleCount()))
+}
+
+// bound writes the number of a bucket or quantile, which OpenMetrics wants with a point.
+func (w *writer) bound(v float64) {
+	from := len(w.out)
+	w.number(v)
+	if w.open && v == math.Trunc(v) && !math.IsInf(v, 0) {
+		for _, c := range w.out[from:] {
+			if c == 'e' || c == '.' {
+				return
+			}
+		}
+		w.add(".0")
+	}
+}
+
+// wholeLimit is below what whole numbers are written with an exponent.
+const wholeLimit = 1e15
+
+func (w *writer) number(v float64) {
+	switch {
+	case v >= 0 && v < wholeLimit && v == math.Trunc(v):
+		w.out = strconv.AppendUint(w.out, uint64(v), 10)
+	case math.IsInf(v, 1):
+		w.add("+Inf")
+	case math.IsInf(v, -1):
+		w.add("-Inf")
+	default:
+		w.out = strconv.AppendFloat(w.out, v, 'g', -1, 64)
+	}
+}
+
+// escape writes text; quotes are escaped in values, and in OpenMetrics everywhere.
+func (w *writer) escape(s string, quotes bool) {
+	if !strings.ContainsAny(s, "\\\n\"") {
+		w.add(s)
+		return
+	}
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\n':
+			w.add(`\n`)
+		case c == '\\':
+			w.add(`\\`)
+		case c == '"' && quotes:
+			w.add(`\"`)
+		default:
+			w.out = append(w.out, c)
+		}
+	}
+}

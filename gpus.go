@@ -1,0 +1,25 @@
+package tutti
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"tutti/core/telemetry"
+	"tutti/runtimes/nvml"
+)
+
+// measureGPUs has the GPUs of the machine exported where it has any and the options
+// say so; what it returns ends that.
+func measureGPUs(ctx context.Context, on bool, metrics *telemetry.Metrics, logger *slog.Logger) io.Closer {
+	if !on {
+		return io.NopCloser(nil)
+	}
+	meter, err := nvml.Open(nvml.Name)
+	if err != nil {
+		logger.DebugContext(ctx, "no GPU is measured", slog.String("reason", err.Error()))
+		return io.NopCloser(nil)
+	}
+	metrics.GPUs(meter.Read)
+	return meter
+}

@@ -1,0 +1,232 @@
+package exec_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/telemetry"
+	"tutti/core/tracing"
+	"tutti/proto/modelconfig"
+	"tutti/trace/capture"
+)
+
+// camera captures every request by a rule.
+type camera struct {
+	t      *testing.T
+	store  *capture.Store
+	tracer *tracing.Tracer
+	id     uint64
+}
+
+func newCamera(t *testing.T, rule infer.CaptureRule) *camera {
+	t.Helper()
+	c := &camera{t: t, store: capture.New(capture.Settings{Bytes: 64 << 20, RequestBytes: 1 << 20})}
+	var err error
+	if c.tracer, err = tracing.New(tracing.Options{Camera: c.store}); err != nil {
+		t.Fatal(err)
+	}
+	if c.tracer.Capturing() {
+		t.Error("something is captured before anybody asked")
+	}
+	v, err := c.store.StartCapture(rule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.id = v.ID
+	return c
+}
+
+// on has a request captured.
+func (c *camera) on(req *infer.Request) *infer.Request {
+	req.Trace = c.tracer.Capture(nil, "e", 1, req.ID, &req.Origin)
+	if req.Trace == nil {
+		c.t.Error("the request is not captured")
+	}
+	return req
+}
+
+// all returns what was captured, the oldest first.
+func (c *camera) all() (list []*infer.TensorList) {
+	c.t.Helper()
+	v, err := c.store.FindCapture(c.id)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range v.Shots {
+		tensors, err := c.store.Tensors(v.Shots[i].Trace+"-"+v.Shots[i].Span, true)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		list = append(list, tensors)
+	}
+	return list
+}
+
+// lines are a request's tensors with who reads them, sorted.
+func lines(list *infer.TensorList) (all []string) {
+	for i := range list.List {
+		x := &list.List[i]
+		text := x.Why
+		if x.Kept {
+			text = strings.Join(x.Preview.Values, " ")
+		}
+		all = append(all, x.Name+" = "+text+" > "+strings.Join(x.Readers, " "))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func nest(t *testing.T, steps, in string) *modelconfig.ModelConfig {
+	t.Helper()
+	inner, err := config.Parse("config.pbtxt", []byte(`platform: "ensemble" max_batch_size: 8
+input { name: "`+in+`" data_type: TYPE_FP32 dims: -1 } output { name: "OUT" data_type: TYPE_FP32 dims: -1 }
+ensemble_scheduling {`+steps+`}`))
+	if err == nil {
+		err = config.Normalise(inner, "inner")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inner
+}
+
+// TestCaptureStreams captures an ensemble of a decoupled step in another one, twice.
+func TestCaptureStreams(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	models := fakes{"count": counts(), "next": {sig: signature("next", 1, 8), run: add(1)}, "inner": {ensemble: nest(t, countThen, "N")}}
+	x, stats := b.ensemble(t, models, "N", "OUT MID", `
+step { model_name: "inner" model_version: -1 input_map { key: "N" value: "N" } output_map { key: "OUT" value: "MID" } }
+step { model_name: "inner" model_version: -1 input_map { key: "N" value: "MID" } output_map { key: "OUT" value: "OUT" } }`)
+	c := newCamera(t, infer.CaptureRule{})
+	g := &gather{done: make(chan error, 1)}
+	x.Submit(t.Context(), c.on(number(b, 2)), g)
+	if err := <-g.done; err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"inner[0]/count.OUTPUT0@1 = 0 > inner[0]/next.INPUT0",
+		"inner[0]/count.OUTPUT0@2 = 1 > inner[0]/next.INPUT0",
+		"inner[0]/next.OUTPUT0@1 = 1 > inner[1]/count.INPUT0 answer.MID",
+		"inner[0]/next.OUTPUT0@2 = 2 > inner[1]/count.INPUT0 answer.MID",
+	}
+	got := lines(c.all()[0])
+	if diff := cmp.Diff(append(want, "request.N = 2 > inner[0]/count.INPUT0"), slices.Concat(got[:4], got[len(got)-1:])); diff != "" || len(got) != 11 {
+		t.Errorf("%d tensors (-want +got):\n%s", len(got), diff)
+	}
+	captured := slices.ContainsFunc(stats.Moves.List(), func(m telemetry.Move) bool { return m.Reason == telemetry.ForCapture })
+	if mode != "" && !captured {
+		t.Errorf("no copy is counted as one for a capture: %+v", stats.Moves.List())
+	}
+}
+
+// TestCaptureRedactsNested redacts a tensor by the name that only a nested ensemble
+// has for it, and what a nested ensemble makes.
+func TestCaptureRedactsNested(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	models := fakes{"m": {sig: signature("m", 1, 8), run: add(1)}, "inner": {ensemble: nest(t, `
+step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "HIDDEN" } output_map { key: "OUTPUT0" value: "between" } }
+step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "between" } output_map { key: "OUTPUT0" value: "OUT" } }`, "HIDDEN")}}
+	x, _ := b.ensemble(t, models, "N", "X", `
+step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "A" } }
+step { model_name: "inner" model_version: -1 input_map { key: "HIDDEN" value: "A" } output_map { key: "OUT" value: "B" } }
+step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "B" } output_map { key: "OUTPUT0" value: "X" } }`)
+	for _, tt := range []struct {
+		rule infer.CaptureRule
+		want string // which of the five tensors are redacted
+	}{
+		{infer.CaptureRule{}, "-----"},
+		{infer.CaptureRule{RedactTensors: []string{"HIDDEN"}}, "-x---"},
+		{infer.CaptureRule{RedactTensors: []string{"between"}}, "--x--"},
+		{infer.CaptureRule{RedactTensors: []string{"N", "X"}}, "x---x"},
+		{infer.CaptureRule{RedactTensors: []string{"OUT"}}, "---x-"},
+		{infer.CaptureRule{RedactModels: []string{"inner"}}, "-xxx-"},
+		{infer.CaptureRule{RedactModels: []string{"m"}}, "xxxxx"},
+		{infer.CaptureRule{RedactModels: []string{"e"}}, "xxxxx"},
+	} {
+		c := newCamera(t, tt.rule)
+		if _, err := ask(t, x, c.on(number(b, 1))); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 5)
+		for _, v := range c.all()[0].List {
+			got[v.Node+1] = '-'
+			if v.Why == "redacted" {
+				got[v.Node+1] = 'x'
+			}
+		}
+		if string(got) != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.rule, got, tt.want)
+		}
+	}
+}
+
+// TestCaptureNests captures random ensembles of ensembles under bursts of requests: what
+// was kept for the answer is what the client got.
+func TestCaptureNests(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 12)) //nolint:gosec // a test wants the same numbers again
+		b, f := newBench(t), newForest(rng, 1+rng.IntN(40))
+		x, c := f.build(t, b), newCamera(t, infer.CaptureRule{})
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		answers := map[string]map[string]string{}
+		for i := range 12 {
+			req := b.request(float32(rng.IntN(50)))
+			req.ID = strconv.Itoa(i)
+			wg.Go(func() {
+				a := submit(t.Context(), x, c.on(req))
+				if a.err != nil {
+					return
+				}
+				texts := map[string]string{}
+				for name, v := range a.tensors() {
+					texts[name] = strings.Trim(fmt.Sprint(v), "[]")
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				answers[strconv.Itoa(i)] = texts
+			})
+		}
+		wg.Wait()
+		if err := x.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		all := c.all()
+		if len(all) != 12 {
+			t.Fatalf("%d of 12 requests are kept", len(all))
+		}
+		for _, list := range all {
+			compareCapture(t, list, answers[list.Request], len(x.Plan().Nodes))
+		}
+	}
+}
+
+func compareCapture(t *testing.T, list *infer.TensorList, want map[string]string, steps int) {
+	t.Helper()
+	got := map[string]string{}
+	for i := range list.List {
+		for _, r := range list.List[i].Readers {
+			if name, ok := strings.CutPrefix(r, "answer."); ok && list.List[i].Kept {
+				got[name] = strings.Join(list.List[i].Preview.Values, " ")
+			}
+		}
+	}
+	if list.Status != "ok" {
+		return
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(list.List) != steps+1 {
+		t.Errorf("%d tensors of %d steps (-answer +kept):\n%s", len(list.List), steps, diff)
+	}
+}

@@ -2,6 +2,8 @@ package tutti
 
 import (
 	"tutti/core/infer"
+	"tutti/core/telemetry"
+	"tutti/core/tracing"
 	"tutti/options"
 	"tutti/server/web"
 	"tutti/trace/capture"
@@ -9,12 +11,16 @@ import (
 )
 
 // traceStore returns what keeps the traces of recent requests, nil for nothing: the
-// dashboard is the only place where they are seen.
-func traceStore(o *options.Options) (*ring.Store, error) {
+// dashboard is the only place where they are seen. The latencies of m point at them.
+func traceStore(o *options.Options, m *telemetry.Metrics) (*ring.Store, error) {
 	if o.TraceStore.Bytes == 0 || !o.Dashboard.Enabled || !o.HTTP.Enabled {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	return ring.New(o.TraceStore.Bytes, infer.Sampling{Failed: true, Slow: true, Every: uint32(o.TraceStore.Every)}) //nolint:gosec // within its range
+	store, err := ring.New(o.TraceStore.Bytes, infer.Sampling{Failed: true, Slow: true, Every: uint32(o.TraceStore.Every)}) //nolint:gosec // within its range
+	if err == nil {
+		store.OnKept(func(r *tracing.Record, took int64) { m.Exemplar(r.Model, r.Version, r.ID.String(), took) })
+	}
+	return store, err
 }
 
 // captureStore returns what keeps the tensors of chosen requests, nil for nothing.

@@ -65,7 +65,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		return nil, err
 	}
 	notify(ctx, log, slices.Concat(o.Notices, notices, unbound))
-	seen, err := openTraces(ctx, o, log)
+	seen, err := openTraces(ctx, o, metrics, log)
 	if err != nil {
 		return nil, err
 	}

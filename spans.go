@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 
+	"tutti/core/telemetry"
 	"tutti/core/tracing"
 	"tutti/options"
 	"tutti/trace/capture"
@@ -25,7 +26,7 @@ type traces struct {
 }
 
 // openTraces makes what the command line asks for.
-func openTraces(ctx context.Context, o *options.Options, log *slog.Logger) (t traces, err error) {
+func openTraces(ctx context.Context, o *options.Options, metrics *telemetry.Metrics, log *slog.Logger) (t traces, err error) {
 	c := &o.Trace
 	list := tracing.Options{Log: log, Params: o.TraceStore.Params, AtMost: o.TraceStore.AtMost, Settings: tracing.Settings{
 		Mode: c.Mode, Level: c.Levels, Rate: strconv.Itoa(c.Rate), Count: strconv.Itoa(c.Count),
@@ -36,7 +37,7 @@ func openTraces(ctx context.Context, o *options.Options, log *slog.Logger) (t tr
 			err = errors.Join(err, t.close(ctx), closeStore(t.store))
 		}
 	}()
-	if t.store, err = traceStore(o); err != nil {
+	if t.store, err = traceStore(o, metrics); err != nil {
 		return t, err
 	}
 	if t.store != nil {

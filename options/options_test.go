@@ -130,12 +130,11 @@ func TestParseOptions(t *testing.T) {
 		},
 		"metrics": {
 			[]string{
-				repository, "--allow-cpu-metrics=false", "--metrics-interval-ms=500", "--metrics-config=model,counter_latencies=false",
+				repository, "--allow-gpu-metrics=false", "--allow-cpu-metrics=false", "--metrics-interval-ms=500", "--metrics-config=model,counter_latencies=false",
 				"--metrics-config", `global,summary_quantiles="0.5:0.1,0.9:0.01"`, "--metrics-config=summary_latencies=true", "--metrics-config=histogram_latencies=true",
 			},
 			func(o *options.Options) {
 				o.Metrics.Export = telemetry.ExportOptions{
-					GPU:                true,
 					NoCounterLatencies: true, Summaries: true, Histograms: true, Interval: 500 * time.Millisecond,
 					Quantiles: []telemetry.Quantile{{Rank: 0.5, Error: 0.1}, {Rank: 0.9, Error: 0.01}},
 				}

@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"tutti"
 	"tutti/client"
 	"tutti/core/infer"
 )
@@ -97,4 +100,51 @@ func checkSplit(t *testing.T, a addresses, v *infer.TraceView) {
 			t.Errorf("step %+v is of batch %+v", s, b)
 		}
 	}
+}
+
+// TestExemplars goes from a bucket of a latency to a trace of a request that fell into it.
+func TestExemplars(t *testing.T) {
+	t.Parallel()
+	requireRuntime(t)
+	a := serve(t, "--model-repository="+filepath.Join(examplesDir, "digits"), "--trace-store-every=1", "--trace-store-rate=0")
+	c := client.NewHTTP("http://"+a.http, nil)
+	t.Cleanup(func() { _ = c.Close() })
+	list, err := tutti.ReadExamples(filepath.Join(examplesDir, "digits"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Infer(t.Context(), &list[0].Request); err != nil {
+		t.Fatal(err)
+	}
+	// The trace ends after its answer was sent, so the first look may be too early.
+	bucket := regexp.MustCompile(`(?m)^ensemble_latency_seconds_bucket\{.*model="ensemble".* # \{trace_id="([0-9a-f]{32})"\}`)
+	var found [][]byte
+	for found == nil {
+		found = bucket.FindSubmatch(openMetrics(t, a))
+	}
+	var v infer.TraceView
+	inspect(t, a, "traces/"+string(found[1]), &v)
+	if v.Model != "ensemble" || v.Steps == 0 {
+		t.Errorf("the exemplar's trace is %+v", v)
+	}
+}
+
+// openMetrics reads the metrics in the format that has exemplars.
+func openMetrics(t *testing.T, a addresses) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.metrics+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
 }

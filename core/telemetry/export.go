@@ -55,6 +55,7 @@ type Metrics struct {
 
 	mu     sync.Mutex
 	models map[*Model]*series         // guarded by mu
+	named  map[modelName]*Model       // guarded by mu
 	cache  func() CacheCounts         // guarded by mu
 	pinned func() (total, used int64) // guarded by mu
 	meter  meter                      // guarded by mu
@@ -70,6 +71,11 @@ type Metrics struct {
 }
 
 var _ prometheus.Gatherer = (*Metrics)(nil)
+
+type modelName struct {
+	name    string
+	version int64
+}
 
 // series is what the metrics of a model have in common.
 type series struct {
@@ -90,7 +96,7 @@ func NewMetricsOf(o ExportOptions) *Metrics {
 	if o.Quantiles == nil {
 		o.Quantiles = DefaultQuantiles()
 	}
-	x := &Metrics{o: o, models: map[*Model]*series{}}
+	x := &Metrics{o: o, models: map[*Model]*series{}, named: map[modelName]*Model{}}
 	if o.CPU {
 		x.meter.read(o.Interval)
 	}
@@ -129,7 +135,7 @@ func (x *Metrics) Add(m *Model) {
 	if s := x.models[m]; s != nil && s.setup == setup {
 		return
 	}
-	x.models[m] = x.newSeries(m, setup)
+	x.models[m], x.named[modelName{m.Name, m.Version}] = x.newSeries(m, setup), m
 	if setup != nil && (x.o.Summaries || x.o.Histograms && setup.Decoupled) {
 		m.latencies.Store(newLatencies(&x.o, setup))
 	} else if x.o.Summaries {
@@ -142,6 +148,20 @@ func (x *Metrics) Remove(m *Model) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.models, m)
+	if name := (modelName{m.Name, m.Version}); x.named[name] == m {
+		delete(x.named, name)
+	}
+}
+
+// Exemplar is Model.Exemplar of the exported model of that name; of several in different
+// namespaces, the one that came last.
+func (x *Metrics) Exemplar(model string, version int64, traceID string, ns int64) {
+	x.mu.Lock()
+	m := x.named[modelName{model, version}]
+	x.mu.Unlock()
+	if m != nil {
+		m.Exemplar(traceID, ns)
+	}
 }
 
 func (x *Metrics) newSeries(m *Model, setup *Setup) *series {

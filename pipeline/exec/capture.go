@@ -15,17 +15,17 @@ import (
 // A request that is captured shows its film the tensors that it came with and those of
 // every step, once each, under the name of who made them.
 
-// edges returns the edge of every slot, by the plan's numbers. They are made when the
+// shots returns what a film calls the tensor of every slot, by the plan's numbers. They are made when the
 // first request is captured.
-func (x *Executor) edges() []tracing.Edge {
-	x.edgesOnce.Do(func() {
+func (x *Executor) shots() []tracing.Edge {
+	x.shotsOnce.Do(func() {
 		list := make([]tracing.Edge, x.plan.Slots)
 		for s := range list {
 			list[s] = x.edge(plan.Slot(s))
 		}
-		x.edgeList = list
+		x.shotList = list
 	})
-	return x.edgeList
+	return x.shotList
 }
 
 // edge describes a slot, with what the parts behind this one know of it.
@@ -90,7 +90,7 @@ func (x *Executor) crosses(e *tracing.Edge, s plan.Slot) {
 	}
 	for _, in := range x.next.part.Imports {
 		if in.From == s {
-			far := &x.next.edges()[in.To]
+			far := &x.next.shots()[in.To]
 			e.Names, e.Models = append(e.Names, far.Names...), append(e.Models, far.Models...)
 			for _, r := range far.Readers {
 				if !slices.Contains(e.Readers, r) {
@@ -103,7 +103,7 @@ func (x *Executor) crosses(e *tracing.Edge, s plan.Slot) {
 
 // captureInputs keeps the tensors that a request came with.
 func (r *run) captureInputs(f tracing.Film) {
-	edges := r.x.edges()
+	edges := r.x.shots()
 	for _, s := range r.x.plan.Inputs {
 		r.capture(f, edges[s], 0, &r.slots[s])
 	}
@@ -111,7 +111,7 @@ func (r *run) captureInputs(f tracing.Film) {
 
 // captureOutputs keeps what a step has made for others to read.
 func (r *run) captureOutputs(f tracing.Film, n *plan.Node, w *scheduler.Work) {
-	edges := r.x.edges()
+	edges := r.x.shots()
 	for port, s := range n.Out {
 		if s != plan.None {
 			r.capture(f, edges[s], r.wave.number, &w.Out[port])
@@ -126,7 +126,7 @@ func (r *run) captureWave(f tracing.Film, out []tensor.Tensor) {
 		if s == plan.None {
 			continue
 		}
-		e := r.x.edges()[s]
+		e := r.x.shots()[s]
 		e.Names, e.Models = slices.Clone(e.Names), slices.Clone(e.Models)
 		made(&e, &up.plan.Nodes[up.part.Producer], up.first+up.part.Producer, port)
 		r.capture(f, e, r.wave.number, &out[port])
@@ -135,7 +135,7 @@ func (r *run) captureWave(f tracing.Film, out []tensor.Tensor) {
 
 // captureAnswer keeps an answer of a decoupled model that is asked by itself.
 func (r *run) captureAnswer(f tracing.Film, out []tensor.Tensor) {
-	edges, number := r.x.edges(), f.Answer()
+	edges, number := r.x.shots(), f.Answer()
 	for i, s := range r.x.plan.Outputs {
 		if i < len(out) {
 			r.capture(f, edges[s], number, &out[i])
@@ -177,7 +177,7 @@ func (r *Recall) captureRecalled(a *ask, w waiter, resp *infer.Response) {
 	}
 	x := r.x
 	host := run{x: x, req: w.req}
-	edges := x.edges()
+	edges := x.shots()
 	for i, s := range x.plan.Inputs {
 		if t := w.req.Input(x.plan.Signature.Inputs[i].Name); t != nil {
 			host.capture(f, edges[s], 0, t)

@@ -54,8 +54,8 @@ type Executor struct {
 	joins   []int32
 	sources []int32
 
-	edgesOnce sync.Once
-	edgeList  []tracing.Edge // made by edgesOnce
+	shotsOnce sync.Once
+	shotList  []tracing.Edge // made by shotsOnce
 }
 
 var (

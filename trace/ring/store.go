@@ -48,6 +48,7 @@ type Store struct {
 	latest   atomic.Int64  // when one of them was sampled
 	batches  batches
 	buffers  sync.Pool
+	kept     func(*tracing.Record, int64)
 
 	models atomic.Pointer[map[string]*model]
 	mu     sync.Mutex // held by who adds a model
@@ -95,8 +96,15 @@ func (s *Store) Trace(t *tracing.Trace) {
 	s.count(r, end-start, end)
 	if why := s.judge(r, end-start, end); why < dropped {
 		s.keep(&s.rings[why], r, start, end)
+		if s.kept != nil {
+			s.kept(r, end-start)
+		}
 	}
 }
+
+// OnKept has f called with each trace that is kept and how long its request took, in
+// nanoseconds. It is set before the first trace comes; the record is borrowed.
+func (s *Store) OnKept(f func(r *tracing.Record, took int64)) { s.kept = f }
 
 // Batch implements tracing.Sink.
 func (s *Store) Batch(b *tracing.Batch) { s.batches.put(b) }

@@ -70,6 +70,11 @@ test-all: runtimes examples ## Run everything, long suites and ownership checks 
 		go test -json -vet=off -run "$(BUDGETS)" ./... || rc=$$?; \
 		go test -json -short -tags invariants ./... || rc=$$?; exit $$rc'
 
+.PHONY: test-collector
+test-collector: ## Send traces to a real OpenTelemetry Collector (fetches 112 MB of modules)
+	go -C tools/collector build -o ../../bin/collector .
+	TUTTI_COLLECTOR=$(CURDIR)/bin/collector go test -count=1 -timeout 5m -run '^TestCollector$$' -v ./trace/otlp
+
 .PHONY: soak
 soak: ## Send ten million requests through a graph and look for what they leave behind
 	go test -run '^TestSoakBudget$$' -timeout 60m -v ./pipeline/exec -args -requests 10000000

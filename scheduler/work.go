@@ -20,6 +20,8 @@ type Work struct {
 	Node int32
 	// Step is the node's number in the whole plan, for traces.
 	Step int32
+	// Wave counts the answers of decoupled nodes that led to the work, for traces.
+	Wave int32
 	// Rows is the size of the batch dimension, 1 when the model does not batch.
 	Rows int32
 

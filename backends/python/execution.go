@@ -10,6 +10,7 @@ import (
 	"tutti/backends"
 	"tutti/core/status"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // executions are those that a worker has at hand: one, unless the model is decoupled.
@@ -52,6 +53,16 @@ func (l *executions) context() context.Context {
 		return nil
 	}
 	return l.list[0].context()
+}
+
+// trace returns what makes a call part of the trace of the only request at hand.
+func (l *executions) trace() tracing.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.list) != 1 {
+		return tracing.Context{}
+	}
+	return l.list[0].trace()
 }
 
 func (l *executions) busy() bool {
@@ -98,6 +109,16 @@ func (e *execution) context() context.Context {
 		return nil
 	}
 	return e.batch.Reqs[0].Ctx
+}
+
+func (e *execution) trace() tracing.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.batch == nil || len(e.batch.Reqs) != 1 {
+		return tracing.Context{}
+	}
+	q := &e.batch.Reqs[0]
+	return q.Trace.Context(q.Step, q.Wave)
 }
 
 // settled says that request i has its last answer.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -20,32 +19,26 @@ import (
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
-	"tutti/core/tracing"
 	"tutti/options"
 	"tutti/repository"
 	"tutti/scheduler/device"
 	"tutti/server/web"
-	"tutti/trace/capture"
-	"tutti/trace/ring"
 )
 
 // server is everything that runs while models are served.
 type server struct {
-	o      options.Options
-	logs   *logs.Log
-	log    *slog.Logger
-	repo   *repository.Repository
-	tracer *tracing.Tracer
-	// store is nil when no traces are stored; ui and seen are nil without a dashboard.
-	store *ring.Store
-	// captures is nil when no tensors can be kept.
-	captures *capture.Store
-	ui       *web.Server
-	seen     *overview
-	regions  *shm.Registry
-	alloc    tensor.Allocator
-	counted  *telemetry.Metrics
-	gpus     io.Closer
+	o    options.Options
+	logs *logs.Log
+	log  *slog.Logger
+	repo *repository.Repository
+	traces
+	// ui and seen are nil without a dashboard.
+	ui      *web.Server
+	seen    *overview
+	regions *shm.Registry
+	alloc   tensor.Allocator
+	counted *telemetry.Metrics
+	gpus    io.Closer
 	// responses is nil without --cache-config.
 	responses cache.Cache
 	fronts    []*front
@@ -72,14 +65,9 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		return nil, err
 	}
 	notify(ctx, log, slices.Concat(o.Notices, notices, unbound))
-	store, err := traceStore(o, metrics)
+	seen, err := openTraces(ctx, o, metrics, log)
 	if err != nil {
 		return nil, err
-	}
-	captures := captureStore(o)
-	tracer, err := tracing.New(traceOptions(o, store, captures, log))
-	if err != nil {
-		return nil, errors.Join(err, closeStore(store))
 	}
 	responses := responseCache(&o.Cache, alloc, log) //nolint:contextcheck // its connection outlives the start
 	if responses != nil {
@@ -90,14 +78,14 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
 		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
-		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: tracer,
+		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: seen.tracer,
 		Progress: progressOn(os.Stderr),
 	})
 	if err != nil {
-		return nil, errors.Join(err, tracer.Close(), closeStore(store), closeCache(responses), gpus.Close())
+		return nil, errors.Join(err, seen.close(ctx), closeStore(seen.store), closeCache(responses), gpus.Close())
 	}
 	s := &server{
-		o: *o, logs: journal, log: log, repo: repo, tracer: tracer, store: store, captures: captures, regions: shm.NewRegistry(o.ClientSHM),
+		o: *o, logs: journal, log: log, repo: repo, traces: seen, regions: shm.NewRegistry(o.ClientSHM),
 		alloc: alloc, counted: metrics, responses: responses, gpus: gpus,
 	}
 	if err := s.wire(); err != nil {
@@ -149,22 +137,6 @@ func modeOf(o *options.Options) repository.Mode {
 	return repository.Fixed
 }
 
-// traceOptions are what a tracer is made from.
-func traceOptions(o *options.Options, store *ring.Store, captures *capture.Store, log *slog.Logger) tracing.Options {
-	t := &o.Trace
-	list := tracing.Options{Log: log, Params: o.TraceStore.Params, AtMost: o.TraceStore.AtMost, Settings: tracing.Settings{
-		Mode: t.Mode, Level: t.Levels, Rate: strconv.Itoa(t.Rate), Count: strconv.Itoa(t.Count),
-		LogFrequency: strconv.Itoa(t.LogFrequency), File: t.File,
-	}}
-	if captures != nil {
-		list.Camera = captures
-	}
-	if store != nil {
-		list.Sinks, list.All = append(list.Sinks, store), true
-	}
-	return list
-}
-
 func (s *server) live() bool { return !s.leaving.Load() }
 
 // gate answers readiness for the server as a whole.
@@ -206,7 +178,7 @@ func (s *server) close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = f.stop(ctx) })
 	}
 	wg.Wait()
-	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.tracer.Close(), s.gpus.Close())
+	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx), s.gpus.Close())
 	if err == nil { // else requests may still be answered
 		err = errors.Join(closeCache(s.responses), closeStore(s.store))
 	}

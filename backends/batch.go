@@ -6,6 +6,7 @@ import (
 	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // Req is one member of a batch.
@@ -13,8 +14,14 @@ type Req struct {
 	Meta *infer.Meta
 	// Ctx is over when the client no longer waits.
 	Ctx context.Context //nolint:containedctx // a member of a batch is a request in flight
+	// Trace is the request's, nil for most, with the step and wave that this is of it.
+	Trace      *tracing.Trace
+	Step, Wave int32
 	// First and Rows are its rows of the batch.
 	First, Rows int
+	// Wanted are the names of the outputs that somebody reads, empty for all. A model may
+	// leave out others. Borrowed.
+	Wanted []string
 	// Err, when set, fails this request only.
 	Err error
 	// Again, set by Reschedule, asks to execute this request once more.

@@ -18,8 +18,10 @@ func (o *Options) finish(environ []string) error {
 	}
 	o.Log.Raw = slices.ContainsFunc(environ, unescaped)
 	o.Notices = append(append(o.Notices, environNotices(environ)...), o.limitNotices()...)
-	for _, s := range o.Trace.OpenTelemetry {
-		o.Notices = append(o.Notices, Notice{Option: "--trace-config opentelemetry," + s[0], Text: "accepted without effect: this mode is not built"})
+	if o.Trace.Mode != traceOpenTelemetry {
+		for _, s := range o.Trace.OpenTelemetry {
+			o.Notices = append(o.Notices, Notice{Option: "--trace-config opentelemetry," + s[0], Text: "accepted without effect: the mode is " + traceTriton})
+		}
 	}
 	return first(
 		func() error { return vertexAsked(environ) },

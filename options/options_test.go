@@ -202,7 +202,6 @@ func TestParseOptions(t *testing.T) {
 					Mode: "opentelemetry", Levels: []string{"TIMESTAMPS"}, Rate: 5, Count: 9, File: "/tmp/t", LogFrequency: 4,
 					OpenTelemetry: [][2]string{{"url", "http://h/p?a=b"}},
 				}
-				o.Notices = []options.Notice{{Option: "--trace-config opentelemetry,url", Text: "accepted without effect: this mode is not built"}}
 			},
 		},
 		"limits": {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"tutti/core/infer"
+	"tutti/core/tracing"
 )
 
 var _ infer.Inferer = (*Repository)(nil)
@@ -23,7 +24,7 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 			return
 		}
 		if req.Trace == nil {
-			req.Trace = r.s.Tracer.Sample(req.Model, v.sig.Version, req.ID)
+			req.Trace = r.s.Tracer.SampleFrom(req.Model, v.sig.Version, req.ID, req.Origin.ID != tracing.TraceID{})
 			if r.s.Tracer.Capturing() {
 				req.Trace = r.s.Tracer.Capture(req.Trace, req.Model, v.sig.Version, req.ID, &req.Origin)
 			}

@@ -94,15 +94,12 @@ func (r *Runner) observe(first *Work, inst backends.Instance, list *List, t *Tur
 // report tells the sinks of a batch that was executed as one.
 func (r *Runner) report(first *Work, list *List, x *tracing.Execution) {
 	b := r.reports.Get().(*tracing.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	b.Execution, b.Model, b.Version, b.Known, b.Failed = *x, r.sig.Model, r.sig.Version, 0, false
+	b.Execution, b.Model, b.Version, b.Known, b.Failed, b.Links = *x, r.sig.Model, r.sig.Version, 0, false, nil
 	times := &list.Head.Times
 	b.Start, b.InputEnd, b.InferEnd, b.End = times.Start, times.InputEnd, times.InferEnd, times.End
 	for w := list.Head; w != nil; w = w.next {
 		b.Failed = b.Failed || w.Err != nil
-		if w.Trace != nil && b.Known < tracing.BatchMembers {
-			b.Traces[b.Known] = w.Trace.ID()
-			b.Known++
-		}
+		b.Join(w.Trace)
 	}
 	first.Trace.Executed(b)
 	r.reports.Put(b)

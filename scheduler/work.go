@@ -20,6 +20,8 @@ type Work struct {
 	Node int32
 	// Step is the node's number in the whole plan, for traces.
 	Step int32
+	// Wave counts the answers of decoupled nodes that led to the work, for traces.
+	Wave int32
 	// Rows is the size of the batch dimension, 1 when the model does not batch.
 	Rows int32
 
@@ -33,6 +35,8 @@ type Work struct {
 	// Affinity is the request's, nil when it may execute anywhere.
 	Affinity *Affinity
 	Want     Want
+	// Outputs are the names of the outputs that somebody reads, empty for all; borrowed.
+	Outputs []string
 	// Err is why the work failed; Out is empty then.
 	Err error
 	// Cached marks a work whose outputs were found, not computed; the scheduler sets it.

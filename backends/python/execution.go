@@ -10,6 +10,7 @@ import (
 	"tutti/backends"
 	"tutti/core/status"
 	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 // executions are those that a worker has at hand: one, unless the model is decoupled.
@@ -52,6 +53,16 @@ func (l *executions) context() context.Context {
 		return nil
 	}
 	return l.list[0].context()
+}
+
+// trace returns what makes a call part of the trace of the only request at hand.
+func (l *executions) trace() tracing.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.list) != 1 {
+		return tracing.Context{}
+	}
+	return l.list[0].trace()
 }
 
 func (l *executions) busy() bool {
@@ -100,6 +111,16 @@ func (e *execution) context() context.Context {
 	return e.batch.Reqs[0].Ctx
 }
 
+func (e *execution) trace() tracing.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.batch == nil || len(e.batch.Reqs) != 1 {
+		return tracing.Context{}
+	}
+	q := &e.batch.Reqs[0]
+	return q.Trace.Context(q.Step, q.Wave)
+}
+
 // settled says that request i has its last answer.
 func (e *execution) settled(i int) {
 	e.mu.Lock()
@@ -137,8 +158,8 @@ func (e *execution) end() {
 	}
 }
 
-// wait waits until all requests have their last answer.
-func (e *execution) wait(w *worker, b *backends.Batch) error {
+// wait waits until all requests of an instance's batch have their last answer.
+func (e *execution) wait(w *worker, b *backends.Batch, instance string) error {
 	e.mu.Lock()
 	done := e.left == 0 && e.sending == 0
 	e.mu.Unlock()
@@ -155,7 +176,7 @@ func (e *execution) wait(w *worker, b *backends.Batch) error {
 		case <-e.idle:
 			return nil
 		case <-w.ctx.Done():
-			return w.gone(io.EOF)
+			return unhealthy(instance, w.gone(io.EOF))
 		case <-t.C:
 			if over = patience(b, over, tick); over > limit {
 				return status.ErrCancelled // the model may go on, in vain

@@ -8,12 +8,14 @@
 //   - setting.go: the sampling and collecting of one scope's setting
 //   - trace.go: Trace and its Record, what one request leaves behind
 //   - point.go, step.go: what a Record is made of
+//   - tensor.go: the tensors of a request
+//   - w3c.go: the caller's trace
 //   - sink.go: Sink, who takes finished traces
 //   - quota.go: how many requests are traced for the sinks alone
 //   - span.go: what is known of a request before it is known to be traced
 //   - encode.go, file.go: the trace file
 //   - split.go: what a request's time went into
 //
-// Traced are timestamps. Tensors and the "opentelemetry" mode are not built: asking
-// for them is an error of code Unsupported.
+// In the "opentelemetry" mode there is no file: a sink exports what the settings choose.
+// Tensors go into files only.
 package tracing

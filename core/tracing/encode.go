@@ -13,50 +13,97 @@ func (t *Trace) encode(b []byte) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := &t.rec
-	moments := slices.Clone(r.Moments)
+	entries := make([]entry, 0, 32)
+	for _, m := range r.Moments {
+		entries = append(entries, entry{Moment: m})
+	}
+	var own *Step
 	for i := range r.Steps {
 		if r.Steps[i].Own {
-			moments = r.Steps[i].moments(moments)
+			own = &r.Steps[i]
+			entries = own.entries(entries)
 		}
 	}
-	b = appendMember(b, t.id, 0, r.Model, r.Version, r.Request, moments)
+	b = t.appendMember(b, r.Number, 0, r.Model, r.Version, t.tensors(entries, -1, 0, own))
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		if s.Own {
 			continue
 		}
-		moments = append(s.moments(append(moments[:0], Moment{RequestStart, s.Enqueued})), Moment{RequestEnd, s.Done})
-		b = appendMember(append(b, ','), s.file, t.id, s.Model, s.Version, r.Request, moments)
+		entries = append(s.entries(append(entries[:0], entry{Moment: Moment{RequestStart, s.Enqueued}})), entry{Moment: Moment{RequestEnd, s.Done}})
+		b = t.appendMember(append(b, ','), s.Number, r.Number, s.Model, s.Version, t.tensors(entries, s.Node, s.Wave, s))
 	}
 	return b
 }
 
-// moments appends what the step has passed. One that failed may not have come further
+// entry is one line of a member: a moment, or the tensor that was seen then.
+type entry struct {
+	Moment
+	what   Activity
+	tensor []byte // its JSON, nil for a moment
+}
+
+// entries appends what the step has passed. One that failed may not have come further
 // than the queue, one whose answer was kept never came further.
-func (s *Step) moments(list []Moment) []Moment {
-	list = append(list, Moment{QueueStart, s.Enqueued})
+func (s *Step) entries(list []entry) []entry {
+	list = append(list, entry{Moment: Moment{QueueStart, s.Enqueued}})
 	if s.Failed || s.Cached {
 		return list
 	}
-	return append(list, Moment{ComputeStart, s.Start}, Moment{ComputeInputEnd, s.InputEnd}, Moment{ComputeOutputStart, s.InferEnd}, Moment{ComputeEnd, s.End})
+	for _, m := range [...]Moment{{ComputeStart, s.Start}, {ComputeInputEnd, s.InputEnd}, {ComputeOutputStart, s.InferEnd}, {ComputeEnd, s.End}} {
+		list = append(list, entry{Moment: m})
+	}
+	return list
 }
 
-// appendMember appends a member that says whose trace it is and one per moment, in
+// tensors appends those of a step, or of the request for node -1, to what was passed;
+// s is what executed, if there is one step. It leaves out moments that nobody asked for.
+func (t *Trace) tensors(list []entry, node, wave int32, s *Step) []entry {
+	if t.set.level&timestamps == 0 {
+		list = list[:0]
+	}
+	for i := range t.seen {
+		x := &t.seen[i]
+		switch {
+		case x.node != node || x.wave != wave:
+		case x.output:
+			list = append(list, entry{Moment{ComputeOutputStart, x.at}, TensorBackendOutput, x.text})
+		default:
+			queued := x.at
+			if s != nil {
+				queued = max(queued, s.Enqueued)
+			}
+			list = append(list, entry{Moment{QueueStart, queued}, TensorQueueInput, x.text})
+			if s != nil && !s.Failed && !s.Cached {
+				list = append(list, entry{Moment{ComputeInputEnd, s.InputEnd}, TensorBackendInput, x.text})
+			}
+		}
+	}
+	return list
+}
+
+// appendMember appends a member that says whose trace it is and one per entry, in
 // order: what happened is not always recorded at once.
-func appendMember(b []byte, id, parent uint64, model string, version int64, request string, moments []Moment) []byte {
+func (t *Trace) appendMember(b []byte, id, parent uint64, model string, version int64, entries []entry) []byte {
 	b = strconv.AppendUint(append(b, `{"id":`...), id, 10)
 	b = appendString(append(b, `,"model_name":`...), model)
 	b = strconv.AppendInt(append(b, `,"model_version":`...), version, 10)
-	if request != "" {
-		b = appendString(append(b, `,"request_id":`...), request)
+	if t.rec.Request != "" {
+		b = appendString(append(b, `,"request_id":`...), t.rec.Request)
 	}
 	if parent != 0 {
 		b = strconv.AppendUint(append(b, `,"parent_id":`...), parent, 10)
 	}
 	b = append(b, '}')
-	slices.SortStableFunc(moments, func(a, b Moment) int { return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Point, b.Point)) })
-	for _, m := range moments {
+	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Point, b.Point)) })
+	for i := range entries {
+		m := &entries[i]
 		b = strconv.AppendUint(append(b, `,{"id":`...), id, 10)
+		if m.tensor != nil {
+			b = append(append(append(b, `,"activity":"`...), m.what.String()...), `","tensor":`...)
+			b = append(append(b, m.tensor...), '}')
+			continue
+		}
 		b = appendString(append(b, `,"timestamps":[{"name":`...), m.Point.String())
 		b = strconv.AppendInt(append(b, `,"ns":`...), m.Ns, 10)
 		b = append(b, `}]}`...)

@@ -74,3 +74,14 @@ func (r *Record) Bounds() (start, end int64) {
 	}
 	return start, end
 }
+
+// CopyTo makes to the same, in the memory that it has.
+func (r *Record) CopyTo(to *Record) {
+	kept := *to
+	*to = *r
+	to.Moments, to.Steps, to.Events, to.Params = kept.Moments[:0], kept.Steps[:0], kept.Events[:0], kept.Params[:0]
+	to.Moments = append(to.Moments, r.Moments...)
+	to.Steps = append(to.Steps, r.Steps...)
+	to.Events = append(to.Events, r.Events...)
+	to.Params = append(to.Params, r.Params...)
+}

@@ -12,9 +12,11 @@ const maxBuffered = 1 << 20
 // as a whole: a trace is written as was set when its request was sampled.
 type setting struct {
 	values
-	own    keys  // what the scope sets itself
-	traces bool  // there is something to trace, and it can be
-	file   *file // nil where traces do not go to a file
+	own    keys // what the scope sets itself
+	traces bool // there is something to trace, and it can be
+	// follows tells whether requests that follow a client's trace are always traced.
+	follows bool
+	file    *file // nil where traces do not go to a file
 
 	seen atomic.Uint64 // requests
 	left atomic.Int32  // of values.count
@@ -27,9 +29,13 @@ type setting struct {
 }
 
 func newSetting(t *Tracer, v values, own keys) *setting {
-	s := &setting{values: v, own: own, file: t.file}
+	s := &setting{values: v, own: own}
+	if t.mode == ModeTriton {
+		s.file = t.file
+	}
 	s.left.Store(v.count)
 	s.traces = v.level != 0 && t.check(v) == nil
+	s.follows = s.traces && t.mode == ModeOpenTelemetry
 	return s
 }
 
@@ -45,7 +51,7 @@ func (s *setting) current() values {
 //
 // hot: no lock, no allocation.
 func (s *setting) sample() bool {
-	if !s.traces || s.left.Load() == 0 || s.seen.Add(1)%uint64(s.rate) != 0 {
+	if !s.traces || s.rate == 0 || s.left.Load() == 0 || s.seen.Add(1)%uint64(s.rate) != 0 {
 		return false
 	}
 	for {

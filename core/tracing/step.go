@@ -27,7 +27,8 @@ type Step struct {
 	Ready, Enqueued, Done int64
 	Execution
 
-	file uint64 // the id in the trace file
+	// Number counts as the Record's does; the only step of a plain model's has none.
+	Number uint64
 }
 
 // Execution is what a batch was for one of its members.
@@ -110,6 +111,23 @@ type Batch struct {
 	Traces [BatchMembers]TraceID
 	Known  int32
 	Failed bool
+	// Links are all members that are exported with their spans. Unlike the rest it may
+	// be kept.
+	Links []Context
+}
+
+// Join notes a member of the batch; nothing for nil.
+func (b *Batch) Join(t *Trace) {
+	if t == nil {
+		return
+	}
+	if b.Known < BatchMembers {
+		b.Traces[b.Known] = t.ID()
+		b.Known++
+	}
+	if t.Chosen() && t.tracer.mode == ModeOpenTelemetry {
+		b.Links = append(b.Links, Context{ID: t.rec.ID, Span: t.rec.Span})
+	}
 }
 
 // Executed tells the sinks of a batch; b is borrowed.

@@ -42,6 +42,8 @@ type Param struct{ Key, Value string }
 
 // Record is what one request left behind. Times are those of telemetry.Now.
 type Record struct {
+	// Number counts the traces and steps that the trace settings chose, 0 for others.
+	Number uint64
 	// ID names the trace, Span the request in it; Parent is the caller's span when the
 	// request came with one, and State its tracestate.
 	ID           TraceID
@@ -88,11 +90,11 @@ const (
 type Trace struct {
 	tracer *Tracer
 	set    *setting // that chose the request, nil when only the sinks see it
-	id     uint64   // in the trace file
 	film   Film     // nil when the tensors are not kept
 
 	mu      sync.Mutex
 	rec     Record // guarded by mu
+	seen    []seen // guarded by mu
 	holders int    // guarded by mu
 
 	moments [inlineMoments]Moment
@@ -103,11 +105,11 @@ type Trace struct {
 // newTrace returns the trace of a request, with one holder.
 func (t *Tracer) newTrace(s *setting, model string, version int64, id string) *Trace {
 	x := t.pool.Get().(*Trace) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	x.set, x.id, x.holders = s, 0, 1
-	if s != nil {
-		x.id = t.ids.Add(1)
-	}
+	x.set, x.holders = s, 1
 	r := &x.rec
+	if s != nil {
+		r.Number = t.ids.Add(1)
+	}
 	r.Model, r.Version, r.Request = model, version, id
 	draw(&r.ID, &r.Span)
 	now := telemetry.Now()
@@ -178,17 +180,23 @@ func (t *Trace) Step(s *Step) {
 	}
 	t.rec.Steps = append(t.rec.Steps, *s)
 	n := &t.rec.Steps[len(t.rec.Steps)-1]
-	n.Span = t.rec.Span.child(len(t.rec.Steps))
+	n.Span = t.rec.Span.step(n.Node, n.Wave)
 	if t.set != nil && !n.Own {
-		n.file = t.tracer.ids.Add(1)
+		n.Number = t.tracer.ids.Add(1)
 	}
 }
 
-// child derives the id of the n-th span below id, so that none need be drawn.
-func (id SpanID) child(n int) SpanID {
-	id[0] ^= byte(n >> 8)
-	id[1] ^= byte(n)
-	id[2] ^= 0x5a
+// step derives the id of a step's span from the request's, so that it is known before
+// the step has ended.
+func (id SpanID) step(node, wave int32) SpanID {
+	id[0], id[1] = id[0]^byte(node>>8), id[1]^byte(node)
+	id[2], id[3] = id[2]^byte(wave>>8), id[3]^byte(wave)
+	return id.Part(1)
+}
+
+// Part derives the id of the n-th part of a span, below 256 and not 0.
+func (id SpanID) Part(n uint8) SpanID {
+	id[4] ^= n
 	return id
 }
 
@@ -284,5 +292,7 @@ func (t *Trace) reset() {
 	*r = Record{Params: r.Params[:0]}
 	r.Moments, r.Steps, r.Events = t.moments[:0], t.steps[:0], t.events[:0]
 	t.set, t.film = nil, nil
+	clear(t.seen)
+	t.seen = t.seen[:0]
 	t.tracer.pool.Put(t)
 }

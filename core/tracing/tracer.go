@@ -12,7 +12,7 @@ import (
 	"tutti/core/status"
 )
 
-// The trace modes. In ModeOpenTelemetry the level can only be OFF.
+// The trace modes: into a file, or as spans that a sink exports.
 const (
 	ModeTriton        = "triton"
 	ModeOpenTelemetry = "opentelemetry"
@@ -27,6 +27,20 @@ type Settings struct {
 	// no end), LogFrequency how many traces go into one file (0: all into one).
 	Rate, Count, LogFrequency string
 	File                      string
+	// Exporter is where spans go in ModeOpenTelemetry, nil in the other one.
+	Exporter *Exporter
+}
+
+// Exporter says, as it was given, where spans go and in what portions.
+type Exporter struct {
+	URL      string `json:"url"`
+	Protocol string `json:"protocol"`
+	Resource string `json:"resource"`
+	// QueueSize is how many spans wait at most, ScheduleDelay in milliseconds for how
+	// long, and BatchSize how many leave together.
+	QueueSize     string `json:"bsp_max_queue_size"`
+	ScheduleDelay string `json:"bsp_schedule_delay"`
+	BatchSize     string `json:"bsp_max_export_batch_size"`
 }
 
 // Options are the settings at the start. Empty ones have Triton's defaults: no level,
@@ -52,6 +66,7 @@ type Options struct {
 // nothing. It is safe for concurrent use.
 type Tracer struct {
 	mode    string
+	export  *Exporter
 	initial values
 	file    *file
 	log     *slog.Logger
@@ -80,7 +95,7 @@ type scopes struct {
 // New returns a tracer with these start-up settings. Settings that Triton accepts but
 // that trace nothing, such as a level without a file, are accepted and logged.
 func New(o Options) (*Tracer, error) {
-	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), log: o.Log, sinks: o.Sinks, camera: o.Camera, params: o.Params, epoch: epoch()}
+	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), export: o.Exporter, log: o.Log, sinks: o.Sinks, camera: o.Camera, params: o.Params, epoch: epoch()}
 	t.quota.open(o.AtMost)
 	t.all.Store(o.All && len(o.Sinks) > 0)
 	t.pool.New = func() any {
@@ -145,7 +160,7 @@ func (t *Tracer) Settings(model string) Settings {
 	}
 	s := t.now.Load().of(model)
 	return Settings{
-		Mode: t.mode, Level: s.level.names(), File: t.file.name,
+		Mode: t.mode, Level: s.level.names(), File: t.file.name, Exporter: t.export,
 		Rate:         strconv.FormatUint(uint64(s.rate), 10),
 		Count:        strconv.FormatInt(int64(s.left.Load()), 10),
 		LogFrequency: strconv.FormatUint(uint64(s.frequency), 10),
@@ -200,6 +215,14 @@ func (t *Tracer) On() bool { return t != nil && t.now.Load().on }
 //
 // hot: when nothing is traced, one atomic load.
 func (t *Tracer) Sample(model string, version int64, id string) *Trace {
+	return t.SampleFrom(model, version, id, false)
+}
+
+// SampleFrom is Sample for a request of which it is known whether it follows a
+// client's trace. In ModeOpenTelemetry such a one is always chosen.
+//
+// hot: when nothing is traced, one atomic load.
+func (t *Tracer) SampleFrom(model string, version int64, id string, follows bool) *Trace {
 	if t == nil {
 		return nil
 	}
@@ -208,7 +231,7 @@ func (t *Tracer) Sample(model string, version int64, id string) *Trace {
 		return nil
 	}
 	set := s.of(model)
-	if !set.sample() {
+	if (!follows || !set.follows) && !set.sample() {
 		if !t.all.Load() || !t.quota.take() {
 			return nil
 		}

@@ -224,7 +224,6 @@ func TestUpdateRefuses(t *testing.T) {
 		{tr, "trace_file", nil, status.Unsupported, "trace file location can not be updated through network protocol"},
 		{tr, "trace_level", []string{"OFF", "TIMESTAMPS"}, status.InvalidArg, "Expect only one trace level 'OFF' is specified"},
 		{tr, "trace_level", []string{"MAX"}, status.InvalidArg, "Unable to parse 'trace_level', got: MAX, expected OFF, TIMESTAMPS or TENSORS"},
-		{tr, "trace_level", []string{"TIMESTAMPS", "TENSORS"}, status.Unsupported, "trace level TENSORS is not supported, only OFF and TIMESTAMPS are"},
 		{tr, "trace_rate", []string{"0"}, status.InvalidArg, invalid + "sample rate must be non-zero"},
 		{tr, "trace_rate", []string{"x"}, status.InvalidArg, "Unable to parse 'trace_rate', got: x"},
 		{tr, "trace_rate", []string{""}, status.InvalidArg, "Unable to parse 'trace_rate', got: "},
@@ -237,7 +236,7 @@ func TestUpdateRefuses(t *testing.T) {
 		{tr, "trace_count", []string{strings.Repeat("9", 30)}, status.InvalidArg, "Unable to parse 'trace_count', value is out of range [ -1, 2147483647 ], got: " + strings.Repeat("9", 30)},
 		{tr, "log_frequency", []string{"4294967296"}, status.InvalidArg, "Unable to parse 'log_frequency', value is out of range [ 0, 4294967295 ], got: 4294967296"},
 		{noFile, "trace_level", []string{"TIMESTAMPS"}, status.InvalidArg, invalid + "trace file name is not given"},
-		{otel, "trace_level", []string{"TIMESTAMPS"}, status.Unsupported, "trace mode 'opentelemetry' is not supported, only 'triton' is"},
+		{otel, "trace_level", []string{"TENSORS"}, status.Unsupported, "trace level TENSORS is not supported in trace mode 'opentelemetry', only OFF and TIMESTAMPS are"},
 		{nil, "trace_rate", []string{"1"}, status.Unavailable, "the server does not support tracing"},
 	}
 	for _, tt := range tests {
@@ -265,10 +264,9 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{tracing.Settings{Mode: "jaeger"}, status.InvalidArg, "invalid value for trace mode option: jaeger, expected 'triton' or 'opentelemetry'"},
 		{tracing.Settings{Rate: "often"}, status.InvalidArg, "Unable to parse 'trace_rate', got: often"},
-		{tracing.Settings{Level: []string{"TENSORS"}}, status.Unsupported, "trace level TENSORS is not supported, only OFF and TIMESTAMPS are"},
 		{
-			tracing.Settings{Mode: "opentelemetry", Level: []string{"TIMESTAMPS"}},
-			status.Unsupported, "trace mode 'opentelemetry' is not supported, only 'triton' is",
+			tracing.Settings{Mode: "opentelemetry", Level: []string{"TENSORS"}},
+			status.Unsupported, "trace level TENSORS is not supported in trace mode 'opentelemetry', only OFF and TIMESTAMPS are",
 		},
 	}
 	for _, tt := range tests {

@@ -116,10 +116,10 @@ func (t *Tracer) check(v values) error {
 	switch {
 	case v.level == 0:
 		return nil
-	case t.mode != ModeTriton:
-		return status.Errorf(status.Unsupported, "trace mode '%s' is not supported, only '%s' is", t.mode, ModeTriton)
-	case v.level&tensors != 0:
-		return status.Errorf(status.Unsupported, "trace level TENSORS is not supported, only OFF and TIMESTAMPS are")
+	case t.mode == ModeOpenTelemetry && v.level&tensors != 0:
+		return status.Errorf(status.Unsupported, "trace level TENSORS is not supported in trace mode '%s', only OFF and TIMESTAMPS are", t.mode)
+	case t.mode == ModeOpenTelemetry: // with rate 0 only what follows a client's trace
+		return nil
 	case v.rate == 0:
 		return status.Errorf(status.InvalidArg, invalid+"sample rate must be non-zero")
 	case t.file.name == "":

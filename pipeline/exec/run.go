@@ -171,8 +171,14 @@ func (r *run) stage(n, after int32, t *scheduler.Turn) int32 {
 		return 0
 	}
 	w.Ctx, w.Meta, w.Err, w.Reply, w.Cached = r.ctx, r.meta(), nil, nil, false
+	if w.Outputs = r.x.gives[n]; !r.x.plan.Ensemble {
+		w.Outputs = r.req.Outputs
+	}
 	if w.Trace = r.req.Trace; w.Trace != nil {
-		w.Ready, w.After, w.Seen = t.Now(), after, tracing.Execution{}
+		w.Ready, w.After, w.Wave, w.Seen = t.Now(), after, r.wave.number, tracing.Execution{}
+		if w.Trace.Tensors() {
+			r.tracePorts(false, w, w.In, r.x.plan.Nodes[n].Signature.Inputs)
+		}
 	}
 	if r.x.inflight != nil && r.x.inflight[n] != nil {
 		// Without a credit it waits, and whoever gives one back may be quicker than
@@ -251,6 +257,9 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 	n, staged := &r.x.plan.Nodes[w.Node], int32(0)
 	if w.Trace != nil {
 		r.traceStep(n, w, t.Now())
+		if w.Err == nil && w.Trace.Tensors() {
+			r.tracePorts(true, w, w.Out, n.Signature.Outputs)
+		}
 	}
 	if r.x.inflight != nil {
 		r.x.inflight[w.Node].give(t)
@@ -322,7 +331,7 @@ func add(sum *atomic.Int64, ns int64) {
 // fail keeps the first failure; nothing new starts, and what is under way is waited for.
 func (r *run) fail(n int32, err error) {
 	if r.root.failure.Load() == nil {
-		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(n, err)})
+		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(r.ctx, n, err)})
 	}
 }
 
@@ -394,6 +403,9 @@ func (r *run) give(resp *infer.Response, final bool) {
 	resp.Final = final
 	if r.req.Trace != nil {
 		resp.Trace = r.req.Trace.Hold()
+		if resp.Trace.Tensors() {
+			r.traceNamed(true, resp.Outputs)
+		}
 		resp.Trace.Stamp(tracing.InferResponseComplete, telemetry.Now())
 	}
 	r.sink.Send(resp)

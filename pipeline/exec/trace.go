@@ -3,8 +3,11 @@ package exec
 import (
 	"errors"
 
+	"tutti/core/config"
+	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/telemetry"
+	"tutti/core/tensor"
 	"tutti/core/tracing"
 	"tutti/pipeline/plan"
 	"tutti/scheduler"
@@ -18,6 +21,46 @@ func (r *run) traceStart() {
 	trace.Stamp(tracing.RequestStart, r.started)
 	if p.Ensemble {
 		trace.Stamp(tracing.QueueStart, r.started)
+	}
+	if trace.Tensors() {
+		r.traceNamed(false, r.req.Inputs)
+	}
+}
+
+// traceNamed records the tensors of the request or of an answer.
+func (r *run) traceNamed(output bool, list []infer.Named) {
+	for i := range list {
+		r.traceTensor(output, -1, 0, list[i].Name, &list[i].Tensor)
+	}
+}
+
+// tracePorts records the tensors of a step of an ensemble; a plain model's are the request's.
+func (r *run) tracePorts(output bool, w *scheduler.Work, list []tensor.Tensor, ports []config.Port) {
+	if !r.x.plan.Ensemble {
+		return
+	}
+	for i := range min(len(list), len(ports)) {
+		r.traceTensor(output, r.x.first+w.Node, r.wave.number, ports[i].Name, &list[i])
+	}
+}
+
+// traceTensor records a tensor, of which it brings a copy to the host if need be and
+// waits for it: whoever asks for tensors does not ask for speed.
+func (r *run) traceTensor(output bool, node, wave int32, name string, x *tensor.Tensor) {
+	if !x.Present() {
+		return
+	}
+	t := x.Retain()
+	defer t.Release()
+	err := scheduler.Arrived(&t)
+	if t.Buf.Place().Kind == tensor.Device {
+		err = r.x.mover.ToHost(&t, scheduler.Note{Ledger: &telemetry.Ledger{}, Tensor: name})
+		if err == nil {
+			err = scheduler.Arrived(&t)
+		}
+	}
+	if err == nil {
+		r.req.Trace.Tensor(output, node, wave, name, &t)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"tutti/core/infer"
@@ -57,7 +58,18 @@ func (d *decoder) decode(ctx context.Context, unary bool) error {
 	}
 	d.came.End()
 	d.req.Origin = tracing.Origin{Read: d.came, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
+	d.follow(ctx)
 	return nil
+}
+
+// follow notes whose trace the request follows.
+func (d *decoder) follow(ctx context.Context) {
+	if !d.svc.set.Tracer.On() {
+		return
+	}
+	if parent := metadata.ValueFromIncomingContext(ctx, "traceparent"); len(parent) == 1 {
+		d.req.Origin.Follow(parent[0], strings.Join(metadata.ValueFromIncomingContext(ctx, "tracestate"), ","))
+	}
 }
 
 // malformed gives bytes that are no message the status that grpc gives them.

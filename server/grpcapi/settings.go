@@ -5,6 +5,7 @@ import (
 
 	"tutti/core/logs"
 	"tutti/core/status"
+	"tutti/core/tracing"
 	"tutti/proto/inference"
 )
 
@@ -32,11 +33,25 @@ func (s *service) TraceSetting(_ context.Context, req *inference.TraceSettingReq
 	resp := &inference.TraceSettingResponse{Settings: map[string]*inference.TraceSettingResponse_SettingValue{}}
 	for key, values := range map[string][]string{
 		"trace_level": now.Level, "trace_rate": {now.Rate}, "trace_count": {now.Count}, "trace_mode": {now.Mode},
-		"log_frequency": {now.LogFrequency}, "trace_file": {now.File},
 	} {
 		resp.Settings[key] = &inference.TraceSettingResponse_SettingValue{Value: values}
 	}
+	for key, value := range destination(&now) {
+		resp.Settings[key] = &inference.TraceSettingResponse_SettingValue{Value: []string{value}}
+	}
 	return resp, nil
+}
+
+// destination is where traces go, by the names of the settings.
+func destination(s *tracing.Settings) map[string]string {
+	e := s.Exporter
+	if e == nil {
+		return map[string]string{"log_frequency": s.LogFrequency, "trace_file": s.File}
+	}
+	return map[string]string{
+		"url": e.URL, "protocol": e.Protocol, "resource": e.Resource, "bsp_max_queue_size": e.QueueSize,
+		"bsp_schedule_delay": e.ScheduleDelay, "bsp_max_export_batch_size": e.BatchSize,
+	}
 }
 
 // LogSettings changes the log settings and returns them as they are then.

@@ -200,7 +200,7 @@ func (x *exchange) ask(w http.ResponseWriter, r *http.Request, t target) (*answe
 		x.req.Release()
 		return nil, false, err
 	}
-	x.arrived()
+	x.arrived(r.Header)
 	return newAnswers(), d.Decoupled, nil
 }
 

@@ -49,7 +49,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 		x.req.Release()
 		return err
 	}
-	x.arrived()
+	x.arrived(r.Header)
 	resp, err := x.submit(r.Context())
 	if err != nil {
 		return err
@@ -103,10 +103,14 @@ func (x *exchange) submit(ctx context.Context) (*infer.Response, error) {
 	return resp, err
 }
 
-// arrived notes for the request's trace that the request has been read.
-func (x *exchange) arrived() {
+// arrived notes for the request's trace that the request has been read, and whose
+// trace it follows.
+func (x *exchange) arrived(h http.Header) {
 	x.came.End()
 	x.req.Origin = tracing.Origin{Read: x.came, Start: tracing.HTTPRecvStart, Done: tracing.HTTPRecvEnd}
+	if parent := h["Traceparent"]; len(parent) == 1 && x.srv.tracer.On() {
+		x.req.Origin.Follow(parent[0], strings.Join(h["Tracestate"], ","))
+	}
 }
 
 // sends records in the request's trace that an answer is about to be written.

@@ -8,7 +8,7 @@ import (
 )
 
 // traceSettings is the trace settings in the protocol's order of members. Those with
-// pointers belong to traces written to a file.
+// pointers belong to traces written to a file, or exported.
 type traceSettings struct {
 	Level     []string `json:"trace_level"`
 	Rate      string   `json:"trace_rate"`
@@ -16,6 +16,7 @@ type traceSettings struct {
 	Frequency *string  `json:"log_frequency,omitempty"`
 	File      *string  `json:"trace_file,omitempty"`
 	Mode      string   `json:"trace_mode"`
+	*tracing.Exporter
 }
 
 // traceSetting changes the trace settings of all models or of one on POST, all of
@@ -49,7 +50,7 @@ func (s *Server) traceModel(model string) error {
 }
 
 func showTrace(set tracing.Settings) traceSettings {
-	shown := traceSettings{Level: list(set.Level), Rate: set.Rate, Count: set.Count, Mode: set.Mode}
+	shown := traceSettings{Level: list(set.Level), Rate: set.Rate, Count: set.Count, Mode: set.Mode, Exporter: set.Exporter}
 	if set.Mode == tracing.ModeTriton {
 		shown.Frequency, shown.File = &set.LogFrequency, &set.File
 	}

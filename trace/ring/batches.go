@@ -22,6 +22,7 @@ func (b *batches) put(x *tracing.Batch) {
 	l.Lock()
 	defer l.Unlock()
 	b.list[i] = *x
+	b.list[i].Links = nil
 }
 
 // find returns the batch of a number, if it is still known.

@@ -1,0 +1,71 @@
+package tracing
+
+import "encoding/hex"
+
+// Context says where a request belongs in a trace that several servers see, as W3C
+// Trace Context has it. A zero ID is none.
+type Context struct {
+	ID    TraceID
+	Span  SpanID // of whoever calls
+	State string // tracestate, not looked into
+}
+
+// What a traceparent is made of, and the longest tracestate that is passed on.
+const (
+	contextBytes = 55
+	maxState     = 512
+)
+
+// ParseContext reads the headers traceparent and tracestate. Without a valid
+// traceparent there is no context, which is not an error.
+func ParseContext(parent, state string) (Context, bool) {
+	var c Context
+	var version, flags [1]byte
+	switch {
+	case len(parent) < contextBytes, parent[2] != '-' || parent[35] != '-' || parent[52] != '-',
+		!lowerHex(version[:], parent[:2]) || version[0] == 0xff,
+		!lowerHex(c.ID[:], parent[3:35]) || c.ID == TraceID{},
+		!lowerHex(c.Span[:], parent[36:52]) || c.Span == SpanID{},
+		!lowerHex(flags[:], parent[53:55]),
+		len(parent) > contextBytes && (version[0] == 0 || parent[contextBytes] != '-'):
+		return Context{}, false
+	}
+	if len(state) <= maxState {
+		c.State = state
+	}
+	return c, true
+}
+
+// lowerHex reads hexadecimal digits, of which the standard allows the small ones.
+func lowerHex(to []byte, s string) bool {
+	for i := range len(s) {
+		if s[i] >= 'A' && s[i] <= 'F' {
+			return false
+		}
+	}
+	_, err := hex.Decode(to, []byte(s))
+	return err == nil
+}
+
+// Parent returns the traceparent that makes requests to others part of the trace.
+func (c *Context) Parent() string {
+	b := append(make([]byte, 0, contextBytes), "00-"...)
+	b = append(hex.AppendEncode(b, c.ID[:]), '-')
+	return string(append(hex.AppendEncode(b, c.Span[:]), "-01"...))
+}
+
+// Follow has the request belong to the trace that the client's headers name.
+func (o *Origin) Follow(parent, state string) {
+	if c, ok := ParseContext(parent, state); ok {
+		o.ID, o.Parent, o.State = c.ID, c.Span, c.State
+	}
+}
+
+// Context returns what makes the requests that a step sends elsewhere part of the
+// trace: none unless the trace settings chose the request.
+func (t *Trace) Context(node, wave int32) Context {
+	if !t.Chosen() {
+		return Context{}
+	}
+	return Context{ID: t.rec.ID, Span: t.rec.Span.step(node, wave), State: t.rec.State}
+}

@@ -1,0 +1,63 @@
+package tracing_test
+
+import (
+	"strings"
+	"testing"
+
+	"tutti/core/tracing"
+)
+
+func TestParseContext(t *testing.T) {
+	t.Parallel()
+	const id, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	good := "00-" + id + "-" + span + "-01"
+	for parent, ok := range map[string]bool{
+		good: true, "00-" + id + "-" + span + "-00": true, "cc-" + id + "-" + span + "-01-more": true,
+		"": false, good + "-more": false, good[:54]: false, "ff" + good[2:]: false, "cc" + good[2:] + "x": false,
+		strings.ToUpper(good): false, "00-" + strings.Repeat("0", 32) + "-" + span + "-01": false, "00-" + id + "-" + strings.Repeat("0", 16) + "-01": false,
+		strings.Replace(good, "-", "_", 1): false, good[:53] + "zz": false, strings.Replace(good, "0a", "0g", 1): false,
+	} {
+		c, got := tracing.ParseContext(parent, "a=1")
+		if got != ok || ok && (c.ID.String() != id || c.Span.String() != span || c.State != "a=1") {
+			t.Errorf("%s: %v %+v", parent, got, c)
+		}
+	}
+	if c, _ := tracing.ParseContext(good, strings.Repeat("x", 513)); c.State != "" || c.Parent() != good {
+		t.Errorf("%s with the state %q", c.Parent(), c.State)
+	}
+}
+
+// TestFollow has requests that follow a client's trace chosen, in the mode that
+// exports alone, also at rate 0.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		mode, rate string
+		chosen     bool
+	}{{tracing.ModeOpenTelemetry, "0", true}, {tracing.ModeOpenTelemetry, "1000", true}, {tracing.ModeTriton, "1000", false}} {
+		tr, err := tracing.New(tracing.Options{Settings: tracing.Settings{Mode: tt.mode, Rate: tt.rate, Level: []string{"TIMESTAMPS"}, File: t.TempDir() + "/t"}})
+		must(t, err)
+		x := tr.SampleFrom("m", 1, "", true)
+		if x.Chosen() != tt.chosen || tr.Sample("m", 1, "").Chosen() {
+			t.Errorf("%+v: %v", tt, x.Chosen())
+		}
+		if c := x.Context(1, 0); (c != tracing.Context{}) != tt.chosen {
+			t.Errorf("%+v: %+v", tt, c)
+		}
+		x.End()
+		must(t, tr.Close())
+	}
+}
+
+func FuzzParseContext(f *testing.F) {
+	f.Add("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=1")
+	f.Fuzz(func(t *testing.T, parent, state string) {
+		c, ok := tracing.ParseContext(parent, state)
+		if !ok {
+			return
+		}
+		if again, ok := tracing.ParseContext(c.Parent(), c.State); !ok || again != c {
+			t.Errorf("%+v became %+v", c, again)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package tutti
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+
+	"tutti/core/telemetry"
+	"tutti/core/tracing"
+	"tutti/options"
+	"tutti/trace/capture"
+	"tutti/trace/otlp"
+	"tutti/trace/ring"
+)
+
+// traces is what records requests, and what takes that.
+type traces struct {
+	tracer *tracing.Tracer
+	// store is nil when no traces are stored, spans when none are exported.
+	store *ring.Store
+	spans *otlp.Exporter
+	// captures is nil when no tensors can be kept.
+	captures *capture.Store
+}
+
+// openTraces makes what the command line asks for.
+func openTraces(ctx context.Context, o *options.Options, metrics *telemetry.Metrics, log *slog.Logger) (t traces, err error) {
+	c := &o.Trace
+	list := tracing.Options{Log: log, Params: o.TraceStore.Params, AtMost: o.TraceStore.AtMost, Settings: tracing.Settings{
+		Mode: c.Mode, Level: c.Levels, Rate: strconv.Itoa(c.Rate), Count: strconv.Itoa(c.Count),
+		LogFrequency: strconv.Itoa(c.LogFrequency), File: c.File,
+	}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.close(ctx), closeStore(t.store))
+		}
+	}()
+	if t.store, err = traceStore(o, metrics); err != nil {
+		return t, err
+	}
+	if t.store != nil {
+		list.Sinks, list.All = append(list.Sinks, t.store), true
+	}
+	if t.captures = captureStore(o); t.captures != nil {
+		list.Camera = t.captures
+	}
+	if c.Mode == tracing.ModeOpenTelemetry {
+		set, err := otlp.ParseSettings(c.OpenTelemetry, os.Getenv)
+		if err != nil {
+			return t, err
+		}
+		if t.spans, err = otlp.New(ctx, set, log); err != nil {
+			return t, err
+		}
+		list.Exporter, list.Sinks = set.Shown(), append(list.Sinks, t.spans)
+	}
+	t.tracer, err = tracing.New(list)
+	return t, err
+}
+
+// close ends the trace file and sends what waits. The store goes on: see closeStore.
+func (t *traces) close(ctx context.Context) error {
+	return errors.Join(t.tracer.Close(), t.spans.Close(ctx))
+}

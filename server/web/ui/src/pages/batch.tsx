@@ -13,7 +13,7 @@ export const Batch = ({ id }: { id: string }) => {
       {b.failed && <p class="bad">The batch failed.</p>}
       <Card title={dur(total)}>
         <div class="split"><div class="bar" role="img" aria-label={`input ${dur(b.input_ns)}, compute ${dur(b.infer_ns)}, output ${dur(b.output_ns)}`}>
-          {([['copies', b.input_ns], ['compute', b.infer_ns], ['encode', b.output_ns]] as const).map(([k, ns]) => <i key={k} class={`fill ${k}`} style={{ width: `${(ns / Math.max(total, 1)) * 100}%` }} />)}
+          {([['copies', b.input_ns], ['compute', b.infer_ns], ['encode', b.output_ns]] as const).filter(([, ns]) => ns > 0).map(([k, ns]) => <i key={k} class={`fill ${k}`} style={{ width: `${(ns / Math.max(total, 1)) * 100}%` }} />)}
         </div></div>
         <dl class="facts">
           <Fact name="began">{clock(b.start_us)}</Fact><Fact name="rows">{b.rows}</Fact><Fact name="requests">{b.members}</Fact>

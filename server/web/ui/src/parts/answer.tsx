@@ -20,14 +20,19 @@ export const Answer = ({ outputs }: { outputs: Output[] }) => {
       {outputs.map((o) => (
         <div key={o.name} class="output">
           <h3>{o.name} <span class="dim">{o.datatype} [{o.shape.join(', ')}]</span></h3>
-          {o.datatype === 'BYTES' ? o.blobs.slice(0, shown).map((b, i) => <Blob_ key={i} b={b} name={o.name} />) : <Numbers o={o} />}
+          {o.datatype !== 'BYTES' ? <Numbers o={o} /> : short(o.blobs)
+            ? <pre class="blob" tabIndex={0} aria-label={`Output ${o.name}`}>{o.blobs.slice(0, shown).map(written).join('\n')}</pre>
+            : o.blobs.slice(0, shown).map((b, i) => <Element key={i} b={b} name={o.name} />)}
         </div>
       ))}
     </div>
   );
 };
 
-const Blob_ = ({ b, name }: { b: Uint8Array; name: string }) => {
+/** short tells that elements are words, which need no frame each. */
+const short = (list: Uint8Array[]): boolean => list.length > 1 && list.every((b) => b.length < 80 && !picture(b) && !b.includes(10));
+
+const Element = ({ b, name }: { b: Uint8Array; name: string }) => {
   const kind = picture(b);
   const url = useMemo(() => (kind ? URL.createObjectURL(new Blob([b as BlobPart], { type: kind })) : ''), [b]);
   useEffect(() => () => { if (url) URL.revokeObjectURL(url); }, [url]);

@@ -157,7 +157,7 @@ const Node = memo(({ p, n, chosen, choose }: { p: PlacedNode; n: NodeView; chose
       <rect class="edgebar" x="0" y="12" width="3" height={h - 24} rx="1.5" />
       <text class="name" x="14" y="23">{shorten(n.name, 23)}{n.name.length > 23 && <title>{n.name}</title>}</text>
       <text class="sub" x="14" y="39">{shorten(n.platform.replace(/^native:/, ''), 17)}{n.site !== 'host' ? ` · ${n.site}` : ''}</text>
-      <text class="sub" x={w - 12} y="39" text-anchor="end">{n.instances > 1 ? `${n.instances} instances` : ''}</text>
+      <text class="sub" x={w - 12} y="39" text-anchor="end">{n.instances > 1 ? `× ${n.instances}` : ''}</text>
       {v ? <>
         <text class="fig" x="14" y="62">{count(v.rate)}<tspan class="unit">/s</tspan></text>
         <text class="fig" x={w - 12} y="62" text-anchor="end">{dur(v.queue_ns + v.compute_ns)}</text>

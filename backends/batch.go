@@ -19,6 +19,9 @@ type Req struct {
 	Step, Wave int32
 	// First and Rows are its rows of the batch.
 	First, Rows int
+	// Wanted are the names of the outputs that somebody reads, empty for all. A model may
+	// leave out others. Borrowed.
+	Wanted []string
 	// Err, when set, fails this request only.
 	Err error
 	// Again, set by Reschedule, asks to execute this request once more.

@@ -35,6 +35,8 @@ type Work struct {
 	// Affinity is the request's, nil when it may execute anywhere.
 	Affinity *Affinity
 	Want     Want
+	// Outputs are the names of the outputs that somebody reads, empty for all; borrowed.
+	Outputs []string
 	// Err is why the work failed; Out is empty then.
 	Err error
 	// Cached marks a work whose outputs were found, not computed; the scheduler sets it.

@@ -20,12 +20,17 @@ func TestBook(t *testing.T) {
 		"a cycle":                   {map[string]int{"a": 1, "b": 1}, []step{{"a", 0, "b", true}, {"b", 1, "a", false}}},
 		"a cycle with room":         {map[string]int{"a": 2, "b": 1}, []step{{"a", 0, "b", true}, {"b", 1, "a", true}, {"a", 2, "b", false}}},
 		"a chain":                   {map[string]int{"a": 1, "b": 1, "c": 1}, []step{{"a", 0, "b", true}, {"b", 1, "c", true}, {"c", 2, "x", true}}},
+		"itself in an ensemble":     {map[string]int{"a": 1}, []step{{"a", 0, "e", false}}},
+		"an ensemble with room":     {map[string]int{"a": 2}, []step{{"a", 0, "e", true}, {"a", 1, "e", false}}},
+		"an ensemble in another":    {map[string]int{"a": 1, "b": 1}, []step{{"b", 0, "a", true}, {"a", 1, "outer", false}}},
 		"models of other backends":  {map[string]int{"a": 1}, []step{{"a", 0, "x", true}, {"a", 0, "x", true}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var b book
+			b := book{steps: func(name string) []string {
+				return map[string][]string{"e": {"x", "a"}, "outer": {"x", "inner"}, "inner": {"b"}}[name]
+			}}
 			for model, n := range tt.instances {
 				b.add(model, n)
 			}

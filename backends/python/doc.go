@@ -5,7 +5,8 @@
 //	worker.go    a worker process: start, commands, end; files.go: the Python files it runs
 //	link.go      packets over a socket; region.go: shared memory
 //	request.go answer.go  requests and answers as bytes; reader.go: bytes of a worker, checked
-//	side.go      what a worker asks and tells on its own; call.go: its inferences (BLS); meters.go: its metrics
+//	call.go      inferences of workers (BLS); book.go: those that would wait for themselves; control.go: their models;
+//	             meters.go: their metrics
 //	output.go    what it prints
 //
 // # Processes
@@ -28,6 +29,7 @@
 //	4 Yes      REPLY: true
 //	8 Kept     DONE: something of the worker still uses the memory of the inputs (after FAILED it is taken for granted)
 //	16 Asks    the worker waits for a REPLY
+//	32 Same    DONE of an EXECUTE: the outputs lie in the region of the inputs
 //
 // Calls, each answered by DONE, or by FAILED whose body is a code (1 byte, see Codes) and a text in UTF-8:
 //
@@ -76,8 +78,9 @@
 //
 // Extra is empty when all it would say is. A string is <I> and UTF-8 bytes; a parameter is a string, a kind (1 byte: 0
 // bool, 1 int64, 2 uint64, 3 double, 4 string) and 8 bytes of value, or a string. Extra of a request: id, correlation id (a
-// string), <H> number of parameters, the parameters. In a CALL it is never empty, and goes on: model (string), version <q>
-// (-1 for any), the names of the inputs, <H> number of wanted outputs (0 for all), their names.
+// string), <H> number of parameters, the parameters. In an EXECUTE it goes on: <H> number of wanted outputs (0 for all), their
+// names. In a CALL it is never empty, and goes on: model (string), version <q> (-1 for any), the names of the inputs, <H>
+// number of wanted outputs (0 for all), their names.
 //
 // DONE of an EXECUTE has <IIQ>: number of answers, 0, size of the outputs' region, which the worker may have made larger
 // (ftruncate; never smaller); then as many answers as the requests were. An answer is <BBHI>, 8 bytes: state (0 answered, 1
@@ -85,7 +88,7 @@
 // extra; then the outputs; then extra, padded: error text (string), <H> number of parameters, parameters, and the names of
 // outputs whose index is 65535.
 //
-// The outputs of an EXECUTE lie in the region named for them, from its start on, each at a multiple of 64, none over
+// The outputs of an EXECUTE lie in the region named for them, or with flag Same in that of the inputs, from its start on, each at a multiple of 64, none over
 // another. The server reads them, or goes on using them, after DONE; the worker writes there during the execution only.
 //
 // An EXECUTE of a decoupled model is over with its DONE; requests in state 2 stay open until a SEND with flag Final. The
@@ -99,6 +102,7 @@
 //
 // Inputs are copied once, into the instance's region of inputs, where the worker's arrays view them. They are the model's
 // to keep: a worker that at the end of an execution still refers to one says so (Kept), and gets a new region for the
-// next. Outputs are copied once by the worker, from its arrays into a region for outputs; large ones become tensors there
+// next. Outputs are copied once by the worker, from its arrays into a region for outputs, or into that of the inputs when nothing refers to
+// these any more, which is in the processor's cache already; large ones become tensors there
 // and travel on without another copy, small ones are copied out.
 package python

@@ -158,8 +158,8 @@ func (e *execution) end() {
 	}
 }
 
-// wait waits until all requests have their last answer.
-func (e *execution) wait(w *worker, b *backends.Batch) error {
+// wait waits until all requests of an instance's batch have their last answer.
+func (e *execution) wait(w *worker, b *backends.Batch, instance string) error {
 	e.mu.Lock()
 	done := e.left == 0 && e.sending == 0
 	e.mu.Unlock()
@@ -176,7 +176,7 @@ func (e *execution) wait(w *worker, b *backends.Batch) error {
 		case <-e.idle:
 			return nil
 		case <-w.ctx.Done():
-			return w.gone(io.EOF)
+			return unhealthy(instance, w.gone(io.EOF))
 		case <-t.C:
 			if over = patience(b, over, tick); over > limit {
 				return status.ErrCancelled // the model may go on, in vain

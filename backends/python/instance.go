@@ -116,7 +116,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	}
 	w, err := x.hand(ctx, b, e)
 	if err == nil {
-		err = e.wait(w, b)
+		err = e.wait(w, b, x.name)
 	}
 	if w != nil {
 		w.running.remove(e)
@@ -163,6 +163,11 @@ func (x *instance) leave(w *worker) {
 	if x.w == w {
 		x.lost()
 	}
+}
+
+// unhealthy says in Triton's words, and with its code, that the worker of an instance is no more, and then why.
+func unhealthy(instance string, why error) error {
+	return status.Errorf(status.Internal, "Stub process '%s' is not healthy. %w", instance, why)
 }
 
 // failAll fails the requests of a batch that have not failed yet. They are not tried again one by one: the model has
@@ -225,7 +230,7 @@ func (x *instance) broken(err error) error {
 	if e, ok := errors.AsType[*status.Error](err); ok {
 		return e
 	}
-	err = x.w.gone(err)
+	err = unhealthy(x.name, x.w.gone(err))
 	x.lost()
 	return err
 }
@@ -265,7 +270,7 @@ func (x *instance) appendRequest(b *backends.Batch, i, present int) {
 			x.cursors[k].off = off // every request has all of it
 		}
 	}
-	w.body = appendExtra(w.body, at, q.Meta)
+	w.body = appendExtra(w.body, at, q)
 }
 
 // run sends the execution and takes its answers.
@@ -285,7 +290,7 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 	}
 	if err != nil {
 		w.cancel()
-		return err
+		return unhealthy(x.name, err)
 	}
 	if p.kind == kindFailed {
 		w.regions.leaveInputs() // the traceback may hold on to them
@@ -329,6 +334,9 @@ func (x *instance) take(b *backends.Batch, e *execution, p *packet) error {
 	r := reader{b: p.body}
 	n := int(r.u32())
 	r.u32()
+	if p.flags&flagSame != 0 {
+		x.out = x.w.regions.swap(x.out)
+	}
 	err := x.out.grown(r.u64())
 	switch {
 	case err != nil:

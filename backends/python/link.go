@@ -51,6 +51,7 @@ const (
 	flagYes
 	flagKept
 	flagAsks
+	flagSame
 )
 
 const (

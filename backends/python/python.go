@@ -73,7 +73,7 @@ type settings struct {
 // backend starts workers.
 type backend struct {
 	set     settings
-	dir     string // of the worker's files
+	files   *folder // of the workers' files
 	infer   infer.Inferer
 	control infer.Lifecycle
 	catalog infer.Catalog
@@ -92,11 +92,15 @@ func open(o backends.Options) (backends.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := writeScripts()
+	files, err := writeScripts(os.TempDir())
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "cannot write the files of python workers: %w", err)
 	}
-	return &backend{set: set, dir: dir, infer: o.Infer, control: o.Control, catalog: o.Catalog, metrics: o.Metrics}, nil
+	b := &backend{set: set, files: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, metrics: o.Metrics}
+	if b.catalog != nil {
+		b.book.steps = b.steps
+	}
+	return b, nil
 }
 
 func readSettings(values map[string]string) (s settings, err error) {
@@ -137,7 +141,7 @@ func (b *backend) Check() error {
 }
 
 // Close removes the worker's files.
-func (b *backend) Close() error { return os.RemoveAll(b.dir) }
+func (b *backend) Close() error { return b.files.remove() }
 
 // interpreter returns the interpreter of models without an environment of their own, looked for once.
 func (b *backend) interpreter(ctx context.Context) (string, error) {
@@ -186,7 +190,7 @@ func probe(ctx context.Context, python string) (about string, err error) {
 	cmd := exec.CommandContext(ctx, path, "-c", "import sys, platform, numpy; print(sys.hexversion, platform.python_version(), numpy.__version__)") //nolint:gosec // the interpreter is a setting
 	out, err := cmd.Output()
 	if err != nil {
-		return "", errNumpy(path, err)
+		return "", errNumpy(path, python, err)
 	}
 	f := strings.Fields(string(out))
 	if len(f) != 3 {
@@ -198,11 +202,15 @@ func probe(ctx context.Context, python string) (about string, err error) {
 	return "Python " + f[1] + ", numpy " + f[2] + ", " + path, nil
 }
 
-func errNumpy(path string, err error) error {
+func errNumpy(path, given string, err error) error {
 	text := err.Error()
 	if e, ok := errors.AsType[*exec.ExitError](err); ok {
 		lines := strings.Split(strings.TrimSpace(string(e.Stderr)), "\n")
 		text = lines[len(lines)-1]
 	}
-	return status.Errorf(status.Unavailable, "the python interpreter '%s' cannot import numpy (%s): run '%s -m pip install numpy'", path, text, path)
+	way := "'" + path + " -m pip install numpy'"
+	if path != given { // the system's, into which pip may not install
+		way = "'" + path + " -m venv .venv && .venv/bin/python -m pip install numpy' in the folder in which the server starts, or name one that can by " + interpreterVariable
+	}
+	return status.Errorf(status.Unavailable, "the python interpreter '%s' cannot import numpy (%s): run %s", path, text, way)
 }

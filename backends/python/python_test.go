@@ -2,6 +2,7 @@ package python_test
 
 import (
 	"log/slog"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -111,4 +112,21 @@ func checkInterpreter(t *testing.T, path, want string) {
 	if status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), want) {
 		t.Errorf("Check = %v, want %q", err, want)
 	}
+}
+
+// TestWithoutNumpy checks what the interpreter that nobody named, and one that was named, are said to lack.
+func TestWithoutNumpy(t *testing.T) { //nolint:paralleltest // it changes where interpreters are found
+	python3, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	bare := filepath.Join(dir, "python3")
+	if err := os.WriteFile(bare, []byte("#!/bin/sh\nexec '"+python3+"' -I -S \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is to run
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("TUTTI_PYTHON", "")
+	checkInterpreter(t, bare, "run '"+bare+" -m pip install numpy'")
+	checkInterpreter(t, "", "run '"+bare+" -m venv .venv && .venv/bin/python -m pip install numpy' in the folder in which the server starts")
 }

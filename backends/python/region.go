@@ -131,9 +131,38 @@ func (g *regions) inputs(n int) (*region, error) {
 		return g.in, nil
 	}
 	g.leaveInputs()
+	if g.in = g.spare(n); g.in != nil {
+		return g.in, nil
+	}
 	r, err := g.add(useInputs, n)
 	g.in = r
 	return r, err
+}
+
+// spare takes the region that was used last out of those that wait, when it has room for n bytes: what a processor still
+// has of it in its cache is worth more than another region would be.
+func (g *regions) spare(n int) *region {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.free
+	if r == nil || len(r.mem) < n {
+		return nil
+	}
+	g.free, r.next = r.next, nil
+	g.waiting--
+	g.out--
+	return r
+}
+
+// swap has the region of the inputs hold the outputs, in place of r, which nobody uses then.
+func (g *regions) swap(r *region) *region {
+	in := g.in
+	g.in = nil
+	g.put(r)
+	g.mu.Lock()
+	g.out++
+	g.mu.Unlock()
+	return in
 }
 
 // leaveInputs gives up the region of the inputs: the worker goes on using it, or it is too small.

@@ -44,15 +44,25 @@ func appendRequest(b []byte, m *infer.Meta, inputs int) []byte {
 	return append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
+var noMeta infer.Meta
+
 // appendExtra appends what few requests have.
-func appendExtra(b []byte, at int, m *infer.Meta) []byte {
-	if m == nil || m.ID == "" && m.Sequence.Name == "" && len(m.Params) == 0 {
+func appendExtra(b []byte, at int, q *backends.Req) []byte {
+	m := q.Meta
+	if m == nil {
+		m = &noMeta
+	}
+	if m.ID == "" && m.Sequence.Name == "" && len(m.Params) == 0 && len(q.Wanted) == 0 {
 		return b
 	}
 	from := len(b)
 	b = appendText(b, m.ID)
 	b = appendText(b, m.Sequence.Name)
 	b = appendParams(b, m.Params)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(q.Wanted)))
+	for _, name := range q.Wanted {
+		b = appendText(b, name)
+	}
 	for (len(b)-from)%8 != 0 {
 		b = append(b, 0)
 	}

@@ -92,7 +92,7 @@ func (w *worker) spawn() error {
 	}
 	w.calls, w.side = calls, side
 	w.regions = newRegions(calls, w.m.b.set.first, w.m.b.set.growth)
-	w.cmd = exec.Command(w.m.python, "-u", filepath.Join(w.m.b.dir, "worker.py")) //nolint:gosec,noctx // the interpreter is a setting; the worker ends itself
+	w.cmd = exec.Command(w.m.python, "-u", filepath.Join(w.m.b.files.path, mainScript)) //nolint:gosec,noctx // the interpreter is a setting; the worker ends itself
 	w.cmd.Env = append(slices.Clone(mallocEnv[:]), w.m.env...)
 	w.cmd.ExtraFiles = []*os.File{callsEnd, sideEnd}
 	w.cmd.Stdout, w.cmd.Stderr = w.stdout, w.stderr

@@ -117,14 +117,14 @@ func TestExemplars(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The trace ends after its answer was sent, so the first look may be too early.
-	bucket := regexp.MustCompile(`(?m)^ensemble_latency_seconds_bucket\{.*model="ensemble".* # \{trace_id="([0-9a-f]{32})"\}`)
+	bucket := regexp.MustCompile(`(?m)^ensemble_latency_seconds_bucket\{.*model="digits".* # \{trace_id="([0-9a-f]{32})"\}`)
 	var found [][]byte
 	for found == nil {
 		found = bucket.FindSubmatch(openMetrics(t, a))
 	}
 	var v infer.TraceView
 	inspect(t, a, "traces/"+string(found[1]), &v)
-	if v.Model != "ensemble" || v.Steps == 0 {
+	if v.Model != "digits" || v.Steps == 0 {
 		t.Errorf("the exemplar's trace is %+v", v)
 	}
 }

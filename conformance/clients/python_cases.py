@@ -118,8 +118,8 @@ def the_codes_of_a_python_model(f):
         ("ALREADY_EXISTS", "400", "ALREADY_EXISTS"),
     ):
         refused(f, lambda: f.infer("wrong", [text(f, "WHAT", code)]), "an error of kind " + code, http, grpc)
-    if not f.http:  # whose text the client does not keep; over HTTP it means that nobody reads the answer
-        refused(f, lambda: f.infer("wrong", [text(f, "WHAT", "CANCELLED")]), "", grpc="CANCELLED")
+    # The gRPC client puts words of its own in the place of this text.
+    refused(f, lambda: f.infer("wrong", [text(f, "WHAT", "CANCELLED")]), "an error of kind CANCELLED" if f.http else "", "400", "CANCELLED")
     fine(f)
 
 
@@ -128,7 +128,7 @@ def the_codes_of_a_python_model(f):
 def a_python_model_that_prints_and_exits(f):
     same(f.infer("wrong", [text(f, "WHAT", "print")]).as_numpy("OUT"), np.array([1, 2], np.float32))
     for _ in range(2):
-        e = refused(f, lambda: f.infer("wrong", [text(f, "WHAT", "exit")]), "exited", "503", "UNAVAILABLE")
+        e = refused(f, lambda: f.infer("wrong", [text(f, "WHAT", "exit")]), "Stub process 'wrong_0_0' is not healthy.", "500", "INTERNAL")
         has(e.message(), "last words")
         fine(f)
 
@@ -158,6 +158,8 @@ def inferences_of_a_python_model(f):
 @case(variant="python")
 def a_model_that_waits_for_itself(f):
     e = refused(f, lambda: f.infer("bls_sync", pair(f), parameters={"model": "bls_sync"}), "bls_sync", "503", "UNAVAILABLE")
+    refused(f, lambda: f.infer("bls_sync", pair(f), parameters={"model": "bls_around"}),
+            "model 'bls_sync' calls model 'bls_around', all of whose instances wait for it", "503", "UNAVAILABLE")
     has(e.message(), "instance")
     same(f.infer("bls_sync", pair(f)).as_numpy("OUTPUT0"), FLOATS + FLOATS * 2)
 

@@ -53,6 +53,9 @@ type Executor struct {
 	shared  []plan.Slot
 	joins   []int32
 	sources []int32
+	// The names of the outputs that a node's step is to give; nil for all, and for a plain
+	// model, of which the request says it.
+	gives [][]string
 
 	shotsOnce sync.Once
 	shotList  []tracing.Edge // made by shotsOnce
@@ -122,9 +125,27 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Exec
 		}
 		x.steps, x.edges = s.Stats.Steps(names), s.Stats.Edges(p.Names)
 	}
+	x.gives = givesOf(p)
 	x.inflight = newInflight(x, s.Workers)
 	x.runs.New = func() any { return newRun(x, s.Workers) }
 	return x
+}
+
+// givesOf returns, per node, the names of the outputs that are mapped, nil where all are.
+func givesOf(p *plan.Plan) [][]string {
+	gives := make([][]string, len(p.Nodes))
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if !slices.Contains(n.Out, plan.None) {
+			continue
+		}
+		for port, s := range n.Out {
+			if s != plan.None {
+				gives[i] = append(gives[i], n.Signature.Outputs[port].Name)
+			}
+		}
+	}
+	return gives
 }
 
 // Submit runs req. Unless req is Async it lends the calling goroutine to the work it
@@ -200,9 +221,11 @@ func (x *Executor) Plan() *plan.Plan {
 	return x.plan
 }
 
-// wrap puts the ensembles around a failure of node n into its text, outermost first.
-func (x *Executor) wrap(n int32, err error) error {
-	if status.CodeOf(err) == status.Cancelled {
+// wrap puts the ensembles around a failure of node n into its text, outermost first. A
+// request that was cancelled has no text, but a model that says so of one that is awaited
+// keeps its own.
+func (x *Executor) wrap(ctx context.Context, n int32, err error) error {
+	if status.CodeOf(err) == status.Cancelled && (ctx.Err() != nil || errors.Is(err, status.ErrDeadline) || status.Text(err) == "") {
 		if errors.Is(err, status.ErrDeadline) {
 			return status.ErrDeadline
 		}

@@ -171,6 +171,9 @@ func (r *run) stage(n, after int32, t *scheduler.Turn) int32 {
 		return 0
 	}
 	w.Ctx, w.Meta, w.Err, w.Reply, w.Cached = r.ctx, r.meta(), nil, nil, false
+	if w.Outputs = r.x.gives[n]; !r.x.plan.Ensemble {
+		w.Outputs = r.req.Outputs
+	}
 	if w.Trace = r.req.Trace; w.Trace != nil {
 		w.Ready, w.After, w.Wave, w.Seen = t.Now(), after, r.wave.number, tracing.Execution{}
 		if w.Trace.Tensors() {
@@ -328,7 +331,7 @@ func add(sum *atomic.Int64, ns int64) {
 // fail keeps the first failure; nothing new starts, and what is under way is waited for.
 func (r *run) fail(n int32, err error) {
 	if r.root.failure.Load() == nil {
-		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(n, err)})
+		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(r.ctx, n, err)})
 	}
 }
 

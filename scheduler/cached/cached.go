@@ -162,6 +162,7 @@ func (c *Scheduler) look(w *scheduler.Work, found, rest *scheduler.List, t *sche
 		c.forward(w, x, rest)
 		return
 	}
+	w.Outputs = nil // what is kept is for those who ask for other outputs, too
 	stamp, began := c.flights.Stamp(), telemetry.Now()
 	x.key = c.key(w)
 	hit := c.cache.Lookup(w.Ctx, &x.key, w.Out)

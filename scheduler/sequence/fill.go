@@ -28,6 +28,7 @@ func (s *Scheduler) prepare(w *scheduler.Work) {
 func (s *Scheduler) fill(sl *slot) error {
 	w, outer, p := &sl.work, sl.outer, s.ports
 	w.Meta, w.Ctx, w.Err, w.Again, w.Enqueued = outer.Meta, outer.Ctx, nil, false, outer.Enqueued
+	w.Outputs = outer.Outputs
 	if at := sl.lane.at; at.Kind == tensor.Device && outer.Affinity != nil && outer.Want != scheduler.AtHost {
 		outer.Affinity.Bind(at) // where the sequence is, there its request's other steps go
 	}

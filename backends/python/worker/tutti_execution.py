@@ -1,8 +1,7 @@
 """Executions: requests out of shared memory, and responses into it."""
 
 import inspect
-
-import numpy as np
+import sys
 
 import tutti_wire as wire
 from tutti_errors import TritonModelException
@@ -12,6 +11,9 @@ from tutti_tensor import made
 
 _LEFT = wire.ANSWER.pack(wire.NONE, 0, 0, 0)
 _AGAIN = wire.ANSWER.pack(wire.AGAIN, 0, 0, 0)
+
+# From what size on inputs are written over: less stays in the cache anyhow.
+_LARGE = 256 << 10
 
 
 class Execution:
@@ -33,18 +35,25 @@ class Execution:
 
     def run(self, ident, body):
         """Executes an EXECUTE and returns the body and flags of its DONE."""
-        count, source, target, _, _, _ = wire.EXECUTION.unpack_from(body)
+        count, source, target, _, used, _ = wire.EXECUTION.unpack_from(body)
         region = self.regions[source]
         requests = self.decode(ident, body, count, region.map)
+        large = used >= _LARGE and not self.decoupled
+        unkept = _references(requests) if large else 0
         try:
             answers = self.execute(requests)
             if inspect.iscoroutine(answers):
                 answers = self.wait(answers, requests)
-            done = self.encode(answers, requests, self.regions[target])
+            into = self.regions[target]
+            if large and _references(requests) == unkept and done_with(requests, answers, region):
+                into = region
+            done = self.encode(answers, requests, into)
         except BaseException:
             self.close(requests)
             raise
         requests = answers = None
+        if into is region:
+            return done, wire.SAME
         return done, wire.KEPT if region.kept() else 0
 
     def wait(self, coroutine, requests):
@@ -142,7 +151,7 @@ class Execution:
             if size:
                 if at + size > region.size:
                     region.grow(at + size)
-                np.frombuffer(region.map, np.uint8, size, at)[:] = raw.reshape(-1).view(np.uint8)
+                region.map[at:at + size] = raw
             shape = array.shape
             outputs.append(wire.TENSOR.pack(index, number, len(shape), 0, at, size) + wire.DIMS[len(shape)].pack(*shape))
             at = -(-(at + size) // wire.ALIGN) * wire.ALIGN
@@ -157,6 +166,25 @@ class Execution:
         for r in requests:
             if r._sender is not None:
                 r._sender.close()
+
+
+def done_with(requests, answers, region):
+    """Reports whether the answers may be written over the inputs: they fill a good part of the region and nothing refers to the
+    inputs. Of requests, which only the execution has, it drops them to see that."""
+    if not isinstance(answers, list) or 4 * sum(map(_size, answers)) < region.size:
+        return False
+    for r in requests:
+        r._inputs = ()
+    return not region.kept()
+
+
+def _references(requests):
+    """Returns how many references there are to a list of requests and to what is in it."""
+    return sys.getrefcount(requests) + sum(map(sys.getrefcount, requests))
+
+
+def _size(answer):
+    return sum(t._array.nbytes for t in answer._outputs) if isinstance(answer, InferenceResponse) else 0
 
 
 def _failed(error):

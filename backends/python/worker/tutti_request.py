@@ -116,6 +116,7 @@ class InferenceRequest:
 
     def requested_output_names(self):
         """Returns the names of the outputs that are wanted."""
+        self._read()
         return self._outputs
 
     def set_release_flags(self, flags):
@@ -155,6 +156,7 @@ class InferenceRequest:
         if text:
             self._correlation = name
         self._params = reader.params()
+        self._outputs = reader.strings() or self._outputs
 
     def encoded(self):
         """Returns the request as a CALL."""

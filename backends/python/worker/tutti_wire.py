@@ -16,7 +16,7 @@ DONE, FAILED = 16, 17
 LOG, CALL, SEND, CANCELLED, METRIC, MODEL, ABANDON = range(32, 39)
 REPLY = 48
 
-IN_FILE, FINAL, YES, KEPT, ASKS = 1, 2, 4, 8, 16
+IN_FILE, FINAL, YES, KEPT, ASKS, SAME = 1, 2, 4, 8, 16, 32
 
 ANSWERED, ERROR, NONE, AGAIN = range(4)
 NAMED = 65535
@@ -218,6 +218,9 @@ class Reader:
         raw = bytes(self.body[self.at:self.at + n])
         self.at += n
         return raw.decode("utf-8", "surrogateescape")
+
+    def strings(self):
+        return [self.string() for _ in range(self.take("<H"))]
 
     def params(self):
         out = {}

@@ -1,0 +1,97 @@
+package python_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"tutti/backends"
+	"tutti/backends/python"
+	"tutti/core/config"
+	"tutti/core/tensor"
+)
+
+// TestOverInputs has a model keep its inputs in each way there is, or give them back, while the worker may put large
+// outputs where the inputs were: neither what the model keeps nor what it gave before changes.
+func TestOverInputs(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	cfg, err := config.Load("testdata/models/over")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := python.NewFactory().New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	s := settings(t, "over", cfg)
+	m, err := opened.Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	var held [3]tensor.Tensor
+	var want [3][]float32
+	defer tensor.ReleaseAll(held[:])
+	for round := range 60 {
+		n := 1<<18 - round*64
+		if round%20 >= 16 {
+			n *= 2 // more than the regions have at first
+		}
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(round*7 + i%1000)
+		}
+		way := round % 10
+		values[0] = float32(way)
+		at := round % len(held)
+		held[at].Release()
+		held[at] = over(t.Context(), t, x, s.Alloc, values)
+		want[at] = overAnswer(way, values)
+		for i := range held {
+			if held[i].Present() && !slices.Equal(tensor.Slice[float32](&held[i]), want[i]) {
+				t.Fatalf("round %d: the answer of round %d is not what the model gave", round, round-(at-i+len(held))%len(held))
+			}
+		}
+	}
+}
+
+// over executes a request and returns its output.
+func over(ctx context.Context, t *testing.T, x backends.Instance, alloc tensor.Allocator, values []float32) tensor.Tensor {
+	t.Helper()
+	in, err := tensor.New(alloc, tensor.FP32, tensor.Of(int64(len(values))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Release()
+	copy(tensor.Slice[float32](&in), values)
+	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: alloc}
+	b.Reqs = []backends.Req{{Ctx: ctx, Rows: 1}}
+	if err := x.Execute(ctx, b); err != nil || b.Reqs[0].Err != nil {
+		t.Fatal(err, b.Reqs[0].Err)
+	}
+	return b.Out[0].Move()
+}
+
+func overAnswer(way int, values []float32) []float32 {
+	out := slices.Clone(values)
+	if way == 6 {
+		slices.Reverse(out)
+	}
+	if way == 1 || way == 6 {
+		return out
+	}
+	for i := range out {
+		out[i]++
+	}
+	if way == 8 {
+		out = append(out, values...)
+	}
+	return out
+}

@@ -1,0 +1,70 @@
+package python_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/backends"
+	"tutti/backends/python"
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// values are the answers of a decoupled model of one number.
+type values []float32
+
+var _ backends.Answers = (*values)(nil)
+
+// Answer implements backends.Answers.
+func (v *values) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
+	*v = append(*v, tensor.Slice[float32](&out[0])...)
+	tensor.ReleaseAll(out)
+	return nil
+}
+
+// TestErrorBetweenResponses has a decoupled model send an error before its last response: it is how the request ends, and
+// the responses come nevertheless.
+func TestErrorBetweenResponses(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	cfg, err := config.Load("testdata/models/stumble")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := python.NewFactory().New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	s := settings(t, "stumble", cfg)
+	m, err := opened.Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	in, err := tensor.New(s.Alloc, tensor.FP32, tensor.Of(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Release()
+	var got values
+	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Answers: &got}
+	b.Reqs = []backends.Req{{Ctx: t.Context(), Rows: 1}}
+	if err := x.Execute(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(values{1, 2}, got); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+	if err := b.Reqs[0].Err; status.CodeOf(err) != status.NotFound || status.Text(err) != "stumbled" {
+		t.Errorf("the request ended with %v, want the model's error", err)
+	}
+}

@@ -1,0 +1,73 @@
+package python_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/backends"
+	"tutti/backends/python"
+	"tutti/core/config"
+	"tutti/core/infer"
+	"tutti/core/tensor"
+)
+
+// TestWantedOutputs has a model tell which outputs it is asked for: those that somebody reads, or all.
+func TestWantedOutputs(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	cfg, err := config.Load("testdata/models/told")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Output = append(cfg.Output, output("REST", tensor.FP32, 1))
+	opened, err := python.NewFactory().New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	s := settings(t, "told", cfg)
+	m, err := opened.Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	for _, tt := range []struct {
+		meta         *infer.Meta
+		wanted, want []string
+	}{
+		{nil, nil, []string{"OUT", "REST"}},
+		{nil, []string{"OUT"}, []string{"OUT"}},
+		{&infer.Meta{ID: "r"}, nil, []string{"OUT", "REST"}},
+		{&infer.Meta{ID: "r"}, []string{"REST", "OUT"}, []string{"REST", "OUT"}},
+	} {
+		b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 2), Out: make([]tensor.Tensor, 2), Allocator: s.Alloc}
+		b.Reqs = []backends.Req{{Ctx: t.Context(), Meta: tt.meta, Wanted: tt.wanted, Rows: 1}}
+		if diff := cmp.Diff(tt.want, toldOutputs(t.Context(), t, x, b)); diff != "" {
+			t.Errorf("outputs wanted, of %v (-want +got):\n%s", tt.wanted, diff)
+		}
+	}
+}
+
+func toldOutputs(ctx context.Context, t *testing.T, x backends.Instance, b *backends.Batch) []string {
+	t.Helper()
+	defer tensor.ReleaseAll(b.Out)
+	if err := x.Execute(ctx, b); err != nil || b.Reqs[0].Err != nil {
+		t.Fatal(err, b.Reqs[0].Err)
+	}
+	text, _, _ := tensor.NextBytes(b.Out[0].Bytes())
+	var told struct {
+		Outputs []string `json:"outputs"`
+	}
+	if err := json.Unmarshal(text, &told); err != nil {
+		t.Fatal(err)
+	}
+	return told.Outputs
+}

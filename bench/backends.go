@@ -107,7 +107,7 @@ func (b *bench) backend(script, name, binary string) (m measured, err error) {
 	m.Where, m.When = where(), time.Now().UTC().Format("January 2006")
 	ours, theirs := overheads{}, overheads{}
 	for range b.rounds {
-		if err := ours.overhead(binary, name); err != nil {
+		if err := ours.overhead(binary, name, strings.TrimSpace(packages)); err != nil {
 			return m, err
 		}
 		if m.Version, err = theirs.peer(script, strings.TrimSpace(packages)); err != nil {
@@ -156,8 +156,8 @@ func unpinned(name string) bool {
 var overheadLine = regexp.MustCompile(`(?m)^BenchmarkOverhead/(\S+?)(?:-\d+)?\s.*?([0-9.e+]+) cpu-us/call.*?([0-9.e+]+) us/call`)
 
 // overhead runs a package's benchmark on one processor.
-func (c overheads) overhead(binary, name string) error {
-	text, err := output([]string{"GOMAXPROCS=1"}, "env", "-C", filepath.Join("backends", name),
+func (c overheads) overhead(binary, name, packages string) error {
+	text, err := output([]string{"GOMAXPROCS=1", "PYTHONPATH=" + packages}, "env", "-C", filepath.Join("backends", name),
 		binary, "-test.run=^$", "-test.bench=^BenchmarkOverhead$", "-test.benchtime="+overheadTime)
 	if err != nil {
 		return err

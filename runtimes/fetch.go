@@ -27,6 +27,9 @@ type Fetcher struct {
 	Attempts int
 	// Wait is the time before the second attempt, doubled for each further one; 0 means two seconds.
 	Wait time.Duration
+	// Large is the size in bytes from which an archive is fetched by a pip that goes on where a transfer broke off; 0
+	// means 100 MiB.
+	Large int64
 	// Progress takes lines for the user; nil for none.
 	Progress io.Writer
 }

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -21,7 +22,7 @@ var resuming = Archive{
 // client returns how to start the package client of an archive.
 func (f *Fetcher) client(ctx context.Context, a *Archive, cache string) (client, error) {
 	c, err := findClient(ctx, a.Client)
-	if err != nil || a.Client != "pip" || a.Size < large {
+	if err != nil || a.Client != "pip" || a.Size < cmp.Or(f.Large, large) {
 		return c, err
 	}
 	if c.resumes(ctx) {

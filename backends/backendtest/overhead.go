@@ -1,13 +1,17 @@
 package backendtest
 
 import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
 // Overhead measures once, an execution of a model that hardly computes: us/call by the clock, and cpu-us/call of the whole
-// process, threads of the runtime included.
+// process, threads of the runtime and workers included.
 func Overhead(b *testing.B, once func()) {
 	b.Helper()
 	once()
@@ -26,12 +30,48 @@ func perCall(b *testing.B, d time.Duration) float64 {
 	return d.Seconds() * 1e6 / float64(b.N)
 }
 
-// processor is the time that the process has used processors for.
+// processor is the time that the process and its children, as workers are, have used processors for.
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		b.Fatal(err)
 	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	used := time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, child := range strings.Fields(string(text)) {
+			used += childTime(b, child)
+		}
+	}
+	return used
+}
+
+// childTime sums what the scheduler has counted for the threads of a process, in nanoseconds.
+func childTime(b *testing.B, pid string) (used time.Duration) {
+	b.Helper()
+	threads, err := filepath.Glob("/proc/" + pid + "/task/*/schedstat")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		ns, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		used += time.Duration(ns)
+	}
+	return used
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tutti/backends"
+	"tutti/backends/backendtest"
 	"tutti/backends/python"
 	"tutti/core/config"
 	"tutti/core/tensor"
@@ -37,37 +38,46 @@ func roundTrip(b *testing.B, n int) {
 // measure executes one request over and over.
 func measure(b *testing.B, s *backends.Settings, in []tensor.Tensor, outputs int) {
 	b.Helper()
-	opened, err := python.NewFactory().New(options(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer opened.Close()
-	m, err := opened.Load(b.Context(), *s)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer m.Close()
-	x, err := m.NewInstance(b.Context(), tensor.Place{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer x.Close()
-	defer tensor.ReleaseAll(in)
-	batch := &backends.Batch{Rows: 1, In: in, Out: make([]tensor.Tensor, outputs), Allocator: s.Alloc}
-	batch.Reqs = []backends.Req{{Ctx: b.Context(), Rows: 1}}
+	once := execution(b, s, in, outputs)
 	times := make([]time.Duration, 0, 1<<16)
 	b.ReportAllocs()
 	for b.Loop() {
 		began := time.Now()
-		if err := x.Execute(b.Context(), batch); err != nil || batch.Reqs[0].Err != nil {
-			b.Fatal(err, batch.Reqs[0].Err)
-		}
-		tensor.ReleaseAll(batch.Out)
+		once()
 		times = append(times, time.Since(began))
 	}
 	slices.Sort(times)
 	b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/1e3, "p50-us")
 	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds())/1e3, "p99-us")
+}
+
+// execution loads a model and returns what has it execute one request; in moves.
+func execution(b *testing.B, s *backends.Settings, in []tensor.Tensor, outputs int) func() {
+	b.Helper()
+	opened, err := python.NewFactory().New(options(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = opened.Close() })
+	m, err := opened.Load(b.Context(), *s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = m.Close() })
+	x, err := m.NewInstance(b.Context(), tensor.Place{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = x.Close() })
+	b.Cleanup(func() { tensor.ReleaseAll(in) })
+	batch := &backends.Batch{Rows: 1, In: in, Out: make([]tensor.Tensor, outputs), Allocator: s.Alloc}
+	batch.Reqs = []backends.Req{{Ctx: b.Context(), Rows: 1}}
+	return func() {
+		if err := x.Execute(b.Context(), batch); err != nil || batch.Reqs[0].Err != nil {
+			b.Fatal(err, batch.Reqs[0].Err)
+		}
+		tensor.ReleaseAll(batch.Out)
+	}
 }
 
 // BenchmarkOverhead measures a request of the two-input model; bench/peers/backends/python.py does so with Python's own means.
@@ -92,5 +102,6 @@ func BenchmarkOverhead(b *testing.B) {
 	}
 	copy(tensor.Slice[int64](&indices), []int64{3, 7})
 	clear(numbers.Bytes())
-	measure(b, &s, []tensor.Tensor{numbers, indices}, 2)
+	once := execution(b, &s, []tensor.Tensor{numbers, indices}, 2)
+	b.Run("simple_python", func(b *testing.B) { backendtest.Overhead(b, once) })
 }

@@ -24,7 +24,7 @@ func (e *Exporter) batch(ctx context.Context, b *tracing.Batch) {
 	if b.Failed {
 		span.SetStatus(codes.Error, "")
 	}
-	span.End(trace.WithTimestamp(e.wall(b.End)))
+	e.close(span, b.End)
 }
 
 // executionAttributes say what an execution was for a member, or for the batch.

@@ -58,17 +58,17 @@ type reporter struct {
 	sdk.SpanExporter
 	log    *slog.Logger
 	failed atomic.Bool
-	lost   *atomic.Int64
+	sent   *atomic.Int64
 }
 
 // ExportSpans implements sdk.SpanExporter. It reports failures itself.
 func (r *reporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	if err == nil {
+		r.sent.Add(int64(len(spans)))
 		r.failed.Store(false)
 		return nil
 	}
-	r.lost.Add(int64(len(spans)))
 	if !r.failed.Swap(true) {
 		r.log.LogAttrs(ctx, slog.LevelError, "spans are lost", slog.Int("spans", len(spans)), slog.String("error", err.Error()))
 	}

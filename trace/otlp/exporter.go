@@ -43,7 +43,9 @@ type Exporter struct {
 	queue  chan *item
 	done   chan struct{}
 	pool   sync.Pool
-	lost   atomic.Int64
+	lost   atomic.Int64 // traces and batches
+	sent   atomic.Int64 // spans
+	made   int64        // spans, counted by run
 }
 
 var _ tracing.Sink = (*Exporter)(nil)
@@ -79,7 +81,7 @@ func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) 
 	limits.EventCountLimit, limits.LinkCountLimit = -1, -1 // a trace is bounded itself
 	e.provider = sdk.NewTracerProvider(
 		sdk.WithResource(res), sdk.WithIDGenerator(&e.ids), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithRawSpanLimits(limits),
-		sdk.WithBatcher(&reporter{SpanExporter: client, log: log, lost: &e.lost},
+		sdk.WithBatcher(&reporter{SpanExporter: client, log: log, sent: &e.sent},
 			sdk.WithMaxQueueSize(s.QueueSize), sdk.WithMaxExportBatchSize(s.BatchSize), sdk.WithBatchTimeout(s.Delay)),
 	)
 	e.tracer = e.provider.Tracer(tracerName)
@@ -154,8 +156,8 @@ func (e *Exporter) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	err := e.provider.Shutdown(ctx)
-	if n := e.lost.Load(); n > 0 {
-		e.log.WarnContext(ctx, "traces were not exported", slog.Int64("lost", n))
+	if traces, spans := e.lost.Load(), e.made-e.sent.Load(); traces > 0 || spans > 0 {
+		e.log.WarnContext(ctx, "not everything was exported", slog.Int64("traces", traces), slog.Int64("spans", spans))
 	}
 	if err != nil {
 		return status.Errorf(status.Unavailable, "not all traces were exported: %w", err)
@@ -163,5 +165,5 @@ func (e *Exporter) Close(ctx context.Context) error {
 	return nil
 }
 
-// Lost returns how much was not exported: traces, batches or spans.
+// Lost returns how many traces and batches came when the queue was full.
 func (e *Exporter) Lost() int64 { return e.lost.Load() }

@@ -175,6 +175,9 @@ func TestCollectorGone(t *testing.T) {
 	if n := strings.Count(logged.String(), "spans are lost"); n != 1 {
 		t.Errorf("logged %d times: %s", n, logged)
 	}
+	if !strings.Contains(logged.String(), `msg="not everything was exported" traces=0 spans=10`) {
+		t.Errorf("the end says %s", logged)
+	}
 	tr.Sample("m", 1, "").End() // after the end nothing is traced
 }
 

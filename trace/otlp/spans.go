@@ -47,7 +47,10 @@ func (e *Exporter) whole(ctx context.Context, name string, id tracing.SpanID, st
 	e.close(span, end)
 }
 
-func (e *Exporter) close(span trace.Span, at int64) { span.End(trace.WithTimestamp(e.wall(at))) }
+func (e *Exporter) close(span trace.Span, at int64) {
+	e.made++
+	span.End(trace.WithTimestamp(e.wall(at)))
+}
 
 // stamp makes events of moments.
 func (e *Exporter) stamp(span trace.Span, moments []tracing.Moment) {

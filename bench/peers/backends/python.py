@@ -1,26 +1,30 @@
-"""Times the two-input model of examples/backends/python the ways Python itself has: called in this process, and in a
-process of its own behind multiprocessing's pipe, which is what a server in Python would do to have one interpreter per
-instance. Prints microseconds per call: the median of the wall clock, and of this process's own time."""
+"""Times the two-input model of examples/backends/python in a process of its own behind multiprocessing's pipe, which is
+what a server in Python does to have one interpreter per instance, batch 1.
 
+    pip install numpy==2.4.6 && python bench/peers/backends/python.py
+
+Prints a line of JSON: the version, and medians per call in microseconds of the processors' time, both processes', and the
+clock's. The counterpart is go test -run none -bench Overhead ./backends/python; make bench-backends runs both.
+"""
+
+import glob
+import json
 import multiprocessing
+import platform
 import statistics
 import time
 
 import numpy as np
 
-CALLS = 5000
+ROUNDS, CALLS = 50, 500
 
 
 def compute(numbers, indices, table):
     return numbers * np.float32(0.5) + np.float32(2), table[indices]
 
 
-def new_table():
-    return np.random.default_rng(2026).standard_normal((100, 10)).astype(np.float32)
-
-
 def serve(pipe):
-    table = new_table()
+    table = np.random.default_rng(2026).standard_normal((100, 10)).astype(np.float32)
     while True:
         request = pipe.recv()
         if request is None:
@@ -28,22 +32,31 @@ def serve(pipe):
         pipe.send(compute(*request, table))
 
 
-def measure(name, call):
-    wall, own = [], []
-    for _ in range(CALLS // 10):
-        call()
+def used_by(pid):
+    """Returns the seconds that the threads of a process have run."""
+    total = 0
+    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
+        with open(path) as f:
+            total += int(f.read().split()[0])
+    return total / 1e9
+
+
+def medians(call, pid):
+    """Returns the medians over rounds of (processor, clock) time of one call, in microseconds."""
     for _ in range(CALLS):
-        began, used = time.perf_counter_ns(), time.process_time_ns()
         call()
-        own.append(time.process_time_ns() - used)
-        wall.append(time.perf_counter_ns() - began)
-    print("%-24s %7.1f us/call %7.1f us of this process" % (name, statistics.median(wall) / 1e3, statistics.median(own) / 1e3))
+    cpu, wall = [], []
+    for _ in range(ROUNDS):
+        c, w = time.process_time() + used_by(pid), time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        cpu.append((time.process_time() + used_by(pid) - c) / CALLS * 1e6)
+        wall.append((time.perf_counter() - w) / CALLS * 1e6)
+    return statistics.median(cpu), statistics.median(wall)
 
 
 def main():
     numbers, indices = np.ones((1, 16), np.float32), np.array([[3, 7]], np.int64)
-    table = new_table()
-    measure("numpy, this process", lambda: compute(numbers, indices, table))
     ours, theirs = multiprocessing.Pipe()
     worker = multiprocessing.Process(target=serve, args=(theirs,), daemon=True)
     worker.start()
@@ -52,7 +65,8 @@ def main():
         ours.send((numbers, indices))
         return ours.recv()
 
-    measure("multiprocessing.Pipe", remote)
+    cpu, wall = medians(remote, worker.pid)
+    print(json.dumps({"version": platform.python_version(), "cases": {"simple_python, through a pipe": {"cpu_us": cpu, "clock_us": wall}}}))
     ours.send(None)
     worker.join()
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -38,7 +39,7 @@ func (b *breaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Accept-Ranges", "bytes")
-	w.Header().Set("Content-Length", fmt.Sprint(len(b.archive)))
+	w.Header().Set("Content-Length", strconv.Itoa(len(b.archive)))
 	_, _ = w.Write(b.archive[:len(b.archive)/2])
 	panic(http.ErrAbortHandler)
 }

@@ -47,7 +47,7 @@ func processor(b *testing.B) time.Duration {
 		if err != nil {
 			continue // the thread has ended
 		}
-		for _, child := range strings.Fields(string(text)) {
+		for child := range strings.FieldsSeq(string(text)) {
 			used += childTime(b, child)
 		}
 	}

@@ -259,6 +259,8 @@ type NodeView struct {
 	Inflight  uint32   `json:"max_inflight"`
 	MaxBatch  int      `json:"max_batch"`
 	Instances int      `json:"instances"`
+	// InFlight is how many requests the model has now, queued or executing, of whomever.
+	InFlight int64 `json:"in_flight"`
 	// Live is the model's line of Models, nil before the first second.
 	Live *ModelView `json:"live"`
 }
@@ -277,4 +279,16 @@ type EdgeView struct {
 	Place  string `json:"place,omitempty"`
 	Bytes  uint64 `json:"copied_bytes"`
 	Copies uint64 `json:"copies"`
+	// Carried is what passed, copied or not, by the kind of place where the tensor was
+	// put; a tensor with several readers passed on each of its edges. Plain models
+	// count none.
+	Carried []CarriedView `json:"carried"`
+}
+
+// CarriedView is what an edge carried at a kind of place: bytes since the model was
+// loaded, and their rate in the last seconds.
+type CarriedView struct {
+	Place string  `json:"place"`
+	Bytes uint64  `json:"bytes"`
+	Rate  float64 `json:"rate"`
 }

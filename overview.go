@@ -112,6 +112,7 @@ func (v *overview) Server() *infer.ServerView {
 	if s.store != nil {
 		x.Store = s.store.Stats()
 	}
+	x.GPUs = gpuViews(s.counted.Measured())
 	return x
 }
 

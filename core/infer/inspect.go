@@ -196,6 +196,18 @@ type ServerView struct {
 	Memory     int64      `json:"memory_bytes"`
 	Tensors    int64      `json:"tensor_bytes"`
 	Store      *StoreView `json:"store"`
+	// GPUs are those of the machine, none where they are not measured.
+	GPUs []GPUView `json:"gpus"`
+}
+
+// GPUView is what a GPU does, for whomever; what it does not tell is nil. Utilization is
+// the busy share, 0 to 1.
+type GPUView struct {
+	UUID        string   `json:"uuid"`
+	Utilization *float64 `json:"utilization"`
+	MemoryTotal *float64 `json:"memory_total_bytes"`
+	MemoryUsed  *float64 `json:"memory_used_bytes"`
+	Power       *float64 `json:"power_watts"`
 }
 
 // StoreView is how full the trace store is.

@@ -42,6 +42,7 @@ type lastLook struct {
 	looks [minute]repository.Pulse
 	first int // the look that was the first
 	last  int // the look at which it served last
+	flows flows
 }
 
 func newOverview(s *server) *overview {
@@ -89,6 +90,7 @@ func (v *overview) look() {
 		}
 		h.last = v.second
 		h.looks[v.second%minute] = *p
+		h.flows.look(v.second, p.Edges)
 	}
 	for key, h := range v.past {
 		if h.last != v.second {
@@ -110,6 +112,7 @@ func (v *overview) Server() *infer.ServerView {
 	if s.store != nil {
 		x.Store = s.store.Stats()
 	}
+	x.GPUs = gpuViews(s.counted.Measured())
 	return x
 }
 
@@ -201,6 +204,7 @@ func (v *overview) Graph(model string, version int64) (*infer.GraphView, error) 
 	if err != nil {
 		return nil, err
 	}
+	v.flow(g)
 	list := v.Models()
 	for i := range g.Nodes {
 		n := &g.Nodes[i]

@@ -136,6 +136,7 @@ func (bare) RunInline(list scheduler.List, t *scheduler.Turn) {
 	scheduler.Complete(list, t)
 }
 func (bare) Help(*scheduler.Turn) bool   { return false }
+func (bare) InFlight() int64             { return 0 }
 func (bare) Drain(context.Context) error { return nil }
 func (bare) Close() error                { return nil }
 

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"tutti/core/infer"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
 	"tutti/pipeline/plan"
 	"tutti/steps"
 )
@@ -20,6 +22,8 @@ type Pulse struct {
 	Requests, Failures, Rows, Executions uint64
 	// QueueNs and ComputeNs are sums over requests; CopiedBytes went between places.
 	QueueNs, ComputeNs, CopiedBytes uint64
+	// Edges count what passed between the steps of an ensemble.
+	Edges []*telemetry.Edge
 }
 
 // Pulses returns those of all served versions, sorted by name and version.
@@ -35,7 +39,7 @@ func (r *Repository) Pulses() []Pulse {
 }
 
 func (v *version) pulse(name string) Pulse {
-	p := Pulse{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending()}
+	p := Pulse{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
 	for _, m := range v.stats.Moves.List() {
 		p.CopiedBytes += m.Bytes
 	}
@@ -58,6 +62,7 @@ func (r *Repository) Graph(name string, number int64) (*infer.GraphView, error) 
 		g.Nodes = append(g.Nodes, r.node(p, i))
 	}
 	g.Edges = r.edges(p)
+	carried(g.Edges, v.stats.Carried())
 	return g, nil
 }
 
@@ -76,6 +81,9 @@ func (r *Repository) node(p *plan.Plan, i int) infer.NodeView {
 	}
 	if m := r.stepModel(n); m != nil {
 		v.Platform = platformOf(m)
+		if m.queue != nil {
+			v.InFlight = m.queue.InFlight()
+		}
 		for _, g := range m.cfg.GetInstanceGroup() {
 			v.Instances += int(g.GetCount()) * max(1, len(g.GetGpus()))
 		}
@@ -154,6 +162,24 @@ func (r *Repository) copies(e *infer.EdgeView, n *plan.Node, moves []plan.Move, 
 		if m.Tensor == e.Input {
 			e.Bytes += m.Bytes
 			e.Copies += m.Count
+		}
+	}
+}
+
+// carried says what passed on each edge.
+func carried(list []infer.EdgeView, counted []*telemetry.Edge) {
+	by := make(map[string]*telemetry.Edge, len(counted))
+	for _, c := range counted {
+		by[c.Tensor] = c
+	}
+	for i := range list {
+		e := &list[i]
+		e.Carried = []infer.CarriedView{}
+		c := by[e.Tensor]
+		for at := tensor.Host; c != nil && at <= tensor.Device; at++ {
+			if n := c.Bytes(at); n > 0 {
+				e.Carried = append(e.Carried, infer.CarriedView{Place: telemetry.PlaceName(at), Bytes: n})
+			}
 		}
 	}
 }

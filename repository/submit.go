@@ -19,6 +19,10 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 	for {
 		v, err := r.find(req.Model, req.Version)
 		if err != nil {
+			if req.Trace == nil {
+				r.s.Tracer.Refused(req.Model, 0, req.ID, &req.Origin, err)
+			}
+			req.Trace.Fail(err)
 			req.Release()
 			sink.Close(err)
 			return

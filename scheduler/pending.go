@@ -35,6 +35,9 @@ func (p *Pending) wake() {
 	}
 }
 
+// Now returns how many works are under way.
+func (p *Pending) Now() int64 { return p.n.Load() }
+
 // Wait returns when no work is under way, or with ctx's error.
 func (p *Pending) Wait(ctx context.Context) error {
 	for empty := p.waiter(); empty != nil; empty = p.waiter() {

@@ -12,6 +12,8 @@ type Scheduler interface {
 	Enqueue(list List, t *Turn)
 	// Help lends the calling goroutine for one batch. false: nothing was ready.
 	Help(t *Turn) bool
+	// InFlight returns how many works are queued or executing.
+	InFlight() int64
 	// Drain returns when no work is queued or executing, or with ctx's error. Work
 	// enqueued meanwhile is waited for too.
 	Drain(ctx context.Context) error

@@ -364,6 +364,9 @@ func (s *Station) hand(list List, t *Turn) {
 // Load returns how many works are queued or executing.
 func (s *Station) Load() int64 { return s.pending.n.Load() }
 
+// InFlight returns how many works are queued or executing.
+func (s *Station) InFlight() int64 { return s.pending.Now() }
+
 // Drain waits until nothing is queued or executing.
 func (s *Station) Drain(ctx context.Context) error { return s.pending.Wait(ctx) }
 

@@ -20,6 +20,7 @@ func (f helped) Help(*scheduler.Turn) bool {
 	f()
 	return false
 }
+func (helped) InFlight() int64             { return 0 }
 func (helped) Drain(context.Context) error { return nil }
 func (helped) Close() error                { return nil }
 

@@ -196,6 +196,18 @@ type ServerView struct {
 	Memory     int64      `json:"memory_bytes"`
 	Tensors    int64      `json:"tensor_bytes"`
 	Store      *StoreView `json:"store"`
+	// GPUs are those of the machine, none where they are not measured.
+	GPUs []GPUView `json:"gpus"`
+}
+
+// GPUView is what a GPU does, for whomever; what it does not tell is nil. Utilization is
+// the busy share, 0 to 1.
+type GPUView struct {
+	UUID        string   `json:"uuid"`
+	Utilization *float64 `json:"utilization"`
+	MemoryTotal *float64 `json:"memory_total_bytes"`
+	MemoryUsed  *float64 `json:"memory_used_bytes"`
+	Power       *float64 `json:"power_watts"`
 }
 
 // StoreView is how full the trace store is.
@@ -259,6 +271,8 @@ type NodeView struct {
 	Inflight  uint32   `json:"max_inflight"`
 	MaxBatch  int      `json:"max_batch"`
 	Instances int      `json:"instances"`
+	// InFlight is how many requests the model has now, queued or executing, of whomever.
+	InFlight int64 `json:"in_flight"`
 	// Live is the model's line of Models, nil before the first second.
 	Live *ModelView `json:"live"`
 }
@@ -277,4 +291,16 @@ type EdgeView struct {
 	Place  string `json:"place,omitempty"`
 	Bytes  uint64 `json:"copied_bytes"`
 	Copies uint64 `json:"copies"`
+	// Carried is what passed, copied or not, by the kind of place where the tensor was
+	// put; a tensor with several readers passed on each of its edges. Plain models
+	// count none.
+	Carried []CarriedView `json:"carried"`
+}
+
+// CarriedView is what an edge carried at a kind of place: bytes since the model was
+// loaded, and their rate in the last seconds.
+type CarriedView struct {
+	Place string  `json:"place"`
+	Bytes uint64  `json:"bytes"`
+	Rate  float64 `json:"rate"`
 }

@@ -1,5 +1,7 @@
 package telemetry
 
+import "slices"
+
 // GPU is what was measured of a GPU. A value that it does not tell is negative.
 type GPU struct {
 	UUID string
@@ -19,6 +21,14 @@ func (x *Metrics) GPUs(measure func() []GPU) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.measureGPUs = measure
+}
+
+// Measured returns the GPUs as they are exported, none where they are not measured.
+func (x *Metrics) Measured() []GPU {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.readGPUs()
+	return slices.Clone(x.gpus)
 }
 
 // readGPUs measures unless the last measurement is recent. The caller holds x.mu.

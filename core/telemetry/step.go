@@ -96,6 +96,9 @@ func (e *Edge) Carried(t *tensor.Tensor) {
 // Bytes returns the bytes counted at a kind of place.
 func (e *Edge) Bytes(at tensor.Kind) uint64 { return e.bytes[at].Load() }
 
+// PlaceName is the label's value of a kind of place.
+func PlaceName(at tensor.Kind) string { return placeNames[at] }
+
 // graph is what an ensemble counts by step and by tensor.
 type graph struct {
 	steps []*Step

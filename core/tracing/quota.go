@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"tutti/core/telemetry"
@@ -47,6 +48,31 @@ func (q *quota) take() bool {
 	}
 	q.left.Store(q.each - 1)
 	return true
+}
+
+// maxAsked bounds the model's name of a request that no model took.
+const maxAsked = 256
+
+// Refused has the sinks see a request that failed before a model had it, when o.Read
+// ended: what could not be decoded, or names no model. Version is 0 where none is known.
+// It has no RequestStart: it was received and no more.
+func (t *Tracer) Refused(model string, version int64, id string, o *Origin, err error) {
+	if t == nil || o.Read.Ended == 0 || !t.all.Load() {
+		return
+	}
+	x := t.newTrace(nil, asked(model), version, asked(id))
+	x.rec.Began, x.rec.BeganAt = t.epoch+o.Read.Began, o.Read.Began
+	x.From(o)
+	x.Fail(err)
+	x.End()
+}
+
+// asked is a text of the client's as a trace keeps it: neither long nor broken.
+func asked(s string) string {
+	if len(s) > maxAsked {
+		s = s[:maxAsked]
+	}
+	return strings.ToValidUTF8(s, "\ufffd")
 }
 
 // Missed has the sinks see a request that failed untraced, without its steps: it began

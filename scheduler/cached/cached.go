@@ -349,6 +349,9 @@ var _ scheduler.Hurrier = (*Scheduler)(nil)
 // Hurry hurries the inner scheduler.
 func (c *Scheduler) Hurry() { scheduler.Hurry(c.inner) }
 
+// InFlight returns how many works are queued or executing.
+func (c *Scheduler) InFlight() int64 { return c.pending.Now() }
+
 // Drain waits until nothing is looked up, queued or executing.
 func (c *Scheduler) Drain(ctx context.Context) error {
 	return errors.Join(c.pending.Wait(ctx), c.inner.Drain(ctx))

@@ -44,6 +44,9 @@ func (c *Closed) RunInline(list scheduler.List, t *scheduler.Turn) {
 // Help has nothing to help with: work never waits here.
 func (*Closed) Help(*scheduler.Turn) bool { return false }
 
+// InFlight returns how many works are queued or executing.
+func (c *Closed) InFlight() int64 { return c.pending.Now() }
+
 // Drain waits until nothing is being completed.
 func (c *Closed) Drain(ctx context.Context) error { return c.pending.Wait(ctx) }
 

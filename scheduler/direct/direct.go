@@ -103,6 +103,9 @@ func (i *Inline) separately(list scheduler.List, t *scheduler.Turn) (done schedu
 // Help has nothing to help with: work never waits here.
 func (*Inline) Help(*scheduler.Turn) bool { return false }
 
+// InFlight returns how many works are queued or executing.
+func (i *Inline) InFlight() int64 { return i.pending.Now() }
+
 // Drain waits until nothing is executing.
 func (i *Inline) Drain(ctx context.Context) error { return i.pending.Wait(ctx) }
 

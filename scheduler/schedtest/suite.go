@@ -124,6 +124,9 @@ func (b *Bench) settled(t *testing.T, s scheduler.Scheduler, succeeded, failed, 
 	if err := s.Drain(t.Context()); err != nil {
 		t.Error(err)
 	}
+	if n := s.InFlight(); n != 0 {
+		t.Errorf("%d works are in flight", n)
+	}
 	if n := b.Stats.Pending(); n != 0 {
 		t.Errorf("pending gauge is %d", n)
 	}

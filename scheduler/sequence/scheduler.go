@@ -222,6 +222,9 @@ func (s *Scheduler) Hurry() {
 	s.workers.Kick(s)
 }
 
+// InFlight returns how many works are queued or executing.
+func (s *Scheduler) InFlight() int64 { return s.pending.Now() }
+
 // Drain waits until nothing is queued or executing. Meanwhile sequences that have
 // nothing to do give way to those of the backlog.
 func (s *Scheduler) Drain(ctx context.Context) error {

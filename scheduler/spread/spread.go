@@ -122,6 +122,14 @@ func (s *Spread) Hurry() {
 	}
 }
 
+// InFlight returns how many works are queued or executing at all places.
+func (s *Spread) InFlight() (n int64) {
+	for i := range s.sites {
+		n += s.sites[i].To.InFlight()
+	}
+	return n
+}
+
 // Drain waits for every site.
 func (s *Spread) Drain(ctx context.Context) error {
 	var errs []error

@@ -18,6 +18,7 @@ func (s *shelf) Enqueue(list scheduler.List, _ *scheduler.Turn) {
 	s.calls++
 }
 func (*shelf) Help(*scheduler.Turn) bool   { return false }
+func (s *shelf) InFlight() int64           { return int64(s.works) }
 func (*shelf) Drain(context.Context) error { return nil }
 func (*shelf) Close() error                { return nil }
 func (s *shelf) Load() int64               { return int64(s.works) }

@@ -40,26 +40,43 @@ var errDecoupled error = &status.Error{
 // hot: no allocation in steady state but of the client's own strings.
 func (d *decoder) decode(ctx context.Context, unary bool) error {
 	defer d.msg.free()
-	if err := d.msg.scan(); err != nil {
-		return malformed(err)
-	}
 	d.req = infer.NewRequest()
-	err := d.model()
-	if err == nil && unary && d.about.Decoupled {
-		err = errDecoupled
-	}
-	if err == nil {
-		err = d.content(ctx)
-	}
-	if err != nil {
-		d.req.Release()
-		d.req = nil
-		return malformed(err)
-	}
+	err := d.read(ctx, unary)
 	d.came.End()
 	d.req.Origin = tracing.Origin{Read: d.came, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
 	d.follow(ctx)
+	if err != nil {
+		d.refuse(err)
+		return malformed(err)
+	}
 	return nil
+}
+
+// refuse gives the request up, and has a trace tell of it.
+func (d *decoder) refuse(err error) {
+	if d.svc.set.Tracer.On() {
+		version := int64(0)
+		if d.about != nil {
+			version = d.about.Version
+		}
+		d.svc.set.Tracer.Refused(string(d.msg.model), version, string(d.msg.id), &d.req.Origin, err)
+	}
+	d.req.Release()
+	d.req = nil
+}
+
+// read makes the request of the message.
+func (d *decoder) read(ctx context.Context, unary bool) error {
+	if err := d.msg.scan(); err != nil {
+		return err
+	}
+	if err := d.model(); err != nil {
+		return err
+	}
+	if unary && d.about.Decoupled {
+		return errDecoupled
+	}
+	return d.content(ctx)
 }
 
 // follow notes whose trace the request follows.

@@ -15,14 +15,15 @@ const keepScratch = 1 << 20
 // exchange is one infer request's way from socket to socket: its scratch memory,
 // and what the answer must know about the question.
 type exchange struct {
-	srv  *Server
-	p    parser
-	src  source
-	zip  *inflater    // nil for a body that is not compressed
-	came tracing.Span // when the request was read
-	req  *infer.Request
-	body []byte // the request's JSON
-	out  []byte // the answer's JSON
+	srv    *Server
+	p      parser
+	src    source
+	zip    *inflater    // nil for a body that is not compressed
+	came   tracing.Span // when the request was read
+	req    *infer.Request
+	served int64  // the version that is asked, 0 until there is one
+	body   []byte // the request's JSON
+	out    []byte // the answer's JSON
 
 	specs []spec // one per input
 	wants []want // the outputs asked for by name
@@ -116,7 +117,7 @@ func (x *exchange) release() {
 	clear(x.specs)
 	clear(x.wants)
 	x.specs, x.wants = x.specs[:0], x.wants[:0]
-	x.srv, x.req, x.binary, x.came = nil, nil, false, tracing.Span{}
+	x.srv, x.req, x.served, x.binary, x.came = nil, nil, 0, false, tracing.Span{}
 	x.p.begin(nil)
 	x.body, x.out, x.p.text = trim(x.body), trim(x.out), trim(x.p.text)
 	if cap(x.specs) > 1024 || cap(x.wants) > 1024 {

@@ -183,25 +183,29 @@ func (e *events) send(x *exchange, code int) {
 // ask decodes a generate request and returns the sink to start it with, and whether
 // its model may have any number of answers.
 func (x *exchange) ask(w http.ResponseWriter, r *http.Request, t target) (*answers, bool, error) {
-	version, err := infer.ParseVersion(t.version)
+	x.req = infer.NewRequest()
+	d, err := x.takePrompt(w, r, t)
+	x.arrived(r.Header)
 	if err != nil {
+		x.refuse(t, err)
 		return nil, false, err
+	}
+	return newAnswers(), d.Decoupled, nil
+}
+
+// takePrompt makes the request of what the client sends.
+func (x *exchange) takePrompt(w http.ResponseWriter, r *http.Request, t target) (*infer.Description, error) {
+	if _, err := infer.ParseVersion(t.version); err != nil {
+		return nil, err
 	}
 	if err := plainBody(r); err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	d, err := x.srv.catalog.Describe(t.model, version)
-	if err != nil {
-		return nil, false, err
+	d, err := x.describe(t)
+	if err == nil {
+		err = x.prompt(w, r, d)
 	}
-	x.req = infer.NewRequest()
-	x.req.Model, x.req.Version = t.model, version
-	if err := x.prompt(w, r, d); err != nil {
-		x.req.Release()
-		return nil, false, err
-	}
-	x.arrived(r.Header)
-	return newAnswers(), d.Decoupled, nil
+	return d, err
 }
 
 // start submits the request. A model with many answers must not run on this

@@ -28,28 +28,13 @@ func (s *Server) inferModel(w http.ResponseWriter, r *http.Request, t target) {
 var errDecoupled = status.Errorf(status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
 
 func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error {
-	version, err := infer.ParseVersion(t.version)
-	if err != nil {
-		return err
-	}
-	// Clients expect to be told first when a model cannot be asked at all.
-	about, err := x.srv.catalog.Describe(t.model, version)
-	switch {
-	case err != nil:
-		return err
-	case about.Decoupled:
-		return errDecoupled
-	}
 	x.req = infer.NewRequest()
-	x.req.Model, x.req.Version = t.model, version
-	if err = x.receive(w, r); err == nil {
-		err = x.forward(r.Header)
-	}
+	err := x.take(w, r, t)
+	x.arrived(r.Header)
 	if err != nil {
-		x.req.Release()
+		x.refuse(t, err)
 		return err
 	}
-	x.arrived(r.Header)
 	resp, err := x.submit(r.Context())
 	if err != nil {
 		return err
@@ -61,6 +46,42 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 	x.sends(resp)
 	defer resp.Trace.Mark(tracing.HTTPSendEnd)
 	return x.reply(w, r.Header, resp)
+}
+
+// take makes the request of what the client sends.
+func (x *exchange) take(w http.ResponseWriter, r *http.Request, t target) error {
+	// Clients expect to be told first when a model cannot be asked at all.
+	about, err := x.describe(t)
+	switch {
+	case err != nil:
+		return err
+	case about.Decoupled:
+		return errDecoupled
+	}
+	if err := x.receive(w, r); err != nil {
+		return err
+	}
+	return x.forward(r.Header)
+}
+
+// describe finds out what is asked, and notes it in the request.
+func (x *exchange) describe(t target) (*infer.Description, error) {
+	version, err := infer.ParseVersion(t.version)
+	if err != nil {
+		return nil, err
+	}
+	about, err := x.srv.catalog.Describe(t.model, version)
+	if err == nil {
+		x.req.Model, x.req.Version, x.served = t.model, version, about.Version
+	}
+	return about, err
+}
+
+// refuse gives the request up, and has a trace tell of it.
+func (x *exchange) refuse(t target, err error) {
+	x.srv.tracer.Refused(t.model, x.served, x.req.ID, &x.req.Origin, err)
+	x.req.Release()
+	x.req = nil
 }
 
 // receive reads the request, decompressing it if need be.

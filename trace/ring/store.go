@@ -145,8 +145,12 @@ func (s *Store) keep(g *ring, r *tracing.Record, start, end int64) {
 	s.buffers.Put(buf)
 }
 
-// count adds the durations of a request and its steps to those of their models.
+// count adds the durations of a request and its steps to those of their models. What no
+// model had says nothing of one, and may name any.
 func (s *Store) count(r *tracing.Record, took, now int64) {
+	if r.Failed && r.First(tracing.RequestStart) == 0 {
+		return
+	}
 	for i := range r.Steps {
 		if x := &r.Steps[i]; !x.Own {
 			s.model(x.Model).observe(x.Done-x.Enqueued, now)

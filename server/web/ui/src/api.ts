@@ -2,9 +2,13 @@
 
 export interface RingStats { kept: string; bytes: number; used_bytes: number; traces: number; oldest_us: number }
 
+/** GPUView is a GPU; what it does not tell is null. */
+export interface GPUView { uuid: string; utilization: number | null; memory_total_bytes: number | null; memory_used_bytes: number | null; power_watts: number | null }
+
 export interface ServerView {
   name: string; version: string; started_us: number; now_us: number; ready: boolean;
   cpu_seconds: number; cores: number; memory_bytes: number; tensor_bytes: number;
+  gpus: GPUView[] | null;
   store: { bytes: number; rings: RingStats[] } | null;
 }
 
@@ -16,12 +20,14 @@ export interface ModelView {
 
 export interface NodeView {
   node: number; name: string; model: string; version: number; platform: string; places: string[] | null; site: string;
-  ensembles: string[] | null; stream: number; max_inflight: number; max_batch: number; instances: number; live: ModelView | null;
+  ensembles: string[] | null; stream: number; max_inflight: number; max_batch: number; instances: number; in_flight: number; live: ModelView | null;
 }
+
+export interface CarriedView { place: string; bytes: number; rate: number }
 
 export interface EdgeView {
   from: number; to: number; tensor: string; input: string; datatype: string; shape: number[] | null;
-  place?: string; copied_bytes: number; copies: number;
+  place?: string; copied_bytes: number; copies: number; carried: CarriedView[] | null;
 }
 
 export interface GraphView { model: string; version: number; nodes: NodeView[]; edges: EdgeView[] }

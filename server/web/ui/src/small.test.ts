@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { query, type GraphView, type NodeView } from './api';
 import { Feed } from './events';
+import { carriedRate, carriedText, gpuNote } from './figures';
 import { answer, curve, layout, request } from './layout';
 import { link, parse } from './route';
 
@@ -22,8 +23,8 @@ test('events come whole however they are cut', () => {
   }
 });
 
-const node = (n: number): NodeView => ({ node: n, name: `n${n}`, model: `n${n}`, version: 1, platform: '', places: [], site: 'host', ensembles: [], stream: 0, max_inflight: 0, max_batch: 1, instances: 1, live: null });
-const edge = (from: number, to: number) => ({ from, to, tensor: 't', input: 't', datatype: 'FP32', shape: [1], copied_bytes: 0, copies: 0 });
+const node = (n: number): NodeView => ({ node: n, name: `n${n}`, model: `n${n}`, version: 1, platform: '', places: [], site: 'host', ensembles: [], stream: 0, max_inflight: 0, max_batch: 1, instances: 1, in_flight: 0, live: null });
+const edge = (from: number, to: number) => ({ from, to, tensor: 't', input: 't', datatype: 'FP32', shape: [1], copied_bytes: 0, copies: 0, carried: [] });
 
 test('a plan is laid out without nodes on each other, its tensors bundled', () => {
   const n = 200;
@@ -44,4 +45,16 @@ test('a curve goes from the first point to the last', () => {
   expect(curve([])).toBe('');
   expect(curve([{ x: 0, y: 0 }, { x: 5, y: 5 }])).toBe('M0.0 0.0L5.0 5.0');
   expect(curve([{ x: 0, y: 0 }, { x: 5, y: 5 }, { x: 9, y: 9 }])).toMatch(/^M0\.0 0\.0Q.*9\.0 9\.0$/);
+});
+
+test('an edge says what passes it by place', () => {
+  const e = { ...edge(0, 1), carried: [{ place: 'host', bytes: 5000, rate: 1000 }, { place: 'device', bytes: 5000, rate: 2000 }] };
+  expect(carriedRate(e, 7)).toBe(3000);
+  expect(carriedText(e)).toBe(', 1.00 kB/s in host memory, 2.00 kB/s at the device');
+  expect(carriedRate(edge(0, 1), 7)).toBe(7);
+});
+
+test('a GPU that does not tell all is still shown', () => {
+  expect(gpuNote({ uuid: 'u', utilization: null, memory_total_bytes: 80e9, memory_used_bytes: 2e9, power_watts: null })).toBe('2.00 GB of 80.0 GB');
+  expect(gpuNote({ uuid: 'u', utilization: 1, memory_total_bytes: null, memory_used_bytes: null, power_watts: 70.4 })).toBe('70 W');
 });

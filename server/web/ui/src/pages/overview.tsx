@@ -1,6 +1,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import { ref, type ModelView } from '../api';
 import { ago, bytes, clock, count, dur, percent } from '../format';
+import { gpuNote } from '../figures';
 import { useLive } from '../live';
 import { go, link } from '../route';
 import { Card, Empty, Page, Ratio, Spark, State, Status } from '../parts/bits';
@@ -108,6 +109,9 @@ const Tiles = () => {
       <Tile name="Models ready" value={`${ready} of ${models.length}`} note={s ? (s.ready ? 'server ready' : 'server not ready') : '…'} bad={!!s && !s.ready} />
       <Tile name="Processor" value={load ? percent(load.cores / (s?.cores || 1)) : '…'} note={s ? `of ${s.cores} cores` : ''} />
       <Tile name="Memory" value={s ? bytes(s.memory_bytes) : '…'} note={s ? `${bytes(s.tensor_bytes)} in tensors` : ''} />
+      {(s?.gpus ?? []).map((g, i, all) => (
+        <Tile key={g.uuid} name={all.length > 1 ? `GPU ${i}` : 'GPU'} value={g.utilization === null ? '–' : percent(g.utilization)} note={gpuNote(g)} />
+      ))}
       <Tile name="Stored traces" value={s?.store ? count(kept) : 'off'} note={s?.store ? `in ${bytes(s.store.rings.reduce((n, r) => n + r.used_bytes, 0))} of ${bytes(s.store.bytes)}` : '--trace-store-bytes'} />
       <Tile name="Up" value={s ? ago(s.now_us - s.started_us) : '…'} note={s ? `${s.name} ${s.version}` : ''} />
     </dl>

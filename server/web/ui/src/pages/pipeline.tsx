@@ -1,5 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { api, type GraphView, type ModelView, type NodeView } from '../api';
+import { api, type EdgeView, type GraphView, type ModelView, type NodeView } from '../api';
+import { carriedText } from '../figures';
 import { count, dur, percent, plural, shape } from '../format';
 import { useLive } from '../live';
 import { go, link } from '../route';
@@ -121,6 +122,7 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
         <Fact name="runs on">{n.site}{n.places?.length ? ` (${n.places.join(', ')})` : ''}</Fact>
         <Fact name="largest batch">{n.max_batch || 'none'}</Fact>
         {n.instances > 0 && <Fact name="instances">{n.instances}</Fact>}
+        <Fact name="in flight">{n.in_flight}</Fact>
         {n.max_inflight > 0 && <Fact name="at most in flight">{n.max_inflight}</Fact>}
         {v && <><Fact name="requests">{count(v.rate)}/s</Fact><Fact name="errors">{count(v.error_rate)}/s</Fact>
           <Fact name="waiting">{v.queue}</Fact><Fact name="mean batch">{v.batch_rows ? count(v.batch_rows) : '–'}</Fact>
@@ -131,12 +133,14 @@ const Step = ({ node: n, g, close }: { node: NodeView; g: GraphView; close: () =
         <small class="dim">{percent(v.queue_ns / (v.queue_ns + v.compute_ns))} of the time in the queue</small></div>}
       <h3>Tensors</h3>
       <ul class="plain mono">
-        {g.edges.filter((e) => e.to === n.node).map((e, i) => <li key={`i${i}`}><span class="dim">in</span> {e.input} <span class="dim">{e.datatype} {shape(e.shape)}</span>{e.place && <span class="wrong"> copied to {e.place}</span>}</li>)}
-        {[...new Map(g.edges.filter((e) => e.from === n.node).map((e) => [e.tensor, e])).values()].map((e, i) => <li key={`o${i}`}><span class="dim">out</span> {e.tensor} <span class="dim">{e.datatype} {shape(e.shape)}</span></li>)}
+        {g.edges.filter((e) => e.to === n.node).map((e, i) => <li key={`i${i}`}><span class="dim">in</span> {e.input} <span class="dim">{e.datatype} {shape(e.shape)}</span>{e.place && <span class="wrong"> copied to {e.place}</span>}<Carried e={e} /></li>)}
+        {[...new Map(g.edges.filter((e) => e.from === n.node).map((e) => [e.tensor, e])).values()].map((e, i) => <li key={`o${i}`}><span class="dim">out</span> {e.tensor} <span class="dim">{e.datatype} {shape(e.shape)}</span><Carried e={e} /></li>)}
       </ul>
     </div>
   );
 };
+
+const Carried = ({ e }: { e: EdgeView }) => <small class="dim">{carriedText(e)}</small>;
 
 const Plan = ({ nodes }: { nodes: NodeView[] }) => (
   <div class="scroll"><table>

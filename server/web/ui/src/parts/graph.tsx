@@ -2,6 +2,7 @@
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { EdgeView, GraphView, NodeView } from '../api';
 import { bytes, count, dur, shape, shorten } from '../format';
+import { carriedRate, carriedText } from '../figures';
 import { curve, ends, layout, request, type Layout, type PlacedEdge, type PlacedNode } from '../layout';
 import { memo, useWidth } from './bits';
 
@@ -59,7 +60,7 @@ export const Graph = ({ g, nodes, rates, chosen, choose }: {
     g.edges.forEach((e, i) => {
       const k = ends(e).join(' '), p = pairs.get(k) ?? { list: [], rate: 0 };
       p.list.push(e);
-      p.rate += rates[i] ?? 0;
+      p.rate += carriedRate(e, rates[i] ?? 0);
       pairs.set(k, p);
     });
     return pairs;
@@ -133,7 +134,7 @@ export function placeKind(list: EdgeView[], site: string): 'copied' | 'host' | '
 const Edge = memo(({ e, list, site, rate, down }: { e: PlacedEdge; list: EdgeView[]; site: string; rate: number; down: boolean }) => {
   const kind = placeKind(list, site);
   const first = list[0]!;
-  const title = list.map((x) => `${x.tensor} ${x.datatype} ${shape(x.shape)}${x.place ? ` copied to ${x.place}` : ''}`).join('\n');
+  const title = list.map((x) => `${x.tensor} ${x.datatype} ${shape(x.shape)}${x.place ? ` copied to ${x.place}` : ''}${carriedText(x)}`).join('\n');
   const text = list.length > 1 ? `${list.length} tensors` : shorten(first.tensor, 14);
   return (
     <g class={`edge ${kind}`}>
@@ -164,7 +165,7 @@ const Node = memo(({ p, n, chosen, choose }: { p: PlacedNode; n: NodeView; chose
         <rect class="fill queue" x="12" y="72" width={Math.max(0, queue)} height="5" />
         <rect class="fill compute" x={12 + queue} y="72" width={all > 0 ? Math.max(0, w - 24 - queue) : 0} height="5" />
         {all === 0 && <rect class="none" x="12" y="72" width={w - 24} height="5" />}
-        <text class="sub" x="14" y="90">{v.queue} waiting</text>
+        <text class="sub" x="14" y="90">{n.in_flight} in flight<title>{v.queue} of them wait for an instance</title></text>
         <text class={`sub ${v.error_rate > 0 ? 'wrong' : ''}`} x={w - 12} y="90" text-anchor="end">
           {v.error_rate > 0 ? `${count(v.error_rate)} errors/s` : `batch of ${v.batch_rows ? count(v.batch_rows) : '–'}`}
         </text>

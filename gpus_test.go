@@ -1,0 +1,27 @@
+package tutti //nolint:testpackage // there may be no GPU to see the views through
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tutti/core/infer"
+	"tutti/core/telemetry"
+)
+
+// TestGPUViews leaves out what a GPU does not tell.
+func TestGPUViews(t *testing.T) {
+	t.Parallel()
+	m := telemetry.NewMetrics()
+	if got := gpuViews(m.Measured()); got == nil || len(got) != 0 {
+		t.Errorf("without GPUs: %v", got)
+	}
+	m.GPUs(func() []telemetry.GPU {
+		return []telemetry.GPU{{UUID: "u", Utilization: 0.5, MemoryTotal: 80, MemoryUsed: 0, PowerUsage: -1, PowerLimit: -1, Energy: -1}}
+	})
+	half, total, used := 0.5, 80., 0.
+	want := []infer.GPUView{{UUID: "u", Utilization: &half, MemoryTotal: &total, MemoryUsed: &used}}
+	if diff := cmp.Diff(want, gpuViews(m.Measured())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

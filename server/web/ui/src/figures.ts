@@ -1,0 +1,15 @@
+// Figures of edges and GPUs as people read them.
+import type { EdgeView, GPUView } from './api';
+import { bytes } from './format';
+
+/** carriedRate is how many bytes per second pass an edge; where that is not counted, those that are copied. */
+export const carriedRate = (e: EdgeView, copied: number): number => (e.carried?.length ? e.carried.reduce((n, c) => n + c.rate, 0) : copied);
+
+/** carriedText says what passes an edge by place. */
+export const carriedText = (e: EdgeView): string => (e.carried ?? []).map((c) => `, ${bytes(c.rate)}/s ${c.place === 'device' ? 'at the device' : `in ${c.place} memory`}`).join('');
+
+/** gpuNote says what else is known of a GPU. */
+export const gpuNote = (g: GPUView): string => [
+  g.memory_used_bytes !== null && g.memory_total_bytes !== null ? `${bytes(g.memory_used_bytes)} of ${bytes(g.memory_total_bytes)}` : '',
+  g.power_watts !== null ? `${Math.round(g.power_watts)} W` : '',
+].filter(Boolean).join(', ');

@@ -12,15 +12,17 @@ const ahead = 128
 
 // makeRoom waits until another wave may start. The step holds nothing that a wave
 // could wait for: a step whose waves have decoupled steps of their own does not wait
-// for these while it holds its instance, for they may need the same one.
+// for these while it holds its instance, for they may need the same one. Nor does a step
+// of a wave that is not the next to be answered: its waves leave after those of earlier
+// ones, whose steps may need that instance, too.
 func (r *run) makeRoom(w *scheduler.Work) error {
 	if err := r.pace(w); err != nil {
 		return err
 	}
-	if r.x.next.next != nil && r.root.depth > r.x.next.depth && !w.Yields() {
+	if !r.crowded() {
 		return nil
 	}
-	if !r.crowded() {
+	if deeper := r.x.next.next != nil && r.root.depth > r.x.next.depth; (deeper || !r.leads()) && !w.Yields() {
 		return nil
 	}
 	w.Pause()
@@ -36,6 +38,18 @@ func (r *run) makeRoom(w *scheduler.Work) error {
 		return status.ErrCancelled
 	}
 	return nil
+}
+
+// leads reports whether what r answers is the next to leave. It stays so.
+func (r *run) leads() bool {
+	r.root.order.mu.Lock()
+	defer r.root.order.mu.Unlock()
+	for c := r; c.wave.up != nil; c = c.wave.up {
+		if c.wave.up.flight.first != c {
+			return false
+		}
+	}
+	return true
 }
 
 // crowded reports whether too many waves are under way.

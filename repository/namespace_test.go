@@ -23,7 +23,7 @@ const ambiguity = "There are 2 identifiers of model 'part' in global map, model 
 func spaces(t *testing.T, mode repository.Mode, one, two string) (w *world, r *repository.Repository, roots []string) {
 	t.Helper()
 	w = newWorld(t, stepOf("triple", true, scale(3)))
-	w.metrics = telemetry.NewNamespacedMetrics()
+	w.metrics = telemetry.NewMetricsOf(telemetry.ExportOptions{Namespaces: true})
 	if w.more.Mode, w.more.Namespacing = mode, true; mode == repository.Explicit {
 		w.only = []string{}
 	}

@@ -55,7 +55,7 @@ type Metrics struct {
 
 	mu     sync.Mutex
 	models map[*Model]*series         // guarded by mu
-	named  map[modelName]*Model       // guarded by mu
+	named  sync.Map                   // *Model by modelName, apart from mu: requests look here while a scrape goes on
 	cache  func() CacheCounts         // guarded by mu
 	pinned func() (total, used int64) // guarded by mu
 	meter  meter                      // guarded by mu
@@ -88,15 +88,12 @@ type series struct {
 // NewMetrics returns an exporter of Triton's default families, without models.
 func NewMetrics() *Metrics { return NewMetricsOf(ExportOptions{}) }
 
-// NewNamespacedMetrics is NewMetrics with one label more, the models' namespace.
-func NewNamespacedMetrics() *Metrics { return NewMetricsOf(ExportOptions{Namespaces: true}) }
-
 // NewMetricsOf returns an exporter without models.
 func NewMetricsOf(o ExportOptions) *Metrics {
 	if o.Quantiles == nil {
 		o.Quantiles = DefaultQuantiles()
 	}
-	x := &Metrics{o: o, models: map[*Model]*series{}, named: map[modelName]*Model{}}
+	x := &Metrics{o: o, models: map[*Model]*series{}}
 	if o.CPU {
 		x.meter.read(o.Interval)
 	}
@@ -135,7 +132,8 @@ func (x *Metrics) Add(m *Model) {
 	if s := x.models[m]; s != nil && s.setup == setup {
 		return
 	}
-	x.models[m], x.named[modelName{m.Name, m.Version}] = x.newSeries(m, setup), m
+	x.models[m] = x.newSeries(m, setup)
+	x.named.Store(modelName{m.Name, m.Version}, m)
 	if setup != nil && (x.o.Summaries || x.o.Histograms && setup.Decoupled) {
 		m.latencies.Store(newLatencies(&x.o, setup))
 	} else if x.o.Summaries {
@@ -148,19 +146,14 @@ func (x *Metrics) Remove(m *Model) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.models, m)
-	if name := (modelName{m.Name, m.Version}); x.named[name] == m {
-		delete(x.named, name)
-	}
+	x.named.CompareAndDelete(modelName{m.Name, m.Version}, m)
 }
 
 // Exemplar is Model.Exemplar of the exported model of that name; of several in different
 // namespaces, the one that came last.
 func (x *Metrics) Exemplar(model string, version int64, traceID string, ns int64) {
-	x.mu.Lock()
-	m := x.named[modelName{model, version}]
-	x.mu.Unlock()
-	if m != nil {
-		m.Exemplar(traceID, ns)
+	if m, ok := x.named.Load(modelName{model, version}); ok {
+		m.(*Model).Exemplar(traceID, ns) //nolint:errcheck,forcetypeassert // the map holds nothing else
 	}
 }
 

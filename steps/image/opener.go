@@ -63,6 +63,3 @@ func (o *Opener) Open(ctx context.Context, data []byte, size func(w, h int), row
 	}
 	return nil
 }
-
-// PixelsParam declares the parameter max_pixels of a step that takes no files.
-func PixelsParam() steps.Param { return pixelsParam() }

@@ -113,6 +113,44 @@ step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "M
 	}
 }
 
+// TestWavesOutOfTurn has the second wave's decoupled step get the only instance before the first wave's: its waves fill
+// all the room there is, and leave after those of the step that waits for the instance.
+func TestWavesOutOfTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begun := make(chan struct{})
+	swap := func(b *backends.Batch) error {
+		if tensor.Slice[float32](&b.In[0])[0] == 0 {
+			<-begun
+		}
+		return add(5)(b)
+	}
+	many := counts()
+	many.sig.Model = "many"
+	many.run = func(b *backends.Batch) error {
+		if tensor.Slice[float32](&b.In[0])[0] == 6 { // the second wave's, which is the first to be here
+			close(begun)
+		}
+		return count(b)
+	}
+	models := fakes{
+		"count": counts(), "many": many, "next": {sig: signature("next", 1, 8), run: share},
+		"swap": {sig: signature("swap", 1, 8), run: swap, queued: true, alone: true, instances: 1},
+	}
+	x, _ := b.ensemble(t, models, "N", "OUT", `max_inflight_requests: 2
+step { model_name: "count" model_version: -1 input_map { key: "INPUT0" value: "N" } output_map { key: "OUTPUT0" value: "ONE" } }
+step { model_name: "swap" model_version: -1 input_map { key: "INPUT0" value: "ONE" } output_map { key: "OUTPUT0" value: "TWO" } }
+step { model_name: "many" model_version: -1 input_map { key: "INPUT0" value: "TWO" } output_map { key: "OUTPUT0" value: "MID" } }
+step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MID" } output_map { key: "OUTPUT0" value: "OUT" } }`)
+	g := &gather{done: make(chan error, 1)}
+	x.Submit(t.Context(), number(b, 2), g)
+	err := <-g.done
+	want := []results{{"OUT": 0}, {"OUT": 1}, {"OUT": 2}, {"OUT": 3}, {"OUT": 4}, {"OUT": 0}, {"OUT": 1}, {"OUT": 2}, {"OUT": 3}, {"OUT": 4}, {"OUT": 5}}
+	if diff := cmp.Diff(want, g.answers); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 // TestInflightLimit sends many requests to a step that may have two at a time.
 //
 // shows: ensembles.inflight

@@ -9,4 +9,5 @@
 //	whole.go    tensors over a whole batch: ragged and computed inputs, scattered outputs
 //	reshape.go  shapes that follow other shapes
 //	setting.go  default-max-batch-size
+//	lend.go     memory of the runtime handed on without a copy
 package bind

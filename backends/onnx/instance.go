@@ -26,7 +26,7 @@ type instance struct {
 	lib     *library
 	call    *C.tt_call
 	in, out []C.tt_value // the call's, in C memory
-	kept    valuePool
+	lender  *bind.Lender // of outputs, each of which holds the runtime
 	watch   watch
 	at      tensor.Place
 	stream  tensor.Stream // nil on the host
@@ -38,7 +38,7 @@ func newInstance(m *model, s *session) (*instance, error) {
 	if s.s == nil {
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.Sig.Model)
 	}
-	x := &instance{m: m, lib: s.lib.retain()}
+	x := &instance{m: m, lib: s.lib.retain(), lender: lender(s.lib)}
 	made := new(*C.tt_call)
 	err := x.lib.check(C.tt_call_new(s.lib.rt, s.s, C.size_t(len(m.binding.In)), C.size_t(len(m.binding.Out)), made))
 	if x.call = *made; x.call == nil || err != nil {

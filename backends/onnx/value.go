@@ -6,53 +6,20 @@ package onnx
 import "C"
 
 import (
-	"sync"
 	"unsafe"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
 
-// value is memory that the runtime owns, seen as a buffer: an output that is handed on without a copy. It may outlive
-// the instance and the model, because it holds the runtime itself.
-type value struct {
-	buf  tensor.Buffer
-	ort  *C.OrtValue
-	lib  *library
-	pool *valuePool
-	next *value
-}
-
-var _ tensor.Owner = (*value)(nil)
-
-// valuePool keeps headers of values for reuse.
-type valuePool struct {
-	mu   sync.Mutex
-	free *value // guarded by mu
-}
-
-// Free gives the memory back to the runtime.
-func (v *value) Free(*tensor.Buffer) {
-	C.tt_release(v.lib.rt, v.ort)
-	v.lib.release()
-	v.ort, v.lib = nil, nil
-	v.pool.mu.Lock()
-	v.next, v.pool.free = v.pool.free, v
-	v.pool.mu.Unlock()
-}
-
-func (p *valuePool) take() *value {
-	p.mu.Lock()
-	v := p.free
-	if v != nil {
-		p.free, v.next = v.next, nil
-	}
-	p.mu.Unlock()
-	if v == nil {
-		v = &value{pool: p}
-	}
-	return v
+// lender gives outputs that are handed on without a copy back to the runtime, which they hold.
+func lender(l *library) *bind.Lender {
+	return bind.NewLender(func(handle unsafe.Pointer) {
+		C.tt_release(l.rt, (*C.OrtValue)(handle))
+		l.release()
+	})
 }
 
 // take hands the outputs of a successful run to the batch.
@@ -98,11 +65,9 @@ func (x *instance) wrap(b *backends.Batch, i int) error {
 		copy(t.Bytes(), unsafe.Slice((*byte)(c.data), n))
 		return nil
 	}
-	v := x.kept.take()
-	v.ort, v.lib = c.value, x.lib.retain()
+	x.lib.retain()
+	b.SetOutput(i, x.lender.Tensor(unsafe.Pointer(c.value), c.data, n, x.at, p.DType, shape))
 	c.value = nil
-	v.buf.Reset(v, x.at, c.data, n)
-	b.SetOutput(i, tensor.Tensor{DType: p.DType, Shape: shape, Buf: &v.buf, Len: n})
 	return nil
 }
 

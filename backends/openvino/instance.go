@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
@@ -23,7 +24,7 @@ type instance struct {
 	call    *C.tov_call
 	in, out []C.tov_value // the call's, in C memory
 	scratch []scratch     // by input: what is not handed over where it is
-	kept    valuePool
+	lender  *bind.Lender // of outputs, each of which holds the library
 }
 
 var _ backends.Instance = (*instance)(nil)
@@ -38,7 +39,7 @@ func newInstance(m *model) (*instance, error) {
 	if err := check(C.tov_call_new(c.lib.f, c.c, C.size_t(len(ins)), C.size_t(len(outs)), call)); err != nil {
 		return nil, status.Prefixf(err, "model '%s': ", m.binding.Sig.Model)
 	}
-	x := &instance{m: m, lib: c.lib.retain(), call: *call, scratch: make([]scratch, len(ins))}
+	x := &instance{m: m, lib: c.lib.retain(), lender: lender(c.lib), call: *call, scratch: make([]scratch, len(ins))}
 	x.in = unsafe.Slice(x.call.in, len(ins))
 	x.out = unsafe.Slice(x.call.out, len(outs))
 	for i := range ins {

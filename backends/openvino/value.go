@@ -6,53 +6,20 @@ package openvino
 import "C"
 
 import (
-	"sync"
 	"unsafe"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
 
-// value is memory that the runtime owns, seen as a buffer: an output that is handed on without a copy. It may outlive
-// the instance and the model, because it holds the library itself.
-type value struct {
-	buf  tensor.Buffer
-	ov   *C.ov_tensor
-	lib  *library
-	pool *valuePool
-	next *value
-}
-
-var _ tensor.Owner = (*value)(nil)
-
-// valuePool keeps headers of values for reuse.
-type valuePool struct {
-	mu   sync.Mutex
-	free *value // guarded by mu
-}
-
-// Free gives the memory back to the runtime.
-func (v *value) Free(*tensor.Buffer) {
-	C.tov_release(v.lib.f, v.ov)
-	v.lib.release()
-	v.ov, v.lib = nil, nil
-	v.pool.mu.Lock()
-	v.next, v.pool.free = v.pool.free, v
-	v.pool.mu.Unlock()
-}
-
-func (p *valuePool) take() *value {
-	p.mu.Lock()
-	v := p.free
-	if v != nil {
-		p.free, v.next = v.next, nil
-	}
-	p.mu.Unlock()
-	if v == nil {
-		v = &value{pool: p}
-	}
-	return v
+// lender gives outputs that are handed on without a copy back to the runtime, whose library they hold.
+func lender(l *library) *bind.Lender {
+	return bind.NewLender(func(handle unsafe.Pointer) {
+		C.tov_release(l.f, (*C.ov_tensor)(handle))
+		l.release()
+	})
 }
 
 // take hands the outputs of a successful run to the batch.
@@ -98,11 +65,9 @@ func (x *instance) output(b *backends.Batch, i int) error {
 		}
 		return err
 	}
-	kept := x.kept.take()
-	kept.ov, kept.lib = v.tensor, x.lib.retain()
+	x.lib.retain()
+	b.SetOutput(i, x.lender.Tensor(unsafe.Pointer(v.tensor), v.data, n, tensor.Place{}, p.DType, shape))
 	v.tensor = nil
-	kept.buf.Reset(kept, tensor.Place{}, v.data, n)
-	b.SetOutput(i, tensor.Tensor{DType: p.DType, Shape: shape, Buf: &kept.buf, Len: n})
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
@@ -26,7 +27,7 @@ type instance struct {
 	own     *C.tt_torch_model // nil when the weights are the model's
 	call    *C.tt_torch_call
 	in, out []C.tt_torch_value // the call's, in C memory
-	kept    valuePool
+	lender  *bind.Lender
 }
 
 var _ backends.Instance = (*instance)(nil)

@@ -63,7 +63,7 @@ func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instan
 	if m.loaded == nil {
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
 	}
-	x := &instance{m: m, lib: m.lib}
+	x := &instance{m: m, lib: m.lib, lender: lender(m.lib)}
 	use := m.loaded
 	if m.set.own && m.lent {
 		var err error

@@ -8,52 +8,17 @@ package pytorch
 import "C"
 
 import (
-	"sync"
 	"unsafe"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
 
-// value is memory of PyTorch's, seen as a buffer: an output that is handed on without a copy. It may outlive the
-// instance and the model.
-type value struct {
-	buf    tensor.Buffer
-	handle unsafe.Pointer
-	lib    *library
-	pool   *valuePool
-	next   *value
-}
-
-var _ tensor.Owner = (*value)(nil)
-
-// valuePool keeps headers of values for reuse.
-type valuePool struct {
-	mu   sync.Mutex
-	free *value // guarded by mu
-}
-
-// Free gives the memory back to PyTorch.
-func (v *value) Free(*tensor.Buffer) {
-	C.ttpt_free(&v.lib.api, v.handle)
-	v.handle = nil
-	v.pool.mu.Lock()
-	v.next, v.pool.free = v.pool.free, v
-	v.pool.mu.Unlock()
-}
-
-func (p *valuePool) take() *value {
-	p.mu.Lock()
-	v := p.free
-	if v != nil {
-		p.free, v.next = v.next, nil
-	}
-	p.mu.Unlock()
-	if v == nil {
-		v = &value{pool: p}
-	}
-	return v
+// lender gives outputs that are handed on without a copy back to PyTorch.
+func lender(l *library) *bind.Lender {
+	return bind.NewLender(func(handle unsafe.Pointer) { C.ttpt_free(&l.api, handle) })
 }
 
 // take hands the outputs of a successful run to the batch; after a failure it frees those that are left.
@@ -98,11 +63,8 @@ func (x *instance) output(b *backends.Batch, i int) error {
 		copy(t.Bytes(), unsafe.Slice((*byte)(v.data), n))
 		return nil
 	}
-	k := x.kept.take()
-	k.handle, k.lib = v.handle, x.lib
+	b.SetOutput(i, x.lender.Tensor(v.handle, v.data, n, tensor.Place{}, p.dtype, shape))
 	v.handle = nil
-	k.buf.Reset(k, tensor.Place{}, v.data, n)
-	b.SetOutput(i, tensor.Tensor{DType: p.dtype, Shape: shape, Buf: &k.buf, Len: n})
 	return nil
 }
 

@@ -28,13 +28,13 @@ type instance struct {
 	call    *C.ttf_call
 	in, out []C.ttf_value // the call's, in C memory
 	kept    []kept
-	values  valuePool
+	lender  *bind.Lender
 }
 
 var _ backends.Instance = (*instance)(nil)
 
 func newInstance(m *model, ses *session) (*instance, error) {
-	x := &instance{m: m, lib: m.how.lib, ses: ses}
+	x := &instance{m: m, lib: m.how.lib, ses: ses, lender: lender(m.how.lib)}
 	x.call = C.ttf_call_new(ses.c, C.size_t(len(m.binding.In)), C.size_t(len(m.binding.Out)))
 	if x.call == nil {
 		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.Sig.Model)

@@ -6,52 +6,17 @@ package tensorflow
 import "C"
 
 import (
-	"sync"
 	"unsafe"
 
 	"tutti/backends"
+	"tutti/backends/bind"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
 
-// value is memory that the runtime owns, seen as a buffer: an output that is handed on without a copy. It may outlive
-// the instance and the model.
-type value struct {
-	buf  tensor.Buffer
-	tf   *C.TF_Tensor
-	lib  *library
-	pool *valuePool
-	next *value
-}
-
-var _ tensor.Owner = (*value)(nil)
-
-// valuePool keeps headers of values for reuse.
-type valuePool struct {
-	mu   sync.Mutex
-	free *value // guarded by mu
-}
-
-// Free gives the memory back to the runtime.
-func (v *value) Free(*tensor.Buffer) {
-	C.ttf_release(v.lib.f, v.tf)
-	v.tf = nil
-	v.pool.mu.Lock()
-	v.next, v.pool.free = v.pool.free, v
-	v.pool.mu.Unlock()
-}
-
-func (p *valuePool) take() *value {
-	p.mu.Lock()
-	v := p.free
-	if v != nil {
-		p.free, v.next = v.next, nil
-	}
-	p.mu.Unlock()
-	if v == nil {
-		v = &value{pool: p}
-	}
-	return v
+// lender gives outputs that are handed on without a copy back to the runtime.
+func lender(l *library) *bind.Lender {
+	return bind.NewLender(func(handle unsafe.Pointer) { C.ttf_release(l.f, (*C.TF_Tensor)(handle)) })
 }
 
 // take hands the outputs of a successful run to the batch.
@@ -101,11 +66,8 @@ func (x *instance) output(b *backends.Batch, i int) error {
 		copy(t.Bytes(), unsafe.Slice((*byte)(v.data), int(v.bytes)))
 		return nil
 	}
-	h := x.values.take()
-	h.tf, h.lib = v.tensor, x.lib
+	b.SetOutput(i, x.lender.Tensor(unsafe.Pointer(v.tensor), v.data, int(v.bytes), tensor.Place{}, p.DType, shape))
 	v.tensor = nil
-	h.buf.Reset(h, tensor.Place{}, v.data, int(v.bytes))
-	b.SetOutput(i, tensor.Tensor{DType: p.DType, Shape: shape, Buf: &h.buf, Len: int(v.bytes)})
 	return nil
 }
 

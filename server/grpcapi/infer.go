@@ -40,10 +40,17 @@ func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.Un
 	m := newMessage()
 	defer m.release()
 	came := s.set.Tracer.Begin()
-	if err := receive(m); err != nil {
-		return nil, err
+	err := s.set.InFlight.Admit()
+	if err == nil {
+		if err := receive(m); err != nil {
+			return nil, err
+		}
+		err = m.bill(s.set.InFlight)
 	}
-	r, err := s.infer(ctx, m, came)
+	var r *reply
+	if err == nil {
+		r, err = s.infer(ctx, m, came)
+	}
 	if err != nil {
 		retryAfter(ctx, err)
 		return nil, wireError(err)

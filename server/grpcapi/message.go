@@ -20,6 +20,7 @@ import (
 type message struct {
 	data   mem.BufferSlice // a reference of our own, until free
 	cursor cursor
+	charge infer.Charge // what the request has in flight
 
 	model, version, id []byte
 	params             []param
@@ -43,6 +44,12 @@ func (m *message) take(data mem.BufferSlice) {
 	m.data = data
 }
 
+// bill charges what was received, unless that is too much.
+func (m *message) bill(f *infer.InFlight) error {
+	m.charge = f.Charge()
+	return m.charge.Take(int64(m.data.Len()))
+}
+
 // free gives the transport's buffers back. Nothing that scan found is valid after.
 func (m *message) free() {
 	m.data.Free()
@@ -56,6 +63,7 @@ const keepList = 256
 // release returns the message for reuse.
 func (m *message) release() {
 	m.free()
+	m.charge.Release()
 	closeWants(m.wants)
 	m.model, m.version, m.id = nil, nil, nil
 	m.params, m.inputs, m.outputs = reuse(m.params), reuse(m.inputs), reuse(m.outputs)

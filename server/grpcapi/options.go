@@ -68,12 +68,15 @@ func options(set *Settings) []grpc.ServerOption {
 	if most <= 0 || most > math.MaxInt32 {
 		most = math.MaxInt32
 	}
+	if limit := set.InFlight.Limit(); limit > 0 {
+		most = int(min(int64(most), limit))
+	}
 	enforce := keepalive.EnforcementPolicy{MinTime: k.MinPingInterval, PermitWithoutStream: k.PermitWithoutCalls}
 	if k.AnyPings {
 		enforce = keepalive.EnforcementPolicy{MinTime: 1, PermitWithoutStream: true}
 	}
 	list := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(newCodec(set.InFlight)),
 		grpc.MaxRecvMsgSize(most),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(maxHeaders),

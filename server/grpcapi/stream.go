@@ -130,6 +130,7 @@ func (st *stream) pop(r *reply) {
 	}
 	st.count--
 	st.size -= r.size
+	st.svc.set.InFlight.Give(int64(r.size))
 	st.giveRoom()
 }
 
@@ -159,6 +160,7 @@ func (st *stream) push(r *reply) {
 	st.last = r
 	st.count++
 	st.size += r.size
+	st.svc.set.InFlight.Add(int64(r.size))
 	st.signal()
 }
 
@@ -219,7 +221,10 @@ func (st *stream) end(err error) {
 // request submits one request. Its error is one that ends the stream.
 func (st *stream) request(m *message, came tracing.Span) error {
 	d, size := decoder{svc: st.svc, msg: m, came: came}, m.data.Len()
-	err := d.decode(st.ctx, false)
+	err := d.admit()
+	if err == nil {
+		err = d.decode(st.ctx, false)
+	}
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
 	}

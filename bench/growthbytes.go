@@ -89,6 +89,9 @@ func sendGRPC(p *process, size, calls int) (time.Duration, error) {
 	}
 	defer c.Close()
 	client, request := inference.NewGRPCInferenceServiceClient(c), largeRequest(size)
+	if _, err := client.ModelInfer(context.Background(), request); err != nil { // as in spent
+		return 0, err
+	}
 	before, err := p.cpu()
 	if err != nil {
 		return 0, err
@@ -148,31 +151,41 @@ func postJSON(p *process, path, body string) error {
 // spent sends a request n times over one connection, and returns the server's CPU time
 // for each. Unlike load it keeps nothing of the answers.
 func (p *process) spent(request []byte, n int) (time.Duration, error) {
-	before, err := p.cpu()
-	if err != nil {
-		return 0, err
-	}
 	conn, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
 	r := bufio.NewReaderSize(conn, 256<<10)
+	if err := discard(conn, r, request); err != nil { // memory is there from now on
+		return 0, err
+	}
+	before, err := p.cpu()
+	if err != nil {
+		return 0, err
+	}
 	for range n {
-		if _, err := conn.Write(request); err != nil {
-			return 0, err
-		}
-		resp, err := http.ReadResponse(r, nil)
-		if err != nil {
-			return 0, err
-		}
-		if resp.StatusCode != http.StatusOK {
-			return 0, errors.New(resp.Status)
-		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		if err := discard(conn, r, request); err != nil {
 			return 0, err
 		}
 	}
 	after, err := p.cpu()
 	return (after - before) / time.Duration(n), err
+}
+
+// discard sends a request and reads its answer.
+func discard(conn net.Conn, r *bufio.Reader, request []byte) error {
+	if _, err := conn.Write(request); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return errors.New(resp.Status)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
 }

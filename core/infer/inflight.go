@@ -57,6 +57,16 @@ func (f *InFlight) Admit() error {
 	return f.refuse("no room for another request")
 }
 
+// Exceeded refuses what is about to be received while too much is in flight.
+//
+// hot: no allocation unless it refuses.
+func (f *InFlight) Exceeded() error {
+	if f == nil || f.limit == 0 || f.bytes.Load() <= f.limit {
+		return nil
+	}
+	return f.refuse("no room for a request that has come")
+}
+
 // Add counts n bytes that nobody can refuse any more; they are given back by Give.
 func (f *InFlight) Add(n int64) {
 	if f != nil {
@@ -139,6 +149,12 @@ func (c *Charge) Add(n int64) {
 		c.n += n
 	}
 }
+
+// Adopt takes over n bytes that Add of the InFlight has counted.
+func (c *Charge) Adopt(n int64) { c.n += n }
+
+// Bytes returns what is charged.
+func (c *Charge) Bytes() int64 { return c.n }
 
 // Give gives n of the bytes back.
 func (c *Charge) Give(n int64) {

@@ -40,23 +40,37 @@ func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.Un
 	m := newMessage()
 	defer m.release()
 	came := s.set.Tracer.Begin()
-	err := s.set.InFlight.Admit()
-	if err == nil {
-		if err := receive(m); err != nil {
-			return nil, err
-		}
-		err = m.bill(s.set.InFlight)
+	if err := s.receive(ctx, m, receive); err != nil {
+		return nil, err
 	}
-	var r *reply
-	if err == nil {
-		r, err = s.infer(ctx, m, came)
-	}
+	r, err := s.infer(ctx, m, came)
 	if err != nil {
 		retryAfter(ctx, err)
 		return nil, wireError(err)
 	}
 	s.compress(ctx)
 	return r, nil
+}
+
+// receive reads and charges a message. A call for which there is no room is refused
+// before it is read.
+func (s *service) receive(ctx context.Context, m *message, receive func(any) error) error {
+	f := s.set.InFlight
+	err := f.Admit()
+	if err == nil {
+		l := lineOf(ctx, f)
+		l.begin()
+		defer l.end()
+		if err := receive(m); err != nil {
+			return err
+		}
+		err = m.bill(f, l)
+	}
+	if err != nil {
+		retryAfter(ctx, err)
+		return wireError(err)
+	}
+	return nil
 }
 
 // retryAfter tells the client in the trailer when to come again, when that is known.

@@ -1,13 +1,20 @@
 package grpcapi_test
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -69,7 +76,6 @@ func TestInFlight(t *testing.T) {
 	}{
 		{"small", 100, codes.OK, ""},
 		{"large", most, codes.Unavailable, "no room for"},
-		{"for ever", limit + 1, codes.ResourceExhausted, "larger than max"},
 	} {
 		var trailer metadata.MD
 		_, err := c.ModelInfer(t.Context(), bytesRequest("echo", tt.n), grpc.Trailer(&trailer))
@@ -107,6 +113,9 @@ func TestInFlight(t *testing.T) {
 		t.Error(err)
 	}
 	_, _ = stream.Recv()
+	if _, err := c.ModelInfer(t.Context(), bytesRequest("echo", limit+1)); status.Code(err) != codes.ResourceExhausted {
+		t.Error(err)
+	}
 	drained(t, f)
 }
 
@@ -124,6 +133,94 @@ func drained(t *testing.T, f *infer.InFlight) {
 			return
 		}
 	}
+}
+
+// TestInFlightHalf has clients stop, or go, in the middle of a message: what they have
+// sent counts until then, and calls that bring more than there is room for end.
+func TestInFlightHalf(t *testing.T) {
+	t.Parallel()
+	const limit = 4 << 20
+	f := counter(t, limit)
+	e := servertest.NewEcho()
+	_, conn, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, InFlight: f})
+	address := conn.Target()
+	var held []net.Conn
+	for range 3 {
+		held = append(held, half(t, address, 1<<20))
+	}
+	for f.Bytes() < 5<<19 { // all but what came before the calls had begun
+		runtime.Gosched()
+	}
+	c := half(t, address, 3<<20)
+	if _, err := io.Copy(io.Discard, c); err == nil && f.Bytes() > limit {
+		t.Errorf("%d bytes in flight after the connection has ended", f.Bytes())
+	}
+	if f.Refused() != 1 {
+		t.Errorf("%d refused, want 1", f.Refused())
+	}
+	for _, c := range held {
+		_ = c.Close()
+	}
+	drained(t, f)
+}
+
+// TestInFlightStalled has clients send no more, one in the middle of a message, and one
+// after it.
+func TestInFlightStalled(t *testing.T) {
+	t.Parallel()
+	f := counter(t, 8<<20)
+	e := servertest.NewEcho()
+	c, conn, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, InFlight: f, StallTimeout: 50 * time.Millisecond})
+	if _, err := c.ModelInfer(t.Context(), bytesRequest("echo", 3<<20)); err != nil {
+		t.Fatal(err)
+	}
+	stalled := half(t, conn.Target(), 2<<20)
+	_, _ = io.Copy(io.Discard, stalled) // until the server ends it
+	drained(t, f)
+	if s := conn.GetState(); s != connectivity.Ready {
+		t.Errorf("the connection that waits for nothing is %v", s)
+	}
+}
+
+// half begins a call with a message of 4 MB, of which it sends n bytes.
+func half(t *testing.T, address string, n int) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	var headers bytes.Buffer
+	h := hpack.NewEncoder(&headers)
+	for _, f := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", inference.GRPCInferenceService_ModelInfer_FullMethodName},
+		{":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		_ = h.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	_, _ = io.WriteString(c, http2.ClientPreface)
+	fr := http2.NewFramer(c, c)
+	_ = fr.WriteSettings()
+	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true})
+	_ = fr.WriteData(1, false, []byte{0, 0, 63, 0, 0}) // 4 MB, nearly
+	// What the server lets a stream send comes with its answers.
+	room := int64(65535 - 5)
+	for sent := 0; sent < n; {
+		for room < 16<<10 {
+			got, err := fr.ReadFrame()
+			if err != nil {
+				return c // it has been refused
+			}
+			if w, ok := got.(*http2.WindowUpdateFrame); ok && w.StreamID == 1 {
+				room += int64(w.Increment)
+			}
+		}
+		if err := fr.WriteData(1, false, make([]byte, 16<<10)); err != nil {
+			return c
+		}
+		sent, room = sent+(16<<10), room-(16<<10)
+	}
+	return c
 }
 
 // TestInFlightFull refuses calls before they are read.

@@ -44,10 +44,16 @@ func (m *message) take(data mem.BufferSlice) {
 	m.data = data
 }
 
-// bill charges what was received, unless that is too much.
-func (m *message) bill(f *infer.InFlight) error {
+// bill charges what was received, some of which l may have counted, unless that is
+// too much.
+func (m *message) bill(f *infer.InFlight, l *line) error {
+	n := int64(m.data.Len())
 	m.charge = f.Charge()
-	return m.charge.Take(int64(m.data.Len()))
+	l.settle(&m.charge, n)
+	if rest := n - m.charge.Bytes(); rest > 0 {
+		return m.charge.Take(rest)
+	}
+	return f.Exceeded()
 }
 
 // free gives the transport's buffers back. Nothing that scan found is valid after.

@@ -89,8 +89,12 @@ func options(set *Settings) []grpc.ServerOption {
 	if len(set.Restricted) > 0 {
 		list = append(list, grpc.InTapHandle(restrict(set.Restricted)))
 	}
+	var secured credentials.TransportCredentials
 	if set.TLS != nil {
-		list = append(list, grpc.Creds(credentials.NewTLS(set.TLS)))
+		secured = credentials.NewTLS(set.TLS)
+	}
+	if secured = counted(secured, set.InFlight, set.StallTimeout); secured != nil {
+		list = append(list, grpc.Creds(secured))
 	}
 	set.Compression.apply()
 	return list

@@ -34,8 +34,8 @@ var errDecoupled error = &status.Error{
 }
 
 // admit charges the message. One that is refused is read for its id only.
-func (d *decoder) admit() error {
-	err := d.msg.bill(d.svc.set.InFlight)
+func (d *decoder) admit(l *line) error {
+	err := d.msg.bill(d.svc.set.InFlight, l)
 	if err != nil {
 		if d.msg.scan() == nil {
 			d.id = string(d.msg.id)

@@ -52,8 +52,11 @@ type Settings struct {
 	// there is. Memory is taken as a message arrives, whatever size it claims.
 	MaxMessage int
 	// InFlight counts the bytes of requests, and refuses those beyond its limit; nil for neither.
-	InFlight  *infer.InFlight
-	Keepalive Keepalive
+	InFlight *infer.InFlight
+	// StallTimeout is how long a client may send nothing of a message of which InFlight
+	// holds more than 1 MiB, before its connection ends; 0 for a minute.
+	StallTimeout time.Duration
+	Keepalive    Keepalive
 	// Compression is how hard answers are compressed for clients that can read it.
 	Compression Compression
 	// TLS, as from certs.Load, encrypts every connection; nil for none.

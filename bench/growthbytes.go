@@ -21,10 +21,13 @@ import (
 
 const (
 	smallSize = 1 << 20 // where what a request costs besides its bytes is below 2 %
-	roundSize = 400 << 20
+	wholeSize = 100 << 20 // what the requests of a size are together
+	roundSize = 4 * wholeSize
 )
 
 // growthBytes compares what a byte costs in requests of 1 MB, of 10 MB and of 100 MB.
+// Clients send the same 100 MB in all of them, so that what is small is not in the
+// processor's cache for that alone; the server's own memory may be.
 func (b *bench) growthBytes() (err error) {
 	p, err := b.serveAs([]string{"--http-max-input-size=1073741824", "--allow-client-shm=true"}, identities)
 	if err != nil {
@@ -68,7 +71,11 @@ func (b *bench) bytes(p *process, name string, send func(p *process, size, calls
 }
 
 func sendBinary(p *process, size, calls int) (time.Duration, error) {
-	return p.spent(binaryInfer("fp32", size/4), calls)
+	list := make([][]byte, wholeSize/size)
+	for i := range list {
+		list[i] = binaryInfer("fp32", size/4)
+	}
+	return p.spent(list, calls)
 }
 
 // sendJSON sends a body of about that many bytes.
@@ -78,7 +85,11 @@ func sendJSON(p *process, size, calls int) (time.Duration, error) {
 	head := fmt.Sprintf(`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[%d],"data":[`, n)
 	body := head + strings.Repeat(value, n-1) + "0.3712]}]}"
 	request := fmt.Sprintf("POST /v2/models/fp32/infer HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body)) + body
-	return p.spent([]byte(request), max(calls/4, 2))
+	list := make([][]byte, wholeSize/size)
+	for i := range list {
+		list[i] = []byte(request)
+	}
+	return p.spent(list, max(calls/4, 2))
 }
 
 // sendGRPC sends one message after the other.
@@ -88,16 +99,19 @@ func sendGRPC(p *process, size, calls int) (time.Duration, error) {
 		return 0, err
 	}
 	defer c.Close()
-	client, request := inference.NewGRPCInferenceServiceClient(c), largeRequest(size)
-	if _, err := client.ModelInfer(context.Background(), request); err != nil { // as in spent
+	client, list := inference.NewGRPCInferenceServiceClient(c), make([]*inference.ModelInferRequest, wholeSize/size)
+	for i := range list {
+		list[i] = largeRequest(size)
+	}
+	if _, err := client.ModelInfer(context.Background(), list[0]); err != nil { // as in spent
 		return 0, err
 	}
 	before, err := p.cpu()
 	if err != nil {
 		return 0, err
 	}
-	for range calls {
-		if _, err := client.ModelInfer(context.Background(), request); err != nil {
+	for i := range calls {
+		if _, err := client.ModelInfer(context.Background(), list[i%len(list)]); err != nil {
 			return 0, err
 		}
 	}
@@ -121,17 +135,21 @@ func largeRequest(size int) *inference.ModelInferRequest {
 func sendShared(p *process, size, calls int) (time.Duration, error) {
 	name := fmt.Sprintf("bench-growth-%d-%d", os.Getpid(), size)
 	path := "/dev/shm/" + name
-	if err := os.WriteFile(path, make([]byte, 2*size), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, 2*wholeSize), 0o600); err != nil {
 		return 0, err
 	}
 	defer os.Remove(path)
-	if err := postJSON(p, "/v2/systemsharedmemory/region/growth/register", fmt.Sprintf(`{"key":"/%s","offset":0,"byte_size":%d}`, name, 2*size)); err != nil {
+	if err := postJSON(p, "/v2/systemsharedmemory/region/growth/register", fmt.Sprintf(`{"key":"/%s","offset":0,"byte_size":%d}`, name, 2*wholeSize)); err != nil {
 		return 0, err
 	}
 	const place = `"parameters":{"shared_memory_region":"growth","shared_memory_byte_size":%d,"shared_memory_offset":%d}`
-	body := fmt.Sprintf(`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[%d],`+place+`}],"outputs":[{"name":"OUTPUT0",`+place+`}]}`, size/4, size, 0, size, size)
-	request := fmt.Sprintf("POST /v2/models/fp32/infer HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	spent, err := p.spent([]byte(request), calls)
+	list := make([][]byte, wholeSize/size)
+	for i := range list {
+		body := fmt.Sprintf(`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[%d],`+place+`}],"outputs":[{"name":"OUTPUT0",`+place+`}]}`,
+			size/4, size, i*size, size, wholeSize+i*size)
+		list[i] = fmt.Appendf(nil, "POST /v2/models/fp32/infer HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	spent, err := p.spent(list, calls)
 	return spent, errors.Join(err, postJSON(p, "/v2/systemsharedmemory/region/growth/unregister", "{}"))
 }
 
@@ -148,24 +166,24 @@ func postJSON(p *process, path, body string) error {
 	return err
 }
 
-// spent sends a request n times over one connection, and returns the server's CPU time
+// spent sends n requests, in turn, over one connection, and returns the server's CPU time
 // for each. Unlike load it keeps nothing of the answers.
-func (p *process) spent(request []byte, n int) (time.Duration, error) {
+func (p *process) spent(requests [][]byte, n int) (time.Duration, error) {
 	conn, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
 	r := bufio.NewReaderSize(conn, 256<<10)
-	if err := discard(conn, r, request); err != nil { // memory is there from now on
+	if err := discard(conn, r, requests[0]); err != nil { // memory is there from now on
 		return 0, err
 	}
 	before, err := p.cpu()
 	if err != nil {
 		return 0, err
 	}
-	for range n {
-		if err := discard(conn, r, request); err != nil {
+	for i := range n {
+		if err := discard(conn, r, requests[i%len(requests)]); err != nil {
 			return 0, err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 const idleConnections = 10000
 
 // growthIdle compares a server with no idle connection with one that has thousands,
-// half of them of HTTP and half of gRPC at first, then all of each.
+// of HTTP or of gRPC.
 func (b *bench) growthIdle() error {
 	for _, c := range []struct {
 		name       string

@@ -70,7 +70,8 @@ func (p *process) peak() (float64, error) {
 	return kib / 1024, err
 }
 
-// flood runs the clients, each of which tells whether its request was answered.
+// flood runs the clients, each of which tells whether its request was answered. None
+// waits as Retry-After asks: the server is to be busy.
 func flood(send func() (bool, error)) (answered, refused int64, err error) {
 	var yes, no atomic.Int64
 	errs := make([]error, memoryClients)

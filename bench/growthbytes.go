@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	smallSize = 1 << 20 // where what a request costs besides its bytes is below 2 %
+	smallSize = 1 << 20   // where what a request costs besides its bytes is below 2 %
 	wholeSize = 100 << 20 // what the requests of a size are together
 	roundSize = 4 * wholeSize
 )

@@ -41,6 +41,7 @@ func main() {
 		{"steps", b.steps},
 		{"backends", b.backends},
 		{"sched", b.sched},
+		{"growth", b.growth},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {

@@ -25,23 +25,19 @@ type Output struct {
 type answerJSON struct {
 	Error   string `json:"error"`
 	Outputs []struct {
-		Name       string    `json:"name"`
-		Datatype   string    `json:"datatype"`
-		Shape      []int64   `json:"shape"`
-		Data       any       `json:"data"`
-		Parameters sizesJSON `json:"parameters"`
+		Name       string  `json:"name"`
+		Datatype   string  `json:"datatype"`
+		Shape      []int64 `json:"shape"`
+		Data       any     `json:"data"`
+		Parameters struct {
+			Binary int `json:"binary_data_size"`
+		} `json:"parameters"`
 	} `json:"outputs"`
 }
 
-type sizesJSON struct {
-	Binary int    `json:"binary_data_size"`
-	Region string `json:"shared_memory_region"`
-	Shared int    `json:"shared_memory_byte_size"`
-	Offset int    `json:"shared_memory_offset"`
-}
-
-// readHTTP reads the outputs of an answer whose first head bytes are JSON. Bytes in shared memory are looked up there.
-func readHTTP(body []byte, head int, region *Region) ([]Output, error) {
+// readHTTP reads the outputs of an answer whose first head bytes are JSON. Those in shared memory lie in the area at, or nowhere
+// when it is nil.
+func readHTTP(body []byte, head int, at *area) ([]Output, error) {
 	if head < 0 || head > len(body) {
 		return nil, fmt.Errorf("the answer's head is said to have %d bytes, the answer has %d", head, len(body))
 	}
@@ -58,11 +54,8 @@ func readHTTP(body []byte, head int, region *Region) ([]Output, error) {
 		var out Output
 		var err error
 		switch p := o.Parameters; {
-		case p.Region != "" && region != nil:
-			var raw []byte
-			if raw, err = region.slice(p.Offset, p.Shared); err == nil {
-				out, err = decode(o.Datatype, raw)
-			}
+		case at != nil && o.Data == nil:
+			out, err = at.read(o.Name, o.Datatype, o.Shape)
 		case p.Binary > len(rest) || p.Binary < 0:
 			err = fmt.Errorf("its size is said to be %d bytes, %d are left", p.Binary, len(rest))
 		case p.Binary > 0:
@@ -184,4 +177,27 @@ func element(datatype string, raw []byte) float64 {
 		return float64(int8(raw[0])) //nolint:gosec // the bits are those of a signed number
 	}
 	return float64(raw[0])
+}
+
+// Tensor is the output as an input of another model, under the given name.
+func (o *Output) Tensor(name string) (Tensor, error) {
+	t := Tensor{Name: name, Datatype: o.Datatype, Shape: o.Shape}
+	for _, s := range o.Strings {
+		t.Data = append(binary.LittleEndian.AppendUint32(t.Data, uint32(len(s))), s...) //nolint:gosec // what was read has lengths of 32 bits
+	}
+	for _, f := range o.Floats {
+		switch o.Datatype {
+		case "FP32":
+			t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(float32(f)))
+		case "FP64":
+			t.Data = binary.LittleEndian.AppendUint64(t.Data, math.Float64bits(f))
+		case "INT64":
+			t.Data = binary.LittleEndian.AppendUint64(t.Data, uint64(int64(f))) //nolint:gosec // the bits are those of a signed number
+		case "INT32":
+			t.Data = binary.LittleEndian.AppendUint32(t.Data, uint32(int32(f))) //nolint:gosec // the bits are those of a signed number
+		default:
+			return t, fmt.Errorf("an output of %s is not passed on by the generator", o.Datatype)
+		}
+	}
+	return t, nil
 }

@@ -23,7 +23,7 @@ const (
 type HTTP struct {
 	addr     string
 	messages [][]byte
-	region   *Region // of the tensors in shared memory, or nil
+	area     *area // of the outputs in shared memory, or nil
 
 	conn    net.Conn
 	r       *bufio.Reader
@@ -183,7 +183,7 @@ func (c *HTTP) chunks() error {
 func (c *HTTP) Body() []byte { return c.body }
 
 // Outputs reads the last answer.
-func (c *HTTP) Outputs() ([]Output, error) { return readHTTP(c.body, c.head, c.region) }
+func (c *HTTP) Outputs() ([]Output, error) { return readHTTP(c.body, c.head, c.area) }
 
 // Close closes the connection; the next request makes a new one.
 func (c *HTTP) Close() error {

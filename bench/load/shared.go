@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -50,19 +52,58 @@ func (r *Region) close() error {
 	return errors.Join(unix.Munmap(r.mem), os.Remove(filepath.Join(memoryDir, r.name)))
 }
 
-func (r *Region) slice(at, n int) ([]byte, error) {
-	if at < 0 || n < 0 || at > len(r.mem) || n > len(r.mem)-at {
-		return nil, fmt.Errorf("bytes %d to %d are outside the region of %d", at, at+n, len(r.mem))
+// area is where a client's outputs lie in a region.
+type area struct {
+	region *Region
+	at     int
+	names  []string // of the outputs, room after room
+}
+
+// read reads an output. An answer says its shape; how many bytes an element of BYTES has is in the memory.
+func (a *area) read(name, datatype string, shape []int64) (Output, error) {
+	i := slices.Index(a.names, name)
+	if i < 0 {
+		return Output{}, errors.New("it was not asked for")
 	}
-	return r.mem[at : at+n], nil
+	elements := int64(1)
+	for _, d := range shape {
+		if d < 0 || d > room {
+			return Output{}, fmt.Errorf("unexpected shape %v", shape)
+		}
+		elements = min(elements*d, room+1)
+	}
+	raw := a.region.mem[a.at+i*room:][:room]
+	n, err := extent(raw, datatype, int(elements))
+	if err != nil {
+		return Output{}, err
+	}
+	return decode(datatype, raw[:n])
+}
+
+// extent is how many bytes so many elements take.
+func extent(raw []byte, datatype string, elements int) (n int, err error) {
+	if datatype != "BYTES" {
+		n = elements * sizes[datatype]
+	} else {
+		for range elements {
+			if len(raw)-n < 4 {
+				return 0, fmt.Errorf("%d elements are more than %d bytes", elements, len(raw))
+			}
+			n = int(min(int64(n)+4+int64(binary.LittleEndian.Uint32(raw[n:])), int64(len(raw))+1))
+		}
+	}
+	if n > len(raw) {
+		return 0, fmt.Errorf("%d elements are more than %d bytes", elements, len(raw))
+	}
+	return n, nil
 }
 
 // shared makes n clients whose tensors are in one region, and registers it.
 func (g *Group) shared(addr string, requests []Request, n int) error {
 	inputs, most := 0, 0
 	for i := range requests {
-		if len(requests[i].Outputs) == 0 {
-			return fmt.Errorf("a request for '%s' names no outputs, which it has to for shared memory", requests[i].Model)
+		if len(requests[i].Outputs) == 0 || !slices.Equal(requests[i].Outputs, requests[0].Outputs) {
+			return errors.New("for shared memory requests have to name their outputs, each the same ones")
 		}
 		most = max(most, len(requests[i].Outputs))
 		for _, t := range requests[i].Inputs {
@@ -89,7 +130,7 @@ func (g *Group) shared(addr string, requests []Request, n int) error {
 	g.close = append([]func() error{func() error { return region.unregister(addr) }}, g.close...)
 	for c := range n {
 		client := NewHTTP(addr, nil)
-		client.region = region
+		client.area = &area{region: region, at: inputs + c*most*room, names: requests[0].Outputs}
 		for i := range requests {
 			message, err := region.request(&requests[i], offsets[i], inputs+c*most*room)
 			if err != nil {

@@ -3,7 +3,11 @@
 Ensembles, Python models and files are those of bench/repository (of the text
 example in the scenario text). What Triton lacks here takes the place of what we
 have: models/onnx/model.py runs an ONNX file, the models of models/SCENARIO stand
-for the native steps. Files are linked, only configurations and model.py copied.
+for the native steps. Files are linked; only configurations and model.py are copied.
+
+With --onnx-backend all files are copied and the ONNX ones stay with the onnxruntime
+backend, for a Triton elsewhere that has it. That backend runs texts of one length at a time, so the tokenizer then
+fills them up to multiples of 16, which lets some share a batch.
 """
 
 import argparse
@@ -15,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 FROM = {"text": ("examples/ensembles/text", ["ensemble", "tokenizer", "minilm", "pooling"])}
 GROUP = "instance_group [ {{ count: {} kind: KIND_CPU }} ]\n"
 THREADS = 'parameters {{ key: "intra_op_thread_count" value {{ string_value: "{}" }} }}\n'
+LENGTHS = 'parameters {{ key: "lengths" value {{ string_value: "{}" }} }}'
 
 
 def set_counts(config, instances, threads):
@@ -26,26 +31,42 @@ def set_counts(config, instances, threads):
     return config + GROUP.format(instances) + THREADS.format(threads)
 
 
-def link(source, target):
-    """Every file of a version folder, linked, so that large weights are not copied."""
-    target.mkdir(parents=True, exist_ok=True)
+def for_onnx_backend(config):
+    """A Python model's configuration for the onnxruntime backend, which does not fill up rows itself."""
+    config = config.replace(" allow_ragged_batch: true", "")
+    return re.sub(r'backend:\s*"python"', 'platform: "onnxruntime_onnx"', config)
+
+
+def add_files(source, target, copies):
+    """Every file of a version folder that is not there yet: links, or copies that can go to another machine."""
     for file in sorted(source.iterdir()):
-        if file.is_file() and not (target / file.name).exists():
-            (target / file.name).symlink_to(file.resolve())
+        there = target / file.name
+        if not file.is_file() or there.exists():
+            continue
+        if copies:
+            shutil.copy(file, there)
+        else:
+            there.symlink_to(file.resolve())
 
 
 def make_model(ours, own, target, options):
     """One model folder of the repository."""
     target.mkdir(parents=True)
-    config = (own if own.is_dir() else ours) / "config.pbtxt"
-    text = re.sub(r'platform:\s*"onnxruntime_onnx"', 'backend: "python"', config.read_text(encoding="utf-8"))
+    text = ((own if own.is_dir() else ours) / "config.pbtxt").read_text(encoding="utf-8")
+    onnx = (ours / "1" / "model.onnx").is_file()
+    if onnx and options.onnx_backend:
+        text = for_onnx_backend(text)
+    elif onnx:
+        text = re.sub(r'platform:\s*"onnxruntime_onnx"', 'backend: "python"', text)
+    elif options.onnx_backend:
+        text = text.replace(LENGTHS.format(1), LENGTHS.format(16))
     (target / "config.pbtxt").write_text(set_counts(text, options.instances, options.threads), encoding="utf-8")
     (target / "1").mkdir()
     if (own / "1" / "model.py").is_file():
         shutil.copy(own / "1" / "model.py", target / "1")
-    elif (ours / "1" / "model.onnx").is_file():
+    elif onnx and not options.onnx_backend:
         shutil.copy(HERE / "models/onnx/model.py", target / "1")
-    link(ours / "1", target / "1")
+    add_files(ours / "1", target / "1", options.onnx_backend)
 
 
 def main():
@@ -54,6 +75,7 @@ def main():
     parser.add_argument("--instances", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--models", type=Path, required=True, help="a checkout of this repository")
+    parser.add_argument("--onnx-backend", action="store_true", help="for a Triton with the onnxruntime backend")
     parser.add_argument("target", type=Path, help="the folder to make; what is there is removed")
     options = parser.parse_args()
 

@@ -1,5 +1,6 @@
 """Texts become ids, masks and types: Hugging Face's tokenizers on the same tokenizer.json as ours."""
 
+import json
 import os
 
 import numpy as np
@@ -10,6 +11,7 @@ from tokenizers import Tokenizer
 class TritonPythonModel:
     def initialize(self, args):
         path = os.path.join(args["model_repository"], args["model_version"], "tokenizer.json")
+        self.lengths = int(json.loads(args["model_config"])["parameters"]["lengths"]["string_value"])
         self.tokenizer = Tokenizer.from_file(path)
 
     def execute(self, requests):
@@ -22,8 +24,8 @@ class TritonPythonModel:
         return responses
 
     def response(self, encoded):
-        """One request's rows, as long as its longest."""
-        longest = max(len(e.ids) for e in encoded)
+        """One request's rows, as long as its longest or a little longer."""
+        longest = -(-max(len(e.ids) for e in encoded) // self.lengths) * self.lengths
         ids, mask, types = (np.zeros((len(encoded), longest), np.int64) for _ in range(3))
         for row, e in enumerate(encoded):
             n = len(e.ids)

@@ -33,6 +33,7 @@ type matrix struct {
 	tutti   string // the binary
 	rounds  int
 	work    string // a folder of this run
+	socket  string // where our server's profiles are, in a build for them
 	cpus    []int  // of the servers, all when empty
 	report  report
 	against []contender

@@ -19,7 +19,6 @@ const (
 	// profileSource is a file that a build for profiles has in cmd/tutti: the server itself offers none.
 	profileSource  = "bench/testdata/profile.go.txt"
 	profileAddress = "TUTTI_PROFILE" // names the socket that the profiles are asked on
-	profileSocket  = "profile.sock"
 )
 
 // profiled builds the server such that it can be asked for profiles, and measures that.
@@ -59,7 +58,7 @@ func (m *matrix) keepProfile(c *cell, s *scenario, ours *server) (err error) {
 	seconds := int(max(m.time, time.Second).Seconds())
 	failed := make(chan error, 1)
 	name := filepath.Join(m.profile, fmt.Sprintf("%s-%s-%d.pprof", c.Scenario, c.Protocol, c.Clients))
-	go func() { failed <- fetchProfile(m.path(profileSocket), name, seconds) }()
+	go func() { failed <- fetchProfile(m.socket, name, seconds) }()
 	_, err = load.Run(g.Clients, load.Plan{Duration: time.Duration(seconds)*time.Second + 200*time.Millisecond})
 	return errors.Join(err, <-failed)
 }

@@ -50,12 +50,16 @@ func (m *matrix) contenders() error {
 	}
 	names := []string(m.peers)
 	if len(names) == 0 {
-		scripts, err := filepath.Glob("bench/peers/*/start")
+		// A folder without requirements is what several peers share.
+		pinned, err := filepath.Glob("bench/peers/*/requirements*.txt")
 		if err != nil {
 			return err
 		}
-		for _, s := range scripts {
-			names = append(names, filepath.Base(filepath.Dir(s)))
+		for _, file := range pinned {
+			dir := filepath.Dir(file)
+			if _, err := os.Stat(filepath.Join(dir, "start")); err == nil && !slices.Contains(names, filepath.Base(dir)) {
+				names = append(names, filepath.Base(dir))
+			}
 		}
 	}
 	for _, name := range names {
@@ -89,11 +93,30 @@ func (m *matrix) ours(ctx context.Context, s *scenario) (*proc.Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.socket = dir + ".sock"
+	env := []string{profileAddress + "=" + m.socket}
+	if s.name == "python3" {
+		env = append(env, interpreter()...)
+	}
 	return m.launch(ctx, "tutti", &proc.Settings{
 		Command: append([]string{m.tutti}, append(tuttiArgs(ports, dir), "--allow-client-shm=true")...),
-		HTTP:    "127.0.0.1:" + ports[0], GRPC: "127.0.0.1:" + ports[1],
-		Env: []string{profileAddress + "=" + m.path(profileSocket)},
+		HTTP:    "127.0.0.1:" + ports[0], GRPC: "127.0.0.1:" + ports[1], Env: env,
 	})
+}
+
+// interpreter is the environment in which our server finds a Python with numpy: the user's choice, or that of Triton's
+// models, so that both servers run the same one, or the packages of the clients.
+func interpreter() []string {
+	if os.Getenv("TUTTI_PYTHON") != "" {
+		return nil
+	}
+	if home, err := output(nil, "scripts/prepare-triton"); err == nil {
+		return []string{"TUTTI_PYTHON=" + filepath.Join(strings.TrimSpace(home), "bin/python3")}
+	}
+	if path, err := output(nil, "scripts/prepare-conformance", "clients"); err == nil {
+		return []string{"PYTHONPATH=" + strings.TrimSpace(path)}
+	}
+	return nil
 }
 
 // peer prepares a peer and asks what it is and serves.

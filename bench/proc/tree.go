@@ -15,6 +15,7 @@ type stat struct {
 	pid, parent, group, session int
 	reaped                      int64 // CPU time of children that ended, in ticks
 	born                        int64 // when it started, in ticks since the machine did
+	ended                       bool  // it waits for its parent to see that
 }
 
 // readStat returns fs.ErrNotExist for a process that is gone.
@@ -35,6 +36,7 @@ func readStat(pid int) (stat, error) {
 	}
 	return stat{
 		pid: pid, parent: int(number(1)), group: int(number(2)), session: int(number(3)), reaped: number(13) + number(14), born: number(19),
+		ended: fields[0] == "Z",
 	}, nil
 }
 
@@ -72,7 +74,7 @@ func tree(pid int) ([]stat, error) {
 		}
 		all = append(all, s)
 	}
-	own := func(s stat) bool { return s.pid == pid || s.group == pid || s.session == pid }
+	own := func(s stat) bool { return s.pid == pid || !s.ended && (s.group == pid || s.session == pid) }
 	var in []stat
 	for _, s := range all {
 		if own(s) {

@@ -135,7 +135,7 @@ fuzz: ## Fuzz every target in turn for T=1m each; PKG=./core/config for one pack
 	done
 
 .PHONY: bench
-bench: runtime examples bench-peers ## Run the benchmarks (BENCH, PKG, COUNT); OLD=ref compares with a commit
+bench: runtime examples bench-process ## Run the benchmarks (BENCH, PKG, COUNT); OLD=ref compares with a commit
 	@mkdir -p bin/bench
 	go test -short -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) | tee bin/bench/new.txt
 	@if [[ -n '$(OLD)' ]]; then \
@@ -146,9 +146,16 @@ bench: runtime examples bench-peers ## Run the benchmarks (BENCH, PKG, COUNT); O
 		$(call tool,benchstat) bin/bench/old.txt bin/bench/new.txt; \
 	fi
 
-.PHONY: bench-peers
-bench-peers: runtime examples ## Compare the server with net/http and with Python, process against process
+.PHONY: bench-process
+bench-process: runtime examples ## Compare the server with net/http and with Python, process against process
 	go run ./bench -rounds $(COUNT)
+
+# Peers that cannot be had here are left out. MATRIX='-scenarios text -peers triton -concurrency 8,32' measures a part;
+# all of it takes an hour.
+MATRIX ?=
+.PHONY: bench-peers
+bench-peers: bench-process ## Compare ensembles with Triton and with Python's servers (MATRIX for the bench's flags)
+	go run ./bench -only matrix -rounds 3 $(MATRIX)
 
 .PHONY: bench-wire
 bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same libraries

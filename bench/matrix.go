@@ -214,7 +214,7 @@ func (m *matrix) scenario(ctx context.Context, s *scenario) (err error) {
 }
 
 // note tells how far it is.
-func (m *matrix) note(format string, args ...any) {
+func note(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
 }
 

@@ -119,7 +119,7 @@ func (m *matrix) open(ctx context.Context, s *scenario, at *cell, servers []*ser
 
 // cell measures one point: the servers in turn, round after round.
 func (m *matrix) cell(ctx context.Context, c *cell, requests []load.Request, servers []*server) (err error) {
-	m.note("%s %s %s, %d clients%s", c.Scenario, c.Protocol, c.Loop, c.Clients, rated(c.Rate))
+	note("%s %s %s, %d clients%s", c.Scenario, c.Protocol, c.Loop, c.Clients, rated(c.Rate))
 	groups := make([]*load.Group, len(servers))
 	defer func() {
 		for _, g := range groups {
@@ -146,7 +146,7 @@ func (m *matrix) cell(ctx context.Context, c *cell, requests []load.Request, ser
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			r, err := m.round(v, groups[i], load.Plan{Duration: m.time, Rate: c.Rate, Seed: uint64(n)}) //nolint:gosec // few rounds
+			r, err := measure(v, groups[i], load.Plan{Duration: m.time, Rate: c.Rate, Seed: uint64(n)}) //nolint:gosec // few rounds
 			if err != nil {
 				return fmt.Errorf("%s over %s, %d clients: %w", v.name, c.Protocol, c.Clients, err)
 			}
@@ -166,8 +166,8 @@ func rated(rate float64) string {
 	return fmt.Sprintf(", %.0f requests/s", rate)
 }
 
-// round measures a server once, after a warm-up that is not counted.
-func (m *matrix) round(v *server, g *load.Group, p load.Plan) (r round, err error) {
+// measure measures a server once, after a warm-up that is not counted.
+func measure(v *server, g *load.Group, p load.Plan) (r round, err error) {
 	warm := p
 	warm.Duration = min(max(p.Duration/8, 50*time.Millisecond), p.Duration)
 	if _, err := load.Run(g.Clients, warm); err != nil {

@@ -59,7 +59,7 @@ func (m *matrix) analyzer(ctx context.Context, s *scenario, servers []*server) e
 
 // analyze measures one server with both programs, one after the other.
 func (m *matrix) analyze(ctx context.Context, folder string, s *scenario, v *server, a *analysis) (err error) {
-	m.note("%s: perf_analyzer on %s over %s", s.name, v.name, a.Protocol)
+	note("%s: perf_analyzer on %s over %s", s.name, v.name, a.Protocol)
 	kind, address := "http", v.HTTP
 	if a.Protocol == load.GRPC {
 		kind, address = "grpc", v.GRPC

@@ -40,7 +40,7 @@ func (m *matrix) profiled() error {
 		return err
 	}
 	m.tutti = m.path("tutti")
-	m.note("building a server that can be profiled")
+	note("building a server that can be profiled")
 	_, err = output(nil, "go", "build", "-trimpath", "-overlay", m.path("overlay.json"), "-o", m.tutti, "./cmd/tutti")
 	return err
 }
@@ -69,7 +69,7 @@ func fetchProfile(socket, name string, seconds int) (err error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}}}
-	resp, err := client.Get(fmt.Sprintf("http://server/debug/pprof/profile?seconds=%d", seconds)) //nolint:noctx // of this machine
+	resp, err := client.Get(fmt.Sprintf("http://server/debug/pprof/profile?seconds=%d", seconds))
 	if err != nil {
 		return err
 	}

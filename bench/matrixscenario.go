@@ -173,7 +173,7 @@ func (m *matrix) agree(s *scenario, servers []*server) error {
 				if v == servers[0] && !textless(s, protocol) {
 					return fmt.Errorf("%s over %s: %w", v.name, protocol, err)
 				}
-				m.note("%s: %s does not do %s: %v", s.name, v.name, protocol, err)
+				note("%s: %s does not do %s: %v", s.name, v.name, protocol, err)
 				continue
 			}
 			if want == nil {

@@ -69,7 +69,7 @@ func (m *matrix) contenders() error {
 		c, err := m.peer(name)
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == cannotFetch {
-			m.note("without %s: %s", name, bytes.TrimSpace(exit.Stderr))
+			note("without %s: %s", name, bytes.TrimSpace(exit.Stderr))
 			continue
 		}
 		if err != nil {
@@ -122,9 +122,9 @@ func interpreter() []string {
 // peer prepares a peer and asks what it is and serves.
 func (m *matrix) peer(name string) (c contender, err error) {
 	script := filepath.Join("bench/peers", name, "start")
-	m.note("preparing %s", name)
+	note("preparing %s", name)
 	ask := func(flag string) string {
-		text, fault := exec.Command(script, flag).Output() //nolint:gosec,noctx // a script of this repository
+		text, fault := exec.Command(script, flag).Output() //nolint:gosec // a script of this repository
 		if err == nil && fault != nil {
 			err = fmt.Errorf("%s %s: %w", script, flag, fault)
 		}
@@ -185,7 +185,7 @@ func attached(address []string) (contender, error) {
 // serverName is what a server calls itself, or its address.
 func serverName(addr string) string {
 	var about struct{ Name, Version string }
-	resp, err := http.Get("http://" + addr + "/v2") //nolint:gosec,noctx // the address is the user's
+	resp, err := http.Get("http://" + addr + "/v2") //nolint:gosec // the address is the user's
 	if err != nil {
 		return addr
 	}
@@ -204,12 +204,12 @@ func (m *matrix) bring(ctx context.Context, s *scenario) (up []*server, err erro
 			if c.scenarios != nil && !slices.Contains(c.scenarios, s.name) {
 				continue
 			}
-			m.note("%s: starting %s", s.name, c.name)
+			note("%s: starting %s", s.name, c.name)
 			p, err := c.start(ctx, s)
 			if err != nil {
 				var exit *proc.ExitError
 				if c.name != "tutti" && errors.As(err, &exit) && exit.Code == cannotFetch {
-					m.note("%s: without %s: %v", s.name, c.name, err)
+					note("%s: without %s: %v", s.name, c.name, err)
 					continue
 				}
 				return up, err

@@ -56,7 +56,7 @@ func (m *matrix) taxes(ctx context.Context, s *scenario, servers []*server) erro
 			}
 		}
 		if slices.ContainsFunc(steps, func(t step) bool { return !v.has(t.model) }) {
-			m.note("%s: %s has no steps to ask alone", s.name, v.name)
+			note("%s: %s has no steps to ask alone", s.name, v.name)
 			continue
 		}
 		for _, n := range m.concurrency {
@@ -70,7 +70,7 @@ func (m *matrix) taxes(ctx context.Context, s *scenario, servers []*server) erro
 
 // has reports whether a server has a model that is ready.
 func (v *server) has(model string) bool {
-	resp, err := http.Get("http://" + v.HTTP + "/v2/models/" + model + "/ready") //nolint:noctx // of this machine
+	resp, err := http.Get("http://" + v.HTTP + "/v2/models/" + model + "/ready")
 	if err != nil {
 		return false
 	}
@@ -79,7 +79,7 @@ func (v *server) has(model string) bool {
 
 // taxOf measures one server at one concurrency.
 func (m *matrix) taxOf(ctx context.Context, s *scenario, v *server, protocol string, n int, steps []step) (err error) {
-	m.note("%s: the tax of %s over %s, %d clients", s.name, v.name, protocol, n)
+	note("%s: the tax of %s over %s, %d clients", s.name, v.name, protocol, n)
 	t := tax{Scenario: s.name, Server: v.name, Protocol: protocol, Clients: n}
 	all := append([]step{{model: s.ensemble, requests: s.requests[:min(taxed, len(s.requests))]}}, steps...)
 	of := make([]figures, len(all))
@@ -101,7 +101,7 @@ func (m *matrix) taxOf(ctx context.Context, s *scenario, v *server, protocol str
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			r, err := m.round(v, groups[i], load.Plan{Duration: m.time})
+			r, err := measure(v, groups[i], load.Plan{Duration: m.time})
 			if err != nil {
 				return fmt.Errorf("%s, model '%s': %w", v.name, all[i].model, err)
 			}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -48,7 +49,7 @@ var _ Client = (*caller)(nil)
 // grpc makes n clients, Streams to a connection.
 func (g *Group) grpc(addr string, requests []Request, n int) error {
 	if addr == "" {
-		return fmt.Errorf("no address of gRPC is known")
+		return errors.New("no address of gRPC is known")
 	}
 	messages, err := encoded(requests, (*Request).Proto)
 	if err != nil {
@@ -80,4 +81,4 @@ func (c *caller) Do(i int) error {
 func (c *caller) Outputs() ([]Output, error) { return readProto(c.answer) }
 
 // Close does nothing: the group closes the connection.
-func (c *caller) Close() error { return nil }
+func (*caller) Close() error { return nil }

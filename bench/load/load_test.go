@@ -276,7 +276,7 @@ func TestHTTPAnswers(t *testing.T) {
 func TestHTTPAgain(t *testing.T) {
 	t.Parallel()
 	connections := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		connections++
 		w.Header().Set("Connection", "close")
 		if connections == 2 {

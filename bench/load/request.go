@@ -172,12 +172,12 @@ func texts(values []string) bool {
 
 // number writes an element as the server that reads it gets the same one.
 func number(datatype string, f float64) json.RawMessage {
-	switch {
-	case datatype == "BOOL":
+	switch datatype {
+	case "BOOL":
 		return strconv.AppendBool(nil, f != 0)
-	case datatype == "FP64":
+	case "FP64":
 		return strconv.AppendFloat(nil, f, 'g', -1, 64)
-	case datatype == "FP32":
+	case "FP32":
 		return strconv.AppendFloat(nil, f, 'g', -1, 32)
 	}
 	return strconv.AppendInt(nil, int64(f), 10)

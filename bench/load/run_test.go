@@ -20,8 +20,9 @@ func (c *scripted) Do(i int) error {
 	c.sent.Add(1)
 	return c.do(i)
 }
-func (c *scripted) Outputs() ([]load.Output, error) { return nil, nil }
-func (c *scripted) Close() error                    { return nil }
+
+func (*scripted) Outputs() ([]load.Output, error) { return nil, nil }
+func (*scripted) Close() error                    { return nil }
 
 func good(int) error { return nil }
 

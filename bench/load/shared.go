@@ -1,7 +1,6 @@
 package load
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
@@ -175,15 +174,8 @@ func (r *Region) unregister(addr string) error {
 }
 
 func post(url, body string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Close = true
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
+	client := http.Client{Timeout: answerTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Post(url, "application/json", strings.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (e *ExitError) Error() string {
 
 // Start runs a command in a process group of its own and waits until GET /v2/health/ready gives 200.
 func Start(ctx context.Context, s *Settings) (*Process, error) {
-	cmd := exec.Command(s.Command[0], s.Command[1:]...) //nolint:gosec,noctx // the bench names what it runs, and Stop ends it
+	cmd := exec.Command(s.Command[0], s.Command[1:]...) //nolint:gosec // the bench names what it runs, and Stop ends it
 	cmd.Env = append(os.Environ(), s.Env...)
 	cmd.Stdout, cmd.Stderr = s.Output, s.Output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -43,14 +43,14 @@ def questions(scenario):
 
 
 def as_json(address, model, name, datatype, shape, question):
-    """The outputs by name, asked in JSON; bytes that are no text are base64, which only --image-base64 servers take."""
+    """The outputs by name, asked in JSON, which has no place for bytes that are no text."""
     data = [v.decode() for v in question] if datatype == "BYTES" else question
     body = {"inputs": [{"name": name, "datatype": datatype, "shape": shape, "data": data}]}
     return post(address, model, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
 
 def as_binary_input(address, model, name, datatype, shape, question):
-    """The same with the input behind the JSON: the only way to send a picture as it is."""
+    """The same with the input behind the JSON, as the binary extension has it."""
     data = b"".join(len(v).to_bytes(4, "little") + v for v in question)
     put = {"name": name, "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": len(data)}}
     header = json.dumps({"inputs": [put]}).encode()
@@ -59,7 +59,7 @@ def as_binary_input(address, model, name, datatype, shape, question):
 
 
 def as_base64(address, model, name, datatype, shape, question):
-    """Pictures as base64 text, for servers without the binary extension."""
+    """Pictures as text, for servers without the binary extension."""
     return as_json(address, model, name, datatype, shape, [base64.b64encode(v) for v in question])
 
 
@@ -144,7 +144,11 @@ def main():
     if options.scenario in ARITHMETIC:
         wanted = [{"OUTPUT0": [ARITHMETIC[options.scenario](x) for x in row]} for row in asked[4]]
     for label, ask, parallel in callers(options):
-        found = answers(ask, asked, False)
+        try:
+            found = answers(ask, asked, False)
+        except OSError as err:
+            print(f"{label}: {err}")
+            return 1
         wanted = wanted or found
         good &= report(label, found, wanted)
         if parallel:

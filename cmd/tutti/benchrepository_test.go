@@ -26,7 +26,10 @@ func TestBenchRepositories(t *testing.T) {
 		"python3":    func(x float32) float32 { return 2*(x+1) - 3 },
 	}
 	if err := pythonCheck(); err != nil {
-		t.Run("python3", func(t *testing.T) { t.Skip(err) })
+		t.Run("python3", func(t *testing.T) { // says so
+			t.Parallel()
+			t.Skip(err)
+		})
 		delete(tests, "python3")
 	}
 	args := []string{"--backend-config", "onnxruntime,library-path=" + requireRuntime(t), "--model-repository=" + benchDir + "/repository/image"}
@@ -34,7 +37,7 @@ func TestBenchRepositories(t *testing.T) {
 		args = append(args, "--model-repository="+filepath.Join(benchDir, "repository", name))
 	}
 	c := client.NewHTTP("http://"+serve(t, args...).http, nil)
-	defer func() { _ = c.Close() }()
+	t.Cleanup(func() { _ = c.Close() })
 	in, out := make([]float32, 32), make([]float32, 32)
 	for name, f := range tests {
 		for i := range in {

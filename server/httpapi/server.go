@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tutti/core/http1"
 	"tutti/core/infer"
 	"tutti/core/logs"
 	"tutti/core/shm"
@@ -82,6 +83,7 @@ type Server struct {
 	routes   *table
 	ui       http.Handler
 	http     http.Server
+	plain    *http1.Server
 	exiting  atomic.Bool
 
 	lifecycle infer.Lifecycle
@@ -137,6 +139,7 @@ func New(set Settings) *Server {
 		s.stall = 0
 	}
 	s.listenSettings(&set)
+	s.plain = http1.New(&s.http)
 	return s
 }
 
@@ -175,7 +178,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if s.http.TLSConfig != nil {
 		err = s.http.ServeTLS(l, "", "")
 	} else {
-		err = s.http.Serve(l)
+		err = s.plain.Serve(l)
 	}
 	if !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -187,9 +190,9 @@ func (s *Server) Serve(l net.Listener) error {
 // first, it closes their connections.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.exiting.Store(true)
-	err := s.http.Shutdown(ctx)
+	err := s.plain.Shutdown(ctx)
 	if err != nil {
-		err = errors.Join(err, s.http.Close())
+		err = errors.Join(err, s.plain.Close())
 	}
 	return err
 }

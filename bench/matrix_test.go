@@ -174,7 +174,7 @@ func TestReport(t *testing.T) {
 		"scenario protocol loop clients server req/s ± p50 ms p99 ms p99.9 ms CPU s/1000 ± RSS MiB req/s ratio p50 ratio p99 ratio CPU ratio",
 		"identity3 grpc closed 8 tutti 300 0% 1.00 2.00 3.00 0.1000 0% 50",
 		"identity3 grpc closed 8 peer 100 0% 2.00 8.00 9.00 - 0% 0 3.00 0.50 0.25 - 2 errors",
-		"identity3 grpc closed 8 other -",
+		"identity3 grpc closed 8 other - - - - - - - - - - - -",
 		"scenario server ready s RSS MiB PSS MiB ready ratio RSS ratio PSS ratio",
 		"identity3 tutti 1.00 10 10", "identity3 peer 4.00 40 20 0.25 0.25 0.50",
 		"scenario server protocol clients ensemble req/s slowest step its req/s tax CPU s/1000 of the steps CPU ratio",

@@ -69,7 +69,7 @@ func (c *cell) print(w io.Writer) {
 		f := &c.Servers[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t", c.Scenario, c.Protocol, loop, c.Clients, f.Server)
 		if f.Missing != "" {
-			fmt.Fprintln(w, "-")
+			fmt.Fprintln(w, strings.Repeat("-\t", 11)+"-") // all of the columns, or the table falls apart
 			continue
 		}
 		fmt.Fprintf(w, "%.0f\t%.0f%%\t%.2f\t%.2f\t%.2f\t", f.Throughput, f.Spread*100, f.P50, f.P99, f.P999)
@@ -116,6 +116,9 @@ func known(format string, v float64) string {
 func ratio(ours, theirs float64) string {
 	if ours == 0 || theirs == 0 {
 		return "-"
+	}
+	if ours < theirs/10 {
+		return fmt.Sprintf("%.3f", ours/theirs)
 	}
 	return fmt.Sprintf("%.2f", ours/theirs)
 }

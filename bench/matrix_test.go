@@ -154,7 +154,7 @@ func TestReport(t *testing.T) {
 			{Server: "peer", Throughput: 100, P50: 2, P99: 8, P999: 9, Errors: 2},
 			{Server: "other", Missing: "cannot"},
 		}}},
-		Starts: []boot{{Scenario: "identity3", Server: "tutti", Seconds: 1, Resident: 10, Proportional: 10}, {Scenario: "identity3", Server: "peer", Seconds: 4, Resident: 40, Proportional: 20}},
+		Starts: []boot{{Scenario: "identity3", Server: "tutti", Seconds: 1, Resident: 10, Proportional: 10, Idle: 0.01}, {Scenario: "identity3", Server: "peer", Seconds: 4, Resident: 40, Proportional: 20}},
 		Taxes:  []tax{{Scenario: "identity3", Server: "tutti", Protocol: "binary", Clients: 8}},
 	}
 	all := []step{{model: "identity3"}, {model: "fast"}, {model: "slow"}}
@@ -175,8 +175,8 @@ func TestReport(t *testing.T) {
 		"identity3 grpc closed 8 tutti 300 0% 1.00 2.00 3.00 0.1000 0% 50",
 		"identity3 grpc closed 8 peer 100 0% 2.00 8.00 9.00 - 0% 0 3.00 0.50 0.25 - 2 errors",
 		"identity3 grpc closed 8 other - - - - - - - - - - - -",
-		"scenario server ready s RSS MiB PSS MiB ready ratio RSS ratio PSS ratio",
-		"identity3 tutti 1.00 10 10", "identity3 peer 4.00 40 20 0.25 0.25 0.50",
+		"scenario server ready s RSS MiB PSS MiB idle CPU ready ratio RSS ratio PSS ratio",
+		"identity3 tutti 1.00 10 10 1.0%", "identity3 peer 4.00 40 20 0.0% 0.25 0.25 0.50",
 		"scenario server protocol clients ensemble req/s slowest step its req/s tax CPU s/1000 of the steps CPU ratio",
 		"identity3 tutti binary 8 95 slow 100 0.95 0.5000 0.5000 1.00",
 	}

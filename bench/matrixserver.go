@@ -19,8 +19,12 @@ import (
 	"tutti/bench/proc"
 )
 
-// peerPatience is how long a peer may take until it is ready: some of them start many processes.
-const peerPatience = 3 * time.Minute
+const (
+	// peerPatience is how long a peer may take until it is ready: some of them start many processes.
+	peerPatience = 3 * time.Minute
+	// idleTime is how long servers are watched doing nothing.
+	idleTime = time.Second
+)
 
 // contender is a server that can be started over scenarios.
 type contender struct {
@@ -41,9 +45,14 @@ func (v *server) target() load.Target { return load.Target{HTTP: v.HTTP, GRPC: v
 // contenders finds out who takes part: our server first.
 func (m *matrix) contenders() error {
 	m.against = []contender{{name: "tutti", start: m.ours}}
+	version, err := output(nil, m.tutti, "version")
+	if err != nil {
+		return err
+	}
+	m.report.Versions = append(m.report.Versions, strings.TrimSpace(version))
 	if len(m.addresses) > 0 {
 		c, err := attached(m.addresses)
-		m.against = append(m.against, c)
+		m.against, m.report.Versions = append(m.against, c), append(m.report.Versions, c.name)
 		if err != nil || len(m.peers) == 0 {
 			return err
 		}
@@ -222,19 +231,41 @@ func (m *matrix) bring(ctx context.Context, s *scenario) (up []*server, err erro
 			}
 		}
 	}
-	for _, v := range up {
+	return up, m.idle(s, up, seconds)
+}
+
+// idle notes how the servers of a scenario came up, and what they take when nobody asks anything.
+func (m *matrix) idle(s *scenario, up []*server, seconds map[string][]float64) error {
+	before := make([]time.Duration, len(up))
+	var err error
+	for i, v := range up {
+		if v.Measured() {
+			if before[i], err = v.CPU(); err != nil {
+				return err
+			}
+		}
+	}
+	began := time.Now()
+	time.Sleep(idleTime)
+	for i, v := range up {
 		if !v.Measured() {
 			continue
 		}
+		after, err := v.CPU()
+		if err != nil {
+			return err
+		}
+		share := (after - before[i]).Seconds() / time.Since(began).Seconds()
 		mem, err := v.Memory()
 		if err != nil {
-			return up, err
+			return err
 		}
 		m.report.Starts = append(m.report.Starts, boot{
-			Scenario: s.name, Server: v.name, Seconds: median(seconds[v.name]), Resident: mib(mem.Resident), Proportional: mib(mem.Proportional),
+			Scenario: s.name, Server: v.name, Seconds: median(seconds[v.name]),
+			Resident: mib(mem.Resident), Proportional: mib(mem.Proportional), Idle: share,
 		})
 	}
-	return up, nil
+	return nil
 }
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }

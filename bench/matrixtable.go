@@ -26,6 +26,7 @@ type boot struct {
 	Seconds      float64 `json:"seconds"` // until it was ready
 	Resident     float64 `json:"resident_mib"`
 	Proportional float64 `json:"proportional_mib"` // with shared memory counted once
+	Idle         float64 `json:"idle_cpus"`        // that it keeps busy when nobody asks anything
 }
 
 // print writes the tables. Ratios are ours over the server's of that line.
@@ -39,7 +40,7 @@ func (r *report) print(w io.Writer) {
 		r.Cells[i].print(t)
 	}
 	if len(r.Starts) > 0 {
-		fmt.Fprintln(t, "\nscenario\tserver\tready s\tRSS MiB\tPSS MiB\tready ratio\tRSS ratio\tPSS ratio")
+		fmt.Fprintln(t, "\nscenario\tserver\tready s\tRSS MiB\tPSS MiB\tidle CPU\tready ratio\tRSS ratio\tPSS ratio")
 	}
 	for i := range r.Starts {
 		r.printStart(t, &r.Starts[i])
@@ -85,7 +86,7 @@ func (c *cell) print(w io.Writer) {
 }
 
 func (r *report) printStart(w io.Writer, s *boot) {
-	fmt.Fprintf(w, "%s\t%s\t%.2f\t%.0f\t%.0f\t", s.Scenario, s.Server, s.Seconds, s.Resident, s.Proportional)
+	fmt.Fprintf(w, "%s\t%s\t%.2f\t%.0f\t%.0f\t%.1f%%\t", s.Scenario, s.Server, s.Seconds, s.Resident, s.Proportional, s.Idle*100)
 	i := slices.IndexFunc(r.Starts, func(o boot) bool { return o.Scenario == s.Scenario })
 	if ours := &r.Starts[i]; ours != s {
 		fmt.Fprintf(w, "%s\t%s\t%s", ratio(ours.Seconds, s.Seconds), ratio(ours.Resident, s.Resident), ratio(ours.Proportional, s.Proportional))

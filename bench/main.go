@@ -25,7 +25,7 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "how often each side is measured")
-	only := flag.String("only", "wire,text,memory", "what to measure; sched besides")
+	only := flag.String("only", "wire,text,memory", "what to measure; steps, backends, sched and matrix besides")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all when empty")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)

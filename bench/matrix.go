@@ -27,6 +27,7 @@ type matrix struct {
 	addresses                          list
 	time                               time.Duration
 	instances, threads, starts, models int
+	least                              int // requests of a measurement
 	json, profile                      string
 	perf, tax                          bool
 
@@ -55,6 +56,7 @@ func (m *matrix) flags(f *flag.FlagSet) {
 	f.Var(&m.concurrency, "concurrency", "matrix: how many clients the closed loops have")
 	f.Var(&m.addresses, "address", "matrix: a server that runs already, as `host:port[,gRPC's host:port[,pid]]`, instead of peers unless they are named")
 	f.DurationVar(&m.time, "time", 2*time.Second, "matrix: how long each measurement takes")
+	f.IntVar(&m.least, "least", 0, "matrix: how many requests each measurement has at least, which slow servers take longer for")
 	f.IntVar(&m.instances, "instances", 1, "matrix: of each model that is no native step")
 	f.IntVar(&m.threads, "threads", 1, "matrix: of a model's instance")
 	f.IntVar(&m.starts, "starts", 1, "matrix: how often each server is started, to see how long that takes")

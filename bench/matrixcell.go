@@ -146,7 +146,7 @@ func (m *matrix) cell(ctx context.Context, c *cell, requests []load.Request, ser
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			r, err := measure(v, groups[i], load.Plan{Duration: m.time, Rate: c.Rate, Seed: uint64(n)}) //nolint:gosec // few rounds
+			r, err := measure(v, groups[i], load.Plan{Duration: m.time, Least: m.least, Rate: c.Rate, Seed: uint64(n)}) //nolint:gosec // few rounds
 			if err != nil {
 				return fmt.Errorf("%s over %s, %d clients: %w", v.name, c.Protocol, c.Clients, err)
 			}
@@ -169,7 +169,7 @@ func rated(rate float64) string {
 // measure measures a server once, after a warm-up that is not counted.
 func measure(v *server, g *load.Group, p load.Plan) (r round, err error) {
 	warm := p
-	warm.Duration = min(max(p.Duration/8, 50*time.Millisecond), p.Duration)
+	warm.Least, warm.Duration = 0, min(max(p.Duration/8, 50*time.Millisecond), p.Duration)
 	if _, err := load.Run(g.Clients, warm); err != nil {
 		return r, err
 	}

@@ -101,7 +101,7 @@ func (m *matrix) taxOf(ctx context.Context, s *scenario, v *server, protocol str
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			r, err := measure(v, groups[i], load.Plan{Duration: m.time})
+			r, err := measure(v, groups[i], load.Plan{Duration: m.time, Least: m.least})
 			if err != nil {
 				return fmt.Errorf("%s, model '%s': %w", v.name, all[i].model, err)
 			}

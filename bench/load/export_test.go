@@ -1,6 +1,10 @@
 package load
 
-import "time"
+import (
+	"bufio"
+	"bytes"
+	"time"
+)
 
 // Schedule returns the first n arrivals of a plan, as gaps added up.
 func Schedule(p *Plan, n int) []time.Duration {
@@ -30,3 +34,15 @@ var NewResult = newResult
 
 // ErrLate is the error of a request that no client was free for.
 var ErrLate = errLate
+
+// ReadAnswer reads an answer over HTTP as a client does.
+func ReadAnswer(text []byte) ([]Output, error) {
+	c := HTTP{r: bufio.NewReader(bytes.NewReader(text))}
+	if err := c.answer(); err != nil {
+		return nil, err
+	}
+	return c.Outputs()
+}
+
+// ReadProto reads an answer over gRPC.
+var ReadProto = readProto

@@ -138,15 +138,20 @@ func (c *HTTP) header() (size, head int, err error) {
 	}
 }
 
-// more reads n bytes more of the body.
+// more reads n bytes more of the body. Memory is taken as they come, whatever the header claims.
 func (c *HTTP) more(n int) error {
-	at := len(c.body)
-	if n < 0 || n > largest-at {
-		return fmt.Errorf("an answer of %d bytes is too large", at+n)
+	if n < 0 || n > largest-len(c.body) {
+		return fmt.Errorf("an answer of %d bytes and %d more is too large", len(c.body), n)
 	}
-	c.body = slices.Grow(c.body, n)[:at+n]
-	_, err := io.ReadFull(c.r, c.body[at:])
-	return err
+	for n > 0 {
+		at, part := len(c.body), min(n, 1<<20)
+		c.body = slices.Grow(c.body, part)[:at+part]
+		if _, err := io.ReadFull(c.r, c.body[at:]); err != nil {
+			return err
+		}
+		n -= part
+	}
+	return nil
 }
 
 // chunks reads a body in chunks.

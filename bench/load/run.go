@@ -17,6 +17,8 @@ type Plan struct {
 	// Duration is how long requests arrive, unless Requests says how many there are.
 	Duration time.Duration
 	Requests int
+	// Least is how many requests there are at least, however long a slow server takes for them.
+	Least int
 	// Rate makes the loop an open one: requests arrive at random, so many a second on average, with exponential gaps, and
 	// wait for a free client. Their latency counts from their arrival. At 0 the loop is closed: each client sends its next
 	// request when the last one is answered.
@@ -102,11 +104,11 @@ func (w *worker) fail(err error) bool {
 	return w.row < hopeless
 }
 
-// closed sends requests one after the other.
+// closed sends requests one after the other; one at least, however short the time.
 func (w *worker) closed(next *atomic.Int64, p *Plan, end time.Time) {
-	for {
+	for sent := 0; ; sent++ {
 		i, now := int(next.Add(1)-1), time.Now()
-		if p.Requests > 0 && i >= p.Requests || p.Requests <= 0 && !now.Before(end) {
+		if sent > 0 && i >= p.Least && !now.Before(end) && p.Requests <= 0 || p.Requests > 0 && i >= p.Requests {
 			return
 		}
 		if !w.do(i, now) {
@@ -134,7 +136,7 @@ func (w *worker) open(arrivals <-chan arrival, patience time.Duration) {
 	}
 }
 
-// arrive lets requests arrive at their times. It sleeps on a thread of its own: the runtime's timers are late by up to a
+// arrive lets requests arrive at their times, one at least. It sleeps on a thread of its own: the runtime's timers are late by up to a
 // millisecond on an idle machine, more than most requests take.
 func (p *Plan) arrive(start time.Time, to chan<- arrival) {
 	runtime.LockOSThread()
@@ -144,7 +146,7 @@ func (p *Plan) arrive(start time.Time, to chan<- arrival) {
 	at := time.Duration(0)
 	for i := 0; ; i++ {
 		at += gaps()
-		if p.Requests > 0 && i >= p.Requests || p.Requests <= 0 && at >= p.Duration {
+		if p.Requests > 0 && i >= p.Requests || p.Requests <= 0 && i > 0 && i >= p.Least && at >= p.Duration {
 			return
 		}
 		when := start.Add(at)

@@ -51,6 +51,18 @@ func TestRunClosed(t *testing.T) {
 	}
 }
 
+// There are as many requests as are wanted at least, in both loops.
+func TestRunLeast(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{0, 1e5} {
+		c := &scripted{do: good}
+		r, err := load.Run([]load.Client{c, c}, load.Plan{Duration: 1, Least: 300, Rate: rate})
+		if err != nil || r.Requests < 300 || r.Requests > 302 {
+			t.Errorf("at rate %v: %d requests, %v, want 300", rate, r.Requests, err)
+		}
+	}
+}
+
 // A server that fails always is given up.
 func TestRunHopeless(t *testing.T) {
 	t.Parallel()

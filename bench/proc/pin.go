@@ -66,9 +66,14 @@ func Split() (servers, clients []int, err error) {
 			all = append(all, c)
 		}
 	}
+	servers, clients = share(all)
+	return servers, clients, nil
+}
+
+func share(all []int) (servers, clients []int) {
 	if len(all) < 4 {
-		return nil, nil, nil
+		return nil, nil
 	}
 	n := len(all) - max(2, len(all)/4)
-	return all[:n], all[n:], nil
+	return all[:n], all[n:]
 }

@@ -190,19 +190,41 @@ func TestAttach(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	t.Parallel()
+	for _, tt := range []struct{ all, servers, clients []int }{
+		{[]int{0}, nil, nil},
+		{[]int{0, 1, 2}, nil, nil},
+		{[]int{0, 1, 2, 3}, []int{0, 1}, []int{2, 3}},
+		{[]int{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23}, []int{1, 3, 5, 7, 9, 11, 13, 15, 17}, []int{19, 21, 23}},
+	} {
+		servers, clients := proc.Share(tt.all)
+		if !slices.Equal(servers, tt.servers) || !slices.Equal(clients, tt.clients) {
+			t.Errorf("%v are split into %v and %v, want %v and %v", tt.all, servers, clients, tt.servers, tt.clients)
+		}
+	}
 	servers, clients, err := proc.Split()
-	if err != nil {
+	var own unix.CPUSet
+	if err := errors.Join(err, unix.SchedGetaffinity(0, &own)); err != nil {
 		t.Fatal(err)
 	}
-	var s unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &s); err != nil {
+	if n := len(servers) + len(clients); n != 0 && n != own.Count() {
+		t.Errorf("%d CPUs are split into %v and %v", own.Count(), servers, clients)
+	}
+}
+
+// Pinning to what this process may use anyway changes nothing, on any of its threads.
+func TestPin(t *testing.T) { //nolint:paralleltest // threads come and go in other tests
+	var before, after unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
 		t.Fatal(err)
 	}
-	switch n := s.Count(); {
-	case n < 4 && len(servers)+len(clients) != 0:
-		t.Errorf("%d CPUs are split into %v and %v", n, servers, clients)
-	case n >= 4 && (len(servers)+len(clients) != n || len(clients) < 2 || len(servers) < 2):
-		t.Errorf("%d CPUs are split into %v and %v", n, servers, clients)
+	var all []int
+	for c := 0; len(all) < before.Count(); c++ {
+		if before.IsSet(c) {
+			all = append(all, c)
+		}
+	}
+	if err := errors.Join(proc.Pin(all), unix.SchedGetaffinity(0, &after)); err != nil || before != after {
+		t.Errorf("%d CPUs, then %d, %v", before.Count(), after.Count(), err)
 	}
 }
 

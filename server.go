@@ -38,7 +38,9 @@ type server struct {
 	regions *shm.Registry
 	alloc   tensor.Allocator
 	counted *telemetry.Metrics
-	gpus    io.Closer
+	// inFlight counts the bytes of the requests of all front ends.
+	inFlight *infer.InFlight
+	gpus     io.Closer
 	// responses is nil without --cache-config.
 	responses cache.Cache
 	fronts    []*front
@@ -86,8 +88,9 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	}
 	s := &server{
 		o: *o, logs: journal, log: log, repo: repo, traces: seen, regions: shm.NewRegistry(o.ClientSHM),
-		alloc: alloc, counted: metrics, responses: responses, gpus: gpus,
+		alloc: alloc, counted: metrics, responses: responses, gpus: gpus, inFlight: infer.NewInFlight(o.Limits.InFlightBytes()),
 	}
+	metrics.InFlight(s.inFlight)
 	if err := s.wire(); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
 	}

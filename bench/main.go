@@ -47,6 +47,7 @@ func main() {
 		{"backends", b.backends},
 		{"sched", b.sched},
 		{"matrix", b.matrix},
+		{"growth", b.growth},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {

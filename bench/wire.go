@@ -56,19 +56,12 @@ type wireCase struct {
 func wireCases() []wireCase {
 	over := func(protocol, model string, floats int) func(*process, int) (*load.Group, error) {
 		return func(p *process, connections int) (*load.Group, error) {
-			if protocol == load.GRPC {
-				connections *= load.Streams
-			}
-			return load.Dial(load.Target{HTTP: p.HTTP, GRPC: p.GRPC}, protocol, []load.Request{ramp(model, floats)}, connections)
+			return p.dial(protocol, ramp(model, floats), connections)
 		}
 	}
 	// The parsing echo reads the same body at a path of its own.
 	parsed := func(p *process, connections int) (*load.Group, error) {
-		r := ramp("fp32x16", 16)
-		message, err := r.JSON()
-		if err != nil {
-			return nil, err
-		}
+		message := jsonInfer("fp32x16", 16)
 		if p.echo {
 			message = bytes.Replace(message, []byte(" /v2/models/fp32x16/infer "), []byte(" "+parsingPath+" "), 1)
 		}
@@ -114,6 +107,30 @@ func (b *bench) compare(ours, echo *process, c *wireCase, connections int) error
 	}
 	b.row(fmt.Sprintf("%s, %d connections: CPU per request", c.name, connections), "us", a, e, c.limit)
 	return nil
+}
+
+// dial makes clients that send one request over so many connections; over gRPC each has as many calls under way as it may.
+func (p *process) dial(protocol string, r load.Request, connections int) (*load.Group, error) {
+	if protocol == load.GRPC {
+		connections *= load.Streams
+	}
+	return load.Dial(load.Target{HTTP: p.HTTP, GRPC: p.GRPC}, protocol, []load.Request{r}, connections)
+}
+
+// binaryInfer is a ramp as a whole message in the binary extension.
+func binaryInfer(model string, n int) []byte {
+	r := ramp(model, n)
+	message, err := r.Binary()
+	fail(err) // numbers can always be written
+	return message
+}
+
+// jsonInfer is a ramp as a whole message in JSON.
+func jsonInfer(model string, n int) []byte {
+	r := ramp(model, n)
+	message, err := r.JSON()
+	fail(err) // as above
+	return message
 }
 
 // ramp is a request of n floats.

@@ -3,6 +3,7 @@ package options
 import (
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 
 	"tutti/scheduler/device"
@@ -37,6 +38,11 @@ func limitFlags() []Flag {
 			set:  integer(func(o *Options) *int { return &o.Limits.Executions }, 0, maxThreads),
 		},
 		Flag{
+			Name: "max-inflight-bytes", Arg: argBytes, Own: true,
+			Help: "Most bytes of requests being received, executed and answered over HTTP and gRPC together; what comes beyond is refused as unavailable; 0 for no bound; half of the memory of the machine, or of its control group, when left out",
+			set:  inFlight,
+		},
+		Flag{
 			Name: "host-policy", Arg: "policy,key=value", Many: true,
 			Help: "Part of the machine that the instances of a policy use: cpu-cores=0-3,8-11 binds threads, numa-node=0 memory; policies are cpu, model, gpu_ID and those of host_policy",
 			set:  hostPolicy,
@@ -46,6 +52,12 @@ func limitFlags() []Flag {
 
 // maxThreads is more than any machine has.
 const maxThreads = 1 << 16
+
+func inFlight(o *Options, value string) error {
+	n, err := parseInt(value, 0, math.MaxInt64)
+	o.Limits.InFlight = &n
+	return err
+}
 
 func rateLimit(o *Options, value string) error {
 	var mode string

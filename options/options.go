@@ -91,6 +91,9 @@ type Limits struct {
 	// Executions bounds the executions of each device, Threads those of models on the
 	// CPU; 0 for no bound.
 	Executions, Threads int
+	// InFlight is the bytes of requests that may be in flight, 0 for any number; nil for
+	// half of the memory there is.
+	InFlight *int64
 }
 
 // Endpoint is where a protocol is served.

@@ -207,10 +207,10 @@ func TestParseOptions(t *testing.T) {
 		"limits": {
 			[]string{
 				repository, "--rate-limit=execution_count", "--rate-limit-resource=R:4", "--rate-limit-resource", "S:2:1",
-				"--cpu-threads=3", "--max-device-executions=2", "--host-policy=cpu,cpu-cores=0-1", "--host-policy=cpu,numa-node=0", "--host-policy=gpu_0,x=y",
+				"--cpu-threads=3", "--max-inflight-bytes=4096", "--max-device-executions=2", "--host-policy=cpu,cpu-cores=0-1", "--host-policy=cpu,numa-node=0", "--host-policy=gpu_0,x=y",
 			},
 			func(o *options.Options) {
-				o.Limits = options.Limits{RateLimit: true, Executions: 2, Threads: 3, Resources: []device.Limit{
+				o.Limits = options.Limits{RateLimit: true, Executions: 2, Threads: 3, InFlight: new(int64(4096)), Resources: []device.Limit{
 					{Name: "R", Count: 4, Device: device.EveryDevice}, {Name: "S", Count: 2, Device: 1},
 				}}
 				o.HostPolicies = map[string]map[string]string{"cpu": {"cpu-cores": "0-1", "numa-node": "0"}, "gpu_0": {"x": "y"}}
@@ -261,6 +261,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--exit-timeout-secs=99999999999999999999", "Provided option value is out of bound. Got 99999999999999999999"},
 		{"--allow-http=maybe", "Bad option: \"--allow-http\".\ninvalid value for bool option: maybe"},
 		{"--http-max-input-size=0", "--http-max-input-size must be greater than 0, got 0"},
+		{"--max-inflight-bytes=-1", "Provided option value is out of bound. Got -1, expected 0 to 9223372036854775807"},
 		{"--grpc-max-message-size=0", "Provided option value is out of bound. Got 0, expected 1 to 2147483647"},
 		{"--model-control-mode=now", "invalid argument for --model-control-mode: 'now', expected one of: none, poll, explicit"},
 		{"--load-model=a", "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."},

@@ -120,6 +120,9 @@ func healthy(ctx context.Context, addr string) bool {
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
+// PID is the server's process, or 0 when it is not known.
+func (p *Process) PID() int { return p.pid }
+
 // Measured reports whether it is known which process the server is.
 func (p *Process) Measured() bool { return p.pid != 0 }
 

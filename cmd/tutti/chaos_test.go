@@ -258,7 +258,7 @@ func (c *chaos) reload(t *testing.T, h *client.HTTP, over chan struct{}) {
 // settled expects that nothing waits any more.
 func settled(t *testing.T, addr addresses) {
 	t.Helper()
-	pending := regexp.MustCompile(`(?m)^nv_inference_pending_request_count.* [^0].*$|^ensemble_\w*(queue_depth|in_use)\w* [^0].*$`)
+	pending := regexp.MustCompile(`(?m)^nv_inference_pending_request_count.* [^0].*$|^ensemble_\w*(queue_depth|in_use|inflight_bytes)\w* [^0].*$`)
 	for began := time.Now(); ; {
 		left := pending.FindString(metricsOf(t, addr))
 		if left == "" {

@@ -116,6 +116,14 @@ func (r *Response) Release() {
 // Output returns the named output, or nil.
 func (r *Response) Output(name string) *tensor.Tensor { return find(r.Outputs, name) }
 
+// Size returns the bytes of the outputs.
+func (r *Response) Size() (n int64) {
+	for i := range r.Outputs {
+		n += int64(r.Outputs[i].Tensor.Len)
+	}
+	return n
+}
+
 func find(list []Named, name string) *tensor.Tensor {
 	for i := range list {
 		if list[i].Name == name {

@@ -53,12 +53,13 @@ type Metrics struct {
 	failedLoads             atomic.Uint64
 	custom                  custom
 
-	mu     sync.Mutex
-	models map[*Model]*series         // guarded by mu
-	named  sync.Map                   // *Model by modelName, apart from mu: requests look here while a scrape goes on
-	cache  func() CacheCounts         // guarded by mu
-	pinned func() (total, used int64) // guarded by mu
-	meter  meter                      // guarded by mu
+	mu       sync.Mutex
+	models   map[*Model]*series         // guarded by mu
+	named    sync.Map                   // *Model by modelName, apart from mu: requests look here while a scrape goes on
+	cache    func() CacheCounts         // guarded by mu
+	pinned   func() (total, used int64) // guarded by mu
+	meter    meter                      // guarded by mu
+	inFlight InFlight                   // guarded by mu
 
 	measureGPUs func() []GPU // guarded by mu
 	gpus        []GPU        // guarded by mu
@@ -114,6 +115,22 @@ func (x *Metrics) Cache(counts func() CacheCounts) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.cache = counts
+}
+
+// InFlight counts the bytes of requests.
+type InFlight interface {
+	// Bytes are those in flight now, Limit how many there may be, 0 for any number, and
+	// Refused the requests that were refused for them.
+	Bytes() int64
+	Limit() int64
+	Refused() uint64
+}
+
+// InFlight has the bytes of requests exported.
+func (x *Metrics) InFlight(f InFlight) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.inFlight = f
 }
 
 // Pinned has the size and use of the pool of pinned memory exported; they are 0
@@ -269,6 +286,8 @@ func (x *Metrics) exports(f *family) bool {
 		return x.cache != nil && x.counts.Sized
 	case withCPU:
 		return x.o.CPU && x.cpu.known
+	case withInFlight:
+		return x.inFlight != nil
 	case withPhases:
 		return !x.o.NoPhases
 	case withFetches:

@@ -31,6 +31,7 @@ const (
 	whereDue        // of models that had a request with a deadline
 	whereQueued     // of models with a queue
 	whereCarried    // of ensembles that have answered
+	withInFlight    // the bytes in flight are counted
 )
 
 // family is the one declaration of a metric. Exactly one of the functions tells its
@@ -142,6 +143,9 @@ var families = sorted([]family{
 	{name: "ensemble_refusals_total", help: "Requests that were not executed, by reason", kind: counter, when: whereRefused, many: refusalsOf},
 	{name: "ensemble_edge_bytes_total", help: "Bytes of the tensors between the steps of an ensemble, by the place where they were put", kind: counter, when: whereCarried, many: edgesOf},
 	{name: "ensemble_model_load_failures_total", help: "Times that a model could not be loaded", kind: counter, server: func(x *Metrics) float64 { return float64(x.failedLoads.Load()) }},
+	{name: "ensemble_inflight_bytes", help: "Bytes of requests being received, executed and answered now, without what models need to execute", kind: gauge, when: withInFlight, server: func(x *Metrics) float64 { return float64(x.inFlight.Bytes()) }},
+	{name: "ensemble_inflight_limit_bytes", help: "Most of these bytes before requests are refused, 0 for no limit", kind: gauge, when: withInFlight, server: func(x *Metrics) float64 { return float64(x.inFlight.Limit()) }},
+	{name: "ensemble_inflight_refusals_total", help: "Requests refused because of the bytes in flight", kind: counter, when: withInFlight, server: func(x *Metrics) float64 { return float64(x.inFlight.Refused()) }},
 	{name: "ensemble_queue_depth_max", help: "Most requests that ever waited for an instance at once", kind: gauge, model: func(m *Model) float64 { return float64(m.Deepest()) }},
 	{name: "ensemble_batch_elements_total", help: "Elements that requests gave to batches of rows of different lengths", kind: counter, when: wherePadded, model: func(m *Model) float64 { n, _ := m.Padding(); return float64(n) }},
 	{name: "ensemble_batch_padding_elements_total", help: "Elements added to those batches to make their rows equally long", kind: counter, when: wherePadded, model: func(m *Model) float64 { _, n := m.Padding(); return float64(n) }},
@@ -169,6 +173,7 @@ func When(name string) string {
 				"unless `phase_histograms=false`, once a request was answered", "of GPUs that tell it, unless `--allow-gpu-metrics=false`",
 				"once a request was refused", "once a request with a deadline was answered", "once a request waited",
 				"of ensembles, once a request came",
+				"always, of a server",
 			}[families[i].when]
 		}
 	}

@@ -16,13 +16,16 @@ const (
 	maxClassBits = 20 // 1 MiB; larger buffers get a mapping of their own
 	numClasses   = maxClassBits - minClassBits + 1
 	slabSize     = 1 << 20
-	keepMapped   = 64 << 20 // bytes of large mappings kept for reuse
+	keepResident = 64 << 20  // bytes of large mappings kept for reuse as they are
+	keepMapped   = 256 << 20 // and in all: the system may take the pages of the others
+	hugeFrom     = 4 << 20   // bytes from which a mapping asks for huge pages
 )
 
 // Pool allocates host memory outside the Go heap. Sizes up to 1 MiB come from
 // power-of-two classes carved out of 1 MiB slabs, which stay mapped; larger ones
-// are mappings, of which up to 64 MiB are kept for reuse because mapping and
-// faulting pages in costs more than most uses of them.
+// are mappings, of which up to 256 MiB are kept for reuse because mapping and
+// faulting pages in costs more than most uses of them. From 64 MiB on the system may
+// have their pages back when it needs memory.
 type Pool struct {
 	place   Place
 	inUse   atomic.Int64
@@ -176,6 +179,11 @@ func (m *mappings) put(b *Buffer) (unmapped int) {
 	defer m.mu.Unlock()
 	m.free = append(m.free, b)
 	m.kept += size
+	if m.kept > keepResident {
+		// The pages stay until there is need of them: who writes to one before has it
+		// without a fault.
+		_ = unix.Madvise(unsafe.Slice((*byte)(b.ptr), size), unix.MADV_FREE)
+	}
 	for m.kept > keepMapped {
 		old := m.free[0]
 		m.free = append(m.free[:0], m.free[1:]...)
@@ -194,6 +202,11 @@ func mmap(size int) ([]byte, error) {
 	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("cannot map %d bytes of host memory: %w", size, err)
+	}
+	if size >= hugeFrom {
+		// A fault for every 4 KiB costs more than most uses of a large tensor. Where the
+		// system has no huge pages, nothing is lost.
+		_ = unix.Madvise(m, unix.MADV_HUGEPAGE)
 	}
 	return m, nil
 }

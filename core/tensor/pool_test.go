@@ -97,10 +97,10 @@ func TestPoolKeeps(t *testing.T) {
 		sizes   []int
 		n, kept int
 	}{
-		{"up to the bound", []int{32 * mib, 32 * mib}, 2, 64 * mib},
-		{"the newest", []int{24 * mib, 20 * mib, 16 * mib, 24 * mib}, 3, 60 * mib},
-		{"what makes room for the newest", []int{2 * mib, 2 * mib, 64 * mib}, 1, 64 * mib},
-		{"nothing beyond the bound", []int{2 * mib, 64*mib + 1}, 1, 2 * mib},
+		{"up to the bound", []int{128 * mib, 128 * mib}, 2, 256 * mib},
+		{"the newest", []int{96 * mib, 80 * mib, 64 * mib, 96 * mib}, 3, 240 * mib},
+		{"what makes room for the newest", []int{2 * mib, 2 * mib, 256 * mib}, 1, 256 * mib},
+		{"nothing beyond the bound", []int{2 * mib, 256*mib + 1}, 1, 2 * mib},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,16 +4,21 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+
+	"tutti/core/infer"
 )
 
 // codec is grpc's own one for all messages but those that carry tensors: requests
 // are left in the transport's buffers for decoder, and answers hand over the memory
 // of their tensors.
-type codec struct{ encoding.CodecV2 }
+type codec struct {
+	encoding.CodecV2
+	inFlight *infer.InFlight
+}
 
 var _ encoding.CodecV2 = codec{}
 
-func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+func newCodec(f *infer.InFlight) codec { return codec{encoding.GetCodecV2(proto.Name), f} }
 
 // Unmarshal keeps a reference on data when v is a request.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
@@ -27,7 +32,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // Marshal uses an answer up: it is released.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if r, ok := v.(*reply); ok {
-		return r.marshal(), nil
+		return r.marshal(c.inFlight), nil
 	}
 	return c.CodecV2.Marshal(v)
 }

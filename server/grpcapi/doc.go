@@ -11,6 +11,7 @@
 //   - repository.go, memory.go, settings.go: what can be changed
 //   - infer.go: ModelInfer; stream.go, streamcall.go: ModelStreamInfer
 //   - codec.go: how both meet grpc; wire.go, message.go, contents.go: reading protobuf
+//   - line.go: what is in flight of messages that are not complete
 //   - request.go, params.go, region.go, names.go: a message becomes a request
 //   - reply.go: an answer becomes a message; trace.go: when it is sent
 package grpcapi

@@ -52,10 +52,10 @@ func (e *Endpoint) Stream(ss grpc.ServerStream) error {
 }
 
 // Unmarshal is the codec's.
-func Unmarshal(data mem.BufferSlice, v any) error { return newCodec().Unmarshal(data, v) }
+func Unmarshal(data mem.BufferSlice, v any) error { return newCodec(nil).Unmarshal(data, v) }
 
 // Marshal is the codec's.
-func Marshal(v any) (mem.BufferSlice, error) { return newCodec().Marshal(v) }
+func Marshal(v any) (mem.BufferSlice, error) { return newCodec(nil).Marshal(v) }
 
 // Infer calls ModelInfer without a socket.
 func Infer(ctx context.Context, set Settings, msg *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {

@@ -40,7 +40,7 @@ func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.Un
 	m := newMessage()
 	defer m.release()
 	came := s.set.Tracer.Begin()
-	if err := receive(m); err != nil {
+	if err := s.receive(ctx, m, receive); err != nil {
 		return nil, err
 	}
 	r, err := s.infer(ctx, m, came)
@@ -50,6 +50,27 @@ func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.Un
 	}
 	s.compress(ctx)
 	return r, nil
+}
+
+// receive reads and charges a message. A call for which there is no room is refused
+// before it is read.
+func (s *service) receive(ctx context.Context, m *message, receive func(any) error) error {
+	f := s.set.InFlight
+	err := f.Admit()
+	if err == nil {
+		l := lineOf(ctx, f)
+		l.begin()
+		defer l.end()
+		if err := receive(m); err != nil {
+			return err
+		}
+		err = m.bill(f, l)
+	}
+	if err != nil {
+		retryAfter(ctx, err)
+		return wireError(err)
+	}
+	return nil
 }
 
 // retryAfter tells the client in the trailer when to come again, when that is known.

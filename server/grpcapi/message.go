@@ -20,6 +20,7 @@ import (
 type message struct {
 	data   mem.BufferSlice // a reference of our own, until free
 	cursor cursor
+	charge infer.Charge // what the request has in flight
 
 	model, version, id []byte
 	params             []param
@@ -43,6 +44,18 @@ func (m *message) take(data mem.BufferSlice) {
 	m.data = data
 }
 
+// bill charges what was received, some of which l may have counted, unless that is
+// too much.
+func (m *message) bill(f *infer.InFlight, l *line) error {
+	n := int64(m.data.Len())
+	m.charge = f.Charge()
+	l.settle(&m.charge, n)
+	if rest := n - m.charge.Bytes(); rest > 0 {
+		return m.charge.Take(rest)
+	}
+	return f.Exceeded()
+}
+
 // free gives the transport's buffers back. Nothing that scan found is valid after.
 func (m *message) free() {
 	m.data.Free()
@@ -56,6 +69,7 @@ const keepList = 256
 // release returns the message for reuse.
 func (m *message) release() {
 	m.free()
+	m.charge.Release()
 	closeWants(m.wants)
 	m.model, m.version, m.id = nil, nil, nil
 	m.params, m.inputs, m.outputs = reuse(m.params), reuse(m.inputs), reuse(m.outputs)

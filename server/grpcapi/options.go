@@ -68,12 +68,15 @@ func options(set *Settings) []grpc.ServerOption {
 	if most <= 0 || most > math.MaxInt32 {
 		most = math.MaxInt32
 	}
+	if limit := set.InFlight.Limit(); limit > 0 {
+		most = int(min(int64(most), limit))
+	}
 	enforce := keepalive.EnforcementPolicy{MinTime: k.MinPingInterval, PermitWithoutStream: k.PermitWithoutCalls}
 	if k.AnyPings {
 		enforce = keepalive.EnforcementPolicy{MinTime: 1, PermitWithoutStream: true}
 	}
 	list := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(newCodec(set.InFlight)),
 		grpc.MaxRecvMsgSize(most),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(maxHeaders),
@@ -86,8 +89,12 @@ func options(set *Settings) []grpc.ServerOption {
 	if len(set.Restricted) > 0 {
 		list = append(list, grpc.InTapHandle(restrict(set.Restricted)))
 	}
+	var secured credentials.TransportCredentials
 	if set.TLS != nil {
-		list = append(list, grpc.Creds(credentials.NewTLS(set.TLS)))
+		secured = credentials.NewTLS(set.TLS)
+	}
+	if secured = counted(secured, set.InFlight, set.StallTimeout); secured != nil {
+		list = append(list, grpc.Creds(secured))
 	}
 	set.Compression.apply()
 	return list

@@ -66,7 +66,7 @@ func (d *decoder) sharedInput(to *infer.Named, in *tensorFields, r *region) erro
 	if size, err := infer.ShapeSize(to.Name, to.Tensor.DType, to.Tensor.Shape); err != nil || (size >= 0 && uint64(size) != r.size) {
 		return firstError(err, d.req.SizeError(to.Name, size, int64(min(r.size, math.MaxInt64))))
 	}
-	if err := d.fill(&to.Tensor, int(r.size)); err != nil {
+	if err := d.fill(&to.Tensor, int(r.size), 0); err != nil {
 		return err
 	}
 	return w.Read(to.Tensor.Bytes())

@@ -89,10 +89,11 @@ func (r *reply) estimate() int {
 }
 
 // marshal encodes the message in one pooled piece of memory, with the memory of large
-// tensors in between, and releases the reply.
+// tensors in between, and releases the reply. Those tensors are in flight until they
+// are written.
 //
 // hot: one allocation, the list of the pieces, and two for each large tensor.
-func (r *reply) marshal() mem.BufferSlice {
+func (r *reply) marshal(f *infer.InFlight) mem.BufferSlice {
 	if r.resp == nil {
 		r.resp = infer.NewResponse()
 	}
@@ -102,7 +103,7 @@ func (r *reply) marshal() mem.BufferSlice {
 		pool = traced(pool, r.resp.Trace)
 	}
 	taken := pool.Get(max(r.estimate(), minPooled))
-	e := encoder{b: (*taken)[:prefix], reply: r}
+	e := encoder{b: (*taken)[:prefix], reply: r, inFlight: f}
 	e.answer()
 	var cuts [8]cut
 	body, large := e.contents(cuts[:0])
@@ -142,8 +143,9 @@ func split(encoded mem.Buffer, start, end int, large []cut) mem.BufferSlice {
 
 // encoder appends a reply's fields to b.
 type encoder struct {
-	b     []byte
-	reply *reply
+	b        []byte
+	reply    *reply
+	inFlight *infer.InFlight
 }
 
 func (e *encoder) tag(num protowire.Number, typ protowire.Type) {
@@ -316,7 +318,7 @@ func (e *encoder) contents(large []cut) (size int, cuts []cut) {
 			e.b = append(e.b, t.Bytes()...)
 		default:
 			extra += n
-			large = append(large, cut{at: len(e.b), tensor: lend(t)})
+			large = append(large, cut{at: len(e.b), tensor: lend(t, e.inFlight)})
 		}
 	}
 	return len(e.b) - prefix + extra, large
@@ -347,20 +349,34 @@ func (e *encoder) streamPrefix(body int) int {
 // lease is a tensor in the transport's hands. It is the pool that the transport
 // returns its memory to.
 type lease struct {
-	data   []byte
-	buffer *tensor.Buffer
-	lost   runtime.Cleanup
+	data []byte
+	lent lent
+	lost runtime.Cleanup
 }
 
 var _ mem.BufferPool = (*lease)(nil)
 
+// lent is what a lease gives back.
+type lent struct {
+	buffer   *tensor.Buffer
+	inFlight *infer.InFlight
+	size     int64
+}
+
+func (l lent) end() {
+	l.inFlight.Give(l.size)
+	l.buffer.Release()
+}
+
 // lend moves a tensor's memory to the transport, which gives it back when it is
 // written. A connection that breaks makes the transport forget what it had left to
 // write; such memory comes back when the collector finds the lease.
-func lend(t *tensor.Tensor) mem.Buffer {
+func lend(t *tensor.Tensor, f *infer.InFlight) mem.Buffer {
 	l := &lease{data: t.Bytes()}
-	l.buffer = t.Move().Buf
-	l.lost = runtime.AddCleanup(l, (*tensor.Buffer).Release, l.buffer)
+	l.lent = lent{inFlight: f, size: int64(t.Len)}
+	f.Add(l.lent.size)
+	l.lent.buffer = t.Move().Buf
+	l.lost = runtime.AddCleanup(l, lent.end, l.lent)
 	return mem.NewBuffer(&l.data, l)
 }
 
@@ -373,8 +389,8 @@ func (*lease) Get(n int) *[]byte {
 // Put gives the tensor's memory back.
 func (l *lease) Put(*[]byte) {
 	l.lost.Stop()
-	b := l.buffer
-	l.buffer, l.data = nil, nil
+	ended := l.lent
+	l.lent, l.data = lent{}, nil
 	runtime.KeepAlive(l)
-	b.Release()
+	ended.end()
 }

@@ -33,6 +33,18 @@ var errDecoupled error = &status.Error{
 	Code: status.Unsupported, Msg: "ModelInfer RPC doesn't support models with decoupled transaction policy",
 }
 
+// admit charges the message. One that is refused is read for its id only.
+func (d *decoder) admit(l *line) error {
+	err := d.msg.bill(d.svc.set.InFlight, l)
+	if err != nil {
+		if d.msg.scan() == nil {
+			d.id = string(d.msg.id)
+		}
+		d.msg.free()
+	}
+	return err
+}
+
 // decode reads the message and gives its memory back. The request is the caller's
 // unless there is an error. Clients expect to be told first that a model cannot be
 // asked at all, before what is wrong with the request.
@@ -174,7 +186,7 @@ func (d *decoder) rawInput(to *infer.Named, in *tensorFields, size int64) error 
 	if size >= 0 && int64(data.n) != size {
 		return d.req.SizeError(to.Name, size, int64(data.n))
 	}
-	if err := d.fill(&to.Tensor, data.n); err != nil {
+	if err := d.fill(&to.Tensor, data.n, data.n); err != nil {
 		return err
 	}
 	d.msg.cursor.copy(to.Tensor.Bytes(), data)
@@ -185,8 +197,11 @@ func (d *decoder) noData(in *infer.Named) error {
 	return status.Errorf(status.InvalidArg, "unable to find data for input tensor '%s' for model '%s' in request.", in.Name, d.req.Model)
 }
 
-// fill gives t n bytes of memory.
-func (d *decoder) fill(t *tensor.Tensor, n int) (err error) {
+// fill gives t n bytes of memory, for which the message has been charged by so many.
+func (d *decoder) fill(t *tensor.Tensor, n, charged int) (err error) {
+	if err := d.msg.charge.Take(int64(n - charged)); err != nil {
+		return err
+	}
 	t.Buf, err = d.svc.set.Alloc.Alloc(n)
 	t.Len = n
 	return err
@@ -221,7 +236,7 @@ func (d *decoder) typedInput(to *infer.Named, in *tensorFields) error {
 			return d.req.SizeError(to.Name, want*int64(t.DType.Size()), int64(size))
 		}
 	}
-	if err := d.fill(t, size); err != nil {
+	if err := d.fill(t, size, len(in.contents)); err != nil {
 		return err
 	}
 	fillContents(in.contents, t)

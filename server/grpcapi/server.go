@@ -51,7 +51,12 @@ type Settings struct {
 	// MaxMessage bounds a request's size in bytes, decompressed; 0 for the largest
 	// there is. Memory is taken as a message arrives, whatever size it claims.
 	MaxMessage int
-	Keepalive  Keepalive
+	// InFlight counts the bytes of requests, and refuses those beyond its limit; nil for neither.
+	InFlight *infer.InFlight
+	// StallTimeout is how long a client may send nothing of a message of which InFlight
+	// holds more than 1 MiB, before its connection ends; 0 for a minute.
+	StallTimeout time.Duration
+	Keepalive    Keepalive
 	// Compression is how hard answers are compressed for clients that can read it.
 	Compression Compression
 	// TLS, as from certs.Load, encrypts every connection; nil for none.
@@ -169,6 +174,9 @@ func wireStatus(err error) (codes.Code, string) {
 	text := strings.ToValidUTF8(status.Text(err), "\ufffd") // it may repeat what a client sent
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "..."
+	}
+	if errors.Is(err, infer.ErrTooLarge) {
+		return codes.ResourceExhausted, text
 	}
 	return status.CodeOf(err).GRPC(), text
 }

@@ -23,6 +23,7 @@ type stream struct {
 	// plain closes the stream with a status at the first error, which is else a
 	// message among others.
 	plain bool
+	line  *line         // nil when nothing is limited
 	wake  chan struct{} // has a token when there is something for the sender
 
 	mu          sync.Mutex
@@ -56,6 +57,7 @@ func modelStreamInfer(srv any, ss grpc.ServerStream) error {
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
 	st := &stream{svc: s, wake: make(chan struct{}, 1)}
 	st.ctx, st.cancel = context.WithCancel(ss.Context())
+	st.line = lineOf(ss.Context(), s.set.InFlight)
 	st.plain = slices.Contains(incoming(ss.Context())["triton_grpc_error"], "true")
 	s.compress(ss.Context())
 	s.streams.Add(1)
@@ -130,6 +132,7 @@ func (st *stream) pop(r *reply) {
 	}
 	st.count--
 	st.size -= r.size
+	st.svc.set.InFlight.Give(int64(r.size))
 	st.giveRoom()
 }
 
@@ -159,6 +162,7 @@ func (st *stream) push(r *reply) {
 	st.last = r
 	st.count++
 	st.size += r.size
+	st.svc.set.InFlight.Add(int64(r.size))
 	st.signal()
 }
 
@@ -188,6 +192,8 @@ func (st *stream) close() {
 // receive submits the client's requests until there are no more.
 func (st *stream) receive(ss grpc.ServerStream) {
 	defer st.svc.streams.Done()
+	st.line.begin()
+	defer st.line.end()
 	for {
 		st.hold()
 		m, came := newMessage(), st.svc.set.Tracer.Begin()
@@ -219,7 +225,10 @@ func (st *stream) end(err error) {
 // request submits one request. Its error is one that ends the stream.
 func (st *stream) request(m *message, came tracing.Span) error {
 	d, size := decoder{svc: st.svc, msg: m, came: came}, m.data.Len()
-	err := d.decode(st.ctx, false)
+	err := d.admit(st.line)
+	if err == nil {
+		err = d.decode(st.ctx, false)
+	}
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
 	}

@@ -12,11 +12,12 @@ import (
 
 // streamCall is one request of a stream, and the sink of its answers.
 type streamCall struct {
-	st    *stream
-	id    string
-	size  int // bytes of the request's message
-	about *infer.Description
-	wants []want
+	st     *stream
+	id     string
+	size   int // bytes of the request's message
+	charge infer.Charge
+	about  *infer.Description
+	wants  []want
 	// ordered keeps the answer back until those of earlier requests are sent. It has
 	// to be one answer, so this is not for decoupled models.
 	ordered    bool
@@ -36,7 +37,7 @@ var streamCalls = sync.Pool{New: func() any { return new(streamCall) }}
 func newStreamCall(st *stream, d *decoder) *streamCall {
 	c := streamCalls.Get().(*streamCall) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	*c = streamCall{
-		st: st, id: d.id, about: d.about, emptyFinal: d.emptyFinal,
+		st: st, id: d.id, about: d.about, emptyFinal: d.emptyFinal, charge: d.msg.charge.Move(),
 		ordered: d.about == nil || !d.about.Decoupled,
 		wants:   append(c.wants[:0], d.msg.wants...),
 	}
@@ -45,6 +46,7 @@ func newStreamCall(st *stream, d *decoder) *streamCall {
 }
 
 func (c *streamCall) recycle() {
+	c.charge.Release()
 	*c = streamCall{wants: reuse(c.wants)}
 	streamCalls.Put(c)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"tutti/core/infer"
 	"tutti/core/status"
 )
 
@@ -20,6 +21,9 @@ type body struct {
 	left int64 // -1 when only the end will tell
 	read int64
 	max  int64
+	// charge takes what is read of a body whose length nobody knows; nil when it is
+	// charged as a whole.
+	charge *infer.Charge
 	// inflated marks a body whose bytes are counted after decompression.
 	inflated bool
 }
@@ -53,6 +57,9 @@ func (b *body) upTo(dst []byte, n int64) ([]byte, error) {
 			dst = grow(dst, n)
 		}
 		part := dst[len(dst):min(int64(cap(dst)), int64(len(dst))+n)]
+		if err := b.take(int64(len(part))); err != nil {
+			return dst, err
+		}
 		got, err := b.full(part)
 		dst = dst[:len(dst)+got]
 		n -= int64(got)
@@ -64,6 +71,14 @@ func (b *body) upTo(dst []byte, n int64) ([]byte, error) {
 		}
 	}
 	return dst, nil
+}
+
+// take charges n bytes that are about to be read, unless the whole body is charged.
+func (b *body) take(n int64) error {
+	if b.charge == nil {
+		return nil
+	}
+	return b.charge.Take(n)
 }
 
 // grow makes room for up to n bytes, little by little: memory follows what has arrived.

@@ -11,7 +11,7 @@ import (
 // at its value; without a body it reports false. Unlike an infer request, it is
 // checked for syntax as a whole before anything is made of it.
 func (x *exchange) readObject(w http.ResponseWriter, r *http.Request) (bool, error) {
-	b, err := x.open(w, r)
+	b, err := x.open(w, r, false)
 	if err != nil {
 		return false, err
 	}

@@ -55,8 +55,16 @@ func (x *exchange) tooLarge(in *spec, size int64) error {
 		"of %d bytes. Use --http-max-input-size to increase the limit.", in.name, size, x.srv.maxInput)
 }
 
-// alloc returns a tensor of an input's type and shape with size bytes.
+// alloc charges and returns a tensor of an input's type and shape with size bytes.
 func (x *exchange) alloc(in *spec, size int) (tensor.Tensor, error) {
+	if err := x.charge.Take(int64(size)); err != nil {
+		return tensor.Tensor{}, err
+	}
+	return x.make(in, size)
+}
+
+// make is alloc of bytes that are charged already.
+func (x *exchange) make(in *spec, size int) (tensor.Tensor, error) {
 	b, err := x.srv.alloc.Alloc(size)
 	if err != nil {
 		return tensor.Tensor{}, err

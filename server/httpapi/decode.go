@@ -119,7 +119,10 @@ func (x *exchange) binaryInput(b *body, in *spec, to *infer.Named) (err error) {
 	if b.read+in.size > b.max || b.read+in.size < 0 {
 		return b.tooLarge(b.read + in.size)
 	}
-	if to.Tensor, err = x.alloc(in, int(in.size)); err != nil {
+	if err = b.take(in.size); err != nil {
+		return err
+	}
+	if to.Tensor, err = x.make(in, int(in.size)); err != nil {
 		return err
 	}
 	n, err := b.full(to.Tensor.Bytes())

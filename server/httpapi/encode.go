@@ -21,6 +21,7 @@ func (x *exchange) reply(w http.ResponseWriter, asked http.Header, resp *infer.R
 	if err != nil {
 		return err
 	}
+	x.charge.Add(int64(len(x.out)))
 	h, c := w.Header(), codingIdentity
 	if len(asked["Accept-Encoding"]) > 0 {
 		h["Vary"], c = varyValue, accepted(asked)

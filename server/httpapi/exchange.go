@@ -20,6 +20,7 @@ type exchange struct {
 	src    source
 	zip    *inflater    // nil for a body that is not compressed
 	came   tracing.Span // when the request was read
+	charge infer.Charge // what it has in flight
 	req    *infer.Request
 	served int64  // the version that is asked, 0 until there is one
 	body   []byte // the request's JSON
@@ -95,7 +96,7 @@ var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 func (s *Server) newExchange() *exchange {
 	x := exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	x.srv, x.came = s, s.tracer.Begin()
+	x.srv, x.came, x.charge = s, s.tracer.Begin(), s.inFlight.Charge()
 	return x
 }
 
@@ -123,6 +124,7 @@ func (x *exchange) release() {
 	if cap(x.specs) > 1024 || cap(x.wants) > 1024 {
 		x.specs, x.wants = nil, nil
 	}
+	x.charge.Release()
 	exchanges.Put(x)
 }
 

@@ -19,8 +19,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, t target) {
 	defer x.release()
 	a, decoupled, err := x.ask(w, r, t)
 	if err != nil {
-		s.drain(w, r, err)
-		writeError(w, err)
+		s.refuse(w, r, err)
 		return
 	}
 	defer a.release()
@@ -46,10 +45,12 @@ func (x *exchange) writeAnswer(w http.ResponseWriter, resp *infer.Response) {
 	var err error
 	x.sends(resp)
 	defer resp.Trace.Mark(tracing.HTTPSendEnd)
+	x.charge.Add(resp.Size())
 	if x.out, err = x.appendAnswer(x.out[:0], resp); err != nil {
 		writeError(w, err)
 		return
 	}
+	x.charge.Add(int64(len(x.out)))
 	writeBody(w, x.out)
 }
 
@@ -79,8 +80,7 @@ func (s *Server) generateStream(w http.ResponseWriter, r *http.Request, t target
 	defer x.release()
 	a, _, err := x.ask(w, r, t)
 	if err != nil {
-		s.drain(w, r, err)
-		writeError(w, err)
+		s.refuse(w, r, err)
 		return
 	}
 	defer a.release()
@@ -123,7 +123,10 @@ func (e *events) answer(x *exchange, resp *infer.Response) {
 		e.failure(x, err)
 		return
 	}
+	size := resp.Size() + int64(len(b))
+	x.charge.Add(size)
 	e.send(x, http.StatusOK)
+	x.charge.Give(size)
 }
 
 // end says how the request ended. A request that was refused before it had an

@@ -20,8 +20,7 @@ func (s *Server) inferModel(w http.ResponseWriter, r *http.Request, t target) {
 	x := s.newExchange()
 	defer x.release()
 	if err := x.serve(w, r, t); err != nil {
-		s.drain(w, r, err)
-		writeError(w, err)
+		s.refuse(w, r, err)
 	}
 }
 
@@ -45,6 +44,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 	}
 	x.sends(resp)
 	defer resp.Trace.Mark(tracing.HTTPSendEnd)
+	x.charge.Add(resp.Size())
 	return x.reply(w, r.Header, resp)
 }
 
@@ -90,25 +90,30 @@ func (x *exchange) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	b, err := x.open(w, r)
+	b, err := x.open(w, r, zipped)
 	if err != nil {
 		return err
-	}
-	if zipped {
-		x.zip = newInflater(&x.src)
-		b.r, b.left, b.inflated = x.zip, -1, true
 	}
 	return x.decode(&b, r.Header)
 }
 
-// open begins to read a request's body, unless it says that it is too large.
-func (x *exchange) open(w http.ResponseWriter, r *http.Request) (body, error) {
+// open begins to read a request's body, unless it says that it is too large, or there
+// is no room for it. One that does not say its length is charged as it is read, and
+// so is one that will be longer once it is decompressed.
+func (x *exchange) open(w http.ResponseWriter, r *http.Request, zipped bool) (body, error) {
 	x.src.begin(w, r, x.srv.stall)
 	b := body{r: &x.src, left: r.ContentLength, max: x.srv.maxInput}
-	if b.left > b.max {
+	switch {
+	case b.left > b.max:
 		return b, b.tooLarge(b.left)
+	case zipped:
+		x.zip = newInflater(&x.src)
+		b.r, b.left, b.inflated = x.zip, -1, true
+	case b.left >= 0:
+		return b, x.charge.Take(b.left)
 	}
-	return b, nil
+	b.charge = &x.charge
+	return b, x.srv.inFlight.Admit()
 }
 
 // submit hands the request over and waits for its only answer.
@@ -146,7 +151,11 @@ func writeError(w http.ResponseWriter, err error) {
 		return
 	}
 	retryAfter(w, err)
-	writeErrorText(w, status.CodeOf(err).HTTP(), status.Text(err))
+	code := status.CodeOf(err).HTTP()
+	if errors.Is(err, infer.ErrTooLarge) {
+		code = http.StatusRequestEntityTooLarge
+	}
+	writeErrorText(w, code, status.Text(err))
 }
 
 // retryAfter tells the client when to come again, when that is known.
@@ -157,10 +166,13 @@ func retryAfter(w http.ResponseWriter, err error) {
 }
 
 func writeErrorText(w http.ResponseWriter, code int, text string) {
-	w.Header()["Content-Type"] = jsonType
+	body := appendError(nil, text)
+	h := w.Header()
+	h["Content-Type"] = jsonType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))} // it may be sent before the handler ends
 	w.WriteHeader(code)
 	// A client that is gone by now gets nothing.
-	_, _ = w.Write(appendError(nil, text))
+	_, _ = w.Write(body)
 }
 
 // appendError appends the JSON of a failure. Its text may repeat names as the client

@@ -51,6 +51,8 @@ type Settings struct {
 	MaxInput int64
 	// MaxHeader bounds a request's header in bytes; 0 for DefaultMaxHeader.
 	MaxHeader int
+	// InFlight counts the bytes of requests, and refuses those beyond its limit; nil for neither.
+	InFlight *infer.InFlight
 	// StallTimeout is how long a client may send nothing of a body that it has
 	// announced, or take nothing of a large answer; 0 for DefaultStallTimeout,
 	// negative for ever.
@@ -75,6 +77,7 @@ type Server struct {
 	alloc    tensor.Allocator
 	isLive   func() bool
 	maxInput int64
+	inFlight *infer.InFlight
 	stall    time.Duration // 0 for ever
 	regions  *shm.Registry
 	forward  *regexp.Regexp
@@ -113,6 +116,7 @@ func New(set Settings) *Server {
 		alloc:    set.Alloc,
 		isLive:   set.Live,
 		maxInput: set.MaxInput,
+		inFlight: set.InFlight,
 		stall:    set.StallTimeout,
 		forward:  set.Forward,
 		limited:  infer.Restrict(set.Restricted),

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"tutti/core/infer"
 	"tutti/core/status"
 )
 
@@ -95,6 +96,30 @@ func readError(err error) error {
 		return err
 	}
 	return status.Errorf(status.InvalidArg, "failed to read the request: %w", err)
+}
+
+// refuse answers a request with err, and reads what is left of it. A client that is
+// refused for want of room is told so before it has sent everything.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if !full(err) || r.ProtoMajor != 1 || len(r.Header["Expect"]) > 0 {
+		s.drain(w, r, err)
+		writeError(w, err)
+		return
+	}
+	c := http.NewResponseController(w)
+	early := c.EnableFullDuplex() == nil
+	if !early {
+		s.drain(w, r, err)
+	}
+	writeError(w, err)
+	if early && c.Flush() == nil {
+		s.drain(w, r, err)
+	}
+}
+
+// full reports whether err is about the bytes in flight.
+func full(err error) bool {
+	return errors.Is(err, infer.ErrFull) || errors.Is(err, infer.ErrTooLarge)
 }
 
 // drain reads what is left of a request that was refused because of err, so that the

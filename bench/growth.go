@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"tutti/bench/load"
+)
+
+const (
+	growthLimit = 1.15 // how much the large case may cost of the small one
+	growthCalls = 10000
+	manyModels  = 1000
+)
+
+// growth measures that cost does not grow with what does not concern a request: the
+// models that are loaded, the connections that are idle, the size that each byte of a
+// request has around it. Last it fills the server with more than it may hold.
+func (b *bench) growth() error {
+	for _, part := range []func() error{b.growthModels, b.growthIdle, b.growthBytes, b.growthMemory} {
+		if err := part(); err != nil {
+			return err
+		}
+		if err := b.table.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serveAs starts the server with further options.
+func (b *bench) serveAs(options []string, repositories ...string) (*process, error) {
+	ports, err := freePorts()
+	if err != nil {
+		return nil, err
+	}
+	return start("127.0.0.1:"+ports[0], "127.0.0.1:"+ports[1], b.tutti, append(tuttiArgs(ports, repositories...), options...)...)
+}
+
+// grow prints the small case, the large one, and their ratio.
+func (b *bench) grow(what, unit string, small, large []float64) {
+	fmt.Fprintf(b.table, "%s\tsmall %.3g %s\tlarge %.3g %s\tratio %.2f (at most %.2f)\n",
+		what, median(small), unit, median(large), unit, median(large)/median(small), growthLimit)
+}
+
+// growthModels compares a server with two models with one that has a thousand more.
+func (b *bench) growthModels() (err error) {
+	many, err := manyIdentities(manyModels)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(many)
+	few, err := b.serve(identities)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, few.Stop()) }()
+	began := time.Now()
+	lots, err := b.serve(identities, many)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lots.Stop()) }()
+	fmt.Fprintf(b.table, "start-up with %d models\t%.2f s\n", manyModels+2, time.Since(began).Seconds())
+	return b.compareSmall("with "+strconv.Itoa(manyModels)+" models more", few, lots)
+}
+
+const identities = "bench/testdata/identity"
+
+// manyIdentities makes a repository of n models.
+func manyIdentities(n int) (string, error) {
+	config, err := os.ReadFile(identities + "/fp32x16/config.pbtxt")
+	if err != nil {
+		return "", err
+	}
+	root, err := os.MkdirTemp("", "bench-growth")
+	if err != nil {
+		return "", err
+	}
+	for i := range n {
+		dir := filepath.Join(root, fmt.Sprintf("more%04d", i))
+		if err := os.MkdirAll(filepath.Join(dir, "1"), 0o750); err != nil {
+			return root, err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), config, 0o600); err != nil {
+			return root, err
+		}
+	}
+	return root, nil
+}
+
+// compareSmall has both servers answer small requests in rounds, one after the other,
+// after a round that is not counted.
+func (b *bench) compareSmall(what string, small, large *process) error {
+	for _, c := range []struct{ name, protocol string }{{"HTTP binary", load.Binary}, {"gRPC", load.GRPC}} {
+		send := func(p *process) (time.Duration, error) {
+			g, err := p.dial(c.protocol, ramp("fp32x16", 16), concurrency)
+			if err != nil {
+				return 0, err
+			}
+			return p.load(g, growthCalls)
+		}
+		var s, l []float64
+		for round := range b.rounds + 1 {
+			first, err := send(small)
+			if err != nil {
+				return fmt.Errorf("%s, %s: small: %w", c.name, what, err)
+			}
+			second, err := send(large)
+			if err != nil {
+				return fmt.Errorf("%s, %s: large: %w", c.name, what, err)
+			}
+			if round > 0 {
+				s, l = append(s, first.Seconds()*1e6), append(l, second.Seconds()*1e6)
+			}
+		}
+		b.grow(c.name+", FP32[16], "+what+": CPU per request", "us", s, l)
+	}
+	return nil
+}

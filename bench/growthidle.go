@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// idleConnections is how many wait while others ask.
+const idleConnections = 10000
+
+// growthIdle compares a server with no idle connection with one that has thousands,
+// of HTTP or of gRPC.
+func (b *bench) growthIdle() error {
+	for _, c := range []struct {
+		name       string
+		http, grpc int
+	}{
+		{"HTTP", idleConnections, 0},
+		{"gRPC", 0, idleConnections},
+	} {
+		if err := b.idle(c.name, c.http, c.grpc); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) idle(name string, http, grpc int) (err error) {
+	alone, err := b.serve(identities)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, alone.Stop()) }()
+	crowded, err := b.serve(identities)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, crowded.Stop()) }()
+	before, err := crowded.resident()
+	if err != nil {
+		return err
+	}
+	var held []net.Conn
+	defer func() {
+		for _, c := range held {
+			_ = c.Close() // the server ends with it
+		}
+	}()
+	for i := range http + grpc {
+		open, address := idleHTTP, crowded.HTTP
+		if i >= http {
+			open, address = idleGRPC, crowded.GRPC
+		}
+		c, err := open(address)
+		if err != nil {
+			return fmt.Errorf("connection %d: %w", i, err)
+		}
+		held = append(held, c)
+	}
+	after, err := crowded.resident()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.table, "%d idle %s connections\t%.1f KiB each\n", len(held), name, (after-before)*1024/float64(len(held)))
+	return b.compareSmall(fmt.Sprintf("with %d idle %s connections", len(held), name), alone, crowded)
+}
+
+const idlePatience = 10 * time.Second
+
+// idleHTTP asks once, so that the server has seen the connection, and then waits.
+func idleHTTP(address string) (net.Conn, error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(time.Now().Add(idlePatience)); err != nil {
+		return c, err
+	}
+	return c, discard(c, bufio.NewReaderSize(c, 512), []byte("GET /v2/health/live HTTP/1.1\r\nHost: bench\r\n\r\n"))
+}
+
+// idleGRPC shakes hands as HTTP/2 does, and then waits.
+func idleGRPC(address string) (net.Conn, error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.SetDeadline(time.Now().Add(idlePatience)); err != nil {
+		return c, err
+	}
+	const settings, acknowledged = "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x00\x04\x01\x00\x00\x00\x00"
+	if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+acknowledged); err != nil {
+		return c, err
+	}
+	var head [9]byte // of the server's settings
+	_, err = io.ReadFull(c, head[:])
+	return c, err
+}

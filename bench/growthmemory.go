@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"tutti/proto/inference"
+)
+
+const (
+	inFlightLimit = 512 << 20
+	memoryClients = 16
+	memoryCalls   = 2 // of each client
+	slowClients   = 2 // who announce a request and never send it whole
+	requestSize   = 100 << 20
+)
+
+// growthMemory has more clients send 100 MB at a time than the server may hold, and
+// some that never finish: it answers what it has room for and refuses the rest.
+func (b *bench) growthMemory() error {
+	for _, way := range []struct {
+		name string
+		send func(p *process) (answered, refused int64, err error)
+	}{
+		{"HTTP binary", floodHTTP},
+		{"gRPC", floodGRPC},
+	} {
+		p, err := b.serveAs([]string{"--http-max-input-size=1073741824", fmt.Sprintf("--max-inflight-bytes=%d", inFlightLimit)}, identities)
+		if err != nil {
+			return err
+		}
+		answered, refused, err := way.send(p)
+		if err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", way.name, err), p.Stop())
+		}
+		peak, err := p.peak()
+		if err = errors.Join(err, p.Stop()); err != nil {
+			return err
+		}
+		fmt.Fprintf(b.table, "%s, %d clients of 100 MB requests, %d MB may be in flight\tresident at most %.0f MiB\t%d answered\t%d refused\n",
+			way.name, memoryClients, inFlightLimit>>20, peak, answered, refused)
+	}
+	return nil
+}
+
+// peak returns the most memory the process ever had resident, in MiB.
+func (p *process) peak() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := strings.Cut(string(text), "VmHWM:")
+	if !ok {
+		return 0, errors.New("no VmHWM")
+	}
+	kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	return kib / 1024, err
+}
+
+// flood runs the clients, each of which tells whether its request was answered. None
+// waits as Retry-After asks: the server is to be busy.
+func flood(send func() (bool, error)) (answered, refused int64, err error) {
+	var yes, no atomic.Int64
+	errs := make([]error, memoryClients)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			for range memoryCalls {
+				ok, err := send()
+				switch {
+				case err != nil:
+					errs[i] = err
+					return
+				case ok:
+					yes.Add(1)
+				default:
+					no.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return yes.Load(), no.Load(), errors.Join(errs...)
+}
+
+func floodHTTP(p *process) (answered, refused int64, err error) {
+	request := binaryInfer("fp32", requestSize/4)
+	for range slowClients {
+		c, err := net.Dial("tcp", p.HTTP)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer c.Close()
+		if _, err := c.Write(request[:1<<20]); err != nil {
+			return 0, 0, err
+		}
+	}
+	return flood(func() (bool, error) { return askOnce(p.HTTP, request) })
+}
+
+// askOnce sends a request on a connection of its own. The refusal comes before all of
+// it is sent.
+func askOnce(address string, request []byte) (bool, error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = c.Write(request) // the answer tells
+	}()
+	resp, err := http.ReadResponse(bufio.NewReaderSize(c, 256<<10), nil)
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+	}
+	if err != nil {
+		return false, err
+	}
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		_ = c.Close()
+		<-sent
+		return false, nil
+	}
+	<-sent
+	if resp.StatusCode != http.StatusOK {
+		return false, errors.New(resp.Status)
+	}
+	return true, nil
+}
+
+func floodGRPC(p *process) (answered, refused int64, err error) {
+	request := largeRequest(requestSize)
+	return flood(func() (bool, error) {
+		c, err := dialLarge(p.GRPC)
+		if err != nil {
+			return false, err
+		}
+		defer c.Close()
+		_, err = inference.NewGRPCInferenceServiceClient(c).ModelInfer(context.Background(), request)
+		if grpcstatus.Code(err) == codes.Unavailable {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}

@@ -1,0 +1,192 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+
+	"tutti/core/infer"
+)
+
+// line is a connection that counts what comes in of messages that are not complete
+// yet: grpc tells of a message only when it has all of it. One that brings more while
+// too much is in flight ends, for there is no way to refuse one of its calls.
+type line struct {
+	net.Conn
+	f *infer.InFlight
+	// pending are the bytes that are charged to no message yet.
+	pending atomic.Int64
+	// receiving counts the calls that wait for a message; below zero once it is closed.
+	receiving atomic.Int32
+	// The reader's own: how long a client may send nothing of a large message, and when
+	// the deadline for that was set, zero for none.
+	stall time.Duration
+	set   time.Time
+}
+
+const (
+	// lineSlack is how much of a line's bytes may be what is around messages, or small
+	// ones: less than that ends no connection.
+	lineSlack = 1 << 20
+	// defaultStall is how long a client may send nothing of a message of which it has
+	// sent more than that.
+	defaultStall = time.Minute
+	// lineClosed is below any number of calls.
+	lineClosed = math.MinInt32 / 2
+)
+
+// Read counts what it reads while a call waits for it.
+func (l *line) Read(p []byte) (int, error) {
+	n, err := l.read(p)
+	if n == 0 || l.receiving.Load() <= 0 {
+		return n, err
+	}
+	l.f.Add(int64(n))
+	pending := l.pending.Add(int64(n))
+	if l.receiving.Load() <= 0 {
+		l.forget()
+		return n, err
+	}
+	if pending > lineSlack {
+		if full := l.f.Exceeded(); full != nil {
+			return 0, full
+		}
+	}
+	return n, err
+}
+
+// read gives a client who has sent some of a large message the time to send more.
+func (l *line) read(p []byte) (int, error) {
+	for {
+		if l.pending.Load() > lineSlack {
+			l.wait()
+		}
+		n, err := l.Conn.Read(p)
+		if n > 0 || l.set.IsZero() || !errors.Is(err, os.ErrDeadlineExceeded) || l.pending.Load() > lineSlack {
+			return n, err
+		}
+		// The message was complete: nothing is waited for any more.
+		l.set = time.Time{}
+		if err := l.Conn.SetReadDeadline(l.set); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// wait moves the deadline, now and then.
+func (l *line) wait() {
+	now := time.Now()
+	if now.Sub(l.set) < l.stall/4 {
+		return
+	}
+	l.set = now
+	_ = l.Conn.SetReadDeadline(now.Add(l.stall)) // what fails here, fails in Read
+}
+
+// Close gives back what has come.
+func (l *line) Close() error {
+	l.receiving.Store(lineClosed)
+	l.forget()
+	return l.Conn.Close()
+}
+
+func (l *line) forget() { l.f.Give(l.pending.Swap(0)) }
+
+// begin has bytes counted, for a call that waits for messages.
+func (l *line) begin() {
+	if l != nil {
+		l.receiving.Add(1)
+	}
+}
+
+// end takes begin back.
+func (l *line) end() {
+	if l != nil && l.receiving.Add(-1) <= 0 {
+		l.forget()
+	}
+}
+
+// settle charges a message of n bytes that is complete with what was counted of it.
+func (l *line) settle(c *infer.Charge, n int64) {
+	if l == nil {
+		return
+	}
+	for {
+		pending := l.pending.Load()
+		if pending == 0 {
+			return
+		}
+		mine, rest := min(n, pending), max(0, pending-n)
+		if rest < lineSlack { // what is around messages
+			rest = 0
+		}
+		if l.pending.CompareAndSwap(pending, rest) {
+			c.Adopt(mine)
+			l.f.Give(pending - mine - rest)
+			return
+		}
+	}
+}
+
+// lineOf returns the line of a call, nil when nothing is limited.
+func lineOf(ctx context.Context, f *infer.InFlight) *line {
+	if f.Limit() == 0 {
+		return nil
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(lined); ok {
+			return info.line
+		}
+	}
+	return nil
+}
+
+// lined is what a call knows of its connection.
+type lined struct {
+	credentials.AuthInfo
+	line *line
+}
+
+// lines makes a line of every connection, within its encryption.
+type lines struct {
+	credentials.TransportCredentials
+	f     *infer.InFlight
+	stall time.Duration
+}
+
+// counted returns credentials that count what comes in; nil is none.
+func counted(c credentials.TransportCredentials, f *infer.InFlight, stall time.Duration) credentials.TransportCredentials {
+	if f.Limit() == 0 {
+		return c
+	}
+	if c == nil {
+		c = insecure.NewCredentials()
+	}
+	if stall <= 0 {
+		stall = defaultStall
+	}
+	return lines{c, f, stall}
+}
+
+// ServerHandshake makes the line.
+func (c lines) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return conn, info, err
+	}
+	l := &line{Conn: conn, f: c.f, stall: c.stall}
+	return l, lined{info, l}, nil
+}
+
+// Clone is what grpc copies credentials with.
+func (c lines) Clone() credentials.TransportCredentials {
+	return lines{c.TransportCredentials.Clone(), c.f, c.stall}
+}

@@ -10,6 +10,7 @@ PKG ?= ./...
 BENCH ?= .
 COUNT ?= 6
 ONCE ?=
+UPDATE ?=
 OLD ?=
 
 EXAMPLES := examples/ensembles
@@ -165,6 +166,15 @@ bench-backends: runtimes ## Compare a call of each backend with the same call of
 .PHONY: bench-sched
 bench-sched: ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
 	go run ./bench -only sched -rounds $(COUNT)
+
+.PHONY: bench-tax
+bench-tax: runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit
+	go run ./bench -only tax -rounds $(COUNT)
+
+# Neither looks at wall time, so that it can run where other programs do.
+.PHONY: bench-guard
+bench-guard: ## Fail when a request allocates or computes more than recorded; UPDATE=1 records
+	go test -count=1 -timeout 5m -run '^TestGuard$$' ./bench -args -guard $(if $(UPDATE),-guard-update)
 
 .PHONY: bench-repo
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up

@@ -43,12 +43,10 @@ func guardOverSockets(t *testing.T) []guardPath {
 	rpc := grpcapi.New(grpcapi.Settings{Infer: repo, Catalog: repo, Alloc: alloc})
 	bareRPC := grpc.NewServer()
 	inference.RegisterGRPCInferenceServiceServer(bareRPC, guardService{})
+	raw, text := binaryInfer(guardModel, 16), jsonInfer("/v2/models/"+guardModel+"/infer", 16)
 	paths := []guardPath{
-		{name: "HTTP binary, FP32[16]", run: guardOverHTTP(t, ours, binaryInfer(guardModel, 16)), floor: guardOverHTTP(t, bare, binaryInfer(guardModel, 16))},
-		{
-			name: "HTTP JSON, FP32[16]", run: guardOverHTTP(t, ours, jsonInfer("/v2/models/"+guardModel+"/infer", 16)),
-			floor: guardOverHTTP(t, bare, jsonInfer("/v2/models/"+guardModel+"/infer", 16)),
-		},
+		{name: "HTTP binary, FP32[16]", run: guardOverHTTP(t, ours, raw), floor: guardOverHTTP(t, bare, raw)},
+		{name: "HTTP JSON, FP32[16]", run: guardOverHTTP(t, ours, text), floor: guardOverHTTP(t, bare, text)},
 		{
 			name: "gRPC, FP32[16]", run: guardOverGRPC(t, guardListen(t, rpc.Serve, rpc.Shutdown)),
 			floor: guardOverGRPC(t, guardListen(t, bareRPC.Serve, func(context.Context) error { bareRPC.Stop(); return nil })),
@@ -58,8 +56,8 @@ func guardOverSockets(t *testing.T) []guardPath {
 		paths[i].against, paths[i].calls, paths[i].floorCalls = guardEcho, guardSockets, guardSockets
 		paths[i].slack, paths[i].noise = 0.5, 64
 	}
-	handler := newGuardPath(t, "HTTP binary, FP32[16], without sockets", guardHandler(t, web, binaryInfer(guardModel, 16)))
-	parsing := newGuardPath(t, "HTTP JSON, FP32[16], without sockets", guardHandler(t, web, jsonInfer("/v2/models/"+guardModel+"/infer", 16)))
+	handler := newGuardPath(t, "HTTP binary, FP32[16], without sockets", guardHandler(t, web, raw))
+	parsing := newGuardPath(t, "HTTP JSON, FP32[16], without sockets", guardHandler(t, web, text))
 	return append(paths, handler, parsing)
 }
 

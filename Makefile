@@ -176,6 +176,13 @@ bench-tax: runtime ## Compare ensembles with their slowest step alone, and with 
 bench-guard: ## Fail when a request allocates or computes more than recorded; UPDATE=1 records
 	go test -count=1 -timeout 5m -run '^TestGuard$$' ./bench -args -guard $(if $(UPDATE),-guard-update)
 
+# Where Python has no numpy, that of the clients' packages serves.
+.PHONY: bench-pgo
+bench-pgo: build runtime examples ## Tell what a build gains that a profile guides, and leave the profile in bin/ (10 minutes)
+	@if ! "$${TUTTI_PYTHON:-python3}" -c 'import numpy' 2>/dev/null; then \
+		export PYTHONPATH="$$(scripts/prepare-conformance clients)$${PYTHONPATH:+:$$PYTHONPATH}"; fi; \
+		go run ./bench -only pgo
+
 .PHONY: bench-repo
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up
 	go test -run '^$$' -bench '^BenchmarkRepository$$' -benchtime 0.5s -count $(COUNT) ./repository

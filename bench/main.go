@@ -4,7 +4,7 @@
 // disturbs least.
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
-//	bench -only sched,tax
+//	bench -only sched,tax,pgo
 //
 // It needs the binary, the examples and their runtime (make runtime examples), and
 // fetches the packages of the peers in Python.
@@ -22,7 +22,7 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "how often each side is measured")
-	only := flag.String("only", "wire,text,memory", "what to measure; sched and tax besides")
+	only := flag.String("only", "wire,text,memory", "what to measure; sched, tax and pgo besides")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all when empty")
 	echo := flag.Bool("echo", false, "serve bare echoes and nothing else, for use by the bench itself")
 	flag.Parse()
@@ -42,6 +42,7 @@ func main() {
 		{"backends", b.backends},
 		{"sched", b.sched},
 		{"tax", b.tax},
+		{"pgo", b.pgo},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {

@@ -64,7 +64,9 @@ type taxCrowd struct{ callers, batch int }
 func taxCrowds() []taxCrowd { return []taxCrowd{{8, 2}, {32, 8}, {128, 32}} }
 
 // String says it for people.
-func (c taxCrowd) String() string { return fmt.Sprintf("%d callers, batches of %d", c.callers, c.batch) }
+func (c taxCrowd) String() string {
+	return fmt.Sprintf("%d callers, batches of %d", c.callers, c.batch)
+}
 
 // taxGraph is an ensemble of models at devices.
 type taxGraph struct {

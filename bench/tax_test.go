@@ -64,6 +64,9 @@ func taxOfBatches(t *testing.T, root string, g *taxGraph, crowd taxCrowd) {
 		}
 	}()
 	n := 200 * crowd.callers
+	if testing.Short() {
+		n = 50 * crowd.callers
+	}
 	repo.ask("ensemble", []string{"IN"}, crowd.callers, n/4)
 	repo.ask(taxModel(g.slowest()), []string{"IN0"}, crowd.callers, n/4)
 	whole, _ := repo.rate("ensemble", []string{"IN"}, crowd.callers, n)

@@ -10,6 +10,7 @@ PKG ?= ./...
 BENCH ?= .
 COUNT ?= 6
 ONCE ?=
+UPDATE ?=
 OLD ?=
 
 EXAMPLES := examples/ensembles
@@ -172,6 +173,22 @@ bench-backends: runtimes ## Compare a call of each backend with the same call of
 .PHONY: bench-sched
 bench-sched: ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
 	go run ./bench -only sched -rounds $(COUNT)
+
+.PHONY: bench-tax
+bench-tax: runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit
+	go run ./bench -only tax -rounds $(COUNT)
+
+# Neither looks at wall time, so that it can run where other programs do.
+.PHONY: bench-guard
+bench-guard: ## Fail when a request allocates or computes more than recorded; UPDATE=1 records
+	go test -count=1 -timeout 5m -run '^TestGuard$$' ./bench -args -guard $(if $(UPDATE),-guard-update)
+
+# Where Python has no numpy, that of the clients' packages serves.
+.PHONY: bench-pgo
+bench-pgo: build runtime examples ## Tell what a build gains that a profile guides, and leave the profile in bin/ (10 minutes)
+	@if ! "$${TUTTI_PYTHON:-python3}" -c 'import numpy' 2>/dev/null; then \
+		export PYTHONPATH="$$(scripts/prepare-conformance clients)$${PYTHONPATH:+:$$PYTHONPATH}"; fi; \
+		go run ./bench -only pgo
 
 .PHONY: bench-repo
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up

@@ -4,7 +4,7 @@
 // disturbs least.
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
-//	bench -only sched
+//	bench -only sched,tax,pgo,growth
 //	bench -only matrix [-scenarios identity3,text] [-peers triton] [-concurrency 8,32] [-time 2s] ...
 //
 // The matrix compares servers of KServe v2: ours, the peers of bench/peers, or one that runs already. See its flags.
@@ -25,7 +25,7 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "how often each side is measured")
-	only := flag.String("only", "wire,text,memory", "what to measure; steps, backends, sched and matrix besides")
+	only := flag.String("only", "wire,text,memory", "what to measure; steps, backends, sched, tax, pgo, growth and matrix besides")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all when empty")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)
@@ -48,6 +48,8 @@ func main() {
 		{"sched", b.sched},
 		{"matrix", b.matrix},
 		{"growth", b.growth},
+		{"tax", b.tax},
+		{"pgo", b.pgo},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {

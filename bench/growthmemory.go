@@ -125,10 +125,11 @@ func askOnce(address string, request []byte) (bool, error) {
 		_, _ = c.Write(request) // the answer tells
 	}()
 	resp, err := http.ReadResponse(bufio.NewReaderSize(c, 256<<10), nil)
-	if err == nil {
-		_, err = io.Copy(io.Discard, resp.Body)
-	}
 	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	if _, err = io.Copy(io.Discard, resp.Body); err != nil {
 		return false, err
 	}
 	if resp.StatusCode == http.StatusServiceUnavailable {

@@ -193,8 +193,12 @@ func half(t *testing.T, address string, n int) net.Conn {
 	var headers bytes.Buffer
 	h := hpack.NewEncoder(&headers)
 	for _, f := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", inference.GRPCInferenceService_ModelInfer_FullMethodName},
-		{":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", inference.GRPCInferenceService_ModelInfer_FullMethodName},
+		{":authority", "x"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	} {
 		_ = h.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 	}

@@ -6,7 +6,7 @@ import (
 	"math"
 	"net"
 	"os"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -22,22 +22,26 @@ import (
 type line struct {
 	net.Conn
 	f *infer.InFlight
-	// pending are the bytes that are charged to no message yet.
-	pending atomic.Int64
-	// receiving counts the calls that wait for a message; below zero once it is closed.
-	receiving atomic.Int32
+
+	mu        sync.Mutex
+	pending   int64 // bytes that are charged to no message yet; guarded by mu
+	charged   int64 // those of them that f counts; guarded by mu
+	receiving int   // calls that wait for a message, far below zero once closed; guarded by mu
 	// The reader's own: how long a client may send nothing of a large message, and when
 	// the deadline for that was set, zero for none.
 	stall time.Duration
 	set   time.Time
+	more  bool // whether the last bytes were of something large
 }
 
 const (
 	// lineSlack is how much of a line's bytes may be what is around messages, or small
 	// ones: less than that ends no connection.
 	lineSlack = 1 << 20
+	// lineStep is how many bytes are counted at a time, so that small messages are not.
+	lineStep = 64 << 10
 	// defaultStall is how long a client may send nothing of a message of which it has
-	// sent more than that.
+	// sent more than lineSlack.
 	defaultStall = time.Minute
 	// lineClosed is below any number of calls.
 	lineClosed = math.MinInt32 / 2
@@ -46,35 +50,49 @@ const (
 // Read counts what it reads while a call waits for it.
 func (l *line) Read(p []byte) (int, error) {
 	n, err := l.read(p)
-	if n == 0 || l.receiving.Load() <= 0 {
+	if l.more = n > 0 && l.came(int64(n)); !l.more {
 		return n, err
 	}
-	l.f.Add(int64(n))
-	pending := l.pending.Add(int64(n))
-	if l.receiving.Load() <= 0 {
-		l.forget()
-		return n, err
-	}
-	if pending > lineSlack {
-		if full := l.f.Exceeded(); full != nil {
-			return 0, full
-		}
+	if full := l.f.Exceeded(); full != nil {
+		return 0, full
 	}
 	return n, err
+}
+
+// came counts n bytes, and reports whether they are of something large.
+func (l *line) came(n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.receiving <= 0 {
+		return false
+	}
+	l.pending += n
+	if l.pending-l.charged >= lineStep {
+		l.f.Add(l.pending - l.charged)
+		l.charged = l.pending
+	}
+	return l.pending > lineSlack
+}
+
+// large reports whether the bytes of something large have come.
+func (l *line) large() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending > lineSlack
 }
 
 // read gives a client who has sent some of a large message the time to send more.
 func (l *line) read(p []byte) (int, error) {
 	for {
-		if l.pending.Load() > lineSlack {
+		if l.more {
 			l.wait()
 		}
 		n, err := l.Conn.Read(p)
-		if n > 0 || l.set.IsZero() || !errors.Is(err, os.ErrDeadlineExceeded) || l.pending.Load() > lineSlack {
+		if n > 0 || l.set.IsZero() || !errors.Is(err, os.ErrDeadlineExceeded) || l.large() {
 			return n, err
 		}
 		// The message was complete: nothing is waited for any more.
-		l.set = time.Time{}
+		l.set, l.more = time.Time{}, false
 		if err := l.Conn.SetReadDeadline(l.set); err != nil {
 			return 0, err
 		}
@@ -93,24 +111,40 @@ func (l *line) wait() {
 
 // Close gives back what has come.
 func (l *line) Close() error {
-	l.receiving.Store(lineClosed)
-	l.forget()
+	l.wants(lineClosed)
 	return l.Conn.Close()
 }
 
-func (l *line) forget() { l.f.Give(l.pending.Swap(0)) }
+// wants changes the number of calls that wait for messages; with the last one, what
+// has come is forgotten.
+func (l *line) wants(calls int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.receiving += calls; l.receiving <= 0 {
+		l.keep(0)
+	}
+}
+
+// keep forgets all but pending of the bytes that have come; mu is held.
+func (l *line) keep(pending int64) {
+	l.pending = pending
+	if l.charged > pending {
+		l.f.Give(l.charged - pending)
+		l.charged = pending
+	}
+}
 
 // begin has bytes counted, for a call that waits for messages.
 func (l *line) begin() {
 	if l != nil {
-		l.receiving.Add(1)
+		l.wants(1)
 	}
 }
 
 // end takes begin back.
 func (l *line) end() {
-	if l != nil && l.receiving.Add(-1) <= 0 {
-		l.forget()
+	if l != nil {
+		l.wants(-1)
 	}
 }
 
@@ -119,21 +153,17 @@ func (l *line) settle(c *infer.Charge, n int64) {
 	if l == nil {
 		return
 	}
-	for {
-		pending := l.pending.Load()
-		if pending == 0 {
-			return
-		}
-		mine, rest := min(n, pending), max(0, pending-n)
-		if rest < lineSlack { // what is around messages
-			rest = 0
-		}
-		if l.pending.CompareAndSwap(pending, rest) {
-			c.Adopt(mine)
-			l.f.Give(pending - mine - rest)
-			return
-		}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rest := max(0, l.pending-n)
+	if rest < lineSlack { // what is around messages
+		rest = 0
 	}
+	if mine := min(n, l.charged-rest); mine > 0 {
+		c.Adopt(mine)
+		l.charged -= mine
+	}
+	l.keep(rest)
 }
 
 // lineOf returns the line of a call, nil when nothing is limited.

@@ -16,7 +16,10 @@ import asked
 import kserve
 
 QUIET = {"logging": {"access": {"enabled": False}}, "metrics": {"enabled": False}}
-INNER = {"workers": asked.INSTANCES, **QUIET}
+# Every so many requests BentoML closes the connections to an inner service, with
+# what is under way on them, which then fails; here that does not come about.
+LASTING = {"runner_connection": {"max_requests": 10**9, "max_age": 1e9}}
+INNER = {"workers": asked.INSTANCES, **LASTING, **QUIET}
 
 
 async def ready(_):

@@ -1,7 +1,9 @@
-"""Hands over to MLServer's own command; what differs from run to run is in the environment."""
+"""Runs MLServer's own command; what differs from run to run is in the environment."""
 
+import multiprocessing
 import os
 import sys
+import threading
 
 import asked
 
@@ -14,4 +16,27 @@ os.environ |= {
     "MLSERVER_METRICS_ENDPOINT": "",
     "MLSERVER_GZIP_ENABLED": "false",
 }
-os.execv(sys.executable, [sys.executable, "-c", "from mlserver.cli import main; main()", "start", asked.SCENARIO])
+
+
+def end():
+    """What the stop did not end."""
+    for process in multiprocessing.active_children():
+        process.kill()
+    os._exit(0)
+
+
+async def stop(self, sig=None):
+    """MLServer's stop, with an end: while a model loads, it ends the servers and not the process."""
+    timer = threading.Timer(5, end)
+    timer.daemon = True
+    timer.start()
+    await stop_servers(self, sig)
+
+
+if __name__ == "__main__":
+    from mlserver.cli import main
+    from mlserver.server import MLServer
+
+    stop_servers, MLServer.stop = MLServer.stop, stop
+    sys.argv[1:] = ["start", asked.SCENARIO]
+    main()

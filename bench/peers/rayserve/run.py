@@ -12,11 +12,15 @@ import asked
 
 # Read when Ray is imported, by its workers too: no usage report to the net, no
 # token in the user's home, and what its documentation sets for throughput, less
-# the mode without a proxy, in which Ray chooses the port.
+# the mode without a proxy, in which Ray chooses the port. Ray hides the node from
+# the network where clusters are off, which is its default elsewhere than on Linux;
+# its two metrics ports are then left to the system.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_AUTH_MODE"] = "disabled"
 os.environ["RAY_SERVE_THROUGHPUT_OPTIMIZED"] = "1"
 os.environ["RAY_SERVE_ENABLE_DIRECT_INGRESS"] = "0"
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+os.environ["AUTOSCALER_METRIC_PORT"] = os.environ["DASHBOARD_METRIC_PORT"] = "0"
 
 import ray  # noqa: E402
 from ray import serve  # noqa: E402
@@ -51,7 +55,6 @@ def start(folder):
     ray.init(
         address="local",
         include_dashboard=False,
-        _node_ip_address=asked.HOST,
         _temp_dir=folder,
         object_store_memory=256 << 20,
         log_to_driver=False,

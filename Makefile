@@ -10,6 +10,7 @@ PKG ?= ./...
 BENCH ?= .
 COUNT ?= 6
 ONCE ?=
+UPDATE ?=
 OLD ?=
 
 EXAMPLES := examples/ensembles
@@ -135,7 +136,7 @@ fuzz: ## Fuzz every target in turn for T=1m each; PKG=./core/config for one pack
 	done
 
 .PHONY: bench
-bench: runtime examples bench-peers ## Run the benchmarks (BENCH, PKG, COUNT); OLD=ref compares with a commit
+bench: runtime examples bench-process ## Run the benchmarks (BENCH, PKG, COUNT); OLD=ref compares with a commit
 	@mkdir -p bin/bench
 	go test -short -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG) | tee bin/bench/new.txt
 	@if [[ -n '$(OLD)' ]]; then \
@@ -146,9 +147,16 @@ bench: runtime examples bench-peers ## Run the benchmarks (BENCH, PKG, COUNT); O
 		$(call tool,benchstat) bin/bench/old.txt bin/bench/new.txt; \
 	fi
 
-.PHONY: bench-peers
-bench-peers: runtime examples ## Compare the server with net/http and with Python, process against process
+.PHONY: bench-process
+bench-process: runtime examples ## Compare the server with net/http and with Python, process against process
 	go run ./bench -rounds $(COUNT)
+
+# Peers that cannot be had here are left out. MATRIX='-scenarios text -peers triton -concurrency 8,32' measures a part;
+# all of it takes an hour.
+MATRIX ?=
+.PHONY: bench-peers
+bench-peers: bench-process ## Compare ensembles with Triton and with Python's servers (MATRIX for the bench's flags)
+	go run ./bench -only matrix -rounds 3 $(MATRIX)
 
 .PHONY: bench-wire
 bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same libraries
@@ -165,6 +173,22 @@ bench-backends: runtimes ## Compare a call of each backend with the same call of
 .PHONY: bench-sched
 bench-sched: ## Measure what schedulers and the executor add to the models' work; fails beyond a limit
 	go run ./bench -only sched -rounds $(COUNT)
+
+.PHONY: bench-tax
+bench-tax: runtime ## Compare ensembles with their slowest step alone, and with their models called directly; fails beyond a limit
+	go run ./bench -only tax -rounds $(COUNT)
+
+# Neither looks at wall time, so that it can run where other programs do.
+.PHONY: bench-guard
+bench-guard: ## Fail when a request allocates or computes more than recorded; UPDATE=1 records
+	go test -count=1 -timeout 5m -run '^TestGuard$$' ./bench -args -guard $(if $(UPDATE),-guard-update)
+
+# Where Python has no numpy, that of the clients' packages serves.
+.PHONY: bench-pgo
+bench-pgo: build runtime examples ## Tell what a build gains that a profile guides, and leave the profile in bin/ (10 minutes)
+	@if ! "$${TUTTI_PYTHON:-python3}" -c 'import numpy' 2>/dev/null; then \
+		export PYTHONPATH="$$(scripts/prepare-conformance clients)$${PYTHONPATH:+:$$PYTHONPATH}"; fi; \
+		go run ./bench -only pgo
 
 .PHONY: bench-repo
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up

@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "runtimes/*", "pipeline/exec"},
 	{"repository", "repository/*"},
 	{"server/*", "pipeline/durable"},
-	{"client", "options", "lint"},
+	{"client", "options", "lint", "bench/*"},
 	{".", "bench"},
 	{"cmd/*"},
 }

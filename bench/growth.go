@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"tutti/bench/load"
 )
 
 const (
@@ -32,25 +34,11 @@ func (b *bench) growth() error {
 
 // serveAs starts the server with further options.
 func (b *bench) serveAs(options []string, repositories ...string) (*process, error) {
-	var ports [2]string
-	for i := range ports {
-		var err error
-		if ports[i], err = freePort(); err != nil {
-			return nil, err
-		}
-	}
-	args := append([]string{
-		"serve", "--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--http-port=" + ports[0], "--grpc-port=" + ports[1], "--allow-metrics=false",
-	}, options...)
-	for _, r := range repositories {
-		args = append(args, "--model-repository="+r)
-	}
-	p, err := start("127.0.0.1:"+ports[0], b.tutti, args...)
+	ports, err := freePorts()
 	if err != nil {
 		return nil, err
 	}
-	p.grpc = "127.0.0.1:" + ports[1]
-	return p, nil
+	return start("127.0.0.1:"+ports[0], "127.0.0.1:"+ports[1], b.tutti, append(tuttiArgs(ports, repositories...), options...)...)
 }
 
 // grow prints the small case, the large one, and their ratio.
@@ -70,13 +58,13 @@ func (b *bench) growthModels() (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, few.stop()) }()
+	defer func() { err = errors.Join(err, few.Stop()) }()
 	began := time.Now()
 	lots, err := b.serve(identities, many)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lots.stop()) }()
+	defer func() { err = errors.Join(err, lots.Stop()) }()
 	fmt.Fprintf(b.table, "start-up with %d models\t%.2f s\n", manyModels+2, time.Since(began).Seconds())
 	return b.compareSmall("with "+strconv.Itoa(manyModels)+" models more", few, lots)
 }
@@ -108,21 +96,21 @@ func manyIdentities(n int) (string, error) {
 // compareSmall has both servers answer small requests in rounds, one after the other,
 // after a round that is not counted.
 func (b *bench) compareSmall(what string, small, large *process) error {
-	http := [][]byte{binaryInfer("fp32x16", 16)}
-	for _, c := range []struct {
-		name string
-		send func(p *process) (time.Duration, error)
-	}{
-		{"HTTP binary", func(p *process) (time.Duration, error) { return p.load(http, concurrency, growthCalls) }},
-		{"gRPC", func(p *process) (time.Duration, error) { return p.loadGRPC(16, concurrency, growthCalls) }},
-	} {
+	for _, c := range []struct{ name, protocol string }{{"HTTP binary", load.Binary}, {"gRPC", load.GRPC}} {
+		send := func(p *process) (time.Duration, error) {
+			g, err := p.dial(c.protocol, ramp("fp32x16", 16), concurrency)
+			if err != nil {
+				return 0, err
+			}
+			return p.load(g, growthCalls)
+		}
 		var s, l []float64
 		for round := range b.rounds + 1 {
-			first, err := c.send(small)
+			first, err := send(small)
 			if err != nil {
 				return fmt.Errorf("%s, %s: small: %w", c.name, what, err)
 			}
-			second, err := c.send(large)
+			second, err := send(large)
 			if err != nil {
 				return fmt.Errorf("%s, %s: large: %w", c.name, what, err)
 			}

@@ -33,7 +33,7 @@ func (b *bench) growthBytes() (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
+	defer func() { err = errors.Join(err, p.Stop()) }()
 	for _, way := range []struct {
 		name string
 		send func(p *process, size, calls int) (time.Duration, error)
@@ -94,7 +94,7 @@ func sendJSON(p *process, size, calls int) (time.Duration, error) {
 
 // sendGRPC sends one message after the other.
 func sendGRPC(p *process, size, calls int) (time.Duration, error) {
-	c, err := dialLarge(p.grpc)
+	c, err := dialLarge(p.GRPC)
 	if err != nil {
 		return 0, err
 	}
@@ -106,7 +106,7 @@ func sendGRPC(p *process, size, calls int) (time.Duration, error) {
 	if _, err := client.ModelInfer(context.Background(), list[0]); err != nil { // as in spent
 		return 0, err
 	}
-	before, err := p.cpu()
+	before, err := p.CPU()
 	if err != nil {
 		return 0, err
 	}
@@ -115,7 +115,7 @@ func sendGRPC(p *process, size, calls int) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	after, err := p.cpu()
+	after, err := p.CPU()
 	return (after - before) / time.Duration(calls), err
 }
 
@@ -154,7 +154,7 @@ func sendShared(p *process, size, calls int) (time.Duration, error) {
 }
 
 func postJSON(p *process, path, body string) error {
-	resp, err := http.Post("http://"+p.addr+path, "application/json", strings.NewReader(body))
+	resp, err := http.Post("http://"+p.HTTP+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func postJSON(p *process, path, body string) error {
 // spent sends n requests, in turn, over one connection, and returns the server's CPU time
 // for each. Unlike load it keeps nothing of the answers.
 func (p *process) spent(requests [][]byte, n int) (time.Duration, error) {
-	conn, err := net.Dial("tcp", p.addr)
+	conn, err := net.Dial("tcp", p.HTTP)
 	if err != nil {
 		return 0, err
 	}
@@ -178,7 +178,7 @@ func (p *process) spent(requests [][]byte, n int) (time.Duration, error) {
 	if err := discard(conn, r, requests[0]); err != nil { // memory is there from now on
 		return 0, err
 	}
-	before, err := p.cpu()
+	before, err := p.CPU()
 	if err != nil {
 		return 0, err
 	}
@@ -187,7 +187,7 @@ func (p *process) spent(requests [][]byte, n int) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	after, err := p.cpu()
+	after, err := p.CPU()
 	return (after - before) / time.Duration(n), err
 }
 

@@ -34,12 +34,12 @@ func (b *bench) idle(name string, http, grpc int) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, alone.stop()) }()
+	defer func() { err = errors.Join(err, alone.Stop()) }()
 	crowded, err := b.serve(identities)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, crowded.stop()) }()
+	defer func() { err = errors.Join(err, crowded.Stop()) }()
 	before, err := crowded.resident()
 	if err != nil {
 		return err
@@ -51,9 +51,9 @@ func (b *bench) idle(name string, http, grpc int) (err error) {
 		}
 	}()
 	for i := range http + grpc {
-		open, address := idleHTTP, crowded.addr
+		open, address := idleHTTP, crowded.HTTP
 		if i >= http {
-			open, address = idleGRPC, crowded.grpc
+			open, address = idleGRPC, crowded.GRPC
 		}
 		c, err := open(address)
 		if err != nil {
@@ -80,10 +80,7 @@ func idleHTTP(address string) (net.Conn, error) {
 	if err := c.SetDeadline(time.Now().Add(idlePatience)); err != nil {
 		return c, err
 	}
-	if _, err := io.WriteString(c, "GET /v2/health/live HTTP/1.1\r\nHost: bench\r\n\r\n"); err != nil {
-		return c, err
-	}
-	return c, discardResponse(bufio.NewReaderSize(c, 512))
+	return c, discard(c, bufio.NewReaderSize(c, 512), []byte("GET /v2/health/live HTTP/1.1\r\nHost: bench\r\n\r\n"))
 }
 
 // idleGRPC shakes hands as HTTP/2 does, and then waits.

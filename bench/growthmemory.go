@@ -44,10 +44,10 @@ func (b *bench) growthMemory() error {
 		}
 		answered, refused, err := way.send(p)
 		if err != nil {
-			return errors.Join(fmt.Errorf("%s: %w", way.name, err), p.stop())
+			return errors.Join(fmt.Errorf("%s: %w", way.name, err), p.Stop())
 		}
 		peak, err := p.peak()
-		if err = errors.Join(err, p.stop()); err != nil {
+		if err = errors.Join(err, p.Stop()); err != nil {
 			return err
 		}
 		fmt.Fprintf(b.table, "%s, %d clients of 100 MB requests, %d MB may be in flight\tresident at most %.0f MiB\t%d answered\t%d refused\n",
@@ -58,7 +58,7 @@ func (b *bench) growthMemory() error {
 
 // peak returns the most memory the process ever had resident, in MiB.
 func (p *process) peak() (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		return 0, err
 	}
@@ -99,7 +99,7 @@ func flood(send func() (bool, error)) (answered, refused int64, err error) {
 func floodHTTP(p *process) (answered, refused int64, err error) {
 	request := binaryInfer("fp32", requestSize/4)
 	for range slowClients {
-		c, err := net.Dial("tcp", p.addr)
+		c, err := net.Dial("tcp", p.HTTP)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -108,7 +108,7 @@ func floodHTTP(p *process) (answered, refused int64, err error) {
 			return 0, 0, err
 		}
 	}
-	return flood(func() (bool, error) { return askOnce(p.addr, request) })
+	return flood(func() (bool, error) { return askOnce(p.HTTP, request) })
 }
 
 // askOnce sends a request on a connection of its own. The refusal comes before all of
@@ -125,10 +125,11 @@ func askOnce(address string, request []byte) (bool, error) {
 		_, _ = c.Write(request) // the answer tells
 	}()
 	resp, err := http.ReadResponse(bufio.NewReaderSize(c, 256<<10), nil)
-	if err == nil {
-		_, err = io.Copy(io.Discard, resp.Body)
-	}
 	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	if _, err = io.Copy(io.Discard, resp.Body); err != nil {
 		return false, err
 	}
 	if resp.StatusCode == http.StatusServiceUnavailable {
@@ -146,7 +147,7 @@ func askOnce(address string, request []byte) (bool, error) {
 func floodGRPC(p *process) (answered, refused int64, err error) {
 	request := largeRequest(requestSize)
 	return flood(func() (bool, error) {
-		c, err := dialLarge(p.grpc)
+		c, err := dialLarge(p.GRPC)
 		if err != nil {
 			return false, err
 		}

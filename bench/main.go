@@ -4,7 +4,10 @@
 // disturbs least.
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
-//	bench -only sched
+//	bench -only sched,tax,pgo,growth
+//	bench -only matrix [-scenarios identity3,text] [-peers triton] [-concurrency 8,32] [-time 2s] ...
+//
+// The matrix compares servers of KServe v2: ours, the peers of bench/peers, or one that runs already. See its flags.
 //
 // It needs the binary, the examples and their runtime (make runtime examples), and
 // fetches the packages of the peers in Python.
@@ -22,15 +25,17 @@ import (
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
 	rounds := flag.Int("rounds", 5, "how often each side is measured")
-	only := flag.String("only", "wire,text,memory", "what to measure; sched besides")
+	only := flag.String("only", "wire,text,memory", "what to measure; steps, backends, sched, tax, pgo, growth and matrix besides")
 	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all when empty")
+	cells := &matrix{}
+	cells.flags(flag.CommandLine)
 	echo := flag.Bool("echo", false, "serve bare echoes and nothing else, for use by the bench itself")
 	flag.Parse()
 	if *echo {
 		fail(serveEcho())
 		return
 	}
-	b := &bench{tutti: *tutti, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
+	b := &bench{tutti: *tutti, rounds: *rounds, only: strings.FieldsFunc(*backend, func(r rune) bool { return r == ',' }), cells: cells, table: tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)}
 	scenarios := []struct {
 		name string
 		run  func() error
@@ -41,7 +46,10 @@ func main() {
 		{"steps", b.steps},
 		{"backends", b.backends},
 		{"sched", b.sched},
+		{"matrix", b.matrix},
 		{"growth", b.growth},
+		{"tax", b.tax},
+		{"pgo", b.pgo},
 	}
 	for _, s := range scenarios {
 		if slices.Contains(strings.Split(*only, ","), s.name) {
@@ -64,6 +72,7 @@ type bench struct {
 	rounds int
 	only   []string // of the backends
 	table  *tabwriter.Writer
+	cells  *matrix
 }
 
 // row prints one comparison: the medians, what they are of, and their ratio.

@@ -2,13 +2,15 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
+
+	"tutti/bench/load"
 )
 
 const (
@@ -24,12 +26,9 @@ func (b *bench) text() error {
 	if err != nil {
 		return err
 	}
-	var requests [][]byte
+	var requests []load.Request
 	for line := range strings.Lines(string(mix)) {
-		text := strings.TrimSuffix(line, "\n")
-		data := append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...)
-		header := fmt.Sprintf(`{"inputs":[{"name":"TEXT","datatype":"BYTES","shape":[1,1],"parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`, len(data))
-		requests = append(requests, post("/v2/models/ensemble/infer", header, data))
+		requests = append(requests, embed(strings.TrimSuffix(line, "\n")))
 	}
 	packages, err := exec.Command("scripts/prepare-peers").Output()
 	if err != nil {
@@ -39,13 +38,20 @@ func (b *bench) text() error {
 	if err != nil {
 		return err
 	}
-	defer func() { fail(ours.stop()) }()
-	if _, err := ours.load(requests, concurrency, len(requests)); err != nil {
+	defer func() { fail(ours.Stop()) }()
+	send := func(n int) (time.Duration, error) {
+		g, err := load.Dial(load.Target{HTTP: ours.HTTP}, load.Binary, requests, concurrency)
+		if err != nil {
+			return 0, err
+		}
+		return ours.load(g, n)
+	}
+	if _, err := send(len(requests)); err != nil {
 		return err // and a warm-up
 	}
 	var a, two, one []float64
 	for range b.rounds {
-		us, err := ours.load(requests, concurrency, textRequests)
+		us, err := send(textRequests)
 		if err != nil {
 			return err
 		}
@@ -91,14 +97,16 @@ func (b *bench) memory() error {
 	if err != nil {
 		return err
 	}
-	defer func() { fail(p.stop()) }()
+	defer func() { fail(p.Stop()) }()
 	idle, err := p.resident()
 	if err != nil {
 		return err
 	}
-	data := append(binary.LittleEndian.AppendUint32(nil, 5), "hello"...)
-	header := fmt.Sprintf(`{"inputs":[{"name":"TEXT","datatype":"BYTES","shape":[1,1],"parameters":{"binary_data_size":%d}}]}`, len(data))
-	if _, err := p.load([][]byte{post("/v2/models/ensemble/infer", header, data)}, concurrency, textRequests); err != nil {
+	g, err := load.Dial(load.Target{HTTP: p.HTTP}, load.Binary, []load.Request{embed("hello")}, concurrency)
+	if err != nil {
+		return err
+	}
+	if _, err := p.load(g, textRequests); err != nil {
 		return err
 	}
 	busy, err := p.resident()
@@ -107,4 +115,9 @@ func (b *bench) memory() error {
 	}
 	fmt.Fprintf(b.table, "resident memory, three examples\tidle %.0f MiB\tafter %d requests %.0f MiB\t(at most %d)\n", idle, textRequests, busy, memoryLimit)
 	return nil
+}
+
+// embed is a request for the embedding of a text.
+func embed(text string) load.Request {
+	return load.Request{Model: "ensemble", Inputs: []load.Tensor{load.Bytes("TEXT", []int64{1, 1}, []byte(text))}}
 }

@@ -234,31 +234,49 @@ func (s *schedBench) chains() error {
 	return nil
 }
 
-// shapes compares what a node costs in small graphs and in large ones.
+// shapes measures what a step costs in small graphs and in large ones.
 func (s *schedBench) shapes() error {
-	perNode := func(g *graph, nodes int) (float64, error) {
-		x, err := s.executor(g, s.inline)
-		if err != nil {
-			return 0, err
-		}
-		return s.measure(1_000_000/nodes, func(n int) { s.ask(x, n) }).cpu / float64(nodes), nil
-	}
-	small, err := perNode(chain(3), 3)
-	if err != nil {
-		return err
-	}
-	for _, c := range []struct {
-		what string
-		of   func(n int) *graph
-		n    int
-	}{{"chain of 100", chain, 100}, {"chain of 1,000", chain, 1000}, {"fan of 1,000", fan, 1000}} {
-		big, err := perNode(c.of(c.n), c.n)
+	for _, kind := range []struct {
+		what   string
+		target func(*config.Signature) scheduler.Scheduler
+	}{
+		{"executor alone", func(*config.Signature) scheduler.Scheduler { return bare{} }},
+		{"with statistics", s.inline},
+		{"batching models", func(sig *config.Signature) scheduler.Scheduler { return s.batching(sig, noop{}) }},
+	} {
+		small, err := s.step(chain(3), 3, kind.target)
 		if err != nil {
 			return err
 		}
-		s.limit("cost of a node, "+c.what+" against chain of 3", "x", big/small, 1.5)
+		s.limit("a step of a chain of 3, "+kind.what, "us of CPU", small.cpu/1000, 1)
+		for _, c := range []struct {
+			what string
+			of   func(n int) *graph
+			n    int
+		}{{"chain of 100", chain, 100}, {"chain of 1,000", chain, 1000}, {"fan of 1,000", fan, 1000}} {
+			big, err := s.step(c.of(c.n), c.n, kind.target)
+			if err != nil {
+				return err
+			}
+			s.limit("  that of a "+c.what, "us of CPU", big.cpu/1000, 1)
+			s.limit("  against the chain of 3", "x", big.cpu/small.cpu, 1.5)
+			s.limit("  its allocations", "per request", big.allocs, 0.1)
+		}
 	}
 	return nil
+}
+
+// step returns what a step of a graph of n costs, and a whole request's allocations.
+func (s *schedBench) step(g *graph, n int, target func(*config.Signature) scheduler.Scheduler) (cost, error) {
+	x, err := s.executor(g, target)
+	if err != nil {
+		return cost{}, err
+	}
+	c := s.client(x, "t0")
+	defer c.close()
+	got := s.measure(600_000/n, c.ask)
+	got.cpu /= float64(n)
+	return got, nil
 }
 
 // job is one work that is used again and again.

@@ -1,21 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"os"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/goccy/go-json"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
+	"tutti/bench/load"
+	"tutti/bench/proc"
 	"tutti/proto/inference"
 )
 
@@ -37,16 +32,16 @@ func (b *bench) wire() error {
 	}
 	echo, err := startEcho()
 	if err != nil {
-		return errors.Join(err, ours.stop())
+		return errors.Join(err, ours.Stop())
 	}
 	for _, c := range wireCases() {
 		for _, connections := range []int{1, concurrency} {
 			if err = b.compare(ours, echo, &c, connections); err != nil {
-				return errors.Join(err, ours.stop(), echo.stop())
+				return errors.Join(err, ours.Stop(), echo.Stop())
 			}
 		}
 	}
-	return errors.Join(ours.stop(), echo.stop())
+	return errors.Join(ours.Stop(), echo.Stop())
 }
 
 // wireCase is one way to send one tensor.
@@ -54,129 +49,97 @@ type wireCase struct {
 	name  string
 	calls int
 	limit float64
-	send  func(p *process, connections, n int) (time.Duration, error)
+	// dial makes the clients of one of the sides.
+	dial func(p *process, connections int) (*load.Group, error)
 }
 
 func wireCases() []wireCase {
-	overHTTP := func(request []byte) func(*process, int, int) (time.Duration, error) {
-		return func(p *process, connections, n int) (time.Duration, error) {
-			return p.load([][]byte{request}, connections, n)
+	over := func(protocol, model string, floats int) func(*process, int) (*load.Group, error) {
+		return func(p *process, connections int) (*load.Group, error) {
+			return p.dial(protocol, ramp(model, floats), connections)
 		}
 	}
 	// The parsing echo reads the same body at a path of its own.
-	parsed := func(p *process, connections, n int) (time.Duration, error) {
-		path := "/v2/models/fp32x16/infer"
+	parsed := func(p *process, connections int) (*load.Group, error) {
+		message := jsonInfer("fp32x16", 16)
 		if p.echo {
-			path = parsingPath
+			message = bytes.Replace(message, []byte(" /v2/models/fp32x16/infer "), []byte(" "+parsingPath+" "), 1)
 		}
-		return p.load([][]byte{jsonInfer(path, 16)}, connections, n)
-	}
-	overGRPC := func(floats int) func(*process, int, int) (time.Duration, error) {
-		return func(p *process, connections, n int) (time.Duration, error) { return p.loadGRPC(floats, connections, n) }
+		g := &load.Group{}
+		for range connections {
+			g.Clients = append(g.Clients, load.NewHTTP(p.HTTP, [][]byte{message}))
+		}
+		return g, nil
 	}
 	return []wireCase{
-		{"HTTP binary, FP32[16], against an echo", wireCalls, wireLimit, overHTTP(binaryInfer("fp32x16", 16))},
+		{"HTTP binary, FP32[16], against an echo", wireCalls, wireLimit, over(load.Binary, "fp32x16", 16)},
 		{"HTTP JSON, FP32[16], against an echo that parses and prints it", wireCalls, wireLimit, parsed},
-		{"HTTP JSON, FP32[16], against an echo of its bytes", wireCalls, wireLimit, overHTTP(jsonInfer("/v2/models/fp32x16/infer", 16))},
-		{"gRPC, FP32[16], against an echo", wireCalls, wireLimit, overGRPC(16)},
-		{"HTTP binary, 4 MiB, against an echo", bigCalls, wireLimit, overHTTP(binaryInfer("fp32", bigFloats))},
-		{"gRPC, 4 MiB, against an echo", bigCalls, wireLimit, overGRPC(bigFloats)},
+		{"HTTP JSON, FP32[16], against an echo of its bytes", wireCalls, wireLimit, over(load.JSON, "fp32x16", 16)},
+		{"gRPC, FP32[16], against an echo", wireCalls, wireLimit, over(load.GRPC, "fp32x16", 16)},
+		{"HTTP binary, 4 MiB, against an echo", bigCalls, wireLimit, over(load.Binary, "fp32", bigFloats)},
+		{"gRPC, 4 MiB, against an echo", bigCalls, wireLimit, over(load.GRPC, "fp32", bigFloats)},
 	}
 }
 
 // compare measures both sides in turn, after one round that is not counted.
 func (b *bench) compare(ours, echo *process, c *wireCase, connections int) error {
 	var a, e []float64
+	send := func(p *process) (float64, error) {
+		g, err := c.dial(p, connections)
+		if err != nil {
+			return 0, err
+		}
+		each, err := p.load(g, c.calls)
+		return each.Seconds() * 1e6, err
+	}
 	for round := range b.rounds + 1 {
-		us, err := c.send(ours, connections, c.calls)
+		us, err := send(ours)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		floor, err := c.send(echo, connections, c.calls)
+		floor, err := send(echo)
 		if err != nil {
 			return fmt.Errorf("%s: echo: %w", c.name, err)
 		}
 		if round > 0 {
-			a, e = append(a, us.Seconds()*1e6), append(e, floor.Seconds()*1e6)
+			a, e = append(a, us), append(e, floor)
 		}
 	}
 	b.row(fmt.Sprintf("%s, %d connections: CPU per request", c.name, connections), "us", a, e, c.limit)
 	return nil
 }
 
-// binaryInfer is an inference request of n floats in the binary extension.
+// dial makes clients that send one request over so many connections; over gRPC each has as many calls under way as it may.
+func (p *process) dial(protocol string, r load.Request, connections int) (*load.Group, error) {
+	if protocol == load.GRPC {
+		connections *= load.Streams
+	}
+	return load.Dial(load.Target{HTTP: p.HTTP, GRPC: p.GRPC}, protocol, []load.Request{r}, connections)
+}
+
+// binaryInfer is a ramp as a whole message in the binary extension.
 func binaryInfer(model string, n int) []byte {
-	header := fmt.Sprintf(`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[%d],"parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`, n, 4*n)
-	return post("/v2/models/"+model+"/infer", header, make([]byte, 4*n))
+	r := ramp(model, n)
+	message, err := r.Binary()
+	fail(err) // numbers can always be written
+	return message
 }
 
-// jsonInfer is an inference request of n floats as JSON.
-func jsonInfer(path string, n int) []byte {
-	values := make([]string, n)
+// jsonInfer is a ramp as a whole message in JSON.
+func jsonInfer(model string, n int) []byte {
+	r := ramp(model, n)
+	message, err := r.JSON()
+	fail(err) // as above
+	return message
+}
+
+// ramp is a request of n floats.
+func ramp(model string, n int) load.Request {
+	values := make([]float32, n)
 	for i := range values {
-		values[i] = fmt.Sprintf("%.4f", float64(i)*0.37)
+		values[i] = float32(i) * 0.37
 	}
-	body := fmt.Sprintf(`{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[%d],"data":[%s]}]}`, n, strings.Join(values, ","))
-	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
-}
-
-// loadGRPC is load over gRPC: each connection has four calls under way.
-func (p *process) loadGRPC(floats, connections, n int) (time.Duration, error) {
-	model := "fp32"
-	if floats == 16 {
-		model = "fp32x16"
-	}
-	raw := make([]byte, 0, 4*floats)
-	for i := range floats {
-		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(i)))
-	}
-	request := &inference.ModelInferRequest{
-		ModelName: model, RawInputContents: [][]byte{raw},
-		Inputs: []*inference.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "FP32", Shape: []int64{int64(floats)}}},
-	}
-	clients := make([]*grpc.ClientConn, connections)
-	for i := range clients {
-		var err error
-		clients[i], err = grpc.NewClient(p.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)))
-		if err != nil {
-			return 0, err
-		}
-		defer clients[i].Close()
-	}
-	before, err := p.cpu()
-	if err != nil {
-		return 0, err
-	}
-	if err := calls(clients, request, n); err != nil {
-		return 0, err
-	}
-	after, err := p.cpu()
-	return (after - before) / time.Duration(n), err
-}
-
-func calls(clients []*grpc.ClientConn, request *inference.ModelInferRequest, n int) error {
-	const each = 4
-	var next atomic.Int64
-	errs := make([]error, each*len(clients))
-	var wg sync.WaitGroup
-	for i := range errs {
-		wg.Go(func() {
-			client := inference.NewGRPCInferenceServiceClient(clients[i%len(clients)])
-			for next.Add(1) <= int64(n) {
-				answer, err := client.ModelInfer(context.Background(), request)
-				if err == nil && len(answer.GetRawOutputContents()[0]) != len(request.GetRawInputContents()[0]) {
-					err = errors.New("the answer has another size")
-				}
-				if err != nil {
-					errs[i] = err
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return load.Request{Model: model, Inputs: []load.Tensor{load.Floats("INPUT0", []int64{int64(n)}, values)}}
 }
 
 // startEcho runs this program as the echo servers.
@@ -187,7 +150,7 @@ func startEcho() (*process, error) {
 	}
 	addrs := make([]string, 2)
 	for i, env := range []string{"BENCH_ECHO", "BENCH_ECHO_GRPC"} {
-		port, err := freePort()
+		port, err := proc.FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -196,12 +159,9 @@ func startEcho() (*process, error) {
 			return nil, err
 		}
 	}
-	p, err := start(addrs[0], self, "-echo")
-	if err != nil {
-		return nil, err
-	}
-	p.grpc, p.echo = addrs[1], true
-	return p, nil
+	p, err := start(addrs[0], addrs[1], self, "-echo")
+	p.echo = true
+	return p, err
 }
 
 // echoService gives the raw contents of a request back as grpc-go hands them over.

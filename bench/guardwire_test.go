@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"tutti/backends"
+	"tutti/backends/identity"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/proto/inference"
+	"tutti/repository"
+	"tutti/server/grpcapi"
+	"tutti/server/httpapi"
+)
+
+const (
+	guardModel   = "fp32x16"
+	guardEcho    = "a bare echo of its bytes"
+	guardSockets = 500 // requests in a round
+)
+
+// guardOverSockets lists the paths of a small tensor through the whole server, one
+// connection each, against echoes of the same bytes. Clients are part of both.
+func guardOverSockets(t *testing.T) []guardPath {
+	t.Helper()
+	alloc := tensor.NewPool()
+	repo := guardRepository(t, alloc)
+	web := httpapi.New(httpapi.Settings{Infer: repo, Catalog: repo, Alloc: alloc})
+	ours := guardListen(t, web.Serve, web.Shutdown)
+	echo := &http.Server{Handler: http.HandlerFunc(guardEchoes), ReadHeaderTimeout: time.Minute}
+	bare := guardListen(t, echo.Serve, echo.Shutdown)
+	rpc := grpcapi.New(grpcapi.Settings{Infer: repo, Catalog: repo, Alloc: alloc})
+	bareRPC := grpc.NewServer()
+	inference.RegisterGRPCInferenceServiceServer(bareRPC, guardService{})
+	raw, text := binaryInfer(guardModel, 16), jsonInfer(guardModel, 16)
+	paths := []guardPath{
+		{name: "HTTP binary, FP32[16]", run: guardOverHTTP(t, ours, raw), floor: guardOverHTTP(t, bare, raw)},
+		{name: "HTTP JSON, FP32[16]", run: guardOverHTTP(t, ours, text), floor: guardOverHTTP(t, bare, text)},
+		{
+			name: "gRPC, FP32[16]", run: guardOverGRPC(t, guardListen(t, rpc.Serve, rpc.Shutdown)),
+			floor: guardOverGRPC(t, guardListen(t, bareRPC.Serve, func(context.Context) error { bareRPC.Stop(); return nil })),
+		},
+	}
+	for i := range paths {
+		paths[i].against, paths[i].calls, paths[i].floorCalls = guardEcho, guardSockets, guardSockets
+		paths[i].slack, paths[i].noise = 0.5, 64
+	}
+	handler := newGuardPath(t, "HTTP binary, FP32[16], without sockets", guardHandler(t, web, raw))
+	parsing := newGuardPath(t, "HTTP JSON, FP32[16], without sockets", guardHandler(t, web, text))
+	return append(paths, handler, parsing)
+}
+
+func guardRepository(t *testing.T, alloc tensor.Allocator) *repository.Repository {
+	t.Helper()
+	registry, err := backends.NewRegistry(identity.NewFactory())
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo, err := repository.Open(t.Context(), repository.Settings{
+		Roots: []string{"testdata/identity"}, Only: []string{guardModel}, Backends: registry, Alloc: alloc, Metrics: telemetry.NewMetrics(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := repo.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return repo
+}
+
+// guardListen has a server answer until the test ends, and returns its address.
+func guardListen(t *testing.T, serve func(net.Listener) error, stop func(context.Context) error) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = serve(l) // ends by being stopped
+	}()
+	t.Cleanup(func() {
+		if err := stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		<-done
+	})
+	return l.Addr().String()
+}
+
+// guardEchoes gives a body back.
+func guardEchoes(w http.ResponseWriter, r *http.Request) {
+	body := make([]byte, r.ContentLength)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = w.Write(body)
+}
+
+// guardOverHTTP sends the same request over one connection, with a client that allocates nothing.
+func guardOverHTTP(t *testing.T, addr string, request []byte) func(n int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	var seen bytes.Buffer
+	if err := discard(conn, bufio.NewReader(io.TeeReader(conn, &seen)), request); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, seen.Len()) // as long as each that follows
+	return func(n int) {
+		for range n {
+			_, err := conn.Write(request)
+			fail(err)
+			_, err = io.ReadFull(conn, answer)
+			fail(err)
+		}
+	}
+}
+
+// guardOverGRPC sends the same request over one connection.
+func guardOverGRPC(t *testing.T, addr string) func(n int) {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	client := inference.NewGRPCInferenceServiceClient(conn)
+	request := &inference.ModelInferRequest{
+		ModelName: guardModel, RawInputContents: [][]byte{make([]byte, 64)},
+		Inputs: []*inference.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "FP32", Shape: []int64{16}}},
+	}
+	return func(n int) {
+		for range n {
+			_, err := client.ModelInfer(t.Context(), request)
+			fail(err)
+		}
+	}
+}
+
+// guardService gives the contents of a request back.
+type guardService struct {
+	inference.UnimplementedGRPCInferenceServiceServer
+}
+
+func (guardService) ModelInfer(_ context.Context, r *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {
+	in := r.GetInputs()[0]
+	return &inference.ModelInferResponse{
+		ModelName: r.GetModelName(), ModelVersion: "1", RawOutputContents: r.GetRawInputContents(),
+		Outputs: []*inference.ModelInferResponse_InferOutputTensor{{Name: "OUTPUT0", Datatype: in.GetDatatype(), Shape: in.GetShape()}},
+	}, nil
+}
+
+// guardHandler has the server's handler answer one request again and again.
+func guardHandler(t *testing.T, h http.Handler, message []byte) func(n int) {
+	t.Helper()
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(message)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := &guardBody{}
+	r.Body = body
+	w := &guardWriter{header: http.Header{}}
+	return func(n int) {
+		for range n {
+			body.Reset(content)
+			w.status = http.StatusOK
+			h.ServeHTTP(w, r)
+			if w.status != http.StatusOK {
+				panic(http.StatusText(w.status))
+			}
+		}
+	}
+}
+
+// guardBody is a request body that can be sent again.
+type guardBody struct{ bytes.Reader }
+
+// Close does nothing.
+func (*guardBody) Close() error { return nil }
+
+// guardWriter is a response writer without costs of its own.
+type guardWriter struct {
+	header http.Header
+	status int
+}
+
+// Header returns the header.
+func (w *guardWriter) Header() http.Header { return w.header }
+
+// WriteHeader keeps the status.
+func (w *guardWriter) WriteHeader(status int) { w.status = status }
+
+// Write takes everything.
+func (*guardWriter) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,201 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	// answerTimeout is how long a server may take for an answer before it is taken for one that hangs.
+	answerTimeout = time.Minute
+	largest       = 1 << 30
+)
+
+// HTTP is a client over HTTP/1.1.
+type HTTP struct {
+	addr     string
+	messages [][]byte
+	area     *area // of the outputs in shared memory, or nil
+
+	conn    net.Conn
+	r       *bufio.Reader
+	renewed time.Time // when the connection's deadline was last set
+	body    []byte    // of the last answer
+	head    int       // how many of its bytes are JSON
+	last    bool      // the server closes the connection
+}
+
+var _ Client = (*HTTP)(nil)
+
+// NewHTTP makes a client that sends the given messages, whole requests with their heads, in turn.
+func NewHTTP(addr string, messages [][]byte) *HTTP { return &HTTP{addr: addr, messages: messages} }
+
+// Do sends a message and reads the answer, which has to have status 200.
+func (c *HTTP) Do(i int) error {
+	err := c.do(c.messages[i%len(c.messages)])
+	if err != nil || c.last {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+func (c *HTTP) do(message []byte) error {
+	now := time.Now()
+	if c.conn == nil {
+		conn, err := net.DialTimeout("tcp", c.addr, dialTimeout)
+		if err != nil {
+			return err
+		}
+		c.conn, c.r, c.last, c.renewed = conn, bufio.NewReaderSize(conn, 64<<10), false, time.Time{}
+	}
+	// A deadline costs a timer of the runtime: once a second does.
+	if now.Sub(c.renewed) > time.Second {
+		if err := c.conn.SetDeadline(now.Add(answerTimeout)); err != nil {
+			return err
+		}
+		c.renewed = now
+	}
+	if _, err := c.conn.Write(message); err != nil {
+		return err
+	}
+	return c.answer()
+}
+
+// answer reads one answer.
+func (c *HTTP) answer() error {
+	status, err := c.line()
+	if err != nil {
+		return err
+	}
+	if len(status) < 12 || !bytes.HasPrefix(status, []byte("HTTP/1.")) {
+		return fmt.Errorf("'%s' is no status line of HTTP/1.1", status)
+	}
+	code, err := strconv.Atoi(string(status[9:12]))
+	if err != nil {
+		return fmt.Errorf("'%s' has no status", status)
+	}
+	size, head, err := c.header()
+	if err != nil {
+		return err
+	}
+	if size == chunked {
+		err = c.chunks()
+	} else {
+		err = c.more(size)
+	}
+	if err != nil {
+		return err
+	}
+	if c.head = head; head < 0 {
+		c.head = len(c.body)
+	}
+	if code != 200 {
+		return fmt.Errorf("status %d: %.200s", code, c.body)
+	}
+	return nil
+}
+
+// line reads a line, which lies in the reader's buffer until the next one is read.
+func (c *HTTP) line() ([]byte, error) {
+	line, err := c.r.ReadSlice('\n')
+	return bytes.TrimRight(line, "\r\n"), err
+}
+
+// chunked stands for the size of a body that comes in chunks.
+const chunked = -1
+
+// header reads the lines of a header: the body's size, and how much of it is JSON, -1 if all.
+func (c *HTTP) header() (size, head int, err error) {
+	c.body, head = c.body[:0], -1
+	for {
+		line, err := c.line()
+		if err != nil || len(line) == 0 {
+			return size, head, err
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			size, err = strconv.Atoi(string(value))
+		case bytes.EqualFold(name, []byte("Inference-Header-Content-Length")):
+			head, err = strconv.Atoi(string(value))
+		case bytes.EqualFold(name, []byte("Transfer-Encoding")) && bytes.EqualFold(value, []byte("chunked")):
+			size = chunked
+		case bytes.EqualFold(name, []byte("Connection")):
+			c.last = bytes.EqualFold(value, []byte("close"))
+		}
+		if err != nil || size < chunked {
+			return 0, 0, fmt.Errorf("'%s' has no good number", line)
+		}
+	}
+}
+
+// more reads n bytes more of the body. Memory is taken as they come, whatever the header claims.
+func (c *HTTP) more(n int) error {
+	if n < 0 || n > largest-len(c.body) {
+		return fmt.Errorf("an answer of %d bytes and %d more is too large", len(c.body), n)
+	}
+	for n > 0 {
+		at, part := len(c.body), min(n, 1<<20)
+		c.body = slices.Grow(c.body, part)[:at+part]
+		if _, err := io.ReadFull(c.r, c.body[at:]); err != nil {
+			return err
+		}
+		n -= part
+	}
+	return nil
+}
+
+// chunks reads a body in chunks.
+func (c *HTTP) chunks() error {
+	for {
+		line, err := c.line()
+		if err != nil {
+			return err
+		}
+		text, _, _ := bytes.Cut(line, []byte(";"))
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 16, 31)
+		if err != nil {
+			return fmt.Errorf("'%s' is no size of a chunk", line)
+		}
+		if n > 0 {
+			if err := c.more(int(n)); err != nil {
+				return err
+			}
+		}
+		// The end of the chunk, or of the whole body when there are no trailers.
+		if line, err = c.line(); err != nil {
+			return err
+		}
+		if len(line) > 0 {
+			return fmt.Errorf("'%s' follows a chunk", line)
+		}
+		if n == 0 {
+			return nil
+		}
+	}
+}
+
+// Body returns the last answer's body, until the next request.
+func (c *HTTP) Body() []byte { return c.body }
+
+// Outputs reads the last answer.
+func (c *HTTP) Outputs() ([]Output, error) { return readHTTP(c.body, c.head, c.area) }
+
+// Close closes the connection; the next request makes a new one.
+func (c *HTTP) Close() error {
+	if c.conn == nil {
+		return nil
+	}
+	conn := c.conn
+	c.conn = nil
+	return conn.Close()
+}

@@ -1,0 +1,184 @@
+package load
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"tutti/proto/inference"
+)
+
+// Tensor is an input: its elements little-endian and without gaps, those of BYTES with their lengths in four bytes before
+// them, as the binary extension has them.
+type Tensor struct {
+	Name     string
+	Datatype string
+	Shape    []int64
+	Data     []byte
+}
+
+// Request is one request for inference.
+type Request struct {
+	Model  string
+	Inputs []Tensor
+	// Outputs are asked for by name; without any the server sends them all. In shared memory they have to be named.
+	Outputs []string
+}
+
+// Floats is a tensor of FP32.
+func Floats(name string, shape []int64, values []float32) Tensor {
+	data := make([]byte, 0, 4*len(values))
+	for _, v := range values {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+	}
+	return Tensor{Name: name, Datatype: "FP32", Shape: shape, Data: data}
+}
+
+// Bytes is a tensor of BYTES.
+func Bytes(name string, shape []int64, values ...[]byte) Tensor {
+	var data []byte
+	for _, v := range values {
+		data = append(binary.LittleEndian.AppendUint32(data, uint32(len(v))), v...) //nolint:gosec // inputs are short
+	}
+	return Tensor{Name: name, Datatype: "BYTES", Shape: shape, Data: data}
+}
+
+// inputJSON and the types below are what is sent as JSON.
+type inputJSON struct {
+	Name       string         `json:"name"`
+	Datatype   string         `json:"datatype"`
+	Shape      []int64        `json:"shape"`
+	Parameters map[string]any `json:"parameters,omitempty"`
+	Data       any            `json:"data,omitempty"`
+}
+
+type outputJSON struct {
+	Name       string         `json:"name"`
+	Parameters map[string]any `json:"parameters,omitempty"`
+}
+
+type requestJSON struct {
+	Inputs     []inputJSON    `json:"inputs"`
+	Outputs    []outputJSON   `json:"outputs,omitempty"`
+	Parameters map[string]any `json:"parameters,omitempty"`
+}
+
+func (r *Request) outputs() []outputJSON {
+	var all []outputJSON
+	for _, name := range r.Outputs {
+		all = append(all, outputJSON{Name: name})
+	}
+	return all
+}
+
+// JSON writes the request as a whole HTTP message with JSON in it. Elements of BYTES that are no text are sent in base64,
+// which their input's parameter content_type says; servers that do not know it will refuse them.
+func (r *Request) JSON() ([]byte, error) {
+	body := requestJSON{Outputs: r.outputs()}
+	for i := range r.Inputs {
+		in, err := r.Inputs[i].json()
+		if err != nil {
+			return nil, err
+		}
+		body.Inputs = append(body.Inputs, in)
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	return message(inferPath(r.Model), "application/json", "", text), nil
+}
+
+// Binary writes the request as a whole HTTP message in the binary extension, which asks for binary outputs.
+func (r *Request) Binary() ([]byte, error) {
+	body := requestJSON{Outputs: r.outputs(), Parameters: map[string]any{"binary_data_output": true}}
+	for i := range body.Outputs {
+		body.Outputs[i].Parameters = map[string]any{"binary_data": true}
+	}
+	var data []byte
+	for _, t := range r.Inputs {
+		body.Inputs = append(body.Inputs, inputJSON{
+			Name: t.Name, Datatype: t.Datatype, Shape: t.Shape, Parameters: map[string]any{"binary_data_size": len(t.Data)},
+		})
+		data = append(data, t.Data...)
+	}
+	header, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	length := fmt.Sprintf("Inference-Header-Content-Length: %d\r\n", len(header))
+	return message(inferPath(r.Model), "application/octet-stream", length, append(header, data...)), nil
+}
+
+// Proto writes the request as a serialised message of the gRPC service, with raw contents.
+func (r *Request) Proto() ([]byte, error) {
+	m := &inference.ModelInferRequest{ModelName: r.Model}
+	for _, t := range r.Inputs {
+		m.Inputs = append(m.Inputs, &inference.ModelInferRequest_InferInputTensor{Name: t.Name, Datatype: t.Datatype, Shape: t.Shape})
+		m.RawInputContents = append(m.RawInputContents, t.Data)
+	}
+	for _, name := range r.Outputs {
+		m.Outputs = append(m.Outputs, &inference.ModelInferRequest_InferRequestedOutputTensor{Name: name})
+	}
+	return proto.Marshal(m)
+}
+
+func inferPath(model string) string { return "/v2/models/" + model + "/infer" }
+
+// message is a POST; extra are more header lines.
+func message(path, kind, extra string, body []byte) []byte {
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\n%sContent-Length: %d\r\n\r\n", path, kind, extra, len(body))
+	return append([]byte(head), body...)
+}
+
+func (t *Tensor) json() (inputJSON, error) {
+	in := inputJSON{Name: t.Name, Datatype: t.Datatype, Shape: t.Shape}
+	v, err := decode(t.Datatype, t.Data)
+	if err != nil {
+		return in, fmt.Errorf("input '%s': %w", t.Name, err)
+	}
+	if t.Datatype == "BYTES" {
+		if !texts(v.Strings) {
+			in.Parameters = map[string]any{"content_type": "base64"}
+			for i, s := range v.Strings {
+				v.Strings[i] = base64.StdEncoding.EncodeToString([]byte(s))
+			}
+		}
+		in.Data = v.Strings
+		return in, nil
+	}
+	numbers := make([]json.RawMessage, len(v.Floats))
+	for i, f := range v.Floats {
+		numbers[i] = number(t.Datatype, f)
+	}
+	in.Data = numbers
+	return in, nil
+}
+
+func texts(values []string) bool {
+	for _, s := range values {
+		if !utf8.ValidString(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// number writes an element as the server that reads it gets the same one.
+func number(datatype string, f float64) json.RawMessage {
+	switch datatype {
+	case "BOOL":
+		return strconv.AppendBool(nil, f != 0)
+	case "FP64":
+		return strconv.AppendFloat(nil, f, 'g', -1, 64)
+	case "FP32":
+		return strconv.AppendFloat(nil, f, 'g', -1, 32)
+	}
+	return strconv.AppendInt(nil, int64(f), 10)
+}

@@ -1,0 +1,191 @@
+package load
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	memoryDir = "/dev/shm"
+	// room is what each output of each client may take.
+	room = 64 << 10
+)
+
+// Region is memory that the clients share with the server. The inputs of all requests come first, then each client's
+// outputs.
+type Region struct {
+	name string
+	mem  []byte
+}
+
+// newRegion makes a region of the given size.
+func newRegion(size int) (*Region, error) {
+	name := "bench-" + strings.ToLower(rand.Text())
+	f, err := os.OpenFile(filepath.Join(memoryDir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := f.Truncate(int64(size)); err != nil {
+		return nil, errors.Join(err, os.Remove(f.Name()))
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot map %d bytes: %w", size, err), os.Remove(f.Name()))
+	}
+	return &Region{name: name, mem: mem}, nil
+}
+
+func (r *Region) close() error {
+	return errors.Join(unix.Munmap(r.mem), os.Remove(filepath.Join(memoryDir, r.name)))
+}
+
+// area is where a client's outputs lie in a region.
+type area struct {
+	region *Region
+	at     int
+	names  []string // of the outputs, room after room
+}
+
+// read reads an output. An answer says its shape; how many bytes an element of BYTES has is in the memory.
+func (a *area) read(name, datatype string, shape []int64) (Output, error) {
+	i := slices.Index(a.names, name)
+	if i < 0 {
+		return Output{}, errors.New("it was not asked for")
+	}
+	elements := int64(1)
+	for _, d := range shape {
+		if d < 0 || d > room {
+			return Output{}, fmt.Errorf("unexpected shape %v", shape)
+		}
+		elements = min(elements*d, room+1)
+	}
+	raw := a.region.mem[a.at+i*room:][:room]
+	n, err := extent(raw, datatype, int(elements))
+	if err != nil {
+		return Output{}, err
+	}
+	return decode(datatype, raw[:n])
+}
+
+// extent is how many bytes so many elements take.
+func extent(raw []byte, datatype string, elements int) (n int, err error) {
+	if datatype != "BYTES" {
+		n = elements * sizes[datatype]
+	} else {
+		for range elements {
+			if len(raw)-n < 4 {
+				return 0, fmt.Errorf("%d elements are more than %d bytes", elements, len(raw))
+			}
+			n = int(min(int64(n)+4+int64(binary.LittleEndian.Uint32(raw[n:])), int64(len(raw))+1))
+		}
+	}
+	if n > len(raw) {
+		return 0, fmt.Errorf("%d elements are more than %d bytes", elements, len(raw))
+	}
+	return n, nil
+}
+
+// shared makes n clients whose tensors are in one region, and registers it.
+func (g *Group) shared(addr string, requests []Request, n int) error {
+	inputs, most := 0, 0
+	for i := range requests {
+		if len(requests[i].Outputs) == 0 || !slices.Equal(requests[i].Outputs, requests[0].Outputs) {
+			return errors.New("for shared memory requests have to name their outputs, each the same ones")
+		}
+		most = max(most, len(requests[i].Outputs))
+		for _, t := range requests[i].Inputs {
+			inputs += aligned(len(t.Data))
+		}
+	}
+	region, err := newRegion(inputs + n*most*room)
+	if err != nil {
+		return err
+	}
+	g.close = append(g.close, region.close)
+	at := 0
+	offsets := make([]int, len(requests)) // of each request's first input
+	for i := range requests {
+		offsets[i] = at
+		for _, t := range requests[i].Inputs {
+			copy(region.mem[at:], t.Data)
+			at += aligned(len(t.Data))
+		}
+	}
+	if err := region.register(addr); err != nil {
+		return err
+	}
+	g.close = append([]func() error{func() error { return region.unregister(addr) }}, g.close...)
+	for c := range n {
+		client := NewHTTP(addr, nil)
+		client.area = &area{region: region, at: inputs + c*most*room, names: requests[0].Outputs}
+		for i := range requests {
+			message, err := region.request(&requests[i], offsets[i], inputs+c*most*room)
+			if err != nil {
+				return err
+			}
+			client.messages = append(client.messages, message)
+		}
+		g.Clients = append(g.Clients, client)
+	}
+	return nil
+}
+
+func aligned(n int) int { return (n + 63) &^ 63 }
+
+// request writes a request whose inputs and outputs lie in the region from the given offsets.
+func (r *Region) request(q *Request, in, out int) ([]byte, error) {
+	place := func(at, size int) map[string]any {
+		return map[string]any{"shared_memory_region": r.name, "shared_memory_offset": at, "shared_memory_byte_size": size}
+	}
+	var body requestJSON
+	for _, t := range q.Inputs {
+		body.Inputs = append(body.Inputs, inputJSON{Name: t.Name, Datatype: t.Datatype, Shape: t.Shape, Parameters: place(in, len(t.Data))})
+		in += aligned(len(t.Data))
+	}
+	for i, name := range q.Outputs {
+		body.Outputs = append(body.Outputs, outputJSON{Name: name, Parameters: place(out+i*room, room)})
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	return message(inferPath(q.Model), "application/json", "", text), nil
+}
+
+func (r *Region) register(addr string) error {
+	body := fmt.Sprintf(`{"key":"/%s","offset":0,"byte_size":%d}`, r.name, len(r.mem))
+	return post("http://"+addr+"/v2/systemsharedmemory/region/"+r.name+"/register", body)
+}
+
+func (r *Region) unregister(addr string) error {
+	return post("http://"+addr+"/v2/systemsharedmemory/region/"+r.name+"/unregister", "{}")
+}
+
+func post(url, body string) error {
+	client := http.Client{Timeout: answerTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: status %d: %.200s", url, resp.StatusCode, text)
+	}
+	return nil
+}

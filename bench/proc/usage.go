@@ -1,0 +1,105 @@
+package proc
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var errNoProcess error = unix.ESRCH
+
+// tick is the unit of the times in /proc/PID/stat, which is the same on every Linux.
+const tick = 10 * time.Millisecond
+
+// CPU returns the CPU time that a process and its tree have used: of those that run, by their clocks, which count every
+// thread, also those that ended, to the nanosecond; and of children that ended, in ticks.
+func CPU(pid int) (time.Duration, error) {
+	all, err := tree(pid)
+	if err != nil {
+		return 0, err
+	}
+	if len(all) == 0 {
+		return 0, fmt.Errorf("process %d is gone", pid)
+	}
+	var sum time.Duration
+	for _, s := range all {
+		own, err := clock(s.pid)
+		if gone(err) {
+			continue // its parent has it by now, or in the next reading
+		}
+		if err != nil {
+			return 0, fmt.Errorf("CPU time of process %d: %w", s.pid, err)
+		}
+		sum += own + time.Duration(s.reaped)*tick
+	}
+	return sum, nil
+}
+
+// clock reads the CPU clock of one process. The id is made as clock_getcpuclockid makes it.
+func clock(pid int) (time.Duration, error) {
+	const scheduled = 2
+	var ts unix.Timespec
+	err := unix.ClockGettime(int32(^pid)<<3|scheduled, &ts) //nolint:gosec // process ids have 22 bits
+	if errors.Is(err, unix.EINVAL) {
+		err = errNoProcess // what the kernel says of one that ended
+	}
+	return time.Duration(ts.Nano()), err
+}
+
+// Memory is what a tree takes, in bytes.
+type Memory struct {
+	// Resident is the sum of what each process has in memory, with what it shares counted for each.
+	Resident int64
+	// Proportional counts what is shared by n processes to 1/n for each, and so once.
+	Proportional int64
+}
+
+// Use returns the memory of a process and its tree.
+func Use(pid int) (Memory, error) {
+	all, err := tree(pid)
+	if err != nil {
+		return Memory{}, err
+	}
+	if len(all) == 0 {
+		return Memory{}, fmt.Errorf("process %d is gone", pid)
+	}
+	var m Memory
+	for _, s := range all {
+		one, err := use(s.pid)
+		if err != nil && !gone(err) {
+			return Memory{}, err
+		}
+		m.Resident += one.Resident
+		m.Proportional += one.Proportional
+	}
+	return m, nil
+}
+
+// use reads the memory of one process.
+func use(pid int) (m Memory, err error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		name, rest, _ := strings.Cut(s.Text(), ":")
+		to := map[string]*int64{"Rss": &m.Resident, "Pss": &m.Proportional}[name]
+		if to == nil {
+			continue
+		}
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+		if err != nil {
+			return m, fmt.Errorf("%s of process %d: %w", name, pid, err)
+		}
+		*to = kib << 10
+	}
+	return m, s.Err()
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tutti/backends"
+	"tutti/core/infer"
+	"tutti/core/telemetry"
+	"tutti/core/tensor"
+	"tutti/core/tracing"
+	"tutti/repository"
+	"tutti/trace/ring"
+)
+
+const (
+	// taxLeast is what an ensemble must reach of the throughput of its slowest step alone.
+	taxLeast = 0.95
+	// taxSpan is how long each side is measured in a round, about.
+	taxSpan = 300 * time.Millisecond
+)
+
+// tax measures what it costs to be an ensemble: throughput against that of the slowest
+// step alone where models are at simulated devices, and CPU time against that of the
+// steps called directly where they are real, which TestTax does: only tests see backends.
+func (b *bench) tax() error {
+	over := false
+	for _, g := range taxGraphs() {
+		for _, crowd := range taxCrowds() {
+			ratio, err := b.taxOf(&g, crowd)
+			if err != nil {
+				return fmt.Errorf("%s: %w", g.name, err)
+			}
+			over = over || ratio < taxLeast
+		}
+	}
+	if err := b.table.Flush(); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "test", "-v", "-count=1", "-timeout", "10m", "-run", "^TestTax$", "./bench", "-args", "-tax", "-tax-rounds", strconv.Itoa(b.rounds))
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err := cmd.Run()
+	if over {
+		return errors.Join(errSlow, err)
+	}
+	return err
+}
+
+// taxCrowd is so many callers at models that take batches of up to so many rows. There
+// are enough of them that each of three steps in a row can have a full batch: fewer
+// cannot fill all steps at a time, in whatever program.
+type taxCrowd struct{ callers, batch int }
+
+func taxCrowds() []taxCrowd { return []taxCrowd{{8, 2}, {32, 8}, {128, 32}} }
+
+// String says it for people.
+func (c taxCrowd) String() string {
+	return fmt.Sprintf("%d callers, batches of %d", c.callers, c.batch)
+}
+
+// taxGraph is an ensemble of models at devices.
+type taxGraph struct {
+	name  string
+	steps []taxStep
+}
+
+// taxStep is one model: it takes a fixed time and some for each row.
+type taxStep struct {
+	fixed, row time.Duration
+	in         []string
+	out        string
+}
+
+func taxGraphs() []taxGraph {
+	fast := func(out string, in ...string) taxStep {
+		return taxStep{200 * time.Microsecond, 20 * time.Microsecond, in, out}
+	}
+	slow := func(out string, in ...string) taxStep {
+		return taxStep{500 * time.Microsecond, 50 * time.Microsecond, in, out}
+	}
+	return []taxGraph{
+		{"chain of 3 alike", []taxStep{fast("a", "IN"), fast("b", "a"), fast("OUT", "b")}},
+		{"chain of 3, the second slow", []taxStep{fast("a", "IN"), slow("b", "a"), fast("OUT", "b")}},
+		{"diamond, a branch slow", []taxStep{fast("a", "IN"), fast("b", "a"), slow("c", "a"), fast("OUT", "b", "c")}},
+	}
+}
+
+// slowest returns the position of the step that takes longest.
+func (g *taxGraph) slowest() int {
+	at := 0
+	for i := range g.steps {
+		if g.steps[i].fixed > g.steps[at].fixed {
+			at = i
+		}
+	}
+	return at
+}
+
+// most returns how many requests a second the slowest step can answer in full batches.
+func (g *taxGraph) most(batch int) float64 {
+	s := &g.steps[g.slowest()]
+	return float64(batch) / (s.fixed + time.Duration(batch)*s.row).Seconds()
+}
+
+// write makes a repository of the graph.
+func (g *taxGraph) write(root string, batch int) error {
+	var e strings.Builder
+	fmt.Fprintf(&e, "platform: \"ensemble\"\nmax_batch_size: %d\n%s\nensemble_scheduling {\n", batch, taxPorts("input", "IN")+taxPorts("output", "OUT"))
+	for i := range g.steps {
+		s := &g.steps[i]
+		name := taxModel(i)
+		fmt.Fprintf(&e, "step { model_name: %q model_version: -1 output_map { key: \"OUT\" value: %q }", name, s.out)
+		var ports strings.Builder
+		for j, in := range s.in {
+			fmt.Fprintf(&e, " input_map { key: \"IN%d\" value: %q }", j, in)
+			ports.WriteString(taxPorts("input", fmt.Sprintf("IN%d", j)))
+		}
+		e.WriteString(" }\n")
+		ports.WriteString(taxPorts("output", "OUT"))
+		text := fmt.Sprintf("backend: \"bench\"\nmax_batch_size: %d\n%sdynamic_batching { }\ninstance_group { count: 1 kind: KIND_CPU }\n%s%s",
+			batch, ports.String(), taxParameter("fixed", s.fixed), taxParameter("row", s.row))
+		if err := taxWrite(root, name, text); err != nil {
+			return err
+		}
+	}
+	return taxWrite(root, "ensemble", e.String()+"}\n")
+}
+
+func taxModel(i int) string { return fmt.Sprintf("step%d", i) }
+
+func taxPorts(kind, name string) string {
+	return fmt.Sprintf("%s { name: %q data_type: TYPE_FP32 dims: [ 16 ] }\n", kind, name)
+}
+
+func taxParameter(key string, d time.Duration) string {
+	return fmt.Sprintf("parameters { key: %q value { string_value: %q } }\n", key, d)
+}
+
+func taxWrite(root, name, text string) error {
+	if err := os.MkdirAll(filepath.Join(root, name, "1"), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, name, "config.pbtxt"), []byte(text), 0o600)
+}
+
+// taxOf prints and returns one ratio.
+func (b *bench) taxOf(g *taxGraph, crowd taxCrowd) (ratio float64, err error) {
+	root, err := os.MkdirTemp("", "bench-tax")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
+	if err := g.write(root, crowd.batch); err != nil {
+		return 0, err
+	}
+	repo, end, err := taxOpen([]string{root}, taxDevices(newKernelTimer))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	rate := g.most(crowd.batch)
+	n := int(rate * taxSpan.Seconds())
+	var whole, alone, ratios, cpus []float64
+	for round := range b.rounds + 1 {
+		w, cpu := repo.rate("ensemble", []string{"IN"}, crowd.callers, n)
+		a, _ := repo.rate(taxModel(g.slowest()), []string{"IN0"}, crowd.callers, n)
+		if round > 0 { // the first fills pools
+			whole, alone, ratios, cpus = append(whole, w), append(alone, a), append(ratios, w/a), append(cpus, cpu)
+		}
+	}
+	ratio, verdict := median(ratios), ""
+	if ratio < taxLeast {
+		verdict = "\tOVER"
+	}
+	fmt.Fprintf(b.table, "%s, %v\tensemble %.0f/s\tslowest step alone %.0f/s (device: %.0f/s)\tratio %.3f (at least %.2f), %.1f us of CPU\t%s\n",
+		g.name, crowd, median(whole), median(alone), rate, ratio, taxLeast, median(cpus), verdict)
+	return ratio, nil
+}
+
+// taxRepository is a repository as the server has it: statistics and the trace store on.
+type taxRepository struct {
+	*repository.Repository
+	alloc tensor.Allocator
+}
+
+// taxOpen opens repositories with the given backends.
+func taxOpen(roots []string, list ...backends.Factory) (*taxRepository, func() error, error) {
+	const stored, every, atMost = 64 << 20, 100, 2000 // the server's defaults
+	registry, err := backends.NewRegistry(list...)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := ring.New(stored, infer.Sampling{Failed: true, Slow: true, Every: every})
+	if err != nil {
+		return nil, nil, err
+	}
+	tracer, err := tracing.New(tracing.Options{Sinks: []tracing.Sink{store}, All: true, AtMost: atMost})
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	alloc := tensor.NewPool()
+	repo, err := repository.Open(context.Background(), repository.Settings{
+		Roots: roots, Backends: registry, Alloc: alloc, Metrics: telemetry.NewMetrics(), Tracer: tracer, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	end := func() error {
+		return errors.Join(repo.Close(context.Background()), tracer.Close(), store.Close())
+	}
+	if failed := repo.Failures(); len(failed) > 0 {
+		return nil, nil, errors.Join(fmt.Errorf("a model was not loaded: %v", failed), end())
+	}
+	return &taxRepository{Repository: repo, alloc: alloc}, end, nil
+}
+
+// rate sends n requests by so many callers and returns how many were answered in a
+// second, and the CPU time of one in us.
+func (r *taxRepository) rate(model string, inputs []string, callers, n int) (perSecond, cpu float64) {
+	began, before := time.Now(), processCPU()
+	r.ask(model, inputs, callers, n)
+	return float64(n) / time.Since(began).Seconds(), float64(processCPU()-before) / 1000 / float64(n)
+}
+
+// ask sends n requests by so many callers, each with FP32[1, 16] for every input.
+func (r *taxRepository) ask(model string, inputs []string, callers, n int) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background()) // as a front end's, which can be over
+			defer cancel()
+			in, err := tensor.New(r.alloc, tensor.FP32, tensor.Of(1, 16))
+			fail(err)
+			defer in.Release()
+			clear(tensor.Slice[float32](&in))
+			for next.Add(1) <= int64(n) {
+				req := infer.NewRequest()
+				req.Model = model
+				for _, name := range inputs {
+					req.Inputs = append(req.Inputs, infer.Named{Name: name, Tensor: in.Retain()})
+				}
+				call := infer.NewCall()
+				r.Submit(ctx, req, call)
+				resp, err := call.Wait()
+				fail(err)
+				resp.Release()
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -260,7 +260,7 @@ func (s *schedBench) shapes() error {
 			}
 			s.limit("  that of a "+c.what, "us of CPU", big.cpu/1000, 1)
 			s.limit("  against the chain of 3", "x", big.cpu/small.cpu, 1.5)
-			s.limit("  its allocations", "per request", big.allocs, 0.1)
+			s.limit("  its allocations", "per 1,000 steps", 1000*big.allocs/float64(c.n), 1)
 		}
 	}
 	return nil

@@ -8,7 +8,14 @@ type parcel struct {
 	*Station
 	list List
 	inst backends.Instance
+	// brief says that executing it takes less than having another goroutine do so. A decoupled model may wait for whoever
+	// takes its answers, which may be kept behind it.
+	brief bool
 }
+
+// wakeup is what it costs, in ns, to have a worker on another processor execute a batch:
+// it is woken, and the goroutine that needs what comes of it may be woken again.
+const wakeup = 5000
 
 // Help executes the batch, for which the instance is already taken.
 func (p *parcel) Help(t *Turn) bool {
@@ -51,6 +58,7 @@ func (s *Station) pass(list *List, t *Turn) bool {
 	list.Head.Seen.Held = 0
 	p := &list.Head.parcel
 	p.Station, p.list, p.inst = s, *list, inst
+	p.brief = !s.runner.sig.Decoupled && s.perWork > 0 && s.perWork*int64(list.n) < wakeup
 	s.rows += list.rows()
 	t.Ready(p)
 	return true

@@ -304,7 +304,7 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 		s.free = append(s.free, inst)
 	}
 	if known {
-		s.perWork += (int64(x.Took)/int64(batch.n) - s.perWork) / 8
+		s.perWork = max(s.perWork+(int64(x.Took)/int64(batch.n)-s.perWork)/8, 1) // 0: not known
 		if s.learner != nil {
 			s.learner.Observe(x)
 		}

@@ -13,6 +13,7 @@ import (
 type Turn struct {
 	workers *Workers
 	ready   []Scheduler
+	kept    int // how many of ready, from the first, are brief
 	inline  []inlineWork
 	staged  []stage
 	next    int // where in staged the next work is likely to go
@@ -147,7 +148,8 @@ func (t *Turn) run() {
 }
 
 // step runs one thing. Of several ready schedulers the others go to the workers,
-// so that they run at the same time where there is a core for them.
+// so that they run at the same time where there is a core for them, unless they are done
+// sooner than a worker has been woken.
 func (t *Turn) step() bool {
 	t.woken.Wake()
 	if n := len(t.inline); n > 0 {
@@ -158,16 +160,44 @@ func (t *Turn) step() bool {
 		return true
 	}
 	for len(t.ready) > 0 {
+		t.share()
 		n := len(t.ready) - 1
 		s := t.ready[n]
 		t.ready[n] = nil
 		t.ready = t.ready[:n]
-		t.handOver()
 		if s.Help(t) {
 			return true
 		}
 	}
 	return false
+}
+
+// share gives ready schedulers to the workers: all but the last, or where there are brief
+// batches all but these, which wait for no longer than it takes to wake somebody.
+func (t *Turn) share() {
+	t.woken.Wake()
+	t.kept = min(t.kept, len(t.ready))
+	for i := t.kept; i < len(t.ready); i++ {
+		if s := t.ready[i]; isBrief(s) {
+			t.ready[i], t.ready[t.kept] = t.ready[t.kept], s
+			t.kept++
+		}
+	}
+	rest := max(t.kept, 1)
+	for i, s := range t.ready[rest:] {
+		if t.kept == 0 {
+			t.ready[0], s = s, t.ready[0] // the last one stays
+		}
+		t.workers.Kick(s)
+		t.ready[rest+i] = nil
+	}
+	t.ready = t.ready[:min(rest, len(t.ready))]
+}
+
+// isBrief reports whether s is a batch that takes less than to wake a worker for it.
+func isBrief(s Scheduler) bool {
+	p, ok := s.(*parcel)
+	return ok && p.brief
 }
 
 // handOver gives the ready schedulers to the workers.
@@ -177,5 +207,5 @@ func (t *Turn) handOver() {
 		t.workers.Kick(s)
 		t.ready[i] = nil
 	}
-	t.ready = t.ready[:0]
+	t.ready, t.kept = t.ready[:0], 0
 }

@@ -24,7 +24,7 @@ type instance struct {
 	call    *C.tov_call
 	in, out []C.tov_value // the call's, in C memory
 	scratch []scratch     // by input: what is not handed over where it is
-	lender  *bind.Lender // of outputs, each of which holds the library
+	lender  *bind.Lender  // of outputs, each of which holds the library
 }
 
 var _ backends.Instance = (*instance)(nil)

@@ -93,7 +93,7 @@ func (l *line) read(p []byte) (int, error) {
 		}
 		// The message was complete: nothing is waited for any more.
 		l.set, l.more = time.Time{}, false
-		if err := l.Conn.SetReadDeadline(l.set); err != nil {
+		if err := l.SetReadDeadline(l.set); err != nil {
 			return 0, err
 		}
 	}
@@ -106,7 +106,7 @@ func (l *line) wait() {
 		return
 	}
 	l.set = now
-	_ = l.Conn.SetReadDeadline(now.Add(l.stall)) // what fails here, fails in Read
+	_ = l.SetReadDeadline(now.Add(l.stall)) // what fails here, fails in Read
 }
 
 // Close gives back what has come.

@@ -33,7 +33,7 @@ func infers(model, header, body string) string {
 // until it is over.
 //
 // shows: limits
-func TestInFlight(t *testing.T) {
+func TestInFlight(t *testing.T) { //nolint:tparallel // the parts share what the holder has
 	t.Parallel()
 	const limit = 1 << 20
 	f, limited := count(t, limit)
@@ -56,7 +56,7 @@ func TestInFlight(t *testing.T) {
 		{"small", infers("echo", "", goodInput), 200, goodAnswer},
 		{"large", infers("echo", "", goodInput+pad), 503, "no room for"},
 		{"generate", strings.Replace(infers("echo", "", goodInput+pad), "/infer", "/generate", 1), 503, "no room for"},
-		{"decompressed", infers("echo", "Content-Encoding: gzip\r\n", string(zipped)), 503, "no room for"},
+		{"decompressed", infers("echo", "Content-Encoding: gzip\r\n", zipped), 503, "no room for"},
 		{"in chunks", chunked + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(big), "{"+big[1:]), 503, "no room for"},
 		{"for ever", infers("echo", "", goodInput+pad+pad), 413, "too large"},
 		{"small again", infers("echo", "", goodInput), 200, goodAnswer},
@@ -69,6 +69,7 @@ func TestInFlight(t *testing.T) {
 				t.Fatal(err)
 			}
 			body, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close() // it is read
 			if err != nil || resp.StatusCode != tt.code || !strings.Contains(string(body), tt.want) {
 				t.Fatalf("status %d, %s, %v; want %d, %s", resp.StatusCode, body, err, tt.code, tt.want)
 			}

@@ -11,8 +11,9 @@ import (
 const (
 	// gatherSize is up to what size an answer leaves in one piece.
 	gatherSize = 8 << 10
-	// unsizedLimit is how much of an answer of unknown length is kept until its length is known; beyond, it goes in chunks.
-	unsizedLimit = 2 << 10
+	// heldLimit is how much of an answer is kept until its length is known, and the request's body is read; beyond, it goes
+	// in chunks, and what is left of the request is dealt with.
+	heldLimit = 2 << 10
 )
 
 var gathers = sync.Pool{New: func() any {
@@ -87,7 +88,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	case a.size >= 0 && a.body > a.size:
 		a.close = true
 		return 0, http.ErrContentLength
-	case a.size < 0 && !a.sent && len(a.held)+len(p) <= unsizedLimit:
+	case (a.size < 0 || a.c.body.left > 0) && !a.sent && len(a.held)+len(p) <= heldLimit: // the body may be read yet
 		a.held = append(a.held, p...)
 		return len(p), nil
 	}

@@ -74,6 +74,12 @@ func mirror(w http.ResponseWriter, r *http.Request) {
 	for _, key := range slices.Sorted(maps.Keys(r.Header)) {
 		fmt.Fprintf(&seen, "%s=%q\n", key, r.Header[key])
 	}
+	if r.URL.Path == "/late" {
+		w.Header().Set("Content-Length", "4")
+		_, _ = io.WriteString(w, "soon") // the client is there
+		_, _ = io.Copy(io.Discard, r.Body)
+		return
+	}
 	if r.URL.Path != "/unread" {
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprintf(&seen, "%q %v\n", body, err)
@@ -134,6 +140,8 @@ var conversations = map[string]string{
 	"flushed":         "GET /flushed HTTP/1.1\r\nHost: h\r\n\r\n",
 	"body unread":     "POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 6000\r\n\r\n" + strings.Repeat("x", 6000),
 	"large body":      "POST /sized HTTP/1.1\r\nHost: h\r\nContent-Length: 90000\r\n\r\n" + strings.Repeat("y", 90000),
+	"answered first":  "POST /late HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n" + strings.Repeat("z", 600000),
+	"body not wanted": "POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n" + strings.Repeat("z", 600000),
 	"empty body":      "POST /sized HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
 	"no length":       "POST /sized HTTP/1.1\r\nHost: h\r\n\r\n",
 	"chunks":          "POST /sized HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",

@@ -13,6 +13,8 @@ fills them up to multiples of 16, which lets some share a batch.
 import argparse
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -49,6 +51,13 @@ def add_files(source, target, copies):
             there.symlink_to(file.resolve())
 
 
+def plain(source, made):
+    """The file that plain.py makes of source; it is kept."""
+    if not made.is_file() or made.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run([sys.executable, HERE / "plain.py", source, made], check=True)
+    return made.resolve()
+
+
 def make_model(ours, own, target, options):
     """One model folder of the repository."""
     target.mkdir(parents=True)
@@ -66,6 +75,8 @@ def make_model(ours, own, target, options):
         shutil.copy(own / "1" / "model.py", target / "1")
     elif onnx and not options.onnx_backend:
         shutil.copy(HERE / "models/onnx/model.py", target / "1")
+    if options.plain and target.name == "minilm":
+        (target / "1" / "model.onnx").symlink_to(plain(ours / "1" / "model.onnx", options.plain))
     add_files(ours / "1", target / "1", options.onnx_backend)
 
 
@@ -75,6 +86,7 @@ def main():
     parser.add_argument("--instances", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--models", type=Path, required=True, help="a checkout of this repository")
+    parser.add_argument("--plain", type=Path, metavar="FILE", help="the text model as it is usually exported (plain.py), kept in this file")
     parser.add_argument("--onnx-backend", action="store_true", help="for a Triton with the onnxruntime backend")
     parser.add_argument("target", type=Path, help="the folder to make; what is there is removed")
     options = parser.parse_args()

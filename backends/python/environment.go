@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,17 +23,27 @@ const (
 	// environmentParam is the parameter of config.pbtxt that names a model's own Python: an archive that conda-pack made, or
 	// a folder.
 	environmentParam = "EXECUTION_ENV_PATH"
-	modelDirectory   = "$$TRITON_MODEL_DIRECTORY"
+	// startParam is the parameter that says how the model's workers start.
+	startParam     = "START_METHOD"
+	modelDirectory = "$$TRITON_MODEL_DIRECTORY"
 	// maxUnpacked bounds an environment on the disk.
 	maxUnpacked = 64 << 30
 )
 
-// environment finds the model's interpreter.
+// environment finds the model's interpreter and what forks its workers.
 func (m *model) environment(ctx context.Context, s *backends.Settings) (err error) {
-	m.env = os.Environ()
+	spawn, err := spawned(s.Param(startParam), "parameter '"+startParam+"'")
+	if err != nil {
+		return err
+	}
+	m.env = append(slices.Clone(mallocEnv[:]), os.Environ()...)
 	path := strings.ReplaceAll(s.Param(environmentParam), modelDirectory, s.ModelDir)
 	if path == "" {
-		m.python, err = m.b.interpreter(ctx)
+		m.python = m.b.python()
+		if !spawn && !m.b.set.spawn && m.join(ctx, "") {
+			return nil
+		}
+		_, err = m.b.interpreter(ctx)
 		return err
 	}
 	dir := path
@@ -49,11 +60,33 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 	if _, err := os.Stat(m.python); err != nil {
 		return status.Errorf(status.InvalidArg, "expected '%s' in the environment of parameter '%s', found none", filepath.Join("bin", "python"), environmentParam)
 	}
-	if _, err := probe(ctx, m.python); err != nil {
-		return err
-	}
 	m.env = withEnvironment(m.env, dir)
-	return nil
+	if !spawn && !m.b.set.spawn && m.join(ctx, dir) {
+		return nil
+	}
+	_, err = probe(ctx, m.python)
+	return err
+}
+
+// join has the model's workers forked by a nursery of its interpreter. It reports whether there is one, which shows that the
+// interpreter is what it has to be.
+func (m *model) join(ctx context.Context, home string) bool {
+	key := nestKey{m.python, home}
+	m.nest = m.b.takeNest(key, m.env)
+	if _, err := m.nest.nursery(ctx); err != nil {
+		m.log.DebugContext(ctx, "no python workers are forked", slog.String("reason", err.Error()))
+		m.leave()
+		m.nest = nil
+		return false
+	}
+	return true
+}
+
+// leave gives up the nursery.
+func (m *model) leave() {
+	if m.nest != nil {
+		m.b.dropNest(m.nest.key)
+	}
 }
 
 // withEnvironment puts an environment's programs and libraries first, as activating it would.

@@ -60,7 +60,7 @@ const (
 	maxBody = 61440
 	// maxFile bounds a body in a file: nothing a model has to say is larger.
 	maxFile = 1 << 40
-	noFile  = -1
+	noFile  = -1 // a descriptor that there is not
 )
 
 // packet is one that was received. Its body is valid until the next one, unless it was
@@ -95,7 +95,7 @@ type link struct {
 
 	mu    sync.Mutex
 	out   []byte // guarded by mu
-	file  int    // guarded by mu
+	files []int  // guarded by mu
 	werr  error  // guarded by mu
 	write func(uintptr) bool
 }
@@ -107,7 +107,7 @@ func newLink(name string) (l *link, theirs *os.File, err error) {
 		return nil, nil, status.Errorf(status.Unavailable, "no socket for a python worker: %w", err)
 	}
 	_ = unix.SetNonblock(fds[0], true) // a descriptor that was just made takes it
-	l = &link{f: os.NewFile(uintptr(fds[0]), name), in: make([]byte, headBytes+maxBody), file: noFile}
+	l = &link{f: os.NewFile(uintptr(fds[0]), name), in: make([]byte, headBytes+maxBody)}
 	if l.raw, err = l.f.SyscallConn(); err != nil {
 		return nil, nil, errors.Join(err, l.f.Close(), unix.Close(fds[1]))
 	}
@@ -129,10 +129,10 @@ func (l *link) readOnce(fd uintptr) bool {
 }
 
 func (l *link) writeOnce(fd uintptr) bool {
-	if l.file == noFile {
+	if len(l.files) == 0 {
 		_, l.werr = unix.Write(int(fd), l.out)
 	} else {
-		l.werr = unix.Sendmsg(int(fd), l.out, unix.UnixRights(l.file), nil, 0)
+		l.werr = unix.Sendmsg(int(fd), l.out, unix.UnixRights(l.files...), nil, 0)
 	}
 	return !errors.Is(l.werr, unix.EAGAIN) && !errors.Is(l.werr, unix.EINTR)
 }
@@ -220,7 +220,7 @@ func (l *link) send(kind, flags uint16, id uint32, b []byte) error {
 	size := len(b) - headBytes
 	putHead(b, kind, flags, id, size)
 	if size <= maxBody {
-		return l.sendLocked(b, noFile)
+		return l.sendLocked(b, nil)
 	}
 	fd, mem, err := newFile(size)
 	if err != nil {
@@ -228,16 +228,16 @@ func (l *link) send(kind, flags uint16, id uint32, b []byte) error {
 	}
 	copy(mem, b[headBytes:])
 	putHead(b, kind, flags|flagInFile, id, size)
-	err = l.sendLocked(b[:headBytes], fd)
+	err = l.sendLocked(b[:headBytes], []int{fd})
 	return errors.Join(err, unix.Munmap(mem), unix.Close(fd))
 }
 
-// sendFile sends a packet with a file that stays the caller's.
-func (l *link) sendFile(kind uint16, b []byte, fd int) error {
+// sendFiles sends a packet with files that stay the caller's.
+func (l *link) sendFiles(kind uint16, id uint32, b []byte, fds []int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	putHead(b, kind, 0, 0, len(b)-headBytes)
-	return l.sendLocked(b, fd)
+	putHead(b, kind, 0, id, len(b)-headBytes)
+	return l.sendLocked(b, fds)
 }
 
 // sendBody sends a packet whose body of size bytes lies in a file that stays the caller's.
@@ -246,16 +246,16 @@ func (l *link) sendBody(kind, flags uint16, id uint32, size, fd int) error {
 	defer l.mu.Unlock()
 	var b [headBytes]byte
 	putHead(b[:], kind, flags|flagInFile, id, size)
-	return l.sendLocked(b[:], fd)
+	return l.sendLocked(b[:], []int{fd})
 }
 
-func (l *link) sendLocked(b []byte, fd int) error {
-	l.out, l.file = b, fd
+func (l *link) sendLocked(b []byte, fds []int) error {
+	l.out, l.files = b, fds
 	err := l.raw.Write(l.write)
 	if err == nil {
 		err = l.werr
 	}
-	l.out = nil
+	l.out, l.files = nil, nil
 	return err
 }
 

@@ -30,6 +30,7 @@ type model struct {
 	file    string
 	python  string
 	env     []string
+	nest    *nest // nil: workers are started, not forked
 	alloc   tensor.Allocator
 	log     *slog.Logger
 
@@ -48,7 +49,7 @@ var (
 
 // Load imports the model's file in a worker, which becomes that of the first instance, and has it complete the
 // configuration.
-func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Model, err error) {
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
 	}
@@ -56,6 +57,11 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 		b: b, cfg: s.Config, version: s.Version, dir: s.ModelDir, file: s.File(modelFile), alloc: s.Alloc, log: s.Log,
 	}
 	m.sig = m.signature(s.Model)
+	defer func() {
+		if err != nil {
+			m.leave()
+		}
+	}()
 	if err := m.absolute(); err != nil {
 		return nil, status.Errorf(status.Internal, "unable to load model '%s': %w", s.Model, err)
 	}
@@ -238,6 +244,7 @@ func (m *model) Close() error {
 	if w := m.takeSpare(); w != nil {
 		w.end()
 	}
+	m.leave()
 	return nil
 }
 

@@ -32,6 +32,7 @@ const (
 	keyRuntime = "python-runtime"
 	keyFirst   = "shm-default-byte-size"
 	keyTimeout = "stub-timeout-seconds"
+	keyStart   = "start-method"
 )
 
 const (
@@ -45,19 +46,22 @@ const (
 // NewFactory returns the python backend. Its settings are python-runtime (or python-path), the interpreter; without it
 // that is what the environment's TUTTI_PYTHON names, .venv/bin/python beside the working directory or the program, or
 // python3. shm-default-byte-size and shm-growth-byte-size are bytes of shared memory of each instance at first and by
-// which it grows, stub-timeout-seconds how long a worker may take to finalize, and to answer when nobody waits any more.
+// which it grows, start-method how workers start (see the parameter START_METHOD), stub-timeout-seconds how long a worker may take to finalize, and to answer when nobody waits any more.
 // shm-region-prefix-name is taken for Triton's sake: the memory has no names.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "python",
 		DefaultFile: modelFile,
-		Keys:        []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyTimeout},
+		Keys:        []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyStart, keyTimeout},
 		Native:      true,
 		Guide: backends.Guide{
 			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, in a process for each instance. It needs a Python " +
 				"from 3.9 on with numpy, of the system or of the environment that the parameter `EXECUTION_ENV_PATH` names.",
 			Limits: "Tensors are the host's.",
-			Params: []backends.Param{{Key: "EXECUTION_ENV_PATH", Doc: "A packed environment, or its folder, whose interpreter runs the model"}},
+			Params: []backends.Param{
+				{Key: "EXECUTION_ENV_PATH", Doc: "A packed environment, or its folder, whose interpreter runs the model"},
+				{Key: startParam, Doc: "`forkserver` (default): workers are forked from a process that has imported numpy; `spawn`: each starts anew"},
+			},
 		},
 		New: open,
 	}
@@ -68,6 +72,7 @@ type settings struct {
 	first, growth int
 	timeout       time.Duration
 	python        string
+	spawn         bool // workers are started, not forked
 }
 
 // backend starts workers.
@@ -80,6 +85,10 @@ type backend struct {
 	metrics *telemetry.Metrics
 	book    book
 
+	mu    sync.Mutex
+	nests map[nestKey]*nest // guarded by mu
+
+	found sync.Once
 	once  sync.Once
 	about string
 	fault error // of the interpreter
@@ -96,7 +105,7 @@ func open(o backends.Options) (backends.Backend, error) {
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "cannot write the files of python workers: %w", err)
 	}
-	b := &backend{set: set, files: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, metrics: o.Metrics}
+	b := &backend{set: set, files: files, infer: o.Infer, control: o.Control, catalog: o.Catalog, metrics: o.Metrics, nests: map[nestKey]*nest{}}
 	if b.catalog != nil {
 		b.book.steps = b.steps
 	}
@@ -105,6 +114,9 @@ func open(o backends.Options) (backends.Backend, error) {
 
 func readSettings(values map[string]string) (s settings, err error) {
 	s = settings{first: defaultFirst, growth: defaultGrowth, timeout: defaultTimeout, python: cmp.Or(values[keyRuntime], values[keyPath])}
+	if s.spawn, err = spawned(values[keyStart], "python setting '"+keyStart+"'"); err != nil {
+		return s, err
+	}
 	if s.first, err = number(values, keyFirst, defaultFirst, 4096, maxFile); err != nil {
 		return s, err
 	}
@@ -114,6 +126,20 @@ func readSettings(values map[string]string) (s settings, err error) {
 	seconds, err := number(values, keyTimeout, int(defaultTimeout/time.Second), 1, 1<<20)
 	s.timeout = time.Duration(seconds) * time.Second
 	return s, err
+}
+
+// Ways to start a worker, in the words of Python's package multiprocessing.
+const (
+	startFork  = "forkserver"
+	startSpawn = "spawn"
+)
+
+// spawned reports whether a start method, empty for the usual one, is that of starting every worker anew.
+func spawned(method, what string) (bool, error) {
+	if method != "" && method != startFork && method != startSpawn {
+		return false, status.Errorf(status.InvalidArg, "unexpected value '%s' of %s: expected '%s' or '%s'", method, what, startFork, startSpawn)
+	}
+	return method == startSpawn, nil
 }
 
 func number(values map[string]string, key string, byDefault, least, most int) (int, error) {
@@ -140,21 +166,36 @@ func (b *backend) Check() error {
 	return err
 }
 
-// Close removes the worker's files.
-func (b *backend) Close() error { return b.files.remove() }
+// Close ends the nurseries and removes the workers' files.
+func (b *backend) Close() error {
+	b.mu.Lock()
+	nests := b.nests
+	b.nests = map[nestKey]*nest{}
+	b.mu.Unlock()
+	for _, h := range nests {
+		h.close()
+	}
+	return b.files.remove()
+}
 
 // interpreter returns the interpreter of models without an environment of their own, looked for once.
 func (b *backend) interpreter(ctx context.Context) (string, error) {
-	b.once.Do(func() {
+	python := b.python()
+	b.once.Do(func() { b.about, b.fault = probe(ctx, python) })
+	return python, b.fault
+}
+
+// python returns the name of that interpreter.
+func (b *backend) python() string {
+	b.found.Do(func() {
 		if b.set.python == "" {
 			b.set.python = findInterpreter()
 		}
 		if abs, err := filepath.Abs(b.set.python); err == nil && strings.Contains(b.set.python, "/") {
-			b.set.python = abs // workers run in their models' folders
+			b.set.python = abs
 		}
-		b.about, b.fault = probe(ctx, b.set.python)
 	})
-	return b.set.python, b.fault
+	return b.set.python
 }
 
 // findInterpreter returns the interpreter that no setting names.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,17 +22,19 @@ import (
 // exitTime is how long a worker that closed its sockets may take to exit.
 const exitTime = 2 * time.Second
 
+// processPrefix and the model's name name a worker's process.
+const processPrefix = "py:"
+
 // worker is a process that runs model.py.
 type worker struct {
 	m       *model
 	about   started
-	cmd     *exec.Cmd
+	proc    *process
 	calls   *link
 	side    *link
 	regions *regions
 	stdout  *output
 	stderr  *output
-	ended   chan struct{} // closed when the process is gone
 	killed  atomic.Pointer[string]
 	sides   sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // the worker's life, for what it asks on its own
@@ -59,11 +60,11 @@ type started struct {
 
 // startWorker starts a worker that has imported the model's file.
 func startWorker(ctx context.Context, m *model) (*worker, error) {
-	w := &worker{m: m, ended: make(chan struct{})}
+	w := &worker{m: m}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.stdout = &output{ctx: w.ctx, log: m.log, level: slog.LevelInfo, what: "stdout"}
 	w.stderr = &output{ctx: w.ctx, log: m.log, level: slog.LevelWarn, what: "stderr"}
-	if err := w.spawn(); err != nil {
+	if err := w.spawn(ctx); err != nil {
 		w.cancel()
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func startWorker(ctx context.Context, m *model) (*worker, error) {
 // than the arrays' arithmetic. The server's own environment comes after it and wins.
 var mallocEnv = [...]string{"MALLOC_TRIM_THRESHOLD_=134217728", "MALLOC_MMAP_THRESHOLD_=33554432"}
 
-func (w *worker) spawn() error {
+func (w *worker) spawn(ctx context.Context) error {
 	calls, callsEnd, err := newLink("calls")
 	if err != nil {
 		return err
@@ -92,30 +93,58 @@ func (w *worker) spawn() error {
 	}
 	w.calls, w.side = calls, side
 	w.regions = newRegions(calls, w.m.b.set.first, w.m.b.set.growth)
-	w.cmd = exec.Command(w.m.python, "-u", filepath.Join(w.m.b.files.path, mainScript)) //nolint:gosec,noctx // the interpreter is a setting; the worker ends itself
-	w.cmd.Env = append(slices.Clone(mallocEnv[:]), w.m.env...)
-	w.cmd.ExtraFiles = []*os.File{callsEnd, sideEnd}
-	w.cmd.Stdout, w.cmd.Stderr = w.stdout, w.stderr
-	w.cmd.WaitDelay = exitTime
-	// A signal from a terminal is the server's to handle: requests are answered first.
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	err = w.cmd.Start()
+	w.proc, err = w.launch(ctx, callsEnd, sideEnd)
 	err = errors.Join(err, callsEnd.Close(), sideEnd.Close())
 	if err != nil {
 		return errors.Join(status.Errorf(status.Unavailable, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err), calls.close(), side.close())
 	}
-	go func() {
-		_ = w.cmd.Wait() // how it ended is in ProcessState
-		close(w.ended)
-	}()
 	w.sides.Go(w.serveSide)
 	return nil
+}
+
+// launch has a nursery fork the worker's process, or starts it where there is none.
+func (w *worker) launch(ctx context.Context, calls, side *os.File) (*process, error) {
+	name := processPrefix + w.m.sig.Model
+	if w.m.nest != nil {
+		p, err := w.forked(ctx, name, calls, side)
+		if err == nil {
+			return p, nil
+		}
+		w.m.log.DebugContext(ctx, "a python worker is started by itself", slog.String("reason", err.Error()))
+	}
+	cmd := exec.Command(w.m.python, "-u", filepath.Join(w.m.b.files.path, mainScript), name) //nolint:gosec,noctx // the interpreter is a setting; the worker ends itself
+	cmd.Env = w.m.env
+	cmd.ExtraFiles = []*os.File{calls, side}
+	cmd.Stdout, cmd.Stderr = w.stdout, w.stderr
+	return startProcess(cmd)
+}
+
+// forked returns a process of the nursery, which prints into pipes.
+func (w *worker) forked(ctx context.Context, name string, calls, side *os.File) (*process, error) {
+	out, outEnd, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer outEnd.Close()
+	fault, faultEnd, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	defer faultEnd.Close()
+	p, err := w.m.nest.fork(ctx, name, [...]*os.File{calls, side, outEnd, faultEnd})
+	if err != nil {
+		return nil, errors.Join(err, out.Close(), fault.Close())
+	}
+	p.copy(w.stdout, out)
+	p.copy(w.stderr, fault)
+	p.follow()
+	return p, nil
 }
 
 // kill ends the process and what it has started, for a reason that its requests are told.
 func (w *worker) kill(why string) {
 	w.killed.CompareAndSwap(nil, &why)
-	_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) // it may be gone already
+	w.proc.kill()
 }
 
 // end frees the worker, killing it where it has not exited by itself.
@@ -134,10 +163,10 @@ func (w *worker) waitExit(why string) {
 	t := time.NewTimer(exitTime)
 	defer t.Stop()
 	select {
-	case <-w.ended:
+	case <-w.proc.ended:
 	case <-t.C:
 		w.kill(why)
-		<-w.ended
+		<-w.proc.ended
 	}
 }
 
@@ -147,7 +176,7 @@ func (w *worker) gone(err error) error {
 		w.kill(err.Error())
 	}
 	w.waitExit("it closed its socket and did not exit")
-	how := w.cmd.ProcessState.String()
+	how := w.proc.how
 	if why := w.killed.Load(); why != nil {
 		how = *why
 	}

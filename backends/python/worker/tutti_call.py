@@ -1,8 +1,5 @@
 """Inferences that a model asks of others (BLS)."""
 
-import asyncio
-import queue
-
 import tutti_wire as wire
 from tutti_errors import TritonError, TritonModelException
 from tutti_here import here
@@ -24,6 +21,8 @@ def run(request, decoupled):
 
 async def start(request, decoupled):
     """Asks and awaits the response. That no thread waits meanwhile lets any number be on their way."""
+    import asyncio  # it is there already where this is awaited
+
     side = _side()
     if decoupled:
         return ResponseIterator(side, request)

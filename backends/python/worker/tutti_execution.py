@@ -1,7 +1,7 @@
 """Executions: requests out of shared memory, and responses into it."""
 
-import inspect
 import sys
+from types import CoroutineType
 
 import tutti_wire as wire
 from tutti_errors import TritonModelException
@@ -42,7 +42,7 @@ class Execution:
         unkept = _references(requests) if large else 0
         try:
             answers = self.execute(requests)
-            if inspect.iscoroutine(answers):
+            if isinstance(answers, CoroutineType):
                 answers = self.wait(answers, requests)
             into = self.regions[target]
             if large and _references(requests) == unkept and done_with(requests, answers, region):

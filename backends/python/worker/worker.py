@@ -1,19 +1,16 @@
 """A worker: imports a model.py and executes what the server sends."""
 
-import asyncio
 import importlib.util
-import inspect
 import json
 import os
-import platform
 import signal
 import sys
 import threading
-import traceback
 import types
 
 import numpy as np
 
+import tutti_nursery as nursery
 import tutti_wire as wire
 import triton_python_backend_utils as pb
 from tutti_errors import TritonError, TritonModelException
@@ -77,7 +74,7 @@ class Worker:
         if not hasattr(self.model_class, "execute"):
             raise AttributeError("expected a method 'execute' of TritonPythonModel in '%s', found none" % c["file"])
         return json.dumps({
-            "python": platform.python_version(), "numpy": np.__version__,
+            "python": nursery.version(), "numpy": np.__version__,
             "complete": hasattr(self.model_class, "auto_complete_config"), "ready": hasattr(self.model_class, "is_ready"),
         }).encode(), 0
 
@@ -106,7 +103,7 @@ class Worker:
         if not hasattr(self.model, "is_ready"):
             return b"", wire.YES
         is_ready = self.model.is_ready()
-        if inspect.iscoroutine(is_ready):
+        if isinstance(is_ready, types.CoroutineType):
             is_ready = self.coroutine(is_ready).result()
         if not isinstance(is_ready, (bool, np.bool_)):
             raise TritonModelException("is_ready() must return a boolean value")
@@ -120,6 +117,8 @@ class Worker:
 
     def coroutine(self, coroutine):
         """Runs a coroutine in the loop that all of the model share, and returns its future."""
+        import asyncio  # half of what a worker would import otherwise
+
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
             threading.Thread(target=self.loop.run_forever, name="tutti-loop", daemon=True).start()
@@ -151,6 +150,8 @@ def code_of(e):
 
 def failure(e):
     """Says what was raised, and where."""
+    import traceback
+
     own = os.path.dirname(__file__)
     lines = "".join("  %s(%d): %s\n" % (f.filename, f.lineno, f.name) for f in reversed(traceback.extract_tb(e.__traceback__))
                     if os.path.dirname(f.filename) != own and not f.filename.startswith("<frozen"))
@@ -159,6 +160,10 @@ def failure(e):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which ends its workers
-    for descriptor in (3, 4):
-        os.set_inheritable(descriptor, False)
+    if sys.argv[1:] == ["nursery"]:
+        nursery.serve(3)
+    else:
+        nursery.rename(" ".join(sys.argv[1:]).encode())
+        for descriptor in (3, 4):
+            os.set_inheritable(descriptor, False)
     Worker().run()

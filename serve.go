@@ -50,6 +50,9 @@ func (p *program) run(ctx context.Context, o *options.Options, journal *logs.Log
 	if err := s.start(ctx); err != nil {
 		return errors.Join(serverError(err), s.close(ctx))
 	}
+	if err := forgetStart(); err != nil {
+		s.log.DebugContext(ctx, "pages of the program stay mapped", slog.String("error", err.Error()))
+	}
 	select {
 	case err = <-s.fault():
 	case <-ctx.Done():

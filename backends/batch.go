@@ -19,6 +19,9 @@ type Req struct {
 	Step, Wave int32
 	// First and Rows are its rows of the batch.
 	First, Rows int
+	// In are its own inputs as they were before they were joined, in Signature order: what the shapes of ragged ones are
+	// known by. Borrowed; nil where nothing was joined.
+	In []tensor.Tensor
 	// Wanted are the names of the outputs that somebody reads, empty for all. A model may
 	// leave out others. Borrowed.
 	Wanted []string

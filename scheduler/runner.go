@@ -115,7 +115,7 @@ func (r *Runner) run(inst backends.Instance, list *List, t *Turn) bool {
 // inputs and outputs: nothing is gathered and nothing handed over.
 func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 	b := &w.batch
-	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.Wave, Rows: int(w.Rows)}
+	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.Wave, Rows: int(w.Rows)}
 	b.Reqs, b.Rows, b.In, b.Out, b.Over = w.member[:], int(w.Rows), w.In, w.Out, r.over
 	s := r.streamOf(inst)
 	r.at(s, b)
@@ -226,7 +226,7 @@ func fill(b *joint, list *List) {
 		if b.Answers != nil {
 			b.answers.works = append(b.answers.works, w)
 		}
-		b.Reqs = append(b.Reqs, backends.Req{Meta: w.Meta, Ctx: w.Ctx, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.Wave, First: b.Rows, Rows: int(w.Rows)})
+		b.Reqs = append(b.Reqs, backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.Wave, First: b.Rows, Rows: int(w.Rows)})
 		b.Rows += int(w.Rows)
 	}
 }

@@ -196,9 +196,12 @@ func (x *instance) begin(b *backends.Batch) error {
 			x.m.sig.Model, len(x.m.sig.Inputs), len(x.m.sig.Outputs), len(b.In), len(b.Out))
 	}
 	for i := range b.In {
-		if t := &b.In[i]; t.Present() && (t.DType != x.m.sig.Inputs[i].DType || !x.m.sig.Inputs[i].Accepts(&t.Shape, x.m.sig.MaxBatch)) {
+		if t := &b.In[i]; t.Present() && !x.takes(i, t) {
 			return x.m.unexpectedInput(i, t)
 		}
+	}
+	if !x.ragged(b) {
+		return status.Errorf(status.Internal, "model '%s': a ragged input is not what its requests hold", x.m.sig.Model)
 	}
 	w := x.w
 	n := inputBytes(b)
@@ -223,6 +226,32 @@ func (x *instance) begin(b *backends.Batch) error {
 		x.appendRequest(b, i, present)
 	}
 	return nil
+}
+
+// takes reports whether an input is what the model declares. The shapes of ragged ones are their requests'.
+func (x *instance) takes(i int, t *tensor.Tensor) bool {
+	p := &x.m.sig.Inputs[i]
+	return t.DType == p.DType && (p.Whole || p.Accepts(&t.Shape, x.m.sig.MaxBatch))
+}
+
+// ragged reports whether the requests' shares of ragged inputs are known and make up the batch's.
+func (x *instance) ragged(b *backends.Batch) bool {
+	for k := range b.In {
+		if !x.m.sig.Inputs[k].Whole || !b.In[k].Present() {
+			continue
+		}
+		n := 0
+		for i := range b.Reqs {
+			if len(b.Reqs[i].In) <= k {
+				return false
+			}
+			n += b.Reqs[i].In[k].Len
+		}
+		if n != b.In[k].Len {
+			return false
+		}
+	}
+	return true
 }
 
 // broken ends the worker, with mu held, when an error is of its socket.
@@ -258,6 +287,11 @@ func (x *instance) appendRequest(b *backends.Batch, i, present int) {
 	for k := range b.In {
 		t := &b.In[k]
 		if !t.Present() {
+			continue
+		}
+		if x.m.sig.Inputs[k].Whole {
+			w.body = appendPart(w.body, k, &q.In[k], -1, x.cursors[k].off, q.In[k].Len)
+			x.cursors[k].off += q.In[k].Len
 			continue
 		}
 		first, rows := int64(-1), b.Rows

@@ -106,10 +106,8 @@ func (m *model) signature(name string) *config.Signature {
 	sig := config.SignatureOf(m.cfg).AtModel()
 	sig.Model, sig.Version = name, m.version
 	sig.Computed, sig.Scattered = nil, nil
-	for _, ports := range [][]config.Port{sig.Inputs, sig.Outputs} {
-		for i := range ports {
-			ports[i].Whole = false // requests are not joined: ragged ones are refused
-		}
+	for i := range sig.Outputs {
+		sig.Outputs[i].Whole = false // requests have answers of their own: there is nothing to split
 	}
 	return sig
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -62,5 +64,47 @@ func TestPythonExample(t *testing.T) { //nolint:paralleltest // as the above
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+const (
+	pythonRagged = `backend: "python" max_batch_size: 8
+input { name: "x" data_type: TYPE_FP32 dims: -1 allow_ragged_batch: true }
+output { name: "sum" data_type: TYPE_FP32 dims: 1 }
+output { name: "together" data_type: TYPE_INT64 dims: 1 }
+` + three
+	pythonSums = `import numpy as np
+import triton_python_backend_utils as pb
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.one(pb.get_input_tensor_by_name(r, "x").as_numpy(), len(requests)) for r in requests]
+
+    def one(self, x, n):
+        return pb.InferenceResponse([pb.Tensor("sum", x.sum(axis=1, keepdims=True)), pb.Tensor("together", np.full((len(x), 1), n))])
+`
+)
+
+// TestPythonRagged has a Python model execute requests of different shapes at once, each with its own.
+func TestPythonRagged(t *testing.T) {
+	t.Parallel()
+	if err := pythonCheck(); err != nil {
+		t.Skip(err)
+	}
+	root := t.TempDir()
+	for path, text := range map[string]string{"sums/config.pbtxt": pythonRagged, "sums/1/model.py": pythonSums} {
+		path = filepath.Join(root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := serve(t, "--model-repository="+root)
+	c := client.NewHTTP("http://"+a.http, nil)
+	defer func() { _ = c.Close() }()
+	resp := former{c}.together(t, "sums",
+		client.Of("x", []int64{1, 3}, float32(1), 2, 3), client.Of("x", []int64{1, 1}, float32(4)), client.Of("x", []int64{1, 2}, float32(5), 6))
+	for i, sum := range []float32{6, 4, 11} {
+		is(t, resp[i], "sum", []int64{1, 1}, sum)
+		is(t, resp[i], "together", []int64{1, 1}, int64(3))
 	}
 }

@@ -1,0 +1,310 @@
+package python_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tutti/backends"
+	"tutti/backends/python"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// told is what the model "process" says of its worker.
+type told struct {
+	pid, parent, group int
+	drawn              int64
+	name               string
+}
+
+// asked is an instance of the model "process".
+type asked struct {
+	backends.Instance
+	alloc tensor.Allocator
+}
+
+// ask has the worker end by a signal, unless that is 0, or tell of itself.
+func (a asked) ask(t *testing.T, signal syscall.Signal) (told, error) {
+	t.Helper()
+	in, err := tensor.New(a.alloc, tensor.Int64, tensor.Of(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Release()
+	tensor.Slice[int64](&in)[0] = int64(signal)
+	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 2), Allocator: a.alloc, Reqs: []backends.Req{{Ctx: t.Context(), Rows: 1}}}
+	defer func() { tensor.ReleaseAll(b.Out) }()
+	if err := a.Execute(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Reqs[0].Err; err != nil {
+		return told{}, err
+	}
+	v := tensor.Slice[int64](&b.Out[0])
+	name, _, _ := tensor.NextBytes(b.Out[1].Bytes())
+	return told{int(v[0]), int(v[1]), int(v[2]), v[3], string(name)}, nil
+}
+
+// tell is ask where it has to succeed.
+func (a asked) tell(t *testing.T) told {
+	t.Helper()
+	v, err := a.ask(t, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func opened(t *testing.T, o backends.Options) backends.Backend {
+	t.Helper()
+	b, err := python.NewFactory().New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// instances returns some of a model that is like "process".
+func instances(t *testing.T, b backends.Backend, n int, change func(*backends.Settings)) []asked {
+	t.Helper()
+	s := settings(t, "process", &modelconfig.ModelConfig{
+		Input:  []*modelconfig.ModelInput{input("SIGNAL", tensor.Int64, 1)},
+		Output: []*modelconfig.ModelOutput{output("TOLD", tensor.Int64, 4), output("NAME", tensor.Bytes, 1)},
+	})
+	if change != nil {
+		change(&s)
+	}
+	m, err := b.Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	list := make([]asked, n)
+	for i := range list {
+		x, err := m.NewInstance(t.Context(), tensor.Place{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := x.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		list[i] = asked{x, s.Alloc}
+	}
+	return list
+}
+
+// TestFork has the workers of two models be children of one process, with groups, names and random numbers of their own.
+func TestFork(t *testing.T) {
+	t.Parallel()
+	b := opened(t, options(t))
+	var all []told
+	for _, x := range append(instances(t, b, 2, nil), instances(t, b, 1, nil)...) {
+		all = append(all, x.tell(t))
+	}
+	drawn := map[int64]bool{}
+	for _, v := range all {
+		drawn[v.drawn] = true
+		if v.parent != all[0].parent || v.parent == os.Getpid() {
+			t.Errorf("a worker's parent is %d, expected that of the others and not this process: %+v", v.parent, all)
+		}
+		if v.group != v.pid {
+			t.Errorf("worker %d is in the group %d", v.pid, v.group)
+		}
+		if v.name != "py:process" {
+			t.Errorf("a worker's process is named %q", v.name)
+		}
+	}
+	if len(drawn) != len(all) {
+		t.Errorf("workers drew the same random numbers: %+v", all)
+	}
+}
+
+// TestForkedWorkerDies has a worker killed: its request is told so, others do not notice, and it is there again.
+func TestForkedWorkerDies(t *testing.T) {
+	t.Parallel()
+	x := instances(t, opened(t, options(t)), 2, nil)
+	dead, other := x[0].tell(t), x[1].tell(t)
+	if _, err := x[0].ask(t, syscall.SIGKILL); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+		t.Errorf("a request whose worker was killed ended with %v", err)
+	}
+	if v := x[1].tell(t); v.pid != other.pid {
+		t.Errorf("the other worker is %d now, expected %d", v.pid, other.pid)
+	}
+	if v := x[0].tell(t); v.pid == dead.pid || v.parent != dead.parent {
+		t.Errorf("the worker is %+v after it was killed, expected another than %+v of the same parent", v, dead)
+	}
+}
+
+// TestNurseryDies has the process killed that forks workers: they live on, and the next one has another parent.
+func TestNurseryDies(t *testing.T) {
+	t.Parallel()
+	x := instances(t, opened(t, options(t)), 2, nil)
+	first := x[0].tell(t)
+	if err := syscall.Kill(first.parent, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if v := x[0].tell(t); v.pid != first.pid {
+			t.Errorf("the worker is %d, expected %d", v.pid, first.pid)
+		}
+	}
+	if _, err := x[0].ask(t, syscall.SIGTERM); err == nil {
+		t.Error("a request whose worker was ended succeeded")
+	}
+	if v := x[0].tell(t); v.pid == first.pid || v.parent == first.parent || v.parent == os.Getpid() {
+		t.Errorf("the worker is %+v, expected one of a new nursery", v)
+	}
+}
+
+// TestSpawn has workers started by this process itself: where the model or the backend wants it, and where there can be
+// no nursery.
+func TestSpawn(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	interpreter := os.Getenv("TUTTI_PYTHON")
+	if interpreter == "" {
+		interpreter = "python3"
+	}
+	path, err := exec.LookPath(interpreter)
+	if err != nil {
+		t.Skip(err)
+	}
+	barren := filepath.Join(t.TempDir(), "python3")
+	text := "#!/bin/sh\nfor a; do [ \"$a\" = nursery ] && exit 1; done\nexec '" + path + "' \"$@\"\n"
+	if err := os.WriteFile(barren, []byte(text), 0o700); err != nil { //nolint:gosec // it is to run
+		t.Fatal(err)
+	}
+	with := func(key, value string) backends.Options {
+		more := o
+		more.Config = map[string]string{key: value, "stub-timeout-seconds": "2"}
+		return more
+	}
+	wanted := func(s *backends.Settings) {
+		s.Config.Parameters = map[string]*modelconfig.ModelParameter{"START_METHOD": {StringValue: "spawn"}}
+	}
+	for name, c := range map[string]struct {
+		options backends.Options
+		change  func(*backends.Settings)
+	}{
+		"model":   {o, wanted},
+		"backend": {with("start-method", "spawn"), nil},
+		"barren":  {with("python-runtime", barren), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := instances(t, opened(t, c.options), 1, c.change)[0].tell(t)
+			if v.parent != os.Getpid() || v.group != v.pid || v.name != "py:process" {
+				t.Errorf("the worker is %+v, expected a child of %d", v, os.Getpid())
+			}
+		})
+	}
+}
+
+// TestStartMethod refuses other ways to start workers.
+func TestStartMethod(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	s := settings(t, "add_sub", addSub(0))
+	s.Config.Parameters = map[string]*modelconfig.ModelParameter{"START_METHOD": {StringValue: "clone"}}
+	const want = "unexpected value 'clone' of parameter 'START_METHOD': expected 'forkserver' or 'spawn'"
+	if _, err := opened(t, o).Load(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Load = %v, want %q", err, want)
+	}
+	o.Config = map[string]string{"start-method": "clone"}
+	if _, err := python.NewFactory().New(o); err == nil || !strings.Contains(err.Error(), "python setting 'start-method'") {
+		t.Errorf("New = %v, want the setting refused", err)
+	}
+}
+
+// TestReload loads a model twice, and then what it imports has changed.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	b := opened(t, options(t))
+	dir := t.TempDir()
+	text, err := os.ReadFile("testdata/models/process/1/model.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := func(name string) told {
+		t.Helper()
+		changed := strings.Replace(string(text), "name = f.read().strip()", "import said\n            name = said.WHAT", 1)
+		for path, content := range map[string]string{"model.py": changed, "said.py": "WHAT = '" + name + "'\n"} {
+			if err := os.WriteFile(filepath.Join(dir, path), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return instances(t, b, 1, func(s *backends.Settings) { s.Dir, s.ModelDir = dir, dir })[0].tell(t)
+	}
+	for _, name := range []string{"once", "changed since"} {
+		if v := load(name); v.name != name {
+			t.Errorf("the model says %q, want %q", v.name, name)
+		}
+	}
+}
+
+// TestRagged executes requests of different shapes together, each with its own.
+func TestRagged(t *testing.T) {
+	t.Parallel()
+	s := settings(t, "add_sub", addSub(8))
+	for _, in := range s.Config.GetInput() {
+		in.AllowRaggedBatch = true
+	}
+	m, err := opened(t, options(t)).Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	of := func(dims []int64, v ...float32) tensor.Tensor {
+		in, err := tensor.New(s.Alloc, tensor.FP32, tensor.Of(dims...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(tensor.Slice[float32](&in), v)
+		return in
+	}
+	all := of([]int64{5}, 1, 2, 3, 4, 5)
+	one, two := of([]int64{1, 3}, 1, 2, 3), of([]int64{2, 1}, 4, 5)
+	defer tensor.ReleaseAll([]tensor.Tensor{all, one, two})
+	b := &backends.Batch{Rows: 3, In: []tensor.Tensor{all, all}, Out: make([]tensor.Tensor, 2), Allocator: s.Alloc, Reqs: []backends.Req{
+		{Ctx: t.Context(), Rows: 1, In: []tensor.Tensor{one, one}}, {Ctx: t.Context(), First: 1, Rows: 2, In: []tensor.Tensor{two, two}},
+	}}
+	if err := x.Execute(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]float32{{2, 4, 6}, {8, 10}} {
+		q := &b.Reqs[i]
+		if q.Err != nil {
+			t.Fatal(q.Err)
+		}
+		got := tensor.Slice[float32](&q.Out[0])
+		if !q.Out[0].Shape.Equal(q.In[0].Shape) || len(got) != len(want) || got[0] != want[0] || got[len(got)-1] != want[len(want)-1] {
+			t.Errorf("request %d: %s %v, want %s %v", i, q.Out[0].Shape, got, q.In[0].Shape, want)
+		}
+		tensor.ReleaseAll(q.Out)
+	}
+	b.Reqs[0].In = nil
+	b.Reqs[0].Out, b.Reqs[1].Out = nil, nil
+	if err := x.Execute(t.Context(), b); err != nil || b.Reqs[0].Err == nil {
+		t.Errorf("a batch without its requests' shapes: %v, %v, want an error of its requests", err, b.Reqs[0].Err)
+	}
+}

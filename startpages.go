@@ -26,15 +26,26 @@ func forgetStart() error {
 	defer f.Close()
 	list, err := unchanged(f, path)
 	for _, m := range list {
-		if _, _, e := unix.Syscall(unix.SYS_MADVISE, m.at, m.size, unix.MADV_DONTNEED); e != 0 {
-			err = errors.Join(err, e)
+		if !m.code {
+			_ = m.advise(unix.MADV_NOHUGEPAGE) // else it may come back by 2 MiB at a time; some systems do not know it
 		}
+		err = errors.Join(err, m.advise(unix.MADV_DONTNEED))
 	}
 	return err
 }
 
 // mapping is a range of addresses.
-type mapping struct{ at, size uintptr }
+type mapping struct {
+	at, size uintptr
+	code     bool
+}
+
+func (m mapping) advise(advice uintptr) error {
+	if _, _, e := unix.Syscall(unix.SYS_MADVISE, m.at, m.size, advice); e != 0 {
+		return e
+	}
+	return nil
+}
 
 // unchanged returns the mappings of a file that hold nothing but what is in the file, and cannot be written, out of what
 // the system says of all.
@@ -47,6 +58,7 @@ func unchanged(smaps io.Reader, path string) (list []mapping, err error) {
 		switch {
 		case len(f) >= 5 && !strings.HasSuffix(f[0], ":"):
 			m = mappingOf(f[0])
+			m.code = strings.Contains(f[1], "x")
 			of = m.size > 0 && len(f) >= 6 && strings.Join(f[5:], " ") == path && !strings.Contains(f[1], "w") && strings.HasSuffix(f[1], "p")
 		case of && len(f) > 1 && f[0] == "Anonymous:" && f[1] == "0":
 			list = append(list, m)
@@ -61,7 +73,7 @@ func mappingOf(text string) (m mapping) {
 	first, err := strconv.ParseUint(from, 16, 64)
 	end, err2 := strconv.ParseUint(to, 16, 64)
 	if err == nil && err2 == nil && first < end {
-		m = mapping{uintptr(first), uintptr(end - first)}
+		m = mapping{at: uintptr(first), size: uintptr(end - first)}
 	}
 	return m
 }

@@ -33,7 +33,7 @@ Anonymous:             0 kB
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]mapping{{0x400000, 0x2000}, {0x40c000, 0x1000}}, got, cmp.AllowUnexported(mapping{})); d != "" {
+	if d := cmp.Diff([]mapping{{0x400000, 0x2000, true}, {0x40c000, 0x1000, false}}, got, cmp.AllowUnexported(mapping{})); d != "" {
 		t.Errorf("mappings (-want +got):\n%s", d)
 	}
 }

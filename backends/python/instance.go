@@ -341,13 +341,15 @@ func (x *instance) await(b *backends.Batch) error {
 	w := x.w
 	over := time.Duration(0)
 	tick := min(time.Second, x.m.b.set.timeout/2)
-	for {
-		w.calls.deadline(time.Now().Add(tick))
+	for at := time.Now(); ; {
+		w.calls.limit(at, tick)
 		err := w.calls.receive(&w.pkt)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		if over = patience(b, over, tick); over > x.m.b.set.timeout {
+		now := time.Now()
+		over = patience(b, over, now.Sub(at))
+		if at = now; over > x.m.b.set.timeout {
 			w.kill("it did not answer within " + x.m.b.set.timeout.String() + " after its requests were cancelled")
 		}
 	}

@@ -85,6 +85,8 @@ type link struct {
 	f   *os.File
 	raw syscall.RawConn
 
+	until time.Time // when receive gives up, zero for never
+
 	in    []byte
 	oob   [64]byte
 	iov   unix.Iovec
@@ -266,7 +268,21 @@ func putHead(b []byte, kind, flags uint16, id uint32, size int) {
 	binary.LittleEndian.PutUint64(b[8:], uint64(size))
 }
 
-// deadline has receive give up at a time; the zero time is never.
-func (l *link) deadline(at time.Time) { _ = l.f.SetReadDeadline(at) }
+// unlimited has receive wait for as long as it takes.
+func (l *link) unlimited() {
+	if !l.until.IsZero() {
+		l.until = time.Time{}
+		_ = l.f.SetReadDeadline(l.until)
+	}
+}
+
+// limit has receive give up after a tick from now, or somewhat earlier: a limit that was set not long ago does, for setting
+// one costs more than looking at it.
+func (l *link) limit(now time.Time, tick time.Duration) {
+	if l.until.Sub(now) < tick/2 {
+		l.until = now.Add(tick)
+		_ = l.f.SetReadDeadline(l.until)
+	}
+}
 
 func (l *link) close() error { return l.f.Close() }

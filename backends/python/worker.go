@@ -218,7 +218,7 @@ func (w *worker) command(ctx context.Context, kind uint16, in, out any) error {
 // call sends body and returns the answer, valid until the next call.
 func (w *worker) call(kind uint16) (*packet, error) {
 	w.seq++
-	w.calls.deadline(time.Time{})
+	w.calls.unlimited()
 	if err := w.calls.send(kind, 0, w.seq, w.body); err != nil {
 		return nil, w.gone(err)
 	}

@@ -8,6 +8,7 @@ import queue
 import socket
 import struct
 import threading
+from sys import getrefcount
 
 import numpy as np
 
@@ -29,6 +30,7 @@ ANSWER = struct.Struct("<BBHI")
 EXECUTION = struct.Struct("<IIIIQQ")
 EXECUTED = struct.Struct("<IIQ")
 DIMS = [struct.Struct("<%dq" % n) for n in range(256)]
+SHAPED = [struct.Struct("<HBBIQQ%dq" % n) for n in range(65)]  # a TENSOR and its dimensions, as many as numpy has at most
 U32 = struct.Struct("<I")
 U16 = struct.Struct("<H")
 REGION_HEAD = struct.Struct("<IIQ")
@@ -61,12 +63,12 @@ class Link:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fd)
         self.sock.setblocking(True)
         self.buffer = bytearray(65536)
-        self.view = memoryview(self.buffer)
+        self.view, self.into = memoryview(self.buffer), [self.buffer]
         self.lock = threading.RLock()  # a sender that is collected meanwhile sends too
 
     def receive(self):
         """Returns kind, flags, id, body and a descriptor or None. The body is valid until the next receive."""
-        n, more, _, _ = self.sock.recvmsg_into([self.buffer], 64)
+        n, more, _, _ = self.sock.recvmsg_into(self.into, 64)
         if n < 16:
             raise EOFError
         kind, flags, ident, size = HEAD.unpack_from(self.buffer, 0)
@@ -156,11 +158,11 @@ class Region:
     def __init__(self, fd, size):
         self.fd, self.size = fd, size
         self.map = mmap.mmap(fd, size)
-        self.held = _count(self.map)
+        self.held = getrefcount(self.map)
 
     def kept(self):
         """Reports whether an array still views the region."""
-        return _count(self.map) > self.held
+        return getrefcount(self.map) > self.held
 
     def grow(self, size):
         """Makes the region at least size bytes large."""
@@ -170,15 +172,10 @@ class Region:
         size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         os.ftruncate(self.fd, size)
         self.map, self.size = mmap.mmap(self.fd, size), size
-        self.held = _count(self.map)
+        self.held = getrefcount(self.map)
 
     def close(self):
         os.close(self.fd)
-
-
-def _count(x):
-    import sys
-    return sys.getrefcount(x)
 
 
 def encode_string(s):

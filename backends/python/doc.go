@@ -3,6 +3,7 @@
 //	python.go    the backend, its settings and the interpreter; environment.go: EXECUTION_ENV_PATH
 //	model.go     loading, auto_complete_config; instance.go: executions
 //	worker.go    a worker process: start, commands, end; files.go: the Python files it runs
+//	nursery.go   the processes that fork workers; process.go: how processes start and end
 //	link.go      packets over a socket; region.go: shared memory
 //	request.go answer.go  requests and answers as bytes; reader.go: bytes of a worker, checked
 //	call.go      inferences of workers (BLS); book.go: those that would wait for themselves; control.go: their models;
@@ -11,12 +12,34 @@
 //
 // # Processes
 //
-// Every instance has a worker process of its own: worker/worker.py, started as `python3 -u worker.py`, in the environment
-// of the server. Its folder holds triton_python_backend_utils.py and is first in sys.path. The worker inherits two
+// Every instance has a worker process of its own, in a process group of its own and named py: and the model: forked by a
+// nursery, or started as `python3 -u worker.py py:MODEL` where there is none, in the environment of the server. The folder
+// of worker.py holds triton_python_backend_utils.py and is first in sys.path. The worker has two
 // connected sockets, AF_UNIX SOCK_SEQPACKET: descriptor 3, the calls, carries the server's commands, one at a time, and
 // their answers; descriptor 4, the side, carries what any thread of the worker asks or tells, and the replies to that. A
 // worker exits when either socket ends (a thread reading the side notices even while a model computes). Standard output
 // and standard error go to the log, line by line.
+//
+// # Nurseries
+//
+// A nursery, `python3 -u worker.py nursery`, is a process that has imported what all workers need, numpy above all, and
+// nothing of any model; each interpreter has one while models use it, in each environment. It forks in a millisecond what takes 100
+// to start, and the workers share the memory of what was imported until they write there. A new worker draws random
+// numbers of its own, and has none of the nursery's descriptors. Files of models are read after the fork.
+//
+// A nursery says it is unfit when more than one thread is left in it at a fork, which no thread but the forking
+// one would survive, or when the system has no pidfd_open. OpenBLAS ends its threads before a fork and starts others
+// when it needs them. A nursery whose numpy was replaced on the disk forks no more, and another is started. When a
+// nursery ends, its workers live on, and how they end is unknown then; it exits when its socket does. Where nothing
+// can be forked, every worker is started anew, as it is where the model's parameter START_METHOD or the backend's setting
+// start-method says spawn.
+//
+// Descriptor 3 of a nursery carries packets as below:
+//
+//	64 FORK    the name of the process; four files: the worker's calls, side, standard output and standard error
+//	80 BORN    first of all: JSON {"python": version, "numpy": version, "fault": why it is unfit, or ""}
+//	81 FORKED  <i> process; answers FORK. FAILED, as below, says that there is no worker
+//	82 ENDED   <i> status as waitpid has it; id of the FORK
 //
 // # Packets
 //

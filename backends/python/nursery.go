@@ -142,8 +142,7 @@ func (n *nursery) orphan(x *birth) {
 		return
 	}
 	go func() {
-		waitOrphan(x.pid)
-		x.how = "its exit status is unknown"
+		x.how = waitOrphan(x.pid)
 		close(x.ended)
 	}()
 }
@@ -172,7 +171,7 @@ func (x *birth) settle(pid int, err error) {
 }
 
 // fork returns a new worker's process, which has the files as descriptors 3, 4, 1 and 2; follow has its end seen.
-func (n *nursery) fork(name string, files [4]*os.File) (*process, error) {
+func (n *nursery) fork(ctx context.Context, name string, files [4]*os.File) (*process, error) {
 	x := &birth{told: make(chan struct{}), ended: make(chan struct{})}
 	n.mu.Lock()
 	if n.over {
@@ -190,7 +189,11 @@ func (n *nursery) fork(name string, files [4]*os.File) (*process, error) {
 	if err := n.calls.sendFiles(kindFork, id, append(newBody(nil), name...), fds); err != nil {
 		_ = n.calls.close() // the reader ends, and settles all
 	}
-	<-x.told
+	select {
+	case <-x.told:
+	case <-ctx.Done(): // a worker that comes nevertheless finds its sockets closed, and exits
+		return nil, status.ErrCancelled
+	}
 	if x.err != nil {
 		return nil, x.err
 	}
@@ -239,13 +242,15 @@ func (h *nest) replace(n *nursery) {
 
 // fork returns a new worker's process, of another nursery when the one at hand cannot.
 func (h *nest) fork(ctx context.Context, name string, files [4]*os.File) (*process, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
 	for try := 0; ; try++ {
 		n, err := h.nursery(ctx)
 		if err != nil {
 			return nil, err
 		}
-		p, err := n.fork(name, files)
-		if err == nil || try > 0 {
+		p, err := n.fork(ctx, name, files)
+		if err == nil || try > 0 || ctx.Err() != nil {
 			return p, err
 		}
 		h.replace(n)

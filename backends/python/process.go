@@ -82,14 +82,21 @@ func stateText(s syscall.WaitStatus) string {
 	return text
 }
 
-// waitOrphan waits for the end of a process whose parent has gone.
-func waitOrphan(pid int) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return // it has gone, too
+// waitOrphan waits for the end of a process whose parent has gone, and says how it ended where that can be known: where this
+// process is the system's first, which inherits orphans.
+func waitOrphan(pid int) string {
+	if fd, err := unix.PidfdOpen(pid, 0); err == nil { // else it has gone, too
+		waitReadable(fd)
+		_ = unix.Close(fd)
 	}
-	f := os.NewFile(uintptr(fd), "pidfd")
-	defer f.Close()
+	var s unix.WaitStatus
+	if n, err := unix.Wait4(pid, &s, unix.WNOHANG, nil); err == nil && n == pid {
+		return stateText(syscall.WaitStatus(s))
+	}
+	return "its exit status is unknown"
+}
+
+func waitReadable(fd int) {
 	for {
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1) //nolint:gosec // a descriptor fits
 		if !errors.Is(err, unix.EINTR) {

@@ -61,8 +61,11 @@ class _Nursery:
         while True:
             found = self.poll.poll(idle)
             if not found:
-                forget_files()
                 idle = None
+                try:
+                    forget_files()
+                except (AttributeError, OSError, ValueError):
+                    pass  # this system does not tell, or does not do it
             for descriptor, _ in found:
                 if descriptor in self.live:
                     self.reap(descriptor)

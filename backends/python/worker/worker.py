@@ -160,10 +160,12 @@ def failure(e):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which ends its workers
-    if sys.argv[1:] == ["nursery"]:
+    name = " ".join(sys.argv[1:])
+    del sys.argv[1:]  # a model may look there
+    if name == "nursery":
         nursery.serve(3)
     else:
-        nursery.rename(" ".join(sys.argv[1:]).encode())
+        nursery.rename(name.encode())
         for descriptor in (3, 4):
             os.set_inheritable(descriptor, False)
     Worker().run()

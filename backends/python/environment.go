@@ -43,8 +43,7 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 		if !spawn && !m.b.set.spawn && m.join(ctx, "") {
 			return nil
 		}
-		_, err = m.b.interpreter(ctx)
-		return err
+		return m.b.interpreter(ctx)
 	}
 	dir := path
 	st, err := os.Stat(path)

@@ -129,14 +129,14 @@ func (n *nursery) read() {
 	defer n.mu.Unlock()
 	n.over = true
 	for _, x := range n.births {
-		n.orphan(x)
+		x.orphan()
 	}
 	n.births = nil
 	close(n.gone)
 }
 
-// orphan has the end of a worker seen that nobody tells any more. The caller holds mu.
-func (n *nursery) orphan(x *birth) {
+// orphan has the end of a worker seen that nobody tells any more. The caller holds the nursery's mu.
+func (x *birth) orphan() {
 	if !x.settled {
 		x.settle(0, io.EOF)
 		return

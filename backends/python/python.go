@@ -156,14 +156,13 @@ func number(values map[string]string, key string, byDefault, least, most int) (i
 
 // Describe returns the interpreter with its version and numpy's.
 func (b *backend) Describe() string {
-	_, _ = b.interpreter(context.Background())
+	_ = b.interpreter(context.Background())
 	return b.about
 }
 
 // Check returns what is missing on this machine.
 func (b *backend) Check() error {
-	_, err := b.interpreter(context.Background())
-	return err
+	return b.interpreter(context.Background())
 }
 
 // Close ends the nurseries and removes the workers' files.
@@ -178,14 +177,14 @@ func (b *backend) Close() error {
 	return b.files.remove()
 }
 
-// interpreter returns the interpreter of models without an environment of their own, looked for once.
-func (b *backend) interpreter(ctx context.Context) (string, error) {
+// interpreter probes the interpreter of models without an environment of their own, once.
+func (b *backend) interpreter(ctx context.Context) error {
 	python := b.python()
 	b.once.Do(func() { b.about, b.fault = probe(ctx, python) })
-	return python, b.fault
+	return b.fault
 }
 
-// python returns the name of that interpreter.
+// python returns the name of that interpreter, looked for once.
 func (b *backend) python() string {
 	b.found.Do(func() {
 		if b.set.python == "" {

@@ -82,6 +82,14 @@ class Link:
             return kind, flags, ident, body, None
         return kind, flags, ident, self.view[16:16 + size], file
 
+    def post(self, kind, ident, body, flags=0):
+        """Sends a packet, from the only thread that sends here."""
+        size = len(body)
+        if size <= MAX_BODY:
+            self.sock.send(HEAD.pack(kind, flags, ident, size) + body)
+        else:
+            self.send(kind, ident, body, flags)
+
     def send(self, kind, ident, body=b"", flags=0):
         """Sends a packet, from any thread."""
         size = len(body)

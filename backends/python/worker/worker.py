@@ -36,13 +36,19 @@ class Worker:
 
     def run(self):
         """Runs until there is no server, or FINALIZE."""
+        receive, execute, post = self.calls.receive, self.execution.run, self.calls.post
         while True:
             try:
-                kind, _, ident, body, file = self.calls.receive()
+                kind, _, ident, body, file = receive()
             except (OSError, EOFError):
                 return
             if kind == wire.EXECUTE:
-                self.answer(ident, self.execution.run, ident, body)
+                try:
+                    body, flags = execute(ident, body)
+                except BaseException as e:
+                    self.fail(ident, e)
+                else:
+                    post(wire.DONE, ident, body, flags)
             elif kind == wire.REGION:
                 number, _, size = wire.REGION_HEAD.unpack_from(body)
                 self.regions[number] = wire.Region(file, size)
@@ -58,9 +64,13 @@ class Worker:
         try:
             body, flags = command(*args)
         except BaseException as e:  # whatever a model raises is an answer
-            self.calls.send(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"))
+            self.fail(ident, e)
             return
-        self.calls.send(wire.DONE, ident, body, flags)
+        self.calls.post(wire.DONE, ident, body, flags)
+
+    def fail(self, ident, e):
+        """Answers that e was raised."""
+        self.calls.post(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"))
 
     def start(self, body):
         c = json.loads(bytes(body))

@@ -1,0 +1,46 @@
+package python_test
+
+import (
+	"testing"
+
+	"tutti/backends"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// TestShapes asks for more shapes in turn than a worker remembers, each of them twice.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	s := settings(t, "plus", &modelconfig.ModelConfig{
+		Input: []*modelconfig.ModelInput{input("IN", tensor.FP32, -1)}, Output: []*modelconfig.ModelOutput{output("OUT", tensor.FP32, -1)},
+	})
+	m, err := opened(t, options(t)).Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	for i := range 140 {
+		n := i / 2 // 0 among them
+		in, err := tensor.New(s.Alloc, tensor.FP32, tensor.Of(int64(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range n {
+			tensor.Slice[float32](&in)[k] = float32(i + k)
+		}
+		b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Reqs: []backends.Req{{Ctx: t.Context(), Rows: 1}}}
+		if err := x.Execute(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
+			t.Fatal(err, b.Reqs[0].Err)
+		}
+		got := tensor.Slice[float32](&b.Out[0])
+		if len(got) != n || n > 0 && (got[0] != float32(i+1) || got[n-1] != float32(i+n)) {
+			t.Errorf("%d numbers from %d on: got %v", n, i, got)
+		}
+		tensor.ReleaseAll([]tensor.Tensor{in, b.Out[0]})
+	}
+}

@@ -126,13 +126,13 @@ func (d *Decoder) pass(coefs *[64]int16, k, zeros int, plus int16) int {
 func (d *Decoder) reconstruct(c *component) {
 	q := &d.quant[c.quant&3]
 	for y := range c.tall {
-		for x := range c.wide {
-			coefs := (*[64]int16)(c.coefs[64*(y*c.blocks+x):])
-			for k, f := range q {
-				at := zigzag[k] & 63
-				d.block[at] = int32(coefs[at]) * f
+		row := c.coefs[64*y*c.blocks:][:64*c.wide]
+		for i := range c.wide {
+			coefs := (*[64]int16)(row[64*i:])
+			for _, step := range q[:64] {
+				coefs[step&63] *= int16(step >> 8)
 			}
-			transform(c.plane[(y*c.stride+x)*c.size:], c.stride, c.size, &d.block)
 		}
+		c.transform(y, row)
 	}
 }

@@ -3,7 +3,7 @@
 package kernels
 
 /*
-#cgo CFLAGS: -O2
+#cgo CFLAGS: -O3
 #cgo noescape tk_inverse
 #cgo noescape tk_color
 #cgo noescape tk_widen

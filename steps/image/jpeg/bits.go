@@ -12,10 +12,10 @@ const (
 	window = 1 << 13
 )
 
-// bits reads entropy-coded data. Stuffed zeros are taken out a window at a time, so
+// reader reads entropy-coded data. Stuffed zeros are taken out a window at a time, so
 // that a block is read without a look at what the bytes are. The data ends before a
 // marker; zeros follow it.
-type bits struct {
+type reader struct {
 	data []byte
 	src  int // What of data is not in the window yet.
 	done bool
@@ -28,17 +28,17 @@ type bits struct {
 }
 
 // reset starts at a byte.
-func (b *bits) reset(data []byte, at int) {
+func (b *reader) reset(data []byte, at int) {
 	b.data, b.src, b.done = data, at, false
 	b.at, b.end, b.acc, b.n = 0, 0, 0, 0
 	b.last = -1
 }
 
 // ready is called before each block; it is false if the data ended before.
-func (b *bits) ready() bool { return b.at <= b.last || b.more() }
+func (b *reader) ready() bool { return b.at <= b.last || b.more() }
 
 // more moves the window on.
-func (b *bits) more() bool {
+func (b *reader) more() bool {
 	if b.done {
 		return false
 	}
@@ -57,7 +57,7 @@ func (b *bits) more() bool {
 
 // unstuff adds the bytes up to the next 0xff to the window, and that one if it is no
 // marker's.
-func (b *bits) unstuff() {
+func (b *reader) unstuff() {
 	rest := b.data[b.src:]
 	part := rest[:min(len(rest), window-b.end)]
 	i := bytes.IndexByte(part, 0xff)
@@ -77,17 +77,17 @@ func (b *bits) unstuff() {
 }
 
 // fill makes at least 56 bits available.
-func (b *bits) fill() {
+func (b *reader) fill() {
 	b.acc |= binary.BigEndian.Uint64(b.buf[b.at:]) >> b.n
 	b.at += (63 - b.n) >> 3
 	b.n |= 56
 }
 
 // overrun tells whether bits were used that the data does not have.
-func (b *bits) overrun() bool { return 8*b.at-b.n > 8*b.end }
+func (b *reader) overrun() bool { return 8*b.at-b.n > 8*b.end }
 
 // take returns the next n bits, at most 16.
-func (b *bits) take(n int) int32 {
+func (b *reader) take(n int) int32 {
 	if b.n < n {
 		b.fill()
 	}
@@ -103,7 +103,7 @@ func extend(v int32, n int) int32 {
 }
 
 // signed returns the signed value of the next n bits, at most 16; 0 if n is 0.
-func (b *bits) signed(n int) int32 {
+func (b *reader) signed(n int) int32 {
 	if n == 0 {
 		return 0
 	}

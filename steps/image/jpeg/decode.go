@@ -27,10 +27,11 @@ type Decoder struct {
 	jfif     bool
 	adobe    int // The transform of the Adobe marker, -1 without one.
 
-	bits   bits
+	bits   reader
 	scan   scan
 	planes [4][]byte
 	coefs  [4][]int16
+	sets   [4][]uint64
 	rows   [4][]byte // Of upsampling.
 }
 

@@ -97,7 +97,7 @@ func skipOf(symbol int) int {
 }
 
 // symbol reads the next symbol; ok is false where no code matches.
-func (b *bits) symbol(t *table) (sym int, ok bool) {
+func (b *reader) symbol(t *table) (sym int, ok bool) {
 	if b.n < 16 {
 		b.fill()
 	}

@@ -170,8 +170,8 @@ func (d *Decoder) one(c *component, x, y int) error {
 		return errShort
 	}
 	if d.progressive {
-		at := 64 * (y*c.blocks + x)
-		return d.refine(c, (*[64]int16)(c.coefs[at:]))
+		at := y*c.blocks + x
+		return d.refine(c, (*[64]int16)(c.coefs[64*at:]), &c.sets[at])
 	}
 	// The blocks of one row of units are kept, row after row.
 	if d.scan.n > 1 {

@@ -9,7 +9,7 @@ type steps [128]uint32
 
 // sequential reads the coefficients of a block, dequantised, in natural order.
 // hot: it is half of the time that a picture takes.
-func (b *bits) sequential(c *component, q *steps, coefs *[64]int16) bool {
+func (b *reader) sequential(c *component, q *steps, coefs *[64]int16) bool {
 	if b.n < 32 {
 		b.fill()
 	}
@@ -29,7 +29,7 @@ func (b *bits) sequential(c *component, q *steps, coefs *[64]int16) bool {
 }
 
 // frequencies reads all coefficients but the first.
-func (b *bits) frequencies(t *table, q *steps, coefs *[64]int16) bool {
+func (b *reader) frequencies(t *table, q *steps, coefs *[64]int16) bool {
 	acc, n, at := b.acc, b.n, b.at
 	for k := 1; k < 64; k++ {
 		if n < 32 {

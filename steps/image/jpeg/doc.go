@@ -19,7 +19,6 @@
 //	scan.go         scans: order of blocks, restarts
 //	sequential.go   the blocks of a sequential scan
 //	progressive.go  the four kinds of progressive block
-//	reduced.go      the transforms, the reduced ones among them
 //	upsample.go     planes to full size, row by row
 //	color.go        the colour spaces to RGB
 package jpeg

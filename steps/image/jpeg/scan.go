@@ -1,6 +1,10 @@
 package jpeg
 
-import "errors"
+import (
+	"errors"
+
+	"tutti/steps/image/kernels"
+)
 
 // scan is one pass over some of the components.
 type scan struct {
@@ -196,6 +200,16 @@ func (d *Decoder) samples(y int) {
 			c.transform(y*c.v+v, c.coefs[64*v*c.blocks:][:64*c.blocks])
 		}
 	}
+}
+
+// transform writes the samples of row y of blocks.
+func (c *component) transform(y int, coefs []int16) {
+	dst := c.plane[y*c.size*c.stride:]
+	if c.size == 8 {
+		kernels.Inverse(dst, c.stride, coefs)
+		return
+	}
+	kernels.Reduced(dst, c.stride, c.size, coefs)
 }
 
 // restarted forgets what is predicted from blocks before.

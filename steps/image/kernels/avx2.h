@@ -3,6 +3,8 @@
 #include <stdint.h>
 
 void tk_inverse(uint8_t *dst, intptr_t stride, const int16_t *coefs, intptr_t blocks);
+void tk_inverse4(uint8_t *dst, intptr_t stride, const int16_t *coefs, intptr_t blocks);
+void tk_inverse2(uint8_t *dst, intptr_t stride, const int16_t *coefs, intptr_t blocks);
 void tk_color(uint8_t *dst, const uint8_t *luma, const uint8_t *cb, const uint8_t *cr, intptr_t n);
 void tk_widen(uint8_t *dst, const uint8_t *src, intptr_t n);
 void tk_lengthen(uint8_t *dst, const uint8_t *near, const uint8_t *far, intptr_t n, int bias);

@@ -114,6 +114,99 @@ AVX2 void tk_inverse(uint8_t *dst, intptr_t stride, const int16_t *coefs, intptr
 		two(dst, stride, coefs, coefs, 0);
 }
 
+enum { r0211 = 1730, r0509 = 4176, r0601 = 4926, r0720 = 5906, r0850 = 6967, r1061 = 8697, r1272 = 10426, r1451 = 11893, r2172 = 17799, r3624 = 29692 };
+
+// four makes the four outputs of a reduced transform from pairs of coefficients 0 2,
+// 1 3, 4 6 and 5 7.
+INLINE void four(__m256i p02, __m256i p13, __m256i p46, __m256i p57, __m256i *o, int round, const int shift) {
+	const __m256i r = _mm256_set1_epi32(round);
+	__m256i p = _mm256_add_epi32(_mm256_add_epi32(DOT(p02, 2 * one, f1847), DOT(p46, 0, -f0765)), r);
+	__m256i q = _mm256_add_epi32(_mm256_add_epi32(DOT(p02, 2 * one, -f1847), DOT(p46, 0, f0765)), r);
+	__m256i lo = _mm256_add_epi32(DOT(p13, r1061, -r2172), DOT(p57, r1451, -r0211));
+	__m256i hi = _mm256_add_epi32(DOT(p13, f2562, f0899), DOT(p57, -r0601, -r0509));
+	o[0] = _mm256_srai_epi32(_mm256_add_epi32(p, hi), shift);
+	o[1] = _mm256_srai_epi32(_mm256_add_epi32(q, lo), shift);
+	o[2] = _mm256_srai_epi32(_mm256_sub_epi32(q, lo), shift);
+	o[3] = _mm256_srai_epi32(_mm256_sub_epi32(p, hi), shift);
+}
+
+// two4 brings two blocks to 4 x 4 samples each.
+INLINE __m256i two4(const int16_t *a, const int16_t *b) {
+	__m256i r[8], lo[4], hi[4], o[4];
+	for (int y = 0; y < 8; y++)
+		r[y] = row_of(a, b, y);
+	four(_mm256_unpacklo_epi16(r[0], r[2]), _mm256_unpacklo_epi16(r[1], r[3]), _mm256_unpacklo_epi16(r[4], r[6]),
+	     _mm256_unpacklo_epi16(r[5], r[7]), lo, 1 << 11, 12);
+	four(_mm256_unpackhi_epi16(r[0], r[2]), _mm256_unpackhi_epi16(r[1], r[3]), _mm256_unpackhi_epi16(r[4], r[6]),
+	     _mm256_unpackhi_epi16(r[5], r[7]), hi, 1 << 11, 12);
+	for (int y = 0; y < 4; y++)
+		r[y] = _mm256_packs_epi32(lo[y], hi[y]);
+	// Four rows of eight to columns of four, two in each half of a vector.
+	__m256i a01 = _mm256_unpacklo_epi16(r[0], r[1]), b01 = _mm256_unpackhi_epi16(r[0], r[1]);
+	__m256i a23 = _mm256_unpacklo_epi16(r[2], r[3]), b23 = _mm256_unpackhi_epi16(r[2], r[3]);
+	__m256i c01 = _mm256_unpacklo_epi32(a01, a23), c23 = _mm256_unpackhi_epi32(a01, a23);
+	__m256i c45 = _mm256_unpacklo_epi32(b01, b23), c67 = _mm256_unpackhi_epi32(b01, b23);
+	four(_mm256_unpacklo_epi16(c01, c23), _mm256_unpackhi_epi16(c01, c23), _mm256_unpacklo_epi16(c45, c67),
+	     _mm256_unpackhi_epi16(c45, c67), o, 1 << 18, 19);
+	// Damaged files make sums wrap around, so 128 is not in the rounding here.
+	const __m256i mid = _mm256_set1_epi16(128);
+	__m256i px = _mm256_packus_epi16(_mm256_add_epi16(_mm256_packs_epi32(o[0], o[1]), mid), _mm256_add_epi16(_mm256_packs_epi32(o[2], o[3]), mid));
+	px = _mm256_shuffle_epi8(px, _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
+	                                              0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+	return _mm256_permutevar8x32_epi32(px, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+AVX2 void tk_inverse4(uint8_t *dst, intptr_t stride, const int16_t *coefs, intptr_t blocks) {
+	for (; blocks > 0; blocks -= 2, coefs += 128, dst += 8) {
+		uint64_t rows[4];
+		_mm256_storeu_si256((__m256i *)rows, two4(coefs, blocks > 1 ? coefs + 64 : coefs));
+		for (int y = 0; y < 4; y++)
+			__builtin_memcpy(dst + y * stride, &rows[y], blocks > 1 ? 8 : 4);
+	}
+}
+
+// odd2 sums what the odd coefficients of each row add to the first of two samples.
+INLINE __m256i odd2(__m256i row) {
+	return _mm256_madd_epi16(row, _mm256_setr_epi16(0, r3624, 0, -r1272, 0, r0850, 0, -r0720, 0, r3624, 0, -r1272, 0, r0850, 0, -r0720));
+}
+
+// two2 brings two blocks to 2 x 2 samples each: rows of the first, then of the second.
+INLINE __m256i two2(const int16_t *a, const int16_t *b) {
+	const __m256i r13 = _mm256_set1_epi32(1 << 12), r20 = _mm256_set1_epi32(1 << 19), zero = _mm256_setzero_si256();
+	__m256i r0 = row_of(a, b, 0), r1 = row_of(a, b, 1), r3 = row_of(a, b, 3), r5 = row_of(a, b, 5), r7 = row_of(a, b, 7), v[2][2];
+	for (int i = 0; i < 2; i++) {
+		__m256i p00 = i ? _mm256_unpackhi_epi16(r0, r0) : _mm256_unpacklo_epi16(r0, r0);
+		__m256i p13 = i ? _mm256_unpackhi_epi16(r1, r3) : _mm256_unpacklo_epi16(r1, r3);
+		__m256i p57 = i ? _mm256_unpackhi_epi16(r5, r7) : _mm256_unpacklo_epi16(r5, r7);
+		__m256i t = _mm256_add_epi32(DOT(p00, 2 * one, 2 * one), r13);
+		__m256i o = _mm256_add_epi32(DOT(p13, r3624, -r1272), DOT(p57, r0850, -r0720));
+		v[0][i] = _mm256_srai_epi32(_mm256_add_epi32(t, o), 13);
+		v[1][i] = _mm256_srai_epi32(_mm256_sub_epi32(t, o), 13);
+	}
+	__m256i x = _mm256_packs_epi32(v[0][0], v[0][1]), y = _mm256_packs_epi32(v[1][0], v[1][1]);
+	__m256i o = _mm256_hadd_epi32(odd2(x), odd2(y));
+	o = _mm256_hadd_epi32(o, o);
+	__m256i t = _mm256_srai_epi32(_mm256_unpacklo_epi16(zero, _mm256_unpacklo_epi16(x, y)), 1);
+	t = _mm256_add_epi32(t, r20);
+	__m256i left = _mm256_srai_epi32(_mm256_add_epi32(t, o), 20), right = _mm256_srai_epi32(_mm256_sub_epi32(t, o), 20);
+	__m256i px = _mm256_unpacklo_epi32(left, right);
+	px = _mm256_add_epi16(_mm256_packs_epi32(px, px), _mm256_set1_epi16(128));
+	return _mm256_packus_epi16(px, px);
+}
+
+AVX2 void tk_inverse2(uint8_t *dst, intptr_t stride, const int16_t *coefs, intptr_t blocks) {
+	for (; blocks > 0; blocks -= 2, coefs += 128, dst += 4) {
+		__m256i px = two2(coefs, blocks > 1 ? coefs + 64 : coefs);
+		int32_t a = _mm_cvtsi128_si32(_mm256_castsi256_si128(px)), b = _mm_cvtsi128_si32(_mm256_extracti128_si256(px, 1));
+		__builtin_memcpy(dst, &a, 2);
+		__builtin_memcpy(dst + stride, (uint8_t *)&a + 2, 2);
+		if (blocks > 1) {
+			__builtin_memcpy(dst + 2, &b, 2);
+			__builtin_memcpy(dst + stride + 2, (uint8_t *)&b + 2, 2);
+		}
+	}
+}
+
 // rgb stores 16 pixels from three colours.
 INLINE void rgb(uint8_t *dst, __m128i r, __m128i g, __m128i b) {
 	const char x = -1;

@@ -7,6 +7,7 @@
 // Map of the package:
 //
 //	inverse.go      the inverse transform
+//	reduced.go      the transforms to fewer samples
 //	chroma.go       rows of chroma at full size
 //	color.go        YCbCr to RGB
 //	taps.go         weights of a resize along the rows

@@ -3,6 +3,7 @@ package kernels
 // The references, for comparison.
 var (
 	InverseGo  = inverse
+	ReducedGo  = reduced
 	ColorGo    = color
 	WidenGo    = widen
 	LengthenGo = lengthen

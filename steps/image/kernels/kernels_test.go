@@ -33,7 +33,7 @@ func guarded(n int) []byte { return bytes.Repeat([]byte{0xa5}, n+64) }
 func same(t *testing.T, name string, n int, want, got []byte) {
 	t.Helper()
 	if !bytes.Equal(want, got) {
-		t.Errorf("%s of %d: differs from the reference", name, n)
+		t.Fatalf("%s of %d: differs from the reference", name, n)
 	}
 }
 
@@ -80,6 +80,22 @@ func TestInverse(t *testing.T) {
 		}
 	}
 	kernels.Inverse(nil, 0, nil)
+}
+
+func TestReduced(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(12, 13))
+	for _, size := range []int{1, 2, 4} {
+		for range 200 {
+			for n := 1; n < 9; n++ {
+				coefs, stride := coefficients(r, n), size*n+r.IntN(20)
+				want, got := guarded(size*stride), guarded(size*stride)
+				kernels.ReducedGo(want, stride, size, coefs)
+				kernels.Reduced(got, stride, size, coefs)
+				same(t, "reduced", n, want, got)
+			}
+		}
+	}
 }
 
 func TestColor(t *testing.T) {

@@ -5,6 +5,8 @@ package kernels
 /*
 #cgo CFLAGS: -O3
 #cgo noescape tk_inverse
+#cgo noescape tk_inverse4
+#cgo noescape tk_inverse2
 #cgo noescape tk_color
 #cgo noescape tk_widen
 #cgo noescape tk_lengthen
@@ -13,6 +15,8 @@ package kernels
 #cgo noescape tk_add
 #cgo noescape tk_round
 #cgo nocallback tk_inverse
+#cgo nocallback tk_inverse4
+#cgo nocallback tk_inverse2
 #cgo nocallback tk_color
 #cgo nocallback tk_widen
 #cgo nocallback tk_lengthen
@@ -44,6 +48,21 @@ func Inverse(dst []byte, stride int, coefs []int16) {
 		return
 	}
 	C.tk_inverse(u8(dst[:7*stride+8*n]), C.intptr_t(stride), (*C.int16_t)(&coefs[0]), C.intptr_t(n))
+}
+
+// Reduced is Inverse to size x size samples a block: 4, 2 or 1.
+func Reduced(dst []byte, stride, size int, coefs []int16) {
+	n := len(coefs) / 64
+	if n == 0 || size == 1 || !Fast() {
+		reduced(dst, stride, size, coefs)
+		return
+	}
+	p, c, blocks := u8(dst[:(size-1)*stride+size*n]), (*C.int16_t)(&coefs[0]), C.intptr_t(n)
+	if size == 4 {
+		C.tk_inverse4(p, C.intptr_t(stride), c, blocks)
+	} else {
+		C.tk_inverse2(p, C.intptr_t(stride), c, blocks)
+	}
 }
 
 // Color writes a row as RGB, three bytes a pixel, from its luma and chroma.

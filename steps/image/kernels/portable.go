@@ -9,6 +9,9 @@ func Fast() bool { return false }
 // build's.
 func Inverse(dst []byte, stride int, coefs []int16) { inverse(dst, stride, coefs) }
 
+// Reduced is described where it is native.
+func Reduced(dst []byte, stride, size int, coefs []int16) { reduced(dst, stride, size, coefs) }
+
 // Color is described where it is native.
 func Color(dst, luma, cb, cr []byte) { color(dst, luma, cb, cr) }
 

@@ -1,16 +1,7 @@
-package jpeg
-
-import "tutti/steps/image/kernels"
+package kernels
 
 // Factors of the reduced transforms, in 13-bit fixed point.
 const (
-	constBits = 13
-	passBits  = 2
-
-	r0765 = 6270
-	r0899 = 7373
-	r1847 = 15137
-	r2562 = 20995
 	r0211 = 1730
 	r0509 = 4176
 	r0601 = 4926
@@ -23,33 +14,22 @@ const (
 	r3624 = 29692
 )
 
-// transform writes the samples of row y of blocks.
-func (c *component) transform(y int, coefs []int16) {
-	dst := c.plane[y*c.size*c.stride:]
-	if c.size == 8 {
-		kernels.Inverse(dst, c.stride, coefs)
-		return
-	}
-	for ; len(coefs) >= 64; coefs, dst = coefs[64:], dst[c.size:] {
+// reduced transforms a row of blocks to size x size samples each: 4, 2 or 1.
+func reduced(dst []byte, stride, size int, coefs []int16) {
+	for ; len(coefs) >= 64; coefs = coefs[64:] {
 		in := (*[64]int16)(coefs)
-		switch c.size {
+		switch size {
 		case 4:
-			inverse4(dst, c.stride, in)
+			inverse4(dst, stride, in)
 		case 2:
-			inverse2(dst, c.stride, in)
+			inverse2(dst, stride, in)
 		default:
 			dst[0] = limited((int32(in[0]) + 4) >> 3)
 		}
+		if len(coefs) > 64 {
+			dst = dst[size:]
+		}
 	}
-}
-
-// limited brings a sample to 0..255, from one that is around 0.
-func limited(v int32) byte {
-	v += 128
-	if uint32(v) > 255 {
-		v = ^(v >> 31) & 255
-	}
-	return byte(v)
 }
 
 // inverse4 leaves out the coefficients 4 of both directions.
@@ -60,7 +40,7 @@ func inverse4(dst []byte, stride int, in *[64]int16) {
 		if x != 4 {
 			a0, a1, a2, a3 := four(int32(in[x]), int32(in[8+x]), int32(in[16+x]), int32(in[24+x]),
 				int32(in[40+x]), int32(in[48+x]), int32(in[56+x]), 1<<(shift-1))
-			b[0][x], b[1][x], b[2][x], b[3][x] = a0>>shift, a1>>shift, a2>>shift, a3>>shift
+			b[0][x], b[1][x], b[2][x], b[3][x] = short(a0>>shift), short(a1>>shift), short(a2>>shift), short(a3>>shift)
 		}
 	}
 	const last = constBits + passBits + 3 + 1
@@ -73,10 +53,10 @@ func inverse4(dst []byte, stride int, in *[64]int16) {
 
 func four(s0, s1, s2, s3, s5, s6, s7, round int32) (a0, a1, a2, a3 int32) {
 	t := s0<<(constBits+1) + round
-	e := s2*r1847 - s6*r0765
+	e := s2*f1847 - s6*f0765
 	p, q := t+e, t-e
 	lo := -s7*r0211 + s5*r1451 - s3*r2172 + s1*r1061
-	hi := -s7*r0509 - s5*r0601 + s3*r0899 + s1*r2562
+	hi := -s7*r0509 - s5*r0601 + s3*f0899 + s1*f2562
 	return p + hi, q + lo, q - lo, p - hi
 }
 
@@ -86,7 +66,7 @@ func inverse2(dst []byte, stride int, in *[64]int16) {
 	var b [2][8]int32
 	for _, x := range [...]int{0, 1, 3, 5, 7} {
 		t, o := two(int32(in[x]), int32(in[8+x]), int32(in[24+x]), int32(in[40+x]), int32(in[56+x]), 1<<(shift-1))
-		b[0][x], b[1][x] = (t+o)>>shift, (t-o)>>shift
+		b[0][x], b[1][x] = short((t+o)>>shift), short((t-o)>>shift)
 	}
 	const last = constBits + passBits + 3 + 2
 	for y := range b {

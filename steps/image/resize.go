@@ -27,7 +27,7 @@ type resizer struct {
 	open int      // Rows in that ring.
 	line []byte   // A complete output row.
 
-	vectors // Instead of pair and mid, where the processor has them.
+	vec vectors // Instead of pair and mid, where the processor has them.
 }
 
 // target is a place in a tensor that takes complete rows.
@@ -51,7 +51,7 @@ func (r *resizer) run(o *options, f *frame, dst []byte) {
 	r.from, r.to = (p.x+int(r.x.first[0]))*r.ch, (p.x+r.x.end(r.x.n-1))*r.ch
 	n, row := r.src.w*r.ch, r.x.n*r.ch
 	r.a, r.b, r.line = resized(r.a, n), resized(r.b, n), resized(r.line, row)
-	if !r.vectors.set(r) {
+	if !r.vec.set(r) {
 		r.pair, r.mid = resized(r.pair, r.to-r.from), resized(r.mid, row)
 	}
 	r.open = r.y.overlap
@@ -78,8 +78,8 @@ func (r *resizer) rows(t *target, n int) {
 			continue
 		}
 		a, b := r.fetch(y)
-		if r.fast {
-			a, b = r.vectors.prepare(r, a, b)
+		if r.vec.fast {
+			a, b = r.vec.prepare(r, a, b)
 			for i := low; i < high; i++ {
 				kernels.Add(r.slot(i, n), a, b, r.y.at(i, y), r.y.at(i, y+1))
 			}
@@ -125,8 +125,8 @@ func (r *resizer) slot(i, n int) []int32 { return r.sums[i%r.open*n:][:n] }
 // finish rounds a complete output row and stores it.
 func (r *resizer) finish(t *target, i int, sum []int32) {
 	switch {
-	case r.fast:
-		r.vectors.finish(r, sum)
+	case r.vec.fast:
+		r.vec.finish(r, sum)
 	case r.downFirst:
 		for j, s := range sum {
 			r.pair[j] = uint64(round(s))

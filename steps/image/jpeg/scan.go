@@ -155,12 +155,12 @@ func (d *Decoder) units() error {
 func (d *Decoder) unit(x, y int) error {
 	s := &d.scan
 	if s.n == 1 {
-		return d.one(s.comps[0], x, y)
+		return d.one(s.comps[0], x, 0, y)
 	}
 	for _, c := range s.comps[:s.n] {
 		for v := range c.v {
 			for h := range c.h {
-				if err := d.one(c, x*c.h+h, y*c.v+v); err != nil {
+				if err := d.one(c, x*c.h+h, v, y*c.v+v); err != nil {
 					return err
 				}
 			}
@@ -169,7 +169,8 @@ func (d *Decoder) unit(x, y int) error {
 	return nil
 }
 
-func (d *Decoder) one(c *component, x, y int) error {
+// one decodes block x of row v of a row of units, which is row y of the component.
+func (d *Decoder) one(c *component, x, v, y int) error {
 	if !d.bits.ready() {
 		return errShort
 	}
@@ -177,11 +178,7 @@ func (d *Decoder) one(c *component, x, y int) error {
 		at := y*c.blocks + x
 		return d.refine(c, (*[64]int16)(c.coefs[64*at:]), &c.sets[at])
 	}
-	// The blocks of one row of units are kept, row after row.
-	if d.scan.n > 1 {
-		x += y % c.v * c.blocks
-	}
-	if !d.bits.sequential(c, &d.quant[c.quant&3], (*[64]int16)(c.coefs[64*x:])) {
+	if !d.bits.sequential(c, &d.quant[c.quant&3], (*[64]int16)(c.coefs[64*(v*c.blocks+x):])) {
 		return errCode
 	}
 	return nil

@@ -338,33 +338,38 @@ INLINE __m128i last(const uint8_t *p) {
 }
 
 // done brings the sums of the lower and of the upper 15 bits of the weights together
-// and stores a pixel, and one byte more.
-INLINE void done(uint8_t *dst, __m256i lo, __m256i hi) {
-	__m256i s = _mm256_add_epi32(lo, _mm256_slli_epi32(hi, 15));
-	__m128i v = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
-	v = _mm_srai_epi32(_mm_add_epi32(v, _mm_set1_epi32(1 << 21)), 22);
-	v = _mm_packus_epi16(_mm_packs_epi32(v, v), v);
-	int32_t px = _mm_cvtsi128_si32(v);
-	__builtin_memcpy(dst, &px, 4);
+// and stores a pixel of each row, and one byte more.
+INLINE void done(uint8_t *a, uint8_t *b, __m256i lowA, __m256i highA, __m256i lowB, __m256i highB) {
+	__m256i x = _mm256_add_epi32(lowA, _mm256_slli_epi32(highA, 15)), y = _mm256_add_epi32(lowB, _mm256_slli_epi32(highB, 15));
+	__m256i v = _mm256_add_epi32(_mm256_permute2x128_si256(x, y, 0x20), _mm256_permute2x128_si256(x, y, 0x31));
+	v = _mm256_srai_epi32(_mm256_add_epi32(v, _mm256_set1_epi32(1 << 21)), 22);
+	v = _mm256_packus_epi16(_mm256_packs_epi32(v, v), v);
+	int32_t first = _mm_cvtsi128_si32(_mm256_castsi256_si128(v)), second = _mm_cvtsi128_si32(_mm256_extracti128_si256(v, 1));
+	__builtin_memcpy(a, &first, 4);
+	__builtin_memcpy(b, &second, 4);
 }
+
+// GROUP adds four pixels of two rows, as they are loaded.
+#define GROUP(loadA, loadB) \
+	do { \
+		__m256i low = _mm256_loadu_si256((const __m256i *)weights), high = _mm256_loadu_si256((const __m256i *)(weights + 16)); \
+		__m256i x = pixels(loadA), y = pixels(loadB); \
+		lowA = _mm256_add_epi32(lowA, _mm256_madd_epi16(x, low)); \
+		highA = _mm256_add_epi32(highA, _mm256_madd_epi16(x, high)); \
+		lowB = _mm256_add_epi32(lowB, _mm256_madd_epi16(y, low)); \
+		highB = _mm256_add_epi32(highB, _mm256_madd_epi16(y, high)); \
+		p += 12, q += 12, weights += 32; \
+	} while (0)
 
 AVX2 void tk_along(uint8_t *a, uint8_t *b, const uint8_t *rowA, const uint8_t *rowB, const int32_t *at,
                    const int16_t *weights, intptr_t outputs, intptr_t groups) {
 	for (intptr_t i = 0; i < outputs; i++, a += 3, b += 3) {
-		const uint8_t *p = rowA + 3 * at[i], *q = rowB + 3 * at[i];
+		const uint8_t *p = rowA + 3 * (intptr_t)at[i], *q = rowB + 3 * (intptr_t)at[i];
 		__m256i lowA = _mm256_setzero_si256(), highA = lowA, lowB = lowA, highB = lowA;
-		for (intptr_t g = 0; g < groups; g++, p += 12, q += 12, weights += 32) {
-			__m256i low = _mm256_loadu_si256((const __m256i *)weights), high = _mm256_loadu_si256((const __m256i *)(weights + 16));
-			int end = g == groups - 1;
-			__m256i x = pixels(end ? last(p) : _mm_loadu_si128((const __m128i *)p));
-			__m256i y = pixels(end ? last(q) : _mm_loadu_si128((const __m128i *)q));
-			lowA = _mm256_add_epi32(lowA, _mm256_madd_epi16(x, low));
-			highA = _mm256_add_epi32(highA, _mm256_madd_epi16(x, high));
-			lowB = _mm256_add_epi32(lowB, _mm256_madd_epi16(y, low));
-			highB = _mm256_add_epi32(highB, _mm256_madd_epi16(y, high));
-		}
-		done(a, lowA, highA);
-		done(b, lowB, highB);
+		for (intptr_t g = 1; g < groups; g++)
+			GROUP(_mm_loadu_si128((const __m128i *)p), _mm_loadu_si128((const __m128i *)q));
+		GROUP(last(p), last(q));
+		done(a, b, lowA, highA, lowB, highB);
 	}
 }
 

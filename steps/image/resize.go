@@ -154,9 +154,11 @@ func round2(s uint64) uint64 {
 	return uint64(round(lo)) | uint64(round(hi))<<32
 }
 
+// fill sets all of s, which is never empty, by copies that double.
 func fill(s []int32, v int32) {
-	for i := range s {
-		s[i] = v
+	s[0] = v
+	for n := 1; n < len(s); n *= 2 {
+		copy(s[n:], s[:n])
 	}
 }
 

@@ -1,6 +1,9 @@
 package image
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // precision is the number of fraction bits of a weight: 32 less 8 for the sample
 // less 2 for the sum's head room.
@@ -131,6 +134,9 @@ func (a *axis) fill(i int, center, support, inverse float64) {
 func (a *axis) taps(i int) []int32 {
 	return a.weights[i*a.size:][:a.count[i]]
 }
+
+// most is the largest number of weights of an output.
+func (a *axis) most() int { return int(slices.Max(a.count)) }
 
 // at gives the weight of input j in output i, 0 outside its window.
 func (a *axis) at(i, j int) int32 {

@@ -29,8 +29,8 @@ func decodingParams() []steps.Param {
 		{Key: "orientation", Doc: "Whether an image is turned as its EXIF data say, or left as it is stored.", Default: "exif", Values: []string{"exif", "ignore"}},
 		{Key: "alpha", Doc: "What becomes of transparency: dropped, which leaves the colour that is stored, or laid over the background.", Default: "drop", Values: []string{"drop", "composite"}},
 		{Key: "background", Doc: "Colour under transparent pixels with alpha composite: red, green and blue from 0 to 255.", Default: "255,255,255"},
-		{Key: "jpeg_decoder", Doc: "What decodes JPEG files: libturbojpeg of the system, this program's own decoder, or the first where it is installed. " +
-			"Both give the same pixels.", Default: "auto", Values: []string{"auto", "turbojpeg", "go"}},
+		{Key: "jpeg_decoder", Doc: "What decodes JPEG files: libturbojpeg of the system, this program's own decoder, or what is faster: its own where the processor has AVX2, " +
+			"else libturbojpeg where it is installed. Both give the same pixels.", Default: "auto", Values: []string{"auto", "turbojpeg", "go"}},
 		{Key: "jpeg_scale", Doc: "With auto, a JPEG file is decoded at 1/2, 1/4 or 1/8 of its size where that is still no smaller than the output, " +
 			"which is several times faster and gives slightly other pixels (those of Pillow's draft mode).", Default: "full", Values: []string{"full", "auto"}},
 	}

@@ -26,6 +26,7 @@
 //	exif.go        orientation
 //	decode.go      the decoders and their errors
 //	jpeg/          the program's own JPEG decoder
+//	kernels/       inner loops with the vectors of the processor
 //	turbo.go       libturbojpeg, where the system has it
 //	webp.go        colours and animations of WebP
 //	gif.go         the first frame of GIF
@@ -38,6 +39,6 @@
 //	frame.go       where a picture goes: fits, crops, geometry
 //	filter.go      the filters' kernels
 //	axis.go        filter weights along one axis
-//	resize.go      the two passes of the resize; along.go the one along the rows
+//	resize.go      the two passes of the resize; along.go the one along the rows; vectors.go both with vectors
 //	layout.go      8-bit samples to the tensor's layout and type
 package image

@@ -80,6 +80,10 @@ func (l *layout) bytes() int { return l.width * l.height * l.ch * l.size() }
 // row stores packed samples from column x of row y on.
 func (l *layout) row(dst, src []byte, x, y int) {
 	at, step := y*l.width+x, l.ch
+	if l.asIs() {
+		copy(dst[at*l.ch:], src)
+		return
+	}
 	n := len(src) / l.ch
 	for c := range l.ch {
 		from, to := src[l.order[c]:], at*l.ch+c
@@ -88,6 +92,11 @@ func (l *layout) row(dst, src []byte, x, y int) {
 		}
 		l.channel(dst[to*l.size():], from, step, n, &l.lut[c])
 	}
+}
+
+// asIs tells whether the output has the samples just as they are.
+func (l *layout) asIs() bool {
+	return l.size() == 1 && !l.planes && (l.ch == 1 || l.order == [3]int{0, 1, 2})
 }
 
 // channel stores n samples of one channel: every ch-th of src as every step-th
@@ -116,6 +125,12 @@ func (l *layout) channel(dst, src []byte, step, n int, lut *[256]uint32) {
 // plane3 is the case that models of pictures want: FP32 planes of three samples a
 // pixel.
 func plane3(dst, src []byte, lut *[256]uint32) {
+	for len(dst) >= 16 && len(src) >= 12 {
+		d, s := (*[16]byte)(dst), (*[12]byte)(src)
+		binary.LittleEndian.PutUint64(d[:8], uint64(lut[s[0]])|uint64(lut[s[3]])<<32)
+		binary.LittleEndian.PutUint64(d[8:], uint64(lut[s[6]])|uint64(lut[s[9]])<<32)
+		dst, src = dst[16:], src[12:]
+	}
 	for len(dst) >= 4 && len(src) > 0 {
 		binary.LittleEndian.PutUint32(dst, lut[src[0]])
 		dst = dst[4:]

@@ -1,6 +1,10 @@
 package image
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"tutti/steps/image/kernels"
+)
 
 // resizer resamples an image as Pillow does: two passes, each rounded to 8 bits.
 // The pass down the columns is turned inside out: each source row is added to the
@@ -19,9 +23,11 @@ type resizer struct {
 	a, b []byte   // Two source rows.
 	pair []uint64 // The same two rows as low and high halves: one multiplication serves both.
 	mid  []uint64 // The two rows resampled, in halves likewise.
-	sums []uint32 // Open output rows in fixed point, a ring.
+	sums []int32  // Open output rows in fixed point, a ring.
 	open int      // Rows in that ring.
 	line []byte   // A complete output row.
+
+	vec vectors // Instead of pair and mid, where the processor has them.
 }
 
 // target is a place in a tensor that takes complete rows.
@@ -44,8 +50,10 @@ func (r *resizer) run(o *options, f *frame, dst []byte) {
 	r.top = p.y
 	r.from, r.to = (p.x+int(r.x.first[0]))*r.ch, (p.x+r.x.end(r.x.n-1))*r.ch
 	n, row := r.src.w*r.ch, r.x.n*r.ch
-	r.a, r.b, r.pair = resized(r.a, n), resized(r.b, n), resized(r.pair, r.to-r.from)
-	r.mid, r.line = resized(r.mid, row), resized(r.line, row)
+	r.a, r.b, r.line = resized(r.a, n), resized(r.b, n), resized(r.line, row)
+	if !r.vec.set(r) {
+		r.pair, r.mid = resized(r.pair, r.to-r.from), resized(r.mid, row)
+	}
 	r.open = r.y.overlap
 	if r.downFirst {
 		row = r.to - r.from
@@ -69,9 +77,17 @@ func (r *resizer) rows(t *target, n int) {
 			y = int(r.y.first[low])&^1 - 2
 			continue
 		}
-		rows := r.fetch(y)
-		for i := low; i < high; i++ {
-			add(r.slot(i, n), rows, uint32(r.y.at(i, y)), uint32(r.y.at(i, y+1)))
+		a, b := r.fetch(y)
+		if r.vec.fast {
+			a, b = r.vec.prepare(r, a, b)
+			for i := low; i < high; i++ {
+				kernels.Add(r.slot(i, n), a, b, r.y.at(i, y), r.y.at(i, y+1))
+			}
+		} else {
+			rows := r.prepare(a, b)
+			for i := low; i < high; i++ {
+				add(r.slot(i, n), rows, uint32(r.y.at(i, y)), uint32(r.y.at(i, y+1)))
+			}
 		}
 		for ; low < high && r.y.end(low) <= y+2; low++ {
 			r.finish(t, low, r.slot(low, n))
@@ -79,14 +95,18 @@ func (r *resizer) rows(t *target, n int) {
 	}
 }
 
-// fetch gives the part's rows y and y+1, resampled unless that comes last.
-func (r *resizer) fetch(y int) []uint64 {
-	a := r.src.peek(r.a, r.top+y)
-	b := a // On the last odd row; its weight is 0.
+// fetch gives the samples of the part's rows y and y+1 that outputs need.
+func (r *resizer) fetch(y int) (a, b []byte) {
+	a = r.src.peek(r.a, r.top+y)
+	b = a // On the last odd row; its weight is 0.
 	if r.top+y+1 < r.src.h {
 		b = r.src.peek(r.b, r.top+y+1)
 	}
-	a, b = a[r.from:r.to], b[r.from:r.to]
+	return a[r.from:r.to], b[r.from:r.to]
+}
+
+// prepare puts two rows into halves, resampled unless that comes last.
+func (r *resizer) prepare(a, b []byte) []uint64 {
 	if !r.downFirst && 2*r.x.used < 3*len(a)/r.ch {
 		r.direct(r.mid, a, b)
 		return r.mid
@@ -100,22 +120,25 @@ func (r *resizer) fetch(y int) []uint64 {
 }
 
 // slot is the place of an output row in the ring.
-func (r *resizer) slot(i, n int) []uint32 { return r.sums[i%r.open*n:][:n] }
+func (r *resizer) slot(i, n int) []int32 { return r.sums[i%r.open*n:][:n] }
 
 // finish rounds a complete output row and stores it.
-func (r *resizer) finish(t *target, i int, sum []uint32) {
-	if r.downFirst {
+func (r *resizer) finish(t *target, i int, sum []int32) {
+	switch {
+	case r.vec.fast:
+		r.vec.finish(r, sum)
+	case r.downFirst:
 		for j, s := range sum {
-			r.pair[j] = uint64(round(int32(s)))
+			r.pair[j] = uint64(round(s))
 		}
 		r.along(r.mid, r.pair)
 		for j, v := range r.mid {
 			r.line[j] = byte(v)
 		}
-	} else {
+	default:
 		line := r.line[:len(sum)]
 		for j, s := range sum {
-			line[j] = byte(round(int32(s)))
+			line[j] = byte(round(s))
 		}
 	}
 	t.row(t.dst, r.line, t.x, t.y+i)
@@ -131,9 +154,11 @@ func round2(s uint64) uint64 {
 	return uint64(round(lo)) | uint64(round(hi))<<32
 }
 
-func fill(s []uint32, v uint32) {
-	for i := range s {
-		s[i] = v
+// fill sets all of s, which is never empty, by copies that double.
+func fill(s []int32, v int32) {
+	s[0] = v
+	for n := 1; n < len(s); n *= 2 {
+		copy(s[n:], s[:n])
 	}
 }
 
@@ -159,9 +184,9 @@ func interleave(pair []uint64, a, b []byte) {
 
 // add weighs two rows into an open output row. Sums are signed: with the weights'
 // 2^22 for one, two bits are left for kernels that overshoot.
-func add(sum []uint32, rows []uint64, ka, kb uint32) {
+func add(sum []int32, rows []uint64, ka, kb uint32) {
 	rows = rows[:len(sum)]
 	for i, v := range rows {
-		sum[i] += uint32(v)*ka + uint32(v>>32)*kb
+		sum[i] += int32(uint32(v)*ka + uint32(v>>32)*kb)
 	}
 }

@@ -4,13 +4,15 @@ import (
 	"fmt"
 
 	"tutti/steps"
+	"tutti/steps/image/kernels"
 	"tutti/steps/image/turbojpeg"
 )
 
-// findTurbo opens libturbojpeg as the parameter wants it.
+// findTurbo opens libturbojpeg as the parameter wants it. With vectors the program's own
+// decoder takes less than that library.
 func (d *decoding) findTurbo(s *steps.Settings) error {
 	want := s.Params["jpeg_decoder"]
-	if want == "go" {
+	if want == "go" || want == "auto" && kernels.Fast() {
 		return nil
 	}
 	lib, err := turbojpeg.Open()

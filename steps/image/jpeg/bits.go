@@ -1,66 +1,93 @@
 package jpeg
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
-// bits reads entropy-coded data: stuffed zeros are taken out and the reader stops
-// before a marker. After that zeros come, and short tells so.
-type bits struct {
-	data  []byte
-	at    int
-	acc   uint64 // The next n bits, at the top.
-	n     int
-	short int // Bits that were asked for beyond the data.
+const (
+	// most is more bytes than the bits of a block can take: 64 coefficients of a code
+	// and a value of 16 bits each, and what is read ahead.
+	most   = 64*4 + 16
+	window = 1 << 13
+)
+
+// reader reads entropy-coded data. Stuffed zeros are taken out a window at a time, so
+// that a block is read without a look at what the bytes are. The data ends before a
+// marker; zeros follow it.
+type reader struct {
+	data []byte
+	src  int // What of data is not in the window yet.
+	done bool
+	at   int // The next byte of the window that acc does not have.
+	end  int // Bytes of the window.
+	last int // Where a block may begin at most.
+	acc  uint64
+	n    int // Bits of acc, at the top; those below are the next ones or zero.
+	buf  [window + 2*most]byte
 }
 
 // reset starts at a byte.
-func (b *bits) reset(data []byte, at int) { *b = bits{data: data, at: at} }
-
-// fill makes at least 32 bits available.
-func (b *bits) fill() {
-	if b.at+4 <= len(b.data) {
-		w := binary.BigEndian.Uint32(b.data[b.at:])
-		// No byte is 0xff: none of the complements is zero.
-		if v := ^w; (v-0x01010101)&^v&0x80808080 == 0 {
-			b.acc |= uint64(w) << (32 - b.n)
-			b.n += 32
-			b.at += 4
-			return
-		}
-	}
-	b.slow()
+func (b *reader) reset(data []byte, at int) {
+	b.data, b.src, b.done = data, at, false
+	b.at, b.end, b.acc, b.n = 0, 0, 0, 0
+	b.last = -1
 }
 
-func (b *bits) slow() {
-	for b.n <= 56 {
-		if b.at >= len(b.data) {
-			b.pad()
-			return
-		}
-		v := b.data[b.at]
-		if v == 0xff {
-			if b.at+1 >= len(b.data) || b.data[b.at+1] != 0 {
-				b.pad()
-				return
-			}
-			b.at++
-		}
-		b.at++
-		b.acc |= uint64(v) << (56 - b.n)
-		b.n += 8
+// ready is called before each block; it is false if the data ended before.
+func (b *reader) ready() bool { return b.at <= b.last || b.more() }
+
+// more moves the window on.
+func (b *reader) more() bool {
+	if b.done {
+		return false
+	}
+	b.end = copy(b.buf[:], b.buf[b.at:b.end])
+	b.at = 0
+	for b.end < window && !b.done {
+		b.unstuff()
+	}
+	b.last = b.end - most
+	if b.done {
+		b.last = b.end + 8
+	}
+	clear(b.buf[b.end:min(b.end+2*most, len(b.buf))])
+	return true
+}
+
+// unstuff adds the bytes up to the next 0xff to the window, and that one if it is no
+// marker's.
+func (b *reader) unstuff() {
+	rest := b.data[b.src:]
+	part := rest[:min(len(rest), window-b.end)]
+	i := bytes.IndexByte(part, 0xff)
+	if i < 0 {
+		b.end += copy(b.buf[b.end:], part)
+		b.src += len(part)
+		b.done = len(part) == len(rest)
+		return
+	}
+	b.end += copy(b.buf[b.end:], part[:i])
+	b.src += i
+	if b.done = i+1 >= len(rest) || rest[i+1] != 0; !b.done {
+		b.buf[b.end] = 0xff
+		b.end++
+		b.src += 2
 	}
 }
 
-// pad makes up bits, which are zero already, and counts them.
-func (b *bits) pad() {
-	b.short += 64 - b.n
-	b.n = 64
+// fill makes at least 56 bits available.
+func (b *reader) fill() {
+	b.acc |= binary.BigEndian.Uint64(b.buf[b.at:]) >> b.n
+	b.at += (63 - b.n) >> 3
+	b.n |= 56
 }
 
 // overrun tells whether bits were used that the data does not have.
-func (b *bits) overrun() bool { return b.short > b.n }
+func (b *reader) overrun() bool { return 8*b.at-b.n > 8*b.end }
 
 // take returns the next n bits, at most 16.
-func (b *bits) take(n int) int32 {
+func (b *reader) take(n int) int32 {
 	if b.n < n {
 		b.fill()
 	}
@@ -76,7 +103,7 @@ func extend(v int32, n int) int32 {
 }
 
 // signed returns the signed value of the next n bits, at most 16; 0 if n is 0.
-func (b *bits) signed(n int) int32 {
+func (b *reader) signed(n int) int32 {
 	if n == 0 {
 		return 0
 	}

@@ -1,5 +1,7 @@
 package jpeg
 
+import "tutti/steps/image/kernels"
+
 // Size is that of the decoded picture.
 func (d *Decoder) Size() (width, height int) { return d.outW, d.outH }
 
@@ -15,9 +17,9 @@ func (d *Decoder) Row(dst []byte, y int) {
 	case d.n == 3 && d.isRGB():
 		merge(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
 	case d.n == 3:
-		yccRow(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
+		kernels.Color(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
 	case d.adobe >= 0 && d.adobe != 0: // YCCK, inverted: conversion gives what is left of white.
-		yccRow(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
+		kernels.Color(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
 		for i, v := range dst[:3*d.outW] {
 			dst[i] = 255 - v
 		}
@@ -58,32 +60,4 @@ func blacken(dst, black []byte) {
 			p[j] = byte(max(white-(t>>8+t)>>8, 0))
 		}
 	}
-}
-
-// yccRow converts with the fixed-point factors and rounding of libjpeg (ITU-R
-// BT.601, full range).
-func yccRow(dst, luma, cb, cr []byte) {
-	cb, cr = cb[:len(luma)], cr[:len(luma)]
-	for i, v := range luma {
-		if len(dst) < 3 { // Never; it spares the bounds checks below.
-			return
-		}
-		y, b, r := int32(v), int32(cb[i])-128, int32(cr[i])-128
-		dst[0] = clamped[uint32(y+(91881*r+1<<15)>>16)%1024]
-		dst[1] = clamped[uint32(y+(-22554*b-46802*r+1<<15)>>16)%1024]
-		dst[2] = clamped[uint32(y+(116130*b+1<<15)>>16)%1024]
-		dst = dst[3:]
-	}
-}
-
-// clamped limits -512..511 to a byte, indexed modulo 1024. Colour conversion stays
-// within that, and a table beats three unpredictable branches a pixel.
-var clamped = clampTable()
-
-func clampTable() *[1024]byte {
-	var t [1024]byte
-	for v := -512; v < 512; v++ {
-		t[v&1023] = byte(min(max(v, 0), 255))
-	}
-	return &t
 }

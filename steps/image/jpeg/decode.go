@@ -19,7 +19,7 @@ type Decoder struct {
 	frame
 	data     []byte
 	scale    int
-	quant    [4][64]int32 // In the order of the file's coefficients: zigzag.
+	quant    [4]steps
 	hasQuant [4]bool
 	dc, ac   [4]table
 	restart  int
@@ -27,12 +27,12 @@ type Decoder struct {
 	jfif     bool
 	adobe    int // The transform of the Adobe marker, -1 without one.
 
-	bits   bits
+	bits   reader
 	scan   scan
 	planes [4][]byte
 	coefs  [4][]int16
+	sets   [4][]uint64
 	rows   [4][]byte // Of upsampling.
-	block  block
 }
 
 var (
@@ -73,7 +73,7 @@ func (d *Decoder) Decode(data []byte, scale int) error {
 			return err
 		}
 		if marker == 0xda {
-			at = d.bits.at
+			at = d.bits.src
 		}
 	}
 	return d.complete()
@@ -88,13 +88,12 @@ func (d *Decoder) start(data []byte, scale int) {
 		d.dc[i].ok, d.ac[i].ok = false, false
 	}
 	d.restart, d.scans, d.jfif, d.adobe = 0, 0, false, -1
-	d.block = block{}
 }
 
 // end lets go of the caller's bytes.
 func (d *Decoder) end() {
 	d.data = nil
-	d.bits = bits{}
+	d.bits.data = nil
 }
 
 // nextMarker finds the next marker from i on; what lies before it is skipped, as
@@ -144,11 +143,14 @@ func (d *Decoder) readQuant(seg []byte) error {
 		}
 		seg = seg[1:]
 		for i := range 64 {
+			factor := uint32(seg[i])
 			if wide == 1 {
-				d.quant[id][i] = int32(binary.BigEndian.Uint16(seg[2*i:]))
-			} else {
-				d.quant[id][i] = int32(seg[i])
+				factor = uint32(binary.BigEndian.Uint16(seg[2*i:]))
 			}
+			d.quant[id][i] = factor<<8 | uint32(zigzag[i])
+		}
+		for i := 64; i < len(d.quant[id]); i++ {
+			d.quant[id][i] = d.quant[id][63]
 		}
 		d.hasQuant[id] = true
 		seg = seg[64*(1+wide):]

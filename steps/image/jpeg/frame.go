@@ -20,7 +20,8 @@ type component struct {
 	hx, vx  int // How often a sample repeats across and down to get to full size.
 	stride  int
 	plane   []byte
-	coefs   []int16 // Progressive: 64 per block.
+	coefs   []int16  // 64 per block: all of them if progressive, else a row of units.
+	sets    []uint64 // Progressive: which coefficients of each block are not zero.
 	dc, ac  *table
 	predict int32
 	seen    bool // A scan had its first pass.
@@ -109,6 +110,10 @@ func (d *Decoder) layOut() error {
 		if f.progressive {
 			c.coefs = sized(&d.coefs[i], 64*c.blocks*c.rows)
 			clear(c.coefs)
+			c.sets = sized(&d.sets[i], c.blocks*c.rows)
+			clear(c.sets)
+		} else {
+			c.coefs = sized(&d.coefs[i], 64*c.blocks*c.v)
 		}
 	}
 	return nil

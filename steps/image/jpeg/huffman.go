@@ -2,11 +2,17 @@ package jpeg
 
 import "errors"
 
-const lookBits = 10
+const (
+	lookBits = 10
+	fastBits = 11
+)
 
 // table decodes one Huffman code.
 type table struct {
 	ok bool
+	// fast is for sequential blocks: it gives a code and the value that follows it in
+	// one step where both have up to fastBits bits. See entry.
+	fast [1 << fastBits]entry
 	// look gives length and symbol of codes of up to lookBits bits: length<<8 |
 	// symbol; 0 where the code is longer.
 	look [1 << lookBits]uint16
@@ -17,6 +23,13 @@ type table struct {
 	symbols [256]byte
 }
 
+// entry is a value in the upper 16 bits, below it how many coefficients to skip, and
+// in the lowest byte the bits that code and value take, 0 if they do not fit. The end
+// of the block is a skip of 64.
+type entry uint32
+
+const endOfBlock = 64
+
 var (
 	errCode  = errors.New("damaged: no such Huffman code")
 	errTable = errors.New("impossible Huffman table")
@@ -26,7 +39,7 @@ var (
 func (t *table) set(counts, symbols []byte) error {
 	t.ok = true
 	copy(t.symbols[:], symbols)
-	t.look = [1 << lookBits]uint16{}
+	t.look, t.fast = [1 << lookBits]uint16{}, [1 << fastBits]entry{}
 	code, k := int32(0), int32(0)
 	for n := 1; n <= 16; n++ {
 		t.offset[n] = k - code
@@ -42,6 +55,9 @@ func (t *table) set(counts, symbols []byte) error {
 					t.look[first+i] = uint16(n)<<8 | uint16(t.symbols[k])
 				}
 			}
+			if n <= fastBits {
+				t.precompute(code, n, t.symbols[k])
+			}
 			code++
 			k++
 		}
@@ -52,8 +68,36 @@ func (t *table) set(counts, symbols []byte) error {
 	return nil
 }
 
+// precompute enters a code of n bits with each value that may follow it.
+func (t *table) precompute(code int32, n int, symbol byte) {
+	size := int(symbol & 15)
+	free := fastBits - n - size
+	if free < 0 {
+		return
+	}
+	skip := skipOf(int(symbol))
+	for v := range int32(1) << size {
+		e := entry(n+size) | entry(skip)<<8
+		if size > 0 {
+			e |= entry(uint16(extend(v, size))) << 16
+		}
+		first := (code<<size | v) << free
+		for i := range t.fast[first : first+1<<free] {
+			t.fast[int(first)+i] = e
+		}
+	}
+}
+
+// skipOf is how many coefficients a symbol skips before its value.
+func skipOf(symbol int) int {
+	if symbol&15 == 0 && symbol != 0xf0 {
+		return endOfBlock
+	}
+	return symbol >> 4
+}
+
 // symbol reads the next symbol; ok is false where no code matches.
-func (b *bits) symbol(t *table) (sym int, ok bool) {
+func (b *reader) symbol(t *table) (sym int, ok bool) {
 	if b.n < 16 {
 		b.fill()
 	}
@@ -63,20 +107,35 @@ func (b *bits) symbol(t *table) (sym int, ok bool) {
 		b.n -= int(n)
 		return int(e & 0xff), true
 	}
-	return b.long(t)
-}
-
-func (b *bits) long(t *table) (sym int, ok bool) {
-	top := int32(b.acc >> 48)
-	n := lookBits + 1
-	for top >= t.limit[n] {
-		n++
-	}
-	if n > 16 {
-		return 0, false
-	}
-	i := t.offset[n] + top>>(16-n)
+	sym, n := t.long(b.acc)
 	b.acc <<= n
 	b.n -= n
-	return int(t.symbols[i&255]), true
+	return sym, n <= 16
+}
+
+// long finds the symbol at the top of acc, and the length of its code; beyond 16
+// there is none.
+func (t *table) long(acc uint64) (sym, n int) {
+	top := int32(acc >> 48)
+	for n = 1; top >= t.limit[n]; n++ {
+	}
+	if n > 16 {
+		return 0, n
+	}
+	i := t.offset[n] + top>>(16-n)
+	return int(t.symbols[i&255]), n
+}
+
+// slow is what table.fast has no entry for: the value, what to skip before it and the
+// bits that both take; 0 where no code matches.
+func (t *table) slow(acc uint64) (value int32, skip, n int) {
+	sym, n := t.long(acc)
+	if n > 16 {
+		return 0, 0, 0
+	}
+	size := sym & 15
+	if size > 0 {
+		value = extend(int32(acc<<n>>32>>(32-size)), size)
+	}
+	return value, skipOf(sym), n + size
 }

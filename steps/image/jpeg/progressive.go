@@ -1,7 +1,9 @@
 package jpeg
 
+import "math/bits"
+
 // refine decodes one block of a progressive scan.
-func (d *Decoder) refine(c *component, coefs *[64]int16) error {
+func (d *Decoder) refine(c *component, coefs *[64]int16, set *uint64) error {
 	ok := true
 	switch s := &d.scan; {
 	case s.first == 0 && s.high == 0:
@@ -9,9 +11,9 @@ func (d *Decoder) refine(c *component, coefs *[64]int16) error {
 	case s.first == 0:
 		coefs[0] |= int16(d.bits.take(1) << s.low)
 	case s.high == 0:
-		ok = d.firstAC(c, coefs)
+		ok = d.firstAC(c, coefs, set)
 	default:
-		ok = d.nextAC(c, coefs)
+		ok = d.nextAC(c, coefs, set)
 	}
 	if !ok {
 		return errCode
@@ -29,8 +31,9 @@ func (d *Decoder) firstDC(c *component, coefs *[64]int16) bool {
 	return true
 }
 
-// firstAC reads the high bits of a band of coefficients.
-func (d *Decoder) firstAC(c *component, coefs *[64]int16) bool {
+// firstAC reads the high bits of a band of coefficients. set has a bit for each
+// coefficient that is not zero, in the order of the file.
+func (d *Decoder) firstAC(c *component, coefs *[64]int16, set *uint64) bool {
 	s, b := &d.scan, &d.bits
 	if s.run > 0 {
 		s.run--
@@ -45,7 +48,7 @@ func (d *Decoder) firstAC(c *component, coefs *[64]int16) bool {
 		switch {
 		case size > 0:
 			k += run
-			coefs[zigzag[k&127]] = int16(b.signed(size) << s.low)
+			put(coefs, set, k, int16(b.signed(size)<<s.low))
 		case run == 15:
 			k += 15
 		default:
@@ -59,9 +62,19 @@ func (d *Decoder) firstAC(c *component, coefs *[64]int16) bool {
 	return true
 }
 
+// put stores coefficient k. What a damaged file has beyond the last lands on it.
+func put(coefs *[64]int16, set *uint64, k int, v int16) {
+	k = min(k, 63)
+	coefs[zigzag[k]&63] = v
+	*set &^= 1 << k
+	if v != 0 {
+		*set |= 1 << k
+	}
+}
+
 // nextAC adds one bit to the coefficients of a band: to those that are not zero
 // when it passes them, and new ones between.
-func (d *Decoder) nextAC(c *component, coefs *[64]int16) bool {
+func (d *Decoder) nextAC(c *component, coefs *[64]int16, set *uint64) bool {
 	s, b := &d.scan, &d.bits
 	plus, k := int16(1)<<s.low, s.first
 	if s.run == 0 {
@@ -87,13 +100,13 @@ func (d *Decoder) nextAC(c *component, coefs *[64]int16) bool {
 				}
 				break band
 			}
-			if k = d.pass(coefs, k, run, plus); value != 0 && k <= s.last {
-				coefs[zigzag[k&127]] = value
+			if k = d.pass(coefs, *set, k, run); value != 0 && k <= s.last {
+				put(coefs, set, k, value)
 			}
 		}
 	}
 	if s.run > 0 {
-		d.pass(coefs, k, 64, plus)
+		d.pass(coefs, *set, k, 64)
 		s.run--
 	}
 	return true
@@ -101,24 +114,33 @@ func (d *Decoder) nextAC(c *component, coefs *[64]int16) bool {
 
 // pass goes over zeros coefficients that are zero, and adds a bit to those that are
 // not; it ends at the next zero, or after the band.
-func (d *Decoder) pass(coefs *[64]int16, k, zeros int, plus int16) int {
-	for ; k <= d.scan.last; k++ {
-		p := &coefs[zigzag[k&127]]
-		if *p == 0 {
-			if zeros == 0 {
-				break
-			}
-			zeros--
-			continue
+func (d *Decoder) pass(coefs *[64]int16, set uint64, k, zeros int) int {
+	b, last, low := &d.bits, d.scan.last, d.scan.low&15
+	acc, n := b.acc, b.n
+	for k <= last {
+		gap := bits.TrailingZeros64(set >> (k & 63))
+		if gap > zeros {
+			k = min(k+zeros, last+1)
+			break
 		}
-		if d.bits.take(1) == 1 && *p&plus == 0 {
-			if *p > 0 {
-				*p += plus
-			} else {
-				*p -= plus
-			}
+		if k, zeros = k+gap, zeros-gap; k > last {
+			k = last + 1
+			break
 		}
+		if n == 0 {
+			b.acc, b.n = acc, 0
+			b.fill()
+			acc, n = b.acc, b.n
+		}
+		p := &coefs[zigzag[k&63]&63]
+		// Away from zero by one step, unless the bit is 0 or there already.
+		sign := *p >> 15
+		*p += ((1<<low ^ sign) - sign) & -(int16(acc>>63) &^ (*p >> low) & 1)
+		acc <<= 1
+		n--
+		k++
 	}
+	b.acc, b.n = acc, n
 	return k
 }
 
@@ -126,13 +148,14 @@ func (d *Decoder) pass(coefs *[64]int16, k, zeros int, plus int16) int {
 func (d *Decoder) reconstruct(c *component) {
 	q := &d.quant[c.quant&3]
 	for y := range c.tall {
-		for x := range c.wide {
-			coefs := (*[64]int16)(c.coefs[64*(y*c.blocks+x):])
-			for k, f := range q {
-				at := zigzag[k] & 63
-				d.block[at] = int32(coefs[at]) * f
+		row, sets := c.coefs[64*y*c.blocks:][:64*c.wide], c.sets[y*c.blocks:]
+		for i := range c.wide {
+			coefs := (*[64]int16)(row[64*i:])
+			for set := sets[i] | 1; set != 0; set &= set - 1 {
+				step := q[bits.TrailingZeros64(set)]
+				coefs[step&63] *= int16(step >> 8)
 			}
-			transform(c.plane[(y*c.stride+x)*c.size:], c.stride, c.size, &d.block)
 		}
+		c.transform(y, row)
 	}
 }

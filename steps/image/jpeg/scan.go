@@ -1,6 +1,10 @@
 package jpeg
 
-import "errors"
+import (
+	"errors"
+
+	"tutti/steps/image/kernels"
+)
 
 // scan is one pass over some of the components.
 type scan struct {
@@ -140,6 +144,9 @@ func (d *Decoder) units() error {
 		if d.bits.overrun() {
 			return errShort
 		}
+		if !d.progressive {
+			d.samples(y)
+		}
 	}
 	return nil
 }
@@ -148,12 +155,12 @@ func (d *Decoder) units() error {
 func (d *Decoder) unit(x, y int) error {
 	s := &d.scan
 	if s.n == 1 {
-		return d.one(s.comps[0], x, y)
+		return d.one(s.comps[0], x, 0, y)
 	}
 	for _, c := range s.comps[:s.n] {
 		for v := range c.v {
 			for h := range c.h {
-				if err := d.one(c, x*c.h+h, y*c.v+v); err != nil {
+				if err := d.one(c, x*c.h+h, v, y*c.v+v); err != nil {
 					return err
 				}
 			}
@@ -162,16 +169,44 @@ func (d *Decoder) unit(x, y int) error {
 	return nil
 }
 
-func (d *Decoder) one(c *component, x, y int) error {
-	if d.progressive {
-		at := 64 * (y*c.blocks + x)
-		return d.refine(c, (*[64]int16)(c.coefs[at:]))
+// one decodes block x of row v of a row of units, which is row y of the component.
+func (d *Decoder) one(c *component, x, v, y int) error {
+	if !d.bits.ready() {
+		return errShort
 	}
-	if !d.sequential(c) {
+	if d.progressive {
+		at := y*c.blocks + x
+		return d.refine(c, (*[64]int16)(c.coefs[64*at:]), &c.sets[at])
+	}
+	if !d.bits.sequential(c, &d.quant[c.quant&3], (*[64]int16)(c.coefs[64*(v*c.blocks+x):])) {
 		return errCode
 	}
-	transform(c.plane[(y*c.stride+x)*c.size:], c.stride, c.size, &d.block)
 	return nil
+}
+
+// samples transforms the blocks of a row of units.
+func (d *Decoder) samples(y int) {
+	s := &d.scan
+	if s.n == 1 {
+		c := s.comps[0]
+		c.transform(y, c.coefs[:64*c.wide])
+		return
+	}
+	for _, c := range s.comps[:s.n] {
+		for v := range c.v {
+			c.transform(y*c.v+v, c.coefs[64*v*c.blocks:][:64*c.blocks])
+		}
+	}
+}
+
+// transform writes the samples of row y of blocks.
+func (c *component) transform(y int, coefs []int16) {
+	dst := c.plane[y*c.size*c.stride:]
+	if c.size == 8 {
+		kernels.Inverse(dst, c.stride, coefs)
+		return
+	}
+	kernels.Reduced(dst, c.stride, c.size, coefs)
 }
 
 // restarted forgets what is predicted from blocks before.
@@ -188,8 +223,7 @@ func (d *Decoder) nextRestart(expected byte) error {
 	if b.overrun() {
 		return errShort
 	}
-	// Whole bytes that were read ahead are none of a marker's: the reader stops there.
-	at := b.at
+	at := b.src
 	for at+1 < len(b.data) && (b.data[at] != 0xff || b.data[at+1] == 0 || b.data[at+1] == 0xff) {
 		at++
 	}
@@ -202,43 +236,4 @@ func (d *Decoder) nextRestart(expected byte) error {
 	b.reset(b.data, at+2)
 	d.restarted()
 	return nil
-}
-
-// sequential reads all coefficients of a block, dequantised.
-func (d *Decoder) sequential(c *component) bool {
-	b, q := &d.bits, &d.quant[c.quant&3]
-	n, ok := b.symbol(c.dc)
-	if !ok {
-		return false
-	}
-	c.predict += b.signed(n)
-	d.block[0] = int32(int16(c.predict)) * q[0]
-	t := c.ac
-	for k := 1; k < 64; k++ {
-		if b.n < 32 {
-			b.fill()
-		}
-		e := t.look[b.acc>>(64-lookBits)]
-		sym := int(e & 0xff)
-		if e != 0 {
-			b.acc <<= e >> 8
-			b.n -= int(e >> 8)
-		} else if sym, ok = b.long(t); !ok {
-			return false
-		}
-		size := sym & 15
-		if size == 0 {
-			if sym != 0xf0 {
-				break
-			}
-			k += 15
-			continue
-		}
-		k += sym >> 4
-		v := extend(int32(b.acc>>32>>(32-size)), size)
-		b.acc <<= size
-		b.n -= size
-		d.block[zigzag[k&127]&63] = v * q[k&63]
-	}
-	return true
 }

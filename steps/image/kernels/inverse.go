@@ -1,6 +1,6 @@
-package jpeg
+package kernels
 
-// Factors of the transforms in 13-bit fixed point. The algorithm is that of
+// Factors of the transform in 13-bit fixed point. The algorithm is that of
 // Loeffler, Ligtenberg and Moschytz (1989) with 11 multiplications, in the order
 // and with the rounding of libjpeg's accurate integer version.
 const (
@@ -21,7 +21,7 @@ const (
 	f3072 = 25172
 )
 
-// block holds the dequantised coefficients of 8 x 8 samples.
+// block holds the coefficients of 8 x 8 samples, then what the columns make of them.
 type block [64]int32
 
 // limited brings a sample to 0..255, from one that is around 0.
@@ -33,35 +33,44 @@ func limited(v int32) byte {
 	return byte(v)
 }
 
-// inverse writes the samples of a block whose coefficients are in the first rows
-// only, and clears it.
-func inverse(dst []byte, stride int, b *block) {
-	for x := range 8 {
-		column(b, x)
+// inverse transforms a row of blocks.
+func inverse(dst []byte, stride int, coefs []int16) {
+	var b block
+	for ; len(coefs) >= 64; coefs, dst = coefs[64:], dst[8:] {
+		in := (*[64]int16)(coefs)
+		for x := range 8 {
+			column(&b, in, x)
+		}
+		for y := range 8 {
+			row((*[8]byte)(dst[y*stride:]), (*[8]int32)(b[8*y:]))
+		}
+		if len(coefs) == 64 {
+			return
+		}
 	}
-	for y := range 8 {
-		row((*[8]byte)(dst[y*stride:]), (*[8]int32)(b[8*y:]))
-	}
-	*b = block{}
 }
 
-func column(b *block, x int) {
-	s1, s2, s3, s4 := b[8+x&7], b[16+x&7], b[24+x&7], b[32+x&7]
-	s5, s6, s7 := b[40+x&7], b[48+x&7], b[56+x&7]
+func column(b *block, in *[64]int16, x int) {
+	x &= 7
+	s0, s1, s2, s3 := int32(in[x]), int32(in[8+x]), int32(in[16+x]), int32(in[24+x])
+	s4, s5, s6, s7 := int32(in[32+x]), int32(in[40+x]), int32(in[48+x]), int32(in[56+x])
 	if s1|s2|s3|s4|s5|s6|s7 == 0 {
-		dc := b[x&7] << passBits
-		b[8+x&7], b[16+x&7], b[24+x&7], b[32+x&7] = dc, dc, dc, dc
-		b[x&7], b[40+x&7], b[48+x&7], b[56+x&7] = dc, dc, dc, dc
+		dc := s0 << passBits
+		b[8+x], b[16+x], b[24+x], b[32+x] = dc, dc, dc, dc
+		b[x], b[40+x], b[48+x], b[56+x] = dc, dc, dc, dc
 		return
 	}
 	const shift, round = constBits - passBits, 1 << (constBits - passBits - 1)
-	e0, e1, e2, e3 := even(b[x&7], s2, s4, s6, round)
+	e0, e1, e2, e3 := even(s0, s2, s4, s6, round)
 	o0, o1, o2, o3 := odd(s1, s3, s5, s7)
-	b[x&7], b[56+x&7] = (e0+o3)>>shift, (e0-o3)>>shift
-	b[8+x&7], b[48+x&7] = (e1+o2)>>shift, (e1-o2)>>shift
-	b[16+x&7], b[40+x&7] = (e2+o1)>>shift, (e2-o1)>>shift
-	b[24+x&7], b[32+x&7] = (e3+o0)>>shift, (e3-o0)>>shift
+	b[x], b[56+x] = short((e0+o3)>>shift), short((e0-o3)>>shift)
+	b[8+x], b[48+x] = short((e1+o2)>>shift), short((e1-o2)>>shift)
+	b[16+x], b[40+x] = short((e2+o1)>>shift), short((e2-o1)>>shift)
+	b[24+x], b[32+x] = short((e3+o0)>>shift), short((e3-o0)>>shift)
 }
+
+// short limits to 16 bits, which is for damaged files only: vectors have no more.
+func short(v int32) int32 { return min(max(v, -1<<15), 1<<15-1) }
 
 func row(d *[8]byte, s *[8]int32) {
 	const shift, round = constBits + passBits + 3, 1 << (constBits + passBits + 2)

@@ -1,4 +1,4 @@
-package jpeg
+package kernels
 
 // Factors of the reduced transforms, in 13-bit fixed point.
 const (
@@ -14,34 +14,38 @@ const (
 	r3624 = 29692
 )
 
-// transform writes the samples of a block, size x size of them, and clears it.
-func transform(dst []byte, stride, size int, b *block) {
-	switch size {
-	case 8:
-		inverse(dst, stride, b)
-		return
-	case 4:
-		inverse4(dst, stride, b)
-	case 2:
-		inverse2(dst, stride, b)
-	default:
-		dst[0] = limited((b[0] + 4) >> 3)
+// reduced transforms a row of blocks to size x size samples each: 4, 2 or 1.
+func reduced(dst []byte, stride, size int, coefs []int16) {
+	for ; len(coefs) >= 64; coefs = coefs[64:] {
+		in := (*[64]int16)(coefs)
+		switch size {
+		case 4:
+			inverse4(dst, stride, in)
+		case 2:
+			inverse2(dst, stride, in)
+		default:
+			dst[0] = limited((int32(in[0]) + 4) >> 3)
+		}
+		if len(coefs) > 64 {
+			dst = dst[size:]
+		}
 	}
-	*b = block{}
 }
 
 // inverse4 leaves out the coefficients 4 of both directions.
-func inverse4(dst []byte, stride int, b *block) {
+func inverse4(dst []byte, stride int, in *[64]int16) {
 	const shift = constBits - passBits + 1
+	var b [4][8]int32
 	for x := range 8 {
 		if x != 4 {
-			a0, a1, a2, a3 := four(b[x], b[8+x], b[16+x], b[24+x], b[40+x], b[48+x], b[56+x], 1<<(shift-1))
-			b[x], b[8+x], b[16+x], b[24+x] = a0>>shift, a1>>shift, a2>>shift, a3>>shift
+			a0, a1, a2, a3 := four(int32(in[x]), int32(in[8+x]), int32(in[16+x]), int32(in[24+x]),
+				int32(in[40+x]), int32(in[48+x]), int32(in[56+x]), 1<<(shift-1))
+			b[0][x], b[1][x], b[2][x], b[3][x] = short(a0>>shift), short(a1>>shift), short(a2>>shift), short(a3>>shift)
 		}
 	}
 	const last = constBits + passBits + 3 + 1
-	for y := range 4 {
-		s, d := (*[8]int32)(b[8*y:]), (*[4]byte)(dst[y*stride:])
+	for y := range b {
+		s, d := &b[y], (*[4]byte)(dst[y*stride:])
 		a0, a1, a2, a3 := four(s[0], s[1], s[2], s[3], s[5], s[6], s[7], 1<<(last-1))
 		d[0], d[1], d[2], d[3] = limited(a0>>last), limited(a1>>last), limited(a2>>last), limited(a3>>last)
 	}
@@ -57,15 +61,16 @@ func four(s0, s1, s2, s3, s5, s6, s7, round int32) (a0, a1, a2, a3 int32) {
 }
 
 // inverse2 uses coefficient 0 and the odd ones.
-func inverse2(dst []byte, stride int, b *block) {
+func inverse2(dst []byte, stride int, in *[64]int16) {
 	const shift = constBits - passBits + 2
+	var b [2][8]int32
 	for _, x := range [...]int{0, 1, 3, 5, 7} {
-		t, o := two(b[x], b[8+x], b[24+x], b[40+x], b[56+x], 1<<(shift-1))
-		b[x], b[8+x] = (t+o)>>shift, (t-o)>>shift
+		t, o := two(int32(in[x]), int32(in[8+x]), int32(in[24+x]), int32(in[40+x]), int32(in[56+x]), 1<<(shift-1))
+		b[0][x], b[1][x] = short((t+o)>>shift), short((t-o)>>shift)
 	}
 	const last = constBits + passBits + 3 + 2
-	for y := range 2 {
-		s := (*[8]int32)(b[8*y:])
+	for y := range b {
+		s := &b[y]
 		t, o := two(s[0], s[1], s[3], s[5], s[7], 1<<(last-1))
 		dst[y*stride], dst[y*stride+1] = limited((t+o)>>last), limited((t-o)>>last)
 	}

@@ -1,0 +1,14 @@
+package kernels
+
+// The references, for comparison.
+var (
+	InverseGo  = inverse
+	ReducedGo  = reduced
+	ColorGo    = color
+	WidenGo    = widen
+	LengthenGo = lengthen
+	StretchGo  = stretch
+	AlongGo    = along
+	AddGo      = add
+	RoundGo    = rounded
+)

@@ -1,0 +1,268 @@
+package kernels_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tutti/steps/image/kernels"
+)
+
+// widths are those around the sizes of vectors, and some larger.
+func widths(least int) []int {
+	var out []int
+	for n := least; n < 70; n++ {
+		out = append(out, n)
+	}
+	return append(out, 127, 128, 129, 640, 1919)
+}
+
+func noise(r *rand.Rand, n int) []byte {
+	p := make([]byte, n)
+	for i := range p {
+		p[i] = byte(r.Uint32())
+	}
+	return p
+}
+
+// atEdge copies data to the end of a page that nothing may be read behind.
+func atEdge[T byte | int16](t *testing.T, data []T) []T {
+	t.Helper()
+	page, size := unix.Getpagesize(), int(unsafe.Sizeof(data[0]))*len(data)
+	n := (size + page - 1) / page * page
+	mem, err := unix.Mmap(-1, 0, n+page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	if err := unix.Mprotect(mem[n:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	out := unsafe.Slice((*T)(unsafe.Pointer(&mem[n-size])), len(data))
+	copy(out, data)
+	return out
+}
+
+// TestEdges runs every kernel on memory that ends at a page's end: a byte read or
+// written too far stops the program.
+func TestEdges(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(14, 15))
+	for _, n := range []int{3, 8, 15, 16, 17, 18, 31, 32, 33, 34, 50, 100} {
+		a, b, c := atEdge(t, noise(r, n)), atEdge(t, noise(r, n)), atEdge(t, noise(r, n))
+		kernels.Color(atEdge(t, make([]byte, 3*n)), a, b, c)
+		kernels.Widen(atEdge(t, make([]byte, 2*n)), a)
+		kernels.Stretch(atEdge(t, make([]byte, 2*n)), a, b)
+		kernels.Lengthen(atEdge(t, make([]byte, n)), a, b, 1)
+		kernels.Add(make([]int32, n), a, b, 1, 2)
+		kernels.Round(atEdge(t, make([]byte, n)), make([]int32, n))
+		coefs := atEdge(t, coefficients(r, n))
+		kernels.Inverse(atEdge(t, make([]byte, 64*n)), 8*n, coefs)
+		for _, size := range []int{1, 2, 4} {
+			kernels.Reduced(atEdge(t, make([]byte, size*size*n)), size*n, size, coefs)
+		}
+		var taps kernels.Taps
+		if most := min(n/4*4, 12); most > 0 && taps.Reset(n, 2, most) {
+			taps.Set(0, 0, []int32{1, 2, 3})
+			taps.Set(1, n-3, []int32{1, 2, 3})
+			row := atEdge(t, noise(r, 3*n))
+			kernels.Along(atEdge(t, make([]byte, 7)), atEdge(t, make([]byte, 7)), row, row, &taps)
+		}
+	}
+}
+
+// guarded is room for n bytes, with others behind that must stay.
+func guarded(n int) []byte { return bytes.Repeat([]byte{0xa5}, n+64) }
+
+// same compares what was written, and what must not have been.
+func same(t *testing.T, name string, n int, want, got []byte) {
+	t.Helper()
+	if !bytes.Equal(want, got) {
+		t.Fatalf("%s of %d: differs from the reference", name, n)
+	}
+}
+
+// coefficients are blocks of several kinds: flat, few low ones, all of them small, all
+// of them large, and the extremes.
+func coefficients(r *rand.Rand, blocks int) []int16 {
+	c := make([]int16, 64*blocks)
+	for i := range blocks {
+		b := c[64*i:][:64]
+		switch r.IntN(5) {
+		case 0:
+			b[0] = int16(r.Uint32())
+		case 1:
+			for range 5 {
+				b[8*r.IntN(4)+r.IntN(4)] = int16(r.IntN(2048) - 1024)
+			}
+		case 2:
+			for j := range b {
+				b[j] = int16(r.IntN(256) - 128)
+			}
+		case 3:
+			for j := range b {
+				b[j] = int16(r.Uint32())
+			}
+		default:
+			for j := range b {
+				b[j] = 32767 - int16(r.IntN(2))*32767 - int16(r.IntN(2))
+			}
+		}
+	}
+	return c
+}
+
+func TestInverse(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		for n := 1; n < 9; n++ {
+			coefs, stride := coefficients(r, n), 8*n+r.IntN(20)
+			want, got := guarded(8*stride), guarded(8*stride)
+			kernels.InverseGo(want, stride, coefs)
+			kernels.Inverse(got, stride, coefs)
+			same(t, "inverse", n, want, got)
+		}
+	}
+	kernels.Inverse(nil, 0, nil)
+}
+
+func TestReduced(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(12, 13))
+	for _, size := range []int{1, 2, 4} {
+		for range 200 {
+			for n := 1; n < 9; n++ {
+				coefs, stride := coefficients(r, n), size*n+r.IntN(20)
+				want, got := guarded(size*stride), guarded(size*stride)
+				kernels.ReducedGo(want, stride, size, coefs)
+				kernels.Reduced(got, stride, size, coefs)
+				same(t, "reduced", n, want, got)
+			}
+		}
+	}
+}
+
+func TestColor(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, n := range widths(0) {
+		y, b, c := noise(r, n), noise(r, n), noise(r, n)
+		want, got := guarded(3*n), guarded(3*n)
+		kernels.ColorGo(want, y, b, c)
+		kernels.Color(got, y, b, c)
+		same(t, "color", n, want, got)
+	}
+}
+
+// TestColors goes through all chroma.
+func TestColors(t *testing.T) {
+	t.Parallel()
+	y, b, c := make([]byte, 256), make([]byte, 256), make([]byte, 256)
+	want, got := make([]byte, 768), make([]byte, 768)
+	for luma := range 256 {
+		for i := range 256 {
+			for j := range 256 {
+				y[j], b[j], c[j] = byte(luma), byte(i), byte(j)
+			}
+			kernels.ColorGo(want, y, b, c)
+			kernels.Color(got, y, b, c)
+			same(t, "color of luma", luma, want, got)
+		}
+	}
+}
+
+func TestChroma(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, n := range widths(3) {
+		near, far := noise(r, n), noise(r, n)
+		want, got := guarded(2*n), guarded(2*n)
+		kernels.WidenGo(want, near)
+		kernels.Widen(got, near)
+		same(t, "widen", n, want, got)
+		kernels.StretchGo(want, near, far)
+		kernels.Stretch(got, near, far)
+		same(t, "stretch", n, want, got)
+		for bias := 1; bias < 3; bias++ {
+			kernels.LengthenGo(want, near, far, bias)
+			kernels.Lengthen(got, near, far, bias)
+			same(t, "lengthen", n, want, got)
+		}
+	}
+}
+
+func TestAlong(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, most := range []int{1, 3, 4, 5, 17, 40} {
+		for _, width := range widths(1) {
+			var taps kernels.Taps
+			if !taps.Reset(width, 9, most) {
+				continue
+			}
+			for i := range 9 {
+				w := make([]int32, 1+r.IntN(most))
+				for j := range w {
+					w[j] = int32(r.IntN(1<<21)-1<<19) / int32(len(w))
+				}
+				taps.Set(i, r.IntN(width-len(w)+1), w)
+			}
+			a, b := slices.Clip(noise(r, 3*width)), slices.Clip(noise(r, 3*width))
+			wantA, wantB, gotA, gotB := make([]byte, 27), make([]byte, 27), make([]byte, 28), make([]byte, 28)
+			kernels.AlongGo(wantA, a, &taps)
+			kernels.AlongGo(wantB, b, &taps)
+			kernels.Along(gotA, gotB, a, b, &taps)
+			same(t, "along", width, wantA, gotA[:27])
+			same(t, "along", width, wantB, gotB[:27])
+		}
+	}
+}
+
+// TestTaps computes a sum from the weights as they were given.
+func TestTaps(t *testing.T) {
+	t.Parallel()
+	var taps kernels.Taps
+	if taps.Reset(7, 1, 5) || !taps.Reset(8, 1, 5) {
+		t.Fatal("5 weights take two groups of four pixels")
+	}
+	taps.Set(0, 3, []int32{1 << 20, -1 << 18, 1 << 22, 12345, -77})
+	src := noise(rand.New(rand.NewPCG(9, 9)), 24)
+	want, got := make([]byte, 3), make([]byte, 4)
+	for c := range 3 {
+		s := int32(1 << 21)
+		for j, k := range []int32{1 << 20, -1 << 18, 1 << 22, 12345, -77} {
+			s += k * int32(src[3*(3+j)+c])
+		}
+		want[c] = byte(min(max(s>>kernels.Precision, 0), 255))
+	}
+	kernels.Along(got, make([]byte, 4), src, src, &taps)
+	same(t, "taps", 1, want, got[:3])
+}
+
+func TestSums(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(10, 11))
+	for _, n := range widths(0) {
+		a, b := noise(r, n), noise(r, n)
+		want := make([]int32, n)
+		for i := range want {
+			want[i] = int32(r.Uint32())
+		}
+		got := slices.Clone(want)
+		ka, kb := int32(r.Uint32())>>8, int32(r.Uint32())>>8
+		kernels.AddGo(want, a, b, ka, kb)
+		kernels.Add(got, a, b, ka, kb)
+		if !slices.Equal(want, got) {
+			t.Errorf("add of %d: differs from the reference", n)
+		}
+		x, y := guarded(n), guarded(n)
+		kernels.RoundGo(x, want)
+		kernels.Round(y, want)
+		same(t, "round", n, x, y)
+	}
+}

@@ -1,0 +1,140 @@
+//go:build amd64 && cgo
+
+package kernels
+
+/*
+#cgo CFLAGS: -O3
+#cgo noescape tk_inverse
+#cgo noescape tk_inverse4
+#cgo noescape tk_inverse2
+#cgo noescape tk_color
+#cgo noescape tk_widen
+#cgo noescape tk_lengthen
+#cgo noescape tk_stretch
+#cgo noescape tk_along
+#cgo noescape tk_add
+#cgo noescape tk_round
+#cgo nocallback tk_inverse
+#cgo nocallback tk_inverse4
+#cgo nocallback tk_inverse2
+#cgo nocallback tk_color
+#cgo nocallback tk_widen
+#cgo nocallback tk_lengthen
+#cgo nocallback tk_stretch
+#cgo nocallback tk_along
+#cgo nocallback tk_add
+#cgo nocallback tk_round
+#include "avx2.h"
+*/
+import "C"
+
+import "golang.org/x/sys/cpu"
+
+// Fast tells whether the processor has what the kernels need. Where it has not, the
+// resize does better with loops of its own than with Along, Add and Round.
+func Fast() bool { return cpu.X86.HasAVX2 }
+
+func u8(p []byte) *C.uint8_t { return (*C.uint8_t)(&p[0]) }
+
+// Inverse writes the samples of a row of blocks, each 64 dequantised coefficients in
+// natural order: 8 rows of samples that lie stride bytes apart.
+func Inverse(dst []byte, stride int, coefs []int16) {
+	n := len(coefs) / 64
+	if n == 0 {
+		return
+	}
+	if !Fast() {
+		inverse(dst, stride, coefs)
+		return
+	}
+	C.tk_inverse(u8(dst[:7*stride+8*n]), C.intptr_t(stride), (*C.int16_t)(&coefs[0]), C.intptr_t(n))
+}
+
+// Reduced is Inverse to size x size samples a block: 4, 2 or 1.
+func Reduced(dst []byte, stride, size int, coefs []int16) {
+	n := len(coefs) / 64
+	if n == 0 || size == 1 || !Fast() {
+		reduced(dst, stride, size, coefs)
+		return
+	}
+	p, c, blocks := u8(dst[:(size-1)*stride+size*n]), (*C.int16_t)(&coefs[0]), C.intptr_t(n)
+	if size == 4 {
+		C.tk_inverse4(p, C.intptr_t(stride), c, blocks)
+	} else {
+		C.tk_inverse2(p, C.intptr_t(stride), c, blocks)
+	}
+}
+
+// Color writes a row as RGB, three bytes a pixel, from its luma and chroma.
+func Color(dst, luma, cb, cr []byte) {
+	n := len(luma)
+	if n == 0 || !Fast() {
+		color(dst, luma, cb, cr)
+		return
+	}
+	C.tk_color(u8(dst[:3*n]), u8(luma), u8(cb[:n]), u8(cr[:n]), C.intptr_t(n))
+}
+
+// Widen doubles a row of at least 3 samples in width, with the triangle filter.
+func Widen(dst, src []byte) {
+	n := len(src)
+	if n < 3 || !Fast() {
+		widen(dst, src)
+		return
+	}
+	C.tk_widen(u8(dst[:2*n]), u8(src), C.intptr_t(n))
+}
+
+// Lengthen makes a row between two others, 3 to 1 nearer to the first; bias is added
+// before the division by 4.
+func Lengthen(dst, near, far []byte, bias int) {
+	n := len(near)
+	if n == 0 || !Fast() {
+		lengthen(dst, near, far, bias)
+		return
+	}
+	C.tk_lengthen(u8(dst[:n]), u8(near), u8(far[:n]), C.intptr_t(n), C.int(bias))
+}
+
+// Stretch makes a row of twice the width between two others of at least 3 samples.
+func Stretch(dst, near, far []byte) {
+	n := len(near)
+	if n < 3 || !Fast() {
+		stretch(dst, near, far)
+		return
+	}
+	C.tk_stretch(u8(dst[:2*n]), u8(near), u8(far[:n]), C.intptr_t(n))
+}
+
+// Along resamples two rows of three samples a pixel into two. Destinations have room
+// for one byte more than they get.
+func Along(a, b, rowA, rowB []byte, t *Taps) {
+	n := len(t.at)
+	if n == 0 || !Fast() {
+		along(a, rowA, t)
+		along(b, rowB, t)
+		return
+	}
+	C.tk_along(u8(a[:3*n+1]), u8(b[:3*n+1]), u8(rowA[:3*t.width]), u8(rowB[:3*t.width]),
+		(*C.int32_t)(&t.at[0]), (*C.int16_t)(&t.weights[0]), C.intptr_t(n), C.intptr_t(t.groups))
+}
+
+// Add weighs two rows and adds them to sums.
+func Add(sum []int32, a, b []byte, ka, kb int32) {
+	n := len(sum)
+	if n == 0 || !Fast() {
+		add(sum, a, b, ka, kb)
+		return
+	}
+	C.tk_add((*C.int32_t)(&sum[0]), u8(a[:n]), u8(b[:n]), C.int32_t(ka), C.int32_t(kb), C.intptr_t(n))
+}
+
+// Round brings sums back to 8 bits.
+func Round(dst []byte, sum []int32) {
+	n := len(sum)
+	if n == 0 || !Fast() {
+		rounded(dst, sum)
+		return
+	}
+	C.tk_round(u8(dst[:n]), (*C.int32_t)(&sum[0]), C.intptr_t(n))
+}

@@ -22,11 +22,27 @@ const (
 	bigFloats   = 1 << 20 // 4 MiB
 )
 
-// wire compares an identity model with bare echo servers of the same bytes on the
-// same libraries: HTTP binary and JSON against net/http, gRPC against grpc-go, for
-// small tensors and for large ones.
+// wire compares an identity model, and then an ensemble of three ONNX models, with bare echo servers of the same bytes on
+// the same libraries: HTTP binary and JSON against net/http, gRPC against grpc-go, for small tensors and for large ones.
 func (b *bench) wire() error {
-	ours, err := b.serve("bench/testdata/identity")
+	for _, part := range []struct {
+		repository  string
+		cases       []wireCase
+		connections []int
+	}{
+		{"bench/testdata/identity", wireCases(), []int{1, concurrency}},
+		{"bench/repository/identity3", floorCases(), []int{1, concurrency, 32}},
+	} {
+		if err := b.againstEcho(part.repository, part.cases, part.connections); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// againstEcho measures a repository's cases and an echo's in turns.
+func (b *bench) againstEcho(repository string, cases []wireCase, connections []int) error {
+	ours, err := b.serve(repository)
 	if err != nil {
 		return err
 	}
@@ -34,14 +50,28 @@ func (b *bench) wire() error {
 	if err != nil {
 		return errors.Join(err, ours.Stop())
 	}
-	for _, c := range wireCases() {
-		for _, connections := range []int{1, concurrency} {
-			if err = b.compare(ours, echo, &c, connections); err != nil {
+	for _, c := range cases {
+		for _, n := range connections {
+			if err = b.compare(ours, echo, &c, n); err != nil {
 				return errors.Join(err, ours.Stop(), echo.Stop())
 			}
 		}
 	}
 	return errors.Join(ours.Stop(), echo.Stop())
+}
+
+// floorCases are what an ensemble of three small models may cost of an echo that has none.
+func floorCases() []wireCase {
+	one := ramp("identity3", 16)
+	one.Inputs[0].Shape = []int64{1, 16}
+	over := func(protocol string) func(*process, int) (*load.Group, error) {
+		return func(p *process, connections int) (*load.Group, error) { return p.dial(protocol, one, connections) }
+	}
+	return []wireCase{
+		{"HTTP binary, identity3, against an echo", wireCalls, 2.2, over(load.Binary)},
+		{"HTTP JSON, identity3, against an echo", wireCalls, 2.5, over(load.JSON)},
+		{"gRPC, identity3, against an echo", wireCalls, 2.5, over(load.GRPC)},
+	}
 }
 
 // wireCase is one way to send one tensor.

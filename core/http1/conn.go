@@ -61,7 +61,7 @@ func newConn(s *Server, nc *net.TCPConn) (*conn, error) {
 	c.base = (&http.Request{
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: nc.RemoteAddr().String(),
 	}).WithContext(ctx)
-	c.body.c, c.ans.c, c.watch = c, c, newWatch(c)
+	c.body.c, c.ans.c, c.watch = c, c, newWatch(c, s.watches)
 	c.ans.header = make(http.Header)
 	return c, nil
 }
@@ -161,7 +161,7 @@ func (c *conn) answer() (again bool) {
 		}
 	}
 	c.ans.begin(now, h.last || c.doing.Load() == retired)
-	c.watch.begin()
+	c.watch.begin(now)
 	defer c.recovered(&again)
 	c.srv.std.Handler.ServeHTTP(&c.ans, &c.req)
 	again = c.ans.end()

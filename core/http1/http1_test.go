@@ -311,7 +311,7 @@ func TestSlowAnswers(t *testing.T) {
 	for i := range 5 {
 		first, second := fmt.Sprintf("/%d", i), fmt.Sprintf("/%d/more", i)
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", first)
-		time.AfterFunc(20*time.Millisecond, func() {
+		time.AfterFunc(50*time.Millisecond, func() {
 			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", second)
 			goOn <- struct{}{}
 			goOn <- struct{}{}

@@ -11,9 +11,10 @@ import (
 
 // Server serves plain requests itself, and others by a http.Server.
 type Server struct {
-	std   *http.Server
-	rest  *rest // what goes to std
-	shut  chan struct{}
+	std  *http.Server
+	rest *rest // what goes to std
+	shut chan struct{}
+	*watches
 	ended chan struct{} // closed with the last connection after shut
 
 	mu        sync.Mutex
@@ -27,7 +28,8 @@ type Server struct {
 func New(std *http.Server) *Server {
 	return &Server{
 		std: std, rest: &rest{conns: make(chan net.Conn), done: make(chan struct{})}, shut: make(chan struct{}),
-		ended: make(chan struct{}), conns: make(map[*conn]struct{}), listeners: make(map[net.Listener]error),
+		watches: newWatches(),
+		ended:   make(chan struct{}), conns: make(map[*conn]struct{}), listeners: make(map[net.Listener]error),
 	}
 }
 

@@ -117,12 +117,13 @@ func newLink(name string) (l *link, theirs *os.File, err error) {
 	return l, os.NewFile(uintptr(fds[1]), name), nil
 }
 
-// readOnce calls the system itself: package unix would allocate an address that there is not.
+// readOnce calls the system itself: package unix would allocate an address that there is not. Neither it nor writeOnce tells
+// Go's scheduler, since they never block: told, it would take the processor away when the worker that is woken runs first.
 func (l *link) readOnce(fd uintptr) bool {
 	l.iov.Base = unsafe.SliceData(l.in)
 	l.iov.SetLen(len(l.in))
 	l.msg = unix.Msghdr{Iov: &l.iov, Iovlen: 1, Control: &l.oob[0], Controllen: uint64(len(l.oob))}
-	n, _, e := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&l.msg)), unix.MSG_CMSG_CLOEXEC)
+	n, _, e := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&l.msg)), unix.MSG_CMSG_CLOEXEC)
 	l.n, l.on, l.rerr = int(n), int(l.msg.Controllen), nil
 	if e != 0 {
 		l.rerr = e
@@ -132,7 +133,10 @@ func (l *link) readOnce(fd uintptr) bool {
 
 func (l *link) writeOnce(fd uintptr) bool {
 	if len(l.files) == 0 {
-		_, l.werr = unix.Write(int(fd), l.out)
+		l.werr = nil
+		if _, _, e := unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(l.out))), uintptr(len(l.out))); e != 0 {
+			l.werr = e
+		}
 	} else {
 		l.werr = unix.Sendmsg(int(fd), l.out, unix.UnixRights(l.files...), nil, 0)
 	}

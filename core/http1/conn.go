@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"tutti/core/sock"
 )
 
 const (
@@ -33,7 +35,7 @@ const (
 // conn is a connection while this package serves it.
 type conn struct {
 	srv   *Server
-	nc    *net.TCPConn
+	nc    *sock.Conn
 	raw   syscall.RawConn
 	gone  context.CancelFunc // ends the requests' context
 	doing atomic.Int32
@@ -50,8 +52,12 @@ type conn struct {
 	watch *watch
 }
 
-func newConn(s *Server, nc *net.TCPConn) (*conn, error) {
-	raw, err := nc.SyscallConn()
+func newConn(s *Server, tcp *net.TCPConn) (*conn, error) {
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	nc, err := sock.New(tcp)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +145,7 @@ func (c *conn) receive() bool {
 // handOver gives the connection to net/http.
 func (c *conn) handOver() {
 	_ = c.nc.SetReadDeadline(time.Time{}) // net/http sets its own
-	c.srv.rest.give(&begun{c.nc, c.buf[c.r:c.w:c.w]})
+	c.srv.rest.give(&begun{c.nc.TCPConn, c.buf[c.r:c.w:c.w]})
 }
 
 // answer has the handler answer the request in c.head, and reports whether the connection can go on.

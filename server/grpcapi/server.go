@@ -20,6 +20,7 @@ import (
 	"tutti/core/infer"
 	"tutti/core/logs"
 	"tutti/core/shm"
+	"tutti/core/sock"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/core/tracing"
@@ -112,7 +113,7 @@ func New(set Settings) *Server {
 
 // Serve accepts connections on l until Shutdown, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(sock.Listener{Listener: l}); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil

@@ -35,6 +35,7 @@ type answer struct {
 	sent   bool // the head is in out, or gone
 	chunks bool
 	close  bool
+	duplex bool  // the handler reads on after it has answered
 	spent  bool  // the connection has ended with the request
 	err    error // of the connection
 }
@@ -49,7 +50,7 @@ func (a *answer) begin(now time.Time, last bool) {
 	*a.out = (*a.out)[:0]
 	clear(a.header)
 	a.now, a.code, a.size, a.body, a.held = now, 0, -1, 0, a.held[:0]
-	a.sent, a.chunks, a.close, a.spent, a.err = false, false, last, false, nil
+	a.sent, a.chunks, a.close, a.duplex, a.spent, a.err = false, false, last, false, false, nil
 }
 
 // Header returns the header to send.
@@ -88,7 +89,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	case a.size >= 0 && a.body > a.size:
 		a.close = true
 		return 0, http.ErrContentLength
-	case (a.size < 0 || a.c.body.left > 0) && !a.sent && len(a.held)+len(p) <= heldLimit: // the body may be read yet
+	case (a.size < 0 || a.c.body.left > 0 && !a.duplex) && !a.sent && len(a.held)+len(p) <= heldLimit: // the body may be read yet
 		a.held = append(a.held, p...)
 		return len(p), nil
 	}
@@ -106,11 +107,8 @@ func (a *answer) start(done bool, next []byte) {
 		return
 	}
 	a.sent = true
-	switch a.c.body.drain() {
-	case tooMuch:
-		a.close = true
-	case cutOff:
-		a.spent = true
+	if !a.duplex {
+		a.drain()
 	}
 	if a.size < 0 && !a.bodiless() {
 		if done {
@@ -123,6 +121,16 @@ func (a *answer) start(done bool, next []byte) {
 	if len(a.held) > 0 {
 		a.part(a.held)
 		a.held = a.held[:0]
+	}
+}
+
+// drain reads what the handler left of the request.
+func (a *answer) drain() {
+	switch a.c.body.drain() {
+	case tooMuch:
+		a.close = true
+	case cutOff:
+		a.spent = true
 	}
 }
 
@@ -176,6 +184,12 @@ func (a *answer) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline sets until when the answer is sent.
 func (a *answer) SetWriteDeadline(t time.Time) error { return a.c.nc.SetWriteDeadline(t) }
 
+// EnableFullDuplex leaves the body to be read after the answer.
+func (a *answer) EnableFullDuplex() error {
+	a.duplex = true
+	return nil
+}
+
 var errShort = errors.New("the answer is shorter than its length")
 
 // end sends the rest, and reports whether another request may follow.
@@ -190,6 +204,7 @@ func (a *answer) end() bool {
 		a.err = errShort
 	}
 	a.drop()
+	a.drain()
 	return a.err == nil && !a.close && !a.spent
 }
 

@@ -74,6 +74,15 @@ func mirror(w http.ResponseWriter, r *http.Request) {
 	for _, key := range slices.Sorted(maps.Keys(r.Header)) {
 		fmt.Fprintf(&seen, "%s=%q\n", key, r.Header[key])
 	}
+	if strings.HasPrefix(r.URL.Path, "/duplex") {
+		_ = http.NewResponseController(w).EnableFullDuplex() // both can
+	}
+	if r.URL.Path == "/duplex/flushed" {
+		_, _ = io.WriteString(w, "soon")
+		_ = http.NewResponseController(w).Flush() // the client is there
+		_, _ = io.Copy(io.Discard, r.Body)
+		return
+	}
 	if r.URL.Path == "/late" {
 		w.Header().Set("Content-Length", "4")
 		_, _ = io.WriteString(w, "soon") // the client is there
@@ -141,6 +150,8 @@ var conversations = map[string]string{
 	"body unread":     "POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 6000\r\n\r\n" + strings.Repeat("x", 6000),
 	"large body":      "POST /sized HTTP/1.1\r\nHost: h\r\nContent-Length: 90000\r\n\r\n" + strings.Repeat("y", 90000),
 	"answered first":  "POST /late HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n" + strings.Repeat("z", 600000),
+	"both at once":    "POST /duplex/flushed HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n" + strings.Repeat("z", 600000),
+	"both, short":     "POST /duplex HTTP/1.1\r\nHost: h\r\nContent-Length: 600\r\n\r\n" + strings.Repeat("z", 600),
 	"body not wanted": "POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n" + strings.Repeat("z", 600000),
 	"empty body":      "POST /sized HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n",
 	"no length":       "POST /sized HTTP/1.1\r\nHost: h\r\n\r\n",

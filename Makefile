@@ -156,7 +156,7 @@ bench-process: runtime examples ## Compare the server with net/http and with Pyt
 MATRIX ?=
 .PHONY: bench-peers
 bench-peers: bench-process ## Compare ensembles with Triton and with Python's servers (MATRIX for the bench's flags)
-	go run ./bench -only matrix -rounds 3 $(MATRIX)
+	go run ./bench -only matrix -rounds 3 -profile bin/profiles $(MATRIX)
 
 .PHONY: bench-wire
 bench-wire: build ## Compare HTTP and gRPC with bare echo servers on the same libraries
@@ -184,11 +184,11 @@ bench-guard: ## Fail when a request allocates or computes more than recorded; UP
 	go test -count=1 -timeout 5m -run '^TestGuard$$' ./bench -args -guard $(if $(UPDATE),-guard-update)
 
 # Where Python has no numpy, that of the clients' packages serves.
+# Compiling for a profile takes as long as compiling everything anew.
 .PHONY: bench-pgo
-bench-pgo: build runtime examples ## Tell what a build gains that a profile guides, and leave the profile in bin/ (10 minutes)
-	@if ! "$${TUTTI_PYTHON:-python3}" -c 'import numpy' 2>/dev/null; then \
-		export PYTHONPATH="$$(scripts/prepare-conformance clients)$${PYTHONPATH:+:$$PYTHONPATH}"; fi; \
-		go run ./bench -only pgo
+bench-pgo: build runtime examples ## Tell what a build gains that a profile guides, and leave the profile in bin/tutti.pgo (10 minutes)
+	go run ./bench -only matrix -peers none -protocols json,binary,grpc -concurrency 8 -loops closed -rounds 1 -tax=false -profile bin/profiles
+	go run ./bench -only pgo -profile bin/profiles
 
 .PHONY: bench-repo
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up

@@ -183,7 +183,6 @@ bench-tax: runtime ## Compare ensembles with their slowest step alone, and with 
 bench-guard: ## Fail when a request allocates or computes more than recorded; UPDATE=1 records
 	go test -count=1 -timeout 5m -run '^TestGuard$$' ./bench -args -guard $(if $(UPDATE),-guard-update)
 
-# Where Python has no numpy, that of the clients' packages serves.
 # Compiling for a profile takes as long as compiling everything anew.
 .PHONY: bench-pgo
 bench-pgo: build runtime examples ## Tell what a build gains that a profile guides, and leave the profile in bin/tutti.pgo (10 minutes)

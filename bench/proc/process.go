@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -154,8 +155,20 @@ func (p *Process) Stop() error {
 		<-p.done
 	}
 	for _, s := range all { // most are gone, with their parent
-		if now, err := readStat(s.pid); err == nil && now.born == s.born {
+		if s.there() {
 			_ = syscall.Kill(s.pid, syscall.SIGKILL)
+		}
+	}
+	return awaitEnd(all)
+}
+
+// awaitEnd waits until processes that were killed are gone.
+func awaitEnd(all []stat) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(goodbye); slices.ContainsFunc(all, stat.there); <-tick.C {
+		if time.Now().After(until) {
+			return errors.New("processes of the server are left after they were killed")
 		}
 	}
 	return nil

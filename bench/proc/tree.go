@@ -18,6 +18,12 @@ type stat struct {
 	ended                       bool  // it waits for its parent to see that
 }
 
+// there reports whether the process runs still.
+func (s stat) there() bool {
+	now, err := readStat(s.pid)
+	return err == nil && now.born == s.born && !now.ended
+}
+
 // readStat returns fs.ErrNotExist for a process that is gone.
 func readStat(pid int) (stat, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

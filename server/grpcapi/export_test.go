@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/proto"
 
 	"tutti/core/infer"
 	"tutti/core/tensor"
@@ -56,21 +55,6 @@ func Unmarshal(data mem.BufferSlice, v any) error { return newCodec(nil).Unmarsh
 
 // Marshal is the codec's.
 func Marshal(v any) (mem.BufferSlice, error) { return newCodec(nil).Marshal(v) }
-
-// Infer calls ModelInfer without a socket.
-func Infer(ctx context.Context, set Settings, msg *inference.ModelInferRequest) (*inference.ModelInferResponse, error) {
-	b, err := proto.Marshal(msg)
-	if err != nil {
-		return nil, err
-	}
-	out, err := NewEndpoint(set).Infer(ctx, mem.BufferSlice{mem.SliceBuffer(b)})
-	if err != nil {
-		return nil, err
-	}
-	defer out.Free()
-	resp := new(inference.ModelInferResponse)
-	return resp, proto.Unmarshal(out.Materialize(), resp)
-}
 
 // Parse reads a request as the server does, and gives it as the generated type.
 func Parse(data mem.BufferSlice) (*inference.ModelInferRequest, error) {

@@ -2,7 +2,6 @@ package http1
 
 import (
 	"bytes"
-	"math"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -173,7 +172,7 @@ func digits(s string) (n int64) {
 		}
 		n = n*10 + int64(s[i]-'0')
 	}
-	return min(n, math.MaxInt64)
+	return n
 }
 
 // set is a set of bytes.

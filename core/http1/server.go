@@ -18,9 +18,9 @@ type Server struct {
 	ended chan struct{} // closed with the last connection after shut
 
 	mu        sync.Mutex
-	closing   bool                   // guarded by mu
-	conns     map[*conn]struct{}     // guarded by mu
-	listeners map[net.Listener]error // guarded by mu
+	closing   bool                      // guarded by mu
+	conns     map[*conn]struct{}        // guarded by mu
+	listeners map[net.Listener]struct{} // guarded by mu
 }
 
 // New returns a server with std's handler, its ReadHeaderTimeout, ReadTimeout, IdleTimeout and ErrorLog, if any. What it
@@ -29,7 +29,7 @@ func New(std *http.Server) *Server {
 	return &Server{
 		std: std, rest: &rest{conns: make(chan net.Conn), done: make(chan struct{})}, shut: make(chan struct{}),
 		watches: newWatches(),
-		ended:   make(chan struct{}), conns: make(map[*conn]struct{}), listeners: make(map[net.Listener]error),
+		ended:   make(chan struct{}), conns: make(map[*conn]struct{}), listeners: make(map[net.Listener]struct{}),
 	}
 }
 
@@ -65,7 +65,7 @@ func (s *Server) enter(l net.Listener) bool {
 	if s.closing {
 		return false
 	}
-	s.listeners[l] = nil
+	s.listeners[l] = struct{}{}
 	return true
 }
 

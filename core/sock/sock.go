@@ -1,5 +1,5 @@
-// Package sock reads and writes TCP connections without telling Go's scheduler that the system is called: the calls never
-// block. When it is told, the scheduler looks every 20 us whether they do, and takes the processor away from one that was
+// Package sock reads and writes small pieces of TCP connections without telling Go's scheduler that the system is called:
+// the calls never block, and are over soon. When it is told, the scheduler looks every 20 us whether they do, and takes the processor away from one that was
 // only preempted because it woke its peer; together a tenth of a small request.
 package sock
 
@@ -12,7 +12,8 @@ import (
 	"unsafe"
 )
 
-// largest is what one call copies at most: the processor serves no other goroutine meanwhile.
+// largest is what such a call copies at most, since the processor serves no other goroutine meanwhile. What is larger goes
+// as it always does, in as few calls.
 const largest = 64 << 10
 
 // Conn is a TCP connection. Like any, it may be read by one goroutine while others write to it.
@@ -72,13 +73,13 @@ func (h *half) done(n uintptr, e syscall.Errno) bool {
 //
 // hot: no allocation.
 func (s *Conn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	if len(p) == 0 || len(p) > largest {
+		return s.TCPConn.Read(p)
 	}
 	h := &s.in
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.p = p[:min(len(p), largest)]
+	h.p = p
 	err := h.raw.Read(h.call)
 	h.p = nil
 	switch {
@@ -97,8 +98,11 @@ func (s *Conn) Write(p []byte) (n int, err error) {
 	h := &s.out
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if len(p) > largest {
+		return s.TCPConn.Write(p)
+	}
 	for n < len(p) && err == nil {
-		h.p = p[n:min(len(p), n+largest)]
+		h.p = p[n:]
 		if err = h.raw.Write(h.call); err == nil {
 			n, err = n+h.n, h.err
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tutti/backends"
-	"tutti/backends/python"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
@@ -26,30 +25,13 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{alloc: tensor.NewPool()}
-	opened, err := python.NewFactory().New(options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := settings(t, "kinds", &modelconfig.ModelConfig{
 		MaxBatchSize: 8,
 		Input:        []*modelconfig.ModelInput{input("IN", tensor.FP32, -1)},
 		Output:       []*modelconfig.ModelOutput{output("OUT", tensor.FP32, -1)},
 	})
 	s.Log = slog.New(slog.NewTextHandler(&b.log, nil))
-	m, err := opened.Load(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.Instance, err = m.NewInstance(t.Context(), tensor.Place{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, c := range []func() error{b.Close, m.Close, opened.Close} {
-			if err := c(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	b.Instance = running(t, opened(t, options(t)), s, 1)[0]
 	return b
 }
 

@@ -73,6 +73,31 @@ func opened(t *testing.T, o backends.Options) backends.Backend {
 	return b
 }
 
+// running returns instances of a model, which end with the test.
+func running(t *testing.T, b backends.Backend, s backends.Settings, n int) []backends.Instance {
+	t.Helper()
+	ends := func(end func() error) {
+		t.Cleanup(func() {
+			if err := end(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	m, err := b.Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends(m.Close)
+	list := make([]backends.Instance, n)
+	for i := range list {
+		if list[i], err = m.NewInstance(t.Context(), tensor.Place{}); err != nil {
+			t.Fatal(err)
+		}
+		ends(list[i].Close)
+	}
+	return list
+}
+
 // instances returns some of a model that is like "process".
 func instances(t *testing.T, b backends.Backend, n int, change func(*backends.Settings)) []asked {
 	t.Helper()
@@ -83,26 +108,8 @@ func instances(t *testing.T, b backends.Backend, n int, change func(*backends.Se
 	if change != nil {
 		change(&s)
 	}
-	m, err := b.Load(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	list := make([]asked, n)
-	for i := range list {
-		x, err := m.NewInstance(t.Context(), tensor.Place{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := x.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+	for i, x := range running(t, b, s, n) {
 		list[i] = asked{x, s.Alloc}
 	}
 	return list

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"tutti/backends"
-	"tutti/backends/python"
 	"tutti/core/config"
 	"tutti/core/tensor"
 )
@@ -20,22 +19,8 @@ func TestOverInputs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened, err := python.NewFactory().New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
 	s := settings(t, "over", cfg)
-	m, err := opened.Load(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	x, err := m.NewInstance(t.Context(), tensor.Place{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
+	x := running(t, opened(t, o), s, 1)[0]
 	var held [3]tensor.Tensor
 	var want [3][]float32
 	defer tensor.ReleaseAll(held[:])

@@ -14,16 +14,7 @@ func TestShapes(t *testing.T) {
 	s := settings(t, "plus", &modelconfig.ModelConfig{
 		Input: []*modelconfig.ModelInput{input("IN", tensor.FP32, -1)}, Output: []*modelconfig.ModelOutput{output("OUT", tensor.FP32, -1)},
 	})
-	m, err := opened(t, options(t)).Load(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	x, err := m.NewInstance(t.Context(), tensor.Place{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
+	x := running(t, opened(t, options(t)), s, 1)[0]
 	for i := range 140 {
 		n := i / 2 // 0 among them
 		in, err := tensor.New(s.Alloc, tensor.FP32, tensor.Of(int64(n)))

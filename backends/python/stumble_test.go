@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tutti/backends"
-	"tutti/backends/python"
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/status"
@@ -34,22 +33,8 @@ func TestErrorBetweenResponses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened, err := python.NewFactory().New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
 	s := settings(t, "stumble", cfg)
-	m, err := opened.Load(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	x, err := m.NewInstance(t.Context(), tensor.Place{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
+	x := running(t, opened(t, o), s, 1)[0]
 	in, err := tensor.New(s.Alloc, tensor.FP32, tensor.Of(1))
 	if err != nil {
 		t.Fatal(err)

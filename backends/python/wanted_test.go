@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tutti/backends"
-	"tutti/backends/python"
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/tensor"
@@ -23,22 +22,8 @@ func TestWantedOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Output = append(cfg.Output, output("REST", tensor.FP32, 1))
-	opened, err := python.NewFactory().New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer opened.Close()
 	s := settings(t, "told", cfg)
-	m, err := opened.Load(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	x, err := m.NewInstance(t.Context(), tensor.Place{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close()
+	x := running(t, opened(t, o), s, 1)[0]
 	for _, tt := range []struct {
 		meta         *infer.Meta
 		wanted, want []string

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"tutti/bench/load"
 )
@@ -20,7 +21,7 @@ const (
 type pgoCase struct {
 	name  string
 	roots []string
-	ask   []func(p *process, n int) error
+	ask   []func(p *process) (time.Duration, error)
 }
 
 // pgo tells what a build gains that is guided by the profiles that the matrix kept.
@@ -69,33 +70,22 @@ func (b *bench) pgoCompare(with, without *bench, c *pgoCase) error {
 	for i, ask := range c.ask {
 		var x, y, ratios []float64
 		for range pgoTurns {
-			u, err := pgoCost(guided, ask)
+			u, err := ask(guided)
 			if err != nil {
 				return errors.Join(err, guided.Stop(), plain.Stop())
 			}
-			v, err := pgoCost(plain, ask)
+			v, err := ask(plain)
 			if err != nil {
 				return errors.Join(err, guided.Stop(), plain.Stop())
 			}
-			x, y, ratios = append(x, u), append(y, v), append(ratios, u/v)
+			x, y, ratios = append(x, micros(u)), append(y, micros(v)), append(ratios, u.Seconds()/v.Seconds())
 		}
 		fmt.Fprintf(b.table, "%s, %s\twith the profile %.1f us of CPU\twithout %.1f us\tratio %.3f\n", c.name, pgoWays[i], median(x), median(y), median(ratios))
 	}
 	return errors.Join(guided.Stop(), plain.Stop())
 }
 
-// pgoCost is a server's CPU time for a request, in us.
-func pgoCost(p *process, ask func(*process, int) error) (float64, error) {
-	before, err := p.CPU()
-	if err != nil {
-		return 0, err
-	}
-	if err := ask(p, pgoTurn); err != nil {
-		return 0, err
-	}
-	after, err := p.CPU()
-	return (after - before).Seconds() * 1e6 / pgoTurn, err
-}
+func micros(d time.Duration) float64 { return d.Seconds() * 1e6 }
 
 // goTool runs the go command.
 func goTool(args ...string) error {
@@ -109,14 +99,13 @@ var pgoWays = [...]string{"HTTP binary", "HTTP JSON", "gRPC on an identity model
 
 // pgoCases are those where the server is most of the work.
 func pgoCases() []pgoCase {
-	over := func(protocol string, r load.Request) func(*process, int) error {
-		return func(p *process, n int) error {
+	over := func(protocol string, r load.Request) func(*process) (time.Duration, error) {
+		return func(p *process) (time.Duration, error) {
 			g, err := load.Dial(load.Target{HTTP: p.HTTP, GRPC: p.GRPC}, protocol, []load.Request{r}, concurrency)
 			if err != nil {
-				return err
+				return 0, err
 			}
-			_, err = p.load(g, n)
-			return err
+			return p.load(g, pgoTurn)
 		}
 	}
 	row := func(model string) load.Request {
@@ -125,9 +114,9 @@ func pgoCases() []pgoCase {
 		return r
 	}
 	return []pgoCase{
-		{"identity3", []string{"bench/repository/identity3", "bench/testdata/identity"}, []func(*process, int) error{
+		{"identity3", []string{"bench/repository/identity3", "bench/testdata/identity"}, []func(*process) (time.Duration, error){
 			over(load.Binary, row("identity3")), over(load.JSON, row("identity3")), over(load.GRPC, ramp("fp32x16", 16)),
 		}},
-		{"parallel", []string{"bench/repository/parallel"}, []func(*process, int) error{over(load.Binary, row("parallel"))}},
+		{"parallel", []string{"bench/repository/parallel"}, []func(*process) (time.Duration, error){over(load.Binary, row("parallel"))}},
 	}
 }

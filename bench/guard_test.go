@@ -23,7 +23,7 @@ var (
 const (
 	guardFile = "testdata/guard.json"
 	// guardCPU is how much more than recorded a path may take, as a factor.
-	guardCPU = 1.4
+	guardCPU = 1.25
 	// guardTries is how often a path is measured anew before it counts as too slow.
 	guardTries = 3
 )

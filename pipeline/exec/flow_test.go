@@ -258,12 +258,17 @@ func (b *brook) inside(i int) int {
 type gather struct {
 	mu      sync.Mutex
 	answers []results
+	final   bool
 	done    chan error
 }
 
 func (g *gather) Send(r *infer.Response) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.final {
+		panic("a response after the final one")
+	}
+	g.final = r.Final
 	got := results{}
 	for i := range r.Outputs {
 		got[r.Outputs[i].Name] = tensor.Slice[float32](&r.Outputs[i].Tensor)[0]

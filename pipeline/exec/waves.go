@@ -286,13 +286,24 @@ func (f *flight) pop() *run {
 	return c
 }
 
+// last reports whether nothing of the request is under way but this wave, which is over: its response is the final one. Where
+// the decoupled step goes on, the end of the request is told by itself, as in Triton.
+func (r *run) last() bool {
+	for c := r; c.wave.up != nil; c = c.wave.up {
+		if c.wave.up.underway.Load() != 1 {
+			return false
+		}
+	}
+	return true
+}
+
 // retire sends a wave's response and lets go of the wave. Afterwards the run that it
 // came from may be over.
 func (r *run) retire(t *scheduler.Turn) {
 	up, resp := r.wave.up, r.wave.resp
 	if resp != nil {
 		if r.root.failure.Load() == nil {
-			r.root.give(resp, false)
+			r.root.give(resp, r.last())
 		} else {
 			resp.Release()
 		}

@@ -3,9 +3,9 @@ package repository
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 
 	"tutti/core/config"
 	"tutti/core/infer"
@@ -135,7 +135,8 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 	}
 	v.temp.use()
 	if n := p.Config.GetEnsembleScheduling().GetMaxInflightRequests(); n > 0 {
-		c.r.s.Log.InfoContext(ctx, "ensemble model configured with max_inflight_requests", slog.String("model", m.name), slog.Uint64("max_inflight_requests", uint64(n)))
+		//nolint:sloglint // the line is Triton's, which people look for
+		c.r.s.Log.InfoContext(ctx, "Ensemble model '"+m.name+"' configured with max_inflight_requests: "+strconv.FormatUint(uint64(n), 10))
 	}
 	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover, Tracer: c.r.s.Tracer}
 	v.exec = exec.New(settings)

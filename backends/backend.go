@@ -180,14 +180,6 @@ type Concurrent interface {
 	Inline() bool
 }
 
-// Wide is a Model whose instances each serve several goroutines at once, as those do
-// that hand work on and wait for answers. Instances keep their number otherwise.
-type Wide interface {
-	Model
-	// Width returns how many, 1 for a model whose instances are as any other's.
-	Width() int
-}
-
 // Asked is a Model that knows more of its readiness than that it was loaded.
 type Asked interface {
 	Model
@@ -204,7 +196,7 @@ type Threaded interface {
 }
 
 // Instance executes batches. It is used by one goroutine at a time, but not always
-// the same one (unless its Model is Concurrent or Wide).
+// the same one, unless its Model is Concurrent or a batch is detached (see Batch.Detach).
 type Instance interface {
 	// Execute fills the batch's outputs. An error fails every request of the batch;
 	// Batch.Fail fails one. The batch is borrowed: nothing of it may be kept.

@@ -71,6 +71,8 @@ type Answers interface {
 	// order, absent ones left out of the answer. params are borrowed. It waits while
 	// the client is behind.
 	Answer(i int, out []tensor.Tensor, params infer.Params, final bool) error
+	// Detach frees the batch's instance for the next batch, once.
+	Detach()
 }
 
 // Send answers the i-th request of the batch, as often as a decoupled model likes;
@@ -92,6 +94,16 @@ func (b *Batch) SendParams(i int, out []tensor.Tensor, params infer.Params, fina
 			"the model answers several times, expected 'model_transaction_policy { decoupled: true }' in its configuration")
 	}
 	return b.Answers.Answer(i, out, params, final)
+}
+
+// Detach tells the scheduler that the instance takes its next batch although responses of this one are still to come. A
+// decoupled model may call it at most once, during Execute, which must still not return before the last response. Until
+// then the instance must serve several calls of Execute at once. A model that is not decoupled cannot be detached: nothing
+// happens.
+func (b *Batch) Detach() {
+	if b.Answers != nil {
+		b.Answers.Detach()
+	}
 }
 
 // Alloc makes output port an uncleared tensor of fixed-size elements and returns it,

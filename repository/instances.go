@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"strconv"
 
 	"tutti/backends"
@@ -162,19 +161,6 @@ func (x *instances) add(ctx context.Context, m backends.Model, seats []seat, i i
 		*to = append(*to, s.policy.Bind(inst))
 	}
 	return err
-}
-
-// widen has each instance of a wide model there as often as it serves goroutines, unless
-// what the instances take is counted.
-func (x *instances) widen(m backends.Model) {
-	w, ok := m.(backends.Wide)
-	if !ok || x.gates != nil {
-		return
-	}
-	narrow := slices.Clone(x.active)
-	for range w.Width() - 1 {
-		x.active = append(x.active, narrow...)
-	}
 }
 
 // limited reports whether the rate limiter counts what the instances take.

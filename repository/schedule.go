@@ -71,7 +71,6 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	if err := r.prepare(ctx, f, v, made.active, padding); err != nil {
 		return nil, errors.Join(err, closeInstances(made.active))
 	}
-	made.widen(v.model)
 	switch {
 	case len(made.active) == 0:
 		return direct.NewClosed(runner, status.Errorf(status.Unavailable, "model '%s' has only passive instances, which take no requests", f.name)), nil

@@ -41,6 +41,13 @@ func (a *answers) Answer(i int, out []tensor.Tensor, params infer.Params, final 
 	return to.Respond(w, out, params, final)
 }
 
+// Detach implements backends.Answers.
+func (a *answers) Detach() {
+	if host := a.works[0].host; host != nil {
+		host.detach(a.works)
+	}
+}
+
 func (r *Runner) checkAnswer(w *Work, out []tensor.Tensor) error {
 	if len(out) != len(r.sig.Outputs) {
 		return status.Errorf(status.Internal, "model '%s' answers with %d outputs, expected %d", r.sig.Model, len(out), len(r.sig.Outputs))

@@ -14,7 +14,7 @@ func (w *Work) Yields() bool { return w.host != nil && w.host.lends() && w.host.
 // what the gate holds.
 func (w *Work) Pause() {
 	if w.host != nil {
-		w.host.pause(w.inst)
+		w.host.pause(w)
 	}
 }
 
@@ -31,17 +31,48 @@ func (s *Station) attend(inst backends.Instance, batch *List) {
 		return
 	}
 	for w := batch.Head; w != nil; w = w.next {
-		w.host, w.inst = s, inst
+		w.host, w.inst, w.detached = s, inst, false
 	}
+}
+
+// detach frees the instance of a batch that goes on without it: the batch keeps its worker, and another may take the
+// instance.
+func (s *Station) detach(batch []*Work) {
+	s.mu.Lock()
+	if s.shared || s.alarms.closed || batch[0].detached {
+		s.mu.Unlock()
+		return
+	}
+	for _, w := range batch {
+		w.detached = true
+		s.rows -= w.Rows
+	}
+	more := s.queue.n > 0
+	leave(batch[0].inst, more)
+	s.free = append(s.free, batch[0].inst)
+	s.mu.Unlock()
+	s.workers.Reserve(1)
+	if more {
+		s.workers.Kick(s)
+	}
+}
+
+// rejoin ends a detached batch, whose worker is free again. It reports whether batch is one. Called with the lock held.
+func (s *Station) rejoin(batch *List) bool {
+	if w := batch.Head; w == nil || w.host != s || !w.detached {
+		return false
+	}
+	s.workers.Reserve(-1)
+	return true
 }
 
 // lends reports whether places of paused works are lent.
 func (s *Station) lends() bool { return s.shared && len(s.gates) == 0 }
 
 // pause lends a shared instance's place to another work.
-func (s *Station) pause(inst backends.Instance) {
+func (s *Station) pause(w *Work) {
 	s.mu.Lock()
-	if g, ok := inst.(*gated); ok && g.pass == inside {
+	if g, ok := w.inst.(*gated); ok && g.pass == inside && !w.detached {
 		g.pass = outside
 		g.gate.Leave()
 	}
@@ -49,7 +80,7 @@ func (s *Station) pause(inst backends.Instance) {
 		s.mu.Unlock()
 		return
 	}
-	s.free = append(s.free, inst)
+	s.free = append(s.free, w.inst)
 	more := s.queue.n > 0
 	s.mu.Unlock()
 	s.workers.Reserve(1)

@@ -294,14 +294,16 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rows -= batch.rows()
 	more := s.queue.n > 0
 	s.crowd.saw(batch.n)
-	leave(inst, more)
-	if s.lent > 0 {
-		s.lent--
-	} else {
-		s.free = append(s.free, inst)
+	if !s.rejoin(batch) {
+		s.rows -= batch.rows()
+		leave(inst, more)
+		if s.lent > 0 {
+			s.lent--
+		} else {
+			s.free = append(s.free, inst)
+		}
 	}
 	if known {
 		s.perWork = max(s.perWork+(int64(x.Took)/int64(batch.n)-s.perWork)/8, 1) // 0: not known

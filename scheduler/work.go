@@ -62,8 +62,9 @@ type Work struct {
 	Enqueued int64
 	Times    telemetry.Times
 
-	host *Station // who executes it, when the model is decoupled
-	inst backends.Instance
+	host     *Station // who executes it, when the model is decoupled
+	inst     backends.Instance
+	detached bool // inst has been freed, guarded by host's mu
 
 	batch    backends.Batch // of this work alone
 	member   [1]backends.Req

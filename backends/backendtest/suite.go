@@ -157,6 +157,9 @@ func (l *last) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error 
 	return nil
 }
 
+// Detach implements backends.Answers: there is no next batch.
+func (*last) Detach() {}
+
 // failed returns the batch's failure: the whole batch's, or the one request's.
 func failed(err error, b *backends.Batch) error {
 	if err != nil {

@@ -158,14 +158,15 @@ func (e *execution) end() {
 	}
 }
 
+// open reports whether responses are still to come.
+func (e *execution) open() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.left > 0 || e.sending > 0
+}
+
 // wait waits until all requests of an instance's batch have their last answer.
 func (e *execution) wait(w *worker, b *backends.Batch, instance string) error {
-	e.mu.Lock()
-	done := e.left == 0 && e.sending == 0
-	e.mu.Unlock()
-	if done {
-		return nil
-	}
 	limit := w.m.b.set.timeout
 	tick := min(time.Second, limit/2)
 	t := time.NewTicker(tick)

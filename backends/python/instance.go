@@ -115,7 +115,8 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		e = newExecution()
 	}
 	w, err := x.hand(ctx, b, e)
-	if err == nil {
+	if err == nil && e.open() {
+		b.Detach()
 		err = e.wait(w, b, x.name)
 	}
 	if w != nil {

@@ -42,7 +42,6 @@ type model struct {
 }
 
 var (
-	_ backends.Wide      = (*model)(nil)
 	_ backends.Completer = (*model)(nil)
 	_ backends.Asked     = (*model)(nil)
 )
@@ -140,17 +139,6 @@ func (m *model) complete(ctx context.Context, w *worker, allowed bool) error {
 	m.cfg, m.given = cfg, cfg
 	m.sig = m.signature(m.sig.Model)
 	return nil
-}
-
-// decoupledWidth is how many executions of a decoupled model may wait for their answers in one worker.
-const decoupledWidth = 64
-
-// Width lets requests of a decoupled model come to its worker while earlier ones are being answered.
-func (m *model) Width() int {
-	if m.sig.Decoupled {
-		return decoupledWidth
-	}
-	return 1
 }
 
 // Completed returns what auto_complete_config made of the configuration, nil when there is none.

@@ -24,6 +24,9 @@ func (v *values) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) erro
 	return nil
 }
 
+// Detach implements backends.Answers: there is no next batch.
+func (*values) Detach() {}
+
 // TestErrorBetweenResponses has a decoupled model send an error before its last response: it is how the request ends, and
 // the responses come nevertheless.
 func TestErrorBetweenResponses(t *testing.T) {

@@ -65,6 +65,8 @@ type answers struct {
 	stop  context.CancelFunc
 }
 
+func (*answers) Detach() {}
+
 func (a *answers) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	defer tensor.ReleaseAll(out)
 	a.got = append(a.got, [2]int64{int64(tensor.Slice[int32](&out[0])[0]), int64(tensor.Slice[uint32](&out[1])[0])})

@@ -159,3 +159,6 @@ func (a *answers) Answer(req int, out []tensor.Tensor, params infer.Params, fina
 	}
 	return a.to.Answer(req, stored, params, final)
 }
+
+// Detach keeps the instance: its stream is one batch's at a time.
+func (*answers) Detach() {}

@@ -45,6 +45,8 @@ func TestLoadRefuses(t *testing.T) {
 // count is how often a request was answered.
 type count int
 
+func (*count) Detach() {}
+
 func (c *count) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	tensor.ReleaseAll(out)
 	*c++

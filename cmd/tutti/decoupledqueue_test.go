@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestDecoupledQueueLimit has a decoupled Python model stay in execute: of two more requests one waits in the queue, which
+// has room for one, and the other is refused.
+//
+// shows: config.queue_policy
+func TestDecoupledQueueLimit(t *testing.T) {
+	t.Parallel()
+	if err := pythonCheck(); err != nil {
+		t.Skip(err)
+	}
+	root := unpack(t, "testdata/decoupled_queue.txtar")
+	entered, leave := filepath.Join(root, "slow", "entered"), filepath.Join(root, "slow", "leave")
+	for _, path := range []string{entered, leave} {
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := serve(t, "--model-repository="+root)
+	answers := make(chan string, 3)
+	send := func(v int) {
+		go func() {
+			code, body := post(t, "http://"+a.http+"/v2/models/slow/generate_stream", fmt.Sprintf(`{"IN": %d}`, v))
+			answers <- fmt.Sprint(code, " ", body)
+		}()
+	}
+	read := func() {
+		if _, err := os.ReadFile(entered); err != nil {
+			t.Error(err)
+		}
+	}
+	send(1)
+	read()
+	send(2)
+	send(3)
+	if refused := <-answers; !strings.Contains(refused, "Exceeds maximum queue size") {
+		t.Errorf("the first to end is %s, want one that is refused", refused)
+	}
+	for i := range 2 {
+		if i > 0 {
+			read()
+		}
+		if err := os.WriteFile(leave, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if served := <-answers; !strings.HasPrefix(served, fmt.Sprint(http.StatusOK)) || !strings.Contains(served, `"OUT":`) {
+			t.Errorf("%s, want a response", served)
+		}
+	}
+}

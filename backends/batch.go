@@ -34,7 +34,9 @@ type Req struct {
 	// steps that follow; others stay with the step.
 	Reply infer.Params
 	// Out, when not nil, are the outputs of this request alone, in Signature order, in
-	// place of its rows of Batch.Out. They move; the list is borrowed.
+	// place of its rows of Batch.Out. They move; the list is borrowed. An output whose
+	// port is Free may have any data type, shape and number of rows here, and in the
+	// Batch.Out of one request.
 	Out []tensor.Tensor
 }
 

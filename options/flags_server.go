@@ -114,7 +114,24 @@ func backendFlags() []Flag {
 		Name: "backend-config", Arg: "backend,key=value", Many: true,
 		Help: "Setting of a backend; of all when the backend's name is left out",
 		set:  func(o *Options, value string) error { return o.BackendConfig.Set(value) },
+	}, Flag{
+		Name: "strict-python-outputs", Arg: argBool, Default: no, Own: true,
+		Help: "Refuse responses of Python models whose data types, shapes or rows differ from the configuration; when false they are passed on with a warning",
+		set:  strictPython,
 	})
+}
+
+// strictPython is the python backend's setting of the same meaning.
+func strictPython(o *Options, value string) error {
+	on, err := parseBool(value)
+	switch {
+	case err != nil:
+		return err
+	case on:
+		return o.BackendConfig.Set("python,strict-outputs=true")
+	}
+	delete(o.BackendConfig["python"], "strict-outputs")
+	return nil
 }
 
 // grouped puts flags below a heading.

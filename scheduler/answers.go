@@ -16,8 +16,8 @@ type answers struct {
 
 var _ backends.Answers = (*answers)(nil)
 
-// Answer checks one answer as an execution's outputs are checked, and passes it on.
-// An answer has as many rows as its request.
+// Answer checks one response as an execution's outputs are checked, and passes it on.
+// A response has as many rows as its request, apart from outputs that are Free.
 func (a *answers) Answer(i int, out []tensor.Tensor, params infer.Params, final bool) error {
 	if i < 0 || i >= len(a.works) {
 		tensor.ReleaseAll(out)
@@ -52,5 +52,5 @@ func (r *Runner) checkAnswer(w *Work, out []tensor.Tensor) error {
 	if len(out) != len(r.sig.Outputs) {
 		return status.Errorf(status.Internal, "model '%s' answers with %d outputs, expected %d", r.sig.Model, len(out), len(r.sig.Outputs))
 	}
-	return r.checkOutputs(out, int(w.Rows))
+	return r.checkOutputs(out, int(w.Rows), true)
 }

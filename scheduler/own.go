@@ -33,12 +33,12 @@ func (r *Runner) checkOwn(b *backends.Batch, w *Work, q *backends.Req) error {
 	if len(q.Out) != len(w.Out) {
 		return status.Errorf(status.Internal, "model '%s' gives a request %d outputs, expected %d", r.sig.Model, len(q.Out), len(w.Out))
 	}
-	if err := r.checkOutputs(q.Out, q.Rows); err != nil {
+	if err := r.checkOutputs(q.Out, q.Rows, true); err != nil {
 		return err
 	}
 	for port := range q.Out {
 		unpad, t := r.pad.output(port), &q.Out[port]
-		if unpad == nil || !t.Present() || t.DType == tensor.Bytes || !w.In[unpad.like].Present() {
+		if unpad == nil || !t.Present() || t.DType == tensor.Bytes || !w.In[unpad.like].Present() || !r.sig.Outputs[port].Accepts(&t.Shape, r.sig.MaxBatch) {
 			continue
 		}
 		if err := r.cut(b.Stream, t, unpad.dim, w.In[unpad.like].Shape.Dim(unpad.likeDim)); err != nil {

@@ -244,25 +244,38 @@ func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backend
 }
 
 // check verifies what the instance put out: a batch with wrong rows cannot be scattered.
-func (r *Runner) check(b *backends.Batch) error { return r.checkOutputs(b.Out, b.Rows) }
+func (r *Runner) check(b *backends.Batch) error {
+	return r.checkOutputs(b.Out, b.Rows, len(b.Reqs) == 1)
+}
 
-func (r *Runner) checkOutputs(out []tensor.Tensor, rows int) error {
+// checkOutputs verifies outputs. Those of one request alone may be Free.
+func (r *Runner) checkOutputs(out []tensor.Tensor, rows int, alone bool) error {
 	for i := range out {
 		o := &out[i]
 		if !o.Present() {
 			continue
 		}
 		p := &r.sig.Outputs[i]
-		if o.DType != p.DType {
-			return status.Errorf(status.Internal, "output '%s' of model '%s' has data-type '%s', expected '%s'", p.Name, r.sig.Model, o.DType, p.DType)
-		}
-		rowed := r.sig.MaxBatch > 0 && !p.ShapeTensor
-		if !p.Whole && (!p.Accepts(&o.Shape, r.sig.MaxBatch) || rowed && o.Shape.Dim(0) != int64(rows)) {
-			return status.Errorf(status.Internal, "output '%s' of model '%s' has shape %s for a batch of %d, expected %s", p.Name, r.sig.Model, o.Shape, rows, p.FullDims(r.sig.MaxBatch))
+		if !p.Free || !alone {
+			if err := r.checkDeclared(p, o, rows); err != nil {
+				return err
+			}
 		}
 		if o.DType != tensor.Bytes && !sized(o) {
 			return status.Errorf(status.Internal, "output '%s' of model '%s' has %d bytes, expected those of shape %s", p.Name, r.sig.Model, o.Len, o.Shape)
 		}
+	}
+	return nil
+}
+
+// checkDeclared verifies an output's type, rows and dimensions.
+func (r *Runner) checkDeclared(p *config.Port, o *tensor.Tensor, rows int) error {
+	if o.DType != p.DType {
+		return status.Errorf(status.Internal, "output '%s' of model '%s' has data-type '%s', expected '%s'", p.Name, r.sig.Model, o.DType, p.DType)
+	}
+	rowed := r.sig.MaxBatch > 0 && !p.ShapeTensor
+	if !p.Whole && (!p.Accepts(&o.Shape, r.sig.MaxBatch) || rowed && o.Shape.Dim(0) != int64(rows)) {
+		return status.Errorf(status.Internal, "output '%s' of model '%s' has shape %s for a batch of %d, expected %s", p.Name, r.sig.Model, o.Shape, rows, p.FullDims(r.sig.MaxBatch))
 	}
 	return nil
 }

@@ -14,6 +14,10 @@ func (r *Runner) scatter(b *backends.Batch, list *List) error {
 		if !out.Present() {
 			continue
 		}
+		if list.n == 1 && r.sig.Outputs[port].Free {
+			list.Head.Out[port] = out.Move()
+			continue
+		}
 		var err error
 		if done, failed := r.scatterWhole(b, list, port); done || failed != nil {
 			if failed != nil {

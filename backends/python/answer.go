@@ -1,7 +1,9 @@
 package python
 
 import (
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -94,7 +96,8 @@ func (m *memory) tensor(p *part) (tensor.Tensor, error) {
 	return tensor.Tensor{DType: p.dtype, Shape: p.shape, Buf: buf, Len: n}, nil
 }
 
-// outputs makes tensors of the answer's parts into out, which has the outputs of sig.
+// outputs makes tensors of the response's parts into out, which has the outputs of sig. What differs from the configuration
+// is passed on and warned about, or refused where outputs are strict.
 func (m *model) outputs(a *answer, mem *memory, rows int, out []tensor.Tensor) error {
 	names := 0
 	for i := range a.parts {
@@ -103,16 +106,17 @@ func (m *model) outputs(a *answer, mem *memory, rows int, out []tensor.Tensor) e
 		if err != nil {
 			return err
 		}
-		if !p.within(len(mem.mem)) || p.dtype != port.DType || !m.fits(port, &p.shape, rows) {
-			return m.unexpected(port, p, rows)
+		if port == nil {
+			continue
 		}
-		if p.dtype == tensor.Bytes {
-			if err := tensor.CheckBytes(mem.mem[p.off:p.off+p.size], p.shape.Elements()); err != nil {
-				return status.Errorf(status.Internal, "model '%s' ('%s'), output '%s': %w", m.sig.Model, m.file, port.Name, err)
-			}
+		if err := m.accept(port, p, mem, rows); err != nil {
+			return err
 		}
 		if out[p.index].Present() {
-			return status.Errorf(status.Internal, "model '%s' ('%s') gives output '%s' twice in one response", m.sig.Model, m.file, port.Name)
+			if err := m.differs(&m.twice, "model '%s' ('%s') gives output '%s' twice in one response", m.sig.Model, m.file, port.Name); err != nil {
+				return err
+			}
+			out[p.index].Release() // the last one counts, as in Triton
 		}
 		if out[p.index], err = mem.tensor(p); err != nil {
 			return status.Prefixf(err, "model '%s', output '%s': ", m.sig.Model, port.Name)
@@ -121,7 +125,30 @@ func (m *model) outputs(a *answer, mem *memory, rows int, out []tensor.Tensor) e
 	return nil
 }
 
-// port returns the output that a part of an answer is, the next of names where it is named.
+// accept checks a tensor against its port and its own size.
+func (m *model) accept(port *config.Port, p *part, mem *memory, rows int) error {
+	if !p.within(len(mem.mem)) {
+		return m.unexpected(port, p, rows)
+	}
+	if p.dtype != port.DType || !m.fits(port, &p.shape, rows) {
+		if !port.Free {
+			return m.unexpected(port, p, rows)
+		}
+		if once := &m.warned[p.index]; !once.Load() {
+			m.warn(once, m.unexpected(port, p, rows))
+		}
+	}
+	if p.dtype != tensor.Bytes {
+		return nil
+	}
+	if err := tensor.CheckBytes(mem.mem[p.off:p.off+p.size], p.shape.Elements()); err != nil {
+		return status.Errorf(status.Internal, "model '%s' ('%s'), output '%s': %w", m.sig.Model, m.file, port.Name, err)
+	}
+	return nil
+}
+
+// port returns the output that a part of a response is, the next of names where it is named. It is nil for one that the
+// configuration does not declare, which is left out as in Triton.
 func (m *model) port(a *answer, p *part, names *int) (*config.Port, error) {
 	name := "<unnamed>"
 	if p.index == named && *names < len(a.names) {
@@ -134,8 +161,27 @@ func (m *model) port(a *answer, p *part, names *int) (*config.Port, error) {
 	if at := int(p.index); at < len(m.sig.Outputs) {
 		return &m.sig.Outputs[at], nil
 	}
-	return nil, status.Errorf(status.Internal, "model '%s' ('%s'): unexpected output '%s', expected %s",
+	return nil, m.differs(&m.surplus, "model '%s' ('%s'): unexpected output '%s', expected %s",
 		m.sig.Model, m.file, strings.ToValidUTF8(name, "\uFFFD"), quotedNames(m.sig.Outputs))
+}
+
+// differs refuses what a response should not have where outputs are strict, else it warns the first time.
+func (m *model) differs(once *atomic.Bool, format string, args ...any) error {
+	if m.b.set.strict {
+		return status.Errorf(status.Internal, format, args...)
+	}
+	if !once.Load() {
+		m.warn(once, status.Errorf(status.Internal, format, args...))
+	}
+	return nil
+}
+
+// warn logs once that a response differs from the model's configuration.
+func (m *model) warn(once *atomic.Bool, found error) {
+	if once.CompareAndSwap(false, true) {
+		m.log.Warn("a python model's response differs from its configuration, which is allowed without --strict-python-outputs",
+			slog.String("found", status.Text(found)))
+	}
 }
 
 func quotedNames(ports []config.Port) string {

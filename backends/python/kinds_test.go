@@ -24,6 +24,11 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	return benchWith(t, options(t))
+}
+
+func benchWith(t *testing.T, o backends.Options) *bench {
+	t.Helper()
 	b := &bench{alloc: tensor.NewPool()}
 	s := settings(t, "kinds", &modelconfig.ModelConfig{
 		MaxBatchSize: 8,
@@ -31,7 +36,7 @@ func newBench(t *testing.T) *bench {
 		Output:       []*modelconfig.ModelOutput{output("OUT", tensor.FP32, -1)},
 	})
 	s.Log = slog.New(slog.NewTextHandler(&b.log, nil))
-	b.Instance = running(t, opened(t, options(t)), s, 1)[0]
+	b.Instance = running(t, opened(t, o), s, 1)[0]
 	return b
 }
 
@@ -78,7 +83,9 @@ func (b *bench) execute(ctx context.Context, t *testing.T, rows ...[]float32) []
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	o := options(t)
+	o.Config["strict-outputs"] = "true"
+	b := benchWith(t, o)
 	const file = "backends/python/testdata/models/kinds/1/model.py"
 	tests := []struct {
 		name string
@@ -105,6 +112,51 @@ func TestAnswers(t *testing.T) {
 		}
 		if len(tt.want) == 0 && (got.Err != "" || len(got.Values) != 1) {
 			t.Errorf("%s: %+v, want an answer", tt.name, got)
+		}
+	}
+}
+
+// TestFreeOutputs has responses differ from the configuration, alone and in batches: they are passed on as they are, an
+// output that is not declared is left out, and each is warned about once.
+func TestFreeOutputs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for range 2 {
+		for _, kinds := range [][]float32{{3}, {4}, {5}, {3, 4, 5}} {
+			in, err := tensor.New(b.alloc, tensor.FP32, tensor.Of(int64(len(kinds)), 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(tensor.Slice[float32](&in), kinds)
+			batch := &backends.Batch{Rows: len(kinds), In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: b.alloc}
+			for i := range kinds {
+				batch.Reqs = append(batch.Reqs, backends.Req{Ctx: t.Context(), First: i, Rows: 1})
+			}
+			if err := b.Execute(t.Context(), batch); err != nil {
+				t.Fatal(err)
+			}
+			for i, kind := range kinds {
+				q := &batch.Reqs[i]
+				out := batch.Out
+				if len(kinds) > 1 {
+					out = q.Out
+				}
+				got := "none"
+				if out[0].Present() {
+					got = out[0].DType.String() + " " + out[0].Shape.String()
+				}
+				if want := map[float32]string{3: "none", 4: "INT64 [1,1]", 5: "FP32 [1]"}[kind]; q.Err != nil || got != want {
+					t.Errorf("kind %v of %v: %s, error %v, want %s", kind, kinds, got, q.Err, want)
+				}
+				tensor.ReleaseAll(out)
+			}
+			in.Release()
+		}
+	}
+	log := b.log.String()
+	for _, part := range []string{"unexpected output 'OTHER', expected 'OUT'", "found a INT64 tensor of shape [1,1]"} {
+		if strings.Count(log, part) != 1 {
+			t.Errorf("the log has %q %d times, want once:\n%s", part, strings.Count(log, part), log)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"tutti/backends"
 	"tutti/core/config"
@@ -33,6 +34,10 @@ type model struct {
 	nest    *nest // nil: workers are started, not forked
 	alloc   tensor.Allocator
 	log     *slog.Logger
+
+	// What was warned about: by output, and what is not about one.
+	warned         []atomic.Bool
+	twice, surplus atomic.Bool
 
 	mu     sync.Mutex
 	spare  *worker     // of loading, for the first instance; guarded by mu
@@ -78,11 +83,6 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 		w.end()
 		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.file)
 	}
-	if len(m.sig.Inputs) == 0 || len(m.sig.Outputs) == 0 {
-		w.end()
-		return nil, status.Errorf(status.InvalidArg, "unable to load model '%s': expected inputs and outputs in its configuration or from auto_complete_config in '%s', found %d and %d",
-			s.Model, m.file, len(m.sig.Inputs), len(m.sig.Outputs))
-	}
 	text, err := config.JSON(m.cfg)
 	if err != nil {
 		w.end()
@@ -106,9 +106,19 @@ func (m *model) signature(name string) *config.Signature {
 	sig.Model, sig.Version = name, m.version
 	sig.Computed, sig.Scattered = nil, nil
 	for i := range sig.Outputs {
-		sig.Outputs[i].Whole = false // requests have answers of their own: there is nothing to split
+		out := &sig.Outputs[i]
+		out.Whole = false // requests have responses of their own: there is nothing to split
+		out.Free = !m.b.set.strict && !m.isState(out.Name)
 	}
+	m.warned = make([]atomic.Bool, len(sig.Outputs))
 	return sig
+}
+
+// isState reports whether an output is a state of the model's sequences, which the server keeps as it is declared.
+func (m *model) isState(name string) bool {
+	return slices.ContainsFunc(m.cfg.GetSequenceBatching().GetState(), func(st *modelconfig.ModelSequenceBatching_State) bool {
+		return st.GetOutputName() == name
+	})
 }
 
 // complete has the model complete its configuration.

@@ -33,6 +33,7 @@ const (
 	keyFirst   = "shm-default-byte-size"
 	keyTimeout = "stub-timeout-seconds"
 	keyStart   = "start-method"
+	keyStrict  = "strict-outputs"
 )
 
 const (
@@ -47,17 +48,20 @@ const (
 // that is what the environment's TUTTI_PYTHON names, .venv/bin/python beside the working directory or the program, or
 // python3. shm-default-byte-size and shm-growth-byte-size are bytes of shared memory of each instance at first and by
 // which it grows, start-method how workers start (see the parameter START_METHOD), stub-timeout-seconds how long a worker may take to finalize, and to answer when nobody waits any more.
+// strict-outputs (true, false) refuses responses that differ from the configuration, which are passed on otherwise.
 // shm-region-prefix-name is taken for Triton's sake: the memory has no names.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "python",
 		DefaultFile: modelFile,
-		Keys:        []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyStart, keyTimeout},
+		Keys:        []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyStart, keyStrict, keyTimeout},
 		Native:      true,
 		Guide: backends.Guide{
 			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, in a process for each instance. It needs a Python " +
 				"from 3.9 on with numpy, of the system or of the environment that the parameter `EXECUTION_ENV_PATH` names.",
-			Limits: "Tensors are the host's.",
+			Limits: "Tensors are the host's. A response may differ from the configuration in data type, shape and number of rows, as in " +
+				"Triton: it is passed on, and warned about once for each output; `--strict-python-outputs` refuses it. In an ensemble the " +
+				"next step's request has the rows of the response: one image may become N crops, which share batches with those of other requests.",
 			Params: []backends.Param{
 				{Key: "EXECUTION_ENV_PATH", Doc: "A packed environment, or its folder, whose interpreter runs the model"},
 				{Key: startParam, Doc: "`forkserver` (default): workers are forked from a process that has imported numpy; `spawn`: each starts anew"},
@@ -73,6 +77,7 @@ type settings struct {
 	timeout       time.Duration
 	python        string
 	spawn         bool // workers are started, not forked
+	strict        bool // outputs must be as the configuration declares them
 }
 
 // backend starts workers.
@@ -117,6 +122,9 @@ func readSettings(values map[string]string) (s settings, err error) {
 	if s.spawn, err = spawned(values[keyStart], "python setting '"+keyStart+"'"); err != nil {
 		return s, err
 	}
+	if s.strict, err = flagged(values[keyStrict], keyStrict); err != nil {
+		return s, err
+	}
 	if s.first, err = number(values, keyFirst, defaultFirst, 4096, maxFile); err != nil {
 		return s, err
 	}
@@ -140,6 +148,18 @@ func spawned(method, what string) (bool, error) {
 		return false, status.Errorf(status.InvalidArg, "unexpected value '%s' of %s: expected '%s' or '%s'", method, what, startFork, startSpawn)
 	}
 	return method == startSpawn, nil
+}
+
+// flagged reads a setting that is true or false, which it is when it is empty.
+func flagged(value, key string) (bool, error) {
+	if value == "" {
+		return false, nil
+	}
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, status.Errorf(status.InvalidArg, "unexpected value '%s' of python setting '%s': expected true or false", value, key)
+	}
+	return on, nil
 }
 
 func number(values map[string]string, key string, byDefault, least, most int) (int, error) {

@@ -26,13 +26,19 @@ import (
 // sequenceModels is a repository of models of the backend sequence.
 func sequenceModels(t *testing.T) string {
 	t.Helper()
-	a, err := txtar.ParseFile("testdata/sequences.txtar")
+	return unpack(t, "testdata/sequences.txtar",
+		txtar.File{Name: "kept/initial_state/hundred", Data: []byte{100, 0, 0, 0}}, txtar.File{Name: "kept/initial_state/three", Data: []byte("abc")})
+}
+
+// unpack writes the files of an archive, and more, below a new folder.
+func unpack(t *testing.T, archive string, more ...txtar.File) string {
+	t.Helper()
+	a, err := txtar.ParseFile(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	a.Files = append(a.Files, txtar.File{Name: "kept/initial_state/hundred", Data: []byte{100, 0, 0, 0}}, txtar.File{Name: "kept/initial_state/three", Data: []byte("abc")})
-	for _, f := range a.Files {
+	for _, f := range append(a.Files, more...) {
 		path := filepath.Join(dir, f.Name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, f.Data, 0o600)); err != nil {
 			t.Fatal(err)

@@ -75,6 +75,9 @@ func (r *Reshaping) ToModel(s *tensor.Shape) {
 	*s = out
 }
 
+// OfModel reports whether s is a shape that the model is declared to have.
+func (r *Reshaping) OfModel(s *tensor.Shape) bool { return s.Matches(r.model) }
+
 // ToRequest makes s, a shape of the model, the one that requests use.
 //
 // hot: no allocation up to eight dimensions.

@@ -23,6 +23,10 @@ type Port struct {
 	// ShapeTensor marks a tensor of extents: it has no batch dimension, and requests
 	// share a batch only when its values are the same.
 	ShapeTensor bool
+	// Free marks an output that is passed on as the model gives it: its data type, shape and number of rows may differ
+	// from what is declared, from request to request. A model gives such outputs to each request of a batch by itself
+	// (backends.Req.Out).
+	Free bool
 	// Labels names the classes of an output, one per index; nil when it has none.
 	Labels []string
 }

@@ -6,6 +6,7 @@ import (
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/core/tracing"
+	"tutti/pipeline/plan"
 	"tutti/scheduler"
 )
 
@@ -131,7 +132,9 @@ func (r *run) response() (*infer.Response, error) {
 			continue
 		}
 		name := p.Signature.Outputs[o].Name
-		if p.OutputFit != nil && !fit(&t, p.OutputFit[o]) {
+		if p.OutputFree != nil && p.OutputFree[o] != plan.Fixed {
+			fitFree(&t, p.OutputFree[o], &p.Signature.Outputs[o].Dims)
+		} else if p.OutputFit != nil && !fit(&t, p.OutputFit[o]) {
 			err := status.Errorf(status.InvalidArg, "in ensemble '%s', output '%s' of shape %s cannot lose its batch dimension, which the ensemble does not have",
 				p.Signature.Model, name, t.Shape)
 			t.Release()

@@ -103,10 +103,14 @@ func (r *run) invalid(format string, args ...any) error {
 // type and shape say is the duty of whoever made the request (infer.Request.CheckInput).
 func checkInput(sig *config.Signature, port *config.Port, t *tensor.Tensor, rows *int64) error {
 	if t.DType != port.DType {
-		return status.Errorf(status.InvalidArg, "inference input '%s' data-type is '%s', but model '%s' expects '%s'",
-			port.Name, t.DType, sig.Model, port.DType)
+		return errDType(sig, port, t)
 	}
 	return checkShape(sig, port, &t.Shape, rows)
+}
+
+func errDType(sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
+	return status.Errorf(status.InvalidArg, "inference input '%s' data-type is '%s', but model '%s' expects '%s'",
+		port.Name, t.DType, sig.Model, port.DType)
 }
 
 // checkShape verifies a shape, batch dimension included, against a port. rows is the

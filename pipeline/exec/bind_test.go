@@ -122,7 +122,7 @@ step { model_name: "narrow" model_version: -1 input_map { key: "INPUT0" value: "
 			"[request id: <id_unknown>] unexpected input 'B' in request header that does not map to any ensemble inputs",
 		},
 		{[]given{{"A", tensor.FP32, []int64{9, 2}, 0}}, "[request id: <id_unknown>] inference request batch-size must be <= 8 for 'e'"},
-		{[]given{{"A", tensor.FP32, []int64{1, 3}, 0}}, "in ensemble 'e', unexpected shape for input 'INPUT0' for model 'narrow'. Expected [-1,2], got [1,3]."},
+		{[]given{{"A", tensor.FP32, []int64{1, 3}, 0}}, "in ensemble 'e', [request id: <id_unknown>] unexpected shape for input 'INPUT0' for model 'narrow'. Expected [-1,2], got [1,3]."},
 	} {
 		a := submit(t.Context(), x, b.ask("", tc.in, nil))
 		if a.err == nil || !strings.HasPrefix(a.err.Error(), tc.want) {

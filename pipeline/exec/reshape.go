@@ -17,12 +17,12 @@ func toModel(in []tensor.Tensor, ports []config.Port) {
 }
 
 // toRequest gives a node's outputs, which its scheduler checked, the shapes that
-// requests know.
+// requests know. A Free output of another shape than the model's declaration keeps it.
 //
 // hot: no allocation.
 func toRequest(out []tensor.Tensor, ports []config.Port) {
 	for i := range out {
-		if r := ports[i].Reshape; r != nil && out[i].Present() {
+		if r := ports[i].Reshape; r != nil && out[i].Present() && (!ports[i].Free || r.OfModel(&out[i].Shape)) {
 			r.ToRequest(&out[i].Shape)
 		}
 	}

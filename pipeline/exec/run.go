@@ -220,13 +220,17 @@ func (r *run) fill(w *scheduler.Work, n *plan.Node) error {
 			rows = int64(r.rows)
 			continue // the request was checked against this very signature
 		}
-		if !fit(&w.In[port], n.Fit[port]) {
+		if n.Free != nil && n.Free[port] != plan.Fixed {
+			if err := takeFree(n.Free[port], n.Signature, decl, &w.In[port]); err != nil {
+				return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
+			}
+		} else if !fit(&w.In[port], n.Fit[port]) {
 			return status.Errorf(status.InvalidArg,
 				"tensor '%s' of shape %s cannot lose its batch dimension for input '%s' of model '%s', which does not batch",
 				r.x.plan.Names[s], in.Shape, decl.Name, n.Model)
 		}
 		if err := checkShape(n.Signature, decl, &w.In[port].Shape, &rows); err != nil {
-			return err
+			return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
 		}
 	}
 	if n.Signature.MaxBatch > 0 && rows >= 0 {

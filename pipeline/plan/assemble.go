@@ -16,7 +16,7 @@ type assembly struct {
 func (c *compiler) assemble() *Plan {
 	root := c.levels[0]
 	root.sig.Version = c.version
-	a := &assembly{c: c, plan: &Plan{Signature: root.sig, Config: root.cfg, Ensemble: true, OutputNodes: c.needs, OutputFit: c.outputFit}}
+	a := &assembly{c: c, plan: &Plan{Signature: root.sig, Config: root.cfg, Ensemble: true, OutputNodes: c.needs, OutputFit: c.outputFit, OutputFree: c.outputFree}}
 	a.number = unmapped(len(c.names))
 	for i := range root.sig.Inputs {
 		a.plan.Inputs = append(a.plan.Inputs, a.slot(root.slots[root.sig.Inputs[i].Name]))
@@ -81,7 +81,7 @@ func (a *assembly) slots(from []Slot) []Slot {
 func (a *assembly) node(i int32, s *step) Node {
 	n := Node{
 		Name: s.name, Model: s.model, ID: s.id, Version: s.version, Signature: s.sig,
-		In: a.slots(s.in), Out: a.slots(s.out), Fit: s.fit, Reshape: reshapes(s.sig), Ensembles: s.level.path(), Places: s.places,
+		In: a.slots(s.in), Out: a.slots(s.out), Fit: s.fit, Free: s.free, Reshape: reshapes(s.sig), Ensembles: s.level.path(), Places: s.places,
 		Stream: a.c.flows[s.stream].depth, MaxInflight: s.level.cfg.GetEnsembleScheduling().GetMaxInflightRequests(),
 	}
 	for port, slot := range n.In {

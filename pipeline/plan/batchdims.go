@@ -18,54 +18,84 @@ func (c *compiler) batchDims() error {
 		}
 	}
 	root := c.levels[0]
-	ranks := c.ranks()
+	written := c.written()
 	for _, s := range c.leaves {
 		s.fit = make([]Fit, len(s.in))
 		for i, slot := range s.in {
-			if slot == None || ranks[slot] < 0 {
+			if slot == None || written[slot].rank < 0 {
 				continue
 			}
-			f, ok := fit(ranks[slot], rank(s.sig, &s.sig.Inputs[i]))
+			from := &written[slot]
+			f, ok := fit(from.rank, rank(s.sig, &s.sig.Inputs[i]))
 			if !ok {
 				return root.errorf(config.ShapesDiffer, "ensemble_scheduling", "ensemble tensor %s has %d dimensions, which no batch dimension makes fit input %s in model %s with %d",
-					c.names[slot], ranks[slot], s.sig.Inputs[i].Name, s.model, rank(s.sig, &s.sig.Inputs[i]))
+					c.names[slot], from.rank, s.sig.Inputs[i].Name, s.model, rank(s.sig, &s.sig.Inputs[i]))
 			}
 			s.fit[i] = f
+			s.free = from.to(s.free, i, len(s.in), s.sig)
 		}
 	}
 	for i, slot := range c.outputs {
-		out := &root.sig.Outputs[i]
+		out, from := &root.sig.Outputs[i], &written[slot]
 		f, ok := AsIs, true
-		if ranks[slot] >= 0 {
-			f, ok = fit(ranks[slot], rank(root.sig, out))
+		if from.rank >= 0 {
+			f, ok = fit(from.rank, rank(root.sig, out))
 		}
 		if !ok {
 			return root.errorf(config.ShapesDiffer, "ensemble_scheduling", "ensemble tensor %s has %d dimensions, which no batch dimension makes fit output %s with %d",
-				c.names[slot], ranks[slot], out.Name, rank(root.sig, out))
+				c.names[slot], from.rank, out.Name, rank(root.sig, out))
 		}
 		c.outputFit = append(c.outputFit, f)
+		c.outputFree = from.to(c.outputFree, i, len(c.outputs), root.sig)
 	}
 	return nil
 }
 
-// ranks returns the full rank of every slot as its writer gives it, -1 without one.
-func (c *compiler) ranks() []int {
-	ranks := make([]int, len(c.names))
-	for i := range ranks {
-		ranks[i] = -1
+// writing is how a tensor is written.
+type writing struct {
+	rank    int  // in full, -1 without a writer
+	free    bool // the writer's output is Free
+	batches bool // the writer batches
+}
+
+// to notes in list how port i of n reads the tensor; the list is made with the first Free one.
+func (w *writing) to(list []Free, i, n int, reader *config.Signature) []Free {
+	if !w.free {
+		return list
+	}
+	if list == nil {
+		list = make([]Free, n)
+	}
+	switch batches := reader.MaxBatch > 0; {
+	case batches == w.batches:
+		list[i] = FreeAsIs
+	case batches:
+		list[i] = FreePrepend
+	default:
+		list[i] = FreeStrip
+	}
+	return list
+}
+
+// written returns how every slot is written.
+func (c *compiler) written() []writing {
+	list := make([]writing, len(c.names))
+	for i := range list {
+		list[i].rank = -1
 	}
 	root := c.levels[0]
 	for i := range root.sig.Inputs {
-		ranks[root.slots[root.sig.Inputs[i].Name]] = rank(root.sig, &root.sig.Inputs[i])
+		list[root.slots[root.sig.Inputs[i].Name]].rank = rank(root.sig, &root.sig.Inputs[i])
 	}
 	for _, s := range c.leaves {
 		for i, slot := range s.out {
 			if slot != None {
-				ranks[slot] = rank(s.sig, &s.sig.Outputs[i])
+				out := &s.sig.Outputs[i]
+				list[slot] = writing{rank: rank(s.sig, out), free: out.Free, batches: s.sig.MaxBatch > 0}
 			}
 		}
 	}
-	return ranks
+	return list
 }
 
 func rank(sig *config.Signature, p *config.Port) int {

@@ -62,7 +62,8 @@ type compiler struct {
 	alias []Slot   // per slot: the slot whose tensor it is another name of, else itself
 
 	// batchdims
-	outputFit []Fit
+	outputFit  []Fit
+	outputFree []Free
 
 	// cycles
 	writer []int32 // per slot: the leaf that writes it, or -1
@@ -104,6 +105,7 @@ type step struct {
 	inner   *level // of a nested ensemble
 	in, out []Slot // per port
 	fit     []Fit  // per input, of a leaf
+	free    []Free // per input, of a leaf; nil when none is
 	stream  int32  // of a leaf
 }
 

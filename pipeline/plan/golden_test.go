@@ -21,7 +21,7 @@ import (
 // repository answers for the models of a golden file. Three parameters stand for what
 // a configuration does not say: "version" (1 when absent) is the loaded version,
 // "fails" makes the model unusable, with that text, and "places" are where it has
-// instances: "host" and numbers of devices.
+// instances: "host" and numbers of devices. "free" marks the outputs of a model as Free.
 type repository map[string]*modelconfig.ModelConfig
 
 func (r repository) Model(name string, version int64) (plan.Model, error) {
@@ -37,6 +37,9 @@ func (r repository) Model(name string, version int64) (plan.Model, error) {
 	}
 	sig := config.SignatureOf(cfg)
 	sig.Version = 1
+	for i := range sig.Outputs {
+		_, sig.Outputs[i].Free = cfg.Parameters["free"]
+	}
 	if cfg.Parameters["version"].GetStringValue() == "3" {
 		sig.Version = 3
 	}

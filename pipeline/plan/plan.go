@@ -41,6 +41,8 @@ type Plan struct {
 	// OutputFit says, per output, what happens to the batch dimension on the way out;
 	// nil when nothing ever does.
 	OutputFit []Fit
+	// OutputFree says, per output, how a tensor of any shape is taken; nil when none is Free.
+	OutputFree []Free
 	// Consumers lists, per slot, the inputs that read it.
 	Consumers [][]Use
 	// Readers counts, per slot, its consumers and its uses as an output.
@@ -79,6 +81,8 @@ type Node struct {
 	In, Out []Slot
 	// Fit says, per input, what happens to the batch dimension on the way in.
 	Fit []Fit
+	// Free says, per input, how a tensor of any data type and shape is taken; nil when none is Free.
+	Free []Free
 	// Reshape tells that some port of the signature has another shape at the model.
 	Reshape bool
 	// Need counts the inputs that are mapped: the node is ready when all have arrived.
@@ -106,6 +110,19 @@ const (
 	AsIs    Fit = iota
 	Strip       // [1, d...] becomes [d...]; any other batch size is an error
 	Prepend     // [d...] becomes [1, d...]
+)
+
+// Free says how a port takes the output of a model that may differ from its declaration (config.Port.Free): the data type is
+// compared when the tensor is there, and so are the dims, before the batch dimension is given or taken. These are the rules
+// of Triton's ensemble scheduler (ReshapeTensorDims).
+type Free uint8
+
+// The ways.
+const (
+	Fixed       Free = iota // the tensor is as its writer declares it, or was checked before
+	FreeAsIs                // both sides batch, or neither does: the shape stays
+	FreeStrip               // only the writer batches: [1, d...] becomes [d...], unless the shape fits as it is
+	FreePrepend             // only the reader batches: [d...] becomes [1, d...] if d... are its dims
 )
 
 // Bits is a set of node numbers.

@@ -1,0 +1,4 @@
+package exec
+
+// TakeFree is takeFree.
+var TakeFree = takeFree

@@ -102,7 +102,7 @@ func (m *model) absolute() error {
 }
 
 func (m *model) signature(name string) *config.Signature {
-	sig := config.SignatureOf(m.cfg).AtModel()
+	sig := config.SignatureOf(config.DeclareSequence(m.cfg)).AtModel()
 	sig.Model, sig.Version = name, m.version
 	sig.Computed, sig.Scattered = nil, nil
 	for i := range sig.Outputs {

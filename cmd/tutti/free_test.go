@@ -163,3 +163,23 @@ func TestPythonWithoutPorts(t *testing.T) {
 		t.Errorf("an input that bare does not have: %d %s", code, body)
 	}
 }
+
+// TestIterativeCompleted serves a model with iterative sequences that completes its inputs itself: the control input of the
+// configuration is not one that it must name.
+//
+// shows: config.complete config.sequences
+func TestIterativeCompleted(t *testing.T) {
+	t.Parallel()
+	if err := pythonCheck(); err != nil {
+		t.Skip(err)
+	}
+	a := serve(t, "--model-repository="+unpack(t, "testdata/iterative_completed.txtar"))
+	code, body := post(t, "http://"+a.http+"/v2/models/turns/generate_stream", `{"TURNS": 3}`)
+	if code != http.StatusOK || strings.Count(body, `"TURN":`) != 3 {
+		t.Errorf("%d %s, want three responses", code, body)
+	}
+	code, body = post(t, "http://"+a.http+"/v2/models/turns/generate_stream", `{"TURNS": 1, "correlation_id": 5}`)
+	if code == http.StatusOK {
+		t.Errorf("a control input in a request: %d %s", code, body)
+	}
+}

@@ -15,12 +15,22 @@ import (
 // cfg leaves empty stays so, for the model tells all of them. Without sequence batching
 // it returns cfg itself.
 func WithSequence(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
+	return addSequence(cfg, len(cfg.GetInput()) > 0, len(cfg.GetOutput()) > 0)
+}
+
+// DeclareSequence is WithSequence for a model that tells no inputs and outputs of its own: it has what cfg declares and
+// these, also where cfg declares nothing.
+func DeclareSequence(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
+	return addSequence(cfg, true, true)
+}
+
+func addSequence(cfg *modelconfig.ModelConfig, inputs, outputs bool) *modelconfig.ModelConfig {
 	s := cfg.GetSequenceBatching()
 	if len(s.GetControlInput()) == 0 && len(s.GetState()) == 0 {
 		return cfg
 	}
 	full := proto.CloneOf(cfg)
-	if len(cfg.GetInput()) > 0 {
+	if inputs {
 		for _, in := range s.GetControlInput() {
 			for _, c := range in.GetControl() {
 				addInput(full, in.GetName(), controlType(c), []int64{1})
@@ -30,7 +40,7 @@ func WithSequence(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
 			addInput(full, st.GetInputName(), st.GetDataType(), st.GetDims())
 		}
 	}
-	if len(cfg.GetOutput()) > 0 {
+	if outputs {
 		for _, st := range s.GetState() {
 			listed := func(o *modelconfig.ModelOutput) bool { return o.GetName() == st.GetOutputName() }
 			if !slices.ContainsFunc(full.Output, listed) {

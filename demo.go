@@ -255,13 +255,7 @@ func (d *showing) showAnswer(ctx context.Context, c client.Client, e *Example, t
 	if err != nil {
 		return err
 	}
-	var order []string
-	for i := range plan.Nodes {
-		if !slices.Contains(order, plan.Nodes[i].Model) {
-			order = append(order, plan.Nodes[i].Model)
-		}
-	}
-	writeColumns(d.stdout, "      ", t.rows(e.Request.Model, order))
+	writeColumns(d.stdout, "      ", t.rows(e.Request.Model, stepModels(plan)))
 	return nil
 }
 

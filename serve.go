@@ -47,7 +47,7 @@ func (p *program) run(ctx context.Context, o *options.Options, journal *logs.Log
 	if o.ExitOnError && len(s.repo.Failures()) > 0 {
 		return errors.Join(serverError(status.Errorf(status.Internal, "failed to load all models")), s.close(ctx))
 	}
-	if err := s.start(ctx); err != nil {
+	if err := s.start(); err != nil {
 		return errors.Join(serverError(err), s.close(ctx))
 	}
 	if err := forgetStart(); err != nil {

@@ -49,6 +49,9 @@ func TestScript(t *testing.T) {
 			e.Setenv("KEY", id.Files.Key)
 			e.Setenv("TUTTI_ONNXRUNTIME_LIB", library)
 			e.Setenv("GORACE", raceOptions)
+			for _, name := range []string{"HTTP", "GRPC", "METRICS"} { // of servers that are started by exec
+				e.Setenv("TUTTI_"+name+"_PORT", "0")
+			}
 			e.Values[childKey{}] = &child{}
 			return nil
 		},

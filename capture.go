@@ -1,7 +1,6 @@
 package tutti
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,18 +31,20 @@ const tokenVariable = "TUTTI_DASHBOARD_TOKEN"
 
 // shooting is a capture that the command has started.
 type shooting struct {
-	p          *program
-	api, token string
-	out        string
-	rule       coreinfer.CaptureRule
-	saved      map[string]bool
+	p     *program
+	api   *inspector
+	token string
+	out   string
+	rule  coreinfer.CaptureRule
+	saved map[string]bool
 }
 
 // capture has a running server keep the tensors of requests, and saves them.
 func (p *program) capture(ctx context.Context, args []string) error {
 	s := &shooting{p: p, saved: map[string]bool{}}
 	fs := p.flags("capture", captureUsage)
-	base := fs.String("url", "http://127.0.0.1:8000", "`URL` of the server's HTTP port")
+	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
+	connect.flags(fs)
 	fs.StringVar(&s.token, "token", os.Getenv(tokenVariable), "the server's --dashboard-token; by default "+tokenVariable)
 	tokenFile := fs.String("token-file", "", "`file` that holds the token")
 	fs.StringVar(&s.out, "out", ".", "folder for a TRACE-SPAN.npz per request")
@@ -64,11 +65,14 @@ func (p *program) capture(ctx context.Context, args []string) error {
 	if s.token == "" {
 		return usagef("expected --token, the server's --dashboard-token: tensors are not for everybody")
 	}
-	s.api = strings.TrimSuffix(*base, "/") + "/ui/api/"
+	connect.headers = append(connect.headers, "Authorization: Bearer "+s.token)
+	if s.api, err = connect.inspector(*url); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(s.out, 0o750); err != nil {
 		return err
 	}
-	return s.run(ctx)
+	return connect.explain(ctx, *url, s.run(ctx))
 }
 
 // flags are those that make the rule.
@@ -157,7 +161,7 @@ func (s *shooting) save(ctx context.Context, v *coreinfer.CaptureView) error {
 
 // fetch writes a file of the server; gone says that the server has dropped it.
 func (s *shooting) fetch(ctx context.Context, path, name string) (gone bool, err error) {
-	resp, err := s.ask(ctx, http.MethodGet, path, nil)
+	resp, err := s.api.ask(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return resp != nil && resp.StatusCode == http.StatusNotFound, err
 	}
@@ -175,7 +179,7 @@ func (s *shooting) fetch(ctx context.Context, path, name string) (gone bool, err
 
 // json asks for something that has a JSON form.
 func (s *shooting) json(ctx context.Context, method, path string, body []byte, into any) error {
-	resp, err := s.ask(ctx, method, path, body)
+	resp, err := s.api.ask(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
@@ -185,24 +189,4 @@ func (s *shooting) json(ctx context.Context, method, path string, body []byte, i
 		err = json.Unmarshal(b, into)
 	}
 	return err
-}
-
-// ask sends a request with the token; a failure has the server's text.
-func (s *shooting) ask(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, s.api+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	req.Header.Set("Authorization", "Bearer "+s.token)
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil || resp.StatusCode == http.StatusOK {
-		return resp, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxExplanation))
-	var e struct{ Error string }
-	if json.Unmarshal(b, &e) != nil || e.Error == "" {
-		e.Error = resp.Status
-	}
-	return resp, errors.Join(err, fmt.Errorf("the server says: %s", e.Error))
 }

@@ -183,7 +183,7 @@ func (d *showing) run(ctx context.Context, once bool) error {
 	if list := d.s.repo.Failures(); len(list) > 0 {
 		return fmt.Errorf("model '%s' is unavailable: %w", list[0].Model, list[0].Err)
 	}
-	if err := d.s.start(ctx); err != nil {
+	if err := d.s.start(); err != nil {
 		return err
 	}
 	d.say("Serving %d models of %s.\n", len(d.s.repo.Models()), strings.Join(d.o.Repositories, ", "))
@@ -255,13 +255,7 @@ func (d *showing) showAnswer(ctx context.Context, c client.Client, e *Example, t
 	if err != nil {
 		return err
 	}
-	var order []string
-	for i := range plan.Nodes {
-		if !slices.Contains(order, plan.Nodes[i].Model) {
-			order = append(order, plan.Nodes[i].Model)
-		}
-	}
-	writeColumns(d.stdout, "      ", t.rows(e.Request.Model, order))
+	writeColumns(d.stdout, "      ", t.rows(e.Request.Model, stepModels(plan)))
 	return nil
 }
 

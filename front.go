@@ -5,13 +5,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/sys/unix"
 
 	"tutti/core/telemetry"
 	"tutti/options"
@@ -30,28 +27,17 @@ type front struct {
 	// title is what the log calls it, in Triton's words.
 	title    string
 	endpoint options.Endpoint
+	socket   *socket
 	service  service
 	listener net.Listener
 	done     chan struct{} // closed when Serve has returned
 	err      error         // what it returned
 }
 
-func (f *front) listen(ctx context.Context) (err error) {
-	c := net.ListenConfig{}
-	if f.endpoint.ReusePort {
-		c.Control = reusePort
-	}
-	f.listener, err = c.Listen(ctx, "tcp", net.JoinHostPort(f.endpoint.Address, strconv.Itoa(f.endpoint.Port)))
+// listen begins to take connections, which wait until start.
+func (f *front) listen() (err error) {
+	f.listener, err = f.socket.listen()
 	return err
-}
-
-// reusePort lets other sockets listen on the same port.
-func reusePort(_, _ string, c syscall.RawConn) error {
-	var err error
-	failed := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-	})
-	return errors.Join(failed, err)
 }
 
 // address is what the service listens on: the address that was asked for, with the
@@ -74,7 +60,7 @@ func (f *front) start() {
 func (f *front) stop(ctx context.Context) error {
 	if f.done == nil {
 		if f.listener == nil {
-			return nil
+			return f.socket.close()
 		}
 		return f.listener.Close()
 	}

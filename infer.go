@@ -7,26 +7,50 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"tutti/client"
-	coreinfer "tutti/core/infer"
-	"tutti/core/tensor"
+	"tutti/core/tracing"
 )
 
 const inferUsage = "[--url URL] MODEL --input NAME=VALUE ..."
 
+const inferNotes = `
+The response goes to stdout as JSON, and to stderr how long it took and its trace id.
+The times of the steps are what the server's statistics grew by meanwhile: they are of
+this request alone when no other came, and n/a otherwise. --why explains it in any case.
+
+Examples:
+  tutti infer chain --input X=[1,2,3]
+  tutti infer text --input 'TEXT=some words' --why
+  tutti infer digits --input IMAGE=@seven.png --url grpc://127.0.0.1:8001
+`
+
+// asking is one request of the command infer.
+type asking struct {
+	*program
+	c      client.Client
+	req    client.Request
+	inputs list
+	trace  tracing.Context
+	// why, unless nil, explains what the time of the request went into.
+	why *inspector
+}
+
 // infer asks a running server and prints its answer, or all of them, and the time per step.
 func (p *program) infer(ctx context.Context, args []string) error {
 	fs := p.flags("infer", inferUsage)
-	url := fs.String("url", "http://127.0.0.1:8000", "`URL` of the server, http:// or grpc://")
-	var inputs, outputs list
-	fs.Var(&inputs, "input", "`NAME=VALUE`: VALUE is text, a number, a JSON array, or @FILE for the bytes of a file; may be repeated")
+	usage := fs.Usage
+	fs.Usage = func() { usage(); fmt.Fprint(p.stdout, inferNotes) }
+	url, connect := urlFlag(fs, "http://, https://, grpc:// or grpcs://"), &connection{}
+	connect.flags(fs)
+	a := &asking{program: p, trace: tracing.NewContext(tracing.RetainState)}
+	var outputs list
+	fs.Var(&a.inputs, "input", "`NAME=VALUE`: VALUE is text, a number, a JSON array, or @FILE for the bytes of a file; may be repeated")
 	fs.Var(&outputs, "output", "`name` of an output to ask for; may be repeated; all when left out")
-	req := client.Request{}
-	fs.StringVar(&req.Version, "version", "", "model `version`, the latest when left out")
-	fs.StringVar(&req.ID, "id", "", "request `id`")
+	fs.StringVar(&a.req.Version, "version", "", "model `version`, the latest when left out")
+	fs.StringVar(&a.req.ID, "id", "", "request `id`")
+	why := fs.Bool("why", false, "explain what the time went into, as tutti why does; over HTTP only")
 	rest, err := parse(fs, args)
 	switch {
 	case err != nil:
@@ -34,33 +58,46 @@ func (p *program) infer(ctx context.Context, args []string) error {
 	case len(rest) != 1:
 		return usagef("expected the name of one model: tutti infer %s", inferUsage)
 	}
-	req.Model, req.Outputs = rest[0], outputs
-	c, err := client.Dial(*url)
-	if err != nil {
-		return &usageError{err}
+	a.req.Model, a.req.Outputs = rest[0], outputs
+	a.req.TraceParent, a.req.TraceState = a.trace.Parent(), a.trace.State
+	if *why {
+		if a.why, err = connect.inspector(*url); err != nil {
+			return fmt.Errorf("%w; without --why the trace id is printed, for tutti why --url http://HOST:PORT", err)
+		}
 	}
-	return errors.Join(p.askOnce(ctx, c, &req, inputs), c.Close())
+	if a.c, err = connect.dial(*url); err != nil {
+		return err
+	}
+	return errors.Join(connect.explain(ctx, *url, a.run(ctx)), a.c.Close())
 }
 
-func (p *program) askOnce(ctx context.Context, c client.Client, req *client.Request, inputs []string) error {
-	md, err := c.Metadata(ctx, req.Model)
+func (a *asking) run(ctx context.Context) error {
+	md, err := a.c.Metadata(ctx, a.req.Model)
 	if err != nil {
 		return err
 	}
-	for _, arg := range inputs {
+	for _, arg := range a.inputs {
 		t, err := parseInput(arg, md)
 		if err != nil {
 			return err
 		}
-		req.Inputs = append(req.Inputs, t)
+		a.req.Inputs = append(a.req.Inputs, t)
 	}
-	t, err := p.answer(ctx, c, req)
-	if err != nil {
+	t, err := a.answer(ctx, a.c, &a.req)
+	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused {
 		return err
 	}
-	fmt.Fprintf(p.stderr, "answered in %s\n", micros(t.took))
-	writeColumns(p.stderr, "", t.rows(req.Model, nil))
-	return nil
+	if err == nil {
+		fmt.Fprintf(a.stderr, "answered in %s, trace %s\n", micros(t.took), a.trace.ID)
+	}
+	if err == nil && len(t.models) > 0 {
+		writeColumns(a.stderr, "", t.rows(a.req.Model, remoteOrder(ctx, a.c, a.req.Model)))
+	}
+	if a.why != nil {
+		fmt.Fprintln(a.stderr)
+		err = errors.Join(err, a.why.await(ctx, a.stderr, a.trace.ID.String()))
+	}
+	return err
 }
 
 // answer prints the answer to a request, or each as it comes where there may be several.
@@ -79,118 +116,11 @@ func (p *program) answer(ctx context.Context, c client.Client, req *client.Reque
 	s, ok := c.(client.Streamer)
 	if !ok {
 		return nil, fmt.Errorf("model '%s' is decoupled: it answers a request any number of times, "+
-			"expected --url grpc://HOST:PORT (over HTTP, POST to /v2/models/%[1]s/generate_stream)", req.Model)
+			"expected --url grpc://HOST:PORT, grpcs:// with TLS (over HTTP, POST to /v2/models/%[1]s/generate_stream)", req.Model)
 	}
 	return measure(ctx, c, req.Model, func() (*client.Response, error) {
 		return nil, s.Stream(ctx, req, func(resp *client.Response) error { return writeAnswer(p.stdout, resp) })
 	})
-}
-
-// parseInput makes the tensor of an argument NAME=VALUE as the model declares it.
-func parseInput(arg string, md *coreinfer.Metadata) (client.Tensor, error) {
-	name, value, ok := strings.Cut(arg, "=")
-	if !ok {
-		return client.Tensor{}, usagef("--input is '%s', expected NAME=VALUE", arg)
-	}
-	var names []string
-	for _, in := range md.Inputs {
-		if in.Name == name {
-			return parseValue(in, value)
-		}
-		names = append(names, in.Name)
-	}
-	return client.Tensor{}, fmt.Errorf("model '%s' has no input '%s', expected one of: %s", md.Name, name, strings.Join(names, ", "))
-}
-
-func parseValue(in coreinfer.TensorMetadata, value string) (client.Tensor, error) {
-	if file, ok := strings.CutPrefix(value, "@"); ok {
-		return fileInput(in, file)
-	}
-	text := in.Datatype == tensor.Bytes.String()
-	data := []byte(value)
-	switch {
-	case text && (!strings.HasPrefix(value, "[") || !json.Valid(data)):
-		return client.Text(in.Name, shapeOf(in.Shape, nil, 1), value), nil
-	case !strings.HasPrefix(value, "["):
-		data = []byte("[" + value + "]")
-	}
-	flat, nested, n, err := flatten(data)
-	if err != nil {
-		return client.Tensor{}, fmt.Errorf("input '%s': %w", in.Name, err)
-	}
-	shape := shapeOf(in.Shape, nested, n)
-	whole, err := json.Marshal(map[string]any{"name": in.Name, "datatype": in.Datatype, "shape": shape, "data": json.RawMessage(flat)})
-	if err != nil {
-		return client.Tensor{}, err
-	}
-	var t client.Tensor
-	return t, json.Unmarshal(whole, &t)
-}
-
-// fileInput makes one BYTES element, or the elements of another type, of a file.
-func fileInput(in coreinfer.TensorMetadata, file string) (client.Tensor, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return client.Tensor{}, err
-	}
-	if in.Datatype == tensor.Bytes.String() {
-		return client.Text(in.Name, shapeOf(in.Shape, nil, 1), data), nil
-	}
-	d := tensor.ParseDType(in.Datatype)
-	if d.Size() == 0 {
-		return client.Tensor{}, fmt.Errorf("input '%s' has unknown type %s", in.Name, in.Datatype)
-	}
-	return client.Tensor{Name: in.Name, DType: d, Shape: shapeOf(in.Shape, nil, len(data)/d.Size()), Data: data}, nil
-}
-
-// flatten takes the inner brackets out of a JSON array. nested is the extent of each
-// level of the first elements.
-func flatten(data []byte) (flat []byte, nested []int64, n int, err error) {
-	var tree []any
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	if err := dec.Decode(&tree); err != nil {
-		return nil, nil, 0, fmt.Errorf("the value is no JSON array: %w", err)
-	}
-	leaves := []any{}
-	var walk func(level []any, depth int)
-	walk = func(level []any, depth int) {
-		if depth == len(nested) {
-			nested = append(nested, int64(len(level)))
-		}
-		for _, x := range level {
-			if inner, ok := x.([]any); ok {
-				walk(inner, depth+1)
-			} else {
-				leaves = append(leaves, x)
-			}
-		}
-	}
-	walk(tree, 0)
-	flat, err = json.Marshal(leaves)
-	return flat, nested, len(leaves), err
-}
-
-// shapeOf returns the shape of n elements: as they are nested when that has as many
-// dimensions as the input, else as declared, where the last variable dimension takes
-// what the others leave and they are 1.
-func shapeOf(declared, nested []int64, n int) []int64 {
-	if len(nested) == len(declared) {
-		return nested
-	}
-	shape := append([]int64{}, declared...)
-	last, known := -1, int64(1)
-	for i, d := range shape {
-		if d >= 0 {
-			known *= d
-			continue
-		}
-		shape[i], last = 1, i
-	}
-	if last >= 0 && known > 0 {
-		shape[last] = int64(n) / known
-	}
-	return shape
 }
 
 // jsonBody returns a request as JSON, without the elements' binary form.
@@ -205,7 +135,11 @@ func jsonBody(req *client.Request) ([]byte, error) {
 // writeAnswer prints an answer as JSON with a line per output. Elements that JSON
 // cannot hold are left out.
 func writeAnswer(w io.Writer, resp *client.Response) error {
-	head, err := json.Marshal(map[string]string{"model_name": resp.Model, "model_version": resp.Version, "id": resp.ID})
+	head, err := json.Marshal(struct {
+		ID      string `json:"id,omitempty"`
+		Model   string `json:"model_name"`
+		Version string `json:"model_version"`
+	}{resp.ID, resp.Model, resp.Version})
 	if err != nil {
 		return err
 	}

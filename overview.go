@@ -104,7 +104,7 @@ func (v *overview) Server() *infer.ServerView {
 	s := v.s
 	x := &infer.ServerView{
 		Name: s.o.ID, Version: Version, StartedUs: v.began.UnixMicro(), NowUs: time.Now().UnixMicro(),
-		Ready: s.live() && s.repo.Ready(), Cores: runtime.NumCPU(), CPUSeconds: cpuSeconds(), Memory: resident(),
+		Ready: s.ready(), Cores: runtime.NumCPU(), CPUSeconds: cpuSeconds(), Memory: resident(),
 	}
 	if p, ok := s.alloc.(interface{ InUse() int64 }); ok {
 		x.Tensors = p.InUse()

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"tutti/client"
 	"tutti/core/config"
 	coreinfer "tutti/core/infer"
+	"tutti/core/status"
 	"tutti/repository"
 )
 
@@ -19,6 +19,8 @@ const repoUsage = "ls REPO | show REPO MODEL | diff REPO REPO [MODEL ...] | push
 // the address of a bucket, or the URL of a server.
 func (p *program) repo(ctx context.Context, args []string) error {
 	fs := p.flags("repo", repoUsage)
+	c := &connection{}
+	c.flags(fs)
 	dependents := fs.Bool("dependents", false, "unload what is only there for the model, too")
 	rest, err := parse(fs, args)
 	if err != nil {
@@ -30,36 +32,34 @@ func (p *program) repo(ctx context.Context, args []string) error {
 	}
 	switch {
 	case verb == "ls" && len(rest) == 1:
-		return p.repoList(ctx, rest[0])
+		return p.repoList(ctx, c, rest[0])
 	case verb == "show" && len(rest) == 2:
-		return p.repoShow(ctx, rest[0], rest[1])
+		return p.repoShow(ctx, c, rest[0], rest[1])
 	case verb == "diff" && len(rest) >= 2:
-		return p.repoDiff(ctx, rest[0], rest[1], rest[2:])
+		return p.repoDiff(ctx, c, rest[0], rest[1], rest[2:])
 	case verb == "push" && len(rest) == 2:
 		return p.repoPush(ctx, rest[0], rest[1])
 	case verb == "load" && len(rest) == 2:
-		return control(rest[0], rest[1], func(c *client.HTTP) error { return c.Load(ctx, rest[1]) })
+		return c.control(ctx, rest[0], rest[1], func(c client.Manager) error { return c.Load(ctx, rest[1]) })
 	case verb == "unload" && len(rest) == 2:
-		return control(rest[0], rest[1], func(c *client.HTTP) error { return c.Unload(ctx, rest[1], *dependents) })
+		return c.control(ctx, rest[0], rest[1], func(c client.Manager) error { return c.Unload(ctx, rest[1], *dependents) })
 	}
 	return usagef("expected: tutti repo %s", repoUsage)
 }
 
-// isServer tells the URL of a server from a repository.
-func isServer(repo string) bool {
-	return strings.HasPrefix(repo, "http://") || strings.HasPrefix(repo, "https://")
-}
-
 // control asks a server for a change.
-func control(url, model string, change func(*client.HTTP) error) error {
-	if !isServer(url) {
-		return usagef("'%s' is no server, expected http://HOST:PORT", url)
+func (c *connection) control(ctx context.Context, server, model string, change func(client.Manager) error) error {
+	if !isServer(server) {
+		return usagef("'%s' is no server, expected http://HOST:PORT or grpc://HOST:PORT", server)
 	}
 	if model == "" {
 		return usagef("expected the name of a model: tutti repo %s", repoUsage)
 	}
-	c := client.NewHTTP(url, nil)
-	return errors.Join(change(c), c.Close())
+	m, err := c.dial(server)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.explain(ctx, server, change(m)), m.Close())
 }
 
 // shelf is what the commands look at: a server, or a repository that is opened as a
@@ -73,9 +73,10 @@ type shelf interface {
 
 // openShelf opens a server or a repository, of which it loads only what is named; nil
 // loads everything.
-func (p *program) openShelf(ctx context.Context, repo string, only []string) (shelf, error) {
+func (p *program) openShelf(ctx context.Context, c *connection, repo string, only []string) (shelf, error) {
 	if isServer(repo) {
-		return &remoteShelf{client.NewHTTP(repo, nil)}, nil
+		m, err := c.dial(repo)
+		return &remoteShelf{m: m, connection: c, url: repo}, err
 	}
 	r, err := p.look(ctx, repository.Settings{Roots: []string{repo}, Only: only, Mode: repository.Explicit}, nil)
 	if err != nil {
@@ -84,19 +85,23 @@ func (p *program) openShelf(ctx context.Context, repo string, only []string) (sh
 	return &localShelf{r}, nil
 }
 
-type remoteShelf struct{ c *client.HTTP }
+type remoteShelf struct {
+	m          client.Manager
+	connection *connection
+	url        string
+}
 
-func (s *remoteShelf) index(ctx context.Context) ([]coreinfer.Entry, error) { return s.c.Index(ctx) }
-func (s *remoteShelf) close(context.Context) error                          { return s.c.Close() }
+func (s *remoteShelf) close(context.Context) error { return s.m.Close() }
+
+func (s *remoteShelf) index(ctx context.Context) ([]coreinfer.Entry, error) {
+	list, err := s.m.Index(ctx)
+	return list, s.connection.explain(ctx, s.url, err)
+}
 
 func (s *remoteShelf) config(ctx context.Context, model string) ([]byte, error) {
-	text, err := s.c.Config(ctx, model)
+	cfg, err := s.m.Config(ctx, model)
 	if err != nil {
-		return nil, err
-	}
-	cfg, err := config.ParseJSON(string(text))
-	if err != nil {
-		return nil, err
+		return nil, s.connection.explain(ctx, s.url, err)
 	}
 	return config.Text(cfg), nil
 }
@@ -120,14 +125,14 @@ func (s *localShelf) config(_ context.Context, model string) ([]byte, error) {
 }
 
 // repoList prints what is there; of a repository that is no server only the names.
-func (p *program) repoList(ctx context.Context, repo string) error {
-	s, err := p.openShelf(ctx, repo, []string{})
+func (p *program) repoList(ctx context.Context, c *connection, repo string) error {
+	s, err := p.openShelf(ctx, c, repo, []string{})
 	if err != nil {
 		return err
 	}
 	list, err := s.index(ctx)
 	if err == nil {
-		writeColumns(p.stdout, "", entryRows(list))
+		writeTable(p.stdout, entryRows(list))
 	}
 	if l, ok := s.(*localShelf); ok && err == nil {
 		for _, f := range l.r.Failures() {
@@ -137,17 +142,18 @@ func (p *program) repoList(ctx context.Context, repo string) error {
 	return errors.Join(err, s.close(ctx))
 }
 
+// entryRows returns the table of an index, with its heading.
 func entryRows(list []coreinfer.Entry) [][]string {
-	var rows [][]string
+	rows := [][]string{{"MODEL", "VERSION", "STATE", "REASON"}}
 	for _, e := range list {
-		rows = append(rows, []string{e.Name, e.Version, string(e.State), strings.ReplaceAll(e.Reason, "\n", "; ")})
+		rows = append(rows, []string{e.Name, e.Version, string(e.State), status.Line(e.Reason)})
 	}
 	return rows
 }
 
 // repoShow prints the versions of a model and its completed configuration.
-func (p *program) repoShow(ctx context.Context, repo, model string) error {
-	s, err := p.openShelf(ctx, repo, []string{model})
+func (p *program) repoShow(ctx context.Context, c *connection, repo, model string) error {
+	s, err := p.openShelf(ctx, c, repo, []string{model})
 	if err != nil {
 		return err
 	}
@@ -156,7 +162,7 @@ func (p *program) repoShow(ctx context.Context, repo, model string) error {
 		return errors.Join(err, s.close(ctx))
 	}
 	list = slices.DeleteFunc(list, func(e coreinfer.Entry) bool { return e.Name != model })
-	writeColumns(p.stdout, "", entryRows(list))
+	writeTable(p.stdout, entryRows(list))
 	text, err := s.config(ctx, model)
 	if err == nil {
 		_, err = fmt.Fprintf(p.stdout, "\n%s", text)

@@ -9,15 +9,16 @@ import (
 	"strings"
 
 	"tutti/core/infer"
+	"tutti/core/status"
 )
 
 // repoDiff prints how the models of one repository differ from those of another: the
 // versions that serve, and the completed configurations line by line. It fails when
 // they do.
-func (p *program) repoDiff(ctx context.Context, one, two string, models []string) error {
+func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, models []string) error {
 	var shelves [2]shelf
 	for i, repo := range []string{one, two} {
-		s, err := p.openShelf(ctx, repo, allOf(models))
+		s, err := p.openShelf(ctx, c, repo, allOf(models))
 		if err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func describe(ctx context.Context, s shelf, models []string) (map[string][]strin
 			return nil, errors.Join(err, ctx.Err())
 		}
 		if err != nil {
-			text = []byte("# " + strings.ReplaceAll(err.Error(), "\n", "; "))
+			text = []byte("# " + status.Line(err.Error()))
 		}
 		all[name] = append(lines, strings.Split(strings.TrimRight(string(text), "\n"), "\n")...)
 	}

@@ -44,16 +44,18 @@ func (p *program) prepare(ctx context.Context, name, path string) error {
 	return nil
 }
 
-// listRuntimes prints every runtime with the library that would be opened.
+// listRuntimes prints every runtime with the library that would be opened, or how to
+// get one.
 func (p *program) listRuntimes() error {
+	rows := [][]string{{"NAME", "LIBRARY", "STATUS", "PATH OR WHAT TO DO"}}
 	for _, r := range runtimes.List() {
+		found := "found"
 		path, err := runtimes.Find(r.Name, "")
 		if err != nil {
-			path = err.Error()
+			found, path = "missing", err.Error()
 		}
-		if _, err := fmt.Fprintf(p.stdout, "%s\t%s\t%s\n", r.Name, r.Title, path); err != nil {
-			return err
-		}
+		rows = append(rows, []string{r.Name, r.Title, found, path})
 	}
+	writeTable(p.stdout, rows)
 	return nil
 }

@@ -47,7 +47,7 @@ func (p *program) run(ctx context.Context, o *options.Options, journal *logs.Log
 	if o.ExitOnError && len(s.repo.Failures()) > 0 {
 		return errors.Join(serverError(status.Errorf(status.Internal, "failed to load all models")), s.close(ctx))
 	}
-	if err := s.start(ctx); err != nil {
+	if err := s.start(); err != nil {
 		return errors.Join(serverError(err), s.close(ctx))
 	}
 	if err := forgetStart(); err != nil {
@@ -61,6 +61,9 @@ func (p *program) run(ctx context.Context, o *options.Options, journal *logs.Log
 	return errors.Join(err, s.close(ctx))
 }
 
+// statusWidth is how many characters of a model's status are on one line of the table.
+const statusWidth = 100
+
 // models returns the table of models and how they are, with its heading.
 func models(r *repository.Repository) [][]string {
 	rows := [][]string{{"Model", "Version", "Status"}}
@@ -69,14 +72,17 @@ func models(r *repository.Repository) [][]string {
 		ready[e.Name] = append(ready[e.Name], e.Version)
 	}
 	for _, f := range r.Failures() {
-		reasons[f.Model] = "UNAVAILABLE: " + strings.ReplaceAll(f.Err.Error(), "\n", "; ")
+		reasons[f.Model] = "UNAVAILABLE: " + f.Err.Error()
 	}
 	for _, name := range r.Models() {
 		for _, v := range ready[name] {
 			rows = append(rows, []string{name, v, "READY"})
 		}
 		if reason, ok := reasons[name]; ok {
-			rows = append(rows, []string{name, "-", reason})
+			first := []string{name, "-"}
+			for _, line := range wrap(reason, statusWidth) {
+				rows, first = append(rows, append(first, line)), []string{"", ""}
+			}
 		}
 	}
 	return rows

@@ -41,6 +41,7 @@ type server struct {
 	// inFlight counts the bytes of the requests of all front ends.
 	inFlight *infer.InFlight
 	gpus     io.Closer
+	sockets  sockets
 	// responses is nil without --cache-config.
 	responses cache.Cache
 	fronts    []*front
@@ -49,11 +50,25 @@ type server struct {
 	http, grpc, metrics *front // nil when not enabled
 }
 
-// open loads the models a command line names. They are served by nobody yet.
+// open takes the ports and loads the models a command line names. They are served by
+// nobody yet.
 func open(ctx context.Context, o *options.Options, c *Components, journal *logs.Log) (*server, error) {
 	if len(o.Repositories) == 0 {
 		return nil, status.Errorf(status.InvalidArg, "--model-repository must be specified")
 	}
+	ports, err := takePorts(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openOn(ctx, o, c, journal, ports)
+	if err != nil {
+		return nil, errors.Join(err, ports.close())
+	}
+	return s, nil
+}
+
+// openOn is open with the ports taken.
+func openOn(ctx context.Context, o *options.Options, c *Components, journal *logs.Log, ports sockets) (*server, error) {
 	registry, err := c.registry()
 	if err != nil {
 		return nil, err
@@ -88,7 +103,7 @@ func open(ctx context.Context, o *options.Options, c *Components, journal *logs.
 	}
 	s := &server{
 		o: *o, logs: journal, log: log, repo: repo, traces: seen, regions: shm.NewRegistry(o.ClientSHM),
-		alloc: alloc, counted: metrics, responses: responses, gpus: gpus, inFlight: infer.NewInFlight(o.Limits.InFlightBytes()),
+		alloc: alloc, counted: metrics, responses: responses, gpus: gpus, sockets: ports, inFlight: infer.NewInFlight(o.Limits.InFlightBytes()),
 	}
 	metrics.InFlight(s.inFlight)
 	if err := s.wire(); err != nil {
@@ -142,6 +157,11 @@ func modeOf(o *options.Options) repository.Mode {
 
 func (s *server) live() bool { return !s.leaving.Load() }
 
+// ready is what /v2/health/ready says.
+func (s *server) ready() bool {
+	return s.live() && (!s.o.StrictReadiness || s.repo.Ready())
+}
+
 // gate answers readiness for the server as a whole.
 type gate struct {
 	infer.Catalog
@@ -149,15 +169,13 @@ type gate struct {
 }
 
 // Ready reports whether requests are welcome.
-func (g *gate) Ready() bool {
-	return g.s.live() && (!g.s.o.StrictReadiness || g.Catalog.Ready())
-}
+func (g *gate) Ready() bool { return g.s.ready() }
 
-// start opens the sockets and serves.
-func (s *server) start(ctx context.Context) error {
+// start listens and serves.
+func (s *server) start() error {
 	for _, f := range s.fronts {
-		if err := f.listen(ctx); err != nil {
-			return status.Errorf(status.Unavailable, "unable to start %s: %w", f.title, err)
+		if err := f.listen(); err != nil {
+			return err
 		}
 	}
 	for _, f := range s.fronts {

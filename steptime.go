@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -35,17 +36,18 @@ func ask(ctx context.Context, c client.Client, req *client.Request) (*timed, err
 }
 
 // measure reads the statistics before and after a request, so it works with every
-// server of the protocol that keeps them.
+// server of the protocol that keeps them. Of one that refuses them there are no times of steps.
 func measure(ctx context.Context, c client.Client, model string, request func() (*client.Response, error)) (*timed, error) {
 	before, err := c.Statistics(ctx, "")
-	if err != nil {
+	_, none := errors.AsType[*client.Error](err)
+	if err != nil && !none {
 		return nil, err
 	}
 	began := time.Now()
 	resp, err := request()
 	t := &timed{resp: resp, took: time.Since(began)}
-	if err != nil {
-		return nil, err
+	if err != nil || none {
+		return t, err
 	}
 	return t, t.settle(ctx, c, model, before)
 }

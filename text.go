@@ -49,6 +49,47 @@ func writeColumns(w io.Writer, indent string, rows [][]string) {
 	_, _ = io.WriteString(w, b.String())
 }
 
+// writeTable prints rows as columns that begin below their heading, which is the first
+// row. A column that is empty but for its heading is left out.
+func writeTable(w io.Writer, rows [][]string) {
+	widths := columnWidths(rows)
+	used := columnWidths(rows[1:])
+	var b strings.Builder
+	for _, row := range rows {
+		var line strings.Builder
+		for c, cell := range row {
+			if c == 0 || c < len(used) && used[c] > 0 {
+				line.WriteString(pad(cell, widths[c]) + "  ")
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, _ = io.WriteString(w, b.String())
+}
+
+// wrap breaks a text into lines of at most width characters at its spaces. A longer word,
+// a path for example, has a line of its own.
+func wrap(text string, width int) []string {
+	var lines []string
+	for part := range strings.Lines(text) {
+		line := ""
+		for word := range strings.FieldsSeq(part) {
+			switch {
+			case line == "":
+				line = word
+			case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+				line += " " + word
+			default:
+				lines, line = append(lines, line), word
+			}
+		}
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 const (
 	shortElements = 6  // of a tensor that shorten shows
 	shortRunes    = 60 // of a text that shorten shows

@@ -197,5 +197,8 @@ func parse(fs *flag.FlagSet, args []string) ([]string, error) {
 
 // serverError is what Triton prints when it cannot start.
 func serverError(err error) error {
+	if e, ok := errors.AsType[*startError](err); ok {
+		return e
+	}
 	return fmt.Errorf("creating server: %s - %w", status.CodeOf(err), err)
 }

@@ -1,13 +1,16 @@
 package tutti
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	coreinfer "tutti/core/infer"
 )
@@ -20,7 +23,8 @@ const maxExplanation = 16 << 20
 // why asks a running server what the time of a request went into.
 func (p *program) why(ctx context.Context, args []string) error {
 	fs := p.flags("why", whyUsage)
-	base := fs.String("url", "http://127.0.0.1:8000", "`URL` of the server's HTTP port")
+	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
+	connect.flags(fs)
 	rest, err := parse(fs, args)
 	switch {
 	case err != nil:
@@ -28,23 +32,77 @@ func (p *program) why(ctx context.Context, args []string) error {
 	case len(rest) != 1:
 		return usagef("expected one trace id, or the id of a request: tutti why %s", whyUsage)
 	}
-	api := strings.TrimSuffix(*base, "/") + "/ui/api/traces"
-	id := rest[0]
+	a, err := connect.inspector(*url)
+	if err != nil {
+		return err
+	}
+	return connect.explain(ctx, *url, a.why(ctx, p.stdout, rest[0]))
+}
+
+// inspector asks for what the dashboard shows.
+type inspector struct {
+	base string // of its API
+	http *http.Client
+}
+
+// inspector returns what asks the server at a URL.
+func (c *connection) inspector(server string) (*inspector, error) {
+	base, h, err := c.api(server)
+	return &inspector{base, h}, err
+}
+
+// why prints the explanation of a trace, or of the newest trace of a request.
+func (a *inspector) why(ctx context.Context, w io.Writer, id string) error {
 	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" {
-		if id, err = traceOf(ctx, api, id); err != nil {
+		var err error
+		if id, err = a.traceOf(ctx, id); err != nil {
 			return err
 		}
 	}
-	text, err := fetchText(ctx, api+"/"+id+"?as=text")
+	text, err := a.get(ctx, "traces/"+id+"?as=text")
 	if err == nil {
-		_, err = p.stdout.Write(text)
+		_, err = w.Write(text)
 	}
 	return err
 }
 
+// How long a trace may take to be stored after its response has come.
+const (
+	awaitTries = 50
+	awaitPause = 20 * time.Millisecond
+)
+
+// await prints the explanation of a trace that is about to be stored.
+func (a *inspector) await(ctx context.Context, w io.Writer, id string) error {
+	for range awaitTries {
+		text, err := a.get(ctx, "traces/"+id+"?as=text")
+		if err == nil {
+			_, err = w.Write(text)
+			return err
+		}
+		if refusal, ok := errors.AsType[*refusedError](err); !ok || refusal.status != http.StatusNotFound {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(awaitPause):
+		}
+	}
+	return fmt.Errorf("the server did not store trace %s: it does so for a few such requests in a second, when it has a --dashboard and --trace-store-bytes", id)
+}
+
+// refusedError is an answer of the API that is none.
+type refusedError struct {
+	status int
+	text   string
+}
+
+func (e *refusedError) Error() string { return "the server says: " + e.text }
+
 // traceOf returns the newest trace of a request.
-func traceOf(ctx context.Context, api, request string) (string, error) {
-	b, err := fetchText(ctx, api+"?limit=1&request="+url.QueryEscape(request))
+func (a *inspector) traceOf(ctx context.Context, request string) (string, error) {
+	b, err := a.get(ctx, "traces?limit=1&request="+url.QueryEscape(request))
 	if err != nil {
 		return "", err
 	}
@@ -53,29 +111,39 @@ func traceOf(ctx context.Context, api, request string) (string, error) {
 		return "", fmt.Errorf("the server's answer is no list of traces: %w", err)
 	}
 	if len(list.Traces) == 0 {
-		return "", fmt.Errorf("no trace of request '%s' is stored: not every request is, see --trace-store-every", request)
+		return "", fmt.Errorf("no trace of request '%s' is stored: not every request is, see --trace-store-every (tutti infer asks for its own)", request)
 	}
 	return list.Traces[0].ID, nil
 }
 
-// fetchText returns what is at an address; a failure has the server's text.
-func fetchText(ctx context.Context, address string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	resp, err := http.DefaultClient.Do(req)
+// get returns what is at a path of the API.
+func (a *inspector) get(ctx context.Context, path string) ([]byte, error) {
+	resp, err := a.ask(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxExplanation))
-	if err == nil && resp.StatusCode != http.StatusOK {
-		var e struct{ Error string }
-		if json.Unmarshal(b, &e) != nil || e.Error == "" {
-			e.Error = resp.Status
-		}
-		err = fmt.Errorf("the server says: %s", e.Error)
+	return io.ReadAll(io.LimitReader(resp.Body, maxExplanation))
+}
+
+// ask sends a request; a failure has the server's text.
+func (a *inspector) ask(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, &usageError{err}
 	}
-	return b, err
+	resp, err := a.http.Do(req)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxExplanation))
+	var e struct{ Error string }
+	if json.Unmarshal(b, &e) != nil || e.Error == "" {
+		e.Error = resp.Status
+	}
+	if resp.StatusCode == http.StatusNotFound && strings.HasSuffix(e.Error, "Not Found") {
+		e.Error = "nothing is at " + req.URL.Path + ": expected a server of this project with its --dashboard"
+	}
+	return resp, errors.Join(err, &refusedError{resp.StatusCode, e.Error})
 }

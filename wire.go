@@ -20,7 +20,7 @@ func (s *server) wire() error {
 		if err != nil {
 			return err
 		}
-		s.grpc = &front{title: "GRPCInferenceService", endpoint: s.o.GRPC.Endpoint, service: grpcapi.New(settings)}
+		s.grpc = &front{title: "GRPCInferenceService", endpoint: s.o.GRPC.Endpoint, socket: s.sockets.grpc, service: grpcapi.New(settings)}
 		s.fronts = append(s.fronts, s.grpc)
 	}
 	if s.o.HTTP.Enabled {
@@ -33,11 +33,11 @@ func (s *server) wire() error {
 				return err
 			}
 		}
-		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP.Endpoint, service: httpapi.New(settings)}
+		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP.Endpoint, socket: s.sockets.http, service: httpapi.New(settings)}
 		s.fronts = append(s.fronts, s.http)
 	}
 	if s.o.Metrics.Enabled {
-		s.metrics = &front{title: "Metrics Service", endpoint: s.o.Metrics.Endpoint, service: newExporter(s.counted)}
+		s.metrics = &front{title: "Metrics Service", endpoint: s.o.Metrics.Endpoint, socket: s.sockets.metrics, service: newExporter(s.counted)}
 		s.fronts = append(s.fronts, s.metrics)
 	}
 	return nil

@@ -7,10 +7,10 @@ package client
 
 import (
 	"context"
-	"fmt"
-	"net/url"
+	"crypto/tls"
 
 	"tutti/core/infer"
+	"tutti/proto/modelconfig"
 )
 
 // Client asks one server. It is safe for concurrent use.
@@ -24,6 +24,8 @@ type Client interface {
 	Ready(ctx context.Context) (bool, error)
 	// Metadata describes a model.
 	Metadata(ctx context.Context, model string) (*infer.Metadata, error)
+	// Config returns the completed configuration of a model.
+	Config(ctx context.Context, model string) (*modelconfig.ModelConfig, error)
 	// Statistics returns those of a model, or of all models when it is empty.
 	Statistics(ctx context.Context, model string) ([]infer.Statistics, error)
 	// Close ends the connections.
@@ -38,6 +40,17 @@ type Streamer interface {
 	Stream(ctx context.Context, req *Request, each func(*Response) error) error
 }
 
+// Manager is a Client that also changes which models the server has.
+type Manager interface {
+	Client
+	// Index lists the models of the server's repositories.
+	Index(ctx context.Context) ([]infer.Entry, error)
+	// Load has the server load a model, which waits until it serves or cannot.
+	Load(ctx context.Context, model string) error
+	// Unload has the server unload a model, with dependents what is only there for it too.
+	Unload(ctx context.Context, model string, dependents bool) error
+}
+
 // Request asks a model for outputs.
 type Request struct {
 	Model string
@@ -48,6 +61,9 @@ type Request struct {
 	Inputs []Tensor
 	// Outputs names those wanted; empty for all.
 	Outputs []string
+	// TraceParent and TraceState are the W3C Trace Context that the request belongs to;
+	// empty for none.
+	TraceParent, TraceState string
 }
 
 // Response is a model's answer.
@@ -77,18 +93,27 @@ type Error struct {
 // Error returns status and text.
 func (e *Error) Error() string { return e.Status + ": " + e.Text }
 
-// Dial returns a client of the server at a URL: http://HOST:PORT or grpc://HOST:PORT.
-// It does not connect yet.
-func Dial(server string) (Client, error) {
-	u, err := url.Parse(server)
+// Dial returns a client of the server at a URL that ParseURL takes. It does not connect
+// yet.
+func Dial(server string) (Manager, error) { return DialWith(server, nil) }
+
+// DialWith is Dial with options, which may be nil.
+func DialWith(server string, o *Options) (Manager, error) {
+	u, err := ParseURL(server)
 	if err != nil {
 		return nil, err
 	}
-	switch u.Scheme {
-	case "http", "https":
-		return NewHTTP(server, nil), nil
-	case "grpc":
-		return NewGRPC(u.Host)
+	if o == nil {
+		o = &Options{}
 	}
-	return nil, fmt.Errorf("'%s' is no address of a server, expected http://HOST:PORT or grpc://HOST:PORT", server)
+	switch u.Scheme {
+	case schemeGRPC:
+		return NewGRPC(u.Host, &Options{Header: o.Header})
+	case schemeGRPCS:
+		if o.TLS == nil {
+			o = &Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Header: o.Header}
+		}
+		return NewGRPC(u.Host, o)
+	}
+	return NewHTTP(u.String(), &HTTPOptions{Options: *o}), nil
 }

@@ -253,7 +253,7 @@ func TestValues(t *testing.T) {
 	_, missing := client.Values[int32](nil)
 	_, noText := x.Strings()
 	_, cutText := cut.Strings()
-	_, noURL := client.Dial("localhost:8000")
+	_, noURL := client.Dial("ftp://localhost:8000")
 	for what, tt := range map[string]struct {
 		err  error
 		want string

@@ -8,7 +8,9 @@ import (
 	"math"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"tutti/core/infer"
@@ -16,18 +18,29 @@ import (
 	"tutti/proto/inference"
 )
 
-// GRPC asks a server over gRPC, without encryption.
+// GRPC asks a server over gRPC.
 type GRPC struct {
 	conn *grpc.ClientConn
 	stub inference.GRPCInferenceServiceClient
 }
 
-var _ Streamer = (*GRPC)(nil)
+var (
+	_ Manager  = (*GRPC)(nil)
+	_ Streamer = (*GRPC)(nil)
+)
 
-// NewGRPC returns a client of the server at HOST:PORT.
-func NewGRPC(address string) (*GRPC, error) {
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)))
+// NewGRPC returns a client of the server at HOST:PORT. It uses TLS when the options have
+// a configuration of it; they may be nil.
+func NewGRPC(address string, o *Options) (*GRPC, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	security := insecure.NewCredentials()
+	if o.TLS != nil {
+		security = credentials.NewTLS(o.TLS.Clone())
+	}
+	conn, err := grpc.NewClient(address, append(o.dialOptions(), grpc.WithTransportCredentials(security),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)))...)
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +74,17 @@ func message(req *Request) *inference.ModelInferRequest {
 	return m
 }
 
+// traced adds the trace context of a request to a call.
+func traced(ctx context.Context, req *Request) context.Context {
+	if req.TraceParent == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, traceParent, req.TraceParent, traceState, req.TraceState)
+}
+
 // Infer sends one request and waits for its answer.
 func (c *GRPC) Infer(ctx context.Context, req *Request) (*Response, error) {
-	a, err := c.stub.ModelInfer(ctx, message(req))
+	a, err := c.stub.ModelInfer(traced(ctx, req), message(req))
 	if err != nil {
 		return nil, refused(err)
 	}
@@ -74,7 +95,7 @@ func (c *GRPC) Infer(ctx context.Context, req *Request) (*Response, error) {
 func (c *GRPC) Stream(ctx context.Context, req *Request, each func(*Response) error) error {
 	ctx, cancel := context.WithCancel(ctx) // a stream that is left early ends too
 	defer cancel()
-	s, err := c.stub.ModelStreamInfer(ctx)
+	s, err := c.stub.ModelStreamInfer(traced(ctx, req))
 	if err != nil {
 		return refused(err)
 	}

@@ -19,8 +19,15 @@ import (
 // headerLength tells where in a body the JSON ends and binary tensors begin.
 const headerLength = "Inference-Header-Content-Length"
 
+// The headers, or keys of metadata, of W3C Trace Context.
+const (
+	traceParent = "traceparent"
+	traceState  = "tracestate"
+)
+
 // HTTPOptions change how an HTTP client asks.
 type HTTPOptions struct {
+	Options
 	// JSON sends tensors as JSON and asks for such; else they travel in binary.
 	JSON bool
 
@@ -29,26 +36,28 @@ type HTTPOptions struct {
 
 // HTTP asks a server over HTTP.
 type HTTP struct {
-	url       string
-	json      bool
-	transport *http.Transport
-	http      http.Client
+	url  string
+	json bool
+	http http.Client
 }
 
-var _ Client = (*HTTP)(nil)
+var _ Manager = (*HTTP)(nil)
 
 // idlePerHost is how many connections a client keeps for its next requests.
 const idlePerHost = 64
 
-// NewHTTP returns a client of the server at a URL like http://127.0.0.1:8000.
+// NewHTTP returns a client of the server at a URL like http://127.0.0.1:8000. The options
+// may be nil.
 func NewHTTP(server string, o *HTTPOptions) *HTTP {
-	t := &http.Transport{MaxIdleConnsPerHost: idlePerHost, DisableCompression: true}
-	return &HTTP{url: strings.TrimSuffix(server, "/"), json: o != nil && o.JSON, transport: t, http: http.Client{Transport: t}}
+	if o == nil {
+		o = &HTTPOptions{}
+	}
+	return &HTTP{url: strings.TrimSuffix(server, "/"), json: o.JSON, http: http.Client{Transport: o.RoundTripper()}}
 }
 
 // Close closes idle connections.
 func (c *HTTP) Close() error {
-	c.transport.CloseIdleConnections()
+	c.http.CloseIdleConnections()
 	return nil
 }
 
@@ -113,6 +122,10 @@ func (c *HTTP) Infer(ctx context.Context, req *Request) (*Response, error) {
 	}
 	if !c.json {
 		hr.Header.Set(headerLength, strconv.Itoa(header))
+	}
+	if req.TraceParent != "" {
+		hr.Header.Set(traceParent, req.TraceParent)
+		hr.Header.Set(traceState, req.TraceState)
 	}
 	answer, h, err := c.do(hr)
 	if err != nil {

@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"net/url"
 
+	"tutti/core/config"
 	"tutti/core/infer"
+	"tutti/proto/inference"
+	"tutti/proto/modelconfig"
 )
 
 // post sends a JSON body to a path and reads the JSON answer into to, which may be nil.
@@ -45,9 +48,46 @@ func (c *HTTP) Unload(ctx context.Context, model string, dependents bool) error 
 	return c.post(ctx, "/v2/repository/models/"+url.PathEscape(model)+"/unload", body, nil)
 }
 
-// Config returns the completed configuration of a model as JSON.
-func (c *HTTP) Config(ctx context.Context, model string) ([]byte, error) {
+// Config returns the completed configuration of a model.
+func (c *HTTP) Config(ctx context.Context, model string) (*modelconfig.ModelConfig, error) {
 	var text json.RawMessage
-	err := c.get(ctx, "/v2/models/"+url.PathEscape(model)+"/config", &text)
-	return text, err
+	if err := c.get(ctx, modelPath(model, "")+"/config", &text); err != nil {
+		return nil, err
+	}
+	return config.ParseJSON(string(text))
+}
+
+// Index lists the models of the server's repositories.
+func (c *GRPC) Index(ctx context.Context) ([]infer.Entry, error) {
+	a, err := c.stub.RepositoryIndex(ctx, &inference.RepositoryIndexRequest{})
+	if err != nil {
+		return nil, refused(err)
+	}
+	list := make([]infer.Entry, len(a.GetModels()))
+	for i, m := range a.GetModels() {
+		list[i] = infer.Entry{Name: m.GetName(), Version: m.GetVersion(), State: infer.State(m.GetState()), Reason: m.GetReason()}
+	}
+	return list, nil
+}
+
+// Load has the server load a model, which waits until it serves or cannot.
+func (c *GRPC) Load(ctx context.Context, model string) error {
+	_, err := c.stub.RepositoryModelLoad(ctx, &inference.RepositoryModelLoadRequest{ModelName: model})
+	return refused(err)
+}
+
+// Unload has the server unload a model, with dependents what is only there for it too.
+func (c *GRPC) Unload(ctx context.Context, model string, dependents bool) error {
+	_, err := c.stub.RepositoryModelUnload(ctx, &inference.RepositoryModelUnloadRequest{
+		ModelName: model, Parameters: map[string]*inference.ModelRepositoryParameter{
+			"unload_dependents": {ParameterChoice: &inference.ModelRepositoryParameter_BoolParam{BoolParam: dependents}},
+		},
+	})
+	return refused(err)
+}
+
+// Config returns the completed configuration of a model.
+func (c *GRPC) Config(ctx context.Context, model string) (*modelconfig.ModelConfig, error) {
+	a, err := c.stub.ModelConfig(ctx, &inference.ModelConfigRequest{Name: model})
+	return a.GetConfig(), refused(err)
 }

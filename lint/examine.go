@@ -150,15 +150,17 @@ func (e *examiner) add(err error, model, dir string) {
 	if err == nil {
 		return
 	}
+	reason := err.Error()
 	d, ok := config.Diagnosed(err)
 	if !ok {
+		reason = status.Line(reason) // a model's own has a stack trace
 		code := config.NotLoaded
 		if config.IsEnsemble(e.configs[model]) {
 			code = config.NotCompiled
 		}
 		d, _ = config.Diagnosed(config.Coded(code, "", err))
 	}
-	d.Reason = err.Error()
+	d.Reason = reason
 	e.diagnose(d, model, dir)
 }
 

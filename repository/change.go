@@ -12,6 +12,7 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/infer"
+	"tutti/core/status"
 	"tutti/core/telemetry"
 )
 
@@ -347,7 +348,7 @@ func (r *Repository) report(m *model, loaded bool) {
 	switch {
 	case m.err != nil:
 		r.s.Metrics.LoadFailed()
-		r.s.Log.Error("model is unavailable", name, slog.String("reason", m.err.Error()))
+		r.s.Log.Error("model is unavailable", name, slog.String("reason", status.Line(m.err.Error())))
 	case !m.wanted:
 		r.s.Log.Info("model unloaded", name)
 	case loaded:

@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"tutti/core/infer"
-	"tutti/core/tracing"
 )
 
 var _ infer.Inferer = (*Repository)(nil)
@@ -28,7 +27,7 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 			return
 		}
 		if req.Trace == nil {
-			req.Trace = r.s.Tracer.SampleFrom(req.Model, v.sig.Version, req.ID, req.Origin.ID != tracing.TraceID{})
+			req.Trace = r.s.Tracer.SampleFrom(req.Model, v.sig.Version, req.ID, &req.Origin)
 			if r.s.Tracer.Capturing() {
 				req.Trace = r.s.Tracer.Capture(req.Trace, req.Model, v.sig.Version, req.ID, &req.Origin)
 			}

@@ -103,7 +103,7 @@ func testExamples(t *testing.T, with tutti.Components) {
 
 func dialGRPC(tb testing.TB, address string) *client.GRPC {
 	tb.Helper()
-	c, err := client.NewGRPC(address)
+	c, err := client.NewGRPC(address, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -13,9 +13,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"tutti/core/certs/certstest"
 	"tutti/options"
 )
 
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // TestScript runs the program itself, as testdata/script tells.
 //
-//	serve ARGS             starts tutti serve on free ports; HTTP, GRPC and METRICS are its addresses
+//	serve ARGS             starts tutti serve on free ports; HTTP, GRPC and METRICS are its addresses, HTTP_PORT ... their ports
 //	! serve ARGS           expects that it fails to start; its output is on stdout and stderr
 //	terminate              ends it by SIGTERM and expects exit status 0; its output is on stdout and stderr
 //	http METHOD URL [-H NAME:VALUE] [BODY | @FILE]    prints the answer's status and body, and what Retry-After says
@@ -38,12 +40,18 @@ func TestScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := certstest.Write(t, t.TempDir(), "server", time.Now())
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("EXAMPLES", examples)
+			e.Setenv("CERT", id.Files.Cert) // which is its own authority
+			e.Setenv("KEY", id.Files.Key)
 			e.Setenv("TUTTI_ONNXRUNTIME_LIB", library)
 			e.Setenv("GORACE", raceOptions)
+			for _, name := range []string{"HTTP", "GRPC", "METRICS"} { // of servers that are started by exec
+				e.Setenv("TUTTI_"+name+"_PORT", "0")
+			}
 			e.Values[childKey{}] = &child{}
 			return nil
 		},
@@ -93,6 +101,10 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Setenv("HTTP", a.http)
 		ts.Setenv("GRPC", a.grpc)
 		ts.Setenv("METRICS", a.metrics)
+		for name, address := range map[string]string{"HTTP_PORT": a.http, "GRPC_PORT": a.grpc, "METRICS_PORT": a.metrics} {
+			_, port, _ := net.SplitHostPort(address)
+			ts.Setenv(name, port)
+		}
 	case !neg:
 		ts.Fatalf("the server did not start:\n%s", c.log)
 	default:

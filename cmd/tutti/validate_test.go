@@ -5,10 +5,51 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"tutti"
 )
+
+// TestValidateTrace has a Python model fail with a stack trace: it is readable in the
+// report and in the server's log, whose table stays narrow.
+func TestValidateTrace(t *testing.T) {
+	t.Parallel()
+	if err := pythonCheck(); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("bad/config.pbtxt", "backend: \"python\" input { name: \"X\" data_type: TYPE_FP32 dims: 1 } output { name: \"Y\" data_type: TYPE_FP32 dims: 1 }")
+	write("bad/1/model.py", "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('"+strings.Repeat("no table ", 30)+"')\n    def execute(self, requests):\n        pass\n")
+	var out, log bytes.Buffer
+	if code := tutti.Main(t.Context(), []string{"tutti", "validate", dir}, &out, &out, components()); code != 1 {
+		t.Errorf("validate ended with %d, want 1", code)
+	}
+	args := append([]string{"tutti", "serve", "--model-repository", dir}, freePorts...)
+	if code := tutti.Main(t.Context(), args, &log, &log, components()); code != 1 {
+		t.Errorf("serve ended with %d, want 1", code)
+	}
+	for name, text := range map[string]string{"report": out.String(), "log": log.String()} {
+		if strings.Contains(text, `\n`) || !strings.Contains(text, "no table; At: ") {
+			t.Errorf("the stack trace in the %s:\n%s", name, text)
+		}
+	}
+	for line := range strings.Lines(log.String()) {
+		if line[0] == '|' && len(line) > 140 {
+			t.Errorf("the table is %d columns wide:\n%s", len(line), &log)
+			break
+		}
+	}
+}
 
 // TestSARIF holds the report for code scanners to what the format's schema requires
 // of the parts that are used.

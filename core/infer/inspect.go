@@ -14,10 +14,6 @@ type Inspector interface {
 	SetSampling(s Sampling) error
 }
 
-// TryPrefix begins the ids of the requests that a person sends from the dashboard, whose
-// traces are stored whatever the sampling.
-const TryPrefix = "try-"
-
 // Overview shows what is served.
 type Overview interface {
 	Server() *ServerView
@@ -31,7 +27,7 @@ type TraceQuery struct {
 	Request, TraceID, Model string
 	// Status is "ok", "failed" or the name of a code in lower_snake_case.
 	Status string
-	// Kept is "failed", "slow" or "sampled": why the trace is stored.
+	// Kept is "failed", "slow", "requested" or "sampled": why the trace is stored.
 	Kept string
 	// MinNs and MaxNs bound the duration, FromUs and ToUs when the request began.
 	MinNs, MaxNs, FromUs, ToUs int64
@@ -216,7 +212,7 @@ type StoreView struct {
 	Rings []RingStats `json:"rings"`
 }
 
-// RingStats is one of the store's rings: "failed", "slow" or "sampled".
+// RingStats is one of the store's rings: "failed", "slow", "requested" or "sampled".
 type RingStats struct {
 	Kept     string `json:"kept"`
 	Bytes    int64  `json:"bytes"`

@@ -91,3 +91,19 @@ func TestCodeOf(t *testing.T) {
 		t.Errorf("Prefixf text = %q, want %q", got, want)
 	}
 }
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"":                 "",
+		" as it is ":       " as it is ",
+		"one\ntwo":         "one; two",
+		"\n one \n\n\ntwo": "one; two",
+		"ValueError: no table\n\nAt:\n  model.py(4): initialize\n": "ValueError: no table; At: model.py(4): initialize",
+	}
+	for text, want := range tests {
+		if got := status.Line(text); got != want {
+			t.Errorf("Line(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

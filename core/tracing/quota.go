@@ -50,6 +50,29 @@ func (q *quota) take() bool {
 	return true
 }
 
+// maxRetained bounds the requests whose clients ask for their traces to be stored: so many
+// at once, and as many in each second after. People send few, and nobody fills the store.
+const maxRetained = 20
+
+// An allowance counts those requests. A quota would not do: it looks at the clock for one
+// in many.
+type allowance struct{ due atomic.Int64 }
+
+// take reports whether it may happen at now once more.
+func (a *allowance) take(now int64) bool {
+	const second, each = int64(1_000_000_000), int64(1_000_000_000) / maxRetained
+	for {
+		at := a.due.Load()
+		due := max(at, now) + each
+		if due > now+second {
+			return false
+		}
+		if a.due.CompareAndSwap(at, due) {
+			return true
+		}
+	}
+}
+
 // maxAsked bounds the model's name of a request that no model took.
 const maxAsked = 256
 

@@ -43,6 +43,8 @@ type Origin struct {
 	ID     TraceID
 	Parent SpanID
 	State  string
+	// Retain tells that the caller asks for the trace to be stored.
+	Retain bool
 }
 
 // From records how the request came, and has it follow the caller's trace.

@@ -62,6 +62,8 @@ type Record struct {
 	Ensemble bool
 	// Captured tells that the request's tensors are kept.
 	Captured bool
+	// Retain tells that the client asked for the trace to be stored, within the bound of such.
+	Retain bool
 	// Code and Error say how the request failed; Failed that it did.
 	Failed bool
 	Code   status.Code

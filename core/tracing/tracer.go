@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"tutti/core/status"
+	"tutti/core/telemetry"
 )
 
 // The trace modes: into a file, or as spans that a sink exports.
@@ -74,6 +75,7 @@ type Tracer struct {
 	camera  Camera
 	all     atomic.Bool
 	quota   quota
+	retain  allowance
 	params  []string
 	epoch   int64 // ns since 1970 at which telemetry.Now was 0
 	pool    sync.Pool
@@ -215,14 +217,15 @@ func (t *Tracer) On() bool { return t != nil && t.now.Load().on }
 //
 // hot: when nothing is traced, one atomic load.
 func (t *Tracer) Sample(model string, version int64, id string) *Trace {
-	return t.SampleFrom(model, version, id, false)
+	return t.SampleFrom(model, version, id, &Origin{})
 }
 
-// SampleFrom is Sample for a request of which it is known whether it follows a
-// client's trace. In ModeOpenTelemetry such a one is always chosen.
+// SampleFrom is Sample for a request of which it is known how it came. In
+// ModeOpenTelemetry one that follows a client's trace is always chosen. One whose client
+// asks for its trace is traced for the sinks, within a bound, and its Record says so.
 //
 // hot: when nothing is traced, one atomic load.
-func (t *Tracer) SampleFrom(model string, version int64, id string, follows bool) *Trace {
+func (t *Tracer) SampleFrom(model string, version int64, id string, o *Origin) *Trace {
 	if t == nil {
 		return nil
 	}
@@ -231,13 +234,16 @@ func (t *Tracer) SampleFrom(model string, version int64, id string, follows bool
 		return nil
 	}
 	set := s.of(model)
-	if (!follows || !set.follows) && !set.sample() {
-		if !t.all.Load() || !t.quota.take() {
+	retain := o.Retain && t.all.Load() && t.retain.take(telemetry.Now())
+	if (o.ID == TraceID{} || !set.follows) && !set.sample() {
+		if !retain && (!t.all.Load() || !t.quota.take()) {
 			return nil
 		}
 		set = nil
 	}
-	return t.newTrace(set, model, version, id)
+	x := t.newTrace(set, model, version, id)
+	x.rec.Retain = retain
+	return x
 }
 
 // Params names the parameters of requests that traces keep.

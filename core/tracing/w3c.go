@@ -1,6 +1,9 @@
 package tracing
 
-import "encoding/hex"
+import (
+	"encoding/hex"
+	"strings"
+)
 
 // Context says where a request belongs in a trace that several servers see, as W3C
 // Trace Context has it. A zero ID is none.
@@ -54,10 +57,33 @@ func (c *Context) Parent() string {
 	return string(append(hex.AppendEncode(b, c.Span[:]), "-01"...))
 }
 
+// RetainState is the member of a tracestate by which a client asks for the trace of its
+// request to be stored, whatever the sampling.
+const RetainState = "tutti=retain"
+
+// retains reports whether a tracestate, members apart by commas, asks for that.
+func retains(state string) bool {
+	for state != "" {
+		var member string
+		member, state, _ = strings.Cut(state, ",")
+		if strings.Trim(member, " \t") == RetainState {
+			return true
+		}
+	}
+	return false
+}
+
+// NewContext returns the context of a new trace, of which the caller is the first span.
+func NewContext(state string) Context {
+	c := Context{State: state}
+	draw(&c.ID, &c.Span)
+	return c
+}
+
 // Follow has the request belong to the trace that the client's headers name.
 func (o *Origin) Follow(parent, state string) {
 	if c, ok := ParseContext(parent, state); ok {
-		o.ID, o.Parent, o.State = c.ID, c.Span, c.State
+		o.ID, o.Parent, o.State, o.Retain = c.ID, c.Span, c.State, retains(c.State)
 	}
 }
 

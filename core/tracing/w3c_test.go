@@ -37,7 +37,7 @@ func TestFollow(t *testing.T) {
 	}{{tracing.ModeOpenTelemetry, "0", true}, {tracing.ModeOpenTelemetry, "1000", true}, {tracing.ModeTriton, "1000", false}} {
 		tr, err := tracing.New(tracing.Options{Settings: tracing.Settings{Mode: tt.mode, Rate: tt.rate, Level: []string{"TIMESTAMPS"}, File: t.TempDir() + "/t"}})
 		must(t, err)
-		x := tr.SampleFrom("m", 1, "", true)
+		x := tr.SampleFrom("m", 1, "", &tracing.Origin{ID: tracing.TraceID{1}})
 		if x.Chosen() != tt.chosen || tr.Sample("m", 1, "").Chosen() {
 			t.Errorf("%+v: %v", tt, x.Chosen())
 		}
@@ -46,6 +46,26 @@ func TestFollow(t *testing.T) {
 		}
 		x.End()
 		must(t, tr.Close())
+	}
+}
+
+// TestRetain has a client ask for the trace of its request.
+func TestRetain(t *testing.T) {
+	t.Parallel()
+	c := tracing.NewContext(tracing.RetainState)
+	for state, want := range map[string]bool{
+		c.State: true, "a=1, tutti=retain ,b=2": true, "tutti=retain,a=1": true,
+		"": false, "tutti=retained": false, "tutti=": false, "x=tutti=retain": false, "a=1": false, "tutti=retain," + strings.Repeat("x", 512): false,
+	} {
+		var o tracing.Origin
+		o.Follow(c.Parent(), state)
+		if o.ID != c.ID || o.Parent != c.Span || o.Retain != want {
+			t.Errorf("%q: %+v", state, o)
+		}
+	}
+	var o tracing.Origin
+	if o.Follow("", c.State); o.Retain {
+		t.Error("a tracestate counts that comes without a traceparent")
 	}
 }
 

@@ -17,7 +17,7 @@
 //	GET api/models              {"models": [ModelView]}
 //	GET api/graph/MODEL         GraphView; ?version=N for another than the preferred one
 //	GET api/traces              TraceList, newest first; all are optional:
-//	                            ?request= ?trace= ?model= ?status=ok|failed|CODE ?kept=failed|slow|sampled
+//	                            ?request= ?trace= ?model= ?status=ok|failed|CODE ?kept=failed|slow|requested|sampled
 //	                            ?min_ns= ?max_ns= ?from_us= ?to_us= ?param=KEY&value=TEXT
 //	                            ?limit=50 (at most 1000) ?cursor=(next of the page before)
 //	                            ?after=(newest of an earlier list)

@@ -61,10 +61,10 @@ func ensemble(tr *tracing.Tracer) {
 	o := tracing.Origin{Start: tracing.HTTPRecvStart, Done: tracing.HTTPRecvEnd, Read: tr.Begin()}
 	o.Read.End()
 	o.Follow(clientParent, "vendor=1")
-	x := tr.SampleFrom("pipe", 3, "r1", true)
+	x := tr.SampleFrom("pipe", 3, "r1", &o)
 	x.From(&o)
 	x.Serve(3, true)
-	mate := tr.SampleFrom("pipe", 3, "r2", true)
+	mate := tr.SampleFrom("pipe", 3, "r2", &o)
 	x.Stamp(tracing.RequestStart, now+10)
 	run := tracing.Execution{Start: now + 40, InputEnd: now + 50, InferEnd: now + 80, End: now + 90, Batch: x.NextBatch(), Rows: 1, BatchRows: 3, Members: 2, Held: now + 30}
 	b := tracing.Batch{Execution: run, Model: "a", Version: 1}

@@ -3,7 +3,6 @@ package ring
 import (
 	"errors"
 	"maps"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,11 +18,16 @@ import (
 const (
 	failed = iota
 	slow
+	requested
 	sampled
 	dropped
 )
 
-var reasons = [dropped]string{"failed", "slow", "sampled"}
+var reasons = [dropped]string{"failed", "slow", "requested", "sampled"}
+
+// sixteenths is how much of the memory each ring has. What clients ask for has its own,
+// so that they drop nothing but what was asked for before.
+var sixteenths = [dropped]int64{failed: 4, slow: 4, requested: 1, sampled: 7}
 
 // Bounds of the size of a store.
 const (
@@ -60,8 +64,7 @@ var (
 	_ infer.Inspector = (*Store)(nil)
 )
 
-// New returns a store of so many bytes, half of which are for what is sampled and a
-// quarter each for what failed and what was slow. The memory is taken as it is used.
+// New returns a store of so many bytes. The memory is taken as it is used.
 func New(bytes int64, sampling infer.Sampling) (*Store, error) {
 	if bytes < MinBytes || bytes > MaxBytes {
 		return nil, status.Errorf(status.InvalidArg, "invalid size of the trace store: %d bytes, expected %d to %d", bytes, MinBytes, MaxBytes)
@@ -71,8 +74,8 @@ func New(bytes int64, sampling infer.Sampling) (*Store, error) {
 	s.buffers.New = func() any { return new([]byte) }
 	s.models.Store(&map[string]*model{})
 	s.sampling.Store(&sampling)
-	for i, part := range [dropped]int64{failed: 4, slow: 4, sampled: 2} {
-		if err := s.rings[i].open(bytes / part); err != nil {
+	for i, part := range sixteenths {
+		if err := s.rings[i].open(bytes / 16 * part); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
@@ -120,10 +123,10 @@ func (s *Store) judge(r *tracing.Record, took, now int64) int {
 		}
 	case s.model(r.Model).slow(took, now) && set.Slow:
 		return slow
-	case strings.HasPrefix(r.Request, infer.TryPrefix):
-		return sampled
 	}
 	switch {
+	case r.Retain:
+		return requested
 	case r.Captured:
 		return sampled
 	case set.Every == 0:

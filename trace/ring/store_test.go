@@ -164,13 +164,16 @@ func TestSampling(t *testing.T) {
 	if err != nil || len(list.Traces) != 1 || list.Traces[0].Kept != "failed" {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if f := s.Stats(); f.Rings[0].Traces != 1 || f.Rings[1].Traces+f.Rings[2].Traces != 0 {
+	if f := s.Stats(); f.Rings[0].Traces != 1 || f.Rings[1].Traces+f.Rings[2].Traces+f.Rings[3].Traces != 0 {
 		t.Errorf("%+v", f)
 	}
-	request(tr, "a", infer.TryPrefix+"x", 1, 100, nil)
-	list, err = s.Traces(&infer.TraceQuery{Request: infer.TryPrefix + "x"})
-	if err != nil || len(list.Traces) != 1 || list.Traces[0].Kept != "sampled" {
-		t.Errorf("of a person's own request: %+v, %v", list, err)
+	x := tr.SampleFrom("a", 1, "wanted", &tracing.Origin{Retain: true})
+	x.Stamp(tracing.RequestStart, x.Record().BeganAt)
+	x.Stamp(tracing.RequestEnd, x.Record().BeganAt+100)
+	x.End()
+	list, err = s.Traces(&infer.TraceQuery{Request: "wanted", Kept: "requested"})
+	if err != nil || len(list.Traces) != 1 || list.Traces[0].Kept != "requested" {
+		t.Errorf("of a request whose client asked: %+v, %v", list, err)
 	}
 	for _, bytes := range []int64{-1, 0, ring.MinBytes - 1, ring.MaxBytes + 1} {
 		if _, err := ring.New(bytes, infer.Sampling{}); status.CodeOf(err) != status.InvalidArg {
@@ -186,7 +189,7 @@ func TestBudget(t *testing.T) {
 	for range 100_000 {
 		request(tr, "an ensemble's name", "0123456789abcdef", 5, 5e6, nil)
 	}
-	sampled := s.Stats().Rings[2]
+	sampled := s.Stats().Rings[3]
 	if sampled.Traces != 100_000 {
 		t.Errorf("%d traces are kept in %d bytes, expected 100000", sampled.Traces, sampled.Bytes)
 	}

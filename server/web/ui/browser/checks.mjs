@@ -184,7 +184,7 @@ async function tryIt(t) {
   if (has('sentiment')) {
     await v.go('#/try/sentiment', '.input textarea');
     await v.page.getByRole('textbox', { name: 'Text' }).fill('What a lovely garden!');
-    await v.page.getByRole('button', { name: 'Send' }).click();
+    await v.page.getByRole('button', { name: 'Send', exact: true }).click();
     await v.page.waitForSelector('.topk li');
     assert.match(await v.page.locator('.topk li').first().textContent(), /positive/);
     await v.page.waitForSelector('.wrow');
@@ -193,7 +193,7 @@ async function tryIt(t) {
   await v.go('#/try/digits', 'input[type=file]');
   await v.page.setInputFiles('input[type=file]', join(t.root, 'examples/ensembles/digits/seven.png'));
   await v.page.waitForSelector('.preview');
-  await v.page.getByRole('button', { name: 'Send' }).click();
+  await v.page.getByRole('button', { name: 'Send', exact: true }).click();
   await v.page.waitForSelector('.topk li');
   assert.match(await v.page.locator('.topk li').first().textContent(), /seven/);
   await v.page.waitForSelector('.wrow');
@@ -201,7 +201,7 @@ async function tryIt(t) {
   if (has('detection')) {
     await v.go('#/try/detection_picture', 'input[type=file]');
     await v.page.setInputFiles('input[type=file]', join(t.root, 'examples/ensembles/detection/three.png'));
-    await v.page.getByRole('button', { name: 'Send' }).click();
+    await v.page.getByRole('button', { name: 'Send', exact: true }).click();
     await v.page.waitForSelector('.picture img');
     await v.page.waitForSelector('.wrow');
     await fine(t, v.page, 'try-picture-dark');
@@ -209,7 +209,7 @@ async function tryIt(t) {
   v.page.expected = /400/;
   await v.go('#/try/form', '.input textarea');
   await v.page.getByRole('textbox', { name: 'Text' }).fill('not JSON');
-  await v.page.getByRole('button', { name: 'Send' }).click();
+  await v.page.getByRole('button', { name: 'Send', exact: true }).click();
   await v.page.waitForSelector('.bad');
   await v.end();
 }
@@ -247,10 +247,13 @@ async function changes(t) {
   await v.go('#/settings', 'fieldset[disabled]');
   await v.page.getByLabel('Token').fill('wrong');
   await v.page.getByRole('button', { name: 'Use', exact: true }).click();
+  await v.page.waitForSelector('.bad >> text=The server refuses this token');
   await v.page.waitForSelector('text=You may look');
+  await fine(t, v.page, 'settings-wrong-token-dark');
   await v.page.getByLabel('Token').fill(token);
   await v.page.getByRole('button', { name: 'Use', exact: true }).click();
   await v.page.waitForSelector('text=You may change things');
+  assert.equal(await v.page.locator('.bad').count(), 0);
   await v.page.getByLabel(/One in so many/).fill('2');
   await v.page.getByRole('button', { name: 'Change' }).click();
   await v.page.waitForSelector('text=Changed.');
@@ -285,7 +288,7 @@ async function captured(t) {
   await card.getByRole('button', { name: 'stop' }).waitFor();
   await v.go('#/try/digits', 'input[type=file]');
   await v.page.setInputFiles('input[type=file]', join(t.root, 'examples/ensembles/digits/seven.png'));
-  await v.page.getByRole('button', { name: 'Send' }).click();
+  await v.page.getByRole('button', { name: 'Send', exact: true }).click();
   await v.page.waitForSelector('.tensors img');
   assert.ok(await v.page.locator('.tensors tbody tr').count() >= 5);
   const saved = v.page.waitForEvent('download');
@@ -319,7 +322,108 @@ async function bare(t) {
     await v.page.evaluate(() => { location.hash = '#/'; });
     await v.page.waitForSelector('.vslot .mrow');
     await server.stop();
-    await v.page.waitForSelector('.link.lost');
+    await v.page.waitForSelector('.link.disconnected');
+    await v.end();
+  } finally {
+    await server.stop();
+  }
+}
+
+/** boxes are where the elements of each selector are drawn, all at one moment; hidden ones are left out. */
+const boxes = (page, ...selectors) => page.evaluate((list) => list.map((selector) => [...document.querySelectorAll(selector)]
+  .map((e) => { const { x, y, right, bottom } = e.getBoundingClientRect(); return { x, y, right, bottom, text: `${selector} ${e.textContent}` }; })
+  .filter((r) => r.right > r.x)), selectors);
+
+/** apart fails when one of some boxes lies on one of others, but for a pixel. */
+function apart(some, others, what) {
+  for (const a of some) for (const b of others) {
+    assert.ok(a === b || a.right <= b.x + 1 || b.right <= a.x + 1 || a.bottom <= b.y + 1 || b.bottom <= a.y + 1, `${what}: '${a.text}' lies on '${b.text}'`);
+  }
+}
+
+/** labels looks for labels of edges that are cut by boxes or lie on each other, in all pipelines. */
+async function labels(t) {
+  const models = (await (await fetch(`http://127.0.0.1:${t.server.port}/ui/api/models`)).json()).models.filter((m) => m.ensemble && m.name !== 'big');
+  assert.ok(models.length > 3);
+  for (const viewport of [wide, phone]) {
+    const v = await look(t, { viewport });
+    let seen = 0;
+    for (const { name } of models) {
+      await v.go(`#/pipeline/${name}`, 'g.node .fig');
+      await v.page.screenshot({ path: join(t.shots, `labels-${name}-${viewport.width}.png`) });
+      const [texts, nodes] = await boxes(v.page, '.edge text', '.node .box, .end rect');
+      seen += texts.length;
+      apart(texts, nodes, `${name} at ${viewport.width}`);
+      apart(texts, texts, `${name} at ${viewport.width}`);
+    }
+    assert.ok(seen > models.length * 2, `only ${seen} labels are seen at ${viewport.width}`);
+    await v.end();
+  }
+}
+
+/** durations looks for figures of the waterfall that lie on its bars. */
+async function durations(t) {
+  const one = await several(t);
+  for (const viewport of [wide, phone]) {
+    const v = await look(t, { viewport });
+    await v.go(`#/traces/${one.id}`, '.wrow');
+    const [figures, bars] = await boxes(v.page, '.wdur', '.seg, .event');
+    assert.equal(figures.length, one.steps + 1);
+    apart(figures, bars, `at ${viewport.width}`);
+    await v.end();
+  }
+}
+
+/** odd looks at models that cannot be loaded, and at one that answers any number of times. */
+async function odd(t) {
+  const server = await t.serve(['--exit-on-error=false', '--strict-readiness=false'], [join(t.scratch, 'odd')]);
+  const to = { ...t, base: `http://127.0.0.1:${server.port}/ui/` };
+  try {
+    for (const [viewport, tag] of [[wide, 'light'], [phone, 'phone-light']]) {
+      const v = await look(to, { viewport, theme: 'light' });
+      v.page.expected = /40\d/;
+      await v.go('#/', '.vslot .mrow');
+      await v.page.waitForSelector('.mwhy >> text=/labels.txt/');
+      assert.match(await v.page.locator('.tile', { hasText: 'Models ready' }).textContent(), /server ready/);
+      await fine(to, v.page, `unavailable-overview-${tag}`);
+      await v.go('#/pipeline/labelled_ensemble', '.bad');
+      await v.page.waitForSelector('.bad >> text=/labelled/');
+      await v.go('#/pipeline/labelled', '.bad');
+      await v.page.waitForSelector('.bad >> text=/labels.txt/');
+      assert.equal(await v.page.locator('text=unknown model').count(), 0);
+      await fine(to, v.page, `unavailable-pipeline-${tag}`);
+      await v.go('#/try/labelled', '.bad');
+      await v.page.waitForSelector('.bad >> text=/labels.txt/');
+      await v.go('#/try/words', '.input textarea');
+      await v.page.waitForSelector('text=The model is decoupled');
+      const input = (name) => v.page.getByRole('group', { name: new RegExp(`^${name} `) });
+      await input('IN').getByLabel(/Numbers/).fill('4 5 6');
+      await input('IN').getByLabel('Shape', { exact: true }).fill('3');
+      await input('DELAY').getByLabel('Shape', { exact: true }).fill('3');
+      await v.page.getByRole('button', { name: 'Send', exact: true }).click();
+      await v.page.waitForFunction(() => document.querySelectorAll('.responses li').length === 3);
+      await v.page.waitForSelector('text=3 responses');
+      assert.match(await v.page.locator('.responses li').nth(2).textContent(), /6/);
+      await v.page.waitForSelector('.wrow');
+      await fine(to, v.page, `try-stream-${tag}`);
+      await input('IN').getByLabel('Shape', { exact: true }).fill('2');
+      await v.page.getByRole('button', { name: 'Send', exact: true }).click();
+      await v.page.waitForSelector('.bad >> text=/takes 2 values/');
+      await v.end();
+    }
+  } finally {
+    await server.stop();
+  }
+}
+
+/** empty looks at a server without models. */
+async function empty(t) {
+  const server = await t.serve([], [join(t.scratch, 'empty')]);
+  try {
+    const v = await look({ ...t, base: `http://127.0.0.1:${server.port}/ui/` });
+    await v.go('#/try', 'text=No models: start the server with --model-repository');
+    await v.go('#/', 'text=No models: start the server with --model-repository');
+    await fine(t, v.page, 'empty-overview');
     await v.end();
   } finally {
     await server.stop();
@@ -369,7 +473,7 @@ async function picture(t) {
   await v.go('#/pipeline/detection', 'g.node .fig');
   await v.page.waitForTimeout(3000);
   await v.page.screenshot({ path: join(t.root, 'docs/dashboard.png') });
-  const traces = await latest(t, 'model=detection_picture&status=ok&limit=200');
+  const traces = await latest(t, 'model=detection&status=ok&kept=sampled&limit=200');
   await v.go(`#/traces/${traces.sort((a, b) => a.duration_ns - b.duration_ns)[traces.length >> 1].id}`, '.wrow');
   await v.page.waitForTimeout(300);
   await v.page.screenshot({ path: join(t.root, 'docs/request.png') });
@@ -377,7 +481,7 @@ async function picture(t) {
 }
 
 export const checks = {
-  overview, pipeline, request, search, 'try it': tryIt, keyboard, changes, captured, 'a bare server': bare, 'graph of 200 nodes': bigGraph,
+  overview, pipeline, request, search, 'try it': tryIt, keyboard, changes, captured, 'labels of edges': labels, 'durations of steps': durations, 'odd models': odd, 'no models': empty, 'a bare server': bare, 'graph of 200 nodes': bigGraph,
   'every page, dark': everyPage('dark', wide, 'dark'),
   'every page, light': everyPage('light', wide, 'light'),
   'every page, dark, on a phone': everyPage('dark', phone, 'phone-dark'),

@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { chromium } from 'playwright-core';
 import { checks } from './checks.mjs';
-import { full, Load, prefixed, serve, writeBig } from './server.mjs';
+import { full, Load, prefixed, serve, writeBig, writeOdd } from './server.mjs';
 
 const root = resolve(import.meta.dirname, '../../../..');
 const executablePath = process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((p) => existsSync(p));
@@ -22,6 +22,8 @@ const shots = join(root, 'bin/ui');
 mkdirSync(shots, { recursive: true });
 const scratch = mkdtempSync(join(tmpdir(), 'tutti-ui-'));
 writeBig(join(scratch, 'big'));
+writeOdd(join(scratch, 'odd'));
+mkdirSync(join(scratch, 'empty'));
 
 const server = await serve(root, [join(scratch, 'big')], full);
 const proxy = await prefixed(server.port, '/some/where');
@@ -36,7 +38,7 @@ try {
   for (const [name, check] of Object.entries(checks).filter(([n]) => !only.length || only.includes(n))) {
     const began = performance.now();
     try {
-      await check({ browser, shots, load, serve: (flags) => serve(root, [], flags), base: `http://127.0.0.1:${proxy.port}/some/where/ui/`, server, root, picture: process.argv.includes('--picture') });
+      await check({ browser, shots, load, serve: (flags, dirs) => serve(root, [], flags, dirs), scratch, base: `http://127.0.0.1:${proxy.port}/some/where/ui/`, server, root, picture: process.argv.includes('--picture') });
       passed++;
       console.log(`ok    ${name} (${((performance.now() - began) / 1000).toFixed(1)} s)`);
     } catch (e) {

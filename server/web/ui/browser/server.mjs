@@ -20,8 +20,7 @@ const wanted = ['digits', 'detection', 'image', 'sentiment', 'entities', 'answer
 export const full = ['--model-control-mode=explicit', '--load-model=*', '--dashboard-token', token, '--trace-store-every', '1', '--trace-store-rate', '0'];
 
 /** serve starts a server with the examples and more repositories, and waits until it is ready. */
-export async function serve(root, more, flags) {
-  const dirs = wanted.map((d) => join(root, 'examples/ensembles', d)).filter((d) => existsSync(d));
+export async function serve(root, more, flags, dirs = wanted.map((d) => join(root, 'examples/ensembles', d)).filter((d) => existsSync(d))) {
   const [port, grpc, metrics] = [await freePort(), await freePort(), await freePort()];
   const args = ['serve', ...[...dirs, ...more].flatMap((d) => ['--model-repository', d]), '--http-port', port, '--grpc-port', grpc, '--metrics-port', metrics,
     ...['http', 'grpc', 'metrics'].flatMap((p) => [`--${p}-address`, '127.0.0.1']), ...flags];
@@ -119,14 +118,26 @@ function requestsOf(dir) {
   });
 }
 
+/** writeModel writes a model that has no files. */
+function writeModel(dir, model, text) {
+  mkdirSync(join(dir, model, '1'), { recursive: true });
+  writeFileSync(join(dir, model, 'config.pbtxt'), text);
+}
+
+/** writeOdd writes a repository with models that cannot be loaded, and one that answers any number of times. */
+export function writeOdd(dir) {
+  writeModel(dir, 'labelled', 'backend: "native"\nmax_batch_size: 4\nparameters { key: "step" value { string_value: "top_k" } }\n' +
+    'parameters { key: "k" value { string_value: "3" } }\nparameters { key: "labels_file" value { string_value: "labels.txt" } }\n');
+  writeModel(dir, 'labelled_ensemble', 'platform: "ensemble"\nmax_batch_size: 4\ninput { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }\noutput { name: "OUT" data_type: TYPE_STRING dims: [ 3 ] }\n' +
+    'ensemble_scheduling { step { model_name: "labelled" model_version: -1 input_map { key: "values" value: "IN" } output_map { key: "labels" value: "OUT" } } }\n');
+  writeModel(dir, 'words', 'backend: "repeat"\nmodel_transaction_policy { decoupled: true }\n');
+}
+
 const tensor = (name) => `{ name: "${name}" data_type: TYPE_FP32 dims: [ 4 ] }`;
 
 /** writeBig writes a repository with an ensemble of 200 steps. */
 export function writeBig(dir) {
-  const write = (model, text) => {
-    mkdirSync(join(dir, model, '1'), { recursive: true });
-    writeFileSync(join(dir, model, 'config.pbtxt'), text);
-  };
+  const write = (model, text) => writeModel(dir, model, text);
   for (let m = 0; m < 10; m++) {
     write(`add_${m}`, `name: "add_${m}"\nbackend: "native"\nmax_batch_size: 8\ninput [ ${tensor('A')}, ${tensor('B')} ]\noutput [ ${tensor('SUM')} ]\n` +
       'parameters { key: "step" value { string_value: "tensor" } }\nparameters { key: "op" value { string_value: "add" } }\n');

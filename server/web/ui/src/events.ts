@@ -21,17 +21,24 @@ export class Feed {
   }
 }
 
+/** readEvents reads the events of a response until it ends. */
+export async function readEvents(r: Response, on: (name: string, data: string) => void): Promise<void> {
+  if (!r.body) return;
+  const feed = new Feed(on);
+  const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    feed.push(value);
+  }
+}
+
 /** listen reads events until the signal; it throws when the stream ends. */
 export async function listen(
   path: string, headers: Record<string, string>, signal: AbortSignal, on: (name: string, data: string) => void,
 ): Promise<void> {
   const r = await fetch(path, { headers, signal });
-  if (!r.ok || !r.body) throw new Error(`${r.status} ${r.statusText}`);
-  const feed = new Feed(on);
-  const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) throw new Error('the stream has ended');
-    feed.push(value);
-  }
+  if (!r.ok) throw new Error(`${r.status} ${r.statusText}`);
+  await readEvents(r, on);
+  throw new Error('the stream has ended');
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ago, bytes, count, dur, percent, shape, shorten } from './format';
+import { ago, bytes, count, dur, percent, shape, shorten, storedText } from './format';
 
 test.each([
   [0, '0'], [12, '12 ns'], [999, '999 ns'], [1000, '1.00 µs'], [12_345, '12.3 µs'], [999_499, '999 µs'], [999_600, '1.00 ms'],
@@ -17,4 +17,12 @@ test('percent, shape, shorten', () => {
   expect(shape(null)).toBe('scalar');
   expect(shorten('abcdefghij', 6)).toHaveLength(6);
   expect(shorten('abc', 6)).toBe('abc');
+});
+
+test('of how many requests of a batch the traces are stored', () => {
+  expect(storedText(1, 1)).toBe('The trace of its only request is stored.');
+  expect(storedText(0, 1)).toBe('The trace of its only request is not stored.');
+  expect(storedText(8, 8)).toBe('The traces of all 8 requests are stored.');
+  expect(storedText(3, 8)).toBe('The traces of 3 of 8 requests are stored.');
+  expect(storedText(0, 8)).toBe('None of the traces of its 8 requests is stored.');
 });

@@ -61,3 +61,10 @@ export const shorten = (s: string, n: number): string =>
 
 /** plural writes a number with what it counts. */
 export const plural = (n: number, one: string, many = `${one}s`): string => `${n.toLocaleString('en')} ${n === 1 ? one : many}`;
+
+/** storedText says of how many requests of a batch the traces are stored. */
+export const storedText = (stored: number, all: number): string => {
+  if (stored >= all) return all === 1 ? 'The trace of its only request is stored.' : `The traces of all ${all} requests are stored.`;
+  if (stored === 0) return all === 1 ? 'The trace of its only request is not stored.' : `None of the traces of its ${all} requests is stored.`;
+  return `The traces of ${stored} of ${all} requests are stored.`;
+};

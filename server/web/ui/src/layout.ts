@@ -1,6 +1,7 @@
 // Where the nodes and edges of a plan are drawn.
 import dagre from '@dagrejs/dagre';
 import type { EdgeView, GraphView } from './api';
+import { shorten } from './format';
 
 export const nodeWidth = 200;
 export const nodeHeight = 96;
@@ -9,8 +10,8 @@ export const endHeight = 40;
 
 export interface Point { x: number; y: number }
 export interface PlacedNode { id: number; x: number; y: number; width: number; height: number }
-/** PlacedEdge is all tensors that go from one node to another. */
-export interface PlacedEdge { from: number; to: number; edges: EdgeView[]; points: Point[]; label: Point }
+/** PlacedEdge is all tensors that go from one node to another, with the middle of its label. */
+export interface PlacedEdge { from: number; to: number; edges: EdgeView[]; points: Point[]; name: string; label: Point }
 export interface Layout { width: number; height: number; nodes: PlacedNode[]; edges: PlacedEdge[] }
 
 /** The nodes that stand for the request and the answer; an edge's -1 is either. */
@@ -20,10 +21,21 @@ export const answer = -2;
 /** ends returns the nodes of an edge. */
 export const ends = (e: EdgeView): [number, number] => [e.from < 0 ? request : e.from, e.to < 0 ? answer : e.to];
 
+/** What a label takes: its name above what passes per second, in characters as wide as most. */
+const charWidth = 6.9, labelHeight = 30, labelRoom = 8;
+const longestName = 13, longestRate = 9; // "9.99 MB/s"
+
+/** labelName is the name on an edge: its tensor's, or how many there are. */
+export const labelName = (list: EdgeView[]): string => (list.length > 1 ? `${list.length} tensors` : shorten(list[0]?.tensor ?? '', longestName));
+
+/** labelSize is the room that a label takes, whatever its figures become. */
+export const labelSize = (name: string): { width: number; height: number } =>
+  ({ width: Math.ceil(Math.max(name.length, longestRate) * charWidth) + labelRoom, height: labelHeight });
+
 /** layout places a plan from left to right, or from top to bottom. */
 export function layout(g: GraphView, down: boolean): Layout {
   const d = new dagre.graphlib.Graph({ multigraph: false });
-  d.setGraph({ rankdir: down ? 'TB' : 'LR', nodesep: down ? 24 : 28, ranksep: down ? 56 : 68, marginx: 16, marginy: 16 });
+  d.setGraph({ rankdir: down ? 'TB' : 'LR', nodesep: down ? 24 : 28, ranksep: down ? 40 : 36, edgesep: 14, marginx: 16, marginy: 16 });
   d.setDefaultEdgeLabel(() => ({}));
   for (const n of g.nodes) d.setNode(String(n.node), { width: nodeWidth, height: nodeHeight });
   const groups = new Map<string, EdgeView[]>();
@@ -33,10 +45,11 @@ export function layout(g: GraphView, down: boolean): Layout {
     const key = `${from} ${to}`;
     const list = groups.get(key);
     if (list) list.push(e);
-    else {
-      groups.set(key, [e]);
-      d.setEdge(String(from), String(to));
-    }
+    else groups.set(key, [e]);
+  }
+  for (const [key, list] of groups) {
+    const [from, to] = key.split(' ') as [string, string];
+    d.setEdge(from, to, { ...labelSize(labelName(list)), labelpos: 'c' });
   }
   dagre.layout(d);
   const nodes = d.nodes().map((id: string) => {
@@ -45,24 +58,47 @@ export function layout(g: GraphView, down: boolean): Layout {
   });
   const edges = [...groups].map(([key, list]) => {
     const [from, to] = key.split(' ').map(Number) as [number, number];
-    const points = (d.edge(String(from), String(to)) as { points: Point[] }).points;
-    return { from, to, edges: list, points, label: points[Math.floor(points.length / 2)] ?? { x: 0, y: 0 } };
+    const { points, x, y } = d.edge(String(from), String(to)) as { points: Point[] } & Point;
+    const name = labelName(list);
+    return { from, to, edges: list, points: straight(points, { x, y }, labelSize(name), down), name, label: { x, y } };
   });
+  attach(nodes, edges, down);
   const size = d.graph() as { width?: number; height?: number };
   return { width: Math.max(size.width ?? 0, 1), height: Math.max(size.height ?? 0, 1), nodes, edges };
 }
 
-/** curve draws a smooth line through points. */
-export function curve(p: Point[]): string {
+/** straight has a line pass its label in the direction of the plan, so that it bends beside the text. */
+function straight(p: Point[], label: Point, size: { width: number; height: number }, down: boolean): Point[] {
+  const near = p.findIndex((x) => Math.abs(x.x - label.x) < 1 && Math.abs(x.y - label.y) < 1);
+  if (near <= 0 || near === p.length - 1) return p;
+  const dx = down ? 0 : size.width / 2, dy = down ? size.height / 2 : 0;
+  return [...p.slice(0, near), { x: label.x - dx, y: label.y - dy }, { x: label.x + dx, y: label.y + dy }, ...p.slice(near + 1)];
+}
+
+/** attach has edges leave nodes at the side where the plan goes on and come in at the other one, beside each other in the order of their labels. */
+function attach(nodes: PlacedNode[], edges: PlacedEdge[], down: boolean): void {
+  const across = (e: PlacedEdge) => (down ? e.label.x : e.label.y);
+  for (const n of nodes) {
+    for (const out of [true, false]) {
+      const own = edges.filter((e) => (out ? e.from : e.to) === n.id).sort((a, b) => across(a) - across(b));
+      own.forEach((e, i) => {
+        const off = ((i + 1) / (own.length + 1) - 0.5) * 0.7, side = out ? 0.5 : -0.5;
+        const p = down ? { x: n.x + off * n.width, y: n.y + side * n.height } : { x: n.x + side * n.width, y: n.y + off * n.height };
+        e.points[out ? 0 : e.points.length - 1] = p;
+      });
+    }
+  }
+}
+
+/** curve draws a smooth line through points, which passes each of them in the direction of the plan. */
+export function curve(p: Point[], down: boolean): string {
   const first = p[0];
   if (!first) return '';
   let s = `M${at(first)}`;
-  for (let i = 1; i < p.length - 1; i++) {
-    const a = p[i]!, b = p[i + 1]!;
-    const end = i === p.length - 2 ? b : { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };
-    s += `Q${at(a)} ${at(end)}`;
+  for (let i = 1; i < p.length; i++) {
+    const a = p[i - 1]!, b = p[i]!, x = (a.x + b.x) / 2, y = (a.y + b.y) / 2;
+    s += down ? `C${at({ x: a.x, y })} ${at({ x: b.x, y })} ${at(b)}` : `C${at({ x, y: a.y })} ${at({ x, y: b.y })} ${at(b)}`;
   }
-  if (p.length === 2) s += `L${at(p[1]!)}`;
   return s;
 }
 

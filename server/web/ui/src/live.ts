@@ -9,8 +9,8 @@ const keptLoad = 120;
 /** Load is what the server used at a moment. */
 export interface Load { at: number; cores: number; memory: number; tensors: number }
 
-class Live {
-  state: 'connecting' | 'live' | 'lost' = 'connecting';
+export class Live {
+  state: 'connecting' | 'live' | 'disconnected' = 'connecting';
   server: ServerView | null = null;
   models: ModelView[] | null = null;
   news: TraceSummary[] = [];
@@ -45,7 +45,7 @@ class Live {
       if (abort.signal.aborted) return;
       listen('api/events', headers(), abort.signal, (name, data) => this.take(name, JSON.parse(data))).catch(() => {
         if (abort.signal.aborted) return;
-        this.state = 'lost';
+        this.state = 'disconnected';
         this.changed();
         setTimeout(again, 2000);
       });

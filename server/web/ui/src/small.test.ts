@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { query, type GraphView, type NodeView } from './api';
 import { Feed } from './events';
 import { carriedRate, carriedText, gpuNote } from './figures';
-import { answer, curve, layout, request } from './layout';
+import { answer, curve, labelSize, layout, request } from './layout';
 import { link, parse } from './route';
 
 test('an address is read as it was written', () => {
@@ -36,15 +36,34 @@ test('a plan is laid out without nodes on each other, its tensors bundled', () =
   expect(l.edges).toHaveLength(n + 10);
   expect(l.edges[0]!.edges).toHaveLength(2);
   expect(l.nodes.filter((x) => x.id === request || x.id === answer)).toHaveLength(2);
-  for (const a of l.nodes) for (const b of l.nodes) {
-    if (a.id < b.id) expect(Math.abs(a.x - b.x) * 2 >= a.width + b.width || Math.abs(a.y - b.y) * 2 >= a.height + b.height).toBe(true);
+  const on = l.nodes.flatMap((a) => l.nodes.filter((b) => a.id < b.id && Math.abs(a.x - b.x) * 2 < a.width + b.width && Math.abs(a.y - b.y) * 2 < a.height + b.height).map((b) => [a.id, b.id]));
+  expect(on).toEqual([]);
+});
+
+test('the label of an edge has room between the nodes, whichever way the plan goes', () => {
+  const g: GraphView = { model: 'm', version: 1, nodes: [node(0), node(1), node(2)], edges: [
+    { ...edge(-1, 0), tensor: 'A_VERY_LONG_NAME_OF_A_TENSOR' }, edge(0, 1), { ...edge(0, 2), tensor: 'EMBEDDED' }, edge(1, 2), { ...edge(0, -1), tensor: 'JOINED' }, edge(2, -1),
+  ] };
+  for (const down of [false, true]) {
+    const l = layout(g, down);
+    expect(l.edges).toHaveLength(6);
+    const boxes = l.edges.map((e) => ({ ...e.label, ...labelSize(e.name) }));
+    for (const [i, a] of boxes.entries()) for (const b of [...l.nodes, ...boxes.slice(i + 1)]) {
+      expect(Math.abs(a.x - b.x) * 2 >= a.width + b.width || Math.abs(a.y - b.y) * 2 >= a.height + b.height).toBe(true);
+    }
+    for (const e of l.edges) {
+      const from = l.nodes.find((n) => n.id === e.from)!, to = l.nodes.find((n) => n.id === e.to)!;
+      if (down) expect([e.points[0]!.y, e.points.at(-1)!.y]).toEqual([from.y + from.height / 2, to.y - to.height / 2]);
+      else expect([e.points[0]!.x, e.points.at(-1)!.x]).toEqual([from.x + from.width / 2, to.x - to.width / 2]);
+    }
   }
 });
 
 test('a curve goes from the first point to the last', () => {
-  expect(curve([])).toBe('');
-  expect(curve([{ x: 0, y: 0 }, { x: 5, y: 5 }])).toBe('M0.0 0.0L5.0 5.0');
-  expect(curve([{ x: 0, y: 0 }, { x: 5, y: 5 }, { x: 9, y: 9 }])).toMatch(/^M0\.0 0\.0Q.*9\.0 9\.0$/);
+  expect(curve([], false)).toBe('');
+  expect(curve([{ x: 0, y: 0 }, { x: 4, y: 6 }], false)).toBe('M0.0 0.0C2.0 0.0 2.0 6.0 4.0 6.0');
+  expect(curve([{ x: 0, y: 0 }, { x: 4, y: 6 }], true)).toBe('M0.0 0.0C0.0 3.0 4.0 3.0 4.0 6.0');
+  expect(curve([{ x: 0, y: 0 }, { x: 5, y: 5 }, { x: 9, y: 9 }], false)).toMatch(/^M0\.0 0\.0C.* 5\.0 5\.0C.* 9\.0 9\.0$/);
 });
 
 test('an edge says what passes it by place', () => {

@@ -50,7 +50,7 @@ export function stepSegments(s: StepView): Segment[] {
     if (to > from && from >= 0) list.push({ kind, from, to, title });
   };
   const ready = s.ready_ns || s.enqueued_ns;
-  if (s.cached) add('cache', ready, s.done_ns, 'answer that was kept');
+  if (s.cached) add('cache', ready, s.done_ns, 'response from the cache');
   else if (s.batch === 0) add('queue', ready, s.done_ns, 'waiting');
   else {
     add('scheduler', ready, s.enqueued_ns, 'dispatch');

@@ -1,7 +1,20 @@
-import { api } from '../api';
-import { clock, dur, percent } from '../format';
+import { api, type BatchView } from '../api';
+import { clock, dur, percent, storedText } from '../format';
 import { link } from '../route';
 import { Bad, Card, Empty, Fact, Page, useAsked } from '../parts/bits';
+
+/** Members are the requests of a batch: links to those whose traces are stored. */
+const Members = ({ b }: { b: BatchView }) => {
+  const { value } = useAsked(() => Promise.all(b.traces.map((trace) => api.traces({ trace, limit: 1 }).then((l) => l.traces.length > 0))), [b.id]);
+  if (!value) return <Empty>Looking for their traces…</Empty>;
+  const stored = b.traces.filter((_, i) => value[i]);
+  return (
+    <>
+      {stored.length > 0 && <p>{stored.map((t) => <a key={t} class="chip mono" href={link('traces', t)}>{t.slice(0, 12)}</a>)}</p>}
+      <p class="note">{storedText(stored.length, b.members)}</p>
+    </>
+  );
+};
 
 export const Batch = ({ id }: { id: string }) => {
   const { value: b, error } = useAsked(() => api.batch(id), [id]);
@@ -24,8 +37,7 @@ export const Batch = ({ id }: { id: string }) => {
         </dl>
       </Card>
       <Card title="Its requests">
-        {b.traces.length === 0 ? <Empty>None of them was traced.</Empty> : <p>{b.traces.map((t) => <a key={t} class="chip mono" href={link('traces', t)}>{t.slice(0, 12)}</a>)}</p>}
-        <p class="note">Only some of them are stored.</p>
+        <Members b={b} />
       </Card>
     </Page>
   );

@@ -16,7 +16,7 @@ const columns: [Key, string, string][] = [
 ];
 
 const kindsOf: Record<string, (m: ModelView) => boolean> = {
-  all: () => true, ensembles: (m) => m.ensemble, models: (m) => !m.ensemble, troubled: (m) => m.state !== 'READY' || m.error_rate > 0,
+  all: () => true, ensembles: (m) => m.ensemble, models: (m) => !m.ensemble, unhealthy: (m) => m.state !== 'READY' || m.error_rate > 0,
 };
 
 /** sorted orders models by a column, names first to last and figures high to low. */
@@ -56,7 +56,7 @@ export const Overview = ({ query }: { query: Record<string, string> }) => {
             <input type="search" placeholder="Filter" aria-label="Filter models by name" value={text} onInput={(e) => setText(e.currentTarget.value)} />
           </div>
         }>
-          {l.models === null ? <Empty>Waiting for the server…</Empty> : list.length === 0 ? <Empty>No model fits.</Empty> : (
+          {l.models === null ? <Empty>Waiting for the server…</Empty> : list.length === 0 ? <Empty>{l.models.length ? 'No model fits.' : 'No models: start the server with --model-repository DIR, or load one with tutti repo load URL MODEL.'}</Empty> : (
             <div class="models" style={{ '--rows': Math.min(list.length, 14) } as never}>
               <Virtual list={list} row={44} label="Models" render={(m) => <ModelRow m={m} />} columns={
                 <div class="mrow thead" role="row">
@@ -83,6 +83,7 @@ const ModelRow = ({ m }: { m: ModelView }) => (
   <div class="mrow" role="row">
     <span role="cell" class="mname"><a class="clip" href={link('pipeline', m.name)}>{m.name}</a>
       <small class="dim clip">{m.ensemble ? 'ensemble' : m.platform || 'model'} · v{m.version || '–'}</small></span>
+    {m.reason && m.state !== 'READY' ? <span role="cell" aria-colspan={7} class="mwhy" title={m.reason}>{m.reason}</span> : <>
     <span role="cell" class="num withspark"><Spark values={m.rates} width={72} /><b>{count(m.rate)}</b></span>
     <span role="cell" class={`num ${m.error_rate > 0 ? 'wrong' : 'dim'}`}>{count(m.error_rate)}</span>
     <span role="cell" class="num">{m.p50_ns ? dur(m.p50_ns) : '–'}</span>
@@ -91,6 +92,7 @@ const ModelRow = ({ m }: { m: ModelView }) => (
     <span role="cell" class="num">{m.batch_rows ? count(m.batch_rows) : '–'}</span>
     <span role="cell" title={`queue ${dur(m.queue_ns)}, compute ${dur(m.compute_ns)}`}><Ratio queue={m.queue_ns} compute={m.compute_ns} />
       <span class="sr">queue {dur(m.queue_ns)}, compute {dur(m.compute_ns)}</span></span>
+    </>}
     <span role="cell"><State state={m.state} {...(m.reason ? { reason: m.reason } : {})} /></span>
   </div>
 );
@@ -113,7 +115,7 @@ const Tiles = () => {
         <Tile key={g.uuid} name={all.length > 1 ? `GPU ${i}` : 'GPU'} value={g.utilization === null ? '–' : percent(g.utilization)} note={gpuNote(g)} />
       ))}
       <Tile name="Stored traces" value={s?.store ? count(kept) : 'off'} note={s?.store ? `in ${bytes(s.store.rings.reduce((n, r) => n + r.used_bytes, 0))} of ${bytes(s.store.bytes)}` : '--trace-store-bytes'} />
-      <Tile name="Up" value={s ? ago(s.now_us - s.started_us) : '…'} note={s ? `${s.name} ${s.version}` : ''} />
+      <Tile name="Uptime" value={s ? ago(s.now_us - s.started_us) : '…'} note={s ? `tutti ${s.version}${s.name === 'triton' ? '' : `, ${s.name}`}` : ''} />
     </dl>
   );
 };

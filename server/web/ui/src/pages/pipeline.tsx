@@ -45,6 +45,7 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
   const choose = (n: number | null) => go(link('pipeline', model, { ...query, node: n ?? undefined }), true);
   const versions = (l.models ?? []).filter((m) => m.name === model);
   const own = versions.find((m) => m.version === String(g?.version ?? version)) ?? versions.at(-1);
+  const down = !g && versions.length > 0 && versions.every((m) => m.state !== 'READY');
   const names = useMemo(() => [...new Set((l.models ?? []).map((m) => m.name))], [l.models === null, l.models?.length]);
   return (
     <Page title={
@@ -61,13 +62,17 @@ const One = ({ model, query }: { model: string; query: Record<string, string> })
         {own && <State state={own.state} {...(own.reason ? { reason: own.reason } : {})} />}
       </span>
     } actions={<><a class="button" href={link('traces', '', { model })}>Traces</a><a class="button primary" href={link('try', model)}>Try it</a></>}>
-      {own && <Strip m={own} />}
-      {asked.error !== null && !g && <Bad error={asked.error} />}
-      <div class="columns wide">
+      {own && !down && <Strip m={own} />}
+      {versions.filter((m) => m.state !== 'READY' && m.reason).map((m) => (
+        <div key={m.version} class="bad" role="alert"><b>{m.version ? `Version ${m.version}` : model} is {(m.state || 'not loaded').toLowerCase()}</b>{'\n'}{m.reason}</div>
+      ))}
+      {asked.error !== null && !g && !down && <Bad error={asked.error} />}
+      <div class={down ? '' : 'columns wide'}>
+        {!down && (
         <Card class="graphcard" title={g ? <>Graph <span class="dim">{plural(g.nodes.length, 'step')}, version {g.version}</span></> : 'Graph'} actions={<Legend />}>
           {g ? <Graph g={g} nodes={nodes} rates={last.current.rates} chosen={chosen?.node ?? null} choose={choose} /> : asked.error === null && <Empty>Reading the plan…</Empty>}
-        </Card>
-        <Beside model={model} g={g} node={chosen} nodes={nodes} close={() => choose(null)} version={own?.version ?? ''} />
+        </Card>)}
+        <Beside model={model} g={g} down={down} node={chosen} nodes={nodes} close={() => choose(null)} version={own?.state === 'READY' ? own.version : ''} />
       </div>
     </Page>
   );
@@ -82,23 +87,24 @@ const Legend = () => (
 
 const Strip = ({ m }: { m: ModelView }) => (
   <dl class="tiles small">
-    <div class="tile"><dt>Requests</dt><dd><b>{count(m.rate)}/s</b></dd><Spark values={m.rates} /></div>
+    <div class="tile"><dt>Requests</dt><dd><b>{count(m.rate)}/s</b></dd><Spark values={m.rates} width={72} /></div>
     <div class="tile"><dt>Errors</dt><dd><b class={m.error_rate > 0 ? 'wrong' : ''}>{count(m.error_rate)}/s</b></dd></div>
     <div class="tile"><dt>p50</dt><dd><b>{m.p50_ns ? dur(m.p50_ns) : '–'}</b></dd></div>
     <div class="tile"><dt>p99</dt><dd><b>{m.p99_ns ? dur(m.p99_ns) : '–'}</b></dd></div>
-    <div class="tile"><dt>Answered</dt><dd><b>{count(m.requests)}</b></dd></div>
+    <div class="tile"><dt>Succeeded</dt><dd><b>{count(m.requests)}</b></dd></div>
     <div class="tile"><dt>Failed</dt><dd><b>{count(m.failures)}</b></dd></div>
   </dl>
 );
 
 type Tab = 'step' | 'plan' | 'config' | 'operate';
 
-const Beside = ({ model, g, node, nodes, close, version }: {
-  model: string; g: GraphView | null; node: NodeView | null; nodes: NodeView[]; close: () => void; version: string;
+const Beside = ({ model, g, down, node, nodes, close, version }: {
+  model: string; g: GraphView | null; down: boolean; node: NodeView | null; nodes: NodeView[]; close: () => void; version: string;
 }) => {
-  const [tab, set] = useState<Tab>('plan');
+  const tabs: Tab[] = [...(node ? ['step'] as const : []), ...(down ? [] : ['plan', 'config'] as const), 'operate'];
+  const [wanted, set] = useState<Tab>('plan');
   useEffect(() => set((t) => (node ? 'step' : t === 'step' ? 'plan' : t)), [node?.node]);
-  const tabs: Tab[] = node ? ['step', 'plan', 'config', 'operate'] : ['plan', 'config', 'operate'];
+  const tab = tabs.includes(wanted) ? wanted : tabs[0]!;
   return (
     <Card title={<div class="tabs" role="group" aria-label="Beside the graph">
       {tabs.map((t) => <button type="button" key={t} aria-pressed={t === tab} onClick={() => set(t)}>{t}</button>)}

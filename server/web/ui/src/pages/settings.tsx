@@ -13,7 +13,7 @@ export const Settings = () => {
   return (
     <Page title="Settings">
       <div class="columns even">
-        <Card title="Access">
+        <Card title="Access"><div class="stack">
           <form class="stack" onSubmit={(e) => {
             e.preventDefault();
             const d = new FormData(e.currentTarget);
@@ -27,8 +27,9 @@ export const Settings = () => {
             <p class="note">Both stay in this tab and are forgotten with it.</p>
             <div class="buttons"><button type="submit" class="primary">Use</button></div>
           </form>
+          {session.value?.token && !session.value.admitted && token.get() && <Bad error="The server refuses this token. Check it against its --dashboard-token." />}
           {session.value && <p role="status">{session.value.admitted ? 'You may change things.' : session.value.token ? 'You may look; changes need the token.' : 'This server is read-only: it was started without --dashboard-token.'}</p>}
-        </Card>
+        </div></Card>
         <SamplingForm may={session.value?.admitted ?? false} />
         <Captures may={session.value?.admitted ?? false} />
         <Store />
@@ -70,7 +71,7 @@ const Store = () => {
     <Card title="Trace store">
       {!s?.store ? <Empty>No traces are stored.</Empty> : (
         <div class="scroll"><table>
-          <thead><tr><th>Kept</th><th class="num">Traces</th><th class="num">Used</th><th class="num">Of</th><th class="num">Oldest</th></tr></thead>
+          <thead><tr><th>Retained</th><th class="num">Traces</th><th class="num">Used</th><th class="num">Of</th><th class="num">Oldest</th></tr></thead>
           <tbody>{s.store.rings.map((r) => (
             <tr key={r.kept}><td>{r.kept}</td><td class="num">{r.traces}</td><td class="num">{bytes(r.used_bytes)}</td><td class="num">{bytes(r.bytes)}</td>
               <td class="num">{r.oldest_us ? `${ago(s.now_us - r.oldest_us)}` : '–'}</td></tr>

@@ -15,12 +15,12 @@ export const Trace = ({ id }: { id: string }) => {
     <Page title={<>{t.model} <span class="dim">v{t.version}</span> <Status status={t.status} /></>}
       actions={<><Rival t={t} /><a class="button" href={link('pipeline', t.model)}>Pipeline</a></>}>
       <dl class="facts line">
-        <Fact name="took"><b class="big">{dur(t.duration_ns)}</b></Fact>
+        <Fact name="duration"><b class="big">{dur(t.duration_ns)}</b></Fact>
         <Fact name="began"><time dateTime={new Date(t.start_us / 1000).toISOString()}>{clock(t.start_us)}</time> <span class="dim">{ago(Date.now() * 1000 - t.start_us)} ago</span></Fact>
         {t.request_id && <Fact name="request id"><span class="mono">{t.request_id}</span> <a href={link('traces', '', { request: t.request_id })}>all</a></Fact>}
         <Fact name="trace id"><span class="mono wrap">{t.id}</span> <Copy text={t.id} label="the trace id" /></Fact>
         {t.parent_span_id && <Fact name="parent span"><span class="mono">{t.parent_span_id}</span></Fact>}
-        <Fact name="kept as">{t.kept}</Fact>
+        <Fact name="retained as">{t.kept}</Fact>
         {t.params.map((p) => <Fact key={p.key} name={p.key}>{p.value}</Fact>)}
       </dl>
       {t.error && <p class="bad">{t.error}</p>}

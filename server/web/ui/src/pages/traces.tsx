@@ -77,7 +77,7 @@ export const Traces = ({ query }: { query: Record<string, string> }) => {
           <button type="button" aria-pressed={!byTime} onClick={() => setByTime(false)}>slowest</button>
         </div>
       }>
-        {list.length === 0 ? <Empty>{done ? 'No stored trace fits. Failed and slow requests are kept, and one in so many of the others.' : 'Searching…'}</Empty> : (
+        {list.length === 0 ? <Empty>{done ? 'No stored trace fits. Failed and slow requests are retained, and one in so many of the others is sampled.' : 'Searching…'}</Empty> : (
           <div class="tracelist"><Virtual list={shown} row={34} label="Traces" columns={traceColumns} render={(t) => <TraceRow t={t} most={most} />} /></div>
         )}
       </Card>
@@ -104,15 +104,15 @@ const Form = ({ q }: { q: Record<string, string> }) => {
         <option value="">any</option><option>ok</option><option>failed</option>
         {q['status'] && !['ok', 'failed'].includes(q['status']) && <option>{q['status']}</option>}
       </select></label>
-      <label>Kept<select name="kept" value={q['kept'] ?? ''} onChange={(e) => submit(e.currentTarget.form!)}>
-        <option value="">any</option><option>failed</option><option>slow</option><option>sampled</option>
+      <label>Retained<select name="kept" value={q['kept'] ?? ''} onChange={(e) => submit(e.currentTarget.form!)}>
+        <option value="">any</option><option>failed</option><option>slow</option><option>requested</option><option>sampled</option>
       </select></label>
       <label class="short">At least<input name="min" placeholder="10ms" defaultValue={ms('min_ns')} /></label>
       <label class="short">At most<input name="max" placeholder="1s" defaultValue={ms('max_ns')} /></label>
       <details open={!!(q['trace'] || q['param'])}><summary>more</summary><div>
         <label>Trace id<input name="trace" defaultValue={q['trace'] ?? ''} /></label>
         <label>Parameter<input name="param" defaultValue={q['param'] ?? ''} /></label>
-        <label>Its value<input name="value" defaultValue={q['value'] ?? ''} /></label>
+        <label>Value<input name="value" defaultValue={q['value'] ?? ''} /></label>
       </div></details>
       <div class="buttons"><button type="submit" class="primary">Search</button><button type="reset">Clear</button></div>
     </form>

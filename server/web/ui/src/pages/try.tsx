@@ -1,11 +1,13 @@
-import { useEffect, useMemo, useState } from 'preact/hooks';
-import { api, headers, ref, type ModelMeta, type TensorMeta, type TraceView } from '../api';
-import { dur } from '../format';
-import { useLive } from '../live';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { api, ref, type TensorMeta, type TraceView } from '../api';
+import { dur, plural } from '../format';
+import { member } from '../generate';
+import { useLive, type Live } from '../live';
 import { go, link } from '../route';
 import { Bad, Card, Empty, Page, useAsked } from '../parts/bits';
 import { Answer } from '../parts/answer';
-import { body, encodeBlobs, encodeNumbers, guess, parseNumbers, parseShape, read, type Input, type Output } from '../tensor';
+import { find, newTrace, send, stream, type Sent } from '../send';
+import { encodeBlobs, encodeNumbers, guess, parseNumbers, parseShape, type Input } from '../tensor';
 import { TraceBody } from './trace';
 
 /** Field is what was filled in for an input. */
@@ -22,102 +24,110 @@ export function fresh(m: TensorMeta): Field {
 export async function encode(m: TensorMeta, f: Field): Promise<Input> {
   const shape = parseShape(f.shape);
   if (m.datatype !== 'BYTES') return { name: m.name, datatype: m.datatype, shape, data: encodeNumbers(m.datatype, parseNumbers(f.text), shape) };
-  const utf8 = new TextEncoder();
-  const list = f.mode === 'file'
-    ? await Promise.all(f.files.map(async (x) => new Uint8Array(await x.arrayBuffer())))
-    : (f.mode === 'lines' ? f.text.split('\n') : [f.text]).map((t) => utf8.encode(t));
+  const list = await blobs(f);
   const n = shape.reduce((a, b) => a * b, 1);
   if (list.length !== n) throw new Error(`input '${m.name}' takes ${n} ${f.mode === 'file' ? 'files' : 'texts'} for shape [${shape.join(', ')}], found ${list.length}`);
   return { name: m.name, datatype: m.datatype, shape, data: encodeBlobs(list) };
 }
 
-interface Done { outputs: Output[]; took: number; id: string }
-
-async function send(m: ModelMeta, version: string, inputs: Input[]): Promise<Done> {
-  const id = `try-${crypto.getRandomValues(new Uint32Array(2)).reduce((s, n) => s + n.toString(36), '')}`;
-  const b = body(id, inputs, m.outputs.map((o) => o.name));
-  const began = performance.now();
-  const path = `../v2/models/${encodeURIComponent(m.name)}${version ? `/versions/${version}` : ''}/infer`;
-  const r = await fetch(path, {
-    method: 'POST', body: b.body,
-    headers: { ...headers(), 'Content-Type': 'application/octet-stream', 'Inference-Header-Content-Length': String(b.header) },
-  });
-  const data = new Uint8Array(await r.arrayBuffer());
-  const took = (performance.now() - began) * 1e6;
-  if (!r.ok) {
-    let text = new TextDecoder().decode(data);
-    try { text = (JSON.parse(text) as { error: string }).error; } catch { /* not JSON */ }
-    throw Object.assign(new Error(text || `${r.status} ${r.statusText}`), { id });
-  }
-  const header = Number(r.headers.get('Inference-Header-Content-Length') ?? data.length);
-  return { outputs: read(data, header), took, id };
+/** encodeJSON makes the JSON of a field, for a decoupled model. */
+export async function encodeJSON(m: TensorMeta, f: Field): Promise<string> {
+  return member(m, parseShape(f.shape), m.datatype === 'BYTES' ? await blobs(f) : parseNumbers(f.text));
 }
 
-/** find waits until the trace of a request is stored. */
-async function find(id: string): Promise<TraceView | null> {
-  for (let n = 0; n < 8; n++) {
-    const { traces } = await api.traces({ request: id, limit: 1 });
-    if (traces[0]) return api.trace(ref(traces[0]));
-    await new Promise((f) => setTimeout(f, 60 * (n + 1)));
-  }
-  return null;
-}
+/** blobs are the elements of a field of type BYTES. */
+const blobs = (f: Field): Promise<Uint8Array[]> => Promise.all(f.mode === 'file'
+  ? f.files.map(async (x) => new Uint8Array(await x.arrayBuffer()))
+  : (f.mode === 'lines' ? f.text.split('\n') : [f.text]).map((t) => new TextEncoder().encode(t)));
+
+/** isDecoupled tells whether a model answers a request any number of times. */
+const isDecoupled = (config: Record<string, unknown>): boolean =>
+  (config['model_transaction_policy'] as { decoupled?: boolean } | undefined)?.decoupled === true;
 
 export const Try = ({ model, query }: { model: string; query: Record<string, string> }) => {
   const l = useLive();
   const ready = useMemo(() => (l.models ?? []).filter((m) => m.state === 'READY'), [l.models]);
   const names = [...new Set([...ready.filter((m) => m.ensemble), ...ready.filter((m) => !m.ensemble)].map((m) => m.name))];
+  const down = ready.some((m) => m.name === model) ? undefined : l.models?.find((m) => m.name === model && m.reason);
   useEffect(() => { if (!model && names[0]) go(link('try', names[0]), true); }, [model, names[0]]);
   return (
-    <Page title={<span class="pick">Try <select aria-label="Model" value={model} onChange={(e) => go(link('try', e.currentTarget.value))}>
+    <Page title={<span class="pick">Try {(model || names.length > 0) && <select aria-label="Model" value={model} onChange={(e) => go(link('try', e.currentTarget.value))}>
       {model && !names.includes(model) && <option>{model}</option>}{names.map((n) => <option key={n}>{n}</option>)}
-    </select></span>} actions={model && <a class="button" href={link('pipeline', model)}>Pipeline</a>}>
-      {model ? <One key={model} model={model} version={query['version'] ?? ''} /> : <Empty>Waiting for the server…</Empty>}
+    </select>}</span>} actions={model && <a class="button" href={link('pipeline', model)}>Pipeline</a>}>
+      {down ? <Bad error={`${model} is ${down.state.toLowerCase()}: ${down.reason}`} /> : model ? <One key={model} model={model} version={query['version'] ?? ''} /> : <NoModel l={l} />}
     </Page>
   );
 };
 
+/** NoModel says what to do when there is nothing to try. */
+const NoModel = ({ l }: { l: Live }) => {
+  if (l.models === null) {
+    return <Empty>{l.server && l.tick > 2 ? <>The list of models is restricted: enter its header in the <a href={link('settings')}>settings</a>.</> : 'Waiting for the server…'}</Empty>;
+  }
+  if (l.models.length === 0) return <Empty>No models: start the server with --model-repository DIR, or load one with tutti repo load URL MODEL.</Empty>;
+  return <Empty>No model is ready. The <a href={link('')}>overview</a> says why.</Empty>;
+};
+
+/** shownResponses is how many of a stream's responses are shown, the last ones. */
+const shownResponses = 50;
+
 const One = ({ model, version }: { model: string; version: string }) => {
   const meta = useAsked(() => api.meta(model), [model]);
+  const config = useAsked(() => api.config(model), [model]);
+  const decoupled = config.value !== null && isDecoupled(config.value);
   const [fields, set] = useState<Record<string, Field>>({});
   const [busy, setBusy] = useState(false);
-  const [done, setDone] = useState<Done | null>(null);
+  const [responses, respond] = useState<Sent[]>([]);
+  const [count, setCount] = useState(0);
   const [error, setError] = useState<unknown>(null);
   const [trace, setTrace] = useState<TraceView | 'none' | null>(null);
+  const abort = useRef<AbortController | null>(null);
+  useEffect(() => () => abort.current?.abort(), []);
   useEffect(() => { if (meta.value) set(Object.fromEntries(meta.value.inputs.map((i) => [i.name, fresh(i)]))); }, [meta.value]);
   const m = meta.value;
   if (meta.error !== null) return <Bad error={meta.error} />;
   if (!m) return <Empty>Reading the inputs…</Empty>;
+  const field = (i: TensorMeta): Field => fields[i.name] ?? fresh(i);
+  const come = (s: Sent) => { respond((list) => [...list, s].slice(-shownResponses)); setCount((n) => n + 1); };
   const run = async () => {
-    setBusy(true); setError(null); setDone(null); setTrace(null);
-    let id = '';
+    setBusy(true); setError(null); respond([]); setCount(0); setTrace(null);
+    const id = newTrace(), stop = (abort.current = new AbortController());
+    let asked = false;
     try {
-      const d = await send(m, version, await Promise.all(m.inputs.map((i) => encode(i, fields[i.name] ?? fresh(i)))));
-      id = d.id;
-      setDone(d);
+      if (decoupled) {
+        const members = Object.fromEntries(await Promise.all(m.inputs.map(async (i) => [i.name, await encodeJSON(i, field(i))] as const)));
+        asked = true;
+        await stream(m, version, members, id, stop.signal, come);
+      } else {
+        const inputs = await Promise.all(m.inputs.map((i) => encode(i, field(i))));
+        asked = true;
+        come(await send(m, version, inputs, id));
+      }
     } catch (e) {
-      setError(e);
-      id = (e as { id?: string }).id ?? '';
+      if (!stop.signal.aborted) setError(e);
     }
     setBusy(false);
-    if (id) setTrace(await find(id).catch(() => null) ?? 'none');
+    if (asked) setTrace(await find(id) ?? 'none');
   };
   return (
     <>
       <div class="columns even">
         <Card title="Request">
           <form class="stack" onSubmit={(e) => { e.preventDefault(); void run(); }}>
-            {m.inputs.map((i) => <InputField key={i.name} m={i} f={fields[i.name] ?? fresh(i)} set={(f) => set((all) => ({ ...all, [i.name]: f }))} />)}
-            <div class="buttons"><button type="submit" class="primary" disabled={busy}>{busy ? 'Sending…' : 'Send'}</button></div>
+            {m.inputs.map((i) => <InputField key={i.name} m={i} f={field(i)} set={(f) => set((all) => ({ ...all, [i.name]: f }))} />)}
+            <div class="buttons"><button type="submit" class="primary" disabled={busy || (config.value === null && config.error === null)}>{busy ? 'Sending…' : 'Send'}</button>
+              {busy && decoupled && <button type="button" onClick={() => abort.current?.abort()}>Stop</button>}</div>
+            {decoupled && <p class="note">The model is decoupled: it sends any number of responses, which are shown as they come (generate_stream).</p>}
           </form>
         </Card>
-        <Card title="Answer" actions={done && <span class="dim">{dur(done.took)} seen from here</span>}>
-          <div role="status">{busy && <Empty>Waiting for the answer…</Empty>}</div>
+        <Card title={decoupled ? 'Responses' : 'Response'} actions={count > 0 && <span class="dim">{decoupled ? plural(count, 'response') : `${dur(responses[0]!.after)} seen from here`}</span>}>
+          <div role="status">{busy && count === 0 && <Empty>Waiting for the response…</Empty>}</div>
+          {decoupled ? <Responses list={responses} count={count} /> : responses.map((s, i) => <Answer key={i} outputs={s.outputs} />)}
           {error !== null && <Bad error={error} />}
-          {done ? <Answer outputs={done.outputs} /> : !busy && error === null && <Empty>The answer will be here, and what its time went into below.</Empty>}
+          {count === 0 && !busy && error === null && <Empty>{trace !== null ? 'The model sent no response.' : 'The response will be here, and what its time went into below.'}</Empty>}
         </Card>
       </div>
-      {trace === 'none' && <p class="note">The trace of this request was not stored.</p>}
+      {trace === 'none' && <p class="note">The trace of this request is not stored.</p>}
       {trace !== null && trace !== 'none' && <>
         <h2 class="between"><a href={link('traces', ref(trace))}>Trace {trace.id.slice(0, 8)}</a> <span class="dim">{dur(trace.duration_ns)} in the server</span></h2>
         <TraceBody t={trace} />
@@ -125,6 +135,18 @@ const One = ({ model, version }: { model: string; version: string }) => {
     </>
   );
 };
+
+/** Responses are those of a decoupled model, the last ones of many. */
+const Responses = ({ list, count }: { list: Sent[]; count: number }) => (
+  <ol class="responses" aria-label="Responses">
+    {list.map((s, i) => (
+      <li key={count - list.length + i}>
+        <div class="dim">{count - list.length + i + 1}. after {dur(s.after)}</div>
+        <Answer outputs={s.outputs} />
+      </li>
+    ))}
+  </ol>
+);
 
 const InputField = ({ m, f, set }: { m: TensorMeta; f: Field; set: (f: Field) => void }) => {
   const url = useMemo(() => (f.files[0]?.type.startsWith('image/') ? URL.createObjectURL(f.files[0]) : ''), [f.files]);

@@ -26,7 +26,7 @@ export const Captures = ({ may }: { may: boolean }) => {
             <button type="submit" disabled={!may}>Start</button>
           </form>
           {failed !== null && <Bad error={failed} />}
-          {(value?.captures ?? []).length === 0 ? <Empty>No requests have their tensors kept.</Empty> : (
+          {(value?.captures ?? []).length === 0 ? <Empty>No tensors are captured.</Empty> : (
             <ul class="stack">{value!.captures!.map((c) => <One key={c.id} c={c} stop={may && c.active ? () => run(api.stopCapture(c.id)) : null} />)}</ul>
           )}
         </div>
@@ -38,7 +38,7 @@ export const Captures = ({ may }: { may: boolean }) => {
 const One = ({ c, stop }: { c: CaptureView; stop: (() => void) | null }) => (
   <li>
     <b>{c.rule.model || 'every model'}</b> {c.rule.request && <span class="mono">{c.rule.request}</span>}{' '}
-    <span class="dim">{c.active ? `until ${clock(c.ends_us).slice(0, 8)}` : 'ended'}, {c.taken} kept of {c.matched}{c.missed > 0 && `, no room for ${c.missed}`}</span>{' '}
+    <span class="dim">{c.active ? `until ${clock(c.ends_us).slice(0, 8)}` : 'ended'}, {c.taken} captured of {c.matched} that fit{c.missed > 0 && `, no room for ${c.missed}`}</span>{' '}
     {stop && <button type="button" class="quiet" onClick={stop}>stop</button>}
     <div>{(c.shots ?? []).slice(-12).map((s) => (
       <a key={`${s.trace_id}-${s.span_id}`} class="chip mono" href={link('traces', `${s.trace_id}-${s.span_id}`)}>{s.request_id ? s.request_id.slice(0, 16) : s.trace_id.slice(0, 8)}</a>

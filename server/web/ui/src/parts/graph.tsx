@@ -120,7 +120,7 @@ export const Graph = ({ g, nodes, rates, chosen, choose }: {
 const End = ({ p }: { p: PlacedNode }) => (
   <g class="end" transform={`translate(${p.x - p.width / 2} ${p.y - p.height / 2})`}>
     <rect width={p.width} height={p.height} rx={p.height / 2} />
-    <text x={p.width / 2} y={p.height / 2 + 4.5} text-anchor="middle">{p.id === request ? 'request' : 'answer'}</text>
+    <text x={p.width / 2} y={p.height / 2 + 4.5} text-anchor="middle">{p.id === request ? 'request' : 'response'}</text>
   </g>
 );
 
@@ -133,16 +133,13 @@ export function placeKind(list: EdgeView[], site: string): 'copied' | 'host' | '
 
 const Edge = memo(({ e, list, site, rate, down }: { e: PlacedEdge; list: EdgeView[]; site: string; rate: number; down: boolean }) => {
   const kind = placeKind(list, site);
-  const first = list[0]!;
   const title = list.map((x) => `${x.tensor} ${x.datatype} ${shape(x.shape)}${x.place ? ` copied to ${x.place}` : ''}${carriedText(x)}`).join('\n');
-  const text = list.length > 1 ? `${list.length} tensors` : shorten(first.tensor, 14);
   return (
     <g class={`edge ${kind}`}>
       <title>{title}</title>
-      <path d={curve(e.points)} marker-end={`url(#arrow-${kind})`} style={{ strokeWidth: Math.min(6, 1.4 + Math.log10(1 + rate / 1000)) }} />
-      <text x={e.label.x + (down ? 6 : 0)} y={e.label.y + (down ? 3 : -6)} text-anchor={down ? 'start' : 'middle'}>
-        {text}{(kind === 'copied' || rate > 0) && <tspan class="bytes"> {bytes(rate)}/s</tspan>}
-      </text>
+      <path d={curve(e.points, down)} marker-end={`url(#arrow-${kind})`} style={{ strokeWidth: Math.min(6, 1.4 + Math.log10(1 + rate / 1000)) }} />
+      <text x={e.label.x} y={e.label.y - 5} text-anchor="middle">{e.name}</text>
+      {(kind === 'copied' || rate > 0) && <text class="bytes" x={e.label.x} y={e.label.y + 13} text-anchor="middle">{bytes(rate)}/s</text>}
     </g>
   );
 });

@@ -33,7 +33,7 @@ export const Tensors = ({ t }: { t: TraceView }) => {
 };
 
 const Content = ({ x }: { x: TensorView }) => {
-  if (!x.kept) return <span class="dim">{x.why ?? 'not kept'}</span>;
+  if (!x.kept) return <span class="dim">{x.why ?? 'not captured'}</span>;
   return x.preview ? <Preview p={x.preview} name={x.name} /> : null;
 };
 

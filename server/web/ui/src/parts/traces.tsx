@@ -7,7 +7,7 @@ import { Status } from './bits';
 export const traceColumns = (
   <div class="trow thead" role="row">
     <span role="columnheader">Time</span><span role="columnheader">Model</span><span role="columnheader">Request</span>
-    <span role="columnheader" class="num">Duration</span><span role="columnheader">Status</span><span role="columnheader">Kept</span>
+    <span role="columnheader" class="num">Duration</span><span role="columnheader">Status</span><span role="columnheader">Retained</span>
   </div>
 );
 

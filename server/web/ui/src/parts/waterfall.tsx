@@ -4,7 +4,7 @@ import type { PartView, TraceView } from '../api';
 import { bytes, dur, percent, plural } from '../format';
 import { link } from '../route';
 import { kinds, rows, ticks, totals, type Row } from '../waterfall';
-import { Fact } from './bits';
+import { Fact, useWidth } from './bits';
 
 /** Split is the bar of parts along the critical path, with a table of their sums. */
 export const Split = ({ parts, total }: { parts: PartView[]; total: number }) => {
@@ -42,26 +42,28 @@ export const Parts = ({ t }: { t: TraceView }) => (
 export const Waterfall = ({ t }: { t: TraceView }) => {
   const list = useMemo(() => rows(t), [t]);
   const [open, set] = useState('');
+  const [box, width] = useWidth<HTMLDivElement>();
+  const narrow = width > 0 && width < 560;
   const total = Math.max(t.duration_ns, ...list.map((r) => r.to), 1);
+  const marks = ticks(total, narrow ? 3 : 6);
   const x = (ns: number) => `${Math.max(0, Math.min(100, (ns / total) * 100))}%`;
   return (
-    <div class="fall">
-      <div class="axis" aria-hidden="true"><span /><div>{ticks(total, 6).filter((v) => v < total * 0.94).map((v) => <i key={v} style={{ left: x(v) }}>{dur(v)}</i>)}</div></div>
+    <div class="fall" ref={box}>
+      <div class="axis" aria-hidden="true"><span /><div>{marks.filter((v) => v < total * (narrow ? 0.75 : 0.94)).map((v) => <i key={v} style={{ left: x(v) }}>{dur(v)}</i>)}</div><span /></div>
       <ol>
         {list.map((r) => (
           <li key={r.key} class={r.step?.critical ? 'critical' : ''}>
             <button type="button" class="wrow" aria-expanded={open === r.key} onClick={() => set(open === r.key ? '' : r.key)}>
               <span class="wname clip">{r.label}{r.step?.critical && <abbr title="on the critical path">●</abbr>}</span>
               <span class="track">
-                {ticks(total, 6).map((v) => <i key={v} class="grid" style={{ left: x(v) }} />)}
+                {marks.map((v) => <i key={v} class="grid" style={{ left: x(v) }} />)}
                 {r.segments.map((s, i) => (
                   <i key={i} class={`fill seg ${s.kind}${r.step ? '' : ' own'}`} title={`${s.title}: ${dur(s.to - s.from)}`}
                     style={{ left: x(s.from), width: `max(1px, ${x(s.to - s.from)})` }} />
                 ))}
                 {r.events.map((e, i) => <i key={`e${i}`} class={`event ${e.kind}`} style={{ left: x(e.ns) }} title={eventTitle(e)} />)}
-                {r.step && <b style={r.to / total > 0.8 ? { right: `calc(${100 - (r.from / total) * 100}% + 6px)` } : { left: `calc(${x(r.to)} + 6px)` }}
-                  class={r.to / total > 0.8 && r.from / total < 0.12 ? 'within' : ''}>{dur(r.to - r.from)}</b>}
               </span>
+              <b class="wdur">{dur(r.to - r.from)}</b>
             </button>
             {open === r.key && <Detail r={r} t={t} />}
           </li>

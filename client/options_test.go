@@ -1,0 +1,88 @@
+package client_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"tutti/client"
+)
+
+func TestParseURL(t *testing.T) {
+	t.Parallel()
+	tests := map[string]string{
+		"127.0.0.1:8000": "http://127.0.0.1:8000", "localhost:8000": "http://localhost:8000", "[::1]:8000": "http://[::1]:8000",
+		"models": "http://models", "https://models/behind/": "https://models/behind/", "grpc://h:1": "grpc://h:1", "grpcs://h:1": "grpcs://h:1",
+		"ftp://h": "", "http://": "", "": "", "://": "", "http://h:port": "",
+	}
+	for server, want := range tests {
+		got, err := client.ParseURL(server)
+		if want == "" {
+			if err == nil {
+				t.Errorf("'%s' is taken as %s", server, got)
+			}
+			continue
+		}
+		if err != nil || got.String() != want {
+			t.Errorf("'%s' is %v, %v, want %s", server, got, err, want)
+		}
+	}
+}
+
+// TestHeader sends more headers than the protocol's own, the host's among them.
+func TestHeader(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != "models.example" || strings.Join(r.Header["Team"], ",") != "a,b" {
+			t.Errorf("the server sees the host %s and %v", r.Host, r.Header)
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
+	defer s.Close()
+	c, err := client.DialWith(strings.TrimPrefix(s.URL, "http://"), &client.Options{Header: http.Header{"Host": {"models.example"}, "Team": {"a", "b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if ok, err := c.Ready(t.Context()); !ok || err != nil {
+		t.Errorf("Ready = %v, %v", ok, err)
+	}
+}
+
+// TestProbe looks at what is spoken where a server listens, where something else does,
+// and where nothing does.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	plain, encrypted := httptest.NewServer(http.NotFoundHandler()), httptest.NewTLSServer(http.NotFoundHandler())
+	defer plain.Close()
+	defer encrypted.Close()
+	mute, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's own socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			c, err := mute.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	for address, want := range map[string]string{
+		plain.Listener.Addr().String(): "http", encrypted.Listener.Addr().String(): "https", mute.Addr().String(): "",
+	} {
+		if got, err := client.Probe(context.Background(), address, nil); got != want || err != nil {
+			t.Errorf("%s speaks '%s', %v, want '%s'", address, got, err, want)
+		}
+	}
+	if err := mute.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Probe(context.Background(), mute.Addr().String(), nil); err == nil {
+		t.Error("there is a connection to what does not listen")
+	}
+}

@@ -1,0 +1,166 @@
+package tutti
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"tutti/core/status"
+	"tutti/options"
+)
+
+// socket is the address of a service, taken before the models are loaded: what else uses
+// it is found out at once, and not after minutes. Until it listens clients are refused,
+// as by a server that has not started.
+type socket struct {
+	fd      int    // -1 when it was given up
+	address string // as it was asked for
+	service string // as Triton calls it
+	flag    string // which chooses another port
+}
+
+// sockets are those of the enabled services; nil for others.
+type sockets struct{ grpc, http, metrics *socket }
+
+// startError says which service cannot start. It begins with Triton's words.
+type startError struct {
+	*socket
+
+	err error
+}
+
+func (e *startError) Error() string {
+	if errors.Is(e.err, unix.EADDRINUSE) {
+		return fmt.Sprintf("failed to start %s service: %s - Socket '%s' already in use; use %s for another port, or end the program that has it",
+			e.service, status.Unavailable, e.address, e.flag)
+	}
+	return fmt.Sprintf("failed to start %s service: %s - unable to listen at '%s': %v; %s chooses another port",
+		e.service, status.Unavailable, e.address, e.err, e.flag)
+}
+
+func (e *startError) Unwrap() error { return e.err }
+
+// takePorts binds the sockets of the enabled services.
+func takePorts(ctx context.Context, o *options.Options) (s sockets, err error) {
+	taken := map[string]bool{}
+	for _, x := range []struct {
+		to            **socket
+		service, flag string
+		endpoint      *options.Endpoint
+	}{
+		{&s.grpc, "GRPC", "--grpc-port", &o.GRPC.Endpoint},
+		{&s.http, "HTTP", "--http-port", &o.HTTP.Endpoint},
+		{&s.metrics, "Metrics", "--metrics-port", &o.Metrics.Endpoint},
+	} {
+		if !x.endpoint.Enabled {
+			continue
+		}
+		address := net.JoinHostPort(x.endpoint.Address, strconv.Itoa(x.endpoint.Port))
+		*x.to = &socket{fd: -1, address: address, service: x.service, flag: x.flag}
+		err := (*x.to).bind(ctx, x.endpoint)
+		if err == nil && x.endpoint.Port != 0 && taken[address] {
+			err = unix.EADDRINUSE // by a service before, which does not listen yet either
+		}
+		if err != nil {
+			return sockets{}, errors.Join(&startError{*x.to, err}, s.close())
+		}
+		taken[address] = true
+	}
+	return s, nil
+}
+
+// close gives up the sockets that do not listen.
+func (s *sockets) close() error {
+	return errors.Join(s.grpc.close(), s.http.close(), s.metrics.close())
+}
+
+// bind takes the address of an endpoint. It does not listen.
+func (s *socket) bind(ctx context.Context, e *options.Endpoint) error {
+	address, family, err := resolve(ctx, e.Address, e.Port)
+	if err != nil {
+		return err
+	}
+	if s.fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	set := [][3]int{{unix.SOL_SOCKET, unix.SO_REUSEADDR, 1}}
+	if e.ReusePort {
+		set = append(set, [3]int{unix.SOL_SOCKET, unix.SO_REUSEPORT, 1})
+	}
+	if family == unix.AF_INET6 && e.Address == "" { // addresses of both kinds
+		set = append(set, [3]int{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0})
+	}
+	for _, x := range set {
+		if err := unix.SetsockoptInt(s.fd, x[0], x[1], x[2]); err != nil {
+			return errors.Join(os.NewSyscallError("setsockopt", err), s.close())
+		}
+	}
+	if err := unix.Bind(s.fd, address); err != nil {
+		return errors.Join(os.NewSyscallError("bind", err), s.close())
+	}
+	return nil
+}
+
+// resolve returns the address to bind to of a host, of which one of IPv4 is preferred;
+// the empty one stands for all addresses of this machine.
+func resolve(ctx context.Context, host string, port int) (address unix.Sockaddr, family int, err error) {
+	if host == "" {
+		if l, err := net.Listen("tcp6", "[::]:0"); err == nil { //nolint:noctx // it only tells whether there is IPv6
+			_ = l.Close()
+			return &unix.SockaddrInet6{Port: port}, unix.AF_INET6, nil
+		}
+		return &unix.SockaddrInet4{Port: port}, unix.AF_INET, nil
+	}
+	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, ip := range list {
+		if ip = ip.Unmap(); ip.Is4() {
+			return &unix.SockaddrInet4{Port: port, Addr: ip.As4()}, unix.AF_INET, nil
+		}
+	}
+	return inet6(list[0], port)
+}
+
+func inet6(ip netip.Addr, port int) (unix.Sockaddr, int, error) {
+	a := &unix.SockaddrInet6{Port: port, Addr: ip.As16()}
+	if zone := ip.Zone(); zone != "" {
+		i, err := net.InterfaceByName(zone)
+		if err != nil {
+			return nil, 0, err
+		}
+		a.ZoneId = uint32(i.Index) //nolint:gosec // an index is small
+	}
+	return a, unix.AF_INET6, nil
+}
+
+// backlog is how many connections may wait to be accepted; the kernel has a bound of its own below it.
+const backlog = 1<<16 - 1
+
+// listen begins to take connections; the socket is the listener's then.
+func (s *socket) listen() (net.Listener, error) {
+	if err := unix.Listen(s.fd, backlog); err != nil {
+		return nil, &startError{s, os.NewSyscallError("listen", err)}
+	}
+	f := os.NewFile(uintptr(s.fd), s.address) //nolint:gosec // a descriptor is not negative
+	s.fd = -1
+	l, err := net.FileListener(f)
+	return l, errors.Join(err, f.Close())
+}
+
+// close gives the address up unless a listener has it; it is safe on nil.
+func (s *socket) close() error {
+	if s == nil || s.fd < 0 {
+		return nil
+	}
+	fd := s.fd
+	s.fd = -1
+	return os.NewSyscallError("close", unix.Close(fd))
+}

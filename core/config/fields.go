@@ -132,7 +132,7 @@ var fieldTable = []Field{
 	{Path: "dynamic_batching.preferred_batch_size", Class: Honoured, Doc: "Sizes worth waiting for."},
 	{Path: "dynamic_batching.max_queue_delay_microseconds", Class: Honoured, Doc: "The longest wait for a preferred size."},
 	{Path: "dynamic_batching.preserve_ordering", Class: Honoured, Doc: "Answers leave in the order in which their requests came."},
-	{Path: "dynamic_batching.priority_levels", Class: Honoured, Doc: "How many priority levels the queue has, at most 4096; 1 is the highest."},
+	{Path: "dynamic_batching.priority_levels", Class: Honoured, Doc: "How many priority levels the queue has; 1 is the highest."},
 	{Path: "dynamic_batching.default_priority_level", Class: Honoured, Doc: "The level of requests whose priority is none of the levels."},
 	{Path: "dynamic_batching.default_queue_policy", Class: Honoured, Doc: "What a level's queue takes and for how long, unless the level has a policy of its own."},
 	{Path: "dynamic_batching.default_queue_policy.timeout_action", Class: Honoured, Doc: "REJECT refuses a request whose time in the queue is over, DELAY serves it after the others."},

@@ -137,14 +137,19 @@ func (b *book) utilize(l *lane, now int64) time.Duration {
 
 // oldest sets a batch as the policy says, of the sequences that became ready first.
 func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
+	closed := false // by a request that cannot join the first one's batch
 	b.items = b.items[:0]
 	for s := l.ready.head; s != nil && len(b.items) < window; s = s.next {
 		if b.rules.Ordered && s != l.ready.head && !mates(l.ready.head, s) {
+			closed = true
 			break
 		}
+		closed = closed || s.key != l.ready.head.key
 		b.items = append(b.items, scheduler.Item{Shape: s.key, Rows: 1, Enqueued: s.head().Enqueued})
 	}
-	d := b.policy.Decide(now, scheduler.View{Items: b.items, More: l.ready.n > len(b.items), Instances: 1, Hurry: b.hurry}, b.positions[:0])
+	d := b.policy.Decide(now, scheduler.View{
+		Items: b.items, More: l.ready.n > len(b.items), Instances: 1, Hurry: b.hurry, Closed: closed,
+	}, b.positions[:0])
 	b.positions = d.Take[:0]
 	if len(d.Take) == 0 {
 		return max(d.Wait, 1), false

@@ -65,6 +65,8 @@ func TestWarmup(t *testing.T) {
 }
 
 // TestWarmupEveryInstance checks that each instance is asked.
+//
+// shows: config.warmup
 func TestWarmupEveryInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -392,7 +392,7 @@ func TestSourcesRefuse(t *testing.T) {
 	for name, tt := range map[string]struct{ environ, file, want string }{
 		"variable":        {"TUTTI_HTTP_PORT=tcp://10.0.0.1:80", "", "Bad option: \"--http-port\" (environment variable TUTTI_HTTP_PORT).\nInvalid option value. Got tcp://"},
 		"hook":            {"TRITONSERVER_DELAY_SCHEDULER=-1", "", "environment variable TRITONSERVER_DELAY_SCHEDULER is '-1', expected a number of requests"},
-		"backlog hook":    {"TRITONSERVER_BACKLOG_DELAY_SCHEDULER=x", "", "environment variable TRITONSERVER_BACKLOG_DELAY_SCHEDULER is 'x', expected a number of sequences"},
+		"backlog hook":    {"TRITONSERVER_BACKLOG_DELAY_SCHEDULER=x", "", "environment variable TRITONSERVER_BACKLOG_DELAY_SCHEDULER is 'x', expected a number of requests"},
 		"Vertex AI":       {"AIP_MODE=PREDICTION", "", "unsupported: environment variable AIP_MODE=PREDICTION"},
 		"unknown key":     {"", "id: a\nhttp-prt: 1\n", "line 2: there is no option 'http-prt', did you mean 'http-port'?"},
 		"value":           {"", "\n\nhttp-port: many\n", "line 3).\nInvalid option value. Got many"},

@@ -12,7 +12,22 @@ const window = 128
 
 // holding reports whether the test hooks still hold batches back.
 func (b *book) holding() bool {
-	b.held = b.held && (b.queued < b.rules.Queued || b.backlog.len() < b.rules.Backlog)
+	if !b.held {
+		return false
+	}
+	backlog, slots := 0, 0
+	for _, s := range b.backlog.list {
+		backlog += s.queue.Len()
+	}
+	for _, l := range b.lanes {
+		if slots += l.ready.n; b.rules.Oldest {
+			continue // a batcher gets one request of a sequence at a time
+		}
+		for s := l.ready.head; s != nil; s = s.next {
+			slots += s.queue.Len() - 1
+		}
+	}
+	b.held = !b.hurry && (slots < b.rules.Queued || backlog < b.rules.Backlog)
 	return b.held
 }
 

@@ -154,7 +154,7 @@ var fieldTable = []Field{
 	{Path: "sequence_batching.control_input.control.fp32_false_true", Class: Honoured, Doc: "Its two values as TYPE_FP32."},
 	{Path: "sequence_batching.control_input.control.bool_false_true", Class: Honoured, Doc: "Its two values as TYPE_BOOL."},
 	{Path: "sequence_batching.control_input.control.data_type", Class: Honoured, Doc: "The type of the correlation id."},
-	{Path: "sequence_batching.state", Class: Honoured, Doc: "An output that becomes an input of the sequence's next request; requests have neither."},
+	{Path: "sequence_batching.state", Class: Honoured, Doc: "An output that becomes an input of the sequence's next request; requests have neither, but for an output that is listed in `output`."},
 	{Path: "sequence_batching.state.input_name", Class: Honoured, Doc: "The input."},
 	{Path: "sequence_batching.state.output_name", Class: Honoured, Doc: "The output."},
 	{Path: "sequence_batching.state.data_type", Class: Honoured, Doc: "Their type."},

@@ -14,7 +14,7 @@ import (
 func responseCache(o *options.Cache, alloc tensor.Allocator, log *slog.Logger) cache.Cache {
 	switch {
 	case o.Local > 0:
-		return local.New(local.Settings{Size: o.Local, Alloc: alloc})
+		return local.New(local.Settings{Size: o.Local, Alloc: alloc, Log: log})
 	case o.Redis.Address != "":
 		return redis.New(redis.Settings{Config: o.Redis, Alloc: alloc, Log: log})
 	}

@@ -68,7 +68,8 @@ func (c *Cache) finish(environ []string) (err error) {
 	case len(names) == 0:
 		return nil
 	case len(names) > 1:
-		return errors.New("--cache-config names several caches, expected one of: " + strings.Join(names, ", "))
+		return errors.New("found multiple cache configurations, but only a single cache is currently supported: --cache-config names " +
+			strings.Join(names, " and "))
 	}
 	c.Name = names[0]
 	if c.Name == cacheLocal {

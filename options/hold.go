@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// backlogDelay reads how many sequences the test hook has models of sequences wait for.
+// backlogDelay reads how many requests without a slot the test hook has models of sequences wait for.
 func (o *Options) backlogDelay(environ []string) error {
 	const name = "TRITONSERVER_BACKLOG_DELAY_SCHEDULER"
 	for _, e := range environ {
@@ -16,7 +16,7 @@ func (o *Options) backlogDelay(environ []string) error {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
-			return fmt.Errorf("environment variable %s is '%s', expected a number of sequences", name, text)
+			return fmt.Errorf("environment variable %s is '%s', expected a number of requests", name, text)
 		}
 		o.BacklogDelayScheduler = n
 	}

@@ -2,6 +2,7 @@ package options
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -62,7 +63,7 @@ func metricsConfig(o *Options, value string) error {
 	}
 	switch key {
 	case "summary_quantiles":
-		return quantiles(x, strings.Trim(v, `"`))
+		return quantiles(o, strings.Trim(v, `"`))
 	case "counter_latencies":
 		on, err := parseBool(v)
 		x.NoCounterLatencies = !on
@@ -80,27 +81,37 @@ func metricsConfig(o *Options, value string) error {
 }
 
 // quantiles takes RANK:ERROR,RANK:ERROR.
-func quantiles(x *telemetry.ExportOptions, text string) error {
+func quantiles(o *Options, text string) error {
 	var list []telemetry.Quantile
 	for part := range strings.SplitSeq(text, ",") {
 		rank, off, ok := strings.Cut(part, ":")
-		q, err := fraction(rank)
-		e, err2 := fraction(off)
+		q, rest, err := fraction(rank)
+		e, rest2, err2 := fraction(off)
 		if !ok || err != nil || err2 != nil {
 			return fmt.Errorf("--metrics-config summary_quantiles has '%s', expected QUANTILE:ERROR, each from 0 to 1", part)
 		}
+		if rest+rest2 != "" {
+			o.Notices = append(o.Notices, Notice{
+				Option: "--metrics-config summary_quantiles", Text: fmt.Sprintf("'%s' is read as %v:%v, as Triton does; expected QUANTILE:ERROR", part, q, e),
+			})
+		}
 		list = append(list, telemetry.Quantile{Rank: q, Error: e})
 	}
-	x.Quantiles = list
+	o.Metrics.Export.Quantiles = list
 	return nil
 }
 
-func fraction(s string) (float64, error) {
-	v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-	if err == nil && !(v >= 0 && v <= 1) { // a NaN neither
+// leading is the number that a text begins with, as C reads one.
+var leading = regexp.MustCompile(`^\s*[0-9]*\.?[0-9]*([eE][-+]?[0-9]+)?`)
+
+// fraction reads the number from 0 to 1 that s begins with; rest is what follows it.
+func fraction(s string) (v float64, rest string, err error) {
+	number := leading.FindString(s)
+	v, err = strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err == nil && (v < 0 || v > 1) {
 		err = strconv.ErrRange
 	}
-	return v, err
+	return v, strings.TrimSpace(s[len(number):]), err
 }
 
 func metricsInterval(o *Options, value string) error {

@@ -27,7 +27,7 @@ type Options struct {
 	PollInterval time.Duration
 	// ModelConfigName, when not empty, picks configs/NAME.pbtxt of a model that has it.
 	ModelConfigName string
-	// BacklogDelayScheduler is how many sequences must be without a slot before a model's
+	// BacklogDelayScheduler is how many requests must be without a slot before a model's
 	// first batch: the test hook TRITONSERVER_BACKLOG_DELAY_SCHEDULER.
 	BacklogDelayScheduler int
 	// LoadThreads is how many models load at a time, LoadRetries how often a load that

@@ -140,6 +140,20 @@ func TestParseOptions(t *testing.T) {
 				}
 			},
 		},
+		"quantiles with something behind the numbers": {
+			[]string{repository, "--metrics-config=summary_quantiles=0.1:0.0.1,0.7 :0.01"},
+			func(o *options.Options) {
+				o.Metrics.Export.Quantiles = []telemetry.Quantile{{Rank: 0.1}, {Rank: 0.7, Error: 0.01}}
+				o.Notices = []options.Notice{{
+					Option: "--metrics-config summary_quantiles",
+					Text:   "'0.1:0.0.1' is read as 0.1:0, as Triton does; expected QUANTILE:ERROR",
+				}}
+			},
+		},
+		"a cache too small for any response": {
+			[]string{repository, "--cache-config=local,size=200"},
+			func(o *options.Options) { o.Cache.Name, o.Cache.Local = "local", 200 },
+		},
 		"cache": {
 			[]string{repository, "--cache-config=local,size=4096"},
 			func(o *options.Options) { o.Cache.Name, o.Cache.Local = "local", 4096 },
@@ -295,15 +309,15 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--metrics-config=speed=1", "unknown setting 'speed' of --metrics-config"},
 		{"--metrics-config=speed", "--metrics-config option format is '<setting>=<value>' or '<domain>,<setting>=<value>'. Got speed"},
 		{"--cache-config=size=1", "No cache specified."},
-		{"--cache-config=local,size=1", "--cache-config local,size=1, expected a number of bytes from 1024 on"},
-		{"--cache-config=local,size=1GB", "--cache-config local,size=1GB, expected a number of bytes from 1024 on"},
+		{"--cache-config=local,size=0", "--cache-config local,size=0, expected a number of bytes from 1 on"},
+		{"--cache-config=local,size=1GB", "--cache-config local,size=1GB, expected a number of bytes from 1 on"},
 		{"--cache-config=local,sizes=4096", "unknown setting 'sizes' of --cache-config local, expected size"},
 		{"--cache-config=lru,size=4096", "unsupported: --cache-config lru, libtritoncache_lru.so is not loaded, expected one of: local, redis"},
 		{"--cache-config=redis,host=h", "--cache-config redis has no port, expected redis,port=VALUE"},
 		{"--cache-config=redis,host=h --cache-config=redis,port=99999", "--cache-config redis,port=99999: expected a number from 1 to 65535"},
 		{"--cache-config=redis,hosts=h", "unknown setting 'hosts' of --cache-config redis, expected one of: connect_timeout, db, host"},
-		{"--cache-config=redis,host=h --cache-config=redis,port=1 --cache-config=local,size=4096", "--cache-config names several caches, expected one of: local, redis"},
-		{"--response-cache-byte-size=5", "--cache-config local,size=5, expected a number of bytes from 1024 on"},
+		{"--cache-config=redis,host=h --cache-config=redis,port=1 --cache-config=local,size=4096", "found multiple cache configurations, but only a single cache is currently supported: --cache-config names local and redis"},
+		{"--response-cache-byte-size=-5", "--response-cache-byte-size"},
 		{"--cache-config=local,size=1 --response-cache-byte-size=1", "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided."},
 		{"--rate-limit-resource=a", "--rate-limit-resource option format is"},
 		{"--rate-limit-resource=a:x", "Invalid option value. Got x"},
@@ -378,7 +392,7 @@ func TestSourcesRefuse(t *testing.T) {
 	for name, tt := range map[string]struct{ environ, file, want string }{
 		"variable":        {"TUTTI_HTTP_PORT=tcp://10.0.0.1:80", "", "Bad option: \"--http-port\" (environment variable TUTTI_HTTP_PORT).\nInvalid option value. Got tcp://"},
 		"hook":            {"TRITONSERVER_DELAY_SCHEDULER=-1", "", "environment variable TRITONSERVER_DELAY_SCHEDULER is '-1', expected a number of requests"},
-		"backlog hook":    {"TRITONSERVER_BACKLOG_DELAY_SCHEDULER=x", "", "environment variable TRITONSERVER_BACKLOG_DELAY_SCHEDULER is 'x', expected a number of sequences"},
+		"backlog hook":    {"TRITONSERVER_BACKLOG_DELAY_SCHEDULER=x", "", "environment variable TRITONSERVER_BACKLOG_DELAY_SCHEDULER is 'x', expected a number of requests"},
 		"Vertex AI":       {"AIP_MODE=PREDICTION", "", "unsupported: environment variable AIP_MODE=PREDICTION"},
 		"unknown key":     {"", "id: a\nhttp-prt: 1\n", "line 2: there is no option 'http-prt', did you mean 'http-port'?"},
 		"value":           {"", "\n\nhttp-port: many\n", "line 3).\nInvalid option value. Got many"},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -210,7 +211,12 @@ func (i *spiedInstance) Execute(ctx context.Context, b *backends.Batch) error {
 	if i.closed.Load() {
 		return errors.New("executed when closed")
 	}
+	of := []string{"execute", i.name, "of"}
+	for k := range b.Reqs {
+		of = append(of, strconv.Itoa(b.Reqs[k].Rows))
+	}
 	i.note("execute " + i.name)
+	i.note(strings.Join(of, " "))
 	err := double(ctx, b)
 	if i.wrong.Load() && err == nil {
 		clear(tensor.Slice[float32](&b.Out[0]))

@@ -1,6 +1,8 @@
 package repository_test
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +67,8 @@ func TestWarmup(t *testing.T) {
 }
 
 // TestWarmupEveryInstance checks that each instance is asked.
+//
+// shows: config.warmup
 func TestWarmupEveryInstance(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -74,6 +78,30 @@ func TestWarmupEveryInstance(t *testing.T) {
 	}
 	if n := w.spy.count("execute m"); n != 9 {
 		t.Errorf("%d executions, want 3 by each of 3 instances", n)
+	}
+}
+
+// TestWarmupTogether checks that the requests of a sample execute as one batch, each of
+// one row, and that a sample of none is left out.
+func TestWarmupTogether(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var said bytes.Buffer
+	w.log = slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug})
+	none := strings.NewReplacer(`"one"`, `"none"`, "batch_size: 2", "batch_size: 0").Replace(warm("zero_data: true"))
+	r := w.repo(t, folder(t, "-- m/config.pbtxt --\n"+`backend: "spy" max_batch_size: 8 `+warm("zero_data: true")+none+"\n-- m/1/ --\n"))
+	if len(r.Failures()) > 0 {
+		t.Fatal(r.Failures())
+	}
+	if n, all := w.spy.count("execute m of 1 1"), w.spy.count("execute m"); n != 3 || all != 3 {
+		t.Errorf("%d executions of two requests of a row, %d in all, want 3", n, all)
+	}
+	for _, want := range []string{
+		"model 'm' instance m_0 is running warmup sample 'one' for iteration 1", "model 'm' instance m_0 is running warmup sample 'one' for iteration 3",
+	} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("the log lacks %q", want)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
+	"time"
 
 	"tutti/backends"
 	"tutti/core/infer"
@@ -12,6 +14,8 @@ import (
 	"tutti/pipeline/plan"
 	"tutti/scheduler"
 	"tutti/scheduler/direct"
+	"tutti/scheduler/dynamic"
+	"tutti/scheduler/sequence"
 )
 
 // rehearsal sends requests to one instance of a model before the model serves. It
@@ -32,27 +36,53 @@ func (x lent) Unwrap() backends.Instance { return x.Instance }
 // Close leaves the instance to its owner.
 func (lent) Close() error { return nil }
 
-// rehearse returns a rehearsal with one instance, which stays the caller's.
-func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, padding *scheduler.Padding) (*rehearsal, error) {
+// rehearse returns a rehearsal with one instance, which stays the caller's. The requests of
+// a model that batches execute so many at a time.
+func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, padding *scheduler.Padding, together int) (*rehearsal, error) {
 	stats := &telemetry.Model{Name: v.sig.Model, Version: v.sig.Version}
 	x := &rehearsal{sequences: v.cfg.GetSequenceBatching() != nil}
-	if x.sequences {
-		q, err := r.newSequences(f, v, stats, &instances{active: []backends.Instance{lent{inst}}})
+	own := []backends.Instance{lent{inst}}
+	runner := scheduler.NewRunner(scheduler.RunnerSettings{
+		Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover,
+	})
+	switch {
+	case x.sequences:
+		s := r.sequenceSettings(f, v, stats, &instances{active: own})
+		if together > 1 {
+			inOneBatch(&s, together)
+		}
+		q, err := sequence.New(s)
 		if err != nil {
 			return nil, err
 		}
-		x.queue = q
-	} else {
-		runner := scheduler.NewRunner(scheduler.RunnerSettings{
-			Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover,
-		})
-		x.queue = direct.NewInline(direct.Settings{Runner: runner, Instances: []backends.Instance{lent{inst}}})
+		if x.queue = q; together == 1 {
+			q.Hurry() // no request waits for another
+		}
+	case together > 1:
+		rules := batchesOf(together)
+		rules.Padded = padding != nil
+		x.queue = dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: own, Workers: r.workers})
+	default:
+		x.queue = direct.NewInline(direct.Settings{Runner: runner, Instances: own})
 	}
 	x.exec = exec.New(exec.Settings{
 		Plan: plan.Single(v.sig), Stats: stats, Workers: r.workers, Mover: r.mover,
 		Targets: []scheduler.Scheduler{x.queue},
 	})
 	return x, nil
+}
+
+// inOneBatch has a scheduler of sequences form batches of just so many.
+func inOneBatch(s *sequence.Settings, sequences int) {
+	s.Rules.Slots, s.Rules.Utilization, s.Rules.Delay = sequences, 1, time.Hour
+	if s.Rules.Oldest {
+		s.Policy = batchesOf(sequences).Policy()
+	}
+}
+
+// batchesOf returns the rules of batches of just so many rows.
+func batchesOf(rows int) dynamic.Rules {
+	return dynamic.Rules{MaxBatch: int32(rows), Preferred: []int32{int32(rows)}, Delay: time.Hour, MaxElements: math.MaxInt64}
 }
 
 // ask sends a request and returns its last answer, nil when a decoupled model has none.
@@ -65,16 +95,39 @@ func (x *rehearsal) ask(ctx context.Context, req *infer.Request) (*infer.Respons
 	return call.Wait()
 }
 
+// askAll sends requests that may execute together, each a sequence of its own if they are
+// of sequences. It returns those that failed as errors.
+func (x *rehearsal) askAll(ctx context.Context, list []*infer.Request) (failed []error) {
+	calls := make([]*infer.Call, len(list))
+	for i, req := range list {
+		if x.sequences {
+			req.Sequence = infer.Sequence{ID: uint64(i + 1), Start: true, End: true}
+		}
+		calls[i] = infer.NewCall()
+		x.exec.Submit(ctx, req, calls[i])
+	}
+	for _, call := range calls {
+		resp, err := call.Wait()
+		if resp != nil {
+			resp.Release()
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return failed
+}
+
 // close ends the rehearsal.
 func (x *rehearsal) close(ctx context.Context) error {
 	return errors.Join(x.queue.Drain(context.WithoutCancel(ctx)), x.queue.Close())
 }
 
-// rehearsing has one instance answer what use asks.
+// rehearsing has one instance answer what use asks, so many requests at a time.
 func (r *Repository) rehearsing(
-	ctx context.Context, f *folder, v *version, inst backends.Instance, padding *scheduler.Padding, use func(*rehearsal) error,
+	ctx context.Context, f *folder, v *version, inst backends.Instance, padding *scheduler.Padding, together int, use func(*rehearsal) error,
 ) error {
-	x, err := r.rehearse(f, v, inst, padding)
+	x, err := r.rehearse(f, v, inst, padding, together)
 	if err != nil {
 		return err
 	}
@@ -87,21 +140,34 @@ func (r *Repository) prepare(ctx context.Context, f *folder, v *version, instanc
 	if len(instances) == 0 {
 		return nil // passive ones take no requests
 	}
-	samples, err := r.warmups(f, v.sig)
+	samples, err := r.warmups(f, v)
 	if err != nil {
 		return err
 	}
+	names := namesOf(v.seats)
 	for i, inst := range instances {
 		if i > 0 && inst == instances[i-1] {
 			continue // one instance stands for several
 		}
-		err := r.rehearsing(ctx, f, v, inst, padding, func(x *rehearsal) error { return warm(ctx, x, samples) })
-		if err != nil {
-			return err
+		for _, s := range samples {
+			err := r.rehearsing(ctx, f, v, inst, padding, s.together, func(x *rehearsal) error { return r.warm(ctx, x, s, names[i%len(names)]) })
+			if err != nil {
+				return err
+			}
 		}
 	}
 	if len(samples) > 0 {
 		r.s.Log.DebugContext(ctx, "model warmed up", slog.String("model", f.name), slog.Int64("version", v.sig.Version), slog.Int("samples", len(samples)))
 	}
-	return r.rehearsing(ctx, f, v, instances[0], padding, func(x *rehearsal) error { return r.golden(ctx, f, v.sig, x) })
+	return r.rehearsing(ctx, f, v, instances[0], padding, 1, func(x *rehearsal) error { return r.golden(ctx, f, v.sig, x) })
+}
+
+// namesOf returns the names of the instances that take requests.
+func namesOf(seats []seat) (names []string) {
+	for i := range seats {
+		if !seats[i].group.GetPassive() {
+			names = append(names, seats[i].name)
+		}
+	}
+	return names
 }

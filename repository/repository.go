@@ -88,7 +88,7 @@ type Settings struct {
 	// DelayScheduler is how many requests a batcher waits for before its first
 	// batch, 0 for none: a test hook.
 	DelayScheduler int
-	// BacklogDelayScheduler is how many sequences must be without a slot before the first
+	// BacklogDelayScheduler is how many requests must be without a slot before the first
 	// batch of a model of sequences, 0 for none: a test hook.
 	BacklogDelayScheduler int
 

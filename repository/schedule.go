@@ -75,7 +75,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	case len(made.active) == 0:
 		return direct.NewClosed(runner, status.Errorf(status.Unavailable, "model '%s' has only passive instances, which take no requests", f.name)), nil
 	case v.cfg.GetSequenceBatching() != nil:
-		q, err := r.newSequences(f, v, v.stats, made)
+		q, err := r.newSequences(f, v, made)
 		if err != nil {
 			return nil, errors.Join(err, closeInstances(made.active))
 		}

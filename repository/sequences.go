@@ -16,11 +16,17 @@ import (
 // stateFolder is the folder of a model that holds the data of initial states.
 const stateFolder = "initial_state"
 
-// newSequences returns a scheduler of sequences, whose requests stats counts.
-func (r *Repository) newSequences(f *folder, v *version, stats *telemetry.Model, made *instances) (*sequence.Scheduler, error) {
+// newSequences returns the scheduler of a model of sequences.
+func (r *Repository) newSequences(f *folder, v *version, made *instances) (*sequence.Scheduler, error) {
+	s := r.sequenceSettings(f, v, v.stats, made)
+	s.Rules.Queued, s.Rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
+	return sequence.New(s)
+}
+
+// sequenceSettings returns those of a scheduler of sequences, whose requests stats counts.
+func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Model, made *instances) sequence.Settings {
 	rules := sequence.RulesOf(v.cfg)
-	rules.Queued, rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
-	return sequence.New(sequence.Settings{
+	return sequence.Settings{
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
 		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
 			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, Once: true, Iterative: rules.Iterative,
@@ -28,7 +34,7 @@ func (r *Repository) newSequences(f *folder, v *version, stats *telemetry.Model,
 		}),
 		Stats: stats, Alloc: r.s.Alloc, Instances: made.active, Gates: made.gates, Workers: r.workers, Log: r.s.Log,
 		ReadFile: func(name string) ([]byte, error) { return readBelow(f.dir, filepath.Join(stateFolder, name)) },
-	})
+	}
 }
 
 // oldestPolicy returns the policy of the oldest strategy, nil for direct.

@@ -21,7 +21,10 @@ sequence_batching {
   control_input { name: "READY" control { kind: CONTROL_SEQUENCE_READY int32_false_true: [ 0, 1 ] } }
   control_input { name: "ID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }
 }
-model_warmup { name: "w" batch_size: 1 inputs { key: "INPUT" value { data_type: TYPE_INT32 dims: 1 random_data: true } } count: 2 }
+model_warmup { name: "w" batch_size: 3 count: 2
+  inputs { key: "INPUT" value { data_type: TYPE_INT32 dims: 1 random_data: true } }
+  inputs { key: "START" value { data_type: TYPE_INT32 dims: 1 zero_data: true } }
+}
 -- e/1/x --
 -- e/config.pbtxt --
 platform: "ensemble" max_batch_size: 4
@@ -65,6 +68,17 @@ func TestSequences(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWarmupOfHeld has a model warm up although test hooks hold its first batch back.
+func TestWarmupOfHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.more.DelayScheduler, w.more.BacklogDelayScheduler = 5, 5
+	text, _, _ := strings.Cut(strings.NewReplacer("STRATEGY", "direct {}", "SHOWN", "").Replace(adders), "-- e/1/x --")
+	if f := failures(w.repo(t, folder(t, text))); len(f) > 0 {
+		t.Error(f)
 	}
 }
 

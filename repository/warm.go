@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -9,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
-	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/tensor"
@@ -21,7 +20,7 @@ import (
 // one request.
 const (
 	warmupFolder  = "warmup"
-	maxWarmup     = 1 << 30 // bytes of one input
+	maxWarmup     = 1 << 30 // bytes of one input of one request
 	maxWarmupRuns = 1 << 16
 )
 
@@ -33,6 +32,8 @@ type sample struct {
 	each   int // requests of a run
 	inputs []sampleInput
 	alloc  tensor.Allocator
+	// together is how many of the requests execute as one batch.
+	together int
 }
 
 type sampleInput struct {
@@ -42,20 +43,28 @@ type sampleInput struct {
 	data  []byte
 }
 
-// warmups reads what a configuration says about warming up.
-func (r *Repository) warmups(f *folder, sig *config.Signature) ([]*sample, error) {
+// warmups reads what a configuration says about warming up. A sample of no requests is
+// left out, as in Triton. So are inputs that no request of a model of sequences has, its
+// controls and states, which Triton takes from the sample: here each request is a
+// sequence of its own, with the controls and states of one.
+func (r *Repository) warmups(f *folder, v *version) ([]*sample, error) {
 	var list []*sample
 	for _, w := range f.cfg.GetModelWarmup() {
+		if w.GetBatchSize() == 0 {
+			continue
+		}
 		s := &sample{
 			name: w.GetName(), model: f.name, alloc: r.s.Alloc,
-			runs: max(1, int(min(w.GetCount(), maxWarmupRuns))), each: max(1, int(w.GetBatchSize())),
+			runs: max(1, int(min(w.GetCount(), maxWarmupRuns))), each: int(w.GetBatchSize()), together: 1,
 		}
-		rows := int64(0) // no batch dimension
-		if sig.MaxBatch > 0 {
-			rows, s.each = int64(s.each), 1
+		if v.sig.MaxBatch > 0 {
+			s.together = s.each
 		}
 		for _, name := range slices.Sorted(maps.Keys(w.GetInputs())) {
-			in, err := readSample(f.dir, name, w.GetInputs()[name], rows)
+			if v.sig.Input(name) < 0 && v.full.Input(name) >= 0 {
+				continue
+			}
+			in, err := readSample(f.dir, name, w.GetInputs()[name], v.sig.MaxBatch > 0)
 			if err != nil {
 				return nil, err
 			}
@@ -66,30 +75,26 @@ func (r *Repository) warmups(f *folder, sig *config.Signature) ([]*sample, error
 	return list, nil
 }
 
-// readSample makes the data of one input; rows is 0 for a model that does not batch.
-func readSample(dir, name string, in *modelconfig.ModelWarmup_Input, rows int64) (sampleInput, error) {
+// readSample makes the data of one input, a row of it for a model that batches.
+func readSample(dir, name string, in *modelconfig.ModelWarmup_Input, row bool) (sampleInput, error) {
 	s := sampleInput{name: name, dtype: tensor.DType(in.GetDataType()), shape: tensor.Of(in.GetDims()...)} //nolint:gosec // the numbers are the same
 	size := s.dtype.Size()
 	if s.dtype == tensor.Bytes {
 		size = len(noText)
 	}
 	n := s.shape.Elements()
-	if n < 0 || n > maxWarmup || n*int64(size)*max(1, rows) > maxWarmup {
+	if n < 0 || n > maxWarmup || n*int64(size) > maxWarmup {
 		return s, status.Errorf(status.InvalidArg, "warmup setting expects at most %d bytes for input '%s', found shape %s of %s", maxWarmup, name, s.shape, s.dtype)
 	}
-	row, err := s.row(dir, in, int(n)*size)
-	if err != nil {
-		return s, err
+	var err error
+	if s.data, err = s.read(dir, in, int(n)*size); err == nil && row {
+		s.shape = s.shape.Prepend(1)
 	}
-	if rows > 0 {
-		s.shape = s.shape.Prepend(rows)
-	}
-	s.data = bytes.Repeat(row, int(max(1, rows)))
-	return s, nil
+	return s, err
 }
 
-// row returns the data of one row, which takes size bytes unless it is strings.
-func (s *sampleInput) row(dir string, in *modelconfig.ModelWarmup_Input, size int) ([]byte, error) {
+// read returns the data, which takes size bytes unless it is strings.
+func (s *sampleInput) read(dir string, in *modelconfig.ModelWarmup_Input, size int) ([]byte, error) {
 	switch in.GetInputDataType().(type) {
 	case *modelconfig.ModelWarmup_Input_ZeroData:
 		return make([]byte, size), nil
@@ -149,23 +154,46 @@ func readBelow(dir, name string) ([]byte, error) {
 	return root.ReadFile(name)
 }
 
-// warm sends every sample as often as it says, until one fails.
-func warm(ctx context.Context, x *rehearsal, samples []*sample) error {
-	for _, s := range samples {
-		for range s.runs * s.each {
-			req, err := s.request()
-			if err == nil {
-				var resp *infer.Response
-				if resp, err = x.ask(ctx, req); resp != nil {
-					resp.Release()
-				}
-			}
-			if err != nil {
-				return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %w; ", s.name, err)
-			}
+// warm has an instance execute a sample as often as it says, until it fails.
+func (r *Repository) warm(ctx context.Context, x *rehearsal, s *sample, instance string) error {
+	for i := range s.runs {
+		//nolint:sloglint // the line is Triton's, which people look for
+		r.s.Log.DebugContext(ctx, fmt.Sprintf("model '%s' instance %s is running warmup sample '%s' for iteration %d", s.model, instance, s.name, i+1))
+		list, err := s.requests()
+		if err != nil {
+			return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %w; ", s.name, err)
+		}
+		if failed := x.askAll(ctx, list); len(failed) > 0 {
+			return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %s", s.name, inOne(failed))
 		}
 	}
 	return nil
+}
+
+// inOne joins what requests say that failed, once each.
+func inOne(failed []error) string {
+	var said []string
+	for _, err := range failed {
+		if text := err.Error() + "; "; !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	return strings.Join(said, "")
+}
+
+// requests returns those of one run.
+func (s *sample) requests() ([]*infer.Request, error) {
+	list := make([]*infer.Request, s.each)
+	for i := range list {
+		var err error
+		if list[i], err = s.request(); err != nil {
+			for _, req := range list[:i] {
+				req.Release()
+			}
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // request returns a request with the sample's data.

@@ -98,7 +98,8 @@ func (s *Station) sweepLater(now int64) {
 // sweep is what a station has the workers help while works wait in its queue.
 type sweep struct{ *Station }
 
-// Help drops the works that are over.
+// Help drops the works that are over, or puts them behind the others. What is left may
+// be another batch than what waited.
 func (s sweep) Help(t *Turn) bool {
 	var dropped List
 	s.mu.Lock()
@@ -112,6 +113,9 @@ func (s sweep) Help(t *Turn) bool {
 	}
 	if s.queue.n > 0 {
 		s.sweepLater(now)
+		if len(s.free) > 0 {
+			t.Ready(s.Station)
+		}
 	}
 	s.mu.Unlock()
 	if dropped.n > 0 {

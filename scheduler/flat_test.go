@@ -14,7 +14,7 @@ import (
 func BenchmarkQueue(b *testing.B) {
 	for _, waiting := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
-			q := newQueue(Levels{Policies: []QueuePolicy{{Timeout: time.Second}, {Timeout: time.Minute}, {}}, Default: 2}, "m")
+			q := newQueue(Levels{Count: 3, Default: 2, Own: map[uint64]QueuePolicy{1: {Timeout: time.Second}, 2: {Timeout: time.Minute}}}, "m")
 			works, next, now := make([]Work, waiting+1), 0, int64(1)
 			push := func() {
 				w := &works[next%len(works)]
@@ -51,7 +51,7 @@ func BenchmarkQueue(b *testing.B) {
 
 // TestQueueAllocates checks that queueing allocates nothing once the shapes are known.
 func TestQueueAllocates(t *testing.T) { //nolint:paralleltest // it counts the allocations of the process
-	q := newQueue(Levels{Policies: []QueuePolicy{{Timeout: time.Second, Delay: true}, {}}, Default: 1}, "m")
+	q := newQueue(Levels{Count: 2, Default: 1, Own: map[uint64]QueuePolicy{1: {Timeout: time.Second, Delay: true}}}, "m")
 	works, metas := make([]Work, 64), make([]infer.Meta, 64)
 	now := int64(1)
 	round := func() {

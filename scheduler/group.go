@@ -10,7 +10,7 @@ type group struct {
 // lane is a line of works of one rank: a priority level, before or after their time
 // was over.
 type lane struct {
-	rank       uint32
+	rank       uint64
 	head, tail *Work
 }
 
@@ -18,9 +18,10 @@ type lane struct {
 type spot struct {
 	group      *group
 	prev, next *Work // in the lane
-	rank       uint32
-	slot       int16  // in the wheel, or nowhere
+	level      *level
+	rank       uint64 // in the order of service: odd behind the others of its level
 	arrival    uint64 // counts works
+	slot       int16  // in the wheel, or nowhere
 
 	expires       int64 // when the queue policy's timeout is over, 0 for never
 	due           int64 // when to look at the work, 0 for never
@@ -28,7 +29,7 @@ type spot struct {
 }
 
 // find returns where the lane of a rank is, or belongs.
-func (g *group) find(rank uint32) int {
+func (g *group) find(rank uint64) int {
 	lo, hi := 0, len(g.lanes)
 	for lo < hi {
 		if mid := (lo + hi) / 2; g.lanes[mid].rank < rank {

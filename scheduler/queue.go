@@ -3,7 +3,6 @@ package scheduler
 import (
 	"math"
 
-	"tutti/core/status"
 	"tutti/core/telemetry"
 )
 
@@ -13,8 +12,7 @@ import (
 // nothing. Adding and removing a work costs the same however many are queued, but
 // for a logarithm of the number of shapes.
 type queue struct {
-	levels  []level
-	prefers Levels
+	levels  levels
 	groups  map[uint64]*group
 	heap    groups
 	last    *group // the one used last
@@ -29,21 +27,17 @@ type queue struct {
 const fewGroups = 256
 
 func newQueue(l Levels, model string) queue {
-	if len(l.Policies) == 0 {
-		l = Levels{Policies: make([]QueuePolicy, 1), Default: 1}
-	}
-	return queue{levels: newLevels(&l, model), prefers: l, groups: map[uint64]*group{}, most: fewGroups}
+	return queue{levels: newLevels(l, model), groups: map[uint64]*group{}, most: fewGroups}
 }
 
 // push takes w in, or says why not: false when its level is full.
 func (q *queue) push(w *Work, now int64) bool {
-	i := q.prefers.of(w.Meta.Priority)
-	l := &q.levels[i]
+	l := q.levels.at(w.Meta.Priority)
 	if l.MaxSize > 0 && l.n >= l.MaxSize {
 		return false
 	}
 	q.arrived++
-	w.at = spot{rank: uint32(2 * i), slot: nowhere, arrival: q.arrived}
+	w.at = spot{level: l, rank: l.rank(), slot: nowhere, arrival: q.arrived}
 	if t := l.timeout(w.Meta.Timeout); t > 0 && int64(t) < math.MaxInt64-now {
 		w.at.expires = now + int64(t)
 	}
@@ -123,7 +117,7 @@ func (q *queue) remove(w *Work) {
 	if w.at.due != 0 {
 		q.wheel.remove(w)
 	}
-	q.levels[w.at.rank/2].n--
+	w.at.level.n--
 	q.n--
 	q.rows -= w.Rows
 }
@@ -138,12 +132,11 @@ func (q *queue) keeps(w *Work, now int64, dropped *List) bool {
 		if w.at.expires == 0 || now < w.at.expires {
 			return true
 		}
-		l := &q.levels[w.at.rank/2]
-		if l.Delay {
+		if w.at.level.Delay {
 			q.delay(w, now)
 			return false
 		}
-		err, why = l.late, telemetry.QueueTimeout
+		err, why = q.levels.errLate(w.at.level), telemetry.QueueTimeout
 	}
 	q.remove(w)
 	w.Err, w.why = err, why
@@ -194,9 +187,7 @@ func (q *queue) sweep(now int64, dropped *List) {
 	}
 }
 
-// errFull returns why a work is refused whose level is full, and the end of how long
-// it would wait; Retry-After comes of it.
+// errFull returns why a work is refused whose level is full, where a work takes perWork ns.
 func (q *queue) errFull(w *Work, perWork int64) error {
-	l := &q.levels[q.prefers.of(w.Meta.Priority)]
-	return &status.Error{Code: status.Unavailable, Msg: l.full, RetryAfter: retryAfter(int64(l.n) * perWork)}
+	return q.levels.errFull(q.levels.at(w.Meta.Priority), perWork)
 }

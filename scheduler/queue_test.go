@@ -22,7 +22,7 @@ type naive struct {
 
 type entry struct {
 	w       *Work
-	level   int
+	level   uint64
 	expires int64
 	late    int // when it was delayed, 0 for not yet
 	arrival int
@@ -30,7 +30,7 @@ type entry struct {
 
 func (q *naive) push(w *Work, now int64) bool {
 	level := q.levels.of(w.Meta.Priority)
-	p, n := q.levels.Policies[level], 0
+	p, n := q.levels.policy(level), 0
 	for _, e := range q.works {
 		if e.level == level {
 			n++
@@ -62,7 +62,7 @@ func (q *naive) expire(now int64) (gone []*Work) {
 	for _, e := range q.works {
 		late := e.expires > 0 && now >= e.expires
 		switch {
-		case e.w.Over(now) != nil, late && !q.levels.Policies[e.level].Delay:
+		case e.w.Over(now) != nil, late && !q.levels.policy(e.level).Delay:
 			gone = append(gone, e.w)
 			continue
 		case late:
@@ -140,6 +140,67 @@ func agree(t *testing.T, q *queue, want *naive) {
 
 func (q *naive) first() *Work { return q.works[0].w }
 
+// randomLevels returns few levels or very many, of which some have policies.
+func randomLevels(rng *rand.Rand) Levels {
+	policy := func() QueuePolicy {
+		return QueuePolicy{
+			MaxSize: rng.IntN(3) * 20, Timeout: time.Duration(rng.IntN(3)*rng.IntN(400)) * time.Millisecond,
+			Override: rng.IntN(2) == 0, Delay: rng.IntN(2) == 0,
+		}
+	}
+	l := Levels{Count: rng.Uint64N(5), Policy: policy(), Own: map[uint64]QueuePolicy{}}
+	if rng.IntN(4) == 0 {
+		l.Count = math.MaxInt64 - rng.Uint64N(3)
+	}
+	if l.Count == 0 {
+		return l
+	}
+	l.Default = 1 + rng.Uint64N(l.Count)
+	for range rng.IntN(4) {
+		l.Own[1+rng.Uint64N(min(l.Count, 5))] = policy()
+	}
+	return l
+}
+
+// anyLevel returns a priority that is a level, or none of them.
+func anyLevel(rng *rand.Rand) uint64 {
+	if rng.IntN(3) == 0 {
+		return math.MaxInt64 - rng.Uint64N(4)
+	}
+	return rng.Uint64N(6)
+}
+
+// TestManyLevels has requests name every level of a queue that has more than memory has
+// bytes: only those that hold requests are kept.
+func TestManyLevels(t *testing.T) {
+	t.Parallel()
+	q := newQueue(Levels{Count: math.MaxUint64, Default: 1 << 32}, "m")
+	var first, second Work
+	for i := range uint64(10_000) {
+		w := &Work{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64 - i}}
+		switch i {
+		case 0:
+			w = &first
+			*w = Work{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64}}
+		case 5000:
+			w = &second
+			*w = Work{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{}}
+		}
+		if !q.push(w, 1) {
+			t.Fatalf("work %d was refused", i)
+		}
+		if w != &first && w != &second {
+			q.remove(w)
+		}
+	}
+	if n := len(q.levels.others); n > 2*fewLevels {
+		t.Errorf("%d levels are kept", n)
+	}
+	if got := q.served()[0]; len(got) != 2 || got[0] != &second || got[1] != &first {
+		t.Errorf("%d works are left, want the one of the default level, then that of the last one", len(got))
+	}
+}
+
 // TestQueueProperty compares the queue with the naive one over random pushes, takes,
 // expiries and sweeps.
 func TestQueueProperty(t *testing.T) {
@@ -154,16 +215,9 @@ func TestQueueProperty(t *testing.T) {
 	clients[7] = gone
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a test wants the same numbers again
-		levels := Levels{Policies: make([]QueuePolicy, 1+rng.IntN(4))}
-		for i := range levels.Policies {
-			levels.Policies[i] = QueuePolicy{
-				MaxSize: rng.IntN(3) * 20, Timeout: time.Duration(rng.IntN(3)*rng.IntN(400)) * time.Millisecond,
-				Override: rng.IntN(2) == 0, Delay: rng.IntN(2) == 0,
-			}
-		}
-		levels.Default = 1 + rng.IntN(len(levels.Policies))
+		levels := randomLevels(rng)
 		q, want := newQueue(levels, "m"), &naive{levels: levels}
-		q.most = 2 // so that groups come and go
+		q.most, q.levels.most = 2, 2 // so that groups and levels come and go
 		now := int64(1)
 		for range 400 {
 			now += rng.Int64N(20) * int64(time.Millisecond)
@@ -171,7 +225,7 @@ func TestQueueProperty(t *testing.T) {
 			switch rng.IntN(5) {
 			default:
 				for range rng.IntN(8) {
-					w := &Work{Ctx: clients[rng.IntN(8)], Rows: 1 + rng.Int32N(3), key: rng.Uint64N(5), Meta: &infer.Meta{Priority: rng.Uint64N(6)}}
+					w := &Work{Ctx: clients[rng.IntN(8)], Rows: 1 + rng.Int32N(3), key: rng.Uint64N(5), Meta: &infer.Meta{Priority: anyLevel(rng)}}
 					if rng.IntN(4) == 0 {
 						w.Meta.Deadline = now + rng.Int64N(int64(time.Second))
 					}
@@ -285,7 +339,7 @@ func TestWheelProperty(t *testing.T) {
 // TestRefusals checks the texts of what a queue refuses.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	q := newQueue(Levels{Policies: []QueuePolicy{{MaxSize: 1, Timeout: time.Second}, {MaxSize: 2}}, Default: 2}, "m")
+	q := newQueue(Levels{Count: 2, Default: 2, Own: map[uint64]QueuePolicy{1: {MaxSize: 1, Timeout: time.Second}, 2: {MaxSize: 2}}}, "m")
 	for i := range 4 {
 		w := &Work{Ctx: context.Background(), Rows: 1, Meta: &infer.Meta{Priority: uint64(i % 2)}}
 		if took := q.push(w, 1); took != (i < 3) {

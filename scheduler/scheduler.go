@@ -45,6 +45,9 @@ type View struct {
 	Queued int32
 	// Hurry says not to wait for more works.
 	Hurry bool
+	// Closed says that a work which cannot join those of Items is queued behind them:
+	// their batch must not wait for more.
+	Closed bool
 }
 
 // Decision is what to do now.

@@ -228,28 +228,20 @@ func (s *Station) next(t *Turn) (inst backends.Instance, batch, dropped List, mo
 	return inst, batch, dropped, len(s.free) > 0 && s.queue.n > 0
 }
 
-// groupsAsked bounds how many shapes are asked for a batch while the first has none.
-const groupsAsked = 16
-
-// form asks the policy for a batch of the shape whose turn it is; while that one
-// waits, of the next ones. It returns the batch's positions in the view, for pull.
-// Called with the lock held.
+// form asks the policy for a batch of the shape whose turn it is. It never waits for
+// more works while others are queued that cannot join: those close the batch. It returns
+// the batch's positions in the view, for pull. Called with the lock held.
 func (s *Station) form(now int64, dropped *List) (take []int32, wait time.Duration) {
-	wait = longest
-	for i := 0; i < min(len(s.queue.heap), groupsAsked); {
-		g := s.queue.heap[i]
+	for len(s.queue.heap) > 0 {
+		g := s.queue.heap[0]
 		v := s.view(g, now, dropped)
-		if len(v.Items) == 0 || i >= len(s.queue.heap) || s.queue.heap[i] != g {
+		if len(v.Items) == 0 || len(s.queue.heap) == 0 || s.queue.heap[0] != g {
 			continue // its first works have gone, or went behind others
 		}
 		d := s.policy.Decide(now, v, s.take[:0])
-		if len(d.Take) > 0 {
-			return d.Take, 0
-		}
-		wait = min(wait, d.Wait)
-		i++
+		return d.Take, d.Wait
 	}
-	return nil, wait
+	return nil, longest
 }
 
 // view shows the first works of a group, of which it drops those that are over.
@@ -265,7 +257,10 @@ func (s *Station) view(g *group, now int64, dropped *List) View {
 		}
 		w = after
 	}
-	return View{Items: s.items, More: w != nil, Instances: int32(len(s.all)), Executing: s.rows, Queued: s.queue.rows, Hurry: s.hurry}
+	return View{
+		Items: s.items, More: w != nil, Instances: int32(len(s.all)), Executing: s.rows, Queued: s.queue.rows,
+		Hurry: s.hurry, Closed: len(s.queue.heap) > 1,
+	}
 }
 
 // pull takes the works at the given ascending positions of the view, apart from those

@@ -11,10 +11,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"tutti/cache"
 	"tutti/core/telemetry"
@@ -27,6 +29,8 @@ type Settings struct {
 	Size int64
 	// Alloc is where the tensors' memory comes from, on the host.
 	Alloc tensor.Allocator
+	// Log gets a warning when a response is too large to be kept. Optional.
+	Log *slog.Logger
 
 	_ struct{}
 }
@@ -34,8 +38,10 @@ type Settings struct {
 // Cache keeps answers; the least recently used ones go when it is full.
 type Cache struct {
 	alloc  tensor.Allocator
+	log    *slog.Logger
 	size   int64 // of a shard
 	shards []shard
+	warned atomic.Int64 // when the log was last told of a response that is too large
 
 	lookups, hits, evictions, refused atomic.Uint64
 	lookupNs, insertNs                atomic.Uint64
@@ -84,19 +90,19 @@ func Parse(config map[string]string) (size int64, err error) {
 		return 0, errors.New("--cache-config local has no size, expected local,size=BYTES")
 	}
 	size, err = strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil || size < minSize {
-		return 0, fmt.Errorf("--cache-config local,size=%s, expected a number of bytes from %d on", text, minSize)
+	if err != nil || size < 1 {
+		return 0, fmt.Errorf("--cache-config local,size=%s, expected a number of bytes from 1 on", text)
 	}
 	return size, nil
 }
 
-// minSize is the least that makes sense to ask for.
-const minSize = 1024
-
 // New returns an empty cache.
 func New(s Settings) *Cache {
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
 	n := min(maxShards, max(1, s.Size/shardSize))
-	c := &Cache{alloc: s.Alloc, size: s.Size / n, shards: make([]shard, n)}
+	c := &Cache{alloc: s.Alloc, log: s.Log, size: s.Size / n, shards: make([]shard, n)}
 	for i := range c.shards {
 		sh := &c.shards[i]
 		sh.entries = map[cache.Key]*entry{}
@@ -167,6 +173,7 @@ func (c *Cache) insert(key *cache.Key, out []tensor.Tensor) bool {
 	}
 	size := int64(overhead+headerSize*len(out)) + rounded(bytes)
 	if size > c.size {
+		c.tooLarge(key, size)
 		return false
 	}
 	buf, err := c.alloc.Alloc(bytes)
@@ -179,6 +186,20 @@ func (c *Cache) insert(key *cache.Key, out []tensor.Tensor) bool {
 	}
 	c.evictions.Add(uint64(victims.release()))
 	return kept
+}
+
+// warnEvery is how often the log is told of responses that are too large.
+const warnEvery = int64(time.Minute)
+
+// tooLarge warns that a response is never kept, once in a while.
+func (c *Cache) tooLarge(key *cache.Key, size int64) {
+	now, last := telemetry.Now(), c.warned.Load()
+	if last != 0 && now-last < warnEvery || !c.warned.CompareAndSwap(last, max(now, 1)) {
+		return
+	}
+	//nolint:sloglint // the words are Triton's, which people look for
+	c.log.Warn(fmt.Sprintf("Failed to insert key [%x] into response cache: the entry takes %d bytes, expected at most %d;"+
+		" --cache-config local,size=BYTES makes room (further ones are told at most once a minute)", key[:8], size, c.size))
 }
 
 // alignment is that of every tensor in an entry's buffer.

@@ -1,7 +1,10 @@
 package local_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 
@@ -107,6 +110,29 @@ func TestLocalShared(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTooLarge has a cache in which no response has room: requests are computed, and the
+// log tells why, not for each of them.
+func TestTooLarge(t *testing.T) {
+	t.Parallel()
+	a, said := tensor.NewChecked(t, nil), &bytes.Buffer{}
+	c := local.New(local.Settings{Size: 200, Alloc: a, Log: slog.New(slog.NewTextHandler(said, nil))})
+	for n := range 3 {
+		if put(t, c, a, n, 1); has(t, c, n, 1) {
+			t.Errorf("response %d was kept", n)
+		}
+	}
+	if n := c.Counts(); n.Dropped != 3 || n.Entries != 0 {
+		t.Errorf("counts %+v, want 3 dropped", n)
+	}
+	const want = "Failed to insert key [0000000000000000] into response cache: the entry takes 608 bytes, expected at most 200"
+	if text := said.String(); strings.Count(text, "Failed to insert") != 1 || !strings.Contains(text, want) {
+		t.Errorf("log has %s, want %s once", text, want)
+	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

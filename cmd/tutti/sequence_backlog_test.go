@@ -8,6 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"tutti/proto/inference"
 )
 
 // TestSequenceBacklog has a request's timeout pass in the backlog, while the only slot
@@ -50,8 +55,9 @@ func TestSequenceBacklog(t *testing.T) {
 	}
 }
 
-// TestBacklogHook verifies that nothing runs until as many sequences wait for a slot as
-// the test hook says. It is not parallel, for the hook is a variable of the process.
+// TestBacklogHook verifies that nothing runs until as many requests of sequences without a
+// slot wait as the test hook says. It is not parallel, for the hook is a variable of the
+// process.
 func TestBacklogHook(t *testing.T) {
 	t.Setenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "2")
 	a := serve(t, "--model-repository="+sequenceModels(t))
@@ -59,20 +65,21 @@ func TestBacklogHook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func(id int) {
-		if err := stream.Send(ask{model: "narrow", id: id, start: true, end: true, v: int32(id)}.message()); err != nil {
+	send := func(a ask) {
+		a.model = "narrow"
+		if err := stream.Send(a.message()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	send(1)
-	send(2)
+	send(ask{id: 1, start: true, end: true, v: 1})
+	send(ask{id: 2, start: true, v: 2})
 	const waiting, none = `nv_inference_pending_request_count{model="narrow",version="1"} 2`, `nv_inference_exec_count{model="narrow",version="1"} 0`
 	for text := ""; !strings.Contains(text, waiting); {
 		if text = metrics(t, a); strings.Contains(text, waiting) && !strings.Contains(text, none) {
 			t.Error("something ran before its time")
 		}
 	}
-	send(3)
+	send(ask{id: 2, end: true, v: 1})
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +130,7 @@ func TestSequenceCancelled(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
+	cancelsFollowers(t, a, stub)
 	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 1, end: true, v: 7}.message())); got != "12" {
 		t.Errorf("the sequence that has the slot: %s", got)
 	}
@@ -132,5 +140,29 @@ func TestSequenceCancelled(t *testing.T) {
 	}
 	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 12, v: 4}.message())); !strings.Contains(got, "must specify the START flag") {
 		t.Errorf("a cancelled sequence went on: %s", got)
+	}
+}
+
+// cancelsFollowers has the first request of a sequence in the backlog cancelled, which
+// cancels the second one, whose client still waits.
+func cancelsFollowers(t *testing.T, a addresses, stub inference.GRPCInferenceServiceClient) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ends := make(chan error, 2)
+	for i, ctx := range []context.Context{ctx, t.Context()} {
+		go func() {
+			_, err := stub.ModelInfer(ctx, ask{model: "narrow", id: 40, start: i == 0, v: 1}.message())
+			ends <- err
+		}()
+		waiting := `nv_inference_pending_request_count{model="narrow",version="1"} ` + strconv.Itoa(i+1)
+		for !strings.Contains(metrics(t, a), waiting) {
+			continue
+		}
+	}
+	cancel()
+	for range 2 {
+		if err := <-ends; status.Code(err) != codes.Canceled {
+			t.Errorf("a request of a cancelled sequence ended as %v", err)
+		}
 	}
 }

@@ -27,15 +27,7 @@ func (l *problems) batching() {
 	if def := d.GetDefaultPriorityLevel(); levels > 0 && (def == 0 || def > levels) {
 		l.add(Priorities, "dynamic_batching.default_priority_level", "default priority level must be in range [1, %d] for %s", levels, name)
 	}
-	for level := range d.GetPriorityQueuePolicy() {
-		if level == 0 || level > levels {
-			l.add(Priorities, "dynamic_batching.priority_queue_policy", "priority queue policy must have priority level in range [1, %d] for %s", levels, name)
-			break
-		}
-	}
-	if levels > maxPriorityLevels {
-		l.add(Priorities, "dynamic_batching.priority_levels", "model '%s' has priority_levels %d, expected at most %d", name, levels, maxPriorityLevels)
-	}
+	l.priorityPolicies(d)
 	l.queuePolicy("dynamic_batching.default_queue_policy", d.GetDefaultQueuePolicy())
 	for _, level := range slices.Sorted(maps.Keys(d.GetPriorityQueuePolicy())) {
 		l.queuePolicy("dynamic_batching.priority_queue_policy", d.GetPriorityQueuePolicy()[level])
@@ -45,8 +37,21 @@ func (l *problems) batching() {
 	}
 }
 
-// maxPriorityLevels bounds the levels of a queue, each of which is kept in memory.
-const maxPriorityLevels = 4096
+// priorityPolicies checks that each policy is of a level that there is.
+func (l *problems) priorityPolicies(d *modelconfig.ModelDynamicBatching) {
+	const field = "dynamic_batching.priority_queue_policy"
+	name, levels := l.cfg.GetName(), d.GetPriorityLevels()
+	if levels == 0 && len(d.GetPriorityQueuePolicy()) > 0 {
+		l.add(Hint, field, "model '%s' sets '%s', which has no effect here: there are no priority_levels", name, field)
+		return
+	}
+	for level := range d.GetPriorityQueuePolicy() {
+		if level == 0 || level > levels {
+			l.add(Priorities, field, "priority queue policy must have priority level in range [1, %d] for %s", levels, name)
+			return
+		}
+	}
+}
 
 // queuePolicy checks what protobuf lets pass: a number that is none of the actions.
 func (l *problems) queuePolicy(field string, p *modelconfig.ModelQueuePolicy) {

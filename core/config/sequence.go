@@ -74,9 +74,9 @@ func controlType(c *modelconfig.ModelSequenceBatching_Control) modelconfig.DataT
 }
 
 // HideSequence returns what requests see of sig: without control inputs and without
-// the inputs and outputs of states. Each of them
-// must be in sig with the configured type, and a control must take one element. Without
-// sequence batching it returns sig itself.
+// the inputs and outputs of states, but for an output that cfg lists among the model's.
+// Each of them must be in sig with the configured type, and a control must take one
+// element. Without sequence batching it returns sig itself.
 func HideSequence(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 	s := cfg.GetSequenceBatching()
 	hidden, gone := map[string]bool{}, map[string]bool{}
@@ -98,7 +98,8 @@ func HideSequence(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, err
 		}
 	}
 	for _, st := range s.GetState() {
-		hidden[st.GetInputName()], gone[st.GetOutputName()] = true, true
+		listed := func(o *modelconfig.ModelOutput) bool { return o.GetName() == st.GetOutputName() }
+		hidden[st.GetInputName()], gone[st.GetOutputName()] = true, !slices.ContainsFunc(cfg.GetOutput(), listed)
 		if err := hide(sig, sig.Inputs, sig.Input(st.GetInputName()), "state", "input", st.GetInputName(), st.GetDataType()); err != nil {
 			return nil, err
 		}

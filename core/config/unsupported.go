@@ -80,7 +80,8 @@ func (l *problems) libraries() {
 	if r := l.cfg.GetRuntime(); tritonLibrary.MatchString(r) {
 		refuse("runtime", r)
 	}
-	if f := l.cfg.GetDefaultModelFilename(); tritonLibrary.MatchString(path.Base(f)) {
+	own := "libtriton_" + l.cfg.GetBackend() + ".so" // names the backend a second time
+	if f := l.cfg.GetDefaultModelFilename(); f != own && tritonLibrary.MatchString(path.Base(f)) {
 		refuse("default_model_filename", f)
 	}
 	if p, ok := l.cfg.GetParameters()[batchStrategy]; ok {

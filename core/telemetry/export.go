@@ -86,6 +86,9 @@ type series struct {
 	phases [numPhases][]*dto.LabelPair  // with the phase; nil before the first scrape that has it
 }
 
+// cached reports whether the model has a response cache.
+func (s *series) cached() bool { return s.setup != nil && s.setup.Cached }
+
 // NewMetrics returns an exporter of Triton's default families, without models.
 func NewMetrics() *Metrics { return NewMetricsOf(ExportOptions{}) }
 
@@ -274,7 +277,7 @@ func (x *Metrics) exports(f *family) bool {
 		return !x.o.NoCounterLatencies
 	case perCacheLatency:
 		return x.cache != nil && !x.o.NoCounterLatencies
-	case summaryLatency:
+	case summaryLatency, uncachedSummary:
 		return x.o.Summaries
 	case perCacheSummary:
 		return x.cache != nil && x.o.Summaries
@@ -305,8 +308,7 @@ func (x *Metrics) perModel(a *arena, f *family, models []*Model) []*dto.Metric {
 		switch {
 		case f.reasons:
 			for r := range numReasons {
-				n, _ := m.Failures[r].Load()
-				list = append(list, a.number(f.kind, float64(n), s.failed[r]))
+				list = append(list, a.number(f.kind, float64(m.failures(r)), s.failed[r]))
 			}
 			continue
 		case f.moves != nil:
@@ -319,7 +321,9 @@ func (x *Metrics) perModel(a *arena, f *family, models []*Model) []*dto.Metric {
 			if given, _ := m.Padding(); given == 0 {
 				continue
 			}
-		case f.when >= perCache && f.when <= perCacheSummary && (s.setup == nil || !s.setup.Cached):
+		case f.when >= perCache && f.when <= perCacheSummary && !s.cached():
+			continue
+		case f.when == uncachedSummary && s.cached():
 			continue
 		}
 		if v := one(a, f, m, s.labels); v != nil {

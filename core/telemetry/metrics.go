@@ -32,6 +32,7 @@ const (
 	whereQueued     // of models with a queue
 	whereCarried    // of ensembles that have answered
 	withInFlight    // the bytes in flight are counted
+	uncachedSummary // summaryLatency, of a model without a response cache
 )
 
 // family is the one declaration of a metric. Exactly one of the functions tells its
@@ -85,7 +86,7 @@ const FirstResponse = "nv_inference_first_response_histogram_ms"
 // families are Triton's metrics and ours, which begin with ensemble_, sorted by name.
 var families = sorted([]family{
 	{name: "nv_inference_request_success", help: "Requests answered", kind: counter, model: func(m *Model) float64 { return float64(m.Answered()) }},
-	{name: "nv_inference_request_failure", help: "Requests that failed, by reason", kind: counter, reasons: true},
+	{name: "nv_inference_request_failure", help: "Requests that failed, by reason; a failed request to an ensemble counts 2, for itself and for its step", kind: counter, reasons: true},
 	{name: "nv_inference_count", help: "Inferences made: every row of a batch counts, hits of the response cache do not", kind: counter, model: func(m *Model) float64 { return float64(m.Rows()) }},
 	{name: "nv_inference_exec_count", help: "Batches executed", kind: counter, model: func(m *Model) float64 { return float64(m.Executions()) }},
 	{name: "nv_inference_request_duration_us", help: "Microseconds that answered requests took", kind: counter, when: counterLatency, model: micros((*Model).TotalNs)},
@@ -97,7 +98,7 @@ var families = sorted([]family{
 	{name: "nv_model_load_duration_secs", help: "Seconds that loading the model took, the last time", kind: gauge, model: func(m *Model) float64 { return time.Duration(m.LoadNs()).Seconds() }},
 
 	{name: FirstResponse, help: "Milliseconds from a request to its first response, of decoupled models", kind: histogram, when: histogramLatency, latency: firstResponse},
-	{name: "nv_inference_request_summary_us", help: "Microseconds that answered requests took", kind: summary, when: summaryLatency, latency: requestLatency},
+	{name: "nv_inference_request_summary_us", help: "Microseconds that answered requests took", kind: summary, when: uncachedSummary, latency: requestLatency},
 	{name: "nv_inference_queue_summary_us", help: "Microseconds that answered requests waited for an instance", kind: summary, when: summaryLatency, latency: queueLatency},
 	{name: "nv_inference_compute_input_summary_us", help: "Microseconds spent gathering the inputs of answered requests", kind: summary, when: summaryLatency, latency: inputLatency},
 	{name: "nv_inference_compute_infer_summary_us", help: "Microseconds spent in the model for answered requests", kind: summary, when: summaryLatency, latency: inferLatency},
@@ -173,7 +174,7 @@ func When(name string) string {
 				"unless `phase_histograms=false`, once a request was answered", "of GPUs that tell it, unless `--allow-gpu-metrics=false`",
 				"once a request was refused", "once a request with a deadline was answered", "once a request waited",
 				"of ensembles, once a request came",
-				"always, of a server",
+				"always, of a server", "with `summary_latencies=true`, of models without `response_cache`",
 			}[families[i].when]
 		}
 	}

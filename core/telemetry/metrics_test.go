@@ -86,6 +86,49 @@ func TestMetricsLabels(t *testing.T) {
 	}
 }
 
+// TestEnsembleFailures checks that a failed request to an ensemble counts as Triton has it.
+func TestEnsembleFailures(t *testing.T) {
+	t.Parallel()
+	x, m := telemetry.NewMetrics(), &telemetry.Model{Name: "e", Version: 1}
+	x.Add(m)
+	m.Failed(telemetry.Other, 1)
+	m.Failed(telemetry.Canceled, 1)
+	for _, want := range []string{
+		`nv_inference_request_failure{model="e",reason="OTHER",version="1"} 2`, `nv_inference_request_failure{model="e",reason="CANCELED",version="1"} 1`,
+	} {
+		if got := scrape(t, x); !strings.Contains(got, want+"\n") {
+			t.Errorf("no line %s in\n%s", want, got)
+		}
+	}
+}
+
+// TestCachedSummaries checks that a model with a response cache has all summaries but
+// that of the whole request, as in Triton.
+func TestCachedSummaries(t *testing.T) {
+	t.Parallel()
+	x := telemetry.NewMetricsOf(telemetry.ExportOptions{Summaries: true})
+	x.Cache(func() telemetry.CacheCounts { return telemetry.CacheCounts{} })
+	for _, cached := range []bool{false, true} {
+		m := &telemetry.Model{Name: fmt.Sprint("cached-", cached), Version: 1}
+		m.Configure(&telemetry.Setup{Cached: cached})
+		x.Add(m)
+		m.Alone(1, 0, &telemetry.Times{Start: 1_000, InputEnd: 2_000, InferEnd: 4_000, End: 8_000})
+		m.Hit(0, 3_000, 2_000)
+	}
+	got := scrape(t, x)
+	for line, want := range map[string]bool{
+		`nv_inference_request_summary_us_count{model="cached-false",version="1"} 2`: true,
+		`nv_inference_request_summary_us_count{model="cached-true"`:                 false,
+		`nv_inference_queue_summary_us_count{model="cached-true",version="1"} 1`:    true,
+		`nv_cache_hit_summary_per_model_count{model="cached-true",version="1"} 1`:   true,
+		`nv_cache_hit_summary_per_model_count{model="cached-false"`:                 false,
+	} {
+		if strings.Contains(got, line) != want {
+			t.Errorf("%s in the metrics: %v, want %v", line, !want, want)
+		}
+	}
+}
+
 // everything returns an exporter of every family there is.
 func everything(t *testing.T) *telemetry.Metrics {
 	t.Helper()
@@ -101,6 +144,9 @@ func everything(t *testing.T) *telemetry.Metrics {
 	m := &telemetry.Model{Name: "m", Version: 1}
 	m.Configure(&telemetry.Setup{Tags: map[string]string{"team": "a"}, FirstResponse: []float64{1, 10}, Decoupled: true, Cached: true})
 	x.Add(m)
+	plain := &telemetry.Model{Name: "plain", Version: 1} // the summary of requests is of models without a cache
+	x.Add(plain)
+	plain.Alone(1, 0, &telemetry.Times{Start: 1_000, InputEnd: 2_000, InferEnd: 4_000, End: 8_000})
 	m.Responded(5_000_000)
 	m.Responded(50_000_000)
 	m.Alone(1, 0, &telemetry.Times{Start: 1_000, InputEnd: 2_000, InferEnd: 4_000, End: 8_000})
@@ -151,8 +197,8 @@ func TestEverything(t *testing.T) {
 		`nv_inference_first_response_histogram_ms_bucket{_team="a",model="m",version="1",le="10"} 1`,
 		`nv_inference_first_response_histogram_ms_bucket{_team="a",model="m",version="1",le="+Inf"} 2`,
 		`nv_inference_first_response_histogram_ms_sum{_team="a",model="m",version="1"} 55`,
-		`nv_inference_request_summary_us{_team="a",model="m",version="1",quantile="0.999"}`,
-		`nv_inference_request_summary_us_count{_team="a",model="m",version="1"} 2`,
+		`nv_inference_request_summary_us{model="plain",version="1",quantile="0.999"}`,
+		`nv_inference_request_summary_us_count{model="plain",version="1"} 1`,
 		`nv_inference_compute_infer_summary_us_sum{_team="a",model="m",version="1"} 2`,
 		`nv_cache_hit_summary_per_model_sum{_team="a",model="m",version="1"} 2`,
 		`nv_cache_num_hits_per_model{_team="a",model="m",version="1"} 1`,

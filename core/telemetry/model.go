@@ -276,6 +276,17 @@ func (m *Model) seen(now int64) {
 // Failed counts one request that failed after ns nanoseconds.
 func (m *Model) Failed(why Reason, ns int64) { m.Failures[why].Add(1, ns) }
 
+// failures returns the failed requests as nv_inference_request_failure counts them: one
+// to an ensemble, which alone fails for other reasons, counts for itself and for the
+// step that failed, as Triton documents it.
+func (m *Model) failures(why Reason) uint64 {
+	n, _ := m.Failures[why].Load()
+	if why == Other {
+		n *= 2
+	}
+	return n
+}
+
 // Padded counts one batch of rows of different lengths: the elements that the requests
 // gave, and those added to make the rows equally long.
 //

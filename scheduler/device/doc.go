@@ -5,10 +5,11 @@
 // An Arbiter counts resources. What an instance asks for (Ask) is a set of them: those
 // that its rate_limiter names, shared by all devices or kept per device; a place in
 // what its device runs at a time; its threads out of the CPU's. An instance takes all
-// of them for one execution, or waits. Among those that wait the one with the lowest
-// tag goes first; a tag is the executions so far times the priority, so that an
-// instance of priority 1 executes twice as often as one of priority 2 while both have
-// work. Two rules keep anybody from waiting for ever:
+// of them for one execution, or waits. Its tag is its executions so far times the
+// priority. Of those that wait the one goes first whose next execution ends at the lowest
+// tag, so that an instance of priority 1 executes twice as often as one of priority 2
+// while both have work, and begins with its two (weighted fair queueing, Demers, Keshav
+// and Shenker 1989). Two rules keep anybody from waiting for ever:
 //
 //   - What the first in line still lacks is kept for it: others pass it only with what
 //     it does not need.

@@ -1,14 +1,26 @@
 package device
 
-// line is who waits, lowest tag first and among equals in the order of arrival.
+// line is who waits: who would first have had its share goes first, among equals who
+// needs least time for it, and then in the order of arrival.
 type line []*Gate
+
+// before reports whether g goes before h, whoever came first.
+func (g *Gate) before(h *Gate) bool {
+	if a, b := g.end(), h.end(); a != b {
+		return a < b
+	}
+	return g.priority < h.priority
+}
+
+// end is what the instance will have had with its next execution.
+func (g *Gate) end() int64 { return g.tag + g.priority }
 
 // add puts g in its place.
 func (l *line) add(g *Gate) {
 	*l = append(*l, g)
 	list := *l
 	i := len(list) - 1
-	for ; i > 0 && list[i-1].tag > g.tag; i-- {
+	for ; i > 0 && g.before(list[i-1]); i-- {
 		list[i] = list[i-1]
 	}
 	list[i] = g

@@ -21,6 +21,7 @@ import (
 //	instance NAME [device=N] [priority=N] [threads=N] [R=N] [R=N*] ...   "*" is shared by all devices
 //	enter NAME                                in, or waits
 //	leave NAME                                who is let in by it, in order
+//	again NAME                                it has more to execute: who is let in by it, perhaps itself
 //	close NAME                                the model of the instance goes; who is let in by it
 //	busy NAME ... xN                          all have work for ever, one execution after the other: how often each was in
 func TestScripts(t *testing.T) {
@@ -94,6 +95,11 @@ func (s *stage) do(t *testing.T, words []string) string {
 		return "waits"
 	case "leave":
 		s.groups[words[1]].Gates[0].Leave()
+		return strings.Join(s.let, " ")
+	case "again":
+		if s.groups[words[1]].Gates[0].Again() {
+			s.let = append(s.let, words[1])
+		}
 		return strings.Join(s.let, " ")
 	case "close":
 		s.groups[words[1]].Close()

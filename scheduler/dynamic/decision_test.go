@@ -98,7 +98,7 @@ func TestRulesOf(t *testing.T) {
 			})}, false,
 			dynamic.Rules{
 				MaxBatch: 1, MaxElements: 1<<63 - 1, Ordered: true,
-				Levels: scheduler.Levels{Default: 1, Policies: []scheduler.QueuePolicy{{MaxSize: 4}}},
+				Levels: scheduler.Levels{Policy: scheduler.QueuePolicy{MaxSize: 4}},
 			},
 		},
 		{
@@ -109,9 +109,10 @@ func TestRulesOf(t *testing.T) {
 					1: {}, 3: {TimeoutAction: modelconfig.ModelQueuePolicy_DELAY, DefaultTimeoutMicroseconds: 1<<64 - 1},
 				},
 			})}, false,
-			dynamic.Rules{MaxBatch: 2, MaxElements: 1<<63 - 1, Levels: scheduler.Levels{Default: 2, Policies: []scheduler.QueuePolicy{
-				{}, {Timeout: 7 * time.Microsecond, Override: true}, {Timeout: (1<<63 - 1) / 1000 * 1000, Delay: true},
-			}}},
+			dynamic.Rules{MaxBatch: 2, MaxElements: 1<<63 - 1, Levels: scheduler.Levels{
+				Count: 3, Default: 2, Policy: scheduler.QueuePolicy{Timeout: 7 * time.Microsecond, Override: true},
+				Own: map[uint64]scheduler.QueuePolicy{1: {}, 3: {Timeout: (1<<63 - 1) / 1000 * 1000, Delay: true}},
+			}},
 		},
 	} {
 		got, err := dynamic.RulesOf(tc.cfg, tc.padded)

@@ -65,7 +65,15 @@ type Rules struct {
 
 // Free reports whether every request may be queued, for any time, and answered as soon
 // as it is done.
-func (r *Rules) Free() bool { return len(r.Levels.Policies) == 0 && !r.Ordered }
+func (r *Rules) Free() bool { return r.Levels.Free() && !r.Ordered }
+
+// largestPreferred returns the size from which on a batch does not wait for more.
+func (r *Rules) largestPreferred() int32 {
+	if n := len(r.Preferred); n > 0 {
+		return r.Preferred[n-1]
+	}
+	return r.MaxBatch
+}
 
 // learns reports whether batches are sized by what executions cost: the configuration
 // says neither which sizes it prefers nor how long to wait for more.
@@ -119,19 +127,17 @@ func RulesOf(cfg *modelconfig.ModelConfig, padded bool) (Rules, error) {
 }
 
 // levelsOf reads the priority levels; a level without a policy has the default one.
-// None are returned where nothing is limited.
 func levelsOf(d *modelconfig.ModelDynamicBatching) scheduler.Levels {
-	n := int(d.GetPriorityLevels())
-	fallback := policyOf(d.GetDefaultQueuePolicy())
-	if n == 0 && fallback == (scheduler.QueuePolicy{}) {
-		return scheduler.Levels{}
+	l := scheduler.Levels{Count: d.GetPriorityLevels(), Policy: policyOf(d.GetDefaultQueuePolicy())}
+	if l.Count == 0 {
+		return l
 	}
-	l := scheduler.Levels{Policies: make([]scheduler.QueuePolicy, max(n, 1)), Default: max(int(d.GetDefaultPriorityLevel()), 1)}
-	for i := range l.Policies {
-		l.Policies[i] = fallback
-		if p, ok := d.GetPriorityQueuePolicy()[uint64(i+1)]; ok {
-			l.Policies[i] = policyOf(p)
+	l.Default = d.GetDefaultPriorityLevel()
+	for number, p := range d.GetPriorityQueuePolicy() {
+		if l.Own == nil {
+			l.Own = map[uint64]scheduler.QueuePolicy{}
 		}
+		l.Own[number] = policyOf(p)
 	}
 	return l
 }

@@ -28,8 +28,8 @@ func TestContract(t *testing.T) {
 		"delay":      {MaxBatch: 8, Delay: 100 * time.Microsecond},
 		"long delay": {MaxBatch: 8, Delay: 3 * time.Millisecond},
 		"ordered":    {MaxBatch: 8, Ordered: true},
-		"levels":     {MaxBatch: 8, Levels: scheduler.Levels{Policies: make([]scheduler.QueuePolicy, 3), Default: 2}},
-		"timeouts":   {MaxBatch: 8, Levels: scheduler.Levels{Policies: []scheduler.QueuePolicy{{Timeout: time.Hour, MaxSize: 1000}}, Default: 1}},
+		"levels":     {MaxBatch: 8, Levels: scheduler.Levels{Count: 3, Default: 2}},
+		"timeouts":   {MaxBatch: 8, Levels: scheduler.Levels{Policy: scheduler.QueuePolicy{Timeout: time.Hour, MaxSize: 1000}}},
 		"padded":     {MaxBatch: 8, Padded: true, MaxElements: 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {

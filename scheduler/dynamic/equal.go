@@ -45,7 +45,7 @@ func (p *equal) Decide(now int64, v scheduler.View, scratch []int32) scheduler.D
 			break
 		}
 	}
-	return g.decide(now, v.Hurry)
+	return g.decide(now, &v)
 }
 
 // most returns how many rows to take so that free instances have their share, if
@@ -87,13 +87,17 @@ type growth struct {
 	take   []int32
 	rows   int32
 	full   bool  // a work was left out for want of room, or there is none left
-	best   int   // works at the largest preferred size so far
+	best   int   // works at the largest preferred size so far, or before all of these were exceeded
 	oldest int64 // when the first of the works came
 }
 
 // add takes work i and reports whether the batch may grow further. The first work
-// is always taken.
+// is always taken. Where a work would exceed the largest preferred size before any such
+// size was reached, the batch without it is the one to run at once.
 func (g *growth) add(i int32, it *scheduler.Item) bool {
+	if len(g.take) > 0 && g.best == 0 && g.rows+it.Rows > g.rules.largestPreferred() {
+		g.best = len(g.take)
+	}
 	if len(g.take) > 0 && g.rows+it.Rows > g.rules.MaxBatch {
 		g.full = true
 		return false
@@ -113,13 +117,13 @@ func (g *growth) add(i int32, it *scheduler.Item) bool {
 }
 
 // decide returns what of the works goes now; in a hurry it is all of them.
-func (g *growth) decide(now int64, hurry bool) scheduler.Decision {
+func (g *growth) decide(now int64, v *scheduler.View) scheduler.Decision {
 	left := int64(g.rules.Delay) - (now - g.oldest)
-	expired := hurry || g.rules.Delay > 0 && left <= 0
+	expired := v.Hurry || g.rules.Delay > 0 && left <= 0
 	switch {
 	case g.best > 0 && !expired:
 		return scheduler.Decision{Take: g.take[:g.best]}
-	case g.full || hurry || left <= 0:
+	case g.full || v.Hurry || v.Closed || left <= 0 || g.rows >= g.rules.largestPreferred():
 		return scheduler.Decision{Take: g.take}
 	default:
 		return scheduler.Decision{Wait: time.Duration(left)}

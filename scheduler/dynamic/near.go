@@ -46,7 +46,7 @@ func (p *near) Decide(now int64, v scheduler.View, scratch []int32) scheduler.De
 		g.add(i, it)
 		longest = grown
 	}
-	d := g.decide(now, v.Hurry)
+	d := g.decide(now, &v)
 	slices.Sort(d.Take)
 	return d
 }

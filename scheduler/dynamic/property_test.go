@@ -54,15 +54,15 @@ func newSetup(rng *rand.Rand) setup {
 
 // levels returns random priority levels, some of which refuse requests.
 func levels(rng *rand.Rand, ordered bool) scheduler.Levels {
-	l := scheduler.Levels{Policies: make([]scheduler.QueuePolicy, 1+rng.IntN(3)), Default: 1}
-	for i := range l.Policies {
-		l.Policies[i] = scheduler.QueuePolicy{
+	l := scheduler.Levels{Count: 1 + rng.Uint64N(3), Default: 1, Own: map[uint64]scheduler.QueuePolicy{}}
+	if ordered {
+		l.Count = 1
+	}
+	for i := range l.Count {
+		l.Own[i+1] = scheduler.QueuePolicy{
 			MaxSize: rng.IntN(3) * 3, Timeout: time.Duration(rng.IntN(2)*rng.IntN(3000)) * time.Microsecond,
 			Override: rng.IntN(2) == 0, Delay: !ordered && rng.IntN(2) == 0,
 		}
-	}
-	if ordered {
-		l.Policies = l.Policies[:1]
 	}
 	return l
 }
@@ -123,7 +123,7 @@ func newOrder(rng *rand.Rand, b *schedtest.Bench, s *setup, id int64) *order {
 	}
 	o.job = b.Job(int(rows), mine...)
 	o.job.Meta.Priority, o.job.Meta.Timeout = rng.Uint64N(5), rng.Uint64N(3000)
-	o.refuses = len(s.rules.Levels.Policies) > 0
+	o.refuses = !s.rules.Levels.Free()
 	return o
 }
 

@@ -26,7 +26,8 @@ import (
 // holds commands and, behind a line of dashes, what happens.
 //
 //	station max=4 preferred=2 delay=5ms default=2 instances=2 takes=10ms ordered hold=3
-//	level size=2 timeout=20ms override delay    adds a priority level, before the first request
+//	level size=2 timeout=20ms override delay    adds a priority level, before the first request;
+//	                                            with rest=9 those up to level 9 that are not added
 //	enqueue id=a,b rows=2 shape=3 priority=1 timeout=5ms deadline=30ms client=x
 //	leave client=x                              ends the context of its requests
 //	hurry                                       what waits for more goes, now and later
@@ -133,7 +134,7 @@ func newVirtual(t *testing.T, words []string) *virtual {
 		instances: int(number(args["instances"], 1)), hold: int(number(args["hold"], 0)), takes: duration(args["takes"]),
 	}
 	s.rules = dynamic.Rules{MaxBatch: int32(number(args["max"], 8)), Delay: duration(args["delay"]), MaxElements: 1 << 40}
-	s.rules.Levels.Default = int(number(args["default"], 1))
+	s.rules.Levels.Default = uint64(number(args["default"], 0))
 	_, s.rules.Ordered = args["ordered"]
 	for w := range strings.SplitSeq(args["preferred"], ",") {
 		if w != "" {
@@ -150,7 +151,7 @@ func (s *virtual) do(words []string) error {
 		p := scheduler.QueuePolicy{MaxSize: int(number(args["size"], 0)), Timeout: duration(args["timeout"])}
 		_, p.Override = args["override"]
 		_, p.Delay = args["delay"]
-		s.rules.Levels.Policies = append(s.rules.Levels.Policies, p)
+		s.level(p, args)
 	case "enqueue":
 		s.enqueue(args)
 	case "leave":
@@ -164,6 +165,20 @@ func (s *virtual) do(words []string) error {
 	}
 	synctest.Wait()
 	return nil
+}
+
+// level adds a priority level, from the highest on; rest is the policy of all others.
+func (s *virtual) level(p scheduler.QueuePolicy, args map[string]string) {
+	l := &s.rules.Levels
+	if rest, ok := args["rest"]; ok {
+		l.Policy, l.Count = p, uint64(number(rest, 0))
+		return
+	}
+	if l.Own == nil {
+		l.Own = map[uint64]scheduler.QueuePolicy{}
+	}
+	l.Count++
+	l.Own[l.Count], l.Default = p, max(l.Default, 1)
 }
 
 // enqueue brings requests as one list, on a goroutine that lends itself.

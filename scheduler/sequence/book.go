@@ -283,6 +283,11 @@ func (b *book) sweep(now int64, dropped *scheduler.List) {
 		for s := l.ready.head; s != nil; s = s.next {
 			b.sweepable = append(b.sweepable, s)
 		}
+		for _, sl := range l.batch {
+			if l.busy && sl != nil {
+				b.sweepable = append(b.sweepable, sl.seq)
+			}
+		}
 	}
 	for _, s := range b.sweepable {
 		b.cut(s, now, dropped)
@@ -291,31 +296,33 @@ func (b *book) sweep(now int64, dropped *scheduler.List) {
 	b.giveBack()
 }
 
-// cut drops from a sequence that waits the first request whose client waits no longer, and
-// what follows it up to the next START: the model must not miss a request of a
-// sequence without being told.
+// cut drops from a sequence the first queued request whose client waits no longer, and
+// what follows it up to the next START: the model must not miss a request of a sequence
+// without being told. A sequence in the backlog, of which the model has seen nothing, is
+// dropped as a whole. All of them end as cancelled, as Triton documents.
 func (b *book) cut(s *sequence, now int64, dropped *scheduler.List) {
 	if !s.gone(now) {
 		return
 	}
-	broken := false
-	if s.over(now) {
-		s.at.outer.Err, broken = s.at.outer.Over(now), true
+	broken := s.over(now)
+	if broken {
+		s.at.outer.Err = s.at.outer.Over(now)
 		dropped.Push(s.at.outer)
 		s.at.outer, s.at.again = nil, false
 		b.queued--
 	}
 	var kept scheduler.List
 	for w := s.queue.Pop(); w != nil; w = s.queue.Pop() {
-		broken = broken && !w.Meta.Sequence.Start
-		switch {
-		case w.Over(now) != nil:
-			w.Err, broken = w.Over(now), true
-		case broken:
-			w.Err = status.Errorf(status.Unavailable, "sequence %s for model '%s' has ended because one of its requests was cancelled", s.id, b.model)
-		default:
+		if w.Meta.Sequence.Start {
+			broken = s.state == backlogged && goneBeforeStart(s.queue.Head, now)
+		}
+		err := w.Over(now)
+		if broken = broken || err != nil; !broken {
 			kept.Push(w)
 			continue
+		}
+		if w.Err = err; err == nil {
+			w.Err = status.Errorf(status.Cancelled, "sequence %s for model '%s' has ended because one of its requests was cancelled", s.id, b.model)
 		}
 		b.queued--
 		dropped.Push(w)
@@ -328,9 +335,21 @@ func (b *book) cut(s *sequence, now int64, dropped *scheduler.List) {
 	b.replace(s, now)
 }
 
-// replace finds out what becomes of a waiting sequence that lost requests.
+// goneBeforeStart reports whether a client has gone, of w and what follows it up to the
+// next START.
+func goneBeforeStart(w *scheduler.Work, now int64) bool {
+	for ; w != nil && !w.Meta.Sequence.Start; w = w.Next() {
+		if w.Over(now) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// replace finds out what becomes of a sequence that lost requests.
 func (b *book) replace(s *sequence, now int64) {
 	switch {
+	case s.state == running: // until its batch is done
 	case s.state == ready:
 		s.at.lane.ready.remove(s)
 		b.settle(s, now)
@@ -340,13 +359,13 @@ func (b *book) replace(s *sequence, now int64) {
 	}
 }
 
-// over reports whether the request that a sequence's slot goes on with must not be
+// over reports whether the request that a sequence's slot is to go on with must not be
 // executed any more.
 func (s *sequence) over(now int64) bool {
-	return s.at != nil && s.at.outer != nil && s.at.outer.Over(now) != nil
+	return s.state == ready && s.at.outer != nil && s.at.outer.Over(now) != nil
 }
 
-// gone reports whether a client of a waiting sequence has gone, or waits no longer.
+// gone reports whether a client of a queued request has gone, or waits no longer.
 func (s *sequence) gone(now int64) bool {
 	if s.over(now) {
 		return true

@@ -196,7 +196,7 @@ func (s *Scheduler) unfilled(sl *slot, err error) {
 func (s *Scheduler) hand(sl *slot) bool {
 	w, outer := &sl.work, sl.outer
 	if w.Err == nil {
-		s.keep(sl, w.Out)
+		w.Err = s.keep(sl, w.Out)
 	}
 	if sl.again = w.Again && outer.Over(w.Times.End) == nil; sl.again {
 		tensor.ReleaseAll(w.Out)

@@ -12,7 +12,22 @@ const window = 128
 
 // holding reports whether the test hooks still hold batches back.
 func (b *book) holding() bool {
-	b.held = b.held && (b.queued < b.rules.Queued || b.backlog.len() < b.rules.Backlog)
+	if !b.held {
+		return false
+	}
+	backlog, slots := 0, 0
+	for _, s := range b.backlog.list {
+		backlog += s.queue.Len()
+	}
+	for _, l := range b.lanes {
+		if slots += l.ready.n; b.rules.Oldest {
+			continue // a batcher gets one request of a sequence at a time
+		}
+		for s := l.ready.head; s != nil; s = s.next {
+			slots += s.queue.Len() - 1
+		}
+	}
+	b.held = !b.hurry && (slots < b.rules.Queued || backlog < b.rules.Backlog)
 	return b.held
 }
 
@@ -137,14 +152,19 @@ func (b *book) utilize(l *lane, now int64) time.Duration {
 
 // oldest sets a batch as the policy says, of the sequences that became ready first.
 func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
+	closed := false // by a request that cannot join the first one's batch
 	b.items = b.items[:0]
 	for s := l.ready.head; s != nil && len(b.items) < window; s = s.next {
 		if b.rules.Ordered && s != l.ready.head && !mates(l.ready.head, s) {
+			closed = true
 			break
 		}
+		closed = closed || s.key != l.ready.head.key
 		b.items = append(b.items, scheduler.Item{Shape: s.key, Rows: 1, Enqueued: s.head().Enqueued})
 	}
-	d := b.policy.Decide(now, scheduler.View{Items: b.items, More: l.ready.n > len(b.items), Instances: 1, Hurry: b.hurry}, b.positions[:0])
+	d := b.policy.Decide(now, scheduler.View{
+		Items: b.items, More: l.ready.n > len(b.items), Instances: 1, Hurry: b.hurry, Closed: closed,
+	}, b.positions[:0])
 	b.positions = d.Take[:0]
 	if len(d.Take) == 0 {
 		return max(d.Wait, 1), false

@@ -40,6 +40,8 @@ type state struct {
 	in, out int
 	// over lets the output use the input's memory, which so is the slot's alone.
 	over bool
+	// shown says that requests have the output, too.
+	shown bool
 }
 
 // Signals of requests.
@@ -149,7 +151,9 @@ func (p *ports) addState(s *Settings, st *modelconfig.ModelSequenceBatching_Stat
 	if err != nil {
 		return err
 	}
-	p.states = append(p.states, state{in: in, out: out, over: st.GetUseSameBufferForInputOutput()})
+	p.states = append(p.states, state{
+		in: in, out: out, over: st.GetUseSameBufferForInputOutput(), shown: slices.Contains(p.out, out),
+	})
 	p.initial = append(p.initial, t)
 	return nil
 }

@@ -23,9 +23,9 @@ type Rules struct {
 	Idle time.Duration
 	// Iterative lets requests come without a correlation id, each a sequence by itself.
 	Iterative bool
-	// Queued and Backlog hold all batches back until so many requests are queued, or so
-	// many sequences are in the backlog, for the first time. 0 holds nothing back. They
-	// are for tests.
+	// Queued and Backlog hold all batches back until so many requests wait in the slots,
+	// and so many in the backlog, for the first time; of the oldest strategy a slot's
+	// first request counts. 0 holds nothing back. They are for tests.
 	Queued, Backlog int
 }
 

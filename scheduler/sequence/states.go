@@ -7,14 +7,27 @@ import (
 )
 
 // keep moves the states among a request's outputs to its slot; one that is left out
-// stays what it was.
-func (s *Scheduler) keep(sl *slot, out []tensor.Tensor) {
+// stays what it was. The request has those that it sees as well, with memory of their own
+// where the next request of the sequence writes over the state's.
+func (s *Scheduler) keep(sl *slot, out []tensor.Tensor) (err error) {
 	for i, st := range s.ports.states {
-		if out[st.out].Present() {
-			sl.states[i].Release()
-			sl.states[i] = out[st.out].Move()
+		t := &out[st.out]
+		if !t.Present() {
+			continue
+		}
+		sl.states[i].Release()
+		sl.states[i] = t.Move()
+		switch {
+		case !st.shown:
+		case st.over && sl.states[i].Buf.Place().Kind != tensor.Device:
+			if *t, err = duplicate(s.ports.alloc, &sl.states[i]); err != nil {
+				return err
+			}
+		default:
+			*t = sl.states[i].Retain()
 		}
 	}
+	return nil
 }
 
 // A state that a batch put out is a view of the batch's memory, so that the next batch

@@ -35,6 +35,7 @@ type remembering struct {
 	files    map[string][]byte
 	model    schedtest.Model
 	answers  bool // it is decoupled
+	shown    bool // the state is among its outputs
 }
 
 const rememberingConfig = `sequence_batching {
@@ -52,6 +53,9 @@ func (m *remembering) make(t *testing.T, maxBatch int) (*schedtest.Bench, *seque
 		t.Fatal(err, text)
 	}
 	cfg.MaxBatchSize = int32(maxBatch)
+	if m.shown {
+		cfg.Output = []*modelconfig.ModelOutput{{Name: "OUT"}, {Name: "S2"}}
+	}
 	p := func(name string, d tensor.DType, dims ...int64) config.Port {
 		return config.Port{Name: name, DType: d, Dims: tensor.Of(dims...)}
 	}

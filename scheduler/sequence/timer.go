@@ -145,7 +145,9 @@ func (a answerer) Respond(w *scheduler.Work, out []tensor.Tensor, params infer.P
 	if !ok {
 		return nil // nobody's row
 	}
-	a.s.keep(sl, out)
+	if err := a.s.keep(sl, out); err != nil {
+		return err
+	}
 	to, ok := sl.outer.To.(scheduler.Responder)
 	if !ok {
 		return status.Errorf(status.Unsupported, "model '%s' is decoupled, which is not supported here", a.s.sig.Model)

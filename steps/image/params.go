@@ -7,8 +7,8 @@ import "tutti/steps"
 func outputParams() []steps.Param {
 	return []steps.Param{
 		presetParam(),
-		{Key: "width", Doc: "Width of the output in pixels.", Required: true},
-		{Key: "height", Doc: "Height of the output in pixels.", Required: true},
+		{Key: "width", Doc: "Width of the output in pixels.", Required: true, Sample: "224"},
+		{Key: "height", Doc: "Height of the output in pixels.", Required: true, Sample: "224"},
 		{Key: "fit", Doc: "How the picture comes to that size: stretched (exact); resized by its shorter side, then cut or padded (short_side); " +
 			"resized to lie inside, then padded (letterbox); only cut or padded (none).", Default: "exact", Values: fitNames},
 		{Key: "short_side", Doc: "Length of the shorter side with fit short_side; 0 is the smaller of width and height.", Default: "0"},

@@ -34,7 +34,7 @@
 //	webp.go        colours and animations of WebP
 //	gif.go         the first frame of GIF
 //	bmp.go         BMP; bmprun.go its run lengths
-//	tiff.go        what is refused of TIFF
+//	tiff.go        TIFF; tiff/ its decoder
 //	picture.go     a decoded image in rows; turning it
 //	std.go         images of the standard library's types as such
 //	blend.go       alpha over a background

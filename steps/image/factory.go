@@ -33,7 +33,7 @@ func NewFactory() steps.Factory {
 			"colour, normalises it and lays it out for a model. On the same pixels, resizes have the same bits as Pillow's since version 13, whose order of " +
 			"passes differs from 10.4's at a few sizes, and with a filter of OpenCV those of OpenCV 4.14 and 5.0 for x86-64; cv_cubic is OpenCV's own " +
 			"code, without Intel's IPP, whose results depend on the processor. Of gray images of 16 bits the high byte counts, where Pillow makes " +
-			"all above 255 white. " +
+			"all above 255 white. TIFF files may hold gray, palettes, RGB and CMYK of up to 16 bits, with alpha, floating point of 32 bits, and JPEG. " +
 			"The output geometry holds scale x, scale y, offset x, offset y, width and height of the source: " +
 			"a point (x, y) of the source lies at (x * scale x + offset x, y * scale y + offset y) of the output.",
 		Params:    slices.Concat(outputParams(), cropParams(), decodingParams()),

@@ -23,6 +23,7 @@ type Tokenizer struct {
 	mustTrack     bool             // the pre-tokenizer has to know where words start in the source
 	added         map[int32]string // added tokens as decoding writes them
 	special       map[string]bool  // contents of the special ones
+	reserved      int32            // ids below it are of special tokens, whatever the texts that their names are also in
 	spaces        [][2]int16       // white space at the ends of tokens by id, where trims want it
 	detokenizer   detokenizer
 }

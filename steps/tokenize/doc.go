@@ -12,7 +12,8 @@
 //
 // Source ranges are kept only where offsets are asked for or a pre-tokenizer needs them. Decoders (decode*.go) go the
 // other way. load*.go read the file and refuse every component they do not know by name; vocabfile.go, spmodel.go,
-// spread.go, tiktoken.go and tekken.go make the same Definition of other formats.
+// spread.go, tiktoken.go and tekken.go make the same Definition of other formats; sentence.go has the scores of
+// sentencepiece.
 //
 // The results equal those of the reference library, PyPI tokenizers 0.23.3, and for the other formats those of PyPI
 // sentencepiece 0.2.3, tiktoken 0.14.0 and mistral-common 1.13.1; testdata holds their answers and the scripts that made them. The Unicode classes are the

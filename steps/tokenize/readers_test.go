@@ -28,6 +28,7 @@ type readerGold struct {
 	File     []byte
 	Charsmap bool
 	Sums     [][2]uint32
+	Long     uint32
 }
 
 func (g *readerGold) tokenizer(tb testing.TB) *tokenize.Tokenizer {
@@ -100,8 +101,29 @@ func TestReaders(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d equal", len(g.Sums)-bad, len(g.Sums))
+			if g.Long != 0 && g.long(t, tok, entries) != g.Long {
+				t.Error("all texts in one: ids or text differ")
+			}
 		})
 	}
+}
+
+// long is the sum of all texts in one.
+func (g *readerGold) long(t *testing.T, tok *tokenize.Tokenizer, entries [][]string) uint32 {
+	t.Helper()
+	var texts []string
+	for _, s := range g.Sums {
+		texts = append(texts, entries[s[0]][0])
+	}
+	var e tokenize.Encoding
+	if err := tok.Encode(&e, []byte(strings.Join(texts, " "))); err != nil {
+		t.Fatal(err)
+	}
+	var d tokenize.Decoding
+	if err := tok.Decode(&d, wide(e.IDs), true); err != nil {
+		t.Fatal(err)
+	}
+	return crc32.ChecksumIEEE([]byte(list(e.IDs) + " " + string(d.Text)))
 }
 
 func wide(ids []int32) []int64 {

@@ -217,9 +217,12 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 		norm.symbols = t.after.trie
 	}
 	t.normalizer = norm
-	if model, ok := t.model.(*bpe); ok {
+	switch model := t.model.(type) {
+	case *bpe:
 		ranks := m.ranks()
 		model.rankBy(func(id int32) int32 { return ranks[id] })
+	case *unigram:
+		model.sentence = m.sentenceScores(len(symbols) > 0)
 	}
 	if m.byteFallback {
 		t.fallBack(&fallback)

@@ -29,6 +29,9 @@ type Param struct {
 	// Default is used when the key is not set.
 	Default  string
 	Required bool
+	// Sample is a value for the reference page: of a required parameter, or of one
+	// without a default that adds to the signature. Required where Values is empty.
+	Sample string
 	// Values, when not empty, are the only ones allowed.
 	Values []string
 }

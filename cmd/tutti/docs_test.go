@@ -70,16 +70,12 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 		switch {
 		case p.Required:
 			byDefault = "required"
-			if given[p.Key] = "224"; len(p.Values) > 0 {
-				given[p.Key] = p.Values[0]
-			}
 		case p.Default == "":
 			byDefault = "none"
-			if strings.HasSuffix(p.Key, "_file") {
-				given[p.Key] = "file.txt"
-			}
 		}
-		if given[p.Key] != "" {
+		if given[p.Key] = sample(&p); given[p.Key] == "" {
+			delete(given, p.Key)
+		} else {
 			samples = append(samples, fmt.Sprintf("`%s` %s", p.Key, given[p.Key]))
 		}
 		doc := strings.ToUpper(p.Doc[:1]) + strings.TrimSuffix(p.Doc[1:], ".")
@@ -105,6 +101,14 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 	writePorts(b, "input", sig.Inputs)
 	writePorts(b, "output", sig.Outputs)
 	return nil
+}
+
+// sample is the value of a parameter that the page's tensors are those of, empty for the default.
+func sample(p *steps.Param) string {
+	if p.Sample == "" && p.Required && len(p.Values) > 0 {
+		return p.Values[0]
+	}
+	return p.Sample
 }
 
 func writePresets(b *bytes.Buffer, f *steps.Factory) {

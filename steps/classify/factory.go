@@ -43,7 +43,7 @@ func NewFactory() steps.Factory {
 			{Key: "softmax", Doc: "Turns the scores into probabilities.", Default: "true", Values: []string{"true", "false"}},
 			{Key: "activation", Doc: "What makes values of scores; auto does as softmax says.", Default: auto, Values: []string{auto, opSoftmax, opSigmoid, opRaw}},
 			{Key: "threshold", Doc: "Smallest value of a class that is given, or none; a number adds the output count.", Default: noThreshold},
-			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder."},
+			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder.", Sample: "labels.txt"},
 		},
 		Examples:  topKExamples(),
 		Inline:    true,

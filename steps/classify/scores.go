@@ -35,7 +35,7 @@ func NewScoresFactory() steps.Factory {
 		Params: []steps.Param{
 			{Key: "op", Doc: "What to do.", Default: opSoftmax, Values: []string{opSoftmax, opLogSoftmax, opSigmoid, opArgMax}},
 			{Key: "temperature", Doc: "Divides the scores before softmax and log_softmax.", Default: "1"},
-			{Key: "labels_file", Doc: "For arg_max: text file with one label per line, in the version folder or the model folder."},
+			{Key: "labels_file", Doc: "For arg_max: text file with one label per line, in the version folder or the model folder.", Sample: "labels.txt"},
 		},
 		Examples:  scoresExamples(),
 		Inline:    true,

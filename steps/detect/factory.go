@@ -70,7 +70,7 @@ func NewFactory() steps.Factory {
 			{Key: "max_candidates", Doc: "Most boxes that suppression starts with, the best ones.", Default: "30000"},
 			{Key: "max_detections", Doc: "Most boxes that are given.", Default: "100"},
 			{Key: "output", Doc: "Whether outputs have max_detections places (padded) or as many as the fullest row of the batch (rows).", Default: "padded", Values: []string{"padded", "rows"}},
-			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder; adds the output labels."},
+			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder; adds the output labels.", Sample: "labels.txt"},
 		},
 		Examples:  examples(),
 		Signature: signature,

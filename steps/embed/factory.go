@@ -35,10 +35,10 @@ func NewFactory() steps.Factory {
 		Doc: "Finds the k stored vectors that are closest to an embedding, by comparing it with all of them. The vectors are the " +
 			"rows of a matrix in a file of NumPy's format. An embedding with a number that is not finite fails its request.",
 		Params: []steps.Param{
-			{Key: "matrix_file", Doc: "NPY file of FP32 or FP64 numbers, one vector per row, in the version folder or the model folder.", Required: true},
+			{Key: "matrix_file", Doc: "NPY file of FP32 or FP64 numbers, one vector per row, in the version folder or the model folder.", Required: true, Sample: "vectors.npy"},
 			{Key: "k", Doc: "How many vectors to give.", Default: "5"},
 			{Key: "metric", Doc: "What the score is: the cosine of the angle, or the inner product (dot).", Default: cosine, Values: []string{cosine, "dot"}},
-			{Key: idsKey, Doc: "Text file with one line per vector; adds the output ids."},
+			{Key: idsKey, Doc: "Text file with one line per vector; adds the output ids.", Sample: "ids.txt"},
 		},
 		Examples:  examples(),
 		Signature: signature,

@@ -2,6 +2,7 @@ package image_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	"tutti/backends"
@@ -29,6 +30,10 @@ func TestAllocsPerRow(t *testing.T) { //nolint:paralleltest // others would be c
 		{"interlaced.gif", nil},
 		{"rle8.bmp", nil},
 		{"resize", pixelBatch(t, tensor.NewPool(), []int64{30, 40, 3}, pix, nil)},
+		{"resize cv_linear", pixelBatch(t, tensor.NewPool(), []int64{30, 40, 3}, pix, nil)},
+		{"resize cv_cubic", pixelBatch(t, tensor.NewPool(), []int64{30, 40, 3}, pix, nil)},
+		{"resize cv_area", pixelBatch(t, tensor.NewPool(), []int64{30, 40, 3}, pix, nil)},
+		{"resize in two steps", pixelBatch(t, tensor.NewPool(), []int64{30, 40, 3}, pix, nil)},
 		{"crop", pixelBatch(t, tensor.NewPool(), []int64{30, 40, 3}, pix, boxes)},
 	} {
 		f, b, params := &files, tc.batch, maps.Clone(given)
@@ -38,6 +43,11 @@ func TestAllocsPerRow(t *testing.T) { //nolint:paralleltest // others would be c
 		case len(b.In) == 1:
 			f = &resize
 			delete(params, "jpeg_decoder")
+			if _, filter, ok := strings.Cut(tc.name, " cv_"); ok {
+				params["resize"] = "cv_" + filter
+			} else if tc.name == "resize in two steps" {
+				params["reducing_gap"] = "1"
+			}
 		default:
 			f = &crop
 			params["input"] = "pixels"

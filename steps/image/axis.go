@@ -16,6 +16,7 @@ const half = 1 << (precision - 1)
 // the given one on are made.
 type span struct {
 	in, out, from, n int
+	extent           float64 // How much of in the outputs cover, from its start on.
 	filter           filter
 	// sharp leaves the kernel as it is when shrinking: no antialiasing.
 	sharp bool
@@ -77,7 +78,7 @@ func (a *axis) pick() {
 }
 
 func (a *axis) weigh() {
-	scale := float64(a.in) / float64(a.out)
+	scale := a.extent / float64(a.out)
 	stretch := math.Max(scale, 1)
 	if a.sharp {
 		stretch = 1
@@ -115,9 +116,9 @@ func (a *axis) fill(i int, center, support, inverse float64) {
 	lo := max(int(float64(center-support)+0.5), 0)
 	n := min(int(float64(center+support)+0.5), a.in) - lo
 	sum := 0.0
-	w := a.scratch[:n]
+	w, weight := a.scratch[:n], filters[a.filter].weight
 	for j := range w {
-		w[j] = a.filter.weight(float64((float64(j+lo) - center + 0.5) * inverse))
+		w[j] = weight(float64((float64(j+lo) - center + 0.5) * inverse))
 		sum += w[j]
 	}
 	a.first[i], a.count[i] = int32(lo), int32(n)

@@ -74,6 +74,11 @@ func TestResizeContract(t *testing.T) {
 		steptest.Case{Name: "short", Params: map[string]string{"width": "7", "height": "1", "short_side": "5"}, WantNewErr: "none without fit short_side"},
 		steptest.Case{Name: "box", Params: map[string]string{"width": "7", "height": "1", "crop": "1,2,1,5"}, WantNewErr: "a box that is not empty"},
 		steptest.Case{Name: "box text", Params: map[string]string{"width": "7", "height": "1", "crop": "1,2"}, WantNewErr: "in pixels, separated by commas"},
+		steptest.Case{Name: "gap", Params: map[string]string{"width": "7", "height": "1", "reducing_gap": "0.5"}, WantNewErr: "none or a number of at least 1"},
+		steptest.Case{
+			Name: "gap of OpenCV", Params: map[string]string{"width": "7", "height": "1", "reducing_gap": "2", "resize": "cv_area"},
+			WantNewErr: "none with antialias false or a filter of OpenCV",
+		},
 		steptest.Case{Name: "fill", Params: map[string]string{"width": "7", "height": "1", "fill": "256"}, WantNewErr: "integers from 0 to 255"},
 		steptest.Case{Name: "preset", Params: map[string]string{"preset": "alexnet"}, WantNewErr: "expected one of none, clip"},
 		steptest.Case{Name: "none", Params: map[string]string{"preset": "none"}, WantNewErr: "needs parameter 'width'"},

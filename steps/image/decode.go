@@ -7,10 +7,10 @@ import (
 	"image"
 	"image/png"
 
-	"golang.org/x/image/tiff"
 	"golang.org/x/image/webp"
 
 	"tutti/steps/image/jpeg"
+	"tutti/steps/image/tiff"
 )
 
 // refuse words an error about bytes of a known format.
@@ -43,6 +43,7 @@ type decoder struct {
 	reader bytes.Reader
 	jpeg   jpeg.Decoder
 	gif    gif
+	tiff   tiff.Decoder
 	stored stored
 	whole  packed
 	turned packed
@@ -102,22 +103,21 @@ func (d *decoder) open(o *decoding, data []byte, h header, scale int) (pic pictu
 		return &d.whole, d.gif.decode(&d.whole, data)
 	case formatBMP:
 		return &d.whole, decodeBMP(&d.whole, data)
+	case formatTIFF:
+		return &d.whole, d.whole.decodeTIFF(&d.tiff, data, &d.jpeg)
 	case formatWebP:
 		if h.animated {
 			if data, err = firstFrame(data, h); err != nil {
 				return nil, err
 			}
 		}
-	case formatPNG, formatTIFF, formatUnknown:
+	case formatPNG, formatUnknown:
 	}
 	d.reader.Reset(data)
 	defer d.reader.Reset(nil)
 	img, err := h.format.decode(&d.reader)
 	if err != nil {
 		return nil, err
-	}
-	if h.inverted {
-		invert(img)
 	}
 	d.stored.set(img)
 	return &d.stored, nil
@@ -138,9 +138,7 @@ func (f format) decode(r *bytes.Reader) (image.Image, error) {
 		return png.Decode(r)
 	case formatWebP:
 		return webp.Decode(r)
-	case formatTIFF:
-		return tiff.Decode(r)
-	case formatUnknown, formatJPEG, formatGIF, formatBMP:
+	case formatUnknown, formatJPEG, formatGIF, formatBMP, formatTIFF:
 	}
 	return nil, errors.New("no decoder")
 }

@@ -89,6 +89,9 @@ func (d *decoding) check(data []byte) (header, error) {
 	if px := int64(h.width) * int64(h.height); px > d.maxPixels {
 		return header{}, fmt.Errorf("expected at most %d pixels (max_pixels), found %d x %d = %d", d.maxPixels, h.width, h.height, px)
 	}
+	if px := h.pixels(); px > d.maxPixels {
+		return header{}, fmt.Errorf("expected at most %d pixels (max_pixels), found tiles of %d for %d x %d", d.maxPixels, px, h.width, h.height)
+	}
 	if int64(len(data)) < h.least {
 		return header{}, h.format.refuse(fmt.Errorf("truncated, %d bytes cannot hold %d x %d pixels", len(data), h.width, h.height))
 	}

@@ -19,7 +19,7 @@ const (
 //
 // Input IMAGE is BYTES [1], one JPEG, PNG, GIF, WebP, BMP or TIFF file. Output image is FP32, FP16 or UINT8,
 // [C,H,W] or [H,W,C], with C = 1 for gray and else 3, H and W as configured.
-// Resizes are Pillow's, to the last bit on the same pixels. Normalised samples are
+// Resizes are those of Pillow 13 or OpenCV, to the last bit on the same pixels. Normalised samples are
 // (x*scale - mean) / std of the 8-bit sample x, computed in float64 and rounded
 // once, or in FP32 as PyTorch does (rounding). Output geometry, when asked for, is FP32 [6]: a
 // point (x, y) of the source, in pixels from its upper left corner, is at
@@ -30,7 +30,10 @@ func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "decode_resize",
 		Doc: "Decodes one JPEG, PNG, GIF (first frame), WebP, BMP or TIFF file, brings it to a size (stretched, by its shorter side, letterboxed or cut), converts its " +
-			"colour, normalises it and lays it out for a model. Resizes have the same bits as Pillow's on the same pixels. " +
+			"colour, normalises it and lays it out for a model. On the same pixels, resizes have the same bits as Pillow's since version 13, whose order of " +
+			"passes differs from 10.4's at a few sizes, and with a filter of OpenCV those of OpenCV 4.14 and 5.0 for x86-64; cv_cubic is OpenCV's own " +
+			"code, without Intel's IPP, whose results depend on the processor. Of gray images of 16 bits the high byte counts, where Pillow makes " +
+			"all above 255 white. TIFF files may hold gray, palettes, RGB and CMYK of up to 16 bits, with alpha, floating point of 32 bits, and JPEG. " +
 			"The output geometry holds scale x, scale y, offset x, offset y, width and height of the source: " +
 			"a point (x, y) of the source lies at (x * scale x + offset x, y * scale y + offset y) of the output.",
 		Params:    slices.Concat(outputParams(), cropParams(), decodingParams()),

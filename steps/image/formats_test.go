@@ -11,15 +11,22 @@ import (
 	"testing"
 )
 
-// formats reads the archive that testdata/make_formats.py makes.
+// formats reads the archives that testdata/make_formats.py and make_tiff.py make.
 func formats(tb testing.TB) map[string][]byte {
 	tb.Helper()
-	z, err := zip.OpenReader("testdata/formats.zip")
+	out := map[string][]byte{}
+	unzip(tb, out, "testdata/formats.zip")
+	unzip(tb, out, "testdata/tiff.zip")
+	return out
+}
+
+func unzip(tb testing.TB, out map[string][]byte, path string) {
+	tb.Helper()
+	z, err := zip.OpenReader(path)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer func() { _ = z.Close() }()
-	out := map[string][]byte{}
 	for _, f := range z.File {
 		r, err := f.Open()
 		if err != nil {
@@ -29,7 +36,6 @@ func formats(tb testing.TB) map[string][]byte {
 			tb.Fatal(err)
 		}
 	}
-	return out
 }
 
 // sources lists the files among the archive's entries.

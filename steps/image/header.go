@@ -30,12 +30,15 @@ type header struct {
 	width, height int   // As stored.
 	orientation   uint8 // Of EXIF: 2 to 8 where the picture is to be turned.
 	animated      bool  // WebP.
-	inverted      bool  // TIFF: its decoder takes black for white.
+	area          int64 // Pixels that are decoded, where not width times height: of the tiles of a TIFF.
 	colors        uint8 // JPEG.
 	// least is the smallest number of bytes that can hold that many pixels:
 	// fewer mean a truncated file or a bomb, and either is refused unread.
 	least int64
 }
+
+// pixels is how many are decoded.
+func (h header) pixels() int64 { return max(h.area, int64(h.width)*int64(h.height)) }
 
 // size is that of the picture as it is shown.
 func (h header) size() (width, height int) {
@@ -103,6 +106,8 @@ var foreign = []struct {
 	{4, "ftyphei", "HEIF"},
 	{0, "\x00\x00\x00\x0cjP  ", "JPEG 2000"},
 	{0, "%PDF", "PDF"},
+	{0, "II+\x00", "BigTIFF"},
+	{0, "MM\x00+", "BigTIFF"},
 	{0, "<svg", "SVG"},
 	{0, "/9j/", "base64 text of a JPEG"},
 	{0, "iVBORw0KGgo", "base64 text of a PNG"},

@@ -36,6 +36,7 @@ func TestBombs(t *testing.T) {
 		"lossy50.webp":  func(f []byte) { le.PutUint16(f[26:], 16383); le.PutUint16(f[28:], 16383) },
 		"lossless.webp": func(f []byte) { le.PutUint32(f[21:], 0x0fffffff) },
 		"rgb_None.tif":  func(f []byte) { setTag(t, f, 256, 60000); setTag(t, f, 257, 60000) },
+		"rgbtiles.tif":  func(f []byte) { setTag(t, f, 322, 60000); setTag(t, f, 323, 60000) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -41,7 +41,7 @@ func (o *Opener) Open(ctx context.Context, data []byte, size func(w, h int), row
 	if err != nil {
 		return err
 	}
-	n := int64(h.width) * int64(h.height)
+	n := h.pixels()
 	if err := o.pixels.Acquire(ctx, n); err != nil {
 		return err
 	}

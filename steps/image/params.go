@@ -7,16 +7,20 @@ import "tutti/steps"
 func outputParams() []steps.Param {
 	return []steps.Param{
 		presetParam(),
-		{Key: "width", Doc: "Width of the output in pixels.", Required: true},
-		{Key: "height", Doc: "Height of the output in pixels.", Required: true},
+		{Key: "width", Doc: "Width of the output in pixels.", Required: true, Sample: "224"},
+		{Key: "height", Doc: "Height of the output in pixels.", Required: true, Sample: "224"},
 		{Key: "fit", Doc: "How the picture comes to that size: stretched (exact); resized by its shorter side, then cut or padded (short_side); " +
 			"resized to lie inside, then padded (letterbox); only cut or padded (none).", Default: "exact", Values: fitNames},
 		{Key: "short_side", Doc: "Length of the shorter side with fit short_side; 0 is the smaller of width and height.", Default: "0"},
 		{Key: "anchor", Doc: "Where a picture that is cut or padded stands.", Default: "center", Values: []string{"center", "top_left"}},
 		{Key: "fill", Doc: "Sample, 0 to 255, of pixels that no picture covers: one number, or one per channel separated by commas.", Default: "0"},
-		{Key: "resize", Doc: "Filter of the resize, as Pillow's of that name; area is Pillow's box.", Default: "bilinear", Values: filterNames},
-		{Key: "antialias", Doc: "Whether the filter widens when the picture shrinks, as in Pillow; false samples like OpenCV and " +
-			"PyTorch's interpolate.", Default: "true", Values: []string{"true", "false"}},
+		{Key: "resize", Doc: "Filter of the resize, as Pillow's of that name (area is Pillow's box), or with cv_ an interpolation of " +
+			"OpenCV's resize: cv_linear is INTER_LINEAR.", Default: "bilinear", Values: filterNames},
+		{Key: "antialias", Doc: "Whether a filter of Pillow widens when the image shrinks, as it does there. With false it does not: bilinear is " +
+			"then within 1 of OpenCV's INTER_LINEAR and PyTorch's interpolate, the others are not like either. " +
+			"The filters of OpenCV never widen.", Default: "true", Values: []string{"true", "false"}},
+		{Key: "reducing_gap", Doc: "As of Pillow's resize, a number of at least 1: an image that shrinks by twice this number or more is first averaged over " +
+			"boxes of whole pixels, so that the filter still has this many times the output; none for no such step.", Default: "none"},
 		{Key: "color", Doc: "Colour of the output.", Default: "rgb", Values: spaceNames},
 		{Key: "layout", Doc: "Order of the output's dimensions.", Default: "nchw", Values: []string{"nchw", "nhwc"}},
 		{Key: "dtype", Doc: "Type of the output; uint8 gives samples as they are.", Default: "fp32", Values: []string{"fp32", "fp16", "uint8"}},

@@ -26,9 +26,9 @@ var presets = map[string]map[string]string{
 	"vit": {"width": "224", "height": "224", "mean": "0.5", "std": "0.5", "rounding": "each"},
 	// OpenAI CLIP ViT-B/32, and transformers CLIPImageProcessor.
 	"clip": torchvision("224", "bicubic", "0.48145466,0.4578275,0.40821073", "0.26862954,0.26130258,0.27577711"),
-	// Ultralytics YOLO v5 to v11: LetterBox of 640 x 640.
+	// Ultralytics YOLO v5 to v11: LetterBox of 640 x 640, which resizes with OpenCV.
 	"yolo": {
-		"width": "640", "height": "640", "fit": "letterbox", "fill": "114", "antialias": "false", "rounding": "each",
+		"width": "640", "height": "640", "fit": "letterbox", "fill": "114", "resize": "cv_linear", "rounding": "each",
 	},
 	// keras.applications.resnet50.
 	"resnet50_keras": {

@@ -6,7 +6,8 @@ import (
 	"tutti/steps/image/kernels"
 )
 
-// resizer resamples an image as Pillow does: two passes, each rounded to 8 bits.
+// resizer resamples an image as Pillow does, unless the filter is one of OpenCV: two
+// passes, each rounded to 8 bits.
 // The pass down the columns is turned inside out: each source row is added to the
 // output rows that need it, of which only a few are open at a time, so that no
 // image between the passes is ever kept, and a row that is complete goes straight
@@ -28,6 +29,9 @@ type resizer struct {
 	line []byte   // A complete output row.
 
 	vec vectors // Instead of pair and mid, where the processor has them.
+
+	reduced reduced // What is resampled instead of the source, with reducing_gap.
+	cv      cvResizer
 }
 
 // target is a place in a tensor that takes complete rows.
@@ -40,13 +44,33 @@ type target struct {
 // run resamples the part of the image that src is set to into a tensor.
 func (r *resizer) run(o *options, f *frame, dst []byte) {
 	r.ch = r.src.channels()
+	t := target{layout: &o.layout, dst: dst, x: max(f.x, 0), y: max(f.y, 0)}
+	x := span{in: f.part.w, out: f.w, from: max(-f.x, 0), filter: o.filter, sharp: o.sharp}
+	y := span{in: f.part.h, out: f.h, from: max(-f.y, 0), filter: o.filter, sharp: o.sharp}
+	x.n, y.n = min(o.width, f.x+f.w)-t.x, min(o.height, f.y+f.h)-t.y
+	x.extent, y.extent = float64(x.in), float64(y.in)
+	if !o.covers(f) {
+		o.layout.clear(dst)
+	}
+	switch {
+	case o.filter.opencv():
+		r.cv.run(r, f.part, x, y, &t)
+	case o.gap > 0 && r.reduced.reduce(&r.src, f.part, &x, &y, o.gap):
+		r.src.set(&r.reduced, r.src.space())
+		r.passes(part{0, 0, x.in, y.in}, x, y, &t)
+		r.src = r.reduced.restore()
+	default:
+		r.passes(f.part, x, y, &t)
+	}
+}
+
+// passes resamples a part of the source with a filter of Pillow.
+func (r *resizer) passes(p part, x, y span, t *target) {
 	// The order matters to the last bit. It is Pillow's since version 13:
 	// columns first when the height falls by more than twice what the width does.
-	p := f.part
-	r.downFirst = p.h-f.h > 0 && p.h-f.h > 2*(p.w-f.w)
-	t := target{layout: &o.layout, dst: dst, x: max(f.x, 0), y: max(f.y, 0)}
-	r.x.set(span{p.w, f.w, max(-f.x, 0), min(o.width, f.x+f.w) - t.x, o.filter, o.sharp})
-	r.y.set(span{p.h, f.h, max(-f.y, 0), min(o.height, f.y+f.h) - t.y, o.filter, o.sharp})
+	r.downFirst = p.h-y.out > 0 && p.h-y.out > 2*(p.w-x.out)
+	r.x.set(x)
+	r.y.set(y)
 	r.top = p.y
 	r.from, r.to = (p.x+int(r.x.first[0]))*r.ch, (p.x+r.x.end(r.x.n-1))*r.ch
 	n, row := r.src.w*r.ch, r.x.n*r.ch
@@ -59,10 +83,7 @@ func (r *resizer) run(o *options, f *frame, dst []byte) {
 		row = r.to - r.from
 	}
 	r.sums = resized(r.sums, r.open*row)
-	if !o.covers(f) {
-		o.layout.clear(dst)
-	}
-	r.rows(&t, row)
+	r.rows(t, row)
 }
 
 // rows takes the source two rows at a time through both passes, but for those that

@@ -17,6 +17,14 @@ func (c *converter) set(pic picture, to space) {
 	c.w, c.h = pic.Size()
 }
 
+// space is the colour of the rows for a picture that has it already.
+func (c *converter) space() space {
+	if c.gray {
+		return gray
+	}
+	return rgb
+}
+
 // channels is the number of samples per pixel.
 func (c *converter) channels() int {
 	if c.gray {

@@ -18,8 +18,9 @@ type options struct {
 	layout   layout
 	space    space
 	filter   filter
-	sharp    bool // No antialiasing.
-	crop     part // Of the source, when its width is not 0.
+	sharp    bool    // No antialiasing.
+	gap      float64 // Of reducing_gap; 0 for none.
+	crop     part    // Of the source, when its width is not 0.
 	geometry bool
 	files    bool // The input is a file, not pixels.
 	boxes    int  // Most crops of a picture; 0 when the step does not crop by boxes.
@@ -39,6 +40,9 @@ func parse(s *steps.Settings) (*options, error) {
 		return nil, err
 	}
 	var err error
+	if o.gap, err = o.parseGap(s); err != nil {
+		return nil, err
+	}
 	if o.decoding, err = parseLimits(s); err != nil {
 		return nil, err
 	}
@@ -86,6 +90,21 @@ func (o *options) parseSize(s *steps.Settings) (err error) {
 		o.short = min(o.width, o.height)
 	}
 	return nil
+}
+
+// parseGap reads reducing_gap; 0 means none.
+func (o *options) parseGap(s *steps.Settings) (float64, error) {
+	if s.Params["reducing_gap"] == "none" {
+		return 0, nil
+	}
+	gap, err := s.Float("reducing_gap")
+	switch {
+	case err != nil || gap < 1:
+		return 0, wrong(s, "reducing_gap", "none or a number of at least 1")
+	case o.filter.opencv() || o.sharp:
+		return 0, wrong(s, "reducing_gap", "none with antialias false or a filter of OpenCV")
+	}
+	return gap, nil
 }
 
 // parseLimits is parseDecoding for a step that takes pixels.

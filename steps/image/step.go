@@ -169,7 +169,7 @@ func (s *step) load(ctx context.Context, w *worker, data []byte) error {
 	if err := s.place(w, width, height); err != nil {
 		return err
 	}
-	n := int64(h.width) * int64(h.height)
+	n := h.pixels()
 	if err := s.pixels.Acquire(ctx, n); err != nil {
 		return err
 	}

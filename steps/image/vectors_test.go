@@ -40,7 +40,7 @@ func TestVectors(t *testing.T) {
 			x, y := r.Float32()*float32(w), r.Float32()*float32(h)
 			boxes = append(boxes, []float32{x, y, x + 1 + r.Float32()*float32(w), y + 1 + r.Float32()*float32(h)})
 		}
-		for _, filter := range []string{"nearest", "area", "bilinear", "bicubic", "lanczos"} {
+		for _, filter := range []string{"nearest", "area", "bilinear", "hamming", "bicubic", "lanczos"} {
 			params := map[string]string{
 				"width": strconv.Itoa(size[2]), "height": strconv.Itoa(size[3]), "input": "pixels", "dtype": "uint8", "layout": "nhwc", "resize": filter,
 			}

@@ -53,7 +53,7 @@ func NewTokenFactory() steps.Factory {
 			"probability, or that of the token that is surest. Words are those of word_ids or, where that is not given, end at " +
 			"spaces. A joined passage has the mean of its parts' scores. Text that is not UTF-8 fails its request.",
 		Params: append([]steps.Param{
-			{Key: paramLabels, Required: true, Doc: "text file with one label per line, in the version folder or the model folder"},
+			{Key: paramLabels, Required: true, Sample: "labels.txt", Doc: "text file with one label per line, in the version folder or the model folder"},
 			{
 				Key: paramStrategy, Default: strategySimple, Doc: "how tokens become passages",
 				Values: []string{strategyNone, strategySimple, strategyFirst, strategyAverage, strategyMax},

@@ -81,6 +81,9 @@ func (t *Tokenizer) appendToken(p *pieces, id int64, at int, skipSpecial bool) e
 	switch {
 	case !ok || int64(short) != id:
 		return fmt.Errorf("id %d at %d is not in the vocabulary", id, at)
+	case skipSpecial && short < t.reserved:
+		p.add(boundary)
+		return nil
 	case skipSpecial && t.isSpecial(text):
 		return nil
 	case len(p.buf)+len(text) > MaxText:
@@ -89,6 +92,9 @@ func (t *Tokenizer) appendToken(p *pieces, id int64, at int, skipSpecial bool) e
 	p.add(text)
 	return nil
 }
+
+// boundary is a piece, and not the text of any token, that bytes before and behind it make no character across.
+const boundary = "\xff"
 
 func (d *detokenizer) join(dst []byte, p *pieces) []byte {
 	if !d.spaced {

@@ -27,15 +27,27 @@ func newByteLevelDecoder() *byteLevelDecoder {
 }
 
 func (d *byteLevelDecoder) decode(dst, src *pieces) {
+	from := 0
 	for i := range src.ends {
-		dst.buf = d.piece(dst.buf, src.at(i))
+		if p := src.at(i); string(p) == boundary {
+			dst.buf = madeValid(dst.buf, from)
+			from = len(dst.buf)
+		} else {
+			dst.buf = d.piece(dst.buf, p)
+		}
 	}
-	if !utf8.Valid(dst.buf) {
-		n := len(dst.buf)
-		dst.buf = appendValid(dst.buf, dst.buf[:n])
-		dst.buf = dst.buf[:copy(dst.buf, dst.buf[n:])]
-	}
+	dst.buf = madeValid(dst.buf, from)
 	dst.end()
+}
+
+// madeValid replaces what is not UTF-8 in buf from the given place on.
+func madeValid(buf []byte, from int) []byte {
+	if utf8.Valid(buf[from:]) {
+		return buf
+	}
+	n := len(buf)
+	buf = appendValid(buf, buf[from:n])
+	return buf[:from+copy(buf[from:], buf[n:])]
 }
 
 func (d *byteLevelDecoder) piece(dst, piece []byte) []byte {

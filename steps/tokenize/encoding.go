@@ -24,6 +24,8 @@ type Encoding struct {
 	TrackOffsets bool
 	// KeepOverflow asks for Overflow.
 	KeepOverflow bool
+	// MostWindows refuses texts that truncation cuts into more encodings, Overflow included; 0 is no limit.
+	MostWindows int
 	// Overflow holds what truncation cut off, as encodings that overlap by the stride, in the reference's order. It is
 	// valid until the Encoding is used again.
 	Overflow []*Encoding

@@ -28,6 +28,18 @@ parameters { key: "tokenizer_file" value { string_value: "vocab.txt" } }`,
 			Request: `{"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [1], "data": ["how"]}, ` +
 				`{"name": "TEXT_PAIR", "datatype": "BYTES", "shape": [1], "data": ["Héllo worlds"]}]}`,
 		},
+		{
+			Config: `max_batch_size: 8
+parameters { key: "step" value { string_value: "tokenize" } }
+parameters { key: "tokenizer_file" value { string_value: "vocab.txt" } }
+parameters { key: "max_length" value { string_value: "6" } }
+parameters { key: "truncate" value { string_value: "only_second" } }
+parameters { key: "stride" value { string_value: "1" } }
+parameters { key: "return_overflowing_tokens" value { string_value: "true" } }`,
+			Files: files,
+			Request: `{"inputs": [{"name": "TEXT", "datatype": "BYTES", "shape": [1, 1], "data": ["how"]}, ` +
+				`{"name": "TEXT_PAIR", "datatype": "BYTES", "shape": [1, 1], "data": ["Hello world how are you"]}]}`,
+		},
 	}
 }
 

@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"fmt"
 	"runtime"
 
 	"golang.org/x/sync/semaphore"
@@ -17,6 +18,9 @@ const (
 	paramTruncate  = "truncate"
 	paramMaxBytes  = "max_bytes"
 	paramOffsets   = "offsets"
+	paramOverflow  = "return_overflowing_tokens"
+	paramStride    = "stride"
+	paramWindows   = "max_windows"
 )
 
 // The ports of the step, in the signature's order.
@@ -41,6 +45,9 @@ var moreOutputs = map[string]int{
 	"special_tokens_mask": columnSpecial, "offset_mapping": columnOffsets, "word_ids": columnWords, "sequence_ids": columnSequences,
 }
 
+// samplesName is the output that says which row of its request a window is of.
+const samplesName = "overflow_to_sample_mapping"
+
 // NewFactory returns the step "tokenize".
 func NewFactory() steps.Factory {
 	return steps.Factory{
@@ -49,10 +56,22 @@ func NewFactory() steps.Factory {
 			"Hugging Face tokenizer.json, or a file of another format, says. Rows of one batch are filled up to the longest with the padding id and a " +
 			"mask of 0, on the side that the file's padding says. Declare more outputs to have them: " +
 			"offset_mapping, the part of the text that each token is of; special_tokens_mask, 1 for tokens that the file or the filling up adds; " +
-			"word_ids, the word that a token is of, and sequence_ids, 0 for TEXT and 1 for TEXT_PAIR, both -1 for such tokens. Text that is not UTF-8 fails its request.",
+			"word_ids, the word that a token is of, and sequence_ids, 0 for TEXT and 1 for TEXT_PAIR, both -1 for such tokens. Text that is not UTF-8 fails its request. " +
+			"With return_overflowing_tokens a text that is longer than max_length becomes several rows, its windows: a request of n texts is answered with " +
+			"as many rows as these have windows, filled up to the longest of the request, and overflow_to_sample_mapping says which of the n each row is of. " +
+			"In an ensemble the next step's request has those rows, which its max_batch_size bounds. With max_batch_size 0 the windows are the first dimension.",
 		Params: append(formatParams(), []steps.Param{
 			{Key: paramMaxLength, Default: "0", Doc: "most tokens of a row, special ones included; 0 takes the file's truncation"},
-			{Key: paramTruncate, Default: "true", Values: []string{"true", "false"}, Doc: "whether a longer row is cut or fails its request"},
+			{
+				Key: paramTruncate, Default: "true", Values: []string{"true", "false", "longest_first", "only_first", "only_second"},
+				Doc: "whether a longer row is cut, as the file or the strategy of that name says, or fails its request",
+			},
+			{
+				Key: paramOverflow, Default: "false", Values: []string{"true", "false"},
+				Doc: "whether what is cut off follows in rows of its own, the windows of a text, as with this option of transformers",
+			},
+			{Key: paramStride, Default: "file", Doc: "tokens that a window shares with the one before; file takes the file's truncation"},
+			{Key: paramWindows, Default: "1024", Doc: "most windows of one text; one that takes more fails its request"},
 			{Key: paramMaxBytes, Default: "1048576", Doc: "most bytes of one text; a longer one fails its request"},
 			{
 				Key: paramOffsets, Default: "characters", Values: []string{"characters", "bytes"},
@@ -74,21 +93,40 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 			portPair: {Name: "TEXT_PAIR", DType: tensor.Bytes, Dims: text, Optional: true},
 		},
 	}
-	for _, name := range baseOutputs {
-		out.Outputs = append(out.Outputs, config.Port{Name: name, DType: tensor.Int64, Dims: tensor.Of(-1)})
+	for column, name := range baseOutputs {
+		out.Outputs = append(out.Outputs, outputPort(s, name, column))
+	}
+	if hasWindows(s) {
+		out.Outputs = append(out.Outputs, outputPort(s, samplesName, columnSamples))
 	}
 	for _, p := range s.Outputs {
-		column, ok := moreOutputs[p.Name]
-		switch {
-		case !ok:
-		case columnWidth(column) > 1:
-			out.Outputs = append(out.Outputs, config.Port{Name: p.Name, DType: tensor.Int64, Dims: tensor.Of(-1, int64(columnWidth(column)))})
-		default:
-			out.Outputs = append(out.Outputs, config.Port{Name: p.Name, DType: tensor.Int64, Dims: tensor.Of(-1)})
+		if column, ok := moreOutputs[p.Name]; ok {
+			out.Outputs = append(out.Outputs, outputPort(s, p.Name, column))
 		}
 	}
 	return out, nil
 }
+
+// outputPort declares an output. Windows change the number of rows or, where there is no batch, are a dimension.
+func outputPort(s *steps.Settings, name string, column int) config.Port {
+	dims := tensor.Of(-1)
+	switch {
+	case column == columnSamples:
+		dims = tensor.Of(1)
+	case columnWidth(column) > 1:
+		dims = tensor.Of(-1, int64(columnWidth(column)))
+	}
+	p := config.Port{Name: name, DType: tensor.Int64, Dims: dims}
+	if hasWindows(s) {
+		if p.Free = s.MaxBatch > 0; !p.Free {
+			p.Dims = dims.Prepend(-1)
+		}
+	}
+	return p
+}
+
+// hasWindows reports whether a text may become several rows.
+func hasWindows(s *steps.Settings) bool { return s.Params[paramOverflow] == "true" }
 
 func newStep(s *steps.Settings) (steps.Step, error) {
 	most := runtime.GOMAXPROCS(0)
@@ -96,9 +134,12 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		batched: s.MaxBatch > 0, columns: []int{columnIDs, columnMask, columnTypes}, inBytes: s.Params[paramOffsets] == "bytes",
 		most: most, helpers: semaphore.NewWeighted(int64(most)),
 	}
+	if hasWindows(s) {
+		out.columns = append(out.columns, columnSamples)
+	}
 	for _, p := range s.Outputs {
 		if column, ok := moreOutputs[p.Name]; ok {
-			out.columns = append(out.columns, column)
+			out.columns, out.more = append(out.columns, column), true
 			out.tracked = out.tracked || column != columnSpecial
 		}
 	}
@@ -119,13 +160,36 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 			return nil, err
 		}
 	}
-	truncate, err := s.Bool(paramTruncate)
-	if err != nil {
-		return nil, err
+	return out, out.setTruncation(s)
+}
+
+// setTruncation reads how rows that are too long are cut.
+func (s *step) setTruncation(settings *steps.Settings) (err error) {
+	switch how := settings.Params[paramTruncate]; how {
+	case "true":
+	case "false":
+		s.limit = s.tok.MaxLength()
+		s.tok = s.tok.WithoutTruncation()
+	default:
+		if s.tok, err = s.tok.WithStrategy(how); err != nil {
+			return fmt.Errorf("parameter '%s' of model '%s': %w", paramTruncate, settings.Model, err)
+		}
 	}
-	if !truncate {
-		out.limit = out.tok.MaxLength()
-		out.tok = out.tok.WithoutTruncation()
+	if settings.Params[paramStride] != "file" {
+		stride, err := settings.Int(paramStride, 0)
+		if err != nil {
+			return err
+		}
+		if s.tok, err = s.tok.WithStride(stride); err != nil {
+			return fmt.Errorf("parameter '%s' of model '%s': %w", paramStride, settings.Model, err)
+		}
 	}
-	return out, nil
+	if !hasWindows(settings) {
+		return nil
+	}
+	if s.tok.MaxLength() == 0 {
+		return fmt.Errorf("parameter '%s' of model '%s' is 'true', expected 'false' without truncation to a max_length", paramOverflow, settings.Model)
+	}
+	s.windows, err = settings.Int(paramWindows, 1)
+	return err
 }

@@ -28,6 +28,7 @@ const (
 	formatByteLevelBPE  = "vocab_json"
 	formatSentencePiece = "sentencepiece"
 	formatTiktoken      = "tiktoken"
+	formatTekken        = "tekken"
 )
 
 // formatParams are the parameters of load.
@@ -37,16 +38,20 @@ func formatParams() []steps.Param {
 		{Key: paramFile, Default: "tokenizer.json", Doc: "tokenizer file, in the version folder or the model folder"},
 		{
 			Key: paramFormat, Default: formatAuto,
-			Values: []string{formatAuto, formatJSON, formatWordPiece, formatByteLevelBPE, formatSentencePiece, formatTiktoken},
+			Values: []string{formatAuto, formatJSON, formatWordPiece, formatByteLevelBPE, formatSentencePiece, formatTiktoken, formatTekken},
 			Doc: "format of the file; auto goes by its name: .txt is a BERT vocab.txt, vocab.json one with merges_file, " +
-				".model of sentencepiece, .tiktoken ranks, and others a Hugging Face tokenizer.json",
+				".model of sentencepiece, .tiktoken ranks, tekken.json (or any name with tekken that ends so) of Mistral's models, " +
+				"and others a Hugging Face tokenizer.json",
 		},
 		{Key: paramMerges, Default: "merges.txt", Doc: "merges of format vocab_json"},
 		{Key: paramLower, Default: "true", Values: yes, Doc: "whether format vocab_txt puts text in lower case without accents"},
-		{Key: paramPattern, Default: "cl100k", Values: []string{"gpt2", "cl100k", "o200k"}, Doc: "how format tiktoken cuts text into words"},
+		{
+			Key: paramPattern, Default: "cl100k", Values: patternNames(),
+			Doc: "how format tiktoken cuts text into words: as the encoding of that name; cl100k is Llama 3's, too, and qwen that of Qwen's models",
+		},
 		{Key: paramSpecial, Default: noSpecial, Doc: "special tokens of format tiktoken, as TEXT=ID with spaces between them; none for none"},
-		{Key: paramBOS, Default: "false", Values: yes, Doc: "whether format sentencepiece puts its begin mark before each text"},
-		{Key: paramEOS, Default: "false", Values: yes, Doc: "whether format sentencepiece puts its end mark behind each text"},
+		{Key: paramBOS, Default: "false", Values: yes, Doc: "whether format sentencepiece or tekken puts its begin mark before each text"},
+		{Key: paramEOS, Default: "false", Values: yes, Doc: "whether format sentencepiece or tekken puts its end mark behind each text"},
 	}
 }
 
@@ -88,7 +93,7 @@ func define(s *steps.Settings, format string, data []byte) (*Definition, error) 
 			return nil, err
 		}
 		return DefineByteLevelBPE(data, merges)
-	case formatSentencePiece:
+	case formatSentencePiece, formatTekken:
 		bos, err := s.Bool(paramBOS)
 		if err != nil {
 			return nil, err
@@ -96,6 +101,9 @@ func define(s *steps.Settings, format string, data []byte) (*Definition, error) 
 		eos, err := s.Bool(paramEOS)
 		if err != nil {
 			return nil, err
+		}
+		if format == formatTekken {
+			return DefineTekken(data, bos, eos)
 		}
 		return DefineSentencePiece(data, bos, eos)
 	case formatTiktoken:
@@ -121,6 +129,8 @@ func formatOf(name string) string {
 		return formatSentencePiece
 	case strings.HasSuffix(base, ".tiktoken"):
 		return formatTiktoken
+	case strings.Contains(base, "tekken") && strings.HasSuffix(base, ".json"):
+		return formatTekken
 	default:
 		return formatJSON
 	}

@@ -104,6 +104,7 @@ func FuzzReaders(f *testing.F) {
 			func() (*tokenize.Definition, error) { return tokenize.DefineByteLevelBPE(file, text) },
 			func() (*tokenize.Definition, error) { return tokenize.DefineSentencePiece(file, false, false) },
 			func() (*tokenize.Definition, error) { return tokenize.DefineTiktoken(file, "gpt2", "") },
+			func() (*tokenize.Definition, error) { return tokenize.DefineTekken(file, true, true) },
 		} {
 			d, err := define()
 			if err != nil {

@@ -17,6 +17,8 @@ const (
 	columnWords
 	columnSequences
 	columns
+	// columnSamples says which row of its request a window is of. It has no values of its own in a lot.
+	columnSamples
 )
 
 // columnWidth is how many numbers a token has in a column.
@@ -48,7 +50,8 @@ type lot struct {
 	enc      Encoding
 	from, to int
 	columns  [columns][]int32 // the rows' values behind each other
-	ends     []int            // the tokens up to the end of each row
+	ends     []int            // the tokens up to the end of each row, or window
+	rows     []int32          // the row of each window
 	longest  int
 	failed   []failure
 	chars    [2][]int32 // which code point each byte of the row's texts belongs to
@@ -64,26 +67,28 @@ func (p *lot) reset(from int) {
 	for i := range p.columns {
 		p.columns[i] = p.columns[i][:0]
 	}
-	p.from, p.to, p.ends, p.longest, p.failed = from, from, p.ends[:0], 0, p.failed[:0]
+	p.from, p.to, p.ends, p.rows, p.longest, p.failed = from, from, p.ends[:0], p.rows[:0], 0, p.failed[:0]
 }
 
 // encodeLot encodes the rows of p. A row that cannot be encoded stays empty.
 func (s *step) encodeLot(ctx context.Context, j *job, p *lot) {
-	p.enc.TrackOffsets = s.tracked
+	p.enc.TrackOffsets, p.enc.KeepOverflow, p.enc.MostWindows = s.tracked, s.windows > 0, s.windows
 	for row := p.from; row < p.to && ctx.Err() == nil; row++ {
 		var pair []byte
 		if len(j.pairs) > 0 {
 			pair = j.pairs[row]
 		}
-		if err := s.encode(p, j.texts[row], pair, len(j.pairs) > 0); err != nil {
+		if err := s.encode(p, row, j.texts[row], pair, len(j.pairs) > 0); err != nil {
 			p.failed = append(p.failed, failure{row, err})
 		}
-		p.ends = append(p.ends, len(p.columns[columnIDs]))
+		if s.windows == 0 {
+			p.ends = append(p.ends, len(p.columns[columnIDs]))
+		}
 	}
 }
 
-// encode appends one row to p.
-func (s *step) encode(p *lot, text, pair []byte, paired bool) error {
+// encode appends one row to p, or its windows.
+func (s *step) encode(p *lot, row int, text, pair []byte, paired bool) error {
 	for port, t := range [...][]byte{portText: text, portPair: pair} {
 		if len(t) > s.maxBytes {
 			return status.Errorf(status.InvalidArg, "input '%s' has a text of %d bytes, expected at most %d (parameter '%s')",
@@ -103,38 +108,63 @@ func (s *step) encode(p *lot, text, pair []byte, paired bool) error {
 	if s.limit > 0 && n > s.limit {
 		return status.Errorf(status.InvalidArg, "input 'TEXT' has %d tokens, expected at most %d", n, s.limit)
 	}
-	p.longest = max(p.longest, n)
-	p.add(columnIDs, p.enc.IDs)
-	p.add(columnMask, p.enc.Attention)
-	p.add(columnTypes, p.enc.TypeIDs)
-	if len(s.columns) > len(baseOutputs) {
-		p.add(columnSpecial, p.enc.Special)
-		p.add(columnWords, p.enc.Words)
-		p.add(columnSequences, p.enc.Sequences)
-		s.addOffsets(p, text, pair)
+	chars := s.countChars(p, text, pair)
+	s.addRow(p, &p.enc, chars)
+	if s.windows > 0 {
+		p.endWindow(row)
+		for _, w := range p.enc.Overflow {
+			s.addRow(p, w, chars)
+			p.endWindow(row)
+		}
 	}
 	return nil
+}
+
+// addRow appends the values of one row, or window.
+func (s *step) addRow(p *lot, e *Encoding, chars [2][]int32) {
+	p.longest = max(p.longest, e.Len())
+	p.add(columnIDs, e.IDs)
+	p.add(columnMask, e.Attention)
+	p.add(columnTypes, e.TypeIDs)
+	if s.more {
+		p.add(columnSpecial, e.Special)
+		p.add(columnWords, e.Words)
+		p.add(columnSequences, e.Sequences)
+		s.addOffsets(p, e, chars)
+	}
+}
+
+// endWindow ends a window of a row.
+func (p *lot) endWindow(row int) {
+	p.ends, p.rows = append(p.ends, len(p.columns[columnIDs])), append(p.rows, int32(row))
 }
 
 func (p *lot) add(column int, values []int32) {
 	p.columns[column] = append(p.columns[column], values...)
 }
 
-// addOffsets appends the offsets, in code points unless bytes are asked for.
-func (s *step) addOffsets(p *lot, text, pair []byte) {
-	if !s.tracked {
-		return
+// countChars numbers the code points of texts whose offsets are to be counted in them; nil where those are bytes.
+func (s *step) countChars(p *lot, text, pair []byte) (chars [2][]int32) {
+	if !s.tracked || s.inBytes {
+		return chars
 	}
-	chars := [2][]int32{}
 	for i, t := range [...][]byte{text, pair} {
-		if !s.inBytes && !isASCII(t) {
+		if !isASCII(t) {
 			p.chars[i] = appendChars(p.chars[i][:0], t)
 			chars[i] = p.chars[i]
 		}
 	}
+	return chars
+}
+
+// addOffsets appends the offsets, in code points unless bytes are asked for.
+func (s *step) addOffsets(p *lot, e *Encoding, chars [2][]int32) {
+	if !s.tracked {
+		return
+	}
 	out := p.columns[columnOffsets]
-	for i, at := range p.enc.Offsets {
-		if which := p.enc.Sequences[i]; which != None && chars[which] != nil {
+	for i, at := range e.Offsets {
+		if which := e.Sequences[i]; which != None && chars[which] != nil {
 			at = Span{charAt(chars[which], at.Start), charAt(chars[which], at.End)}
 		}
 		out = append(out, at.Start, at.End)

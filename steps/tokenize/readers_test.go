@@ -23,19 +23,24 @@ type readerGold struct {
 		EOS     bool `json:"add_eos"`
 		Pattern string
 		Special string
+		Skip    bool
 	}
 	File     []byte
 	Charsmap bool
 	Sums     [][2]uint32
+	Long     uint32
 }
 
 func (g *readerGold) tokenizer(tb testing.TB) *tokenize.Tokenizer {
 	tb.Helper()
 	var d *tokenize.Definition
 	var err error
-	if g.Format == "tiktoken" {
+	switch g.Format {
+	case "tiktoken":
 		d, err = tokenize.DefineTiktoken(g.File, g.Options.Pattern, g.Options.Special)
-	} else {
+	case "tekken":
+		d, err = tokenize.DefineTekken(g.File, g.Options.BOS, g.Options.EOS)
+	default:
 		d, err = tokenize.DefineSentencePiece(g.model(tb), g.Options.BOS, g.Options.EOS)
 	}
 	if err != nil {
@@ -84,7 +89,7 @@ func TestReaders(t *testing.T) {
 				if err := tok.Encode(e, []byte(src)); err != nil {
 					t.Fatalf("%q: %v", src, err)
 				}
-				if err := tok.Decode(text, wide(e.IDs), g.Format == "sentencepiece"); err != nil {
+				if err := tok.Decode(text, wide(e.IDs), g.Format == "sentencepiece" || g.Options.Skip); err != nil {
 					t.Fatalf("%q: %v", src, err)
 				}
 				got := list(e.IDs) + " " + string(text.Text)
@@ -96,8 +101,29 @@ func TestReaders(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d equal", len(g.Sums)-bad, len(g.Sums))
+			if g.Long != 0 && g.long(t, tok, entries) != g.Long {
+				t.Error("all texts in one: ids or text differ")
+			}
 		})
 	}
+}
+
+// long is the sum of all texts in one.
+func (g *readerGold) long(t *testing.T, tok *tokenize.Tokenizer, entries [][]string) uint32 {
+	t.Helper()
+	var texts []string
+	for _, s := range g.Sums {
+		texts = append(texts, entries[s[0]][0])
+	}
+	var e tokenize.Encoding
+	if err := tok.Encode(&e, []byte(strings.Join(texts, " "))); err != nil {
+		t.Fatal(err)
+	}
+	var d tokenize.Decoding
+	if err := tok.Decode(&d, wide(e.IDs), true); err != nil {
+		t.Fatal(err)
+	}
+	return crc32.ChecksumIEEE([]byte(list(e.IDs) + " " + string(d.Text)))
 }
 
 func wide(ids []int32) []int64 {
@@ -169,6 +195,81 @@ func lines(t *testing.T, vocab []byte) []byte {
 		out[id] = token
 	}
 	return []byte(strings.Join(out, "\n") + "\n")
+}
+
+// tekkenFile is a file of the 256 bytes and one more token, with the given configuration and what else it holds.
+func tekkenFile(config, more string) []byte {
+	var vocab []string
+	for b := range 256 {
+		vocab = append(vocab, fmt.Sprintf(`{"rank":%d,"token_bytes":%q}`, b, base64.StdEncoding.EncodeToString([]byte{byte(b)})))
+	}
+	vocab = append(vocab, `{"rank":256,"token_bytes":"YWI="}`)
+	return fmt.Appendf(nil, `{"config":%s,"vocab":[%s]%s}`, config, strings.Join(vocab, ","), more)
+}
+
+// TestTekkenRefuses checks that files that make no sense are refused by what is wrong.
+func TestTekkenRefuses(t *testing.T) {
+	t.Parallel()
+	const config = `{"pattern":"\\S+|\\s+","default_vocab_size":260,"default_num_special_tokens":3,"version":"v3"}`
+	special := func(texts ...string) string {
+		var list []string
+		for i, text := range texts {
+			list = append(list, fmt.Sprintf(`{"rank":%d,"token_str":%q}`, i, text))
+		}
+		return `,"special_tokens":[` + strings.Join(list, ",") + "]"
+	}
+	for name, c := range map[string]struct {
+		config, more string
+		bos          bool
+		want         string
+	}{
+		"fits":         {config, special("<unk>", "<s>"), true, ""},
+		"no list":      {config, "", false, "20 special tokens, expected at most default_num_special_tokens 3"},
+		"new version":  {strings.Replace(config, "v3", "v11", 1), "", false, "version 'v11' has no special_tokens"},
+		"twice":        {config, special("<s>", "<s>"), false, "special token '<s>' has rank 1, expected a new token"},
+		"no begin":     {config, special("<unk>"), true, "there is no control piece '<s>'"},
+		"few tokens":   {strings.Replace(config, "260", "261", 1), special("<s>"), false, "257 tokens in vocab, expected at least 258"},
+		"no bytes":     {strings.Replace(config, "260", "100", 1), special("<s>"), false, "default_vocab_size 100 with default_num_special_tokens 3"},
+		"no pattern":   {`{"default_vocab_size":260,"default_num_special_tokens":3}`, special("<s>"), false, "is empty"},
+		"bad pattern":  {strings.Replace(config, `\\S+`, "(", 1), special("<s>"), false, "Split"},
+		"not a number": {`{"default_vocab_size":"x"}`, "", false, "tekken file: json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, err := tokenize.DefineTekken(tekkenFile(c.config, c.more), c.bos, false)
+			if err == nil {
+				_, err = tokenize.New(d)
+			}
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("error is %v, expected it to contain %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestTekkenSpecial checks that special tokens are no text, and that bytes before and behind one are not read as one character.
+func TestTekkenSpecial(t *testing.T) {
+	t.Parallel()
+	const config = `{"pattern":"\\S+|\\s+","default_vocab_size":260,"default_num_special_tokens":3,"version":"v3"}`
+	const listed = `,"special_tokens":[{"rank":0,"token_str":"<unk>"},{"rank":1,"token_str":"<s>"}]`
+	d, err := tokenize.DefineTekken(tekkenFile(config, listed), true, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenize.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e tokenize.Encoding
+	if err := tok.Encode(&e, []byte("<s>ab")); err != nil || list(e.IDs) != fmt.Sprintf("[1,%d,%d,%d,259]", '<'+3, 's'+3, '>'+3) {
+		t.Errorf("got %s, %v", list(e.IDs), err)
+	}
+	for skip, want := range map[bool]string{true: "\uFFFD\uFFFDab", false: "\uFFFD<s>\uFFFD<SPECIAL_2>ab"} {
+		var text tokenize.Decoding
+		if err := tok.Decode(&text, []int64{0xc3 + 3, 1, 0xa4 + 3, 2, 259}, skip); err != nil || string(text.Text) != want {
+			t.Errorf("skip %t: got %q, %v, want %q", skip, text.Text, err, want)
+		}
+	}
 }
 
 func TestReadersRefuse(t *testing.T) {

@@ -3,7 +3,6 @@ package tokenize
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -34,8 +33,8 @@ func DefineSentencePiece(data []byte, bos, eos bool) (*Definition, error) {
 		}
 	}
 	d := &Definition{Version: version, Decoder: m.decoder()}
-	if d.PostProcessor, err = m.marks(bos, eos); err != nil {
-		return nil, err
+	if d.PostProcessor, err = markTemplate(bos, eos, m.control); err != nil {
+		return nil, fmt.Errorf("sentencepiece model: %w", err)
 	}
 	if d.Model, err = m.section(); err != nil {
 		return nil, err
@@ -182,44 +181,9 @@ func (m *sentenceModel) decoder() json.RawMessage {
 		`{"type":"Replace","pattern":{"String":"%s"},"content":""}]}`, spaceMark, first, surfaceMark))
 }
 
-// marks is the post-processor that puts the begin and end marks around each text.
-func (m *sentenceModel) marks(bos, eos bool) (json.RawMessage, error) {
-	if !bos && !eos {
-		return nil, nil
-	}
-	special, single, pair := map[string]any{}, []any{}, []any{}
-	mark := func(text string, typeID int) (map[string]any, error) {
-		i := slices.IndexFunc(m.pieces, func(p sentencePiece) bool { return p.text == text && p.kind == pieceControl })
-		if i < 0 {
-			return nil, errors.New("sentencepiece model has no control piece '" + text + "'")
-		}
-		special[text] = map[string]any{"id": text, "ids": []int{i}, "tokens": []string{text}}
-		return map[string]any{"SpecialToken": map[string]any{"id": text, "type_id": typeID}}, nil
-	}
-	for which, name := range []string{"A", "B"} {
-		var parts []any
-		for _, p := range []struct {
-			text string
-			on   bool
-		}{{"<s>", bos}, {"", true}, {"</s>", eos}} {
-			switch {
-			case !p.on:
-			case p.text == "":
-				parts = append(parts, map[string]any{"Sequence": map[string]any{"id": name, "type_id": which}})
-			default:
-				one, err := mark(p.text, which)
-				if err != nil {
-					return nil, err
-				}
-				parts = append(parts, one)
-			}
-		}
-		if which == 0 {
-			single = parts
-		}
-		pair = append(pair, parts...)
-	}
-	return json.Marshal(map[string]any{"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special})
+// control is the place of a control piece, -1 without one.
+func (m *sentenceModel) control(text string) int {
+	return slices.IndexFunc(m.pieces, func(p sentencePiece) bool { return p.text == text && p.kind == pieceControl })
 }
 
 // finish sets what a tokenizer.json could not say: the normalizer, the user's symbols, the bytes and the names of the
@@ -253,9 +217,12 @@ func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 		norm.symbols = t.after.trie
 	}
 	t.normalizer = norm
-	if model, ok := t.model.(*bpe); ok {
+	switch model := t.model.(type) {
+	case *bpe:
 		ranks := m.ranks()
 		model.rankBy(func(id int32) int32 { return ranks[id] })
+	case *unigram:
+		model.sentence = m.sentenceScores(len(symbols) > 0)
 	}
 	if m.byteFallback {
 		t.fallBack(&fallback)

@@ -19,8 +19,10 @@ type step struct {
 	tracked  bool  // an output needs the offsets
 	inBytes  bool  // offsets count bytes, not code points
 	batched  bool
-	maxBytes int // of one text
-	limit    int // of tokens in a row; 0 for none, or where rows are truncated
+	maxBytes int  // of one text
+	limit    int  // of tokens in a row; 0 for none, or where rows are truncated
+	windows  int  // most windows of a text that is too long; 0 where it is cut
+	more     bool // there are more outputs than those that are always there
 	helpers  *semaphore.Weighted
 	most     int // lots of a batch
 	scratch  sync.Pool
@@ -61,6 +63,9 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 		for _, f := range p.failed {
 			b.Fail(f.row, f.err)
 		}
+	}
+	if s.windows > 0 {
+		return s.writeWindows(b, lots)
 	}
 	for port := range s.columns {
 		if err := s.write(b, lots, port, longest); err != nil {

@@ -101,6 +101,55 @@ func TestStep(t *testing.T) {
 				values([]int64{2, 4}, []int64{7, 101, 7592, 102, 101, 7592, 2088, 102}, []int64{0, 1, 1, 1, 1, 1, 1, 1}, []int64{3, 0, 0, 0, 0, 0, 0, 0}),
 				steptest.I64([]int64{2, 4}, -1, -1, 0, -1, -1, 0, 1, -1)),
 		}}},
+		steptest.Case{
+			Name: "windows", MaxBatch: 4, Files: plain, Outputs: moreOutputs()[:2],
+			Params: map[string]string{"max_length": "5", "stride": "1", "return_overflowing_tokens": "true", "max_windows": "3"},
+			Requests: []steptest.Request{
+				{
+					Inputs: text("hello", "hello world hello world hello", "é"),
+					Want: append(
+						values([]int64{4, 5}, []int64{101, 7592, 102, 0, 0, 101, 7592, 2088, 7592, 102, 101, 7592, 2088, 7592, 102, 101, 100, 102, 0, 0},
+							[]int64{1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, make([]int64, 20)),
+						steptest.I64([]int64{4, 1}, 0, 1, 1, 2),
+						steptest.I64([]int64{4, 5, 2}, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 6, 11, 12, 17, 0, 0,
+							0, 0, 12, 17, 18, 23, 24, 29, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0),
+						steptest.I64([]int64{4, 5}, -1, 0, -1, -1, -1, -1, 0, 1, 2, -1, -1, 2, 3, 4, -1, -1, 0, -1, -1, -1),
+					),
+				},
+				{Inputs: text("world"), Want: one(101, 2088, 102)},
+				{Inputs: text("a", "bad \xff"), WantErr: "not valid UTF-8"},
+				{Inputs: text(strings.Repeat("hello ", 8)), WantErr: "truncation cuts it into 4 windows, expected at most 3"},
+			},
+		},
+		steptest.Case{
+			Name: "windows of pairs", MaxBatch: 4, Files: plain,
+			Params: map[string]string{"max_length": "6", "truncate": "only_second", "stride": "1", "return_overflowing_tokens": "true"},
+			Requests: []steptest.Request{
+				{
+					Inputs: append(text("hello"), text("world hello world")...),
+					Want: append(values([]int64{2, 6}, []int64{101, 7592, 102, 2088, 7592, 102, 101, 7592, 102, 7592, 2088, 102},
+						[]int64{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, []int64{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}), steptest.I64([]int64{2, 1}, 0, 0)),
+				},
+				{Inputs: append(text("hello hello hello hello hello"), text("world")...), WantErr: "the sequence to truncate is too short"},
+			},
+		},
+		steptest.Case{
+			Name: "windows without batches", Files: plain, Params: map[string]string{"max_length": "4", "return_overflowing_tokens": "true"},
+			Requests: []steptest.Request{{
+				Inputs: []steptest.Value{steptest.Text([]int64{1}, "hello world hello")},
+				Want: append(values([]int64{2, 4}, []int64{101, 7592, 2088, 102, 101, 7592, 102, 0}, []int64{1, 1, 1, 1, 1, 1, 1, 0}, make([]int64, 8)),
+					steptest.I64([]int64{2, 1}, 0, 0)),
+			}},
+		},
+		steptest.Case{
+			Name: "windows without limit", Files: plain, Params: map[string]string{"return_overflowing_tokens": "true"},
+			WantNewErr: "expected 'false' without truncation to a max_length",
+		},
+		steptest.Case{
+			Name: "long stride", Files: plain, Params: map[string]string{"max_length": "5", "stride": "3"},
+			WantNewErr: "stride 3 is not less than the 3 tokens that max_length 5 leaves for a text",
+		},
+		steptest.Case{Name: "strategy without limit", Files: plain, Params: map[string]string{"truncate": "only_first"}, WantNewErr: "there is no max_length"},
 		steptest.Case{Name: "no file", WantNewErr: "tokenizer.json"},
 		steptest.Case{Name: "unsupported", WantNewErr: "'Magic' is not supported", Files: map[string][]byte{
 			"tokenizer.json": small(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"Magic"}`)}),

@@ -49,6 +49,7 @@ type text struct {
 	form     formScratch
 	bpe      bpeScratch
 	lattice  []latticeNode
+	score    float32 // the sum of what is cut already; see sentenceScores
 	regex    onig.Scratch
 	found    [][2]int32
 }
@@ -56,7 +57,7 @@ type text struct {
 // reset empties the text for a piece that starts at byte base of the source.
 func (t *text) reset(base int) {
 	t.buf, t.from, t.words, t.marks = t.buf[:0], t.from[:0], t.words[:0], t.marks[:0]
-	t.base, t.bad = int32(base), nil
+	t.base, t.bad, t.score = int32(base), nil, 0
 	t.prev = Span{int32(base), int32(base)}
 }
 

@@ -12,8 +12,18 @@ import (
 	"unicode/utf8"
 )
 
-// The patterns that tiktoken's encodings cut text with.
+// tiktokenNames are the patterns by the names of the encodings that cut text with them: those of the library, and qwen of
+// Qwen's models, whose pattern is cl100k's but for numbers, of which each digit is a word.
+var tiktokenNames = map[string]string{
+	"gpt2": "gpt2", "r50k_base": "gpt2", "p50k_base": "gpt2", "p50k_edit": "gpt2",
+	"cl100k": "cl100k", "cl100k_base": "cl100k",
+	"o200k": "o200k", "o200k_base": "o200k", "o200k_harmony": "o200k",
+	"qwen": "qwen",
+}
+
+// tiktokenPatterns are the patterns.
 var tiktokenPatterns = map[string]string{
+	"qwen": `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
 	"gpt2": `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
 	"cl100k": `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|` +
 		`\s*[\r\n]+|\s+(?!\S)|\s+`,
@@ -22,14 +32,16 @@ var tiktokenPatterns = map[string]string{
 		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
 }
 
+// patternNames are the names that DefineTiktoken knows.
+func patternNames() []string { return slices.Sorted(maps.Keys(tiktokenNames)) }
+
 // DefineTiktoken reads a tiktoken rank file: a line per token, its bytes in base64 and its rank, which is its id. The
-// pattern is gpt2, cl100k or o200k. special lists further tokens as TEXT=ID, separated by white space. The ids are those
+// pattern is that of an encoding, such as cl100k_base or qwen. special lists further tokens as TEXT=ID, separated by white space. The ids are those
 // of the library, PyPI tiktoken 0.14.0, with all special tokens allowed.
 func DefineTiktoken(data []byte, pattern, special string) (*Definition, error) {
-	expression, ok := tiktokenPatterns[pattern]
+	expression, ok := tiktokenPatterns[tiktokenNames[pattern]]
 	if !ok {
-		return nil, fmt.Errorf("tiktoken pattern '%s' is unknown, expected one of %s", pattern,
-			strings.Join(slices.Sorted(maps.Keys(tiktokenPatterns)), ", "))
+		return nil, fmt.Errorf("tiktoken pattern '%s' is unknown, expected one of %s", pattern, strings.Join(patternNames(), ", "))
 	}
 	ranks, err := parseRanks(data)
 	if err != nil {
@@ -46,12 +58,9 @@ func DefineTiktoken(data []byte, pattern, special string) (*Definition, error) {
 			m.rankBy(func(id int32) int32 { return id })
 		}
 	}
-	text, err := json.Marshal(expression)
-	if err != nil {
+	if d.PreTokenizer, err = splitSection(expression); err != nil {
 		return nil, err
 	}
-	d.PreTokenizer = json.RawMessage(fmt.Sprintf(`{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":%s},`+
-		`"behavior":"Isolated","invert":false},%s]}`, text, byteLevelSection))
 	d.Model, err = rankModel(ranks)
 	return d, err
 }

@@ -23,6 +23,7 @@ type Tokenizer struct {
 	mustTrack     bool             // the pre-tokenizer has to know where words start in the source
 	added         map[int32]string // added tokens as decoding writes them
 	special       map[string]bool  // contents of the special ones
+	reserved      int32            // ids below it are of special tokens, whatever the texts that their names are also in
 	spaces        [][2]int16       // white space at the ends of tokens by id, where trims want it
 	detokenizer   detokenizer
 }
@@ -90,6 +91,30 @@ func (t *Tokenizer) WithMaxLength(n int) (*Tokenizer, error) {
 	cut.MaxLength = n
 	c.truncation = &cut
 	return &c, c.checkTruncation()
+}
+
+// WithStrategy returns a tokenizer that truncates with another strategy: longest_first, only_first or only_second.
+func (t *Tokenizer) WithStrategy(name string) (*Tokenizer, error) {
+	strategy := map[string]string{"longest_first": longestFirst, "only_first": onlyFirst, "only_second": onlySecond}[name]
+	if t.truncation == nil || strategy == "" {
+		return nil, fmt.Errorf("truncation by '%s' is not known, or there is no max_length", name)
+	}
+	c, cut := *t, *t.truncation
+	cut.Strategy, c.truncation = strategy, &cut
+	return &c, nil
+}
+
+// WithStride returns a tokenizer whose windows share n tokens with the ones before.
+func (t *Tokenizer) WithStride(n int) (*Tokenizer, error) {
+	if t.truncation == nil {
+		return nil, errors.New("a stride needs truncation to a max_length")
+	}
+	c, cut := *t, *t.truncation
+	cut.Stride, c.truncation = n, &cut
+	if room := cut.MaxLength - t.template.added(false); n >= room {
+		return nil, fmt.Errorf("stride %d is not less than the %d tokens that max_length %d leaves for a text", n, room, cut.MaxLength)
+	}
+	return &c, nil
 }
 
 // WithoutTruncation returns a tokenizer that leaves texts whole.
@@ -202,6 +227,9 @@ func (t *Tokenizer) assemble(e *Encoding, pair bool) error {
 			if len(e.windows[i]) > 0 {
 				kept[i] = e.windows[i][0]
 			}
+		}
+		if n := max(len(e.windows[0]), 1) * max(len(e.windows[1]), 1); e.KeepOverflow && e.MostWindows > 0 && n > e.MostWindows {
+			return fmt.Errorf("truncation cuts it into %d windows, expected at most %d", n, e.MostWindows)
 		}
 	}
 	t.template.fill(t, e, e, kept, [2]bool{true, true}, pair)

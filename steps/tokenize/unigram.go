@@ -18,6 +18,7 @@ type unigram struct {
 	penalty  float64
 	fallback *[256]int32
 	cache    *wordCache
+	sentence *sentenceScores // of a sentencepiece model
 }
 
 // latticeNode is the best way to cut a text up to a place.
@@ -93,12 +94,13 @@ var errUnknown = errors.New("the text has a part that is not in the vocabulary, 
 
 func (m *unigram) tokenize(t *text, dst []token) []token {
 	for _, w := range t.words {
+		b := t.buf[w.at.Start:w.at.End]
 		if w.id != noID {
+			t.score = symbolScore(t.score, len(b))
 			dst = t.added(dst, w)
 			continue
 		}
-		b := t.buf[w.at.Start:w.at.End]
-		if len(b) > longestWord {
+		if len(b) > longestWord || m.sentence != nil && m.sentence.carried {
 			dst = t.tokens(dst, w.at.Start, m.encode(t, b))
 			continue
 		}
@@ -118,7 +120,11 @@ func (m *unigram) tokenize(t *text, dst []token) []token {
 
 // encode makes the tokens of a word; the result is scratch.
 func (m *unigram) encode(t *text, b []byte) []cachedToken {
-	m.search(t, b)
+	if m.sentence != nil {
+		m.searchSentence(t, b)
+	} else {
+		m.search(t, b)
+	}
 	out := t.bpe.out[:0]
 	for end := int32(len(b)); end > 0; {
 		n := t.lattice[end]

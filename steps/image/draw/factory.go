@@ -46,7 +46,7 @@ func NewFactory() steps.Factory {
 			{Key: "thickness", Doc: "Of the lines, in pixels; 0 follows the picture's size.", Default: "0"},
 			{Key: "text_scale", Doc: "Pixels to a pixel of the letters; 0 follows the picture's size.", Default: "0"},
 			{Key: "max_boxes", Doc: "Most boxes of one picture.", Default: "1000"},
-			{Key: "labels_file", Doc: "Text file with one label per line; without it, classes have their numbers."},
+			{Key: "labels_file", Doc: "Text file with one label per line; without it, classes have their numbers.", Sample: "labels.txt"},
 		}, image.OpenerParams()),
 		Examples:  examples(),
 		Signature: signature,

@@ -8,6 +8,13 @@ func (d *Decoder) Size() (width, height int) { return d.outW, d.outH }
 // Gray tells whether the picture has one component.
 func (d *Decoder) Gray() bool { return d.n == 1 }
 
+// Components is the number of components.
+func (d *Decoder) Components() int { return d.n }
+
+// Component gives row y of a component at full size, before colours are converted. It is
+// valid until the next call for that component.
+func (d *Decoder) Component(i, y int) []byte { return d.plane(i, y) }
+
 // Row writes row y, from the top, into dst: one byte a pixel when Gray, else three
 // as RGB. Four colours become RGB as by Pillow's convert("RGB").
 func (d *Decoder) Row(dst []byte, y int) {

@@ -398,3 +398,38 @@ AVX2 void tk_round(uint8_t *dst, const int32_t *sum, intptr_t n) {
 		dst[i] = s < 0 ? 0 : s > 255 ? 255 : s;
 	}
 }
+
+AVX2 void tk_lerp(int16_t *dst, const uint8_t *src, const int32_t *at, const int16_t *weights, intptr_t n) {
+	const char x = -1;
+	const __m256i spread = _mm256_setr_epi8(0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x,
+	                                        0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x);
+	const __m256i halves = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+	for (; n > 0; n -= 2, at += 2, weights += 4, dst += 6) {
+		intptr_t second = n > 1; // The last pixel may stand alone.
+		__m128i p = _mm_loadl_epi64((const __m128i *)(src + 3 * (intptr_t)at[0]));
+		__m128i q = _mm_loadl_epi64((const __m128i *)(src + 3 * (intptr_t)at[second]));
+		int32_t pair[2];
+		__builtin_memcpy(pair, weights, 4);
+		__builtin_memcpy(pair + 1, weights + 2 * second, 4);
+		__m256i w = _mm256_permutevar8x32_epi32(_mm256_castsi128_si256(_mm_loadl_epi64((const __m128i *)pair)), halves);
+		__m256i v = _mm256_madd_epi16(_mm256_shuffle_epi8(_mm256_set_m128i(q, p), spread), w);
+		v = _mm256_srai_epi32(v, 4);
+		v = _mm256_packs_epi32(v, v);
+		_mm_storel_epi64((__m128i *)dst, _mm256_castsi256_si128(v));
+		if (second)
+			_mm_storel_epi64((__m128i *)(dst + 3), _mm256_extracti128_si256(v, 1));
+	}
+}
+
+AVX2 void tk_blend(uint8_t *dst, const int16_t *a, const int16_t *b, int16_t wa, int16_t wb, intptr_t n) {
+	const __m256i x = _mm256_set1_epi16(wa), y = _mm256_set1_epi16(wb), two = _mm256_set1_epi16(2);
+	intptr_t i = 0;
+	for (; i + 16 <= n; i += 16) {
+		__m256i v = _mm256_mulhi_epi16(_mm256_loadu_si256((const __m256i *)(a + i)), x);
+		v = _mm256_add_epi16(v, _mm256_mulhi_epi16(_mm256_loadu_si256((const __m256i *)(b + i)), y));
+		v = _mm256_srai_epi16(_mm256_add_epi16(v, two), 2);
+		_mm_storeu_si128((__m128i *)(dst + i), narrow(v));
+	}
+	for (; i < n; i++)
+		dst[i] = (((int32_t)a[i] * wa >> 16) + ((int32_t)b[i] * wb >> 16) + 2) >> 2;
+}

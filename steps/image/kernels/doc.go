@@ -11,6 +11,7 @@
 //	chroma.go       rows of chroma at full size
 //	color.go        YCbCr to RGB
 //	taps.go         weights of a resize along the rows
+//	lerp.go         the resize with two weights, as OpenCV rounds it
 //	native.go       the choice: the kernels of avx2_amd64.c
 //	portable.go     the choice without them
 package kernels

@@ -11,4 +11,6 @@ var (
 	AlongGo    = along
 	AddGo      = add
 	RoundGo    = rounded
+	LerpGo     = lerp
+	BlendGo    = blend
 )

@@ -60,6 +60,10 @@ func TestEdges(t *testing.T) {
 		kernels.Lengthen(atEdge(t, make([]byte, n)), a, b, 1)
 		kernels.Add(make([]int32, n), a, b, 1, 2)
 		kernels.Round(atEdge(t, make([]byte, n)), make([]int32, n))
+		kernels.Blend(atEdge(t, make([]byte, n)), atEdge(t, make([]int16, n)), atEdge(t, make([]int16, n)), 1, 2)
+		for at := range n - 1 { // Every pixel as the last.
+			kernels.Lerp(atEdge(t, make([]int16, 7)), atEdge(t, noise(r, 3*n)), []int32{0, int32(at)}, []int16{1, 2, 3, 4})
+		}
 		coefs := atEdge(t, coefficients(r, n))
 		kernels.Inverse(atEdge(t, make([]byte, 64*n)), 8*n, coefs)
 		for _, size := range []int{1, 2, 4} {
@@ -264,5 +268,30 @@ func TestSums(t *testing.T) {
 		kernels.RoundGo(x, want)
 		kernels.Round(y, want)
 		same(t, "round", n, x, y)
+	}
+}
+
+func TestLerp(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(16, 17))
+	for _, n := range widths(1) {
+		src := slices.Clip(noise(r, 3*(n+1)))
+		at, weights := make([]int32, n), make([]int16, 2*n)
+		for i := range at {
+			at[i], weights[2*i] = int32(r.IntN(n)), int16(r.IntN(2049))
+			weights[2*i+1] = 2048 - weights[2*i]
+		}
+		slices.Sort(at)
+		want, got := make([]int16, 3*n+1), make([]int16, 3*n+1)
+		kernels.LerpGo(want, src, at, weights)
+		kernels.Lerp(got, src, at, weights)
+		if !slices.Equal(want[:3*n], got[:3*n]) {
+			t.Errorf("lerp of %d: differs from the reference", n)
+		}
+		x, y, below := guarded(3*n), guarded(3*n), slices.Clone(want)
+		slices.Reverse(below)
+		kernels.BlendGo(x[:3*n], want, below, weights[0], weights[1])
+		kernels.Blend(y[:3*n], want, below, weights[0], weights[1])
+		same(t, "blend", n, x, y)
 	}
 }

@@ -14,6 +14,8 @@ package kernels
 #cgo noescape tk_along
 #cgo noescape tk_add
 #cgo noescape tk_round
+#cgo noescape tk_lerp
+#cgo noescape tk_blend
 #cgo nocallback tk_inverse
 #cgo nocallback tk_inverse4
 #cgo nocallback tk_inverse2
@@ -24,6 +26,8 @@ package kernels
 #cgo nocallback tk_along
 #cgo nocallback tk_add
 #cgo nocallback tk_round
+#cgo nocallback tk_lerp
+#cgo nocallback tk_blend
 #include "avx2.h"
 */
 import "C"
@@ -137,4 +141,30 @@ func Round(dst []byte, sum []int32) {
 		return
 	}
 	C.tk_round(u8(dst[:n]), (*C.int32_t)(&sum[0]), C.intptr_t(n))
+}
+
+// Lerp resamples a row of three samples a pixel with two weights of 11 bits each: output i is
+// of the pixels at[i] and at[i]+1, and keeps 7 bits of fraction. The destination has room for
+// one element more than it gets.
+func Lerp(dst []int16, src []byte, at []int32, weights []int16) {
+	n := len(at)
+	for n > 0 && 3*int(at[n-1])+8 > len(src) { // The vectors load 8 bytes.
+		n--
+	}
+	if n == 0 || !Fast() {
+		lerp(dst, src, at, weights)
+		return
+	}
+	C.tk_lerp((*C.int16_t)(&dst[:3*n+1][0]), u8(src), (*C.int32_t)(&at[0]), (*C.int16_t)(&weights[:2*n][0]), C.intptr_t(n))
+	lerp(dst[3*n:], src, at[n:], weights[2*n:])
+}
+
+// Blend weighs two rows that Lerp made and rounds them to 8 bits as OpenCV does.
+func Blend(dst []byte, a, b []int16, wa, wb int16) {
+	n := len(dst)
+	if n == 0 || !Fast() {
+		blend(dst, a, b, wa, wb)
+		return
+	}
+	C.tk_blend(u8(dst), (*C.int16_t)(&a[:n][0]), (*C.int16_t)(&b[:n][0]), C.int16_t(wa), C.int16_t(wb), C.intptr_t(n))
 }

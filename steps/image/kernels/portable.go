@@ -35,3 +35,9 @@ func Add(sum []int32, a, b []byte, ka, kb int32) { add(sum, a, b, ka, kb) }
 
 // Round is described where it is native.
 func Round(dst []byte, sum []int32) { rounded(dst, sum) }
+
+// Lerp is described where it is native.
+func Lerp(dst []int16, src []byte, at []int32, weights []int16) { lerp(dst, src, at, weights) }
+
+// Blend is described where it is native.
+func Blend(dst []byte, a, b []int16, wa, wb int16) { blend(dst, a, b, wa, wb) }

@@ -174,19 +174,23 @@ def raw(im):
     return f"{im.width} {im.height}\n".encode() + im.tobytes()
 
 
+def gold(name, data, readable=None):
+    """The entries of a file: itself and what Pillow makes of it, or of another one."""
+    im = ImageOps.exif_transpose(Image.open(io.BytesIO(readable or data)))
+    yield name, data
+    yield name + ".rgb", raw(im.convert("RGB"))
+    if im.has_transparency_data:
+        over = Image.new("RGB", im.size, (10, 200, 30))
+        im = im.convert("RGBA")
+        over.paste(im.convert("RGB"), mask=im.getchannel("A"))
+        yield name + ".over", raw(over)
+
+
 def main():
     with zipfile.ZipFile(HERE / "formats.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
-        def add(name, data):
-            z.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
         for name, data in files():
-            im = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-            add(name, data)
-            add(name + ".rgb", raw(im.convert("RGB")))
-            if im.has_transparency_data:
-                over = Image.new("RGB", im.size, (10, 200, 30))
-                im = im.convert("RGBA")
-                over.paste(im.convert("RGB"), mask=im.getchannel("A"))
-                add(name + ".over", raw(over))
+            for entry, content in gold(name, data):
+                z.writestr(zipfile.ZipInfo(entry, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
 
 
 if __name__ == "__main__":

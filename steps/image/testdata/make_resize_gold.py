@@ -27,7 +27,9 @@ from PIL import Image
 assert (PIL.__version__, np.__version__) == ("13.0.0", "2.4.6") and cv2.__version__.startswith("5.0.0")
 HERE = pathlib.Path(__file__).parent
 FILTERS = {"nearest": Image.Resampling.NEAREST, "area": Image.Resampling.BOX, "bilinear": Image.Resampling.BILINEAR,
-           "bicubic": Image.Resampling.BICUBIC, "lanczos": Image.Resampling.LANCZOS}
+           "hamming": Image.Resampling.HAMMING, "bicubic": Image.Resampling.BICUBIC, "lanczos": Image.Resampling.LANCZOS}
+SAMPLINGS = {"cv_nearest": cv2.INTER_NEAREST, "cv_linear": cv2.INTER_LINEAR, "cv_cubic": cv2.INTER_CUBIC,
+             "cv_area": cv2.INTER_AREA, "cv_lanczos4": cv2.INTER_LANCZOS4}
 SIZES = {
     (1, 1): [(1, 1), (7, 5), (33, 1)],
     (2, 2): [(31, 31), (1, 2), (3, 3)],
@@ -88,6 +90,43 @@ def filters():
                     out = np.asarray(im.resize(to, filter, reducing_gap=None))
                     color = "gray" if mode == "L" else "rgb"
                     case(of, sized(*to, resize=name, color=color), out, stride=1 + out.size // 1500)
+
+
+def gaps(im, of):
+    """Pillow's two steps; 97 x 89 leaves boxes at the edges that are not whole."""
+    im = im.resize((97, 89))
+    of = add_picture("gaps", im)
+    for to in ((20, 30), (8, 89), (97, 6), (1, 1), (11, 7)):
+        for name, filter in FILTERS.items():
+            for gap in (1, 1.5, 2, 3.3):
+                for mode, color in (("RGB", "rgb"), ("L", "gray"), ("YCbCr", "ycbcr")):
+                    if mode == "RGB" or name == "bilinear":
+                        out = np.asarray(im.convert(mode).resize(to, filter, reducing_gap=gap))
+                        case(of, sized(*to, resize=name, color=color, reducing_gap=str(gap)), out, stride=1 + out.size // 40)
+    out = np.asarray(im.crop((3, 5, 90, 80)).resize((10, 9), FILTERS["bicubic"], reducing_gap=2))
+    case(of, sized(10, 9, resize="bicubic", crop="3,5,90,80", reducing_gap="2"), out)
+
+
+def opencv(im, of):
+    """The samplings of OpenCV by the step's own means; steps/image/opencv compares many more sizes. Cubic without Intel's
+    IPP, which makes it depend on the processor."""
+    cv2.ipp.setUseIPP(False)
+    a = np.asarray(im)
+    four = add_picture("four", np.dstack([a, a[:, :, :1]]))
+    for name, s in SAMPLINGS.items():
+        for to in ((30, 20), (61, 20), (17, 61), (150, 130), (1, 1), (61, 47)):
+            out = cv2.resize(a, to, interpolation=s)
+            case(of, sized(*to, resize=name), out, stride=1 + out.size // 60)
+            case(four, sized(*to, resize=name), out, stride=1 + out.size // 60)
+            case(of, sized(*to, resize=name, color="gray"), cv2.resize(np.asarray(im.convert("L")), to, interpolation=s), stride=31)
+        case(of, sized(20, 30, crop="7,5,52,40", resize=name), cv2.resize(a[5:40, 7:52], (20, 30), interpolation=s))
+        out = np.full((50, 40, 3), 9, np.uint8)
+        out[9:40] = cv2.resize(a, (40, 31), interpolation=s)
+        case(of, sized(40, 50, fit="letterbox", fill="9", resize=name), out)
+        case(of, sized(40, 40, fit="short_side", short_side="50", resize=name), cv2.resize(a, (64, 50), interpolation=s)[5:45, 12:52])
+        box = [[0, 0, 61, 47], [7.2, 5.9, 51.1, 39.5]]
+        out = np.stack([cv2.resize(a, (12, 10), interpolation=s), cv2.resize(a[5:40, 7:52], (12, 10), interpolation=s)])
+        case(of, sized(12, 10, resize=name), out, boxes=box)
 
 
 def sharp(im, of):
@@ -188,18 +227,29 @@ def presets(im, of):
     for name, out in outs.items():
         assert out.dtype == np.float32
         case(of, {"preset": name}, out, stride=397)
-    linear = lambda im, to: cv2.resize(np.asarray(im), to, interpolation=cv2.INTER_LINEAR)
-    boxed = np.asarray(letterbox(im, 640, 640, (114, 114, 114), linear))
-    case(of, {"preset": "yolo"}, boxed.transpose(2, 0, 1).astype(np.float32) / np.float32(255), stride=797, atol=1.001 / 255)
+    boxed = yolo(np.asarray(im)[:, :, ::-1])
+    case(of, {"preset": "yolo"}, boxed.transpose(2, 0, 1).astype(np.float32) / np.float32(255), stride=797)
+
+
+def yolo(a):
+    """Ultralytics' LetterBox of a BGR image with auto off, and its conversion to RGB."""
+    h, w = a.shape[:2]
+    r = min(640 / h, 640 / w)
+    to = round(w * r), round(h * r)
+    dw, dh = (640 - to[0]) / 2, (640 - to[1]) / 2
+    if (w, h) != to:
+        a = cv2.resize(a, to, interpolation=cv2.INTER_LINEAR)
+    edges = round(dh - 0.1), round(dh + 0.1), round(dw - 0.1), round(dw + 0.1)
+    return cv2.copyMakeBorder(a, *edges, cv2.BORDER_CONSTANT, value=(114, 114, 114))[:, :, ::-1]
 
 
 def main():
     filters()
     im = Image.open(HERE / "in" / "rgb.png")
     of = add_picture("rgb.png", im)
-    for make in (sharp, frames, colors, boxes):
+    for make in (sharp, frames, colors, boxes, gaps, opencv):
         make(im, of)
-    for w, h in ((320, 213), (180, 333), (97, 61)):
+    for w, h in ((320, 213), (180, 333), (97, 61), (1301, 50), (33, 901)):
         im = Image.fromarray(picture(w, h, 5))
         presets(im, add_picture(f"preset {w}x{h}", im))
     (HERE / "resize.gold.gz").write_bytes(gzip.compress(b"".join(records), 9, mtime=0))

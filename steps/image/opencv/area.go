@@ -1,0 +1,146 @@
+package opencv
+
+import "math"
+
+// boxes is Area with whole factors: sums of the samples of a box, divided by their number.
+type boxes struct {
+	sums []int32
+}
+
+func (b *boxes) run(j *Job, line []byte) {
+	nx, ny := whole(j.X.scale()), whole(j.Y.scale())
+	b.sums = sized(b.sums, len(line))
+	for i := range j.Y.N {
+		clear(b.sums)
+		for y := range ny {
+			b.add(j.From.Line((j.Y.From+i)*ny + y)[j.X.From*nx*j.Channels:], nx, j.Channels)
+		}
+		b.divide(line, nx, ny)
+		j.To.Put(i, line)
+	}
+}
+
+// add adds a row.
+func (b *boxes) add(src []byte, n, ch int) {
+	if ch == 1 {
+		for i := range b.sums {
+			for _, v := range src[i*n:][:n] {
+				b.sums[i] += int32(v)
+			}
+		}
+		return
+	}
+	for i := 0; i < len(b.sums); i += 3 {
+		s := b.sums[i:][:3]
+		for p := src[i*n:][:3*n]; len(p) >= 3; p = p[3:] {
+			s[0] += int32(p[0])
+			s[1] += int32(p[1])
+			s[2] += int32(p[2])
+		}
+	}
+}
+
+func (b *boxes) divide(line []byte, nx, ny int) {
+	if nx == 2 && ny == 2 { // Half a level is rounded up.
+		for i, s := range b.sums {
+			line[i] = byte((s + 2) >> 2)
+		}
+		return
+	}
+	unit := 1 / float32(nx*ny)
+	for i, s := range b.sums {
+		line[i] = saturated(float32(s) * unit)
+	}
+}
+
+// means is Area with other factors: means weighed by how much of an input an output covers, in float32.
+type means struct {
+	x, y shares
+	row  []float32
+	sum  []float32
+}
+
+// share is what an input gives to an output.
+type share struct {
+	in, out int32
+	weight  float32
+}
+
+// shares are those of an axis, in the order of the outputs.
+type shares struct {
+	span Span
+	list []share
+}
+
+// set lists the shares of the outputs wanted.
+func (t *shares) set(s Span) {
+	if t.span == s {
+		return
+	}
+	t.span, t.list = s, t.list[:0]
+	scale := s.scale()
+	for i := range s.N {
+		t.cell(i, float64(float64(s.From+i)*scale), scale)
+	}
+}
+
+// slight is the part of an input that OpenCV leaves out.
+const slight = 1e-3
+
+// cell appends the shares of output i, whose first input, in part, is at start.
+func (t *shares) cell(i int, start, scale float64) {
+	end, width := start+scale, min(scale, float64(t.span.In)-start)
+	last := min(int(math.Floor(end)), t.span.In-1)
+	first := min(int(math.Ceil(start)), last)
+	out := int32(i)
+	if float64(first)-start > slight {
+		t.list = append(t.list, share{int32(first - 1), out, float32((float64(first) - start) / width)})
+	}
+	for in := first; in < last; in++ {
+		t.list = append(t.list, share{int32(in), out, float32(1 / width)})
+	}
+	if end-float64(last) > slight {
+		t.list = append(t.list, share{int32(last), out, float32(min(min(end-float64(last), 1), width) / width)})
+	}
+}
+
+func (m *means) run(j *Job, line []byte) {
+	m.x.set(j.X)
+	m.y.set(j.Y)
+	m.row, m.sum = sized(m.row, len(line)), sized(m.sum, len(line))
+	in, list := -1, m.y.list
+	for i := range j.Y.N {
+		clear(m.sum)
+		for ; len(list) > 0 && int(list[0].out) == i; list = list[1:] {
+			if y := int(list[0].in); y != in {
+				m.along(j.From.Line(y), j.Channels)
+				in = y
+			}
+			w := list[0].weight
+			for k, v := range m.row {
+				m.sum[k] += float32(v * w)
+			}
+		}
+		for k, v := range m.sum {
+			line[k] = saturated(v)
+		}
+		j.To.Put(i, line)
+	}
+}
+
+// along makes the means of a row.
+func (m *means) along(src []byte, ch int) {
+	clear(m.row)
+	if ch == 1 {
+		for _, s := range m.x.list {
+			m.row[s.out] += float32(float32(src[s.in]) * s.weight)
+		}
+		return
+	}
+	for _, s := range m.x.list {
+		p, d := src[3*s.in:][:3], m.row[3*s.out:][:3]
+		d[0] += float32(float32(p[0]) * s.weight)
+		d[1] += float32(float32(p[1]) * s.weight)
+		d[2] += float32(float32(p[2]) * s.weight)
+	}
+}

@@ -1,0 +1,134 @@
+package opencv
+
+import "math"
+
+// Sampling is an interpolation of cv2.resize.
+type Sampling uint8
+
+// The samplings by the names of OpenCV: INTER_NEAREST and so on.
+const (
+	Nearest Sampling = iota
+	Linear
+	Cubic
+	Area
+	Lanczos4
+)
+
+// Span is one axis of a resize: In samples become Out, of which the N from From on are made.
+type Span struct{ In, Out, From, N int }
+
+// scale is the number of inputs per output. OpenCV inverts a rounded quotient, which shows.
+func (s Span) scale() float64 { return 1 / (float64(s.Out) / float64(s.In)) }
+
+// Source is the image that is resized.
+type Source interface {
+	// Line returns the samples of row y, borrowed until the next call. Rows are read at most once, in rising order.
+	Line(y int) []byte
+}
+
+// Sink takes the result.
+type Sink interface {
+	// Put takes row i of those that Span.N counts, borrowed until it returns.
+	Put(i int, row []byte)
+}
+
+// Job is one resize.
+type Job struct {
+	Sampling Sampling
+	Channels int // Samples of a pixel: 1 or 3.
+	X, Y     Span
+	From     Source
+	To       Sink
+}
+
+// Resizer does one job after another and keeps its memory and its tables between them. It is not safe for concurrent
+// use. The zero value is ready.
+type Resizer struct {
+	places places
+	x, y   taps
+	linear linear
+	wide   wide
+	boxes  boxes
+	means  means
+	line   []byte // A row of the result.
+}
+
+// method is the code that does a job.
+type method uint8
+
+const (
+	byPlaces method = iota
+	byLinear
+	byWide
+	byBoxes
+	byMeans
+)
+
+// Run does a job. Sizes must be at least 1.
+func (r *Resizer) Run(j *Job) {
+	r.line = sized(r.line, j.X.N*j.Channels)
+	switch j.method() {
+	case byPlaces:
+		r.places.run(j, r.line)
+	case byLinear:
+		kind := linearTaps
+		if j.Sampling == Area {
+			kind = areaTaps
+		}
+		r.x.set(kind, j.X, j.Channels)
+		r.y.set(kind, j.Y, 0)
+		r.linear.run(j, &r.x, &r.y, r.line)
+	case byWide:
+		kind := cubicTaps
+		if j.Sampling == Lanczos4 {
+			kind = lanczosTaps
+		}
+		r.x.set(kind, j.X, j.Channels)
+		r.y.set(kind, j.Y, 0)
+		r.wide.run(j, &r.x, &r.y, r.line)
+	case byBoxes:
+		r.boxes.run(j, r.line)
+	case byMeans:
+		r.means.run(j, r.line)
+	}
+}
+
+// method follows the special cases of OpenCV.
+func (j *Job) method() method {
+	if j.Sampling == Nearest || j.X.In == j.X.Out && j.Y.In == j.Y.Out {
+		return byPlaces
+	}
+	sx, sy := j.X.scale(), j.Y.scale()
+	nx, ny := whole(sx), whole(sy)
+	fast := nx > 0 && ny > 0
+	area := j.Sampling == Area || j.Sampling == Linear && fast && nx == 2 && ny == 2
+	switch {
+	case area && sx >= 1 && sy >= 1 && fast:
+		return byBoxes
+	case area && sx >= 1 && sy >= 1:
+		return byMeans
+	case j.Sampling == Linear || j.Sampling == Area:
+		return byLinear
+	}
+	return byWide
+}
+
+// epsilon is DBL_EPSILON of C.
+const epsilon = 0x1p-52
+
+// whole returns a scale as an integer, or 0 where OpenCV does not take it for one.
+func whole(scale float64) int {
+	n := math.RoundToEven(scale)
+	if math.Abs(scale-n) >= epsilon {
+		return 0
+	}
+	return int(n)
+}
+
+// sized gives s with n elements, their contents unspecified.
+func sized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

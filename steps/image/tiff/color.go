@@ -1,0 +1,129 @@
+package tiff
+
+import "errors"
+
+// converter brings rows of samples, a byte each, to gray or RGB, and alpha.
+type converter struct {
+	h       *Header
+	levels  [256]byte    // What gray values are.
+	palette [256][3]byte // What indices are.
+}
+
+// set gets ready for an image.
+func (c *converter) set(h *Header) error {
+	c.h = h
+	switch h.colors {
+	case whiteIsZero, blackIsZero:
+		most := 1<<min(h.bits, 8) - 1
+		for i := range c.levels {
+			v := byte(min(i, most) * 255 / most)
+			if h.colors == whiteIsZero && !h.float {
+				v = ^v
+			}
+			c.levels[i] = v
+		}
+	case palette:
+		return c.setPalette()
+	}
+	return nil
+}
+
+func (c *converter) setPalette() error {
+	v := c.h.order.values(tagColorMap)
+	n := v.len() / 3
+	if n == 0 {
+		return errors.New("no TIFF palette")
+	}
+	c.palette = [256][3]byte{}
+	for i := range min(n, len(c.palette)) {
+		for k := range 3 {
+			c.palette[i][k] = byte(v.at(k*n+i) >> 8)
+		}
+	}
+	return nil
+}
+
+// row writes pixels from a row of samples; alpha is empty where there is none.
+func (c *converter) row(pix, alpha, samples []byte) {
+	n := c.h.samples
+	colors := n
+	switch c.h.colors {
+	case whiteIsZero, blackIsZero:
+		colors = 1
+		if c.h.Gray {
+			c.gray(pix, samples, n)
+		} else {
+			c.grayToRGB(pix, samples, n)
+		}
+	case palette:
+		colors = 1
+		for i := range len(pix) / 3 {
+			copy(pix[3*i:3*i+3], c.palette[samples[i*n]][:])
+		}
+	case colorCMYK:
+		cmyk(pix, samples, n)
+	default:
+		colors = 3
+		rgb(pix, samples, n)
+	}
+	if len(alpha) == 0 {
+		return
+	}
+	for i := range alpha {
+		alpha[i] = samples[i*n+colors]
+	}
+	if c.h.alpha == premultiplied && c.h.colors == colorRGB {
+		divide(pix, alpha)
+	}
+}
+
+func (c *converter) gray(pix, samples []byte, n int) {
+	for i := range pix {
+		pix[i] = c.levels[samples[i*n]]
+	}
+}
+
+func (c *converter) grayToRGB(pix, samples []byte, n int) {
+	for i := range len(pix) / 3 {
+		v, p := c.levels[samples[i*n]], pix[3*i:3*i+3:3*i+3]
+		p[0], p[1], p[2] = v, v, v
+	}
+}
+
+func rgb(pix, samples []byte, n int) {
+	if n == 3 {
+		copy(pix, samples)
+		return
+	}
+	for i := range len(pix) / 3 {
+		copy(pix[3*i:3*i+3], samples[i*n:])
+	}
+}
+
+// cmyk lays black over three inks as Pillow does.
+func cmyk(pix, samples []byte, n int) {
+	for i := range len(pix) / 3 {
+		s, p := samples[i*n:][:4], pix[3*i:][:3]
+		white := 255 - int32(s[3])
+		for k := range p {
+			t := int32(s[k])*white + 128
+			p[k] = byte(max(white-(t>>8+t)>>8, 0))
+		}
+	}
+}
+
+// divide takes out of the colours the alpha that they were multiplied by; without alpha they are black, as in Pillow.
+func divide(pix, alpha []byte) {
+	for i, a := range alpha {
+		p := pix[3*i:][:3]
+		switch a {
+		case 0:
+			p[0], p[1], p[2] = 0, 0, 0
+		case 255:
+		default:
+			for k, v := range p {
+				p[k] = byte(min(int(v)*255/int(a), 255))
+			}
+		}
+	}
+}

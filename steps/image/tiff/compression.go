@@ -1,0 +1,218 @@
+package tiff
+
+import (
+	"bytes"
+	"compress/zlib"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+
+	"golang.org/x/image/ccitt"
+	"golang.org/x/image/tiff/lzw"
+)
+
+// The compressions.
+const (
+	compressNone     = 1
+	compressHuffman  = 2
+	compressGroup3   = 3
+	compressGroup4   = 4
+	compressLZW      = 5
+	compressOldJPEG  = 6
+	compressJPEG     = 7
+	compressDeflate  = 8
+	compressPackBits = 32773
+	compressOldZip   = 32946
+)
+
+// compressionNames are those that errors call by name.
+var compressionNames = map[uint32]string{
+	compressHuffman: "CCITT modified Huffman", compressOldJPEG: "JPEG of the old kind", 32809: "ThunderScan", 34676: "SGI LogLuv",
+	34712: "JPEG 2000", 34887: "LERC", 34925: "LZMA", 50000: "Zstandard", 50001: "WebP", 50002: "JPEG XL",
+}
+
+// readCompression refuses what is not read.
+func (h *Header) readCompression() error {
+	h.compression = h.order.number(tagCompression, compressNone)
+	if h.compression == compressOldZip {
+		h.compression = compressDeflate
+	}
+	h.reversed = h.order.number(tagFillOrder, 1) == 2
+	switch h.compression {
+	case compressNone, compressPackBits:
+	case compressGroup3, compressGroup4:
+		if h.bits != 1 || h.samples != 1 {
+			return fmt.Errorf("unsupported TIFF with fax compression of %d samples of %d bits, expected 1 of 1", h.samples, h.bits)
+		}
+		if o := h.order.number(tagFaxOptions, 0); h.compression == compressGroup3 && o&3 != 0 {
+			return errors.New("unsupported TIFF with two-dimensional fax compression of group 3")
+		}
+	case compressLZW, compressDeflate:
+		if h.reversed {
+			return errors.New("unsupported TIFF of reversed bits with LZW or Deflate")
+		}
+	case compressJPEG:
+		if h.planar || h.bits != 8 {
+			return errors.New("unsupported TIFF with JPEG of separate planes or of samples that have not 8 bits")
+		}
+	default:
+		name := compressionNames[h.compression]
+		if name == "" {
+			name = fmt.Sprintf("kind %d", h.compression)
+		}
+		return fmt.Errorf("unsupported TIFF compression: %s", name)
+	}
+	if h.colors == colorYCbCr && h.compression != compressJPEG {
+		return errors.New("unsupported TIFF of YCbCr without JPEG")
+	}
+	return h.readPredictor()
+}
+
+// rowBytes is the length of a row of a segment of one plane, before compression.
+func (h *Header) rowBytes() int {
+	return (h.segWidth*h.planeSamples()*h.bits + 7) / 8
+}
+
+// planeSamples is the number of samples of a pixel in a plane.
+func (h *Header) planeSamples() int {
+	if h.planar {
+		return 1
+	}
+	return h.samples
+}
+
+// least bounds how much a file's data can be compressed.
+func (h *Header) least() int64 {
+	raw := int64(h.Height) * ((int64(h.Width)*int64(h.samples)*int64(h.bits) + 7) / 8)
+	switch h.compression {
+	case compressNone:
+		return raw
+	case compressPackBits:
+		return raw / 64
+	case compressLZW:
+		return raw / 4096
+	case compressDeflate:
+		return raw / 1032
+	}
+	return 0
+}
+
+// rows gives the rows of one plane of a segment.
+type rows struct {
+	raw      []byte // What is left, without compression.
+	plain    bool
+	reversed bool
+	reader   io.Reader
+	packed   packBits
+	data     bytes.Reader
+	zip      io.ReadCloser
+	line     []byte
+}
+
+// open points r at segment i, of which height rows are wanted.
+func (r *rows) open(h *Header, i, height int) error {
+	raw, err := h.segment(i, height)
+	if err != nil {
+		return err
+	}
+	r.raw, r.plain, r.reversed = raw, h.compression == compressNone, h.reversed
+	r.line = sized(r.line, h.rowBytes())
+	r.data.Reset(raw)
+	switch h.compression {
+	case compressGroup3, compressGroup4:
+		return r.openFax(h, height)
+	case compressLZW:
+		r.reader = lzw.NewReader(&r.data, lzw.MSB, 8)
+	case compressDeflate:
+		return r.openZip()
+	case compressPackBits:
+		r.packed = packBits{data: raw, reversed: h.reversed}
+		r.reader = &r.packed
+	}
+	return nil
+}
+
+// openFax opens data of which Invert makes white 0, as libtiff has it.
+func (r *rows) openFax(h *Header, height int) error {
+	order, format := ccitt.MSB, ccitt.Group3
+	if h.reversed {
+		order = ccitt.LSB
+	}
+	if h.compression == compressGroup4 {
+		format = ccitt.Group4
+	}
+	r.reader = ccitt.NewReader(&r.data, order, format, h.segWidth, height, &ccitt.Options{Invert: true})
+	return nil
+}
+
+func (r *rows) openZip() (err error) {
+	if z, ok := r.zip.(zlib.Resetter); ok {
+		err = z.Reset(&r.data, nil)
+	} else {
+		r.zip, err = zlib.NewReader(&r.data)
+	}
+	r.reader = r.zip
+	return short(err)
+}
+
+// next gives the next row, borrowed. The caller may change it only where it is not plain.
+func (r *rows) next() ([]byte, error) {
+	n := len(r.line)
+	if !r.plain {
+		_, err := io.ReadFull(r.reader, r.line)
+		return r.line, short(err)
+	}
+	if len(r.raw) < n {
+		return nil, errShort
+	}
+	row := r.raw[:n]
+	r.raw = r.raw[n:]
+	if !r.reversed {
+		return row, nil
+	}
+	for i, v := range row {
+		r.line[i] = bits.Reverse8(v)
+	}
+	return r.line, nil
+}
+
+// forget lets go of the file.
+func (r *rows) forget() {
+	r.raw, r.packed, r.reader = nil, packBits{}, nil
+	r.data.Reset(nil)
+}
+
+var errShort = errors.New("truncated: a strip or tile ends early")
+
+// short words the error of data that end early.
+func short(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errShort
+	}
+	return err
+}
+
+// segment gives the bytes of segment i, counted over all planes.
+func (h *Header) segment(i, height int) ([]byte, error) {
+	file := h.order.file
+	at := int64(h.offsets.at(i))
+	if at >= int64(len(file)) {
+		return nil, errors.New("truncated: a strip or tile lies behind the end of the file")
+	}
+	end := int64(len(file))
+	if i < h.counts.len() && h.counts.at(i) > 0 {
+		end = min(end, at+int64(h.counts.at(i)))
+	} else if h.compression == compressNone {
+		end = min(end, at+int64(height)*int64(h.rowBytes()))
+	}
+	return file[at:end], nil
+}
+
+// sized gives s with n elements, their contents unspecified.
+func sized[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

@@ -1,0 +1,125 @@
+package tiff
+
+import "tutti/steps/image/jpeg"
+
+// Decoder decodes one file after another. It keeps its memory between them and is not safe for concurrent use. The zero
+// value is ready.
+type Decoder struct {
+	converter converter
+	planes    []rows
+	samples   []byte // A row of a segment, a byte per sample.
+	tmp       []byte // Of predictors.
+	file      []byte // A strip that is JPEG, with its tables.
+}
+
+// Decode decodes the image of a header. pix has room for its pixels, of 1 or 3 bytes as the header's Gray says, and alpha,
+// where the header has alpha, a byte for each. Strips that are JPEG go through j. On an error their contents are undefined.
+func (d *Decoder) Decode(h *Header, pix, alpha []byte, j *jpeg.Decoder) error {
+	defer d.forget()
+	if err := h.checkPlaces(); err != nil {
+		return err
+	}
+	if err := d.converter.set(h); err != nil {
+		return err
+	}
+	n := 1
+	if h.planar {
+		n = h.samples
+	}
+	for len(d.planes) < n {
+		d.planes = append(d.planes, rows{})
+	}
+	d.samples = sized(d.samples, h.segWidth*h.samples)
+	if h.predictor != predictNone {
+		d.tmp = sized(d.tmp, h.rowBytes())
+	}
+	dst := canvas{h: h, pix: pix, alpha: alpha, converter: &d.converter}
+	for y := range h.down {
+		for x := range h.across {
+			if err := d.segment(h, &dst, x, y, n, j); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// segment decodes the strip or tile of column x and row y.
+func (d *Decoder) segment(h *Header, dst *canvas, x, y, planes int, j *jpeg.Decoder) error {
+	i := y*h.across + x
+	dst.at(x*h.segWidth, y*h.segHeight)
+	if h.compression == compressJPEG {
+		return d.jpeg(h, dst, i, j)
+	}
+	for p := range planes {
+		if err := d.planes[p].open(h, p*h.across*h.down+i, dst.rows); err != nil {
+			return err
+		}
+	}
+	for range dst.rows {
+		row, err := d.row(h, planes)
+		if err != nil {
+			return err
+		}
+		dst.put(row)
+	}
+	return nil
+}
+
+// row gives the next row of a segment, a byte per sample.
+func (d *Decoder) row(h *Header, planes int) ([]byte, error) {
+	for p := range planes {
+		row, err := d.planes[p].next()
+		if err != nil {
+			return nil, err
+		}
+		h.undo(row, d.tmp)
+		if planes == 1 && h.bits == 8 {
+			return row, nil
+		}
+		h.narrow(d.samples[p:], row, planes)
+	}
+	return d.samples, nil
+}
+
+// forget lets go of the file.
+func (d *Decoder) forget() {
+	d.converter.h = nil
+	for i := range d.planes {
+		d.planes[i].forget()
+	}
+}
+
+// canvas is the image that rows of segments go to.
+type canvas struct {
+	h          *Header
+	pix, alpha []byte
+	converter  *converter
+	x, y       int // Where the next row goes.
+	n, rows    int // Pixels of a row and rows of the segment that lie within the image.
+}
+
+// at moves to a segment.
+func (c *canvas) at(x, y int) {
+	c.x, c.y = x, y
+	c.n, c.rows = min(c.h.segWidth, c.h.Width-x), min(c.h.segHeight, c.h.Height-y)
+}
+
+// place gives the pixels of the next row, and their alpha.
+func (c *canvas) place() (pix, alpha []byte) {
+	at, size := c.y*c.h.Width+c.x, 3
+	if c.h.Gray {
+		size = 1
+	}
+	if c.h.Alpha {
+		alpha = c.alpha[at:][:c.n]
+	}
+	c.y++
+	return c.pix[at*size:][:c.n*size], alpha
+}
+
+// put takes the next row, a byte per sample.
+func (c *canvas) put(samples []byte) {
+	pix, alpha := c.place()
+	c.converter.row(pix, alpha, samples[:c.n*c.h.samples])
+}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestDecoupledQueueLimit(t *testing.T) {
 		if err := os.WriteFile(leave, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if served := <-answers; !strings.HasPrefix(served, fmt.Sprint(http.StatusOK)) || !strings.Contains(served, `"OUT":`) {
+		if served := <-answers; !strings.HasPrefix(served, strconv.Itoa(http.StatusOK)) || !strings.Contains(served, `"OUT":`) {
 			t.Errorf("%s, want a response", served)
 		}
 	}

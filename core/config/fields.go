@@ -28,12 +28,18 @@ type Field struct {
 	Class Class
 	// Doc says what the field does here, or why it does nothing or is refused.
 	Doc string
-	// Value, when not nil, tells the values that the class is about; others are honoured.
+	// Value, when not nil, reports whether the class is about a value of the field; others are honoured. It is never
+	// called with the value of a field below.
 	Value func(protoreflect.Value) bool
 	// Only names those values for the reader, such as KIND_GPU.
 	Only string
 	// By names the backends that honour the field, whatever becomes of it with others.
 	By []string
+}
+
+// about reports whether the class is about the value v of the field of the given path, which is f's own or one below.
+func (f *Field) about(path string, v protoreflect.Value) bool {
+	return f.Value == nil || path == f.Path && f.Value(v)
 }
 
 // Fields returns the treatment of every field, in the order of the schema.

@@ -18,7 +18,7 @@ func (l *problems) unsupported() {
 	eachSet(l.cfg.ProtoReflect(), "", "", func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f, ok := FieldOf(plain)
 		switch {
-		case !ok || f.Class != Refused || f.Value != nil && !f.Value(v) || slices.Contains(f.By, l.cfg.GetBackend()):
+		case !ok || f.Class != Refused || !f.about(plain, v) || slices.Contains(f.By, l.cfg.GetBackend()):
 			return true
 		case !said[f.Path]:
 			said[f.Path] = true
@@ -45,7 +45,7 @@ func Hints(cfg *modelconfig.ModelConfig) []Diagnostic {
 	said := map[string]bool{}
 	eachSet(cfg.ProtoReflect(), "", "", func(plain, at string, _ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f, ok := FieldOf(plain)
-		if !ok || f.Class != Hinted || f.Value != nil && !f.Value(v) {
+		if !ok || f.Class != Hinted || !f.about(plain, v) {
 			return true
 		}
 		if !said[f.Path] {

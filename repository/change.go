@@ -12,6 +12,7 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/infer"
+	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 )
@@ -153,15 +154,11 @@ func (c *change) load(ctx context.Context) {
 	}
 }
 
-// open loads one version, and again when that fails and the settings say so.
+// open loads one version, and again when that fails and the settings say so. A panic is a failure as any other.
 func (c *change) open(ctx context.Context, m *model, l *life) (*version, error) {
 	began := telemetry.Now()
 	for try := 0; ; try++ {
-		stats := c.stats(m, l.number)
-		v, err := c.regroup(ctx, m, l.number, stats)
-		if v == nil && err == nil {
-			v, err = c.r.loadVersion(ctx, m.folder, l.number, stats)
-		}
+		v, err := c.attempt(ctx, m, l.number)
 		if err == nil {
 			v.key, v.life = m.key, l
 			v.stats.Loaded(telemetry.Now() - began)
@@ -172,6 +169,16 @@ func (c *change) open(ctx context.Context, m *model, l *life) (*version, error) 
 		}
 		c.r.s.Log.WarnContext(ctx, "loading failed, trying again", slog.String("model", m.name), slog.Int64("version", l.number), slog.String("error", err.Error()))
 	}
+}
+
+// attempt loads one version: with what the one that serves has open where only instances differ, else from the folder.
+func (c *change) attempt(ctx context.Context, m *model, number int64) (v *version, err error) {
+	defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", number))
+	stats := c.stats(m, number)
+	if v, err = c.regroup(ctx, m, number, stats); v != nil || err != nil {
+		return v, err
+	}
+	return c.r.loadVersion(ctx, m.folder, number, stats)
 }
 
 // stats returns the counters of a version: those of the one that it replaces, which

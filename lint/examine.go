@@ -72,7 +72,7 @@ func (e *examiner) read(name string) {
 		if p := e.places[name]; p != nil && !p.Has(field) {
 			field = "platform" // the backend was deduced from it
 		}
-		e.add(config.NotBuilt(name, cfg.GetBackend(), field), name, dir)
+		e.add(config.NotBuilt(name, cfg.GetBackend(), field, e.Backends.Names()), name, dir)
 	}
 }
 

@@ -355,7 +355,8 @@ func (r *Repository) report(m *model, loaded bool) {
 	switch {
 	case m.err != nil:
 		r.s.Metrics.LoadFailed()
-		r.s.Log.Error("model is unavailable", name, slog.String("reason", status.Line(m.err.Error())))
+		// Triton's log has the kind of the failure before its text.
+		r.s.Log.Error("model is unavailable", name, slog.String("reason", status.CodeOf(m.err).String()+": "+status.Line(m.err.Error())))
 	case !m.wanted:
 		r.s.Log.Info("model unloaded", name)
 	case loaded:

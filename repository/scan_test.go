@@ -113,7 +113,7 @@ ensemble_scheduling { step { model_name: "many" model_version: 10 input_map { ke
 		"misnamed":   "unexpected directory name 'misnamed' for model 'other', directory name must equal model name",
 		"unreadable": "failed to open text file for read unreadable/config.pbtxt: expected a file, found " + folderMode(t, root, "unreadable/config.pbtxt"),
 		"refused":    "'max_batch_size' must be non-negative value for refused",
-		"foreign":    "unsupported: model 'foreign' needs backend 'strange', which is not built in",
+		"foreign":    "unable to find backend library for backend 'strange', try specifying runtime on the model configuration. Model 'foreign' needs backend 'strange', which is not built in",
 		"stepless":   "model 'stepless' of backend 'native' must name its step by parameter 'step', one of: double",
 	}, got); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)

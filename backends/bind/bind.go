@@ -72,11 +72,11 @@ type declared interface {
 func Bind[R any](cfg *modelconfig.ModelConfig, m *Model[R], maxBatch int) (*Binding[R], error) {
 	b := &Binding[R]{Sig: &config.Signature{Model: cfg.GetName(), MaxBatch: maxBatch}, model: m}
 	ins := m.Given(cfg)
-	cfg = b.fillGaps(cfg, ins)
 	if n := len(cfg.GetInput()); n > 0 && n != len(ins) {
-		return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects %d inputs, model provides %d",
-			b.Sig.Model, n+len(m.Ins)-len(ins), len(m.Ins))
+		return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects %d inputs, model provides %d: %s",
+			b.Sig.Model, n+len(m.Ins)-len(ins), len(m.Ins), names(m.Ins))
 	}
+	cfg = b.fillGaps(cfg, ins)
 	if err := b.inputs(cfg); err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 
 // NewFactory declares the backend identity. Its models have no files: config.pbtxt
 // declares pairs INPUTi and OUTPUTi of equal type and dims at the model, of any type
-// and number; inputs may be ragged or computed over the batch.
+// and number, none as well; inputs may be ragged or computed over the batch.
 // An optional input that is not given leaves its output absent, or with the parameter
 // absent_as_zeros "true", as in Triton, has one of zeros and empty strings, with 1 for
 // each variable dimension.
@@ -66,9 +66,6 @@ func (backend) Close() error { return nil }
 
 // pair returns the input of each output.
 func pair(model string, sig *config.Signature) ([]int, error) {
-	if len(sig.Inputs) == 0 {
-		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'identity' expects inputs INPUT0, INPUT1, ... in its configuration, found none", model)
-	}
 	for i := range sig.Inputs {
 		if err := expect(model, sig.Inputs[i].Name, "INPUT", "OUTPUT", sig.Output); err != nil {
 			return nil, err

@@ -74,6 +74,18 @@ func TestExecute(t *testing.T) {
 	b.Out[0].Release()
 }
 
+// TestLoadWithoutTensors loads a configuration that declares none, as Triton does.
+func TestLoadWithoutTensors(t *testing.T) {
+	t.Parallel()
+	m, err := load(t, ``)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sig := m.Signature(); len(sig.Inputs)+len(sig.Outputs) > 0 {
+		t.Errorf("signature %+v", sig)
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
 	const in0, out0 = `input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 2 ] }`, `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] }`
@@ -81,7 +93,6 @@ func TestLoadRefuses(t *testing.T) {
 		name, config, want string
 		code               status.Code
 	}{
-		{"nothing", ``, "found none", status.InvalidArg},
 		{"input alone", in0, "'INPUT0' has no partner, expected 'OUTPUT0'", status.InvalidArg},
 		{"output alone", in0 + out0 + `output { name: "OUTPUT7" data_type: TYPE_FP32 dims: [ 2 ] }`, "'OUTPUT7' has no partner, expected 'INPUT7'", status.InvalidArg},
 		{"other name", `input { name: "x" data_type: TYPE_FP32 dims: [ 2 ] }`, "found 'x'", status.InvalidArg},

@@ -77,7 +77,7 @@ func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
 				g.GetName(), name, g.GetKind())
 		}
 		return
-	case len(l.gpus) == 0:
+	case len(g.GetGpus()) == 0 && len(l.gpus) == 0:
 		l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind KIND_GPU but no GPUs are available", g.GetName(), name)
 		return
 	case len(g.GetGpus()) == 0:

@@ -137,6 +137,14 @@ func Coded(code Code, field string, err error) error {
 	return d.wrap(err)
 }
 
+// WithFix returns err with a better advice than that of its rule. An error without a rule stays as it is.
+func WithFix(err error, fix string) error {
+	if c, ok := errors.AsType[*cause](err); ok {
+		c.Fix = fix
+	}
+	return err
+}
+
 // newDiagnostic fills in what the rule of the code says.
 func newDiagnostic(code Code, field, reason string) Diagnostic {
 	d := Diagnostic{Code: code, Severity: Fault, Field: field, Reason: reason, status: status.InvalidArg}

@@ -84,7 +84,7 @@ var fieldTable = []Field{
 	{Path: "name", Class: Honoured, Doc: "The model's name, which is that of its folder."},
 	{Path: "platform", Class: Honoured, Doc: "The older way to name the backend, and `ensemble`."},
 	{Path: "backend", Class: Honoured, Doc: "The backend that runs the model."},
-	{Path: "runtime", Class: Refused, Doc: "Runtimes made for Triton's interfaces are not loaded; backends find their own."},
+	{Path: "runtime", Class: Honoured, Doc: "The backend's library. Its usual name, libtriton_BACKEND.so, stands for the backend that is built in; any other is refused."},
 	{Path: "version_policy", Class: Honoured, Doc: "Which version folders are served."},
 	{Path: "version_policy.latest", Class: Honoured, Doc: "Serves the highest versions."},
 	{Path: "version_policy.latest.num_versions", Class: Honoured, Doc: "How many; 1 by default."},

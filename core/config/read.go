@@ -48,11 +48,12 @@ func Settle(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
 	Deduce(cfg, s.Dir, s.Name)
 	notes, err := NormaliseWith(cfg, s.Name, o)
 	list = append(list, notes...)
-	if err != nil {
-		return append(list, diagnosticOf(err, s.Name))
-	}
 	list = append(list, undeduced(cfg, inspect(cfg, o))...)
-	return append(list, strictly(cfg, o, list)...)
+	list = append(list, strictly(cfg, o, list)...)
+	if err != nil { // which Triton looks at last
+		list = append(list, diagnosticOf(err, s.Name))
+	}
+	return list
 }
 
 // FirstError returns the error of the first fault of list, or nil.
@@ -143,8 +144,14 @@ func Deduce(cfg *modelconfig.ModelConfig, dir, name string) {
 			return
 		}
 	}
-	if at := strings.LastIndexByte(name, '.'); at > 0 && at+1 < len(name) {
-		cfg.Backend = name[at+1:]
+	at := strings.IndexByte(name, '.')
+	if at <= 0 || at+1 == len(name) {
+		return
+	}
+	cfg.Backend = name[at+1:]
+	// A backend with a file of its own name keeps that; any other has Triton's.
+	if cfg.DefaultModelFilename == "" && !slices.ContainsFunc(defaultFiles, func(d defaultFile) bool { return d.backend == cfg.Backend }) {
+		cfg.DefaultModelFilename = "model." + cfg.Backend
 	}
 }
 

@@ -190,7 +190,7 @@ var honourRules = []Rule{
 	{Code: NotHonoured, Severity: Fault, Unsupported: true, Doc: "A field would change results and is not built.", Fix: "remove the field"},
 	{Code: Hint, Severity: Notice, Doc: "A field only hints at speed, or depends on one that is not set, and has no effect here."},
 	{Code: SharedLibrary, Severity: Fault, Unsupported: true, Doc: "A shared library made for Triton is named.", Fix: "use what is built in; libraries made for Triton's interfaces are not loaded"},
-	{Code: NotBuiltIn, Severity: Fault, Unsupported: true, Doc: "The backend is not built in.", Fix: "use one of the backends that are built in"},
+	{Code: NotBuiltIn, Severity: Fault, Doc: "The backend is not built in.", Fix: "use one of the backends that are built in"},
 }
 
 var repositoryRules = []Rule{

@@ -93,7 +93,7 @@ func openOn(ctx context.Context, o *options.Options, c *Components, journal *log
 	gpus := measureGPUs(ctx, export.GPU, metrics, log)
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
-		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
+		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, GPUFallback: o.GPUFallback == options.FallbackCPU,
 		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: seen.tracer,
 		Progress: progressOn(os.Stderr),

@@ -70,10 +70,14 @@ func (c *change) begin(f *folder, explicit bool) {
 
 // tell logs what a configuration is accepted with; faults are told with the model.
 func (r *Repository) tell(d *config.Diagnostic) {
-	if d.Severity == config.Fault {
+	level := slog.LevelInfo
+	switch d.Severity {
+	case config.Fault:
 		return
+	case config.Warning:
+		level = slog.LevelWarn
 	}
-	r.s.Log.Info("configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
+	r.s.Log.Log(context.Background(), level, "configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
 		slog.Int("line", d.Line), slog.String("reason", d.Reason))
 }
 

@@ -99,7 +99,7 @@ func (b *backend) sessions(ctx context.Context, s *backends.Settings, path strin
 	}
 	host, device, err := accelerators(s.Config)
 	if err == nil {
-		err = b.lib.missing(slices.Concat(host, device))
+		err = b.lib.missing(host) // those of devices are asked for where an instance is at one
 	}
 	if err == nil {
 		set.libraries, err = libraries(s)

@@ -127,7 +127,7 @@ var fieldTable = []Field{
 	{Path: "optimization.cuda", Class: Hinted, Doc: "There is no CUDA device."},
 	{
 		Path: "optimization.execution_accelerators", Class: Refused, Only: "not empty", By: []string{onnxRuntime},
-		Doc:   "ONNX Runtime's execution providers, where its library has them: openvino, xnnpack, tensorrt and cuda. Other backends have none.",
+		Doc:   "ONNX Runtime's execution providers, where its library has them: openvino, xnnpack, and for instances at GPUs tensorrt and cuda. Other backends have none. Without a GPU --gpu-fallback=cpu leaves those of GPUs out.",
 		Value: func(v protoreflect.Value) bool { return proto.Size(v.Message().Interface()) > 0 },
 	},
 	{Path: "optimization.input_pinned_memory", Class: Hinted, Doc: "Nothing is copied to a device."},
@@ -192,7 +192,7 @@ var fieldTable = []Field{
 	{Path: "ensemble_scheduling.max_inflight_requests", Class: Honoured, Doc: "The most requests of this ensemble that each step has at a time; further ones wait in order of arrival."},
 	{Path: "instance_group", Class: Honoured, Doc: "How many executions of a model run at a time."},
 	{Path: "instance_group.name", Class: Honoured, Doc: "A name for error texts."},
-	{Path: "instance_group.kind", Class: Honoured, Doc: "Where they run: KIND_CPU, KIND_MODEL and KIND_AUTO on the CPU, KIND_GPU on a device, and refused in Triton's words where there is none."},
+	{Path: "instance_group.kind", Class: Honoured, Doc: "Where they run: KIND_CPU, KIND_MODEL and KIND_AUTO on the CPU, KIND_GPU on a device. Where there is none, that is refused in Triton's words, or with --gpu-fallback=cpu runs on the CPU."},
 	{Path: "instance_group.count", Class: Honoured, Doc: "Executions at a time."},
 	{Path: "instance_group.rate_limiter", Class: Honoured, Doc: "With --rate-limit=execution_count, what an execution takes and who goes first."},
 	{Path: "instance_group.rate_limiter.resources", Class: Honoured, Doc: "What one execution takes of a resource."},

@@ -56,6 +56,8 @@ type Options struct {
 	StrictEnsembleConfig bool
 	// NoAutoComplete asks every model to declare all its inputs and outputs.
 	NoAutoComplete bool
+	// GPUFallback runs on the CPU what asks for GPUs that are not there.
+	GPUFallback bool
 	// Devices are the places besides the host that instances may be put at.
 	Devices []tensor.Place
 }
@@ -96,6 +98,7 @@ func fillIn(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 		return CompleteFlow(cfg)
 	}
 	list := normaliseBackend(cfg)
+	list = append(list, withoutGPUs(cfg, o)...)
 	normaliseInstances(cfg, o.gpus())
 	normaliseOptimization(cfg)
 	return list

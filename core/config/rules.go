@@ -84,6 +84,8 @@ const (
 	Hint          Code = "TUT4002"
 	SharedLibrary Code = "TUT4003"
 	NotBuiltIn    Code = "TUT4004"
+	NoGPU         Code = "TUT4005"
+	OnCPU         Code = "TUT4006"
 
 	NotLoaded  Code = "TUT5001"
 	NoRuntime  Code = "TUT5002"
@@ -191,6 +193,8 @@ var honourRules = []Rule{
 	{Code: Hint, Severity: Notice, Doc: "A field only hints at speed, or depends on one that is not set, and has no effect here."},
 	{Code: SharedLibrary, Severity: Fault, Unsupported: true, Doc: "A shared library made for Triton is named.", Fix: "use what is built in; libraries made for Triton's interfaces are not loaded"},
 	{Code: NotBuiltIn, Severity: Fault, Doc: "The backend is not built in.", Fix: "use one of the backends that are built in"},
+	{Code: NoGPU, Severity: Fault, Unsupported: true, Doc: "What runs on GPUs only is asked for, and there are none.", Fix: "remove the accelerator, or " + runOnCPU},
+	{Code: OnCPU, Severity: Warning, Doc: "What asks for GPUs that are not there runs on the CPU, by --gpu-fallback=cpu.", Fix: "set kind: KIND_CPU to have the same everywhere"},
 }
 
 var repositoryRules = []Rule{

@@ -54,7 +54,9 @@ func (e *examiner) read(name string) {
 	if _, places, err := src.Open(); err == nil {
 		e.places[name] = places
 	}
-	cfg, list := config.Read(src, &e.Options)
+	options := e.Options
+	options.Params = e.Backends.Params
+	cfg, list := config.Read(src, &options)
 	for i := range list {
 		e.diagnose(list[i], name, dir)
 	}
@@ -84,6 +86,7 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 		return
 	}
 	versions := 0
+	var ignored []string
 	for _, entry := range entries {
 		info, err := os.Stat(filepath.Join(dir, entry.Name()))
 		if err != nil || !info.IsDir() {
@@ -92,15 +95,18 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 		if _, ok := config.VersionOf(entry.Name()); ok {
 			versions++
 		} else if config.MeantVersion(entry.Name()) {
-			e.diagnose(config.NotVersion(name, entry.Name()), name, filepath.Join(dir, entry.Name()))
+			ignored = append(ignored, entry.Name())
 		}
 	}
-	switch {
-	case versions > 0:
-	case config.IsEnsemble(cfg):
-		e.note(config.NoVersionFolder, fmt.Sprintf("ensemble '%s' has no version folder and is version 1", name), name, dir)
-	default:
-		e.add(config.Errorf(config.NoVersion, "", "at least one version must be available under the version policy of model '%s'", name), name, dir)
+	if versions == 0 && config.NeedsVersion(cfg, &e.Options) {
+		e.add(config.NoVersionFolder(name, ignored), name, dir)
+		return
+	}
+	for _, folder := range ignored {
+		e.diagnose(config.NotVersion(name, folder), name, filepath.Join(dir, folder))
+	}
+	if versions == 0 && config.IsEnsemble(cfg) {
+		e.note(config.VersionlessEnsemble, fmt.Sprintf("ensemble '%s' has no version folder and is version 1", name), name, dir)
 	}
 }
 

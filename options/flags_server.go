@@ -82,6 +82,11 @@ func modelFlags() []Flag {
 			set: boolean(func(o *Options) *bool { return &o.StrictEnsembleConfig }),
 		},
 		Flag{
+			Name: "strict-parameters", Arg: argBool, Default: no, Own: true,
+			Help: "Refuse parameters of models, backends and caches that nobody reads, which otherwise are warned about",
+			set:  boolean(func(o *Options) *bool { return &o.StrictParameters }),
+		},
+		Flag{
 			Name: "gpu-fallback", Arg: "where", Default: FallbackNone, Own: true,
 			Help: "cpu runs models on the CPU that ask for GPUs which are not there, with a warning for each; none refuses them",
 			set:  choice(func(o *Options) *string { return &o.GPUFallback }, "gpu-fallback", FallbackNone, FallbackCPU),

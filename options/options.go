@@ -41,6 +41,8 @@ type Options struct {
 	DisableAutoComplete bool
 	// StrictEnsembleConfig asks ensembles to declare what their steps could tell.
 	StrictEnsembleConfig bool
+	// StrictParameters refuses settings of models, backends and caches that nobody reads.
+	StrictParameters bool
 	// GPUFallback is FallbackNone, or FallbackCPU to run on the CPU what asks for GPUs that are not there.
 	GPUFallback string
 	// ExitOnError ends a server that cannot load every model.

@@ -76,6 +76,8 @@ type Settings struct {
 	// StrictEnsembleConfig reads ensembles as Triton does: they declare what their
 	// steps could tell.
 	StrictEnsembleConfig bool
+	// StrictParams refuses parameters of models that nobody reads, where otherwise the log has a warning.
+	StrictParams bool
 	// GPUFallback runs on the CPU what asks for GPUs that are not there.
 	GPUFallback bool
 	// Namespacing makes every root a namespace of its own, so that models in several
@@ -155,7 +157,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
-			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, GPUFallback: s.GPUFallback, Devices: s.Devices},
+			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, GPUFallback: s.GPUFallback, Devices: s.Devices, Params: s.Backends.Params, StrictParams: s.StrictParams},
 			log:     s.Log,
 		}, workers: scheduler.NewWorkers(), arbiter: device.New(s.Limits),
 		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},

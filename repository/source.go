@@ -183,13 +183,12 @@ func (s *source) check(f *folder, places *config.Places) {
 	f.notes = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
 	places.Locate(f.notes)
 	if f.err = config.FirstError(f.notes); f.err == nil {
-		f.findVersions()
+		f.findVersions(&s.options)
 	}
 }
 
-// findVersions picks versions by the policy. An ensemble has no files, so it needs no
-// version folder and is version 1 without one.
-func (f *folder) findVersions() {
+// findVersions picks versions by the policy. What needs no version folder is version 1 without one.
+func (f *folder) findVersions(o *config.Options) {
 	found, ignored, err := versionFolders(f.dir)
 	for _, name := range ignored {
 		f.notes = append(f.notes, config.NotVersion(f.name, name))
@@ -198,12 +197,12 @@ func (f *folder) findVersions() {
 		f.err = err
 		return
 	}
-	if len(found) == 0 && config.IsEnsemble(f.cfg) {
+	if len(found) == 0 && !config.NeedsVersion(f.cfg, o) {
 		found = []int64{1}
 	}
 	f.versions, f.absent = pick(f.cfg.GetVersionPolicy(), found)
 	if len(f.versions) == 0 {
-		f.err = fmt.Errorf("at least one version must be available under the version policy of model '%s'", f.name)
+		f.err = config.NoVersionFolder(f.name, ignored)
 	}
 }
 

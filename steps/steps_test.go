@@ -58,7 +58,7 @@ func TestResolve(t *testing.T) {
 			"unknown, the first by name", &scale,
 			map[string]string{"file": "f", "z": "1", "MODE": "fast"},
 			nil,
-			"unknown parameter 'MODE' of step 'scale', expected one of: file, mode, top",
+			`unknown parameter 'MODE' of step 'scale', expected one of: file, mode, top. Did you mean "mode"?`,
 		},
 		{"unknown where none is known", &bare, map[string]string{"x": ""}, nil, "unknown parameter 'x' of step 'bare', which has none"},
 	}

@@ -23,12 +23,13 @@ import (
 // Further parameters are those of Triton's model for its tests. creation_delay_sec makes
 // loading take time. execute_delay_ms makes executions take time, for the i-th instance
 // i times instance_wise_delay_multiplier as much, and once for the first. A wait ends
-// when the client goes. Unknown parameters are refused.
+// when the client goes.
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name:  "identity",
-		Guide: backends.Guide{Doc: "Answers each input `INPUTn` as `OUTPUTn`. Further parameters are those of Triton's model for its tests: delays, absent inputs as zeros."},
-		New:   func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		Name:   "identity",
+		Guide:  backends.Guide{Doc: "Answers each input `INPUTn` as `OUTPUTn`. Further parameters are those of Triton's model for its tests: delays, absent inputs as zeros."},
+		Params: []string{keyZeros, keyCreation, keyExecute, keyMultiplier},
+		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
 

@@ -103,7 +103,6 @@ func TestLoadRefuses(t *testing.T) {
 		{"delay", in0 + out0 + param("execute_delay_ms", "x"), "parameter 'execute_delay_ms' is 'x', expected an integer from 0 to 1048576", status.InvalidArg},
 		{"negative delay", in0 + out0 + param("creation_delay_sec", "-1"), "parameter 'creation_delay_sec' is '-1'", status.InvalidArg},
 		{"zeros", in0 + out0 + param("absent_as_zeros", "2"), "parameter 'absent_as_zeros' is '2', expected true or false", status.InvalidArg},
-		{"unknown", in0 + out0 + param("delay", "1"), "backend 'identity' has no parameter 'delay', expected one of absent_as_zeros, creation_delay_sec,", status.InvalidArg},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

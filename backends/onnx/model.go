@@ -29,6 +29,7 @@ func NewFactory() backends.Factory {
 		Platforms:   []string{"onnxruntime_onnx"},
 		DefaultFile: modelFile,
 		Keys:        []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
+		Params:      params,
 		Native:      true,
 		Guide:       guide,
 		New:         open,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -32,6 +33,7 @@ func NewFactory() backends.Factory {
 		Name:        "openvino",
 		DefaultFile: modelFile,
 		Keys:        []string{bind.KeyMaxBatch, keyLibrary},
+		Params:      slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
 		Native:      true,
 		Guide:       guide,
 		New:         open,

@@ -15,7 +15,7 @@ var instead = map[string]string{
 // NotBuilt is the error of a model whose backend is not there. It starts with Triton's words, and names the backend and
 // what to use in its place where that is known. field is the one that names it; have are the backends that there are.
 func NotBuilt(model, backend, field string, have []string) error {
-	text := didYouMean(backend, have)
+	text := DidYouMean(backend, have)
 	if other := instead[backend]; other != "" {
 		text = ": " + other
 	} else if text != "" {

@@ -15,9 +15,9 @@ var valueAliases = map[string]string{
 	"TYPE_INT": "TYPE_INT32", "TYPE_LONG": "TYPE_INT64",
 }
 
-// didYouMean returns a sentence with the name nearest to what was written, or nothing
-// when none is near.
-func didYouMean(written string, names []string) string {
+// DidYouMean returns a sentence with the name nearest to what was written, with a blank
+// before it, or nothing when none is near.
+func DidYouMean(written string, names []string) string {
 	if best := nearest(written, names); best != "" {
 		return " Did you mean \"" + best + "\"?"
 	}

@@ -56,6 +56,11 @@ type Options struct {
 	StrictEnsembleConfig bool
 	// NoAutoComplete asks every model to declare all its inputs and outputs.
 	NoAutoComplete bool
+	// Params returns the parameters that the models of a backend read, nil where any may be; see backends.Factory. Without
+	// it none is looked at.
+	Params func(backend string) []string
+	// StrictParams refuses the parameters that nobody reads.
+	StrictParams bool
 	// GPUFallback runs on the CPU what asks for GPUs that are not there.
 	GPUFallback bool
 	// Devices are the places besides the host that instances may be put at.

@@ -140,7 +140,7 @@ func (f *textFault) unknownField(name string) {
 	}
 	f.code, f.shown = UnknownField, f.after()
 	f.words = fmt.Sprintf("Message type %q has no field named %q.", desc.FullName(), name)
-	f.hint = didYouMean(name, fieldNames(desc))
+	f.hint = DidYouMean(name, fieldNames(desc))
 }
 
 func (f *textFault) oneof(field, choice string) {
@@ -187,7 +187,7 @@ func (f *textFault) value(kind, value string) {
 	case kind == "bool":
 		f.shown = f.after()
 		f.words = fmt.Sprintf("Invalid value for boolean field %q. Value: %q.", field, value)
-		f.hint = didYouMean(value, []string{"true", "false"})
+		f.hint = DidYouMean(value, []string{"true", "false"})
 	case kind == "float" || kind == "double":
 		f.words = "Expected double, got: " + value
 	case fd != nil && unsigned(fd.Kind()) && strings.HasPrefix(value, "-"):
@@ -211,7 +211,7 @@ func (f *textFault) enumHint(fd protoreflect.FieldDescriptor, value string) {
 	for i := range fd.Enum().Values().Len() {
 		names = append(names, string(fd.Enum().Values().Get(i).Name()))
 	}
-	f.hint = didYouMean(value, names)
+	f.hint = DidYouMean(value, names)
 }
 
 func fieldNames(desc protoreflect.MessageDescriptor) []string {

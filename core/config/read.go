@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -192,6 +193,37 @@ func MeantVersion(name string) bool {
 	}
 	name = strings.TrimLeft(name, "vV-+")
 	return name != "" && name[0] >= '0' && name[0] <= '9'
+}
+
+// NeedsVersion reports whether a model needs a version folder. An ensemble and a native step may have no files, and are
+// version 1 without one; an ensemble that is read as Triton reads it needs one all the same.
+func NeedsVersion(cfg *modelconfig.ModelConfig, o *Options) bool {
+	if IsEnsemble(cfg) {
+		return o != nil && o.StrictEnsembleConfig
+	}
+	return cfg.GetBackend() != nativeBackend
+}
+
+// NoVersionFolder is the error of a model without the version folder that it needs, in Triton's words. ignored are
+// folders of dir that were meant to be one.
+func NoVersionFolder(model string, ignored []string) error {
+	const text = "at least one version must be available under the version policy of model '%s'"
+	if len(ignored) == 0 {
+		return Errorf(NoVersion, "", text, model)
+	}
+	return WithFix(Errorf(NoVersion, "", text+", folder '%s' is no version", model, ignored[0]), "rename folder '"+ignored[0]+"' to "+versionMeant(ignored[0]))
+}
+
+// versionMeant returns the number that a folder's name most likely stands for.
+func versionMeant(folder string) string {
+	number := strings.TrimLeft(folder, "vV-+0")
+	for i := range len(number) {
+		if number[i] < '0' || number[i] > '9' {
+			number = number[:i]
+			break
+		}
+	}
+	return cmp.Or(number, "1")
 }
 
 // NotVersion is the notice of a folder that is ignored.

@@ -59,6 +59,7 @@ const (
 	MixedNaming   Code = "TUT2025"
 	QueuePolicy   Code = "TUT2026"
 	Metrics       Code = "TUT2027"
+	UnknownParam  Code = "TUT2028"
 
 	EnsembleFlow  Code = "TUT3001"
 	EnsembleField Code = "TUT3002"
@@ -95,13 +96,13 @@ const (
 	NoModels   Code = "TUT5006"
 	Duplicate  Code = "TUT5007"
 
-	PythonPlatform  Code = "TUT6001"
-	NoModelVersion  Code = "TUT6002"
-	InferredPort    Code = "TUT6003"
-	NoVersionFolder Code = "TUT6004"
-	OwnBackend      Code = "TUT6005"
-	PaddingParam    Code = "TUT6006"
-	InferredTensor  Code = "TUT6007"
+	PythonPlatform      Code = "TUT6001"
+	NoModelVersion      Code = "TUT6002"
+	InferredPort        Code = "TUT6003"
+	VersionlessEnsemble Code = "TUT6004"
+	OwnBackend          Code = "TUT6005"
+	PaddingParam        Code = "TUT6006"
+	InferredTensor      Code = "TUT6007"
 )
 
 // Rules returns every rule, by code.
@@ -164,6 +165,7 @@ var modelRules = []Rule{
 	{Code: Metrics, Severity: Fault, Doc: "No metric can be made as the configuration says.", Fix: "correct metric_tags or model_metrics"},
 	{Code: MixedNaming, Severity: Notice, Doc: "Names follow more than one convention, so that inputs are passed in the order of their declaration."},
 	{Code: QueuePolicy, Severity: Fault, Doc: "A queue policy has an action that is none.", Fix: "write timeout_action: REJECT or timeout_action: DELAY"},
+	{Code: UnknownParam, Severity: Warning, Doc: "A parameter is set that nobody reads; an error with --strict-parameters.", Fix: "remove it"},
 }
 
 var ensembleRules = []Rule{
@@ -211,7 +213,7 @@ var extensionRules = []Rule{
 	{Code: PythonPlatform, Severity: Notice, Extension: true, Doc: `platform: "python" stands for backend: "python".`, Fix: `write backend: "python"`},
 	{Code: NoModelVersion, Severity: Notice, Extension: true, Doc: "A step without model_version takes the latest version.", Fix: "write model_version: -1"},
 	{Code: InferredPort, Severity: Notice, Extension: true, Doc: "An ensemble's input or output is taken from its steps.", Fix: "declare it"},
-	{Code: NoVersionFolder, Severity: Notice, Extension: true, Doc: "An ensemble has no version folder and is version 1.", Fix: "make an empty folder named 1"},
+	{Code: VersionlessEnsemble, Severity: Notice, Extension: true, Doc: "An ensemble has no version folder and is version 1.", Fix: "make an empty folder named 1"},
 	{Code: OwnBackend, Severity: Notice, Extension: true, Doc: "The backend exists in this server only."},
 	{Code: PaddingParam, Severity: Notice, Extension: true, Doc: "A parameter pads inputs, which Triton ignores."},
 	{Code: InferredTensor, Severity: Notice, Extension: true, Doc: "A declared tensor's type or dims are taken from the model.", Fix: "declare data_type and dims"},

@@ -160,7 +160,7 @@ func find(s *backends.Settings) (string, error) {
 		info, err = os.Stat(path)
 	}
 	if err != nil {
-		return "", status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model)
+		return "", config.MissingFile(status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model), path)
 	}
 	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
 		return "", status.Errorf(status.InvalidArg, "unable to load model '%s': expected a file at '%s', found %s", s.Model, path, info.Mode())

@@ -88,7 +88,7 @@ func TestEveryRuleHasCase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{"*_test.go", "../../pipeline/plan/testdata/*.txtar", "../../cmd/tutti/testdata/script/validate*.txtar"} {
+	for _, pattern := range []string{"*_test.go", "../../pipeline/plan/testdata/*.txtar", "../../cmd/tutti/testdata/script/validate*.txtar", "../../cmd/tutti/testdata/mistakes/*.txtar"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

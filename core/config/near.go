@@ -35,7 +35,8 @@ func nearest(written string, names []string) string {
 			return name
 		}
 	}
-	return closest(names, max(1, len(written)/3), func(name string) int { return wordDistance(low, strings.ToLower(name)) })
+	most := min(max(1, len(written)/3), len(written)-1) // a name of one letter resembles every other
+	return closest(names, most, func(name string) int { return wordDistance(low, strings.ToLower(name)) })
 }
 
 // Nearest returns the name that is spelt most like written, the first of several, or

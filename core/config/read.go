@@ -49,7 +49,7 @@ func Settle(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
 	Deduce(cfg, s.Dir, s.Name)
 	notes, err := NormaliseWith(cfg, s.Name, o)
 	list = append(list, notes...)
-	list = append(list, undeduced(cfg, inspect(cfg, o))...)
+	list = append(list, undeduced(cfg, s.Dir, inspect(cfg, o))...)
 	list = append(list, strictly(cfg, o, list)...)
 	if err != nil { // which Triton looks at last
 		list = append(list, diagnosticOf(err, s.Name))
@@ -156,12 +156,13 @@ func Deduce(cfg *modelconfig.ModelConfig, dir, name string) {
 	}
 }
 
-// undeduced says in Triton's words that nothing tells the backend.
-func undeduced(cfg *modelconfig.ModelConfig, list []Diagnostic) []Diagnostic {
+// undeduced says in Triton's words that nothing tells the backend, and what there is instead.
+func undeduced(cfg *modelconfig.ModelConfig, dir string, list []Diagnostic) []Diagnostic {
 	for i := range list {
 		if list[i].Code == NoBackend {
 			list[i].Reason = fmt.Sprintf("Invalid model name: Could not determine backend for model '%s' with no backend in model configuration. "+
 				"Expected model name of the form 'model.<backend_name>'.", cfg.GetName())
+			undeducedFile(&list[i], dir)
 		}
 	}
 	return list

@@ -109,6 +109,9 @@ func openOn(ctx context.Context, o *options.Options, c *Components, journal *log
 		alloc: alloc, counted: metrics, responses: responses, gpus: gpus, sockets: ports, inFlight: infer.NewInFlight(o.Limits.InFlightBytes()),
 	}
 	metrics.InFlight(s.inFlight)
+	for _, text := range repo.Empty() {
+		log.WarnContext(ctx, text)
+	}
 	if err := s.wire(); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
 	}

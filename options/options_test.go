@@ -279,6 +279,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--grpc-ma=1", "option '--grpc-ma' is ambiguous, it may be --grpc-max-connection-age, --grpc-max-connection-age-grace, --grpc-max-message-size, --grpc-max-response-pool-size"},
 		{"-id=x", "Unexpected argument: -id=x, did you mean '--id'?"},
 		{"models", "Unexpected argument: models"},
+		{"../options", "Unexpected argument: ../options, did you mean '--model-repository ../options'?"},
 		{"-- x", "Unexpected argument: x"},
 		{"--http-port=x", "Bad option: \"--http-port\".\nInvalid option value. Got x"},
 		{"--http-port=-1", "Provided option value is out of bound. Got -1, expected 0 to 65535"},

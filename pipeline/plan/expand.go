@@ -126,10 +126,23 @@ func (l *level) models(steps []*modelconfig.ModelEnsembling_Step) ([]Model, erro
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return models, config.Errorf(config.NoSuchModel, l.fieldOf(missing[0]), "ensemble %s contains models that are not available or ambiguous: %s",
-			l.name(), strings.Join(slices.Compact(missing), ", "))
+		return models, config.Errorf(config.NoSuchModel, l.fieldOf(missing[0])+".model_name", "ensemble %s contains models that are not available or ambiguous: %s%s",
+			l.name(), strings.Join(slices.Compact(missing), ", "), l.meant(missing[0]))
 	}
 	return models, first
+}
+
+// meant returns a sentence with the model that a name most likely stands for, or nothing.
+func (l *level) meant(model string) string {
+	namer, ok := l.look.(Namer)
+	if !ok {
+		return ""
+	}
+	names := slices.DeleteFunc(namer.Names(), func(name string) bool { return name == l.name() || name == model })
+	if near := config.DidYouMean(model, names); near != "" {
+		return "." + near
+	}
+	return ""
 }
 
 // model looks up one step's model. An unknown model stays a NotFound error; version

@@ -24,7 +24,7 @@ const module = "tutti"
 // there a package may also import those named before it. backends/bind
 // and its neighbours are what several backends share: none imports another.
 var layers = [][]string{
-	{"proto/modelconfig", "proto/inference", "core/status", "core/tensor", "core/telemetry", "core/logs", "core/tracing", "core/shm", "core/certs", "core/sock", "core/http1"},
+	{"proto/modelconfig", "proto/inference", "core/status", "core/recovery", "core/tensor", "core/telemetry", "core/logs", "core/tracing", "core/shm", "core/certs", "core/sock", "core/http1"},
 	{"core/config", "core/infer", "core/tensor/simdev"},
 	{"backends", "cache", "trace"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},

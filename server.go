@@ -81,6 +81,9 @@ func openOn(ctx context.Context, o *options.Options, c *Components, journal *log
 	if err != nil {
 		return nil, err
 	}
+	if o.StrictParameters && len(notices) > 0 {
+		return nil, status.Errorf(status.InvalidArg, "%s: %s", notices[0].Option, notices[0].Text)
+	}
 	notify(ctx, log, slices.Concat(o.Notices, notices, unbound))
 	seen, err := openTraces(ctx, o, metrics, log)
 	if err != nil {
@@ -93,7 +96,7 @@ func openOn(ctx context.Context, o *options.Options, c *Components, journal *log
 	gpus := measureGPUs(ctx, export.GPU, metrics, log)
 	repo, err := repository.Open(ctx, repository.Settings{
 		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
-		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig,
+		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters, GPUFallback: o.GPUFallback == options.FallbackCPU,
 		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: seen.tracer,
 		Progress: progressOn(os.Stderr),
@@ -106,6 +109,9 @@ func openOn(ctx context.Context, o *options.Options, c *Components, journal *log
 		alloc: alloc, counted: metrics, responses: responses, gpus: gpus, sockets: ports, inFlight: infer.NewInFlight(o.Limits.InFlightBytes()),
 	}
 	metrics.InFlight(s.inFlight)
+	for _, text := range repo.Empty() {
+		log.WarnContext(ctx, text)
+	}
 	if err := s.wire(); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
 	}

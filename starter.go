@@ -60,8 +60,8 @@ func starterKinds() ([]string, error) {
 	return kinds, err
 }
 
-// writeStarter copies a starter into dir, which must be empty or not there, and gives
-// every model its version folder.
+// writeStarter copies a starter into dir, which must be empty or not there. It leaves no empty folder, which git would drop:
+// neither an ensemble nor a native step needs a version folder.
 func writeStarter(dir, kind string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("folder '%s' is not empty", dir)
@@ -81,12 +81,8 @@ func writeStarter(dir, kind string) error {
 				return err
 			}
 			return os.WriteFile(to, data, 0o644) //nolint:gosec // a repository is for everybody
-		case strings.Contains(path, "/"):
-			return os.MkdirAll(to, 0o755) //nolint:gosec // a repository is for everybody
-		case path == ".":
-			return os.MkdirAll(to, 0o755) //nolint:gosec // a repository is for everybody
 		default:
-			return os.MkdirAll(filepath.Join(to, "1"), 0o755) //nolint:gosec // a repository is for everybody
+			return os.MkdirAll(to, 0o755) //nolint:gosec // a repository is for everybody
 		}
 	})
 }

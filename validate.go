@@ -14,7 +14,7 @@ import (
 
 // load opens repositories for commands that look at models and serve none.
 func (p *program) load(ctx context.Context, roots, only []string, settings options.BackendConfig) (*repository.Repository, error) {
-	return p.look(ctx, repository.Settings{Roots: roots, Only: only}, settings)
+	return p.look(ctx, repository.Settings{Roots: roots, Only: only, GPUFallback: true}, settings)
 }
 
 // look is load with further settings.
@@ -40,6 +40,8 @@ func (p *program) validate(ctx context.Context, args []string) error {
 	strict := fs.Bool("strict", false, "refuse what Triton would not accept, too")
 	name := fs.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where a model has it")
 	strictEnsembles := fs.Bool("strict-ensemble-config", false, "read ensembles as Triton does: nothing is inferred")
+	strictParams := fs.Bool("strict-parameters", false, "refuse parameters that nobody reads")
+	fallback := fs.String("gpu-fallback", options.FallbackNone, "`where`: cpu takes models for GPUs on a machine without them as serve --gpu-fallback=cpu does")
 	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
 	roots, err := parse(fs, args)
 	switch {
@@ -49,9 +51,11 @@ func (p *program) validate(ctx context.Context, args []string) error {
 		return usagef("expected the folder of a model repository: tutti validate %s", validateUsage)
 	case *format != lint.Text && *format != lint.JSON && *format != lint.SARIF:
 		return usagef("unknown format '%s', expected text, json or sarif", *format)
+	case *fallback != options.FallbackNone && *fallback != options.FallbackCPU:
+		return usagef("unknown --gpu-fallback '%s', expected none or cpu", *fallback)
 	}
 	r, err := p.report(ctx, lint.Settings{
-		Roots: roots, ConfigName: *name, Options: config.Options{StrictEnsembleConfig: *strictEnsembles},
+		Roots: roots, ConfigName: *name, Options: config.Options{StrictEnsembleConfig: *strictEnsembles, StrictParams: *strictParams, GPUFallback: *fallback == options.FallbackCPU},
 	}, settings)
 	if err != nil {
 		return err
@@ -74,7 +78,7 @@ func (p *program) report(ctx context.Context, s lint.Settings, settings options.
 		return nil, err
 	}
 	s.Repository, err = p.look(ctx, repository.Settings{
-		Roots: s.Roots, ConfigName: s.ConfigName, StrictEnsembleConfig: s.Options.StrictEnsembleConfig,
+		Roots: s.Roots, ConfigName: s.ConfigName, StrictEnsembleConfig: s.Options.StrictEnsembleConfig, StrictParams: s.Options.StrictParams, GPUFallback: s.Options.GPUFallback,
 	}, settings)
 	if err != nil {
 		return nil, err

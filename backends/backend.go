@@ -29,7 +29,10 @@ type Factory struct {
 	Native bool
 	// Keys are those of Options.Config that New reads, sorted.
 	Keys []string
-	New  func(Options) (Backend, error)
+	// Params are the parameters of config.pbtxt that models of the backend read; a name that ends in * stands for all that
+	// begin so. Nil stands for any: what runs reads them.
+	Params []string
+	New    func(Options) (Backend, error)
 	// Devices returns the places besides the host that the backend brings when it is
 	// opened with such values of Options.Config; nil: none ever.
 	Devices func(values map[string]string) []tensor.Place
@@ -231,6 +234,14 @@ func NewRegistry(factories ...Factory) (*Registry, error) {
 
 // ByName returns the factory of a backend name, or nil.
 func (r *Registry) ByName(name string) *Factory { return r.byName[name] }
+
+// Params returns Factory.Params of the backend of a name, nil where there is none.
+func (r *Registry) Params(name string) []string {
+	if f := r.byName[name]; f != nil {
+		return f.Params
+	}
+	return nil
+}
 
 // Names returns the names of all backends, sorted.
 func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }

@@ -1,7 +1,9 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"tutti/core/status"
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
+	"tutti/runtimes"
 )
 
 // examiner collects all there is to tell about repositories.
@@ -20,13 +23,11 @@ type examiner struct {
 	configs map[string]*modelconfig.ModelConfig // normalised, by model
 	places  map[string]*config.Places
 	list    []config.Diagnostic
-	// blind is set when a model's tensors are asked for that only its runtime can tell.
-	blind bool
 }
 
 func (e *examiner) run(names []string) {
 	if len(names) == 0 {
-		e.add(config.Errorf(config.NoModels, "", "no model is in %s", strings.Join(e.Roots, ", ")), "", "")
+		e.add(config.Errorf(config.NoModels, "", "%s", strings.Join(e.Repository.Empty(), "; ")), "", "")
 	}
 	for _, name := range names {
 		e.read(name)
@@ -35,12 +36,34 @@ func (e *examiner) run(names []string) {
 	for _, f := range e.Repository.Failures() {
 		failures[f.Model] = f.Err
 	}
-	for _, name := range names {
+	for _, name := range e.inOrder(names) {
 		if e.faultless(name) {
 			e.loaded(name, failures[name])
 		}
 	}
 	e.sort()
+}
+
+// inOrder returns the models so that an ensemble comes after those that it is made of: what is wrong with these is known
+// when the ensemble is looked at.
+func (e *examiner) inOrder(names []string) []string {
+	var list []string
+	seen := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		for _, st := range e.configs[name].GetEnsembleScheduling().GetStep() {
+			visit(st.GetModelName())
+		}
+		list = append(list, name)
+	}
+	for _, name := range names {
+		visit(name)
+	}
+	return list
 }
 
 // read looks at what the folder of a model holds.
@@ -54,7 +77,9 @@ func (e *examiner) read(name string) {
 	if _, places, err := src.Open(); err == nil {
 		e.places[name] = places
 	}
-	cfg, list := config.Read(src, &e.Options)
+	options := e.Options
+	options.Params = e.Backends.Params
+	cfg, list := config.Read(src, &options)
 	for i := range list {
 		e.diagnose(list[i], name, dir)
 	}
@@ -72,7 +97,7 @@ func (e *examiner) read(name string) {
 		if p := e.places[name]; p != nil && !p.Has(field) {
 			field = "platform" // the backend was deduced from it
 		}
-		e.add(config.NotBuilt(name, cfg.GetBackend(), field), name, dir)
+		e.add(config.NotBuilt(name, cfg.GetBackend(), field, e.Backends.Names()), name, dir)
 	}
 }
 
@@ -84,6 +109,7 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 		return
 	}
 	versions := 0
+	var ignored []string
 	for _, entry := range entries {
 		info, err := os.Stat(filepath.Join(dir, entry.Name()))
 		if err != nil || !info.IsDir() {
@@ -92,15 +118,18 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 		if _, ok := config.VersionOf(entry.Name()); ok {
 			versions++
 		} else if config.MeantVersion(entry.Name()) {
-			e.diagnose(config.NotVersion(name, entry.Name()), name, filepath.Join(dir, entry.Name()))
+			ignored = append(ignored, entry.Name())
 		}
 	}
-	switch {
-	case versions > 0:
-	case config.IsEnsemble(cfg):
-		e.note(config.NoVersionFolder, fmt.Sprintf("ensemble '%s' has no version folder and is version 1", name), name, dir)
-	default:
-		e.add(config.Errorf(config.NoVersion, "", "at least one version must be available under the version policy of model '%s'", name), name, dir)
+	if versions == 0 && config.NeedsVersion(cfg, &e.Options) {
+		e.add(config.NoVersionFolder(name, ignored), name, dir)
+		return
+	}
+	for _, folder := range ignored {
+		e.diagnose(config.NotVersion(name, folder), name, filepath.Join(dir, folder))
+	}
+	if versions == 0 && config.IsEnsemble(cfg) {
+		e.note(config.VersionlessEnsemble, fmt.Sprintf("ensemble '%s' has no version folder and is version 1", name), name, dir)
 	}
 }
 
@@ -115,23 +144,52 @@ func (e *examiner) loaded(name string, failure error) {
 	}
 	for _, err := range split(failure) {
 		if status.CodeOf(err) == status.Unavailable {
-			e.note(config.NoRuntime, fmt.Sprintf("model '%s' was not loaded: %v", name, err), name, dir)
+			e.unserved(name, dir, cfg.GetBackend(), fmt.Sprintf("model '%s' was not loaded: %v", name, err))
 			continue
 		}
 		e.add(err, name, dir)
 	}
 }
 
+// unserved warns that something was not looked at, because a model of the backend cannot run here.
+func (e *examiner) unserved(model, dir, backend, reason string) {
+	d := notice(config.NoRuntime, reason)
+	d.Fix = "" // the reason says what is missing where that cannot be fetched
+	for _, r := range runtimes.List() {
+		if r.Name == strings.Replace(backend, "torch_aoti", "pytorch", 1) {
+			d.Fix = "run 'tutti runtime fetch " + r.Name + "' to have the model's file checked too"
+		}
+	}
+	e.diagnose(d, model, dir)
+}
+
 // compile compiles an ensemble as far as its models are known.
 func (e *examiner) compile(cfg *modelconfig.ModelConfig, name, dir string) {
-	e.blind = false
 	_, err := plan.Compile(cfg, 1, (*offline)(e))
-	if err != nil && e.blind {
-		e.note(config.NoRuntime, fmt.Sprintf("ensemble '%s' was not compiled: %v", name, err), name, dir)
+	var unready *unready
+	if !errors.As(err, &unready) {
+		e.add(err, name, dir)
 		return
 	}
-	e.add(err, name, dir)
+	if unready.blind != "" {
+		e.unserved(name, dir, unready.blind, fmt.Sprintf("ensemble '%s' was not compiled: the inputs and outputs of model '%s' are not declared, and it was not loaded", name, unready.model))
+		return
+	}
+	d, _ := config.Diagnosed(err)
+	d.Reason = fmt.Sprintf("ensemble '%s' depends on '%s' which is not valid", name, unready.model)
+	d.Fix = "correct model '" + unready.model + "' first"
+	e.diagnose(d, name, dir)
 }
+
+// unready is the error of a step's model that has errors of its own, which are not repeated at the ensemble, or of which
+// only its runtime could tell the inputs and outputs.
+type unready struct {
+	model string
+	blind string // the backend whose runtime is missing
+}
+
+// Error is not shown.
+func (u *unready) Error() string { return "it has errors of its own" }
 
 // split takes apart what was joined.
 func split(err error) []error {
@@ -166,13 +224,18 @@ func (e *examiner) add(err error, model, dir string) {
 
 // note enters a warning or a notice.
 func (e *examiner) note(code config.Code, reason, model, dir string) {
+	e.diagnose(notice(code, reason), model, dir)
+}
+
+// notice is a diagnostic with the severity of its rule.
+func notice(code config.Code, reason string) config.Diagnostic {
 	d, _ := config.Diagnosed(config.Errorf(code, "", "%s", reason))
 	for _, r := range config.Rules() {
 		if r.Code == code {
 			d.Severity = r.Severity
 		}
 	}
-	e.diagnose(d, model, dir)
+	return d
 }
 
 // diagnose enters a diagnostic that was not entered before.
@@ -205,21 +268,25 @@ func (e *examiner) sort() {
 // offline answers the compiler from what is loaded, else from what is declared.
 type offline examiner
 
-var _ plan.Lookup = (*offline)(nil)
+var (
+	_ plan.Lookup = (*offline)(nil)
+	_ plan.Namer  = (*offline)(nil)
+)
+
+// Names implements plan.Namer.
+func (o *offline) Names() []string { return slices.Sorted(maps.Keys(o.configs)) }
 
 // Model implements plan.Lookup.
 func (o *offline) Model(name string, number int64) (plan.Model, error) {
 	cfg, known := o.configs[name]
 	if !known {
 		if dir, _ := o.Repository.Folder(name); dir != "" {
-			return plan.Model{}, status.Errorf(status.InvalidArg, "its configuration cannot be read")
+			return plan.Model{}, &unready{model: name}
 		}
 		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
 	}
-	for i := range o.list {
-		if d := &o.list[i]; d.Model == name && d.Severity == config.Fault {
-			return plan.Model{}, status.Errorf(status.InvalidArg, "%s", d.Reason)
-		}
+	if !(*examiner)(o).faultless(name) {
+		return plan.Model{}, &unready{model: name}
 	}
 	if config.IsEnsemble(cfg) {
 		return plan.Model{Signature: config.SignatureOf(cfg), Ensemble: cfg}, nil
@@ -228,8 +295,7 @@ func (o *offline) Model(name string, number int64) (plan.Model, error) {
 		return plan.Model{Signature: config.SignatureOf(done)}, nil
 	}
 	if gaps := config.CheckComplete(cfg); len(gaps) > 0 || len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
-		o.blind = true
-		return plan.Model{}, status.Errorf(status.Unavailable, "its inputs and outputs are not declared and its runtime is not here")
+		return plan.Model{}, &unready{model: name, blind: cfg.GetBackend()}
 	}
 	return plan.Model{Signature: config.SignatureOf(cfg)}, nil
 }

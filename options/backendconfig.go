@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tutti/backends"
+	"tutti/core/config"
 )
 
 // keyComplete is the setting of all backends that --disable-auto-complete-config stands for.
@@ -71,14 +72,24 @@ func unread(r *backends.Registry, name, key string) string {
 	case name == "" && key == keyComplete:
 	case name == "":
 		if !slices.ContainsFunc(r.Names(), func(n string) bool { return slices.Contains(r.ByName(n).Keys, key) }) {
-			return "accepted without effect: no backend reads this key"
+			return "accepted without effect: no backend reads this key." + config.DidYouMean(key, allKeys(r))
 		}
 	case f == nil:
-		return "accepted without effect: there is no such backend, expected one of " + strings.Join(r.Names(), ", ")
+		return "accepted without effect: there is no such backend, expected one of " + strings.Join(r.Names(), ", ") + "." + config.DidYouMean(name, r.Names())
 	case !slices.Contains(f.Keys, key):
-		return "accepted without effect: the backend does not read this key" + expectedKeys(f.Keys)
+		return "accepted without effect: the backend does not read this key" + expectedKeys(f.Keys) + "." + config.DidYouMean(key, f.Keys)
 	}
 	return ""
+}
+
+// allKeys lists the keys that some backend reads.
+func allKeys(r *backends.Registry) []string {
+	var all []string
+	for _, name := range r.Names() {
+		all = append(all, r.ByName(name).Keys...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func expectedKeys(keys []string) string {

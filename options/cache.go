@@ -10,6 +10,7 @@ import (
 
 	"tutti/cache/local"
 	"tutti/cache/redis"
+	"tutti/core/config"
 )
 
 // The caches.
@@ -61,8 +62,10 @@ func cacheBytes(o *Options, value string) error {
 	return cacheConfig(o, cacheLocal+",size="+strconv.FormatInt(n, 10))
 }
 
-// finish reads what was given for the one cache that there may be.
-func (c *Cache) finish(environ []string) (err error) {
+// finishCache reads what was given for the one cache that there may be. A setting that it does not have is noticed, or
+// with StrictParameters refused.
+func (o *Options) finishCache(environ []string) (err error) {
+	c := &o.Cache
 	names := slices.Sorted(maps.Keys(c.Settings))
 	switch {
 	case len(names) == 0:
@@ -72,11 +75,42 @@ func (c *Cache) finish(environ []string) (err error) {
 			strings.Join(names, " and "))
 	}
 	c.Name = names[0]
+	unread, err := o.unreadCache(c.Settings[c.Name])
+	if err != nil {
+		return err
+	}
 	if c.Name == cacheLocal {
 		c.Local, err = local.Parse(c.Settings[c.Name])
 	} else {
 		c.Redis, err = redis.Parse(c.Settings[c.Name], environ)
 	}
 	c.Settings = nil
-	return err
+	if err != nil {
+		return errors.New(err.Error() + unread) // the slip that is the reason, perhaps
+	}
+	return nil
+}
+
+// unreadCache takes away the settings that the cache does not read, and returns a sentence about each.
+func (o *Options) unreadCache(settings map[string]string) (text string, err error) {
+	known := []string{"size"}
+	if o.Cache.Name == cacheRedis {
+		known = redis.Keys()
+	}
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		if slices.Contains(known, key) {
+			continue
+		}
+		what := fmt.Sprintf("unknown setting '%s' of --cache-config %s, expected one of: %s.%s", key, o.Cache.Name, strings.Join(known, ", "), config.DidYouMean(key, known))
+		if o.StrictParameters {
+			return "", errors.New(what)
+		}
+		text += "; " + what
+		delete(settings, key)
+		o.Notices = append(o.Notices, Notice{
+			Option: "--cache-config " + o.Cache.Name + "," + key,
+			Text:   "accepted without effect: the cache does not read this key" + expectedKeys(known) + "." + config.DidYouMean(key, known),
+		})
+	}
+	return text, nil
 }

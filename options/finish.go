@@ -25,7 +25,7 @@ func (o *Options) finish(environ []string) error {
 	}
 	return first(
 		func() error { return vertexAsked(environ) },
-		func() error { return o.Cache.finish(environ) },
+		func() error { return o.finishCache(environ) },
 		func() (err error) { o.DelayScheduler, err = delayScheduler(environ); return err },
 		func() error { return o.backlogDelay(environ) },
 		o.checkCompletion,

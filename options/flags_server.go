@@ -81,6 +81,16 @@ func modelFlags() []Flag {
 			Name: "strict-ensemble-config", Arg: argBool, Default: no, Own: true, Help: "Read ensembles as Triton does, which infers nothing from their steps",
 			set: boolean(func(o *Options) *bool { return &o.StrictEnsembleConfig }),
 		},
+		Flag{
+			Name: "strict-parameters", Arg: argBool, Default: no, Own: true,
+			Help: "Refuse parameters of models, backends and caches that nobody reads, which otherwise are warned about",
+			set:  boolean(func(o *Options) *bool { return &o.StrictParameters }),
+		},
+		Flag{
+			Name: "gpu-fallback", Arg: "where", Default: FallbackNone, Own: true,
+			Help: "cpu runs models on the CPU that ask for GPUs which are not there, with a warning for each; none refuses them",
+			set:  choice(func(o *Options) *string { return &o.GPUFallback }, "gpu-fallback", FallbackNone, FallbackCPU),
+		},
 		Flag{Name: "strict-model-config", Arg: argBool, Default: no, Instead: "--" + flagNoComplete, Help: "When true, as --" + flagNoComplete, set: noComplete},
 		Flag{
 			Name: "model-cache-directory", Arg: argFolder, Own: true, Help: "Where models that are fetched from buckets are kept; by default in the user's cache",

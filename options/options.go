@@ -41,6 +41,10 @@ type Options struct {
 	DisableAutoComplete bool
 	// StrictEnsembleConfig asks ensembles to declare what their steps could tell.
 	StrictEnsembleConfig bool
+	// StrictParameters refuses settings of models, backends and caches that nobody reads.
+	StrictParameters bool
+	// GPUFallback is FallbackNone, or FallbackCPU to run on the CPU what asks for GPUs that are not there.
+	GPUFallback string
 	// ExitOnError ends a server that cannot load every model.
 	ExitOnError bool
 	// StrictReadiness makes the server ready only when every model is.
@@ -195,6 +199,12 @@ const (
 	ModeExplicit = "explicit"
 )
 
+// What becomes of models for GPUs that are not there.
+const (
+	FallbackNone = "none"
+	FallbackCPU  = "cpu"
+)
+
 const (
 	defaultHTTPPort    = 8000
 	defaultGRPCPort    = 8001
@@ -220,6 +230,7 @@ func Default() Options {
 	return Options{
 		ID:              tritonID,
 		ControlMode:     ModeNone,
+		GPUFallback:     FallbackNone,
 		PollInterval:    defaultPoll,
 		LoadThreads:     defaultLoadThreads,
 		ExitOnError:     true,

@@ -158,6 +158,17 @@ func TestParseOptions(t *testing.T) {
 			[]string{repository, "--cache-config=local,size=4096"},
 			func(o *options.Options) { o.Cache.Name, o.Cache.Local = "local", 4096 },
 		},
+		"cache with a setting that it does not have": {
+			[]string{repository, "--cache-config=local,size=200", "--cache-config=local,shards=4"},
+			func(o *options.Options) {
+				o.Cache.Name, o.Cache.Local = "local", 200
+				o.Notices = []options.Notice{{Option: "--cache-config local,shards", Text: "accepted without effect: the cache does not read this key, expected one of size."}}
+			},
+		},
+		"what models may ask for": {
+			[]string{repository, "--strict-parameters=true", "--gpu-fallback=CPU"},
+			func(o *options.Options) { o.StrictParameters, o.GPUFallback = true, "cpu" },
+		},
 		"deprecated cache": {
 			[]string{repository, "--response-cache-byte-size=4096"},
 			func(o *options.Options) {
@@ -268,6 +279,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--grpc-ma=1", "option '--grpc-ma' is ambiguous, it may be --grpc-max-connection-age, --grpc-max-connection-age-grace, --grpc-max-message-size, --grpc-max-response-pool-size"},
 		{"-id=x", "Unexpected argument: -id=x, did you mean '--id'?"},
 		{"models", "Unexpected argument: models"},
+		{"../options", "Unexpected argument: ../options, did you mean '--model-repository ../options'?"},
 		{"-- x", "Unexpected argument: x"},
 		{"--http-port=x", "Bad option: \"--http-port\".\nInvalid option value. Got x"},
 		{"--http-port=-1", "Provided option value is out of bound. Got -1, expected 0 to 65535"},
@@ -311,11 +323,13 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--cache-config=size=1", "No cache specified."},
 		{"--cache-config=local,size=0", "--cache-config local,size=0, expected a number of bytes from 1 on"},
 		{"--cache-config=local,size=1GB", "--cache-config local,size=1GB, expected a number of bytes from 1 on"},
-		{"--cache-config=local,sizes=4096", "unknown setting 'sizes' of --cache-config local, expected size"},
+		{"--cache-config=local,sizes=4096", `--cache-config local has no size, expected local,size=BYTES; unknown setting 'sizes' of --cache-config local, expected one of: size. Did you mean "size"?`},
+		{"--strict-parameters=true --cache-config=local,sizes=4096", "unknown setting 'sizes' of --cache-config local, expected one of: size. Did you mean \"size\"?"},
 		{"--cache-config=lru,size=4096", "unsupported: --cache-config lru, libtritoncache_lru.so is not loaded, expected one of: local, redis"},
 		{"--cache-config=redis,host=h", "--cache-config redis has no port, expected redis,port=VALUE"},
 		{"--cache-config=redis,host=h --cache-config=redis,port=99999", "--cache-config redis,port=99999: expected a number from 1 to 65535"},
-		{"--cache-config=redis,hosts=h", "unknown setting 'hosts' of --cache-config redis, expected one of: connect_timeout, db, host"},
+		{"--cache-config=redis,hosts=h", "--cache-config redis has no host, expected redis,host=VALUE"},
+		{"--strict-parameters=true --cache-config=redis,hosts=h", "unknown setting 'hosts' of --cache-config redis, expected one of: connect_timeout, db, host"},
 		{"--cache-config=redis,host=h --cache-config=redis,port=1 --cache-config=local,size=4096", "found multiple cache configurations, but only a single cache is currently supported: --cache-config names local and redis"},
 		{"--response-cache-byte-size=-5", "--response-cache-byte-size"},
 		{"--cache-config=local,size=1 --response-cache-byte-size=1", "Error: Incompatible flags --response-cache-byte-size and --cache-config both provided."},

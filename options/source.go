@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -172,7 +173,11 @@ func unexpected(flags []Flag, arg string) error {
 	if f := findFlag(flags, name); f != nil && strings.HasPrefix(arg, "-") {
 		return fmt.Errorf("Unexpected argument: %s%s", arg, suggestion("--", name)) //nolint:staticcheck // Triton's words
 	}
-	return fmt.Errorf("Unexpected argument: %s", arg) //nolint:staticcheck // Triton's words
+	meant := ""
+	if info, err := os.Stat(arg); err == nil && info.IsDir() {
+		meant = suggestion("--", flagRepository+" "+arg)
+	}
+	return fmt.Errorf("Unexpected argument: %s%s", arg, meant) //nolint:staticcheck // Triton's words
 }
 
 // fromEnvironment takes the flags' variables. An empty one is as good as none. One that

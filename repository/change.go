@@ -12,6 +12,7 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/infer"
+	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 )
@@ -69,10 +70,14 @@ func (c *change) begin(f *folder, explicit bool) {
 
 // tell logs what a configuration is accepted with; faults are told with the model.
 func (r *Repository) tell(d *config.Diagnostic) {
-	if d.Severity == config.Fault {
+	level := slog.LevelInfo
+	switch d.Severity {
+	case config.Fault:
 		return
+	case config.Warning:
+		level = slog.LevelWarn
 	}
-	r.s.Log.Info("configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
+	r.s.Log.Log(context.Background(), level, "configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
 		slog.Int("line", d.Line), slog.String("reason", d.Reason))
 }
 
@@ -153,15 +158,11 @@ func (c *change) load(ctx context.Context) {
 	}
 }
 
-// open loads one version, and again when that fails and the settings say so.
+// open loads one version, and again when that fails and the settings say so. A panic is a failure as any other.
 func (c *change) open(ctx context.Context, m *model, l *life) (*version, error) {
 	began := telemetry.Now()
 	for try := 0; ; try++ {
-		stats := c.stats(m, l.number)
-		v, err := c.regroup(ctx, m, l.number, stats)
-		if v == nil && err == nil {
-			v, err = c.r.loadVersion(ctx, m.folder, l.number, stats)
-		}
+		v, err := c.attempt(ctx, m, l.number)
 		if err == nil {
 			v.key, v.life = m.key, l
 			v.stats.Loaded(telemetry.Now() - began)
@@ -172,6 +173,16 @@ func (c *change) open(ctx context.Context, m *model, l *life) (*version, error) 
 		}
 		c.r.s.Log.WarnContext(ctx, "loading failed, trying again", slog.String("model", m.name), slog.Int64("version", l.number), slog.String("error", err.Error()))
 	}
+}
+
+// attempt loads one version: with what the one that serves has open where only instances differ, else from the folder.
+func (c *change) attempt(ctx context.Context, m *model, number int64) (v *version, err error) {
+	defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", number))
+	stats := c.stats(m, number)
+	if v, err = c.regroup(ctx, m, number, stats); v != nil || err != nil {
+		return v, err
+	}
+	return c.r.loadVersion(ctx, m.folder, number, stats)
 }
 
 // stats returns the counters of a version: those of the one that it replaces, which
@@ -348,7 +359,8 @@ func (r *Repository) report(m *model, loaded bool) {
 	switch {
 	case m.err != nil:
 		r.s.Metrics.LoadFailed()
-		r.s.Log.Error("model is unavailable", name, slog.String("reason", status.Line(m.err.Error())))
+		// Triton's log has the kind of the failure before its text.
+		r.s.Log.Error("model is unavailable", name, slog.String("reason", status.CodeOf(m.err).String()+": "+status.Line(m.err.Error())))
 	case !m.wanted:
 		r.s.Log.Info("model unloaded", name)
 	case loaded:

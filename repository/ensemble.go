@@ -3,12 +3,14 @@ package repository
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
 
 	"tutti/core/config"
 	"tutti/core/infer"
+	"tutti/core/recovery"
 	"tutti/core/telemetry"
 	"tutti/pipeline/exec"
 	"tutti/pipeline/plan"
@@ -110,7 +112,8 @@ func (m *model) usesAny(names map[string]bool) bool {
 }
 
 // compile makes a version of an ensemble whose models are open.
-func (c *change) compile(ctx context.Context, m *model, l *life) (*version, error) {
+func (c *change) compile(ctx context.Context, m *model, l *life) (v *version, err error) {
+	defer recovery.Error(&err, c.r.s.Log, "compiling ensemble '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", l.number))
 	p, err := plan.Compile(m.folder.cfg, l.number, lookup{source: &c.r.source, models: c.next, home: m.key})
 	if err != nil {
 		return nil, err
@@ -118,7 +121,7 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (*version, erro
 	if err := config.ReadLabels(p.Config, m.folder.dir, p.Signature); err != nil {
 		return nil, err
 	}
-	v := &version{
+	v = &version{
 		key: m.key, cfg: p.Config, sig: p.Signature, about: newDescription(p.Signature), life: l,
 		stats: c.stats(m, l.number), temp: m.folder.temp,
 	}

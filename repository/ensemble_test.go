@@ -68,11 +68,11 @@ func TestEnsembles(t *testing.T) {
 		},
 		{
 			"ensemble in itself", ensemble("ens", step("ens", "-1", "IN", "X")),
-			"circular dependency between ensembles: ens -> ens",
+			"circular dependency between ensembles: ens -> ... -> ens -> ens (ens -> ens)",
 		},
 		{
 			"ensembles in each other", ensemble("ens", step("ens2", "-1", "IN", "X")) + ensemble("ens2", step("ens", "-1", "IN", "X")),
-			"circular dependency between ensembles: ens -> ens2 -> ens",
+			"circular dependency between ensembles: ens -> ... -> ens2 -> ens (ens -> ens2 -> ens)",
 		},
 		{"nested", ensemble("ens", step("ens2", "1", "IN", "X")) + ensemble("ens2", step("plain", "-1", "IN", "X")), ""},
 		{

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tutti/cloud"
+	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 )
@@ -129,7 +130,8 @@ func (m *mirror) fetchObjects(ctx context.Context, model, objects string, list [
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(fetchThreads)
 	for id, o := range missing {
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			defer recovery.Error(&err, m.log, "fetching model '"+model+"'", slog.String("model", model))
 			whole := o
 			whole.Key = model + "/" + o.Key
 			return m.fetchOne(ctx, whole, filepath.Join(objects, id), wrote)

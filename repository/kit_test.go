@@ -89,7 +89,7 @@ func double(_ context.Context, b *backends.Batch) error {
 }
 
 // spy is a backend that notes what happens to it. The names of models say what goes
-// wrong: "unloadable" or "uninstantiable".
+// wrong: "unloadable", "uninstantiable", or "panics".
 type spy struct {
 	mu    sync.Mutex
 	log   []string          // guarded by mu
@@ -157,6 +157,9 @@ func (s *spy) Load(_ context.Context, set backends.Settings) (backends.Model, er
 		return nil, errors.New("the file is torn")
 	}
 	s.note("try " + set.Model)
+	if set.Model == "panics" {
+		panic("a defect in the backend")
+	}
 	if s.loading != nil {
 		wait := make(chan struct{})
 		s.loading <- wait

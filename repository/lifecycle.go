@@ -3,11 +3,13 @@ package repository
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
 
 	"tutti/core/infer"
+	"tutti/core/recovery"
 	"tutti/core/status"
 )
 
@@ -47,7 +49,8 @@ func (r *Repository) enter(ctx context.Context) error {
 // does not serve or has changed. The ensembles over the model are compiled anew with
 // it. All of it takes effect in one step; when any part fails nothing does, what
 // served goes on serving, and Index says why.
-func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions) error {
+func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions) (err error) {
+	defer recovery.Error(&err, r.s.Log, "loading model '"+name+"'", slog.String("model", name))
 	if err := r.control(name); err != nil {
 		return err
 	}
@@ -124,7 +127,8 @@ func (m *model) reason() string {
 // Unload has a model take no more requests; one that is not loaded is left alone. The
 // ensembles over it become unavailable. With dependents, the models of an ensemble
 // go too unless they were loaded by name or another ensemble uses them.
-func (r *Repository) Unload(ctx context.Context, name string, dependents bool) error {
+func (r *Repository) Unload(ctx context.Context, name string, dependents bool) (err error) {
+	defer recovery.Error(&err, r.s.Log, "unloading model '"+name+"'", slog.String("model", name))
 	if err := r.control(name); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"tutti/cloud"
 	"tutti/core/config"
+	"tutti/core/recovery"
 	"tutti/core/status"
 )
 
@@ -131,10 +132,11 @@ func (m *mirror) look(ctx context.Context) error {
 }
 
 // list lists the bucket in bounded time.
-func (m *mirror) list(ctx context.Context) ([]cloud.Object, error) {
+func (m *mirror) list(ctx context.Context) (list []cloud.Object, err error) {
+	defer recovery.Error(&err, m.log, "listing model repository '"+m.address+"'", slog.String("repository", m.address))
 	bounded, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	list, err := m.bucket.List(bounded, "")
+	list, err = m.bucket.List(bounded, "")
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
 		err = status.Errorf(status.Unavailable, "listing %s: no answer within %s", m.address, m.timeout)
 	}

@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -158,7 +159,19 @@ type lookup struct {
 	space  string // that a step asks for
 }
 
-var _ plan.Spaces = lookup{}
+var (
+	_ plan.Spaces = lookup{}
+	_ plan.Namer  = lookup{}
+)
+
+// Names implements plan.Namer.
+func (l lookup) Names() []string {
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(l.models)) {
+		names = append(names, nameOf(key))
+	}
+	return slices.Compact(names)
+}
 
 // In implements plan.Spaces.
 func (l lookup) In(namespace string) plan.Lookup {

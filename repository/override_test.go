@@ -55,13 +55,13 @@ func TestConfigOverride(t *testing.T) {
 	gives(t, w, r, map[string]float32{"bare": 2})
 
 	for config, want := range map[string]string{
-		`{`:                          "Invalid config override: (line 1:2): unexpected end of JSON input",
-		`{"backend":"native","x":1}`: `Invalid config override: (line 1:21): unknown field "x"`,
-		`{"max_batch_size":"many"}`:  "Invalid config override: (line 1:19): invalid value for int32 field maxBatchSize: \"many\"",
-		`[]`:                         "Invalid config override: syntax error (line 1:1): unexpected token [",
-		`{"name":"other"}`:           "failed to load 'part', failed to poll from model repository: unexpected directory name 'part' for model 'other', directory name must equal model name",
-		`{"backend":"strange"}`:      "load failed for model 'part': version 1 is at UNAVAILABLE state: unsupported: model 'part' needs backend 'strange', which is not built in;\n",
-		strings.Repeat(" ", 5<<20):   "Invalid config override: 5242880 bytes, expected at most 4194304",
+		`{`:                                "Invalid config override: (line 1:2): unexpected end of JSON input",
+		`{"backend":"native","x":1}`:       `Invalid config override: (line 1:21): unknown field "x"`,
+		`{"max_batch_size":"many"}`:        "Invalid config override: (line 1:19): invalid value for int32 field maxBatchSize: \"many\"",
+		`[]`:                               "Invalid config override: syntax error (line 1:1): unexpected token [",
+		`{"name":"other","backend":"spy"}`: "failed to load 'part', failed to poll from model repository: unexpected directory name 'part' for model 'other', directory name must equal model name",
+		`{"backend":"strange"}`:            "load failed for model 'part': version 1 is at UNAVAILABLE state: unable to find backend library for backend 'strange', try specifying runtime on the model configuration. Model 'part' needs backend 'strange', which is not built in;\n",
+		strings.Repeat(" ", 5<<20):         "Invalid config override: 5242880 bytes, expected at most 4194304",
 	} {
 		refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: config}), want)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tutti/core/recovery"
 	"tutti/core/status"
 )
 
@@ -31,7 +32,8 @@ func (r *Repository) watch(ctx context.Context) {
 // Poll looks at the folders once and brings what serves in line with them. A folder
 // that has changed counts only when the look before saw it as it is now, so that a
 // half-copied one is left alone. A model that cannot be loaded keeps serving as it was.
-func (r *Repository) Poll(ctx context.Context) error {
+func (r *Repository) Poll(ctx context.Context) (err error) {
+	defer recovery.Error(&err, r.s.Log, "looking at the model repository")
 	if r.s.Mode != Polled {
 		return status.Errorf(status.Unsupported, "the repository is not polled")
 	}

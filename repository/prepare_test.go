@@ -24,6 +24,7 @@ func one(name, more string) string {
 	return "-- " + name + "/config.pbtxt --\n" + doubles + "\n" + more + "\n-- " + name + "/1/ --\n"
 }
 
+// shows: config.warmup
 func TestWarmup(t *testing.T) {
 	t.Parallel()
 	root := folder(t, one("zero", warm("zero_data: true"))+one("random", warm("random_data: true"))+
@@ -174,6 +175,7 @@ func TestGoldenOfEnsemble(t *testing.T) {
 	}
 }
 
+// shows: config.agents
 func TestChecksum(t *testing.T) {
 	t.Parallel()
 	agent := func(name, key, value string) string {

@@ -17,6 +17,7 @@ import (
 	"tutti/cloud"
 	"tutti/core/config"
 	"tutti/core/infer"
+	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
@@ -75,6 +76,10 @@ type Settings struct {
 	// StrictEnsembleConfig reads ensembles as Triton does: they declare what their
 	// steps could tell.
 	StrictEnsembleConfig bool
+	// StrictParams refuses parameters of models that nobody reads, where otherwise the log has a warning.
+	StrictParams bool
+	// GPUFallback runs on the CPU what asks for GPUs that are not there.
+	GPUFallback bool
 	// Namespacing makes every root a namespace of its own, so that models in several
 	// may have one name. An ensemble looks for its models in its own first.
 	Namespacing bool
@@ -152,12 +157,14 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
-			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, Devices: s.Devices},
+			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, GPUFallback: s.GPUFallback, Devices: s.Devices, Params: s.Backends.Params, StrictParams: s.StrictParams},
+			log:     s.Log,
 		}, workers: scheduler.NewWorkers(), arbiter: device.New(s.Limits),
 		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
 	r.places = tensor.NewPlaces(s.Alloc)
 	r.mover = scheduler.NewMover(r.places)
+	r.workers.Recover(s.Log)
 	s.Metrics.Pinned(r.places.PinnedUsage)
 	r.catalog.Store(newSnapshot(map[string]*model{}, false))
 	for _, root := range s.Roots {
@@ -282,12 +289,7 @@ func (r *Repository) retire(ctx context.Context, v *version) {
 	r.leaving.Add(1)
 	ctx = context.WithoutCancel(ctx) // whoever unloads does not wait
 	go func() {
-		err := v.users.Wait(ctx)
-		if v.queue != nil { // its sequences need not wait for requests any more that cannot come
-			err = errors.Join(err, v.queue.Drain(ctx))
-		}
-		err = errors.Join(err, v.exec.Drain(ctx), v.close())
-		if err != nil {
+		if err := r.finish(ctx, v); err != nil {
 			r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
 			r.mu.Lock()
 			r.faults = append(r.faults[:min(len(r.faults), maxFaults)], err)
@@ -296,6 +298,16 @@ func (r *Repository) retire(ctx context.Context, v *version) {
 		v.life.to(infer.Unavailable, unloaded)
 		r.leaving.Add(-1)
 	}()
+}
+
+// finish closes a version when nothing uses it any more.
+func (r *Repository) finish(ctx context.Context, v *version) (err error) {
+	defer recovery.Error(&err, r.s.Log, "closing model '"+v.sig.Model+"'", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version))
+	err = v.users.Wait(ctx)
+	if v.queue != nil { // its sequences need not wait for requests any more that cannot come
+		err = errors.Join(err, v.queue.Drain(ctx))
+	}
+	return errors.Join(err, v.exec.Drain(ctx), v.close())
 }
 
 // maxFaults bounds what is remembered for Close to tell.

@@ -39,9 +39,11 @@ func TestScan(t *testing.T) {
 -- many/-15/ --
 -- many/99999999999999999999/ --
 -- leading/config.pbtxt --
-`+doubles+`
+backend: "spy"
 -- leading/01/ --
 -- bare/config.pbtxt --
+backend: "spy"
+-- stepping/config.pbtxt --
 `+doubles+`
 -- nothing/1/ --
 -- torn/config.pbtxt --
@@ -97,7 +99,7 @@ ensemble_scheduling { step { model_name: "many" model_version: 10 input_map { ke
 	if strings.Contains(lines.String(), "'14'") {
 		t.Error("a notice about a file")
 	}
-	want := []string{"bare", "flat", "foreign", "leading", "linked", "many", "misnamed", "nothing", "numbered", "plain", "refused", "stepless", "torn", "unreadable"}
+	want := []string{"bare", "flat", "foreign", "leading", "linked", "many", "misnamed", "nothing", "numbered", "plain", "refused", "stepless", "stepping", "torn", "unreadable"}
 	if d := cmp.Diff(want, r.Models()); d != "" {
 		t.Errorf("models (-want +got):\n%s", d)
 	}
@@ -107,13 +109,13 @@ ensemble_scheduling { step { model_name: "many" model_version: 10 input_map { ke
 	}
 	if d := cmp.Diff(map[string]string{
 		"bare":       "at least one version must be available under the version policy of model 'bare'",
-		"leading":    "at least one version must be available under the version policy of model 'leading'",
+		"leading":    "at least one version must be available under the version policy of model 'leading', folder '01' is no version",
 		"nothing":    "failed to open text file for read nothing/config.pbtxt: file does not exist",
 		"torn":       got["torn"], // the parser's words, checked below
 		"misnamed":   "unexpected directory name 'misnamed' for model 'other', directory name must equal model name",
 		"unreadable": "failed to open text file for read unreadable/config.pbtxt: expected a file, found " + folderMode(t, root, "unreadable/config.pbtxt"),
 		"refused":    "'max_batch_size' must be non-negative value for refused",
-		"foreign":    "unsupported: model 'foreign' needs backend 'strange', which is not built in",
+		"foreign":    "unable to find backend library for backend 'strange', try specifying runtime on the model configuration. Model 'foreign' needs backend 'strange', which is not built in",
 		"stepless":   "model 'stepless' of backend 'native' must name its step by parameter 'step', one of: double",
 	}, got); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)
@@ -121,7 +123,7 @@ ensemble_scheduling { step { model_name: "many" model_version: 10 input_map { ke
 	if text := got["torn"]; !strings.HasPrefix(text, "failed to read text proto from torn/config.pbtxt: ") || !strings.Contains(text, " 2:17: ") {
 		t.Errorf("got failure %q, want the file, line and column", text)
 	}
-	for name, version := range map[string]string{"plain": "1", "many": "10", "linked": "3", "flat": "1", "numbered": "4"} {
+	for name, version := range map[string]string{"plain": "1", "many": "10", "linked": "3", "flat": "1", "numbered": "4", "stepping": "1"} {
 		md, err := r.Metadata(name, 0)
 		if err != nil || !cmp.Equal(md.Versions, []string{version}) {
 			t.Errorf("model %s serves %+v, %v; want version %s", name, md, err, version)
@@ -272,4 +274,18 @@ func TestUnreadable(t *testing.T) {
 	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
 		t.Errorf("the model beside them: %v, %v", v, err)
 	}
+}
+
+// TestStrictEnsembleNeedsVersion has an ensemble without a version folder refused where ensembles are read as Triton reads
+// them; a native step, which Triton does not have, needs none.
+func TestStrictEnsembleNeedsVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.more.StrictEnsembleConfig = true
+	r := w.repo(t, folder(t, "-- plain/config.pbtxt --\n"+doubles+"\n"+ensemble("ens", step("plain", "-1", "IN", "X"))))
+	want := map[string]string{"ens": "at least one version must be available under the version policy of model 'ens'"}
+	if d := cmp.Diff(want, failures(r)); d != "" {
+		t.Errorf("failures (-want +got):\n%s", d)
+	}
+	gives(t, w, r, map[string]float32{"plain": 2})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"tutti/cloud"
 	"tutti/core/config"
+	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/proto/modelconfig"
 )
@@ -46,6 +48,7 @@ type source struct {
 	// configName picks configs/NAME.pbtxt where a model has one.
 	configName string
 	options    config.Options
+	log        *slog.Logger
 }
 
 // place is where a model was found, and where else when it is there twice.
@@ -132,20 +135,35 @@ func (s *source) configFile(dir string) string {
 	return config.PathOf(dir, s.configName)
 }
 
-// open reads a model's configuration; its error stays with the folder.
-func (s *source) open(ctx context.Context, p place) *folder {
-	f := &folder{key: p.key, name: p.name, dir: p.dir, print: fingerprint(p)}
+// open reads a model's configuration; its error stays with the folder. A panic is an error of the model too.
+func (s *source) open(ctx context.Context, p place) (f *folder) {
+	f = &folder{key: p.key, name: p.name, dir: p.dir, print: fingerprint(p)}
 	if p.twin != "" {
 		f.err = fmt.Errorf("model '%s' is in more than one repository: '%s' and '%s'", p.name, p.dir, p.twin)
 		return f
 	}
+	defer s.recovered(f)
+	s.read(ctx, f, p)
+	return f
+}
+
+// recovered, when deferred, keeps a panic with the folder that it was met in.
+func (s *source) recovered(f *folder) {
+	if p := recover(); p != nil {
+		f.cfg, f.versions = nil, nil
+		f.err = recovery.Report(p, s.log, "opening model '"+f.name+"'", slog.String("model", f.name))
+	}
+}
+
+// read fetches the model if it is in a bucket, and reads its configuration.
+func (s *source) read(ctx context.Context, f *folder, p place) {
 	if p.mirror != nil {
 		if f.dir, f.err = p.mirror.fetch(ctx, p.name, p.objects); f.err != nil {
 			f.dir = p.dir
 			if status.CodeOf(f.err) != status.InvalidArg {
 				f.print = 0 // the same objects may come the next time
 			}
-			return f
+			return
 		}
 	}
 	from := config.Source{Dir: f.dir, Name: p.name, ConfigName: s.configName}
@@ -153,11 +171,11 @@ func (s *source) open(ctx context.Context, p place) *folder {
 	if f.cfg, places, f.err = from.Open(); f.err == nil {
 		s.check(f, places)
 	}
-	return f
 }
 
 // check normalises the configuration and finds the versions to load.
 func (s *source) check(f *folder, places *config.Places) {
+	defer s.recovered(f)
 	f.anyCount = len(f.cfg.GetInstanceGroup()) == 0
 	if f.temp == nil {
 		f.contents = contents(f.dir)
@@ -165,13 +183,12 @@ func (s *source) check(f *folder, places *config.Places) {
 	f.notes = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
 	places.Locate(f.notes)
 	if f.err = config.FirstError(f.notes); f.err == nil {
-		f.findVersions()
+		f.findVersions(&s.options)
 	}
 }
 
-// findVersions picks versions by the policy. An ensemble has no files, so it needs no
-// version folder and is version 1 without one.
-func (f *folder) findVersions() {
+// findVersions picks versions by the policy. What needs no version folder is version 1 without one.
+func (f *folder) findVersions(o *config.Options) {
 	found, ignored, err := versionFolders(f.dir)
 	for _, name := range ignored {
 		f.notes = append(f.notes, config.NotVersion(f.name, name))
@@ -180,12 +197,12 @@ func (f *folder) findVersions() {
 		f.err = err
 		return
 	}
-	if len(found) == 0 && config.IsEnsemble(f.cfg) {
+	if len(found) == 0 && !config.NeedsVersion(f.cfg, o) {
 		found = []int64{1}
 	}
 	f.versions, f.absent = pick(f.cfg.GetVersionPolicy(), found)
 	if len(f.versions) == 0 {
-		f.err = fmt.Errorf("at least one version must be available under the version policy of model '%s'", f.name)
+		f.err = config.NoVersionFolder(f.name, ignored)
 	}
 }
 

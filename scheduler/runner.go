@@ -3,11 +3,11 @@ package scheduler
 import (
 	"context"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 
 	"tutti/backends"
 	"tutti/core/config"
+	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
@@ -236,8 +236,7 @@ func fill(b *joint, list *List) {
 func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backends.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.ErrorContext(ctx, "model panicked", slog.String("model", r.sig.Model), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-			err = status.Errorf(status.Internal, "model '%s' failed: panic: %v", r.sig.Model, p)
+			err = recovery.Report(p, r.log, "model '"+r.sig.Model+"'", slog.String("model", r.sig.Model))
 		}
 	}()
 	return inst.Execute(ctx, b)

@@ -2,10 +2,13 @@ package scheduler
 
 import (
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tutti/core/recovery"
 )
 
 // Workers is a pool of goroutines that run what callers leave behind. Workers start
@@ -19,6 +22,7 @@ type Workers struct {
 	limit   int       // guarded by mu
 	closed  bool      // guarded by mu
 	wg      sync.WaitGroup
+	log     *slog.Logger // of panics; nil lets them end the process
 }
 
 type worker struct {
@@ -34,6 +38,10 @@ type kick struct {
 
 // NewWorkers returns an empty pool; every Station reserves room for its instances.
 func NewWorkers() *Workers { return &Workers{} }
+
+// Recover has a worker that panics log that and go on with the next task, where otherwise the process would end. What the
+// task held may stay taken: one model may hang, the others serve. It must be called before the first Kick.
+func (p *Workers) Recover(log *slog.Logger) { p.log = log }
 
 // Reserve raises the number of workers by n: one for each instance that may execute,
 // and one while a worker waits for something that needs none. What waits for a worker
@@ -94,10 +102,26 @@ func (p *Workers) run(w *worker) {
 	for k := range w.in {
 		for k.to != nil {
 			sleep(k.after)
-			w.turn.Ready(k.to)
-			w.turn.run()
+			p.help(w, k.to)
 			k = p.next(w)
 		}
+	}
+}
+
+// help runs what s has ready, and what that makes ready.
+func (p *Workers) help(w *worker, s Scheduler) {
+	if p.log != nil {
+		defer p.recovered(w)
+	}
+	w.turn.Ready(s)
+	w.turn.run()
+}
+
+// recovered, when deferred, logs a panic and drops what the worker had collected.
+func (p *Workers) recovered(w *worker) {
+	if v := recover(); v != nil {
+		_ = recovery.Report(v, p.log, "a worker of the scheduler")
+		w.turn = NewTurn(p)
 	}
 }
 

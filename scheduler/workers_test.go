@@ -1,7 +1,9 @@
 package scheduler_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -182,4 +184,23 @@ func TestRoomGivenBack(t *testing.T) {
 		p.Reserve(-1)
 	}
 	p.Close()
+}
+
+// TestWorkerPanics has what a worker helps panic: that is logged, and the worker goes on with what comes after it.
+func TestWorkerPanics(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	p := scheduler.NewWorkers()
+	p.Recover(slog.New(slog.NewTextHandler(&lines, nil)))
+	p.Reserve(1)
+	p.Kick(kicked(func() { panic("no such defect") }))
+	after := make(chan struct{})
+	p.Kick(kicked(func() { close(after) }))
+	<-after
+	p.Close()
+	for _, want := range []string{"level=ERROR", `panic="no such defect"`, "scheduler_test.TestWorkerPanics"} {
+		if !bytes.Contains(lines.Bytes(), []byte(want)) {
+			t.Errorf("the log lacks %q:\n%s", want, &lines)
+		}
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"tutti/core/config"
 )
 
 // Find returns the path of a file named by a parameter: looked up in the version
@@ -28,8 +30,25 @@ func (s *Settings) Find(name string) (string, error) {
 	}
 	if odd == "" {
 		odd = fmt.Sprintf(" is neither in '%s' nor in '%s'", s.Dir, s.ModelDir)
+		if near := config.DidYouMean(name, s.files()); near != "" {
+			odd += "." + near
+		}
 	}
-	return "", fmt.Errorf("file '%s' of model '%s'%s", name, s.Model, odd)
+	return "", config.WithFix(config.Errorf(config.StepParam, "", "file '%s' of model '%s'%s", name, s.Model, odd), "put the file into the model's folder, or correct its name")
+}
+
+// files lists the files of the version folder and of the model folder.
+func (s *Settings) files() []string {
+	var names []string
+	for _, dir := range []string{s.Dir, s.ModelDir} {
+		entries, _ := os.ReadDir(dir) // a folder that cannot be read has none
+		for _, e := range entries {
+			if e.Type().IsRegular() {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	return names
 }
 
 // Int returns parameter key as an integer of at least lowest.

@@ -2,6 +2,7 @@ package steps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -95,9 +96,15 @@ const Key = "step"
 const PresetKey = "preset"
 
 // Resolve checks the given config.pbtxt parameters against the declaration and
-// returns them with the defaults filled in. An unknown key, a missing required one
-// and a value that is not allowed are errors that name it.
+// returns them with the defaults filled in. An unknown key, which most likely is a
+// slip of the pen for another, a missing required one and a value that is not allowed
+// are errors that name it.
 func (f *Factory) Resolve(given map[string]string) (map[string]string, error) {
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if key != Key && !slices.Contains(f.keys(), key) {
+			return nil, f.unknown(key)
+		}
+	}
 	out := map[string]string{}
 	preset := f.Presets[given[PresetKey]]
 	for _, p := range f.Params {
@@ -116,23 +123,27 @@ func (f *Factory) Resolve(given map[string]string) (map[string]string, error) {
 		}
 		out[p.Key] = v
 	}
-	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if _, ok := out[key]; !ok && key != Key {
-			return nil, f.unknown(key)
-		}
-	}
 	return out, nil
+}
+
+// keys lists the names of the parameters.
+func (f *Factory) keys() []string {
+	keys := make([]string, len(f.Params))
+	for i, p := range f.Params {
+		keys[i] = p.Key
+	}
+	return keys
 }
 
 func (f *Factory) unknown(key string) error {
 	if len(f.Params) == 0 {
 		return fmt.Errorf("unknown parameter '%s' of step '%s', which has none", key, f.Name)
 	}
-	keys := make([]string, len(f.Params))
-	for i, p := range f.Params {
-		keys[i] = p.Key
+	text := fmt.Sprintf("unknown parameter '%s' of step '%s', expected one of: %s", key, f.Name, strings.Join(f.keys(), ", "))
+	if near := config.DidYouMean(key, f.keys()); near != "" {
+		text += "." + near
 	}
-	return fmt.Errorf("unknown parameter '%s' of step '%s', expected one of: %s", key, f.Name, strings.Join(keys, ", "))
+	return errors.New(text)
 }
 
 // Registry finds factories by step name.

@@ -58,7 +58,7 @@ func TestResolve(t *testing.T) {
 			"unknown, the first by name", &scale,
 			map[string]string{"file": "f", "z": "1", "MODE": "fast"},
 			nil,
-			"unknown parameter 'MODE' of step 'scale', expected one of: file, mode, top",
+			`unknown parameter 'MODE' of step 'scale', expected one of: file, mode, top. Did you mean "mode"?`,
 		},
 		{"unknown where none is known", &bare, map[string]string{"x": ""}, nil, "unknown parameter 'x' of step 'bare', which has none"},
 	}
@@ -129,8 +129,9 @@ func TestFind(t *testing.T) {
 		{"both", "m/both", ""}, // a folder in the version, a file in the model
 		{"folder", "", odd("folder", filepath.Join(model, "folder"))},
 		{".", "", odd(".", model)},
-		{"no.txt", "", missing("no.txt")},
-		{"two.txt\x00", "", missing("two.txt\x00")},
+		{"nothing", "", missing("nothing")},
+		{"tvo.txt", "", missing("tvo.txt") + `. Did you mean "two.txt"?`},
+		{"two.txt\x00", "", missing("two.txt\x00") + `. Did you mean "two.txt"?`},
 		{"", "", outside("")},
 		{"..", "", outside("..")},
 		{"../model.txt", "", outside("../model.txt")},

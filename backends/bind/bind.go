@@ -1,8 +1,9 @@
 package bind
 
 import (
+	"fmt"
+
 	"tutti/core/config"
-	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
@@ -72,11 +73,11 @@ type declared interface {
 func Bind[R any](cfg *modelconfig.ModelConfig, m *Model[R], maxBatch int) (*Binding[R], error) {
 	b := &Binding[R]{Sig: &config.Signature{Model: cfg.GetName(), MaxBatch: maxBatch}, model: m}
 	ins := m.Given(cfg)
-	cfg = b.fillGaps(cfg, ins)
 	if n := len(cfg.GetInput()); n > 0 && n != len(ins) {
-		return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', configuration expects %d inputs, model provides %d",
-			b.Sig.Model, n+len(m.Ins)-len(ins), len(m.Ins))
+		return nil, config.WithFix(config.Errorf(config.Mismatch, "input", "unable to load model '%s', configuration expects %d inputs, model provides %d: %s",
+			b.Sig.Model, n+len(m.Ins)-len(ins), len(m.Ins), names(m.Ins)), "declare every input of the model, or none: they are taken from the file then")
 	}
+	cfg = b.fillGaps(cfg, ins)
 	if err := b.inputs(cfg); err != nil {
 		return nil, err
 	}
@@ -97,14 +98,15 @@ func Bind[R any](cfg *modelconfig.ModelConfig, m *Model[R], maxBatch int) (*Bind
 
 // inputs binds those that the configuration declares.
 func (b *Binding[R]) inputs(cfg *modelconfig.ModelConfig) error {
-	for _, io := range cfg.GetInput() {
+	for i, io := range cfg.GetInput() {
+		field := fmt.Sprintf("input[%d]", i)
 		if b.model.Whole && io.GetAllowRaggedBatch() {
-			if err := b.ragged(io); err != nil {
+			if err := b.ragged(field, io); err != nil {
 				return err
 			}
 			continue
 		}
-		p, bound, err := b.match(io, false)
+		p, bound, err := b.match(field, io, false)
 		if err != nil {
 			return err
 		}
@@ -116,14 +118,15 @@ func (b *Binding[R]) inputs(cfg *modelconfig.ModelConfig) error {
 
 // outputs binds those that the configuration declares.
 func (b *Binding[R]) outputs(cfg *modelconfig.ModelConfig) error {
-	for _, io := range cfg.GetOutput() {
+	for i, io := range cfg.GetOutput() {
+		field := fmt.Sprintf("output[%d]", i)
 		if b.model.Whole && scattered(cfg, io.GetName()) {
-			if err := b.scatter(io); err != nil {
+			if err := b.scatter(field, io); err != nil {
 				return err
 			}
 			continue
 		}
-		p, bound, err := b.match(io, true)
+		p, bound, err := b.match(field, io, true)
 		if err != nil {
 			return err
 		}

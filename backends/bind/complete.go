@@ -28,10 +28,9 @@ func (m *Model[R]) MaxBatch(cfg *modelconfig.ModelConfig, byDefault int) (int, e
 }
 
 // fillGaps adds what a configuration that declares inputs or outputs leaves out of
-// them: data types, dims and whole inputs. One without gaps stays as it is.
+// them: data types and dims. One without gaps stays as it is.
 func (b *Binding[R]) fillGaps(cfg *modelconfig.ModelConfig, ins []Port[R]) *modelconfig.ModelConfig {
-	short := len(cfg.GetInput()) > 0 && len(cfg.GetInput()) < len(ins)
-	if !short && len(config.CheckComplete(cfg)) == 0 {
+	if len(config.CheckComplete(cfg)) == 0 {
 		return cfg
 	}
 	// A tensor without a batch dimension in a model that batches is refused later.

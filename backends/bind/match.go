@@ -1,18 +1,19 @@
 package bind
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tutti/core/config"
-	"tutti/core/status"
 	"tutti/core/tensor"
 )
 
-// match finds the port that io declares and checks its type and shape.
-func (b *Binding[R]) match(io declared, output bool) (config.Port, Bound[R], error) {
+// match finds the port that io, which is the given field of the configuration, declares and checks its type and shape.
+func (b *Binding[R]) match(field string, io declared, output bool) (config.Port, Bound[R], error) {
 	name, want := io.GetName(), tensor.DType(io.GetDataType())
-	p, err := b.find(name, want, output)
+	p, err := b.find(field, name, want, output)
 	if err != nil {
 		return config.Port{}, Bound[R]{}, err
 	}
@@ -25,7 +26,7 @@ func (b *Binding[R]) match(io declared, output bool) (config.Port, Bound[R], err
 	if b.scalar(&p, api) {
 		model = api[:len(p.Shape)]
 	}
-	if err := b.compare(&p, model, output); err != nil {
+	if err := b.compare(field, &p, model, output); err != nil {
 		return config.Port{}, Bound[R]{}, err
 	}
 	bound := Bound[R]{Port: p}
@@ -36,17 +37,21 @@ func (b *Binding[R]) match(io declared, output bool) (config.Port, Bound[R], err
 }
 
 // find returns the file's port of a name and checks its type.
-func (b *Binding[R]) find(name string, want tensor.DType, output bool) (Port[R], error) {
+func (b *Binding[R]) find(field, name string, want tensor.DType, output bool) (Port[R], error) {
 	p, ok := b.named(name, output)
 	if !ok {
-		kind := Side(output)
-		return Port[R]{}, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s",
-			b.Sig.Model, kind, name, kind, names(b.ports(output)))
+		kind, allowed := Side(output), names(b.ports(output))
+		near := config.DidYouMean(name, strings.Split(allowed, ", "))
+		if near != "" {
+			near = "." + near
+		}
+		return Port[R]{}, config.WithFix(config.Errorf(config.Mismatch, field+".name", "unable to load model '%s', unexpected inference %s '%s', allowed %ss are: %s%s",
+			b.Sig.Model, kind, name, kind, allowed, near), "use a name of the model's file")
 	}
 	if want != p.DType {
-		return Port[R]{}, status.Errorf(status.InvalidArg,
+		return Port[R]{}, config.WithFix(config.Errorf(config.Mismatch, field+".data_type",
 			"unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
-			b.Sig.Model, want.ConfigName(), Side(output), name, p.DType.ConfigName())
+			b.Sig.Model, want.ConfigName(), Side(output), name, p.DType.ConfigName()), "write data_type: "+p.DType.ConfigName())
 	}
 	return p, nil
 }
@@ -78,14 +83,15 @@ func (b *Binding[R]) scalar(p *Port[R], api []int64) bool {
 
 // compare checks the dimensions that the configuration gives the model's tensor. An input may be narrower than the model
 // allows; an output may not promise more than the model does, unless the model does not know it.
-func (b *Binding[R]) compare(p *Port[R], dims []int64, output bool) error {
+func (b *Binding[R]) compare(field string, p *Port[R], dims []int64, output bool) error {
 	if p.AnyRank {
 		return nil
 	}
 	batch := b.Sig.MaxBatch > 0
 	if batch && (len(p.Shape) == 0 || !b.model.FixedBatch && p.Shape[0] != -1) {
-		return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': for the model to support batching the shape should have at "+
-			"least 1 dimension and the first dimension must be -1; but shape expected by the model is %s", b.Sig.Model, p.Name, tensor.Of(p.Shape...))
+		return config.WithFix(config.Errorf(config.Mismatch, "max_batch_size", "model '%s', tensor '%s': for the model to support batching the shape should have at "+
+			"least 1 dimension and the first dimension must be -1; but shape expected by the model is %s", b.Sig.Model, p.Name, tensor.Of(p.Shape...)),
+			"write max_batch_size: 0 and the whole shape as dims, or export the model with a variable first dimension")
 	}
 	ok := len(dims) == len(p.Shape)
 	for i := 0; ok && i < len(dims); i++ {
@@ -98,9 +104,39 @@ func (b *Binding[R]) compare(p *Port[R], dims []int64, output bool) error {
 	if batch {
 		how = "an initial batch dimension because max_batch_size > 0 followed by the explicit tensor shape, making complete shape "
 	}
-	return status.Errorf(status.InvalidArg,
-		"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (%s%s)",
-		b.Sig.Model, p.Name, len(p.Shape), tensor.Of(p.Shape...), len(dims), how, tensor.Of(dims...))
+	return config.WithFix(config.Errorf(config.Mismatch, field+".dims",
+		"model '%s', tensor '%s': the model expects %d dimensions (shape %s) but the model configuration specifies %d dimensions (%s%s)%s",
+		b.Sig.Model, p.Name, len(p.Shape), tensor.Of(p.Shape...), len(dims), how, tensor.Of(dims...), b.differs(p.Shape, dims, output)), b.dimsFix(p.Shape))
+}
+
+// differs names the first dimension that is another one, where both have as many.
+func (b *Binding[R]) differs(file, dims []int64, output bool) string {
+	if len(file) != len(dims) {
+		return ""
+	}
+	for i := range dims {
+		if !(b.Sig.MaxBatch > 0 && i == 0) && !b.agree(file[i], dims[i], output) {
+			return fmt.Sprintf(": dimension %d is %d in the model and %d in the configuration", i+1, file[i], dims[i])
+		}
+	}
+	return ""
+}
+
+// dimsFix says which dims a configuration is to have for a shape of the file.
+func (b *Binding[R]) dimsFix(file []int64) string {
+	rest := file[min(len(file), len(b.batched(nil))):]
+	if len(rest) == 0 {
+		rest = []int64{1}
+	}
+	words := make([]string, len(rest))
+	for i, d := range rest {
+		words[i] = strconv.FormatInt(d, 10)
+	}
+	fix := "write dims: [ " + strings.Join(words, ", ") + " ]"
+	if b.Sig.MaxBatch > 0 {
+		fix += ", without the batch dimension"
+	}
+	return fix
 }
 
 // agree reports whether one dimension of a file may be configured so.

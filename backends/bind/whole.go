@@ -21,9 +21,9 @@ func (m *Model[R]) Given(cfg *modelconfig.ModelConfig) []Port[R] {
 }
 
 // ragged adds an input that is given the elements of a whole batch in one dimension.
-func (b *Binding[R]) ragged(io *modelconfig.ModelInput) error {
+func (b *Binding[R]) ragged(field string, io *modelconfig.ModelInput) error {
 	d := tensor.DType(io.GetDataType())
-	p, err := b.find(io.GetName(), d, false)
+	p, err := b.find(field, io.GetName(), d, false)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (b *Binding[R]) computed(cfg *modelconfig.ModelConfig) error {
 		return nil
 	}
 	for _, c := range config.SignatureOf(cfg).Computed {
-		p, err := b.find(c.Name, c.DType, false)
+		p, err := b.find("batch_input", c.Name, c.DType, false)
 		if err != nil {
 			return err
 		}
@@ -74,9 +74,9 @@ func scattered(cfg *modelconfig.ModelConfig, name string) bool {
 }
 
 // scatter adds such an output: whatever its dimensions, its elements count.
-func (b *Binding[R]) scatter(io *modelconfig.ModelOutput) error {
+func (b *Binding[R]) scatter(field string, io *modelconfig.ModelOutput) error {
 	d := tensor.DType(io.GetDataType())
-	p, err := b.find(io.GetName(), d, true)
+	p, err := b.find(field, io.GetName(), d, true)
 	if err != nil {
 		return err
 	}

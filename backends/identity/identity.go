@@ -15,7 +15,7 @@ import (
 
 // NewFactory declares the backend identity. Its models have no files: config.pbtxt
 // declares pairs INPUTi and OUTPUTi of equal type and dims at the model, of any type
-// and number; inputs may be ragged or computed over the batch.
+// and number, none as well; inputs may be ragged or computed over the batch.
 // An optional input that is not given leaves its output absent, or with the parameter
 // absent_as_zeros "true", as in Triton, has one of zeros and empty strings, with 1 for
 // each variable dimension.
@@ -23,12 +23,13 @@ import (
 // Further parameters are those of Triton's model for its tests. creation_delay_sec makes
 // loading take time. execute_delay_ms makes executions take time, for the i-th instance
 // i times instance_wise_delay_multiplier as much, and once for the first. A wait ends
-// when the client goes. Unknown parameters are refused.
+// when the client goes.
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name:  "identity",
-		Guide: backends.Guide{Doc: "Answers each input `INPUTn` as `OUTPUTn`. Further parameters are those of Triton's model for its tests: delays, absent inputs as zeros."},
-		New:   func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		Name:   "identity",
+		Guide:  backends.Guide{Doc: "Answers each input `INPUTn` as `OUTPUTn`. Further parameters are those of Triton's model for its tests: delays, absent inputs as zeros."},
+		Params: []string{keyZeros, keyCreation, keyExecute, keyMultiplier},
+		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
 
@@ -66,9 +67,6 @@ func (backend) Close() error { return nil }
 
 // pair returns the input of each output.
 func pair(model string, sig *config.Signature) ([]int, error) {
-	if len(sig.Inputs) == 0 {
-		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'identity' expects inputs INPUT0, INPUT1, ... in its configuration, found none", model)
-	}
 	for i := range sig.Inputs {
 		if err := expect(model, sig.Inputs[i].Name, "INPUT", "OUTPUT", sig.Output); err != nil {
 			return nil, err

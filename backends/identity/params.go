@@ -4,12 +4,10 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"tutti/core/status"
 	"tutti/proto/modelconfig"
-	"tutti/scheduler"
 )
 
 // The parameters of config.pbtxt that the backend reads, by Triton's names but for the last.
@@ -28,25 +26,21 @@ type params struct {
 	zeros      bool
 }
 
-// parse reads the parameters; those of a scheduler are not the backend's business.
+// parse reads the parameters that are the backend's.
 func parse(model string, given map[string]*modelconfig.ModelParameter) (p params, err error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		value := given[key].GetStringValue()
-		switch {
-		case key == keyExecute:
+		switch key {
+		case keyExecute:
 			p.execute, err = duration(model, key, value, time.Millisecond)
-		case key == keyMultiplier:
+		case keyMultiplier:
 			p.multiplier, err = number(model, key, value)
-		case key == keyCreation:
+		case keyCreation:
 			p.creation, err = duration(model, key, value, time.Second)
-		case key == keyZeros:
+		case keyZeros:
 			if p.zeros, err = strconv.ParseBool(value); err != nil {
 				err = status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", model, key, value)
 			}
-		case scheduler.IsPaddingParam(key), key == "max_batch_elements":
-		default:
-			err = status.Errorf(status.InvalidArg, "model '%s': backend 'identity' has no parameter '%s', expected one of %s",
-				model, key, strings.Join([]string{keyZeros, keyCreation, keyExecute, keyMultiplier}, ", "))
 		}
 		if err != nil {
 			return p, err

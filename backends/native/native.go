@@ -6,7 +6,6 @@ package native
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"tutti/backends"
 	"tutti/core/config"
@@ -35,13 +34,8 @@ type backend struct {
 func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
 	name := s.Param(steps.Key)
 	f := b.steps.ByName(name)
-	switch {
-	case name == "":
-		return nil, fmt.Errorf("model '%s' of backend '%s' must name its step by parameter '%s', one of: %s",
-			s.Model, Name, steps.Key, strings.Join(b.steps.Names(), ", "))
-	case f == nil:
-		return nil, fmt.Errorf("model '%s' names unknown step '%s', expected one of: %s",
-			s.Model, name, strings.Join(b.steps.Names(), ", "))
+	if f == nil {
+		return nil, b.unnamed(s.Model, name)
 	}
 	given := map[string]string{}
 	for key, p := range s.Config.GetParameters() {
@@ -49,6 +43,15 @@ func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, 
 			given[key] = p.GetStringValue()
 		}
 	}
+	m, err := load(f, &s, given)
+	if err != nil {
+		return nil, faulty(err, f, given)
+	}
+	return m, nil
+}
+
+// load makes the step with the given parameters.
+func load(f *steps.Factory, s *backends.Settings, given map[string]string) (*model, error) {
 	params, err := f.Resolve(given)
 	if err != nil {
 		return nil, fmt.Errorf("model '%s': %w", s.Model, err)

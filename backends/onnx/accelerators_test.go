@@ -62,7 +62,7 @@ func TestAcceleratorRefused(t *testing.T) {
 		code        status.Code
 	}{
 		"tensorrt": {
-			`optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }`,
+			`instance_group { kind: KIND_GPU gpus: 0 } optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }`,
 			"get onnxruntime-gpu, and name its library by --backend-config=onnxruntime,library-path=", status.Unavailable,
 		},
 		"openvino": {
@@ -101,6 +101,15 @@ func TestAcceleratorRefused(t *testing.T) {
 				t.Errorf("Load = %s error %v\nwant %s with %q", status.CodeOf(err), err, tc.code, tc.want)
 			}
 		})
+	}
+}
+
+// The accelerators of GPUs mean nothing to an instance on the CPU, as in Triton.
+func TestAcceleratorOfGPUOnCPU(t *testing.T) {
+	t.Parallel()
+	b := openBackend(t, nil)
+	if _, err := loadFile(t, b, "mlp.onnx", `instance_group { kind: KIND_CPU } optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt" } } }`); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -29,6 +29,7 @@ func NewFactory() backends.Factory {
 		Platforms:   []string{"onnxruntime_onnx"},
 		DefaultFile: modelFile,
 		Keys:        []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
+		Params:      params,
 		Native:      true,
 		Guide:       guide,
 		New:         open,
@@ -99,7 +100,7 @@ func (b *backend) sessions(ctx context.Context, s *backends.Settings, path strin
 	}
 	host, device, err := accelerators(s.Config)
 	if err == nil {
-		err = b.lib.missing(slices.Concat(host, device))
+		err = b.lib.missing(host) // those of devices are asked for where an instance is at one
 	}
 	if err == nil {
 		set.libraries, err = libraries(s)
@@ -146,7 +147,7 @@ func find(s *backends.Settings) (string, error) {
 		info, err = os.Stat(path)
 	}
 	if err != nil {
-		return "", status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model)
+		return "", config.MissingFile(status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model), path)
 	}
 	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
 		return "", status.Errorf(status.InvalidArg, "unable to load model '%s': expected a file at '%s', found %s", s.Model, path, info.Mode())

@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"tutti/backends/bind"
+	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/core/tensor"
 )
@@ -56,13 +57,12 @@ func (s *session) do(f func()) {
 // inOwnThread runs f in a thread that ends after it. OpenVINO gives the thread that loads it another stack for signals
 // and takes it back in the one that frees it: a Go thread would die of its next signal.
 func inOwnThread(f func()) {
-	done := make(chan struct{})
-	go func() {
+	var own recovery.Group
+	own.Go(func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		defer close(done)
 		f()
-	}()
-	<-done
+	})
+	own.Wait()
 }
 
 // load reads the file. It stops between its steps when ctx is over.

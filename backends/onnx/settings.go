@@ -67,7 +67,14 @@ func graphLevel(level int32) int {
 	}
 }
 
-// parse applies one parameter. A key it does not know belongs to another layer.
+// params are the parameters that parse knows.
+var params = []string{
+	"arena_extend_strategy", "cudnn_conv_algo_search", "cudnn_conv_use_max_workspace", "do_copy_in_default_stream", "enable_cuda_graph",
+	"enable_mem_arena", "enable_mem_pattern", "execution_mode", "gpu_mem_limit", "graph_optimization_level", "inter_op_thread_count",
+	"intra_op_thread_count", "memory.enable_memory_arena_shrinkage", "optimization.*", "session.*", "use_tf32",
+}
+
+// parse applies one parameter. One that is none of params changes nothing.
 func (s *settings) parse(key, value string) (err error) {
 	switch key {
 	case "intra_op_thread_count":

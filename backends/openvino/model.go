@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -32,6 +33,7 @@ func NewFactory() backends.Factory {
 		Name:        "openvino",
 		DefaultFile: modelFile,
 		Keys:        []string{bind.KeyMaxBatch, keyLibrary},
+		Params:      slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
 		Native:      true,
 		Guide:       guide,
 		New:         open,
@@ -158,7 +160,7 @@ func find(s *backends.Settings) (string, error) {
 		info, err = os.Stat(path)
 	}
 	if err != nil {
-		return "", status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model)
+		return "", config.MissingFile(status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model), path)
 	}
 	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
 		return "", status.Errorf(status.InvalidArg, "unable to load model '%s': expected a file at '%s', found %s", s.Model, path, info.Mode())

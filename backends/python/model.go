@@ -70,18 +70,18 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 		return nil, status.Errorf(status.Internal, "unable to load model '%s': %w", s.Model, err)
 	}
 	if st, err := os.Stat(m.file); err != nil || !st.Mode().IsRegular() {
-		return nil, status.Errorf(status.NotFound, "unable to load model '%s': expected the model's file '%s', found none", s.Model, m.file)
+		return nil, config.MissingFile(status.Errorf(status.NotFound, "unable to load model '%s': expected the model's file '%s', found none", s.Model, m.file), m.file)
 	}
 	if err := m.environment(ctx, &s); err != nil {
 		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
 	}
 	w, err := startWorker(ctx, m)
 	if err != nil {
-		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.file)
+		return nil, m.faulty(status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.file), s.File(modelFile))
 	}
 	if err := m.complete(ctx, w, !s.Strict); err != nil {
 		w.end()
-		return nil, status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.file)
+		return nil, m.faulty(status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.file), s.File(modelFile))
 	}
 	text, err := config.JSON(m.cfg)
 	if err != nil {
@@ -172,7 +172,7 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	x := &instance{m: m, name: m.sig.Model + "_0_" + strconv.Itoa(n), cursors: make([]cursor, len(m.sig.Inputs))}
 	x.only.idle = make(chan struct{}, 1)
 	if err := x.start(ctx); err != nil {
-		return nil, status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file)
+		return nil, m.faulty(status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file), m.file)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"tutti/core/recovery"
 	"tutti/core/status"
 )
 
@@ -247,29 +248,34 @@ func (w *worker) serveSide() {
 	var p packet
 	defer p.free()
 	for {
-		if err := w.side.receive(&p); err != nil {
+		err := w.side.receive(&p)
+		if err == nil {
+			err = w.takeSide(&p)
+		}
+		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
 				w.kill(err.Error())
 			}
 			w.cancel()
 			return
 		}
-		w.takeSide(&p)
 	}
 }
 
-// takeSide serves one packet. What may take its time gets a goroutine and a body of its own.
-func (w *worker) takeSide(p *packet) {
+// takeSide serves one packet. What may take its time gets a goroutine and a body of its own. Only a packet that cannot be
+// understood gives an error.
+func (w *worker) takeSide(p *packet) (err error) {
+	defer recovery.Error(&err, w.m.log, "serving python model '"+w.m.sig.Model+"'")
 	switch p.kind {
 	case kindLog:
 		w.logText(p.body)
-		return
+		return nil
 	case kindCancelled:
 		w.tellCancelled(p)
-		return
+		return nil
 	case kindAbandon:
 		w.open.abandon(p.id)
-		return
+		return nil
 	}
 	own := *p
 	if p.mapped {
@@ -281,26 +287,32 @@ func (w *worker) takeSide(p *packet) {
 		w.open.add(w, own.id)
 	}
 	w.sides.Go(func() { w.serve(&own) })
+	return nil
 }
 
 func (w *worker) serve(p *packet) {
-	var err error
-	switch p.kind {
-	case kindCall:
-		err = w.infer(p)
-	case kindSend:
-		err = w.deliver(p)
-	case kindMetric:
-		err = w.meter(p)
-	case kindModel:
-		err = w.control(p)
-	default:
-		err = status.Errorf(status.Unsupported, "unexpected packet of kind %d", p.kind)
-	}
+	err := w.handle(p)
 	if p.flags&flagAsks != 0 && !errors.Is(err, errReplied) {
 		w.reply(p.id, flagFinal, err)
 	}
 	p.free()
+}
+
+// handle does what a packet of the worker asks for.
+func (w *worker) handle(p *packet) (err error) {
+	defer recovery.Error(&err, w.m.log, "serving python model '"+w.m.sig.Model+"'")
+	switch p.kind {
+	case kindCall:
+		return w.infer(p)
+	case kindSend:
+		return w.deliver(p)
+	case kindMetric:
+		return w.meter(p)
+	case kindModel:
+		return w.control(p)
+	default:
+		return status.Errorf(status.Unsupported, "unexpected packet of kind %d", p.kind)
+	}
 }
 
 // errReplied says that a question has its reply already.

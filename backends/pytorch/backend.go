@@ -3,6 +3,8 @@ package pytorch
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 
 	"tutti/backends"
@@ -32,6 +34,7 @@ func factory(name, file string, platforms ...string) backends.Factory {
 		Platforms:   platforms,
 		DefaultFile: file,
 		Keys:        []string{keyDevice, keyLibrary},
+		Params:      slices.Sorted(maps.Keys(parameters)),
 		Native:      true,
 		Guide:       guide,
 		Prepare:     Prepare,

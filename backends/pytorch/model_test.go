@@ -180,7 +180,6 @@ func TestLoadRefuses(t *testing.T) {
 		"strings of two dims":  {"strings.pt", nil, `input { name: "text" data_type: TYPE_STRING dims: [ -1, 1 ] } ` + y, "Triton only supports 1 dimensional List of String as input for 'text'", status.InvalidArg},
 		"string output":        {"identity.pt", nil, x + `output { name: "y" data_type: TYPE_STRING dims: -1 }`, "output 'y' is declared as TYPE_STRING, forward makes Tensor", status.InvalidArg},
 		"parameter's value":    {"identity.pt", nil, x + y + ` parameters { key: "INFERENCE_MODE" value { string_value: "maybe" } }`, "unexpected value 'maybe' of parameter 'INFERENCE_MODE'", status.InvalidArg},
-		"unknown parameter":    {"identity.pt", nil, x + y + ` parameters { key: "ENABLE_MAGIC" value { string_value: "1" } }`, "unsupported parameter 'ENABLE_MAGIC'", status.Unsupported},
 		"other file":           {"identity.pt", nil, x + y + ` default_model_filename: "other.pt"`, "unable to find '", status.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {

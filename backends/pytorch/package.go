@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"tutti/core/config"
 	"tutti/core/status"
 )
 
@@ -18,7 +19,7 @@ func isPackage(path string) bool { return filepath.Ext(path) == ".pt2" }
 func checkFile(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return status.Errorf(status.NotFound, "unable to find '%s'", path)
+		return config.MissingFile(status.Errorf(status.NotFound, "unable to find '%s'", path), path)
 	}
 	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
 		return status.Errorf(status.InvalidArg, "expected a file at '%s', found %s", path, info.Mode())

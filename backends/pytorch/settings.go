@@ -55,8 +55,7 @@ var parameters = map[string]func(s *settings, key, value string) error{
 	},
 }
 
-// modelSettings reads the settings out of a model's configuration. A key of PyTorch's form that is not known is refused;
-// any other belongs to somebody else.
+// modelSettings reads the settings out of a model's configuration. A key that is not known changes nothing.
 func modelSettings(cfg *modelconfig.ModelConfig) (*settings, error) {
 	s := &settings{inference: true, optimised: true, fuser: -1, executor: -1, profiling: -1}
 	params := cfg.GetParameters()
@@ -65,11 +64,6 @@ func modelSettings(cfg *modelconfig.ModelConfig) (*settings, error) {
 			if err := set(s, key, params[key].GetStringValue()); err != nil {
 				return nil, err
 			}
-			continue
-		}
-		if strings.HasPrefix(key, "ENABLE_") || strings.HasPrefix(key, "DISABLE_") || strings.HasSuffix(key, "_THREAD_COUNT") {
-			return nil, status.Errorf(status.Unsupported, "unsupported parameter '%s': expected one of %s",
-				key, strings.Join(slices.Sorted(maps.Keys(parameters)), ", "))
 		}
 	}
 	return s, nil

@@ -27,9 +27,10 @@ const failKey = "fail_with_query_result"
 // separated by spaces, as Triton's model does for its tests.
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name:  "query",
-		Guide: backends.Guide{Doc: "Answers each output with where its memory was chosen to be. For tests of clients."},
-		New:   func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		Name:   "query",
+		Guide:  backends.Guide{Doc: "Answers each output with where its memory was chosen to be. For tests of clients."},
+		Params: []string{failKey},
+		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
 
@@ -81,14 +82,13 @@ var (
 )
 
 func (m *model) parse(params map[string]*modelconfig.ModelParameter) error {
-	for key, p := range params {
-		if key != failKey {
-			return status.Errorf(status.InvalidArg, "model '%s': backend 'query' has no parameter '%s', expected %s", m.sig.Model, key, failKey)
-		}
-		var err error
-		if m.fail, err = strconv.ParseBool(p.GetStringValue()); err != nil {
-			return status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", m.sig.Model, key, p.GetStringValue())
-		}
+	p, given := params[failKey]
+	if !given {
+		return nil
+	}
+	var err error
+	if m.fail, err = strconv.ParseBool(p.GetStringValue()); err != nil {
+		return status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", m.sig.Model, failKey, p.GetStringValue())
 	}
 	return nil
 }

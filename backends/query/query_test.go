@@ -92,7 +92,6 @@ func TestLoadRefuses(t *testing.T) {
 		{"batch", `max_batch_size: 2 ` + in + outs, "does not batch, expected max_batch_size 0, found 2"},
 		{"type", in + `output { name: "O" data_type: TYPE_FP32 dims: [ -1 ] }`, "output 'O' is TYPE_FP32 [-1], expected TYPE_UINT8 [-1]"},
 		{"dims", in + `output { name: "O" data_type: TYPE_UINT8 dims: [ 4 ] }`, "output 'O' is TYPE_UINT8 [4]"},
-		{"parameter", in + outs + `parameters { key: "x" }`, "has no parameter 'x'"},
 		{"value", in + outs + strings.Replace(fail, "true", "maybe", 1), "is 'maybe', expected true or false"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

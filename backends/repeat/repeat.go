@@ -20,9 +20,10 @@ import (
 // ends WAIT milliseconds after it began at the earliest. It does not batch.
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name:  "repeat",
-		Guide: backends.Guide{Doc: "A decoupled model that answers a request once for each of its elements, after a delay each. For tests of clients."},
-		New:   func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		Name:   "repeat",
+		Guide:  backends.Guide{Doc: "A decoupled model that answers a request once for each of its elements, after a delay each. For tests of clients."},
+		Params: []string{},
+		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
 

@@ -28,9 +28,10 @@ import (
 // end. A model that is decoupled answers each execution, one by one.
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name:  "sequence",
-		Guide: backends.Guide{Doc: "Adds up the requests of a sequence, with the controls of sequence batching. For tests of clients."},
-		New:   func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		Name:   "sequence",
+		Guide:  backends.Guide{Doc: "Adds up the requests of a sequence, with the controls of sequence batching. For tests of clients."},
+		Params: []string{"countdown"},
+		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
 

@@ -17,9 +17,10 @@ import (
 // each time n; not at all when n is not positive. It does not batch.
 func NewFactory() backends.Factory {
 	return backends.Factory{
-		Name:  "square",
-		Guide: backends.Guide{Doc: "A decoupled model that answers the number n n times. For tests of clients."},
-		New:   func(backends.Options) (backends.Backend, error) { return backend{}, nil },
+		Name:   "square",
+		Guide:  backends.Guide{Doc: "A decoupled model that answers the number n n times. For tests of clients."},
+		Params: []string{},
+		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
 

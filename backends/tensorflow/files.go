@@ -9,6 +9,7 @@ import (
 
 	"tutti/backends"
 	"tutti/backends/bind"
+	"tutti/core/config"
 	"tutti/core/status"
 )
 
@@ -67,7 +68,7 @@ func find(s *backends.Settings) (files, error) {
 func (f *files) check(s *backends.Settings) error {
 	info, err := os.Stat(f.path)
 	if err != nil {
-		return status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", f.path, s.Model)
+		return config.MissingFile(status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", f.path, s.Model), f.path)
 	}
 	switch {
 	case f.graph && !info.Mode().IsRegular():

@@ -23,6 +23,7 @@ func NewFactory() backends.Factory {
 		Platforms:   []string{savedModelPlatform, graphPlatform},
 		DefaultFile: savedModelFolder,
 		Keys:        []string{bind.KeyMaxBatch, keyLibrary},
+		Params:      keys,
 		Native:      true,
 		Guide:       guide,
 		New:         open,

@@ -39,7 +39,6 @@ func TestLoadRefuses(t *testing.T) {
 		"threads":       {"two", param("TF_NUM_INTRA_THREADS", "-1"), "unexpected value '-1' of parameter 'TF_NUM_INTRA_THREADS'", status.InvalidArg},
 		"share":         {"two", param("MAX_SESSION_SHARE_COUNT", "0"), "expected a number from 1", status.InvalidArg},
 		"per session":   {"two", param("TF_USE_PER_SESSION_THREADS", "maybe"), "unexpected value 'maybe'", status.InvalidArg},
-		"unknown":       {"two", param("TF_NUM_THREADS", "1"), "unknown parameter 'TF_NUM_THREADS', expected one of MAX_SESSION_SHARE_COUNT, TF_GRAPH_TAG", status.InvalidArg},
 		"init ops":      {"two", param("TF_INIT_OPS_FILE", "init.json"), "parameter 'TF_INIT_OPS_FILE' is for a GraphDef", status.InvalidArg},
 		"platform":      {"two", `platform: "tensorflow_lite"`, "unexpected platform 'tensorflow_lite'", status.InvalidArg},
 		"graph":         {"two", `platform: "tensorflow_graphdef"`, "model.graphdef' for model 'two'", status.NotFound},

@@ -45,7 +45,7 @@ func (s *settings) threads() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// parse applies one parameter. One that is no parameter of TensorFlow belongs to another layer.
+// parse applies one parameter. One that is no parameter of TensorFlow changes nothing.
 func (s *settings) parse(key, value string) (err error) {
 	switch key {
 	case keyIntra:
@@ -62,10 +62,6 @@ func (s *settings) parse(key, value string) (err error) {
 		s.signature = value
 	case keyInitOps:
 		s.initOps = value
-	default:
-		if strings.HasPrefix(key, "TF_") {
-			return status.Errorf(status.InvalidArg, "unknown parameter '%s', expected one of %s", key, strings.Join(keys, ", "))
-		}
 	}
 	return err
 }

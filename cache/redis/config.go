@@ -52,6 +52,9 @@ var settings = map[string]func(c *Config, v string) error{
 	"ttl":             func(c *Config, v string) error { return duration(&c.TTL, v, time.Second, 0) },
 }
 
+// Keys lists the names of the settings, sorted.
+func Keys() []string { return slices.Sorted(maps.Keys(settings)) }
+
 // Parse reads what --cache-config says about this cache: host and port, and perhaps
 // user, password, db, connect_timeout and socket_timeout in milliseconds and ttl in
 // seconds. environ holds variables as os.Environ returns them.

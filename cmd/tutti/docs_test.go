@@ -32,7 +32,10 @@ func TestStepsPage(t *testing.T) {
 		"A native step is a model: a repository folder whose `config.pbtxt` says\n\n```\nbackend: \"native\"\n" +
 		"parameters { key: \"step\" value { string_value: \"NAME\" } }\n```\n\nand sets the step's own parameters in the same way. " +
 		"Inputs and outputs may be left out of the configuration. Shapes below have no batch dimension; with `max_batch_size` " +
-		"above 0 every tensor has one in front. Files are looked up in the version folder, then in the model folder.\n")
+		"above 0 every tensor has one in front. Files are looked up in the version folder, then in the model folder. A step without " +
+		"files needs no version folder.\n\nA parameter that a step does not have is an error that names the nearest one: with a " +
+		"misspelt parameter the step would do something else. Other backends ignore such a parameter as Triton does, with a " +
+		"warning, unless the server runs with `--strict-parameters`.\n")
 	address := serveExamples(t)
 	for _, f := range stepFactories() {
 		if err := writeStep(&b, &f); err != nil {

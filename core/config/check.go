@@ -63,6 +63,7 @@ func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	l.cache()
 	l.metrics()
 	l.unsupported()
+	l.parameters(o)
 	l.extensions()
 	return l.list
 }

@@ -120,7 +120,7 @@ func (l *problems) sequenceNames(s *modelconfig.ModelSequenceBatching) {
 			l.add(Sequence, field, "sequence batching control tensor '%s' must have one control for %s, found %d", in.GetName(), l.cfg.GetName(), n)
 		}
 		if in.GetName() != "" && seen[in.GetName()] {
-			l.add(Sequence, field, "sequence batching control tensor '%s' is listed more than once for %s", in.GetName(), l.cfg.GetName())
+			l.add(Sequence, field, "sequence batching control tensor '%s' is specified for multiple control kinds for %s", in.GetName(), l.cfg.GetName())
 		}
 		seen[in.GetName()] = true
 	}

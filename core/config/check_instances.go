@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,14 +26,14 @@ func (o *Options) gpus() []int32 {
 }
 
 // resolveKind settles what a group leaves to the server: KIND_AUTO is the CPU unless the
-// group names devices that are there; KIND_GPU without numbers means all of them.
+// group names devices that are all there; KIND_GPU without numbers means all of them.
 func resolveKind(g *modelconfig.ModelInstanceGroup, gpus []int32) {
 	auto := g.Kind == modelconfig.ModelInstanceGroup_KIND_AUTO
 	switch {
-	case auto && len(g.Gpus) == 0:
-		g.Kind = modelconfig.ModelInstanceGroup_KIND_CPU
-	case auto && !slices.ContainsFunc(g.Gpus, func(id int32) bool { return !slices.Contains(gpus, id) }):
+	case auto && available(g.Gpus, gpus):
 		g.Kind = modelconfig.ModelInstanceGroup_KIND_GPU
+	case auto:
+		g.Kind, g.Gpus = modelconfig.ModelInstanceGroup_KIND_CPU, nil
 	case g.Kind == modelconfig.ModelInstanceGroup_KIND_GPU && len(g.Gpus) == 0:
 		g.Gpus = slices.Clone(gpus)
 	}
@@ -77,8 +78,8 @@ func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
 				g.GetName(), name, g.GetKind())
 		}
 		return
-	case len(l.gpus) == 0:
-		l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind KIND_GPU but no GPUs are available", g.GetName(), name)
+	case len(g.GetGpus()) == 0 && len(l.gpus) == 0:
+		l.add(InstanceGroup, field+".kind", "instance group %s of model %s has kind KIND_GPU but no GPUs are available, %s", g.GetName(), name, runOnCPU)
 		return
 	case len(g.GetGpus()) == 0:
 		l.add(InstanceGroup, field+".gpus", "instance group %s of model %s has kind KIND_GPU but specifies no GPUs", g.GetName(), name)
@@ -89,7 +90,8 @@ func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
 	for _, id := range g.GetGpus() {
 		if !slices.Contains(l.gpus, id) {
 			l.add(InstanceGroup, field+".gpus", "instance group %s of model %s specifies invalid or unsupported gpu id %d. "+
-				"GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: %s", g.GetName(), name, id, numbers(l.gpus))
+				"GPUs with at least the minimum required CUDA compute compatibility of 6.000000 are: %s; %s",
+				g.GetName(), name, id, cmp.Or(numbers(l.gpus), "none"), runOnCPU)
 		}
 	}
 }

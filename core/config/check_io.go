@@ -21,7 +21,7 @@ func (l *problems) input(i int, in *modelconfig.ModelInput) {
 	field := fmt.Sprintf("input[%d]", i)
 	l.port(field, "input", in)
 	if f := in.GetFormat(); f != modelconfig.ModelInput_FORMAT_NONE && len(in.GetDims()) != 3 && (len(in.GetDims()) > 0 || l.gap()) {
-		l.add(PortFormat, field+".format", "model input '%s' %s requires 3 dims", in.GetName(), f)
+		l.add(PortFormat, field+".format", "model input '%s' %s requires 3 dims for %s", in.GetName(), f, l.cfg.GetName())
 	}
 }
 
@@ -57,57 +57,57 @@ func TellsSignature(cfg *modelconfig.ModelConfig) bool {
 func (l *problems) gap() bool { return l.complete || !TellsSignature(l.cfg) }
 
 func (l *problems) port(field, kind string, p port) {
-	name := p.GetName()
+	name, model := p.GetName(), l.cfg.GetName()
 	if name == "" {
-		l.add(PortName, field, "model %s must specify 'name'", kind)
+		l.add(PortName, field, "model %s must specify 'name' for %s", kind, model)
 		return
 	}
 	_, known := modelconfig.DataType_name[int32(p.GetDataType())]
 	if missing := p.GetDataType() == modelconfig.DataType_TYPE_INVALID; !known || missing && l.gap() {
-		l.add(PortType, field+".data_type", "model %s '%s' must specify 'data_type'", kind, name)
+		l.add(PortType, field+".data_type", "model %s '%s' must specify 'data_type' for %s", kind, name, model)
 	}
 	if len(p.GetDims()) == 0 && l.gap() {
-		l.add(PortDims, field+".dims", "model %s '%s' must specify 'dims'", kind, name)
+		l.add(PortDims, field+".dims", "model %s '%s' must specify 'dims' for %s", kind, name, model)
 	}
 	if gaps := p.GetDataType() == modelconfig.DataType_TYPE_INVALID || len(p.GetDims()) == 0; gaps && !l.gap() && !IsEnsemble(l.cfg) {
-		l.add(InferredTensor, field, "%s '%s' of model '%s' has no data_type or dims, which are taken from the model", kind, name, l.cfg.GetName())
+		l.add(InferredTensor, field, "%s '%s' of model '%s' has no data_type or dims, which are taken from the model", kind, name, model)
 	}
 	for _, d := range p.GetDims() {
 		if d < 1 && d != -1 {
-			l.add(PortDims, field+".dims", "model %s '%s' dimension must be integer >= 1, or -1 to indicate a variable-size dimension", kind, name)
+			l.add(PortDims, field+".dims", "model %s '%s' dimension must be integer >= 1, or -1 to indicate a variable-size dimension for %s", kind, name, model)
 			break
 		}
 	}
 	if p.GetIsShapeTensor() && l.cfg.GetBackend() != "tensorrt" {
-		l.add(ShapeTensor, field+".is_shape_tensor", "shape tensors are only supported for TensorRT platform")
+		l.add(ShapeTensor, field+".is_shape_tensor", "shape tensors are only supported for TensorRT platform for %s", model)
 	}
 	switch r := p.GetReshape(); {
 	case r == nil, l.complete:
 	case len(p.GetDims()) > 0:
 		l.reshape(field, kind, p)
 	case !l.gap(): // the model tells what is behind the reshape only
-		l.add(PortDims, field+".dims", "model %s '%s' must specify 'dims'", kind, name)
+		l.add(PortDims, field+".dims", "model %s '%s' must specify 'dims' for %s", kind, name, model)
 	}
 }
 
 // reshape compares the sizes of both shapes: there are as many variable extents, and
 // the fixed ones between each two of them multiply to the same number.
 func (l *problems) reshape(field, kind string, p port) {
-	name, shape := p.GetName(), p.GetReshape().GetShape()
+	name, model, shape := p.GetName(), l.cfg.GetName(), p.GetReshape().GetShape()
 	at := field + ".reshape"
 	for _, d := range shape {
 		if d < 1 && d != -1 {
-			l.add(Reshape, at, "model %s '%s' reshape dimensions must be integer >= 1, or -1 to indicate a variable-size dimension", kind, name)
+			l.add(Reshape, at, "model %s '%s' reshape dimensions must be integer >= 1, or -1 to indicate a variable-size dimension for %s", kind, name, model)
 			return
 		}
 	}
 	if IsEnsemble(l.cfg) {
-		l.add(NotHonoured, at, "model '%s' sets '%s.reshape', which this server does not support for an ensemble", l.cfg.GetName(), kind)
+		l.add(NotHonoured, at, "model '%s' sets '%s.reshape', which this server does not support for an ensemble", model, kind)
 		l.fix("set reshape in the configuration of the step's model")
 		return
 	}
 	if len(shape) == 0 && l.cfg.GetMaxBatchSize() == 0 {
-		l.add(Reshape, at, "model %s '%s' cannot have empty reshape for non-batching model", kind, name)
+		l.add(Reshape, at, "model %s '%s' cannot have empty reshape for non-batching model as scalar tensors are not supported for %s", kind, name, model)
 		return
 	}
 	from, to := chunks(p.GetDims()), chunks(shape)
@@ -115,9 +115,9 @@ func (l *problems) reshape(field, kind string, p port) {
 	switch {
 	case same:
 	case len(from) != len(to) && len(from) > 1 && len(to) > 1:
-		l.add(Reshape, at, "model %s '%s' has different number of variable-size dimensions for dims and reshape", kind, name)
+		l.add(Reshape, at, "model %s '%s' has different number of variable-size dimensions for dims and reshape for %s", kind, name, model)
 	default:
-		l.add(Reshape, at, "model %s '%s' has different size for dims and reshape", kind, name)
+		l.add(Reshape, at, "model %s '%s' has different size for dims and reshape for %s", kind, name, model)
 	}
 }
 

@@ -37,14 +37,14 @@ type batchTensors struct {
 
 func (b *batchTensors) input(field string, in *modelconfig.BatchInput) {
 	if _, known := modelconfig.BatchInput_Kind_name[int32(in.GetKind())]; !known {
-		b.add(BatchTensor, field, "unknown batch input kind '%d'", in.GetKind())
+		b.add(BatchTensor, field, "unknown batch input kind '%d' for %s", in.GetKind(), b.cfg.GetName())
 		return
 	}
 	if n := len(in.GetSourceInput()); n != 1 {
-		b.add(BatchTensor, field, "batch input kind '%s' expects 1 source input, got %d", in.GetKind(), n)
+		b.add(BatchTensor, field, "batch input kind '%s' expects 1 source input, got %d for %s", in.GetKind(), n, b.cfg.GetName())
 	}
 	if d := in.GetDataType(); d != modelconfig.DataType_TYPE_INT32 && d != modelconfig.DataType_TYPE_FP32 {
-		b.add(BatchTensor, field, "batch input data type must be TYPE_INT32 or TYPE_FP32")
+		b.add(BatchTensor, field, "batch input data type must be TYPE_INT32 or TYPE_FP32 for %s", b.cfg.GetName())
 	}
 	b.sources(field, in.GetSourceInput())
 	if len(in.GetTargetName()) == 0 {
@@ -60,11 +60,11 @@ func (b *batchTensors) input(field string, in *modelconfig.BatchInput) {
 
 func (b *batchTensors) output(field string, out *modelconfig.BatchOutput) {
 	if _, known := modelconfig.BatchOutput_Kind_name[int32(out.GetKind())]; !known {
-		b.add(BatchTensor, field, "unknown batch output kind '%d'", out.GetKind())
+		b.add(BatchTensor, field, "unknown batch output kind '%d' for %s", out.GetKind(), b.cfg.GetName())
 		return
 	}
 	if n := len(out.GetSourceInput()); n != 1 {
-		b.add(BatchTensor, field, "batch output kind '%s' expects 1 source input, got %d", out.GetKind(), n)
+		b.add(BatchTensor, field, "batch output kind '%s' expects 1 source input, got %d for %s", out.GetKind(), n, b.cfg.GetName())
 	}
 	b.sources(field, out.GetSourceInput())
 	if len(out.GetTargetName()) == 0 {
@@ -73,10 +73,10 @@ func (b *batchTensors) output(field string, out *modelconfig.BatchOutput) {
 	once := "output:"
 	for _, name := range out.GetTargetName() {
 		if !b.outputs[name] {
-			b.add(BatchTensor, field, "unknown target output name '%s'", name)
+			b.add(BatchTensor, field, "unknown target output name '%s' for %s", name, b.cfg.GetName())
 		}
 		if b.taken[once+name] {
-			b.add(BatchTensor, field, "target output name '%s' can only be specified once", name)
+			b.add(BatchTensor, field, "target output name '%s' can only be specified once for %s", name, b.cfg.GetName())
 		}
 		b.taken[once+name] = true
 	}
@@ -86,7 +86,7 @@ func (b *batchTensors) output(field string, out *modelconfig.BatchOutput) {
 func (b *batchTensors) sources(field string, names []string) {
 	for _, name := range names {
 		if len(b.inputs) > 0 && !b.inputs[name] {
-			b.add(BatchTensor, field, "unknown source input name '%s'", name)
+			b.add(BatchTensor, field, "unknown source input name '%s' for %s", name, b.cfg.GetName())
 		}
 	}
 }

@@ -378,8 +378,8 @@ func TestBackends(t *testing.T) {
 				config.Deduce(cfg, t.TempDir(), cfg.GetName())
 				settled(cfg)
 			}
-			err := config.NotBuilt("m", tt.backend, "backend")
-			if want := "unsupported: model 'm' needs backend '" + tt.backend + "', which is not built in"; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.instead) {
+			err := config.NotBuilt("m", tt.backend, "backend", []string{"identity", "onnxruntime"})
+			if want := "unable to find backend library for backend '" + tt.backend + "', try specifying runtime on the model configuration. Model 'm' needs backend '" + tt.backend + "', which is not built in"; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.instead) {
 				t.Errorf("got %q", err)
 			}
 		})

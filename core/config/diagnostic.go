@@ -137,6 +137,34 @@ func Coded(code Code, field string, err error) error {
 	return d.wrap(err)
 }
 
+// WithFix returns err with a better advice than that of its rule. An error without a rule stays as it is.
+func WithFix(err error, fix string) error {
+	if c, ok := errors.AsType[*cause](err); ok {
+		c.Fix = fix
+	}
+	return err
+}
+
+// At returns err with a place in a file other than the configuration; line is 0 for none. An error without a rule stays
+// as it is.
+func At(err error, file string, line int) error {
+	if c, ok := errors.AsType[*cause](err); ok {
+		c.File, c.Line = file, line
+		if line > 0 {
+			c.Column = 1
+		}
+	}
+	return err
+}
+
+// WithField returns err with the field that it is about, unless it has one.
+func WithField(err error, field string) error {
+	if c, ok := errors.AsType[*cause](err); ok && c.Field == "" {
+		c.Field = field
+	}
+	return err
+}
+
 // newDiagnostic fills in what the rule of the code says.
 func newDiagnostic(code Code, field, reason string) Diagnostic {
 	d := Diagnostic{Code: code, Severity: Fault, Field: field, Reason: reason, status: status.InvalidArg}

@@ -58,35 +58,42 @@ type flow struct {
 	writer  map[string]int    // the step that writes a tensor
 	readers map[string][]int  // the steps that read it
 	where   map[string]string // the map that names it first
+	loose   map[string]bool   // the tensors that nothing writes, and all that depend on them
+	told    map[string]bool   // tensors of which what is wrong was said with another
 }
 
 func (l *problems) dataFlow() {
 	f := newFlow(l.cfg)
+	before := len(l.list)
 	for i, s := range f.steps {
 		l.link(f, i, s)
 	}
+	linked := len(l.list) == before
+	f.find()
 	for i, in := range l.cfg.GetInput() {
 		if _, written := f.writer[in.GetName()]; !written && len(f.readers[in.GetName()]) == 0 {
-			l.add(InputUnused, fmt.Sprintf("input[%d]", i), "ensemble input '%s' for ensemble %s' is not used", in.GetName(), l.cfg.GetName())
+			l.unusedInput(f, i, in.GetName())
 		}
 	}
-	loose := f.unconnected()
 	outputs := map[string]bool{}
 	for i, out := range l.cfg.GetOutput() {
 		outputs[out.GetName()] = true
-		l.written(f, loose, fmt.Sprintf("output[%d]", i), out.GetName())
+		l.written(f, fmt.Sprintf("output[%d]", i), out.GetName())
 	}
 	for _, t := range f.tensors() {
-		if !outputs[t] && (loose[t] || len(f.readers[t]) == 0) {
+		if !outputs[t] && !f.told[t] && (f.loose[t] || len(f.readers[t]) == 0) {
 			l.add(TensorUnused, f.where[t], "ensemble tensor '%s' is unused in ensemble '%s'", t, l.cfg.GetName())
 		}
+	}
+	if linked && len(l.list) > before {
+		l.circle(f)
 	}
 }
 
 func newFlow(cfg *modelconfig.ModelConfig) *flow {
 	f := &flow{
 		steps: cfg.GetEnsembleScheduling().GetStep(), inputs: map[string]bool{},
-		writer: map[string]int{}, readers: map[string][]int{}, where: map[string]string{},
+		writer: map[string]int{}, readers: map[string][]int{}, where: map[string]string{}, told: map[string]bool{},
 	}
 	for _, in := range cfg.GetInput() {
 		f.inputs[in.GetName()] = true
@@ -114,36 +121,42 @@ func (l *problems) link(f *flow, i int, s *modelconfig.ModelEnsembling_Step) {
 			l.add(InputWritten, stepField(i)+".output_map", "ensemble tensor '%s' is an input of ensemble '%s', but step %d writes it", t, l.cfg.GetName(), i)
 		}
 		f.writer[t] = i
-		f.place(t, stepField(i)+".output_map")
+		f.place(t, stepField(i)+".output_map."+port)
 	}
 	for _, port := range slices.Sorted(maps.Keys(s.GetInputMap())) {
 		t := s.GetInputMap()[port]
 		f.readers[t] = append(f.readers[t], i)
-		f.place(t, stepField(i)+".input_map")
+		f.place(t, stepField(i)+".input_map."+port)
 	}
 }
 
-// unconnected returns the tensors that nothing writes and all that depend on them.
-func (f *flow) unconnected() map[string]bool {
+// find finds the tensors that nothing writes and all that depend on them.
+func (f *flow) find() {
 	loose := map[string]bool{}
-	var queue []string
 	for _, t := range f.tensors() {
 		if _, written := f.writer[t]; !written && !f.inputs[t] {
-			loose[t] = true
-			queue = append(queue, t)
+			f.spread(loose, t)
 		}
 	}
-	for ; len(queue) > 0; queue = queue[1:] {
+	f.loose = loose
+}
+
+// tell notes that what is wrong with a tensor, and with all that wait for it, is said.
+func (f *flow) tell(t string) { f.spread(f.told, t) }
+
+// spread enters a tensor and all that wait for it into a set.
+func (f *flow) spread(set map[string]bool, t string) {
+	set[t] = true
+	for queue := []string{t}; len(queue) > 0; queue = queue[1:] {
 		for _, i := range f.readers[queue[0]] {
 			for _, t := range f.steps[i].GetOutputMap() {
-				if !loose[t] {
-					loose[t] = true
+				if !set[t] {
+					set[t] = true
 					queue = append(queue, t)
 				}
 			}
 		}
 	}
-	return loose
 }
 
 // tensors returns every tensor the steps name, sorted.
@@ -158,25 +171,38 @@ func (f *flow) tensors() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// written complains about an output that gets no data.
-func (l *problems) written(f *flow, loose map[string]bool, field, out string) {
+// written complains about an output that gets no data, and names the tensor that is the reason, as Triton does.
+func (l *problems) written(f *flow, field, out string) {
 	i, written := f.writer[out]
 	if !written && len(f.readers[out]) == 0 {
-		l.add(OutputUnused, field, "ensemble output '%s' for ensemble %s' is not used", out, l.cfg.GetName())
+		near := f.meant(out, f.unread)
+		l.add(OutputUnused, field, "ensemble output '%s' for ensemble %s' is not used%s", out, l.cfg.GetName(), near)
 		return
 	}
-	if !loose[out] {
+	if !f.loose[out] {
 		return
 	}
+	root := out
 	if written {
-		ins := f.steps[i].GetInputMap()
-		for _, port := range slices.Sorted(maps.Keys(ins)) {
-			if t := ins[port]; loose[t] {
-				l.add(NotWritten, field, "output '%s' for ensemble '%s' is not written: at least one of its depending tensors, '%s', is not connected",
-					out, l.cfg.GetName(), t)
-				return
-			}
-		}
+		root = f.root(i, out)
 	}
-	l.add(NotWritten, field, "output '%s' for ensemble '%s' is not written", out, l.cfg.GetName())
+	if f.told[root] {
+		return // by what was meant instead
+	}
+	near := f.meant(root, f.unread)
+	f.tell(root)
+	if root != out || near != "" {
+		field = f.where[root] // where it is read
+	}
+	if root == out {
+		l.add(NotWritten, field, "output '%s' for ensemble '%s' is not written%s", out, l.cfg.GetName(), near)
+		return
+	}
+	l.add(NotWritten, field, "output '%s' for ensemble '%s' is not written: at least one of its depending tensors, '%s', is not connected%s",
+		out, l.cfg.GetName(), root, near)
+	if near != "" {
+		l.fix("correct the name of the tensor here, or where it is written")
+	} else {
+		l.fix("have a step write '" + root + "', or read another tensor here")
+	}
 }

@@ -28,12 +28,18 @@ type Field struct {
 	Class Class
 	// Doc says what the field does here, or why it does nothing or is refused.
 	Doc string
-	// Value, when not nil, tells the values that the class is about; others are honoured.
+	// Value, when not nil, reports whether the class is about a value of the field; others are honoured. It is never
+	// called with the value of a field below.
 	Value func(protoreflect.Value) bool
 	// Only names those values for the reader, such as KIND_GPU.
 	Only string
 	// By names the backends that honour the field, whatever becomes of it with others.
 	By []string
+}
+
+// about reports whether the class is about the value v of the field of the given path, which is f's own or one below.
+func (f *Field) about(path string, v protoreflect.Value) bool {
+	return f.Value == nil || path == f.Path && f.Value(v)
 }
 
 // Fields returns the treatment of every field, in the order of the schema.
@@ -78,7 +84,7 @@ var fieldTable = []Field{
 	{Path: "name", Class: Honoured, Doc: "The model's name, which is that of its folder."},
 	{Path: "platform", Class: Honoured, Doc: "The older way to name the backend, and `ensemble`."},
 	{Path: "backend", Class: Honoured, Doc: "The backend that runs the model."},
-	{Path: "runtime", Class: Refused, Doc: "Runtimes made for Triton's interfaces are not loaded; backends find their own."},
+	{Path: "runtime", Class: Honoured, Doc: "The backend's library. Its usual name, libtriton_BACKEND.so, stands for the backend that is built in; any other is refused."},
 	{Path: "version_policy", Class: Honoured, Doc: "Which version folders are served."},
 	{Path: "version_policy.latest", Class: Honoured, Doc: "Serves the highest versions."},
 	{Path: "version_policy.latest.num_versions", Class: Honoured, Doc: "How many; 1 by default."},
@@ -121,7 +127,7 @@ var fieldTable = []Field{
 	{Path: "optimization.cuda", Class: Hinted, Doc: "There is no CUDA device."},
 	{
 		Path: "optimization.execution_accelerators", Class: Refused, Only: "not empty", By: []string{onnxRuntime},
-		Doc:   "ONNX Runtime's execution providers, where its library has them: openvino, xnnpack, tensorrt and cuda. Other backends have none.",
+		Doc:   "ONNX Runtime's execution providers, where its library has them: openvino, xnnpack, and for instances at GPUs tensorrt and cuda. Other backends have none. Without a GPU --gpu-fallback=cpu leaves those of GPUs out.",
 		Value: func(v protoreflect.Value) bool { return proto.Size(v.Message().Interface()) > 0 },
 	},
 	{Path: "optimization.input_pinned_memory", Class: Hinted, Doc: "Nothing is copied to a device."},
@@ -186,7 +192,7 @@ var fieldTable = []Field{
 	{Path: "ensemble_scheduling.max_inflight_requests", Class: Honoured, Doc: "The most requests of this ensemble that each step has at a time; further ones wait in order of arrival."},
 	{Path: "instance_group", Class: Honoured, Doc: "How many executions of a model run at a time."},
 	{Path: "instance_group.name", Class: Honoured, Doc: "A name for error texts."},
-	{Path: "instance_group.kind", Class: Honoured, Doc: "Where they run: KIND_CPU, KIND_MODEL and KIND_AUTO on the CPU, KIND_GPU on a device, and refused in Triton's words where there is none."},
+	{Path: "instance_group.kind", Class: Honoured, Doc: "Where they run: KIND_CPU, KIND_MODEL and KIND_AUTO on the CPU, KIND_GPU on a device. Where there is none, that is refused in Triton's words, or with --gpu-fallback=cpu runs on the CPU."},
 	{Path: "instance_group.count", Class: Honoured, Doc: "Executions at a time."},
 	{Path: "instance_group.rate_limiter", Class: Honoured, Doc: "With --rate-limit=execution_count, what an execution takes and who goes first."},
 	{Path: "instance_group.rate_limiter.resources", Class: Honoured, Doc: "What one execution takes of a resource."},

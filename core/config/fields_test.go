@@ -97,3 +97,82 @@ func page() []byte {
 	}
 	return b.Bytes()
 }
+
+// TestEveryFieldIsRead sets each field of the schema, with the messages around it, for a model of each kind and for an
+// ensemble: whatever comes of it, nothing may panic.
+func TestEveryFieldIsRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	kinds := []string{"onnxruntime", "python", "identity", "native", "pytorch", "tensorrt", "sequence", "unknown", ""}
+	walk((*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor(), "", func(path string) {
+		for _, backend := range kinds {
+			cfg := &modelconfig.ModelConfig{Backend: backend}
+			if backend == "" {
+				cfg.Platform = config.EnsemblePlatform
+			}
+			setField(cfg.ProtoReflect(), strings.Split(path, "."))
+			func() {
+				defer func() {
+					if p := recover(); p != nil {
+						t.Errorf("%s of backend '%s' panics: %v", path, backend, p)
+					}
+				}()
+				config.Settle(cfg, config.Source{Name: "m", Dir: dir}, nil)
+			}()
+		}
+	})
+}
+
+// setField sets the field of a path to a value that is not its default, and the messages around it.
+func setField(m protoreflect.Message, path []string) {
+	fd := m.Descriptor().Fields().ByTextName(path[0])
+	switch {
+	case fd.IsMap():
+		v := m.Mutable(fd).Map()
+		key := protoreflect.MapKey(protoreflect.ValueOfString("k"))
+		if fd.MapKey().Kind() != protoreflect.StringKind {
+			key = protoreflect.ValueOfUint64(1).MapKey()
+		}
+		if fd.MapValue().Message() == nil {
+			v.Set(key, someValue(fd.MapValue()))
+		} else if below := v.Mutable(key).Message(); len(path) > 1 {
+			setField(below, path[1:])
+		}
+	case fd.IsList() && fd.Message() != nil:
+		if below := m.Mutable(fd).List().AppendMutable().Message(); len(path) > 1 {
+			setField(below, path[1:])
+		}
+	case fd.IsList():
+		m.Mutable(fd).List().Append(someValue(fd))
+	case fd.Message() != nil:
+		if below := m.Mutable(fd).Message(); len(path) > 1 {
+			setField(below, path[1:])
+		}
+	default:
+		m.Set(fd, someValue(fd))
+	}
+}
+
+// someValue returns a value of a scalar field.
+func someValue(fd protoreflect.FieldDescriptor) protoreflect.Value {
+	switch fd.Kind() {
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(true)
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(1)
+	case protoreflect.Int32Kind:
+		return protoreflect.ValueOfInt32(1)
+	case protoreflect.Int64Kind:
+		return protoreflect.ValueOfInt64(1)
+	case protoreflect.Uint32Kind:
+		return protoreflect.ValueOfUint32(1)
+	case protoreflect.Uint64Kind:
+		return protoreflect.ValueOfUint64(1)
+	case protoreflect.FloatKind:
+		return protoreflect.ValueOfFloat32(1)
+	case protoreflect.DoubleKind:
+		return protoreflect.ValueOfFloat64(1)
+	default:
+		return protoreflect.ValueOfString("s")
+	}
+}

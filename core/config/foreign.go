@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // instead says what serves a model of a backend that Triton has and this server may
 // lack.
 var instead = map[string]string{
@@ -10,12 +12,16 @@ var instead = map[string]string{
 	"tensorrtllm": "serve language models by a server of their own",
 }
 
-// NotBuilt is the error of a model whose backend is not there. It names the backend,
-// and what to use in its place where that is known. field is the one that names it.
-func NotBuilt(model, backend, field string) error {
-	text := ""
+// NotBuilt is the error of a model whose backend is not there. It starts with Triton's words, and names the backend and
+// what to use in its place where that is known. field is the one that names it; have are the backends that there are.
+func NotBuilt(model, backend, field string, have []string) error {
+	text := DidYouMean(backend, have)
 	if other := instead[backend]; other != "" {
 		text = ": " + other
+	} else if text != "" {
+		text = "." + text
 	}
-	return Errorf(NotBuiltIn, field, "unsupported: model '%s' needs backend '%s', which is not built in%s", model, backend, text)
+	return WithFix(Errorf(NotBuiltIn, field, "unable to find backend library for backend '%s', try specifying runtime on the model configuration. "+
+		"Model '%s' needs backend '%s', which is not built in%s", backend, model, backend, text),
+		"use one of the backends that are built in: "+strings.Join(have, ", "))
 }

@@ -50,7 +50,7 @@ func outcome(t *testing.T, name string, text []byte) []byte {
 }
 
 // inspect reads NAME.pbtxt as the file of a model m, NAME.json as an override, and
-// NAME.strict.pbtxt with nothing to be completed.
+// NAME.strict.pbtxt with nothing to be completed, and NAME.fallback.pbtxt with GPUs replaced by the CPU.
 func inspect(t *testing.T, name string, text []byte) (*modelconfig.ModelConfig, []config.Diagnostic) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "m")
@@ -64,8 +64,11 @@ func inspect(t *testing.T, name string, text []byte) (*modelconfig.ModelConfig, 
 	} else if err := os.WriteFile(filepath.Join(dir, config.FileName), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if strings.HasSuffix(name, ".strict.pbtxt") {
+	switch {
+	case strings.HasSuffix(name, ".strict.pbtxt"):
 		o = &config.Options{StrictEnsembleConfig: true, NoAutoComplete: true}
+	case strings.HasSuffix(name, ".fallback.pbtxt"):
+		o = &config.Options{GPUFallback: true}
 	}
 	cfg, list := config.Read(s, o)
 	for i := range list {
@@ -85,7 +88,7 @@ func TestEveryRuleHasCase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pattern := range []string{"*_test.go", "../../pipeline/plan/testdata/*.txtar", "../../cmd/tutti/testdata/script/validate*.txtar"} {
+	for _, pattern := range []string{"*_test.go", "../../pipeline/plan/testdata/*.txtar", "../../cmd/tutti/testdata/script/validate*.txtar", "../../cmd/tutti/testdata/mistakes/*.txtar"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,12 @@ var quotedFields = map[protoreflect.FullName]bool{
 	"inference.ModelInstanceGroup.SecondaryDevice.device_id":     true,
 }
 
+// unlessZero are fields that the clients of Triton 2.51 do not know, and refuse where they see them: they are shown only
+// where they are set.
+var unlessZero = map[protoreflect.FullName]bool{
+	"inference.ModelEnsembling.max_inflight_requests": true,
+}
+
 // JSON returns cfg as the configuration endpoint shows it: the fields' own names in
 // the order of their declaration, scalars, lists and maps also when they are zero or
 // empty, messages only when they are set.
@@ -34,7 +41,7 @@ func appendMessage(b []byte, m protoreflect.Message) ([]byte, error) {
 	first := true
 	for i := range fields.Len() {
 		fd := fields.Get(i)
-		if fd.HasPresence() && !m.Has(fd) {
+		if (fd.HasPresence() || unlessZero[fd.FullName()]) && !m.Has(fd) {
 			continue
 		}
 		if !first {
@@ -154,7 +161,11 @@ func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	return strconv.AppendFloat(b, f, 'g', -1, bits), nil
 }
 
+// appendString writes < and > as they are, which is what the endpoint's clients compare with.
 func appendString(b []byte, s string) ([]byte, error) {
-	text, err := json.Marshal(s)
-	return append(b, text...), err
+	out := bytes.NewBuffer(b)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(s)
+	return bytes.TrimSuffix(out.Bytes(), []byte{'\n'}), err
 }

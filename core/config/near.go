@@ -15,9 +15,9 @@ var valueAliases = map[string]string{
 	"TYPE_INT": "TYPE_INT32", "TYPE_LONG": "TYPE_INT64",
 }
 
-// didYouMean returns a sentence with the name nearest to what was written, or nothing
-// when none is near.
-func didYouMean(written string, names []string) string {
+// DidYouMean returns a sentence with the name nearest to what was written, with a blank
+// before it, or nothing when none is near.
+func DidYouMean(written string, names []string) string {
 	if best := nearest(written, names); best != "" {
 		return " Did you mean \"" + best + "\"?"
 	}
@@ -35,7 +35,8 @@ func nearest(written string, names []string) string {
 			return name
 		}
 	}
-	return closest(names, max(1, len(written)/3), func(name string) int { return wordDistance(low, strings.ToLower(name)) })
+	most := min(max(1, len(written)/3), len(written)-1) // a name of one letter resembles every other
+	return closest(names, most, func(name string) int { return wordDistance(low, strings.ToLower(name)) })
 }
 
 // Nearest returns the name that is spelt most like written, the first of several, or

@@ -26,9 +26,12 @@ var platforms = map[string]string{
 	"tensorflow_savedmodel": "tensorflow",
 }
 
+// defaultFile is the model file of a backend.
+type defaultFile struct{ backend, platform, file string }
+
 // defaultFiles are the model files of backends that have one, with the platform that
 // Triton fills in, in the order in which files are looked for.
-var defaultFiles = []struct{ backend, platform, file string }{
+var defaultFiles = []defaultFile{
 	{onnxRuntime, "onnxruntime_onnx", "model.onnx"},
 	{"tensorrt", "tensorrt_plan", "model.plan"},
 	{"tensorflow", "tensorflow_savedmodel", "model.savedmodel"},
@@ -53,6 +56,13 @@ type Options struct {
 	StrictEnsembleConfig bool
 	// NoAutoComplete asks every model to declare all its inputs and outputs.
 	NoAutoComplete bool
+	// Params returns the parameters that the models of a backend read, nil where any may be; see backends.Factory. Without
+	// it none is looked at.
+	Params func(backend string) []string
+	// StrictParams refuses the parameters that nobody reads.
+	StrictParams bool
+	// GPUFallback runs on the CPU what asks for GPUs that are not there.
+	GPUFallback bool
 	// Devices are the places besides the host that instances may be put at.
 	Devices []tensor.Place
 }
@@ -70,10 +80,16 @@ func NormaliseWith(cfg *modelconfig.ModelConfig, dir string, o *Options) ([]Diag
 	if cfg.Name == "" {
 		cfg.Name = dir
 	}
+	list := fillIn(cfg, o)
 	if cfg.Name != dir {
-		return nil, Errorf(OtherFolder, "name",
+		return list, Errorf(OtherFolder, "name",
 			"unexpected directory name '%s' for model '%s', directory name must equal model name", dir, cfg.Name)
 	}
+	return list, nil
+}
+
+// fillIn fills in the defaults of a configuration that has a name.
+func fillIn(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	if cfg.GetVersionPolicy().GetPolicyChoice() == nil {
 		cfg.VersionPolicy = &modelconfig.ModelVersionPolicy{
 			PolicyChoice: &modelconfig.ModelVersionPolicy_Latest_{Latest: &modelconfig.ModelVersionPolicy_Latest{NumVersions: 1}},
@@ -82,14 +98,15 @@ func NormaliseWith(cfg *modelconfig.ModelConfig, dir string, o *Options) ([]Diag
 	normaliseBatching(cfg)
 	if IsEnsemble(cfg) {
 		if o != nil && o.StrictEnsembleConfig {
-			return nil, nil
+			return nil
 		}
-		return CompleteFlow(cfg), nil
+		return CompleteFlow(cfg)
 	}
 	list := normaliseBackend(cfg)
+	list = append(list, withoutGPUs(cfg, o)...)
 	normaliseInstances(cfg, o.gpus())
 	normaliseOptimization(cfg)
-	return list, nil
+	return list
 }
 
 // normaliseBatching fills in the defaults of whichever batcher is there.

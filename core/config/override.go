@@ -51,13 +51,13 @@ func jsonHint(msg string) string {
 	names, hint := map[string]bool{}, ""
 	root := (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor()
 	if m := jsonUnknown.FindStringSubmatch(msg); m != nil {
-		hint = didYouMean(m[1], fieldNames(root))
+		hint = DidYouMean(m[1], fieldNames(root))
 		if hint == "" {
 			eachField(root, "", func(_ string, fd protoreflect.FieldDescriptor) bool {
 				names[fd.TextName()] = true
 				return true
 			})
-			hint = didYouMean(m[1], sortedKeys(names))
+			hint = DidYouMean(m[1], sortedKeys(names))
 		}
 	} else if m := jsonEnum.FindStringSubmatch(msg); m != nil {
 		eachField(root, "", func(_ string, fd protoreflect.FieldDescriptor) bool {
@@ -68,7 +68,7 @@ func jsonHint(msg string) string {
 			}
 			return true
 		})
-		hint = didYouMean(m[2], sortedKeys(names))
+		hint = DidYouMean(m[2], sortedKeys(names))
 	}
 	if hint == "" {
 		return ""

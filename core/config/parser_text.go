@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -51,6 +52,7 @@ func parserFault(path string, text []byte, err error) Diagnostic {
 	d := newDiagnostic(f.code, "", fmt.Sprintf("failed to read text proto from %s: %s%d:%d: %s%s",
 		path, parserHead, shown.line, shown.column, f.words, f.hint))
 	d.File, d.Line, d.Column = path, own.line, own.column
+	d.Fix = cmp.Or(f.fix, d.Fix)
 	return d
 }
 
@@ -60,16 +62,18 @@ type textFault struct {
 	at    int // offset of what is wrong
 	shown int // offset that the C++ parser tells
 	scope frame
+	open  []frame // the messages around the fault, outermost first, scope last
 	code  Code
 	words string
 	hint  string
+	fix   string // a better one than the rule's
 }
 
 // look finds the message and the field that the fault is in.
 func (f *textFault) look() {
 	s := &scanner{text: f.text}
 	s.run(f.at)
-	f.scope, f.shown = *s.top(), f.at
+	f.scope, f.open, f.shown = *s.top(), s.frames, f.at
 }
 
 func (f *textFault) translate() {
@@ -93,6 +97,7 @@ func (f *textFault) foreign() {
 	rest := f.text[f.at:]
 	next := f.text[f.after():]
 	switch {
+	case f.unclosed(), f.noMessage():
 	case bytes.HasPrefix(f.text, []byte("\xef\xbb\xbf")):
 		f.hint = ". The file starts with a byte order mark; save it as UTF-8 without one"
 	case bytes.HasPrefix(f.text, []byte("\xff\xfe")), bytes.HasPrefix(f.text, []byte("\xfe\xff")):
@@ -140,7 +145,9 @@ func (f *textFault) unknownField(name string) {
 	}
 	f.code, f.shown = UnknownField, f.after()
 	f.words = fmt.Sprintf("Message type %q has no field named %q.", desc.FullName(), name)
-	f.hint = didYouMean(name, fieldNames(desc))
+	if f.hint = DidYouMean(name, fieldNames(desc)); f.hint == "" {
+		f.ofOuter(name)
+	}
 }
 
 func (f *textFault) oneof(field, choice string) {
@@ -187,7 +194,7 @@ func (f *textFault) value(kind, value string) {
 	case kind == "bool":
 		f.shown = f.after()
 		f.words = fmt.Sprintf("Invalid value for boolean field %q. Value: %q.", field, value)
-		f.hint = didYouMean(value, []string{"true", "false"})
+		f.hint = DidYouMean(value, []string{"true", "false"})
 	case kind == "float" || kind == "double":
 		f.words = "Expected double, got: " + value
 	case fd != nil && unsigned(fd.Kind()) && strings.HasPrefix(value, "-"):
@@ -211,7 +218,7 @@ func (f *textFault) enumHint(fd protoreflect.FieldDescriptor, value string) {
 	for i := range fd.Enum().Values().Len() {
 		names = append(names, string(fd.Enum().Values().Get(i).Name()))
 	}
-	f.hint = didYouMean(value, names)
+	f.hint = DidYouMean(value, names)
 }
 
 func fieldNames(desc protoreflect.MessageDescriptor) []string {

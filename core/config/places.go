@@ -93,6 +93,7 @@ type frame struct {
 	path   string // with a dot at its end, empty outermost
 	field  string
 	offset int // of the field's name
+	begins int // of the message, its name where it has one of its own
 	count  map[string]int
 	value  bool // a colon was read
 	list   bool // a bracket is open
@@ -112,6 +113,7 @@ func (s *scanner) run(end int) {
 			n = skip(rest, func(c byte) bool { return c != '\n' })
 		case c == '"' || c == '\'':
 			n = quoted(rest)
+			s.key(string(rest[:n]))
 			s.top().value = false
 		case isName(c):
 			n = skip(rest, isName)
@@ -134,6 +136,17 @@ func (s *scanner) name(name string, at int) {
 	}
 	f.field, f.offset = name, at
 	s.tell(f.path+name, at)
+}
+
+// key tells the place of an entry of a map by its key: parameters.KEY is where the entry begins.
+func (s *scanner) key(quoted string) {
+	if len(s.frames) < 2 || s.top().field != "key" {
+		return
+	}
+	around := &s.frames[len(s.frames)-2]
+	if fd := around.descriptor(); fd != nil && fd.IsMap() && len(quoted) > 2 {
+		s.tell(around.path+around.field+"."+quoted[1:len(quoted)-1], s.top().begins)
+	}
 }
 
 // mark follows one punctuation character.
@@ -170,7 +183,7 @@ func (s *scanner) push(f *frame, at int) {
 		f.count[f.field]++
 		s.tell(path, at)
 	}
-	s.frames = append(s.frames, frame{desc: child(f), path: path + ".", count: map[string]int{}})
+	s.frames = append(s.frames, frame{desc: child(f), path: path + ".", begins: at, count: map[string]int{}})
 }
 
 func (s *scanner) tell(path string, at int) {

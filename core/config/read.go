@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -48,11 +49,12 @@ func Settle(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
 	Deduce(cfg, s.Dir, s.Name)
 	notes, err := NormaliseWith(cfg, s.Name, o)
 	list = append(list, notes...)
-	if err != nil {
-		return append(list, diagnosticOf(err, s.Name))
+	list = append(list, undeduced(cfg, s.Dir, inspect(cfg, o))...)
+	list = append(list, strictly(cfg, o, list)...)
+	if err != nil { // which Triton looks at last
+		list = append(list, diagnosticOf(err, s.Name))
 	}
-	list = append(list, undeduced(cfg, inspect(cfg, o))...)
-	return append(list, strictly(cfg, o, list)...)
+	return list
 }
 
 // FirstError returns the error of the first fault of list, or nil.
@@ -143,17 +145,24 @@ func Deduce(cfg *modelconfig.ModelConfig, dir, name string) {
 			return
 		}
 	}
-	if at := strings.LastIndexByte(name, '.'); at > 0 && at+1 < len(name) {
-		cfg.Backend = name[at+1:]
+	at := strings.IndexByte(name, '.')
+	if at <= 0 || at+1 == len(name) {
+		return
+	}
+	cfg.Backend = name[at+1:]
+	// A backend with a file of its own name keeps that; any other has Triton's.
+	if cfg.DefaultModelFilename == "" && !slices.ContainsFunc(defaultFiles, func(d defaultFile) bool { return d.backend == cfg.Backend }) {
+		cfg.DefaultModelFilename = "model." + cfg.Backend
 	}
 }
 
-// undeduced says in Triton's words that nothing tells the backend.
-func undeduced(cfg *modelconfig.ModelConfig, list []Diagnostic) []Diagnostic {
+// undeduced says in Triton's words that nothing tells the backend, and what there is instead.
+func undeduced(cfg *modelconfig.ModelConfig, dir string, list []Diagnostic) []Diagnostic {
 	for i := range list {
 		if list[i].Code == NoBackend {
 			list[i].Reason = fmt.Sprintf("Invalid model name: Could not determine backend for model '%s' with no backend in model configuration. "+
 				"Expected model name of the form 'model.<backend_name>'.", cfg.GetName())
+			undeducedFile(&list[i], dir)
 		}
 	}
 	return list
@@ -185,6 +194,37 @@ func MeantVersion(name string) bool {
 	}
 	name = strings.TrimLeft(name, "vV-+")
 	return name != "" && name[0] >= '0' && name[0] <= '9'
+}
+
+// NeedsVersion reports whether a model needs a version folder. An ensemble and a native step may have no files, and are
+// version 1 without one; an ensemble that is read as Triton reads it needs one all the same.
+func NeedsVersion(cfg *modelconfig.ModelConfig, o *Options) bool {
+	if IsEnsemble(cfg) {
+		return o != nil && o.StrictEnsembleConfig
+	}
+	return cfg.GetBackend() != nativeBackend
+}
+
+// NoVersionFolder is the error of a model without the version folder that it needs, in Triton's words. ignored are
+// folders of dir that were meant to be one.
+func NoVersionFolder(model string, ignored []string) error {
+	const text = "at least one version must be available under the version policy of model '%s'"
+	if len(ignored) == 0 {
+		return Errorf(NoVersion, "", text, model)
+	}
+	return WithFix(Errorf(NoVersion, "", text+", folder '%s' is no version", model, ignored[0]), "rename folder '"+ignored[0]+"' to "+versionMeant(ignored[0]))
+}
+
+// versionMeant returns the number that a folder's name most likely stands for.
+func versionMeant(folder string) string {
+	number := strings.TrimLeft(folder, "vV-+0")
+	for i := range len(number) {
+		if number[i] < '0' || number[i] > '9' {
+			number = number[:i]
+			break
+		}
+	}
+	return cmp.Or(number, "1")
 }
 
 // NotVersion is the notice of a folder that is ignored.

@@ -59,6 +59,8 @@ const (
 	MixedNaming   Code = "TUT2025"
 	QueuePolicy   Code = "TUT2026"
 	Metrics       Code = "TUT2027"
+	UnknownParam  Code = "TUT2028"
+	StepParam     Code = "TUT2029"
 
 	EnsembleFlow  Code = "TUT3001"
 	EnsembleField Code = "TUT3002"
@@ -84,22 +86,27 @@ const (
 	Hint          Code = "TUT4002"
 	SharedLibrary Code = "TUT4003"
 	NotBuiltIn    Code = "TUT4004"
+	NoGPU         Code = "TUT4005"
+	OnCPU         Code = "TUT4006"
 
-	NotLoaded  Code = "TUT5001"
-	NoRuntime  Code = "TUT5002"
-	NoVersion  Code = "TUT5003"
-	FolderName Code = "TUT5004"
-	LabelFile  Code = "TUT5005"
-	NoModels   Code = "TUT5006"
-	Duplicate  Code = "TUT5007"
+	NotLoaded   Code = "TUT5001"
+	NoRuntime   Code = "TUT5002"
+	NoVersion   Code = "TUT5003"
+	FolderName  Code = "TUT5004"
+	LabelFile   Code = "TUT5005"
+	NoModels    Code = "TUT5006"
+	Duplicate   Code = "TUT5007"
+	ModelFile   Code = "TUT5008"
+	Mismatch    Code = "TUT5009"
+	PythonModel Code = "TUT5010"
 
-	PythonPlatform  Code = "TUT6001"
-	NoModelVersion  Code = "TUT6002"
-	InferredPort    Code = "TUT6003"
-	NoVersionFolder Code = "TUT6004"
-	OwnBackend      Code = "TUT6005"
-	PaddingParam    Code = "TUT6006"
-	InferredTensor  Code = "TUT6007"
+	PythonPlatform      Code = "TUT6001"
+	NoModelVersion      Code = "TUT6002"
+	InferredPort        Code = "TUT6003"
+	VersionlessEnsemble Code = "TUT6004"
+	OwnBackend          Code = "TUT6005"
+	PaddingParam        Code = "TUT6006"
+	InferredTensor      Code = "TUT6007"
 )
 
 // Rules returns every rule, by code.
@@ -162,6 +169,8 @@ var modelRules = []Rule{
 	{Code: Metrics, Severity: Fault, Doc: "No metric can be made as the configuration says.", Fix: "correct metric_tags or model_metrics"},
 	{Code: MixedNaming, Severity: Notice, Doc: "Names follow more than one convention, so that inputs are passed in the order of their declaration."},
 	{Code: QueuePolicy, Severity: Fault, Doc: "A queue policy has an action that is none.", Fix: "write timeout_action: REJECT or timeout_action: DELAY"},
+	{Code: UnknownParam, Severity: Warning, Doc: "A parameter is set that nobody reads; an error with --strict-parameters.", Fix: "remove it"},
+	{Code: StepParam, Severity: Fault, Doc: "A native step cannot be made as its parameters say.", Fix: "correct the parameter: docs/steps.md lists those of every step"},
 }
 
 var ensembleRules = []Rule{
@@ -179,10 +188,10 @@ var ensembleRules = []Rule{
 	{Code: NoSuchPort, Severity: Fault, Doc: "A step maps an input or output that its model does not have.", Fix: "use a name from the model's own configuration"},
 	{Code: InputUnmapped, Severity: Fault, Doc: "A required input of a step's model gets no tensor.", Fix: "add it to the step's input_map"},
 	{Code: BatchTooSmall, Severity: Fault, Doc: "A step's model takes smaller batches than the ensemble.", Fix: "lower the ensemble's max_batch_size, or raise the model's"},
-	{Code: BadDependency, Severity: Fault, Doc: "A step's model cannot be used.", Fix: "correct the model that the reason names"},
+	{Code: BadDependency, Severity: Fault, Doc: "A step's model cannot be used.", Fix: "correct that model first"},
 	{Code: NoSuchModel, Severity: Fault, Doc: "A step names a model that is not there.", Fix: "correct model_name, or add the model to the repository"},
 	{Code: Circle, Severity: Fault, Doc: "Ensembles or tensors depend on themselves.", Fix: "remove one connection of the circle"},
-	{Code: NotCompiled, Severity: Fault, Doc: "An ensemble cannot be compiled for a reason that has no code of its own.", Fix: "correct what the reason names"},
+	{Code: NotCompiled, Severity: Fault, Doc: "An ensemble cannot be compiled for a reason that has no code of its own."},
 	{Code: MixedStreams, Severity: Fault, Doc: "Answers of decoupled steps that do not follow from each other would have to be paired.", Fix: "give each decoupled step an ensemble of its own"},
 }
 
@@ -190,24 +199,29 @@ var honourRules = []Rule{
 	{Code: NotHonoured, Severity: Fault, Unsupported: true, Doc: "A field would change results and is not built.", Fix: "remove the field"},
 	{Code: Hint, Severity: Notice, Doc: "A field only hints at speed, or depends on one that is not set, and has no effect here."},
 	{Code: SharedLibrary, Severity: Fault, Unsupported: true, Doc: "A shared library made for Triton is named.", Fix: "use what is built in; libraries made for Triton's interfaces are not loaded"},
-	{Code: NotBuiltIn, Severity: Fault, Unsupported: true, Doc: "The backend is not built in.", Fix: "use one of the backends that are built in"},
+	{Code: NotBuiltIn, Severity: Fault, Doc: "The backend is not built in.", Fix: "use one of the backends that are built in"},
+	{Code: NoGPU, Severity: Fault, Unsupported: true, Doc: "What runs on GPUs only is asked for, and there are none.", Fix: "remove the accelerator, or " + runOnCPU},
+	{Code: OnCPU, Severity: Warning, Doc: "What asks for GPUs that are not there runs on the CPU, by --gpu-fallback=cpu.", Fix: "set kind: KIND_CPU to have the same everywhere"},
 }
 
 var repositoryRules = []Rule{
-	{Code: NotLoaded, Severity: Fault, Doc: "The model cannot be loaded.", Fix: "correct what the reason names"},
-	{Code: NoRuntime, Severity: Warning, Doc: "The runtime of the backend is not here, so that the model's file was not looked at.", Fix: "fetch the runtime to have the model's file checked too"},
+	{Code: NotLoaded, Severity: Fault, Doc: "The model cannot be loaded, for a reason that has no code of its own."},
+	{Code: NoRuntime, Severity: Warning, Doc: "The runtime of the backend is not here, so that the model's file was not looked at.", Fix: "run 'tutti runtime fetch' with its name to have the model's file checked too"},
 	{Code: NoVersion, Severity: Fault, Doc: "The model has no version folder.", Fix: "put the model's files into a folder named 1"},
 	{Code: FolderName, Severity: Notice, Doc: "A folder's name is no version and is ignored.", Fix: "name version folders by a positive number without leading zeros"},
 	{Code: LabelFile, Severity: Fault, Doc: "A label file cannot be read.", Fix: "put the file into the model's folder, one label a line"},
 	{Code: NoModels, Severity: Fault, Doc: "A repository holds no model.", Fix: "give the folder that holds the models' folders"},
 	{Code: Duplicate, Severity: Fault, Doc: "Two repositories hold a model of one name.", Fix: "rename one of the two"},
+	{Code: ModelFile, Severity: Fault, Doc: "The model's file is missing, or cannot be read.", Fix: "put the model's file into the version folder"},
+	{Code: Mismatch, Severity: Fault, Doc: "The configuration and the model's file contradict each other.", Fix: "declare what the file has, or nothing"},
+	{Code: PythonModel, Severity: Fault, Doc: "model.py cannot be imported, or its model not be made."},
 }
 
 var extensionRules = []Rule{
 	{Code: PythonPlatform, Severity: Notice, Extension: true, Doc: `platform: "python" stands for backend: "python".`, Fix: `write backend: "python"`},
 	{Code: NoModelVersion, Severity: Notice, Extension: true, Doc: "A step without model_version takes the latest version.", Fix: "write model_version: -1"},
 	{Code: InferredPort, Severity: Notice, Extension: true, Doc: "An ensemble's input or output is taken from its steps.", Fix: "declare it"},
-	{Code: NoVersionFolder, Severity: Notice, Extension: true, Doc: "An ensemble has no version folder and is version 1.", Fix: "make an empty folder named 1"},
+	{Code: VersionlessEnsemble, Severity: Notice, Extension: true, Doc: "An ensemble has no version folder and is version 1.", Fix: "make an empty folder named 1"},
 	{Code: OwnBackend, Severity: Notice, Extension: true, Doc: "The backend exists in this server only."},
 	{Code: PaddingParam, Severity: Notice, Extension: true, Doc: "A parameter pads inputs, which Triton ignores."},
 	{Code: InferredTensor, Severity: Notice, Extension: true, Doc: "A declared tensor's type or dims are taken from the model.", Fix: "declare data_type and dims"},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,7 +19,7 @@ func (l *problems) unsupported() {
 	eachSet(l.cfg.ProtoReflect(), "", "", func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f, ok := FieldOf(plain)
 		switch {
-		case !ok || f.Class != Refused || f.Value != nil && !f.Value(v) || slices.Contains(f.By, l.cfg.GetBackend()):
+		case !ok || f.Class != Refused || !f.about(plain, v) || slices.Contains(f.By, l.cfg.GetBackend()):
 			return true
 		case !said[f.Path]:
 			said[f.Path] = true
@@ -45,7 +46,7 @@ func Hints(cfg *modelconfig.ModelConfig) []Diagnostic {
 	said := map[string]bool{}
 	eachSet(cfg.ProtoReflect(), "", "", func(plain, at string, _ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f, ok := FieldOf(plain)
-		if !ok || f.Class != Hinted || f.Value != nil && !f.Value(v) {
+		if !ok || f.Class != Hinted || !f.about(plain, v) {
 			return true
 		}
 		if !said[f.Path] {
@@ -77,9 +78,7 @@ func (l *problems) libraries() {
 	refuse := func(field, library string) {
 		l.add(SharedLibrary, field, "model '%s' names the shared library '%s' in '%s', which this server does not load", name, library, field)
 	}
-	if r := l.cfg.GetRuntime(); tritonLibrary.MatchString(r) {
-		refuse("runtime", r)
-	}
+	l.runtime()
 	own := "libtriton_" + l.cfg.GetBackend() + ".so" // names the backend a second time
 	if f := l.cfg.GetDefaultModelFilename(); f != own && tritonLibrary.MatchString(path.Base(f)) {
 		refuse("default_model_filename", f)
@@ -98,6 +97,21 @@ func (l *problems) libraries() {
 	for i, f := range l.cfg.GetModelOperations().GetOpLibraryFilename() {
 		refuse("model_operations.op_library_filename["+strconv.Itoa(i)+"]", f)
 	}
+}
+
+// runtime takes the library that Triton would load for the backend in any case, which means the backend that is built in,
+// and refuses any other in Triton's words.
+func (l *problems) runtime() {
+	name, r := l.cfg.GetName(), l.cfg.GetRuntime()
+	switch {
+	case r == "", r == "libtriton_"+l.cfg.GetBackend()+".so":
+		return
+	case !filepath.IsLocal(r):
+		l.add(SharedLibrary, "runtime", "backend library name '%s' escapes backend directory, for model '%s', check model config runtime field", r, name)
+	default:
+		l.add(SharedLibrary, "runtime", "unable to find backend library '%s' for model '%s', this server loads no libraries made for Triton", r, name)
+	}
+	l.fix("remove the field: backend '" + l.cfg.GetBackend() + "' needs no library")
 }
 
 // eachSet visits the fields of m that are set, outer ones first. A field of a list

@@ -70,6 +70,9 @@ func (a *answer) WriteHeader(code int) {
 	}
 }
 
+// Begun reports whether the status is decided, so that no other can be sent.
+func (a *answer) Begun() bool { return a.code != 0 }
+
 // bodiless tells of an answer that has no body by its status.
 func (a *answer) bodiless() bool {
 	return a.code == http.StatusNoContent || a.code == http.StatusNotModified

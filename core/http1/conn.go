@@ -78,6 +78,9 @@ func (c *conn) serve() {
 	defer c.gone()
 	given := false
 	defer func() {
+		if p := recover(); p != nil {
+			c.report(p)
+		}
 		if !given {
 			_ = c.nc.Close() // nothing is expected of it any more
 		}
@@ -194,6 +197,11 @@ func (c *conn) recovered(again *bool) {
 	if err, is := p.(error); is && errors.Is(err, http.ErrAbortHandler) {
 		return
 	}
+	c.report(p)
+}
+
+// report logs a panic with its stack.
+func (c *conn) report(p any) {
 	stack := make([]byte, 64<<10)
 	c.srv.logf("http: panic serving %s: %v\n%s", c.base.RemoteAddr, p, stack[:runtime.Stack(stack, false)])
 }

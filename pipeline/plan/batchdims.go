@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+
 	"tutti/core/config"
 )
 
@@ -11,9 +13,11 @@ func (c *compiler) batchDims() error {
 	for _, l := range c.levels {
 		for _, s := range l.steps {
 			if s.sig.MaxBatch > 0 && s.sig.MaxBatch < l.sig.MaxBatch {
-				return l.fail(config.Errorf(config.BatchTooSmall, "max_batch_size",
+				return config.WithFix(l.fail(config.Errorf(config.BatchTooSmall, "max_batch_size",
 					"ensemble %s allows maximum batch size %d, but it contains model %s which only allows maximum batch size to be %d",
-					l.name(), l.sig.MaxBatch, s.model, s.sig.MaxBatch))
+					l.name(), l.sig.MaxBatch, s.model, s.sig.MaxBatch)), fmt.Sprintf(
+					"write max_batch_size: %d into the configuration of '%s' (a model that says nothing and can batch gets 4), or max_batch_size: %d here",
+					l.sig.MaxBatch, s.model, s.sig.MaxBatch))
 			}
 		}
 	}

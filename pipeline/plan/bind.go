@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"tutti/core/config"
 )
@@ -92,14 +94,15 @@ func (c *compiler) bindInputs(s *step) error {
 	for _, port := range slices.Sorted(maps.Keys(m)) {
 		i := s.sig.Input(port)
 		if i < 0 {
-			return s.level.errorf(config.NoSuchPort, s.field()+".input_map", "ensemble tensor %s is mapping to non-existing input %s in model %s", m[port], port, s.model)
+			return s.noPort(".input_map."+port, fmt.Sprintf("ensemble tensor %s is mapping to non-existing input %s in model %s", m[port], port, s.model), port, "input", s.sig.Inputs)
 		}
 		s.in[i] = c.tensor(s.level, m[port])
 	}
 	for i := range s.sig.Inputs {
 		p := &s.sig.Inputs[i]
 		if _, mapped := m[p.Name]; !mapped && !p.Optional {
-			return s.level.errorf(config.InputUnmapped, s.field()+".input_map", "input %s in model %s is not mapped to any ensemble tensors", p.Name, s.model)
+			return config.WithFix(s.level.errorf(config.InputUnmapped, s.field()+".input_map", "input %s in model %s is not mapped to any ensemble tensors", p.Name, s.model),
+				`add input_map { key: "`+p.Name+`" value: "TENSOR" } to the step`)
 		}
 	}
 	return nil
@@ -111,11 +114,24 @@ func (c *compiler) bindOutputs(s *step) error {
 	for _, port := range slices.Sorted(maps.Keys(m)) {
 		i := s.sig.Output(port)
 		if i < 0 {
-			return s.level.errorf(config.NoSuchPort, s.field()+".output_map", "ensemble tensor %s is mapped from non-existing output %s in model %s", m[port], port, s.model)
+			return s.noPort(".output_map."+port, fmt.Sprintf("ensemble tensor %s is mapped from non-existing output %s in model %s", m[port], port, s.model), port, "output", s.sig.Outputs)
 		}
 		s.out[i] = c.tensor(s.level, m[port])
 	}
 	return nil
+}
+
+// noPort is the error of a map that names no port of the step's model: text, in Triton's words, and the nearest name.
+func (s *step) noPort(field, text, port, kind string, ports []config.Port) error {
+	names := make([]string, len(ports))
+	for i := range ports {
+		names[i] = ports[i].Name
+	}
+	if near := config.DidYouMean(port, names); near != "" {
+		text += "." + near
+	}
+	return config.WithFix(s.level.errorf(config.NoSuchPort, s.field()+field, "%s", text),
+		fmt.Sprintf("use a name from the model's own configuration: its %ss are %s", kind, strings.Join(names, ", ")))
 }
 
 func unmapped(n int) []Slot {

@@ -38,13 +38,15 @@ func (l *level) complete() {
 	l.sig = config.SignatureOf(l.cfg)
 }
 
-// decouple makes the ensemble decoupled when one of its steps is, as in Triton.
+// decouple has the configuration say whether the ensemble is decoupled, which it is when one of its steps is. As in Triton
+// that always is said, and counts for more than what was written.
 func (l *level) decouple() {
-	if l.sig.Decoupled || !slices.ContainsFunc(l.steps, func(s *step) bool { return s.sig.Decoupled }) {
+	decoupled := slices.ContainsFunc(l.steps, func(s *step) bool { return s.sig.Decoupled })
+	if p := l.cfg.GetModelTransactionPolicy(); p != nil && p.GetDecoupled() == decoupled {
 		return
 	}
 	l.cfg = proto.CloneOf(l.cfg)
-	l.cfg.ModelTransactionPolicy = &modelconfig.ModelTransactionPolicy{Decoupled: true}
+	l.cfg.ModelTransactionPolicy = &modelconfig.ModelTransactionPolicy{Decoupled: decoupled}
 	l.sig = config.SignatureOf(l.cfg)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/status"
+	"tutti/proto/modelconfig"
 )
 
 // cycles refuses steps that wait for each other, and names them.
@@ -52,6 +53,34 @@ func (c *compiler) cycles() error {
 		return status.Errorf(status.Internal, "the graph of ensemble '%s' cannot be read: %w", c.root.GetName(), err)
 	}
 	return c.cycleError(shortest(edges, ring))
+}
+
+// cycle refuses steps of l that wait for each other by the names of tensors alone, without the steps' models. Where
+// these are there, the ports tell more: what waits for one output of a nested ensemble need not wait for all of it.
+func (l *level) cycle(steps []*modelconfig.ModelEnsembling_Step) error {
+	own := *l
+	own.slots = map[string]Slot{}
+	c := &compiler{root: l.cfg}
+	slotOf := func(tensor string) Slot {
+		slot, known := own.slots[tensor]
+		if !known {
+			slot = Slot(len(c.names))
+			own.slots[tensor] = slot
+			c.names, c.alias = append(c.names, tensor), append(c.alias, slot)
+		}
+		return slot
+	}
+	for i, name := range stepNames(l, steps) {
+		s := &step{level: &own, name: name}
+		for _, port := range slices.Sorted(maps.Keys(steps[i].GetInputMap())) {
+			s.in = append(s.in, slotOf(steps[i].GetInputMap()[port]))
+		}
+		for _, port := range slices.Sorted(maps.Keys(steps[i].GetOutputMap())) {
+			s.out = append(s.out, slotOf(steps[i].GetOutputMap()[port]))
+		}
+		c.leaves = append(c.leaves, s)
+	}
+	return c.cycles()
 }
 
 // graph holds the steps, numbered from 1, and who waits for whom. The search for

@@ -51,6 +51,9 @@ func (c *compiler) open(l *level) error {
 		}
 	}
 	if err != nil {
+		if cycle := l.cycle(steps); cycle != nil {
+			return cycle
+		}
 		return l.fail(err)
 	}
 	names := stepNames(l, steps)
@@ -91,14 +94,15 @@ func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name st
 	return nil
 }
 
-// ring returns the way from an ensemble, in which l is, back to it; empty when l is
-// in no such ensemble.
+// ring returns the way from an ensemble, in which l is, back to it, as Triton writes it and as it is; empty when l is in
+// no such ensemble.
 func (l *level) ring(id, model string) string {
 	at := slices.Index(l.ids(), id)
 	if at < 0 {
 		return ""
 	}
-	return strings.Join(append(l.path()[at:], model), " -> ")
+	around := append(l.path()[at:], model)
+	return fmt.Sprintf("%s -> ... -> %s -> %s (%s)", around[0], around[len(around)-2], model, strings.Join(around, " -> "))
 }
 
 // models looks up the model of every step. Those that are not found have their name
@@ -122,10 +126,23 @@ func (l *level) models(steps []*modelconfig.ModelEnsembling_Step) ([]Model, erro
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return models, config.Errorf(config.NoSuchModel, l.fieldOf(missing[0]), "ensemble %s contains models that are not available or ambiguous: %s",
-			l.name(), strings.Join(slices.Compact(missing), ", "))
+		return models, config.Errorf(config.NoSuchModel, l.fieldOf(missing[0])+".model_name", "ensemble %s contains models that are not available or ambiguous: %s%s",
+			l.name(), strings.Join(slices.Compact(missing), ", "), l.meant(missing[0]))
 	}
 	return models, first
+}
+
+// meant returns a sentence with the model that a name most likely stands for, or nothing.
+func (l *level) meant(model string) string {
+	namer, ok := l.look.(Namer)
+	if !ok {
+		return ""
+	}
+	names := slices.DeleteFunc(namer.Names(), func(name string) bool { return name == l.name() || name == model })
+	if near := config.DidYouMean(model, names); near != "" {
+		return "." + near
+	}
+	return ""
 }
 
 // model looks up one step's model. An unknown model stays a NotFound error; version

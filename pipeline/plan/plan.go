@@ -152,6 +152,13 @@ type Lookup interface {
 	Model(name string, version int64) (Model, error)
 }
 
+// Namer is a Lookup that can list the models that there are, to suggest one of them.
+type Namer interface {
+	Lookup
+	// Names returns the names of all models, sorted.
+	Names() []string
+}
+
 // Spaces is a Lookup of models that are in namespaces.
 type Spaces interface {
 	Lookup

@@ -35,7 +35,8 @@ func (c *compiler) streams() error {
 		if !ok {
 			root := c.levels[0]
 			return root.errorf(config.MixedStreams, "ensemble_scheduling",
-				"output '%s' and those before it originated from different decoupled models, whose answers have no common number", root.sig.Outputs[i].Name)
+				"step of model '%s' receives inputs originated from different decoupled models: output '%s' and those before it, whose responses have no common number",
+				root.name(), root.sig.Outputs[i].Name)
 		}
 		inner = at
 	}

@@ -15,30 +15,43 @@ import (
 	"tutti/proto/inference"
 )
 
+// The methods that carry tensors.
+const (
+	methodInfer  = "ModelInfer"
+	methodStream = "ModelStreamInfer"
+)
+
 // serviceDesc is the generated description with the two methods that carry tensors
 // reading and writing our own messages.
 func serviceDesc() *grpc.ServiceDesc {
 	d := inference.GRPCInferenceService_ServiceDesc
 	d.Methods = slices.Clone(d.Methods)
 	for i := range d.Methods {
-		if d.Methods[i].MethodName == "ModelInfer" {
+		if d.Methods[i].MethodName == methodInfer {
 			d.Methods[i].Handler = modelInfer
 		}
 	}
 	d.Streams = slices.Clone(d.Streams)
 	for i := range d.Streams {
-		if d.Streams[i].StreamName == "ModelStreamInfer" {
+		if d.Streams[i].StreamName == methodStream {
 			d.Streams[i].Handler = modelStreamInfer
 		}
 	}
 	return &d
 }
 
-// modelInfer answers one inference request. The server has no interceptors.
-func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // grpc's signature
+// modelInfer answers one inference request. It calls no interceptor.
+func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) { //nolint:revive // grpc's signature
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
+	defer s.recovered(methodInfer, &err)
 	m := newMessage()
-	defer m.release()
+	resp, err = s.modelInfer(ctx, m, receive)
+	m.release() // not deferred: after a panic something may still read the message
+	return resp, err
+}
+
+// modelInfer reads one inference request into m and answers it.
+func (s *service) modelInfer(ctx context.Context, m *message, receive func(any) error) (any, error) {
 	came := s.set.Tracer.Begin()
 	if err := s.receive(ctx, m, receive); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func apiOf(method string) infer.API {
 		return infer.APIHealth
 	case "ServerMetadata", "ModelMetadata":
 		return infer.APIMetadata
-	case "ModelInfer", "ModelStreamInfer":
+	case methodInfer, methodStream:
 		return infer.APIInference
 	case "ModelConfig":
 		return infer.APIModelConfig

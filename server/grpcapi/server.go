@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -88,6 +89,8 @@ type service struct {
 	watchers watchers
 	// streams counts what outlives a stream's method: its receiver and its requests.
 	streams sync.WaitGroup
+	// panicked is set once a method panicked: a request of it may never end, so that nothing waits for streams any more.
+	panicked atomic.Bool
 }
 
 var _ inference.GRPCInferenceServiceServer = (*service)(nil)
@@ -104,7 +107,7 @@ func newService(set Settings) *service {
 // New returns a server that does not listen yet.
 func New(set Settings) *Server {
 	svc := newService(set)
-	s := &Server{grpc: grpc.NewServer(options(&set)...), svc: svc}
+	s := &Server{grpc: grpc.NewServer(append(options(&set), svc.recovering()...)...), svc: svc}
 	s.grpc.RegisterService(serviceDesc(), svc)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &health{svc: svc})
 	reflection.Register(s.grpc)
@@ -130,7 +133,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
-		s.svc.streams.Wait()
+		if !s.svc.panicked.Load() {
+			s.svc.streams.Wait()
+		}
 		close(done)
 	}()
 	select {

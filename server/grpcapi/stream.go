@@ -195,18 +195,23 @@ func (st *stream) receive(ss grpc.ServerStream) {
 	st.line.begin()
 	defer st.line.end()
 	for {
-		st.hold()
-		m, came := newMessage(), st.svc.set.Tracer.Begin()
-		err := ss.RecvMsg(m)
-		if err == nil {
-			err = st.request(m, came)
-		}
-		m.release()
-		if err != nil {
+		if err := st.receiveOne(ss); err != nil {
 			st.end(err)
 			return
 		}
 	}
+}
+
+// receiveOne receives and submits one request. Its error, or its panic, ends the stream.
+func (st *stream) receiveOne(ss grpc.ServerStream) (err error) {
+	defer st.svc.recovered(methodStream, &err)
+	st.hold()
+	m, came := newMessage(), st.svc.set.Tracer.Begin()
+	if err = ss.RecvMsg(m); err == nil {
+		err = st.request(m, came)
+	}
+	m.release()
+	return err
 }
 
 // end notes that nothing more is received.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/proto/modelconfig"
 )
 
 // about is the server metadata.
@@ -115,8 +117,17 @@ func (s *Server) modelConfig(w http.ResponseWriter, _ *http.Request, t target) {
 	case err != nil:
 		writeError(w, err)
 	default:
-		writeBody(w, configJSON(cfg))
+		writeConfig(w, cfg)
 	}
+}
+
+func writeConfig(w http.ResponseWriter, cfg *modelconfig.ModelConfig) {
+	body, err := config.JSON(cfg)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeBody(w, body)
 }
 
 // lacks says that the server was made without what an endpoint needs.

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -107,6 +106,22 @@ func (p *textPrinter) entries(f protoreflect.FieldDescriptor, m protoreflect.Map
 	}
 }
 
+// compareKeys orders numbers by value, everything else by its text.
+func compareKeys(a, b protoreflect.MapKey) int {
+	x, errX := strconv.ParseUint(a.String(), 10, 64)
+	y, errY := strconv.ParseUint(b.String(), 10, 64)
+	if errX == nil && errY == nil && x != y {
+		if x < y {
+			return -1
+		}
+		return 1
+	}
+	if a.String() < b.String() {
+		return -1
+	}
+	return 1
+}
+
 func (p *textPrinter) single(name string, f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch f.Kind() {
 	case protoreflect.MessageKind, protoreflect.GroupKind:
@@ -115,9 +130,23 @@ func (p *textPrinter) single(name string, f protoreflect.FieldDescriptor, v prot
 		p.word(name, string(appendQuoted(nil, v.String())))
 	case protoreflect.BytesKind:
 		p.word(name, string(appendQuoted(nil, string(v.Bytes()))))
+	case protoreflect.EnumKind:
+		p.word(name, enumName(f, v.Enum()))
+	case protoreflect.FloatKind:
+		p.word(name, strconv.FormatFloat(v.Float(), 'g', -1, 32))
+	case protoreflect.DoubleKind:
+		p.word(name, strconv.FormatFloat(v.Float(), 'g', -1, 64))
 	default:
-		p.word(name, strings.Trim(string(appendValue(nil, f, v)), `"`))
+		p.word(name, v.String())
 	}
+}
+
+// enumName is the name of a value, its number where it has none.
+func enumName(f protoreflect.FieldDescriptor, n protoreflect.EnumNumber) string {
+	if e := f.Enum().Values().ByNumber(n); e != nil {
+		return string(e.Name())
+	}
+	return strconv.Itoa(int(n))
 }
 
 // appendQuoted appends s as protobuf text has strings, with octal escapes.

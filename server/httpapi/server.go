@@ -92,6 +92,7 @@ type Server struct {
 	lifecycle infer.Lifecycle
 	tracer    *tracing.Tracer
 	logs      *logs.Log
+	log       *slog.Logger
 	since     time.Time
 	legacyIDs atomic.Uint64
 }
@@ -127,6 +128,7 @@ func New(set Settings) *Server {
 		lifecycle: set.Lifecycle,
 		tracer:    set.Tracer,
 		logs:      set.Logs,
+		log:       set.Log,
 		regions:   set.Regions,
 		since:     time.Now(),
 	}
@@ -205,6 +207,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 //
 // hot: no allocation.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.recovered(w, r)
 	if len(r.TransferEncoding) > 0 {
 		r.Body = newChunks(r.Body)
 	}

@@ -1,9 +1,8 @@
 package classify
 
 import (
-	"fmt"
-
 	"tutti/backends"
+	"tutti/core/config"
 	"tutti/core/tensor"
 	"tutti/steps"
 )
@@ -16,7 +15,8 @@ const labelsKey = "labels_file"
 func readLabels(s *steps.Settings, k int) ([][]byte, error) {
 	labels, err := s.Labels(labelsKey)
 	if err == nil && labels != nil && len(labels) < k {
-		err = fmt.Errorf("labels file '%s' of model '%s': expected at least k = %d lines, found %d", s.Params[labelsKey], s.Model, k, len(labels))
+		err = config.WithFix(config.Errorf(config.StepParam, "parameters."+labelsKey, "labels file '%s' of model '%s': expected at least k = %d lines, found %d",
+			s.Params[labelsKey], s.Model, k, len(labels)), "write a label on a line for every class, or choose fewer by the parameter k")
 	}
 	return labels, err
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"tutti/backends"
+	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/steps"
@@ -125,7 +126,7 @@ func (s *step) encodeAll(ctx context.Context, j *job, lots []*lot) {
 
 // encodeSpread stands alone so that its closures cost a small batch nothing.
 func (s *step) encodeSpread(ctx context.Context, j *job, lots []*lot) {
-	var group sync.WaitGroup
+	var group recovery.Group
 	defer group.Wait()
 	for _, p := range lots[:len(lots)-1] {
 		if !s.helpers.TryAcquire(1) {

@@ -13,6 +13,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tracing"
@@ -130,14 +131,23 @@ func (e *Exporter) put(i *item) {
 func (e *Exporter) run(ctx context.Context) {
 	defer close(e.done)
 	for i := range e.queue {
-		if i.which {
-			e.batch(ctx, &i.batch)
-		} else {
-			e.request(ctx, &i.rec)
+		if e.spans(ctx, i) != nil {
+			continue // it may be half read
 		}
 		i.batch.Links = nil
 		e.pool.Put(i)
 	}
+}
+
+// spans makes the spans of one item. A panic, which is logged, costs these.
+func (e *Exporter) spans(ctx context.Context, i *item) (err error) {
+	defer recovery.Error(&err, e.log, "exporting a trace")
+	if i.which {
+		e.batch(ctx, &i.batch)
+	} else {
+		e.request(ctx, &i.rec)
+	}
+	return nil
 }
 
 // Close sends what waits, for a few seconds at most, whether or not ctx is over. Traces

@@ -1,0 +1,18 @@
+package repository
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+// TestPanicWhileOpening has reading a configuration panic, by one that is not there.
+func TestPanicWhileOpening(t *testing.T) {
+	t.Parallel()
+	s := &source{log: slog.New(slog.DiscardHandler)}
+	f := &folder{name: "m", versions: []int64{1}}
+	s.check(f, nil)
+	if f.err == nil || !strings.HasPrefix(f.err.Error(), "opening model 'm' failed: panic: ") || f.cfg != nil || f.versions != nil {
+		t.Errorf("opening left %+v", f)
+	}
+}

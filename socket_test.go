@@ -40,10 +40,10 @@ func TestSocket(t *testing.T) {
 }
 
 // TestSocketTaken has a port that others use, that this program uses twice, and that nobody
-// listens at yet.
+// listens at yet. The address is its own: on another one a port given up is soon somebody else's.
 func TestSocketTaken(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's own socket
+	l, err := net.Listen("tcp", "127.83.0.1:0") //nolint:noctx // a test's own socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,9 @@ func TestSocketTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := &options.Options{}
-	o.GRPC.Endpoint = options.Endpoint{Enabled: true, Address: "127.0.0.1"}
-	o.Metrics.Endpoint = options.Endpoint{Enabled: true, Address: "127.0.0.1", Port: port}
-	want := "failed to start Metrics service: Unavailable - Socket '127.0.0.1:" + text + "' already in use; use --metrics-port for another port"
+	o.GRPC.Endpoint = options.Endpoint{Enabled: true, Address: "127.83.0.1"}
+	o.Metrics.Endpoint = options.Endpoint{Enabled: true, Address: "127.83.0.1", Port: port}
+	want := "failed to start Metrics service: Unavailable - Socket '127.83.0.1:" + text + "' already in use; use --metrics-port for another port"
 	if _, err := takePorts(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error = %v, want %s", err, want)
 	}

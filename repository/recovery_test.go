@@ -25,7 +25,7 @@ const (
 -- warmed/1/ --
 -- warmed/config.pbtxt --
 backend: "native" parameters { key: "step" value { string_value: "explode" } }
-model_warmup { name: "w" inputs { key: "IN" value { data_type: TYPE_FP32 dims: 1 zero_data: true } } }
+model_warmup { name: "w" batch_size: 1 inputs { key: "IN" value { data_type: TYPE_FP32 dims: 1 zero_data: true } } }
 `
 )
 

@@ -2,6 +2,7 @@ package runtimes
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,6 +58,9 @@ func known(list []Runtime, name string) (*Runtime, error) {
 
 // existing checks a path that the user gave; a folder stands for the library in it.
 func existing(r *Runtime, from, path string) (string, error) {
+	if found, err := exec.LookPath(path); err == nil && len(r.Sonames) == 0 { // a program's name stands for its path
+		path = found
+	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		if found, ok := r.inside(path); ok {
 			path = found

@@ -26,11 +26,7 @@ func parseConfig(tb testing.TB, text string) *modelconfig.ModelConfig {
 
 func openBackend(tb testing.TB, values map[string]string) *backend {
 	tb.Helper()
-	path, err := LibraryPath()
-	if err != nil {
-		tb.Skipf("no ONNX Runtime: %v", err)
-	}
-	config := map[string]string{"library-path": path}
+	config := map[string]string{"library-path": LibraryPath(tb)}
 	maps.Copy(config, values)
 	b, err := NewFactory().New(backends.Options{Config: config})
 	if err != nil {

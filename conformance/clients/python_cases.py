@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from tritonclient.utils import InferenceServerException
 
-from harness import GRPC, HTTP, ask, case, equal, has, refused, same, until
+from harness import GRPC, HTTP, LIMIT, ask, case, equal, has, refused, same, until
 from stream_cases import Stream
 
 FLOATS = np.linspace(-3, 4, 16, dtype=np.float32).reshape(1, 16)
@@ -220,7 +220,7 @@ def a_stream_that_its_client_leaves(f):
         got = queue.Queue()
         f.start_stream(lambda result, error: got.put((result, error)))
         f.async_stream_infer("endless", ints(f, 1))
-        found = [got.get(timeout=30) for _ in range(5)]
+        found = [got.get(timeout=LIMIT) for _ in range(5)]
         f.stop_stream(cancel_requests=True)
         equal([int(result.as_numpy("OUT")[0]) for result, _ in found], list(range(5)))
 
@@ -269,7 +269,7 @@ def tensors_by_dlpack(f):
 @case(HTTP, variant="python")
 def metrics_of_a_python_model(f):
     def lines():
-        with urllib.request.urlopen(f"http://{f.args.metrics}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{f.args.metrics}/metrics", timeout=LIMIT) as answer:
             text = answer.read().decode()
         return {k: float(v) for k, v in (line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("measured"))}
 

@@ -76,6 +76,16 @@ test-all: ## Run everything, long suites and ownership checks included
 	@if command -v npm >/dev/null; then $(MAKE) check-ui test-ui; \
 		else echo "the dashboard is not tested: it takes Node 20 with npm and chromium, then make check-ui test-ui"; fi
 
+# TRITON_TUTORIALS, TRITON_PYTHON_BACKEND, TRITON_CLIENT and TRITON_SERVER name checkouts whose files are served as they
+# are, and whose clients run; without them the files are our own. NAME='Part_5 bls' takes a part.
+NAME ?=
+.PHONY: test-real
+test-real: runtimes ## Serve the repositories of Triton's tutorials and examples, and say of each what had to differ
+	@set +e; packages=$$(scripts/prepare-conformance real) || exit; \
+		for name in onnxruntime openvino tensorflow pytorch; do \
+			export "TUTTI_TEST_$${name^^}=$$(bin/tutti runtime fetch "$$name" 2>/dev/null)"; done; \
+		PYTHONPATH="$$packages" python3 -B conformance/real/run.py $(NAME)
+
 .PHONY: test-collector
 test-collector: ## Send traces to a real OpenTelemetry Collector (fetches 112 MB of modules)
 	go -C tools/collector build -o ../../bin/collector .

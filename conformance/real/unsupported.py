@@ -1,0 +1,47 @@
+"""Repositories of backends that do not exist here: their models are refused, and the reason says so."""
+
+from repository import Repository
+
+
+class Unsupported(Repository):
+    """Every model of the repository names a backend that is not there, or needs one that does."""
+
+    backend = ""
+
+    @property
+    def refusal(self):
+        return f"needs backend '{self.backend}'"
+
+    def place(self, to):
+        if self.root():
+            super().place(to)
+            for config in to.glob("*/config.pbtxt"):
+                (config.parent / "1").mkdir(exist_ok=True)  # as the pages have it made
+            return
+        (to / "model/1").mkdir(parents=True)
+        (to / "model/config.pbtxt").write_text(f'backend: "{self.backend}"\n')
+        self.differs.append("a config.pbtxt of our own")
+
+
+def of(source, backend, published, models="."):
+    """A class of one repository."""
+    return type(published, (Unsupported,), {"source": source, "backend": backend, "published": published, "models": models})
+
+
+GUIDES = "Popular_Models_Guide/"
+DALI = "docs/examples/"
+
+LIST = (
+    of("tutorials", "vllm", "Feature_Guide/Speculative_Decoding/vLLM", "model_repository"),
+    of("tutorials", "vllm", GUIDES + "Llama2/llama2vllm", ".."),
+    of("tutorials", "tensorrtllm", GUIDES + "Llava1.5", "model_repository"),
+    of("tutorials", "diffusion", GUIDES + "StableDiffusion", "diffusion-models"),
+    of("dali_backend", "dali", DALI + "identity", "model_repository"),
+    of("dali_backend", "dali", DALI + "multi_input", "model_repository"),
+    of("dali_backend", "dali", DALI + "resnet50_trt", "model_repository"),
+    of("dali_backend", "dali", DALI + "segmentation", "model_repository"),
+    of("dali_backend", "dali", DALI + "dali_plugin", "model_repository"),
+    of("dali_backend", "dali", DALI + "perf_analyzer", "model_repository"),
+    of("dali_backend", "dali", DALI + "video_decode_remap", "model_repository"),
+    of("fil_backend", "fil", "qa/benchmark_repo"),
+)

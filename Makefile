@@ -194,7 +194,7 @@ bench-tax: runtime ## Compare ensembles with their slowest step alone, and with 
 # Neither looks at wall time, so that it can run where other programs do.
 .PHONY: bench-guard
 bench-guard: ## Fail when a request allocates or computes more than recorded; UPDATE=1 records
-	go test -count=1 -timeout 5m -run '^TestGuard$$' ./bench -args -guard $(if $(UPDATE),-guard-update)
+	go test -count=1 -timeout 60m -run '^TestGuard$$' ./bench -args -guard $(if $(UPDATE),-guard-update)
 
 # Compiling for a profile takes as long as compiling everything anew.
 .PHONY: bench-pgo

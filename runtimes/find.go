@@ -103,7 +103,24 @@ func (r *Runtime) inside(dir string) (string, bool) {
 // place is the release's folder below a runtime folder.
 func (r *Runtime) place(p *Release) string { return r.Name + "-" + p.Version }
 
-func folders() []string {
+// Placed returns the library that Fetch placed in Folder beside the program, beside its folder or in the working directory,
+// and whether there is one.
+func Placed(name string) (string, bool) {
+	r, err := known(List(), name)
+	if err != nil {
+		return "", false
+	}
+	for _, dir := range placed() {
+		if path, ok := r.in(dir); ok {
+			path, err = filepath.Abs(path)
+			return path, err == nil
+		}
+	}
+	return "", false
+}
+
+// placed are the folders that users have libraries placed in.
+func placed() []string {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
 		if target, err := filepath.EvalSymlinks(exe); err == nil {
@@ -112,7 +129,11 @@ func folders() []string {
 		dir := filepath.Dir(exe)
 		dirs = append(dirs, filepath.Join(dir, Folder), filepath.Join(filepath.Dir(dir), Folder))
 	}
-	dirs = append(dirs, Folder)
+	return append(dirs, Folder)
+}
+
+func folders() []string {
+	dirs := placed()
 	if dir, err := cacheFolder(); err == nil {
 		dirs = append(dirs, dir)
 	}

@@ -52,11 +52,11 @@ const (
 
 // NewFactory returns the python backend. Its settings are python-runtime (or python-path), the interpreter; without it
 // that is what the environment's TUTTI_PYTHON names, .venv/bin/python in the working directory or beside the program,
-// python3 where it has numpy, or the environment that 'tutti runtime fetch python' made. shm-default-byte-size and
-// shm-growth-byte-size are bytes of shared memory of each instance at first and by which it grows, start-method how workers
-// start (see the parameter START_METHOD), stub-timeout-seconds how long a worker may take to finalize, and to answer when
-// nobody waits any more.
-// strict-outputs (true, false) refuses responses that differ from the configuration, which are passed on otherwise.
+// the environment that 'tutti runtime fetch python' made there, python3 where it has numpy, or such an environment in the
+// user's cache. shm-default-byte-size and shm-growth-byte-size are bytes of shared memory of each instance at first and by
+// which it grows, start-method how workers start (see the parameter START_METHOD), stub-timeout-seconds how long a worker may
+// take to finalize, and to answer when nobody waits any more. strict-outputs (true, false) refuses responses that differ from
+// the configuration, which are passed on otherwise.
 // shm-region-prefix-name is taken for Triton's sake: the memory has no names.
 func NewFactory() backends.Factory {
 	return backends.Factory{
@@ -67,7 +67,7 @@ func NewFactory() backends.Factory {
 		Guide: backends.Guide{
 			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, in a process for each instance. It needs a Python " +
 				"from 3.9 on with numpy: the one that `TUTTI_PYTHON` names, `.venv/bin/python` in the working directory or beside the program, " +
-				"`python3` where it has numpy, or what `tutti runtime fetch python` made, a virtual environment on the machine's Python. " +
+				"the virtual environment that `tutti runtime fetch python` made there in `.runtime`, or `python3`. " +
 				"More packages go there by `.runtime/python-*/bin/python -m pip install NAME`. The parameter `EXECUTION_ENV_PATH` gives a model an environment of its own.",
 			Limits: "Tensors are the host's. A response may differ from the configuration in data type, shape and number of rows, as in " +
 				"Triton: it is passed on, and warned about once for each output; `--strict-python-outputs` refuses it. In an ensemble the " +
@@ -252,6 +252,10 @@ func findInterpreter(ctx context.Context) string {
 			return p
 		}
 	}
+	if fetched, ok := runtimes.Placed(runtimeName); ok {
+		return fetched
+	}
+	// One in the user's cache was fetched for another folder: the system's goes before it.
 	fetched, err := runtimes.Find(runtimeName, "")
 	if err != nil || hasNumpy(ctx, systemPython) {
 		return systemPython
@@ -262,7 +266,7 @@ func findInterpreter(ctx context.Context) string {
 // hasNumpy reports whether an interpreter would find numpy. It does not import it, which takes several times as long.
 func hasNumpy(ctx context.Context, python string) bool {
 	const look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('numpy') is None)"
-	return exec.CommandContext(ctx, python, "-c", look).Run() == nil //nolint:gosec // the interpreter is a constant
+	return exec.CommandContext(context.WithoutCancel(ctx), python, "-c", look).Run() == nil //nolint:gosec // the interpreter is a constant
 }
 
 // probe checks that an interpreter is there and has numpy.

@@ -116,34 +116,28 @@ func checkInterpreter(t *testing.T, path, want string) {
 	}
 }
 
-// TestFetchedPython finds the environment that 'tutti runtime fetch python' made, where python3 has no numpy.
+// TestFetchedPython finds the environment that 'tutti runtime fetch python' made: always where it lies in the working
+// directory, and in the user's cache where python3 has no numpy.
 func TestFetchedPython(t *testing.T) { //nolint:paralleltest // it changes where interpreters are found
 	fetched := preparedtest.Runtime(t, "python")
 	dir, cache := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("TUTTI_PYTHON", "")
 	t.Setenv("XDG_CACHE_HOME", cache)
+	place := ""
 	for _, r := range runtimes.List() {
 		if r.Name == "python" { // any release: the folder is what counts
-			starter(t, fetched, filepath.Join(cache, "tutti", "python-"+r.Releases[0].Version, r.Releases[0].Library))
+			place = filepath.Join("python-"+r.Releases[0].Version, r.Releases[0].Library)
 		}
 	}
-	for text, want := range map[string]string{
-		"#!/bin/sh\nexec '" + fetched + "' -I -S \"$@\"\n": filepath.Join(cache, "tutti"), // it has no numpy
-		"#!/bin/sh\nexec '" + fetched + "' \"$@\"\n":       dir,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, "python3"), []byte(text), 0o700); err != nil { //nolint:gosec // it is to run
-			t.Fatal(err)
-		}
-		b, err := python.NewFactory().New(backends.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if about := b.(backends.Described).Describe(); !strings.Contains(about, want) {
-			t.Errorf("the backend runs '%s', want what is in %s", about, want)
-		}
-		_ = b.Close()
-	}
+	starter(t, fetched, filepath.Join(cache, "tutti", place))
+	starter(t, fetched+"' '-I' '-S", filepath.Join(dir, "python3")) // it has no numpy
+	runs(t, filepath.Join(cache, "tutti"))
+	starter(t, fetched, filepath.Join(dir, "python3"))
+	runs(t, dir)
+	t.Chdir(t.TempDir())
+	starter(t, fetched, filepath.Join(runtimes.Folder, place))
+	runs(t, runtimes.Folder)
 }
 
 // starter writes a program that starts another one.
@@ -154,6 +148,19 @@ func starter(t *testing.T, to, at string) {
 	}
 	if err := os.WriteFile(at, []byte("#!/bin/sh\nexec '"+to+"' \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is to run
 		t.Fatal(err)
+	}
+}
+
+// runs expects that a backend without settings runs an interpreter of a folder.
+func runs(t *testing.T, folder string) {
+	t.Helper()
+	b, err := python.NewFactory().New(backends.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if about := b.(backends.Described).Describe(); !strings.Contains(about, folder) {
+		t.Errorf("the backend runs '%s', want what is in %s", about, folder)
 	}
 }
 

@@ -318,8 +318,8 @@ class Kafka(Repository):
     published = "Triton_Inference_Server_Python_API/examples/kafka-io"
     models = "models"
     own = "kafka"
-    imports = ("transformers",)
-    always = imports
+    imports = ("torch", "transformers")
+    always = ("transformers",)
 
     def ask(self, server):
         texts = ["one", "two and three"]

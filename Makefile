@@ -77,14 +77,15 @@ test-all: ## Run everything, long suites and ownership checks included
 		else echo "the dashboard is not tested: it takes Node 20 with npm and chromium, then make check-ui test-ui"; fi
 
 # TRITON_TUTORIALS, TRITON_PYTHON_BACKEND, TRITON_CLIENT and TRITON_SERVER name checkouts whose files are served as they
-# are, and whose clients run; without them the files are our own. NAME='Part_5 bls' takes a part.
+# are, and whose clients run; without them the files are our own. NAME='Part_5 bls' takes a part; PYTHON names the
+# interpreter of models and clients.
 NAME ?=
 .PHONY: test-real
 test-real: runtimes ## Serve the repositories of Triton's tutorials and examples, and say of each what had to differ
 	@set +e; packages=$$(scripts/prepare-conformance real) || exit; \
 		for name in onnxruntime openvino tensorflow pytorch; do \
 			export "TUTTI_TEST_$${name^^}=$$(bin/tutti runtime fetch "$$name" 2>/dev/null)"; done; \
-		PYTHONPATH="$$packages" python3 -B conformance/real/run.py $(NAME)
+		PYTHONPATH="$$packages" "$${PYTHON:-python3}" -B conformance/real/run.py $(NAME)
 
 .PHONY: test-collector
 test-collector: ## Send traces to a real OpenTelemetry Collector (fetches 112 MB of modules)

@@ -103,14 +103,14 @@ func (r *Runtime) inside(dir string) (string, bool) {
 // place is the release's folder below a runtime folder.
 func (r *Runtime) place(p *Release) string { return r.Name + "-" + p.Version }
 
-// Placed returns the library that Fetch placed in Folder beside the program, beside its folder or in the working directory,
-// and whether there is one.
+// Placed returns the library that Fetch placed in Folder in the working directory, beside the program's folder or beside the
+// program, and whether there is one.
 func Placed(name string) (string, bool) {
 	r, err := known(List(), name)
 	if err != nil {
 		return "", false
 	}
-	for _, dir := range placed() {
+	for _, dir := range slices.Backward(placed()) {
 		if path, ok := r.in(dir); ok {
 			path, err = filepath.Abs(path)
 			return path, err == nil

@@ -49,6 +49,7 @@ class Repository:
     always = ()  # stand-ins that are used though the package is there: it would download
     flags = ()
     refusal = ""  # what the reason of a model says that cannot be served here
+    page = ""  # why there is nothing to serve, of a page without a repository
 
     def __init__(self):
         self.differs = []
@@ -126,6 +127,9 @@ class Report:
 
 def examine(repository, folder):
     """Serves a repository and asks it everything."""
+    if repository.page:
+        repository.differs.append("no repository: " + repository.page)
+        return Report(repository)
     flags = repository.prepared(folder)
     report = Report(repository)
     server = Server(folder, flags, repository.standins())

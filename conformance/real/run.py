@@ -41,8 +41,8 @@ def line(report):
     right = sum(c.ok for c in report.checks)
     differs = "; ".join(dict.fromkeys(report.differs)) or "nothing"
     if report.refused:
-        differs = f"unsupported: {report.refused}"
-    return f"{report.name:<78} {report.served:>2} of {report.all:<2} {len(report.checks):>5} {right:>5}  {differs}"
+        differs = "refused: " + report.refused
+    return f"{report.name:<97} {report.served:>2} of {report.all:<2} {len(report.checks):>5} {right:>5}  {differs}"
 
 
 def record(report):
@@ -64,7 +64,7 @@ def main():
         return 0
     failed = 0
     if not args.json:
-        print(f"{'repository':<78} {'served':<8} {'asked':>5} {'equal':>5}  what differs")
+        print(f"{'repository':<97} {'served':<8} {'asked':>5} {'equal':>5}  what differs")
     for kind in wanted:
         report = tried(kind)
         failed += bool(report.failures())

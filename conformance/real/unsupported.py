@@ -1,4 +1,4 @@
-"""Repositories of backends that do not exist here: their models are refused, and the reason says so."""
+"""Repositories of backends that do not exist here, whose models are refused for that reason, and pages without one."""
 
 from repository import Repository
 
@@ -28,6 +28,11 @@ def of(source, backend, published, models="."):
     return type(published, (Unsupported,), {"source": source, "backend": backend, "published": published, "models": models})
 
 
+def without(published, why):
+    """A class of a tutorial that has no repository of its own."""
+    return type(published, (Repository,), {"published": published, "page": why})
+
+
 GUIDES = "Popular_Models_Guide/"
 DALI = "docs/examples/"
 
@@ -44,4 +49,10 @@ LIST = (
     of("dali_backend", "dali", DALI + "perf_analyzer", "model_repository"),
     of("dali_backend", "dali", DALI + "video_decode_remap", "model_repository"),
     of("fil_backend", "fil", "qa/benchmark_repo"),
+    without("Conceptual_Guide/Part_3-optimizing_triton_configuration", "it measures part 2"),
+    without("Conceptual_Guide/Part_8-semantic_caching", "it changes vLLM's backend"),
+    without("Quick_Deploy/vLLM", "it has vLLM's samples served"),
+    without("Feature_Guide/Constrained_Decoding", "it asks TensorRT-LLM's repository"),
+    without("Feature_Guide/Function_Calling", "it asks TensorRT-LLM's repository"),
+    without("Feature_Guide/Speculative_Decoding/TRT-LLM", "it has TensorRT-LLM's repository served"),
 )

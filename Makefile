@@ -85,6 +85,7 @@ test-real: runtimes ## Serve the repositories of Triton's tutorials and examples
 	@set +e; packages=$$(scripts/prepare-conformance real) || exit; \
 		for name in onnxruntime openvino tensorflow pytorch; do \
 			export "TUTTI_TEST_$${name^^}=$$(bin/tutti runtime fetch "$$name" 2>/dev/null)"; done; \
+		provider=$$(scripts/prepare-providers) && export TUTTI_TEST_ONNXRUNTIME_OPENVINO="$$provider"; \
 		PYTHONPATH="$$packages" "$${PYTHON:-python3}" -B conformance/real/run.py $(NAME)
 
 .PHONY: test-collector

@@ -1,10 +1,12 @@
 # For scripts that fetch Python packages; source it.
 
-# pip_folder NAME PINS prints a folder of the cache with the packages of a hashed list of requirements, fetched for the
-# Python of PYTHON or python3, for PYTHONPATH. A function named finish, when the caller has one, adds to the folder "$work"
-# before it is placed. With LOOK=1 nothing is fetched. It ends the script with status 3 where it cannot be had.
+# pip_folder NAME PINS [OPTION ...] prints a folder of the cache with the packages of a hashed list of requirements, fetched
+# for the Python of PYTHON or python3, for PYTHONPATH; options are pip's. A function named finish, when the caller has one,
+# adds to the folder that it is given before that is placed. With LOOK=1 nothing is fetched. It ends the script with status 3
+# where it cannot be had.
 pip_folder() {
 	local name="$1" pins="$2" python="${PYTHON:-python3}" kind sum target try work
+	shift 2
 	"$python" -m pip --version >/dev/null 2>&1 || cannot "needs $python with pip (Debian: apt-get install python3-pip)"
 	kind="$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')"
 	sum="$(sha256sum "$pins")"
@@ -17,7 +19,7 @@ pip_folder() {
 		for try in 1 2 3 failed; do
 			[[ $try != failed ]] || cannot "the packages cannot be fetched; is there a network, and a Python that the head of $pins names?"
 			PIP_ROOT_USER_ACTION=ignore "$python" -m pip install --quiet --disable-pip-version-check --no-deps \
-				--only-binary=:all: --require-hashes --upgrade --target "$work" -r "$pins" >&2 && break
+				--only-binary=:all: --require-hashes --upgrade --target "$work" -r "$pins" "$@" >&2 && break
 			echo "${0##*/}: pip failed (try $try of 3)" >&2
 			sleep $((try * 2))
 		done

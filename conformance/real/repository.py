@@ -48,6 +48,7 @@ class Repository:
     imports = ()  # packages of its models and clients that have stand-ins
     always = ()  # stand-ins that are used though the package is there: it would download
     flags = ()
+    runtimes = {}  # the variable of a backend's library, where it is not the usual one
     refusal = ""  # what the reason of a model says that cannot be served here
     page = ""  # why there is nothing to serve, of a page without a repository
 
@@ -132,7 +133,7 @@ def examine(repository, folder):
         return Report(repository)
     flags = repository.prepared(folder)
     report = Report(repository)
-    server = Server(folder, flags, repository.standins())
+    server = Server(folder, flags, repository.standins(), repository.runtimes)
     try:
         client = http_module.InferenceServerClient(server.http, network_timeout=LIMIT, connection_timeout=LIMIT)
         index = client.get_model_repository_index()

@@ -30,12 +30,12 @@ def environment(standins):
 class Server:
     """A running server over a model repository."""
 
-    def __init__(self, repository, flags=(), standins=()):
+    def __init__(self, repository, flags=(), standins=(), runtimes=()):
         command = [program(), "serve", "--http-address=127.0.0.1", "--grpc-address=127.0.0.1"]
         command += ["--http-port=0", "--grpc-port=0", "--metrics-port=0", f"--model-repository={repository}"]
         # Models write into the working directory, so it is a folder of the repository's own.
         command += [f"--backend-config=python,python-runtime={sys.executable}", "--exit-on-error=false", "--strict-readiness=false"]
-        for backend, variable in RUNTIMES.items():
+        for backend, variable in {**RUNTIMES, **dict(runtimes)}.items():
             library = os.environ.get(f"TUTTI_TEST_{variable}")
             if library:
                 command.append(f"--backend-config={backend},library-path={library}")

@@ -100,13 +100,20 @@ def a_python_model_that_is_wrong(f):
     wrong("tuple", "Expected a list in the execute return, found type '<class 'tuple'>'")
     wrong("object", "Expected an 'InferenceResponse' object in the execute function return list, found type '<class 'str'>'")
     wrong("none", "found None")
-    wrong("name", "OTHER")
-    wrong("type", "FP64")
-    wrong("shape", "[3]")
-    wrong("rank", "[1,2]")
-    wrong("more", "ANOTHER")
     wrong("complex", "complex64")
-    assert f.infer("wrong", [text(f, "WHAT", "missing")]).as_numpy("OUT") is None
+
+
+# shows: backends.python.errors
+@case(variant="python")
+def responses_that_differ_from_the_configuration(f):
+    wanted = {"type": np.array([1, 2], np.float64), "shape": np.array([1, 2, 3], np.float32), "rank": np.array([[1, 2]], np.float32), "more": np.zeros(2, np.float32)}
+    for what, array in wanted.items():
+        answer = f.infer("wrong", [text(f, "WHAT", what)])
+        same(answer.as_numpy("OUT"), array)
+        assert answer.as_numpy("ANOTHER") is None, what
+    for what in ("name", "missing"):
+        answer = f.infer("wrong", [text(f, "WHAT", what)])
+        assert answer.as_numpy("OUT") is None and answer.as_numpy("OTHER") is None, what
 
 
 # shows: backends.python.errors

@@ -23,7 +23,7 @@ type realReport struct {
 }
 
 // TestRealRepositories serves the repositories of Triton's tutorials, of its python backend's examples, of its
-// documentation and of tritonclient's examples, and asks them what their users ask. The files are our own, with the
+// documentation and of tritonclient's examples, and sends them the requests of their users. The files are our own, with the
 // published values; make test-real says how to have the published ones.
 //
 // shows: repositories.real ensembles

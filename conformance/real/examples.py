@@ -1,8 +1,6 @@
 """The examples of Triton's python backend."""
 
-import pathlib
 import shutil
-import tempfile
 import urllib.request
 
 import numpy as np
@@ -10,7 +8,7 @@ import tritonclient.http as http_module
 
 import images
 import toys
-from repository import Check, Repository, equal, infer, refused
+from repository import Check, Repository, Script, equal, infer, refused
 from serving import LIMIT
 from tutorials import own
 
@@ -50,11 +48,11 @@ class AddSub(Example):
     published, own = "examples/add_sub", "add_sub"
     copied = {"add_sub": ("add_sub", "")}
 
-    def ask(self, server):
+    def checks(self, server):
         yield from self.sums(server, "add_sub")
 
     def scripts(self, root):
-        yield root / "client.py", [], ["PASS: add_sub"], {}
+        yield Script(root / "client.py", printed=["PASS: add_sub"])
 
 
 class Jax(AddSub):
@@ -62,11 +60,11 @@ class Jax(AddSub):
     copied = {"jax": ("jax", "")}
     imports = ("jax",)
 
-    def ask(self, server):
+    def checks(self, server):
         yield from self.sums(server, "jax")
 
     def scripts(self, root):
-        yield root / "client.py", [], ["PASS: jax"], {}
+        yield Script(root / "client.py", printed=["PASS: jax"])
 
 
 class BLS(Example):
@@ -74,37 +72,37 @@ class BLS(Example):
     imports = ("torch",)
     copied = {"add_sub": ("add_sub", ""), "pytorch": ("pytorch", ""), "bls_sync": ("bls", "sync_"), "bls_async": ("bls", "async_")}
 
-    def ask(self, server):
+    def checks(self, server):
         for model in ("add_sub", "pytorch"):
             yield from self.sums(server, "bls_sync", through=model)
         yield from self.sums(server, "bls_async")
         yield refused("an unknown model", lambda: list(self.sums(server, "bls_sync", through="undefined_model")), "undefined_model")
 
     def scripts(self, root):
-        yield root / "sync_client.py", [], ["PASS: BLS Sync"], {}
-        yield root / "async_client.py", [], ["PASS: BLS Async"], {}
+        yield Script(root / "sync_client.py", printed=["PASS: BLS Sync"])
+        yield Script(root / "async_client.py", printed=["PASS: BLS Async"])
 
 
 class BLSDecoupled(Example):
     published, own = "examples/bls_decoupled", "bls_decoupled"
     copied = {"square_int32": ("decoupled", "square_"), "bls_decoupled_sync": ("bls_decoupled", "sync_"), "bls_decoupled_async": ("bls_decoupled", "async_")}
 
-    def ask(self, server):
+    def checks(self, server):
         for model, factor in (("bls_decoupled_sync", 1), ("bls_decoupled_async", 2)):
             for n in (4, 2, 0, 1):
                 got = infer(server, model, {"IN": np.array([n], np.int32)})["SUM"]
                 yield Check(f"{model} of {n}", got.tolist() == [factor * n * n], f"{got}, expected {factor * n * n}")
 
     def scripts(self, root):
-        yield root / "sync_client.py", [], ["PASS: BLS Decoupled Sync"], {}
-        yield root / "async_client.py", [], ["PASS: BLS Decoupled Async"], {}
+        yield Script(root / "sync_client.py", printed=["PASS: BLS Decoupled Sync"])
+        yield Script(root / "async_client.py", printed=["PASS: BLS Decoupled Async"])
 
 
 class Decoupled(Example):
     published, own = "examples/decoupled", "decoupled"
     copied = {"square_int32": ("decoupled", "square_"), "repeat_int32": ("decoupled", "repeat_")}
 
-    def ask(self, server):
+    def checks(self, server):
         numbers = [4, 2, 0, 1]
         sent = {"IN": np.array(numbers, np.int32), "DELAY": np.array([1, 2, 3, 4], np.uint32), "WAIT": np.array([5], np.uint32)}
         got = streamed(server, "repeat_int32", sent)
@@ -114,8 +112,8 @@ class Decoupled(Example):
             yield Check(f"square_int32 of {n}", [int(r.as_numpy("OUT")[0]) for r in got] == [n] * n, f"{len(got)} responses")
 
     def scripts(self, root):
-        yield root / "repeat_client.py", [], ["PASS: repeat_int32"], {}
-        yield root / "square_client.py", [], ["PASS: square_int32"], {}
+        yield Script(root / "repeat_client.py", printed=["PASS: repeat_int32"])
+        yield Script(root / "square_client.py", printed=["PASS: square_int32"])
 
 
 def streamed(server, model, inputs):
@@ -124,9 +122,9 @@ def streamed(server, model, inputs):
 
     import tritonclient.grpc as grpc_module
 
-    answers = queue.Queue()
+    responses = queue.Queue()
     with grpc_module.InferenceServerClient(server.grpc) as client:
-        client.start_stream(lambda result, error: answers.put(error or result))
+        client.start_stream(lambda result, error: responses.put(error or result))
         sent = []
         for name, array in inputs.items():
             sent.append(grpc_module.InferInput(name, array.shape, {"int32": "INT32", "uint32": "UINT32"}[array.dtype.name]))
@@ -134,7 +132,7 @@ def streamed(server, model, inputs):
         client.async_stream_infer(model, sent, enable_empty_final_response=True)
         found, final = [], False
         while not final:
-            result = answers.get(timeout=LIMIT)
+            result = responses.get(timeout=LIMIT)
             if isinstance(result, Exception):
                 raise result
             final = result.get_response().parameters["triton_final_response"].bool_param
@@ -161,7 +159,7 @@ class Preprocessing(Example):
             labels.write_text("".join(f"class {i}\n" for i in range(1000)))
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         data = images.signs()
         pixels = own("preprocessing", "preprocess").pixels(np.frombuffer(data, np.uint8))
         for grpc in (False, True):
@@ -169,16 +167,16 @@ class Preprocessing(Example):
             yield equal("the scores", got["OUTPUT"], toys.run(self.toy, {"input": pixels})["output"], rtol=1e-2)
 
     def scripts(self, root):
-        image = pathlib.Path(tempfile.mkdtemp(prefix="tutti-real-")) / "mug.jpg"
+        image = self.scratch / "mug.jpg"
         image.write_bytes(images.signs("JPEG"))
-        yield root / "client.py", ["--image", str(image)], ["Result is class:"], {}
+        yield Script(root / "client.py", ["--image", str(image)], ["Result is class:"])
 
 
 class AutoComplete(Example):
     published, own = "examples/auto_complete", "auto_complete"
     copied = {"batch_auto_complete": ("auto_complete", "batch_"), "nobatch_auto_complete": ("auto_complete", "nobatch_")}
 
-    def ask(self, server):
+    def checks(self, server):
         yield from self.sums(server, "nobatch_auto_complete")
         a, b = (np.stack([x, x + 1]) for x in self.pair())
         yield equal("batch_auto_complete: sum", infer(server, "batch_auto_complete", {"INPUT0": a, "INPUT1": b})["OUTPUT0"], a + b)
@@ -189,7 +187,7 @@ class AutoComplete(Example):
                 yield Check(f"{model}: configuration", found == (rows, ["INPUT0", "INPUT1"], [[4], [4]]), f"{found}")
 
     def scripts(self, root):
-        yield root / "client.py", [], ["PASS: auto_complete"], {}
+        yield Script(root / "client.py", printed=["PASS: auto_complete"])
 
 
 class InstanceKind(Example):
@@ -198,28 +196,28 @@ class InstanceKind(Example):
     always = imports  # it downloads weights and a client's helpers
     copied = {"resnet50": ("instance_kind", "")}
 
-    def ask(self, server):
+    def checks(self, server):
         image = np.random.default_rng(4).standard_normal((2, 3, 224, 224)).astype(np.float32)
         want = image.mean(axis=(2, 3), dtype=np.float32) @ own("instance_kind", "resnet50").WEIGHTS
         yield equal("the scores", infer(server, "resnet50", {"INPUT": image}, grpc=True)["OUTPUT"], want, 1e-4)
 
     def scripts(self, root):
-        yield root / "client.py", [], ["PASS: ResNet50 instance kind"], {}
+        yield Script(root / "client.py", printed=["PASS: ResNet50 instance kind"])
 
 
 class CustomMetrics(Example):
     published, own = "examples/custom_metrics", "custom_metrics"
     copied = {"custom_metrics": ("custom_metrics", "")}
 
-    def ask(self, server):
+    def checks(self, server):
         yield from self.sums(server, "custom_metrics")
-        with urllib.request.urlopen(f"http://{server.metrics}/metrics", timeout=LIMIT) as answer:
-            text = answer.read().decode()
+        with urllib.request.urlopen(f"http://{server.metrics}/metrics", timeout=LIMIT) as response:
+            text = response.read().decode()
         for line in ("# TYPE requests_process_latency_ns counter", 'requests_process_latency_ns{model="custom_metrics",version="1"}'):
             yield Check("the metrics", line in text, f"they have no {line}")
 
     def scripts(self, root):
-        yield root / "client.py", [], ["PASS: custom_metrics"], {}
+        yield Script(root / "client.py", printed=["PASS: custom_metrics"])
 
 
 LIST = (AddSub, BLS, BLSDecoupled, Decoupled, Preprocessing, AutoComplete, InstanceKind, CustomMetrics, Jax)

@@ -1,6 +1,6 @@
 """A classifier of images in the formats of frameworks that are larger than all the rest of this folder's needs.
 
-TorchScript, OpenVINO's IR and TensorFlow's SavedModel are written byte by byte. Each answers scores() of its image.
+TorchScript, OpenVINO's IR and TensorFlow's SavedModel are written byte by byte. The output of each is scores() of its image.
 """
 
 import io
@@ -13,7 +13,7 @@ SCORES = np.array([[np.cos(k), np.sin(k), np.cos(2 * k)] for k in range(1000)], 
 
 
 def scores(means):
-    """What the classifiers below answer, given the means of their image's channels."""
+    """The output of the classifiers below, given the means of their image's channels."""
     return means.astype(np.float32) @ SCORES
 
 
@@ -120,14 +120,14 @@ def const(name, array):
 def savedmodel(folder, name_in, name_out):
     """A classifier as a SavedModel: FP32 [N,224,224,3] to the scores of 1000 classes."""
     false = field(5, 0)
-    image, answer = shape(-1, 224, 224, 3), shape(-1, 1000)
+    image, output = shape(-1, 224, 224, 3), shape(-1, 1000)
     graph = node("image", "Placeholder", dtype=FLOAT, shape=field(7, image))
     graph += const("axes", np.array([1, 2], np.int32)) + const("weights", SCORES)
     graph += node("means", "Mean", ["image", "axes"], T=FLOAT, Tidx=INT32, keep_dims=false)
     graph += node("scores", "MatMul", ["means", "weights"], T=FLOAT, transpose_a=false, transpose_b=false)
     graph += field(4, field(1, 1882))  # the version of the format
     port = lambda tensor, dims: field(1, tensor) + field(2, FLOAT) + field(3, dims)  # noqa: E731
-    signature = entry(1, name_in, port("image:0", image)) + entry(2, name_out, port("scores:0", answer)) + field(3, "tensorflow/serving/predict")
+    signature = entry(1, name_in, port("image:0", image)) + entry(2, name_out, port("scores:0", output)) + field(3, "tensorflow/serving/predict")
     meta = field(1, field(4, "serve")) + field(2, graph) + entry(5, "serving_default", signature)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

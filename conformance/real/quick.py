@@ -1,15 +1,14 @@
 """The repositories of Triton's tutorials: quick deployments, a model of each framework."""
 
-import pathlib
+import dataclasses
 import shutil
-import tempfile
 
 import numpy as np
 
 import formats
 import images
 import toys
-from repository import OWN, Repository, equal, infer
+from repository import OWN, Repository, Script, equal, infer
 
 
 def pixels(channels_first=True):
@@ -36,9 +35,8 @@ class Quick(Repository):
             self.differs.append("config.pbtxt of our own, with the values of the page")
 
     def scripts(self, root):
-        scratch = pathlib.Path(tempfile.mkdtemp(prefix="tutti-real-"))
-        (scratch / "img1.jpg").write_bytes(images.signs("JPEG"))
-        yield root / "client.py", [], [":"], {"cwd": scratch}
+        (self.scratch / "img1.jpg").write_bytes(images.signs("JPEG"))
+        yield Script(root / "client.py", printed=[":"], cwd=self.scratch)
 
 
 class QuickONNX(Quick):
@@ -49,7 +47,7 @@ class QuickONNX(Quick):
         self.toy = toys.classifier(to / self.model / "1/model.onnx", "data_0", [1, 3, 224, 224], "fc6_1", [1, 1000, 1, 1])
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         got = infer(server, self.model, {"data_0": pixels()})
         yield equal("the scores", got["fc6_1"], toys.run(self.toy, {"data_0": pixels()})["fc6_1"], 1e-6)
 
@@ -63,8 +61,8 @@ class QuickOpenVINO(QuickONNX):
         return f"tutorials/{self.published} ({self.own.removeprefix('quick_openvino_')})"
 
     def scripts(self, root):
-        for name, *rest in super().scripts(root):
-            yield root.parent / "ONNX" / name.name, *rest
+        for script in super().scripts(root):
+            yield dataclasses.replace(script, path=root.parent / "ONNX" / script.path.name)
 
 
 class QuickOpenVINOPyTorch(QuickOpenVINO):
@@ -74,7 +72,7 @@ class QuickOpenVINOPyTorch(QuickOpenVINO):
         formats.openvino(to / self.model / "1/model.xml", "x", "x.45")
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         got = infer(server, self.model, {"x": pixels()[0]}, ["x.45"])
         yield equal("the scores", got["x.45"], formats.scores(pixels().mean(axis=(2, 3))).reshape(1, 1000, 1, 1), 1e-4)
 
@@ -89,7 +87,7 @@ class QuickOpenVINOTensorFlow(QuickOpenVINOPyTorch):
         formats.openvino(to / self.model / "1/model.xml", "input_1", "predictions", channels_first=False)
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         image = pixels(False)
         got = infer(server, self.model, {"input_1": image}, ["predictions"])
         yield equal("the scores", got["predictions"], formats.scores(image.mean(axis=(1, 2))), 1e-4)
@@ -103,7 +101,7 @@ class QuickPyTorch(Quick):
         formats.torchscript(to / self.model / "1/model.pt")
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         got = infer(server, self.model, {"input__0": pixels()[0]}, ["output__0"])
         yield equal("the scores", got["output__0"], formats.scores(pixels().mean(axis=(2, 3))).reshape(1, 1000, 1, 1), 1e-4)
 
@@ -117,7 +115,7 @@ class QuickTensorFlow(Quick):
         formats.savedmodel(to / self.model / "1/model.savedmodel", "input_1", "predictions")
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         image = np.concatenate([pixels(False), -pixels(False)])
         got = infer(server, self.model, {"input_1": image}, ["predictions"])
         yield equal("the scores", got["predictions"], formats.scores(image.mean(axis=(1, 2))), 1e-4)

@@ -1,4 +1,4 @@
-"""A published model repository: where its files come from, what had to differ, and what it is asked."""
+"""A published model repository: where its files come from, what had to differ, and which requests it gets."""
 
 import dataclasses
 import importlib.util
@@ -27,7 +27,7 @@ def checkout(source):
 
 @dataclasses.dataclass
 class Check:
-    """One thing that was asked, and whether the answer is what is right."""
+    """One request or client, and whether the response is the expected one."""
 
     what: str
     ok: bool
@@ -37,7 +37,7 @@ class Check:
 class Repository:
     """What all have in common; each class below it is one repository.
 
-    1. place() lays the files out, 2. weights() makes what is not published, 3. a server starts, 4. ask() sends requests
+    1. place() lays the files out, 2. weights() makes what is not published, 3. a server starts, 4. checks() sends requests
     and scripts() names the published clients that run, where there is a checkout.
     """
 
@@ -52,8 +52,9 @@ class Repository:
     refusal = ""  # what the reason of a model says that cannot be served here
     page = ""  # why there is nothing to serve, of a page without a repository
 
-    def __init__(self):
+    def __init__(self, scratch=None):
         self.differs = []
+        self.scratch = scratch  # a folder for what clients read and write
 
     @property
     def name(self):
@@ -85,12 +86,12 @@ class Repository:
         path.write_text(text.replace(before, after))
         self.differs.append(why)
 
-    def ask(self, server):
+    def checks(self, server):
         """Yields a Check for each request."""
         return ()
 
     def scripts(self, root):
-        """Yields the arguments of Script for each published client."""
+        """Yields a Script for each published client."""
         return ()
 
     def prepared(self, to):
@@ -127,7 +128,7 @@ class Report:
 
 
 def examine(repository, folder):
-    """Serves a repository and asks it everything."""
+    """Serves a repository and runs all its checks."""
     if repository.page:
         repository.differs.append("no repository: " + repository.page)
         return Report(repository)
@@ -144,7 +145,7 @@ def examine(repository, folder):
         if repository.refusal:
             refuse(repository, report)
         else:
-            report.checks += collect(repository.ask(server))
+            report.checks += collect(repository.checks(server))
             report.checks += published(repository, server)
     finally:
         status = server.stop()
@@ -171,18 +172,34 @@ def collect(checks):
     return done
 
 
+@dataclasses.dataclass
+class Script:
+    """A published client, which runs untouched: its arguments, and what makes its run a right one."""
+
+    path: pathlib.Path
+    args: tuple = ()
+    printed: tuple = ()  # each is in what it prints
+    logged: str = ""  # this is in the server's log afterwards
+    fails: bool = False  # it has to end with an error
+    cwd: pathlib.Path | None = None
+    until: str | None = None  # an expression; the script goes on for ever and is ended once it has printed this
+
+
 def published(repository, server):
-    """Runs the published clients, untouched."""
+    """Runs the published clients."""
     root = repository.root()
-    for path, args, expected, options in repository.scripts(root) if root else ():
-        status, text = server.script(path, args, **options)
-        missing = [e for e in expected if e not in text]
+    for s in repository.scripts(root) if root else ():
+        status, text = server.script(s.path, s.args, s.cwd, s.until)
+        missing = [e for e in s.printed if e not in text]
+        if s.logged and not server.logs(s.logged):
+            missing.append(f"the server's log with {s.logged}")
         tail = "\n".join(text.splitlines()[-12:])
-        yield Check(f"{path.name} {' '.join(args)}".strip(), status == 0 and not missing, f"status {status}, no {missing} in\n{tail}")
+        ok = (status != 0) == s.fails and not missing
+        yield Check(f"{s.path.name} {' '.join(s.args)}".strip(), ok, f"status {status}, missing: {missing} in\n{tail}")
 
 
 def infer(server, model, inputs, outputs=(), grpc=False, **options):
-    """Sends arrays by name, and returns the arrays that were asked for, or all."""
+    """Sends arrays by name, and returns the requested output arrays, or all."""
     module = grpc_module if grpc else http_module
     limits = {} if grpc else {"network_timeout": LIMIT, "connection_timeout": LIMIT}
     with module.InferenceServerClient(server.grpc if grpc else server.http, **limits) as client:
@@ -192,10 +209,10 @@ def infer(server, model, inputs, outputs=(), grpc=False, **options):
             sent.append(module.InferInput(name, array.shape, dtype_of(array)))
             sent[-1].set_data_from_numpy(array)
         wanted = [module.InferRequestedOutput(o) for o in outputs] or None
-        answer = client.infer(model, sent, outputs=wanted, **options)
-        found = answer.get_response()
+        result = client.infer(model, sent, outputs=wanted, **options)
+        found = result.get_response()
         names = [o.name for o in found.outputs] if grpc else [o["name"] for o in found["outputs"]]
-        return {n: answer.as_numpy(n) for n in names}
+        return {n: result.as_numpy(n) for n in names}
 
 
 def dtype_of(array):
@@ -224,4 +241,4 @@ def refused(what, call, *texts):
         call()
     except Exception as e:  # of either client
         return Check(what, all(t in str(e) for t in texts), f"{e}, expected {texts}")
-    return Check(what, False, "it was answered")
+    return Check(what, False, "the request succeeded")

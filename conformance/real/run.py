@@ -1,8 +1,8 @@
-"""Serves published model repositories and asks them what their users ask.
+"""Serves published model repositories and sends them the requests of their users.
 
 usage: python run.py [--json] [--list] [NAME ...]
-Prints a line for each repository: how many of its models are served, how many requests and clients were tried, how many
-of the answers are right, and what had to differ. A repository of a backend that does not exist counts as right when its
+Prints a line for each repository: how many of its models are served, how many requests and clients ran, how many
+of the responses are right, and what had to differ. A repository of a backend that does not exist counts as right when its
 models are refused for that reason. With --json, a line of JSON each. NAME is a part of a name.
 
 TRITON_TUTORIALS, TRITON_PYTHON_BACKEND, TRITON_CLIENT, TRITON_SERVER, TRITON_DALI_BACKEND and TRITON_FIL_BACKEND name
@@ -25,10 +25,12 @@ from repository import Check, Report, examine
 LIST = (*tutorials.LIST, *quick.LIST, *unsupported.LIST, *examples.LIST, *docs.LIST)
 
 
-def tried(kind):
+def examined(kind):
     """Examines a repository in a folder of its own."""
-    repository = kind()
     with tempfile.TemporaryDirectory(prefix="tutti-real-") as folder:
+        scratch = pathlib.Path(folder) / "scratch"
+        scratch.mkdir()
+        repository = kind(scratch)
         try:
             return examine(repository, pathlib.Path(folder) / "models")
         except Exception as e:  # whatever is wrong with one, the others run
@@ -47,7 +49,7 @@ def line(report):
 
 def record(report):
     return {
-        "name": report.name, "served": report.served, "models": report.all, "asked": len(report.checks),
+        "name": report.name, "served": report.served, "models": report.all, "requests": len(report.checks),
         "equal": sum(c.ok for c in report.checks), "differs": report.differs, "refused": report.refused, "failures": report.failures(),
     }  # fmt: skip
 
@@ -64,9 +66,9 @@ def main():
         return 0
     failed = 0
     if not args.json:
-        print(f"{'repository':<97} {'served':<8} {'asked':>5} {'equal':>5}  what differs")
+        print(f"{'repository':<97} {'served':<8} {'sent':>5} {'equal':>5}  what differs")
     for kind in wanted:
-        report = tried(kind)
+        report = examined(kind)
         failed += bool(report.failures())
         print(json.dumps(record(report)) if args.json else line(report), flush=True)
         for text in [] if args.json else report.failures():

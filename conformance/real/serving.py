@@ -1,4 +1,4 @@
-"""The server under test, and the scripts of others that ask it."""
+"""The server under test, and the scripts of others that query it."""
 
 import os
 import pathlib
@@ -73,6 +73,14 @@ class Server:
     def metrics(self):
         return self.at["Metrics Service"]
 
+    def logs(self, text):
+        """Whether a line of the log has a text. The line may come after the response that it is about."""
+        try:
+            until(lambda: any(text in line for line in list(self.log)), text, limit=10)
+        except AssertionError:
+            return False
+        return True
+
     def stop(self):
         """Ends the server, and returns its exit status."""
         self.process.send_signal(signal.SIGTERM)
@@ -82,7 +90,7 @@ class Server:
             self.process.kill()
             return self.process.wait()
 
-    def script(self, path, args=(), cwd=None, limit=LIMIT, until=None):
+    def script(self, path, args=(), cwd=None, until=None):
         """Runs a client's script, untouched. Returns its exit status and what it printed.
 
         A script that goes on for ever is ended once it has printed what the expression until finds.
@@ -92,7 +100,7 @@ class Server:
         run = subprocess.Popen(
             [sys.executable, str(path), *args], cwd=cwd or pathlib.Path(path).parent, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        timer = threading.Timer(limit, run.kill)
+        timer = threading.Timer(LIMIT, run.kill)
         timer.start()
         text = ""
         try:
@@ -109,14 +117,14 @@ class Server:
 
 
 def known_flags():
-    """The flags of the program, so that a run tells of a flag that is not there instead of failing by it."""
+    """The flags of the program, so that a run reports a missing flag instead of failing by it."""
     return set(re.findall(r"--[a-z0-9-]+", subprocess.run([program(), "serve", "--help"], capture_output=True, text=True, check=True).stdout))
 
 
-def until(condition, what):
+def until(condition, what, limit=LIMIT):
     """Waits for what the server does in its own time."""
-    end = time.monotonic() + LIMIT
+    end = time.monotonic() + limit
     while not condition():
         if time.monotonic() > end:
-            raise AssertionError(f"not within {LIMIT} s: {what}")
+            raise AssertionError(f"not within {limit} s: {what}")
         time.sleep(0.01)

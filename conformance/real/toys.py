@@ -1,6 +1,6 @@
 """Toy models in the place of the published weights: the names, types and shapes of the originals, and a few operators.
 
-Each ONNX model is returned as well, so that a test computes what it answers by ONNX's own reference.
+Each ONNX model is returned as well, so that a test computes the expected outputs with ONNX's own reference.
 """
 
 import pathlib
@@ -33,7 +33,7 @@ def save(path, nodes, inputs, outputs, constants=()):
 
 
 def run(model, inputs):
-    """What a model answers, by name."""
+    """The outputs of a model, by name."""
     names = [o.name for o in model.graph.output]
     return dict(zip(names, ReferenceEvaluator(model).run(None, inputs)))
 

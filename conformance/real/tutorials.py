@@ -13,14 +13,14 @@ import tritonclient.grpc as grpc_module
 
 import images
 import toys
-from repository import OWN, Check, Repository, equal, infer
+from repository import OWN, Check, Repository, Script, equal, infer
 from serving import LIMIT
 
 GUIDE = "Conceptual_Guide/"
 
 
 def own(repository, model):
-    """The functions of a model.py of ours, to compute what a server has to answer."""
+    """The functions of a model.py of ours, to compute the expected outputs."""
     path = OWN / repository / model / "1" / "model.py"
     spec = importlib.util.spec_from_file_location(f"{repository}_{model}".replace("-", "_"), path)
     module = importlib.util.module_from_spec(spec)
@@ -45,7 +45,7 @@ class Part1(Repository):
         self.recognition = toys.text_recognition(to / "text_recognition/1/model.onnx", batch=1)
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         image = np.asarray(images.photo())[None, :224, :320]
         names = ["feature_fusion/Conv_7/Sigmoid:0", "feature_fusion/concat_3:0"]
         got = infer(server, "text_detection", {"input_images:0": image}, names)
@@ -62,7 +62,7 @@ class Part1(Repository):
         blob = cv2.dnn.blobFromImage(cv2.imread(str(root / "img1.jpg")), 1.0, (640, 480), (123.68, 116.78, 103.94), True, False)
         crops = detected(self.detection, np.transpose(blob, (0, 2, 3, 1)))
         scores = toys.run(self.recognition, {"input.1": crops[:1]})["308"]
-        yield root / "client.py", [], [own("part5", "recognition_postprocessing").text(scores[0])], {}
+        yield Script(root / "client.py", printed=[own("part5", "recognition_postprocessing").text(scores[0])])
 
 
 class Part2(Repository):
@@ -74,7 +74,7 @@ class Part2(Repository):
         self.recognition = toys.text_recognition(to / "text_recognition/1/model.onnx")
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         rows = np.random.default_rng(1).uniform(-1, 1, (self.most, 1, 32, 100)).astype(np.float32)
         for n in (1, 3, self.most):
             got = infer(server, "text_recognition", {"input.1": rows[:n]}, grpc=n == 3)
@@ -134,12 +134,12 @@ class Part5(Repository):
         self.differs.append("toy weights")
 
     def texts(self, data):
-        """What the ensemble answers to an encoded image, computed step by step."""
+        """The outputs of the ensemble for an encoded image, computed step by step."""
         image = own("part5", "detection_preprocessing").middle(np.frombuffer(data, np.uint8))
         scores = toys.run(self.recognition, {"input.1": detected(self.detection, image)})["308"]
         return [own("part5", "recognition_postprocessing").text(row) for row in scores]
 
-    def ask(self, server):
+    def checks(self, server):
         for format in ("PNG", "JPEG"):
             data = images.signs(format)
             sent = {"input_image": np.frombuffer(data, np.uint8)[None]}
@@ -151,7 +151,7 @@ class Part5(Repository):
 
     def scripts(self, root):
         texts = self.texts((root / "img1.jpg").read_bytes())
-        yield root / "client.py", [], [f"'{t}'" for t in texts], {}
+        yield Script(root / "client.py", printed=[f"'{t}'" for t in texts])
 
 
 class Part6(Repository):
@@ -166,25 +166,18 @@ class Part6(Repository):
         self.change(to / "vae/config.pbtxt", '"tensorrt_plan"', '"onnxruntime_onnx"', "TensorRT plan replaced by ONNX")
         self.differs.append("toy weights")
 
-    def ask(self, server):
-        pictures = []
+    def checks(self, server):
+        generated = []
         for prompt in ("Pikachu with a hat", "Pikachu with a hat", "a pigeon"):
             sent = {"prompt": np.array([[prompt]], np.object_)}
-            picture = infer(server, "pipeline", sent, ["generated_image"])["generated_image"]
-            pictures.append(picture)
-            yield Check("the image", picture.shape == (1, 512, 512, 3) and picture.min() >= 0 < picture.max() <= 255, f"{picture.shape}")
-        yield equal("the same text, the same image", pictures[1], pictures[0])
-        yield Check("another text, another image", not np.array_equal(pictures[0], pictures[2]), "they are equal")
+            image = infer(server, "pipeline", sent, ["generated_image"])["generated_image"]
+            generated.append(image)
+            yield Check("the image", image.shape == (1, 512, 512, 3) and image.min() >= 0 < image.max() <= 255, f"{image.shape}")
+        yield equal("the same text, the same image", generated[1], generated[0])
+        yield Check("another text, another image", not np.array_equal(generated[0], generated[2]), "they are equal")
 
     def scripts(self, root):
-        yield root / "client.py", [], ["Time taken:"], {"cwd": self.scratch()}
-
-    @staticmethod
-    def scratch():
-        """A folder for what a client writes into its working directory."""
-        import tempfile
-
-        return tempfile.mkdtemp(prefix="tutti-real-")
+        yield Script(root / "client.py", printed=["Time taken:"], cwd=self.scratch)
 
 
 class Part7(Repository):
@@ -193,7 +186,7 @@ class Part7(Repository):
     imports = ("torch", "transformers")
     always = ("transformers",)
 
-    def ask(self, server):
+    def checks(self, server):
         for model in ("simple-gpt2", "iterative-gpt2"):
             yield from self.streamed(server, model)
 
@@ -201,14 +194,14 @@ class Part7(Repository):
         """Sends two prompts on a stream each, as the client does, and compares the tokens."""
         prompts, tokens = ["Programming in C++ is like", "Programming in Assembly is like"], 12
         step = own("part7", "simple-gpt2").next_token
-        answers = [queue.Queue() for _ in prompts]
+        responses = [queue.Queue() for _ in prompts]
         clients = [grpc_module.InferenceServerClient(server.grpc) for _ in prompts]
-        for c, q, prompt in zip(clients, answers, prompts):
+        for c, q, prompt in zip(clients, responses, prompts):
             c.start_stream(lambda result, error, q=q: q.put(error or result))
             text = grpc_module.InferInput("text_input", [1, 1], "BYTES")
             text.set_data_from_numpy(np.array([[prompt]], np.object_))
             c.async_stream_infer(model, [text], enable_empty_final_response=True, parameters={"ignore_eos": True, "max_tokens": tokens})
-        for c, q, prompt in zip(clients, answers, prompts):
+        for c, q, prompt in zip(clients, responses, prompts):
             ids, got = list(prompt.encode()), []
             for _ in range(tokens):
                 ids.append(step(ids))
@@ -227,7 +220,7 @@ class Part7(Repository):
     def scripts(self, root):
         for model in ("simple-gpt2", "iterative-gpt2"):
             # It goes on for ever: it is enough that both bars come to their ends.
-            yield root / "client/client.py", ["--model", model, "--max-tokens", "9"], ["9/9"], {"until": r"(?s)9/9.*9/9|Traceback"}
+            yield Script(root / "client/client.py", ["--model", model, "--max-tokens", "9"], ["9/9"], until=r"(?s)9/9.*9/9|Traceback")
 
 
 class DataPipelines(Repository):
@@ -244,7 +237,7 @@ class DataPipelines(Repository):
             self.differs.append("the ensemble's config.pbtxt moved out of folder 1, with the head that the page has")
         (to / "ensemble_model/1").mkdir(exist_ok=True)
 
-    def ask(self, server):
+    def checks(self, server):
         sent = {
             "string": np.array([["This is a string", "and another"]], np.object_),
             "UINT8_array": np.array([[1, 2, 3]], np.uint8),
@@ -258,7 +251,7 @@ class DataPipelines(Repository):
                 yield equal(f"{name}, {'gRPC' if grpc else 'HTTP'}", got["ensemble_output_" + name], array)
 
     def scripts(self, root):
-        yield root / "client.py", [], ["[b'This is a string']", "[[1 2 3]]", "[[-1  2 -3]]", "[[ True]]"], {}
+        yield Script(root / "client.py", printed=["[b'This is a string']", "[[1 2 3]]", "[[-1  2 -3]]", "[[ True]]"])
 
 
 class VitEnsemble(Repository):
@@ -277,7 +270,7 @@ class VitEnsemble(Repository):
         (to / "ensemble_model/1").mkdir(exist_ok=True)
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         image = images.photo()[None]
         got = infer(server, "ensemble_model", {"image": image})
         want = toys.run(self.vit, {"pixel_values": own("vit_ensemble", "preprocessing").pixels(image)})
@@ -285,7 +278,7 @@ class VitEnsemble(Repository):
         yield equal("1519", got["1519"], want["1519"], 1e-3)
 
     def scripts(self, root):
-        yield root / "client.py", ["--model_name", "ensemble_model"], ["(1, 197, 768)"], {}
+        yield Script(root / "client.py", ["--model_name", "ensemble_model"], ["(1, 197, 768)"])
 
 
 class VitPython(VitEnsemble):
@@ -295,13 +288,13 @@ class VitPython(VitEnsemble):
     def weights(self, to):
         self.differs.append("toy weights")
 
-    def ask(self, server):
+    def checks(self, server):
         image = images.photo()[None]
         got = infer(server, "python_vit", {"image": image}, ["last_hidden_state"])
         yield equal("last_hidden_state", got["last_hidden_state"], own("vit_python", "python_vit").states(image), 1e-3)
 
     def scripts(self, root):
-        yield root / "client.py", ["--model_name", "python_vit"], ["(1, 196, 768)"], {}
+        yield Script(root / "client.py", ["--model_name", "python_vit"], ["(1, 196, 768)"])
 
 
 class Identity(Repository):
@@ -311,7 +304,7 @@ class Identity(Repository):
     models = "."
     own = "identity"
 
-    def ask(self, server):
+    def checks(self, server):
         text, half, long = np.array([["a", "b"]], np.object_), np.array([[1.5, -2]], np.float16), np.array([[1 << 40]], np.int64)
         for name, array in (("string", text), ("fp16", half), ("int64", long)):
             got = infer(server, "identity", {name + "_input": array}, grpc=True)
@@ -325,7 +318,7 @@ class Kafka(Repository):
     imports = ("torch", "transformers")
     always = ("transformers",)
 
-    def ask(self, server):
+    def checks(self, server):
         texts = ["one", "two and three"]
         got = infer(server, "tokenizer", {"TEXT": np.array(texts, np.object_)})
         for name, array in own("kafka", "tokenizer").tokens([t.encode() for t in texts]).items():
@@ -346,7 +339,7 @@ class Transformers(Repository):
             if not path.is_dir():
                 path.unlink()  # the page and the Dockerfile
 
-    def ask(self, server):
+    def checks(self, server):
         for model in ("falcon7b", "llama7b", "persimmon8b"):
             got = infer(server, model, {"text_input": np.array(["What is the meaning of life?"], np.object_)})
             text = got["text_output"].ravel()[0].decode()

@@ -52,7 +52,7 @@ LIST = (
     without("Conceptual_Guide/Part_3-optimizing_triton_configuration", "it measures part 2"),
     without("Conceptual_Guide/Part_8-semantic_caching", "it changes vLLM's backend"),
     without("Quick_Deploy/vLLM", "it has vLLM's samples served"),
-    without("Feature_Guide/Constrained_Decoding", "it asks TensorRT-LLM's repository"),
-    without("Feature_Guide/Function_Calling", "it asks TensorRT-LLM's repository"),
+    without("Feature_Guide/Constrained_Decoding", "it queries TensorRT-LLM's repository"),
+    without("Feature_Guide/Function_Calling", "it queries TensorRT-LLM's repository"),
     without("Feature_Guide/Speculative_Decoding/TRT-LLM", "it has TensorRT-LLM's repository served"),
 )

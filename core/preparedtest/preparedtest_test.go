@@ -29,7 +29,7 @@ func ended(f func(tb testing.TB)) *outcome {
 	return o
 }
 
-// TestPath looks for a need with and without its variable: only what nobody prepared is skipped.
+// TestPath looks for a need with and without its variable: only an unprepared need is skipped.
 func TestPath(t *testing.T) {
 	dir := t.TempDir()
 	found := func() (string, error) { return "found", nil }

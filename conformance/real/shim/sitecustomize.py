@@ -40,17 +40,17 @@ def channels(module):
 
 
 def downloads(module):
-    """Answers requests.get of an image with a drawn one, and passes on what goes to the server under test."""
+    """Makes requests.get return a drawn image for the address of one, and sends the rest to the server under test."""
     get = module.get
 
     class Image:
         def __init__(self):
             self.raw = io.BytesIO(drawn())
 
-    def answer(url, *args, **kwargs):
+    def get_drawn(url, *args, **kwargs):
         return Image() if url.endswith((".jpg", ".jpeg", ".png")) else get(moved(url), *args, **kwargs)
 
-    module.get = answer
+    module.get = get_drawn
 
 
 def drawn():

@@ -1,4 +1,4 @@
-"""The sum of everything that a decoupled model answers to two requests at once."""
+"""The sum of everything in the responses of a decoupled model to two requests at once."""
 
 import asyncio
 

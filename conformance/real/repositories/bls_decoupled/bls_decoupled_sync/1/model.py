@@ -1,4 +1,4 @@
-"""The sum of everything that a decoupled model answers."""
+"""The sum of the responses of a decoupled model."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils

@@ -1,4 +1,4 @@
-"""Answers a number as often as it says, from a thread, when execute has returned."""
+"""Sends a number as many times as it says, from a thread, when execute has returned."""
 
 import threading
 
@@ -13,11 +13,11 @@ class TritonPythonModel:
     def execute(self, requests):
         for r in requests:
             number = int(pb_utils.get_input_tensor_by_name(r, "IN").as_numpy()[0])
-            thread = threading.Thread(target=self.answer, args=(r.get_response_sender(), number), daemon=True)
+            thread = threading.Thread(target=self.respond, args=(r.get_response_sender(), number), daemon=True)
             self.threads.append(thread)
             thread.start()
 
-    def answer(self, sender, number):
+    def respond(self, sender, number):
         for _ in range(number):
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([number], np.int32))]))
         sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

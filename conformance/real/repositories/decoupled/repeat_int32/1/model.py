@@ -14,12 +14,12 @@ class TritonPythonModel:
     def execute(self, requests):
         for r in requests:
             values, delays, wait = (pb_utils.get_input_tensor_by_name(r, n).as_numpy() for n in ("IN", "DELAY", "WAIT"))
-            thread = threading.Thread(target=self.answer, args=(r.get_response_sender(), values, delays), daemon=True)
+            thread = threading.Thread(target=self.respond, args=(r.get_response_sender(), values, delays), daemon=True)
             self.threads.append(thread)
             thread.start()
             time.sleep(wait[0] / 1000)
 
-    def answer(self, sender, values, delays):
+    def respond(self, sender, values, delays):
         for i, (number, delay) in enumerate(zip(values, delays)):
             time.sleep(delay / 1000)
             sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("IDX", np.array([i], np.uint32)), pb_utils.Tensor("OUT", np.array([number], np.int32))]))

@@ -1,4 +1,4 @@
-"""The crops of the boxes that were found in one image: the rows of the answer are boxes, not images."""
+"""The crops of the boxes that were found in one image: the rows of the response are boxes, not images."""
 
 import cv2
 import numpy as np

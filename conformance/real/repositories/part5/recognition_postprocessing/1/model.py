@@ -1,4 +1,4 @@
-"""The text of every row of scores. The answer has a rank of one: a text for each row, and no second dimension."""
+"""The text of every row of scores. The response has a rank of one: a text for each row, and no second dimension."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils

@@ -1,4 +1,4 @@
-"""A picture for a text by two other models: the text's states, some steps on noise, and the picture of what is left."""
+"""An image for a text by two other models: the text's states, some steps on noise, and the decoded latents."""
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -29,8 +29,8 @@ class TritonPythonModel:
             latents = np.random.default_rng(0).standard_normal((1, 4, 64, 64)).astype(np.float32)
             for _ in range(50):
                 latents = latents - (noise[0] + np.float32(7.5) * (noise[1] - noise[0]))
-            picture = call("vae", "sample", latent_sample=(latents / np.float32(0.18215)).astype(np.float32))
-            picture = np.clip(picture / 2 + 0.5, 0, 1).transpose(0, 2, 3, 1)
-            answer = pb_utils.Tensor("generated_image", (picture * 255).round().astype(np.float32))
-            responses.append(pb_utils.InferenceResponse([answer]))
+            image = call("vae", "sample", latent_sample=(latents / np.float32(0.18215)).astype(np.float32))
+            image = np.clip(image / 2 + 0.5, 0, 1).transpose(0, 2, 3, 1)
+            response = pb_utils.Tensor("generated_image", (image * 255).round().astype(np.float32))
+            responses.append(pb_utils.InferenceResponse([response]))
         return responses

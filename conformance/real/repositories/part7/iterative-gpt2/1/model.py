@@ -36,5 +36,5 @@ class TritonPythonModel:
             if not last:
                 self.texts[name] = (ids, more - 1)
             r.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL if last else pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
-            answer = pb_utils.InferenceResponse([pb_utils.Tensor("text_output", np.array([chr(ids[-1])], np.object_))])
-            r.get_response_sender().send(answer, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if last else 0)
+            response = pb_utils.InferenceResponse([pb_utils.Tensor("text_output", np.array([chr(ids[-1])], np.object_))])
+            r.get_response_sender().send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL if last else 0)

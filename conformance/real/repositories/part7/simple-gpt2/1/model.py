@@ -1,4 +1,4 @@
-"""A language model of one rule, which answers with every token of a batch of requests before it takes the next batch."""
+"""A language model of one rule, which sends every token of a batch of requests before it takes the next batch."""
 
 import json
 
@@ -31,6 +31,6 @@ class TritonPythonModel:
     def step(self, sender, ids, more):
         """Sends one token; returns what is left to do, or nothing."""
         ids = ids + [next_token(ids)]
-        answer = pb_utils.InferenceResponse([pb_utils.Tensor("text_output", np.array([chr(ids[-1])], np.object_))])
-        sender.send(answer, flags=0 if more > 1 else pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        response = pb_utils.InferenceResponse([pb_utils.Tensor("text_output", np.array([chr(ids[-1])], np.object_))])
+        sender.send(response, flags=0 if more > 1 else pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
         return (sender, ids, more - 1) if more > 1 else None

@@ -100,9 +100,6 @@ func TestS3(t *testing.T) {
 
 func TestGCS(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("part of make test-all")
-	}
 	b, err := cloud.Open(t.Context(), "gs://models/repo", env(map[string]string{"STORAGE_EMULATOR_HOST": cloudtest.GCS(t, "models")}))
 	if err != nil {
 		t.Fatal(err)
@@ -112,9 +109,6 @@ func TestGCS(t *testing.T) {
 
 func TestAzure(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("part of make test-all")
-	}
 	// The account and key that every azurite has.
 	url, account := cloudtest.Azurite(t), "devstoreaccount1"
 	const key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

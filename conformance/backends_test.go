@@ -1,10 +1,10 @@
 package conformance_test
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
+	"tutti/core/preparedtest"
 	"tutti/runtimes"
 )
 
@@ -18,7 +18,7 @@ func TestBackends(t *testing.T) {
 	t.Parallel()
 	packages := clientPackages.require(t)
 	certificates := writeCertificates(t)
-	m := &models{root: t.TempDir(), env: []string{"PYTHONPATH=" + packages}} // workers in Python find numpy where the clients do
+	m := &models{root: t.TempDir()}
 	base := append(backendFlags(t), "--exit-on-error=false", "--strict-readiness=false")
 	for variant, flags := range map[string][]string{"backends": nil, "backends_tls": tlsFlags(certificates)} {
 		t.Run(variant, func(t *testing.T) {
@@ -46,13 +46,9 @@ func backendFlags(t *testing.T) []string {
 	for _, path := range found {
 		flags = append(flags, "--model-repository="+filepath.Dir(path))
 	}
-	folder := filepath.Join("..", runtimes.Folder)
 	for _, r := range runtimes.List() {
-		if os.Getenv(r.Env()) != "" {
-			continue
-		}
-		if path, err := runtimes.Find(r.Name, folder); err == nil {
-			flags = append(flags, "--backend-config="+r.Name+",library-path="+path)
+		if path, err := preparedtest.Find(r.Name); err == nil {
+			flags = append(flags, "--backend-config="+r.Name+","+r.Key()+"="+path)
 		}
 	}
 	return flags

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"tutti/runtimes"
+	"tutti/core/preparedtest"
 )
 
 // TestMain builds nothing itself; it removes the program that the tests built.
@@ -28,8 +28,11 @@ func TestMain(m *testing.M) {
 // dir is where program builds to; it is set once, by the first test that needs it.
 var dir string
 
-// program builds tutti, once.
+// program is the tutti that make built, or builds it, once.
 var program = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(preparedtest.Variable("program")); path != "" {
+		return path, nil
+	}
 	var err error
 	if dir, err = os.MkdirTemp("", "tutti-conformance"); err != nil {
 		return "", err
@@ -94,11 +97,7 @@ func (m *models) write(t *testing.T, name, data string) {
 // addExample adds an ensemble with an ONNX model, where its runtime was fetched.
 func (m *models) addExample(t *testing.T) {
 	t.Helper()
-	explicit := filepath.Join("..", runtimes.Folder)
-	if _, err := os.Stat(explicit); err != nil {
-		explicit = ""
-	}
-	library, err := runtimes.Find("onnxruntime", explicit)
+	library, err := preparedtest.Find("onnxruntime")
 	if err != nil {
 		t.Logf("without the example ensemble: %v", err)
 		return

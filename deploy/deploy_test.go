@@ -1,7 +1,6 @@
 package deploy_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,9 +10,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
+	"tutti/core/preparedtest"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 )
@@ -59,32 +58,10 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// prepared is the path of a promtool, which is fetched when the machine has none.
-var prepared = sync.OnceValues(func() (string, error) {
-	var stderr bytes.Buffer
-	cmd := exec.Command("../scripts/prepare-promtool")
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", strings.TrimSpace(stderr.String()), err)
-	}
-	return strings.TrimSpace(string(out)), nil
-})
-
-// promtool returns a command of promtool. A test is skipped where there is none; only a
-// long run fetches it.
+// promtool returns a command of promtool, where there is one.
 func promtool(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	exe, err := exec.LookPath("promtool")
-	if err != nil && testing.Short() {
-		t.Skip("no promtool: apt-get install prometheus")
-	}
-	if err != nil {
-		if exe, err = prepared(); err != nil {
-			t.Skip(err)
-		}
-	}
-	return exec.CommandContext(t.Context(), exe, args...)
+	return exec.CommandContext(t.Context(), preparedtest.Script(t, "promtool", "prepare-promtool"), args...)
 }
 
 // TestPromtoolRules runs the unit tests of the rules, and checks the configuration.

@@ -85,9 +85,9 @@ func TestStalledBucket(t *testing.T) {
 	w := newWorld(t)
 	h := &hanging{bucket: bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/": ""}}}
 	w.inBuckets(t, map[string]cloud.Bucket{"s3://one": h})
-	w.more.BucketTimeout = 20 * time.Millisecond
+	w.more.BucketTimeout = time.Second
 	r := w.repo(t, "s3://one", folder(t, doubleModel))
-	if d := cmp.Diff(map[string]string{"m": "fetching model 'm' from s3://one: nothing came for 20ms"}, failures(r)); d != "" {
+	if d := cmp.Diff(map[string]string{"m": "fetching model 'm' from s3://one: nothing came for 1s"}, failures(r)); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)
 	}
 	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,7 +13,11 @@ type Runtime struct {
 	Name string
 	// Title is what messages call it.
 	Title string
-	// Sonames are the file names under which a system installs it, best first.
+	// Variable is the environment variable that names its path, empty for TUTTI_NAME_LIB.
+	Variable string
+	// Setting is the backend's setting that names its path, empty for library-path.
+	Setting string
+	// Sonames are the file names under which a system installs it, best first; none for a program.
 	Sonames []string
 	// Releases are the pinned ones, best first.
 	Releases []Release
@@ -23,10 +28,14 @@ type Release struct {
 	Version string
 	// OS and Arch are Go's names of the system that the build is for.
 	OS, Arch string
+	// Python is the version of the interpreter that the release makes an environment for, as in 3.11; empty for a library.
+	Python string
 	// Archives are what is fetched; their members together are the release.
 	Archives []Archive
-	// Library is the file that the backend opens, below the release's folder.
+	// Library is the file that the backend opens or starts, below the release's folder.
 	Library string
+
+	base interpreter // what the environment is made on; set for a release that is fetched
 }
 
 // Archive is one pinned package.
@@ -37,6 +46,8 @@ type Archive struct {
 	Package string
 	// Platform is pip's platform tag, empty for npm.
 	Platform string
+	// Python is the version of Python that the package is for, as in 3.9; empty where any does.
+	Python string
 	// Sum is its SHA-256, Size its bytes.
 	Sum  string
 	Size int64
@@ -56,7 +67,10 @@ type Member struct {
 }
 
 // Env returns the environment variable that names the library's path.
-func (r *Runtime) Env() string { return "TUTTI_" + strings.ToUpper(r.Name) + "_LIB" }
+func (r *Runtime) Env() string { return cmp.Or(r.Variable, "TUTTI_"+strings.ToUpper(r.Name)+"_LIB") }
+
+// Key returns the backend's setting that names the library's path.
+func (r *Runtime) Key() string { return cmp.Or(r.Setting, "library-path") }
 
 // releases returns those for this system, best first.
 func (r *Runtime) releases() []Release {
@@ -69,5 +83,5 @@ func (m *Member) folder() bool { return strings.HasSuffix(m.Path, "/") }
 
 // List returns the runtimes that this program knows.
 func List() []Runtime {
-	return []Runtime{onnxRuntime(), openVINO(), torch(), tensorFlow()}
+	return []Runtime{onnxRuntime(), openVINO(), torch(), tensorFlow(), python()}
 }

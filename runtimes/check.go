@@ -40,6 +40,9 @@ func (p *Release) complete(dir string) error {
 	if !p.hasFolder() {
 		return nil
 	}
+	if library := filepath.Join(dir, filepath.FromSlash(p.Library)); p.Python != "" && !isFile(library) {
+		return fmt.Errorf("'%s' is missing, or the Python that it leads to", library)
+	}
 	seal, err := os.ReadFile(filepath.Join(dir, sealFile))
 	if err == nil && string(seal) != p.sealText() {
 		err = status.Errorf(status.Internal, "'%s' holds another release than %s", dir, p.Version)

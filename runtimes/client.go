@@ -2,6 +2,7 @@ package runtimes
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,6 +24,9 @@ var clients = map[string][]client{
 	"npm": {{"npm"}},
 }
 
+// clientPackages are Debian's packages of the clients.
+var clientPackages = map[string]string{"pip": "python3-pip", "npm": "npm"}
+
 // findClient returns the first way to start the named client that works.
 func findClient(ctx context.Context, name string) (client, error) {
 	for _, c := range clients[name] {
@@ -36,6 +40,9 @@ func findClient(ctx context.Context, name string) (client, error) {
 			return c, nil
 		}
 	}
+	if pkg := clientPackages[name]; pkg != "" {
+		return nil, fmt.Errorf("%s is not installed (Debian: apt-get install %s)", name, pkg)
+	}
 	return nil, fmt.Errorf("%s is not installed", name)
 }
 
@@ -47,7 +54,8 @@ func (c client) arguments(a *Archive, dir string) []string {
 	}
 	args := slices.Concat(c[1:], []string{"download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--dest", dir})
 	if a.Platform != "" {
-		args = append(args, "--platform", a.Platform, "--python-version", "311", "--implementation", "cp", "--abi", "cp311")
+		version := cmp.Or(strings.ReplaceAll(a.Python, ".", ""), "311")
+		args = append(args, "--platform", a.Platform, "--python-version", version, "--implementation", "cp", "--abi", "cp"+version)
 	}
 	return append(args, a.Package)
 }

@@ -55,6 +55,11 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 		return "", status.Errorf(status.Unsupported, "no pinned release of %s for %s/%s: set %s to a library of your own",
 			r.Title, runtime.GOOS, runtime.GOARCH, r.Env())
 	}
+	if releases[0].Python != "" {
+		if releases, err = r.onInterpreter(ctx, releases); err != nil {
+			return "", err
+		}
+	}
 	cache, err := f.cache()
 	if err != nil {
 		return "", err
@@ -120,6 +125,11 @@ func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache str
 		}
 		f.say("fetching %s %s with %s: %s (%.1f MB)", r.Title, p.Version, a.Client, a.Package, float64(a.Size)/1e6)
 		if err := f.again(ctx, a, func() error { return f.archive(ctx, a, c, tmp, staged) }); err != nil {
+			return err
+		}
+	}
+	if p.Python != "" {
+		if err := p.base.environment(staged); err != nil {
 			return err
 		}
 	}
@@ -204,7 +214,8 @@ func place(from, to string) error {
 	return errors.Join(os.Rename(from, to), os.RemoveAll(old))
 }
 
-// copyTree copies a release's files. Links would cost less, but then damage to one place would be damage to the cache.
+// copyTree copies a release's files, and symbolic links as they are. Hard links would cost less, but then damage to one
+// place would be damage to the cache.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -215,11 +226,22 @@ func copyTree(from, to string) error {
 			return err
 		}
 		target := filepath.Join(to, rel)
-		if d.IsDir() {
+		switch {
+		case d.IsDir():
 			return os.MkdirAll(target, 0o755)
+		case d.Type() == fs.ModeSymlink:
+			return copyLink(path, target)
 		}
 		return copyFile(path, target)
 	})
+}
+
+func copyLink(from, to string) error {
+	target, err := os.Readlink(from)
+	if err != nil {
+		return err
+	}
+	return os.Symlink(target, to)
 }
 
 func copyFile(from, to string) error {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tutti/core/preparedtest"
 	"tutti/core/status"
 	"tutti/runtimes"
 )
@@ -59,7 +60,7 @@ func sum(b []byte) string {
 func index(t *testing.T, archive []byte) (*runtimes.Fetcher, *runtimes.Release) {
 	t.Helper()
 	if exec.CommandContext(t.Context(), "python3", "-m", "pip", "--version").Run() != nil {
-		t.Skip("no python3 with pip")
+		preparedtest.Skip(t, "pip", "no python3 with pip")
 	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, wheel), archive, 0o600); err != nil {

@@ -2,6 +2,7 @@ package runtimes
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,6 +58,9 @@ func known(list []Runtime, name string) (*Runtime, error) {
 
 // existing checks a path that the user gave; a folder stands for the library in it.
 func existing(r *Runtime, from, path string) (string, error) {
+	if found, err := exec.LookPath(path); err == nil && len(r.Sonames) == 0 { // a program's name stands for its path
+		path = found
+	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		if found, ok := r.inside(path); ok {
 			path = found
@@ -99,7 +103,24 @@ func (r *Runtime) inside(dir string) (string, bool) {
 // place is the release's folder below a runtime folder.
 func (r *Runtime) place(p *Release) string { return r.Name + "-" + p.Version }
 
-func folders() []string {
+// Placed returns the library that Fetch placed in Folder in the working directory, beside the program's folder or beside the
+// program, and whether there is one.
+func Placed(name string) (string, bool) {
+	r, err := known(List(), name)
+	if err != nil {
+		return "", false
+	}
+	for _, dir := range slices.Backward(placed()) {
+		if path, ok := r.in(dir); ok {
+			path, err = filepath.Abs(path)
+			return path, err == nil
+		}
+	}
+	return "", false
+}
+
+// placed are the folders that users have libraries placed in.
+func placed() []string {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
 		if target, err := filepath.EvalSymlinks(exe); err == nil {
@@ -108,7 +129,11 @@ func folders() []string {
 		dir := filepath.Dir(exe)
 		dirs = append(dirs, filepath.Join(dir, Folder), filepath.Join(filepath.Dir(dir), Folder))
 	}
-	dirs = append(dirs, Folder)
+	return append(dirs, Folder)
+}
+
+func folders() []string {
+	dirs := placed()
 	if dir, err := cacheFolder(); err == nil {
 		dirs = append(dirs, dir)
 	}

@@ -66,11 +66,11 @@ func TestFind(t *testing.T) {
 func TestList(t *testing.T) {
 	t.Parallel()
 	for _, r := range runtimes.List() {
-		if r.Name == "" || r.Title == "" || r.Env() == "" || len(r.Sonames) == 0 || len(r.Releases) == 0 {
+		if r.Name == "" || r.Title == "" || r.Env() == "" || r.Key() == "" || len(r.Releases) == 0 {
 			t.Errorf("incomplete runtime %+v", r)
 		}
 		for _, p := range r.Releases {
-			complete := p.Version != "" && p.Library != "" && len(p.Archives) > 0
+			complete := p.Version != "" && p.Library != "" && len(p.Archives) > 0 && (p.Python == "") == (len(r.Sonames) > 0)
 			for _, a := range p.Archives {
 				complete = complete && len(a.Sum) == 64 && a.Size > 0 && len(a.Members) > 0
 				for _, m := range a.Members {

@@ -6,13 +6,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"tutti/core/preparedtest"
 )
 
 // breaking serves an index of one wheel, which breaks off in the middle the first time it is asked for.
@@ -48,17 +49,14 @@ func (b *breaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // whichever is installed.
 func TestFetchResumes(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("fetches pip")
-	}
 	archive := append(bytes.Repeat([]byte{0}, 4<<20), wheelBytes(t)...)
 	f, _ := index(t, archive)
 	b := &breaking{archive: archive}
 	s := httptest.NewServer(b)
 	t.Cleanup(s.Close)
-	cmd := exec.CommandContext(t.Context(), "python3", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", f.Cache, "pip==26.3")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Skipf("no newer pip to be had: %v: %s", err, out)
+	pip := preparedtest.Script(t, "pip-wheel", "prepare-pip")
+	if err := os.Link(pip, filepath.Join(f.Cache, filepath.Base(pip))); err != nil {
+		t.Fatal(err)
 	}
 	f.Large = 1
 	f.Env = []string{"PIP_INDEX_URL=" + s.URL + "/simple", "PIP_NO_CACHE_DIR=1", "PIP_CONFIG_FILE=" + os.DevNull}

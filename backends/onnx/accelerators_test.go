@@ -2,7 +2,6 @@ package onnx
 
 import (
 	"maps"
-	"os"
 	"strings"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"tutti/backends"
+	"tutti/core/preparedtest"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
@@ -26,11 +26,7 @@ func parseConfig(tb testing.TB, text string) *modelconfig.ModelConfig {
 
 func openBackend(tb testing.TB, values map[string]string) *backend {
 	tb.Helper()
-	path, err := LibraryPath()
-	if err != nil {
-		tb.Skipf("no ONNX Runtime: %v", err)
-	}
-	config := map[string]string{"library-path": path}
+	config := map[string]string{"library-path": LibraryPath(tb)}
 	maps.Copy(config, values)
 	b, err := NewFactory().New(backends.Options{Config: config})
 	if err != nil {
@@ -183,16 +179,10 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// openVINOLibrary names ONNX Runtime's library in an unpacked wheel of onnxruntime-openvino.
-const openVINOLibrary = "TUTTI_ONNXRUNTIME_OPENVINO"
-
 // A library with the provider runs the model through it.
 func TestOpenVINO(t *testing.T) {
 	t.Parallel()
-	path := os.Getenv(openVINOLibrary)
-	if path == "" || testing.Short() {
-		t.Skipf("pip download --no-deps onnxruntime-openvino, unzip it, and set %s to its onnxruntime/capi/libonnxruntime.so.*", openVINOLibrary)
-	}
+	path := preparedtest.Script(t, "onnxruntime-openvino", "prepare-providers")
 	b := openBackend(t, map[string]string{"library-path": path})
 	m, err := loadFile(t, b, "mlp.onnx", `max_batch_size: 8 optimization { execution_accelerators {
 		cpu_execution_accelerator { name: "openvino" parameters { key: "device_type" value: "CPU" } } } }`)

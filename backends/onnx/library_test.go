@@ -1,38 +1,30 @@
 package onnx
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"tutti/backends"
+	"tutti/core/preparedtest"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
-	"tutti/runtimes"
 )
 
-// LibraryPath finds ONNX Runtime, or fetches it once.
-var LibraryPath = sync.OnceValues(func() (string, error) {
-	if path, err := runtimes.Find("onnxruntime", ""); err == nil {
-		return path, nil
-	}
-	return runtimes.Fetch(context.Background(), "onnxruntime", filepath.Join("..", "..", runtimes.Folder), os.Stderr)
-})
+// LibraryPath finds ONNX Runtime.
+func LibraryPath(tb testing.TB) string {
+	tb.Helper()
+	return preparedtest.Runtime(tb, "onnxruntime")
+}
 
 func openTest(tb testing.TB) *library {
 	tb.Helper()
-	path, err := LibraryPath()
-	if err != nil {
-		tb.Skipf("no ONNX Runtime: %v", err)
-	}
-	l, err := openLibrary(path, start{})
+	l, err := openLibrary(LibraryPath(tb), start{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -103,11 +95,7 @@ func TestOpenLibraryRefuses(t *testing.T) {
 // loadMLP makes an instance of the small model and a batch of one row.
 func loadMLP(tb testing.TB) (*instance, *backends.Batch) {
 	tb.Helper()
-	path, err := LibraryPath()
-	if err != nil {
-		tb.Skipf("no ONNX Runtime: %v", err)
-	}
-	b, err := NewFactory().New(backends.Options{Config: map[string]string{"library-path": path}})
+	b, err := NewFactory().New(backends.Options{Config: map[string]string{"library-path": LibraryPath(tb)}})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -20,11 +20,7 @@ import (
 
 func options(tb testing.TB) backends.Options {
 	tb.Helper()
-	path, err := onnx.LibraryPath()
-	if err != nil {
-		tb.Skipf("no ONNX Runtime: %v", err)
-	}
-	return backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"library-path": path}}
+	return backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"library-path": onnx.LibraryPath(tb)}}
 }
 
 // modelFolder makes a version folder of one of the models in testdata.

@@ -4,24 +4,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"tutti/core/preparedtest"
 	"tutti/core/status"
-	"tutti/runtimes"
 )
 
-// LibraryPath finds OpenVINO, or skips the test with the command that fetches it. Tests of it are not short.
+// LibraryPath finds OpenVINO, or skips the test with the command that fetches it.
 func LibraryPath(tb testing.TB) string {
 	tb.Helper()
-	if testing.Short() {
-		tb.Skip("it needs OpenVINO: run without -short")
-	}
-	path, err := runtimes.Find("openvino", "")
-	if err != nil {
-		path, err = runtimes.Find("openvino", filepath.Join("..", "..", runtimes.Folder))
-	}
-	if err != nil {
-		tb.Skip("OpenVINO is not installed: run 'tutti runtime fetch openvino'")
-	}
-	return path
+	return preparedtest.Runtime(tb, "openvino")
 }
 
 func TestOpenLibraryRefuses(t *testing.T) {

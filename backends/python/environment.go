@@ -39,7 +39,7 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 	m.env = append(slices.Clone(mallocEnv[:]), os.Environ()...)
 	path := strings.ReplaceAll(s.Param(environmentParam), modelDirectory, s.ModelDir)
 	if path == "" {
-		m.python = m.b.python()
+		m.python = m.b.python(ctx)
 		if !spawn && !m.b.set.spawn && m.join(ctx, "") {
 			return nil
 		}

@@ -5,12 +5,12 @@ import (
 	"compress/gzip"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"tutti/backends/python"
+	"tutti/core/preparedtest"
 	"tutti/proto/modelconfig"
 )
 
@@ -35,16 +35,8 @@ func writeArchive(t *testing.T, path string, files map[string]string) {
 
 // TestEnvironment loads models with Pythons of their own, which are unpacked into the user's cache.
 func TestEnvironment(t *testing.T) {
-	o := options(t)
+	o, path := options(t), preparedtest.Runtime(t, "python")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	interpreter := os.Getenv("TUTTI_PYTHON")
-	if interpreter == "" {
-		interpreter = "python3"
-	}
-	path, err := exec.LookPath(interpreter)
-	if err != nil {
-		t.Skip(err)
-	}
 	dir := t.TempDir()
 	writeArchive(t, filepath.Join(dir, "good.tar.gz"), map[string]string{"bin/python": "#!/bin/sh\nexec '" + path + "' \"$@\"\n"})
 	writeArchive(t, filepath.Join(dir, "empty.tar.gz"), map[string]string{"bin/other": ""})

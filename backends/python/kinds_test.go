@@ -201,10 +201,9 @@ func TestLargeOutputs(t *testing.T) {
 // TestHang checks that a worker which goes on when nobody waits is ended, and another one serves.
 func TestHang(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for seconds")
-	}
-	b := newBench(t)
+	o := options(t)
+	o.Config["stub-timeout-seconds"] = "2"
+	b := benchWith(t, o)
 	late := &lateContext{Context: context.Background()}
 	if got := b.execute(late, t, []float32{10}); !strings.Contains(got[0].Err, "did not answer within 2s after its requests were cancelled") {
 		t.Errorf("hanging: %+v", got)

@@ -2,7 +2,6 @@ package python_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -10,6 +9,7 @@ import (
 
 	"tutti/backends"
 	"tutti/backends/python"
+	"tutti/core/preparedtest"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
@@ -183,14 +183,7 @@ func TestNurseryDies(t *testing.T) {
 func TestSpawn(t *testing.T) {
 	t.Parallel()
 	o := options(t)
-	interpreter := os.Getenv("TUTTI_PYTHON")
-	if interpreter == "" {
-		interpreter = "python3"
-	}
-	path, err := exec.LookPath(interpreter)
-	if err != nil {
-		t.Skip(err)
-	}
+	path := preparedtest.Runtime(t, "python")
 	barren := filepath.Join(t.TempDir(), "python3")
 	text := "#!/bin/sh\nfor a; do [ \"$a\" = nursery ] && exit 1; done\nexec '" + path + "' \"$@\"\n"
 	if err := os.WriteFile(barren, []byte(text), 0o700); err != nil { //nolint:gosec // it is to run
@@ -198,7 +191,7 @@ func TestSpawn(t *testing.T) {
 	}
 	with := func(key, value string) backends.Options {
 		more := o
-		more.Config = map[string]string{key: value, "stub-timeout-seconds": "2"}
+		more.Config = map[string]string{key: value, "stub-timeout-seconds": "600"}
 		return more
 	}
 	wanted := func(s *backends.Settings) {

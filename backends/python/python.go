@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,12 +17,17 @@ import (
 	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/telemetry"
+	"tutti/runtimes"
 )
 
 const (
 	modelFile = "model.py"
 	// interpreterVariable names the interpreter where no setting does.
 	interpreterVariable = "TUTTI_PYTHON"
+	// runtimeName is the runtime of package runtimes that is an interpreter with numpy.
+	runtimeName = "python"
+	// systemPython is the interpreter of a machine on which nothing names one.
+	systemPython = "python3"
 )
 
 // Settings of the backend, as --backend-config=python,KEY=VALUE.
@@ -45,10 +51,12 @@ const (
 )
 
 // NewFactory returns the python backend. Its settings are python-runtime (or python-path), the interpreter; without it
-// that is what the environment's TUTTI_PYTHON names, .venv/bin/python beside the working directory or the program, or
-// python3. shm-default-byte-size and shm-growth-byte-size are bytes of shared memory of each instance at first and by
-// which it grows, start-method how workers start (see the parameter START_METHOD), stub-timeout-seconds how long a worker may take to finalize, and to answer when nobody waits any more.
-// strict-outputs (true, false) refuses responses that differ from the configuration, which are passed on otherwise.
+// that is what the environment's TUTTI_PYTHON names, .venv/bin/python in the working directory or beside the program,
+// the environment that 'tutti runtime fetch python' made there, python3 where it has numpy, or such an environment in the
+// user's cache. shm-default-byte-size and shm-growth-byte-size are bytes of shared memory of each instance at first and by
+// which it grows, start-method how workers start (see the parameter START_METHOD), stub-timeout-seconds how long a worker may
+// take to finalize, and to answer when nobody waits any more. strict-outputs (true, false) refuses responses that differ from
+// the configuration, which are passed on otherwise.
 // shm-region-prefix-name is taken for Triton's sake: the memory has no names.
 func NewFactory() backends.Factory {
 	return backends.Factory{
@@ -58,7 +66,9 @@ func NewFactory() backends.Factory {
 		Native:      true,
 		Guide: backends.Guide{
 			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, in a process for each instance. It needs a Python " +
-				"from 3.9 on with numpy, of the system or of the environment that the parameter `EXECUTION_ENV_PATH` names.",
+				"from 3.9 on with numpy: the one that `TUTTI_PYTHON` names, `.venv/bin/python` in the working directory or beside the program, " +
+				"the virtual environment that `tutti runtime fetch python` made there in `.runtime`, or `python3`. " +
+				"More packages go there by `.runtime/python-*/bin/python -m pip install NAME`. The parameter `EXECUTION_ENV_PATH` gives a model an environment of its own.",
 			Limits: "Tensors are the host's. A response may differ from the configuration in data type, shape and number of rows, as in " +
 				"Triton: it is passed on, and warned about once for each output; `--strict-python-outputs` refuses it. In an ensemble the " +
 				"next step's request has the rows of the response: one image may become N crops, which share batches with those of other requests.",
@@ -67,7 +77,8 @@ func NewFactory() backends.Factory {
 				{Key: startParam, Doc: "`forkserver` (default): workers are forked from a process that has imported numpy; `spawn`: each starts anew"},
 			},
 		},
-		New: open,
+		New:     open,
+		Prepare: prepare,
 	}
 }
 
@@ -199,16 +210,16 @@ func (b *backend) Close() error {
 
 // interpreter probes the interpreter of models without an environment of their own, once.
 func (b *backend) interpreter(ctx context.Context) error {
-	python := b.python()
+	python := b.python(ctx)
 	b.once.Do(func() { b.about, b.fault = probe(ctx, python) })
 	return b.fault
 }
 
 // python returns the name of that interpreter, looked for once.
-func (b *backend) python() string {
+func (b *backend) python(ctx context.Context) string {
 	b.found.Do(func() {
 		if b.set.python == "" {
-			b.set.python = findInterpreter()
+			b.set.python = findInterpreter(ctx)
 		}
 		if abs, err := filepath.Abs(b.set.python); err == nil && strings.Contains(b.set.python, "/") {
 			b.set.python = abs
@@ -217,8 +228,14 @@ func (b *backend) python() string {
 	return b.set.python
 }
 
+// prepare checks an interpreter that was fetched.
+func prepare(ctx context.Context, path string, _ io.Writer) error {
+	_, err := probe(ctx, path)
+	return err
+}
+
 // findInterpreter returns the interpreter that no setting names.
-func findInterpreter() string {
+func findInterpreter(ctx context.Context) string {
 	if p := os.Getenv(interpreterVariable); p != "" {
 		return p
 	}
@@ -235,7 +252,21 @@ func findInterpreter() string {
 			return p
 		}
 	}
-	return "python3"
+	if fetched, ok := runtimes.Placed(runtimeName); ok {
+		return fetched
+	}
+	// One in the user's cache was fetched for another folder: the system's goes before it.
+	fetched, err := runtimes.Find(runtimeName, "")
+	if err != nil || hasNumpy(ctx, systemPython) {
+		return systemPython
+	}
+	return fetched
+}
+
+// hasNumpy reports whether an interpreter would find numpy. It does not import it, which takes several times as long.
+func hasNumpy(ctx context.Context, python string) bool {
+	const look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('numpy') is None)"
+	return exec.CommandContext(context.WithoutCancel(ctx), python, "-c", look).Run() == nil //nolint:gosec // the interpreter is a constant
 }
 
 // probe checks that an interpreter is there and has numpy.
@@ -269,8 +300,8 @@ func errNumpy(path, given string, err error) error {
 		text = lines[len(lines)-1]
 	}
 	way := "'" + path + " -m pip install numpy'"
-	if path != given { // the system's, into which pip may not install
-		way = "'" + path + " -m venv .venv && .venv/bin/python -m pip install numpy' in the folder in which the server starts, or name one that can by " + interpreterVariable
+	if given == systemPython { // into which pip may not install
+		way = "'tutti runtime fetch python', or name an interpreter that can by " + interpreterVariable
 	}
 	return status.Errorf(status.Unavailable, "the python interpreter '%s' cannot import numpy (%s): run %s", path, text, way)
 }

@@ -11,22 +11,24 @@ import (
 	"tutti/backends"
 	"tutti/backends/backendtest"
 	"tutti/backends/python"
+	"tutti/core/preparedtest"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
+	"tutti/runtimes"
 )
 
 // options are those of a backend on this machine's interpreter; the test is skipped where there is none with numpy.
 func options(tb testing.TB) backends.Options {
 	tb.Helper()
-	o := backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"stub-timeout-seconds": "2"}}
+	o := backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"stub-timeout-seconds": "600"}}
 	b, err := python.NewFactory().New(o)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer b.Close()
 	if err := b.(backends.Checked).Check(); err != nil {
-		tb.Skip(err)
+		preparedtest.Skip(tb, "python", err)
 	}
 	return o
 }
@@ -114,6 +116,54 @@ func checkInterpreter(t *testing.T, path, want string) {
 	}
 }
 
+// TestFetchedPython finds the environment that 'tutti runtime fetch python' made: always where it lies in the working
+// directory, and in the user's cache where python3 has no numpy.
+func TestFetchedPython(t *testing.T) { //nolint:paralleltest // it changes where interpreters are found
+	fetched := preparedtest.Runtime(t, "python")
+	dir, cache := t.TempDir(), t.TempDir()
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("TUTTI_PYTHON", "")
+	t.Setenv("XDG_CACHE_HOME", cache)
+	place := ""
+	for _, r := range runtimes.List() {
+		if r.Name == "python" { // any release: the folder is what counts
+			place = filepath.Join("python-"+r.Releases[0].Version, r.Releases[0].Library)
+		}
+	}
+	starter(t, fetched, filepath.Join(cache, "tutti", place))
+	starter(t, fetched+"' '-I' '-S", filepath.Join(dir, "python3")) // it has no numpy
+	runs(t, filepath.Join(cache, "tutti"))
+	starter(t, fetched, filepath.Join(dir, "python3"))
+	runs(t, dir)
+	t.Chdir(t.TempDir())
+	starter(t, fetched, filepath.Join(runtimes.Folder, place))
+	runs(t, runtimes.Folder)
+}
+
+// starter writes a program that starts another one.
+func starter(t *testing.T, to, at string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at, []byte("#!/bin/sh\nexec '"+to+"' \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is to run
+		t.Fatal(err)
+	}
+}
+
+// runs expects that a backend without settings runs an interpreter of a folder.
+func runs(t *testing.T, folder string) {
+	t.Helper()
+	b, err := python.NewFactory().New(backends.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if about := b.(backends.Described).Describe(); !strings.Contains(about, folder) {
+		t.Errorf("the backend runs '%s', want what is in %s", about, folder)
+	}
+}
+
 // TestWithoutNumpy checks what the interpreter that nobody named, and one that was named, are said to lack.
 func TestWithoutNumpy(t *testing.T) { //nolint:paralleltest // it changes where interpreters are found
 	python3, err := exec.LookPath("python3")
@@ -127,6 +177,7 @@ func TestWithoutNumpy(t *testing.T) { //nolint:paralleltest // it changes where 
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("TUTTI_PYTHON", "")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	checkInterpreter(t, bare, "run '"+bare+" -m pip install numpy'")
-	checkInterpreter(t, "", "run '"+bare+" -m venv .venv && .venv/bin/python -m pip install numpy' in the folder in which the server starts")
+	checkInterpreter(t, "", "run 'tutti runtime fetch python', or name an interpreter that can by TUTTI_PYTHON")
 }

@@ -2,23 +2,20 @@ package pytorch
 
 import (
 	"path/filepath"
-	"sync"
+	"testing"
 
-	"tutti/runtimes"
+	"tutti/core/preparedtest"
 )
 
-// LibraryPath finds PyTorch with a shim of this source: that of the project, or any other. Nothing is fetched, for half
-// a gigabyte is much.
-var LibraryPath = sync.OnceValues(func() (string, error) {
-	path, err := runtimes.Find("pytorch", filepath.Join("..", "..", runtimes.Folder))
-	if err != nil {
-		path, err = runtimes.Find("pytorch", "")
+// LibraryPath finds PyTorch with a shim of this source, or skips the test with the command that fetches it.
+func LibraryPath(tb testing.TB) string {
+	tb.Helper()
+	path := preparedtest.Runtime(tb, "pytorch")
+	if err := current(filepath.Join(filepath.Dir(path), shimFile)); err != nil {
+		preparedtest.Skip(tb, "pytorch", err)
 	}
-	if err != nil {
-		return "", err
-	}
-	return path, current(filepath.Join(filepath.Dir(path), shimFile))
-})
+	return path
+}
 
 // SourceMark is what a compiled shim has in it.
 var SourceMark = sourceMark

@@ -17,17 +17,10 @@ import (
 	"tutti/proto/modelconfig"
 )
 
-// options open PyTorch, which is too heavy for short runs and is not fetched by itself.
+// options open PyTorch.
 func options(tb testing.TB) backends.Options {
 	tb.Helper()
-	if testing.Short() {
-		tb.Skip("PyTorch is left out of short runs")
-	}
-	path, err := pytorch.LibraryPath()
-	if err != nil {
-		tb.Skipf("no PyTorch (tutti runtime fetch pytorch): %v", err)
-	}
-	return backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"library-path": path}}
+	return backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"library-path": pytorch.LibraryPath(tb)}}
 }
 
 // settings make a version folder of one of the models in testdata.

@@ -2,29 +2,18 @@ package tensorflow
 
 import (
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"testing"
 
 	"tutti/backends"
+	"tutti/core/preparedtest"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
-	"tutti/runtimes"
 )
 
 func openModel(t *testing.T, file string) *model {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("opens TensorFlow: run without -short")
-	}
-	path, err := runtimes.Find("tensorflow", "")
-	if err != nil {
-		path, err = runtimes.Find("tensorflow", filepath.Join("..", "..", runtimes.Folder))
-	}
-	if err != nil {
-		t.Skip("no TensorFlow: run 'tutti runtime fetch tensorflow'")
-	}
-	b, err := open(backends.Options{Config: map[string]string{keyLibrary: path}})
+	b, err := open(backends.Options{Config: map[string]string{keyLibrary: preparedtest.Runtime(t, "tensorflow")}})
 	if err != nil {
 		t.Fatal(err)
 	}

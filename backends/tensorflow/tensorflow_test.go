@@ -14,25 +14,15 @@ import (
 	"tutti/backends"
 	"tutti/backends/backendtest"
 	"tutti/backends/tensorflow"
+	"tutti/core/preparedtest"
 	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
-	"tutti/runtimes"
 )
 
 func options(tb testing.TB) backends.Options {
 	tb.Helper()
-	if testing.Short() {
-		tb.Skip("opens TensorFlow: run without -short")
-	}
-	path, err := runtimes.Find("tensorflow", "")
-	if err != nil {
-		path, err = runtimes.Find("tensorflow", filepath.Join("..", "..", runtimes.Folder))
-	}
-	if err != nil {
-		tb.Skip("no TensorFlow: run 'tutti runtime fetch tensorflow'")
-	}
-	return backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"library-path": path}}
+	return backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"library-path": preparedtest.Runtime(tb, "tensorflow")}}
 }
 
 func copyFolder(tb testing.TB, to, from string) {

@@ -3,15 +3,11 @@ package redis_test
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"os/exec"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +15,7 @@ import (
 
 	"tutti/cache"
 	"tutti/cache/redis"
+	"tutti/core/preparedtest"
 	"tutti/core/tensor"
 )
 
@@ -35,44 +32,10 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // a TCP listener's
 }
 
-// prepared is the path of a redis-server, which is fetched when the machine has none.
-var prepared = sync.OnceValues(func() (string, error) {
-	var stderr bytes.Buffer
-	cmd := exec.Command("../../scripts/prepare-redis")
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", strings.TrimSpace(stderr.String()), err)
-	}
-	return strings.TrimSpace(string(out)), nil
-})
-
-// executable returns the path of a redis-server. A test is skipped where there is none;
-// only a long run fetches it.
-func executable(t *testing.T) string {
-	t.Helper()
-	if exe, err := exec.LookPath("redis-server"); err == nil {
-		return exe
-	}
-	if testing.Short() {
-		t.Skip("no redis-server: apt-get install redis-server")
-	}
-	exe, err := prepared()
-	const cannotFetch = 3
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() == cannotFetch:
-		t.Skip(err)
-	case err != nil:
-		t.Fatal(err)
-	}
-	return exe
-}
-
 // server starts a Redis server, and returns its port and what ends it.
 func server(t *testing.T, port int) (stop func()) {
 	t.Helper()
-	exe := executable(t)
+	exe := preparedtest.Script(t, "redis", "prepare-redis")
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, exe, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", //nolint:gosec // found above
 		"--requirepass", "secret", "--dir", t.TempDir())
@@ -125,7 +88,7 @@ func answer(t *testing.T, a tensor.Allocator) []tensor.Tensor {
 // until asks until it is so.
 func until(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	limit := time.NewTimer(30 * time.Second)
+	limit := time.NewTimer(5 * time.Minute)
 	defer limit.Stop()
 	for !so() {
 		select {

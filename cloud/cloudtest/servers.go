@@ -8,25 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"tutti/core/preparedtest"
 )
 
-// The servers that are fetched from package registries, in the versions tried.
-const (
-	fakeGCS = "github.com/fsouza/fake-gcs-server@v1.56.1"
-	azurite = "azurite@3.37.0"
-)
-
-// S3 starts an S3 server with one bucket and returns its URL. It skips the test when
-// the server cannot be built, which may take the network once.
+// S3 starts an S3 server with one bucket and returns its URL.
 func S3(tb testing.TB, bucket string) string {
 	tb.Helper()
-	program := filepath.Join(tb.TempDir(), "fakes3")
-	build(tb, exec.Command("go", "-C", filepath.Join(moduleRoot(), "tools"), "build", "-o", program, "./fakes3"))
-	cmd := exec.Command(program, bucket)
+	cmd := exec.Command(preparedtest.Script(tb, "fakes3", "prepare-cloud", "s3"), bucket)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -52,16 +44,13 @@ func S3(tb testing.TB, bucket string) string {
 // GCS starts Google's fake with one bucket and returns its host and port.
 func GCS(tb testing.TB, bucket string) string {
 	tb.Helper()
-	dir := tb.TempDir()
-	cmd := exec.Command("go", "install", fakeGCS)
-	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
-	build(tb, cmd)
-	data := filepath.Join(dir, "data", bucket)
+	program := preparedtest.Script(tb, "fake-gcs-server", "prepare-cloud", "gcs")
+	data := filepath.Join(tb.TempDir(), bucket)
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		tb.Fatal(err)
 	}
 	host, port := freePort(tb)
-	serve(tb, host+":"+port, exec.Command(filepath.Join(dir, "fake-gcs-server"),
+	serve(tb, host+":"+port, exec.Command(program,
 		"-scheme", "http", "-host", host, "-port", port, "-backend", "memory", "-data", filepath.Dir(data), "-public-host", host+":"+port))
 	return host + ":" + port
 }
@@ -69,23 +58,11 @@ func GCS(tb testing.TB, bucket string) string {
 // Azurite starts Azure's emulator and returns its URL without the account.
 func Azurite(tb testing.TB) string {
 	tb.Helper()
-	if _, err := exec.LookPath("npm"); err != nil {
-		tb.Skip("npm is not installed: apt-get install npm")
-	}
-	dir := tb.TempDir()
-	build(tb, exec.Command("npm", "install", "--no-audit", "--no-fund", "--prefix", dir, azurite))
+	program := preparedtest.Script(tb, "azurite", "prepare-cloud", "azure")
 	host, port := freePort(tb)
-	serve(tb, host+":"+port, exec.Command(filepath.Join(dir, "node_modules", ".bin", "azurite-blob"),
-		"--silent", "--skipApiVersionCheck", "--blobHost", host, "--blobPort", port, "--location", filepath.Join(dir, "data")))
+	serve(tb, host+":"+port, exec.Command(program,
+		"--silent", "--skipApiVersionCheck", "--blobHost", host, "--blobPort", port, "--location", filepath.Join(tb.TempDir(), "data")))
 	return "http://" + host + ":" + port
-}
-
-// build runs a command that may need the network, and skips the test when it fails.
-func build(tb testing.TB, cmd *exec.Cmd) {
-	tb.Helper()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		tb.Skipf("the server cannot be had: %s: %v\n%s", cmd, err, out)
-	}
 }
 
 // serve starts a server and waits until it listens.
@@ -131,10 +108,4 @@ func freePort(tb testing.TB) (host, port string) {
 		tb.Fatal(err)
 	}
 	return host, port
-}
-
-// moduleRoot is the folder of the module that this file is in.
-func moduleRoot() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
 }

@@ -12,6 +12,7 @@ import (
 	"tutti"
 	"tutti/backends"
 	"tutti/core/config"
+	"tutti/core/preparedtest"
 	"tutti/runtimes"
 	"tutti/steps"
 )
@@ -22,17 +23,9 @@ const backendsDir = "../../examples/backends"
 // backendRoot begins the names of those repositories.
 const backendRoot = "backends/"
 
-// library returns the path of a runtime's library, of the project's own folder first.
-func library(name string) (string, error) {
-	if path, err := runtimes.Find(name, filepath.Join("../..", runtimes.Folder)); err == nil {
-		return path, nil
-	}
-	return runtimes.Find(name, "")
-}
-
 // backendRoots returns the example repositories of backends by name, and the flags that
 // they are served with. A skipped test names each one whose runtime is not here, with the
-// command that fetches it; in a short run those of heavy runtimes are left out.
+// command that fetches it.
 func backendRoots(t *testing.T) (roots map[string]string, flags []string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(backendsDir, "*", tutti.ExpectedFile))
@@ -42,9 +35,9 @@ func backendRoots(t *testing.T) (roots map[string]string, flags []string) {
 	roots = map[string]string{}
 	for _, path := range found {
 		root := filepath.Dir(path)
-		needs, err := runnable(t, root)
+		needs, lacking, err := runnable(t, root)
 		if err != nil {
-			t.Run(backendRoot+filepath.Base(root), func(t *testing.T) { t.Skip(err) })
+			t.Run(backendRoot+filepath.Base(root), func(t *testing.T) { preparedtest.Skip(t, lacking, err) })
 			continue
 		}
 		roots[backendRoot+filepath.Base(root)] = root
@@ -53,29 +46,27 @@ func backendRoots(t *testing.T) (roots map[string]string, flags []string) {
 	return roots, flags
 }
 
-// runnable returns the flags that a repository's backends need, or what is missing here.
-func runnable(t *testing.T, root string) (flags []string, err error) {
+// runnable returns the flags that a repository's backends need, or the backend that lacks something here.
+func runnable(t *testing.T, root string) (flags []string, lacking string, err error) {
 	t.Helper()
 	for _, f := range factoriesOf(t, root) {
 		values := map[string]string{}
-		if isRuntime(f.Name) {
-			if testing.Short() && f.Name != "onnxruntime" {
-				return nil, errors.New("left out of a short run")
-			}
-			if values["library-path"], err = library(f.Name); err != nil {
-				return nil, err
+		if isLibrary(f.Name) {
+			if values["library-path"], err = preparedtest.Find(f.Name); err != nil {
+				return nil, f.Name, err
 			}
 			flags = append(flags, "--backend-config", f.Name+",library-path="+values["library-path"])
 		}
 		if err := opens(f, values); err != nil {
-			return nil, err
+			return nil, f.Name, err
 		}
 	}
-	return flags, nil
+	return flags, "", nil
 }
 
-func isRuntime(name string) bool {
-	return slices.ContainsFunc(runtimes.List(), func(r runtimes.Runtime) bool { return r.Name == name })
+// isLibrary reports whether a backend opens a runtime's library.
+func isLibrary(name string) bool {
+	return slices.ContainsFunc(runtimes.List(), func(r runtimes.Runtime) bool { return r.Name == name && len(r.Sonames) > 0 })
 }
 
 // opens tells what a backend lacks on this machine.

@@ -38,9 +38,10 @@ Written by ` + "`make golden`" + ` from what each backend declares, and from the
 
 A model names its backend in ` + "`config.pbtxt`" + `, or a platform that stands for one. The runtime's library is opened when a
 model first needs it; it is no part of the program. It is looked for at ` + "`--backend-config=NAME,library-path=PATH`" + `, at the
-variable ` + "`TUTTI_NAME_LIB`" + `, in ` + "`.runtime`" + ` beside the program or its folder or in the working directory, in the user's
-cache, and where the system keeps libraries. Where it is not, that model is UNAVAILABLE with the command that fetches it,
-and the others serve. ` + "`tutti runtime list`" + ` and ` + "`tutti doctor`" + ` tell what is there.
+variable ` + "`TUTTI_NAME_LIB`" + ` (for Python, ` + "`python-runtime`" + ` and ` + "`TUTTI_PYTHON`" + `), in ` + "`.runtime`" + ` beside the program or its folder or
+in the working directory, in the user's cache, and where the system keeps libraries. Where it is not, that model is
+UNAVAILABLE with the command that fetches it, and the others serve. ` + "`tutti runtime list`" + ` and ` + "`tutti doctor`" + ` tell what
+is there.
 
 What a call costs is measured on the two-input model of ` + "`examples/backends`" + `, one row and one thread, which hardly computes:
 what is left is what the backend adds, beside the framework's own call in Python in the same run. The machine had other work,
@@ -119,7 +120,11 @@ func writeBackendRow(b *bytes.Buffer, f *backends.Factory, m *measured) {
 		for _, a := range r.Releases[0].Archives {
 			size += a.Size
 		}
-		version, how = r.Title+" "+r.Releases[0].Version, fmt.Sprintf("`tutti runtime fetch %s` (%d MB)", r.Name, (size+500_000)/1_000_000)
+		version = r.Title + " " + r.Releases[0].Version
+		if r.Releases[0].Python != "" { // one for each version of Python
+			version = r.Title + ", for Python 3.9 to 3.14"
+		}
+		how = fmt.Sprintf("`tutti runtime fetch %s` (%d MB)", r.Name, (size+500_000)/1_000_000)
 	}
 	cost := "not measured"
 	if len(m.Cases) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"tutti/client"
 	"tutti/core/config"
+	"tutti/core/preparedtest"
 )
 
 const benchDir = "../../bench"
@@ -28,7 +29,7 @@ func TestBenchRepositories(t *testing.T) {
 	if err := pythonCheck(); err != nil {
 		t.Run("python3", func(t *testing.T) { // says so
 			t.Parallel()
-			t.Skip(err)
+			preparedtest.Skip(t, "python", err)
 		})
 		delete(tests, "python3")
 	}

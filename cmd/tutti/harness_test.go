@@ -17,6 +17,7 @@ import (
 	"tutti"
 	"tutti/backends"
 	"tutti/backends/python"
+	"tutti/core/preparedtest"
 )
 
 // examplesDir holds the example ensembles.
@@ -26,11 +27,26 @@ const examplesDir = "../../examples/ensembles"
 // and returns the library's path.
 func requireRuntime(tb testing.TB) string {
 	tb.Helper()
-	path, err := library("onnxruntime")
-	if err != nil {
-		tb.Skipf("no ONNX Runtime: %v", err)
+	return preparedtest.Runtime(tb, "onnxruntime")
+}
+
+// weightsFile is what the text example needs and the repository does not carry.
+const weightsFile = examplesDir + "/text/minilm/1/model.onnx"
+
+// requireText skips a test of the text example where its model was not made.
+func requireText(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(weightsFile); err != nil {
+		preparedtest.Skip(t, "text", err)
 	}
-	return path
+}
+
+// requirePython skips a test that runs model.py where no Python has numpy.
+func requirePython(tb testing.TB) {
+	tb.Helper()
+	if err := pythonCheck(); err != nil {
+		preparedtest.Skip(tb, "python", err)
+	}
 }
 
 // exampleRoots returns the example repositories by name. The one whose model was not
@@ -45,13 +61,12 @@ func exampleRoots(t *testing.T) map[string]string {
 	for _, path := range found {
 		roots[filepath.Base(filepath.Dir(path))] = filepath.Dir(path)
 	}
-	weights := filepath.Join(roots["text"], "minilm", "1", "model.onnx")
-	if _, err := os.Stat(weights); err != nil {
-		t.Run("text", func(t *testing.T) { t.Skipf("its model was not fetched: %v", err) })
+	if _, err := os.Stat(weightsFile); err != nil {
+		t.Run("text", requireText)
 		delete(roots, "text")
 	}
 	if err := pythonCheck(); err != nil {
-		t.Run("python_chain", func(t *testing.T) { t.Skip(err) })
+		t.Run("python_chain", func(t *testing.T) { preparedtest.Skip(t, "python", err) })
 		delete(roots, "python_chain")
 	}
 	return roots

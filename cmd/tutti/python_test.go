@@ -19,9 +19,7 @@ const pythonExample = "../../examples/backends/python"
 
 // TestPythonStarter serves what "init python" writes, from the folder it was written in.
 func TestPythonStarter(t *testing.T) { //nolint:paralleltest // it changes the folder
-	if err := pythonCheck(); err != nil {
-		t.Skip(err)
-	}
+	requirePython(t)
 	t.Chdir(t.TempDir())
 	var out bytes.Buffer
 	if code := tutti.Main(context.Background(), []string{"tutti", "init", "new", "python"}, &out, &out, components()); code != 0 {
@@ -45,9 +43,7 @@ func TestPythonStarter(t *testing.T) { //nolint:paralleltest // it changes the f
 
 // TestPythonExample asks the two-input model over each protocol and encoding, several at a time.
 func TestPythonExample(t *testing.T) { //nolint:paralleltest // as the above
-	if err := pythonCheck(); err != nil {
-		t.Skip(err)
-	}
+	requirePython(t)
 	root, err := filepath.Abs(pythonExample)
 	if err != nil {
 		t.Fatal(err)
@@ -88,9 +84,7 @@ class TritonPythonModel:
 // TestPythonRagged has a Python model execute requests of different shapes at once, each with its own.
 func TestPythonRagged(t *testing.T) {
 	t.Parallel()
-	if err := pythonCheck(); err != nil {
-		t.Skip(err)
-	}
+	requirePython(t)
 	root := t.TempDir()
 	for path, text := range map[string]string{"sums/config.pbtxt": pythonRagged, "sums/1/model.py": pythonSums} {
 		path = filepath.Join(root, path)

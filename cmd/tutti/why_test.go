@@ -40,6 +40,7 @@ func inspect(t *testing.T, a addresses, path string, into any) {
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	requireRuntime(t)
+	requireText(t)
 	a := serve(t, "--model-repository="+filepath.Join(examplesDir, "text"), "--trace-store-every=1", "--trace-store-rate=0")
 	h := client.NewHTTP("http://"+a.http, nil)
 	t.Cleanup(func() { _ = h.Close() })

@@ -113,9 +113,6 @@ func indexOf(t *testing.T, address string) map[string]entry {
 // shows: backends.wrong
 func TestWrongModels(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("left out of a short run")
-	}
 	roots, flags := backendRoots(t)
 	repository := t.TempDir()
 	wrong := map[string][]string{} // what is to be said, by model

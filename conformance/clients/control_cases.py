@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from harness import FLAVOURS, GRPC, HTTP, ask, case, equal, has, http_module, region, refused, same, until
+from harness import FLAVOURS, GRPC, HTTP, LIMIT, ask, case, equal, has, http_module, region, refused, same, until
 
 EXTENSIONS = [
     "classification", "sequence", "model_repository", "model_repository(unload_dependents)", "schedule_policy",
@@ -30,11 +30,11 @@ def health_service(f):
     # The messages are small enough to write: status is field 1, SERVING is 1.
     with grpc.insecure_channel(f.args.grpc) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")
-        equal(check(b"", timeout=20), b"\x08\x01")
-        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=20)
+        equal(check(b"", timeout=LIMIT), b"\x08\x01")
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=LIMIT)
         equal(next(watch), b"\x08\x01")
         watch.cancel()
-        has(channel.unary_unary("/grpc.health.v1.Health/List")(b"", timeout=20), b"\x08\x01")
+        has(channel.unary_unary("/grpc.health.v1.Health/List")(b"", timeout=LIMIT), b"\x08\x01")
 
 
 # shows: grpc.reflection
@@ -45,7 +45,7 @@ def reflection(f):
     with grpc.insecure_channel(f.args.grpc) as channel:
         for version in ("v1", "v1alpha"):
             ask_services = channel.stream_stream(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo")
-            answer = next(ask_services(iter([b"\x3a\x00"]), timeout=20))  # field 7: list the services
+            answer = next(ask_services(iter([b"\x3a\x00"]), timeout=LIMIT))  # field 7: list the services
             has(answer, b"inference.GRPCInferenceService")
 
 
@@ -307,7 +307,7 @@ def client_timeout(f):
             assert e.status() in ("StatusCode.DEADLINE_EXCEEDED", "StatusCode.CANCELLED"), e
         else:
             raise AssertionError("the request was answered")
-    same(f.infer("raw", [f.input("INPUT0", data)], client_timeout=30).as_numpy("OUTPUT0"), data)
+    same(f.infer("raw", [f.input("INPUT0", data)], client_timeout=LIMIT).as_numpy("OUTPUT0"), data)
 
 
 # shows: metrics
@@ -315,7 +315,7 @@ def client_timeout(f):
 def metrics(f):
     import urllib.request
 
-    with urllib.request.urlopen(f"http://{f.args.metrics}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://{f.args.metrics}/metrics", timeout=LIMIT) as answer:
         text = answer.read().decode()
     has(text, 'nv_inference_request_success{model="two",version="1"}')
 

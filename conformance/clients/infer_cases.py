@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from harness import DTYPES, GRPC, HTTP, Skip, ask, case, equal, has, http_module, region, refused, same, sample, shm
+from harness import DTYPES, GRPC, HTTP, LIMIT, Skip, ask, case, equal, has, http_module, region, refused, same, sample, shm
 
 
 # shows: infer infer.dtypes http.binary http.json grpc.raw
@@ -225,7 +225,7 @@ def asynchronous_http(f):
     with f.connect(concurrency=4) as client:
         pending = [client.async_infer("id_fp32", [f.input("INPUT0", data * i)]) for i in range(20)]
         for i, p in enumerate(pending):
-            same(p.get_result(timeout=20).as_numpy("OUTPUT0"), data * i)
+            same(p.get_result(timeout=LIMIT).as_numpy("OUTPUT0"), data * i)
 
 
 # shows: http.binary http.raw
@@ -266,5 +266,5 @@ def typed_contents(f):
             request = service_pb2.ModelInferRequest(model_name=f"id_{dtype.lower()}")
             tensor = request.inputs.add(name="INPUT0", datatype=dtype, shape=data.shape)
             getattr(tensor.contents, field).extend(data.flatten().tolist())
-            answer = f.module.InferResult(stub(channel).ModelInfer(request, timeout=20))
+            answer = f.module.InferResult(stub(channel).ModelInfer(request, timeout=LIMIT))
             same(answer.as_numpy("OUTPUT0"), data, dtype)

@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 
-from harness import GRPC, ask, case, equal, has, refused, same, until
+from harness import GRPC, LIMIT, ask, case, equal, has, refused, same, until
 
 
 def repeat(f, values, delay=0, wait=0):
@@ -37,7 +37,7 @@ class Stream:
         try:
             for r in self.requests:
                 self.f.async_stream_infer(**r)
-            return [got.get(timeout=30) for _ in range(count)]
+            return [got.get(timeout=LIMIT) for _ in range(count)]
         finally:
             self.f.stop_stream()
 
@@ -158,7 +158,7 @@ def cancels(f):
     """The cancelled requests that the server counts."""
     import urllib.request
 
-    with urllib.request.urlopen(f"http://{f.args.metrics}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://{f.args.metrics}/metrics", timeout=LIMIT) as answer:
         lines = answer.read().decode().splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("nv_inference_request_failure") and 'reason="CANCELED"' in line)
 
@@ -169,7 +169,7 @@ def a_stream_cancelled(f):
     got = queue.Queue()
     f.start_stream(lambda result, error: got.put((result, error)))
     f.async_stream_infer("repeat_int32", repeat(f, [1] * 1000, delay=50))
-    result, error = got.get(timeout=30)
+    result, error = got.get(timeout=LIMIT)
     assert error is None, error
     f.stop_stream(cancel_requests=True)
     until(lambda: any(e is not None and e.status() == "StatusCode.CANCELLED" for _, e in iter_queue(got)), "the stream ends")
@@ -213,14 +213,14 @@ def asynchronous_grpc(f):
     for _ in range(20):
         f.async_infer("id_fp32", [f.input("INPUT0", data)], lambda result, error: got.put((result, error)))
     for _ in range(20):
-        result, error = got.get(timeout=30)
+        result, error = got.get(timeout=LIMIT)
         assert error is None, error
         same(result.as_numpy("OUTPUT0"), data)
     before = cancels(f)
     context = f.async_infer("waits", [f.input("INPUT0", np.ones((1, 4), np.float32))], lambda result, error: got.put((result, error)))
     pending = [int(f.get_inference_statistics("waits").model_stats[0].inference_count)]
     context.cancel()
-    _, error = got.get(timeout=30)
+    _, error = got.get(timeout=LIMIT)
     equal(error.status(), "StatusCode.CANCELLED", pending)
     assert cancels(f) >= before
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from harness import GRPC, HTTP, ask, case, equal, has, refused, region, same
+from harness import GRPC, HTTP, LIMIT, ask, case, equal, has, refused, region, same
 
 
 def fine(f):
@@ -146,11 +146,11 @@ def wrong_messages(f):
     with grpc.insecure_channel(f.args.grpc) as channel:
         for message, text in cases:
             try:
-                stub(channel).ModelInfer(message, timeout=20)
+                stub(channel).ModelInfer(message, timeout=LIMIT)
             except grpc.RpcError as e:
                 equal(e.code(), code, e.details())
                 has(e.details(), text)
             else:
                 raise AssertionError(text)
-        stub(channel).ModelInfer(request([b"\0" * 16, b"more is ignored"]), timeout=20)
+        stub(channel).ModelInfer(request([b"\0" * 16, b"more is ignored"]), timeout=LIMIT)
     fine(f)

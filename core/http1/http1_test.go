@@ -61,7 +61,7 @@ func dial(tb testing.TB, addr string) *net.TCPConn {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(10 * time.Minute)); err != nil {
 		tb.Fatal(err)
 	}
 	return c.(*net.TCPConn) //nolint:forcetypeassert // it is

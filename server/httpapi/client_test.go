@@ -36,7 +36,7 @@ func listen(t *testing.T, change ...func(*httpapi.Settings)) (address string, e 
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
-		over, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		over, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := errors.Join(s.Shutdown(over), <-served); err != nil {
 			t.Errorf("shutdown: %v", err)

@@ -205,11 +205,11 @@ func TestStalledBody(t *testing.T) {
 // who has sent everything, is not cut off.
 func TestWaitingIsNoStall(t *testing.T) {
 	t.Parallel()
-	address, e := listen(t, func(set *httpapi.Settings) { set.StallTimeout = 50 * time.Millisecond })
+	address, e := listen(t, func(set *httpapi.Settings) { set.StallTimeout = time.Second })
 	c := dial(t, address)
 	c.send("POST /v2/models/wait/infer HTTP/1.1\r\nHost: x\r\nContent-Length: " + strconv.Itoa(len(goodInput)) + "\r\n\r\n" + goodInput)
 	<-e.Waiting
-	over := time.After(150 * time.Millisecond)
+	over := time.After(2 * time.Second)
 	select {
 	case <-e.Cancelled:
 		t.Error("the request was cancelled")
@@ -235,7 +235,7 @@ func TestStalledReader(t *testing.T) {
 // TestStalledStream stalls one HTTP/2 stream; the connection serves the others.
 func TestStalledStream(t *testing.T) {
 	t.Parallel()
-	address, _ := listen(t, func(set *httpapi.Settings) { set.StallTimeout = 100 * time.Millisecond })
+	address, _ := listen(t, func(set *httpapi.Settings) { set.StallTimeout = 2 * time.Second })
 	tr := &http.Transport{Protocols: protocols((*http.Protocols).SetUnencryptedHTTP2)}
 	defer tr.CloseIdleConnections()
 	c := http.Client{Transport: tr}

@@ -1,0 +1,3 @@
+"""numpy under another name."""
+
+from numpy import add, subtract  # noqa: F401

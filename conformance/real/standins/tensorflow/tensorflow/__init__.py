@@ -1,0 +1,1 @@
+"""What a published client uses of TensorFlow: the preparation of images."""

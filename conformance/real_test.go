@@ -1,0 +1,66 @@
+package conformance_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"tutti/core/preparedtest"
+	"tutti/runtimes"
+)
+
+// realPackages are what the models and clients of published repositories import.
+const realPackages prepared = "real"
+
+// realReport is a line that real/run.py prints of one repository.
+type realReport struct {
+	Name     string
+	Failures []string
+}
+
+// TestRealRepositories serves the repositories of Triton's tutorials, of its python backend's examples, of its
+// documentation and of tritonclient's examples, and sends them the requests of their users. The files are our own, with the
+// published values; make test-real says how to have the published ones.
+//
+// shows: repositories.real ensembles
+func TestRealRepositories(t *testing.T) {
+	t.Parallel()
+	packages := realPackages.require(t)
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "python3", "-B", "real/run.py", "--json")
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+packages, preparedtest.Variable("program")+"="+path)
+	for _, r := range runtimes.List() {
+		if library, err := preparedtest.Find(r.Name); err == nil {
+			cmd.Env = append(cmd.Env, preparedtest.Variable(r.Name)+"="+library)
+		}
+	}
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v\n%s", err, &stderr)
+	}
+	for line := range strings.Lines(stdout.String()) {
+		var r realReport
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		t.Run(r.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, failure := range r.Failures {
+				t.Error(failure)
+			}
+		})
+	}
+	if stdout.Len() == 0 {
+		t.Error("no repository was served")
+	}
+}

@@ -65,11 +65,21 @@ func TestTogether(t *testing.T) {
 func TestClosedGate(t *testing.T) {
 	t.Parallel()
 	a := device.New(device.Settings{RateLimit: true})
-	g, err := a.Register([]device.Ask{{Resources: []device.Resource{{Name: "R", Count: 1}}}})
+	one := device.Ask{Resources: []device.Resource{{Name: "R", Count: 1}}}
+	g, err := a.Register([]device.Ask{one, one})
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := g.Gates[0].Enter(nil)
+	resumed := 0
+	if g.Gates[1].Enter(func() { resumed++ }) {
+		t.Error("two have what there is once")
+	}
+	g.Gates[0].Close()
+	g.Gates[0].Close()
+	if resumed != 1 || a.InLine() > 0 {
+		t.Errorf("the other one was let in %d times, %d wait", resumed, a.InLine())
+	}
 	g.Close()
 	g.Gates[0].Leave()
 	if again := g.Gates[0].Enter(nil); !in || !again {
@@ -78,6 +88,8 @@ func TestClosedGate(t *testing.T) {
 	g.Gates[0].Leave()
 	var none *device.Group
 	none.Close()
+	var nobody *device.Gate
+	nobody.Close()
 }
 
 // TestNoAllocation is not parallel: other tests' allocations would be counted.

@@ -44,7 +44,7 @@ type pool struct {
 }
 
 // Register adds the instances of a model and returns a gate each, nil for one that
-// nothing limits. Group.Close takes them out again. It fails, and changes nothing, when
+// nothing limits. Close of a gate, or of the group, takes them out again. It fails, and changes nothing, when
 // one needs more than there is or uses a shared resource as one per device.
 func (a *Arbiter) Register(asks []Ask) (*Group, error) {
 	g := &Group{arbiter: a, Gates: make([]*Gate, len(asks))}
@@ -84,13 +84,24 @@ type Group struct {
 // Close takes the instances out. What one still holds is free. Safe on nil and to call
 // twice.
 func (g *Group) Close() {
-	if g == nil {
-		return
+	if g != nil {
+		g.arbiter.remove(g.Gates)
 	}
-	a := g.arbiter
+}
+
+// Close takes the gate's instance out, as Group.Close does with all. Safe on nil and to
+// call twice.
+func (g *Gate) Close() {
+	if g != nil {
+		g.arbiter.remove([]*Gate{g})
+	}
+}
+
+// remove takes instances out.
+func (a *Arbiter) remove(gates []*Gate) {
 	a.mu.Lock()
-	a.gates = slices.DeleteFunc(a.gates, func(x *Gate) bool { return slices.Contains(g.Gates, x) })
-	for _, x := range g.Gates {
+	a.gates = slices.DeleteFunc(a.gates, func(x *Gate) bool { return slices.Contains(gates, x) })
+	for _, x := range gates {
 		if x == nil {
 			continue
 		}

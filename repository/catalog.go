@@ -104,7 +104,10 @@ func (r *Repository) Config(name string, number int64) (*modelconfig.ModelConfig
 	if err != nil {
 		return nil, err
 	}
-	return v.cfg, nil
+	if cfg := v.shown.Load(); cfg != nil {
+		return cfg, nil
+	}
+	return v.cfg, nil // an ensemble's
 }
 
 // Plan returns the compiled plan of a version.

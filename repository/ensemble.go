@@ -81,8 +81,10 @@ func (c *change) anew(key string) *model {
 // sorted. With namespacing a model may change what others of its name are to a step.
 func (c *change) stale() []string {
 	changed := map[string]bool{}
-	for key := range c.loading {
-		changed[nameOf(key)] = true
+	for key, m := range c.loading {
+		if c.alters(m) {
+			changed[nameOf(key)] = true
+		}
 	}
 	for _, key := range c.gone {
 		changed[nameOf(key)] = true
@@ -100,6 +102,14 @@ func (c *change) stale() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(stale))
+}
+
+// alters reports whether a model that is loaded is another one to its ensembles: not when
+// all of its versions stay where they are.
+func (c *change) alters(m *model) bool {
+	old := c.base.models[m.key]
+	return old == nil || !slices.Equal(m.versions, old.versions) ||
+		slices.ContainsFunc(m.versions, func(v *version) bool { return !samePlaces(m.placesOf(v), old.placesOf(v)) })
 }
 
 func (m *model) usesAny(names map[string]bool) bool {

@@ -161,6 +161,7 @@ func TestFailedReload(t *testing.T) {
 	serves := map[string]float32{"ens": 4, "part": 2, "other": 2}
 
 	w.spy.set("part", errors.New("the file is torn"), "")
+	renew(t, root, "part")
 	load(t, r, "part", "load failed for model 'part': version 1 is at UNAVAILABLE state: the file is torn;\n")
 	indexed(t, r, "ens 1 READY\nother 1 READY\npart 1 READY the file is torn\n")
 	gives(t, w, r, serves)

@@ -98,6 +98,9 @@ func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*f
 		return nil, err
 	}
 	f := &folder{key: p.key, name: p.name, dir: p.dir, cfg: cfg, override: true}
+	if len(o.Files) == 0 && p.dir != "" { // the files serve with it until they change
+		f.print = fingerprint(p)
+	}
 	if p.mirror != nil && len(o.Files) == 0 {
 		if f.dir, err = p.mirror.fetch(ctx, p.name, p.objects); err != nil {
 			return nil, failedToPoll(p.name, ": "+err.Error())

@@ -148,8 +148,9 @@ func TestPollSeesPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.more.Mode = repository.Polled
 	root := folder(t, plain("part", "spy"))
+	write(t, root, "part/1/weights", "some")
 	r := w.repo(t, root)
-	if err := os.Chmod(filepath.Join(root, "part", "config.pbtxt"), 0o640); err != nil {
+	if err := os.Chmod(filepath.Join(root, "part", "1", "weights"), 0o640); err != nil {
 		t.Fatal(err)
 	}
 	poll(t, r, 2)

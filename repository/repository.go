@@ -290,10 +290,7 @@ func (r *Repository) retire(ctx context.Context, v *version) {
 	ctx = context.WithoutCancel(ctx) // whoever unloads does not wait
 	go func() {
 		if err := r.finish(ctx, v); err != nil {
-			r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
-			r.mu.Lock()
-			r.faults = append(r.faults[:min(len(r.faults), maxFaults)], err)
-			r.mu.Unlock()
+			r.fault(ctx, v, err)
 		}
 		v.life.to(infer.Unavailable, unloaded)
 		r.leaving.Add(-1)
@@ -308,6 +305,14 @@ func (r *Repository) finish(ctx context.Context, v *version) (err error) {
 		err = errors.Join(err, v.queue.Drain(ctx))
 	}
 	return errors.Join(err, v.exec.Drain(ctx), v.close())
+}
+
+// fault logs what a version, or an instance of it, could not be closed for.
+func (r *Repository) fault(ctx context.Context, v *version, err error) {
+	r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults[:min(len(r.faults), maxFaults)], err)
 }
 
 // maxFaults bounds what is remembered for Close to tell.

@@ -6,6 +6,7 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/status"
+	"tutti/core/tensor"
 )
 
 // snapshot is every known model at one moment. It never changes: requests read it
@@ -43,7 +44,10 @@ type model struct {
 	// holds keeps the folder of a model that came with a request, which an ensemble
 	// needs again when it is compiled anew.
 	holds bool
-	// print is the folder's fingerprint when loading was last tried.
+	// moved are the places of versions that have other instances than they were loaded with.
+	moved map[*version][]tensor.Place
+	// print is the folder's fingerprint when it was loaded; when it is polled, when loading was
+	// last tried.
 	print uint64
 	// twins is how many models a name stands for, of a model that stands for a name
 	// with more than one.
@@ -61,6 +65,14 @@ func (m *model) version(number int64) *version {
 		}
 	}
 	return nil
+}
+
+// placesOf returns where a version has instances, nil on the host.
+func (m *model) placesOf(v *version) []tensor.Place {
+	if places, ok := m.moved[v]; ok {
+		return places
+	}
+	return v.places
 }
 
 func (m *model) ensemble() bool { return config.IsEnsemble(m.folder.cfg) }

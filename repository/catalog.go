@@ -16,7 +16,8 @@ import (
 
 var _ infer.Catalog = (*Repository)(nil)
 
-// Ready reports whether every model that should serve does.
+// Ready reports whether every model serves that should: not those that were unloaded, nor
+// the ensembles over them.
 func (r *Repository) Ready() bool {
 	for _, m := range r.catalog.Load().models {
 		if !m.ready() {

@@ -35,7 +35,7 @@ func (c *change) compileAll(ctx context.Context) (broken []*model) {
 			m.versions = append(m.versions, v)
 			c.compiled = append(c.compiled, v)
 		}
-		if m.err == nil {
+		if m.withdrawn = c.withdrawn(m); m.err == nil {
 			continue
 		}
 		m.versions = nil
@@ -47,6 +47,15 @@ func (c *change) compileAll(ctx context.Context) (broken []*model) {
 		}
 	}
 	return broken
+}
+
+// withdrawn reports whether an ensemble that was not loaded by this change fails because a
+// model within it was unloaded, now or by an earlier change.
+func (c *change) withdrawn(m *model) bool {
+	if m.err == nil || c.loading[m.key] != nil {
+		return false
+	}
+	return m.withdrawn || slices.ContainsFunc(c.within(m.key), func(key string) bool { return slices.Contains(c.gone, key) })
 }
 
 // undo takes back what compileAll did before.

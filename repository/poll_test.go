@@ -109,6 +109,9 @@ func TestPollAddsAndRemoves(t *testing.T) {
 	poll(t, r, 1)
 	indexed(t, r, "ens 1 UNAVAILABLE "+missing+"\nother 1 READY\n")
 	gives(t, w, r, map[string]float32{"ens": 0, "part": 0, "other": 2})
+	if !r.Ready() {
+		t.Error("not ready although only what was removed, and the ensemble over it, does not serve")
+	}
 	remove(t, root, "ens")
 	poll(t, r, 2)
 	indexed(t, r, "other 1 READY\n")

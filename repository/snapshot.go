@@ -39,6 +39,9 @@ type model struct {
 	err error
 	// wanted is false once the model is unloaded.
 	wanted bool
+	// withdrawn marks an ensemble that does not serve because a model within it was unloaded
+	// on request, or its folder removed: the server is ready without it.
+	withdrawn bool
 	// explicit marks a model that was asked for by name, not for an ensemble.
 	explicit bool
 	// holds keeps the folder of a model that came with a request, which an ensemble
@@ -77,8 +80,8 @@ func (m *model) placesOf(v *version) []tensor.Place {
 
 func (m *model) ensemble() bool { return config.IsEnsemble(m.folder.cfg) }
 
-// ready reports whether all of the model serves, or nobody wants it to.
-func (m *model) ready() bool { return !m.wanted || m.err == nil && len(m.versions) > 0 }
+// ready reports whether all of the model serves, or is not expected to.
+func (m *model) ready() bool { return !m.wanted || m.withdrawn || m.err == nil && len(m.versions) > 0 }
 
 // temp returns the temporary folder that the model holds, or nil; the model may be nil.
 func (m *model) temp() *tempFolder {

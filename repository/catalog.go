@@ -19,6 +19,9 @@ var _ infer.Catalog = (*Repository)(nil)
 // Ready reports whether every model serves that should: not those that were unloaded, nor
 // the ensembles over them.
 func (r *Repository) Ready() bool {
+	if r.broken != nil {
+		return false
+	}
 	for _, m := range r.catalog.Load().models {
 		if !m.ready() {
 			return false

@@ -23,6 +23,8 @@ func plainName(name string) bool {
 // control returns why a model cannot be loaded or unloaded by name, or nil.
 func (r *Repository) control(name string) error {
 	switch {
+	case r.broken != nil:
+		return status.Errorf(status.Unavailable, "Server not ready")
 	case r.s.Mode != Explicit:
 		return status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
 	case name == "":

@@ -159,6 +159,7 @@ func (s *Settings) brought() []tensor.Place {
 // tolerant repository is returned nevertheless.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
 	s.Devices = append(slices.Clone(s.Devices), s.brought()...)
+	s.Limits.Log = s.Log
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,

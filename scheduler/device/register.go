@@ -1,7 +1,11 @@
 package device
 
 import (
+	"context"
+	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 
 	"tutti/core/status"
 )
@@ -228,11 +232,32 @@ func (a *Arbiter) limit(p pool) int64 {
 
 // resize gives the pools another size; what is taken stays taken.
 func (a *Arbiter) resize(size []int64) {
+	changed := !slices.Equal(a.size, size)
 	for i, n := range size {
 		a.free[i] += n - a.size[i]
 		a.size[i] = n
 	}
+	if changed && a.s.Log != nil && a.s.Log.Enabled(context.Background(), slog.LevelDebug) {
+		a.s.Log.Debug(a.resources()) //nolint:sloglint // the text is Triton's, which people look for
+	}
 	if len(a.gates) == 0 { // nobody refers to them
 		a.pools, a.size, a.free, a.left = a.pools[:0], a.size[:0], a.free[:0], a.left[:0]
 	}
+}
+
+// resources lists in Triton's words how much there is of each resource of a rate_limiter.
+func (a *Arbiter) resources() string {
+	var b strings.Builder
+	b.WriteString("\nMax Resource Map===>\n")
+	for i, p := range a.pools {
+		if p.kind != perDevice && p.kind != shared || a.size[i] == 0 {
+			continue
+		}
+		at := "GLOBAL"
+		if p.kind == perDevice {
+			at = strconv.Itoa(p.device)
+		}
+		b.WriteString("\tDevice: " + at + "\n\t\tResource: " + p.name + "\t Count: " + strconv.FormatInt(a.size[i], 10) + "\n")
+	}
+	return b.String()
 }

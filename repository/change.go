@@ -330,7 +330,7 @@ func (c *change) finish(m, old *model) {
 		leave := slices.DeleteFunc(slices.Clone(old.lives), func(l *life) bool { return l.is(infer.Unavailable) && m.wanted })
 		m.lives = merge(m.lives, leave)
 	}
-	c.r.report(m, c.loading[m.key] != nil)
+	c.r.report(m, c.loading[m.key] != nil && slices.ContainsFunc(m.versions, func(v *version) bool { return c.stay[v.life] == nil }))
 }
 
 // abandon gives the change up because of why, which the index tells of the named

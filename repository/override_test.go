@@ -91,7 +91,7 @@ func TestFileOverride(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	w := newWorld(t)
 	r := w.explicit(t, folder(t, pair))
-	files := map[string][]byte{"5/model.bin": []byte("abc"), "labels.txt": []byte("cat\ndog\n")}
+	files := map[string][]byte{"/5/model.bin": []byte("abc"), "labels.txt": []byte("cat\ndog\n")}
 	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Files: files}),
 		"failed to load 'part', failed to poll from model repository: override files need an override of the configuration")
 	labelled := `{"backend":"spy","max_batch_size":8,"output":[{"name":"OUT","data_type":"TYPE_FP32","dims":["-1"],"label_filename":"labels.txt"}]}`
@@ -118,7 +118,7 @@ func TestFileOverride(t *testing.T) {
 	gives(t, w, r, map[string]float32{"ens": 2})
 	unload(t, r, "ens", false)
 	for name, want := range map[string]string{
-		"../x": "outside the model's folder", "/etc/x": "outside the model's folder", "": "outside the model's folder",
+		"../x": "outside the model's folder", "/../x": "outside the model's folder", "": "outside the model's folder", "/": "outside the model's folder",
 		"1/../../x": "outside the model's folder", ".": "outside the model's folder", "5": "cannot be written",
 	} {
 		files := map[string][]byte{"5/x": nil, name: nil} // "5" cannot be a file and a folder

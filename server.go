@@ -95,7 +95,7 @@ func openOn(ctx context.Context, o *options.Options, c *Components, journal *log
 	}
 	gpus := measureGPUs(ctx, export.GPU, metrics, log)
 	repo, err := repository.Open(ctx, repository.Settings{
-		Roots: o.Repositories, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
+		Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
 		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters, GPUFallback: o.GPUFallback == options.FallbackCPU,
 		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
 		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: seen.tracer,
@@ -161,7 +161,8 @@ func modeOf(o *options.Options) repository.Mode {
 	return repository.Fixed
 }
 
-func (s *server) live() bool { return !s.leaving.Load() }
+// live is what /v2/health/live says. A server whose repository cannot be read is not, as in Triton.
+func (s *server) live() bool { return !s.leaving.Load() && s.repo.Err() == nil }
 
 // ready is what /v2/health/ready says.
 func (s *server) ready() bool {

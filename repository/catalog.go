@@ -16,8 +16,12 @@ import (
 
 var _ infer.Catalog = (*Repository)(nil)
 
-// Ready reports whether every model that should serve does.
+// Ready reports whether every model serves that should: not those that were unloaded, nor
+// the ensembles over them.
 func (r *Repository) Ready() bool {
+	if r.broken != nil {
+		return false
+	}
 	for _, m := range r.catalog.Load().models {
 		if !m.ready() {
 			return false
@@ -104,7 +108,10 @@ func (r *Repository) Config(name string, number int64) (*modelconfig.ModelConfig
 	if err != nil {
 		return nil, err
 	}
-	return v.cfg, nil
+	if cfg := v.shown.Load(); cfg != nil {
+		return cfg, nil
+	}
+	return v.cfg, nil // an ensemble's
 }
 
 // Plan returns the compiled plan of a version.

@@ -15,6 +15,7 @@ import (
 	"tutti/core/recovery"
 	"tutti/core/status"
 	"tutti/core/telemetry"
+	"tutti/core/tensor"
 )
 
 // change is one transaction: models are opened and ensembles compiled beside what
@@ -28,9 +29,12 @@ type change struct {
 	gone    []string          // keys of models that no longer serve
 	notes   []note
 
-	renewed  []string   // keys of ensembles compiled in the round at hand
-	opened   []*version // of plain models
-	compiled []*version // of ensembles, in the round at hand
+	renewed  []string           // keys of ensembles compiled in the round at hand
+	opened   []*version         // of plain models
+	stay     map[*life]*version // those of loading that serve already and go on doing so
+	updates  []*update          // of them
+	failed   map[*life]error    // why others of loading do not serve
+	compiled []*version         // of ensembles, in the round at hand
 	temps    []*tempFolder
 }
 
@@ -42,7 +46,7 @@ type note struct {
 
 func (r *Repository) change() *change {
 	base := r.catalog.Load()
-	return &change{r: r, base: base, next: maps.Clone(base.models), loading: map[string]*model{}}
+	return &change{r: r, base: base, next: maps.Clone(base.models), loading: map[string]*model{}, stay: map[*life]*version{}, failed: map[*life]error{}}
 }
 
 // begin has a model loaded from f.
@@ -54,9 +58,7 @@ func (c *change) begin(f *folder, explicit bool) {
 	m := &model{key: f.key, name: f.name, folder: f, wanted: true, print: f.print, err: f.err, explicit: explicit || old != nil && old.explicit}
 	if f.err == nil {
 		for _, n := range f.versions {
-			l := newLife(n)
-			l.to(infer.Loading, "")
-			m.lives = append(m.lives, l)
+			m.lives = append(m.lives, c.begun(f, n))
 		}
 	}
 	for _, n := range f.absent {
@@ -66,6 +68,17 @@ func (c *change) begin(f *folder, explicit bool) {
 		c.r.tell(&f.notes[i])
 	}
 	c.next[f.key], c.loading[f.key] = m, m
+}
+
+// begun returns the life of a version that is loaded: that of the one which serves, if it stays.
+func (c *change) begun(f *folder, number int64) *life {
+	if v := c.stays(f, number); v != nil {
+		c.stay[v.life] = v
+		return v.life
+	}
+	l := newLife(number)
+	l.to(infer.Loading, "")
+	return l
 }
 
 // tell logs what a configuration is accepted with; faults are told with the model.
@@ -97,7 +110,7 @@ func (c *change) gather(ctx context.Context, key string) {
 			continue
 		}
 		old := c.base.models[p.key]
-		if old == nil || len(old.versions) == 0 || !old.folder.override && old.print != fingerprint(p) {
+		if old == nil || len(old.versions) == 0 || old.temp() == nil && !old.current(fingerprint(p)) {
 			c.begin(c.r.source.open(ctx, p), false)
 			c.gather(ctx, p.key)
 		}
@@ -128,32 +141,64 @@ func (c *change) load(ctx context.Context) {
 	c.announce(ctx)
 	var g errgroup.Group
 	g.SetLimit(max(1, c.r.loadThreads()))
-	causes := map[*model][]error{} // by life
+	all := map[*model][]outcome{}
 	for _, m := range c.loading {
 		if m.err != nil || m.ensemble() {
 			continue
 		}
-		m.versions = make([]*version, len(m.lives))
-		failed := make([]error, len(m.lives))
-		causes[m] = failed
+		list := make([]outcome, len(m.lives))
+		all[m] = list
 		for i, l := range m.lives {
 			g.Go(func() error {
-				v, err := c.open(ctx, m, l)
-				if err != nil {
-					l.to(infer.Unavailable, err.Error())
-					failed[i] = err
-				}
-				m.versions[i] = v
+				list[i] = c.bring(ctx, m, l)
 				return nil
 			})
 		}
 	}
-	_ = g.Wait() // every failure is kept with its life
-	for _, m := range c.loading {
-		m.versions = slices.DeleteFunc(m.versions, func(v *version) bool { return v == nil })
-		c.opened = append(c.opened, m.versions...)
-		if m.err == nil {
-			m.err = errors.Join(causes[m]...)
+	_ = g.Wait() // every failure is in its outcome
+	for m, list := range all {
+		c.gathered(m, list)
+	}
+}
+
+// outcome is what became of a version that is loaded: it was opened, or stays and has an
+// update, or could not.
+type outcome struct {
+	v   *version
+	u   *update
+	err error
+}
+
+// bring opens a version, or updates the one that stays.
+func (c *change) bring(ctx context.Context, m *model, l *life) (x outcome) {
+	if x.v = c.stay[l]; x.v != nil {
+		x.u, x.err = c.update(ctx, m, x.v)
+		return x
+	}
+	if x.v, x.err = c.open(ctx, m, l); x.err != nil {
+		l.to(infer.Unavailable, x.err.Error())
+	}
+	return x
+}
+
+// gathered notes what became of a model's versions.
+func (c *change) gathered(m *model, list []outcome) {
+	m.moved = map[*version][]tensor.Place{}
+	for i, x := range list {
+		if x.err != nil {
+			c.failed[m.lives[i]] = x.err
+			m.err = errors.Join(m.err, x.err)
+		}
+		if x.v != nil {
+			m.versions = append(m.versions, x.v)
+		}
+		if x.u != nil {
+			c.updates = append(c.updates, x.u)
+			if x.v.places != nil {
+				m.moved[x.v] = placesOf(x.u.units.seats())
+			}
+		} else if x.v != nil && c.stay[m.lives[i]] == nil {
+			c.opened = append(c.opened, x.v)
 		}
 	}
 }
@@ -222,7 +267,10 @@ func (c *change) keep(key string, why error) bool {
 		return false
 	}
 	kept := *old
-	kept.print, kept.explicit = m.print, m.explicit
+	kept.explicit = m.explicit
+	if c.r.s.Mode == Polled { // it is not tried again before it changes again
+		kept.print = m.print
+	}
 	c.next[key] = &kept
 	delete(c.loading, key)
 	c.notes = append(c.notes, note{old.lives, why.Error()})
@@ -276,15 +324,13 @@ func (c *change) commit(ctx context.Context) {
 func (c *change) finish(m, old *model) {
 	m.holds = m.wanted
 	for _, v := range m.versions {
-		if v.life.is(infer.Loading) {
-			v.life.to(infer.Ready, "")
-		}
+		v.life.to(infer.Ready, "") // one that stays loses the reason of what failed before
 	}
 	if old != nil {
 		leave := slices.DeleteFunc(slices.Clone(old.lives), func(l *life) bool { return l.is(infer.Unavailable) && m.wanted })
 		m.lives = merge(m.lives, leave)
 	}
-	c.r.report(m, c.loading[m.key] != nil)
+	c.r.report(m, c.loading[m.key] != nil && slices.ContainsFunc(m.versions, func(v *version) bool { return c.stay[v.life] == nil }))
 }
 
 // abandon gives the change up because of why, which the index tells of the named
@@ -303,15 +349,15 @@ func (c *change) abandon(ctx context.Context, name string, why error) {
 		case c.keep(m.key, m.err):
 			shown[m.key] = c.next[m.key]
 		default:
-			shown[m.key] = m.failed(c.base.models[m.key])
+			shown[m.key] = m.unavailable(c.base.models[m.key])
 			c.r.report(m, true)
 		}
 	}
 	c.end(ctx, shown)
 }
 
-// failed returns the model when none of it serves.
-func (m *model) failed(old *model) *model {
+// unavailable returns the model when none of it serves.
+func (m *model) unavailable(old *model) *model {
 	f := *m
 	f.versions, f.holds = nil, false
 	for _, l := range m.lives {
@@ -343,6 +389,13 @@ func (c *change) end(ctx context.Context, models map[string]*model) {
 	for _, v := range slices.Concat(c.compiled, c.opened) {
 		if m := now.models[v.key]; m == nil || !slices.Contains(m.versions, v) {
 			errs = append(errs, v.close())
+		}
+	}
+	for _, u := range c.updates {
+		if now.models[u.v.key] == u.m {
+			c.r.apply(ctx, u)
+		} else {
+			errs = append(errs, u.discard())
 		}
 	}
 	for _, t := range c.temps {

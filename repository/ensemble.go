@@ -35,7 +35,7 @@ func (c *change) compileAll(ctx context.Context) (broken []*model) {
 			m.versions = append(m.versions, v)
 			c.compiled = append(c.compiled, v)
 		}
-		if m.err == nil {
+		if m.withdrawn = c.withdrawn(m); m.err == nil {
 			continue
 		}
 		m.versions = nil
@@ -47,6 +47,15 @@ func (c *change) compileAll(ctx context.Context) (broken []*model) {
 		}
 	}
 	return broken
+}
+
+// withdrawn reports whether an ensemble that was not loaded by this change fails because a
+// model within it was unloaded, now or by an earlier change.
+func (c *change) withdrawn(m *model) bool {
+	if m.err == nil || c.loading[m.key] != nil {
+		return false
+	}
+	return m.withdrawn || slices.ContainsFunc(c.within(m.key), func(key string) bool { return slices.Contains(c.gone, key) })
 }
 
 // undo takes back what compileAll did before.
@@ -81,8 +90,10 @@ func (c *change) anew(key string) *model {
 // sorted. With namespacing a model may change what others of its name are to a step.
 func (c *change) stale() []string {
 	changed := map[string]bool{}
-	for key := range c.loading {
-		changed[nameOf(key)] = true
+	for key, m := range c.loading {
+		if c.alters(m) {
+			changed[nameOf(key)] = true
+		}
 	}
 	for _, key := range c.gone {
 		changed[nameOf(key)] = true
@@ -100,6 +111,14 @@ func (c *change) stale() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(stale))
+}
+
+// alters reports whether a model that is loaded is another one to its ensembles: not when
+// all of its versions stay where they are.
+func (c *change) alters(m *model) bool {
+	old := c.base.models[m.key]
+	return old == nil || !slices.Equal(m.versions, old.versions) ||
+		slices.ContainsFunc(m.versions, func(v *version) bool { return !samePlaces(m.placesOf(v), old.placesOf(v)) })
 }
 
 func (m *model) usesAny(names map[string]bool) bool {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -34,7 +33,7 @@ func fingerprint(p place) uint64 {
 
 type walk struct {
 	out     io.Writer
-	skip    []string // names at the top that do not count
+	skip    func(name string) bool // tells what at the top does not count; nil: nothing
 	entries int
 	buf     []byte
 }
@@ -51,7 +50,7 @@ func (w *walk) folder(dir string, depth int) {
 		return
 	}
 	for _, e := range entries {
-		if w.entries++; w.entries > maxPrintEntries || noise(e.Name()) || depth == 0 && slices.Contains(w.skip, e.Name()) {
+		if w.entries++; w.entries > maxPrintEntries || noise(e.Name()) || depth == 0 && w.skip != nil && w.skip(e.Name()) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())

@@ -3,10 +3,13 @@ package repository
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"tutti/backends"
+	"tutti/core/recovery"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 	"tutti/scheduler"
@@ -88,79 +91,144 @@ func countInstances(list []seat) int {
 	return n
 }
 
-// instances are those of a version.
-type instances struct {
-	// active take requests. One that stands for several is there several times.
-	active  []backends.Instance
-	gates   []scheduler.Gate // of active, nil for none
-	limits  *device.Group    // the gates, nil for none
-	passive []backends.Instance
-	// inline says that one of active serves all callers where they are.
-	inline bool
+// seatsOf lists the instances that a folder asks for of its open model. Where it leaves
+// open how many, one of a concurrent model stands for as many as there are processors.
+func (r *Repository) seatsOf(f *folder, m backends.Model) []seat {
+	seats := r.seats(f.cfg)
+	if p, ok := m.(backends.Placer); ok {
+		seats = atDevices(seats, p.Places())
+	}
+	if _, concurrent := m.(backends.Concurrent); concurrent && f.anyCount {
+		seats = slices.Repeat(seats[:1], runtime.GOMAXPROCS(0))
+	}
+	return seats
 }
 
-// newInstances makes the version's instances and their gates. A concurrent model has
-// one instance at each place, which stands for as many as are configured, by default
-// as many as there are processors. batches says that requests are to meet in a queue.
-func (r *Repository) newInstances(ctx context.Context, v *version, batches bool) (*instances, error) {
-	seats := v.seats
-	c, concurrent := v.model.(backends.Concurrent)
-	if concurrent && v.anyCount {
-		seats = manySeats(seats, runtime.GOMAXPROCS(0))
-	}
-	x := &instances{}
+// placesOf returns where instances take requests.
+func placesOf(seats []seat) (places []tensor.Place) {
 	for i := range seats {
-		if err := x.add(ctx, v.model, seats, i, concurrent); err != nil {
-			return nil, errors.Join(err, closeInstances(x.active), closeInstances(x.passive))
+		if at := seats[i].place; !seats[i].group.GetPassive() && !slices.Contains(places, at) {
+			places = append(places, at)
 		}
 	}
-	x.inline = concurrent && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(x.active) > 0 && !r.limited(seats)
-	if x.inline {
-		return x, nil
-	}
-	if err := x.limit(r.arbiter, v, seats, concurrent); err != nil {
-		return nil, errors.Join(err, closeInstances(x.active), closeInstances(x.passive))
-	}
-	return x, nil
+	return places
 }
 
-// manySeats repeats the first seat.
-func manySeats(list []seat, n int) []seat {
-	var all []seat
-	for range n {
-		all = append(all, list[0])
+// unit is an instance of a version.
+type unit struct {
+	seat
+	inst backends.Instance // one that stands for several is in several units
+	gate *device.Gate      // nil: nothing limits it
+}
+
+// units are all instances of a version, or some.
+type units []unit
+
+// active returns those that take requests.
+func (list units) active() (active units) {
+	for _, u := range list {
+		if !u.group.GetPassive() {
+			active = append(active, u)
+		}
+	}
+	return active
+}
+
+// instances returns those of the units.
+func (list units) instances() []backends.Instance {
+	all := make([]backends.Instance, len(list))
+	for i := range list {
+		all[i] = list[i].inst
 	}
 	return all
 }
 
-// add makes the i-th instance, or uses an earlier one of a concurrent model again.
-func (x *instances) add(ctx context.Context, m backends.Model, seats []seat, i int, concurrent bool) error {
-	s, to := &seats[i], &x.active
-	if s.group.GetPassive() {
-		to = &x.passive
+// gates returns those of the units, nil when nothing limits any.
+func (list units) gates() []scheduler.Gate {
+	var gates []scheduler.Gate
+	for i := range list {
+		if list[i].gate == nil {
+			continue
+		}
+		if gates == nil {
+			gates = make([]scheduler.Gate, len(list))
+		}
+		gates[i] = list[i].gate
 	}
-	if concurrent {
-		at := 0 // of the earlier one in its list
-		for k := range i {
-			if seats[k].group.GetPassive() != s.group.GetPassive() {
-				continue
+	return gates
+}
+
+// close gives up gates and closes instances.
+func (list units) close() error {
+	var errs []error
+	for i := range list {
+		list[i].gate.Close()
+		errs = append(errs, list[i].inst.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// bySite splits the units by where they are.
+func (list units) bySite() []units {
+	var groups []units
+	for _, u := range list {
+		i := slices.IndexFunc(groups, func(g units) bool { return g[0].site() == u.site() })
+		if i < 0 {
+			i, groups = len(groups), append(groups, nil)
+		}
+		groups[i] = append(groups[i], u)
+	}
+	return groups
+}
+
+// site returns where the instance executes.
+func (u *unit) site() tensor.Place {
+	if s := backends.StreamOf(u.inst); s != nil {
+		return s.Place()
+	}
+	return tensor.Place{}
+}
+
+// newUnits makes the instances of a model that seats ask for, beside those that are there. A
+// concurrent model has one at each place, which stands for as many as are configured.
+func (r *Repository) newUnits(ctx context.Context, m backends.Model, seats []seat, there units) (units, error) {
+	_, concurrent := m.(backends.Concurrent)
+	var made units
+	for i := range seats {
+		u := unit{seat: seats[i]}
+		if concurrent {
+			u.inst = slices.Concat(there, made).like(&u.seat)
+		}
+		if u.inst == nil {
+			if err := r.makeInstance(ctx, m, &u); err != nil {
+				return nil, errors.Join(err, made.close())
 			}
-			if seats[k].place == s.place && seats[k].policy == s.policy {
-				*to = append(*to, (*to)[at])
-				return nil
-			}
-			at++
+		}
+		made = append(made, u)
+	}
+	return made, nil
+}
+
+// like returns the instance of a unit that is where a seat is, nil when there is none.
+func (list units) like(s *seat) backends.Instance {
+	for i := range list {
+		if u := &list[i]; u.group.GetPassive() == s.group.GetPassive() && u.place == s.place && u.policy == s.policy {
+			return u.inst
 		}
 	}
-	var inst backends.Instance
-	err := s.policy.Do(func() (err error) {
-		inst, err = m.NewInstance(ctx, s.place)
+	return nil
+}
+
+// makeInstance makes the unit's instance; a panic is an error.
+func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *unit) (err error) {
+	defer recovery.Error(&err, r.s.Log, "making an instance of model '"+m.Signature().Model+"'", slog.String("model", m.Signature().Model))
+	return u.policy.Do(func() error {
+		inst, err := m.NewInstance(ctx, u.place)
+		if err == nil {
+			u.inst = u.policy.Bind(inst)
+		}
 		return err
 	})
-	if err == nil {
-		*to = append(*to, s.policy.Bind(inst))
-	}
-	return err
 }
 
 // limited reports whether the rate limiter counts what the instances take.
@@ -176,32 +244,27 @@ func (r *Repository) limited(seats []seat) bool {
 	return false
 }
 
-// limit puts the instances that take requests behind gates, as far as anything limits them.
-func (x *instances) limit(a *device.Arbiter, v *version, seats []seat, concurrent bool) error {
+// limit puts the units that take requests behind gates, as far as anything limits them.
+func (r *Repository) limit(m backends.Model, list units) error {
 	threads := 1
-	if t, ok := v.model.(backends.Threaded); ok {
+	if t, ok := m.(backends.Threaded); ok {
 		threads = t.Threads()
-	} else if concurrent {
+	} else if _, concurrent := m.(backends.Concurrent); concurrent {
 		threads = 0 // stateless code that is short
 	}
 	var asks []device.Ask
-	for i := range seats {
-		if !seats[i].group.GetPassive() {
-			asks = append(asks, seats[i].ask(threads))
+	var behind []*unit
+	for i := range list {
+		if !list[i].group.GetPassive() {
+			asks, behind = append(asks, list[i].ask(threads)), append(behind, &list[i])
 		}
 	}
-	group, err := a.Register(asks)
+	group, err := r.arbiter.Register(asks)
 	if err != nil {
 		return err
 	}
-	for i, g := range group.Gates {
-		if g == nil {
-			continue
-		}
-		if x.gates == nil {
-			x.gates, x.limits = make([]scheduler.Gate, len(asks)), group
-		}
-		x.gates[i] = g
+	for i, u := range behind {
+		u.gate = group.Gates[i]
 	}
 	return nil
 }
@@ -216,15 +279,4 @@ func (s *seat) ask(threads int) device.Ask {
 		ask.Resources = append(ask.Resources, device.Resource{Name: r.GetName(), Shared: r.GetGlobal(), Count: int64(r.GetCount())})
 	}
 	return ask
-}
-
-// closeInstances closes each instance; one that occurs several times may be.
-func closeInstances(list []backends.Instance) error {
-	var errs []error
-	for i, inst := range list {
-		if i == 0 || inst != list[i-1] {
-			errs = append(errs, inst.Close())
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -89,7 +89,7 @@ func double(_ context.Context, b *backends.Batch) error {
 }
 
 // spy is a backend that notes what happens to it. The names of models say what goes
-// wrong: "unloadable", "uninstantiable", or "panics".
+// wrong: "unloadable", "uninstantiable", "shaky", or "panics".
 type spy struct {
 	mu    sync.Mutex
 	log   []string          // guarded by mu
@@ -97,7 +97,9 @@ type spy struct {
 	ports map[string]string // the output of a model, unless OUT; guarded by mu
 	// loading, when not nil, is told of every load, which then waits for it.
 	loading chan chan struct{}
-	wrong   atomic.Bool // every answer is 0
+	// executing, when not nil, is told of every execution, which then waits for it.
+	executing chan chan struct{}
+	wrong     atomic.Bool // every answer is 0
 }
 
 // set changes how the named model loads from now on.
@@ -192,8 +194,13 @@ type spied struct {
 func (m *spied) Signature() *config.Signature { return m.sig }
 
 func (m *spied) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
-	if m.made++; m.name == "uninstantiable" && m.made == 2 {
-		return nil, errors.New("no room for a second one")
+	if m.made++; m.made == 2 {
+		switch m.name {
+		case "uninstantiable":
+			return nil, errors.New("no room for a second one")
+		case "shaky":
+			panic("a defect in the backend")
+		}
 	}
 	m.note("instance " + m.name)
 	m.note("at " + at.String() + " " + m.name)
@@ -220,6 +227,11 @@ func (i *spiedInstance) Execute(ctx context.Context, b *backends.Batch) error {
 	}
 	i.note("execute " + i.name)
 	i.note(strings.Join(of, " "))
+	if i.executing != nil {
+		wait := make(chan struct{})
+		i.executing <- wait
+		<-wait
+	}
 	err := double(ctx, b)
 	if i.wrong.Load() && err == nil {
 		clear(tensor.Slice[float32](&b.Out[0]))
@@ -318,6 +330,19 @@ func (w *world) repo(tb testing.TB, roots ...string) *repository.Repository {
 		}
 	})
 	return r
+}
+
+// renew changes a file of a model, so that all of it is loaded anew.
+func renew(tb testing.TB, root, model string) {
+	tb.Helper()
+	f, err := os.OpenFile(filepath.Join(root, model, "renewed"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, err = f.WriteString("x") // the size tells, whatever the clock of files
+	if err := errors.Join(err, f.Close()); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // failures returns why models do not serve.

@@ -23,6 +23,8 @@ func plainName(name string) bool {
 // control returns why a model cannot be loaded or unloaded by name, or nil.
 func (r *Repository) control(name string) error {
 	switch {
+	case r.broken != nil:
+		return status.Errorf(status.Unavailable, "Server not ready")
 	case r.s.Mode != Explicit:
 		return status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
 	case name == "":
@@ -45,31 +47,44 @@ func (r *Repository) enter(ctx context.Context) error {
 	return nil
 }
 
-// Load loads a model anew and, if it is an ensemble, what it is made of where that
-// does not serve or has changed. The ensembles over the model are compiled anew with
-// it. All of it takes effect in one step; when any part fails nothing does, what
-// served goes on serving, and Index says why.
+// Load loads a model and, if it is an ensemble, what it is made of, as far as that does
+// not serve in its present form already. Versions of which only the instances change go on
+// with those that they keep. The ensembles over what is loaded are compiled anew. All of it
+// takes effect in one step; when any part fails nothing does, what served goes on serving,
+// and Index says why.
 func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions) (err error) {
 	defer recovery.Error(&err, r.s.Log, "loading model '"+name+"'", slog.String("model", name))
 	if err := r.control(name); err != nil {
 		return err
 	}
+	updates, err := r.load(ctx, name, o)
+	if err == nil {
+		r.settled(ctx, updates)
+	}
+	return err
+}
+
+// load is Load without a look at what it removed: it returns which versions have other
+// instances now.
+func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions) ([]*update, error) {
 	// Buckets are asked before the turn is taken: others need not wait for them.
 	r.source.look(ctx)
 	if len(o.Files) == 0 {
 		r.source.bring(ctx, r.source.findAll(name))
 	}
 	if err := r.enter(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	defer r.unlock()
 	folders, err := r.source.fetch(ctx, name, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c := r.change()
 	for _, f := range folders {
-		c.begin(f, true)
+		if !c.current(f) {
+			c.begin(f, true)
+		}
 	}
 	for _, f := range folders {
 		c.gather(ctx, f.key)
@@ -78,25 +93,48 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 	broken := c.compileAll(ctx)
 	if ctx.Err() != nil {
 		c.cancel(ctx)
-		return status.ErrCancelled
+		return nil, status.ErrCancelled
 	}
 	if err := c.verdict(folders, broken); err != nil {
 		c.abandon(ctx, name, err)
-		return err
+		return nil, err
 	}
 	c.commit(ctx)
-	return nil
+	return c.updates, nil
+}
+
+// current reports whether a folder is served as it is, by a configuration that came with an
+// earlier request too, so that there is nothing to load. It notes that the model was asked for.
+func (c *change) current(f *folder) bool {
+	m := c.base.models[f.key]
+	if m == nil || !m.current(f.print) || f.override {
+		return false
+	}
+	if !m.explicit {
+		asked := *m
+		asked.explicit = true
+		c.next[f.key] = &asked
+	}
+	return true
+}
+
+// current reports whether all of the model serves, as its folder with such a fingerprint is.
+func (m *model) current(print uint64) bool {
+	return len(m.versions) > 0 && m.err == nil && m.print == print && print != 0
 }
 
 // verdict returns why the change must not be made, or nil.
 func (c *change) verdict(folders []*folder, broken []*model) error {
 	for _, f := range folders {
 		m := c.loading[f.key]
+		if m == nil {
+			continue
+		}
 		if m.folder.err != nil {
 			return failedToPoll(m.name, ": "+m.folder.err.Error())
 		}
 		if m.err != nil {
-			return status.Errorf(status.InvalidArg, "load failed for model '%s': %s\n", m.name, m.reason())
+			return status.Errorf(status.InvalidArg, "load failed for model '%s': %s\n", m.name, c.reason(m))
 		}
 	}
 	for _, b := range broken {
@@ -104,21 +142,21 @@ func (c *change) verdict(folders []*folder, broken []*model) error {
 	}
 	for _, other := range c.loading {
 		if other.err != nil {
-			return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", other.name, errors.New(other.reason()))
+			return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", other.name, errors.New(c.reason(other)))
 		}
 	}
 	return nil
 }
 
 // reason says why a model failed to load: an ensemble as a whole, any other by version.
-func (m *model) reason() string {
+func (c *change) reason(m *model) string {
 	if m.ensemble() || len(m.lives) == 0 {
 		return m.err.Error()
 	}
 	var b strings.Builder
 	for _, l := range m.lives {
-		if now := l.now.Load(); now.state == infer.Unavailable {
-			b.WriteString("version " + strconv.FormatInt(l.number, 10) + " is at " + string(now.state) + " state: " + now.reason + ";")
+		if err := c.failed[l]; err != nil { // one that stays is READY
+			b.WriteString("version " + strconv.FormatInt(l.number, 10) + " is at " + string(l.now.Load().state) + " state: " + err.Error() + ";")
 		}
 	}
 	return b.String()

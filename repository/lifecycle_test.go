@@ -121,8 +121,13 @@ other 1 READY
 part 1 UNAVAILABLE unloaded
 `)
 	gives(t, w, r, map[string]float32{"ens2": 0, "part": 0, "other": 2})
-	if r.Ready() {
-		t.Error("ready although ensembles that were asked for do not serve")
+	if !r.Ready() {
+		t.Error("not ready although only what was unloaded on request, and the ensembles over it, do not serve")
+	}
+	renew(t, root, "other")
+	load(t, r, "other", "") // compiles the ensembles again, which fails as before
+	if !r.Ready() {
+		t.Error("not ready because another model was loaded")
 	}
 	load(t, r, "part", "")
 	indexed(t, r, all)
@@ -161,6 +166,7 @@ func TestFailedReload(t *testing.T) {
 	serves := map[string]float32{"ens": 4, "part": 2, "other": 2}
 
 	w.spy.set("part", errors.New("the file is torn"), "")
+	renew(t, root, "part")
 	load(t, r, "part", "load failed for model 'part': version 1 is at UNAVAILABLE state: the file is torn;\n")
 	indexed(t, r, "ens 1 READY\nother 1 READY\npart 1 READY the file is torn\n")
 	gives(t, w, r, serves)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -23,7 +22,6 @@ import (
 	"tutti/pipeline/plan"
 	"tutti/proto/modelconfig"
 	"tutti/scheduler"
-	"tutti/scheduler/device"
 )
 
 // version is one loaded version of a model.
@@ -41,19 +39,24 @@ type version struct {
 	identity cache.Key
 	life     *life
 	temp     *tempFolder // used once, unless nil
-	// queue and model are nil for an ensemble.
-	queue scheduler.Scheduler
-	model backends.Model
-	// places are where the model has instances; nil: on the host.
+	// queue and model are nil for an ensemble. inner is what queue is without a cache.
+	queue, inner scheduler.Scheduler
+	model        backends.Model
+	padding      *scheduler.Padding // nil: nothing is padded
+	// places are where the model was loaded with instances; nil: on the host.
 	places []tensor.Place
 	// holders counts the versions that hold model.
 	holders *atomic.Int32
-	// seats are the instances as configured; anyCount says that their number is not.
-	seats    []seat
-	anyCount bool
-	// passive are instances that take no requests, limits the gates of the others.
-	passive []backends.Instance
-	limits  *device.Group
+	// seats are the instances as they were configured when the version was loaded, units
+	// those that it has. Both are of whoever changes the repository.
+	seats []seat
+	units units
+	// removing counts instances that were removed and are not closed yet, spent are those
+	// that are closed with the version.
+	removing scheduler.Pending
+	spent    []backends.Instance
+	// shown is cfg with the instance groups of now.
+	shown atomic.Pointer[modelconfig.ModelConfig]
 	// uses are the versions that an ensemble hands work to; users counts on their
 	// side how many do, for they must outlive it.
 	uses  []*version
@@ -115,19 +118,14 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 	}
 	v := &version{
 		cfg: config.Complete(f.cfg, sig), sig: sig, full: full, about: newDescription(sig), model: model,
-		stats: stats, temp: f.temp, seats: r.seats(f.cfg), anyCount: f.anyCount,
+		stats: stats, temp: f.temp, seats: r.seatsOf(f, model),
 	}
-	if p, ok := model.(backends.Placer); ok {
-		v.seats = atDevices(v.seats, p.Places())
-		for i := range v.seats {
-			if at := v.seats[i].place; !v.seats[i].group.GetPassive() && !slices.Contains(v.places, at) {
-				v.places = append(v.places, at)
-			}
-		}
+	v.shown.Store(v.cfg)
+	if _, ok := model.(backends.Placer); ok {
+		v.places = placesOf(v.seats)
 	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
-		v.limits.Close()
-		return nil, errors.Join(err, closeInstances(v.passive))
+		return nil, err
 	}
 	v.exec = exec.New(exec.Settings{
 		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover, Tracer: r.s.Tracer,
@@ -194,12 +192,27 @@ func (r *Repository) loadThreads() int {
 	return loadThreads
 }
 
+// closeUnits closes the instances that the version's queue has not closed.
+func (v *version) closeUnits() error {
+	var errs []error
+	for i := range v.units {
+		u := &v.units[i]
+		u.gate.Close()
+		if u.group.GetPassive() {
+			errs = append(errs, u.inst.Close())
+		}
+	}
+	for _, inst := range v.spent {
+		errs = append(errs, inst.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // close ends a version whose requests are over.
 func (v *version) close() error {
 	var errs []error
 	if v.queue != nil {
-		errs = append(errs, v.queue.Close(), closeInstances(v.passive), v.release())
-		v.limits.Close()
+		errs = append(errs, v.queue.Close(), v.removing.Wait(context.Background()), v.closeUnits(), v.release())
 	}
 	for _, used := range v.uses {
 		used.users.Add(-1)

@@ -210,7 +210,7 @@ func (l lookup) Model(name string, number int64) (plan.Model, error) {
 	case v == nil:
 		return plan.Model{}, status.Errorf(status.InvalidArg, "version %d of model '%s' is not loaded", number, name)
 	}
-	return plan.Model{ID: key, Signature: v.sig, Places: v.places}, nil
+	return plan.Model{ID: key, Signature: v.sig, Places: m.placesOf(v)}, nil
 }
 
 // findAll finds the models of a name, one per namespace.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"tutti/core/config"
@@ -37,7 +38,7 @@ func (t *tempFolder) drop() error {
 // newTempFolder writes the files into a folder that nobody else can read, used once.
 func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 	for name := range files {
-		if !filepath.IsLocal(name) || filepath.Clean(name) == "." {
+		if !filepath.IsLocal(inside(name)) || inside(name) == "." {
 			return nil, status.Errorf(status.InvalidArg,
 				"failed to load '%s', override file '%s' is outside the model's folder, expected a relative path as in '1/model.onnx'", model, name)
 		}
@@ -49,13 +50,17 @@ func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 	t := &tempFolder{dir: dir}
 	t.use()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := t.write(filepath.Clean(name), files[name]); err != nil {
+		if err := t.write(inside(name), files[name]); err != nil {
 			_ = t.drop() // the first error says more
 			return nil, status.Errorf(status.Internal, "failed to load '%s', override file '%s' cannot be written: %w", model, name, err)
 		}
 	}
 	return t, nil
 }
+
+// inside returns the path of an override file in its model's folder, which a leading slash
+// stands for.
+func inside(name string) string { return filepath.Clean(strings.TrimLeft(name, "/")) }
 
 func (t *tempFolder) write(name string, data []byte) error {
 	root, err := os.OpenRoot(t.dir)
@@ -98,6 +103,9 @@ func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*f
 		return nil, err
 	}
 	f := &folder{key: p.key, name: p.name, dir: p.dir, cfg: cfg, override: true}
+	if len(o.Files) == 0 && p.dir != "" { // the files serve with it until they change
+		f.print = fingerprint(p)
+	}
 	if p.mirror != nil && len(o.Files) == 0 {
 		if f.dir, err = p.mirror.fetch(ctx, p.name, p.objects); err != nil {
 			return nil, failedToPoll(p.name, ": "+err.Error())

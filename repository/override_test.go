@@ -35,7 +35,8 @@ func temps(t *testing.T, dir string, n int) {
 func TestConfigOverride(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.explicit(t, folder(t, pair+"-- bare/2/ --\n"+ensemble("ens", step("part", "-1", "IN", "X"))))
+	root := folder(t, pair+"-- bare/2/ --\n"+ensemble("ens", step("part", "-1", "IN", "X")))
+	r := w.explicit(t, root)
 	batch := func(want int32) {
 		t.Helper()
 		if cfg, err := r.Config("part", 0); err != nil || cfg.GetMaxBatchSize() != want {
@@ -44,6 +45,9 @@ func TestConfigOverride(t *testing.T) {
 	}
 	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
 	batch(4)
+	load(t, r, "part", "") // an override holds until the files change
+	batch(4)
+	renew(t, root, "part")
 	load(t, r, "part", "")
 	batch(8)
 	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
@@ -66,7 +70,16 @@ func TestConfigOverride(t *testing.T) {
 		refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: config}), want)
 	}
 	batch(4)
+	load(t, r, "part", "") // those that failed leave the first one
+	batch(4)
+	unload(t, r, "part", false)
 	load(t, r, "part", "")
+	batch(8)
+	unload(t, r, "ens", false)
+	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
+	renew(t, root, "part")
+	load(t, r, "ens", "") // an ensemble brings what has changed, and the override is over
+	batch(8)
 }
 
 // TestFileOverride loads files that are on no disk. It is not parallel, for it moves
@@ -78,7 +91,7 @@ func TestFileOverride(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	w := newWorld(t)
 	r := w.explicit(t, folder(t, pair))
-	files := map[string][]byte{"5/model.bin": []byte("abc"), "labels.txt": []byte("cat\ndog\n")}
+	files := map[string][]byte{"/5/model.bin": []byte("abc"), "labels.txt": []byte("cat\ndog\n")}
 	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Files: files}),
 		"failed to load 'part', failed to poll from model repository: override files need an override of the configuration")
 	labelled := `{"backend":"spy","max_batch_size":8,"output":[{"name":"OUT","data_type":"TYPE_FP32","dims":["-1"],"label_filename":"labels.txt"}]}`
@@ -105,7 +118,7 @@ func TestFileOverride(t *testing.T) {
 	gives(t, w, r, map[string]float32{"ens": 2})
 	unload(t, r, "ens", false)
 	for name, want := range map[string]string{
-		"../x": "outside the model's folder", "/etc/x": "outside the model's folder", "": "outside the model's folder",
+		"../x": "outside the model's folder", "/../x": "outside the model's folder", "": "outside the model's folder", "/": "outside the model's folder",
 		"1/../../x": "outside the model's folder", ".": "outside the model's folder", "5": "cannot be written",
 	} {
 		files := map[string][]byte{"5/x": nil, name: nil} // "5" cannot be a file and a folder

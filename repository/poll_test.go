@@ -109,6 +109,9 @@ func TestPollAddsAndRemoves(t *testing.T) {
 	poll(t, r, 1)
 	indexed(t, r, "ens 1 UNAVAILABLE "+missing+"\nother 1 READY\n")
 	gives(t, w, r, map[string]float32{"ens": 0, "part": 0, "other": 2})
+	if !r.Ready() {
+		t.Error("not ready although only what was removed, and the ensemble over it, does not serve")
+	}
 	remove(t, root, "ens")
 	poll(t, r, 2)
 	indexed(t, r, "other 1 READY\n")
@@ -148,8 +151,9 @@ func TestPollSeesPermissions(t *testing.T) {
 	w := newWorld(t)
 	w.more.Mode = repository.Polled
 	root := folder(t, plain("part", "spy"))
+	write(t, root, "part/1/weights", "some")
 	r := w.repo(t, root)
-	if err := os.Chmod(filepath.Join(root, "part", "config.pbtxt"), 0o640); err != nil {
+	if err := os.Chmod(filepath.Join(root, "part", "1", "weights"), 0o640); err != nil {
 		t.Fatal(err)
 	}
 	poll(t, r, 2)

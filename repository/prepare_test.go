@@ -165,6 +165,7 @@ func TestGoldenOfEnsemble(t *testing.T) {
 		t.Fatal(r.Failures())
 	}
 	w.spy.wrong.Store(true)
+	renew(t, root, "part")
 	err := r.Load(t.Context(), "part", infer.LoadOptions{})
 	if err == nil || !strings.Contains(err.Error(), "golden request 'a.json' of model 'ens': output 'X' has 0 at element 0, expected 2") {
 		t.Errorf("got error %v", err)

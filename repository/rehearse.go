@@ -38,16 +38,16 @@ func (lent) Close() error { return nil }
 
 // rehearse returns a rehearsal with one instance, which stays the caller's. The requests of
 // a model that batches execute so many at a time.
-func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, padding *scheduler.Padding, together int) (*rehearsal, error) {
+func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, together int) (*rehearsal, error) {
 	stats := &telemetry.Model{Name: v.sig.Model, Version: v.sig.Version}
 	x := &rehearsal{sequences: v.cfg.GetSequenceBatching() != nil}
-	own := []backends.Instance{lent{inst}}
+	own := units{{inst: lent{inst}}}
 	runner := scheduler.NewRunner(scheduler.RunnerSettings{
-		Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover,
+		Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: v.padding, Log: r.s.Log, Mover: r.mover,
 	})
 	switch {
 	case x.sequences:
-		s := r.sequenceSettings(f, v, stats, &instances{active: own})
+		s := r.sequenceSettings(f, v, stats, own)
 		if together > 1 {
 			inOneBatch(&s, together)
 		}
@@ -60,10 +60,10 @@ func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, pad
 		}
 	case together > 1:
 		rules := batchesOf(together)
-		rules.Padded = padding != nil
-		x.queue = dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: own, Workers: r.workers})
+		rules.Padded = v.padding != nil
+		x.queue = dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: own.instances(), Workers: r.workers})
 	default:
-		x.queue = direct.NewInline(direct.Settings{Runner: runner, Instances: own})
+		x.queue = direct.NewInline(direct.Settings{Runner: runner, Instances: own.instances()})
 	}
 	x.exec = exec.New(exec.Settings{
 		Plan: plan.Single(v.sig), Stats: stats, Workers: r.workers, Mover: r.mover,
@@ -125,32 +125,31 @@ func (x *rehearsal) close(ctx context.Context) error {
 
 // rehearsing has one instance answer what use asks, so many requests at a time.
 func (r *Repository) rehearsing(
-	ctx context.Context, f *folder, v *version, inst backends.Instance, padding *scheduler.Padding, together int, use func(*rehearsal) error,
+	ctx context.Context, f *folder, v *version, inst backends.Instance, together int, use func(*rehearsal) error,
 ) error {
-	x, err := r.rehearse(f, v, inst, padding, together)
+	x, err := r.rehearse(f, v, inst, together)
 	if err != nil {
 		return err
 	}
 	return errors.Join(use(x), x.close(ctx))
 }
 
-// prepare warms every instance of a version up and has the first one answer the
-// golden requests.
-func (r *Repository) prepare(ctx context.Context, f *folder, v *version, instances []backends.Instance, padding *scheduler.Padding) error {
-	if len(instances) == 0 {
+// prepare warms instances of a version up and has the first one answer the golden requests.
+func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active units) error {
+	if len(active) == 0 {
 		return nil // passive ones take no requests
 	}
 	samples, err := r.warmups(f, v)
 	if err != nil {
 		return err
 	}
-	names := namesOf(v.seats)
-	for i, inst := range instances {
-		if i > 0 && inst == instances[i-1] {
+	for i := range active {
+		u := &active[i]
+		if i > 0 && u.inst == active[i-1].inst {
 			continue // one instance stands for several
 		}
 		for _, s := range samples {
-			err := r.rehearsing(ctx, f, v, inst, padding, s.together, func(x *rehearsal) error { return r.warm(ctx, x, s, names[i%len(names)]) })
+			err := r.rehearsing(ctx, f, v, u.inst, s.together, func(x *rehearsal) error { return r.warm(ctx, x, s, u.name) })
 			if err != nil {
 				return err
 			}
@@ -159,15 +158,5 @@ func (r *Repository) prepare(ctx context.Context, f *folder, v *version, instanc
 	if len(samples) > 0 {
 		r.s.Log.DebugContext(ctx, "model warmed up", slog.String("model", f.name), slog.Int64("version", v.sig.Version), slog.Int("samples", len(samples)))
 	}
-	return r.rehearsing(ctx, f, v, instances[0], padding, 1, func(x *rehearsal) error { return r.golden(ctx, f, v.sig, x) })
-}
-
-// namesOf returns the names of the instances that take requests.
-func namesOf(seats []seat) (names []string) {
-	for i := range seats {
-		if !seats[i].group.GetPassive() {
-			names = append(names, seats[i].name)
-		}
-	}
-	return names
+	return r.rehearsing(ctx, f, v, active[0].inst, 1, func(x *rehearsal) error { return r.golden(ctx, f, v.sig, x) })
 }

@@ -61,6 +61,9 @@ type Settings struct {
 	// Only, when not nil, names the models to load at the start; what an ensemble
 	// among them is made of is loaded too. Nil loads every model.
 	Only []string
+	// Tolerant has Open succeed although a root cannot be read: the repository then has no
+	// models and loads none, and Err says why. A name in Only that no root has is logged.
+	Tolerant bool
 	// PollInterval is how often a Polled repository looks at its folders; with 0
 	// only Poll does.
 	PollInterval time.Duration
@@ -122,6 +125,7 @@ type Repository struct {
 	mover   *scheduler.Mover
 	arbiter *device.Arbiter
 	catalog atomic.Pointer[snapshot]
+	broken  error             // see Err; set before anything is served
 	leaving scheduler.Pending // versions that wait for their last requests
 	loads   atomic.Uint64     // counts loaded versions, for the keys of kept answers
 
@@ -151,9 +155,11 @@ func (s *Settings) brought() []tensor.Place {
 
 // Open finds and loads the models. A model that cannot be loaded is unavailable and
 // does not keep the others from serving; Failures tells which. The error is about
-// the repository as a whole: a folder that cannot be read, a name that is not there.
+// the repository as a whole: a folder that cannot be read, a name that is not there. A
+// tolerant repository is returned nevertheless.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
 	s.Devices = append(slices.Clone(s.Devices), s.brought()...)
+	s.Limits.Log = s.Log
 	r := &Repository{
 		s: s, source: source{
 			roots: slices.DeleteFunc(slices.Clone(s.Roots), cloud.Is), spaces: s.namespaces(), configName: s.ConfigName,
@@ -179,6 +185,11 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 		r.source.mirrors = append(r.source.mirrors, m)
 	}
 	if err := r.start(ctx); err != nil {
+		if s.Tolerant {
+			s.Log.ErrorContext(ctx, "no model is served", slog.String("reason", err.Error()))
+			r.broken = err
+			return r, nil
+		}
 		r.workers.Close()
 		return nil, err
 	}
@@ -203,12 +214,10 @@ func (r *Repository) start(ctx context.Context) error {
 		}
 	}
 	for _, name := range r.s.Only {
-		i, found := slices.BinarySearchFunc(places, name, func(p place, name string) int { return strings.Compare(p.name, name) })
-		if !found {
-			return failedToPoll(name, r.source.blind())
-		}
-		for ; i < len(places) && places[i].name == name; i++ {
-			c.begin(r.source.open(ctx, places[i]), true)
+		if err := c.beginNamed(ctx, places, name); err != nil && !r.s.Tolerant {
+			return err
+		} else if err != nil {
+			r.s.Log.ErrorContext(ctx, "model cannot be loaded", slog.String("model", name), slog.String("reason", err.Error()))
 		}
 	}
 	for _, key := range slices.Collect(maps.Keys(c.loading)) {
@@ -222,6 +231,23 @@ func (r *Repository) start(ctx context.Context) error {
 	c.commit(ctx)
 	return nil
 }
+
+// beginNamed has the models of a name loaded, with namespacing all of them, from places that
+// are sorted by key.
+func (c *change) beginNamed(ctx context.Context, places []place, name string) error {
+	source := &c.r.source
+	i, found := slices.BinarySearchFunc(places, name, func(p place, name string) int { return strings.Compare(p.name, name) })
+	if !found {
+		return failedToPoll(name, source.blind())
+	}
+	for ; i < len(places) && places[i].name == name; i++ {
+		c.begin(source.open(ctx, places[i]), true)
+	}
+	return nil
+}
+
+// Err returns why a tolerant repository serves no models at all, or nil.
+func (r *Repository) Err() error { return r.broken }
 
 // lock takes the right to change the repository.
 func (r *Repository) lock(ctx context.Context) error {
@@ -290,10 +316,7 @@ func (r *Repository) retire(ctx context.Context, v *version) {
 	ctx = context.WithoutCancel(ctx) // whoever unloads does not wait
 	go func() {
 		if err := r.finish(ctx, v); err != nil {
-			r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
-			r.mu.Lock()
-			r.faults = append(r.faults[:min(len(r.faults), maxFaults)], err)
-			r.mu.Unlock()
+			r.fault(ctx, v, err)
 		}
 		v.life.to(infer.Unavailable, unloaded)
 		r.leaving.Add(-1)
@@ -308,6 +331,14 @@ func (r *Repository) finish(ctx context.Context, v *version) (err error) {
 		err = errors.Join(err, v.queue.Drain(ctx))
 	}
 	return errors.Join(err, v.exec.Drain(ctx), v.close())
+}
+
+// fault logs what a version, or an instance of it, could not be closed for.
+func (r *Repository) fault(ctx context.Context, v *version, err error) {
+	r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults[:min(len(r.faults), maxFaults)], err)
 }
 
 // maxFaults bounds what is remembered for Close to tell.

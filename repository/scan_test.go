@@ -6,10 +6,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tutti/core/infer"
+	"tutti/repository"
 )
 
 const doubles = `backend: "native" max_batch_size: 8 parameters { key: "step" value { string_value: "double" } }`
@@ -228,6 +233,34 @@ func TestOnly(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestTolerant opens repositories that Open refuses otherwise.
+//
+// shows: repository.tolerant
+func TestTolerant(t *testing.T) {
+	t.Parallel()
+	root := folder(t, plain("m", "spy"))
+	gone := filepath.Join(root, "gone")
+	for _, mode := range []repository.Mode{repository.Fixed, repository.Polled, repository.Explicit} {
+		w := newWorld(t)
+		w.more.Mode, w.more.Tolerant, w.more.PollInterval = mode, true, time.Nanosecond
+		r := w.repo(t, root, gone)
+		if err := r.Err(); err == nil || !strings.HasPrefix(err.Error(), "cannot read model repository: open "+gone) {
+			t.Errorf("got error %v", err)
+		}
+		if r.Ready() || len(r.Models()) > 0 {
+			t.Errorf("ready %v, models %v", r.Ready(), r.Models())
+		}
+		refused(t, r.Load(t.Context(), "m", infer.LoadOptions{}), "Server not ready")
+		refused(t, r.Unload(t.Context(), "m", false), "Server not ready")
+	}
+	w := newWorld(t)
+	w.more.Tolerant, w.only = true, []string{"none", "m"}
+	r := w.repo(t, root)
+	if !r.Ready() || r.Err() != nil || !slices.Equal(r.Models(), []string{"m"}) {
+		t.Errorf("with an unknown name: ready %v, error %v, models %v", r.Ready(), r.Err(), r.Models())
 	}
 }
 

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"tutti/backends"
 	"tutti/core/status"
-	"tutti/core/tensor"
 	"tutti/scheduler"
 	"tutti/scheduler/cached"
 	"tutti/scheduler/direct"
@@ -27,8 +25,11 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	v.identity = r.identity(f, v)
 	v.stats.Configure(metricsOf(v, keeps))
 	queue, err := r.newQueue(ctx, f, v)
-	if err != nil || !keeps {
-		return queue, err
+	if err != nil {
+		return nil, err
+	}
+	if v.inner = queue; !keeps {
+		return queue, nil
 	}
 	return cached.New(cached.Settings{
 		Inner: queue, Cache: r.s.Responses, Identity: v.identity, Stats: v.stats, Workers: r.workers, Mover: r.mover, Signature: v.sig,
@@ -62,66 +63,63 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	if v.sig.MaxBatch <= 0 && rules.Free() {
 		batches = false // one request at a time, and nothing to queue it by
 	}
-	_, shared := v.model.(backends.Concurrent)
-	made, err := r.newInstances(ctx, v, batches)
-	if err != nil {
+	if v.units, err = r.newUnits(ctx, v.model, v.seats, nil); err != nil {
 		return nil, err
 	}
-	v.limits, v.passive = made.limits, made.passive
-	if err := r.prepare(ctx, f, v, made.active, padding); err != nil {
-		return nil, errors.Join(err, closeInstances(made.active))
+	v.padding = padding
+	queue, err := r.queueFor(ctx, f, v, runner, &rules, batches)
+	if err != nil {
+		return nil, errors.Join(err, v.units.close())
+	}
+	return queue, nil
+}
+
+// queueFor prepares the instances and puts the scheduler before them that the configuration asks for.
+func (r *Repository) queueFor(
+	ctx context.Context, f *folder, v *version, runner *scheduler.Runner, rules *dynamic.Rules, batches bool,
+) (scheduler.Scheduler, error) {
+	inline := r.inline(v, batches)
+	if !inline {
+		if err := r.limit(v.model, v.units); err != nil {
+			return nil, err
+		}
+	}
+	active := v.units.active()
+	if err := r.prepare(ctx, f, v, active); err != nil {
+		return nil, err
 	}
 	switch {
-	case len(made.active) == 0:
+	case len(active) == 0:
 		return direct.NewClosed(runner, status.Errorf(status.Unavailable, "model '%s' has only passive instances, which take no requests", f.name)), nil
 	case v.cfg.GetSequenceBatching() != nil:
-		q, err := r.newSequences(f, v, made)
-		if err != nil {
-			return nil, errors.Join(err, closeInstances(made.active))
-		}
-		return q, nil
-	case made.inline:
-		return direct.NewInline(direct.Settings{Runner: runner, Instances: made.active[:1]}), nil
+		return r.newSequences(f, v, active)
+	case inline:
+		return direct.NewInline(direct.Settings{Runner: runner, Instances: active.instances()[:1]}), nil
 	}
 	var sites []spread.Site
-	for _, g := range made.bySite() {
-		site := spread.Site{At: g.at}
+	for _, g := range active.bySite() {
+		site := spread.Site{At: g[0].site()}
 		if batches {
 			site.To = dynamic.New(dynamic.Settings{
-				Runner: runner, Rules: rules, Instances: g.instances, Gates: g.gates, Shared: shared, Workers: r.workers, Hold: r.s.DelayScheduler,
+				Runner: runner, Rules: *rules, Instances: g.instances(), Gates: g.gates(), Shared: v.shared(), Workers: r.workers, Hold: r.s.DelayScheduler,
 			})
 		} else {
-			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.instances, Gates: g.gates, Shared: shared, Workers: r.workers})
+			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.instances(), Gates: g.gates(), Shared: v.shared(), Workers: r.workers})
 		}
 		sites = append(sites, site)
 	}
 	return spread.New(sites), nil
 }
 
-// group is a model's instances at one place, and their gates.
-type group struct {
-	at        tensor.Place
-	instances []backends.Instance
-	gates     []scheduler.Gate
+// shared reports whether one instance of the version's model serves any number of callers.
+func (v *version) shared() bool {
+	_, ok := v.model.(backends.Concurrent)
+	return ok
 }
 
-// bySite splits the instances that take requests by where they are.
-func (x *instances) bySite() []group {
-	var groups []group
-	for k, inst := range x.active {
-		at := tensor.Place{}
-		if s := backends.StreamOf(inst); s != nil {
-			at = s.Place()
-		}
-		i := slices.IndexFunc(groups, func(g group) bool { return g.at == at })
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, group{at: at})
-		}
-		groups[i].instances = append(groups[i].instances, inst)
-		if x.gates != nil {
-			groups[i].gates = append(groups[i].gates, x.gates[k])
-		}
-	}
-	return groups
+// inline reports whether one instance serves all callers where they are. batches says that
+// requests are to meet in a queue.
+func (r *Repository) inline(v *version, batches bool) bool {
+	c, ok := v.model.(backends.Concurrent)
+	return ok && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(v.units.active()) > 0 && !r.limited(v.seats)
 }

@@ -6,6 +6,7 @@ import (
 
 	"tutti/core/config"
 	"tutti/core/status"
+	"tutti/core/tensor"
 )
 
 // snapshot is every known model at one moment. It never changes: requests read it
@@ -38,12 +39,18 @@ type model struct {
 	err error
 	// wanted is false once the model is unloaded.
 	wanted bool
+	// withdrawn marks an ensemble that does not serve because a model within it was unloaded
+	// on request, or its folder removed: the server is ready without it.
+	withdrawn bool
 	// explicit marks a model that was asked for by name, not for an ensemble.
 	explicit bool
 	// holds keeps the folder of a model that came with a request, which an ensemble
 	// needs again when it is compiled anew.
 	holds bool
-	// print is the folder's fingerprint when loading was last tried.
+	// moved are the places of versions that have other instances than they were loaded with.
+	moved map[*version][]tensor.Place
+	// print is the folder's fingerprint when it was loaded; when it is polled, when loading was
+	// last tried.
 	print uint64
 	// twins is how many models a name stands for, of a model that stands for a name
 	// with more than one.
@@ -63,10 +70,18 @@ func (m *model) version(number int64) *version {
 	return nil
 }
 
+// placesOf returns where a version has instances, nil on the host.
+func (m *model) placesOf(v *version) []tensor.Place {
+	if places, ok := m.moved[v]; ok {
+		return places
+	}
+	return v.places
+}
+
 func (m *model) ensemble() bool { return config.IsEnsemble(m.folder.cfg) }
 
-// ready reports whether all of the model serves, or nobody wants it to.
-func (m *model) ready() bool { return !m.wanted || m.err == nil && len(m.versions) > 0 }
+// ready reports whether all of the model serves, or is not expected to.
+func (m *model) ready() bool { return !m.wanted || m.withdrawn || m.err == nil && len(m.versions) > 0 }
 
 // temp returns the temporary folder that the model holds, or nil; the model may be nil.
 func (m *model) temp() *tempFolder {

@@ -24,8 +24,9 @@ type folder struct {
 	key       string // see source.keyOf
 	// print is a fingerprint of the files when they were read, 0 when nobody watches them.
 	print uint64
-	// contents is one of the files without the configuration, 0 when nobody knows.
-	contents uint64
+	// contents are fingerprints of what each version is made of besides the configuration,
+	// nil when nobody knows.
+	contents map[int64]uint64
 	// cfg is the normalised configuration; nil when err says why there is none.
 	cfg *modelconfig.ModelConfig
 	// anyCount says that the configuration leaves the number of instances open.
@@ -177,13 +178,13 @@ func (s *source) read(ctx context.Context, f *folder, p place) {
 func (s *source) check(f *folder, places *config.Places) {
 	defer s.recovered(f)
 	f.anyCount = len(f.cfg.GetInstanceGroup()) == 0
-	if f.temp == nil {
-		f.contents = contents(f.dir)
-	}
 	f.notes = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
 	places.Locate(f.notes)
 	if f.err = config.FirstError(f.notes); f.err == nil {
 		f.findVersions(&s.options)
+	}
+	if f.err == nil && f.temp == nil {
+		f.contents = contents(f.dir, f.versions)
 	}
 }
 

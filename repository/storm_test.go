@@ -53,12 +53,11 @@ func traffic(t *testing.T, w *world, r *repository.Repository, factors map[strin
 func TestReloadStorm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stepOf("queued", false, double))
-	r, err := func() (*repository.Repository, error) {
-		w.more.Mode, w.only = repository.Explicit, []string{"outer"}
-		return w.open(t.Context(), folder(t, plain("part", "spy")+model("step", "queued", "dynamic_batching {}")+
-			ensemble("ens", step("part", "-1", "IN", "M"), step("step", "-1", "M", "X"))+
-			ensemble("outer", step("ens", "-1", "IN", "M"), step("part", "-1", "M", "X"))))
-	}()
+	root := folder(t, plain("part", "spy")+model("step", "queued", "dynamic_batching {}")+
+		ensemble("ens", step("part", "-1", "IN", "M"), step("step", "-1", "M", "X"))+
+		ensemble("outer", step("ens", "-1", "IN", "M"), step("part", "-1", "M", "X")))
+	w.more.Mode, w.only = repository.Explicit, []string{"outer"}
+	r, err := w.open(t.Context(), root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +65,7 @@ func TestReloadStorm(t *testing.T) {
 	const reloads = 200
 	for i := range reloads {
 		name := []string{"part", "part", "step", "ens", "part"}[i%5]
+		renew(t, root, name)
 		if err := r.Load(t.Context(), name, infer.LoadOptions{}); err != nil {
 			t.Errorf("load %d of %s: %v", i, name, err)
 		}

@@ -48,8 +48,8 @@ func (s *Station) detach(batch []*Work) {
 		s.rows -= w.Rows
 	}
 	more := s.queue.n > 0
-	leave(batch[0].inst, more)
-	s.free = append(s.free, batch[0].inst)
+	s.part(batch[0].inst)
+	s.vacate(batch[0].inst, more)
 	s.mu.Unlock()
 	s.workers.Reserve(1)
 	if more {
@@ -63,10 +63,11 @@ func (s *Station) rejoin(batch *List) bool {
 		return false
 	}
 	s.workers.Reserve(-1)
+	s.rejoined(batch.Head.inst)
 	return true
 }
 
-// lends reports whether places of paused works are lent.
+// lends reports whether places of paused works are lent. The gates of a shared instance never change.
 func (s *Station) lends() bool { return s.shared && len(s.gates) == 0 }
 
 // pause lends a shared instance's place to another work.
@@ -99,7 +100,7 @@ func (s *Station) resume() {
 	if n := len(s.free); n > 0 {
 		s.free = s.free[:n-1]
 	} else {
-		s.lent++
+		s.owed++
 	}
 	s.mu.Unlock()
 	s.workers.Reserve(-1)

@@ -19,13 +19,13 @@ type Station struct {
 	policy  Policy
 	learner Learner // the policy, when it learns
 	workers *Workers
-	all     []backends.Instance
-	gates   []*gated // those of all that are behind a gate
-	look    int      // works that the policy sees
-	order   *order   // nil when answers leave as they come
-	shared  bool     // all are one instance that any number of goroutines use
+	look    int    // works that the policy sees
+	order   *order // nil when answers leave as they come
+	shared  bool   // all are one instance that any number of goroutines use
 
 	mu      sync.Mutex
+	all     []backends.Instance // guarded by mu
+	gates   []*gated            // those of all that are behind a gate, guarded by mu
 	queue   queue               // guarded by mu
 	free    []backends.Instance // guarded by mu
 	items   []Item              // scratch of the decision, guarded by mu
@@ -36,7 +36,9 @@ type Station struct {
 	hold    int                 // works to wait for before the first batch, guarded by mu
 	perWork int64               // ns that a work takes of an instance, guarded by mu
 	rows    int32               // executing now, guarded by mu
-	lent    int                 // places of paused works that are taken twice, guarded by mu
+	owed    int                 // instances that do not become free when their batch ends, guarded by mu
+	apart   []backends.Instance // those of detached batches, guarded by mu
+	leavers []leaver            // removed instances that are still in use, guarded by mu
 	alarms  alarms              // guarded by mu
 	crowd   crowd               // guarded by mu
 
@@ -293,12 +295,7 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 	s.crowd.saw(batch.n)
 	if !s.rejoin(batch) {
 		s.rows -= batch.rows()
-		leave(inst, more)
-		if s.lent > 0 {
-			s.lent--
-		} else {
-			s.free = append(s.free, inst)
-		}
+		s.vacate(inst, more)
 	}
 	if known {
 		s.perWork = max(s.perWork+(int64(x.Took)/int64(batch.n)-s.perWork)/8, 1) // 0: not known

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -28,20 +29,43 @@ type seat struct {
 func (s *seats) sit(inst backends.Instance) (at int32, last seat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, i := identity(inst), 0
-	for i < len(s.list) && s.list[i].inst != id {
-		i++
-	}
-	if i == len(s.list) {
-		s.list = append(s.list, seat{inst: id})
+	i := s.find(identity(inst))
+	if i < 0 {
+		i = s.add(identity(inst))
 	}
 	return int32(i), s.list[i]
+}
+
+func (s *seats) find(id uintptr) int {
+	return slices.IndexFunc(s.list, func(x seat) bool { return x.inst == id })
+}
+
+// add gives an instance a position, that of one that is no more where there is one.
+func (s *seats) add(id uintptr) int {
+	i := s.find(0)
+	if i < 0 {
+		i, s.list = len(s.list), append(s.list, seat{})
+	}
+	s.list[i] = seat{inst: id}
+	return i
+}
+
+// Forget gives up what traces know of an instance that is removed.
+func (r *Runner) Forget(inst backends.Instance) {
+	r.seats.mu.Lock()
+	defer r.seats.mu.Unlock()
+	if i := r.seats.find(identity(inst)); i >= 0 {
+		r.seats.list[i] = seat{}
+	}
 }
 
 // identity tells instances apart that cannot be compared, as functions.
 func identity(inst backends.Instance) uintptr {
 	return (*[2]uintptr)(unsafe.Pointer(&inst))[1] // the word behind the type's
 }
+
+// Same reports whether two instances are one. They need not be comparable.
+func Same(a, b backends.Instance) bool { return identity(a) == identity(b) }
 
 // rise notes what an instance has executed.
 func (s *seats) rise(at int32, batch uint64, end int64) {

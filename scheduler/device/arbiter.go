@@ -1,6 +1,9 @@
 package device
 
-import "sync"
+import (
+	"log/slog"
+	"sync"
+)
 
 // Arbiter lets instances execute as far as there are resources for it. It is safe for
 // concurrent use.
@@ -29,6 +32,8 @@ type Settings struct {
 	// Threads bounds how many threads executions on the CPU have together, 0 for no
 	// bound. One execution may have more when it is alone.
 	Threads int
+	// Log, when not nil, gets at level debug how much of each resource there is when that changes.
+	Log *slog.Logger
 
 	_ struct{}
 }

@@ -1,7 +1,10 @@
 package device_test
 
 import (
+	"bytes"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -65,11 +68,21 @@ func TestTogether(t *testing.T) {
 func TestClosedGate(t *testing.T) {
 	t.Parallel()
 	a := device.New(device.Settings{RateLimit: true})
-	g, err := a.Register([]device.Ask{{Resources: []device.Resource{{Name: "R", Count: 1}}}})
+	one := device.Ask{Resources: []device.Resource{{Name: "R", Count: 1}}}
+	g, err := a.Register([]device.Ask{one, one})
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := g.Gates[0].Enter(nil)
+	resumed := 0
+	if g.Gates[1].Enter(func() { resumed++ }) {
+		t.Error("two have what there is once")
+	}
+	g.Gates[0].Close()
+	g.Gates[0].Close()
+	if resumed != 1 || a.InLine() > 0 {
+		t.Errorf("the other one was let in %d times, %d wait", resumed, a.InLine())
+	}
 	g.Close()
 	g.Gates[0].Leave()
 	if again := g.Gates[0].Enter(nil); !in || !again {
@@ -78,6 +91,8 @@ func TestClosedGate(t *testing.T) {
 	g.Gates[0].Leave()
 	var none *device.Group
 	none.Close()
+	var nobody *device.Gate
+	nobody.Close()
 }
 
 // TestNoAllocation is not parallel: other tests' allocations would be counted.
@@ -98,4 +113,33 @@ func TestNoAllocation(t *testing.T) {
 	if n := testing.AllocsPerRun(100, turn); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// TestLogsResources checks the lines about how much there is, which follow the instances.
+func TestLogsResources(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	const text = `"\nMax Resource Map===>\n\tDevice: 0\n\t\tResource: R\t Count: COUNT\n\tDevice: GLOBAL\n\t\tResource: S\t Count: 1\n"`
+	said := func(count string) {
+		t.Helper()
+		if got := lines.String(); count == "" && got != "" || !strings.Contains(got, strings.Replace(text, "COUNT", count, 1)) && count != "" {
+			t.Errorf("got %s, want count '%s'", got, count)
+		}
+		lines.Reset()
+	}
+	a := device.New(device.Settings{RateLimit: true, Log: slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	register := func(count int64) *device.Group {
+		g, err := a.Register([]device.Ask{{Resources: []device.Resource{{Name: "R", Count: count}, {Name: "S", Shared: true, Count: 1}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	large := register(4)
+	said("4")
+	small := register(3)
+	said("")
+	large.Close()
+	said("3")
+	small.Close()
 }

@@ -1,7 +1,11 @@
 package device
 
 import (
+	"context"
+	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 
 	"tutti/core/status"
 )
@@ -44,7 +48,7 @@ type pool struct {
 }
 
 // Register adds the instances of a model and returns a gate each, nil for one that
-// nothing limits. Group.Close takes them out again. It fails, and changes nothing, when
+// nothing limits. Close of a gate, or of the group, takes them out again. It fails, and changes nothing, when
 // one needs more than there is or uses a shared resource as one per device.
 func (a *Arbiter) Register(asks []Ask) (*Group, error) {
 	g := &Group{arbiter: a, Gates: make([]*Gate, len(asks))}
@@ -84,13 +88,24 @@ type Group struct {
 // Close takes the instances out. What one still holds is free. Safe on nil and to call
 // twice.
 func (g *Group) Close() {
-	if g == nil {
-		return
+	if g != nil {
+		g.arbiter.remove(g.Gates)
 	}
-	a := g.arbiter
+}
+
+// Close takes the gate's instance out, as Group.Close does with all. Safe on nil and to
+// call twice.
+func (g *Gate) Close() {
+	if g != nil {
+		g.arbiter.remove([]*Gate{g})
+	}
+}
+
+// remove takes instances out.
+func (a *Arbiter) remove(gates []*Gate) {
 	a.mu.Lock()
-	a.gates = slices.DeleteFunc(a.gates, func(x *Gate) bool { return slices.Contains(g.Gates, x) })
-	for _, x := range g.Gates {
+	a.gates = slices.DeleteFunc(a.gates, func(x *Gate) bool { return slices.Contains(gates, x) })
+	for _, x := range gates {
 		if x == nil {
 			continue
 		}
@@ -217,11 +232,32 @@ func (a *Arbiter) limit(p pool) int64 {
 
 // resize gives the pools another size; what is taken stays taken.
 func (a *Arbiter) resize(size []int64) {
+	changed := !slices.Equal(a.size, size)
 	for i, n := range size {
 		a.free[i] += n - a.size[i]
 		a.size[i] = n
 	}
+	if changed && a.s.Log != nil && a.s.Log.Enabled(context.Background(), slog.LevelDebug) {
+		a.s.Log.Debug(a.resources()) //nolint:sloglint // the text is Triton's, which people look for
+	}
 	if len(a.gates) == 0 { // nobody refers to them
 		a.pools, a.size, a.free, a.left = a.pools[:0], a.size[:0], a.free[:0], a.left[:0]
 	}
+}
+
+// resources lists in Triton's words how much there is of each resource of a rate_limiter.
+func (a *Arbiter) resources() string {
+	var b strings.Builder
+	b.WriteString("\nMax Resource Map===>\n")
+	for i, p := range a.pools {
+		if p.kind != perDevice && p.kind != shared || a.size[i] == 0 {
+			continue
+		}
+		at := "GLOBAL"
+		if p.kind == perDevice {
+			at = strconv.Itoa(p.device)
+		}
+		b.WriteString("\tDevice: " + at + "\n\t\tResource: " + p.name + "\t Count: " + strconv.FormatInt(a.size[i], 10) + "\n")
+	}
+	return b.String()
 }

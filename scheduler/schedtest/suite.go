@@ -49,6 +49,9 @@ func RunRows(t *testing.T, makeScheduler Make, maxRows int) {
 		{"drain", drain},
 		{"close", closes},
 		{"idle", idle},
+		{"instance removed", removed},
+		{"instance added", added},
+		{"instances change", resized},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

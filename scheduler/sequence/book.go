@@ -17,10 +17,12 @@ type book struct {
 	policy scheduler.Policy
 	fits   func(id) error // whether the model can be told an id
 	fresh  func() *slot   // makes a slot without a place
+	gone   func(*lane)    // takes back a lane that was removed
 
 	live    map[id]*sequence // those that further requests may belong to
 	lanes   []*lane
-	made    int // slots there are
+	counted int // lanes so far, for their numbers
+	room    int // slots that may yet be made
 	free    heap[*slot]
 	backlog heap[*sequence]
 	idle    chain
@@ -44,10 +46,10 @@ const longestName = 128
 func newBook(r Rules, lanes int) *book {
 	b := &book{
 		rules: r, earliest: math.MaxInt64, live: map[id]*sequence{}, held: r.Queued > 0 || r.Backlog > 0,
-		fits: func(id) error { return nil }, fresh: func() *slot { return new(slot) },
+		fits: func(id) error { return nil }, fresh: func() *slot { return new(slot) }, gone: func(*lane) {},
 	}
-	for i := range lanes {
-		b.lanes = append(b.lanes, &lane{number: i})
+	for range lanes {
+		b.add()
 	}
 	return b
 }
@@ -154,16 +156,21 @@ func (b *book) vacant() *slot {
 	return b.make()
 }
 
-// make adds a slot, nil when there are all.
+// make adds a slot to the instance with the fewest, nil when there are all.
 func (b *book) make() *slot {
-	number := b.made / len(b.lanes)
-	if number >= b.rules.Slots {
+	if b.room == 0 {
 		return nil
 	}
-	sl, l := b.fresh(), b.lanes[b.made%len(b.lanes)]
-	sl.lane, sl.number, sl.place = l, number, -1
+	var l *lane
+	for _, x := range b.lanes {
+		if x.leaving == nil && (l == nil || len(x.slots) < len(l.slots)) {
+			l = x
+		}
+	}
+	sl := b.fresh()
+	sl.lane, sl.number, sl.place = l, len(l.slots), -1
 	l.slots = append(l.slots, sl)
-	b.made++
+	b.room--
 	return sl
 }
 
@@ -212,10 +219,18 @@ func (b *book) release(s *sequence) {
 	b.recycle(s)
 	sl.forget()
 	sl.seq, sl.outer, sl.again = nil, nil, false
-	if b.backlog.len() == 0 {
+	switch {
+	case sl.lane.leaving != nil:
+		b.dismiss(sl.lane)
+	case b.backlog.len() == 0:
 		b.free.push(sl)
-		return
+	default:
+		b.inherit(sl)
 	}
+}
+
+// inherit gives a slot to the backlog's first sequence.
+func (b *book) inherit(sl *slot) {
 	heir := b.backlog.pop()
 	sl.seq, heir.at, heir.expires = heir, sl, 0
 	await(heir)

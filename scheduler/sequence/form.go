@@ -207,7 +207,6 @@ func (b *book) take(l *lane, s *sequence) {
 // finish takes an executed batch back. The requests are with their clients already,
 // apart from those that are to run once more.
 func (b *book) finish(l *lane, now int64) {
-	l.busy = false
 	for i, sl := range l.batch {
 		l.batch[i] = nil
 		if sl == nil {
@@ -221,7 +220,9 @@ func (b *book) finish(l *lane, now int64) {
 		}
 		b.settle(sl.seq, now)
 	}
+	l.busy = false
 	l.door.Leave(l.ready.n > 0)
+	b.dismiss(l)
 }
 
 // mates reports whether the next requests of two sequences, and their states, have

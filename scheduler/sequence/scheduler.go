@@ -51,7 +51,6 @@ type Scheduler struct {
 	stats   *telemetry.Model
 	workers *scheduler.Workers
 	log     *slog.Logger
-	all     []backends.Instance
 	ports   *ports
 
 	mu      sync.Mutex
@@ -76,22 +75,13 @@ func New(s Settings) (*Scheduler, error) {
 		return nil, err
 	}
 	x := &Scheduler{
-		sig: s.Signature, runner: s.Runner, stats: s.Stats, workers: s.Workers, log: s.Log, all: s.Instances, ports: p,
-		book: newBook(s.Rules, len(s.Instances)), wakes: math.MaxInt64,
+		sig: s.Signature, runner: s.Runner, stats: s.Stats, workers: s.Workers, log: s.Log, ports: p,
+		book: newBook(s.Rules, 0), wakes: math.MaxInt64,
 	}
 	x.book.model, x.book.batchy, x.book.policy = p.model, s.Signature.MaxBatch > 0, s.Policy
-	x.book.fits, x.book.fresh = p.fits, x.newSlot
-	for i, inst := range s.Instances {
-		l := x.book.lanes[i]
-		if l.inst = inst; i < len(s.Gates) && s.Gates[i] != nil {
-			var e scheduler.Scheduler = entrance{x, l} // made once, so that being let in allocates nothing
-			l.door = scheduler.NewDoor(s.Gates[i], func() { x.workers.Kick(e) })
-		}
-		if st := backends.StreamOf(inst); st != nil {
-			l.at = st.Place()
-		}
-	}
-	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
+	x.book.fits, x.book.fresh, x.book.gone = p.fits, x.newSlot, x.leave
+	x.join(s.Instances, s.Gates)
+	s.Workers.Reserve(1) // for one that waits for a delay to pass
 	return x, nil
 }
 
@@ -240,7 +230,7 @@ func (s *Scheduler) hurry(n int) {
 	s.schedule(telemetry.Now())
 }
 
-// Close ends all sequences and closes the instances.
+// Close ends all sequences and closes the instances, but for those that were removed.
 func (s *Scheduler) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,17 +238,16 @@ func (s *Scheduler) Close() error {
 		return nil
 	}
 	s.closed = true
-	s.workers.Reserve(-len(s.all) - 1)
+	s.workers.Reserve(-1)
 	if s.timer != nil {
 		s.timer.Stop()
 	}
 	var errs []error
 	for _, l := range s.book.lanes {
-		for _, sl := range l.slots {
-			sl.forget()
+		if l.leaving == nil {
+			l.leaving = func() { errs = append(errs, l.inst.Close()) }
 		}
-		tensor.ReleaseAll(l.zeros)
-		errs = append(errs, l.inst.Close())
+		s.leave(l)
 	}
 	s.ports.release()
 	return errors.Join(errs...)

@@ -30,6 +30,8 @@ import (
 //	step 3ms         moves the clock and lets every free instance begin
 //	finish 0         instance 0 is done; with again=a request a is to run once more
 //	reap, sweep      what the timer does
+//	add              another instance comes
+//	remove 0         instance 0 is removed
 //	drain            somebody waits for the end
 //	hurry            no batch waits for more
 //
@@ -90,7 +92,12 @@ func (s *script) do(words []string) error {
 		s.print(&dropped)
 		return err
 	case "finish":
-		s.finish(s.book.lanes[num(words[1], 0)], args["again"])
+		s.finish(s.lane(words[1]), args["again"])
+	case "add":
+		s.book.add()
+		s.book.spread()
+	case "remove":
+		s.book.remove(s.lane(words[1]), func() {})
 	case "reap":
 		s.book.reap(int64(s.now), &dropped)
 		s.print(&dropped)
@@ -119,6 +126,7 @@ func (s *script) rules(args map[string]string) error {
 		Utilization: float32(utilization), Queued: int(num(args["queued"], 0)), Backlog: int(num(args["backlog"], 0)),
 	}, int(num(args["instances"], 1)))
 	s.book.model, s.book.batchy = "m", true
+	s.book.gone = func(l *lane) { fmt.Fprintf(&s.out, "%v instance %d is gone\n", s.now, l.number) }
 	if oldest {
 		r := dynamic.Rules{MaxBatch: int32(num(args["max"], 8)), Delay: delay, MaxElements: 1 << 40}
 		if p := args["preferred"]; p != "" {
@@ -129,6 +137,12 @@ func (s *script) rules(args map[string]string) error {
 		s.book.rules.Delay = delay
 	}
 	return errors.Join(err, err2)
+}
+
+// lane returns the instance of a number.
+func (s *script) lane(number string) *lane {
+	i := slices.IndexFunc(s.book.lanes, func(l *lane) bool { return l.number == int(num(number, 0)) })
+	return s.book.lanes[i]
 }
 
 func (s *script) request(name string, args map[string]string) {

@@ -157,6 +157,9 @@ type lane struct {
 	slots  []*slot
 	ready  chain
 	busy   bool
+	// leaving is set once the instance is removed: it tells the owner when no sequence is
+	// left. No other sequence comes.
+	leaving func()
 	// batch are the slots of the batch under way by row; nil is a row for nobody.
 	batch []*slot
 

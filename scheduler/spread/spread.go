@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 
+	"tutti/backends"
 	"tutti/core/tensor"
 	"tutti/scheduler"
 )
@@ -24,7 +25,7 @@ type loaded interface{ Load() int64 }
 // Spread implements scheduler.Scheduler.
 type Spread struct{ sites []Site }
 
-var _ scheduler.Scheduler = (*Spread)(nil)
+var _ scheduler.Resizable = (*Spread)(nil)
 
 // New returns a scheduler over sites, which move to it; with one site it is that one's.
 func New(sites []Site) scheduler.Scheduler {
@@ -120,6 +121,30 @@ func (s *Spread) Hurry() {
 	for i := range s.sites {
 		scheduler.Hurry(s.sites[i].To)
 	}
+}
+
+// Add puts more instances to work, each with those of its place. There must be some, and
+// the place's scheduler must be Resizable.
+func (s *Spread) Add(instances []backends.Instance, gates []scheduler.Gate) {
+	for i, inst := range instances {
+		var gate []scheduler.Gate
+		if gates != nil {
+			gate = gates[i : i+1]
+		}
+		s.of(inst).Add(instances[i:i+1], gate)
+	}
+}
+
+// Remove takes an instance out; its place must have another.
+func (s *Spread) Remove(inst backends.Instance, gone func()) { s.of(inst).Remove(inst, gone) }
+
+// of returns the scheduler of an instance's place.
+func (s *Spread) of(inst backends.Instance) scheduler.Resizable {
+	at := tensor.Place{}
+	if stream := backends.StreamOf(inst); stream != nil {
+		at = stream.Place()
+	}
+	return s.sites[s.find(at)].To.(scheduler.Resizable) //nolint:errcheck,forcetypeassert // the contract of Add
 }
 
 // InFlight returns how many works are queued or executing at all places.

@@ -2,8 +2,10 @@ package spread_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
+	"tutti/backends"
 	"tutti/core/tensor"
 	"tutti/core/tensor/simdev"
 	"tutti/scheduler"
@@ -79,5 +81,67 @@ func TestOneSite(t *testing.T) {
 	s := &shelf{}
 	if got := spread.New([]spread.Site{{To: s}}); got != scheduler.Scheduler(s) {
 		t.Error("one site has something in front of it")
+	}
+}
+
+// room is a shelf whose instances change.
+type room struct {
+	shelf
+	list  []backends.Instance
+	gates int
+}
+
+func (r *room) Add(list []backends.Instance, gates []scheduler.Gate) {
+	r.list = append(r.list, list...)
+	r.gates += len(gates)
+}
+
+func (r *room) Remove(inst backends.Instance, gone func()) {
+	r.list = slices.DeleteFunc(r.list, func(x backends.Instance) bool { return x == inst })
+	gone()
+}
+
+// placed is an instance at a device.
+type placed struct{ stream tensor.Stream }
+
+func (*placed) Execute(context.Context, *backends.Batch) error { return nil }
+func (*placed) Close() error                                   { return nil }
+func (p *placed) Stream() tensor.Stream                        { return p.stream }
+
+// plain is an instance on the host.
+type plain struct{ placed }
+
+// TestResize verifies that instances come to, and leave, those of their place.
+func TestResize(t *testing.T) {
+	t.Parallel()
+	m, err := simdev.New(1, simdev.Options{Memory: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := m.Devices()[0].NewStream("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, device := &room{}, &room{}
+	s, ok := spread.New([]spread.Site{{To: host}, {At: simdev.Place(0), To: device}}).(scheduler.Resizable)
+	if !ok {
+		t.Fatal("its instances cannot change")
+	}
+	a, b := &plain{}, &placed{stream}
+	s.Add([]backends.Instance{a, b}, nil)
+	s.Add([]backends.Instance{b}, make([]scheduler.Gate, 1))
+	if !slices.Equal(host.list, []backends.Instance{a}) || !slices.Equal(device.list, []backends.Instance{b, b}) || host.gates != 0 || device.gates != 1 {
+		t.Errorf("%d instances on the host, %d at the device, %d and %d gates", len(host.list), len(device.list), host.gates, device.gates)
+	}
+	gone := 0
+	s.Remove(b, func() { gone++ })
+	if len(device.list) != 0 || len(host.list) != 1 || gone != 1 {
+		t.Errorf("%d instances on the host, %d at the device, %d gone", len(host.list), len(device.list), gone)
+	}
+	if err := stream.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -111,13 +111,13 @@ func outcome(m *inference.ModelInferResponse, err error) string {
 	return strconv.Itoa(int(int32(uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24)))
 }
 
-func dialStub(t *testing.T, address string) inference.GRPCInferenceServiceClient {
-	t.Helper()
+func dialStub(tb testing.TB, address string) inference.GRPCInferenceServiceClient {
+	tb.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() })
+	tb.Cleanup(func() { _ = conn.Close() })
 	return inference.NewGRPCInferenceServiceClient(conn)
 }
 

@@ -101,11 +101,6 @@ func (l *problems) reshape(field, kind string, p port) {
 			return
 		}
 	}
-	if IsEnsemble(l.cfg) {
-		l.add(NotHonoured, at, "model '%s' sets '%s.reshape', which this server does not support for an ensemble", model, kind)
-		l.fix("set reshape in the configuration of the step's model")
-		return
-	}
 	if len(shape) == 0 && l.cfg.GetMaxBatchSize() == 0 {
 		l.add(Reshape, at, "model %s '%s' cannot have empty reshape for non-batching model as scalar tensors are not supported for %s", kind, name, model)
 		return

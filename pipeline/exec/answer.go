@@ -131,15 +131,22 @@ func (r *run) response() (*infer.Response, error) {
 		if !t.Present() {
 			continue
 		}
-		name := p.Signature.Outputs[o].Name
+		port := &p.Signature.Outputs[o]
+		name, dims := port.Name, &port.Dims
+		if port.Reshape != nil {
+			dims = &port.Reshape.Dims
+		}
 		if p.OutputFree != nil && p.OutputFree[o] != plan.Fixed {
-			fitFree(&t, p.OutputFree[o], &p.Signature.Outputs[o].Dims)
+			fitFree(&t, p.OutputFree[o], dims)
 		} else if p.OutputFit != nil && !fit(&t, p.OutputFit[o]) {
 			err := status.Errorf(status.InvalidArg, "in ensemble '%s', output '%s' of shape %s cannot lose its batch dimension, which the ensemble does not have",
 				p.Signature.Model, name, t.Shape)
 			t.Release()
 			resp.Release()
 			return nil, err
+		}
+		if p.Reshape && port.Reshape != nil && port.Reshape.OfModel(&t.Shape) {
+			port.Reshape.ToRequest(&t.Shape)
 		}
 		resp.Outputs = append(resp.Outputs, infer.Named{Name: name, Tensor: t})
 	}

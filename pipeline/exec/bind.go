@@ -42,6 +42,9 @@ func (r *run) bind() error {
 			r.x.edges[p.Inputs[i]].Carried(t)
 		}
 		r.slots[p.Inputs[i]] = t.Move()
+		if p.Reshape && port.Reshape != nil {
+			port.Reshape.ToModel(&r.slots[p.Inputs[i]].Shape)
+		}
 	}
 	if given < len(r.req.Inputs) {
 		return r.invalid("%s", r.surplus(given))

@@ -16,7 +16,7 @@ type assembly struct {
 func (c *compiler) assemble() *Plan {
 	root := c.levels[0]
 	root.sig.Version = c.version
-	a := &assembly{c: c, plan: &Plan{Signature: root.sig, Config: root.cfg, Ensemble: true, OutputNodes: c.needs, OutputFit: c.outputFit, OutputFree: c.outputFree}}
+	a := &assembly{c: c, plan: &Plan{Signature: root.sig, Config: root.cfg, Ensemble: true, Reshape: reshapes(root.sig), OutputNodes: c.needs, OutputFit: c.outputFit, OutputFree: c.outputFree}}
 	a.number = unmapped(len(c.names))
 	for i := range root.sig.Inputs {
 		a.plan.Inputs = append(a.plan.Inputs, a.slot(root.slots[root.sig.Inputs[i].Name]))

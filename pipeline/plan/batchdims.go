@@ -39,15 +39,16 @@ func (c *compiler) batchDims() error {
 			s.free = from.to(s.free, i, len(s.in), s.sig)
 		}
 	}
+	sig := root.sig.AtModel()
 	for i, slot := range c.outputs {
-		out, from := &root.sig.Outputs[i], &written[slot]
+		out, from := &sig.Outputs[i], &written[slot]
 		f, ok := AsIs, true
 		if from.rank >= 0 {
-			f, ok = fit(from.rank, rank(root.sig, out))
+			f, ok = fit(from.rank, rank(sig, out))
 		}
 		if !ok {
 			return root.errorf(config.ShapesDiffer, "ensemble_scheduling", "ensemble tensor %s has %d dimensions, which no batch dimension makes fit output %s with %d",
-				c.names[slot], from.rank, out.Name, rank(root.sig, out))
+				c.names[slot], from.rank, out.Name, rank(sig, out))
 		}
 		c.outputFit = append(c.outputFit, f)
 		c.outputFree = from.to(c.outputFree, i, len(c.outputs), root.sig)
@@ -88,8 +89,9 @@ func (c *compiler) written() []writing {
 		list[i].rank = -1
 	}
 	root := c.levels[0]
-	for i := range root.sig.Inputs {
-		list[root.slots[root.sig.Inputs[i].Name]].rank = rank(root.sig, &root.sig.Inputs[i])
+	sig := root.sig.AtModel()
+	for i := range sig.Inputs {
+		list[root.slots[sig.Inputs[i].Name]].rank = rank(sig, &sig.Inputs[i])
 	}
 	for _, s := range c.leaves {
 		for i, slot := range s.out {

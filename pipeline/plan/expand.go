@@ -84,6 +84,11 @@ func (c *compiler) step(l *level, cfg *modelconfig.ModelEnsembling_Step, name st
 		return err
 	}
 	s.sig = config.SignatureOf(s.inner.cfg)
+	if reshapes(s.sig) {
+		return config.WithFix(l.fail(config.Errorf(config.NotHonoured, s.field()+".model_name",
+			"ensemble '%s' has the ensemble '%s' as a step, which sets 'reshape'; this server reshapes the tensors of requests only", l.name(), s.model)),
+			"set reshape in the configuration of a model in it")
+	}
 	if m.Signature != nil {
 		for i := range s.sig.Outputs {
 			if at := m.Signature.Output(s.sig.Outputs[i].Name); at >= 0 {

@@ -83,7 +83,7 @@ func (k *cutter) levels() {
 // part appends the part of the given depth.
 func (k *cutter) part(depth int32) {
 	p := k.whole
-	sub := &Plan{Signature: p.Signature, Ensemble: true, OutputFit: p.OutputFit, OutputFree: p.OutputFree}
+	sub := &Plan{Signature: p.Signature, Ensemble: true, Reshape: p.Reshape, OutputFit: p.OutputFit, OutputFree: p.OutputFree}
 	part := Part{Plan: sub, Producer: -1, First: int32(len(p.Nodes))}
 	before := k.local
 	k.local = unmapped(p.Slots)

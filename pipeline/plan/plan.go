@@ -43,6 +43,8 @@ type Plan struct {
 	OutputFit []Fit
 	// OutputFree says, per output, how a tensor of any shape is taken; nil when none is Free.
 	OutputFree []Free
+	// Reshape tells that the ensemble sets the shape of some input or output anew: its steps have another one than requests.
+	Reshape bool
 	// Consumers lists, per slot, the inputs that read it.
 	Consumers [][]Use
 	// Readers counts, per slot, its consumers and its uses as an output.

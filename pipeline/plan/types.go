@@ -22,12 +22,13 @@ func believe(model string, maxBatch int, p *config.Port) *belief {
 func (c *compiler) types() error {
 	for _, l := range c.levels {
 		first := map[string]*belief{}
-		for i := range l.sig.Inputs {
-			first[l.sig.Inputs[i].Name] = believe(l.name(), l.sig.MaxBatch, &l.sig.Inputs[i])
+		sig := l.sig.AtModel() // tensors have their reshaped dims inside of an ensemble
+		for i := range sig.Inputs {
+			first[sig.Inputs[i].Name] = believe(l.name(), sig.MaxBatch, &sig.Inputs[i])
 		}
-		for i := range l.sig.Outputs {
-			p := &l.sig.Outputs[i]
-			if err := l.agree(first, fmt.Sprintf("output[%d]", i), p.Name, believe(l.name(), l.sig.MaxBatch, p)); err != nil {
+		for i := range sig.Outputs {
+			p := &sig.Outputs[i]
+			if err := l.agree(first, fmt.Sprintf("output[%d]", i), p.Name, believe(l.name(), sig.MaxBatch, p)); err != nil {
 				return err
 			}
 		}

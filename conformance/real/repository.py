@@ -32,6 +32,9 @@ class Check:
     ok: bool
     detail: str = ""
 
+    def __post_init__(self):
+        self.ok = bool(self.ok)  # comparisons of arrays give numpy's
+
 
 class Repository:
     """What all have in common; each class below it is one repository.

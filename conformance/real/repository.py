@@ -10,13 +10,12 @@ import numpy as np
 import tritonclient.grpc as grpc_module
 import tritonclient.http as http_module
 
-from serving import HERE, LIMIT, Server, known_flags
+from serving import HERE, LIMIT, Server
 
 OWN = HERE / "repositories"
 # Where checkouts of the published repositories are, which nothing here fetches.
 CHECKOUTS = {"tutorials": "TRITON_TUTORIALS", "python_backend": "TRITON_PYTHON_BACKEND", "client": "TRITON_CLIENT", "server": "TRITON_SERVER",
              "dali_backend": "TRITON_DALI_BACKEND", "fil_backend": "TRITON_FIL_BACKEND"}  # fmt: skip
-FALLBACK = "--gpu-fallback"
 
 
 def checkout(source):
@@ -32,6 +31,9 @@ class Check:
     what: str
     ok: bool
     detail: str = ""
+
+    def __post_init__(self):
+        self.ok = bool(self.ok)  # comparisons of arrays give numpy's
 
 
 class Repository:
@@ -99,14 +101,9 @@ class Repository:
         self.place(to)
         self.weights(to)
         flags = list(self.flags)
-        gpu = [p for p in to.glob("*/config.pbtxt") if "KIND_GPU" in p.read_text() or "gpu_execution_accelerator" in p.read_text()]
-        if gpu and FALLBACK in known_flags():
-            flags.append(FALLBACK + "=cpu")
+        if any(word in p.read_text() for p in to.glob("*/config.pbtxt") for word in ("KIND_GPU", "gpu_execution_accelerator")):
+            flags.append("--gpu-fallback=cpu")
             self.differs.append("GPU instances on the CPU")
-        elif gpu and not self.refusal:
-            for path in gpu:
-                path.write_text(path.read_text().replace("KIND_GPU", "KIND_CPU"))
-            self.differs.append("KIND_GPU written as KIND_CPU")
         if self.standins():
             self.differs.append("stand-ins for " + ", ".join(self.standins()))
         return flags

@@ -116,11 +116,6 @@ class Server:
             run.wait()
 
 
-def known_flags():
-    """The flags of the program, so that a run reports a missing flag instead of failing by it."""
-    return set(re.findall(r"--[a-z0-9-]+", subprocess.run([program(), "serve", "--help"], capture_output=True, text=True, check=True).stdout))
-
-
 def until(condition, what, limit=LIMIT):
     """Waits for what the server does in its own time."""
     end = time.monotonic() + limit

@@ -119,8 +119,8 @@ func (c *change) current(f *folder) bool {
 }
 
 // current reports whether all of the model serves, as its folder with such a fingerprint is.
-func (m *model) current(print uint64) bool {
-	return len(m.versions) > 0 && m.err == nil && m.print == print && print != 0
+func (m *model) current(fingerprint uint64) bool {
+	return len(m.versions) > 0 && m.err == nil && m.print == fingerprint && fingerprint != 0
 }
 
 // verdict returns why the change must not be made, or nil.

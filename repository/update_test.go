@@ -56,7 +56,8 @@ func TestUpdate(t *testing.T) {
 				{"none of a group", "instance_group { count: 0 }", lives{1, 3, 2}, "", false},
 				{"limited", "instance_group { count: 2 " + limited("1") + " }", lives{1, 5, 3}, "", false},
 				{
-					"limited to more than there is", "instance_group { count: 2 " + limited("3") + " }", lives{1, 7, 5},
+					"limited to more than there is", "instance_group { count: 2 " + limited("3") + " }",
+					lives{1, 7, 5},
 					`Resource count for "R" is limited to 2 which will prevent scheduling of one or more model instances, the minimum required count is 3`,
 					false,
 				},

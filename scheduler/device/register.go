@@ -1,8 +1,6 @@
 package device
 
 import (
-	"context"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -237,7 +235,7 @@ func (a *Arbiter) resize(size []int64) {
 		a.free[i] += n - a.size[i]
 		a.size[i] = n
 	}
-	if changed && a.s.Log != nil && a.s.Log.Enabled(context.Background(), slog.LevelDebug) {
+	if changed && a.s.Log != nil {
 		a.s.Log.Debug(a.resources()) //nolint:sloglint // the text is Triton's, which people look for
 	}
 	if len(a.gates) == 0 { // nobody refers to them

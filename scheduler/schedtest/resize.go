@@ -33,7 +33,7 @@ func (w *worn) Execute(_ context.Context, b *backends.Batch) error {
 }
 
 // Close implements backends.Instance.
-func (w *worn) Close() error { return nil }
+func (*worn) Close() error { return nil }
 
 // leave is what Remove is given.
 func (w *worn) leave() {

@@ -40,6 +40,10 @@ type Req struct {
 	Out []tensor.Tensor
 }
 
+// Report records in the request's trace that the model did something, by a name: NAME_START and NAME_END are the ends of a
+// span of its own where spans are exported. It does nothing for a request that is not traced.
+func (r *Req) Report(name string) { r.Trace.Report(r.Step, name) }
+
 // Batch is what an Instance executes at once.
 type Batch struct {
 	Reqs []Req

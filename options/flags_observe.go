@@ -51,7 +51,7 @@ func traceFlags() []Flag {
 	return grouped(groupTrace,
 		Flag{
 			Name: "trace-config", Arg: "mode,key=value", Many: true,
-			Help: "Which requests are traced: level=OFF|TIMESTAMPS|TENSORS, rate=N, count=N, mode=triton|opentelemetry, triton,file=FILE, triton,log-frequency=N, opentelemetry,url=URL, opentelemetry,protocol=http/protobuf|grpc, opentelemetry,resource=KEY=VALUE, opentelemetry,bsp_max_queue_size=N, opentelemetry,bsp_schedule_delay=MS, opentelemetry,bsp_max_export_batch_size=N",
+			Help: "Which requests are traced: level=OFF|TIMESTAMPS|TENSORS, rate=N, count=N, mode=triton|opentelemetry, triton,file=FILE, triton,log-frequency=N, opentelemetry,url=URL, opentelemetry,protocol=http/protobuf|grpc, opentelemetry,resource=KEY=VALUE, opentelemetry,bsp_max_queue_size=N, opentelemetry,bsp_schedule_delay=MS, opentelemetry,bsp_max_export_batch_size=N, opentelemetry,detail=true|false",
 			set:  traceConfig,
 		},
 		Flag{Name: "trace-file", Arg: argFile, Instead: instead + "triton,file=FILE", Help: "File of the traces", set: text(func(o *Options) *string { return &o.Trace.File })},

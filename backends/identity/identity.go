@@ -10,25 +10,25 @@ import (
 	"tutti/backends"
 	"tutti/core/config"
 	"tutti/core/status"
-	"tutti/core/tensor"
 )
 
 // NewFactory declares the backend identity. Its models have no files: config.pbtxt
 // declares pairs INPUTi and OUTPUTi of equal type and dims at the model, of any type
-// and number, none as well; inputs may be ragged or computed over the batch.
-// An optional input that is not given leaves its output absent, or with the parameter
-// absent_as_zeros "true", as in Triton, has one of zeros and empty strings, with 1 for
-// each variable dimension.
+// and number, none included. Inputs may be computed over the batch, or ragged: where
+// the output is not, each request gets its own input back.
+// The output of an optional input that is not given has zeros and empty strings, with 1
+// for each variable dimension; the parameter absent_as_zeros "false" leaves it absent.
 //
-// Further parameters are those of Triton's model for its tests. creation_delay_sec makes
-// loading take time. execute_delay_ms makes executions take time, for the i-th instance
-// i times instance_wise_delay_multiplier as much, and once for the first. A wait ends
-// when the client goes.
+// Further parameters are those of NVIDIA's backend. creation_delay_sec makes loading take
+// time. execute_delay_ms makes executions take time, for the i-th instance i times
+// instance_wise_delay_multiplier as much, and once for the first. A wait ends when the
+// client goes. enable_custom_tracing "true" has each traced request report activities:
+// see report.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "identity",
 		Guide:  backends.Guide{Doc: "Answers each input `INPUTn` as `OUTPUTn`. Further parameters are those of Triton's model for its tests: delays, absent inputs as zeros."},
-		Params: []string{keyZeros, keyCreation, keyExecute, keyMultiplier},
+		Params: []string{keyZeros, keyCreation, keyTracing, keyExecute, keyMultiplier, keySpans, keyFrequency},
 		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
@@ -46,8 +46,8 @@ func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, e
 	}
 	sig := config.ModelOf(config.SignatureOf(cfg))
 	sig.Model, sig.Version = s.Model, s.Version
-	source, err := pair(s.Model, sig)
-	if err != nil {
+	m := &model{sig: sig, zeros: params.zeros}
+	if err := m.pair(config.SignatureOf(cfg).AtModel()); err != nil {
 		return nil, err
 	}
 	if params.creation > 0 {
@@ -55,8 +55,7 @@ func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, e
 			return nil, err
 		}
 	}
-	m := &model{sig: sig, source: source, zeros: params.zeros}
-	if params.execute > 0 {
+	if params.execute > 0 || params.tracing {
 		return plain{&slow{model: m, params: params}}, nil
 	}
 	return m, nil
@@ -65,35 +64,53 @@ func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, e
 // Close does nothing: there is no runtime.
 func (backend) Close() error { return nil }
 
-// pair returns the input of each output.
-func pair(model string, sig *config.Signature) ([]int, error) {
+// pair finds the input of each output. requests is the signature with the dims that
+// ragged inputs have in each request.
+func (m *model) pair(requests *config.Signature) error {
+	sig, name := m.sig, m.sig.Model
 	for i := range sig.Inputs {
-		if err := expect(model, sig.Inputs[i].Name, "INPUT", "OUTPUT", sig.Output); err != nil {
-			return nil, err
+		if err := expect(name, sig.Inputs[i].Name, "INPUT", "OUTPUT", sig.Output); err != nil {
+			return err
 		}
 	}
-	source := make([]int, len(sig.Outputs))
+	m.source = make([]int, len(sig.Outputs))
 	for i := range sig.Outputs {
 		out := &sig.Outputs[i]
-		if err := expect(model, out.Name, "OUTPUT", "INPUT", sig.Input); err != nil {
-			return nil, err
+		if err := expect(name, out.Name, "OUTPUT", "INPUT", sig.Input); err != nil {
+			return err
 		}
-		source[i] = sig.Input("INPUT" + strings.TrimPrefix(out.Name, "OUTPUT"))
-		in := &sig.Inputs[source[i]]
-		if in.DType != out.DType || !full(sig, in).Equal(full(sig, out)) {
-			return nil, status.Errorf(status.InvalidArg, "model '%s': output '%s' is %s %s, expected %s %s as input '%s'",
-				model, out.Name, out.DType.ConfigName(), out.Dims, in.DType.ConfigName(), in.Dims, in.Name)
+		m.source[i] = sig.Input("INPUT" + strings.TrimPrefix(out.Name, "OUTPUT"))
+		in := sig.Inputs[m.source[i]]
+		if at := requests.Input(in.Name); at >= 0 && in.Whole && !out.Whole {
+			in, m.split = requests.Inputs[at], true
+			in.Whole = false // in a request
+		}
+		if in.DType != out.DType || in.Whole != out.Whole || !in.Dims.Equal(out.Dims) {
+			return status.Errorf(status.InvalidArg, "model '%s': output '%s' is %s, expected %s as input '%s'",
+				name, out.Name, describe(out), describe(&in), in.Name)
 		}
 	}
-	return source, nil
+	return m.checkSplit(requests)
 }
 
-// full returns the dims that a batch has at the model.
-func full(sig *config.Signature, p *config.Port) tensor.Shape {
+// describe returns a tensor's type and dims.
+func describe(p *config.Port) string {
+	text := p.DType.ConfigName() + " " + p.Dims.String()
 	if p.Whole {
-		return p.Dims
+		text += " over the whole batch"
 	}
-	return p.FullDims(sig.MaxBatch)
+	return text
+}
+
+// checkSplit refuses outputs of each request's own beside one that all requests share.
+func (m *model) checkSplit(requests *config.Signature) error {
+	for i, in := range m.source {
+		if m.split && (m.sig.Outputs[i].Whole || in >= len(requests.Inputs)) {
+			return status.Errorf(status.InvalidArg, "model '%s': output '%s' is over the whole batch, expected none or all outputs of ragged and computed inputs to be so",
+				m.sig.Model, m.sig.Outputs[i].Name)
+		}
+	}
+	return nil
 }
 
 // expect checks that name is prefix and a number, and that its partner exists.

@@ -42,7 +42,7 @@ func load(t *testing.T, text string) (backends.Model, error) {
 
 func TestExecute(t *testing.T) {
 	t.Parallel()
-	m, err := load(t, pairs)
+	m, err := load(t, pairs+param("absent_as_zeros", "false"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +100,12 @@ func TestLoadRefuses(t *testing.T) {
 		{"type", in0 + `output { name: "OUTPUT0" data_type: TYPE_INT8 dims: [ 2 ] }`, "output 'OUTPUT0' is TYPE_INT8 [2], expected TYPE_FP32 [2] as input 'INPUT0'", status.InvalidArg},
 		{"dims", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }`, "output 'OUTPUT0' is TYPE_FP32 [-1]", status.InvalidArg},
 		{"reshape", in0 + `output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] reshape { shape: [ 1, 2 ] } }`, "output 'OUTPUT0' is TYPE_FP32 [1,2], expected TYPE_FP32 [2] as input 'INPUT0'", status.InvalidArg},
+		{"ragged dims", `max_batch_size: 4 input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 2 ] allow_ragged_batch: true } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 3 ] }`,
+			"output 'OUTPUT0' is TYPE_FP32 [3], expected TYPE_FP32 [2] as input 'INPUT0'", status.InvalidArg},
+		{"computed", `max_batch_size: 4 ` + in0 + out0 + `batch_input { kind: BATCH_ELEMENT_COUNT target_name: "INPUT1" data_type: TYPE_FP32 source_input: "INPUT0" } output { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ -1 ] }`,
+			"output 'OUTPUT1' is TYPE_FP32 [-1], expected TYPE_FP32 [-1] over the whole batch as input 'INPUT1'", status.InvalidArg},
+		{"tracing", in0 + out0 + param("enable_custom_tracing", "2"), "parameter 'enable_custom_tracing' is '2', expected true or false", status.InvalidArg},
+		{"spans", in0 + out0 + param("nested_span_count", "many"), "parameter 'nested_span_count' is 'many', expected an integer", status.InvalidArg},
 		{"delay", in0 + out0 + param("execute_delay_ms", "x"), "parameter 'execute_delay_ms' is 'x', expected an integer from 0 to 1048576", status.InvalidArg},
 		{"negative delay", in0 + out0 + param("creation_delay_sec", "-1"), "parameter 'creation_delay_sec' is '-1'", status.InvalidArg},
 		{"zeros", in0 + out0 + param("absent_as_zeros", "2"), "parameter 'absent_as_zeros' is '2', expected true or false", status.InvalidArg},
@@ -119,7 +125,7 @@ func TestLoadRefuses(t *testing.T) {
 
 // TestExecuteAllocatesNothing cannot be parallel: it counts those of the process.
 func TestExecuteAllocatesNothing(t *testing.T) {
-	m, err := load(t, pairs)
+	m, err := load(t, pairs+param("absent_as_zeros", "false"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,9 @@ type model struct {
 	sig    *config.Signature
 	source []int // The input of each output.
 	zeros  bool  // what is absent is zeros
+	// split says that an output has the batch dimension that its ragged input has lost:
+	// each request gets outputs of its own.
+	split bool
 }
 
 var _ backends.Concurrent = (*model)(nil)
@@ -40,26 +43,51 @@ var _ backends.Instance = instance{}
 // Execute gives each output its input's memory: a tensor that two hold is
 // immutable, so sharing is as good as a copy.
 //
-// hot: no allocation.
+// hot: no allocation unless an input is ragged or absent.
 func (i instance) Execute(_ context.Context, b *backends.Batch) error {
-	for port, in := range i.source {
-		if i.zeros && !b.In[in].Present() {
-			if err := i.zero(b, port); err != nil {
-				return err
-			}
-			continue
+	if i.split {
+		return i.executeEach(b)
+	}
+	for port := range i.source {
+		if err := i.copy(b, b.In, b.Out, port, b.Rows); err != nil {
+			return err
 		}
-		b.SetOutput(port, b.In[in].Retain())
 	}
 	return nil
 }
 
-// zero makes an output of zeros, with 1 for each variable dimension.
-func (m *model) zero(b *backends.Batch, port int) error {
+// executeEach gives each request its own inputs, as they were before they were joined.
+func (i instance) executeEach(b *backends.Batch) error {
+	for k := range b.Reqs {
+		q := &b.Reqs[k]
+		q.Out = make([]tensor.Tensor, len(i.source))
+		for port := range i.source {
+			if err := i.copy(b, q.In, q.Out, port, q.Rows); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// copy sets an output of so many rows to its input, or to zeros when that is absent.
+func (m *model) copy(b *backends.Batch, in, out []tensor.Tensor, port, rows int) (err error) {
+	from := &in[m.source[port]]
+	out[port].Release()
+	if !from.Present() && m.zeros && m.sig.Inputs[m.source[port]].Optional {
+		out[port], err = m.zero(b, port, rows)
+		return err
+	}
+	out[port] = from.Retain()
+	return nil
+}
+
+// zero returns an output of zeros, with 1 for each variable dimension.
+func (m *model) zero(b *backends.Batch, port, rows int) (tensor.Tensor, error) {
 	p := &m.sig.Outputs[port]
 	var dims []int64
-	if m.sig.MaxBatch > 0 {
-		dims = append(dims, int64(b.Rows))
+	if m.sig.MaxBatch > 0 && !p.Whole {
+		dims = append(dims, int64(rows))
 	}
 	for _, d := range p.Dims.Dims() {
 		if d < 0 {
@@ -68,18 +96,17 @@ func (m *model) zero(b *backends.Batch, port int) error {
 		dims = append(dims, d)
 	}
 	shape := tensor.Of(dims...)
+	var out tensor.Tensor
+	var err error
 	if p.DType == tensor.Bytes {
-		out, err := b.AllocBytes(port, shape, int(shape.Elements())*bytesHeader)
-		if err == nil {
-			clear(out.Bytes()) // lengths of 0
-		}
-		return err
+		out, err = tensor.NewBytes(b.Allocator, shape, int(shape.Elements())*bytesHeader)
+	} else {
+		out, err = tensor.New(b.Allocator, p.DType, shape)
 	}
-	out, err := b.Alloc(port, p.DType, shape)
 	if err == nil {
-		clear(out.Bytes())
+		clear(out.Bytes()) // strings of length 0
 	}
-	return err
+	return out, err
 }
 
 // bytesHeader is the length before each string.

@@ -10,11 +10,14 @@ import (
 	"tutti/proto/modelconfig"
 )
 
-// The parameters of config.pbtxt that the backend reads, by Triton's names but for the last.
+// The parameters of config.pbtxt that the backend reads, by NVIDIA's names but for the last.
 const (
 	keyExecute    = "execute_delay_ms"
 	keyMultiplier = "instance_wise_delay_multiplier"
 	keyCreation   = "creation_delay_sec"
+	keyTracing    = "enable_custom_tracing"
+	keySpans      = "nested_span_count"
+	keyFrequency  = "single_activity_frequency"
 	keyZeros      = "absent_as_zeros"
 )
 
@@ -24,10 +27,15 @@ type params struct {
 	multiplier int
 	creation   time.Duration
 	zeros      bool
+	// tracing has traced requests report spans, so many inside each other, and a single
+	// activity in each one whose number is a multiple of frequency.
+	tracing          bool
+	spans, frequency int
 }
 
 // parse reads the parameters that are the backend's.
 func parse(model string, given map[string]*modelconfig.ModelParameter) (p params, err error) {
+	p.zeros, p.frequency = true, 1
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		value := given[key].GetStringValue()
 		switch key {
@@ -38,9 +46,14 @@ func parse(model string, given map[string]*modelconfig.ModelParameter) (p params
 		case keyCreation:
 			p.creation, err = duration(model, key, value, time.Second)
 		case keyZeros:
-			if p.zeros, err = strconv.ParseBool(value); err != nil {
-				err = status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", model, key, value)
-			}
+			p.zeros, err = flag(model, key, value)
+		case keyTracing:
+			p.tracing, err = flag(model, key, value)
+		case keySpans:
+			p.spans, err = number(model, key, value)
+		case keyFrequency:
+			p.frequency, err = number(model, key, value)
+			p.frequency = max(p.frequency, 1)
 		}
 		if err != nil {
 			return p, err
@@ -51,6 +64,14 @@ func parse(model string, given map[string]*modelconfig.ModelParameter) (p params
 
 // longest bounds a delay in its unit: days, and no overflow.
 const longest = 1 << 20
+
+func flag(model, key, value string) (bool, error) {
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, status.Errorf(status.InvalidArg, "model '%s': parameter '%s' is '%s', expected true or false", model, key, value)
+	}
+	return on, nil
+}
 
 func number(model, key, value string) (int, error) {
 	n, err := strconv.Atoi(value)

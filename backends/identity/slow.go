@@ -32,7 +32,7 @@ func (plain) Threads() int { return 0 }
 
 // NewInstance returns an instance with a delay of its own.
 func (p plain) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
-	return &sleeper{instance{p.m.model}, p.m.params.of(int(p.m.made.Add(1) - 1))}, nil
+	return &sleeper{instance{p.m.model}, &p.m.params, p.m.params.of(int(p.m.made.Add(1) - 1))}, nil
 }
 
 // Close does nothing: there is nothing to free.
@@ -41,13 +41,19 @@ func (plain) Close() error { return nil }
 // sleeper is an instance that waits before it answers.
 type sleeper struct {
 	instance
-	delay time.Duration
+	params *params
+	delay  time.Duration
 }
 
-// Execute waits, unless nobody does any more, and answers.
+// Execute waits, unless every client has gone, reports activities and responds.
 func (s *sleeper) Execute(ctx context.Context, b *backends.Batch) error {
 	if err := pause(ctx, s.delay, b.Reqs); err != nil {
 		return err
+	}
+	if s.params.tracing {
+		if err := s.params.report(ctx, b.Reqs); err != nil {
+			return err
+		}
 	}
 	return s.instance.Execute(ctx, b)
 }

@@ -76,7 +76,7 @@ func (w *worker) infer(p *packet) error {
 		return err
 	}
 	c := w.running.trace()
-	req.Origin.ID, req.Origin.Parent, req.Origin.State = c.ID, c.Span, c.State
+	req.Origin.Call(&c)
 	target := req.Model
 	if w.running.busy() && !w.m.sig.Decoupled {
 		if !w.m.b.book.wait(w.m.sig.Model, w, target) {

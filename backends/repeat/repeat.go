@@ -1,6 +1,6 @@
-// Package repeat holds the backend repeat, a decoupled model that gives the elements
-// of its input back one by one. It serves tests of whatever streams answers, with the
-// tensors of Triton's model of this name.
+// Package repeat holds the backend repeat, a decoupled model that responds with the
+// elements of its input one by one. It serves tests of streams, with the tensors and the
+// timing of NVIDIA's backend of this name.
 package repeat
 
 import (
@@ -14,14 +14,18 @@ import (
 )
 
 // NewFactory declares the backend repeat. Its models have no files. The inputs are
-// IN (INT32 [-1]), DELAY (UINT32 [-1], as long as IN) and WAIT (UINT32 [1]); the
+// IN (INT32 [-1]), DELAY (UINT32 [-1], of IN's shape) and WAIT (UINT32 [1]); the
 // outputs OUT (INT32 [1]) and IDX (UINT32 [1]). DELAY[i] milliseconds after the
-// answer before it, element i is answered with OUT = IN[i] and IDX = i. A request
-// ends WAIT milliseconds after it began at the earliest. It does not batch.
+// response before it, element i is sent as OUT = IN[i] and IDX = i. WAIT milliseconds
+// after a request began its instance takes the next one, whether or not all responses
+// have left: those of several requests then alternate. A request ends when all have
+// left, and not before WAIT. It does not batch.
+//
+// A model that is not decoupled has one response, so that IN must have one element.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "repeat",
-		Guide:  backends.Guide{Doc: "A decoupled model that answers a request once for each of its elements, after a delay each. For tests of clients."},
+		Guide:  backends.Guide{Doc: "A decoupled model that responds to a request once for each of its elements, after a delay each; not decoupled, for its only element. For tests of clients."},
 		Params: []string{},
 		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
@@ -31,21 +35,17 @@ type backend struct{}
 
 var _ backends.Backend = backend{}
 
-// Load checks that the model is decoupled and does not batch.
+// Load checks that the model does not batch.
 func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
 	if s.Config.GetMaxBatchSize() != 0 {
 		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'repeat' does not batch, expected max_batch_size 0, found %d",
 			s.Model, s.Config.GetMaxBatchSize())
 	}
-	if !s.Config.GetModelTransactionPolicy().GetDecoupled() {
-		return nil, status.Errorf(status.InvalidArg,
-			"model '%s': backend 'repeat' answers several times, expected 'model_transaction_policy { decoupled: true }'", s.Model)
-	}
 	port := func(name string, d tensor.DType, dim int64) config.Port {
 		return config.Port{Name: name, DType: d, Dims: tensor.Of(dim)}
 	}
 	return model{&config.Signature{
-		Model: s.Model, Version: s.Version, Decoupled: true,
+		Model: s.Model, Version: s.Version, Decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(),
 		Inputs:  []config.Port{port("IN", tensor.Int32, -1), port("DELAY", tensor.Uint32, -1), port("WAIT", tensor.Uint32, 1)},
 		Outputs: []config.Port{port("OUT", tensor.Int32, 1), port("IDX", tensor.Uint32, 1)},
 	}}, nil
@@ -56,43 +56,69 @@ func (backend) Close() error { return nil }
 
 type model struct{ sig *config.Signature }
 
-var _ backends.Concurrent = model{}
+var _ backends.Threaded = model{}
 
-// Signature is the same for every model.
+// Signature is the same for every model, apart from Decoupled.
 func (m model) Signature() *config.Signature { return m.sig }
 
-// NewInstance returns the only instance there is.
-func (model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
-	return instance{}, nil
-}
+// Threads reports none: an execution waits and does not compute.
+func (model) Threads() int { return 0 }
 
-// Inline is false: an execution waits.
-func (model) Inline() bool { return false }
+// NewInstance returns an instance, which keeps nothing of a request.
+func (m model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
+	return &instance{m}, nil
+}
 
 // Close does nothing.
 func (model) Close() error { return nil }
 
-type instance struct{}
+type instance struct{ model }
 
-// Execute answers one request element by element.
-func (instance) Execute(ctx context.Context, b *backends.Batch) error {
-	began := time.Now()
+var _ backends.Instance = (*instance)(nil)
+
+// Execute responds to one request element by element.
+func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+	shape, delays := &b.In[0].Shape, &b.In[1].Shape
+	if !shape.Equal(*delays) {
+		return status.Errorf(status.InvalidArg, "expected IN and DELAY shape to match, got %s and %s", shape, delays)
+	}
 	in, delay := tensor.Slice[int32](&b.In[0]), tensor.Slice[uint32](&b.In[1])
-	if len(in) != len(delay) {
-		return status.Errorf(status.InvalidArg, "input 'DELAY' has %d elements, expected %d as input 'IN'", len(delay), len(in))
+	if !x.sig.Decoupled && len(in) != 1 {
+		return status.Errorf(status.Internal, "expected a single response, got %d", len(in))
 	}
+	c := clock{b: b, release: time.Now().Add(milliseconds(tensor.Slice[uint32](&b.In[2])[0]))}
 	for i, v := range in {
-		if err := pause(ctx, milliseconds(delay[i])); err != nil {
+		if err := c.sleep(ctx, milliseconds(delay[i])); err != nil {
 			return err
 		}
-		if err := answer(b, v, uint32(i)); err != nil {
+		if err := respond(b, v, uint32(i)); err != nil {
 			return err
 		}
 	}
-	return pause(ctx, milliseconds(tensor.Slice[uint32](&b.In[2])[0])-time.Since(began))
+	return pause(ctx, time.Until(c.release))
 }
 
 func milliseconds(n uint32) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// clock detaches a batch from its instance when its WAIT is over.
+type clock struct {
+	b       *backends.Batch
+	release time.Time
+	done    bool
+}
+
+// sleep waits for d. If the WAIT is over meanwhile, the instance is free from then on.
+func (c *clock) sleep(ctx context.Context, d time.Duration) error {
+	end := time.Now().Add(d)
+	if !c.done && !c.release.After(end) {
+		if err := pause(ctx, time.Until(c.release)); err != nil {
+			return err
+		}
+		c.done = true
+		c.b.Detach()
+	}
+	return pause(ctx, time.Until(end))
+}
 
 // pause waits for d, or until the client has gone.
 func pause(ctx context.Context, d time.Duration) error {
@@ -109,7 +135,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func answer(b *backends.Batch, value int32, index uint32) error {
+// respond sends one element, or makes it the outputs of a model that is not decoupled.
+func respond(b *backends.Batch, value int32, index uint32) error {
 	out, err := tensor.New(b.Allocator, tensor.Int32, tensor.Of(1))
 	if err != nil {
 		return err
@@ -120,8 +147,13 @@ func answer(b *backends.Batch, value int32, index uint32) error {
 		return err
 	}
 	tensor.Slice[int32](&out)[0], tensor.Slice[uint32](&idx)[0] = value, index
+	if b.Answers == nil {
+		b.SetOutput(0, out)
+		b.SetOutput(1, idx)
+		return nil
+	}
 	return b.Send(0, []tensor.Tensor{out, idx}, false)
 }
 
 // Close does nothing.
-func (instance) Close() error { return nil }
+func (*instance) Close() error { return nil }

@@ -2,7 +2,10 @@ package repeat_test
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -39,6 +42,13 @@ func TestContract(t *testing.T) {
 			backendtest.Of(tensor.Uint32, []int64{1}, uint32(2)),
 		},
 		Bad: []backendtest.Bad{{Name: "delays", In: inputs([]int32{1, 2}, []uint32{0}, 0), Code: status.InvalidArg}},
+	}, backendtest.Fixture{
+		Name: "not decoupled", Settings: settings(false, 0), In: inputs([]int32{4}, []uint32{1}, 2),
+		Want: []backendtest.Value{
+			backendtest.Of(tensor.Int32, []int64{1}, int32(4)),
+			backendtest.Of(tensor.Uint32, []int64{1}, uint32(0)),
+		},
+		Bad: []backendtest.Bad{{Name: "several", In: inputs([]int32{1, 2}, []uint32{0, 0}, 0), Code: status.Internal}},
 	})
 }
 
@@ -48,13 +58,9 @@ func TestLoadRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, s := range map[string]backends.Settings{
-		"model 'r': backend 'repeat' does not batch, expected max_batch_size 0, found 4":                             settings(true, 4),
-		"model 'r': backend 'repeat' answers several times, expected 'model_transaction_policy { decoupled: true }'": settings(false, 0),
-	} {
-		if _, err := b.Load(t.Context(), s); err == nil || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
+	const want = "model 'r': backend 'repeat' does not batch, expected max_batch_size 0, found 4"
+	if _, err := b.Load(t.Context(), settings(true, 4)); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 
@@ -63,9 +69,12 @@ type answers struct {
 	got   [][2]int64
 	leave int
 	stop  context.CancelFunc
+	// began is when the request began, and detached when its instance was freed after that.
+	began    time.Time
+	detached []time.Duration
 }
 
-func (*answers) Detach() {}
+func (a *answers) Detach() { a.detached = append(a.detached, time.Since(a.began)) }
 
 func (a *answers) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	defer tensor.ReleaseAll(out)
@@ -120,5 +129,73 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// execute has a request executed by itself.
+func execute(t *testing.T, decoupled bool, a *answers, in []backendtest.Value) error {
+	t.Helper()
+	b, err := repeat.NewFactory().New(backends.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.Load(t.Context(), settings(decoupled, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc := tensor.NewChecked(t, nil)
+	batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Answers: a}
+	for _, v := range in {
+		batch.In = append(batch.In, v.Tensor(t, alloc))
+	}
+	defer tensor.ReleaseAll(batch.In)
+	a.began = time.Now()
+	return x.Execute(t.Context(), batch)
+}
+
+// TestWait frees the instance when the WAIT of a request is over, on a clock of its own.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		delays   []uint32
+		wait     uint32
+		detached []time.Duration
+		took     time.Duration
+	}{
+		{"at once", []uint32{30, 0, 70}, 0, []time.Duration{0}, 100},
+		{"between", []uint32{30, 0, 70}, 50, []time.Duration{50}, 100},
+		{"with a response", []uint32{30, 0, 70}, 30, []time.Duration{30}, 100},
+		{"after all", []uint32{30, 0, 70}, 130, nil, 130},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var a answers
+				began := time.Now()
+				if err := execute(t, true, &a, inputs([]int32{1, 2, 3}, tt.delays, tt.wait)); err != nil {
+					t.Fatal(err)
+				}
+				for i := range tt.detached {
+					tt.detached[i] *= time.Millisecond
+				}
+				if took := time.Since(began); took != tt.took*time.Millisecond || !slices.Equal(a.detached, tt.detached) || len(a.got) != 3 {
+					t.Errorf("took %s, detached after %v, %d responses", took, a.detached, len(a.got))
+				}
+			})
+		})
+	}
+}
+
+// TestShapes refuses what Triton's clients know by its words.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	const want = "expected IN and DELAY shape to match, got [1] and [2]"
+	if err := execute(t, true, &answers{}, inputs([]int32{1}, []uint32{0, 0}, 0)); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

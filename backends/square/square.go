@@ -1,6 +1,6 @@
 // Package square holds the backend square, a decoupled model whose input says how
-// often it answers. It serves tests of whatever streams answers, with the tensors of
-// Triton's model of this name.
+// many responses it has. It serves tests of streams, with the tensors and parameters of
+// NVIDIA's backend of this name.
 package square
 
 import (
@@ -8,18 +8,25 @@ import (
 
 	"tutti/backends"
 	"tutti/core/config"
-	"tutti/core/status"
 	"tutti/core/tensor"
 )
 
 // NewFactory declares the backend square. Its models have no files. The input IN
-// (INT32 [1]) with the value n is answered n times with the output OUT (INT32 [1]),
-// each time n; not at all when n is not positive. It does not batch.
+// (INT32 [1]) with the value n has n responses with the output OUT (INT32 [1]), each of
+// them n; none when n is not positive. An instance takes the next batch while the
+// responses of earlier ones leave. A model may batch requests of one row each, whose
+// responses then alternate. A model that is not decoupled has one response, so that n
+// must be 1.
+//
+// Parameters: every response takes CUSTOM_INFER_DELAY_NS, and CUSTOM_OUTPUT_DELAY_NS when
+// it has an output. The last CUSTOM_EMPTY_COUNT have none; of those before,
+// CUSTOM_FAIL_COUNT fail, of which the first ends the request. Noticing that a client has
+// gone takes CUSTOM_CANCEL_DELAY_NS.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "square",
-		Guide:  backends.Guide{Doc: "A decoupled model that answers the number n n times. For tests of clients."},
-		Params: []string{},
+		Guide:  backends.Guide{Doc: "A decoupled model that responds to the number n n times, with delays and failures by NVIDIA's parameters. For tests of clients."},
+		Params: []string{keyInfer, keyOutput, keyCancel, keyFail, keyEmpty},
 		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
 }
@@ -28,62 +35,48 @@ type backend struct{}
 
 var _ backends.Backend = backend{}
 
-// Load checks that the model is decoupled and does not batch.
+// Load reads the parameters.
 func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
-	if s.Config.GetMaxBatchSize() != 0 {
-		return nil, status.Errorf(status.InvalidArg, "model '%s': backend 'square' does not batch, expected max_batch_size 0, found %d",
-			s.Model, s.Config.GetMaxBatchSize())
-	}
-	if !s.Config.GetModelTransactionPolicy().GetDecoupled() {
-		return nil, status.Errorf(status.InvalidArg,
-			"model '%s': backend 'square' answers several times, expected 'model_transaction_policy { decoupled: true }'", s.Model)
+	p, err := parse(&s)
+	if err != nil {
+		return nil, err
 	}
 	port := func(name string) []config.Port {
 		return []config.Port{{Name: name, DType: tensor.Int32, Dims: tensor.Of(1)}}
 	}
-	return model{&config.Signature{
-		Model: s.Model, Version: s.Version, Decoupled: true, Inputs: port("IN"), Outputs: port("OUT"),
+	return &model{p, &config.Signature{
+		Model: s.Model, Version: s.Version, MaxBatch: int(max(s.Config.GetMaxBatchSize(), 0)),
+		Decoupled: s.Config.GetModelTransactionPolicy().GetDecoupled(), Inputs: port("IN"), Outputs: port("OUT"),
 	}}, nil
 }
 
 // Close does nothing: there is no runtime.
 func (backend) Close() error { return nil }
 
-type model struct{ sig *config.Signature }
-
-var _ backends.Concurrent = model{}
-
-// Signature is the same for every model.
-func (m model) Signature() *config.Signature { return m.sig }
-
-// NewInstance returns the only instance there is.
-func (model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
-	return instance{}, nil
+type model struct {
+	params params
+	sig    *config.Signature
 }
 
-// Inline is false: the number of answers is the client's choice.
-func (model) Inline() bool { return false }
+var _ backends.Threaded = (*model)(nil)
 
-// Close does nothing.
-func (model) Close() error { return nil }
+// Signature is the same for every model, apart from MaxBatch and Decoupled.
+func (m *model) Signature() *config.Signature { return m.sig }
 
-type instance struct{}
+// Threads reports none: an execution waits for its clients and hardly computes.
+func (*model) Threads() int { return 0 }
 
-// Execute answers one request as often as its input says.
-func (instance) Execute(_ context.Context, b *backends.Batch) error {
-	n := tensor.Slice[int32](&b.In[0])[0]
-	for range max(n, 0) {
-		out, err := tensor.New(b.Allocator, tensor.Int32, tensor.Of(1))
-		if err != nil {
-			return err
-		}
-		tensor.Slice[int32](&out)[0] = n
-		if err := b.Send(0, []tensor.Tensor{out}, false); err != nil {
-			return err
-		}
-	}
-	return nil
+// NewInstance returns an instance, which keeps nothing of a request.
+func (m *model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
+	return &instance{m}, nil
 }
 
 // Close does nothing.
-func (instance) Close() error { return nil }
+func (*model) Close() error { return nil }
+
+type instance struct{ *model }
+
+var _ backends.Instance = (*instance)(nil)
+
+// Close does nothing.
+func (*instance) Close() error { return nil }

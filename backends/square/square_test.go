@@ -1,12 +1,18 @@
 package square_test
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"tutti/backends"
 	"tutti/backends/backendtest"
 	"tutti/backends/square"
 	"tutti/core/infer"
+	"tutti/core/status"
 	"tutti/core/tensor"
 	"tutti/proto/modelconfig"
 )
@@ -20,9 +26,16 @@ func settings(decoupled bool, maxBatch int32) backends.Settings {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
+	one := backendtest.Of(tensor.Int32, []int64{1}, int32(1))
 	five := backendtest.Of(tensor.Int32, []int64{1}, int32(5))
 	backendtest.Run(t, square.NewFactory(), backends.Options{}, backendtest.Fixture{
 		Name: "five", Settings: settings(true, 0), In: []backendtest.Value{five}, Want: []backendtest.Value{five},
+	}, backendtest.Fixture{
+		Name: "not decoupled", Settings: settings(false, 0), In: []backendtest.Value{one}, Want: []backendtest.Value{one},
+		Bad: []backendtest.Bad{{Name: "five", In: []backendtest.Value{five}, Code: status.Internal}},
+	}, backendtest.Fixture{
+		Name: "batched", Settings: settings(true, 4), Rows: 1,
+		In: []backendtest.Value{backendtest.Of(tensor.Int32, []int64{1, 1}, int32(2))}, Want: []backendtest.Value{backendtest.Of(tensor.Int32, []int64{1, 1}, int32(2))},
 	})
 }
 
@@ -32,13 +45,37 @@ func TestLoadRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, s := range map[string]backends.Settings{
-		"model 's': backend 'square' does not batch, expected max_batch_size 0, found 4":                             settings(true, 4),
-		"model 's': backend 'square' answers several times, expected 'model_transaction_policy { decoupled: true }'": settings(false, 0),
-	} {
-		if _, err := b.Load(t.Context(), s); err == nil || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
+	s := settings(true, 0)
+	s.Config.Parameters = map[string]*modelconfig.ModelParameter{"CUSTOM_INFER_DELAY_NS": {StringValue: "-1"}}
+	const want = "model 's': parameter 'CUSTOM_INFER_DELAY_NS' is '-1', expected an integer from 0 to 1125899906842624"
+	if _, err := b.Load(t.Context(), s); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestRows refuses a request of several rows, in NVIDIA's words.
+func TestRows(t *testing.T) {
+	t.Parallel()
+	b, err := square.NewFactory().New(backends.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := b.Load(t.Context(), settings(true, 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got count
+	batch := &backends.Batch{Reqs: []backends.Req{{Rows: 2}}, Rows: 2, Out: make([]tensor.Tensor, 1), Allocator: tensor.NewPool(), Answers: &got}
+	batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{2, 1}, int32(1), 1).Tensor(t, batch.Allocator)}
+	if err := x.Execute(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	if err := batch.Reqs[0].Err; err == nil || err.Error() != "unexpected shape for IN input" || got != 0 {
+		t.Errorf("%v and %d responses", err, got)
 	}
 }
 
@@ -77,4 +114,73 @@ func TestCounts(t *testing.T) {
 		}
 		tensor.ReleaseAll(batch.In)
 	}
+}
+
+// order is which request of a batch was answered, in order, and how often its instance was freed.
+type order struct {
+	list  []int
+	freed int
+}
+
+func (o *order) Detach() { o.freed++ }
+
+func (o *order) Answer(i int, out []tensor.Tensor, _ infer.Params, _ bool) error {
+	tensor.ReleaseAll(out)
+	o.list = append(o.list, i)
+	return nil
+}
+
+// TestBatch has the responses of a batch's requests alternate: two fail at their last
+// but one, one has its only response left out, and the client of one has gone. It runs on
+// a clock of its own.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, err := square.NewFactory().New(backends.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := settings(true, 4)
+		s.Config.Parameters = map[string]*modelconfig.ModelParameter{
+			"CUSTOM_INFER_DELAY_NS": {StringValue: "1000"}, "CUSTOM_OUTPUT_DELAY_NS": {StringValue: "100"},
+			"CUSTOM_CANCEL_DELAY_NS": {StringValue: "10000"}, "CUSTOM_FAIL_COUNT": {StringValue: "1"}, "CUSTOM_EMPTY_COUNT": {StringValue: "1"},
+		}
+		m, err := b.Load(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := m.NewInstance(t.Context(), tensor.Place{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		alloc := tensor.NewChecked(t, nil)
+		var got order
+		batch := &backends.Batch{Rows: 4, Out: make([]tensor.Tensor, 1), Allocator: alloc, Answers: &got}
+		for i := range 4 {
+			batch.Reqs = append(batch.Reqs, backends.Req{Rows: 1, First: i, Ctx: t.Context()})
+		}
+		batch.Reqs[3].Ctx = gone
+		batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{4, 1}, int32(4), 1, 3, 9).Tensor(t, alloc)}
+		defer tensor.ReleaseAll(batch.In)
+		began := time.Now()
+		if err := x.Execute(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != (3*1000+2*100+10000)*time.Nanosecond {
+			t.Errorf("took %s", took)
+		}
+		if want := []int{0, 2, 0}; !slices.Equal(got.list, want) || got.freed != 1 {
+			t.Errorf("responses %v, want %v; the instance was freed %d times", got.list, want, got.freed)
+		}
+		for i, want := range []string{"simulated failure", "", "simulated failure"} {
+			if err := batch.Reqs[i].Err; (err == nil) != (want == "") || err != nil && err.Error() != want {
+				t.Errorf("request %d: %v, want %q", i, err, want)
+			}
+		}
+		if err := batch.Reqs[3].Err; !errors.Is(err, status.ErrCancelled) {
+			t.Errorf("the request whose client has gone: %v", err)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -70,47 +69,58 @@ func served(t *testing.T, ask func(a addresses), args ...string) {
 }
 
 // TestSpans has requests of an ensemble follow their clients' traces over HTTP and
-// gRPC, and reads what a collector gets.
+// gRPC, and reads what a collector gets: the spans that Triton sends, and those with all
+// detail.
 //
 // shows: trace.spans
 func TestSpans(t *testing.T) { //nolint:tparallel // what was sent is read when its subtest has ended
 	t.Parallel()
-	r := otlptest.New(t)
-	const id, web, rpc = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
-	served(t, func(a addresses) {
-		askChain(t, a.http, "00-"+id+"-"+web+"-01")
-		askChain(t, a.http, "not one")
-		askChainByRPC(t, a.grpc, "00-"+id+"-"+rpc+"-01")
-		if got := traceSetting(t, a.http); got["url"] != r.HTTP || got["trace_mode"] != "opentelemetry" || got["trace_file"] != nil || got["bsp_schedule_delay"] != "5000" {
-			t.Errorf("settings %v", got)
-		}
-	}, "--model-repository="+chainRepo(t), "--trace-config=mode=opentelemetry", "--trace-config=level=TIMESTAMPS", "--trace-config=rate=0",
-		"--trace-config=opentelemetry,url="+r.HTTP)
-	part := []string{"queue", "compute COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END", "  input", "  infer", "  output"}
-	tree := []string{"chain REQUEST_START QUEUE_START INFER_RESPONSE_COMPLETE REQUEST_END"}
-	for _, step := range []string{"first", "second"} {
-		tree = append(tree, "  "+step+" REQUEST_START QUEUE_START REQUEST_END")
-		for _, p := range part {
-			tree = append(tree, "    "+p)
-		}
-	}
-	for parent, front := range map[string]string{
-		web: "InferRequest HTTP_RECV_START HTTP_RECV_END HTTP_SEND_START HTTP_SEND_END",
-		rpc: "InferRequest GRPC_WAITREAD_START GRPC_WAITREAD_END GRPC_SEND_START GRPC_SEND_END",
+	compute := []string{"compute COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END"}
+	for detail, parts := range map[string][]string{
+		"false": compute, "true": slices.Concat([]string{"queue"}, compute, []string{"  input", "  infer", "  output"}),
 	} {
-		want := []string{front}
-		for _, line := range tree {
-			want = append(want, "  "+line)
-		}
-		above, _ := hex.DecodeString(parent)
-		got := r.Tree(above, "")
-		got = slices.DeleteFunc(got, func(line string) bool { return strings.TrimSpace(line) == "batch" }) // it may not have been held back
-		slices.Sort(got)                                                                                   // what begins at the same time comes in any order
-		slices.Sort(want)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s:\n%s\nwant\n%s", parent, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Run("detail="+detail, func(t *testing.T) { //nolint:paralleltest // as above
+			r := otlptest.New(t)
+			const id, web, rpc = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
+			served(t, func(a addresses) {
+				askChain(t, a.http, "00-"+id+"-"+web+"-01")
+				askChain(t, a.http, "not one")
+				askChainByRPC(t, a.grpc, "00-"+id+"-"+rpc+"-01")
+				if got := traceSetting(t, a.http); got["url"] != r.HTTP || got["trace_mode"] != "opentelemetry" || got["trace_file"] != nil || got["bsp_schedule_delay"] != "5000" || got["detail"] != detail {
+					t.Errorf("settings %v", got)
+				}
+			}, "--model-repository="+chainRepo(t), "--trace-config=mode=opentelemetry", "--trace-config=level=TIMESTAMPS", "--trace-config=rate=0",
+				"--trace-config=opentelemetry,url="+r.HTTP, "--trace-config=opentelemetry,detail="+detail)
+			checkChain(t, r, web, "InferRequest HTTP_RECV_START HTTP_RECV_END INFER_RESPONSE_COMPLETE HTTP_SEND_START HTTP_SEND_END", parts)
+			checkChain(t, r, rpc, "InferRequest GRPC_WAITREAD_START GRPC_WAITREAD_END INFER_RESPONSE_COMPLETE GRPC_SEND_START GRPC_SEND_END", parts)
+			checkBatches(t, r, id, map[string]int{"false": 0, "true": 4}[detail])
+		})
+	}
+}
+
+// checkChain compares the spans below the client's.
+func checkChain(t *testing.T, r *otlptest.Receiver, client, front string, parts []string) {
+	t.Helper()
+	want := []string{front, "  chain REQUEST_START QUEUE_START REQUEST_END"}
+	for _, step := range []string{"first", "second"} {
+		want = append(want, "    "+step+" REQUEST_START QUEUE_START REQUEST_END")
+		for _, p := range parts {
+			want = append(want, "      "+p)
 		}
 	}
+	above, _ := hex.DecodeString(client)
+	got := r.Tree(above, "")
+	got = slices.DeleteFunc(got, func(line string) bool { return strings.TrimSpace(line) == "batch" }) // it may not have been held back
+	slices.Sort(got)                                                                                   // what begins at the same time comes in any order
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\n%s\nwant\n%s", client, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// checkBatches counts the spans of batches, each for one request of the trace.
+func checkBatches(t *testing.T, r *otlptest.Receiver, id string, want int) {
+	t.Helper()
 	batches := 0
 	for _, s := range r.Spans {
 		if len(s.GetParentSpanId()) == 0 {
@@ -120,8 +130,8 @@ func TestSpans(t *testing.T) { //nolint:tparallel // what was sent is read when 
 			}
 		}
 	}
-	if batches != 4 {
-		t.Errorf("%d batches, want one for each of two steps of two requests", batches)
+	if batches != want {
+		t.Errorf("%d batches, want %d: one for each of two steps of two requests", batches, want)
 	}
 }
 
@@ -208,7 +218,7 @@ class TritonPythonModel:
 `
 
 // TestSpansOfCalls has a model call another one: that is part of the caller's trace,
-// below the step that called.
+// and the called model's span is below the calling one's, as in Triton.
 func TestSpansOfCalls(t *testing.T) { //nolint:paralleltest // as those of the examples
 	if err := pythonCheck(); err != nil {
 		t.Skip(err)
@@ -226,21 +236,19 @@ func TestSpansOfCalls(t *testing.T) { //nolint:paralleltest // as those of the e
 	served(t, func(a addresses) { askChain(t, a.http, "00-"+id+"-"+parent+"-01") },
 		"--model-repository="+root, "--trace-config=mode=opentelemetry", "--trace-config=level=TIMESTAMPS", "--trace-config=rate=0",
 		"--trace-config=opentelemetry,protocol=grpc", "--trace-config=opentelemetry,url="+r.GRPC)
+	const compute = "compute COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END"
+	want := []string{
+		"InferRequest HTTP_RECV_START HTTP_RECV_END INFER_RESPONSE_COMPLETE HTTP_SEND_START HTTP_SEND_END",
+		"  chain REQUEST_START QUEUE_START REQUEST_END", "    " + compute,
+		"    first REQUEST_START QUEUE_START REQUEST_END", "      " + compute,
+	}
 	above, _ := hex.DecodeString(parent)
+	if got := r.Tree(above, ""); !slices.Equal(got, want) {
+		t.Errorf("%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
 	for _, s := range r.Spans {
-		if s.GetName() == "InferRequest" && !bytes.Equal(s.GetParentSpanId(), above) {
-			if hex.EncodeToString(s.GetTraceId()) != id {
-				t.Error("the call is not part of the trace")
-			}
-			r.Span(t, "first", hex.EncodeToString(s.GetSpanId()))
-			for _, up := range r.Spans {
-				if bytes.Equal(up.GetSpanId(), s.GetParentSpanId()) {
-					return
-				}
-			}
-			t.Error("the caller's span is missing")
-			return
+		if hex.EncodeToString(s.GetTraceId()) != id {
+			t.Errorf("span %s is not part of the trace", s.GetName())
 		}
 	}
-	t.Error("there is no span of the call")
 }

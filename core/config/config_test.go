@@ -306,13 +306,15 @@ func TestNoName(t *testing.T) {
 // TestDeduce finds the backend of configurations that name none.
 func TestDeduce(t *testing.T) {
 	t.Parallel()
-	tests := []struct{ name, file, text, backend string }{
-		{"m", "1/model.onnx", "", "onnxruntime"},
-		{"m", "3/model.plan", "max_batch_size: 2", "tensorrt"},
-		{"m", "1/other.pt", `default_model_filename: "other.pt"`, "pytorch"},
-		{"m.identity", "1/x", "", "identity"},
-		{"m", "01/model.onnx", "", ""},
-		{"m", "1/model.onnx", `backend: "identity"`, "identity"},
+	tests := []struct{ name, file, text, backend, defaultFile string }{
+		{"m", "1/model.onnx", "", "onnxruntime", ""},
+		{"m", "3/model.plan", "max_batch_size: 2", "tensorrt", ""},
+		{"m", "1/other.pt", `default_model_filename: "other.pt"`, "pytorch", "other.pt"},
+		{"m.identity", "1/x", "", "identity", "model.identity"},
+		{"m.identity", "1/y", `default_model_filename: "y"`, "identity", "y"},
+		{"m.onnxruntime", "1/z", "", "onnxruntime", ""},
+		{"m", "01/model.onnx", "", "", ""},
+		{"m", "1/model.onnx", `backend: "identity"`, "identity", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
@@ -325,6 +327,9 @@ func TestDeduce(t *testing.T) {
 			cfg := parse(t, tt.text)
 			if config.Deduce(cfg, dir, tt.name); cfg.GetBackend() != tt.backend {
 				t.Errorf("backend %q, want %q", cfg.GetBackend(), tt.backend)
+			}
+			if f := cfg.GetDefaultModelFilename(); f != tt.defaultFile {
+				t.Errorf("default_model_filename %q, want %q", f, tt.defaultFile)
 			}
 		})
 	}

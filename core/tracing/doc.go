@@ -9,6 +9,7 @@
 //   - trace.go: Trace and its Record, what one request leaves behind
 //   - point.go, step.go: what a Record is made of
 //   - tensor.go: the tensors of a request
+//   - report.go: what models report while they execute
 //   - w3c.go: the caller's trace
 //   - sink.go: Sink, who takes finished traces
 //   - quota.go: how many requests are traced for the sinks alone

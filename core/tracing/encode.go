@@ -21,7 +21,7 @@ func (t *Trace) encode(b []byte) []byte {
 	for i := range r.Steps {
 		if r.Steps[i].Own {
 			own = &r.Steps[i]
-			entries = own.entries(entries)
+			entries = r.reported(own.entries(entries), own)
 		}
 	}
 	b = t.appendMember(b, r.Number, 0, r.Model, r.Version, t.tensors(entries, -1, 0, own))
@@ -31,6 +31,7 @@ func (t *Trace) encode(b []byte) []byte {
 			continue
 		}
 		entries = append(s.entries(append(entries[:0], entry{Moment: Moment{RequestStart, s.Enqueued}})), entry{Moment: Moment{RequestEnd, s.Done}})
+		entries = r.reported(entries, s)
 		b = t.appendMember(append(b, ','), s.Number, r.Number, s.Model, s.Version, t.tensors(entries, s.Node, s.Wave, s))
 	}
 	return b
@@ -41,6 +42,7 @@ type entry struct {
 	Moment
 	what   Activity
 	tensor []byte // its JSON, nil for a moment
+	name   string // of a report, empty for a point
 }
 
 // entries appends what the step has passed. One that failed may not have come further
@@ -67,15 +69,15 @@ func (t *Trace) tensors(list []entry, node, wave int32, s *Step) []entry {
 		switch {
 		case x.node != node || x.wave != wave:
 		case x.output:
-			list = append(list, entry{Moment{ComputeOutputStart, x.at}, TensorBackendOutput, x.text})
+			list = append(list, entry{Moment: Moment{ComputeOutputStart, x.at}, what: TensorBackendOutput, tensor: x.text})
 		default:
 			queued := x.at
 			if s != nil {
 				queued = max(queued, s.Enqueued)
 			}
-			list = append(list, entry{Moment{QueueStart, queued}, TensorQueueInput, x.text})
+			list = append(list, entry{Moment: Moment{QueueStart, queued}, what: TensorQueueInput, tensor: x.text})
 			if s != nil && !s.Failed && !s.Cached {
-				list = append(list, entry{Moment{ComputeInputEnd, s.InputEnd}, TensorBackendInput, x.text})
+				list = append(list, entry{Moment: Moment{ComputeInputEnd, s.InputEnd}, what: TensorBackendInput, tensor: x.text})
 			}
 		}
 	}
@@ -104,7 +106,7 @@ func (t *Trace) appendMember(b []byte, id, parent uint64, model string, version 
 			b = append(append(b, m.tensor...), '}')
 			continue
 		}
-		b = appendString(append(b, `,"timestamps":[{"name":`...), m.Point.String())
+		b = appendString(append(b, `,"timestamps":[{"name":`...), cmp.Or(m.name, m.Point.String()))
 		b = strconv.AppendInt(append(b, `,"ns":`...), m.Ns, 10)
 		b = append(b, `}]}`...)
 	}

@@ -45,6 +45,15 @@ type Origin struct {
 	State  string
 	// Retain tells that the caller asks for the trace to be stored.
 	Retain bool
+	// Caller is the number of the trace or step that calls from within this server, 0 for
+	// a client's request.
+	Caller uint64
+}
+
+// Call makes the request part of the trace of the model that sends it: c is the context
+// of the calling step. A zero context leaves the request on its own.
+func (o *Origin) Call(c *Context) {
+	o.ID, o.Parent, o.State, o.Caller = c.ID, c.Span, c.State, c.Number
 }
 
 // From records how the request came, and has it follow the caller's trace.
@@ -56,6 +65,6 @@ func (t *Trace) From(o *Origin) {
 	if o.ID != (TraceID{}) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.rec.ID, t.rec.Parent, t.rec.State = o.ID, o.Parent, o.State
+		t.rec.ID, t.rec.Parent, t.rec.State, t.rec.Caller = o.ID, o.Parent, o.State, o.Caller
 	}
 }

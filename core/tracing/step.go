@@ -74,10 +74,12 @@ const (
 	EventDeadline
 	// EventWave is an answer of a decoupled step that the steps behind it take.
 	EventWave
+	// EventReport is what a model reports while it executes: Reason is the name.
+	EventReport
 	numEvents
 )
 
-var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave"}
+var eventNames = [numEvents]string{"copy", "cache_hit", "cache_miss", "refused", "cancelled", "deadline", "wave", "report"}
 
 // String returns the kind's name.
 func (k EventKind) String() string {

@@ -49,6 +49,9 @@ type Record struct {
 	ID           TraceID
 	Span, Parent SpanID
 	State        string
+	// Caller is the number of the trace or step in this server whose model sent the
+	// request, 0 for a client's.
+	Caller uint64
 	// Began is the wall-clock time, in nanoseconds since the epoch, at which
 	// telemetry.Now was BeganAt.
 	Began, BeganAt int64
@@ -95,9 +98,10 @@ type Trace struct {
 	film   Film     // nil when the tensors are not kept
 
 	mu      sync.Mutex
-	rec     Record // guarded by mu
-	seen    []seen // guarded by mu
-	holders int    // guarded by mu
+	rec     Record   // guarded by mu
+	seen    []seen   // guarded by mu
+	callers []caller // guarded by mu
+	holders int      // guarded by mu
 
 	moments [inlineMoments]Moment
 	steps   [inlineSteps]Step
@@ -184,7 +188,7 @@ func (t *Trace) Step(s *Step) {
 	n := &t.rec.Steps[len(t.rec.Steps)-1]
 	n.Span = t.rec.Span.step(n.Node, n.Wave)
 	if t.set != nil && !n.Own {
-		n.Number = t.tracer.ids.Add(1)
+		n.Number = t.number(n.Span)
 	}
 }
 
@@ -295,6 +299,6 @@ func (t *Trace) reset() {
 	r.Moments, r.Steps, r.Events = t.moments[:0], t.steps[:0], t.events[:0]
 	t.set, t.film = nil, nil
 	clear(t.seen)
-	t.seen = t.seen[:0]
+	t.seen, t.callers = t.seen[:0], t.callers[:0]
 	t.tracer.pool.Put(t)
 }

@@ -42,6 +42,8 @@ type Exporter struct {
 	QueueSize     string `json:"bsp_max_queue_size"`
 	ScheduleDelay string `json:"bsp_schedule_delay"`
 	BatchSize     string `json:"bsp_max_export_batch_size"`
+	// Detail is true when more spans are sent than Triton sends.
+	Detail string `json:"detail"`
 }
 
 // Options are the settings at the start. Empty ones have Triton's defaults: no level,

@@ -11,6 +11,8 @@ type Context struct {
 	ID    TraceID
 	Span  SpanID // of whoever calls
 	State string // tracestate, not looked into
+	// Number is that of the calling trace or step in this server, 0 for a remote caller.
+	Number uint64
 }
 
 // What a traceparent is made of, and the longest tracestate that is passed on.
@@ -93,5 +95,35 @@ func (t *Trace) Context(node, wave int32) Context {
 	if !t.Chosen() {
 		return Context{}
 	}
-	return Context{ID: t.rec.ID, Span: t.rec.Span.step(node, wave), State: t.rec.State}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	span := t.rec.Span.step(node, wave)
+	return Context{ID: t.rec.ID, Span: span, State: t.rec.State, Number: t.calling(span)}
+}
+
+// calling returns the number of a step that calls other models. mu is held.
+func (t *Trace) calling(span SpanID) uint64 {
+	if !t.rec.Ensemble {
+		return t.rec.Number
+	}
+	n := t.number(span)
+	t.callers = append(t.callers, caller{span, n})
+	return n
+}
+
+// number returns the number of a step of an ensemble: the one that its calls already
+// have, or the next. mu is held.
+func (t *Trace) number(span SpanID) uint64 {
+	for i := range t.callers {
+		if t.callers[i].span == span {
+			return t.callers[i].number
+		}
+	}
+	return t.tracer.ids.Add(1)
+}
+
+// caller is a step whose number was needed before the step was recorded.
+type caller struct {
+	span   SpanID
+	number uint64
 }

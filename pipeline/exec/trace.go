@@ -112,5 +112,8 @@ func (r *run) traceEnd(err error) {
 		return
 	}
 	r.req.Trace.Fail(err)
+	if err != nil && status.CodeOf(err) != status.Cancelled {
+		r.req.Trace.Mark(tracing.InferResponseComplete) // the response that says so
+	}
 	r.req.Trace.Stamp(tracing.RequestEnd, telemetry.Now())
 }

@@ -50,7 +50,7 @@ func destination(s *tracing.Settings) map[string]string {
 	}
 	return map[string]string{
 		"url": e.URL, "protocol": e.Protocol, "resource": e.Resource, "bsp_max_queue_size": e.QueueSize,
-		"bsp_schedule_delay": e.ScheduleDelay, "bsp_max_export_batch_size": e.BatchSize,
+		"bsp_schedule_delay": e.ScheduleDelay, "bsp_max_export_batch_size": e.BatchSize, "detail": e.Detail,
 	}
 }
 

@@ -35,13 +35,3 @@ func executionAttributes(x *tracing.Execution) []attribute.KeyValue {
 		attribute.Int("tutti.instance", int(x.Instance)), attribute.String("tutti.place", x.Place.String()),
 	}
 }
-
-// computeMoments are what an instance passed, by Triton's names.
-func computeMoments(x *tracing.Execution) []tracing.Moment {
-	return []tracing.Moment{
-		{Point: tracing.ComputeStart, Ns: x.Start},
-		{Point: tracing.ComputeInputEnd, Ns: x.InputEnd},
-		{Point: tracing.ComputeOutputStart, Ns: x.InferEnd},
-		{Point: tracing.ComputeEnd, Ns: x.End},
-	}
-}

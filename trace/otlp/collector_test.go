@@ -48,7 +48,7 @@ func TestCollector(t *testing.T) {
 	}
 	read("Everything is ready")
 	for protocol, url := range map[string]string{otlp.ProtocolHTTP: "http://" + web + "/v1/traces", otlp.ProtocolGRPC: "http://" + rpc} {
-		tr, logged, end := start(t, "1", [2]string{"url", url}, [2]string{"protocol", protocol})
+		tr, logged, end := start(t, "1", [2]string{"url", url}, [2]string{"protocol", protocol}, [2]string{"detail", "true"})
 		ensemble(tr)
 		end()
 		if logged.Len() > 0 {

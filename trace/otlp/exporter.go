@@ -29,12 +29,13 @@ const (
 )
 
 // Exporter is a tracing.Sink that sends the traces that the trace settings choose, and
-// the batches that these were in. Requests wait for nothing: who ends one copies its
+// with Settings.Detail the batches that these were in. Requests wait for nothing: who ends one copies its
 // trace into a queue, and what is too much for that is lost and counted.
 type Exporter struct {
 	log      *slog.Logger
 	ids      ids
 	seed     uint64
+	detail   bool  // more spans than Triton's
 	epoch    int64 // ns since 1970 at which telemetry.Now was 0
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
@@ -74,7 +75,7 @@ func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) 
 		return nil, status.Errorf(status.InvalidArg, "the resource of traces: %w", err)
 	}
 	e := &Exporter{
-		log: log, seed: rand.Uint64() | 1, epoch: time.Now().UnixNano() - telemetry.Now(),
+		log: log, seed: rand.Uint64() | 1, detail: s.Detail, epoch: time.Now().UnixNano() - telemetry.Now(),
 		queue: make(chan *item, maxWaiting), done: make(chan struct{}),
 	}
 	e.pool.New = func() any { return new(item) }
@@ -103,7 +104,7 @@ func (e *Exporter) Trace(t *tracing.Trace) {
 
 // Batch implements tracing.Sink.
 func (e *Exporter) Batch(b *tracing.Batch) {
-	if len(b.Links) == 0 {
+	if !e.detail || len(b.Links) == 0 {
 		return
 	}
 	i := e.pool.Get().(*item) //nolint:errcheck,forcetypeassert // the pool holds nothing else

@@ -78,6 +78,7 @@ func ensemble(tr *tracing.Tracer) {
 	x.Step(&tracing.Step{Node: 2, After: 1, Model: "c", Version: 2, Ready: now + 99, Enqueued: now + 100, Done: now + 101, Failed: true, Code: status.Unavailable})
 	x.Event(&tracing.Event{Kind: tracing.EventRefused, At: now + 101, Node: 2, Reason: "full"})
 	x.Fail(status.Errorf(status.Unavailable, "no place for it"))
+	x.Stamp(tracing.InferResponseComplete, now+105)
 	x.Stamp(tracing.RequestEnd, now+110)
 	x.Stamp(tracing.HTTPSendEnd, now+120)
 	x.End()
@@ -92,7 +93,7 @@ func TestExport(t *testing.T) {
 			t.Parallel()
 			r := otlptest.New(t)
 			url := map[string]string{otlp.ProtocolHTTP: r.HTTP, otlp.ProtocolGRPC: r.GRPC}[protocol]
-			tr, logged, end := start(t, "0", [2]string{"url", url}, [2]string{"protocol", protocol}, [2]string{"resource", "host.name=h"})
+			tr, logged, end := start(t, "0", [2]string{"url", url}, [2]string{"protocol", protocol}, [2]string{"resource", "host.name=h"}, [2]string{"detail", "true"})
 			ensemble(tr)
 			if tr.Sample("pipe", 3, "") != nil {
 				t.Error("at rate 0 a request is traced that follows no trace")
@@ -109,7 +110,7 @@ func TestExport(t *testing.T) {
 func checkSpans(t *testing.T, r *otlptest.Receiver) {
 	t.Helper()
 	want := []string{
-		"InferRequest HTTP_RECV_START HTTP_RECV_END HTTP_SEND_END",
+		"InferRequest HTTP_RECV_START HTTP_RECV_END INFER_RESPONSE_COMPLETE HTTP_SEND_END",
 		"  pipe REQUEST_START REQUEST_END",
 		"    a REQUEST_START QUEUE_START copy REQUEST_END",
 		"      queue",
@@ -203,7 +204,8 @@ func TestParseSettings(t *testing.T) {
 		{pairs: [][2]string{{"resource", "x"}}, err: "--trace-config opentelemetry,resource is 'x', expected KEY=VALUE"},
 		{pairs: [][2]string{{"bsp_schedule_delay", "0"}}, err: "--trace-config opentelemetry,bsp_schedule_delay is '0', expected a number from 1 to 1073741824"},
 		{pairs: [][2]string{{"bsp_max_queue_size", "5"}, {"bsp_max_export_batch_size", "6"}}, err: "--trace-config opentelemetry,bsp_max_export_batch_size is 6, expected at most bsp_max_queue_size, which is 5"},
-		{pairs: [][2]string{{"speed", "1"}}, err: "unknown setting 'opentelemetry,speed' of --trace-config, expected one of: url, protocol, resource, bsp_max_queue_size, bsp_schedule_delay, bsp_max_export_batch_size"},
+		{pairs: [][2]string{{"speed", "1"}}, err: "unknown setting 'opentelemetry,speed' of --trace-config, expected one of: url, protocol, resource, bsp_max_queue_size, bsp_schedule_delay, bsp_max_export_batch_size, detail"},
+		{pairs: [][2]string{{"detail", "x"}}, err: "--trace-config opentelemetry,detail is 'x', expected true or false"},
 	}
 	for _, tt := range tests {
 		got, err := otlp.ParseSettings(tt.pairs, func(k string) string { return tt.env[k] })

@@ -43,11 +43,13 @@ type Settings struct {
 	// many leave together.
 	QueueSize, BatchSize int
 	Delay                time.Duration
+	// Detail adds spans, events and attributes to those that Triton sends.
+	Detail bool
 }
 
 // ParseSettings reads the pairs that follow "opentelemetry," in --trace-config, in the
 // order given: url, protocol, resource (as key=value, repeated), bsp_max_queue_size,
-// bsp_schedule_delay (milliseconds) and bsp_max_export_batch_size. What is not given
+// bsp_schedule_delay (milliseconds), bsp_max_export_batch_size and detail. What is not given
 // there may be given in the environment, as OTEL_BSP_* and OTEL_SERVICE_NAME.
 func ParseSettings(pairs [][2]string, getenv func(string) string) (*Settings, error) {
 	s := &Settings{Protocol: ProtocolHTTP, Resource: map[string]string{serviceName: defaultService}}
@@ -88,6 +90,12 @@ func (s *Settings) set(key, value string, numbers map[string]int) error {
 			return invalid(key, value, "KEY=VALUE")
 		}
 		s.Resource[k] = v
+	case "detail":
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return invalid(key, value, "true or false")
+		}
+		s.Detail = on
 	case "bsp_max_queue_size", "bsp_schedule_delay", "bsp_max_export_batch_size":
 		n, err := strconv.Atoi(value)
 		if err != nil || n <= 0 || n > maxNumber {
@@ -96,7 +104,7 @@ func (s *Settings) set(key, value string, numbers map[string]int) error {
 		numbers[key] = n
 	default:
 		return status.Errorf(status.InvalidArg, "unknown setting 'opentelemetry,%s' of --trace-config, expected one of: "+
-			"url, protocol, resource, bsp_max_queue_size, bsp_schedule_delay, bsp_max_export_batch_size", key)
+			"url, protocol, resource, bsp_max_queue_size, bsp_schedule_delay, bsp_max_export_batch_size, detail", key)
 	}
 	return nil
 }
@@ -138,5 +146,6 @@ func (s *Settings) Shown() *tracing.Exporter {
 	return &tracing.Exporter{
 		URL: shown, Protocol: s.Protocol, Resource: strings.Join(resource, ","),
 		QueueSize: strconv.Itoa(s.QueueSize), ScheduleDelay: strconv.FormatInt(s.Delay.Milliseconds(), 10), BatchSize: strconv.Itoa(s.BatchSize),
+		Detail: strconv.FormatBool(s.Detail),
 	}
 }

@@ -1,7 +1,9 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -35,16 +37,13 @@ const (
 // wall returns the time of day of a time of telemetry.Now.
 func (e *Exporter) wall(ns int64) time.Time { return time.Unix(0, e.epoch+ns) }
 
+// server is the kind of all spans that Triton has.
+var server = trace.WithSpanKind(trace.SpanKindServer)
+
 // open begins a span below that of ctx with a known id.
 func (e *Exporter) open(ctx context.Context, name string, id tracing.SpanID, at int64, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	e.ids.span = id
 	return e.tracer.Start(ctx, name, append(options, trace.WithTimestamp(e.wall(at)))...) //nolint:spancheck // the caller ends it
-}
-
-// whole makes a span that has nothing in it.
-func (e *Exporter) whole(ctx context.Context, name string, id tracing.SpanID, start, end int64) {
-	_, span := e.open(ctx, name, id, start)
-	e.close(span, end)
 }
 
 func (e *Exporter) close(span trace.Span, at int64) {
@@ -61,24 +60,15 @@ func (e *Exporter) stamp(span trace.Span, moments []tracing.Moment) {
 
 // request makes spans of a request.
 func (e *Exporter) request(ctx context.Context, r *tracing.Record) {
-	if r.Parent != (tracing.SpanID{}) {
-		state, err := trace.ParseTraceState(r.State)
-		if err != nil {
-			state = trace.TraceState{} // one that cannot be read is not passed on
-		}
-		ctx = trace.ContextWithRemoteSpanContext(ctx, spanContext(trace.TraceID(r.ID), trace.SpanID(r.Parent), state, true))
-	}
 	e.ids.trace = r.ID
+	ctx = under(ctx, r)
 	start, end := r.Bounds()
-	ctx, root := e.open(ctx, "InferRequest", r.Span, start, trace.WithSpanKind(trace.SpanKindServer))
-	var outer, inner []tracing.Moment
-	for _, m := range r.Moments {
-		if m.Point >= tracing.RequestStart && m.Point <= tracing.RequestEnd {
-			inner = append(inner, m)
-		} else {
-			outer = append(outer, m)
-		}
+	outer, inner := divide(r.Moments)
+	if r.Caller != 0 && !e.detail { // its span is directly below the caller's
+		e.model(ctx, r, inner, end)
+		return
 	}
+	ctx, root := e.open(ctx, "InferRequest", r.Span, start, server)
 	e.stamp(root, outer)
 	for _, p := range r.Params {
 		root.SetAttributes(attribute.String("tutti.parameter."+p.Key, p.Value))
@@ -86,6 +76,31 @@ func (e *Exporter) request(ctx context.Context, r *tracing.Record) {
 	e.model(ctx, r, inner, end)
 	fail(root, r.Failed, r.Error)
 	e.close(root, end)
+}
+
+// under returns a context in which spans are below the request's parent, if it has one.
+func under(ctx context.Context, r *tracing.Record) context.Context {
+	if r.Parent == (tracing.SpanID{}) {
+		return ctx
+	}
+	state, err := trace.ParseTraceState(r.State)
+	if err != nil {
+		state = trace.TraceState{} // one that cannot be read is not passed on
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, spanContext(trace.TraceID(r.ID), trace.SpanID(r.Parent), state, true))
+}
+
+// divide returns what the front end saw of a request and of its responses, and what the
+// model's span has.
+func divide(list []tracing.Moment) (outer, inner []tracing.Moment) {
+	for _, m := range list {
+		if m.Point >= tracing.RequestStart && m.Point <= tracing.RequestEnd && m.Point != tracing.InferResponseComplete {
+			inner = append(inner, m)
+		} else {
+			outer = append(outer, m)
+		}
+	}
+	return outer, inner
 }
 
 func fail(span trace.Span, failed bool, text string) {
@@ -107,21 +122,31 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 	if len(r.Steps) > 0 && r.Steps[0].Own {
 		id = r.Steps[0].Span // which the model has told others
 	}
-	ctx, span := e.open(ctx, r.Model, id, start, trace.WithAttributes(aboutModel(r, r.Model, r.Version, r.Number, 0)...))
-	e.stamp(span, moments)
+	ctx, span := e.open(ctx, r.Model, id, start, server, trace.WithAttributes(aboutModel(r, r.Model, r.Version, r.Number, r.Caller)...))
+	e.stamp(span, withQueue(r, moments))
 	e.events(span, r, -1)
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		if s.Own {
-			span.AddEvent(tracing.QueueStart.String(), trace.WithTimestamp(e.wall(s.Enqueued)))
-			e.events(span, r, s.Node)
-			e.parts(ctx, s)
+			e.inside(ctx, span, r, s)
 			continue
 		}
 		e.step(ctx, r, s)
 	}
 	fail(span, r.Failed, r.Error)
 	e.close(span, end)
+}
+
+// withQueue returns the moments of a model's span in order, with those at which a plain
+// model's request was queued.
+func withQueue(r *tracing.Record, moments []tracing.Moment) []tracing.Moment {
+	for i := range r.Steps {
+		if r.Steps[i].Own {
+			moments = append(moments, tracing.Moment{Point: tracing.QueueStart, Ns: r.Steps[i].Enqueued})
+		}
+	}
+	slices.SortStableFunc(moments, func(a, b tracing.Moment) int { return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Point, b.Point)) })
+	return moments
 }
 
 func aboutModel(r *tracing.Record, name string, version int64, number, parent uint64) []attribute.KeyValue {
@@ -137,53 +162,52 @@ func aboutModel(r *tracing.Record, name string, version int64, number, parent ui
 
 // step makes the span of a step of an ensemble.
 func (e *Exporter) step(ctx context.Context, r *tracing.Record, s *tracing.Step) {
-	attrs := append(aboutModel(r, s.Model, s.Version, s.Number, r.Number), attribute.Int("tutti.node", int(s.Node)), attribute.Int("tutti.after", int(s.After)))
-	if s.Wave != 0 {
-		attrs = append(attrs, attribute.Int("tutti.wave", int(s.Wave)))
+	attrs := aboutModel(r, s.Model, s.Version, s.Number, r.Number)
+	if e.detail {
+		attrs = append(attrs, stepAttributes(s)...)
 	}
-	ctx, span := e.open(ctx, s.Model, s.Span, s.Ready, trace.WithAttributes(attrs...))
+	ctx, span := e.open(ctx, s.Model, s.Span, s.Ready, server, trace.WithAttributes(attrs...))
 	e.stamp(span, []tracing.Moment{{Point: tracing.RequestStart, Ns: s.Enqueued}, {Point: tracing.QueueStart, Ns: s.Enqueued}})
-	e.events(span, r, s.Node)
-	e.parts(ctx, s)
+	e.inside(ctx, span, r, s)
 	e.stamp(span, []tracing.Moment{{Point: tracing.RequestEnd, Ns: s.Done}})
 	fail(span, s.Failed, s.Code.String())
 	e.close(span, s.Done)
 }
 
-// parts makes the spans of what a step's time went into.
-func (e *Exporter) parts(ctx context.Context, s *tracing.Step) {
+// inside makes what belongs to the span of an executed model: its events, what the model
+// has reported, and the execution.
+func (e *Exporter) inside(ctx context.Context, span trace.Span, r *tracing.Record, s *tracing.Step) {
+	e.events(span, r, s.Node)
+	e.reports(ctx, span, r, s)
 	if s.Batch == 0 || s.Start == 0 {
 		return // it was not executed
 	}
-	e.whole(ctx, "queue", s.Span.Part(partQueue), s.Enqueued, s.Start)
-	if s.Held != 0 && s.Held < s.Start {
-		e.whole(ctx, "batch", s.Span.Part(partBatch), max(s.Held, s.Enqueued), s.Start)
+	if e.detail {
+		e.waits(ctx, s)
 	}
-	ctx, span := e.open(ctx, "compute", s.Span.Part(partCompute), s.Start, trace.WithLinks(trace.Link{SpanContext: e.batchContext(s.Batch)}),
-		trace.WithAttributes(append(executionAttributes(&s.Execution), attribute.Int("tutti.rows", int(s.Rows)))...))
-	e.stamp(span, computeMoments(&s.Execution))
-	e.whole(ctx, "input", s.Span.Part(partInput), s.Start, s.InputEnd)
-	e.whole(ctx, "infer", s.Span.Part(partInfer), s.InputEnd, s.InferEnd)
-	e.whole(ctx, "output", s.Span.Part(partOutput), s.InferEnd, s.End)
-	fail(span, s.Failed, s.Code.String())
-	e.close(span, s.End)
+	ctx, compute := e.open(ctx, "compute", s.Span.Part(partCompute), s.Start, e.computeOptions(s)...)
+	e.stamp(compute, computeMoments(&s.Execution))
+	if e.detail {
+		e.phases(ctx, s)
+	}
+	fail(compute, s.Failed, s.Code.String())
+	e.close(compute, s.End)
 }
 
-// events makes events of what happened to a node, -1 for the request itself.
-func (e *Exporter) events(span trace.Span, r *tracing.Record, node int32) {
-	for i := range r.Events {
-		x := &r.Events[i]
-		if x.Node != node {
-			continue
-		}
-		var attrs []attribute.KeyValue
-		if x.Kind == tracing.EventCopy {
-			attrs = append(attrs, attribute.String("tutti.tensor", x.Tensor), attribute.Int64("tutti.bytes", x.Bytes),
-				attribute.String("tutti.from", x.From.String()), attribute.String("tutti.to", x.To.String()))
-		}
-		if x.Reason != "" {
-			attrs = append(attrs, attribute.String("tutti.reason", x.Reason))
-		}
-		span.AddEvent(x.Kind.String(), trace.WithTimestamp(e.wall(x.At)), trace.WithAttributes(attrs...))
+func (e *Exporter) computeOptions(s *tracing.Step) []trace.SpanStartOption {
+	if !e.detail {
+		return []trace.SpanStartOption{server}
+	}
+	attrs := append(executionAttributes(&s.Execution), attribute.Int("tutti.rows", int(s.Rows)))
+	return []trace.SpanStartOption{server, trace.WithLinks(trace.Link{SpanContext: e.batchContext(s.Batch)}), trace.WithAttributes(attrs...)}
+}
+
+// computeMoments are what an instance passed, by Triton's names.
+func computeMoments(x *tracing.Execution) []tracing.Moment {
+	return []tracing.Moment{
+		{Point: tracing.ComputeStart, Ns: x.Start},
+		{Point: tracing.ComputeInputEnd, Ns: x.InputEnd},
+		{Point: tracing.ComputeOutputStart, Ns: x.InferEnd},
+		{Point: tracing.ComputeEnd, Ns: x.End},
 	}
 }

@@ -1,0 +1,52 @@
+package identity
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"tutti/backends"
+)
+
+// What a traced request reports, by the names that NVIDIA's backend has.
+const (
+	activity       = "CUSTOM_ACTIVITY"
+	singleActivity = "CUSTOM_SINGLE_ACTIVITY"
+	activityTime   = 100 * time.Millisecond
+)
+
+// report has each request whose trace the settings chose report a span, a single
+// activity, and spans inside each other. A span takes a tenth of a second.
+func (p *params) report(ctx context.Context, reqs []backends.Req) error {
+	for i := range reqs {
+		if !reqs[i].Trace.Chosen() {
+			continue
+		}
+		if err := p.reportOne(ctx, &reqs[i], reqs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *params) reportOne(ctx context.Context, q *backends.Req, reqs []backends.Req) error {
+	q.Report(activity + "_START")
+	if err := pause(ctx, activityTime, reqs); err != nil {
+		return err
+	}
+	q.Report(activity + "_END")
+	q.Report(singleActivity)
+	for n := range p.spans {
+		q.Report(activity + strconv.Itoa(n) + "_START")
+		if err := pause(ctx, activityTime, reqs); err != nil {
+			return err
+		}
+		if n%p.frequency == 0 {
+			q.Report(singleActivity)
+		}
+	}
+	for n := p.spans - 1; n >= 0; n-- {
+		q.Report(activity + strconv.Itoa(n) + "_END")
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package square
+
+import (
+	"context"
+	"time"
+
+	"tutti/backends"
+	"tutti/core/status"
+	"tutti/core/tensor"
+)
+
+// Execute responds to each request as many times as its input says.
+func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
+	counts := tensor.Slice[int32](&b.In[0])
+	if !x.sig.Decoupled {
+		return x.respondOnce(b, counts)
+	}
+	b.Detach()
+	list := make([]request, 0, len(b.Reqs))
+	for i := range b.Reqs {
+		q := &b.Reqs[i]
+		if q.Rows > 1 {
+			q.Err = status.Errorf(status.InvalidArg, "unexpected shape for IN input")
+			continue
+		}
+		if n := int64(counts[q.First]); n > 0 {
+			list = append(list, request{i: i, n: n})
+		}
+	}
+	for len(list) > 0 {
+		list = x.round(ctx, b, list)
+	}
+	return nil
+}
+
+// respondOnce makes the one response of each request of a model that is not decoupled.
+func (*instance) respondOnce(b *backends.Batch, counts []int32) error {
+	for i := range b.Reqs {
+		if n := counts[b.Reqs[i].First]; n != 1 && b.Reqs[i].Err == nil {
+			b.Reqs[i].Err = status.Errorf(status.Internal, "expected a single response, got %d", max(n, 0))
+		}
+	}
+	out, err := b.Alloc(0, tensor.Int32, b.In[0].Shape)
+	if err == nil {
+		copy(tensor.Slice[int32](out), counts)
+	}
+	return err
+}
+
+// request is one of a batch that has responses left: e of n were made.
+type request struct {
+	i    int
+	e, n int64
+}
+
+// round makes the next response of each request and returns the requests that have
+// further ones. The delays of all pass at the same time.
+func (x *instance) round(ctx context.Context, b *backends.Batch, list []request) []request {
+	next := list[:0]
+	sleep(ctx, b.Reqs, x.params.infer)
+	waited := false
+	for _, r := range list {
+		q := &b.Reqs[r.i]
+		if q.Err = x.fails(ctx, q, r); q.Err == nil && r.e < r.n-x.params.empty {
+			if !waited {
+				waited = true
+				sleep(ctx, b.Reqs, x.params.output)
+			}
+			q.Err = x.send(b, r)
+		}
+		if r.e++; q.Err == nil && r.e < r.n {
+			next = append(next, r)
+		}
+	}
+	return next
+}
+
+// fails returns why a request ends before its next response.
+func (x *instance) fails(ctx context.Context, q *backends.Req, r request) error {
+	p := &x.params
+	switch {
+	case ctx.Err() != nil, q.Ctx != nil && q.Ctx.Err() != nil:
+		sleep(context.Background(), nil, p.cancel)
+		return status.ErrCancelled
+	case r.e >= r.n-p.empty-p.fail && r.e < r.n-p.empty:
+		return status.Errorf(status.Unknown, "simulated failure")
+	}
+	return nil
+}
+
+// send sends one response.
+func (x *instance) send(b *backends.Batch, r request) error {
+	shape := tensor.Of(1)
+	if x.sig.MaxBatch > 0 {
+		shape = tensor.Of(1, 1)
+	}
+	out, err := tensor.New(b.Allocator, tensor.Int32, shape)
+	if err != nil {
+		return err
+	}
+	tensor.Slice[int32](&out)[0] = int32(r.n)
+	return b.Send(r.i, []tensor.Tensor{out}, false)
+}
+
+// sleep waits for d, or until the batch's context is over, or that of its only request.
+func sleep(ctx context.Context, reqs []backends.Req, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	gone := ctx.Done()
+	if len(reqs) == 1 && reqs[0].Ctx != nil {
+		gone = reqs[0].Ctx.Done()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-gone:
+	}
+}

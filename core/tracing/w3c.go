@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"strings"
 )
 
@@ -94,4 +95,21 @@ func (t *Trace) Context(node, wave int32) Context {
 		return Context{}
 	}
 	return Context{ID: t.rec.ID, Span: t.rec.Span.step(node, wave), State: t.rec.State}
+}
+
+// Carrier returns the context of a step for a model that makes spans of its own: JSON with the headers' names and values, as
+// Triton has it. It is empty unless the mode is "opentelemetry" and the settings chose the request.
+func (t *Trace) Carrier(node, wave int32) string {
+	if !t.Chosen() || t.tracer.mode != ModeOpenTelemetry {
+		return ""
+	}
+	c := t.Context(node, wave)
+	text, err := json.Marshal(struct {
+		Parent string `json:"traceparent"`
+		State  string `json:"tracestate,omitempty"`
+	}{c.Parent(), c.State})
+	if err != nil {
+		return "" // text is always JSON
+	}
+	return string(text)
 }

@@ -412,7 +412,7 @@ func TestArrivedBefore(t *testing.T) {
 		{infer.Meta{Arrived: now - int64(time.Second)}, true},
 		{infer.Meta{Arrived: now - 6000, Timeout: 5}, true},
 	} {
-		q := newQueue(Levels{Policies: []QueuePolicy{{Timeout: time.Second, Override: true}}, Default: 1}, "m")
+		q := newQueue(Levels{Policy: QueuePolicy{Timeout: time.Second, Override: true}}, "m")
 		w := &Work{Ctx: t.Context(), Rows: 1, Meta: &tt.meta}
 		if late := q.late(w, now); late != tt.late {
 			t.Errorf("%+v: late %v before it is queued", tt.meta, late)

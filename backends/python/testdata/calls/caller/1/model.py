@@ -94,9 +94,6 @@ class Cases:
     def decoupled_model_without_saying_so(self):
         fails("Please use 'decoupled=True' argument", stream(1, "").exec())
 
-    def too_few_inputs_of_the_wrong_type(self):
-        fails("expected 2 inputs but got 1 inputs", plain(NUMBERS.astype(np.float64), "two").exec())
-
     def large_tensors(self):
         data = np.random.default_rng(1).standard_normal(10 << 20).astype(np.float32)
         for array in (data, data.reshape(2, -1)[:, ::3].reshape(-1), np.asfortranarray(data.reshape(1 << 10, -1)).T.reshape(-1)):

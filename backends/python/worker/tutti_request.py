@@ -233,6 +233,8 @@ def _wrong(name, expected, value):
 
 
 def _text(name, value):
+    if isinstance(value, (bytes, bytearray)):  # as the elements of a BYTES tensor are
+        return value.decode()
     if not isinstance(value, str):
         raise _wrong(name, "str", value)
     return value
@@ -267,9 +269,9 @@ def _tensors(inputs, request, model):
 
 
 def _names(names, request, model):
-    names = _list("requested_output_names", names)
+    names = [_text("requested_output_names", name) for name in _list("requested_output_names", names)]
     for name in names:
-        if _text("requested_output_names", name) == "":
+        if name == "":
             raise TritonModelException("Requested output name for request with id '%s' and model name '%s' should not be empty."
                                        % (request, model))
     return list(dict.fromkeys(names))

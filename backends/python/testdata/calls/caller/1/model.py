@@ -61,6 +61,11 @@ class Cases:
     def decoupled_call_of_a_model_that_is_not(self):
         equal([len(r.output_tensors()) for r in plain().exec(decoupled=True)], [1])
 
+    def names_of_type_bytes(self):
+        request = pb.InferenceRequest(model_name=b"plain", inputs=[pb.Tensor("IN", NUMBERS)], requested_output_names=[b"OUT"], request_id=b"r")
+        equal((request.model_name(), request.request_id(), request.requested_output_names()), ("plain", "r", {"OUT"}))
+        assert not request.exec().has_error()
+
     def pool_of_processes(self):
         with multiprocessing.get_context("fork").Pool(3) as pool:
             equal(pool.map(called, range(9)), [NUMBERS.tolist()] * 9)

@@ -81,6 +81,7 @@ func (x *instance) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), x.m.b.set.timeout)
 	defer cancel()
+	w.leaving.Store(true)
 	if err := w.run(ctx, kindFinalize, struct{}{}, nil); err != nil {
 		x.m.log.WarnContext(ctx, "finalizing a python model failed", slog.String("error", err.Error()))
 	}

@@ -187,7 +187,11 @@ func (w *worker) kill(why string) {
 
 // close frees the worker, killing it where it has not exited by itself.
 func (w *worker) close() {
-	w.leaving.Store(true)
+	select {
+	case <-w.proc.ended: // by itself, which watch logs
+	default:
+		w.leaving.Store(true)
+	}
 	w.cancel()
 	w.calls.hangUp()
 	w.waitExit("it did not exit")

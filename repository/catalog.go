@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -16,9 +17,24 @@ import (
 
 var _ infer.Catalog = (*Repository)(nil)
 
-// Ready reports whether every model serves that should: not those that were unloaded, nor
-// the ensembles over them.
+// Ready reports whether every model serves that should, and says so itself where it knows more of that: not those that
+// were unloaded, nor the ensembles over them.
 func (r *Repository) Ready() bool {
+	if !r.loaded() {
+		return false
+	}
+	for _, m := range r.catalog.Load().models {
+		for _, v := range m.versions {
+			if r.asked(v) != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// loaded reports whether every model that should serve was loaded.
+func (r *Repository) loaded() bool {
 	if r.broken != nil {
 		return false
 	}
@@ -36,10 +52,21 @@ func (r *Repository) ModelReady(name string, number int64) error {
 	if err != nil {
 		return err
 	}
-	if m, ok := v.model.(backends.Asked); ok {
-		return m.Ready()
+	return r.asked(v)
+}
+
+// asked returns why a version that was loaded does not serve now, or nil.
+func (r *Repository) asked(v *version) error {
+	m, ok := v.model.(backends.Asked)
+	if !ok {
+		return nil
 	}
-	return nil
+	err := m.Ready()
+	if err != nil {
+		//nolint:sloglint // the line is Triton's, which people look for
+		r.s.Log.Debug(fmt.Sprintf("Model '%s' version %d is not ready: %s", v.sig.Model, v.sig.Version, status.Text(err)))
+	}
+	return err
 }
 
 // Describe returns the version's description.

@@ -36,6 +36,8 @@ type change struct {
 	failed   map[*life]error    // why others of loading do not serve
 	compiled []*version         // of ensembles, in the round at hand
 	temps    []*tempFolder
+
+	inner nesting
 }
 
 // note is why a version that serves was not replaced.
@@ -106,7 +108,7 @@ func (c *change) gather(ctx context.Context, key string) {
 			continue
 		}
 		p, found := c.r.source.locate(key, st)
-		if !found || c.loading[p.key] != nil {
+		if !found || c.loading[p.key] != nil || c.inner.held[p.key] != nil {
 			continue
 		}
 		old := c.base.models[p.key]
@@ -139,6 +141,7 @@ func serving(lives []*life) []*life {
 // load opens the versions of every model that is no ensemble, several at a time.
 func (c *change) load(ctx context.Context) {
 	c.announce(ctx)
+	inner := c.nest(ctx)
 	var g errgroup.Group
 	g.SetLimit(max(1, c.r.loadThreads()))
 	all := map[*model][]outcome{}
@@ -150,12 +153,13 @@ func (c *change) load(ctx context.Context) {
 		all[m] = list
 		for i, l := range m.lives {
 			g.Go(func() error {
-				list[i] = c.bring(ctx, m, l)
+				list[i] = c.bring(inner, m, l)
 				return nil
 			})
 		}
 	}
 	_ = g.Wait() // every failure is in its outcome
+	c.unnest()
 	for m, list := range all {
 		c.gathered(m, list)
 	}

@@ -102,7 +102,7 @@ func (c *change) stale() []string {
 	for again := true; again; {
 		again = false
 		for key, m := range c.next {
-			if stale[key] || !m.wanted || m.folder.err != nil || !m.ensemble() {
+			if stale[key] || !m.wanted || m.folder.err != nil || !m.ensemble() || c.inner.held[key] != nil {
 				continue
 			}
 			if c.loading[key] != nil || m.usesAny(changed) {

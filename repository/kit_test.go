@@ -100,6 +100,9 @@ type spy struct {
 	// executing, when not nil, is told of every execution, which then waits for it.
 	executing chan chan struct{}
 	wrong     atomic.Bool // every answer is 0
+	// init, when not nil, runs while a model is being loaded.
+	init    func(ctx context.Context, model string) error
+	unready atomic.Pointer[error] // why no model is ready
 }
 
 // set changes how the named model loads from now on.
@@ -154,7 +157,7 @@ func (s *spy) factory() backends.Factory {
 }
 
 // Load implements backends.Backend.
-func (s *spy) Load(_ context.Context, set backends.Settings) (backends.Model, error) {
+func (s *spy) Load(ctx context.Context, set backends.Settings) (backends.Model, error) {
 	if set.Model == "unloadable" {
 		return nil, errors.New("the file is torn")
 	}
@@ -168,6 +171,9 @@ func (s *spy) Load(_ context.Context, set backends.Settings) (backends.Model, er
 		<-wait
 	}
 	output, fail := s.ask(set.Model)
+	if fail == nil && s.init != nil {
+		fail = s.init(ctx, set.Model)
+	}
 	if fail != nil {
 		return nil, fail
 	}
@@ -192,6 +198,14 @@ type spied struct {
 }
 
 func (m *spied) Signature() *config.Signature { return m.sig }
+
+// Ready implements backends.Asked.
+func (m *spied) Ready() error {
+	if why := m.unready.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
 
 func (m *spied) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
 	if m.made++; m.made == 2 {

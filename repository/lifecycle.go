@@ -35,16 +35,22 @@ func (r *Repository) control(name string) error {
 	return nil
 }
 
-// enter takes the turn to change what serves.
-func (r *Repository) enter(ctx context.Context) error {
-	if err := r.lock(ctx); err != nil {
-		return err
+// enter takes the turn to change what serves, and returns what gives it back. A model that is being loaded takes it from the
+// change that loads it, which outer is then.
+func (r *Repository) enter(ctx context.Context) (outer *change, leave func(), err error) {
+	if outer = r.outer(ctx); outer != nil {
+		if waits, err := outer.inner.enter(ctx); err != nil || waits {
+			return outer, outer.inner.turn.unlock, err
+		}
+	}
+	if err := r.turn.lock(ctx); err != nil {
+		return nil, nil, err
 	}
 	if r.closed {
-		r.unlock()
-		return status.Errorf(status.Unavailable, "the server is stopping, no model can be loaded or unloaded")
+		r.turn.unlock()
+		return nil, nil, status.Errorf(status.Unavailable, "the server is stopping, no model can be loaded or unloaded")
 	}
-	return nil
+	return nil, r.turn.unlock, nil
 }
 
 // Load loads a model and, if it is an ensemble, what it is made of, as far as that does
@@ -72,19 +78,19 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 	if len(o.Files) == 0 {
 		r.source.bring(ctx, r.source.findAll(name))
 	}
-	if err := r.enter(ctx); err != nil {
+	outer, leave, err := r.enter(ctx)
+	if err != nil {
 		return nil, err
 	}
-	defer r.unlock()
+	defer leave()
 	folders, err := r.source.fetch(ctx, name, o)
 	if err != nil {
 		return nil, err
 	}
-	c := r.change()
-	for _, f := range folders {
-		if !c.current(f) {
-			c.begin(f, true)
-		}
+	c := r.change().inside(outer)
+	if err := c.beginAll(folders); err != nil {
+		c.cancel(ctx)
+		return nil, err
 	}
 	for _, f := range folders {
 		c.gather(ctx, f.key)
@@ -101,6 +107,20 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 	}
 	c.commit(ctx)
 	return c.updates, nil
+}
+
+// beginAll has models loaded that do not serve as they are. One that is being loaded further out must be left to that.
+func (c *change) beginAll(folders []*folder) error {
+	for _, f := range folders {
+		err := c.free(f.key)
+		if err != nil || !c.current(f) {
+			c.begin(f, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // current reports whether a folder is served as it is, by a configuration that came with an
@@ -170,12 +190,16 @@ func (r *Repository) Unload(ctx context.Context, name string, dependents bool) (
 	if err := r.control(name); err != nil {
 		return err
 	}
-	if err := r.enter(ctx); err != nil {
+	outer, leave, err := r.enter(ctx)
+	if err != nil {
 		return err
 	}
-	defer r.unlock()
-	c := r.change()
+	defer leave()
+	c := r.change().inside(outer)
 	for _, key := range c.named(name) {
+		if err := c.free(key); err != nil {
+			return err
+		}
 		c.drop(key)
 		if dependents {
 			c.dropParts(key)
@@ -217,7 +241,7 @@ func (c *change) drop(key string) {
 func (c *change) dropParts(key string) {
 	for _, part := range c.within(key)[1:] {
 		m := c.next[part]
-		if m == nil || !m.wanted || m.explicit || c.isUsed(part) {
+		if m == nil || !m.wanted || m.explicit || c.inner.held[part] != nil || c.isUsed(part) {
 			continue
 		}
 		c.drop(part)

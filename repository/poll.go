@@ -44,10 +44,11 @@ func (r *Repository) Poll(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := r.enter(ctx); err != nil {
+	_, leave, err := r.enter(ctx)
+	if err != nil {
 		return err
 	}
-	defer r.unlock()
+	defer leave()
 	changed, seen, err := r.changed()
 	if err != nil {
 		return err
@@ -98,11 +99,12 @@ func (r *Repository) changed() (changed []place, seen map[string]uint64, err err
 
 // bringChanged fetches what a look will find changed.
 func (r *Repository) bringChanged(ctx context.Context) error {
-	if err := r.enter(ctx); err != nil {
+	_, leave, err := r.enter(ctx)
+	if err != nil {
 		return err
 	}
 	changed, _, err := r.changed()
-	r.unlock()
+	leave()
 	if err == nil {
 		r.source.bring(ctx, changed)
 	}

@@ -18,7 +18,6 @@ import (
 	"tutti/core/config"
 	"tutti/core/infer"
 	"tutti/core/recovery"
-	"tutti/core/status"
 	"tutti/core/telemetry"
 	"tutti/core/tensor"
 	"tutti/core/tracing"
@@ -129,8 +128,8 @@ type Repository struct {
 	leaving scheduler.Pending // versions that wait for their last requests
 	loads   atomic.Uint64     // counts loaded versions, for the keys of kept answers
 
-	// turn is taken by who changes the repository: a lock that can be given up on.
-	turn   chan struct{}
+	// turn is taken by who changes the repository.
+	turn   turn
 	closed bool              // guarded by turn
 	seen   map[string]uint64 // fingerprints of the last look, guarded by turn
 
@@ -166,7 +165,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, GPUFallback: s.GPUFallback, Devices: s.Devices, Params: s.Backends.Params, StrictParams: s.StrictParams},
 			log:     s.Log,
 		}, workers: scheduler.NewWorkers(), arbiter: device.New(s.Limits),
-		turn: make(chan struct{}, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
+		turn: make(turn, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
 	r.places = tensor.NewPlaces(s.Alloc)
 	r.mover = scheduler.NewMover(r.places)
@@ -248,23 +247,6 @@ func (c *change) beginNamed(ctx context.Context, places []place, name string) er
 
 // Err returns why a tolerant repository serves no models at all, or nil.
 func (r *Repository) Err() error { return r.broken }
-
-// lock takes the right to change the repository.
-func (r *Repository) lock(ctx context.Context) error {
-	select {
-	case r.turn <- struct{}{}: // even when ctx is over: nobody changes anything
-		return nil
-	default:
-	}
-	select {
-	case r.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return status.ErrCancelled
-	}
-}
-
-func (r *Repository) unlock() { <-r.turn }
 
 // publish makes models what is served, in one step. Versions that are no longer
 // among them retire.
@@ -418,10 +400,10 @@ func (v *version) hurry() {
 // may be called again.
 func (r *Repository) Close(ctx context.Context) error {
 	r.stop()
-	if err := r.lock(ctx); err != nil {
+	if err := r.turn.lock(ctx); err != nil {
 		return fmt.Errorf("the repository is being changed: %w", ctx.Err())
 	}
-	defer r.unlock()
+	defer r.turn.unlock()
 	r.closed = true
 	r.polling.Wait() // it can only be waiting for its turn, in vain
 	r.publish(ctx, map[string]*model{})

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"tutti/core/infer"
 	"tutti/core/status"
 )
 
@@ -153,6 +154,18 @@ func (p *QueuePolicy) timeout(asked uint64) time.Duration {
 		return time.Duration(asked) * time.Microsecond
 	}
 	return p.Timeout
+}
+
+// expires returns when the time of a request is over that is queued at now, 0 for never.
+func (p *QueuePolicy) expires(m *infer.Meta, now int64) int64 {
+	from := now
+	if m.Arrived > 0 {
+		from = m.Arrived
+	}
+	if t := p.timeout(m.Timeout); t > 0 && int64(t) < math.MaxInt64-from {
+		return from + int64(t)
+	}
+	return 0
 }
 
 // retryAfter makes a number of nanoseconds whole seconds that a client may wait.

@@ -44,7 +44,7 @@ func (s *Station) pass(list *List, t *Turn) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.free) == 0 || s.queue.n > 0 || s.hold > list.n || list.n == 1 && s.expects() || !s.takes(list, now) {
+	if len(s.free) == 0 || s.queue.n > 0 || s.hold > list.n || list.n == 1 && s.expects() || s.queue.late(list.Head, now) || !s.takes(list, now) {
 		return false
 	}
 	inst := s.admit()

@@ -1,10 +1,6 @@
 package scheduler
 
-import (
-	"math"
-
-	"tutti/core/telemetry"
-)
+import "tutti/core/telemetry"
 
 // queue holds works in order of service: the highest priority level first, in a level
 // those whose time is over behind the others, and else in order of arrival. Works
@@ -38,15 +34,24 @@ func (q *queue) push(w *Work, now int64) bool {
 	}
 	q.arrived++
 	w.at = spot{level: l, rank: l.rank(), slot: nowhere, arrival: q.arrived}
-	if t := l.timeout(w.Meta.Timeout); t > 0 && int64(t) < math.MaxInt64-now {
-		w.at.expires = now + int64(t)
-	}
+	w.at.expires = l.expires(w.Meta, now)
 	l.n++
 	q.n++
 	q.rows += w.Rows
 	q.line(w)
 	q.time(w, now)
 	return true
+}
+
+// late reports whether the time of w is over before it is queued.
+func (q *queue) late(w *Work, now int64) bool {
+	if w.Meta.Arrived == 0 {
+		return false
+	}
+	l := &q.levels.prefers
+	p := l.policy(l.of(w.Meta.Priority))
+	expires := p.expires(w.Meta, now)
+	return expires > 0 && now >= expires
 }
 
 // line puts w at the end of its lane.

@@ -398,3 +398,29 @@ func TestFarDeadline(t *testing.T) {
 		t.Errorf("%d dropped, %d left", dropped.n, q.n)
 	}
 }
+
+// TestArrivedBefore has the timeout of a work begin before it is queued.
+func TestArrivedBefore(t *testing.T) {
+	t.Parallel()
+	const now = int64(time.Minute)
+	for _, tt := range []struct {
+		meta infer.Meta
+		late bool
+	}{
+		{infer.Meta{}, false}, // it begins with the queue
+		{infer.Meta{Arrived: now - int64(time.Second/2)}, false},
+		{infer.Meta{Arrived: now - int64(time.Second)}, true},
+		{infer.Meta{Arrived: now - 6000, Timeout: 5}, true},
+	} {
+		q := newQueue(Levels{Policy: QueuePolicy{Timeout: time.Second, Override: true}}, "m")
+		w := &Work{Ctx: t.Context(), Rows: 1, Meta: &tt.meta}
+		if late := q.late(w, now); late != tt.late {
+			t.Errorf("%+v: late %v before it is queued", tt.meta, late)
+		}
+		var dropped List
+		q.push(w, now)
+		if q.expire(now+int64(100*time.Millisecond), &dropped); (dropped.n == 1) != tt.late {
+			t.Errorf("%+v: %d dropped", tt.meta, dropped.n)
+		}
+	}
+}

@@ -6,53 +6,87 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"tutti/core/infer"
 	"tutti/core/status"
+	"tutti/core/telemetry"
 	"tutti/core/tensor"
 )
 
-// openCalls are the inferences that a worker has asked for.
+// openCalls are the inferences that a process has asked for.
 type openCalls struct {
-	mu   sync.Mutex
-	ends map[uint32]context.CancelFunc // guarded by mu
-	ctxs map[uint32]context.Context    // guarded by mu
+	mu    sync.Mutex
+	calls map[uint32]*openCall // guarded by mu
 }
 
-// add opens a call. It ends with the worker, and with the request at hand when that is the only one.
-func (o *openCalls) add(w *worker, id uint32) {
-	ctx, cancel := context.WithCancel(w.ctx)
-	if parent := w.running.context(); parent != nil {
-		stop := context.AfterFunc(parent, cancel)
-		inner := cancel
-		cancel = func() {
+// openCall is one of them.
+type openCall struct {
+	ctx    context.Context //nolint:containedctx // of the inference, from when it came until it is answered
+	cancel context.CancelCauseFunc
+	asked  atomic.Bool // the caller has asked the model to end
+
+	arrived int64 // on the clock of telemetry.Now
+}
+
+// askedKey is the context's value of a call: its openCall.
+type askedKey struct{}
+
+// Why a call ends before its model has answered.
+var (
+	errAbandoned = errors.New("the model that made it no longer waits")
+	errOuter     = errors.New("the request that it was made for is cancelled")
+	errLate      = errors.New("the deadline of the request that it was made for has passed")
+)
+
+// add opens a call. It ends with the process that made it, and with the request at hand when that is the only one.
+func (o *openCalls) add(s *side, id uint32) {
+	c := &openCall{arrived: telemetry.Now()}
+	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(s.ctx, askedKey{}, c))
+	if parent := s.w.running.context(); parent != nil {
+		stop := context.AfterFunc(parent, func() { c.cancel(outer(parent)) })
+		inner := c.cancel
+		c.cancel = func(why error) {
 			stop()
-			inner()
+			inner(why)
 		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ends == nil {
-		o.ends, o.ctxs = map[uint32]context.CancelFunc{}, map[uint32]context.Context{}
+	if o.calls == nil {
+		o.calls = map[uint32]*openCall{}
 	}
-	o.ends[id], o.ctxs[id] = cancel, ctx
+	o.calls[id] = c
 }
 
-func (o *openCalls) context(id uint32) context.Context {
+// outer says why the calls of a request end with it.
+func outer(parent context.Context) error {
+	if errors.Is(parent.Err(), context.DeadlineExceeded) {
+		return errLate
+	}
+	return errOuter
+}
+
+func (o *openCalls) find(id uint32) *openCall {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.ctxs[id]
+	return o.calls[id]
 }
 
-// abandon cancels a call, which then ends.
+// abandon cancels a call whose replies nobody wants.
 func (o *openCalls) abandon(id uint32) {
-	o.mu.Lock()
-	end := o.ends[id]
-	o.mu.Unlock()
-	if end != nil {
-		end()
+	if c := o.find(id); c != nil {
+		c.cancel(errAbandoned)
+	}
+}
+
+// ask has the model of a call see that it is cancelled. What it sends nevertheless is still wanted.
+func (o *openCalls) ask(id uint32) {
+	if c := o.find(id); c != nil {
+		c.asked.Store(true)
 	}
 }
 
@@ -60,20 +94,38 @@ func (o *openCalls) close(id uint32) {
 	o.abandon(id)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.ends, id)
-	delete(o.ctxs, id)
+	delete(o.calls, id)
 }
 
-// infer runs an inference that the worker asks for, and replies.
-func (w *worker) infer(p *packet) error {
-	ctx := w.open.context(p.id)
-	defer w.open.close(p.id)
+// unwanted reports whether a request's client has gone, or has asked the model to end.
+func unwanted(ctx context.Context) bool {
+	if ctx == nil {
+		return false
+	}
+	if ctx.Err() != nil {
+		return true
+	}
+	c, ok := ctx.Value(askedKey{}).(*openCall)
+	return ok && c.asked.Load()
+}
+
+// infer runs an inference that a process asks for, and replies.
+func (s *side) infer(p *packet) error {
+	defer s.open.close(p.id)
+	w, call := s.w, s.open.find(p.id)
 	if w.m.b.infer == nil {
 		return status.Errorf(status.Unsupported, "no models can be called here")
 	}
-	req, err := w.request(p)
+	req, many, err := w.request(p)
 	if err != nil {
 		return err
+	}
+	if err := w.callable(req, many); err != nil {
+		req.Release()
+		return err
+	}
+	if req.Timeout > 0 && len(w.m.b.steps(req.Model)) == 0 { // the steps of an ensemble count from their own queues on
+		req.Arrived += call.arrived
 	}
 	c := w.running.trace()
 	req.Origin.Call(&c)
@@ -85,23 +137,40 @@ func (w *worker) infer(p *packet) error {
 		}
 		defer w.m.b.book.done(w.m.sig.Model, w, target)
 	}
-	sink := &callSink{w: w, id: p.id, over: make(chan struct{})}
-	w.m.b.infer.Submit(ctx, req, sink)
+	sink := &callSink{s: s, id: p.id, call: call, model: target, over: make(chan struct{})}
+	w.m.b.infer.Submit(call.ctx, req, sink)
 	<-sink.over
 	return errReplied
 }
 
-// request reads a CALL. The request owns its tensors.
-func (w *worker) request(p *packet) (*infer.Request, error) {
+// callable checks what Triton does before a call is made, in its words.
+func (w *worker) callable(req *infer.Request, many bool) error {
+	if w.m.b.catalog == nil {
+		return nil
+	}
+	const running = "Model %s - Error when running inference: "
+	about, err := w.m.b.catalog.Describe(req.Model, req.Version)
+	if err != nil { // the last sentence is how versions before 2.70 say it
+		return status.Errorf(status.CodeOf(err), running+"%w. Failed for execute the inference request. Model '%s' is not ready.", req.Model, err, req.Model)
+	}
+	if about.Decoupled && !many {
+		return status.Errorf(status.Internal, running+"Model %s is using the decoupled. The current BLS request call doesn't support models using "+
+			"the decoupled transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'", req.Model, req.Model)
+	}
+	return nil
+}
+
+// request reads a CALL, and whether any number of responses is expected. The request owns its tensors.
+func (w *worker) request(p *packet) (req *infer.Request, many bool, err error) {
 	r := reader{b: p.body}
-	req := infer.NewRequest()
+	req = infer.NewRequest()
 	req.Sequence.ID, req.Priority, req.Timeout = r.u64(), r.u64(), r.u64()
 	flags := r.u32()
-	req.Sequence.Start, req.Sequence.End = flags&requestStart != 0, flags&requestEnd != 0
+	req.Sequence.Start, req.Sequence.End, many = flags&requestStart != 0, flags&requestEnd != 0, flags&requestMany != 0
 	n := int(r.u16())
 	r.u16()
 	extra := int(r.u32())
-	r.u32()
+	req.Arrived = -int64(r.u32()) * int64(time.Microsecond)
 	parts := make([]part, 0, min(n, len(p.body)/partBytes))
 	for range n {
 		if r.bad {
@@ -117,7 +186,7 @@ func (w *worker) request(p *packet) (*infer.Request, error) {
 	if version := int64(x.u64()); version > 0 {
 		req.Version = version
 	}
-	err := w.callInputs(p, req, parts, &x)
+	err = w.callInputs(p, req, parts, &x)
 	for range x.u16() {
 		if x.bad {
 			break
@@ -129,9 +198,9 @@ func (w *worker) request(p *packet) (*infer.Request, error) {
 	}
 	if err != nil {
 		req.Release()
-		return nil, err
+		return nil, false, err
 	}
-	return req, nil
+	return req, many, nil
 }
 
 func (w *worker) callInputs(p *packet, req *infer.Request, parts []part, names *reader) error {
@@ -165,10 +234,12 @@ func (w *worker) callInputs(p *packet, req *infer.Request, parts []part, names *
 	return nil
 }
 
-// callSink replies to a worker as answers come.
+// callSink replies to a process as responses come.
 type callSink struct {
-	w     *worker
+	s     *side
 	id    uint32
+	call  *openCall
+	model string
 	final bool
 	over  chan struct{}
 }
@@ -176,45 +247,53 @@ type callSink struct {
 var _ infer.Sink = (*callSink)(nil)
 
 // Send implements infer.Sink.
-func (s *callSink) Send(r *infer.Response) {
+func (k *callSink) Send(r *infer.Response) {
 	flags := uint16(0)
-	if s.final = r.Final; s.final {
+	if k.final = r.Final; k.final {
 		flags = flagFinal
 	}
-	if err := s.w.sendResponse(s.id, flags, r); err != nil {
-		s.w.reply(s.id, flags, err)
+	if err := k.s.sendResponse(k.id, flags, r); err != nil {
+		k.s.reply(k.id, flags, err)
 	}
 	r.Release()
 }
 
 // Close implements infer.Sink.
-func (s *callSink) Close(err error) {
+func (k *callSink) Close(err error) {
 	switch {
 	case err != nil:
-		s.w.reply(s.id, flagFinal, err)
-	case !s.final:
+		k.s.reply(k.id, flagFinal, k.why(err))
+	case !k.final:
 		b := append(newBody(nil), stateNone, 0, 0, 0, 0, 0, 0, 0)
-		_ = s.w.side.send(kindReply, flagFinal, s.id, b) // a worker that is gone needs none
+		_ = k.s.link.send(kindReply, flagFinal, k.id, b) // a process that is gone needs none
 	}
-	close(s.over)
+	close(k.over)
 }
 
-// sendResponse sends an answer, in a file when it is large.
-func (w *worker) sendResponse(id uint32, flags uint16, r *infer.Response) error {
+// why returns the error of a call. That of one which was cancelled says what for.
+func (k *callSink) why(err error) error {
+	if cause := context.Cause(k.call.ctx); cause != nil && status.CodeOf(err) == status.Cancelled {
+		return status.Errorf(status.Cancelled, "the call of model '%s' was cancelled: %w", k.model, cause)
+	}
+	return err
+}
+
+// sendResponse sends a response, in a file when it is large.
+func (s *side) sendResponse(id uint32, flags uint16, r *infer.Response) error {
 	b := appendResponse(nil, r)
 	size := len(b)
 	for i := range r.Outputs {
 		size = aligned(size) + r.Outputs[i].Tensor.Len
 	}
 	if size <= maxBody {
-		return w.side.send(kindReply, flags, id, appendData(append(newBody(make([]byte, 0, headBytes+size)), b...), headBytes, r))
+		return s.link.send(kindReply, flags, id, appendData(append(newBody(make([]byte, 0, headBytes+size)), b...), headBytes, r))
 	}
 	fd, mem, err := newFile(size)
 	if err != nil {
 		return err
 	}
 	appendData(append(mem[:0], b...), 0, r)
-	err = w.side.sendBody(kindReply, flags, id, size, fd)
+	err = s.link.sendBody(kindReply, flags, id, size, fd)
 	return errors.Join(err, unix.Munmap(mem), unix.Close(fd))
 }
 

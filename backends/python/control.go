@@ -20,29 +20,49 @@ type order struct {
 }
 
 // control loads, unloads or asks after a model.
-func (w *worker) control(p *packet) error {
+func (s *side) control(p *packet) error {
+	w := s.w
 	var o order
 	if err := json.Unmarshal(p.body, &o); err != nil {
 		return status.Errorf(status.InvalidArg, "unexpected order: %w", err)
 	}
 	if o.Do == "ready" {
-		return w.tellReady(p.id, &o)
+		return s.tellReady(p.id, &o)
 	}
 	if w.m.b.control == nil {
 		return status.Errorf(status.Unsupported, "no models can be loaded here")
 	}
-	if w.commanded.Load() {
-		return status.Errorf(status.Unsupported, "model '%s' wants to %s model '%s' while it is itself being loaded or unloaded, expected from execute", w.m.sig.Model, o.Do, o.Model)
-	}
+	ctx := w.inside()
 	switch o.Do {
 	case "load":
-		return w.load(w.ctx, &o)
+		return w.load(ctx, &o)
 	case "unload":
-		return w.m.b.control.Unload(w.ctx, o.Model, o.Dependents)
+		return w.m.b.control.Unload(ctx, o.Model, o.Dependents)
 	default:
 		return status.Errorf(status.InvalidArg, "unexpected order '%s'", o.Do)
 	}
 }
+
+// inside returns a context of the worker's life with the values of what the worker does now: the repository knows by them a model
+// that loads others while it is itself being loaded.
+func (w *worker) inside() context.Context {
+	if outer := w.command.Load(); outer != nil {
+		return inside{w.ctx, *outer}
+	}
+	if outer := w.running.context(); outer != nil {
+		return inside{w.ctx, outer}
+	}
+	return w.ctx
+}
+
+// inside is a context with the values of another one.
+type inside struct {
+	context.Context
+	outer context.Context //nolint:containedctx // for its values alone
+}
+
+// Value implements context.Context.
+func (c inside) Value(key any) any { return c.outer.Value(key) }
 
 func (w *worker) load(ctx context.Context, o *order) error {
 	options := infer.LoadOptions{Config: o.Config}
@@ -59,7 +79,8 @@ func (w *worker) load(ctx context.Context, o *order) error {
 	return w.m.b.control.Load(ctx, o.Model, options)
 }
 
-func (w *worker) tellReady(id uint32, o *order) error {
+func (s *side) tellReady(id uint32, o *order) error {
+	w := s.w
 	if w.m.b.catalog == nil {
 		return status.Errorf(status.Unsupported, "no models are known here")
 	}
@@ -71,6 +92,6 @@ func (w *worker) tellReady(id uint32, o *order) error {
 	if w.m.b.catalog.ModelReady(o.Model, version) == nil {
 		flags |= flagYes
 	}
-	w.reply(id, flags, nil)
+	s.reply(id, flags, nil)
 	return errReplied
 }

@@ -1,14 +1,14 @@
 // Package python is the python backend: it serves models written as model.py with Triton's triton_python_backend_utils.
 //
 //	python.go    the backend, its settings and the interpreter; environment.go: EXECUTION_ENV_PATH
-//	model.go     loading, auto_complete_config; instance.go: executions
+//	model.go     loading, auto_complete_config; instance.go: executions; revive.go: workers in place of dead ones
 //	worker.go    a worker process: start, commands, end; files.go: the Python files it runs
 //	nursery.go   the processes that fork workers; process.go: how processes start and end
 //	link.go      packets over a socket; region.go: shared memory
 //	request.go answer.go  requests and answers as bytes; reader.go: bytes of a worker, checked
-//	call.go      inferences of workers (BLS); book.go: those that would wait for themselves; control.go: their models;
-//	             meters.go: their metrics
-//	output.go    what it prints
+//	side.go      what workers ask; call.go: their inferences (BLS); book.go: those that would wait for themselves;
+//	             control.go: their models; meters.go: their metrics; ready.go: is_ready
+//	output.go    what it prints; failures.go: what it raises
 //
 // # Processes
 //
@@ -19,6 +19,16 @@
 // their answers; descriptor 4, the side, carries what any thread of the worker asks or tells, and the replies to that. A
 // worker exits when either socket ends (a thread reading the side notices even while a model computes). Standard output
 // and standard error go to the log, line by line.
+//
+// A process that the model forks (multiprocessing, os.fork) has no calls. When it first needs the server it makes a pair of
+// sockets and passes one of them with JOIN: that is its side, over which it may send all that the worker may. It exits when
+// the side ends. What is left of a worker's process group when the worker has ended is killed.
+//
+// # Death
+//
+// A worker that ends unasked is logged, with its last lines of standard error, and its instance is not ready. The next
+// request starts another worker, and is served; without a request one is started after 5 seconds, which double with each
+// death before a request is served, to a minute at most.
 //
 // # Nurseries
 //
@@ -62,7 +72,6 @@
 //	3 INIT      JSON {"args": of initialize, strings by name, "inputs": [[name, data type "FP32"]...], "outputs": likewise,
 //	            "decoupled": bool, "growth": bytes}; DONE: empty. The inputs' and outputs' order is that of the indices below
 //	6 EXECUTE   below
-//	7 READY     DONE with flag Yes when is_ready says so, or there is none
 //	8 FINALIZE  DONE; the worker then exits
 //
 // and two without an answer:
@@ -72,27 +81,35 @@
 //
 // The answers are 16 DONE and 17 FAILED. Side, from the worker:
 //
-//	32 LOG      level (1 byte: 0 info, 1 warning, 2 error, 3 verbose), text
+//	32 LOG      level (1 byte: 0 info, 1 warning, 2 error, 3 verbose, 4 a failure that no request is told), text
 //	33 CALL     an inference (BLS): a request as below, its extra continued. REPLYs hold an answer as below each, the last with
 //	            flag Final; a decoupled model gives any number, the last of which may have no outputs and state 2
 //	34 SEND     <II> id of the EXECUTE, index of the request; an answer: that of a response sender. With Asks, the REPLY comes
 //	            when the client takes more, and is an error when nobody does; without flag Final any number may follow
 //	35 CANCELLED <II> id of the EXECUTE, index of the request; REPLY with flag Yes when its client has gone
-//	36 METRIC   JSON {"do": "family", "family", "kind": "counter|gauge|histogram", "help"}; {"do": "metric", "family", "labels":
-//	            {name: value}, "buckets": [...]}; {"do": "drop", family, labels}; {"do": "increment|set|observe|value",
-//	            "family", "labels", "value"}; REPLY when asked for: JSON {"value": number} or error
+//	36 METRIC   JSON {"do": "family", "id": of the family object, "family": its name, "kind": "counter|gauge|histogram", "help"};
+//	            {"do": "metric", "id", "family", "labels": {name: value}, "buckets": [...]}; {"do": "forget", "id", "family"}: the
+//	            family and its metrics; {"do": "increment|set|observe|value", "id", "family", "labels", "value"}; REPLY when
+//	            asked for: JSON {"value": number} or error
 //	37 MODEL    JSON {"do": "load", "model", "config": JSON or "", "files": {path: base64}}, {"do": "unload", "model",
 //	            "dependents": bool}, {"do": "ready", "model", "version": ""}; REPLY, with flag Yes where ready
 //	38 ABANDON  the id of a CALL whose further REPLYs nobody wants
+//	39 CANCEL   the id of a CALL whose model is to see that it is cancelled; what it sends nevertheless is wanted
+//	40 JOIN     with a socket: the side of a process that the sender has forked
+//	16 DONE, 17 FAILED  answer READY; DONE has flag Yes when the model is ready
 //
-// and 48 REPLY from the server, an answer as below in the body unless told otherwise.
+// and from the server:
+//
+//	 7 READY    is_ready of the model is to be called, in a thread of its own
+//	48 REPLY    an answer as below in the body unless told otherwise
 //
 // # Requests and answers
 //
 // EXECUTE has <IIIIQQ>: number of requests, region of the inputs, region for the outputs, 0, bytes used in the first, size
 // of the second. The requests follow. A request is <QQQIHHII>, 40 bytes: correlation id, priority, timeout in
-// microseconds, flags (1 sequence start, 2 sequence end, 4 the correlation id is a string, in extra), number of inputs, 0,
-// bytes of extra, 0; then the inputs; then extra, padded with zeros to a multiple of 8.
+// microseconds, flags (1 sequence start, 2 sequence end, 4 the correlation id is a string, in extra, 8 in a CALL: any number of
+// responses is expected), number of inputs, 0, bytes of extra, in a CALL the microseconds since the model made it; then the
+// inputs; then extra, padded with zeros to a multiple of 8.
 //
 // A tensor is <HBBIQQ>, 24 bytes: index (its place among the INIT's inputs or outputs; 65535 when it is named in extra),
 // data type (numbers of DataType in config.pbtxt: 1 BOOL ... 11 FP32, 13 BYTES, 14 BF16), rank, 0, offset, size; then its
@@ -102,7 +119,7 @@
 // Extra is empty when all it would say is. A string is <I> and UTF-8 bytes; a parameter is a string, a kind (1 byte: 0
 // bool, 1 int64, 2 uint64, 3 double, 4 string) and 8 bytes of value, or a string. Extra of a request: id, correlation id (a
 // string), <H> number of parameters, the parameters. In an EXECUTE it goes on: <H> number of wanted outputs (0 for all), their
-// names. In a CALL it is never empty, and goes on: model (string), version <q> (-1 for any), the names of the inputs, <H>
+// names, the trace context (JSON, or empty). In a CALL it is never empty, and goes on: model (string), version <q> (-1 for any), the names of the inputs, <H>
 // number of wanted outputs (0 for all), their names.
 //
 // DONE of an EXECUTE has <IIQ>: number of answers, 0, size of the outputs' region, which the worker may have made larger

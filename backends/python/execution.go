@@ -166,7 +166,7 @@ func (e *execution) open() bool {
 }
 
 // wait waits until all requests of an instance's batch have their last answer.
-func (e *execution) wait(w *worker, b *backends.Batch, instance string) error {
+func (e *execution) wait(w *worker, b *backends.Batch) error {
 	limit := w.m.b.set.timeout
 	tick := min(time.Second, limit/2)
 	t := time.NewTicker(tick)
@@ -177,7 +177,7 @@ func (e *execution) wait(w *worker, b *backends.Batch, instance string) error {
 		case <-e.idle:
 			return nil
 		case <-w.ctx.Done():
-			return unhealthy(instance, w.gone(io.EOF))
+			return w.gone(io.EOF)
 		case <-t.C:
 			if over = patience(b, over, tick); over > limit {
 				return status.ErrCancelled // the model may go on, in vain
@@ -196,18 +196,24 @@ func (e *execution) cancelled(id uint32, i int) bool {
 	if e.batch == nil || e.id != id || i < 0 || i >= len(e.batch.Reqs) {
 		return true
 	}
-	ctx := e.batch.Reqs[i].Ctx
-	return ctx != nil && ctx.Err() != nil
+	return unwanted(e.batch.Reqs[i].Ctx)
 }
 
-func (w *worker) tellCancelled(p *packet) {
+func (s *side) tellCancelled(p *packet) {
 	r := reader{b: p.body}
 	id, i := r.u32(), r.u32()
 	flags := flagFinal
-	if w.running.find(id).cancelled(id, int(i)) {
+	if s.w.running.find(id).cancelled(id, int(i)) {
 		flags |= flagYes
 	}
-	w.reply(p.id, flags, nil)
+	s.reply(p.id, flags, nil)
+}
+
+// ended reports whether request i has its last response.
+func (e *execution) ended(i int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return i < len(e.over) && e.over[i]
 }
 
 // enter returns the batch of an execution for an answer to request i, which leave ends.
@@ -234,8 +240,10 @@ func (e *execution) leave(i int, final bool) {
 // sendHead is what stands before the answer of a SEND.
 const sendHead = 8
 
+// errOver is the reply to a response that nobody waits for any more. The sender of a worker knows when it has sent the last one,
+// so the request was given up by others, which is no fault of the model's.
 func errOver() error {
-	return status.Errorf(status.NotFound, "the request is over, it takes no more responses")
+	return status.Errorf(status.Cancelled, "the request is over, it takes no more responses")
 }
 
 // deliver hands on what a response sender sends.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tutti/backends"
@@ -19,6 +20,11 @@ type instance struct {
 	m    *model
 	name string
 	only execution // the one at a time, unless the model is decoupled
+
+	alive   atomic.Pointer[worker] // w, for who does not hold mu
+	revival revival
+	life    context.Context //nolint:containedctx // what starts a worker while nobody asks ends with the instance
+	end     context.CancelFunc
 
 	mu      sync.Mutex
 	w       *worker // guarded by mu, as all that follows
@@ -42,16 +48,20 @@ func (x *instance) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := w.command(ctx, kindInit, x.m.initialise(x.name), nil); err != nil {
-		w.end()
+	w.serves(x.name, x.died)
+	if err := w.run(ctx, kindInit, x.m.initialise(x.name), nil); err != nil {
+		w.close()
 		return err
 	}
 	x.w = w
+	x.alive.Store(w)
 	return nil
 }
 
 // Close has the model finalised and ends the worker.
 func (x *instance) Close() error {
+	x.revival.stop()
+	x.end() // whoever starts a worker gives up
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
@@ -61,46 +71,31 @@ func (x *instance) Close() error {
 	x.m.forget(x)
 	w := x.w
 	x.w = nil
+	x.alive.Store(nil)
 	if w == nil {
 		return nil
 	}
 	if w.ctx.Err() != nil {
-		w.end()
+		w.close()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), x.m.b.set.timeout)
 	defer cancel()
-	if err := w.command(ctx, kindFinalize, struct{}{}, nil); err != nil {
+	w.leaving.Store(true)
+	if err := w.run(ctx, kindFinalize, struct{}{}, nil); err != nil {
 		x.m.log.WarnContext(ctx, "finalizing a python model failed", slog.String("error", err.Error()))
 	}
-	w.end()
+	w.close()
 	return nil
 }
 
-// ready asks the model whether it is. One that executes is, and so is one whose worker is yet to be started again.
+// ready returns nil when the worker lives and its model is ready.
 func (x *instance) ready() error {
-	if !x.mu.TryLock() {
-		return nil
+	w := x.alive.Load()
+	if w == nil || w.ctx.Err() != nil {
+		return status.Errorf(status.Unavailable, "%s", unhealthy(x.name))
 	}
-	defer x.mu.Unlock()
-	w := x.w
-	if w == nil || !w.about.Ready {
-		return nil
-	}
-	t := time.AfterFunc(x.m.b.set.timeout, func() { w.kill("is_ready did not return within " + x.m.b.set.timeout.String()) })
-	defer t.Stop()
-	w.body = newBody(w.body)
-	p, err := w.call(kindReady)
-	switch {
-	case err != nil:
-		x.lost()
-		return err
-	case p.kind == kindFailed:
-		return status.Prefixf(failure(p), "model '%s' is not ready: ", x.m.sig.Model)
-	case p.flags&flagYes == 0:
-		return status.Errorf(status.Unavailable, "model '%s' is not ready: is_ready of '%s' says so", x.m.sig.Model, x.m.file)
-	}
-	return nil
+	return w.isReady()
 }
 
 // Execute has the worker execute the batch's requests.
@@ -117,22 +112,24 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	w, err := x.hand(ctx, b, e)
 	if err == nil && e.open() {
 		b.Detach()
-		err = e.wait(w, b, x.name)
+		err = e.wait(w, b)
 	}
-	if w != nil {
-		w.running.remove(e)
-		e.end()
-		if w.ctx.Err() != nil {
-			x.leave(w)
-		}
+	if w == nil {
+		failAll(b, nil, err) // e is still the last batch's
+		return nil
+	}
+	w.running.remove(e)
+	e.end()
+	if w.ctx.Err() != nil {
+		x.leave(w)
 	}
 	if err != nil {
-		failAll(b, err)
+		failAll(b, e, err)
 	}
 	return nil
 }
 
-// hand has the worker execute the batch, of which responses may still be to come.
+// hand has the worker execute the batch, of which responses may still be to come. The worker is nil when it was not sent.
 func (x *instance) hand(ctx context.Context, b *backends.Batch, e *execution) (w *worker, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -144,7 +141,9 @@ func (x *instance) hand(ctx context.Context, b *backends.Batch, e *execution) (w
 	}
 	if x.w == nil {
 		if err := x.start(ctx); err != nil {
-			return nil, status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
+			err = status.Prefixf(err, "cannot start the python worker of model '%s' again: ", x.m.sig.Model)
+			x.m.failed(x.name, status.Text(err))
+			return nil, err
 		}
 	}
 	defer x.giveBack()
@@ -166,15 +165,13 @@ func (x *instance) leave(w *worker) {
 	}
 }
 
-// unhealthy says in Triton's words, and with its code, that the worker of an instance is no more, and then why.
-func unhealthy(instance string, why error) error {
-	return status.Errorf(status.Internal, "Stub process '%s' is not healthy. %w", instance, why)
-}
-
 // failAll fails the requests of a batch that have not failed yet. They are not tried again one by one: the model has
-// seen them.
-func failAll(b *backends.Batch, err error) {
+// seen them. One whose last response was sent keeps it, as in Triton. e is nil when the model has not.
+func failAll(b *backends.Batch, e *execution, err error) {
 	for i := range b.Reqs {
+		if e != nil && e.ended(i) {
+			continue
+		}
 		if b.Reqs[i].Err == nil {
 			b.Reqs[i].Err = err
 		}
@@ -186,8 +183,9 @@ func failAll(b *backends.Batch, err error) {
 
 // lost ends a worker that is of no more use. It is called with mu held.
 func (x *instance) lost() {
-	x.w.end()
+	x.w.close()
 	x.w = nil
+	x.alive.Store(nil)
 }
 
 // begin writes the batch's inputs to shared memory and describes its requests.
@@ -260,7 +258,7 @@ func (x *instance) broken(err error) error {
 	if e, ok := errors.AsType[*status.Error](err); ok {
 		return e
 	}
-	err = unhealthy(x.name, x.w.gone(err))
+	err = x.w.gone(err)
 	x.lost()
 	return err
 }
@@ -325,15 +323,18 @@ func (x *instance) run(b *backends.Batch, e *execution) error {
 	}
 	if err != nil {
 		w.cancel()
-		return unhealthy(x.name, err)
+		return err
 	}
 	if p.kind == kindFailed {
 		w.regions.leaveInputs() // the traceback may hold on to them
-		return raised(x.name, failure(p))
+		err := failure(p)
+		x.m.failed(x.name, status.Text(err))
+		return raised(x.name, err)
 	}
 	if p.flags&flagKept != 0 {
 		w.regions.leaveInputs()
 	}
+	x.revival.served()
 	return x.take(b, e, p)
 }
 

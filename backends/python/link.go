@@ -40,6 +40,8 @@ const (
 	kindMetric
 	kindModel
 	kindAbandon
+	kindCancel
+	kindJoin
 )
 
 const kindReply uint16 = 48
@@ -69,14 +71,19 @@ type packet struct {
 	kind, flags uint16
 	id          uint32
 	body        []byte
-	mapped      bool // body is a mapping of its own
+	mapped      bool     // body is a mapping of its own
+	file        *os.File // that came with a JOIN, else nil
 }
 
-// free gives up the mapping of a body that lay in a file.
+// free gives up the mapping of a body that lay in a file, and a file that came.
 func (p *packet) free() {
 	if p.mapped {
 		_ = unix.Munmap(p.body)
 		p.mapped, p.body = false, nil
+	}
+	if p.file != nil {
+		_ = p.file.Close()
+		p.file = nil
 	}
 }
 
@@ -108,13 +115,26 @@ func newLink(name string) (l *link, theirs *os.File, err error) {
 	if err != nil {
 		return nil, nil, status.Errorf(status.Unavailable, "no socket for a python worker: %w", err)
 	}
-	_ = unix.SetNonblock(fds[0], true) // a descriptor that was just made takes it
-	l = &link{f: os.NewFile(uintptr(fds[0]), name), in: make([]byte, headBytes+maxBody)}
+	if l, err = openLink(pollable(fds[0], name)); err != nil {
+		return nil, nil, errors.Join(err, unix.Close(fds[1]))
+	}
+	return l, os.NewFile(uintptr(fds[1]), name), nil
+}
+
+// pollable returns the file of a socket's descriptor, which it takes over.
+func pollable(fd int, name string) *os.File {
+	_ = unix.SetNonblock(fd, true) // a socket takes it, and what is none is found out later
+	return os.NewFile(uintptr(fd), name)
+}
+
+// openLink returns the server's end of a socket, which it takes over.
+func openLink(f *os.File) (l *link, err error) {
+	l = &link{f: f, in: make([]byte, headBytes+maxBody)}
 	if l.raw, err = l.f.SyscallConn(); err != nil {
-		return nil, nil, errors.Join(err, l.f.Close(), unix.Close(fds[1]))
+		return nil, errors.Join(err, l.f.Close())
 	}
 	l.read, l.write = l.readOnce, l.writeOnce
-	return l, os.NewFile(uintptr(fds[1]), name), nil
+	return l, nil
 }
 
 // readOnce calls the system itself: package unix would allocate an address that there is not. Neither it nor writeOnce tells
@@ -166,7 +186,7 @@ func (l *link) receive(p *packet) error {
 	p.id = binary.LittleEndian.Uint32(b[4:])
 	size := binary.LittleEndian.Uint64(b[8:])
 	if l.on > 0 || p.flags&flagInFile != 0 {
-		return l.mapBody(p, size)
+		return l.takeFile(p, size)
 	}
 	if p.body = b[headBytes:]; size != uint64(len(p.body)) {
 		return errPacket("a body as long as its packet says", l.n)
@@ -178,11 +198,15 @@ func errPacket(want string, n int) error {
 	return status.Errorf(status.Internal, "unexpected packet of %d bytes from a python worker, expected %s", n, want)
 }
 
-// mapBody makes the body what lies in the file passed with the packet.
-func (l *link) mapBody(p *packet, size uint64) error {
+// takeFile takes the file passed with a packet: a JOIN's, or one whose content is the body.
+func (l *link) takeFile(p *packet, size uint64) error {
 	fd, err := passed(l.oob[:l.on])
 	if err != nil {
 		return err
+	}
+	if p.kind == kindJoin && p.flags&flagInFile == 0 && size == 0 {
+		p.body, p.file = nil, pollable(fd, "joined")
+		return nil
 	}
 	defer unix.Close(fd)
 	if p.flags&flagInFile == 0 || size > maxFile {
@@ -287,6 +311,11 @@ func (l *link) limit(now time.Time, tick time.Duration) {
 		l.until = now.Add(tick)
 		_ = l.f.SetReadDeadline(l.until)
 	}
+}
+
+// hangUp ends the connection: receive returns what has come, and then io.EOF.
+func (l *link) hangUp() {
+	_ = l.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 }
 
 func (l *link) close() error { return l.f.Close() }

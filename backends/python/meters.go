@@ -12,16 +12,22 @@ import (
 	"tutti/core/telemetry"
 )
 
-// meters are the metrics that a worker has declared. They go when it does.
+// meters are the metrics that a process has declared. They go when it does.
 type meters struct {
 	mu       sync.Mutex
-	families map[string]*telemetry.CustomFamily // guarded by mu
-	metrics  map[string]*telemetry.CustomMetric // by family and labels; guarded by mu
+	families map[int64]*meterFamily // guarded by mu
+}
+
+// meterFamily is a family as one object of the process has it, with its metrics by their labels.
+type meterFamily struct {
+	*telemetry.CustomFamily
+	metrics map[string]*telemetry.CustomMetric
 }
 
 // reading is what a worker says of its metrics.
 type reading struct {
 	Do      string            `json:"do"`
+	ID      int64             `json:"id"`
 	Family  string            `json:"family"`
 	Kind    string            `json:"kind"`
 	Help    string            `json:"help"`
@@ -34,19 +40,19 @@ var meterKinds = map[string]telemetry.CustomKind{
 	"counter": telemetry.CustomCounter, "gauge": telemetry.CustomGauge, "histogram": telemetry.CustomHistogram,
 }
 
-// meter does what a worker says with its metrics.
-func (w *worker) meter(p *packet) error {
+// meter does what a process says with its metrics.
+func (s *side) meter(p *packet) error {
 	var r reading
 	if err := json.Unmarshal(p.body, &r); err != nil {
 		return status.Errorf(status.InvalidArg, "unexpected metric: %w", err)
 	}
-	if w.m.b.metrics == nil {
+	if s.w.m.b.metrics == nil {
 		return status.Errorf(status.Unsupported, "no metrics are exported here")
 	}
-	x := &w.meters
+	x := &s.meters
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if err := x.do(w.m.b.metrics, &r); err != nil {
+	if err := x.do(s.w.m.b.metrics, &r); err != nil {
 		return status.Errorf(status.InvalidArg, "%w", err)
 	}
 	if r.Do != "value" {
@@ -56,26 +62,35 @@ func (w *worker) meter(p *packet) error {
 	if err != nil {
 		return status.Errorf(status.Internal, "metric family '%s': %w", r.Family, err)
 	}
-	_ = w.side.send(kindReply, flagFinal, p.id, append(newBody(nil), text...)) // a worker that is gone needs none
+	_ = s.link.send(kindReply, flagFinal, p.id, append(newBody(nil), text...)) // a process that is gone needs none
 	return errReplied
 }
 
 // do is called with mu held.
 func (x *meters) do(all *telemetry.Metrics, r *reading) error {
-	switch r.Do {
-	case "family":
+	if r.Do == "family" {
 		return x.family(all, r)
-	case "metric":
-		return x.metric(r)
-	case "drop":
-		x.drop(r)
+	}
+	f := x.families[r.ID]
+	switch {
+	case f == nil:
+		return status.Errorf(status.NotFound, "there is no metric family '%s'", r.Family)
+	case r.Do == "metric":
+		return f.metric(r)
+	case r.Do == "forget":
+		f.drop()
+		delete(x.families, r.ID)
 		return nil
 	}
-	m := x.metrics[r.key()]
+	m := f.metrics[r.key()]
 	if m == nil {
 		return status.Errorf(status.NotFound, "metric family '%s' has no such metric", r.Family)
 	}
-	var err error
+	return r.apply(m)
+}
+
+// apply does with a metric what is said.
+func (r *reading) apply(m *telemetry.CustomMetric) (err error) {
 	switch r.Do {
 	case "increment":
 		err = m.Add(r.Value)
@@ -96,61 +111,54 @@ func (x *meters) family(all *telemetry.Metrics, r *reading) error {
 	if !ok {
 		return status.Errorf(status.InvalidArg, "unexpected kind '%s' of metric family '%s', expected counter, gauge or histogram", r.Kind, r.Family)
 	}
+	if x.families[r.ID] != nil {
+		return status.Errorf(status.AlreadyExists, "metric family '%s' is declared twice", r.Family)
+	}
 	f, err := all.Custom(r.Family, r.Help, kind)
 	if err != nil {
 		return err
 	}
 	if x.families == nil {
-		x.families, x.metrics = map[string]*telemetry.CustomFamily{}, map[string]*telemetry.CustomMetric{}
+		x.families = map[int64]*meterFamily{}
 	}
-	if x.families[r.Family] != nil {
-		f.Drop() // it is held once already
-	}
-	x.families[r.Family] = f
+	x.families[r.ID] = &meterFamily{CustomFamily: f, metrics: map[string]*telemetry.CustomMetric{}}
 	return nil
 }
 
-func (x *meters) metric(r *reading) error {
-	f := x.families[r.Family]
-	if f == nil {
-		return status.Errorf(status.NotFound, "there is no metric family '%s'", r.Family)
-	}
+func (f *meterFamily) metric(r *reading) error {
 	m, err := f.Metric(r.Labels, r.Buckets)
 	if err != nil {
 		return err
 	}
-	if x.metrics[r.key()] != nil {
-		m.Drop()
+	if f.metrics[r.key()] != nil {
+		m.Drop() // it is held once already
 	}
-	x.metrics[r.key()] = m
+	f.metrics[r.key()] = m
 	return nil
 }
 
-func (x *meters) drop(r *reading) {
-	if m := x.metrics[r.key()]; m != nil {
+func (f *meterFamily) drop() {
+	for _, m := range f.metrics {
 		m.Drop()
-		delete(x.metrics, r.key())
 	}
+	f.Drop()
 }
 
 // close gives everything up.
 func (x *meters) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, m := range x.metrics {
-		m.Drop()
-	}
 	for _, f := range x.families {
-		f.Drop()
+		f.drop()
 	}
-	x.metrics, x.families = nil, nil
+	x.families = nil
 }
 
+// key is the labels, one string for all that say the same.
 func (r *reading) key() string {
 	var b strings.Builder
-	b.WriteString(r.Family)
 	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
-		b.WriteString("\n" + strconv.Quote(name) + strconv.Quote(r.Labels[name]))
+		b.WriteString(strconv.Quote(name) + strconv.Quote(r.Labels[name]))
 	}
 	return b.String()
 }

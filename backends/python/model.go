@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -38,6 +39,7 @@ type model struct {
 	// What was warned about: by output, and what is not about one.
 	warned         []atomic.Bool
 	twice, surplus atomic.Bool
+	failures       failures
 
 	mu     sync.Mutex
 	spare  *worker     // of loading, for the first instance; guarded by mu
@@ -67,30 +69,35 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 		}
 	}()
 	if err := m.absolute(); err != nil {
-		return nil, status.Errorf(status.Internal, "unable to load model '%s': %w", s.Model, err)
+		return nil, status.Errorf(status.Internal, "%s: %w", m.failedLoad(), err)
 	}
 	if st, err := os.Stat(m.file); err != nil || !st.Mode().IsRegular() {
-		return nil, config.MissingFile(status.Errorf(status.NotFound, "unable to load model '%s': expected the model's file '%s', found none", s.Model, m.file), m.file)
+		return nil, config.MissingFile(status.Errorf(status.NotFound, "%s: Failed to preinitialize Python stub: Python model file not found in '%s'", m.failedLoad(), m.file), m.file)
 	}
 	if err := m.environment(ctx, &s); err != nil {
-		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+		return nil, status.Prefixf(err, "%s: ", m.failedLoad())
 	}
 	w, err := startWorker(ctx, m)
 	if err != nil {
-		return nil, m.faulty(status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.file), s.File(modelFile))
+		return nil, m.faulty(status.Prefixf(err, "%s from '%s': ", m.failedLoad(), m.file), s.File(modelFile))
 	}
 	if err := m.complete(ctx, w, !s.Strict); err != nil {
-		w.end()
-		return nil, m.faulty(status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.file), s.File(modelFile))
+		w.close()
+		return nil, m.faulty(status.Prefixf(err, "%s from '%s': ", m.failedLoad(), m.file), s.File(modelFile))
 	}
 	text, err := config.JSON(m.cfg)
 	if err != nil {
-		w.end()
+		w.close()
 		return nil, err
 	}
 	m.json, m.spare = string(text), w
 	b.book.add(s.Model, s.Instances)
 	return m, nil
+}
+
+// failedLoad is how Triton's log begins to tell of a model that cannot be loaded.
+func (m *model) failedLoad() string {
+	return fmt.Sprintf("failed to load '%s' version %d", m.sig.Model, m.version)
 }
 
 // absolute names files so that a worker finds them, which runs in the model's folder.
@@ -133,7 +140,7 @@ func (m *model) complete(ctx context.Context, w *worker, allowed bool) error {
 	var done struct {
 		Config json.RawMessage `json:"config"`
 	}
-	if err := w.command(ctx, kindComplete, map[string]any{"config": json.RawMessage(text)}, &done); err != nil {
+	if err := w.run(ctx, kindComplete, map[string]any{"config": json.RawMessage(text)}, &done); err != nil {
 		return err
 	}
 	cfg, err := config.ParseJSON(string(done.Config))
@@ -169,8 +176,9 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	if closed {
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
 	}
-	x := &instance{m: m, name: m.sig.Model + "_0_" + strconv.Itoa(n), cursors: make([]cursor, len(m.sig.Inputs))}
+	x := &instance{m: m, name: m.instanceName(n), cursors: make([]cursor, len(m.sig.Inputs))}
 	x.only.idle = make(chan struct{}, 1)
+	x.life, x.end = context.WithCancel(context.Background())
 	if err := x.start(ctx); err != nil {
 		return nil, m.faulty(status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file), m.file)
 	}
@@ -180,6 +188,9 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	return x, nil
 }
 
+// instanceName names an instance as Triton does.
+func (m *model) instanceName(n int) string { return m.sig.Model + "_0_" + strconv.Itoa(n) }
+
 // forget drops an instance that is closed.
 func (m *model) forget(x *instance) {
 	m.mu.Lock()
@@ -187,7 +198,7 @@ func (m *model) forget(x *instance) {
 	m.live = slices.DeleteFunc(m.live, func(y *instance) bool { return x == y })
 }
 
-// Ready returns what is_ready says in the workers that are not executing.
+// Ready returns why an instance's worker does not serve, or is_ready says that it does not.
 func (m *model) Ready() error {
 	m.mu.Lock()
 	live := slices.Clone(m.live)
@@ -238,7 +249,7 @@ func (m *model) Close() error {
 	}
 	m.b.book.remove(m.sig.Model)
 	if w := m.takeSpare(); w != nil {
-		w.end()
+		w.close()
 	}
 	m.leave()
 	return nil

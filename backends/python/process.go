@@ -34,11 +34,22 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	}
 	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
 	go func() {
+		waitEnd(p.pid)
+		p.kill()       // what it has started and left
 		_ = cmd.Wait() // how it ended is in ProcessState
 		p.how = cmd.ProcessState.String()
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// waitEnd waits for the end of a child, which stays to be waited for: until then nobody else has its number.
+func waitEnd(pid int) {
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // copy copies what comes out of a pipe, which it closes, until its other end is closed.

@@ -13,6 +13,7 @@ const (
 	requestStart uint32 = 1 << iota
 	requestEnd
 	requestNamed
+	requestMany
 )
 
 const (
@@ -52,7 +53,8 @@ func appendExtra(b []byte, at int, q *backends.Req) []byte {
 	if m == nil {
 		m = &noMeta
 	}
-	if m.ID == "" && m.Sequence.Name == "" && len(m.Params) == 0 && len(q.Wanted) == 0 {
+	trace := q.Trace.Carrier(q.Step, q.Wave)
+	if m.ID == "" && m.Sequence.Name == "" && len(m.Params) == 0 && len(q.Wanted) == 0 && trace == "" {
 		return b
 	}
 	from := len(b)
@@ -63,6 +65,7 @@ func appendExtra(b []byte, at int, q *backends.Req) []byte {
 	for _, name := range q.Wanted {
 		b = appendText(b, name)
 	}
+	b = appendText(b, trace)
 	for (len(b)-from)%8 != 0 {
 		b = append(b, 0)
 	}

@@ -26,12 +26,12 @@ func TestWantedOutputs(t *testing.T) {
 	x := running(t, opened(t, o), s, 1)[0]
 	for _, tt := range []struct {
 		meta         *infer.Meta
-		wanted, want []string
+		wanted, want []string // what is told has no order, and comes sorted
 	}{
 		{nil, nil, []string{"OUT", "REST"}},
 		{nil, []string{"OUT"}, []string{"OUT"}},
 		{&infer.Meta{ID: "r"}, nil, []string{"OUT", "REST"}},
-		{&infer.Meta{ID: "r"}, []string{"REST", "OUT"}, []string{"REST", "OUT"}},
+		{&infer.Meta{ID: "r"}, []string{"REST", "OUT"}, []string{"OUT", "REST"}},
 	} {
 		b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 2), Out: make([]tensor.Tensor, 2), Allocator: s.Alloc}
 		b.Reqs = []backends.Req{{Ctx: t.Context(), Meta: tt.meta, Wanted: tt.wanted, Rows: 1}}

@@ -2,7 +2,6 @@ package python
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"tutti/core/recovery"
 	"tutti/core/status"
 )
 
@@ -32,19 +30,23 @@ type worker struct {
 	about   started
 	proc    *process
 	calls   *link
-	side    *link
+	side    *side
 	regions *regions
 	stdout  *output
 	stderr  *output
 	killed  atomic.Pointer[string]
+	leaving atomic.Bool // its end is nothing to log
 	sides   sync.WaitGroup
 	ctx     context.Context //nolint:containedctx // the worker's life, for what it asks on its own
 	cancel  context.CancelFunc
 	running executions
-	open    openCalls
-	meters  meters
-	// commanded is whether a command other than an execution is at hand.
-	commanded atomic.Bool
+	ready   readiness
+	command atomic.Pointer[context.Context] // of the command at hand, which is no execution
+
+	mu       sync.Mutex
+	instance string             // the name of the one that it serves, or is to serve first; guarded by mu
+	died     func()             // called when the process has ended that an instance has, nil before; guarded by mu
+	joined   map[*side]struct{} // of processes that the model has forked; guarded by mu
 
 	seq  uint32
 	pkt  packet
@@ -61,7 +63,7 @@ type started struct {
 
 // startWorker starts a worker that has imported the model's file.
 func startWorker(ctx context.Context, m *model) (*worker, error) {
-	w := &worker{m: m}
+	w := &worker{m: m, instance: m.instanceName(0), joined: map[*side]struct{}{}}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.stdout = &output{ctx: w.ctx, log: m.log, level: slog.LevelInfo, what: "stdout"}
 	w.stderr = &output{ctx: w.ctx, log: m.log, level: slog.LevelWarn, what: "stderr"}
@@ -69,11 +71,11 @@ func startWorker(ctx context.Context, m *model) (*worker, error) {
 		w.cancel()
 		return nil, err
 	}
-	err := w.command(ctx, kindStart, map[string]any{
+	err := w.run(ctx, kindStart, map[string]any{
 		"file": m.file, "model": m.sig.Model, "version": m.version, "paths": []string{filepath.Dir(m.file), m.dir},
 	}, &w.about)
 	if err != nil {
-		w.end()
+		w.close()
 		return nil, err
 	}
 	return w, nil
@@ -92,15 +94,47 @@ func (w *worker) spawn(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, calls.close(), callsEnd.Close())
 	}
-	w.calls, w.side = calls, side
+	w.calls, w.side = calls, w.newSide(side, true)
 	w.regions = newRegions(calls, w.m.b.set.first, w.m.b.set.growth)
 	w.proc, err = w.launch(ctx, callsEnd, sideEnd)
 	err = errors.Join(err, callsEnd.Close(), sideEnd.Close())
 	if err != nil {
 		return errors.Join(status.Errorf(status.Unavailable, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err), calls.close(), side.close())
 	}
-	w.sides.Go(w.serveSide)
+	w.sides.Go(w.side.serve)
+	w.sides.Go(w.watch)
 	return nil
+}
+
+// watch waits for the end of the process, and logs one that nobody has asked for. Processes that it has left behind may hold its
+// sockets open: they are of no use any more.
+func (w *worker) watch() {
+	<-w.proc.ended
+	w.calls.hangUp()
+	w.hangUpSides()
+	if w.leaving.Load() {
+		return
+	}
+	w.m.log.ErrorContext(w.ctx, "the worker of a python model exited", slog.String("instance", w.name()), slog.String("reason", w.end()))
+	w.mu.Lock()
+	died := w.died
+	w.mu.Unlock()
+	if died != nil {
+		died()
+	}
+}
+
+// serves names the instance that the worker serves, and what to call when it dies.
+func (w *worker) serves(instance string, died func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.instance, w.died = instance, died
+}
+
+func (w *worker) name() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.instance
 }
 
 // launch has a nursery fork the worker's process, or starts it where there is none.
@@ -142,20 +176,28 @@ func (w *worker) forked(ctx context.Context, name string, calls, side *os.File) 
 	return p, nil
 }
 
+// unhealthy says that the worker of an instance is no more, in Triton's words.
+func unhealthy(instance string) string { return "Stub process '" + instance + "' is not healthy." }
+
 // kill ends the process and what it has started, for a reason that its requests are told.
 func (w *worker) kill(why string) {
 	w.killed.CompareAndSwap(nil, &why)
 	w.proc.kill()
 }
 
-// end frees the worker, killing it where it has not exited by itself.
-func (w *worker) end() {
+// close frees the worker, killing it where it has not exited by itself.
+func (w *worker) close() {
+	select {
+	case <-w.proc.ended: // by itself, which watch logs
+	default:
+		w.leaving.Store(true)
+	}
 	w.cancel()
-	_ = w.calls.close()
+	w.calls.hangUp()
 	w.waitExit("it did not exit")
-	_ = w.side.close()
 	w.sides.Wait()
-	w.meters.close()
+	_ = w.calls.close()
+	_ = w.side.link.close()
 	w.regions.close()
 	w.pkt.free()
 }
@@ -171,34 +213,41 @@ func (w *worker) waitExit(why string) {
 	}
 }
 
-// gone returns why the worker is no more, in place of err, the failure of its socket.
+// gone returns that the worker is no more, in Triton's words and with its code, and why, in place of err, the failure of its socket.
 func (w *worker) gone(err error) error {
-	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, os.ErrClosed) {
 		w.kill(err.Error())
 	}
 	w.waitExit("it closed its socket and did not exit")
+	return status.Errorf(status.Internal, "%s the python worker of model '%s' ('%s') exited: %s", unhealthy(w.name()), w.m.sig.Model, w.m.file, w.end())
+}
+
+// end says how the process has ended, and what it printed last.
+func (w *worker) end() string {
 	how := w.proc.how
 	if why := w.killed.Load(); why != nil {
 		how = *why
 	}
-	text := ""
 	if tail := w.stderr.tail(); tail != "" {
-		text = ": " + tail
+		return how + ": " + tail
 	}
-	return status.Errorf(status.Unavailable, "the python worker of model '%s' ('%s') exited: %s%s", w.m.sig.Model, w.m.file, how, text)
+	return how
 }
 
-// command sends a command with a JSON body and reads the answer's into out, nil for none. The worker is of no use after
+// run sends a command with a JSON body and reads the answer's into out, nil for none. The worker is of no use after
 // an error that is not the model's.
-func (w *worker) command(ctx context.Context, kind uint16, in, out any) error {
+func (w *worker) run(ctx context.Context, kind uint16, in, out any) error {
 	text, err := json.Marshal(in)
 	if err != nil {
 		return err
 	}
 	w.body = append(newBody(w.body), text...)
-	w.commanded.Store(true)
-	defer w.commanded.Store(false)
-	stop := context.AfterFunc(ctx, func() { w.kill("loading was given up") })
+	w.command.Store(&ctx)
+	defer w.command.Store(nil)
+	stop := context.AfterFunc(ctx, func() {
+		w.leaving.Store(true)
+		w.kill("loading was given up")
+	})
 	defer stop()
 	p, err := w.call(kind)
 	if err != nil {
@@ -243,108 +292,8 @@ func failure(p *packet) error {
 	return &status.Error{Code: code, Msg: strings.ToValidUTF8(string(p.body[r.at:]), "\uFFFD")}
 }
 
-// serveSide takes what the worker asks and tells until it is gone.
-func (w *worker) serveSide() {
-	var p packet
-	defer p.free()
-	for {
-		err := w.side.receive(&p)
-		if err == nil {
-			err = w.takeSide(&p)
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
-				w.kill(err.Error())
-			}
-			w.cancel()
-			return
-		}
-	}
-}
-
-// takeSide serves one packet. What may take its time gets a goroutine and a body of its own. Only a packet that cannot be
-// understood gives an error.
-func (w *worker) takeSide(p *packet) (err error) {
-	defer recovery.Error(&err, w.m.log, "serving python model '"+w.m.sig.Model+"'")
-	switch p.kind {
-	case kindLog:
-		w.logText(p.body)
-		return nil
-	case kindCancelled:
-		w.tellCancelled(p)
-		return nil
-	case kindAbandon:
-		w.open.abandon(p.id)
-		return nil
-	}
-	own := *p
-	if p.mapped {
-		p.mapped = false
-	} else {
-		own.body = append([]byte(nil), p.body...)
-	}
-	if p.kind == kindCall {
-		w.open.add(w, own.id)
-	}
-	w.sides.Go(func() { w.serve(&own) })
-	return nil
-}
-
-func (w *worker) serve(p *packet) {
-	err := w.handle(p)
-	if p.flags&flagAsks != 0 && !errors.Is(err, errReplied) {
-		w.reply(p.id, flagFinal, err)
-	}
-	p.free()
-}
-
-// handle does what a packet of the worker asks for.
-func (w *worker) handle(p *packet) (err error) {
-	defer recovery.Error(&err, w.m.log, "serving python model '"+w.m.sig.Model+"'")
-	switch p.kind {
-	case kindCall:
-		return w.infer(p)
-	case kindSend:
-		return w.deliver(p)
-	case kindMetric:
-		return w.meter(p)
-	case kindModel:
-		return w.control(p)
-	default:
-		return status.Errorf(status.Unsupported, "unexpected packet of kind %d", p.kind)
-	}
-}
-
-// errReplied says that a question has its reply already.
-var errReplied = errors.New("replied")
-
-// reply answers a question with success or an error.
-func (w *worker) reply(id uint32, flags uint16, err error) {
-	_ = w.side.send(kindReply, flags, id, appendError(newBody(nil), err)) // a worker that is gone needs none
-}
-
-// appendError appends an answer without outputs.
-func appendError(b []byte, err error) []byte {
-	if err == nil {
-		return append(b, stateAnswered, 0, 0, 0, 0, 0, 0, 0)
-	}
-	b = append(b, stateError, byte(status.CodeOf(err)), 0, 0, 0, 0, 0, 0)
-	at := len(b)
-	b = appendText(b, status.Text(err))
-	b = append(b, 0, 0)
-	for (len(b)-at)%8 != 0 {
-		b = append(b, 0)
-	}
-	binary.LittleEndian.PutUint32(b[at-4:], uint32(len(b)-at))
-	return b
-}
-
+// Levels of LOG.
 var logLevels = [...]slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError, slog.LevelDebug}
 
-func (w *worker) logText(body []byte) {
-	if len(body) == 0 || int(body[0]) >= len(logLevels) {
-		return
-	}
-	text := strings.ToValidUTF8(string(body[1:]), "\uFFFD")
-	w.m.log.LogAttrs(w.ctx, logLevels[body[0]], "a python model logged", slog.String("text", text))
-}
+// logFailure is the level of what a model has raised that no request was told.
+const logFailure = 4

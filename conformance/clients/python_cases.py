@@ -73,7 +73,7 @@ def what_a_python_model_is_told(f):
     has(told["folder"], args["model_repository"])
     answer = got.get_response()
     found = answer["parameters"] if f.http else {k: v.WhichOneof("parameter_choice") for k, v in answer.parameters.items()}
-    equal({k for k in found if k in ("text", "number", "yes", "half")}, {"text", "number", "yes", "half"})
+    equal({k for k in found if k in ("text", "number", "yes")}, {"text", "number", "yes"})
 
 
 # shows: backends.python.request

@@ -23,6 +23,8 @@ type Meta struct {
 	Priority uint64
 	// Timeout is the client's timeout in microseconds, 0 when it gave none.
 	Timeout uint64
+	// Arrived is when Timeout begins, on the clock of telemetry.Now; 0 for when a queue takes the request.
+	Arrived int64
 	// Deadline is when the client no longer waits, on the clock of telemetry.Now; 0 when
 	// it waits for any time. It is set when the request starts.
 	Deadline int64

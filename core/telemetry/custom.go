@@ -119,8 +119,8 @@ func (f *CustomFamily) Metric(labels map[string]string, buckets []float64) (*Cus
 		key.WriteString(name + "=" + strconv.Quote(value) + ",")
 		pairs = append(pairs, &dto.LabelPair{Name: &name, Value: &value})
 	}
-	if f.kind == CustomHistogram && (!slices.IsSorted(buckets) || slices.ContainsFunc(buckets, math.IsNaN)) {
-		return nil, fmt.Errorf("unexpected buckets of metric family '%s': expected ascending numbers", f.name)
+	if f.kind == CustomHistogram && !rising(buckets) {
+		return nil, fmt.Errorf("unexpected buckets of metric family '%s': expected ascending numbers, each once", f.name)
 	}
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
@@ -134,6 +134,16 @@ func (f *CustomFamily) Metric(labels map[string]string, buckets []float64) (*Cus
 	}
 	m.holders++
 	return m, nil
+}
+
+// rising reports whether every number is greater than the one before it.
+func rising(buckets []float64) bool {
+	for i, b := range buckets {
+		if math.IsNaN(b) || i > 0 && b <= buckets[i-1] {
+			return false
+		}
+	}
+	return true
 }
 
 // Drop gives a metric up; the last to do so removes it.

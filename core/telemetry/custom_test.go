@@ -1,6 +1,8 @@
 package telemetry_test
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -103,5 +105,22 @@ func TestCustomRefused(t *testing.T) {
 	again, err := x.Custom("custom_count", "", telemetry.CustomCounter)
 	if err != nil || again != f {
 		t.Errorf("the family again: %v, %v", again, err)
+	}
+}
+
+// TestCustomBuckets has the buckets of histograms each above the one before.
+func TestCustomBuckets(t *testing.T) {
+	t.Parallel()
+	f, err := telemetry.NewMetrics().Custom("custom_sizes", "", telemetry.CustomHistogram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		buckets []float64
+		ok      bool
+	}{{[]float64{1, 2, 5}, true}, {[]float64{-1}, true}, {[]float64{1, 1, 2, 5, 5}, false}, {[]float64{2, 1}, false}, {[]float64{math.NaN()}, false}} {
+		if _, err := f.Metric(map[string]string{"l": fmt.Sprint(tt.buckets)}, tt.buckets); (err == nil) != tt.ok {
+			t.Errorf("buckets %v: %v", tt.buckets, err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"strings"
 )
 
@@ -126,4 +127,21 @@ func (t *Trace) number(span SpanID) uint64 {
 type caller struct {
 	span   SpanID
 	number uint64
+}
+
+// Carrier returns the context of a step for a model that makes spans of its own: JSON with the headers' names and values, as
+// Triton has it. It is empty unless the mode is "opentelemetry" and the settings chose the request.
+func (t *Trace) Carrier(node, wave int32) string {
+	if !t.Chosen() || t.tracer.mode != ModeOpenTelemetry {
+		return ""
+	}
+	c := t.Context(node, wave)
+	text, err := json.Marshal(struct {
+		Parent string `json:"traceparent"`
+		State  string `json:"tracestate,omitempty"`
+	}{c.Parent(), c.State})
+	if err != nil {
+		return "" // text is always JSON
+	}
+	return string(text)
 }

@@ -81,3 +81,25 @@ func FuzzParseContext(f *testing.F) {
 		}
 	})
 }
+
+// TestCarrier gives models the context of their step, in the mode that exports alone, with or without a client's.
+func TestCarrier(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{tracing.ModeOpenTelemetry, tracing.ModeTriton} {
+		tr, err := tracing.New(tracing.Options{Settings: tracing.Settings{Mode: mode, Rate: "1", Level: []string{"TIMESTAMPS"}, File: t.TempDir() + "/t"}})
+		must(t, err)
+		x := tr.Sample("m", 1, "")
+		got, want, c := x.Carrier(1, 0), "", x.Context(1, 0)
+		if mode == tracing.ModeOpenTelemetry {
+			want = `{"traceparent":"` + c.Parent() + `"}`
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", mode, got, want)
+		}
+		x.End()
+		must(t, tr.Close())
+	}
+	if got := (*tracing.Trace)(nil).Carrier(0, 0); got != "" {
+		t.Errorf("of no trace: %q", got)
+	}
+}

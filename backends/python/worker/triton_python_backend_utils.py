@@ -5,12 +5,13 @@ from tutti_config import (ModelConfig, get_input_config_by_name, get_output_conf
                           using_decoupled_model_transaction_policy)
 from tutti_errors import TritonError, TritonModelException
 from tutti_here import here
+from tutti_metrics import Metric, MetricFamily, MetricKind
 from tutti_request import (TRITONSERVER_REQUEST_FLAG_SEQUENCE_END, TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,
                            TRITONSERVER_REQUEST_RELEASE_ALL, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, InferenceRequest,
                            InferenceResponse, InferenceTrace, MemoryType, PreferredMemory, get_input_tensor_by_name,
                            get_output_tensor_by_name)
 from tutti_sender import TRITONSERVER_RESPONSE_COMPLETE_FINAL, InferenceResponseSender
-from tutti_service import Logger, LogLevel, Metric, MetricFamily, MetricKind, is_model_ready, load_model, unload_model
+from tutti_service import Logger, LogLevel, is_model_ready, load_model, unload_model
 from tutti_tensor import (TRITON_STRING_TO_NUMPY, Tensor, deserialize_bytes_tensor, numpy_to_triton_type,
                           serialize_byte_tensor, triton_string_to_numpy, triton_to_numpy_type)
 

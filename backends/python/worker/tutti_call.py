@@ -1,5 +1,7 @@
 """Inferences that a model asks of others (BLS)."""
 
+import queue
+
 import tutti_wire as wire
 from tutti_errors import TritonError, TritonModelException
 from tutti_here import here
@@ -7,38 +9,49 @@ from tutti_tensor import made
 
 
 def run(request, decoupled):
-    """Asks and waits for the response, or for nothing: the iterator does."""
+    """Sends a request and waits: for its response, or for the first of a decoupled call, whose iterator waits for the others."""
     side = _side()
     if decoupled:
-        return ResponseIterator(side, request)
-    ident, replies = side.start(wire.CALL, request.encoded())
+        responses = ResponseIterator(side, request)
+        responses._take()
+        return responses
+    ident, replies = side.start(wire.CALL, request.encoded(False))
     try:
-        flags, body = replies.get()
-        return _only(side, ident, request, flags, body)
+        return response(replies.get()[1])
     finally:
         side.end(ident)
 
 
-async def start(request, decoupled):
-    """Asks and awaits the response. That no thread waits meanwhile lets any number be on their way."""
+def start(request, decoupled):
+    """Sends a request and returns a future of what run returns. No thread waits meanwhile, so any number may be on their way."""
     import asyncio  # it is there already where this is awaited
 
-    side = _side()
-    if decoupled:
-        return ResponseIterator(side, request)
     loop = asyncio.get_running_loop()
-    future = loop.create_future()
+    first = loop.create_future()
 
-    def take(flags, body):
+    def tell(flags, body):
         try:
-            loop.call_soon_threadsafe(_settle, future, (flags, body))
+            loop.call_soon_threadsafe(_settle, first, body)
         except RuntimeError:
             pass  # the loop has ended, and whoever waited with it
 
-    ident, _ = side.start(wire.CALL, request.encoded(), take=take)
+    side = _side()
+    if decoupled:
+        return asyncio.ensure_future(_first(ResponseIterator(side, request, tell), first))
+    ident, _ = side.start(wire.CALL, request.encoded(False), take=tell)
+    return asyncio.ensure_future(_only(side, ident, first))
+
+
+def _settle(future, value):
+    if not future.done():
+        future.set_result(value)
+
+
+async def _only(side, ident, first):
+    import asyncio
+
     try:
-        flags, body = await future
-        return _only(side, ident, request, flags, body)
+        return response(await first)
     except asyncio.CancelledError:
         side.tell_of(wire.ABANDON, ident)
         raise
@@ -46,9 +59,9 @@ async def start(request, decoupled):
         side.end(ident)
 
 
-def _settle(future, value):
-    if not future.done():
-        future.set_result(value)
+async def _first(responses, first):
+    await first
+    return responses
 
 
 def _side():
@@ -57,33 +70,33 @@ def _side():
     return here.server("an inference")
 
 
-def _only(side, ident, request, flags, body):
-    if not flags & wire.FINAL:
-        side.tell_of(wire.ABANDON, ident)
-        raise TritonModelException(
-            "Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled transaction "
-            "policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'"
-            % request.model_name())
-    return response(body)
-
-
 def response(body):
-    """Returns the response that a reply holds."""
+    """Returns the response that a reply holds. The last one of a decoupled model may be empty."""
     from tutti_request import InferenceResponse
 
     state, code, text, params, tensors = wire.decode_answer(body)
     if state == wire.ERROR:
         return InferenceResponse([], TritonError(text, code))
-    return InferenceResponse([made(name, array, number) for name, number, array in tensors], None, params)
+    r = InferenceResponse([made(name, array, number) for name, number, array in tensors])
+    r._params = params or None
+    return r
 
 
 class ResponseIterator:
-    """The responses of a decoupled model, as they come. Going over them again, once all have come, starts anew."""
+    """The responses of a decoupled call, as they come: those of a decoupled model end with an empty one unless the model marks
+    another as the last. Going over them again, once all have come, starts anew."""
 
-    def __init__(self, side, request):
+    def __init__(self, side, request, tell=None):
         self._side, self._over, self._kept, self._at = side, False, [], 0
-        self._ident = None
-        self._ident, self._replies = side.start(wire.CALL, request.encoded())
+        self._ident, self._replies = None, queue.SimpleQueue()
+        put = self._replies.put  # not self, which is to be dropped while the call goes on
+
+        def take(flags, body):
+            put((flags, body))
+            if tell is not None:
+                tell(flags, body)
+
+        self._ident, _ = side.start(wire.CALL, request.encoded(True), take=take)
 
     def __iter__(self):
         if self._over and self._at >= len(self._kept):
@@ -105,16 +118,15 @@ class ResponseIterator:
         if flags & wire.FINAL:
             self._over = True
             self._side.end(self._ident)
-        if body[0] != wire.NONE:
-            self._kept.append(response(body))
+        self._kept.append(response(body))
 
     def cancel(self):
-        """Wants no more responses. Those on their way may still come."""
+        """Asks the model to end. What it sends nevertheless is among the responses."""
         if not self._over:
-            self._side.tell_of(wire.ABANDON, self._ident)
+            self._side.tell_of(wire.CANCEL, self._ident)
 
     def __del__(self):
-        if self._ident is None or self._over:
+        if self._ident is None or self._over or self._side is not here.side:
             return
         try:
             self._side.end(self._ident)

@@ -58,7 +58,7 @@ _going_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ch
 
 FRESH, USED = b"dltensor", b"used_dltensor"
 
-_lent = {}  # by the address of a _Managed: it and what it views
+_lent = {}  # by the address of a _Managed: it, what it views and whose that is
 
 
 def _returned(managed):
@@ -73,8 +73,8 @@ def _dropped(capsule):
 _on_return, _on_drop = _Deleter(_returned), _Destructor(_dropped)
 
 
-def export(number, array):
-    """Returns a capsule that views the memory of an array of a data type's number."""
+def export(number, array, owner):
+    """Returns a capsule that views the memory of an array of a data type's number, and holds on to the array's owner."""
     if number == wire.BYTES:
         raise TritonModelException("DLPack does not have support for string tensors.")
     array = np.ascontiguousarray(array).reshape(array.shape)
@@ -86,7 +86,7 @@ def export(number, array):
     v.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
     managed.deleter = _on_return
     at = ctypes.addressof(managed)
-    _lent[at] = managed, array, shape
+    _lent[at] = managed, array, shape, owner
     return _new(at, FRESH, _on_drop)
 
 

@@ -1,6 +1,7 @@
 """Failures, as a model makes and meets them."""
 
 import enum
+import os
 
 
 class TritonModelException(Exception):
@@ -43,3 +44,13 @@ class TritonError:
 
     def __repr__(self):
         return "TritonError(%r, %s)" % (self._message, self._code.name)
+
+
+def failure(e):
+    """Says what was raised, and where in the model's own code."""
+    import traceback
+
+    own = os.path.dirname(__file__)
+    lines = "".join("  %s(%d): %s\n" % (f.filename, f.lineno, f.name) for f in reversed(traceback.extract_tb(e.__traceback__))
+                    if os.path.dirname(f.filename) != own and not f.filename.startswith("<frozen"))
+    return "%s: %s%s" % (type(e).__name__, e, "\n\nAt:\n" + lines if lines else "")

@@ -6,9 +6,10 @@ from types import CoroutineType
 import numpy as np
 
 import tutti_wire as wire
-from tutti_errors import TritonModelException
+from tutti_errors import TritonModelException, failure
 from tutti_here import here
 from tutti_request import TRITONSERVER_REQUEST_RELEASE_RESCHEDULE, InferenceResponse, received
+from tutti_service import log_failure
 from tutti_tensor import made
 
 _LEFT = wire.ANSWER.pack(wire.NONE, 0, 0, 0)
@@ -154,7 +155,7 @@ class Execution:
         if number == wire.BYTES or size > region.size:
             return None
         if size:
-            region.map[:size] = np.ascontiguousarray(array)
+            wire.store(region.map, 0, array)
         key = t._name, number, array.shape, region.size
         done = self.bodies.get(key)
         if done is None:
@@ -170,7 +171,7 @@ class Execution:
         """Raises unless execute returned what it should."""
         if self.decoupled and any(a is not None for a in answers):
             raise TritonModelException("Python model '%s' is using the decoupled mode and the execute function must return None."
-                                       % here.model)
+                                       % here.instance)
         if not isinstance(answers, list):
             raise TritonModelException("Expected a list in the execute return, found type '%s'." % type(answers))
         if len(answers) != len(requests):
@@ -215,7 +216,7 @@ class Execution:
             if size:
                 if at + size > region.size:
                     region.grow(at + size)
-                region.map[at:at + size] = raw
+                wire.store(region.map, at, raw)
             shape = array.shape
             outputs.append(wire.SHAPED[len(shape)].pack(index, number, len(shape), 0, at, size, *shape))
             at = -(-(at + size) // wire.ALIGN) * wire.ALIGN
@@ -257,9 +258,10 @@ def _failed(error):
 
 
 def _over(future, senders):
-    """Ends the requests that a coroutine left open by failing."""
+    """Ends the requests that a coroutine left open by failing. No request may be left to be told, so it is logged here."""
     if future.cancelled() or future.exception() is None:
         return
-    e = future.exception()
+    text = failure(future.exception())
+    log_failure(text)
     for s in senders:
-        s.fail("%s: %s" % (type(e).__name__, e))
+        s.fail(text)

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import sys
@@ -75,6 +76,10 @@ class _Nursery:
     def reap(self, descriptor):
         ident, process = self.live.pop(descriptor)
         self.poll.unregister(descriptor)
+        try:
+            os.killpg(process, signal.SIGKILL)  # what it has started and left; nobody else has its number yet
+        except OSError:
+            pass
         _, state = os.waitpid(process, 0)
         os.close(descriptor)
         self.send(ENDED, ident, _STATUS.pack(state))

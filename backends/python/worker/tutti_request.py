@@ -2,6 +2,8 @@
 
 import enum
 import json
+import operator
+import time
 
 import tutti_call as call
 import tutti_wire as wire
@@ -15,7 +17,7 @@ TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
 TRITONSERVER_REQUEST_RELEASE_ALL = 1
 TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 
-_TEXT_CORRELATION = 4
+_TEXT_CORRELATION, _MANY = 4, 8  # flags of the wire's
 
 
 class MemoryType(enum.IntEnum):
@@ -51,14 +53,13 @@ class InferenceRequest:
 
     def __init__(self, request_id="", correlation_id=0, inputs=None, requested_output_names=None, model_name=None,
                  model_version=-1, flags=0, timeout=0, preferred_memory=None, trace=None, parameters=None):
-        for name, value in (("inputs", inputs), ("requested_output_names", requested_output_names), ("model_name", model_name)):
-            if value is None:
-                raise TypeError("InferenceRequest: expected '%s'" % name)
-        if isinstance(correlation_id, bool) or not isinstance(correlation_id, (int, str)):
-            raise TritonModelException("Correlation ID must be integer or string")
+        if not isinstance(correlation_id, (int, str)):
+            raise (TypeError if correlation_id is None else TritonModelException)("Correlation ID must be integer or string")
+        self._id, self._model = _text("request_id", request_id), _text("model_name", model_name)
         self._inputs, self._outputs = _tensors(inputs, request_id, model_name), _names(requested_output_names, request_id, model_name)
-        self._id, self._correlation, self._model, self._version = str(request_id), correlation_id, model_name, int(model_version)
-        self._flags, self._timeout, self._priority, self._params = int(flags), int(timeout), 0, checked(parameters)
+        self._correlation, self._version = correlation_id, _number("model_version", model_version)
+        self._flags, self._timeout = _number("flags", flags, 0), _number("timeout", timeout, 0)
+        self._priority, self._params = 0, checked(parameters)
         self._memory, self._trace = preferred_memory, trace or InferenceTrace()
         self._sender = self._place = self._extra = None
         self._release = TRITONSERVER_REQUEST_RELEASE_ALL
@@ -112,12 +113,13 @@ class InferenceRequest:
 
     def trace(self):
         """Returns the trace."""
+        self._read()
         return self._trace
 
     def requested_output_names(self):
-        """Returns the names of the outputs that are wanted."""
+        """Returns the names of the outputs that are wanted, a set."""
         self._read()
-        return self._outputs
+        return set(self._outputs)
 
     def set_release_flags(self, flags):
         """Says what becomes of the request after execute: it is done, or it is to be executed again (RESCHEDULE)."""
@@ -157,12 +159,17 @@ class InferenceRequest:
             self._correlation = name
         self._params = reader.params()
         self._outputs = reader.strings() or self._outputs
+        context = reader.string()
+        if context:
+            self._trace = InferenceTrace(context)
 
-    def encoded(self):
-        """Returns the request as a CALL."""
+    def encoded(self, decoupled):
+        """Returns the request as a CALL, decoupled when any number of responses is expected."""
+        began = time.perf_counter()
         tensors = [(t._number, t._array.shape, wire.raw_of(t._number, t._array)) for t in self._inputs]
         return wire.encode_request(self._model, self._version, tensors, [t._name for t in self._inputs], self._outputs, self._id,
-                                   self._correlation, self._priority, self._timeout, self._flags, self._params)
+                                   self._correlation, self._priority, self._timeout, self._flags & 3 | (_MANY if decoupled else 0), self._params,
+                                   began)
 
 
 _no_trace = InferenceTrace()
@@ -187,14 +194,18 @@ class InferenceResponse:
     __slots__ = ("_outputs", "_error", "_params", "__weakref__")
 
     def __init__(self, output_tensors=(), error=None, parameters=None):
-        outputs = list(output_tensors or ())
+        if output_tensors is None:
+            raise TypeError("InferenceResponse: expected 'output_tensors' of type list, found NoneType")
+        outputs = list(output_tensors)
         for t in outputs:
             if type(t) is not Tensor and not isinstance(t, Tensor):
-                raise TritonModelException("Output tensor for inference response should be a Tensor, found %s" % _kind(t))
+                if t is None:
+                    raise TritonModelException("Output tensor for inference response should not be empty.")
+                raise TypeError("InferenceResponse: expected 'output_tensors' of type list of Tensor, found %s" % _kind(t))
         if error is not None and not isinstance(error, TritonError):
             raise TypeError("InferenceResponse: expected an error of type TritonError, found %s" % _kind(error))
         self._outputs, self._error = outputs, error
-        self._params = checked(parameters) if parameters else None
+        self._params = checked(parameters) if parameters is not None else None
 
     def output_tensors(self):
         """Returns the tensors."""
@@ -217,33 +228,67 @@ def _kind(v):
     return type(v).__name__
 
 
+def _wrong(name, expected, value):
+    return TypeError("InferenceRequest: expected '%s' of type %s, found %s" % (name, expected, _kind(value)))
+
+
+def _text(name, value):
+    if isinstance(value, (bytes, bytearray)):  # as the elements of a BYTES tensor are
+        return value.decode()
+    if not isinstance(value, str):
+        raise _wrong(name, "str", value)
+    return value
+
+
+def _number(name, value, least=-1):
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise _wrong(name, "int", value) from None
+    if number < least:
+        raise TypeError("InferenceRequest: expected '%s' to be at least %d, found %d" % (name, least, number))
+    return number
+
+
+def _list(name, values):
+    try:
+        return list(values)
+    except TypeError:
+        raise _wrong(name, "list", values) from None
+
+
 def _tensors(inputs, request, model):
-    inputs = list(inputs)
+    inputs = _list("inputs", inputs)
     for t in inputs:
         if t is None:
             raise TritonModelException("Input tensor for request with id '%s' and model name '%s' should not be empty."
                                        % (request, model))
         if not isinstance(t, Tensor):
-            raise TypeError("InferenceRequest: expected inputs of type Tensor, found %s" % _kind(t))
+            raise _wrong("inputs", "list of Tensor", t)
     return inputs
 
 
 def _names(names, request, model):
-    names = list(names)
-    if not all(names):
-        raise TritonModelException("Requested output name for request with id '%s' and model name '%s' should not be empty."
-                                   % (request, model))
-    return names
+    names = [_text("requested_output_names", name) for name in _list("requested_output_names", names)]
+    for name in names:
+        if name == "":
+            raise TritonModelException("Requested output name for request with id '%s' and model name '%s' should not be empty."
+                                       % (request, model))
+    return list(dict.fromkeys(names))
 
 
 def checked(parameters):
     """Returns a copy of parameters whose keys and values can travel."""
-    for key, value in (parameters or {}).items():
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, dict):
+        raise TritonModelException("Expect dict, got %s" % type(parameters))
+    for key, value in parameters.items():
         if not isinstance(key, str):
             raise TritonModelException("Expect parameters keys to have type str, found type %s" % type(key))
-        if not isinstance(value, (bool, int, float, str)):
+        if not isinstance(value, (bool, int, str)):
             raise TritonModelException("Expect parameters values to have type bool/int/str, found type %s" % type(value))
-    return dict(parameters or {})
+    return dict(parameters)
 
 
 def get_input_tensor_by_name(inference_request, name):

@@ -30,7 +30,7 @@ class InferenceResponseSender:
         if response is None and not self._decoupled:
             return  # the one response was sent before
         final = flags or not self._decoupled
-        body = self._place + encoded(response)
+        body = encoded(response, self._place)
         said, reply = here.server("a response").ask(wire.SEND, body, wire.FINAL if final else 0)
         if len(reply) >= wire.ANSWER.size:
             state, code, text, _, _ = wire.decode_answer(reply)
@@ -73,8 +73,8 @@ class InferenceResponseSender:
         here.side.tell(wire.SEND, self._place + answer, wire.FINAL)
 
     def __del__(self):
-        if self.closed() or here.side is None:
-            return
+        if self.closed() or here.side is None or here.forks:
+            return  # a forked process has copies of what its worker still uses
         try:
             if self._decoupled:
                 self._closed = True
@@ -85,13 +85,13 @@ class InferenceResponseSender:
             pass  # the server is gone
 
 
-def encoded(response):
-    """Returns a response as an answer, its tensors after it."""
+def encoded(response, place):
+    """Returns the body of a SEND: a request's place, and a response."""
     if response is None:
-        return wire.ANSWER.pack(wire.NONE, 0, 0, 0)
+        return place + wire.ANSWER.pack(wire.NONE, 0, 0, 0)
     error = response.error()
     if error is not None:
         extra = wire.answer_extra(error.message())
-        return wire.ANSWER.pack(wire.ERROR, error.code(), 0, len(extra)) + extra
+        return place + wire.ANSWER.pack(wire.ERROR, error.code(), 0, len(extra)) + extra
     tensors = [(t._number, t._array.shape, wire.raw_of(t._number, t._array)) for t in response.output_tensors()]
-    return wire.encode_answer(tensors, [t._name for t in response.output_tensors()], params=response._params)
+    return wire.encode_answer(tensors, [t._name for t in response.output_tensors()], params=response._params).after(place)

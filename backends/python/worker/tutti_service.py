@@ -1,4 +1,4 @@
-"""What a model tells and asks the server besides inferences: its log, its metrics and its models."""
+"""What a model tells and asks the server besides inferences: its log and its models."""
 
 import base64
 import enum
@@ -41,6 +41,9 @@ class LogLevel(enum.IntEnum):
     VERBOSE = 3
 
 
+_FAILURE = 4  # a level of the wire's
+
+
 class Logger:
     """The server's log."""
 
@@ -52,7 +55,9 @@ class Logger:
         """Writes a line of a level."""
         if not isinstance(message, str):
             raise TypeError("log: expected a message of type str, found %s" % type(message).__name__)
-        here.server("the log").tell(wire.LOG, bytes([LogLevel(level)]) + message.encode("utf-8", "replace"))
+        if not isinstance(level, LogLevel):
+            raise TypeError("log: expected a level of type LogLevel, found %s" % type(level).__name__)
+        here.server("the log").tell(wire.LOG, bytes([level]) + message.encode("utf-8", "replace"))
 
     @staticmethod
     def log_info(message):
@@ -75,95 +80,10 @@ class Logger:
         Logger.log(message, LogLevel.VERBOSE)
 
 
-class MetricKind(enum.Enum):
-    """Kinds of metrics."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-_OPERATIONS = {
-    MetricKind.COUNTER: ("increment", "value"),
-    MetricKind.GAUGE: ("increment", "set", "value"),
-    MetricKind.HISTOGRAM: ("observe",),
-}
-
-
-class MetricFamily:
-    """Metrics of one name, which differ in their labels. It must live as long as its metrics."""
-
-    COUNTER, GAUGE, HISTOGRAM = MetricKind
-
-    def __init__(self, name, description, kind):
-        if not isinstance(name, str) or not isinstance(description, str):
-            raise TypeError("MetricFamily: expected a name and a description of type str")
-        self._name, self._kind, self._metrics = name, MetricKind(kind), {}
-        ask(wire.METRIC, {"do": "family", "family": name, "kind": self._kind.value, "help": description},
-            "Error when creating MetricFamily")
-
-    def Metric(self, labels=None, buckets=None):
-        """Returns the metric with these labels, a dict of strings. A histogram needs its buckets, rising."""
-        return Metric(self, dict(labels or {}), buckets)
-
-
-class Metric:
-    """One value, or one histogram."""
-
-    def __init__(self, family, labels, buckets=None):
-        self._made = False
-        if not all(isinstance(k, str) and isinstance(v, str) for k, v in labels.items()):
-            raise TypeError("metric '%s': expected labels of type str" % family._name)
-        self._family, self._labels = family, labels
-        if (family._kind is MetricKind.HISTOGRAM) != (buckets is not None):
-            need = "needs" if buckets is None else "takes no"
-            raise TritonModelException("Error when creating Metric: a %s %s buckets" % (family._kind.value, need))
-        question = self._question("metric")
-        if buckets is not None:
-            question["buckets"] = [float(b) for b in buckets]
-        ask(wire.METRIC, question, "Error when creating Metric")
-        self._key = tuple(sorted(labels.items()))
-        family._metrics[self._key] = family._metrics.get(self._key, 0) + 1
-        self._made = True
-
-    def __del__(self):
-        if not self._made:
-            return
-        self._family._metrics[self._key] -= 1  # the server has one metric of these labels for all that say so here
-        if not self._family._metrics[self._key] and here.side is not None:
-            try:
-                here.side.tell(wire.METRIC, json.dumps(self._question("drop")).encode())
-            except OSError:
-                pass  # the server is gone, and the metric with it
-
-    def _question(self, do):
-        return {"do": do, "family": self._family._name, "labels": self._labels}
-
-    def _do(self, do, doing, value=None):
-        if do not in _OPERATIONS[self._family._kind]:
-            raise TritonModelException("%s: a %s has no operation '%s'" % (doing, self._family._kind.value, do))
-        question = self._question(do)
-        if value is not None:
-            question["value"] = float(value)
-        return ask(wire.METRIC, question, doing)[1]
-
-    def increment(self, value):
-        """Adds to a counter or gauge."""
-        if self._family._kind is MetricKind.COUNTER and value < 0:
-            raise TritonModelException("Failed to increment metric value: a counter never falls, found %s" % value)
-        self._do("increment", "Failed to increment metric value", value)
-
-    def set(self, value):
-        """Sets a gauge."""
-        self._do("set", "Failed to set metric value", value)
-
-    def observe(self, value):
-        """Counts a value into a histogram."""
-        self._do("observe", "Failed to observe metric value", value)
-
-    def value(self):
-        """Returns the value of a counter or gauge."""
-        return json.loads(bytes(self._do("value", "Failed to get metric value")))["value"]
+def log_failure(text):
+    """Logs what a model raised where no request is there any more to be told."""
+    if here.side is not None:
+        here.side.tell(wire.LOG, bytes([_FAILURE]) + text.encode("utf-8", "replace"))
 
 
 def load_model(model_name, config="", files=None):

@@ -92,7 +92,7 @@ class Tensor:
 
     def to_dlpack(self):
         """Returns a DLPack capsule over the same memory."""
-        return dlpack.export(self._number, self._array)
+        return dlpack.export(self._number, self._array, self)
 
     def __dlpack__(self, stream=None, **_):
         return self.to_dlpack()

@@ -8,13 +8,16 @@ import queue
 import socket
 import struct
 import threading
+import time
 from sys import getrefcount
 
 import numpy as np
 
+from tutti_here import here
+
 START, COMPLETE, INIT, REGION, DROP, EXECUTE, READY, FINALIZE = range(1, 9)
 DONE, FAILED = 16, 17
-LOG, CALL, SEND, CANCELLED, METRIC, MODEL, ABANDON = range(32, 39)
+LOG, CALL, SEND, CANCELLED, METRIC, MODEL, ABANDON, CANCEL, JOIN = range(32, 41)
 REPLY = 48
 
 IN_FILE, FINAL, YES, KEPT, ASKS, SAME = 1, 2, 4, 8, 16, 32
@@ -91,21 +94,28 @@ class Link:
             self.send(kind, ident, body, flags)
 
     def send(self, kind, ident, body=b"", flags=0):
-        """Sends a packet, from any thread."""
+        """Sends a packet, from any thread. body is bytes or a Body."""
         size = len(body)
         if size <= MAX_BODY:
+            packet = HEAD.pack(kind, flags, ident, size) + bytes(body)
             with self.lock:
-                self.sock.send(HEAD.pack(kind, flags, ident, size) + body)
+                self.sock.send(packet)
             return
         fd = new_file(size)
         try:
             with mmap.mmap(fd, size) as m:
-                m[:] = body
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", fd))]
-            with self.lock:
-                self.sock.sendmsg([HEAD.pack(kind, flags | IN_FILE, ident, size)], rights)
+                if isinstance(body, Body):
+                    body.write(m)
+                else:
+                    m[:] = body
+            self.send_file(HEAD.pack(kind, flags | IN_FILE, ident, size), fd)
         finally:
             os.close(fd)
+
+    def send_file(self, packet, fd):
+        """Sends a packet with a file."""
+        with self.lock:
+            self.sock.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", fd))])
 
 
 class Side:
@@ -123,9 +133,22 @@ class Side:
                 kind, flags, ident, body, _ = self.link.receive()
             except (OSError, EOFError):
                 os._exit(0)  # the server is gone: nobody waits for what is computed
+            if kind == READY:
+                threading.Thread(target=here.ready, args=(self.link, ident), name="tutti-ready", daemon=True).start()
+                continue
             take = self.waiting.get(ident)
             if kind == REPLY and take is not None:
                 take(flags, bytes(body) if not flags & IN_FILE else body)
+
+    def join(self):
+        """Returns the side of this process, which was forked from the one whose side this is."""
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        link = self.link
+        link.lock = threading.RLock()  # the thread that may have held it was not forked
+        link.send_file(HEAD.pack(JOIN, 0, 0, 0), theirs.fileno())
+        theirs.close()
+        link.sock.close()
+        return Side(mine.detach())
 
     def tell(self, kind, body, flags=0):
         """Sends what has no reply."""
@@ -274,14 +297,55 @@ def format_bytes(array):
 
 
 def raw_of(number, array):
-    """Returns an array whose memory is what travels: contiguous numbers, or the bytes of BYTES."""
+    """Returns an array whose elements are what travels: the numbers, or the bytes of BYTES."""
     if number == BYTES:
         return np.frombuffer(format_bytes(array), np.uint8)
-    return np.ascontiguousarray(array)
+    return array
+
+
+def store(memory, at, array):
+    """Copies an array's elements into memory, in C's order."""
+    if array.flags.c_contiguous:
+        memory[at:at + array.nbytes] = array
+    else:
+        np.copyto(np.ndarray(array.shape, array.dtype, memory, at), array)
+
+
+class Body:
+    """The body of a packet: bytes, and the elements of arrays behind them, each at its place. It is put together where it travels,
+    so that a large array is copied once."""
+
+    __slots__ = ("head", "arrays", "size")
+
+    def __init__(self, head, arrays, size):
+        self.head, self.arrays, self.size = head, arrays, size
+
+    def __len__(self):
+        return self.size
+
+    def after(self, prefix):
+        """Returns the body with more bytes before it."""
+        n = len(prefix)
+        return Body(prefix + self.head, [(at + n, array) for at, array in self.arrays], self.size + n)
+
+    def __bytes__(self):
+        parts, size = [self.head], len(self.head)
+        for at, array in self.arrays:
+            parts.append(b"\0" * (at - size))
+            parts.append(array.tobytes())
+            size = at + array.nbytes
+        return b"".join(parts)
+
+    def write(self, memory):
+        """Writes the body to the beginning of memory that holds zeros."""
+        memory[:len(self.head)] = self.head
+        for at, array in self.arrays:
+            if array.nbytes:
+                store(memory, at, array)
 
 
 def encode_answer(tensors, names, state=ANSWERED, code=0, text="", params=None):
-    """Encodes an answer with its tensors' memory behind it, for the side. tensors are (number, dims, raw), all named."""
+    """Returns an answer with its tensors' elements behind it, for the side. tensors are (number, dims, raw), all named."""
     return _encode(ANSWER.size, lambda n: ANSWER.pack(state, code, len(tensors), n), tensors,
                    answer_extra(text, params, names))
 
@@ -293,32 +357,28 @@ def answer_extra(text="", params=None, names=()):
 
 
 def encode_request(model, version, tensors, names, outputs=(), ident="", correlation=0, priority=0, timeout=0, flags=0,
-                   params=None):
-    """Encodes a CALL. tensors are (number, dims, raw)."""
+                   params=None, began=0):
+    """Returns a CALL. tensors are (number, dims, raw), began is when the model made it, by time.perf_counter."""
     text = correlation if isinstance(correlation, str) else ""
     if text:
         correlation, flags = 0, flags | 4
     extra = padded(b"".join([
         encode_string(ident), encode_string(text), encode_params(params or {}), encode_string(model), struct.pack("<q", version),
         *map(encode_string, names), U16.pack(len(outputs)), *map(encode_string, outputs)]))
-    return _encode(REQUEST.size, lambda n: REQUEST.pack(correlation, priority, timeout, flags, len(tensors), 0, n, 0), tensors, extra)
+    passed = min(int((time.perf_counter() - began) * 1e6) + 1, 0xFFFFFFFF)
+    return _encode(REQUEST.size, lambda n: REQUEST.pack(correlation, priority, timeout, flags, len(tensors), 0, n, passed), tensors, extra)
 
 
 def _encode(head, pack, tensors, extra):
     at = head + sum(TENSOR.size + 8 * len(dims) for _, dims, _ in tensors) + len(extra)
-    parts = [pack(len(extra))]
+    parts, arrays, size = [pack(len(extra))], [], at
     for number, dims, raw in tensors:
         at = -(-at // ALIGN) * ALIGN
         parts.append(TENSOR.pack(NAMED, number, len(dims), 0, at, raw.nbytes) + DIMS[len(dims)].pack(*dims))
-        at += raw.nbytes
+        arrays.append((at, raw))
+        at = size = at + raw.nbytes
     parts.append(extra)
-    size = sum(map(len, parts))
-    for _, _, raw in tensors:
-        gap = -size % ALIGN
-        parts.append(b"\0" * gap)
-        parts.append(raw.tobytes())
-        size += gap + raw.nbytes
-    return b"".join(parts)
+    return Body(b"".join(parts), arrays, size)
 
 
 def decode_answer(body, at=0):

@@ -13,7 +13,7 @@ import numpy as np
 import tutti_nursery as nursery
 import tutti_wire as wire
 import triton_python_backend_utils as pb
-from tutti_errors import TritonError, TritonModelException
+from tutti_errors import TritonError, TritonModelException, failure
 from tutti_execution import Execution
 from tutti_here import here
 
@@ -30,9 +30,16 @@ class Worker:
         self.loop = None
         self.file = ""
         self.commands = {
-            wire.START: self.start, wire.COMPLETE: self.complete, wire.INIT: self.initialize,
-            wire.READY: self.ready, wire.FINALIZE: self.finalize,
+            wire.START: self.start, wire.COMPLETE: self.complete, wire.INIT: self.initialize, wire.FINALIZE: self.finalize,
         }
+        here.ready = self.ready
+        os.register_at_fork(after_in_child=self.forked)
+
+    def forked(self):
+        """Leaves the worker's sockets to the worker, in a process that the model has forked from it."""
+        self.calls.sock.close()
+        here.forked()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it is how multiprocessing ends processes
 
     def run(self):
         """Runs until there is no server, or FINALIZE."""
@@ -102,6 +109,7 @@ class Worker:
 
     def initialize(self, body):
         c = json.loads(bytes(body))
+        here.instance = c["args"]["model_instance_name"]
         self.model = self.model_class()
         if hasattr(self.model, "initialize"):
             self.model.initialize(c["args"])
@@ -109,15 +117,25 @@ class Worker:
         here.executing = True
         return b"", 0
 
-    def ready(self, _):
+    def ready(self, link, ident):
+        """Answers, from a thread of its own, whether the model is ready."""
+        try:
+            flags = wire.YES if self.is_ready() else 0
+        except BaseException as e:  # whatever a model raises is an answer
+            link.send(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"))
+        else:
+            link.send(wire.DONE, ident, b"", flags)
+
+    def is_ready(self):
+        """Returns what is_ready of the model says, True where there is none."""
         if not hasattr(self.model, "is_ready"):
-            return b"", wire.YES
+            return True
         is_ready = self.model.is_ready()
         if isinstance(is_ready, types.CoroutineType):
             is_ready = self.coroutine(is_ready).result()
         if not isinstance(is_ready, (bool, np.bool_)):
             raise TritonModelException("is_ready() must return a boolean value")
-        return b"", wire.YES if is_ready else 0
+        return is_ready
 
     def finalize(self, _):
         here.executing = False
@@ -158,18 +176,9 @@ def code_of(e):
     return int(TritonError.INTERNAL)
 
 
-def failure(e):
-    """Says what was raised, and where."""
-    import traceback
-
-    own = os.path.dirname(__file__)
-    lines = "".join("  %s(%d): %s\n" % (f.filename, f.lineno, f.name) for f in reversed(traceback.extract_tb(e.__traceback__))
-                    if os.path.dirname(f.filename) != own and not f.filename.startswith("<frozen"))
-    return "%s: %s%s" % (type(e).__name__, e, "\n\nAt:\n" + lines if lines else "")
-
-
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which ends its workers
+    signal.signal(signal.SIGTERM, lambda *_: None)  # so is what ends all processes of a service; what models start takes it
     name = " ".join(sys.argv[1:])
     del sys.argv[1:]  # a model may look there
     if name == "nursery":

@@ -18,7 +18,7 @@ class TritonPythonModel:
         told = {
             "id": request.request_id(), "correlation": request.correlation_id(), "flags": request.flags(),
             "timeout": request.timeout(), "parameters": json.loads(request.parameters()),
-            "outputs": request.requested_output_names(), "cancelled": request.is_cancelled(),
+            "outputs": sorted(request.requested_output_names()), "cancelled": request.is_cancelled(),
             "trace": request.trace().get_context(), "folder": pb_utils.get_model_dir(), "args": self.args,
             "inputs": {t.name(): [t.triton_dtype(), t.shape(), t.is_cpu()] for t in request.inputs()},
             "greeting": self.config["parameters"]["greeting"]["string_value"],
@@ -26,4 +26,4 @@ class TritonPythonModel:
             "output": pb_utils.get_output_config_by_name(self.config, "OUT"),
         }
         out = pb_utils.Tensor("OUT", np.array([json.dumps(told)], dtype=np.object_))
-        return pb_utils.InferenceResponse([out], parameters={"text": "t", "number": 7, "yes": True, "half": 0.5})
+        return pb_utils.InferenceResponse([out], parameters={"text": "t", "number": 7, "yes": True})

@@ -1,0 +1,182 @@
+package python_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tutti/backends"
+	"tutti/core/tensor"
+	"tutti/proto/modelconfig"
+)
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer  // guarded by mu
+	more chan struct{} // told of what is written
+}
+
+func newLines() *lines { return &lines{more: make(chan struct{}, 1)} }
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Write(p)
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// with waits for a line with all the parts, and returns it.
+func (l *lines) with(ctx context.Context, t *testing.T, parts ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		l.mu.Lock()
+		text := l.text.String()
+		l.mu.Unlock()
+	next:
+		for line := range strings.Lines(text) {
+			for _, part := range parts {
+				if !strings.Contains(line, part) {
+					continue next
+				}
+			}
+			return line
+		}
+		select {
+		case <-l.more:
+		case <-ctx.Done():
+			t.Fatalf("no line has %q:\n%s", parts, text)
+		}
+	}
+}
+
+// readied is a model of testdata with one instance, and its log.
+type readied struct {
+	backends.Asked
+	backends.Instance
+	alloc tensor.Allocator
+	log   *lines
+}
+
+func ready(t *testing.T, name string) *readied {
+	t.Helper()
+	r := &readied{log: newLines(), alloc: tensor.NewPool()}
+	s := settings(t, name, &modelconfig.ModelConfig{
+		Input:  []*modelconfig.ModelInput{input("IN", tensor.FP32, -1)},
+		Output: []*modelconfig.ModelOutput{output("OUT", tensor.FP32, -1)},
+	})
+	s.Log = slog.New(slog.NewTextHandler(r.log, nil))
+	m, err := opened(t, options(t)).Load(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if r.Instance, err = m.NewInstance(t.Context(), tensor.Place{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Instance.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.Asked = m.(backends.Asked)
+	return r
+}
+
+// execute executes a request of one number and returns its error.
+func (r *readied) execute(t *testing.T, value float32) error {
+	t.Helper()
+	in, err := tensor.New(r.alloc, tensor.FP32, tensor.Of(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Release()
+	tensor.Slice[float32](&in)[0] = value
+	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: r.alloc}
+	b.Reqs = []backends.Req{{Ctx: t.Context(), Rows: 1}}
+	if err := r.Execute(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	tensor.ReleaseAll(b.Out)
+	return b.Reqs[0].Err
+}
+
+// want checks what Ready says, nil for no part.
+func (r *readied) want(t *testing.T, part string) {
+	t.Helper()
+	if err := r.Ready(); (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
+		t.Errorf("ready: %v, want %q", err, part)
+	}
+}
+
+// TestDeath has a model raise and then end its process: both are logged as errors, the model is not ready without its worker, and
+// the next request starts one.
+func TestDeath(t *testing.T) {
+	t.Parallel()
+	r := ready(t, "mortal")
+	r.want(t, "")
+	if err := r.execute(t, 1); err == nil {
+		t.Error("what the model raised was no error")
+	}
+	r.log.with(t.Context(), t, "level=ERROR", "instance=mortal_0_0", "ValueError: no such luck", "model.py(")
+	r.want(t, "")
+	if err := r.execute(t, 2); err == nil {
+		t.Error("a request whose worker ended was served")
+	}
+	r.log.with(t.Context(), t, "level=ERROR", "instance=mortal_0_0", "exited", "exit status 3: last words")
+	r.want(t, "Stub process 'mortal_0_0' is not healthy.")
+	if err := r.execute(t, 0); err != nil {
+		t.Error(err)
+	}
+	r.want(t, "")
+}
+
+// TestRevival has a worker end while no request comes: another one is started in its place after a while.
+func TestRevival(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes as long as an instance stays without a worker")
+	}
+	t.Parallel()
+	r := ready(t, "mortal")
+	if err := r.execute(t, 2); err == nil {
+		t.Error("a request whose worker ended was served")
+	}
+	for tick := time.NewTicker(10 * time.Millisecond); r.Ready() != nil; <-tick.C {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestSlowReadiness has is_ready take longer than it may: the model is not ready, executes meanwhile, and is ready once is_ready
+// has returned.
+func TestSlowReadiness(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes as long as is_ready may")
+	}
+	t.Parallel()
+	r := ready(t, "slow")
+	r.want(t, "Timed out waiting for user-defined is_ready() response")
+	if err := r.execute(t, 1); err != nil { // what is_ready waits for
+		t.Error(err)
+	}
+	r.want(t, "")
+	if err := r.execute(t, 2); err != nil {
+		t.Error(err)
+	}
+	r.want(t, "is_ready of the model returned False")
+}

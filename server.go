@@ -110,7 +110,7 @@ func openOn(ctx context.Context, o *options.Options, c *Components, journal *log
 	}
 	metrics.InFlight(s.inFlight)
 	for _, text := range repo.Empty() {
-		log.WarnContext(ctx, text)
+		journal.Logger().WarnContext(ctx, text)
 	}
 	if err := s.wire(); err != nil {
 		return nil, errors.Join(err, s.close(ctx))

@@ -189,7 +189,7 @@ type unready struct {
 }
 
 // Error is not shown.
-func (u *unready) Error() string { return "it has errors of its own" }
+func (*unready) Error() string { return "it has errors of its own" }
 
 // split takes apart what was joined.
 func split(err error) []error {

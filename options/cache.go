@@ -86,13 +86,13 @@ func (o *Options) finishCache(environ []string) (err error) {
 	}
 	c.Settings = nil
 	if err != nil {
-		return errors.New(err.Error() + unread) // the slip that is the reason, perhaps
+		return errors.New(strings.Join(append([]string{err.Error()}, unread...), "; ")) // the slip that is the reason, perhaps
 	}
 	return nil
 }
 
 // unreadCache takes away the settings that the cache does not read, and returns a sentence about each.
-func (o *Options) unreadCache(settings map[string]string) (text string, err error) {
+func (o *Options) unreadCache(settings map[string]string) (unread []string, err error) {
 	known := []string{"size"}
 	if o.Cache.Name == cacheRedis {
 		known = redis.Keys()
@@ -103,14 +103,14 @@ func (o *Options) unreadCache(settings map[string]string) (text string, err erro
 		}
 		what := fmt.Sprintf("unknown setting '%s' of --cache-config %s, expected one of: %s.%s", key, o.Cache.Name, strings.Join(known, ", "), config.DidYouMean(key, known))
 		if o.StrictParameters {
-			return "", errors.New(what)
+			return nil, errors.New(what)
 		}
-		text += "; " + what
+		unread = append(unread, what)
 		delete(settings, key)
 		o.Notices = append(o.Notices, Notice{
 			Option: "--cache-config " + o.Cache.Name + "," + key,
 			Text:   "accepted without effect: the cache does not read this key" + expectedKeys(known) + "." + config.DidYouMean(key, known),
 		})
 	}
-	return text, nil
+	return unread, nil
 }

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 )
@@ -30,7 +29,7 @@ func (s *source) instead(root string) string {
 		whole, _ = filepath.Abs(whole) // without a working folder nothing is there either
 	}
 	if parent := filepath.Dir(whole); s.holdsModel(parent, filepath.Base(whole)) {
-		return fmt.Sprintf(", which is the folder of a model: give the folder around it, %s", parent)
+		return ", which is the folder of a model: give the folder around it, " + parent
 	}
 	entries, _ := os.ReadDir(root) // one that cannot be read was told of before
 	for _, e := range entries {

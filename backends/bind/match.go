@@ -115,7 +115,7 @@ func (b *Binding[R]) differs(file, dims []int64, output bool) string {
 		return ""
 	}
 	for i := range dims {
-		if !(b.Sig.MaxBatch > 0 && i == 0) && !b.agree(file[i], dims[i], output) {
+		if (b.Sig.MaxBatch <= 0 || i > 0) && !b.agree(file[i], dims[i], output) {
 			return fmt.Sprintf(": dimension %d is %d in the model and %d in the configuration", i+1, file[i], dims[i])
 		}
 	}

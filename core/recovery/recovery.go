@@ -10,7 +10,6 @@
 package recovery
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -20,7 +19,7 @@ import (
 	"tutti/core/status"
 )
 
-// Error, when deferred, turns a panic into *err, which then says what was being done. The log, nil for none, gets the
+// Error is to be deferred: it turns a panic into *err, which then says what was being done. The log, nil for none, gets the
 // panic with its stack at ERROR. Without a panic *err stays as it is.
 func Error(err *error, log *slog.Logger, doing string, attrs ...slog.Attr) {
 	if p := recover(); p != nil {
@@ -30,14 +29,17 @@ func Error(err *error, log *slog.Logger, doing string, attrs ...slog.Attr) {
 
 // Report logs a recovered panic and returns the error that stands for it. It is for callers that recover themselves,
 // because the arguments of Error would cost them too much where nothing panics.
-func Report(p any, log *slog.Logger, doing string, attrs ...slog.Attr) error {
+func Report(p any, logger *slog.Logger, doing string, attrs ...slog.Attr) error {
 	stack := debug.Stack()
 	if r, ok := p.(*raised); ok {
 		p, stack = r.value, r.stack
 	}
-	if log != nil {
-		attrs = append(attrs, slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(stack)))
-		log.LogAttrs(context.Background(), slog.LevelError, doing+" panicked", attrs...)
+	if logger != nil {
+		args := []any{slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(stack))}
+		for _, a := range attrs {
+			args = append(args, a)
+		}
+		logger.Error(doing+" panicked", args...)
 	}
 	return status.Errorf(status.Internal, "%s failed: panic: %v", doing, p)
 }

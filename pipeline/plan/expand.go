@@ -106,7 +106,7 @@ func (l *level) ring(id, model string) string {
 	if at < 0 {
 		return ""
 	}
-	around := append(l.path()[at:], model)
+	around := slices.Concat(l.path()[at:], []string{model})
 	return fmt.Sprintf("%s -> ... -> %s -> %s (%s)", around[0], around[len(around)-2], model, strings.Join(around, " -> "))
 }
 

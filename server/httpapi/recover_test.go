@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"tutti/core/infer"
@@ -35,13 +36,32 @@ func (half) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	panic("half a page")
 }
 
+// lockedLog is a log that may be read while the server writes to it.
+type lockedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String returns the log so far.
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // TestPanics has handlers panic: a request is answered with 500 as long as nothing of its response has left, the log has
 // the stack, and other requests are answered.
 //
 // shows: recovery
 func TestPanics(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
+	var out lockedLog
 	address, _ := listen(t, func(s *httpapi.Settings) {
 		s.Alloc = tensor.NewPool() // a request that panics is not released
 		s.Infer, s.UI, s.Log = broken{s.Infer.(*servertest.Echo)}, half{}, slog.New(slog.NewTextHandler(&out, nil))

@@ -80,7 +80,7 @@ func (x *instance) fails(ctx context.Context, q *backends.Req, r request) error 
 	p := &x.params
 	switch {
 	case ctx.Err() != nil, q.Ctx != nil && q.Ctx.Err() != nil:
-		sleep(context.Background(), nil, p.cancel)
+		sleep(context.WithoutCancel(ctx), nil, p.cancel)
 		return status.ErrCancelled
 	case r.e >= r.n-p.empty-p.fail && r.e < r.n-p.empty:
 		return status.Errorf(status.Unknown, "simulated failure")

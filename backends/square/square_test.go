@@ -159,9 +159,8 @@ func TestBatch(t *testing.T) {
 		var got order
 		batch := &backends.Batch{Rows: 4, Out: make([]tensor.Tensor, 1), Allocator: alloc, Answers: &got}
 		for i := range 4 {
-			batch.Reqs = append(batch.Reqs, backends.Req{Rows: 1, First: i, Ctx: t.Context()})
+			batch.Reqs = append(batch.Reqs, backends.Req{Rows: 1, First: i, Ctx: []context.Context{t.Context(), t.Context(), t.Context(), gone}[i]})
 		}
-		batch.Reqs[3].Ctx = gone
 		batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{4, 1}, int32(4), 1, 3, 9).Tensor(t, alloc)}
 		defer tensor.ReleaseAll(batch.In)
 		began := time.Now()

@@ -392,7 +392,7 @@ func (c *change) end(ctx context.Context, models map[string]*model) {
 	var errs []error
 	for _, v := range slices.Concat(c.compiled, c.opened) {
 		if m := now.models[v.key]; m == nil || !slices.Contains(m.versions, v) {
-			errs = append(errs, v.close())
+			errs = append(errs, v.close(ctx))
 		}
 	}
 	for _, u := range c.updates {

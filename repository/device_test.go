@@ -142,7 +142,7 @@ func TestSequencesAtDevices(t *testing.T) {
 	const adder = `-- NAME/1/ --
 -- NAME/config.pbtxt --
 backend: "native" max_batch_size: 8 parameters { key: "step" value { string_value: "sum" } }
-sequence_batching { STRATEGY {} state { input_name: "S" output_name: "S_OUT" data_type: TYPE_FP32 dims: [ -1 ] } }
+sequence_batching { STRATEGY {} max_sequence_idle_microseconds: 3600000000 state { input_name: "S" output_name: "S_OUT" data_type: TYPE_FP32 dims: [ -1 ] } }
 `
 	const sequences, length = 5, 4
 	for _, tc := range []struct {

@@ -11,8 +11,10 @@
 //
 // A version that replaces one of its own number goes on with its counters, so that
 // metrics and statistics do not start anew on every reload; they do after an unload.
-// When nothing but its instance groups changed it goes on with the open model too, and
-// only the instances are new.
+//
+// A version of which nothing but the instance groups changed stays: an update makes the
+// instances that it lacks before the snapshot is published, and removes the others after.
+// Where its scheduler cannot be resized another version takes over the open model.
 //
 // Before a version is published its instances answer the warm-up and golden requests
 // of its folder, and the checksum agent has looked at its files. A root in a bucket is
@@ -22,8 +24,8 @@
 // Files: source.go and fingerprint.go find models, namespace.go tells those of one name apart, override.go takes them from a
 // request, mirror.go, fetch.go and progress.go bring them from buckets and
 // prune.go forgets them, load.go opens a version of a plain model and ensemble.go compiles one of
-// an ensemble, instances.go and schedule.go make its instances and their queue, regroup.go makes other
-// instances of a model that is open, rehearse.go, warm.go, golden.go, goldendata.go, goldencompare.go and
+// an ensemble, instances.go and schedule.go make its instances and their queue, update.go changes
+// those of a version that stays, regroup.go makes a version of a model that is open, rehearse.go, warm.go, golden.go, goldendata.go, goldencompare.go and
 // agent.go are what a version goes through before it serves, life.go is the states of a version, snapshot.go what serves, change.go
 // the transaction, repository.go opens and closes, lifecycle.go and poll.go change
 // what serves, submit.go and catalog.go answer the front ends.

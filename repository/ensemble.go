@@ -21,7 +21,7 @@ import (
 // inlined, so their order does not matter. It returns those that serve and would not
 // after the change.
 func (c *change) compileAll(ctx context.Context) (broken []*model) {
-	c.undo()
+	c.undo(ctx)
 	for _, key := range c.stale() {
 		m := c.anew(key)
 		c.renewed = append(c.renewed, key)
@@ -59,9 +59,9 @@ func (c *change) withdrawn(m *model) bool {
 }
 
 // undo takes back what compileAll did before.
-func (c *change) undo() {
+func (c *change) undo(ctx context.Context) {
 	for _, v := range c.compiled {
-		_ = v.close() // an ensemble has nothing that fails to close
+		_ = v.close(ctx) // an ensemble has nothing that fails to close
 	}
 	for _, key := range c.renewed { // those neither loaded nor kept are what they were
 		if old := c.base.models[key]; c.loading[key] == nil && old != nil && !slices.Contains(old.versions, c.next[key].version(0)) {
@@ -163,11 +163,11 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (v *version, er
 	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover, Tracer: c.r.s.Tracer}
 	v.exec = exec.New(settings)
 	if err := c.r.remember(m.folder, v); err != nil {
-		return nil, errors.Join(err, v.close())
+		return nil, errors.Join(err, v.close(ctx))
 	}
 	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}
 	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec: exec.New(settings)}); err != nil {
-		return nil, errors.Join(err, v.close())
+		return nil, errors.Join(err, v.close(ctx))
 	}
 	return v, nil
 }

@@ -209,10 +209,10 @@ func (v *version) closeUnits() error {
 }
 
 // close ends a version whose requests are over.
-func (v *version) close() error {
+func (v *version) close(ctx context.Context) error {
 	var errs []error
 	if v.queue != nil {
-		errs = append(errs, v.queue.Close(), v.removing.Wait(context.Background()), v.closeUnits(), v.release())
+		errs = append(errs, v.queue.Close(), v.removing.Wait(context.WithoutCancel(ctx)), v.closeUnits(), v.release())
 	}
 	for _, used := range v.uses {
 		used.users.Add(-1)

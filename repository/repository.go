@@ -312,7 +312,7 @@ func (r *Repository) finish(ctx context.Context, v *version) (err error) {
 	if v.queue != nil { // its sequences need not wait for requests any more that cannot come
 		err = errors.Join(err, v.queue.Drain(ctx))
 	}
-	return errors.Join(err, v.exec.Drain(ctx), v.close())
+	return errors.Join(err, v.exec.Drain(ctx), v.close(ctx))
 }
 
 // fault logs what a version, or an instance of it, could not be closed for.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -11,26 +10,25 @@ import (
 	"tutti/core/status"
 )
 
-// decode reads a request from b into x.req.
+// decode reads a request from b into x.req. All of a body is JSON unless its header says how long the JSON is. A body
+// that is empty, or has no JSON by its header, is the raw bytes of the model's only input.
 func (x *exchange) decode(b *body, h http.Header) error {
 	n, err := lengthHeader(h, b.left)
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
-		return x.decodeRaw(b, nil)
+		err = x.readRaw(b)
 	case n > 0:
 		err = x.readJSON(b, n)
 	default:
-		if err = x.readAll(b); err == nil && !looksJSON(x.body) {
-			return x.decodeRaw(b, x.body)
-		}
-		if err == nil && n == badLength {
-			err = status.Errorf(status.InvalidArg, "Unable to parse %s, got: %s", jsonLength, h[jsonLength][0])
-		}
+		err = x.readAll(b)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case n == 0 || len(x.body) == 0:
+		return x.decodeRaw()
 	}
 	if err := x.parse(x.body); err != nil {
 		return err
@@ -66,11 +64,6 @@ func (x *exchange) readAll(b *body) (err error) {
 		return status.Errorf(status.InvalidArg, "unexpected size for request JSON, expecting %d more bytes", b.left)
 	}
 	return nil
-}
-
-// looksJSON tells a request's JSON from the raw bytes of a tensor.
-func looksJSON(b []byte) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{"))
 }
 
 // tensors reads those that follow the JSON or are in shared memory, and verifies

@@ -102,7 +102,7 @@ func (x *exchange) receive(w http.ResponseWriter, r *http.Request) error {
 // so is one that will be longer once it is decompressed.
 func (x *exchange) open(w http.ResponseWriter, r *http.Request, zipped bool) (body, error) {
 	x.src.begin(w, r, x.srv.stall)
-	b := body{r: &x.src, left: r.ContentLength, max: x.srv.maxInput}
+	b := body{r: &x.src, left: r.ContentLength, max: x.srv.maxInput, raw: withoutJSON(r.Header)}
 	switch {
 	case b.left > b.max:
 		return b, b.tooLarge(b.left)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"unsafe"
@@ -18,13 +19,12 @@ const (
 	msgValue        = "Invalid value."
 	msgName         = "Missing a name for object member."
 	msgColon        = "Missing a colon after a name of object member."
-	msgObjectComma  = "Missing a comma or } after an object member."
-	msgArrayComma   = "Missing a comma or ] after an array element."
+	msgObjectComma  = "Missing a comma or '}' after an object member."
+	msgArrayComma   = "Missing a comma or ']' after an array element."
 	msgHex          = "Incorrect hex digit after \\u escape in string."
 	msgSurrogate    = "The surrogate pair in string is invalid."
 	msgEscape       = "Invalid escape character in string."
 	msgQuote        = "Missing a closing quotation mark in string."
-	msgEncoding     = "Invalid encoding in string."
 	msgTooBig       = "Number too big to be stored in double."
 	msgMissFraction = "Miss fraction part in number."
 	msgMissExponent = "Miss exponent in number."
@@ -67,10 +67,16 @@ func (p *parser) space() {
 	}
 }
 
-// root moves to the document's value.
+// byteOrderMark may begin a document.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// root moves to the document's value. A byte 0 is the end of a document, wherever it stands outside of a string.
 func (p *parser) root() error {
+	if bytes.HasPrefix(p.buf, []byte(byteOrderMark)) {
+		p.pos = len(byteOrderMark)
+	}
 	p.space()
-	if p.pos == len(p.buf) {
+	if p.peek() == 0 {
 		return p.fail(msgEmpty, p.pos)
 	}
 	return nil
@@ -79,7 +85,7 @@ func (p *parser) root() error {
 // end verifies that nothing follows the document's value.
 func (p *parser) end() error {
 	p.space()
-	if p.pos != len(p.buf) {
+	if p.peek() != 0 {
 		return p.fail(msgNotSingular, p.pos)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 // that is empty, or has no JSON by its header, is the raw bytes of the model's only input.
 func (x *exchange) decode(b *body, h http.Header) error {
 	n, err := lengthHeader(h, b.left)
+	x.parsing = err == nil && !b.inflated
 	switch {
 	case err != nil:
 		return err
@@ -24,10 +25,11 @@ func (x *exchange) decode(b *body, h http.Header) error {
 	default:
 		err = x.readAll(b)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case n == 0 || len(x.body) == 0:
+	}
+	x.parsing = true
+	if n == 0 || len(x.body) == 0 {
 		return x.decodeRaw()
 	}
 	if err := x.parse(x.body); err != nil {
@@ -89,12 +91,7 @@ func (x *exchange) tensors(b *body) (err error) {
 	if err := x.req.CheckNames(); err != nil {
 		return err
 	}
-	for i := range x.req.Inputs {
-		if err := x.req.CheckInput(&x.req.Inputs[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return x.req.CheckInputs()
 }
 
 // binaryInput reads one tensor from the body into memory of its own.

@@ -12,6 +12,7 @@ import (
 var (
 	jsonType   = []string{"application/json"}
 	binaryType = []string{"application/octet-stream"}
+	textType   = []string{"text/plain"}
 )
 
 // reply writes the answer: its JSON, then the outputs asked for in binary, each

@@ -22,9 +22,11 @@ type exchange struct {
 	came   tracing.Span // when the request was read
 	charge infer.Charge // what it has in flight
 	req    *infer.Request
-	served int64  // the version that is asked, 0 until there is one
-	body   []byte // the request's JSON
-	out    []byte // the answer's JSON
+	served int64 // the version that is asked, 0 until there is one
+	// parsing says that what fails is in the request's body, or that the request is refused for what it asks.
+	parsing bool
+	body    []byte // the request's JSON
+	out     []byte // the answer's JSON
 
 	specs []spec // one per input
 	wants []want // the outputs asked for by name
@@ -118,7 +120,7 @@ func (x *exchange) release() {
 	clear(x.specs)
 	clear(x.wants)
 	x.specs, x.wants = x.specs[:0], x.wants[:0]
-	x.srv, x.req, x.served, x.binary, x.came = nil, nil, 0, false, tracing.Span{}
+	x.srv, x.req, x.served, x.parsing, x.binary, x.came = nil, nil, 0, false, false, tracing.Span{}
 	x.p.begin(nil)
 	x.body, x.out, x.p.text = trim(x.body), trim(x.out), trim(x.p.text)
 	if cap(x.specs) > 1024 || cap(x.wants) > 1024 {

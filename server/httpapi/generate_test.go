@@ -81,7 +81,7 @@ func TestGenerateErrors(t *testing.T) {
 		{"id no string", "echo", `{"id":1}`, 500, "Unable to parse 'id': attempt to access JSON non-string as string"},
 		{"parameter of a wrong type", "echo", `{"k":[1]}`, 400, "parameter 'k' has invalid type. It should be either 'int', 'bool', or 'string'."},
 		{"reserved parameter", "echo", `{"triton_k":1}`, 400, "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."},
-		{"input twice", "echo", `{"X":1,"parameters":{"X":1}}`, 400, "input 'X' already exists in request"},
+		{"input twice", "echo", `{"X":1,"parameters":{"X":1}}`, 400, "[request id: <id_unknown>] input 'X' already exists in request"},
 		{"no fit", "prompt", `{"F32":[1,2,3]}`, 400, noFit},
 		{"scalar that does not fit", "prompt", `{"F32":1}`, 400, noFit},
 		{"too many", "prompt", `{"ONE":[1,2]}`, 400, "The schema can not convert input 'ONE' to tensor with proper shape"},

@@ -20,6 +20,9 @@ func (s *Server) inferModel(w http.ResponseWriter, r *http.Request, t target) {
 	x := s.newExchange()
 	defer x.release()
 	if err := x.serve(w, r, t); err != nil {
+		if x.parsing {
+			w.Header()["Content-Type"] = jsonType
+		}
 		s.refuse(w, r, err)
 	}
 }
@@ -35,6 +38,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 		return err
 	}
 	resp, err := x.submit(r.Context())
+	x.parsing = err != nil && refused(err)
 	if err != nil {
 		return err
 	}
@@ -105,6 +109,7 @@ func (x *exchange) open(w http.ResponseWriter, r *http.Request, zipped bool) (bo
 	b := body{r: &x.src, left: r.ContentLength, max: x.srv.maxInput, raw: withoutJSON(r.Header)}
 	switch {
 	case b.left > b.max:
+		x.parsing = true
 		return b, b.tooLarge(b.left)
 	case zipped:
 		x.zip = newInflater(&x.src)
@@ -165,10 +170,13 @@ func retryAfter(w http.ResponseWriter, err error) {
 	}
 }
 
+// writeErrorText answers with an error, which is text/plain unless its Content-Type has been set.
 func writeErrorText(w http.ResponseWriter, code int, text string) {
 	body := appendError(nil, text)
 	h := w.Header()
-	h["Content-Type"] = jsonType
+	if h["Content-Type"] == nil {
+		h["Content-Type"] = textType
+	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))} // it may be sent before the handler ends
 	w.WriteHeader(code)
 	// A client that is gone by now gets nothing.

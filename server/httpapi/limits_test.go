@@ -29,8 +29,8 @@ func TestChunkCount(t *testing.T) {
 	const refused = `{"error":"Chunked request body exceeds maximum of 65536 non-empty chunks. Send fewer or larger HTTP chunks."}`
 	tests := []struct {
 		name, path, header, body string
-		code             int
-		want             string
+		code                     int
+		want                     string
 	}{
 		{"as many as may be", inferPath, "", spaces(65536), 500, `{"error":"failed to parse the request JSON buffer: Missing a name for object member. at 65536"}`},
 		{"one more", inferPath, "", spaces(65537), 400, refused},
@@ -42,7 +42,9 @@ func TestChunkCount(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := dial(t, address)
-			go func() { _, _ = io.WriteString(c, strings.Replace(chunkedHead, inferPath, tt.path, 1)+tt.header+"\r\n"+tt.body) }()
+			go func() {
+				_, _ = io.WriteString(c, strings.Replace(chunkedHead, inferPath, tt.path, 1)+tt.header+"\r\n"+tt.body)
+			}()
 			code, body, closing := c.answer()
 			if code != tt.code || tt.want != "" && body != tt.want {
 				t.Errorf("got status %d, %s, want %d, %s", code, body, tt.code, tt.want)

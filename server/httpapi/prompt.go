@@ -26,12 +26,7 @@ func (x *exchange) prompt(w http.ResponseWriter, r *http.Request, d *infer.Descr
 	if err := x.req.CheckNames(); err != nil {
 		return err
 	}
-	for i := range x.req.Inputs {
-		if err := x.req.CheckInput(&x.req.Inputs[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return x.req.CheckInputs()
 }
 
 func (x *exchange) promptMembers(d *infer.Description, nested bool) error {

@@ -223,10 +223,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !s.admits(p.api, r.Header):
 		s.reject(w, r, http.StatusForbidden, "This API is restricted, expecting header '"+s.limited.Of(p.api).Key+"'")
 	case !p.allows(r.Method):
+		w.Header()["Content-Type"] = p.errorType
 		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
 	case p.infers:
 		p.serve(s, w, r, t)
 	default:
+		if p.errorType != nil {
+			w.Header()["Content-Type"] = p.errorType
+		}
 		if r.ContentLength != 0 {
 			r.Body = newArrival(w, r, s.stall)
 		}

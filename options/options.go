@@ -130,17 +130,17 @@ type HTTP struct {
 	Restricted     []Restriction
 }
 
-// ignoreCase begins the pattern of HTTP headers, whose names have no case.
+// ignoreCase begins the patterns of headers, whose names have no case; a pattern that begins with (?-i) takes it back.
 const ignoreCase = "(?i)"
 
 // Forward compiles ForwardPattern; it returns nil when that is empty.
-func (h *HTTP) Forward() (*regexp.Regexp, error) { return forward(h.ForwardPattern, ignoreCase) }
+func (h *HTTP) Forward() (*regexp.Regexp, error) { return forward(h.ForwardPattern) }
 
 // GRPC is how gRPC is served.
 type GRPC struct {
 	Endpoint
 	TLS TLS
-	// ForwardPattern picks the metadata that become request parameters; empty for none.
+	// ForwardPattern picks the metadata that become request parameters, as that of HTTP does; empty for none.
 	ForwardPattern string
 	Restricted     []Restriction
 	// Compression of responses is none, low, medium or high.
@@ -160,13 +160,13 @@ type GRPC struct {
 }
 
 // Forward compiles ForwardPattern; it returns nil when that is empty.
-func (g *GRPC) Forward() (*regexp.Regexp, error) { return forward(g.ForwardPattern, "") }
+func (g *GRPC) Forward() (*regexp.Regexp, error) { return forward(g.ForwardPattern) }
 
-func forward(pattern, prefix string) (*regexp.Regexp, error) {
+func forward(pattern string) (*regexp.Regexp, error) {
 	if pattern == "" {
 		return nil, nil //nolint:nilnil // nothing is forwarded
 	}
-	return regexp.Compile(prefix + pattern)
+	return regexp.Compile(ignoreCase + pattern)
 }
 
 // Restriction lets only those who send a header use some of the API.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -471,4 +472,21 @@ func writeFile(tb testing.TB, text string) string {
 		tb.Fatal(err)
 	}
 	return file
+}
+
+// TestForwardPatterns compiles the patterns of both protocols: case does not matter unless they say so.
+func TestForwardPatterns(t *testing.T) {
+	t.Parallel()
+	for pattern, want := range map[string]bool{"MY_HEADER.*": true, "(?-i)MY_HEADER.*": false, "(?-i)my_.*": true, "": false} {
+		o, err := options.Parse([]string{"--model-repository=m", "--http-header-forward-pattern=" + pattern, "--grpc-header-forward-pattern=" + pattern}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, compile := range map[string]func() (*regexp.Regexp, error){"HTTP": o.HTTP.Forward, "gRPC": o.GRPC.Forward} {
+			got, err := compile()
+			if err != nil || (got == nil) != (pattern == "") || got != nil && got.MatchString("my_header_1") != want {
+				t.Errorf("%s, pattern '%s': got %v, error %v, want a match: %v", name, pattern, got, err, want)
+			}
+		}
+	}
 }

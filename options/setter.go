@@ -101,9 +101,9 @@ func choice(field func(*Options) *string, flag string, words ...string) setter {
 }
 
 // pattern returns the setter of a regular expression that begins with prefix.
-func pattern(field func(*Options) *string, prefix string) setter {
+func pattern(field func(*Options) *string) setter {
 	return func(o *Options, value string) error {
-		if _, err := regexp.Compile(prefix + value); err != nil {
+		if _, err := regexp.Compile(ignoreCase + value); err != nil {
 			return fmt.Errorf("invalid header forward pattern: %w", err)
 		}
 		*field(o) = value

@@ -65,7 +65,7 @@ func (x *exchange) take(w http.ResponseWriter, r *http.Request, t target) error 
 	if err := x.receive(w, r); err != nil {
 		return err
 	}
-	return x.forward(r.Header)
+	return x.forward(r)
 }
 
 // describe finds out what is asked, and notes it in the request.

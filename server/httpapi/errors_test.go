@@ -19,7 +19,7 @@ import (
 func TestInferErrors(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) { set.MaxInput = 4096 })
-	deep := `{"x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `,"inputs":[]}`
+	deep := strings.Repeat("[", 101) + "1" + strings.Repeat("]", 101)
 	ok := `"shape":[1],"datatype":"INT32","data":[1]`
 	binary := func(size int) string {
 		return input(`"shape":[2],"datatype":"FP32","parameters":{"binary_data_size":` + strconv.Itoa(size) + `}`)
@@ -47,7 +47,7 @@ func TestInferErrors(t *testing.T) {
 		{"exponent", `{"a":1e}`, 500, "failed to parse the request JSON buffer: Miss exponent in number. at 7", "", ""},
 		{"too big", `{"a":1e999}`, 500, "failed to parse the request JSON buffer: Number too big to be stored in double. at 5", "", ""},
 		{"word", `{"a":nulx}`, 500, "failed to parse the request JSON buffer: Invalid value. at 8", "", ""},
-		{"too deep", deep, 400, "JSON nesting depth exceeds maximum allowed limit (100)", "", ""},
+		{"too deep", input(`"shape":[1],"datatype":"INT32","data":` + deep), 400, "JSON nesting depth exceeds maximum allowed limit (100)", "", ""},
 
 		{"no inputs", `{}`, 500, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'", "", ""},
 		{"inputs no array", `{"inputs":{}}`, 500, "Unable to parse 'inputs': attempt to access JSON non-array as array", "", ""},

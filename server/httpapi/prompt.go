@@ -31,7 +31,7 @@ func (x *exchange) prompt(w http.ResponseWriter, r *http.Request, d *infer.Descr
 
 func (x *exchange) promptMembers(d *infer.Description, nested bool) error {
 	if x.p.peek() != '{' {
-		return status.Errorf(status.Internal, "%s", notObject)
+		return status.Errorf(status.Internal, "%s", noMembers)
 	}
 	more, err := x.p.enter('}')
 	for ; more && err == nil; more, err = x.p.more('}') {
@@ -51,7 +51,10 @@ func (x *exchange) promptMember(d *infer.Description, key string, nested bool) e
 		if x.p.peek() != '{' {
 			return status.Errorf(status.Internal, "Expected JSON object for keyword: 'parameters': %s", notObject)
 		}
-		return x.promptMembers(d, true)
+		if err := x.promptMembers(d, true); err != nil {
+			return status.Prefixf(err, "Converting keyword: 'parameters': ")
+		}
+		return nil
 	}
 	for i := range d.Inputs {
 		if d.Inputs[i].Name == key {

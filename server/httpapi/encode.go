@@ -113,7 +113,7 @@ func (x *exchange) isBinary(name string, i int) bool {
 // its values then.
 func (x *exchange) isShared(name string, i int) bool {
 	w := x.wanted(name, i)
-	return w != nil && w.window != nil
+	return w != nil && w.shared
 }
 
 // encode writes the answer's JSON to x.out and returns the bytes of tensors that

@@ -30,6 +30,9 @@ type exchange struct {
 
 	specs []spec // one per input
 	wants []want // the outputs asked for by name
+	// windows are those of the inputs and outputs in shared memory. Their regions are in use until just before the response
+	// is sent, so that a client which has it can unregister them.
+	windows []*shm.Window
 	// binary says how outputs not asked for by name are sent.
 	binary bool
 	names  interned
@@ -60,7 +63,8 @@ type want struct {
 	binary  bool
 	classes uint64 // how many of the best classes are sent instead, 0 for the tensor itself
 	region  place
-	window  *shm.Window // nil for an output that does not go to shared memory
+	shared  bool        // the output goes to shared memory
+	window  *shm.Window // one of the exchange's windows
 }
 
 // field says which members of an object have been seen.
@@ -107,11 +111,7 @@ func (x *exchange) release() {
 	for i := range x.specs {
 		x.specs[i].tensor.Release() // only after a failure: otherwise the request has it
 	}
-	for i := range x.wants {
-		if x.wants[i].window != nil {
-			x.wants[i].window.Close()
-		}
-	}
+	x.closeWindows()
 	if x.zip != nil {
 		x.zip.release()
 		x.zip = nil
@@ -122,12 +122,21 @@ func (x *exchange) release() {
 	x.specs, x.wants = x.specs[:0], x.wants[:0]
 	x.srv, x.req, x.served, x.parsing, x.binary, x.came = nil, nil, 0, false, false, tracing.Span{}
 	x.p.begin(nil)
-	x.body, x.out, x.p.text = trim(x.body), trim(x.out), trim(x.p.text)
+	x.body, x.out, x.p.text, x.p.open = trim(x.body), trim(x.out), trim(x.p.text), trim(x.p.open)
 	if cap(x.specs) > 1024 || cap(x.wants) > 1024 {
-		x.specs, x.wants = nil, nil
+		x.specs, x.wants, x.windows = nil, nil, nil
 	}
 	x.charge.Release()
 	exchanges.Put(x)
+}
+
+// closeWindows lets go of the client's shared memory.
+func (x *exchange) closeWindows() {
+	for i, w := range x.windows {
+		w.Close()
+		x.windows[i] = nil
+	}
+	x.windows = x.windows[:0]
 }
 
 func trim(b []byte) []byte {

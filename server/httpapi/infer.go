@@ -20,6 +20,7 @@ func (s *Server) inferModel(w http.ResponseWriter, r *http.Request, t target) {
 	x := s.newExchange()
 	defer x.release()
 	if err := x.serve(w, r, t); err != nil {
+		x.closeWindows()
 		if x.parsing {
 			w.Header()["Content-Type"] = jsonType
 		}
@@ -46,6 +47,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 	if err := x.finish(resp); err != nil {
 		return err
 	}
+	x.closeWindows()
 	x.sends(resp)
 	defer resp.Trace.Mark(tracing.HTTPSendEnd)
 	x.charge.Add(resp.Size())

@@ -26,13 +26,13 @@ func (x *exchange) placeParameter(key []byte, to *place, have *field) (err error
 }
 
 // sharedInput copies an input out of shared memory: what a client changes there later
-// must not change what has been checked.
+// must not change what has been checked. The region stays in use nevertheless.
 func (x *exchange) sharedInput(in *spec, to *infer.Named) error {
 	w, err := x.srv.regions.Open(in.region.name, in.region.offset, in.region.size)
 	if err != nil {
 		return err
 	}
-	defer w.Close()
+	x.windows = append(x.windows, w)
 	want, err := infer.ShapeSize(in.name, in.dtype, in.shape)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (x *exchange) sharedInput(in *spec, to *infer.Named) error {
 func (x *exchange) finish(resp *infer.Response) error {
 	for i := range x.wants {
 		w := &x.wants[i]
-		if w.window == nil && w.classes == 0 {
+		if !w.shared && w.classes == 0 {
 			continue
 		}
 		out := resp.Output(w.name)

@@ -39,8 +39,7 @@ func (t *tempFolder) drop() error {
 func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 	for name := range files {
 		if !filepath.IsLocal(inside(name)) || inside(name) == "." {
-			return nil, status.Errorf(status.InvalidArg,
-				"failed to load '%s', override file '%s' is outside the model's folder, expected a relative path as in '1/model.onnx'", model, name)
+			return nil, failedToPoll(model, ": override file '"+name+"' is outside the model's folder, expected a relative path as in '1/model.onnx'")
 		}
 	}
 	dir, err := os.MkdirTemp("", "tutti-model-")
@@ -52,7 +51,7 @@ func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := t.write(inside(name), files[name]); err != nil {
 			_ = t.drop() // the first error says more
-			return nil, status.Errorf(status.Internal, "failed to load '%s', override file '%s' cannot be written: %w", model, name, err)
+			return nil, failedToPoll(model, ": override file '"+name+"' cannot be written: "+err.Error())
 		}
 	}
 	return t, nil
@@ -100,7 +99,7 @@ func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([
 func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*folder, error) {
 	cfg, err := config.ParseJSON(o.Config)
 	if err != nil {
-		return nil, err
+		return nil, failedToPoll(p.name, ": "+err.Error())
 	}
 	f := &folder{key: p.key, name: p.name, dir: p.dir, cfg: cfg, override: true}
 	if len(o.Files) == 0 && p.dir != "" { // the files serve with it until they change

@@ -64,7 +64,7 @@ func httpFlags() []Flag {
 func maxInput(o *Options, value string) error {
 	n, err := parseInt(value, -1<<63, 1<<63-1)
 	if err == nil && n <= 0 {
-		err = fmt.Errorf("--http-max-input-size must be greater than 0, got %d", n)
+		err = fmt.Errorf("Error: --http-max-input-size must be greater than 0. Got %d", n) //nolint:staticcheck // Triton's text
 	}
 	o.HTTP.MaxInput = n
 	return err

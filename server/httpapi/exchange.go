@@ -9,8 +9,9 @@ import (
 	"tutti/core/tracing"
 )
 
-// keepScratch bounds the memory one pooled exchange keeps between requests.
-const keepScratch = 1 << 20
+// keepScratch bounds each piece of memory that one pooled exchange keeps between requests: enough for the buffer of a
+// body of 1 MiB whose length was not known, which has doubled beyond it.
+const keepScratch = 2 << 20
 
 // exchange is one infer request's way from socket to socket: its scratch memory,
 // and what the answer must know about the question.

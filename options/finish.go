@@ -116,7 +116,7 @@ func (o *Options) checkModels() error {
 	case o.ControlMode != ModeExplicit && len(o.LoadModels) > 0:
 		return errors.New("Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.") //nolint:revive,staticcheck // Triton's words
 	case len(o.LoadModels) > 1 && slices.Contains(o.LoadModels, allModels):
-		return errors.New("--load-model * must be the only one")
+		return errors.New("Wildcard model name '*' must be the ONLY startup model if specified at all. (--load-model)") //nolint:revive,staticcheck // Triton's words
 	case o.ControlMode == ModePoll && o.PollInterval <= 0:
 		return errors.New("--repository-poll-secs must be greater than 0 with --model-control-mode=poll")
 	}

@@ -49,10 +49,11 @@ type Options struct {
 	ExitOnError bool
 	// StrictReadiness makes the server ready only when every model is.
 	StrictReadiness bool
-	// ExitTimeout bounds the orderly end.
-	ExitTimeout   time.Duration
-	BackendConfig BackendConfig
-	Limits        Limits
+	// ExitTimeout bounds the orderly end, ExitConnections how long open HTTP connections are waited for at its beginning.
+	ExitTimeout     time.Duration
+	ExitConnections time.Duration
+	BackendConfig   BackendConfig
+	Limits          Limits
 	// HostPolicies are the settings of host policies by name; every one was parsed.
 	HostPolicies map[string]map[string]string
 	Cache        Cache
@@ -211,12 +212,14 @@ const (
 	defaultMetricsPort = 8002
 	defaultAddress     = "0.0.0.0"
 	defaultExitTimeout = 30 * time.Second
-	defaultPoll        = 15 * time.Second
-	defaultLoadThreads = 4
-	defaultKeepalive   = 2 * time.Hour
-	defaultKeepTimeout = 20 * time.Second
-	defaultMinPing     = 5 * time.Minute
-	defaultTraceRate   = 1000
+	// defaultExitConnections is shorter than Triton's, which waits all of the exit timeout for idle clients.
+	defaultExitConnections = 5 * time.Second
+	defaultPoll            = 15 * time.Second
+	defaultLoadThreads     = 4
+	defaultKeepalive       = 2 * time.Hour
+	defaultKeepTimeout     = 20 * time.Second
+	defaultMinPing         = 5 * time.Minute
+	defaultTraceRate       = 1000
 
 	traceTriton, traceOpenTelemetry = "triton", "opentelemetry"
 	traceOff                        = "OFF"
@@ -236,6 +239,7 @@ func Default() Options {
 		ExitOnError:     true,
 		StrictReadiness: true,
 		ExitTimeout:     defaultExitTimeout,
+		ExitConnections: defaultExitConnections,
 		BackendConfig:   BackendConfig{},
 		HTTP: HTTP{
 			Endpoint: Endpoint{Enabled: true, Address: defaultAddress, Port: defaultHTTPPort},

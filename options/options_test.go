@@ -292,7 +292,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--grpc-max-message-size=0", "Provided option value is out of bound. Got 0, expected 1 to 2147483647"},
 		{"--model-control-mode=now", "invalid argument for --model-control-mode: 'now', expected one of: none, poll, explicit"},
 		{"--load-model=a", "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."},
-		{"--model-control-mode=explicit --load-model=* --load-model=a", "--load-model * must be the only one"},
+		{"--model-control-mode=explicit --load-model=* --load-model=a", "Wildcard model name '*' must be the ONLY startup model if specified at all. (--load-model)"},
 		{"--model-control-mode=poll --repository-poll-secs=0", "--repository-poll-secs must be greater than 0 with --model-control-mode=poll"},
 		{"--rate-limit=fast", "invalid argument for --rate-limit: 'fast'"},
 		{"--model-config-name=../x", "invalid argument for --model-config-name: '../x'"},

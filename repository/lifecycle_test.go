@@ -242,8 +242,8 @@ func TestControl(t *testing.T) {
 		"dots":    {repository.Explicit, "..", status.InvalidArg, "invalid model name '..', model name must not contain path traversal characters"},
 		"blanks":  {repository.Explicit, " \t\n\r\f\v ", status.InvalidArg, "Model name cannot be empty. Please enter a valid name to deploy."},
 		"padded":  {repository.Explicit, " .. ", status.InvalidArg, "invalid model name ' .. ', model name must not contain path traversal characters"},
-		"unknown": {repository.Explicit, "none", status.Internal, "failed to load 'none', failed to poll from model repository"},
-		"hidden":  {repository.Explicit, ".plain", status.Internal, "failed to load '.plain', failed to poll from model repository"},
+		"unknown": {repository.Explicit, "none", status.Internal, "failed to load 'none', failed to poll from model repository: model not found in any model repository"},
+		"hidden":  {repository.Explicit, ".plain", status.Internal, "failed to load '.plain', failed to poll from model repository: model not found in any model repository"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -81,7 +81,7 @@ func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([
 	case len(o.Files) > 0 && o.Config == "":
 		return nil, failedToPoll(name, ": override files need an override of the configuration")
 	case len(all) == 0 && len(o.Files) == 0:
-		return nil, failedToPoll(name, s.blind())
+		return nil, s.unknown(name)
 	case o.Config == "":
 		return s.openEach(ctx, all), nil
 	case len(all) > 1:
@@ -120,14 +120,14 @@ func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*f
 	return f, nil
 }
 
-// blind tells of a bucket that could not be listed, in which a model may be.
-func (s *source) blind() string {
+// unknown says that there is no model of a name, or that a bucket could not be listed in which it may be.
+func (s *source) unknown(name string) error {
 	for _, m := range s.mirrors {
 		if err := m.err.Load(); err != nil {
-			return ": " + (*err).Error()
+			return failedToPoll(name, ": "+(*err).Error())
 		}
 	}
-	return ""
+	return failedToPoll(name, ": model not found in any model repository")
 }
 
 // failedToPoll is how Triton says that it has no model to load.

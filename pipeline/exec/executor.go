@@ -213,6 +213,9 @@ func (*Executor) Complete(list scheduler.List, t *scheduler.Turn) {
 // Drain waits until every request is answered.
 func (x *Executor) Drain(ctx context.Context) error { return x.pending.Wait(ctx) }
 
+// Busy reports whether requests are not answered.
+func (x *Executor) Busy() bool { return x.pending.Now() > 0 }
+
 // Plan returns what the executor runs.
 func (x *Executor) Plan() *plan.Plan {
 	if x.whole != nil {

@@ -13,6 +13,7 @@ var (
 	jsonType   = []string{"application/json"}
 	binaryType = []string{"application/octet-stream"}
 	textType   = []string{"text/plain"}
+	closeValue = []string{"close"}
 )
 
 // reply writes the answer: its JSON, then the outputs asked for in binary, each

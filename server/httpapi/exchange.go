@@ -23,7 +23,7 @@ type exchange struct {
 	came   tracing.Span // when the request was read
 	charge infer.Charge // what it has in flight
 	req    *infer.Request
-	served int64 // the version that is asked, 0 until there is one
+	about  *infer.Description // of the version that is asked, nil until it is known
 	// parsing says that what fails is in the request's body, or that the request is refused for what it asks.
 	parsing bool
 	body    []byte // the request's JSON
@@ -121,7 +121,7 @@ func (x *exchange) release() {
 	clear(x.specs)
 	clear(x.wants)
 	x.specs, x.wants = x.specs[:0], x.wants[:0]
-	x.srv, x.req, x.served, x.parsing, x.binary, x.came = nil, nil, 0, false, false, tracing.Span{}
+	x.srv, x.req, x.about, x.parsing, x.binary, x.came = nil, nil, nil, false, false, tracing.Span{}
 	x.p.begin(nil)
 	x.body, x.out, x.p.text, x.p.open = trim(x.body), trim(x.out), trim(x.p.text), trim(x.p.open)
 	if cap(x.specs) > 1024 || cap(x.wants) > 1024 {

@@ -78,14 +78,18 @@ func (x *exchange) describe(t target) (*infer.Description, error) {
 	}
 	about, err := x.srv.catalog.Describe(t.model, version)
 	if err == nil {
-		x.req.Model, x.req.Version, x.served = t.model, version, about.Version
+		x.req.Model, x.req.Version, x.about = t.model, version, about
 	}
 	return about, err
 }
 
 // refuse gives the request up, and has a trace tell of it.
 func (x *exchange) refuse(t target, err error) {
-	x.srv.tracer.Refused(t.model, x.served, x.req.ID, &x.req.Origin, err)
+	version := int64(0)
+	if x.about != nil {
+		version = x.about.Version
+	}
+	x.srv.tracer.Refused(t.model, version, x.req.ID, &x.req.Origin, err)
 	x.req.Release()
 	x.req = nil
 }

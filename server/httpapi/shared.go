@@ -79,16 +79,12 @@ func (x *exchange) finish(resp *infer.Response) error {
 
 // classify replaces an output by its best classes.
 func (x *exchange) classify(resp *infer.Response, w *want) error {
-	about, err := x.srv.catalog.Describe(resp.Model, resp.Version)
-	if err != nil {
-		return err
-	}
 	var labels []string
-	if port := about.Output(w.name); port != nil {
+	if port := x.about.Output(w.name); port != nil {
 		labels = port.Labels
 	}
 	out := resp.Output(w.name)
-	top, err := infer.Classify(x.srv.alloc, out, about.MaxBatch > 0, int(min(w.classes, math.MaxInt32)), labels)
+	top, err := infer.Classify(x.srv.alloc, out, x.about.MaxBatch > 0, int(min(w.classes, math.MaxInt32)), labels)
 	if err != nil {
 		return err
 	}

@@ -113,6 +113,12 @@ func TestParseOptions(t *testing.T) {
 				o.HTTP.Address, o.HTTP.Port, o.GRPC.Port, o.Metrics.Address = "::1", 1, 0, "::1"
 			},
 		},
+		"ports of what is not served": {
+			[]string{repository, "--http-port=-47", "--allow-http=0", "--grpc-port=70000", "--allow-grpc=0"},
+			func(o *options.Options) {
+				o.HTTP.Port, o.HTTP.Enabled, o.GRPC.Port, o.GRPC.Enabled = -47, false, 70000, false
+			},
+		},
 		"models": {
 			[]string{
 				repository, "--model-control-mode=EXPLICIT", "--load-model=a", "--load-model", "b", "--model-config-name=gpu",
@@ -283,7 +289,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"../options", "Unexpected argument: ../options, did you mean '--model-repository ../options'?"},
 		{"-- x", "Unexpected argument: x"},
 		{"--http-port=x", "Bad option: \"--http-port\".\nInvalid option value. Got x"},
-		{"--http-port=-1", "Provided option value is out of bound. Got -1, expected 0 to 65535"},
+		{"--http-port=-1", "Bad option: \"--http-port\".\nProvided option value is out of bound. Got -1, expected 0 to 65535"},
 		{"--id=a --http-port=1e9", "Invalid option value. Got 1e9"},
 		{"--exit-timeout-secs=99999999999999999999", "Provided option value is out of bound. Got 99999999999999999999"},
 		{"--allow-http=maybe", "Bad option: \"--allow-http\".\ninvalid value for bool option: maybe"},
@@ -349,6 +355,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--allow-sagemaker=true", "unsupported: --allow-sagemaker, SageMaker is not built"},
 		{"--sagemaker-port=1", "unsupported: --sagemaker-port, SageMaker is not built"},
 		{"--allow-vertex-ai=true", "unsupported: --allow-vertex-ai, Vertex AI is not built"},
+		{"--metrics-port=65536", "Bad option: \"--metrics-port\".\nProvided option value is out of bound. Got 65536, expected 0 to 65535"},
 		{"--http-port=7 --grpc-port=7", "The server cannot listen to HTTP requests and GRPC requests at the same address and port 0.0.0.0:7"},
 		{"--config=nowhere.yaml", "cannot read config file 'nowhere.yaml'"},
 	} {

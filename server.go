@@ -45,7 +45,8 @@ type server struct {
 	// responses is nil without --cache-config.
 	responses cache.Cache
 	fronts    []*front
-	leaving   atomic.Bool
+	leaving   atomic.Bool // the server is not ready any more
+	stopping  atomic.Bool // new inference requests are refused
 
 	http, grpc, metrics *front // nil when not enabled
 }
@@ -192,14 +193,21 @@ func (s *server) start() error {
 	return nil
 }
 
-// close ends in order within the exit timeout, whether or not ctx is over: health turns first, then the fronts
-// stop accepting and finish their requests, for which no batch waits any more, then the models go.
+// started reports whether a service has been started.
+func (s *server) started() bool {
+	return slices.ContainsFunc(s.fronts, func(f *front) bool { return f.done != nil })
+}
+
+// close ends in order within the exit timeout, whether or not ctx is over: health turns first, then requests are
+// drained, for which no batch waits any more, then the fronts stop, then the models go.
 func (s *server) close(ctx context.Context) error {
 	s.leaving.Store(true)
 	s.closeDashboard()
-	s.repo.Hurry()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.ExitTimeout)
 	defer cancel()
+	if s.started() {
+		s.drain(ctx)
+	}
 	errs := make([]error, len(s.fronts))
 	var wg sync.WaitGroup
 	for i, f := range s.fronts {

@@ -116,7 +116,7 @@ func (o *Options) checkModels() error {
 	case o.ControlMode != ModeExplicit && len(o.LoadModels) > 0:
 		return errors.New("Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.") //nolint:revive,staticcheck // Triton's words
 	case len(o.LoadModels) > 1 && slices.Contains(o.LoadModels, allModels):
-		return errors.New("--load-model * must be the only one")
+		return errors.New("Wildcard model name '*' must be the ONLY startup model if specified at all. (--load-model)") //nolint:revive,staticcheck // Triton's words
 	case o.ControlMode == ModePoll && o.PollInterval <= 0:
 		return errors.New("--repository-poll-secs must be greater than 0 with --model-control-mode=poll")
 	}
@@ -134,16 +134,25 @@ func (t *TLS) finish(name string) error {
 	return nil
 }
 
-// checkPorts refuses two protocols on one socket.
+// checkPorts refuses ports that do not exist, and two protocols on one socket, of what
+// is served.
 func (o *Options) checkPorts() error {
 	type place struct {
-		name string
+		name, flag string
 		Endpoint
 	}
-	list := []place{{"HTTP", o.HTTP.Endpoint}, {"GRPC", o.GRPC.Endpoint}, {"metrics", o.Metrics.Endpoint}}
+	list := []place{
+		{"HTTP", "http", o.HTTP.Endpoint},
+		{"GRPC", "grpc", o.GRPC.Endpoint},
+		{"metrics", "metrics", o.Metrics.Endpoint},
+	}
+	list = slices.DeleteFunc(list, func(p place) bool { return !p.Enabled })
 	for i, a := range list {
+		if err := inRange(int64(a.Port), 0, portMax); err != nil {
+			return fmt.Errorf("Bad option: \"--%s-port\".\n%w", a.flag, err) //nolint:revive,staticcheck // Triton's words
+		}
 		for _, b := range list[i+1:] {
-			if a.Enabled && b.Enabled && a.Port != 0 && a.Port == b.Port && a.Address == b.Address {
+			if a.Port != 0 && a.Port == b.Port && a.Address == b.Address {
 				return fmt.Errorf("The server cannot listen to %s requests and %s requests at the same address and port %s:%d", //nolint:staticcheck // Triton's words
 					a.name, b.name, a.Address, a.Port)
 			}

@@ -49,8 +49,8 @@ func httpFlags() []Flag {
 	list = append(list,
 		reuseFlag("http", "HTTP", endpoint),
 		Flag{
-			Name: "http-header-forward-pattern", Arg: argPattern, Help: "Regular expression of the headers that become request parameters, in any case",
-			set: pattern(func(o *Options) *string { return &o.HTTP.ForwardPattern }, ignoreCase),
+			Name: "http-header-forward-pattern", Arg: argPattern, Help: "Regular expression of the headers that become request parameters, in any case unless it begins with (?-i)",
+			set: pattern(func(o *Options) *string { return &o.HTTP.ForwardPattern }),
 		},
 		Flag{Name: "http-max-input-size", Arg: argBytes, Default: "67108864", Help: "Largest request", set: maxInput},
 		Flag{
@@ -64,7 +64,7 @@ func httpFlags() []Flag {
 func maxInput(o *Options, value string) error {
 	n, err := parseInt(value, -1<<63, 1<<63-1)
 	if err == nil && n <= 0 {
-		err = fmt.Errorf("--http-max-input-size must be greater than 0, got %d", n)
+		err = fmt.Errorf("Error: --http-max-input-size must be greater than 0. Got %d", n) //nolint:staticcheck // Triton's text
 	}
 	o.HTTP.MaxInput = n
 	return err
@@ -82,8 +82,8 @@ func grpcFlags() []Flag {
 	list = append(list,
 		reuseFlag("grpc", "gRPC", endpoint),
 		Flag{
-			Name: "grpc-header-forward-pattern", Arg: argPattern, Help: "Regular expression of the metadata that become request parameters",
-			set: pattern(func(o *Options) *string { return &o.GRPC.ForwardPattern }, ""),
+			Name: "grpc-header-forward-pattern", Arg: argPattern, Help: "Regular expression of the metadata that become request parameters, in any case unless it begins with (?-i)",
+			set: pattern(func(o *Options) *string { return &o.GRPC.ForwardPattern }),
 		},
 		Flag{
 			Name: "grpc-restricted-protocol", Arg: "protocol,...:key=value", Many: true,

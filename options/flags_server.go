@@ -36,6 +36,11 @@ func serverFlags() []Flag {
 			set: duration(func(o *Options) *time.Duration { return &o.ExitTimeout }, time.Second, 0),
 		},
 		Flag{
+			Name: "exit-connection-secs", Arg: argSeconds, Default: "5", Own: true,
+			Help: "Time that requests are served as before at the end while clients keep HTTP connections open, at most half of --exit-timeout-secs",
+			set:  duration(func(o *Options) *time.Duration { return &o.ExitConnections }, time.Second, 0),
+		},
+		Flag{
 			Name: "exit-on-error", Arg: argBool, Default: yes, Help: "End when a model cannot be loaded at start",
 			set: boolean(func(o *Options) *bool { return &o.ExitOnError }),
 		},

@@ -49,10 +49,11 @@ type Options struct {
 	ExitOnError bool
 	// StrictReadiness makes the server ready only when every model is.
 	StrictReadiness bool
-	// ExitTimeout bounds the orderly end.
-	ExitTimeout   time.Duration
-	BackendConfig BackendConfig
-	Limits        Limits
+	// ExitTimeout bounds the orderly end, ExitConnections how long open HTTP connections are waited for at its beginning.
+	ExitTimeout     time.Duration
+	ExitConnections time.Duration
+	BackendConfig   BackendConfig
+	Limits          Limits
 	// HostPolicies are the settings of host policies by name; every one was parsed.
 	HostPolicies map[string]map[string]string
 	Cache        Cache
@@ -130,17 +131,17 @@ type HTTP struct {
 	Restricted     []Restriction
 }
 
-// ignoreCase begins the pattern of HTTP headers, whose names have no case.
+// ignoreCase begins the patterns of headers, whose names have no case; a pattern that begins with (?-i) takes it back.
 const ignoreCase = "(?i)"
 
 // Forward compiles ForwardPattern; it returns nil when that is empty.
-func (h *HTTP) Forward() (*regexp.Regexp, error) { return forward(h.ForwardPattern, ignoreCase) }
+func (h *HTTP) Forward() (*regexp.Regexp, error) { return forward(h.ForwardPattern) }
 
 // GRPC is how gRPC is served.
 type GRPC struct {
 	Endpoint
 	TLS TLS
-	// ForwardPattern picks the metadata that become request parameters; empty for none.
+	// ForwardPattern picks the metadata that become request parameters, as that of HTTP does; empty for none.
 	ForwardPattern string
 	Restricted     []Restriction
 	// Compression of responses is none, low, medium or high.
@@ -160,13 +161,13 @@ type GRPC struct {
 }
 
 // Forward compiles ForwardPattern; it returns nil when that is empty.
-func (g *GRPC) Forward() (*regexp.Regexp, error) { return forward(g.ForwardPattern, "") }
+func (g *GRPC) Forward() (*regexp.Regexp, error) { return forward(g.ForwardPattern) }
 
-func forward(pattern, prefix string) (*regexp.Regexp, error) {
+func forward(pattern string) (*regexp.Regexp, error) {
 	if pattern == "" {
 		return nil, nil //nolint:nilnil // nothing is forwarded
 	}
-	return regexp.Compile(prefix + pattern)
+	return regexp.Compile(ignoreCase + pattern)
 }
 
 // Restriction lets only those who send a header use some of the API.
@@ -211,12 +212,14 @@ const (
 	defaultMetricsPort = 8002
 	defaultAddress     = "0.0.0.0"
 	defaultExitTimeout = 30 * time.Second
-	defaultPoll        = 15 * time.Second
-	defaultLoadThreads = 4
-	defaultKeepalive   = 2 * time.Hour
-	defaultKeepTimeout = 20 * time.Second
-	defaultMinPing     = 5 * time.Minute
-	defaultTraceRate   = 1000
+	// defaultExitConnections is shorter than Triton's, which waits all of the exit timeout for idle clients.
+	defaultExitConnections = 5 * time.Second
+	defaultPoll            = 15 * time.Second
+	defaultLoadThreads     = 4
+	defaultKeepalive       = 2 * time.Hour
+	defaultKeepTimeout     = 20 * time.Second
+	defaultMinPing         = 5 * time.Minute
+	defaultTraceRate       = 1000
 
 	traceTriton, traceOpenTelemetry = "triton", "opentelemetry"
 	traceOff                        = "OFF"
@@ -236,6 +239,7 @@ func Default() Options {
 		ExitOnError:     true,
 		StrictReadiness: true,
 		ExitTimeout:     defaultExitTimeout,
+		ExitConnections: defaultExitConnections,
 		BackendConfig:   BackendConfig{},
 		HTTP: HTTP{
 			Endpoint: Endpoint{Enabled: true, Address: defaultAddress, Port: defaultHTTPPort},

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +111,12 @@ func TestParseOptions(t *testing.T) {
 			[]string{repository, "--http-address=::1", "--http-port=1", "--grpc-port=0"},
 			func(o *options.Options) {
 				o.HTTP.Address, o.HTTP.Port, o.GRPC.Port, o.Metrics.Address = "::1", 1, 0, "::1"
+			},
+		},
+		"ports of what is not served": {
+			[]string{repository, "--http-port=-47", "--allow-http=0", "--grpc-port=70000", "--allow-grpc=0"},
+			func(o *options.Options) {
+				o.HTTP.Port, o.HTTP.Enabled, o.GRPC.Port, o.GRPC.Enabled = -47, false, 70000, false
 			},
 		},
 		"models": {
@@ -282,16 +289,16 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"../options", "Unexpected argument: ../options, did you mean '--model-repository ../options'?"},
 		{"-- x", "Unexpected argument: x"},
 		{"--http-port=x", "Bad option: \"--http-port\".\nInvalid option value. Got x"},
-		{"--http-port=-1", "Provided option value is out of bound. Got -1, expected 0 to 65535"},
+		{"--http-port=-1", "Bad option: \"--http-port\".\nProvided option value is out of bound. Got -1, expected 0 to 65535"},
 		{"--id=a --http-port=1e9", "Invalid option value. Got 1e9"},
 		{"--exit-timeout-secs=99999999999999999999", "Provided option value is out of bound. Got 99999999999999999999"},
 		{"--allow-http=maybe", "Bad option: \"--allow-http\".\ninvalid value for bool option: maybe"},
-		{"--http-max-input-size=0", "--http-max-input-size must be greater than 0, got 0"},
+		{"--http-max-input-size=0", "Error: --http-max-input-size must be greater than 0. Got 0"},
 		{"--max-inflight-bytes=-1", "Provided option value is out of bound. Got -1, expected 0 to 9223372036854775807"},
 		{"--grpc-max-message-size=0", "Provided option value is out of bound. Got 0, expected 1 to 2147483647"},
 		{"--model-control-mode=now", "invalid argument for --model-control-mode: 'now', expected one of: none, poll, explicit"},
 		{"--load-model=a", "Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well."},
-		{"--model-control-mode=explicit --load-model=* --load-model=a", "--load-model * must be the only one"},
+		{"--model-control-mode=explicit --load-model=* --load-model=a", "Wildcard model name '*' must be the ONLY startup model if specified at all. (--load-model)"},
 		{"--model-control-mode=poll --repository-poll-secs=0", "--repository-poll-secs must be greater than 0 with --model-control-mode=poll"},
 		{"--rate-limit=fast", "invalid argument for --rate-limit: 'fast'"},
 		{"--model-config-name=../x", "invalid argument for --model-config-name: '../x'"},
@@ -348,6 +355,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		{"--allow-sagemaker=true", "unsupported: --allow-sagemaker, SageMaker is not built"},
 		{"--sagemaker-port=1", "unsupported: --sagemaker-port, SageMaker is not built"},
 		{"--allow-vertex-ai=true", "unsupported: --allow-vertex-ai, Vertex AI is not built"},
+		{"--metrics-port=65536", "Bad option: \"--metrics-port\".\nProvided option value is out of bound. Got 65536, expected 0 to 65535"},
 		{"--http-port=7 --grpc-port=7", "The server cannot listen to HTTP requests and GRPC requests at the same address and port 0.0.0.0:7"},
 		{"--config=nowhere.yaml", "cannot read config file 'nowhere.yaml'"},
 	} {
@@ -471,4 +479,21 @@ func writeFile(tb testing.TB, text string) string {
 		tb.Fatal(err)
 	}
 	return file
+}
+
+// TestForwardPatterns compiles the patterns of both protocols: case does not matter unless they say so.
+func TestForwardPatterns(t *testing.T) {
+	t.Parallel()
+	for pattern, want := range map[string]bool{"MY_HEADER.*": true, "(?-i)MY_HEADER.*": false, "(?-i)my_.*": true, "": false} {
+		o, err := options.Parse([]string{"--model-repository=m", "--http-header-forward-pattern=" + pattern, "--grpc-header-forward-pattern=" + pattern}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, compile := range map[string]func() (*regexp.Regexp, error){"HTTP": o.HTTP.Forward, "gRPC": o.GRPC.Forward} {
+			got, err := compile()
+			if err != nil || (got == nil) != (pattern == "") || got != nil && got.MatchString("my_header_1") != want {
+				t.Errorf("%s, pattern '%s': got %v, error %v, want a match: %v", name, pattern, got, err, want)
+			}
+		}
+	}
 }

@@ -3,6 +3,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -68,15 +69,25 @@ func parseInt(s string, least, most int64) (int64, error) {
 		return 0, fmt.Errorf("Provided option value is out of bound. Got %s", s) //nolint:staticcheck // Triton's words
 	case err != nil:
 		return 0, fmt.Errorf("Invalid option value. Got %s", s) //nolint:staticcheck // Triton's words
-	case n < least || n > most:
-		return 0, fmt.Errorf("Provided option value is out of bound. Got %s, expected %d to %d", s, least, most) //nolint:staticcheck // Triton's words
 	}
-	return n, nil
+	return n, inRange(n, least, most)
+}
+
+// inRange returns an error in Triton's words when n is not from least to most.
+func inRange(n, least, most int64) error {
+	if n < least || n > most {
+		return fmt.Errorf("Provided option value is out of bound. Got %d, expected %d to %d", n, least, most) //nolint:staticcheck // Triton's words
+	}
+	return nil
 }
 
 const portMax = 65535
 
-func portNumber(field func(*Options) *int) setter { return integer(field, 0, portMax) }
+// portNumber returns the setter of a port. Its range is checked by checkPorts: as in
+// Triton, the port of a protocol that is not served may be any number.
+func portNumber(field func(*Options) *int) setter {
+	return integer(field, math.MinInt32, math.MaxInt32)
+}
 
 // duration returns the setter of a whole number of units, from least on.
 func duration(field func(*Options) *time.Duration, unit time.Duration, least int64) setter {
@@ -101,9 +112,9 @@ func choice(field func(*Options) *string, flag string, words ...string) setter {
 }
 
 // pattern returns the setter of a regular expression that begins with prefix.
-func pattern(field func(*Options) *string, prefix string) setter {
+func pattern(field func(*Options) *string) setter {
 	return func(o *Options, value string) error {
-		if _, err := regexp.Compile(prefix + value); err != nil {
+		if _, err := regexp.Compile(ignoreCase + value); err != nil {
 			return fmt.Errorf("invalid header forward pattern: %w", err)
 		}
 		*field(o) = value

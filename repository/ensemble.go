@@ -160,7 +160,10 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (v *version, er
 		//nolint:sloglint // the line is Triton's, which people look for
 		c.r.s.Log.InfoContext(ctx, "Ensemble model '"+m.name+"' configured with max_inflight_requests: "+strconv.FormatUint(uint64(n), 10))
 	}
-	settings := exec.Settings{Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover, Tracer: c.r.s.Tracer}
+	settings := exec.Settings{
+		Plan: p, Targets: targets, Stats: v.stats, Workers: c.r.workers, Mover: c.r.mover,
+		Tracer: c.r.s.Tracer, Log: c.r.s.Log,
+	}
 	v.exec = exec.New(settings)
 	if err := c.r.remember(m.folder, v); err != nil {
 		return nil, errors.Join(err, v.close(ctx))

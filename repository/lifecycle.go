@@ -20,16 +20,24 @@ func plainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }
 
-// control returns why a model cannot be loaded or unloaded by name, or nil.
-func (r *Repository) control(name string) error {
+// control returns why models cannot be loaded or unloaded by name, or nil.
+func (r *Repository) control() error {
 	switch {
 	case r.broken != nil:
 		return status.Errorf(status.Unavailable, "Server not ready")
 	case r.s.Mode != Explicit:
 		return status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
-	case name == "":
+	}
+	return nil
+}
+
+// checkName refuses names that no model to be loaded can have. Blanks around a name do not matter.
+func checkName(name string) error {
+	trimmed := strings.TrimSpace(name)
+	switch {
+	case trimmed == "":
 		return status.Errorf(status.InvalidArg, "Model name cannot be empty. Please enter a valid name to deploy.")
-	case !plainName(name):
+	case !plainName(trimmed):
 		return status.Errorf(status.InvalidArg, "invalid model name '%s', model name must not contain path traversal characters", name)
 	}
 	return nil
@@ -60,7 +68,10 @@ func (r *Repository) enter(ctx context.Context) (outer *change, leave func(), er
 // and Index says why.
 func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions) (err error) {
 	defer recovery.Error(&err, r.s.Log, "loading model '"+name+"'", slog.String("model", name))
-	if err := r.control(name); err != nil {
+	if err := r.control(); err != nil {
+		return err
+	}
+	if err := checkName(name); err != nil {
 		return err
 	}
 	updates, err := r.load(ctx, name, o)
@@ -85,6 +96,7 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 	defer leave()
 	folders, err := r.source.fetch(ctx, name, o)
 	if err != nil {
+		r.s.Log.ErrorContext(ctx, "model cannot be loaded", slog.String("model", name), slog.String("reason", err.Error()))
 		return nil, err
 	}
 	c := r.change().inside(outer)
@@ -182,12 +194,12 @@ func (c *change) reason(m *model) string {
 	return b.String()
 }
 
-// Unload has a model take no more requests; one that is not loaded is left alone. The
+// Unload has a model take no more requests; one that is not loaded, whatever its name, is left alone. The
 // ensembles over it become unavailable. With dependents, the models of an ensemble
 // go too unless they were loaded by name or another ensemble uses them.
 func (r *Repository) Unload(ctx context.Context, name string, dependents bool) (err error) {
 	defer recovery.Error(&err, r.s.Log, "unloading model '"+name+"'", slog.String("model", name))
-	if err := r.control(name); err != nil {
+	if err := r.control(); err != nil {
 		return err
 	}
 	outer, leave, err := r.enter(ctx)

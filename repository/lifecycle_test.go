@@ -240,8 +240,10 @@ func TestControl(t *testing.T) {
 		"empty":   {repository.Explicit, "", status.InvalidArg, "Model name cannot be empty. Please enter a valid name to deploy."},
 		"path":    {repository.Explicit, "../plain", status.InvalidArg, "invalid model name '../plain', model name must not contain path traversal characters"},
 		"dots":    {repository.Explicit, "..", status.InvalidArg, "invalid model name '..', model name must not contain path traversal characters"},
-		"unknown": {repository.Explicit, "none", status.Internal, "failed to load 'none', failed to poll from model repository"},
-		"hidden":  {repository.Explicit, ".plain", status.Internal, "failed to load '.plain', failed to poll from model repository"},
+		"blanks":  {repository.Explicit, " \t\n\r\f\v ", status.InvalidArg, "Model name cannot be empty. Please enter a valid name to deploy."},
+		"padded":  {repository.Explicit, " .. ", status.InvalidArg, "invalid model name ' .. ', model name must not contain path traversal characters"},
+		"unknown": {repository.Explicit, "none", status.Internal, "failed to load 'none', failed to poll from model repository: model not found in any model repository"},
+		"hidden":  {repository.Explicit, ".plain", status.Internal, "failed to load '.plain', failed to poll from model repository: model not found in any model repository"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -252,8 +254,9 @@ func TestControl(t *testing.T) {
 			if err == nil || err.Error() != tc.want || status.CodeOf(err) != tc.code {
 				t.Errorf("got %v (%v), want %q", err, status.CodeOf(err), tc.want)
 			}
-			if err := r.Unload(t.Context(), tc.model, false); tc.code != status.Internal && (err == nil || err.Error() != tc.want) {
-				t.Errorf("unload: %v, want %q", err, tc.want)
+			// What cannot be loaded is not loaded either, so that there is nothing to unload.
+			if err := r.Unload(t.Context(), tc.model, false); (err == nil) != (tc.mode == repository.Explicit) || err != nil && err.Error() != tc.want {
+				t.Errorf("unload: %v", err)
 			}
 		})
 	}

@@ -39,8 +39,7 @@ func (t *tempFolder) drop() error {
 func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 	for name := range files {
 		if !filepath.IsLocal(inside(name)) || inside(name) == "." {
-			return nil, status.Errorf(status.InvalidArg,
-				"failed to load '%s', override file '%s' is outside the model's folder, expected a relative path as in '1/model.onnx'", model, name)
+			return nil, failedToPoll(model, ": override file '"+name+"' is outside the model's folder, expected a relative path as in '1/model.onnx'")
 		}
 	}
 	dir, err := os.MkdirTemp("", "tutti-model-")
@@ -52,7 +51,7 @@ func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := t.write(inside(name), files[name]); err != nil {
 			_ = t.drop() // the first error says more
-			return nil, status.Errorf(status.Internal, "failed to load '%s', override file '%s' cannot be written: %w", model, name, err)
+			return nil, failedToPoll(model, ": override file '"+name+"' cannot be written: "+err.Error())
 		}
 	}
 	return t, nil
@@ -82,7 +81,7 @@ func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([
 	case len(o.Files) > 0 && o.Config == "":
 		return nil, failedToPoll(name, ": override files need an override of the configuration")
 	case len(all) == 0 && len(o.Files) == 0:
-		return nil, failedToPoll(name, s.blind())
+		return nil, s.unknown(name)
 	case o.Config == "":
 		return s.openEach(ctx, all), nil
 	case len(all) > 1:
@@ -100,7 +99,7 @@ func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([
 func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*folder, error) {
 	cfg, err := config.ParseJSON(o.Config)
 	if err != nil {
-		return nil, err
+		return nil, failedToPoll(p.name, ": "+err.Error())
 	}
 	f := &folder{key: p.key, name: p.name, dir: p.dir, cfg: cfg, override: true}
 	if len(o.Files) == 0 && p.dir != "" { // the files serve with it until they change
@@ -121,14 +120,14 @@ func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*f
 	return f, nil
 }
 
-// blind tells of a bucket that could not be listed, in which a model may be.
-func (s *source) blind() string {
+// unknown says that there is no model of a name, or that a bucket could not be listed in which it may be.
+func (s *source) unknown(name string) error {
 	for _, m := range s.mirrors {
 		if err := m.err.Load(); err != nil {
-			return ": " + (*err).Error()
+			return failedToPoll(name, ": "+(*err).Error())
 		}
 	}
-	return ""
+	return failedToPoll(name, ": model not found in any model repository")
 }
 
 // failedToPoll is how Triton says that it has no model to load.

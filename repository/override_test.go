@@ -59,13 +59,13 @@ func TestConfigOverride(t *testing.T) {
 	gives(t, w, r, map[string]float32{"bare": 2})
 
 	for config, want := range map[string]string{
-		`{`:                                "Invalid config override: (line 1:2): unexpected end of JSON input",
-		`{"backend":"native","x":1}`:       `Invalid config override: (line 1:21): unknown field "x"`,
-		`{"max_batch_size":"many"}`:        "Invalid config override: (line 1:19): invalid value for int32 field maxBatchSize: \"many\"",
-		`[]`:                               "Invalid config override: syntax error (line 1:1): unexpected token [",
+		`{`:                                "failed to load 'part', failed to poll from model repository: Invalid config override: (line 1:2): unexpected end of JSON input",
+		`{"backend":"native","x":1}`:       `failed to load 'part', failed to poll from model repository: Invalid config override: (line 1:21): unknown field "x"`,
+		`{"max_batch_size":"many"}`:        "failed to load 'part', failed to poll from model repository: Invalid config override: (line 1:19): invalid value for int32 field maxBatchSize: \"many\"",
+		`[]`:                               "failed to load 'part', failed to poll from model repository: Invalid config override: syntax error (line 1:1): unexpected token [",
 		`{"name":"other","backend":"spy"}`: "failed to load 'part', failed to poll from model repository: unexpected directory name 'part' for model 'other', directory name must equal model name",
 		`{"backend":"strange"}`:            "load failed for model 'part': version 1 is at UNAVAILABLE state: unable to find backend library for backend 'strange', try specifying runtime on the model configuration. Model 'part' needs backend 'strange', which is not built in;\n",
-		strings.Repeat(" ", 5<<20):         "Invalid config override: 5242880 bytes, expected at most 4194304",
+		strings.Repeat(" ", 5<<20):         "failed to load 'part', failed to poll from model repository: Invalid config override: 5242880 bytes, expected at most 4194304",
 	} {
 		refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: config}), want)
 	}
@@ -119,15 +119,13 @@ func TestFileOverride(t *testing.T) {
 	unload(t, r, "ens", false)
 	for name, want := range map[string]string{
 		"../x": "outside the model's folder", "/../x": "outside the model's folder", "": "outside the model's folder", "/": "outside the model's folder",
-		"1/../../x": "outside the model's folder", ".": "outside the model's folder", "5": "cannot be written",
+		"1/../../x": "outside the model's folder", ".": "outside the model's folder", "5": "cannot be written", strings.Repeat("A", 256): "cannot be written",
 	} {
 		files := map[string][]byte{"5/x": nil, name: nil} // "5" cannot be a file and a folder
 		err := r.Load(t.Context(), "part", infer.LoadOptions{Config: labelled, Files: files})
-		if err == nil || !strings.HasPrefix(err.Error(), "failed to load 'part', override file '") || !strings.Contains(err.Error(), want) {
-			t.Errorf("file %q: %v", name, err)
-		}
-		if want := status.InvalidArg; name != "5" && status.CodeOf(err) != want {
-			t.Errorf("file %q: code %v", name, status.CodeOf(err))
+		const failed = "failed to load 'part', failed to poll from model repository: override file '"
+		if err == nil || !strings.HasPrefix(err.Error(), failed) || !strings.Contains(err.Error(), want) || status.CodeOf(err) != status.Internal {
+			t.Errorf("file %q: %v (%v)", name, err, status.CodeOf(err))
 		}
 	}
 	refused(t, r.Load(t.Context(), "new", infer.LoadOptions{Config: labelled, Files: map[string][]byte{"a/b": nil}}),

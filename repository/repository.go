@@ -237,7 +237,7 @@ func (c *change) beginNamed(ctx context.Context, places []place, name string) er
 	source := &c.r.source
 	i, found := slices.BinarySearchFunc(places, name, func(p place, name string) int { return strings.Compare(p.name, name) })
 	if !found {
-		return failedToPoll(name, source.blind())
+		return source.unknown(name)
 	}
 	for ; i < len(places) && places[i].name == name; i++ {
 		c.begin(source.open(ctx, places[i]), true)
@@ -386,6 +386,18 @@ func (r *Repository) Hurry() {
 			v.hurry()
 		}
 	}
+}
+
+// Busy returns how many versions have requests that are not answered.
+func (r *Repository) Busy() (n int) {
+	for _, m := range r.catalog.Load().models {
+		for _, v := range m.versions {
+			if v.exec.Busy() {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // hurry does so for one version.

@@ -210,7 +210,7 @@ func TestOnly(t *testing.T) {
 		{"a model", []string{"other"}, []string{"other"}, true, ""},
 		{"an ensemble of ensembles", []string{"outer"}, []string{"inner", "outer", "plain"}, true, ""},
 		{"both", []string{"plain", "inner", "plain"}, []string{"inner", "plain"}, true, ""},
-		{"unknown", []string{"plain", "none"}, nil, false, "failed to load 'none', failed to poll from model repository"},
+		{"unknown", []string{"plain", "none"}, nil, false, "failed to load 'none', failed to poll from model repository: model not found in any model repository"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ package query
 
 import (
 	"context"
+	"os"
 	"strconv"
 	"strings"
 
@@ -18,12 +19,16 @@ import (
 // failKey is the parameter that has the text be an error.
 const failKey = "fail_with_query_result"
 
+// failVariable is the environment variable that does so for all models, as in Triton.
+const failVariable = "TEST_FAIL_WITH_QUERY_RESULT"
+
 // NewFactory declares the backend query. Its models have no files and do not batch:
 // config.pbtxt declares any inputs, which are not looked at, and outputs TYPE_UINT8
 // [ -1 ]. Each is answered with a text like "OUTPUT0 CPU 0": its name, the kind of
 // memory that was chosen for it (CPU, CPU_PINNED, GPU) and the device's number.
 //
-// With the parameter fail_with_query_result "true" the request fails with these texts,
+// With the parameter fail_with_query_result "true", or without it when the environment
+// variable TEST_FAIL_WITH_QUERY_RESULT is set, the request fails with these texts,
 // separated by spaces, as Triton's model does for its tests.
 func NewFactory() backends.Factory {
 	return backends.Factory{
@@ -84,6 +89,7 @@ var (
 func (m *model) parse(params map[string]*modelconfig.ModelParameter) error {
 	p, given := params[failKey]
 	if !given {
+		_, m.fail = os.LookupEnv(failVariable)
 		return nil
 	}
 	var err error

@@ -85,6 +85,24 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestVariable has the environment variable of Triton's tests make every model fail.
+func TestVariable(t *testing.T) {
+	t.Setenv("TEST_FAIL_WITH_QUERY_RESULT", "1")
+	m, err := load(t, in+outs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := m.NewInstance(t.Context(), tensor.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 2), Allocator: tensor.NewChecked(t, nil)}
+	const want = "OUTPUT0 CPU 0 OUTPUT1 CPU 0"
+	if err := i.Execute(t.Context(), b); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, config, want string }{

@@ -197,6 +197,7 @@ func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...
 		tb.Fatalf("the server did not start:\n%s", log)
 	}
 	tb.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections() // a server that stops waits for its clients to leave
 		cancel()
 		if code := <-done; code != 0 {
 			tb.Errorf("the server ended with %d:\n%s", code, log)

@@ -121,6 +121,7 @@ func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) > 0 || c.cmd == nil {
 		ts.Fatalf("usage: terminate, after serve")
 	}
+	http.DefaultClient.CloseIdleConnections() // the server would wait for them
 	ts.Check(c.cmd.Process.Signal(syscall.SIGTERM))
 	c.ended(ts)
 }

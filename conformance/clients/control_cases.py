@@ -175,7 +175,7 @@ def load_with_files(f):
 # shows: repository.errors
 @case()
 def load_failures(f):
-    refused(f, lambda: f.load_model("nobody"), "failed to load 'nobody', failed to poll from model repository", "500", "INTERNAL")
+    refused(f, lambda: f.load_model("nobody"), "failed to load 'nobody', failed to poll from model repository: model not found in any model repository", "500", "INTERNAL")
     refused(f, lambda: f.load_model("broken"), "load failed for model 'broken': version 1 is at UNAVAILABLE state: ", "400", "INVALID_ARGUMENT")
     f.unload_model("nobody")  # as in Triton, no failure
     broken = index(f)["broken"]
@@ -261,7 +261,7 @@ def cuda_regions(f):
     try:
         f.register_cuda_shared_memory("gpu", base64.b64encode(b"\0" * 64), 0, 64)
     except f.module.InferenceServerException as e:
-        has(e.message(), "failed to register CUDA shared memory region: 'gpu', GPUs not supported")
+        has(e.message(), "failed to register shared memory region 'gpu': invalid args, GPUs not supported")
     else:
         raise AssertionError("there is no GPU")
     f.unregister_cuda_shared_memory("gpu")

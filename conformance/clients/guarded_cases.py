@@ -97,8 +97,9 @@ def regions_are_off_by_default(f):
     text = "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."
     with region(64) as (_, key):
         refused(f, lambda: f.register_system_shared_memory("one", key, 64), text, "501", "UNIMPLEMENTED")
-        refused(f, f.get_system_shared_memory_status, text, "501", "UNIMPLEMENTED")
-        refused(f, f.get_cuda_shared_memory_status, text, "501", "UNIMPLEMENTED")
+        refused(f, lambda: f.unregister_system_shared_memory("one"), text, "501", "UNIMPLEMENTED")
+        for status in (f.get_system_shared_memory_status(), f.get_cuda_shared_memory_status()):
+            equal(len(getattr(status, "regions", status)), 0)
         t = f.module.InferInput("INPUT0", [1, 4], "FP32")
         t.set_shared_memory("one", 16)
         refused(f, lambda: f.infer("raw", [t], headers=allowed(f)), text, "501", "UNIMPLEMENTED")

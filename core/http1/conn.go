@@ -62,7 +62,7 @@ func newConn(s *Server, tcp *net.TCPConn) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{srv: s, nc: nc, raw: raw, buf: make([]byte, readSize)}
-	ctx, gone := context.WithCancel(context.Background())
+	ctx, gone := context.WithCancel(context.WithValue(context.Background(), connKey{}, c))
 	c.gone = gone
 	c.base = (&http.Request{
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: nc.RemoteAddr().String(),

@@ -13,7 +13,7 @@
 //
 //   - server.go: accepting, shutting down
 //   - conn.go: one connection, request after request; watch.go: clients that leave
-//   - head.go: the request's line and header; body.go: its body
+//   - head.go: the request's line and header; fields.go: its header as it came; body.go: its body
 //   - answer.go, answerhead.go: the http.ResponseWriter
 //
 // A handler must not use the request, its header or its body after it has returned.

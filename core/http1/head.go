@@ -33,6 +33,7 @@ type head struct {
 type field struct {
 	name, key string   // as received, canonical
 	value     []string // with one element
+	sent      string   // the value with the blanks at its end
 }
 
 var (
@@ -107,7 +108,8 @@ func (h *head) field(b []byte) bool {
 	if colon < 1 {
 		return false
 	}
-	name, value := b[:colon], bytes.Trim(b[colon+1:], " \t")
+	name, sent := b[:colon], bytes.TrimLeft(b[colon+1:], " \t")
+	value := bytes.TrimRight(sent, " \t")
 	if h.n == len(h.fields) {
 		h.fields = append(h.fields, field{})
 	}
@@ -124,6 +126,12 @@ func (h *head) field(b []byte) bool {
 			return false
 		}
 		f.value = []string{string(value)} // whoever kept the old one still has it
+	}
+	switch {
+	case len(sent) == len(value):
+		f.sent = f.value[0]
+	case f.sent != string(sent):
+		f.sent = string(sent)
 	}
 	return h.means(f)
 }

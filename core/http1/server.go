@@ -126,6 +126,13 @@ func (s *Server) add(c *conn) bool {
 	return true
 }
 
+// Connections returns how many connections this package serves, without those that it has handed over.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

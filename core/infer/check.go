@@ -72,10 +72,23 @@ func shapeError(input string, s tensor.Shape) error {
 		"invalid shape for input '%s': shape %s causes total element count to exceed maximum size of 9223372036854775807", input, s)
 }
 
+// WrongSize is the text about an input with another number of bytes than its type and shape say. It takes the names of
+// the input and the model, the size that was expected, and the one found.
+const WrongSize = "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d"
+
 // SizeError says that an input has got bytes where its shape and type make want.
 func (r *Request) SizeError(input string, want, got int64) error {
-	return status.Errorf(status.InvalidArg, "%sinput byte size mismatch for input '%s' for model '%s'. Expected %d, got %d",
-		IDPrefix(r.ID), input, r.Model, want, got)
+	return status.Errorf(status.InvalidArg, "%s"+WrongSize, IDPrefix(r.ID), input, r.Model, want, got)
+}
+
+// CheckInputs is CheckInput of all inputs, from the last one to the first: of several that are wrong, Triton names the last.
+func (r *Request) CheckInputs() error {
+	for i := len(r.Inputs) - 1; i >= 0; i-- {
+		if err := r.CheckInput(&r.Inputs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // CheckInput verifies that an input's memory is what its type and shape say: the
@@ -130,10 +143,10 @@ const manyNames = 32
 // hot: no allocation up to 32 names of each sort.
 func (r *Request) CheckNames() error {
 	if i := repeated(r.Inputs, inputName); i >= 0 {
-		return status.Errorf(status.InvalidArg, "input '%s' already exists in request", r.Inputs[i].Name)
+		return status.Errorf(status.InvalidArg, "%sinput '%s' already exists in request", IDPrefix(r.ID), r.Inputs[i].Name)
 	}
 	if i := repeated(r.Outputs, outputName); i >= 0 {
-		return status.Errorf(status.InvalidArg, "output '%s' already exists in request", r.Outputs[i])
+		return status.Errorf(status.InvalidArg, "%soutput '%s' already exists in request", IDPrefix(r.ID), r.Outputs[i])
 	}
 	if repeated(r.Params, paramKey) >= 0 {
 		r.Params = firstParams(r.Params)

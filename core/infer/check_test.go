@@ -65,14 +65,37 @@ func TestCheckNames(t *testing.T) {
 				t.Errorf("%d parameters left, the first is %v", len(r.Params), r.Params[0])
 			}
 			r.Outputs[n-1] = "0"
-			if got := errText(r.CheckNames()); got != "output '0' already exists in request" {
+			if got := errText(r.CheckNames()); got != "[request id: <id_unknown>] output '0' already exists in request" {
 				t.Error(got)
 			}
 			r.Inputs[n-1].Name = "0"
-			if got := errText(r.CheckNames()); got != "input '0' already exists in request" {
+			if got := errText(r.CheckNames()); got != "[request id: <id_unknown>] input '0' already exists in request" {
 				t.Error(got)
 			}
 		})
+	}
+}
+
+// TestCheckInputsFromTheLast names the last of two wrong inputs, as Triton does.
+func TestCheckInputsFromTheLast(t *testing.T) {
+	t.Parallel()
+	alloc := tensor.NewPool()
+	r := infer.NewRequest()
+	defer r.Release()
+	r.ID, r.Model = "7", "m"
+	for _, name := range []string{"A", "B", "C"} {
+		v, err := tensor.NewBytes(alloc, tensor.Of(2), 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.DType = tensor.FP32
+		if name == "C" {
+			v.DType = tensor.Int16
+		}
+		r.Inputs = append(r.Inputs, infer.Named{Name: name, Tensor: v})
+	}
+	if got, want := errText(r.CheckInputs()), "[request id: 7] input byte size mismatch for input 'B' for model 'm'. Expected 8, got 4"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -49,8 +49,8 @@ func TestDescriptorBudget(t *testing.T) {
 		}
 		w, err := r.Open("a", 0, 1)
 		must(t, err)
-		must(t, r.Unregister(shm.System, ""))
 		w.Close()
+		must(t, r.Unregister(shm.System, ""))
 	}
 	if got := descriptors(t, path); got != 0 {
 		t.Errorf("%d descriptors are open after the last region is gone", got)

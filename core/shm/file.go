@@ -28,6 +28,8 @@ type file struct {
 // slashes at the beginning do not matter.
 func checkKey(name, key string) error {
 	switch object := strings.TrimLeft(key, "/"); {
+	case key == "":
+		return errOpen(key)
 	case object == "":
 		return status.Errorf(status.InvalidArg, "cannot register shared memory region '%s' - invalid shm key '%s'", name, key)
 	case strings.HasPrefix(object, reserved):

@@ -3,6 +3,7 @@ package shm
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 
 	"tutti/core/status"
@@ -49,18 +50,14 @@ type Registry struct {
 	regions map[string]*region // guarded by mu
 }
 
-// region is a registered region and who uses it; all but the first two is guarded by
-// the registry's mu.
+// region is a registered region, and how many windows requests have in it, which is guarded by the registry's mu.
 type region struct {
 	Region
 	file    *file
 	windows int
-	// leaving marks a region that was unregistered while requests use it: the last of
-	// them takes it away.
-	leaving bool
 }
 
-// NewRegistry returns an empty registry. One that is not enabled refuses everything.
+// NewRegistry returns an empty registry. One that is not enabled refuses everything but Status.
 func NewRegistry(enabled bool) *Registry {
 	return &Registry{enabled: enabled, regions: map[string]*region{}}
 }
@@ -70,7 +67,7 @@ var errDisabled error = &status.Error{
 	Msg:  "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.",
 }
 
-// Check fails when client regions are not allowed, as every other method then does.
+// Check fails when client regions are not allowed, as every other method but Status then does.
 func (r *Registry) Check() error {
 	if !r.enabled {
 		return errDisabled
@@ -136,55 +133,62 @@ func (r *Registry) open(name, key string, offset, size uint64) (*file, error) {
 	return f, nil
 }
 
-// RegisterCUDA refuses the region: device memory cannot be opened here. The text is
-// that of a Triton built without GPU support.
+// RegisterCUDA refuses the region: device memory cannot be opened here. The text begins as that of a Triton which cannot
+// open the handle either.
 func (r *Registry) RegisterCUDA(name string, _ []byte, _ int64, _ uint64) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	return status.Errorf(status.InvalidArg,
-		"failed to register CUDA shared memory region: '%s', GPUs not supported", name)
+	return status.Errorf(status.InvalidArg, "failed to register shared memory region '%s': invalid args, GPUs not supported", name)
 }
 
-// Unregister forgets the region of this kind and name, or all of the kind when the
-// name is empty. A region in use by requests stays until the last of them closes its
-// Window. A name that is not registered is no error.
+// Unregister forgets the region of this kind and name, or all of the kind when the name is empty. A region in use by
+// requests, which have a Window in it, stays and is an error; the others of all are forgotten nevertheless. A name that is
+// not registered is no error.
 func (r *Registry) Unregister(kind Kind, name string) error {
 	if err := r.Check(); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if name != "" {
-		if g := r.regions[name]; g != nil && g.Kind == kind {
-			r.leave(g)
-		}
+	if name == "" {
+		return r.unregisterAll(kind)
+	}
+	g := r.regions[name]
+	if g == nil || g.Kind != kind || r.forget(g) {
 		return nil
 	}
-	for _, g := range r.regions {
-		if g.Kind == kind {
-			r.leave(g)
-		}
-	}
-	return nil
+	return status.Errorf(status.Internal, "Cannot unregister shared memory region '%s', it is currently in use.", name)
 }
 
-// leave removes g, now or with its last window; mu is held.
-func (r *Registry) leave(g *region) {
+// unregisterAll forgets all regions of a kind that are not in use, and names the others; mu is held.
+func (r *Registry) unregisterAll(kind Kind) error {
+	var used []string
+	for _, g := range r.regions {
+		if g.Kind == kind && !r.forget(g) {
+			used = append(used, g.Name)
+		}
+	}
+	if used == nil {
+		return nil
+	}
+	slices.Sort(used)
+	return status.Errorf(status.Internal, "Failed to unregister the following %s shared memory regions: %s ,", kind, strings.Join(used, " ,"))
+}
+
+// forget removes g, and reports whether it could; mu is held.
+func (r *Registry) forget(g *region) bool {
 	if g.windows > 0 {
-		g.leaving = true
-		return
+		return false
 	}
 	delete(r.regions, g.Name)
 	g.file.release()
+	return true
 }
 
 // Status returns the region of this kind and name, or all of the kind sorted by name
 // when the name is empty.
 func (r *Registry) Status(kind Kind, name string) ([]Region, error) {
-	if err := r.Check(); err != nil {
-		return nil, err
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if name == "" {

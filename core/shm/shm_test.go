@@ -98,7 +98,8 @@ func TestRegisterRefuses(t *testing.T) {
 		{"empty", key, 0, 0, status.InvalidArg, invalid},
 		{"overflow", key, 2, math.MaxUint64, status.InvalidArg, invalid},
 		{"overflow of the offset", key, math.MaxUint64, 2, status.InvalidArg, invalid},
-		{"no key", "", 0, 1, status.InvalidArg, "cannot register shared memory region 'n' - invalid shm key ''"},
+		{"no key", "", 0, 1, status.Internal, "Unable to open shared memory region: ''"},
+		{"slash", "/", 0, 1, status.InvalidArg, "cannot register shared memory region 'n' - invalid shm key '/'"},
 		{"slashes", "//", 0, 1, status.InvalidArg, "cannot register shared memory region 'n' - invalid shm key '//'"},
 		{
 			"reserved", "/triton_python_backend_shm_region_1", 0, 1, status.InvalidArg,
@@ -133,7 +134,7 @@ func TestOneNamespace(t *testing.T) {
 	must(t, r.RegisterSystem("a", strings.TrimPrefix(key, "/"), 0, 10))
 	wantError(t, r.RegisterSystem("a", key, 0, 1), status.AlreadyExists, "shared memory region 'a' already in manager")
 	wantError(t, r.RegisterCUDA("c", make([]byte, 64), 0, 8), status.InvalidArg,
-		"failed to register CUDA shared memory region: 'c', GPUs not supported")
+		"failed to register shared memory region 'c': invalid args, GPUs not supported")
 
 	want := []shm.Region{{Name: "a", Key: key[1:], Size: 10}, {Name: "b", Key: key, Offset: 4, Size: 2}}
 	got, err := r.Status(shm.System, "")
@@ -204,30 +205,43 @@ func TestOpenRefuses(t *testing.T) {
 func TestDisabled(t *testing.T) {
 	t.Parallel()
 	r := shm.NewRegistry(false)
-	_, statusErr := r.Status(shm.System, "")
+	for _, kind := range []shm.Kind{shm.System, shm.CUDA} {
+		if all, err := r.Status(kind, ""); err != nil || len(all) > 0 {
+			t.Errorf("regions %v, error %v", all, err)
+		}
+	}
 	_, openErr := r.Open("a", 0, 1)
 	for _, err := range []error{
-		r.RegisterSystem("a", "/a", 0, 1), r.RegisterCUDA("a", nil, 0, 1), r.Unregister(shm.System, ""), statusErr, openErr,
+		r.RegisterSystem("a", "/a", 0, 1), r.RegisterCUDA("a", nil, 0, 1), r.Unregister(shm.System, ""), r.Unregister(shm.System, "a"), openErr,
 	} {
 		wantError(t, err, status.Unsupported,
 			"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")
 	}
 }
 
-func TestUnregisterWaitsForWindows(t *testing.T) {
+// TestUnregisterInUse refuses to forget what a request uses, and forgets the rest.
+func TestUnregisterInUse(t *testing.T) {
 	t.Parallel()
 	key, _ := object(t, "0123456789")
 	r := shm.NewRegistry(true)
-	must(t, r.RegisterSystem("a", key, 0, 10))
+	for _, name := range []string{"b", "a", "free"} {
+		must(t, r.RegisterSystem(name, key, 0, 10))
+	}
 	first, err := r.Open("a", 0, 10)
 	must(t, err)
-	must(t, r.Unregister(shm.System, ""))
-	wantError(t, r.RegisterSystem("a", key, 0, 1), status.AlreadyExists, "shared memory region 'a' already in manager")
 	second, err := r.Open("a", 2, 3)
 	must(t, err)
+	other, err := r.Open("b", 0, 1)
+	must(t, err)
+	wantError(t, r.Unregister(shm.System, "a"), status.Internal, "Cannot unregister shared memory region 'a', it is currently in use.")
+	must(t, r.Unregister(shm.CUDA, "a"))
+	must(t, r.Unregister(shm.CUDA, ""))
+	wantError(t, r.Unregister(shm.System, ""), status.Internal, "Failed to unregister the following system shared memory regions: a ,b ,")
 	first.Close()
-	if got, err := r.Status(shm.System, "a"); err != nil || len(got) != 1 {
-		t.Errorf("while a request uses it: %v, %v", got, err)
+	other.Close()
+	wantError(t, r.Unregister(shm.System, ""), status.Internal, "Failed to unregister the following system shared memory regions: a ,")
+	if got, err := r.Status(shm.System, ""); err != nil || len(got) != 1 || got[0].Name != "a" {
+		t.Errorf("while a request uses one: %v, %v", got, err)
 	}
 	got := make([]byte, 3)
 	must(t, second.Read(got))
@@ -235,6 +249,7 @@ func TestUnregisterWaitsForWindows(t *testing.T) {
 		t.Errorf("read %q", got)
 	}
 	second.Close()
+	must(t, r.Unregister(shm.System, "a"))
 	_, err = r.Status(shm.System, "a")
 	wantError(t, err, status.NotFound, "Unable to find system shared memory region: 'a'")
 	must(t, r.RegisterSystem("a", key, 0, 1))
@@ -299,13 +314,14 @@ func TestConcurrent(t *testing.T) {
 				if _, err := r.Status(shm.System, ""); err != nil {
 					t.Error(err)
 				}
-				if err := r.Unregister(shm.System, name); err != nil {
+				if err := r.Unregister(shm.System, name); err != nil && !strings.HasSuffix(err.Error(), "it is currently in use.") {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
+	must(t, r.Unregister(shm.System, ""))
 	if all, _ := r.Status(shm.System, ""); len(all) != 0 {
 		t.Errorf("%v are left", all)
 	}

@@ -9,8 +9,7 @@ import (
 	"tutti/core/status"
 )
 
-// Window is a part of a region, for one request. The region stays until the window
-// is closed.
+// Window is a part of a region, for one request. The region cannot be unregistered until the window is closed.
 type Window struct {
 	registry  *Registry
 	region    *region
@@ -111,15 +110,12 @@ func (w *Window) explain(verb string, n int, err error) error {
 	}
 }
 
-// Close gives the window up; it must not be used after. A region that was
-// unregistered meanwhile goes with its last window.
+// Close gives the window up; it must not be used after.
 func (w *Window) Close() {
 	r, g := w.registry, w.region
 	*w = Window{}
 	windows.Put(w)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g.windows--; g.windows == 0 && g.leaving {
-		r.leave(g)
-	}
+	g.windows--
 }

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"log/slog"
+
 	"tutti/core/infer"
 	"tutti/core/status"
 	"tutti/core/telemetry"
@@ -127,12 +129,13 @@ func (r *run) response() (*infer.Response, error) {
 	resp := r.newResponse()
 	resp.Params = append(resp.Params, r.reply...)
 	for _, o := range r.outputs {
-		t := r.read(p.Outputs[o])
-		if !t.Present() {
-			continue
-		}
 		port := &p.Signature.Outputs[o]
 		name, dims := port.Name, &port.Dims
+		t := r.read(p.Outputs[o])
+		if !t.Present() {
+			r.leftOut(name)
+			continue
+		}
 		if port.Reshape != nil {
 			dims = &port.Reshape.Dims
 		}
@@ -155,4 +158,14 @@ func (r *run) response() (*infer.Response, error) {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// leftOut logs that an ensemble's response is without an output, which its client may
+// miss: steps may leave outputs out.
+func (r *run) leftOut(output string) {
+	if r.x.plan.Ensemble && r.x.log != nil {
+		//nolint:sloglint // the line is Triton's, which people look for
+		r.x.log.DebugContext(r.ctx, "Composing models did not output tensor "+output,
+			slog.String("ensemble", r.x.plan.Signature.Model), slog.String("request", r.req.ID))
+	}
 }

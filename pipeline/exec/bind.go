@@ -2,8 +2,6 @@ package exec
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	"tutti/core/config"
 	"tutti/core/infer"
@@ -12,7 +10,7 @@ import (
 )
 
 // bind checks the request against the plan's signature and moves its inputs into
-// their slots. The texts are Triton's, which clients match on.
+// their slots.
 func (r *run) bind() error {
 	p, sig := r.x.plan, r.x.plan.Signature
 	if err := r.want(); err != nil {
@@ -22,20 +20,11 @@ func (r *run) bind() error {
 	for i := range sig.Inputs {
 		port := &sig.Inputs[i]
 		t := r.req.Input(port.Name)
-		if t == nil {
-			if port.Optional {
-				continue
-			}
-			return r.invalid("%s", missing(sig, r.req))
+		if t == nil && port.Optional {
+			continue
 		}
-		if err := checkInput(sig, port, t, &rows); err != nil {
-			return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
-		}
-		switch want, err := infer.ShapeSize(port.Name, t.DType, t.Shape); {
-		case err != nil:
-			return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
-		case want >= 0 && want != int64(t.Len):
-			return r.req.SizeError(port.Name, want, int64(t.Len))
+		if t == nil || !fitting(sig, port, t, &rows) {
+			return r.refusal()
 		}
 		given++
 		if r.x.edges != nil {
@@ -47,7 +36,7 @@ func (r *run) bind() error {
 		}
 	}
 	if given < len(r.req.Inputs) {
-		return r.invalid("%s", r.surplus(given))
+		return r.refusal()
 	}
 	if sig.MaxBatch > 0 && rows >= 0 {
 		r.rows = int32(rows)
@@ -55,18 +44,14 @@ func (r *run) bind() error {
 	return nil
 }
 
-// surplus words the error about inputs that the model does not have.
-func (r *run) surplus(given int) string {
-	sig := r.x.plan.Signature
-	for i := range r.req.Inputs {
-		if name := r.req.Inputs[i].Name; sig.Input(name) < 0 {
-			if r.x.plan.Ensemble && given == len(sig.Inputs) {
-				return "unexpected input '" + name + "' in request header that does not map to any ensemble inputs"
-			}
-			return "unexpected inference input '" + name + "' for model '" + sig.Model + "'"
-		}
+// fitting reports whether an input has its port's type, shape and size. That the elements of BYTES are what its shape
+// says is the duty of whoever made the request (infer.Request.CheckInput).
+func fitting(sig *config.Signature, port *config.Port, t *tensor.Tensor, rows *int64) bool {
+	if checkType(sig, port, t) != nil || checkShape(sig, port, &t.Shape, rows) != nil {
+		return false
 	}
-	return "duplicate inference input for model '" + sig.Model + "'"
+	want, err := infer.ShapeSize(port.Name, t.DType, t.Shape)
+	return err == nil && (want < 0 || want == int64(t.Len))
 }
 
 // want notes which outputs are asked for and which nodes they need.
@@ -84,7 +69,7 @@ func (r *run) want() error {
 	for _, name := range r.req.Outputs {
 		o := p.Signature.Output(name)
 		if o < 0 {
-			return r.invalid("unexpected inference output '%s' for model '%s'", name, p.Signature.Model)
+			return status.Errorf(status.InvalidArg, "unexpected inference output '%s' for model '%s'", name, p.Signature.Model)
 		}
 		if slices.Contains(r.outputs, int32(o)) {
 			return r.invalid("output '%s' already exists in request", name)
@@ -102,13 +87,11 @@ func (r *run) invalid(format string, args ...any) error {
 	return status.Prefixf(status.Errorf(status.InvalidArg, format, args...), "%s", infer.IDPrefix(r.req.ID))
 }
 
-// checkInput verifies one given input against its port. That its memory is what its
-// type and shape say is the duty of whoever made the request (infer.Request.CheckInput).
-func checkInput(sig *config.Signature, port *config.Port, t *tensor.Tensor, rows *int64) error {
-	if t.DType != port.DType {
-		return errDType(sig, port, t)
+func checkType(sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
+	if t.DType == port.DType {
+		return nil
 	}
-	return checkShape(sig, port, &t.Shape, rows)
+	return errDType(sig, port, t)
 }
 
 func errDType(sig *config.Signature, port *config.Port, t *tensor.Tensor) error {
@@ -116,63 +99,46 @@ func errDType(sig *config.Signature, port *config.Port, t *tensor.Tensor) error 
 		port.Name, t.DType, sig.Model, port.DType)
 }
 
+const batchTooLarge = "inference request batch-size must be <= %d for '%s'"
+
 // checkShape verifies a shape, batch dimension included, against a port. rows is the
 // batch size seen so far, -1 before the first input.
 func checkShape(sig *config.Signature, port *config.Port, s *tensor.Shape, rows *int64) error {
-	fits := port.Accepts(s, sig.MaxBatch)
-	if sig.MaxBatch > 0 && !port.ShapeTensor {
-		if s.Rank() == 0 {
-			return status.Errorf(status.InvalidArg, "input '%s' has no shape but model requires batch dimension for '%s'", port.Name, sig.Model)
-		}
-		n := s.Dim(0)
-		switch {
-		case *rows >= 0 && n != *rows:
-			return status.Errorf(status.InvalidArg, "input '%s' batch size does not match other inputs for '%s'", port.Name, sig.Model)
-		case n > int64(sig.MaxBatch) && fits:
-			return status.Errorf(status.InvalidArg, "inference request batch-size must be <= %d for '%s'", sig.MaxBatch, sig.Model)
-		}
-		*rows = n
+	if err := checkRows(sig, port, s, rows); err != nil {
+		return err
 	}
-	if fits {
+	switch fits := port.Accepts(s, sig.MaxBatch); {
+	case !fits:
+		return wrongShape(sig, port, s)
+	case sig.MaxBatch > 0 && !port.ShapeTensor && *rows > int64(sig.MaxBatch):
+		return status.Errorf(status.InvalidArg, batchTooLarge, sig.MaxBatch, sig.Model)
+	}
+	return nil
+}
+
+// checkRows verifies that a shape has the batch size of those before it, where there are batches.
+func checkRows(sig *config.Signature, port *config.Port, s *tensor.Shape, rows *int64) error {
+	if sig.MaxBatch == 0 || port.ShapeTensor {
 		return nil
 	}
+	if s.Rank() == 0 {
+		return status.Errorf(status.InvalidArg, "input '%s' has no shape but model requires batch dimension for '%s'", port.Name, sig.Model)
+	}
+	n := s.Dim(0)
+	if *rows >= 0 && n != *rows {
+		return status.Errorf(status.InvalidArg, "input '%s' batch size does not match other inputs for '%s'", port.Name, sig.Model)
+	}
+	*rows = n
+	return nil
+}
+
+func wrongShape(sig *config.Signature, port *config.Port, s *tensor.Shape) error {
 	note := ""
 	if sig.MaxBatch > 0 {
 		note = batchNote
 	}
-	return status.Errorf(status.InvalidArg, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s.%s",
+	return status.Errorf(status.InvalidArg, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. %s",
 		port.Name, sig.Model, port.FullDims(sig.MaxBatch), s, note)
 }
 
-const batchNote = " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size."
-
-// missing words the error about inputs that were not given.
-func missing(sig *config.Signature, req *infer.Request) string {
-	var got, lacking []string
-	for i := range req.Inputs {
-		got = append(got, req.Inputs[i].Name)
-	}
-	optional := 0
-	for i := range sig.Inputs {
-		switch port := &sig.Inputs[i]; {
-		case port.Optional:
-			optional++
-		case !slices.Contains(got, port.Name):
-			lacking = append(lacking, port.Name)
-		}
-	}
-	all := len(sig.Inputs)
-	count := strconv.Itoa(all) + " inputs"
-	if optional > 0 {
-		count = "number of inputs between " + strconv.Itoa(all-optional) + " and " + strconv.Itoa(all)
-	}
-	return "expected " + count + " but got " + strconv.Itoa(len(got)) + " inputs for model '" + sig.Model + "'. Got input(s) [" +
-		quoted(got) + "], but missing required input(s) [" + quoted(lacking) + "]. Please provide all required input(s)."
-}
-
-func quoted(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return "'" + strings.Join(names, "','") + "'"
-}
+const batchNote = "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. If you want to specify the full shape including the batch dim in your input dims config, try setting max_batch_size to zero. See the model configuration docs for more info on max_batch_size."

@@ -1,8 +1,10 @@
 package exec_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -86,7 +88,7 @@ func (b *bench) ensemble(tb testing.TB, models fakes, inputs, outputs, steps str
 		targets[i] = known[name]
 	}
 	stats := b.stats("e")
-	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers, Mover: b.mover()}), stats
+	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: stats, Workers: b.workers, Mover: b.mover(), Log: b.log}), stats
 }
 
 // scheduler returns that of a model, whose instances are at the device if asked for.
@@ -241,6 +243,36 @@ step { model_name: "next" model_version: -1 input_map { key: "INPUT0" value: "MI
 	}
 	if n, _ := stats.Failures[telemetry.Other].Load(); n != 1 {
 		t.Errorf("counted %d failures", n)
+	}
+}
+
+// TestOutputLeftOut has the last step leave out an output that the client wants: the
+// response is without it, and the log says so at the debug level.
+func TestOutputLeftOut(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var text bytes.Buffer
+	b.log = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	models := fakes{
+		"empty": {sig: signature("empty", 1, 8), run: func(*backends.Batch) error { return nil }},
+		"whole": {sig: signature("whole", 1, 8), run: share},
+	}
+	x, _ := b.ensemble(t, models, "A", "X Y", `
+step { model_name: "whole" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "X" } }
+step { model_name: "empty" model_version: -1 input_map { key: "INPUT0" value: "A" } output_map { key: "OUTPUT0" value: "Y" } }`)
+	req := infer.NewRequest()
+	req.ID = "7"
+	req.Inputs = append(req.Inputs, infer.Named{Name: "A", Tensor: b.floats([]float32{1})})
+	a := submit(t.Context(), x, req)
+	if a.err != nil || len(a.resp.Outputs) != 1 || a.resp.Outputs[0].Name != "X" {
+		t.Errorf("got %v, error %v, want X only", a.resp, a.err)
+	}
+	if a.resp != nil {
+		a.resp.Release()
+	}
+	const want = `msg="Composing models did not output tensor Y" ensemble=e request=7`
+	if !strings.Contains(text.String(), want) || strings.Count(text.String(), "\n") != 1 {
+		t.Errorf("got log %q, want one line with %q", text.String(), want)
 	}
 }
 

@@ -92,6 +92,7 @@ type bench struct {
 	workers *scheduler.Workers
 	alloc   tensor.Allocator
 	site    *site // nil: all models are on the host
+	log     *slog.Logger
 }
 
 func newBench(tb testing.TB) *bench {

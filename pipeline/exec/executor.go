@@ -6,6 +6,7 @@ package exec
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type Executor struct {
 	stats   *telemetry.Model
 	mover   *scheduler.Mover
 	tracer  *tracing.Tracer
+	log     *slog.Logger // may be nil
 	workers *scheduler.Workers
 	runs    sync.Pool
 	pending scheduler.Pending
@@ -78,6 +80,9 @@ type Settings struct {
 	Mover *scheduler.Mover
 	// Tracer is told of failures of requests that are not traced; nil for nobody.
 	Tracer *tracing.Tracer
+	// Log receives, at the debug level, the outputs that an ensemble's steps left out of a
+	// response. Optional.
+	Log *slog.Logger
 
 	_ struct{}
 }
@@ -104,7 +109,7 @@ func New(s Settings) *Executor {
 
 // newExecutor returns an executor of p, which is s.Plan or a part of it.
 func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Executor {
-	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, workers: s.Workers}
+	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers}
 	for i, readers := range p.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))
@@ -212,6 +217,9 @@ func (*Executor) Complete(list scheduler.List, t *scheduler.Turn) {
 
 // Drain waits until every request is answered.
 func (x *Executor) Drain(ctx context.Context) error { return x.pending.Wait(ctx) }
+
+// Busy reports whether requests are not answered.
+func (x *Executor) Busy() bool { return x.pending.Now() > 0 }
 
 // Plan returns what the executor runs.
 func (x *Executor) Plan() *plan.Plan {

@@ -3,8 +3,10 @@ package grpcapi_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,8 +134,8 @@ func TestNotBuilt(t *testing.T) {
 	wantError(t, err, codes.Unimplemented, shmDisabled)
 	_, err = c.SystemSharedMemoryUnregister(ctx, &inference.SystemSharedMemoryUnregisterRequest{})
 	wantError(t, err, codes.Unimplemented, shmDisabled)
-	_, err = c.CudaSharedMemoryStatus(ctx, &inference.CudaSharedMemoryStatusRequest{})
-	wantError(t, err, codes.Unimplemented, shmDisabled)
+	none, err := c.CudaSharedMemoryStatus(ctx, &inference.CudaSharedMemoryStatusRequest{})
+	wantProto(t, none, err, "")
 	_, err = c.CudaSharedMemoryUnregister(ctx, &inference.CudaSharedMemoryUnregisterRequest{})
 	wantError(t, err, codes.Unimplemented, shmDisabled)
 }
@@ -161,7 +163,7 @@ func TestSharedMemory(t *testing.T) {
 	_, err = c.SystemSharedMemoryStatus(ctx, &inference.SystemSharedMemoryStatusRequest{Name: "q"})
 	wantError(t, err, codes.NotFound, "Unable to find system shared memory region: 'q'")
 	_, err = c.CudaSharedMemoryRegister(ctx, &inference.CudaSharedMemoryRegisterRequest{Name: "g", RawHandle: make([]byte, 64)})
-	wantError(t, err, codes.InvalidArgument, "failed to register CUDA shared memory region: 'g', GPUs not supported")
+	wantError(t, err, codes.InvalidArgument, "failed to register shared memory region 'g': invalid args, GPUs not supported")
 
 	const place = `parameters { key: "shared_memory_region" value { string_param: "r" } } parameters { key: "shared_memory_byte_size" value { int64_param: 4 } } `
 	// A is shared in and raw out, B raw in and shared out: contents go to B alone.
@@ -196,6 +198,100 @@ func TestSharedMemory(t *testing.T) {
 	}
 	regions, err = c.SystemSharedMemoryStatus(ctx, &inference.SystemSharedMemoryStatusRequest{})
 	wantProto(t, regions, err, "")
+}
+
+// TestRegionInUse refuses to unregister the regions of a request while it runs, and not once its response is there.
+//
+// shows: shm.use
+func TestRegionInUse(t *testing.T) {
+	t.Parallel()
+	const place = `parameters { key: "shared_memory_region" value { string_param: "r" } } parameters { key: "shared_memory_byte_size" value { int64_param: 4 } } `
+	for name, parts := range map[string]string{
+		"input":  `inputs { name: "A" datatype: "UINT8" shape: 4 ` + place + `}`,
+		"output": `inputs { name: "A" datatype: "UINT8" shape: 4 } raw_input_contents: "abcd" outputs { name: "A" ` + place + `}`,
+	} {
+		for _, call := range []func(context.Context, inference.GRPCInferenceServiceClient, *inference.ModelInferRequest) error{inferOnce, inferByStream} {
+			f, err := os.CreateTemp("/dev/shm", "tutti_grpc_test_")
+			if err != nil {
+				t.Skip("no POSIX shared memory:", err)
+			}
+			defer os.Remove(f.Name())
+			if _, err := f.WriteString("abcd"); err != nil || f.Close() != nil {
+				t.Fatal(err)
+			}
+			regions, e := shm.NewRegistry(true), servertest.NewEcho()
+			c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, Regions: regions})
+			if err := regions.RegisterSystem("r", filepath.Base(f.Name()), 0, 4); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- call(ctx, c, message(t, `model_name: "wait" `+parts)) }()
+			<-e.Waiting
+			_, err = c.SystemSharedMemoryUnregister(t.Context(), &inference.SystemSharedMemoryUnregisterRequest{Name: "r"})
+			wantError(t, err, codes.Internal, "Cannot unregister shared memory region 'r', it is currently in use.")
+			_, err = c.SystemSharedMemoryUnregister(t.Context(), &inference.SystemSharedMemoryUnregisterRequest{})
+			wantError(t, err, codes.Internal, "Failed to unregister the following system shared memory regions: r ,")
+			cancel()
+			<-e.Cancelled
+			if err := <-done; err == nil {
+				t.Errorf("%s: the request was answered", name)
+			}
+		}
+	}
+}
+
+// TestRegionFreeAfterResponse unregisters a region as soon as the response of its request is there.
+func TestRegionFreeAfterResponse(t *testing.T) {
+	t.Parallel()
+	f, err := os.CreateTemp("/dev/shm", "tutti_grpc_test_")
+	if err != nil {
+		t.Skip("no POSIX shared memory:", err)
+	}
+	defer os.Remove(f.Name())
+	if _, err := f.WriteString("abcdefgh"); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	const place = `parameters { key: "shared_memory_region" value { string_param: "r" } } parameters { key: "shared_memory_byte_size" value { int64_param: 4 } } `
+	regions, e := shm.NewRegistry(true), servertest.NewEcho()
+	c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, Regions: regions})
+	for _, parts := range []string{`datatype: "UINT8" shape: 4`, `datatype: "UINT8" shape: 5`} {
+		for _, call := range []func(context.Context, inference.GRPCInferenceServiceClient, *inference.ModelInferRequest) error{inferOnce, inferByStream} {
+			for range 50 {
+				if err := regions.RegisterSystem("r", filepath.Base(f.Name()), 0, 8); err != nil {
+					t.Fatal(err)
+				}
+				err := call(t.Context(), c, message(t, `inputs { name: "A" `+parts+" "+place+`} outputs { name: "A" `+place+`}`))
+				if good := strings.HasSuffix(parts, "4"); (err == nil) != good {
+					t.Fatal(err)
+				}
+				if err := regions.Unregister(shm.System, "r"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func inferOnce(ctx context.Context, c inference.GRPCInferenceServiceClient, req *inference.ModelInferRequest) error {
+	_, err := c.ModelInfer(ctx, req)
+	return err
+}
+
+// inferByStream has a stream answer one request.
+func inferByStream(ctx context.Context, c inference.GRPCInferenceServiceClient, req *inference.ModelInferRequest) error {
+	s, err := c.ModelStreamInfer(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Send(req); err != nil {
+		return err
+	}
+	resp, err := s.Recv()
+	if err == nil && resp.GetErrorMessage() != "" {
+		err = errors.New(resp.GetErrorMessage())
+	}
+	return errors.Join(err, s.CloseSend())
 }
 
 func TestClassification(t *testing.T) {

@@ -50,6 +50,11 @@ func (e *Endpoint) Stream(ss grpc.ServerStream) error {
 	return modelStreamInfer(e.svc, ss)
 }
 
+// Await awaits f.
+func Await[T any](ctx context.Context, f func(context.Context) (T, error), drop func(T)) (T, error) {
+	return await(ctx, newService(Settings{}), "test", f, drop)
+}
+
 // Unmarshal is the codec's.
 func Unmarshal(data mem.BufferSlice, v any) error { return newCodec(nil).Unmarshal(data, v) }
 

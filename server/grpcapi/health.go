@@ -43,6 +43,8 @@ const lookAgain = time.Second
 func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	timer := time.NewTicker(lookAgain)
 	defer timer.Stop()
+	ctx, cancel := inTime(stream.Context())
+	defer cancel()
 	told := grpc_health_v1.HealthCheckResponse_UNKNOWN
 	for {
 		changed := h.svc.watchers.changed()
@@ -59,8 +61,8 @@ func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerS
 		case <-changed:
 		case <-timer.C:
 		case <-h.svc.exit:
-		case <-stream.Context().Done():
-			return wireError(stream.Context().Err())
+		case <-ctx.Done():
+			return wireError(ctx.Err())
 		}
 	}
 }

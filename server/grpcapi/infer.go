@@ -44,19 +44,21 @@ func serviceDesc() *grpc.ServiceDesc {
 func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) { //nolint:revive // grpc's signature
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
 	defer s.recovered(methodInfer, &err)
-	m := newMessage()
-	resp, err = s.modelInfer(ctx, m, receive)
-	m.release() // not deferred: after a panic something may still read the message
-	return resp, err
+	return s.modelInfer(ctx, newMessage(), receive)
 }
 
 // modelInfer reads one inference request into m and answers it.
 func (s *service) modelInfer(ctx context.Context, m *message, receive func(any) error) (any, error) {
 	came := s.set.Tracer.Begin()
 	if err := s.receive(ctx, m, receive); err != nil {
+		m.release()
 		return nil, err
 	}
-	r, err := s.infer(ctx, m, came)
+	r, err := await(ctx, s, methodInfer, func(ctx context.Context) (*reply, error) {
+		r, err := s.infer(ctx, m, came)
+		m.release() // not deferred: after a panic something may still read the message
+		return r, err
+	}, (*reply).release)
 	if err != nil {
 		retryAfter(ctx, err)
 		return nil, wireError(err)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"tutti/core/infer"
+	"tutti/core/shm"
 	"tutti/core/status"
 )
 
@@ -30,6 +31,8 @@ type message struct {
 	tensor tensorFields
 	dims   []int64
 	wants  []want
+	// windows are of the inputs in shared memory: their regions are in use until the response is made.
+	windows []*shm.Window
 }
 
 var messages = sync.Pool{New: func() any { return new(message) }}
@@ -71,6 +74,7 @@ func (m *message) release() {
 	m.free()
 	m.charge.Release()
 	closeWants(m.wants)
+	m.windows = closeWindows(m.windows)
 	m.model, m.version, m.id = nil, nil, nil
 	m.params, m.inputs, m.outputs = reuse(m.params), reuse(m.inputs), reuse(m.outputs)
 	m.raw, m.dims, m.wants = reuse(m.raw), reuse(m.dims), reuse(m.wants)

@@ -9,10 +9,10 @@ import (
 	"tutti/core/recovery"
 )
 
-// recovering are the options by which a method that panics costs its call, not the process. ModelInfer, which runs without
-// interceptors, defers recovered itself.
+// recovering are the options by which a method that panics costs its call, not the process, and by which one ends in time.
+// ModelInfer, which runs without interceptors, defers recovered itself.
 func (s *service) recovering() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.UnaryInterceptor(s.recoverUnary), grpc.StreamInterceptor(s.recoverStream)}
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(s.recoverUnary, s.timely), grpc.StreamInterceptor(s.recoverStream)}
 }
 
 func (s *service) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -62,6 +63,12 @@ func TestPanics(t *testing.T) {
 	_, err = c.ModelInfer(t.Context(), message(t, `model_name: "echo" id: "broken" `+input))
 	internal(err, "ModelInfer")
 	_, err = c.RepositoryModelLoad(t.Context(), &inference.RepositoryModelLoadRequest{ModelName: "m"})
+	internal(err, "RepositoryModelLoad")
+	timed, cancel := context.WithTimeout(t.Context(), time.Hour) // these run in a goroutine of their own
+	defer cancel()
+	_, err = c.ModelInfer(timed, message(t, `model_name: "echo" id: "broken" `+input))
+	internal(err, "ModelInfer")
+	_, err = c.RepositoryModelLoad(timed, &inference.RepositoryModelLoadRequest{ModelName: "m"})
 	internal(err, "RepositoryModelLoad")
 	stream, err := c.ModelStreamInfer(t.Context())
 	if err != nil {

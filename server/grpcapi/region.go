@@ -52,7 +52,7 @@ func wrongRegion(key, tensor, want string) error {
 }
 
 // sharedInput copies an input out of the client's memory, which the client may change
-// at any time.
+// at any time. The region stays in use until the response is made.
 func (d *decoder) sharedInput(to *infer.Named, in *tensorFields, r *region) error {
 	if in.typed {
 		return status.Errorf(status.InvalidArg, "unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'",
@@ -62,7 +62,7 @@ func (d *decoder) sharedInput(to *infer.Named, in *tensorFields, r *region) erro
 	if err != nil {
 		return err
 	}
-	defer w.Close()
+	d.msg.windows = append(d.msg.windows, w)
 	if size, err := infer.ShapeSize(to.Name, to.Tensor.DType, to.Tensor.Shape); err != nil || (size >= 0 && uint64(size) != r.size) {
 		return firstError(err, d.req.SizeError(to.Name, size, int64(min(r.size, math.MaxInt64))))
 	}
@@ -78,6 +78,14 @@ type want struct {
 	classes int // how many classes it is to be answered as, 0 for as it is
 	region
 	window *shm.Window // where it is to go, or nil
+}
+
+// closeWindows closes windows and returns their list for reuse.
+func closeWindows(list []*shm.Window) []*shm.Window {
+	for _, w := range list {
+		w.Close()
+	}
+	return reuse(list)
 }
 
 func closeWants(list []want) {

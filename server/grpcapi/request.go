@@ -137,7 +137,10 @@ func (d *decoder) content(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.req.CheckNames()
+	if err := d.req.CheckNames(); err != nil {
+		return err
+	}
+	return d.req.CheckInputs()
 }
 
 // input copies one input's data, raw, typed or shared, into memory of its own.
@@ -152,28 +155,24 @@ func (d *decoder) input(b []byte) error {
 	}})
 	to := &d.req.Inputs[len(d.req.Inputs)-1]
 	t := &to.Tensor
-	size, err := infer.ShapeSize(name, t.DType, t.Shape)
-	if err != nil {
+	if _, err := infer.ShapeSize(name, t.DType, t.Shape); err != nil {
 		return err
 	}
 	r, shared, err := d.region(name, in)
 	switch {
 	case err != nil:
-	case shared:
-		err = d.sharedInput(to, in, &r)
-	case len(d.msg.raw) > 0:
-		err = d.rawInput(to, in, size)
-	default:
-		err = d.typedInput(to, in)
-	}
-	if err != nil {
 		return err
+	case shared:
+		return d.sharedInput(to, in, &r)
+	case len(d.msg.raw) > 0:
+		return d.rawInput(to, in)
+	default:
+		return d.typedInput(to, in)
 	}
-	return d.req.CheckInput(to)
 }
 
 // rawInput takes the next raw content. More of them than inputs go unnoticed.
-func (d *decoder) rawInput(to *infer.Named, in *tensorFields, size int64) error {
+func (d *decoder) rawInput(to *infer.Named, in *tensorFields) error {
 	if in.typed {
 		return status.Errorf(status.InvalidArg, "contents field must not be specified when using raw_input_contents for '%s' for model '%s'",
 			to.Name, d.req.Model)
@@ -183,9 +182,6 @@ func (d *decoder) rawInput(to *infer.Named, in *tensorFields, size int64) error 
 	}
 	data := d.msg.raw[d.raw]
 	d.raw++
-	if size >= 0 && int64(data.n) != size {
-		return d.req.SizeError(to.Name, size, int64(data.n))
-	}
 	if err := d.fill(&to.Tensor, data.n, data.n); err != nil {
 		return err
 	}

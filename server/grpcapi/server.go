@@ -87,7 +87,8 @@ type service struct {
 	exit     chan struct{}
 	exitOnce sync.Once
 	watchers watchers
-	// streams counts what outlives a stream's method: its receiver and its requests.
+	// streams counts what outlives its method: a stream's receiver and its requests, and
+	// what is late for the deadline of a call.
 	streams sync.WaitGroup
 	// panicked is set once a method panicked: a request of it may never end, so that nothing waits for streams any more.
 	panicked atomic.Bool
@@ -171,6 +172,9 @@ const maxText = 4 << 10
 func wireError(err error) error {
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
+	}
+	if overdue(err) {
+		return errDeadline
 	}
 	code, text := wireStatus(err)
 	return grpcstatus.Error(code, text)

@@ -56,7 +56,7 @@ const (
 func modelStreamInfer(srv any, ss grpc.ServerStream) error {
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
 	st := &stream{svc: s, wake: make(chan struct{}, 1)}
-	st.ctx, st.cancel = context.WithCancel(ss.Context())
+	st.ctx, st.cancel = inTime(ss.Context())
 	st.line = lineOf(ss.Context(), s.set.InFlight)
 	st.plain = slices.Contains(incoming(ss.Context())["triton_grpc_error"], "true")
 	s.compress(ss.Context())
@@ -70,6 +70,9 @@ func modelStreamInfer(srv any, ss grpc.ServerStream) error {
 func (st *stream) send(ss grpc.ServerStream) error {
 	exit := st.svc.exit
 	for {
+		if overdue(st.ctx.Err()) {
+			return errDeadline // before the failures that come of it
+		}
 		r, err := st.take()
 		switch {
 		case err == io.EOF: //nolint:errorlint // take's own

@@ -7,6 +7,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"tutti/core/infer"
+	"tutti/core/shm"
 	"tutti/core/status"
 )
 
@@ -18,6 +19,8 @@ type streamCall struct {
 	charge infer.Charge
 	about  *infer.Description
 	wants  []want
+	// windows are those of the message.
+	windows []*shm.Window
 	// ordered keeps the answer back until those of earlier requests are sent. It has
 	// to be one answer, so this is not for decoupled models.
 	ordered    bool
@@ -40,14 +43,16 @@ func newStreamCall(st *stream, d *decoder) *streamCall {
 		st: st, id: d.id, about: d.about, emptyFinal: d.emptyFinal, charge: d.msg.charge.Move(),
 		ordered: d.about == nil || !d.about.Decoupled,
 		wants:   append(c.wants[:0], d.msg.wants...),
+		windows: append(c.windows[:0], d.msg.windows...),
 	}
 	clear(d.msg.wants) // they have moved
+	d.msg.windows = reuse(d.msg.windows)
 	return c
 }
 
 func (c *streamCall) recycle() {
 	c.charge.Release()
-	*c = streamCall{wants: reuse(c.wants)}
+	*c = streamCall{wants: reuse(c.wants), windows: reuse(c.windows)}
 	streamCalls.Put(c)
 }
 
@@ -96,6 +101,7 @@ func (c *streamCall) Close(err error) {
 		r.resp.Model, r.resp.Version = c.about.Model, c.about.Version
 	}
 	closeWants(c.wants)
+	c.windows = closeWindows(c.windows)
 	c.st.finish(c, r)
 }
 

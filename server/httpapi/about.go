@@ -58,17 +58,15 @@ func (s *Server) health(w http.ResponseWriter, ok bool) {
 // modelReady answers 400 for a model that does not serve, whatever the reason.
 func (s *Server) modelReady(w http.ResponseWriter, _ *http.Request, t target) {
 	version, err := infer.ParseVersion(t.version)
-	if err == nil {
-		err = s.catalog.ModelReady(t.model, version)
+	if err != nil {
+		writeError(w, err)
+		return
 	}
-	switch {
-	case err == nil:
-		w.WriteHeader(http.StatusOK)
-	case status.CodeOf(err) == status.Unavailable:
-		writeErrorText(w, http.StatusBadRequest, "Model version not ready")
-	default:
-		writeErrorText(w, http.StatusBadRequest, err.Error())
+	if err := s.catalog.ModelReady(t.model, version); err != nil {
+		writeErrorText(w, http.StatusBadRequest, "Model version not ready: "+status.Text(err))
+		return
 	}
+	w.WriteHeader(http.StatusOK)
 }
 
 func (s *Server) modelMetadata(w http.ResponseWriter, _ *http.Request, t target) {

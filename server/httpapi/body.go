@@ -24,8 +24,8 @@ type body struct {
 	// charge takes what is read of a body whose length nobody knows; nil when it is
 	// charged as a whole.
 	charge *infer.Charge
-	// inflated marks a body whose bytes are counted after decompression.
-	inflated bool
+	// inflated marks a body whose bytes are counted after decompression, raw one without JSON.
+	inflated, raw bool
 }
 
 // full reads exactly len(b) bytes; n tells how many there were. Any failure but the
@@ -103,21 +103,22 @@ func (b *body) atEnd() (bool, error) {
 }
 
 func (b *body) tooLarge(size int64) error {
-	if b.inflated {
+	switch {
+	case b.inflated:
 		return status.Errorf(status.InvalidArg, "Decompressed data size exceeds the maximum allowed value of %d bytes. "+
 			"Use --http-max-input-size to increase the limit.", b.max)
+	case b.raw:
+		return status.Errorf(status.InvalidArg, "Raw input has a byte_size (%d bytes) that exceeds the maximum allowed value "+
+			"of %d bytes. Use --http-max-input-size to increase the limit.", size, b.max)
 	}
 	return status.Errorf(status.InvalidArg, "request JSON size of %d bytes exceeds the maximum allowed input size of %d bytes. "+
 		"Use --http-max-input-size to increase the limit.", size, b.max)
 }
 
-// The values of lengthHeader when there is no usable length.
-const (
-	noLength  = -1
-	badLength = -2
-)
+// noLength is lengthHeader's value without the header.
+const noLength = -1
 
-// lengthHeader returns the length of the body's JSON as the client gave it.
+// lengthHeader returns the length of the body's JSON as the client gave it; 0 says that there is none.
 func lengthHeader(h http.Header, total int64) (int64, error) {
 	v := h[jsonLength]
 	if len(v) == 0 {
@@ -127,13 +128,19 @@ func lengthHeader(h http.Header, total int64) (int64, error) {
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, status.Errorf(status.InvalidArg,
-			"Unable to parse %s, got: %s, value is out of range [ -2147483648, 2147483647 ]", jsonLength, v[0])
+			"Unable to parse %s, value is out of range [ -2147483648, 2147483647 ], got: %s", jsonLength, v[0])
 	case err != nil:
-		return badLength, nil //nolint:nilerr // whether it is an error depends on the body
+		return 0, status.Errorf(status.InvalidArg, "Unable to parse %s, got: %s", jsonLength, v[0])
 	case n < 0 || total >= 0 && n > total:
 		return 0, outOfRange(total, v[0])
 	}
 	return n, nil
+}
+
+// withoutJSON reports whether a request says that its body is a raw tensor.
+func withoutJSON(h http.Header) bool {
+	v := h[jsonLength]
+	return len(v) > 0 && v[0] == "0"
 }
 
 func outOfRange(total int64, got string) error {

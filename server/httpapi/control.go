@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"net/http"
 
 	"tutti/core/status"
@@ -18,7 +17,7 @@ func (x *exchange) readObject(w http.ResponseWriter, r *http.Request) (bool, err
 	if err := x.readAll(&b); err != nil {
 		return false, err
 	}
-	if len(bytes.TrimLeft(x.body, " \t\r\n")) == 0 {
+	if len(x.body) == 0 {
 		return false, nil
 	}
 	if err := x.p.validate(x.body); err != nil {
@@ -32,7 +31,7 @@ func (x *exchange) readObject(w http.ResponseWriter, r *http.Request) (bool, err
 // reads the value.
 func (x *exchange) members(read func(key string) error) error {
 	if x.p.peek() != '{' {
-		return status.Errorf(status.Internal, "%s", notObject)
+		return status.Errorf(status.Internal, "%s", noMembers)
 	}
 	more, err := x.p.enter('}')
 	for ; more && err == nil; more, err = x.p.more('}') {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -11,26 +10,27 @@ import (
 	"tutti/core/status"
 )
 
-// decode reads a request from b into x.req.
+// decode reads a request from b into x.req. All of a body is JSON unless its header says how long the JSON is. A body
+// that is empty, or has no JSON by its header, is the raw bytes of the model's only input.
 func (x *exchange) decode(b *body, h http.Header) error {
 	n, err := lengthHeader(h, b.left)
+	x.parsing = err == nil && !b.inflated
 	switch {
 	case err != nil:
 		return err
 	case n == 0:
-		return x.decodeRaw(b, nil)
+		err = x.readRaw(b)
 	case n > 0:
 		err = x.readJSON(b, n)
 	default:
-		if err = x.readAll(b); err == nil && !looksJSON(x.body) {
-			return x.decodeRaw(b, x.body)
-		}
-		if err == nil && n == badLength {
-			err = status.Errorf(status.InvalidArg, "Unable to parse %s, got: %s", jsonLength, h[jsonLength][0])
-		}
+		err = x.readAll(b)
 	}
 	if err != nil {
 		return err
+	}
+	x.parsing = true
+	if n == 0 || len(x.body) == 0 {
+		return x.decodeRaw()
 	}
 	if err := x.parse(x.body); err != nil {
 		return err
@@ -68,11 +68,6 @@ func (x *exchange) readAll(b *body) (err error) {
 	return nil
 }
 
-// looksJSON tells a request's JSON from the raw bytes of a tensor.
-func looksJSON(b []byte) bool {
-	return bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{"))
-}
-
 // tensors reads those that follow the JSON or are in shared memory, and verifies
 // that every input's size fits its shape.
 func (x *exchange) tensors(b *body) (err error) {
@@ -96,12 +91,7 @@ func (x *exchange) tensors(b *body) (err error) {
 	if err := x.req.CheckNames(); err != nil {
 		return err
 	}
-	for i := range x.req.Inputs {
-		if err := x.req.CheckInput(&x.req.Inputs[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return x.req.CheckInputs()
 }
 
 // binaryInput reads one tensor from the body into memory of its own.

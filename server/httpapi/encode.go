@@ -12,6 +12,8 @@ import (
 var (
 	jsonType   = []string{"application/json"}
 	binaryType = []string{"application/octet-stream"}
+	textType   = []string{"text/plain"}
+	closeValue = []string{"close"}
 )
 
 // reply writes the answer: its JSON, then the outputs asked for in binary, each
@@ -112,7 +114,7 @@ func (x *exchange) isBinary(name string, i int) bool {
 // its values then.
 func (x *exchange) isShared(name string, i int) bool {
 	w := x.wanted(name, i)
-	return w != nil && w.window != nil
+	return w != nil && w.shared
 }
 
 // encode writes the answer's JSON to x.out and returns the bytes of tensors that

@@ -19,7 +19,7 @@ import (
 func TestInferErrors(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) { set.MaxInput = 4096 })
-	deep := `{"x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `,"inputs":[]}`
+	deep := strings.Repeat("[", 101) + "1" + strings.Repeat("]", 101)
 	ok := `"shape":[1],"datatype":"INT32","data":[1]`
 	binary := func(size int) string {
 		return input(`"shape":[2],"datatype":"FP32","parameters":{"binary_data_size":` + strconv.Itoa(size) + `}`)
@@ -34,12 +34,12 @@ func TestInferErrors(t *testing.T) {
 	}{
 		{"truncated", `{"inputs": [`, 500, "failed to parse the request JSON buffer: Invalid value. at 12", "", ""},
 		{"syntax after an error of meaning", `{"inputs":5,]`, 500, "failed to parse the request JSON buffer: Missing a name for object member. at 12", "", ""},
-		{"no comma", `{"id":"a" "b":1}`, 500, "failed to parse the request JSON buffer: Missing a comma or } after an object member. at 10", "", ""},
+		{"no comma", `{"id":"a" "b":1}`, 500, "failed to parse the request JSON buffer: Missing a comma or '}' after an object member. at 10", "", ""},
 		{"no colon", `{"id" "a"}`, 500, "failed to parse the request JSON buffer: Missing a colon after a name of object member. at 6", "", ""},
-		{"no array comma", `{"a":[1 2]}`, 500, "failed to parse the request JSON buffer: Missing a comma or ] after an array element. at 8", "", ""},
+		{"no array comma", `{"a":[1 2]}`, 500, "failed to parse the request JSON buffer: Missing a comma or ']' after an array element. at 8", "", ""},
 		{"more than one", `{"inputs":[]} x`, 500, "failed to parse the request JSON buffer: The document root must not be followed by other values. at 14", "", ""},
 		{"no end quote", `{"inputs":"abc`, 500, "failed to parse the request JSON buffer: Missing a closing quotation mark in string. at 14", "", ""},
-		{"control character", "{\"a\":\"b\x01\"}", 500, "failed to parse the request JSON buffer: Invalid encoding in string. at 7", "", ""},
+		{"control character", "{\"a\":\"b\x01\"}", 500, "failed to parse the request JSON buffer: Invalid escape character in string. at 7", "", ""},
 		{"escape", `{"a":"\x"}`, 500, "failed to parse the request JSON buffer: Invalid escape character in string. at 6", "", ""},
 		{"hex digits", `{"a":"\u12g4"}`, 500, "failed to parse the request JSON buffer: Incorrect hex digit after \\u escape in string. at 6", "", ""},
 		{"surrogate", `{"a":"\ud800"}`, 500, "failed to parse the request JSON buffer: The surrogate pair in string is invalid. at 6", "", ""},
@@ -47,7 +47,7 @@ func TestInferErrors(t *testing.T) {
 		{"exponent", `{"a":1e}`, 500, "failed to parse the request JSON buffer: Miss exponent in number. at 7", "", ""},
 		{"too big", `{"a":1e999}`, 500, "failed to parse the request JSON buffer: Number too big to be stored in double. at 5", "", ""},
 		{"word", `{"a":nulx}`, 500, "failed to parse the request JSON buffer: Invalid value. at 8", "", ""},
-		{"too deep", deep, 400, "JSON nesting depth exceeds maximum allowed limit (100)", "", ""},
+		{"too deep", input(`"shape":[1],"datatype":"INT32","data":` + deep), 400, "JSON nesting depth exceeds maximum allowed limit (100)", "", ""},
 
 		{"no inputs", `{}`, 500, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'", "", ""},
 		{"inputs no array", `{"inputs":{}}`, 500, "Unable to parse 'inputs': attempt to access JSON non-array as array", "", ""},
@@ -68,6 +68,8 @@ func TestInferErrors(t *testing.T) {
 		{"JSON too large", input(`"shape":[2000],"datatype":"FP32","data":[1]`), 400, "JSON input 'X' has a byte_size (8000 bytes) that exceeds the maximum allowed value of 4096 bytes. Use --http-max-input-size to increase the limit.", "", ""},
 		{"body too large", strings.Repeat(" ", 5000), 400, "request JSON size of 5000 bytes exceeds the maximum allowed input size of 4096 bytes. Use --http-max-input-size to increase the limit.", "", ""},
 
+		{"raw body too large", strings.Repeat(" ", 5000), 400, "Raw input has a byte_size (5000 bytes) that exceeds the maximum allowed value of 4096 bytes. Use --http-max-input-size to increase the limit.", "", lengthHeader + ",0"},
+
 		{"data no array", input(`"shape":[1],"datatype":"INT32","data":1`), 500, "Unable to parse 'data': attempt to access JSON non-array as array", "", ""},
 		{"too few", input(`"shape":[3],"datatype":"INT32","data":[1,2]`), 500, "Unable to parse 'data': Shape does not match true shape of 'data' field", "", ""},
 		{"too many", input(`"shape":[1],"datatype":"INT32","data":[1,2]`), 500, "Unable to parse 'data': Shape does not match true shape of 'data' field", "", ""},
@@ -78,6 +80,7 @@ func TestInferErrors(t *testing.T) {
 		{"no boolean", input(`"shape":[1],"datatype":"BOOL","data":[1]`), 500, "Unable to parse 'data': attempt to access JSON non-boolean as boolean", "", ""},
 		{"no string", input(`"shape":[1],"datatype":"BYTES","data":[1]`), 500, "Unable to parse JSON bytes array: attempt to access JSON non-string as string", "", ""},
 		{"too few strings", input(`"shape":[2],"datatype":"BYTES","data":["a"]`), 400, "[request id: <id_unknown>] expected 2 string elements for inference input 'X' for model 'echo', got 1", "", ""},
+		{"too few strings in both", `{"inputs":[{"name":"X","shape":[2],"datatype":"BYTES","data":["a"]},{"name":"Y","shape":[3],"datatype":"BYTES","data":["a"]}]}`, 400, "[request id: <id_unknown>] expected 3 string elements for inference input 'Y' for model 'echo', got 1", "", ""},
 		{"too many strings", `{"id":"9",` + input(`"shape":[1],"datatype":"BYTES","data":["a","b"]`)[1:], 400, "[request id: 9] unexpected number of string elements 2 for inference input 'X' for model 'echo', expecting 1", "", ""},
 
 		{"no source", input(`"shape":[1],"datatype":"INT32"`), 400, "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But no field is set", "", ""},
@@ -85,8 +88,8 @@ func TestInferErrors(t *testing.T) {
 		{"two sources", input(`"shape":[1],"datatype":"INT32","data":[1],"parameters":{"binary_data_size":4}`), 400, "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', 'shared_memory_region' in 'parameters'. But set 'data' 'binary_data_size'", "", ""},
 		{"shared memory", input(`"shape":[1],"datatype":"INT32","parameters":{"shared_memory_region":"r"}`), 501, "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.", "", ""},
 		{"binary_data_size", input(`"shape":[1],"datatype":"INT32","parameters":{"binary_data_size":"a"}`), 500, "Unable to parse 'binary_data_size': attempt to access JSON non-unsigned-integer as unsigned-integer", "", ""},
-		{"input twice", `{"inputs":[{"name":"X",` + ok + `},{"name":"X",` + ok + `}]}`, 400, "input 'X' already exists in request", "", ""},
-		{"output twice", `{"outputs":[{"name":"X"},{"name":"X"}],` + input(ok)[1:], 400, "output 'X' already exists in request", "", ""},
+		{"input twice", `{"inputs":[{"name":"X",` + ok + `},{"name":"X",` + ok + `}]}`, 400, "[request id: <id_unknown>] input 'X' already exists in request", "", ""},
+		{"output twice", `{"outputs":[{"name":"X"},{"name":"X"}],` + input(ok)[1:], 400, "[request id: <id_unknown>] output 'X' already exists in request", "", ""},
 		{"no output name", `{"outputs":[{}],` + input(ok)[1:], 500, "Unable to parse 'name': attempt to access non-existing object member 'name'", "", ""},
 		{"classification", `{"outputs":[{"name":"X","parameters":{"classification":"a"}}],` + input(ok)[1:], 500, "Unable to set 'classification': attempt to access JSON non-unsigned-integer as unsigned-integer", "", ""},
 		{"classes below none", `{"outputs":[{"name":"X","parameters":{"classification":-1}}],` + input(ok)[1:], 500, "Unable to set 'classification': attempt to access JSON non-unsigned-integer as unsigned-integer", "", ""},
@@ -106,6 +109,7 @@ func TestInferErrors(t *testing.T) {
 		{"sequence id", `{"parameters":{"sequence_id":1.5},` + input(ok)[1:], 500, "Unable to parse 'sequence_id': attempt to access JSON non-string as string", "", ""},
 
 		{"binary cut short", binary(8), 400, "unexpected size for input 'X', expecting 3 additional bytes for model 'echo'", "12345", ""},
+		{"binary without a header and zeros", binary(8) + "\x00\x00\x00\x00\x00\x00\x00\x00", 400, "unexpected size for input 'X', expecting 8 additional bytes for model 'echo'", "", ""},
 		{"binary without a header", binary(8), 400, "unexpected size for input 'X', expecting 8 additional bytes for model 'echo'", "", ""},
 		{"binary too long", binary(8), 400, "unexpected additional input data for model 'echo'", "123456789", ""},
 		{"binary against the shape", binary(4), 400, "[request id: <id_unknown>] input byte size mismatch for input 'X' for model 'echo'. Expected 8, got 4", "1234", ""},
@@ -114,7 +118,8 @@ func TestInferErrors(t *testing.T) {
 		{"BYTES element cut", input(`"shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":6}`), 400, "[request id: <id_unknown>] incomplete string data for inference input 'X' for model 'echo', expecting string of length 9 but only 2 bytes available", "\x09\x00\x00\x00aa", ""},
 		{"header length beyond body", input(ok), 400, "inference header size should be in range (0, 67), got: 1000", "", lengthHeader + ",1000"},
 		{"header length negative", input(ok), 400, "inference header size should be in range (0, 67), got: -1", "", lengthHeader + ",-1"},
-		{"header length out of range", input(ok), 400, "Unable to parse Inference-Header-Content-Length, got: 99999999999, value is out of range [ -2147483648, 2147483647 ]", "", lengthHeader + ",99999999999"},
+		{"header length out of range", input(ok), 400, "Unable to parse Inference-Header-Content-Length, value is out of range [ -2147483648, 2147483647 ], got: 99999999999", "", lengthHeader + ",99999999999"},
+		{"header length with more", input(ok), 400, "Unable to parse Inference-Header-Content-Length, got: 5x", "", lengthHeader + ",5x"},
 		{"header length no number", input(ok), 400, "Unable to parse Inference-Header-Content-Length, got: x", "", lengthHeader + ",x"},
 		{"encoding", input(ok), 501, "Unsupported compression type", "", "Content-Encoding,br"},
 		{"gzip", input(ok), 400, "failed to decompress the request: flate: corrupt input before offset 9", "", "Content-Encoding,gzip"},
@@ -134,8 +139,12 @@ func TestInferErrors(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" || code != tt.code {
 				t.Errorf("status %d, want %d (-want +got):\n%s", code, tt.code, diff)
 			}
-			if h.Get("Content-Type") != "application/json" {
-				t.Errorf("type %q", h.Get("Content-Type"))
+			wantType := "application/json"
+			if tt.head != "" && !strings.HasSuffix(tt.head, ",0") { // wrong before the body is read
+				wantType = "text/plain"
+			}
+			if h.Get("Content-Type") != wantType {
+				t.Errorf("type %q, want %q", h.Get("Content-Type"), wantType)
 			}
 		})
 	}
@@ -161,6 +170,7 @@ func TestModelErrors(t *testing.T) {
 		{"short/infer", strings.Replace(good, "FP16", "INT16", 1), 500, "output tensor shape does not match size of output for 'X'"},
 		{"echo/infer", good, 400, "sending FP16 data via JSON is not supported. Please use the binary data format for output X"},
 		{"two/infer", "", 400, "[request id: <id_unknown>] Raw request must only have 1 input (found 1) to be deduced but got 2 inputs in 'two' model configuration"},
+		{"raw_strings/infer", "", 400, "[request id: <id_unknown>] For BYTE datatype raw input 'X', the model must have input shape [1], got [-1]"},
 		{"raw_wide/infer", "", 400, "[request id: <id_unknown>] The shape of the raw input 'X' can not be deduced because there are more than one variable-sized dimension"},
 		{"raw/infer", "", 200, ""},
 	}

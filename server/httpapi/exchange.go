@@ -9,8 +9,9 @@ import (
 	"tutti/core/tracing"
 )
 
-// keepScratch bounds the memory one pooled exchange keeps between requests.
-const keepScratch = 1 << 20
+// keepScratch bounds each piece of memory that one pooled exchange keeps between requests: enough for the buffer of a
+// body of 1 MiB whose length was not known, which has doubled beyond it.
+const keepScratch = 2 << 20
 
 // exchange is one infer request's way from socket to socket: its scratch memory,
 // and what the answer must know about the question.
@@ -22,12 +23,17 @@ type exchange struct {
 	came   tracing.Span // when the request was read
 	charge infer.Charge // what it has in flight
 	req    *infer.Request
-	served int64  // the version that is asked, 0 until there is one
-	body   []byte // the request's JSON
-	out    []byte // the answer's JSON
+	about  *infer.Description // of the version that is asked, nil until it is known
+	// parsing says that what fails is in the request's body, or that the request is refused for what it asks.
+	parsing bool
+	body    []byte // the request's JSON
+	out     []byte // the answer's JSON
 
 	specs []spec // one per input
 	wants []want // the outputs asked for by name
+	// windows are those of the inputs and outputs in shared memory. Their regions are in use until just before the response
+	// is sent, so that a client which has it can unregister them.
+	windows []*shm.Window
 	// binary says how outputs not asked for by name are sent.
 	binary bool
 	names  interned
@@ -58,7 +64,8 @@ type want struct {
 	binary  bool
 	classes uint64 // how many of the best classes are sent instead, 0 for the tensor itself
 	region  place
-	window  *shm.Window // nil for an output that does not go to shared memory
+	shared  bool        // the output goes to shared memory
+	window  *shm.Window // one of the exchange's windows
 }
 
 // field says which members of an object have been seen.
@@ -105,11 +112,7 @@ func (x *exchange) release() {
 	for i := range x.specs {
 		x.specs[i].tensor.Release() // only after a failure: otherwise the request has it
 	}
-	for i := range x.wants {
-		if x.wants[i].window != nil {
-			x.wants[i].window.Close()
-		}
-	}
+	x.closeWindows()
 	if x.zip != nil {
 		x.zip.release()
 		x.zip = nil
@@ -118,14 +121,23 @@ func (x *exchange) release() {
 	clear(x.specs)
 	clear(x.wants)
 	x.specs, x.wants = x.specs[:0], x.wants[:0]
-	x.srv, x.req, x.served, x.binary, x.came = nil, nil, 0, false, tracing.Span{}
+	x.srv, x.req, x.about, x.parsing, x.binary, x.came = nil, nil, nil, false, false, tracing.Span{}
 	x.p.begin(nil)
-	x.body, x.out, x.p.text = trim(x.body), trim(x.out), trim(x.p.text)
+	x.body, x.out, x.p.text, x.p.open = trim(x.body), trim(x.out), trim(x.p.text), trim(x.p.open)
 	if cap(x.specs) > 1024 || cap(x.wants) > 1024 {
-		x.specs, x.wants = nil, nil
+		x.specs, x.wants, x.windows = nil, nil, nil
 	}
 	x.charge.Release()
 	exchanges.Put(x)
+}
+
+// closeWindows lets go of the client's shared memory.
+func (x *exchange) closeWindows() {
+	for i, w := range x.windows {
+		w.Close()
+		x.windows[i] = nil
+	}
+	x.windows = x.windows[:0]
 }
 
 func trim(b []byte) []byte {

@@ -1,24 +1,32 @@
 package httpapi
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
+
+	"tutti/core/http1"
 )
 
-// forward makes parameters of the headers that the server's pattern matches, under
-// their names in lower case: net/http does not keep how the client wrote them.
-func (x *exchange) forward(h http.Header) error {
+// forward makes parameters of the headers that the server's pattern matches, under their names in lower case: HTTP/2 and
+// gRPC know no other. Triton's models get a value with the blanks at its end, and so do they here where these are known.
+func (x *exchange) forward(r *http.Request) (err error) {
 	pattern := x.srv.forward
 	if pattern == nil {
 		return nil
 	}
-	for name, values := range h {
-		if !pattern.MatchString(name) {
-			continue
-		}
-		if err := x.req.Forward(strings.ToLower(name), values[len(values)-1]); err != nil {
-			return err
+	add := func(name, value string) {
+		if err == nil && pattern.MatchString(name) {
+			err = x.req.Forward(strings.ToLower(name), value)
 		}
 	}
-	return nil
+	if http1.Fields(r, add) {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		values := r.Header[name]
+		add(name, values[len(values)-1])
+	}
+	return err
 }

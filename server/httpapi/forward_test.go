@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -41,6 +42,23 @@ func TestForwardHeaders(t *testing.T) {
 		if want = `{"error":"Header '` + want + `' is reserved for Triton usage and cannot be forwarded."}`; code != http.StatusBadRequest || got != want {
 			t.Errorf("%s: status %d, %s, want %s", name, code, got, want)
 		}
+	}
+}
+
+// TestForwardAsSent forwards values in the order of the headers and with the blanks at their end, as Triton does.
+//
+// shows: forward
+func TestForwardAsSent(t *testing.T) {
+	t.Parallel()
+	address, e := listen(t, func(set *httpapi.Settings) { set.Forward = regexp.MustCompile("(?i)my_") })
+	c := dial(t, address)
+	c.send("POST " + inferPath + " HTTP/1.1\r\nHost: x\r\nmy_z:  a \\ \r\nMY_a:b\r\nmy_Z: c \r\nContent-Length: " + strconv.Itoa(len(goodInput)) + " \r\n\r\n" + goodInput)
+	if code, body, _ := c.answer(); code != http.StatusOK {
+		t.Fatal(code, body)
+	}
+	want := infer.Params{{Key: "my_z", Kind: infer.ParamString, String: "c "}, {Key: "my_a", Kind: infer.ParamString, String: "b"}}
+	if diff := gocmp.Diff(want, e.Last.Load().Params); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

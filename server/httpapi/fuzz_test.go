@@ -51,8 +51,8 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		w := post(t, handler(t), "echo", body, "")
 		syntax := strings.Contains(w.Body.String(), "failed to parse the request JSON buffer")
-		lenient := strings.ContainsAny(body, "NI") // NaN and Inf are not JSON
-		if raw := !strings.HasPrefix(strings.TrimLeft(body, " \t\r\n"), "{"); raw || lenient {
+		lenient := strings.ContainsAny(body, "NI")                                                      // NaN and Inf are not JSON
+		if body == "" || lenient || strings.HasPrefix(body, "\xef") || strings.Contains(body, "\x00") { // a mark before it, and the byte that ends it
 			return
 		}
 		tooBig := strings.Contains(w.Body.String(), "Number too big")

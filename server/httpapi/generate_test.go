@@ -76,12 +76,14 @@ func TestGenerateErrors(t *testing.T) {
 		{"unready model", "unready", `{}`, 503, "Request for unknown model: 'unready' version 1 is not at ready state"},
 		{"no body", "echo", ``, 500, "failed to parse the request JSON buffer: The document is empty. at 0"},
 		{"truncated", "echo", `{"X":`, 500, "failed to parse the request JSON buffer: Invalid value. at 5"},
-		{"no object", "echo", `[1]`, 500, "attempt to access JSON non-object as object"},
+		{"blanks", "echo", "  ", 500, "failed to parse the request JSON buffer: The document is empty. at 2"},
+		{"no object", "echo", `[1]`, 500, "attempt to get members for non-object"},
 		{"parameters no object", "echo", `{"parameters":1}`, 500, "Expected JSON object for keyword: 'parameters': attempt to access JSON non-object as object"},
 		{"id no string", "echo", `{"id":1}`, 500, "Unable to parse 'id': attempt to access JSON non-string as string"},
 		{"parameter of a wrong type", "echo", `{"k":[1]}`, 400, "parameter 'k' has invalid type. It should be either 'int', 'bool', or 'string'."},
-		{"reserved parameter", "echo", `{"triton_k":1}`, 400, "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."},
-		{"input twice", "echo", `{"X":1,"parameters":{"X":1}}`, 400, "input 'X' already exists in request"},
+		{"nested parameter of a wrong type", "echo", `{"parameters":{"k":{"l":1}}}`, 400, "Converting keyword: 'parameters': parameter 'k' has invalid type. It should be either 'int', 'bool', or 'string'."},
+		{"nested input of a wrong type", "prompt", `{"parameters":{"TEXT":1}}`, 500, "Converting keyword: 'parameters': Unable to parse JSON bytes array: attempt to access JSON non-string as string"},
+		{"input twice", "echo", `{"X":1,"parameters":{"X":1}}`, 400, "[request id: <id_unknown>] input 'X' already exists in request"},
 		{"no fit", "prompt", `{"F32":[1,2,3]}`, 400, noFit},
 		{"scalar that does not fit", "prompt", `{"F32":1}`, 400, noFit},
 		{"too many", "prompt", `{"ONE":[1,2]}`, 400, "The schema can not convert input 'ONE' to tensor with proper shape"},
@@ -223,9 +225,9 @@ func TestGenerateStreamHoldsBack(t *testing.T) {
 func TestGenerateMeta(t *testing.T) {
 	t.Parallel()
 	s, e := serve(t)
-	ask(t, "POST", s.URL+"/v2/models/echo/generate", []byte(`{"X":1,"id":"9","k":"first","sequence_id":"s","parameters":{"k":2,"timeout":5,"sequence_start":true,"sequence_end":false}}`))
+	ask(t, "POST", s.URL+"/v2/models/echo/generate", []byte(`{"X":1,"id":"9","k":"first","triton_k":true,"sequence_id":"s","parameters":{"k":2,"timeout":5,"sequence_start":true,"sequence_end":false}}`))
 	want := infer.Meta{ID: "9", Sequence: infer.Sequence{Name: "s", Start: true}, Params: infer.Params{
-		{Key: "k", Kind: infer.ParamString, String: "first"}, {Key: "timeout", Kind: infer.ParamInt, Int: 5},
+		{Key: "k", Kind: infer.ParamString, String: "first"}, {Key: "triton_k", Kind: infer.ParamBool, Bool: true}, {Key: "timeout", Kind: infer.ParamInt, Int: 5},
 	}}
 	if diff := cmp.Diff(want, *e.Last.Load()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

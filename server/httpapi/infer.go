@@ -20,6 +20,10 @@ func (s *Server) inferModel(w http.ResponseWriter, r *http.Request, t target) {
 	x := s.newExchange()
 	defer x.release()
 	if err := x.serve(w, r, t); err != nil {
+		x.closeWindows()
+		if x.parsing {
+			w.Header()["Content-Type"] = jsonType
+		}
 		s.refuse(w, r, err)
 	}
 }
@@ -35,6 +39,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 		return err
 	}
 	resp, err := x.submit(r.Context())
+	x.parsing = err != nil && refused(err)
 	if err != nil {
 		return err
 	}
@@ -42,6 +47,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request, t target) error
 	if err := x.finish(resp); err != nil {
 		return err
 	}
+	x.closeWindows()
 	x.sends(resp)
 	defer resp.Trace.Mark(tracing.HTTPSendEnd)
 	x.charge.Add(resp.Size())
@@ -61,7 +67,7 @@ func (x *exchange) take(w http.ResponseWriter, r *http.Request, t target) error 
 	if err := x.receive(w, r); err != nil {
 		return err
 	}
-	return x.forward(r.Header)
+	return x.forward(r)
 }
 
 // describe finds out what is asked, and notes it in the request.
@@ -72,14 +78,18 @@ func (x *exchange) describe(t target) (*infer.Description, error) {
 	}
 	about, err := x.srv.catalog.Describe(t.model, version)
 	if err == nil {
-		x.req.Model, x.req.Version, x.served = t.model, version, about.Version
+		x.req.Model, x.req.Version, x.about = t.model, version, about
 	}
 	return about, err
 }
 
 // refuse gives the request up, and has a trace tell of it.
 func (x *exchange) refuse(t target, err error) {
-	x.srv.tracer.Refused(t.model, x.served, x.req.ID, &x.req.Origin, err)
+	version := int64(0)
+	if x.about != nil {
+		version = x.about.Version
+	}
+	x.srv.tracer.Refused(t.model, version, x.req.ID, &x.req.Origin, err)
 	x.req.Release()
 	x.req = nil
 }
@@ -102,9 +112,10 @@ func (x *exchange) receive(w http.ResponseWriter, r *http.Request) error {
 // so is one that will be longer once it is decompressed.
 func (x *exchange) open(w http.ResponseWriter, r *http.Request, zipped bool) (body, error) {
 	x.src.begin(w, r, x.srv.stall)
-	b := body{r: &x.src, left: r.ContentLength, max: x.srv.maxInput}
+	b := body{r: &x.src, left: r.ContentLength, max: x.srv.maxInput, raw: withoutJSON(r.Header)}
 	switch {
 	case b.left > b.max:
+		x.parsing = true
 		return b, b.tooLarge(b.left)
 	case zipped:
 		x.zip = newInflater(&x.src)
@@ -165,10 +176,13 @@ func retryAfter(w http.ResponseWriter, err error) {
 	}
 }
 
+// writeErrorText answers with an error, which is text/plain unless its Content-Type has been set.
 func writeErrorText(w http.ResponseWriter, code int, text string) {
 	body := appendError(nil, text)
 	h := w.Header()
-	h["Content-Type"] = jsonType
+	if h["Content-Type"] == nil {
+		h["Content-Type"] = textType
+	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))} // it may be sent before the handler ends
 	w.WriteHeader(code)
 	// A client that is gone by now gets nothing.

@@ -266,9 +266,9 @@ func TestInferRaw(t *testing.T) {
 		model, body, header, want string
 	}{
 		{"raw", string(fp32(1, 2, 3, 4)), "0", `"datatype":"FP32","shape":[2,2],"parameters":{"binary_data_size":16}`},
-		{"raw_batch", "\x01\x00\x00\x00", "", `"datatype":"INT32","shape":[1,1],"parameters":{"binary_data_size":4}`},
+		{"raw_batch", "\x01\x00\x00\x00", "0", `"datatype":"INT32","shape":[1,1],"parameters":{"binary_data_size":4}`},
 		{"raw_batch", "", "", `"datatype":"INT32","shape":[1,0],"parameters":{"binary_data_size":0}`},
-		{"raw_bytes", "hello", "none", `"datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":9}`},
+		{"raw_bytes", "hello", "0", `"datatype":"BYTES","shape":[1],"parameters":{"binary_data_size":9}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.model+tt.header, func(t *testing.T) {
@@ -283,6 +283,31 @@ func TestInferRaw(t *testing.T) {
 				t.Errorf("status %d, got %q, want it to begin with %q", code, got, want)
 			}
 		})
+	}
+}
+
+// TestInferOnlyHeaderMakesRaw sends bodies that are no request without the header that makes them a tensor: they fail as JSON.
+func TestInferOnlyHeaderMakesRaw(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(t)
+	const syntax, lacking = "failed to parse the request JSON buffer: ", "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"
+	for body, want := range map[string]string{
+		"hello":                  syntax + "Invalid value. at 0",
+		"   ":                    syntax + "The document is empty. at 3",
+		"\x00\x00\x80\x3f":       syntax + "The document is empty. at 0",
+		"\xef\xbb\xbf":           syntax + "The document is empty. at 3",
+		"[1,]":                   syntax + "Invalid value. at 3",
+		`[{"inputs":[]}]`:        lacking,
+		"\xef\xbb\xbf" + ` {}`:   lacking,
+		"null":                   lacking,
+		`{"inputs":[]}` + "\x00": "",
+	} {
+		for _, model := range []string{"raw", "raw_bytes"} {
+			code, _, got := ask(t, "POST", s.URL+"/v2/models/"+model+"/infer", []byte(body), "Content-Type", "application/json")
+			if want != "" && (code != http.StatusInternalServerError || got != `{"error":"`+want+`"}`) || want == "" && code != http.StatusOK {
+				t.Errorf("%s, body %q: got status %d, %s, want %s", model, body, code, got, want)
+			}
+		}
 	}
 }
 

@@ -28,20 +28,23 @@ func TestChunkCount(t *testing.T) {
 	address, _ := listen(t)
 	const refused = `{"error":"Chunked request body exceeds maximum of 65536 non-empty chunks. Send fewer or larger HTTP chunks."}`
 	tests := []struct {
-		name, path, body string
-		code             int
-		want             string
+		name, path, header, body string
+		code                     int
+		want                     string
 	}{
-		{"as many as may be", inferPath, spaces(65536), 500, `{"error":"failed to parse the request JSON buffer: Missing a name for object member. at 65536"}`},
-		{"one more", inferPath, spaces(65537), 400, refused},
-		{"larger ones", inferPath, "40\r\n{" + strings.Repeat(" ", 63) + "\r\n" + strings.Repeat("40\r\n"+strings.Repeat(" ", 64)+"\r\n", 65536) + "0\r\n\r\n", 400, refused},
-		{"a model that is not there", "/v2/models/nope/infer", spaces(65537), 400, `{"error":"Request for unknown model: 'nope' is not found"}`},
+		{"as many as may be", inferPath, "", spaces(65536), 500, `{"error":"failed to parse the request JSON buffer: Missing a name for object member. at 65536"}`},
+		{"one more", inferPath, "", spaces(65537), 400, refused},
+		{"larger ones", inferPath, "", "40\r\n{" + strings.Repeat(" ", 63) + "\r\n" + strings.Repeat("40\r\n"+strings.Repeat(" ", 64)+"\r\n", 65536) + "0\r\n\r\n", 400, refused},
+		{"a model that is not there", "/v2/models/nope/infer", "", spaces(65537), 400, `{"error":"Request for unknown model: 'nope' is not found"}`},
+		{"a tensor that the model does not take", "/v2/models/two/infer", lengthHeader + ": 0\r\n", spaces(65537), 400, refused},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := dial(t, address)
-			go func() { _, _ = io.WriteString(c, strings.Replace(chunkedHead, inferPath, tt.path, 1)+"\r\n"+tt.body) }()
+			go func() {
+				_, _ = io.WriteString(c, strings.Replace(chunkedHead, inferPath, tt.path, 1)+tt.header+"\r\n"+tt.body)
+			}()
 			code, body, closing := c.answer()
 			if code != tt.code || tt.want != "" && body != tt.want {
 				t.Errorf("got status %d, %s, want %d, %s", code, body, tt.code, tt.want)

@@ -36,7 +36,7 @@ func TestLogging(t *testing.T) {
 		{"POST", `{"log_verbose_level":4294967296}`, 500, `{"error":"Unable to parse 'log_verbose_level': attempt to access JSON non-unsigned-integer as unsigned-integer"}`},
 		{"POST", `{"log_format":1}`, 500, `{"error":"Unable to parse 'log_format': attempt to access JSON non-string as string"}`},
 		{"POST", ``, 500, `{"error":"failed to parse the request JSON buffer: The document is empty. at 0"}`},
-		{"POST", `[]`, 500, `{"error":"attempt to access JSON non-object as object"}`},
+		{"POST", `[]`, 500, `{"error":"attempt to get members for non-object"}`},
 		{"GET", ``, 200, first},
 		{"POST", `{"log_info":false,"log_verbose_level":2,"log_format":"ISO8601","log_file":null,"log_error":null,"x":[1]}`, 200, second},
 		{"GET", ``, 200, second},

@@ -84,6 +84,8 @@ func (x *exchange) completeOutput(w want, have field) (err error) {
 		if w.window, err = x.srv.regions.Open(w.region.name, w.region.offset, w.region.size); err != nil {
 			return err
 		}
+		w.shared = true
+		x.windows = append(x.windows, w.window)
 	}
 	x.wants = append(x.wants, w)
 	x.req.Outputs = append(x.req.Outputs, w.name)

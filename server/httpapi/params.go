@@ -18,7 +18,7 @@ const (
 // parameters reads the request's parameters.
 func (x *exchange) parameters() error {
 	if x.p.peek() != '{' {
-		return status.Errorf(status.Internal, "failed to get request params.: %s", notObject)
+		return status.Errorf(status.Internal, "failed to get request params.: %s", noMembers)
 	}
 	var seen field
 	more, err := x.p.enter('}')
@@ -81,14 +81,15 @@ func (x *exchange) otherParameter(key string) error {
 	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "binary_data_output":
 		return x.p.skip() // a repeated one: the first counts
 	}
-	return x.customParameter(key)
-}
-
-func (x *exchange) customParameter(key string) error {
 	if infer.ReservedParam(key) {
 		return status.Errorf(status.InvalidArg,
 			"parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified.")
 	}
+	return x.customParameter(key)
+}
+
+// customParameter reads the value of a parameter and adds it to the request's.
+func (x *exchange) customParameter(key string) error {
 	param := infer.Param{Key: key}
 	if err := x.paramValue(&param); err != nil {
 		return err

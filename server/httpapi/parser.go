@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"unsafe"
@@ -8,7 +9,7 @@ import (
 	"tutti/core/status"
 )
 
-// maxDepth is how deep JSON may nest.
+// maxDepth is how deep JSON may nest that is read, and not skipped.
 const maxDepth = 100
 
 // RapidJSON's parse errors, which Triton passes on.
@@ -18,13 +19,12 @@ const (
 	msgValue        = "Invalid value."
 	msgName         = "Missing a name for object member."
 	msgColon        = "Missing a colon after a name of object member."
-	msgObjectComma  = "Missing a comma or } after an object member."
-	msgArrayComma   = "Missing a comma or ] after an array element."
+	msgObjectComma  = "Missing a comma or '}' after an object member."
+	msgArrayComma   = "Missing a comma or ']' after an array element."
 	msgHex          = "Incorrect hex digit after \\u escape in string."
 	msgSurrogate    = "The surrogate pair in string is invalid."
 	msgEscape       = "Invalid escape character in string."
 	msgQuote        = "Missing a closing quotation mark in string."
-	msgEncoding     = "Invalid encoding in string."
 	msgTooBig       = "Number too big to be stored in double."
 	msgMissFraction = "Miss fraction part in number."
 	msgMissExponent = "Miss exponent in number."
@@ -38,6 +38,7 @@ type parser struct {
 	pos   int
 	depth int
 	text  []byte // the last string that had escapes
+	open  []byte // the closing brackets of what is being skipped
 }
 
 // begin makes p read doc.
@@ -67,10 +68,16 @@ func (p *parser) space() {
 	}
 }
 
-// root moves to the document's value.
+// byteOrderMark may begin a document.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// root moves to the document's value. A byte 0 is the end of a document, wherever it stands outside of a string.
 func (p *parser) root() error {
+	if bytes.HasPrefix(p.buf, []byte(byteOrderMark)) {
+		p.pos = len(byteOrderMark)
+	}
 	p.space()
-	if p.pos == len(p.buf) {
+	if p.peek() == 0 {
 		return p.fail(msgEmpty, p.pos)
 	}
 	return nil
@@ -79,7 +86,7 @@ func (p *parser) root() error {
 // end verifies that nothing follows the document's value.
 func (p *parser) end() error {
 	p.space()
-	if p.pos != len(p.buf) {
+	if p.peek() != 0 {
 		return p.fail(msgNotSingular, p.pos)
 	}
 	return nil
@@ -100,16 +107,21 @@ func (p *parser) validate(doc []byte) error {
 // enter steps into the array or object at the cursor and reports whether it has
 // something in it; closing is its closing bracket.
 func (p *parser) enter(closing byte) (bool, error) {
-	if p.depth++; p.depth > maxDepth {
+	if p.depth >= maxDepth {
 		return false, status.Errorf(status.InvalidArg, "JSON nesting depth exceeds maximum allowed limit (%d)", maxDepth)
 	}
-	p.pos++
-	p.space()
+	p.step()
 	if p.peek() == closing {
 		p.leave()
 		return false, nil
 	}
 	return true, nil
+}
+
+func (p *parser) step() {
+	p.pos++
+	p.depth++
+	p.space()
 }
 
 func (p *parser) leave() {
@@ -153,13 +165,16 @@ func (p *parser) more(closing byte) (bool, error) {
 	return false, p.fail(msgArrayComma, p.pos)
 }
 
-// skip reads over one value of any kind.
+// skip reads over one value of any kind and depth.
 func (p *parser) skip() error {
+	if c := p.peek(); c == '{' || c == '[' {
+		return p.skipNested()
+	}
+	return p.skipScalar()
+}
+
+func (p *parser) skipScalar() error {
 	switch p.peek() {
-	case '{':
-		return p.skipObject()
-	case '[':
-		return p.skipArray()
 	case '"':
 		_, err := p.str()
 		return err
@@ -175,26 +190,52 @@ func (p *parser) skip() error {
 	}
 }
 
-func (p *parser) skipObject() error {
-	more, err := p.enter('}')
-	for ; more && err == nil; more, err = p.more('}') {
-		if _, err = p.key(); err != nil {
-			return err
+// skipNested reads over an array or object without recursion, so that its depth needs no limit.
+func (p *parser) skipNested() error {
+	for p.open = p.open[:0]; ; {
+		var err error
+		switch c := p.peek(); c {
+		case '{', '[':
+			p.step()
+			if closing := c + 2; p.peek() != closing {
+				p.open = append(p.open, closing)
+				err = p.member(closing)
+				break
+			}
+			p.leave()
+			err = p.skipEnds()
+		default:
+			if err = p.skipScalar(); err == nil {
+				err = p.skipEnds()
+			}
 		}
-		if err = p.skip(); err != nil {
+		if err != nil || len(p.open) == 0 {
 			return err
 		}
 	}
-	return err
 }
 
-func (p *parser) skipArray() error {
-	more, err := p.enter(']')
-	for ; more && err == nil; more, err = p.more(']') {
-		if err = p.skip(); err != nil {
+// skipEnds stops at the value that follows the one just read, behind the ends of all that ended with it.
+func (p *parser) skipEnds() error {
+	for n := len(p.open); n > 0; n = len(p.open) {
+		closing := p.open[n-1]
+		switch more, err := p.more(closing); {
+		case err != nil:
 			return err
+		case more:
+			return p.member(closing)
 		}
+		p.open = p.open[:n-1]
 	}
+	return nil
+}
+
+// member reads the name before a value where that is in an object, whose closing bracket is given.
+func (p *parser) member(closing byte) error {
+	if closing != '}' {
+		return nil
+	}
+	_, err := p.key()
 	return err
 }
 

@@ -26,17 +26,12 @@ func (x *exchange) prompt(w http.ResponseWriter, r *http.Request, d *infer.Descr
 	if err := x.req.CheckNames(); err != nil {
 		return err
 	}
-	for i := range x.req.Inputs {
-		if err := x.req.CheckInput(&x.req.Inputs[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return x.req.CheckInputs()
 }
 
 func (x *exchange) promptMembers(d *infer.Description, nested bool) error {
 	if x.p.peek() != '{' {
-		return status.Errorf(status.Internal, "%s", notObject)
+		return status.Errorf(status.Internal, "%s", noMembers)
 	}
 	more, err := x.p.enter('}')
 	for ; more && err == nil; more, err = x.p.more('}') {
@@ -56,7 +51,10 @@ func (x *exchange) promptMember(d *infer.Description, key string, nested bool) e
 		if x.p.peek() != '{' {
 			return status.Errorf(status.Internal, "Expected JSON object for keyword: 'parameters': %s", notObject)
 		}
-		return x.promptMembers(d, true)
+		if err := x.promptMembers(d, true); err != nil {
+			return status.Prefixf(err, "Converting keyword: 'parameters': ")
+		}
+		return nil
 	}
 	for i := range d.Inputs {
 		if d.Inputs[i].Name == key {

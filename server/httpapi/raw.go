@@ -6,31 +6,29 @@ import (
 	"tutti/core/tensor"
 )
 
-// decodeRaw takes a whole body as the only input of a model; head is what has been read of it.
-func (x *exchange) decodeRaw(b *body, head []byte) (err error) {
+// readRaw reads a body that is one tensor.
+func (x *exchange) readRaw(b *body) (err error) {
+	n := b.left
+	if n < 0 {
+		n = b.max + 1
+	}
+	if x.body, err = b.upTo(x.body[:0], n); err != nil {
+		return err
+	}
+	if size := int64(len(x.body)); size > b.max {
+		return b.tooLarge(size)
+	}
+	return nil
+}
+
+// decodeRaw makes the body that has been read the only input of the model.
+func (x *exchange) decodeRaw() error {
 	x.binary = true
 	in, err := x.rawInput()
 	if err != nil {
 		return err
 	}
-	if head == nil {
-		n := b.left
-		if n < 0 {
-			n = b.max + 1
-		}
-		if x.body, err = b.upTo(x.body[:0], n); err != nil {
-			return err
-		}
-		head = x.body
-	}
-	switch size := int64(len(head)); {
-	case size > b.max && b.inflated:
-		return b.tooLarge(size)
-	case size > b.max:
-		return status.Errorf(status.InvalidArg, "Raw input has a byte_size (%d bytes) that exceeds the maximum allowed value "+
-			"of %d bytes. Use --http-max-input-size to increase the limit.", size, b.max)
-	}
-	return x.rawTensor(&in, head)
+	return x.rawTensor(&in, x.body)
 }
 
 // rawInput describes the model's only input as its configuration does.
@@ -76,7 +74,7 @@ func (x *exchange) rawTensor(in *spec, raw []byte) (err error) {
 	return x.req.CheckInput(&x.req.Inputs[0])
 }
 
-// deduce replaces the one variable dimension of a raw input's shape.
+// deduce replaces the one variable dimension of a raw input's shape. BYTES are one element, which a shape must say by itself.
 func (in *spec) deduce(elements int64) error {
 	axis, rest := -1, int64(1)
 	for i, d := range in.shape.Dims() {
@@ -91,7 +89,7 @@ func (in *spec) deduce(elements int64) error {
 			axis = i
 		}
 	}
-	if in.dtype == tensor.Bytes && rest != 1 {
+	if in.dtype == tensor.Bytes && (axis >= 0 || rest != 1) {
 		return status.Errorf(status.InvalidArg, "%sFor BYTE datatype raw input '%s', the model must have input shape [1], got %s",
 			infer.IDPrefix(""), in.name, in.shape)
 	}

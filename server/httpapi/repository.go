@@ -101,16 +101,15 @@ func (s *Server) changeModel(w http.ResponseWriter, r *http.Request, t target, w
 // loadParameter reads what stands for the model's configuration or one of its files.
 func (x *exchange) loadParameter(o *infer.LoadOptions, key string) error {
 	path, isFile := strings.CutPrefix(key, filePrefix)
-	if key != "config" && !isFile {
-		return status.Errorf(status.Internal, "unexpected error on creating Triton parameter")
-	}
 	text, err := x.text(key)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if !isFile {
+	case key == "config":
 		o.Config = string(text)
 		return nil
+	case !isFile:
+		return status.Errorf(status.Internal, "unexpected error on creating Triton parameter")
 	}
 	content := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Decode(content, text)

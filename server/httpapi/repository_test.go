@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +18,7 @@ func TestRepository(t *testing.T) {
 	l := servertest.NewLifecycle("a", "b", "c")
 	s, _ := serve(t, func(set *httpapi.Settings) { set.Lifecycle = l })
 	const models = "/v2/repository/models/"
+	deep := strings.Repeat(`[{"a":`, 10000) + "1" + strings.Repeat("}]", 10000)
 	for _, tt := range []struct {
 		path, body string
 		code       int
@@ -29,8 +31,9 @@ func TestRepository(t *testing.T) {
 		{models + "a%2Fb/load", `{"x":1,"parameters":{}}`, 404, `{"error":"Not Found"}`},
 		{models + "bad/load", ``, 500, `{"error":"failed to load 'bad', failed to poll from model repository"}`},
 		{models + "b/load", `{"parameters":{"x":"y"}}`, 500, `{"error":"unexpected error on creating Triton parameter"}`},
+		{models + "b/load", `{"parameters":{"x":1}}`, 500, `{"error":"Unable to parse 'x': attempt to access JSON non-string as string"}`},
 		{models + "b/load", `{"parameters":{"config":{}}}`, 500, `{"error":"Unable to parse 'config': attempt to access JSON non-string as string"}`},
-		{models + "b/load", `{"parameters":[]}`, 500, `{"error":"attempt to access JSON non-object as object"}`},
+		{models + "b/load", `{"parameters":[]}`, 500, `{"error":"attempt to get members for non-object"}`},
 		{models + "b/load", `{"parameters":{"file:1/m":"!"}}`, 400, `{"error":"unable to decode 'file:1/m': expected base64, illegal base64 data at input byte 0"}`},
 		{models + "b/load", `{"parameters`, 500, `{"error":"failed to parse the request JSON buffer: Missing a closing quotation mark in string. at 12"}`},
 		{models + "b/unload", ``, 200, ``},
@@ -42,6 +45,9 @@ func TestRepository(t *testing.T) {
 		{models + "a/load", ``, 200, ``},
 		{"/v2/repository/r/index", `{"ready":false}`, 200, `[{"name":"a","version":"1","state":"READY"},{"name":"b","version":"1","state":"UNAVAILABLE","reason":"unloaded"},{"name":"c","version":"1","state":"UNAVAILABLE","reason":"unloaded"}]`},
 		{"/v2/repository/index", `{"ready":true,"x":null}`, 200, `[{"name":"a","version":"1","state":"READY"}]`},
+		{"/v2/repository/index", `{"ready":` + deep + `}`, 400, `{"error":"Invalid value for 'ready': expected a boolean"}`},
+		{"/v2/repository/index", `{"x":` + deep + `,"ready":true}`, 200, `[{"name":"a","version":"1","state":"READY"}]`},
+		{"/v2/repository/index", ` `, 500, `{"error":"failed to parse the request JSON buffer: The document is empty. at 1"}`},
 		{"/v2/repository/index", `{"ready":"yes"}`, 400, `{"error":"Invalid value for 'ready': expected a boolean"}`},
 	} {
 		code, _, got := ask(t, "POST", s.URL+tt.path, []byte(tt.body))

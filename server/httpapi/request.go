@@ -10,6 +10,7 @@ const (
 	notBoolean  = "attempt to access JSON non-boolean as boolean"
 	notArray    = "attempt to access JSON non-array as array"
 	notObject   = "attempt to access JSON non-object as object"
+	noMembers   = "attempt to get members for non-object"
 	notSigned   = "attempt to access JSON non-signed-integer as signed-integer"
 	notUnsigned = "attempt to access JSON non-unsigned-integer as unsigned-integer"
 	notNumber   = "attempt to access JSON non-number as double"

@@ -73,6 +73,8 @@ type pattern struct {
 	serve    handler
 	api      infer.API
 	infers   bool // its handler reads the body by itself
+	// errorType is the Content-Type of errors and of responses without a body, nil for none.
+	errorType []string
 }
 
 // table finds a path's pattern among those with as many segments.
@@ -93,7 +95,22 @@ func compile(list []route) *table {
 
 func (t *table) add(r route, path string) {
 	segments := strings.Split(path[1:], "/")
-	t[len(segments)] = append(t[len(segments)], pattern{segments, r.methods, r.serve, apiOf(path), strings.HasSuffix(path, "/infer")})
+	t[len(segments)] = append(t[len(segments)], pattern{
+		segments, r.methods, r.serve, apiOf(path), strings.HasSuffix(path, "/infer"), errorTypeOf(path),
+	})
+}
+
+// errorTypeOf returns a route's errorType by its path. What Triton's handlers do not type, its HTTP library calls text,
+// JSON or not: health, and what is wrong with an inference request before its body is read.
+func errorTypeOf(path string) []string {
+	switch {
+	case strings.HasPrefix(path, "/api/"):
+		return nil
+	case apiOf(path) == infer.APIHealth, strings.HasSuffix(path, "/infer"):
+		return textType
+	default:
+		return jsonType
+	}
 }
 
 // find returns the pattern that path matches, or nil, and what the path names.

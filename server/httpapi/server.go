@@ -87,6 +87,7 @@ type Server struct {
 	ui       http.Handler
 	http     http.Server
 	plain    *http1.Server
+	others   atomic.Int64 // connections that net/http has
 	exiting  atomic.Bool
 
 	lifecycle infer.Lifecycle
@@ -161,6 +162,7 @@ func (s *Server) listenSettings(set *Settings) {
 		h.MaxHeaderBytes = DefaultMaxHeader
 	}
 	h.TLSConfig = set.TLS
+	h.ConnState = s.connState
 	h.DisableGeneralOptionsHandler = true // there is no OPTIONS * here
 	h.Protocols = new(http.Protocols)
 	h.Protocols.SetHTTP1(true)
@@ -192,10 +194,28 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
+// connState counts the connections of net/http.
+func (s *Server) connState(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.others.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.others.Add(-1)
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// Connections returns how many connections are open.
+func (s *Server) Connections() int { return s.plain.Connections() + int(s.others.Load()) }
+
+// Leave has clients look for another server: health says that this one exits, and each response closes its connection.
+// Requests are served as before.
+func (s *Server) Leave() { s.exiting.Store(true) }
+
 // Shutdown stops accepting and waits for the requests at hand; when ctx is over
 // first, it closes their connections.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.exiting.Store(true)
+	s.Leave()
 	err := s.plain.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.plain.Close())
@@ -211,6 +231,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 {
 		r.Body = newChunks(r.Body)
 	}
+	if s.exiting.Load() {
+		w.Header()["Connection"] = closeValue
+	}
 	if s.ui != nil && ofUI(r.URL.Path) {
 		s.ui.ServeHTTP(w, r)
 		return
@@ -223,10 +246,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !s.admits(p.api, r.Header):
 		s.reject(w, r, http.StatusForbidden, "This API is restricted, expecting header '"+s.limited.Of(p.api).Key+"'")
 	case !p.allows(r.Method):
+		w.Header()["Content-Type"] = p.errorType
 		s.reject(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
 	case p.infers:
 		p.serve(s, w, r, t)
 	default:
+		if p.errorType != nil {
+			w.Header()["Content-Type"] = p.errorType
+		}
 		if r.ContentLength != 0 {
 			r.Body = newArrival(w, r, s.stall)
 		}

@@ -26,13 +26,13 @@ func (x *exchange) placeParameter(key []byte, to *place, have *field) (err error
 }
 
 // sharedInput copies an input out of shared memory: what a client changes there later
-// must not change what has been checked.
+// must not change what has been checked. The region stays in use nevertheless.
 func (x *exchange) sharedInput(in *spec, to *infer.Named) error {
 	w, err := x.srv.regions.Open(in.region.name, in.region.offset, in.region.size)
 	if err != nil {
 		return err
 	}
-	defer w.Close()
+	x.windows = append(x.windows, w)
 	want, err := infer.ShapeSize(in.name, in.dtype, in.shape)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (x *exchange) sharedInput(in *spec, to *infer.Named) error {
 func (x *exchange) finish(resp *infer.Response) error {
 	for i := range x.wants {
 		w := &x.wants[i]
-		if w.window == nil && w.classes == 0 {
+		if !w.shared && w.classes == 0 {
 			continue
 		}
 		out := resp.Output(w.name)
@@ -79,16 +79,12 @@ func (x *exchange) finish(resp *infer.Response) error {
 
 // classify replaces an output by its best classes.
 func (x *exchange) classify(resp *infer.Response, w *want) error {
-	about, err := x.srv.catalog.Describe(resp.Model, resp.Version)
-	if err != nil {
-		return err
-	}
 	var labels []string
-	if port := about.Output(w.name); port != nil {
+	if port := x.about.Output(w.name); port != nil {
 		labels = port.Labels
 	}
 	out := resp.Output(w.name)
-	top, err := infer.Classify(x.srv.alloc, out, about.MaxBatch > 0, int(min(w.classes, math.MaxInt32)), labels)
+	top, err := infer.Classify(x.srv.alloc, out, x.about.MaxBatch > 0, int(min(w.classes, math.MaxInt32)), labels)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/binary"
 	"net/http"
 	"os"
@@ -194,6 +195,68 @@ func TestDecoupledInfer(t *testing.T) {
 		code, _, got := ask(t, "POST", s.URL+inferPath, []byte(body), "Content-Encoding", "zip")
 		if want := `{"error":"HTTP end point doesn't support models with decoupled transaction policy"}`; code != status.Unsupported.HTTP() || got != want {
 			t.Errorf("%q: status %d, %s", body, code, got)
+		}
+	}
+}
+
+// TestRegionInUse refuses to unregister the regions of a request while it runs, and not once its response is there.
+//
+// shows: shm.use
+func TestRegionInUse(t *testing.T) {
+	t.Parallel()
+	for _, parts := range []string{
+		`"inputs":[{"name":"X","shape":[2],"datatype":"INT32",` + shared(0, 8) + `}]`,
+		`"inputs":[{"name":"X","shape":[2],"datatype":"INT32","data":[1,2]}],"outputs":[{"name":"X",` + shared(8, 8) + `}]`,
+	} {
+		r, _ := region(t, "r")
+		s, e := serve(t, func(set *httpapi.Settings) { set.Regions = r })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			req, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/v2/models/wait/infer", strings.NewReader("{"+parts+"}"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				_ = resp.Body.Close()
+				t.Error("the request was answered")
+			}
+		}()
+		<-e.Waiting
+		for path, want := range map[string]string{
+			"/region/r/unregister": "Cannot unregister shared memory region 'r', it is currently in use.",
+			"/unregister":          "Failed to unregister the following system shared memory regions: r ,",
+		} {
+			code, _, got := ask(t, "POST", s.URL+"/v2/systemsharedmemory"+path, nil)
+			if code != http.StatusInternalServerError || got != `{"error":"`+want+`"}` {
+				t.Errorf("%s: got status %d, %s, want %s", path, code, got, want)
+			}
+		}
+		cancel()
+		<-e.Cancelled
+		<-done
+	}
+}
+
+// TestRegionFreeAfterResponse unregisters a region as soon as the response of its request is there.
+func TestRegionFreeAfterResponse(t *testing.T) {
+	t.Parallel()
+	r, f := region(t, "r")
+	address, _ := listen(t, func(set *httpapi.Settings) { set.Regions = r })
+	good := `{"inputs":[{"name":"X","shape":[2],"datatype":"INT32",` + shared(0, 8) + `}],"outputs":[{"name":"X",` + shared(8, 8) + `}]}`
+	key := strings.TrimPrefix(f.Name(), "/dev/shm")
+	for _, in := range []string{good, strings.Replace(good, "[2]", "[3]", 1), strings.Replace(good, "INT32", "INT33", 1)} {
+		for range 50 {
+			ask(t, "POST", "http://"+address+inferPath, []byte(in))
+			if err := r.Unregister(shm.System, "r"); err != nil {
+				t.Fatalf("%s: %v", in, err)
+			}
+			if err := r.RegisterSystem("r", key, 0, 64); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -102,14 +102,18 @@ func (s *Server) registration(w http.ResponseWriter, r *http.Request, kind shm.K
 		return g, status.Errorf(status.InvalidArg, "'region name' is necessary to register %s shared memory region", kind)
 	}
 	g.seen = map[string]bool{}
-	if err := s.control(w, r, true, func(x *exchange, key string) error { return x.registered(&g, key) }); err != nil {
+	read, required := (*exchange).systemField, []string{"key", "byte_size"}
+	if kind == shm.CUDA {
+		read, required = (*exchange).cudaField, []string{"raw_handle", "byte_size", "device_id"}
+	}
+	err = s.control(w, r, false, func(x *exchange, key string) error {
+		g.seen[key] = true
+		return read(x, &g, key)
+	})
+	if err != nil {
 		return g, err
 	}
-	fields := []string{"key", "byte_size"}
-	if kind == shm.CUDA {
-		fields = []string{"raw_handle", "byte_size", "device_id"}
-	}
-	for _, field := range fields {
+	for _, field := range required {
 		if !g.seen[field] {
 			return g, status.Errorf(status.InvalidArg, "Shared memory register request has no '%s' field", field)
 		}
@@ -117,9 +121,8 @@ func (s *Server) registration(w http.ResponseWriter, r *http.Request, kind shm.K
 	return g, nil
 }
 
-// registered reads one member of a register request.
-func (x *exchange) registered(g *registration, key string) (err error) {
-	g.seen[key] = true
+// systemField reads one member of a request to register a POSIX object.
+func (x *exchange) systemField(g *registration, key string) (err error) {
 	switch key {
 	case "key":
 		var text []byte
@@ -129,10 +132,21 @@ func (x *exchange) registered(g *registration, key string) (err error) {
 		g.offset, err = x.unsigned(key)
 	case "byte_size":
 		g.size, err = x.unsigned(key)
-	case "device_id":
-		g.device, err = x.signed(key)
+	default:
+		err = x.p.skip()
+	}
+	return err
+}
+
+// cudaField reads one member of a request to register device memory.
+func (x *exchange) cudaField(g *registration, key string) (err error) {
+	switch key {
 	case "raw_handle":
 		err = x.rawHandle(g)
+	case "byte_size":
+		g.size, err = x.unsigned(key)
+	case "device_id":
+		g.device, err = x.signed(key)
 	default:
 		err = x.p.skip()
 	}

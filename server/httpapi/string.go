@@ -30,7 +30,7 @@ func (p *parser) control(c byte, at int) error {
 	if c == 0 {
 		return p.fail(msgQuote, at)
 	}
-	return p.fail(msgEncoding, at)
+	return p.fail(msgEscape, at)
 }
 
 // escaped reads the rest of a string whose first escape is at the cursor.

@@ -21,7 +21,7 @@ import (
 //   - params: gives the request's parameters back
 //   - fail: fails; silent: answers nothing; wait: waits for its request to be cancelled
 //   - short: answers with a tensor whose shape says more than there is
-//   - raw, raw_batch, raw_bytes, raw_wide: one input, for raw requests
+//   - raw, raw_batch, raw_bytes, raw_strings, raw_wide: one input, for raw requests
 //   - unready: known, but not serving
 //   - prompt: one input of many types and shapes, all optional
 //   - repeat: decoupled, answers once for each element of its input IN, or fails at the first negative one
@@ -70,6 +70,8 @@ func lookup(name string) (model, bool) {
 		return model{8, []port{{"X", tensor.Int32, []int64{-1}}}}, true
 	case "raw_bytes":
 		return model{0, []port{{"X", tensor.Bytes, []int64{1}}}}, true
+	case "raw_strings":
+		return model{0, []port{{"X", tensor.Bytes, []int64{-1}}}}, true
 	case "raw_wide":
 		return model{0, []port{{"X", tensor.FP32, []int64{-1, -1}}}}, true
 	}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"tutti/backends"
+	"tutti/core/config"
+	"tutti/core/tensor"
+	"tutti/proto/inference"
+	"tutti/steps"
+)
+
+// held is a backend whose models execute when they are let, and give back what they get.
+type held struct {
+	begun, let chan struct{}
+	sig        *config.Signature
+}
+
+func (h *held) factory() backends.Factory {
+	return backends.Factory{Name: "held", New: func(backends.Options) (backends.Backend, error) { return h, nil }}
+}
+
+func (h *held) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
+	port := func(name string) []config.Port {
+		return []config.Port{{Name: name, DType: tensor.Int32, Dims: tensor.Of(1)}}
+	}
+	return &held{h.begun, h.let, &config.Signature{Model: s.Model, Version: s.Version, Inputs: port("INPUT0"), Outputs: port("OUTPUT0")}}, nil
+}
+
+func (h *held) Signature() *config.Signature { return h.sig }
+func (*held) Close() error                   { return nil }
+
+func (h *held) NewInstance(context.Context, tensor.Place) (backends.Instance, error) { return h, nil }
+
+func (h *held) Execute(_ context.Context, b *backends.Batch) error {
+	h.begun <- struct{}{}
+	<-h.let
+	b.SetOutput(0, b.In[0].Retain())
+	return nil
+}
+
+// drainRepo holds the models of TestDrain.
+func drainRepo(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	const ports = `input [{ name: "INPUT0" data_type: TYPE_INT32 dims: [1] }] output [{ name: "OUTPUT0" data_type: TYPE_INT32 dims: [1] }]`
+	for name, text := range map[string]string{
+		"held": `backend: "held" ` + ports, "copy": `backend: "identity" ` + ports,
+		"ens": `platform: "ensemble" ` + ports + ` ensemble_scheduling { step { model_name: "copy" model_version: -1
+			input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "OUTPUT0" } } }`,
+	} {
+		if err := os.MkdirAll(filepath.Join(root, name, "1"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name, "config.pbtxt"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// TestDrain stops a server that has an open connection and a request under way: the connection goes on until its client
+// leaves, then new requests are refused in Triton's words while the services stay up, and the request is answered.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	h := &held{begun: make(chan struct{}), let: make(chan struct{})}
+	c := components()
+	plain := c.Backends
+	c.Backends = func(known *steps.Registry) []backends.Factory { return append(slices.Clone(plain(known)), h.factory()) }
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	a, log := serveUntil(ctx, t, c, "--model-repository="+drainRepo(t), "--exit-timeout-secs=600", "--exit-connection-secs=300")
+
+	conn, err := net.Dial("tcp", a.http) //nolint:noctx // loopback
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	answers := bufio.NewReader(conn)
+	kept := func(wantClose bool) {
+		t.Helper()
+		code, text, closing := exchange(t, conn, answers, "/v2/models/copy/infer", drainInput)
+		if code != http.StatusOK || closing != wantClose {
+			t.Errorf("over the open connection: got status %d, %s, closing %v", code, text, closing)
+		}
+	}
+	kept(false)
+
+	stub, underWay := dialStub(t, a.grpc), make(chan string, 1)
+	go func() { underWay <- outcome(stub.ModelInfer(context.Background(), drainRequest("held"))) }()
+	<-h.begun
+	stop()
+	if !log.await(func(text string) bool { return strings.Contains(text, "Timeout 600: Found 1 HTTP service connections") }) {
+		t.Fatalf("the server did not wait for the connection:\n%s", log)
+	}
+	if got := outcome(stub.ModelInfer(t.Context(), drainRequest("copy"))); got != "7" {
+		t.Errorf("over gRPC while the connection is open: got %s, want 7", got)
+	}
+	kept(true)
+	if !log.await(func(text string) bool { return strings.Contains(text, "Waiting for in-flight requests to complete.") }) {
+		t.Fatalf("the server did not go on:\n%s", log)
+	}
+
+	const refused = "[request id: <id_unknown>] Server is stopping, scheduler for model has stopped accepting new inference requests"
+	for _, tt := range []struct {
+		path, body string
+		code       int
+		want       string
+	}{
+		{"/v2/models/copy/infer", drainInput, 503, `{"error":"` + refused + `"}`},
+		{"/v2/models/ens/infer", drainInput, 503, `{"error":"in ensemble 'ens', ` + refused + `"}`},
+		{"/v2/models/copy/generate", `{"INPUT0":7}`, 503, `{"error":"` + refused + `"}`},
+		{"/v2/health/live", "", 503, `{"error":"Server exiting"}`},
+		{"/v2/health/ready", "", 503, `{"error":"Server exiting"}`},
+	} {
+		if code, got := fetch(t, "http://"+a.http+tt.path, tt.body); code != tt.code || got != tt.want {
+			t.Errorf("%s: got status %d, %s, want %d, %s", tt.path, code, got, tt.code, tt.want)
+		}
+	}
+	if code, _ := fetch(t, "http://"+a.http+"/v2/models/copy", ""); code != http.StatusOK {
+		t.Errorf("metadata: status %d", code)
+	}
+	_, err = stub.ModelInfer(t.Context(), drainRequest("copy"))
+	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != refused {
+		t.Errorf("over gRPC: got %v", err)
+	}
+	if live, err := stub.ServerLive(t.Context(), &inference.ServerLiveRequest{}); err != nil || live.GetLive() {
+		t.Errorf("live over gRPC: %v, %v", live, err)
+	}
+	close(h.let)
+	if got := <-underWay; got != "7" {
+		t.Errorf("the request under way: got %s, want 7", got)
+	}
+	if n := strings.Count(log.String(), "Timeout 600: "); n != 1 {
+		t.Errorf("the count of seconds began %d times", n)
+	}
+}
+
+const drainInput = `{"inputs":[{"name":"INPUT0","datatype":"INT32","shape":[1],"data":[7]}]}`
+
+func drainRequest(model string) *inference.ModelInferRequest {
+	return &inference.ModelInferRequest{ModelName: model, Inputs: []*inference.ModelInferRequest_InferInputTensor{{
+		Name: "INPUT0", Datatype: "INT32", Shape: []int64{1}, Contents: &inference.InferTensorContents{IntContents: []int32{7}},
+	}}}
+}
+
+// exchange posts a body over a connection and reads the response.
+func exchange(t *testing.T, conn net.Conn, answers *bufio.Reader, path, body string) (code int, text string, closing bool) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := req.Write(conn); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(answers, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b), resp.Close
+}
+
+// fetch posts a body, or gets where there is none, over a connection of its own.
+func fetch(t *testing.T, url, body string) (code int, text string) {
+	t.Helper()
+	method := http.MethodGet
+	if body != "" {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}

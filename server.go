@@ -111,7 +111,7 @@ func openOn(ctx context.Context, o *options.Options, c *Components, journal *log
 	}
 	metrics.InFlight(s.inFlight)
 	for _, text := range repo.Empty() {
-		journal.Logger().WarnContext(ctx, text)
+		journal.Logger().WarnContext(ctx, text) //nolint:sloglint // the text names the folder
 	}
 	if err := s.wire(); err != nil {
 		return nil, errors.Join(err, s.close(ctx))

@@ -116,7 +116,7 @@ func (o *Options) checkModels() error {
 	case o.ControlMode != ModeExplicit && len(o.LoadModels) > 0:
 		return errors.New("Error: Use of '--load-model' requires setting '--model-control-mode=explicit' as well.") //nolint:revive,staticcheck // Triton's words
 	case len(o.LoadModels) > 1 && slices.Contains(o.LoadModels, allModels):
-		return errors.New("Wildcard model name '*' must be the ONLY startup model if specified at all. (--load-model)") //nolint:revive,staticcheck // Triton's words
+		return errors.New("Wildcard model name '*' must be the ONLY startup model if specified at all. (--load-model)") //nolint:staticcheck // Triton's words
 	case o.ControlMode == ModePoll && o.PollInterval <= 0:
 		return errors.New("--repository-poll-secs must be greater than 0 with --model-control-mode=poll")
 	}
@@ -149,7 +149,7 @@ func (o *Options) checkPorts() error {
 	list = slices.DeleteFunc(list, func(p place) bool { return !p.Enabled })
 	for i, a := range list {
 		if err := inRange(int64(a.Port), 0, portMax); err != nil {
-			return fmt.Errorf("Bad option: \"--%s-port\".\n%w", a.flag, err) //nolint:revive,staticcheck // Triton's words
+			return fmt.Errorf("Bad option: \"--%s-port\".\n%w", a.flag, err) //nolint:staticcheck // Triton's words
 		}
 		for _, b := range list[i+1:] {
 			if a.Port != 0 && a.Port == b.Port && a.Address == b.Address {

@@ -52,7 +52,7 @@ func (r *Repository) change() *change {
 }
 
 // begin has a model loaded from f.
-func (c *change) begin(f *folder, explicit bool) {
+func (c *change) begin(ctx context.Context, f *folder, explicit bool) {
 	if f.temp != nil {
 		c.temps = append(c.temps, f.temp)
 	}
@@ -64,10 +64,10 @@ func (c *change) begin(f *folder, explicit bool) {
 		}
 	}
 	for _, n := range f.absent {
-		c.r.s.Log.Warn("a version is wanted by the version policy but has no folder", slog.String("model", f.name), slog.Int64("version", n))
+		c.r.s.Log.WarnContext(ctx, "a version is wanted by the version policy but has no folder", slog.String("model", f.name), slog.Int64("version", n))
 	}
 	for i := range f.notes {
-		c.r.tell(&f.notes[i])
+		c.r.tell(ctx, &f.notes[i])
 	}
 	c.next[f.key], c.loading[f.key] = m, m
 }
@@ -84,7 +84,7 @@ func (c *change) begun(f *folder, number int64) *life {
 }
 
 // tell logs what a configuration is accepted with; faults are told with the model.
-func (r *Repository) tell(d *config.Diagnostic) {
+func (r *Repository) tell(ctx context.Context, d *config.Diagnostic) {
 	level := slog.LevelInfo
 	switch d.Severity {
 	case config.Fault:
@@ -92,7 +92,7 @@ func (r *Repository) tell(d *config.Diagnostic) {
 	case config.Warning:
 		level = slog.LevelWarn
 	}
-	r.s.Log.Log(context.Background(), level, "configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
+	r.s.Log.Log(ctx, level, "configuration", slog.String("model", d.Model), slog.String("code", string(d.Code)),
 		slog.Int("line", d.Line), slog.String("reason", d.Reason))
 }
 
@@ -113,7 +113,7 @@ func (c *change) gather(ctx context.Context, key string) {
 		}
 		old := c.base.models[p.key]
 		if old == nil || len(old.versions) == 0 || old.temp() == nil && !old.current(fingerprint(p)) {
-			c.begin(c.r.source.open(ctx, p), false)
+			c.begin(ctx, c.r.source.open(ctx, p), false)
 			c.gather(ctx, p.key)
 		}
 	}

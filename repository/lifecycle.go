@@ -100,7 +100,7 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 		return nil, err
 	}
 	c := r.change().inside(outer)
-	if err := c.beginAll(folders); err != nil {
+	if err := c.beginAll(ctx, folders); err != nil {
 		c.cancel(ctx)
 		return nil, err
 	}
@@ -122,11 +122,11 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 }
 
 // beginAll has models loaded that do not serve as they are. One that is being loaded further out must be left to that.
-func (c *change) beginAll(folders []*folder) error {
+func (c *change) beginAll(ctx context.Context, folders []*folder) error {
 	for _, f := range folders {
 		err := c.free(f.key)
 		if err != nil || !c.current(f) {
-			c.begin(f, true)
+			c.begin(ctx, f, true)
 		}
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ func (r *Repository) Poll(ctx context.Context) (err error) {
 	}
 	c := r.change()
 	for _, f := range r.source.openAll(ctx, changed, r.loadThreads()) {
-		c.begin(f, true)
+		c.begin(ctx, f, true)
 	}
 	for _, key := range c.base.keys {
 		_, before := r.seen[key]

@@ -209,7 +209,7 @@ func (r *Repository) start(ctx context.Context) error {
 	c := r.change()
 	if r.s.Only == nil {
 		for _, f := range r.source.openAll(ctx, places, r.loadThreads()) {
-			c.begin(f, true)
+			c.begin(ctx, f, true)
 		}
 	}
 	for _, name := range r.s.Only {
@@ -240,7 +240,7 @@ func (c *change) beginNamed(ctx context.Context, places []place, name string) er
 		return source.unknown(name)
 	}
 	for ; i < len(places) && places[i].name == name; i++ {
-		c.begin(source.open(ctx, places[i]), true)
+		c.begin(ctx, source.open(ctx, places[i]), true)
 	}
 	return nil
 }

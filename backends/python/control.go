@@ -57,8 +57,8 @@ func (w *worker) inside() context.Context {
 
 // inside is a context with the values of another one.
 type inside struct {
-	context.Context
-	outer context.Context //nolint:containedctx // for its values alone
+	context.Context                 //nolint:containedctx // inside is a context itself
+	outer           context.Context //nolint:containedctx // for its values alone
 }
 
 // Value implements context.Context.

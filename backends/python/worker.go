@@ -243,7 +243,7 @@ func (w *worker) run(ctx context.Context, kind uint16, in, out any) error {
 	}
 	w.body = append(newBody(w.body), text...)
 	w.command.Store(&ctx)
-	defer w.command.Store(nil)
+	defer w.command.Store(nil) //nolint:contextcheck // it forgets the context
 	stop := context.AfterFunc(ctx, func() {
 		w.leaving.Store(true)
 		w.kill("loading was given up")

@@ -49,7 +49,7 @@ func texts(t *testing.T, c client.Client, model, name string) string {
 }
 
 // TestPythonCalls has a Python model check what it can see of the API, of other models and of its own processes.
-func TestPythonCalls(t *testing.T) {
+func TestPythonCalls(t *testing.T) { //nolint:tparallel // the model has one instance
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
 		t.Skip(err)
@@ -69,7 +69,7 @@ func TestPythonCalls(t *testing.T) {
 	}
 	for _, name := range names {
 		name, _, _ := strings.Cut(name, "(")
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // the model has one instance
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // as above
 			if got := texts(t, c, "caller", name); got != "fine" {
 				t.Errorf("found %q", got)
 			}

@@ -39,7 +39,7 @@ func Report(p any, logger *slog.Logger, doing string, attrs ...slog.Attr) error 
 		for _, a := range attrs {
 			args = append(args, a)
 		}
-		logger.Error(doing+" panicked", args...)
+		logger.Error(doing+" panicked", args...) //nolint:sloglint // the message names what panicked
 	}
 	return status.Errorf(status.Internal, "%s failed: panic: %v", doing, p)
 }

@@ -121,7 +121,7 @@ func TestAwait(t *testing.T) {
 				defer cancel()
 				began, dropped := time.Now(), false
 				v, err := grpcapi.Await(ctx, func(context.Context) (int, error) {
-					time.Sleep(tt.takes)
+					time.Sleep(tt.takes) //nolint:forbidigo // the clock is synctest's
 					return 7, nil
 				}, func(v int) { dropped = v == 7 })
 				if took := time.Since(began); took != tt.want {
@@ -130,7 +130,7 @@ func TestAwait(t *testing.T) {
 				if failed := errors.Is(err, context.DeadlineExceeded); failed != tt.failed || !failed && v != 7 {
 					t.Errorf("got %d, %v", v, err)
 				}
-				time.Sleep(tt.takes)
+				time.Sleep(tt.takes) //nolint:forbidigo // as above
 				synctest.Wait()
 				if dropped != tt.dropped {
 					t.Errorf("the late value was dropped: %v, want %v", dropped, tt.dropped)

@@ -33,7 +33,7 @@ func (b *broken) Submit(ctx context.Context, req *infer.Request, sink infer.Sink
 }
 
 // Load panics as a defect in loading would.
-func (b *broken) Load(_ context.Context, _ string, _ infer.LoadOptions) error {
+func (*broken) Load(_ context.Context, _ string, _ infer.LoadOptions) error {
 	panic("no such defect")
 }
 

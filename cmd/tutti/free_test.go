@@ -67,7 +67,7 @@ func described(t *testing.T, url, model string, rows int) string {
 // TestFreeOutputs serves Python models that answer with other data types, ranks and rows than their configurations say,
 // alone and as steps. What is expected is what Triton 2.51 answers, but where the comment says otherwise.
 //
-// shows: backend.python
+// shows: backends.python
 func TestFreeOutputs(t *testing.T) {
 	t.Parallel()
 	if err := pythonCheck(); err != nil {

@@ -88,6 +88,21 @@ test-real: runtimes ## Serve the repositories of Triton's tutorials and examples
 		provider=$$(scripts/prepare-providers) && export TUTTI_TEST_ONNXRUNTIME_OPENVINO="$$provider"; \
 		PYTHONPATH="$$packages" "$${PYTHON:-python3}" -B conformance/real/run.py $(NAME)
 
+# Triton's tests want Python 3.11 and the ports 8000 to 8002; PYTHON names another interpreter than python3.11. ARGS are
+# options of conformance/triton/run.py: ARGS='--own-net --out FILE' has ports of its own, as root, and writes the results.
+SRC ?=
+ARGS ?=
+.PHONY: test-triton
+test-triton: ## Run the QA tests of Triton that Triton passes, from SRC=CHECKOUT; NAME='http grpc' for some
+	@[[ -d "$(SRC)/qa" ]] || { echo "SRC is '$(SRC)', expected a checkout of Triton's repository server, branch r24.10. To fetch it:" >&2; \
+		echo "  git clone --depth 1 --branch r24.10 https://github.com/triton-inference-server/server ../triton-server" >&2; \
+		echo "  make test-triton SRC=../triton-server" >&2; exit 2; }
+	@$(MAKE) runtime
+	@set +e -f; export PYTHON="$${PYTHON:-$$(command -v python3.11 || echo python3)}"; \
+		packages=$$(scripts/prepare-conformance triton) || exit; \
+		TUTTI_PYTHON="$${TUTTI_PYTHON:-$$PYTHON}" PYTHONPATH="$$packages" "$$PYTHON" -B conformance/triton/run.py \
+		--source "$(SRC)" --baseline conformance/triton/baseline.json $(ARGS) $(NAME)
+
 .PHONY: test-collector
 test-collector: ## Send traces to a real OpenTelemetry Collector (fetches 112 MB of modules)
 	go -C tools/collector build -o ../../bin/collector .

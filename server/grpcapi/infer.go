@@ -54,17 +54,30 @@ func (s *service) modelInfer(ctx context.Context, m *message, receive func(any) 
 		m.release()
 		return nil, err
 	}
-	r, err := await(ctx, s, methodInfer, func(ctx context.Context) (*reply, error) {
-		r, err := s.infer(ctx, m, came)
-		m.release() // not deferred: after a panic something may still read the message
-		return r, err
-	}, (*reply).release)
+	r, err := s.reply(ctx, m, came)
 	if err != nil {
 		retryAfter(ctx, err)
 		return nil, wireError(err)
 	}
 	s.compress(ctx)
 	return r, nil
+}
+
+// reply executes the request in m, which it releases, no longer than until the deadline of the call.
+//
+// hot: without a deadline there is no function to allocate.
+func (s *service) reply(ctx context.Context, m *message, came tracing.Span) (*reply, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		return s.execute(ctx, m, came)
+	}
+	return await(ctx, s, methodInfer, func(ctx context.Context) (*reply, error) { return s.execute(ctx, m, came) }, (*reply).release)
+}
+
+// execute executes the request in m and releases it.
+func (s *service) execute(ctx context.Context, m *message, came tracing.Span) (*reply, error) {
+	r, err := s.infer(ctx, m, came)
+	m.release() // not deferred: after a panic something may still read the message
+	return r, err
 }
 
 // receive reads and charges a message. A call for which there is no room is refused

@@ -43,7 +43,7 @@ func (p *program) run(ctx context.Context, o *options.Options, journal *logs.Log
 	if err != nil {
 		return serverError(err)
 	}
-	journal.Block(table(models(s.repo)))
+	journal.Block(table(models(s.repo, widthOf(os.Stderr))))
 	if o.ExitOnError && len(s.repo.Failures()) > 0 {
 		return errors.Join(serverError(status.Errorf(status.Internal, "failed to load all models")), s.close(ctx))
 	}
@@ -61,11 +61,23 @@ func (p *program) run(ctx context.Context, o *options.Options, journal *logs.Log
 	return errors.Join(err, s.close(ctx))
 }
 
-// statusWidth is how many characters of a model's status are on one line of the table.
-const statusWidth = 100
+// How many characters of a model's status are on one line of the table: on a terminal, and elsewhere, where a log is searched
+// for whole sentences.
+const (
+	terminalWidth = 100
+	statusWidth   = 500
+)
+
+// widthOf returns the width of statuses for what is written to f.
+func widthOf(f *os.File) int {
+	if st, err := f.Stat(); err == nil && st.Mode()&os.ModeCharDevice != 0 {
+		return terminalWidth
+	}
+	return statusWidth
+}
 
 // models returns the table of models and how they are, with its heading.
-func models(r *repository.Repository) [][]string {
+func models(r *repository.Repository, width int) [][]string {
 	rows := [][]string{{"Model", "Version", "Status"}}
 	reasons, ready := map[string]string{}, map[string][]string{}
 	for _, e := range r.Index(true) {
@@ -80,7 +92,7 @@ func models(r *repository.Repository) [][]string {
 		}
 		if reason, ok := reasons[name]; ok {
 			first := []string{name, "-"}
-			for _, line := range wrap(reason, statusWidth) {
+			for _, line := range wrap(reason, width) {
 				rows, first = append(rows, append(first, line)), []string{"", ""}
 			}
 		}

@@ -81,6 +81,13 @@ type Answers interface {
 	Detach()
 }
 
+// Failer is an Answers that tells clients of errors while the batch is executed.
+type Failer interface {
+	Answers
+	// Fail sends err to the client of the i-th request of the batch; final says that no response follows.
+	Fail(i int, err error, final bool)
+}
+
 // Send answers the i-th request of the batch, as often as a decoupled model likes;
 // final says that it was the last time. The outputs move, on every path. An error
 // says that nobody wants further answers, or that this one is not what the model's
@@ -100,6 +107,19 @@ func (b *Batch) SendParams(i int, out []tensor.Tensor, params infer.Params, fina
 			"the model answers several times, expected 'model_transaction_policy { decoupled: true }' in its configuration")
 	}
 	return b.Answers.Answer(i, out, params, final)
+}
+
+// SendError fails the i-th request of the batch. The first failure is kept, and the client of a decoupled model learns of it at
+// once where that is possible: the other requests of the batch may take long. Responses may follow unless it is final.
+func (b *Batch) SendError(i int, err error, final bool) {
+	r := &b.Reqs[i]
+	if r.Err != nil {
+		return
+	}
+	r.Err = err
+	if f, ok := b.Answers.(Failer); ok {
+		f.Fail(i, err, final)
+	}
 }
 
 // Detach tells the scheduler that the instance takes its next batch although responses of this one are still to come. A

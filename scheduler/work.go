@@ -188,6 +188,13 @@ type Responder interface {
 	Respond(w *Work, out []tensor.Tensor, params infer.Params, final bool) error
 }
 
+// Failer is a Responder whose clients learn of a failure while the batch is still executed.
+type Failer interface {
+	Responder
+	// Fail sends err to the client of w, which completes later with the same error; final says that no response follows.
+	Fail(w *Work, err error, final bool)
+}
+
 // Complete hands a batch back, in one call per run of works with the same Completer.
 // A batch of one Completer stays whole.
 func Complete(list List, t *Turn) {

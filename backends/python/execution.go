@@ -83,7 +83,8 @@ type execution struct {
 	left      int             // guarded by mu
 	sending   int             // answers being handed on; guarded by mu
 
-	turn sync.Mutex // of handing on an answer
+	turn  sync.Mutex // of handing on an answer
+	sends sends
 }
 
 func newExecution() *execution { return &execution{idle: make(chan struct{}, 1)} }
@@ -276,9 +277,7 @@ func (m *model) hand(b *backends.Batch, i int, a *answer, p *packet, decoupled, 
 	q := &b.Reqs[i]
 	switch a.state {
 	case stateError:
-		if q.Err == nil {
-			q.Err = a.err()
-		}
+		b.SendError(i, a.err(), final)
 		return nil
 	case stateNone:
 		return nil

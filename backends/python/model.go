@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -68,6 +69,9 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 			m.leave()
 		}
 	}()
+	if strings.ContainsAny(s.Model, unsafeNames) {
+		return nil, status.Errorf(status.InvalidArg, "%s: Invalid stub name: contains invalid characters: expected none of %s", m.failedLoad(), unsafeNames)
+	}
 	if err := m.absolute(); err != nil {
 		return nil, status.Errorf(status.Internal, "%s: %w", m.failedLoad(), err)
 	}
@@ -94,6 +98,9 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 	b.book.add(s.Model, s.Instances)
 	return m, nil
 }
+
+// unsafeNames are the characters that the name of a Python model may not have, as in Triton.
+const unsafeNames = ";|&$`<>()[]{}\\\"'*?~#!"
 
 // failedLoad is how Triton's log begins to tell of a model that cannot be loaded.
 func (m *model) failedLoad() string {

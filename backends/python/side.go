@@ -145,7 +145,11 @@ func (s *side) take(p *packet) (err error) {
 	} else {
 		own.body = append([]byte(nil), p.body...)
 	}
-	if p.kind == kindCall {
+	switch p.kind {
+	case kindSend:
+		s.send(&own)
+		return nil
+	case kindCall:
 		s.open.add(s, own.id)
 	}
 	s.w.sides.Go(func() { s.answer(&own) })

@@ -1,6 +1,7 @@
 package python_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,5 +55,24 @@ func TestErrorBetweenResponses(t *testing.T) {
 	}
 	if err := b.Reqs[0].Err; status.CodeOf(err) != status.NotFound || status.Text(err) != "stumbled" {
 		t.Errorf("the request ended with %v, want the model's error", err)
+	}
+}
+
+// TestUnsafeNames refuses models whose names Triton does not give to a process.
+func TestUnsafeNames(t *testing.T) {
+	t.Parallel()
+	b := opened(t, options(t))
+	for _, name := range []string{"model;test", "model$test", `model"test"`, "model(test)", `model\test`, "model'test'"} {
+		s := settings(t, "add_sub", addSub(8))
+		s.Model = name
+		m, err := b.Load(t.Context(), s)
+		if err == nil {
+			_ = m.Close()
+			t.Errorf("'%s' is loaded", name)
+			continue
+		}
+		if text := status.Text(err); status.CodeOf(err) != status.InvalidArg || !strings.Contains(text, "Invalid stub name: contains invalid characters") {
+			t.Errorf("'%s' is refused with %v", name, err)
+		}
 	}
 }

@@ -148,7 +148,7 @@ type answers struct {
 	from *instance
 }
 
-var _ backends.Answers = (*answers)(nil)
+var _ backends.Failer = (*answers)(nil)
 
 // Answer stores one answer and passes it on.
 func (a *answers) Answer(req int, out []tensor.Tensor, params infer.Params, final bool) error {
@@ -158,6 +158,13 @@ func (a *answers) Answer(req int, out []tensor.Tensor, params infer.Params, fina
 		return err
 	}
 	return a.to.Answer(req, stored, params, final)
+}
+
+// Fail passes an error on.
+func (a *answers) Fail(req int, err error, final bool) {
+	if to, ok := a.to.(backends.Failer); ok {
+		to.Fail(req, err, final)
+	}
 }
 
 // Detach keeps the instance: its stream is one batch's at a time.

@@ -26,6 +26,13 @@ type Pacer interface {
 	Full() bool
 }
 
+// Failer is a Sink whose client learns of an error at once, while the model may still send responses.
+type Failer interface {
+	Sink
+	// Fail sends err to the client; final says that no response follows. Close is called with it later.
+	Fail(err error, final bool)
+}
+
 // Inferer runs requests.
 type Inferer interface {
 	// Submit moves req to the service, which releases it on every path. Every

@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -121,6 +122,63 @@ func TestDecoupled(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// failing is a stream whose client learns of errors at once.
+type failing struct {
+	stream
+	failed chan error
+}
+
+var _ infer.Failer = (*failing)(nil)
+
+func (s *failing) Fail(err error, final bool) {
+	if !final {
+		err = errors.New("not the last response")
+	}
+	s.failed <- err
+}
+
+// TestSendError has one request of a batch fail while the other is still executed: its client need not wait.
+func TestSendError(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	leave := make(chan struct{})
+	x := decoupled(b, true, func(b *backends.Batch) error {
+		for i := range b.Reqs {
+			if tensor.Slice[float32](&b.In[0])[b.Reqs[i].First] != 0 {
+				continue
+			}
+			b.SendError(i, status.Errorf(status.NotFound, "no such row"), true)
+			b.SendError(i, status.Errorf(status.Internal, "a second time"), true)
+			<-leave
+		}
+		return nil
+	})
+	first, second := &failing{stream{done: make(chan error, 1)}, make(chan error, 2)}, &stream{done: make(chan error, 1)}
+	for i, s := range []infer.Sink{first, second} {
+		req := b.request(float32(i))
+		req.Async = true
+		x.Submit(t.Context(), req, s)
+	}
+	if err := <-first.failed; status.CodeOf(err) != status.NotFound || status.Text(err) != "no such row" {
+		t.Errorf("the client learned of %v", err)
+	}
+	select {
+	case err := <-first.done:
+		t.Errorf("the request ended with %v before its batch", err)
+	default:
+	}
+	close(leave)
+	if err := <-first.done; status.CodeOf(err) != status.NotFound {
+		t.Errorf("the request ended with %v", err)
+	}
+	if err := <-second.done; err != nil {
+		t.Error(err)
+	}
+	if len(first.failed) > 0 {
+		t.Error("the client learned of two errors")
 	}
 }
 

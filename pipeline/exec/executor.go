@@ -198,6 +198,15 @@ func (x *Executor) Respond(w *scheduler.Work, out []tensor.Tensor, params infer.
 	return r.send(w, out, params, final)
 }
 
+// Fail tells a client at once that the one step of its request has failed. A request of several steps ends with the last one
+// that is under way.
+func (x *Executor) Fail(w *scheduler.Work, err error, final bool) {
+	r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
+	if f, ok := r.sink.(infer.Failer); ok && x.next == nil && r.root == r && !x.plan.Ensemble {
+		f.Fail(x.wrap(r.ctx, w.Node, err), final)
+	}
+}
+
 // Complete takes executed works back, stores their outputs and enqueues what became
 // ready. Of a batch that was executed as one, the works that go on to the same node
 // stay one.

@@ -99,13 +99,13 @@ func TestTrace(t *testing.T) {
 		{
 			"failing step", "e", b.executor(chain(2, ensemble), b.inline(sig, broken), queued),
 			[]string{
-				"e/1 id=r parent=0 REQUEST_START QUEUE_START REQUEST_END",
+				"e/1 id=r parent=0 REQUEST_START QUEUE_START INFER_RESPONSE_COMPLETE REQUEST_END",
 				"e/1 id=r parent=1 REQUEST_START QUEUE_START REQUEST_END",
 			},
 		},
 		{
 			"failing model", "m", b.executor(plan.Single(sig), b.inline(sig, broken)),
-			[]string{"m/1 id=r parent=0 REQUEST_START QUEUE_START REQUEST_END"},
+			[]string{"m/1 id=r parent=0 REQUEST_START QUEUE_START INFER_RESPONSE_COMPLETE REQUEST_END"},
 		},
 	}
 	for _, tt := range tests {
@@ -138,7 +138,7 @@ func TestTraceOfRefused(t *testing.T) {
 	if _, err := ask(t, b.executor(plan.Single(sig), b.inline(sig, share)), req); err == nil {
 		t.Fatal("a wrong input is not refused")
 	}
-	if diff := cmp.Diff([]string{"m/1 id= parent=0 REQUEST_START REQUEST_END"}, read()); diff != "" {
+	if diff := cmp.Diff([]string{"m/1 id= parent=0 REQUEST_START INFER_RESPONSE_COMPLETE REQUEST_END"}, read()); diff != "" {
 		t.Errorf("traces (-want +got):\n%s", diff)
 	}
 }

@@ -138,6 +138,29 @@ func TestStreamFinal(t *testing.T) {
 	}
 }
 
+// TestStreamEarlyError has a decoupled model send an error before its responses: the client gets it first, and once.
+func TestStreamEarlyError(t *testing.T) {
+	t.Parallel()
+	const asked = ` parameters { key: "triton_enable_empty_final_response" value { bool_param: true } }`
+	c, e, _ := openStream(t, t.Context())
+	for _, tt := range []struct {
+		text string
+		last []got
+	}{
+		{asked, []got{{ID: "1", Final: true}}},
+		{"", nil},
+	} {
+		c.send(`model_name: "stumbling" id: "1"` + xAB + tt.text)
+		c.want(got{ID: "1", Err: "stumbled"}, got{ID: "1", Data: "a"}, got{ID: "1", Data: "b"})
+		e.Hold <- struct{}{}
+		c.want(tt.last...)
+	}
+	if err := c.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	c.wantEnd(codes.OK, "")
+}
+
 // TestStreamHalfClose delivers what is under way after the client's last request.
 //
 // shows: stream.half_close

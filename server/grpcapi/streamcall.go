@@ -26,13 +26,17 @@ type streamCall struct {
 	ordered    bool
 	emptyFinal bool
 	ended      bool  // whether an answer was the final one
+	failed     bool  // whether the client knows of the failure
 	err        error // why the answers cannot be given
 	reply      *reply
 	done       bool
 	next       *streamCall
 }
 
-var _ infer.Pacer = (*streamCall)(nil)
+var (
+	_ infer.Pacer  = (*streamCall)(nil)
+	_ infer.Failer = (*streamCall)(nil)
+)
 
 var streamCalls = sync.Pool{New: func() any { return new(streamCall) }}
 
@@ -78,12 +82,26 @@ func (c *streamCall) Send(resp *infer.Response) {
 	c.reply = r
 }
 
+// Fail sends the error of a decoupled model, which may still send responses.
+func (c *streamCall) Fail(err error, final bool) {
+	if c.ordered || c.failed || c.err != nil {
+		return // Close tells
+	}
+	c.failed, c.ended = true, final
+	r := c.failure(err)
+	r.final = final
+	c.st.answer(r)
+}
+
 // Close ends the request.
 func (c *streamCall) Close(err error) {
 	r := c.reply
 	c.reply = nil
 	if err == nil {
 		err = c.err
+	}
+	if c.failed {
+		err = nil
 	}
 	if err == nil && c.ordered && r == nil {
 		err = status.Errorf(status.Internal, "received an unexpected null response")

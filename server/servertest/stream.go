@@ -16,6 +16,7 @@ import (
 //   - repeat: decoupled, answers with each element of X on its own, and then ends
 //   - marked: repeat, with the last answer marked as the final one
 //   - broken: repeat, which fails at the end
+//   - stumbling: repeat after a failure that its client is told at once; it ends after a token in Hold
 //   - endless: decoupled, answers with X until it is cancelled, as its sink's pace allows
 //
 // Requests that are Async are answered by goroutines of their own.
@@ -43,7 +44,7 @@ func (s *Streams) Describe(name string, version int64) (*infer.Description, erro
 	switch name {
 	case "held":
 		return &infer.Description{Model: name, Version: 1}, nil
-	case "repeat", "marked", "broken", "endless":
+	case "repeat", "marked", "broken", "stumbling", "endless":
 		return &infer.Description{Model: name, Version: 1, Decoupled: true}, nil
 	}
 	return s.Echo.Describe(name, version)
@@ -76,6 +77,15 @@ func (s *Streams) run(ctx context.Context, req *infer.Request, sink infer.Sink) 
 	case "repeat", "marked", "broken":
 		defer req.Release()
 		repeat(req, sink)
+		sink.Close(ending(req.Model))
+	case "stumbling":
+		defer req.Release()
+		if f, ok := sink.(infer.Failer); ok {
+			f.Fail(errStumbled, false)
+		}
+		repeat(req, sink)
+		<-s.Hold
+		sink.Close(errStumbled)
 	case "endless":
 		defer req.Release()
 		sink.Close(s.endless(ctx, req, sink))
@@ -97,11 +107,16 @@ func repeat(req *infer.Request, sink infer.Sink) {
 		resp.Outputs = append(resp.Outputs, infer.Named{Name: req.Inputs[0].Name, Tensor: one})
 		sink.Send(resp)
 	}
-	if req.Model == "broken" {
-		sink.Close(status.Errorf(status.InvalidArg, "no more"))
-		return
+}
+
+var errStumbled = status.Errorf(status.InvalidArg, "stumbled")
+
+// ending is how a model of the kind of repeat ends.
+func ending(model string) error {
+	if model == "broken" {
+		return status.Errorf(status.InvalidArg, "no more")
 	}
-	sink.Close(nil)
+	return nil
 }
 
 func (s *Streams) endless(ctx context.Context, req *infer.Request, sink infer.Sink) error {

@@ -101,12 +101,14 @@ def wrong_bodies(f):
         (400, json.dumps({"parameters": {"triton_x": 1}, "inputs": [dict(tensor, data=[1, 2, 3, 4])]}).encode(), {},
          "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."),
         (400, json.dumps({"parameters": {"x": [1]}, "inputs": [dict(tensor, data=[1, 2, 3, 4])]}).encode(), {}, "parameter 'x' has invalid type"),
-        (400, b'{"parameters":' + b"[" * 200 + b"]" * 200 + b"}", {}, "JSON nesting depth exceeds maximum allowed limit (100)"),
+        (500, b'{"parameters":' + b"[" * 200 + b"]" * 200 + b"}", {}, "attempt to get members for non-object"),
+        (400, b'{"inputs":[{"name":"INPUT0","datatype":"FP32","shape":[1,4],"data":' + b"[" * 200 + b"]" * 200 + b"}]}", {},
+         "JSON nesting depth exceeds maximum allowed limit (100)"),
     ]  # fmt: skip
     for want, body, headers, text in cases:
         status, answer, content = post(body, headers)
         equal(status, want, (body[:80], content))
-        equal(answer["Content-Type"], "application/json")
+        equal(answer["Content-Type"], "text/plain" if headers else "application/json")  # as Triton: by when it is refused
         has(json.loads(content)["error"], text)
     status, _, content = ask(f.args, "GET", "/v2/models/raw/infer")
     equal((status, json.loads(content)), (405, {"error": "Method Not Allowed"}))

@@ -25,7 +25,7 @@ class TritonPythonModel:
                 stream.cancel()
                 break
         if json.loads(request.parameters()).get("plain"):
-            other(request).exec()
+            return other(request).exec()
         return pb_utils.InferenceResponse(
             [pb_utils.Tensor("SUM", np.array([total], np.int32)), pb_utils.Tensor("COUNT", np.array([count], np.int32))])
 

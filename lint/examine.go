@@ -210,8 +210,10 @@ func (e *examiner) add(err error, model, dir string) {
 	}
 	reason := err.Error()
 	d, ok := config.Diagnosed(err)
-	if !ok {
+	if !ok || d.Code == config.PythonModel {
 		reason = status.Line(reason) // a model's own has a stack trace
+	}
+	if !ok {
 		code := config.NotLoaded
 		if config.IsEnsemble(e.configs[model]) {
 			code = config.NotCompiled

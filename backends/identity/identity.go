@@ -85,12 +85,20 @@ func (m *model) pair(requests *config.Signature) error {
 			in, m.split = requests.Inputs[at], true
 			in.Whole = false // in a request
 		}
-		if in.DType != out.DType || in.Whole != out.Whole || !in.Dims.Equal(out.Dims) {
+		if in.DType != out.DType || !sameForm(&in, out, sig.MaxBatch) {
 			return status.Errorf(status.InvalidArg, "model '%s': output '%s' is %s, expected %s as input '%s'",
 				name, out.Name, describe(out), describe(&in), in.Name)
 		}
 	}
 	return m.checkSplit(requests)
+}
+
+// sameForm reports whether an output may hold what its input does. One value for each row of a batch is a row of its own, too.
+func sameForm(in, out *config.Port, maxBatch int) bool {
+	if in.Whole && !out.Whole {
+		return in.Dims.Equal(out.FullDims(maxBatch))
+	}
+	return in.Whole == out.Whole && in.Dims.Equal(out.Dims)
 }
 
 // describe returns a tensor's type and dims.

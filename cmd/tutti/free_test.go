@@ -178,8 +178,4 @@ func TestIterativeCompleted(t *testing.T) {
 	if code != http.StatusOK || strings.Count(body, `"TURN":`) != 3 {
 		t.Errorf("%d %s, want three responses", code, body)
 	}
-	code, body = post(t, "http://"+a.http+"/v2/models/turns/generate_stream", `{"TURNS": 1, "correlation_id": 5}`)
-	if code == http.StatusOK {
-		t.Errorf("a control input in a request: %d %s", code, body)
-	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestValidateTrace has a Python model fail with a stack trace: it is readable in the
-// report and in the server's log, whose table stays narrow.
+// report and in the server's log.
 func TestValidateTrace(t *testing.T) {
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
@@ -41,12 +41,6 @@ func TestValidateTrace(t *testing.T) {
 	for name, text := range map[string]string{"report": out.String(), "log": log.String()} {
 		if strings.Contains(text, `\n`) || !strings.Contains(text, "no table; At: ") {
 			t.Errorf("the stack trace in the %s:\n%s", name, text)
-		}
-	}
-	for line := range strings.Lines(log.String()) {
-		if line[0] == '|' && len(line) > 140 {
-			t.Errorf("the table is %d columns wide:\n%s", len(line), &log)
-			break
 		}
 	}
 }

@@ -62,7 +62,7 @@ demo: runtime examples ## Serve the examples and ask each; ONCE=1 ends after the
 
 # Packages have the time that a machine with ten times the load takes: a test that hangs is told by its own means.
 .PHONY: test
-test: ## Run the tests with every backend and Triton's clients, fetching what they need (1.3 GB; race detector on)
+test: ## Run the tests with every backend and Triton's clients, fetching what they need (1.5 GB; race detector on)
 	@$(prepared); $(call tool,gotestsum) --format pkgname --format-hide-empty-pkg --raw-command -- \
 		bash -c 'rc=0; go test -json -short -race -timeout 90m ./... || rc=$$?; \
 		go test -json -short -vet=off -timeout 60m -run "$(BUDGETS)" ./... || rc=$$?; exit $$rc'

@@ -178,4 +178,8 @@ func TestIterativeCompleted(t *testing.T) {
 	if code != http.StatusOK || strings.Count(body, `"TURN":`) != 3 {
 		t.Errorf("%d %s, want three responses", code, body)
 	}
+	code, body = post(t, "http://"+a.http+"/v2/models/turns/generate_stream", `{"TURNS": 1, "correlation_id": 5}`)
+	if code != http.StatusOK || strings.Count(body, `"TURN":`) != 1 {
+		t.Errorf("a name that is no input is a parameter: %d %s, want one response", code, body)
+	}
 }

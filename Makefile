@@ -106,27 +106,27 @@ test-triton: ## Run the QA tests of Triton that Triton passes, from SRC=CHECKOUT
 .PHONY: test-collector
 test-collector: ## Send traces to a real OpenTelemetry Collector (fetches 112 MB of modules)
 	go -C tools/collector build -o ../../bin/collector .
-	TUTTI_COLLECTOR=$(CURDIR)/bin/collector go test -count=1 -timeout 5m -run '^TestCollector$$' -v ./trace/otlp
+	TUTTI_COLLECTOR=$(CURDIR)/bin/collector go test -count=1 -timeout 5m -run '^TestCollector$$' -v ./internal/trace/otlp
 
 .PHONY: soak
 soak: ## Send ten million requests through a graph and look for what they leave behind
 	go test -run '^TestSoakBudget$$' -timeout 60m -v ./pipeline/exec -args -requests 10000000
 
-UI := server/web/ui
+UI := internal/server/web/ui
 # Node's packages, fetched when what is locked changes.
 $(UI)/node_modules/.package-lock.json: $(UI)/package-lock.json
 	cd $(UI) && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
 .PHONY: ui
-ui: $(UI)/node_modules/.package-lock.json ## Build the dashboard into server/web/dist (needs Node)
+ui: $(UI)/node_modules/.package-lock.json ## Build the dashboard into internal/server/web/dist (needs Node)
 	cd $(UI) && npm run --silent build
 
 .PHONY: check-ui
 check-ui: $(UI)/node_modules/.package-lock.json ## Check the dashboard's types and units, and that what is embedded is what ui builds
 	@cd $(UI); out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; npx tsc --noEmit; \
 		UI_OUT="$$out" npx vite build --logLevel error; npx vitest run --silent; \
-		diff -r "$$out" ../dist || { echo "server/web/dist is not what its sources make: run make ui" >&2; exit 1; }
+		diff -r "$$out" ../dist || { echo "internal/server/web/dist is not what its sources make: run make ui" >&2; exit 1; }
 
 .PHONY: test-ui
 test-ui: build runtime examples $(UI)/node_modules/.package-lock.json ## Look at every page in a real browser under load; PICTURE=1 draws the README's picture
@@ -153,7 +153,7 @@ check-generate: ## Fail when the Go code of proto/ is not what generate writes
 # Only the packages whose tests take -update are asked.
 .PHONY: golden
 golden: ## Write the golden files anew
-	@dirs=$$(grep -rlE --include='*_test.go' '^\s*"tutti/core/goldentest"$$' . | xargs -r dirname | sort -u || true); \
+	@dirs=$$(grep -rlE --include='*_test.go' '^\s*"github.com/tutti-server/tutti/internal/goldentest"$$' . | xargs -r dirname | sort -u || true); \
 		if [[ -n $$dirs ]]; then go test -short $$dirs -update; else echo "no package has golden files"; fi
 
 .PHONY: fuzz

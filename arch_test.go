@@ -16,16 +16,16 @@ import (
 	"testing"
 )
 
-const module = "tutti"
+const module = "github.com/tutti-server/tutti"
 
-// layers lists the packages of each layer, lowest first. A package may import
+// layers lists the packages of each layer, lowest first, without "internal/". A package may import
 // what lies below its own layer. "x/*" stands for every child of x, with what
 // is nested in it; a name without a star goes before it. Layer 0 is ordered:
 // there a package may also import those named before it. backends/bind
 // and its neighbours are what several backends share: none imports another.
 var layers = [][]string{
-	{"proto/modelconfig", "proto/inference", "core/status", "core/recovery", "core/tensor", "core/telemetry", "core/logs", "core/tracing", "core/shm", "core/certs", "core/sock", "core/http1"},
-	{"core/config", "core/infer", "core/tensor/simdev"},
+	{"proto/modelconfig", "proto/inference", "core/status", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1"},
+	{"core/config", "core/infer", "simdev"},
 	{"backends", "cache", "trace"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "runtimes/*", "pipeline/exec"},
@@ -123,12 +123,13 @@ type goPackage struct {
 	GoFiles, CgoFiles, Imports []string
 }
 
-// rel is the package's path below the module; "." is the root.
+// rel is the package's path below the module or its internal folder; "." is the root.
 func rel(importPath string) (string, bool) {
 	if importPath == module {
 		return ".", true
 	}
-	return strings.CutPrefix(importPath, module+"/")
+	below, ours := strings.CutPrefix(importPath, module+"/")
+	return strings.TrimPrefix(below, "internal/"), ours
 }
 
 // packages lists the module's packages that have files besides tests.
@@ -180,7 +181,7 @@ func TestLayerRule(t *testing.T) {
 		{"core/tensor", "core/status", ""},
 		{"core/status", "core/tensor", "sideways"},
 		{"core/config", "core/infer", "sideways"},
-		{"core/tensor", "core/tensor/simdev", "upward"},
+		{"core/tensor", "simdev", "upward"},
 		{"core/infer", "backends", "upward"},
 		{"backends", "steps", "upward"},
 		{"steps", "backends", ""},

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	coreinfer "tutti/core/infer"
+	coreinfer "github.com/tutti-server/tutti/core/infer"
 )
 
 const captureUsage = "[--url URL] --token TOKEN [--model M] [--count N] [--out DIR]"

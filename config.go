@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/lint"
-	"tutti/options"
-	"tutti/proto/modelconfig"
-	"tutti/repository"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/lint"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 const configUsage = "MODEL_DIR [--format text|json]"

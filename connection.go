@@ -16,7 +16,7 @@ import (
 	"strings"
 	"syscall"
 
-	"tutti/client"
+	"github.com/tutti-server/tutti/client"
 )
 
 // defaultURL is where a server listens that was started without flags about it.

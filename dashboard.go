@@ -1,13 +1,13 @@
 package tutti
 
 import (
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tracing"
-	"tutti/options"
-	"tutti/server/web"
-	"tutti/trace/capture"
-	"tutti/trace/ring"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/server/web"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/trace/capture"
+	"github.com/tutti-server/tutti/internal/trace/ring"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // traceStore returns what keeps the traces of recent requests, nil for nothing: the

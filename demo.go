@@ -12,12 +12,12 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/backends"
-	"tutti/client"
-	"tutti/core/config"
-	"tutti/core/logs"
-	"tutti/options"
-	"tutti/server/web"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/server/web"
 )
 
 // demo serves the examples below a folder, sends requests through each ensemble,

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/options"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/options"
 )
 
 const doctorUsage = "[--format text|json] [--backend-config NAME,key=value ...] [NAME ...]"

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"tutti/core/infer"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // drainLook is after how long the server looks again whether it may stop.

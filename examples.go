@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"tutti/client"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // ExpectedFile is the file in a repository of examples that holds requests and

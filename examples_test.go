@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tutti"
-	"tutti/client"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/client"
 )
 
 const expected = `{"ensemble": "e", "requests": [

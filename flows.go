@@ -1,9 +1,9 @@
 package tutti
 
 import (
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // flowLooks is over how many looks, less one, the rates of edges are taken.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // TestFlow takes the rates of edges over the last looks.

@@ -1,4 +1,4 @@
-module tutti
+module github.com/tutti-server/tutti
 
 go 1.26.0
 

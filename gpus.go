@@ -5,9 +5,9 @@ import (
 	"io"
 	"log/slog"
 
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/runtimes/nvml"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/runtimes/nvml"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // measureGPUs has the GPUs of the machine exported where it has any and the options

@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/core/infer"
-	"tutti/core/telemetry"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // TestGPUViews leaves out what a GPU does not tell.

@@ -9,8 +9,8 @@ import (
 	"io"
 	"strings"
 
-	"tutti/client"
-	"tutti/core/tracing"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 const inferUsage = "[--url URL] MODEL --input NAME=VALUE ..."

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/client"
-	coreinfer "tutti/core/infer"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/client"
+	coreinfer "github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // parseInput makes the tensor of an argument NAME=VALUE as the model declares it.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/client"
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 // TestParseInput makes tensors of what a person types, and says what is wrong with the rest.

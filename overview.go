@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/core/infer"
-	"tutti/repository"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/repository"
 )
 
 // overview is what the dashboard shows of the server. It looks at the counters once a

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 
-	"tutti/options"
-	"tutti/repository"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/repository"
 )
 
 const planUsage = "DIR NAME [--after PASS] [--format text|dot|svg]"

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"tutti/client"
-	"tutti/core/config"
-	coreinfer "tutti/core/infer"
-	"tutti/core/status"
-	"tutti/repository"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/config"
+	coreinfer "github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/repository"
 )
 
 const repoUsage = "ls REPO | show REPO MODEL | diff REPO REPO [MODEL ...] | push MODEL_DIR REPO | load URL MODEL | unload URL MODEL"

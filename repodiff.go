@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/core/infer"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // repoDiff prints how the models of one repository differ from those of another: the

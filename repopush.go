@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/cloud"
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/cloud"
 )
 
 // repoPush copies a model's folder into a repository. In a folder it appears or is

@@ -3,11 +3,11 @@ package tutti
 import (
 	"log/slog"
 
-	"tutti/cache"
-	"tutti/cache/local"
-	"tutti/cache/redis"
-	"tutti/core/tensor"
-	"tutti/options"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/cache/local"
+	"github.com/tutti-server/tutti/internal/cache/redis"
+	"github.com/tutti-server/tutti/internal/options"
 )
 
 // responseCache returns the cache that the options name, nil for none.

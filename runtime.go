@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tutti/runtimes"
+	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
 // runtime fetches a native library, or lists those that are known.

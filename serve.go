@@ -11,10 +11,10 @@ import (
 	"strings"
 	"syscall"
 
-	"tutti/core/logs"
-	"tutti/core/status"
-	"tutti/options"
-	"tutti/repository"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/repository"
 )
 
 // serve runs the server until ctx is over or a socket fails.

@@ -12,17 +12,17 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tutti/cache"
-	"tutti/core/infer"
-	"tutti/core/logs"
-	"tutti/core/shm"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/options"
-	"tutti/repository"
-	"tutti/scheduler/device"
-	"tutti/server/web"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/logs"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/server/web"
+	"github.com/tutti-server/tutti/internal/shm"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler/device"
 )
 
 // server is everything that runs while models are served.

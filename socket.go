@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/core/status"
-	"tutti/options"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/options"
 )
 
 // socket is the address of a service, taken before the models are loaded: what else uses

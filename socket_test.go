@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"tutti/options"
+	"github.com/tutti-server/tutti/internal/options"
 )
 
 // TestSocket takes ports before anything listens at them.

@@ -7,12 +7,12 @@ import (
 	"os"
 	"strconv"
 
-	"tutti/core/telemetry"
-	"tutti/core/tracing"
-	"tutti/options"
-	"tutti/trace/capture"
-	"tutti/trace/otlp"
-	"tutti/trace/ring"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/trace/capture"
+	"github.com/tutti-server/tutti/internal/trace/otlp"
+	"github.com/tutti-server/tutti/internal/trace/ring"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // traces is what records requests, and what takes that.

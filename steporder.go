@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"tutti/client"
-	"tutti/core/config"
-	"tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/pipeline/plan"
 )
 
 // stepModels returns the models of a plan's steps, each once, in the order of the plan.

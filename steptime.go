@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"tutti/client"
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 // timed is an answer with what the server's statistics say about it.

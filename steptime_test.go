@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/client"
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 // counted is a server whose statistics are given, reading by reading.

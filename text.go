@@ -8,8 +8,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"tutti/client"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // columnWidths returns the width in characters of each column.

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // Version is the program's own.

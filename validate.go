@@ -4,12 +4,12 @@ import (
 	"context"
 	"log/slog"
 
-	"tutti/core/config"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/lint"
-	"tutti/options"
-	"tutti/repository"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/lint"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // load opens repositories for commands that look at models and serve none.

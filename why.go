@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	coreinfer "tutti/core/infer"
+	coreinfer "github.com/tutti-server/tutti/core/infer"
 )
 
 const whyUsage = "[--url URL] TRACE | REQUEST"

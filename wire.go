@@ -4,12 +4,12 @@ import (
 	"crypto/tls"
 	"log/slog"
 
-	"tutti/core/certs"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/options"
-	"tutti/server/grpcapi"
-	"tutti/server/httpapi"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/server/certs"
+	"github.com/tutti-server/tutti/internal/server/grpcapi"
+	"github.com/tutti-server/tutti/internal/server/httpapi"
 )
 
 // wire makes the services that the options enable.

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Factory opens a backend. It is a value: components list theirs, nothing registers itself.

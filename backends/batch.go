@@ -3,10 +3,10 @@ package backends
 import (
 	"context"
 
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // Req is one member of a batch.

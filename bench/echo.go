@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // serveEcho is the floor: net/http handing a body back, grpc-go handing a tensor back,

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 const (

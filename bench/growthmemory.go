@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 const (

@@ -10,15 +10,15 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
-	"tutti/scheduler"
-	"tutti/steps"
-	"tutti/steps/tokenize"
-	"tutti/trace/ring"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/trace/ring"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // guardInProcess lists the paths without sockets.

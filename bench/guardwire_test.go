@@ -14,14 +14,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"tutti/backends"
-	"tutti/backends/identity"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/proto/inference"
-	"tutti/repository"
-	"tutti/server/grpcapi"
-	"tutti/server/httpapi"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/identity"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/server/grpcapi"
+	"github.com/tutti-server/tutti/internal/server/httpapi"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 const (

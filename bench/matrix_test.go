@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/load"
 )
 
 func TestCounts(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/load"
 )
 
 const (

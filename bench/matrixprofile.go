@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/load"
 )
 
 const (

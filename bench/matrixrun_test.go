@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"tutti/bench/load"
-	"tutti/bench/proc"
-	"tutti/core/tensor"
-	"tutti/server/httpapi"
-	"tutti/server/servertest"
+	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/proc"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/server/httpapi"
+	"github.com/tutti-server/tutti/internal/server/servertest"
 )
 
 // echoing is a server whose models give their inputs back; pid is the process that it counts as.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/load"
 )
 
 // scenario is a repository with an ensemble, and what is asked of it.

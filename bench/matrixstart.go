@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"tutti/bench/proc"
+	"github.com/tutti-server/tutti/bench/proc"
 )
 
 // identityConfig is a model that hands its input back.

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"tutti/bench/load"
-	"tutti/core/config"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // taxed is how many requests of a scenario the steps alone are asked with.

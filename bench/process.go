@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"tutti/bench/load"
-	"tutti/bench/proc"
+	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/proc"
 )
 
 // process is a server under measurement.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/load"
 )
 
 const (

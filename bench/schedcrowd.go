@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/pipeline/exec"
-	"tutti/pipeline/plan"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/pipeline/exec"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // What the crowd is: callers that each wait for an answer, at a model that takes so

@@ -3,10 +3,10 @@ package main
 import (
 	"fmt"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/pipeline/plan"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // port declares an FP32 tensor of any width.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"tutti/core/infer"
-	"tutti/core/tracing"
-	"tutti/trace/ring"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/trace/ring"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // followed traces the requests of an executor, as the repository does.

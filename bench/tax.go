@@ -14,13 +14,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
-	"tutti/repository"
-	"tutti/trace/ring"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/trace/ring"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tutti/core/telemetry"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // bubbleTimer is one of the testing bubble that it is made in.

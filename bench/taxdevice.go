@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // taxTimer tells when a device is done.

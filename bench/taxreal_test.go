@@ -14,12 +14,12 @@ import (
 	"testing"
 	"text/tabwriter"
 
-	"tutti/backends"
-	"tutti/backends/onnx"
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/runtimes"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/onnx"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
 var (

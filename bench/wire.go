@@ -9,9 +9,9 @@ import (
 
 	"github.com/goccy/go-json"
 
-	"tutti/bench/load"
-	"tutti/bench/proc"
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/proc"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"context"
 	"crypto/tls"
 
-	"tutti/core/infer"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Client asks one server. It is safe for concurrent use.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/client"
-	"tutti/core/tensor"
-	"tutti/server/grpcapi"
-	"tutti/server/httpapi"
-	"tutti/server/servertest"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/server/grpcapi"
+	"github.com/tutti-server/tutti/internal/server/httpapi"
+	"github.com/tutti-server/tutti/internal/server/servertest"
 )
 
 // clients starts an echo over both protocols and returns a client of each kind.

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // GRPC asks a server over gRPC.

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/infer"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // headerLength tells where in a body the JSON ends and binary tensors begin.

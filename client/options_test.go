@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/client"
+	"github.com/tutti-server/tutti/client"
 )
 
 func TestParseURL(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"net/url"
 
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/proto/inference"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // post sends a JSON body to a path and reads the JSON answer into to, which may be nil.

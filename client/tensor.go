@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Tensor is an input or an output.

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tutti/core/preparedtest"
-	"tutti/runtimes"
+	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
 // backendExamples are the repositories of the backends' two-input models.

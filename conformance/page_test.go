@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/core/goldentest"
+	"github.com/tutti-server/tutti/internal/goldentest"
 )
 
 const (

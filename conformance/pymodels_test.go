@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tutti/core/preparedtest"
+	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
 // TestPythonModels runs the cases of python_cases.py with each client, against the models

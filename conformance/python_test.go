@@ -3,7 +3,7 @@ package conformance_test
 import (
 	"testing"
 
-	"tutti/core/preparedtest"
+	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
 // prepared is a folder that scripts/prepare-conformance fills, outside the tree.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/core/preparedtest"
-	"tutti/runtimes"
+	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
 // realPackages are what the models and clients of published repositories import.

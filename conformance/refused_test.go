@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"tutti/core/infer"
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // TestRefusedTraces sends what no model can be asked through both sockets, and finds the

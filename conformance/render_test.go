@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/options"
+	"github.com/tutti-server/tutti/internal/options"
 )
 
 // maxNamed is how many tests a row names; the others are counted.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"tutti/core/preparedtest"
+	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
 // TestMain builds nothing itself; it removes the program that the tests built.

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"tutti/proto/inference"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 var (
@@ -23,7 +23,7 @@ var (
 // routes lists the endpoints of the HTTP server, as "METHOD PATH".
 func routes(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../server/httpapi/routes.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../internal/server/httpapi/routes.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

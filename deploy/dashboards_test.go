@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"tutti/core/goldentest"
+	"github.com/tutti-server/tutti/internal/goldentest"
 )
 
 // panel is a graph of a dashboard: its title, its unit in Grafana's words, and its

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/core/preparedtest"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // metric finds what looks like one of the server's metrics.

@@ -3,7 +3,7 @@ package scheduler
 import (
 	"sync/atomic"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Want says at what kind of place a work is to be executed, where there is a choice.

@@ -1,10 +1,10 @@
 package scheduler
 
 import (
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // answers hands the answers of a decoupled model to the works of its batch.

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"time"
 
-	"tutti/core/telemetry"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // crowd tells when requests are likely to come that can share a batch with the ones

@@ -6,11 +6,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/backends"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // TestCrowd checks that a work which comes after a batch of several does not take the

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // single is a policy that takes one request at a time.

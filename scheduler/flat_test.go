@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 // BenchmarkQueue measures what a work costs to queue and to take out again while so

@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // world is a random model that gives its inputs back, whatever way each is joined.

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // raggedModel is a model with a ragged input INPUT0, which is given back request by

@@ -3,9 +3,9 @@ package scheduler_test
 import (
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // freely gives each request an output of its own form: by its first value v, v rows of INT32 [v, 2], or for 0 a scalar FP64.

@@ -1,6 +1,6 @@
 package scheduler
 
-import "tutti/backends"
+import "github.com/tutti-server/tutti/backends"
 
 // Gate is what an instance passes before it executes a batch: a rate limiter, a bound
 // on how much a device runs at a time. One instance has one gate. No gate at all, a

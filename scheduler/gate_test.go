@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/device"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/device"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // limited is a model that notes how many of its kind execute at a time.

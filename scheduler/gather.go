@@ -1,8 +1,8 @@
 package scheduler
 
 import (
-	"tutti/backends"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // gather sets the batch's inputs to the rows of all works together. Rows that already

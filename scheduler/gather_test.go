@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 func TestGatherCopiesRowsTogether(t *testing.T) {

@@ -6,11 +6,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"tutti/core/infer"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // QueuePolicy says what a queue, or one priority level of it, takes and for how long.

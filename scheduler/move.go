@@ -1,9 +1,9 @@
 package scheduler
 
 import (
-	"tutti/backends"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // streamOf returns the stream of an instance at a device, nil for one on the host.

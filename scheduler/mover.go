@@ -4,10 +4,10 @@ import (
 	"errors"
 	"sync"
 
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // Mover copies tensors between places. Nothing else does: a tensor stays where its

@@ -1,9 +1,9 @@
 package scheduler
 
 import (
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // nothing answers a batch of no rows that its model would not take: no rows of each

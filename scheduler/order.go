@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
-	"tutti/core/infer"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // order has answers leave in the order in which their requests came, whatever the

@@ -1,9 +1,9 @@
 package scheduler
 
 import (
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // takeOwn gives works the outputs that the model made for them alone. err is the

@@ -3,10 +3,10 @@ package scheduler_test
 import (
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // ownOutputs gives each request of a batch an output of its own: as many elements as its input says.

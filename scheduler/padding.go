@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Padding says how rows of different lengths share a batch. It comes from the

@@ -1,6 +1,6 @@
 package scheduler
 
-import "tutti/backends"
+import "github.com/tutti-server/tutti/backends"
 
 // parcel is a list of works on its way into a free instance, past the queue. It lies
 // in the first of them, so that sending one allocates nothing.

@@ -1,6 +1,6 @@
 package scheduler
 
-import "tutti/backends"
+import "github.com/tutti-server/tutti/backends"
 
 // Yields reports whether Pause gives up everything that other works could wait for:
 // the instance is one that any number of goroutines share, and no answers of others

@@ -1,6 +1,6 @@
 package scheduler
 
-import "tutti/core/telemetry"
+import "github.com/tutti-server/tutti/internal/telemetry"
 
 // queue holds works in order of service: the highest priority level first, in a level
 // those whose time is over behind the others, and else in order of arrival. Works

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"tutti/core/infer"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // naive is the queue as one would write it without a thought for its cost.

@@ -3,7 +3,7 @@ package scheduler
 import (
 	"slices"
 
-	"tutti/backends"
+	"github.com/tutti-server/tutti/backends"
 )
 
 // Resizable is a Scheduler whose instances may change while it serves.

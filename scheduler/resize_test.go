@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/device"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/device"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // apart is a decoupled model that detaches its batch, which then goes on until it may end.

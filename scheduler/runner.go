@@ -5,13 +5,13 @@ import (
 	"log/slog"
 	"sync"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/recovery"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // Runner executes batches of one model version: it gathers the inputs, calls the

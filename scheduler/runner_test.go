@@ -4,11 +4,11 @@ import (
 	"context"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // put returns a model that puts out a tensor of any type, shape and size.

@@ -1,9 +1,9 @@
 package scheduler
 
 import (
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // scatter gives every work that did not fail its rows of the outputs: views of the

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/telemetry"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // Station is a queue in front of a model's instances. Instances pull: a batch is

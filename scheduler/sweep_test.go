@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/scheduler"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // later is a policy that never forms a batch.

@@ -5,10 +5,10 @@ import (
 	"sync"
 	"unsafe"
 
-	"tutti/backends"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // seats remember what each instance of a model executed last, for the batch that

@@ -3,8 +3,8 @@ package scheduler
 import (
 	"slices"
 
-	"tutti/core/infer"
-	"tutti/core/telemetry"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // Turn is a goroutine at work: what it found ready and has yet to look at. A caller

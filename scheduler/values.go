@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"math"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // values writes whole numbers as INT32 or FP32, one after the other.

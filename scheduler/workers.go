@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/core/recovery"
+	"github.com/tutti-server/tutti/internal/recovery"
 )
 
 // Workers is a pool of goroutines that run what callers leave behind. Workers start

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"tutti/core/telemetry"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // helped is a scheduler of which only Help matters.

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // FloatPort returns an input that is FP32 unless config.pbtxt declares it FP16.

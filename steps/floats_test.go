@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 func TestFloats(t *testing.T) {

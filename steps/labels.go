@@ -6,7 +6,7 @@ import (
 	"os"
 	"unicode/utf8"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Labels returns the lines of the text file that parameter key names, as encoded

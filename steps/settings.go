@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // Find returns the path of a file named by a parameter: looked up in the version

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/backends"
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // Step processes batches.

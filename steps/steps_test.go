@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/steps"
+	"github.com/tutti-server/tutti/steps"
 )
 
 func errText(err error) string {

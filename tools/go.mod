@@ -1,4 +1,4 @@
-module tutti/tools
+module github.com/tutti-server/tutti/tools
 
 go 1.26.0
 

@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Fixture is one model and a batch it answers.

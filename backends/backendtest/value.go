@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Value is a tensor as a test writes it. The zero Value is an absent one.

@@ -3,9 +3,9 @@ package bind
 import (
 	"fmt"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Port is one input or output of a model file. R is what the backend keeps with it.

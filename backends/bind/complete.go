@@ -3,10 +3,10 @@ package bind
 import (
 	"slices"
 
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // MaxBatch returns the model's max_batch_size. Where the configuration leaves inputs or outputs to the file, one that

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Lender hands memory that a runtime owns on as tensors, without a copy. The tensors may outlive

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"tutti/backends/bind"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // What is lent is the runtime's own memory, and goes back by its own handle, once, in whatever order it is let go.

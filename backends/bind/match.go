@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // match finds the port that io, which is the given field of the configuration, declares and checks its type and shape.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strconv"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // KeyMaxBatch is the backend setting that DefaultMaxBatch reads.

@@ -5,8 +5,8 @@ import (
 	"os"
 	"strings"
 
-	"tutti/core/config"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // Unread adds to the error of a runtime that cannot read a model's file what was expected there and what is: runtimes

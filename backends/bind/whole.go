@@ -3,10 +3,10 @@ package bind
 import (
 	"slices"
 
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Given returns the file's inputs without those that the scheduler computes.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends/dylib"
+	"github.com/tutti-server/tutti/backends/dylib"
 )
 
 func TestOpenSystemLibrary(t *testing.T) {

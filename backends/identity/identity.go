@@ -7,9 +7,9 @@ import (
 	"context"
 	"strings"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // NewFactory declares the backend identity. Its models have no files: config.pbtxt

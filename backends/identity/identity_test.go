@@ -6,11 +6,11 @@ import (
 
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"tutti/backends"
-	"tutti/backends/identity"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/identity"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 const pairs = `

@@ -3,9 +3,9 @@ package identity
 import (
 	"context"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // model is a loaded configuration. It has no state, so that one instance serves

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // The parameters of config.pbtxt that the backend reads, by NVIDIA's names but for the last.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"tutti/backends"
+	"github.com/tutti-server/tutti/backends"
 )
 
 // What a traced request reports, by the names that NVIDIA's backend has.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // unnamed is the error of a model that names no step, or one that there is not.

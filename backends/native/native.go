@@ -7,11 +7,11 @@ import (
 	"context"
 	"fmt"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // Name is the backend's name in config.pbtxt.

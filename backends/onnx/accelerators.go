@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // providerKind says by which function a provider is added.

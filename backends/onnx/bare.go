@@ -7,7 +7,7 @@ package onnx
 */
 import "C"
 
-import "tutti/backends"
+import "github.com/tutti-server/tutti/backends"
 
 // bareRun is the yardstick of the benchmarks, here because test files cannot use cgo: the runtime's Run over tensors
 // that were made once, with nothing of ours around it.

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // leaver is a context that ends when it is asked for the second time what tells its end: the first time is before a

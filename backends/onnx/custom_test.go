@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // A library with one operator, tutti.test:Twice: y = 2 x of float tensors. Functions of the runtime are taken by their

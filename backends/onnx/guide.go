@@ -1,6 +1,6 @@
 package onnx
 
-import "tutti/backends"
+import "github.com/tutti-server/tutti/backends"
 
 var guide = backends.Guide{
 	Doc: "Serves ONNX models. Instances of `KIND_GPU` use the CUDA provider where the library has it.",

@@ -13,10 +13,10 @@ import (
 	"errors"
 	"unsafe"
 
-	"tutti/backends"
-	"tutti/backends/bind"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // instance runs the model with scratch of its own in C memory, so that an execution allocates nothing and C never

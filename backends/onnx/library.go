@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"tutti/backends/dylib"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends/dylib"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // minVersion is the first release that serves the interface version of ort.h.

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // runFill has the model fill n elements and add them up.

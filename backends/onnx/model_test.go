@@ -7,11 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/backends"
-	"tutti/backends/backendtest"
-	"tutti/backends/onnx"
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/backends/onnx"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // shows: config.complete

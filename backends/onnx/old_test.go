@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // An old runtime answers the request for a newer interface with nothing.

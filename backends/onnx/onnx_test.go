@@ -10,12 +10,12 @@ import (
 
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"tutti/backends"
-	"tutti/backends/backendtest"
-	"tutti/backends/onnx"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/backends/onnx"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 func options(tb testing.TB) backends.Options {

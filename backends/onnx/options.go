@@ -9,7 +9,7 @@ import "C"
 import (
 	"unsafe"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // options are the settings of a model as the runtime takes them.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // child says which of the tests below runs: the runtime has one environment in a process, so each has its own.

@@ -11,10 +11,10 @@ import (
 	"runtime"
 	"unsafe"
 
-	"tutti/backends/bind"
-	"tutti/core/recovery"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/recovery"
 )
 
 // session is one loaded model. Running it is safe from any number of threads, so the instances of a model share it.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // settings say how a model is loaded and run: the parameters of config.pbtxt that ONNX Runtime understands.

@@ -5,10 +5,10 @@ import "C"
 import (
 	"slices"
 
-	"tutti/backends/bind"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // port is what the model file declares about one input or output.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strconv"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // The settings of --backend-config=onnxruntime,KEY=VALUE.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tutti/backends"
+	"github.com/tutti-server/tutti/backends"
 )
 
 // patience is how long a run is left alone at least. Most are over by then, and cost no more than a few atomic operations.

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"tutti/backends/backendtest"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // example is the folder of the two-input model.

@@ -11,7 +11,7 @@ import (
 	"context"
 	"time"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 const (

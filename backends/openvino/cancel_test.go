@@ -7,10 +7,10 @@ import (
 
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // newTest makes an instance of a model in a version folder.

@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"unsafe"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // core is where models are read and compiled, with the plugins of its devices.

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"unsafe"
 
-	"tutti/backends/bind"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // graph is a model file that was read, not yet compiled.

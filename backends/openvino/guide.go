@@ -3,7 +3,7 @@ package openvino
 import (
 	"strings"
 
-	"tutti/backends"
+	"github.com/tutti-server/tutti/backends"
 )
 
 var guide = backends.Guide{

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"tutti/backends/dylib"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends/dylib"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // library is one opened OpenVINO: its functions. The backend, each model and each output whose memory the runtime owns

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tutti/core/preparedtest"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
 // LibraryPath finds OpenVINO, or skips the test with the command that fetches it.

@@ -8,13 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/backends"
-	"tutti/backends/backendtest"
-	"tutti/backends/openvino"
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/backends/openvino"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 func TestSignature(t *testing.T) {

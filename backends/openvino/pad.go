@@ -3,7 +3,7 @@ package openvino
 import (
 	"unsafe"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // missing returns how many rows a batch lacks for a model of a fixed batch size.

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"unsafe"
 
-	"tutti/backends"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // Parameters of config.pbtxt that are not handed to the runtime as they are.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // adapt changes the file's shapes to what the configuration asks for, as Triton does: a batch dimension of a fixed

@@ -5,10 +5,10 @@ import "C"
 import (
 	"slices"
 
-	"tutti/backends/bind"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // bound checks the configuration against the model file, and takes from the file what the configuration leaves out.

@@ -10,9 +10,9 @@ import (
 	"bytes"
 	"unsafe"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // scratch is C memory that an input is put together in, kept for the next.

@@ -5,7 +5,7 @@ import "C"
 import (
 	"fmt"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // elementTypes are the runtime's element types in the order of its own numbers.

@@ -8,10 +8,10 @@ import "C"
 import (
 	"unsafe"
 
-	"tutti/backends"
-	"tutti/backends/bind"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // lender gives outputs that are handed on without a copy back to the runtime, whose library they hold.

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"tutti/backends"
-	"tutti/backends/backendtest"
-	"tutti/backends/python"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/backends/python"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // BenchmarkRoundTrip measures executions of one request: numbers plus one, 16 floats and 1 MiB each way.

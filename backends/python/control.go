@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
-	"tutti/core/infer"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // order is what a worker wants of the server's models.

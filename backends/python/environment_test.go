@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends/python"
-	"tutti/core/preparedtest"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends/python"
+	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // writeArchive writes a tar.gz of executable files by path.

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // executions are those that a worker has at hand: one, unless the model is decoupled.

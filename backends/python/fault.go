@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/config"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 var (

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // instance executes in a worker of its own. One whose worker has gone starts another for the next batch.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // bench is an instance of the model kinds.

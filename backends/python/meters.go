@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"tutti/core/status"
-	"tutti/core/telemetry"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 // meters are the metrics that a process has declared. They go when it does.

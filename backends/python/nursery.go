@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // Kinds of packets of a nursery. See the package comment.

@@ -7,11 +7,11 @@ import (
 	"syscall"
 	"testing"
 
-	"tutti/backends"
-	"tutti/backends/python"
-	"tutti/core/preparedtest"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/python"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // told is what the model "process" says of its worker.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // TestOverInputs has a model keep its inputs in each way there is, or give them back, while the worker may put large

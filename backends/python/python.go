@@ -13,11 +13,11 @@ import (
 	"sync"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/runtimes"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/runtimes"
+	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
 const (

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/backends/backendtest"
-	"tutti/backends/python"
-	"tutti/core/preparedtest"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
-	"tutti/runtimes"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/backends/python"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/internal/runtimes"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // options are those of a backend on this machine's interpreter; the test is skipped where there is none with numpy.

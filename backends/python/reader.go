@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"math"
 
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // reader reads what a worker wrote, which may be anything: past the end it gives zeros and remembers that.

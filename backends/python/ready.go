@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // readyTime is how long is_ready of a model may take before the model is not ready, as in Triton.

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // lines is a log that may be read while it is written.

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 const (

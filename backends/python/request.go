@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"math"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 const (

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tutti/core/recovery"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/recovery"
 )
 
 // How long an instance whose worker has died stays without one, when no request comes that needs it: after the first death and,

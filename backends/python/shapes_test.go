@@ -3,9 +3,9 @@ package python_test
 import (
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // TestShapes asks for more shapes in turn than a worker remembers, each of them twice.

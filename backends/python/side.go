@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/core/recovery"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/recovery"
 )
 
 // maxJoined is how many processes that a model has forked may be connected at once.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // TestWantedOutputs has a model tell which outputs it is asked for: those that somebody reads, or all.

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // exitTime is how long a worker that closed its sockets may take to exit.

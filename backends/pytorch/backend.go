@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/backends"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 const (

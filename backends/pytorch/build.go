@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 //go:embed shim/shim.cpp

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends/pytorch"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends/pytorch"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // compiler makes a program that stands for a C++ compiler: it writes the source's mark where -o says.

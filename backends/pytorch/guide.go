@@ -1,6 +1,6 @@
 package pytorch
 
-import "tutti/backends"
+import "github.com/tutti-server/tutti/backends"
 
 var guide = backends.Guide{
 	Doc: "Serves TorchScript models (`model.pt`) and packages that AOTInductor compiled (`model.pt2`). Files carry no shapes, so " +

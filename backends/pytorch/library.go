@@ -15,9 +15,9 @@ import (
 	"strings"
 	"unsafe"
 
-	"tutti/backends/dylib"
-	"tutti/core/status"
-	"tutti/runtimes"
+	"github.com/tutti-server/tutti/backends/dylib"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
 // shimFile is the shim's name beside libtorch_cpu.so.

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"tutti/core/preparedtest"
+	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
 // LibraryPath finds PyTorch with a shim of this source, or skips the test with the command that fetches it.

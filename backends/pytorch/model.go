@@ -10,10 +10,10 @@ import (
 	"log/slog"
 	"sync"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // model is one loaded file. Its instances share the weights, unless the configuration says otherwise.

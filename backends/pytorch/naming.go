@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // parameter is one of forward's, or its result.

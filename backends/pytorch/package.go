@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"tutti/core/config"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // isPackage reports whether a model's file is one of AOTInductor's, by its name.

@@ -3,10 +3,10 @@ package pytorch
 import (
 	"slices"
 
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // boundPort is a declared tensor as PyTorch has it.

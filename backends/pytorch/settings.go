@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // settings are the parameters of config.pbtxt that PyTorch understands. Those of the process are negative, or zero for

@@ -3,7 +3,7 @@ package pytorch
 import (
 	"fmt"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // scalars number the element types that are served, as PyTorch's ScalarType does.

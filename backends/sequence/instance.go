@@ -3,9 +3,9 @@ package sequence
 import (
 	"context"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // instance keeps the sums of its sequences, unless a state does.

@@ -7,11 +7,11 @@ import (
 	"context"
 	"slices"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // NewFactory declares the backend sequence. Its models have no files, an input INPUT

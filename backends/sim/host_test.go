@@ -4,12 +4,12 @@ import (
 	"context"
 	"testing"
 
-	"tutti/backends"
-	"tutti/backends/identity"
-	"tutti/backends/sim"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/identity"
+	"github.com/tutti-server/tutti/backends/sim"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // spy is a backend that keeps the configuration of what it loads.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/core/tensor/simdev"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/simdev"
 )
 
 // instance runs a host instance at a device.

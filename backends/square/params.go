@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // The parameters of config.pbtxt, by NVIDIA's names.

@@ -6,9 +6,9 @@ package square
 import (
 	"context"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // NewFactory declares the backend square. Its models have no files. The input IN

@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tutti/backends"
-	"tutti/backends/backendtest"
-	"tutti/backends/square"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/backends/square"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 func settings(decoupled bool, maxBatch int32) backends.Settings {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"tutti/backends"
-	"tutti/backends/backendtest"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // TestAllocs keeps the executions of the steady state free of allocations.

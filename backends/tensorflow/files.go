@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/backends"
-	"tutti/backends/bind"
-	"tutti/core/config"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // The formats, by platform and default file.

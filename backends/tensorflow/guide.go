@@ -1,6 +1,6 @@
 package tensorflow
 
-import "tutti/backends"
+import "github.com/tutti-server/tutti/backends"
 
 var guide = backends.Guide{
 	Doc: "Serves SavedModels (Keras models exported as such, too) and graphs. The platform names the format; without one the file " +

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"sync"
 
-	"tutti/backends/dylib"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends/dylib"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // library is one opened TensorFlow. It is never closed, as no library is: what the runtime keeps of a model may call its

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"unsafe"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // kept is an input that the runtime went on referring to after the run that it was lent for: a variable or a queue has

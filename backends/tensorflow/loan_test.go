@@ -5,10 +5,10 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/preparedtest"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 func openModel(t *testing.T, file string) *model {

@@ -6,12 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tutti/backends"
-	"tutti/backends/bind"
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/runtimes"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
 // NewFactory returns the tensorflow backend. Its settings are library-path, the TensorFlow library to open instead of the

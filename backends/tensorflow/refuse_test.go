@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/backends/tensorflow"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/tensorflow"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 func TestLoadRefuses(t *testing.T) {

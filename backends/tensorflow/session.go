@@ -14,11 +14,11 @@ import (
 	"strings"
 	"unsafe"
 
-	"tutti/backends"
-	"tutti/backends/bind"
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // session is one loaded copy of a model. Running it is safe from any number of threads.

@@ -10,8 +10,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // The parameters of config.pbtxt, as Triton names them.

@@ -3,9 +3,9 @@ package tensorflow
 import (
 	"slices"
 
-	"tutti/backends/bind"
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // port is one input or output as the model's files have it.

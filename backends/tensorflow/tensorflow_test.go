@@ -11,13 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"tutti/backends"
-	"tutti/backends/backendtest"
-	"tutti/backends/tensorflow"
-	"tutti/core/preparedtest"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/backendtest"
+	"github.com/tutti-server/tutti/backends/tensorflow"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 func options(tb testing.TB) backends.Options {

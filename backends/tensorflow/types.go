@@ -3,7 +3,7 @@ package tensorflow
 import (
 	"fmt"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // tfTypes are the runtime's element types in the order of its own numbers.

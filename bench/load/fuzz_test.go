@@ -5,8 +5,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"tutti/bench/load"
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // What a server answers, however wrong, ends in outputs or an error.

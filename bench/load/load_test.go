@@ -11,12 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/bench/load"
-	"tutti/core/shm"
-	"tutti/core/tensor"
-	"tutti/server/grpcapi"
-	"tutti/server/httpapi"
-	"tutti/server/servertest"
+	"github.com/tutti-server/tutti/bench/load"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/server/grpcapi"
+	"github.com/tutti-server/tutti/internal/server/httpapi"
+	"github.com/tutti-server/tutti/internal/server/servertest"
+	"github.com/tutti-server/tutti/internal/shm"
 )
 
 // serve starts both front ends over models that give their inputs back.

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // Tensor is an input: its elements little-endian and without gaps, those of BYTES with their lengths in four bytes before

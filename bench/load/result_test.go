@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/load"
 )
 
 func TestPercentile(t *testing.T) {

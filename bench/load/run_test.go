@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tutti/bench/load"
+	"github.com/tutti-server/tutti/bench/load"
 )
 
 // scripted is a client whose requests end as do says.

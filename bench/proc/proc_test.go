@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/bench/proc"
+	"github.com/tutti-server/tutti/bench/proc"
 )
 
 // role is the variable that makes this program one of the servers of the tests.

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"tutti"
-	"tutti/proto/inference"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // acceleratorCase is a block of config.pbtxt, and why the model is refused with it: empty when it is served.

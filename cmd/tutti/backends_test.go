@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"tutti"
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/preparedtest"
-	"tutti/runtimes"
-	"tutti/steps"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/preparedtest"
+	"github.com/tutti-server/tutti/internal/runtimes"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // backendsDir holds a repository for each backend that runs files of a framework.

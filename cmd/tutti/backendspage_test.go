@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/goldentest"
-	"tutti/runtimes"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/internal/goldentest"
+	"github.com/tutti-server/tutti/internal/runtimes"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // measuredFile holds what make bench-backends measured.

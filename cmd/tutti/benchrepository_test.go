@@ -10,9 +10,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"tutti/client"
-	"tutti/core/config"
-	"tutti/core/preparedtest"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
 const benchDir = "../../bench"

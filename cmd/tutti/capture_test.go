@@ -16,9 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti"
-	"tutti/client"
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 const captureToken = "s3cret"

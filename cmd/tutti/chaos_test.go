@@ -20,7 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tutti/client"
+	"github.com/tutti-server/tutti/client"
 )
 
 // allowed are the texts of failures that configurations, clients and reloads make.

@@ -13,14 +13,14 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"tutti"
-	"tutti/backends"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/proto/inference"
-	"tutti/proto/modelconfig"
-	"tutti/repository"
-	"tutti/steps"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // panicked is what the log says of a panic that was recovered. The process survives it, and it is a defect all the same.

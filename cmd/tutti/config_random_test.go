@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // never is an interval that does not pass while a test runs.

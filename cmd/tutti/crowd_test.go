@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/client"
+	"github.com/tutti-server/tutti/client"
 )
 
 // TestEndWithQueue ends a server for whose only instance a thousand requests wait, and

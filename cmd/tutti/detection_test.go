@@ -7,9 +7,9 @@ import (
 	"os"
 	"testing"
 
-	"tutti/client"
-	"tutti/core/goldentest"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/goldentest"
 )
 
 // TestDetectionPicture asks the example for a picture with its boxes drawn and

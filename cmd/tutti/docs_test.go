@@ -17,10 +17,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti"
-	"tutti/core/config"
-	"tutti/core/goldentest"
-	"tutti/steps"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/goldentest"
+	"github.com/tutti-server/tutti/steps"
 )
 
 const docsDir = "../../docs/"

@@ -15,11 +15,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/proto/inference"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/inference"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // held is a backend whose models execute when they are let, and give back what they get.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/client"
+	"github.com/tutti-server/tutti/client"
 )
 
 // edgeRepo has models at the edges of what a configuration may say.

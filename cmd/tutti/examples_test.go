@@ -7,12 +7,12 @@ import (
 	"sync"
 	"testing"
 
-	"tutti"
-	"tutti/backends"
-	"tutti/backends/sim"
-	"tutti/client"
-	"tutti/core/tensor/simdev"
-	"tutti/steps"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/sim"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/simdev"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // askers is how many ask one server at a time, so that requests meet in batches.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/client"
+	"github.com/tutti-server/tutti/client"
 )
 
 // modelsDir holds small ONNX models and the program that made them.

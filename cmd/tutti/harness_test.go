@@ -14,10 +14,10 @@ import (
 	"sync"
 	"testing"
 
-	"tutti"
-	"tutti/backends"
-	"tutti/backends/python"
-	"tutti/core/preparedtest"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/python"
+	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
 // examplesDir holds the example ensembles.

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tutti/client"
+	"github.com/tutti-server/tutti/client"
 )
 
 // TestNothingStaysBehind is not parallel: other tests' goroutines would be counted.

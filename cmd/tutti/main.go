@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"tutti"
+	"github.com/tutti-server/tutti"
 )
 
 func main() {

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"tutti"
-	"tutti/core/goldentest"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/internal/goldentest"
 )
 
 // TestMistakes has tutti validate look at a repository with one mistake each, as people make them. A file of

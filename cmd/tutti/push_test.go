@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti"
-	"tutti/cloud"
-	"tutti/cloud/cloudtest"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/internal/cloud"
+	"github.com/tutti-server/tutti/internal/cloud/cloudtest"
 )
 
 // TestPushBucket pushes a model into a bucket of a real server, and a second state of

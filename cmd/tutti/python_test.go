@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti"
-	"tutti/client"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/client"
 )
 
 // pythonExample holds the two-input model as model.py, with the answers of numpy alone.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"tutti/client"
-	"tutti/trace/otlp/otlptest"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/trace/otlp/otlptest"
 )
 
 // pythonCalls holds models that call others and check the Python API; backends/python is tested by what they tell.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"tutti/core/certs/certstest"
-	"tutti/options"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/server/certs/certstest"
 )
 
 func TestMain(m *testing.M) {

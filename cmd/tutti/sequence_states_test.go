@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // TestBadStates loads models whose states do not fit together, over HTTP and gRPC.

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // sequenceModels is a repository of models of the backend sequence.

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
-	"tutti/proto/inference"
-	"tutti/trace/otlp/otlptest"
+	"github.com/tutti-server/tutti/internal/trace/otlp/otlptest"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // chainRepo returns a repository with an ensemble of two steps.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/client"
+	"github.com/tutti-server/tutti/client"
 )
 
 var readmeStream = regexp.MustCompile(`(?s)\$ curl -sN localhost:8000(\S+) -d '(.*?)'\n(.*?)` + "```")

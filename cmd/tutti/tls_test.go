@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"tutti/core/certs/certstest"
-	"tutti/proto/inference"
+	"github.com/tutti-server/tutti/internal/server/certs/certstest"
+	"github.com/tutti-server/tutti/proto/inference"
 )
 
 // TestTLS serves both protocols encrypted, and only to those whose certificate is known.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti"
+	"github.com/tutti-server/tutti"
 )
 
 // TestValidateTrace has a Python model fail with a stack trace: it is readable in the

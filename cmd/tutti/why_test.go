@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"tutti"
-	"tutti/client"
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 // inspect reads one answer of the dashboard's API.

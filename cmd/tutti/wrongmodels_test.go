@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"tutti"
-	"tutti/client"
+	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/client"
 )
 
 // modelFile is the file of a two-input model that is spoilt.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Validate returns the first problem of a normalised configuration, or nil.

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 func (l *problems) batching() {

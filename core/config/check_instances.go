@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // gpus returns the numbers of the devices that there are.

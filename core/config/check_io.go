@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // port is what inputs and outputs have in common.

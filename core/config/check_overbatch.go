@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // batchTensors checks the inputs that are made of a whole batch, and the outputs that

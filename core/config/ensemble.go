@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // ensemble checks the steps of an ensemble as far as its own configuration tells.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // runOnCPU is what to do about a model for GPUs on a machine without them.

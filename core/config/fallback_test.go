@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // TestFallBackToSomeGPUs has a group keep the GPUs that are there, and the accelerators with them.

@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"tutti/core/config"
-	"tutti/core/goldentest"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/goldentest"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // TestEveryFieldHasClass walks the schema: every field is honoured by a row of its

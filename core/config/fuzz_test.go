@@ -8,7 +8,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/proto"
 
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // FuzzParse feeds arbitrary text all the way through the package: nothing may

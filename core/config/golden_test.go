@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"tutti/core/config"
-	"tutti/core/goldentest"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/goldentest"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // TestGolden runs every testdata file: config.pbtxt in a folder named m, and what

@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // CompleteFlow fills in what an ensemble's steps tell by names alone, and returns a

@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // quotedFields are the 64-bit integers that Triton leaves as the strings that

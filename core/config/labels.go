@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // maxLabels bounds the lines of a label file: the largest public class lists have 21,843.

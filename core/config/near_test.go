@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 func TestNearest(t *testing.T) {

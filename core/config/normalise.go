@@ -3,8 +3,8 @@ package config
 import (
 	"fmt"
 
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // EnsemblePlatform is the platform of a model that is an ensemble of others.

@@ -3,9 +3,9 @@ package config
 import (
 	"slices"
 
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // overBatch notes the inputs and outputs that belong to a batch as a whole, as far as

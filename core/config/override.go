@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 var (

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // TestUnknownParams has configurations set parameters that nobody reads: the file, the line, the nearest name, and an

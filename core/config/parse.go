@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // FileName is the name of a model's configuration in its folder.

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Places tells where the fields of a configuration stand in its text.

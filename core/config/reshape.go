@@ -1,6 +1,6 @@
 package config
 
-import "tutti/core/tensor"
+import "github.com/tutti-server/tutti/core/tensor"
 
 // Reshaping is the shape that a tensor has at the model where requests use another one
 // with the same elements. Variable extents correspond in order. It is immutable.

@@ -3,9 +3,9 @@ package config_test
 import (
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // TestReshaping checks which dims may stand for others, and shapes on their way to

@@ -3,7 +3,7 @@ package infer_test
 import (
 	"testing"
 
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 func TestAPINames(t *testing.T) {

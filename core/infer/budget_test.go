@@ -5,8 +5,8 @@ package infer_test
 import (
 	"testing"
 
-	"tutti/core/infer"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // TestCallAllocBudget is not parallel, for the runtime counts everybody's allocations.

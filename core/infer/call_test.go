@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 var errOver = errors.New("over")

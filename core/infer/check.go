@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // IDPrefix returns what stands before the text of a refused request, so that a

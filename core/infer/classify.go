@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"sync"
 
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // maxClassified bounds the elements of one classified row, as in Triton.

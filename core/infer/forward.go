@@ -1,6 +1,6 @@
 package infer
 
-import "tutti/core/status"
+import "github.com/tutti-server/tutti/core/status"
 
 // Forward makes a parameter of a client's header that the server is to pass on, in
 // place of one of that name. The name is in lower case: HTTP/2 and gRPC know no other.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 var (

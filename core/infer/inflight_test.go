@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"tutti/core/infer"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 func TestInFlight(t *testing.T) {

@@ -3,8 +3,8 @@ package infer
 import (
 	"sync"
 
-	"tutti/core/tensor"
-	"tutti/core/tracing"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // Named is a tensor under its name.

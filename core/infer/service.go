@@ -3,8 +3,8 @@ package infer
 import (
 	"context"
 
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Sink receives a request's answers: any number of Send, the last perhaps marked

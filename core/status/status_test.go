@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 func TestWireTables(t *testing.T) {

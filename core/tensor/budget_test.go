@@ -5,7 +5,7 @@ package tensor_test
 import (
 	"testing"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // TestPoolAllocBudget is not parallel, for the runtime counts everybody's allocations.

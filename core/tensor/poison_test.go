@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // TestPoison sees the last release in memory that the host can reach, and nowhere else.

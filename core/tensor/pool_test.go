@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"tutti/core/tensor"
-	"tutti/core/tensor/tensortest"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor/tensortest"
 )
 
 func TestPool(t *testing.T) {

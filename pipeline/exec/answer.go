@@ -3,13 +3,13 @@ package exec
 import (
 	"log/slog"
 
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
-	"tutti/pipeline/plan"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // answer ends the request; where a client waits for it, the client does so itself.

@@ -5,13 +5,13 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/pipeline/exec"
-	"tutti/pipeline/plan"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/exec"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
 // budgetBench returns a bench over the memory of production, which allocates nothing.

@@ -11,12 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tracing"
-	"tutti/proto/modelconfig"
-	"tutti/trace/capture"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/trace/capture"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // camera captures every request by a rule.

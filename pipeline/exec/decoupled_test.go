@@ -9,15 +9,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/pipeline/exec"
-	"tutti/pipeline/plan"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/exec"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
 // count answers a request of the row [n] with 0, 1, ... n-1, the last marked final

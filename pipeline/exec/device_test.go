@@ -3,12 +3,12 @@ package exec_test
 import (
 	"testing"
 
-	"tutti/backends"
-	"tutti/backends/sim"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/core/tensor/simdev"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/sim"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/simdev"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // site is a simulated device that models of a bench run at.

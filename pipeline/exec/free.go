@@ -1,9 +1,9 @@
 package exec
 
 import (
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/plan"
 )
 
 // takeFree checks the data type of an input whose writer may give any, and applies the batch-dimension rule to its shape,

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/pipeline/exec"
-	"tutti/pipeline/plan"
-	"tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/exec"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
 // crops gives a request whose value is n an output of n rows [n], and one whose value is negative something else.

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // sweepEvery is how long a request whose client has gone may wait unnoticed: for a

@@ -10,16 +10,16 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/pipeline/exec"
-	"tutti/pipeline/plan"
-	"tutti/proto/modelconfig"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/exec"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
 // naive computes one row of a model's output from its inputs, nil for absent ones, or

@@ -1,9 +1,9 @@
 package exec
 
 import (
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // ahead is how many waves a decoupled step may be ahead of the client and of the steps

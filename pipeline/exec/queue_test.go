@@ -9,14 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/pipeline/plan"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
 // arrivals is a log of answers in the order in which they left.

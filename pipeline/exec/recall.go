@@ -6,13 +6,13 @@ import (
 	"sync"
 	"time"
 
-	"tutti/cache"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
-	"tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/pipeline/plan"
 )
 
 // Recall is an ensemble's executor with a response cache in front: a hit runs none of

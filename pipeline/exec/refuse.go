@@ -5,10 +5,10 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // refusal returns why the request cannot be bound: of several reasons the one that Triton finds first, in its words,

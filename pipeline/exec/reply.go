@@ -1,7 +1,7 @@
 package exec
 
 import (
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 // meta is what the steps that start now learn of the request.

@@ -1,8 +1,8 @@
 package exec
 
 import (
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // toModel gives a node's inputs, which were checked, the shapes that its model has.

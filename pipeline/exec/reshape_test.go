@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/plan"
 )
 
 // TestReshape checks that a model gets its own shape and the request its own back,

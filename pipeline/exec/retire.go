@@ -3,7 +3,7 @@ package exec
 import (
 	"context"
 
-	"tutti/core/infer"
+	"github.com/tutti-server/tutti/core/infer"
 )
 
 // Offer is Submit for an executor that may retire meanwhile. false: it has, and req

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/pipeline/exec"
-	"tutti/pipeline/plan"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/pipeline/exec"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // endless is a plan's input that nobody gives, so that every request is refused at once.

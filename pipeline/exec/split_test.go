@@ -8,12 +8,12 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tracing"
-	"tutti/pipeline/plan"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
 // splits is a sink that splits every trace and looks whether the result can be.

@@ -3,14 +3,14 @@ package exec
 import (
 	"errors"
 
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
-	"tutti/pipeline/plan"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // traceStart records that a traced request begins.

@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // TestWantedOutputs checks what steps are told of who reads their outputs: a plain model what its client asks for, a step

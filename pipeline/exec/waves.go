@@ -4,10 +4,10 @@ import (
 	"slices"
 	"sync"
 
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/pipeline/plan"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Where a step of an ensemble is decoupled the plan is divided, and each of the step's

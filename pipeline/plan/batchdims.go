@@ -3,7 +3,7 @@ package plan
 import (
 	"fmt"
 
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // batchDims decides, per input of a step, what happens to the batch dimension of

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // bind gives every tensor a slot and every port of every step the slot it is mapped

@@ -8,9 +8,9 @@ import (
 
 	"github.com/dominikbraun/graph"
 
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // cycles refuses steps that wait for each other, and names them.

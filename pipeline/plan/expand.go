@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // maxSteps bounds what an ensemble may expand to: ten ensembles that each hold the

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"tutti/pipeline/plan"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // ofText returns the configuration of a model.

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"tutti/core/config"
-	"tutti/pipeline/plan"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // FuzzCompile compiles arbitrary configurations over arbitrary models: nothing may

@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"tutti/core/config"
-	"tutti/core/goldentest"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/pipeline/plan"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/goldentest"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // repository answers for the models of a golden file. Three parameters stand for what

@@ -3,7 +3,7 @@ package plan
 import (
 	"container/heap"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // order puts every step behind those it waits for (Kahn's algorithm) and otherwise

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Site is where a step runs.

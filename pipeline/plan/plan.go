@@ -9,9 +9,9 @@ package plan
 import (
 	"slices"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Slot is the number of an ensemble tensor in a Plan.

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // A stream is what follows from the answers of one decoupled step; stream 0 follows

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // svgStyle gives the picture a ground of its own, so that it reads the same on a

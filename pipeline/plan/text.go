@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 // String says what the rule does.

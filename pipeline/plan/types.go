@@ -3,8 +3,8 @@ package plan
 import (
 	"fmt"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // belief is what one port says about a tensor.

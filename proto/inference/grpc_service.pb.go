@@ -11,11 +11,11 @@
 package inference
 
 import (
+	modelconfig "github.com/tutti-server/tutti/proto/modelconfig"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
-	modelconfig "tutti/proto/modelconfig"
 	unsafe "unsafe"
 )
 
@@ -3905,7 +3905,7 @@ const file_inference_grpc_service_proto_rawDesc = "" +
 	"\x18CudaSharedMemoryRegister\x12*.inference.CudaSharedMemoryRegisterRequest\x1a+.inference.CudaSharedMemoryRegisterResponse\"\x00\x12{\n" +
 	"\x1aCudaSharedMemoryUnregister\x12,.inference.CudaSharedMemoryUnregisterRequest\x1a-.inference.CudaSharedMemoryUnregisterResponse\"\x00\x12Q\n" +
 	"\fTraceSetting\x12\x1e.inference.TraceSettingRequest\x1a\x1f.inference.TraceSettingResponse\"\x00\x12N\n" +
-	"\vLogSettings\x12\x1d.inference.LogSettingsRequest\x1a\x1e.inference.LogSettingsResponse\"\x00B\x17Z\x15tutti/proto/inferenceb\x06proto3"
+	"\vLogSettings\x12\x1d.inference.LogSettingsRequest\x1a\x1e.inference.LogSettingsResponse\"\x00B/Z-github.com/tutti-server/tutti/proto/inferenceb\x06proto3"
 
 var (
 	file_inference_grpc_service_proto_rawDescOnce sync.Once

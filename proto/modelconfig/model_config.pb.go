@@ -4071,7 +4071,7 @@ const file_modelconfig_model_config_proto_rawDesc = "" +
 	"\tTYPE_FP32\x10\v\x12\r\n" +
 	"\tTYPE_FP64\x10\f\x12\x0f\n" +
 	"\vTYPE_STRING\x10\r\x12\r\n" +
-	"\tTYPE_BF16\x10\x0eB\x19Z\x17tutti/proto/modelconfigb\x06proto3"
+	"\tTYPE_BF16\x10\x0eB1Z/github.com/tutti-server/tutti/proto/modelconfigb\x06proto3"
 
 var (
 	file_modelconfig_model_config_proto_rawDescOnce sync.Once

@@ -5,12 +5,12 @@ package cached_test
 import (
 	"testing"
 
-	"tutti/backends"
-	"tutti/cache"
-	"tutti/cache/local"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/cache/local"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // sink completes works by releasing them.

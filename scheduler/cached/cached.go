@@ -6,13 +6,13 @@ import (
 	"sync"
 	"time"
 
-	"tutti/cache"
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/core/tracing"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Settings are what New is given.

@@ -8,16 +8,16 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tutti/backends"
-	"tutti/cache"
-	"tutti/cache/local"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/cached"
-	"tutti/scheduler/direct"
-	"tutti/scheduler/dynamic"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/cache/local"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/cached"
+	"github.com/tutti-server/tutti/scheduler/direct"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,8 +3,8 @@ package cached
 import (
 	"time"
 
-	"tutti/core/telemetry"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // sweepEvery is how long followers whose clients have gone may go unnoticed.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/scheduler/device"
+	"github.com/tutti-server/tutti/scheduler/device"
 )
 
 // TestTogether has instances of random needs execute from goroutines of their own, and

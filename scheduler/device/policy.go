@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/backends"
+	"github.com/tutti-server/tutti/backends"
 )
 
 // The settings of a host policy.

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/backends"
-	"tutti/scheduler/device"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/scheduler/device"
 )
 
 func TestParsePolicy(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // Ask is what one instance needs for an execution.

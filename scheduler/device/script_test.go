@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"tutti/core/goldentest"
-	"tutti/scheduler/device"
+	"github.com/tutti-server/tutti/internal/goldentest"
+	"github.com/tutti-server/tutti/scheduler/device"
 )
 
 // TestScripts plays each file of testdata. A file has the server's settings and the

@@ -3,7 +3,7 @@ package direct
 import (
 	"context"
 
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Closed is the scheduler of a model without an instance that takes requests.

@@ -6,8 +6,8 @@ package direct
 import (
 	"context"
 
-	"tutti/backends"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Settings are what New and NewInline are given.

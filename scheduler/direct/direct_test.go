@@ -6,10 +6,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tutti/backends"
-	"tutti/scheduler"
-	"tutti/scheduler/direct"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/direct"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

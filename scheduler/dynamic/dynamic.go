@@ -15,9 +15,9 @@ import (
 	"strconv"
 	"time"
 
-	"tutti/backends"
-	"tutti/proto/modelconfig"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Settings are what New is given.

@@ -3,7 +3,7 @@ package dynamic
 import (
 	"time"
 
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // equal batches works whose shapes agree. Where neither preferred sizes nor a delay

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // near batches works of near lengths. It starts from the oldest work, which so never

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"tutti/core/goldentest"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/internal/goldentest"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
 // TestScripts drives policies by scripts on a virtual clock: each file holds

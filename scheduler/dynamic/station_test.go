@@ -12,14 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/goldentest"
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/goldentest"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // TestStationScripts drives whole schedulers by scripts on a virtual clock: each file

@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Model is a model as a function. It serves as one instance of itself.

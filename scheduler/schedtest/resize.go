@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tutti/backends"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // worn is an instance that must not execute once it is gone. It has a number of its own.

@@ -8,14 +8,14 @@ import (
 
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
-	"tutti/scheduler/schedtest"
-	"tutti/scheduler/sequence"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/scheduler/sequence"
 )
 
 // rounds returns a function that runs one sequence of three requests in each of the

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"tutti/core/status"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // book knows all sequences of a model. The caller has a lock around it.

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/scheduler"
-	"tutti/scheduler/device"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/device"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // TestChaos sends what no client should: starts without ends, ends without starts, starts

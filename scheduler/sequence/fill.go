@@ -3,10 +3,10 @@ package sequence
 import (
 	"context"
 
-	"tutti/core/infer"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // newSlot returns a slot with a work of all the model's ports.

@@ -3,8 +3,8 @@ package sequence
 import (
 	"time"
 
-	"tutti/core/tensor"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // window bounds how many ready sequences a decision looks at.

@@ -7,13 +7,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/device"
-	"tutti/scheduler/schedtest"
-	"tutti/scheduler/sequence"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/device"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/scheduler/sequence"
 )
 
 // limited is a model that notes how many of its kind execute at a time.

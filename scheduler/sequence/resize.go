@@ -3,10 +3,10 @@ package sequence
 import (
 	"slices"
 
-	"tutti/backends"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 var _ scheduler.Resizable = (*Scheduler)(nil)

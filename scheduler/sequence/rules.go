@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
 // Rules are the sequence batching rules of one model.

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/telemetry"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Settings are what New is given.

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"tutti/core/goldentest"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/goldentest"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
 // TestScripts drives books by scripts on a virtual clock: each file holds commands

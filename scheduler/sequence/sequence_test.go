@@ -12,16 +12,16 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/proto/modelconfig"
-	"tutti/scheduler"
-	"tutti/scheduler/dynamic"
-	"tutti/scheduler/schedtest"
-	"tutti/scheduler/sequence"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/scheduler/sequence"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -3,10 +3,10 @@ package sequence_test
 import (
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/scheduler/schedtest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 // TestShownState has a state that is listed among the model's outputs: a request has it

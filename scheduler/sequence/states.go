@@ -1,9 +1,9 @@
 package sequence
 
 import (
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // keep moves the states among a request's outputs to its slot; one that is left out

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/core/tensor/simdev"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/simdev"
 )
 
 // TestViews verifies that a state is copied when the rest of its batch's memory is kept

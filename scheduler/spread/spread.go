@@ -8,9 +8,9 @@ import (
 	"errors"
 	"slices"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/scheduler"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
 )
 
 // Site is the scheduler of a model's instances at one place.

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/core/tensor/simdev"
-	"tutti/scheduler"
-	"tutti/scheduler/spread"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/simdev"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/spread"
 )
 
 // shelf is a scheduler that keeps what it gets.

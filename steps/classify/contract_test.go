@@ -4,9 +4,9 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"tutti/core/tensor"
-	"tutti/steps/classify"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/classify"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 func indices(dims []int64, v ...uint32) steptest.Value {

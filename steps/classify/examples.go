@@ -1,6 +1,6 @@
 package classify
 
-import "tutti/steps"
+import "github.com/tutti-server/tutti/steps"
 
 const threeLabels = "cat\ndog\nfox\n"
 

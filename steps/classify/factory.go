@@ -1,9 +1,9 @@
 package classify
 
 import (
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"testing"
 
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/classify"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/classify"
 )
 
 // gold is one case of testdata/gold.json.gz, made by testdata/make_gold.py.

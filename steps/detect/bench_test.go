@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"tutti/core/tensor"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // predictions are those of YOLO v8 at 640 x 640 with 80 classes and some objects, each

@@ -5,9 +5,9 @@ import (
 	"math"
 	"testing"
 
-	"tutti/core/tensor"
-	"tutti/steps/detect"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/detect"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 var (

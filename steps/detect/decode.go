@@ -3,9 +3,9 @@ package detect
 import (
 	"math"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // part is one row of an input.

@@ -1,6 +1,6 @@
 package detect
 
-import "tutti/steps"
+import "github.com/tutti-server/tutti/steps"
 
 func examples() []steps.Example {
 	return []steps.Example{

@@ -3,7 +3,7 @@ package detect_test
 import (
 	"testing"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // FuzzDetect asks that whatever the numbers, boxes are finite, inside the picture and

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/steps"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // auto leaves a parameter to the format.

@@ -1,8 +1,8 @@
 package detect
 
 import (
-	"tutti/backends"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // nobody is the label of no box.

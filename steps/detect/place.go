@@ -3,7 +3,7 @@ package detect
 import (
 	"math"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // place takes boxes of the model's coordinates to those of the outputs.

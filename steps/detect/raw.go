@@ -3,8 +3,8 @@ package detect
 import (
 	"fmt"
 
-	"tutti/backends"
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // raw are YOLO v5's heads: with s the sigmoid of a number, a box's centre is

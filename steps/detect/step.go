@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // step is detect.

@@ -6,10 +6,10 @@ import (
 	"math"
 	"sync"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // step is nearest.

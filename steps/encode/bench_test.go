@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 var nan = float32(math.NaN())

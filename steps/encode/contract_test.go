@@ -3,8 +3,8 @@ package encode_test
 import (
 	"testing"
 
-	"tutti/steps/encode"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/steps/encode"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // TestContract runs the suite that every step passes.

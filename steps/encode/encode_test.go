@@ -14,10 +14,10 @@ import (
 
 	_ "golang.org/x/image/webp"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/encode"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/encode"
 )
 
 var channels = map[string]int{"gray": 1, "rgb": 3, "rgba": 4}

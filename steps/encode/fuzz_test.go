@@ -3,7 +3,7 @@ package encode_test
 import (
 	"testing"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // FuzzEncode encodes arbitrary samples without loss and decodes them again.

@@ -3,7 +3,7 @@ package encode
 import (
 	"fmt"
 
-	"tutti/steps"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // options are the parameters, parsed.

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"sync"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/encode/webp"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/encode/webp"
 )
 
 // step is encode_image.

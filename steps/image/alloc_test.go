@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/steps/image"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/image"
 )
 
 // TestAllocsPerRow holds the steps to no allocation a row once their scratch has

@@ -9,7 +9,7 @@ import (
 	"math"
 	"testing"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // screen is a picture of 1920 x 1080: smooth colour with some texture.

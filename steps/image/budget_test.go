@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // TestPixelsInProgress verifies that an image waits while others hold the pixels,

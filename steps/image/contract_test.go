@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/core/tensor"
-	"tutti/steps/image"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/image"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // TestContract runs the suite that every step passes.

@@ -1,6 +1,6 @@
 package image
 
-import "tutti/steps/image/opencv"
+import "github.com/tutti-server/tutti/steps/image/opencv"
 
 // cvResizer resamples with OpenCV's samplings: it gives package opencv the rows of a part
 // and takes its results to a tensor.

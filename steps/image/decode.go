@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/image/webp"
 
-	"tutti/steps/image/jpeg"
-	"tutti/steps/image/tiff"
+	"github.com/tutti-server/tutti/steps/image/jpeg"
+	"github.com/tutti-server/tutti/steps/image/tiff"
 )
 
 // refuse words an error about bytes of a known format.

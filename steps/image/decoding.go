@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/steps"
-	"tutti/steps/image/turbojpeg"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image/turbojpeg"
 )
 
 // decoding is how files are decoded: the parameters, parsed.

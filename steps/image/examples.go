@@ -1,6 +1,6 @@
 package image
 
-import "tutti/steps"
+import "github.com/tutti-server/tutti/steps"
 
 // fileExamples are for decode_resize: a letterbox with its geometry. A BMP file with the oldest kind of header
 // can be written in JSON.

@@ -1,6 +1,6 @@
 package image
 
-import "tutti/steps/image/tiff"
+import "github.com/tutti-server/tutti/steps/image/tiff"
 
 // exifMark starts EXIF data inside JPEG, and by mistake elsewhere.
 var exifMark = []byte("Exif\x00\x00")

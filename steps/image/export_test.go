@@ -3,7 +3,7 @@ package image
 import (
 	"sync"
 
-	"tutti/steps"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // WithoutVectors makes a step resize in Go.

@@ -3,7 +3,7 @@ package image
 import (
 	"math"
 
-	"tutti/steps/image/opencv"
+	"github.com/tutti-server/tutti/steps/image/opencv"
 )
 
 // filter is how samples are weighed: an index of filters.

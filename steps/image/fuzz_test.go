@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/image"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image"
 )
 
 // FuzzJPEG takes damaged files through the program's own decoder.

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // layout writes resized samples in a tensor's order and type. The 256 values

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // parseNumbers reads scale, mean, std and fill and makes the tables.

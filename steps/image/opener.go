@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"tutti/steps"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // Opener decodes picture files to RGB as the step decode_resize does, for the steps

@@ -1,6 +1,6 @@
 package image
 
-import "tutti/steps"
+import "github.com/tutti-server/tutti/steps"
 
 // outputParams are what every step of the package has: how a picture becomes the
 // output.

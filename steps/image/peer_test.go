@@ -6,11 +6,11 @@ import (
 	"maps"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/image"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // BenchmarkPeer is timed against Pillow and numpy by make bench-steps.

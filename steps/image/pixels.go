@@ -3,7 +3,7 @@ package image
 import (
 	"fmt"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // samples is a picture that a tensor holds: ch samples a pixel (1 grey, 3 RGB, 4 RGB

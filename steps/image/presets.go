@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"tutti/steps"
+	"github.com/tutti-server/tutti/steps"
 )
 
 const (

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/steps/image"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/image"
 )
 
 // withSize returns the JPEG or PNG with another size in its header.

@@ -3,7 +3,7 @@ package image
 import (
 	"encoding/binary"
 
-	"tutti/steps/image/kernels"
+	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
 // resizer resamples an image as Pillow does, unless the filter is one of OpenCV: two

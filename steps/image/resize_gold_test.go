@@ -15,10 +15,10 @@ import (
 	"os"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/image"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image"
 )
 
 // record is a picture or a case of testdata/resize.gold.gz; make_resize_gold.py

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // maxOutput bounds the pixels of the output, so that a slip of the keyboard in

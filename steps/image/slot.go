@@ -1,9 +1,9 @@
 package image
 
 import (
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // outputs are the tensors of a batch, and its boxes.

@@ -1,8 +1,8 @@
 package image
 
 import (
-	"tutti/steps/image/jpeg"
-	"tutti/steps/image/tiff"
+	"github.com/tutti-server/tutti/steps/image/jpeg"
+	"github.com/tutti-server/tutti/steps/image/tiff"
 )
 
 // tiffHeader reads what the first image of a file is.

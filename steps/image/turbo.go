@@ -3,9 +3,9 @@ package image
 import (
 	"fmt"
 
-	"tutti/steps"
-	"tutti/steps/image/kernels"
-	"tutti/steps/image/turbojpeg"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image/kernels"
+	"github.com/tutti-server/tutti/steps/image/turbojpeg"
 )
 
 // findTurbo opens libturbojpeg as the parameter wants it. With vectors the program's own

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/steps/image/turbojpeg"
+	"github.com/tutti-server/tutti/steps/image/turbojpeg"
 )
 
 // TestTurbo holds libturbojpeg, where the system has it, to the pixels that the

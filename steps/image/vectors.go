@@ -1,6 +1,6 @@
 package image
 
-import "tutti/steps/image/kernels"
+import "github.com/tutti-server/tutti/steps/image/kernels"
 
 // vectors is what the resize of colour pictures takes where the processor has what
 // package kernels wants: rows stay bytes.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"testing"
 
-	"tutti/core/tensor"
-	"tutti/steps/image"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/image"
 )
 
 // TestVectors compares the resize with vectors to the one in Go: every filter, sizes

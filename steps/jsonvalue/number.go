@@ -7,7 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // element appends one value in the field's type.

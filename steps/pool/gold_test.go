@@ -7,10 +7,10 @@ import (
 	"os"
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps/pool"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/pool"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // gold is a case of testdata/gold.json.gz, which testdata/make_gold.py writes.

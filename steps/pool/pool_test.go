@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/pool"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/pool"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 func TestStep(t *testing.T) {

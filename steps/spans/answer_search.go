@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // candidate is an answer from one token to another.

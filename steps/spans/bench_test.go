@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/steps"
-	"tutti/steps/spans"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/spans"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // The peers' inputs: 128 tokens of 4 characters, two of them a word, and a space after each word.

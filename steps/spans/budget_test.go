@@ -6,10 +6,10 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/spans"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/spans"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // TestAllocBudget holds the steps to no allocation in steady state.

@@ -5,10 +5,10 @@ import (
 	"math"
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps/spans"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/spans"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 func i32(dims []int64, v ...uint32) steptest.Value {

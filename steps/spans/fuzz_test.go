@@ -6,10 +6,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/spans"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/spans"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // ofBytes makes n INT64 elements of data, one byte each; those above 250 become large or negative.

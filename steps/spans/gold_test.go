@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/spans"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/spans"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // passage is what the steps and the gold files have.

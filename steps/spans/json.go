@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"strconv"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 const hexDigits = "0123456789abcdef"

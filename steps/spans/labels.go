@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"tutti/steps"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // label is a class of tokens.

@@ -3,7 +3,7 @@ package spans
 import (
 	"math"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // word is a token, or the tokens of a word, with the label that the strategy gives them.

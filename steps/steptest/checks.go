@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // check compares a request's result with what it wants.

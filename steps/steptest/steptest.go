@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // Case is a step with parameters and the requests that it must answer.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // Value is the content of a tensor in a test. Dims are all its dimensions, the batch dimension too where the case has

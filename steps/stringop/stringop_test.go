@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/steptest"
-	"tutti/steps/stringop"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/steptest"
+	"github.com/tutti-server/tutti/steps/stringop"
 )
 
 func text(v ...string) steptest.Value { return steptest.Text([]int64{int64(len(v))}, v...) }

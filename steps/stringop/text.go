@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/cases"
 	"golang.org/x/text/transform"
 
-	"tutti/core/config"
+	"github.com/tutti-server/tutti/core/config"
 )
 
 func isASCII(text []byte) bool {

@@ -3,9 +3,9 @@ package tensorop_test
 import (
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 // BenchmarkPeer has the cases of bench/peers/steps/tensorop.py: batches of what stands

@@ -7,8 +7,8 @@ package tensorop_test
 import (
 	"testing"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 func TestAllocBudget(t *testing.T) {

@@ -4,9 +4,9 @@ import (
 	"math"
 	"unsafe"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // overflow says what becomes of numbers that the other type does not have.

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"unsafe"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // parse reads numbers as text; one that cannot be read, or is out of range, fails its row.

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"strings"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // NewConstantFactory returns the step "constant".

@@ -1,6 +1,6 @@
 package tensorop
 
-import "tutti/core/tensor"
+import "github.com/tutti-server/tutti/core/tensor"
 
 // bits is an element of any type, moved as it is.
 type bits interface {

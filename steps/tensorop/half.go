@@ -3,7 +3,7 @@ package tensorop
 import (
 	"math"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // fromFP16 returns the value of an IEEE 754 half.

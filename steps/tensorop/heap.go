@@ -3,7 +3,7 @@ package tensorop
 import (
 	"unsafe"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // heap allocates memory that lives as long as somebody knows it.

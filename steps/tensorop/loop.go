@@ -3,9 +3,9 @@ package tensorop
 import (
 	"math"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // pairLoop goes over all elements in runs: an operand is read as it lies, or repeats a

@@ -1,6 +1,6 @@
 package tensorop
 
-import "tutti/core/tensor"
+import "github.com/tutti-server/tutti/core/tensor"
 
 const (
 	// maxRank bounds dimensions, the batch dimension among them.

@@ -3,9 +3,9 @@ package tensorop
 import (
 	"slices"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 var reduceNames = []string{"sum", "prod", "mean", "min", "max"}

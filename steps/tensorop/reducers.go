@@ -1,7 +1,7 @@
 package tensorop
 
 import (
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 func reduceAll[T tensor.Number](r *reduce, out, in *tensor.Tensor, g lineup) {

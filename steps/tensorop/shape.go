@@ -3,8 +3,8 @@ package tensorop
 import (
 	"slices"
 
-	"tutti/backends"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // reshape shares its input's memory.

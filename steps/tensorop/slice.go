@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tutti/backends"
-	"tutti/core/status"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // span is what is taken of one axis. A nil bound is the end that the step comes from or

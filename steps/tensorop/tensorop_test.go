@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/steptest"
-	"tutti/steps/tensorop"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/steptest"
+	"github.com/tutti-server/tutti/steps/tensorop"
 )
 
 func port(name string, d tensor.DType, dims ...int64) config.Port {

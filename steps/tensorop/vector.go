@@ -3,7 +3,7 @@ package tensorop
 import (
 	"math"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // lanes is how many float32 numbers go at a time. The functions here do as many of a

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // decoderGold is what the reference decodes of some ids with one decoder. A case is the ids, the text, and the text

@@ -4,12 +4,12 @@ import (
 	"context"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/steptest"
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/steptest"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 func TestDetokenize(t *testing.T) {

@@ -1,6 +1,6 @@
 package tokenize
 
-import "tutti/steps"
+import "github.com/tutti-server/tutti/steps"
 
 // exampleVocabulary is a vocab.txt.
 const exampleVocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nworld\n##s\n!\nhow\nare\nyou\n"

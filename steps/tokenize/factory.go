@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // The parameters of the step.

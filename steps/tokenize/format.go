@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"tutti/core/status"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // The parameters that say how tokenizer_file is read.

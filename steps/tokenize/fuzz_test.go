@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // FuzzKinds encodes a text, or a pair, with every kind of tokenizer and decodes the ids.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // goldHead is the first line of gold.jsonl.gz.

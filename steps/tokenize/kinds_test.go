@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // kindHead is the first line of a gold file: the tokenizer, stored or given, and what is tried with it.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"unicode/utf8"
 
-	"tutti/core/status"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // What outputs have of a row.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"tutti/steps/steptest"
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/steps/steptest"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // BenchmarkPeer has the cases of bench/peers/steps/tokenize.py.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"unicode/utf8"
 
-	"tutti/steps/tokenize/onig"
+	"github.com/tutti-server/tutti/steps/tokenize/onig"
 )
 
 // sequence is a Sequence of pre-tokenizers.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // TestEveryCodePoint compares what the BERT stages make of each code point with the reference, by a checksum per

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"unicode"
 
-	"tutti/steps/tokenize/onig"
+	"github.com/tutti-server/tutti/steps/tokenize/onig"
 )
 
 // match is one part of a text that a pattern cuts: what it matches, or what lies between.

@@ -6,11 +6,11 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"tutti/backends"
-	"tutti/core/recovery"
-	"tutti/core/status"
-	"tutti/core/tensor"
-	"tutti/steps"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/steps"
 )
 
 // step is the step "tokenize".

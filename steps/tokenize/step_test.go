@@ -8,13 +8,13 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/infer"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/steptest"
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/steptest"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 func TestStep(t *testing.T) {

@@ -3,7 +3,7 @@ package tokenize
 import (
 	"unicode/utf8"
 
-	"tutti/steps/tokenize/onig"
+	"github.com/tutti-server/tutti/steps/tokenize/onig"
 )
 
 // Span is a half-open range of bytes in the source text.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // noLimits takes truncation and padding off the file.

@@ -1,8 +1,8 @@
 package tokenize
 
 import (
-	"tutti/backends"
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // windows goes through the windows of all rows of a batch, which lie in lots one after the other.

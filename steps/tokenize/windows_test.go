@@ -7,11 +7,11 @@ import (
 	"strconv"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // windowsGold is a line of windows.jsonl.gz; see testdata/make_windows.py.

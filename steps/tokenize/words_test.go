@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 	"testing"
 
-	"tutti/steps/tokenize"
+	"github.com/tutti-server/tutti/steps/tokenize"
 )
 
 // TestWords compares the numbers of words and sequences with the reference's.

@@ -1,4 +1,4 @@
-module tutti/tools/collector
+module github.com/tutti-server/tutti/tools/collector
 
 go 1.26.0
 

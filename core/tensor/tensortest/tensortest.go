@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"tutti/core/tensor"
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // alignment is what every buffer's address is a multiple of.

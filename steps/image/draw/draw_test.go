@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/backends"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/image/draw"
-	"tutti/steps/steptest"
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image/draw"
+	"github.com/tutti-server/tutti/steps/steptest"
 )
 
 func newStep(tb testing.TB, params map[string]string) steps.Step {

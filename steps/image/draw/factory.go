@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"tutti/core/config"
-	"tutti/core/tensor"
-	"tutti/steps"
-	"tutti/steps/image"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"testing"
 
-	"tutti/steps/image/jpeg"
+	"github.com/tutti-server/tutti/steps/image/jpeg"
 )
 
 // screen is a picture of 1920 x 1080 with some texture, as a JPEG of 4:2:0.

@@ -1,6 +1,6 @@
 package jpeg
 
-import "tutti/steps/image/kernels"
+import "github.com/tutti-server/tutti/steps/image/kernels"
 
 // Size is that of the decoded picture.
 func (d *Decoder) Size() (width, height int) { return d.outW, d.outH }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/steps/image/jpeg"
+	"github.com/tutti-server/tutti/steps/image/jpeg"
 )
 
 // readGold reads the archive that testdata/make_gold.py makes.

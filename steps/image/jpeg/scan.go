@@ -3,7 +3,7 @@ package jpeg
 import (
 	"errors"
 
-	"tutti/steps/image/kernels"
+	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
 // scan is one pass over some of the components.

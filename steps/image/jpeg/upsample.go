@@ -1,6 +1,6 @@
 package jpeg
 
-import "tutti/steps/image/kernels"
+import "github.com/tutti-server/tutti/steps/image/kernels"
 
 // plane gives row y of a component at full width. Halved ones get libjpeg's triangle
 // filter, which weighs the nearer sample 3 to 1, unless the picture is an eighth or a

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"tutti/steps/image/kernels"
+	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
 // BenchmarkKernels runs each for a row of 1920 pixels or 240 blocks.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tutti/steps/image/kernels"
+	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
 // widths are those around the sizes of vectors, and some larger.

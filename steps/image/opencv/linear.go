@@ -1,6 +1,6 @@
 package opencv
 
-import "tutti/steps/image/kernels"
+import "github.com/tutti-server/tutti/steps/image/kernels"
 
 // linear makes two passes with two weights. The first drops 4 bits, so that its results have 16.
 type linear struct {

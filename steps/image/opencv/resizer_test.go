@@ -10,7 +10,7 @@ import (
 	"os"
 	"testing"
 
-	"tutti/steps/image/opencv"
+	"github.com/tutti-server/tutti/steps/image/opencv"
 )
 
 var samplings = []opencv.Sampling{opencv.Nearest, opencv.Linear, opencv.Cubic, opencv.Area, opencv.Lanczos4}

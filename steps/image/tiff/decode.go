@@ -1,6 +1,6 @@
 package tiff
 
-import "tutti/steps/image/jpeg"
+import "github.com/tutti-server/tutti/steps/image/jpeg"
 
 // Decoder decodes one file after another. It keeps its memory between them and is not safe for concurrent use. The zero
 // value is ready.

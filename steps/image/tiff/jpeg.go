@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"fmt"
 
-	"tutti/steps/image/jpeg"
-	"tutti/steps/image/kernels"
+	"github.com/tutti-server/tutti/steps/image/jpeg"
+	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
 // jpeg decodes a segment that is a JPEG file, whose tables may stand in the directory.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"tutti/steps/image/jpeg"
-	"tutti/steps/image/tiff"
+	"github.com/tutti-server/tutti/steps/image/jpeg"
+	"github.com/tutti-server/tutti/steps/image/tiff"
 )
 
 // files reads the archive of gold files, which package image compares with Pillow.

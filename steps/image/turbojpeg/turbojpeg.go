@@ -14,7 +14,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"tutti/backends/dylib"
+	"github.com/tutti-server/tutti/backends/dylib"
 )
 
 // names are those that systems give the library.

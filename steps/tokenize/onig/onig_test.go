@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tutti/steps/tokenize/onig"
+	"github.com/tutti-server/tutti/steps/tokenize/onig"
 )
 
 func TestMatches(t *testing.T) {

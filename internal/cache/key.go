@@ -1,0 +1,124 @@
+package cache
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"math"
+	"sync"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// Key names the answer to one request to one loaded version of a model. It is a
+// SHA-256 sum over an encoding that no two requests share: requests that a client
+// chooses cannot be made to collide, so an entry needs no copy of its request to
+// compare with.
+type Key [sha256.Size]byte
+
+// Hasher makes keys. Get one from a Hashers; it is for one goroutine at a time.
+type Hasher struct {
+	sum hash.Hash
+	buf []byte // what is not yet in sum
+	key Key
+}
+
+// Hashers is a pool of Hasher whose keys all begin with one identity: that of a
+// loaded version.
+type Hashers struct {
+	identity Key
+	pool     sync.Pool
+}
+
+// NewHashers returns a pool for the version with the given identity.
+func NewHashers(identity Key) *Hashers {
+	h := &Hashers{identity: identity}
+	h.pool.New = func() any { return &Hasher{sum: sha256.New()} }
+	return h
+}
+
+// Get returns a hasher that has taken the identity and nothing else.
+//
+// hot: no allocation in the steady state.
+func (p *Hashers) Get() *Hasher {
+	h := p.pool.Get().(*Hasher) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	h.sum.Reset()
+	h.buf = append(h.buf[:0], p.identity[:]...)
+	return h
+}
+
+// Put returns a hasher for reuse.
+func (p *Hashers) Put(h *Hasher) { p.pool.Put(h) }
+
+// Uint adds a number.
+func (h *Hasher) Uint(n uint64) { h.buf = binary.LittleEndian.AppendUint64(h.buf, n) }
+
+// Text adds a text after its length.
+func (h *Hasher) Text(s string) {
+	h.Uint(uint64(len(s)))
+	h.buf = append(h.buf, s...)
+}
+
+// Tensor adds a type, a shape and the bytes, or that the tensor is absent. The host
+// must reach its memory.
+func (h *Hasher) Tensor(t *tensor.Tensor) {
+	if !t.Present() {
+		h.buf = append(h.buf, 0)
+		return
+	}
+	h.buf = append(h.buf, 1, byte(t.DType))
+	dims := t.Shape.Dims()
+	h.Uint(uint64(len(dims)))
+	for _, d := range dims {
+		h.Uint(uint64(d))
+	}
+	h.Uint(uint64(t.Len))
+	if t.Len <= smallTensor {
+		h.buf = append(h.buf, t.Bytes()...)
+		return
+	}
+	h.flush()
+	_, _ = h.sum.Write(t.Bytes()) // a hash takes everything
+}
+
+// smallTensor is up to what size a tensor is hashed together with what stands beside it.
+const smallTensor = 1 << 12
+
+// Meta adds what a model may learn of a request besides its inputs: its parameters
+// and its place in a sequence. The id, the priority and the time-out say when and for
+// whom, not what.
+func (h *Hasher) Meta(m *infer.Meta) {
+	h.Uint(m.Sequence.ID)
+	h.Text(m.Sequence.Name)
+	h.buf = append(h.buf, bit(m.Sequence.Start), bit(m.Sequence.End))
+	h.Uint(uint64(len(m.Params)))
+	for i := range m.Params {
+		p := &m.Params[i]
+		h.Text(p.Key)
+		h.buf = append(h.buf, byte(p.Kind), bit(p.Bool))
+		h.Uint(uint64(p.Int))
+		h.Uint(p.Uint)
+		h.Uint(math.Float64bits(p.Double))
+		h.Text(p.String)
+	}
+}
+
+func bit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (h *Hasher) flush() {
+	_, _ = h.sum.Write(h.buf) // a hash takes everything
+	h.buf = h.buf[:0]
+}
+
+// Key returns the key of what was added since Get.
+func (h *Hasher) Key() Key {
+	h.flush()
+	h.sum.Sum(h.key[:0])
+	return h.key
+}

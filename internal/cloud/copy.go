@@ -1,0 +1,183 @@
+package cloud
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/md5" //nolint:gosec // it is what buckets tell of their objects
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tutti-server/tutti/core/status"
+)
+
+// tries is how often reading goes on after nothing came of the try before.
+const tries = 4
+
+// Copy reads an object into a file, which is there when it is whole and right. What
+// an interrupted copy left in the file with partial as its name is gone on with.
+// wrote is told of bytes as they come, and of those that were there with fetched
+// false.
+func Copy(ctx context.Context, b Bucket, o Object, file, partial string, wrote func(n int64, fetched bool)) error {
+	f, err := os.OpenFile(partial, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the caller's cache
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	have, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if have > o.Size {
+		have = 0
+	}
+	wrote(have, false)
+	if err := fill(ctx, b, &o, f, have, wrote); err != nil {
+		return err
+	}
+	if err := verify(o, f); err != nil {
+		return errorsWith(err, os.Remove(partial)) // the next try begins anew
+	}
+	if err := f.Chmod(0o444); err != nil {
+		return err
+	}
+	return os.Rename(partial, file)
+}
+
+// fill reads from where the file ends until it is whole. A connection that breaks is
+// no failure as long as something comes.
+func fill(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) error {
+	for failures := 0; have < o.Size; {
+		n, err := readOn(ctx, b, o, f, have, wrote)
+		have += n
+		switch {
+		case have >= o.Size:
+		case ctx.Err() != nil:
+			return status.ErrCancelled
+		case err == nil:
+			err = io.ErrUnexpectedEOF
+		}
+		if have >= o.Size {
+			break
+		}
+		if n >= pace {
+			failures = 0
+		}
+		if failures++; failures >= tries || status.CodeOf(err) == status.NotFound {
+			return fmt.Errorf("reading object '%s' ended after %d of %d bytes: %w", o.Key, have, o.Size, err)
+		}
+		if err := pause(ctx, failures); err != nil {
+			return err
+		}
+	}
+	return f.Truncate(o.Size)
+}
+
+// pause waits longer after each failure.
+func pause(ctx context.Context, failures int) error {
+	t := time.NewTimer(100 * time.Millisecond << failures)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return status.ErrCancelled
+	}
+}
+
+// A connection counts as broken when fewer than pace bytes came for as long as idle:
+// one that gives a byte now and then would otherwise hold a load for ever.
+const (
+	idle = 30 * time.Second
+	pace = 16 << 10
+)
+
+// unsummed is a body whose object turned out to be listed with a number that only
+// looks like its MD5.
+type unsummed struct{ io.ReadCloser }
+
+// readOn reads once from an offset.
+func readOn(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) (int64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	body, err := b.Read(ctx, *o, have)
+	if err != nil {
+		return 0, err
+	}
+	if _, ok := body.(unsummed); ok {
+		o.MD5 = nil
+	}
+	defer body.Close()
+	watch := time.AfterFunc(idle, cancel)
+	defer watch.Stop()
+	src := io.LimitReader(body, o.Size-have)
+	buf := make([]byte, 256<<10)
+	for n, since := int64(0), int64(0); ; {
+		got, err := src.Read(buf)
+		if since += int64(got); since >= pace {
+			watch.Reset(idle)
+			since = 0
+		}
+		if _, werr := f.WriteAt(buf[:got], have+n); werr != nil {
+			return n, werr
+		}
+		n += int64(got)
+		wrote(int64(got), true)
+		switch err {
+		case nil:
+		case io.EOF:
+			return n, nil
+		default:
+			return n, err
+		}
+	}
+}
+
+// verify compares a file with what the listing says of the object.
+func verify(o Object, f *os.File) error {
+	if len(o.MD5) == 0 {
+		return nil
+	}
+	sum := md5.New() //nolint:gosec // as above
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, o.Size)); err != nil {
+		return err
+	}
+	if got := sum.Sum(nil); !bytes.Equal(got, o.MD5) {
+		return status.Errorf(status.Internal, "object '%s' has MD5 %x after reading, expected %x", o.Key, got, o.MD5)
+	}
+	return nil
+}
+
+// CopyBack writes a file as an object.
+func CopyBack(ctx context.Context, b Bucket, key, file string) error {
+	f, err := os.Open(filepath.Clean(file))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return b.Write(ctx, key, f, info.Size())
+}
+
+// errorsWith returns err, which says more than what followed from it.
+func errorsWith(err, _ error) error { return err }
+
+// ignoreMissing returns nil for an object that is not there.
+func ignoreMissing(err error) error {
+	if status.CodeOf(err) == status.NotFound {
+		return nil
+	}
+	return err
+}
+
+func sorted(list []Object) []Object {
+	slices.SortFunc(list, func(a, b Object) int { return cmp.Compare(a.Key, b.Key) })
+	return list
+}

@@ -1,0 +1,159 @@
+package logs
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tutti-server/tutti/core/status"
+)
+
+// The formats of a line.
+const (
+	// Default is the one of glog: I1121 05:10:08.123456 1234 serve.go:12] "message".
+	Default = "default"
+	// ISO8601 begins with the time: 2026-11-21T05:10:08Z I 1234 serve.go:12] "message".
+	ISO8601 = "ISO8601"
+	// JSON is one object a line.
+	JSON = "json"
+)
+
+// Settings say what is logged, where and how.
+type Settings struct {
+	// File gets all lines, after those it has; empty: standard output and error.
+	File string
+	// Info, Warning and Error are which of these are logged.
+	Info, Warning, Error bool
+	// Verbose logs slog's debug level from 1 on, and four levels below it from 2 on.
+	Verbose uint32
+	// Format is Default, ISO8601 or JSON; empty is Default.
+	Format string
+	// Raw leaves messages unquoted in the formats that are not JSON, so that a message
+	// of several lines stays one. Nobody should parse such a log.
+	Raw bool
+}
+
+// Update changes the settings that are not nil.
+type Update struct {
+	// File is always refused.
+	File                 *string
+	Info, Warning, Error *bool
+	Verbose              *uint32
+	Format               *string
+}
+
+// Log writes lines. It is safe for concurrent use, and a line that cannot be written
+// is lost: a log whose reader is gone does not end a server.
+type Log struct {
+	settings atomic.Pointer[Settings]
+	update   sync.Mutex // held by who replaces settings
+	pid      int
+
+	mu             sync.Mutex
+	stdout, stderr io.Writer // guarded by mu
+	file           *os.File  // guarded by mu
+}
+
+// New returns a log that writes to its file or, without one, warnings and errors to
+// stderr and the rest to stdout.
+func New(s Settings, stdout, stderr io.Writer) (*Log, error) {
+	if s.Format == "" {
+		s.Format = Default
+	}
+	if err := checkFormat(s.Format); err != nil {
+		return nil, err
+	}
+	l := &Log{pid: os.Getpid(), stdout: stdout, stderr: stderr}
+	if s.File != "" {
+		f, err := os.OpenFile(s.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, status.Errorf(status.InvalidArg, "failed to open log file '%s': %w", s.File, err)
+		}
+		l.file, l.stdout, l.stderr = f, f, f
+	}
+	l.settings.Store(&s)
+	return l, nil
+}
+
+// Formats lists the formats.
+func Formats() []string { return []string{Default, ISO8601, JSON} }
+
+func checkFormat(name string) error {
+	if !slices.Contains(Formats(), name) {
+		return status.Errorf(status.InvalidArg, "invalid argument for log_format, got: %s", name)
+	}
+	return nil
+}
+
+// Logger returns a logger that writes to l.
+func (l *Log) Logger() *slog.Logger { return slog.New(&handler{log: l}) }
+
+// Settings returns the settings in force.
+func (l *Log) Settings() Settings { return *l.settings.Load() }
+
+// Update changes settings for all loggers at once, or fails and changes none.
+func (l *Log) Update(u Update) error {
+	if u.File != nil {
+		return status.Errorf(status.Unsupported, "log file location can not be updated through network protocol")
+	}
+	if u.Format != nil {
+		if err := checkFormat(*u.Format); err != nil {
+			return err
+		}
+	}
+	l.update.Lock()
+	defer l.update.Unlock()
+	s := l.Settings()
+	set(&s.Info, u.Info)
+	set(&s.Warning, u.Warning)
+	set(&s.Error, u.Error)
+	set(&s.Verbose, u.Verbose)
+	set(&s.Format, u.Format)
+	l.settings.Store(&s)
+	return nil
+}
+
+func set[T any](to, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// enabled tells whether s has a line of this level logged.
+func (s *Settings) enabled(level slog.Level) bool {
+	switch {
+	case level >= slog.LevelError:
+		return s.Error
+	case level >= slog.LevelWarn:
+		return s.Warning
+	case level >= slog.LevelInfo:
+		return s.Info
+	}
+	return int64(slog.LevelInfo-level) <= int64(s.Verbose)*int64(slog.LevelInfo-slog.LevelDebug)
+}
+
+// write writes a whole line to where the level goes.
+func (l *Log) write(level slog.Level, line []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.stdout
+	if level >= slog.LevelWarn {
+		w = l.stderr
+	}
+	_, _ = w.Write(line) // there is nowhere left to report it
+}
+
+// Close closes the log file. What is logged from then on is lost if there was one.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.file
+	if f == nil {
+		return nil
+	}
+	l.file, l.stdout, l.stderr = nil, io.Discard, io.Discard
+	return f.Close()
+}

@@ -1,0 +1,100 @@
+package options
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+)
+
+// keyComplete is the setting of all backends that --disable-auto-complete-config stands for.
+const keyComplete = "auto-complete-config"
+
+// BackendConfig holds settings by backend name; those of the empty name are every
+// backend's. As a flag it may be repeated.
+type BackendConfig map[string]map[string]string
+
+var _ flag.Value = BackendConfig{}
+
+// String returns nothing: there is no default to print.
+func (BackendConfig) String() string { return "" }
+
+// Set takes backend,key=value, and key=value or ,key=value for every backend.
+func (c BackendConfig) Set(s string) error {
+	name, setting, ok := strings.Cut(s, ",")
+	if !ok || strings.Contains(name, "=") {
+		name, setting = "", s
+	}
+	key, value, ok := strings.Cut(setting, "=")
+	if !ok || key == "" || value == "" {
+		return fmt.Errorf("--backend-config option format is '<backend name>,<setting>=<value>'. Got %s", s)
+	}
+	if c[name] == nil {
+		c[name] = map[string]string{}
+	}
+	c[name][key] = value
+	return nil
+}
+
+// Settings gives every backend those settings of all backends that it reads and does
+// not have of its own. What nobody reads is noticed, not refused: it may be meant for a
+// backend that this program lacks.
+func (c BackendConfig) Settings(r *backends.Registry) (map[string]map[string]string, []Notice) {
+	settings := map[string]map[string]string{}
+	for _, name := range r.Names() {
+		settings[name] = map[string]string{}
+		for _, key := range r.ByName(name).Keys {
+			if v, ok := c[""][key]; ok {
+				settings[name][key] = v
+			}
+		}
+		maps.Copy(settings[name], c[name])
+	}
+	var notices []Notice
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		for _, key := range slices.Sorted(maps.Keys(c[name])) {
+			if text := unread(r, name, key); text != "" {
+				notices = append(notices, Notice{Option: "--backend-config " + strings.TrimPrefix(name+","+key, ","), Text: text})
+			}
+		}
+	}
+	return settings, notices
+}
+
+// unread says why a setting changes nothing, or nothing when it does.
+func unread(r *backends.Registry, name, key string) string {
+	f := r.ByName(name)
+	switch {
+	case name == "" && key == keyComplete:
+	case name == "":
+		if !slices.ContainsFunc(r.Names(), func(n string) bool { return slices.Contains(r.ByName(n).Keys, key) }) {
+			return "accepted without effect: no backend reads this key." + config.DidYouMean(key, allKeys(r))
+		}
+	case f == nil:
+		return "accepted without effect: there is no such backend, expected one of " + strings.Join(r.Names(), ", ") + "." + config.DidYouMean(name, r.Names())
+	case !slices.Contains(f.Keys, key):
+		return "accepted without effect: the backend does not read this key" + expectedKeys(f.Keys) + "." + config.DidYouMean(key, f.Keys)
+	}
+	return ""
+}
+
+// allKeys lists the keys that some backend reads.
+func allKeys(r *backends.Registry) []string {
+	var all []string
+	for _, name := range r.Names() {
+		all = append(all, r.ByName(name).Keys...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func expectedKeys(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return ", expected one of " + strings.Join(keys, ", ")
+}

@@ -1,0 +1,81 @@
+// Package recovery turns panics into errors. A defect costs the request or the model that met it, never the process.
+//
+// A goroutine that works on what a client or a folder holds defers Error, or returns through Group. Error must be
+// deferred directly: a function that calls it cannot recover.
+//
+//	func (r *Repository) open(dir string) (m *model, err error) {
+//		defer recovery.Error(&err, r.log, "loading model 'm'", slog.String("model", "m"))
+//		...
+//	}
+package recovery
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tutti-server/tutti/core/status"
+)
+
+// Error is to be deferred: it turns a panic into *err, which then says what was being done. The log, nil for none, gets the
+// panic with its stack at ERROR. Without a panic *err stays as it is.
+func Error(err *error, log *slog.Logger, doing string, attrs ...slog.Attr) {
+	if p := recover(); p != nil {
+		*err = Report(p, log, doing, attrs...)
+	}
+}
+
+// Report logs a recovered panic and returns the error that stands for it. It is for callers that recover themselves,
+// because the arguments of Error would cost them too much where nothing panics.
+func Report(p any, logger *slog.Logger, doing string, attrs ...slog.Attr) error {
+	stack := debug.Stack()
+	if r, ok := p.(*raised); ok {
+		p, stack = r.value, r.stack
+	}
+	if logger != nil {
+		args := []any{slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(stack))}
+		for _, a := range attrs {
+			args = append(args, a)
+		}
+		logger.Error(doing+" panicked", args...) //nolint:sloglint // the message names what panicked
+	}
+	return status.Errorf(status.Internal, "%s failed: panic: %v", doing, p)
+}
+
+// raised is a panic on its way from one goroutine to another.
+type raised struct {
+	value any
+	stack []byte
+}
+
+// String returns the panic's value.
+func (r *raised) String() string { return fmt.Sprint(r.value) }
+
+// Group runs functions in goroutines of their own. Wait raises the first panic among them again, in the goroutine that
+// waits. The zero Group is ready for use.
+type Group struct {
+	wg    sync.WaitGroup
+	first atomic.Pointer[raised]
+}
+
+// Go runs f in a goroutine of its own.
+func (g *Group) Go(f func()) {
+	g.wg.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				g.first.CompareAndSwap(nil, &raised{p, debug.Stack()})
+			}
+		}()
+		f()
+	})
+}
+
+// Wait waits for every function, and panics when one of them did.
+func (g *Group) Wait() {
+	g.wg.Wait()
+	if r := g.first.Load(); r != nil {
+		panic(r)
+	}
+}

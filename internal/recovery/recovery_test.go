@@ -1,0 +1,79 @@
+package recovery_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/recovery"
+)
+
+var errBefore = errors.New("before")
+
+// work defers Error, and fails as it is told.
+func work(log *slog.Logger, f func() error) (err error) {
+	defer recovery.Error(&err, log, "loading model 'm'", slog.String("model", "m"))
+	return f()
+}
+
+func TestError(t *testing.T) {
+	t.Parallel()
+	if err := work(nil, func() error { return nil }); err != nil {
+		t.Errorf("no panic gave %v", err)
+	}
+	if err := work(nil, func() error { return errBefore }); !errors.Is(err, errBefore) {
+		t.Errorf("an error became %v", err)
+	}
+	var out bytes.Buffer
+	err := work(slog.New(slog.NewTextHandler(&out, nil)), func() error { return boom(nil) })
+	if err == nil || status.CodeOf(err) != status.Internal || !strings.HasPrefix(err.Error(), "loading model 'm' failed: panic: ") {
+		t.Errorf("a panic gave %v", err)
+	}
+	for _, want := range []string{"level=ERROR", "loading model 'm' panicked", "model=m", "recovery_test.boom"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, &out)
+		}
+	}
+}
+
+// boom reads through a nil pointer.
+//
+//go:noinline
+func boom(p *[1]error) error { return p[0] }
+
+// TestGroup raises a panic of a goroutine where the group is waited for, with the stack of the goroutine.
+func TestGroup(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	done := make([]bool, 4)
+	err := work(slog.New(slog.NewTextHandler(&out, nil)), func() error {
+		var g recovery.Group
+		for i := range done {
+			g.Go(func() {
+				done[i] = true
+				if i == 2 {
+					_ = boom(nil)
+				}
+			})
+		}
+		g.Wait()
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "nil pointer") {
+		t.Errorf("a panic of a goroutine gave %v", err)
+	}
+	if !strings.Contains(out.String(), "recovery_test.boom") {
+		t.Errorf("the log lacks the stack of the goroutine:\n%s", &out)
+	}
+	for i, ok := range done {
+		if !ok {
+			t.Errorf("function %d did not run", i)
+		}
+	}
+	var none recovery.Group
+	none.Go(func() {})
+	none.Wait()
+}

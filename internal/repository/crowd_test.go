@@ -1,0 +1,98 @@
+//go:build !race
+
+package repository_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tutti-server/tutti/internal/repository"
+)
+
+// crowdOf is the repository that make bench-repo is about: identity models.
+func crowdOf(tb testing.TB, n int) string {
+	tb.Helper()
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "-- model-%05d/config.pbtxt --\nbackend: \"identity\" max_batch_size: 8\n"+
+			"input { name: \"INPUT0\" data_type: TYPE_FP32 dims: [ 1 ] }\noutput { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: [ 1 ] }\n-- model-%05d/1/ --\n", i, i)
+	}
+	return folder(tb, b.String())
+}
+
+// heap returns the live bytes.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// TestIdleModelBudget bounds the live heap of a model that nobody asks.
+func TestIdleModelBudget(t *testing.T) {
+	const n, limit = 1000, 40 << 10
+	root, w := crowdOf(t, n), newWorld(t)
+	before := heap()
+	r := w.repo(t, root)
+	if each := (heap() - before) / n; each > limit {
+		t.Errorf("a model takes %d bytes, want at most %d", each, limit)
+	}
+	runtime.KeepAlive(r)
+}
+
+// TestTenThousandBudget has a repository of ten thousand models, one of them broken.
+func TestTenThousandBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("part of make test-all")
+	}
+	w := newWorld(t)
+	r := w.repo(t, crowdOf(t, 10_000), folder(t, "-- broken/config.pbtxt --\nbackend: \"identity\" max_batch_size: x\n-- broken/1/ --\n"))
+	if len(r.Models()) != 10_001 || len(r.Failures()) != 1 {
+		t.Errorf("%d models, %d failures", len(r.Models()), len(r.Failures()))
+	}
+}
+
+// BenchmarkRepository is make bench-repo: loading 1,000 identity models, what one of
+// them takes while it is idle, looking at their unchanged folders, and finding one.
+func BenchmarkRepository(b *testing.B) {
+	const n = 1000
+	root := crowdOf(b, n)
+	b.Run("load", func(b *testing.B) {
+		for b.Loop() {
+			w := newWorld(b)
+			before := heap()
+			began := time.Now()
+			r, err := w.open(b.Context(), root)
+			if err != nil || len(r.Failures()) > 0 {
+				b.Fatal(err, r.Failures()[0])
+			}
+			b.ReportMetric(time.Since(began).Seconds(), "s/load")
+			b.ReportMetric(float64(heap()-before)/n/1024, "KiB/model")
+			if err := r.Close(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("poll", func(b *testing.B) {
+		w := newWorld(b)
+		w.more.Mode = repository.Polled
+		r := w.repo(b, root)
+		for b.Loop() {
+			if err := r.Poll(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("find", func(b *testing.B) {
+		r := newWorld(b).repo(b, root)
+		for b.Loop() {
+			if err := r.ModelReady("model-00500", 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

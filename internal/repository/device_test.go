@@ -1,0 +1,221 @@
+package repository_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cache/local"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/steps"
+)
+
+// TestTensorsStayAtTheDevice has a diamond of models, one input read by two, at one and
+// at two devices: every request goes up once and comes down once, whoever asks at the
+// same time, and its tensors never leave their device.
+func TestTensorsStayAtTheDevice(t *testing.T) {
+	t.Parallel()
+	const requests = 40
+	for _, devices := range []int{1, 2} {
+		w := newWorld(t)
+		w.atDevices(t, devices)
+		r := w.repo(t, folder(t, doubleModel+strings.Replace(ensemble("ens",
+			step("plain", "-1", "IN", "A"), step("plain", "-1", "IN", "B"), step("plain", "-1", "A", "X"), step("plain", "-1", "B", "Y"),
+		), "ensemble_scheduling", `output { name: "Y" data_type: TYPE_FP32 dims: [ -1 ] }
+ensemble_scheduling`, 1)))
+		var wg sync.WaitGroup
+		for i := range requests {
+			wg.Go(func() {
+				if got, err := ask(t.Context(), r, w.request("ens", float32(i))); err != nil || got != float32(4*i) {
+					t.Errorf("got %v, %v; want %d", got, err, 4*i)
+				}
+			})
+		}
+		wg.Wait()
+		if up, down, peer := w.moved(); up != requests || down != 2*requests || peer != 0 {
+			t.Errorf("%d devices: %d copies up, %d down and %d across for %d requests with one input and two outputs", devices, up, down, peer, requests)
+		}
+		text := scrapeText(t, w.metrics)
+		for line := range strings.SplitSeq(text, "\n") {
+			if strings.HasPrefix(line, "ensemble_moves") && !strings.Contains(line, `reason="device_step"`) && !strings.Contains(line, `reason="response"`) {
+				t.Errorf("a move between steps: %s", line)
+			}
+		}
+		if p, err := r.Plan("ens", -1); err != nil || p.Devices != 1<<devices-1 || !strings.Contains(p.Text(), "move IN from host to device for step") {
+			t.Errorf("plan %v, %v", p, err)
+		}
+	}
+}
+
+func scrapeText(t *testing.T, x *telemetry.Metrics) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	promhttp.HandlerFor(x, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	return rec.Body.String()
+}
+
+// TestInstanceGroupsAtDevices serves models of backend sim as a user would, by their
+// instance groups.
+//
+// shows: backends.sim
+func TestInstanceGroupsAtDevices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.more.BackendConfig = map[string]map[string]string{"sim": {"devices": "2"}}
+	model := func(name, group string) string {
+		return "-- " + name + "/1/ --\n-- " + name + `/config.pbtxt --
+backend: "sim" max_batch_size: 8 parameters { key: "sim.backend" value { string_value: "identity" } }
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }
+` + group + "\n"
+	}
+	link := func(model, in, out string) string {
+		return `step { model_name: "` + model + `" model_version: -1 input_map { key: "INPUT0" value: "` + in + `" } output_map { key: "OUTPUT0" value: "` + out + `" } }` + "\n"
+	}
+	r := w.repo(t, folder(t, model("anywhere", "")+model("second", "instance_group { kind: KIND_GPU gpus: 1 count: 2 }")+
+		model("absent", "instance_group { kind: KIND_GPU gpus: 2 }")+
+		ensemble("ens", link("anywhere", "IN", "A"), link("second", "A", "B"), link("anywhere", "B", "X"))))
+	for i := range 10 {
+		if got, err := ask(t.Context(), r, w.request("ens", float32(i))); err != nil || got != float32(i) {
+			t.Errorf("got %v, %v; want %d", got, err, i)
+		}
+	}
+	p, err := r.Plan("ens", -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"at device:0 or device:1\n", "at device:1\n", "move IN from host to device for step 0 input INPUT0\n", "move X from device to host for the answer\n"} {
+		if !strings.Contains(p.Text(), line) {
+			t.Errorf("no %q in\n%s", line, p.Text())
+		}
+	}
+	if text := scrapeText(t, w.metrics); strings.Contains(text, "device:0") || !strings.Contains(text, `ensemble_moves_total{from="host",model="anywhere",reason="device_step",tensor="INPUT0",to="device:1",version="1"} 10`) {
+		t.Errorf("requests were not bound to the one device where all steps can be:\n%s", text)
+	}
+	if got := failures(r)["absent"]; !strings.Contains(got, "2") {
+		t.Errorf("a group at a device that is not there: %q", got)
+	}
+}
+
+// moved returns how often anything was copied up to the world's devices, down and across.
+func (w *world) moved() (up, down, peer int64) {
+	for _, d := range w.machine.Devices() {
+		s := d.Stats()
+		up, down, peer = up+s.Up.Count, down+s.Down.Count, peer+s.Peer.Count
+	}
+	return up, down, peer
+}
+
+// sum adds IN to the state S, and puts the sum out as both.
+func sum() steps.Factory {
+	port := func(name string) config.Port { return config.Port{Name: name, DType: tensor.FP32, Dims: tensor.Of(-1)} }
+	f := stepOf("sum", true, func(_ context.Context, b *backends.Batch) error {
+		for port := range b.Out {
+			out, err := b.Alloc(port, tensor.FP32, b.In[0].Shape)
+			if err != nil {
+				return err
+			}
+			for i, v := range tensor.Slice[float32](&b.In[0]) {
+				tensor.Slice[float32](out)[i] = v + tensor.Slice[float32](&b.In[1])[i]
+			}
+		}
+		return nil
+	})
+	f.Signature = func(*steps.Settings) (*config.Signature, error) {
+		return &config.Signature{Inputs: []config.Port{port("IN"), port("S")}, Outputs: []config.Port{port("OUT"), port("S_OUT")}}, nil
+	}
+	return f
+}
+
+// TestSequencesAtDevices has sequences with a state go through two models that add up,
+// and one between them: their states stay where they are made, and all steps of a
+// request meet at one device.
+func TestSequencesAtDevices(t *testing.T) {
+	t.Parallel()
+	const adder = `-- NAME/1/ --
+-- NAME/config.pbtxt --
+backend: "native" max_batch_size: 8 parameters { key: "step" value { string_value: "sum" } }
+sequence_batching { STRATEGY {} max_sequence_idle_microseconds: 3600000000 state { input_name: "S" output_name: "S_OUT" data_type: TYPE_FP32 dims: [ -1 ] } }
+`
+	const sequences, length = 5, 4
+	for _, tc := range []struct {
+		devices  int
+		strategy string
+	}{{1, "oldest"}, {1, "direct"}, {2, "oldest"}, {2, "direct"}} {
+		w := newWorld(t, sum())
+		w.atDevices(t, tc.devices)
+		text := strings.ReplaceAll(adder, "STRATEGY", tc.strategy)
+		r := w.repo(t, folder(t, doubleModel+strings.ReplaceAll(text, "NAME", "first")+strings.ReplaceAll(text, "NAME", "last")+ensemble("ens",
+			step("first", "-1", "IN", "A"), step("plain", "-1", "A", "B"), step("last", "-1", "B", "X"))))
+		if f := failures(r); len(f) > 0 {
+			t.Fatal(f)
+		}
+		before, _, _ := w.moved()
+		var wg sync.WaitGroup
+		for id := range uint64(sequences) {
+			wg.Go(func() {
+				first, last := float32(0), float32(0)
+				for k := range length {
+					req := w.request("ens", float32(int(id)+k))
+					req.Sequence = infer.Sequence{ID: id + 1, Start: k == 0, End: k == length-1}
+					first += float32(int(id) + k)
+					last += 2 * first
+					if got, err := ask(t.Context(), r, req); err != nil || got != last {
+						t.Errorf("request %d of sequence %d gave %v, %v; want %v", k, id, got, err, last)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		// Besides the requests, initial states and rows for nobody go up.
+		up, down, peer := w.moved()
+		if up -= before; up < sequences*length || up > sequences*length+int64(16*tc.devices) || down != sequences*length || peer != 0 {
+			t.Errorf("%d devices: %d copies up, %d down and %d across for %d requests", tc.devices, up, down, peer, sequences*length)
+		}
+	}
+}
+
+// TestCacheAtDevices keeps the answers of models at a device and of an ensemble of them.
+func TestCacheAtDevices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.atDevices(t, 1)
+	store := local.New(local.Settings{Size: 1 << 20, Alloc: w.alloc})
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.more.Responses = store
+	const kept = " response_cache { enable: true }\n"
+	r := w.repo(t, folder(t, strings.TrimSuffix(doubleModel, "\n")+kept+
+		ensemble("ens", step("plain", "-1", "IN", "A"), step("plain", "-1", "A", "X"))+kept))
+	if f := failures(r); len(f) > 0 {
+		t.Fatal(f)
+	}
+	for i, tc := range []struct {
+		model   string
+		in, out float32
+		copies  int64 // each way, since the beginning
+	}{
+		{"ens", 1, 4, 1},
+		{"ens", 1, 4, 1},
+		{"ens", 2, 8, 2}, // and the steps keep nothing
+		{"plain", 1, 2, 3},
+		{"plain", 1, 2, 3},
+		{"plain", 2, 4, 4},
+		{"ens", 1, 4, 4},
+	} {
+		got, err := ask(t.Context(), r, w.request(tc.model, tc.in))
+		if up, down, peer := w.moved(); err != nil || got != tc.out || up != tc.copies || down != tc.copies || peer != 0 {
+			t.Errorf("request %d gave %v, %v, after %d copies up and %d down, want %v after %d", i, got, err, up, down, tc.out, tc.copies)
+		}
+	}
+}

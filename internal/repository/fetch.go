@@ -1,0 +1,232 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/cloud"
+	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/internal/telemetry"
+)
+
+// fetchThreads is how many objects of a model are read at a time.
+const fetchThreads = 8
+
+// fetch brings a model to disk and returns its folder.
+func (m *mirror) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
+	dir := m.dir(model, list)
+	if whole(dir, list) {
+		used(dir)
+		return dir, nil
+	}
+	if err := m.known(dir); err != nil {
+		return "", err
+	}
+	for _, o := range list {
+		if key := strings.TrimSuffix(o.Key, "/"); key != "" && !filepath.IsLocal(key) || strings.ContainsAny(key, "\\\x00") {
+			return "", status.Errorf(status.InvalidArg, "object '%s/%s' of %s is outside the model's folder", model, o.Key, m.address)
+		}
+	}
+	objects := filepath.Join(m.cache, "objects")
+	if err := os.MkdirAll(objects, 0o700); err != nil {
+		return "", err
+	}
+	if err := m.fetchObjects(ctx, model, objects, list); err != nil {
+		return "", fmt.Errorf("fetching model '%s' from %s: %w", model, m.address, err)
+	}
+	return dir, m.assemble(model, dir, objects, list)
+}
+
+// dir is where a state of a model lies on disk.
+func (m *mirror) dir(model string, list []cloud.Object) string {
+	return filepath.Join(m.cache, "models", m.state(model, list), model)
+}
+
+// bring fetches models, so that opening them takes no time. What failed is told by
+// fetch, once.
+func (*source) bring(ctx context.Context, places []place) {
+	for _, p := range places {
+		if p.mirror == nil || p.twin != "" {
+			continue
+		}
+		dir := p.mirror.dir(p.name, p.objects)
+		_ = p.mirror.known(dir) // of an earlier try that nobody asked about
+		if _, err := p.mirror.fetch(ctx, p.name, p.objects); err != nil && ctx.Err() == nil {
+			p.mirror.mu.Lock()
+			p.mirror.failed[dir] = err
+			p.mirror.mu.Unlock()
+		}
+	}
+}
+
+// known returns why bring failed just before.
+func (m *mirror) known(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := m.failed[dir]
+	delete(m.failed, dir)
+	return err
+}
+
+// whole reports whether the folder of a model is there with every file at its size. A
+// disk that was full or a machine that went down may have left less.
+func whole(dir string, list []cloud.Object) bool {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return false
+	}
+	for _, o := range list {
+		if !folderKey(o) && !noisy(o.Key) && !sized(filepath.Join(dir, filepath.FromSlash(o.Key)), o.Size) {
+			return false
+		}
+	}
+	return true
+}
+
+// sized reports whether a file is there and has this size.
+func sized(file string, size int64) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode().IsRegular() && info.Size() == size
+}
+
+// fetchObjects reads what is not on disk yet, several objects at a time.
+func (m *mirror) fetchObjects(ctx context.Context, model, objects string, list []cloud.Object) error {
+	missing := map[string]cloud.Object{}
+	p := &progress{model: model, report: m.report, log: m.log}
+	for _, o := range list {
+		id := m.identity(model, o)
+		if !folderKey(o) && !noisy(o.Key) && !sized(filepath.Join(objects, id), o.Size) {
+			if _, twice := missing[id]; !twice {
+				missing[id] = o
+				p.total += o.Size
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	began := telemetry.Now()
+	m.log.InfoContext(ctx, "fetching model", slog.String("model", model), slog.String("from", m.address), slog.Int("files", len(missing)), slog.Int64("bytes", p.total))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := time.AfterFunc(m.timeout, func() {
+		cancel(status.Errorf(status.Unavailable, "nothing came for %s", m.timeout))
+	})
+	defer watch.Stop()
+	wrote := func(n int64, fetched bool) {
+		watch.Reset(m.timeout)
+		p.wrote(n, fetched)
+	}
+	stalled := ctx
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(fetchThreads)
+	for id, o := range missing {
+		g.Go(func() (err error) {
+			defer recovery.Error(&err, m.log, "fetching model '"+model+"'", slog.String("model", model))
+			whole := o
+			whole.Key = model + "/" + o.Key
+			return m.fetchOne(ctx, whole, filepath.Join(objects, id), wrote)
+		})
+	}
+	err := g.Wait()
+	if cause := context.Cause(stalled); err != nil && status.CodeOf(cause) == status.Unavailable {
+		err = cause
+	}
+	took := telemetry.Now() - began
+	m.fetched(p.fetched.Load(), took)
+	if err == nil {
+		m.log.InfoContext(ctx, "model fetched", slog.String("model", model), slog.Int64("bytes", p.fetched.Load()), slog.Int64("resumed_bytes", p.total-p.fetched.Load()), slog.Int64("took_ms", took/1e6))
+	}
+	return err
+}
+
+// fetchOne reads an object beside others who may read the same: who finds its
+// partial file in use reads into one of its own.
+func (m *mirror) fetchOne(ctx context.Context, o cloud.Object, file string, wrote func(int64, bool)) error {
+	partial := file + ".part"
+	lock, err := tryLock(file + ".lock")
+	switch {
+	case err != nil:
+		return err
+	case lock == nil:
+		own, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.part")
+		if err != nil {
+			return err
+		}
+		partial = own.Name()
+		defer os.Remove(partial)
+		if err := own.Close(); err != nil {
+			return err
+		}
+	default:
+		defer lock.Close()
+		if sized(file, o.Size) {
+			return nil // who had the lock before read it
+		}
+	}
+	return cloud.Copy(ctx, m.bucket, o, file, partial, wrote)
+}
+
+// folderKey reports whether an object only stands for a folder.
+func folderKey(o cloud.Object) bool { return strings.HasSuffix(o.Key, "/") || o.Key == "" }
+
+// assemble makes the folder of a model in one step.
+func (m *mirror) assemble(model, dir, objects string, list []cloud.Object) error {
+	if err := os.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o700); err != nil {
+		return err
+	}
+	temp, err := os.MkdirTemp(filepath.Dir(filepath.Dir(dir)), ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	for _, o := range list {
+		if noisy(o.Key) {
+			continue
+		}
+		at := filepath.Join(temp, model, filepath.FromSlash(o.Key))
+		if folderKey(o) {
+			err = os.MkdirAll(at, 0o700)
+		} else if err = os.MkdirAll(filepath.Dir(at), 0o700); err == nil {
+			err = link(filepath.Join(objects, m.identity(model, o)), at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	err = os.Rename(temp, filepath.Dir(dir))
+	if err == nil || whole(dir, list) {
+		return nil // another process may have been first, which is as good
+	}
+	if rerr := os.RemoveAll(filepath.Dir(dir)); rerr != nil { // a damaged one is in the way
+		return errors.Join(err, rerr)
+	}
+	return os.Rename(temp, filepath.Dir(dir))
+}
+
+// link gives a file a second name, or copies it where that cannot be.
+func link(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	src, err := os.Open(filepath.Clean(from))
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(filepath.Clean(to), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o400)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Close())
+}

@@ -1,0 +1,116 @@
+package repository
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// compare returns how a tensor differs from the expected one, or nil.
+func (g *goldenTensor) compare(got *tensor.Tensor, near tolerance) error {
+	d, want, err := g.encode()
+	if err != nil {
+		return err
+	}
+	shape := tensor.Of(g.Shape...)
+	switch {
+	case got.DType != d:
+		return fmt.Errorf("is %s, expected %s", got.DType, d)
+	case !got.Shape.Equal(shape):
+		return fmt.Errorf("has shape %s, expected %s", got.Shape, shape)
+	case d == tensor.Bytes:
+		return compareTexts(got.Bytes(), want)
+	}
+	size := d.Size()
+	for i := 0; i*size < len(want); i++ {
+		a, b := got.Bytes()[i*size:][:size], want[i*size:][:size]
+		if bytes.Equal(a, b) || fraction(d) && nearby(number(d, a), number(d, b), near) {
+			continue
+		}
+		return fmt.Errorf("has %s at element %d, expected %s", show(d, a), i, show(d, b))
+	}
+	return nil
+}
+
+func compareTexts(got, want []byte) error {
+	for i := 0; len(want) > 0; i++ {
+		var a, b []byte
+		var ok bool
+		if b, want, ok = tensor.NextBytes(want); !ok {
+			break // it was checked
+		}
+		if a, got, ok = tensor.NextBytes(got); !ok || !bytes.Equal(a, b) {
+			return fmt.Errorf("has %q at element %d, expected %q", a, i, b)
+		}
+	}
+	return nil
+}
+
+// fraction reports whether numbers of the type may differ a little.
+func fraction(d tensor.DType) bool {
+	return d == tensor.FP16 || d == tensor.BF16 || d == tensor.FP32 || d == tensor.FP64
+}
+
+func nearby(got, want float64, near tolerance) bool {
+	switch {
+	case math.IsNaN(want):
+		return math.IsNaN(got)
+	case math.IsInf(want, 0) || math.IsInf(got, 0):
+		return got == want
+	}
+	return math.Abs(got-want) <= near.Absolute+near.Relative*math.Abs(want)
+}
+
+// number reads a number with a fraction.
+func number(d tensor.DType, b []byte) float64 {
+	switch d {
+	case tensor.FP32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	case tensor.BF16:
+		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
+	case tensor.FP16:
+		return half(binary.LittleEndian.Uint16(b))
+	default:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	}
+}
+
+// half reads IEEE 754's binary16: a sign, 5 bits of exponent, 10 of fraction.
+func half(h uint16) float64 {
+	sign, exponent, fraction := 1-2*float64(h>>15), int(h>>10)&31, float64(h&1023)
+	switch {
+	case exponent == 31 && fraction != 0:
+		return math.NaN()
+	case exponent == 31:
+		return math.Inf(int(sign))
+	case exponent == 0:
+		return sign * math.Ldexp(fraction, -24)
+	default:
+		return sign * math.Ldexp(1024+fraction, exponent-25)
+	}
+}
+
+// show prints an element.
+func show(d tensor.DType, b []byte) string {
+	if fraction(d) {
+		bits := 64
+		if d != tensor.FP64 {
+			bits = 32
+		}
+		return strconv.FormatFloat(number(d, b), 'g', -1, bits)
+	}
+	wide := make([]byte, 8)
+	copy(wide, b)
+	v := binary.LittleEndian.Uint64(wide)
+	switch d {
+	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
+		unused := 64 - 8*d.Size()
+		return strconv.FormatInt(int64(v<<unused)>>unused, 10)
+	default:
+		return strconv.FormatUint(v, 10)
+	}
+}

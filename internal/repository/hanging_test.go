@@ -1,0 +1,121 @@
+package repository_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/cloud"
+	"github.com/tutti-server/tutti/internal/repository"
+)
+
+// mute accepts connections and never answers.
+func mute(t *testing.T) (address string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var open []net.Conn
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				break
+			}
+			open = append(open, c)
+		}
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+	})
+	return l.Addr().String()
+}
+
+// hanging is a bucket of which no object can be read. It tells of every try.
+type hanging struct {
+	bucket
+	asked chan struct{}
+}
+
+func (h *hanging) Read(ctx context.Context, _ cloud.Object, _ int64) (io.ReadCloser, error) {
+	select {
+	case h.asked <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestMuteBucket has a server that accepts and never answers beside a folder.
+func TestMuteBucket(t *testing.T) {
+	t.Parallel()
+	address := "s3://http://" + mute(t) + "/models"
+	b, err := cloud.Open(t.Context(), address, &cloud.Options{Env: func(string) string { return "" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.inBuckets(t, map[string]cloud.Bucket{address: b})
+	w.more.BucketTimeout = 20 * time.Millisecond
+	r := w.repo(t, address, folder(t, doubleModel))
+	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+		t.Errorf("a model beside it: %v, %v", v, err)
+	}
+	if d := cmp.Diff(map[string]string{address: "listing " + address + ": no answer within 20ms"}, failures(r)); d != "" {
+		t.Errorf("failures (-want +got):\n%s", d)
+	}
+}
+
+// TestStalledBucket lists a bucket of which no object comes.
+func TestStalledBucket(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := &hanging{bucket: bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/": ""}}}
+	w.inBuckets(t, map[string]cloud.Bucket{"s3://one": h})
+	w.more.BucketTimeout = time.Second
+	r := w.repo(t, "s3://one", folder(t, doubleModel))
+	if d := cmp.Diff(map[string]string{"m": "fetching model 'm' from s3://one: nothing came for 1s"}, failures(r)); d != "" {
+		t.Errorf("failures (-want +got):\n%s", d)
+	}
+	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+		t.Errorf("a model beside it: %v, %v", v, err)
+	}
+}
+
+// TestStalledLoad loads a model of a folder while one of a bucket does not come.
+func TestStalledLoad(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := &hanging{bucket: bucket{data: map[string]string{"m/config.pbtxt": doubles, "m/1/": ""}}, asked: make(chan struct{}, 1)}
+	w.inBuckets(t, map[string]cloud.Bucket{"s3://one": h})
+	w.more.BucketTimeout = time.Hour
+	w.more.Mode, w.only = repository.Explicit, []string{}
+	r := w.repo(t, "s3://one", folder(t, doubleModel))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Load(ctx, "m", infer.LoadOptions{}) }()
+	<-h.asked
+	if err := r.Load(t.Context(), "plain", infer.LoadOptions{}); err != nil {
+		t.Error(err)
+	}
+	if v, err := ask(t.Context(), r, w.request("plain", 4)); err != nil || v != 8 {
+		t.Errorf("a model beside it: %v, %v", v, err)
+	}
+	cancel()
+	if err := <-ended; status.CodeOf(err) != status.Cancelled {
+		t.Errorf("the load that was given up: %v", err)
+	}
+}

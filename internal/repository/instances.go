@@ -1,0 +1,282 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/device"
+)
+
+// seat is an instance that a configuration asks for.
+type seat struct {
+	name   string
+	group  *modelconfig.ModelInstanceGroup
+	place  tensor.Place
+	policy *device.Policy
+}
+
+// seats lists the instances of a normalised configuration. GPU groups have as many on
+// each of their devices.
+func (r *Repository) seats(cfg *modelconfig.ModelConfig) []seat {
+	var list []seat
+	for _, g := range cfg.GetInstanceGroup() {
+		places := []tensor.Place{{}}
+		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
+			places = places[:0]
+			for _, id := range g.GetGpus() {
+				places = append(places, tensor.Place{Kind: tensor.Device, ID: int16(id)})
+			}
+		}
+		for _, at := range places {
+			for i := range max(1, int(g.GetCount())) {
+				name := g.GetName()
+				if g.GetCount() > 1 {
+					name += "_" + strconv.Itoa(i)
+				}
+				list = append(list, seat{name: name, group: g, place: at, policy: r.s.HostPolicies[policyOf(g, at)]})
+			}
+		}
+	}
+	return list
+}
+
+// atDevices puts the seats that name no device at each of the model's, which runs
+// nowhere else.
+func atDevices(seats []seat, places []tensor.Place) []seat {
+	var list []seat
+	for i := range seats {
+		if seats[i].place.Kind == tensor.Device {
+			list = append(list, seats[i])
+			continue
+		}
+		for _, at := range places {
+			s := seats[i]
+			s.place = at
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// policyOf names the host policy of a group, by default that of its kind.
+func policyOf(g *modelconfig.ModelInstanceGroup, at tensor.Place) string {
+	switch {
+	case g.GetHostPolicy() != "":
+		return g.GetHostPolicy()
+	case at.Kind == tensor.Device:
+		return "gpu_" + strconv.Itoa(int(at.ID))
+	case g.GetKind() == modelconfig.ModelInstanceGroup_KIND_MODEL:
+		return "model"
+	}
+	return "cpu"
+}
+
+// countInstances returns how many instances take requests.
+func countInstances(list []seat) int {
+	n := 0
+	for i := range list {
+		if !list[i].group.GetPassive() {
+			n++
+		}
+	}
+	return n
+}
+
+// seatsOf lists the instances that a folder asks for of its open model. Where it leaves
+// open how many, one of a concurrent model stands for as many as there are processors.
+func (r *Repository) seatsOf(f *folder, m backends.Model) []seat {
+	seats := r.seats(f.cfg)
+	if p, ok := m.(backends.Placer); ok {
+		seats = atDevices(seats, p.Places())
+	}
+	if _, concurrent := m.(backends.Concurrent); concurrent && f.anyCount {
+		seats = slices.Repeat(seats[:1], runtime.GOMAXPROCS(0))
+	}
+	return seats
+}
+
+// placesOf returns where instances take requests.
+func placesOf(seats []seat) (places []tensor.Place) {
+	for i := range seats {
+		if at := seats[i].place; !seats[i].group.GetPassive() && !slices.Contains(places, at) {
+			places = append(places, at)
+		}
+	}
+	return places
+}
+
+// unit is an instance of a version.
+type unit struct {
+	seat
+	inst backends.Instance // one that stands for several is in several units
+	gate *device.Gate      // nil: nothing limits it
+}
+
+// units are all instances of a version, or some.
+type units []unit
+
+// active returns those that take requests.
+func (list units) active() (active units) {
+	for _, u := range list {
+		if !u.group.GetPassive() {
+			active = append(active, u)
+		}
+	}
+	return active
+}
+
+// instances returns those of the units.
+func (list units) instances() []backends.Instance {
+	all := make([]backends.Instance, len(list))
+	for i := range list {
+		all[i] = list[i].inst
+	}
+	return all
+}
+
+// gates returns those of the units, nil when nothing limits any.
+func (list units) gates() []scheduler.Gate {
+	var gates []scheduler.Gate
+	for i := range list {
+		if list[i].gate == nil {
+			continue
+		}
+		if gates == nil {
+			gates = make([]scheduler.Gate, len(list))
+		}
+		gates[i] = list[i].gate
+	}
+	return gates
+}
+
+// close gives up gates and closes instances.
+func (list units) close() error {
+	var errs []error
+	for i := range list {
+		list[i].gate.Close()
+		errs = append(errs, list[i].inst.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// bySite splits the units by where they are.
+func (list units) bySite() []units {
+	var groups []units
+	for _, u := range list {
+		i := slices.IndexFunc(groups, func(g units) bool { return g[0].site() == u.site() })
+		if i < 0 {
+			i, groups = len(groups), append(groups, nil)
+		}
+		groups[i] = append(groups[i], u)
+	}
+	return groups
+}
+
+// site returns where the instance executes.
+func (u *unit) site() tensor.Place {
+	if s := backends.StreamOf(u.inst); s != nil {
+		return s.Place()
+	}
+	return tensor.Place{}
+}
+
+// newUnits makes the instances of a model that seats ask for, beside those that are there. A
+// concurrent model has one at each place, which stands for as many as are configured.
+func (r *Repository) newUnits(ctx context.Context, m backends.Model, seats []seat, there units) (units, error) {
+	_, concurrent := m.(backends.Concurrent)
+	var made units
+	for i := range seats {
+		u := unit{seat: seats[i]}
+		if concurrent {
+			u.inst = slices.Concat(there, made).like(&u.seat)
+		}
+		if u.inst == nil {
+			if err := r.makeInstance(ctx, m, &u); err != nil {
+				return nil, errors.Join(err, made.close())
+			}
+		}
+		made = append(made, u)
+	}
+	return made, nil
+}
+
+// like returns the instance of a unit that is where a seat is, nil when there is none.
+func (list units) like(s *seat) backends.Instance {
+	for i := range list {
+		if u := &list[i]; u.group.GetPassive() == s.group.GetPassive() && u.place == s.place && u.policy == s.policy {
+			return u.inst
+		}
+	}
+	return nil
+}
+
+// makeInstance makes the unit's instance; a panic is an error.
+func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *unit) (err error) {
+	defer recovery.Error(&err, r.s.Log, "making an instance of model '"+m.Signature().Model+"'", slog.String("model", m.Signature().Model))
+	return u.policy.Do(func() error {
+		inst, err := m.NewInstance(ctx, u.place)
+		if err == nil {
+			u.inst = u.policy.Bind(inst)
+		}
+		return err
+	})
+}
+
+// limited reports whether the rate limiter counts what the instances take.
+func (r *Repository) limited(seats []seat) bool {
+	if !r.s.Limits.RateLimit {
+		return false
+	}
+	for i := range seats {
+		if len(seats[i].group.GetRateLimiter().GetResources()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// limit puts the units that take requests behind gates, as far as anything limits them.
+func (r *Repository) limit(m backends.Model, list units) error {
+	threads := 1
+	if t, ok := m.(backends.Threaded); ok {
+		threads = t.Threads()
+	} else if _, concurrent := m.(backends.Concurrent); concurrent {
+		threads = 0 // stateless code that is short
+	}
+	var asks []device.Ask
+	var behind []*unit
+	for i := range list {
+		if !list[i].group.GetPassive() {
+			asks, behind = append(asks, list[i].ask(threads)), append(behind, &list[i])
+		}
+	}
+	group, err := r.arbiter.Register(asks)
+	if err != nil {
+		return err
+	}
+	for i, u := range behind {
+		u.gate = group.Gates[i]
+	}
+	return nil
+}
+
+// ask is what an execution of the instance takes.
+func (s *seat) ask(threads int) device.Ask {
+	ask := device.Ask{
+		Device: int(s.place.ID), OnCPU: s.place.Kind != tensor.Device,
+		Threads: threads, Priority: s.group.GetRateLimiter().GetPriority(),
+	}
+	for _, r := range s.group.GetRateLimiter().GetResources() {
+		ask.Resources = append(ask.Resources, device.Resource{Name: r.GetName(), Shared: r.GetGlobal(), Count: int64(r.GetCount())})
+	}
+	return ask
+}

@@ -1,0 +1,128 @@
+package repository_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler/device"
+)
+
+// spyModel is a model of the backend spy with more in its configuration.
+func spyModel(name, more string) string {
+	return "-- " + name + "/config.pbtxt --\nbackend: \"spy\" max_batch_size: 8 " + more + "\n-- " + name + "/1/keep --\n"
+}
+
+// TestPassive verifies that passive instances are made and closed, that the others
+// answer, and that a model without others says so.
+//
+// shows: config.instances
+func TestPassive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.repo(t, folder(t, spyModel("some", "instance_group { count: 2 passive: true } instance_group { count: 1 }")+
+		spyModel("none", "instance_group { passive: true }")+ensemble("over", step("none", "-1", "IN", "X"))))
+	if f := failures(r); len(f) > 0 {
+		t.Fatal(f)
+	}
+	if some, none := w.spy.count("instance some"), w.spy.count("instance none"); some != 3 || none != 1 {
+		t.Errorf("made %d and %d instances, want 3 and 1", some, none)
+	}
+	if got, err := ask(t.Context(), r, w.request("some", 4)); err != nil || got != 8 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, name := range []string{"none", "over"} {
+		_, err := ask(t.Context(), r, w.request(name, 4))
+		if status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), "model 'none' has only passive instances, which take no requests") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := r.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if some, none := w.spy.count("close instance some"), w.spy.count("close instance none"); some != 3 || none != 1 {
+		t.Errorf("closed %d and %d instances, want 3 and 1", some, none)
+	}
+}
+
+// TestRateLimit has models share one resource: no two execute at a time.
+//
+// shows: limits.rate
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	var now atomic.Int64
+	w := newWorld(t, stepOf("alone", true, func(ctx context.Context, b *backends.Batch) error {
+		if now.Add(1) > 1 {
+			t.Error("two executions share a resource of one")
+		}
+		defer now.Add(-1)
+		return double(ctx, b)
+	}))
+	w.more.Limits = device.Settings{RateLimit: true, Limits: []device.Limit{{Name: "R", Count: 1, Device: device.EveryDevice}}}
+	limited := "instance_group { count: 3 rate_limiter { resources { name: 'R' global: true count: 1 } } }"
+	r := w.repo(t, folder(t, model("a", "alone", limited)+model("b", "alone", limited+" dynamic_batching {}")+
+		model("free", "double", "")+spyModel("much", "instance_group { rate_limiter { resources { name: 'R' global: true count: 2 } } }")))
+	want := map[string]string{"much": `Resource count for "R" is limited to 1 which will prevent scheduling of one or more model instances, the minimum required count is 2`}
+	if f := failures(r); len(f) != 1 || f["much"] != want["much"] {
+		t.Fatalf("failures %v, want %v", f, want)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		askAll(t, w, r, "a", 50)
+	}()
+	askAll(t, w, r, "b", 50)
+	askAll(t, w, r, "free", 50)
+	<-done
+}
+
+// TestThreads bounds what models compute with on the CPU.
+func TestThreads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.more.Limits = device.Settings{Threads: 1}
+	r := w.repo(t, folder(t, spyModel("a", "instance_group { count: 2 }")+spyModel("b", "")))
+	askAll(t, w, r, "a", 50)
+	askAll(t, w, r, "b", 50)
+}
+
+// TestDevices has groups on devices: as many instances on each as the group says.
+func TestDevices(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.more.Devices = []tensor.Place{{Kind: tensor.Device, ID: 0}, {Kind: tensor.Device, ID: 2}}
+	r := w.repo(t, folder(t, spyModel("all", "instance_group { kind: KIND_GPU count: 2 } instance_group { kind: KIND_CPU }")+
+		spyModel("auto", "instance_group { gpus: 2 }")+spyModel("wrong", "instance_group { kind: KIND_GPU gpus: 1 }")))
+	if all, auto := w.spy.count("instance all"), w.spy.count("instance auto"); all != 5 || auto != 1 {
+		t.Errorf("made %d and %d instances, want 5 and 1", all, auto)
+	}
+	for place, want := range map[string]int{"device:0 all": 2, "device:2 all": 2, "host all": 1, "device:2 auto": 1} {
+		if n := w.spy.count("at " + place); n != want {
+			t.Errorf("%d instances at %s, want %d", n, place, want)
+		}
+	}
+	if f := failures(r); len(f) != 1 || !strings.HasPrefix(f["wrong"], "instance group wrong_0 of model wrong specifies invalid or unsupported gpu id 1. ") {
+		t.Errorf("failures %v", f)
+	}
+	if errs := r.Check("all"); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+// TestHostPolicy binds what can be bound and serves.
+func TestHostPolicy(t *testing.T) {
+	t.Parallel()
+	p, err := device.ParsePolicy("own", map[string]string{"cpu-cores": "0-0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.more.HostPolicies = map[string]*device.Policy{"own": p, "cpu": p}
+	r := w.repo(t, folder(t, spyModel("a", "instance_group { host_policy: 'own' } instance_group { host_policy: 'other' }")+model("b", "double", "")))
+	askAll(t, w, r, "a", 20)
+	askAll(t, w, r, "b", 20)
+}

@@ -1,0 +1,302 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/recovery"
+)
+
+var _ infer.Lifecycle = (*Repository)(nil)
+
+// plainName reports whether a name is that of a folder right in a repository.
+func plainName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
+}
+
+// control returns why models cannot be loaded or unloaded by name, or nil.
+func (r *Repository) control() error {
+	switch {
+	case r.broken != nil:
+		return status.Errorf(status.Unavailable, "Server not ready")
+	case r.s.Mode != Explicit:
+		return status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
+	}
+	return nil
+}
+
+// checkName refuses names that no model to be loaded can have. Blanks around a name do not matter.
+func checkName(name string) error {
+	trimmed := strings.TrimSpace(name)
+	switch {
+	case trimmed == "":
+		return status.Errorf(status.InvalidArg, "Model name cannot be empty. Please enter a valid name to deploy.")
+	case !plainName(trimmed):
+		return status.Errorf(status.InvalidArg, "invalid model name '%s', model name must not contain path traversal characters", name)
+	}
+	return nil
+}
+
+// enter takes the turn to change what serves, and returns what gives it back. A model that is being loaded takes it from the
+// change that loads it, which outer is then.
+func (r *Repository) enter(ctx context.Context) (outer *change, leave func(), err error) {
+	if outer = r.outer(ctx); outer != nil {
+		if waits, err := outer.inner.enter(ctx); err != nil || waits {
+			return outer, outer.inner.turn.unlock, err
+		}
+	}
+	if err := r.turn.lock(ctx); err != nil {
+		return nil, nil, err
+	}
+	if r.closed {
+		r.turn.unlock()
+		return nil, nil, status.Errorf(status.Unavailable, "the server is stopping, no model can be loaded or unloaded")
+	}
+	return nil, r.turn.unlock, nil
+}
+
+// Load loads a model and, if it is an ensemble, what it is made of, as far as that does
+// not serve in its present form already. Versions of which only the instances change go on
+// with those that they keep. The ensembles over what is loaded are compiled anew. All of it
+// takes effect in one step; when any part fails nothing does, what served goes on serving,
+// and Index says why.
+func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions) (err error) {
+	defer recovery.Error(&err, r.s.Log, "loading model '"+name+"'", slog.String("model", name))
+	if err := r.control(); err != nil {
+		return err
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	updates, err := r.load(ctx, name, o)
+	if err == nil {
+		r.settled(ctx, updates)
+	}
+	return err
+}
+
+// load is Load without a look at what it removed: it returns which versions have other
+// instances now.
+func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions) ([]*update, error) {
+	// Buckets are asked before the turn is taken: others need not wait for them.
+	r.source.look(ctx)
+	if len(o.Files) == 0 {
+		r.source.bring(ctx, r.source.findAll(name))
+	}
+	outer, leave, err := r.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	folders, err := r.source.fetch(ctx, name, o)
+	if err != nil {
+		r.s.Log.ErrorContext(ctx, "model cannot be loaded", slog.String("model", name), slog.String("reason", err.Error()))
+		return nil, err
+	}
+	c := r.change().inside(outer)
+	if err := c.beginAll(ctx, folders); err != nil {
+		c.cancel(ctx)
+		return nil, err
+	}
+	for _, f := range folders {
+		c.gather(ctx, f.key)
+	}
+	c.load(ctx)
+	broken := c.compileAll(ctx)
+	if ctx.Err() != nil {
+		c.cancel(ctx)
+		return nil, status.ErrCancelled
+	}
+	if err := c.verdict(folders, broken); err != nil {
+		c.abandon(ctx, name, err)
+		return nil, err
+	}
+	c.commit(ctx)
+	return c.updates, nil
+}
+
+// beginAll has models loaded that do not serve as they are. One that is being loaded further out must be left to that.
+func (c *change) beginAll(ctx context.Context, folders []*folder) error {
+	for _, f := range folders {
+		err := c.free(f.key)
+		if err != nil || !c.current(f) {
+			c.begin(ctx, f, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// current reports whether a folder is served as it is, by a configuration that came with an
+// earlier request too, so that there is nothing to load. It notes that the model was asked for.
+func (c *change) current(f *folder) bool {
+	m := c.base.models[f.key]
+	if m == nil || !m.current(f.print) || f.override {
+		return false
+	}
+	if !m.explicit {
+		asked := *m
+		asked.explicit = true
+		c.next[f.key] = &asked
+	}
+	return true
+}
+
+// current reports whether all of the model serves, as its folder with such a fingerprint is.
+func (m *model) current(fingerprint uint64) bool {
+	return len(m.versions) > 0 && m.err == nil && m.print == fingerprint && fingerprint != 0
+}
+
+// verdict returns why the change must not be made, or nil.
+func (c *change) verdict(folders []*folder, broken []*model) error {
+	for _, f := range folders {
+		m := c.loading[f.key]
+		if m == nil {
+			continue
+		}
+		if m.folder.err != nil {
+			return failedToPoll(m.name, ": "+m.folder.err.Error())
+		}
+		if m.err != nil {
+			return status.Errorf(status.InvalidArg, "load failed for model '%s': %s\n", m.name, c.reason(m))
+		}
+	}
+	for _, b := range broken {
+		return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", folders[0].name, b.err)
+	}
+	for _, other := range c.loading {
+		if other.err != nil {
+			return status.Errorf(status.InvalidArg, "load failed for model '%s': %w\n", other.name, errors.New(c.reason(other)))
+		}
+	}
+	return nil
+}
+
+// reason says why a model failed to load: an ensemble as a whole, any other by version.
+func (c *change) reason(m *model) string {
+	if m.ensemble() || len(m.lives) == 0 {
+		return m.err.Error()
+	}
+	var b strings.Builder
+	for _, l := range m.lives {
+		if err := c.failed[l]; err != nil { // one that stays is READY
+			b.WriteString("version " + strconv.FormatInt(l.number, 10) + " is at " + string(l.now.Load().state) + " state: " + err.Error() + ";")
+		}
+	}
+	return b.String()
+}
+
+// Unload has a model take no more requests; one that is not loaded, whatever its name, is left alone. The
+// ensembles over it become unavailable. With dependents, the models of an ensemble
+// go too unless they were loaded by name or another ensemble uses them.
+func (r *Repository) Unload(ctx context.Context, name string, dependents bool) (err error) {
+	defer recovery.Error(&err, r.s.Log, "unloading model '"+name+"'", slog.String("model", name))
+	if err := r.control(); err != nil {
+		return err
+	}
+	outer, leave, err := r.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c := r.change().inside(outer)
+	for _, key := range c.named(name) {
+		if err := c.free(key); err != nil {
+			return err
+		}
+		c.drop(key)
+		if dependents {
+			c.dropParts(key)
+		}
+	}
+	if c.gone == nil {
+		return nil
+	}
+	c.compileAll(ctx)
+	c.commit(ctx)
+	return nil
+}
+
+// named returns the keys of the models of a name that are not unloaded.
+func (c *change) named(name string) []string {
+	m := c.base.called[name]
+	switch {
+	case m == nil || !m.wanted:
+		return nil
+	case m.twins == 0:
+		return []string{m.key}
+	}
+	return slices.DeleteFunc(slices.Clone(c.base.keys), func(key string) bool { return nameOf(key) != name || !c.base.models[key].wanted })
+}
+
+// drop has a model unloaded.
+func (c *change) drop(key string) {
+	m := c.next[key].without()
+	for _, l := range m.lives {
+		if l.is(infer.Unavailable) {
+			l.to(infer.Unavailable, unloaded)
+		}
+	}
+	c.next[key] = m
+	c.gone = append(c.gone, key)
+}
+
+// dropParts has unloaded what the named ensemble was made of and nobody else wants.
+func (c *change) dropParts(key string) {
+	for _, part := range c.within(key)[1:] {
+		m := c.next[part]
+		if m == nil || !m.wanted || m.explicit || c.inner.held[part] != nil || c.isUsed(part) {
+			continue
+		}
+		c.drop(part)
+		c.dropParts(part)
+	}
+}
+
+// isUsed reports whether an ensemble that is loaded uses the model.
+func (c *change) isUsed(key string) bool {
+	for _, m := range c.next {
+		if m.wanted && m.folder.cfg != nil && slices.Contains(m.parts(&c.r.source, c.next), key) {
+			return true
+		}
+	}
+	return false
+}
+
+// Index lists every version of the models that are or were loaded, and the names of
+// those that are in the folders besides.
+func (r *Repository) Index(ready bool) []infer.Entry {
+	s := r.catalog.Load()
+	keys := s.keys
+	if !ready {
+		keys = r.known(s)
+	}
+	list := []infer.Entry{}
+	for _, key := range keys {
+		m, name := s.models[key], nameOf(key)
+		if m == nil || len(m.lives) == 0 {
+			e := infer.Entry{Name: name}
+			if m != nil && m.err != nil {
+				e.State, e.Reason = infer.Unavailable, m.err.Error()
+			}
+			if !ready {
+				list = append(list, e)
+			}
+			continue
+		}
+		for _, l := range m.lives {
+			if now := l.now.Load(); !ready || now.state == infer.Ready {
+				list = append(list, infer.Entry{Name: name, Version: strconv.FormatInt(l.number, 10), State: now.state, Reason: now.reason})
+			}
+		}
+	}
+	return list
+}

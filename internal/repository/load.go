@@ -1,0 +1,221 @@
+package repository
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cache"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/pipeline/exec"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// version is one loaded version of a model.
+type version struct {
+	key   string                   // the model's
+	cfg   *modelconfig.ModelConfig // completed
+	sig   *config.Signature
+	full  *config.Signature // with the ports that requests do not see
+	about *infer.Description
+	stats *telemetry.Model
+	exec  *exec.Executor
+	// recall stands in front of exec when an ensemble's answers are kept, else nil.
+	recall *exec.Recall
+	// identity is part of the keys of answers that are kept.
+	identity cache.Key
+	life     *life
+	temp     *tempFolder // used once, unless nil
+	// queue and model are nil for an ensemble. inner is what queue is without a cache.
+	queue, inner scheduler.Scheduler
+	model        backends.Model
+	padding      *scheduler.Padding // nil: nothing is padded
+	// places are where the model was loaded with instances; nil: on the host.
+	places []tensor.Place
+	// holders counts the versions that hold model.
+	holders *atomic.Int32
+	// seats are the instances as they were configured when the version was loaded, units
+	// those that it has. Both are of whoever changes the repository.
+	seats []seat
+	units units
+	// removing counts instances that were removed and are not closed yet, spent are those
+	// that are closed with the version.
+	removing scheduler.Pending
+	spent    []backends.Instance
+	// shown is cfg with the instance groups of now.
+	shown atomic.Pointer[modelconfig.ModelConfig]
+	// uses are the versions that an ensemble hands work to; users counts on their
+	// side how many do, for they must outlive it.
+	uses  []*version
+	users scheduler.Pending
+}
+
+// loadVersion opens one version of a plain model, whose requests stats will count.
+func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, stats *telemetry.Model) (*version, error) {
+	b, factory, err := r.backend(f.cfg)
+	if err != nil {
+		return nil, err
+	}
+	seats := r.seats(f.cfg)
+	settings := backends.Settings{
+		Model: f.name, Version: number,
+		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
+		Config: config.WithSequence(f.cfg), Instances: max(1, countInstances(seats)), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
+		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
+	}
+	if err := inspect(f.dir, f.cfg); err != nil {
+		return nil, err
+	}
+	var model backends.Model
+	err = seats[0].policy.Do(func() (err error) {
+		model, err = b.Load(ctx, settings)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	v, err := r.assemble(ctx, f, model, stats)
+	if err != nil {
+		return nil, errors.Join(err, model.Close())
+	}
+	v.holders = holder()
+	r.s.Log.DebugContext(ctx, "model loaded", slog.String("model", f.name), slog.Int64("version", number), slog.String("backend", factory.Name))
+	return v, nil
+}
+
+// assemble puts statistics, instances, a scheduler and an executor around a model.
+func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Model, stats *telemetry.Model) (*version, error) {
+	f = f.completedBy(model)
+	if r.s.StrictConfig {
+		if err := declared(f.cfg, model.Signature()); err != nil {
+			return nil, err
+		}
+	}
+	full, err := config.Agree(config.WithSequence(f.cfg), model.Signature())
+	if err != nil {
+		return nil, err
+	}
+	full.Version = stats.Version
+	sig, err := config.HideSequence(f.cfg, full)
+	if err != nil {
+		return nil, err
+	}
+	if err := config.ReadLabels(f.cfg, f.dir, sig); err != nil {
+		return nil, err
+	}
+	v := &version{
+		cfg: config.Complete(f.cfg, sig), sig: sig, full: full, about: newDescription(sig), model: model,
+		stats: stats, temp: f.temp, seats: r.seatsOf(f, model),
+	}
+	v.shown.Store(v.cfg)
+	if _, ok := model.(backends.Placer); ok {
+		v.places = placesOf(v.seats)
+	}
+	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
+		return nil, err
+	}
+	v.exec = exec.New(exec.Settings{
+		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover, Tracer: r.s.Tracer,
+	})
+	v.temp.use()
+	return v, nil
+}
+
+// completedBy returns the folder with the configuration that its model completed. The
+// instances are what the folder says, for they change while a model is loaded.
+func (f *folder) completedBy(m backends.Model) *folder {
+	c, ok := m.(backends.Completer)
+	if !ok || c.Completed() == nil {
+		return f
+	}
+	done := *f
+	done.cfg = proto.CloneOf(c.Completed())
+	done.cfg.InstanceGroup = f.cfg.InstanceGroup
+	return &done
+}
+
+// declared refuses a configuration that leaves to the model what it takes or gives.
+func declared(cfg *modelconfig.ModelConfig, sig *config.Signature) error {
+	const text = "unable to load model '%s', configuration expects 0 %s, model provides %d"
+	switch {
+	case len(cfg.GetInput()) == 0 && len(sig.Inputs) > 0:
+		return status.Errorf(status.InvalidArg, text, cfg.GetName(), "inputs", len(sig.Inputs))
+	case len(cfg.GetOutput()) == 0 && len(sig.Outputs) > 0:
+		return status.Errorf(status.InvalidArg, text, cfg.GetName(), "outputs", len(sig.Outputs))
+	}
+	return nil
+}
+
+// backend returns the backend a configuration names, opened when it is first needed.
+func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *backends.Factory, error) {
+	f := r.s.Backends.ByName(cfg.GetBackend())
+	if cfg.GetBackend() == "" {
+		f = r.s.Backends.ByPlatform(cfg.GetPlatform())
+	}
+	if f == nil {
+		return nil, nil, config.NotBuilt(cfg.GetName(), cmp.Or(cfg.GetBackend(), cfg.GetPlatform()), "backend", r.s.Backends.Names())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.opened[f.Name]; b != nil {
+		return b, f, nil
+	}
+	b, err := f.New(backends.Options{
+		Log: r.s.Log.With(slog.String("backend", f.Name)), Config: r.s.BackendConfig[f.Name],
+		Others: r.s.BackendConfig, Places: r.places, Infer: r, Control: r, Catalog: r, Metrics: r.s.Metrics,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	r.opened[f.Name] = b
+	return b, f, nil
+}
+
+// loadThreads is how many versions load at a time.
+func (r *Repository) loadThreads() int {
+	if r.s.LoadThreads > 0 {
+		return r.s.LoadThreads
+	}
+	return loadThreads
+}
+
+// closeUnits closes the instances that the version's queue has not closed.
+func (v *version) closeUnits() error {
+	var errs []error
+	for i := range v.units {
+		u := &v.units[i]
+		u.gate.Close()
+		if u.group.GetPassive() {
+			errs = append(errs, u.inst.Close())
+		}
+	}
+	for _, inst := range v.spent {
+		errs = append(errs, inst.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// close ends a version whose requests are over.
+func (v *version) close(ctx context.Context) error {
+	var errs []error
+	if v.queue != nil {
+		errs = append(errs, v.queue.Close(), v.removing.Wait(context.WithoutCancel(ctx)), v.closeUnits(), v.release())
+	}
+	for _, used := range v.uses {
+		used.users.Add(-1)
+	}
+	return errors.Join(append(errs, v.temp.drop())...)
+}

@@ -1,0 +1,217 @@
+package repository
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/cloud"
+	"github.com/tutti-server/tutti/internal/recovery"
+)
+
+// look lists the buckets, all at once. A failure is logged and kept with its bucket.
+func (s *source) look(ctx context.Context) {
+	var g sync.WaitGroup
+	for _, m := range s.mirrors {
+		g.Go(func() {
+			if err := m.look(ctx); err != nil {
+				m.log.ErrorContext(ctx, "model repository cannot be listed", slog.String("repository", m.address), slog.String("error", err.Error()))
+			}
+		})
+	}
+	g.Wait()
+}
+
+// openAll opens models, several at a time, in their order.
+func (s *source) openAll(ctx context.Context, places []place, threads int) []*folder {
+	list := make([]*folder, len(places))
+	var g errgroup.Group
+	g.SetLimit(threads)
+	for i, p := range places {
+		g.Go(func() error {
+			list[i] = s.open(ctx, p)
+			return nil
+		})
+	}
+	_ = g.Wait() // every failure is kept with its folder
+	return list
+}
+
+// newMirror prepares a root in a bucket.
+func (r *Repository) newMirror(ctx context.Context, address string) (*mirror, error) {
+	open := r.s.OpenBucket
+	if open == nil {
+		open = func(ctx context.Context, address string) (cloud.Bucket, error) {
+			return cloud.Open(ctx, address, &cloud.Options{Env: os.Getenv})
+		}
+	}
+	b, err := open(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := r.cacheFor(address)
+	return &mirror{
+		timeout: cmp.Or(r.s.BucketTimeout, bucketTimeout), failed: map[string]error{},
+		address: strings.TrimRight(address, "/"), cache: cache, bucket: b, log: r.s.Log, report: r.s.Progress, fetched: r.s.Metrics.Fetched,
+	}, err
+}
+
+// bucketTimeout is the usual patience with a bucket.
+const bucketTimeout = time.Minute
+
+// mounts names the environment variables that Triton keeps fetched models below.
+var mounts = map[string]string{"s3": "TRITON_AWS_MOUNT_DIRECTORY", "gs": "TRITON_GCS_MOUNT_DIRECTORY", "as": "TRITON_AZURE_MOUNT_DIRECTORY"}
+
+// cacheFor returns the folder that models from an address are kept below.
+func (r *Repository) cacheFor(address string) (string, error) {
+	if r.s.Cache != "" {
+		return r.s.Cache, nil
+	}
+	scheme, _, _ := strings.Cut(address, "://")
+	if dir := os.Getenv(mounts[scheme]); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "tutti", "models"), err
+}
+
+// mirror is a root that lies in a bucket. Its models are read into a folder on disk
+// when they are opened: objects by their content, and per state of a model a folder
+// of links to them, so that what is there is not read again.
+type mirror struct {
+	address string
+	cache   string
+	timeout time.Duration
+	bucket  cloud.Bucket
+	log     *slog.Logger
+	fetched func(bytes, ns int64)
+	report  func(model string, done, total int64)
+
+	mu     sync.Mutex
+	models map[string][]cloud.Object // of the last listing, guarded by mu
+	failed map[string]error          // of models that bring could not fetch, guarded by mu
+	err    atomic.Pointer[error]     // of the last listing, nil when it worked
+}
+
+// look lists the bucket. What is there stays known when that fails.
+func (m *mirror) look(ctx context.Context) error {
+	list, err := m.list(ctx)
+	if err == nil && len(list) == 0 {
+		err = status.Errorf(status.NotFound, "listing %s: nothing is there", m.address)
+	}
+	if err != nil {
+		m.err.Store(&err)
+		return err
+	}
+	models := map[string][]cloud.Object{}
+	for _, o := range list {
+		if name, rest, ok := strings.Cut(o.Key, "/"); ok && name != "" {
+			o.Key = rest
+			models[name] = append(models[name], o)
+		}
+	}
+	m.mu.Lock()
+	m.models = models
+	m.mu.Unlock()
+	m.err.Store(nil)
+	return nil
+}
+
+// list lists the bucket in bounded time.
+func (m *mirror) list(ctx context.Context) (list []cloud.Object, err error) {
+	defer recovery.Error(&err, m.log, "listing model repository '"+m.address+"'", slog.String("repository", m.address))
+	bounded, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	list, err = m.bucket.List(bounded, "")
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		err = status.Errorf(status.Unavailable, "listing %s: no answer within %s", m.address, m.timeout)
+	}
+	return list, err
+}
+
+// blind reports whether the bucket could never be listed.
+func (m *mirror) blind() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.models == nil
+}
+
+// place returns where a model is; one that is not known has no objects.
+func (m *mirror) place(name string) place {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := place{name: name, dir: m.address + "/" + name, mirror: m}
+	if list := m.models[name]; holdsObjects(name, list) {
+		p.objects = list
+	}
+	return p
+}
+
+// names returns the models, sorted.
+func (m *mirror) names() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for name, list := range m.models {
+		if holdsObjects(name, list) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// holdsObjects is holdsModel for a listing.
+func holdsObjects(name string, list []cloud.Object) bool {
+	if strings.HasPrefix(name, ".") {
+		return false
+	}
+	return slices.ContainsFunc(list, func(o cloud.Object) bool {
+		first, _, ok := strings.Cut(o.Key, "/")
+		_, version := config.VersionOf(first)
+		return o.Key == config.FileName || ok && version
+	})
+}
+
+// identity names an object's content on disk: by its checksum where the bucket tells
+// one, else by where it is and its tag.
+func (m *mirror) identity(model string, o cloud.Object) string {
+	text := fmt.Sprintf("%x %d", o.MD5, o.Size)
+	if len(o.MD5) == 0 {
+		text = fmt.Sprintf("%s %s %s %s %d", m.address, model, o.Key, o.Tag, o.Size)
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// state names what a model holds. The model's name is part of it: the folder of a
+// state is made by one rename, so that two models of one content cannot share it.
+func (m *mirror) state(model string, list []cloud.Object) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00", model)
+	for _, o := range list {
+		if !noisy(o.Key) {
+			fmt.Fprintf(h, "%s\x00%s\x00", o.Key, m.identity(model, o))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// noisy reports whether any part of a key is noise.
+func noisy(key string) bool {
+	return slices.ContainsFunc(strings.Split(strings.TrimSuffix(key, "/"), "/"), noise)
+}

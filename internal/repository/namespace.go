@@ -1,0 +1,247 @@
+package repository
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+)
+
+// separator stands between name and namespace in the key of a model. No folder and no
+// address can hold it; it sorts before everything else.
+const separator = "\x00"
+
+// keyOf returns what a model is known by inside: its name, which is all there is
+// without namespacing, and with it also the repository that it is in.
+func (s *source) keyOf(space, name string) string {
+	if s.spaces == nil {
+		return name
+	}
+	return name + separator + space
+}
+
+// nameOf returns the name in a key.
+func nameOf(key string) string {
+	name, _, _ := strings.Cut(key, separator)
+	return name
+}
+
+// spaceOf returns the namespace in a key, empty without namespacing.
+func spaceOf(key string) string {
+	_, space, _ := strings.Cut(key, separator)
+	return space
+}
+
+// namespaces returns those of all roots, and that of the models that came with a
+// request; nil without namespacing.
+func (s *Settings) namespaces() []string {
+	if !s.Namespacing {
+		return nil
+	}
+	spaces := []string{""}
+	for _, root := range s.Roots {
+		if root = trimRoot(root); !slices.Contains(spaces, root) {
+			spaces = append(spaces, root)
+		}
+	}
+	return spaces
+}
+
+// trimRoot returns a root as a namespace is written.
+func trimRoot(root string) string {
+	if trimmed := strings.TrimRight(root, "/"); trimmed != "" {
+		return trimmed
+	}
+	return root
+}
+
+// resolve returns the key of the model that a step of the ensemble at home means: in
+// the step's namespace when it names one, else in the ensemble's own, else in the only
+// one that has it; "" when there is none, or more than one.
+func (s *source) resolve(home string, st *modelconfig.ModelEnsembling_Step, there func(key string) bool) string {
+	name, space := st.GetModelName(), st.GetModelNamespace()
+	switch {
+	case s.spaces == nil && (space != "" || !there(name)):
+		return ""
+	case s.spaces == nil:
+		return name
+	case space != "":
+		if key := s.keyOf(trimRoot(space), name); there(key) {
+			return key
+		}
+		return ""
+	}
+	if key := s.keyOf(spaceOf(home), name); there(key) {
+		return key
+	}
+	found := ""
+	for _, space := range s.spaces {
+		switch key := s.keyOf(space, name); {
+		case !there(key):
+		case found != "":
+			return ""
+		default:
+			found = key
+		}
+	}
+	return found
+}
+
+// wanted reports which keys are of models that should serve.
+func wanted(models map[string]*model) func(key string) bool {
+	return func(key string) bool {
+		m := models[key]
+		return m != nil && m.wanted
+	}
+}
+
+// known reports which keys are of models.
+func known(models map[string]*model) func(key string) bool {
+	return func(key string) bool { return models[key] != nil }
+}
+
+// parts returns the keys of the models that an ensemble uses.
+func (m *model) parts(s *source, models map[string]*model) []string {
+	var list []string
+	for _, st := range m.folder.cfg.GetEnsembleScheduling().GetStep() {
+		if key := s.resolve(m.key, st, known(models)); key != "" && !slices.Contains(list, key) {
+			list = append(list, key)
+		}
+	}
+	return list
+}
+
+// locate finds on disk what a step of the ensemble at home means.
+func (s *source) locate(home string, st *modelconfig.ModelEnsembling_Step) (place, bool) {
+	all := s.findAll(st.GetModelName())
+	at := func(key string) int { return slices.IndexFunc(all, func(p place) bool { return p.key == key }) }
+	key := s.resolve(home, st, func(key string) bool { return at(key) >= 0 })
+	if key == "" {
+		return place{}, false
+	}
+	return all[at(key)], true
+}
+
+// callNames returns the models by the name that a request gives. Of several that want
+// to serve under one name none is meant.
+func callNames(models map[string]*model) map[string]*model {
+	called := make(map[string]*model, len(models))
+	for _, m := range models {
+		other := called[m.name]
+		switch {
+		case other == nil, m.wanted && !other.wanted:
+			called[m.name] = m
+		case m.wanted && other.twins > 0:
+			other.twins++
+		case m.wanted:
+			called[m.name] = &model{name: m.name, folder: &folder{}, wanted: true, twins: 2}
+		}
+	}
+	return called
+}
+
+// ambiguous is what Triton says of a name that several models have.
+func (m *model) ambiguous() error {
+	return status.Errorf(status.InvalidArg,
+		"There are %d identifiers of model '%s' in global map, model namespace must be provided to resolve ambiguity.", m.twins, m.name)
+}
+
+// lookup answers the compiler from models, for the ensemble at home.
+type lookup struct {
+	source *source
+	models map[string]*model
+	home   string
+	space  string // that a step asks for
+}
+
+var (
+	_ plan.Spaces = lookup{}
+	_ plan.Namer  = lookup{}
+)
+
+// Names implements plan.Namer.
+func (l lookup) Names() []string {
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(l.models)) {
+		names = append(names, nameOf(key))
+	}
+	return slices.Compact(names)
+}
+
+// In implements plan.Spaces.
+func (l lookup) In(namespace string) plan.Lookup {
+	l.space = namespace
+	return l
+}
+
+// Self implements plan.Spaces.
+func (l lookup) Self() string { return l.home }
+
+// Model implements plan.Lookup.
+func (l lookup) Model(name string, number int64) (plan.Model, error) {
+	step := modelconfig.ModelEnsembling_Step{ModelName: name, ModelNamespace: l.space}
+	key := l.source.resolve(l.home, &step, wanted(l.models))
+	if key == "" {
+		key = l.source.resolve(l.home, &step, known(l.models))
+	}
+	m := l.models[key]
+	switch {
+	case m == nil:
+		return plan.Model{}, status.Errorf(status.NotFound, "there is no model '%s'", name)
+	case !m.wanted:
+		return plan.Model{}, status.Errorf(status.Unavailable, "%s", unloaded)
+	case m.folder.err != nil:
+		return plan.Model{}, status.Errorf(status.InvalidArg, "%w", m.folder.err)
+	case m.ensemble() && number > 0 && !slices.Contains(m.folder.versions, number):
+		return plan.Model{}, status.Errorf(status.InvalidArg, "there is no version %d of ensemble '%s'", number, name)
+	case m.ensemble():
+		l.home, l.space = key, ""
+		return plan.Model{ID: key, Steps: l, Signature: config.SignatureOf(m.folder.cfg), Ensemble: m.folder.cfg}, nil
+	}
+	v := m.version(number)
+	switch {
+	case v == nil && m.err != nil:
+		return plan.Model{}, status.Errorf(status.Unavailable, "%w", m.err)
+	case v == nil:
+		return plan.Model{}, status.Errorf(status.InvalidArg, "version %d of model '%s' is not loaded", number, name)
+	}
+	return plan.Model{ID: key, Signature: v.sig, Places: m.placesOf(v)}, nil
+}
+
+// findAll finds the models of a name, one per namespace.
+func (s *source) findAll(name string) []place {
+	var all []place
+	add := func(p place) {
+		if i := slices.IndexFunc(all, func(o place) bool { return o.key == p.key }); i >= 0 {
+			all[i].twin = p.dir
+			return
+		}
+		all = append(all, p)
+	}
+	for _, root := range s.roots {
+		if s.holdsModel(root, name) {
+			add(s.placeIn(root, name))
+		}
+	}
+	for _, m := range s.mirrors {
+		if p := m.place(name); p.objects != nil {
+			p.key = s.keyOf(m.address, name)
+			add(p)
+		}
+	}
+	return all
+}
+
+// openEach opens models one after the other.
+func (s *source) openEach(ctx context.Context, places []place) []*folder {
+	list := make([]*folder, len(places))
+	for i, p := range places {
+		list[i] = s.open(ctx, p)
+	}
+	return list
+}

@@ -1,0 +1,136 @@
+package repository
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+)
+
+// tempFolder holds the files that came with a request to load a model. It is removed
+// when the last of its users lets go.
+type tempFolder struct {
+	dir   string
+	users atomic.Int32
+}
+
+func (t *tempFolder) use() {
+	if t != nil {
+		t.users.Add(1)
+	}
+}
+
+// drop lets go once.
+func (t *tempFolder) drop() error {
+	if t == nil || t.users.Add(-1) > 0 {
+		return nil
+	}
+	return os.RemoveAll(t.dir)
+}
+
+// newTempFolder writes the files into a folder that nobody else can read, used once.
+func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
+	for name := range files {
+		if !filepath.IsLocal(inside(name)) || inside(name) == "." {
+			return nil, failedToPoll(model, ": override file '"+name+"' is outside the model's folder, expected a relative path as in '1/model.onnx'")
+		}
+	}
+	dir, err := os.MkdirTemp("", "tutti-model-")
+	if err != nil {
+		return nil, err
+	}
+	t := &tempFolder{dir: dir}
+	t.use()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := t.write(inside(name), files[name]); err != nil {
+			_ = t.drop() // the first error says more
+			return nil, failedToPoll(model, ": override file '"+name+"' cannot be written: "+err.Error())
+		}
+	}
+	return t, nil
+}
+
+// inside returns the path of an override file in its model's folder, which a leading slash
+// stands for.
+func inside(name string) string { return filepath.Clean(strings.TrimLeft(name, "/")) }
+
+func (t *tempFolder) write(name string, data []byte) error {
+	root, err := os.OpenRoot(t.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	return root.WriteFile(name, data, 0o600)
+}
+
+// fetch returns the model as the options want it, and with namespacing all models of
+// the name. When a folder is temporary the caller uses it once.
+func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([]*folder, error) {
+	all := s.findAll(name)
+	switch {
+	case len(o.Files) > 0 && o.Config == "":
+		return nil, failedToPoll(name, ": override files need an override of the configuration")
+	case len(all) == 0 && len(o.Files) == 0:
+		return nil, s.unknown(name)
+	case o.Config == "":
+		return s.openEach(ctx, all), nil
+	case len(all) > 1:
+		return nil, (&model{name: name, twins: len(all)}).ambiguous()
+	}
+	p := place{key: s.keyOf("", name), name: name}
+	if len(all) > 0 {
+		p = all[0]
+	}
+	f, err := s.override(ctx, p, o)
+	return []*folder{f}, err
+}
+
+// override returns a model with the configuration, and files, of a request.
+func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*folder, error) {
+	cfg, err := config.ParseJSON(o.Config)
+	if err != nil {
+		return nil, failedToPoll(p.name, ": "+err.Error())
+	}
+	f := &folder{key: p.key, name: p.name, dir: p.dir, cfg: cfg, override: true}
+	if len(o.Files) == 0 && p.dir != "" { // the files serve with it until they change
+		f.print = fingerprint(p)
+	}
+	if p.mirror != nil && len(o.Files) == 0 {
+		if f.dir, err = p.mirror.fetch(ctx, p.name, p.objects); err != nil {
+			return nil, failedToPoll(p.name, ": "+err.Error())
+		}
+	}
+	if len(o.Files) > 0 {
+		if f.temp, err = newTempFolder(p.name, o.Files); err != nil {
+			return nil, err
+		}
+		f.dir = f.temp.dir
+	}
+	s.check(f, nil)
+	return f, nil
+}
+
+// unknown says that there is no model of a name, or that a bucket could not be listed in which it may be.
+func (s *source) unknown(name string) error {
+	for _, m := range s.mirrors {
+		if err := m.err.Load(); err != nil {
+			return failedToPoll(name, ": "+(*err).Error())
+		}
+	}
+	return failedToPoll(name, ": model not found in any model repository")
+}
+
+// failedToPoll is how Triton says that it has no model to load.
+func failedToPoll(name, why string) error {
+	return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository%s", name, why)
+}

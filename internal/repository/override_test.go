@@ -1,0 +1,134 @@
+package repository_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+)
+
+const doublesJSON = `{"backend":"native","max_batch_size":4,"parameters":{"step":{"string_value":"double"}}}`
+
+// temps waits until there are n folders of override files: what is replaced or
+// unloaded is closed in the background.
+func temps(t *testing.T, dir string, n int) {
+	t.Helper()
+	for {
+		list, err := filepath.Glob(filepath.Join(dir, "tutti-model-*"))
+		if err = errors.Join(err, t.Context().Err()); err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == n {
+			return
+		}
+	}
+}
+
+// TestConfigOverride loads with another configuration, and without it again.
+//
+// shows: repository.config
+func TestConfigOverride(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	root := folder(t, pair+"-- bare/2/ --\n"+ensemble("ens", step("part", "-1", "IN", "X")))
+	r := w.explicit(t, root)
+	batch := func(want int32) {
+		t.Helper()
+		if cfg, err := r.Config("part", 0); err != nil || cfg.GetMaxBatchSize() != want {
+			t.Errorf("configuration %v, %v; want max_batch_size %d", cfg, err, want)
+		}
+	}
+	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
+	batch(4)
+	load(t, r, "part", "") // an override holds until the files change
+	batch(4)
+	renew(t, root, "part")
+	load(t, r, "part", "")
+	batch(8)
+	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
+	// An ensemble leaves alone what serves by an override.
+	refused(t, r.Load(t.Context(), "ens", infer.LoadOptions{}),
+		"load failed for model 'ens': ensemble ens allows maximum batch size 8, but it contains model part which only allows maximum batch size to be 4\n")
+	batch(4)
+	refused(t, r.Load(t.Context(), "bare", infer.LoadOptions{Config: doublesJSON}), "")
+	gives(t, w, r, map[string]float32{"bare": 2})
+
+	for config, want := range map[string]string{
+		`{`:                                "failed to load 'part', failed to poll from model repository: Invalid config override: (line 1:2): unexpected end of JSON input",
+		`{"backend":"native","x":1}`:       `failed to load 'part', failed to poll from model repository: Invalid config override: (line 1:21): unknown field "x"`,
+		`{"max_batch_size":"many"}`:        "failed to load 'part', failed to poll from model repository: Invalid config override: (line 1:19): invalid value for int32 field maxBatchSize: \"many\"",
+		`[]`:                               "failed to load 'part', failed to poll from model repository: Invalid config override: syntax error (line 1:1): unexpected token [",
+		`{"name":"other","backend":"spy"}`: "failed to load 'part', failed to poll from model repository: unexpected directory name 'part' for model 'other', directory name must equal model name",
+		`{"backend":"strange"}`:            "load failed for model 'part': version 1 is at UNAVAILABLE state: unable to find backend library for backend 'strange', try specifying runtime on the model configuration. Model 'part' needs backend 'strange', which is not built in;\n",
+		strings.Repeat(" ", 5<<20):         "failed to load 'part', failed to poll from model repository: Invalid config override: 5242880 bytes, expected at most 4194304",
+	} {
+		refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: config}), want)
+	}
+	batch(4)
+	load(t, r, "part", "") // those that failed leave the first one
+	batch(4)
+	unload(t, r, "part", false)
+	load(t, r, "part", "")
+	batch(8)
+	unload(t, r, "ens", false)
+	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Config: doublesJSON}), "")
+	renew(t, root, "part")
+	load(t, r, "ens", "") // an ensemble brings what has changed, and the override is over
+	batch(8)
+}
+
+// TestFileOverride loads files that are on no disk. It is not parallel, for it moves
+// the folder of temporary files.
+//
+// shows: repository.files
+func TestFileOverride(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	w := newWorld(t)
+	r := w.explicit(t, folder(t, pair))
+	files := map[string][]byte{"/5/model.bin": []byte("abc"), "labels.txt": []byte("cat\ndog\n")}
+	refused(t, r.Load(t.Context(), "part", infer.LoadOptions{Files: files}),
+		"failed to load 'part', failed to poll from model repository: override files need an override of the configuration")
+	labelled := `{"backend":"spy","max_batch_size":8,"output":[{"name":"OUT","data_type":"TYPE_FP32","dims":["-1"],"label_filename":"labels.txt"}]}`
+	o := infer.LoadOptions{Config: labelled, Files: files}
+	refused(t, r.Load(t.Context(), "new", o), "")
+	refused(t, r.Load(t.Context(), "part", o), "")
+	indexed(t, r, "new 5 READY\nother\npart 5 READY\n")
+	if d, err := r.Describe("new", 5); err != nil || !cmp.Equal(d.Outputs[0].Labels, []string{"cat", "dog"}) {
+		t.Errorf("description %+v, %v", d, err)
+	}
+	temps(t, dir, 2)
+	refused(t, r.Load(t.Context(), "new", o), "")
+	load(t, r, "part", "")
+	indexed(t, r, "new 5 READY\nother\npart 1 READY\npart 5 UNAVAILABLE unloaded\n")
+	unload(t, r, "new", false)
+	indexed(t, r, "new 5 UNAVAILABLE unloaded\nother\npart 1 READY\npart 5 UNAVAILABLE unloaded\n")
+	temps(t, dir, 0)
+	ens := `{"platform":"ensemble","max_batch_size":8,"input":[{"name":"IN","data_type":"TYPE_FP32","dims":[-1]}],
+"output":[{"name":"X","data_type":"TYPE_FP32","dims":[-1],"label_filename":"labels.txt"}],"ensemble_scheduling":{"step":[
+{"model_name":"part","model_version":-1,"input_map":{"IN":"IN"},"output_map":{"OUT":"X"}}]}}`
+	refused(t, r.Load(t.Context(), "ens", infer.LoadOptions{Config: ens, Files: files}), "")
+	unload(t, r, "part", false)
+	load(t, r, "part", "")
+	gives(t, w, r, map[string]float32{"ens": 2})
+	unload(t, r, "ens", false)
+	for name, want := range map[string]string{
+		"../x": "outside the model's folder", "/../x": "outside the model's folder", "": "outside the model's folder", "/": "outside the model's folder",
+		"1/../../x": "outside the model's folder", ".": "outside the model's folder", "5": "cannot be written", strings.Repeat("A", 256): "cannot be written",
+	} {
+		files := map[string][]byte{"5/x": nil, name: nil} // "5" cannot be a file and a folder
+		err := r.Load(t.Context(), "part", infer.LoadOptions{Config: labelled, Files: files})
+		const failed = "failed to load 'part', failed to poll from model repository: override file '"
+		if err == nil || !strings.HasPrefix(err.Error(), failed) || !strings.Contains(err.Error(), want) || status.CodeOf(err) != status.Internal {
+			t.Errorf("file %q: %v (%v)", name, err, status.CodeOf(err))
+		}
+	}
+	refused(t, r.Load(t.Context(), "new", infer.LoadOptions{Config: labelled, Files: map[string][]byte{"a/b": nil}}),
+		"failed to load 'new', failed to poll from model repository: at least one version must be available under the version policy of model 'new'")
+	temps(t, dir, 0)
+}

@@ -1,0 +1,131 @@
+package repository
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/recovery"
+)
+
+// watch has the repository look at its folders from time to time until Close.
+func (r *Repository) watch(ctx context.Context) {
+	ctx, r.stop = context.WithCancel(ctx)
+	r.polling.Go(func() {
+		tick := time.NewTicker(r.s.PollInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if err := r.Poll(ctx); err != nil && ctx.Err() == nil {
+					r.s.Log.ErrorContext(ctx, "looking at the model repository failed", slog.String("error", err.Error()))
+				}
+			}
+		}
+	})
+}
+
+// Poll looks at the folders once and brings what serves in line with them. A folder
+// that has changed counts only when the look before saw it as it is now, so that a
+// half-copied one is left alone. A model that cannot be loaded keeps serving as it was.
+func (r *Repository) Poll(ctx context.Context) (err error) {
+	defer recovery.Error(&err, r.s.Log, "looking at the model repository")
+	if r.s.Mode != Polled {
+		return status.Errorf(status.Unsupported, "the repository is not polled")
+	}
+	// Buckets are asked before the turn is taken: others need not wait for them.
+	r.source.look(ctx)
+	if len(r.source.mirrors) > 0 {
+		if err := r.bringChanged(ctx); err != nil {
+			return err
+		}
+	}
+	_, leave, err := r.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	changed, seen, err := r.changed()
+	if err != nil {
+		return err
+	}
+	c := r.change()
+	for _, f := range r.source.openAll(ctx, changed, r.loadThreads()) {
+		c.begin(ctx, f, true)
+	}
+	for _, key := range c.base.keys {
+		_, before := r.seen[key]
+		if _, there := seen[key]; !there && !before {
+			delete(c.next, key)
+			c.gone = append(c.gone, key)
+		}
+	}
+	r.seen = seen
+	if len(c.loading)+len(c.gone) == 0 {
+		return nil
+	}
+	c.load(ctx)
+	c.settle(ctx)
+	if ctx.Err() != nil {
+		c.cancel(ctx)
+		return status.ErrCancelled
+	}
+	c.commit(ctx)
+	return nil
+}
+
+// changed looks at the folders: what has changed and is as it was at the last look,
+// and the fingerprints of all.
+func (r *Repository) changed() (changed []place, seen map[string]uint64, err error) {
+	places, err := r.source.places()
+	if err != nil {
+		return nil, nil, err
+	}
+	seen = make(map[string]uint64, len(places))
+	base := r.catalog.Load()
+	for _, p := range places {
+		now := fingerprint(p)
+		seen[p.key] = now
+		if m := base.models[p.key]; r.seen[p.key] == now && (m == nil || m.print != now) {
+			changed = append(changed, p)
+		}
+	}
+	return changed, seen, nil
+}
+
+// bringChanged fetches what a look will find changed.
+func (r *Repository) bringChanged(ctx context.Context) error {
+	_, leave, err := r.enter(ctx)
+	if err != nil {
+		return err
+	}
+	changed, _, err := r.changed()
+	leave()
+	if err == nil {
+		r.source.bring(ctx, changed)
+	}
+	return err
+}
+
+// known returns the keys of the models in s and in the folders, sorted.
+func (r *Repository) known(s *snapshot) []string {
+	keys := slices.Clone(s.keys)
+	for _, root := range r.source.roots {
+		for name := range r.source.list(root) {
+			if key := r.source.keyOf(trimRoot(root), name); s.models[key] == nil {
+				keys = append(keys, key)
+			}
+		}
+	}
+	for _, m := range r.source.mirrors {
+		for _, name := range m.names() {
+			keys = append(keys, r.source.keyOf(m.address, name))
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}

@@ -1,0 +1,208 @@
+package repository
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/steps"
+)
+
+// Pulse is what a served version has done since it was loaded, in few words.
+type Pulse struct {
+	Name    string
+	Version int64
+	// Waiting is how many requests wait for an instance now.
+	Waiting int64
+	// Requests ended well and Failures did not; Rows of batches were executed in
+	// Executions.
+	Requests, Failures, Rows, Executions uint64
+	// QueueNs and ComputeNs are sums over requests; CopiedBytes went between places.
+	QueueNs, ComputeNs, CopiedBytes uint64
+	// Edges count what passed between the steps of an ensemble.
+	Edges []*telemetry.Edge
+}
+
+// Pulses returns those of all served versions, sorted by name and version.
+func (r *Repository) Pulses() []Pulse {
+	var list []Pulse
+	s := r.catalog.Load()
+	for _, key := range s.keys {
+		for _, v := range s.models[key].versions {
+			list = append(list, v.pulse(nameOf(key)))
+		}
+	}
+	return list
+}
+
+func (v *version) pulse(name string) Pulse {
+	p := Pulse{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
+	for _, m := range v.stats.Moves.List() {
+		p.CopiedBytes += m.Bytes
+	}
+	st := statistics(v.stats)
+	p.Requests, p.Failures = st.Inference.Success.Count, st.Inference.Fail.Count
+	p.Rows, p.Executions = st.InferenceCount, st.ExecutionCount
+	p.QueueNs, p.ComputeNs = st.Inference.Queue.Ns, st.Inference.ComputeInfer.Ns
+	return p
+}
+
+// Graph returns the compiled plan of a version, without what its models do just now.
+func (r *Repository) Graph(name string, number int64) (*infer.GraphView, error) {
+	v, err := r.find(name, number)
+	if err != nil {
+		return nil, err
+	}
+	p := v.exec.Plan()
+	g := &infer.GraphView{Model: name, Version: v.sig.Version, Nodes: []infer.NodeView{}, Edges: []infer.EdgeView{}}
+	for i := range p.Nodes {
+		g.Nodes = append(g.Nodes, r.node(p, i))
+	}
+	g.Edges = r.edges(p)
+	carried(g.Edges, v.stats.Carried())
+	return g, nil
+}
+
+// node is one step of a plan.
+func (r *Repository) node(p *plan.Plan, i int) infer.NodeView {
+	n := &p.Nodes[i]
+	v := infer.NodeView{
+		Node: i, Name: n.Name, Model: n.Model, Version: n.Signature.Version, MaxBatch: n.Signature.MaxBatch, Site: "host",
+		Places: []string{}, Ensembles: append([]string{}, n.Ensembles...), Stream: n.Stream, Inflight: n.MaxInflight,
+	}
+	if n.Site == plan.OnDevice {
+		v.Site = "device"
+	}
+	for _, at := range n.Places {
+		v.Places = append(v.Places, at.String())
+	}
+	if m := r.stepModel(n); m != nil {
+		v.Platform = platformOf(m)
+		if m.queue != nil {
+			v.InFlight = m.queue.InFlight()
+		}
+		for _, g := range m.cfg.GetInstanceGroup() {
+			v.Instances += int(g.GetCount()) * max(1, len(g.GetGpus()))
+		}
+	}
+	return v
+}
+
+// platformOf says in a word what runs a model: its platform, else its backend, and for a
+// native one its step.
+func platformOf(v *version) string {
+	if step := v.cfg.GetParameters()[steps.Key].GetStringValue(); step != "" {
+		return "native:" + step
+	}
+	if platform := v.cfg.GetPlatform(); platform != "" {
+		return platform
+	}
+	return v.cfg.GetBackend()
+}
+
+// stepModel returns the version behind a step, nil when it has gone.
+func (r *Repository) stepModel(n *plan.Node) *version {
+	s := r.catalog.Load()
+	if m := s.models[n.ID]; m != nil {
+		return m.version(n.Signature.Version)
+	}
+	if m := s.called[n.Model]; m != nil {
+		return m.version(n.Signature.Version)
+	}
+	return nil
+}
+
+// edges are the tensors on their way between the steps of a plan.
+func (r *Repository) edges(p *plan.Plan) []infer.EdgeView {
+	list := []infer.EdgeView{}
+	for to := range p.Nodes {
+		n := &p.Nodes[to]
+		for port, slot := range n.In {
+			if slot == plan.None {
+				continue
+			}
+			in := &n.Signature.Inputs[port]
+			shape := in.FullDims(n.Signature.MaxBatch)
+			e := infer.EdgeView{From: producer(p, slot), To: to, Tensor: p.Names[slot], Input: in.Name, Type: in.DType.String(), Shape: append([]int64{}, shape.Dims()...)}
+			r.copies(&e, n, p.Moves, plan.Use{Node: int32(to), Port: int32(port)}, slot)
+			list = append(list, e)
+		}
+	}
+	for i, slot := range p.Outputs {
+		if slot == plan.None {
+			continue
+		}
+		out := &p.Signature.Outputs[i]
+		shape := out.FullDims(p.Signature.MaxBatch)
+		list = append(list, infer.EdgeView{
+			From: producer(p, slot), To: -1, Tensor: p.Names[slot], Input: out.Name, Type: out.DType.String(), Shape: append([]int64{}, shape.Dims()...),
+		})
+	}
+	return list
+}
+
+// copies says where an edge's tensor is copied to, and how much was.
+func (r *Repository) copies(e *infer.EdgeView, n *plan.Node, moves []plan.Move, use plan.Use, slot plan.Slot) {
+	for i := range moves {
+		if moves[i].Slot == slot && (moves[i].Use == use || use.Node >= 0 && moves[i].Use.Node == use.Node) {
+			e.Place = "host"
+			if moves[i].To.Site == plan.OnDevice {
+				e.Place = "device"
+			}
+		}
+	}
+	v := r.stepModel(n)
+	if v == nil {
+		return
+	}
+	for _, m := range v.stats.Moves.List() {
+		if m.Tensor == e.Input {
+			e.Bytes += m.Bytes
+			e.Copies += m.Count
+		}
+	}
+}
+
+// carried says what passed on each edge.
+func carried(list []infer.EdgeView, counted []*telemetry.Edge) {
+	by := make(map[string]*telemetry.Edge, len(counted))
+	for _, c := range counted {
+		by[c.Tensor] = c
+	}
+	for i := range list {
+		e := &list[i]
+		e.Carried = []infer.CarriedView{}
+		c := by[e.Tensor]
+		for at := tensor.Host; c != nil && at <= tensor.Device; at++ {
+			if n := c.Bytes(at); n > 0 {
+				e.Carried = append(e.Carried, infer.CarriedView{Place: telemetry.PlaceName(at), Bytes: n})
+			}
+		}
+	}
+}
+
+// producer returns the node that writes a slot, -1 for the request.
+func producer(p *plan.Plan, slot plan.Slot) int {
+	for i := range p.Nodes {
+		if slices.Contains(p.Nodes[i].Out, slot) {
+			return i
+		}
+	}
+	return -1
+}
+
+// Platform says in a word what runs a version, empty when it does not serve.
+func (r *Repository) Platform(name, number string) string {
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return ""
+	}
+	v, err := r.find(name, n)
+	if err != nil {
+		return ""
+	}
+	return platformOf(v)
+}

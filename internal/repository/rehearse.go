@@ -1,0 +1,162 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/pipeline/exec"
+	"github.com/tutti-server/tutti/pipeline/plan"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/direct"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/sequence"
+)
+
+// rehearsal sends requests to one instance of a model before the model serves. It
+// counts in nobody's statistics.
+type rehearsal struct {
+	exec  *exec.Executor
+	queue scheduler.Scheduler
+	// sequences makes every request a sequence of its own.
+	sequences bool
+}
+
+// lent is an instance that stays its owner's.
+type lent struct{ backends.Instance }
+
+// Unwrap returns the instance itself.
+func (x lent) Unwrap() backends.Instance { return x.Instance }
+
+// Close leaves the instance to its owner.
+func (lent) Close() error { return nil }
+
+// rehearse returns a rehearsal with one instance, which stays the caller's. The requests of
+// a model that batches execute so many at a time.
+func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, together int) (*rehearsal, error) {
+	stats := &telemetry.Model{Name: v.sig.Model, Version: v.sig.Version}
+	x := &rehearsal{sequences: v.cfg.GetSequenceBatching() != nil}
+	own := units{{inst: lent{inst}}}
+	runner := scheduler.NewRunner(scheduler.RunnerSettings{
+		Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: v.padding, Log: r.s.Log, Mover: r.mover,
+	})
+	switch {
+	case x.sequences:
+		s := r.sequenceSettings(f, v, stats, own)
+		if together > 1 {
+			inOneBatch(&s, together)
+		}
+		q, err := sequence.New(s)
+		if err != nil {
+			return nil, err
+		}
+		if x.queue = q; together == 1 {
+			q.Hurry() // no request waits for another
+		}
+	case together > 1:
+		rules := batchesOf(together)
+		rules.Padded = v.padding != nil
+		x.queue = dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: own.instances(), Workers: r.workers})
+	default:
+		x.queue = direct.NewInline(direct.Settings{Runner: runner, Instances: own.instances()})
+	}
+	x.exec = exec.New(exec.Settings{
+		Plan: plan.Single(v.sig), Stats: stats, Workers: r.workers, Mover: r.mover,
+		Targets: []scheduler.Scheduler{x.queue},
+	})
+	return x, nil
+}
+
+// inOneBatch has a scheduler of sequences form batches of just so many.
+func inOneBatch(s *sequence.Settings, sequences int) {
+	s.Rules.Slots, s.Rules.Utilization, s.Rules.Delay = sequences, 1, time.Hour
+	if s.Rules.Oldest {
+		s.Policy = batchesOf(sequences).Policy()
+	}
+}
+
+// batchesOf returns the rules of batches of just so many rows.
+func batchesOf(rows int) dynamic.Rules {
+	return dynamic.Rules{MaxBatch: int32(rows), Preferred: []int32{int32(rows)}, Delay: time.Hour, MaxElements: math.MaxInt64}
+}
+
+// ask sends a request and returns its last answer, nil when a decoupled model has none.
+func (x *rehearsal) ask(ctx context.Context, req *infer.Request) (*infer.Response, error) {
+	if x.sequences && req.Sequence == (infer.Sequence{}) {
+		req.Sequence = infer.Sequence{ID: 1, Start: true, End: true}
+	}
+	call := infer.NewCall()
+	x.exec.Submit(ctx, req, call)
+	return call.Wait()
+}
+
+// askAll sends requests that may execute together, each a sequence of its own if they are
+// of sequences. It returns those that failed as errors.
+func (x *rehearsal) askAll(ctx context.Context, list []*infer.Request) (failed []error) {
+	calls := make([]*infer.Call, len(list))
+	for i, req := range list {
+		if x.sequences {
+			req.Sequence = infer.Sequence{ID: uint64(i + 1), Start: true, End: true}
+		}
+		calls[i] = infer.NewCall()
+		x.exec.Submit(ctx, req, calls[i])
+	}
+	for _, call := range calls {
+		resp, err := call.Wait()
+		if resp != nil {
+			resp.Release()
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return failed
+}
+
+// close ends the rehearsal.
+func (x *rehearsal) close(ctx context.Context) error {
+	return errors.Join(x.queue.Drain(context.WithoutCancel(ctx)), x.queue.Close())
+}
+
+// rehearsing has one instance answer what use asks, so many requests at a time.
+func (r *Repository) rehearsing(
+	ctx context.Context, f *folder, v *version, inst backends.Instance, together int, use func(*rehearsal) error,
+) error {
+	x, err := r.rehearse(f, v, inst, together)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(x), x.close(ctx))
+}
+
+// prepare warms instances of a version up and has the first one answer the golden requests.
+func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active units) error {
+	if len(active) == 0 {
+		return nil // passive ones take no requests
+	}
+	samples, err := r.warmups(f, v)
+	if err != nil {
+		return err
+	}
+	for i := range active {
+		u := &active[i]
+		if i > 0 && u.inst == active[i-1].inst {
+			continue // one instance stands for several
+		}
+		for _, s := range samples {
+			err := r.rehearsing(ctx, f, v, u.inst, s.together, func(x *rehearsal) error { return r.warm(ctx, x, s, u.name) })
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if len(samples) > 0 {
+		r.s.Log.DebugContext(ctx, "model warmed up", slog.String("model", f.name), slog.Int64("version", v.sig.Version), slog.Int("samples", len(samples)))
+	}
+	return r.rehearsing(ctx, f, v, active[0].inst, 1, func(x *rehearsal) error { return r.golden(ctx, f, v.sig, x) })
+}

@@ -1,0 +1,125 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/cached"
+	"github.com/tutti-server/tutti/scheduler/direct"
+	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/spread"
+	"github.com/tutti-server/tutti/steps"
+)
+
+// newScheduler picks the scheduler a configuration asks for and makes the instances.
+// When the model's answers are kept, a cache stands in front of it.
+func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
+	keeps, err := r.keeps(v)
+	if err != nil {
+		return nil, err
+	}
+	v.identity = r.identity(f, v)
+	v.stats.Configure(metricsOf(v, keeps))
+	queue, err := r.newQueue(ctx, f, v)
+	if err != nil {
+		return nil, err
+	}
+	if v.inner = queue; !keeps {
+		return queue, nil
+	}
+	return cached.New(cached.Settings{
+		Inner: queue, Cache: r.s.Responses, Identity: v.identity, Stats: v.stats, Workers: r.workers, Mover: r.mover, Signature: v.sig,
+	}), nil
+}
+
+// native reports whether a version is a step of this process.
+func native(v *version) bool { return v.cfg.GetParameters()[steps.Key] != nil }
+
+// newQueue makes the instances and what stands directly before them.
+func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
+	params := map[string]string{}
+	for key, p := range f.cfg.GetParameters() {
+		params[key] = p.GetStringValue()
+	}
+	padding, err := scheduler.NewPadding(v.sig, params)
+	if err != nil {
+		return nil, err
+	}
+	runner := scheduler.NewRunner(scheduler.RunnerSettings{
+		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover, Native: native(v),
+	})
+	batches := v.cfg.GetDynamicBatching() != nil
+	if padding != nil && !batches {
+		return nil, fmt.Errorf("model '%s' has parameters that pad inputs, but no dynamic_batching", f.name)
+	}
+	rules, err := dynamic.RulesOf(v.cfg, padding != nil)
+	if err != nil {
+		return nil, err
+	}
+	if v.sig.MaxBatch <= 0 && rules.Free() {
+		batches = false // one request at a time, and nothing to queue it by
+	}
+	if v.units, err = r.newUnits(ctx, v.model, v.seats, nil); err != nil {
+		return nil, err
+	}
+	v.padding = padding
+	queue, err := r.queueFor(ctx, f, v, runner, &rules, batches)
+	if err != nil {
+		return nil, errors.Join(err, v.units.close())
+	}
+	return queue, nil
+}
+
+// queueFor prepares the instances and puts the scheduler before them that the configuration asks for.
+func (r *Repository) queueFor(
+	ctx context.Context, f *folder, v *version, runner *scheduler.Runner, rules *dynamic.Rules, batches bool,
+) (scheduler.Scheduler, error) {
+	inline := r.inline(v, batches)
+	if !inline {
+		if err := r.limit(v.model, v.units); err != nil {
+			return nil, err
+		}
+	}
+	active := v.units.active()
+	if err := r.prepare(ctx, f, v, active); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(active) == 0:
+		return direct.NewClosed(runner, status.Errorf(status.Unavailable, "model '%s' has only passive instances, which take no requests", f.name)), nil
+	case v.cfg.GetSequenceBatching() != nil:
+		return r.newSequences(f, v, active)
+	case inline:
+		return direct.NewInline(direct.Settings{Runner: runner, Instances: active.instances()[:1]}), nil
+	}
+	var sites []spread.Site
+	for _, g := range active.bySite() {
+		site := spread.Site{At: g[0].site()}
+		if batches {
+			site.To = dynamic.New(dynamic.Settings{
+				Runner: runner, Rules: *rules, Instances: g.instances(), Gates: g.gates(), Shared: v.shared(), Workers: r.workers, Hold: r.s.DelayScheduler,
+			})
+		} else {
+			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.instances(), Gates: g.gates(), Shared: v.shared(), Workers: r.workers})
+		}
+		sites = append(sites, site)
+	}
+	return spread.New(sites), nil
+}
+
+// shared reports whether one instance of the version's model serves any number of callers.
+func (v *version) shared() bool {
+	_, ok := v.model.(backends.Concurrent)
+	return ok
+}
+
+// inline reports whether one instance serves all callers where they are. batches says that
+// requests are to meet in a queue.
+func (r *Repository) inline(v *version, batches bool) bool {
+	c, ok := v.model.(backends.Concurrent)
+	return ok && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(v.units.active()) > 0 && !r.limited(v.seats)
+}

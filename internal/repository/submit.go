@@ -1,0 +1,75 @@
+package repository
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/tutti-server/tutti/core/infer"
+)
+
+var _ infer.Inferer = (*Repository)(nil)
+
+// Submit hands req to the executor of its model and version. A version that retires
+// between finding it and handing over is out of the next snapshot, so this looks
+// again at most once per change.
+//
+// hot: no lock, one map lookup.
+func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
+	for {
+		v, err := r.find(req.Model, req.Version)
+		if err != nil {
+			if req.Trace == nil {
+				r.s.Tracer.Refused(req.Model, 0, req.ID, &req.Origin, err)
+			}
+			req.Trace.Fail(err)
+			req.Release()
+			sink.Close(err)
+			return
+		}
+		if req.Trace == nil {
+			req.Trace = r.s.Tracer.SampleFrom(req.Model, v.sig.Version, req.ID, &req.Origin)
+			if r.s.Tracer.Capturing() {
+				req.Trace = r.s.Tracer.Capture(req.Trace, req.Model, v.sig.Version, req.ID, &req.Origin)
+			}
+			if req.Trace != nil {
+				r.describe(req)
+			}
+		}
+		if v.recall != nil {
+			if v.recall.Offer(ctx, req, sink) {
+				return
+			}
+		} else if v.exec.Offer(ctx, req, sink) {
+			return
+		}
+	}
+}
+
+// describe records in a request's trace how it came, and those of its parameters that
+// traces keep.
+func (r *Repository) describe(req *infer.Request) {
+	req.Trace.From(&req.Origin)
+	for _, key := range r.s.Tracer.Params() {
+		for i := range req.Params {
+			if p := &req.Params[i]; p.Key == key {
+				req.Trace.Param(key, paramText(p))
+			}
+		}
+	}
+}
+
+// paramText is a parameter's value as people read it.
+func paramText(p *infer.Param) string {
+	switch p.Kind {
+	case infer.ParamBool:
+		return strconv.FormatBool(p.Bool)
+	case infer.ParamInt:
+		return strconv.FormatInt(p.Int, 10)
+	case infer.ParamUint:
+		return strconv.FormatUint(p.Uint, 10)
+	case infer.ParamDouble:
+		return strconv.FormatFloat(p.Double, 'g', -1, 64)
+	case infer.ParamString:
+	}
+	return p.String
+}

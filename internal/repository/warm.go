@@ -1,0 +1,228 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+)
+
+// The folder of a model that holds the data of warm-up requests, and the bounds of
+// one request.
+const (
+	warmupFolder  = "warmup"
+	maxWarmup     = 1 << 30 // bytes of one input of one request
+	maxWarmupRuns = 1 << 16
+)
+
+// sample is one entry of model_warmup, ready to be sent.
+type sample struct {
+	name   string
+	model  string
+	runs   int
+	each   int // requests of a run
+	inputs []sampleInput
+	alloc  tensor.Allocator
+	// together is how many of the requests execute as one batch.
+	together int
+}
+
+type sampleInput struct {
+	name  string
+	dtype tensor.DType
+	shape tensor.Shape
+	data  []byte
+}
+
+// warmups reads what a configuration says about warming up. A sample of no requests is
+// left out, as in Triton. So are inputs that no request of a model of sequences has, its
+// controls and states, which Triton takes from the sample: here each request is a
+// sequence of its own, with the controls and states of one.
+func (r *Repository) warmups(f *folder, v *version) ([]*sample, error) {
+	var list []*sample
+	for _, w := range f.cfg.GetModelWarmup() {
+		if w.GetBatchSize() == 0 {
+			continue
+		}
+		s := &sample{
+			name: w.GetName(), model: f.name, alloc: r.s.Alloc,
+			runs: max(1, int(min(w.GetCount(), maxWarmupRuns))), each: int(w.GetBatchSize()), together: 1,
+		}
+		if v.sig.MaxBatch > 0 {
+			s.together = s.each
+		}
+		for _, name := range slices.Sorted(maps.Keys(w.GetInputs())) {
+			if v.sig.Input(name) < 0 && v.full.Input(name) >= 0 {
+				continue
+			}
+			in, err := readSample(f.dir, name, w.GetInputs()[name], v.sig.MaxBatch > 0)
+			if err != nil {
+				return nil, err
+			}
+			s.inputs = append(s.inputs, in)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// readSample makes the data of one input, a row of it for a model that batches.
+func readSample(dir, name string, in *modelconfig.ModelWarmup_Input, row bool) (sampleInput, error) {
+	s := sampleInput{name: name, dtype: tensor.DType(in.GetDataType()), shape: tensor.Of(in.GetDims()...)} //nolint:gosec // the numbers are the same
+	size := s.dtype.Size()
+	if s.dtype == tensor.Bytes {
+		size = len(noText)
+	}
+	n := s.shape.Elements()
+	if n < 0 || n > maxWarmup || n*int64(size) > maxWarmup {
+		return s, status.Errorf(status.InvalidArg, "warmup setting expects at most %d bytes for input '%s', found shape %s of %s", maxWarmup, name, s.shape, s.dtype)
+	}
+	var err error
+	if s.data, err = s.read(dir, in, int(n)*size); err == nil && row {
+		s.shape = s.shape.Prepend(1)
+	}
+	return s, err
+}
+
+// read returns the data, which takes size bytes unless it is strings.
+func (s *sampleInput) read(dir string, in *modelconfig.ModelWarmup_Input, size int) ([]byte, error) {
+	switch in.GetInputDataType().(type) {
+	case *modelconfig.ModelWarmup_Input_ZeroData:
+		return make([]byte, size), nil
+	case *modelconfig.ModelWarmup_Input_RandomData:
+		return random(s.dtype, size), nil
+	case *modelconfig.ModelWarmup_Input_InputDataFile:
+	default:
+		return nil, status.Errorf(status.InvalidArg, "warmup setting expects input '%s' to have input_data_type set", s.name)
+	}
+	file := in.GetInputDataFile()
+	data, err := readBelow(dir, filepath.Join(warmupFolder, file))
+	switch {
+	case err != nil:
+		return nil, status.Errorf(status.InvalidArg, "failed to open text file for read %s: %w", filepath.Join(warmupFolder, file), err)
+	case s.dtype == tensor.Bytes:
+		return data, tensor.CheckBytes(data, s.shape.Elements())
+	case len(data) < size:
+		return nil, status.Errorf(status.InvalidArg, "warmup setting expects %d bytes, but the data provided from %s only has %d bytes", size, file, len(data))
+	}
+	return data[:size], nil
+}
+
+// noText is an empty string as tensors hold it.
+const noText = "\x00\x00\x00\x00"
+
+// random fills n bytes of a type; strings stay empty and truth values are 0 or 1.
+func random(d tensor.DType, n int) []byte {
+	data := make([]byte, n)
+	if d == tensor.Bytes {
+		return data
+	}
+	for i := range data {
+		data[i] = byte(rand.Uint32()) //nolint:gosec // nothing depends on it being hard to guess
+		if d == tensor.Bool {
+			data[i] &= 1
+		}
+	}
+	return data
+}
+
+// readBelow reads a file in a model's folder: a path or a link that leads outside fails.
+func readBelow(dir, name string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	info, err := root.Stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("expected a file, found %s", info.Mode())
+	case info.Size() > maxWarmup:
+		return nil, fmt.Errorf("%d bytes, expected at most %d", info.Size(), maxWarmup)
+	}
+	return root.ReadFile(name)
+}
+
+// warm has an instance execute a sample as often as it says, until it fails.
+func (r *Repository) warm(ctx context.Context, x *rehearsal, s *sample, instance string) error {
+	for i := range s.runs {
+		//nolint:sloglint // the line is Triton's, which people look for
+		r.s.Log.DebugContext(ctx, fmt.Sprintf("model '%s' instance %s is running warmup sample '%s' for iteration %d", s.model, instance, s.name, i+1))
+		list, err := s.requests()
+		if err != nil {
+			return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %w; ", s.name, err)
+		}
+		if failed := x.askAll(ctx, list); len(failed) > 0 {
+			return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %s", s.name, inOne(failed))
+		}
+	}
+	return nil
+}
+
+// inOne joins what requests say that failed, once each.
+func inOne(failed []error) string {
+	var said []string
+	for _, err := range failed {
+		if text := err.Error() + "; "; !slices.Contains(said, text) {
+			said = append(said, text)
+		}
+	}
+	return strings.Join(said, "")
+}
+
+// requests returns those of one run.
+func (s *sample) requests() ([]*infer.Request, error) {
+	list := make([]*infer.Request, s.each)
+	for i := range list {
+		var err error
+		if list[i], err = s.request(); err != nil {
+			for _, req := range list[:i] {
+				req.Release()
+			}
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// request returns a request with the sample's data.
+func (s *sample) request() (*infer.Request, error) {
+	req := infer.NewRequest()
+	req.Model = s.model
+	for i := range s.inputs {
+		in := &s.inputs[i]
+		t, err := in.tensor(s.alloc)
+		if err != nil {
+			req.Release()
+			return nil, err
+		}
+		req.Inputs = append(req.Inputs, infer.Named{Name: in.name, Tensor: t})
+	}
+	return req, nil
+}
+
+// tensor returns a copy of the input's data.
+func (s *sampleInput) tensor(a tensor.Allocator) (tensor.Tensor, error) {
+	var t tensor.Tensor
+	var err error
+	if s.dtype == tensor.Bytes {
+		t, err = tensor.NewBytes(a, s.shape, len(s.data))
+	} else {
+		t, err = tensor.New(a, s.dtype, s.shape)
+	}
+	if err == nil {
+		copy(t.Bytes(), s.data)
+	}
+	return t, err
+}

@@ -1,0 +1,165 @@
+package grpcapi
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/proto/inference"
+)
+
+// The methods that carry tensors.
+const (
+	methodInfer  = "ModelInfer"
+	methodStream = "ModelStreamInfer"
+)
+
+// serviceDesc is the generated description with the two methods that carry tensors
+// reading and writing our own messages.
+func serviceDesc() *grpc.ServiceDesc {
+	d := inference.GRPCInferenceService_ServiceDesc
+	d.Methods = slices.Clone(d.Methods)
+	for i := range d.Methods {
+		if d.Methods[i].MethodName == methodInfer {
+			d.Methods[i].Handler = modelInfer
+		}
+	}
+	d.Streams = slices.Clone(d.Streams)
+	for i := range d.Streams {
+		if d.Streams[i].StreamName == methodStream {
+			d.Streams[i].Handler = modelStreamInfer
+		}
+	}
+	return &d
+}
+
+// modelInfer answers one inference request. It calls no interceptor.
+func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) { //nolint:revive // grpc's signature
+	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
+	defer s.recovered(methodInfer, &err)
+	return s.modelInfer(ctx, newMessage(), receive)
+}
+
+// modelInfer reads one inference request into m and answers it.
+func (s *service) modelInfer(ctx context.Context, m *message, receive func(any) error) (any, error) {
+	came := s.set.Tracer.Begin()
+	if err := s.receive(ctx, m, receive); err != nil {
+		m.release()
+		return nil, err
+	}
+	r, err := s.reply(ctx, m, came)
+	if err != nil {
+		retryAfter(ctx, err)
+		return nil, wireError(err)
+	}
+	s.compress(ctx)
+	return r, nil
+}
+
+// reply executes the request in m, which it releases, no longer than until the deadline of the call.
+//
+// hot: without a deadline there is no function to allocate.
+func (s *service) reply(ctx context.Context, m *message, came tracing.Span) (*reply, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		return s.execute(ctx, m, came)
+	}
+	return await(ctx, s, methodInfer, func(ctx context.Context) (*reply, error) { return s.execute(ctx, m, came) }, (*reply).release)
+}
+
+// execute executes the request in m and releases it.
+func (s *service) execute(ctx context.Context, m *message, came tracing.Span) (*reply, error) {
+	r, err := s.infer(ctx, m, came)
+	m.release() // not deferred: after a panic something may still read the message
+	return r, err
+}
+
+// receive reads and charges a message. A call for which there is no room is refused
+// before it is read.
+func (s *service) receive(ctx context.Context, m *message, receive func(any) error) error {
+	f := s.set.InFlight
+	err := f.Admit()
+	if err == nil {
+		l := lineOf(ctx, f)
+		l.begin()
+		defer l.end()
+		if err := receive(m); err != nil {
+			return err
+		}
+		err = m.bill(f, l)
+	}
+	if err != nil {
+		retryAfter(ctx, err)
+		return wireError(err)
+	}
+	return nil
+}
+
+// retryAfter tells the client in the trailer when to come again, when that is known.
+func retryAfter(ctx context.Context, err error) {
+	if d := status.RetryAfter(err); d > 0 {
+		// It fails only outside of a call, where nobody reads the trailer.
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("retry-after", strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)))
+	}
+}
+
+var errLeaving error = &status.Error{
+	Code: status.Unavailable, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
+}
+
+func (s *service) infer(ctx context.Context, m *message, came tracing.Span) (*reply, error) {
+	if s.leaving() {
+		return nil, errLeaving
+	}
+	d := decoder{svc: s, msg: m, came: came}
+	if err := d.decode(ctx, true); err != nil {
+		return nil, err
+	}
+	r := newReply()
+	if err := s.call(ctx, &d, r); err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
+}
+
+// call has a request answered into r.
+func (s *service) call(ctx context.Context, d *decoder, r *reply) (err error) {
+	call := infer.NewCall()
+	s.set.Infer.Submit(ctx, d.req, call)
+	r.resp, err = call.Wait()
+	if err == nil && r.resp == nil {
+		err = status.Errorf(status.Internal, "received an unexpected null response")
+	}
+	if err == nil {
+		r.shared, err = fulfil(r.resp, d.msg.wants, d.about, s.set.Alloc, r.shared)
+	}
+	return err
+}
+
+// compress has the answer compressed when the server is told to and the client can
+// read it. Else it is not, whatever the client did with its request.
+func (s *service) compress(ctx context.Context) {
+	name := "identity"
+	if s.set.Compression != CompressNone {
+		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzipName) {
+			name = gzipName
+		}
+	} else if c, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string }); !ok || c.RecvCompress() == "" {
+		return // nor would it be by itself
+	}
+	// It fails only for a name that the client cannot read, or after the answer.
+	_ = grpc.SetSendCompressor(ctx, name)
+}
+
+// incoming returns the client's metadata.
+func incoming(ctx context.Context) metadata.MD {
+	md, _ := metadata.FromIncomingContext(ctx)
+	return md
+}

@@ -1,0 +1,246 @@
+package grpcapi_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/server/grpcapi"
+	"github.com/tutti-server/tutti/internal/server/servertest"
+	"github.com/tutti-server/tutti/proto/inference"
+)
+
+// counter returns a limit that nothing of is used when the test has ended.
+func counter(t *testing.T, limit int64) *infer.InFlight {
+	t.Helper()
+	f := infer.NewInFlight(limit)
+	t.Cleanup(func() {
+		if n := f.Bytes(); n != 0 {
+			t.Errorf("%d bytes are left in flight", n)
+		}
+	})
+	return f
+}
+
+// bytesRequest has n bytes.
+func bytesRequest(model string, n int) *inference.ModelInferRequest {
+	return &inference.ModelInferRequest{
+		ModelName: model, Id: "me", RawInputContents: [][]byte{make([]byte, n)},
+		Inputs: []*inference.ModelInferRequest_InferInputTensor{{Name: "X", Datatype: "UINT8", Shape: []int64{int64(n)}}},
+	}
+}
+
+// TestInFlight has one request hold most of what there is, while others are refused,
+// until it is over.
+//
+// shows: limits
+func TestInFlight(t *testing.T) {
+	t.Parallel()
+	const limit, most = 1 << 20, 1<<20 - 4096
+	f := counter(t, limit)
+	e := servertest.NewEcho()
+	c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, InFlight: f}, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
+	ctx, cancel := context.WithCancel(t.Context())
+	held := make(chan error, 1)
+	go func() {
+		_, err := c.ModelInfer(ctx, bytesRequest("wait", most))
+		held <- err
+	}()
+	<-e.Waiting
+	if n := f.Bytes(); n < most || n > limit {
+		t.Fatalf("%d bytes in flight, want about %d", n, most)
+	}
+	stream, err := c.ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		n    int
+		code codes.Code
+		want string
+	}{
+		{"small", 100, codes.OK, ""},
+		{"large", most, codes.Unavailable, "no room for"},
+	} {
+		var trailer metadata.MD
+		_, err := c.ModelInfer(t.Context(), bytesRequest("echo", tt.n), grpc.Trailer(&trailer))
+		if status.Code(err) != tt.code || !strings.Contains(status.Convert(err).Message(), tt.want) {
+			t.Errorf("%s: %v, want %v, %s", tt.name, err, tt.code, tt.want)
+		}
+		if later := len(trailer["retry-after"]) > 0; later != (tt.code == codes.Unavailable) {
+			t.Errorf("%s: trailer %v", tt.name, trailer)
+		}
+	}
+	for _, n := range []int{100, most, 100} {
+		if err := stream.Send(bytesRequest("echo", n)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.GetErrorMessage(); strings.Contains(got, "no room for") != (n == most) || m.GetInferResponse().GetId() != "me" {
+			t.Errorf("stream, %d bytes: %q, id %q", n, got, m.GetInferResponse().GetId())
+		}
+	}
+	cancel()
+	<-held
+	<-e.Cancelled
+	for f.Bytes() >= most { // until the server has seen it
+		if _, err := c.ServerLive(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.ModelInfer(t.Context(), bytesRequest("echo", most/2)); err != nil {
+		t.Error(err)
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Error(err)
+	}
+	_, _ = stream.Recv()
+	if _, err := c.ModelInfer(t.Context(), bytesRequest("echo", limit+1)); status.Code(err) != codes.ResourceExhausted {
+		t.Error(err)
+	}
+	drained(t, f)
+}
+
+// drained waits for what the transport still has to give back.
+func drained(t *testing.T, f *infer.InFlight) {
+	t.Helper()
+	over := time.After(5 * time.Minute)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for f.Bytes() > 0 {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Errorf("%d bytes are left in flight", f.Bytes())
+			return
+		}
+	}
+}
+
+// TestInFlightHalf has clients stop, or go, in the middle of a message: what they have
+// sent counts until then, and calls that bring more than there is room for end.
+func TestInFlightHalf(t *testing.T) {
+	t.Parallel()
+	const limit = 4 << 20
+	f := counter(t, limit)
+	e := servertest.NewEcho()
+	_, conn, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, InFlight: f})
+	address := conn.Target()
+	var held []net.Conn
+	for range 3 {
+		held = append(held, half(t, address, 1<<20))
+	}
+	for f.Bytes() < 5<<19 { // all but what came before the calls had begun
+		runtime.Gosched()
+	}
+	c := half(t, address, 3<<20)
+	if _, err := io.Copy(io.Discard, c); err == nil && f.Bytes() > limit {
+		t.Errorf("%d bytes in flight after the connection has ended", f.Bytes())
+	}
+	if f.Refused() != 1 {
+		t.Errorf("%d refused, want 1", f.Refused())
+	}
+	for _, c := range held {
+		_ = c.Close()
+	}
+	drained(t, f)
+}
+
+// TestInFlightStalled has clients send no more, one in the middle of a message, and one
+// after it.
+func TestInFlightStalled(t *testing.T) {
+	t.Parallel()
+	f := counter(t, 8<<20)
+	e := servertest.NewEcho()
+	c, conn, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, InFlight: f, StallTimeout: time.Second})
+	if _, err := c.ModelInfer(t.Context(), bytesRequest("echo", 3<<20)); err != nil {
+		t.Fatal(err)
+	}
+	stalled := half(t, conn.Target(), 2<<20)
+	_, _ = io.Copy(io.Discard, stalled) // until the server ends it
+	drained(t, f)
+	if s := conn.GetState(); s != connectivity.Ready {
+		t.Errorf("the connection that waits for nothing is %v", s)
+	}
+}
+
+// half begins a call with a message of 4 MB, of which it sends n bytes.
+func half(t *testing.T, address string, n int) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	var headers bytes.Buffer
+	h := hpack.NewEncoder(&headers)
+	for _, f := range [][2]string{
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", inference.GRPCInferenceService_ModelInfer_FullMethodName},
+		{":authority", "x"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
+	} {
+		_ = h.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+	}
+	_, _ = io.WriteString(c, http2.ClientPreface)
+	fr := http2.NewFramer(c, c)
+	_ = fr.WriteSettings()
+	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: headers.Bytes(), EndHeaders: true})
+	_ = fr.WriteData(1, false, []byte{0, 0, 63, 0, 0}) // 4 MB, nearly
+	// What the server lets a stream send comes with its answers.
+	room := int64(65535 - 5)
+	for sent := 0; sent < n; {
+		for room < 16<<10 {
+			got, err := fr.ReadFrame()
+			if err != nil {
+				return c // it has been refused
+			}
+			if w, ok := got.(*http2.WindowUpdateFrame); ok && w.StreamID == 1 {
+				room += int64(w.Increment)
+			}
+		}
+		if err := fr.WriteData(1, false, make([]byte, 16<<10)); err != nil {
+			return c
+		}
+		sent, room = sent+(16<<10), room-(16<<10)
+	}
+	return c
+}
+
+// TestInFlightFull refuses calls before they are read.
+func TestInFlightFull(t *testing.T) {
+	t.Parallel()
+	f := infer.NewInFlight(1000)
+	f.Add(1000)
+	e := servertest.NewEcho()
+	c, _, _ := serveWith(t, grpcapi.Settings{Infer: e, Catalog: e, InFlight: f})
+	_, err := c.ModelInfer(t.Context(), bytesRequest("echo", 10))
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no room for another request: 1000 bytes are in flight, and the limit is 1000") {
+		t.Error(err)
+	}
+	f.Give(1000)
+	if _, err := c.ModelInfer(t.Context(), bytesRequest("echo", 10)); err != nil {
+		t.Error(err)
+	}
+	drained(t, f)
+}

@@ -1,0 +1,334 @@
+package grpcapi
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/shm"
+)
+
+// message is a ModelInferRequest as it lies in the transport's buffers: nothing is
+// copied but what lies across two of them. It is read in two goes, because contents
+// may come before the inputs that they belong to: scan finds the fields, and decoder
+// takes them in the protocol's order.
+type message struct {
+	data   mem.BufferSlice // a reference of our own, until free
+	cursor cursor
+	charge infer.Charge // what the request has in flight
+
+	model, version, id []byte
+	params             []param
+	inputs, outputs    [][]byte
+	raw                []span
+
+	tensor tensorFields
+	dims   []int64
+	wants  []want
+	// windows are of the inputs in shared memory: their regions are in use until the response is made.
+	windows []*shm.Window
+}
+
+var messages = sync.Pool{New: func() any { return new(message) }}
+
+func newMessage() *message { return messages.Get().(*message) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
+
+// take keeps the transport's buffers. A client that breaks the rule of one message
+// a call gets here twice; the last one is kept.
+func (m *message) take(data mem.BufferSlice) {
+	m.free()
+	data.Ref()
+	m.data = data
+}
+
+// bill charges what was received, some of which l may have counted, unless that is
+// too much.
+func (m *message) bill(f *infer.InFlight, l *line) error {
+	n := int64(m.data.Len())
+	m.charge = f.Charge()
+	l.settle(&m.charge, n)
+	if rest := n - m.charge.Bytes(); rest > 0 {
+		return m.charge.Take(rest)
+	}
+	return f.Exceeded()
+}
+
+// free gives the transport's buffers back. Nothing that scan found is valid after.
+func (m *message) free() {
+	m.data.Free()
+	m.data = nil
+	m.cursor.data, m.cursor.cur = nil, nil
+}
+
+// keepList bounds the elements of a list that a message keeps for reuse.
+const keepList = 256
+
+// release returns the message for reuse.
+func (m *message) release() {
+	m.free()
+	m.charge.Release()
+	closeWants(m.wants)
+	m.windows = closeWindows(m.windows)
+	m.model, m.version, m.id = nil, nil, nil
+	m.params, m.inputs, m.outputs = reuse(m.params), reuse(m.inputs), reuse(m.outputs)
+	m.raw, m.dims, m.wants = reuse(m.raw), reuse(m.dims), reuse(m.wants)
+	m.tensor.reset()
+	messages.Put(m)
+}
+
+func reuse[T any](list []T) []T {
+	clear(list)
+	if cap(list) > keepList {
+		return nil
+	}
+	return list[:0]
+}
+
+// The numbers of ModelInferRequest's fields.
+const (
+	fieldModel   = 1
+	fieldVersion = 2
+	fieldID      = 3
+	fieldParams  = 4
+	fieldInput   = 5
+	fieldOutput  = 6
+	fieldRaw     = 7
+)
+
+// maxElements bounds each list of a request: a field of two bytes must not cost
+// the server a hundred.
+const maxElements = 1 << 16
+
+// scan finds the message's fields. Its error says that they are malformed.
+//
+// hot: no allocation in steady state.
+func (m *message) scan() error {
+	c := &m.cursor
+	c.start(m.data)
+	for !c.done() {
+		num, typ, err := c.tag()
+		if err != nil {
+			return err
+		}
+		if typ != protowire.BytesType || num > fieldRaw {
+			err = c.skip(num, typ)
+		} else {
+			err = m.field(num)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// field reads one of the fields that are all length-delimited.
+func (m *message) field(num protowire.Number) error {
+	if num == fieldRaw {
+		s, err := m.cursor.span()
+		m.raw = append(m.raw, s)
+		return firstError(err, tooMany("raw_input_contents", len(m.raw)))
+	}
+	b, err := m.cursor.field()
+	if err != nil {
+		return err
+	}
+	switch num {
+	case fieldModel:
+		m.model, err = b, text(b)
+	case fieldVersion:
+		m.version, err = b, text(b)
+	case fieldID:
+		m.id, err = b, text(b)
+	case fieldParams:
+		m.params, err = appendParam(m.params, b)
+	case fieldInput:
+		m.inputs = append(m.inputs, b)
+		err = tooMany("inputs", len(m.inputs))
+	case fieldOutput:
+		m.outputs = append(m.outputs, b)
+		err = tooMany("outputs", len(m.outputs))
+	}
+	return err
+}
+
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func text(b []byte) error {
+	if !utf8.Valid(b) {
+		return errWire
+	}
+	return nil
+}
+
+func tooMany(what string, n int) error {
+	if n <= maxElements {
+		return nil
+	}
+	return status.Errorf(status.InvalidArg, "request has more than %d %s", maxElements, what)
+}
+
+// param is an entry of a parameter map. Its bytes are the message's.
+type param struct {
+	key    []byte
+	kind   infer.ParamKind
+	set    bool // whether there is a value at all
+	bool   bool
+	int    int64
+	uint   uint64
+	double float64
+	text   []byte
+}
+
+// appendParam adds the map entry b to list.
+func appendParam(list []param, b []byte) ([]param, error) {
+	var p param
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.is(1, protowire.BytesType):
+			p.key = f.text()
+		case f.is(2, protowire.BytesType):
+			f.err = firstError(f.err, p.value(f.bytes()))
+		default:
+			f.skip()
+		}
+	}
+	list = append(list, p)
+	return list, firstError(f.err, tooMany("parameters", len(list)))
+}
+
+// value reads an InferParameter. Of several values the last one counts.
+func (p *param) value(b []byte) error {
+	f := fields{rest: b}
+	for f.next() {
+		var kind infer.ParamKind
+		switch {
+		case f.is(1, protowire.VarintType):
+			kind, p.bool = infer.ParamBool, f.varint() != 0
+		case f.is(2, protowire.VarintType):
+			kind, p.int = infer.ParamInt, int64(f.varint())
+		case f.is(3, protowire.BytesType):
+			kind, p.text = infer.ParamString, f.text()
+		case f.is(4, protowire.Fixed64Type):
+			kind, p.double = infer.ParamDouble, math.Float64frombits(f.fixed64())
+		case f.is(5, protowire.VarintType):
+			kind, p.uint = infer.ParamUint, f.varint()
+		default:
+			f.skip()
+			continue
+		}
+		p.kind, p.set = kind, true
+	}
+	return f.err
+}
+
+// tensorFields is an InferInputTensor or, without the last three, an
+// InferRequestedOutputTensor.
+type tensorFields struct {
+	name, dtype []byte
+	dims        []int64
+	params      []param
+	contents    []byte
+	typed       bool // whether there are contents, be they empty
+	merged      bool // whether they are memory of their own
+}
+
+func (t *tensorFields) reset() {
+	*t = tensorFields{dims: reuse(t.dims), params: reuse(t.params)}
+}
+
+// input reads an InferInputTensor, valid until the next one is read.
+func (m *message) input(b []byte) (*tensorFields, error) {
+	t := &m.tensor
+	t.reset()
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.is(1, protowire.BytesType):
+			t.name = f.text()
+		case f.is(2, protowire.BytesType):
+			t.dtype = f.text()
+		case f.is(3, protowire.BytesType):
+			t.packedDims(&f)
+		case f.is(3, protowire.VarintType):
+			t.dims = append(t.dims, int64(f.varint()))
+			f.err = firstError(f.err, tooMany("dimensions", len(t.dims)))
+		case f.is(4, protowire.BytesType):
+			t.param(&f)
+		case f.is(5, protowire.BytesType):
+			t.addContents(f.bytes())
+		default:
+			f.skip()
+		}
+	}
+	return t, f.err
+}
+
+// output reads an InferRequestedOutputTensor, valid until the next tensor is read.
+func (m *message) output(b []byte) (*tensorFields, error) {
+	t := &m.tensor
+	t.reset()
+	f := fields{rest: b}
+	for f.next() {
+		switch {
+		case f.is(1, protowire.BytesType):
+			t.name = f.text()
+		case f.is(2, protowire.BytesType):
+			t.param(&f)
+		default:
+			f.skip()
+		}
+	}
+	return t, f.err
+}
+
+func (t *tensorFields) packedDims(f *fields) {
+	list := fields{rest: f.bytes()}
+	for len(list.rest) > 0 && list.err == nil {
+		t.dims = append(t.dims, int64(list.varint()))
+		list.err = firstError(list.err, tooMany("dimensions", len(t.dims)))
+	}
+	f.err = firstError(f.err, list.err)
+}
+
+func (t *tensorFields) param(f *fields) {
+	b := f.bytes()
+	if f.err == nil {
+		t.params, f.err = appendParam(t.params, b)
+	}
+}
+
+// addContents merges contents that come in several parts, as protobuf has it: their
+// encodings one after the other are the encoding of the whole.
+func (t *tensorFields) addContents(b []byte) {
+	switch {
+	case !t.typed:
+		t.contents, t.typed = b, true
+	case !t.merged:
+		t.contents, t.merged = slices.Concat(t.contents, b), true
+	default: // in place: a copy of all for each of a million parts would take hours
+		t.contents = append(t.contents, b...)
+	}
+}
+
+// find returns the parameter of this name, the last one when there are several, or nil.
+func (t *tensorFields) find(key string) *param {
+	for i := len(t.params) - 1; i >= 0; i-- {
+		if string(t.params[i].key) == key {
+			return &t.params[i]
+		}
+	}
+	return nil
+}

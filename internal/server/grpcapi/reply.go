@@ -1,0 +1,396 @@
+package grpcapi
+
+import (
+	"math"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// reply is a ModelInferResponse, or a ModelStreamInferResponse with one. marshal uses
+// it up.
+type reply struct {
+	resp   *infer.Response
+	shared []shared // the outputs that are in the client's memory
+	stream bool
+	// err is a stream's error_message. An answer beside it has an id at most.
+	err string
+	// final is a stream's triton_final_response.
+	final bool
+
+	// status ends a stream in place of this reply.
+	status error
+
+	next *reply // in a stream's queue
+	size int    // bytes, as that queue counts them
+}
+
+var replies = sync.Pool{New: func() any { return new(reply) }}
+
+func newReply() *reply { return replies.Get().(*reply) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
+
+// release releases the answer and returns the reply for reuse.
+func (r *reply) release() {
+	if r.resp != nil {
+		r.resp.Release()
+	}
+	*r = reply{shared: reuse(r.shared)}
+	replies.Put(r)
+}
+
+// weigh returns the bytes of the answer's tensors.
+func (r *reply) weigh() int {
+	r.size = 0
+	for i := range r.resp.Outputs {
+		r.size += r.resp.Outputs[i].Tensor.Len
+	}
+	return r.size
+}
+
+const (
+	// inlineMax is the size up to which a tensor is copied between the message's
+	// other fields: less work than handing its memory over.
+	inlineMax = 8 << 10
+	// minPooled is a size that the transport's pool takes back.
+	minPooled = 2 << 10
+	// prefix is room for what goes before a stream's answer.
+	prefix = 16
+	// fieldRoom is what a field takes at most beyond its contents.
+	fieldRoom = 16
+)
+
+// finalKey is the parameter that each streamed answer has.
+const finalKey = "triton_final_response"
+
+// estimate returns about how much memory the message takes without large tensors.
+func (r *reply) estimate() int {
+	n := prefix + 8*fieldRoom + len(r.err) + len(finalKey) + len(r.resp.Model) + len(r.resp.ID)
+	if r.resp.Ensemble {
+		n += 12*fieldRoom + len(r.resp.Sequence.Name)
+	}
+	for i := range r.resp.Params {
+		p := &r.resp.Params[i]
+		n += 3*fieldRoom + len(p.Key) + len(p.String)
+	}
+	for i := range r.resp.Outputs {
+		out := &r.resp.Outputs[i]
+		n += 4*fieldRoom + len(out.Name) + 10*out.Tensor.Shape.Rank()
+		if out.Tensor.Len <= inlineMax {
+			n += out.Tensor.Len
+		}
+	}
+	return n + 128*len(r.shared)
+}
+
+// marshal encodes the message in one pooled piece of memory, with the memory of large
+// tensors in between, and releases the reply. Those tensors are in flight until they
+// are written.
+//
+// hot: one allocation, the list of the pieces, and two for each large tensor.
+func (r *reply) marshal(f *infer.InFlight) mem.BufferSlice {
+	if r.resp == nil {
+		r.resp = infer.NewResponse()
+	}
+	defer r.release()
+	pool := mem.DefaultBufferPool()
+	if r.resp.Trace != nil {
+		pool = traced(pool, r.resp.Trace)
+	}
+	taken := pool.Get(max(r.estimate(), minPooled))
+	e := encoder{b: (*taken)[:prefix], reply: r, inFlight: f}
+	e.answer()
+	var cuts [8]cut
+	body, large := e.contents(cuts[:0])
+	start := prefix
+	if r.stream {
+		start = e.streamPrefix(body)
+	}
+	if cap(e.b) != cap(*taken) { // the estimate was too low
+		pool.Put(taken)
+		grown := e.b
+		taken = &grown
+	} else {
+		*taken = e.b
+	}
+	return split(mem.NewBuffer(taken, pool), start, len(e.b), large)
+}
+
+// cut is where a large tensor goes between the encoded bytes.
+type cut struct {
+	at     int
+	tensor mem.Buffer
+}
+
+// split puts large tensors where they belong.
+func split(encoded mem.Buffer, start, end int, large []cut) mem.BufferSlice {
+	out := make(mem.BufferSlice, 0, 2*len(large)+1)
+	for i := range large {
+		out = append(out, encoded.Slice(start, large[i].at), large[i].tensor)
+		start = large[i].at
+	}
+	if start < end {
+		out = append(out, encoded.Slice(start, end))
+	}
+	encoded.Free()
+	return out
+}
+
+// encoder appends a reply's fields to b.
+type encoder struct {
+	b        []byte
+	reply    *reply
+	inFlight *infer.InFlight
+}
+
+func (e *encoder) tag(num protowire.Number, typ protowire.Type) {
+	e.b = protowire.AppendTag(e.b, num, typ)
+}
+
+func (e *encoder) varint(v uint64) { e.b = protowire.AppendVarint(e.b, v) }
+
+// text appends a string field, unless it is empty.
+func (e *encoder) text(num protowire.Number, s string) {
+	if s == "" {
+		return
+	}
+	e.tag(num, protowire.BytesType)
+	e.b = protowire.AppendString(e.b, s)
+}
+
+// answer appends what a ModelInferResponse has but for the contents.
+func (e *encoder) answer() {
+	resp := e.reply.resp
+	if e.reply.err == "" {
+		e.text(1, resp.Model)
+		var digits [20]byte
+		version := strconv.AppendInt(digits[:0], resp.Version, 10)
+		e.tag(2, protowire.BytesType)
+		e.b = protowire.AppendBytes(e.b, version)
+	}
+	e.text(3, resp.ID)
+	if resp.Ensemble {
+		e.sequence(&resp.Sequence)
+	}
+	for i := range resp.Params {
+		e.param(&resp.Params[i])
+	}
+	if e.reply.stream {
+		e.param(&infer.Param{Key: finalKey, Kind: infer.ParamBool, Bool: e.reply.final})
+	}
+	for i := range resp.Outputs {
+		e.output(i)
+	}
+}
+
+// sequence appends what an ensemble echoes, as Triton's do.
+func (e *encoder) sequence(s *infer.Sequence) {
+	id := infer.Param{Key: "sequence_id", Kind: infer.ParamInt, Int: int64(s.ID)} //nolint:gosec // as the bits are
+	if s.Name != "" {
+		id = infer.Param{Key: "sequence_id", Kind: infer.ParamString, String: s.Name}
+	}
+	e.param(&id)
+	e.param(&infer.Param{Key: "sequence_start", Kind: infer.ParamBool, Bool: s.Start})
+	e.param(&infer.Param{Key: "sequence_end", Kind: infer.ParamBool, Bool: s.End})
+}
+
+// param appends an entry of the answer's parameter map.
+func (e *encoder) param(p *infer.Param) {
+	value := paramSize(p)
+	e.tag(4, protowire.BytesType)
+	e.varint(uint64(1 + protowire.SizeBytes(len(p.Key)) + 1 + protowire.SizeBytes(value)))
+	e.tag(1, protowire.BytesType)
+	e.b = protowire.AppendString(e.b, p.Key)
+	e.tag(2, protowire.BytesType)
+	e.varint(uint64(value))
+	switch p.Kind {
+	case infer.ParamBool:
+		e.tag(1, protowire.VarintType)
+		e.varint(protowire.EncodeBool(p.Bool))
+	case infer.ParamInt:
+		e.tag(2, protowire.VarintType)
+		e.varint(uint64(p.Int))
+	case infer.ParamUint:
+		e.tag(5, protowire.VarintType)
+		e.varint(p.Uint)
+	case infer.ParamDouble:
+		e.tag(4, protowire.Fixed64Type)
+		e.b = protowire.AppendFixed64(e.b, math.Float64bits(p.Double))
+	case infer.ParamString:
+		e.tag(3, protowire.BytesType)
+		e.b = protowire.AppendString(e.b, p.String)
+	}
+}
+
+// paramSize returns the bytes of the InferParameter that param appends.
+func paramSize(p *infer.Param) int {
+	switch p.Kind {
+	case infer.ParamBool:
+		return 2
+	case infer.ParamInt:
+		return 1 + protowire.SizeVarint(uint64(p.Int))
+	case infer.ParamUint:
+		return 1 + protowire.SizeVarint(p.Uint)
+	case infer.ParamDouble:
+		return 9
+	default:
+		return 1 + protowire.SizeBytes(len(p.String))
+	}
+}
+
+// output appends the description of output i.
+func (e *encoder) output(i int) {
+	out := &e.reply.resp.Outputs[i]
+	dtype, dims, size := out.Tensor.DType.String(), out.Tensor.Shape.Dims(), 0
+	for _, d := range dims {
+		size += protowire.SizeVarint(uint64(d))
+	}
+	n := textSize(out.Name) + textSize(dtype)
+	if size > 0 {
+		n += 1 + protowire.SizeBytes(size)
+	}
+	place := e.region(i)
+	for j := range place {
+		n += 1 + protowire.SizeBytes(2+protowire.SizeBytes(len(place[j].Key))+protowire.SizeBytes(paramSize(&place[j])))
+	}
+	e.tag(5, protowire.BytesType)
+	e.varint(uint64(n))
+	e.text(1, out.Name)
+	e.text(2, dtype)
+	if size > 0 {
+		e.tag(3, protowire.BytesType)
+		e.varint(uint64(size))
+		for _, d := range dims {
+			e.varint(uint64(d))
+		}
+	}
+	for j := range place {
+		e.param(&place[j])
+	}
+}
+
+func textSize(s string) int {
+	if s == "" {
+		return 0
+	}
+	return 1 + protowire.SizeBytes(len(s))
+}
+
+// region returns the parameters that say where output i is, nil when it is in the answer.
+func (e *encoder) region(i int) []infer.Param {
+	for j := range e.reply.shared {
+		s := &e.reply.shared[j]
+		if s.output != i {
+			continue
+		}
+		list := []infer.Param{
+			{Key: "shared_memory_region", Kind: infer.ParamString, String: s.name},
+			{Key: "shared_memory_byte_size", Kind: infer.ParamInt, Int: int64(s.size)},
+		}
+		if s.offset > 0 {
+			list = append(list, infer.Param{Key: "shared_memory_offset", Kind: infer.ParamInt, Int: int64(s.offset)})
+		}
+		return list
+	}
+	return nil
+}
+
+// contents appends the outputs' bytes, all raw, but for large tensors, which it moves
+// to the list of cuts, and returns the size of the answer with them.
+func (e *encoder) contents(large []cut) (size int, cuts []cut) {
+	extra := 0
+	for i := range e.reply.resp.Outputs {
+		t := &e.reply.resp.Outputs[i].Tensor
+		n := t.Len
+		if e.inClientMemory(i) {
+			n = 0
+		}
+		e.tag(6, protowire.BytesType)
+		e.varint(uint64(n))
+		switch {
+		case n == 0:
+		case n <= inlineMax:
+			e.b = append(e.b, t.Bytes()...)
+		default:
+			extra += n
+			large = append(large, cut{at: len(e.b), tensor: lend(t, e.inFlight)})
+		}
+	}
+	return len(e.b) - prefix + extra, large
+}
+
+func (e *encoder) inClientMemory(i int) bool {
+	for j := range e.reply.shared {
+		if e.reply.shared[j].output == i {
+			return true
+		}
+	}
+	return false
+}
+
+// streamPrefix makes a ModelStreamInferResponse of an answer of this size: it puts
+// what is before it into the room kept for that, and returns where the message starts.
+// A text of error goes after it.
+func (e *encoder) streamPrefix(body int) int {
+	var head [prefix]byte
+	b := protowire.AppendTag(head[:0], 2, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(body))
+	start := prefix - len(b)
+	copy(e.b[start:], b)
+	e.text(1, e.reply.err) // there are no contents, and so no cuts, beside an error
+	return start
+}
+
+// lease is a tensor in the transport's hands. It is the pool that the transport
+// returns its memory to.
+type lease struct {
+	data []byte
+	lent lent
+	lost runtime.Cleanup
+}
+
+var _ mem.BufferPool = (*lease)(nil)
+
+// lent is what a lease gives back.
+type lent struct {
+	buffer   *tensor.Buffer
+	inFlight *infer.InFlight
+	size     int64
+}
+
+func (l lent) end() {
+	l.inFlight.Give(l.size)
+	l.buffer.Release()
+}
+
+// lend moves a tensor's memory to the transport, which gives it back when it is
+// written. A connection that breaks makes the transport forget what it had left to
+// write; such memory comes back when the collector finds the lease.
+func lend(t *tensor.Tensor, f *infer.InFlight) mem.Buffer {
+	l := &lease{data: t.Bytes()}
+	l.lent = lent{inFlight: f, size: int64(t.Len)}
+	f.Add(l.lent.size)
+	l.lent.buffer = t.Move().Buf
+	l.lost = runtime.AddCleanup(l, lent.end, l.lent)
+	return mem.NewBuffer(&l.data, l)
+}
+
+// Get is what a pool has; nobody takes memory from this one.
+func (*lease) Get(n int) *[]byte {
+	b := make([]byte, n)
+	return &b
+}
+
+// Put gives the tensor's memory back.
+func (l *lease) Put(*[]byte) {
+	l.lost.Stop()
+	ended := l.lent
+	l.lent, l.data = lent{}, nil
+	runtime.KeepAlive(l)
+	ended.end()
+}

@@ -1,0 +1,301 @@
+package grpcapi
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+// decoder turns a message into a request.
+type decoder struct {
+	svc   *service
+	msg   *message
+	req   *infer.Request
+	about *infer.Description
+	id    string
+	came  tracing.Span // when it was read
+	raw   int          // how many raw contents have been used
+	// emptyFinal is what the client asked for by the parameter of that name.
+	emptyFinal bool
+}
+
+// errDecoupled refuses a model that may answer a request more than once.
+var errDecoupled error = &status.Error{
+	Code: status.Unsupported, Msg: "ModelInfer RPC doesn't support models with decoupled transaction policy",
+}
+
+// admit charges the message. One that is refused is read for its id only.
+func (d *decoder) admit(l *line) error {
+	err := d.msg.bill(d.svc.set.InFlight, l)
+	if err != nil {
+		if d.msg.scan() == nil {
+			d.id = string(d.msg.id)
+		}
+		d.msg.free()
+	}
+	return err
+}
+
+// decode reads the message and gives its memory back. The request is the caller's
+// unless there is an error. Clients expect to be told first that a model cannot be
+// asked at all, before what is wrong with the request.
+//
+// hot: no allocation in steady state but of the client's own strings.
+func (d *decoder) decode(ctx context.Context, unary bool) error {
+	defer d.msg.free()
+	d.req = infer.NewRequest()
+	err := d.read(ctx, unary)
+	d.came.End()
+	d.req.Origin = tracing.Origin{Read: d.came, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
+	d.follow(ctx)
+	if err != nil {
+		d.refuse(err)
+		return malformed(err)
+	}
+	return nil
+}
+
+// refuse gives the request up, and has a trace tell of it.
+func (d *decoder) refuse(err error) {
+	if d.svc.set.Tracer.On() {
+		version := int64(0)
+		if d.about != nil {
+			version = d.about.Version
+		}
+		d.svc.set.Tracer.Refused(string(d.msg.model), version, string(d.msg.id), &d.req.Origin, err)
+	}
+	d.req.Release()
+	d.req = nil
+}
+
+// read makes the request of the message.
+func (d *decoder) read(ctx context.Context, unary bool) error {
+	if err := d.msg.scan(); err != nil {
+		return err
+	}
+	if err := d.model(); err != nil {
+		return err
+	}
+	if unary && d.about.Decoupled {
+		return errDecoupled
+	}
+	return d.content(ctx)
+}
+
+// follow notes whose trace the request follows.
+func (d *decoder) follow(ctx context.Context) {
+	if !d.svc.set.Tracer.On() {
+		return
+	}
+	if parent := metadata.ValueFromIncomingContext(ctx, "traceparent"); len(parent) == 1 {
+		d.req.Origin.Follow(parent[0], strings.Join(metadata.ValueFromIncomingContext(ctx, "tracestate"), ","))
+	}
+}
+
+// malformed gives bytes that are no message the status that grpc gives them.
+func malformed(err error) error {
+	if err == errWire { //nolint:errorlint // never wrapped
+		return grpcstatus.Error(codes.Internal, "grpc: failed to unmarshal the received message: proto: "+errWire.Error())
+	}
+	return err
+}
+
+func (d *decoder) model() (err error) {
+	m := d.msg
+	d.id = string(m.id)
+	d.req.ID, d.req.Model = d.id, d.svc.names.of(m.model)
+	if d.req.Version, err = infer.ParseVersion(d.svc.names.of(m.version)); err != nil {
+		return err
+	}
+	d.about, err = d.svc.set.Catalog.Describe(d.req.Model, d.req.Version)
+	return err
+}
+
+func (d *decoder) content(ctx context.Context) error {
+	if err := d.requestParams(); err != nil {
+		return err
+	}
+	if err := d.forward(ctx); err != nil {
+		return err
+	}
+	for _, b := range d.msg.inputs {
+		if err := d.input(b); err != nil {
+			return err
+		}
+	}
+	for _, b := range d.msg.outputs {
+		if err := d.output(b); err != nil {
+			return err
+		}
+	}
+	if err := d.req.CheckNames(); err != nil {
+		return err
+	}
+	return d.req.CheckInputs()
+}
+
+// input copies one input's data, raw, typed or shared, into memory of its own.
+func (d *decoder) input(b []byte) error {
+	in, err := d.msg.input(b)
+	if err != nil {
+		return err
+	}
+	name := d.svc.names.of(in.name)
+	d.req.Inputs = append(d.req.Inputs, infer.Named{Name: name, Tensor: tensor.Tensor{
+		DType: tensor.ParseDType(string(in.dtype)), Shape: tensor.Of(in.dims...),
+	}})
+	to := &d.req.Inputs[len(d.req.Inputs)-1]
+	t := &to.Tensor
+	if _, err := infer.ShapeSize(name, t.DType, t.Shape); err != nil {
+		return err
+	}
+	r, shared, err := d.region(name, in)
+	switch {
+	case err != nil:
+		return err
+	case shared:
+		return d.sharedInput(to, in, &r)
+	case len(d.msg.raw) > 0:
+		return d.rawInput(to, in)
+	default:
+		return d.typedInput(to, in)
+	}
+}
+
+// rawInput takes the next raw content. More of them than inputs go unnoticed.
+func (d *decoder) rawInput(to *infer.Named, in *tensorFields) error {
+	if in.typed {
+		return status.Errorf(status.InvalidArg, "contents field must not be specified when using raw_input_contents for '%s' for model '%s'",
+			to.Name, d.req.Model)
+	}
+	if d.raw >= len(d.msg.raw) {
+		return d.noData(to)
+	}
+	data := d.msg.raw[d.raw]
+	d.raw++
+	if err := d.fill(&to.Tensor, data.n, data.n); err != nil {
+		return err
+	}
+	d.msg.cursor.copy(to.Tensor.Bytes(), data)
+	return nil
+}
+
+func (d *decoder) noData(in *infer.Named) error {
+	return status.Errorf(status.InvalidArg, "unable to find data for input tensor '%s' for model '%s' in request.", in.Name, d.req.Model)
+}
+
+// fill gives t n bytes of memory, for which the message has been charged by so many.
+func (d *decoder) fill(t *tensor.Tensor, n, charged int) (err error) {
+	if err := d.msg.charge.Take(int64(n - charged)); err != nil {
+		return err
+	}
+	t.Buf, err = d.svc.set.Alloc.Alloc(n)
+	t.Len = n
+	return err
+}
+
+// typedInput takes an input's typed contents.
+func (d *decoder) typedInput(to *infer.Named, in *tensorFields) error {
+	t := &to.Tensor
+	if !in.typed && t.Shape.Elements() != 0 {
+		return d.noData(to)
+	}
+	c, err := countContents(in.contents)
+	if err != nil {
+		return err
+	}
+	used := fieldOf(t.DType)
+	for num, n := range c.n {
+		if n > 0 && num != int(used) {
+			return status.Errorf(status.InvalidArg,
+				"unexpected explicit tensor data for input tensor '%s' for model '%s' of type '%s', expected datatype '%s'",
+				to.Name, d.req.Model, carrier[num], t.DType)
+		}
+	}
+	if used == 0 && t.Shape.Elements() != 0 {
+		return d.noData(to) // FP16 and BF16 have no field
+	}
+	size := c.bytes
+	if t.DType != tensor.Bytes {
+		want := t.Shape.Elements()
+		size = c.n[used] * t.DType.Size()
+		if int64(c.n[used]) != want {
+			return d.req.SizeError(to.Name, want*int64(t.DType.Size()), int64(size))
+		}
+	}
+	if err := d.fill(t, size, len(in.contents)); err != nil {
+		return err
+	}
+	fillContents(in.contents, t)
+	return nil
+}
+
+// output takes a requested output with what the client wants of it.
+func (d *decoder) output(b []byte) error {
+	out, err := d.msg.output(b)
+	if err != nil {
+		return err
+	}
+	w := want{name: d.svc.names.of(out.name)}
+	if w.classes, err = classification(out); err != nil {
+		return err
+	}
+	r, shared, err := d.region(w.name, out)
+	if err != nil {
+		return err
+	}
+	if shared {
+		if w.classes > 0 {
+			return status.Errorf(status.InvalidArg, "output can't set both 'shared_memory_region' and 'classification'")
+		}
+		if w.window, err = d.svc.set.Regions.Open(r.name, r.offset, r.size); err != nil {
+			return err
+		}
+		w.region = r
+	}
+	d.req.Outputs = append(d.req.Outputs, w.name)
+	if shared || w.classes > 0 {
+		d.msg.wants = append(d.msg.wants, w)
+	}
+	return nil
+}
+
+// classification reads how many classes are asked for, 0 for none.
+func classification(out *tensorFields) (int, error) {
+	p := out.find("classification")
+	switch {
+	case p == nil:
+		return 0, nil
+	case !p.set || p.kind != infer.ParamInt:
+		return 0, status.Errorf(status.InvalidArg, "invalid value type for 'classification' parameter, expected int64_param")
+	case p.int <= 0:
+		return 0, status.Errorf(status.InvalidArg, "invalid value for 'classification' parameter, expected >= 0")
+	}
+	return int(min(p.int, math.MaxInt32)), nil
+}
+
+// forward makes parameters of the metadata that the server is to pass on.
+func (d *decoder) forward(ctx context.Context) error {
+	pattern := d.svc.set.ForwardHeaders
+	if pattern == nil {
+		return nil
+	}
+	for key, values := range incoming(ctx) {
+		if strings.HasPrefix(key, ":") || key == "content-type" || len(values) == 0 || !pattern.MatchString(key) {
+			continue
+		}
+		if err := d.req.Forward(key, values[len(values)-1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

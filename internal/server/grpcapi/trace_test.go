@@ -1,0 +1,52 @@
+package grpcapi_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-server/tutti/internal/server/grpcapi"
+	"github.com/tutti-server/tutti/internal/server/servertest"
+)
+
+// TestTrace has requests of both kinds traced from their first byte to their last.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	e := servertest.NewStreams()
+	traced := servertest.NewTraced(t, e)
+	c, _, s := serveWith(t, grpcapi.Settings{Infer: traced, Catalog: e, Tracer: traced.Tracer})
+	for _, req := range []string{`id: "one"` + xAB, `id: "bad" inputs { name: "X" datatype: "?" }`, `model_name: "fail" id: "failed"` + xAB} {
+		_, _ = c.ModelInfer(t.Context(), message(t, req))
+	}
+	stream, err := c.ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := &streamClient{stream, t}
+	sc.send(`id: "streamed"`+xAB, `model_name: "repeat" id: "many"`+xAB)
+	sc.recv()
+	sc.recv()
+	sc.recv()
+	if err := s.Shutdown(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	whole := []string{"GRPC_WAITREAD_START", "GRPC_WAITREAD_END", "GRPC_SEND_START", "GRPC_SEND_END"}
+	got := traced.Stamps(t)
+	if diff := cmp.Diff(4, count(got["many"], "GRPC_SEND_START")+count(got["many"], "GRPC_SEND_END")); diff != "" {
+		t.Errorf("many: %v", got["many"])
+	}
+	delete(got, "many")
+	if diff := cmp.Diff(map[string][]string{"one": whole, "streamed": whole, "failed": whole[:2]}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func count(list []string, name string) (n int) {
+	for _, s := range list {
+		if s == name {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,175 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/server/web"
+)
+
+// seen is an Inspector and Overview of little.
+type seen struct {
+	query    infer.TraceQuery
+	sampling infer.Sampling
+}
+
+func (s *seen) Traces(q *infer.TraceQuery) (*infer.TraceList, error) {
+	s.query = *q
+	return &infer.TraceList{Traces: []infer.TraceSummary{{ID: "1"}, {ID: "2"}}, Newest: 7}, nil
+}
+
+func (*seen) FindTrace(id string) (*infer.TraceView, error) {
+	if id == "none" {
+		return nil, status.Errorf(status.NotFound, "there is none")
+	}
+	return &infer.TraceView{
+		TraceSummary: infer.TraceSummary{ID: id, Model: "m", DurationNs: 1000, Status: "ok"},
+		Split:        []infer.PartView{{Kind: "compute", Ns: 1000, Text: "computing"}},
+	}, nil
+}
+
+func (*seen) FindBatch(id uint64) (*infer.BatchView, error) {
+	return &infer.BatchView{BatchSummary: infer.BatchSummary{ID: id}}, nil
+}
+
+func (s *seen) Sampling() infer.Sampling { return s.sampling }
+
+func (s *seen) SetSampling(set infer.Sampling) error { s.sampling = set; return nil }
+
+func (*seen) Server() *infer.ServerView { return &infer.ServerView{Name: "server"} }
+
+func (*seen) Models() []infer.ModelView { return []infer.ModelView{{Name: "m"}} }
+
+func (*seen) Graph(model string, version int64) (*infer.GraphView, error) {
+	return &infer.GraphView{Model: model, Version: version}, nil
+}
+
+// ask returns the status and body of an answer.
+func ask(h http.Handler, method, path, body string, header ...string) (int, string) {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func TestAPI(t *testing.T) {
+	t.Parallel()
+	limited := []infer.Restriction{{APIs: []infer.API{infer.APIStatistics}, Key: "key", Value: "value"}}
+	const bearer = "Authorization"
+	tests := []struct {
+		method, path, body string
+		header             []string
+		code               int
+		want               string
+	}{
+		{"GET", "/ui/api/server", "", nil, 200, `"name":"server"`},
+		{"GET", "/ui/api/session", "", nil, 200, `{"token":true,"admitted":false}`},
+		{"GET", "/ui/api/session", "", []string{bearer, "Bearer t"}, 200, `{"token":true,"admitted":true}`},
+		{"GET", "/ui/api/models", "", nil, 403, "expecting header 'key'"},
+		{"GET", "/ui/api/models", "", []string{"key", "value"}, 200, `{"models":[{"name":"m"`},
+		{"GET", "/ui/api/graph/m?version=3", "", nil, 200, `{"model":"m","version":3`},
+		{"GET", "/ui/api/graph/m?version=x", "", nil, 400, "error"},
+		{"GET", "/ui/api/traces/1", "", nil, 200, `"id":"1"`},
+		{"GET", "/ui/api/traces/none", "", nil, 404, `{"error":"there is none"}`},
+		{"GET", "/ui/api/traces/1?as=text", "", nil, 200, "trace 1: m version 0, ok, 1µs\n         1µs 100.0% ########## compute   computing\n"},
+		{"GET", "/ui/api/traces/1?as=xml", "", nil, 400, "expected json or text"},
+		{"GET", "/ui/api/batches/9", "", nil, 200, `"id":9`},
+		{"GET", "/ui/api/batches/-9", "", nil, 400, "expected a number"},
+		{"PUT", "/ui/api/sampling", `{"every":5}`, nil, 403, "Authorization: Bearer TOKEN"},
+		{"PUT", "/ui/api/sampling", `{"every":5}`, []string{bearer, "Bearer no"}, 403, "Authorization: Bearer TOKEN"},
+		{"PUT", "/ui/api/sampling", `{"every":5}`, []string{bearer, "Bearer t"}, 200, `{"failed":true,"slow":false,"every":5}`},
+		{"PUT", "/ui/api/sampling", `{"every":-5}`, []string{bearer, "Bearer t"}, 400, "invalid sampling"},
+		{"PUT", "/ui/api/sampling", `{"more":1}`, []string{bearer, "Bearer t"}, 400, "invalid sampling"},
+		{"PUT", "/ui/api/sampling", strings.Repeat(" ", 100_000), []string{bearer, "Bearer t"}, 400, "invalid sampling"},
+		{"POST", "/ui/api/models/m/load", "", []string{bearer, "Bearer t"}, 501, "not loaded here"},
+		{"GET", "/ui/api/", "", nil, 404, "no such address"},
+		{"DELETE", "/ui/api/server", "", nil, 404, "no such address"},
+		{"GET", "/ui/", "", nil, 404, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.method+" "+tt.path+" "+strings.Join(tt.header, ":"), func(t *testing.T) {
+			t.Parallel()
+			x := &seen{sampling: infer.Sampling{Failed: true}}
+			s := web.New(web.Settings{Inspector: x, Overview: x, Token: "t", Restricted: limited})
+			defer s.Close()
+			code, body := ask(s, tt.method, tt.path, tt.body, tt.header...)
+			if code != tt.code || !strings.Contains(body, tt.want) {
+				t.Errorf("%d %s, expected %d %s", code, body, tt.code, tt.want)
+			}
+		})
+	}
+}
+
+func TestQuery(t *testing.T) {
+	t.Parallel()
+	x := &seen{}
+	s := web.New(web.Settings{Inspector: x, Overview: x})
+	code, body := ask(s, "GET", "/ui/api/traces?request=r&trace=t&model=m&status=ok&kept=slow&min_ns=1&max_ns=2&from_us=3&to_us=4&param=p&value=v&limit=5&cursor=6&after=7", "")
+	want := infer.TraceQuery{
+		Request: "r", TraceID: "t", Model: "m", Status: "ok", Kept: "slow", MinNs: 1, MaxNs: 2, FromUs: 3, ToUs: 4, Param: "p", Value: "v", Limit: 5, Cursor: 6, After: 7,
+	}
+	if diff := cmp.Diff(want, x.query); diff != "" || code != 200 {
+		t.Errorf("%d %s (-want +got):\n%s", code, body, diff)
+	}
+	for _, q := range []string{"limit=x", "cursor=-1", "min_ns=1.5", "unknown=1"} {
+		if code, body := ask(s, "GET", "/ui/api/traces?"+q, ""); code != 400 {
+			t.Errorf("%s: %d %s", q, code, body)
+		}
+	}
+	if code, body := ask(web.New(web.Settings{Overview: x}), "GET", "/ui/api/traces", ""); code != 503 {
+		t.Errorf("without a store: %d %s", code, body)
+	}
+}
+
+// TestEvents reads the first events of a stream, and has it end with the server.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	x := &seen{}
+	s := web.New(web.Settings{Inspector: x, Overview: x})
+	h := httptest.NewServer(s)
+	defer h.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+"/ui/api/events", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	var names []string
+	for len(names) < 4 {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, ok := strings.CutPrefix(line, "event: "); ok {
+			names = append(names, strings.TrimSpace(name))
+		} else if data, ok := strings.CutPrefix(line, "data: "); ok && !json.Valid([]byte(data)) {
+			t.Errorf("no JSON: %s", data)
+		}
+	}
+	if diff := cmp.Diff([]string{"server", "models", "trace", "trace"}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	s.Close()
+	if _, err := io.Copy(io.Discard, lines); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,72 @@
+//go:build !race
+
+package shm_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tutti-server/tutti/internal/shm"
+)
+
+// TestWindowAllocBudget is not parallel, for the runtime counts everybody's allocations.
+func TestWindowAllocBudget(t *testing.T) {
+	key, _ := object(t, "0123456789")
+	r := shm.NewRegistry(true)
+	must(t, r.RegisterSystem("a", key, 0, 10))
+	buf := make([]byte, 8)
+	if got := testing.AllocsPerRun(200, func() {
+		w, err := r.Open("a", 1, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(buf); err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+	}); got != 0 {
+		t.Errorf("%v allocations per window, want none", got)
+	}
+}
+
+// TestDescriptorBudget is not parallel, for it counts the descriptors of the process
+// that lead to its own object.
+func TestDescriptorBudget(t *testing.T) {
+	key, path := object(t, "0123456789")
+	r := shm.NewRegistry(true)
+	for range 100 {
+		must(t, r.RegisterSystem("a", key, 0, 10))
+		must(t, r.RegisterSystem("b", key, 2, 3))
+		if r.RegisterSystem("c", key, 0, 11) == nil {
+			t.Fatal("more than there is was registered")
+		}
+		if got := descriptors(t, path); got != 1 {
+			t.Fatalf("%d descriptors are open for one object", got)
+		}
+		w, err := r.Open("a", 0, 1)
+		must(t, err)
+		w.Close()
+		must(t, r.Unregister(shm.System, ""))
+	}
+	if got := descriptors(t, path); got != 0 {
+		t.Errorf("%d descriptors are open after the last region is gone", got)
+	}
+}
+
+// descriptors counts the open descriptors of the file.
+func descriptors(t *testing.T, path string) int {
+	t.Helper()
+	links, err := filepath.Glob("/proc/self/fd/*")
+	must(t, err)
+	n := 0
+	for _, l := range links {
+		if to, err := os.Readlink(l); err == nil && to == path {
+			n++
+		}
+	}
+	return n
+}

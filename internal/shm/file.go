@@ -1,0 +1,122 @@
+package shm
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+
+	"github.com/tutti-server/tutti/core/status"
+)
+
+const (
+	// folder is where Linux keeps POSIX shared-memory objects.
+	folder = "/dev/shm/"
+	// reserved begins the keys of the Python backend's own regions.
+	reserved = "triton_python_backend_shm_region_"
+)
+
+// file is an open POSIX shared-memory object.
+type file struct {
+	fd       int
+	dev, ino uint64
+	size     uint64 // when it was opened
+	refs     int    // guarded by the registry's mu
+}
+
+// checkKey refuses keys that name no object a client may use. As for shm_open,
+// slashes at the beginning do not matter.
+func checkKey(name, key string) error {
+	switch object := strings.TrimLeft(key, "/"); {
+	case key == "":
+		return errOpen(key)
+	case object == "":
+		return status.Errorf(status.InvalidArg, "cannot register shared memory region '%s' - invalid shm key '%s'", name, key)
+	case strings.HasPrefix(object, reserved):
+		return status.Errorf(status.InvalidArg,
+			"cannot register shared memory region '%s' with key '%s' as the key contains the reserved prefix '%s'", name, key, reserved)
+	case object == ".", object == "..", strings.ContainsAny(object, "/\x00"):
+		return errOpen(key)
+	}
+	return nil
+}
+
+func errOpen(key string) error {
+	return status.Errorf(status.Internal, "Unable to open shared memory region: '%s'", key)
+}
+
+// openFile opens the object of a checked key with one reference. Anything but a
+// regular file is refused: a link, a device or a pipe has no memory to share.
+func openFile(name, key string) (*file, error) {
+	path := folder + strings.TrimLeft(key, "/")
+	const flags = syscall.O_RDWR | syscall.O_CLOEXEC | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	fd, err := retry(func() (int, error) { return syscall.Open(path, flags, 0) })
+	if err != nil {
+		return nil, errOpen(key)
+	}
+	f := &file{fd: fd, refs: 1}
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Size < 0 {
+		f.release()
+		return nil, status.Errorf(status.Internal, "Invalid shared memory region: '%s'", name)
+	}
+	f.dev, f.ino, f.size = st.Dev, st.Ino, uint64(st.Size)
+	return f, nil
+}
+
+// same reports whether both are the same object; a key may name another one by now.
+func (f *file) same(g *file) bool { return f.dev == g.dev && f.ino == g.ino }
+
+// release gives up one reference; the last one closes the descriptor.
+func (f *file) release() {
+	if f.refs--; f.refs == 0 {
+		_ = syscall.Close(f.fd) // nothing is buffered, so nothing can be lost
+	}
+}
+
+// readAt fills p from the object, or fails with io.ErrUnexpectedEOF where it ends
+// early.
+func (f *file) readAt(p []byte, off int64) error {
+	return f.transfer(syscall.Pread, p, off, io.ErrUnexpectedEOF)
+}
+
+// writeAt writes p into the object. It fails with io.ErrUnexpectedEOF where that
+// would make the object longer.
+func (f *file) writeAt(p []byte, off int64) error {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(f.fd, &st); err != nil {
+		return err
+	}
+	if off > st.Size || int64(len(p)) > st.Size-off {
+		return io.ErrUnexpectedEOF
+	}
+	return f.transfer(syscall.Pwrite, p, off, io.ErrShortWrite)
+}
+
+// transfer repeats a call until it has done all of p, and fails with none where it
+// does nothing.
+func (f *file) transfer(call func(fd int, p []byte, off int64) (int, error), p []byte, off int64, none error) error {
+	for len(p) > 0 {
+		n, err := call(f.fd, p, off)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return err
+		case n <= 0:
+			return none
+		}
+		p, off = p[n:], off+int64(n)
+	}
+	return nil
+}
+
+// retry repeats a call that a signal interrupted.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package capture
+
+import (
+	"archive/zip"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// array is what becomes one .npy file.
+type array struct {
+	name  string
+	descr string // NumPy's word for the type
+	shape []int64
+	data  []byte
+}
+
+// descrs are NumPy's words for the types that are kept as they are.
+var descrs = [...]string{
+	tensor.Bool: "|b1", tensor.Uint8: "|u1", tensor.Uint16: "<u2", tensor.Uint32: "<u4", tensor.Uint64: "<u8",
+	tensor.Int8: "|i1", tensor.Int16: "<i2", tensor.Int32: "<i4", tensor.Int64: "<i8",
+	tensor.FP16: "<f2", tensor.FP32: "<f4", tensor.FP64: "<f8", tensor.BF16: "<u2",
+}
+
+// arrays returns what a tensor with content is in a file.
+func arrays(name string, x *frame) []array {
+	count := x.shape.Elements()
+	if x.dtype == tensor.Bytes {
+		if elems, ok := elements(x.data, count); ok {
+			return texts(name, x, elems)
+		}
+	} else if size := x.dtype.Size(); size > 0 && count >= 0 && len(x.data)%size == 0 && int64(len(x.data)/size) == count {
+		return []array{{name, descrs[x.dtype], x.shape.Dims(), x.data}}
+	}
+	return []array{{name, "|u1", []int64{int64(len(x.data))}, x.data}}
+}
+
+// elements takes a BYTES tensor apart; ok is false when it has not just count of them.
+func elements(b []byte, count int64) (list [][]byte, ok bool) {
+	for len(b) > 0 {
+		elem, rest, whole := tensor.NextBytes(b)
+		if !whole {
+			return nil, false
+		}
+		list, b = append(list, elem), rest
+	}
+	return list, int64(len(list)) == count
+}
+
+// roomy is how much larger an array of fixed width may be than its texts.
+const roomy = 64 << 10
+
+// texts returns a BYTES tensor: NumPy drops zeros at the end of fixed-width bytes, and
+// one long text makes all of them long.
+func texts(name string, x *frame, elems [][]byte) []array {
+	width, exact := 1, true
+	for _, e := range elems {
+		width = max(width, len(e))
+		exact = exact && (len(e) == 0 || e[len(e)-1] != 0)
+	}
+	if exact && width*len(elems) <= 2*len(x.data)+roomy {
+		data := make([]byte, width*len(elems))
+		for i, e := range elems {
+			copy(data[i*width:], e)
+		}
+		return []array{{name, "|S" + strconv.Itoa(width), x.shape.Dims(), data}}
+	}
+	data, offsets := make([]byte, 0, len(x.data)), make([]byte, 8, 8*len(elems)+8)
+	for _, e := range elems {
+		data = append(data, e...)
+		offsets = binary.LittleEndian.AppendUint64(offsets, uint64(len(data)))
+	}
+	var shape []byte
+	for _, d := range x.shape.Dims() {
+		shape = binary.LittleEndian.AppendUint64(shape, uint64(d)) //nolint:gosec // not negative
+	}
+	return []array{
+		{name + ".data", "|u1", []int64{int64(len(data))}, data},
+		{name + ".offsets", "<i8", []int64{int64(len(elems)) + 1}, offsets},
+		{name + ".shape", "<i8", []int64{int64(x.shape.Rank())}, shape},
+	}
+}
+
+// headerUnit is what the size of a header is a multiple of.
+const headerUnit = 64
+
+// write writes a .npy file of version 1.0.
+func (a array) write(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("{'descr': '" + a.descr + "', 'fortran_order': False, 'shape': (")
+	for i, d := range a.shape {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.FormatInt(d, 10))
+	}
+	if len(a.shape) == 1 {
+		b.WriteString(",")
+	}
+	b.WriteString("), }")
+	const magic = "\x93NUMPY\x01\x00"
+	size := len(magic) + 2 + b.Len() + 1
+	pad := (headerUnit - size%headerUnit) % headerUnit
+	head := append([]byte(magic), 0, 0)
+	binary.LittleEndian.PutUint16(head[len(magic):], uint16(b.Len()+1+pad)) //nolint:gosec // a shape is short
+	head = append(head, b.String()...)
+	head = append(append(head, strings.Repeat(" ", pad)...), '\n')
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	_, err := w.Write(a.data)
+	return err
+}
+
+// aboutName is the array that lists all tensors.
+const aboutName = "__capture__"
+
+// writeNPZ writes all tensors of a request.
+func (h *shot) writeNPZ(w io.Writer) error {
+	about, err := json.Marshal(h.list(false))
+	if err != nil {
+		return err
+	}
+	z := zip.NewWriter(w)
+	put := func(a array) error {
+		f, err := z.CreateHeader(&zip.FileHeader{Name: a.name + ".npy", Method: zip.Store})
+		if err != nil {
+			return err
+		}
+		return a.write(f)
+	}
+	if err := put(array{aboutName, "|u1", []int64{int64(len(about))}, about}); err != nil {
+		return err
+	}
+	for i, name := range h.names() {
+		if !h.frames[i].kept {
+			continue
+		}
+		for _, a := range arrays(name, &h.frames[i]) {
+			if err := put(a); err != nil {
+				return err
+			}
+		}
+	}
+	return z.Close()
+}
+
+// fileName is a name as archives may have it: nothing in it leads out of a folder.
+func fileName(name string) string {
+	if !utf8.ValidString(name) {
+		name = strings.ToValidUTF8(name, "_")
+	}
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || strings.ContainsRune(`\:*?"<>|`, r) {
+			return '_'
+		}
+		return r
+	}, name)
+	parts := strings.Split(name, "/")
+	for i, p := range parts {
+		if p == "" || p == "." || p == ".." {
+			parts[i] = "_"
+		}
+	}
+	return strings.Join(parts, "/")
+}

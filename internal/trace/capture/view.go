@@ -1,0 +1,141 @@
+package capture
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+// Captures implements infer.Captures.
+func (s *Store) Captures() *infer.CaptureList {
+	s.expire()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := &infer.CaptureList{Captures: []infer.CaptureView{}, Bytes: s.set.Bytes, Used: s.used}
+	for _, x := range slices.Backward(s.sessions) {
+		list.Captures = append(list.Captures, *s.view(x))
+	}
+	return list
+}
+
+// FindCapture implements infer.Captures.
+func (s *Store) FindCapture(id uint64) (*infer.CaptureView, error) {
+	s.expire()
+	x, err := s.session(id)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.view(x), nil
+}
+
+// view shows a session; mu is held.
+func (s *Store) view(x *session) *infer.CaptureView {
+	v := &infer.CaptureView{
+		ID: x.id, Rule: x.rule, Active: !x.over, EndsUs: x.endsUs, Shots: []infer.ShotView{},
+		Matched: x.matched.Load(), Taken: x.taken, Pending: x.picked - x.taken, Dropped: x.dropped, Missed: x.missed,
+	}
+	for _, h := range s.shots {
+		if h.session == x {
+			v.Shots = append(v.Shots, h.view)
+		}
+	}
+	return v
+}
+
+// find returns the newest request of a trace, or the one whose span the id names too.
+func (s *Store) find(trace string) (*shot, error) {
+	text, span, one := strings.Cut(trace, "-")
+	id, ok := tracing.ParseTraceID(text)
+	if !ok {
+		return nil, status.Errorf(status.InvalidArg, "invalid trace id '%s', expected 32 hexadecimal digits", trace)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range slices.Backward(s.shots) {
+		if h.id == id && (!one || h.view.Span == span) {
+			return h, nil
+		}
+	}
+	return nil, status.Errorf(status.NotFound, "no tensors of trace '%s' are kept", trace)
+}
+
+// Tensors implements infer.Captures.
+func (s *Store) Tensors(trace string, previews bool) (*infer.TensorList, error) {
+	h, err := s.find(trace)
+	if err != nil {
+		return nil, err
+	}
+	return h.list(previews), nil
+}
+
+// list shows a request's tensors.
+func (h *shot) list(previews bool) *infer.TensorList {
+	v := &infer.TensorList{ShotView: h.view, List: []infer.TensorView{}, More: h.more}
+	names, p := h.names(), previewer{pictures: maxPictures}
+	for i := range h.frames {
+		x := &h.frames[i]
+		t := infer.TensorView{
+			N: i, Name: names[i], Step: x.edge.Step, Tensor: x.edge.Tensor, Node: x.edge.Node, Wave: x.edge.Wave,
+			Readers: append([]string{}, x.edge.Readers...), Type: x.dtype.String(), Shape: append([]int64{}, x.shape.Dims()...),
+			Bytes: x.size, Place: x.place.String(), Kept: x.kept, Why: x.why,
+		}
+		if previews && x.kept {
+			t.Preview = p.preview(x)
+		}
+		v.List = append(v.List, t)
+	}
+	return v
+}
+
+// names are those of a request's tensors, each another one.
+func (h *shot) names() []string {
+	list, seen := make([]string, len(h.frames)), make(map[string]bool, len(h.frames))
+	for i := range h.frames {
+		e := &h.frames[i].edge
+		name := fileName(e.Step + "." + e.Tensor)
+		if e.Wave > 0 {
+			name += "@" + strconv.Itoa(int(e.Wave))
+		}
+		unique := name
+		for n := 2; seen[unique]; n++ {
+			unique = fmt.Sprintf("%s~%d", name, n)
+		}
+		seen[unique], list[i] = true, unique
+	}
+	return list
+}
+
+// NPY implements infer.Captures.
+func (s *Store) NPY(trace string, n int) (func(io.Writer) error, error) {
+	h, err := s.find(trace)
+	switch {
+	case err != nil:
+		return nil, err
+	case n < 0 || n >= len(h.frames):
+		return nil, status.Errorf(status.NotFound, "trace '%s' has no tensor %d, expected 0 to %d", trace, n, len(h.frames)-1)
+	case !h.frames[n].kept:
+		return nil, status.Errorf(status.Unavailable, "tensor %d of trace '%s' has no content: %s", n, trace, h.frames[n].why)
+	}
+	list := arrays("", &h.frames[n])
+	if len(list) != 1 {
+		return nil, status.Errorf(status.Unsupported, "the texts of tensor %d do not fit one array, expected capture.npz", n)
+	}
+	return list[0].write, nil
+}
+
+// NPZ implements infer.Captures.
+func (s *Store) NPZ(trace string) (func(io.Writer) error, error) {
+	h, err := s.find(trace)
+	if err != nil {
+		return nil, err
+	}
+	return h.writeNPZ, nil
+}

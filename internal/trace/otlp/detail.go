@@ -1,0 +1,63 @@
+package otlp
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+// stepAttributes say where in its ensemble a step is.
+func stepAttributes(s *tracing.Step) []attribute.KeyValue {
+	list := []attribute.KeyValue{attribute.Int("tutti.node", int(s.Node)), attribute.Int("tutti.after", int(s.After))}
+	if s.Wave != 0 {
+		list = append(list, attribute.Int("tutti.wave", int(s.Wave)))
+	}
+	return list
+}
+
+// waits makes the spans of a step's time before its execution.
+func (e *Exporter) waits(ctx context.Context, s *tracing.Step) {
+	e.whole(ctx, "queue", s.Span.Part(partQueue), s.Enqueued, s.Start)
+	if s.Held != 0 && s.Held < s.Start {
+		e.whole(ctx, "batch", s.Span.Part(partBatch), max(s.Held, s.Enqueued), s.Start)
+	}
+}
+
+// phases makes the spans of what an execution's time went into.
+func (e *Exporter) phases(ctx context.Context, s *tracing.Step) {
+	e.whole(ctx, "input", s.Span.Part(partInput), s.Start, s.InputEnd)
+	e.whole(ctx, "infer", s.Span.Part(partInfer), s.InputEnd, s.InferEnd)
+	e.whole(ctx, "output", s.Span.Part(partOutput), s.InferEnd, s.End)
+}
+
+// whole makes a span that has nothing in it.
+func (e *Exporter) whole(ctx context.Context, name string, id tracing.SpanID, start, end int64) {
+	_, span := e.open(ctx, name, id, start)
+	e.close(span, end)
+}
+
+// events makes events of what happened to a node, -1 for the request itself. What models
+// report is not among it: see reports.
+func (e *Exporter) events(span trace.Span, r *tracing.Record, node int32) {
+	if !e.detail {
+		return
+	}
+	for i := range r.Events {
+		x := &r.Events[i]
+		if x.Node != node || x.Kind == tracing.EventReport {
+			continue
+		}
+		var attrs []attribute.KeyValue
+		if x.Kind == tracing.EventCopy {
+			attrs = append(attrs, attribute.String("tutti.tensor", x.Tensor), attribute.Int64("tutti.bytes", x.Bytes),
+				attribute.String("tutti.from", x.From.String()), attribute.String("tutti.to", x.To.String()))
+		}
+		if x.Reason != "" {
+			attrs = append(attrs, attribute.String("tutti.reason", x.Reason))
+		}
+		span.AddEvent(x.Kind.String(), trace.WithTimestamp(e.wall(x.At)), trace.WithAttributes(attrs...))
+	}
+}

@@ -1,0 +1,180 @@
+package otlp
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+const (
+	// tracerName is Triton's.
+	tracerName = "triton-server"
+	// maxWaiting is how many traces and batches wait to become spans.
+	maxWaiting = 1 << 10
+	// closeTimeout is how long what has not been sent may take at the end.
+	closeTimeout = 5 * time.Second
+)
+
+// Exporter is a tracing.Sink that sends the traces that the trace settings choose, and
+// with Settings.Detail the batches that these were in. Requests wait for nothing: who ends one copies its
+// trace into a queue, and what is too much for that is lost and counted.
+type Exporter struct {
+	log      *slog.Logger
+	ids      ids
+	seed     uint64
+	detail   bool  // more spans than Triton's
+	epoch    int64 // ns since 1970 at which telemetry.Now was 0
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+
+	mu     sync.RWMutex
+	closed bool // guarded by mu
+	queue  chan *item
+	done   chan struct{}
+	pool   sync.Pool
+	lost   atomic.Int64 // traces and batches
+	sent   atomic.Int64 // spans
+	made   int64        // spans, counted by run
+}
+
+var _ tracing.Sink = (*Exporter)(nil)
+
+// item is a trace or a batch, copied.
+type item struct {
+	rec   tracing.Record
+	batch tracing.Batch
+	which bool // a batch
+}
+
+// New returns an exporter. It does not connect: a collector may come and go.
+func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) {
+	client, err := newClient(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	about := make([]attribute.KeyValue, 0, len(s.Resource))
+	for k, v := range s.Resource {
+		about = append(about, attribute.String(k, v))
+	}
+	// What the environment says comes first, and is so overridden.
+	res, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithAttributes(about...))
+	if err != nil {
+		return nil, status.Errorf(status.InvalidArg, "the resource of traces: %w", err)
+	}
+	e := &Exporter{
+		log: log, seed: rand.Uint64() | 1, detail: s.Detail, epoch: time.Now().UnixNano() - telemetry.Now(),
+		queue: make(chan *item, maxWaiting), done: make(chan struct{}),
+	}
+	e.pool.New = func() any { return new(item) }
+	limits := sdk.NewSpanLimits()
+	limits.EventCountLimit, limits.LinkCountLimit = -1, -1 // a trace is bounded itself
+	e.provider = sdk.NewTracerProvider(
+		sdk.WithResource(res), sdk.WithIDGenerator(&e.ids), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithRawSpanLimits(limits),
+		sdk.WithBatcher(&reporter{SpanExporter: client, log: log, sent: &e.sent},
+			sdk.WithMaxQueueSize(s.QueueSize), sdk.WithMaxExportBatchSize(s.BatchSize), sdk.WithBatchTimeout(s.Delay)),
+	)
+	e.tracer = e.provider.Tracer(tracerName)
+	go e.run(context.WithoutCancel(ctx))
+	return e, nil
+}
+
+// Trace implements tracing.Sink.
+func (e *Exporter) Trace(t *tracing.Trace) {
+	if !t.Chosen() {
+		return
+	}
+	i := e.pool.Get().(*item) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	i.which = false
+	t.Record().CopyTo(&i.rec)
+	e.put(i)
+}
+
+// Batch implements tracing.Sink.
+func (e *Exporter) Batch(b *tracing.Batch) {
+	if !e.detail || len(b.Links) == 0 {
+		return
+	}
+	i := e.pool.Get().(*item) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	i.which, i.batch = true, *b
+	e.put(i)
+}
+
+func (e *Exporter) put(i *item) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.closed {
+		return
+	}
+	select {
+	case e.queue <- i:
+	default:
+		e.pool.Put(i)
+		if e.lost.Add(1) == 1 {
+			e.log.Warn("traces come faster than they can be exported")
+		}
+	}
+}
+
+// run makes spans until the exporter is closed.
+func (e *Exporter) run(ctx context.Context) {
+	defer close(e.done)
+	for i := range e.queue {
+		if e.spans(ctx, i) != nil {
+			continue // it may be half read
+		}
+		i.batch.Links = nil
+		e.pool.Put(i)
+	}
+}
+
+// spans makes the spans of one item. A panic, which is logged, costs these.
+func (e *Exporter) spans(ctx context.Context, i *item) (err error) {
+	defer recovery.Error(&err, e.log, "exporting a trace")
+	if i.which {
+		e.batch(ctx, &i.batch)
+	} else {
+		e.request(ctx, &i.rec)
+	}
+	return nil
+}
+
+// Close sends what waits, for a few seconds at most, whether or not ctx is over. Traces
+// that end later are lost.
+func (e *Exporter) Close(ctx context.Context) error {
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	if !e.closed {
+		e.closed = true
+		close(e.queue)
+	}
+	e.mu.Unlock()
+	<-e.done
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	err := e.provider.Shutdown(ctx)
+	if traces, spans := e.lost.Load(), e.made-e.sent.Load(); traces > 0 || spans > 0 {
+		e.log.WarnContext(ctx, "not everything was exported", slog.Int64("traces", traces), slog.Int64("spans", spans))
+	}
+	if err != nil {
+		return status.Errorf(status.Unavailable, "not all traces were exported: %w", err)
+	}
+	return nil
+}
+
+// Lost returns how many traces and batches came when the queue was full.
+func (e *Exporter) Lost() int64 { return e.lost.Load() }

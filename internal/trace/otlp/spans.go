@@ -1,0 +1,213 @@
+package otlp
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+// The attributes that Triton's spans have.
+const (
+	attrModel   = "triton.model_name"
+	attrVersion = "triton.model_version"
+	attrTrace   = "triton.trace_id"
+	attrParent  = "triton.trace_parent_id"
+	attrRequest = "triton.request_id"
+)
+
+// The parts of spans, as tracing.SpanID.Part numbers them. A step is part 1 of its
+// request, so that its own parts never meet these, which are even.
+const (
+	partModel = iota*2 + 2
+	partQueue
+	partBatch
+	partCompute
+	partInput
+	partInfer
+	partOutput
+)
+
+// wall returns the time of day of a time of telemetry.Now.
+func (e *Exporter) wall(ns int64) time.Time { return time.Unix(0, e.epoch+ns) }
+
+// server is the kind of all spans that Triton has.
+var server = trace.WithSpanKind(trace.SpanKindServer)
+
+// open begins a span below that of ctx with a known id.
+func (e *Exporter) open(ctx context.Context, name string, id tracing.SpanID, at int64, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	e.ids.span = id
+	return e.tracer.Start(ctx, name, append(options, trace.WithTimestamp(e.wall(at)))...) //nolint:spancheck // the caller ends it
+}
+
+func (e *Exporter) close(span trace.Span, at int64) {
+	e.made++
+	span.End(trace.WithTimestamp(e.wall(at)))
+}
+
+// stamp makes events of moments.
+func (e *Exporter) stamp(span trace.Span, moments []tracing.Moment) {
+	for _, m := range moments {
+		span.AddEvent(m.Point.String(), trace.WithTimestamp(e.wall(m.Ns)))
+	}
+}
+
+// request makes spans of a request.
+func (e *Exporter) request(ctx context.Context, r *tracing.Record) {
+	e.ids.trace = r.ID
+	ctx = under(ctx, r)
+	start, end := r.Bounds()
+	outer, inner := divide(r.Moments)
+	if r.Caller != 0 && !e.detail { // its span is directly below the caller's
+		e.model(ctx, r, inner, end)
+		return
+	}
+	ctx, root := e.open(ctx, "InferRequest", r.Span, start, server)
+	e.stamp(root, outer)
+	for _, p := range r.Params {
+		root.SetAttributes(attribute.String("tutti.parameter."+p.Key, p.Value))
+	}
+	e.model(ctx, r, inner, end)
+	fail(root, r.Failed, r.Error)
+	e.close(root, end)
+}
+
+// under returns a context in which spans are below the request's parent, if it has one.
+func under(ctx context.Context, r *tracing.Record) context.Context {
+	if r.Parent == (tracing.SpanID{}) {
+		return ctx
+	}
+	state, err := trace.ParseTraceState(r.State)
+	if err != nil {
+		state = trace.TraceState{} // one that cannot be read is not passed on
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, spanContext(trace.TraceID(r.ID), trace.SpanID(r.Parent), state, true))
+}
+
+// divide returns what the front end saw of a request and of its responses, and what the
+// model's span has.
+func divide(list []tracing.Moment) (outer, inner []tracing.Moment) {
+	for _, m := range list {
+		if m.Point >= tracing.RequestStart && m.Point <= tracing.RequestEnd && m.Point != tracing.InferResponseComplete {
+			inner = append(inner, m)
+		} else {
+			outer = append(outer, m)
+		}
+	}
+	return outer, inner
+}
+
+func fail(span trace.Span, failed bool, text string) {
+	if failed {
+		span.SetStatus(codes.Error, text)
+	}
+}
+
+// model makes the span of the requested model, with those of its steps below it.
+func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []tracing.Moment, end int64) {
+	start := r.BeganAt
+	if at := r.First(tracing.RequestStart); at != 0 {
+		start = at
+	}
+	if at := r.Last(tracing.RequestEnd); at != 0 {
+		end = at
+	}
+	id := r.Span.Part(partModel)
+	if len(r.Steps) > 0 && r.Steps[0].Own {
+		id = r.Steps[0].Span // which the model has told others
+	}
+	ctx, span := e.open(ctx, r.Model, id, start, server, trace.WithAttributes(aboutModel(r, r.Model, r.Version, r.Number, r.Caller)...))
+	e.stamp(span, withQueue(r, moments))
+	e.events(span, r, -1)
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		if s.Own {
+			e.inside(ctx, span, r, s)
+			continue
+		}
+		e.step(ctx, r, s)
+	}
+	fail(span, r.Failed, r.Error)
+	e.close(span, end)
+}
+
+// withQueue returns the moments of a model's span in order, with those at which a plain
+// model's request was queued.
+func withQueue(r *tracing.Record, moments []tracing.Moment) []tracing.Moment {
+	for i := range r.Steps {
+		if r.Steps[i].Own {
+			moments = append(moments, tracing.Moment{Point: tracing.QueueStart, Ns: r.Steps[i].Enqueued})
+		}
+	}
+	slices.SortStableFunc(moments, func(a, b tracing.Moment) int { return cmp.Or(cmp.Compare(a.Ns, b.Ns), cmp.Compare(a.Point, b.Point)) })
+	return moments
+}
+
+func aboutModel(r *tracing.Record, name string, version int64, number, parent uint64) []attribute.KeyValue {
+	list := []attribute.KeyValue{
+		attribute.String(attrModel, name), attribute.Int64(attrVersion, version),
+		attribute.Int64(attrTrace, int64(number)), attribute.Int64(attrParent, int64(parent)),
+	}
+	if r.Request != "" {
+		list = append(list, attribute.String(attrRequest, r.Request))
+	}
+	return list
+}
+
+// step makes the span of a step of an ensemble.
+func (e *Exporter) step(ctx context.Context, r *tracing.Record, s *tracing.Step) {
+	attrs := aboutModel(r, s.Model, s.Version, s.Number, r.Number)
+	if e.detail {
+		attrs = append(attrs, stepAttributes(s)...)
+	}
+	ctx, span := e.open(ctx, s.Model, s.Span, s.Ready, server, trace.WithAttributes(attrs...))
+	e.stamp(span, []tracing.Moment{{Point: tracing.RequestStart, Ns: s.Enqueued}, {Point: tracing.QueueStart, Ns: s.Enqueued}})
+	e.inside(ctx, span, r, s)
+	e.stamp(span, []tracing.Moment{{Point: tracing.RequestEnd, Ns: s.Done}})
+	fail(span, s.Failed, s.Code.String())
+	e.close(span, s.Done)
+}
+
+// inside makes what belongs to the span of an executed model: its events, what the model
+// has reported, and the execution.
+func (e *Exporter) inside(ctx context.Context, span trace.Span, r *tracing.Record, s *tracing.Step) {
+	e.events(span, r, s.Node)
+	e.reports(ctx, span, r, s)
+	if s.Batch == 0 || s.Start == 0 {
+		return // it was not executed
+	}
+	if e.detail {
+		e.waits(ctx, s)
+	}
+	ctx, compute := e.open(ctx, "compute", s.Span.Part(partCompute), s.Start, e.computeOptions(s)...)
+	e.stamp(compute, computeMoments(&s.Execution))
+	if e.detail {
+		e.phases(ctx, s)
+	}
+	fail(compute, s.Failed, s.Code.String())
+	e.close(compute, s.End)
+}
+
+func (e *Exporter) computeOptions(s *tracing.Step) []trace.SpanStartOption {
+	if !e.detail {
+		return []trace.SpanStartOption{server}
+	}
+	attrs := append(executionAttributes(&s.Execution), attribute.Int("tutti.rows", int(s.Rows)))
+	return []trace.SpanStartOption{server, trace.WithLinks(trace.Link{SpanContext: e.batchContext(s.Batch)}), trace.WithAttributes(attrs...)}
+}
+
+// computeMoments are what an instance passed, by Triton's names.
+func computeMoments(x *tracing.Execution) []tracing.Moment {
+	return []tracing.Moment{
+		{Point: tracing.ComputeStart, Ns: x.Start},
+		{Point: tracing.ComputeInputEnd, Ns: x.InputEnd},
+		{Point: tracing.ComputeOutputStart, Ns: x.InferEnd},
+		{Point: tracing.ComputeEnd, Ns: x.End},
+	}
+}

@@ -1,0 +1,177 @@
+package ring
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/trace"
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+// Bounds of a page of traces.
+const (
+	defaultLimit = 50
+	maxLimit     = 1000
+)
+
+// found is a trace that a query asks for.
+type found struct {
+	seq     uint64
+	summary infer.TraceSummary
+}
+
+// Traces implements infer.Inspector.
+func (s *Store) Traces(q *infer.TraceQuery) (*infer.TraceList, error) {
+	limit := q.Limit
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	limit = min(limit, maxLimit)
+	var all []found
+	for i, name := range reasons {
+		if q.Kept != "" && q.Kept != name {
+			continue
+		}
+		list, err := s.rings[i].search(q, name, limit+1)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(b.seq, a.seq) })
+	list := &infer.TraceList{Traces: []infer.TraceSummary{}, Newest: s.seq.Load()}
+	for i := range all[:min(len(all), limit)] {
+		list.Traces = append(list.Traces, all[i].summary)
+		if i == limit-1 && len(all) > limit {
+			list.Next = all[i].seq
+		}
+	}
+	return list, nil
+}
+
+// search returns at most limit traces of a ring, the newest first.
+func (g *ring) search(q *infer.TraceQuery, name string, limit int) (list []found, err error) {
+	w := walk{g: g}
+	var id tracing.TraceID
+	if q.TraceID != "" {
+		var ok bool
+		if id, ok = tracing.ParseTraceID(q.TraceID); !ok {
+			return nil, errID(q.TraceID)
+		}
+	}
+	want := func(h *header) bool {
+		return (q.Cursor == 0 || h.seq < q.Cursor) && h.seq > q.After && (q.TraceID == "" || h.id == id) &&
+			h.took >= q.MinNs && (q.MaxNs == 0 || h.took <= q.MaxNs) && h.at >= q.FromUs && (q.ToUs == 0 || h.at <= q.ToUs)
+	}
+	var some []kept
+	for !w.over && len(list) < limit {
+		if w.seq != 0 && w.seq <= q.After {
+			break
+		}
+		some = w.more(want, some[:0])
+		for i := range some {
+			r, err := trace.Decode(some[i].bytes)
+			if err != nil {
+				return nil, err
+			}
+			if matches(q, r) && len(list) < limit {
+				list = append(list, found{some[i].seq, trace.Summary(r, name)})
+			}
+		}
+	}
+	return list, nil
+}
+
+// matches reports whether a query asks for a record; what its header says is known to.
+func matches(q *infer.TraceQuery, r *tracing.Record) bool {
+	if q.Request != "" && q.Request != r.Request || q.Model != "" && !involves(r, q.Model) {
+		return false
+	}
+	switch now := trace.StatusOf(r.Failed, r.Code); q.Status {
+	case "", now:
+	case "failed":
+		if !r.Failed {
+			return false
+		}
+	default:
+		return false
+	}
+	return q.Param == "" || slices.ContainsFunc(r.Params, func(p tracing.Param) bool {
+		return p.Key == q.Param && (q.Value == "" || p.Value == q.Value)
+	})
+}
+
+// involves reports whether a model was asked or had a step in it.
+func involves(r *tracing.Record, model string) bool {
+	return r.Model == model || slices.ContainsFunc(r.Steps, func(s tracing.Step) bool { return s.Model == model })
+}
+
+func errID(id string) error {
+	return status.Errorf(status.InvalidArg, "invalid trace id '%s', expected 32 hexadecimal digits", id)
+}
+
+// FindTrace implements infer.Inspector.
+func (s *Store) FindTrace(id string) (*infer.TraceView, error) {
+	id, span, one := strings.Cut(id, "-")
+	want, ok := tracing.ParseTraceID(id)
+	if !ok {
+		return nil, errID(id)
+	}
+	for i, name := range reasons {
+		w := walk{g: &s.rings[i]}
+		for !w.over {
+			for _, k := range w.more(func(h *header) bool { return h.id == want }, nil) {
+				r, err := trace.Decode(k.bytes)
+				if err != nil {
+					return nil, err
+				}
+				if !one || r.Span.String() == span {
+					return s.view(r, name), nil
+				}
+			}
+		}
+	}
+	return nil, status.Errorf(status.NotFound, "trace '%s' is not stored", id)
+}
+
+// view is a record with the batches it was in.
+func (s *Store) view(r *tracing.Record, name string) *infer.TraceView {
+	v := trace.View(r, name)
+	for i := range r.Steps {
+		if b, ok := s.batches.find(r.Steps[i].Batch); ok {
+			v.Mates = append(v.Mates, *trace.BatchSummaryOf(&b))
+		}
+	}
+	return v
+}
+
+// FindBatch implements infer.Inspector.
+func (s *Store) FindBatch(id uint64) (*infer.BatchView, error) {
+	b, ok := s.batches.find(id)
+	if !ok {
+		return nil, status.Errorf(status.NotFound, "batch %d is not stored", id)
+	}
+	return trace.BatchViewOf(&b, s.epoch), nil
+}
+
+// Sampling implements infer.Inspector.
+func (s *Store) Sampling() infer.Sampling { return *s.sampling.Load() }
+
+// SetSampling implements infer.Inspector.
+func (s *Store) SetSampling(set infer.Sampling) error {
+	s.sampling.Store(&set)
+	return nil
+}
+
+// Stats returns how full the store is.
+func (s *Store) Stats() *infer.StoreView {
+	v := &infer.StoreView{Bytes: s.bytes}
+	for i, name := range reasons {
+		bytes, used, n, oldest := s.rings[i].stats()
+		v.Rings = append(v.Rings, infer.RingStats{Kept: name, Bytes: bytes, Used: used, Traces: n, OldestUs: oldest})
+	}
+	return v
+}

@@ -111,7 +111,7 @@ func lacking(registry *backends.Registry, configs []string) string {
 		if err != nil {
 			return err.Error()
 		}
-		if c, ok := b.(backends.Checked); ok {
+		if c, ok := b.(backends.Checker); ok {
 			err = c.Check()
 		}
 		if err = errors.Join(err, b.Close()); err != nil {

@@ -106,13 +106,13 @@ func (p *program) probe(r *backends.Registry, settings options.BackendConfig, na
 	if err != nil {
 		return err
 	}
-	if c, ok := b.(backends.Checked); ok {
+	if c, ok := b.(backends.Checker); ok {
 		if err := c.Check(); err != nil {
 			return errors.Join(err, b.Close())
 		}
 	}
 	text := "part of this program"
-	if d, ok := b.(backends.Described); ok {
+	if d, ok := b.(backends.Describer); ok {
 		text = d.Describe()
 	}
 	_, err = fmt.Fprintln(p.stdout, text)

@@ -21,7 +21,7 @@ const drainLook = 5 * time.Millisecond
 // It returns when ctx is over, too. The services stop afterwards.
 func (s *server) drain(ctx context.Context) {
 	d := drainer{log: s.log, left: int(s.o.ExitTimeout / time.Second)}
-	s.repo.Hurry()
+	s.repo.Flush()
 	if s.http != nil {
 		limit, cancel := context.WithTimeout(ctx, min(s.o.ExitConnections, s.o.ExitTimeout/2))
 		http := s.http.service.(leaver) //nolint:errcheck,forcetypeassert // wire made it

@@ -39,7 +39,7 @@ const minute = 61
 
 // lastLook has the looks of the last minute at one version.
 type lastLook struct {
-	looks [minute]repository.Pulse
+	looks [minute]repository.Counters
 	first int // the look that was the first
 	last  int // the look at which it served last
 	flows flows
@@ -72,7 +72,7 @@ func (v *overview) watch() {
 
 // look remembers the counters as they are; versions that were never asked take no room.
 func (v *overview) look() {
-	list := v.s.repo.Pulses()
+	list := v.s.repo.Counters()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.second++
@@ -86,7 +86,7 @@ func (v *overview) look() {
 			}
 			h = &lastLook{first: v.second}
 			v.past[key] = h
-			h.looks[(v.second-1)%minute] = repository.Pulse{} // what came since counts
+			h.looks[(v.second-1)%minute] = repository.Counters{} // what came since counts
 		}
 		h.last = v.second
 		h.looks[v.second%minute] = *p
@@ -150,8 +150,8 @@ func resident() int64 {
 
 // Models implements infer.Overview.
 func (v *overview) Models() []infer.ModelView {
-	pulses := map[served]repository.Pulse{}
-	for _, p := range v.s.repo.Pulses() {
+	pulses := map[served]repository.Counters{}
+	for _, p := range v.s.repo.Counters() {
 		pulses[served{p.Name, p.Version}] = p
 	}
 	v.mu.Lock()
@@ -172,7 +172,7 @@ func (v *overview) Models() []infer.ModelView {
 }
 
 // fill adds the figures of a version; mu is held.
-func (v *overview) fill(m *infer.ModelView, key served, p *repository.Pulse) {
+func (v *overview) fill(m *infer.ModelView, key served, p *repository.Counters) {
 	m.Queue, m.Requests, m.Failures, m.Copied = p.Waiting, p.Requests, p.Failures, p.CopiedBytes
 	h := v.past[key]
 	if h == nil {

@@ -74,14 +74,14 @@ type Backend interface {
 
 // Described is a Backend that tells what it runs on: the runtime's version and where its
 // library was found.
-type Described interface {
+type Describer interface {
 	Backend
 	Describe() string
 }
 
 // Checked is a Backend that opens although something may be missing which only some of
 // its models need.
-type Checked interface {
+type Checker interface {
 	Backend
 	// Check returns what is missing.
 	Check() error
@@ -145,7 +145,7 @@ type Completer interface {
 }
 
 // Placer is a Model whose instances run at devices. Any other runs on the host.
-type Placer interface {
+type DeviceModel interface {
 	Model
 	// Places returns the devices that NewInstance takes, at least one.
 	Places() []tensor.Place
@@ -153,7 +153,7 @@ type Placer interface {
 
 // Placed is an Instance at a device. Its inputs come there and its outputs are
 // expected there, except BYTES, which stay on the host.
-type Placed interface {
+type DeviceInstance interface {
 	Instance
 	// Stream returns the stream that its work goes to, borrowed; Close closes it.
 	Stream() tensor.Stream
@@ -163,7 +163,7 @@ type Placed interface {
 // instance that stands for another tells which by Unwrap.
 func StreamOf(inst Instance) tensor.Stream {
 	for {
-		if p, ok := inst.(Placed); ok {
+		if p, ok := inst.(DeviceInstance); ok {
 			return p.Stream()
 		}
 		w, ok := inst.(interface{ Unwrap() Instance })
@@ -184,7 +184,7 @@ type Concurrent interface {
 }
 
 // Asked is a Model that knows more of its readiness than that it was loaded.
-type Asked interface {
+type ReadinessChecker interface {
 	Model
 	// Ready returns nil when the model serves, else why not. It may be asked while
 	// instances execute.

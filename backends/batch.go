@@ -68,22 +68,22 @@ type Batch struct {
 	// over when Execute returns: outputs are ready at the stream's end.
 	Stream tensor.Stream
 	// Answers takes what Send sends; nil unless the model is decoupled.
-	Answers Answers
+	Responses Responses
 }
 
 // Answers takes the answers of a decoupled model as they come.
-type Answers interface {
+type Responses interface {
 	// Answer moves one answer to the i-th request of the batch: outputs in Signature
 	// order, absent ones left out of the answer. params are borrowed. It waits while
 	// the client is behind.
-	Answer(i int, out []tensor.Tensor, params infer.Params, final bool) error
+	Respond(i int, out []tensor.Tensor, params infer.Params, final bool) error
 	// Detach frees the batch's instance for the next batch, once.
 	Detach()
 }
 
 // Failer is an Answers that tells clients of errors while the batch is executed.
 type Failer interface {
-	Answers
+	Responses
 	// Fail sends err to the client of the i-th request of the batch; final says that no response follows.
 	Fail(i int, err error, final bool)
 }
@@ -101,12 +101,12 @@ func (b *Batch) Send(i int, out []tensor.Tensor, final bool) error {
 
 // SendParams is Send of an answer with parameters, which are borrowed. See Req.Reply.
 func (b *Batch) SendParams(i int, out []tensor.Tensor, params infer.Params, final bool) error {
-	if b.Answers == nil {
+	if b.Responses == nil {
 		tensor.ReleaseAll(out)
 		return status.Errorf(status.Unsupported,
 			"the model answers several times, expected 'model_transaction_policy { decoupled: true }' in its configuration")
 	}
-	return b.Answers.Answer(i, out, params, final)
+	return b.Responses.Respond(i, out, params, final)
 }
 
 // SendError fails the i-th request of the batch. The first failure is kept, and the client of a decoupled model learns of it at
@@ -117,7 +117,7 @@ func (b *Batch) SendError(i int, err error, final bool) {
 		return
 	}
 	r.Err = err
-	if f, ok := b.Answers.(Failer); ok {
+	if f, ok := b.Responses.(Failer); ok {
 		f.Fail(i, err, final)
 	}
 }
@@ -127,8 +127,8 @@ func (b *Batch) SendError(i int, err error, final bool) {
 // then the instance must serve several calls of Execute at once. A model that is not decoupled cannot be detached: nothing
 // happens.
 func (b *Batch) Detach() {
-	if b.Answers != nil {
-		b.Answers.Detach()
+	if b.Responses != nil {
+		b.Responses.Detach()
 	}
 }
 

@@ -59,15 +59,15 @@ func guardBatcher(t *testing.T, s *schedBench) func(n int) {
 	}
 	t.Cleanup(input.Release)
 	var left sync.WaitGroup
-	j, turn := newJob(t.Context(), &left), scheduler.NewTurn(s.workers)
+	j, turn := newJob(t.Context(), &left), scheduler.NewRunLoop(s.workers)
 	over := func() bool { return true }
 	return func(n int) {
 		for range n {
 			left.Add(1)
 			j.In[0] = input.Retain()
 			turn.Tick(0)
-			turn.Stage(station, &j.Work)
-			turn.Flush()
+			turn.Stage(station, &j.Task)
+			turn.Dispatch()
 			turn.Lend(over)
 			left.Wait()
 		}

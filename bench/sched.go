@@ -123,10 +123,10 @@ type bare struct{}
 
 var _ scheduler.Inliner = bare{}
 
-func (s bare) Enqueue(list scheduler.List, t *scheduler.Turn) { t.Inline(s, list) }
+func (s bare) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) { t.Inline(s, list) }
 
 // RunInline makes each work's input its output.
-func (bare) RunInline(list scheduler.List, t *scheduler.Turn) {
+func (bare) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	for w := list.Head; w != nil; w = w.Next() {
 		for i := range w.Out {
 			w.Out[i] = w.In[0].Retain()
@@ -135,10 +135,10 @@ func (bare) RunInline(list scheduler.List, t *scheduler.Turn) {
 	}
 	scheduler.Complete(list, t)
 }
-func (bare) Help(*scheduler.Turn) bool   { return false }
-func (bare) InFlight() int64             { return 0 }
-func (bare) Drain(context.Context) error { return nil }
-func (bare) Close() error                { return nil }
+func (bare) Help(*scheduler.RunLoop) bool { return false }
+func (bare) InFlight() int64              { return 0 }
+func (bare) Drain(context.Context) error  { return nil }
+func (bare) Close() error                 { return nil }
 
 func (s *schedBench) runner(sig *config.Signature) *scheduler.Runner {
 	return scheduler.NewRunner(scheduler.RunnerSettings{
@@ -281,12 +281,12 @@ func (s *schedBench) step(g *graph, n int, target func(*config.Signature) schedu
 
 // job is one work that is used again and again.
 type job struct {
-	scheduler.Work
+	scheduler.Task
 	left *sync.WaitGroup
 }
 
 // Complete takes the works back.
-func (*job) Complete(list scheduler.List, _ *scheduler.Turn) {
+func (*job) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		fail(w.Err)
 		tensor.ReleaseAll(w.Out)
@@ -296,7 +296,7 @@ func (*job) Complete(list scheduler.List, _ *scheduler.Turn) {
 
 func newJob(ctx context.Context, left *sync.WaitGroup) *job {
 	j := &job{left: left}
-	j.Work = scheduler.Work{
+	j.Task = scheduler.Task{
 		Rows: 1, Meta: &infer.Meta{}, Ctx: ctx, Run: j, To: j,
 		In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1),
 	}
@@ -314,15 +314,15 @@ func (s *schedBench) idle() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var left sync.WaitGroup
-	j, turn := newJob(ctx, &left), scheduler.NewTurn(s.workers)
+	j, turn := newJob(ctx, &left), scheduler.NewRunLoop(s.workers)
 	over := func() bool { return true }
 	got := s.measure(1_000_000, func(n int) {
 		for range n {
 			left.Add(1)
 			j.In[0] = input.Retain()
 			turn.Tick(0)
-			turn.Stage(station, &j.Work)
-			turn.Flush()
+			turn.Stage(station, &j.Task)
+			turn.Dispatch()
 			turn.Lend(over)
 			left.Wait()
 		}
@@ -356,7 +356,7 @@ func (s *schedBench) queued(input *tensor.Tensor, depth int) float64 {
 	for i := range jobs {
 		jobs[i] = newJob(ctx, &left)
 	}
-	turn := scheduler.NewTurn(s.workers)
+	turn := scheduler.NewRunLoop(s.workers)
 	over := func() bool { return false }
 	return s.measure(max(200_000, depth), func(n int) {
 		for done := 0; done < n; done += depth {
@@ -364,8 +364,8 @@ func (s *schedBench) queued(input *tensor.Tensor, depth int) float64 {
 			left.Add(depth)
 			for _, j := range jobs {
 				j.In[0] = input.Retain()
-				turn.Stage(station, &j.Work)
-				turn.Flush()
+				turn.Stage(station, &j.Task)
+				turn.Dispatch()
 			}
 			turn.Lend(over)
 			left.Wait()

@@ -55,7 +55,7 @@ func (a *Affinity) Allows(at tensor.Place) bool {
 
 // Bound returns the device that the work's request is bound to, unless the work is for
 // the host.
-func (w *Work) Bound() (tensor.Place, bool) {
+func (w *Task) Bound() (tensor.Place, bool) {
 	if w.Affinity == nil || w.Want == AtHost {
 		return tensor.Place{}, false
 	}
@@ -64,7 +64,7 @@ func (w *Work) Bound() (tensor.Place, bool) {
 
 // Fits reports whether the work can be executed at a place, and with together set
 // whether every step of its request at a device can be there.
-func (w *Work) Fits(at tensor.Place, together bool) bool {
+func (w *Task) Fits(at tensor.Place, together bool) bool {
 	if !w.Want.allows(at) {
 		return false
 	}

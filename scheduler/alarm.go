@@ -33,7 +33,7 @@ const (
 
 // arm has a worker ask the policy again after d; called with the lock held. A short
 // wait is a worker's, for which asking again is what it does when it wakes.
-func (s *Station) arm(now int64, d time.Duration) {
+func (s *Queue) arm(now int64, d time.Duration) {
 	a := &s.alarms
 	d = min(d, time.Hour)
 	at := now + int64(d)
@@ -52,14 +52,14 @@ func (s *Station) arm(now int64, d time.Duration) {
 }
 
 // alarm is what a station has the workers help after a wait.
-type alarm struct{ *Station }
+type alarm struct{ *Queue }
 
 // Help lets the station be armed again, and helps it.
-func (a alarm) Help(t *Turn) bool {
+func (a alarm) Help(t *RunLoop) bool {
 	a.mu.Lock()
 	a.alarms.next = 0
 	a.mu.Unlock()
-	return a.Station.Help(t)
+	return a.Queue.Help(t)
 }
 
 const (
@@ -73,7 +73,7 @@ const (
 
 // sweepLater has a worker look at the queue when the next work is due, or for clients
 // that have gone; called with the lock held.
-func (s *Station) sweepLater(now int64) {
+func (s *Queue) sweepLater(now int64) {
 	a := &s.alarms
 	if a.full == 0 {
 		a.full = now + int64(min(sweepEvery+time.Duration(s.queue.n)*sweepPerWork, sweepLeast))
@@ -96,12 +96,12 @@ func (s *Station) sweepLater(now int64) {
 }
 
 // sweep is what a station has the workers help while works wait in its queue.
-type sweep struct{ *Station }
+type sweep struct{ *Queue }
 
 // Help drops the works that are over, or puts them behind the others. What is left may
 // be another batch than what waited.
-func (s sweep) Help(t *Turn) bool {
-	var dropped List
+func (s sweep) Help(t *RunLoop) bool {
+	var dropped TaskList
 	s.mu.Lock()
 	a, now := &s.alarms, t.Now()
 	a.sweep = 0
@@ -114,7 +114,7 @@ func (s sweep) Help(t *Turn) bool {
 	if s.queue.n > 0 {
 		s.sweepLater(now)
 		if len(s.free) > 0 {
-			t.Ready(s.Station)
+			t.Ready(s.Queue)
 		}
 	}
 	s.mu.Unlock()

@@ -45,9 +45,9 @@ func (*whole) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decis
 func (p *whole) Observe(x scheduler.Executed) { p.seen = append(p.seen, x) }
 
 // answers keeps what became of every work.
-type answers struct{ works []*scheduler.Work }
+type answers struct{ works []*scheduler.Task }
 
-func (a *answers) Complete(list scheduler.List, _ *scheduler.Turn) {
+func (a *answers) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		a.works = append(a.works, w)
 	}
@@ -67,10 +67,10 @@ func copyInput(b *backends.Batch) error {
 }
 
 type desk struct {
-	*scheduler.Station
+	*scheduler.Queue
 	model  *model
 	stats  *telemetry.Model
-	turn   *scheduler.Turn
+	turn   *scheduler.RunLoop
 	alloc  tensor.Allocator
 	policy *whole
 	done   answers
@@ -89,8 +89,8 @@ func newDesk(t *testing.T, m *model, params map[string]string, inputs ...string)
 	}
 	workers := scheduler.NewWorkers()
 	t.Cleanup(workers.Close)
-	s := &desk{model: m, stats: &telemetry.Model{Name: "m"}, alloc: tensor.NewChecked(t, nil), turn: scheduler.NewTurn(workers), policy: &whole{}}
-	s.Station = scheduler.NewStation(scheduler.StationSettings{
+	s := &desk{model: m, stats: &telemetry.Model{Name: "m"}, alloc: tensor.NewChecked(t, nil), turn: scheduler.NewRunLoop(workers), policy: &whole{}}
+	s.Queue = scheduler.NewQueue(scheduler.QueueSettings{
 		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
 			Signature: sig, Stats: s.stats, Alloc: s.alloc, Padding: padding, Log: slog.New(slog.DiscardHandler),
 		}),
@@ -100,9 +100,9 @@ func newDesk(t *testing.T, m *model, params map[string]string, inputs ...string)
 }
 
 // work returns a request of one row with the given values by input.
-func (s *desk) work(t *testing.T, node int32, inputs ...[]int32) *scheduler.Work {
+func (s *desk) work(t *testing.T, node int32, inputs ...[]int32) *scheduler.Task {
 	t.Helper()
-	w := &scheduler.Work{To: &s.done, Node: node, Rows: 1, Meta: &infer.Meta{}, Ctx: t.Context(), Out: make([]tensor.Tensor, 1)}
+	w := &scheduler.Task{To: &s.done, Node: node, Rows: 1, Meta: &infer.Meta{}, Ctx: t.Context(), Out: make([]tensor.Tensor, 1)}
 	for _, values := range inputs {
 		in, err := tensor.New(s.alloc, tensor.Int32, tensor.Of(1, int64(len(values))))
 		if err != nil {
@@ -115,9 +115,9 @@ func (s *desk) work(t *testing.T, node int32, inputs ...[]int32) *scheduler.Work
 }
 
 // ask enqueues the works together and returns what each put out, nil for a failure.
-func (s *desk) ask(works ...*scheduler.Work) [][]int32 {
+func (s *desk) ask(works ...*scheduler.Task) [][]int32 {
 	s.done.works = nil
-	var list scheduler.List
+	var list scheduler.TaskList
 	for _, w := range works {
 		list.Push(w)
 	}

@@ -10,7 +10,7 @@ import (
 // answers hands the answers of a decoupled model to the works of its batch.
 type answers struct {
 	runner *Runner
-	works  []*Work
+	works  []*Task
 	stream tensor.Stream // of the instance, nil on the host
 }
 
@@ -18,7 +18,7 @@ var _ backends.Failer = (*answers)(nil)
 
 // Answer checks one response as an execution's outputs are checked, and passes it on.
 // A response has as many rows as its request, apart from outputs that are Free.
-func (a *answers) Answer(i int, out []tensor.Tensor, params infer.Params, final bool) error {
+func (a *answers) Respond(i int, out []tensor.Tensor, params infer.Params, final bool) error {
 	if i < 0 || i >= len(a.works) {
 		tensor.ReleaseAll(out)
 		return status.Errorf(status.Internal, "model '%s' answers request %d of a batch of %d", a.runner.sig.Model, i, len(a.works))
@@ -56,7 +56,7 @@ func (a *answers) Detach() {
 	}
 }
 
-func (r *Runner) checkAnswer(w *Work, out []tensor.Tensor) error {
+func (r *Runner) checkAnswer(w *Task, out []tensor.Tensor) error {
 	if len(out) != len(r.sig.Outputs) {
 		return status.Errorf(status.Internal, "model '%s' answers with %d outputs, expected %d", r.sig.Model, len(out), len(r.sig.Outputs))
 	}

@@ -48,20 +48,20 @@ func (c *crowd) saw(works int) {
 
 // expects reports whether others are likely to come that are worth waiting for. Called
 // with the lock held.
-func (s *Station) expects() bool { return s.crowd.credit > 0 && s.perWork > worth }
+func (s *Queue) expects() bool { return s.crowd.credit > 0 && s.perWork > worth }
 
 // fills reports whether the queue has rows for a full batch.
-func (s *Station) fills() bool { return s.queue.rows >= int32(s.runner.sig.MaxBatch) }
+func (s *Queue) fills() bool { return s.queue.rows >= int32(s.runner.sig.MaxBatch) }
 
 // lets reports whether others should run before a batch is formed. Called with the
 // lock held.
-func (s *Station) lets() bool {
+func (s *Queue) lets() bool {
 	return s.expects() && !s.crowd.looking && s.hold == 0 && len(s.free) > 0 && s.queue.n > 0 && !s.fills()
 }
 
 // let lets others run, as long as that brings more works. Called with the lock held,
 // which it gives up meanwhile.
-func (s *Station) let(t *Turn) {
+func (s *Queue) let(t *RunLoop) {
 	s.crowd.looking = true
 	until := t.Now() + int64(letting)
 	for rows := int32(0); rows < s.queue.rows && !s.fills() && t.Now() < until; {

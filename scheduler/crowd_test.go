@@ -55,10 +55,10 @@ func TestCrowd(t *testing.T) {
 				all = append(all, one...)
 			}
 			before := len(sizes(b))
-			turn, two := scheduler.NewTurn(b.Workers), jobs(2)
+			turn, two := scheduler.NewRunLoop(b.Workers), jobs(2)
 			for _, j := range two {
-				turn.Stage(s, &j.Work)
-				turn.Flush() // each by itself, as two clients do
+				turn.Stage(s, &j.Task)
+				turn.Dispatch() // each by itself, as two clients do
 			}
 			turn.Lend(func() bool { return false })
 			all = append(all, two...)

@@ -33,7 +33,7 @@ func TestDetach(t *testing.T) {
 		<-end
 		return nil
 	})
-	s := scheduler.NewStation(scheduler.StationSettings{Runner: b.Runner, Policy: single{}, Instances: []backends.Instance{m}, Workers: b.Workers})
+	s := scheduler.NewQueue(scheduler.QueueSettings{Runner: b.Runner, Policy: single{}, Instances: []backends.Instance{m}, Workers: b.Workers})
 	var jobs []*schedtest.Job
 	for range 4 {
 		j := b.Job(1, b.Floats([]int64{1}, 1))

@@ -15,10 +15,10 @@ func BenchmarkQueue(b *testing.B) {
 	for _, waiting := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
 			q := newQueue(Levels{Count: 3, Default: 2, Own: map[uint64]QueuePolicy{1: {Timeout: time.Second}, 2: {Timeout: time.Minute}}}, "m")
-			works, next, now := make([]Work, waiting+1), 0, int64(1)
+			works, next, now := make([]Task, waiting+1), 0, int64(1)
 			push := func() {
 				w := &works[next%len(works)]
-				*w = Work{Ctx: context.Background(), Rows: 1, key: uint64(next*7) % 8, Meta: &infer.Meta{}}
+				*w = Task{Ctx: context.Background(), Rows: 1, key: uint64(next*7) % 8, Meta: &infer.Meta{}}
 				q.push(w, now)
 				next, now = next+1, now+1000
 			}
@@ -33,7 +33,7 @@ func BenchmarkQueue(b *testing.B) {
 				push()
 			}
 			b.ReportAllocs()
-			var dropped List
+			var dropped TaskList
 			for b.Loop() {
 				w := &works[next%len(works)]
 				w.Rows, w.key, w.Ctx = 1, uint64(next*7)%8, context.Background()
@@ -52,7 +52,7 @@ func BenchmarkQueue(b *testing.B) {
 // TestQueueAllocates checks that queueing allocates nothing once the shapes are known.
 func TestQueueAllocates(t *testing.T) { //nolint:paralleltest // it counts the allocations of the process
 	q := newQueue(Levels{Count: 2, Default: 1, Own: map[uint64]QueuePolicy{1: {Timeout: time.Second, Delay: true}}}, "m")
-	works, metas := make([]Work, 64), make([]infer.Meta, 64)
+	works, metas := make([]Task, 64), make([]infer.Meta, 64)
 	now := int64(1)
 	round := func() {
 		for i := range works {
@@ -61,7 +61,7 @@ func TestQueueAllocates(t *testing.T) { //nolint:paralleltest // it counts the a
 			q.push(&works[i], now)
 		}
 		now += int64(2 * time.Second)
-		var dropped List
+		var dropped TaskList
 		q.sweep(now, &dropped)
 		for q.n > 0 {
 			q.remove(q.heap[0].after(nil))

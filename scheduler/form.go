@@ -56,7 +56,7 @@ func newForm(sig *config.Signature) *form {
 }
 
 // gatherFormed sets the batch's inputs as the form says.
-func (r *Runner) gatherFormed(b *backends.Batch, list *List) error {
+func (r *Runner) gatherFormed(b *backends.Batch, list *TaskList) error {
 	for i := range b.In {
 		var err error
 		in := &r.form.inputs[i]
@@ -83,7 +83,7 @@ func (r *Runner) gatherFormed(b *backends.Batch, list *List) error {
 
 // gatherRagged returns the elements of all works one after the other, in one
 // dimension. A view is enough where they already lie so.
-func (r *Runner) gatherRagged(list *List, port int) (tensor.Tensor, error) {
+func (r *Runner) gatherRagged(list *TaskList, port int) (tensor.Tensor, error) {
 	first := &list.Head.In[port]
 	elements, n, together := int64(0), 0, true
 	for w := list.Head; w != nil; w = w.next {
@@ -115,7 +115,7 @@ const maxComputed = 1 << 28
 
 // compute makes an input of the shapes of another one: an entry per request, or for
 // the shapes of items per row.
-func (r *Runner) compute(list *List, c *config.Computed) (tensor.Tensor, error) {
+func (r *Runner) compute(list *TaskList, c *config.Computed) (tensor.Tensor, error) {
 	shape := computedShape(list, c)
 	if n := shape.Elements(); n < 0 || n > maxComputed {
 		return tensor.Tensor{}, status.Errorf(status.InvalidArg, "its shape %s has more than %d elements", shape, maxComputed)
@@ -142,7 +142,7 @@ func (r *Runner) compute(list *List, c *config.Computed) (tensor.Tensor, error) 
 	return out, nil
 }
 
-func computedShape(list *List, c *config.Computed) tensor.Shape {
+func computedShape(list *TaskList, c *config.Computed) tensor.Shape {
 	n := int64(0)
 	switch c.Kind {
 	case modelconfig.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO:
@@ -160,7 +160,7 @@ func computedShape(list *List, c *config.Computed) tensor.Shape {
 }
 
 // itemShape is the shape of a list of the rows' shapes.
-func itemShape(list *List, c *config.Computed) tensor.Shape {
+func itemShape(list *TaskList, c *config.Computed) tensor.Shape {
 	rows, rank := int64(0), int64(0)
 	for w := list.Head; w != nil; w = w.next {
 		if t := &w.In[c.Source]; t.Present() && t.Shape.Rank() > 0 {

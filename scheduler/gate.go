@@ -5,20 +5,20 @@ import "github.com/tutti-server/tutti/backends"
 // Gate is what an instance passes before it executes a batch: a rate limiter, a bound
 // on how much a device runs at a time. One instance has one gate. No gate at all, a
 // nil one, costs nothing.
-type Gate interface {
+type Limiter interface {
 	// Enter asks for one execution. true: the instance is in and Leave ends it. false:
 	// it is let in later, which resume tells once; it is in from then on, and must
 	// Leave even when there is nothing left to execute. resume is the same function
 	// each time, must not block and may be called before Enter returns. Nobody asks
 	// again before Leave.
-	Enter(resume func()) bool
+	Acquire(resume func()) bool
 	// Leave ends the execution.
-	Leave()
+	Release()
 }
 
 // Rated is a Gate that shares executions out.
 type Rated interface {
-	Gate
+	Limiter
 	// Rank orders the free instances of a model: the one with the lowest goes first.
 	Rank() int64
 	// Again is Leave and Enter at once, for an instance that has more to execute.
@@ -36,8 +36,8 @@ const (
 
 // Door is how an instance stands with its gate. A zero Door has no gate and is always
 // open. Its owner's lock guards it.
-type Door struct {
-	gate   Gate
+type Lease struct {
+	gate   Limiter
 	rated  Rated // the gate, when it is one
 	resume func()
 	pass   pass
@@ -45,8 +45,8 @@ type Door struct {
 
 // NewDoor returns the door of a gate, which may be nil; resume is called once the
 // instance is let in that was refused, and has to call Let with the lock held.
-func NewDoor(gate Gate, resume func()) Door {
-	d := Door{gate: gate, resume: resume}
+func NewLease(gate Limiter, resume func()) Lease {
+	d := Lease{gate: gate, resume: resume}
 	d.rated, _ = gate.(Rated)
 	return d
 }
@@ -54,13 +54,13 @@ func NewDoor(gate Gate, resume func()) Door {
 // Enter reports whether the instance is in; if not, it asks unless it has.
 //
 // hot: no allocation.
-func (d *Door) Enter() bool {
+func (d *Lease) Acquire() bool {
 	if d.gate == nil {
 		return true
 	}
 	if d.pass == outside {
 		d.pass = waiting
-		if d.gate.Enter(d.resume) {
+		if d.gate.Acquire(d.resume) {
 			d.pass = inside
 		}
 	}
@@ -68,13 +68,13 @@ func (d *Door) Enter() bool {
 }
 
 // Let notes that the gate has let the instance in.
-func (d *Door) Let() { d.pass = inside }
+func (d *Lease) Let() { d.pass = inside }
 
 // Waits reports whether the instance has asked and is not in yet.
-func (d *Door) Waits() bool { return d.pass == waiting }
+func (d *Lease) Waiting() bool { return d.pass == waiting }
 
 // Leave has the instance leave if it is in; more says that it has more to execute.
-func (d *Door) Leave(more bool) {
+func (d *Lease) Release(more bool) {
 	switch {
 	case d.pass != inside: // it has left while it waited, or has no gate
 	case more && d.rated != nil:
@@ -84,21 +84,21 @@ func (d *Door) Leave(more bool) {
 		}
 	default:
 		d.pass = outside
-		d.gate.Leave()
+		d.gate.Release()
 	}
 }
 
 // gated is an instance behind a gate.
 type gated struct {
 	backends.Instance
-	Door // guarded by the station's mu
+	Lease // guarded by the station's mu
 }
 
 // Unwrap returns the instance itself.
 func (g *gated) Unwrap() backends.Instance { return g.Instance }
 
 // behind puts the instances behind the gates of the same positions.
-func (s *Station) behind(instances []backends.Instance, gates []Gate) []backends.Instance {
+func (s *Queue) behind(instances []backends.Instance, gates []Limiter) []backends.Instance {
 	list := append([]backends.Instance(nil), instances...)
 	for i, gate := range gates {
 		if gate == nil {
@@ -106,7 +106,7 @@ func (s *Station) behind(instances []backends.Instance, gates []Gate) []backends
 		}
 		g := &gated{Instance: instances[i]}
 		var e Scheduler = entrance{s, g} // made once, so that being let in allocates nothing
-		g.Door = NewDoor(gate, func() { s.workers.Kick(e) })
+		g.Lease = NewLease(gate, func() { s.workers.Kick(e) })
 		list[i] = g
 		s.gates = append(s.gates, g)
 	}
@@ -118,7 +118,7 @@ func (s *Station) behind(instances []backends.Instance, gates []Gate) []backends
 // each asks its gate until one is in, so that those refused are let in later.
 //
 // hot: without gates the last free instance, as it comes.
-func (s *Station) admit() backends.Instance {
+func (s *Queue) admit() backends.Instance {
 	last := len(s.free) - 1
 	if len(s.gates) == 0 {
 		return s.grab(last)
@@ -130,7 +130,7 @@ func (s *Station) admit() backends.Instance {
 	}
 	s.rank()
 	for i := last; i >= 0; i-- {
-		if g, ok := s.free[i].(*gated); !ok || g.Enter() {
+		if g, ok := s.free[i].(*gated); !ok || g.Acquire() {
 			return s.grab(i)
 		}
 	}
@@ -139,7 +139,7 @@ func (s *Station) admit() backends.Instance {
 
 // rank moves the instance that is to go first to the end of the free ones; called with
 // the lock held.
-func (s *Station) rank() {
+func (s *Queue) rank() {
 	best, least := -1, int64(0)
 	for i := range s.free {
 		g, ok := s.free[i].(*gated)
@@ -156,7 +156,7 @@ func (s *Station) rank() {
 }
 
 // grab takes the i-th free instance; called with the lock held.
-func (s *Station) grab(i int) backends.Instance {
+func (s *Queue) grab(i int) backends.Instance {
 	inst, last := s.free[i], len(s.free)-1
 	s.free[i] = s.free[last]
 	s.free = s.free[:last]
@@ -165,13 +165,13 @@ func (s *Station) grab(i int) backends.Instance {
 
 // giveBack has instances leave that were let in while there is nothing for them to
 // execute; called with the lock held.
-func (s *Station) giveBack() {
+func (s *Queue) giveBack() {
 	if len(s.gates) == 0 {
 		return
 	}
 	for _, inst := range s.free {
 		if g, ok := inst.(*gated); ok {
-			g.Leave(false)
+			g.Release(false)
 		}
 	}
 }
@@ -179,20 +179,20 @@ func (s *Station) giveBack() {
 // leave ends an execution; more says that works wait. Called with the lock held.
 func leave(inst backends.Instance, more bool) {
 	if g, ok := inst.(*gated); ok {
-		g.Leave(more)
+		g.Release(more)
 	}
 }
 
 // entrance is what a station has the workers help when an instance of it is let in.
 type entrance struct {
-	*Station
+	*Queue
 	g *gated
 }
 
 // Help executes a batch with the instance, or has it leave.
-func (e entrance) Help(t *Turn) bool {
+func (e entrance) Help(t *RunLoop) bool {
 	e.mu.Lock()
 	e.g.Let()
 	e.mu.Unlock()
-	return e.Station.Help(t)
+	return e.Queue.Help(t)
 }

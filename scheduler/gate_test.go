@@ -36,7 +36,7 @@ func (m *limited) Execute(_ context.Context, b *backends.Batch) error {
 func (*limited) Close() error { return nil }
 
 // gates registers n instances that each need one R of what the arbiter has.
-func gates(t *testing.T, a *device.Arbiter, n int, priority uint32) []scheduler.Gate {
+func gates(t *testing.T, a *device.Arbiter, n int, priority uint32) []scheduler.Limiter {
 	t.Helper()
 	asks := make([]device.Ask, n)
 	for i := range asks {
@@ -46,7 +46,7 @@ func gates(t *testing.T, a *device.Arbiter, n int, priority uint32) []scheduler.
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := make([]scheduler.Gate, n)
+	list := make([]scheduler.Limiter, n)
 	for i, x := range g.Gates {
 		list[i] = x
 	}
@@ -64,8 +64,8 @@ func TestGates(t *testing.T) {
 	var all []scheduler.Scheduler
 	for i := range 4 {
 		m := &limited{now: &now, most: &most}
-		all = append(all, scheduler.NewStation(scheduler.StationSettings{
-			Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m, m, m}, Gates: gates(t, a, 3, uint32(i)), Workers: b.Workers,
+		all = append(all, scheduler.NewQueue(scheduler.QueueSettings{
+			Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m, m, m}, Limiters: gates(t, a, 3, uint32(i)), Workers: b.Workers,
 		}))
 	}
 	var wg sync.WaitGroup
@@ -105,8 +105,8 @@ func TestGateGivenBack(t *testing.T) {
 	var now, most atomic.Int64
 	busy := &limited{now: &now, most: &most, wait: make(chan struct{})}
 	make1 := func(m backends.Instance) scheduler.Scheduler {
-		return scheduler.NewStation(scheduler.StationSettings{
-			Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m}, Gates: gates(t, a, 1, 1), Workers: b.Workers,
+		return scheduler.NewQueue(scheduler.QueueSettings{
+			Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m}, Limiters: gates(t, a, 1, 1), Workers: b.Workers,
 		})
 	}
 	first, second := make1(busy), make1(&limited{now: &now, most: &most})
@@ -149,9 +149,9 @@ func TestRanks(t *testing.T) {
 	}
 	var now, most atomic.Int64
 	m, n := &limited{now: &now, most: &most}, &limited{now: &now, most: &most}
-	s := scheduler.NewStation(scheduler.StationSettings{
+	s := scheduler.NewQueue(scheduler.QueueSettings{
 		Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{m, n},
-		Gates: []scheduler.Gate{g.Gates[0], g.Gates[1]}, Workers: b.Workers,
+		Limiters: []scheduler.Limiter{g.Gates[0], g.Gates[1]}, Workers: b.Workers,
 	})
 	for range 400 {
 		j := b.Job(1, b.Floats([]int64{1, 1}, 1))

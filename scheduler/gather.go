@@ -7,7 +7,7 @@ import (
 
 // gather sets the batch's inputs to the rows of all works together. Rows that already
 // lie together in one buffer are not copied.
-func (r *Runner) gather(b *backends.Batch, list *List) (err error) {
+func (r *Runner) gather(b *backends.Batch, list *TaskList) (err error) {
 	if r.form != nil {
 		return r.gatherFormed(b, list)
 	}
@@ -23,7 +23,7 @@ func (r *Runner) gather(b *backends.Batch, list *List) (err error) {
 }
 
 // gatherRows returns the rows of one input of the works, absent when it is not given.
-func (r *Runner) gatherRows(b *backends.Batch, list *List, port int) (tensor.Tensor, error) {
+func (r *Runner) gatherRows(b *backends.Batch, list *TaskList, port int) (tensor.Tensor, error) {
 	first := &list.Head.In[port]
 	if !first.Present() {
 		return tensor.Tensor{}, nil
@@ -44,7 +44,7 @@ func (r *Runner) gatherRows(b *backends.Batch, list *List, port int) (tensor.Ten
 
 // join returns one view over all works' tensors when they follow each other in one
 // buffer with equal row shapes, as the rows of a batch that stayed together do.
-func join(list *List, port int) (tensor.Tensor, bool) {
+func join(list *TaskList, port int) (tensor.Tensor, bool) {
 	first := &list.Head.In[port]
 	rows, n := int64(0), 0
 	for w := list.Head; w != nil; w = w.next {
@@ -75,7 +75,7 @@ func sameRow(a, b *tensor.Shape) bool {
 	return true
 }
 
-func (r *Runner) gatherFixed(b *backends.Batch, list *List, port int) (tensor.Tensor, error) {
+func (r *Runner) gatherFixed(b *backends.Batch, list *TaskList, port int) (tensor.Tensor, error) {
 	shape := list.Head.In[port].Shape
 	shape.SetDim(0, int64(b.Rows))
 	out, err := tensor.New(r.alloc, list.Head.In[port].DType, shape)
@@ -89,7 +89,7 @@ func (r *Runner) gatherFixed(b *backends.Batch, list *List, port int) (tensor.Te
 	return out, nil
 }
 
-func (r *Runner) gatherBytes(b *backends.Batch, list *List, port int) (tensor.Tensor, error) {
+func (r *Runner) gatherBytes(b *backends.Batch, list *TaskList, port int) (tensor.Tensor, error) {
 	shape := list.Head.In[port].Shape
 	shape.SetDim(0, int64(b.Rows))
 	n := 0
@@ -108,7 +108,7 @@ func (r *Runner) gatherBytes(b *backends.Batch, list *List, port int) (tensor.Te
 }
 
 // gatherPadded makes every row as long as the longest along the padded dimension.
-func (r *Runner) gatherPadded(b *backends.Batch, list *List, port int, p *padInput) (tensor.Tensor, error) {
+func (r *Runner) gatherPadded(b *backends.Batch, list *TaskList, port int, p *padInput) (tensor.Tensor, error) {
 	shape := list.Head.In[port].Shape
 	longest := int64(0)
 	for w := list.Head; w != nil; w = w.next {

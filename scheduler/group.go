@@ -11,13 +11,13 @@ type group struct {
 // was over.
 type lane struct {
 	rank       uint64
-	head, tail *Work
+	head, tail *Task
 }
 
 // spot is where a work stands in a queue.
 type spot struct {
 	group      *group
-	prev, next *Work // in the lane
+	prev, next *Task // in the lane
 	level      *level
 	rank       uint64 // in the order of service: odd behind the others of its level
 	arrival    uint64 // counts works
@@ -25,7 +25,7 @@ type spot struct {
 
 	expires       int64 // when the queue policy's timeout is over, 0 for never
 	due           int64 // when to look at the work, 0 for never
-	before, after *Work // in the wheel's slot
+	before, after *Task // in the wheel's slot
 }
 
 // find returns where the lane of a rank is, or belongs.
@@ -42,7 +42,7 @@ func (g *group) find(rank uint64) int {
 }
 
 // push appends w to the lane of its rank.
-func (g *group) push(w *Work) {
+func (g *group) push(w *Task) {
 	i := g.find(w.at.rank)
 	if i == len(g.lanes) || g.lanes[i].rank != w.at.rank {
 		g.lanes = append(g.lanes, lane{})
@@ -60,7 +60,7 @@ func (g *group) push(w *Work) {
 }
 
 // remove takes w out of its lane and reports whether it was the group's first.
-func (g *group) remove(w *Work) (first bool) {
+func (g *group) remove(w *Task) (first bool) {
 	i := g.find(w.at.rank)
 	l := &g.lanes[i]
 	first = i == 0 && l.head == w
@@ -86,7 +86,7 @@ func (g *group) remove(w *Work) (first bool) {
 
 // after returns the work that follows w, nil when w is the last; with nil it returns
 // the first.
-func (g *group) after(w *Work) *Work {
+func (g *group) after(w *Task) *Task {
 	switch {
 	case w == nil:
 		if len(g.lanes) == 0 {

@@ -1,23 +1,23 @@
 package scheduler
 
 // Hurrier is a Scheduler whose batches may wait for more works.
-type Hurrier interface {
+type Flusher interface {
 	// Hurry has batches go with what there is from now on: their model is about to
 	// end, and nobody who waits for an answer shall wait for requests that do not come.
-	Hurry()
+	Flush()
 }
 
 // Hurry has s not wait for more works, if it ever does.
-func Hurry(s Scheduler) {
-	if h, ok := s.(Hurrier); ok {
-		h.Hurry()
+func Flush(s Scheduler) {
+	if h, ok := s.(Flusher); ok {
+		h.Flush()
 	}
 }
 
-var _ Hurrier = (*Station)(nil)
+var _ Flusher = (*Queue)(nil)
 
 // Hurry has what waits for a better batch go as it is.
-func (s *Station) Hurry() {
+func (s *Queue) Flush() {
 	s.mu.Lock()
 	s.hurry, s.hold = true, 0
 	s.mu.Unlock()

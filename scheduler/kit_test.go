@@ -27,7 +27,7 @@ func (everything) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.D
 
 // station returns one over n instances of m that takes everything at once.
 func station(b *schedtest.Bench, m schedtest.Model, n int) scheduler.Scheduler {
-	return scheduler.NewStation(scheduler.StationSettings{
+	return scheduler.NewQueue(scheduler.QueueSettings{
 		Runner: b.Runner, Policy: everything{}, Instances: slices.Repeat([]backends.Instance{m}, n), Workers: b.Workers,
 	})
 }

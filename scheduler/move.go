@@ -27,7 +27,7 @@ func (r *Runner) at(s tensor.Stream, b *backends.Batch) {
 
 // place moves inputs to where the instance of stream s takes them. Only what is on the
 // host is waited for.
-func (r *Runner) place(s tensor.Stream, in []tensor.Tensor, works *Work) error {
+func (r *Runner) place(s tensor.Stream, in []tensor.Tensor, works *Task) error {
 	if r.mover.Idle() {
 		return nil
 	}
@@ -60,15 +60,15 @@ func arrived(s tensor.Stream, in []tensor.Tensor) error {
 }
 
 // note is for an input of the works.
-func (r *Runner) note(port int, why telemetry.MoveReason, works *Work) Note {
-	return Note{Ledger: &r.stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why, Works: works}
+func (r *Runner) note(port int, why telemetry.MoveReason, works *Task) Note {
+	return Note{Ledger: &r.stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why, Tasks: works}
 }
 
 // noteBatch is for an input of the batch, which may be a computed one.
-func (r *Runner) noteBatch(i int, why telemetry.MoveReason, works *Work) Note {
+func (r *Runner) noteBatch(i int, why telemetry.MoveReason, works *Task) Note {
 	if r.form != nil {
 		if c := r.form.inputs[i].computed; c != nil {
-			return Note{Ledger: &r.stats.Moves, Tensor: c.Name, Reason: why, Works: works}
+			return Note{Ledger: &r.stats.Moves, Tensor: c.Name, Reason: why, Tasks: works}
 		}
 		i = r.form.inputs[i].from
 	}
@@ -77,7 +77,7 @@ func (r *Runner) noteBatch(i int, why telemetry.MoveReason, works *Work) Note {
 
 // assemble makes the batch's inputs of those of its works, where the instance of
 // stream s takes them.
-func (r *Runner) assemble(s tensor.Stream, b *backends.Batch, list *List) error {
+func (r *Runner) assemble(s tensor.Stream, b *backends.Batch, list *TaskList) error {
 	if err := r.bring(s, b, list); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (r *Runner) assemble(s tensor.Stream, b *backends.Batch, list *List) error 
 
 // bring readies the works of a batch for being gathered: rows are joined at the device
 // of stream s here, and what only the host can join comes to the host.
-func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *List) error {
+func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *TaskList) error {
 	if r.mover.Idle() {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *List) error {
 }
 
 // gatherAt joins the works' tensors of one input at the device of s.
-func (r *Runner) gatherAt(s tensor.Stream, list *List, port int) (tensor.Tensor, error) {
+func (r *Runner) gatherAt(s tensor.Stream, list *TaskList, port int) (tensor.Tensor, error) {
 	if whole, ok := join(list, port); ok {
 		err := r.mover.ToDevice(&whole, s, r.note(port, telemetry.ForDevice, list.Head))
 		if err != nil {
@@ -164,7 +164,7 @@ func (r *Runner) gatherAt(s tensor.Stream, list *List, port int) (tensor.Tensor,
 
 // put copies one work's tensor into the batch's, and returns how many bytes of it that
 // took. One that others read at the device, too, goes there once for all.
-func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *Work, port int, pad *padInput) (int, error) {
+func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *Task, port int, pad *padInput) (int, error) {
 	t := &w.In[port]
 	if from := t.Buf.Place(); from != s.Place() && t.Buf.Held() == 1 {
 		why := telemetry.ForDevice
@@ -178,7 +178,7 @@ func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *Work, port
 		n.One = true
 		n.Ledger.Count(n.Tensor, from, s.Place(), why, t.Len)
 		n.trace(from, s.Place(), t.Len)
-	} else if err := r.mover.ToDevice(t, s, Note{Ledger: &r.stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: telemetry.ForDevice, Works: w, One: true}); err != nil {
+	} else if err := r.mover.ToDevice(t, s, Note{Ledger: &r.stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: telemetry.ForDevice, Tasks: w, One: true}); err != nil {
 		return 0, err
 	}
 	if pad == nil {

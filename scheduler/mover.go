@@ -42,7 +42,7 @@ type Note struct {
 	Reason telemetry.MoveReason
 	// Works are those that a copy is for, or with One only the first of them; Trace is
 	// the request's when there is no work. Traced ones record the copy.
-	Works *Work
+	Tasks *Task
 	One   bool
 	Trace *tracing.Trace
 }

@@ -16,7 +16,7 @@ import (
 // their own, for sending them may wait for a client or for steps that follow: nobody
 // does who has other works at hand.
 type order struct {
-	done func(list List, t *Turn) // completes works
+	done func(list TaskList, t *RunLoop) // completes works
 
 	mu         sync.Mutex
 	head, tail *ticket   // guarded by mu
@@ -27,7 +27,7 @@ type order struct {
 // ticket is a work's place in the line.
 type ticket struct {
 	order *order
-	work  *Work
+	work  *Task
 	next  *ticket
 	ended bool     // the work is done, guarded by order.mu
 	open  bool     // it is the first and its answers may go at once, guarded by order.mu
@@ -43,7 +43,7 @@ type answer struct {
 }
 
 // join puts works at the end of the line; called in the order of their arrival.
-func (o *order) join(list *List) {
+func (o *order) join(list *TaskList) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for w := list.Head; w != nil; w = w.next {
@@ -65,7 +65,7 @@ func (o *order) join(list *List) {
 
 // end marks works as done and completes those at the head of the line. true: the first
 // one left has answers that came before its turn, and the caller has a worker send them.
-func (o *order) end(list List, t *Turn) bool {
+func (o *order) end(list TaskList, t *RunLoop) bool {
 	o.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		w.line.ended = true
@@ -81,7 +81,7 @@ func (o *order) end(list List, t *Turn) bool {
 
 // send completes works while the first in line is done and has kept no answers, and
 // reports whether it has.
-func (o *order) send(t *Turn) bool {
+func (o *order) send(t *RunLoop) bool {
 	for {
 		ready, kept := o.next()
 		if ready.n == 0 {
@@ -93,7 +93,7 @@ func (o *order) send(t *Turn) bool {
 
 // next takes the works out of the line whose turn it is. Where there is none the first
 // one may send its answers from now on, unless some are kept.
-func (o *order) next() (ready List, kept bool) {
+func (o *order) next() (ready TaskList, kept bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for k := o.head; k != nil && k.ended && len(k.early) == 0; k = o.head {
@@ -113,10 +113,10 @@ func (o *order) next() (ready List, kept bool) {
 }
 
 // early is what a station has the workers help while answers are kept for which it is time.
-type early struct{ *Station }
+type early struct{ *Queue }
 
 // Help sends them, and completes what may leave then.
-func (e early) Help(t *Turn) bool {
+func (e early) Help(t *RunLoop) bool {
 	for again := true; again; again = e.order.send(t) {
 		t.Leave() // nobody waits with works at hand
 		e.order.flush()
@@ -144,7 +144,7 @@ func (o *order) flush() {
 }
 
 // leave takes the first ticket out of the line; called with the lock held.
-func (o *order) leave(k *ticket, ready *List) {
+func (o *order) leave(k *ticket, ready *TaskList) {
 	if o.head = k.next; o.head == nil {
 		o.tail = nil
 	}
@@ -155,7 +155,7 @@ func (o *order) leave(k *ticket, ready *List) {
 }
 
 // respond sends an answer of a decoupled model, or keeps it until its request's turn.
-func (k *ticket) respond(to Responder, w *Work, out []tensor.Tensor, params infer.Params, final bool) error {
+func (k *ticket) respond(to Responder, w *Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	k.order.mu.Lock()
 	if k.open {
 		k.order.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 
 // takeOwn gives works the outputs that the model made for them alone. err is the
 // batch's.
-func (r *Runner) takeOwn(b *backends.Batch, list *List, err error) {
+func (r *Runner) takeOwn(b *backends.Batch, list *TaskList, err error) {
 	i := 0
 	for w := list.Head; w != nil; w = w.next {
 		q := &b.Reqs[i]
@@ -29,7 +29,7 @@ func (r *Runner) takeOwn(b *backends.Batch, list *List, err error) {
 }
 
 // checkOwn checks one work's own outputs, and cuts padding out of them.
-func (r *Runner) checkOwn(b *backends.Batch, w *Work, q *backends.Req) error {
+func (r *Runner) checkOwn(b *backends.Batch, w *Task, q *backends.Req) error {
 	if len(q.Out) != len(w.Out) {
 		return status.Errorf(status.Internal, "model '%s' gives a request %d outputs, expected %d", r.sig.Model, len(q.Out), len(w.Out))
 	}

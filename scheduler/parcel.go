@@ -5,8 +5,8 @@ import "github.com/tutti-server/tutti/backends"
 // parcel is a list of works on its way into a free instance, past the queue. It lies
 // in the first of them, so that sending one allocates nothing.
 type parcel struct {
-	*Station
-	list List
+	*Queue
+	list TaskList
 	inst backends.Instance
 	// brief says that executing it takes less than having another goroutine do so. A decoupled model may wait for whoever
 	// takes its answers, which may be kept behind it.
@@ -18,9 +18,9 @@ type parcel struct {
 const wakeup = 5000
 
 // Help executes the batch, for which the instance is already taken.
-func (p *parcel) Help(t *Turn) bool {
-	s, batch, inst := p.Station, p.list, p.inst
-	p.list, p.inst = List{}, nil // the work may be gone when it has been executed
+func (p *parcel) Help(t *RunLoop) bool {
+	s, batch, inst := p.Queue, p.list, p.inst
+	p.list, p.inst = TaskList{}, nil // the work may be gone when it has been executed
 	s.execute(inst, batch, t)
 	return true
 }
@@ -32,13 +32,13 @@ func (p *parcel) Help(t *Turn) bool {
 // where they may be taken apart and join others.
 //
 // hot: one lock and no allocation.
-func (s *Station) pass(list *List, t *Turn) bool {
+func (s *Queue) pass(list *TaskList, t *RunLoop) bool {
 	if list.n > 1 && (!list.whole || list.n > s.look || !s.runner.Uniform(list)) {
 		return false
 	}
 	now := t.Now()
 	for w := list.Head; w != nil; w = w.next {
-		if w.Over(now) != nil {
+		if w.Expired(now) != nil {
 			return false
 		}
 	}
@@ -55,9 +55,9 @@ func (s *Station) pass(list *List, t *Turn) bool {
 	if s.order != nil {
 		s.order.join(list)
 	}
-	list.Head.Seen.Held = 0
+	list.Head.Execution.Held = 0
 	p := &list.Head.parcel
-	p.Station, p.list, p.inst = s, *list, inst
+	p.Queue, p.list, p.inst = s, *list, inst
 	p.brief = !s.runner.sig.Decoupled && s.perWork > 0 && s.perWork*int64(list.n) < wakeup
 	s.rows += list.rows()
 	t.Ready(p)
@@ -66,22 +66,22 @@ func (s *Station) pass(list *List, t *Turn) bool {
 
 // takes reports whether the policy would make one batch of all the works. Called with
 // the lock held.
-func (s *Station) takes(list *List, now int64) bool {
+func (s *Queue) takes(list *TaskList, now int64) bool {
 	s.items = s.items[:0]
 	for w := list.Head; w != nil; w = w.next {
 		s.items = append(s.items, item(w))
 	}
-	v := View{Items: s.items, Instances: int32(len(s.all)), Executing: s.rows, Queued: list.rows(), Hurry: s.hurry}
+	v := View{Items: s.items, Instances: int32(len(s.all)), Executing: s.rows, Queued: list.rows(), Flush: s.hurry}
 	return len(s.policy.Decide(now, v, s.take[:0]).Take) == list.n
 }
 
 // item is what the policy sees of w.
-func item(w *Work) Item {
+func item(w *Task) Item {
 	return Item{Shape: w.key, Length: w.length, Rows: w.Rows, Elements: w.elements, Enqueued: w.Enqueued}
 }
 
 // Uniform reports whether all works of list may share a batch.
-func (r *Runner) Uniform(list *List) bool {
+func (r *Runner) Uniform(list *TaskList) bool {
 	for w := list.Head.next; w != nil; w = w.next {
 		if !r.compatible(list.Head, w) {
 			return false
@@ -95,13 +95,13 @@ func (r *Runner) Uniform(list *List) bool {
 // any more.
 //
 // hot: no allocation.
-func (r *Runner) RunWhole(inst backends.Instance, list *List, t *Turn) bool {
+func (r *Runner) RunWhole(inst backends.Instance, list *TaskList, t *RunLoop) bool {
 	if !list.whole || int(list.rows()) > r.sig.MaxBatch || !r.Uniform(list) {
 		return false
 	}
 	now := t.Now()
 	for w := list.Head; w != nil; w = w.next {
-		if w.Over(now) != nil {
+		if w.Expired(now) != nil {
 			return false
 		}
 	}

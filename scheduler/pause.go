@@ -5,28 +5,28 @@ import "github.com/tutti-server/tutti/backends"
 // Yields reports whether Pause gives up everything that other works could wait for:
 // the instance is one that any number of goroutines share, and no answers of others
 // wait for those of w to leave first.
-func (w *Work) Yields() bool { return w.host != nil && w.host.lends() && w.host.order == nil }
+func (w *Task) Yields() bool { return w.host != nil && w.host.lends() && w.host.order == nil }
 
 // Pause tells the scheduler that w, which is executing, is about to wait for something
 // outside of it, as a client that reads slowly. Until Resume another work may have the
 // place of a shared instance, so that those who wait cost no one theirs. An instance
 // behind a gate leaves it, and goes on without asking again: what w waits for may need
 // what the gate holds.
-func (w *Work) Pause() {
+func (w *Task) Pause() {
 	if w.host != nil {
 		w.host.pause(w)
 	}
 }
 
 // Resume ends what Pause began.
-func (w *Work) Resume() {
+func (w *Task) Resume() {
 	if w.host != nil {
 		w.host.resume()
 	}
 }
 
 // attend notes who executes the works of a decoupled model.
-func (s *Station) attend(inst backends.Instance, batch *List) {
+func (s *Queue) attend(inst backends.Instance, batch *TaskList) {
 	if !s.runner.sig.Decoupled {
 		return
 	}
@@ -37,7 +37,7 @@ func (s *Station) attend(inst backends.Instance, batch *List) {
 
 // detach frees the instance of a batch that goes on without it: the batch keeps its worker, and another may take the
 // instance.
-func (s *Station) detach(batch []*Work) {
+func (s *Queue) detach(batch []*Task) {
 	s.mu.Lock()
 	if s.shared || s.alarms.closed || batch[0].detached {
 		s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *Station) detach(batch []*Work) {
 }
 
 // rejoin ends a detached batch, whose worker is free again. It reports whether batch is one. Called with the lock held.
-func (s *Station) rejoin(batch *List) bool {
+func (s *Queue) rejoin(batch *TaskList) bool {
 	if w := batch.Head; w == nil || w.host != s || !w.detached {
 		return false
 	}
@@ -68,14 +68,14 @@ func (s *Station) rejoin(batch *List) bool {
 }
 
 // lends reports whether places of paused works are lent. The gates of a shared instance never change.
-func (s *Station) lends() bool { return s.shared && len(s.gates) == 0 }
+func (s *Queue) lends() bool { return s.shared && len(s.gates) == 0 }
 
 // pause lends a shared instance's place to another work.
-func (s *Station) pause(w *Work) {
+func (s *Queue) pause(w *Task) {
 	s.mu.Lock()
 	if g, ok := w.inst.(*gated); ok && g.pass == inside && !w.detached {
 		g.pass = outside
-		g.gate.Leave()
+		g.gate.Release()
 	}
 	if !s.lends() || s.alarms.closed {
 		s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Station) pause(w *Work) {
 }
 
 // resume takes a place back; when all are taken, the next one that becomes free is it.
-func (s *Station) resume() {
+func (s *Queue) resume() {
 	s.mu.Lock()
 	if !s.lends() || s.alarms.closed {
 		s.mu.Unlock()

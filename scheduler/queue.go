@@ -27,7 +27,7 @@ func newQueue(l Levels, model string) queue {
 }
 
 // push takes w in, or says why not: false when its level is full.
-func (q *queue) push(w *Work, now int64) bool {
+func (q *queue) push(w *Task, now int64) bool {
 	l := q.levels.at(w.Meta.Priority)
 	if l.MaxSize > 0 && l.n >= l.MaxSize {
 		return false
@@ -44,7 +44,7 @@ func (q *queue) push(w *Work, now int64) bool {
 }
 
 // late reports whether the time of w is over before it is queued.
-func (q *queue) late(w *Work, now int64) bool {
+func (q *queue) late(w *Task, now int64) bool {
 	if w.Meta.Arrived == 0 {
 		return false
 	}
@@ -55,7 +55,7 @@ func (q *queue) late(w *Work, now int64) bool {
 }
 
 // line puts w at the end of its lane.
-func (q *queue) line(w *Work) {
+func (q *queue) line(w *Task) {
 	g := q.last
 	if g == nil || g.key != w.key {
 		g = q.group(w.key)
@@ -72,7 +72,7 @@ func (q *queue) line(w *Work) {
 }
 
 // unline takes w out of its lane.
-func (q *queue) unline(w *Work) {
+func (q *queue) unline(w *Task) {
 	g := w.at.group
 	first := g.remove(w)
 	switch {
@@ -102,7 +102,7 @@ func (q *queue) group(key uint64) *group {
 }
 
 // time has w come up when its time is over.
-func (q *queue) time(w *Work, now int64) {
+func (q *queue) time(w *Task, now int64) {
 	w.at.due = w.at.expires
 	if d := w.Meta.Deadline; d > 0 && (w.at.due == 0 || d < w.at.due) {
 		w.at.due = d
@@ -117,7 +117,7 @@ func (q *queue) time(w *Work, now int64) {
 }
 
 // remove takes w out.
-func (q *queue) remove(w *Work) {
+func (q *queue) remove(w *Task) {
 	q.unline(w)
 	if w.at.due != 0 {
 		q.wheel.remove(w)
@@ -130,8 +130,8 @@ func (q *queue) remove(w *Work) {
 // keeps looks at w at its turn or when it is due. A work that must not be executed any
 // more is moved to dropped, with its error; one that is to wait for all others goes
 // behind them. Only what stays where it is is kept.
-func (q *queue) keeps(w *Work, now int64, dropped *List) bool {
-	err := w.Over(now)
+func (q *queue) keeps(w *Task, now int64, dropped *TaskList) bool {
+	err := w.Expired(now)
 	why := refusalOf(err)
 	if err == nil {
 		if w.at.expires == 0 || now < w.at.expires {
@@ -150,7 +150,7 @@ func (q *queue) keeps(w *Work, now int64, dropped *List) bool {
 }
 
 // delay puts w, whose time is over, behind the others of its level.
-func (q *queue) delay(w *Work, now int64) {
+func (q *queue) delay(w *Task, now int64) {
 	q.unline(w)
 	q.wheel.remove(w)
 	w.at.rank++
@@ -160,7 +160,7 @@ func (q *queue) delay(w *Work, now int64) {
 }
 
 // expire looks at the works that are due.
-func (q *queue) expire(now int64, dropped *List) {
+func (q *queue) expire(now int64, dropped *TaskList) {
 	if q.wheel == nil || q.wheel.n == 0 {
 		return
 	}
@@ -175,7 +175,7 @@ func (q *queue) expire(now int64, dropped *List) {
 }
 
 // sweep looks at every work, for clients that have gone.
-func (q *queue) sweep(now int64, dropped *List) {
+func (q *queue) sweep(now int64, dropped *TaskList) {
 	q.expire(now, dropped)
 	for i := 0; i < len(q.heap); {
 		g := q.heap[i]
@@ -193,6 +193,6 @@ func (q *queue) sweep(now int64, dropped *List) {
 }
 
 // errFull returns why a work is refused whose level is full, where a work takes perWork ns.
-func (q *queue) errFull(w *Work, perWork int64) error {
+func (q *queue) errFull(w *Task, perWork int64) error {
 	return q.levels.errFull(q.levels.at(w.Meta.Priority), perWork)
 }

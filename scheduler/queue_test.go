@@ -21,14 +21,14 @@ type naive struct {
 }
 
 type entry struct {
-	w       *Work
+	w       *Task
 	level   uint64
 	expires int64
 	late    int // when it was delayed, 0 for not yet
 	arrival int
 }
 
-func (q *naive) push(w *Work, now int64) bool {
+func (q *naive) push(w *Task, now int64) bool {
 	level := q.levels.of(w.Meta.Priority)
 	p, n := q.levels.policy(level), 0
 	for _, e := range q.works {
@@ -57,12 +57,12 @@ func (q *naive) sort() {
 }
 
 // expire returns the works that are refused by now, in no order.
-func (q *naive) expire(now int64) (gone []*Work) {
+func (q *naive) expire(now int64) (gone []*Task) {
 	var kept []*entry
 	for _, e := range q.works {
 		late := e.expires > 0 && now >= e.expires
 		switch {
-		case e.w.Over(now) != nil, late && !q.levels.policy(e.level).Delay:
+		case e.w.Expired(now) != nil, late && !q.levels.policy(e.level).Delay:
 			gone = append(gone, e.w)
 			continue
 		case late:
@@ -77,20 +77,20 @@ func (q *naive) expire(now int64) (gone []*Work) {
 }
 
 // served returns the works in order of service, by group.
-func (q *naive) served() map[uint64][]*Work {
-	all := map[uint64][]*Work{}
+func (q *naive) served() map[uint64][]*Task {
+	all := map[uint64][]*Task{}
 	for _, e := range q.works {
 		all[e.w.key] = append(all[e.w.key], e.w)
 	}
 	return all
 }
 
-func (q *naive) remove(w *Work) {
+func (q *naive) remove(w *Task) {
 	q.works = slices.DeleteFunc(q.works, func(e *entry) bool { return e.w == w })
 }
 
-func (q *queue) served() map[uint64][]*Work {
-	all := map[uint64][]*Work{}
+func (q *queue) served() map[uint64][]*Task {
+	all := map[uint64][]*Task{}
 	for _, g := range q.heap {
 		for w := g.after(nil); w != nil; w = g.after(w) {
 			all[g.key] = append(all[g.key], w)
@@ -106,7 +106,7 @@ func agree(t *testing.T, q *queue, want *naive) {
 	if q.n != len(want.works) {
 		t.Fatalf("%d works, want %d", q.n, len(want.works))
 	}
-	order := func(a, b *Work) int {
+	order := func(a, b *Task) int {
 		if a.at.rank%2 == 1 && a.at.rank == b.at.rank {
 			return cmp.Compare(a.at.arrival, b.at.arrival)
 		}
@@ -121,7 +121,7 @@ func agree(t *testing.T, q *queue, want *naive) {
 		for _, w := range got[key] {
 			rows += w.Rows
 		}
-		if !slices.IsSortedFunc(got[key], func(a, b *Work) int { return cmp.Compare(a.at.rank, b.at.rank) }) {
+		if !slices.IsSortedFunc(got[key], func(a, b *Task) int { return cmp.Compare(a.at.rank, b.at.rank) }) {
 			t.Fatalf("shape %d is not in order of service", key)
 		}
 		slices.SortStableFunc(got[key], order)
@@ -138,7 +138,7 @@ func agree(t *testing.T, q *queue, want *naive) {
 	}
 }
 
-func (q *naive) first() *Work { return q.works[0].w }
+func (q *naive) first() *Task { return q.works[0].w }
 
 // randomLevels returns few levels or very many, of which some have policies.
 func randomLevels(rng *rand.Rand) Levels {
@@ -175,16 +175,16 @@ func anyLevel(rng *rand.Rand) uint64 {
 func TestManyLevels(t *testing.T) {
 	t.Parallel()
 	q := newQueue(Levels{Count: math.MaxUint64, Default: 1 << 32}, "m")
-	var first, second Work
+	var first, second Task
 	for i := range uint64(10_000) {
-		w := &Work{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64 - i}}
+		w := &Task{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64 - i}}
 		switch i {
 		case 0:
 			w = &first
-			*w = Work{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64}}
+			*w = Task{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64}}
 		case 5000:
 			w = &second
-			*w = Work{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{}}
+			*w = Task{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{}}
 		}
 		if !q.push(w, 1) {
 			t.Fatalf("work %d was refused", i)
@@ -221,11 +221,11 @@ func TestQueueProperty(t *testing.T) {
 		now := int64(1)
 		for range 400 {
 			now += rng.Int64N(20) * int64(time.Millisecond)
-			var dropped List
+			var dropped TaskList
 			switch rng.IntN(5) {
 			default:
 				for range rng.IntN(8) {
-					w := &Work{Ctx: clients[rng.IntN(8)], Rows: 1 + rng.Int32N(3), key: rng.Uint64N(5), Meta: &infer.Meta{Priority: anyLevel(rng)}}
+					w := &Task{Ctx: clients[rng.IntN(8)], Rows: 1 + rng.Int32N(3), key: rng.Uint64N(5), Meta: &infer.Meta{Priority: anyLevel(rng)}}
 					if rng.IntN(4) == 0 {
 						w.Meta.Deadline = now + rng.Int64N(int64(time.Second))
 					}
@@ -269,16 +269,16 @@ func TestQueueProperty(t *testing.T) {
 	}
 }
 
-func compareDropped(t *testing.T, dropped List, want []*Work) {
+func compareDropped(t *testing.T, dropped TaskList, want []*Task) {
 	t.Helper()
-	var got []*Work
+	var got []*Task
 	for w := dropped.Pop(); w != nil; w = dropped.Pop() {
 		if w.Err == nil {
 			t.Error("a work is dropped without an error")
 		}
 		got = append(got, w)
 	}
-	less := func(a, b *Work) int { return cmp.Compare(a.at.arrival, b.at.arrival) }
+	less := func(a, b *Task) int { return cmp.Compare(a.at.arrival, b.at.arrival) }
 	slices.SortFunc(got, less)
 	slices.SortFunc(want, less)
 	if !slices.Equal(got, want) {
@@ -293,11 +293,11 @@ func TestWheelProperty(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a test wants the same numbers again
 		var h wheel
-		now, waiting := rng.Int64N(1<<50), map[*Work]bool{}
+		now, waiting := rng.Int64N(1<<50), map[*Task]bool{}
 		for range 2000 {
 			switch rng.IntN(3) {
 			case 0:
-				w := &Work{at: spot{slot: nowhere, due: now + rng.Int64N(1<<(10+rng.IntN(45)))}}
+				w := &Task{at: spot{slot: nowhere, due: now + rng.Int64N(1<<(10+rng.IntN(45)))}}
 				h.add(w, now)
 				waiting[w] = true
 			case 1:
@@ -341,7 +341,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	q := newQueue(Levels{Count: 2, Default: 2, Own: map[uint64]QueuePolicy{1: {MaxSize: 1, Timeout: time.Second}, 2: {MaxSize: 2}}}, "m")
 	for i := range 4 {
-		w := &Work{Ctx: context.Background(), Rows: 1, Meta: &infer.Meta{Priority: uint64(i % 2)}}
+		w := &Task{Ctx: context.Background(), Rows: 1, Meta: &infer.Meta{Priority: uint64(i % 2)}}
 		if took := q.push(w, 1); took != (i < 3) {
 			t.Errorf("work %d taken in: %v", i, took)
 		} else if !took {
@@ -354,7 +354,7 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	}
-	var dropped List
+	var dropped TaskList
 	q.expire(int64(2*time.Second), &dropped)
 	if dropped.n != 1 || dropped.Head.Err.Error() != "Request timeout expired: the request waited too long for priority level 1 of model 'm'" {
 		t.Errorf("%d dropped, %v", dropped.n, dropped.Head)
@@ -363,11 +363,11 @@ func TestRefusals(t *testing.T) {
 
 func TestListKeepsCount(t *testing.T) {
 	t.Parallel()
-	var l List
+	var l TaskList
 	if l.Pop() != nil || l.Len() != 0 {
 		t.Error("an empty list is not empty")
 	}
-	works := make([]Work, 3)
+	works := make([]Task, 3)
 	for round := range 2 { // the second one after it ran empty
 		for i := range works {
 			works[i].Rows = int32(i + 1)
@@ -388,9 +388,9 @@ func TestListKeepsCount(t *testing.T) {
 // client that names the longest time-out, wait like any other.
 func TestFarDeadline(t *testing.T) {
 	t.Parallel()
-	q, dropped := newQueue(Levels{}, "m"), List{}
+	q, dropped := newQueue(Levels{}, "m"), TaskList{}
 	const now = int64(time.Second)
-	q.push(&Work{Ctx: t.Context(), Meta: &infer.Meta{Deadline: math.MaxInt64}, Rows: 1}, now)
+	q.push(&Task{Ctx: t.Context(), Meta: &infer.Meta{Deadline: math.MaxInt64}, Rows: 1}, now)
 	if at, ok := q.wheel.next(); !ok || at < now+int64(time.Hour) {
 		t.Errorf("it is looked at after %s", time.Duration(at-now))
 	}
@@ -413,11 +413,11 @@ func TestArrivedBefore(t *testing.T) {
 		{infer.Meta{Arrived: now - 6000, Timeout: 5}, true},
 	} {
 		q := newQueue(Levels{Policy: QueuePolicy{Timeout: time.Second, Override: true}}, "m")
-		w := &Work{Ctx: t.Context(), Rows: 1, Meta: &tt.meta}
+		w := &Task{Ctx: t.Context(), Rows: 1, Meta: &tt.meta}
 		if late := q.late(w, now); late != tt.late {
 			t.Errorf("%+v: late %v before it is queued", tt.meta, late)
 		}
-		var dropped List
+		var dropped TaskList
 		q.push(w, now)
 		if q.expire(now+int64(100*time.Millisecond), &dropped); (dropped.n == 1) != tt.late {
 			t.Errorf("%+v: %d dropped", tt.meta, dropped.n)

@@ -11,7 +11,7 @@ type Resizable interface {
 	Scheduler
 	// Add puts more instances to work. They move to the scheduler, and pass the gates of
 	// the same positions before a batch; nil gates, or a nil one, let them run as they come.
-	Add(instances []backends.Instance, gates []Gate)
+	Add(instances []backends.Instance, gates []Limiter)
 	// Remove takes one instance out. It gets no more batches, and is the caller's again
 	// once gone is called: when the batch that it executes is done, and in a model of
 	// sequences when the last sequence in its slots has ended. Another instance must be
@@ -19,7 +19,7 @@ type Resizable interface {
 	Remove(inst backends.Instance, gone func())
 }
 
-var _ Resizable = (*Station)(nil)
+var _ Resizable = (*Queue)(nil)
 
 // leaver is an instance that was removed while it was in use.
 type leaver struct {
@@ -29,7 +29,7 @@ type leaver struct {
 }
 
 // Add puts more instances to work, unless the station's is Shared.
-func (s *Station) Add(instances []backends.Instance, gates []Gate) {
+func (s *Queue) Add(instances []backends.Instance, gates []Limiter) {
 	s.workers.Reserve(len(instances))
 	s.mu.Lock()
 	s.all = slices.Concat(s.all, instances)
@@ -42,7 +42,7 @@ func (s *Station) Add(instances []backends.Instance, gates []Gate) {
 }
 
 // Remove takes an instance out, at once or when the batches that it executes are done.
-func (s *Station) Remove(inst backends.Instance, gone func()) {
+func (s *Queue) Remove(inst backends.Instance, gone func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	is := func(x backends.Instance) bool { return Same(bare(x), inst) }
@@ -82,7 +82,7 @@ func bare(inst backends.Instance) backends.Instance {
 // lent by, or to whoever removed it. Called with the lock held.
 //
 // hot: one comparison more than the instance costs.
-func (s *Station) vacate(inst backends.Instance, more bool) {
+func (s *Queue) vacate(inst backends.Instance, more bool) {
 	if s.owed > 0 && s.repay(inst) {
 		return
 	}
@@ -92,7 +92,7 @@ func (s *Station) vacate(inst backends.Instance, more bool) {
 
 // repay keeps an instance that is owed from becoming free, and reports whether it is.
 // Called with the lock held.
-func (s *Station) repay(inst backends.Instance) bool {
+func (s *Queue) repay(inst backends.Instance) bool {
 	if s.shared { // one place is like another
 		s.owed--
 		return true
@@ -109,7 +109,7 @@ func (s *Station) repay(inst backends.Instance) bool {
 
 // part notes that a batch goes on without the instance that it holds. Called with the
 // lock held.
-func (s *Station) part(inst backends.Instance) {
+func (s *Queue) part(inst backends.Instance) {
 	s.apart = append(s.apart, inst)
 	if i := s.leaver(inst); i >= 0 {
 		s.leavers[i].uses++
@@ -117,7 +117,7 @@ func (s *Station) part(inst backends.Instance) {
 }
 
 // rejoined ends what part began. Called with the lock held.
-func (s *Station) rejoined(inst backends.Instance) {
+func (s *Queue) rejoined(inst backends.Instance) {
 	i := slices.IndexFunc(s.apart, func(x backends.Instance) bool { return Same(x, inst) })
 	s.apart = slices.Delete(s.apart, i, i+1)
 	if i := s.leaver(inst); i >= 0 {
@@ -126,13 +126,13 @@ func (s *Station) rejoined(inst backends.Instance) {
 }
 
 // leaver returns which of the leavers an instance is, or -1. Called with the lock held.
-func (s *Station) leaver(inst backends.Instance) int {
+func (s *Queue) leaver(inst backends.Instance) int {
 	id := identity(bare(inst))
 	return slices.IndexFunc(s.leavers, func(l leaver) bool { return l.id == id })
 }
 
 // used ends one use of a leaver, which is gone after the last. Called with the lock held.
-func (s *Station) used(i int, inst backends.Instance) {
+func (s *Queue) used(i int, inst backends.Instance) {
 	l := &s.leavers[i]
 	if l.uses--; l.uses > 0 {
 		return
@@ -143,7 +143,7 @@ func (s *Station) used(i int, inst backends.Instance) {
 }
 
 // left gives up the worker of an instance that is out, and tells its owner.
-func (s *Station) left(inst backends.Instance, gone func()) {
+func (s *Queue) left(inst backends.Instance, gone func()) {
 	s.workers.Reserve(-1)
 	s.runner.Forget(inst)
 	gone()

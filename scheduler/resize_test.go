@@ -38,7 +38,7 @@ func TestRemoveDetached(t *testing.T) {
 	b := schedtest.NewBench(t, sig, nil)
 	m := newApart()
 	model := schedtest.Model(m.Execute)
-	s := scheduler.NewStation(scheduler.StationSettings{Runner: b.Runner, Policy: single{}, Instances: []backends.Instance{model}, Workers: b.Workers})
+	s := scheduler.NewQueue(scheduler.QueueSettings{Runner: b.Runner, Policy: single{}, Instances: []backends.Instance{model}, Workers: b.Workers})
 	var wg sync.WaitGroup
 	submit := func() *schedtest.Job {
 		j := b.Job(1, b.Floats([]int64{1}, 1))
@@ -83,8 +83,8 @@ func TestRemoveGated(t *testing.T) {
 	x.wait = make(chan struct{})
 	y.wait = x.wait
 	behind := gates(t, a, 3, 1)
-	s := scheduler.NewStation(scheduler.StationSettings{
-		Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{x, y}, Gates: behind[:2], Workers: b.Workers,
+	s := scheduler.NewQueue(scheduler.QueueSettings{
+		Runner: b.Runner, Policy: oldest{}, Instances: []backends.Instance{x, y}, Limiters: behind[:2], Workers: b.Workers,
 	})
 	var jobs []*schedtest.Job
 	var wg sync.WaitGroup
@@ -101,7 +101,7 @@ func TestRemoveGated(t *testing.T) {
 	for i, inst := range []backends.Instance{x, y} {
 		s.Remove(inst, func() {
 			go func() {
-				behind[i].(*device.Gate).Close() //nolint:forcetypeassert // an arbiter's
+				behind[i].(*device.Limiter).Close() //nolint:forcetypeassert // an arbiter's
 				gone <- struct{}{}
 			}()
 		})

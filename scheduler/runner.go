@@ -73,7 +73,7 @@ func NewRunner(s RunnerSettings) *Runner {
 		}}
 		if r.sig.Decoupled {
 			b.answers.runner = r
-			b.Answers = &b.answers
+			b.Responses = &b.answers
 		}
 		return b
 	}
@@ -95,7 +95,7 @@ type joint struct {
 // whose batches are not repeated.
 //
 // hot: no allocation in the steady state.
-func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
+func (r *Runner) Run(inst backends.Instance, list *TaskList, t *RunLoop) bool {
 	if first := traced(list); first != nil {
 		return r.observe(first, inst, list, t)
 	}
@@ -103,7 +103,7 @@ func (r *Runner) Run(inst backends.Instance, list *List, t *Turn) bool {
 }
 
 // run is Run without a look at what is traced.
-func (r *Runner) run(inst backends.Instance, list *List, t *Turn) bool {
+func (r *Runner) run(inst backends.Instance, list *TaskList, t *RunLoop) bool {
 	if list.n == 1 && r.form == nil {
 		r.runOne(inst, list.Head, t)
 		return true
@@ -113,14 +113,14 @@ func (r *Runner) run(inst backends.Instance, list *List, t *Turn) bool {
 
 // runOne executes a work by itself. The batch is part of the work and shares its
 // inputs and outputs: nothing is gathered and nothing handed over.
-func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
+func (r *Runner) runOne(inst backends.Instance, w *Task, t *RunLoop) {
 	b := &w.batch
-	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.Wave, Rows: int(w.Rows)}
+	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.SubRun, Rows: int(w.Rows)}
 	b.Reqs, b.Rows, b.In, b.Out, b.Over = w.member[:], int(w.Rows), w.In, w.Out, r.over
 	s := r.streamOf(inst)
 	r.at(s, b)
 	if r.sig.Decoupled {
-		b.Answers = &answers{runner: r, works: []*Work{w}, stream: s}
+		b.Responses = &answers{runner: r, works: []*Task{w}, stream: s}
 	}
 	w.Times.Start = t.Now()
 	w.Times.InputEnd = w.Times.Start
@@ -150,7 +150,7 @@ func (r *Runner) runOne(inst backends.Instance, w *Work, t *Turn) {
 }
 
 // runMany executes several works together.
-func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
+func (r *Runner) runMany(inst backends.Instance, list *TaskList, t *RunLoop) bool {
 	pooled := r.batches.Get().(*joint) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	defer r.recycle(pooled)
 	b := &pooled.Batch
@@ -203,13 +203,13 @@ func (r *Runner) runMany(inst backends.Instance, list *List, t *Turn) bool {
 }
 
 // separately executes every work as a batch of its own.
-func (r *Runner) separately(inst backends.Instance, list *List, t *Turn) {
-	var done List
+func (r *Runner) separately(inst backends.Instance, list *TaskList, t *RunLoop) {
+	var done TaskList
 	for w := list.Pop(); w != nil; w = list.Pop() {
-		var one List
+		var one TaskList
 		one.Push(w)
 		t.Tick(0)
-		if w.Over(t.Now()) != nil {
+		if w.Expired(t.Now()) != nil {
 			r.Cancel(&one, t.Now())
 		} else {
 			r.Run(inst, &one, t)
@@ -220,13 +220,13 @@ func (r *Runner) separately(inst backends.Instance, list *List, t *Turn) {
 }
 
 // fill sets the batch's members.
-func fill(b *joint, list *List) {
+func fill(b *joint, list *TaskList) {
 	b.Rows = 0
 	for w := list.Head; w != nil; w = w.next {
-		if b.Answers != nil {
+		if b.Responses != nil {
 			b.answers.works = append(b.answers.works, w)
 		}
-		b.Reqs = append(b.Reqs, backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.Wave, First: b.Rows, Rows: int(w.Rows)})
+		b.Reqs = append(b.Reqs, backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.SubRun, First: b.Rows, Rows: int(w.Rows)})
 		b.Rows += int(w.Rows)
 	}
 }
@@ -288,23 +288,23 @@ func sized(t *tensor.Tensor) bool {
 
 // settle ends one work of an executed batch and reports whether it succeeded; failures
 // it counts. err is the batch's.
-func (r *Runner) settle(w *Work, member *backends.Req, err error) bool {
+func (r *Runner) settle(w *Task, member *backends.Req, err error) bool {
 	tensor.ReleaseAll(w.In)
-	if w.Null {
+	if w.Placeholder {
 		tensor.ReleaseAll(w.Out)
 		return false
 	}
 	if w.Err = err; err == nil {
 		w.Err = member.Err
 	}
-	if w.Again = member.Again && w.Err == nil; w.Again {
+	if w.Rescheduled = member.Again && w.Err == nil; w.Rescheduled {
 		if r.again {
 			return false
 		}
-		w.Again, w.Err = false, errReschedule(r.sig.Model)
+		w.Rescheduled, w.Err = false, errReschedule(r.sig.Model)
 	}
 	if w.Err == nil {
-		w.Reply = member.Reply
+		w.ResponseParams = member.Reply
 		if d := w.Meta.Deadline; d > 0 {
 			r.stats.Slack(d - w.Times.End)
 		}
@@ -339,9 +339,9 @@ func refusalOf(over error) telemetry.Refusal {
 
 // Cancel gives up works that are Over, before they are executed: their inputs are
 // released and they count as cancelled. Completing them is the caller's.
-func (r *Runner) Cancel(list *List, now int64) {
+func (r *Runner) Cancel(list *TaskList, now int64) {
 	for w := list.Head; w != nil; w = w.next {
-		w.Err = w.Over(now)
+		w.Err = w.Expired(now)
 		if w.Err == nil {
 			w.Err = status.ErrCancelled
 		}
@@ -351,7 +351,7 @@ func (r *Runner) Cancel(list *List, now int64) {
 }
 
 // giveUp ends works that have their error but are not executed.
-func (r *Runner) giveUp(list *List, now int64) {
+func (r *Runner) giveUp(list *TaskList, now int64) {
 	for w := list.Head; w != nil; w = w.next {
 		tensor.ReleaseAll(w.In)
 		r.stats.Refused(w.why, now-w.Enqueued)
@@ -360,7 +360,7 @@ func (r *Runner) giveUp(list *List, now int64) {
 
 // TurnAway fails works with err before they are executed: their inputs are released and
 // they count as failed. Completing them is the caller's.
-func (r *Runner) TurnAway(list *List, err error, now int64) {
+func (r *Runner) Reject(list *TaskList, err error, now int64) {
 	for w := list.Head; w != nil; w = w.next {
 		w.Err = err
 		tensor.ReleaseAll(w.In)

@@ -8,7 +8,7 @@ import (
 
 // scatter gives every work that did not fail its rows of the outputs: views of the
 // batch's buffers, without a copy unless padding must be cut out of several rows.
-func (r *Runner) scatter(b *backends.Batch, list *List) error {
+func (r *Runner) scatter(b *backends.Batch, list *TaskList) error {
 	for port := range b.Out {
 		out := &b.Out[port]
 		if !out.Present() {
@@ -37,7 +37,7 @@ func (r *Runner) scatter(b *backends.Batch, list *List) error {
 	return nil
 }
 
-func (r *Runner) scatterFixed(b *backends.Batch, list *List, port int) error {
+func (r *Runner) scatterFixed(b *backends.Batch, list *TaskList, port int) error {
 	out := &b.Out[port]
 	row := 0
 	if b.Rows > 0 {
@@ -98,7 +98,7 @@ func (r *Runner) cut(s tensor.Stream, t *tensor.Tensor, dim int, n int64) error 
 }
 
 // scatterBytes walks the elements, whose sizes differ.
-func (r *Runner) scatterBytes(b *backends.Batch, list *List, port int) error {
+func (r *Runner) scatterBytes(b *backends.Batch, list *TaskList, port int) error {
 	out := &b.Out[port]
 	perRow := int64(0)
 	if b.Rows > 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 // scatterWhole splits an output that has no rows; done is false for any other.
-func (r *Runner) scatterWhole(b *backends.Batch, list *List, port int) (done bool, err error) {
+func (r *Runner) scatterWhole(b *backends.Batch, list *TaskList, port int) (done bool, err error) {
 	switch {
 	case r.sig.Outputs[port].ShapeTensor:
 		i := 0
@@ -27,7 +27,7 @@ func (r *Runner) scatterWhole(b *backends.Batch, list *List, port int) (done boo
 
 // scatterElements gives each work the next elements of an output, as many as the
 // output's dims have with the extents of the work's input in place of -1.
-func (r *Runner) scatterElements(b *backends.Batch, list *List, port int) error {
+func (r *Runner) scatterElements(b *backends.Batch, list *TaskList, port int) error {
 	out, source := &b.Out[port], r.form.source[port]
 	have, want := out.Shape.Elements(), int64(0)
 	for w := list.Head; w != nil; w = w.next {

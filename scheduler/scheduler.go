@@ -9,9 +9,9 @@ import (
 type Scheduler interface {
 	// Enqueue moves the works of list to the scheduler. It never executes and never
 	// blocks; when something may be ready now, it says so to t.
-	Enqueue(list List, t *Turn)
+	Enqueue(list TaskList, t *RunLoop)
 	// Help lends the calling goroutine for one batch. false: nothing was ready.
-	Help(t *Turn) bool
+	Help(t *RunLoop) bool
 	// InFlight returns how many works are queued or executing.
 	InFlight() int64
 	// Drain returns when no work is queued or executing, or with ctx's error. Work
@@ -44,7 +44,7 @@ type View struct {
 	// Queued is how many rows are queued, of any shape.
 	Queued int32
 	// Hurry says not to wait for more works.
-	Hurry bool
+	Flush bool
 	// Closed says that a work which cannot join those of Items is queued behind them:
 	// their batch must not wait for more.
 	Closed bool
@@ -73,7 +73,7 @@ type Executed struct {
 	// Unpadded are the rows times their own lengths, Padding what was added to make
 	// all rows as long as the longest; both are 0 where nothing is padded.
 	Unpadded, Padding int64
-	Took              time.Duration
+	Duration          time.Duration
 }
 
 // Learner is a Policy that wants to know what executions cost.

@@ -10,7 +10,7 @@ import (
 // words), and how the padded ones compare. Equal keys are compared in full before
 // works join, so that a collision costs a smaller batch and no more. elements are
 // those of all inputs.
-func (r *Runner) shapeKey(w *Work) (key uint64, length int32, elements int64) {
+func (r *Runner) shapeKey(w *Task) (key uint64, length int32, elements int64) {
 	const offset, prime = 14695981039346656037, 1099511628211
 	key = offset
 	first := int64(-1)
@@ -71,7 +71,7 @@ func relation(length int64, first *int64) uint64 {
 }
 
 // compatible reports whether two works may share a batch.
-func (r *Runner) compatible(a, b *Work) bool {
+func (r *Runner) compatible(a, b *Task) bool {
 	firstA, firstB := int64(-1), int64(-1)
 	for port := range a.In {
 		x, y := &a.In[port], &b.In[port]

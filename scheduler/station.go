@@ -14,7 +14,7 @@ import (
 // formed when one is free, so batches grow while all are busy. It implements
 // Scheduler; a Policy decides what a batch is, and the Levels what may wait and how
 // long.
-type Station struct {
+type Queue struct {
 	runner  *Runner
 	policy  Policy
 	learner Learner // the policy, when it learns
@@ -29,7 +29,7 @@ type Station struct {
 	queue   queue               // guarded by mu
 	free    []backends.Instance // guarded by mu
 	items   []Item              // scratch of the decision, guarded by mu
-	seen    []*Work             // the works of items, guarded by mu
+	seen    []*Task             // the works of items, guarded by mu
 	take    []int32             // scratch of the decision, guarded by mu
 	hurry   bool                // no batch waits for more works, guarded by mu
 	held    int64               // when the policy first held back what waits, guarded by mu
@@ -45,10 +45,10 @@ type Station struct {
 	pending Pending // works queued or executing
 }
 
-var _ Scheduler = (*Station)(nil)
+var _ Scheduler = (*Queue)(nil)
 
 // StationSettings are what a Station is made with.
-type StationSettings struct {
+type QueueSettings struct {
 	Runner *Runner
 	Policy Policy
 	// Instances move to the station, which closes them. One that occurs several
@@ -56,7 +56,7 @@ type StationSettings struct {
 	Instances []backends.Instance
 	// Gates are what the instances of the same positions pass before a batch; nil, or
 	// a nil one, lets them run as they come.
-	Gates []Gate
+	Limiters []Limiter
 	// Shared says that any number of goroutines may use an instance, a concurrent model's.
 	Shared  bool
 	Workers *Workers
@@ -77,12 +77,12 @@ type StationSettings struct {
 const usualLook = 128
 
 // NewStation returns a station with every instance free.
-func NewStation(s StationSettings) *Station {
+func NewQueue(s QueueSettings) *Queue {
 	look := s.Look
 	if look <= 0 {
 		look = usualLook
 	}
-	st := &Station{
+	st := &Queue{
 		runner:  s.Runner,
 		policy:  s.Policy,
 		workers: s.Workers,
@@ -96,7 +96,7 @@ func NewStation(s StationSettings) *Station {
 	if s.Ordered {
 		st.order = &order{done: st.hand}
 	}
-	st.free = st.behind(s.Instances, s.Gates)
+	st.free = st.behind(s.Instances, s.Limiters)
 	st.learner, _ = s.Policy.(Learner)
 	s.Workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
 	return st
@@ -106,7 +106,7 @@ func NewStation(s StationSettings) *Station {
 // that find their level full end, once the turn goes on.
 //
 // hot: one lock per list.
-func (s *Station) Enqueue(list List, t *Turn) {
+func (s *Queue) Enqueue(list TaskList, t *RunLoop) {
 	now := t.Now()
 	for w := list.Head; w != nil; w = w.next {
 		w.Enqueued = now
@@ -116,7 +116,7 @@ func (s *Station) Enqueue(list List, t *Turn) {
 	if s.pass(&list, t) {
 		return
 	}
-	var kept, refused List // kept is read under the lock only: works change hands
+	var kept, refused TaskList // kept is read under the lock only: works change hands
 	s.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		if s.queue.push(w, now) {
@@ -144,10 +144,10 @@ func (s *Station) Enqueue(list List, t *Turn) {
 }
 
 // refusal is what ends works that the queue has no room for.
-type refusal struct{ *Station }
+type refusal struct{ *Queue }
 
 // RunInline ends the works, which were never queued.
-func (r refusal) RunInline(list List, t *Turn) {
+func (r refusal) RunInline(list TaskList, t *RunLoop) {
 	for w := list.Head; w != nil; w = w.next {
 		w.why = telemetry.QueueFull
 	}
@@ -159,7 +159,7 @@ func (r refusal) RunInline(list List, t *Turn) {
 // Help executes one batch, if an instance is free and the policy forms one.
 //
 // hot: two short locks and no allocation.
-func (s *Station) Help(t *Turn) bool {
+func (s *Queue) Help(t *RunLoop) bool {
 	inst, batch, dropped, more := s.next(t)
 	if more {
 		s.workers.Kick(s)
@@ -176,7 +176,7 @@ func (s *Station) Help(t *Turn) bool {
 }
 
 // execute runs a batch and hands it back.
-func (s *Station) execute(inst backends.Instance, batch List, t *Turn) {
+func (s *Queue) execute(inst backends.Instance, batch TaskList, t *RunLoop) {
 	s.attend(inst, &batch)
 	whole := s.runner.Run(inst, &batch, t)
 	if s.release(inst, &batch, whole) {
@@ -188,7 +188,7 @@ func (s *Station) execute(inst backends.Instance, batch List, t *Turn) {
 // next takes a free instance and a batch for it. inst is nil when there is no
 // instance or no batch yet. Works that must not be executed any more are dropped on
 // the way. more tells that another instance is free while works are left.
-func (s *Station) next(t *Turn) (inst backends.Instance, batch, dropped List, more bool) {
+func (s *Queue) next(t *RunLoop) (inst backends.Instance, batch, dropped TaskList, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lets() {
@@ -225,7 +225,7 @@ func (s *Station) next(t *Turn) (inst backends.Instance, batch, dropped List, mo
 		return nil, batch, dropped, false // it is let in later
 	}
 	batch = s.pull(take)
-	batch.Head.Seen.Held, s.held = s.held, 0
+	batch.Head.Execution.Held, s.held = s.held, 0
 	s.rows += batch.rows()
 	return inst, batch, dropped, len(s.free) > 0 && s.queue.n > 0
 }
@@ -233,7 +233,7 @@ func (s *Station) next(t *Turn) (inst backends.Instance, batch, dropped List, mo
 // form asks the policy for a batch of the shape whose turn it is. It never waits for
 // more works while others are queued that cannot join: those close the batch. It returns
 // the batch's positions in the view, for pull. Called with the lock held.
-func (s *Station) form(now int64, dropped *List) (take []int32, wait time.Duration) {
+func (s *Queue) form(now int64, dropped *TaskList) (take []int32, wait time.Duration) {
 	for len(s.queue.heap) > 0 {
 		g := s.queue.heap[0]
 		v := s.view(g, now, dropped)
@@ -247,7 +247,7 @@ func (s *Station) form(now int64, dropped *List) (take []int32, wait time.Durati
 }
 
 // view shows the first works of a group, of which it drops those that are over.
-func (s *Station) view(g *group, now int64, dropped *List) View {
+func (s *Queue) view(g *group, now int64, dropped *TaskList) View {
 	clear(s.seen)
 	s.items, s.seen = s.items[:0], s.seen[:0]
 	w := g.after(nil)
@@ -261,13 +261,13 @@ func (s *Station) view(g *group, now int64, dropped *List) View {
 	}
 	return View{
 		Items: s.items, More: w != nil, Instances: int32(len(s.all)), Executing: s.rows, Queued: s.queue.rows,
-		Hurry: s.hurry, Closed: len(s.queue.heap) > 1,
+		Flush: s.hurry, Closed: len(s.queue.heap) > 1,
 	}
 }
 
 // pull takes the works at the given ascending positions of the view, apart from those
 // that cannot share a batch with the first of them.
-func (s *Station) pull(positions []int32) (batch List) {
+func (s *Queue) pull(positions []int32) (batch TaskList) {
 	first := s.seen[positions[0]]
 	for _, i := range positions {
 		if w := s.seen[i]; w == first || s.runner.compatible(first, w) {
@@ -280,7 +280,7 @@ func (s *Station) pull(positions []int32) (batch List) {
 
 // release frees the instance of a batch, learns what it cost and reports whether works
 // wait for it.
-func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool {
+func (s *Queue) release(inst backends.Instance, batch *TaskList, whole bool) bool {
 	var x Executed
 	known := whole && x.sum(batch)
 	if x.Unpadded > 0 {
@@ -298,7 +298,7 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 		s.vacate(inst, more)
 	}
 	if known {
-		s.perWork = max(s.perWork+(int64(x.Took)/int64(batch.n)-s.perWork)/8, 1) // 0: not known
+		s.perWork = max(s.perWork+(int64(x.Duration)/int64(batch.n)-s.perWork)/8, 1) // 0: not known
 		if s.learner != nil {
 			s.learner.Observe(x)
 		}
@@ -309,7 +309,7 @@ func (s *Station) release(inst backends.Instance, batch *List, whole bool) bool 
 // sum notes what a batch cost that was executed as a whole, and reports whether that is
 // known: what failed may have ended early. It writes where the result is read, for
 // copying what was just written stalls the processor.
-func (x *Executed) sum(batch *List) (known bool) {
+func (x *Executed) sum(batch *TaskList) (known bool) {
 	if batch.Head == nil {
 		return false
 	}
@@ -324,12 +324,12 @@ func (x *Executed) sum(batch *List) (known bool) {
 		x.Unpadded += int64(w.Rows) * int64(w.length)
 	}
 	x.Padding = x.Rows*extent - x.Unpadded
-	x.Took = time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
+	x.Duration = time.Duration(batch.Head.Times.InferEnd - batch.Head.Times.InputEnd)
 	return true
 }
 
 // drop ends works that are not executed, each with its error.
-func (s *Station) drop(list List, t *Turn) {
+func (s *Queue) drop(list TaskList, t *RunLoop) {
 	s.runner.stats.Queued(-int64(list.n))
 	s.runner.giveUp(&list, t.Now())
 	if s.order == nil {
@@ -339,7 +339,7 @@ func (s *Station) drop(list List, t *Turn) {
 }
 
 // complete hands works back, in order of arrival where that is asked for.
-func (s *Station) complete(list List, t *Turn) {
+func (s *Queue) complete(list TaskList, t *RunLoop) {
 	switch {
 	case s.order == nil:
 		Complete(list, t)
@@ -350,22 +350,22 @@ func (s *Station) complete(list List, t *Turn) {
 }
 
 // hand hands works back whose turn it is to leave.
-func (s *Station) hand(list List, t *Turn) {
+func (s *Queue) hand(list TaskList, t *RunLoop) {
 	s.pending.Add(-list.n)
 	Complete(list, t)
 }
 
 // Load returns how many works are queued or executing.
-func (s *Station) Load() int64 { return s.pending.n.Load() }
+func (s *Queue) Load() int64 { return s.pending.n.Load() }
 
 // InFlight returns how many works are queued or executing.
-func (s *Station) InFlight() int64 { return s.pending.Now() }
+func (s *Queue) InFlight() int64 { return s.pending.Now() }
 
 // Drain waits until nothing is queued or executing.
-func (s *Station) Drain(ctx context.Context) error { return s.pending.Wait(ctx) }
+func (s *Queue) Drain(ctx context.Context) error { return s.pending.Wait(ctx) }
 
 // Close closes the instances.
-func (s *Station) Close() error {
+func (s *Queue) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.alarms.closed {

@@ -126,7 +126,7 @@ func TestPolicyIsAskedAgain(t *testing.T) {
 			t.Parallel()
 			b := schedtest.NewBench(t, mirror(8, port("INPUT0", tensor.FP32, 1)), nil)
 			p := &patient{wait: wait}
-			s := scheduler.NewStation(scheduler.StationSettings{
+			s := scheduler.NewQueue(scheduler.QueueSettings{
 				Runner: b.Runner, Policy: p, Instances: []backends.Instance{schedtest.Model(schedtest.Share)}, Workers: b.Workers,
 			})
 			for range 2 { // the second time the timer is there already

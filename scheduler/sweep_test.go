@@ -37,7 +37,7 @@ func TestCancelledWhileQueued(t *testing.T) {
 			t.Parallel()
 			b := schedtest.NewBench(t, schedtest.Signature(8), nil)
 			entered, leave := make(chan struct{}), make(chan struct{})
-			s := scheduler.NewStation(scheduler.StationSettings{
+			s := scheduler.NewQueue(scheduler.QueueSettings{
 				Runner: b.Runner, Policy: tt.policy, Workers: b.Workers,
 				Instances: []backends.Instance{schedtest.Model(func(batch *backends.Batch) error {
 					close(entered)

@@ -77,7 +77,7 @@ func (s *seats) rise(at int32, batch uint64, end int64) {
 // traced returns the first work of a list that is traced, or nil.
 //
 // hot: one load per work.
-func traced(list *List) *Work {
+func traced(list *TaskList) *Task {
 	for w := list.Head; w != nil; w = w.next {
 		if w.Trace != nil {
 			return w
@@ -87,9 +87,9 @@ func traced(list *List) *Work {
 }
 
 // observe runs a batch of which a member is traced and tells what happened.
-func (r *Runner) observe(first *Work, inst backends.Instance, list *List, t *Turn) bool {
+func (r *Runner) observe(first *Task, inst backends.Instance, list *TaskList, t *RunLoop) bool {
 	x := tracing.Execution{
-		Batch: first.Trace.NextBatch(), Members: int32(list.n), BatchRows: list.rows(), Place: placeOf(inst), Held: list.Head.Seen.Held, Native: r.native,
+		Batch: first.Trace.NextBatch(), Members: int32(list.n), BatchRows: list.rows(), Place: placeOf(inst), Held: list.Head.Execution.Held, Native: r.native,
 	}
 	at, last := r.seats.sit(inst)
 	x.Instance, x.Before, x.BeforeEnd = at, last.batch, last.end
@@ -103,7 +103,7 @@ func (r *Runner) observe(first *Work, inst backends.Instance, list *List, t *Tur
 		x.Elements, x.Padding = int64(x.BatchRows)*extent, int64(x.BatchRows)*extent-own
 	}
 	for w := list.Head; w != nil; w = w.next {
-		w.Seen, w.Seen.Rows = x, w.Rows
+		w.Execution, w.Execution.Rows = x, w.Rows
 	}
 	t.Tick(0) // works may have been queued since the turn looked at the clock
 	whole := r.run(inst, list, t)
@@ -116,7 +116,7 @@ func (r *Runner) observe(first *Work, inst backends.Instance, list *List, t *Tur
 }
 
 // report tells the sinks of a batch that was executed as one.
-func (r *Runner) report(first *Work, list *List, x *tracing.Execution) {
+func (r *Runner) report(first *Task, list *TaskList, x *tracing.Execution) {
 	b := r.reports.Get().(*tracing.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	b.Execution, b.Model, b.Version, b.Known, b.Failed, b.Links = *x, r.sig.Model, r.sig.Version, 0, false, nil
 	times := &list.Head.Times
@@ -139,13 +139,13 @@ func placeOf(inst backends.Instance) tensor.Place {
 
 // trace records a copy in the traces of the works that it is made for.
 func (n *Note) trace(from, to tensor.Place, bytes int) {
-	if n.Works == nil && n.Trace == nil {
+	if n.Tasks == nil && n.Trace == nil {
 		return
 	}
 	e := tracing.Event{Kind: tracing.EventCopy, Tensor: n.Tensor, From: from, To: to, Bytes: int64(bytes), Reason: n.Reason.String()}
 	e.At, e.Node = telemetry.Now(), -1
 	n.Trace.Event(&e)
-	for w := n.Works; w != nil; w = w.next {
+	for w := n.Tasks; w != nil; w = w.next {
 		e.Node = w.Step
 		w.Trace.Event(&e)
 		if n.One {

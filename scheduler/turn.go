@@ -10,7 +10,7 @@ import (
 // Turn is a goroutine at work: what it found ready and has yet to look at. A caller
 // lends one for its own request (Lend), a worker of the pool runs one until nothing
 // is ready (Workers).
-type Turn struct {
+type RunLoop struct {
 	workers *Workers
 	ready   []Scheduler
 	kept    int // how many of ready, from the first, are brief
@@ -23,25 +23,25 @@ type Turn struct {
 
 type inlineWork struct {
 	on   Inliner
-	list List
+	list TaskList
 }
 
 type stage struct {
 	to   Scheduler
-	list List
+	list TaskList
 }
 
 // Inliner is a scheduler whose work is so short that a Turn runs it at once.
 type Inliner interface {
 	// RunInline executes the works of list and completes them.
-	RunInline(list List, t *Turn)
+	RunInline(list TaskList, t *RunLoop)
 }
 
 // NewTurn returns a Turn that hands what it cannot run itself to workers.
-func NewTurn(workers *Workers) *Turn { return &Turn{workers: workers} }
+func NewRunLoop(workers *Workers) *RunLoop { return &RunLoop{workers: workers} }
 
 // Now returns the time on the telemetry clock, at most one execution old.
-func (t *Turn) Now() int64 {
+func (t *RunLoop) Now() int64 {
 	if t.now == 0 {
 		t.now = telemetry.Now()
 	}
@@ -49,7 +49,7 @@ func (t *Turn) Now() int64 {
 }
 
 // Tick notes a time just read from the telemetry clock, which saves reading it again.
-func (t *Turn) Tick(now int64) { t.now = now }
+func (t *RunLoop) Tick(now int64) { t.now = now }
 
 // near is how many of the last entries are searched for one to join. Where one batch
 // makes hundreds of nodes ready, searching them all for each would cost more than to
@@ -57,25 +57,25 @@ func (t *Turn) Tick(now int64) { t.now = now }
 const near = 8
 
 // Ready tells the turn that s may have a batch ready.
-func (t *Turn) Ready(s Scheduler) {
+func (t *RunLoop) Ready(s Scheduler) {
 	if !slices.Contains(t.ready[max(0, len(t.ready)-near):], s) {
 		t.ready = append(t.ready, s)
 	}
 }
 
 // Inline gives the turn work to run before it looks at anything else.
-func (t *Turn) Inline(s Inliner, list List) {
+func (t *RunLoop) Inline(s Inliner, list TaskList) {
 	t.inline = append(t.inline, inlineWork{s, list})
 }
 
 // Stage collects works for s, so that what one batch makes ready at one node stays
 // together; Flush enqueues it.
-func (t *Turn) Stage(s Scheduler, w *Work) { t.stageFor(s).list.Push(w) }
+func (t *RunLoop) Stage(s Scheduler, w *Task) { t.stageFor(s).list.Push(w) }
 
 // stageFor returns where works for s collect. The works of one batch make the same
 // nodes ready in the same order, so the place behind the last one used is looked at
 // first.
-func (t *Turn) stageFor(s Scheduler) *stage {
+func (t *RunLoop) stageFor(s Scheduler) *stage {
 	if t.next >= len(t.staged) {
 		t.next = 0
 	}
@@ -98,7 +98,7 @@ func (t *Turn) stageFor(s Scheduler) *stage {
 
 // Seal makes units of what was staged since the last Flush: what one whole batch made
 // ready, at each node. Works that differed were not staged with the others.
-func (t *Turn) Seal() {
+func (t *RunLoop) Seal() {
 	for i := range t.staged {
 		t.staged[i].list.Seal()
 	}
@@ -106,10 +106,10 @@ func (t *Turn) Seal() {
 
 // Answer has the waiter of c make its answer, and reports whether there is one. It is
 // woken with the others of its batch, before the turn executes anything else.
-func (t *Turn) Answer(c *infer.Call, e infer.Ender) bool { return t.woken.Add(c, e) }
+func (t *RunLoop) Respond(c *infer.Call, e infer.Ender) bool { return t.woken.Add(c, e) }
 
 // Flush enqueues what was staged.
-func (t *Turn) Flush() {
+func (t *RunLoop) Dispatch() {
 	t.woken.Wake()
 	for i := range t.staged {
 		st := t.staged[i]
@@ -121,7 +121,7 @@ func (t *Turn) Flush() {
 
 // Lend runs what is ready until nothing is, or until done reports that the caller's
 // own request is answered; what is left then goes to the workers.
-func (t *Turn) Lend(done func() bool) {
+func (t *RunLoop) Lend(done func() bool) {
 	for t.step() {
 		if len(t.inline) == 0 && done() {
 			break
@@ -132,7 +132,7 @@ func (t *Turn) Lend(done func() bool) {
 
 // Leave runs what is short and hands the rest to the workers: it is for a caller that
 // has something else to do.
-func (t *Turn) Leave() {
+func (t *RunLoop) Leave() {
 	for len(t.inline) > 0 {
 		t.step()
 	}
@@ -140,7 +140,7 @@ func (t *Turn) Leave() {
 }
 
 // run works until nothing is ready.
-func (t *Turn) run() {
+func (t *RunLoop) run() {
 	t.now = 0
 	for t.step() {
 		t.now = 0
@@ -150,7 +150,7 @@ func (t *Turn) run() {
 // step runs one thing. Of several ready schedulers the others go to the workers,
 // so that they run at the same time where there is a core for them, unless they are done
 // sooner than a worker has been woken.
-func (t *Turn) step() bool {
+func (t *RunLoop) step() bool {
 	t.woken.Wake()
 	if n := len(t.inline); n > 0 {
 		w := t.inline[n-1]
@@ -174,7 +174,7 @@ func (t *Turn) step() bool {
 
 // share gives ready schedulers to the workers: all but the last, or where there are brief
 // batches all but these, which wait for no longer than it takes to wake somebody.
-func (t *Turn) share() {
+func (t *RunLoop) share() {
 	t.woken.Wake()
 	t.kept = min(t.kept, len(t.ready))
 	for i := t.kept; i < len(t.ready); i++ {
@@ -201,7 +201,7 @@ func isBrief(s Scheduler) bool {
 }
 
 // handOver gives the ready schedulers to the workers.
-func (t *Turn) handOver() {
+func (t *RunLoop) handOver() {
 	t.woken.Wake()
 	for i, s := range t.ready {
 		t.workers.Kick(s)

@@ -28,7 +28,7 @@ func (v *values) put(n int64) {
 }
 
 // counts writes the elements of each request, or their sums so far.
-func (v *values) counts(list *List, c *config.Computed) {
+func (v *values) counts(list *TaskList, c *config.Computed) {
 	sums := c.Kind != modelconfig.BatchInput_BATCH_ELEMENT_COUNT
 	if c.Kind == modelconfig.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO {
 		v.put(0)

@@ -8,7 +8,7 @@ import "math/bits"
 type wheel struct {
 	now   int64 // the tick up to which it has been advanced
 	n     int
-	slots [wheelLevels][wheelSlots]*Work
+	slots [wheelLevels][wheelSlots]*Task
 	used  [wheelLevels]uint64 // which slots hold works
 }
 
@@ -26,7 +26,7 @@ const (
 func tickOf(ns int64) int64 { return (ns-1)>>tickBits + 1 }
 
 // add has w come out when w.at.due has passed.
-func (h *wheel) add(w *Work, now int64) {
+func (h *wheel) add(w *Task, now int64) {
 	if h.n == 0 {
 		h.now = now >> tickBits
 	}
@@ -34,7 +34,7 @@ func (h *wheel) add(w *Work, now int64) {
 	h.insert(w)
 }
 
-func (h *wheel) insert(w *Work) {
+func (h *wheel) insert(w *Task) {
 	tick := min(max(tickOf(w.at.due), h.now+1), h.now+farthest)
 	level := (bits.Len64(uint64(tick-h.now)) - 1) / wheelBits
 	slot := tick >> (level * wheelBits) & (wheelSlots - 1)
@@ -49,7 +49,7 @@ func (h *wheel) insert(w *Work) {
 }
 
 // remove forgets w, if it waits here.
-func (h *wheel) remove(w *Work) {
+func (h *wheel) remove(w *Task) {
 	if w.at.slot == nowhere {
 		return
 	}
@@ -67,7 +67,7 @@ func (h *wheel) remove(w *Work) {
 }
 
 // advance takes out the works that are due by now, as a chain linked by at.after.
-func (h *wheel) advance(now int64) (due *Work) {
+func (h *wheel) advance(now int64) (due *Task) {
 	from, to := h.now, now>>tickBits
 	if to <= from {
 		return nil

@@ -13,7 +13,7 @@ import (
 
 // Work is one request for one node. It is embedded in its run, so that enqueueing
 // allocates nothing; whoever holds it owns it.
-type Work struct {
+type Task struct {
 	// To is told when the work is done; Run and Node are its own business.
 	To   Completer
 	Run  any
@@ -21,7 +21,7 @@ type Work struct {
 	// Step is the node's number in the whole plan, for traces.
 	Step int32
 	// Wave counts the answers of decoupled nodes that led to the work, for traces.
-	Wave int32
+	SubRun int32
 	// Rows is the size of the batch dimension, 1 when the model does not batch.
 	Rows int32
 
@@ -43,26 +43,26 @@ type Work struct {
 	Cached bool
 
 	// Null marks a row that stands for nobody: it is executed and not counted.
-	Null bool
+	Placeholder bool
 	// Again is set when the model asked to execute the work once more (Batch.Reschedule):
 	// it is neither done nor failed, and its inputs are released.
-	Again bool
+	Rescheduled bool
 	// Reply are the parameters of the answer, set by whoever executes.
-	Reply infer.Params
+	ResponseParams infer.Params
 
 	// Trace is the request's, nil when it is not traced. Ready is when the inputs were
 	// known and After the node that was the last to finish of those waited for, both
 	// set only then; Seen is what the execution was, set by whoever executes.
-	Trace *tracing.Trace
-	Ready int64
-	After int32
-	Seen  tracing.Execution
+	Trace     *tracing.Trace
+	Ready     int64
+	After     int32
+	Execution tracing.Execution
 
 	// Enqueued is set by Enqueue, the times by whoever executes.
 	Enqueued int64
 	Times    telemetry.Times
 
-	host     *Station // who executes it, when the model is decoupled
+	host     *Queue // who executes it, when the model is decoupled
 	inst     backends.Instance
 	detached bool // inst has been freed, guarded by host's mu
 
@@ -72,7 +72,7 @@ type Work struct {
 	key      uint64 // what must agree in a batch, set by the station
 	length   int32  // the extent of the padded dimension, set by the station
 	elements int64  // of all inputs, those of variable size counted once a row, set by the station
-	next     *Work
+	next     *Task
 
 	at   spot              // in the station's queue
 	why  telemetry.Refusal // as what a work counts that is not executed
@@ -83,7 +83,7 @@ type Work struct {
 // deadline has passed at now; nil when neither is so.
 //
 // hot: looked at once per work before it executes.
-func (w *Work) Over(now int64) error {
+func (w *Task) Expired(now int64) error {
 	if err := w.Ctx.Err(); err != nil {
 		if err == context.DeadlineExceeded { // never wrapped
 			return status.ErrDeadline
@@ -97,7 +97,7 @@ func (w *Work) Over(now int64) error {
 }
 
 // Next returns the work that follows in the list.
-func (w *Work) Next() *Work { return w.next }
+func (w *Task) Next() *Task { return w.next }
 
 // List is a chain of works in order.
 //
@@ -108,27 +108,27 @@ func (w *Work) Next() *Work { return w.next }
 // apart, so that it may grow or be split by the rules of its model, and whoever adds
 // to it or takes from it makes it an ordinary list. To be whole is a hint: whoever
 // joins tensors looks at them.
-type List struct {
-	Head, tail *Work
+type TaskList struct {
+	Head, tail *Task
 	n          int
 	whole      bool
 }
 
 // Len returns the number of works.
-func (l *List) Len() int { return l.n }
+func (l *TaskList) Len() int { return l.n }
 
 // Whole reports whether the works are a batch that travels as a unit.
-func (l *List) Whole() bool { return l.whole }
+func (l *TaskList) Whole() bool { return l.whole }
 
 // Seal makes the works, executed together and in row order, a unit. One work alone is
 // no batch.
-func (l *List) Seal() { l.whole = l.n > 1 }
+func (l *TaskList) Seal() { l.whole = l.n > 1 }
 
 // Unseal makes the works an ordinary list.
-func (l *List) Unseal() { l.whole = false }
+func (l *TaskList) Unseal() { l.whole = false }
 
 // rows returns the rows of all works.
-func (l *List) rows() int32 {
+func (l *TaskList) rows() int32 {
 	n := int32(0)
 	for w := l.Head; w != nil; w = w.next {
 		n += w.Rows
@@ -137,7 +137,7 @@ func (l *List) rows() int32 {
 }
 
 // one reports whether all works have the same Completer.
-func (l *List) one() bool {
+func (l *TaskList) one() bool {
 	for w := l.Head.next; w != nil; w = w.next {
 		if w.To != l.Head.To {
 			return false
@@ -147,7 +147,7 @@ func (l *List) one() bool {
 }
 
 // Push appends one work that is in no list.
-func (l *List) Push(w *Work) {
+func (l *TaskList) Push(w *Task) {
 	w.next, l.whole = nil, false
 	if l.tail == nil {
 		l.Head = w
@@ -159,7 +159,7 @@ func (l *List) Push(w *Work) {
 }
 
 // Pop removes and returns the first work, or nil.
-func (l *List) Pop() *Work {
+func (l *TaskList) Pop() *Task {
 	w := l.Head
 	if w == nil {
 		return nil
@@ -176,7 +176,7 @@ func (l *List) Pop() *Work {
 type Completer interface {
 	// Complete takes the works of one executed batch, in row order. It may stage
 	// further works on t. It must not block.
-	Complete(list List, t *Turn)
+	Complete(list TaskList, t *RunLoop)
 }
 
 // Responder is a Completer that takes the answers of a decoupled model as they come.
@@ -185,19 +185,19 @@ type Responder interface {
 	// Respond moves one answer of w to its client, while w goes on executing; out are
 	// the outputs in the model's order, params the answer's parameters, borrowed. It
 	// waits while the client is behind, and fails when the client has gone.
-	Respond(w *Work, out []tensor.Tensor, params infer.Params, final bool) error
+	Respond(w *Task, out []tensor.Tensor, params infer.Params, final bool) error
 }
 
 // Failer is a Responder whose clients learn of a failure while the batch is still executed.
 type Failer interface {
 	Responder
 	// Fail sends err to the client of w, which completes later with the same error; final says that no response follows.
-	Fail(w *Work, err error, final bool)
+	Fail(w *Task, err error, final bool)
 }
 
 // Complete hands a batch back, in one call per run of works with the same Completer.
 // A batch of one Completer stays whole.
-func Complete(list List, t *Turn) {
+func Complete(list TaskList, t *RunLoop) {
 	if list.Head == nil {
 		return
 	}
@@ -205,11 +205,11 @@ func Complete(list List, t *Turn) {
 		list.Head.To.Complete(list, t)
 		return
 	}
-	var part List
+	var part TaskList
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		if part.Head != nil && part.Head.To != w.To {
 			part.Head.To.Complete(part, t)
-			part = List{}
+			part = TaskList{}
 		}
 		part.Push(w)
 	}

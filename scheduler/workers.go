@@ -27,7 +27,7 @@ type Workers struct {
 
 type worker struct {
 	in   chan kick
-	turn *Turn
+	turn *RunLoop
 }
 
 // kick tells a worker what to help, and how long to wait before.
@@ -93,7 +93,7 @@ func (p *Workers) KickAfter(s Scheduler, d time.Duration) {
 // start starts a worker; mu is held.
 func (p *Workers) start(k kick) {
 	p.started++
-	w := &worker{in: make(chan kick, 1), turn: NewTurn(p)}
+	w := &worker{in: make(chan kick, 1), turn: NewRunLoop(p)}
 	w.in <- k
 	p.wg.Go(func() { p.run(w) })
 }
@@ -121,7 +121,7 @@ func (p *Workers) help(w *worker, s Scheduler) {
 func (p *Workers) recovered(w *worker) {
 	if v := recover(); v != nil {
 		_ = recovery.Report(v, p.log, "a worker of the scheduler")
-		w.turn = NewTurn(p)
+		w.turn = NewRunLoop(p)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 // helped is a scheduler of which only Help matters.
 type helped func()
 
-func (helped) Enqueue(scheduler.List, *scheduler.Turn) {}
-func (f helped) Help(*scheduler.Turn) bool {
+func (helped) Enqueue(scheduler.TaskList, *scheduler.RunLoop) {}
+func (f helped) Help(*scheduler.RunLoop) bool {
 	f()
 	return false
 }
@@ -151,7 +151,7 @@ func TestTurnHandsOver(t *testing.T) {
 	p.Reserve(1)
 	meet := make(chan struct{})
 	one, two := kicked(func() { meet <- struct{}{} }), kicked(func() { <-meet })
-	turn := scheduler.NewTurn(p)
+	turn := scheduler.NewRunLoop(p)
 	turn.Ready(one)
 	turn.Ready(two)
 	turn.Ready(one) // does not count twice: nobody would be there to meet

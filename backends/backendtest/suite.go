@@ -130,7 +130,7 @@ func (b *bench) batch(t *testing.T, in []Value, a tensor.Allocator) (batch *back
 		Allocator: a,
 	}
 	if b.model.Signature().Decoupled {
-		batch.Answers = (*last)(batch)
+		batch.Responses = (*last)(batch)
 	}
 	for _, v := range in {
 		batch.In = append(batch.In, v.Tensor(t, b.alloc))
@@ -149,7 +149,7 @@ func (b *bench) batch(t *testing.T, in []Value, a tensor.Allocator) (batch *back
 type last backends.Batch
 
 // Answer implements backends.Answers.
-func (l *last) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
+func (l *last) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	b := (*backends.Batch)(l)
 	for i := range out {
 		b.SetOutput(i, out[i].Move())

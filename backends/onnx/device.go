@@ -42,7 +42,7 @@ func placesOf(cfg *modelconfig.ModelConfig) []tensor.Place {
 // placedModel is a model that takes and leaves its tensors at devices.
 type placedModel struct{ *model }
 
-var _ backends.Placer = placedModel{}
+var _ backends.DeviceModel = placedModel{}
 
 // Places returns the GPUs that its instance groups name.
 func (m placedModel) Places() []tensor.Place {
@@ -74,7 +74,7 @@ func (m *model) device(at tensor.Place) tensor.Accelerator {
 // placedInstance is an instance whose tensors are at a device.
 type placedInstance struct{ *instance }
 
-var _ backends.Placed = placedInstance{}
+var _ backends.DeviceInstance = placedInstance{}
 
 // Stream returns where its inputs are waited for.
 func (x placedInstance) Stream() tensor.Stream { return x.stream }

@@ -44,7 +44,7 @@ type backend struct {
 	places   *tensor.Places
 }
 
-var _ backends.Described = (*backend)(nil)
+var _ backends.Describer = (*backend)(nil)
 
 // Describe returns the library's version and path.
 func (b *backend) Describe() string { return "ONNX Runtime " + b.lib.version + ", " + b.lib.path }

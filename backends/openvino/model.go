@@ -47,7 +47,7 @@ type backend struct {
 	maxBatch int
 }
 
-var _ backends.Described = (*backend)(nil)
+var _ backends.Describer = (*backend)(nil)
 
 // Describe returns the library's version and path.
 func (b *backend) Describe() string { return "OpenVINO " + b.lib.version + ", " + b.lib.path }

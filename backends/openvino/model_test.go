@@ -254,7 +254,7 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if d, ok := b.(backends.Described); !ok || !strings.HasPrefix(d.Describe(), "OpenVINO 20") {
+	if d, ok := b.(backends.Describer); !ok || !strings.HasPrefix(d.Describe(), "OpenVINO 20") {
 		t.Errorf("Describe = %v", b)
 	}
 }

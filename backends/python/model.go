@@ -50,8 +50,8 @@ type model struct {
 }
 
 var (
-	_ backends.Completer = (*model)(nil)
-	_ backends.Asked     = (*model)(nil)
+	_ backends.Completer        = (*model)(nil)
+	_ backends.ReadinessChecker = (*model)(nil)
 )
 
 // Load imports the model's file in a worker, which becomes that of the first instance, and has it complete the

@@ -110,7 +110,7 @@ type backend struct {
 	fault error // of the interpreter
 }
 
-var _ backends.Described = (*backend)(nil)
+var _ backends.Describer = (*backend)(nil)
 
 func open(o backends.Options) (backends.Backend, error) {
 	set, err := readSettings(o.Config)

@@ -27,7 +27,7 @@ func options(tb testing.TB) backends.Options {
 		tb.Fatal(err)
 	}
 	defer b.Close()
-	if err := b.(backends.Checked).Check(); err != nil {
+	if err := b.(backends.Checker).Check(); err != nil {
 		preparedtest.Skip(tb, "python", err)
 	}
 	return o
@@ -110,7 +110,7 @@ func checkInterpreter(t *testing.T, path, want string) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	err = b.(backends.Checked).Check()
+	err = b.(backends.Checker).Check()
 	if status.CodeOf(err) != status.Unavailable || !strings.Contains(err.Error(), want) {
 		t.Errorf("Check = %v, want %q", err, want)
 	}
@@ -159,7 +159,7 @@ func runs(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if about := b.(backends.Described).Describe(); !strings.Contains(about, folder) {
+	if about := b.(backends.Describer).Describe(); !strings.Contains(about, folder) {
 		t.Errorf("the backend runs '%s', want what is in %s", about, folder)
 	}
 }

@@ -62,7 +62,7 @@ func (l *lines) with(ctx context.Context, t *testing.T, parts ...string) string 
 
 // readied is a model of testdata with one instance, and its log.
 type readied struct {
-	backends.Asked
+	backends.ReadinessChecker
 	backends.Instance
 	alloc tensor.Allocator
 	log   *lines
@@ -93,7 +93,7 @@ func ready(t *testing.T, name string) *readied {
 			t.Error(err)
 		}
 	})
-	r.Asked = m.(backends.Asked)
+	r.ReadinessChecker = m.(backends.ReadinessChecker)
 	return r
 }
 

@@ -16,10 +16,10 @@ import (
 // values are the answers of a decoupled model of one number.
 type values []float32
 
-var _ backends.Answers = (*values)(nil)
+var _ backends.Responses = (*values)(nil)
 
 // Answer implements backends.Answers.
-func (v *values) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
+func (v *values) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	*v = append(*v, tensor.Slice[float32](&out[0])...)
 	tensor.ReleaseAll(out)
 	return nil
@@ -45,7 +45,7 @@ func TestErrorBetweenResponses(t *testing.T) {
 	}
 	defer in.Release()
 	var got values
-	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Answers: &got}
+	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Responses: &got}
 	b.Reqs = []backends.Req{{Ctx: t.Context(), Rows: 1}}
 	if err := x.Execute(t.Context(), b); err != nil {
 		t.Fatal(err)

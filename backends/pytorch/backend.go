@@ -51,7 +51,7 @@ type backend struct {
 	file   string
 }
 
-var _ backends.Described = (*backend)(nil)
+var _ backends.Describer = (*backend)(nil)
 
 func open(o backends.Options, file string) (backends.Backend, error) {
 	device := "cpu"

@@ -147,7 +147,7 @@ func respond(b *backends.Batch, value int32, index uint32) error {
 		return err
 	}
 	tensor.Slice[int32](&out)[0], tensor.Slice[uint32](&idx)[0] = value, index
-	if b.Answers == nil {
+	if b.Responses == nil {
 		b.SetOutput(0, out)
 		b.SetOutput(1, idx)
 		return nil

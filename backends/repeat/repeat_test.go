@@ -76,7 +76,7 @@ type answers struct {
 
 func (a *answers) Detach() { a.detached = append(a.detached, time.Since(a.began)) }
 
-func (a *answers) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
+func (a *answers) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	defer tensor.ReleaseAll(out)
 	a.got = append(a.got, [2]int64{int64(tensor.Slice[int32](&out[0])[0]), int64(tensor.Slice[uint32](&out[1])[0])})
 	if len(a.got) == a.leave {
@@ -116,7 +116,7 @@ func TestAnswers(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			a := &answers{leave: tt.leave, stop: cancel}
-			batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Answers: a}
+			batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Responses: a}
 			for _, v := range inputs([]int32{7, -8, 9}, tt.delays, 0) {
 				batch.In = append(batch.In, v.Tensor(t, alloc))
 			}
@@ -148,7 +148,7 @@ func execute(t *testing.T, decoupled bool, a *answers, in []backendtest.Value) e
 		t.Fatal(err)
 	}
 	alloc := tensor.NewChecked(t, nil)
-	batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Answers: a}
+	batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Responses: a}
 	for _, v := range in {
 		batch.In = append(batch.In, v.Tensor(t, alloc))
 	}

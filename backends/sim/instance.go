@@ -18,11 +18,11 @@ type instance struct {
 	host   tensor.Allocator
 }
 
-var _ backends.Placed = (*instance)(nil)
+var _ backends.DeviceInstance = (*instance)(nil)
 
 // Wrap has inner, which moves to the caller's new instance, run at a device; name is
 // for error texts and host where the memory of its kernels comes from.
-func Wrap(inner backends.Instance, d *simdev.Device, name string, host tensor.Allocator) (backends.Placed, error) {
+func Wrap(inner backends.Instance, d *simdev.Device, name string, host tensor.Allocator) (backends.DeviceInstance, error) {
 	s, err := d.Open(name)
 	if err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func (i *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		return err
 	}
 	host := backends.Batch{Reqs: b.Reqs, Rows: b.Rows, In: in, Out: make([]tensor.Tensor, len(b.Out)), Allocator: i.host}
-	if b.Answers != nil {
-		host.Answers = &answers{to: b.Answers, from: i}
+	if b.Responses != nil {
+		host.Responses = &answers{to: b.Responses, from: i}
 	}
 	defer tensor.ReleaseAll(host.Out)
 	if err := i.inner.Execute(ctx, &host); err != nil {
@@ -144,20 +144,20 @@ func (i *instance) Close() error { return errors.Join(i.inner.Close(), i.stream.
 
 // answers puts the answers of a decoupled model at the device.
 type answers struct {
-	to   backends.Answers
+	to   backends.Responses
 	from *instance
 }
 
 var _ backends.Failer = (*answers)(nil)
 
 // Answer stores one answer and passes it on.
-func (a *answers) Answer(req int, out []tensor.Tensor, params infer.Params, final bool) error {
+func (a *answers) Respond(req int, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
 	stored, err := a.from.store(out)
 	if err != nil {
 		return err
 	}
-	return a.to.Answer(req, stored, params, final)
+	return a.to.Respond(req, stored, params, final)
 }
 
 // Fail passes an error on.

@@ -233,7 +233,7 @@ type model struct {
 	host    tensor.Allocator
 }
 
-var _ backends.Placer = (*model)(nil)
+var _ backends.DeviceModel = (*model)(nil)
 
 // Signature returns the model's own.
 func (m *model) Signature() *config.Signature { return m.inner.Signature() }

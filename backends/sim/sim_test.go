@@ -62,7 +62,7 @@ func newSite(t *testing.T, sig *config.Signature, params map[string]string, m sc
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.station = scheduler.NewStation(scheduler.StationSettings{
+	s.station = scheduler.NewQueue(scheduler.QueueSettings{
 		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
 			Signature: sig, Stats: b.Stats, Alloc: b.Alloc, Padding: pad, Log: slog.New(slog.DiscardHandler), Mover: s.mover,
 		}),
@@ -240,7 +240,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if p, ok := m.(backends.Placer); !ok || !slices.Equal(p.Places(), []tensor.Place{simdev.Place(0), simdev.Place(1)}) {
+	if p, ok := m.(backends.DeviceModel); !ok || !slices.Equal(p.Places(), []tensor.Place{simdev.Place(0), simdev.Place(1)}) {
 		t.Errorf("not at both devices: %v", m)
 	}
 	if _, err := m.NewInstance(context.Background(), tensor.Place{}); status.CodeOf(err) != status.Unsupported {
@@ -250,7 +250,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, ok := inst.(backends.Placed); !ok || p.Stream().Place() != simdev.Place(1) {
+	if p, ok := inst.(backends.DeviceInstance); !ok || p.Stream().Place() != simdev.Place(1) {
 		t.Error("the instance is elsewhere")
 	}
 	for range 2 {

@@ -69,7 +69,7 @@ func TestRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got count
-	batch := &backends.Batch{Reqs: []backends.Req{{Rows: 2}}, Rows: 2, Out: make([]tensor.Tensor, 1), Allocator: tensor.NewPool(), Answers: &got}
+	batch := &backends.Batch{Reqs: []backends.Req{{Rows: 2}}, Rows: 2, Out: make([]tensor.Tensor, 1), Allocator: tensor.NewPool(), Responses: &got}
 	batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{2, 1}, int32(1), 1).Tensor(t, batch.Allocator)}
 	if err := x.Execute(t.Context(), batch); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ type count int
 
 func (*count) Detach() {}
 
-func (c *count) Answer(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
+func (c *count) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	tensor.ReleaseAll(out)
 	*c++
 	return nil
@@ -107,7 +107,7 @@ func TestCounts(t *testing.T) {
 	for _, n := range []int32{-2147483648, -1, 0, 1, 6} {
 		alloc := tensor.NewChecked(t, nil)
 		var got count
-		batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 1), Allocator: alloc, Answers: &got}
+		batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 1), Allocator: alloc, Responses: &got}
 		batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{1}, n).Tensor(t, alloc)}
 		if err := x.Execute(t.Context(), batch); err != nil || int32(got) != max(n, 0) {
 			t.Errorf("%d is answered %d times, error %v", n, got, err)
@@ -124,7 +124,7 @@ type order struct {
 
 func (o *order) Detach() { o.freed++ }
 
-func (o *order) Answer(i int, out []tensor.Tensor, _ infer.Params, _ bool) error {
+func (o *order) Respond(i int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	tensor.ReleaseAll(out)
 	o.list = append(o.list, i)
 	return nil
@@ -157,7 +157,7 @@ func TestBatch(t *testing.T) {
 		leave()
 		alloc := tensor.NewChecked(t, nil)
 		var got order
-		batch := &backends.Batch{Rows: 4, Out: make([]tensor.Tensor, 1), Allocator: alloc, Answers: &got}
+		batch := &backends.Batch{Rows: 4, Out: make([]tensor.Tensor, 1), Allocator: alloc, Responses: &got}
 		for i := range 4 {
 			batch.Reqs = append(batch.Reqs, backends.Req{Rows: 1, First: i, Ctx: []context.Context{t.Context(), t.Context(), t.Context(), gone}[i]})
 		}

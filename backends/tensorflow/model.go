@@ -36,7 +36,7 @@ type backend struct {
 	maxBatch int
 }
 
-var _ backends.Described = (*backend)(nil)
+var _ backends.Describer = (*backend)(nil)
 
 // Describe returns the library's version and path.
 func (b *backend) Describe() string { return "TensorFlow " + b.lib.version + ", " + b.lib.path }

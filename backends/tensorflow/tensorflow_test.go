@@ -410,7 +410,7 @@ func TestDescribe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if text := b.(backends.Described).Describe(); !strings.HasPrefix(text, "TensorFlow 2.") || !strings.Contains(text, "libtensorflow") {
+	if text := b.(backends.Describer).Describe(); !strings.HasPrefix(text, "TensorFlow 2.") || !strings.Contains(text, "libtensorflow") {
 		t.Errorf("Describe = %q", text)
 	}
 }

@@ -78,7 +78,7 @@ func pythonCheck() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(b.(backends.Checked).Check(), b.Close())
+	return errors.Join(b.(backends.Checker).Check(), b.Close())
 }
 
 // addresses are where a server answers, as its log says.

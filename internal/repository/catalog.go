@@ -57,7 +57,7 @@ func (r *Repository) ModelReady(name string, number int64) error {
 
 // asked returns why a version that was loaded does not serve now, or nil.
 func (r *Repository) asked(v *version) error {
-	m, ok := v.model.(backends.Asked)
+	m, ok := v.model.(backends.ReadinessChecker)
 	if !ok {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, 
 
 func statistics(m *telemetry.Model) infer.Statistics {
 	all := m.Requests()
-	n, computed := m.Answered(), all.Count
+	n, computed := m.Responses(), all.Count
 	s := infer.Statistics{
 		Name: m.Name, Version: strconv.FormatInt(m.Version, 10),
 		LastInference: m.LastInference(), InferenceCount: m.Rows(), ExecutionCount: m.Executions(),

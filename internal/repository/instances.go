@@ -95,7 +95,7 @@ func countInstances(list []seat) int {
 // open how many, one of a concurrent model stands for as many as there are processors.
 func (r *Repository) seatsOf(f *folder, m backends.Model) []seat {
 	seats := r.seats(f.cfg)
-	if p, ok := m.(backends.Placer); ok {
+	if p, ok := m.(backends.DeviceModel); ok {
 		seats = atDevices(seats, p.Places())
 	}
 	if _, concurrent := m.(backends.Concurrent); concurrent && f.anyCount {
@@ -118,7 +118,7 @@ func placesOf(seats []seat) (places []tensor.Place) {
 type unit struct {
 	seat
 	inst backends.Instance // one that stands for several is in several units
-	gate *device.Gate      // nil: nothing limits it
+	gate *device.Limiter   // nil: nothing limits it
 }
 
 // units are all instances of a version, or some.
@@ -144,14 +144,14 @@ func (list units) instances() []backends.Instance {
 }
 
 // gates returns those of the units, nil when nothing limits any.
-func (list units) gates() []scheduler.Gate {
-	var gates []scheduler.Gate
+func (list units) gates() []scheduler.Limiter {
+	var gates []scheduler.Limiter
 	for i := range list {
 		if list[i].gate == nil {
 			continue
 		}
 		if gates == nil {
-			gates = make([]scheduler.Gate, len(list))
+			gates = make([]scheduler.Limiter, len(list))
 		}
 		gates[i] = list[i].gate
 	}

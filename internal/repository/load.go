@@ -34,7 +34,7 @@ type version struct {
 	stats *telemetry.Model
 	exec  *exec.Executor
 	// recall stands in front of exec when an ensemble's answers are kept, else nil.
-	recall *exec.Recall
+	recall *exec.ResponseCache
 	// identity is part of the keys of answers that are kept.
 	identity cache.Key
 	life     *life
@@ -121,7 +121,7 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		stats: stats, temp: f.temp, seats: r.seatsOf(f, model),
 	}
 	v.shown.Store(v.cfg)
-	if _, ok := model.(backends.Placer); ok {
+	if _, ok := model.(backends.DeviceModel); ok {
 		v.places = placesOf(v.seats)
 	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Pulse is what a served version has done since it was loaded, in few words.
-type Pulse struct {
+type Counters struct {
 	Name    string
 	Version int64
 	// Waiting is how many requests wait for an instance now.
@@ -27,8 +27,8 @@ type Pulse struct {
 }
 
 // Pulses returns those of all served versions, sorted by name and version.
-func (r *Repository) Pulses() []Pulse {
-	var list []Pulse
+func (r *Repository) Counters() []Counters {
+	var list []Counters
 	s := r.catalog.Load()
 	for _, key := range s.keys {
 		for _, v := range s.models[key].versions {
@@ -38,8 +38,8 @@ func (r *Repository) Pulses() []Pulse {
 	return list
 }
 
-func (v *version) pulse(name string) Pulse {
-	p := Pulse{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
+func (v *version) pulse(name string) Counters {
+	p := Counters{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
 	for _, m := range v.stats.Moves.List() {
 		p.CopiedBytes += m.Bytes
 	}

@@ -43,7 +43,7 @@ func (r *Repository) remember(f *folder, v *version) error {
 	if err != nil || !keeps {
 		return err
 	}
-	v.recall = exec.NewRecall(v.exec, r.s.Responses, v.identity)
+	v.recall = exec.NewResponseCache(v.exec, r.s.Responses, v.identity)
 	return nil
 }
 

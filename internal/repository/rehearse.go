@@ -56,7 +56,7 @@ func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, tog
 			return nil, err
 		}
 		if x.queue = q; together == 1 {
-			q.Hurry() // no request waits for another
+			q.Flush() // no request waits for another
 		}
 	case together > 1:
 		rules := batchesOf(together)

@@ -380,7 +380,7 @@ func (r *Repository) Models() []string {
 }
 
 // Hurry has no batch wait for more requests from now on: the server is about to end.
-func (r *Repository) Hurry() {
+func (r *Repository) Flush() {
 	for _, m := range r.catalog.Load().models {
 		for _, v := range m.versions {
 			v.hurry()
@@ -403,7 +403,7 @@ func (r *Repository) Busy() (n int) {
 // hurry does so for one version.
 func (v *version) hurry() {
 	if v.queue != nil {
-		scheduler.Hurry(v.queue)
+		scheduler.Flush(v.queue)
 	}
 }
 

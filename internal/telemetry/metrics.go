@@ -85,7 +85,7 @@ const FirstResponse = "nv_inference_first_response_histogram_ms"
 
 // families are Triton's metrics and ours, which begin with ensemble_, sorted by name.
 var families = sorted([]family{
-	{name: "nv_inference_request_success", help: "Requests answered", kind: counter, model: func(m *Model) float64 { return float64(m.Answered()) }},
+	{name: "nv_inference_request_success", help: "Requests answered", kind: counter, model: func(m *Model) float64 { return float64(m.Responses()) }},
 	{name: "nv_inference_request_failure", help: "Requests that failed, by reason; a failed request to an ensemble counts 2, for itself and for its step", kind: counter, reasons: true},
 	{name: "nv_inference_count", help: "Inferences made: every row of a batch counts, hits of the response cache do not", kind: counter, model: func(m *Model) float64 { return float64(m.Rows()) }},
 	{name: "nv_inference_exec_count", help: "Batches executed", kind: counter, model: func(m *Model) float64 { return float64(m.Executions()) }},

@@ -219,7 +219,7 @@ func (m *Model) Hits() (count, ns uint64) { return m.hits.Load() }
 func (m *Model) Misses() (count, ns uint64) { return m.misses.Load() }
 
 // Answered returns the number of successful requests, hits of the cache included.
-func (m *Model) Answered() uint64 {
+func (m *Model) Responses() uint64 {
 	hits, _ := m.hits.Load()
 	return m.Requests().Count + hits
 }

@@ -13,13 +13,13 @@ import (
 )
 
 // answer ends the request; where a client waits for it, the client does so itself.
-func (r *run) answer(t *scheduler.Turn) {
+func (r *run) answer(t *scheduler.RunLoop) {
 	if r.root != r {
 		r.crest(t)
 		return
 	}
 	r.ended = t.Now()
-	if c, ok := r.sink.(*infer.Call); ok && t.Answer(c, r) {
+	if c, ok := r.sink.(*infer.Call); ok && t.Respond(c, r) {
 		return
 	}
 	r.End()
@@ -78,7 +78,7 @@ func (r *run) give(resp *infer.Response, final bool) {
 }
 
 // send sends one answer of a decoupled model, with those of its outputs that are wanted.
-func (r *run) send(w *scheduler.Work, out []tensor.Tensor, params infer.Params, final bool) error {
+func (r *run) send(w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
 	if err := r.pace(w); err != nil {
 		return err

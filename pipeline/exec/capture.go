@@ -110,7 +110,7 @@ func (r *run) captureInputs(f tracing.Film) {
 }
 
 // captureOutputs keeps what a step has made for others to read.
-func (r *run) captureOutputs(f tracing.Film, n *plan.Node, w *scheduler.Work) {
+func (r *run) captureOutputs(f tracing.Film, n *plan.Node, w *scheduler.Task) {
 	edges := r.x.shots()
 	for port, s := range n.Out {
 		if s != plan.None {
@@ -170,7 +170,7 @@ func (r *run) capture(f tracing.Film, e tracing.Edge, wave int32, t *tensor.Tens
 }
 
 // captureRecalled keeps the tensors of a request that the cache has answered.
-func (r *Recall) captureRecalled(a *ask, w waiter, resp *infer.Response) {
+func (r *ResponseCache) captureRecalled(a *ask, w waiter, resp *infer.Response) {
 	f := w.req.Trace.Film()
 	if f == nil {
 		return

@@ -179,7 +179,7 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 		r.captureInputs(f)
 	}
 	r.start()
-	r.turn.Flush()
+	r.turn.Dispatch()
 	if async {
 		r.turn.Leave()
 	} else {
@@ -190,7 +190,7 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 
 // Respond takes one answer of a decoupled model: to the client when the plan has only
 // this node, else into the steps that follow.
-func (x *Executor) Respond(w *scheduler.Work, out []tensor.Tensor, params infer.Params, final bool) error {
+func (x *Executor) Respond(w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
 	if x.next != nil {
 		return r.launch(w, out, params, final)
@@ -200,7 +200,7 @@ func (x *Executor) Respond(w *scheduler.Work, out []tensor.Tensor, params infer.
 
 // Fail tells a client at once that the one step of its request has failed. A request of several steps ends with the last one
 // that is under way.
-func (x *Executor) Fail(w *scheduler.Work, err error, final bool) {
+func (x *Executor) Fail(w *scheduler.Task, err error, final bool) {
 	r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
 	if f, ok := r.sink.(infer.Failer); ok && x.next == nil && r.root == r && !x.plan.Ensemble {
 		f.Fail(x.wrap(r.ctx, w.Node, err), final)
@@ -212,7 +212,7 @@ func (x *Executor) Fail(w *scheduler.Work, err error, final bool) {
 // stay one.
 //
 // hot: no allocation in the steady state.
-func (*Executor) Complete(list scheduler.List, t *scheduler.Turn) {
+func (*Executor) Complete(list scheduler.TaskList, t *scheduler.RunLoop) {
 	whole := list.Whole()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
@@ -221,7 +221,7 @@ func (*Executor) Complete(list scheduler.List, t *scheduler.Turn) {
 	if whole {
 		t.Seal()
 	}
-	t.Flush()
+	t.Dispatch()
 }
 
 // Drain waits until every request is answered.

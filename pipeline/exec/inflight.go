@@ -25,10 +25,10 @@ type credits struct {
 	workers *scheduler.Workers
 
 	mu      sync.Mutex
-	free    int64          // guarded by mu
-	waiting scheduler.List // guarded by mu
-	timer   *time.Timer    // guarded by mu
-	swept   bool           // the timer is running, guarded by mu
+	free    int64              // guarded by mu
+	waiting scheduler.TaskList // guarded by mu
+	timer   *time.Timer        // guarded by mu
+	swept   bool               // the timer is running, guarded by mu
 }
 
 // newInflight returns the credits of each node of x, nil for those without a limit
@@ -47,7 +47,7 @@ func newInflight(x *Executor, workers *scheduler.Workers) []*credits {
 }
 
 // take reports whether the work has got a credit; else the work waits here.
-func (c *credits) take(w *scheduler.Work) bool {
+func (c *credits) take(w *scheduler.Task) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.free > 0 {
@@ -60,7 +60,7 @@ func (c *credits) take(w *scheduler.Work) bool {
 }
 
 // give takes a credit back and stages the work that waits longest for it.
-func (c *credits) give(t *scheduler.Turn) {
+func (c *credits) give(t *scheduler.RunLoop) {
 	if c == nil {
 		return
 	}
@@ -76,7 +76,7 @@ func (c *credits) give(t *scheduler.Turn) {
 
 // pass returns the next work, to which the credit at hand passes; without one the
 // credit is free.
-func (c *credits) pass() *scheduler.Work {
+func (c *credits) pass() *scheduler.Task {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.waiting.Pop()
@@ -101,17 +101,17 @@ func (c *credits) sweepLater() {
 
 // sweep ends the waiting works whose clients have gone.
 func (c *credits) sweep() {
-	t := scheduler.NewTurn(c.workers)
+	t := scheduler.NewRunLoop(c.workers)
 	for dead := c.dead(); dead.Len() > 0; {
 		w := dead.Pop()
 		w.Run.(*run).abandon(w, t) //nolint:errcheck,forcetypeassert // set by newRun
 	}
-	t.Flush()
+	t.Dispatch()
 	t.Leave()
 }
 
 // dead takes those works out of the queue.
-func (c *credits) dead() (dead scheduler.List) {
+func (c *credits) dead() (dead scheduler.TaskList) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.swept = false
@@ -131,7 +131,7 @@ func (c *credits) dead() (dead scheduler.List) {
 }
 
 // abandon ends a work that never got its credit.
-func (r *run) abandon(w *scheduler.Work, t *scheduler.Turn) {
+func (r *run) abandon(w *scheduler.Task, t *scheduler.RunLoop) {
 	tensor.ReleaseAll(w.In)
 	r.fail(w.Node, gone(r.ctx))
 	r.leave(0, t)

@@ -15,7 +15,7 @@ const ahead = 128
 // for these while it holds its instance, for they may need the same one. Nor does a step
 // of a wave that is not the next to be answered: its waves leave after those of earlier
 // ones, whose steps may need that instance, too.
-func (r *run) makeRoom(w *scheduler.Work) error {
+func (r *run) makeRoom(w *scheduler.Task) error {
 	if err := r.pace(w); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (x *Executor) ahead() int {
 }
 
 // pace waits until the request's client takes another answer.
-func (r *run) pace(w *scheduler.Work) error {
+func (r *run) pace(w *scheduler.Task) error {
 	if r.ctx.Err() != nil || r.root.failure.Load() != nil {
 		return status.ErrCancelled
 	}

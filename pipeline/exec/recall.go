@@ -18,7 +18,7 @@ import (
 // Recall is an ensemble's executor with a response cache in front: a hit runs none of
 // the steps. Identical requests in flight run once, by the rules of package
 // scheduler/cached. Only complete answers without parameters are kept.
-type Recall struct {
+type ResponseCache struct {
 	x       *Executor
 	cache   cache.Cache
 	stats   *telemetry.Model
@@ -42,7 +42,7 @@ type waiter struct {
 // ask is a request on its way through the executor, and the sink that its answer comes
 // by.
 type ask struct {
-	r        *Recall
+	r        *ResponseCache
 	sink     infer.Sink
 	key      cache.Key
 	keep     bool           // the answer goes to the cache
@@ -59,8 +59,8 @@ var _ infer.Sink = (*ask)(nil)
 
 // NewRecall returns an executor that asks c first; identity tells the loaded version
 // from every other one. The ensemble may not be decoupled.
-func NewRecall(x *Executor, c cache.Cache, identity cache.Key) *Recall {
-	r := &Recall{x: x, cache: c, stats: x.stats, hashers: cache.NewHashers(identity)}
+func NewResponseCache(x *Executor, c cache.Cache, identity cache.Key) *ResponseCache {
+	r := &ResponseCache{x: x, cache: c, stats: x.stats, hashers: cache.NewHashers(identity)}
 	r.asks.New = func() any { return &ask{r: r} }
 	return r
 }
@@ -68,7 +68,7 @@ func NewRecall(x *Executor, c cache.Cache, identity cache.Key) *Recall {
 // Offer is the executor's Offer with the cache before it.
 //
 // hot: a hit allocates nothing besides the response, which is pooled.
-func (r *Recall) Offer(ctx context.Context, req *infer.Request, sink infer.Sink) bool {
+func (r *ResponseCache) Offer(ctx context.Context, req *infer.Request, sink infer.Sink) bool {
 	r.x.pending.Add(1) // until the request is answered, wherever
 	if r.x.retired.Load() {
 		r.x.pending.Add(-1)
@@ -83,7 +83,7 @@ func (r *Recall) Offer(ctx context.Context, req *infer.Request, sink infer.Sink)
 }
 
 // look asks the cache.
-func (r *Recall) look(w waiter) {
+func (r *ResponseCache) look(w waiter) {
 	a := r.asks.Get().(*ask) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	a.sink, a.wanted = w.sink, a.wanted[:0]
 	if !r.begin(a, w.req) || w.ctx.Err() != nil {
@@ -116,7 +116,7 @@ func (r *Recall) look(w waiter) {
 
 // begin notes which outputs are wanted and makes the key; false: the request is not for
 // the cache, or wrong, which the executor says.
-func (r *Recall) begin(a *ask, req *infer.Request) bool {
+func (r *ResponseCache) begin(a *ask, req *infer.Request) bool {
 	sig := r.x.plan.Signature
 	h := r.hashers.Get()
 	defer r.hashers.Put(h)
@@ -155,7 +155,7 @@ func (a *ask) room() {
 	clear(a.out)
 }
 
-func (r *Recall) join(key *cache.Key, w waiter) cache.Role {
+func (r *ResponseCache) join(key *cache.Key, w waiter) cache.Role {
 	u := cache.Urgency{Priority: w.req.Priority, Timeout: w.req.Timeout}
 	r.stats.Queued(1) // before the leader may end
 	role := r.flights.Join(key, u, w)
@@ -168,7 +168,7 @@ func (r *Recall) join(key *cache.Key, w waiter) cache.Role {
 }
 
 // run has the executor compute a request; the answer comes by a.
-func (r *Recall) run(a *ask, w waiter, keep, leads bool) {
+func (r *ResponseCache) run(a *ask, w waiter, keep, leads bool) {
 	a.keep, a.leads, a.sequence = keep, leads, w.req.Sequence
 	r.x.submit(w.ctx, w.req, a)
 }
@@ -210,7 +210,7 @@ func (a *ask) Close(err error) {
 }
 
 // share answers the followers of a request.
-func (r *Recall) share(a *ask) {
+func (r *ResponseCache) share(a *ask) {
 	for _, w := range a.waiting {
 		r.stats.Queued(-1)
 		if w.ctx.Err() != nil {
@@ -223,7 +223,7 @@ func (r *Recall) share(a *ask) {
 
 // retry has the followers of a request that failed computed: one of them leads when
 // only the client of the first one had gone.
-func (r *Recall) retry(a *ask, err error) {
+func (r *ResponseCache) retry(a *ask, err error) {
 	for _, w := range a.waiting {
 		r.stats.Queued(-1)
 		if w.ctx.Err() != nil {
@@ -248,7 +248,7 @@ func (r *Recall) retry(a *ask, err error) {
 }
 
 // answer ends a request with the outputs of a.
-func (r *Recall) answer(a *ask, w waiter, took int64) {
+func (r *ResponseCache) answer(a *ask, w waiter, took int64) {
 	p := r.x.plan
 	resp := newResponse(p, w.req.ID)
 	resp.Sequence = w.req.Sequence
@@ -276,21 +276,21 @@ func (r *Recall) answer(a *ask, w waiter, took int64) {
 }
 
 // cancel ends a follower whose client has gone.
-func (r *Recall) cancel(w waiter) {
+func (r *ResponseCache) cancel(w waiter) {
 	r.stats.Failed(telemetry.Canceled, telemetry.Now()-w.came)
 	w.req.Release()
 	w.sink.Close(gone(w.ctx))
 	r.x.pending.Add(-1)
 }
 
-func (r *Recall) recycle(a *ask) {
+func (r *ResponseCache) recycle(a *ask) {
 	tensor.ReleaseAll(a.out)
 	clear(a.waiting)
 	a.sink, a.keep, a.leads, a.whole, a.took, a.waiting = nil, false, false, false, 0, a.waiting[:0]
 	r.asks.Put(a)
 }
 
-func (r *Recall) sweepLater() {
+func (r *ResponseCache) sweepLater() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -305,7 +305,7 @@ func (r *Recall) sweepLater() {
 }
 
 // sweep gives up the followers whose clients have gone.
-func (r *Recall) sweep() {
+func (r *ResponseCache) sweep() {
 	r.mu.Lock()
 	r.swept = false
 	r.mu.Unlock()

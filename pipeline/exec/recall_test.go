@@ -20,7 +20,7 @@ import (
 // recalled is an ensemble of one step behind a cache.
 type recalled struct {
 	*bench
-	r     *exec.Recall
+	r     *exec.ResponseCache
 	stats *telemetry.Model
 	runs  atomic.Int32
 	enter chan struct{}
@@ -40,7 +40,7 @@ func newRecalled(t *testing.T) *recalled {
 	}))
 	c := local.New(local.Settings{Size: 1 << 20, Alloc: x.alloc})
 	e := exec.New(exec.Settings{Plan: chain(1, signature("e", 1, 8)), Targets: []scheduler.Scheduler{step}, Stats: x.stats, Workers: x.workers, Mover: x.mover()})
-	x.r = exec.NewRecall(e, c, cache.Key{1})
+	x.r = exec.NewResponseCache(e, c, cache.Key{1})
 	t.Cleanup(func() {
 		if err := errors.Join(e.Drain(context.Background()), c.Close()); err != nil {
 			t.Error(err)
@@ -97,7 +97,7 @@ func TestRecall(t *testing.T) {
 	}
 	wait(t, x.ask(t.Context(), 2, func(r *infer.Request) { r.Outputs = []string{"none"} }), true)
 	x.counts(t, 2, 3, 2)
-	if n := x.stats.Answered(); n != 5 {
+	if n := x.stats.Responses(); n != 5 {
 		t.Errorf("%d requests answered, want 5", n)
 	}
 }
@@ -156,7 +156,7 @@ func TestRecallRetired(t *testing.T) {
 	c := local.New(local.Settings{Size: 1 << 20, Alloc: b.alloc})
 	e.Retire()
 	req := b.request(1)
-	if exec.NewRecall(e, c, cache.Key{}).Offer(t.Context(), req, infer.NewCall()) {
+	if exec.NewResponseCache(e, c, cache.Key{}).Offer(t.Context(), req, infer.NewCall()) {
 		t.Fatal("a retired version answers")
 	}
 	req.Release()

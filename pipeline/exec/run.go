@@ -20,12 +20,12 @@ type run struct {
 	ctx  context.Context //nolint:containedctx // a run is a request in flight
 	req  *infer.Request
 	sink infer.Sink
-	turn *scheduler.Turn // of the submitting goroutine
+	turn *scheduler.RunLoop // of the submitting goroutine
 
 	slots   []tensor.Tensor
 	readers []atomic.Int32 // per slot: reads to come
 	need    []atomic.Int32 // per node: inputs to come
-	work    []scheduler.Work
+	work    []scheduler.Task
 	wanted  plan.Bits // nodes the wanted outputs need
 	subset  plan.Bits // memory for wanted when not all outputs are asked for
 	outputs []int32   // wanted outputs, by position in the signature
@@ -61,11 +61,11 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	p := x.plan
 	r := &run{
 		x:       x,
-		turn:    scheduler.NewTurn(workers),
+		turn:    scheduler.NewRunLoop(workers),
 		slots:   make([]tensor.Tensor, p.Slots),
 		readers: make([]atomic.Int32, p.Slots),
 		need:    make([]atomic.Int32, len(p.Nodes)),
-		work:    make([]scheduler.Work, len(p.Nodes)),
+		work:    make([]scheduler.Task, len(p.Nodes)),
 		subset:  plan.NewBits(len(p.Nodes)),
 		outputs: make([]int32, 0, len(p.Outputs)),
 	}
@@ -75,7 +75,7 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	}
 	for i := range r.work {
 		n := &p.Nodes[i]
-		r.work[i] = scheduler.Work{
+		r.work[i] = scheduler.Task{
 			To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.at, Want: want(n),
 			In:  make([]tensor.Tensor, len(n.In)),
 			Out: make([]tensor.Tensor, len(n.Out)),
@@ -144,7 +144,7 @@ func (r *run) start() {
 // deliver tells the readers of a slot that its tensor, or its absence, is known, and
 // returns how many nodes that staged. A node with one input is ready at once; others
 // count.
-func (r *run) deliver(s plan.Slot, after int32, t *scheduler.Turn) int32 {
+func (r *run) deliver(s plan.Slot, after int32, t *scheduler.RunLoop) int32 {
 	staged := int32(0)
 	for _, u := range r.x.plan.Consumers[s] {
 		if r.x.plan.Nodes[u.Node].Need > 1 && r.need[u.Node].Add(-1) > 0 {
@@ -160,7 +160,7 @@ func (r *run) deliver(s plan.Slot, after int32, t *scheduler.Turn) int32 {
 // stage hands node n, whose inputs are all known, to its scheduler, and returns how
 // many works that started: 1, or 0 when the request has failed. Nothing staged runs
 // before the turn is flushed, so the caller may count afterwards.
-func (r *run) stage(n, after int32, t *scheduler.Turn) int32 {
+func (r *run) stage(n, after int32, t *scheduler.RunLoop) int32 {
 	if r.root.failure.Load() != nil {
 		return 0
 	}
@@ -170,12 +170,12 @@ func (r *run) stage(n, after int32, t *scheduler.Turn) int32 {
 		r.fail(n, err)
 		return 0
 	}
-	w.Ctx, w.Meta, w.Err, w.Reply, w.Cached = r.ctx, r.meta(), nil, nil, false
+	w.Ctx, w.Meta, w.Err, w.ResponseParams, w.Cached = r.ctx, r.meta(), nil, nil, false
 	if w.Outputs = r.x.gives[n]; !r.x.plan.Ensemble {
 		w.Outputs = r.req.Outputs
 	}
 	if w.Trace = r.req.Trace; w.Trace != nil {
-		w.Ready, w.After, w.Wave, w.Seen = t.Now(), after, r.wave.number, tracing.Execution{}
+		w.Ready, w.After, w.SubRun, w.Execution = t.Now(), after, r.wave.number, tracing.Execution{}
 		if w.Trace.Tensors() {
 			r.tracePorts(false, w, w.In, r.x.plan.Nodes[n].Signature.Inputs)
 		}
@@ -194,7 +194,7 @@ func (r *run) stage(n, after int32, t *scheduler.Turn) int32 {
 }
 
 // fill takes the node's inputs from their slots.
-func (r *run) fill(w *scheduler.Work, n *plan.Node) error {
+func (r *run) fill(w *scheduler.Task, n *plan.Node) error {
 	w.Rows = 1
 	rows := int64(-1)
 	for port, s := range n.In {
@@ -257,7 +257,7 @@ func (r *run) read(s plan.Slot) tensor.Tensor {
 }
 
 // complete takes the outputs of one executed work. Afterwards the run may be gone.
-func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
+func (r *run) complete(w *scheduler.Task, t *scheduler.RunLoop) {
 	n, staged := &r.x.plan.Nodes[w.Node], int32(0)
 	if w.Trace != nil {
 		r.traceStep(n, w, t.Now())
@@ -275,8 +275,8 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 			r.root.account(&w.Times)
 			r.observe(w, n)
 		}
-		if len(w.Reply) > 0 {
-			r.replied(w.Reply)
+		if len(w.ResponseParams) > 0 {
+			r.replied(w.ResponseParams)
 		}
 		if r.x.next != nil && w.Node == r.x.part.Producer {
 			r.landed(w, t)
@@ -306,7 +306,7 @@ func (r *run) complete(w *scheduler.Work, t *scheduler.Turn) {
 // observe counts a step that succeeded, and the tensors that it wrote.
 //
 // hot: atomic adds.
-func (r *run) observe(w *scheduler.Work, n *plan.Node) {
+func (r *run) observe(w *scheduler.Task, n *plan.Node) {
 	x := r.x
 	if x.steps == nil {
 		return
@@ -341,7 +341,7 @@ func (r *run) fail(n int32, err error) {
 
 // leave counts one work (or the set-up) out and those it staged in; the last one
 // answers. In a chain the one replaces the other and nothing is counted.
-func (r *run) leave(staged int32, t *scheduler.Turn) {
+func (r *run) leave(staged int32, t *scheduler.RunLoop) {
 	if staged != 1 && r.underway.Add(staged-1) == 0 {
 		r.answer(t)
 	}

@@ -35,7 +35,7 @@ func (r *run) traceNamed(output bool, list []infer.Named) {
 }
 
 // tracePorts records the tensors of a step of an ensemble; a plain model's are the request's.
-func (r *run) tracePorts(output bool, w *scheduler.Work, list []tensor.Tensor, ports []config.Port) {
+func (r *run) tracePorts(output bool, w *scheduler.Task, list []tensor.Tensor, ports []config.Port) {
 	if !r.x.plan.Ensemble {
 		return
 	}
@@ -65,12 +65,12 @@ func (r *run) traceTensor(output bool, node, wave int32, name string, x *tensor.
 }
 
 // traceStep records one execution, or why there was none.
-func (r *run) traceStep(n *plan.Node, w *scheduler.Work, now int64) {
+func (r *run) traceStep(n *plan.Node, w *scheduler.Task, now int64) {
 	s := tracing.Step{
 		Node: w.Step, After: w.After, Wave: r.wave.number,
 		Model: n.Signature.Model, Version: n.Signature.Version, Own: !r.x.plan.Ensemble,
 		Cached: w.Cached, Failed: w.Err != nil,
-		Ready: w.Ready, Enqueued: w.Enqueued, Done: now, Execution: w.Seen,
+		Ready: w.Ready, Enqueued: w.Enqueued, Done: now, Execution: w.Execution,
 	}
 	if s.Batch != 0 {
 		s.Start, s.InputEnd, s.InferEnd, s.End = w.Times.Start, w.Times.InputEnd, w.Times.InferEnd, w.Times.End

@@ -68,7 +68,7 @@ func (r *run) waive() {
 }
 
 // unawaited stages a decoupled step without inputs that waited only for what was waived.
-func (r *run) unawaited(t *scheduler.Turn) int32 {
+func (r *run) unawaited(t *scheduler.RunLoop) int32 {
 	x := r.x
 	if x.next == nil || len(x.writers) == 0 || int(x.plan.Nodes[x.part.Producer].Need) > len(x.writers) || !r.wanted.Has(x.part.Producer) {
 		return 0
@@ -95,7 +95,7 @@ func (x *Executor) exports() []int32 {
 
 // launch starts a wave with one answer of the decoupled step. It waits for room, and
 // fails when nobody wants a further answer. An empty last answer only ends the step.
-func (r *run) launch(w *scheduler.Work, out []tensor.Tensor, params infer.Params, final bool) error {
+func (r *run) launch(w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	if err := r.makeRoom(w); err != nil {
 		tensor.ReleaseAll(out)
 		return err
@@ -107,7 +107,7 @@ func (r *run) launch(w *scheduler.Work, out []tensor.Tensor, params infer.Params
 	c.holders.Store(2)
 	c.turn.Tick(0)
 	c.rise(c.turn)
-	c.turn.Flush()
+	c.turn.Dispatch()
 	c.turn.Leave()
 	c.drop()
 	return nil
@@ -115,9 +115,9 @@ func (r *run) launch(w *scheduler.Work, out []tensor.Tensor, params infer.Params
 
 // landed takes what the decoupled step left when it ended: the only answer of one that
 // knows nothing of decoupling, and the tensors that were kept for the waves.
-func (r *run) landed(w *scheduler.Work, t *scheduler.Turn) {
+func (r *run) landed(w *scheduler.Task, t *scheduler.RunLoop) {
 	if anyPresent(w.Out) {
-		c := r.newWave(w.Out, w.Reply)
+		c := r.newWave(w.Out, w.ResponseParams)
 		c.holders.Store(1)
 		c.rise(t)
 	}
@@ -219,7 +219,7 @@ func (r *run) choose() {
 }
 
 // rise starts a wave.
-func (r *run) rise(t *scheduler.Turn) {
+func (r *run) rise(t *scheduler.RunLoop) {
 	staged := int32(0)
 	for _, n := range r.x.sources {
 		if r.wanted.Has(n) {
@@ -239,7 +239,7 @@ func (r *run) rise(t *scheduler.Turn) {
 }
 
 // crest ends a wave of which nothing is under way any more, and sends what it held up.
-func (r *run) crest(t *scheduler.Turn) {
+func (r *run) crest(t *scheduler.RunLoop) {
 	root := r.root
 	if root.failure.Load() == nil && r.x.depth == root.depth {
 		resp, err := r.response()
@@ -299,7 +299,7 @@ func (r *run) last() bool {
 
 // retire sends a wave's response and lets go of the wave. Afterwards the run that it
 // came from may be over.
-func (r *run) retire(t *scheduler.Turn) {
+func (r *run) retire(t *scheduler.RunLoop) {
 	up, resp := r.wave.up, r.wave.resp
 	if resp != nil {
 		if r.root.failure.Load() == nil {

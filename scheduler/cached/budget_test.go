@@ -16,7 +16,7 @@ import (
 // sink completes works by releasing them.
 type sink struct{}
 
-func (sink) Complete(list scheduler.List, _ *scheduler.Turn) {
+func (sink) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		tensor.ReleaseAll(w.Out)
 	}
@@ -30,15 +30,15 @@ func round(tb testing.TB, c func(b *schedtest.Bench) cache.Cache) (once, done fu
 	s := before(b, store, []backends.Instance{schedtest.Model(schedtest.Share)})
 	in := b.Floats([]int64{1, 1}, 1)
 	j := b.Job(1)
-	w := &j.Work
+	w := &j.Task
 	w.In, w.To = make([]tensor.Tensor, 1), sink{}
-	t := scheduler.NewTurn(b.Workers)
+	t := scheduler.NewRunLoop(b.Workers)
 	never := func() bool { return false }
 	once = func() {
 		w.In[0] = in.Retain()
 		t.Tick(0)
 		t.Stage(s, w)
-		t.Flush()
+		t.Dispatch()
 		t.Lend(never)
 	}
 	return once, func() {

@@ -41,15 +41,15 @@ type Scheduler struct {
 	sig     *config.Signature
 	hashers *cache.Hashers
 	remote  bool
-	flights cache.Flights[*scheduler.Work]
+	flights cache.Flights[*scheduler.Task]
 	calls   sync.Pool
 	pending scheduler.Pending // works brought and not yet completed
 
 	mu     sync.Mutex
-	queue  scheduler.List // works to look up in a remote cache, guarded by mu
-	broom  *time.Timer    // guarded by mu
-	swept  bool           // the broom is running, guarded by mu
-	closed bool           // guarded by mu
+	queue  scheduler.TaskList // works to look up in a remote cache, guarded by mu
+	broom  *time.Timer        // guarded by mu
+	swept  bool               // the broom is running, guarded by mu
+	closed bool               // guarded by mu
 }
 
 var (
@@ -67,7 +67,7 @@ type call struct {
 	keep    bool // the answer goes to the cache
 	leads   bool
 	took    int64 // ns of the lookup
-	waiting []*scheduler.Work
+	waiting []*scheduler.Task
 }
 
 // lookups is how many lookups of a remote cache are under way at a time for a model,
@@ -96,7 +96,7 @@ func (c *Scheduler) reserve() int {
 // Enqueue implements scheduler.Scheduler: the works are looked up next.
 //
 // hot: no lock with a cache in this process.
-func (c *Scheduler) Enqueue(list scheduler.List, t *scheduler.Turn) {
+func (c *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	now := t.Now()
 	for w := list.Head; w != nil; w = w.Next() {
 		w.Enqueued = now
@@ -117,8 +117,8 @@ func (c *Scheduler) Enqueue(list scheduler.List, t *scheduler.Turn) {
 // RunInline looks the works up, completes those that are found and enqueues the others.
 //
 // hot: no allocation in the steady state.
-func (c *Scheduler) RunInline(list scheduler.List, t *scheduler.Turn) {
-	var found, rest scheduler.List
+func (c *Scheduler) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
+	var found, rest scheduler.TaskList
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		c.look(w, &found, &rest, t)
 	}
@@ -126,7 +126,7 @@ func (c *Scheduler) RunInline(list scheduler.List, t *scheduler.Turn) {
 }
 
 // Help looks up one work in a remote cache.
-func (c *Scheduler) Help(t *scheduler.Turn) bool {
+func (c *Scheduler) Help(t *scheduler.RunLoop) bool {
 	c.mu.Lock()
 	w, more := c.queue.Pop(), c.queue.Len() > 0
 	c.mu.Unlock()
@@ -136,14 +136,14 @@ func (c *Scheduler) Help(t *scheduler.Turn) bool {
 	if more {
 		c.workers.Kick(c)
 	}
-	var found, rest scheduler.List
+	var found, rest scheduler.TaskList
 	c.look(w, &found, &rest, t)
 	c.finish(found, rest, t)
 	return true
 }
 
 // finish completes works and hands others to the inner scheduler.
-func (c *Scheduler) finish(done, rest scheduler.List, t *scheduler.Turn) {
+func (c *Scheduler) finish(done, rest scheduler.TaskList, t *scheduler.RunLoop) {
 	if rest.Len() > 0 {
 		c.inner.Enqueue(rest, t)
 	}
@@ -154,7 +154,7 @@ func (c *Scheduler) finish(done, rest scheduler.List, t *scheduler.Turn) {
 }
 
 // look asks the cache for one work, which then is in found, in rest, or follows another.
-func (c *Scheduler) look(w *scheduler.Work, found, rest *scheduler.List, t *scheduler.Turn) {
+func (c *Scheduler) look(w *scheduler.Task, found, rest *scheduler.TaskList, t *scheduler.RunLoop) {
 	x := c.calls.Get().(*call) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 	// Of a client that has gone the inner scheduler tells.
 	if w.Want == scheduler.AtDevice || !cache.Cacheable(w.In) || w.Ctx.Err() != nil {
@@ -198,7 +198,7 @@ func (c *Scheduler) recycle(x *call) {
 	c.calls.Put(x)
 }
 
-func (c *Scheduler) key(w *scheduler.Work) cache.Key {
+func (c *Scheduler) key(w *scheduler.Task) cache.Key {
 	h := c.hashers.Get()
 	defer c.hashers.Put(h)
 	h.Meta(w.Meta)
@@ -209,7 +209,7 @@ func (c *Scheduler) key(w *scheduler.Work) cache.Key {
 }
 
 // join has a work lead or follow. A follower counts as waiting.
-func (c *Scheduler) join(key *cache.Key, w *scheduler.Work) cache.Role {
+func (c *Scheduler) join(key *cache.Key, w *scheduler.Task) cache.Role {
 	c.stats.Queued(1) // before the leader may end
 	role := c.flights.Join(key, cache.Urgency{Priority: w.Meta.Priority, Timeout: w.Meta.Timeout}, w)
 	if role == cache.Follow {
@@ -221,7 +221,7 @@ func (c *Scheduler) join(key *cache.Key, w *scheduler.Work) cache.Role {
 }
 
 // answer ends a work whose outputs were found.
-func (c *Scheduler) answer(w *scheduler.Work, now, took int64) {
+func (c *Scheduler) answer(w *scheduler.Task, now, took int64) {
 	tensor.ReleaseAll(w.In)
 	w.Err, w.Cached = nil, true
 	w.Times = telemetry.Times{Start: now, InputEnd: now, InferEnd: now, End: now}
@@ -230,7 +230,7 @@ func (c *Scheduler) answer(w *scheduler.Work, now, took int64) {
 }
 
 // forward puts a work into rest, to come back to Complete with x.
-func (c *Scheduler) forward(w *scheduler.Work, x *call, rest *scheduler.List) {
+func (c *Scheduler) forward(w *scheduler.Task, x *call, rest *scheduler.TaskList) {
 	x.to, x.run = w.To, w.Run
 	w.To, w.Run = c, x
 	rest.Push(w)
@@ -240,8 +240,8 @@ func (c *Scheduler) forward(w *scheduler.Work, x *call, rest *scheduler.List) {
 // answers those that followed them.
 //
 // hot: no allocation in the steady state.
-func (c *Scheduler) Complete(list scheduler.List, t *scheduler.Turn) {
-	var done, rest scheduler.List
+func (c *Scheduler) Complete(list scheduler.TaskList, t *scheduler.RunLoop) {
+	var done, rest scheduler.TaskList
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		x := w.Run.(*call) //nolint:errcheck,forcetypeassert // set by forward
 		w.To, w.Run = x.to, x.run
@@ -252,10 +252,10 @@ func (c *Scheduler) Complete(list scheduler.List, t *scheduler.Turn) {
 }
 
 // settle ends one computed work and what became of its followers.
-func (c *Scheduler) settle(w *scheduler.Work, x *call, done, rest *scheduler.List) {
+func (c *Scheduler) settle(w *scheduler.Task, x *call, done, rest *scheduler.TaskList) {
 	done.Push(w)
 	began := telemetry.Now()
-	ok := w.Err == nil && x.keep && len(w.Reply) == 0 && c.home(w) && cache.Cacheable(w.Out)
+	ok := w.Err == nil && x.keep && len(w.ResponseParams) == 0 && c.home(w) && cache.Cacheable(w.Out)
 	if ok {
 		c.cache.Insert(&x.key, w.Out)
 	}
@@ -279,7 +279,7 @@ func (c *Scheduler) settle(w *scheduler.Work, x *call, done, rest *scheduler.Lis
 // the work's completer finds out.
 //
 // hot: one load while there is no device.
-func (c *Scheduler) home(w *scheduler.Work) bool {
+func (c *Scheduler) home(w *scheduler.Task) bool {
 	if c.mover.Idle() || w.Want != scheduler.Anywhere {
 		return true
 	}
@@ -298,7 +298,7 @@ func (c *Scheduler) home(w *scheduler.Work) bool {
 }
 
 // share answers the followers of a work with its outputs.
-func (c *Scheduler) share(w *scheduler.Work, waiting []*scheduler.Work, now int64, done *scheduler.List) {
+func (c *Scheduler) share(w *scheduler.Task, waiting []*scheduler.Task, now int64, done *scheduler.TaskList) {
 	for _, f := range waiting {
 		c.stats.Queued(-1)
 		done.Push(f)
@@ -315,7 +315,7 @@ func (c *Scheduler) share(w *scheduler.Work, waiting []*scheduler.Work, now int6
 
 // retry has the followers of a work that failed computed: one of them leads when only
 // the client of the first one had gone.
-func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.List) {
+func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.TaskList) {
 	for _, f := range x.waiting {
 		c.stats.Queued(-1)
 		if f.Ctx.Err() != nil {
@@ -336,18 +336,18 @@ func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.L
 }
 
 // cancel ends a follower whose client has gone.
-func (c *Scheduler) cancel(w *scheduler.Work, now int64) {
-	if w.Err = w.Over(now); w.Err == nil {
+func (c *Scheduler) cancel(w *scheduler.Task, now int64) {
+	if w.Err = w.Expired(now); w.Err == nil {
 		w.Err = status.ErrCancelled
 	}
 	tensor.ReleaseAll(w.In)
 	c.stats.Failed(telemetry.Canceled, now-w.Enqueued)
 }
 
-var _ scheduler.Hurrier = (*Scheduler)(nil)
+var _ scheduler.Flusher = (*Scheduler)(nil)
 
 // Hurry hurries the inner scheduler.
-func (c *Scheduler) Hurry() { scheduler.Hurry(c.inner) }
+func (c *Scheduler) Flush() { scheduler.Flush(c.inner) }
 
 // InFlight returns how many works are queued or executing.
 func (c *Scheduler) InFlight() int64 { return c.pending.Now() }

@@ -140,7 +140,7 @@ func TestHit(t *testing.T) {
 			}
 		}
 		x.counts(t, 2, 3, 2)
-		if n := x.Stats.Answered(); n != 5 {
+		if n := x.Stats.Responses(); n != 5 {
 			t.Errorf("%d requests answered, want 5", n)
 		}
 	}

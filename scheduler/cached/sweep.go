@@ -29,21 +29,21 @@ func (c *Scheduler) sweepLater() {
 type sweep struct{ *Scheduler }
 
 // Help gives up the followers whose clients have gone.
-func (s sweep) Help(t *scheduler.Turn) bool {
+func (s sweep) Help(t *scheduler.RunLoop) bool {
 	s.mu.Lock()
 	s.swept = false
 	s.mu.Unlock()
-	gone, left := s.flights.Take(nil, func(w *scheduler.Work) bool { return w.Ctx.Err() != nil })
+	gone, left := s.flights.Take(nil, func(w *scheduler.Task) bool { return w.Ctx.Err() != nil })
 	if left {
 		s.sweepLater()
 	}
-	var done scheduler.List
+	var done scheduler.TaskList
 	now := telemetry.Now()
 	for _, w := range gone {
 		s.stats.Queued(-1)
 		s.cancel(w, now)
 		done.Push(w)
 	}
-	s.finish(done, scheduler.List{}, t)
+	s.finish(done, scheduler.TaskList{}, t)
 	return len(gone) > 0
 }

@@ -11,13 +11,13 @@ type Arbiter struct {
 	s Settings
 
 	mu    sync.Mutex
-	pools []pool  // guarded by mu
-	size  []int64 // of each pool, guarded by mu
-	free  []int64 // of each pool, guarded by mu
-	left  []int64 // scratch, guarded by mu
-	gates []*Gate // of every instance, guarded by mu
-	line  line    // guarded by mu
-	clock int64   // the tag served last, guarded by mu
+	pools []pool     // guarded by mu
+	size  []int64    // of each pool, guarded by mu
+	free  []int64    // of each pool, guarded by mu
+	left  []int64    // scratch, guarded by mu
+	gates []*Limiter // of every instance, guarded by mu
+	line  line       // guarded by mu
+	clock int64      // the tag served last, guarded by mu
 }
 
 // Settings are what an Arbiter is made with.
@@ -54,7 +54,7 @@ type Limit struct {
 func New(s Settings) *Arbiter { return &Arbiter{s: s} }
 
 // Gate is the gate of one instance; see scheduler.Gate.
-type Gate struct {
+type Limiter struct {
 	arbiter  *Arbiter
 	needs    []need
 	priority int64
@@ -63,7 +63,7 @@ type Gate struct {
 	tag    int64
 	in     bool
 	resume func()
-	after  *Gate // the next of those let in together
+	after  *Limiter // the next of those let in together
 }
 
 // need is how much of a pool an execution takes.
@@ -75,7 +75,7 @@ type need struct {
 // Enter takes what the instance needs, or gets in line for it.
 //
 // hot: one lock, no allocation once the line has had its longest length.
-func (g *Gate) Enter(resume func()) bool {
+func (g *Limiter) Acquire(resume func()) bool {
 	a := g.arbiter
 	a.mu.Lock()
 	g.resume = resume
@@ -87,7 +87,7 @@ func (g *Gate) Enter(resume func()) bool {
 }
 
 // queue puts g in line and returns who can go; called with the lock held.
-func (a *Arbiter) queue(g *Gate) *Gate {
+func (a *Arbiter) queue(g *Limiter) *Limiter {
 	g.tag = max(g.tag, a.clock)
 	a.line.add(g)
 	return a.serve()
@@ -97,7 +97,7 @@ func (a *Arbiter) queue(g *Gate) *Gate {
 // goes to another.
 //
 // hot: one lock, no allocation.
-func (g *Gate) Again() bool {
+func (g *Limiter) Again() bool {
 	a := g.arbiter
 	a.mu.Lock()
 	a.release(g)
@@ -111,7 +111,7 @@ func (g *Gate) Again() bool {
 // Leave gives back what the instance took, and lets in who can go now.
 //
 // hot: one lock, no allocation.
-func (g *Gate) Leave() {
+func (g *Limiter) Release() {
 	a := g.arbiter
 	a.mu.Lock()
 	a.release(g)
@@ -122,14 +122,14 @@ func (g *Gate) Leave() {
 
 // Rank orders the instances of a model that are all free: the one with the lowest goes
 // first.
-func (g *Gate) Rank() int64 {
+func (g *Limiter) Rank() int64 {
 	g.arbiter.mu.Lock()
 	defer g.arbiter.mu.Unlock()
 	return g.tag
 }
 
 // release gives back what g holds; called with the lock held.
-func (a *Arbiter) release(g *Gate) {
+func (a *Arbiter) release(g *Limiter) {
 	if !g.in {
 		return
 	}
@@ -140,8 +140,8 @@ func (a *Arbiter) release(g *Gate) {
 }
 
 // serve lets in whoever can go, and returns them chained; called with the lock held.
-func (a *Arbiter) serve() *Gate {
-	var let, last *Gate
+func (a *Arbiter) serve() *Limiter {
+	var let, last *Limiter
 	for len(a.line) > 0 {
 		i := a.line.next(a.free, a.left)
 		if i < 0 {
@@ -161,7 +161,7 @@ func (a *Arbiter) serve() *Gate {
 }
 
 // admit takes what g needs; called with the lock held.
-func (a *Arbiter) admit(g *Gate) {
+func (a *Arbiter) admit(g *Limiter) {
 	g.in = true
 	for _, n := range g.needs {
 		a.free[n.resource] -= n.count
@@ -173,7 +173,7 @@ func (a *Arbiter) admit(g *Gate) {
 // resumeAll tells a chain of gates that they are in, but for self, who sees so itself;
 // called without the lock. A gate that was told may be in another chain at once, so
 // that it is asked for the next before.
-func resumeAll(let, self *Gate) {
+func resumeAll(let, self *Limiter) {
 	for let != nil {
 		g := let
 		let, g.after = g.after, nil

@@ -48,12 +48,12 @@ func TestTogether(t *testing.T) {
 		wg.Go(func() {
 			let := make(chan struct{}, 1)
 			for range turns {
-				if !g.Gates[0].Enter(func() { let <- struct{}{} }) {
+				if !g.Gates[0].Acquire(func() { let <- struct{}{} }) {
 					<-let
 				}
 				hold(1)
 				hold(-1)
-				g.Gates[0].Leave()
+				g.Gates[0].Release()
 			}
 			g.Close()
 		})
@@ -73,9 +73,9 @@ func TestClosedGate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := g.Gates[0].Enter(nil)
+	in := g.Gates[0].Acquire(nil)
 	resumed := 0
-	if g.Gates[1].Enter(func() { resumed++ }) {
+	if g.Gates[1].Acquire(func() { resumed++ }) {
 		t.Error("two have what there is once")
 	}
 	g.Gates[0].Close()
@@ -84,14 +84,14 @@ func TestClosedGate(t *testing.T) {
 		t.Errorf("the other one was let in %d times, %d wait", resumed, a.InLine())
 	}
 	g.Close()
-	g.Gates[0].Leave()
-	if again := g.Gates[0].Enter(nil); !in || !again {
+	g.Gates[0].Release()
+	if again := g.Gates[0].Acquire(nil); !in || !again {
 		t.Errorf("let in %t and, closed, %t", in, again)
 	}
-	g.Gates[0].Leave()
+	g.Gates[0].Release()
 	var none *device.Group
 	none.Close()
-	var nobody *device.Gate
+	var nobody *device.Limiter
 	nobody.Close()
 }
 
@@ -105,10 +105,10 @@ func TestNoAllocation(t *testing.T) {
 	}
 	resume := func() {}
 	turn := func() {
-		g.Gates[0].Enter(resume)
-		g.Gates[1].Enter(resume)
-		g.Gates[0].Leave()
-		g.Gates[1].Leave()
+		g.Gates[0].Acquire(resume)
+		g.Gates[1].Acquire(resume)
+		g.Gates[0].Release()
+		g.Gates[1].Release()
 	}
 	if n := testing.AllocsPerRun(100, turn); n > 0 {
 		t.Errorf("%v allocations", n)

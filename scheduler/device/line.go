@@ -2,10 +2,10 @@ package device
 
 // line is who waits: who would first have had its share goes first, among equals who
 // needs least time for it, and then in the order of arrival.
-type line []*Gate
+type line []*Limiter
 
 // before reports whether g goes before h, whoever came first.
-func (g *Gate) before(h *Gate) bool {
+func (g *Limiter) before(h *Limiter) bool {
 	if a, b := g.end(), h.end(); a != b {
 		return a < b
 	}
@@ -13,10 +13,10 @@ func (g *Gate) before(h *Gate) bool {
 }
 
 // end is what the instance will have had with its next execution.
-func (g *Gate) end() int64 { return g.tag + g.priority }
+func (g *Limiter) end() int64 { return g.tag + g.priority }
 
 // add puts g in its place.
-func (l *line) add(g *Gate) {
+func (l *line) add(g *Limiter) {
 	*l = append(*l, g)
 	list := *l
 	i := len(list) - 1
@@ -35,7 +35,7 @@ func (l *line) remove(i int) {
 }
 
 // index returns where g is, or -1.
-func (l line) index(g *Gate) int {
+func (l line) index(g *Limiter) int {
 	for i := range l {
 		if l[i] == g {
 			return i
@@ -63,7 +63,7 @@ func (l line) next(free, left []int64) int {
 }
 
 // fits reports whether all that g needs is there.
-func (g *Gate) fits(left []int64) bool {
+func (g *Limiter) fits(left []int64) bool {
 	for _, n := range g.needs {
 		if left[n.resource] < n.count {
 			return false

@@ -49,7 +49,7 @@ type pool struct {
 // nothing limits. Close of a gate, or of the group, takes them out again. It fails, and changes nothing, when
 // one needs more than there is or uses a shared resource as one per device.
 func (a *Arbiter) Register(asks []Ask) (*Group, error) {
-	g := &Group{arbiter: a, Gates: make([]*Gate, len(asks))}
+	g := &Group{arbiter: a, Gates: make([]*Limiter, len(asks))}
 	let, err := a.add(g, asks)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (a *Arbiter) Register(asks []Ask) (*Group, error) {
 }
 
 // add makes the gates of g and returns who can go because there is more now.
-func (a *Arbiter) add(g *Group, asks []Ask) (*Gate, error) {
+func (a *Arbiter) add(g *Group, asks []Ask) (*Limiter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := len(a.gates)
@@ -80,7 +80,7 @@ func (a *Arbiter) add(g *Group, asks []Ask) (*Gate, error) {
 type Group struct {
 	arbiter *Arbiter
 	// Gates are by instance; nil for one that nothing limits.
-	Gates []*Gate
+	Gates []*Limiter
 }
 
 // Close takes the instances out. What one still holds is free. Safe on nil and to call
@@ -93,16 +93,16 @@ func (g *Group) Close() {
 
 // Close takes the gate's instance out, as Group.Close does with all. Safe on nil and to
 // call twice.
-func (g *Gate) Close() {
+func (g *Limiter) Close() {
 	if g != nil {
-		g.arbiter.remove([]*Gate{g})
+		g.arbiter.remove([]*Limiter{g})
 	}
 }
 
 // remove takes instances out.
-func (a *Arbiter) remove(gates []*Gate) {
+func (a *Arbiter) remove(gates []*Limiter) {
 	a.mu.Lock()
-	a.gates = slices.DeleteFunc(a.gates, func(x *Gate) bool { return slices.Contains(gates, x) })
+	a.gates = slices.DeleteFunc(a.gates, func(x *Limiter) bool { return slices.Contains(gates, x) })
 	for _, x := range gates {
 		if x == nil {
 			continue
@@ -122,8 +122,8 @@ func (a *Arbiter) remove(gates []*Gate) {
 }
 
 // gate makes the gate of an instance, or nil; called with the lock held.
-func (a *Arbiter) gate(ask *Ask) *Gate {
-	g := &Gate{arbiter: a, priority: int64(max(ask.Priority, 1)), tag: a.clock}
+func (a *Arbiter) gate(ask *Ask) *Limiter {
+	g := &Limiter{arbiter: a, priority: int64(max(ask.Priority, 1)), tag: a.clock}
 	if a.s.RateLimit {
 		for _, r := range ask.Resources {
 			p := pool{kind: perDevice, name: r.Name, device: ask.Device}
@@ -151,7 +151,7 @@ func (a *Arbiter) gate(ask *Ask) *Gate {
 }
 
 // need sets how much of a pool g takes.
-func (g *Gate) need(p int, n int64) {
+func (g *Limiter) need(p int, n int64) {
 	for i := range g.needs {
 		if g.needs[i].resource == p {
 			g.needs[i].count = n

@@ -94,7 +94,7 @@ func (s *stage) do(t *testing.T, words []string) string {
 		}
 		return "waits"
 	case "leave":
-		s.groups[words[1]].Gates[0].Leave()
+		s.groups[words[1]].Gates[0].Release()
 		return strings.Join(s.let, " ")
 	case "again":
 		if s.groups[words[1]].Gates[0].Again() {
@@ -146,7 +146,7 @@ func (s *stage) add(t *testing.T, name string, words []string) string {
 }
 
 func (s *stage) enter(name string) bool {
-	return s.groups[name].Gates[0].Enter(func() { s.let = append(s.let, name) })
+	return s.groups[name].Gates[0].Acquire(func() { s.let = append(s.let, name) })
 }
 
 // busy runs n executions of instances that always have work: each ends before the next
@@ -175,7 +175,7 @@ func (s *stage) busy(t *testing.T, names []string, n int) string {
 	}
 	for in = append(in, s.let...); len(in) > 0; in = append(in[1:], s.let...) {
 		s.let = nil
-		s.groups[in[0]].Gates[0].Leave()
+		s.groups[in[0]].Gates[0].Release()
 	}
 	var said []string
 	for _, name := range slices.Sorted(slices.Values(names)) {

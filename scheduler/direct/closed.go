@@ -24,7 +24,7 @@ func NewClosed(runner *scheduler.Runner, why error) *Closed {
 }
 
 // Enqueue gives the works to the turn, which has them turned away next.
-func (c *Closed) Enqueue(list scheduler.List, t *scheduler.Turn) {
+func (c *Closed) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	now := t.Now()
 	for w := list.Head; w != nil; w = w.Next() {
 		w.Enqueued = now
@@ -34,15 +34,15 @@ func (c *Closed) Enqueue(list scheduler.List, t *scheduler.Turn) {
 }
 
 // RunInline completes the works with the error.
-func (c *Closed) RunInline(list scheduler.List, t *scheduler.Turn) {
+func (c *Closed) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	n := list.Len()
-	c.runner.TurnAway(&list, c.why, t.Now())
+	c.runner.Reject(&list, c.why, t.Now())
 	c.pending.Add(-n)
 	scheduler.Complete(list, t)
 }
 
 // Help has nothing to help with: work never waits here.
-func (*Closed) Help(*scheduler.Turn) bool { return false }
+func (*Closed) Help(*scheduler.RunLoop) bool { return false }
 
 // InFlight returns how many works are queued or executing.
 func (c *Closed) InFlight() int64 { return c.pending.Now() }

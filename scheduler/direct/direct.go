@@ -16,7 +16,7 @@ type Settings struct {
 	// Instances move to the scheduler. NewInline uses one.
 	Instances []backends.Instance
 	// Gates are those of the instances, nil for none. NewInline uses none.
-	Gates []scheduler.Gate
+	Gates []scheduler.Limiter
 	// Shared says that any number of goroutines may use an instance.
 	Shared  bool
 	Workers *scheduler.Workers
@@ -27,8 +27,8 @@ type Settings struct {
 // New returns a scheduler that executes requests one by one, as many at a time as
 // there are instances.
 func New(s Settings) scheduler.Scheduler {
-	return scheduler.NewStation(scheduler.StationSettings{
-		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Gates: s.Gates, Shared: s.Shared, Workers: s.Workers,
+	return scheduler.NewQueue(scheduler.QueueSettings{
+		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Limiters: s.Gates, Shared: s.Shared, Workers: s.Workers,
 	})
 }
 
@@ -60,7 +60,7 @@ func NewInline(s Settings) *Inline {
 // Enqueue gives the works to the turn, which runs them next.
 //
 // hot: no lock.
-func (i *Inline) Enqueue(list scheduler.List, t *scheduler.Turn) {
+func (i *Inline) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	now := t.Now()
 	for w := list.Head; w != nil; w = w.Next() {
 		w.Enqueued = now
@@ -72,7 +72,7 @@ func (i *Inline) Enqueue(list scheduler.List, t *scheduler.Turn) {
 // RunInline executes the works and completes them together. A batch that is on its way
 // as one, and not too large for the model, is executed as one; other works are
 // executed one after the other.
-func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
+func (i *Inline) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	n := list.Len()
 	if !i.runner.RunWhole(i.inst, &list, t) {
 		list = i.separately(list, t)
@@ -82,12 +82,12 @@ func (i *Inline) RunInline(list scheduler.List, t *scheduler.Turn) {
 }
 
 // separately executes every work by itself, and keeps a batch one that was one.
-func (i *Inline) separately(list scheduler.List, t *scheduler.Turn) (done scheduler.List) {
+func (i *Inline) separately(list scheduler.TaskList, t *scheduler.RunLoop) (done scheduler.TaskList) {
 	whole := list.Whole()
 	for w := list.Pop(); w != nil; w = list.Pop() {
-		var one scheduler.List
+		var one scheduler.TaskList
 		one.Push(w)
-		if w.Over(t.Now()) != nil {
+		if w.Expired(t.Now()) != nil {
 			i.runner.Cancel(&one, t.Now())
 		} else {
 			i.runner.Run(i.inst, &one, t)
@@ -101,7 +101,7 @@ func (i *Inline) separately(list scheduler.List, t *scheduler.Turn) (done schedu
 }
 
 // Help has nothing to help with: work never waits here.
-func (*Inline) Help(*scheduler.Turn) bool { return false }
+func (*Inline) Help(*scheduler.RunLoop) bool { return false }
 
 // InFlight returns how many works are queued or executing.
 func (i *Inline) InFlight() int64 { return i.pending.Now() }

@@ -25,7 +25,7 @@ type Settings struct {
 	Runner    *scheduler.Runner
 	Rules     Rules
 	Instances []backends.Instance
-	Gates     []scheduler.Gate // of the instances, nil for none
+	Gates     []scheduler.Limiter // of the instances, nil for none
 	// Shared says that any number of goroutines may use an instance.
 	Shared  bool
 	Workers *scheduler.Workers
@@ -38,8 +38,8 @@ type Settings struct {
 
 // New returns a scheduler that batches by s.Rules.
 func New(s Settings) scheduler.Scheduler {
-	return scheduler.NewStation(scheduler.StationSettings{
-		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Gates: s.Gates, Shared: s.Shared, Workers: s.Workers,
+	return scheduler.NewQueue(scheduler.QueueSettings{
+		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Limiters: s.Gates, Shared: s.Shared, Workers: s.Workers,
 		Levels: s.Rules.Levels, Ordered: s.Rules.Ordered, Look: s.Rules.look(), Hold: s.Hold,
 	})
 }

@@ -78,7 +78,7 @@ func (p *equal) Observe(x scheduler.Executed) {
 	} else {
 		p.last, p.same = x.Elements, 0
 	}
-	p.cost.observe(float64(x.Elements), 0, x.Took)
+	p.cost.observe(float64(x.Elements), 0, x.Duration)
 }
 
 // growth is a batch that grows row by row.
@@ -119,11 +119,11 @@ func (g *growth) add(i int32, it *scheduler.Item) bool {
 // decide returns what of the works goes now; in a hurry it is all of them.
 func (g *growth) decide(now int64, v *scheduler.View) scheduler.Decision {
 	left := int64(g.rules.Delay) - (now - g.oldest)
-	expired := v.Hurry || g.rules.Delay > 0 && left <= 0
+	expired := v.Flush || g.rules.Delay > 0 && left <= 0
 	switch {
 	case g.best > 0 && !expired:
 		return scheduler.Decision{Take: g.take[:g.best]}
-	case g.full || v.Hurry || v.Closed || left <= 0 || g.rows >= g.rules.largestPreferred():
+	case g.full || v.Flush || v.Closed || left <= 0 || g.rows >= g.rules.largestPreferred():
 		return scheduler.Decision{Take: g.take}
 	default:
 		return scheduler.Decision{Wait: time.Duration(left)}

@@ -59,7 +59,7 @@ func share(v *scheduler.View) int32 {
 
 // Observe learns what an execution of that size costs.
 func (p *near) Observe(x scheduler.Executed) {
-	p.cost.observe(float64(x.Unpadded), float64(x.Padding), x.Took)
+	p.cost.observe(float64(x.Unpadded), float64(x.Padding), x.Duration)
 }
 
 // nearest returns the position of the work nearest in length to first among those

@@ -81,7 +81,7 @@ func (s *script) do(out *strings.Builder, words []string) error {
 		for range number(args["times"], 1) {
 			s.policy.(scheduler.Learner).Observe(scheduler.Executed{
 				Rows: number(args["rows"], 1), Elements: number(args["elements"], number(args["rows"], 1)),
-				Unpadded: number(args["elements"], 1), Padding: number(args["padding"], 0), Took: took,
+				Unpadded: number(args["elements"], 1), Padding: number(args["padding"], 0), Duration: took,
 			})
 		}
 		return err

@@ -157,7 +157,7 @@ func (s *virtual) do(words []string) error {
 	case "leave":
 		s.clients[args["client"]].leave()
 	case "hurry":
-		scheduler.Hurry(s.sched)
+		scheduler.Flush(s.sched)
 	case "step":
 		<-time.After(duration(words[1]))
 	default:
@@ -198,21 +198,21 @@ func (s *virtual) enqueue(args map[string]string) {
 		}
 		ctx = c.ctx
 	}
-	turn, rows, width := scheduler.NewTurn(s.Workers), number(args["rows"], 1), number(args["shape"], 1)
+	turn, rows, width := scheduler.NewRunLoop(s.Workers), number(args["rows"], 1), number(args["shape"], 1)
 	for id := range strings.SplitSeq(args["id"], ",") {
 		s.queued++
 		meta := &infer.Meta{ID: id, Priority: uint64(number(args["priority"], 0)), Timeout: uint64(duration(args["timeout"]) / time.Microsecond)}
 		if d := duration(args["deadline"]); d > 0 {
 			meta.Deadline = telemetry.Now() + int64(d)
 		}
-		turn.Stage(s.sched, &scheduler.Work{
+		turn.Stage(s.sched, &scheduler.Task{
 			To: s, Rows: int32(rows), Meta: meta, Ctx: ctx,
 			In:  []tensor.Tensor{s.Floats([]int64{rows, width}, make([]float32, rows*width)...)},
 			Out: make([]tensor.Tensor, 1),
 		})
 	}
 	s.running.Go(func() {
-		turn.Flush()
+		turn.Dispatch()
 		turn.Lend(func() bool { return false })
 	})
 }
@@ -231,7 +231,7 @@ func (s *virtual) execute(b *backends.Batch) error {
 }
 
 // Complete implements scheduler.Completer.
-func (s *virtual) Complete(list scheduler.List, _ *scheduler.Turn) {
+func (s *virtual) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	words := []string{"done"}
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		s.mu.Lock()

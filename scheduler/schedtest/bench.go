@@ -105,7 +105,7 @@ func NewBench(tb testing.TB, sig *config.Signature, params map[string]string) *B
 
 // Job is one work with a way to wait for it.
 type Job struct {
-	scheduler.Work
+	scheduler.Task
 	// Times counts completions.
 	Times atomic.Int32
 	done  chan struct{}
@@ -114,7 +114,7 @@ type Job struct {
 // Job returns a work with the given inputs, which move to it.
 func (b *Bench) Job(rows int, in ...tensor.Tensor) *Job {
 	j := &Job{done: make(chan struct{})}
-	j.Work = scheduler.Work{
+	j.Task = scheduler.Task{
 		To: b, Run: j, Rows: int32(rows), Meta: &infer.Meta{}, Ctx: context.Background(),
 		In: in, Out: make([]tensor.Tensor, len(b.Sig.Outputs)),
 	}
@@ -130,11 +130,11 @@ func (j *Job) For(ctx context.Context) *Job {
 // Submit enqueues the jobs as one list, as a step that completed a batch does, and
 // lends the goroutine until they are done or nothing is left to do here.
 func (b *Bench) Submit(s scheduler.Scheduler, jobs ...*Job) {
-	t := scheduler.NewTurn(b.Workers)
+	t := scheduler.NewRunLoop(b.Workers)
 	for _, j := range jobs {
-		t.Stage(s, &j.Work)
+		t.Stage(s, &j.Task)
 	}
-	t.Flush()
+	t.Dispatch()
 	left := jobs
 	t.Lend(func() bool {
 		for len(left) > 0 && left[0].Times.Load() > 0 {
@@ -145,7 +145,7 @@ func (b *Bench) Submit(s scheduler.Scheduler, jobs ...*Job) {
 }
 
 // Complete implements scheduler.Completer.
-func (b *Bench) Complete(list scheduler.List, _ *scheduler.Turn) {
+func (b *Bench) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	var batch []*Job
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		j := w.Run.(*Job) //nolint:errcheck,forcetypeassert // set by Job

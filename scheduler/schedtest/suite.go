@@ -416,7 +416,7 @@ func closes(t *testing.T, makeScheduler Make) {
 func idle(t *testing.T, makeScheduler Make) {
 	t.Helper()
 	b, s := start(t, makeScheduler, 1, Copy)
-	if s.Help(scheduler.NewTurn(b.Workers)) {
+	if s.Help(scheduler.NewRunLoop(b.Workers)) {
 		t.Error("helped with nothing to do")
 	}
 	b.settled(t, s, 0, 0, 0)

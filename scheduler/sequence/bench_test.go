@@ -47,11 +47,11 @@ func rounds(tb testing.TB, strategy string, slots int) func() {
 			tb.Errorf("%v, %d bytes are left", err, pool.InUse())
 		}
 	})
-	r := &round{tb: tb, pool: pool, s: s, turn: scheduler.NewTurn(b.Workers)}
+	r := &round{tb: tb, pool: pool, s: s, turn: scheduler.NewRunLoop(b.Workers)}
 	r.done = func() bool { return r.left == 0 }
 	for i := range slots {
 		r.metas = append(r.metas, infer.Meta{Sequence: infer.Sequence{ID: uint64(i + 1)}})
-		r.works = append(r.works, scheduler.Work{To: r, Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1), Ctx: tb.Context()})
+		r.works = append(r.works, scheduler.Task{To: r, Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1), Ctx: tb.Context()})
 	}
 	return r.run
 }
@@ -76,16 +76,16 @@ type round struct {
 	tb    testing.TB
 	pool  *tensor.Pool
 	s     *sequence.Scheduler
-	turn  *scheduler.Turn
+	turn  *scheduler.RunLoop
 	metas []infer.Meta
-	works []scheduler.Work
+	works []scheduler.Task
 	done  func() bool
 	left  int
 	sum   int32
 }
 
 // Complete adds up what comes back.
-func (r *round) Complete(list scheduler.List, _ *scheduler.Turn) {
+func (r *round) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		if w.Err != nil {
 			r.tb.Error(w.Err)
@@ -113,7 +113,7 @@ func (r *round) run() {
 			r.turn.Stage(r.s, w)
 		}
 		r.turn.Tick(0)
-		r.turn.Flush()
+		r.turn.Dispatch()
 		r.turn.Lend(r.done)
 	}
 	if want := int32(6 * len(r.works)); r.sum != want {

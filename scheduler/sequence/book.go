@@ -56,7 +56,7 @@ func newBook(r Rules, lanes int) *book {
 
 // admit takes a request in. An error refuses it; conflict tells that it starts a
 // sequence whose predecessor of the same id did not end.
-func (b *book) admit(w *scheduler.Work, now int64) (conflict bool, err error) {
+func (b *book) admit(w *scheduler.Task, now int64) (conflict bool, err error) {
 	q := &w.Meta.Sequence
 	key, start, end := idOf(q), q.Start, q.End
 	switch {
@@ -105,7 +105,7 @@ func (b *book) assign() id {
 }
 
 // open starts a sequence, in a slot when there is one.
-func (b *book) open(key id, first *scheduler.Work) *sequence {
+func (b *book) open(key id, first *scheduler.Task) *sequence {
 	s := b.spare
 	if s == nil {
 		s = new(sequence)
@@ -125,7 +125,7 @@ func (b *book) open(key id, first *scheduler.Work) *sequence {
 }
 
 // enqueue appends a request to its sequence.
-func (b *book) enqueue(s *sequence, w *scheduler.Work, now int64) {
+func (b *book) enqueue(s *sequence, w *scheduler.Task, now int64) {
 	s.queue.Push(w)
 	b.queued++
 	switch s.state {
@@ -176,7 +176,7 @@ func (b *book) make() *slot {
 
 // vacantFor returns a free slot for the sequence of a first request: if it can be at the
 // device where the request's other steps are.
-func (b *book) vacantFor(first *scheduler.Work) *slot {
+func (b *book) vacantFor(first *scheduler.Task) *slot {
 	at, bound := first.Bound()
 	if !bound || !slices.ContainsFunc(b.lanes, func(l *lane) bool { return l.at == at }) {
 		return b.vacant()
@@ -252,7 +252,7 @@ func (b *book) recycle(s *sequence) {
 
 // reap ends the sequences that got no request for too long, and gives up those of the
 // backlog whose time is over.
-func (b *book) reap(now int64, dropped *scheduler.List) {
+func (b *book) reap(now int64, dropped *scheduler.TaskList) {
 	for s := b.idle.head; s != nil; s = b.idle.head {
 		hurry := b.draining > 0 && b.backlog.len() > 0
 		if !hurry && now-s.idleSince < int64(b.rules.Idle) {
@@ -279,9 +279,9 @@ func (b *book) reap(now int64, dropped *scheduler.List) {
 }
 
 // reject drops a sequence of the backlog whose timeout is over.
-func (b *book) reject(s *sequence, now int64, dropped *scheduler.List) {
+func (b *book) reject(s *sequence, now int64, dropped *scheduler.TaskList) {
 	for w := s.queue.Pop(); w != nil; w = s.queue.Pop() {
-		if w.Err = w.Over(now); w.Err == nil {
+		if w.Err = w.Expired(now); w.Err == nil {
 			w.Err = status.Errorf(status.Unavailable, "timeout of the corresponding sequence has been expired")
 		}
 		b.queued--
@@ -292,7 +292,7 @@ func (b *book) reject(s *sequence, now int64, dropped *scheduler.List) {
 }
 
 // sweep drops the requests of clients that have gone.
-func (b *book) sweep(now int64, dropped *scheduler.List) {
+func (b *book) sweep(now int64, dropped *scheduler.TaskList) {
 	b.sweepable = append(b.sweepable[:0], b.backlog.list...)
 	for _, l := range b.lanes {
 		for s := l.ready.head; s != nil; s = s.next {
@@ -315,23 +315,23 @@ func (b *book) sweep(now int64, dropped *scheduler.List) {
 // what follows it up to the next START: the model must not miss a request of a sequence
 // without being told. A sequence in the backlog, of which the model has seen nothing, is
 // dropped as a whole. All of them end as cancelled, as Triton documents.
-func (b *book) cut(s *sequence, now int64, dropped *scheduler.List) {
+func (b *book) cut(s *sequence, now int64, dropped *scheduler.TaskList) {
 	if !s.gone(now) {
 		return
 	}
 	broken := s.over(now)
 	if broken {
-		s.at.outer.Err = s.at.outer.Over(now)
+		s.at.outer.Err = s.at.outer.Expired(now)
 		dropped.Push(s.at.outer)
 		s.at.outer, s.at.again = nil, false
 		b.queued--
 	}
-	var kept scheduler.List
+	var kept scheduler.TaskList
 	for w := s.queue.Pop(); w != nil; w = s.queue.Pop() {
 		if w.Meta.Sequence.Start {
 			broken = s.state == backlogged && goneBeforeStart(s.queue.Head, now)
 		}
-		err := w.Over(now)
+		err := w.Expired(now)
 		if broken = broken || err != nil; !broken {
 			kept.Push(w)
 			continue
@@ -352,9 +352,9 @@ func (b *book) cut(s *sequence, now int64, dropped *scheduler.List) {
 
 // goneBeforeStart reports whether a client has gone, of w and what follows it up to the
 // next START.
-func goneBeforeStart(w *scheduler.Work, now int64) bool {
+func goneBeforeStart(w *scheduler.Task, now int64) bool {
 	for ; w != nil && !w.Meta.Sequence.Start; w = w.Next() {
-		if w.Over(now) != nil {
+		if w.Expired(now) != nil {
 			return true
 		}
 	}
@@ -377,7 +377,7 @@ func (b *book) replace(s *sequence, now int64) {
 // over reports whether the request that a sequence's slot is to go on with must not be
 // executed any more.
 func (s *sequence) over(now int64) bool {
-	return s.state == ready && s.at.outer != nil && s.at.outer.Over(now) != nil
+	return s.state == ready && s.at.outer != nil && s.at.outer.Expired(now) != nil
 }
 
 // gone reports whether a client of a queued request has gone, or waits no longer.
@@ -386,7 +386,7 @@ func (s *sequence) gone(now int64) bool {
 		return true
 	}
 	for w := s.queue.Head; w != nil; w = w.Next() {
-		if w.Over(now) != nil {
+		if w.Expired(now) != nil {
 			return true
 		}
 	}

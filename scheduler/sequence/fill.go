@@ -18,7 +18,7 @@ func (s *Scheduler) newSlot() *slot {
 	return sl
 }
 
-func (s *Scheduler) prepare(w *scheduler.Work) {
+func (s *Scheduler) prepare(w *scheduler.Task) {
 	w.In = make([]tensor.Tensor, len(s.sig.Inputs))
 	w.Out = make([]tensor.Tensor, len(s.sig.Outputs))
 	w.Rows = 1
@@ -27,7 +27,7 @@ func (s *Scheduler) prepare(w *scheduler.Work) {
 // fill makes the slot's work out of its request. The slot is the caller's alone.
 func (s *Scheduler) fill(sl *slot) error {
 	w, outer, p := &sl.work, sl.outer, s.ports
-	w.Meta, w.Ctx, w.Err, w.Again, w.Enqueued = outer.Meta, outer.Ctx, nil, false, outer.Enqueued
+	w.Meta, w.Ctx, w.Err, w.Rescheduled, w.Enqueued = outer.Meta, outer.Ctx, nil, false, outer.Enqueued
 	w.Outputs = outer.Outputs
 	if at := sl.lane.at; at.Kind == tensor.Device && outer.Affinity != nil && outer.Want != scheduler.AtHost {
 		outer.Affinity.Bind(at) // where the sequence is, there its request's other steps go
@@ -99,9 +99,9 @@ func number(b bool) int {
 var nobody infer.Meta
 
 // null returns the work of a row for nobody, in the shapes of like.
-func (s *Scheduler) null(l *lane, row int, like *scheduler.Work) (*scheduler.Work, error) {
+func (s *Scheduler) null(l *lane, row int, like *scheduler.Task) (*scheduler.Task, error) {
 	for len(l.nulls) <= row {
-		w := &scheduler.Work{Null: true, Meta: &nobody, Ctx: context.Background(), To: answerer{s}}
+		w := &scheduler.Task{Placeholder: true, Meta: &nobody, Ctx: context.Background(), To: answerer{s}}
 		s.prepare(w)
 		l.nulls = append(l.nulls, w)
 	}
@@ -135,8 +135,8 @@ func (s *Scheduler) null(l *lane, row int, like *scheduler.Work) (*scheduler.Wor
 
 // fillAll makes the list of works that an instance executes; it has no request when
 // none could be filled.
-func (s *Scheduler) fillAll(l *lane) (list scheduler.List) {
-	var like *scheduler.Work
+func (s *Scheduler) fillAll(l *lane) (list scheduler.TaskList) {
+	var like *scheduler.Task
 	for _, sl := range l.batch {
 		if sl == nil {
 			continue
@@ -169,7 +169,7 @@ func (s *Scheduler) fillAll(l *lane) (list scheduler.List) {
 }
 
 // abandon fails a batch that cannot be completed.
-func (s *Scheduler) abandon(l *lane, list *scheduler.List, err error) {
+func (s *Scheduler) abandon(l *lane, list *scheduler.TaskList, err error) {
 	for list.Pop() != nil {
 		continue // the works are the slots' and the lane's
 	}
@@ -198,15 +198,15 @@ func (s *Scheduler) hand(sl *slot) bool {
 	if w.Err == nil {
 		w.Err = s.keep(sl, w.Out)
 	}
-	if sl.again = w.Again && outer.Over(w.Times.End) == nil; sl.again {
+	if sl.again = w.Rescheduled && outer.Expired(w.Times.End) == nil; sl.again {
 		tensor.ReleaseAll(w.Out)
 		return false
 	}
-	if w.Again {
+	if w.Rescheduled {
 		w.Err = errGone
 		s.stats.Failed(reasonOf(w.Err), w.Times.End-w.Enqueued)
 	}
-	outer.Err, outer.Times, outer.Reply = w.Err, w.Times, w.Reply
+	outer.Err, outer.Times, outer.ResponseParams = w.Err, w.Times, w.ResponseParams
 	if w.Err == nil {
 		for i, port := range s.ports.out {
 			outer.Out[i] = w.Out[port].Move()

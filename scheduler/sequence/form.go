@@ -35,7 +35,7 @@ func (b *book) holding() bool {
 // to be let in.
 func (b *book) startable() bool {
 	for _, l := range b.lanes {
-		if !l.busy && l.ready.n > 0 && !l.door.Waits() {
+		if !l.busy && l.ready.n > 0 && !l.door.Waiting() {
 			return !b.holding()
 		}
 	}
@@ -44,7 +44,7 @@ func (b *book) startable() bool {
 
 // next forms a batch on an instance that is free and let in; nil: there is none, or not
 // before wait has passed, unless a request comes.
-func (b *book) next(now int64, dropped *scheduler.List) (at *lane, wait time.Duration) {
+func (b *book) next(now int64, dropped *scheduler.TaskList) (at *lane, wait time.Duration) {
 	if b.holding() {
 		return nil, 0
 	}
@@ -57,11 +57,11 @@ func (b *book) next(now int64, dropped *scheduler.List) (at *lane, wait time.Dur
 		d, ok := b.decide(l, now)
 		switch {
 		case !ok:
-			l.door.Leave(false) // let in for requests that have gone
+			l.door.Release(false) // let in for requests that have gone
 			if d > 0 && (wait == 0 || d < wait) {
 				wait = d
 			}
-		case l.door.Enter():
+		case l.door.Acquire():
 			b.takeAll(l)
 			l.busy = true
 			return l, 0
@@ -75,7 +75,7 @@ func (b *book) next(now int64, dropped *scheduler.List) (at *lane, wait time.Dur
 func (b *book) giveBack() {
 	for _, l := range b.lanes {
 		if !l.busy && l.ready.n == 0 {
-			l.door.Leave(false)
+			l.door.Release(false)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func (b *book) decide(l *lane, now int64) (wait time.Duration, ok bool) {
 }
 
 // purge drops the requests of clients that have gone, where a decision will look.
-func (b *book) purge(l *lane, now int64, dropped *scheduler.List) {
+func (b *book) purge(l *lane, now int64, dropped *scheduler.TaskList) {
 	look := window
 	if !b.rules.Oldest {
 		look = len(l.slots)
@@ -108,7 +108,7 @@ func (b *book) purge(l *lane, now int64, dropped *scheduler.List) {
 		if s == nil {
 			return
 		}
-		if s.head().Over(now) != nil {
+		if s.head().Expired(now) != nil {
 			b.cut(s, now, dropped) // its slot's heir comes at the end
 			continue
 		}
@@ -163,7 +163,7 @@ func (b *book) oldest(l *lane, now int64) (wait time.Duration, ok bool) {
 		b.items = append(b.items, scheduler.Item{Shape: s.key, Rows: 1, Enqueued: s.head().Enqueued})
 	}
 	d := b.policy.Decide(now, scheduler.View{
-		Items: b.items, More: l.ready.n > len(b.items), Instances: 1, Hurry: b.hurry, Closed: closed,
+		Items: b.items, More: l.ready.n > len(b.items), Instances: 1, Flush: b.hurry, Closed: closed,
 	}, b.positions[:0])
 	b.positions = d.Take[:0]
 	if len(d.Take) == 0 {
@@ -221,7 +221,7 @@ func (b *book) finish(l *lane, now int64) {
 		b.settle(sl.seq, now)
 	}
 	l.busy = false
-	l.door.Leave(l.ready.n > 0)
+	l.door.Release(l.ready.n > 0)
 	b.dismiss(l)
 }
 
@@ -259,7 +259,7 @@ func (sl *slot) next(i int) *tensor.Tensor {
 
 // shapeKey hashes the shapes of a request, so that a policy can tell apart those that
 // cannot share a batch (FNV-1a over words).
-func shapeKey(w *scheduler.Work) uint64 {
+func shapeKey(w *scheduler.Task) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	key := uint64(offset)
 	for i := range w.In {

@@ -36,7 +36,7 @@ func (m *limited) model(b *backends.Batch) error {
 }
 
 // gates registers n instances that each need one R of what the arbiter has.
-func gates(t *testing.T, a *device.Arbiter, n int) []scheduler.Gate {
+func gates(t *testing.T, a *device.Arbiter, n int) []scheduler.Limiter {
 	t.Helper()
 	asks := make([]device.Ask, n)
 	for i := range asks {
@@ -46,7 +46,7 @@ func gates(t *testing.T, a *device.Arbiter, n int) []scheduler.Gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := make([]scheduler.Gate, n)
+	list := make([]scheduler.Limiter, n)
 	for i, x := range g.Gates {
 		list[i] = x
 	}
@@ -54,7 +54,7 @@ func gates(t *testing.T, a *device.Arbiter, n int) []scheduler.Gate {
 }
 
 // behind returns a scheduler of iterative sequences whose instances, all m, are behind gates.
-func behind(t *testing.T, b *schedtest.Bench, strategy string, m *limited, gates ...scheduler.Gate) *sequence.Scheduler {
+func behind(t *testing.T, b *schedtest.Bench, strategy string, m *limited, gates ...scheduler.Limiter) *sequence.Scheduler {
 	t.Helper()
 	list := make([]backends.Instance, len(gates))
 	for i := range list {

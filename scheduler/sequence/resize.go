@@ -12,7 +12,7 @@ import (
 var _ scheduler.Resizable = (*Scheduler)(nil)
 
 // Add puts more instances to work, which take sequences of the backlog at once.
-func (s *Scheduler) Add(instances []backends.Instance, gates []scheduler.Gate) {
+func (s *Scheduler) Add(instances []backends.Instance, gates []scheduler.Limiter) {
 	s.mu.Lock()
 	s.join(instances, gates)
 	s.book.spread()
@@ -40,14 +40,14 @@ func (s *Scheduler) Remove(inst backends.Instance, gone func()) {
 }
 
 // join gives each instance a lane. Called with the lock held, or before the scheduler is used.
-func (s *Scheduler) join(instances []backends.Instance, gates []scheduler.Gate) {
+func (s *Scheduler) join(instances []backends.Instance, gates []scheduler.Limiter) {
 	s.workers.Reserve(len(instances))
 	for i, inst := range instances {
 		l := s.book.add()
 		l.inst = inst
 		if i < len(gates) && gates[i] != nil {
 			var e scheduler.Scheduler = entrance{s, l} // made once, so that being let in allocates nothing
-			l.door = scheduler.NewDoor(gates[i], func() { s.workers.Kick(e) })
+			l.door = scheduler.NewLease(gates[i], func() { s.workers.Kick(e) })
 		}
 		if st := backends.StreamOf(inst); st != nil {
 			l.at = st.Place()
@@ -104,7 +104,7 @@ func (b *book) dismiss(l *lane) {
 	if l.leaving == nil || l.busy || l.taken() > 0 {
 		return
 	}
-	l.door.Leave(false)
+	l.door.Release(false)
 	b.lanes = slices.DeleteFunc(slices.Clone(b.lanes), func(x *lane) bool { return x == l }) // others may be looking at it
 	b.gone(l)
 }

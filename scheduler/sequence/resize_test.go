@@ -21,7 +21,7 @@ import (
 type bound struct {
 	*adder
 	t     *testing.T
-	gate  *device.Gate
+	gate  *device.Limiter
 	where *sync.Map // the instance of each sequence, by its id
 	gone  atomic.Bool
 }
@@ -157,11 +157,11 @@ func TestCloseRemoved(t *testing.T) {
 }
 
 // gatesOf returns the gate of an instance, none where nothing limits it.
-func gatesOf(x *bound) []scheduler.Gate {
+func gatesOf(x *bound) []scheduler.Limiter {
 	if x.gate == nil {
 		return nil
 	}
-	return []scheduler.Gate{x.gate}
+	return []scheduler.Limiter{x.gate}
 }
 
 // ask sends a sequence, request by request.

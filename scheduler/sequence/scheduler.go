@@ -35,7 +35,7 @@ type Settings struct {
 	Instances []backends.Instance
 	// Gates are what the instances of the same positions pass before a batch; nil, or
 	// a nil one, lets them run as they come.
-	Gates   []scheduler.Gate
+	Gates   []scheduler.Limiter
 	Workers *scheduler.Workers
 	// ReadFile reads a file of the model's folder initial_state.
 	ReadFile func(name string) ([]byte, error)
@@ -54,12 +54,12 @@ type Scheduler struct {
 	ports   *ports
 
 	mu      sync.Mutex
-	book    *book          // guarded by mu (its rules never change)
-	refused scheduler.List // to be completed, guarded by mu
-	timer   *time.Timer    // guarded by mu
-	wakes   int64          // when the timer fires, MaxInt64: it does not; guarded by mu
-	armed   bool           // a worker waits for a batch's delay, guarded by mu
-	closed  bool           // guarded by mu
+	book    *book              // guarded by mu (its rules never change)
+	refused scheduler.TaskList // to be completed, guarded by mu
+	timer   *time.Timer        // guarded by mu
+	wakes   int64              // when the timer fires, MaxInt64: it does not; guarded by mu
+	armed   bool               // a worker waits for a batch's delay, guarded by mu
+	closed  bool               // guarded by mu
 
 	pending scheduler.Pending
 }
@@ -88,7 +88,7 @@ func New(s Settings) (*Scheduler, error) {
 // Enqueue puts the works behind those of their sequences.
 //
 // hot: one lock per list, one map look-up per work.
-func (s *Scheduler) Enqueue(list scheduler.List, t *scheduler.Turn) {
+func (s *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	now, n := t.Now(), list.Len()
 	s.stats.Queued(int64(n))
 	s.pending.Add(n)
@@ -119,11 +119,11 @@ func (s *Scheduler) Enqueue(list scheduler.List, t *scheduler.Turn) {
 }
 
 // Help executes one batch, if an instance is free and has one.
-func (s *Scheduler) Help(t *scheduler.Turn) bool {
+func (s *Scheduler) Help(t *scheduler.RunLoop) bool {
 	now := t.Now()
 	s.mu.Lock()
 	dropped := s.refused
-	s.refused = scheduler.List{}
+	s.refused = scheduler.TaskList{}
 	l, wait := s.book.next(now, &dropped)
 	more := l != nil && s.book.startable()
 	if l != nil {
@@ -147,7 +147,7 @@ func (s *Scheduler) Help(t *scheduler.Turn) bool {
 
 // execute runs the batch of a lane and completes its requests, before the lane and
 // their sequences go on: so answers keep their order.
-func (s *Scheduler) execute(l *lane, t *scheduler.Turn) {
+func (s *Scheduler) execute(l *lane, t *scheduler.RunLoop) {
 	started := 0
 	for _, sl := range l.batch {
 		started += number(sl != nil)
@@ -157,7 +157,7 @@ func (s *Scheduler) execute(l *lane, t *scheduler.Turn) {
 	if list.Head != nil {
 		s.runner.Run(l.inst, &list, t)
 	}
-	var done scheduler.List
+	var done scheduler.TaskList
 	again := 0
 	for _, sl := range l.batch {
 		switch {
@@ -187,7 +187,7 @@ func (s *Scheduler) execute(l *lane, t *scheduler.Turn) {
 }
 
 // drop completes requests that never execute.
-func (s *Scheduler) drop(list scheduler.List, t *scheduler.Turn) bool {
+func (s *Scheduler) drop(list scheduler.TaskList, t *scheduler.RunLoop) bool {
 	n := list.Len()
 	if n == 0 {
 		return false
@@ -202,10 +202,10 @@ func (s *Scheduler) drop(list scheduler.List, t *scheduler.Turn) bool {
 	return true
 }
 
-var _ scheduler.Hurrier = (*Scheduler)(nil)
+var _ scheduler.Flusher = (*Scheduler)(nil)
 
 // Hurry has batches go with the sequences that are ready.
-func (s *Scheduler) Hurry() {
+func (s *Scheduler) Flush() {
 	s.mu.Lock()
 	s.book.hurry = true
 	s.mu.Unlock()

@@ -50,7 +50,7 @@ func runScript(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	commands, _, _ := strings.Cut(string(text), divider)
-	s := &script{names: map[*scheduler.Work]string{}, cancel: map[string]context.CancelFunc{}}
+	s := &script{names: map[*scheduler.Task]string{}, cancel: map[string]context.CancelFunc{}}
 	for lines := bufio.NewScanner(strings.NewReader(commands)); lines.Scan(); {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -66,7 +66,7 @@ func runScript(t *testing.T, file string) {
 type script struct {
 	now    time.Duration
 	book   *book
-	names  map[*scheduler.Work]string
+	names  map[*scheduler.Task]string
 	cancel map[string]context.CancelFunc
 	out    strings.Builder
 }
@@ -77,7 +77,7 @@ func (s *script) do(words []string) error {
 		k, v, _ := strings.Cut(w, "=")
 		args[k] = v
 	}
-	var dropped scheduler.List
+	var dropped scheduler.TaskList
 	switch words[0] {
 	case "rules":
 		return s.rules(args)
@@ -149,7 +149,7 @@ func (s *script) request(name string, args map[string]string) {
 	has := func(k string) bool { _, ok := args[k]; return ok }
 	ctx, cancel := context.WithCancel(context.Background())
 	timeout, _ := time.ParseDuration(cmp.Or(args["timeout"], "0s"))
-	w := &scheduler.Work{
+	w := &scheduler.Task{
 		Rows: int32(num(args["rows"], 1)), Ctx: ctx, Enqueued: int64(s.now),
 		In: []tensor.Tensor{{Buf: new(tensor.Buffer), Shape: tensor.Of(1, num(args["shape"], 1))}},
 		Meta: &infer.Meta{
@@ -173,7 +173,7 @@ func (s *script) request(name string, args map[string]string) {
 }
 
 // begin has every free instance take a batch.
-func (s *script) begin(dropped *scheduler.List) {
+func (s *script) begin(dropped *scheduler.TaskList) {
 	for {
 		l, wait := s.book.next(int64(s.now), dropped)
 		if l == nil {
@@ -208,7 +208,7 @@ func (s *script) finish(l *lane, again string) {
 }
 
 // print tells what was dropped and what the book holds.
-func (s *script) print(dropped *scheduler.List) {
+func (s *script) print(dropped *scheduler.TaskList) {
 	for w := dropped.Pop(); w != nil; w = dropped.Pop() {
 		text := w.Err.Error()
 		fmt.Fprintf(&s.out, "%v %s dropped: %s\n", s.now, s.names[w], cmp.Or(text, "cancelled"))

@@ -31,8 +31,8 @@ func (i id) String() string {
 // request may run), running or idle.
 type sequence struct {
 	id    id
-	at    *slot          // nil in the backlog
-	queue scheduler.List // its requests, oldest first
+	at    *slot              // nil in the backlog
+	queue scheduler.TaskList // its requests, oldest first
 	state stage
 	// fresh: its first request has not run. ended: nothing can follow what is queued.
 	fresh, ended bool
@@ -70,7 +70,7 @@ func (s *sequence) put(i int)  { s.place = i }
 func (s *sequence) index() int { return s.place }
 
 // head returns the request that runs next.
-func (s *sequence) head() *scheduler.Work {
+func (s *sequence) head() *scheduler.Task {
 	if s.at != nil && s.at.outer != nil {
 		return s.at.outer // once more
 	}
@@ -118,10 +118,10 @@ type slot struct {
 
 	// While the sequence is running, or to be run once more: the request, and whether it
 	// has the START signal.
-	outer        *scheduler.Work
+	outer        *scheduler.Task
 	start, again bool
 
-	work   scheduler.Work // of all the model's ports
+	work   scheduler.Task // of all the model's ports
 	meta   infer.Meta     // of a request that runs several times
 	states []tensor.Tensor
 	// initial are the states of every sequence that starts, the ports'; borrowed.
@@ -152,8 +152,8 @@ func (s *slot) forget() {
 type lane struct {
 	number int
 	inst   backends.Instance
-	door   scheduler.Door // what the instance passes before a batch
-	at     tensor.Place   // of the instance
+	door   scheduler.Lease // what the instance passes before a batch
+	at     tensor.Place    // of the instance
 	slots  []*slot
 	ready  chain
 	busy   bool
@@ -167,6 +167,6 @@ type lane struct {
 	looked  int     // up to where they were looked at
 	moves   []moving
 
-	nulls []*scheduler.Work // rows for nobody, by row
+	nulls []*scheduler.Task // rows for nobody, by row
 	zeros []tensor.Tensor   // their inputs
 }

@@ -32,7 +32,7 @@ func build(b *schedtest.Bench, text string, full, public *config.Signature, allo
 }
 
 func buildGated(
-	b *schedtest.Bench, text string, full, public *config.Signature, alloc tensor.Allocator, instances []backends.Instance, gates []scheduler.Gate,
+	b *schedtest.Bench, text string, full, public *config.Signature, alloc tensor.Allocator, instances []backends.Instance, gates []scheduler.Limiter,
 ) (*sequence.Scheduler, error) {
 	cfg := &modelconfig.ModelConfig{}
 	if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
@@ -157,11 +157,11 @@ func (a *adder) model(b *backends.Batch) error {
 // bench makes an adder's scheduler.
 func bench(t *testing.T, cfg string, maxBatch, instances int) (*schedtest.Bench, *sequence.Scheduler, *adder) {
 	t.Helper()
-	return benchGated(t, cfg, maxBatch, make([]scheduler.Gate, instances))
+	return benchGated(t, cfg, maxBatch, make([]scheduler.Limiter, instances))
 }
 
 // benchGated is bench with as many instances as gates.
-func benchGated(t *testing.T, cfg string, maxBatch int, gates []scheduler.Gate) (*schedtest.Bench, *sequence.Scheduler, *adder) {
+func benchGated(t *testing.T, cfg string, maxBatch int, gates []scheduler.Limiter) (*schedtest.Bench, *sequence.Scheduler, *adder) {
 	t.Helper()
 	full, public := ports(t, maxBatch, cfg)
 	b := schedtest.NewBench(t, public, nil)

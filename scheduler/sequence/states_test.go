@@ -334,7 +334,7 @@ type listener struct {
 	got map[uint64][]int32 // guarded by mu
 }
 
-func (l *listener) Respond(w *scheduler.Work, out []tensor.Tensor, _ infer.Params, _ bool) error {
+func (l *listener) Respond(w *scheduler.Task, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer tensor.ReleaseAll(out)

@@ -59,7 +59,7 @@ func (s *Scheduler) arm(d time.Duration) {
 type alarm struct{ *Scheduler }
 
 // Help lets the scheduler be armed again, and helps it.
-func (a alarm) Help(t *scheduler.Turn) bool {
+func (a alarm) Help(t *scheduler.RunLoop) bool {
 	a.mu.Lock()
 	a.armed = false
 	a.mu.Unlock()
@@ -95,10 +95,10 @@ func (s *Scheduler) wakeBy(at int64) {
 type tick struct{ *Scheduler }
 
 // Help ends what is over, and helps with what that made ready.
-func (k tick) Help(t *scheduler.Turn) bool {
+func (k tick) Help(t *scheduler.RunLoop) bool {
 	s, now := k.Scheduler, telemetry.Now()
 	t.Tick(now)
-	var dropped scheduler.List
+	var dropped scheduler.TaskList
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -123,7 +123,7 @@ type entrance struct {
 }
 
 // Help executes a batch with the instance, or has it leave.
-func (e entrance) Help(t *scheduler.Turn) bool {
+func (e entrance) Help(t *scheduler.RunLoop) bool {
 	e.mu.Lock()
 	e.l.door.Let()
 	e.mu.Unlock()
@@ -136,10 +136,10 @@ type answerer struct{ s *Scheduler }
 var _ scheduler.Responder = answerer{}
 
 // Complete is never called: an executed batch comes back from the runner.
-func (answerer) Complete(scheduler.List, *scheduler.Turn) {}
+func (answerer) Complete(scheduler.TaskList, *scheduler.RunLoop) {}
 
 // Respond passes one answer on to the slot's request, without the states in it.
-func (a answerer) Respond(w *scheduler.Work, out []tensor.Tensor, params infer.Params, final bool) error {
+func (a answerer) Respond(w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
 	sl, ok := w.Run.(*slot)
 	if !ok {

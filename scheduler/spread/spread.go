@@ -39,14 +39,14 @@ func New(sites []Site) scheduler.Scheduler {
 // not bound goes where the fewest works are, among the devices where all its steps can be.
 //
 // hot: works that go to one place stay together.
-func (s *Spread) Enqueue(list scheduler.List, t *scheduler.Turn) {
-	var part scheduler.List
+func (s *Spread) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
+	var part scheduler.TaskList
 	to := -1
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		i := s.pick(w)
 		if i != to && part.Len() > 0 {
 			s.sites[to].To.Enqueue(part, t)
-			part = scheduler.List{}
+			part = scheduler.TaskList{}
 		}
 		to = i
 		part.Push(w)
@@ -57,7 +57,7 @@ func (s *Spread) Enqueue(list scheduler.List, t *scheduler.Turn) {
 }
 
 // pick returns the site of a work and binds its request when that is a device.
-func (s *Spread) pick(w *scheduler.Work) int {
+func (s *Spread) pick(w *scheduler.Task) int {
 	if at, bound := w.Bound(); bound {
 		if i := s.find(at); i >= 0 {
 			return i
@@ -80,7 +80,7 @@ func (s *Spread) find(at tensor.Place) int {
 
 // least returns the site with the fewest works, of the kind that w wants and, when
 // together is set, among the devices where all steps of its request can be.
-func (s *Spread) least(w *scheduler.Work, together bool) int {
+func (s *Spread) least(w *scheduler.Task, together bool) int {
 	best, fewest := -1, int64(0)
 	for i := range s.sites {
 		site := &s.sites[i]
@@ -105,7 +105,7 @@ func (s *Spread) least(w *scheduler.Work, together bool) int {
 }
 
 // Help has nothing of its own to help with: the sites' schedulers say when they are ready.
-func (s *Spread) Help(t *scheduler.Turn) bool {
+func (s *Spread) Help(t *scheduler.RunLoop) bool {
 	for i := range s.sites {
 		if s.sites[i].To.Help(t) {
 			return true
@@ -114,20 +114,20 @@ func (s *Spread) Help(t *scheduler.Turn) bool {
 	return false
 }
 
-var _ scheduler.Hurrier = (*Spread)(nil)
+var _ scheduler.Flusher = (*Spread)(nil)
 
 // Hurry hurries every site.
-func (s *Spread) Hurry() {
+func (s *Spread) Flush() {
 	for i := range s.sites {
-		scheduler.Hurry(s.sites[i].To)
+		scheduler.Flush(s.sites[i].To)
 	}
 }
 
 // Add puts more instances to work, each with those of its place. There must be some, and
 // the place's scheduler must be Resizable.
-func (s *Spread) Add(instances []backends.Instance, gates []scheduler.Gate) {
+func (s *Spread) Add(instances []backends.Instance, gates []scheduler.Limiter) {
 	for i, inst := range instances {
-		var gate []scheduler.Gate
+		var gate []scheduler.Limiter
 		if gates != nil {
 			gate = gates[i : i+1]
 		}

@@ -15,15 +15,15 @@ import (
 // shelf is a scheduler that keeps what it gets.
 type shelf struct{ works, calls int }
 
-func (s *shelf) Enqueue(list scheduler.List, _ *scheduler.Turn) {
+func (s *shelf) Enqueue(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	s.works += list.Len()
 	s.calls++
 }
-func (*shelf) Help(*scheduler.Turn) bool   { return false }
-func (s *shelf) InFlight() int64           { return int64(s.works) }
-func (*shelf) Drain(context.Context) error { return nil }
-func (*shelf) Close() error                { return nil }
-func (s *shelf) Load() int64               { return int64(s.works) }
+func (*shelf) Help(*scheduler.RunLoop) bool { return false }
+func (s *shelf) InFlight() int64            { return int64(s.works) }
+func (*shelf) Drain(context.Context) error  { return nil }
+func (*shelf) Close() error                 { return nil }
+func (s *shelf) Load() int64                { return int64(s.works) }
 
 func TestEnqueue(t *testing.T) {
 	t.Parallel()
@@ -58,9 +58,9 @@ func TestEnqueue(t *testing.T) {
 			if tc.bound >= 0 {
 				affinity.Bind(simdev.Place(tc.bound))
 			}
-			var list scheduler.List
+			var list scheduler.TaskList
 			for range 2 { // two steps of one request stay together
-				list.Push(&scheduler.Work{Affinity: &affinity, Want: tc.want})
+				list.Push(&scheduler.Task{Affinity: &affinity, Want: tc.want})
 			}
 			spread.New(sites).Enqueue(list, nil)
 			for i, s := range shelves {
@@ -91,7 +91,7 @@ type room struct {
 	gates int
 }
 
-func (r *room) Add(list []backends.Instance, gates []scheduler.Gate) {
+func (r *room) Add(list []backends.Instance, gates []scheduler.Limiter) {
 	r.list = append(r.list, list...)
 	r.gates += len(gates)
 }
@@ -129,7 +129,7 @@ func TestResize(t *testing.T) {
 	}
 	a, b := &plain{}, &placed{stream}
 	s.Add([]backends.Instance{a, b}, nil)
-	s.Add([]backends.Instance{b}, make([]scheduler.Gate, 1))
+	s.Add([]backends.Instance{b}, make([]scheduler.Limiter, 1))
 	if !slices.Equal(host.list, []backends.Instance{a}) || !slices.Equal(device.list, []backends.Instance{b, b}) || host.gates != 0 || device.gates != 1 {
 		t.Errorf("%d instances on the host, %d at the device, %d and %d gates", len(host.list), len(device.list), host.gates, device.gates)
 	}

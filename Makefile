@@ -135,8 +135,7 @@ test-ui: build runtime examples $(UI)/node_modules/.package-lock.json ## Look at
 .PHONY: lint
 lint: check-generate ## Check style, formatting and generated code
 	@lint=$(call tool,golangci-lint); echo "golangci-lint run ./..."; "$$lint" run ./...; \
-		cd tools; "$$lint" run --config ../.golangci.yml ./...; \
-		cd unqueryvet; "$$lint" run --config ../../.golangci.yml ./...
+		cd tools; "$$lint" run --config ../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: ## Format the Go code

@@ -238,5 +238,3 @@ require (
 	mvdan.cc/unparam v0.0.0-20260823230713-2fa3d841b0c8 // indirect
 )
 
-// The linter is not used and 19 MB: see docs/decisions/001-tools.md.
-replace github.com/MirrexOne/unqueryvet => ./unqueryvet

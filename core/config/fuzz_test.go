@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tutti-server/tutti/core/config"

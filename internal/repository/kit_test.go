@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/identity"

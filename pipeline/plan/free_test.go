@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/proto/modelconfig"

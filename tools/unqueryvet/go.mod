@@ -1,5 +1,0 @@
-module github.com/MirrexOne/unqueryvet
-
-go 1.26.0
-
-require golang.org/x/tools v0.52.0

@@ -1,9 +1,7 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -11,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/tutti-server/tutti/internal/jsontext"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -98,9 +97,7 @@ func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) ([
 		if i > 0 {
 			b = append(b, ',')
 		}
-		if b, err = appendString(b, k.String()); err != nil {
-			return nil, err
-		}
+		b = jsontext.AppendValid(b, k.String())
 		b = append(b, ':')
 		if b, err = appendValue(b, fd, m.Get(k)); err != nil {
 			return nil, err
@@ -123,11 +120,11 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 		return appendMessage(b, v.Message())
 	case protoreflect.EnumKind:
 		if e := fd.Enum().Values().ByNumber(v.Enum()); e != nil {
-			return appendString(b, string(e.Name()))
+			return jsontext.AppendValid(b, string(e.Name())), nil
 		}
 		return strconv.AppendInt(b, int64(v.Enum()), 10), nil
 	case protoreflect.StringKind:
-		return appendString(b, v.String())
+		return jsontext.AppendValid(b, v.String()), nil
 	case protoreflect.BoolKind:
 		return strconv.AppendBool(b, v.Bool()), nil
 	case protoreflect.FloatKind:
@@ -138,7 +135,7 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 		return strconv.AppendInt(b, v.Int(), 10), nil
 	case protoreflect.Int64Kind:
 		if quotedFields[fd.FullName()] {
-			return appendString(b, strconv.FormatInt(v.Int(), 10))
+			return jsontext.AppendValid(b, strconv.FormatInt(v.Int(), 10)), nil
 		}
 		return strconv.AppendInt(b, v.Int(), 10), nil
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
@@ -152,20 +149,11 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	switch {
 	case math.IsNaN(f):
-		return appendString(b, "NaN")
+		return jsontext.AppendValid(b, "NaN"), nil
 	case math.IsInf(f, 1):
-		return appendString(b, "Infinity")
+		return jsontext.AppendValid(b, "Infinity"), nil
 	case math.IsInf(f, -1):
-		return appendString(b, "-Infinity")
+		return jsontext.AppendValid(b, "-Infinity"), nil
 	}
 	return strconv.AppendFloat(b, f, 'g', -1, bits), nil
-}
-
-// appendString writes < and > as they are, which is what the endpoint's clients compare with.
-func appendString(b []byte, s string) ([]byte, error) {
-	out := bytes.NewBuffer(b)
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(s)
-	return bytes.TrimSuffix(out.Bytes(), []byte{'\n'}), err
 }

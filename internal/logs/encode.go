@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
 // encoder writes one line.
@@ -85,14 +87,14 @@ func (e *encoder) name(key string) []byte {
 	if !e.empty {
 		b = append(b, ',')
 	}
-	return append(appendQuoted(b, key), ':')
+	return append(jsontext.AppendValid(b, key), ':')
 }
 
 // appendText appends s, in quotes unless it is one plain word.
 func appendText(b []byte, s string) []byte {
 	special := func(r rune) bool { return r <= ' ' || r == '"' || r == '=' || r == 0x7f || r == utf8.RuneError }
 	if s == "" || strings.ContainsFunc(s, special) {
-		return appendQuoted(b, s)
+		return jsontext.AppendValid(b, s)
 	}
 	return append(b, s...)
 }
@@ -139,52 +141,24 @@ func appendJSON(b []byte, v slog.Value) []byte {
 			return append(b, j...)
 		}
 	}
-	return appendQuoted(b, text(v))
+	return jsontext.AppendValid(b, text(v))
 }
 
 // anyJSON returns a value as JSON, as its text where it has no other form.
 func anyJSON(v any) (j []byte) {
 	defer func() {
 		if p := recover(); p != nil {
-			j = appendQuoted(nil, fmt.Sprintf("!PANIC: %v", p))
+			j = jsontext.AppendValid(nil, fmt.Sprintf("!PANIC: %v", p))
 		}
 	}()
 	if _, ok := v.(json.Marshaler); !ok {
 		if err, ok := v.(error); ok {
-			return appendQuoted(nil, err.Error())
+			return jsontext.AppendValid(nil, err.Error())
 		}
 	}
 	j, err := json.Marshal(v)
 	if err != nil {
-		return appendQuoted(nil, anyText(v))
+		return jsontext.AppendValid(nil, anyText(v))
 	}
 	return j
-}
-
-const hex = "0123456789ABCDEF"
-
-// appendQuoted appends s as a JSON string. What is not UTF-8 is replaced.
-func appendQuoted(b []byte, s string) []byte {
-	b = append(b, '"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r >= ' ':
-			b = utf8.AppendRune(b, r)
-		case r == '\n':
-			b = append(b, `\n`...)
-		case r == '\r':
-			b = append(b, `\r`...)
-		case r == '\t':
-			b = append(b, `\t`...)
-		case r == '\b':
-			b = append(b, `\b`...)
-		case r == '\f':
-			b = append(b, `\f`...)
-		default:
-			b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
-		}
-	}
-	return append(b, '"')
 }

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strconv"
 	"time"
+
+	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
 // line encodes a record in the settings' format, with the newline at its end.
@@ -68,7 +70,7 @@ func (e *encoder) message(raw bool, text string) {
 	if raw {
 		e.b = append(e.b, text...)
 	} else {
-		e.b = appendQuoted(e.b, text)
+		e.b = jsontext.AppendValid(e.b, text)
 	}
 }
 

@@ -2,9 +2,10 @@ package tracing
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strconv"
+
+	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
 // encode appends the members of the trace file's array that the trace is: the
@@ -88,10 +89,10 @@ func (t *Trace) tensors(list []entry, node, wave int32, s *Step) []entry {
 // order: what happened is not always recorded at once.
 func (t *Trace) appendMember(b []byte, id, parent uint64, model string, version int64, entries []entry) []byte {
 	b = strconv.AppendUint(append(b, `{"id":`...), id, 10)
-	b = appendString(append(b, `,"model_name":`...), model)
+	b = jsontext.AppendValid(append(b, `,"model_name":`...), model)
 	b = strconv.AppendInt(append(b, `,"model_version":`...), version, 10)
 	if t.rec.Request != "" {
-		b = appendString(append(b, `,"request_id":`...), t.rec.Request)
+		b = jsontext.AppendValid(append(b, `,"request_id":`...), t.rec.Request)
 	}
 	if parent != 0 {
 		b = strconv.AppendUint(append(b, `,"parent_id":`...), parent, 10)
@@ -106,14 +107,9 @@ func (t *Trace) appendMember(b []byte, id, parent uint64, model string, version 
 			b = append(append(b, m.tensor...), '}')
 			continue
 		}
-		b = appendString(append(b, `,"timestamps":[{"name":`...), cmp.Or(m.name, m.Point.String()))
+		b = jsontext.AppendValid(append(b, `,"timestamps":[{"name":`...), cmp.Or(m.name, m.Point.String()))
 		b = strconv.AppendInt(append(b, `,"ns":`...), m.Ns, 10)
 		b = append(b, `}]}`...)
 	}
 	return b
-}
-
-func appendString(b []byte, s string) []byte {
-	j, _ := json.Marshal(s) // a string always has a JSON form
-	return append(b, j...)
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/jsontext"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
@@ -56,8 +57,8 @@ func (t *Trace) Tensor(output bool, node, wave int32, name string, x *tensor.Ten
 // appendTensor appends a tensor as a JSON object: its elements with commas between, in
 // a string, as is its shape. Half-precision ones have no elements there, as in Triton.
 func appendTensor(b []byte, name string, x *tensor.Tensor) []byte {
-	b = appendString(append(b, `{"name":`...), name)
-	b = appendString(append(b, `,"data":`...), string(appendElements(nil, x.DType, x.Bytes())))
+	b = jsontext.AppendValid(append(b, `{"name":`...), name)
+	b = jsontext.AppendValid(append(b, `,"data":`...), string(appendElements(nil, x.DType, x.Bytes())))
 	b = append(b, `,"shape":"`...)
 	for i, n := range x.Shape.Dims() {
 		if i > 0 {

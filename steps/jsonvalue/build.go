@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/jsontext"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -96,7 +96,7 @@ func newBuild(s *steps.Settings) (steps.Step, error) {
 			name = other
 			delete(names, p.Name)
 		}
-		st.keys = append(st.keys, append(appendString(nil, []byte(name)), ':'))
+		st.keys = append(st.keys, append(jsontext.AppendValid(nil, []byte(name)), ':'))
 		at := slices.Index(raw, p.Name)
 		st.raw = append(st.raw, at >= 0)
 		if at >= 0 {
@@ -217,7 +217,7 @@ func (r *reader) element(dst []byte) ([]byte, error) {
 		}
 		r.rest = rest
 		if !r.raw {
-			return appendString(dst, elem), nil
+			return jsontext.AppendValid(dst, elem), nil
 		}
 		if !json.Valid(elem) {
 			return append(dst, "null"...), status.Errorf(status.InvalidArg, "an element of an input that parameter 'raw' names is no JSON: %.40q", elem)
@@ -258,34 +258,4 @@ func (r *reader) float(dst []byte, x float64, bits int) ([]byte, error) {
 		format = 'e'
 	}
 	return strconv.AppendFloat(dst, x, format, -1, bits), nil
-}
-
-const hex = "0123456789abcdef"
-
-// appendString appends text as a JSON string; bytes that are not UTF-8 become U+FFFD.
-func appendString(dst, text []byte) []byte {
-	dst = append(dst, '"')
-	for len(text) > 0 {
-		c := text[0]
-		switch {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c == '\n':
-			dst = append(dst, '\\', 'n')
-		case c == '\t':
-			dst = append(dst, '\\', 't')
-		case c == '\r':
-			dst = append(dst, '\\', 'r')
-		case c < ' ' || c == 0x7f:
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		case c < utf8.RuneSelf:
-			dst = append(dst, c)
-		default:
-			r, n := utf8.DecodeRune(text)
-			dst = utf8.AppendRune(dst, r)
-			text = text[n-1:]
-		}
-		text = text[1:]
-	}
-	return append(dst, '"')
 }

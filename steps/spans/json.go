@@ -5,33 +5,8 @@ import (
 	"strconv"
 
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/jsontext"
 )
-
-const hexDigits = "0123456789abcdef"
-
-// appendString appends s, valid UTF-8, as a JSON string.
-func appendString(dst, s []byte) []byte {
-	dst = append(dst, '"')
-	plain := 0
-	for i, c := range s {
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, s[plain:i]...)
-		plain = i + 1
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-	}
-	return append(append(dst, s[plain:]...), '"')
-}
 
 // appendPassage appends p as a JSON object; label, already quoted, is left out where it is empty.
 func appendPassage(dst []byte, p *passage, label []byte) []byte {
@@ -42,7 +17,7 @@ func appendPassage(dst []byte, p *passage, label []byte) []byte {
 	dst = append(dst, `"score":`...)
 	dst = strconv.AppendFloat(dst, float64(p.score), 'g', -1, 32)
 	dst = append(dst, `,"text":`...)
-	dst = appendString(dst, p.text)
+	dst = jsontext.Append(dst, p.text)
 	dst = append(dst, `,"start":`...)
 	dst = strconv.AppendInt(dst, int64(p.start), 10)
 	dst = append(dst, `,"end":`...)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tutti-server/tutti/internal/jsontext"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -59,7 +60,7 @@ func newLabel(text, scheme string, whole bool) label {
 	if _, tag, ok := strings.Cut(text, "-"); ok && !whole {
 		name = tag
 	}
-	l.name, l.quoted = []byte(name), appendString(nil, []byte(name))
+	l.name, l.quoted = []byte(name), jsontext.Append(nil, []byte(name))
 	return l
 }
 

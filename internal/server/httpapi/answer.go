@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
 // fact is one member of a generate answer: a parameter, an output, or a value that
@@ -64,7 +65,7 @@ func (x *exchange) factsOf(resp *infer.Response) []fact {
 
 func sequenceID(s *infer.Sequence) string {
 	if s.Name != "" {
-		return string(appendString(nil, s.Name))
+		return string(jsontext.Append(nil, s.Name))
 	}
 	return strconv.FormatUint(s.ID, 10)
 }
@@ -73,16 +74,16 @@ func (f *fact) append(b []byte, resp *infer.Response) ([]byte, error) {
 	if f.param != nil {
 		return appendParam(b, f.param), nil
 	}
-	b = append(appendString(b, f.name), ':')
+	b = append(jsontext.Append(b, f.name), ':')
 	switch {
 	case f.out != nil:
 		return appendPlain(b, f.out)
 	case f.json != "":
 		return append(b, f.json...), nil
 	case f.name == "id":
-		return appendString(b, resp.ID), nil
+		return jsontext.Append(b, resp.ID), nil
 	case f.name == "model_name":
-		return appendString(b, resp.Model), nil
+		return jsontext.Append(b, resp.Model), nil
 	default:
 		return append(strconv.AppendInt(append(b, '"'), resp.Version, 10), '"'), nil
 	}

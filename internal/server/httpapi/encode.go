@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
 // Header values that never change are shared: the header map keeps slices, not copies.
@@ -126,10 +127,10 @@ func (x *exchange) encode(resp *infer.Response) (size int64, err error) {
 	b = append(b, '{')
 	if resp.ID != "" {
 		b = append(b, `"id":`...)
-		b = append(appendString(b, resp.ID), ',')
+		b = append(jsontext.Append(b, resp.ID), ',')
 	}
 	b = append(b, `"model_name":`...)
-	b = appendString(b, resp.Model)
+	b = jsontext.Append(b, resp.Model)
 	b = append(b, `,"model_version":"`...)
 	b = strconv.AppendInt(b, resp.Version, 10)
 	b = append(b, '"')
@@ -168,7 +169,7 @@ func (x *exchange) encode(resp *infer.Response) (size int64, err error) {
 // appendOutput appends what every output has, without the closing brace.
 func appendOutput(b []byte, out *infer.Named) []byte {
 	b = append(b, `{"name":`...)
-	b = appendString(b, out.Name)
+	b = jsontext.Append(b, out.Name)
 	b = append(b, `,"datatype":"`...)
 	b = append(b, out.Tensor.DType.String()...)
 	b = append(b, `","shape":[`...)
@@ -191,7 +192,7 @@ func appendParams(b []byte, resp *infer.Response) []byte {
 	if resp.Ensemble {
 		b = append(b, `"sequence_id":`...)
 		if resp.Sequence.Name != "" {
-			b = appendString(b, resp.Sequence.Name)
+			b = jsontext.Append(b, resp.Sequence.Name)
 		} else {
 			b = strconv.AppendUint(b, resp.Sequence.ID, 10)
 		}
@@ -208,7 +209,7 @@ func appendParams(b []byte, resp *infer.Response) []byte {
 }
 
 func appendParam(b []byte, p *infer.Param) []byte {
-	b = append(appendString(b, p.Key), ':')
+	b = append(jsontext.Append(b, p.Key), ':')
 	switch p.Kind {
 	case infer.ParamBool:
 		return strconv.AppendBool(b, p.Bool)
@@ -219,6 +220,6 @@ func appendParam(b []byte, p *infer.Param) []byte {
 	case infer.ParamDouble:
 		return appendFloat(b, p.Double)
 	default:
-		return appendString(b, p.String)
+		return jsontext.Append(b, p.String)
 	}
 }

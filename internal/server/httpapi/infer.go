@@ -10,6 +10,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/jsontext"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -193,5 +194,5 @@ func writeErrorText(w http.ResponseWriter, code int, text string) {
 // wrote them, which need not be UTF-8.
 func appendError(b []byte, text string) []byte {
 	b = append(b, `{"error":`...)
-	return append(appendString(b, strings.ToValidUTF8(text, "\ufffd")), '}')
+	return append(jsontext.Append(b, strings.ToValidUTF8(text, "\ufffd")), '}')
 }

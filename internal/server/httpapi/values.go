@@ -6,6 +6,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/jsontext"
 )
 
 func wrongSize(out *infer.Named) error {
@@ -101,7 +102,7 @@ func appendStrings(b []byte, out *infer.Named, n int64) ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b, rest = appendString(b, elem), next
+		b, rest = jsontext.Append(b, elem), next
 	}
 	return b, nil
 }

@@ -297,8 +297,8 @@ func (*job) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 func newJob(ctx context.Context, left *sync.WaitGroup) *job {
 	j := &job{left: left}
 	j.Task = scheduler.Task{
-		Rows: 1, Meta: &infer.Meta{}, Ctx: ctx, Run: j, To: j,
-		In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1),
+		TaskRequest: scheduler.TaskRequest{Rows: 1, Meta: &infer.Meta{}, Ctx: ctx, Run: j, To: j, In: make([]tensor.Tensor, 1)},
+		TaskResult:  scheduler.TaskResult{Out: make([]tensor.Tensor, 1)},
 	}
 	return j
 }

@@ -102,7 +102,10 @@ func newDesk(t *testing.T, m *model, params map[string]string, inputs ...string)
 // work returns a request of one row with the given values by input.
 func (s *desk) work(t *testing.T, node int32, inputs ...[]int32) *scheduler.Task {
 	t.Helper()
-	w := &scheduler.Task{To: &s.done, Node: node, Rows: 1, Meta: &infer.Meta{}, Ctx: t.Context(), Out: make([]tensor.Tensor, 1)}
+	w := &scheduler.Task{
+		TaskRequest: scheduler.TaskRequest{To: &s.done, Node: node, Rows: 1, Meta: &infer.Meta{}, Ctx: t.Context()},
+		TaskResult:  scheduler.TaskResult{Out: make([]tensor.Tensor, 1)},
+	}
 	for _, values := range inputs {
 		in, err := tensor.New(s.alloc, tensor.Int32, tensor.Of(1, int64(len(values))))
 		if err != nil {

@@ -35,8 +35,8 @@ func (a *answers) Respond(i int, out []tensor.Tensor, params infer.Params, final
 		tensor.ReleaseAll(out)
 		return status.Errorf(status.Unsupported, "model '%s' is decoupled, which is not supported here", a.runner.sig.Model)
 	}
-	if w.line != nil {
-		return w.line.respond(to, w, out, params, final)
+	if w.queued.line != nil {
+		return w.queued.line.respond(to, w, out, params, final)
 	}
 	return to.Respond(w, out, params, final)
 }
@@ -44,14 +44,14 @@ func (a *answers) Respond(i int, out []tensor.Tensor, params infer.Params, final
 // Fail implements backends.Failer. Responses that keep the order of requests are not overtaken.
 func (a *answers) Fail(i int, err error, final bool) {
 	w := a.works[i]
-	if to, ok := w.To.(Failer); ok && w.line == nil {
+	if to, ok := w.To.(Failer); ok && w.queued.line == nil {
 		to.Fail(w, err, final)
 	}
 }
 
 // Detach implements backends.Answers.
 func (a *answers) Detach() {
-	if host := a.works[0].host; host != nil {
+	if host := a.works[0].queued.host; host != nil {
 		host.detach(a.works)
 	}
 }

@@ -18,7 +18,10 @@ func BenchmarkQueue(b *testing.B) {
 			works, next, now := make([]Task, waiting+1), 0, int64(1)
 			push := func() {
 				w := &works[next%len(works)]
-				*w = Task{Ctx: context.Background(), Rows: 1, key: uint64(next*7) % 8, Meta: &infer.Meta{}}
+				*w = Task{
+					TaskRequest: TaskRequest{Ctx: context.Background(), Rows: 1, Meta: &infer.Meta{}},
+					TaskState:   TaskState{shape: shape{key: uint64(next*7) % 8}},
+				}
 				q.push(w, now)
 				next, now = next+1, now+1000
 			}

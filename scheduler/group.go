@@ -43,36 +43,36 @@ func (g *group) find(rank uint64) int {
 
 // push appends w to the lane of its rank.
 func (g *group) push(w *Task) {
-	i := g.find(w.at.rank)
-	if i == len(g.lanes) || g.lanes[i].rank != w.at.rank {
+	i := g.find(w.queued.at.rank)
+	if i == len(g.lanes) || g.lanes[i].rank != w.queued.at.rank {
 		g.lanes = append(g.lanes, lane{})
 		copy(g.lanes[i+1:], g.lanes[i:])
-		g.lanes[i] = lane{rank: w.at.rank}
+		g.lanes[i] = lane{rank: w.queued.at.rank}
 	}
 	l := &g.lanes[i]
-	w.at.group, w.at.prev, w.at.next = g, l.tail, nil
+	w.queued.at.group, w.queued.at.prev, w.queued.at.next = g, l.tail, nil
 	if l.tail == nil {
 		l.head = w
 	} else {
-		l.tail.at.next = w
+		l.tail.queued.at.next = w
 	}
 	l.tail = w
 }
 
 // remove takes w out of its lane and reports whether it was the group's first.
 func (g *group) remove(w *Task) (first bool) {
-	i := g.find(w.at.rank)
+	i := g.find(w.queued.at.rank)
 	l := &g.lanes[i]
 	first = i == 0 && l.head == w
-	if w.at.prev == nil {
-		l.head = w.at.next
+	if w.queued.at.prev == nil {
+		l.head = w.queued.at.next
 	} else {
-		w.at.prev.at.next = w.at.next
+		w.queued.at.prev.queued.at.next = w.queued.at.next
 	}
-	if w.at.next == nil {
-		l.tail = w.at.prev
+	if w.queued.at.next == nil {
+		l.tail = w.queued.at.prev
 	} else {
-		w.at.next.at.prev = w.at.prev
+		w.queued.at.next.queued.at.prev = w.queued.at.prev
 	}
 	if l.head == nil {
 		last := len(g.lanes) - 1
@@ -80,7 +80,7 @@ func (g *group) remove(w *Task) (first bool) {
 		g.lanes[last] = lane{}
 		g.lanes = g.lanes[:last]
 	}
-	w.at.group, w.at.prev, w.at.next = nil, nil, nil
+	w.queued.at.group, w.queued.at.prev, w.queued.at.next = nil, nil, nil
 	return first
 }
 
@@ -93,10 +93,10 @@ func (g *group) after(w *Task) *Task {
 			return nil
 		}
 		return g.lanes[0].head
-	case w.at.next != nil:
-		return w.at.next
+	case w.queued.at.next != nil:
+		return w.queued.at.next
 	}
-	if i := g.find(w.at.rank) + 1; i < len(g.lanes) {
+	if i := g.find(w.queued.at.rank) + 1; i < len(g.lanes) {
 		return g.lanes[i].head
 	}
 	return nil
@@ -108,7 +108,7 @@ func (g *group) before(h *group) bool {
 	if a.rank != b.rank {
 		return a.rank < b.rank
 	}
-	return a.head.at.arrival < b.head.at.arrival
+	return a.head.queued.at.arrival < b.head.queued.at.arrival
 }
 
 // groups is a heap of the groups that hold works, the one to serve first in front.

@@ -53,7 +53,7 @@ func (o *order) join(list *TaskList) {
 		} else {
 			k = &ticket{order: o}
 		}
-		k.work, w.line = w, k
+		k.work, w.queued.line = w, k
 		if o.tail == nil {
 			o.head, k.open = k, !o.sending
 		} else {
@@ -68,7 +68,7 @@ func (o *order) join(list *TaskList) {
 func (o *order) end(list TaskList, t *RunLoop) bool {
 	o.mu.Lock()
 	for w := list.Pop(); w != nil; w = list.Pop() {
-		w.line.ended = true
+		w.queued.line.ended = true
 	}
 	if o.sending {
 		o.mu.Unlock()
@@ -134,13 +134,13 @@ func (o *order) flush() {
 	kept := k.early
 	k.early = nil
 	o.mu.Unlock()
-	host := k.work.host
-	k.work.host = nil
+	host := k.work.queued.host
+	k.work.queued.host = nil
 	for _, a := range kept {
 		// Who has gone is told by what the model sends next.
 		_ = a.to.Respond(k.work, a.out, a.params, a.final)
 	}
-	k.work.host = host
+	k.work.queued.host = host
 }
 
 // leave takes the first ticket out of the line; called with the lock held.
@@ -148,7 +148,7 @@ func (o *order) leave(k *ticket, ready *TaskList) {
 	if o.head = k.next; o.head == nil {
 		o.tail = nil
 	}
-	k.work.line = nil
+	k.work.queued.line = nil
 	ready.Push(k.work)
 	*k = ticket{order: o, early: k.early}
 	o.spare = append(o.spare, k)

@@ -55,8 +55,8 @@ func (s *Queue) pass(list *TaskList, t *RunLoop) bool {
 	if s.order != nil {
 		s.order.join(list)
 	}
-	list.Head.Execution.Held = 0
-	p := &list.Head.parcel
+	list.Head.Held = 0
+	p := &list.Head.queued.parcel
 	p.Queue, p.list, p.inst = s, *list, inst
 	p.brief = !s.runner.sig.Decoupled && s.perWork > 0 && s.perWork*int64(list.n) < wakeup
 	s.rows += list.rows()

@@ -5,7 +5,9 @@ import "github.com/tutti-server/tutti/backends"
 // Yields reports whether Pause gives up everything that other works could wait for:
 // the instance is one that any number of goroutines share, and no answers of others
 // wait for those of w to leave first.
-func (w *Task) Yields() bool { return w.host != nil && w.host.lends() && w.host.order == nil }
+func (w *Task) Yields() bool {
+	return w.queued.host != nil && w.queued.host.lends() && w.queued.host.order == nil
+}
 
 // Pause tells the scheduler that w, which is executing, is about to wait for something
 // outside of it, as a client that reads slowly. Until Resume another work may have the
@@ -13,15 +15,15 @@ func (w *Task) Yields() bool { return w.host != nil && w.host.lends() && w.host.
 // behind a gate leaves it, and goes on without asking again: what w waits for may need
 // what the gate holds.
 func (w *Task) Pause() {
-	if w.host != nil {
-		w.host.pause(w)
+	if w.queued.host != nil {
+		w.queued.host.pause(w)
 	}
 }
 
 // Resume ends what Pause began.
 func (w *Task) Resume() {
-	if w.host != nil {
-		w.host.resume()
+	if w.queued.host != nil {
+		w.queued.host.resume()
 	}
 }
 
@@ -31,7 +33,7 @@ func (s *Queue) attend(inst backends.Instance, batch *TaskList) {
 		return
 	}
 	for w := batch.Head; w != nil; w = w.next {
-		w.host, w.inst, w.detached = s, inst, false
+		w.queued.host, w.queued.inst, w.queued.detached = s, inst, false
 	}
 }
 
@@ -39,17 +41,17 @@ func (s *Queue) attend(inst backends.Instance, batch *TaskList) {
 // instance.
 func (s *Queue) detach(batch []*Task) {
 	s.mu.Lock()
-	if s.shared || s.alarms.closed || batch[0].detached {
+	if s.shared || s.alarms.closed || batch[0].queued.detached {
 		s.mu.Unlock()
 		return
 	}
 	for _, w := range batch {
-		w.detached = true
+		w.queued.detached = true
 		s.rows -= w.Rows
 	}
 	more := s.queue.n > 0
-	s.part(batch[0].inst)
-	s.vacate(batch[0].inst, more)
+	s.part(batch[0].queued.inst)
+	s.vacate(batch[0].queued.inst, more)
 	s.mu.Unlock()
 	s.workers.Reserve(1)
 	if more {
@@ -59,11 +61,11 @@ func (s *Queue) detach(batch []*Task) {
 
 // rejoin ends a detached batch, whose worker is free again. It reports whether batch is one. Called with the lock held.
 func (s *Queue) rejoin(batch *TaskList) bool {
-	if w := batch.Head; w == nil || w.host != s || !w.detached {
+	if w := batch.Head; w == nil || w.queued.host != s || !w.queued.detached {
 		return false
 	}
 	s.workers.Reserve(-1)
-	s.rejoined(batch.Head.inst)
+	s.rejoined(batch.Head.queued.inst)
 	return true
 }
 
@@ -73,7 +75,7 @@ func (s *Queue) lends() bool { return s.shared && len(s.gates) == 0 }
 // pause lends a shared instance's place to another work.
 func (s *Queue) pause(w *Task) {
 	s.mu.Lock()
-	if g, ok := w.inst.(*gated); ok && g.pass == inside && !w.detached {
+	if g, ok := w.queued.inst.(*gated); ok && g.pass == inside && !w.queued.detached {
 		g.pass = outside
 		g.gate.Release()
 	}
@@ -81,7 +83,7 @@ func (s *Queue) pause(w *Task) {
 		s.mu.Unlock()
 		return
 	}
-	s.free = append(s.free, w.inst)
+	s.free = append(s.free, w.queued.inst)
 	more := s.queue.n > 0
 	s.mu.Unlock()
 	s.workers.Reserve(1)

@@ -33,8 +33,8 @@ func (q *queue) push(w *Task, now int64) bool {
 		return false
 	}
 	q.arrived++
-	w.at = spot{level: l, rank: l.rank(), slot: nowhere, arrival: q.arrived}
-	w.at.expires = l.expires(w.Meta, now)
+	w.queued.at = spot{level: l, rank: l.rank(), slot: nowhere, arrival: q.arrived}
+	w.queued.at.expires = l.expires(w.Meta, now)
 	l.n++
 	q.n++
 	q.rows += w.Rows
@@ -61,7 +61,7 @@ func (q *queue) line(w *Task) {
 		g = q.group(w.key)
 		q.last = g
 	}
-	front := len(g.lanes) == 0 || w.at.rank < g.lanes[0].rank
+	front := len(g.lanes) == 0 || w.queued.at.rank < g.lanes[0].rank
 	g.push(w)
 	switch {
 	case g.pos == nowhere:
@@ -73,7 +73,7 @@ func (q *queue) line(w *Task) {
 
 // unline takes w out of its lane.
 func (q *queue) unline(w *Task) {
-	g := w.at.group
+	g := w.queued.at.group
 	first := g.remove(w)
 	switch {
 	case len(g.lanes) == 0:
@@ -103,11 +103,11 @@ func (q *queue) group(key uint64) *group {
 
 // time has w come up when its time is over.
 func (q *queue) time(w *Task, now int64) {
-	w.at.due = w.at.expires
-	if d := w.Meta.Deadline; d > 0 && (w.at.due == 0 || d < w.at.due) {
-		w.at.due = d
+	w.queued.at.due = w.queued.at.expires
+	if d := w.Meta.Deadline; d > 0 && (w.queued.at.due == 0 || d < w.queued.at.due) {
+		w.queued.at.due = d
 	}
-	if w.at.due == 0 {
+	if w.queued.at.due == 0 {
 		return
 	}
 	if q.wheel == nil {
@@ -119,10 +119,10 @@ func (q *queue) time(w *Task, now int64) {
 // remove takes w out.
 func (q *queue) remove(w *Task) {
 	q.unline(w)
-	if w.at.due != 0 {
+	if w.queued.at.due != 0 {
 		q.wheel.remove(w)
 	}
-	w.at.level.n--
+	w.queued.at.level.n--
 	q.n--
 	q.rows -= w.Rows
 }
@@ -134,14 +134,14 @@ func (q *queue) keeps(w *Task, now int64, dropped *TaskList) bool {
 	err := w.Expired(now)
 	why := refusalOf(err)
 	if err == nil {
-		if w.at.expires == 0 || now < w.at.expires {
+		if w.queued.at.expires == 0 || now < w.queued.at.expires {
 			return true
 		}
-		if w.at.level.Delay {
+		if w.queued.at.level.Delay {
 			q.delay(w, now)
 			return false
 		}
-		err, why = q.levels.errLate(w.at.level), telemetry.QueueTimeout
+		err, why = q.levels.errLate(w.queued.at.level), telemetry.QueueTimeout
 	}
 	q.remove(w)
 	w.Err, w.why = err, why
@@ -153,8 +153,8 @@ func (q *queue) keeps(w *Task, now int64, dropped *TaskList) bool {
 func (q *queue) delay(w *Task, now int64) {
 	q.unline(w)
 	q.wheel.remove(w)
-	w.at.rank++
-	w.at.expires = 0
+	w.queued.at.rank++
+	w.queued.at.expires = 0
 	q.line(w)
 	q.time(w, now)
 }
@@ -165,8 +165,8 @@ func (q *queue) expire(now int64, dropped *TaskList) {
 		return
 	}
 	for w := q.wheel.advance(now); w != nil; {
-		after := w.at.after
-		w.at.after = nil
+		after := w.queued.at.after
+		w.queued.at.after = nil
 		if q.keeps(w, now, dropped) {
 			q.time(w, now) // it was told from the clock's ticks
 		}

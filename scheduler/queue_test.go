@@ -107,10 +107,10 @@ func agree(t *testing.T, q *queue, want *naive) {
 		t.Fatalf("%d works, want %d", q.n, len(want.works))
 	}
 	order := func(a, b *Task) int {
-		if a.at.rank%2 == 1 && a.at.rank == b.at.rank {
-			return cmp.Compare(a.at.arrival, b.at.arrival)
+		if a.queued.at.rank%2 == 1 && a.queued.at.rank == b.queued.at.rank {
+			return cmp.Compare(a.queued.at.arrival, b.queued.at.arrival)
 		}
-		return cmp.Compare(a.at.rank, b.at.rank)
+		return cmp.Compare(a.queued.at.rank, b.queued.at.rank)
 	}
 	got, expected := q.served(), want.served()
 	if len(got) != len(expected) {
@@ -121,7 +121,7 @@ func agree(t *testing.T, q *queue, want *naive) {
 		for _, w := range got[key] {
 			rows += w.Rows
 		}
-		if !slices.IsSortedFunc(got[key], func(a, b *Task) int { return cmp.Compare(a.at.rank, b.at.rank) }) {
+		if !slices.IsSortedFunc(got[key], func(a, b *Task) int { return cmp.Compare(a.queued.at.rank, b.queued.at.rank) }) {
 			t.Fatalf("shape %d is not in order of service", key)
 		}
 		slices.SortStableFunc(got[key], order)
@@ -133,8 +133,8 @@ func agree(t *testing.T, q *queue, want *naive) {
 	if rows != q.rows {
 		t.Fatalf("%d rows are counted, want %d", q.rows, rows)
 	}
-	if q.n > 0 && q.heap[0].lanes[0].rank != want.first().at.rank {
-		t.Fatalf("rank %d is served first, want %d", q.heap[0].lanes[0].rank, want.first().at.rank)
+	if q.n > 0 && q.heap[0].lanes[0].rank != want.first().queued.at.rank {
+		t.Fatalf("rank %d is served first, want %d", q.heap[0].lanes[0].rank, want.first().queued.at.rank)
 	}
 }
 
@@ -177,14 +177,18 @@ func TestManyLevels(t *testing.T) {
 	q := newQueue(Levels{Count: math.MaxUint64, Default: 1 << 32}, "m")
 	var first, second Task
 	for i := range uint64(10_000) {
-		w := &Task{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64 - i}}
+		w := &Task{
+			TaskRequest: TaskRequest{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64 - i}},
+		}
 		switch i {
 		case 0:
 			w = &first
-			*w = Task{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64}}
+			*w = Task{
+				TaskRequest: TaskRequest{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{Priority: math.MaxUint64}},
+			}
 		case 5000:
 			w = &second
-			*w = Task{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{}}
+			*w = Task{TaskRequest: TaskRequest{Ctx: t.Context(), Rows: 1, Meta: &infer.Meta{}}}
 		}
 		if !q.push(w, 1) {
 			t.Fatalf("work %d was refused", i)
@@ -225,7 +229,10 @@ func TestQueueProperty(t *testing.T) {
 			switch rng.IntN(5) {
 			default:
 				for range rng.IntN(8) {
-					w := &Task{Ctx: clients[rng.IntN(8)], Rows: 1 + rng.Int32N(3), key: rng.Uint64N(5), Meta: &infer.Meta{Priority: anyLevel(rng)}}
+					w := &Task{
+						TaskRequest: TaskRequest{Ctx: clients[rng.IntN(8)], Rows: 1 + rng.Int32N(3), Meta: &infer.Meta{Priority: anyLevel(rng)}},
+						TaskState:   TaskState{shape: shape{key: rng.Uint64N(5)}},
+					}
 					if rng.IntN(4) == 0 {
 						w.Meta.Deadline = now + rng.Int64N(int64(time.Second))
 					}
@@ -278,7 +285,7 @@ func compareDropped(t *testing.T, dropped TaskList, want []*Task) {
 		}
 		got = append(got, w)
 	}
-	less := func(a, b *Task) int { return cmp.Compare(a.at.arrival, b.at.arrival) }
+	less := func(a, b *Task) int { return cmp.Compare(a.queued.at.arrival, b.queued.at.arrival) }
 	slices.SortFunc(got, less)
 	slices.SortFunc(want, less)
 	if !slices.Equal(got, want) {
@@ -297,7 +304,7 @@ func TestWheelProperty(t *testing.T) {
 		for range 2000 {
 			switch rng.IntN(3) {
 			case 0:
-				w := &Task{at: spot{slot: nowhere, due: now + rng.Int64N(1<<(10+rng.IntN(45)))}}
+				w := &Task{queued: queued{at: spot{slot: nowhere, due: now + rng.Int64N(1<<(10+rng.IntN(45)))}}}
 				h.add(w, now)
 				waiting[w] = true
 			case 1:
@@ -313,9 +320,9 @@ func TestWheelProperty(t *testing.T) {
 				} else {
 					now += rng.Int64N(1 << (10 + rng.IntN(40)))
 				}
-				for w := h.advance(now); w != nil; w = w.at.after {
-					if !waiting[w] || w.at.due > now {
-						t.Fatalf("seed %d: a work due at %d came out at %d", seed, w.at.due, now)
+				for w := h.advance(now); w != nil; w = w.queued.at.after {
+					if !waiting[w] || w.queued.at.due > now {
+						t.Fatalf("seed %d: a work due at %d came out at %d", seed, w.queued.at.due, now)
 					}
 					delete(waiting, w)
 				}
@@ -328,8 +335,8 @@ func TestWheelProperty(t *testing.T) {
 				t.Fatalf("seed %d: next is %v for %d works", seed, ok, len(waiting))
 			}
 			for w := range waiting {
-				if due := tickOf(w.at.due) << tickBits; due <= now-1<<tickBits || at > max(due, (now>>tickBits+1)<<tickBits) {
-					t.Fatalf("seed %d: a work due at %d is still there at %d, next is %d", seed, w.at.due, now, at)
+				if due := tickOf(w.queued.at.due) << tickBits; due <= now-1<<tickBits || at > max(due, (now>>tickBits+1)<<tickBits) {
+					t.Fatalf("seed %d: a work due at %d is still there at %d, next is %d", seed, w.queued.at.due, now, at)
 				}
 			}
 		}
@@ -341,7 +348,9 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	q := newQueue(Levels{Count: 2, Default: 2, Own: map[uint64]QueuePolicy{1: {MaxSize: 1, Timeout: time.Second}, 2: {MaxSize: 2}}}, "m")
 	for i := range 4 {
-		w := &Task{Ctx: context.Background(), Rows: 1, Meta: &infer.Meta{Priority: uint64(i % 2)}}
+		w := &Task{
+			TaskRequest: TaskRequest{Ctx: context.Background(), Rows: 1, Meta: &infer.Meta{Priority: uint64(i % 2)}},
+		}
 		if took := q.push(w, 1); took != (i < 3) {
 			t.Errorf("work %d taken in: %v", i, took)
 		} else if !took {
@@ -390,7 +399,9 @@ func TestFarDeadline(t *testing.T) {
 	t.Parallel()
 	q, dropped := newQueue(Levels{}, "m"), TaskList{}
 	const now = int64(time.Second)
-	q.push(&Task{Ctx: t.Context(), Meta: &infer.Meta{Deadline: math.MaxInt64}, Rows: 1}, now)
+	q.push(&Task{
+		TaskRequest: TaskRequest{Ctx: t.Context(), Meta: &infer.Meta{Deadline: math.MaxInt64}, Rows: 1},
+	}, now)
 	if at, ok := q.wheel.next(); !ok || at < now+int64(time.Hour) {
 		t.Errorf("it is looked at after %s", time.Duration(at-now))
 	}
@@ -413,7 +424,7 @@ func TestArrivedBefore(t *testing.T) {
 		{infer.Meta{Arrived: now - 6000, Timeout: 5}, true},
 	} {
 		q := newQueue(Levels{Policy: QueuePolicy{Timeout: time.Second, Override: true}}, "m")
-		w := &Task{Ctx: t.Context(), Rows: 1, Meta: &tt.meta}
+		w := &Task{TaskRequest: TaskRequest{Ctx: t.Context(), Rows: 1, Meta: &tt.meta}}
 		if late := q.late(w, now); late != tt.late {
 			t.Errorf("%+v: late %v before it is queued", tt.meta, late)
 		}

@@ -114,9 +114,9 @@ func (r *Runner) run(inst backends.Instance, list *TaskList, t *RunLoop) bool {
 // runOne executes a work by itself. The batch is part of the work and shares its
 // inputs and outputs: nothing is gathered and nothing handed over.
 func (r *Runner) runOne(inst backends.Instance, w *Task, t *RunLoop) {
-	b := &w.batch
-	w.member[0] = backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.SubRun, Rows: int(w.Rows)}
-	b.Reqs, b.Rows, b.In, b.Out, b.Over = w.member[:], int(w.Rows), w.In, w.Out, r.over
+	b := &w.solo.batch
+	w.solo.member[0] = w.req(0)
+	b.Reqs, b.Rows, b.In, b.Out, b.Over = w.solo.member[:], int(w.Rows), w.In, w.Out, r.over
 	s := r.streamOf(inst)
 	r.at(s, b)
 	if r.sig.Decoupled {
@@ -128,7 +128,7 @@ func (r *Runner) runOne(inst backends.Instance, w *Task, t *RunLoop) {
 	if err == nil {
 		err = r.execute(w.Ctx, inst, b)
 	}
-	if own := w.member[0].Out; own != nil {
+	if own := w.solo.member[0].Out; own != nil {
 		copyOwn(w.Out, own)
 	}
 	stamp(s, b.In, b.Out)
@@ -141,12 +141,12 @@ func (r *Runner) runOne(inst backends.Instance, w *Task, t *RunLoop) {
 	if err != nil && b.Rows == 0 {
 		err = r.nothing(b, err)
 	}
-	if r.settle(w, &w.member[0], err) {
+	if r.settle(w, &w.solo.member[0], err) {
 		r.stats.Alone(b.Rows, w.Enqueued, &w.Times)
 	} else {
 		r.stats.Executed(b.Rows, &w.Times)
 	}
-	w.member[0] = backends.Req{}
+	w.solo.member[0] = backends.Req{}
 }
 
 // runMany executes several works together.
@@ -219,6 +219,15 @@ func (r *Runner) separately(inst backends.Instance, list *TaskList, t *RunLoop) 
 	*list = done
 }
 
+// req returns the task as a member of a batch, with its rows from first on.
+func (w *Task) req(first int) backends.Req {
+	q := backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Step: w.Step, First: first, Rows: int(w.Rows)}
+	if w.Traced != nil {
+		q.Trace, q.Wave = w.Traced.Trace, w.Traced.SubRun
+	}
+	return q
+}
+
 // fill sets the batch's members.
 func fill(b *joint, list *TaskList) {
 	b.Rows = 0
@@ -226,7 +235,7 @@ func fill(b *joint, list *TaskList) {
 		if b.Responses != nil {
 			b.answers.works = append(b.answers.works, w)
 		}
-		b.Reqs = append(b.Reqs, backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Trace: w.Trace, Step: w.Step, Wave: w.SubRun, First: b.Rows, Rows: int(w.Rows)})
+		b.Reqs = append(b.Reqs, w.req(b.Rows))
 		b.Rows += int(w.Rows)
 	}
 }

@@ -225,7 +225,7 @@ func (s *Queue) next(t *RunLoop) (inst backends.Instance, batch, dropped TaskLis
 		return nil, batch, dropped, false // it is let in later
 	}
 	batch = s.pull(take)
-	batch.Head.Execution.Held, s.held = s.held, 0
+	batch.Head.Held, s.held = s.held, 0
 	s.rows += batch.rows()
 	return inst, batch, dropped, len(s.free) > 0 && s.queue.n > 0
 }

@@ -79,7 +79,7 @@ func (s *seats) rise(at int32, batch uint64, end int64) {
 // hot: one load per work.
 func traced(list *TaskList) *Task {
 	for w := list.Head; w != nil; w = w.next {
-		if w.Trace != nil {
+		if w.Traced != nil {
 			return w
 		}
 	}
@@ -89,7 +89,7 @@ func traced(list *TaskList) *Task {
 // observe runs a batch of which a member is traced and tells what happened.
 func (r *Runner) observe(first *Task, inst backends.Instance, list *TaskList, t *RunLoop) bool {
 	x := tracing.Execution{
-		Batch: first.Trace.NextBatch(), Members: int32(list.n), BatchRows: list.rows(), Place: placeOf(inst), Held: list.Head.Execution.Held, Native: r.native,
+		Batch: first.Traced.Trace.NextBatch(), Members: int32(list.n), BatchRows: list.rows(), Place: placeOf(inst), Held: list.Head.Held, Native: r.native,
 	}
 	at, last := r.seats.sit(inst)
 	x.Instance, x.Before, x.BeforeEnd = at, last.batch, last.end
@@ -103,7 +103,9 @@ func (r *Runner) observe(first *Task, inst backends.Instance, list *TaskList, t 
 		x.Elements, x.Padding = int64(x.BatchRows)*extent, int64(x.BatchRows)*extent-own
 	}
 	for w := list.Head; w != nil; w = w.next {
-		w.Execution, w.Execution.Rows = x, w.Rows
+		if w.Traced != nil {
+			w.Traced.Execution, w.Traced.Execution.Rows = x, w.Rows
+		}
 	}
 	t.Tick(0) // works may have been queued since the turn looked at the clock
 	whole := r.run(inst, list, t)
@@ -123,9 +125,9 @@ func (r *Runner) report(first *Task, list *TaskList, x *tracing.Execution) {
 	b.Start, b.InputEnd, b.InferEnd, b.End = times.Start, times.InputEnd, times.InferEnd, times.End
 	for w := list.Head; w != nil; w = w.next {
 		b.Failed = b.Failed || w.Err != nil
-		b.Join(w.Trace)
+		b.Join(w.Trace())
 	}
-	first.Trace.Executed(b)
+	first.Traced.Trace.Executed(b)
 	r.reports.Put(b)
 }
 
@@ -147,7 +149,7 @@ func (n *Note) trace(from, to tensor.Place, bytes int) {
 	n.Trace.Event(&e)
 	for w := n.Tasks; w != nil; w = w.next {
 		e.Node = w.Step
-		w.Trace.Event(&e)
+		w.Trace().Event(&e)
 		if n.One {
 			return
 		}

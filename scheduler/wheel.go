@@ -25,7 +25,7 @@ const (
 // tickOf returns the tick at whose end ns has passed.
 func tickOf(ns int64) int64 { return (ns-1)>>tickBits + 1 }
 
-// add has w come out when w.at.due has passed.
+// add has w come out when w.queued.at.due has passed.
 func (h *wheel) add(w *Task, now int64) {
 	if h.n == 0 {
 		h.now = now >> tickBits
@@ -35,14 +35,14 @@ func (h *wheel) add(w *Task, now int64) {
 }
 
 func (h *wheel) insert(w *Task) {
-	tick := min(max(tickOf(w.at.due), h.now+1), h.now+farthest)
+	tick := min(max(tickOf(w.queued.at.due), h.now+1), h.now+farthest)
 	level := (bits.Len64(uint64(tick-h.now)) - 1) / wheelBits
 	slot := tick >> (level * wheelBits) & (wheelSlots - 1)
 	head := &h.slots[level][slot]
-	w.at.slot = int16(level*wheelSlots) + int16(slot)
-	w.at.before, w.at.after = nil, *head
+	w.queued.at.slot = int16(level*wheelSlots) + int16(slot)
+	w.queued.at.before, w.queued.at.after = nil, *head
 	if *head != nil {
-		(*head).at.before = w
+		(*head).queued.at.before = w
 	}
 	*head = w
 	h.used[level] |= 1 << slot
@@ -50,19 +50,19 @@ func (h *wheel) insert(w *Task) {
 
 // remove forgets w, if it waits here.
 func (h *wheel) remove(w *Task) {
-	if w.at.slot == nowhere {
+	if w.queued.at.slot == nowhere {
 		return
 	}
-	level, slot := w.at.slot/wheelSlots, w.at.slot%wheelSlots
-	if w.at.after != nil {
-		w.at.after.at.before = w.at.before
+	level, slot := w.queued.at.slot/wheelSlots, w.queued.at.slot%wheelSlots
+	if w.queued.at.after != nil {
+		w.queued.at.after.queued.at.before = w.queued.at.before
 	}
-	if w.at.before != nil {
-		w.at.before.at.after = w.at.after
-	} else if h.slots[level][slot] = w.at.after; w.at.after == nil {
+	if w.queued.at.before != nil {
+		w.queued.at.before.queued.at.after = w.queued.at.after
+	} else if h.slots[level][slot] = w.queued.at.after; w.queued.at.after == nil {
 		h.used[level] &^= 1 << slot
 	}
-	w.at.before, w.at.after, w.at.slot = nil, nil, nowhere
+	w.queued.at.before, w.queued.at.after, w.queued.at.slot = nil, nil, nowhere
 	h.n--
 }
 
@@ -83,13 +83,13 @@ func (h *wheel) advance(now int64) (due *Task) {
 			h.used[level] &^= 1 << slot
 			for chain != nil {
 				w := chain
-				chain = w.at.after
-				if tickOf(w.at.due) > to {
+				chain = w.queued.at.after
+				if tickOf(w.queued.at.due) > to {
 					h.insert(w)
 					continue
 				}
 				h.n--
-				w.at.slot, w.at.before, w.at.after = nowhere, nil, due
+				w.queued.at.slot, w.queued.at.before, w.queued.at.after = nowhere, nil, due
 				due = w
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
 )
@@ -26,9 +25,10 @@ type run struct {
 	readers []atomic.Int32 // per slot: reads to come
 	need    []atomic.Int32 // per node: inputs to come
 	work    []scheduler.Task
-	wanted  plan.Bits // nodes the wanted outputs need
-	subset  plan.Bits // memory for wanted when not all outputs are asked for
-	outputs []int32   // wanted outputs, by position in the signature
+	traced  []scheduler.TaskTrace // per node, made when the run is first traced
+	wanted  plan.Bits             // nodes the wanted outputs need
+	subset  plan.Bits             // memory for wanted when not all outputs are asked for
+	outputs []int32               // wanted outputs, by position in the signature
 	rows    int32
 	at      scheduler.Affinity
 
@@ -76,9 +76,11 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	for i := range r.work {
 		n := &p.Nodes[i]
 		r.work[i] = scheduler.Task{
-			To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.at, Want: want(n),
-			In:  make([]tensor.Tensor, len(n.In)),
-			Out: make([]tensor.Tensor, len(n.Out)),
+			TaskRequest: scheduler.TaskRequest{
+				To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.at, Want: want(n),
+				In: make([]tensor.Tensor, len(n.In)),
+			},
+			TaskResult: scheduler.TaskResult{Out: make([]tensor.Tensor, len(n.Out))},
 		}
 	}
 	return r
@@ -113,7 +115,15 @@ func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if _, bound := r.at.Bound(); bound || p.Devices != 0 {
 		r.at.Reset(p.Devices)
 	}
+	r.traceable()
 	r.recount()
+}
+
+// traceable makes room for what the tasks of a traced run record.
+func (r *run) traceable() {
+	if r.req.Trace != nil && r.traced == nil {
+		r.traced = make([]scheduler.TaskTrace, len(r.work))
+	}
 }
 
 // recount sets what is counted down to where it starts.
@@ -174,9 +184,10 @@ func (r *run) stage(n, after int32, t *scheduler.RunLoop) int32 {
 	if w.Outputs = r.x.gives[n]; !r.x.plan.Ensemble {
 		w.Outputs = r.req.Outputs
 	}
-	if w.Trace = r.req.Trace; w.Trace != nil {
-		w.Ready, w.After, w.SubRun, w.Execution = t.Now(), after, r.wave.number, tracing.Execution{}
-		if w.Trace.Tensors() {
+	if w.Traced = nil; r.req.Trace != nil {
+		w.Traced = &r.traced[n]
+		*w.Traced = scheduler.TaskTrace{Trace: r.req.Trace, Ready: t.Now(), After: after, SubRun: r.wave.number}
+		if r.req.Trace.Tensors() {
 			r.tracePorts(false, w, w.In, r.x.plan.Nodes[n].Signature.Inputs)
 		}
 	}
@@ -259,9 +270,9 @@ func (r *run) read(s plan.Slot) tensor.Tensor {
 // complete takes the outputs of one executed work. Afterwards the run may be gone.
 func (r *run) complete(w *scheduler.Task, t *scheduler.RunLoop) {
 	n, staged := &r.x.plan.Nodes[w.Node], int32(0)
-	if w.Trace != nil {
+	if w.Traced != nil {
 		r.traceStep(n, w, t.Now())
-		if w.Err == nil && w.Trace.Tensors() {
+		if w.Err == nil && w.Trace().Tensors() {
 			r.tracePorts(true, w, w.Out, n.Signature.Outputs)
 		}
 	}
@@ -284,7 +295,7 @@ func (r *run) complete(w *scheduler.Task, t *scheduler.RunLoop) {
 		if n.Reshape {
 			toRequest(w.Out, n.Signature.Outputs)
 		}
-		if f := w.Trace.Film(); f != nil {
+		if f := w.Trace().Film(); f != nil {
 			r.captureOutputs(f, n, w)
 		}
 		for port, s := range n.Out {

@@ -67,10 +67,10 @@ func (r *run) traceTensor(output bool, node, wave int32, name string, x *tensor.
 // traceStep records one execution, or why there was none.
 func (r *run) traceStep(n *plan.Node, w *scheduler.Task, now int64) {
 	s := tracing.Step{
-		Node: w.Step, After: w.After, Wave: r.wave.number,
+		Node: w.Step, After: w.Traced.After, Wave: r.wave.number,
 		Model: n.Signature.Model, Version: n.Signature.Version, Own: !r.x.plan.Ensemble,
 		Cached: w.Cached, Failed: w.Err != nil,
-		Ready: w.Ready, Enqueued: w.Enqueued, Done: now, Execution: w.Execution,
+		Ready: w.Traced.Ready, Enqueued: w.Enqueued, Done: now, Execution: w.Traced.Execution,
 	}
 	if s.Batch != 0 {
 		s.Start, s.InputEnd, s.InferEnd, s.End = w.Times.Start, w.Times.InputEnd, w.Times.InferEnd, w.Times.End
@@ -79,12 +79,12 @@ func (r *run) traceStep(n *plan.Node, w *scheduler.Task, now int64) {
 	case w.Err != nil:
 		s.Code = status.CodeOf(w.Err)
 		if s.Batch == 0 {
-			w.Trace.Event(&tracing.Event{Kind: fate(w.Err), At: now, Node: s.Node, Reason: status.Text(w.Err)})
+			w.Traced.Trace.Event(&tracing.Event{Kind: fate(w.Err), At: now, Node: s.Node, Reason: status.Text(w.Err)})
 		}
 	case w.Cached:
-		w.Trace.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now, Node: s.Node})
+		w.Traced.Trace.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now, Node: s.Node})
 	}
-	w.Trace.Step(&s)
+	w.Traced.Trace.Step(&s)
 }
 
 // fate says how a work ended that was not executed.

@@ -143,6 +143,7 @@ func (r *run) newWave(out []tensor.Tensor, params infer.Params) *run {
 	c.root, c.ctx, c.req = r.root, r.ctx, r.req
 	c.wave = wave{up: r, number: r.root.waves.Add(1)}
 	if r.req.Trace != nil {
+		c.traceable()
 		c.traceWave()
 	}
 	c.follow()

@@ -171,7 +171,7 @@ func (c *Scheduler) look(w *scheduler.Task, found, rest *scheduler.TaskList, t *
 	x.keep, x.leads, x.took = true, false, now-began
 	role := cache.Alone
 	if !hit {
-		w.Trace.Event(&tracing.Event{Kind: tracing.EventCacheMiss, At: now, Node: w.Step})
+		w.Trace().Event(&tracing.Event{Kind: tracing.EventCacheMiss, At: now, Node: w.Step})
 		role = c.join(&x.key, w)
 		x.leads = role == cache.Lead
 		hit = x.leads && stamp != c.flights.Stamp() && c.cache.Lookup(w.Ctx, &x.key, w.Out)

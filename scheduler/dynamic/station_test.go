@@ -206,9 +206,8 @@ func (s *virtual) enqueue(args map[string]string) {
 			meta.Deadline = telemetry.Now() + int64(d)
 		}
 		turn.Stage(s.sched, &scheduler.Task{
-			To: s, Rows: int32(rows), Meta: meta, Ctx: ctx,
-			In:  []tensor.Tensor{s.Floats([]int64{rows, width}, make([]float32, rows*width)...)},
-			Out: make([]tensor.Tensor, 1),
+			TaskRequest: scheduler.TaskRequest{To: s, Rows: int32(rows), Meta: meta, Ctx: ctx, In: []tensor.Tensor{s.Floats([]int64{rows, width}, make([]float32, rows*width)...)}},
+			TaskResult:  scheduler.TaskResult{Out: make([]tensor.Tensor, 1)},
 		})
 	}
 	s.running.Go(func() {

@@ -115,8 +115,8 @@ type Job struct {
 func (b *Bench) Job(rows int, in ...tensor.Tensor) *Job {
 	j := &Job{done: make(chan struct{})}
 	j.Task = scheduler.Task{
-		To: b, Run: j, Rows: int32(rows), Meta: &infer.Meta{}, Ctx: context.Background(),
-		In: in, Out: make([]tensor.Tensor, len(b.Sig.Outputs)),
+		TaskRequest: scheduler.TaskRequest{To: b, Run: j, Rows: int32(rows), Meta: &infer.Meta{}, Ctx: context.Background(), In: in},
+		TaskResult:  scheduler.TaskResult{Out: make([]tensor.Tensor, len(b.Sig.Outputs))},
 	}
 	return j
 }

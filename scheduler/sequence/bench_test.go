@@ -51,7 +51,10 @@ func rounds(tb testing.TB, strategy string, slots int) func() {
 	r.done = func() bool { return r.left == 0 }
 	for i := range slots {
 		r.metas = append(r.metas, infer.Meta{Sequence: infer.Sequence{ID: uint64(i + 1)}})
-		r.works = append(r.works, scheduler.Task{To: r, Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1), Ctx: tb.Context()})
+		r.works = append(r.works, scheduler.Task{
+			TaskRequest: scheduler.TaskRequest{To: r, Rows: 1, In: make([]tensor.Tensor, 1), Ctx: tb.Context()},
+			TaskResult:  scheduler.TaskResult{Out: make([]tensor.Tensor, 1)},
+		})
 	}
 	return r.run
 }

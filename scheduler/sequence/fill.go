@@ -101,7 +101,9 @@ var nobody infer.Meta
 // null returns the work of a row for nobody, in the shapes of like.
 func (s *Scheduler) null(l *lane, row int, like *scheduler.Task) (*scheduler.Task, error) {
 	for len(l.nulls) <= row {
-		w := &scheduler.Task{Placeholder: true, Meta: &nobody, Ctx: context.Background(), To: answerer{s}}
+		w := &scheduler.Task{
+			TaskRequest: scheduler.TaskRequest{Placeholder: true, Meta: &nobody, Ctx: context.Background(), To: answerer{s}},
+		}
 		s.prepare(w)
 		l.nulls = append(l.nulls, w)
 	}

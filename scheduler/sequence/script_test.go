@@ -150,12 +150,15 @@ func (s *script) request(name string, args map[string]string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	timeout, _ := time.ParseDuration(cmp.Or(args["timeout"], "0s"))
 	w := &scheduler.Task{
-		Rows: int32(num(args["rows"], 1)), Ctx: ctx, Enqueued: int64(s.now),
-		In: []tensor.Tensor{{Buf: new(tensor.Buffer), Shape: tensor.Of(1, num(args["shape"], 1))}},
-		Meta: &infer.Meta{
-			Priority: uint64(num(args["priority"], 0)), Timeout: uint64(timeout.Microseconds()),
-			Sequence: infer.Sequence{Start: has("start"), End: has("end")},
+		TaskRequest: scheduler.TaskRequest{
+			Rows: int32(num(args["rows"], 1)), Ctx: ctx,
+			In: []tensor.Tensor{{Buf: new(tensor.Buffer), Shape: tensor.Of(1, num(args["shape"], 1))}},
+			Meta: &infer.Meta{
+				Priority: uint64(num(args["priority"], 0)), Timeout: uint64(timeout.Microseconds()),
+				Sequence: infer.Sequence{Start: has("start"), End: has("end")},
+			},
 		},
+		TaskState: scheduler.TaskState{Enqueued: int64(s.now)},
 	}
 	if n, err := strconv.ParseUint(args["id"], 10, 64); err == nil {
 		w.Meta.Sequence.ID = n

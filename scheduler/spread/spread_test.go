@@ -60,7 +60,7 @@ func TestEnqueue(t *testing.T) {
 			}
 			var list scheduler.TaskList
 			for range 2 { // two steps of one request stay together
-				list.Push(&scheduler.Task{Affinity: &affinity, Want: tc.want})
+				list.Push(&scheduler.Task{TaskRequest: scheduler.TaskRequest{Affinity: &affinity, Want: tc.want}})
 			}
 			spread.New(sites).Enqueue(list, nil)
 			for i, s := range shelves {

@@ -11,72 +11,126 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// Work is one request for one node. It is embedded in its run, so that enqueueing
-// allocates nothing; whoever holds it owns it.
+// Task is one request at one node. It is embedded in the run that sends it, so that
+// enqueueing allocates nothing.
+//
+// Ownership: the sender fills TaskRequest and calls Enqueue, which moves the task to the
+// scheduler. From then on only the scheduler may read or write it, until it calls
+// Completer.Complete with the task, which moves it back. A task is in at most one TaskList.
 type Task struct {
-	// To is told when the work is done; Run and Node are its own business.
+	TaskRequest
+	TaskResult
+	TaskState
+	// Traced records where the task's time went; nil for a request that is not traced.
+	Traced *TaskTrace
+
+	queued queued
+	solo   solo
+	next   *Task // in a TaskList
+}
+
+// TaskRequest is what travels with a task. The sender sets it.
+type TaskRequest struct {
+	// To takes the task back when it is done; Run and Node are for its use.
 	To   Completer
 	Run  any
 	Node int32
 	// Step is the node's number in the whole plan, for traces.
 	Step int32
-	// Wave counts the answers of decoupled nodes that led to the work, for traces.
-	SubRun int32
 	// Rows is the size of the batch dimension, 1 when the model does not batch.
 	Rows int32
+	// Want restricts where the task may execute, and Affinity binds the steps of its request
+	// to one device; nil when each may execute anywhere.
+	Want     Want
+	Affinity *Affinity
 
 	Meta *infer.Meta
-	// Ctx is over when the client no longer waits.
-	Ctx context.Context //nolint:containedctx // a work is a request in flight
-	// In are the inputs in the model's order, moved to the scheduler; an absent one is not given.
+	// Ctx ends when the client disconnects.
+	Ctx context.Context //nolint:containedctx // a task is a request in flight
+	// In are the inputs in the order of the model's signature. They move with the task. An
+	// optional input that the request does not give is absent.
 	In []tensor.Tensor
-	// Out are the outputs in the model's order, moved back with the completion.
-	Out []tensor.Tensor
-	// Affinity is the request's, nil when it may execute anywhere.
-	Affinity *Affinity
-	Want     Want
-	// Outputs are the names of the outputs that somebody reads, empty for all; borrowed.
+	// Outputs are the names of the outputs that will be read, empty for all; borrowed.
 	Outputs []string
-	// Err is why the work failed; Out is empty then.
-	Err error
-	// Cached marks a work whose outputs were found, not computed; the scheduler sets it.
-	Cached bool
-
-	// Null marks a row that stands for nobody: it is executed and not counted.
+	// Placeholder marks a row that fills a gap in a batch. It is executed, but it is no
+	// request: it is not counted and has no response.
 	Placeholder bool
-	// Again is set when the model asked to execute the work once more (Batch.Reschedule):
-	// it is neither done nor failed, and its inputs are released.
-	Rescheduled bool
-	// Reply are the parameters of the answer, set by whoever executes.
+}
+
+// TaskResult is what a completed task returns. The scheduler sets it.
+type TaskResult struct {
+	// Out are the outputs in the order of the model's signature. The sender provides the
+	// slice; the tensors move to it with the completion.
+	Out []tensor.Tensor
+	// Err is why the task failed; the tensors of Out are absent then.
+	Err error
+	// ResponseParams are the parameters of the response.
 	ResponseParams infer.Params
+	// Times are the phases of the execution.
+	Times telemetry.Times
+	// Cached reports that the outputs come from a response cache.
+	Cached bool
+	// Rescheduled reports that the model asked to execute the task once more
+	// (backends.Batch.Reschedule): it has neither succeeded nor failed, and its inputs are
+	// released.
+	Rescheduled bool
+}
 
-	// Trace is the request's, nil when it is not traced. Ready is when the inputs were
-	// known and After the node that was the last to finish of those waited for, both
-	// set only then; Seen is what the execution was, set by whoever executes.
-	Trace     *tracing.Trace
-	Ready     int64
-	After     int32
-	Execution tracing.Execution
-
-	// Enqueued is set by Enqueue, the times by whoever executes.
+// TaskState is what schedulers note about a task while they have it.
+type TaskState struct {
+	// Enqueued is when the task was enqueued, on the clock of telemetry.Now.
 	Enqueued int64
-	Times    telemetry.Times
+	// Held is when the policy first delayed the batch that the task is the first of, 0 when
+	// it did not.
+	Held int64
+	shape
+	why telemetry.Refusal // the counter of a task that is not executed
+}
 
+// shape is what decides which tasks may share a batch.
+type shape struct {
+	key      uint64 // what must agree in a batch
+	length   int32  // the extent of the padded dimension
+	elements int64  // of all inputs, those of variable size counted once a row
+}
+
+// TaskTrace is what a traced task records besides its result.
+type TaskTrace struct {
+	Trace *tracing.Trace
+	// SubRun numbers the run of a decoupled step's response that the task belongs to; 0 is
+	// the request's first run.
+	SubRun int32
+	// After is the node whose output arrived last of those that the task waited for.
+	After int32
+	// Ready is when the task's last input arrived.
+	Ready int64
+	// Execution describes the batch that executed the task.
+	Execution tracing.Execution
+}
+
+// queued is what a Queue needs of a task that it holds or executes.
+type queued struct {
 	host     *Queue // who executes it, when the model is decoupled
 	inst     backends.Instance
 	detached bool // inst has been freed, guarded by host's mu
 
-	batch    backends.Batch // of this work alone
-	member   [1]backends.Req
-	parcel   parcel // of the list that this work is the first of
-	key      uint64 // what must agree in a batch, set by the station
-	length   int32  // the extent of the padded dimension, set by the station
-	elements int64  // of all inputs, those of variable size counted once a row, set by the station
-	next     *Task
+	parcel parcel  // of the list that this work is the first of
+	at     spot    // in the station's queue
+	line   *ticket // in the order of answers, nil when they leave as they come
+}
 
-	at   spot              // in the station's queue
-	why  telemetry.Refusal // as what a work counts that is not executed
-	line *ticket           // in the order of answers, nil when they leave as they come
+// solo is the batch of a task that executes alone.
+type solo struct {
+	batch  backends.Batch
+	member [1]backends.Req
+}
+
+// Trace returns the trace of the task's request, nil when it is not traced.
+func (w *Task) Trace() *tracing.Trace {
+	if w.Traced == nil {
+		return nil
+	}
+	return w.Traced.Trace
 }
 
 // Over returns why the work must not be executed any more: its client has gone, or its

@@ -25,7 +25,7 @@ const module = "github.com/tutti-server/tutti"
 // and its neighbours are what several backends share: none imports another.
 var layers = [][]string{
 	{"proto/modelconfig", "proto/inference", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1"},
-	{"core/config", "core/infer", "simdev"},
+	{"core/config", "core/infer", "inspect", "simdev"},
 	{"backends", "cache", "trace"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
 	{"backends/*", "steps/*", "scheduler/*", "cache/*", "trace/*", "runtimes/*", "pipeline/exec"},

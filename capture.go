@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	coreinfer "github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 const captureUsage = "[--url URL] --token TOKEN [--model M] [--count N] [--out DIR]"
@@ -35,7 +35,7 @@ type shooting struct {
 	api   *inspector
 	token string
 	out   string
-	rule  coreinfer.CaptureRule
+	rule  inspect.CaptureRule
 	saved map[string]bool
 }
 
@@ -98,7 +98,7 @@ func (s *shooting) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var v coreinfer.CaptureView
+	var v inspect.CaptureView
 	if err := s.json(ctx, http.MethodPost, "captures", body, &v); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *shooting) run(ctx context.Context) (err error) {
 }
 
 // save writes the requests that are new in v.
-func (s *shooting) save(ctx context.Context, v *coreinfer.CaptureView) error {
+func (s *shooting) save(ctx context.Context, v *inspect.CaptureView) error {
 	for i := range v.Shots {
 		h := &v.Shots[i]
 		id := h.Trace + "-" + h.Span

@@ -1,8 +1,9 @@
 package tutti
 
 import (
-	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/server/overview"
 	"github.com/tutti-server/tutti/internal/server/web"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/trace/capture"
@@ -16,7 +17,7 @@ func traceStore(o *options.Options, m *telemetry.Metrics) (*ring.Store, error) {
 	if o.TraceStore.Bytes == 0 || !o.Dashboard.Enabled || !o.HTTP.Enabled {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	store, err := ring.New(o.TraceStore.Bytes, infer.Sampling{Failed: true, Slow: true, Every: uint32(o.TraceStore.Every)}) //nolint:gosec // within its range
+	store, err := ring.New(o.TraceStore.Bytes, inspect.Sampling{Failed: true, Slow: true, Every: uint32(o.TraceStore.Every)}) //nolint:gosec // within its range
 	if err == nil {
 		store.OnKept(func(r *tracing.Record, took int64) { m.Exemplar(r.Model, r.Version, r.ID.String(), took) })
 	}
@@ -46,9 +47,9 @@ func (s *server) dashboard() (*web.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.seen = newOverview(s)
+	s.window = overview.New(s.windowSettings())
 	set := web.Settings{
-		Overview: s.seen, Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: restricted(s.o.HTTP.Restricted),
+		Overview: s.window, Lifecycle: s.repo, Token: s.o.Dashboard.Token, Restricted: restricted(s.o.HTTP.Restricted),
 		Pages: pages,
 	}
 	if s.store != nil {
@@ -61,10 +62,22 @@ func (s *server) dashboard() (*web.Server, error) {
 	return s.ui, nil
 }
 
+// windowSettings are what the dashboard's figures are made of.
+func (s *server) windowSettings() overview.Settings {
+	set := overview.Settings{Name: s.o.ID, Version: Version, Models: s.repo, Ready: s.ready, GPUs: s.counted.Measured}
+	if s.store != nil {
+		set.Traces = s.store
+	}
+	if p, ok := s.alloc.(interface{ InUse() int64 }); ok {
+		set.TensorBytes = p.InUse
+	}
+	return set
+}
+
 // closeDashboard ends what would go on by itself.
 func (s *server) closeDashboard() {
 	if s.ui != nil {
 		s.ui.Close()
-		s.seen.close()
+		s.window.Close()
 	}
 }

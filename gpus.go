@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/runtimes/nvml"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
@@ -23,24 +22,4 @@ func measureGPUs(ctx context.Context, on bool, metrics *telemetry.Metrics, logge
 	}
 	metrics.GPUs(meter.Read)
 	return meter
-}
-
-// gpuViews shows what was measured of GPUs.
-func gpuViews(list []telemetry.GPU) []infer.GPUView {
-	views := make([]infer.GPUView, 0, len(list))
-	for i := range list {
-		g := &list[i]
-		views = append(views, infer.GPUView{
-			UUID: g.UUID, Utilization: told(g.Utilization), MemoryTotal: told(g.MemoryTotal), MemoryUsed: told(g.MemoryUsed), Power: told(g.PowerUsage),
-		})
-	}
-	return views
-}
-
-// told is a measured value, nil for one that the GPU does not tell.
-func told(v float64) *float64 {
-	if v < 0 {
-		return nil
-	}
-	return &v
 }

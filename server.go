@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/server/overview"
 	"github.com/tutti-server/tutti/internal/server/web"
 	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/internal/telemetry"
@@ -32,9 +33,9 @@ type server struct {
 	log  *slog.Logger
 	repo *repository.Repository
 	traces
-	// ui and seen are nil without a dashboard.
+	// ui and window are nil without a dashboard.
 	ui      *web.Server
-	seen    *overview
+	window  *overview.Window
 	regions *shm.Registry
 	alloc   tensor.Allocator
 	counted *telemetry.Metrics

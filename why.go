@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	coreinfer "github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 const whyUsage = "[--url URL] TRACE | REQUEST"
@@ -106,7 +106,7 @@ func (a *inspector) traceOf(ctx context.Context, request string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	var list coreinfer.TraceList
+	var list inspect.TraceList
 	if err := json.Unmarshal(b, &list); err != nil {
 		return "", fmt.Errorf("the server's answer is no list of traces: %w", err)
 	}

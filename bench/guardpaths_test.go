@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/trace/ring"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
@@ -77,7 +78,7 @@ func guardBatcher(t *testing.T, s *schedBench) func(n int) {
 // guardTraced has every request recorded and stored as one that was slow or failed is.
 func guardTraced(t *testing.T, x infer.Inferer) infer.Inferer {
 	t.Helper()
-	store, err := ring.New(64<<20, infer.Sampling{Failed: true, Slow: true, Every: 1})
+	store, err := ring.New(64<<20, inspect.Sampling{Failed: true, Slow: true, Every: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

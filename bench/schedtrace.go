@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/trace/ring"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -32,7 +33,7 @@ func (s *schedBench) traced() error {
 	var tracers [2]*tracing.Tracer
 	var stores [2]*ring.Store
 	for i, atMost := range [...]int{2000, 0} {
-		if stores[i], err = ring.New(stored, infer.Sampling{Failed: true, Slow: true, Every: 100}); err != nil {
+		if stores[i], err = ring.New(stored, inspect.Sampling{Failed: true, Slow: true, Every: 100}); err != nil {
 			return err
 		}
 		if tracers[i], err = tracing.New(tracing.Options{Sinks: []tracing.Sink{stores[i]}, All: true, AtMost: atMost}); err != nil {

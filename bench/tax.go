@@ -17,6 +17,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/trace/ring"
@@ -200,7 +201,7 @@ func taxOpen(roots []string, list ...backends.Factory) (*taxRepository, func() e
 	if err != nil {
 		return nil, nil, err
 	}
-	store, err := ring.New(stored, infer.Sampling{Failed: true, Slow: true, Every: every})
+	store, err := ring.New(stored, inspect.Sampling{Failed: true, Slow: true, Every: every})
 	if err != nil {
 		return nil, nil, err
 	}

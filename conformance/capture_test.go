@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tutti-server/tutti/client"
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 // read is an array as clients/read_npz.py prints it.
@@ -157,7 +157,7 @@ func capturing(t *testing.T, at addresses) int {
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	var list infer.CaptureList
+	var list inspect.CaptureList
 	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
 		t.Fatal(err)
 	}

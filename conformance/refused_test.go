@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
@@ -44,7 +44,7 @@ func TestRefusedTraces(t *testing.T) {
 		var answer struct{ Error string }
 		fetch(t, req, &answer)
 		model, _, _ := strings.Cut(r.path, "/")
-		wantTrace(t, at, before, "HTTP_RECV", &infer.TraceSummary{Request: r.name, Model: model, Status: r.status, Error: answer.Error})
+		wantTrace(t, at, before, "HTTP_RECV", &inspect.TraceSummary{Request: r.name, Model: model, Status: r.status, Error: answer.Error})
 	}
 	refusedCalls(t, at)
 }
@@ -74,18 +74,18 @@ func refusedCalls(t *testing.T, at addresses) {
 		_, err := c.ModelInfer(t.Context(), &inference.ModelInferRequest{
 			ModelName: r.model, Id: "its id", Inputs: r.inputs, RawInputContents: [][]byte{{1, 2, 3, 4}},
 		})
-		want := infer.TraceSummary{Request: r.name, Model: r.model, Status: r.status, Error: grpcstatus.Convert(err).Message()}
+		want := inspect.TraceSummary{Request: r.name, Model: r.model, Status: r.status, Error: grpcstatus.Convert(err).Message()}
 		wantTrace(t, at, before, "GRPC_WAITREAD", &want)
 	}
 }
 
 // wantTrace finds the only trace stored since before, and compares it with want, whose
 // Request names the case.
-func wantTrace(t *testing.T, at addresses, before uint64, read string, want *infer.TraceSummary) {
+func wantTrace(t *testing.T, at addresses, before uint64, read string, want *inspect.TraceSummary) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
 	defer cancel()
-	list := &infer.TraceList{}
+	list := &inspect.TraceList{}
 	for ctx.Err() == nil && len(list.Traces) == 0 {
 		list = traces(t, at, fmt.Sprintf("?status=failed&after=%d", before))
 	}
@@ -100,7 +100,7 @@ func wantTrace(t *testing.T, at addresses, before uint64, read string, want *inf
 	if err != nil {
 		t.Fatal(err)
 	}
-	var view infer.TraceView
+	var view inspect.TraceView
 	fetch(t, req, &view)
 	if len(view.Moments) < 2 || view.Moments[0].Name != read+"_START" || view.Moments[1].Name != read+"_END" || view.Moments[1].Ns <= 0 {
 		t.Errorf("%s was read at %+v", want.Request, view.Moments)
@@ -108,13 +108,13 @@ func wantTrace(t *testing.T, at addresses, before uint64, read string, want *inf
 }
 
 // traces returns what the dashboard lists.
-func traces(t *testing.T, at addresses, query string) *infer.TraceList {
+func traces(t *testing.T, at addresses, query string) *inspect.TraceList {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at.http+"/ui/api/traces"+query, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := &infer.TraceList{}
+	list := &inspect.TraceList{}
 	fetch(t, req, list)
 	return list
 }

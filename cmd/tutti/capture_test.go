@@ -18,7 +18,7 @@ import (
 
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/client"
-	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 const captureToken = "s3cret"
@@ -149,8 +149,8 @@ func TestCapture(t *testing.T) {
 		}
 		checkCaptured(t, a, id)
 	}
-	var all infer.CaptureList
-	inspect(t, a, "captures", &all)
+	var all inspect.CaptureList
+	dashboardAPI(t, a, "captures", &all)
 	if len(all.Captures) != 1 || all.Captures[0].Active || all.Captures[0].Taken != 10 || all.Used == 0 {
 		t.Errorf("%+v", all)
 	}
@@ -159,9 +159,9 @@ func TestCapture(t *testing.T) {
 // checkCaptured looks at a captured request as the dashboard does.
 func checkCaptured(t *testing.T, a addresses, id string) {
 	t.Helper()
-	var v infer.TraceView
-	inspect(t, a, "traces/"+id, &v)
-	var list infer.TensorList
+	var v inspect.TraceView
+	dashboardAPI(t, a, "traces/"+id, &v)
+	var list inspect.TensorList
 	if err := json.Unmarshal(secretly(t, a, "traces/"+id+"/tensors"), &list); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ ensemble_scheduling {` + step("inner", "HIDDEN", "IN", "SHOWN", "OUT") + step("p
 		told := secretly(t, a, "traces/"+id+"/capture.npz")
 		for _, path := range []string{"traces/" + id + "/tensors", "traces/" + id, "captures", "traces"} {
 			var v any
-			inspect(t, a, path, &v)
+			dashboardAPI(t, a, path, &v)
 			b, err := json.Marshal(v)
 			if err != nil {
 				t.Fatal(err)

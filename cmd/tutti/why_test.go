@@ -14,11 +14,11 @@ import (
 
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/client"
-	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// inspect reads one answer of the dashboard's API.
-func inspect(t *testing.T, a addresses, path string, into any) {
+// dashboardAPI reads one answer of the dashboard's API.
+func dashboardAPI(t *testing.T, a addresses, path string, into any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.http+"/ui/api/"+path, http.NoBody)
 	if err != nil {
@@ -65,13 +65,13 @@ func TestWhy(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	var list infer.TraceList
+	var list inspect.TraceList
 	for len(list.Traces) < requests { // the last to be sent may not have ended yet
-		inspect(t, a, "traces?model=ensemble&limit=100", &list)
+		dashboardAPI(t, a, "traces?model=ensemble&limit=100", &list)
 	}
 	for i := range list.Traces {
-		var v infer.TraceView
-		inspect(t, a, "traces/"+list.Traces[i].ID, &v)
+		var v inspect.TraceView
+		dashboardAPI(t, a, "traces/"+list.Traces[i].ID, &v)
 		checkSplit(t, a, &v)
 		n, err := strconv.Atoi(v.Request)
 		if err != nil || time.Duration(v.DurationNs) > waited[n] {
@@ -81,7 +81,7 @@ func TestWhy(t *testing.T) {
 }
 
 // checkSplit checks the parts of a trace, and that its batches know it.
-func checkSplit(t *testing.T, a addresses, v *infer.TraceView) {
+func checkSplit(t *testing.T, a addresses, v *inspect.TraceView) {
 	t.Helper()
 	at, kinds := int64(0), map[string]bool{}
 	for _, p := range v.Split {
@@ -95,8 +95,8 @@ func checkSplit(t *testing.T, a addresses, v *infer.TraceView) {
 		t.Errorf("the parts are %d ns of %d: %v", at, v.DurationNs, kinds)
 	}
 	for _, s := range v.Spans {
-		var b infer.BatchView
-		inspect(t, a, "batches/"+strconv.FormatUint(s.Batch, 10), &b)
+		var b inspect.BatchView
+		dashboardAPI(t, a, "batches/"+strconv.FormatUint(s.Batch, 10), &b)
 		if b.Model != s.Model || b.Rows != s.BatchRows || b.Members != s.Members {
 			t.Errorf("step %+v is of batch %+v", s, b)
 		}
@@ -123,8 +123,8 @@ func TestExemplars(t *testing.T) {
 	for found == nil {
 		found = bucket.FindSubmatch(openMetrics(t, a))
 	}
-	var v infer.TraceView
-	inspect(t, a, "traces/"+string(found[1]), &v)
+	var v inspect.TraceView
+	dashboardAPI(t, a, "traces/"+string(found[1]), &v)
 	if v.Model != "digits" || v.Steps == 0 {
 		t.Errorf("the exemplar's trace is %+v", v)
 	}

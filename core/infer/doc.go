@@ -5,6 +5,5 @@
 //   - service.go: Inferer, Sink, Pacer and Catalog; lifecycle.go: Lifecycle
 //   - check.go: what a request must fulfil whichever way it came; forward.go: headers as parameters
 //   - access.go: what can be restricted, and who may
-//   - inspect.go: Inspector and Overview, what the dashboard shows; explain.go: as a person reads it
 //   - classify.go, numbers.go: an output as its best classes
 package infer

@@ -21,8 +21,8 @@ import (
 // relative to the model's folder.
 const checksumAgent = "checksum"
 
-// inspect has the agents of a configuration look at the model's files.
-func inspect(dir string, cfg *modelconfig.ModelConfig) error {
+// runAgents runs the agents of a configuration over the model's files.
+func runAgents(dir string, cfg *modelconfig.ModelConfig) error {
 	for _, a := range cfg.GetModelRepositoryAgents().GetAgents() {
 		if a.GetName() != checksumAgent {
 			return status.Errorf(status.Unsupported, "unsupported: repository agent '%s', expected '%s'", a.GetName(), checksumAgent)

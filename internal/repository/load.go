@@ -76,7 +76,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 		Config: config.WithSequence(f.cfg), Instances: max(1, countInstances(seats)), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
 		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
 	}
-	if err := inspect(f.dir, f.cfg); err != nil {
+	if err := runAgents(f.dir, f.cfg); err != nil {
 		return nil, err
 	}
 	var model backends.Model

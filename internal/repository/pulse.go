@@ -4,42 +4,28 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/steps"
 )
 
-// Pulse is what a served version has done since it was loaded, in few words.
-type Counters struct {
-	Name    string
-	Version int64
-	// Waiting is how many requests wait for an instance now.
-	Waiting int64
-	// Requests ended well and Failures did not; Rows of batches were executed in
-	// Executions.
-	Requests, Failures, Rows, Executions uint64
-	// QueueNs and ComputeNs are sums over requests; CopiedBytes went between places.
-	QueueNs, ComputeNs, CopiedBytes uint64
-	// Edges count what passed between the steps of an ensemble.
-	Edges []*telemetry.Edge
-}
-
-// Pulses returns those of all served versions, sorted by name and version.
-func (r *Repository) Counters() []Counters {
-	var list []Counters
+// Counters returns the counters of all served versions, sorted by name and version.
+func (r *Repository) Counters() []inspect.Counters {
+	var list []inspect.Counters
 	s := r.catalog.Load()
 	for _, key := range s.keys {
 		for _, v := range s.models[key].versions {
-			list = append(list, v.pulse(nameOf(key)))
+			list = append(list, v.counters(nameOf(key)))
 		}
 	}
 	return list
 }
 
-func (v *version) pulse(name string) Counters {
-	p := Counters{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
+// counters reads the counters of the version.
+func (v *version) counters(name string) inspect.Counters {
+	p := inspect.Counters{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
 	for _, m := range v.stats.Moves.List() {
 		p.CopiedBytes += m.Bytes
 	}
@@ -51,13 +37,13 @@ func (v *version) pulse(name string) Counters {
 }
 
 // Graph returns the compiled plan of a version, without what its models do just now.
-func (r *Repository) Graph(name string, number int64) (*infer.GraphView, error) {
+func (r *Repository) Graph(name string, number int64) (*inspect.GraphView, error) {
 	v, err := r.find(name, number)
 	if err != nil {
 		return nil, err
 	}
 	p := v.exec.Plan()
-	g := &infer.GraphView{Model: name, Version: v.sig.Version, Nodes: []infer.NodeView{}, Edges: []infer.EdgeView{}}
+	g := &inspect.GraphView{Model: name, Version: v.sig.Version, Nodes: []inspect.NodeView{}, Edges: []inspect.EdgeView{}}
 	for i := range p.Nodes {
 		g.Nodes = append(g.Nodes, r.node(p, i))
 	}
@@ -67,9 +53,9 @@ func (r *Repository) Graph(name string, number int64) (*infer.GraphView, error) 
 }
 
 // node is one step of a plan.
-func (r *Repository) node(p *plan.Plan, i int) infer.NodeView {
+func (r *Repository) node(p *plan.Plan, i int) inspect.NodeView {
 	n := &p.Nodes[i]
-	v := infer.NodeView{
+	v := inspect.NodeView{
 		Node: i, Name: n.Name, Model: n.Model, Version: n.Signature.Version, MaxBatch: n.Signature.MaxBatch, Site: "host",
 		Places: []string{}, Ensembles: append([]string{}, n.Ensembles...), Stream: n.Stream, Inflight: n.MaxInflight,
 	}
@@ -116,8 +102,8 @@ func (r *Repository) stepModel(n *plan.Node) *version {
 }
 
 // edges are the tensors on their way between the steps of a plan.
-func (r *Repository) edges(p *plan.Plan) []infer.EdgeView {
-	list := []infer.EdgeView{}
+func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
+	list := []inspect.EdgeView{}
 	for to := range p.Nodes {
 		n := &p.Nodes[to]
 		for port, slot := range n.In {
@@ -126,7 +112,7 @@ func (r *Repository) edges(p *plan.Plan) []infer.EdgeView {
 			}
 			in := &n.Signature.Inputs[port]
 			shape := in.FullDims(n.Signature.MaxBatch)
-			e := infer.EdgeView{From: producer(p, slot), To: to, Tensor: p.Names[slot], Input: in.Name, Type: in.DType.String(), Shape: append([]int64{}, shape.Dims()...)}
+			e := inspect.EdgeView{From: producer(p, slot), To: to, Tensor: p.Names[slot], Input: in.Name, Type: in.DType.String(), Shape: append([]int64{}, shape.Dims()...)}
 			r.copies(&e, n, p.Moves, plan.Use{Node: int32(to), Port: int32(port)}, slot)
 			list = append(list, e)
 		}
@@ -137,7 +123,7 @@ func (r *Repository) edges(p *plan.Plan) []infer.EdgeView {
 		}
 		out := &p.Signature.Outputs[i]
 		shape := out.FullDims(p.Signature.MaxBatch)
-		list = append(list, infer.EdgeView{
+		list = append(list, inspect.EdgeView{
 			From: producer(p, slot), To: -1, Tensor: p.Names[slot], Input: out.Name, Type: out.DType.String(), Shape: append([]int64{}, shape.Dims()...),
 		})
 	}
@@ -145,7 +131,7 @@ func (r *Repository) edges(p *plan.Plan) []infer.EdgeView {
 }
 
 // copies says where an edge's tensor is copied to, and how much was.
-func (r *Repository) copies(e *infer.EdgeView, n *plan.Node, moves []plan.Move, use plan.Use, slot plan.Slot) {
+func (r *Repository) copies(e *inspect.EdgeView, n *plan.Node, moves []plan.Move, use plan.Use, slot plan.Slot) {
 	for i := range moves {
 		if moves[i].Slot == slot && (moves[i].Use == use || use.Node >= 0 && moves[i].Use.Node == use.Node) {
 			e.Place = "host"
@@ -167,18 +153,18 @@ func (r *Repository) copies(e *infer.EdgeView, n *plan.Node, moves []plan.Move, 
 }
 
 // carried says what passed on each edge.
-func carried(list []infer.EdgeView, counted []*telemetry.Edge) {
+func carried(list []inspect.EdgeView, counted []*telemetry.Edge) {
 	by := make(map[string]*telemetry.Edge, len(counted))
 	for _, c := range counted {
 		by[c.Tensor] = c
 	}
 	for i := range list {
 		e := &list[i]
-		e.Carried = []infer.CarriedView{}
+		e.Carried = []inspect.CarriedView{}
 		c := by[e.Tensor]
 		for at := tensor.Host; c != nil && at <= tensor.Device; at++ {
 			if n := c.Bytes(at); n > 0 {
-				e.Carried = append(e.Carried, infer.CarriedView{Place: telemetry.PlaceName(at), Bytes: n})
+				e.Carried = append(e.Carried, inspect.CarriedView{Place: telemetry.PlaceName(at), Bytes: n})
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 // TestGraphCarries has what passed between the steps in the graph, copied or not.
@@ -22,7 +22,7 @@ func TestGraphCarries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []infer.CarriedView{{Place: "host", Bytes: 12}}
+	want := []inspect.CarriedView{{Place: "host", Bytes: 12}}
 	for i := range g.Edges {
 		if diff := cmp.Diff(want, g.Edges[i].Carried); diff != "" {
 			t.Errorf("tensor %s (-want +got):\n%s", g.Edges[i].Tensor, diff)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/trace"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -65,7 +65,7 @@ func FuzzDecode(f *testing.F) {
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	if err := infer.Explain(&b, trace.View(record(), "failed")); err != nil {
+	if err := inspect.Explain(&b, trace.View(record(), "failed")); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"e version -1, unavailable, 23µs, request \"r\"", "failed: full", "behind batch 8", "waiting for others", "padding of batch 9", "n computing batch 9 of 8 rows"} {

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -22,9 +22,9 @@ func StatusOf(failed bool, c status.Code) string {
 func unix(r *tracing.Record, ns int64) int64 { return (r.Began + ns - r.BeganAt) / 1000 }
 
 // Summary is the line about a record that was kept for a reason.
-func Summary(r *tracing.Record, kept string) infer.TraceSummary {
+func Summary(r *tracing.Record, kept string) inspect.TraceSummary {
 	start, end := r.Bounds()
-	return infer.TraceSummary{
+	return inspect.TraceSummary{
 		ID: r.ID.String(), Span: r.Span.String(), Request: r.Request, Model: r.Model, Version: r.Version, Ensemble: r.Ensemble,
 		StartUs: unix(r, start), DurationNs: end - start, Status: StatusOf(r.Failed, r.Code), Error: r.Error, Kept: kept, Steps: len(r.Steps), Captured: r.Captured,
 	}
@@ -32,21 +32,21 @@ func Summary(r *tracing.Record, kept string) infer.TraceSummary {
 
 // View is all of a record. Batches, those that its steps were in, are left to whoever
 // knows them.
-func View(r *tracing.Record, kept string) *infer.TraceView {
+func View(r *tracing.Record, kept string) *inspect.TraceView {
 	start, _ := r.Bounds()
-	v := &infer.TraceView{
+	v := &inspect.TraceView{
 		TraceSummary: Summary(r, kept),
-		Params:       []infer.ParamView{}, Moments: []infer.MomentView{}, Spans: []infer.StepView{}, Events: []infer.EventView{},
-		Split: Parts(r), Mates: []infer.BatchSummary{},
+		Params:       []inspect.ParamView{}, Moments: []inspect.MomentView{}, Spans: []inspect.StepView{}, Events: []inspect.EventView{},
+		Split: Parts(r), Mates: []inspect.BatchSummary{},
 	}
 	if r.Parent != (tracing.SpanID{}) {
 		v.Parent = r.Parent.String()
 	}
 	for _, p := range r.Params {
-		v.Params = append(v.Params, infer.ParamView{Key: p.Key, Value: p.Value})
+		v.Params = append(v.Params, inspect.ParamView{Key: p.Key, Value: p.Value})
 	}
 	for _, m := range r.Moments {
-		v.Moments = append(v.Moments, infer.MomentView{Name: m.Point.String(), Ns: m.Ns - start})
+		v.Moments = append(v.Moments, inspect.MomentView{Name: m.Point.String(), Ns: m.Ns - start})
 	}
 	critical := tracing.CriticalSteps(r)
 	for i := range r.Steps {
@@ -60,8 +60,8 @@ func View(r *tracing.Record, kept string) *infer.TraceView {
 	return v
 }
 
-func stepView(s *tracing.Step, start int64) infer.StepView {
-	v := infer.StepView{
+func stepView(s *tracing.Step, start int64) inspect.StepView {
+	v := inspect.StepView{
 		Span: s.Span.String(), Node: s.Node, After: s.After, Wave: s.Wave, Model: s.Model, Version: s.Version,
 		Cached: s.Cached, Native: s.Native, Status: StatusOf(s.Failed, s.Code),
 		ReadyNs: s.Ready - start, EnqueuedNs: s.Enqueued - start, DoneNs: s.Done - start,
@@ -74,8 +74,8 @@ func stepView(s *tracing.Step, start int64) infer.StepView {
 	return v
 }
 
-func eventView(e *tracing.Event, start int64) infer.EventView {
-	v := infer.EventView{Kind: e.Kind.String(), Ns: e.At - start, Node: e.Node, Tensor: e.Tensor, Bytes: e.Bytes, Reason: e.Reason}
+func eventView(e *tracing.Event, start int64) inspect.EventView {
+	v := inspect.EventView{Kind: e.Kind.String(), Ns: e.At - start, Node: e.Node, Tensor: e.Tensor, Bytes: e.Bytes, Reason: e.Reason}
 	if e.Kind == tracing.EventCopy {
 		v.From, v.To = e.From.String(), e.To.String()
 	}
@@ -83,11 +83,11 @@ func eventView(e *tracing.Event, start int64) infer.EventView {
 }
 
 // Parts is what a record's time went into.
-func Parts(r *tracing.Record) []infer.PartView {
+func Parts(r *tracing.Record) []inspect.PartView {
 	start, _ := r.Bounds()
-	list := []infer.PartView{}
+	list := []inspect.PartView{}
 	for _, p := range tracing.Split(r) {
-		v := infer.PartView{Kind: p.Kind.String(), Node: -1, Batch: p.Batch, StartNs: p.From - start, Ns: p.To - p.From}
+		v := inspect.PartView{Kind: p.Kind.String(), Node: -1, Batch: p.Batch, StartNs: p.From - start, Ns: p.To - p.From}
 		if p.Step >= 0 {
 			v.Node, v.Model = r.Steps[p.Step].Node, r.Steps[p.Step].Model
 		}
@@ -133,8 +133,8 @@ func sentence(r *tracing.Record, p *tracing.Part) string {
 
 // BatchViewOf is an executed batch; began is the wall-clock time at which
 // telemetry.Now was 0.
-func BatchViewOf(b *tracing.Batch, began int64) *infer.BatchView {
-	return &infer.BatchView{
+func BatchViewOf(b *tracing.Batch, began int64) *inspect.BatchView {
+	return &inspect.BatchView{
 		BatchSummary: *BatchSummaryOf(b),
 		StartUs:      (began + b.Start) / 1000, InputNs: b.InputEnd - b.Start, InferNs: b.InferEnd - b.InputEnd, OutputNs: b.End - b.InferEnd,
 		Instance: b.Instance, Place: b.Place.String(), Elements: b.Elements, Padding: b.Padding,
@@ -143,8 +143,8 @@ func BatchViewOf(b *tracing.Batch, began int64) *infer.BatchView {
 }
 
 // BatchSummaryOf is the line about a batch.
-func BatchSummaryOf(b *tracing.Batch) *infer.BatchSummary {
-	s := &infer.BatchSummary{ID: b.Batch, Model: b.Model, Version: b.Version, Rows: b.BatchRows, Members: b.Members, Traces: []string{}}
+func BatchSummaryOf(b *tracing.Batch) *inspect.BatchSummary {
+	s := &inspect.BatchSummary{ID: b.Batch, Model: b.Model, Version: b.Version, Rows: b.BatchRows, Members: b.Members, Traces: []string{}}
 	for _, id := range b.Traces[:b.Known] {
 		s.Traces = append(s.Traces, id.String())
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/trace/capture"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -27,7 +28,7 @@ type camera struct {
 	id     uint64
 }
 
-func newCamera(t *testing.T, rule infer.CaptureRule) *camera {
+func newCamera(t *testing.T, rule inspect.CaptureRule) *camera {
 	t.Helper()
 	c := &camera{t: t, store: capture.New(capture.Settings{Bytes: 64 << 20, RequestBytes: 1 << 20})}
 	var err error
@@ -55,7 +56,7 @@ func (c *camera) on(req *infer.Request) *infer.Request {
 }
 
 // all returns what was captured, the oldest first.
-func (c *camera) all() (list []*infer.TensorList) {
+func (c *camera) all() (list []*inspect.TensorList) {
 	c.t.Helper()
 	v, err := c.store.FindCapture(c.id)
 	if err != nil {
@@ -72,7 +73,7 @@ func (c *camera) all() (list []*infer.TensorList) {
 }
 
 // lines are a request's tensors with who reads them, sorted.
-func lines(list *infer.TensorList) (all []string) {
+func lines(list *inspect.TensorList) (all []string) {
 	for i := range list.List {
 		x := &list.List[i]
 		text := x.Why
@@ -107,7 +108,7 @@ func TestCaptureStreams(t *testing.T) {
 	x, stats := b.ensemble(t, models, "N", "OUT MID", `
 step { model_name: "inner" model_version: -1 input_map { key: "N" value: "N" } output_map { key: "OUT" value: "MID" } }
 step { model_name: "inner" model_version: -1 input_map { key: "N" value: "MID" } output_map { key: "OUT" value: "OUT" } }`)
-	c := newCamera(t, infer.CaptureRule{})
+	c := newCamera(t, inspect.CaptureRule{})
 	g := &gather{done: make(chan error, 1)}
 	x.Submit(t.Context(), c.on(number(b, 2)), g)
 	if err := <-g.done; err != nil {
@@ -142,17 +143,17 @@ step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "N" } 
 step { model_name: "inner" model_version: -1 input_map { key: "HIDDEN" value: "A" } output_map { key: "OUT" value: "B" } }
 step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "B" } output_map { key: "OUTPUT0" value: "X" } }`)
 	for _, tt := range []struct {
-		rule infer.CaptureRule
+		rule inspect.CaptureRule
 		want string // which of the five tensors are redacted
 	}{
-		{infer.CaptureRule{}, "-----"},
-		{infer.CaptureRule{RedactTensors: []string{"HIDDEN"}}, "-x---"},
-		{infer.CaptureRule{RedactTensors: []string{"between"}}, "--x--"},
-		{infer.CaptureRule{RedactTensors: []string{"N", "X"}}, "x---x"},
-		{infer.CaptureRule{RedactTensors: []string{"OUT"}}, "---x-"},
-		{infer.CaptureRule{RedactModels: []string{"inner"}}, "-xxx-"},
-		{infer.CaptureRule{RedactModels: []string{"m"}}, "xxxxx"},
-		{infer.CaptureRule{RedactModels: []string{"e"}}, "xxxxx"},
+		{inspect.CaptureRule{}, "-----"},
+		{inspect.CaptureRule{RedactTensors: []string{"HIDDEN"}}, "-x---"},
+		{inspect.CaptureRule{RedactTensors: []string{"between"}}, "--x--"},
+		{inspect.CaptureRule{RedactTensors: []string{"N", "X"}}, "x---x"},
+		{inspect.CaptureRule{RedactTensors: []string{"OUT"}}, "---x-"},
+		{inspect.CaptureRule{RedactModels: []string{"inner"}}, "-xxx-"},
+		{inspect.CaptureRule{RedactModels: []string{"m"}}, "xxxxx"},
+		{inspect.CaptureRule{RedactModels: []string{"e"}}, "xxxxx"},
 	} {
 		c := newCamera(t, tt.rule)
 		if _, err := ask(t, x, c.on(number(b, 1))); err != nil {
@@ -178,7 +179,7 @@ func TestCaptureNests(t *testing.T) {
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 12)) //nolint:gosec // a test wants the same numbers again
 		b, f := newBench(t), newForest(rng, 1+rng.IntN(40))
-		x, c := f.build(t, b), newCamera(t, infer.CaptureRule{})
+		x, c := f.build(t, b), newCamera(t, inspect.CaptureRule{})
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		answers := map[string]map[string]string{}
@@ -213,7 +214,7 @@ func TestCaptureNests(t *testing.T) {
 	}
 }
 
-func compareCapture(t *testing.T, list *infer.TensorList, want map[string]string, steps int) {
+func compareCapture(t *testing.T, list *inspect.TensorList, want map[string]string, steps int) {
 	t.Helper()
 	got := map[string]string{}
 	for i := range list.List {

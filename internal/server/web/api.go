@@ -11,6 +11,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 // session is what a page wants to know about who looks at it.
@@ -27,7 +28,7 @@ func (s *Server) server(*http.Request) (any, error) { return s.set.Overview.Serv
 
 // modelList is the answer about models.
 type modelList struct {
-	Models []infer.ModelView `json:"models"`
+	Models []inspect.ModelView `json:"models"`
 }
 
 func (s *Server) models(*http.Request) (any, error) { return modelList{s.set.Overview.Models()}, nil }
@@ -41,7 +42,7 @@ func (s *Server) graph(r *http.Request) (any, error) {
 }
 
 // store returns who keeps traces.
-func (s *Server) store() (infer.Inspector, error) {
+func (s *Server) store() (inspect.Inspector, error) {
 	if s.set.Inspector == nil {
 		return nil, status.Errorf(status.Unavailable, "no traces are stored, expected --trace-store-bytes")
 	}
@@ -61,8 +62,8 @@ func (s *Server) traces(r *http.Request) (any, error) {
 }
 
 // parseQuery reads what a client asks for; what it does not know it refuses.
-func parseQuery(v url.Values) (*infer.TraceQuery, error) {
-	q := &infer.TraceQuery{}
+func parseQuery(v url.Values) (*inspect.TraceQuery, error) {
+	q := &inspect.TraceQuery{}
 	texts := map[string]*string{
 		"request": &q.Request, "trace": &q.TraceID, "model": &q.Model, "status": &q.Status, "kept": &q.Kept, "param": &q.Param, "value": &q.Value,
 	}
@@ -102,7 +103,7 @@ func (s *Server) trace(r *http.Request) (any, error) {
 		return nil, err
 	case as == "text":
 		var b strings.Builder
-		err = infer.Explain(&b, v)
+		err = inspect.Explain(&b, v)
 		return plain(b.String()), err
 	case as != "" && as != "json":
 		return nil, status.Errorf(status.InvalidArg, "query parameter 'as' is '%s', expected json or text", as)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 // file is an answer that is not JSON.
@@ -42,7 +43,7 @@ func (s *Server) captureRoutes() {
 }
 
 // kept returns who keeps tensors.
-func (s *Server) kept() (infer.Captures, error) {
+func (s *Server) kept() (inspect.Captures, error) {
 	if s.set.Captures == nil {
 		return nil, status.Errorf(status.Unavailable, "no tensors are kept, expected --dashboard-token and --capture-bytes")
 	}
@@ -62,7 +63,7 @@ func (s *Server) startCapture(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var rule infer.CaptureRule
+	var rule inspect.CaptureRule
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&rule); err != nil {
@@ -72,7 +73,7 @@ func (s *Server) startCapture(r *http.Request) (any, error) {
 }
 
 // captureID returns who keeps tensors and the number of the capture that is meant.
-func (s *Server) captureID(r *http.Request) (infer.Captures, uint64, error) {
+func (s *Server) captureID(r *http.Request) (inspect.Captures, uint64, error) {
 	c, err := s.kept()
 	if err != nil {
 		return nil, 0, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 const (
@@ -53,8 +54,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 }
 
 // newestOf returns how many traces were stored until now.
-func newestOf(i infer.Inspector) uint64 {
-	list, err := i.Traces(&infer.TraceQuery{Limit: 1})
+func newestOf(i inspect.Inspector) uint64 {
+	list, err := i.Traces(&inspect.TraceQuery{Limit: 1})
 	if err != nil {
 		return 0
 	}
@@ -84,8 +85,8 @@ func (s *Server) tell(f *feed, r *http.Request) bool {
 }
 
 // news tells of the traces that were stored since it did so last, the oldest first.
-func (f *feed) news(i infer.Inspector) {
-	list, err := i.Traces(&infer.TraceQuery{After: f.newest, Limit: maxNews})
+func (f *feed) news(i inspect.Inspector) {
+	list, err := i.Traces(&inspect.TraceQuery{After: f.newest, Limit: maxNews})
 	if err != nil {
 		return
 	}

@@ -10,15 +10,16 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 // Settings is what a Server is made from.
 type Settings struct {
 	// Inspector is nil when no traces are stored.
-	Inspector infer.Inspector
-	Overview  infer.Overview
+	Inspector inspect.Inspector
+	Overview  inspect.Overview
 	// Captures is nil when no tensors are kept.
-	Captures infer.Captures
+	Captures inspect.Captures
 	// Lifecycle is nil when models are not to be loaded here.
 	Lifecycle infer.Lifecycle
 	// Token lets its sender change things; nobody does when it is empty.

@@ -14,44 +14,45 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/server/web"
 )
 
 // seen is an Inspector and Overview of little.
 type seen struct {
-	query    infer.TraceQuery
-	sampling infer.Sampling
+	query    inspect.TraceQuery
+	sampling inspect.Sampling
 }
 
-func (s *seen) Traces(q *infer.TraceQuery) (*infer.TraceList, error) {
+func (s *seen) Traces(q *inspect.TraceQuery) (*inspect.TraceList, error) {
 	s.query = *q
-	return &infer.TraceList{Traces: []infer.TraceSummary{{ID: "1"}, {ID: "2"}}, Newest: 7}, nil
+	return &inspect.TraceList{Traces: []inspect.TraceSummary{{ID: "1"}, {ID: "2"}}, Newest: 7}, nil
 }
 
-func (*seen) FindTrace(id string) (*infer.TraceView, error) {
+func (*seen) FindTrace(id string) (*inspect.TraceView, error) {
 	if id == "none" {
 		return nil, status.Errorf(status.NotFound, "there is none")
 	}
-	return &infer.TraceView{
-		TraceSummary: infer.TraceSummary{ID: id, Model: "m", DurationNs: 1000, Status: "ok"},
-		Split:        []infer.PartView{{Kind: "compute", Ns: 1000, Text: "computing"}},
+	return &inspect.TraceView{
+		TraceSummary: inspect.TraceSummary{ID: id, Model: "m", DurationNs: 1000, Status: "ok"},
+		Split:        []inspect.PartView{{Kind: "compute", Ns: 1000, Text: "computing"}},
 	}, nil
 }
 
-func (*seen) FindBatch(id uint64) (*infer.BatchView, error) {
-	return &infer.BatchView{BatchSummary: infer.BatchSummary{ID: id}}, nil
+func (*seen) FindBatch(id uint64) (*inspect.BatchView, error) {
+	return &inspect.BatchView{BatchSummary: inspect.BatchSummary{ID: id}}, nil
 }
 
-func (s *seen) Sampling() infer.Sampling { return s.sampling }
+func (s *seen) Sampling() inspect.Sampling { return s.sampling }
 
-func (s *seen) SetSampling(set infer.Sampling) error { s.sampling = set; return nil }
+func (s *seen) SetSampling(set inspect.Sampling) error { s.sampling = set; return nil }
 
-func (*seen) Server() *infer.ServerView { return &infer.ServerView{Name: "server"} }
+func (*seen) Server() *inspect.ServerView { return &inspect.ServerView{Name: "server"} }
 
-func (*seen) Models() []infer.ModelView { return []infer.ModelView{{Name: "m"}} }
+func (*seen) Models() []inspect.ModelView { return []inspect.ModelView{{Name: "m"}} }
 
-func (*seen) Graph(model string, version int64) (*infer.GraphView, error) {
-	return &infer.GraphView{Model: model, Version: version}, nil
+func (*seen) Graph(model string, version int64) (*inspect.GraphView, error) {
+	return &inspect.GraphView{Model: model, Version: version}, nil
 }
 
 // ask returns the status and body of an answer.
@@ -102,7 +103,7 @@ func TestAPI(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path+" "+strings.Join(tt.header, ":"), func(t *testing.T) {
 			t.Parallel()
-			x := &seen{sampling: infer.Sampling{Failed: true}}
+			x := &seen{sampling: inspect.Sampling{Failed: true}}
 			s := web.New(web.Settings{Inspector: x, Overview: x, Token: "t", Restricted: limited})
 			defer s.Close()
 			code, body := ask(s, tt.method, tt.path, tt.body, tt.header...)
@@ -118,7 +119,7 @@ func TestQuery(t *testing.T) {
 	x := &seen{}
 	s := web.New(web.Settings{Inspector: x, Overview: x})
 	code, body := ask(s, "GET", "/ui/api/traces?request=r&trace=t&model=m&status=ok&kept=slow&min_ns=1&max_ns=2&from_us=3&to_us=4&param=p&value=v&limit=5&cursor=6&after=7", "")
-	want := infer.TraceQuery{
+	want := inspect.TraceQuery{
 		Request: "r", TraceID: "t", Model: "m", Status: "ok", Kept: "slow", MinNs: 1, MaxNs: 2, FromUs: 3, ToUs: 4, Param: "p", Value: "v", Limit: 5, Cursor: 6, After: 7,
 	}
 	if diff := cmp.Diff(want, x.query); diff != "" || code != 200 {

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/trace/capture"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -52,7 +52,7 @@ func edge(step, name string) tracing.Edge {
 	return tracing.Edge{Step: step, Tensor: name, Names: []string{name}, Models: []string{step}}
 }
 
-func start(t *testing.T, s *capture.Store, rule infer.CaptureRule) *infer.CaptureView {
+func start(t *testing.T, s *capture.Store, rule inspect.CaptureRule) *inspect.CaptureView {
 	t.Helper()
 	v, err := s.StartCapture(rule)
 	if err != nil {
@@ -66,19 +66,19 @@ func id(n int) tracing.TraceID { return tracing.TraceID{0xab, byte(n >> 8), byte
 func TestRules(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		rule infer.CaptureRule
+		rule inspect.CaptureRule
 		want string // of the requests 0 to 9, those that are kept
 	}{
-		{infer.CaptureRule{}, "0123456789"},
-		{infer.CaptureRule{Model: "m*"}, "0123456789"},
-		{infer.CaptureRule{Model: "n"}, ""},
-		{infer.CaptureRule{Request: "r-3"}, "3"},
-		{infer.CaptureRule{Request: "?-[3]"}, ""},
-		{infer.CaptureRule{Request: "*-*", Every: 4}, "048"},
-		{infer.CaptureRule{Trace: "ab0007*"}, "7"},
-		{infer.CaptureRule{Count: 3}, "012"},
-		{infer.CaptureRule{Every: 3, Count: 2}, "03"},
-		{infer.CaptureRule{Seconds: 5}, "01234"},
+		{inspect.CaptureRule{}, "0123456789"},
+		{inspect.CaptureRule{Model: "m*"}, "0123456789"},
+		{inspect.CaptureRule{Model: "n"}, ""},
+		{inspect.CaptureRule{Request: "r-3"}, "3"},
+		{inspect.CaptureRule{Request: "?-[3]"}, ""},
+		{inspect.CaptureRule{Request: "*-*", Every: 4}, "048"},
+		{inspect.CaptureRule{Trace: "ab0007*"}, "7"},
+		{inspect.CaptureRule{Count: 3}, "012"},
+		{inspect.CaptureRule{Every: 3, Count: 2}, "03"},
+		{inspect.CaptureRule{Seconds: 5}, "01234"},
 	} {
 		clock := int64(0)
 		s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20, Now: func() int64 { return clock }})
@@ -104,7 +104,7 @@ func TestRules(t *testing.T) {
 func TestBadRules(t *testing.T) {
 	t.Parallel()
 	s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 10})
-	for _, rule := range []infer.CaptureRule{
+	for _, rule := range []inspect.CaptureRule{
 		{Every: -1}, {Count: -1}, {Seconds: 1 << 40}, {RequestBytes: 1 << 11}, {Model: strings.Repeat("*", 1000)}, {RedactModels: make([]string, 100)},
 	} {
 		if _, err := s.StartCapture(rule); err == nil {
@@ -112,9 +112,9 @@ func TestBadRules(t *testing.T) {
 		}
 	}
 	for range 16 {
-		start(t, s, infer.CaptureRule{})
+		start(t, s, inspect.CaptureRule{})
 	}
-	if _, err := s.StartCapture(infer.CaptureRule{}); err == nil {
+	if _, err := s.StartCapture(inspect.CaptureRule{}); err == nil {
 		t.Error("there is no bound of captures")
 	}
 	for i := range uint64(16) {
@@ -139,7 +139,7 @@ func TestBound(t *testing.T) {
 	alloc := tensor.NewChecked(t, nil)
 	const bound = 64 << 10
 	s := capture.New(capture.Settings{Bytes: bound, RequestBytes: 8 << 10})
-	start(t, s, infer.CaptureRule{})
+	start(t, s, inspect.CaptureRule{})
 	var wg sync.WaitGroup
 	var large atomic.Int64
 	for g := range 8 {
@@ -197,7 +197,7 @@ func TestRedaction(t *testing.T) {
 	t.Parallel()
 	alloc := tensor.NewChecked(t, nil)
 	s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20, RedactTensors: []string{"pass*"}, RedactModels: []string{"vault"}})
-	start(t, s, infer.CaptureRule{RedactTensors: []string{"pin"}})
+	start(t, s, inspect.CaptureRule{RedactTensors: []string{"pin"}})
 	const secret = "the-secret-9731"
 	f := s.Pick("m", "", id(1))
 	hidden := []tracing.Edge{
@@ -275,7 +275,7 @@ func TestLate(t *testing.T) {
 	t.Parallel()
 	alloc := tensor.NewChecked(t, nil)
 	s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20})
-	start(t, s, infer.CaptureRule{})
+	start(t, s, inspect.CaptureRule{})
 	f := s.Pick("m", "", id(1))
 	for _, err := range []error{nil, errors.New("the device is gone")} {
 		x, e := bytesOf(t, alloc, "before"), &late{over: make(chan struct{}), err: err}

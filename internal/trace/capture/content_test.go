@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/trace/capture"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -23,7 +23,7 @@ import (
 func keep(tb testing.TB, list ...tensor.Tensor) (*capture.Store, string) {
 	tb.Helper()
 	s := capture.New(capture.Settings{Bytes: 1 << 30, RequestBytes: 1 << 30})
-	if _, err := s.StartCapture(infer.CaptureRule{}); err != nil {
+	if _, err := s.StartCapture(inspect.CaptureRule{}); err != nil {
 		tb.Fatal(err)
 	}
 	f := s.Pick("m", "", id(1))
@@ -134,16 +134,16 @@ func TestPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []infer.PreviewView{
+	want := []inspect.PreviewView{
 		{
 			Kind: "numbers", Values: []string{"0.5", "2", "NaN", "-1", "9", "+Inf", "0", "0"}, Min: "-1", Max: "9", Mean: "1.75", Odd: 2,
-			Top: []infer.TopView{{Index: 1, Value: "2"}, {Index: 0, Value: "0.5"}, {Index: 3, Value: "-1"}},
+			Top: []inspect.TopView{{Index: 1, Value: "2"}, {Index: 0, Value: "0.5"}, {Index: 3, Value: "-1"}},
 		},
 		{Kind: "numbers", Values: []string{"18446744073709551615"}, Min: "1.844674e+19", Max: "1.844674e+19", Mean: "1.844674e+19"},
 		{Kind: "numbers", Values: []string{"-1", "1"}, Min: "-1", Max: "1", Mean: "0"},
 		{
 			Kind: "numbers", Values: []string{"1", "-2", "5.9604645e-08", "+Inf"}, Min: "-2", Max: "1", Mean: "-0.3333333", Odd: 1,
-			Top: []infer.TopView{{Index: 3, Value: "+Inf"}, {Index: 0, Value: "1"}, {Index: 2, Value: "5.9604645e-08"}, {Index: 1, Value: "-2"}},
+			Top: []inspect.TopView{{Index: 3, Value: "+Inf"}, {Index: 0, Value: "1"}, {Index: 2, Value: "5.9604645e-08"}, {Index: 1, Value: "-2"}},
 		},
 		{Kind: "numbers", Values: []string{"1"}, Min: "1", Max: "1", Mean: "1"},
 		{Kind: "text", Values: []string{"plain\ntext", `"\x00\xff"`}},

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/trace"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -124,7 +124,7 @@ func (f *film) End(r *tracing.Record) {
 	f.s.develop(&shot{
 		session: f.session, cost: f.cost, frames: slices.Clip(f.frames), more: f.more,
 		id: r.ID,
-		view: infer.ShotView{
+		view: inspect.ShotView{
 			Trace: r.ID.String(), Span: r.Span.String(), Request: r.Request, Model: r.Model, Version: r.Version,
 			StartUs: (r.Began + start - r.BeganAt) / 1000, Status: trace.StatusOf(r.Failed, r.Code), Tensors: len(f.frames), Bytes: f.bytes,
 		},

@@ -7,8 +7,8 @@ import (
 	"image/jpeg"
 	"image/png"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 // Bounds of pictures.
@@ -23,7 +23,7 @@ const (
 
 // picture shows a tensor that is an image: UINT8 as rows, columns and channels, or the
 // file of one. It returns nil for what is none.
-func picture(x *frame) *infer.PreviewView {
+func picture(x *frame) *inspect.PreviewView {
 	switch x.dtype { //nolint:exhaustive // others are no images
 	case tensor.Bytes:
 		if elem, _, ok := tensor.NextBytes(x.data); ok {
@@ -107,7 +107,7 @@ func (r *raster) At(x, y int) color.Color {
 }
 
 // show makes an image small enough to be looked at.
-func show(img image.Image) *infer.PreviewView {
+func show(img image.Image) *inspect.PreviewView {
 	if img == nil {
 		return nil
 	}
@@ -126,5 +126,5 @@ func show(img image.Image) *infer.PreviewView {
 	if png.Encode(&out, small) != nil {
 		return nil
 	}
-	return &infer.PreviewView{Kind: "image", PNG: out.Bytes(), Width: w, Height: h}
+	return &inspect.PreviewView{Kind: "image", PNG: out.Bytes(), Width: w, Height: h}
 }

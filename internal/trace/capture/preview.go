@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
 )
 
 // Bounds of a preview.
@@ -25,7 +25,7 @@ const (
 type previewer struct{ pictures int }
 
 // preview shows the content of a tensor.
-func (p *previewer) preview(x *frame) *infer.PreviewView {
+func (p *previewer) preview(x *frame) *inspect.PreviewView {
 	if p.pictures > 0 {
 		if v := picture(x); v != nil {
 			p.pictures--
@@ -39,8 +39,8 @@ func (p *previewer) preview(x *frame) *infer.PreviewView {
 }
 
 // words shows texts.
-func words(x *frame) *infer.PreviewView {
-	v := &infer.PreviewView{Kind: "text", Values: []string{}}
+func words(x *frame) *inspect.PreviewView {
+	v := &inspect.PreviewView{Kind: "text", Values: []string{}}
 	b, count := x.data, int64(0)
 	for len(b) > 0 {
 		elem, rest, ok := tensor.NextBytes(b)
@@ -70,8 +70,8 @@ func textOf(elem []byte) string {
 }
 
 // numbers shows numbers: the first of them and what is known of all.
-func numbers(x *frame) *infer.PreviewView {
-	v := &infer.PreviewView{Kind: "numbers", Values: []string{}}
+func numbers(x *frame) *inspect.PreviewView {
+	v := &inspect.PreviewView{Kind: "numbers", Values: []string{}}
 	size := x.dtype.Size()
 	if size == 0 {
 		return v
@@ -103,7 +103,7 @@ func numbers(x *frame) *infer.PreviewView {
 }
 
 // top returns the largest of the first n numbers.
-func top(x *frame, n int64) (list []infer.TopView) {
+func top(x *frame, n int64) (list []inspect.TopView) {
 	if n < 2 {
 		return nil
 	}
@@ -123,7 +123,7 @@ func top(x *frame, n int64) (list []infer.TopView) {
 		best = best[:min(len(best), maxTop)]
 	}
 	for _, i := range best {
-		list = append(list, infer.TopView{Index: i, Value: valueText(x, i)})
+		list = append(list, inspect.TopView{Index: i, Value: valueText(x, i)})
 	}
 	return list
 }

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -18,7 +18,7 @@ const (
 )
 
 // complete fills a rule in, or says what is wrong with it.
-func (s *Store) complete(r *infer.CaptureRule) error {
+func (s *Store) complete(r *inspect.CaptureRule) error {
 	for _, n := range []struct {
 		name       string
 		value      *int64
@@ -52,7 +52,7 @@ func (s *Store) complete(r *infer.CaptureRule) error {
 // session is a rule in force.
 type session struct {
 	id      uint64
-	rule    infer.CaptureRule
+	rule    inspect.CaptureRule
 	ends    int64 // on the store's clock
 	endsUs  int64
 	matched atomic.Uint64

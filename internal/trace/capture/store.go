@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -30,7 +30,7 @@ const (
 	maxEnded  = 64
 )
 
-// Store keeps tensors. It is a tracing.Camera and an infer.Captures.
+// Store keeps tensors. It is a tracing.Camera and an inspect.Captures.
 type Store struct {
 	set    Settings
 	active atomic.Pointer[[]*session]
@@ -43,8 +43,8 @@ type Store struct {
 }
 
 var (
-	_ tracing.Camera = (*Store)(nil)
-	_ infer.Captures = (*Store)(nil)
+	_ tracing.Camera   = (*Store)(nil)
+	_ inspect.Captures = (*Store)(nil)
 )
 
 // shot is a request that has ended. It does not change any more.
@@ -54,7 +54,7 @@ type shot struct {
 	cost    int64
 	frames  []frame
 	more    int
-	view    infer.ShotView
+	view    inspect.ShotView
 }
 
 // New returns a store that keeps nothing yet.
@@ -177,8 +177,8 @@ func (s *Store) expire() {
 	}
 }
 
-// StartCapture implements infer.Captures.
-func (s *Store) StartCapture(rule infer.CaptureRule) (*infer.CaptureView, error) {
+// StartCapture implements inspect.Captures.
+func (s *Store) StartCapture(rule inspect.CaptureRule) (*inspect.CaptureView, error) {
 	if err := s.complete(&rule); err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (s *Store) StartCapture(rule infer.CaptureRule) (*infer.CaptureView, error)
 	return s.view(x), nil
 }
 
-// StopCapture implements infer.Captures.
+// StopCapture implements inspect.Captures.
 func (s *Store) StopCapture(id uint64) error {
 	x, err := s.session(id)
 	if err == nil {

@@ -7,25 +7,25 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// Captures implements infer.Captures.
-func (s *Store) Captures() *infer.CaptureList {
+// Captures implements inspect.Captures.
+func (s *Store) Captures() *inspect.CaptureList {
 	s.expire()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := &infer.CaptureList{Captures: []infer.CaptureView{}, Bytes: s.set.Bytes, Used: s.used}
+	list := &inspect.CaptureList{Captures: []inspect.CaptureView{}, Bytes: s.set.Bytes, Used: s.used}
 	for _, x := range slices.Backward(s.sessions) {
 		list.Captures = append(list.Captures, *s.view(x))
 	}
 	return list
 }
 
-// FindCapture implements infer.Captures.
-func (s *Store) FindCapture(id uint64) (*infer.CaptureView, error) {
+// FindCapture implements inspect.Captures.
+func (s *Store) FindCapture(id uint64) (*inspect.CaptureView, error) {
 	s.expire()
 	x, err := s.session(id)
 	if err != nil {
@@ -37,9 +37,9 @@ func (s *Store) FindCapture(id uint64) (*infer.CaptureView, error) {
 }
 
 // view shows a session; mu is held.
-func (s *Store) view(x *session) *infer.CaptureView {
-	v := &infer.CaptureView{
-		ID: x.id, Rule: x.rule, Active: !x.over, EndsUs: x.endsUs, Shots: []infer.ShotView{},
+func (s *Store) view(x *session) *inspect.CaptureView {
+	v := &inspect.CaptureView{
+		ID: x.id, Rule: x.rule, Active: !x.over, EndsUs: x.endsUs, Shots: []inspect.ShotView{},
 		Matched: x.matched.Load(), Taken: x.taken, Pending: x.picked - x.taken, Dropped: x.dropped, Missed: x.missed,
 	}
 	for _, h := range s.shots {
@@ -67,8 +67,8 @@ func (s *Store) find(trace string) (*shot, error) {
 	return nil, status.Errorf(status.NotFound, "no tensors of trace '%s' are kept", trace)
 }
 
-// Tensors implements infer.Captures.
-func (s *Store) Tensors(trace string, previews bool) (*infer.TensorList, error) {
+// Tensors implements inspect.Captures.
+func (s *Store) Tensors(trace string, previews bool) (*inspect.TensorList, error) {
 	h, err := s.find(trace)
 	if err != nil {
 		return nil, err
@@ -77,12 +77,12 @@ func (s *Store) Tensors(trace string, previews bool) (*infer.TensorList, error) 
 }
 
 // list shows a request's tensors.
-func (h *shot) list(previews bool) *infer.TensorList {
-	v := &infer.TensorList{ShotView: h.view, List: []infer.TensorView{}, More: h.more}
+func (h *shot) list(previews bool) *inspect.TensorList {
+	v := &inspect.TensorList{ShotView: h.view, List: []inspect.TensorView{}, More: h.more}
 	names, p := h.names(), previewer{pictures: maxPictures}
 	for i := range h.frames {
 		x := &h.frames[i]
-		t := infer.TensorView{
+		t := inspect.TensorView{
 			N: i, Name: names[i], Step: x.edge.Step, Tensor: x.edge.Tensor, Node: x.edge.Node, Wave: x.edge.Wave,
 			Readers: append([]string{}, x.edge.Readers...), Type: x.dtype.String(), Shape: append([]int64{}, x.shape.Dims()...),
 			Bytes: x.size, Place: x.place.String(), Kept: x.kept, Why: x.why,
@@ -113,7 +113,7 @@ func (h *shot) names() []string {
 	return list
 }
 
-// NPY implements infer.Captures.
+// NPY implements inspect.Captures.
 func (s *Store) NPY(trace string, n int) (func(io.Writer) error, error) {
 	h, err := s.find(trace)
 	switch {
@@ -131,7 +131,7 @@ func (s *Store) NPY(trace string, n int) (func(io.Writer) error, error) {
 	return list[0].write, nil
 }
 
-// NPZ implements infer.Captures.
+// NPZ implements inspect.Captures.
 func (s *Store) NPZ(trace string) (func(io.Writer) error, error) {
 	h, err := s.find(trace)
 	if err != nil {

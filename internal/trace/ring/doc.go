@@ -7,5 +7,5 @@
 //   - ring.go: one ring
 //   - learn.go: how long the requests of a model take
 //   - batches.go: the executed batches
-//   - search.go: looking traces up; Store is an infer.Inspector
+//   - search.go: looking traces up; Store is an inspect.Inspector
 package ring

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/trace"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -20,11 +20,11 @@ const (
 // found is a trace that a query asks for.
 type found struct {
 	seq     uint64
-	summary infer.TraceSummary
+	summary inspect.TraceSummary
 }
 
-// Traces implements infer.Inspector.
-func (s *Store) Traces(q *infer.TraceQuery) (*infer.TraceList, error) {
+// Traces implements inspect.Inspector.
+func (s *Store) Traces(q *inspect.TraceQuery) (*inspect.TraceList, error) {
 	limit := q.Limit
 	if limit <= 0 {
 		limit = defaultLimit
@@ -42,7 +42,7 @@ func (s *Store) Traces(q *infer.TraceQuery) (*infer.TraceList, error) {
 		all = append(all, list...)
 	}
 	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(b.seq, a.seq) })
-	list := &infer.TraceList{Traces: []infer.TraceSummary{}, Newest: s.seq.Load()}
+	list := &inspect.TraceList{Traces: []inspect.TraceSummary{}, Newest: s.seq.Load()}
 	for i := range all[:min(len(all), limit)] {
 		list.Traces = append(list.Traces, all[i].summary)
 		if i == limit-1 && len(all) > limit {
@@ -53,7 +53,7 @@ func (s *Store) Traces(q *infer.TraceQuery) (*infer.TraceList, error) {
 }
 
 // search returns at most limit traces of a ring, the newest first.
-func (g *ring) search(q *infer.TraceQuery, name string, limit int) (list []found, err error) {
+func (g *ring) search(q *inspect.TraceQuery, name string, limit int) (list []found, err error) {
 	w := walk{g: g}
 	var id tracing.TraceID
 	if q.TraceID != "" {
@@ -86,7 +86,7 @@ func (g *ring) search(q *infer.TraceQuery, name string, limit int) (list []found
 }
 
 // matches reports whether a query asks for a record; what its header says is known to.
-func matches(q *infer.TraceQuery, r *tracing.Record) bool {
+func matches(q *inspect.TraceQuery, r *tracing.Record) bool {
 	if q.Request != "" && q.Request != r.Request || q.Model != "" && !involves(r, q.Model) {
 		return false
 	}
@@ -113,8 +113,8 @@ func errID(id string) error {
 	return status.Errorf(status.InvalidArg, "invalid trace id '%s', expected 32 hexadecimal digits", id)
 }
 
-// FindTrace implements infer.Inspector.
-func (s *Store) FindTrace(id string) (*infer.TraceView, error) {
+// FindTrace implements inspect.Inspector.
+func (s *Store) FindTrace(id string) (*inspect.TraceView, error) {
 	id, span, one := strings.Cut(id, "-")
 	want, ok := tracing.ParseTraceID(id)
 	if !ok {
@@ -138,7 +138,7 @@ func (s *Store) FindTrace(id string) (*infer.TraceView, error) {
 }
 
 // view is a record with the batches it was in.
-func (s *Store) view(r *tracing.Record, name string) *infer.TraceView {
+func (s *Store) view(r *tracing.Record, name string) *inspect.TraceView {
 	v := trace.View(r, name)
 	for i := range r.Steps {
 		if b, ok := s.batches.find(r.Steps[i].Batch); ok {
@@ -148,8 +148,8 @@ func (s *Store) view(r *tracing.Record, name string) *infer.TraceView {
 	return v
 }
 
-// FindBatch implements infer.Inspector.
-func (s *Store) FindBatch(id uint64) (*infer.BatchView, error) {
+// FindBatch implements inspect.Inspector.
+func (s *Store) FindBatch(id uint64) (*inspect.BatchView, error) {
 	b, ok := s.batches.find(id)
 	if !ok {
 		return nil, status.Errorf(status.NotFound, "batch %d is not stored", id)
@@ -157,21 +157,21 @@ func (s *Store) FindBatch(id uint64) (*infer.BatchView, error) {
 	return trace.BatchViewOf(&b, s.epoch), nil
 }
 
-// Sampling implements infer.Inspector.
-func (s *Store) Sampling() infer.Sampling { return *s.sampling.Load() }
+// Sampling implements inspect.Inspector.
+func (s *Store) Sampling() inspect.Sampling { return *s.sampling.Load() }
 
-// SetSampling implements infer.Inspector.
-func (s *Store) SetSampling(set infer.Sampling) error {
+// SetSampling implements inspect.Inspector.
+func (s *Store) SetSampling(set inspect.Sampling) error {
 	s.sampling.Store(&set)
 	return nil
 }
 
 // Stats returns how full the store is.
-func (s *Store) Stats() *infer.StoreView {
-	v := &infer.StoreView{Bytes: s.bytes}
+func (s *Store) Stats() *inspect.StoreView {
+	v := &inspect.StoreView{Bytes: s.bytes}
 	for i, name := range reasons {
 		bytes, used, n, oldest := s.rings[i].stats()
-		v.Rings = append(v.Rings, infer.RingStats{Kept: name, Bytes: bytes, Used: used, Traces: n, OldestUs: oldest})
+		v.Rings = append(v.Rings, inspect.RingStats{Kept: name, Bytes: bytes, Used: used, Traces: n, OldestUs: oldest})
 	}
 	return v
 }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/trace"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -42,11 +42,11 @@ const maxModels = 10_000
 // whichever it is, so that a server with few requests shows some.
 const lull = 100 * time.Millisecond
 
-// Store keeps finished traces. It is a tracing.Sink and an infer.Inspector.
+// Store keeps finished traces. It is a tracing.Sink and an inspect.Inspector.
 type Store struct {
 	bytes    int64
 	epoch    int64 // ns since 1970 at which telemetry.Now was 0
-	sampling atomic.Pointer[infer.Sampling]
+	sampling atomic.Pointer[inspect.Sampling]
 	rings    [dropped]ring
 	seq      atomic.Uint64
 	passed   atomic.Uint64 // requests that neither failed nor were slow
@@ -60,12 +60,12 @@ type Store struct {
 }
 
 var (
-	_ tracing.Sink    = (*Store)(nil)
-	_ infer.Inspector = (*Store)(nil)
+	_ tracing.Sink      = (*Store)(nil)
+	_ inspect.Inspector = (*Store)(nil)
 )
 
 // New returns a store of so many bytes. The memory is taken as it is used.
-func New(bytes int64, sampling infer.Sampling) (*Store, error) {
+func New(bytes int64, sampling inspect.Sampling) (*Store, error) {
 	if bytes < MinBytes || bytes > MaxBytes {
 		return nil, status.Errorf(status.InvalidArg, "invalid size of the trace store: %d bytes, expected %d to %d", bytes, MinBytes, MaxBytes)
 	}

@@ -8,14 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/trace/ring"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
 // open returns a store and the tracer that fills it.
-func open(tb testing.TB, bytes int64, s infer.Sampling) (*ring.Store, *tracing.Tracer) {
+func open(tb testing.TB, bytes int64, s inspect.Sampling) (*ring.Store, *tracing.Tracer) {
 	tb.Helper()
 	store, err := ring.New(bytes, s)
 	if err != nil {
@@ -60,33 +60,33 @@ func request(tr *tracing.Tracer, model, id string, n int, took int64, err error)
 
 func TestSearch(t *testing.T) {
 	t.Parallel()
-	s, tr := open(t, 1<<20, infer.Sampling{Failed: true, Slow: true, Every: 1})
+	s, tr := open(t, 1<<20, inspect.Sampling{Failed: true, Slow: true, Every: 1})
 	request(tr, "a", "1", 2, 1e6, nil)                // the slowest
 	request(tr, "a", "2", 2, 1e5, nil)                // sampled
 	request(tr, "b", "3", 3, 2e6, errors.New("gone")) // failed
 	id := request(tr, "a", "4", 1, 2e5, nil)          // sampled
 	tests := []struct {
 		name string
-		q    infer.TraceQuery
+		q    inspect.TraceQuery
 		want []string
 	}{
-		{"all", infer.TraceQuery{}, []string{"4", "3", "2", "1"}},
-		{"slow", infer.TraceQuery{Kept: "slow"}, []string{"1"}},
-		{"failed", infer.TraceQuery{Status: "failed"}, []string{"3"}},
-		{"code", infer.TraceQuery{Status: "internal"}, []string{"3"}},
-		{"ok", infer.TraceQuery{Status: "ok"}, []string{"4", "2", "1"}},
-		{"model", infer.TraceQuery{Model: "b"}, []string{"3"}},
-		{"step", infer.TraceQuery{Model: "step1"}, []string{"3", "2", "1"}},
-		{"request", infer.TraceQuery{Request: "2"}, []string{"2"}},
-		{"trace", infer.TraceQuery{TraceID: id.String()}, []string{"4"}},
-		{"long", infer.TraceQuery{MinNs: 5e5}, []string{"3", "1"}},
-		{"short", infer.TraceQuery{MaxNs: 3e5}, []string{"4", "2"}},
-		{"param", infer.TraceQuery{Param: "tenant", Value: "t2"}, []string{"2"}},
-		{"no such param", infer.TraceQuery{Param: "tenan"}, nil},
-		{"past", infer.TraceQuery{ToUs: 1}, nil},
-		{"page", infer.TraceQuery{Limit: 2}, []string{"4", "3"}},
-		{"next page", infer.TraceQuery{Limit: 2, Cursor: 3}, []string{"2", "1"}},
-		{"news", infer.TraceQuery{After: 2}, []string{"4", "3"}},
+		{"all", inspect.TraceQuery{}, []string{"4", "3", "2", "1"}},
+		{"slow", inspect.TraceQuery{Kept: "slow"}, []string{"1"}},
+		{"failed", inspect.TraceQuery{Status: "failed"}, []string{"3"}},
+		{"code", inspect.TraceQuery{Status: "internal"}, []string{"3"}},
+		{"ok", inspect.TraceQuery{Status: "ok"}, []string{"4", "2", "1"}},
+		{"model", inspect.TraceQuery{Model: "b"}, []string{"3"}},
+		{"step", inspect.TraceQuery{Model: "step1"}, []string{"3", "2", "1"}},
+		{"request", inspect.TraceQuery{Request: "2"}, []string{"2"}},
+		{"trace", inspect.TraceQuery{TraceID: id.String()}, []string{"4"}},
+		{"long", inspect.TraceQuery{MinNs: 5e5}, []string{"3", "1"}},
+		{"short", inspect.TraceQuery{MaxNs: 3e5}, []string{"4", "2"}},
+		{"param", inspect.TraceQuery{Param: "tenant", Value: "t2"}, []string{"2"}},
+		{"no such param", inspect.TraceQuery{Param: "tenan"}, nil},
+		{"past", inspect.TraceQuery{ToUs: 1}, nil},
+		{"page", inspect.TraceQuery{Limit: 2}, []string{"4", "3"}},
+		{"next page", inspect.TraceQuery{Limit: 2, Cursor: 3}, []string{"2", "1"}},
+		{"news", inspect.TraceQuery{After: 2}, []string{"4", "3"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestSearch(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	s, tr := open(t, 1<<20, infer.Sampling{Every: 1})
+	s, tr := open(t, 1<<20, inspect.Sampling{Every: 1})
 	id := request(tr, "e", "r", 2, 1e6, nil)
 	v, err := s.FindTrace(id.String())
 	if err != nil {
@@ -149,18 +149,18 @@ func TestFind(t *testing.T) {
 // TestSampling changes what is kept.
 func TestSampling(t *testing.T) {
 	t.Parallel()
-	s, tr := open(t, 1<<20, infer.Sampling{})
+	s, tr := open(t, 1<<20, inspect.Sampling{})
 	gone := errors.New("gone")
 	for range 10 {
 		request(tr, "a", "none", 1, 100, gone)
 		request(tr, "a", "none", 1, 100, nil)
 	}
-	if err := s.SetSampling(infer.Sampling{Failed: true}); err != nil {
+	if err := s.SetSampling(inspect.Sampling{Failed: true}); err != nil {
 		t.Fatal(err)
 	}
 	request(tr, "a", "some", 1, 1e9, nil)
 	request(tr, "a", "some", 1, 100, gone)
-	list, err := s.Traces(&infer.TraceQuery{})
+	list, err := s.Traces(&inspect.TraceQuery{})
 	if err != nil || len(list.Traces) != 1 || list.Traces[0].Kept != "failed" {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -171,12 +171,12 @@ func TestSampling(t *testing.T) {
 	x.Stamp(tracing.RequestStart, x.Record().BeganAt)
 	x.Stamp(tracing.RequestEnd, x.Record().BeganAt+100)
 	x.End()
-	list, err = s.Traces(&infer.TraceQuery{Request: "wanted", Kept: "requested"})
+	list, err = s.Traces(&inspect.TraceQuery{Request: "wanted", Kept: "requested"})
 	if err != nil || len(list.Traces) != 1 || list.Traces[0].Kept != "requested" {
 		t.Errorf("of a request whose client asked: %+v, %v", list, err)
 	}
 	for _, bytes := range []int64{-1, 0, ring.MinBytes - 1, ring.MaxBytes + 1} {
-		if _, err := ring.New(bytes, infer.Sampling{}); status.CodeOf(err) != status.InvalidArg {
+		if _, err := ring.New(bytes, inspect.Sampling{}); status.CodeOf(err) != status.InvalidArg {
 			t.Errorf("a store of %d bytes: %v", bytes, err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestSampling(t *testing.T) {
 // TestBudget keeps 100,000 traces of five steps in 200 MB.
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	s, tr := open(t, 200_000_000, infer.Sampling{Every: 1})
+	s, tr := open(t, 200_000_000, inspect.Sampling{Every: 1})
 	for range 100_000 {
 		request(tr, "an ensemble's name", "0123456789abcdef", 5, 5e6, nil)
 	}
@@ -199,7 +199,7 @@ func TestBudget(t *testing.T) {
 // TestConcurrent searches while traces come.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
-	s, tr := open(t, 1<<20, infer.Sampling{Failed: true, Slow: true, Every: 1})
+	s, tr := open(t, 1<<20, inspect.Sampling{Failed: true, Slow: true, Every: 1})
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
@@ -208,7 +208,7 @@ func TestConcurrent(t *testing.T) {
 				if i%100 != g {
 					continue
 				}
-				if _, err := s.Traces(&infer.TraceQuery{Limit: 1000, Request: "1"}); err != nil {
+				if _, err := s.Traces(&inspect.TraceQuery{Limit: 1000, Request: "1"}); err != nil {
 					t.Error(err)
 				}
 				if _, err := s.FindTrace(id.String()); err != nil && status.CodeOf(err) != status.NotFound {
@@ -220,7 +220,7 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	s.Close()
-	if list, err := s.Traces(&infer.TraceQuery{}); err != nil || len(list.Traces) != 0 {
+	if list, err := s.Traces(&inspect.TraceQuery{}); err != nil || len(list.Traces) != 0 {
 		t.Errorf("a closed store: %v, %v", list, err)
 	}
 	request(tr, "m", "1", 1, 1, nil)
@@ -229,7 +229,7 @@ func TestConcurrent(t *testing.T) {
 func BenchmarkStore(b *testing.B) {
 	for name, every := range map[string]uint32{"all": 1, "few": 100} {
 		b.Run(name, func(b *testing.B) {
-			_, tr := open(b, 64<<20, infer.Sampling{Failed: true, Slow: true, Every: every})
+			_, tr := open(b, 64<<20, inspect.Sampling{Failed: true, Slow: true, Every: every})
 			b.ReportAllocs()
 			for b.Loop() {
 				request(tr, "ensemble", "id", 5, 1e6, nil)

@@ -1,4 +1,4 @@
-package infer
+package inspect
 
 // Inspector shows what a running server has seen. It is behind the dashboard.
 type Inspector interface {
@@ -12,14 +12,6 @@ type Inspector interface {
 	// Sampling returns which traces are stored; SetSampling changes that.
 	Sampling() Sampling
 	SetSampling(s Sampling) error
-}
-
-// Overview shows what is served.
-type Overview interface {
-	Server() *ServerView
-	Models() []ModelView
-	// Graph returns the compiled plan of a model, version 0 for the preferred one.
-	Graph(model string, version int64) (*GraphView, error)
 }
 
 // TraceQuery says which traces are wanted; zero fields ask for nothing.
@@ -180,32 +172,6 @@ type Sampling struct {
 	Every  uint32 `json:"every"`
 }
 
-// ServerView is the server as a whole.
-type ServerView struct {
-	Name       string     `json:"name"`
-	Version    string     `json:"version"`
-	StartedUs  int64      `json:"started_us"`
-	NowUs      int64      `json:"now_us"`
-	Ready      bool       `json:"ready"`
-	CPUSeconds float64    `json:"cpu_seconds"`
-	Cores      int        `json:"cores"`
-	Memory     int64      `json:"memory_bytes"`
-	Tensors    int64      `json:"tensor_bytes"`
-	Store      *StoreView `json:"store"`
-	// GPUs are those of the machine, none where they are not measured.
-	GPUs []GPUView `json:"gpus"`
-}
-
-// GPUView is what a GPU does, for whomever; what it does not tell is nil. Utilization is
-// the busy share, 0 to 1.
-type GPUView struct {
-	UUID        string   `json:"uuid"`
-	Utilization *float64 `json:"utilization"`
-	MemoryTotal *float64 `json:"memory_total_bytes"`
-	MemoryUsed  *float64 `json:"memory_used_bytes"`
-	Power       *float64 `json:"power_watts"`
-}
-
 // StoreView is how full the trace store is.
 type StoreView struct {
 	Bytes int64       `json:"bytes"`
@@ -219,84 +185,4 @@ type RingStats struct {
 	Used     int64  `json:"used_bytes"`
 	Traces   int    `json:"traces"`
 	OldestUs int64  `json:"oldest_us"`
-}
-
-// ModelView is one version of a model. The figures are of the last minute, those of the
-// durations of the traced requests of all its versions.
-type ModelView struct {
-	Name      string  `json:"name"`
-	Version   string  `json:"version"`
-	State     State   `json:"state"`
-	Reason    string  `json:"reason,omitempty"`
-	Platform  string  `json:"platform"`
-	Ensemble  bool    `json:"ensemble"`
-	Rate      float64 `json:"rate"`
-	Errors    float64 `json:"error_rate"`
-	P50Ns     int64   `json:"p50_ns"`
-	P99Ns     int64   `json:"p99_ns"`
-	Queue     int64   `json:"queue"`
-	BatchRows float64 `json:"batch_rows"`
-	QueueNs   int64   `json:"queue_ns"`
-	ComputeNs int64   `json:"compute_ns"`
-	Requests  uint64  `json:"requests"`
-	Failures  uint64  `json:"failures"`
-	Copied    uint64  `json:"copied_bytes"`
-	// Rates has the rate of each of the last 60 seconds, oldest first.
-	Rates []float64 `json:"rates"`
-}
-
-// GraphView is a compiled plan.
-type GraphView struct {
-	Model   string     `json:"model"`
-	Version int64      `json:"version"`
-	Nodes   []NodeView `json:"nodes"`
-	Edges   []EdgeView `json:"edges"`
-}
-
-// NodeView is a step of a plan with what its model does just now.
-type NodeView struct {
-	Node      int      `json:"node"`
-	Name      string   `json:"name"`
-	Model     string   `json:"model"`
-	Version   int64    `json:"version"`
-	Platform  string   `json:"platform"`
-	Places    []string `json:"places"`
-	Site      string   `json:"site"`
-	Ensembles []string `json:"ensembles"`
-	Stream    int32    `json:"stream"`
-	Inflight  uint32   `json:"max_inflight"`
-	MaxBatch  int      `json:"max_batch"`
-	Instances int      `json:"instances"`
-	// InFlight is how many requests the model has now, queued or executing, of whomever.
-	InFlight int64 `json:"in_flight"`
-	// Live is the model's line of Models, nil before the first second.
-	Live *ModelView `json:"live"`
-}
-
-// EdgeView is a tensor on its way from one step to another; From is -1 for the
-// request, To -1 for the answer.
-type EdgeView struct {
-	From   int     `json:"from"`
-	To     int     `json:"to"`
-	Tensor string  `json:"tensor"`
-	Input  string  `json:"input"`
-	Type   string  `json:"datatype"`
-	Shape  []int64 `json:"shape"`
-	// Place is where it is copied to, empty when it stays where it is; Bytes and Copies
-	// count what was copied since the model was loaded.
-	Place  string `json:"place,omitempty"`
-	Bytes  uint64 `json:"copied_bytes"`
-	Copies uint64 `json:"copies"`
-	// Carried is what passed, copied or not, by the kind of place where the tensor was
-	// put; a tensor with several readers passed on each of its edges. Plain models
-	// count none.
-	Carried []CarriedView `json:"carried"`
-}
-
-// CarriedView is what an edge carried at a kind of place: bytes since the model was
-// loaded, and their rate in the last seconds.
-type CarriedView struct {
-	Place string  `json:"place"`
-	Bytes uint64  `json:"bytes"`
-	Rate  float64 `json:"rate"`
 }

@@ -1,0 +1,240 @@
+package overview
+
+import (
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/inspect"
+	"github.com/tutti-server/tutti/internal/telemetry"
+)
+
+// Models are the served models, as the repository has them. Implementations must be safe
+// for concurrent use.
+type Models interface {
+	// Counters returns the totals of all served versions.
+	Counters() []inspect.Counters
+	// Index lists every known version; with ready only those that serve.
+	Index(ready bool) []infer.Entry
+	// Platform names what runs a version, for example "onnxruntime_onnx".
+	Platform(name, version string) string
+	// Graph returns the compiled plan of a version, without its live figures.
+	Graph(model string, version int64) (*inspect.GraphView, error)
+}
+
+// Traces are the stored traces, from which the latencies come.
+type Traces interface {
+	Stats() *inspect.StoreView
+	Quantiles(model string) (p50, p99 int64)
+}
+
+// Settings are what a Window reads. The functions must be safe for concurrent use.
+type Settings struct {
+	Name, Version string
+	Models        Models
+	// Traces is nil when no traces are stored.
+	Traces Traces
+	// Ready reports the readiness of the server.
+	Ready func() bool
+	// TensorBytes returns the memory of all tensors; nil where it is not counted.
+	TensorBytes func() int64
+	// GPUs returns the last measurement of each GPU.
+	GPUs func() []telemetry.GPU
+
+	_ struct{}
+}
+
+// Window samples the counters of all models once a second and keeps the samples of the last
+// minute. For example, a model's rate is the difference of its requests between the oldest
+// and the newest sample, divided by the seconds between them.
+//
+// New starts the sampling, Close ends it. All methods are safe for concurrent use.
+type Window struct {
+	set   Settings
+	began time.Time
+	over  chan struct{}
+	done  sync.WaitGroup
+
+	mu       sync.Mutex
+	second   int                     // number of the newest sample, guarded by mu
+	versions map[versionKey]*samples // guarded by mu
+}
+
+var _ inspect.Overview = (*Window)(nil)
+
+type versionKey struct {
+	model   string
+	version int64
+}
+
+// windowSize is how many samples are retained: 61 samples span 60 seconds.
+const windowSize = 61
+
+// samples are those of one version. Sample i is in all[i % windowSize].
+type samples struct {
+	all   [windowSize]inspect.Counters
+	first int // number of the version's first sample
+	last  int // number of its newest sample
+	flows flows
+}
+
+// New returns a Window and starts its sampling.
+func New(set Settings) *Window {
+	w := &Window{set: set, began: time.Now(), over: make(chan struct{}), versions: map[versionKey]*samples{}}
+	w.done.Go(w.run)
+	return w
+}
+
+// Close ends the sampling. It must be called once.
+func (w *Window) Close() {
+	close(w.over)
+	w.done.Wait()
+}
+
+// run samples once a second until Close.
+func (w *Window) run() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		w.sample()
+		select {
+		case <-tick.C:
+		case <-w.over:
+			return
+		}
+	}
+}
+
+// sample stores the current counters. A version without any request takes no memory.
+func (w *Window) sample() {
+	list := w.set.Models.Counters()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.second++
+	for i := range list {
+		c := &list[i]
+		key := versionKey{c.Name, c.Version}
+		s := w.versions[key]
+		if s == nil {
+			if c.Requests+c.Failures == 0 {
+				continue
+			}
+			s = &samples{first: w.second}
+			w.versions[key] = s
+			s.all[(w.second-1)%windowSize] = inspect.Counters{} // the first requests count
+		}
+		s.last = w.second
+		s.all[w.second%windowSize] = *c
+		s.flows.sample(w.second, c.Edges)
+	}
+	for key, s := range w.versions {
+		if s.last != w.second {
+			delete(w.versions, key)
+		}
+	}
+}
+
+// Server implements inspect.Overview.
+func (w *Window) Server() *inspect.ServerView {
+	v := &inspect.ServerView{
+		Name: w.set.Name, Version: w.set.Version, StartedUs: w.began.UnixMicro(), NowUs: time.Now().UnixMicro(),
+		Ready: w.set.Ready(), Cores: runtime.NumCPU(), CPUSeconds: cpuSeconds(), Memory: residentBytes(), GPUs: gpuViews(w.set.GPUs()),
+	}
+	if w.set.TensorBytes != nil {
+		v.Tensors = w.set.TensorBytes()
+	}
+	if w.set.Traces != nil {
+		v.Store = w.set.Traces.Stats()
+	}
+	return v
+}
+
+func gpuViews(list []telemetry.GPU) []inspect.GPUView {
+	views := make([]inspect.GPUView, 0, len(list))
+	for i := range list {
+		g := &list[i]
+		views = append(views, inspect.GPUView{
+			UUID: g.UUID, Utilization: measured(g.Utilization), MemoryTotal: measured(g.MemoryTotal), MemoryUsed: measured(g.MemoryUsed), Power: measured(g.PowerUsage),
+		})
+	}
+	return views
+}
+
+// measured returns nil for the negative value of a GPU without such a measurement.
+func measured(v float64) *float64 {
+	if v < 0 {
+		return nil
+	}
+	return &v
+}
+
+// Models implements inspect.Overview.
+func (w *Window) Models() []inspect.ModelView {
+	counters := map[versionKey]inspect.Counters{}
+	for _, c := range w.set.Models.Counters() {
+		counters[versionKey{c.Name, c.Version}] = c
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := []inspect.ModelView{}
+	for _, e := range w.set.Models.Index(false) {
+		m := inspect.ModelView{Name: e.Name, Version: e.Version, State: string(e.State), Reason: e.Reason, Rates: []float64{}}
+		number, err := strconv.ParseInt(e.Version, 10, 64)
+		key := versionKey{e.Name, number}
+		if c, ok := counters[key]; err == nil && ok {
+			m.Platform = w.set.Models.Platform(e.Name, e.Version)
+			m.Ensemble = m.Platform == "ensemble"
+			w.fill(&m, key, &c)
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// fill sets the figures of a version; mu is held.
+func (w *Window) fill(m *inspect.ModelView, key versionKey, c *inspect.Counters) {
+	m.Queue, m.Requests, m.Failures, m.Copied = c.Waiting, c.Requests, c.Failures, c.CopiedBytes
+	s := w.versions[key]
+	if s == nil {
+		return
+	}
+	if w.set.Traces != nil {
+		m.P50Ns, m.P99Ns = w.set.Traces.Quantiles(m.Name)
+	}
+	oldest := max(s.first-1, w.second-windowSize+1)
+	from, to := &s.all[oldest%windowSize], &s.all[w.second%windowSize]
+	seconds := float64(w.second - oldest)
+	requests := to.Requests - from.Requests
+	m.Rate, m.Errors = float64(requests)/seconds, float64(to.Failures-from.Failures)/seconds
+	if n := to.Executions - from.Executions; n > 0 {
+		m.BatchRows = float64(to.Rows-from.Rows) / float64(n)
+	}
+	if requests > 0 {
+		m.QueueNs, m.ComputeNs = int64((to.QueueNs-from.QueueNs)/requests), int64((to.ComputeNs-from.ComputeNs)/requests)
+	}
+	for i := oldest + 1; i <= w.second; i++ {
+		a, b := &s.all[(i-1)%windowSize], &s.all[i%windowSize]
+		m.Rates = append(m.Rates, float64(b.Requests+b.Failures-a.Requests-a.Failures))
+	}
+}
+
+// Graph implements inspect.Overview.
+func (w *Window) Graph(model string, version int64) (*inspect.GraphView, error) {
+	g, err := w.set.Models.Graph(model, version)
+	if err != nil {
+		return nil, err
+	}
+	w.addFlows(g)
+	list := w.Models()
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		for j := range list {
+			if list[j].Name == n.Model && list[j].Version == strconv.FormatInt(n.Version, 10) {
+				n.Live = &list[j]
+			}
+		}
+	}
+	return g, nil
+}

@@ -5,58 +5,49 @@ import (
 	"image/jpeg"
 	"image/png"
 	"math"
+
+	"github.com/HugoSmits86/nativewebp"
 )
 
-// encode writes the file of h x w pixels to out.
+// encode writes h x w pixels to wk.out as a file of the configured format. PNG and WebP
+// are lossless: a decoder returns the same samples, those under transparent pixels too.
 func (wk *worker) encode(o *options, samples []byte, h, w int) error {
+	img := wk.image(o, samples, h, w)
 	switch o.format {
 	case "png":
-		return png.Encode(&wk.out, wk.image(o, samples, h, w))
+		return png.Encode(&wk.out, img)
 	case "webp":
-		var err error
-		wk.file, err = wk.webp.Encode(wk.file[:0], wk.colors(o, samples, h*w), w, h)
-		wk.out.Write(wk.file)
-		return err
+		return nativewebp.Encode(&wk.out, img, nil)
 	default:
-		return jpeg.Encode(&wk.out, wk.image(o, samples, h, w), &jpeg.Options{Quality: o.quality})
+		return jpeg.Encode(&wk.out, img, &jpeg.Options{Quality: o.quality})
 	}
 }
 
-// image makes the samples an image: grey in place, colours as four bytes a pixel.
+// image wraps the samples of h x w pixels as an image. Grey and packed RGBA samples are
+// used in place, other layouts are copied to wk.pix as four bytes per pixel.
 func (wk *worker) image(o *options, samples []byte, h, w int) image.Image {
 	rect := image.Rect(0, 0, w, h)
 	if o.channels == 1 {
 		return &image.Gray{Pix: samples, Stride: w, Rect: rect}
 	}
-	pix := wk.colors(o, samples, w*h)
+	pix := samples
+	if o.planes || o.channels == 3 {
+		wk.pix = sized(wk.pix, 4*w*h)
+		pix = wk.pix
+		if o.planes {
+			interleave(pix, samples, w*h)
+		} else {
+			widen(pix, samples)
+		}
+	}
 	if o.channels == 4 {
 		return &image.NRGBA{Pix: pix, Stride: 4 * w, Rect: rect}
 	}
 	return &image.RGBA{Pix: pix, Stride: 4 * w, Rect: rect}
 }
 
-// colors gives n pixels of four bytes; those that are so already, in place.
-func (wk *worker) colors(o *options, samples []byte, n int) []byte {
-	if o.channels == 4 && !o.planes {
-		return samples
-	}
-	wk.pix = sized(wk.pix, 4*n)
-	switch {
-	case o.channels == 1:
-		for i, v := range samples {
-			p := wk.pix[4*i : 4*i+4 : 4*i+4]
-			p[0], p[1], p[2], p[3] = v, v, v, 255
-		}
-	case o.planes:
-		interleave(wk.pix, samples, n)
-	default:
-		widen(wk.pix, samples)
-	}
-	return wk.pix
-}
-
-// interleave makes planes of n samples pixels of four bytes, opaque where there are
-// but three planes.
+// interleave packs planes of n samples into pixels of four bytes. Three planes give
+// opaque pixels.
 func interleave(dst, src []byte, n int) {
 	for i := range n {
 		p := dst[4*i : 4*i+4 : 4*i+4]
@@ -67,7 +58,7 @@ func interleave(dst, src []byte, n int) {
 	}
 }
 
-// widen makes pixels of three bytes opaque ones of four.
+// widen copies pixels of three bytes to opaque pixels of four bytes.
 func widen(dst, src []byte) {
 	for len(dst) >= 4 && len(src) >= 3 {
 		dst[0], dst[1], dst[2], dst[3] = src[0], src[1], src[2], 255
@@ -75,11 +66,12 @@ func widen(dst, src []byte) {
 	}
 }
 
-// quantise scales, rounds to the nearest (ties to even) and limits; it returns the
-// first index that holds no finite number, or -1.
+// quantise multiplies by scale, rounds to the nearest integer (ties to even) and clamps to
+// 0 to 255. It returns the index of the first element that is not finite, or -1.
+// For example, 0.5 at scale 255 gives 128.
 func quantise(dst []byte, src []float32, scale float32) int {
 	for i, v := range src {
-		if v-v != 0 { // NaN and the infinities.
+		if v-v != 0 { // NaN or an infinity
 			return i
 		}
 		dst[i] = byte(min(max(math.RoundToEven(float64(v*scale)), 0), 255))
@@ -87,7 +79,7 @@ func quantise(dst []byte, src []float32, scale float32) int {
 	return -1
 }
 
-// sized gives s with n elements, its contents unspecified.
+// sized returns s with n elements, grown if needed. The contents are unspecified.
 func sized(s []byte, n int) []byte {
 	if cap(s) < n {
 		return make([]byte, n)

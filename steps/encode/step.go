@@ -10,7 +10,6 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps"
-	"github.com/tutti-server/tutti/steps/encode/webp"
 )
 
 // step is encode_image.
@@ -113,8 +112,6 @@ func refuse(b *backends.Batch, row int, err error) error {
 // worker is the scratch of one batch in progress.
 type worker struct {
 	out     bytes.Buffer
-	webp    webp.Encoder
-	file    []byte
 	files   []byte
 	samples []byte
 	pix     []byte

@@ -59,7 +59,7 @@ func (d *decoder) decode(o *decoding, data []byte, h header, width, height int) 
 	if h.format == formatJPEG {
 		scale = o.scale(h, width, height)
 	}
-	pic, err := d.open(o, data, h, scale)
+	pic, err := d.open(data, h, scale)
 	if err != nil {
 		return nil, h.format.refuse(err)
 	}
@@ -90,7 +90,7 @@ func (d *decoder) forget() {
 var errDecoder = errors.New("the decoder failed on malformed data")
 
 // open decodes without turning and blending.
-func (d *decoder) open(o *decoding, data []byte, h header, scale int) (pic picture, err error) {
+func (d *decoder) open(data []byte, h header, scale int) (pic picture, err error) {
 	defer func() {
 		if recover() != nil {
 			pic, err = nil, errDecoder
@@ -98,7 +98,8 @@ func (d *decoder) open(o *decoding, data []byte, h header, scale int) (pic pictu
 	}()
 	switch h.format {
 	case formatJPEG:
-		return d.openJPEG(o, data, h, scale)
+		d.jpeg.MaxPixels = int64(h.width) * int64(h.height)
+		return &d.jpeg, d.jpeg.Decode(data, scale)
 	case formatGIF:
 		return &d.whole, d.gif.decode(&d.whole, data)
 	case formatBMP:
@@ -121,14 +122,6 @@ func (d *decoder) open(o *decoding, data []byte, h header, scale int) (pic pictu
 	}
 	d.stored.set(img)
 	return &d.stored, nil
-}
-
-func (d *decoder) openJPEG(o *decoding, data []byte, h header, scale int) (picture, error) {
-	if o.turbo != nil && turboSuits(h, scale) {
-		return &d.whole, d.whole.decodeTurbo(o.turbo, data, h, scale)
-	}
-	d.jpeg.MaxPixels = int64(h.width) * int64(h.height)
-	return &d.jpeg, d.jpeg.Decode(data, scale)
 }
 
 // decode is for the formats that libraries read.

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/tutti-server/tutti/steps"
-	"github.com/tutti-server/tutti/steps/image/turbojpeg"
 )
 
 // decoding is how files are decoded: the parameters, parsed.
@@ -16,7 +15,6 @@ type decoding struct {
 	blend               bool
 	background          [3]byte
 	reduce              bool // Decode JPEG files at a fraction of their size.
-	turbo               *turbojpeg.Library
 }
 
 // decodingParams declares the parameters of decoding.
@@ -29,8 +27,10 @@ func decodingParams() []steps.Param {
 		{Key: "orientation", Doc: "Whether an image is turned as its EXIF data say, or left as it is stored.", Default: "exif", Values: []string{"exif", "ignore"}},
 		{Key: "alpha", Doc: "What becomes of transparency: dropped, which leaves the colour that is stored, or laid over the background.", Default: "drop", Values: []string{"drop", "composite"}},
 		{Key: "background", Doc: "Colour under transparent pixels with alpha composite: red, green and blue from 0 to 255.", Default: "255,255,255"},
-		{Key: "jpeg_decoder", Doc: "What decodes JPEG files: libturbojpeg of the system, this program's own decoder, or what is faster: its own where the processor has AVX2, " +
-			"else libturbojpeg where it is installed. Both give the same pixels.", Default: "auto", Values: []string{"auto", "turbojpeg", "go"}},
+		{
+			Key: "jpeg_decoder", Doc: "Has no effect: every value selects the built-in JPEG decoder. Accepted so that configurations written for older versions still load.",
+			Default: "auto", Values: []string{"auto", "turbojpeg", "go"},
+		},
 		{Key: "jpeg_scale", Doc: "With auto, a JPEG file is decoded at 1/2, 1/4 or 1/8 of its size where that is still no smaller than the output, " +
 			"which is several times faster and gives slightly other pixels (those of Pillow's draft mode).", Default: "full", Values: []string{"full", "auto"}},
 	}
@@ -49,10 +49,8 @@ func parseDecoding(s *steps.Settings) (decoding, error) {
 		maxBytes: int64(size), maxPixels: int64(pixels),
 		turn: s.Params["orientation"] == "exif", blend: s.Params["alpha"] == "composite", reduce: s.Params["jpeg_scale"] == "auto",
 	}
-	if d.background, err = parseColor(s, "background"); err != nil {
-		return d, err
-	}
-	return d, d.findTurbo(s)
+	d.background, err = parseColor(s, "background")
+	return d, err
 }
 
 // parseColor reads three numbers from 0 to 255.

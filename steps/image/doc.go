@@ -30,7 +30,6 @@
 //	decode.go      the decoders and their errors
 //	jpeg/          the program's own JPEG decoder
 //	kernels/       inner loops with the vectors of the processor
-//	turbo.go       libturbojpeg, where the system has it
 //	webp.go        colours and animations of WebP
 //	gif.go         the first frame of GIF
 //	bmp.go         BMP; bmprun.go its run lengths

@@ -31,7 +31,6 @@ type header struct {
 	orientation   uint8 // Of EXIF: 2 to 8 where the picture is to be turned.
 	animated      bool  // WebP.
 	area          int64 // Pixels that are decoded, where not width times height: of the tiles of a TIFF.
-	colors        uint8 // JPEG.
 	// least is the smallest number of bytes that can hold that many pixels:
 	// fewer mean a truncated file or a bomb, and either is refused unread.
 	least int64

@@ -101,5 +101,5 @@ func jpegFrame(data []byte, i, n int, marker byte) (header, error) {
 	if marker == 0xc2 {
 		bits = 1
 	}
-	return header{format: formatJPEG, width: w, height: h, least: blocks * bits / 8, colors: data[i+5]}, nil
+	return header{format: formatJPEG, width: w, height: h, least: blocks * bits / 8}, nil
 }

@@ -222,6 +222,13 @@ bench-pgo: build runtime examples ## Tell what a build gains that a profile guid
 bench-repo: ## Measure a repository of 1,000 models: loading, idle memory, polling, looking up
 	go test -run '^$$' -bench '^BenchmarkRepository$$' -benchtime 0.5s -count $(COUNT) ./repository
 
+# A mutant that no test notices is a missing test, or code that nothing needs. THRESHOLD=80 is the least percentage noticed.
+BASE ?= main
+THRESHOLD ?= 80
+.PHONY: mutants
+mutants: ## Run the tests against small changes of the lines changed since BASE=main, or of PKG=./internal/options
+	BASE='$(BASE)' THRESHOLD='$(THRESHOLD)' scripts/mutants $(filter-out ./...,$(PKG))
+
 .PHONY: cover
 cover: runtime examples ## Print the share of statements that tests reach
 	@mkdir -p bin

@@ -187,6 +187,8 @@ func TestChecksum(t *testing.T) {
 	root := folder(t, one("md5", agent("checksum", "MD5:1/data", md5))+hello("md5")+
 		one("sha", agent("checksum", "SHA256:1/data", sha))+hello("sha")+
 		one("bad", agent("checksum", "md5:1/data", "00"))+hello("bad")+
+		one("prefix", agent("checksum", "MD5:1/data", md5[:30]))+hello("prefix")+
+		one("empty", agent("checksum", "MD5:1/data", ""))+hello("empty")+
 		one("gone", agent("checksum", "MD5:1/none", md5))+
 		one("out", agent("checksum", "MD5:../md5/1/data", md5))+
 		one("crc", agent("checksum", "CRC:1/data", md5))+
@@ -198,11 +200,14 @@ func TestChecksum(t *testing.T) {
 	}
 	delete(got, "other")
 	want := map[string]string{
-		"bad":  "Mismatched MD5 hash for file 1/data, expect: 00, got: " + md5,
-		"gone": "failed to open text file for read 1/none: openat 1/none: no such file or directory",
-		"out":  "failed to open text file for read ../md5/1/data: openat ../md5/1/data: path escapes from parent",
-		"crc":  "Unsupported checksum algorithm: CRC",
-		"key":  "failed to parse key: data",
+		"bad": "Mismatched MD5 hash for file 1/data, expect: 00, got: " + md5,
+		// A sum must match in full: the start of the right one is not enough, and no sum at all even less.
+		"prefix": "Mismatched MD5 hash for file 1/data, expect: " + md5[:30] + ", got: " + md5,
+		"empty":  "Mismatched MD5 hash for file 1/data, expect: , got: " + md5,
+		"gone":   "failed to open text file for read 1/none: openat 1/none: no such file or directory",
+		"out":    "failed to open text file for read ../md5/1/data: openat ../md5/1/data: path escapes from parent",
+		"crc":    "Unsupported checksum algorithm: CRC",
+		"key":    "failed to parse key: data",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("failures (-want +got):\n%s", d)

@@ -24,7 +24,7 @@ const module = "github.com/tutti-server/tutti"
 // there a package may also import those named before it. backends/bind
 // and its neighbours are what several backends share: none imports another.
 var layers = [][]string{
-	{"proto/modelconfig", "proto/inference", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1"},
+	{"tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1"},
 	{"core/config", "core/infer", "inspect", "simdev"},
 	{"backends", "cache", "trace"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
@@ -44,6 +44,7 @@ var denials = []denial{
 	{"repository", "steps/*", "it is handed a registry of steps"},
 	{"repository/*", "backends/*", "it is handed a registry of backends"},
 	{"repository/*", "steps/*", "it is handed a registry of steps"},
+	{"steps/*", "tokenizer/onig", "only the tokenizer engine matches patterns"},
 	{".", "backends/*", "only cmd lists backends"},
 	{".", "steps/*", "only cmd lists steps"},
 	{"client", "backends/*", "only cmd lists backends"},
@@ -191,6 +192,11 @@ func TestLayerRule(t *testing.T) {
 		{"backends/onnx", "backends/native", "sideways"},
 		{"backends/onnx", "backends/onnx/internal/api", ""},
 		{"steps/image", "steps/tokenize", "sideways"},
+		{"steps/tokenize", "tokenizer", ""},
+		{"steps/tokenize", "tokenizer/onig", "only the tokenizer engine matches patterns"},
+		{"tokenizer", "tokenizer/onig", ""},
+		{"tokenizer/onig", "tokenizer", "sideways"},
+		{"tokenizer", "core/tensor", "sideways"},
 		{"scheduler/dynamic", "scheduler/device", ""},
 		{"scheduler/device", "scheduler/dynamic", "upward"},
 		{"pipeline/exec", "pipeline/plan", ""},

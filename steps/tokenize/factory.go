@@ -8,6 +8,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/tokenizer"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -150,7 +151,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	if out.maxBytes, err = s.Int(paramMaxBytes, 1); err != nil {
 		return nil, err
 	}
-	out.maxBytes = min(out.maxBytes, MaxText)
+	out.maxBytes = min(out.maxBytes, tokenizer.MaxText)
 	maxLength, err := s.Int(paramMaxLength, 0)
 	if err != nil {
 		return nil, err

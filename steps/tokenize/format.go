@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/tokenizer"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -46,7 +47,7 @@ func formatParams() []steps.Param {
 		{Key: paramMerges, Default: "merges.txt", Doc: "merges of format vocab_json"},
 		{Key: paramLower, Default: "true", Values: yes, Doc: "whether format vocab_txt puts text in lower case without accents"},
 		{
-			Key: paramPattern, Default: "cl100k", Values: patternNames(),
+			Key: paramPattern, Default: "cl100k", Values: tokenizer.PatternNames(),
 			Doc: "how format tiktoken cuts text into words: as the encoding of that name; cl100k is Llama 3's, too, and qwen that of Qwen's models",
 		},
 		{Key: paramSpecial, Default: noSpecial, Doc: "special tokens of format tiktoken, as TEXT=ID with spaces between them; none for none"},
@@ -59,7 +60,7 @@ func formatParams() []steps.Param {
 const noSpecial = "none"
 
 // load makes the tokenizer of the parameters.
-func load(s *steps.Settings) (*Tokenizer, error) {
+func load(s *steps.Settings) (*tokenizer.Tokenizer, error) {
 	name := s.Params[paramFile]
 	data, err := readFile(s, name)
 	if err != nil {
@@ -70,29 +71,29 @@ func load(s *steps.Settings) (*Tokenizer, error) {
 		format = formatOf(name)
 	}
 	if format == formatJSON {
-		return Parse(data)
+		return tokenizer.Parse(data)
 	}
 	d, err := define(s, format, data)
 	if err != nil {
 		return nil, err
 	}
-	return New(d)
+	return tokenizer.New(d)
 }
 
-func define(s *steps.Settings, format string, data []byte) (*Definition, error) {
+func define(s *steps.Settings, format string, data []byte) (*tokenizer.Definition, error) {
 	switch format {
 	case formatWordPiece:
 		lower, err := s.Bool(paramLower)
 		if err != nil {
 			return nil, err
 		}
-		return DefineWordPiece(data, lower)
+		return tokenizer.DefineWordPiece(data, lower)
 	case formatByteLevelBPE:
 		merges, err := readFile(s, s.Params[paramMerges])
 		if err != nil {
 			return nil, err
 		}
-		return DefineByteLevelBPE(data, merges)
+		return tokenizer.DefineByteLevelBPE(data, merges)
 	case formatSentencePiece, formatTekken:
 		bos, err := s.Bool(paramBOS)
 		if err != nil {
@@ -103,15 +104,15 @@ func define(s *steps.Settings, format string, data []byte) (*Definition, error) 
 			return nil, err
 		}
 		if format == formatTekken {
-			return DefineTekken(data, bos, eos)
+			return tokenizer.DefineTekken(data, bos, eos)
 		}
-		return DefineSentencePiece(data, bos, eos)
+		return tokenizer.DefineSentencePiece(data, bos, eos)
 	case formatTiktoken:
 		special := s.Params[paramSpecial]
 		if special == noSpecial {
 			special = ""
 		}
-		return DefineTiktoken(data, s.Params[paramPattern], special)
+		return tokenizer.DefineTiktoken(data, s.Params[paramPattern], special)
 	default:
 		return nil, status.Errorf(status.InvalidArg, "parameter '%s' of model '%s' is '%s', expected a format", paramFormat, s.Model, format)
 	}

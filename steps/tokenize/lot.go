@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/tokenizer"
 )
 
 // What outputs have of a row.
@@ -39,7 +40,7 @@ func (s *step) filling(column int) int64 {
 	case columnSpecial:
 		return 1
 	case columnWords, columnSequences:
-		return None
+		return tokenizer.None
 	default:
 		return 0
 	}
@@ -47,7 +48,7 @@ func (s *step) filling(column int) int64 {
 
 // lot is some of the rows of a batch, from one to another, encoded by one goroutine.
 type lot struct {
-	enc      Encoding
+	enc      tokenizer.Encoding
 	from, to int
 	columns  [columns][]int32 // the rows' values behind each other
 	ends     []int            // the tokens up to the end of each row, or window
@@ -121,7 +122,7 @@ func (s *step) encode(p *lot, row int, text, pair []byte, paired bool) error {
 }
 
 // addRow appends the values of one row, or window.
-func (s *step) addRow(p *lot, e *Encoding, chars [2][]int32) {
+func (s *step) addRow(p *lot, e *tokenizer.Encoding, chars [2][]int32) {
 	p.longest = max(p.longest, e.Len())
 	p.add(columnIDs, e.IDs)
 	p.add(columnMask, e.Attention)
@@ -149,7 +150,7 @@ func (s *step) countChars(p *lot, text, pair []byte) (chars [2][]int32) {
 		return chars
 	}
 	for i, t := range [...][]byte{text, pair} {
-		if !isASCII(t) {
+		if !tokenizer.IsASCII(t) {
 			p.chars[i] = appendChars(p.chars[i][:0], t)
 			chars[i] = p.chars[i]
 		}
@@ -158,14 +159,14 @@ func (s *step) countChars(p *lot, text, pair []byte) (chars [2][]int32) {
 }
 
 // addOffsets appends the offsets, in code points unless bytes are asked for.
-func (s *step) addOffsets(p *lot, e *Encoding, chars [2][]int32) {
+func (s *step) addOffsets(p *lot, e *tokenizer.Encoding, chars [2][]int32) {
 	if !s.tracked {
 		return
 	}
 	out := p.columns[columnOffsets]
 	for i, at := range e.Offsets {
-		if which := e.Sequences[i]; which != None && chars[which] != nil {
-			at = Span{charAt(chars[which], at.Start), charAt(chars[which], at.End)}
+		if which := e.Sequences[i]; which != tokenizer.None && chars[which] != nil {
+			at = tokenizer.Span{Start: charAt(chars[which], at.Start), End: charAt(chars[which], at.End)}
 		}
 		out = append(out, at.Start, at.End)
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/internal/tokenizer"
 	"github.com/tutti-server/tutti/steps"
 )
 
 // step is the step "tokenize".
 type step struct {
-	tok      *Tokenizer
+	tok      *tokenizer.Tokenizer
 	columns  []int // what each output has of a row
 	tracked  bool  // an output needs the offsets
 	inBytes  bool  // offsets count bytes, not code points
@@ -150,10 +151,10 @@ const (
 // recycle keeps the memory of usual batches, and no reference to their texts.
 func (s *step) recycle(j *job) {
 	for _, p := range j.lots {
-		if cap(p.enc.text.buf) > keepBytes || cap(p.columns[columnIDs]) > keepValues {
+		if p.enc.TextMemory() > keepBytes || cap(p.columns[columnIDs]) > keepValues {
 			return
 		}
-		p.enc.sources = [2][]byte{}
+		p.enc.Release()
 	}
 	clear(j.texts)
 	clear(j.pairs)

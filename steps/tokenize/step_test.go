@@ -3,6 +3,7 @@ package tokenize_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/tokenizer/tokenizertest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/steptest"
 	"github.com/tutti-server/tutti/steps/tokenize"
@@ -19,7 +21,7 @@ import (
 
 func TestStep(t *testing.T) {
 	t.Parallel()
-	plain := map[string][]byte{"tokenizer.json": small(t, noLimits())}
+	plain := map[string][]byte{"tokenizer.json": tokenizertest.Small(t, tokenizertest.NoLimits())}
 	text := func(s ...string) []steptest.Value {
 		return []steptest.Value{steptest.Text([]int64{int64(len(s)), 1}, s...)}
 	}
@@ -152,7 +154,7 @@ func TestStep(t *testing.T) {
 		steptest.Case{Name: "strategy without limit", Files: plain, Params: map[string]string{"truncate": "only_first"}, WantNewErr: "there is no max_length"},
 		steptest.Case{Name: "no file", WantNewErr: "tokenizer.json"},
 		steptest.Case{Name: "unsupported", WantNewErr: "'Magic' is not supported", Files: map[string][]byte{
-			"tokenizer.json": small(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"Magic"}`)}),
+			"tokenizer.json": tokenizertest.Small(t, map[string]json.RawMessage{"model": json.RawMessage(`{"type":"Magic"}`)}),
 		}},
 		steptest.Case{Name: "bad length", Files: plain, Params: map[string]string{"max_length": "-1"}, WantNewErr: "max_length"},
 		steptest.Case{Name: "short length", Files: plain, Params: map[string]string{"max_length": "2"}, WantNewErr: "no room"},
@@ -182,7 +184,7 @@ func values(shape []int64, outputs ...[]int64) []steptest.Value {
 
 func leftPadded(t *testing.T) []byte {
 	t.Helper()
-	return small(t, map[string]json.RawMessage{"truncation": nil, "padding": json.RawMessage(
+	return tokenizertest.Small(t, map[string]json.RawMessage{"truncation": nil, "padding": json.RawMessage(
 		`{"strategy":"BatchLongest","direction":"Left","pad_to_multiple_of":null,"pad_id":7,"pad_type_id":3,"pad_token":"[PAD]"}`)})
 }
 
@@ -191,7 +193,7 @@ func TestLargeBatch(t *testing.T) {
 	t.Parallel()
 	s, _ := usualBatch(t)
 	var texts []string
-	for i, entry := range corpus(t) {
+	for i, entry := range tokenizertest.Corpus(t) {
 		if i%5 == 0 && len(entry) == 1 {
 			texts = append(texts, entry[0])
 		}
@@ -255,7 +257,7 @@ func BenchmarkStep(b *testing.B) {
 func usualBatch(tb testing.TB) (steps.Step, *backends.Batch) {
 	tb.Helper()
 	dir := tb.TempDir()
-	writeFile(tb, dir+"/tokenizer.json", patched(tb, noLimits()))
+	writeFile(tb, dir+"/tokenizer.json", tokenizertest.MiniLM(tb, tokenizertest.NoLimits()))
 	f := tokenize.NewFactory()
 	params, err := f.Resolve(nil)
 	if err != nil {
@@ -284,5 +286,12 @@ func textBatch(tb testing.TB, texts ...string) *backends.Batch {
 	return &backends.Batch{
 		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: rows}},
 		Rows: rows, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
+	}
+}
+
+func writeFile(tb testing.TB, path string, data []byte) {
+	tb.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		tb.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/tokenizer/tokenizertest"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/tokenize"
 )
@@ -37,8 +38,8 @@ func windowNames() []string {
 // TestWindowsGold compares windows with those of transformers.
 func TestWindowsGold(t *testing.T) {
 	t.Parallel()
-	entries, cases := corpus(t), 0
-	for d := json.NewDecoder(bytes.NewReader(gunzip(t, "testdata/windows.jsonl.gz"))); d.More(); cases++ {
+	entries, cases := tokenizertest.Corpus(t), 0
+	for d := json.NewDecoder(bytes.NewReader(tokenizertest.Gunzip(t, "testdata/windows.jsonl.gz"))); d.More(); cases++ {
 		var g windowsGold
 		if err := d.Decode(&g); err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func TestWindowsGold(t *testing.T) {
 func (g *windowsGold) compare(t *testing.T, entries [][]string) {
 	t.Helper()
 	f, dir := tokenize.NewFactory(), t.TempDir()
-	writeFile(t, dir+"/tokenizer.json", replaced(t, storedTokenizer(t, g.Name), g.Patch))
+	writeFile(t, dir+"/tokenizer.json", tokenizertest.Replace(t, tokenizertest.Stored(t, g.Name), g.Patch))
 	params, err := f.Resolve(g.Params)
 	if err != nil {
 		t.Fatal(err)
@@ -102,14 +103,14 @@ func (g *windowsGold) compareOutputs(t *testing.T, ports []config.Port, out []te
 			t.Errorf("output %d is %+v, expected '%s', which is free", port, ports[port], name)
 		}
 		values := tensor.Slice[int64](&out[port])
-		short := make([]int32, len(values))
-		for i, v := range values {
-			short[i] = int32(v)
+		listed, err := json.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
 		}
 		if port == 0 && !out[port].Shape.Equal(tensor.Of(g.Shape[:]...)) {
 			t.Errorf("input_ids have shape %s, expected %v", out[port].Shape, g.Shape)
 		}
-		if crc32.ChecksumIEEE([]byte(list(short))) != g.Sums[name] {
+		if crc32.ChecksumIEEE(listed) != g.Sums[name] {
 			t.Errorf("'%s' differs from that of transformers, %v", name, g.Params)
 		}
 	}

@@ -1,0 +1,121 @@
+package tokenizer
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// AddedToken is one entry of the file's added_tokens.
+type AddedToken struct {
+	ID         int32  `json:"id"`
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	LStrip     bool   `json:"lstrip"`
+	RStrip     bool   `json:"rstrip"`
+	Normalized bool   `json:"normalized"`
+	Special    bool   `json:"special"`
+}
+
+// piece is a stretch of text; id is the added token that it is, or noID for text to tokenize.
+type piece struct {
+	id int32
+	at Span
+}
+
+// addedTokens cuts the added tokens of one kind (matched before or after normalization) out of a text.
+type addedTokens struct {
+	tokens []AddedToken
+	trie   *trie     // content -> index into tokens
+	starts [256]bool // bytes that some token starts with
+}
+
+// newAddedTokens takes the tokens with the content to look for; nil when there are none.
+func newAddedTokens(tokens []AddedToken, contents []string) *addedTokens {
+	if len(tokens) == 0 {
+		return nil
+	}
+	a, index := &addedTokens{tokens: tokens}, make(map[string]int32, len(tokens))
+	for i, c := range contents {
+		index[c] = int32(i)
+		a.starts[c[0]] = true
+	}
+	a.trie = newTrie(index)
+	return a
+}
+
+// cut appends the pieces of the given range of b. At each place the longest token counts. Time is linear in the
+// text, with the length of the longest token as factor.
+func (a *addedTokens) cut(dst []piece, b []byte) []piece {
+	done := 0 // end of the last piece
+	for i := 0; a != nil && i < len(b); {
+		if !a.starts[b[i]] {
+			i++
+			continue
+		}
+		index, size := a.trie.longest(rootNode, b[i:])
+		if index == noID {
+			i++
+			continue
+		}
+		tok, start, end := &a.tokens[index], i, i+size
+		i = end
+		if tok.SingleWord && (endsWithWord(b[:start]) || startsWithWord(b[end:])) {
+			continue
+		}
+		if tok.LStrip {
+			start = min(max(spaceStart(b, done, start), done), end)
+		}
+		if tok.RStrip {
+			end = spaceEnd(b, end)
+		}
+		if done < start {
+			dst = append(dst, piece{noID, Span{int32(done), int32(start)}})
+		}
+		dst = append(dst, piece{tok.ID, Span{int32(start), int32(end)}})
+		done = end
+	}
+	if done < len(b) {
+		dst = append(dst, piece{noID, Span{int32(done), int32(len(b))}})
+	}
+	return dst
+}
+
+// spaceStart is where the white space before end begins, not before lowest.
+func spaceStart(b []byte, lowest, end int) int {
+	for end > lowest {
+		r, n := utf8.DecodeLastRune(b[:end])
+		if !unicode.Is(unicode.White_Space, r) {
+			break
+		}
+		end -= n
+	}
+	return end
+}
+
+// spaceEnd is where the white space from start on ends.
+func spaceEnd(b []byte, start int) int {
+	for start < len(b) {
+		r, n := utf8.DecodeRune(b[start:])
+		if !unicode.Is(unicode.White_Space, r) {
+			break
+		}
+		start += n
+	}
+	return start
+}
+
+func startsWithWord(b []byte) bool {
+	r, n := utf8.DecodeRune(b)
+	return n > 0 && isWord(r)
+}
+
+func endsWithWord(b []byte) bool {
+	r, n := utf8.DecodeLastRune(b)
+	return n > 0 && isWord(r)
+}
+
+// isWord is the \w of Unicode regular expressions (UTS 18): letters, marks, decimal digits, connectors, joiners.
+func isWord(r rune) bool {
+	return unicode.In(r, unicode.Letter, unicode.Nl, unicode.Other_Alphabetic, unicode.Mark, unicode.Nd, unicode.Pc,
+		unicode.Join_Control)
+}

@@ -1,0 +1,298 @@
+package tokenizer
+
+import (
+	"bytes"
+	"sync/atomic"
+)
+
+// bpe is byte pair encoding (Sennrich et al. 2016): a word starts as its code points, or bytes, and the pair with the
+// lowest rank becomes one symbol until none is left.
+type bpe struct {
+	vocab    map[string]int32
+	names    []string
+	merges   *pairTable
+	symbols  symbolTable
+	whole    map[string]int32 // ignore_merges: words that are tokens; nil when off
+	fallback *[256]int32      // byte_fallback: the tokens of bytes, noID where there is none; nil when off
+	unknown  int32            // noID without one
+	strict   bool             // there is to be an unknown token, and the vocabulary lacks it
+	fuse     bool
+	seam     []byte // a word can be cut before this code point where another comes before it; nil when it cannot
+	cache    *wordCache
+}
+
+// bpeScratch is the memory of one word's merging.
+type bpeScratch struct {
+	missing bool // a code point had no token and there is no unknown one
+	symbols []symbol
+	heap    []candidate
+	out     []cachedToken
+}
+
+// symbol is one token in the making; size 0 marks one merged into its neighbour.
+type symbol struct{ id, size, prev, next int32 }
+
+// candidate is a pair that could be merged.
+type candidate struct{ rank, pos, id int32 }
+
+func (c candidate) before(o candidate) bool {
+	return c.rank < o.rank || c.rank == o.rank && c.pos < o.pos
+}
+
+func (m *bpe) id(token string) (int32, bool) {
+	id, ok := m.vocab[token]
+	return id, ok
+}
+
+func (m *bpe) token(id int32) (string, bool) { return nameOf(m.names, id) }
+
+func (m *bpe) size() int { return len(m.vocab) }
+
+func (m *bpe) tokenize(t *text, dst []token) []token {
+	for _, w := range t.words {
+		if w.id != noID {
+			dst = t.added(dst, w)
+			continue
+		}
+		if m.seam == nil {
+			dst = m.word(t, w.at, dst)
+			continue
+		}
+		for at := w.at; at.Start < at.End; at.Start, at.End = at.End, w.at.End {
+			at.End = at.Start + m.nextSeam(t.buf[at.Start:at.End])
+			dst = m.word(t, at, dst)
+		}
+	}
+	return dst
+}
+
+// nextSeam is where b can be cut: before a seam that something else comes before.
+func (m *bpe) nextSeam(b []byte) int32 {
+	i := 0
+	for bytes.HasPrefix(b[i:], m.seam) {
+		i += len(m.seam)
+	}
+	if n := bytes.Index(b[i:], m.seam); n >= 0 {
+		return int32(i + n)
+	}
+	return int32(len(b))
+}
+
+// word appends the tokens of one word.
+func (m *bpe) word(t *text, at Span, dst []token) []token {
+	b := t.buf[at.Start:at.End]
+	var slot *atomic.Pointer[cachedWord]
+	if len(b) <= longestWord {
+		var w *cachedWord
+		if w, slot = m.cache.find(b); w != nil {
+			return t.tokens(dst, at.Start, w.tokens)
+		}
+	}
+	out := m.encode(&t.bpe, b)
+	if t.bpe.missing {
+		t.bad, slot, t.bpe.missing = errUnknown, nil, false
+	}
+	if slot != nil && len(out) <= mostCachedID {
+		remember(slot, b, out)
+	}
+	return t.tokens(dst, at.Start, out)
+}
+
+// tokens appends the tokens of a word that starts at byte start of buf.
+func (t *text) tokens(dst []token, start int32, word []cachedToken) []token {
+	for _, c := range word {
+		dst = append(dst, token{id: c.id, span: t.source(Span{start, start + c.size}), lead: byID})
+		start += c.step
+	}
+	return dst
+}
+
+// encode makes the tokens of a word; the result is scratch.
+func (m *bpe) encode(s *bpeScratch, b []byte) []cachedToken {
+	s.out = s.out[:0]
+	if m.whole != nil {
+		if id, ok := m.whole[string(b)]; ok {
+			s.out = append(s.out, cachedToken{id, int32(len(b)), int32(len(b))})
+			return s.out
+		}
+	}
+	m.start(s, b)
+	if len(s.symbols) <= mostScanned {
+		m.mergeShort(s)
+	} else {
+		m.mergeLong(s)
+	}
+	for _, y := range s.symbols {
+		if y.size != 0 {
+			s.out = append(s.out, cachedToken{y.id, y.size, y.size})
+		}
+	}
+	return s.out
+}
+
+// add appends a symbol.
+func (s *bpeScratch) add(id, size int32) {
+	n := int32(len(s.symbols))
+	s.symbols = append(s.symbols, symbol{id, size, n - 1, n + 1})
+}
+
+// start fills s.symbols with the code points of the word, or what stands for those that the vocabulary lacks.
+func (m *bpe) start(s *bpeScratch, b []byte) {
+	s.symbols = s.symbols[:0]
+	unknown := int32(0) // bytes of unknown code points that are not yet a symbol
+	for i := int32(0); int(i) < len(b); {
+		id, n := m.symbols.at(b, i)
+		i += n
+		switch {
+		case id != noID:
+			if unknown > 0 {
+				s.add(m.unknown, unknown)
+				unknown = 0
+			}
+			s.add(id, n)
+		case m.fallback != nil && m.byteTokens(s, b, i-n, n):
+		case m.unknown == noID:
+			s.missing = m.strict
+		case m.fuse || unknown == 0:
+			unknown += n
+		default:
+			s.add(m.unknown, unknown)
+			unknown = n
+		}
+	}
+	if unknown > 0 {
+		s.add(m.unknown, unknown)
+	}
+}
+
+// byteTokens adds the byte tokens of a code point with its prefix and suffix, if all of them exist.
+func (m *bpe) byteTokens(s *bpeScratch, b []byte, i, n int32) bool {
+	before, after := m.symbols.around(i, int(i+n) == len(b))
+	for _, part := range [...]string{before, after} {
+		for k := range len(part) {
+			if m.fallback[part[k]] == noID {
+				return false
+			}
+		}
+	}
+	for _, c := range b[i : i+n] {
+		if m.fallback[c] == noID {
+			return false
+		}
+	}
+	for k := range len(before) {
+		s.add(m.fallback[before[k]], 1)
+	}
+	for _, c := range b[i : i+n] {
+		s.add(m.fallback[c], 1)
+	}
+	for k := range len(after) {
+		s.add(m.fallback[after[k]], 1)
+	}
+	return true
+}
+
+// mostScanned is how many symbols are cheaper to look through again for each merge than to keep in a heap.
+const mostScanned = 24
+
+// mergeShort merges by looking for the lowest rank each time. It keeps the symbols adjacent.
+func (m *bpe) mergeShort(s *bpeScratch) {
+	y := s.symbols
+	var best [mostScanned]candidate
+	for i := 0; i+1 < len(y); i++ {
+		best[i] = m.merges.find(y[i].id, y[i+1].id)
+	}
+	for len(y) > 1 {
+		low := 0
+		for i := 1; i+1 < len(y); i++ {
+			if uint32(best[i].rank) < uint32(best[low].rank) {
+				low = i
+			}
+		}
+		if best[low].rank == noRank {
+			break
+		}
+		y[low].id, y[low].size = best[low].id, y[low].size+y[low+1].size
+		copy(y[low+1:], y[low+2:])
+		copy(best[low:len(y)-2], best[low+1:])
+		y = y[:len(y)-1]
+		if low+1 < len(y) {
+			best[low] = m.merges.find(y[low].id, y[low+1].id)
+		}
+		if low > 0 {
+			best[low-1] = m.merges.find(y[low-1].id, y[low].id)
+		}
+	}
+	s.symbols = y
+}
+
+// mergeLong merges with a heap of the candidates, in time n log n.
+func (m *bpe) mergeLong(s *bpeScratch) {
+	s.heap = s.heap[:0]
+	y := s.symbols
+	y[len(y)-1].next = -1
+	for i := range int32(len(y) - 1) {
+		m.consider(s, i, i+1)
+	}
+	for len(s.heap) > 0 {
+		top := s.pop()
+		left := &y[top.pos]
+		if left.size == 0 || left.next < 0 {
+			continue
+		}
+		right := &y[left.next]
+		if now := m.merges.find(left.id, right.id); now.rank == noRank || now.id != top.id {
+			continue // the pair has changed since
+		}
+		left.id, left.size, left.next = top.id, left.size+right.size, right.next
+		right.size = 0
+		if left.next >= 0 {
+			y[left.next].prev = top.pos
+			m.consider(s, top.pos, left.next)
+		}
+		if left.prev >= 0 {
+			m.consider(s, left.prev, top.pos)
+		}
+	}
+}
+
+// consider pushes the pair of two neighbours if it has a rank.
+func (m *bpe) consider(s *bpeScratch, left, right int32) {
+	if c := m.merges.find(s.symbols[left].id, s.symbols[right].id); c.rank != noRank {
+		c.pos = left
+		s.push(c)
+	}
+}
+
+func (s *bpeScratch) push(c candidate) {
+	s.heap = append(s.heap, c)
+	for i := len(s.heap) - 1; i > 0; {
+		up := (i - 1) / 4
+		if !s.heap[i].before(s.heap[up]) {
+			break
+		}
+		s.heap[i], s.heap[up] = s.heap[up], s.heap[i]
+		i = up
+	}
+}
+
+func (s *bpeScratch) pop() candidate {
+	h := s.heap
+	top, last := h[0], len(h)-1
+	h[0] = h[last]
+	h = h[:last]
+	s.heap = h
+	for i := 0; ; {
+		low := i
+		for k := 4*i + 1; k <= 4*i+4 && k < last; k++ {
+			if h[k].before(h[low]) {
+				low = k
+			}
+		}
+		if low == i {
+			return top
+		}
+		h[i], h[low] = h[low], h[i]
+		i = low
+	}
+}

@@ -1,0 +1,270 @@
+package tokenizer
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// wordPieceDecoder puts spaces between words and takes the prefix of pieces inside words away.
+type wordPieceDecoder struct {
+	prefix  []byte
+	cleanup bool
+}
+
+func (d *wordPieceDecoder) decode(dst, src *pieces) {
+	for i := range src.ends {
+		piece, start := src.at(i), len(dst.buf)
+		if rest, inner := bytes.CutPrefix(piece, d.prefix); i > 0 && inner {
+			dst.buf = append(dst.buf, rest...)
+		} else {
+			if i > 0 {
+				dst.buf = append(dst.buf, ' ')
+			}
+			dst.buf = append(dst.buf, piece...)
+		}
+		if d.cleanup {
+			dst.buf = cleanUp(dst.buf, start)
+		}
+		dst.end()
+	}
+}
+
+// untidy are the replacements of a clean-up, in order: the spaces that tokenizing English put before marks.
+var untidy = [...]struct{ from, to string }{
+	{" .", "."},
+	{" ?", "?"},
+	{" !", "!"},
+	{" ,", ","},
+	{" ' ", "'"},
+	{" n't", "n't"},
+	{" 'm", "'m"},
+	{" do not", " don't"},
+	{" 's", "'s"},
+	{" 've", "'ve"},
+	{" 're", "'re"},
+}
+
+// cleanUp replaces what is untidy in buf from start on. No replacement is longer than what it replaces.
+func cleanUp(buf []byte, start int) []byte {
+	if !isUntidy(buf[start:]) {
+		return buf
+	}
+	for i := range untidy {
+		buf = replaceFrom(buf, start, untidy[i].from, untidy[i].to)
+	}
+	return buf
+}
+
+// isUntidy reports whether any of the replacements has something to do. All of them start with a space.
+func isUntidy(b []byte) bool {
+	for {
+		at := bytes.IndexByte(b, ' ')
+		if at < 0 || at+1 == len(b) {
+			return false
+		}
+		b = b[at:]
+		switch b[1] {
+		case '.', '?', '!', ',':
+			return true
+		case '\'', 'n', 'd':
+			for i := range untidy {
+				if hasPrefix(b, untidy[i].from) {
+					return true
+				}
+			}
+		}
+		b = b[1:]
+	}
+}
+
+// replaceFrom replaces in place; to is not longer than from.
+func replaceFrom(buf []byte, start int, from, to string) []byte {
+	out := start
+	for at := start; at < len(buf); {
+		if buf[at] == from[0] && hasPrefix(buf[at:], from) {
+			out += copy(buf[out:], to)
+			at += len(from)
+			continue
+		}
+		buf[out] = buf[at]
+		out, at = out+1, at+1
+	}
+	return buf[:out]
+}
+
+func hasPrefix(b []byte, prefix string) bool {
+	return len(b) >= len(prefix) && string(b[:len(prefix)]) == prefix
+}
+
+// metaspaceDecoder makes spaces of the replacement character, but of those that stand in the first piece where one was
+// put in front of the text.
+type metaspaceDecoder struct {
+	replacement []byte
+	prepended   bool
+}
+
+func (d *metaspaceDecoder) decode(dst, src *pieces) {
+	for i := range src.ends {
+		for piece := src.at(i); len(piece) > 0; {
+			n := bytes.Index(piece, d.replacement)
+			if n < 0 {
+				dst.buf = append(dst.buf, piece...)
+				break
+			}
+			dst.buf = append(dst.buf, piece[:n]...)
+			if i > 0 || !d.prepended {
+				dst.buf = append(dst.buf, ' ')
+			}
+			piece = piece[n+len(d.replacement):]
+		}
+		dst.end()
+	}
+}
+
+// suffixDecoder makes a space of the mark at the end of words, and nothing of the last one's.
+type suffixDecoder struct{ suffix string }
+
+func (d *suffixDecoder) decode(dst, src *pieces) {
+	for i := range src.ends {
+		with := " "
+		if i == len(src.ends)-1 {
+			with = ""
+		}
+		dst.buf = appendReplaced(dst.buf, src.at(i), d.suffix, with)
+		dst.end()
+	}
+}
+
+// appendReplaced appends src with every from, which is not empty, replaced.
+func appendReplaced(dst, src []byte, from, to string) []byte {
+	for at := 0; at < len(src); {
+		if src[at] == from[0] && hasPrefix(src[at:], from) {
+			dst = append(dst, to...)
+			at += len(from)
+			continue
+		}
+		dst = append(dst, src[at])
+		at++
+	}
+	return dst
+}
+
+// ctcDecoder makes one of tokens that follow each other and are the same, and takes the pad token away.
+type ctcDecoder struct {
+	pad, delimiter string
+	cleanup        bool
+}
+
+func (d *ctcDecoder) decode(dst, src *pieces) {
+	for i := range src.ends {
+		if i > 0 && bytes.Equal(src.at(i), src.at(i-1)) {
+			continue
+		}
+		start := len(dst.buf)
+		dst.buf = appendReplaced(dst.buf, src.at(i), d.pad, "")
+		if d.cleanup {
+			dst.buf = cleanUp(dst.buf, start)
+			dst.buf = replaceFrom(dst.buf, start, d.delimiter, " ")
+		}
+		if len(dst.buf) > start {
+			dst.end()
+		}
+	}
+}
+
+// fuseDecoder makes one piece of all.
+type fuseDecoder struct{}
+
+func (fuseDecoder) decode(dst, src *pieces) {
+	dst.buf = append(dst.buf, src.buf...)
+	dst.end()
+}
+
+// stripDecoder takes up to so many of a character away at the start and at the end of each piece.
+type stripDecoder struct {
+	content     []byte
+	start, stop int
+}
+
+func (d *stripDecoder) decode(dst, src *pieces) {
+	for i := range src.ends {
+		piece := src.at(i)
+		for n := 0; n < d.start && bytes.HasPrefix(piece, d.content); n++ {
+			piece = piece[len(d.content):]
+		}
+		for n := 0; n < d.stop && bytes.HasSuffix(piece, d.content); n++ {
+			piece = piece[:len(piece)-len(d.content)]
+		}
+		dst.buf = append(dst.buf, piece...)
+		dst.end()
+	}
+}
+
+// replaceDecoder replaces a text in each piece.
+type replaceDecoder struct{ from, to string }
+
+func (d *replaceDecoder) decode(dst, src *pieces) {
+	for i := range src.ends {
+		dst.buf = appendReplaced(dst.buf, src.at(i), d.from, d.to)
+		dst.end()
+	}
+}
+
+// byteDecoder makes characters of pieces "<0x41>" that follow each other, or a replacement character of each where
+// they are not UTF-8 together.
+type byteDecoder struct{}
+
+func (byteDecoder) decode(dst, src *pieces) {
+	start := 0 // of the bytes in dst that wait
+	for i := range src.ends {
+		if b, ok := fallbackByte(src.at(i)); ok {
+			dst.buf = append(dst.buf, b)
+			continue
+		}
+		endBytes(dst, start)
+		dst.buf = append(dst.buf, src.at(i)...)
+		dst.end()
+		start = len(dst.buf)
+	}
+	endBytes(dst, start)
+}
+
+// endBytes makes a piece, or several, of the bytes from start on.
+func endBytes(p *pieces, start int) {
+	n := len(p.buf) - start
+	switch {
+	case n == 0:
+	case utf8.Valid(p.buf[start:]):
+		p.end()
+	default:
+		p.buf = p.buf[:start]
+		for range n {
+			p.buf = append(p.buf, "\uFFFD"...)
+			p.end()
+		}
+	}
+}
+
+// fallbackByte reads "<0x41>". The reference's number parser takes "<0x+F>" too.
+func fallbackByte(piece []byte) (byte, bool) {
+	if len(piece) != 6 || string(piece[:3]) != "<0x" || piece[5] != '>' {
+		return 0, false
+	}
+	low, ok := hexDigit(piece[4])
+	if piece[3] == '+' {
+		return low, ok
+	}
+	high, okHigh := hexDigit(piece[3])
+	return high<<4 | low, ok && okHigh
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10, true
+	default:
+		return 0, false
+	}
+}

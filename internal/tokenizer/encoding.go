@@ -1,0 +1,111 @@
+package tokenizer
+
+import "slices"
+
+// Encoding is the answer for one text or pair: slices of one length, the last three of them empty unless TrackOffsets
+// is set. The zero value is ready; used again, it keeps its memory. It serves one goroutine at a time.
+type Encoding struct {
+	// IDs are the tokens' numbers in the vocabulary.
+	IDs []int32
+	// TypeIDs say which of a pair's texts a token belongs to, as the template has it.
+	TypeIDs []int32
+	// Attention is 1 for tokens and 0 for padding.
+	Attention []int32
+	// Special is 1 for what the template and the padding added, 0 for tokens of the text.
+	Special []int32
+	// Offsets are byte ranges of the tokens in their text, {0, 0} for special ones.
+	Offsets []Span
+	// Words number the words that the pre-tokenizer cut the text of a token into, from 0 in each text; None for special
+	// tokens.
+	Words []int32
+	// Sequences say which text a token is of, 0 or 1; None for special tokens.
+	Sequences []int32
+	// TrackOffsets asks for Offsets, Words and Sequences, at some cost.
+	TrackOffsets bool
+	// KeepOverflow asks for Overflow.
+	KeepOverflow bool
+	// MostWindows refuses texts that truncation cuts into more encodings, Overflow included; 0 is no limit.
+	MostWindows int
+	// Overflow holds what truncation cut off, as encodings that overlap by the stride, in the reference's order. It is
+	// valid until the Encoding is used again.
+	Overflow []*Encoding
+
+	text    text
+	pieces  []piece
+	inner   []piece
+	seqs    [2][]token
+	sources [2][]byte
+	windows [2][]Span // the parts that truncation cuts the sequences into, none when it does not
+	spare   []*Encoding
+}
+
+// None is the word and the text of a token that has none.
+const None = -1
+
+// Len is the number of tokens.
+func (e *Encoding) Len() int { return len(e.IDs) }
+
+// TextMemory returns the bytes that e keeps for the normalized text.
+func (e *Encoding) TextMemory() int { return cap(e.text.buf) }
+
+// Release drops the references to the texts of the last encoding. The memory for results stays.
+func (e *Encoding) Release() { e.sources = [2][]byte{} }
+
+func (e *Encoding) reset() {
+	e.IDs, e.TypeIDs, e.Attention, e.Special = e.IDs[:0], e.TypeIDs[:0], e.Attention[:0], e.Special[:0]
+	e.Offsets, e.Words, e.Sequences = e.Offsets[:0], e.Words[:0], e.Sequences[:0]
+}
+
+// nextOverflow is an empty encoding at the end of Overflow.
+func (e *Encoding) nextOverflow() *Encoding {
+	n := len(e.Overflow)
+	if n == len(e.spare) {
+		e.spare = append(e.spare, new(Encoding))
+	}
+	next := e.spare[n]
+	next.reset()
+	next.TrackOffsets = e.TrackOffsets
+	e.Overflow = append(e.Overflow, next)
+	return next
+}
+
+// moveMain puts the first n encodings, which have the first text's main part, behind the others.
+func (e *Encoding) moveMain(n int) {
+	if n > 0 && n < len(e.Overflow) {
+		rotate(e.Overflow, n)
+	}
+	copy(e.spare, e.Overflow)
+}
+
+// add appends one special token.
+func (e *Encoding) add(id, typeID, attention int32) {
+	e.IDs = append(e.IDs, id)
+	e.TypeIDs = append(e.TypeIDs, typeID)
+	e.Attention = append(e.Attention, attention)
+	e.Special = append(e.Special, 1)
+	if e.TrackOffsets {
+		e.Offsets, e.Words, e.Sequences = append(e.Offsets, Span{}), append(e.Words, None), append(e.Sequences, None)
+	}
+}
+
+// addTokens appends tokens of a text without what TrackOffsets asks for.
+func (e *Encoding) addTokens(tokens []token, typeID int32) {
+	e.IDs = slices.Grow(e.IDs, len(tokens))
+	for i := range tokens {
+		e.IDs = append(e.IDs, tokens[i].id)
+	}
+	e.TypeIDs = appendRun(e.TypeIDs, typeID, len(tokens))
+	e.Attention = appendRun(e.Attention, 1, len(tokens))
+	e.Special = appendRun(e.Special, 0, len(tokens))
+}
+
+// appendRun appends n times v.
+func appendRun(dst []int32, v int32, n int) []int32 {
+	dst = slices.Grow(dst, n)
+	end := len(dst)
+	dst = dst[:end+n]
+	for i := range dst[end:] {
+		dst[end+i] = v
+	}
+	return dst
+}

@@ -1,0 +1,161 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Definition is a tokenizer.json, section by section. Readers of other formats make one.
+type Definition struct {
+	Version       string          `json:"version"`
+	Truncation    *Truncation     `json:"truncation"`
+	Padding       *Padding        `json:"padding"`
+	AddedTokens   []AddedToken    `json:"added_tokens"`
+	Normalizer    json.RawMessage `json:"normalizer"`
+	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
+	PostProcessor json.RawMessage `json:"post_processor"`
+	Decoder       json.RawMessage `json:"decoder"`
+	Model         json.RawMessage `json:"model"`
+
+	finish func(*Tokenizer) // sets what no section can say; nil for nothing
+}
+
+// version is the only version of the format.
+const version = "1.0"
+
+// Parse reads a tokenizer.json. A component, option or token that this engine would not treat as the reference does
+// is an error that names it.
+func Parse(data []byte) (*Tokenizer, error) {
+	var d Definition
+	if err := json.Unmarshal(data, &d); err != nil {
+		return nil, fmt.Errorf("tokenizer file: %w", err)
+	}
+	return New(&d)
+}
+
+// New makes a tokenizer of its definition, and fails as Parse does.
+func New(d *Definition) (*Tokenizer, error) {
+	if d.Version != version {
+		return nil, fmt.Errorf("tokenizer version '%s' is not supported, expected '%s'", d.Version, version)
+	}
+	t := &Tokenizer{}
+	for _, load := range []func(*Definition) error{
+		t.loadNormalizer, t.loadPreTokenizer, t.loadModel, t.loadAdded, t.loadTemplate, t.loadTruncation, t.loadPadding,
+		t.loadDecoder,
+	} {
+		if err := load(d); err != nil {
+			return nil, err
+		}
+	}
+	if d.finish != nil {
+		d.finish(t)
+	}
+	return t, nil
+}
+
+// kind reads the type of a component, empty for one that is absent.
+func kind(raw json.RawMessage, section string) (string, error) {
+	if absent(raw) {
+		return "", nil
+	}
+	var c struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return "", fmt.Errorf("tokenizer %s: %w", section, err)
+	}
+	if c.Type == "" {
+		return "", fmt.Errorf("tokenizer %s has no type", section)
+	}
+	return c.Type, nil
+}
+
+func absent(raw json.RawMessage) bool {
+	return len(raw) == 0 || string(raw) == "null"
+}
+
+// unsupported is the error of a component, section or option that this engine does not have.
+func unsupported(name string) error {
+	return fmt.Errorf("tokenizer component '%s' is not supported", name)
+}
+
+// strict decodes a component and refuses options it does not know.
+func strict(raw json.RawMessage, name string, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("tokenizer component '%s': %w", name, err)
+	}
+	return nil
+}
+
+// longestEntry bounds vocabulary entries in bytes, and with them the work per byte of text.
+const longestEntry = 1 << 12
+
+func checkVocab(vocab map[string]int32) error {
+	for k, id := range vocab {
+		if id < 0 || id > highestID {
+			return fmt.Errorf("vocabulary entry '%s' has id %d, expected 0 to %d", k, id, highestID)
+		}
+		if len(k) > longestEntry {
+			return fmt.Errorf("vocabulary entry of id %d has %d bytes, expected at most %d", id, len(k), longestEntry)
+		}
+	}
+	return nil
+}
+
+// loadAdded sorts the added tokens into those matched in the source and those matched after normalization. As in the
+// reference, the vocabulary's id of a token counts, and those that it lacks are numbered from its end on, whatever the
+// file says.
+func (t *Tokenizer) loadAdded(d *Definition) error {
+	var plain, normalized []AddedToken
+	var plainContents, normalizedContents []string
+	t.added, t.special = map[int32]string{}, map[string]bool{}
+	known, next := map[string]AddedToken{}, int32(t.model.size())
+	for _, a := range d.AddedTokens {
+		if err := checkAdded(a); err != nil {
+			return err
+		}
+		was, again := known[a.Content]
+		switch id, ok := t.model.id(a.Content); {
+		case again:
+			a.ID = was.ID
+		case ok:
+			a.ID = id
+		default:
+			a.ID = next
+			next++
+		}
+		known[a.Content] = a
+		if a.Special {
+			t.special[a.Content] = true
+		}
+	}
+	for _, content := range slices.Sorted(maps.Keys(known)) {
+		a := known[content]
+		t.added[a.ID] = content
+		if !a.Normalized {
+			plain, plainContents = append(plain, a), append(plainContents, content)
+			continue
+		}
+		var x text
+		t.normalizer.normalize(&x, []byte(content), 0)
+		if len(x.buf) == 0 {
+			return fmt.Errorf("added token '%s' is empty when normalized", content)
+		}
+		t.added[a.ID] = string(x.buf)
+		normalized, normalizedContents = append(normalized, a), append(normalizedContents, string(x.buf))
+	}
+	t.before, t.after = newAddedTokens(plain, plainContents), newAddedTokens(normalized, normalizedContents)
+	return nil
+}
+
+func checkAdded(a AddedToken) error {
+	if a.Content == "" || len(a.Content) > longestEntry || a.ID < 0 {
+		return fmt.Errorf("added token '%.40s' with id %d: expected 1 to %d bytes and an id of at least 0", a.Content, a.ID, longestEntry)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package tokenizer
+
+import "slices"
+
+// mark is a combining mark between two starters. An inserted one came out of a decomposition and shares the source
+// range of what stands before it.
+type mark struct {
+	r        rune
+	class    uint8
+	inserted bool
+	gone     bool // accent stripping removes it
+	src      Span
+}
+
+// smallRun is the longest run of marks that insertion sort is used for.
+const smallRun = 16
+
+// putComposed handles a code point that becomes several, in its decomposition or in lower case.
+func (n *bertNormalizer) putComposed(t *text, r rune, src Span) {
+	if !n.strip {
+		n.putPart(t, r, 0, false, src)
+		return
+	}
+	t.runes = decompose(t.runes[:0], r)
+	for i, d := range t.runes {
+		n.putPart(t, d, combiningClass(d), i > 0, src)
+	}
+}
+
+// putPart adds one code point of a decomposition: marks wait for the next starter.
+func (n *bertNormalizer) putPart(t *text, r rune, class uint8, inserted bool, src Span) {
+	if class != 0 {
+		t.marks = append(t.marks, mark{r, class, inserted, markRanges.has(r), src})
+		return
+	}
+	n.flush(t)
+	if !inserted {
+		t.prev = src
+	}
+	n.finish(t, r, t.prev)
+}
+
+// flush puts the waiting marks in canonical order and writes those that stay. The order of the source ranges does
+// not change with that of the marks: the reference aligns by position.
+func (n *bertNormalizer) flush(t *text) {
+	if len(t.marks) == 0 {
+		return
+	}
+	if kept := slices.ContainsFunc(t.marks, func(m mark) bool { return !m.gone }); !kept {
+		t.prev = lastSource(t.marks, t.prev)
+		t.marks = t.marks[:0]
+		return
+	}
+	t.order = t.order[:0]
+	for _, m := range t.marks {
+		if !m.inserted {
+			t.order = append(t.order, m.src)
+		}
+	}
+	sortMarks(t.marks)
+	next := 0
+	for _, m := range t.marks {
+		if !m.inserted {
+			t.prev = t.order[next]
+			next++
+		}
+		if !m.gone {
+			n.finish(t, m.r, t.prev)
+		}
+	}
+	t.marks = t.marks[:0]
+}
+
+// finish strips or lowers one decomposed code point and writes it.
+func (n *bertNormalizer) finish(t *text, r rune, src Span) {
+	if n.strip && markRanges.has(r) {
+		return
+	}
+	if !n.lower {
+		t.emit(r, src)
+		return
+	}
+	t.emit(lowerRune(r), src)
+	if r == upperDottedI {
+		t.emit(dotAbove, src)
+	}
+}
+
+// lastSource is the source range of the last mark that was not inserted, or prev.
+func lastSource(marks []mark, prev Span) Span {
+	for _, m := range slices.Backward(marks) {
+		if !m.inserted {
+			return m.src
+		}
+	}
+	return prev
+}
+
+// sortMarks sorts by class and keeps the order of equal ones.
+func sortMarks(marks []mark) {
+	if len(marks) > smallRun {
+		slices.SortStableFunc(marks, func(a, b mark) int { return int(a.class) - int(b.class) })
+		return
+	}
+	for i := 1; i < len(marks); i++ {
+		for j := i; j > 0 && marks[j].class < marks[j-1].class; j-- {
+			marks[j], marks[j-1] = marks[j-1], marks[j]
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package tokenizer
+
+import (
+	"bytes"
+	"unicode"
+	"unicode/utf8"
+)
+
+// mapping is a pass that changes code points one by one: what is made of each, or drop.
+type mapping func(r rune) rune
+
+// drop is what a mapping makes of a code point that goes.
+const drop = -1
+
+func (m mapping) apply(t *text) {
+	t.alt, t.altFrom = t.alt[:0], t.altFrom[:0]
+	for i := int32(0); int(i) < len(t.buf); {
+		r, n := decodeRune(t.buf[i:])
+		if out := m(r); out != drop {
+			before := len(t.alt)
+			t.alt = utf8.AppendRune(t.alt, out)
+			if t.track {
+				for range len(t.alt) - before {
+					t.altFrom = append(t.altFrom, t.from[i])
+				}
+			}
+		}
+		i += n
+	}
+	t.swap()
+}
+
+// lowercase is Lowercase.
+type lowercase struct{}
+
+func (lowercase) apply(t *text) {
+	if IsASCII(t.buf) {
+		for i, c := range t.buf {
+			if 'A' <= c && c <= 'Z' {
+				t.buf[i] = c + ('a' - 'A')
+			}
+		}
+		return
+	}
+	t.startEdit()
+	for i := int32(0); int(i) < len(t.buf); {
+		r, n := decodeRune(t.buf[i:])
+		t.put(lowerRune(r), 0)
+		if r == upperDottedI {
+			t.put(dotAbove, 1)
+		}
+		i += n
+	}
+	t.swap()
+}
+
+// ideographs puts spaces around CJK ideographs, as BertNormalizer does.
+type ideographs struct{}
+
+func (ideographs) apply(t *text) {
+	if IsASCII(t.buf) {
+		return
+	}
+	t.startEdit()
+	for i := int32(0); int(i) < len(t.buf); {
+		r, n := decodeRune(t.buf[i:])
+		i += n
+		if !isIdeograph(r) {
+			t.put(r, 0)
+			continue
+		}
+		t.put(' ', 0)
+		t.put(r, 1)
+		t.put(' ', 1)
+	}
+	t.swap()
+}
+
+// stripAccents is StripAccents.
+func stripAccents(r rune) rune {
+	if r >= 0x300 && accentRanges.has(r) {
+		return drop
+	}
+	return r
+}
+
+// dropNonSpacing is what BertNormalizer does with accents after the decomposition.
+func dropNonSpacing(r rune) rune {
+	if r >= 0x300 && markRanges.has(r) {
+		return drop
+	}
+	return r
+}
+
+// cleanText is the clean_text of BertNormalizer.
+func cleanText(r rune) rune {
+	switch {
+	case controlRanges.has(r):
+		return drop
+	case unicode.Is(unicode.White_Space, r):
+		return ' '
+	default:
+		return r
+	}
+}
+
+// nmt is Nmt.
+func nmt(r rune) rune {
+	switch {
+	case r == 9, r == 10, r == 12, r == 13, r == 0x1680, r >= 0x200B && r <= 0x200F, r == 0x2028, r == 0x2029,
+		r == 0x2581, r == 0xFEFF, r == 0xFFFD:
+		return ' '
+	case r >= 1 && r <= 0x1F, r == 0x7F, r == 0x8F, r == 0x9F:
+		return drop
+	default:
+		return r
+	}
+}
+
+// strip is Strip: white space goes from the ends.
+type strip struct{ left, right bool }
+
+func (s strip) apply(t *text) {
+	start, end := 0, len(t.buf)
+	if s.left {
+		start = spaceEnd(t.buf, 0)
+	}
+	if s.right {
+		end = spaceStart(t.buf, start, end)
+	}
+	t.buf = append(t.buf[:0], t.buf[start:end]...)
+	if t.track {
+		t.from = append(t.from[:0], t.from[start:end]...)
+	}
+}
+
+// prepend is Prepend.
+type prepend string
+
+func (p prepend) apply(t *text) {
+	if len(t.buf) == 0 || p == "" {
+		return
+	}
+	t.alt, t.altFrom = t.alt[:0], t.altFrom[:0]
+	t.insert(string(p), t.at(0))
+	t.keep(Span{0, int32(len(t.buf))})
+	t.swap()
+}
+
+// replace is Replace.
+type replace struct {
+	pattern pattern
+	content string
+}
+
+func (p *replace) apply(t *text) {
+	if l, ok := p.pattern.(literal); ok && !bytes.Contains(t.buf, l) {
+		return
+	}
+	t.matches = p.pattern.matches(t.matches[:0], t, t.buf)
+	t.alt, t.altFrom = t.alt[:0], t.altFrom[:0]
+	for _, m := range t.matches {
+		if m.hit {
+			t.insert(p.content, t.at(m.end-1))
+			continue
+		}
+		t.keep(Span{m.start, m.end})
+	}
+	t.swap()
+}
+
+// byteChars are the code points that ByteLevel writes bytes as.
+var byteChars = makeByteChars()
+
+func makeByteChars() (out [256]rune) {
+	next := rune(256)
+	for b := range rune(256) {
+		if b >= '!' && b <= '~' || b >= 0xA1 && b <= 0xAC || b >= 0xAE {
+			out[b] = b
+			continue
+		}
+		out[b] = next
+		next++
+	}
+	return out
+}
+
+// byteOfChar is the byte that a code point of ByteLevel stands for.
+func byteOfChar(r rune) (byte, bool) {
+	switch {
+	case r < 0, r > 256+67:
+		return 0, false
+	case r < 256:
+		return byte(r), byteChars[r] == r
+	}
+	for b, c := range byteChars {
+		if c == r {
+			return byte(b), true
+		}
+	}
+	return 0, false
+}
+
+// byteLevelPass writes the bytes of the text as code points.
+type byteLevelPass struct{}
+
+func (byteLevelPass) apply(t *text) {
+	t.alt, t.altFrom = t.alt[:0], t.altFrom[:0]
+	t.putBytes(Span{0, int32(len(t.buf))})
+	t.swap()
+}
+
+// putBytes writes the bytes of a range of buf as code points to the rewritten text.
+func (t *text) putBytes(s Span) {
+	for i := s.Start; i < s.End; i++ {
+		before := len(t.alt)
+		t.alt = utf8.AppendRune(t.alt, byteChars[t.buf[i]])
+		if t.track {
+			for range len(t.alt) - before {
+				t.altFrom = append(t.altFrom, t.from[i])
+			}
+		}
+	}
+}

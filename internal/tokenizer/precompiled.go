@@ -1,0 +1,234 @@
+package tokenizer
+
+import (
+	"encoding/binary"
+	"errors"
+	"unicode/utf8"
+)
+
+// precompiled is Precompiled: the character map of a sentencepiece model, a double-array trie (darts-clone) over the
+// bytes to look for and the texts to put in their place.
+type precompiled struct {
+	units []uint32
+	texts []byte // each ends with a zero
+	maps  [256]bool
+}
+
+// longestGrapheme is the longest grapheme cluster in bytes that the reference looks up as a whole.
+const longestGrapheme = 5
+
+func newPrecompiled(data []byte) (*precompiled, error) {
+	if len(data) < 4 {
+		return nil, errors.New("precompiled_charsmap is shorter than its header")
+	}
+	size := binary.LittleEndian.Uint32(data)
+	if data = data[4:]; uint64(size) > uint64(len(data)) || size < 4 {
+		return nil, errors.New("precompiled_charsmap is shorter than its trie")
+	}
+	p := &precompiled{units: make([]uint32, size/4), texts: data[size/4*4:]}
+	for i := range p.units {
+		p.units[i] = binary.LittleEndian.Uint32(data[4*i:])
+	}
+	if !utf8.Valid(p.texts) {
+		return nil, errors.New("precompiled_charsmap has texts that are not valid UTF-8")
+	}
+	for c := range p.maps {
+		_, _, p.maps[c] = p.step(uint32(0)^offsetOf(p.units[0]), byte(c))
+	}
+	return p, nil
+}
+
+func offsetOf(unit uint32) uint32 { return (unit >> 10) << ((unit & (1 << 9)) >> 6) }
+
+// step follows byte c from a place: the next place and whether an entry ends there.
+func (p *precompiled) step(at uint32, c byte) (next uint32, leaf, ok bool) {
+	at ^= uint32(c)
+	if c == 0 || uint64(at) >= uint64(len(p.units)) {
+		return 0, false, false
+	}
+	unit := p.units[at]
+	if unit&(1<<31|0xFF) != uint32(c) {
+		return 0, false, false
+	}
+	return at ^ offsetOf(unit), unit>>8&1 == 1, true
+}
+
+// find is the text of the shortest entry that b begins with.
+func (p *precompiled) find(b []byte) ([]byte, bool) {
+	if !p.maps[b[0]] {
+		return nil, false
+	}
+	at := offsetOf(p.units[0])
+	for _, c := range b {
+		next, leaf, ok := p.step(at, c)
+		if !ok {
+			return nil, false
+		}
+		at = next
+		if !leaf || uint64(at) >= uint64(len(p.units)) {
+			continue
+		}
+		start := p.units[at] & (1<<31 - 1)
+		if uint64(start) > uint64(len(p.texts)) {
+			return nil, false
+		}
+		end := start
+		for int(end) < len(p.texts) && p.texts[end] != 0 {
+			end++
+		}
+		return p.texts[start:end], utf8.Valid(p.texts[start:end])
+	}
+	return nil, false
+}
+
+// held is one change that waits for the next, as a removal is counted with what was written before it.
+type held struct {
+	r      rune
+	change int
+	full   bool
+}
+
+func (h *held) put(t *text, r rune, change int) {
+	h.flush(t)
+	h.r, h.change, h.full = r, change, true
+}
+
+func (h *held) flush(t *text) {
+	if h.full {
+		t.put(h.r, h.change)
+	}
+	h.full = false
+}
+
+func (p *precompiled) apply(t *text) {
+	if !p.touches(t.buf) {
+		return
+	}
+	var h held
+	t.startEdit()
+	for i := 0; i < len(t.buf); {
+		n := grapheme(t.buf[i:])
+		if n <= longestGrapheme {
+			if s, ok := p.find(t.buf[i : i+n]); ok {
+				h.replace(t, t.buf[i:i+n], s)
+				i += n
+				continue
+			}
+		}
+		for end := i + n; i < end; {
+			size := runeLen(t.buf[i])
+			if s, ok := p.find(t.buf[i : i+size]); ok {
+				h.replace(t, t.buf[i:i+size], s)
+			} else {
+				r, _ := decodeRune(t.buf[i:])
+				h.put(t, r, 0)
+			}
+			i += size
+		}
+	}
+	h.flush(t)
+	t.swap()
+}
+
+// touches reports whether some byte of b begins an entry; most texts have none beyond their ASCII.
+func (p *precompiled) touches(b []byte) bool {
+	for _, c := range b {
+		if p.maps[c] {
+			return true
+		}
+	}
+	return false
+}
+
+// replace puts a text in place of old. What is longer than it counts as inserted, what is shorter as removed by the
+// last code point that was written, wherever that was.
+func (h *held) replace(t *text, old, s []byte) {
+	olds, news := runeCount(old), runeCount(s)
+	for i := 0; len(s) > 0; i++ {
+		r, n := decodeRune(s)
+		change := 0
+		if i >= olds {
+			change = 1
+		}
+		h.put(t, r, change)
+		s = s[n:]
+	}
+	if news < olds && h.full {
+		h.change += news - olds
+	}
+}
+
+// grapheme is the length of the first grapheme cluster of b, where it is short; a longer one may come in parts that
+// are longer than longestGrapheme, or single code points.
+func grapheme(b []byte) int {
+	r, size := decodeRune(b)
+	n := int(size)
+	if n < len(b) && r < 0x300 && b[n] < utf8.RuneSelf {
+		if r == '\r' && b[n] == '\n' {
+			return 2
+		}
+		return n
+	}
+	if isControl(r) {
+		return n
+	}
+	for prependRanges.has(r) && n < len(b) {
+		next, size := decodeRune(b[n:])
+		if isControl(next) {
+			return n
+		}
+		r = next
+		n += int(size)
+	}
+	return joined(b, n, r)
+}
+
+// joined is where a cluster ends of which n bytes are known, the last code point being r.
+func joined(b []byte, n int, r rune) int {
+	picture := r == 0xA9 || pictureRanges.has(r)
+	for n < len(b) {
+		next, size := decodeRune(b[n:])
+		switch {
+		case next >= 0x300 && joiningRanges.has(next):
+		case picture && r == 0x200D && pictureRanges.has(next):
+		case r >= jamoL && r < jamoV && next >= jamoL && next < hangulEnd && isHangulNext(next):
+		default:
+			return n
+		}
+		r = next
+		n += int(size)
+	}
+	return n
+}
+
+// isHangulNext reports whether r joins a leading consonant.
+func isHangulNext(r rune) bool {
+	return r < jamoT || r >= hangulBase
+}
+
+// isControl reports whether r stands alone as a grapheme cluster.
+func isControl(r rune) bool {
+	return r < 0x20 || r >= 0x7F && r < 0xA0 || r == 0xAD || r == 0x61C || r == 0x180E || r >= 0x200B && r <= 0x200F &&
+		r != 0x200C && r != 0x200D || r >= 0x2028 && r <= 0x202E || r >= 0x2060 && r <= 0x206F || r == 0xFEFF ||
+		r >= 0xFFF0 && r <= 0xFFFB || r >= 0x13430 && r <= 0x1343F || r >= 0x1BCA0 && r <= 0x1BCA3 ||
+		r >= 0x1D173 && r <= 0x1D17A || r >= 0xE0000 && r <= 0xE0FFF && (r < 0xE0020 || r > 0xE007F) && (r < 0xE0100 || r > 0xE01EF)
+}
+
+// prependRanges are the code points that join the one after them.
+var prependRanges = runeRanges{
+	{0x600, 0x605},
+	{0x6dd, 0x6dd},
+	{0x70f, 0x70f},
+	{0x890, 0x891},
+	{0x8e2, 0x8e2},
+	{0xd4e, 0xd4e},
+	{0x110bd, 0x110bd},
+	{0x110cd, 0x110cd},
+	{0x111c2, 0x111c3},
+	{0x113d1, 0x113d1},
+	{0x1193f, 0x1193f},
+	{0x11941, 0x11941},
+	{0x11a84, 0x11a89},
+	{0x11d46, 0x11d46},
+	{0x11f02, 0x11f02},
+}

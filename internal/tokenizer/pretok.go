@@ -1,0 +1,265 @@
+package tokenizer
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/tutti-server/tutti/internal/tokenizer/onig"
+)
+
+// sequence is a Sequence of pre-tokenizers.
+type sequence []preTokenizer
+
+func (s sequence) split(t *text) {
+	for _, p := range s {
+		p.split(t)
+	}
+}
+
+// metaspace is Metaspace: spaces become a visible character, which begins the words.
+type metaspace struct {
+	replacement string
+	always      bool // put the replacement before every word
+	first       bool // or before the one at the start of the text
+	cut         bool // end words before the replacement
+}
+
+func (m *metaspace) split(t *text) {
+	t.startWords()
+	for _, w := range t.words {
+		start := int32(len(t.alt))
+		if w.id != noID {
+			t.keep(w.at)
+			t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt))}, w.id})
+			continue
+		}
+		m.rewrite(t, w.at)
+		m.words(t, start)
+	}
+	t.endWords()
+}
+
+// rewrite appends one word with its spaces replaced.
+func (m *metaspace) rewrite(t *text, at Span) {
+	b := t.buf[at.Start:at.End]
+	if m.always || m.first && t.begins(at) {
+		if b[0] != ' ' && !bytes.HasPrefix(b, []byte(m.replacement)) {
+			t.insert(m.replacement, t.at(at.Start))
+		}
+	}
+	for i := at.Start; i < at.End; {
+		n := bytes.IndexByte(t.buf[i:at.End], ' ')
+		if n < 0 {
+			t.keep(Span{i, at.End})
+			return
+		}
+		t.keep(Span{i, i + int32(n)})
+		i += int32(n)
+		t.insert(m.replacement, t.at(i))
+		i++
+	}
+}
+
+// words cuts what was appended from start on before each replacement.
+func (m *metaspace) words(t *text, start int32) {
+	end := int32(len(t.alt))
+	if m.cut {
+		from := start
+		for i := start; i < end; i += int32(len(m.replacement)) {
+			n := bytes.Index(t.alt[i:end], []byte(m.replacement))
+			if n < 0 {
+				break
+			}
+			i += int32(n)
+			if from < i {
+				t.altWords = append(t.altWords, word{Span{from, i}, noID})
+			}
+			from = i
+		}
+		start = from
+	}
+	if start < end {
+		t.altWords = append(t.altWords, word{Span{start, end}, noID})
+	}
+}
+
+// byteLevel is ByteLevel. Where it comes last before a model that reads bytes, raw, the bytes stay as they are.
+type byteLevel struct {
+	prefix  bool    // put a space before a word that begins with none
+	pattern pattern // nil leaves words whole
+	raw     bool
+}
+
+func (p *byteLevel) split(t *text) {
+	if p.prefix && needsPrefix(t) {
+		addPrefix(t)
+	}
+	if p.pattern != nil {
+		(&split{pattern: p.pattern, behavior: isolated}).split(t)
+	}
+	if p.raw {
+		return
+	}
+	t.startWords()
+	for _, w := range t.words {
+		start := int32(len(t.alt))
+		if w.id == noID {
+			t.putBytes(w.at)
+		} else {
+			t.keep(w.at)
+		}
+		t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt))}, w.id})
+	}
+	t.endWords()
+}
+
+// needsPrefix reports whether a word begins without a space.
+func needsPrefix(t *text) bool {
+	for _, w := range t.words {
+		if w.id == noID && t.buf[w.at.Start] != ' ' {
+			return true
+		}
+	}
+	return false
+}
+
+// addPrefix puts a space before those words.
+func addPrefix(t *text) {
+	t.startWords()
+	for _, w := range t.words {
+		start := int32(len(t.alt))
+		if w.id == noID && t.buf[w.at.Start] != ' ' {
+			t.insert(" ", t.at(w.at.Start))
+		}
+		t.keep(w.at)
+		t.altWords = append(t.altWords, word{Span{start, int32(len(t.alt))}, w.id})
+	}
+	t.endWords()
+}
+
+// gpt2Pattern is the pattern of ByteLevel, by hand:
+//
+//	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//
+// It matches every code point, so each match is a hit.
+type gpt2Pattern struct{ class *letterTable }
+
+func (p gpt2Pattern) matches(dst []match, _ *text, b []byte) []match {
+	for i := int32(0); int(i) < len(b); {
+		start := i
+		if b[i] == '\'' {
+			if n := contraction(b[i:]); n > 0 {
+				i += n
+				dst = append(dst, match{start, i, true})
+				continue
+			}
+		}
+		at := i
+		if b[at] == ' ' && int(at)+1 < len(b) {
+			at++
+		}
+		r, n := decodeRune(b[at:])
+		if class := p.class.of(r); class != letterSpace {
+			i = p.class.run(b, at+n, class)
+		} else {
+			i = p.class.spaces(b, start)
+		}
+		dst = append(dst, match{start, i, true})
+	}
+	return dst
+}
+
+// contraction is the length of the English contraction that b begins with, or 0.
+func contraction(b []byte) int32 {
+	if len(b) < 2 {
+		return 0
+	}
+	switch b[1] {
+	case 's', 't', 'm', 'd':
+		return 2
+	}
+	if len(b) > 2 && (b[1] == 'r' && b[2] == 'e' || b[1] == 'v' && b[2] == 'e' || b[1] == 'l' && b[2] == 'l') {
+		return 3
+	}
+	return 0
+}
+
+// How the byte-level patterns see a code point.
+const (
+	letterOther = iota
+	letterSpace
+	letterLetter
+	letterNumber
+)
+
+// letterTable tells letters, numbers, white space and the others apart, as Oniguruma does.
+type letterTable struct {
+	ascii [utf8.RuneSelf]uint8
+	table *runeTable
+}
+
+func newLetterTable() *letterTable {
+	t := &letterTable{table: newRuneTable(letterClass)}
+	for r := range t.ascii {
+		t.ascii[r] = uint8(letterClass(rune(r)))
+	}
+	return t
+}
+
+func letterClass(r rune) int32 {
+	switch {
+	case onig.IsSpace(r):
+		return letterSpace
+	case onig.IsLetter(r):
+		return letterLetter
+	case onig.IsNumber(r):
+		return letterNumber
+	default:
+		return letterOther
+	}
+}
+
+func (t *letterTable) of(r rune) int32 {
+	if r < utf8.RuneSelf {
+		return int32(t.ascii[r])
+	}
+	if v, ok := t.table.at(r); ok {
+		return v
+	}
+	return letterClass(r)
+}
+
+// run is where the code points of a class from i on end.
+func (t *letterTable) run(b []byte, i, class int32) int32 {
+	for int(i) < len(b) {
+		if c := b[i]; c < utf8.RuneSelf {
+			if int32(t.ascii[c]) != class {
+				return i
+			}
+			i++
+			continue
+		}
+		r, n := decodeRune(b[i:])
+		if t.of(r) != class {
+			return i
+		}
+		i += n
+	}
+	return i
+}
+
+// spaces is where \s+(?!\S)|\s+ ends: white space, less its last code point where something follows and there is more.
+func (t *letterTable) spaces(b []byte, start int32) int32 {
+	last, i := start, start
+	for int(i) < len(b) {
+		r, n := decodeRune(b[i:])
+		if t.of(r) != letterSpace {
+			break
+		}
+		last, i = i, i+n
+	}
+	if int(i) < len(b) && last > start {
+		return last
+	}
+	return i
+}

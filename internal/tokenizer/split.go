@@ -1,0 +1,312 @@
+package tokenizer
+
+import (
+	"bytes"
+	"slices"
+	"unicode"
+
+	"github.com/tutti-server/tutti/internal/tokenizer/onig"
+)
+
+// match is one part of a text that a pattern cuts: what it matches, or what lies between.
+type match struct {
+	start, end int32
+	hit        bool
+}
+
+// A pattern appends the parts of b in order, which together are all of b.
+type pattern interface {
+	matches(dst []match, t *text, b []byte) []match
+}
+
+// What Split does with the parts that match.
+const (
+	removed            = "Removed"
+	isolated           = "Isolated"
+	mergedWithPrevious = "MergedWithPrevious"
+	mergedWithNext     = "MergedWithNext"
+	contiguous         = "Contiguous"
+)
+
+// split is Split and all that is like it.
+type split struct {
+	pattern  pattern
+	behavior string
+	invert   bool
+}
+
+func (s *split) split(t *text) {
+	t.altWords = t.altWords[:0]
+	for _, w := range t.words {
+		if w.id != noID {
+			t.altWords = append(t.altWords, w)
+			continue
+		}
+		t.matches = s.pattern.matches(t.matches[:0], t, t.buf[w.at.Start:w.at.End])
+		if s.invert {
+			for i := range t.matches {
+				t.matches[i].hit = !t.matches[i].hit
+			}
+		}
+		t.cut(w.at.Start, s.behavior)
+	}
+	t.words, t.altWords = t.altWords, t.words
+}
+
+// cut appends words for the matches of a word that starts at base.
+func (t *text) cut(base int32, behavior string) {
+	m := t.matches
+	switch behavior {
+	case mergedWithPrevious:
+		m = merge(m, func(was, is bool) bool { return is && !was })
+	case contiguous:
+		m = merge(m, func(was, is bool) bool { return is == was })
+	case mergedWithNext:
+		m = mergeNext(m)
+	}
+	for _, p := range m {
+		if p.start < p.end && (behavior != removed || !p.hit) {
+			t.altWords = append(t.altWords, word{Span{base + p.start, base + p.end}, noID})
+		}
+	}
+}
+
+// merge joins each match to what is before it when join says so of whether the two hit.
+func merge(m []match, join func(was, is bool) bool) []match {
+	out, was := m[:0], false
+	for _, p := range m {
+		if join(was, p.hit) && len(out) > 0 {
+			out[len(out)-1].end = p.end
+		} else {
+			out = append(out, p)
+		}
+		was = p.hit
+	}
+	return out
+}
+
+// mergeNext joins each hit to what comes after it, from the end on.
+func mergeNext(m []match) []match {
+	out, was := len(m), false
+	for _, p := range slices.Backward(m) {
+		if p.hit && !was && out < len(m) {
+			m[out].start = p.start
+		} else {
+			out--
+			m[out] = p
+		}
+		was = p.hit
+	}
+	return m[out:]
+}
+
+// classPattern matches single code points of a class.
+type classPattern struct {
+	ascii [128]bool
+	table *runeTable
+	of    func(rune) bool
+}
+
+func newClassPattern(of func(rune) bool) *classPattern {
+	p := &classPattern{of: of, table: newRuneTable(func(r rune) int32 {
+		if of(r) {
+			return 1
+		}
+		return 0
+	})}
+	for r := range p.ascii {
+		p.ascii[r] = of(rune(r))
+	}
+	return p
+}
+
+func (p *classPattern) has(r rune) bool {
+	if r < 128 {
+		return p.ascii[r]
+	}
+	if v, ok := p.table.at(r); ok {
+		return v == 1
+	}
+	return p.of(r)
+}
+
+func (p *classPattern) matches(dst []match, _ *text, b []byte) []match {
+	last := int32(0)
+	for i := int32(0); int(i) < len(b); {
+		r, n := decodeRune(b[i:])
+		if p.has(r) {
+			if last < i {
+				dst = append(dst, match{last, i, false})
+			}
+			dst = append(dst, match{i, i + n, true})
+			last = i + n
+		}
+		i += n
+	}
+	if int(last) < len(b) {
+		dst = append(dst, match{last, int32(len(b)), false})
+	}
+	return dst
+}
+
+// literal matches a string. Nothing matches the empty one at the places that matter.
+type literal []byte
+
+func (p literal) matches(dst []match, _ *text, b []byte) []match {
+	last := 0
+	for len(p) > 0 {
+		i := bytes.Index(b[last:], p)
+		if i < 0 {
+			break
+		}
+		if i > 0 {
+			dst = append(dst, match{int32(last), int32(last + i), false})
+		}
+		last += i + len(p)
+		dst = append(dst, match{int32(last - len(p)), int32(last), true})
+	}
+	if last < len(b) {
+		dst = append(dst, match{int32(last), int32(len(b)), false})
+	}
+	return dst
+}
+
+// expression matches a regular expression.
+type expression struct{ compiled *onig.Pattern }
+
+func compiled(s string) (pattern, error) {
+	p, err := onig.Compile(s)
+	if err != nil {
+		return nil, err
+	}
+	return expression{p}, nil
+}
+
+func (p expression) matches(dst []match, t *text, b []byte) []match {
+	var err error
+	if t.found, err = p.compiled.Matches(&t.regex, b, t.found[:0]); err != nil {
+		t.bad = err
+	}
+	last := int32(0)
+	for _, m := range t.found {
+		if last != m[0] {
+			dst = append(dst, match{last, m[0], false})
+		}
+		dst, last = append(dst, match{m[0], m[1], true}), m[1]
+	}
+	if int(last) != len(b) {
+		dst = append(dst, match{last, int32(len(b)), false})
+	}
+	return dst
+}
+
+// wordPattern matches runs of word code points and runs of what is neither that nor white space, as Whitespace does.
+type wordPattern struct{ class *classTable }
+
+// classTable tells white space, word code points and the others apart.
+type classTable struct{ table *runeTable }
+
+const (
+	classOther = iota
+	classSpace
+	classWord
+)
+
+func newWordPattern() *wordPattern {
+	return &wordPattern{&classTable{newRuneTable(wordClassOf)}}
+}
+
+func wordClassOf(r rune) int32 {
+	switch {
+	case unicode.Is(unicode.White_Space, r):
+		return classSpace
+	case wordRanges.has(r):
+		return classWord
+	default:
+		return classOther
+	}
+}
+
+func (c *classTable) of(r rune) int32 {
+	if v, ok := c.table.at(r); ok {
+		return v
+	}
+	return wordClassOf(r)
+}
+
+func (p *wordPattern) matches(dst []match, _ *text, b []byte) []match {
+	for i := int32(0); int(i) < len(b); {
+		r, n := decodeRune(b[i:])
+		start, class := i, p.class.of(r)
+		for i += n; int(i) < len(b); i += n {
+			if r, n = decodeRune(b[i:]); p.class.of(r) != class {
+				break
+			}
+		}
+		dst = append(dst, match{start, i, class != classSpace})
+	}
+	return dst
+}
+
+// scriptRange is a closed range of code points of one script.
+type scriptRange struct {
+	lo, hi rune
+	script int32
+}
+
+// scriptOf is the number of a code point's script, 0 for none.
+func scriptOf(r rune) int32 {
+	lo, hi := 0, len(scriptRanges)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if scriptRanges[mid].hi < r {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(scriptRanges) && scriptRanges[lo].lo <= r {
+		return scriptRanges[lo].script
+	}
+	return 0
+}
+
+// scriptPattern matches runs of one script; what has none goes with what is before it.
+type scriptPattern struct{ table *runeTable }
+
+func (p scriptPattern) matches(dst []match, _ *text, b []byte) []match {
+	last, start, begun := int32(0), int32(0), false
+	for i := int32(0); int(i) < len(b); {
+		r, n := decodeRune(b[i:])
+		script, ok := p.table.at(r)
+		if !ok {
+			script = scriptOf(r)
+		}
+		if script != 0 && script != last {
+			if begun {
+				dst = append(dst, match{start, i, true})
+			}
+			begun, start, last = true, i, script
+		}
+		i += n
+	}
+	if begun {
+		dst = append(dst, match{start, int32(len(b)), true})
+	}
+	return dst
+}
+
+// lengthPattern matches that many code points at a time.
+type lengthPattern int
+
+func (p lengthPattern) matches(dst []match, _ *text, b []byte) []match {
+	start, left := int32(0), int(p)
+	for i := int32(0); int(i) < len(b); {
+		i += int32(runeLen(b[i]))
+		if left--; left == 0 || int(i) == len(b) {
+			dst = append(dst, match{start, i, true})
+			start, left = i, int(p)
+		}
+	}
+	return dst
+}

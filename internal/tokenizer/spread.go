@@ -1,0 +1,240 @@
+package tokenizer
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"unicode/utf8"
+)
+
+// spaceMark is what sentencepiece writes spaces as.
+const spaceMark = "\u2581"
+
+// DefineSentencePiece reads a sentencepiece .model file of type unigram or BPE. The ids are those of the library, PyPI
+// sentencepiece 0.2.3, without the marks of begin and end, unless bos or eos ask for them.
+func DefineSentencePiece(data []byte, bos, eos bool) (*Definition, error) {
+	m, err := parseSentenceModel(data)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	norm := &sentenceNormalizer{dummy: m.dummyPrefix, remove: m.removeSpaces, space: " "}
+	if m.escapeSpaces {
+		norm.space = spaceMark
+	}
+	if len(m.charsmap) > 0 {
+		if norm.charsmap, err = newPrecompiled(m.charsmap); err != nil {
+			return nil, fmt.Errorf("sentencepiece model: %w", err)
+		}
+	}
+	d := &Definition{Version: version, Decoder: m.decoder()}
+	if d.PostProcessor, err = markTemplate(bos, eos, m.control); err != nil {
+		return nil, fmt.Errorf("sentencepiece model: %w", err)
+	}
+	if d.Model, err = m.section(); err != nil {
+		return nil, err
+	}
+	d.finish = func(t *Tokenizer) { m.finish(t, norm) }
+	return d, nil
+}
+
+// check refuses what the engine would not do as the library does.
+func (m *sentenceModel) check() error {
+	unknown, seen := 0, map[string]bool{}
+	for i, p := range m.pieces {
+		switch {
+		case p.text == "" || len(p.text) > longestEntry || !utf8.ValidString(p.text):
+			return fmt.Errorf("sentencepiece model: piece %d is not a text of 1 to %d bytes", i, longestEntry)
+		case seen[p.text]:
+			return fmt.Errorf("sentencepiece model has piece '%s' twice", p.text)
+		case math.IsNaN(float64(p.score)) || math.IsInf(float64(p.score), 0):
+			return fmt.Errorf("sentencepiece model: piece '%s' has score %v, expected a number", p.text, p.score)
+		case p.kind < pieceNormal || p.kind > pieceByte:
+			return fmt.Errorf("sentencepiece model: piece '%s' has unknown type %d", p.text, p.kind)
+		case p.kind == pieceUnused && m.kind == sentenceBPE:
+			return unsupported("unused pieces of a sentencepiece BPE model")
+		case p.kind == pieceUnknown:
+			unknown++
+		}
+		seen[p.text] = true
+	}
+	switch {
+	case unknown != 1:
+		return fmt.Errorf("sentencepiece model has %d unknown pieces, expected 1", unknown)
+	case m.kind != sentenceUnigram && m.kind != sentenceBPE:
+		return unsupported("sentencepiece model of a type other than unigram and BPE")
+	case m.spaceAsSuffix:
+		return unsupported("treat_whitespace_as_suffix of a sentencepiece model")
+	case m.denormalizes:
+		return unsupported("denormalizer of a sentencepiece model")
+	}
+	return nil
+}
+
+// name is what the engine's vocabulary calls a piece. Those that the library never finds in a text get a name that no
+// text has.
+func (m *sentenceModel) name(i int) string {
+	switch p := m.pieces[i]; p.kind {
+	case pieceNormal, pieceUserDefined:
+		return p.text
+	default:
+		return fmt.Sprintf("\uFFFF%d\uFFFE", i)
+	}
+}
+
+func (m *sentenceModel) unknown() int {
+	return slices.IndexFunc(m.pieces, func(p sentencePiece) bool { return p.kind == pieceUnknown })
+}
+
+func (m *sentenceModel) section() (json.RawMessage, error) {
+	if m.kind == sentenceBPE {
+		return m.bpeSection()
+	}
+	vocab := make([][2]any, len(m.pieces))
+	for i, p := range m.pieces {
+		if vocab[i] = [2]any{m.name(i), p.score}; p.kind != pieceNormal {
+			vocab[i][1] = 0
+		}
+	}
+	return json.Marshal(map[string]any{"type": "Unigram", "unk_id": m.unknown(), "vocab": vocab, "byte_fallback": m.byteFallback})
+}
+
+// ranks are the places of the pieces by score, equal for equal scores.
+func (m *sentenceModel) ranks() []int32 {
+	order := make([]int, len(m.pieces))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.pieces[b].score, m.pieces[a].score) })
+	out := make([]int32, len(m.pieces))
+	for rank, i := range order {
+		if out[i] = int32(rank); rank > 0 && m.pieces[i].score == m.pieces[order[rank-1]].score {
+			out[i] = out[order[rank-1]]
+		}
+	}
+	return out
+}
+
+// bpeSection makes merges of the pieces: every way to cut one into two others, best piece first.
+func (m *sentenceModel) bpeSection() (json.RawMessage, error) {
+	vocab, order := map[string]int{}, []int(nil)
+	for i, p := range m.pieces {
+		vocab[m.name(i)] = i
+		if p.kind == pieceNormal {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(m.pieces[b].score, m.pieces[a].score) })
+	normal := func(s string) bool {
+		i, ok := vocab[s]
+		return ok && m.pieces[i].kind == pieceNormal
+	}
+	merges := [][2]string{}
+	for _, i := range order {
+		merges = appendCuts(merges, m.pieces[i].text, true, normal)
+	}
+	return bpeModel(vocab, merges, map[string]any{"unk_token": m.name(m.unknown()), "fuse_unk": true, "byte_fallback": m.byteFallback})
+}
+
+// appendCuts appends the pairs of known texts that s can be cut into; whole characters where chars is set.
+func appendCuts(dst [][2]string, s string, chars bool, known func(string) bool) [][2]string {
+	for at := 1; at < len(s); at++ {
+		if chars && !utf8.RuneStart(s[at]) {
+			continue
+		}
+		if known(s[:at]) && known(s[at:]) {
+			dst = append(dst, [2]string{s[:at], s[at:]})
+		}
+	}
+	return dst
+}
+
+// bpeModel is a model section of type BPE.
+func bpeModel(vocab map[string]int, merges [][2]string, options map[string]any) (json.RawMessage, error) {
+	c := map[string]any{
+		"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
+		"fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": vocab, "merges": merges,
+	}
+	maps.Copy(c, options)
+	return json.Marshal(c)
+}
+
+// surfaceMark stands before what an unknown piece is decoded to, whose spaces stay at the start of a text.
+const surfaceMark = "\uFFFEunknown\uFFFE"
+
+// decoder makes the library's text: marks to spaces, bytes to characters, and the first space off, or all at the start.
+func (m *sentenceModel) decoder() json.RawMessage {
+	first := 0
+	switch {
+	case m.removeSpaces:
+		first = MaxText
+	case m.dummyPrefix:
+		first = 1
+	}
+	return json.RawMessage(fmt.Sprintf(`{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"%s"},"content":" "},`+
+		`{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":%d,"stop":0},`+
+		`{"type":"Replace","pattern":{"String":"%s"},"content":""}]}`, spaceMark, first, surfaceMark))
+}
+
+// control is the place of a control piece, -1 without one.
+func (m *sentenceModel) control(text string) int {
+	return slices.IndexFunc(m.pieces, func(p sentencePiece) bool { return p.text == text && p.kind == pieceControl })
+}
+
+// finish sets what a tokenizer.json could not say: the normalizer, the user's symbols, the bytes and the names of the
+// pieces that no text has.
+func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
+	var symbols []AddedToken
+	var contents []string
+	var fallback [256]int32
+	for i := range fallback {
+		fallback[i] = noID
+	}
+	for i, p := range m.pieces {
+		id := int32(i)
+		if p.kind != pieceNormal {
+			t.added[id] = p.text
+		}
+		switch p.kind {
+		case pieceUserDefined:
+			symbols, contents = append(symbols, AddedToken{ID: id, Content: p.text, Normalized: true}), append(contents, p.text)
+		case pieceByte:
+			if b, ok := fallbackByte([]byte(p.text)); ok {
+				fallback[b] = id
+			}
+		case pieceUnknown:
+			t.added[id] = surfaceMark + m.unknownSurface
+		case pieceControl:
+			t.special[p.text] = true
+		}
+	}
+	if t.after = newAddedTokens(symbols, contents); t.after != nil {
+		norm.symbols = t.after.trie
+	}
+	t.normalizer = norm
+	switch model := t.model.(type) {
+	case *bpe:
+		ranks := m.ranks()
+		model.rankBy(func(id int32) int32 { return ranks[id] })
+	case *unigram:
+		model.sentence = m.sentenceScores(len(symbols) > 0)
+	}
+	if m.byteFallback {
+		t.fallBack(&fallback)
+	}
+}
+
+// fallBack sets the tokens of bytes.
+func (t *Tokenizer) fallBack(tokens *[256]int32) {
+	switch model := t.model.(type) {
+	case *unigram:
+		model.fallback = tokens
+	case *bpe:
+		model.fallback = tokens
+	}
+}

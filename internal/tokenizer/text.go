@@ -1,0 +1,246 @@
+package tokenizer
+
+import (
+	"unicode/utf8"
+
+	"github.com/tutti-server/tutti/internal/tokenizer/onig"
+)
+
+// Span is a half-open range of bytes in the source text.
+type Span struct{ Start, End int32 }
+
+// token is one token of a sequence before the template; span lies in the source when offsets are tracked.
+type token struct {
+	id   int32
+	span Span
+	// lead and trail count the white space that trimming takes off; byID says that the vocabulary knows.
+	lead, trail int16
+	word        int32 // its number in the text, when offsets are tracked
+}
+
+// byID as the lead of a token leaves its white space to the vocabulary.
+const byID = -1
+
+// word is what the model sees at a time, a range of the normalized text, or an added token in it.
+type word struct {
+	at Span
+	id int32 // noID for text
+}
+
+// text is the working form of one piece between the stages.
+type text struct {
+	buf   []byte // normalized text
+	from  []Span // source range of each byte of buf, when tracked
+	track bool
+	base  int32  // where the piece starts in the source
+	words []word // ranges of buf, in order
+	count int32  // words of the text before this piece
+	bad   error  // why the text has no tokens
+
+	alt      []byte // what a rewriting stage makes of buf
+	altFrom  []Span
+	altWords []word
+	matches  []match
+	edit     edit
+	marks    []mark // combining marks that wait for their order
+	order    []Span // scratch for the marks' source ranges
+	runes    []rune // scratch for decompositions
+	prev     Span   // source range of the last code point that was not inserted
+	form     formScratch
+	bpe      bpeScratch
+	lattice  []latticeNode
+	score    float32 // the sum of what is cut already; see sentenceScores
+	regex    onig.Scratch
+	found    [][2]int32
+}
+
+// reset empties the text for a piece that starts at byte base of the source.
+func (t *text) reset(base int) {
+	t.buf, t.from, t.words, t.marks = t.buf[:0], t.from[:0], t.words[:0], t.marks[:0]
+	t.base, t.bad, t.score = int32(base), nil, 0
+	t.prev = Span{int32(base), int32(base)}
+}
+
+// source translates a range of buf to the source. A range that the reference would not find either keeps its numbers.
+func (t *text) source(s Span) Span {
+	if !t.track {
+		return Span{}
+	}
+	if s.Start >= s.End || int(s.End) > len(t.from) {
+		return s
+	}
+	return Span{t.from[s.Start].Start, t.from[s.End-1].End}
+}
+
+// added appends the token of an added token in the text.
+func (t *text) added(dst []token, w word) []token {
+	lead, trail := int16(0), int16(0)
+	if t.track {
+		lead, trail = spacesOf(t.buf[w.at.Start:w.at.End])
+	}
+	return append(dst, token{id: w.id, span: t.source(w.at), lead: lead, trail: trail})
+}
+
+// startWords starts a rewriting of buf word by word.
+func (t *text) startWords() {
+	t.alt, t.altFrom, t.altWords = t.alt[:0], t.altFrom[:0], t.altWords[:0]
+}
+
+// endWords puts the rewritten text in place of the old one.
+func (t *text) endWords() {
+	t.swap()
+	t.words, t.altWords = t.altWords, t.words
+}
+
+// swap puts the rewritten text in place of the old one and keeps the words.
+func (t *text) swap() {
+	t.buf, t.alt = t.alt, t.buf
+	t.from, t.altFrom = t.altFrom, t.from
+}
+
+// keep copies a range of buf to the rewritten text.
+func (t *text) keep(s Span) {
+	t.alt = append(t.alt, t.buf[s.Start:s.End]...)
+	if t.track {
+		t.altFrom = append(t.altFrom, t.from[s.Start:s.End]...)
+	}
+}
+
+// insert appends s to the rewritten text, each byte with the given source range.
+func (t *text) insert(s string, src Span) {
+	t.alt = append(t.alt, s...)
+	if t.track {
+		for range len(s) {
+			t.altFrom = append(t.altFrom, src)
+		}
+	}
+}
+
+// at is the source range of a byte of buf.
+func (t *text) at(i int32) Span {
+	if !t.track || i < 0 || int(i) >= len(t.from) {
+		return Span{t.base, t.base}
+	}
+	return t.from[i]
+}
+
+// begins reports whether a range of buf starts where the source does.
+func (t *text) begins(s Span) bool {
+	if !t.track {
+		return t.base == 0 && s.Start == 0
+	}
+	return t.at(s.Start).Start == 0
+}
+
+// edit rewrites buf code point by code point as the reference's transform does: each one written says whether it
+// replaces (0), is inserted (above 0) or replaces and removes as many that follow (below 0), and takes its source range
+// from that.
+type edit struct{ pos int32 }
+
+func (t *text) startEdit() {
+	t.alt, t.altFrom, t.edit = t.alt[:0], t.altFrom[:0], edit{}
+}
+
+func (t *text) put(r rune, change int) {
+	before := len(t.alt)
+	t.alt = utf8.AppendRune(t.alt, r)
+	if !t.track {
+		return
+	}
+	src := t.at(t.edit.pos)
+	if change > 0 {
+		src = t.at(t.edit.pos - 1)
+	}
+	for range len(t.alt) - before {
+		t.altFrom = append(t.altFrom, src)
+	}
+	for ; change <= 0 && int(t.edit.pos) < len(t.buf); change++ {
+		t.edit.pos += int32(runeLen(t.buf[t.edit.pos]))
+	}
+}
+
+// A normalizer appends the normalized form of src, which starts at byte base of the source and is valid UTF-8.
+type normalizer interface {
+	normalize(t *text, src []byte, base int)
+}
+
+// A pass rewrites all of t.buf.
+type pass interface{ apply(t *text) }
+
+// A preTokenizer cuts t.words into finer ones; it may rewrite t.buf.
+type preTokenizer interface{ split(t *text) }
+
+// A model appends the tokens of t.words to dst, with spans in the source.
+type model interface {
+	tokenize(t *text, dst []token) []token
+	// id looks up a token of the vocabulary.
+	id(token string) (int32, bool)
+	// token is the entry of an id, as the file writes it.
+	token(id int32) (string, bool)
+	// size is the number of entries.
+	size() int
+}
+
+// verbatim is the normalizer of a file that has none.
+type verbatim struct{}
+
+func (verbatim) normalize(t *text, src []byte, base int) {
+	t.buf = append(t.buf, src...)
+	if !t.track {
+		return
+	}
+	for i := 0; i < len(src); {
+		n := runeLen(src[i])
+		s := Span{int32(base + i), int32(base + i + n)}
+		for range n {
+			t.from = append(t.from, s)
+		}
+		i += n
+	}
+}
+
+// chain is a first normalizer and passes over its result.
+type chain struct {
+	first  normalizer
+	passes []pass
+}
+
+func (c *chain) normalize(t *text, src []byte, base int) {
+	c.first.normalize(t, src, base)
+	for _, p := range c.passes {
+		p.apply(t)
+	}
+}
+
+// runeLen is the length of the UTF-8 sequence that starts with b.
+func runeLen(b byte) int {
+	switch {
+	case b < 0xC0:
+		return 1
+	case b < 0xE0:
+		return 2
+	case b < 0xF0:
+		return 3
+	default:
+		return 4
+	}
+}
+
+// decodeRune is the first code point of b, which is valid UTF-8 and not empty.
+func decodeRune(b []byte) (rune, int32) {
+	if b[0] < utf8.RuneSelf {
+		return rune(b[0]), 1
+	}
+	r, n := utf8.DecodeRune(b)
+	return r, int32(n)
+}
+
+// IsASCII reports whether b has no other bytes.
+func IsASCII(b []byte) bool {
+	for _, c := range b {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,298 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// MaxText is the longest text in bytes that Encode takes, so that offsets fit their type.
+const MaxText = 1 << 28
+
+// Tokenizer is a loaded tokenizer.json. It never changes and is safe for concurrent use.
+type Tokenizer struct {
+	before, after *addedTokens // matched in the source and in the normalized text
+	normalizer    normalizer
+	preTokenizer  preTokenizer
+	model         model
+	template      *template
+	trims         []trim
+	truncation    *Truncation
+	padding       *padding
+	padID         int32
+	mustTrack     bool             // the pre-tokenizer has to know where words start in the source
+	added         map[int32]string // added tokens as decoding writes them
+	special       map[string]bool  // contents of the special ones
+	reserved      int32            // ids below it are of special tokens, whatever the texts that their names are also in
+	spaces        [][2]int16       // white space at the ends of tokens by id, where trims want it
+	detokenizer   detokenizer
+}
+
+// Encode makes dst the encoding of text. It fails on text that is not UTF-8 or longer than MaxText.
+func (t *Tokenizer) Encode(dst *Encoding, text []byte) error {
+	if err := t.sequence(dst, 0, text); err != nil {
+		return err
+	}
+	return t.assemble(dst, false)
+}
+
+// EncodePair makes dst the encoding of two texts together. It fails as Encode does, and when the truncation strategy
+// cannot bring the pair down to the limit.
+func (t *Tokenizer) EncodePair(dst *Encoding, text, pair []byte) error {
+	if err := t.sequence(dst, 0, text); err != nil {
+		return err
+	}
+	if err := t.sequence(dst, 1, pair); err != nil {
+		return fmt.Errorf("second text: %w", err)
+	}
+	return t.assemble(dst, true)
+}
+
+// token is the text of an id as decoding wants it: added tokens come before those of the vocabulary.
+func (t *Tokenizer) token(id int32) (string, bool) {
+	if s, ok := t.added[id]; ok {
+		return s, true
+	}
+	return t.model.token(id)
+}
+
+// isSpecial reports whether a token's text is that of a special added token.
+func (t *Tokenizer) isSpecial(token string) bool { return t.special[token] }
+
+// PadID is the id that shorter rows are filled up with: the padding section's, that of "[PAD]", or 0.
+func (t *Tokenizer) PadID() int32 { return t.padID }
+
+// PadTypeID is the type id of what shorter rows are filled up with.
+func (t *Tokenizer) PadTypeID() int32 {
+	if t.padding == nil {
+		return 0
+	}
+	return t.padding.typeID
+}
+
+// PadsLeft reports whether shorter rows are filled up at their start.
+func (t *Tokenizer) PadsLeft() bool { return t.padding != nil && t.padding.left }
+
+// MaxLength is the length that encodings are truncated to, 0 when they are not.
+func (t *Tokenizer) MaxLength() int {
+	if t.truncation == nil {
+		return 0
+	}
+	return t.truncation.MaxLength
+}
+
+// WithMaxLength returns a tokenizer that truncates to n tokens, special ones included, with the file's strategy and
+// direction, or longest first from the right where the file has no truncation.
+func (t *Tokenizer) WithMaxLength(n int) (*Tokenizer, error) {
+	c, cut := *t, Truncation{Strategy: longestFirst, Direction: right}
+	if t.truncation != nil {
+		cut = *t.truncation
+	}
+	cut.MaxLength = n
+	c.truncation = &cut
+	return &c, c.checkTruncation()
+}
+
+// WithStrategy returns a tokenizer that truncates with another strategy: longest_first, only_first or only_second.
+func (t *Tokenizer) WithStrategy(name string) (*Tokenizer, error) {
+	strategy := map[string]string{"longest_first": longestFirst, "only_first": onlyFirst, "only_second": onlySecond}[name]
+	if t.truncation == nil || strategy == "" {
+		return nil, fmt.Errorf("truncation by '%s' is not known, or there is no max_length", name)
+	}
+	c, cut := *t, *t.truncation
+	cut.Strategy, c.truncation = strategy, &cut
+	return &c, nil
+}
+
+// WithStride returns a tokenizer whose windows share n tokens with the ones before.
+func (t *Tokenizer) WithStride(n int) (*Tokenizer, error) {
+	if t.truncation == nil {
+		return nil, errors.New("a stride needs truncation to a max_length")
+	}
+	c, cut := *t, *t.truncation
+	cut.Stride, c.truncation = n, &cut
+	if room := cut.MaxLength - t.template.added(false); n >= room {
+		return nil, fmt.Errorf("stride %d is not less than the %d tokens that max_length %d leaves for a text", n, room, cut.MaxLength)
+	}
+	return &c, nil
+}
+
+// WithoutTruncation returns a tokenizer that leaves texts whole.
+func (t *Tokenizer) WithoutTruncation() *Tokenizer {
+	c := *t
+	c.truncation = nil
+	return &c
+}
+
+func (t *Tokenizer) checkTruncation() error {
+	if n := t.template.added(false); t.truncation.MaxLength <= n {
+		return fmt.Errorf("truncation to max_length %d leaves no room beside %d special tokens", t.truncation.MaxLength, n)
+	}
+	return nil
+}
+
+// errNotUTF8 is the error of a text with invalid bytes.
+var errNotUTF8 = errors.New("text is not valid UTF-8")
+
+// sequence fills e.seqs[which] with the tokens of one text.
+func (t *Tokenizer) sequence(e *Encoding, which int, src []byte) error {
+	if len(src) > MaxText {
+		return fmt.Errorf("text has %d bytes, expected at most %d", len(src), MaxText)
+	}
+	if !utf8.Valid(src) {
+		return fmt.Errorf("%w: byte %d", errNotUTF8, firstInvalid(src))
+	}
+	e.text.track, e.text.count = e.TrackOffsets || t.mustTrack, 0
+	seq := e.seqs[which][:0]
+	e.pieces = t.before.cut(e.pieces[:0], src)
+	for _, p := range e.pieces {
+		if p.id != noID {
+			seq = append(seq, t.whole(e, p, src[p.at.Start:p.at.End]))
+			continue
+		}
+		e.text.reset(int(p.at.Start))
+		t.normalizer.normalize(&e.text, src[p.at.Start:p.at.End], int(p.at.Start))
+		seq = t.normalized(e, seq)
+		if e.text.bad != nil {
+			return e.text.bad
+		}
+	}
+	e.sources[which] = src
+	e.seqs[which] = seq
+	return nil
+}
+
+// whole is the token of an added token found in the source.
+func (t *Tokenizer) whole(e *Encoding, p piece, content []byte) token {
+	if !e.text.track {
+		return token{id: p.id}
+	}
+	out := token{id: p.id, span: p.at, word: e.text.count}
+	e.text.count++
+	if len(t.trims) > 0 {
+		out.lead, out.trail = spacesOf(content)
+	}
+	return out
+}
+
+// normalized appends the tokens of one normalized piece.
+func (t *Tokenizer) normalized(e *Encoding, seq []token) []token {
+	x := &e.text
+	x.words = x.words[:0]
+	if t.after == nil {
+		if len(x.buf) > 0 {
+			x.words = append(x.words, word{Span{0, int32(len(x.buf))}, noID})
+		}
+	} else {
+		e.inner = t.after.cut(e.inner[:0], x.buf)
+		for _, p := range e.inner {
+			x.words = append(x.words, word{p.at, p.id})
+		}
+	}
+	t.preTokenizer.split(x)
+	if !e.TrackOffsets {
+		return t.model.tokenize(x, seq)
+	}
+	words := x.words
+	for i := range words {
+		x.words = words[i : i+1]
+		from := len(seq)
+		seq = t.model.tokenize(x, seq)
+		for k := range seq[from:] {
+			seq[from+k].word = x.count
+		}
+		x.count++
+	}
+	x.words = words
+	return seq
+}
+
+// assemble truncates the sequences, joins them by the template and pads the result.
+func (t *Tokenizer) assemble(e *Encoding, pair bool) error {
+	e.reset()
+	if !pair {
+		e.seqs[1] = e.seqs[1][:0]
+	}
+	e.windows[0], e.windows[1] = e.windows[0][:0], e.windows[1][:0]
+	kept := [2]Span{{0, int32(len(e.seqs[0]))}, {0, int32(len(e.seqs[1]))}}
+	if c := t.truncation; c != nil {
+		n1, n2, err := c.lengths(len(e.seqs[0]), len(e.seqs[1]), c.MaxLength-t.template.added(pair), pair)
+		if err != nil {
+			return err
+		}
+		for i, n := range [2]int{n1, n2} {
+			if e.windows[i], err = c.windows(e.windows[i], len(e.seqs[i]), n); err != nil {
+				return err
+			}
+			if len(e.windows[i]) > 0 {
+				kept[i] = e.windows[i][0]
+			}
+		}
+		if n := max(len(e.windows[0]), 1) * max(len(e.windows[1]), 1); e.KeepOverflow && e.MostWindows > 0 && n > e.MostWindows {
+			return fmt.Errorf("truncation cuts it into %d windows, expected at most %d", n, e.MostWindows)
+		}
+	}
+	t.template.fill(t, e, e, kept, [2]bool{true, true}, pair)
+	length := t.pad(e, -1)
+	t.overflow(e, kept, pair, length)
+	return nil
+}
+
+// pad pads dst to length, or as the file says when that is negative, and is the length it had to be.
+func (t *Tokenizer) pad(dst *Encoding, length int) int {
+	if t.padding == nil {
+		return 0
+	}
+	if length < 0 {
+		length = t.padding.length(dst.Len())
+	}
+	t.padding.apply(dst, length)
+	return length
+}
+
+// overflow makes the encodings of what truncation cut off, each cut of the first text with each of the second.
+func (t *Tokenizer) overflow(e *Encoding, kept [2]Span, pair bool, length int) {
+	e.Overflow = e.Overflow[:0]
+	if !e.KeepOverflow {
+		return
+	}
+	first, second := rest(e.windows[0]), rest(e.windows[1])
+	for i := -1; i < len(first); i++ {
+		for k := -1; k < len(second); k++ {
+			if i < 0 && k < 0 {
+				continue
+			}
+			at, main := kept, [2]bool{i < 0, k < 0}
+			if i >= 0 {
+				at[0] = first[i]
+			}
+			if k >= 0 {
+				at[1] = second[k]
+			}
+			dst := e.nextOverflow()
+			t.template.fill(t, dst, e, at, main, pair)
+			t.pad(dst, length)
+		}
+	}
+	e.moveMain(len(second))
+}
+
+// rest is all but the first window.
+func rest(w []Span) []Span {
+	if len(w) == 0 {
+		return nil
+	}
+	return w[1:]
+}
+
+// firstInvalid is the place of the first byte that is not UTF-8.
+func firstInvalid(b []byte) int {
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(b)
+}

@@ -1,0 +1,126 @@
+package tokenize
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/tokenizer"
+	"github.com/tutti-server/tutti/steps"
+)
+
+// detokenizeStep is the step "detokenize".
+type detokenizeStep struct {
+	tok             *tokenizer.Tokenizer
+	skipSpecial     bool
+	padded          bool // padID is left out
+	padID           int64
+	batched, narrow bool
+	scratch         sync.Pool
+}
+
+var _ steps.Step = (*detokenizeStep)(nil)
+
+// texts holds the texts of a batch, as BYTES elements, until their size is known.
+type texts struct {
+	d   tokenizer.Decoding
+	ids []int64 // of one row
+	out []byte
+}
+
+// Run decodes one row of ids to one text.
+//
+// hot: no allocation once the pooled memory has grown.
+func (s *detokenizeStep) Run(ctx context.Context, b *backends.Batch) error {
+	t, ok := s.scratch.Get().(*texts)
+	if !ok {
+		t = new(texts)
+	}
+	defer s.recycle(t)
+	t.out = t.out[:0]
+	if err := s.decodeAll(ctx, t, b); err != nil {
+		return err
+	}
+	shape := tensor.Of(1)
+	if s.batched {
+		shape = tensor.Of(int64(b.Rows), 1)
+	}
+	out, err := b.AllocBytes(0, shape, len(t.out))
+	if err != nil {
+		return err
+	}
+	copy(out.Bytes(), t.out)
+	return nil
+}
+
+// recycle keeps the memory of usual texts.
+func (s *detokenizeStep) recycle(t *texts) {
+	if cap(t.out) <= keepBytes && t.d.Memory() <= keepBytes && cap(t.ids) <= keepBytes {
+		s.scratch.Put(t)
+	}
+}
+
+// decodeAll decodes every row. A row that cannot be fails its request and stays empty.
+func (s *detokenizeStep) decodeAll(ctx context.Context, t *texts, b *backends.Batch) error {
+	in := &b.In[portDecodeIDs]
+	n := int(in.Shape.Dim(in.Shape.Rank() - 1))
+	var mask []int64
+	if m := &b.In[portDecodeMask]; m.Present() {
+		if found := int(m.Shape.Dim(m.Shape.Rank() - 1)); found != n {
+			return status.Errorf(status.InvalidArg, "input 'attention_mask' has %d values for %d ids", found, n)
+		}
+		mask = tensor.Slice[int64](m)
+	}
+	for row := range b.Rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t.ids = s.row(t.ids[:0], in, row*n, n)
+		if mask != nil {
+			t.ids = masked(t.ids, mask[row*n:][:n])
+		}
+		if s.padded {
+			t.ids = without(t.ids, s.padID)
+		}
+		t.d.Text = t.d.Text[:0]
+		if err := s.tok.Decode(&t.d, t.ids, s.skipSpecial); err != nil {
+			b.Fail(row, status.Errorf(status.InvalidArg, "input 'ids': %v", err))
+		}
+		t.out = tensor.AppendBytes(t.out, t.d.Text)
+	}
+	return nil
+}
+
+// row appends n ids from first on.
+func (s *detokenizeStep) row(dst []int64, in *tensor.Tensor, first, n int) []int64 {
+	if !s.narrow {
+		return append(dst, tensor.Slice[int64](in)[first:][:n]...)
+	}
+	for _, id := range tensor.Slice[int32](in)[first:][:n] {
+		dst = append(dst, int64(id))
+	}
+	return dst
+}
+
+// masked keeps the ids whose mask is not 0.
+func masked(ids, mask []int64) []int64 {
+	out := ids[:0]
+	for i, id := range ids {
+		if mask[i] != 0 {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func without(ids []int64, pad int64) []int64 {
+	out := ids[:0]
+	for _, id := range ids {
+		if id != pad {
+			out = append(out, id)
+		}
+	}
+	return out
+}

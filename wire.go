@@ -48,7 +48,7 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.logs, Restricted: restricted(o.Restricted),
-		MaxMessage: o.MaxMessage, InFlight: s.inFlight,
+		MaxMessage: o.MaxMessage, InFlight: s.inFlight, NoFastPath: !s.o.HTTP.FastPath,
 		Keepalive: grpcapi.Keepalive{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, PermitWithoutCalls: o.PermitWithoutCalls,
 			MinPingInterval: o.MinPingInterval, AnyPings: o.MinPingInterval == 0, MaxAge: o.MaxAge, MaxAgeGrace: o.MaxAgeGrace,
@@ -72,6 +72,7 @@ func (s *server) httpSettings(catalog *gate) (httpapi.Settings, error) {
 	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
 		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: restricted(o.Restricted),
+		NoFastPath: !o.FastPath,
 	}
 	var err error
 	if set.Forward, err = o.Forward(); err != nil {

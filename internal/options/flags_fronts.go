@@ -54,6 +54,11 @@ func httpFlags() []Flag {
 		},
 		Flag{Name: "http-max-input-size", Arg: argBytes, Default: "67108864", Help: "Largest request", set: maxInput},
 		Flag{
+			Name: "http-fast-path", Arg: argBool, Default: yes, Own: true,
+			Help: "Serve plain HTTP/1.1 requests without Go's net/http, and call the sockets of HTTP and gRPC directly",
+			set:  boolean(func(o *Options) *bool { return &o.HTTP.FastPath }),
+		},
+		Flag{
 			Name: "http-restricted-api", Arg: "api,...:key=value", Many: true,
 			Help: "Answer some of the API only to those who send the header KEY: VALUE; the parts are " + strings.Join(infer.APINames(), ", "),
 			set:  restriction(func(o *Options) *[]Restriction { return &o.HTTP.Restricted }, "http-restricted-api", "api"),

@@ -125,6 +125,9 @@ type HTTP struct {
 	TLS TLS
 	// MaxInput bounds a request in bytes.
 	MaxInput int64
+	// FastPath serves plain HTTP/1.1 requests without net/http, and reads and writes the connections of both protocols with
+	// direct system calls.
+	FastPath bool
 	// ForwardPattern picks the headers that become request parameters, as a regular
 	// expression in which case does not matter; empty for none.
 	ForwardPattern string
@@ -243,7 +246,7 @@ func Default() Options {
 		BackendConfig:   BackendConfig{},
 		HTTP: HTTP{
 			Endpoint: Endpoint{Enabled: true, Address: defaultAddress, Port: defaultHTTPPort},
-			MaxInput: httpapi.DefaultMaxInput,
+			MaxInput: httpapi.DefaultMaxInput, FastPath: true,
 		},
 		GRPC: GRPC{
 			Endpoint:   Endpoint{Enabled: true, Address: defaultAddress, Port: defaultGRPCPort},

@@ -69,6 +69,8 @@ type Settings struct {
 	// Restricted asks for metadata, the key after triton-grpc-protocol-, before some of
 	// the methods are answered. Each category is in it at most once.
 	Restricted []infer.Restriction
+	// NoFastPath reads and writes connections as package net does, without the direct system calls of package sock.
+	NoFastPath bool
 }
 
 // Server answers the v2 protocol over gRPC.
@@ -117,7 +119,10 @@ func New(set Settings) *Server {
 
 // Serve accepts connections on l until Shutdown, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.grpc.Serve(sock.Listener{Listener: l}); !errors.Is(err, grpc.ErrServerStopped) {
+	if !s.svc.set.NoFastPath {
+		l = sock.Listener{Listener: l}
+	}
+	if err := s.grpc.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return nil

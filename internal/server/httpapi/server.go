@@ -68,6 +68,8 @@ type Settings struct {
 	UI http.Handler
 	// Restricted lists the categories that are not for everybody, each at most once.
 	Restricted []infer.Restriction
+	// NoFastPath serves every connection with net/http, also those that package http1 could serve.
+	NoFastPath bool
 }
 
 // Server answers the v2 protocol over HTTP.
@@ -86,7 +88,9 @@ type Server struct {
 	routes   *table
 	ui       http.Handler
 	http     http.Server
-	plain    *http1.Server
+	plain    *http1.Server // serves plain connections, and shuts http down
+
+	noFastPath bool
 	others   atomic.Int64 // connections that net/http has
 	exiting  atomic.Bool
 
@@ -131,6 +135,8 @@ func New(set Settings) *Server {
 		logs:      set.Logs,
 		log:       set.Log,
 		regions:   set.Regions,
+
+		noFastPath: set.NoFastPath,
 		since:     time.Now(),
 	}
 	if s.regions == nil {
@@ -183,9 +189,12 @@ func (s *Server) listenSettings(set *Settings) {
 // Serve accepts connections on l until Shutdown, and then returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	var err error
-	if s.http.TLSConfig != nil {
+	switch {
+	case s.http.TLSConfig != nil:
 		err = s.http.ServeTLS(l, "", "")
-	} else {
+	case s.noFastPath:
+		err = s.http.Serve(l)
+	default:
 		err = s.plain.Serve(l)
 	}
 	if !errors.Is(err, http.ErrServerClosed) {

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/tutti-server/tutti/proto/inference"
+)
+
+// TestFastPathFlag finds in the stacks of the goroutines which packages serve the open connections. It must not run beside
+// other tests: their servers are in the same process.
+func TestFastPathFlag(t *testing.T) { //nolint:paralleltest // see above
+	for _, tt := range []struct {
+		args       []string
+		http, grpc string // the code that waits for the next request of a connection
+		fast       bool
+	}{
+		{nil, "internal/server/http1.(*conn).receive", "internal/server/sock.(*Conn).Read", true},
+		{[]string{"--http-fast-path=false"}, "net/http.(*conn).serve", "net.(*conn).Read", false},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) { //nolint:paralleltest // see above
+			a := serve(t, append(tt.args, "--model-repository", t.TempDir())...)
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			resp, err := (&http.Client{Transport: transport}).Get("http://" + a.http + "/v2/health/live") //nolint:noctx // ends with the server
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+				t.Errorf("HTTP: %s, %v", resp.Status, err)
+			}
+			conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			live, err := inference.NewGRPCInferenceServiceClient(conn).ServerLive(t.Context(), &inference.ServerLiveRequest{})
+			if err != nil || !live.GetLive() {
+				t.Errorf("gRPC: %v, %v", live, err)
+			}
+			stacks := goroutines()
+			for _, code := range []string{tt.http, tt.grpc} {
+				if !strings.Contains(stacks, code) {
+					t.Errorf("no goroutine is in %s:\n%s", code, stacks)
+				}
+			}
+			for _, room := range []string{"internal/server/http1.(*conn)", "internal/server/sock."} {
+				if !tt.fast && strings.Contains(stacks, room) {
+					t.Errorf("a goroutine is in %s:\n%s", room, stacks)
+				}
+			}
+		})
+	}
+}
+
+func goroutines() string {
+	for b := make([]byte, 1<<20); ; b = make([]byte, 2*len(b)) {
+		if n := runtime.Stack(b, true); n < len(b) {
+			return string(b[:n])
+		}
+	}
+}

@@ -2,12 +2,9 @@ package backends
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"path/filepath"
-	"slices"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
@@ -16,103 +13,112 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Factory opens a backend. It is a value: components list theirs, nothing registers itself.
+// Factory declares a backend and opens it. Factories are listed in the server's components; there is no global registry.
 type Factory struct {
-	// Name is what config.pbtxt's backend field says.
+	// Name is the value of the field backend in config.pbtxt.
 	Name string
-	// Platforms are the names its platform field may use instead.
+	// Platforms are the values of the field platform that select this backend instead. For example, the backend
+	// "onnxruntime" has the platform "onnxruntime_onnx".
 	Platforms []string
-	// DefaultFile is the model's file in the version folder, empty when there is none.
+	// DefaultFile is the name of the model file in the version folder, or empty for models without files.
 	DefaultFile string
-	// Native says that the backend opens a library or program that is not part of this
-	// one, and may be missing. It is a Described backend once it is open.
+	// Native is true for a backend that opens a separate library or program, which may be missing. The Backend must then be
+	// a Describer.
 	Native bool
-	// Keys are those of Options.Config that New reads, sorted.
-	Keys []string
-	// Params are the parameters of config.pbtxt that models of the backend read; a name that ends in * stands for all that
-	// begin so. Nil stands for any: what runs reads them.
+	// ConfigKeys are the keys of Options.Config that New reads, sorted.
+	ConfigKeys []string
+	// Params are the parameters of config.pbtxt that the backend reads. A trailing * matches any suffix. Nil allows every
+	// parameter, for backends whose models read them.
 	Params []string
-	New    func(Options) (Backend, error)
-	// Devices returns the places besides the host that the backend brings when it is
-	// opened with such values of Options.Config; nil: none ever.
+	// New opens the backend.
+	New func(Options) (Backend, error)
+	// Devices returns the device places that the backend adds when it is opened with these values of Options.Config.
+	// Optional.
 	Devices func(values map[string]string) []tensor.Place
-	// Guide describes the backend to its users.
+	// Guide is the documentation of the backend.
 	Guide Guide
-	// Prepare makes on this machine what the backend needs beside its fetched library,
-	// given by its path, and keeps what is there and good; nil: nothing. progress may be nil.
+	// Prepare completes a fetched library on this machine. For example, pytorch compiles its C++ shim. It must keep results
+	// that are still valid. progress may be nil. Optional.
 	Prepare func(ctx context.Context, library string, progress io.Writer) error
 }
 
-// Options are what every backend is opened with.
+// Options are the arguments of Factory.New.
 type Options struct {
 	Log *slog.Logger
-	// Config holds the values of --backend-config=NAME,key=value.
+	// Config has the values of --backend-config=NAME,key=value.
 	Config map[string]string
-	// Others holds the values for every backend by its name, for one that opens others.
+	// Others has the values of all backends by name, for a backend that opens other backends.
 	Others map[string]map[string]string
-	// Places is where a backend of a device makes it known: when it is opened, until
-	// it is closed.
+	// Places registers devices. A backend with devices adds them when it is opened and removes them when it is closed.
 	Places *tensor.Places
-	// Infer, Control and Catalog are the server's, for models that call, load or ask
-	// after other models; nil where there are none.
+	// Infer, Control and Catalog give models access to the server: to call, load and inspect other models. Each may be nil.
 	Infer   infer.Inferer
 	Control infer.Lifecycle
 	Catalog infer.Catalog
-	// Metrics takes what models count themselves; nil where nothing is exported.
+	// Metrics receives custom metrics of models. It is nil when the server exports no metrics.
 	Metrics *telemetry.Metrics
 
 	_ struct{}
 }
 
-// Backend loads models of one kind. It is opened when the first model needs it.
+// Backend loads models of one runtime.
+//
+// Lifecycle:
+//
+//  1. Factory.New returns the open backend.
+//  2. Load may be called any number of times, by several goroutines at once.
+//  3. Close is called once, after every model of the backend has been closed. Load must not be called afterwards.
+//
+// For example, the backend "onnxruntime" opens libonnxruntime.so in New, creates one session per model in Load, and releases
+// the library in Close.
 type Backend interface {
-	// Load opens a model. An error makes the model unavailable and says why.
+	// Load opens one version of a model. It should return soon after ctx is cancelled. An error makes the version
+	// unavailable; its text is the reason that clients and the log see.
 	Load(ctx context.Context, s Settings) (Model, error)
-	// Close frees the runtime; every model is closed before.
+	// Close frees the runtime.
 	Close() error
 }
 
-// Described is a Backend that tells what it runs on: the runtime's version and where its
-// library was found.
+// Describer is a Backend that reports its runtime, for example "ONNX Runtime 1.24.1, /usr/lib/libonnxruntime.so".
 type Describer interface {
 	Backend
+	// Describe returns the version of the runtime and the path of its library.
 	Describe() string
 }
 
-// Checked is a Backend that opens although something may be missing which only some of
-// its models need.
+// Checker is a Backend that opens even when a dependency of some models is missing. For example, the python backend opens
+// without an interpreter, because models may bring their own.
 type Checker interface {
 	Backend
-	// Check returns what is missing.
+	// Check returns an error that names the missing dependency, or nil.
 	Check() error
 }
 
-// Settings are what a model is loaded with.
+// Settings are the arguments of Backend.Load.
 type Settings struct {
 	Model   string
 	Version int64
-	// ModelDir holds config.pbtxt, Dir the version's files.
+	// ModelDir is the folder of config.pbtxt, Dir the folder of the version.
 	ModelDir, Dir string
-	// Config is the model's configuration, normalised but not yet completed. Borrowed.
+	// Config is the normalised configuration, before completion. Borrowed: the backend must not change it.
 	Config *modelconfig.ModelConfig
-	// Instances is how many instances will be made.
+	// Instances is the number of instances that will be created.
 	Instances int
-	// Strict says that nothing is to be completed: the configuration stands as it is.
+	// Strict is true when the configuration must not be completed from the model (--disable-auto-complete-config).
 	Strict bool
-	// Alloc is where tensors outside a batch come from.
+	// Alloc allocates tensors outside of a batch.
 	Alloc tensor.Allocator
 	Log   *slog.Logger
 
 	_ struct{}
 }
 
-// Param returns the string value of a config.pbtxt parameter, empty when it is not set.
+// Param returns the string value of a parameter of config.pbtxt, or "" when it is not set.
 func (s *Settings) Param(key string) string {
 	return s.Config.GetParameters()[key].GetStringValue()
 }
 
-// File returns the path of the model's file in the version folder: the configured
-// default_model_filename, or name.
+// File returns the path of the model file in the version folder. default_model_filename of the configuration overrides name.
 func (s *Settings) File(name string) string {
 	if f := s.Config.GetDefaultModelFilename(); f != "" {
 		name = f
@@ -120,47 +126,56 @@ func (s *Settings) File(name string) string {
 	return filepath.Join(s.Dir, name)
 }
 
-// Model is one loaded version.
+// Model is one loaded version of a model.
+//
+// Lifecycle:
+//
+//  1. Backend.Load returns the model.
+//  2. Signature and the methods of the optional interfaces below may be called at any time, concurrently.
+//  3. NewInstance is called Settings.Instances times. Several goroutines may call it at once.
+//  4. Close is called after every instance has been closed. A second call must do nothing.
+//
+// For example, a model "resnet" with instance_group [ { count: 2 } ] is loaded once; two calls of NewInstance create two
+// executors that share its weights.
 type Model interface {
-	// Signature returns the inputs and outputs in the order of Batch.In and
-	// Batch.Out. Where the configuration declares inputs or outputs, these and no
-	// others are meant; where it declares none, the model's own. It never changes.
-	// Dims are the model's: of a port with a reshape the reshaped ones. Ragged inputs,
-	// those of batch_input, which are inputs as any other here, and the outputs of
-	// batch_output have no batch dimension and are marked Whole; a backend that does
-	// not mark them is refused such a configuration.
+	// Signature returns the inputs and outputs, in the order of Batch.In and Batch.Out. It must not change.
+	//
+	// Ports that the configuration declares must be returned as declared; for ports that it leaves out the model's own are
+	// returned. Dims are those at the model: of a port with a reshape, the reshaped ones. Ragged inputs, inputs of
+	// batch_input and outputs of batch_output have no batch dimension and must be marked Whole; the server refuses such
+	// a configuration when the backend does not mark them.
 	Signature() *config.Signature
-	// NewInstance returns an executor of the model at the given place.
+	// NewInstance returns an executor at a place, the host or one of DeviceModel.Places.
 	NewInstance(ctx context.Context, at tensor.Place) (Instance, error)
-	// Close frees the model; every instance is closed before. It is safe to call twice.
+	// Close frees the model.
 	Close() error
 }
 
-// Completer is a Model that completes its configuration beyond what Signature tells.
-type Completer interface {
+// ConfigCompleter is a Model that completes more of its configuration than the ports of its Signature. For example,
+// auto_complete_config of a Python model may set max_batch_size.
+type ConfigCompleter interface {
 	Model
-	// Completed returns the whole configuration, nil when it is the one that was
-	// given. It stays as it is.
-	Completed() *modelconfig.ModelConfig
+	// CompletedConfig returns the whole configuration, or nil when the given one is complete. The result must not change.
+	CompletedConfig() *modelconfig.ModelConfig
 }
 
-// Placer is a Model whose instances run at devices. Any other runs on the host.
+// DeviceModel is a Model with instances at devices. The instances of any other model run on the host.
 type DeviceModel interface {
 	Model
-	// Places returns the devices that NewInstance takes, at least one.
+	// Places returns the places that NewInstance accepts, at least one.
 	Places() []tensor.Place
 }
 
-// Placed is an Instance at a device. Its inputs come there and its outputs are
-// expected there, except BYTES, which stay on the host.
+// DeviceInstance is an Instance at a device. The server moves its inputs there, and expects its outputs there. BYTES tensors
+// are always on the host.
 type DeviceInstance interface {
 	Instance
-	// Stream returns the stream that its work goes to, borrowed; Close closes it.
+	// Stream returns the stream on which the instance executes. Borrowed: it is closed by Close.
 	Stream() tensor.Stream
 }
 
-// StreamOf returns the stream of an instance at a device, nil for one on the host. An
-// instance that stands for another tells which by Unwrap.
+// StreamOf returns the stream of an instance at a device, or nil for an instance on the host. It looks through wrappers that
+// have a method Unwrap.
 func StreamOf(inst Instance) tensor.Stream {
 	for {
 		if p, ok := inst.(DeviceInstance); ok {
@@ -174,77 +189,46 @@ func StreamOf(inst Instance) tensor.Stream {
 	}
 }
 
-// Concurrent is a Model of which one instance serves any number of goroutines at
-// once, as stateless code does.
-type Concurrent interface {
+// ConcurrentModel is a Model whose instances are safe for concurrent use, for example because they have no state. The server
+// creates a single instance.
+type ConcurrentModel interface {
 	Model
-	// Inline reports whether an execution is so short (microseconds) that it runs
-	// where the previous step completed, without a queue.
+	// Inline reports whether an execution is so short (microseconds) that it should run in the goroutine that completed the
+	// previous step, without a queue.
 	Inline() bool
 }
 
-// Asked is a Model that knows more of its readiness than that it was loaded.
+// ReadinessChecker is a Model that may become unready after it was loaded. For example, a Python model is not ready while its
+// worker process restarts.
 type ReadinessChecker interface {
 	Model
-	// Ready returns nil when the model serves, else why not. It may be asked while
-	// instances execute.
+	// Ready returns nil when the model can serve, else the reason. It may be called while instances execute.
 	Ready() error
 }
 
-// Threaded is a Model that tells how many threads an execution computes with; any
-// other computes with one, or with none worth counting when it is Concurrent.
-type Threaded interface {
+// ThreadedModel is a Model that reports its number of computing threads. Any other model counts as one thread per execution,
+// and a ConcurrentModel as none.
+type ThreadedModel interface {
 	Model
+	// Threads returns the number of threads that one execution computes with. 0 means that it only waits.
 	Threads() int
 }
 
-// Instance executes batches. It is used by one goroutine at a time, but not always
-// the same one, unless its Model is Concurrent or a batch is detached (see Batch.Detach).
+// Instance executes batches of one model.
+//
+// Lifecycle:
+//
+//  1. Model.NewInstance returns the instance.
+//  2. Execute is called repeatedly, by one goroutine at a time, not always the same one. Two exceptions: instances of a
+//     ConcurrentModel, and batches that call Batch.Detach, must support concurrent calls.
+//  3. Close is called once no Execute runs. A second call must do nothing. Outputs of earlier executions stay valid.
+//
+// For example, three queued requests of one row each become one call of Execute with Batch.Rows 3.
 type Instance interface {
-	// Execute fills the batch's outputs. An error fails every request of the batch;
-	// Batch.Fail fails one. The batch is borrowed: nothing of it may be kept.
+	// Execute fills in the outputs of the batch. An error fails every request of the batch; Batch.Fail fails a single one.
+	// The batch is borrowed: the instance must not keep references to it or to its inputs. ctx is cancelled when no client
+	// waits for the batch; Execute may then return status.ErrCancelled.
 	Execute(ctx context.Context, b *Batch) error
-	// Close is safe to call twice.
+	// Close frees the instance.
 	Close() error
 }
-
-// Registry finds factories by backend name or platform.
-type Registry struct {
-	byName     map[string]*Factory
-	byPlatform map[string]*Factory
-}
-
-// NewRegistry returns a registry of the given factories; a name or platform listed twice is an error.
-func NewRegistry(factories ...Factory) (*Registry, error) {
-	r := &Registry{byName: map[string]*Factory{}, byPlatform: map[string]*Factory{}}
-	for _, f := range factories {
-		if r.byName[f.Name] != nil {
-			return nil, fmt.Errorf("backend '%s' is listed twice", f.Name)
-		}
-		r.byName[f.Name] = &f
-		for _, p := range f.Platforms {
-			if r.byPlatform[p] != nil {
-				return nil, fmt.Errorf("platform '%s' is listed twice", p)
-			}
-			r.byPlatform[p] = &f
-		}
-	}
-	return r, nil
-}
-
-// ByName returns the factory of a backend name, or nil.
-func (r *Registry) ByName(name string) *Factory { return r.byName[name] }
-
-// Params returns Factory.Params of the backend of a name, nil where there is none.
-func (r *Registry) Params(name string) []string {
-	if f := r.byName[name]; f != nil {
-		return f.Params
-	}
-	return nil
-}
-
-// Names returns the names of all backends, sorted.
-func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.byName)) }
-
-// ByPlatform returns the factory of a platform name, or nil.
-func (r *Registry) ByPlatform(platform string) *Factory { return r.byPlatform[platform] }

@@ -93,12 +93,12 @@ func TestFail(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := backends.Batch{Rows: 3, Reqs: []backends.Req{{First: 0, Rows: 2}, {First: 2, Rows: 0}, {First: 2, Rows: 1}}}
+			b := backends.Batch{Rows: 3, Requests: []backends.Request{{First: 0, Rows: 2}, {First: 2, Rows: 0}, {First: 2, Rows: 1}}}
 			for i, row := range tt.rows {
 				b.Fail(row, []error{first, second}[i])
 			}
 			for i, want := range tt.want {
-				if got := b.Reqs[i].Err; !errors.Is(got, want) {
+				if got := b.Requests[i].Err; !errors.Is(got, want) {
 					t.Errorf("request %d failed with %v, want %v", i, got, want)
 				}
 			}

@@ -9,97 +9,104 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// Req is one member of a batch.
-type Req struct {
+// Request is one request of a batch. The fields after In are set by the instance.
+type Request struct {
+	// Meta has the id, the sequence and the parameters of the request. It may be nil. Borrowed.
 	Meta *infer.Meta
-	// Ctx is over when the client no longer waits.
+	// Ctx is cancelled when the client cancels, disconnects or times out. It may be nil.
 	Ctx context.Context //nolint:containedctx // a member of a batch is a request in flight
-	// Trace is the request's, nil for most, with the step and wave that this is of it.
+	// Trace is nil for requests that are not traced. Step and SubRun locate this execution in the trace.
 	Trace      *tracing.Trace
-	Step, Wave int32
-	// First and Rows are its rows of the batch.
+	Step, SubRun int32
+	// First and Rows are the request's rows in the batch: First to First+Rows-1.
 	First, Rows int
-	// In are its own inputs as they were before they were joined, in Signature order: what the shapes of ragged ones are
-	// known by. Borrowed; nil where nothing was joined.
+	// RequestedOutputs are the names of the outputs that the client or a later step reads. Empty means all. A model may omit
+	// the others. Borrowed.
+	RequestedOutputs []string
+	// In are the request's inputs before they were concatenated, in Signature order. They give the shapes of ragged inputs.
+	// Borrowed. Nil when nothing was concatenated.
 	In []tensor.Tensor
-	// Wanted are the names of the outputs that somebody reads, empty for all. A model may
-	// leave out others. Borrowed.
-	Wanted []string
-	// Err, when set, fails this request only.
+
+	// Err fails this request only.
 	Err error
-	// Again, set by Reschedule, asks to execute this request once more.
-	Again bool
-	// Reply are the parameters of this request's answer, for the client. In an
-	// ensemble, sequence_id, sequence_start and sequence_end also become those of the
-	// steps that follow; others stay with the step.
-	Reply infer.Params
-	// Out, when not nil, are the outputs of this request alone, in Signature order, in
-	// place of its rows of Batch.Out. They move; the list is borrowed. An output whose
-	// port is Free may have any data type, shape and number of rows here, and in the
-	// Batch.Out of one request.
+	// Rescheduled requests another execution of this request. Batch.Reschedule sets it.
+	Rescheduled bool
+	// ResponseParams are the response parameters. In an ensemble, sequence_id, sequence_start and sequence_end also apply to
+	// the steps that follow.
+	ResponseParams infer.Params
+	// Out, when not nil, has the outputs of this request in Signature order, instead of its rows of Batch.Out. The tensors
+	// move; the slice is borrowed. An output of a port marked Free may have any data type, shape and number of rows here,
+	// and in Batch.Out of a batch of one request.
 	Out []tensor.Tensor
 }
 
-// Report records in the request's trace that the model did something, by a name: NAME_START and NAME_END are the ends of a
-// span of its own where spans are exported. It does nothing for a request that is not traced.
-func (r *Req) Report(name string) { r.Trace.Report(r.Step, name) }
+// ReportActivity adds a custom activity to the trace of the request, as TRITONSERVER_InferenceTraceReportActivity does. The
+// names NAME_START and NAME_END become a span in exported traces. It does nothing for a request that is not traced.
+func (r *Request) ReportActivity(name string) { r.Trace.Report(r.Step, name) }
 
-// Batch is what an Instance executes at once.
+// Batch is the unit of execution: one or more requests whose inputs were concatenated along the batch dimension.
+//
+// For example, requests with 2 and 1 rows of an input FP32 [4] give Rows 3, Requests[0].First 0 and Requests[1].First 2, and
+// In[0] of shape [3,4]. The instance then sets Out[0] to a tensor with 3 rows:
+//
+//	out, err := b.Alloc(0, tensor.FP32, tensor.Of(int64(b.Rows), 4))
+//
+// Lifecycle:
+//
+//  1. The server fills in all fields but Out and calls Instance.Execute.
+//  2. During Execute the instance reads In and calls the methods below, one at a time: they are not safe for concurrent use.
+//  3. When Execute returns, the server takes the outputs. The instance must not use the batch any more.
 type Batch struct {
-	Reqs []Req
-	// Rows is the batch dimension of every tensor when the model batches, else 1.
+	Requests []Request
+	// Rows is the batch dimension of all tensors. It is 1 for a model that does not batch.
 	Rows int
-	// In holds the inputs in Signature order, rows of all requests together; an
-	// optional input that is not given is absent. Borrowed: valid during Execute.
+	// In has the inputs in Signature order. An optional input that no request has is absent (Tensor.Present is false).
+	// Borrowed: valid until Execute returns.
 	In []tensor.Tensor
-	// Out takes the outputs in Signature order. Set it through Alloc, AllocBytes or
-	// SetOutput; an output left absent is a missing one.
+	// Out receives the outputs in Signature order. Use Alloc, AllocBytes or SetOutput to set one. The response of a request
+	// lacks outputs that are left absent.
 	Out []tensor.Tensor
-	// Allocator is where the outputs' memory comes from: the caller chose the place.
+	// Allocator allocates outputs, at the place that the server chose.
 	Allocator tensor.Allocator
-	// Over says, by output, which input's memory it may take over: one more than the
-	// input's position, 0 for none. It is nil where there is none at all. See AllocOver.
-	Over []int32
-	// Host is where outputs on the host come from when Allocator is that of a device;
-	// nil: Allocator.
-	Host tensor.Allocator
-	// Stream is where the work of an instance at a device goes, nil on the host. Its
-	// inputs are ready for work put there, and what Execute leaves in it need not be
-	// over when Execute returns: outputs are ready at the stream's end.
+	// HostAllocator allocates BYTES outputs when Allocator is a device's. Nil means Allocator.
+	HostAllocator tensor.Allocator
+	// InPlace has, for each output, one more than the index of the input whose memory it may reuse; 0 for none. It is nil
+	// when no output may reuse memory. See AllocInPlace.
+	InPlace []int32
+	// Stream is the stream of an instance at a device, nil on the host. The inputs are ready for work on this stream.
+	// Execute may return before the stream is done: the server waits for the stream before it reads the outputs.
 	Stream tensor.Stream
-	// Answers takes what Send sends; nil unless the model is decoupled.
+	// Responses sends the responses of a decoupled model. It is nil for any other model.
 	Responses Responses
 }
 
-// Answers takes the answers of a decoupled model as they come.
+// Responses sends responses of a decoupled model while the batch executes. The server implements it; instances call the
+// methods of Batch instead. Its methods are not safe for concurrent use.
 type Responses interface {
-	// Answer moves one answer to the i-th request of the batch: outputs in Signature
-	// order, absent ones left out of the answer. params are borrowed. It waits while
-	// the client is behind.
+	// Respond sends one response to request i of the batch: outputs in Signature order, which move; params are borrowed.
+	// It blocks while the client is slow.
 	Respond(i int, out []tensor.Tensor, params infer.Params, final bool) error
-	// Detach frees the batch's instance for the next batch, once.
+	// Detach makes the instance available for the next batch. It may be called once.
 	Detach()
 }
 
-// Failer is an Answers that tells clients of errors while the batch is executed.
-type Failer interface {
+// ErrorResponder is a Responses that sends errors to clients while the batch still executes.
+type ErrorResponder interface {
 	Responses
-	// Fail sends err to the client of the i-th request of the batch; final says that no response follows.
-	Fail(i int, err error, final bool)
+	// RespondError sends err to the client of request i. final means that no response follows.
+	RespondError(i int, err error, final bool)
 }
 
-// Send answers the i-th request of the batch, as often as a decoupled model likes;
-// final says that it was the last time. The outputs move, on every path. An error
-// says that nobody wants further answers, or that this one is not what the model's
-// signature promises; the request fails with it if the model returns it.
+// Send sends a response to request i. A decoupled model may call it any number of times; final marks the last response. The
+// outputs move in every case. An error means that the client no longer waits, or that the outputs do not match the
+// signature; the instance should stop sending to that request.
 //
-// A model that ends without having sent anything final has said with that alone that
-// nothing follows. One whose configuration does not say decoupled may not send.
+// A request whose execution ends without a final response ends without one. Models that are not decoupled must not send.
 func (b *Batch) Send(i int, out []tensor.Tensor, final bool) error {
 	return b.SendParams(i, out, nil, final)
 }
 
-// SendParams is Send of an answer with parameters, which are borrowed. See Req.Reply.
+// SendParams is Send with response parameters, which are borrowed. See Request.ResponseParams.
 func (b *Batch) SendParams(i int, out []tensor.Tensor, params infer.Params, final bool) error {
 	if b.Responses == nil {
 		tensor.ReleaseAll(out)
@@ -109,31 +116,29 @@ func (b *Batch) SendParams(i int, out []tensor.Tensor, params infer.Params, fina
 	return b.Responses.Respond(i, out, params, final)
 }
 
-// SendError fails the i-th request of the batch. The first failure is kept, and the client of a decoupled model learns of it at
-// once where that is possible: the other requests of the batch may take long. Responses may follow unless it is final.
+// SendError fails request i. The first error is kept. When the model is decoupled, the client receives the error at once, not
+// at the end of the batch. Responses may follow unless it is final.
 func (b *Batch) SendError(i int, err error, final bool) {
-	r := &b.Reqs[i]
+	r := &b.Requests[i]
 	if r.Err != nil {
 		return
 	}
 	r.Err = err
-	if f, ok := b.Responses.(Failer); ok {
-		f.Fail(i, err, final)
+	if f, ok := b.Responses.(ErrorResponder); ok {
+		f.RespondError(i, err, final)
 	}
 }
 
-// Detach tells the scheduler that the instance takes its next batch although responses of this one are still to come. A
-// decoupled model may call it at most once, during Execute, which must still not return before the last response. Until
-// then the instance must serve several calls of Execute at once. A model that is not decoupled cannot be detached: nothing
-// happens.
+// Detach makes the instance available for its next batch although responses of this one still follow. A decoupled model may
+// call it at most once, during Execute. Execute must still not return before the last response, so the instance must support
+// concurrent calls of Execute. Detach does nothing for a model that is not decoupled.
 func (b *Batch) Detach() {
 	if b.Responses != nil {
 		b.Responses.Detach()
 	}
 }
 
-// Alloc makes output port an uncleared tensor of fixed-size elements and returns it,
-// borrowed, to be filled.
+// Alloc sets an output to a new tensor of fixed-size elements and returns it, borrowed. Its memory is not cleared.
 func (b *Batch) Alloc(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor, error) {
 	t, err := tensor.New(b.Allocator, d, s)
 	if err != nil {
@@ -143,15 +148,15 @@ func (b *Batch) Alloc(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor,
 	return &b.Out[port], nil
 }
 
-// AllocOver is Alloc for a model that has read an element of its inputs by the time it
-// writes the one of the same position: where the configuration lets a state's output
-// use the memory of its input (use_same_buffer_for_input_output) and both are alike, it
-// gets that. Memory at a device is not taken over: other streams may still read it.
-func (b *Batch) AllocOver(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor, error) {
-	if b.Over == nil || b.Over[port] == 0 {
+// AllocInPlace is Alloc for a model that computes element by element: it reads element k of its inputs before it writes
+// element k of the output. The output reuses the memory of an input when the configuration allows it
+// (use_same_buffer_for_input_output of a sequence state), both have the same type and shape, and the memory is on the host.
+// Memory at a device is not reused, because other streams may still read it.
+func (b *Batch) AllocInPlace(port int, d tensor.DType, s tensor.Shape) (*tensor.Tensor, error) {
+	if b.InPlace == nil || b.InPlace[port] == 0 {
 		return b.Alloc(port, d, s)
 	}
-	in := &b.In[b.Over[port]-1]
+	in := &b.In[b.InPlace[port]-1]
 	if !in.Present() || in.Buf.Place().Kind == tensor.Device || d == tensor.Bytes || in.DType != d || !in.Shape.Equal(s) {
 		return b.Alloc(port, d, s)
 	}
@@ -159,10 +164,10 @@ func (b *Batch) AllocOver(port int, d tensor.DType, s tensor.Shape) (*tensor.Ten
 	return &b.Out[port], nil
 }
 
-// AllocBytes makes output port an uncleared BYTES tensor of n encoded bytes and
-// returns it, borrowed, to be filled. It is always on the host.
+// AllocBytes sets an output to a new BYTES tensor of n encoded bytes and returns it, borrowed. Its memory is on the host and
+// not cleared. For example, the elements "a" and "bc" take 4+1+4+2 = 11 bytes.
 func (b *Batch) AllocBytes(port int, s tensor.Shape, n int) (*tensor.Tensor, error) {
-	alloc := b.Host
+	alloc := b.HostAllocator
 	if alloc == nil {
 		alloc = b.Allocator
 	}
@@ -174,17 +179,16 @@ func (b *Batch) AllocBytes(port int, s tensor.Shape, n int) (*tensor.Tensor, err
 	return &b.Out[port], nil
 }
 
-// SetOutput moves t to output port.
+// SetOutput moves t to an output and releases the tensor that it replaces.
 func (b *Batch) SetOutput(port int, t tensor.Tensor) {
 	b.Out[port].Release()
 	b.Out[port] = t
 }
 
-// Fail fails the request that holds the given row; the others go on. The first
-// failure of a request is kept.
+// Fail fails the request that contains a row. The other requests continue. The first error of a request is kept.
 func (b *Batch) Fail(row int, err error) {
-	for i := range b.Reqs {
-		if r := &b.Reqs[i]; row >= r.First && row < r.First+r.Rows {
+	for i := range b.Requests {
+		if r := &b.Requests[i]; row >= r.First && row < r.First+r.Rows {
 			if r.Err == nil {
 				r.Err = err
 			}
@@ -193,12 +197,11 @@ func (b *Batch) Fail(row int, err error) {
 	}
 }
 
-// Reschedule has the i-th request of the batch executed once more, with the same
-// inputs and without the START signal: it is not answered now, and what the batch puts
-// out for it is dropped (but the states of its sequence, and what Send has sent). A
-// model whose configuration does not say iterative_sequence fails the request so.
+// Reschedule executes request i once more, with the same inputs but without the START control. The server discards the
+// outputs of this execution, apart from sequence states and sent responses. The model's configuration must have
+// iterative_sequence; otherwise the request fails.
 func (b *Batch) Reschedule(i int) {
-	if i >= 0 && i < len(b.Reqs) {
-		b.Reqs[i].Again = true
+	if i >= 0 && i < len(b.Requests) {
+		b.Requests[i].Rescheduled = true
 	}
 }

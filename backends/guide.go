@@ -1,14 +1,15 @@
 package backends
 
-// Guide is what docs/backends.md says of a backend beside the rest of its Factory.
+// Guide is the user documentation of a backend. Together with the rest of its Factory it becomes a section of
+// docs/backends.md.
 type Guide struct {
-	// Doc says in sentences what its models are.
+	// Doc describes the models of the backend, in sentences.
 	Doc string
-	// Limits says in sentences what is refused or cannot be; empty for a backend without files.
+	// Limits describes unsupported features, in sentences. It is empty for a backend without model files.
 	Limits string
-	// Params are the parameters of config.pbtxt that it reads.
+	// Params documents the parameters of config.pbtxt that the backend reads.
 	Params []Param
 }
 
-// Param is a parameter of config.pbtxt, or several that are alike, separated by commas.
+// Param documents one parameter of config.pbtxt, or several similar ones: Key then has their names, separated by commas.
 type Param struct{ Key, Doc string }

@@ -119,7 +119,7 @@ func guardTokenize(t *testing.T) func(n int) {
 	}
 	copy(in.Bytes(), data)
 	batch := &backends.Batch{
-		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}},
+		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}},
 		Rows: 1, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
 	}
 	return func(n int) {

@@ -194,7 +194,7 @@ func (d *taxDirect) ask(n int) {
 // batch is one request of FP32[1, 16].
 func (d *taxDirect) batch(sig *config.Signature) *backends.Batch {
 	b := &backends.Batch{
-		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}}, Rows: 1,
+		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}}, Rows: 1,
 		Out: make([]tensor.Tensor, len(sig.Outputs)), Allocator: d.alloc,
 	}
 	for range sig.Inputs {

@@ -23,7 +23,7 @@ type model struct {
 }
 
 func (m *model) Execute(_ context.Context, b *backends.Batch) error {
-	m.sizes = append(m.sizes, len(b.Reqs))
+	m.sizes = append(m.sizes, len(b.Requests))
 	return m.run(b)
 }
 

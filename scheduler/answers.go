@@ -14,7 +14,7 @@ type answers struct {
 	stream tensor.Stream // of the instance, nil on the host
 }
 
-var _ backends.Failer = (*answers)(nil)
+var _ backends.ErrorResponder = (*answers)(nil)
 
 // Answer checks one response as an execution's outputs are checked, and passes it on.
 // A response has as many rows as its request, apart from outputs that are Free.
@@ -41,8 +41,8 @@ func (a *answers) Respond(i int, out []tensor.Tensor, params infer.Params, final
 	return to.Respond(w, out, params, final)
 }
 
-// Fail implements backends.Failer. Responses that keep the order of requests are not overtaken.
-func (a *answers) Fail(i int, err error, final bool) {
+// RespondError implements backends.ErrorResponder. Responses that keep the order of requests are not overtaken.
+func (a *answers) RespondError(i int, err error, final bool) {
 	w := a.works[i]
 	if to, ok := w.To.(Failer); ok && w.queued.line == nil {
 		to.Fail(w, err, final)

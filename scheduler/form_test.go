@@ -175,7 +175,7 @@ func TestOptionalGroups(t *testing.T) {
 		jobs = append(jobs, b.Job(1, b.Floats([]int64{1, 1}, float32(i)), second))
 	}
 	do(b, func(batch *backends.Batch) error {
-		for _, q := range batch.Reqs {
+		for _, q := range batch.Requests {
 			if q.Rows != 1 {
 				t.Errorf("a request of %d rows", q.Rows)
 			}

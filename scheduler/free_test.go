@@ -10,8 +10,8 @@ import (
 
 // freely gives each request an output of its own form: by its first value v, v rows of INT32 [v, 2], or for 0 a scalar FP64.
 func freely(b *backends.Batch) error {
-	for i := range b.Reqs {
-		q := &b.Reqs[i]
+	for i := range b.Requests {
+		q := &b.Requests[i]
 		v := int64(tensor.Slice[float32](&b.In[0])[q.First])
 		d, shape := tensor.Int32, tensor.Of(v, 2)
 		if v == 0 {
@@ -22,7 +22,7 @@ func freely(b *backends.Batch) error {
 			return err
 		}
 		clear(out.Bytes())
-		if len(b.Reqs) == 1 {
+		if len(b.Requests) == 1 {
 			b.SetOutput(0, out)
 		} else {
 			q.Out = []tensor.Tensor{out}
@@ -79,13 +79,13 @@ func TestFreeOutputsOfBatch(t *testing.T) {
 			return err
 		},
 		"output 'OUTPUT0' of model 'm' has 4 bytes, expected those of shape [1,2]": func(b *backends.Batch) error {
-			for i := range b.Reqs {
+			for i := range b.Requests {
 				out, err := tensor.New(b.Allocator, tensor.FP32, tensor.Of(1))
 				if err != nil {
 					return err
 				}
 				out.Shape = tensor.Of(1, 2)
-				b.Reqs[i].Out = []tensor.Tensor{out}
+				b.Requests[i].Out = []tensor.Tensor{out}
 			}
 			return nil
 		},

@@ -22,7 +22,7 @@ func TestGatherCopiesRowsTogether(t *testing.T) {
 			t.Errorf("batch of %d rows %v", batch.Rows, in)
 		}
 		for i, want := range [][2]int{{0, 1}, {1, 2}, {3, 0}, {3, 1}} {
-			if q := batch.Reqs[i]; q.First != want[0] || q.Rows != want[1] {
+			if q := batch.Requests[i]; q.First != want[0] || q.Rows != want[1] {
 				t.Errorf("member %d has rows %d+%d, want %v", i, q.First, q.Rows, want)
 			}
 		}

@@ -19,7 +19,7 @@ func (r *Runner) streamOf(inst backends.Instance) tensor.Stream {
 // at has the batch execute at the place of stream s.
 func (r *Runner) at(s tensor.Stream, b *backends.Batch) {
 	b.Stream = s
-	b.Allocator, b.Host = r.alloc, r.alloc
+	b.Allocator, b.HostAllocator = r.alloc, r.alloc
 	if s != nil {
 		b.Allocator = s
 	}

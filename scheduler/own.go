@@ -11,7 +11,7 @@ import (
 func (r *Runner) takeOwn(b *backends.Batch, list *TaskList, err error) {
 	i := 0
 	for w := list.Head; w != nil; w = w.next {
-		q := &b.Reqs[i]
+		q := &b.Requests[i]
 		i++
 		if q.Out == nil {
 			continue
@@ -29,7 +29,7 @@ func (r *Runner) takeOwn(b *backends.Batch, list *TaskList, err error) {
 }
 
 // checkOwn checks one work's own outputs, and cuts padding out of them.
-func (r *Runner) checkOwn(b *backends.Batch, w *Task, q *backends.Req) error {
+func (r *Runner) checkOwn(b *backends.Batch, w *Task, q *backends.Request) error {
 	if len(q.Out) != len(w.Out) {
 		return status.Errorf(status.Internal, "model '%s' gives a request %d outputs, expected %d", r.sig.Model, len(q.Out), len(w.Out))
 	}

@@ -11,8 +11,8 @@ import (
 
 // ownOutputs gives each request of a batch an output of its own: as many elements as its input says.
 func ownOutputs(b *backends.Batch) error {
-	for i := range b.Reqs {
-		q := &b.Reqs[i]
+	for i := range b.Requests {
+		q := &b.Requests[i]
 		n := int64(tensor.Slice[float32](&b.In[0])[q.First])
 		out, err := tensor.New(b.Allocator, tensor.FP32, tensor.Of(int64(q.Rows), n))
 		if err != nil {

@@ -69,7 +69,7 @@ func NewRunner(s RunnerSettings) *Runner {
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
 			Out:       make([]tensor.Tensor, len(r.sig.Outputs)),
 			Allocator: r.alloc,
-			Over:      r.over,
+			InPlace:      r.over,
 		}}
 		if r.sig.Decoupled {
 			b.answers.runner = r
@@ -116,7 +116,7 @@ func (r *Runner) run(inst backends.Instance, list *TaskList, t *RunLoop) bool {
 func (r *Runner) runOne(inst backends.Instance, w *Task, t *RunLoop) {
 	b := &w.solo.batch
 	w.solo.member[0] = w.req(0)
-	b.Reqs, b.Rows, b.In, b.Out, b.Over = w.solo.member[:], int(w.Rows), w.In, w.Out, r.over
+	b.Requests, b.Rows, b.In, b.Out, b.InPlace = w.solo.member[:], int(w.Rows), w.In, w.Out, r.over
 	s := r.streamOf(inst)
 	r.at(s, b)
 	if r.sig.Decoupled {
@@ -146,7 +146,7 @@ func (r *Runner) runOne(inst backends.Instance, w *Task, t *RunLoop) {
 	} else {
 		r.stats.Executed(b.Rows, &w.Times)
 	}
-	w.solo.member[0] = backends.Req{}
+	w.solo.member[0] = backends.Request{}
 }
 
 // runMany executes several works together.
@@ -191,7 +191,7 @@ func (r *Runner) runMany(inst backends.Instance, list *TaskList, t *RunLoop) boo
 	i := 0
 	for w := list.Head; w != nil; w = w.next {
 		w.Times = times
-		if r.settle(w, &b.Reqs[i], err) {
+		if r.settle(w, &b.Requests[i], err) {
 			r.stats.Succeeded(int(w.Rows), w.Enqueued, &times)
 		}
 		i++
@@ -220,10 +220,10 @@ func (r *Runner) separately(inst backends.Instance, list *TaskList, t *RunLoop) 
 }
 
 // req returns the task as a member of a batch, with its rows from first on.
-func (w *Task) req(first int) backends.Req {
-	q := backends.Req{Meta: w.Meta, Ctx: w.Ctx, In: w.In, Wanted: w.Outputs, Step: w.Step, First: first, Rows: int(w.Rows)}
+func (w *Task) req(first int) backends.Request {
+	q := backends.Request{Meta: w.Meta, Ctx: w.Ctx, In: w.In, RequestedOutputs: w.Outputs, Step: w.Step, First: first, Rows: int(w.Rows)}
 	if w.Traced != nil {
-		q.Trace, q.Wave = w.Traced.Trace, w.Traced.SubRun
+		q.Trace, q.SubRun = w.Traced.Trace, w.Traced.SubRun
 	}
 	return q
 }
@@ -235,7 +235,7 @@ func fill(b *joint, list *TaskList) {
 		if b.Responses != nil {
 			b.answers.works = append(b.answers.works, w)
 		}
-		b.Reqs = append(b.Reqs, w.req(b.Rows))
+		b.Requests = append(b.Requests, w.req(b.Rows))
 		b.Rows += int(w.Rows)
 	}
 }
@@ -253,7 +253,7 @@ func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backend
 
 // check verifies what the instance put out: a batch with wrong rows cannot be scattered.
 func (r *Runner) check(b *backends.Batch) error {
-	return r.checkOutputs(b.Out, b.Rows, len(b.Reqs) == 1)
+	return r.checkOutputs(b.Out, b.Rows, len(b.Requests) == 1)
 }
 
 // checkOutputs verifies outputs. Those of one request alone may be Free.
@@ -297,7 +297,7 @@ func sized(t *tensor.Tensor) bool {
 
 // settle ends one work of an executed batch and reports whether it succeeded; failures
 // it counts. err is the batch's.
-func (r *Runner) settle(w *Task, member *backends.Req, err error) bool {
+func (r *Runner) settle(w *Task, member *backends.Request, err error) bool {
 	tensor.ReleaseAll(w.In)
 	if w.Placeholder {
 		tensor.ReleaseAll(w.Out)
@@ -306,14 +306,14 @@ func (r *Runner) settle(w *Task, member *backends.Req, err error) bool {
 	if w.Err = err; err == nil {
 		w.Err = member.Err
 	}
-	if w.Rescheduled = member.Again && w.Err == nil; w.Rescheduled {
+	if w.Rescheduled = member.Rescheduled && w.Err == nil; w.Rescheduled {
 		if r.again {
 			return false
 		}
 		w.Rescheduled, w.Err = false, errReschedule(r.sig.Model)
 	}
 	if w.Err == nil {
-		w.ResponseParams = member.Reply
+		w.ResponseParams = member.ResponseParams
 		if d := w.Meta.Deadline; d > 0 {
 			r.stats.Slack(d - w.Times.End)
 		}
@@ -383,11 +383,11 @@ func (r *Runner) recycle(b *joint) {
 	b.answers.works = b.answers.works[:0]
 	tensor.ReleaseAll(b.In)
 	tensor.ReleaseAll(b.Out)
-	for i := range b.Reqs {
-		tensor.ReleaseAll(b.Reqs[i].Out)
+	for i := range b.Requests {
+		tensor.ReleaseAll(b.Requests[i].Out)
 	}
-	clear(b.Reqs)
-	b.Reqs = b.Reqs[:0]
+	clear(b.Requests)
+	b.Requests = b.Requests[:0]
 	b.Stream, b.answers.stream = nil, nil
 	r.batches.Put(b)
 }

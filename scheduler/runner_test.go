@@ -130,7 +130,7 @@ func TestCancelledByModel(t *testing.T) {
 	j.Ctx = ctx
 	do(b, func(batch *backends.Batch) error {
 		cancel()
-		return batch.Reqs[0].Ctx.Err()
+		return batch.Requests[0].Ctx.Err()
 	}, j)
 	n, _ := b.Stats.Failures[telemetry.Canceled].Load()
 	if status.CodeOf(j.Err) != status.Cancelled || n != 1 {

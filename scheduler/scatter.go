@@ -46,7 +46,7 @@ func (r *Runner) scatterFixed(b *backends.Batch, list *TaskList, port int) error
 	unpad := r.pad.output(port)
 	i := 0
 	for w := list.Head; w != nil; w = w.next {
-		q := &b.Reqs[i]
+		q := &b.Requests[i]
 		i++
 		if q.Err != nil {
 			continue
@@ -107,7 +107,7 @@ func (r *Runner) scatterBytes(b *backends.Batch, list *TaskList, port int) error
 	rest, off := out.Bytes(), out.Off
 	i := 0
 	for w := list.Head; w != nil; w = w.next {
-		q := &b.Reqs[i]
+		q := &b.Requests[i]
 		i++
 		before := len(rest)
 		for range perRow * int64(q.Rows) {

@@ -12,7 +12,7 @@ func (r *Runner) scatterWhole(b *backends.Batch, list *TaskList, port int) (done
 	case r.sig.Outputs[port].ShapeTensor:
 		i := 0
 		for w := list.Head; w != nil; w = w.next {
-			if b.Reqs[i].Err == nil {
+			if b.Requests[i].Err == nil {
 				w.Out[port] = b.Out[port].Retain()
 			}
 			i++
@@ -51,7 +51,7 @@ func (r *Runner) scatterElements(b *backends.Batch, list *TaskList, port int) er
 		if !ok {
 			return status.Errorf(status.Internal, "output '%s' of model '%s' holds fewer elements than its shape %s", r.sig.Outputs[port].Name, r.sig.Model, out.Shape)
 		}
-		if b.Reqs[i].Err == nil {
+		if b.Requests[i].Err == nil {
 			w.Out[port] = view.Retain()
 		}
 		i++

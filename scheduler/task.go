@@ -122,7 +122,7 @@ type queued struct {
 // solo is the batch of a task that executes alone.
 type solo struct {
 	batch  backends.Batch
-	member [1]backends.Req
+	member [1]backends.Request
 }
 
 // Trace returns the trace of the task's request, nil when it is not traced.

@@ -172,7 +172,7 @@ func outlive(t *testing.T, b *bench) {
 func concurrent(t *testing.T, b *bench) {
 	t.Helper()
 	const workers, rounds = 4, 25
-	_, shared := b.model.(backends.Concurrent)
+	_, shared := b.model.(backends.ConcurrentModel)
 	instances := make([]backends.Instance, workers)
 	for i := range instances {
 		if i > 0 && shared {

@@ -124,7 +124,7 @@ func (b *bench) batch(t *testing.T, in []Value, a tensor.Allocator) (batch *back
 	t.Helper()
 	rows := max(1, b.fixture.Rows)
 	batch = &backends.Batch{
-		Reqs:      []backends.Req{{Ctx: t.Context(), Rows: rows}},
+		Requests:      []backends.Request{{Ctx: t.Context(), Rows: rows}},
 		Rows:      rows,
 		Out:       make([]tensor.Tensor, len(b.model.Signature().Outputs)),
 		Allocator: a,
@@ -165,7 +165,7 @@ func failed(err error, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	return b.Reqs[0].Err
+	return b.Requests[0].Err
 }
 
 func missingModel(t *testing.T, factory backends.Factory, options backends.Options, f Fixture) {

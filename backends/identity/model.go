@@ -19,7 +19,7 @@ type model struct {
 	split bool
 }
 
-var _ backends.Concurrent = (*model)(nil)
+var _ backends.ConcurrentModel = (*model)(nil)
 
 // Signature returns the ports as configured.
 func (m *model) Signature() *config.Signature { return m.sig }
@@ -58,8 +58,8 @@ func (i instance) Execute(_ context.Context, b *backends.Batch) error {
 
 // executeEach gives each request its own inputs, as they were before they were joined.
 func (i instance) executeEach(b *backends.Batch) error {
-	for k := range b.Reqs {
-		q := &b.Reqs[k]
+	for k := range b.Requests {
+		q := &b.Requests[k]
 		q.Out = make([]tensor.Tensor, len(i.source))
 		for port := range i.source {
 			if err := i.copy(b, q.In, q.Out, port, q.Rows); err != nil {

@@ -53,13 +53,13 @@ input { name: "INPUT1" data_type: TYPE_FP32 dims: [ 2 ] optional: true } output 
 	}
 	b := &backends.Batch{
 		Rows: 2, In: make([]tensor.Tensor, 2), Out: make([]tensor.Tensor, 2), Allocator: alloc,
-		Reqs: []backends.Req{{Rows: 1, In: own(16)}, {First: 1, Rows: 1, In: own(8)}},
+		Requests: []backends.Request{{Rows: 1, In: own(16)}, {First: 1, Rows: 1, In: own(8)}},
 	}
 	if err := i.Execute(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	for k, want := range []tensor.Shape{tensor.Of(1, 16), tensor.Of(1, 8)} {
-		q := &b.Reqs[k]
+		q := &b.Requests[k]
 		if !q.Out[0].Shape.Equal(want) || !q.Out[1].Shape.Equal(tensor.Of(1, 2)) {
 			t.Errorf("request %d gets %s and %s", k, q.Out[0].Shape, q.Out[1].Shape)
 		}
@@ -101,7 +101,7 @@ func TestReport(t *testing.T) {
 		x := tr.Sample("id", 1, "")
 		b := &backends.Batch{
 			Rows: 2, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1), Allocator: tensor.NewPool(),
-			Reqs: []backends.Req{{Rows: 1, Ctx: t.Context(), Trace: x}, {First: 1, Rows: 1, Ctx: t.Context()}},
+			Requests: []backends.Request{{Rows: 1, Ctx: t.Context(), Trace: x}, {First: 1, Rows: 1, Ctx: t.Context()}},
 		}
 		began := time.Now()
 		b.In[0], err = tensor.New(b.Allocator, tensor.FP32, tensor.Of(2, 1))

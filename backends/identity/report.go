@@ -17,7 +17,7 @@ const (
 
 // report has each request whose trace the settings chose report a span, a single
 // activity, and spans inside each other. A span takes a tenth of a second.
-func (p *params) report(ctx context.Context, reqs []backends.Req) error {
+func (p *params) report(ctx context.Context, reqs []backends.Request) error {
 	for i := range reqs {
 		if !reqs[i].Trace.Chosen() {
 			continue
@@ -29,24 +29,24 @@ func (p *params) report(ctx context.Context, reqs []backends.Req) error {
 	return nil
 }
 
-func (p *params) reportOne(ctx context.Context, q *backends.Req, reqs []backends.Req) error {
-	q.Report(activity + "_START")
+func (p *params) reportOne(ctx context.Context, q *backends.Request, reqs []backends.Request) error {
+	q.ReportActivity(activity + "_START")
 	if err := pause(ctx, activityTime, reqs); err != nil {
 		return err
 	}
-	q.Report(activity + "_END")
-	q.Report(singleActivity)
+	q.ReportActivity(activity + "_END")
+	q.ReportActivity(singleActivity)
 	for n := range p.spans {
-		q.Report(activity + strconv.Itoa(n) + "_START")
+		q.ReportActivity(activity + strconv.Itoa(n) + "_START")
 		if err := pause(ctx, activityTime, reqs); err != nil {
 			return err
 		}
 		if n%p.frequency == 0 {
-			q.Report(singleActivity)
+			q.ReportActivity(singleActivity)
 		}
 	}
 	for n := p.spans - 1; n >= 0; n-- {
-		q.Report(activity + strconv.Itoa(n) + "_END")
+		q.ReportActivity(activity + strconv.Itoa(n) + "_END")
 	}
 	return nil
 }

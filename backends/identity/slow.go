@@ -47,11 +47,11 @@ type sleeper struct {
 
 // Execute waits, unless every client has gone, reports activities and responds.
 func (s *sleeper) Execute(ctx context.Context, b *backends.Batch) error {
-	if err := pause(ctx, s.delay, b.Reqs); err != nil {
+	if err := pause(ctx, s.delay, b.Requests); err != nil {
 		return err
 	}
 	if s.params.tracing {
-		if err := s.params.report(ctx, b.Reqs); err != nil {
+		if err := s.params.report(ctx, b.Requests); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func (s *sleeper) Execute(ctx context.Context, b *backends.Batch) error {
 }
 
 // pause waits for d, or until the clients of all requests have gone.
-func pause(ctx context.Context, d time.Duration, reqs []backends.Req) error {
+func pause(ctx context.Context, d time.Duration, reqs []backends.Request) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for i := range reqs {

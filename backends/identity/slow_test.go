@@ -18,7 +18,7 @@ const one = `input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] } output { 
 func took(i backends.Instance, clients ...context.Context) (time.Duration, error) {
 	b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1)}
 	for _, ctx := range clients {
-		b.Reqs = append(b.Reqs, backends.Req{Ctx: ctx, Rows: 1})
+		b.Requests = append(b.Requests, backends.Request{Ctx: ctx, Rows: 1})
 	}
 	began := time.Now()
 	err := i.Execute(context.Background(), b)
@@ -32,7 +32,7 @@ func TestDelays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := m.(backends.Concurrent); ok {
+	if _, ok := m.(backends.ConcurrentModel); ok {
 		t.Error("a model with a delay runs where its callers are")
 	}
 	synctest.Test(t, func(t *testing.T) {

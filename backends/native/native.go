@@ -84,7 +84,7 @@ type model struct {
 }
 
 var (
-	_ backends.Concurrent = (*model)(nil)
+	_ backends.ConcurrentModel = (*model)(nil)
 	_ backends.Instance   = (*model)(nil)
 )
 

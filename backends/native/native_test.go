@@ -127,7 +127,7 @@ func TestLoad(t *testing.T) {
 			if diff := cmp.Diff(want, m.Signature()); diff != "" {
 				t.Errorf("signature (-want +got):\n%s", diff)
 			}
-			if c, ok := m.(backends.Concurrent); !ok || c.Inline() != tt.inline {
+			if c, ok := m.(backends.ConcurrentModel); !ok || c.Inline() != tt.inline {
 				t.Errorf("concurrent: %v, inline: want %v", ok, tt.inline)
 			}
 		})

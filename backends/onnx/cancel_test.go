@@ -65,7 +65,7 @@ func TestCancelRun(t *testing.T) {
 		"alone": func(t *testing.T, _ *backends.Batch) context.Context { t.Helper(); return newLeaver(t) },
 		"all members": func(t *testing.T, b *backends.Batch) context.Context {
 			t.Helper()
-			b.Reqs = []backends.Req{{Ctx: newLeaver(t)}, {Ctx: newLeaver(t)}}
+			b.Requests = []backends.Request{{Ctx: newLeaver(t)}, {Ctx: newLeaver(t)}}
 			return context.Background()
 		},
 	} {
@@ -105,7 +105,7 @@ func TestMemberStays(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	b := loopBatch(t, 20000)
-	b.Reqs = []backends.Req{{Ctx: gone}, {Ctx: t.Context()}}
+	b.Requests = []backends.Request{{Ctx: gone}, {Ctx: t.Context()}}
 	if err := x.Execute(context.Background(), b); err != nil {
 		t.Errorf("Execute = %v", err)
 	}

@@ -91,7 +91,7 @@ func loadExample(tb testing.TB) backends.Instance {
 func (r *exampleRequest) batch(tb testing.TB) *backends.Batch {
 	tb.Helper()
 	b := &backends.Batch{Rows: int(r.Inputs[0].Shape[0]), Out: make([]tensor.Tensor, len(r.Outputs)), Allocator: tensor.NewPool()}
-	b.Reqs = []backends.Req{{Ctx: tb.Context(), Rows: b.Rows}}
+	b.Requests = []backends.Request{{Ctx: tb.Context(), Rows: b.Rows}}
 	for i := range r.Inputs {
 		b.In = append(b.In, r.Inputs[i].tensor(tb))
 	}

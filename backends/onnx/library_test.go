@@ -124,7 +124,7 @@ func loadMLP(tb testing.TB) (*instance, *backends.Batch) {
 		_ = b.Close()
 	})
 	return x.(*instance), &backends.Batch{
-		Reqs: make([]backends.Req, 1), Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: pool,
+		Requests: make([]backends.Request, 1), Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: pool,
 	}
 }
 

@@ -28,7 +28,7 @@ func NewFactory() backends.Factory {
 		Name:        "onnxruntime",
 		Platforms:   []string{"onnxruntime_onnx"},
 		DefaultFile: modelFile,
-		Keys:        []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
+		ConfigKeys:        []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
 		Params:      params,
 		Native:      true,
 		Guide:       guide,
@@ -199,7 +199,7 @@ type model struct {
 	unsure atomic.Bool
 }
 
-var _ backends.Threaded = (*model)(nil)
+var _ backends.ThreadedModel = (*model)(nil)
 
 // Threads returns those of one execution, as configured.
 func (m *model) Threads() int { return m.threads }

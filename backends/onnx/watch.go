@@ -29,7 +29,7 @@ type watch struct {
 	stopped bool          // written by it before it takes from ended
 
 	ctx  context.Context //nolint:containedctx // that of the run under way
-	reqs []backends.Req
+	reqs []backends.Request
 }
 
 // What a run is in.
@@ -50,10 +50,10 @@ func (w *watch) begin(c *C.tt_call) {
 //
 // hot: no allocation.
 func (w *watch) over(ctx context.Context, b *backends.Batch) bool {
-	if ctx.Done() == nil && !leaving(b.Reqs) {
+	if ctx.Done() == nil && !leaving(b.Requests) {
 		return false
 	}
-	w.ctx, w.reqs = ctx, b.Reqs
+	w.ctx, w.reqs = ctx, b.Requests
 	w.state.Store(w.state.Load()&^phaseBits + oneRun | running)
 	if !w.armed.Load() && w.armed.CompareAndSwap(false, true) {
 		w.timer.Reset(patience)
@@ -62,7 +62,7 @@ func (w *watch) over(ctx context.Context, b *backends.Batch) bool {
 }
 
 // leaving reports whether every member of a batch may leave.
-func leaving(reqs []backends.Req) bool {
+func leaving(reqs []backends.Request) bool {
 	for i := range reqs {
 		if reqs[i].Ctx == nil || reqs[i].Ctx.Done() == nil {
 			return false

@@ -45,7 +45,7 @@ func newTest(tb testing.TB, dir, pbtxt string) *instance {
 func newBatch(tb testing.TB, outs int, in ...tensor.Tensor) *backends.Batch {
 	tb.Helper()
 	tb.Cleanup(func() { tensor.ReleaseAll(in) })
-	return &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, In: in, Out: make([]tensor.Tensor, outs), Allocator: tensor.NewPool()}
+	return &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, In: in, Out: make([]tensor.Tensor, outs), Allocator: tensor.NewPool()}
 }
 
 func zeros(tb testing.TB, d tensor.DType, dims ...int64) tensor.Tensor {

@@ -32,7 +32,7 @@ func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "openvino",
 		DefaultFile: modelFile,
-		Keys:        []string{bind.KeyMaxBatch, keyLibrary},
+		ConfigKeys:        []string{bind.KeyMaxBatch, keyLibrary},
 		Params:      slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
 		Native:      true,
 		Guide:       guide,
@@ -182,7 +182,7 @@ type model struct {
 	slow atomic.Bool
 }
 
-var _ backends.Threaded = (*model)(nil)
+var _ backends.ThreadedModel = (*model)(nil)
 
 // connect finds the executable's ports and how many threads an execution takes.
 func (m *model) connect() error {

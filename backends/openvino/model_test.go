@@ -207,7 +207,7 @@ func TestParameters(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				threads, ok := m.(backends.Threaded)
+				threads, ok := m.(backends.ThreadedModel)
 				if !ok || threads.Threads() < 1 || tc.threads > 0 && threads.Threads() != tc.threads {
 					t.Errorf("threads %v, want %d", m, tc.threads)
 				}

@@ -125,7 +125,7 @@ func run(t *testing.T, m backends.Model, rows int, in ...backendtest.Value) ([]b
 		t.Fatal(err)
 	}
 	defer x.Close()
-	b := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: rows, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: a}
+	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: rows, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: a}
 	for _, v := range in {
 		b.In = append(b.In, v.Tensor(t, a))
 	}

@@ -71,10 +71,10 @@ func execution(b *testing.B, s *backends.Settings, in []tensor.Tensor, outputs i
 	b.Cleanup(func() { _ = x.Close() })
 	b.Cleanup(func() { tensor.ReleaseAll(in) })
 	batch := &backends.Batch{Rows: 1, In: in, Out: make([]tensor.Tensor, outputs), Allocator: s.Alloc}
-	batch.Reqs = []backends.Req{{Ctx: b.Context(), Rows: 1}}
+	batch.Requests = []backends.Request{{Ctx: b.Context(), Rows: 1}}
 	return func() {
-		if err := x.Execute(b.Context(), batch); err != nil || batch.Reqs[0].Err != nil {
-			b.Fatal(err, batch.Reqs[0].Err)
+		if err := x.Execute(b.Context(), batch); err != nil || batch.Requests[0].Err != nil {
+			b.Fatal(err, batch.Requests[0].Err)
 		}
 		tensor.ReleaseAll(batch.Out)
 	}

@@ -96,9 +96,9 @@ func (e *execution) begin(id uint32, b *backends.Batch, decoupled bool) {
 	case <-e.idle:
 	default:
 	}
-	e.id, e.batch, e.decoupled, e.left = id, b, decoupled, len(b.Reqs)
+	e.id, e.batch, e.decoupled, e.left = id, b, decoupled, len(b.Requests)
 	e.over = e.over[:0]
-	for range b.Reqs {
+	for range b.Requests {
 		e.over = append(e.over, false)
 	}
 }
@@ -106,20 +106,20 @@ func (e *execution) begin(id uint32, b *backends.Batch, decoupled bool) {
 func (e *execution) context() context.Context {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.batch == nil || len(e.batch.Reqs) != 1 {
+	if e.batch == nil || len(e.batch.Requests) != 1 {
 		return nil
 	}
-	return e.batch.Reqs[0].Ctx
+	return e.batch.Requests[0].Ctx
 }
 
 func (e *execution) trace() tracing.Context {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.batch == nil || len(e.batch.Reqs) != 1 {
+	if e.batch == nil || len(e.batch.Requests) != 1 {
 		return tracing.Context{}
 	}
-	q := &e.batch.Reqs[0]
-	return q.Trace.Context(q.Step, q.Wave)
+	q := &e.batch.Requests[0]
+	return q.Trace.Context(q.Step, q.SubRun)
 }
 
 // settled says that request i has its last answer.
@@ -194,10 +194,10 @@ func (e *execution) cancelled(id uint32, i int) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.batch == nil || e.id != id || i < 0 || i >= len(e.batch.Reqs) {
+	if e.batch == nil || e.id != id || i < 0 || i >= len(e.batch.Requests) {
 		return true
 	}
-	return unwanted(e.batch.Reqs[i].Ctx)
+	return unwanted(e.batch.Requests[i].Ctx)
 }
 
 func (s *side) tellCancelled(p *packet) {
@@ -274,7 +274,7 @@ func (w *worker) deliver(p *packet) error {
 
 // hand gives request i of a batch one answer.
 func (m *model) hand(b *backends.Batch, i int, a *answer, p *packet, decoupled, final bool) error {
-	q := &b.Reqs[i]
+	q := &b.Requests[i]
 	switch a.state {
 	case stateError:
 		b.SendError(i, a.err(), final)
@@ -297,7 +297,7 @@ func (m *model) hand(b *backends.Batch, i int, a *answer, p *packet, decoupled, 
 	if decoupled {
 		return b.SendParams(i, out, a.params, final)
 	}
-	q.Reply = append(q.Reply, a.params...)
+	q.ResponseParams = append(q.ResponseParams, a.params...)
 	q.Out = out
 	return nil
 }

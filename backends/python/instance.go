@@ -168,15 +168,15 @@ func (x *instance) leave(w *worker) {
 // failAll fails the requests of a batch that have not failed yet. They are not tried again one by one: the model has
 // seen them. One whose last response was sent keeps it, as in Triton. e is nil when the model has not.
 func failAll(b *backends.Batch, e *execution, err error) {
-	for i := range b.Reqs {
+	for i := range b.Requests {
 		if e != nil && e.ended(i) {
 			continue
 		}
-		if b.Reqs[i].Err == nil {
-			b.Reqs[i].Err = err
+		if b.Requests[i].Err == nil {
+			b.Requests[i].Err = err
 		}
-		tensor.ReleaseAll(b.Reqs[i].Out)
-		b.Reqs[i].Out = nil
+		tensor.ReleaseAll(b.Requests[i].Out)
+		b.Requests[i].Out = nil
 	}
 	tensor.ReleaseAll(b.Out)
 }
@@ -214,14 +214,14 @@ func (x *instance) begin(b *backends.Batch) error {
 	if err != nil {
 		return x.broken(err)
 	}
-	w.body = binary.LittleEndian.AppendUint32(newBody(w.body), uint32(len(b.Reqs)))
+	w.body = binary.LittleEndian.AppendUint32(newBody(w.body), uint32(len(b.Requests)))
 	w.body = binary.LittleEndian.AppendUint32(w.body, in.id)
 	w.body = binary.LittleEndian.AppendUint32(w.body, x.out.id)
 	w.body = binary.LittleEndian.AppendUint32(w.body, 0)
 	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(n))
 	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(len(x.out.mem)))
 	present := x.copyInputs(b, in)
-	for i := range b.Reqs {
+	for i := range b.Requests {
 		x.appendRequest(b, i, present)
 	}
 	return nil
@@ -240,11 +240,11 @@ func (x *instance) ragged(b *backends.Batch) bool {
 			continue
 		}
 		n := 0
-		for i := range b.Reqs {
-			if len(b.Reqs[i].In) <= k {
+		for i := range b.Requests {
+			if len(b.Requests[i].In) <= k {
 				return false
 			}
-			n += b.Reqs[i].In[k].Len
+			n += b.Requests[i].In[k].Len
 		}
 		if n != b.In[k].Len {
 			return false
@@ -280,7 +280,7 @@ func (x *instance) copyInputs(b *backends.Batch, in *region) (present int) {
 }
 
 func (x *instance) appendRequest(b *backends.Batch, i, present int) {
-	q, w := &b.Reqs[i], x.w
+	q, w := &b.Requests[i], x.w
 	at := len(w.body)
 	w.body = appendRequest(w.body, q.Meta, present)
 	for k := range b.In {
@@ -359,8 +359,8 @@ func (x *instance) await(b *backends.Batch) error {
 
 // patience adds a tick to how long nobody has been waiting for a batch.
 func patience(b *backends.Batch, over, tick time.Duration) time.Duration {
-	for i := range b.Reqs {
-		if ctx := b.Reqs[i].Ctx; ctx == nil || ctx.Err() == nil {
+	for i := range b.Requests {
+		if ctx := b.Requests[i].Ctx; ctx == nil || ctx.Err() == nil {
 			return 0
 		}
 	}
@@ -379,23 +379,23 @@ func (x *instance) take(b *backends.Batch, e *execution, p *packet) error {
 	switch {
 	case err != nil:
 		return err
-	case n != len(b.Reqs):
-		return status.Errorf(status.Internal, "model '%s' ('%s'): expected %d responses of execute, found %d", x.m.sig.Model, x.m.file, len(b.Reqs), n)
+	case n != len(b.Requests):
+		return status.Errorf(status.Internal, "model '%s' ('%s'): expected %d responses of execute, found %d", x.m.sig.Model, x.m.file, len(b.Requests), n)
 	}
 	x.mem = memory{mem: x.out.mem, alloc: b.Allocator, keep: x.mem.keep}
-	if b.Host != nil {
-		x.mem.alloc = b.Host
+	if b.HostAllocator != nil {
+		x.mem.alloc = b.HostAllocator
 	}
 	if x.w.regions.crowded() {
 		x.mem.keep = nil
 	} else if x.mem.keep == nil {
 		x.mem.keep = x.keep
 	}
-	need := len(b.Reqs) * len(b.Out)
+	need := len(b.Requests) * len(b.Out)
 	for len(x.outs) < need {
 		x.outs = append(x.outs, tensor.Tensor{})
 	}
-	for i := range b.Reqs {
+	for i := range b.Requests {
 		x.answer.read(&r)
 		if r.bad {
 			return status.Errorf(status.Internal, "model '%s': unexpected answer of %d bytes of its python worker", x.m.sig.Model, len(p.body))
@@ -426,7 +426,7 @@ func (x *instance) giveBack() {
 
 // settle gives one request its answer.
 func (x *instance) settle(b *backends.Batch, e *execution, i int) {
-	a, q := &x.answer, &b.Reqs[i]
+	a, q := &x.answer, &b.Requests[i]
 	if a.state == stateNone {
 		return
 	}
@@ -439,9 +439,9 @@ func (x *instance) settle(b *backends.Batch, e *execution, i int) {
 		b.Reschedule(i)
 		return
 	}
-	q.Reply = append(q.Reply, a.params...)
+	q.ResponseParams = append(q.ResponseParams, a.params...)
 	outs := b.Out
-	if len(b.Reqs) > 1 {
+	if len(b.Requests) > 1 {
 		outs = x.outs[i*len(b.Out) : (i+1)*len(b.Out)]
 		q.Out = outs
 	}

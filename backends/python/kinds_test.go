@@ -58,14 +58,14 @@ func (b *bench) execute(ctx context.Context, t *testing.T, rows ...[]float32) []
 	all := tensor.Slice[float32](&in)[:0]
 	for i, row := range rows {
 		all = append(all, row...)
-		batch.Reqs = append(batch.Reqs, backends.Req{Ctx: ctx, First: i, Rows: 1})
+		batch.Requests = append(batch.Requests, backends.Request{Ctx: ctx, First: i, Rows: 1})
 	}
 	if err := b.Execute(ctx, batch); err != nil {
 		t.Fatal(err)
 	}
 	out := make([]result, len(rows))
-	for i := range batch.Reqs {
-		q := &batch.Reqs[i]
+	for i := range batch.Requests {
+		q := &batch.Requests[i]
 		own := batch.Out
 		if len(rows) > 1 {
 			own = q.Out
@@ -130,13 +130,13 @@ func TestFreeOutputs(t *testing.T) {
 			copy(tensor.Slice[float32](&in), kinds)
 			batch := &backends.Batch{Rows: len(kinds), In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: b.alloc}
 			for i := range kinds {
-				batch.Reqs = append(batch.Reqs, backends.Req{Ctx: t.Context(), First: i, Rows: 1})
+				batch.Requests = append(batch.Requests, backends.Request{Ctx: t.Context(), First: i, Rows: 1})
 			}
 			if err := b.Execute(t.Context(), batch); err != nil {
 				t.Fatal(err)
 			}
 			for i, kind := range kinds {
-				q := &batch.Reqs[i]
+				q := &batch.Requests[i]
 				out := batch.Out
 				if len(kinds) > 1 {
 					out = q.Out

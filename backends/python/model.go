@@ -50,7 +50,7 @@ type model struct {
 }
 
 var (
-	_ backends.Completer        = (*model)(nil)
+	_ backends.ConfigCompleter        = (*model)(nil)
 	_ backends.ReadinessChecker = (*model)(nil)
 )
 
@@ -166,7 +166,7 @@ func (m *model) complete(ctx context.Context, w *worker, allowed bool) error {
 }
 
 // Completed returns what auto_complete_config made of the configuration, nil when there is none.
-func (m *model) Completed() *modelconfig.ModelConfig { return m.given }
+func (m *model) CompletedConfig() *modelconfig.ModelConfig { return m.given }
 
 // Signature returns what the configuration declares.
 func (m *model) Signature() *config.Signature { return m.sig }

@@ -26,7 +26,7 @@ const (
 )
 
 // nurseryArgument has worker.py be a nursery.
-const nurseryArgument = "nursery"
+const nurseryArgument = "forkserver"
 
 // errNoNursery says that workers have to be started, not forked.
 var errNoNursery = errors.New("workers of this interpreter cannot be forked")

@@ -36,12 +36,12 @@ func (a asked) ask(t *testing.T, signal syscall.Signal) (told, error) {
 	}
 	defer in.Release()
 	tensor.Slice[int64](&in)[0] = int64(signal)
-	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 2), Allocator: a.alloc, Reqs: []backends.Req{{Ctx: t.Context(), Rows: 1}}}
+	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 2), Allocator: a.alloc, Requests: []backends.Request{{Ctx: t.Context(), Rows: 1}}}
 	defer func() { tensor.ReleaseAll(b.Out) }()
 	if err := a.Execute(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Reqs[0].Err; err != nil {
+	if err := b.Requests[0].Err; err != nil {
 		return told{}, err
 	}
 	v := tensor.Slice[int64](&b.Out[0])
@@ -185,7 +185,7 @@ func TestSpawn(t *testing.T) {
 	o := options(t)
 	path := preparedtest.Runtime(t, "python")
 	barren := filepath.Join(t.TempDir(), "python3")
-	text := "#!/bin/sh\nfor a; do [ \"$a\" = nursery ] && exit 1; done\nexec '" + path + "' \"$@\"\n"
+	text := "#!/bin/sh\nfor a; do [ \"$a\" = forkserver ] && exit 1; done\nexec '" + path + "' \"$@\"\n"
 	if err := os.WriteFile(barren, []byte(text), 0o700); err != nil { //nolint:gosec // it is to run
 		t.Fatal(err)
 	}
@@ -285,14 +285,14 @@ func TestRagged(t *testing.T) {
 	all := of([]int64{5}, 1, 2, 3, 4, 5)
 	one, two := of([]int64{1, 3}, 1, 2, 3), of([]int64{2, 1}, 4, 5)
 	defer tensor.ReleaseAll([]tensor.Tensor{all, one, two})
-	b := &backends.Batch{Rows: 3, In: []tensor.Tensor{all, all}, Out: make([]tensor.Tensor, 2), Allocator: s.Alloc, Reqs: []backends.Req{
+	b := &backends.Batch{Rows: 3, In: []tensor.Tensor{all, all}, Out: make([]tensor.Tensor, 2), Allocator: s.Alloc, Requests: []backends.Request{
 		{Ctx: t.Context(), Rows: 1, In: []tensor.Tensor{one, one}}, {Ctx: t.Context(), First: 1, Rows: 2, In: []tensor.Tensor{two, two}},
 	}}
 	if err := x.Execute(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range [][]float32{{2, 4, 6}, {8, 10}} {
-		q := &b.Reqs[i]
+		q := &b.Requests[i]
 		if q.Err != nil {
 			t.Fatal(q.Err)
 		}
@@ -302,9 +302,9 @@ func TestRagged(t *testing.T) {
 		}
 		tensor.ReleaseAll(q.Out)
 	}
-	b.Reqs[0].In = nil
-	b.Reqs[0].Out, b.Reqs[1].Out = nil, nil
-	if err := x.Execute(t.Context(), b); err != nil || b.Reqs[0].Err == nil {
-		t.Errorf("a batch without its requests' shapes: %v, %v, want an error of its requests", err, b.Reqs[0].Err)
+	b.Requests[0].In = nil
+	b.Requests[0].Out, b.Requests[1].Out = nil, nil
+	if err := x.Execute(t.Context(), b); err != nil || b.Requests[0].Err == nil {
+		t.Errorf("a batch without its requests' shapes: %v, %v, want an error of its requests", err, b.Requests[0].Err)
 	}
 }

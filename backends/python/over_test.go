@@ -57,9 +57,9 @@ func over(ctx context.Context, t *testing.T, x backends.Instance, alloc tensor.A
 	defer in.Release()
 	copy(tensor.Slice[float32](&in), values)
 	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: alloc}
-	b.Reqs = []backends.Req{{Ctx: ctx, Rows: 1}}
-	if err := x.Execute(ctx, b); err != nil || b.Reqs[0].Err != nil {
-		t.Fatal(err, b.Reqs[0].Err)
+	b.Requests = []backends.Request{{Ctx: ctx, Rows: 1}}
+	if err := x.Execute(ctx, b); err != nil || b.Requests[0].Err != nil {
+		t.Fatal(err, b.Requests[0].Err)
 	}
 	return b.Out[0].Move()
 }

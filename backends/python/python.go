@@ -62,7 +62,7 @@ func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "python",
 		DefaultFile: modelFile,
-		Keys:        []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyStart, keyStrict, keyTimeout},
+		ConfigKeys:        []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyStart, keyStrict, keyTimeout},
 		Native:      true,
 		Guide: backends.Guide{
 			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, in a process for each instance. It needs a Python " +

@@ -107,12 +107,12 @@ func (r *readied) execute(t *testing.T, value float32) error {
 	defer in.Release()
 	tensor.Slice[float32](&in)[0] = value
 	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: r.alloc}
-	b.Reqs = []backends.Req{{Ctx: t.Context(), Rows: 1}}
+	b.Requests = []backends.Request{{Ctx: t.Context(), Rows: 1}}
 	if err := r.Execute(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	tensor.ReleaseAll(b.Out)
-	return b.Reqs[0].Err
+	return b.Requests[0].Err
 }
 
 // want checks what Ready says, nil for no part.

@@ -48,21 +48,21 @@ func appendRequest(b []byte, m *infer.Meta, inputs int) []byte {
 var noMeta infer.Meta
 
 // appendExtra appends what few requests have.
-func appendExtra(b []byte, at int, q *backends.Req) []byte {
+func appendExtra(b []byte, at int, q *backends.Request) []byte {
 	m := q.Meta
 	if m == nil {
 		m = &noMeta
 	}
-	trace := q.Trace.Carrier(q.Step, q.Wave)
-	if m.ID == "" && m.Sequence.Name == "" && len(m.Params) == 0 && len(q.Wanted) == 0 && trace == "" {
+	trace := q.Trace.Carrier(q.Step, q.SubRun)
+	if m.ID == "" && m.Sequence.Name == "" && len(m.Params) == 0 && len(q.RequestedOutputs) == 0 && trace == "" {
 		return b
 	}
 	from := len(b)
 	b = appendText(b, m.ID)
 	b = appendText(b, m.Sequence.Name)
 	b = appendParams(b, m.Params)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(q.Wanted)))
-	for _, name := range q.Wanted {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(q.RequestedOutputs)))
+	for _, name := range q.RequestedOutputs {
 		b = appendText(b, name)
 	}
 	b = appendText(b, trace)

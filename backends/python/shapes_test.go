@@ -24,9 +24,9 @@ func TestShapes(t *testing.T) {
 		for k := range n {
 			tensor.Slice[float32](&in)[k] = float32(i + k)
 		}
-		b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Reqs: []backends.Req{{Ctx: t.Context(), Rows: 1}}}
-		if err := x.Execute(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
-			t.Fatal(err, b.Reqs[0].Err)
+		b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Requests: []backends.Request{{Ctx: t.Context(), Rows: 1}}}
+		if err := x.Execute(t.Context(), b); err != nil || b.Requests[0].Err != nil {
+			t.Fatal(err, b.Requests[0].Err)
 		}
 		got := tensor.Slice[float32](&b.Out[0])
 		if len(got) != n || n > 0 && (got[0] != float32(i+1) || got[n-1] != float32(i+n)) {

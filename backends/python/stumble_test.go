@@ -46,14 +46,14 @@ func TestErrorBetweenResponses(t *testing.T) {
 	defer in.Release()
 	var got values
 	b := &backends.Batch{Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: s.Alloc, Responses: &got}
-	b.Reqs = []backends.Req{{Ctx: t.Context(), Rows: 1}}
+	b.Requests = []backends.Request{{Ctx: t.Context(), Rows: 1}}
 	if err := x.Execute(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(values{1, 2}, got); diff != "" {
 		t.Errorf("answers (-want +got):\n%s", diff)
 	}
-	if err := b.Reqs[0].Err; status.CodeOf(err) != status.NotFound || status.Text(err) != "stumbled" {
+	if err := b.Requests[0].Err; status.CodeOf(err) != status.NotFound || status.Text(err) != "stumbled" {
 		t.Errorf("the request ended with %v, want the model's error", err)
 	}
 }

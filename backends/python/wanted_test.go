@@ -34,7 +34,7 @@ func TestWantedOutputs(t *testing.T) {
 		{&infer.Meta{ID: "r"}, []string{"REST", "OUT"}, []string{"OUT", "REST"}},
 	} {
 		b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 2), Out: make([]tensor.Tensor, 2), Allocator: s.Alloc}
-		b.Reqs = []backends.Req{{Ctx: t.Context(), Meta: tt.meta, Wanted: tt.wanted, Rows: 1}}
+		b.Requests = []backends.Request{{Ctx: t.Context(), Meta: tt.meta, RequestedOutputs: tt.wanted, Rows: 1}}
 		if diff := cmp.Diff(tt.want, toldOutputs(t.Context(), t, x, b)); diff != "" {
 			t.Errorf("outputs wanted, of %v (-want +got):\n%s", tt.wanted, diff)
 		}
@@ -44,8 +44,8 @@ func TestWantedOutputs(t *testing.T) {
 func toldOutputs(ctx context.Context, t *testing.T, x backends.Instance, b *backends.Batch) []string {
 	t.Helper()
 	defer tensor.ReleaseAll(b.Out)
-	if err := x.Execute(ctx, b); err != nil || b.Reqs[0].Err != nil {
-		t.Fatal(err, b.Reqs[0].Err)
+	if err := x.Execute(ctx, b); err != nil || b.Requests[0].Err != nil {
+		t.Fatal(err, b.Requests[0].Err)
 	}
 	text, _, _ := tensor.NextBytes(b.Out[0].Bytes())
 	var told struct {

@@ -28,7 +28,7 @@ type model struct {
 	lent   bool              // guarded by mu: the first instance has the loaded weights
 }
 
-var _ backends.Threaded = (*model)(nil)
+var _ backends.ThreadedModel = (*model)(nil)
 
 // bind finds out what forward takes and says which tensor is which.
 func (m *model) bind(aoti bool, log *slog.Logger) error {

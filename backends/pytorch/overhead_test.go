@@ -81,7 +81,7 @@ func oneRow(tb testing.TB) (backends.Instance, *backends.Batch) {
 		tb.Fatal(err)
 	}
 	pool := tensor.NewPool()
-	b := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: pool}
+	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: pool}
 	for _, v := range []backendtest.Value{fp32([]int64{1, 3}, 0, 0, 0), backendtest.Of[int64](tensor.Int64, []int64{1, 2}, 0, 0)} {
 		b.In = append(b.In, v.Tensor(tb, pool))
 	}

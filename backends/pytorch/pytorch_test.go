@@ -85,7 +85,7 @@ func run(tb testing.TB, m backends.Model, in ...backendtest.Value) ([]backendtes
 func execute(ctx context.Context, tb testing.TB, x backends.Instance, m backends.Model, in ...backendtest.Value) ([]backendtest.Value, error) {
 	tb.Helper()
 	pool := tensor.NewChecked(tb, nil)
-	b := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: pool}
+	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: pool}
 	for _, v := range in {
 		if v.DType == tensor.Invalid {
 			b.In = append(b.In, tensor.Tensor{})

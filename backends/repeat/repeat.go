@@ -56,7 +56,7 @@ func (backend) Close() error { return nil }
 
 type model struct{ sig *config.Signature }
 
-var _ backends.Threaded = model{}
+var _ backends.ThreadedModel = model{}
 
 // Signature is the same for every model, apart from Decoupled.
 func (m model) Signature() *config.Signature { return m.sig }

@@ -116,7 +116,7 @@ func TestAnswers(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			a := &answers{leave: tt.leave, stop: cancel}
-			batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Responses: a}
+			batch := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Responses: a}
 			for _, v := range inputs([]int32{7, -8, 9}, tt.delays, 0) {
 				batch.In = append(batch.In, v.Tensor(t, alloc))
 			}
@@ -148,7 +148,7 @@ func execute(t *testing.T, decoupled bool, a *answers, in []backendtest.Value) e
 		t.Fatal(err)
 	}
 	alloc := tensor.NewChecked(t, nil)
-	batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Responses: a}
+	batch := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Responses: a}
 	for _, v := range in {
 		batch.In = append(batch.In, v.Tensor(t, alloc))
 	}

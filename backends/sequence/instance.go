@@ -126,7 +126,7 @@ func (x *instance) outputs(b *backends.Batch) (r results, err error) {
 	}
 	r.out = tensor.Slice[int32](out)
 	if x.state >= 0 {
-		if out, err = b.AllocOver(1, tensor.Int32, b.In[x.state].Shape); err != nil {
+		if out, err = b.AllocInPlace(1, tensor.Int32, b.In[x.state].Shape); err != nil {
 			return r, err
 		}
 		r.state = tensor.Slice[int32](out)
@@ -142,7 +142,7 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 		}
 		return nil
 	}
-	if !ready || !sound(&b.Reqs[row]) {
+	if !ready || !sound(&b.Requests[row]) {
 		return nil
 	}
 	answer := make([]tensor.Tensor, len(r.sig.Outputs))
@@ -162,11 +162,11 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 }
 
 // sound reports whether a request has not failed.
-func sound(q *backends.Req) bool { return q.Err == nil }
+func sound(q *backends.Request) bool { return q.Err == nil }
 
 // send answers a row. Where nobody wants the answer only that row fails.
 func send(b *backends.Batch, row int, answer []tensor.Tensor) {
-	if err := b.Send(row, answer, !b.Reqs[row].Again); err != nil {
+	if err := b.Send(row, answer, !b.Requests[row].Rescheduled); err != nil {
 		b.Fail(row, err)
 	}
 }

@@ -41,7 +41,7 @@ func (i *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if err := i.fetch(in, b.In); err != nil {
 		return err
 	}
-	host := backends.Batch{Reqs: b.Reqs, Rows: b.Rows, In: in, Out: make([]tensor.Tensor, len(b.Out)), Allocator: i.host}
+	host := backends.Batch{Requests: b.Requests, Rows: b.Rows, In: in, Out: make([]tensor.Tensor, len(b.Out)), Allocator: i.host}
 	if b.Responses != nil {
 		host.Responses = &answers{to: b.Responses, from: i}
 	}
@@ -148,7 +148,7 @@ type answers struct {
 	from *instance
 }
 
-var _ backends.Failer = (*answers)(nil)
+var _ backends.ErrorResponder = (*answers)(nil)
 
 // Answer stores one answer and passes it on.
 func (a *answers) Respond(req int, out []tensor.Tensor, params infer.Params, final bool) error {
@@ -160,10 +160,10 @@ func (a *answers) Respond(req int, out []tensor.Tensor, params infer.Params, fin
 	return a.to.Respond(req, stored, params, final)
 }
 
-// Fail passes an error on.
-func (a *answers) Fail(req int, err error, final bool) {
-	if to, ok := a.to.(backends.Failer); ok {
-		to.Fail(req, err, final)
+// RespondError implements backends.ErrorResponder.
+func (a *answers) RespondError(req int, err error, final bool) {
+	if to, ok := a.to.(backends.ErrorResponder); ok {
+		to.RespondError(req, err, final)
 	}
 }
 

@@ -30,7 +30,7 @@ func NewFactory(inner ...backends.Factory) backends.Factory {
 	return backends.Factory{
 		Name:  Name,
 		Guide: backends.Guide{Doc: "Runs the model of another backend, which the parameter `sim.backend` names, at simulated devices, to see how tensors travel."},
-		Keys:  []string{"bandwidth_mb", "devices", "latency_us", "memory_mb", "real"},
+		ConfigKeys:  []string{"bandwidth_mb", "devices", "latency_us", "memory_mb", "real"},
 		New:   func(o backends.Options) (backends.Backend, error) { return newBackend(inner, o) },
 		Devices: func(values map[string]string) []tensor.Place {
 			n, _, err := parse(values)

@@ -16,9 +16,9 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		return x.respondOnce(b, counts)
 	}
 	b.Detach()
-	list := make([]request, 0, len(b.Reqs))
-	for i := range b.Reqs {
-		q := &b.Reqs[i]
+	list := make([]request, 0, len(b.Requests))
+	for i := range b.Requests {
+		q := &b.Requests[i]
 		if q.Rows > 1 {
 			q.Err = status.Errorf(status.InvalidArg, "unexpected shape for IN input")
 			continue
@@ -35,9 +35,9 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 
 // respondOnce makes the one response of each request of a model that is not decoupled.
 func (*instance) respondOnce(b *backends.Batch, counts []int32) error {
-	for i := range b.Reqs {
-		if n := counts[b.Reqs[i].First]; n != 1 && b.Reqs[i].Err == nil {
-			b.Reqs[i].Err = status.Errorf(status.Internal, "expected a single response, got %d", max(n, 0))
+	for i := range b.Requests {
+		if n := counts[b.Requests[i].First]; n != 1 && b.Requests[i].Err == nil {
+			b.Requests[i].Err = status.Errorf(status.Internal, "expected a single response, got %d", max(n, 0))
 		}
 	}
 	out, err := b.Alloc(0, tensor.Int32, b.In[0].Shape)
@@ -57,14 +57,14 @@ type request struct {
 // further ones. The delays of all pass at the same time.
 func (x *instance) round(ctx context.Context, b *backends.Batch, list []request) []request {
 	next := list[:0]
-	sleep(ctx, b.Reqs, x.params.infer)
+	sleep(ctx, b.Requests, x.params.infer)
 	waited := false
 	for _, r := range list {
-		q := &b.Reqs[r.i]
+		q := &b.Requests[r.i]
 		if q.Err = x.fails(ctx, q, r); q.Err == nil && r.e < r.n-x.params.empty {
 			if !waited {
 				waited = true
-				sleep(ctx, b.Reqs, x.params.output)
+				sleep(ctx, b.Requests, x.params.output)
 			}
 			q.Err = x.send(b, r)
 		}
@@ -76,7 +76,7 @@ func (x *instance) round(ctx context.Context, b *backends.Batch, list []request)
 }
 
 // fails returns why a request ends before its next response.
-func (x *instance) fails(ctx context.Context, q *backends.Req, r request) error {
+func (x *instance) fails(ctx context.Context, q *backends.Request, r request) error {
 	p := &x.params
 	switch {
 	case ctx.Err() != nil, q.Ctx != nil && q.Ctx.Err() != nil:
@@ -103,7 +103,7 @@ func (x *instance) send(b *backends.Batch, r request) error {
 }
 
 // sleep waits for d, or until the batch's context is over, or that of its only request.
-func sleep(ctx context.Context, reqs []backends.Req, d time.Duration) {
+func sleep(ctx context.Context, reqs []backends.Request, d time.Duration) {
 	if d <= 0 {
 		return
 	}

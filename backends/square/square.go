@@ -58,7 +58,7 @@ type model struct {
 	sig    *config.Signature
 }
 
-var _ backends.Threaded = (*model)(nil)
+var _ backends.ThreadedModel = (*model)(nil)
 
 // Signature is the same for every model, apart from MaxBatch and Decoupled.
 func (m *model) Signature() *config.Signature { return m.sig }

@@ -69,12 +69,12 @@ func TestRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got count
-	batch := &backends.Batch{Reqs: []backends.Req{{Rows: 2}}, Rows: 2, Out: make([]tensor.Tensor, 1), Allocator: tensor.NewPool(), Responses: &got}
+	batch := &backends.Batch{Requests: []backends.Request{{Rows: 2}}, Rows: 2, Out: make([]tensor.Tensor, 1), Allocator: tensor.NewPool(), Responses: &got}
 	batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{2, 1}, int32(1), 1).Tensor(t, batch.Allocator)}
 	if err := x.Execute(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
-	if err := batch.Reqs[0].Err; err == nil || err.Error() != "unexpected shape for IN input" || got != 0 {
+	if err := batch.Requests[0].Err; err == nil || err.Error() != "unexpected shape for IN input" || got != 0 {
 		t.Errorf("%v and %d responses", err, got)
 	}
 }
@@ -107,7 +107,7 @@ func TestCounts(t *testing.T) {
 	for _, n := range []int32{-2147483648, -1, 0, 1, 6} {
 		alloc := tensor.NewChecked(t, nil)
 		var got count
-		batch := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 1), Allocator: alloc, Responses: &got}
+		batch := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, 1), Allocator: alloc, Responses: &got}
 		batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{1}, n).Tensor(t, alloc)}
 		if err := x.Execute(t.Context(), batch); err != nil || int32(got) != max(n, 0) {
 			t.Errorf("%d is answered %d times, error %v", n, got, err)
@@ -159,7 +159,7 @@ func TestBatch(t *testing.T) {
 		var got order
 		batch := &backends.Batch{Rows: 4, Out: make([]tensor.Tensor, 1), Allocator: alloc, Responses: &got}
 		for i := range 4 {
-			batch.Reqs = append(batch.Reqs, backends.Req{Rows: 1, First: i, Ctx: []context.Context{t.Context(), t.Context(), t.Context(), gone}[i]})
+			batch.Requests = append(batch.Requests, backends.Request{Rows: 1, First: i, Ctx: []context.Context{t.Context(), t.Context(), t.Context(), gone}[i]})
 		}
 		batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{4, 1}, int32(4), 1, 3, 9).Tensor(t, alloc)}
 		defer tensor.ReleaseAll(batch.In)
@@ -174,11 +174,11 @@ func TestBatch(t *testing.T) {
 			t.Errorf("responses %v, want %v; the instance was freed %d times", got.list, want, got.freed)
 		}
 		for i, want := range []string{"simulated failure", "", "simulated failure"} {
-			if err := batch.Reqs[i].Err; (err == nil) != (want == "") || err != nil && err.Error() != want {
+			if err := batch.Requests[i].Err; (err == nil) != (want == "") || err != nil && err.Error() != want {
 				t.Errorf("request %d: %v, want %q", i, err, want)
 			}
 		}
-		if err := batch.Reqs[3].Err; !errors.Is(err, status.ErrCancelled) {
+		if err := batch.Requests[3].Err; !errors.Is(err, status.ErrCancelled) {
 			t.Errorf("the request whose client has gone: %v", err)
 		}
 	})

@@ -28,7 +28,7 @@ func simple(tb testing.TB, m backends.Model) (once, stop func()) {
 	tb.Helper()
 	a := tensor.NewPool()
 	x := instance(tb, m)
-	b := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: a}
+	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: a}
 	b.In = []tensor.Tensor{
 		backendtest.Of(tensor.FP32, []int64{1, 4}, float32(1), 2, 3, 4).Tensor(tb, a),
 		backendtest.Of(tensor.Int64, []int64{1, 3}, int64(1), 2, 3).Tensor(tb, a),

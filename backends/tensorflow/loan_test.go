@@ -74,7 +74,7 @@ func execute(t *testing.T, x backends.Instance, alloc tensor.Allocator) {
 		return
 	}
 	clear(in.Bytes())
-	b := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, len(inst.out)), Allocator: alloc}
+	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, len(inst.out)), Allocator: alloc}
 	if err := x.Execute(t.Context(), b); err != nil {
 		t.Error(err)
 	}

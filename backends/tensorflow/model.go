@@ -22,7 +22,7 @@ func NewFactory() backends.Factory {
 		Name:        "tensorflow",
 		Platforms:   []string{savedModelPlatform, graphPlatform},
 		DefaultFile: savedModelFolder,
-		Keys:        []string{bind.KeyMaxBatch, keyLibrary},
+		ConfigKeys:        []string{bind.KeyMaxBatch, keyLibrary},
 		Params:      keys,
 		Native:      true,
 		Guide:       guide,
@@ -96,7 +96,7 @@ type model struct {
 	closed   bool       // guarded by mu
 }
 
-var _ backends.Threaded = (*model)(nil)
+var _ backends.ThreadedModel = (*model)(nil)
 
 // load opens the first session and binds the configuration to what it has.
 func (m *model) load(s *backends.Settings, maxBatch int) (err error) {

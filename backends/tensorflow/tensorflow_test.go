@@ -95,7 +95,7 @@ func load(tb testing.TB, s backends.Settings) (backends.Model, error) {
 func run(tb testing.TB, m backends.Model, x backends.Instance, in ...backendtest.Value) ([]backendtest.Value, error) {
 	tb.Helper()
 	a := tensor.NewPool()
-	b := &backends.Batch{Reqs: make([]backends.Req, 1), Rows: 1, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: a}
+	b := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, len(m.Signature().Outputs)), Allocator: a}
 	for _, v := range in {
 		b.In = append(b.In, v.Tensor(tb, a))
 	}
@@ -349,7 +349,7 @@ func TestShare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := m.(backends.Threaded).Threads(); n != 1 {
+	if n := m.(backends.ThreadedModel).Threads(); n != 1 {
 		t.Errorf("%d threads, want 1", n)
 	}
 	var runs []int64

@@ -145,8 +145,8 @@ func writeBackend(b *bytes.Buffer, f *backends.Factory, m *measured, folder stri
 	if folder != "" {
 		fmt.Fprintf(b, "Example: `examples/backends/%s`, compared with the framework's own numbers over each protocol.\n\n", folder)
 	}
-	if len(f.Keys) > 0 {
-		fmt.Fprintf(b, "Settings of `--backend-config=%s,KEY=VALUE`: %s.\n\n", f.Name, ticked(f.Keys...))
+	if len(f.ConfigKeys) > 0 {
+		fmt.Fprintf(b, "Settings of `--backend-config=%s,KEY=VALUE`: %s.\n\n", f.Name, ticked(f.ConfigKeys...))
 	}
 	if len(f.Guide.Params) > 0 {
 		b.WriteString("| parameter | meaning |\n|---|---|\n")

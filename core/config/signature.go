@@ -25,7 +25,7 @@ type Port struct {
 	ShapeTensor bool
 	// Free marks an output that is passed on as the model gives it: its data type, shape and number of rows may differ
 	// from what is declared, from request to request. A model gives such outputs to each request of a batch by itself
-	// (backends.Req.Out).
+	// (backends.Request.Out).
 	Free bool
 	// Labels names the classes of an output, one per index; nil when it has none.
 	Labels []string

@@ -47,7 +47,7 @@ func (c BackendConfig) Settings(r *backends.Registry) (map[string]map[string]str
 	settings := map[string]map[string]string{}
 	for _, name := range r.Names() {
 		settings[name] = map[string]string{}
-		for _, key := range r.ByName(name).Keys {
+		for _, key := range r.ByName(name).ConfigKeys {
 			if v, ok := c[""][key]; ok {
 				settings[name][key] = v
 			}
@@ -71,13 +71,13 @@ func unread(r *backends.Registry, name, key string) string {
 	switch {
 	case name == "" && key == keyComplete:
 	case name == "":
-		if !slices.ContainsFunc(r.Names(), func(n string) bool { return slices.Contains(r.ByName(n).Keys, key) }) {
+		if !slices.ContainsFunc(r.Names(), func(n string) bool { return slices.Contains(r.ByName(n).ConfigKeys, key) }) {
 			return "accepted without effect: no backend reads this key." + config.DidYouMean(key, allKeys(r))
 		}
 	case f == nil:
 		return "accepted without effect: there is no such backend, expected one of " + strings.Join(r.Names(), ", ") + "." + config.DidYouMean(name, r.Names())
-	case !slices.Contains(f.Keys, key):
-		return "accepted without effect: the backend does not read this key" + expectedKeys(f.Keys) + "." + config.DidYouMean(key, f.Keys)
+	case !slices.Contains(f.ConfigKeys, key):
+		return "accepted without effect: the backend does not read this key" + expectedKeys(f.ConfigKeys) + "." + config.DidYouMean(key, f.ConfigKeys)
 	}
 	return ""
 }
@@ -86,7 +86,7 @@ func unread(r *backends.Registry, name, key string) string {
 func allKeys(r *backends.Registry) []string {
 	var all []string
 	for _, name := range r.Names() {
-		all = append(all, r.ByName(name).Keys...)
+		all = append(all, r.ByName(name).ConfigKeys...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

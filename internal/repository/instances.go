@@ -98,7 +98,7 @@ func (r *Repository) seatsOf(f *folder, m backends.Model) []seat {
 	if p, ok := m.(backends.DeviceModel); ok {
 		seats = atDevices(seats, p.Places())
 	}
-	if _, concurrent := m.(backends.Concurrent); concurrent && f.anyCount {
+	if _, concurrent := m.(backends.ConcurrentModel); concurrent && f.anyCount {
 		seats = slices.Repeat(seats[:1], runtime.GOMAXPROCS(0))
 	}
 	return seats
@@ -192,7 +192,7 @@ func (u *unit) site() tensor.Place {
 // newUnits makes the instances of a model that seats ask for, beside those that are there. A
 // concurrent model has one at each place, which stands for as many as are configured.
 func (r *Repository) newUnits(ctx context.Context, m backends.Model, seats []seat, there units) (units, error) {
-	_, concurrent := m.(backends.Concurrent)
+	_, concurrent := m.(backends.ConcurrentModel)
 	var made units
 	for i := range seats {
 		u := unit{seat: seats[i]}
@@ -247,9 +247,9 @@ func (r *Repository) limited(seats []seat) bool {
 // limit puts the units that take requests behind gates, as far as anything limits them.
 func (r *Repository) limit(m backends.Model, list units) error {
 	threads := 1
-	if t, ok := m.(backends.Threaded); ok {
+	if t, ok := m.(backends.ThreadedModel); ok {
 		threads = t.Threads()
-	} else if _, concurrent := m.(backends.Concurrent); concurrent {
+	} else if _, concurrent := m.(backends.ConcurrentModel); concurrent {
 		threads = 0 // stateless code that is short
 	}
 	var asks []device.Ask

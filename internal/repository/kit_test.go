@@ -236,8 +236,8 @@ func (i *spiedInstance) Execute(ctx context.Context, b *backends.Batch) error {
 		return errors.New("executed when closed")
 	}
 	of := []string{"execute", i.name, "of"}
-	for k := range b.Reqs {
-		of = append(of, strconv.Itoa(b.Reqs[k].Rows))
+	for k := range b.Requests {
+		of = append(of, strconv.Itoa(b.Requests[k].Rows))
 	}
 	i.note("execute " + i.name)
 	i.note(strings.Join(of, " "))

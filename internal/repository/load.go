@@ -137,12 +137,12 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 // completedBy returns the folder with the configuration that its model completed. The
 // instances are what the folder says, for they change while a model is loaded.
 func (f *folder) completedBy(m backends.Model) *folder {
-	c, ok := m.(backends.Completer)
-	if !ok || c.Completed() == nil {
+	c, ok := m.(backends.ConfigCompleter)
+	if !ok || c.CompletedConfig() == nil {
 		return f
 	}
 	done := *f
-	done.cfg = proto.CloneOf(c.Completed())
+	done.cfg = proto.CloneOf(c.CompletedConfig())
 	done.cfg.InstanceGroup = f.cfg.InstanceGroup
 	return &done
 }

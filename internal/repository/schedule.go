@@ -113,13 +113,13 @@ func (r *Repository) queueFor(
 
 // shared reports whether one instance of the version's model serves any number of callers.
 func (v *version) shared() bool {
-	_, ok := v.model.(backends.Concurrent)
+	_, ok := v.model.(backends.ConcurrentModel)
 	return ok
 }
 
 // inline reports whether one instance serves all callers where they are. batches says that
 // requests are to meet in a queue.
 func (r *Repository) inline(v *version, batches bool) bool {
-	c, ok := v.model.(backends.Concurrent)
+	c, ok := v.model.(backends.ConcurrentModel)
 	return ok && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(v.units.active()) > 0 && !r.limited(v.seats)
 }

@@ -23,8 +23,8 @@ import (
 // count answers a request of the row [n] with 0, 1, ... n-1, the last marked final
 // when n is even.
 func count(b *backends.Batch) error {
-	for i := range b.Reqs {
-		n := tensor.Slice[float32](&b.In[0])[b.Reqs[i].First]
+	for i := range b.Requests {
+		n := tensor.Slice[float32](&b.In[0])[b.Requests[i].First]
 		for v := float32(0); v < n; v++ {
 			t, err := tensor.New(b.Allocator, tensor.FP32, tensor.Of(1, 1))
 			if err != nil {
@@ -32,7 +32,7 @@ func count(b *backends.Batch) error {
 			}
 			tensor.Slice[float32](&t)[0] = v
 			if err := b.Send(i, []tensor.Tensor{t}, v == n-1 && int(n)%2 == 0); err != nil {
-				b.Reqs[i].Err = err
+				b.Requests[i].Err = err
 				break
 			}
 		}
@@ -146,8 +146,8 @@ func TestSendError(t *testing.T) {
 	b := newBench(t)
 	leave := make(chan struct{})
 	x := decoupled(b, true, func(b *backends.Batch) error {
-		for i := range b.Reqs {
-			if tensor.Slice[float32](&b.In[0])[b.Reqs[i].First] != 0 {
+		for i := range b.Requests {
+			if tensor.Slice[float32](&b.In[0])[b.Requests[i].First] != 0 {
 				continue
 			}
 			b.SendError(i, status.Errorf(status.NotFound, "no such row"), true)

@@ -114,12 +114,12 @@ func (b *bench) models(rng *rand.Rand, fails bool) fakes {
 	many := signature("repeat", 1, 8)
 	many.Decoupled = true
 	repeat := func(batch *backends.Batch) error {
-		for i := range batch.Reqs {
-			v := tensor.Slice[float32](&batch.In[0])[batch.Reqs[i].First]
+		for i := range batch.Requests {
+			v := tensor.Slice[float32](&batch.In[0])[batch.Requests[i].First]
 			for j := range int(v) % 4 {
 				err := batch.Send(i, []tensor.Tensor{b.floats([]float32{mod(v + float32(j) + 1)})}, j == int(v)%4-1 && int(v)%2 == 0)
 				if err != nil {
-					batch.Reqs[i].Err = err
+					batch.Requests[i].Err = err
 					break
 				}
 			}

@@ -16,8 +16,8 @@ import (
 
 // crops gives a request whose value is n an output of n rows [n], and one whose value is negative something else.
 func crops(b *backends.Batch) error {
-	for i := range b.Reqs {
-		q := &b.Reqs[i]
+	for i := range b.Requests {
+		q := &b.Requests[i]
 		n := tensor.Slice[float32](&b.In[0])[q.First]
 		d, shape := tensor.FP32, tensor.Of(int64(n), 1)
 		switch n {
@@ -37,7 +37,7 @@ func crops(b *backends.Batch) error {
 				tensor.Slice[float32](&out)[at] = n
 			}
 		}
-		if len(b.Reqs) == 1 {
+		if len(b.Requests) == 1 {
 			b.SetOutput(0, out)
 		} else {
 			q.Out = []tensor.Tensor{out}

@@ -78,7 +78,7 @@ func TestOrderedBatch(t *testing.T) {
 	sig := signature("m", 1, 8)
 	sig.Decoupled = true
 	x := b.executor(plan.Single(sig), b.batching(sig, dynamic.Rules{MaxBatch: 4, Preferred: []int32{4}, Delay: time.Hour, Ordered: true}, model(func(batch *backends.Batch) error {
-		for i := range slices.Backward(batch.Reqs) { // the last one first
+		for i := range slices.Backward(batch.Requests) { // the last one first
 			out, err := tensor.New(batch.Allocator, tensor.FP32, tensor.Of(1, 1))
 			if err != nil {
 				return err

@@ -19,7 +19,7 @@ func TestWantedOutputs(t *testing.T) {
 	b := newBench(t)
 	var saw [][]string
 	note := func(b *backends.Batch) error {
-		saw = append(saw, slices.Clone(b.Reqs[0].Wanted))
+		saw = append(saw, slices.Clone(b.Requests[0].RequestedOutputs))
 		return share(b)
 	}
 	x := single(b, signature("m", 2, 8), false, note)
@@ -51,7 +51,7 @@ func TestModelSaysCancelled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	gone := func(b *backends.Batch) error {
-		b.Reqs[0].Err = status.Errorf(status.Cancelled, "gave up")
+		b.Requests[0].Err = status.Errorf(status.Cancelled, "gave up")
 		return nil
 	}
 	plain := submit(t.Context(), single(b, signature("m", 1, 8), false, gone), b.request(1))

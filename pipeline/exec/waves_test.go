@@ -321,8 +321,8 @@ func TestStepsResequence(t *testing.T) {
 	var saw [2]infer.Sequence
 	note := func(i int, reply infer.Params) model {
 		return func(b *backends.Batch) error {
-			saw[i] = b.Reqs[0].Meta.Sequence
-			b.Reqs[0].Reply = reply
+			saw[i] = b.Requests[0].Meta.Sequence
+			b.Requests[0].ResponseParams = reply
 			return share(b)
 		}
 	}
@@ -366,7 +366,7 @@ func TestReplyParameters(t *testing.T) {
 				if decoupled {
 					return b.SendParams(0, []tensor.Tensor{b.In[0].Retain()}, params, true)
 				}
-				b.Reqs[0].Reply = params
+				b.Requests[0].ResponseParams = params
 				return share(b)
 			}), b.request(1))
 			if a.err != nil {

@@ -27,7 +27,7 @@ type witness struct {
 func (w *witness) instance() model {
 	return func(b *backends.Batch) error {
 		w.mu.Lock()
-		w.reqs = append(w.reqs, len(b.Reqs))
+		w.reqs = append(w.reqs, len(b.Requests))
 		w.rows = append(w.rows, tensor.Slice[float32](&b.In[0])...)
 		w.mu.Unlock()
 		return w.does(b)

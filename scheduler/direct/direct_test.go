@@ -45,8 +45,8 @@ func TestNeverBatches(t *testing.T) {
 			t.Parallel()
 			b := schedtest.NewBench(t, schedtest.Signature(8), nil)
 			s := tc.make(b, []backends.Instance{schedtest.Model(func(batch *backends.Batch) error {
-				if batch.Rows != 1 || len(batch.Reqs) != 1 {
-					t.Errorf("a batch of %d works, %d rows", len(batch.Reqs), batch.Rows)
+				if batch.Rows != 1 || len(batch.Requests) != 1 {
+					t.Errorf("a batch of %d works, %d rows", len(batch.Requests), batch.Rows)
 				}
 				return schedtest.Share(batch)
 			})})

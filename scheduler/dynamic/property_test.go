@@ -136,7 +136,7 @@ func (s *setup) model(t *testing.T) schedtest.Model {
 			t.Errorf("a batch of %d rows, at most %d are allowed", b.Rows, s.rules.MaxBatch)
 		}
 		longest := max(b.In[0].Shape.Dim(1), b.In[1].Shape.Dim(1))
-		if len(b.Reqs) > 1 && int64(b.Rows)*longest > s.rules.MaxElements {
+		if len(b.Requests) > 1 && int64(b.Rows)*longest > s.rules.MaxElements {
 			t.Errorf("a batch of %d rows of %d, at most %d elements are allowed", b.Rows, longest, s.rules.MaxElements)
 		}
 		rest := b.In[3].Bytes()

@@ -219,8 +219,8 @@ func (s *virtual) enqueue(args map[string]string) {
 // execute is the model, which takes its time.
 func (s *virtual) execute(b *backends.Batch) error {
 	words := []string{"run"}
-	for i := range b.Reqs {
-		words = append(words, b.Reqs[i].Meta.ID)
+	for i := range b.Requests {
+		words = append(words, b.Requests[i].Meta.ID)
 	}
 	s.happens(words...)
 	if s.takes > 0 {

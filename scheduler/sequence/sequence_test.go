@@ -146,7 +146,7 @@ func (a *adder) model(b *backends.Batch) error {
 		if in[row] == -1 {
 			b.Fail(row, status.Errorf(status.InvalidArg, "minus one"))
 		}
-		if m := b.Reqs[row].Meta; m.Sequence.ID != ids[row] || m.Sequence.Start != (start[row] == 1) {
+		if m := b.Requests[row].Meta; m.Sequence.ID != ids[row] || m.Sequence.Start != (start[row] == 1) {
 			a.wrong = append(a.wrong, "controls are another request's")
 		}
 		a.order[ids[row]] = append(a.order[ids[row]], in[row])

@@ -20,7 +20,7 @@ func TestShownState(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		next, err := b.AllocOver(1, tensor.Int32, b.In[1].Shape)
+		next, err := b.AllocInPlace(1, tensor.Int32, b.In[1].Shape)
 		if err != nil {
 			return err
 		}

@@ -269,21 +269,21 @@ func TestInPlace(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			in, old := tensor.Slice[int32](&b.In[0]), tensor.Slice[int32](&b.In[1])
-			wrong, err := b.AllocOver(1, tensor.FP32, b.In[1].Shape)
+			wrong, err := b.AllocInPlace(1, tensor.FP32, b.In[1].Shape)
 			if err != nil {
 				return err
 			}
 			if wrong.Pointer() == b.In[1].Pointer() {
 				t.Error("an output of another type has the state's memory")
 			}
-			out, err := b.AllocOver(0, tensor.Int32, b.In[1].Shape)
+			out, err := b.AllocInPlace(0, tensor.Int32, b.In[1].Shape)
 			if err != nil {
 				return err
 			}
 			if out.Pointer() == b.In[1].Pointer() {
 				t.Error("an ordinary output has the state's memory")
 			}
-			next, err := b.AllocOver(1, tensor.Int32, b.In[1].Shape)
+			next, err := b.AllocInPlace(1, tensor.Int32, b.In[1].Shape)
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func batch(t *testing.T, outputs int, rows ...[]float32) *backends.Batch {
 	b := &backends.Batch{Rows: len(rows), In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, outputs), Allocator: alloc}
 	for i, r := range rows {
 		copy(tensor.Slice[float32](&in)[i*len(r):], r)
-		b.Reqs = append(b.Reqs, backends.Req{Ctx: t.Context(), First: i, Rows: 1})
+		b.Requests = append(b.Requests, backends.Request{Ctx: t.Context(), First: i, Rows: 1})
 	}
 	t.Cleanup(func() {
 		b.In[0].Release()

@@ -66,8 +66,8 @@ func BenchmarkPeer(b *testing.B) {
 		}
 		batch := batch(b, tensor.NewPool(), tc.inputs)
 		steptest.Peer(b, tc.name, 1, func() {
-			if err := step.Run(b.Context(), batch); err != nil || batch.Reqs[0].Err != nil {
-				b.Fatal(err, batch.Reqs[0].Err)
+			if err := step.Run(b.Context(), batch); err != nil || batch.Requests[0].Err != nil {
+				b.Fatal(err, batch.Requests[0].Err)
 			}
 		})
 	}

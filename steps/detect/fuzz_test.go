@@ -32,8 +32,8 @@ func FuzzDetect(f *testing.F) {
 			t.Fatal(err)
 		}
 		b := batch(t, tensor.NewChecked(t, nil), inputs)
-		if err := step.Run(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
-			t.Fatal(err, b.Reqs[0].Err)
+		if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
+			t.Fatal(err, b.Requests[0].Err)
 		}
 		boxes, scores := tensor.Slice[float32](&b.Out[0]), tensor.Slice[float32](&b.Out[1])
 		n := len(scores)

@@ -82,7 +82,7 @@ func batch(tb testing.TB, alloc tensor.Allocator, inputs []array) *backends.Batc
 		b.In = append(b.In, in)
 	}
 	for i := range b.Rows {
-		b.Reqs = append(b.Reqs, backends.Req{Ctx: tb.Context(), First: i, Rows: 1})
+		b.Requests = append(b.Requests, backends.Request{Ctx: tb.Context(), First: i, Rows: 1})
 	}
 	tb.Cleanup(func() {
 		tensor.ReleaseAll(b.In)
@@ -108,8 +108,8 @@ func TestGold(t *testing.T) {
 					t.Fatal(err)
 				}
 				for row := range b.Rows {
-					if b.Reqs[row].Err != nil {
-						t.Fatal(b.Reqs[row].Err)
+					if b.Requests[row].Err != nil {
+						t.Fatal(b.Requests[row].Err)
 					}
 					checkRow(t, b, row, &g)
 				}

@@ -57,7 +57,7 @@ func batch(tb testing.TB, alloc tensor.Allocator, width int, queries []byte) *ba
 	copy(in.Bytes(), queries)
 	b := &backends.Batch{
 		Rows: rows, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 3), Allocator: alloc,
-		Reqs: []backends.Req{{Ctx: tb.Context(), Rows: rows}},
+		Requests: []backends.Request{{Ctx: tb.Context(), Rows: rows}},
 	}
 	tb.Cleanup(func() {
 		tensor.ReleaseAll(b.In)
@@ -99,8 +99,8 @@ func TestGold(t *testing.T) {
 					t.Fatal(err)
 				}
 				b := batch(t, tensor.NewChecked(t, nil), g.Width, g.Queries)
-				if err := step.Run(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
-					t.Fatal(err, b.Reqs[0].Err)
+				if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
+					t.Fatal(err, b.Requests[0].Err)
 				}
 				compare(t, b, decode[float64](t, want.Scores), decode[int64](t, want.Indices))
 			})

@@ -30,11 +30,11 @@ func BenchmarkPeer(b *testing.B) {
 		}
 		batch := &backends.Batch{
 			Rows: 1, In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: tensor.NewPool(),
-			Reqs: []backends.Req{{Ctx: b.Context(), Rows: 1}},
+			Requests: []backends.Request{{Ctx: b.Context(), Rows: 1}},
 		}
 		steptest.Peer(b, format+" 640 x 480", 1, func() {
-			if err := step.Run(b.Context(), batch); err != nil || batch.Reqs[0].Err != nil {
-				b.Fatal(err, batch.Reqs[0].Err)
+			if err := step.Run(b.Context(), batch); err != nil || batch.Requests[0].Err != nil {
+				b.Fatal(err, batch.Requests[0].Err)
 			}
 		})
 		batch.Out[0].Release()

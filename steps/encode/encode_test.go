@@ -51,7 +51,7 @@ func encoded(tb testing.TB, params map[string]string, dtype tensor.DType, shape 
 	copy(in.Bytes(), data)
 	b := &backends.Batch{Rows: int(shape.Dim(0)), In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: a}
 	for i := range b.Rows {
-		b.Reqs = append(b.Reqs, backends.Req{Ctx: tb.Context(), First: i, Rows: 1})
+		b.Requests = append(b.Requests, backends.Request{Ctx: tb.Context(), First: i, Rows: 1})
 	}
 	defer in.Release()
 	if err := step.Run(tb.Context(), b); err != nil {
@@ -61,13 +61,13 @@ func encoded(tb testing.TB, params map[string]string, dtype tensor.DType, shape 
 	var files [][]byte
 	var errs []error
 	rest := b.Out[0].Bytes()
-	for i := range b.Reqs {
+	for i := range b.Requests {
 		var file []byte
 		var ok bool
 		if file, rest, ok = tensor.NextBytes(rest); !ok {
 			tb.Fatalf("%d files, want %d", i, b.Rows)
 		}
-		files, errs = append(files, bytes.Clone(file)), append(errs, b.Reqs[i].Err)
+		files, errs = append(files, bytes.Clone(file)), append(errs, b.Requests[i].Err)
 	}
 	return files, errs
 }

@@ -101,8 +101,8 @@ func (s *step) one(wk *worker, in *tensor.Tensor, first, h, w int) error {
 // refuse names the input, and the row where its request has several.
 func refuse(b *backends.Batch, row int, err error) error {
 	place := ""
-	for i := range b.Reqs {
-		if r := &b.Reqs[i]; r.Rows > 1 && row >= r.First && row < r.First+r.Rows {
+	for i := range b.Requests {
+		if r := &b.Requests[i]; r.Rows > 1 && row >= r.First && row < r.First+r.Rows {
 			place = fmt.Sprintf(" row %d", row-r.First)
 		}
 	}

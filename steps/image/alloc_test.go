@@ -55,8 +55,8 @@ func TestAllocsPerRow(t *testing.T) { //nolint:paralleltest // others would be c
 		step := makeStep(t, f, params)
 		// A collection may empty the pool of workers in between: seldom, hence the average.
 		n := testing.AllocsPerRun(200, func() {
-			if err := step.Run(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
-				t.Fatal(err, b.Reqs[0].Err)
+			if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
+				t.Fatal(err, b.Requests[0].Err)
 			}
 		})
 		if n >= 1 {

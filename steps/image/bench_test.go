@@ -47,8 +47,8 @@ func BenchmarkDecodeResize(b *testing.B) {
 			batch := newBatch(b, tensor.NewPool(), bc.file)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := step.Run(b.Context(), batch); err != nil || batch.Reqs[0].Err != nil {
-					b.Fatal(err, batch.Reqs[0].Err)
+				if err := step.Run(b.Context(), batch); err != nil || batch.Requests[0].Err != nil {
+					b.Fatal(err, batch.Requests[0].Err)
 				}
 			}
 		})

@@ -42,8 +42,8 @@ func TestPixelsInProgress(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- s.Run(t.Context(), b) }()
 	s.pixels.Release(1)
-	if err := <-ended; err != nil || b.Reqs[0].Err != nil {
-		t.Fatalf("with pixels to spare: got errors %v and %v", err, b.Reqs[0].Err)
+	if err := <-ended; err != nil || b.Requests[0].Err != nil {
+		t.Fatalf("with pixels to spare: got errors %v and %v", err, b.Requests[0].Err)
 	}
 	if !s.pixels.TryAcquire(4) {
 		t.Error("an image kept its pixels")
@@ -66,7 +66,7 @@ func smallBatch(t *testing.T) *backends.Batch {
 	tensor.AppendBytes(in.Bytes()[:0], file.Bytes())
 	t.Cleanup(in.Release)
 	return &backends.Batch{
-		Reqs: []backends.Req{{Ctx: t.Context(), Rows: 1}}, Rows: 1,
+		Requests: []backends.Request{{Ctx: t.Context(), Rows: 1}}, Rows: 1,
 		In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: alloc,
 	}
 }

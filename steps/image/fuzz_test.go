@@ -70,10 +70,10 @@ func fuzzFormat(f *testing.F, suffix string, params map[string]string) {
 		if err := errors.Join(used.Run(t.Context(), a), fresh.Run(t.Context(), b)); err != nil {
 			t.Fatal(err)
 		}
-		if (a.Reqs[0].Err == nil) != (b.Reqs[0].Err == nil) || !bytes.Equal(a.Out[0].Bytes(), b.Out[0].Bytes()) {
-			t.Fatalf("used memory gives %v, fresh %v", a.Reqs[0].Err, b.Reqs[0].Err)
+		if (a.Requests[0].Err == nil) != (b.Requests[0].Err == nil) || !bytes.Equal(a.Out[0].Bytes(), b.Out[0].Bytes()) {
+			t.Fatalf("used memory gives %v, fresh %v", a.Requests[0].Err, b.Requests[0].Err)
 		}
-		if g := tensor.Slice[float32](&a.Out[1]); a.Reqs[0].Err == nil && !(g[4] >= 1 && g[5] >= 1 && g[4]*g[5] <= limit) {
+		if g := tensor.Slice[float32](&a.Out[1]); a.Requests[0].Err == nil && !(g[4] >= 1 && g[5] >= 1 && g[4]*g[5] <= limit) {
 			t.Errorf("accepted a file of %v x %v pixels", g[4], g[5])
 		}
 	})
@@ -119,8 +119,8 @@ func FuzzResize(f *testing.F) {
 		b := pixelBatch(t, tensor.NewPool(), []int64{inH, inW, 3}, bytes.Repeat([]byte{200}, int(inW*inH*3)),
 			[][]float32{{x0, y0, x1, y1}, {0, 0, float32(inW), float32(inH)}})
 		defer releaseAll(b)
-		if err := step.Run(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
-			t.Fatal(err, b.Reqs[0].Err)
+		if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
+			t.Fatal(err, b.Requests[0].Err)
 		}
 		for i, v := range b.Out[0].Bytes() {
 			if v < 200 || v > most {

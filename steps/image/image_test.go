@@ -50,7 +50,7 @@ func newBatch(tb testing.TB, a tensor.Allocator, files ...[]byte) *backends.Batc
 	b := &backends.Batch{Rows: len(files), Out: make([]tensor.Tensor, 1), Allocator: a}
 	for i, f := range files {
 		text = tensor.AppendBytes(text, f)
-		b.Reqs = append(b.Reqs, backends.Req{Ctx: tb.Context(), First: i, Rows: 1})
+		b.Requests = append(b.Requests, backends.Request{Ctx: tb.Context(), First: i, Rows: 1})
 	}
 	in, err := tensor.NewBytes(a, tensor.Of(int64(len(files)), 1), len(text))
 	if err != nil {
@@ -76,7 +76,7 @@ func pixels(tb testing.TB, file []byte, w, h int, params map[string]string) ([]b
 	if err := mustStep(tb, w, h, all).Run(tb.Context(), b); err != nil {
 		return nil, err
 	}
-	return bytes.Clone(b.Out[0].Bytes()), b.Reqs[0].Err
+	return bytes.Clone(b.Out[0].Bytes()), b.Requests[0].Err
 }
 
 func readFile(tb testing.TB, path ...string) []byte {
@@ -204,8 +204,8 @@ func TestLayout(t *testing.T) {
 			}
 			b := newBatch(t, tensor.NewChecked(t, nil), file.Bytes())
 			defer release(b)
-			if err := step.Run(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
-				t.Fatal(err, b.Reqs[0].Err)
+			if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
+				t.Fatal(err, b.Requests[0].Err)
 			}
 			if !b.Out[0].Shape.Equal(tc.shape) {
 				t.Errorf("shape %v, want %v", b.Out[0].Shape, tc.shape)

@@ -49,8 +49,8 @@ func peer(b *testing.B, name string, f steps.Factory, given map[string]string, b
 	b.Helper()
 	step := makeStep(b, &f, maps.Clone(given))
 	steptest.Peer(b, name, 1, func() {
-		if err := step.Run(b.Context(), batch); err != nil || batch.Reqs[0].Err != nil {
-			b.Fatal(err, batch.Reqs[0].Err)
+		if err := step.Run(b.Context(), batch); err != nil || batch.Requests[0].Err != nil {
+			b.Fatal(err, batch.Requests[0].Err)
 		}
 	})
 	releaseAll(batch)

@@ -77,15 +77,15 @@ func TestBadFile(t *testing.T) {
 			if err := mustStep(t, 4, 4, tc.params).Run(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
-			err := b.Reqs[1].Err
+			err := b.Requests[1].Err
 			if err == nil || !strings.HasPrefix(err.Error(), "input 'IMAGE': ") || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 			if got := status.CodeOf(err); got != status.InvalidArg {
 				t.Errorf("code %v", got)
 			}
-			if limited := tc.params != nil; !limited && (b.Reqs[0].Err != nil || b.Reqs[2].Err != nil) {
-				t.Errorf("the neighbours failed: %v, %v", b.Reqs[0].Err, b.Reqs[2].Err)
+			if limited := tc.params != nil; !limited && (b.Requests[0].Err != nil || b.Requests[2].Err != nil) {
+				t.Errorf("the neighbours failed: %v, %v", b.Requests[0].Err, b.Requests[2].Err)
 			}
 		})
 	}
@@ -111,12 +111,12 @@ func TestRowNamed(t *testing.T) {
 	png := readFile(t, "testdata/in/rgb.png")
 	b := newBatch(t, tensor.NewChecked(t, nil), png, png, nil)
 	defer release(b)
-	b.Reqs = b.Reqs[:2]
-	b.Reqs[1].Rows = 2
+	b.Requests = b.Requests[:2]
+	b.Requests[1].Rows = 2
 	if err := mustStep(t, 4, 4, nil).Run(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Reqs[1].Err; err == nil || !strings.HasPrefix(err.Error(), "input 'IMAGE' row 1: expected JPEG, PNG, GIF, WebP, BMP or TIFF") {
+	if err := b.Requests[1].Err; err == nil || !strings.HasPrefix(err.Error(), "input 'IMAGE' row 1: expected JPEG, PNG, GIF, WebP, BMP or TIFF") {
 		t.Errorf("got %v", err)
 	}
 }

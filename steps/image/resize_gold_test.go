@@ -81,7 +81,7 @@ func pixelBatch(tb testing.TB, a tensor.Allocator, shape []int64, pix []byte, bo
 	}
 	copy(in.Bytes(), pix)
 	b := &backends.Batch{
-		Reqs: []backends.Req{{Ctx: tb.Context(), Rows: 1}}, Rows: 1,
+		Requests: []backends.Request{{Ctx: tb.Context(), Rows: 1}}, Rows: 1,
 		In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 2), Allocator: a,
 	}
 	if boxes != nil {
@@ -135,8 +135,8 @@ func TestResizeGold(t *testing.T) {
 			p := pictures[c.Of]
 			b := pixelBatch(t, tensor.NewChecked(t, nil), p.Shape, p.data, c.Boxes)
 			defer releaseAll(b)
-			if err := makeStep(t, f, c.Params).Run(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
-				t.Fatal(err, b.Reqs[0].Err)
+			if err := makeStep(t, f, c.Params).Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
+				t.Fatal(err, b.Requests[0].Err)
 			}
 			compare(t, c, b.Out[0].Bytes())
 		})

@@ -52,8 +52,8 @@ func TestVectors(t *testing.T) {
 					image.WithoutVectors(step)
 				}
 				b := pixelBatch(t, tensor.NewPool(), []int64{int64(h), int64(w), 3}, pix, boxes)
-				if err := step.Run(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
-					t.Fatal(name, err, b.Reqs[0].Err)
+				if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
+					t.Fatal(name, err, b.Requests[0].Err)
 				}
 				got[i] = bytes.Clone(b.Out[0].Bytes())
 				releaseAll(b)

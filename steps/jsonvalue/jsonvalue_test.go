@@ -182,7 +182,7 @@ func ask(tb testing.TB, f steps.Factory, s steps.Settings, in ...steptest.Value)
 		tb.Fatal(err)
 	}
 	pool := tensor.NewPool()
-	b := &backends.Batch{Rows: 1, Reqs: []backends.Req{{Rows: 1}}, Out: make([]tensor.Tensor, max(1, len(s.Outputs))), Allocator: pool}
+	b := &backends.Batch{Rows: 1, Requests: []backends.Request{{Rows: 1}}, Out: make([]tensor.Tensor, max(1, len(s.Outputs))), Allocator: pool}
 	for _, v := range in {
 		t, err := tensor.NewBytes(pool, tensor.Of(1), len(v.Data))
 		if err != nil {

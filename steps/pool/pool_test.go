@@ -106,7 +106,7 @@ func batch(tb testing.TB, rows, tokens, width int64) *backends.Batch {
 		tensor.Slice[int64](&mask)[i] = 1
 	}
 	return &backends.Batch{
-		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: int(rows)}},
+		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: int(rows)}},
 		Rows: int(rows), In: []tensor.Tensor{hidden, mask}, Out: make([]tensor.Tensor, 1), Allocator: p,
 	}
 }

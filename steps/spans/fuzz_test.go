@@ -52,7 +52,7 @@ func check(t *testing.T, s steps.Step, in []steptest.Value, text string) {
 	if err := json.Unmarshal(elem, &got); !ok || err != nil {
 		t.Fatalf("answer %q: %v", elem, err)
 	}
-	if b.Reqs[0].Err != nil {
+	if b.Requests[0].Err != nil {
 		if len(got) > 0 {
 			t.Fatal("a failed row has passages")
 		}

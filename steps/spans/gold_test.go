@@ -112,7 +112,7 @@ func newBatch(tb testing.TB, outputs int, in []steptest.Value) *backends.Batch {
 	p := tensor.NewPool()
 	rows := int(in[0].Dims[0])
 	b := &backends.Batch{
-		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: rows}}, Rows: rows, Out: make([]tensor.Tensor, outputs), Allocator: p,
+		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: rows}}, Rows: rows, Out: make([]tensor.Tensor, outputs), Allocator: p,
 	}
 	for _, v := range in {
 		var t tensor.Tensor
@@ -136,8 +136,8 @@ func ask(tb testing.TB, s steps.Step, in []steptest.Value) []passage {
 	if err := s.Run(tb.Context(), b); err != nil {
 		tb.Fatal(err)
 	}
-	if b.Reqs[0].Err != nil {
-		tb.Fatal(b.Reqs[0].Err)
+	if b.Requests[0].Err != nil {
+		tb.Fatal(b.Requests[0].Err)
 	}
 	text, _, ok := tensor.NextBytes(b.Out[0].Bytes())
 	var out []passage

@@ -33,7 +33,7 @@ func (r *runner) batch(ctx context.Context, t *testing.T, a tensor.Allocator, re
 	pool, rows := tensor.NewPool(), 0
 	for i := range requests {
 		n := r.rows(&requests[i])
-		b.Reqs = append(b.Reqs, backends.Req{Meta: &infer.Meta{}, Ctx: ctx, First: rows, Rows: n})
+		b.Requests = append(b.Requests, backends.Request{Meta: &infer.Meta{}, Ctx: ctx, First: rows, Rows: n})
 		rows += n
 	}
 	if r.c.MaxBatch > 0 {
@@ -51,8 +51,8 @@ func (r *runner) batch(ctx context.Context, t *testing.T, a tensor.Allocator, re
 			b.In[i].Release()
 		}
 		tensor.ReleaseAll(b.Out)
-		for i := range b.Reqs {
-			tensor.ReleaseAll(b.Reqs[i].Out)
+		for i := range b.Requests {
+			tensor.ReleaseAll(b.Requests[i].Out)
 		}
 		if p := recover(); p != nil {
 			t.Errorf("the step panicked: %v", p)
@@ -62,8 +62,8 @@ func (r *runner) batch(ctx context.Context, t *testing.T, a tensor.Allocator, re
 	if err = r.step.Run(ctx, b); err != nil {
 		return nil, err
 	}
-	for i := range b.Reqs {
-		if q := &b.Reqs[i]; q.Out != nil {
+	for i := range b.Requests {
+		if q := &b.Requests[i]; q.Out != nil {
 			checkOutputs(t, r, q.Out, q.Rows, true)
 		} else if q.Err == nil || anyPresent(b.Out) {
 			checkOutputs(t, r, b.Out, rows, false)
@@ -113,7 +113,7 @@ func gather(a tensor.Allocator, requests []Request, port int) (tensor.Tensor, er
 
 // scatter copies the outputs of one request.
 func (r *runner) scatter(b *backends.Batch, i int) result {
-	q := &b.Reqs[i]
+	q := &b.Requests[i]
 	if q.Err != nil {
 		return result{err: q.Err}
 	}

@@ -162,7 +162,7 @@ func run(tb testing.TB, params map[string]string, texts ...string) func() {
 	copy(in.Bytes(), data)
 	b := &backends.Batch{Rows: len(texts), In: []tensor.Tensor{in}, Out: make([]tensor.Tensor, 1), Allocator: pool}
 	for i := range texts {
-		b.Reqs = append(b.Reqs, backends.Req{First: i, Rows: 1})
+		b.Requests = append(b.Requests, backends.Request{First: i, Rows: 1})
 	}
 	return func() {
 		if err := step.Run(context.Background(), b); err != nil {

@@ -238,7 +238,7 @@ func (st *step) Run(_ context.Context, b *backends.Batch) error {
 
 // temporary returns a tensor of the host for the time of one execution.
 func temporary(b *backends.Batch, d tensor.DType, shape *tensor.Shape) (tensor.Tensor, error) {
-	alloc := b.Host
+	alloc := b.HostAllocator
 	if alloc == nil {
 		alloc = b.Allocator
 	}

@@ -123,7 +123,7 @@ func runGold(t *testing.T, c *goldCase, open bool) ([]goldTensor, error) {
 	}
 	defer tensor.ReleaseAll(b.In)
 	for i := range b.Rows {
-		b.Reqs = append(b.Reqs, backends.Req{First: i, Rows: 1})
+		b.Requests = append(b.Requests, backends.Request{First: i, Rows: 1})
 	}
 	step, sig, err := makeStep(c.Params, maxBatch, ports)
 	if err != nil {
@@ -145,9 +145,9 @@ func runGold(t *testing.T, c *goldCase, open bool) ([]goldTensor, error) {
 	if len(out) != len(c.Want) {
 		return nil, fmt.Errorf("%d outputs, want %d", len(out), len(c.Want))
 	}
-	for i := range b.Reqs {
-		if b.Reqs[i].Err != nil {
-			return nil, b.Reqs[i].Err
+	for i := range b.Requests {
+		if b.Requests[i].Err != nil {
+			return nil, b.Requests[i].Err
 		}
 	}
 	return out, nil

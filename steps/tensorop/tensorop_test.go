@@ -218,7 +218,7 @@ func batch(tb testing.TB, p map[string]string, rows int, in ...config.Port) func
 		b.In = append(b.In, x)
 	}
 	for i := range rows {
-		b.Reqs = append(b.Reqs, backends.Req{First: i, Rows: 1})
+		b.Requests = append(b.Requests, backends.Request{First: i, Rows: 1})
 	}
 	return func() {
 		if err := step.Run(context.Background(), b); err != nil {
@@ -287,7 +287,7 @@ func fuzzOne(t *testing.T, p map[string]string, kind uint8, shapes [][]byte, dat
 func fuzzRun(t *testing.T, p map[string]string, d tensor.DType, n, maxBatch int, shapes [][]byte, data []byte) {
 	t.Helper()
 	pool := tensor.NewChecked(t, nil)
-	b := &backends.Batch{Rows: max(1, maxBatch), Allocator: pool, Reqs: []backends.Req{{Rows: max(1, maxBatch)}}}
+	b := &backends.Batch{Rows: max(1, maxBatch), Allocator: pool, Requests: []backends.Request{{Rows: max(1, maxBatch)}}}
 	defer func() { tensor.ReleaseAll(b.In); tensor.ReleaseAll(b.Out) }()
 	var ports []config.Port
 	for i := range n {

@@ -102,7 +102,7 @@ func usualIDs(tb testing.TB) (steps.Step, *backends.Batch) {
 		ids[i] = int64(2000 + i*37)
 	}
 	return s, &backends.Batch{
-		Reqs: []backends.Req{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: rows}},
+		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: rows}},
 		Rows: rows, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 1), Allocator: pool,
 	}
 }

@@ -51,8 +51,8 @@ func (w *windows) extent(to int) (count, longest int) {
 // writeWindows gives each request the windows of its texts as rows of its own, whose number is not that of the texts.
 func (s *step) writeWindows(b *backends.Batch, lots []*lot) error {
 	at := windows{lots: lots}
-	for i := range b.Reqs {
-		q := &b.Reqs[i]
+	for i := range b.Requests {
+		q := &b.Requests[i]
 		end := at
 		count, longest := end.extent(q.First + q.Rows)
 		if q.Err == nil {

@@ -82,17 +82,17 @@ func (g *windowsGold) compare(t *testing.T, entries [][]string) {
 		b.In[1] = textBatch(t, append(pairs, "behind")...).In[0]
 	}
 	n := len(g.Picked)
-	b.Reqs = []backends.Req{{Ctx: t.Context(), Rows: 1}, {Ctx: t.Context(), First: 1, Rows: n}, {Ctx: t.Context(), First: 1 + n, Rows: 1}}
-	if err := step.Run(t.Context(), b); err != nil || b.Reqs[1].Err != nil {
-		t.Fatal(err, b.Reqs[1].Err)
+	b.Requests = []backends.Request{{Ctx: t.Context(), Rows: 1}, {Ctx: t.Context(), First: 1, Rows: n}, {Ctx: t.Context(), First: 1 + n, Rows: 1}}
+	if err := step.Run(t.Context(), b); err != nil || b.Requests[1].Err != nil {
+		t.Fatal(err, b.Requests[1].Err)
 	}
 	sig, err := f.Signature(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.compareOutputs(t, sig.Outputs, b.Reqs[1].Out)
-	for i := range b.Reqs {
-		tensor.ReleaseAll(b.Reqs[i].Out)
+	g.compareOutputs(t, sig.Outputs, b.Requests[1].Out)
+	for i := range b.Requests {
+		tensor.ReleaseAll(b.Requests[i].Out)
 	}
 }
 

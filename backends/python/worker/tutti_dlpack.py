@@ -1,7 +1,7 @@
-"""Exchanges memory with other frameworks by DLPack capsules.
+"""Exchanges tensor memory with other frameworks through DLPack capsules.
 
-numpy has capsules of its own, but none of BF16 and none over memory that may only be read; these have both. Structures and
-names are those of the DLPack specification, version 0 (DLManagedTensor), which every framework takes.
+numpy's own capsules support neither BF16 nor read-only memory; these do. The structures are those of DLPack version 0
+(DLManagedTensor), which every framework accepts.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from tutti_errors import TritonModelException
 CPU, CUDA, CUDA_HOST = 1, 2, 3
 _INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
 
-# By the data type's number: kind and bits.
+# DLPack type code and bits, by the number of the data type.
 _KINDS = {1: (_BOOL, 8), 2: (_UINT, 8), 3: (_UINT, 16), 4: (_UINT, 32), 5: (_UINT, 64), 6: (_INT, 8), 7: (_INT, 16),
           8: (_INT, 32), 9: (_INT, 64), 10: (_FLOAT, 16), 11: (_FLOAT, 32), 12: (_FLOAT, 64), 14: (_BFLOAT, 16)}
 _NUMBERS = {kind: number for number, kind in _KINDS.items()}
@@ -50,31 +50,31 @@ _valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("Py
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi))
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
-# For a capsule that is going: a reference to it must not be made any more.
-_going_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+# For a capsule in its destructor: no new reference to it may be created, so the address is passed as an integer.
+_dying_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_IsValid", ctypes.pythonapi))
-_going_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+_dying_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi))
 
 FRESH, USED = b"dltensor", b"used_dltensor"
 
-_lent = {}  # by the address of a _Managed: it, what it views and whose that is
+_exported = {}  # by the address of a _Managed: the _Managed, its array, its shape and its owner
 
 
-def _returned(managed):
-    _lent.pop(ctypes.addressof(managed.contents), None)
+def _release_exported(managed):
+    _exported.pop(ctypes.addressof(managed.contents), None)
 
 
-def _dropped(capsule):
-    if _going_valid(capsule, FRESH):  # nobody took it
-        _lent.pop(_going_pointer(capsule, FRESH), None)
+def _destroy_capsule(capsule):
+    if _dying_valid(capsule, FRESH):  # no framework has consumed it
+        _exported.pop(_dying_pointer(capsule, FRESH), None)
 
 
-_on_return, _on_drop = _Deleter(_returned), _Destructor(_dropped)
+_on_return, _on_drop = _Deleter(_release_exported), _Destructor(_destroy_capsule)
 
 
 def export(number, array, owner):
-    """Returns a capsule that views the memory of an array of a data type's number, and holds on to the array's owner."""
+    """Returns a capsule over the memory of array, whose data type has that number. The capsule keeps owner alive."""
     if number == wire.BYTES:
         raise TritonModelException("DLPack does not have support for string tensors.")
     array = np.ascontiguousarray(array).reshape(array.shape)
@@ -86,21 +86,21 @@ def export(number, array, owner):
     v.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
     managed.deleter = _on_return
     at = ctypes.addressof(managed)
-    _lent[at] = managed, array, shape, owner
+    _exported[at] = managed, array, shape, owner
     return _new(at, FRESH, _on_drop)
 
 
 class _Owner:
-    """Memory of another framework's: what gives it back runs once nothing refers to this."""
+    """Keeps memory of another framework alive. Its deleter runs when nothing refers to this object any more."""
 
 
-def _give_back(managed):
+def _release_imported(managed):
     if managed.deleter:
         managed.deleter(ctypes.pointer(managed))
 
 
 def take(source):
-    """Returns a data type's number and an array over the memory of a capsule, or of what gives one."""
+    """Consumes a capsule, or an object with __dlpack__. Returns the number of the data type and an array over its memory."""
     if type(source).__name__ != "PyCapsule":
         source = _capsule(source)
     if not _valid(source, FRESH):
@@ -110,7 +110,7 @@ def take(source):
     number, shape = _check(v)
     _rename(source, USED)
     owner = _Owner()
-    weakref.finalize(owner, _give_back, managed)
+    weakref.finalize(owner, _release_imported, managed)
     return number, _array(owner, v, number, shape)
 
 

@@ -1,15 +1,15 @@
-"""Failures, as a model makes and meets them."""
+"""Errors that a model raises, returns and receives."""
 
 import enum
 import os
 
 
 class TritonModelException(Exception):
-    """A failure of the server's, or of how something was used."""
+    """An error of the server, or a wrong use of this module."""
 
 
 class ErrorCode(enum.IntEnum):
-    """Kinds of failures; their numbers are those of the wire."""
+    """Error codes, with their numbers in packets."""
 
     UNKNOWN = 0
     INTERNAL = 1
@@ -22,7 +22,7 @@ class ErrorCode(enum.IntEnum):
 
 
 class TritonError:
-    """A failure with a code, to be put into a response."""
+    """An error with a code, for an InferenceResponse."""
 
     UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE, UNSUPPORTED, ALREADY_EXISTS, CANCELLED = ErrorCode
 
@@ -32,7 +32,7 @@ class TritonError:
         self._message, self._code = message, ErrorCode(code)
 
     def message(self):
-        """Returns the text."""
+        """Returns the message."""
         return self._message
 
     def code(self):
@@ -47,7 +47,7 @@ class TritonError:
 
 
 def failure(e):
-    """Says what was raised, and where in the model's own code."""
+    """Returns the text of an exception, with the frames of the traceback that are in the model's own code."""
     import traceback
 
     own = os.path.dirname(__file__)

@@ -1,4 +1,4 @@
-"""Metrics of a model's own, exported with the server's."""
+"""Custom metrics of a model, which the server exports with its own."""
 
 import enum
 import itertools
@@ -6,8 +6,8 @@ import json
 
 import tutti_wire as wire
 from tutti_errors import TritonModelException
-from tutti_here import here
-from tutti_service import ask
+from tutti_process import process
+from tutti_service import call
 
 
 class MetricKind(enum.Enum):
@@ -28,23 +28,23 @@ _ids = itertools.count(1)
 
 
 class _Family:
-    """What a family and its metrics share. The metrics do not keep the family alive."""
+    """The state that a family shares with its metrics. A metric does not keep the MetricFamily alive."""
 
     def __init__(self, name, kind, description):
         self.name, self.kind, self.description = name, kind, description
         self.ident, self.forks, self.deleted = next(_ids), None, False
 
-    def question(self, do, **more):
+    def message(self, do, **more):
         return {"do": do, "id": self.ident, "family": self.name, **more}
 
     def declare(self):
-        """Has the server know the family, whose processes each declare it."""
-        ask(wire.METRIC, self.question("family", kind=self.kind.value, help=self.description), "Error when creating MetricFamily")
-        self.forks = here.forks
+        """Declares the family to the server. Each process of the model must declare it."""
+        call(wire.METRIC, self.message("family", kind=self.kind.value, help=self.description), "Error when creating MetricFamily")
+        self.forks = process.forks
 
 
 class MetricFamily:
-    """Metrics of one name, which differ in their labels. They are exported until it is deleted."""
+    """Metrics of one name with different labels. They are exported until the family is deleted."""
 
     COUNTER, GAUGE, HISTOGRAM = MetricKind
 
@@ -58,7 +58,7 @@ class MetricFamily:
         self._family = family
 
     def Metric(self, labels=None, buckets=None):
-        """Returns the metric with these labels, a dict of strings. A histogram needs its buckets, rising."""
+        """Returns the metric with these labels, a dict of str. A histogram must have buckets, in ascending order."""
         family, doing = self._family, "Failed to create metric. "
         if labels is not None and not isinstance(labels, dict):
             raise TritonModelException(doing + "Labels must be a dictionary.")
@@ -76,27 +76,27 @@ class MetricFamily:
         if family is None:
             return
         family.deleted = True
-        if here.side is None or family.forks != here.forks:
-            return  # the family of the process that this one was forked from
+        if process.side is None or family.forks != process.forks:
+            return  # the parent process declared the family
         try:
-            here.side.tell(wire.METRIC, json.dumps(family.question("forget")).encode())
+            process.side.send(wire.METRIC, json.dumps(family.message("forget")).encode())
         except OSError:
-            pass  # the server is gone, and the metrics with it
+            pass  # the server has exited
 
 
 class Metric:
-    """One value, or one histogram."""
+    """One counter, gauge or histogram."""
 
     def __init__(self, family, labels, buckets):
         self._family, self._labels, self._buckets, self._forks = family, labels, buckets, None
         self._declare()
 
     def _declare(self):
-        if self._family.forks != here.forks:
+        if self._family.forks != process.forks:
             self._family.declare()
         more = {} if self._buckets is None else {"buckets": self._buckets}
-        ask(wire.METRIC, self._family.question("metric", labels=self._labels, **more), "Error when creating Metric")
-        self._forks = here.forks
+        call(wire.METRIC, self._family.message("metric", labels=self._labels, **more), "Error when creating Metric")
+        self._forks = process.forks
 
     def _do(self, do, doing, **more):
         family = self._family
@@ -106,12 +106,12 @@ class Metric:
                 "should be deleted AFTER its corresponding 'Metric' objects have been deleted." % doing)
         if do not in _OPERATIONS[family.kind]:
             raise TritonModelException("%s: a %s has no operation '%s'" % (doing, family.kind.value, do))
-        if self._forks != here.forks:
+        if self._forks != process.forks:
             self._declare()
-        return ask(wire.METRIC, family.question(do, labels=self._labels, **more), doing)[1]
+        return call(wire.METRIC, family.message(do, labels=self._labels, **more), doing)[1]
 
     def increment(self, value):
-        """Adds to a counter or gauge."""
+        """Adds to a counter or gauge. A counter never decreases."""
         if self._family.kind is MetricKind.COUNTER and value < 0:
             raise TritonModelException("Failed to increment metric value: a counter never falls, found %s" % value)
         self._do("increment", "Failed to increment metric value", value=float(value))
@@ -121,7 +121,7 @@ class Metric:
         self._do("set", "Failed to set metric value", value=float(value))
 
     def observe(self, value):
-        """Counts a value into a histogram."""
+        """Adds an observation to a histogram."""
         self._do("observe", "Failed to observe metric value", value=float(value))
 
     def value(self):

@@ -1,4 +1,4 @@
-"""Requests and responses: those a model gets and gives, and those it makes of other models (BLS)."""
+"""Inference requests: those that a model receives, and those that it sends to other models (BLS)."""
 
 import enum
 import json
@@ -7,8 +7,9 @@ import time
 
 import tutti_call as call
 import tutti_wire as wire
-from tutti_errors import TritonError, TritonModelException
-from tutti_here import here
+from tutti_errors import TritonModelException
+from tutti_process import process
+from tutti_response import checked_parameters, kind_of
 from tutti_sender import InferenceResponseSender
 from tutti_tensor import Tensor
 
@@ -17,36 +18,36 @@ TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
 TRITONSERVER_REQUEST_RELEASE_ALL = 1
 TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 
-_TEXT_CORRELATION, _MANY = 4, 8  # flags of the wire's
+_TEXT_CORRELATION, _DECOUPLED = 4, 8  # further request flags of the packet format
 
 
 class MemoryType(enum.IntEnum):
-    """Where outputs may lie."""
+    """Kinds of memory that outputs may be in."""
 
     TRITONSERVER_MEMORY_CPU = 0
     TRITONSERVER_MEMORY_GPU = 1
 
 
 class PreferredMemory:
-    """Where the outputs of an inference should lie. They lie in the host's memory whatever is preferred."""
+    """The memory that a call's outputs should be in. It is accepted and ignored: outputs are always in host memory."""
 
     def __init__(self, preferred_memory_type, preferred_device_id=0):
         self._kind, self._device = MemoryType(preferred_memory_type), preferred_device_id
 
 
 class InferenceTrace:
-    """The trace that a request belongs to."""
+    """The trace of a request."""
 
     def __init__(self, context=None):
         self._context = context
 
     def get_context(self):
-        """Returns the context as text, None when the request is not traced."""
+        """Returns the trace context as JSON text, or None when the request is not traced."""
         return self._context
 
 
 class InferenceRequest:
-    """One request: of an execution, or to be made of another model."""
+    """One request: received by execute, or created by the model to call another model."""
 
     __slots__ = ("_inputs", "_outputs", "_id", "_correlation", "_flags", "_timeout", "_priority", "_params", "_model", "_version",
                  "_memory", "_trace", "_release", "_sender", "_place", "_extra", "__weakref__")
@@ -59,56 +60,56 @@ class InferenceRequest:
         self._inputs, self._outputs = _tensors(inputs, request_id, model_name), _names(requested_output_names, request_id, model_name)
         self._correlation, self._version = correlation_id, _number("model_version", model_version)
         self._flags, self._timeout = _number("flags", flags, 0), _number("timeout", timeout, 0)
-        self._priority, self._params = 0, checked(parameters)
+        self._priority, self._params = 0, checked_parameters(parameters)
         self._memory, self._trace = preferred_memory, trace or InferenceTrace()
         self._sender = self._place = self._extra = None
         self._release = TRITONSERVER_REQUEST_RELEASE_ALL
 
     def inputs(self):
-        """Returns the tensors."""
+        """Returns the input tensors."""
         return self._inputs
 
     def request_id(self):
-        """Returns the client's id."""
+        """Returns the request id that the client set."""
         self._read()
         return self._id
 
     def correlation_id(self):
-        """Returns the id of the sequence, a number or text; 0 without one."""
+        """Returns the correlation id of the sequence, an int or a str; 0 when there is none."""
         self._read()
         return self._correlation
 
     def model_name(self):
-        """Returns the name of the model that is asked."""
+        """Returns the name of the requested model."""
         return self._model
 
     def model_version(self):
-        """Returns the version that is asked; -1 for any."""
+        """Returns the requested version; -1 for any."""
         return self._version
 
     def flags(self):
-        """Returns TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END, or'ed."""
+        """Returns the bitwise or of TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END."""
         return self._flags
 
     def set_flags(self, flags):
-        """Sets what flags returns."""
+        """Sets the sequence flags."""
         self._flags = int(flags)
 
     def timeout(self):
-        """Returns the microseconds that the client allows, 0 without a limit."""
+        """Returns the client's timeout in microseconds; 0 means no limit."""
         return self._timeout
 
     def priority(self):
-        """Returns the priority, 1 the highest; 0 the model's own."""
+        """Returns the priority; 1 is the highest, 0 means the model's default."""
         return self._priority
 
     def parameters(self):
-        """Returns the parameters, as a JSON object."""
+        """Returns the request parameters as a JSON object."""
         self._read()
         return json.dumps(self._params)
 
     def preferred_memory(self):
-        """Returns what was preferred."""
+        """Returns the preferred memory that the constructor was given."""
         return self._memory
 
     def trace(self):
@@ -117,18 +118,18 @@ class InferenceRequest:
         return self._trace
 
     def requested_output_names(self):
-        """Returns the names of the outputs that are wanted, a set."""
+        """Returns the set of requested output names."""
         self._read()
         return set(self._outputs)
 
     def set_release_flags(self, flags):
-        """Says what becomes of the request after execute: it is done, or it is to be executed again (RESCHEDULE)."""
+        """Sets what happens after execute: the request is released (ALL), or it is executed again (RESCHEDULE)."""
         if flags not in (TRITONSERVER_REQUEST_RELEASE_ALL, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE):
             raise TritonModelException("expected TRITONSERVER_REQUEST_RELEASE_ALL or _RESCHEDULE, found %s" % flags)
         self._release = flags
 
     def get_response_sender(self):
-        """Returns what sends responses, from any thread and after execute, too."""
+        """Returns the response sender. It may be used from any thread, and after execute has returned."""
         if self._sender is None:
             if self._place is None:
                 raise TritonModelException("a request made by a model has no response sender")
@@ -136,19 +137,19 @@ class InferenceRequest:
         return self._sender
 
     def is_cancelled(self):
-        """Reports whether nobody waits for the response any more."""
+        """Reports whether the client cancelled the request or disconnected."""
         return self._place is not None and self.get_response_sender().is_cancelled()
 
     def exec(self, decoupled=False):
-        """Asks the model and waits. Returns its response, or an iterator over the responses of a decoupled model."""
+        """Calls the model and waits. Returns the response; with decoupled=True, an iterator over the responses."""
         return call.run(self, decoupled)
 
     def async_exec(self, decoupled=False):
-        """Does what exec does, to be awaited."""
+        """Is exec as an awaitable."""
         return call.start(self, decoupled)
 
     def _read(self):
-        """Reads what is seldom asked for."""
+        """Decodes the fields that few requests have, on first use."""
         if self._extra is None:
             return
         reader, text = self._extra
@@ -164,11 +165,11 @@ class InferenceRequest:
             self._trace = InferenceTrace(context)
 
     def encoded(self, decoupled):
-        """Returns the request as a CALL, decoupled when any number of responses is expected."""
+        """Returns the body of a CALL packet. decoupled allows any number of responses."""
         began = time.perf_counter()
         tensors = [(t._number, t._array.shape, wire.raw_of(t._number, t._array)) for t in self._inputs]
         return wire.encode_request(self._model, self._version, tensors, [t._name for t in self._inputs], self._outputs, self._id,
-                                   self._correlation, self._priority, self._timeout, self._flags & 3 | (_MANY if decoupled else 0), self._params,
+                                   self._correlation, self._priority, self._timeout, self._flags & 3 | (_DECOUPLED if decoupled else 0), self._params,
                                    began)
 
 
@@ -176,64 +177,24 @@ _no_trace = InferenceTrace()
 
 
 def received(inputs, head, extra, place, outputs):
-    """Returns a request of an execution. head are its fields, extra a reader of its rest or None."""
+    """Returns a request of an EXECUTE packet. head are its fixed fields; extra is a Reader of its extra part, or None."""
     r = InferenceRequest.__new__(InferenceRequest)
     r._inputs, r._outputs, r._place = inputs, outputs, place
     r._correlation, r._priority, r._timeout, flags = head
     r._flags = flags & 3
     r._id, r._params, r._memory, r._trace, r._sender = "", {}, None, _no_trace, None
-    r._model, r._version = here.model, -1
+    r._model, r._version = process.model, -1
     r._release = TRITONSERVER_REQUEST_RELEASE_ALL
     r._extra = None if extra is None else (extra, flags & _TEXT_CORRELATION)
     return r
 
 
-class InferenceResponse:
-    """The response to one request: tensors, or an error."""
-
-    __slots__ = ("_outputs", "_error", "_params", "__weakref__")
-
-    def __init__(self, output_tensors=(), error=None, parameters=None):
-        if output_tensors is None:
-            raise TypeError("InferenceResponse: expected 'output_tensors' of type list, found NoneType")
-        outputs = list(output_tensors)
-        for t in outputs:
-            if type(t) is not Tensor and not isinstance(t, Tensor):
-                if t is None:
-                    raise TritonModelException("Output tensor for inference response should not be empty.")
-                raise TypeError("InferenceResponse: expected 'output_tensors' of type list of Tensor, found %s" % _kind(t))
-        if error is not None and not isinstance(error, TritonError):
-            raise TypeError("InferenceResponse: expected an error of type TritonError, found %s" % _kind(error))
-        self._outputs, self._error = outputs, error
-        self._params = checked(parameters) if parameters is not None else None
-
-    def output_tensors(self):
-        """Returns the tensors."""
-        return self._outputs
-
-    def has_error(self):
-        """Reports whether it is an error."""
-        return self._error is not None
-
-    def error(self):
-        """Returns the error, or None."""
-        return self._error
-
-    def parameters(self):
-        """Returns the parameters, as a JSON object."""
-        return json.dumps(self._params or {})
-
-
-def _kind(v):
-    return type(v).__name__
-
-
 def _wrong(name, expected, value):
-    return TypeError("InferenceRequest: expected '%s' of type %s, found %s" % (name, expected, _kind(value)))
+    return TypeError("InferenceRequest: expected '%s' of type %s, found %s" % (name, expected, kind_of(value)))
 
 
 def _text(name, value):
-    if isinstance(value, (bytes, bytearray)):  # as the elements of a BYTES tensor are
+    if isinstance(value, (bytes, bytearray)):  # for example an element of a BYTES tensor
         return value.decode()
     if not isinstance(value, str):
         raise _wrong(name, "str", value)
@@ -277,31 +238,9 @@ def _names(names, request, model):
     return list(dict.fromkeys(names))
 
 
-def checked(parameters):
-    """Returns a copy of parameters whose keys and values can travel."""
-    if parameters is None:
-        return {}
-    if not isinstance(parameters, dict):
-        raise TritonModelException("Expect dict, got %s" % type(parameters))
-    for key, value in parameters.items():
-        if not isinstance(key, str):
-            raise TritonModelException("Expect parameters keys to have type str, found type %s" % type(key))
-        if not isinstance(value, (bool, int, str)):
-            raise TritonModelException("Expect parameters values to have type bool/int/str, found type %s" % type(value))
-    return dict(parameters)
-
-
 def get_input_tensor_by_name(inference_request, name):
-    """Returns an input of a request, None when there is none of the name."""
+    """Returns the input tensor with that name, or None."""
     for t in inference_request.inputs():
-        if t._name == name:
-            return t
-    return None
-
-
-def get_output_tensor_by_name(inference_response, name):
-    """Returns an output of a response, None when there is none of the name."""
-    for t in inference_response.output_tensors():
         if t._name == name:
             return t
     return None

@@ -1,4 +1,4 @@
-"""Tensors, data types and what BYTES look like as bytes."""
+"""Tensors, data types, and the encoding of BYTES tensors."""
 
 import numpy as np
 
@@ -18,12 +18,12 @@ _types = {i: t.type for t, i in _numbers.items()}
 
 
 def triton_to_numpy_type(data_type):
-    """Returns numpy's type of a data type's number, None where numpy has none."""
+    """Returns the numpy type for the number of a data type, or None."""
     return _types.get(data_type)
 
 
 def numpy_to_triton_type(data_type):
-    """Returns the number of the data type of a type of numpy's, None where there is none."""
+    """Returns the number of the data type for a numpy type, or None."""
     if data_type is np.bytes_:
         return wire.BYTES
     try:
@@ -33,12 +33,12 @@ def numpy_to_triton_type(data_type):
 
 
 def triton_string_to_numpy(triton_type_string):
-    """Returns numpy's type of a configuration's data type such as TYPE_FP32."""
+    """Returns the numpy type for a data type of config.pbtxt, for example TYPE_FP32."""
     return TRITON_STRING_TO_NUMPY[triton_type_string]
 
 
 def number_of(dtype):
-    """Returns the number of the data type of elements of a numpy type, 0 where there is none."""
+    """Returns the number of the data type for a numpy dtype, or 0."""
     number = _numbers.get(dtype)
     if number is None:
         if dtype.kind in "SUOT":
@@ -48,7 +48,7 @@ def number_of(dtype):
 
 
 class Tensor:
-    """A named array."""
+    """A named array with a data type."""
 
     __slots__ = ("_name", "_array", "_number", "__weakref__")
 
@@ -72,7 +72,7 @@ class Tensor:
         return self._name
 
     def as_numpy(self):
-        """Returns the array; that of an input views the memory it came in, and BYTES are objects of type bytes."""
+        """Returns the array. An input's array is a view of the received memory; the elements of BYTES are of type bytes."""
         if self._number == BF16:
             raise TritonModelException("Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and "
                                        "from_dlpack() instead.")
@@ -87,7 +87,7 @@ class Tensor:
         return self._number
 
     def is_cpu(self):
-        """Reports whether the memory is the host's; it always is."""
+        """Reports whether the tensor is in host memory, which is always true."""
         return True
 
     def to_dlpack(self):
@@ -102,25 +102,25 @@ class Tensor:
 
     @staticmethod
     def from_dlpack(name, tensor):
-        """Returns a tensor over the memory of a DLPack capsule, or of anything that gives one."""
+        """Returns a tensor over the memory of a DLPack capsule, or of an object with __dlpack__."""
         if name == "":
             raise TritonModelException("Tensor name cannot be an empty string.")
-        return made(name, *reversed(dlpack.take(tensor)))
+        return new_tensor(name, *reversed(dlpack.take(tensor)))
 
     def __repr__(self):
         return "Tensor(%r, %s, %s)" % (self._name, wire.NAMES[self._number], self.shape())
 
 
-def made(name, array, number):
-    """Returns a tensor of what is known to fit."""
+def new_tensor(name, array, number):
+    """Returns a tensor without checking its arguments."""
     t = Tensor.__new__(Tensor)
     t._name, t._array, t._number = name, array, number
     return t
 
 
 def serialize_byte_tensor(input_tensor):
-    """Returns the elements of an array of bytes or strings, each after 4 bytes of length; () when there are none, and None
-    when it is another kind of array."""
+    """Encodes an array of bytes or str: 4 bytes of length before each element. Returns () for an empty array, and None for an
+    array of another type."""
     if input_tensor.size == 0:
         return ()
     if input_tensor.dtype.kind not in "SO":
@@ -129,7 +129,7 @@ def serialize_byte_tensor(input_tensor):
 
 
 def deserialize_bytes_tensor(encoded_tensor):
-    """Returns the elements in what serialize_byte_tensor makes, as an array of one dimension."""
+    """Decodes the output of serialize_byte_tensor to an array of one dimension."""
     raw, at, found = memoryview(encoded_tensor).cast("B"), 0, []
     while at < len(raw):
         if at + 4 > len(raw):

@@ -1,4 +1,4 @@
-"""Packets, tensors, requests and answers between a worker and its server, as doc.go of package python describes them."""
+"""Encodes and decodes the packets between a worker and the server. Package python (doc.go) specifies the format."""
 
 import fcntl
 import itertools
@@ -13,27 +13,27 @@ from sys import getrefcount
 
 import numpy as np
 
-from tutti_here import here
+from tutti_process import process
 
 START, COMPLETE, INIT, REGION, DROP, EXECUTE, READY, FINALIZE = range(1, 9)
 DONE, FAILED = 16, 17
 LOG, CALL, SEND, CANCELLED, METRIC, MODEL, ABANDON, CANCEL, JOIN = range(32, 41)
 REPLY = 48
 
-IN_FILE, FINAL, YES, KEPT, ASKS, SAME = 1, 2, 4, 8, 16, 32
+IN_FILE, FINAL, TRUE, RETAINED, NEEDS_REPLY, IN_PLACE = 1, 2, 4, 8, 16, 32
 
-ANSWERED, ERROR, NONE, AGAIN = range(4)
+OK, ERROR, NONE, RESCHEDULE = range(4)
 NAMED = 65535
 BYTES = 13
 
 HEAD = struct.Struct("<HHIQ")
 REQUEST = struct.Struct("<QQQIHHII")
 TENSOR = struct.Struct("<HBBIQQ")
-ANSWER = struct.Struct("<BBHI")
+RESPONSE = struct.Struct("<BBHI")
 EXECUTION = struct.Struct("<IIIIQQ")
 EXECUTED = struct.Struct("<IIQ")
 DIMS = [struct.Struct("<%dq" % n) for n in range(256)]
-SHAPED = [struct.Struct("<HBBIQQ%dq" % n) for n in range(65)]  # a TENSOR and its dimensions, as many as numpy has at most
+SHAPED = [struct.Struct("<HBBIQQ%dq" % n) for n in range(65)]  # a TENSOR with its dimensions; numpy has at most 64
 U32 = struct.Struct("<I")
 U16 = struct.Struct("<H")
 REGION_HEAD = struct.Struct("<IIQ")
@@ -41,7 +41,7 @@ REGION_HEAD = struct.Struct("<IIQ")
 MAX_BODY = 61440
 ALIGN = 64
 
-# By the data type's number: the name on the wire, and numpy's type. BYTES have objects; BF16 has no type of numpy's.
+# Names and numpy types of the data types, by number. BYTES use objects; BF16 uses uint16, because numpy has no such type.
 NAMES = [None, "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64",
          "BYTES", "BF16"]
 TYPES = [None] + [np.dtype(t) for t in (np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32,
@@ -52,7 +52,7 @@ _SEAL_SHRINK = (1033, 2)  # F_ADD_SEALS, F_SEAL_SHRINK
 
 
 def new_file(size):
-    """Returns a descriptor of shared memory that can grow and never shrinks."""
+    """Creates shared memory that can grow and is sealed against shrinking. Returns its descriptor."""
     fd = os.memfd_create("tutti-worker", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(fd, size)
     fcntl.fcntl(fd, *_SEAL_SHRINK)
@@ -60,17 +60,17 @@ def new_file(size):
 
 
 class Link:
-    """One of the two sockets."""
+    """A socket to the server. One thread receives; any thread may send."""
 
     def __init__(self, fd):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fd)
         self.sock.setblocking(True)
         self.buffer = bytearray(65536)
         self.view, self.into = memoryview(self.buffer), [self.buffer]
-        self.lock = threading.RLock()  # a sender that is collected meanwhile sends too
+        self.lock = threading.RLock()  # reentrant: the destructor of a response sender may send while this thread sends
 
     def receive(self):
-        """Returns kind, flags, id, body and a descriptor or None. The body is valid until the next receive."""
+        """Returns kind, flags, id, body, and a descriptor or None. The body is valid until the next receive."""
         n, more, _, _ = self.sock.recvmsg_into(self.into, 64)
         if n < 16:
             raise EOFError
@@ -86,7 +86,7 @@ class Link:
         return kind, flags, ident, self.view[16:16 + size], file
 
     def post(self, kind, ident, body, flags=0):
-        """Sends a packet, from the only thread that sends here."""
+        """Sends a packet without locking. Only for a socket on which a single thread sends."""
         size = len(body)
         if size <= MAX_BODY:
             self.sock.send(HEAD.pack(kind, flags, ident, size) + body)
@@ -94,7 +94,7 @@ class Link:
             self.send(kind, ident, body, flags)
 
     def send(self, kind, ident, body=b"", flags=0):
-        """Sends a packet, from any thread. body is bytes or a Body."""
+        """Sends a packet. body is bytes or a Body. Safe for concurrent use."""
         size = len(body)
         if size <= MAX_BODY:
             packet = HEAD.pack(kind, flags, ident, size) + bytes(body)
@@ -113,13 +113,13 @@ class Link:
             os.close(fd)
 
     def send_file(self, packet, fd):
-        """Sends a packet with a file."""
+        """Sends a packet with a file descriptor."""
         with self.lock:
             self.sock.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", fd))])
 
 
 class Side:
-    """What a worker asks and tells on its own, from any thread. Its own thread takes the replies."""
+    """The side channel: packets that the worker sends on its own initiative, from any thread. A thread receives the replies."""
 
     def __init__(self, fd):
         self.link = Link(fd)
@@ -132,34 +132,34 @@ class Side:
             try:
                 kind, flags, ident, body, _ = self.link.receive()
             except (OSError, EOFError):
-                os._exit(0)  # the server is gone: nobody waits for what is computed
+                os._exit(0)  # the server has exited, so results have no receiver
             if kind == READY:
-                threading.Thread(target=here.ready, args=(self.link, ident), name="tutti-ready", daemon=True).start()
+                threading.Thread(target=process.ready, args=(self.link, ident), name="tutti-ready", daemon=True).start()
                 continue
             take = self.waiting.get(ident)
             if kind == REPLY and take is not None:
                 take(flags, bytes(body) if not flags & IN_FILE else body)
 
     def join(self):
-        """Returns the side of this process, which was forked from the one whose side this is."""
+        """Opens and returns a side channel for this process, which was forked from the owner of this one."""
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         link = self.link
-        link.lock = threading.RLock()  # the thread that may have held it was not forked
+        link.lock = threading.RLock()  # the thread that may hold the old lock does not exist in this process
         link.send_file(HEAD.pack(JOIN, 0, 0, 0), theirs.fileno())
         theirs.close()
         link.sock.close()
         return Side(mine.detach())
 
-    def tell(self, kind, body, flags=0):
-        """Sends what has no reply."""
+    def send(self, kind, body, flags=0):
+        """Sends a packet that has no reply."""
         self.link.send(kind, next(self.ids) & 0xFFFFFFFF, body, flags)
 
-    def tell_of(self, kind, ident):
-        """Says something about what was started before."""
+    def send_for(self, kind, ident):
+        """Sends a packet without a body about an earlier call, for example CANCEL."""
         self.link.send(kind, ident)
 
-    def ask(self, kind, body, flags=0):
-        """Sends a question and returns the flags and body of its one reply."""
+    def call(self, kind, body, flags=0):
+        """Sends a packet and returns the flags and the body of its only reply."""
         ident, replies = self.start(kind, body, flags)
         try:
             return replies.get()
@@ -167,43 +167,43 @@ class Side:
             self.end(ident)
 
     def start(self, kind, body, flags=0, take=None):
-        """Sends a question whose replies go to take(flags, body), called in the side's thread, or into the queue that is
-        returned with the id. end forgets it."""
+        """Sends a packet with replies and returns its id and a queue. Replies go to take(flags, body), which runs in the thread
+        of the side channel, or without take into the queue. The caller must call end."""
         replies = queue.SimpleQueue()
         if take is None:
             def take(flags, body):
                 replies.put((flags, body))
         ident = next(self.ids) & 0xFFFFFFFF
         self.waiting[ident] = take
-        self.link.send(kind, ident, body, flags | ASKS)
+        self.link.send(kind, ident, body, flags | NEEDS_REPLY)
         return ident, replies
 
     def end(self, ident):
-        """Takes no more replies to a question."""
+        """Drops further replies of a call."""
         self.waiting.pop(ident, None)
 
 
 class Region:
-    """Shared memory between worker and server."""
+    """Memory shared by the worker and the server."""
 
     def __init__(self, fd, size):
         self.fd, self.size = fd, size
         self.map = mmap.mmap(fd, size)
-        self.held = getrefcount(self.map)
+        self.references = getrefcount(self.map)
 
-    def kept(self):
+    def viewed(self):
         """Reports whether an array still views the region."""
-        return getrefcount(self.map) > self.held
+        return getrefcount(self.map) > self.references
 
     def grow(self, size):
-        """Makes the region at least size bytes large."""
+        """Grows the region to at least size bytes."""
         if size <= self.size:
             return
         size = max(size, 2 * self.size)
         size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         os.ftruncate(self.fd, size)
         self.map, self.size = mmap.mmap(self.fd, size), size
-        self.held = getrefcount(self.map)
+        self.references = getrefcount(self.map)
 
     def close(self):
         os.close(self.fd)
@@ -215,7 +215,7 @@ def encode_string(s):
 
 
 def encode_params(params):
-    """Encodes a dict of bool, int, float and str."""
+    """Encodes a dict with values of bool, int, float and str."""
     out = [U16.pack(len(params))]
     for key, v in params.items():
         out.append(encode_string(key))
@@ -231,7 +231,7 @@ def encode_params(params):
 
 
 class Reader:
-    """Reads an extra."""
+    """Decodes the extra part of a request or response."""
 
     def __init__(self, body, at):
         self.body, self.at = body, at
@@ -267,7 +267,7 @@ def padded(b):
 
 
 def view(memory, number, dims, offset, size):
-    """Returns an array over memory; BYTES become objects, which are copies."""
+    """Returns an array that views memory. For BYTES it is an array of copies."""
     if number == BYTES:
         return parse_bytes(memory[offset:offset + size], dims)
     dtype = TYPES[number]
@@ -275,7 +275,7 @@ def view(memory, number, dims, offset, size):
 
 
 def parse_bytes(raw, dims):
-    """Returns an array of bytes objects out of the wire's layout."""
+    """Decodes BYTES to an array of bytes objects."""
     out, at, end = [], 0, len(raw)
     while at < end:
         n = U32.unpack_from(raw, at)[0]
@@ -287,7 +287,7 @@ def parse_bytes(raw, dims):
 
 
 def format_bytes(array):
-    """Returns the wire's layout of an array of bytes or strings."""
+    """Encodes an array of bytes or str as BYTES: 4 bytes of length before each element."""
     out = []
     for v in array.reshape(-1).tolist():
         raw = v if isinstance(v, bytes) else str(v).encode("utf-8")
@@ -297,14 +297,14 @@ def format_bytes(array):
 
 
 def raw_of(number, array):
-    """Returns an array whose elements are what travels: the numbers, or the bytes of BYTES."""
+    """Returns an array with the encoded data: the array itself, or the encoded bytes of BYTES."""
     if number == BYTES:
         return np.frombuffer(format_bytes(array), np.uint8)
     return array
 
 
 def store(memory, at, array):
-    """Copies an array's elements into memory, in C's order."""
+    """Copies the elements of an array into memory, in C order."""
     if array.flags.c_contiguous:
         memory[at:at + array.nbytes] = array
     else:
@@ -312,8 +312,8 @@ def store(memory, at, array):
 
 
 class Body:
-    """The body of a packet: bytes, and the elements of arrays behind them, each at its place. It is put together where it travels,
-    so that a large array is copied once."""
+    """The body of a packet: bytes, followed by arrays at given offsets. It is assembled in the memory of the packet, so that a
+    large array is copied once."""
 
     __slots__ = ("head", "arrays", "size")
 
@@ -324,7 +324,7 @@ class Body:
         return self.size
 
     def after(self, prefix):
-        """Returns the body with more bytes before it."""
+        """Returns the body with a prefix."""
         n = len(prefix)
         return Body(prefix + self.head, [(at + n, array) for at, array in self.arrays], self.size + n)
 
@@ -337,20 +337,20 @@ class Body:
         return b"".join(parts)
 
     def write(self, memory):
-        """Writes the body to the beginning of memory that holds zeros."""
+        """Writes the body to the start of zeroed memory."""
         memory[:len(self.head)] = self.head
         for at, array in self.arrays:
             if array.nbytes:
                 store(memory, at, array)
 
 
-def encode_answer(tensors, names, state=ANSWERED, code=0, text="", params=None):
-    """Returns an answer with its tensors' elements behind it, for the side. tensors are (number, dims, raw), all named."""
-    return _encode(ANSWER.size, lambda n: ANSWER.pack(state, code, len(tensors), n), tensors,
-                   answer_extra(text, params, names))
+def encode_response(tensors, names, state=OK, code=0, text="", params=None):
+    """Encodes a response followed by the data of its tensors. tensors are (number, dims, data); names has one name for each."""
+    return _encode(RESPONSE.size, lambda n: RESPONSE.pack(state, code, len(tensors), n), tensors,
+                   response_extra(text, params, names))
 
 
-def answer_extra(text="", params=None, names=()):
+def response_extra(text="", params=None, names=()):
     if not text and not params and not names:
         return b""
     return padded(encode_string(text) + encode_params(params or {}) + b"".join(map(encode_string, names)))
@@ -358,7 +358,7 @@ def answer_extra(text="", params=None, names=()):
 
 def encode_request(model, version, tensors, names, outputs=(), ident="", correlation=0, priority=0, timeout=0, flags=0,
                    params=None, began=0):
-    """Returns a CALL. tensors are (number, dims, raw), began is when the model made it, by time.perf_counter."""
+    """Encodes a CALL. tensors are (number, dims, data); began is the time.perf_counter() at which the model made the call."""
     text = correlation if isinstance(correlation, str) else ""
     if text:
         correlation, flags = 0, flags | 4
@@ -381,10 +381,10 @@ def _encode(head, pack, tensors, extra):
     return Body(b"".join(parts), arrays, size)
 
 
-def decode_answer(body, at=0):
-    """Returns state, code, text, parameters and [(name or index, number, array)] of an answer in body."""
-    state, code, count, extra = ANSWER.unpack_from(body, at)
-    at += ANSWER.size
+def decode_response(body, at=0):
+    """Decodes a response. Returns state, code, text, parameters and [(name or index, number, array)]."""
+    state, code, count, extra = RESPONSE.unpack_from(body, at)
+    at += RESPONSE.size
     found = []
     for _ in range(count):
         index, number, rank, _, offset, size = TENSOR.unpack_from(body, at)

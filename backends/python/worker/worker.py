@@ -1,4 +1,4 @@
-"""A worker: imports a model.py and executes what the server sends."""
+"""The worker process: imports model.py and executes the commands of the server. As "worker.py forkserver" it forks workers."""
 
 import importlib.util
 import json
@@ -10,20 +10,20 @@ import types
 
 import numpy as np
 
-import tutti_nursery as nursery
+import tutti_forkserver as forkserver
 import tutti_wire as wire
 import triton_python_backend_utils as pb
 from tutti_errors import TritonError, TritonModelException, failure
 from tutti_execution import Execution
-from tutti_here import here
+from tutti_process import process
 
 
 class Worker:
-    """Takes the server's commands, one at a time."""
+    """Executes the server's commands, one at a time."""
 
     def __init__(self):
-        self.calls = wire.Link(3)
-        here.side = wire.Side(4)
+        self.link = wire.Link(3)
+        process.side = wire.Side(4)
         self.regions = {}
         self.model_class = self.model = None
         self.execution = Execution(self.regions, self.coroutine)
@@ -32,18 +32,18 @@ class Worker:
         self.commands = {
             wire.START: self.start, wire.COMPLETE: self.complete, wire.INIT: self.initialize, wire.FINALIZE: self.finalize,
         }
-        here.ready = self.ready
+        process.ready = self.ready
         os.register_at_fork(after_in_child=self.forked)
 
     def forked(self):
-        """Leaves the worker's sockets to the worker, in a process that the model has forked from it."""
-        self.calls.sock.close()
-        here.forked()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it is how multiprocessing ends processes
+        """Runs in a process that the model forked from the worker: closes its copy of the worker's socket."""
+        self.link.sock.close()
+        process.forked()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # multiprocessing terminates processes with it
 
     def run(self):
-        """Runs until there is no server, or FINALIZE."""
-        receive, execute, post = self.calls.receive, self.execution.run, self.calls.post
+        """Executes commands until FINALIZE, or until the server closes the socket."""
+        receive, execute, post = self.link.receive, self.execution.run, self.link.post
         while True:
             try:
                 kind, _, ident, body, file = receive()
@@ -62,28 +62,28 @@ class Worker:
             elif kind == wire.DROP:
                 self.regions.pop(wire.U32.unpack_from(body)[0]).close()
             else:
-                self.answer(ident, self.commands[kind], body)
+                self.execute_command(ident, self.commands[kind], body)
                 if kind == wire.FINALIZE:
                     return
 
-    def answer(self, ident, command, *args):
-        """Answers with what a command returns, or raises."""
+    def execute_command(self, ident, command, *args):
+        """Executes a command and sends DONE with its result, or FAILED."""
         try:
             body, flags = command(*args)
-        except BaseException as e:  # whatever a model raises is an answer
+        except BaseException as e:  # includes SystemExit of the model
             self.fail(ident, e)
             return
-        self.calls.post(wire.DONE, ident, body, flags)
+        self.link.post(wire.DONE, ident, body, flags)
 
     def fail(self, ident, e):
-        """Answers that e was raised."""
-        self.calls.post(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"))
+        """Sends FAILED for an exception."""
+        self.link.post(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"))
 
     def start(self, body):
         c = json.loads(bytes(body))
         for path in reversed(c["paths"]):
             sys.path.insert(1, path)
-        self.file, here.model, here.folder = c["file"], c["model"], os.path.dirname(c["file"])
+        self.file, process.model, process.folder = c["file"], c["model"], os.path.dirname(c["file"])
         module = load(c["file"], c["version"])
         self.model_class = getattr(module, "TritonPythonModel", None)
         if self.model_class is None:
@@ -91,7 +91,7 @@ class Worker:
         if not hasattr(self.model_class, "execute"):
             raise AttributeError("expected a method 'execute' of TritonPythonModel in '%s', found none" % c["file"])
         return json.dumps({
-            "python": nursery.version(), "numpy": np.__version__,
+            "python": forkserver.version(), "numpy": np.__version__,
             "complete": hasattr(self.model_class, "auto_complete_config"), "ready": hasattr(self.model_class, "is_ready"),
         }).encode(), 0
 
@@ -100,34 +100,34 @@ class Worker:
         for key in ("input", "output"):
             config.setdefault(key, [])
         config.setdefault("max_batch_size", 0)
-        config.setdefault("name", here.model)
+        config.setdefault("name", process.model)
         done = self.model_class.auto_complete_config(pb.ModelConfig(json.dumps(config)))
         if not isinstance(done, pb.ModelConfig):
             raise TritonModelException("auto_complete_config function in model '%s' must return a valid pb.ModelConfig object."
-                                       % here.model)
+                                       % process.model)
         return json.dumps({"config": done.as_dict()}).encode(), 0
 
     def initialize(self, body):
         c = json.loads(bytes(body))
-        here.instance = c["args"]["model_instance_name"]
+        process.instance = c["args"]["model_instance_name"]
         self.model = self.model_class()
         if hasattr(self.model, "initialize"):
             self.model.initialize(c["args"])
         self.execution.serve(self.model, c["inputs"], c["outputs"], c["decoupled"])
-        here.executing = True
+        process.executing = True
         return b"", 0
 
     def ready(self, link, ident):
-        """Answers, from a thread of its own, whether the model is ready."""
+        """Sends the result of is_ready. Runs in a separate thread."""
         try:
-            flags = wire.YES if self.is_ready() else 0
-        except BaseException as e:  # whatever a model raises is an answer
+            flags = wire.TRUE if self.is_ready() else 0
+        except BaseException as e:  # includes SystemExit of the model
             link.send(wire.FAILED, ident, bytes([code_of(e)]) + failure(e).encode("utf-8", "replace"))
         else:
             link.send(wire.DONE, ident, b"", flags)
 
     def is_ready(self):
-        """Returns what is_ready of the model says, True where there is none."""
+        """Returns the result of the model's is_ready, or True when it has none."""
         if not hasattr(self.model, "is_ready"):
             return True
         is_ready = self.model.is_ready()
@@ -138,14 +138,14 @@ class Worker:
         return is_ready
 
     def finalize(self, _):
-        here.executing = False
+        process.executing = False
         if hasattr(self.model, "finalize"):
             self.model.finalize()
         return b"", 0
 
     def coroutine(self, coroutine):
-        """Runs a coroutine in the loop that all of the model share, and returns its future."""
-        import asyncio  # half of what a worker would import otherwise
+        """Runs a coroutine in the event loop of the model and returns its future."""
+        import asyncio  # imported on demand: it would double the modules of a worker
 
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
@@ -154,7 +154,7 @@ class Worker:
 
 
 def load(file, version):
-    """Imports a model file as a member of a package named after its version, so that it may import its neighbours."""
+    """Imports a model file as a module of a package named after its version, so that it can import files beside it."""
     package = types.ModuleType(str(version))
     package.__path__ = [os.path.dirname(file)]
     sys.modules[package.__name__] = package
@@ -169,7 +169,7 @@ def load(file, version):
 
 
 def code_of(e):
-    """Returns the code of a failure: that of a TritonError when it was raised with one, else internal."""
+    """Returns the code of an exception: that of a TritonError among its arguments, else INTERNAL."""
     for v in (e, *getattr(e, "args", ())):
         if isinstance(v, TritonError):
             return int(v.code())
@@ -177,14 +177,14 @@ def code_of(e):
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which ends its workers
-    signal.signal(signal.SIGTERM, lambda *_: None)  # so is what ends all processes of a service; what models start takes it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the server, which ends its workers
+    signal.signal(signal.SIGTERM, lambda *_: None)  # likewise; a handler, not SIG_IGN, so that programs started by models get the default
     name = " ".join(sys.argv[1:])
-    del sys.argv[1:]  # a model may look there
-    if name == "nursery":
-        nursery.serve(3)
+    del sys.argv[1:]  # the model may read sys.argv
+    if name == "forkserver":
+        forkserver.serve(3)
     else:
-        nursery.rename(name.encode())
+        forkserver.set_process_name(name.encode())
         for descriptor in (3, 4):
             os.set_inheritable(descriptor, False)
     Worker().run()

@@ -48,7 +48,7 @@ func batch(tb testing.TB, alloc tensor.Allocator, w, h int, boxes, scores []floa
 	tb.Helper()
 	n := int64(len(classes))
 	b := &backends.Batch{
-		Rows: 1, Out: make([]tensor.Tensor, 1), Allocator: alloc, Reqs: []backends.Req{{Ctx: tb.Context(), Rows: 1}},
+		Rows: 1, Out: make([]tensor.Tensor, 1), Allocator: alloc, Requests: []backends.Request{{Ctx: tb.Context(), Rows: 1}},
 		In: []tensor.Tensor{
 			value(tb, alloc, tensor.Uint8, make([]byte, 3*w*h), 1, int64(h), int64(w), 3),
 			value(tb, alloc, tensor.FP32, boxes, 1, n, 4), value(tb, alloc, tensor.FP32, scores, 1, n), value(tb, alloc, tensor.Int32, classes, 1, n),
@@ -164,8 +164,8 @@ func FuzzDraw(f *testing.F) {
 		}
 		step := newStep(t, map[string]string{"input": "pixels", "thickness": strconv.Itoa(int(thick)), "text_scale": strconv.Itoa(int(thick % 5))})
 		b := batch(t, tensor.NewChecked(t, nil), int(w), int(h), []float32{x0, y0, x1, y1}, []float32{score}, []int32{class})
-		if err := step.Run(t.Context(), b); err != nil || b.Reqs[0].Err != nil {
-			t.Fatal(err, b.Reqs[0].Err)
+		if err := step.Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {
+			t.Fatal(err, b.Requests[0].Err)
 		}
 		data, _, _ := tensor.NextBytes(b.Out[0].Bytes())
 		img, err := png.Decode(bytes.NewReader(data))

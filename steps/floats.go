@@ -1,7 +1,6 @@
 package steps
 
 import (
-	"math"
 	"slices"
 
 	"github.com/tutti-server/tutti/core/config"
@@ -29,27 +28,7 @@ func Floats(scratch []float32, t *tensor.Tensor, first, n int) (values, grown []
 	}
 	scratch = slices.Grow(scratch[:0], n)[:n]
 	for i, h := range tensor.Slice[uint16](t)[first : first+n] {
-		scratch[i] = half(h)
+		scratch[i] = tensor.FP16ToFloat32(h)
 	}
 	return scratch, scratch
-}
-
-// half returns what an IEEE 754 half of these bits is worth: a sign, 5 bits of exponent
-// and 10 of fraction.
-func half(h uint16) float32 {
-	const (
-		rebias = (127 - 15) << 23
-		// subnormal is 2^-14 as bits: what the fraction of a half without exponent adds to.
-		subnormal = (127 - 14) << 23
-	)
-	sign, rest := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
-	switch exponent := h & 0x7c00; exponent {
-	case 0:
-		f := math.Float32frombits(rest+subnormal) - math.Float32frombits(subnormal)
-		return math.Float32frombits(sign | math.Float32bits(f))
-	case 0x7c00:
-		return math.Float32frombits(sign | 0x7f800000 | rest)
-	default:
-		return math.Float32frombits(sign | (rest + rebias))
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"strconv"
+
+	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // decode appends b's elements of size bytes, each as read understands it.
@@ -39,31 +41,9 @@ func readFloat(b []byte) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(b))
 }
 
-// readBF16 reads the upper half of a float32.
-func readBF16(b []byte) float64 {
-	return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
-}
+func readBF16(b []byte) float64 { return float64(tensor.BF16ToFloat32(binary.LittleEndian.Uint16(b))) }
 
-// readFP16 reads an IEEE 754 half: a sign, 5 bits of exponent and 10 of fraction.
-func readFP16(b []byte) float64 {
-	h := binary.LittleEndian.Uint16(b)
-	exponent, fraction := int(h>>10&0x1f), float64(h&0x3ff)
-	var v float64
-	switch {
-	case exponent == 0:
-		v = math.Ldexp(fraction, -24)
-	case exponent == 0x1f && fraction != 0:
-		v = math.NaN()
-	case exponent == 0x1f:
-		v = math.Inf(1)
-	default:
-		v = math.Ldexp(fraction+0x400, exponent-25)
-	}
-	if h>>15 != 0 {
-		v = -v
-	}
-	return v
-}
+func readFP16(b []byte) float64 { return float64(tensor.FP16ToFloat32(binary.LittleEndian.Uint16(b))) }
 
 // appendFixed appends v as C's %f prints it.
 func appendFixed(dst []byte, v float64) []byte {

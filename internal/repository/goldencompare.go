@@ -71,26 +71,11 @@ func number(d tensor.DType, b []byte) float64 {
 	case tensor.FP32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
 	case tensor.BF16:
-		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
+		return float64(tensor.BF16ToFloat32(binary.LittleEndian.Uint16(b)))
 	case tensor.FP16:
-		return half(binary.LittleEndian.Uint16(b))
+		return float64(tensor.FP16ToFloat32(binary.LittleEndian.Uint16(b)))
 	default:
 		return math.Float64frombits(binary.LittleEndian.Uint64(b))
-	}
-}
-
-// half reads IEEE 754's binary16: a sign, 5 bits of exponent, 10 of fraction.
-func half(h uint16) float64 {
-	sign, exponent, fraction := 1-2*float64(h>>15), int(h>>10)&31, float64(h&1023)
-	switch {
-	case exponent == 31 && fraction != 0:
-		return math.NaN()
-	case exponent == 31:
-		return math.Inf(int(sign))
-	case exponent == 0:
-		return sign * math.Ldexp(fraction, -24)
-	default:
-		return sign * math.Ldexp(1024+fraction, exponent-25)
 	}
 }
 

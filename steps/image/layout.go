@@ -47,28 +47,12 @@ func (l *layout) prepare(a *arithmetic) {
 			case tensor.FP32:
 				l.lut[c][v] = math.Float32bits(a.of(v, c))
 			case tensor.FP16:
-				l.lut[c][v] = uint32(float16(a.of(v, c)))
+				l.lut[c][v] = uint32(tensor.Float32ToFP16(a.of(v, c)))
 			default:
 				l.lut[c][v] = uint32(v)
 			}
 		}
 	}
-}
-
-// float16 rounds to IEEE 754 half precision, to even between two of them.
-func float16(f float32) uint16 {
-	bits := math.Float32bits(f)
-	sign, v := uint16(bits>>16&0x8000), bits&0x7fffffff
-	switch {
-	case v > 0x7f800000:
-		return sign | 0x7e00
-	case v >= 0x47800000: // 65536 and above.
-		return sign | 0x7c00
-	case v < 0x38800000: // Subnormal: units of 2^-24.
-		return sign | uint16(math.RoundToEven(math.Abs(float64(f))*(1<<24)))
-	}
-	v += 0xfff + v>>13&1
-	return sign | uint16((v-0x38000000)>>13)
 }
 
 // size is the number of bytes of one sample.

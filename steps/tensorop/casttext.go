@@ -77,9 +77,9 @@ func putBits(elem []byte, bits uint64) {
 func floatBits(f float64, d tensor.DType) uint64 {
 	switch d {
 	case tensor.FP16:
-		return uint64(toFP16(narrowed(f)))
+		return uint64(tensor.Float32ToFP16(narrowed(f)))
 	case tensor.BF16:
-		return uint64(toBF16(narrowed(f)))
+		return uint64(tensor.Float32ToBF16(narrowed(f)))
 	case tensor.FP32:
 		return uint64(math.Float32bits(float32(f)))
 	default:
@@ -117,9 +117,9 @@ func appendElement(dst []byte, t *tensor.Tensor, i int) []byte {
 	case tensor.Bool:
 		return strconv.AppendBool(dst, bits != 0)
 	case tensor.FP16:
-		return strconv.AppendFloat(dst, float64(fromFP16(uint16(bits))), 'g', -1, 32)
+		return strconv.AppendFloat(dst, float64(tensor.FP16ToFloat32(uint16(bits))), 'g', -1, 32)
 	case tensor.BF16:
-		return strconv.AppendFloat(dst, float64(fromBF16(uint16(bits))), 'g', -1, 32)
+		return strconv.AppendFloat(dst, float64(tensor.BF16ToFloat32(uint16(bits))), 'g', -1, 32)
 	case tensor.FP32:
 		return strconv.AppendFloat(dst, float64(math.Float32frombits(uint32(bits))), 'g', -1, 32)
 	case tensor.FP64:

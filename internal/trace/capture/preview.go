@@ -135,9 +135,9 @@ func valueOf(x *frame, i int) float64 {
 	b := x.data[i*x.dtype.Size():]
 	switch x.dtype { //nolint:exhaustive // the others are whole
 	case tensor.FP16:
-		return half(binary.LittleEndian.Uint16(b))
+		return float64(tensor.FP16ToFloat32(binary.LittleEndian.Uint16(b)))
 	case tensor.BF16:
-		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
+		return float64(tensor.BF16ToFloat32(binary.LittleEndian.Uint16(b)))
 	case tensor.FP32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
 	case tensor.FP64:
@@ -187,21 +187,4 @@ func valueText(x *frame, i int) string {
 		return strconv.FormatInt(int64(n), 10) //nolint:gosec // it was one
 	}
 	return strconv.FormatUint(n, 10)
-}
-
-// half returns the number of 16 bits of IEEE 754.
-func half(h uint16) float64 {
-	sign, exp, frac := 1.0, int(h>>10&0x1f), float64(h&0x3ff)
-	if h&0x8000 != 0 {
-		sign = -1
-	}
-	switch {
-	case exp == 0:
-		return sign * math.Ldexp(frac, -24)
-	case exp == 0x1f && frac != 0:
-		return math.NaN()
-	case exp == 0x1f:
-		return math.Inf(int(sign))
-	}
-	return sign * math.Ldexp(1024+frac, exp-25)
 }

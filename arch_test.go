@@ -24,7 +24,7 @@ const module = "github.com/tutti-server/tutti"
 // there a package may also import those named before it. backends/bind
 // and its neighbours are what several backends share: none imports another.
 var layers = [][]string{
-	{"tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1"},
+	{"tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pool", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1"},
 	{"core/config", "core/infer", "inspect", "simdev"},
 	{"backends", "cache", "trace"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},

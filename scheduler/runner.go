@@ -3,12 +3,12 @@ package scheduler
 import (
 	"context"
 	"log/slog"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -29,8 +29,8 @@ type Runner struct {
 	over    []int32
 	native  bool
 	seats   seats
-	batches sync.Pool
-	reports sync.Pool // of tracing.Batch
+	batches pool.Of[joint]
+	reports pool.Of[tracing.Batch]
 }
 
 // RunnerSettings are what a Runner is made with.
@@ -63,8 +63,7 @@ func NewRunner(s RunnerSettings) *Runner {
 		sig: s.Signature.AtModel(), form: newForm(s.Signature), stats: s.Stats, alloc: s.Alloc, pad: s.Padding, log: s.Log,
 		mover: s.Mover, once: s.Once, again: s.Iterative, over: s.Over, native: s.Native,
 	}
-	r.reports.New = func() any { return new(tracing.Batch) }
-	r.batches.New = func() any {
+	r.batches.New = func() *joint {
 		b := &joint{Batch: backends.Batch{
 			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
 			Out:       make([]tensor.Tensor, len(r.sig.Outputs)),
@@ -151,7 +150,7 @@ func (r *Runner) runOne(inst backends.Instance, w *Task, t *RunLoop) {
 
 // runMany executes several works together.
 func (r *Runner) runMany(inst backends.Instance, list *TaskList, t *RunLoop) bool {
-	pooled := r.batches.Get().(*joint) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	pooled := r.batches.Get()
 	defer r.recycle(pooled)
 	b := &pooled.Batch
 	times := telemetry.Times{Start: t.Now()}

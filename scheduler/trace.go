@@ -119,7 +119,7 @@ func (r *Runner) observe(first *Task, inst backends.Instance, list *TaskList, t 
 
 // report tells the sinks of a batch that was executed as one.
 func (r *Runner) report(first *Task, list *TaskList, x *tracing.Execution) {
-	b := r.reports.Get().(*tracing.Batch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	b := r.reports.Get()
 	b.Execution, b.Model, b.Version, b.Known, b.Failed, b.Links = *x, r.sig.Model, r.sig.Version, 0, false, nil
 	times := &list.Head.Times
 	b.Start, b.InputEnd, b.InferEnd, b.End = times.Start, times.InputEnd, times.InferEnd, times.End

@@ -1,8 +1,9 @@
 package infer
 
 import (
-	"sync"
 	"sync/atomic"
+
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // Call is the Sink of a request that has one answer.
@@ -32,10 +33,10 @@ type Ender interface {
 
 var _ Sink = (*Call)(nil)
 
-var calls = sync.Pool{New: func() any { return &Call{wake: make(chan struct{}, 1)} }}
+var calls = pool.Of[Call]{New: func() *Call { return &Call{wake: make(chan struct{}, 1)} }}
 
 // NewCall returns a Call to submit one request with.
-func NewCall() *Call { return calls.Get().(*Call) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
+func NewCall() *Call { return calls.Get() }
 
 // Send keeps the answer; only the last one counts.
 func (c *Call) Send(r *Response) {

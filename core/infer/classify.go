@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // maxClassified bounds the elements of one classified row, as in Triton.
@@ -48,7 +48,7 @@ func Classify(a tensor.Allocator, t *tensor.Tensor, batched bool, n int, labels 
 	if shape = tensor.Of(int64(n)); batched {
 		shape = tensor.Of(int64(batch), int64(n))
 	}
-	c := classifiers.Get().(*classifier) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	c := classifiers.Get()
 	defer classifiers.Put(c)
 	c.text = c.text[:0]
 	if n > 0 {
@@ -73,7 +73,7 @@ type classifier struct {
 	text   []byte
 }
 
-var classifiers = sync.Pool{New: func() any { return new(classifier) }}
+var classifiers pool.Of[classifier]
 
 // row appends the n best classes of a row to the text.
 func (c *classifier) row(d tensor.DType, b []byte, n int, labels []string) {

@@ -1,9 +1,8 @@
 package infer
 
 import (
-	"sync"
-
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -57,10 +56,10 @@ type Request struct {
 	Async bool
 }
 
-var requests = sync.Pool{New: func() any { return new(Request) }}
+var requests pool.Of[Request]
 
 // NewRequest returns an empty request.
-func NewRequest() *Request { return requests.Get().(*Request) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
+func NewRequest() *Request { return requests.Get() }
 
 // Release releases the request's tensors and returns it for reuse.
 func (r *Request) Release() {
@@ -98,10 +97,10 @@ type Response struct {
 	Final bool
 }
 
-var responses = sync.Pool{New: func() any { return new(Response) }}
+var responses pool.Of[Response]
 
 // NewResponse returns an empty response.
-func NewResponse() *Response { return responses.Get().(*Response) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
+func NewResponse() *Response { return responses.Get() }
 
 // Release releases the response's tensors and returns it for reuse.
 func (r *Response) Release() {

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"hash"
 	"math"
-	"sync"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // Key names the answer to one request to one loaded version of a model. It is a
@@ -28,13 +28,13 @@ type Hasher struct {
 // loaded version.
 type Hashers struct {
 	identity Key
-	pool     sync.Pool
+	pool     pool.Of[Hasher]
 }
 
 // NewHashers returns a pool for the version with the given identity.
 func NewHashers(identity Key) *Hashers {
 	h := &Hashers{identity: identity}
-	h.pool.New = func() any { return &Hasher{sum: sha256.New()} }
+	h.pool.New = func() *Hasher { return &Hasher{sum: sha256.New()} }
 	return h
 }
 
@@ -42,7 +42,7 @@ func NewHashers(identity Key) *Hashers {
 //
 // hot: no allocation in the steady state.
 func (p *Hashers) Get() *Hasher {
-	h := p.pool.Get().(*Hasher) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	h := p.pool.Get()
 	h.sum.Reset()
 	h.buf = append(h.buf[:0], p.identity[:]...)
 	return h

@@ -19,7 +19,7 @@ func (l *Log) Block(text string) {
 	var pc [1]uintptr
 	runtime.Callers(2, pc[:])
 	r := slog.NewRecord(time.Now(), slog.LevelInfo, text, pc[0])
-	e := lines.Get().(*encoder) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	e := lines.Get()
 	e.reset()
 	e.line(&s, l.pid, nil, &r)
 	l.write(r.Level, e.b)

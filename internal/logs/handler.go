@@ -4,7 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
+
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // handler is a Log with attributes of its own. They are kept as they came: which
@@ -29,11 +30,11 @@ func (h *handler) Enabled(_ context.Context, level slog.Level) bool {
 	return h.log.settings.Load().enabled(level)
 }
 
-var lines = sync.Pool{New: func() any { return new(encoder) }}
+var lines pool.Of[encoder]
 
 // Handle writes r as one line. It never fails.
 func (h *handler) Handle(_ context.Context, r slog.Record) error {
-	e := lines.Get().(*encoder) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	e := lines.Get()
 	e.reset()
 	e.line(h.log.settings.Load(), h.log.pid, h.with, &r)
 	h.log.write(r.Level, e.b)

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"io"
 	"math"
-	"sync"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // Window is a part of a region, for one request. The region cannot be unregistered until the window is closed.
@@ -16,7 +16,7 @@ type Window struct {
 	off, size uint64 // off counts from the region's start
 }
 
-var windows = sync.Pool{New: func() any { return new(Window) }}
+var windows pool.Of[Window]
 
 // Open returns size bytes at offset in the named region. The caller must close it.
 //
@@ -35,7 +35,7 @@ func (r *Registry) Open(name string, offset, size uint64) (*Window, error) {
 		return nil, err
 	}
 	g.windows++
-	w := windows.Get().(*Window) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	w := windows.Get()
 	*w = Window{registry: r, region: g, off: offset, size: size}
 	return w, nil
 }

@@ -3,19 +3,20 @@ package telemetry
 import (
 	"encoding/binary"
 	"net/http"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // handler answers scrapes.
 type handler struct {
 	metrics *Metrics
 	process prometheus.Gatherer // nil for none
-	pages   sync.Pool           // of *page
+	pages   pool.Of[page]
 }
 
 // page is the memory of an answer.
@@ -29,7 +30,7 @@ type page struct {
 // OpenMetrics, which has exemplars, or the protobuf format, which has native histograms
 // besides. Answers are not compressed: that would cost more than all the rest.
 func Handler(x *Metrics, process prometheus.Gatherer) http.Handler {
-	return &handler{metrics: x, process: process, pages: sync.Pool{New: func() any { return new(page) }}}
+	return &handler{metrics: x, process: process}
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +58,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // text answers in one of the formats of text.
 func (h *handler) text(w http.ResponseWriter, process []*dto.MetricFamily, open bool) {
-	p := h.pages.Get().(*page) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	p := h.pages.Get()
 	p.begin(open)
 	p.classic = true
 	h.metrics.each(&p.arena, p.family)
@@ -71,7 +72,7 @@ func (h *handler) text(w http.ResponseWriter, process []*dto.MetricFamily, open 
 
 // binary answers in the protobuf format, in which every family comes after its length.
 func (h *handler) binary(w http.ResponseWriter, process []*dto.MetricFamily) {
-	p := h.pages.Get().(*page) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	p := h.pages.Get()
 	p.out, p.classic = p.out[:0], false
 	h.metrics.each(&p.arena, p.delimited)
 	for _, f := range process {

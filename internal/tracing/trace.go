@@ -110,7 +110,7 @@ type Trace struct {
 
 // newTrace returns the trace of a request, with one holder.
 func (t *Tracer) newTrace(s *setting, model string, version int64, id string) *Trace {
-	x := t.pool.Get().(*Trace) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	x := t.pool.Get()
 	x.set, x.holders = s, 1
 	r := &x.rec
 	if s != nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
@@ -80,7 +81,7 @@ type Tracer struct {
 	retain  allowance
 	params  []string
 	epoch   int64 // ns since 1970 at which telemetry.Now was 0
-	pool    sync.Pool
+	pool    pool.Of[Trace]
 	ids     atomic.Uint64
 	batches atomic.Uint64
 	now     atomic.Pointer[scopes]
@@ -102,7 +103,7 @@ func New(o Options) (*Tracer, error) {
 	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), export: o.Exporter, log: o.Log, sinks: o.Sinks, camera: o.Camera, params: o.Params, epoch: epoch()}
 	t.quota.open(o.AtMost)
 	t.all.Store(o.All && len(o.Sinks) > 0)
-	t.pool.New = func() any {
+	t.pool.New = func() *Trace {
 		x := &Trace{tracer: t}
 		x.rec.Moments, x.rec.Steps, x.rec.Events = x.moments[:0], x.steps[:0], x.events[:0]
 		return x

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/pipeline/plan"
@@ -30,7 +31,7 @@ type Executor struct {
 	tracer  *tracing.Tracer
 	log     *slog.Logger // may be nil
 	workers *scheduler.Workers
-	runs    sync.Pool
+	runs    pool.Of[run]
 	pending scheduler.Pending
 	retired atomic.Bool
 
@@ -132,7 +133,7 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Exec
 	}
 	x.gives = givesOf(p)
 	x.inflight = newInflight(x, s.Workers)
-	x.runs.New = func() any { return newRun(x, s.Workers) }
+	x.runs.New = func() *run { return newRun(x, s.Workers) }
 	return x
 }
 
@@ -165,8 +166,8 @@ func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Si
 
 // submit runs a request that is counted in.
 func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
-	async := req.Async       // the request is gone when the run ends
-	r := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	async := req.Async // the request is gone when the run ends
+	r := x.runs.Get()
 	r.begin(ctx, req, sink)
 	if req.Trace != nil {
 		r.traceStart()

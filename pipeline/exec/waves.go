@@ -139,7 +139,7 @@ func anyPresent(list []tensor.Tensor) bool {
 // newWave returns the run of one answer, the last in r's flight; out moves to it.
 func (r *run) newWave(out []tensor.Tensor, params infer.Params) *run {
 	x := r.x.next
-	c := x.runs.Get().(*run) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	c := x.runs.Get()
 	c.root, c.ctx, c.req = r.root, r.ctx, r.req
 	c.wave = wave{up: r, number: r.root.waves.Add(1)}
 	if r.req.Trace != nil {

@@ -2,10 +2,10 @@ package detect
 
 import (
 	"context"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -15,7 +15,7 @@ type step struct {
 	batched bool
 	labels  [][]byte // Encoded BYTES elements.
 	names   []string // Of the levels' inputs.
-	workers sync.Pool
+	workers pool.Of[worker]
 }
 
 var _ steps.Step = (*step)(nil)
@@ -31,7 +31,6 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	}
 	return &step{
 		options: *o, batched: s.MaxBatch > 0, labels: labels, names: levelNames(len(o.levels)),
-		workers: sync.Pool{New: func() any { return new(worker) }},
 	}, nil
 }
 
@@ -39,7 +38,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 //
 // hot: no allocation but the outputs' once the scratch has grown.
 func (s *step) Run(ctx context.Context, b *backends.Batch) error {
-	w, _ := s.workers.Get().(*worker)
+	w := s.workers.Get()
 	defer s.workers.Put(w)
 	w.found, w.ends = w.found[:0], w.ends[:0]
 	for row := range b.Rows {

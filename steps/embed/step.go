@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -19,7 +19,7 @@ type step struct {
 	cosine  bool
 	batched bool
 	ids     [][]byte // Encoded BYTES elements.
-	workers sync.Pool
+	workers pool.Of[worker]
 }
 
 var _ steps.Step = (*step)(nil)
@@ -60,7 +60,6 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	}
 	out := &step{
 		matrix: *m, k: k, cosine: s.Params["metric"] == cosine, batched: s.MaxBatch > 0, ids: ids,
-		workers: sync.Pool{New: func() any { return new(worker) }},
 	}
 	if len(s.Inputs) == 1 {
 		dims := s.Inputs[0].ModelDims()
@@ -114,7 +113,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	if err := s.check(int(in.Shape.Dim(in.Shape.Rank() - 1))); err != nil {
 		return err
 	}
-	w, _ := s.workers.Get().(*worker)
+	w := s.workers.Get()
 	defer s.workers.Put(w)
 	queries := tensor.Slice[float32](in)
 	queries = s.prepare(w, b, queries)

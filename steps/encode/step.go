@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -16,7 +16,7 @@ import (
 type step struct {
 	options
 	batched bool
-	workers sync.Pool
+	workers pool.Of[worker]
 }
 
 var _ steps.Step = (*step)(nil)
@@ -26,7 +26,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &step{options: *o, batched: s.MaxBatch > 0, workers: sync.Pool{New: func() any { return new(worker) }}}, nil
+	return &step{options: *o, batched: s.MaxBatch > 0}, nil
 }
 
 // Run encodes each row.
@@ -36,7 +36,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	wk, _ := s.workers.Get().(*worker)
+	wk := s.workers.Get()
 	defer s.workers.Put(wk)
 	wk.files = wk.files[:0]
 	n := h * w * s.channels

@@ -1,14 +1,13 @@
 package image
 
 import (
-	"sync"
-
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
 // WithoutVectors makes a step resize in Go.
 func WithoutVectors(s steps.Step) {
 	if s, ok := s.(*step); ok {
-		s.workers = sync.Pool{New: func() any { return &worker{resizer: resizer{vec: vectors{off: true}}} }}
+		s.workers = pool.Of[worker]{New: func() *worker { return &worker{resizer: resizer{vec: vectors{off: true}}} }}
 	}
 }

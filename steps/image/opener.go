@@ -3,10 +3,10 @@ package image
 import (
 	"context"
 	"runtime"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -15,7 +15,7 @@ import (
 type Opener struct {
 	decoding decoding
 	pixels   *semaphore.Weighted
-	workers  sync.Pool
+	workers  pool.Of[worker]
 }
 
 // OpenerParams declares the parameters that NewOpener reads.
@@ -29,7 +29,6 @@ func NewOpener(s *steps.Settings) (*Opener, error) {
 	}
 	return &Opener{
 		decoding: d, pixels: semaphore.NewWeighted(max(d.maxPixels, int64(runtime.GOMAXPROCS(0))*atOnce)),
-		workers: sync.Pool{New: func() any { return new(worker) }},
 	}, nil
 }
 
@@ -46,7 +45,7 @@ func (o *Opener) Open(ctx context.Context, data []byte, size func(w, h int), row
 		return err
 	}
 	defer o.pixels.Release(n)
-	w, _ := o.workers.Get().(*worker)
+	w := o.workers.Get()
 	defer o.workers.Put(w)
 	defer w.forget()
 	width, height := h.size()

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -19,7 +19,7 @@ import (
 type step struct {
 	options
 	batched bool
-	workers sync.Pool
+	workers pool.Of[worker]
 	pixels  *semaphore.Weighted // those of all images in progress
 }
 
@@ -52,7 +52,6 @@ func newStep(k kind) func(*steps.Settings) (steps.Step, error) {
 		return &step{
 			options: *o,
 			batched: s.MaxBatch > 0,
-			workers: sync.Pool{New: func() any { return new(worker) }},
 			pixels:  semaphore.NewWeighted(max(o.decoding.maxPixels, int64(runtime.GOMAXPROCS(0))*atOnce)),
 		}, nil
 	}
@@ -60,7 +59,7 @@ func newStep(k kind) func(*steps.Settings) (steps.Step, error) {
 
 // Run processes each row into its slot of the output.
 func (s *step) Run(ctx context.Context, b *backends.Batch) error {
-	w, _ := s.workers.Get().(*worker)
+	w := s.workers.Get()
 	defer s.workers.Put(w)
 	defer w.forget()
 	o, err := s.outputs(b)

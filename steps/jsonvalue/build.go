@@ -8,13 +8,13 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/jsontext"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -71,7 +71,7 @@ type build struct {
 	batched, arrays, null bool
 	keys                  [][]byte // of each input, with what stands before its value
 	raw                   []bool
-	pool                  sync.Pool // of *[]byte
+	pool                  pool.Of[[]byte]
 }
 
 var _ steps.Step = (*build)(nil)
@@ -89,7 +89,6 @@ func newBuild(s *steps.Settings) (steps.Step, error) {
 		return nil, fmt.Errorf("parameter 'raw' of model '%s' is '%s', expected a JSON array of strings: %w", s.Model, s.Params["raw"], err)
 	}
 	st := &build{batched: s.MaxBatch > 0, arrays: s.Params["arrays"] == "true", null: s.Params["nan"] == "null"}
-	st.pool.New = func() any { return new([]byte) }
 	for i, p := range sig.Inputs {
 		name := p.Name
 		if other, ok := names[p.Name]; ok {
@@ -120,7 +119,7 @@ const mostKept = 1 << 20
 
 // Run writes the objects.
 func (st *build) Run(_ context.Context, b *backends.Batch) error {
-	scratch := st.pool.Get().(*[]byte) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	scratch := st.pool.Get()
 	defer func() {
 		if cap(*scratch) <= mostKept {
 			st.pool.Put(scratch)

@@ -5,11 +5,11 @@ package normalize
 import (
 	"context"
 	"math"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -40,7 +40,7 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 }
 
 // step is the step "normalize".
-type step struct{ spare sync.Pool }
+type step struct{ spare pool.Of[[]float32] }
 
 var _ steps.Step = (*step)(nil)
 
@@ -53,10 +53,7 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	spare, ok := s.spare.Get().(*[]float32)
-	if !ok {
-		spare = new([]float32)
-	}
+	spare := s.spare.Get()
 	defer s.spare.Put(spare)
 	width, to := int(in.Shape.Dim(in.Shape.Rank()-1)), tensor.Slice[float32](t)
 	for at := 0; width > 0 && at < len(to); at += width {

@@ -3,11 +3,11 @@ package pool
 import (
 	"context"
 	"math"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -16,7 +16,7 @@ type step struct {
 	combine   func(out []float32, r *row)
 	batched   bool
 	normalize bool
-	scratch   sync.Pool
+	scratch   pool.Of[row]
 }
 
 var _ steps.Step = (*step)(nil)
@@ -47,10 +47,7 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	r, ok := s.scratch.Get().(*row)
-	if !ok {
-		r = new(row)
-	}
+	r := s.scratch.Get()
 	out, masks := tensor.Slice[float32](t), tensor.Slice[int64](&b.In[portMask])
 	for i := range b.Rows {
 		r.hidden, r.spareHidden = steps.Floats(r.spareHidden, &b.In[portHidden], i*tokens*width, tokens*width)

@@ -3,11 +3,11 @@ package spans
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -18,7 +18,7 @@ type answerStep struct {
 	names           []string // of the inputs
 	topK, maxTokens int
 	empty           bool
-	scratch         sync.Pool
+	scratch         pool.Of[answerRun]
 }
 
 var _ steps.Step = (*answerStep)(nil)
@@ -68,10 +68,7 @@ func (s *answerStep) Run(ctx context.Context, b *backends.Batch) error {
 	if err != nil {
 		return err
 	}
-	r, ok := s.scratch.Get().(*answerRun)
-	if !ok {
-		r = new(answerRun)
-	}
+	r := s.scratch.Get()
 	defer s.recycle(r)
 	r.found.reset()
 	texts := b.In[answerText].Bytes()
@@ -79,10 +76,11 @@ func (s *answerStep) Run(ctx context.Context, b *backends.Batch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var text []byte
-		if text, texts, ok = tensor.NextBytes(texts); !ok {
+		text, rest, ok := tensor.NextBytes(texts)
+		if !ok {
 			return status.Errorf(status.InvalidArg, "input 'TEXT' ends before row %d of %d", row, b.Rows)
 		}
+		texts = rest
 		start := len(r.found.list)
 		err := s.row(r, b, row, n, text)
 		if err != nil {

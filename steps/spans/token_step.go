@@ -2,11 +2,12 @@ package spans
 
 import (
 	"context"
-	"sync"
+	"slices"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -18,7 +19,7 @@ type tokenStep struct {
 	labels   []label
 	strategy string
 	minScore float32
-	scratch  sync.Pool
+	scratch  pool.Of[tokenRun]
 }
 
 var _ steps.Step = (*tokenStep)(nil)
@@ -68,10 +69,8 @@ func (s *tokenStep) Run(ctx context.Context, b *backends.Batch) error {
 	if got := shape.Dim(shape.Rank() - 1); got != int64(len(s.labels)) {
 		return status.Errorf(status.InvalidArg, "input 'logits': expected %d classes, one per line of labels_file, found %d", len(s.labels), got)
 	}
-	r, ok := s.scratch.Get().(*tokenRun)
-	if !ok {
-		r = &tokenRun{sums: make([]float64, len(s.labels))}
-	}
+	r := s.scratch.Get()
+	r.sums = slices.Grow(r.sums[:0], len(s.labels))[:len(s.labels)]
 	defer s.recycle(r)
 	r.found.reset()
 	texts := b.In[tokenText].Bytes()
@@ -79,10 +78,11 @@ func (s *tokenStep) Run(ctx context.Context, b *backends.Batch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var text []byte
-		if text, texts, ok = tensor.NextBytes(texts); !ok {
+		text, rest, ok := tensor.NextBytes(texts)
+		if !ok {
 			return status.Errorf(status.InvalidArg, "input 'TEXT' ends before row %d of %d", row, b.Rows)
 		}
+		texts = rest
 		start := len(r.found.list)
 		err := s.row(r, b, row, n, text)
 		if err != nil {

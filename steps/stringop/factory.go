@@ -118,7 +118,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		return nil, err
 	}
 	st := &step{op: s.Params["op"], batched: s.MaxBatch > 0, separator: []byte(s.Params["separator"]), with: []byte(s.Params["with"]), invalid: s.Params["invalid"], chars: s.Params["chars"]}
-	st.pool.New = func() any { return newScratch() }
+	st.pool.New = newScratch
 	switch st.op {
 	case opReplace, opMatch, opExtract:
 		err = st.compile(s)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"regexp"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -57,7 +57,7 @@ type step struct {
 	parts     []part
 	coding    *base64.Encoding
 	invalid   string
-	pool      sync.Pool // of *scratch
+	pool      pool.Of[scratch]
 }
 
 // scratch is what one execution needs besides its tensors.
@@ -75,7 +75,7 @@ var _ steps.Step = (*step)(nil)
 // Run fills the output. An element that cannot be processed fails its row's request and
 // leaves an empty one.
 func (st *step) Run(_ context.Context, b *backends.Batch) error {
-	x := st.pool.Get().(*scratch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	x := st.pool.Get()
 	defer st.put(x)
 	for i := range b.In {
 		x.rest = append(x.rest, b.In[i].Bytes())

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -194,7 +194,7 @@ func (s *spec) check() error {
 // step is the step "tensor".
 type step struct {
 	runner runner
-	pool   sync.Pool // of *scratch
+	pool   pool.Of[scratch]
 }
 
 var _ steps.Step = (*step)(nil)
@@ -217,7 +217,6 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 		return nil, err
 	}
 	st := &step{runner: made.run}
-	st.pool.New = func() any { return &scratch{} }
 	return st, nil
 }
 
@@ -226,7 +225,7 @@ const mostKept = 1 << 20
 
 // Run fills the outputs.
 func (st *step) Run(_ context.Context, b *backends.Batch) error {
-	x := st.pool.Get().(*scratch) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	x := st.pool.Get()
 	err := st.runner.run(b, x)
 	tensor.ReleaseAll(x.list)
 	x.list = x.list[:0]

@@ -2,11 +2,11 @@ package tokenize
 
 import (
 	"context"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/tokenizer"
 	"github.com/tutti-server/tutti/steps"
 )
@@ -18,7 +18,7 @@ type detokenizeStep struct {
 	padded          bool // padID is left out
 	padID           int64
 	batched, narrow bool
-	scratch         sync.Pool
+	scratch         pool.Of[texts]
 }
 
 var _ steps.Step = (*detokenizeStep)(nil)
@@ -34,10 +34,7 @@ type texts struct {
 //
 // hot: no allocation once the pooled memory has grown.
 func (s *detokenizeStep) Run(ctx context.Context, b *backends.Batch) error {
-	t, ok := s.scratch.Get().(*texts)
-	if !ok {
-		t = new(texts)
-	}
+	t := s.scratch.Get()
 	defer s.recycle(t)
 	t.out = t.out[:0]
 	if err := s.decodeAll(ctx, t, b); err != nil {

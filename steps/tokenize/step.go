@@ -2,13 +2,13 @@ package tokenize
 
 import (
 	"context"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/tokenizer"
 	"github.com/tutti-server/tutti/steps"
@@ -27,7 +27,7 @@ type step struct {
 	more     bool // there are more outputs than those that are always there
 	helpers  *semaphore.Weighted
 	most     int // lots of a batch
-	scratch  sync.Pool
+	scratch  pool.Of[job]
 }
 
 var _ steps.Step = (*step)(nil)
@@ -46,10 +46,7 @@ const lotBytes = 16 << 10
 //
 // hot: no allocation once the pooled memory has grown, except to hand lots of a large batch over.
 func (s *step) Run(ctx context.Context, b *backends.Batch) error {
-	j, ok := s.scratch.Get().(*job)
-	if !ok {
-		j = new(job)
-	}
+	j := s.scratch.Get()
 	defer s.recycle(j)
 	if err := j.read(b); err != nil {
 		return err

@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"math"
 	"slices"
-	"sync"
 	"unicode/utf8"
 
 	"google.golang.org/grpc/mem"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
@@ -35,9 +35,9 @@ type message struct {
 	windows []*shm.Window
 }
 
-var messages = sync.Pool{New: func() any { return new(message) }}
+var messages pool.Of[message]
 
-func newMessage() *message { return messages.Get().(*message) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
+func newMessage() *message { return messages.Get() }
 
 // take keeps the transport's buffers. A client that breaks the rule of one message
 // a call gets here twice; the last one is kept.

@@ -4,13 +4,13 @@ import (
 	"math"
 	"runtime"
 	"strconv"
-	"sync"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // reply is a ModelInferResponse, or a ModelStreamInferResponse with one. marshal uses
@@ -31,9 +31,9 @@ type reply struct {
 	size int    // bytes, as that queue counts them
 }
 
-var replies = sync.Pool{New: func() any { return new(reply) }}
+var replies pool.Of[reply]
 
-func newReply() *reply { return replies.Get().(*reply) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
+func newReply() *reply { return replies.Get() }
 
 // release releases the answer and returns the reply for reuse.
 func (r *reply) release() {

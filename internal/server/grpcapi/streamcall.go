@@ -2,12 +2,12 @@ package grpcapi
 
 import (
 	"context"
-	"sync"
 
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
@@ -38,11 +38,11 @@ var (
 	_ infer.Failer = (*streamCall)(nil)
 )
 
-var streamCalls = sync.Pool{New: func() any { return new(streamCall) }}
+var streamCalls pool.Of[streamCall]
 
 // newStreamCall returns the call of what d has decoded, or of what it could not.
 func newStreamCall(st *stream, d *decoder) *streamCall {
-	c := streamCalls.Get().(*streamCall) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	c := streamCalls.Get()
 	*c = streamCall{
 		st: st, id: d.id, about: d.about, emptyFinal: d.emptyFinal, charge: d.msg.charge.Move(),
 		ordered: d.about == nil || !d.about.Decoupled,

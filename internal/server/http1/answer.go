@@ -4,8 +4,9 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
+
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 	heldLimit = 2 << 10
 )
 
-var gathers = sync.Pool{New: func() any {
+var gathers = pool.Of[[]byte]{New: func() *[]byte {
 	b := make([]byte, 0, gatherSize+gatherSize/4)
 	return &b
 }}
@@ -46,7 +47,7 @@ var (
 )
 
 func (a *answer) begin(now time.Time, last bool) {
-	a.out = gathers.Get().(*[]byte) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	a.out = gathers.Get()
 	*a.out = (*a.out)[:0]
 	clear(a.header)
 	a.now, a.code, a.size, a.body, a.held = now, 0, -1, 0, a.held[:0]

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // aheadLimit is how many answers a decoupled model may be ahead of its client.
@@ -27,11 +28,11 @@ var _ infer.Pacer = (*answers)(nil)
 
 // A stray token of a request before only makes somebody look in vain, so that
 // answers can be used again as soon as they are closed and empty.
-var answerPool = sync.Pool{New: func() any {
+var answerPool = pool.Of[answers]{New: func() *answers {
 	return &answers{some: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }}
 
-func newAnswers() *answers { return answerPool.Get().(*answers) } //nolint:errcheck,forcetypeassert // the pool holds nothing else
+func newAnswers() *answers { return answerPool.Get() }
 
 // release returns a, from which everything has been taken, for reuse.
 func (a *answers) release() {

@@ -1,10 +1,9 @@
 package httpapi
 
 import (
-	"sync"
-
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
@@ -99,10 +98,10 @@ func (f *field) see(m field) bool {
 
 func (f field) has(m field) bool { return f&m != 0 }
 
-var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+var exchanges pool.Of[exchange]
 
 func (s *Server) newExchange() *exchange {
-	x := exchanges.Get().(*exchange) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	x := exchanges.Get()
 	x.srv, x.came, x.charge = s, s.tracer.Begin(), s.inFlight.Charge()
 	return x
 }

@@ -9,9 +9,9 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/pool"
 )
 
 // compressed reports whether a request's body is compressed. Which way, the body
@@ -51,14 +51,14 @@ type inflater struct {
 
 const inflateBuffer = 16 << 10
 
-var inflaters = sync.Pool{New: func() any {
+var inflaters = pool.Of[inflater]{New: func() *inflater {
 	f := new(inflater)
 	f.in = *bufio.NewReaderSize(nil, inflateBuffer)
 	return f
 }}
 
 func newInflater(src io.Reader) *inflater {
-	f := inflaters.Get().(*inflater) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	f := inflaters.Get()
 	f.src, f.r, f.done = src, nil, false
 	f.in.Reset(src)
 	return f

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/recovery"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -44,7 +45,7 @@ type Exporter struct {
 	closed bool // guarded by mu
 	queue  chan *item
 	done   chan struct{}
-	pool   sync.Pool
+	pool   pool.Of[item]
 	lost   atomic.Int64 // traces and batches
 	sent   atomic.Int64 // spans
 	made   int64        // spans, counted by run
@@ -78,7 +79,6 @@ func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) 
 		log: log, seed: rand.Uint64() | 1, detail: s.Detail, epoch: time.Now().UnixNano() - telemetry.Now(),
 		queue: make(chan *item, maxWaiting), done: make(chan struct{}),
 	}
-	e.pool.New = func() any { return new(item) }
 	limits := sdk.NewSpanLimits()
 	limits.EventCountLimit, limits.LinkCountLimit = -1, -1 // a trace is bounded itself
 	e.provider = sdk.NewTracerProvider(
@@ -96,7 +96,7 @@ func (e *Exporter) Trace(t *tracing.Trace) {
 	if !t.Chosen() {
 		return
 	}
-	i := e.pool.Get().(*item) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	i := e.pool.Get()
 	i.which = false
 	t.Record().CopyTo(&i.rec)
 	e.put(i)
@@ -107,7 +107,7 @@ func (e *Exporter) Batch(b *tracing.Batch) {
 	if !e.detail || len(b.Links) == 0 {
 		return
 	}
-	i := e.pool.Get().(*item) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	i := e.pool.Get()
 	i.which, i.batch = true, *b
 	e.put(i)
 }

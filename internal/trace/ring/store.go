@@ -9,6 +9,7 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/inspect"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/trace"
 	"github.com/tutti-server/tutti/internal/tracing"
@@ -52,7 +53,7 @@ type Store struct {
 	passed   atomic.Uint64 // requests that neither failed nor were slow
 	latest   atomic.Int64  // when one of them was sampled
 	batches  batches
-	buffers  sync.Pool
+	buffers  pool.Of[[]byte]
 	kept     func(*tracing.Record, int64)
 
 	models atomic.Pointer[map[string]*model]
@@ -71,7 +72,6 @@ func New(bytes int64, sampling inspect.Sampling) (*Store, error) {
 	}
 	s := &Store{bytes: bytes, epoch: time.Now().UnixNano() - telemetry.Now()}
 	s.batches.list = make([]tracing.Batch, maxBatches)
-	s.buffers.New = func() any { return new([]byte) }
 	s.models.Store(&map[string]*model{})
 	s.sampling.Store(&sampling)
 	for i, part := range sixteenths {
@@ -142,7 +142,7 @@ func (s *Store) judge(r *tracing.Record, took, now int64) int {
 
 // keep puts a trace into a ring.
 func (s *Store) keep(g *ring, r *tracing.Record, start, end int64) {
-	buf := s.buffers.Get().(*[]byte) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	buf := s.buffers.Get()
 	*buf = trace.Append((*buf)[:0], r)
 	g.put(&header{seq: s.seq.Add(1), id: r.ID, took: end - start, at: (r.Began + start - r.BeganAt) / 1000}, *buf)
 	s.buffers.Put(buf)

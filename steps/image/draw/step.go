@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"image/jpeg"
 	"image/png"
-	"sync"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/image"
 )
@@ -22,7 +22,7 @@ type step struct {
 	batched bool
 	labels  [][]byte // Encoded BYTES elements.
 	opener  *image.Opener
-	workers sync.Pool
+	workers pool.Of[worker]
 }
 
 var _ steps.Step = (*step)(nil)
@@ -52,7 +52,6 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	}
 	return &step{
 		options: *o, batched: s.MaxBatch > 0, labels: labels, opener: opener,
-		workers: sync.Pool{New: func() any { return new(worker) }},
 	}, nil
 }
 
@@ -64,7 +63,7 @@ type found struct {
 
 // Run draws the boxes of each row.
 func (s *step) Run(ctx context.Context, b *backends.Batch) error {
-	w, _ := s.workers.Get().(*worker)
+	w := s.workers.Get()
 	defer s.done(w)
 	w.files = w.files[:0]
 	n, err := s.boxes(b)

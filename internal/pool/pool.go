@@ -1,0 +1,31 @@
+// Package pool is sync.Pool with a type: it reuses values that are costly to allocate.
+package pool
+
+import "sync"
+
+// Of is a pool of values of type T. The zero value is ready to use and makes values with
+// new(T). Its methods are safe for concurrent use.
+//
+// Get moves a value to the caller and Put moves it back. The caller clears what must not
+// outlive the use, for example references to tensors. The collector may drop values that
+// are in the pool at any time.
+type Of[T any] struct {
+	// New makes a value when the pool is empty, in place of new(T). It must be set before
+	// the first Get.
+	New  func() *T
+	pool sync.Pool
+}
+
+// Get returns a value from the pool, or a new one.
+func (p *Of[T]) Get() *T {
+	if v, ok := p.pool.Get().(*T); ok {
+		return v
+	}
+	if p.New != nil {
+		return p.New()
+	}
+	return new(T)
+}
+
+// Put adds v, which the caller must not use afterwards.
+func (p *Of[T]) Put(v *T) { p.pool.Put(v) }

@@ -111,7 +111,7 @@ func openOn(ctx context.Context, o *options.Options, c *Components, journal *log
 		alloc: alloc, counted: metrics, responses: responses, gpus: gpus, sockets: ports, inFlight: infer.NewInFlight(o.Limits.InFlightBytes()),
 	}
 	metrics.InFlight(s.inFlight)
-	for _, text := range repo.Empty() {
+	for _, text := range repo.EmptyRoots() {
 		journal.Logger().WarnContext(ctx, text) //nolint:sloglint // the text names the folder
 	}
 	if err := s.wire(); err != nil {

@@ -27,7 +27,7 @@ type examiner struct {
 
 func (e *examiner) run(names []string) {
 	if len(names) == 0 {
-		e.add(config.Errorf(config.NoModels, "", "%s", strings.Join(e.Repository.Empty(), "; ")), "", "")
+		e.add(config.Errorf(config.NoModels, "", "%s", strings.Join(e.Repository.EmptyRoots(), "; ")), "", "")
 	}
 	for _, name := range names {
 		e.read(name)

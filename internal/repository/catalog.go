@@ -25,7 +25,7 @@ func (r *Repository) Ready() bool {
 	}
 	for _, m := range r.catalog.Load().models {
 		for _, v := range m.versions {
-			if r.asked(v) != nil {
+			if r.readiness(v) != nil {
 				return false
 			}
 		}
@@ -35,7 +35,7 @@ func (r *Repository) Ready() bool {
 
 // loaded reports whether every model that should serve was loaded.
 func (r *Repository) loaded() bool {
-	if r.broken != nil {
+	if r.openErr != nil {
 		return false
 	}
 	for _, m := range r.catalog.Load().models {
@@ -43,7 +43,7 @@ func (r *Repository) loaded() bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(r.source.mirrors, (*mirror).blind)
+	return !slices.ContainsFunc(r.source.buckets, (*bucketRoot).neverListed)
 }
 
 // ModelReady returns nil when the version serves.
@@ -52,11 +52,11 @@ func (r *Repository) ModelReady(name string, number int64) error {
 	if err != nil {
 		return err
 	}
-	return r.asked(v)
+	return r.readiness(v)
 }
 
 // asked returns why a version that was loaded does not serve now, or nil.
-func (r *Repository) asked(v *version) error {
+func (r *Repository) readiness(v *version) error {
 	m, ok := v.model.(backends.ReadinessChecker)
 	if !ok {
 		return nil
@@ -77,7 +77,7 @@ func (r *Repository) Describe(name string, number int64) (*infer.Description, er
 	if err != nil {
 		return nil, err
 	}
-	return v.about, nil
+	return v.description, nil
 }
 
 // newDescription tells the front ends what they need to know of a signature.
@@ -135,7 +135,7 @@ func (r *Repository) Config(name string, number int64) (*modelconfig.ModelConfig
 	if err != nil {
 		return nil, err
 	}
-	if cfg := v.shown.Load(); cfg != nil {
+	if cfg := v.shownConfig.Load(); cfg != nil {
 		return cfg, nil
 	}
 	return v.cfg, nil // an ensemble's
@@ -180,7 +180,7 @@ func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, 
 	if name != "" {
 		m := s.called[name]
 		switch {
-		case m != nil && m.twins > 0:
+		case m != nil && m.sharedBy > 0:
 			return nil, m.ambiguous()
 		case m == nil || len(m.versions) == 0:
 			return nil, status.Errorf(status.InvalidArg, "requested model '%s' is not available", name)

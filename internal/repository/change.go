@@ -22,69 +22,69 @@ import (
 // serves, and then all of it is published in one step (commit) or nothing (abandon).
 // Its maker holds the repository's turn.
 type change struct {
-	r       *Repository
-	base    *snapshot
-	next    map[string]*model // what is to be published, by key
-	loading map[string]*model // those of next that are loaded anew
-	gone    []string          // keys of models that no longer serve
-	notes   []note
+	r        *Repository
+	base     *snapshot
+	next     map[string]*model // what is to be published, by key
+	loading  map[string]*model // those of next that are loaded anew
+	unloaded []string          // keys of models that no longer serve
+	notes    []keptNote
 
-	renewed  []string           // keys of ensembles compiled in the round at hand
-	opened   []*version         // of plain models
-	stay     map[*life]*version // those of loading that serve already and go on doing so
-	updates  []*update          // of them
-	failed   map[*life]error    // why others of loading do not serve
-	compiled []*version         // of ensembles, in the round at hand
-	temps    []*tempFolder
+	renewed      []string                   // keys of ensembles compiled in the round at hand
+	opened       []*version                 // of plain models
+	staying      map[*versionState]*version // those of loading that serve already and go on doing so
+	updates      []*update                  // of them
+	failed       map[*versionState]error    // why others of loading do not serve
+	compiled     []*version                 // of ensembles, in the round at hand
+	overrideDirs []*overrideDir
 
 	inner nesting
 }
 
 // note is why a version that serves was not replaced.
-type note struct {
-	lives  []*life
+type keptNote struct {
+	states []*versionState
 	reason string
 }
 
 func (r *Repository) change() *change {
 	base := r.catalog.Load()
-	return &change{r: r, base: base, next: maps.Clone(base.models), loading: map[string]*model{}, stay: map[*life]*version{}, failed: map[*life]error{}}
+	return &change{r: r, base: base, next: maps.Clone(base.models), loading: map[string]*model{}, staying: map[*versionState]*version{}, failed: map[*versionState]error{}}
 }
 
 // begin has a model loaded from f.
 func (c *change) begin(ctx context.Context, f *folder, explicit bool) {
-	if f.temp != nil {
-		c.temps = append(c.temps, f.temp)
+	if f.overrideDir != nil {
+		c.overrideDirs = append(c.overrideDirs, f.overrideDir)
 	}
 	old := c.base.models[f.key]
-	m := &model{key: f.key, name: f.name, folder: f, wanted: true, print: f.print, err: f.err, explicit: explicit || old != nil && old.explicit}
+	m := &model{key: f.key, name: f.name, folder: f, wanted: true, fingerprint: f.fingerprint, err: f.err, explicit: explicit || old != nil && old.explicit}
 	if f.err == nil {
 		for _, n := range f.versions {
-			m.lives = append(m.lives, c.begun(f, n))
+			m.states = append(m.states, c.stateFor(f, n))
 		}
 	}
-	for _, n := range f.absent {
+	for _, n := range f.missing {
 		c.r.s.Log.WarnContext(ctx, "a version is wanted by the version policy but has no folder", slog.String("model", f.name), slog.Int64("version", n))
 	}
-	for i := range f.notes {
-		c.r.tell(ctx, &f.notes[i])
+	for i := range f.diagnostics {
+		c.r.logDiagnostic(ctx, &f.diagnostics[i])
 	}
 	c.next[f.key], c.loading[f.key] = m, m
 }
 
 // begun returns the life of a version that is loaded: that of the one which serves, if it stays.
-func (c *change) begun(f *folder, number int64) *life {
-	if v := c.stays(f, number); v != nil {
-		c.stay[v.life] = v
-		return v.life
+func (c *change) stateFor(f *folder, number int64) *versionState {
+	if v := c.staysOpen(f, number); v != nil {
+		c.staying[v.state] = v
+		return v.state
 	}
-	l := newLife(number)
-	l.to(infer.Loading, "")
+	l := newVersionState(number)
+	l.set(infer.Loading, "")
 	return l
 }
 
 // tell logs what a configuration is accepted with; faults are told with the model.
-func (r *Repository) tell(ctx context.Context, d *config.Diagnostic) {
+func (r *Repository) logDiagnostic(ctx context.Context, d *config.Diagnostic) {
 	level := slog.LevelInfo
 	switch d.Severity {
 	case config.Fault:
@@ -98,7 +98,7 @@ func (r *Repository) tell(ctx context.Context, d *config.Diagnostic) {
 
 // gather begins what the named ensemble is made of, as far as it is there and does
 // not serve in its present form already.
-func (c *change) gather(ctx context.Context, key string) {
+func (c *change) loadDependencies(ctx context.Context, key string) {
 	m := c.next[key]
 	if m == nil || m.folder.cfg == nil {
 		return
@@ -108,13 +108,13 @@ func (c *change) gather(ctx context.Context, key string) {
 			continue
 		}
 		p, found := c.r.source.locate(key, st)
-		if !found || c.loading[p.key] != nil || c.inner.held[p.key] != nil {
+		if !found || c.loading[p.key] != nil || c.inner.loadingOutside[p.key] != nil {
 			continue
 		}
 		old := c.base.models[p.key]
-		if old == nil || len(old.versions) == 0 || old.temp() == nil && !old.current(fingerprint(p)) {
+		if old == nil || len(old.versions) == 0 || old.overrideDir() == nil && !old.current(fingerprint(p)) {
 			c.begin(ctx, c.r.source.open(ctx, p), false)
-			c.gather(ctx, p.key)
+			c.loadDependencies(ctx, p.key)
 		}
 	}
 }
@@ -123,10 +123,10 @@ func (c *change) gather(ctx context.Context, key string) {
 func (c *change) announce(ctx context.Context) {
 	shown := maps.Clone(c.base.models)
 	for key, m := range c.loading {
-		show := &model{key: key, name: m.name, folder: m.folder, wanted: true, lives: m.lives}
+		show := &model{key: key, name: m.name, folder: m.folder, wanted: true, states: m.states}
 		if old := c.base.models[key]; old != nil {
 			*show = *old
-			show.lives = merge(serving(old.lives), merge(m.lives, old.lives))
+			show.states = mergeStates(readyStates(old.states), mergeStates(m.states, old.states))
 		}
 		shown[key] = show
 	}
@@ -134,14 +134,14 @@ func (c *change) announce(ctx context.Context) {
 }
 
 // serving returns the lives that are ready.
-func serving(lives []*life) []*life {
-	return slices.DeleteFunc(slices.Clone(lives), func(l *life) bool { return !l.is(infer.Ready) })
+func readyStates(lives []*versionState) []*versionState {
+	return slices.DeleteFunc(slices.Clone(lives), func(l *versionState) bool { return !l.is(infer.Ready) })
 }
 
 // load opens the versions of every model that is no ensemble, several at a time.
 func (c *change) load(ctx context.Context) {
 	c.announce(ctx)
-	inner := c.nest(ctx)
+	inner := c.allowNested(ctx)
 	var g errgroup.Group
 	g.SetLimit(max(1, c.r.loadThreads()))
 	all := map[*model][]outcome{}
@@ -149,19 +149,19 @@ func (c *change) load(ctx context.Context) {
 		if m.err != nil || m.ensemble() {
 			continue
 		}
-		list := make([]outcome, len(m.lives))
+		list := make([]outcome, len(m.states))
 		all[m] = list
-		for i, l := range m.lives {
+		for i, l := range m.states {
 			g.Go(func() error {
-				list[i] = c.bring(inner, m, l)
+				list[i] = c.loadOrUpdate(inner, m, l)
 				return nil
 			})
 		}
 	}
 	_ = g.Wait() // every failure is in its outcome
-	c.unnest()
+	c.endNested()
 	for m, list := range all {
-		c.gathered(m, list)
+		c.record(m, list)
 	}
 }
 
@@ -174,23 +174,23 @@ type outcome struct {
 }
 
 // bring opens a version, or updates the one that stays.
-func (c *change) bring(ctx context.Context, m *model, l *life) (x outcome) {
-	if x.v = c.stay[l]; x.v != nil {
+func (c *change) loadOrUpdate(ctx context.Context, m *model, l *versionState) (x outcome) {
+	if x.v = c.staying[l]; x.v != nil {
 		x.u, x.err = c.update(ctx, m, x.v)
 		return x
 	}
 	if x.v, x.err = c.open(ctx, m, l); x.err != nil {
-		l.to(infer.Unavailable, x.err.Error())
+		l.set(infer.Unavailable, x.err.Error())
 	}
 	return x
 }
 
 // gathered notes what became of a model's versions.
-func (c *change) gathered(m *model, list []outcome) {
+func (c *change) record(m *model, list []outcome) {
 	m.moved = map[*version][]tensor.Place{}
 	for i, x := range list {
 		if x.err != nil {
-			c.failed[m.lives[i]] = x.err
+			c.failed[m.states[i]] = x.err
 			m.err = errors.Join(m.err, x.err)
 		}
 		if x.v != nil {
@@ -199,21 +199,21 @@ func (c *change) gathered(m *model, list []outcome) {
 		if x.u != nil {
 			c.updates = append(c.updates, x.u)
 			if x.v.places != nil {
-				m.moved[x.v] = placesOf(x.u.units.seats())
+				m.moved[x.v] = placesOf(x.u.instances.specs())
 			}
-		} else if x.v != nil && c.stay[m.lives[i]] == nil {
+		} else if x.v != nil && c.staying[m.states[i]] == nil {
 			c.opened = append(c.opened, x.v)
 		}
 	}
 }
 
 // open loads one version, and again when that fails and the settings say so. A panic is a failure as any other.
-func (c *change) open(ctx context.Context, m *model, l *life) (*version, error) {
+func (c *change) open(ctx context.Context, m *model, l *versionState) (*version, error) {
 	began := telemetry.Now()
 	for try := 0; ; try++ {
 		v, err := c.attempt(ctx, m, l.number)
 		if err == nil {
-			v.key, v.life = m.key, l
+			v.key, v.state = m.key, l
 			v.stats.Loaded(telemetry.Now() - began)
 			return v, nil
 		}
@@ -250,10 +250,10 @@ func (c *change) stats(m *model, number int64) *telemetry.Model {
 
 // settle compiles the ensembles. A model that could not be loaded, or without which
 // an ensemble that serves would not, stays as it was when it serves.
-func (c *change) settle(ctx context.Context) {
+func (c *change) compileOrRevert(ctx context.Context) {
 	for key, m := range c.loading {
 		if m.err != nil {
-			c.keep(key, m.err)
+			c.keepServing(key, m.err)
 		}
 	}
 	for {
@@ -265,7 +265,7 @@ func (c *change) settle(ctx context.Context) {
 }
 
 // keep has the model stay what it is, if it serves, and its index say why.
-func (c *change) keep(key string, why error) bool {
+func (c *change) keepServing(key string, why error) bool {
 	m, old := c.loading[key], c.base.models[key]
 	if m == nil || old == nil || len(old.versions) == 0 {
 		return false
@@ -273,11 +273,11 @@ func (c *change) keep(key string, why error) bool {
 	kept := *old
 	kept.explicit = m.explicit
 	if c.r.s.Mode == Polled { // it is not tried again before it changes again
-		kept.print = m.print
+		kept.fingerprint = m.fingerprint
 	}
 	c.next[key] = &kept
 	delete(c.loading, key)
-	c.notes = append(c.notes, note{old.lives, why.Error()})
+	c.notes = append(c.notes, keptNote{old.states, why.Error()})
 	c.r.s.Metrics.LoadFailed()
 	c.r.s.Log.Error("model stays as it is", slog.String("model", m.name), slog.String("reason", why.Error()))
 	return true
@@ -287,8 +287,8 @@ func (c *change) keep(key string, why error) bool {
 func (c *change) revert(broken []*model) bool {
 	kept := false
 	for _, m := range broken {
-		for _, key := range c.within(m.key) {
-			kept = c.keep(key, m.err) || kept
+		for _, key := range c.closure(m.key) {
+			kept = c.keepServing(key, m.err) || kept
 		}
 	}
 	return kept
@@ -296,7 +296,7 @@ func (c *change) revert(broken []*model) bool {
 
 // within lists the keys of the models that an ensemble consists of, before and after the change,
 // and itself.
-func (c *change) within(key string) []string {
+func (c *change) closure(key string) []string {
 	list := []string{key}
 	for i := 0; i < len(list); i++ {
 		for _, models := range []map[string]*model{c.base.models, c.next} {
@@ -304,7 +304,7 @@ func (c *change) within(key string) []string {
 			if m == nil || m.folder.cfg == nil {
 				continue
 			}
-			for _, used := range m.parts(&c.r.source, models) {
+			for _, used := range m.dependencies(&c.r.source, models) {
 				if !slices.Contains(list, used) {
 					list = append(list, used)
 				}
@@ -326,20 +326,20 @@ func (c *change) commit(ctx context.Context) {
 
 // finish makes the versions of a model ready, and carries over those that leave.
 func (c *change) finish(m, old *model) {
-	m.holds = m.wanted
+	m.holdsOverride = m.wanted
 	for _, v := range m.versions {
-		v.life.to(infer.Ready, "") // one that stays loses the reason of what failed before
+		v.state.set(infer.Ready, "") // one that stays loses the reason of what failed before
 	}
 	if old != nil {
-		leave := slices.DeleteFunc(slices.Clone(old.lives), func(l *life) bool { return l.is(infer.Unavailable) && m.wanted })
-		m.lives = merge(m.lives, leave)
+		leave := slices.DeleteFunc(slices.Clone(old.states), func(l *versionState) bool { return l.is(infer.Unavailable) && m.wanted })
+		m.states = mergeStates(m.states, leave)
 	}
-	c.r.report(m, c.loading[m.key] != nil && slices.ContainsFunc(m.versions, func(v *version) bool { return c.stay[v.life] == nil }))
+	c.r.report(m, c.loading[m.key] != nil && slices.ContainsFunc(m.versions, func(v *version) bool { return c.staying[v.state] == nil }))
 }
 
 // abandon gives the change up because of why, which the index tells of the named
 // model and of those that failed.
-func (c *change) abandon(ctx context.Context, name string, why error) {
+func (c *change) reject(ctx context.Context, name string, why error) {
 	if cause := errors.Unwrap(why); cause != nil {
 		why = cause // the index need not name the model again
 	}
@@ -350,7 +350,7 @@ func (c *change) abandon(ctx context.Context, name string, why error) {
 		}
 		switch {
 		case m.err == nil:
-		case c.keep(m.key, m.err):
+		case c.keepServing(m.key, m.err):
 			shown[m.key] = c.next[m.key]
 		default:
 			shown[m.key] = m.unavailable(c.base.models[m.key])
@@ -363,14 +363,14 @@ func (c *change) abandon(ctx context.Context, name string, why error) {
 // unavailable returns the model when none of it serves.
 func (m *model) unavailable(old *model) *model {
 	f := *m
-	f.versions, f.holds = nil, false
-	for _, l := range m.lives {
+	f.versions, f.holdsOverride = nil, false
+	for _, l := range m.states {
 		if l.is(infer.Loading) {
-			l.to(infer.Unavailable, m.err.Error())
+			l.set(infer.Unavailable, m.err.Error())
 		}
 	}
 	if old != nil {
-		f.lives = merge(m.lives, old.lives)
+		f.states = mergeStates(m.states, old.states)
 	}
 	return &f
 }
@@ -381,9 +381,9 @@ func (c *change) cancel(ctx context.Context) { c.end(ctx, c.base.models) }
 // end publishes models and closes what was made in vain.
 func (c *change) end(ctx context.Context, models map[string]*model) {
 	for _, n := range c.notes {
-		for _, l := range n.lives {
+		for _, l := range n.states {
 			if l.is(infer.Ready) {
-				l.to(infer.Ready, n.reason)
+				l.set(infer.Ready, n.reason)
 			}
 		}
 	}
@@ -402,8 +402,8 @@ func (c *change) end(ctx context.Context, models map[string]*model) {
 			errs = append(errs, u.discard())
 		}
 	}
-	for _, t := range c.temps {
-		errs = append(errs, t.drop())
+	for _, t := range c.overrideDirs {
+		errs = append(errs, t.release())
 	}
 	if err := errors.Join(errs...); err != nil {
 		c.r.s.Log.ErrorContext(ctx, "closing what could not be loaded failed", slog.String("error", err.Error()))

@@ -23,10 +23,10 @@ import (
 func (c *change) compileAll(ctx context.Context) (broken []*model) {
 	c.undo(ctx)
 	for _, key := range c.stale() {
-		m := c.anew(key)
+		m := c.forCompile(key)
 		c.renewed = append(c.renewed, key)
 		c.next[key] = m
-		for _, l := range m.lives {
+		for _, l := range m.states {
 			v, err := c.compile(ctx, m, l)
 			if err != nil {
 				m.err = err
@@ -39,8 +39,8 @@ func (c *change) compileAll(ctx context.Context) (broken []*model) {
 			continue
 		}
 		m.versions = nil
-		for _, l := range m.lives {
-			l.to(infer.Unavailable, m.err.Error())
+		for _, l := range m.states {
+			l.set(infer.Unavailable, m.err.Error())
 		}
 		if old := c.base.models[key]; old != nil && len(old.versions) > 0 {
 			broken = append(broken, m)
@@ -55,7 +55,7 @@ func (c *change) withdrawn(m *model) bool {
 	if m.err == nil || c.loading[m.key] != nil {
 		return false
 	}
-	return m.withdrawn || slices.ContainsFunc(c.within(m.key), func(key string) bool { return slices.Contains(c.gone, key) })
+	return m.withdrawn || slices.ContainsFunc(c.closure(m.key), func(key string) bool { return slices.Contains(c.unloaded, key) })
 }
 
 // undo takes back what compileAll did before.
@@ -72,13 +72,13 @@ func (c *change) undo(ctx context.Context) {
 }
 
 // anew returns an ensemble to be compiled, as often as it takes.
-func (c *change) anew(key string) *model {
+func (c *change) forCompile(key string) *model {
 	m := *c.next[key]
-	m.versions, m.lives, m.err = nil, nil, nil
+	m.versions, m.states, m.err = nil, nil, nil
 	for _, n := range m.folder.versions {
-		l := newLife(n)
-		l.to(infer.Loading, "")
-		m.lives = append(m.lives, l)
+		l := newVersionState(n)
+		l.set(infer.Loading, "")
+		m.states = append(m.states, l)
 	}
 	if c.loading[key] != nil {
 		c.loading[key] = &m
@@ -95,14 +95,14 @@ func (c *change) stale() []string {
 			changed[nameOf(key)] = true
 		}
 	}
-	for _, key := range c.gone {
+	for _, key := range c.unloaded {
 		changed[nameOf(key)] = true
 	}
 	stale := map[string]bool{}
 	for again := true; again; {
 		again = false
 		for key, m := range c.next {
-			if stale[key] || !m.wanted || m.folder.err != nil || !m.ensemble() || c.inner.held[key] != nil {
+			if stale[key] || !m.wanted || m.folder.err != nil || !m.ensemble() || c.inner.loadingOutside[key] != nil {
 				continue
 			}
 			if c.loading[key] != nil || m.usesAny(changed) {
@@ -131,7 +131,7 @@ func (m *model) usesAny(names map[string]bool) bool {
 }
 
 // compile makes a version of an ensemble whose models are open.
-func (c *change) compile(ctx context.Context, m *model, l *life) (v *version, err error) {
+func (c *change) compile(ctx context.Context, m *model, l *versionState) (v *version, err error) {
 	defer recovery.Error(&err, c.r.s.Log, "compiling ensemble '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", l.number))
 	p, err := plan.Compile(m.folder.cfg, l.number, lookup{source: &c.r.source, models: c.next, home: m.key})
 	if err != nil {
@@ -141,8 +141,8 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (v *version, er
 		return nil, err
 	}
 	v = &version{
-		key: m.key, cfg: p.Config, sig: p.Signature, about: newDescription(p.Signature), life: l,
-		stats: c.stats(m, l.number), temp: m.folder.temp,
+		key: m.key, cfg: p.Config, sig: p.Signature, description: newDescription(p.Signature), state: l,
+		stats: c.stats(m, l.number), overrideDir: m.folder.overrideDir,
 	}
 	targets := make([]scheduler.Scheduler, len(p.Nodes))
 	for i := range p.Nodes {
@@ -155,7 +155,7 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (v *version, er
 	for _, used := range v.uses {
 		used.users.Add(1)
 	}
-	v.temp.use()
+	v.overrideDir.retain()
 	if n := p.Config.GetEnsembleScheduling().GetMaxInflightRequests(); n > 0 {
 		//nolint:sloglint // the line is Triton's, which people look for
 		c.r.s.Log.InfoContext(ctx, "Ensemble model '"+m.name+"' configured with max_inflight_requests: "+strconv.FormatUint(uint64(n), 10))
@@ -169,7 +169,7 @@ func (c *change) compile(ctx context.Context, m *model, l *life) (v *version, er
 		return nil, errors.Join(err, v.close(ctx))
 	}
 	settings.Stats = &telemetry.Model{Name: m.name, Version: l.number}
-	if err := c.r.golden(ctx, m.folder, v.sig, &rehearsal{exec: exec.New(settings)}); err != nil {
+	if err := c.r.checkGoldens(ctx, m.folder, v.sig, &dryRun{exec: exec.New(settings)}); err != nil {
 		return nil, errors.Join(err, v.close(ctx))
 	}
 	return v, nil

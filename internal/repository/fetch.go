@@ -23,13 +23,13 @@ import (
 const fetchThreads = 8
 
 // fetch brings a model to disk and returns its folder.
-func (m *mirror) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
+func (m *bucketRoot) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
 	dir := m.dir(model, list)
-	if whole(dir, list) {
-		used(dir)
+	if complete(dir, list) {
+		touch(dir)
 		return dir, nil
 	}
-	if err := m.known(dir); err != nil {
+	if err := m.takeFetchError(dir); err != nil {
 		return "", err
 	}
 	for _, o := range list {
@@ -48,29 +48,29 @@ func (m *mirror) fetch(ctx context.Context, model string, list []cloud.Object) (
 }
 
 // dir is where a state of a model lies on disk.
-func (m *mirror) dir(model string, list []cloud.Object) string {
+func (m *bucketRoot) dir(model string, list []cloud.Object) string {
 	return filepath.Join(m.cache, "models", m.state(model, list), model)
 }
 
 // bring fetches models, so that opening them takes no time. What failed is told by
 // fetch, once.
-func (*source) bring(ctx context.Context, places []place) {
+func (*source) prefetch(ctx context.Context, places []location) {
 	for _, p := range places {
-		if p.mirror == nil || p.twin != "" {
+		if p.bucket == nil || p.duplicate != "" {
 			continue
 		}
-		dir := p.mirror.dir(p.name, p.objects)
-		_ = p.mirror.known(dir) // of an earlier try that nobody asked about
-		if _, err := p.mirror.fetch(ctx, p.name, p.objects); err != nil && ctx.Err() == nil {
-			p.mirror.mu.Lock()
-			p.mirror.failed[dir] = err
-			p.mirror.mu.Unlock()
+		dir := p.bucket.dir(p.name, p.objects)
+		_ = p.bucket.takeFetchError(dir) // of an earlier try that nobody asked about
+		if _, err := p.bucket.fetch(ctx, p.name, p.objects); err != nil && ctx.Err() == nil {
+			p.bucket.mu.Lock()
+			p.bucket.failed[dir] = err
+			p.bucket.mu.Unlock()
 		}
 	}
 }
 
 // known returns why bring failed just before.
-func (m *mirror) known(dir string) error {
+func (m *bucketRoot) takeFetchError(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := m.failed[dir]
@@ -80,12 +80,12 @@ func (m *mirror) known(dir string) error {
 
 // whole reports whether the folder of a model is there with every file at its size. A
 // disk that was full or a machine that went down may have left less.
-func whole(dir string, list []cloud.Object) bool {
+func complete(dir string, list []cloud.Object) bool {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return false
 	}
 	for _, o := range list {
-		if !folderKey(o) && !noisy(o.Key) && !sized(filepath.Join(dir, filepath.FromSlash(o.Key)), o.Size) {
+		if !folderKey(o) && !ignoredKey(o.Key) && !hasSize(filepath.Join(dir, filepath.FromSlash(o.Key)), o.Size) {
 			return false
 		}
 	}
@@ -93,18 +93,18 @@ func whole(dir string, list []cloud.Object) bool {
 }
 
 // sized reports whether a file is there and has this size.
-func sized(file string, size int64) bool {
+func hasSize(file string, size int64) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Size() == size
 }
 
 // fetchObjects reads what is not on disk yet, several objects at a time.
-func (m *mirror) fetchObjects(ctx context.Context, model, objects string, list []cloud.Object) error {
+func (m *bucketRoot) fetchObjects(ctx context.Context, model, objects string, list []cloud.Object) error {
 	missing := map[string]cloud.Object{}
 	p := &progress{model: model, report: m.report, log: m.log}
 	for _, o := range list {
 		id := m.identity(model, o)
-		if !folderKey(o) && !noisy(o.Key) && !sized(filepath.Join(objects, id), o.Size) {
+		if !folderKey(o) && !ignoredKey(o.Key) && !hasSize(filepath.Join(objects, id), o.Size) {
 			if _, twice := missing[id]; !twice {
 				missing[id] = o
 				p.total += o.Size
@@ -151,7 +151,7 @@ func (m *mirror) fetchObjects(ctx context.Context, model, objects string, list [
 
 // fetchOne reads an object beside others who may read the same: who finds its
 // partial file in use reads into one of its own.
-func (m *mirror) fetchOne(ctx context.Context, o cloud.Object, file string, wrote func(int64, bool)) error {
+func (m *bucketRoot) fetchOne(ctx context.Context, o cloud.Object, file string, wrote func(int64, bool)) error {
 	partial := file + ".part"
 	lock, err := tryLock(file + ".lock")
 	switch {
@@ -169,7 +169,7 @@ func (m *mirror) fetchOne(ctx context.Context, o cloud.Object, file string, wrot
 		}
 	default:
 		defer lock.Close()
-		if sized(file, o.Size) {
+		if hasSize(file, o.Size) {
 			return nil // who had the lock before read it
 		}
 	}
@@ -180,7 +180,7 @@ func (m *mirror) fetchOne(ctx context.Context, o cloud.Object, file string, wrot
 func folderKey(o cloud.Object) bool { return strings.HasSuffix(o.Key, "/") || o.Key == "" }
 
 // assemble makes the folder of a model in one step.
-func (m *mirror) assemble(model, dir, objects string, list []cloud.Object) error {
+func (m *bucketRoot) assemble(model, dir, objects string, list []cloud.Object) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o700); err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (m *mirror) assemble(model, dir, objects string, list []cloud.Object) error
 	}
 	defer os.RemoveAll(temp)
 	for _, o := range list {
-		if noisy(o.Key) {
+		if ignoredKey(o.Key) {
 			continue
 		}
 		at := filepath.Join(temp, model, filepath.FromSlash(o.Key))
@@ -204,7 +204,7 @@ func (m *mirror) assemble(model, dir, objects string, list []cloud.Object) error
 		}
 	}
 	err = os.Rename(temp, filepath.Dir(dir))
-	if err == nil || whole(dir, list) {
+	if err == nil || complete(dir, list) {
 		return nil // another process may have been first, which is as good
 	}
 	if rerr := os.RemoveAll(filepath.Dir(dir)); rerr != nil { // a damaged one is in the way

@@ -17,16 +17,16 @@ const (
 
 // fingerprint returns a number that changes when a file that a model may be made of
 // appears, goes, is written or gets other permissions. It is never 0.
-func fingerprint(p place) uint64 {
+func fingerprint(p location) uint64 {
 	h := fnv.New64a()
 	w := &walk{out: h}
-	if p.mirror != nil {
-		w.name(p.mirror.state(p.name, p.objects))
+	if p.bucket != nil {
+		w.name(p.bucket.state(p.name, p.objects))
 	} else {
 		w.folder(p.dir, 0)
 	}
-	if p.twin != "" {
-		w.name(p.twin)
+	if p.duplicate != "" {
+		w.name(p.duplicate)
 	}
 	return max(1, h.Sum64())
 }
@@ -50,7 +50,7 @@ func (w *walk) folder(dir string, depth int) {
 		return
 	}
 	for _, e := range entries {
-		if w.entries++; w.entries > maxPrintEntries || noise(e.Name()) || depth == 0 && w.skip != nil && w.skip(e.Name()) {
+		if w.entries++; w.entries > maxPrintEntries || ignoredFile(e.Name()) || depth == 0 && w.skip != nil && w.skip(e.Name()) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -73,7 +73,7 @@ func (w *walk) folder(dir string, depth int) {
 
 // noise reports whether a file is made beside a model by those who use or edit it:
 // Python's compiled modules, hidden files, what editors leave.
-func noise(name string) bool {
+func ignoredFile(name string) bool {
 	return name == "__pycache__" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") ||
 		strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".pyc") || strings.HasSuffix(name, ".swp")
 }

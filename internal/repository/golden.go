@@ -37,16 +37,16 @@ type tolerance struct {
 }
 
 // usualTolerance is what kernels of different processors differ by.
-var usualTolerance = tolerance{Absolute: 1e-5, Relative: 1e-4} //nolint:gochecknoglobals // a constant
+var defaultTolerance = tolerance{Absolute: 1e-5, Relative: 1e-4} //nolint:gochecknoglobals // a constant
 
 // asker answers one request.
-type asker interface {
-	ask(ctx context.Context, req *infer.Request) (*infer.Response, error)
+type sender interface {
+	send(ctx context.Context, req *infer.Request) (*infer.Response, error)
 }
 
 // golden has a version answer its golden requests. The error names the first file
 // whose answer is not the expected one.
-func (r *Repository) golden(ctx context.Context, f *folder, sig *config.Signature, x asker) error {
+func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Signature, x sender) error {
 	dir := filepath.Join(f.dir, goldenFolder)
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -57,10 +57,10 @@ func (r *Repository) golden(ctx context.Context, f *folder, sig *config.Signatur
 	}
 	asked := 0
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".json") || noise(e.Name()) {
+		if !strings.HasSuffix(e.Name(), ".json") || ignoredFile(e.Name()) {
 			continue
 		}
-		if err := r.proveOne(ctx, f, e.Name(), x); err != nil {
+		if err := r.checkGolden(ctx, f, e.Name(), x); err != nil {
 			return status.Errorf(status.InvalidArg, "golden request '%s' of model '%s': %w", e.Name(), f.name, err)
 		}
 		asked++
@@ -71,7 +71,7 @@ func (r *Repository) golden(ctx context.Context, f *folder, sig *config.Signatur
 	return nil
 }
 
-func (r *Repository) proveOne(ctx context.Context, f *folder, name string, x asker) error {
+func (r *Repository) checkGolden(ctx context.Context, f *folder, name string, x sender) error {
 	text, err := readBelow(f.dir, filepath.Join(goldenFolder, name))
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (r *Repository) proveOne(ctx context.Context, f *folder, name string, x ask
 	if err != nil {
 		return err
 	}
-	resp, err := x.ask(ctx, req)
+	resp, err := x.send(ctx, req)
 	switch {
 	case err != nil:
 		return err
@@ -121,7 +121,7 @@ func (g *goldenCase) compare(resp *infer.Response) error {
 		if got == nil {
 			return fmt.Errorf("the answer has no output '%s'", want.Name)
 		}
-		near := usualTolerance
+		near := defaultTolerance
 		switch {
 		case want.Tolerance != nil:
 			near = *want.Tolerance

@@ -28,10 +28,10 @@ func (g *goldenTensor) compare(got *tensor.Tensor, near tolerance) error {
 	size := d.Size()
 	for i := 0; i*size < len(want); i++ {
 		a, b := got.Bytes()[i*size:][:size], want[i*size:][:size]
-		if bytes.Equal(a, b) || fraction(d) && nearby(number(d, a), number(d, b), near) {
+		if bytes.Equal(a, b) || isFloat(d) && withinTolerance(toFloat(d, a), toFloat(d, b), near) {
 			continue
 		}
-		return fmt.Errorf("has %s at element %d, expected %s", show(d, a), i, show(d, b))
+		return fmt.Errorf("has %s at element %d, expected %s", formatElement(d, a), i, formatElement(d, b))
 	}
 	return nil
 }
@@ -51,11 +51,11 @@ func compareTexts(got, want []byte) error {
 }
 
 // fraction reports whether numbers of the type may differ a little.
-func fraction(d tensor.DType) bool {
+func isFloat(d tensor.DType) bool {
 	return d == tensor.FP16 || d == tensor.BF16 || d == tensor.FP32 || d == tensor.FP64
 }
 
-func nearby(got, want float64, near tolerance) bool {
+func withinTolerance(got, want float64, near tolerance) bool {
 	switch {
 	case math.IsNaN(want):
 		return math.IsNaN(got)
@@ -66,7 +66,7 @@ func nearby(got, want float64, near tolerance) bool {
 }
 
 // number reads a number with a fraction.
-func number(d tensor.DType, b []byte) float64 {
+func toFloat(d tensor.DType, b []byte) float64 {
 	switch d {
 	case tensor.FP32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
@@ -80,13 +80,13 @@ func number(d tensor.DType, b []byte) float64 {
 }
 
 // show prints an element.
-func show(d tensor.DType, b []byte) string {
-	if fraction(d) {
+func formatElement(d tensor.DType, b []byte) string {
+	if isFloat(d) {
 		bits := 64
 		if d != tensor.FP64 {
 			bits = 32
 		}
-		return strconv.FormatFloat(number(d, b), 'g', -1, bits)
+		return strconv.FormatFloat(toFloat(d, b), 'g', -1, bits)
 	}
 	wide := make([]byte, 8)
 	copy(wide, b)

@@ -17,7 +17,7 @@ import (
 )
 
 // seat is an instance that a configuration asks for.
-type seat struct {
+type instanceSpec struct {
 	name   string
 	group  *modelconfig.ModelInstanceGroup
 	place  tensor.Place
@@ -26,8 +26,8 @@ type seat struct {
 
 // seats lists the instances of a normalised configuration. GPU groups have as many on
 // each of their devices.
-func (r *Repository) seats(cfg *modelconfig.ModelConfig) []seat {
-	var list []seat
+func (r *Repository) instanceSpecs(cfg *modelconfig.ModelConfig) []instanceSpec {
+	var list []instanceSpec
 	for _, g := range cfg.GetInstanceGroup() {
 		places := []tensor.Place{{}}
 		if g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU {
@@ -42,7 +42,7 @@ func (r *Repository) seats(cfg *modelconfig.ModelConfig) []seat {
 				if g.GetCount() > 1 {
 					name += "_" + strconv.Itoa(i)
 				}
-				list = append(list, seat{name: name, group: g, place: at, policy: r.s.HostPolicies[policyOf(g, at)]})
+				list = append(list, instanceSpec{name: name, group: g, place: at, policy: r.s.HostPolicies[policyOf(g, at)]})
 			}
 		}
 	}
@@ -51,8 +51,8 @@ func (r *Repository) seats(cfg *modelconfig.ModelConfig) []seat {
 
 // atDevices puts the seats that name no device at each of the model's, which runs
 // nowhere else.
-func atDevices(seats []seat, places []tensor.Place) []seat {
-	var list []seat
+func atDevices(seats []instanceSpec, places []tensor.Place) []instanceSpec {
+	var list []instanceSpec
 	for i := range seats {
 		if seats[i].place.Kind == tensor.Device {
 			list = append(list, seats[i])
@@ -81,7 +81,7 @@ func policyOf(g *modelconfig.ModelInstanceGroup, at tensor.Place) string {
 }
 
 // countInstances returns how many instances take requests.
-func countInstances(list []seat) int {
+func countInstances(list []instanceSpec) int {
 	n := 0
 	for i := range list {
 		if !list[i].group.GetPassive() {
@@ -93,19 +93,19 @@ func countInstances(list []seat) int {
 
 // seatsOf lists the instances that a folder asks for of its open model. Where it leaves
 // open how many, one of a concurrent model stands for as many as there are processors.
-func (r *Repository) seatsOf(f *folder, m backends.Model) []seat {
-	seats := r.seats(f.cfg)
+func (r *Repository) specsOf(f *folder, m backends.Model) []instanceSpec {
+	seats := r.instanceSpecs(f.cfg)
 	if p, ok := m.(backends.DeviceModel); ok {
 		seats = atDevices(seats, p.Places())
 	}
-	if _, concurrent := m.(backends.ConcurrentModel); concurrent && f.anyCount {
+	if _, concurrent := m.(backends.ConcurrentModel); concurrent && f.defaultCount {
 		seats = slices.Repeat(seats[:1], runtime.GOMAXPROCS(0))
 	}
 	return seats
 }
 
 // placesOf returns where instances take requests.
-func placesOf(seats []seat) (places []tensor.Place) {
+func placesOf(seats []instanceSpec) (places []tensor.Place) {
 	for i := range seats {
 		if at := seats[i].place; !seats[i].group.GetPassive() && !slices.Contains(places, at) {
 			places = append(places, at)
@@ -115,17 +115,17 @@ func placesOf(seats []seat) (places []tensor.Place) {
 }
 
 // unit is an instance of a version.
-type unit struct {
-	seat
-	inst backends.Instance // one that stands for several is in several units
-	gate *device.Limiter   // nil: nothing limits it
+type instance struct {
+	instanceSpec
+	inst    backends.Instance // one that stands for several is in several units
+	limiter *device.Limiter   // nil: nothing limits it
 }
 
 // units are all instances of a version, or some.
-type units []unit
+type instances []instance
 
 // active returns those that take requests.
-func (list units) active() (active units) {
+func (list instances) active() (active instances) {
 	for _, u := range list {
 		if !u.group.GetPassive() {
 			active = append(active, u)
@@ -135,7 +135,7 @@ func (list units) active() (active units) {
 }
 
 // instances returns those of the units.
-func (list units) instances() []backends.Instance {
+func (list instances) backends() []backends.Instance {
 	all := make([]backends.Instance, len(list))
 	for i := range list {
 		all[i] = list[i].inst
@@ -144,35 +144,35 @@ func (list units) instances() []backends.Instance {
 }
 
 // gates returns those of the units, nil when nothing limits any.
-func (list units) gates() []scheduler.Limiter {
+func (list instances) limiters() []scheduler.Limiter {
 	var gates []scheduler.Limiter
 	for i := range list {
-		if list[i].gate == nil {
+		if list[i].limiter == nil {
 			continue
 		}
 		if gates == nil {
 			gates = make([]scheduler.Limiter, len(list))
 		}
-		gates[i] = list[i].gate
+		gates[i] = list[i].limiter
 	}
 	return gates
 }
 
 // close gives up gates and closes instances.
-func (list units) close() error {
+func (list instances) close() error {
 	var errs []error
 	for i := range list {
-		list[i].gate.Close()
+		list[i].limiter.Close()
 		errs = append(errs, list[i].inst.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // bySite splits the units by where they are.
-func (list units) bySite() []units {
-	var groups []units
+func (list instances) byPlace() []instances {
+	var groups []instances
 	for _, u := range list {
-		i := slices.IndexFunc(groups, func(g units) bool { return g[0].site() == u.site() })
+		i := slices.IndexFunc(groups, func(g instances) bool { return g[0].executesAt() == u.executesAt() })
 		if i < 0 {
 			i, groups = len(groups), append(groups, nil)
 		}
@@ -182,7 +182,7 @@ func (list units) bySite() []units {
 }
 
 // site returns where the instance executes.
-func (u *unit) site() tensor.Place {
+func (u *instance) executesAt() tensor.Place {
 	if s := backends.StreamOf(u.inst); s != nil {
 		return s.Place()
 	}
@@ -191,13 +191,13 @@ func (u *unit) site() tensor.Place {
 
 // newUnits makes the instances of a model that seats ask for, beside those that are there. A
 // concurrent model has one at each place, which stands for as many as are configured.
-func (r *Repository) newUnits(ctx context.Context, m backends.Model, seats []seat, there units) (units, error) {
+func (r *Repository) newInstances(ctx context.Context, m backends.Model, seats []instanceSpec, there instances) (instances, error) {
 	_, concurrent := m.(backends.ConcurrentModel)
-	var made units
+	var made instances
 	for i := range seats {
-		u := unit{seat: seats[i]}
+		u := instance{instanceSpec: seats[i]}
 		if concurrent {
-			u.inst = slices.Concat(there, made).like(&u.seat)
+			u.inst = slices.Concat(there, made).sameInstance(&u.instanceSpec)
 		}
 		if u.inst == nil {
 			if err := r.makeInstance(ctx, m, &u); err != nil {
@@ -210,7 +210,7 @@ func (r *Repository) newUnits(ctx context.Context, m backends.Model, seats []sea
 }
 
 // like returns the instance of a unit that is where a seat is, nil when there is none.
-func (list units) like(s *seat) backends.Instance {
+func (list instances) sameInstance(s *instanceSpec) backends.Instance {
 	for i := range list {
 		if u := &list[i]; u.group.GetPassive() == s.group.GetPassive() && u.place == s.place && u.policy == s.policy {
 			return u.inst
@@ -220,7 +220,7 @@ func (list units) like(s *seat) backends.Instance {
 }
 
 // makeInstance makes the unit's instance; a panic is an error.
-func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *unit) (err error) {
+func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *instance) (err error) {
 	defer recovery.Error(&err, r.s.Log, "making an instance of model '"+m.Signature().Model+"'", slog.String("model", m.Signature().Model))
 	return u.policy.Do(func() error {
 		inst, err := m.NewInstance(ctx, u.place)
@@ -232,7 +232,7 @@ func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *unit
 }
 
 // limited reports whether the rate limiter counts what the instances take.
-func (r *Repository) limited(seats []seat) bool {
+func (r *Repository) limited(seats []instanceSpec) bool {
 	if !r.s.Limits.RateLimit {
 		return false
 	}
@@ -245,7 +245,7 @@ func (r *Repository) limited(seats []seat) bool {
 }
 
 // limit puts the units that take requests behind gates, as far as anything limits them.
-func (r *Repository) limit(m backends.Model, list units) error {
+func (r *Repository) limit(m backends.Model, list instances) error {
 	threads := 1
 	if t, ok := m.(backends.ThreadedModel); ok {
 		threads = t.Threads()
@@ -253,10 +253,10 @@ func (r *Repository) limit(m backends.Model, list units) error {
 		threads = 0 // stateless code that is short
 	}
 	var asks []device.Ask
-	var behind []*unit
+	var behind []*instance
 	for i := range list {
 		if !list[i].group.GetPassive() {
-			asks, behind = append(asks, list[i].ask(threads)), append(behind, &list[i])
+			asks, behind = append(asks, list[i].demand(threads)), append(behind, &list[i])
 		}
 	}
 	group, err := r.arbiter.Register(asks)
@@ -264,13 +264,13 @@ func (r *Repository) limit(m backends.Model, list units) error {
 		return err
 	}
 	for i, u := range behind {
-		u.gate = group.Gates[i]
+		u.limiter = group.Gates[i]
 	}
 	return nil
 }
 
 // ask is what an execution of the instance takes.
-func (s *seat) ask(threads int) device.Ask {
+func (s *instanceSpec) demand(threads int) device.Ask {
 	ask := device.Ask{
 		Device: int(s.place.ID), OnCPU: s.place.Kind != tensor.Device,
 		Threads: threads, Priority: s.group.GetRateLimiter().GetPriority(),

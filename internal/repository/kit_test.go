@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
 	"github.com/rogpeppe/go-internal/txtar"
+	"go.uber.org/goleak"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/identity"

@@ -23,7 +23,7 @@ func plainName(name string) bool {
 // control returns why models cannot be loaded or unloaded by name, or nil.
 func (r *Repository) control() error {
 	switch {
-	case r.broken != nil:
+	case r.openErr != nil:
 		return status.Errorf(status.Unavailable, "Server not ready")
 	case r.s.Mode != Explicit:
 		return status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
@@ -45,20 +45,20 @@ func checkName(name string) error {
 
 // enter takes the turn to change what serves, and returns what gives it back. A model that is being loaded takes it from the
 // change that loads it, which outer is then.
-func (r *Repository) enter(ctx context.Context) (outer *change, leave func(), err error) {
+func (r *Repository) beginChange(ctx context.Context) (outer *change, leave func(), err error) {
 	if outer = r.outer(ctx); outer != nil {
-		if waits, err := outer.inner.enter(ctx); err != nil || waits {
-			return outer, outer.inner.turn.unlock, err
+		if waits, err := outer.inner.lock(ctx); err != nil || waits {
+			return outer, outer.inner.changes.unlock, err
 		}
 	}
-	if err := r.turn.lock(ctx); err != nil {
+	if err := r.changes.lock(ctx); err != nil {
 		return nil, nil, err
 	}
 	if r.closed {
-		r.turn.unlock()
+		r.changes.unlock()
 		return nil, nil, status.Errorf(status.Unavailable, "the server is stopping, no model can be loaded or unloaded")
 	}
-	return nil, r.turn.unlock, nil
+	return nil, r.changes.unlock, nil
 }
 
 // Load loads a model and, if it is an ensemble, what it is made of, as far as that does
@@ -76,7 +76,7 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 	}
 	updates, err := r.load(ctx, name, o)
 	if err == nil {
-		r.settled(ctx, updates)
+		r.waitRemoved(ctx, updates)
 	}
 	return err
 }
@@ -85,11 +85,11 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 // instances now.
 func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions) ([]*update, error) {
 	// Buckets are asked before the turn is taken: others need not wait for them.
-	r.source.look(ctx)
+	r.source.listBuckets(ctx)
 	if len(o.Files) == 0 {
-		r.source.bring(ctx, r.source.findAll(name))
+		r.source.prefetch(ctx, r.source.findAll(name))
 	}
-	outer, leave, err := r.enter(ctx)
+	outer, leave, err := r.beginChange(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,13 +99,13 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 		r.s.Log.ErrorContext(ctx, "model cannot be loaded", slog.String("model", name), slog.String("reason", err.Error()))
 		return nil, err
 	}
-	c := r.change().inside(outer)
+	c := r.change().nestedIn(outer)
 	if err := c.beginAll(ctx, folders); err != nil {
 		c.cancel(ctx)
 		return nil, err
 	}
 	for _, f := range folders {
-		c.gather(ctx, f.key)
+		c.loadDependencies(ctx, f.key)
 	}
 	c.load(ctx)
 	broken := c.compileAll(ctx)
@@ -113,8 +113,8 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 		c.cancel(ctx)
 		return nil, status.ErrCancelled
 	}
-	if err := c.verdict(folders, broken); err != nil {
-		c.abandon(ctx, name, err)
+	if err := c.firstError(folders, broken); err != nil {
+		c.reject(ctx, name, err)
 		return nil, err
 	}
 	c.commit(ctx)
@@ -124,7 +124,7 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 // beginAll has models loaded that do not serve as they are. One that is being loaded further out must be left to that.
 func (c *change) beginAll(ctx context.Context, folders []*folder) error {
 	for _, f := range folders {
-		err := c.free(f.key)
+		err := c.checkFree(f.key)
 		if err != nil || !c.current(f) {
 			c.begin(ctx, f, true)
 		}
@@ -139,7 +139,7 @@ func (c *change) beginAll(ctx context.Context, folders []*folder) error {
 // earlier request too, so that there is nothing to load. It notes that the model was asked for.
 func (c *change) current(f *folder) bool {
 	m := c.base.models[f.key]
-	if m == nil || !m.current(f.print) || f.override {
+	if m == nil || !m.current(f.fingerprint) || f.override {
 		return false
 	}
 	if !m.explicit {
@@ -152,11 +152,11 @@ func (c *change) current(f *folder) bool {
 
 // current reports whether all of the model serves, as its folder with such a fingerprint is.
 func (m *model) current(fingerprint uint64) bool {
-	return len(m.versions) > 0 && m.err == nil && m.print == fingerprint && fingerprint != 0
+	return len(m.versions) > 0 && m.err == nil && m.fingerprint == fingerprint && fingerprint != 0
 }
 
 // verdict returns why the change must not be made, or nil.
-func (c *change) verdict(folders []*folder, broken []*model) error {
+func (c *change) firstError(folders []*folder, broken []*model) error {
 	for _, f := range folders {
 		m := c.loading[f.key]
 		if m == nil {
@@ -182,13 +182,13 @@ func (c *change) verdict(folders []*folder, broken []*model) error {
 
 // reason says why a model failed to load: an ensemble as a whole, any other by version.
 func (c *change) reason(m *model) string {
-	if m.ensemble() || len(m.lives) == 0 {
+	if m.ensemble() || len(m.states) == 0 {
 		return m.err.Error()
 	}
 	var b strings.Builder
-	for _, l := range m.lives {
+	for _, l := range m.states {
 		if err := c.failed[l]; err != nil { // one that stays is READY
-			b.WriteString("version " + strconv.FormatInt(l.number, 10) + " is at " + string(l.now.Load().state) + " state: " + err.Error() + ";")
+			b.WriteString("version " + strconv.FormatInt(l.number, 10) + " is at " + string(l.current.Load().state) + " state: " + err.Error() + ";")
 		}
 	}
 	return b.String()
@@ -202,22 +202,22 @@ func (r *Repository) Unload(ctx context.Context, name string, dependents bool) (
 	if err := r.control(); err != nil {
 		return err
 	}
-	outer, leave, err := r.enter(ctx)
+	outer, leave, err := r.beginChange(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	c := r.change().inside(outer)
+	c := r.change().nestedIn(outer)
 	for _, key := range c.named(name) {
-		if err := c.free(key); err != nil {
+		if err := c.checkFree(key); err != nil {
 			return err
 		}
-		c.drop(key)
+		c.unload(key)
 		if dependents {
-			c.dropParts(key)
+			c.unloadDependencies(key)
 		}
 	}
-	if c.gone == nil {
+	if c.unloaded == nil {
 		return nil
 	}
 	c.compileAll(ctx)
@@ -231,40 +231,40 @@ func (c *change) named(name string) []string {
 	switch {
 	case m == nil || !m.wanted:
 		return nil
-	case m.twins == 0:
+	case m.sharedBy == 0:
 		return []string{m.key}
 	}
 	return slices.DeleteFunc(slices.Clone(c.base.keys), func(key string) bool { return nameOf(key) != name || !c.base.models[key].wanted })
 }
 
 // drop has a model unloaded.
-func (c *change) drop(key string) {
-	m := c.next[key].without()
-	for _, l := range m.lives {
+func (c *change) unload(key string) {
+	m := c.next[key].asUnloaded()
+	for _, l := range m.states {
 		if l.is(infer.Unavailable) {
-			l.to(infer.Unavailable, unloaded)
+			l.set(infer.Unavailable, unloaded)
 		}
 	}
 	c.next[key] = m
-	c.gone = append(c.gone, key)
+	c.unloaded = append(c.unloaded, key)
 }
 
 // dropParts has unloaded what the named ensemble was made of and nobody else wants.
-func (c *change) dropParts(key string) {
-	for _, part := range c.within(key)[1:] {
+func (c *change) unloadDependencies(key string) {
+	for _, part := range c.closure(key)[1:] {
 		m := c.next[part]
-		if m == nil || !m.wanted || m.explicit || c.inner.held[part] != nil || c.isUsed(part) {
+		if m == nil || !m.wanted || m.explicit || c.inner.loadingOutside[part] != nil || c.isUsed(part) {
 			continue
 		}
-		c.drop(part)
-		c.dropParts(part)
+		c.unload(part)
+		c.unloadDependencies(part)
 	}
 }
 
 // isUsed reports whether an ensemble that is loaded uses the model.
 func (c *change) isUsed(key string) bool {
 	for _, m := range c.next {
-		if m.wanted && m.folder.cfg != nil && slices.Contains(m.parts(&c.r.source, c.next), key) {
+		if m.wanted && m.folder.cfg != nil && slices.Contains(m.dependencies(&c.r.source, c.next), key) {
 			return true
 		}
 	}
@@ -282,7 +282,7 @@ func (r *Repository) Index(ready bool) []infer.Entry {
 	list := []infer.Entry{}
 	for _, key := range keys {
 		m, name := s.models[key], nameOf(key)
-		if m == nil || len(m.lives) == 0 {
+		if m == nil || len(m.states) == 0 {
 			e := infer.Entry{Name: name}
 			if m != nil && m.err != nil {
 				e.State, e.Reason = infer.Unavailable, m.err.Error()
@@ -292,8 +292,8 @@ func (r *Repository) Index(ready bool) []infer.Entry {
 			}
 			continue
 		}
-		for _, l := range m.lives {
-			if now := l.now.Load(); !ready || now.state == infer.Ready {
+		for _, l := range m.states {
+			if now := l.current.Load(); !ready || now.state == infer.Ready {
 				list = append(list, infer.Entry{Name: name, Version: strconv.FormatInt(l.number, 10), State: now.state, Reason: now.reason})
 			}
 		}

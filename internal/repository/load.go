@@ -26,19 +26,19 @@ import (
 
 // version is one loaded version of a model.
 type version struct {
-	key   string                   // the model's
-	cfg   *modelconfig.ModelConfig // completed
-	sig   *config.Signature
-	full  *config.Signature // with the ports that requests do not see
-	about *infer.Description
-	stats *telemetry.Model
-	exec  *exec.Executor
+	key         string                   // the model's
+	cfg         *modelconfig.ModelConfig // completed
+	sig         *config.Signature
+	full        *config.Signature // with the ports that requests do not see
+	description *infer.Description
+	stats       *telemetry.Model
+	exec        *exec.Executor
 	// recall stands in front of exec when an ensemble's answers are kept, else nil.
 	recall *exec.ResponseCache
 	// identity is part of the keys of answers that are kept.
-	identity cache.Key
-	life     *life
-	temp     *tempFolder // used once, unless nil
+	identity    cache.Key
+	state       *versionState
+	overrideDir *overrideDir // used once, unless nil
 	// queue and model are nil for an ensemble. inner is what queue is without a cache.
 	queue, inner scheduler.Scheduler
 	model        backends.Model
@@ -49,14 +49,14 @@ type version struct {
 	holders *atomic.Int32
 	// seats are the instances as they were configured when the version was loaded, units
 	// those that it has. Both are of whoever changes the repository.
-	seats []seat
-	units units
+	specs     []instanceSpec
+	instances instances
 	// removing counts instances that were removed and are not closed yet, spent are those
 	// that are closed with the version.
 	removing scheduler.Pending
-	spent    []backends.Instance
+	removed  []backends.Instance
 	// shown is cfg with the instance groups of now.
-	shown atomic.Pointer[modelconfig.ModelConfig]
+	shownConfig atomic.Pointer[modelconfig.ModelConfig]
 	// uses are the versions that an ensemble hands work to; users counts on their
 	// side how many do, for they must outlive it.
 	uses  []*version
@@ -69,7 +69,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	if err != nil {
 		return nil, err
 	}
-	seats := r.seats(f.cfg)
+	seats := r.instanceSpecs(f.cfg)
 	settings := backends.Settings{
 		Model: f.name, Version: number,
 		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
@@ -117,12 +117,12 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 		return nil, err
 	}
 	v := &version{
-		cfg: config.Complete(f.cfg, sig), sig: sig, full: full, about: newDescription(sig), model: model,
-		stats: stats, temp: f.temp, seats: r.seatsOf(f, model),
+		cfg: config.Complete(f.cfg, sig), sig: sig, full: full, description: newDescription(sig), model: model,
+		stats: stats, overrideDir: f.overrideDir, specs: r.specsOf(f, model),
 	}
-	v.shown.Store(v.cfg)
+	v.shownConfig.Store(v.cfg)
 	if _, ok := model.(backends.DeviceModel); ok {
-		v.places = placesOf(v.seats)
+		v.places = placesOf(v.specs)
 	}
 	if v.queue, err = r.newScheduler(ctx, f, v); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 	v.exec = exec.New(exec.Settings{
 		Plan: plan.Single(sig), Targets: []scheduler.Scheduler{v.queue}, Stats: v.stats, Workers: r.workers, Mover: r.mover, Tracer: r.s.Tracer,
 	})
-	v.temp.use()
+	v.overrideDir.retain()
 	return v, nil
 }
 
@@ -193,16 +193,16 @@ func (r *Repository) loadThreads() int {
 }
 
 // closeUnits closes the instances that the version's queue has not closed.
-func (v *version) closeUnits() error {
+func (v *version) closeInstances() error {
 	var errs []error
-	for i := range v.units {
-		u := &v.units[i]
-		u.gate.Close()
+	for i := range v.instances {
+		u := &v.instances[i]
+		u.limiter.Close()
 		if u.group.GetPassive() {
 			errs = append(errs, u.inst.Close())
 		}
 	}
-	for _, inst := range v.spent {
+	for _, inst := range v.removed {
 		errs = append(errs, inst.Close())
 	}
 	return errors.Join(errs...)
@@ -212,10 +212,10 @@ func (v *version) closeUnits() error {
 func (v *version) close(ctx context.Context) error {
 	var errs []error
 	if v.queue != nil {
-		errs = append(errs, v.queue.Close(), v.removing.Wait(context.WithoutCancel(ctx)), v.closeUnits(), v.release())
+		errs = append(errs, v.queue.Close(), v.removing.Wait(context.WithoutCancel(ctx)), v.closeInstances(), v.release())
 	}
 	for _, used := range v.uses {
 		used.users.Add(-1)
 	}
-	return errors.Join(append(errs, v.temp.drop())...)
+	return errors.Join(append(errs, v.overrideDir.release())...)
 }

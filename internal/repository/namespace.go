@@ -106,7 +106,7 @@ func known(models map[string]*model) func(key string) bool {
 }
 
 // parts returns the keys of the models that an ensemble uses.
-func (m *model) parts(s *source, models map[string]*model) []string {
+func (m *model) dependencies(s *source, models map[string]*model) []string {
 	var list []string
 	for _, st := range m.folder.cfg.GetEnsembleScheduling().GetStep() {
 		if key := s.resolve(m.key, st, known(models)); key != "" && !slices.Contains(list, key) {
@@ -117,12 +117,12 @@ func (m *model) parts(s *source, models map[string]*model) []string {
 }
 
 // locate finds on disk what a step of the ensemble at home means.
-func (s *source) locate(home string, st *modelconfig.ModelEnsembling_Step) (place, bool) {
+func (s *source) locate(home string, st *modelconfig.ModelEnsembling_Step) (location, bool) {
 	all := s.findAll(st.GetModelName())
-	at := func(key string) int { return slices.IndexFunc(all, func(p place) bool { return p.key == key }) }
+	at := func(key string) int { return slices.IndexFunc(all, func(p location) bool { return p.key == key }) }
 	key := s.resolve(home, st, func(key string) bool { return at(key) >= 0 })
 	if key == "" {
-		return place{}, false
+		return location{}, false
 	}
 	return all[at(key)], true
 }
@@ -136,10 +136,10 @@ func callNames(models map[string]*model) map[string]*model {
 		switch {
 		case other == nil, m.wanted && !other.wanted:
 			called[m.name] = m
-		case m.wanted && other.twins > 0:
-			other.twins++
+		case m.wanted && other.sharedBy > 0:
+			other.sharedBy++
 		case m.wanted:
-			called[m.name] = &model{name: m.name, folder: &folder{}, wanted: true, twins: 2}
+			called[m.name] = &model{name: m.name, folder: &folder{}, wanted: true, sharedBy: 2}
 		}
 	}
 	return called
@@ -148,7 +148,7 @@ func callNames(models map[string]*model) map[string]*model {
 // ambiguous is what Triton says of a name that several models have.
 func (m *model) ambiguous() error {
 	return status.Errorf(status.InvalidArg,
-		"There are %d identifiers of model '%s' in global map, model namespace must be provided to resolve ambiguity.", m.twins, m.name)
+		"There are %d identifiers of model '%s' in global map, model namespace must be provided to resolve ambiguity.", m.sharedBy, m.name)
 }
 
 // lookup answers the compiler from models, for the ensemble at home.
@@ -214,22 +214,22 @@ func (l lookup) Model(name string, number int64) (plan.Model, error) {
 }
 
 // findAll finds the models of a name, one per namespace.
-func (s *source) findAll(name string) []place {
-	var all []place
-	add := func(p place) {
-		if i := slices.IndexFunc(all, func(o place) bool { return o.key == p.key }); i >= 0 {
-			all[i].twin = p.dir
+func (s *source) findAll(name string) []location {
+	var all []location
+	add := func(p location) {
+		if i := slices.IndexFunc(all, func(o location) bool { return o.key == p.key }); i >= 0 {
+			all[i].duplicate = p.dir
 			return
 		}
 		all = append(all, p)
 	}
 	for _, root := range s.roots {
 		if s.holdsModel(root, name) {
-			add(s.placeIn(root, name))
+			add(s.locationIn(root, name))
 		}
 	}
-	for _, m := range s.mirrors {
-		if p := m.place(name); p.objects != nil {
+	for _, m := range s.buckets {
+		if p := m.location(name); p.objects != nil {
 			p.key = s.keyOf(m.address, name)
 			add(p)
 		}
@@ -238,7 +238,7 @@ func (s *source) findAll(name string) []place {
 }
 
 // openEach opens models one after the other.
-func (s *source) openEach(ctx context.Context, places []place) []*folder {
+func (s *source) openEach(ctx context.Context, places []location) []*folder {
 	list := make([]*folder, len(places))
 	for i, p := range places {
 		list[i] = s.open(ctx, p)

@@ -16,19 +16,19 @@ import (
 
 // tempFolder holds the files that came with a request to load a model. It is removed
 // when the last of its users lets go.
-type tempFolder struct {
+type overrideDir struct {
 	dir   string
 	users atomic.Int32
 }
 
-func (t *tempFolder) use() {
+func (t *overrideDir) retain() {
 	if t != nil {
 		t.users.Add(1)
 	}
 }
 
 // drop lets go once.
-func (t *tempFolder) drop() error {
+func (t *overrideDir) release() error {
 	if t == nil || t.users.Add(-1) > 0 {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (t *tempFolder) drop() error {
 }
 
 // newTempFolder writes the files into a folder that nobody else can read, used once.
-func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
+func newOverrideDir(model string, files map[string][]byte) (*overrideDir, error) {
 	for name := range files {
 		if !filepath.IsLocal(inside(name)) || inside(name) == "." {
 			return nil, failedToPoll(model, ": override file '"+name+"' is outside the model's folder, expected a relative path as in '1/model.onnx'")
@@ -46,11 +46,11 @@ func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tempFolder{dir: dir}
-	t.use()
+	t := &overrideDir{dir: dir}
+	t.retain()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := t.write(inside(name), files[name]); err != nil {
-			_ = t.drop() // the first error says more
+			_ = t.release() // the first error says more
 			return nil, failedToPoll(model, ": override file '"+name+"' cannot be written: "+err.Error())
 		}
 	}
@@ -61,7 +61,7 @@ func newTempFolder(model string, files map[string][]byte) (*tempFolder, error) {
 // stands for.
 func inside(name string) string { return filepath.Clean(strings.TrimLeft(name, "/")) }
 
-func (t *tempFolder) write(name string, data []byte) error {
+func (t *overrideDir) write(name string, data []byte) error {
 	root, err := os.OpenRoot(t.dir)
 	if err != nil {
 		return err
@@ -85,9 +85,9 @@ func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([
 	case o.Config == "":
 		return s.openEach(ctx, all), nil
 	case len(all) > 1:
-		return nil, (&model{name: name, twins: len(all)}).ambiguous()
+		return nil, (&model{name: name, sharedBy: len(all)}).ambiguous()
 	}
-	p := place{key: s.keyOf("", name), name: name}
+	p := location{key: s.keyOf("", name), name: name}
 	if len(all) > 0 {
 		p = all[0]
 	}
@@ -96,25 +96,25 @@ func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([
 }
 
 // override returns a model with the configuration, and files, of a request.
-func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*folder, error) {
+func (s *source) override(ctx context.Context, p location, o infer.LoadOptions) (*folder, error) {
 	cfg, err := config.ParseJSON(o.Config)
 	if err != nil {
 		return nil, failedToPoll(p.name, ": "+err.Error())
 	}
 	f := &folder{key: p.key, name: p.name, dir: p.dir, cfg: cfg, override: true}
 	if len(o.Files) == 0 && p.dir != "" { // the files serve with it until they change
-		f.print = fingerprint(p)
+		f.fingerprint = fingerprint(p)
 	}
-	if p.mirror != nil && len(o.Files) == 0 {
-		if f.dir, err = p.mirror.fetch(ctx, p.name, p.objects); err != nil {
+	if p.bucket != nil && len(o.Files) == 0 {
+		if f.dir, err = p.bucket.fetch(ctx, p.name, p.objects); err != nil {
 			return nil, failedToPoll(p.name, ": "+err.Error())
 		}
 	}
 	if len(o.Files) > 0 {
-		if f.temp, err = newTempFolder(p.name, o.Files); err != nil {
+		if f.overrideDir, err = newOverrideDir(p.name, o.Files); err != nil {
 			return nil, err
 		}
-		f.dir = f.temp.dir
+		f.dir = f.overrideDir.dir
 	}
 	s.check(f, nil)
 	return f, nil
@@ -122,7 +122,7 @@ func (s *source) override(ctx context.Context, p place, o infer.LoadOptions) (*f
 
 // unknown says that there is no model of a name, or that a bucket could not be listed in which it may be.
 func (s *source) unknown(name string) error {
-	for _, m := range s.mirrors {
+	for _, m := range s.buckets {
 		if err := m.err.Load(); err != nil {
 			return failedToPoll(name, ": "+(*err).Error())
 		}

@@ -38,13 +38,13 @@ func (r *Repository) Poll(ctx context.Context) (err error) {
 		return status.Errorf(status.Unsupported, "the repository is not polled")
 	}
 	// Buckets are asked before the turn is taken: others need not wait for them.
-	r.source.look(ctx)
-	if len(r.source.mirrors) > 0 {
-		if err := r.bringChanged(ctx); err != nil {
+	r.source.listBuckets(ctx)
+	if len(r.source.buckets) > 0 {
+		if err := r.prefetchChanged(ctx); err != nil {
 			return err
 		}
 	}
-	_, leave, err := r.enter(ctx)
+	_, leave, err := r.beginChange(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,15 +61,15 @@ func (r *Repository) Poll(ctx context.Context) (err error) {
 		_, before := r.seen[key]
 		if _, there := seen[key]; !there && !before {
 			delete(c.next, key)
-			c.gone = append(c.gone, key)
+			c.unloaded = append(c.unloaded, key)
 		}
 	}
 	r.seen = seen
-	if len(c.loading)+len(c.gone) == 0 {
+	if len(c.loading)+len(c.unloaded) == 0 {
 		return nil
 	}
 	c.load(ctx)
-	c.settle(ctx)
+	c.compileOrRevert(ctx)
 	if ctx.Err() != nil {
 		c.cancel(ctx)
 		return status.ErrCancelled
@@ -80,8 +80,8 @@ func (r *Repository) Poll(ctx context.Context) (err error) {
 
 // changed looks at the folders: what has changed and is as it was at the last look,
 // and the fingerprints of all.
-func (r *Repository) changed() (changed []place, seen map[string]uint64, err error) {
-	places, err := r.source.places()
+func (r *Repository) changed() (changed []location, seen map[string]uint64, err error) {
+	places, err := r.source.locations()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,7 +90,7 @@ func (r *Repository) changed() (changed []place, seen map[string]uint64, err err
 	for _, p := range places {
 		now := fingerprint(p)
 		seen[p.key] = now
-		if m := base.models[p.key]; r.seen[p.key] == now && (m == nil || m.print != now) {
+		if m := base.models[p.key]; r.seen[p.key] == now && (m == nil || m.fingerprint != now) {
 			changed = append(changed, p)
 		}
 	}
@@ -98,15 +98,15 @@ func (r *Repository) changed() (changed []place, seen map[string]uint64, err err
 }
 
 // bringChanged fetches what a look will find changed.
-func (r *Repository) bringChanged(ctx context.Context) error {
-	_, leave, err := r.enter(ctx)
+func (r *Repository) prefetchChanged(ctx context.Context) error {
+	_, leave, err := r.beginChange(ctx)
 	if err != nil {
 		return err
 	}
 	changed, _, err := r.changed()
 	leave()
 	if err == nil {
-		r.source.bring(ctx, changed)
+		r.source.prefetch(ctx, changed)
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (r *Repository) known(s *snapshot) []string {
 			}
 		}
 	}
-	for _, m := range r.source.mirrors {
+	for _, m := range r.source.buckets {
 		for _, name := range m.names() {
 			keys = append(keys, r.source.keyOf(m.address, name))
 		}

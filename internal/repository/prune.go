@@ -21,7 +21,7 @@ const cacheAge = 30 * 24 * time.Hour
 // again should it need them.
 func (r *Repository) prune(ctx context.Context) {
 	var done []string
-	for _, m := range r.source.mirrors {
+	for _, m := range r.source.buckets {
 		if slices.Contains(done, m.cache) {
 			continue
 		}
@@ -84,7 +84,7 @@ func linked(info fs.FileInfo) bool {
 }
 
 // used notes that a state of a model is in use.
-func used(dir string) {
+func touch(dir string) {
 	now := time.Now()
 	_ = os.Chtimes(filepath.Dir(dir), now, now) // a cache that only others may write to is theirs to prune
 }

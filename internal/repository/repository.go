@@ -117,32 +117,32 @@ type Settings struct {
 // Repository holds every known model. Requests read a snapshot of what serves
 // without a lock; changes are made one after the other.
 type Repository struct {
-	s       Settings
-	source  source
-	workers *scheduler.Workers
-	places  *tensor.Places
-	mover   *scheduler.Mover
-	arbiter *device.Arbiter
-	catalog atomic.Pointer[snapshot]
-	broken  error             // see Err; set before anything is served
-	leaving scheduler.Pending // versions that wait for their last requests
-	loads   atomic.Uint64     // counts loaded versions, for the keys of kept answers
+	s        Settings
+	source   source
+	workers  *scheduler.Workers
+	places   *tensor.Places
+	mover    *scheduler.Mover
+	arbiter  *device.Arbiter
+	catalog  atomic.Pointer[snapshot]
+	openErr  error             // see Err; set before anything is served
+	retiring scheduler.Pending // versions that wait for their last requests
+	loads    atomic.Uint64     // counts loaded versions, for the keys of kept answers
 
 	// turn is taken by who changes the repository.
-	turn   turn
-	closed bool              // guarded by turn
-	seen   map[string]uint64 // fingerprints of the last look, guarded by turn
+	changes changeLock
+	closed  bool              // guarded by turn
+	seen    map[string]uint64 // fingerprints of the last look, guarded by turn
 
 	stop    context.CancelFunc // ends polling
 	polling sync.WaitGroup
 
-	mu     sync.Mutex
-	opened map[string]backends.Backend // guarded by mu
-	faults []error                     // of closing, guarded by mu
+	mu          sync.Mutex
+	opened      map[string]backends.Backend // guarded by mu
+	closeErrors []error                     // of closing, guarded by mu
 }
 
 // brought returns the devices that backends bring.
-func (s *Settings) brought() []tensor.Place {
+func (s *Settings) backendDevices() []tensor.Place {
 	var list []tensor.Place
 	for _, name := range s.Backends.Names() {
 		if f := s.Backends.ByName(name); f.Devices != nil {
@@ -157,7 +157,7 @@ func (s *Settings) brought() []tensor.Place {
 // the repository as a whole: a folder that cannot be read, a name that is not there. A
 // tolerant repository is returned nevertheless.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
-	s.Devices = append(slices.Clone(s.Devices), s.brought()...)
+	s.Devices = append(slices.Clone(s.Devices), s.backendDevices()...)
 	s.Limits.Log = s.Log
 	r := &Repository{
 		s: s, source: source{
@@ -165,7 +165,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 			options: config.Options{StrictEnsembleConfig: s.StrictEnsembleConfig, NoAutoComplete: s.StrictConfig, GPUFallback: s.GPUFallback, Devices: s.Devices, Params: s.Backends.Params, StrictParams: s.StrictParams},
 			log:     s.Log,
 		}, workers: scheduler.NewWorkers(), arbiter: device.New(s.Limits),
-		turn: make(turn, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
+		changes: make(changeLock, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
 	r.places = tensor.NewPlaces(s.Alloc)
 	r.mover = scheduler.NewMover(r.places)
@@ -176,17 +176,17 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 		if !cloud.Is(root) {
 			continue
 		}
-		m, err := r.newMirror(ctx, root)
+		m, err := r.newBucketRoot(ctx, root)
 		if err != nil {
 			r.workers.Close()
 			return nil, err
 		}
-		r.source.mirrors = append(r.source.mirrors, m)
+		r.source.buckets = append(r.source.buckets, m)
 	}
 	if err := r.start(ctx); err != nil {
 		if s.Tolerant {
 			s.Log.ErrorContext(ctx, "no model is served", slog.String("reason", err.Error()))
-			r.broken = err
+			r.openErr = err
 			return r, nil
 		}
 		r.workers.Close()
@@ -201,8 +201,8 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 
 // start loads the models that are wanted from the start.
 func (r *Repository) start(ctx context.Context) error {
-	r.source.look(ctx)
-	places, err := r.source.places()
+	r.source.listBuckets(ctx)
+	places, err := r.source.locations()
 	if err != nil {
 		return err
 	}
@@ -220,22 +220,22 @@ func (r *Repository) start(ctx context.Context) error {
 		}
 	}
 	for _, key := range slices.Collect(maps.Keys(c.loading)) {
-		c.gather(ctx, key)
+		c.loadDependencies(ctx, key)
 	}
 	for key, m := range c.loading {
-		r.seen[key] = m.print
+		r.seen[key] = m.fingerprint
 	}
 	c.load(ctx)
-	c.settle(ctx)
+	c.compileOrRevert(ctx)
 	c.commit(ctx)
 	return nil
 }
 
 // beginNamed has the models of a name loaded, with namespacing all of them, from places that
 // are sorted by key.
-func (c *change) beginNamed(ctx context.Context, places []place, name string) error {
+func (c *change) beginNamed(ctx context.Context, places []location, name string) error {
 	source := &c.r.source
-	i, found := slices.BinarySearchFunc(places, name, func(p place, name string) int { return strings.Compare(p.name, name) })
+	i, found := slices.BinarySearchFunc(places, name, func(p location, name string) int { return strings.Compare(p.name, name) })
 	if !found {
 		return source.unknown(name)
 	}
@@ -246,7 +246,7 @@ func (c *change) beginNamed(ctx context.Context, places []place, name string) er
 }
 
 // Err returns why a tolerant repository serves no models at all, or nil.
-func (r *Repository) Err() error { return r.broken }
+func (r *Repository) Err() error { return r.openErr }
 
 // publish makes models what is served, in one step. Versions that are no longer
 // among them retire.
@@ -257,20 +257,20 @@ func (r *Repository) publish(ctx context.Context, models map[string]*model) {
 		if now == old.models[key] {
 			continue
 		}
-		now.temp().use()
+		now.overrideDir().retain()
 		for _, v := range now.versions {
 			r.s.Metrics.Add(v.stats)
 		}
 	}
 	for key, was := range old.models {
 		if now := next.models[key]; now != was {
-			r.leave(ctx, was, now)
+			r.releaseModel(ctx, was, now)
 		}
 	}
 }
 
 // leave lets go of what a model had and its successor, nil when there is none, has not.
-func (r *Repository) leave(ctx context.Context, was, now *model) {
+func (r *Repository) releaseModel(ctx context.Context, was, now *model) {
 	var versions []*version
 	if now != nil {
 		versions = now.versions
@@ -283,7 +283,7 @@ func (r *Repository) leave(ctx context.Context, was, now *model) {
 			r.retire(ctx, v)
 		}
 	}
-	if err := was.temp().drop(); err != nil {
+	if err := was.overrideDir().release(); err != nil {
 		r.s.Log.ErrorContext(ctx, "removing override files failed", slog.String("model", was.name), slog.String("error", err.Error()))
 	}
 }
@@ -291,17 +291,17 @@ func (r *Repository) leave(ctx context.Context, was, now *model) {
 // retire has a version take no more requests and closes it when the last one is
 // answered and no ensemble uses it.
 func (r *Repository) retire(ctx context.Context, v *version) {
-	v.life.to(infer.Unloading, "")
+	v.state.set(infer.Unloading, "")
 	v.exec.Retire()
-	v.hurry()
-	r.leaving.Add(1)
+	v.flush()
+	r.retiring.Add(1)
 	ctx = context.WithoutCancel(ctx) // whoever unloads does not wait
 	go func() {
 		if err := r.finish(ctx, v); err != nil {
-			r.fault(ctx, v, err)
+			r.closeFailed(ctx, v, err)
 		}
-		v.life.to(infer.Unavailable, unloaded)
-		r.leaving.Add(-1)
+		v.state.set(infer.Unavailable, unloaded)
+		r.retiring.Add(-1)
 	}()
 }
 
@@ -316,15 +316,15 @@ func (r *Repository) finish(ctx context.Context, v *version) (err error) {
 }
 
 // fault logs what a version, or an instance of it, could not be closed for.
-func (r *Repository) fault(ctx context.Context, v *version, err error) {
+func (r *Repository) closeFailed(ctx context.Context, v *version, err error) {
 	r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.faults = append(r.faults[:min(len(r.faults), maxFaults)], err)
+	r.closeErrors = append(r.closeErrors[:min(len(r.closeErrors), maxCloseErrors)], err)
 }
 
 // maxFaults bounds what is remembered for Close to tell.
-const maxFaults = 16
+const maxCloseErrors = 16
 
 // Failure is a model that does not serve.
 type Failure struct {
@@ -342,7 +342,7 @@ func (r *Repository) Failures() []Failure {
 			list = append(list, Failure{Model: m.name, Dir: m.folder.dir, Err: m.err})
 		}
 	}
-	for _, m := range r.source.mirrors {
+	for _, m := range r.source.buckets {
 		if err := m.err.Load(); err != nil {
 			list = append(list, Failure{Model: m.address, Dir: m.address, Err: *err})
 		}
@@ -357,7 +357,7 @@ func (r *Repository) Folder(name string) (dir, twin string) {
 	if len(all) == 0 {
 		return "", ""
 	}
-	return all[0].dir, all[0].twin
+	return all[0].dir, all[0].duplicate
 }
 
 // Check returns every problem that a model's configuration shows by itself, for
@@ -383,7 +383,7 @@ func (r *Repository) Models() []string {
 func (r *Repository) Flush() {
 	for _, m := range r.catalog.Load().models {
 		for _, v := range m.versions {
-			v.hurry()
+			v.flush()
 		}
 	}
 }
@@ -401,7 +401,7 @@ func (r *Repository) Busy() (n int) {
 }
 
 // hurry does so for one version.
-func (v *version) hurry() {
+func (v *version) flush() {
 	if v.queue != nil {
 		scheduler.Flush(v.queue)
 	}
@@ -412,21 +412,21 @@ func (v *version) hurry() {
 // may be called again.
 func (r *Repository) Close(ctx context.Context) error {
 	r.stop()
-	if err := r.turn.lock(ctx); err != nil {
+	if err := r.changes.lock(ctx); err != nil {
 		return fmt.Errorf("the repository is being changed: %w", ctx.Err())
 	}
-	defer r.turn.unlock()
+	defer r.changes.unlock()
 	r.closed = true
 	r.polling.Wait() // it can only be waiting for its turn, in vain
 	r.publish(ctx, map[string]*model{})
-	if err := r.leaving.Wait(ctx); err != nil {
+	if err := r.retiring.Wait(ctx); err != nil {
 		return fmt.Errorf("requests are still under way: %w", err)
 	}
 	r.workers.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	errs := r.faults
-	r.faults = nil
+	errs := r.closeErrors
+	r.closeErrors = nil
 	errs = append(errs, r.mover.Close())
 	for name, b := range r.opened {
 		errs = append(errs, b.Close())

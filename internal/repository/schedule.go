@@ -63,13 +63,13 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	if v.sig.MaxBatch <= 0 && rules.Free() {
 		batches = false // one request at a time, and nothing to queue it by
 	}
-	if v.units, err = r.newUnits(ctx, v.model, v.seats, nil); err != nil {
+	if v.instances, err = r.newInstances(ctx, v.model, v.specs, nil); err != nil {
 		return nil, err
 	}
 	v.padding = padding
 	queue, err := r.queueFor(ctx, f, v, runner, &rules, batches)
 	if err != nil {
-		return nil, errors.Join(err, v.units.close())
+		return nil, errors.Join(err, v.instances.close())
 	}
 	return queue, nil
 }
@@ -80,11 +80,11 @@ func (r *Repository) queueFor(
 ) (scheduler.Scheduler, error) {
 	inline := r.inline(v, batches)
 	if !inline {
-		if err := r.limit(v.model, v.units); err != nil {
+		if err := r.limit(v.model, v.instances); err != nil {
 			return nil, err
 		}
 	}
-	active := v.units.active()
+	active := v.instances.active()
 	if err := r.prepare(ctx, f, v, active); err != nil {
 		return nil, err
 	}
@@ -94,17 +94,17 @@ func (r *Repository) queueFor(
 	case v.cfg.GetSequenceBatching() != nil:
 		return r.newSequences(f, v, active)
 	case inline:
-		return direct.NewInline(direct.Settings{Runner: runner, Instances: active.instances()[:1]}), nil
+		return direct.NewInline(direct.Settings{Runner: runner, Instances: active.backends()[:1]}), nil
 	}
 	var sites []spread.Site
-	for _, g := range active.bySite() {
-		site := spread.Site{At: g[0].site()}
+	for _, g := range active.byPlace() {
+		site := spread.Site{At: g[0].executesAt()}
 		if batches {
 			site.To = dynamic.New(dynamic.Settings{
-				Runner: runner, Rules: *rules, Instances: g.instances(), Gates: g.gates(), Shared: v.shared(), Workers: r.workers, Hold: r.s.DelayScheduler,
+				Runner: runner, Rules: *rules, Instances: g.backends(), Gates: g.limiters(), Shared: v.shared(), Workers: r.workers, Hold: r.s.DelayScheduler,
 			})
 		} else {
-			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.instances(), Gates: g.gates(), Shared: v.shared(), Workers: r.workers})
+			site.To = direct.New(direct.Settings{Runner: runner, Instances: g.backends(), Gates: g.limiters(), Shared: v.shared(), Workers: r.workers})
 		}
 		sites = append(sites, site)
 	}
@@ -121,5 +121,5 @@ func (v *version) shared() bool {
 // requests are to meet in a queue.
 func (r *Repository) inline(v *version, batches bool) bool {
 	c, ok := v.model.(backends.ConcurrentModel)
-	return ok && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(v.units.active()) > 0 && !r.limited(v.seats)
+	return ok && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(v.instances.active()) > 0 && !r.limited(v.specs)
 }

@@ -17,14 +17,14 @@ import (
 const stateFolder = "initial_state"
 
 // newSequences returns the scheduler of a model of sequences.
-func (r *Repository) newSequences(f *folder, v *version, active units) (*sequence.Scheduler, error) {
+func (r *Repository) newSequences(f *folder, v *version, active instances) (*sequence.Scheduler, error) {
 	s := r.sequenceSettings(f, v, v.stats, active)
 	s.Rules.Queued, s.Rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
 	return sequence.New(s)
 }
 
 // sequenceSettings returns those of a scheduler of sequences, whose requests stats counts.
-func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Model, active units) sequence.Settings {
+func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Model, active instances) sequence.Settings {
 	rules := sequence.RulesOf(v.cfg)
 	return sequence.Settings{
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
@@ -32,7 +32,7 @@ func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Mo
 			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, Once: true, Iterative: rules.Iterative,
 			Over: sequence.Over(v.cfg, v.full), Native: native(v),
 		}),
-		Stats: stats, Alloc: r.s.Alloc, Instances: active.instances(), Gates: active.gates(), Workers: r.workers, Log: r.s.Log,
+		Stats: stats, Alloc: r.s.Alloc, Instances: active.backends(), Gates: active.limiters(), Workers: r.workers, Log: r.s.Log,
 		ReadFile: func(name string) ([]byte, error) { return readBelow(f.dir, filepath.Join(stateFolder, name)) },
 	}
 }

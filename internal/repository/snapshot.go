@@ -34,7 +34,7 @@ type model struct {
 	// versions are those that serve, ascending.
 	versions []*version
 	// lives are those of every known version, ascending.
-	lives []*life
+	states []*versionState
 	// err says why not all of it serves.
 	err error
 	// wanted is false once the model is unloaded.
@@ -46,15 +46,15 @@ type model struct {
 	explicit bool
 	// holds keeps the folder of a model that came with a request, which an ensemble
 	// needs again when it is compiled anew.
-	holds bool
+	holdsOverride bool
 	// moved are the places of versions that have other instances than they were loaded with.
 	moved map[*version][]tensor.Place
 	// print is the folder's fingerprint when it was loaded; when it is polled, when loading was
 	// last tried.
-	print uint64
+	fingerprint uint64
 	// twins is how many models a name stands for, of a model that stands for a name
 	// with more than one.
-	twins int
+	sharedBy int
 }
 
 // version returns the given version, the latest for number <= 0, or nil.
@@ -84,16 +84,16 @@ func (m *model) ensemble() bool { return config.IsEnsemble(m.folder.cfg) }
 func (m *model) ready() bool { return !m.wanted || m.withdrawn || m.err == nil && len(m.versions) > 0 }
 
 // temp returns the temporary folder that the model holds, or nil; the model may be nil.
-func (m *model) temp() *tempFolder {
-	if m == nil || !m.holds {
+func (m *model) overrideDir() *overrideDir {
+	if m == nil || !m.holdsOverride {
 		return nil
 	}
-	return m.folder.temp
+	return m.folder.overrideDir
 }
 
 // live returns the life of a version, or nil.
-func (m *model) live(number int64) *life {
-	for _, l := range m.lives {
+func (m *model) stateOf(number int64) *versionState {
+	for _, l := range m.states {
 		if l.number == number {
 			return l
 		}
@@ -102,8 +102,8 @@ func (m *model) live(number int64) *life {
 }
 
 // without returns the model once it is unloaded. What served is on its way out.
-func (m *model) without() *model {
-	return &model{key: m.key, name: m.name, folder: m.folder, lives: m.lives, print: m.print}
+func (m *model) asUnloaded() *model {
+	return &model{key: m.key, name: m.name, folder: m.folder, states: m.states, fingerprint: m.fingerprint}
 }
 
 // find returns the version that serves a request, with Triton's words when there is none.
@@ -117,13 +117,13 @@ func (s *snapshot) find(name string, number int64) (*version, error) {
 	if v := m.version(number); v != nil {
 		return v, nil
 	}
-	if m.twins > 0 {
+	if m.sharedBy > 0 {
 		return nil, m.ambiguous()
 	}
 	if number <= 0 {
 		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", name)
 	}
-	if m.live(number) != nil {
+	if m.stateOf(number) != nil {
 		return nil, status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, number)
 	}
 	return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, number)

@@ -23,29 +23,29 @@ type folder struct {
 	name, dir string
 	key       string // see source.keyOf
 	// print is a fingerprint of the files when they were read, 0 when nobody watches them.
-	print uint64
+	fingerprint uint64
 	// contents are fingerprints of what each version is made of besides the configuration,
 	// nil when nobody knows.
 	contents map[int64]uint64
 	// cfg is the normalised configuration; nil when err says why there is none.
 	cfg *modelconfig.ModelConfig
 	// anyCount says that the configuration leaves the number of instances open.
-	anyCount bool
-	versions []int64 // to be loaded, ascending
-	absent   []int64 // that the policy asks for and the folder lacks
+	defaultCount bool
+	versions     []int64 // to be loaded, ascending
+	missing      []int64 // that the policy asks for and the folder lacks
 	// override marks a configuration or files that came with a request.
-	override bool
-	temp     *tempFolder // of the files that came with a request, else nil
+	override    bool
+	overrideDir *overrideDir // of the files that came with a request, else nil
 	// notes are all there is to tell about the configuration, faults among them.
-	notes []config.Diagnostic
-	err   error
+	diagnostics []config.Diagnostic
+	err         error
 }
 
 // source finds models in folders.
 type source struct {
 	roots   []string
-	mirrors []*mirror // of the roots in buckets
-	spaces  []string  // all namespaces; nil without namespacing
+	buckets []*bucketRoot // of the roots in buckets
+	spaces  []string      // all namespaces; nil without namespacing
 	// configName picks configs/NAME.pbtxt where a model has one.
 	configName string
 	options    config.Options
@@ -53,21 +53,21 @@ type source struct {
 }
 
 // place is where a model was found, and where else when it is there twice.
-type place struct {
-	key, name, dir, twin string
+type location struct {
+	key, name, dir, duplicate string
 	// mirror and objects are those of a model in a bucket, of which dir is the address.
-	mirror  *mirror
+	bucket  *bucketRoot
 	objects []cloud.Object
 }
 
 // places finds the models of all roots, sorted by key. A folder that cannot be read
 // is an error; of a bucket that cannot be listed counts what was known of it.
-func (s *source) places() ([]place, error) {
+func (s *source) locations() ([]location, error) {
 	at := map[string]int{}
-	var all []place
-	add := func(p place) {
+	var all []location
+	add := func(p location) {
 		if i, ok := at[p.key]; ok {
-			all[i].twin = p.dir
+			all[i].duplicate = p.dir
 			return
 		}
 		at[p.key] = len(all)
@@ -80,24 +80,24 @@ func (s *source) places() ([]place, error) {
 		}
 		for _, e := range entries {
 			if s.holdsModel(root, e.Name()) {
-				add(s.placeIn(root, e.Name()))
+				add(s.locationIn(root, e.Name()))
 			}
 		}
 	}
-	for _, m := range s.mirrors {
+	for _, m := range s.buckets {
 		for _, name := range m.names() {
-			p := m.place(name)
+			p := m.location(name)
 			p.key = s.keyOf(m.address, name)
 			add(p)
 		}
 	}
-	slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.key, b.key) })
+	slices.SortFunc(all, func(a, b location) int { return strings.Compare(a.key, b.key) })
 	return all, nil
 }
 
 // placeIn is where a folder's model is.
-func (s *source) placeIn(root, name string) place {
-	return place{key: s.keyOf(trimRoot(root), name), name: name, dir: filepath.Join(root, name)}
+func (s *source) locationIn(root, name string) location {
+	return location{key: s.keyOf(trimRoot(root), name), name: name, dir: filepath.Join(root, name)}
 }
 
 // list calls yield with the names of a root's models; one that cannot be read has none.
@@ -137,10 +137,10 @@ func (s *source) configFile(dir string) string {
 }
 
 // open reads a model's configuration; its error stays with the folder. A panic is an error of the model too.
-func (s *source) open(ctx context.Context, p place) (f *folder) {
-	f = &folder{key: p.key, name: p.name, dir: p.dir, print: fingerprint(p)}
-	if p.twin != "" {
-		f.err = fmt.Errorf("model '%s' is in more than one repository: '%s' and '%s'", p.name, p.dir, p.twin)
+func (s *source) open(ctx context.Context, p location) (f *folder) {
+	f = &folder{key: p.key, name: p.name, dir: p.dir, fingerprint: fingerprint(p)}
+	if p.duplicate != "" {
+		f.err = fmt.Errorf("model '%s' is in more than one repository: '%s' and '%s'", p.name, p.dir, p.duplicate)
 		return f
 	}
 	defer s.recovered(f)
@@ -157,12 +157,12 @@ func (s *source) recovered(f *folder) {
 }
 
 // read fetches the model if it is in a bucket, and reads its configuration.
-func (s *source) read(ctx context.Context, f *folder, p place) {
-	if p.mirror != nil {
-		if f.dir, f.err = p.mirror.fetch(ctx, p.name, p.objects); f.err != nil {
+func (s *source) read(ctx context.Context, f *folder, p location) {
+	if p.bucket != nil {
+		if f.dir, f.err = p.bucket.fetch(ctx, p.name, p.objects); f.err != nil {
 			f.dir = p.dir
 			if status.CodeOf(f.err) != status.InvalidArg {
-				f.print = 0 // the same objects may come the next time
+				f.fingerprint = 0 // the same objects may come the next time
 			}
 			return
 		}
@@ -177,13 +177,13 @@ func (s *source) read(ctx context.Context, f *folder, p place) {
 // check normalises the configuration and finds the versions to load.
 func (s *source) check(f *folder, places *config.Places) {
 	defer s.recovered(f)
-	f.anyCount = len(f.cfg.GetInstanceGroup()) == 0
-	f.notes = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
-	places.Locate(f.notes)
-	if f.err = config.FirstError(f.notes); f.err == nil {
+	f.defaultCount = len(f.cfg.GetInstanceGroup()) == 0
+	f.diagnostics = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
+	places.Locate(f.diagnostics)
+	if f.err = config.FirstError(f.diagnostics); f.err == nil {
 		f.findVersions(&s.options)
 	}
-	if f.err == nil && f.temp == nil {
+	if f.err == nil && f.overrideDir == nil {
 		f.contents = contents(f.dir, f.versions)
 	}
 }
@@ -192,7 +192,7 @@ func (s *source) check(f *folder, places *config.Places) {
 func (f *folder) findVersions(o *config.Options) {
 	found, ignored, err := versionFolders(f.dir)
 	for _, name := range ignored {
-		f.notes = append(f.notes, config.NotVersion(f.name, name))
+		f.diagnostics = append(f.diagnostics, config.NotVersion(f.name, name))
 	}
 	if err != nil {
 		f.err = err
@@ -201,7 +201,7 @@ func (f *folder) findVersions(o *config.Options) {
 	if len(found) == 0 && !config.NeedsVersion(f.cfg, o) {
 		found = []int64{1}
 	}
-	f.versions, f.absent = pick(f.cfg.GetVersionPolicy(), found)
+	f.versions, f.missing = pick(f.cfg.GetVersionPolicy(), found)
 	if len(f.versions) == 0 {
 		f.err = config.NoVersionFolder(f.name, ignored)
 	}

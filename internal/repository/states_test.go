@@ -21,13 +21,13 @@ func TestStates(t *testing.T) {
 	}
 	for _, from := range states {
 		for _, to := range states {
-			l := newLife(3)
-			l.now.Store(&condition{state: from})
+			l := newVersionState(3)
+			l.current.Store(&condition{state: from})
 			want := allowed[[2]infer.State{from, to}]
-			if got := l.to(to, "why"); got != want || l.is(to) != (want || from == to) {
+			if got := l.set(to, "why"); got != want || l.is(to) != (want || from == to) {
 				t.Errorf("from %s to %s: %v, want %v", from, to, got, want)
 			}
-			if got := l.now.Load().reason; (got == "why") != want {
+			if got := l.current.Load().reason; (got == "why") != want {
 				t.Errorf("from %s to %s: reason %q", from, to, got)
 			}
 		}

@@ -22,23 +22,23 @@ import (
 // it has too much goes once it is not in use any more. The queue and the statistics go on,
 // and so do the ensembles over the version.
 type update struct {
-	m      *model // that the version belongs to once the change is made
-	v      *version
-	config *modelconfig.ModelConfig
-	units  units // from then on
-	added  units
-	gone   units
+	m         *model // that the version belongs to once the change is made
+	v         *version
+	config    *modelconfig.ModelConfig
+	instances instances // from then on
+	added     instances
+	gone      instances
 }
 
 // stays returns the version that serves under a number if it can go on as m's: nothing else
 // changes than its instances, and its scheduler allows that. Else it returns nil.
-func (c *change) stays(f *folder, number int64) *version {
+func (c *change) staysOpen(f *folder, number int64) *version {
 	v := c.served(f, number)
 	if v == nil {
 		return nil
 	}
-	seats := c.r.seatsOf(f, v.model)
-	_, missing, gone := v.units.match(seats)
+	seats := c.r.specsOf(f, v.model)
+	_, missing, gone := v.instances.match(seats)
 	if len(missing)+len(gone) == 0 || v.resizes(seats) {
 		return v
 	}
@@ -48,14 +48,14 @@ func (c *change) stays(f *folder, number int64) *version {
 // resizes reports whether the version's scheduler can serve with other instances. Those of a
 // concurrent model have no state, so that nothing is lost when all are made anew; and only
 // sequences need instances where none were.
-func (v *version) resizes(seats []seat) bool {
+func (v *version) resizes(seats []instanceSpec) bool {
 	if _, ok := v.inner.(scheduler.Resizable); !ok || countInstances(seats) == 0 {
 		return false
 	}
 	if v.cfg.GetSequenceBatching() != nil {
 		return true
 	}
-	return !v.shared() && samePlaces(placesOf(v.units.seats()), placesOf(seats))
+	return !v.shared() && samePlaces(placesOf(v.instances.specs()), placesOf(seats))
 }
 
 // samePlaces reports whether two lists have the same places.
@@ -67,20 +67,20 @@ func samePlaces(a, b []tensor.Place) bool {
 }
 
 // seats returns those of the units.
-func (list units) seats() []seat {
-	seats := make([]seat, len(list))
+func (list instances) specs() []instanceSpec {
+	seats := make([]instanceSpec, len(list))
 	for i := range list {
-		seats[i] = list[i].seat
+		seats[i] = list[i].instanceSpec
 	}
 	return seats
 }
 
 // match finds the units that seats ask for, the seats for which there is none, and the units
 // that nothing asks for.
-func (list units) match(seats []seat) (kept units, missing []seat, gone units) {
+func (list instances) match(seats []instanceSpec) (kept instances, missing []instanceSpec, gone instances) {
 	gone = slices.Clone(list)
 	for _, s := range seats {
-		i := slices.IndexFunc(gone, func(u unit) bool { return u.like(&s) })
+		i := slices.IndexFunc(gone, func(u instance) bool { return u.equivalent(&s) })
 		if i < 0 {
 			missing = append(missing, s)
 			continue
@@ -93,7 +93,7 @@ func (list units) match(seats []seat) (kept units, missing []seat, gone units) {
 
 // like reports whether a seat asks for an instance as s is: what it is called, and how many
 // there are, makes no difference.
-func (s *seat) like(o *seat) bool {
+func (s *instanceSpec) equivalent(o *instanceSpec) bool {
 	return s.place == o.place && proto.Equal(unnamed(s.group), unnamed(o.group))
 }
 
@@ -108,9 +108,9 @@ func unnamed(g *modelconfig.ModelInstanceGroup) *modelconfig.ModelInstanceGroup 
 func (c *change) update(ctx context.Context, m *model, v *version) (u *update, err error) {
 	defer recovery.Error(&err, c.r.s.Log, "updating the instances of model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", v.sig.Version))
 	f := m.folder.completedBy(v.model)
-	kept, missing, gone := v.units.match(c.r.seatsOf(m.folder, v.model))
+	kept, missing, gone := v.instances.match(c.r.specsOf(m.folder, v.model))
 	u = &update{m: m, v: v, config: config.Complete(f.cfg, v.sig), gone: gone}
-	if u.added, err = c.r.newUnits(ctx, v.model, missing, kept); err != nil {
+	if u.added, err = c.r.newInstances(ctx, v.model, missing, kept); err != nil {
 		return nil, err
 	}
 	if err = c.r.limit(v.model, u.added); err == nil {
@@ -119,7 +119,7 @@ func (c *change) update(ctx context.Context, m *model, v *version) (u *update, e
 	if err != nil {
 		return nil, errors.Join(err, u.discard())
 	}
-	u.units = slices.Concat(kept, u.added)
+	u.instances = slices.Concat(kept, u.added)
 	return u, nil
 }
 
@@ -128,8 +128,8 @@ func (u *update) discard() error {
 	var errs []error
 	for i := range u.added {
 		x := &u.added[i]
-		x.gate.Close()
-		if !slices.ContainsFunc(u.v.units, func(y unit) bool { return y.inst == x.inst }) { // one may stand for several
+		x.limiter.Close()
+		if !slices.ContainsFunc(u.v.instances, func(y instance) bool { return y.inst == x.inst }) { // one may stand for several
 			errs = append(errs, x.inst.Close())
 		}
 	}
@@ -139,22 +139,22 @@ func (u *update) discard() error {
 // apply makes the change. It never fails.
 func (r *Repository) apply(ctx context.Context, u *update) {
 	v := u.v
-	v.shown.Store(u.config)
-	v.units = u.units
+	v.shownConfig.Store(u.config)
+	v.instances = u.instances
 	if len(u.added)+len(u.gone) == 0 {
 		return
 	}
 	queue, resizable := v.inner.(scheduler.Resizable)
 	if added := u.added.active(); len(added) > 0 {
-		queue.Add(added.instances(), added.gates())
+		queue.Add(added.backends(), added.limiters())
 	}
 	ctx = context.WithoutCancel(ctx)
 	for _, x := range u.gone {
 		v.removing.Add(1)
 		if v.shared() {
-			v.spent = append(v.spent, x.inst)
+			v.removed = append(v.removed, x.inst)
 		}
-		closed := func() { r.closeUnit(ctx, v, x) }
+		closed := func() { r.closeRemoved(ctx, v, x) }
 		if resizable && !x.group.GetPassive() {
 			queue.Remove(x.inst, func() { go closed() })
 		} else {
@@ -166,14 +166,14 @@ func (r *Repository) apply(ctx context.Context, u *update) {
 }
 
 // closeUnit closes an instance that was removed and is not in use any more.
-func (r *Repository) closeUnit(ctx context.Context, v *version, x unit) {
+func (r *Repository) closeRemoved(ctx context.Context, v *version, x instance) {
 	defer v.removing.Add(-1)
-	x.gate.Close()
+	x.limiter.Close()
 	if v.shared() {
 		return // it may stand for others
 	}
 	if err := r.closeInstance(v, x.inst); err != nil {
-		r.fault(ctx, v, err)
+		r.closeFailed(ctx, v, err)
 	}
 }
 
@@ -189,7 +189,7 @@ const removeWait = 30 * time.Second
 // settled waits until the instances are closed that changes removed, so that what loads a
 // model may count on it; not for those that have sequences, and not for longer than
 // removeWait, for a request may take any time.
-func (r *Repository) settled(ctx context.Context, updates []*update) {
+func (r *Repository) waitRemoved(ctx context.Context, updates []*update) {
 	ctx, cancel := context.WithTimeout(ctx, removeWait)
 	defer cancel()
 	for _, u := range updates {

@@ -20,7 +20,7 @@ import (
 
 // rehearsal sends requests to one instance of a model before the model serves. It
 // counts in nobody's statistics.
-type rehearsal struct {
+type dryRun struct {
 	exec  *exec.Executor
 	queue scheduler.Scheduler
 	// sequences makes every request a sequence of its own.
@@ -38,10 +38,10 @@ func (lent) Close() error { return nil }
 
 // rehearse returns a rehearsal with one instance, which stays the caller's. The requests of
 // a model that batches execute so many at a time.
-func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, together int) (*rehearsal, error) {
+func (r *Repository) newDryRun(f *folder, v *version, inst backends.Instance, together int) (*dryRun, error) {
 	stats := &telemetry.Model{Name: v.sig.Model, Version: v.sig.Version}
-	x := &rehearsal{sequences: v.cfg.GetSequenceBatching() != nil}
-	own := units{{inst: lent{inst}}}
+	x := &dryRun{sequences: v.cfg.GetSequenceBatching() != nil}
+	own := instances{{inst: lent{inst}}}
 	runner := scheduler.NewRunner(scheduler.RunnerSettings{
 		Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: v.padding, Log: r.s.Log, Mover: r.mover,
 	})
@@ -61,9 +61,9 @@ func (r *Repository) rehearse(f *folder, v *version, inst backends.Instance, tog
 	case together > 1:
 		rules := batchesOf(together)
 		rules.Padded = v.padding != nil
-		x.queue = dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: own.instances(), Workers: r.workers})
+		x.queue = dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: own.backends(), Workers: r.workers})
 	default:
-		x.queue = direct.NewInline(direct.Settings{Runner: runner, Instances: own.instances()})
+		x.queue = direct.NewInline(direct.Settings{Runner: runner, Instances: own.backends()})
 	}
 	x.exec = exec.New(exec.Settings{
 		Plan: plan.Single(v.sig), Stats: stats, Workers: r.workers, Mover: r.mover,
@@ -86,7 +86,7 @@ func batchesOf(rows int) dynamic.Rules {
 }
 
 // ask sends a request and returns its last answer, nil when a decoupled model has none.
-func (x *rehearsal) ask(ctx context.Context, req *infer.Request) (*infer.Response, error) {
+func (x *dryRun) send(ctx context.Context, req *infer.Request) (*infer.Response, error) {
 	if x.sequences && req.Sequence == (infer.Sequence{}) {
 		req.Sequence = infer.Sequence{ID: 1, Start: true, End: true}
 	}
@@ -97,7 +97,7 @@ func (x *rehearsal) ask(ctx context.Context, req *infer.Request) (*infer.Respons
 
 // askAll sends requests that may execute together, each a sequence of its own if they are
 // of sequences. It returns those that failed as errors.
-func (x *rehearsal) askAll(ctx context.Context, list []*infer.Request) (failed []error) {
+func (x *dryRun) sendAll(ctx context.Context, list []*infer.Request) (failed []error) {
 	calls := make([]*infer.Call, len(list))
 	for i, req := range list {
 		if x.sequences {
@@ -119,15 +119,15 @@ func (x *rehearsal) askAll(ctx context.Context, list []*infer.Request) (failed [
 }
 
 // close ends the rehearsal.
-func (x *rehearsal) close(ctx context.Context) error {
+func (x *dryRun) close(ctx context.Context) error {
 	return errors.Join(x.queue.Drain(context.WithoutCancel(ctx)), x.queue.Close())
 }
 
 // rehearsing has one instance answer what use asks, so many requests at a time.
-func (r *Repository) rehearsing(
-	ctx context.Context, f *folder, v *version, inst backends.Instance, together int, use func(*rehearsal) error,
+func (r *Repository) withDryRun(
+	ctx context.Context, f *folder, v *version, inst backends.Instance, together int, use func(*dryRun) error,
 ) error {
-	x, err := r.rehearse(f, v, inst, together)
+	x, err := r.newDryRun(f, v, inst, together)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (r *Repository) rehearsing(
 }
 
 // prepare warms instances of a version up and has the first one answer the golden requests.
-func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active units) error {
+func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active instances) error {
 	if len(active) == 0 {
 		return nil // passive ones take no requests
 	}
@@ -149,7 +149,7 @@ func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active 
 			continue // one instance stands for several
 		}
 		for _, s := range samples {
-			err := r.rehearsing(ctx, f, v, u.inst, s.together, func(x *rehearsal) error { return r.warm(ctx, x, s, u.name) })
+			err := r.withDryRun(ctx, f, v, u.inst, s.batchSize, func(x *dryRun) error { return r.warmUp(ctx, x, s, u.name) })
 			if err != nil {
 				return err
 			}
@@ -158,5 +158,5 @@ func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active 
 	if len(samples) > 0 {
 		r.s.Log.DebugContext(ctx, "model warmed up", slog.String("model", f.name), slog.Int64("version", v.sig.Version), slog.Int("samples", len(samples)))
 	}
-	return r.rehearsing(ctx, f, v, active[0].inst, 1, func(x *rehearsal) error { return r.golden(ctx, f, v.sig, x) })
+	return r.withDryRun(ctx, f, v, active[0].inst, 1, func(x *dryRun) error { return r.checkGoldens(ctx, f, v.sig, x) })
 }

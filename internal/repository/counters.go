@@ -48,7 +48,7 @@ func (r *Repository) Graph(name string, number int64) (*inspect.GraphView, error
 		g.Nodes = append(g.Nodes, r.node(p, i))
 	}
 	g.Edges = r.edges(p)
-	carried(g.Edges, v.stats.Carried())
+	addTraffic(g.Edges, v.stats.Carried())
 	return g, nil
 }
 
@@ -113,7 +113,7 @@ func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
 			in := &n.Signature.Inputs[port]
 			shape := in.FullDims(n.Signature.MaxBatch)
 			e := inspect.EdgeView{From: producer(p, slot), To: to, Tensor: p.Names[slot], Input: in.Name, Type: in.DType.String(), Shape: append([]int64{}, shape.Dims()...)}
-			r.copies(&e, n, p.Moves, plan.Use{Node: int32(to), Port: int32(port)}, slot)
+			r.addCopies(&e, n, p.Moves, plan.Use{Node: int32(to), Port: int32(port)}, slot)
 			list = append(list, e)
 		}
 	}
@@ -131,7 +131,7 @@ func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
 }
 
 // copies says where an edge's tensor is copied to, and how much was.
-func (r *Repository) copies(e *inspect.EdgeView, n *plan.Node, moves []plan.Move, use plan.Use, slot plan.Slot) {
+func (r *Repository) addCopies(e *inspect.EdgeView, n *plan.Node, moves []plan.Move, use plan.Use, slot plan.Slot) {
 	for i := range moves {
 		if moves[i].Slot == slot && (moves[i].Use == use || use.Node >= 0 && moves[i].Use.Node == use.Node) {
 			e.Place = "host"
@@ -153,7 +153,7 @@ func (r *Repository) copies(e *inspect.EdgeView, n *plan.Node, moves []plan.Move
 }
 
 // carried says what passed on each edge.
-func carried(list []inspect.EdgeView, counted []*telemetry.Edge) {
+func addTraffic(list []inspect.EdgeView, counted []*telemetry.Edge) {
 	by := make(map[string]*telemetry.Edge, len(counted))
 	for _, c := range counted {
 		by[c.Tensor] = c

@@ -26,14 +26,14 @@ const (
 
 // sample is one entry of model_warmup, ready to be sent.
 type sample struct {
-	name   string
-	model  string
-	runs   int
-	each   int // requests of a run
-	inputs []sampleInput
-	alloc  tensor.Allocator
+	name         string
+	model        string
+	runs         int
+	requestCount int // requests of a run
+	inputs       []sampleInput
+	alloc        tensor.Allocator
 	// together is how many of the requests execute as one batch.
-	together int
+	batchSize int
 }
 
 type sampleInput struct {
@@ -55,10 +55,10 @@ func (r *Repository) warmups(f *folder, v *version) ([]*sample, error) {
 		}
 		s := &sample{
 			name: w.GetName(), model: f.name, alloc: r.s.Alloc,
-			runs: max(1, int(min(w.GetCount(), maxWarmupRuns))), each: int(w.GetBatchSize()), together: 1,
+			runs: max(1, int(min(w.GetCount(), maxWarmupRuns))), requestCount: int(w.GetBatchSize()), batchSize: 1,
 		}
 		if v.sig.MaxBatch > 0 {
-			s.together = s.each
+			s.batchSize = s.requestCount
 		}
 		for _, name := range slices.Sorted(maps.Keys(w.GetInputs())) {
 			if v.sig.Input(name) < 0 && v.full.Input(name) >= 0 {
@@ -155,7 +155,7 @@ func readBelow(dir, name string) ([]byte, error) {
 }
 
 // warm has an instance execute a sample as often as it says, until it fails.
-func (r *Repository) warm(ctx context.Context, x *rehearsal, s *sample, instance string) error {
+func (r *Repository) warmUp(ctx context.Context, x *dryRun, s *sample, instance string) error {
 	for i := range s.runs {
 		//nolint:sloglint // the line is Triton's, which people look for
 		r.s.Log.DebugContext(ctx, fmt.Sprintf("model '%s' instance %s is running warmup sample '%s' for iteration %d", s.model, instance, s.name, i+1))
@@ -163,15 +163,15 @@ func (r *Repository) warm(ctx context.Context, x *rehearsal, s *sample, instance
 		if err != nil {
 			return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %w; ", s.name, err)
 		}
-		if failed := x.askAll(ctx, list); len(failed) > 0 {
-			return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %s", s.name, inOne(failed))
+		if failed := x.sendAll(ctx, list); len(failed) > 0 {
+			return status.Errorf(status.InvalidArg, "failed to run warmup sample '%s': %s", s.name, joinErrors(failed))
 		}
 	}
 	return nil
 }
 
 // inOne joins what requests say that failed, once each.
-func inOne(failed []error) string {
+func joinErrors(failed []error) string {
 	var said []string
 	for _, err := range failed {
 		if text := err.Error() + "; "; !slices.Contains(said, text) {
@@ -183,7 +183,7 @@ func inOne(failed []error) string {
 
 // requests returns those of one run.
 func (s *sample) requests() ([]*infer.Request, error) {
-	list := make([]*infer.Request, s.each)
+	list := make([]*infer.Request, s.requestCount)
 	for i := range list {
 		var err error
 		if list[i], err = s.request(); err != nil {

@@ -12,9 +12,9 @@ import (
 const unloaded = "unloaded"
 
 // life is how one version of a model is. The index reads it while it changes.
-type life struct {
-	number int64
-	now    atomic.Pointer[condition]
+type versionState struct {
+	number  int64
+	current atomic.Pointer[condition]
 }
 
 type condition struct {
@@ -23,15 +23,15 @@ type condition struct {
 }
 
 // newLife returns a version that is unavailable.
-func newLife(number int64) *life {
-	l := &life{number: number}
-	l.now.Store(&condition{state: infer.Unavailable})
+func newVersionState(number int64) *versionState {
+	l := &versionState{number: number}
+	l.current.Store(&condition{state: infer.Unavailable})
 	return l
 }
 
 // follows lists the states that may follow each state. A state that follows itself
 // gets another reason.
-var follows = map[infer.State][]infer.State{
+var transitions = map[infer.State][]infer.State{
 	infer.Unavailable: {infer.Unavailable, infer.Loading},
 	infer.Loading:     {infer.Ready, infer.Unavailable},
 	infer.Ready:       {infer.Ready, infer.Unloading},
@@ -39,30 +39,30 @@ var follows = map[infer.State][]infer.State{
 }
 
 // to is the only way from one state to another. false: the state cannot follow.
-func (l *life) to(state infer.State, reason string) bool {
+func (l *versionState) set(state infer.State, reason string) bool {
 	for {
-		old := l.now.Load()
-		if !slices.Contains(follows[old.state], state) {
+		old := l.current.Load()
+		if !slices.Contains(transitions[old.state], state) {
 			return false
 		}
-		if l.now.CompareAndSwap(old, &condition{state, reason}) {
+		if l.current.CompareAndSwap(old, &condition{state, reason}) {
 			return true
 		}
 	}
 }
 
 // is reports whether the version is in the given state.
-func (l *life) is(state infer.State) bool { return l.now.Load().state == state }
+func (l *versionState) is(state infer.State) bool { return l.current.Load().state == state }
 
 // merge returns the lives of both lists by ascending number; of a number in both,
 // that of first.
-func merge(first, second []*life) []*life {
+func mergeStates(first, second []*versionState) []*versionState {
 	all := slices.Clone(first)
 	for _, l := range second {
-		if !slices.ContainsFunc(first, func(x *life) bool { return x.number == l.number }) {
+		if !slices.ContainsFunc(first, func(x *versionState) bool { return x.number == l.number }) {
 			all = append(all, l)
 		}
 	}
-	slices.SortFunc(all, func(a, b *life) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(all, func(a, b *versionState) int { return cmp.Compare(a.number, b.number) })
 	return all
 }

@@ -7,7 +7,7 @@ import (
 
 // Empty tells of each folder of Settings.Roots that holds no model, in a sentence that says what is there instead. An empty
 // one is no error: models may come later.
-func (r *Repository) Empty() []string {
+func (r *Repository) EmptyRoots() []string {
 	var list []string
 	for _, root := range r.source.roots {
 		found := false
@@ -16,14 +16,14 @@ func (r *Repository) Empty() []string {
 			break
 		}
 		if !found {
-			list = append(list, "no model is in "+root+r.source.instead(root))
+			list = append(list, "no model is in "+root+r.source.hint(root))
 		}
 	}
 	return list
 }
 
 // instead says what a folder without models is, where that can be told.
-func (s *source) instead(root string) string {
+func (s *source) hint(root string) string {
 	whole := filepath.Clean(root)
 	if whole == "." || whole == ".." {
 		whole, _ = filepath.Abs(whole) // without a working folder nothing is there either

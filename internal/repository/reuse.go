@@ -42,7 +42,7 @@ func contents(dir string, versions []int64) map[int64]uint64 {
 // as it was, but for how many instances there are and which versions are wanted.
 func (v *version) sameModel(was, now *folder) bool {
 	n := v.sig.Version
-	if was.temp != nil || now.temp != nil || was.dir != now.dir || was.contents[n] == 0 || was.contents[n] != now.contents[n] {
+	if was.overrideDir != nil || now.overrideDir != nil || was.dir != now.dir || was.contents[n] == 0 || was.contents[n] != now.contents[n] {
 		return false
 	}
 	cfg := ungrouped(now.cfg)

@@ -24,11 +24,11 @@ import (
 )
 
 // look lists the buckets, all at once. A failure is logged and kept with its bucket.
-func (s *source) look(ctx context.Context) {
+func (s *source) listBuckets(ctx context.Context) {
 	var g sync.WaitGroup
-	for _, m := range s.mirrors {
+	for _, m := range s.buckets {
 		g.Go(func() {
-			if err := m.look(ctx); err != nil {
+			if err := m.refresh(ctx); err != nil {
 				m.log.ErrorContext(ctx, "model repository cannot be listed", slog.String("repository", m.address), slog.String("error", err.Error()))
 			}
 		})
@@ -37,7 +37,7 @@ func (s *source) look(ctx context.Context) {
 }
 
 // openAll opens models, several at a time, in their order.
-func (s *source) openAll(ctx context.Context, places []place, threads int) []*folder {
+func (s *source) openAll(ctx context.Context, places []location, threads int) []*folder {
 	list := make([]*folder, len(places))
 	var g errgroup.Group
 	g.SetLimit(threads)
@@ -52,7 +52,7 @@ func (s *source) openAll(ctx context.Context, places []place, threads int) []*fo
 }
 
 // newMirror prepares a root in a bucket.
-func (r *Repository) newMirror(ctx context.Context, address string) (*mirror, error) {
+func (r *Repository) newBucketRoot(ctx context.Context, address string) (*bucketRoot, error) {
 	open := r.s.OpenBucket
 	if open == nil {
 		open = func(ctx context.Context, address string) (cloud.Bucket, error) {
@@ -64,14 +64,14 @@ func (r *Repository) newMirror(ctx context.Context, address string) (*mirror, er
 		return nil, err
 	}
 	cache, err := r.cacheFor(address)
-	return &mirror{
-		timeout: cmp.Or(r.s.BucketTimeout, bucketTimeout), failed: map[string]error{},
+	return &bucketRoot{
+		timeout: cmp.Or(r.s.BucketTimeout, defaultBucketTimeout), failed: map[string]error{},
 		address: strings.TrimRight(address, "/"), cache: cache, bucket: b, log: r.s.Log, report: r.s.Progress, fetched: r.s.Metrics.Fetched,
 	}, err
 }
 
 // bucketTimeout is the usual patience with a bucket.
-const bucketTimeout = time.Minute
+const defaultBucketTimeout = time.Minute
 
 // mounts names the environment variables that Triton keeps fetched models below.
 var mounts = map[string]string{"s3": "TRITON_AWS_MOUNT_DIRECTORY", "gs": "TRITON_GCS_MOUNT_DIRECTORY", "as": "TRITON_AZURE_MOUNT_DIRECTORY"}
@@ -92,7 +92,7 @@ func (r *Repository) cacheFor(address string) (string, error) {
 // mirror is a root that lies in a bucket. Its models are read into a folder on disk
 // when they are opened: objects by their content, and per state of a model a folder
 // of links to them, so that what is there is not read again.
-type mirror struct {
+type bucketRoot struct {
 	address string
 	cache   string
 	timeout time.Duration
@@ -108,8 +108,8 @@ type mirror struct {
 }
 
 // look lists the bucket. What is there stays known when that fails.
-func (m *mirror) look(ctx context.Context) error {
-	list, err := m.list(ctx)
+func (m *bucketRoot) refresh(ctx context.Context) error {
+	list, err := m.listObjects(ctx)
 	if err == nil && len(list) == 0 {
 		err = status.Errorf(status.NotFound, "listing %s: nothing is there", m.address)
 	}
@@ -132,7 +132,7 @@ func (m *mirror) look(ctx context.Context) error {
 }
 
 // list lists the bucket in bounded time.
-func (m *mirror) list(ctx context.Context) (list []cloud.Object, err error) {
+func (m *bucketRoot) listObjects(ctx context.Context) (list []cloud.Object, err error) {
 	defer recovery.Error(&err, m.log, "listing model repository '"+m.address+"'", slog.String("repository", m.address))
 	bounded, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -144,17 +144,17 @@ func (m *mirror) list(ctx context.Context) (list []cloud.Object, err error) {
 }
 
 // blind reports whether the bucket could never be listed.
-func (m *mirror) blind() bool {
+func (m *bucketRoot) neverListed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.models == nil
 }
 
 // place returns where a model is; one that is not known has no objects.
-func (m *mirror) place(name string) place {
+func (m *bucketRoot) location(name string) location {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := place{name: name, dir: m.address + "/" + name, mirror: m}
+	p := location{name: name, dir: m.address + "/" + name, bucket: m}
 	if list := m.models[name]; holdsObjects(name, list) {
 		p.objects = list
 	}
@@ -162,7 +162,7 @@ func (m *mirror) place(name string) place {
 }
 
 // names returns the models, sorted.
-func (m *mirror) names() []string {
+func (m *bucketRoot) names() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var names []string
@@ -189,7 +189,7 @@ func holdsObjects(name string, list []cloud.Object) bool {
 
 // identity names an object's content on disk: by its checksum where the bucket tells
 // one, else by where it is and its tag.
-func (m *mirror) identity(model string, o cloud.Object) string {
+func (m *bucketRoot) identity(model string, o cloud.Object) string {
 	text := fmt.Sprintf("%x %d", o.MD5, o.Size)
 	if len(o.MD5) == 0 {
 		text = fmt.Sprintf("%s %s %s %s %d", m.address, model, o.Key, o.Tag, o.Size)
@@ -200,11 +200,11 @@ func (m *mirror) identity(model string, o cloud.Object) string {
 
 // state names what a model holds. The model's name is part of it: the folder of a
 // state is made by one rename, so that two models of one content cannot share it.
-func (m *mirror) state(model string, list []cloud.Object) string {
+func (m *bucketRoot) state(model string, list []cloud.Object) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00", model)
 	for _, o := range list {
-		if !noisy(o.Key) {
+		if !ignoredKey(o.Key) {
 			fmt.Fprintf(h, "%s\x00%s\x00", o.Key, m.identity(model, o))
 		}
 	}
@@ -212,6 +212,6 @@ func (m *mirror) state(model string, list []cloud.Object) string {
 }
 
 // noisy reports whether any part of a key is noise.
-func noisy(key string) bool {
-	return slices.ContainsFunc(strings.Split(strings.TrimSuffix(key, "/"), "/"), noise)
+func ignoredKey(key string) bool {
+	return slices.ContainsFunc(strings.Split(strings.TrimSuffix(key, "/"), "/"), ignoredFile)
 }

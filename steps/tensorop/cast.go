@@ -2,6 +2,7 @@ package tensorop
 
 import (
 	"math"
+	mathbits "math/bits"
 	"unsafe"
 
 	"github.com/tutti-server/tutti/backends"
@@ -9,13 +10,14 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// overflow says what becomes of numbers that the other type does not have.
+// overflow is the treatment of numbers that the other type does not have.
 type overflow uint8
 
 const (
 	wrap overflow = iota
 	saturate
 	refuse
+	toBool // not a mode of the step: every number but 0 is true
 )
 
 var overflows = map[string]overflow{"": wrap, "wrap": wrap, "saturate": saturate, "refuse": refuse}
@@ -56,32 +58,33 @@ func (c *caster) run(b *backends.Batch, x *scratch) error {
 	if err != nil {
 		return err
 	}
-	whole, err := convert(b, out, in, c.mode)
-	if whole || err != nil {
+	fits, err := convert(b, x, out, in, c.mode)
+	if fits || err != nil {
 		return err
 	}
-	return c.blame(b, out, in)
+	return c.failRows(b, x, out, in)
 }
 
-// blame fails the rows whose numbers do not fit, after their conversion has said that
-// there are some.
-func (c *caster) blame(b *backends.Batch, out, in *tensor.Tensor) error {
+// failRows fails the rows whose numbers do not fit: convert has reported that there are some.
+func (c *caster) failRows(b *backends.Batch, x *scratch, out, in *tensor.Tensor) error {
 	rows := rowsOf(in, c.batch)
 	for row := range rows {
-		from, to := part(in, row, rows), part(out, row, rows)
-		whole, err := convert(b, &to, &from, c.mode)
+		from, to := rowOf(in, row, rows), rowOf(out, row, rows)
+		used := x.used
+		fits, err := convert(b, x, &to, &from, c.mode)
 		if err != nil {
 			return err
 		}
-		if !whole {
+		x.release(used)
+		if !fits {
 			b.Fail(row, status.Errorf(status.InvalidArg, "row %d has a number that %s does not have", row, c.to))
 		}
 	}
 	return nil
 }
 
-// part returns one of the rows, borrowed, as a list.
-func part(t *tensor.Tensor, row, rows int) tensor.Tensor {
+// rowOf returns one of the rows, borrowed, with all its elements on one axis.
+func rowOf(t *tensor.Tensor, row, rows int) tensor.Tensor {
 	p := *t
 	p.Len = t.Len / rows
 	p.Off += row * p.Len
@@ -89,85 +92,68 @@ func part(t *tensor.Tensor, row, rows int) tensor.Tensor {
 	return p
 }
 
-// rowsOf returns the rows of a batch, 1 where there is none.
-func rowsOf(t *tensor.Tensor, batch int) int {
-	if batch == 0 {
-		return 1
+// converted returns a copy of t with elements of another type, borrowed until the end of
+// the execution.
+func (x *scratch) converted(b *backends.Batch, t *tensor.Tensor, as tensor.DType) (*tensor.Tensor, error) {
+	out, err := x.temp(b, as, &t.Shape)
+	if err == nil {
+		_, err = convert(b, x, out, t, wrap)
 	}
-	return int(t.Shape.Dim(0))
+	return out, err
 }
 
-// convert writes the elements of in as those of out, and reports whether all fit.
-func convert(b *backends.Batch, out, in *tensor.Tensor, mode overflow) (bool, error) {
-	switch {
-	case isHalf(in.DType):
-		wide, err := temporary(b, tensor.FP32, &in.Shape)
+// convert writes the elements of in to out in the type of out, and reports whether all
+// fit. FP16 and BF16 are converted by way of FP32.
+func convert(b *backends.Batch, x *scratch, out, in *tensor.Tensor, mode overflow) (bool, error) {
+	if isHalf(in.DType) {
+		wide, err := x.temp(b, tensor.FP32, &in.Shape)
 		if err != nil {
 			return false, err
 		}
-		defer wide.Release()
-		widen(tensor.Slice[float32](&wide), tensor.Slice[uint16](in), in.DType)
-		return convert(b, out, &wide, mode)
-	case isHalf(out.DType) && in.DType == tensor.FP32:
-		shorten(tensor.Slice[uint16](out), tensor.Slice[float32](in), out.DType)
-		return true, nil
-	case isHalf(out.DType):
-		wide, err := temporary(b, tensor.FP32, &in.Shape)
+		widen(tensor.Slice[float32](wide), tensor.Slice[uint16](in), in.DType)
+		in = wide
+	}
+	if !isHalf(out.DType) {
+		return castTo(out, in, mode), nil
+	}
+	if in.DType != tensor.FP32 {
+		wide, err := x.temp(b, tensor.FP32, &in.Shape)
 		if err != nil {
 			return false, err
 		}
-		defer wide.Release()
 		if in.DType == tensor.FP64 {
-			f32 := tensor.Slice[float32](&wide)
+			f32 := tensor.Slice[float32](wide)
 			for i, f := range tensor.Slice[float64](in) {
 				f32[i] = narrowed(f)
 			}
 		} else {
-			castFrom(&wide, in, mode)
+			castTo(wide, in, mode)
 		}
-		shorten(tensor.Slice[uint16](out), tensor.Slice[float32](&wide), out.DType)
-		return true, nil
-	default:
-		return castFrom(out, in, mode), nil
+		in = wide
 	}
+	shorten(tensor.Slice[uint16](out), tensor.Slice[float32](in), out.DType)
+	return true, nil
 }
 
-func castFrom(out, in *tensor.Tensor, mode overflow) bool {
-	switch in.DType {
-	case tensor.Bool:
-		return castBool(out, in)
-	case tensor.Int8:
-		return castTo[int8](out, in, mode)
-	case tensor.Int16:
-		return castTo[int16](out, in, mode)
-	case tensor.Int32:
-		return castTo[int32](out, in, mode)
-	case tensor.Int64:
-		return castTo[int64](out, in, mode)
-	case tensor.Uint8:
-		return castTo[uint8](out, in, mode)
-	case tensor.Uint16:
-		return castTo[uint16](out, in, mode)
-	case tensor.Uint32:
-		return castTo[uint32](out, in, mode)
-	case tensor.Uint64:
-		return castTo[uint64](out, in, mode)
-	case tensor.FP32:
-		return castTo[float32](out, in, mode)
-	default:
-		return castTo[float64](out, in, mode)
+// castTo converts between types of numbers and BOOL. A BOOL byte that is not 0 or 1 is 1 in
+// types of one byte.
+func castTo(out, in *tensor.Tensor, mode overflow) bool {
+	if in.DType == tensor.Bool && out.DType.Size() == 1 || out.DType == tensor.Bool {
+		return numbers[in.DType].cast(out, in, toBool)
 	}
+	return numbers[in.DType].cast(out, in, mode) || in.DType == tensor.Bool
 }
 
-func castTo[S tensor.Number](out, in *tensor.Tensor, mode overflow) bool {
+func (number[S]) cast(out, in *tensor.Tensor, mode overflow) bool {
 	src := tensor.Slice[S](in)
-	switch out.DType {
-	case tensor.Bool:
+	if mode == toBool {
 		dst := out.Bytes()
 		for i, v := range src {
 			dst[i] = truth(v != 0)
 		}
 		return true
+	}
+	switch out.DType {
 	case tensor.Int8:
 		return cast(tensor.Slice[int8](out), src, mode)
 	case tensor.Int16:
@@ -191,33 +177,8 @@ func castTo[S tensor.Number](out, in *tensor.Tensor, mode overflow) bool {
 	}
 }
 
-// castBool makes 0 or 1 of bytes that may be any.
-func castBool(out, in *tensor.Tensor) bool {
-	if out.DType.Size() == 1 {
-		dst := out.Bytes()
-		for i, v := range in.Bytes() {
-			dst[i] = truth(v != 0)
-		}
-		return true
-	}
-	castTo[uint8](out, in, wrap)
-	return true
-}
-
-func truth(yes bool) byte {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
-// isFloat tells the floating-point types.
-func isFloat[T tensor.Number]() bool {
-	one := T(1)
-	return one/2 != 0
-}
-
-// limits returns the least and the greatest number of an integer type.
+// limits returns the least and the greatest number of an integer type. For example, -128
+// and 127 for int8.
 func limits[T tensor.Number]() (low, high T) {
 	var zero T
 	bits := 8 * int(unsafe.Sizeof(zero))
@@ -247,41 +208,42 @@ func cast[D, S tensor.Number](dst []D, src []S, mode overflow) bool {
 	}
 }
 
-// fit converts integers; those that do not fit become the nearest that does.
+// fit converts integers; a number that does not fit becomes the nearest that does.
 func fit[D, S tensor.Number](dst []D, src []S, mode overflow) bool {
 	low, high := limits[D]()
-	whole := true
+	fits := true
 	for i, v := range src {
 		d := D(v)
 		switch {
 		case S(d) == v && (d < 0) == (v < 0):
 		case v < 0:
-			d, whole = low, false
+			d, fits = low, false
 		default:
-			d, whole = high, false
+			d, fits = high, false
 		}
 		dst[i] = d
 	}
-	return whole || mode == saturate
+	return fits || mode == saturate
 }
 
-// truncate converts floating-point numbers to integers towards zero. One outside of the
-// type is refused or becomes the nearest, and what is no number 0.
+// truncate converts floating-point numbers to integers towards zero. A number outside of
+// the type becomes the nearest, NaN becomes 0. It reports false for those unless mode is
+// saturate. For example, 300.7 as INT8 is 127.
 func truncate[D, S tensor.Number](dst []D, src []S, mode overflow) bool {
 	low, high := limits[D]()
-	// What truncates to low is above below, and what truncates to high is less than above.
-	below, above := float64(low)-1, math.Ldexp(1, bitsOf(high))
+	// Numbers that truncate to low to high are greater than below and less than above.
+	below, above := float64(low)-1, math.Ldexp(1, mathbits.Len64(uint64(high)))
 	if below == float64(low) {
 		below = math.Nextafter(below, math.Inf(-1))
 	}
-	whole := true
+	fits := true
 	for i, v := range src {
 		f := float64(v)
 		if f > below && f < above {
 			dst[i] = D(v)
 			continue
 		}
-		whole = false
+		fits = false
 		switch {
 		case f >= above:
 			dst[i] = high
@@ -291,14 +253,5 @@ func truncate[D, S tensor.Number](dst []D, src []S, mode overflow) bool {
 			dst[i] = 0
 		}
 	}
-	return whole || mode == saturate
-}
-
-// bitsOf returns how many bits a type's greatest number has.
-func bitsOf[T tensor.Number](high T) int {
-	n := 0
-	for v := uint64(high); v != 0; v >>= 1 {
-		n++
-	}
-	return n
+	return fits || mode == saturate
 }

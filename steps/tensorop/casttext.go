@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// parse reads numbers as text; one that cannot be read, or is out of range, fails its row.
+// parse converts texts to numbers. A text that is not a number of the type fails its row.
 func (c *caster) parse(b *backends.Batch) error {
 	in := &b.In[0]
 	out, err := b.Alloc(0, c.to, in.Shape)
@@ -32,11 +32,11 @@ func (c *caster) parse(b *backends.Batch) error {
 	return nil
 }
 
-// setText sets element i to what a text says, 0 when it says no number.
+// setText parses text as element i of out. An element that cannot be parsed is set to 0.
 func setText(out *tensor.Tensor, i int, text []byte) error {
 	size := out.DType.Size()
 	elem := out.Bytes()[i*size : (i+1)*size]
-	s := unsafe.String(unsafe.SliceData(text), len(text)) // not kept
+	s := unsafe.String(unsafe.SliceData(text), len(text)) // used during the call only
 	var bits uint64
 	var err error
 	switch out.DType {
@@ -66,14 +66,14 @@ func setText(out *tensor.Tensor, i int, text []byte) error {
 	return err
 }
 
-// putBits writes an element, least byte first.
+// putBits writes an element, least significant byte first.
 func putBits(elem []byte, bits uint64) {
 	for i := range elem {
 		elem[i] = byte(bits >> (8 * i))
 	}
 }
 
-// floatBits returns f as the type writes it.
+// floatBits returns the bits of f in a floating-point type, rounded to nearest.
 func floatBits(f float64, d tensor.DType) uint64 {
 	switch d {
 	case tensor.FP16:
@@ -87,7 +87,8 @@ func floatBits(f float64, d tensor.DType) uint64 {
 	}
 }
 
-// format writes numbers as text: the shortest that reads back as the same.
+// format converts numbers to the shortest text that parses to the same number. For example,
+// FP32 0.1 is "0.1".
 func (*caster) format(b *backends.Batch, x *scratch) error {
 	in := &b.In[0]
 	out := x.text[:0]

@@ -2,35 +2,18 @@ package tensorop
 
 import "github.com/tutti-server/tutti/core/tensor"
 
-// bits is an element of any type, moved as it is.
-type bits interface {
-	uint8 | uint16 | uint32 | uint64
-}
-
-// spread copies elements as the nest says: operand 0 is written, operand 1 read. What is
-// written starts at an element of dst.
+// spread copies elements as the loops of w say: operand 0 is dst, from element at on,
+// operand 1 is src.
 func spread(w *nest, dst *tensor.Tensor, at int, src *tensor.Tensor) {
 	w.fold()
-	if w.nothing {
+	if w.empty {
 		return
 	}
 	w.at[0] += at
-	switch dst.DType.Size() {
-	case 1:
-		spreadBits[uint8](w, dst, src)
-	case 2:
-		spreadBits[uint16](w, dst, src)
-	case 4:
-		spreadBits[uint32](w, dst, src)
-	default:
-		spreadBits[uint64](w, dst, src)
-	}
+	copierOf(dst.DType).spread(w, dst, src)
 }
 
-func spreadBits[T interface {
-	bits
-	tensor.Number
-}](w *nest, dstTensor, srcTensor *tensor.Tensor) {
+func (word[T]) spread(w *nest, dstTensor, srcTensor *tensor.Tensor) {
 	dst, src := tensor.Slice[T](dstTensor), tensor.Slice[T](srcTensor)
 	n, by, from := w.inner(), w.step(0), w.step(1)
 	switch {
@@ -53,12 +36,12 @@ func spreadBits[T interface {
 	}
 }
 
-// columns is how many columns flip reads at once.
+// columns is the number of columns that flip reads at once.
 const columns = 8
 
-// flip writes rows of n elements, apart elements from each other, of what lies in
-// columns: the elements of a row are from elements apart, and those of a column next to
-// each other.
+// flip transposes: it writes rows of n elements, whose starts are apart elements from each
+// other in dst. In src the elements of a row are from elements apart, and those of a column
+// lie next to each other.
 func flip[T bits](dst, src []T, rows, n, apart, from int) {
 	if n <= 4 { // few columns: along them all
 		for k := range n {
@@ -98,7 +81,7 @@ func flip[T bits](dst, src []T, rows, n, apart, from int) {
 	}
 }
 
-// planes takes pixels of three elements apart, four at a time.
+// planes splits pixels of three elements into three planes, four pixels at a time.
 func planes[T bits](a, b, c, src []T) {
 	i := 0
 	for ; i+4 <= len(a); i += 4 {
@@ -112,7 +95,7 @@ func planes[T bits](a, b, c, src []T) {
 	}
 }
 
-// flipColumns writes the first columns of each row.
+// flipColumns writes the first 8 columns of each row.
 func flipColumns[T bits](dst, src []T, rows, apart, from int) {
 	a, b, c, d := src[:rows], src[from:][:rows], src[2*from:][:rows], src[3*from:][:rows]
 	e, f, g, h := src[4*from:][:rows], src[5*from:][:rows], src[6*from:][:rows], src[7*from:][:rows]

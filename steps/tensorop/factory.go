@@ -1,48 +1,45 @@
 package tensorop
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
-	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
 )
 
 // NewFactory returns the step "tensor".
 //
-// Inputs are those that config.pbtxt declares, by default INPUT of FP32 [-1], of up to 8
-// dimensions with that of the batch. The only output OUTPUT, or those of split, follows
-// from them. FP16 and BF16 are computed as float32 and rounded. What a row's numbers make
-// impossible (division of integers by zero, an index outside, a cast that does not fit)
-// fails its request; shapes that do not fit together fail the load where they are known.
+// Inputs are those that config.pbtxt declares, by default INPUT of FP32 [-1]. They have up to
+// 8 dimensions, the batch dimension among them. The output OUTPUT, or the outputs of split,
+// follow from them. FP16 and BF16 are computed as FP32 and rounded. A number that an
+// operation cannot process (division of an integer by zero, an index outside, a cast that
+// does not fit) fails the request of its row. Shapes that do not fit together fail the load
+// where config.pbtxt has them, else the batch.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "tensor",
-		Doc: "Computes with tensors and moves their elements. Operations, their names and meaning are numpy's; axes do not count the batch dimension. " +
-			"Of numbers: arithmetic, comparison and reduction, where two operands are broadcast and have one type (cast them before), and the second may be parameter `value`. " +
-			"divide of integers gives FP64; floor_divide, remainder and power are those of their type, and integers wrap around. sum and prod of integers give INT64 or UINT64, mean FP64. " +
-			"Of any type: reshape, transpose, slice, concat, stack, split, gather, where, pad, equal and other comparisons. " +
-			"cast wraps integers around and cuts fractions off; a fraction outside of the integers' range fails its row unless `overflow` says otherwise. It reads and writes text, too.",
+		Doc: "Computes with tensors and moves their elements. Operations have numpy's names and meaning; axes do not count the batch dimension. " +
+			"On numbers: arithmetic, comparison and reduction. Two operands are broadcast and must have the same type (cast one before); the second may be the parameter `value`. " +
+			"divide of integers gives FP64; floor_divide, remainder and power keep the type, and integers wrap around. sum and prod of integers give INT64 or UINT64, mean gives FP64. " +
+			"On any type: reshape, transpose, slice, concat, stack, split, gather, where, pad, equal and other comparisons. " +
+			"cast wraps integers around and truncates fractions; a floating-point number outside of the integers' range fails its row unless `overflow` says otherwise. It also converts from and to text.",
 		Params: []steps.Param{
 			{Key: "op", Doc: "The operation.", Required: true, Values: names()},
 			{Key: "dtype", Doc: "cast, one_hot: the type of the output (FP32, INT64, ...)."},
-			{Key: "overflow", Doc: "cast: wrap as said above (the default), saturate to the nearest number, or refuse the row of any number that does not fit."},
-			{Key: "dims", Doc: "reshape: the dims of a row, -1 for what remains."},
+			{Key: "overflow", Doc: "cast: wrap as described above (the default), saturate to the nearest number, or refuse every row with a number that does not fit."},
+			{Key: "dims", Doc: "reshape: the dims of a row; one may be -1, which is computed from the others."},
 			{Key: "axis", Doc: "concat, stack, split, gather: the axis, 0 by default. argmax, argmin: the last by default."},
-			{Key: "axes", Doc: "transpose: the axes in their new order, reversed by default. sum and other reductions: those that go, all by default."},
-			{Key: "keep_dims", Doc: "Reductions: whether axes stay with extent 1."},
-			{Key: "slice", Doc: "slice: what to take of each axis as numpy writes it: `1:-1, ::2, ..., 0`."},
-			{Key: "sizes", Doc: "split: the extent of each output, or one number of equal outputs."},
-			{Key: "indices", Doc: "gather: the indices, where they are no second input. They may count from the end."},
-			{Key: "pads", Doc: "pad: how much is added before and after each axis: `before0, after0, before1, ...`."},
+			{Key: "axes", Doc: "transpose: the axes in their new order, reversed by default. sum and other reductions: the axes to reduce, all by default."},
+			{Key: "keep_dims", Doc: "Reductions: whether the reduced axes stay, with extent 1."},
+			{Key: "slice", Doc: "slice: the slice of each axis in numpy's notation, for example `1:-1, ::2, ..., 0`."},
+			{Key: "sizes", Doc: "split: the extent of each output, or the number of equal outputs."},
+			{Key: "indices", Doc: "gather: the indices, where they are not the second input. Negative ones count from the end."},
+			{Key: "pads", Doc: "pad: the elements added before and after each axis: `before0, after0, before1, ...`."},
 			{Key: "mode", Doc: "pad: constant (the default), edge or reflect."},
-			{Key: "value", Doc: "The second operand of arithmetic and comparison, or what pad adds (0 or an empty text by default)."},
+			{Key: "value", Doc: "The second operand of arithmetic and comparison, or the element that pad adds (0 or an empty text by default)."},
 			{Key: "swap", Doc: "Whether the value is the first operand."},
 			{Key: "low", Doc: "clip: the least number."},
 			{Key: "high", Doc: "clip: the greatest number."},
@@ -85,28 +82,28 @@ parameters { key: "axes" value { string_value: "0" } }`,
 	}
 }
 
-// operationsList returns every operation. What needs the fewest parameters comes first.
+// operationsList returns every operation. Those that need the fewest parameters come first.
 func operationsList() []operation {
 	var list []operation
 	for _, name := range unaryNames {
 		list = append(list, operation{name, nil, 1, 1, makeUnary})
 	}
 	list = append(list, operation{"clip", []string{"low", "high"}, 1, 1, makeClip})
-	for _, name := range arithNames {
-		list = append(list, operation{name, []string{"value", "swap"}, 1, 2, makeArith})
-	}
-	for _, name := range compareNames {
-		list = append(list, operation{name, []string{"value", "swap"}, 1, 2, makeCompare})
-	}
-	for _, name := range logicNames {
-		list = append(list, operation{name, nil, 2, 2, makeLogic})
+	for c, name := range binaryNames {
+		if code(c) < and {
+			list = append(list, operation{name, []string{"value", "swap"}, 1, 2, makeBinary})
+		} else {
+			list = append(list, operation{name, nil, 2, 2, makeBinary})
+		}
 	}
 	for _, name := range reduceNames {
-		list = append(list, operation{name, []string{"axes", "keep_dims"}, 1, 1, makeReduce})
+		axes := "axes"
+		if strings.HasPrefix(name, "arg") {
+			axes = "axis"
+		}
+		list = append(list, operation{name, []string{axes, "keep_dims"}, 1, 1, makeReduce})
 	}
 	return append(list,
-		operation{"argmax", []string{"axis", "keep_dims"}, 1, 1, makeReduce},
-		operation{"argmin", []string{"axis", "keep_dims"}, 1, 1, makeReduce},
 		operation{"cast", []string{"dtype", "overflow"}, 1, 1, makeCast},
 		operation{"reshape", []string{"dims"}, 1, 1, makeReshape},
 		operation{"transpose", []string{"axes"}, 1, 1, makeTranspose},
@@ -136,7 +133,7 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 	return &config.Signature{Inputs: made.in, Outputs: made.out}, nil
 }
 
-// build makes the operation that parameters name.
+// build makes the operation that parameter "op" names.
 func build(s *steps.Settings) (*spec, error) {
 	list := operationsList()
 	at := slices.IndexFunc(list, func(o operation) bool { return o.name == s.Params["op"] })
@@ -167,7 +164,7 @@ func build(s *steps.Settings) (*spec, error) {
 	return made, nil
 }
 
-// check refuses what no operation takes, and parameters that this one does not.
+// check refuses inputs that no operation accepts, and parameters that this one does not have.
 func (s *spec) check() error {
 	if n := len(s.in); n < s.least || n > s.most {
 		return s.errorf("%d inputs are declared, expected %d to %d", n, s.least, s.most)
@@ -189,62 +186,4 @@ func (s *spec) check() error {
 		}
 	}
 	return nil
-}
-
-// step is the step "tensor".
-type step struct {
-	runner runner
-	pool   pool.Of[scratch]
-}
-
-var _ steps.Step = (*step)(nil)
-
-// scratch is what one execution needs besides its tensors.
-type scratch struct {
-	loop   nest
-	ints   []int
-	text   []byte
-	list   []tensor.Tensor // released at the end
-	in     []tensor.Tensor
-	moving moving
-	// Operands of a few elements, repeated, by type.
-	tiles tiles
-}
-
-func newStep(s *steps.Settings) (steps.Step, error) {
-	made, err := build(s)
-	if err != nil {
-		return nil, err
-	}
-	st := &step{runner: made.run}
-	return st, nil
-}
-
-// mostKept bounds the scratch that is kept for the next execution, in bytes.
-const mostKept = 1 << 20
-
-// Run fills the outputs.
-func (st *step) Run(_ context.Context, b *backends.Batch) error {
-	x := st.pool.Get()
-	err := st.runner.run(b, x)
-	tensor.ReleaseAll(x.list)
-	x.list = x.list[:0]
-	if cap(x.text)+8*cap(x.ints) <= mostKept {
-		st.pool.Put(x)
-	}
-	return err
-}
-
-// temporary returns a tensor of the host for the time of one execution.
-func temporary(b *backends.Batch, d tensor.DType, shape *tensor.Shape) (tensor.Tensor, error) {
-	alloc := b.HostAllocator
-	if alloc == nil {
-		alloc = b.Allocator
-	}
-	return tensor.New(alloc, d, *shape)
-}
-
-// errShape says that shapes do not fit together, which are those of all rows.
-func errShape(format string, a, b *tensor.Shape) error {
-	return status.Errorf(status.InvalidArg, format, a.String(), b.String())
 }

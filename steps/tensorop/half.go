@@ -48,6 +48,3 @@ func shorten(dst []uint16, src []float32, d tensor.DType) {
 		dst[i] = tensor.Float32ToFP16(f)
 	}
 }
-
-// isHalf tells the types that are computed with as float32.
-func isHalf(d tensor.DType) bool { return d == tensor.FP16 || d == tensor.BF16 }

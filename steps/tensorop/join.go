@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// concat puts tensors one after the other along an axis; of stack, which is new.
+// concat joins tensors along an axis, which for stack is a new one.
 type concat struct {
 	batch, axis int
 	stack       bool
@@ -96,16 +96,16 @@ func (c *concat) move(m *moving) error {
 	return nil
 }
 
-// blocks makes a nest that goes through dense blocks of n elements, which in operand k
-// are so far apart.
+// blocks makes a nest over dense blocks of n elements, whose starts are apart elements from
+// each other in operand k.
 func blocks(w *nest, k, n, apart, elements int) {
-	*w = nest{rank: 2, n: 2, nothing: elements == 0}
+	*w = nest{rank: 2, n: 2, empty: elements == 0}
 	w.size[0], w.size[1] = elements/max(1, n), n
 	w.dense(1 - k)
 	w.stride[k][0], w.stride[k][1] = apart, 1
 }
 
-// shape returns what the inputs together have.
+// shape returns the shape of the output.
 func (c *concat) shape(in []tensor.Tensor) (tensor.Shape, error) {
 	out := in[0].Shape
 	for i := range in[1:] {
@@ -130,11 +130,11 @@ func (c *concat) shape(in []tensor.Tensor) (tensor.Shape, error) {
 	return out, nil
 }
 
-// split is the reverse of concat.
+// split is the inverse of concat.
 type split struct {
 	batch, axis int
 	sizes       []int
-	// parts is how many equal outputs there are; 0: sizes.
+	// parts is the number of equal outputs; 0 where sizes has the extents.
 	parts int
 }
 

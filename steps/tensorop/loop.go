@@ -2,17 +2,22 @@ package tensorop
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// pairLoop goes over all elements in runs: an operand is read as it lies, or repeats a
-// few elements, of which a tile is made.
-func pairLoop[T tensor.Number](p *pair, b *backends.Batch, x *scratch, t *[2][tile]T, out, one, two *tensor.Tensor) error {
+// tile is the number of elements that an operand of a few repeated elements is expanded to.
+const tile = 256
+
+// binary computes all elements in runs. An operand is read where it lies, or, where it
+// repeats a few elements, from a tile of them.
+func (number[T]) binary(p *binary, b *backends.Batch, x *scratch, out, one, two *tensor.Tensor) {
 	w := &x.loop
 	from1, from2 := tensor.Slice[T](one), tensor.Slice[T](two)
+	tile1, tile2 := (*[tile]T)(unsafe.Pointer(&x.tiles[0])), (*[tile]T)(unsafe.Pointer(&x.tiles[1]))
 	level, n := w.rank-1, w.inner()
 	period1, period2 := 1-w.step(1), 1-w.step(2)
 	if wide1, wide2 := w.period(1), w.period(2); n < tile/4 && wide1 >= 0 && wide2 >= 0 {
@@ -20,12 +25,12 @@ func pairLoop[T tensor.Number](p *pair, b *backends.Batch, x *scratch, t *[2][ti
 		level, n = level-1, n*w.size[level-1]
 	}
 	for more := true; more; more = w.advance(level - 1) {
-		run1, most := tiled(&t[0], from1[w.at[1]:], period1, n)
-		run2, most := tiled(&t[1], from2[w.at[2]:], period2, most)
+		run1, most := tiled(tile1, from1[w.at[1]:], period1, n)
+		run2, most := tiled(tile2, from2[w.at[2]:], period2, most)
 		for done := 0; done < n; {
 			count := min(n-done, most)
-			if !chunk(p.code, out, w.at[0]+done, run1[:count], run2[:count]) {
-				blame(p, b, out, w.at[0]+done, run2[:count])
+			if !run(p.code, out, w.at[0]+done, run1[:count], run2[:count]) {
+				failRows(p, b, out, w.at[0]+done, run2[:count])
 			}
 			if period1 == 0 {
 				run1 = run1[count:]
@@ -36,11 +41,10 @@ func pairLoop[T tensor.Number](p *pair, b *backends.Batch, x *scratch, t *[2][ti
 			done += count
 		}
 	}
-	return nil
 }
 
-// period returns after how many elements operand k repeats itself in the two innermost
-// loops as one, 0 when it is dense there and -1 when it is neither.
+// period returns after how many elements operand k repeats in the two innermost loops
+// taken as one: 0 where it is dense, -1 where it is neither.
 func (w *nest) period(k int) int {
 	if w.rank < 2 {
 		return -1
@@ -58,7 +62,8 @@ func (w *nest) period(k int) int {
 	}
 }
 
-// tiled returns the elements of an operand that the next at most so many go through.
+// tiled returns the next elements of an operand, at most so many: src itself, or for a
+// period above 0 the tile, filled with the repeated elements.
 func tiled[T tensor.Number](t *[tile]T, src []T, period, most int) ([]T, int) {
 	if period == 0 {
 		return src, most
@@ -71,36 +76,29 @@ func tiled[T tensor.Number](t *[tile]T, src []T, period, most int) ([]T, int) {
 	return t[:most], most
 }
 
-// chunk computes elements of the output from the given one on. Not all may be possible.
-func chunk[T tensor.Number](c code, out *tensor.Tensor, at int, one, two []T) bool {
+// run computes the elements of out from index at on. It reports false where an element
+// is not defined (see intLoop).
+func run[T tensor.Number](c code, out *tensor.Tensor, at int, one, two []T) bool {
 	if c >= equal {
-		compareChunk(c, out.Bytes()[at:at+len(one)], one, two)
+		compareLoop(c, out.Bytes()[at:at+len(one)], one, two)
 		return true
 	}
 	dst := tensor.Slice[T](out)[at : at+len(one)]
 	done := computeVector(c, dst, one, two)
 	dst, one, two = dst[done:], one[done:], two[done:]
 	switch {
-	case c < divide:
-		simpleChunk(c, dst, one, two)
-	case c == minimum:
-		for i := range dst {
-			dst[i] = min(one[i], two[i])
-		}
-	case c == maximum:
-		for i := range dst {
-			dst[i] = max(one[i], two[i])
-		}
+	case c < divide || c == minimum || c == maximum:
+		plainLoop(c, dst, one, two)
 	case isFloat[T]():
-		floatChunk(c, dst, one, two)
+		floatLoop(c, dst, one, two)
 	default:
-		return intChunk(c, dst, one, two)
+		return intLoop(c, dst, one, two)
 	}
 	return true
 }
 
-// simpleChunk is what all numbers have.
-func simpleChunk[T tensor.Number](c code, dst, one, two []T) {
+// plainLoop has the operations that are the same for integers and floating point.
+func plainLoop[T tensor.Number](c code, dst, one, two []T) {
 	one, two = one[:len(dst)], two[:len(dst)]
 	switch c {
 	case add:
@@ -111,14 +109,22 @@ func simpleChunk[T tensor.Number](c code, dst, one, two []T) {
 		for i := range dst {
 			dst[i] = one[i] - two[i]
 		}
-	default:
+	case multiply:
 		for i := range dst {
 			dst[i] = one[i] * two[i]
+		}
+	case minimum:
+		for i := range dst {
+			dst[i] = min(one[i], two[i])
+		}
+	default:
+		for i := range dst {
+			dst[i] = max(one[i], two[i])
 		}
 	}
 }
 
-func floatChunk[T tensor.Number](c code, dst, one, two []T) {
+func floatLoop[T tensor.Number](c code, dst, one, two []T) {
 	one, two = one[:len(dst)], two[:len(dst)]
 	for i, v := range one {
 		switch c {
@@ -127,15 +133,16 @@ func floatChunk[T tensor.Number](c code, dst, one, two []T) {
 		case power:
 			dst[i] = T(math.Pow(float64(v), float64(two[i])))
 		case floorDivide:
-			dst[i], _ = divided(v, two[i])
+			dst[i], _ = floorDivMod(v, two[i])
 		default:
-			_, dst[i] = divided(v, two[i])
+			_, dst[i] = floorDivMod(v, two[i])
 		}
 	}
 }
 
-// divided returns the quotient rounded down and what remains, which has the sign of b.
-func divided[T tensor.Number](a, b T) (quotient, rest T) {
+// floorDivMod returns the quotient rounded down and the remainder, which has the sign of
+// b, as numpy's npy_divmod computes them. For example, -7 by 2 is -4, remainder 1.
+func floorDivMod[T tensor.Number](a, b T) (quotient, rest T) {
 	m := T(math.Mod(float64(a), float64(b)))
 	if b == 0 {
 		return a / b, m
@@ -157,16 +164,16 @@ func divided[T tensor.Number](a, b T) (quotient, rest T) {
 	return down, m
 }
 
-// intChunk reports whether no division is one by 0 and no exponent below 0; those give 0.
-func intChunk[T tensor.Number](c code, dst, one, two []T) bool {
-	possible := true
+// intLoop reports false for a division by 0 or a negative exponent; the result is then 0.
+func intLoop[T tensor.Number](c code, dst, one, two []T) bool {
+	defined := true
 	for i := range dst {
 		a, b := one[i], two[i]
 		switch {
 		case c == power && b >= 0:
-			dst[i] = raised(a, b)
+			dst[i] = intPower(a, b)
 		case c == power || b == 0:
-			dst[i], possible = 0, false
+			dst[i], defined = 0, false
 		default:
 			q := a / b
 			rest := a - q*b
@@ -179,11 +186,11 @@ func intChunk[T tensor.Number](c code, dst, one, two []T) bool {
 			}
 		}
 	}
-	return possible
+	return defined
 }
 
-// raised returns a to the power of b, which is not negative.
-func raised[T tensor.Number](a, b T) T {
+// intPower returns a to the power of b by squaring. b must not be negative.
+func intPower[T tensor.Number](a, b T) T {
 	result := T(1)
 	for n := uint64(b); n > 0; n >>= 1 {
 		if n&1 != 0 {
@@ -194,14 +201,55 @@ func raised[T tensor.Number](a, b T) T {
 	return result
 }
 
-// blame fails the rows of the divisors and exponents that are not possible; they are for
-// the elements of the output from the given one on.
-func blame[T tensor.Number](p *pair, b *backends.Batch, out *tensor.Tensor, at int, list []T) {
+// failRows fails the rows of the divisors and exponents for which intLoop reported false.
+// divisors belong to the elements of out from index at on.
+func failRows[T tensor.Number](p *binary, b *backends.Batch, out *tensor.Tensor, at int, divisors []T) {
 	perRow := int(out.Shape.Elements()) / rowsOf(out, p.batch)
-	for i, v := range list {
+	for i, v := range divisors {
 		if v == 0 && p.code != power || v < 0 && p.code == power {
 			row := (at + i) / perRow
 			b.Fail(row, status.Errorf(status.InvalidArg, "row %d divides an integer by 0 or raises one to a negative power", row))
+		}
+	}
+}
+
+// compareLoop has the operations whose results are BOOL.
+func compareLoop[T tensor.Number](c code, dst []byte, one, two []T) {
+	done := compareVector(c, dst, one, two)
+	dst = dst[done:]
+	one, two = one[done:][:len(dst)], two[done:][:len(dst)]
+	switch c {
+	case equal:
+		for i := range dst {
+			dst[i] = truth(one[i] == two[i])
+		}
+	case notEqual:
+		for i := range dst {
+			dst[i] = truth(one[i] != two[i])
+		}
+	case less:
+		for i := range dst {
+			dst[i] = truth(one[i] < two[i])
+		}
+	case lessEqual:
+		for i := range dst {
+			dst[i] = truth(one[i] <= two[i])
+		}
+	case greater:
+		compareLoop(less, dst, two, one)
+	case greaterEqual:
+		compareLoop(lessEqual, dst, two, one)
+	case and:
+		for i := range dst {
+			dst[i] = truth(one[i] != 0 && two[i] != 0)
+		}
+	case or:
+		for i := range dst {
+			dst[i] = truth(one[i] != 0 || two[i] != 0)
+		}
+	default:
+		for i := range dst {
+			dst[i] = truth((one[i] != 0) != (two[i] != 0))
 		}
 	}
 }

@@ -3,31 +3,40 @@ package tensorop
 import "github.com/tutti-server/tutti/core/tensor"
 
 const (
-	// maxRank bounds dimensions, the batch dimension among them.
+	// maxRank is the most dimensions of a tensor, the batch dimension among them.
 	maxRank = 8
-	// operands bounds the tensors that one loop visits.
+	// operands is the most tensors that one nest visits.
 	operands = 4
 )
 
-// dims are the dimensions of a tensor, or a list of as many numbers.
+// dims holds a number for each dimension of a tensor.
 type dims [maxRank]int
 
-// nest is a nest of loops over tensors, outermost first. Operand 0 is what is written.
+// nest is a nest of loops over tensors, the outermost loop first, as numpy's iterators
+// work: each operand has a stride per loop, 0 where it is broadcast. Operand 0 is written.
+//
+//  1. start sets sizes; dense, broadcast or the caller set the strides of the operands.
+//  2. fold merges loops. It must be called once, before the elements are visited.
+//  3. for more := true; more; more = w.next() visits the innermost loops: operand k is at
+//     element w.at[k] and goes on by w.step(k), w.inner() times.
+//
+// For example, adding [3, 5] and [5] gives two loops of sizes 3, 5; the strides of the second
+// operand are 0, 1.
 type nest struct {
 	rank, n int
 	size    dims
 	stride  [operands]dims // in elements, of each operand
-	at      [operands]int  // where the innermost loop starts, by operand
-	count   dims
-	nothing bool // some size is 0
+	at      [operands]int  // the element where the innermost loop starts, of each operand
+	count   dims           // iterations done, of each loop
+	empty   bool           // some size is 0
 }
 
-// start makes a nest of n operands over a shape; operand 0 is dense.
+// start sets the sizes to a shape, for n operands; operand 0 is dense.
 func (w *nest) start(shape *tensor.Shape, n int) {
 	*w = nest{rank: shape.Rank(), n: n}
 	for i, d := range shape.Dims() {
 		w.size[i] = int(d)
-		w.nothing = w.nothing || d == 0
+		w.empty = w.empty || d == 0
 	}
 	w.dense(0)
 }
@@ -41,8 +50,8 @@ func (w *nest) dense(k int) {
 	}
 }
 
-// broadcast gives operand k the strides of a tensor that is repeated along the
-// dimensions it lacks, which are those after the first batch ones, and where it has 1.
+// broadcast gives operand k the strides of a tensor that is repeated along dimensions of
+// extent 1 and along those it lacks, which come after the first batch ones.
 func (w *nest) broadcast(k int, shape *tensor.Shape, batch int) {
 	step, missing := 1, w.rank-shape.Rank()
 	for i := w.rank - 1; i >= 0; i-- {
@@ -59,7 +68,7 @@ func (w *nest) broadcast(k int, shape *tensor.Shape, batch int) {
 	}
 }
 
-// fold drops loops of one turn and joins those that all operands go through as one.
+// fold drops loops of size 1 and merges loops that are one loop for every operand.
 func (w *nest) fold() {
 	to := 0
 	for i := range w.rank {
@@ -98,16 +107,16 @@ func (w *nest) joins(outer, inner int) bool {
 	return true
 }
 
-// inner returns the turns of the innermost loop.
+// inner returns the size of the innermost loop.
 func (w *nest) inner() int { return w.size[w.rank-1] }
 
 // step returns the stride of operand k in the innermost loop.
 func (w *nest) step(k int) int { return w.stride[k][w.rank-1] }
 
-// next goes to the next start of the innermost loop; false: that was all.
+// next moves to the next start of the innermost loop, and reports false after the last.
 func (w *nest) next() bool { return w.advance(w.rank - 2) }
 
-// advance goes to the next turn of loop i.
+// advance moves to the next iteration of loop i, and reports false after the last.
 func (w *nest) advance(i int) bool {
 	for ; i >= 0; i-- {
 		w.count[i]++

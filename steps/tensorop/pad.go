@@ -8,13 +8,13 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// pad adds elements before and after each axis.
+// pad adds elements before and after each axis, as numpy.pad does.
 type pad struct {
-	before, after dims // with the batch dimension
+	before, after dims // by axis, the batch dimension among them
 	mode          string
 	value         tensor.Tensor
-	source        uint64 // of texts, what stands for the value
-	last          int    // the last axis that is padded, with the batch dimension
+	source        uint64 // stands for the value among the sources of texts
+	last          int    // the last axis that is padded, counted with the batch dimension
 }
 
 func makePad(s *spec) error {
@@ -84,20 +84,11 @@ func (p *pad) move(m *moving) error {
 	if m.text {
 		value = p.source
 	}
-	switch in.DType.Size() {
-	case 1:
-		padBits(m, p, out, in, uint8(value))
-	case 2:
-		padBits(m, p, out, in, uint16(value))
-	case 4:
-		padBits(m, p, out, in, uint32(value))
-	default:
-		padBits(m, p, out, in, value)
-	}
+	copierOf(in.DType).pad(m, p, out, in, value)
 	return nil
 }
 
-// bitsAt returns the only element of a tensor of fixed-size elements as it is.
+// bitsAt returns the bits of the only element of a tensor, which has a fixed size.
 func bitsAt(t *tensor.Tensor) uint64 {
 	var bits uint64
 	for i, v := range t.Bytes()[:t.DType.Size()] {
@@ -106,8 +97,9 @@ func bitsAt(t *tensor.Tensor) uint64 {
 	return bits
 }
 
-// origin returns where the element comes from that would be at a place of an axis of d
-// elements, -1 for the value.
+// origin returns the index of the input element for index at of an axis of d elements, or -1
+// for the value. at counts from the first input element. For example, -1 of mode reflect is
+// element 1.
 func (p *pad) origin(at, d int) int {
 	switch {
 	case at >= 0 && at < d:
@@ -123,12 +115,10 @@ func (p *pad) origin(at, d int) int {
 	}
 }
 
-// padBits writes line by line: the last axis that is padded, of which each turn is as
-// many elements as the axes after it have. x.ints has the origins on each axis.
-func padBits[T interface {
-	bits
-	tensor.Number
-}](m *moving, p *pad, out, in *tensor.Tensor, value T) {
+// pad writes line by line along the last padded axis. Each of its elements is a unit of the
+// elements of the axes after it. x.ints has the origins on each axis.
+func (word[T]) pad(m *moving, p *pad, out, in *tensor.Tensor, bits uint64) {
+	value := T(bits)
 	dst, src := tensor.Slice[T](out), tensor.Slice[T](in)
 	if out.Shape.Rank() == 0 {
 		dst[0] = src[0]
@@ -139,7 +129,7 @@ func padBits[T interface {
 		unit *= int(d)
 	}
 	w := &m.x.loop
-	shape := cut(&out.Shape, p.last+1)
+	shape := firstDims(&out.Shape, p.last+1)
 	w.start(&shape, 1)
 	n, middle, left := w.size[p.last], int(in.Shape.Dim(p.last)), p.before[p.last]
 	skip := 0
@@ -168,8 +158,8 @@ func padBits[T interface {
 	}
 }
 
-// line returns where the line of the input begins that the present one is made of, -1 for
-// none: in turns of the last axis that is padded.
+// line returns where the input's line for the current line of the output begins, in units,
+// or -1 for none.
 func (p *pad) line(m *moving, in *tensor.Tensor) int {
 	from, at, w := 0, 0, &m.x.loop
 	for i := range p.last {

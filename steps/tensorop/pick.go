@@ -8,10 +8,10 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// gather takes elements, or what lies along the axes after, by their indices on an axis.
+// gather selects elements, or whole subarrays of the axes after, by their indices on an axis.
 type gather struct {
 	batch, axis int
-	fixed       tensor.Tensor // indices that no input gives
+	fixed       tensor.Tensor // the indices of parameter "indices"
 }
 
 func makeGather(s *spec) error {
@@ -30,7 +30,7 @@ func makeGather(s *spec) error {
 		return s.errorf("parameter 'indices' is set, but input '%s' has the indices", s.in[1].Name)
 	case len(s.in) == 2:
 		if d := s.in[1].DType; d != tensor.Int32 && d != tensor.Int64 {
-			return s.errorf("input '%s' is %s, expected TYPE_INT32 or TYPE_INT64", s.in[1].Name, d.ConfigName())
+			return s.errType(1, "TYPE_INT32 or TYPE_INT64")
 		}
 		index = s.in[1].Dims
 	case len(list) == 0:
@@ -81,29 +81,20 @@ func (g *gather) move(m *moving) error {
 	if n == 0 {
 		return status.Errorf(status.InvalidArg, "there is nothing to take from an axis of 0 elements")
 	}
-	l := lines{rows: rows, n: n, inner: 1, indices: m.x.ints, each: len(m.x.ints)}
+	t := taking{rows: rows, n: n, inner: 1, indices: m.x.ints, each: len(m.x.ints)}
 	for _, d := range in.Shape.Dims()[g.axis+1:] {
-		l.inner *= int(d)
+		t.inner *= int(d)
 	}
-	l.outer = int(in.Shape.Elements()) / (rows * n * l.inner)
+	t.outer = int(in.Shape.Elements()) / (rows * n * t.inner)
 	if !g.fixed.Present() {
-		l.each /= rows
+		t.each /= rows
 	}
-	switch in.DType.Size() {
-	case 1:
-		take[uint8](&l, out, in)
-	case 2:
-		take[uint16](&l, out, in)
-	case 4:
-		take[uint32](&l, out, in)
-	default:
-		take[uint64](&l, out, in)
-	}
+	copierOf(in.DType).take(&t, out, in)
 	return nil
 }
 
-// indices reads what may count from the end. One that is outside fails its row, or all
-// where it is fixed, and gives 0.
+// indices reads the indices to x.ints. A negative one counts from the end. One that is
+// outside becomes 0 and fails its row, or all rows where it is fixed.
 func (g *gather) indices(m *moving, index *tensor.Tensor, rows, n int) {
 	m.x.ints = m.x.ints[:0]
 	if index.DType == tensor.Int32 {
@@ -134,47 +125,44 @@ func (g *gather) indices(m *moving, index *tensor.Tensor, rows, n int) {
 	}
 }
 
-// lines says what take copies: of each row and turn of the axes before, those of n lines
-// of inner elements that the row's indices name.
-type lines struct {
+// taking describes a gather: for each row and each of outer steps of the axes before, it
+// copies those of n units, of inner elements each, that the row's indices name.
+type taking struct {
 	rows, outer, n, inner int
 	indices               []int
-	each                  int // indices of a row; all rows have the same when there are no more
+	each                  int // indices per row; all rows share them when there are no more
 }
 
-func take[T interface {
-	bits
-	tensor.Number
-}](l *lines, out, in *tensor.Tensor) {
+func (word[T]) take(t *taking, out, in *tensor.Tensor) {
 	dst, src := tensor.Slice[T](out), tensor.Slice[T](in)
-	indices := l.indices
-	for row := range l.rows {
-		if len(l.indices) > l.each {
-			indices = l.indices[row*l.each : (row+1)*l.each]
+	indices := t.indices
+	for row := range t.rows {
+		if len(t.indices) > t.each {
+			indices = t.indices[row*t.each : (row+1)*t.each]
 		}
-		for range l.outer {
-			if l.inner == 1 {
+		for range t.outer {
+			if t.inner == 1 {
 				for k, i := range indices {
 					dst[k] = src[i]
 				}
 				dst = dst[len(indices):]
 			} else {
 				for _, i := range indices {
-					copy(dst, src[i*l.inner:(i+1)*l.inner])
-					dst = dst[l.inner:]
+					copy(dst, src[i*t.inner:(i+1)*t.inner])
+					dst = dst[t.inner:]
 				}
 			}
-			src = src[l.n*l.inner:]
+			src = src[t.n*t.inner:]
 		}
 	}
 }
 
-// where takes elements of its second input where the first is true, else of the third.
+// where selects elements of its second input where the first is true, else of the third.
 type where struct{ batch int }
 
 func makeWhere(s *spec) error {
 	if d := s.in[0].DType; d != tensor.Bool {
-		return s.errorf("input '%s' is %s, expected TYPE_BOOL", s.in[0].Name, d.ConfigName())
+		return s.errType(0, "TYPE_BOOL")
 	}
 	if err := s.same(1); err != nil {
 		return err
@@ -211,26 +199,14 @@ func (v *where) move(m *moving) error {
 		w.broadcast(k+1, &m.in[k].Shape, v.batch)
 	}
 	w.fold()
-	if w.nothing {
+	if w.empty {
 		return nil
 	}
-	switch out.DType.Size() {
-	case 1:
-		choose[uint8](w, out, m.in)
-	case 2:
-		choose[uint16](w, out, m.in)
-	case 4:
-		choose[uint32](w, out, m.in)
-	default:
-		choose[uint64](w, out, m.in)
-	}
+	copierOf(out.DType).choose(w, out, m.in)
 	return nil
 }
 
-func choose[T interface {
-	bits
-	tensor.Number
-}](w *nest, out *tensor.Tensor, in []tensor.Tensor) {
+func (word[T]) choose(w *nest, out *tensor.Tensor, in []tensor.Tensor) {
 	dst, yes := tensor.Slice[T](out), in[0].Bytes()
 	one, two := tensor.Slice[T](&in[1]), tensor.Slice[T](&in[2])
 	n := w.inner()
@@ -259,7 +235,8 @@ func choose[T interface {
 	}
 }
 
-// oneHot makes of each index as many elements, of which that one is 1 and the others 0.
+// oneHot expands each index to depth elements: 1 at the index, 0 elsewhere. For example,
+// index 1 of depth 3 gives 0, 1, 0.
 type oneHot struct {
 	batch, depth int
 	dtype        tensor.DType
@@ -268,7 +245,7 @@ type oneHot struct {
 
 func makeOneHot(s *spec) error {
 	if d := s.in[0].DType; d != tensor.Int32 && d != tensor.Int64 {
-		return s.errorf("input '%s' is %s, expected TYPE_INT32 or TYPE_INT64", s.in[0].Name, d.ConfigName())
+		return s.errType(0, "TYPE_INT32 or TYPE_INT64")
 	}
 	d, err := s.dtype("dtype", tensor.FP32)
 	if err != nil {

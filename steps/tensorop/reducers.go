@@ -1,16 +1,18 @@
 package tensorop
 
-import (
-	"github.com/tutti-server/tutti/core/tensor"
-)
+import "github.com/tutti-server/tutti/core/tensor"
 
-func reduceAll[T tensor.Number](r *reduce, out, in *tensor.Tensor, g lineup) {
+func (number[T]) reduce(r *reduce, out, in *tensor.Tensor, g lines) {
 	src := tensor.Slice[T](in)
 	switch {
-	case r.position && r.name == "argmax":
-		positions(tensor.Slice[int64](out), src, g, true)
 	case r.position:
-		positions(tensor.Slice[int64](out), src, g, false)
+		dst := tensor.Slice[int64](out)
+		for o := range g.outer {
+			for i := range g.inner {
+				line := src[o*g.n*g.inner+i : (o+1)*g.n*g.inner]
+				dst[o*g.inner+i] = extremeAt(line, g.inner, r.name == "argmin")
+			}
+		}
 	case g.inner == 1:
 		reduceLines(r.name, tensor.Slice[T](out), src, g)
 	default:
@@ -18,71 +20,43 @@ func reduceAll[T tensor.Number](r *reduce, out, in *tensor.Tensor, g lineup) {
 	}
 }
 
-// positions finds the first of the greatest or least; what is no number is both.
-func positions[T tensor.Number](dst []int64, src []T, g lineup, greatest bool) {
-	for o := range g.outer {
-		for i := range g.inner {
-			line := src[o*g.n*g.inner+i : (o+1)*g.n*g.inner]
-			if greatest {
-				dst[o*g.inner+i] = greatestAt(line, g.inner)
-			} else {
-				dst[o*g.inner+i] = leastAt(line, g.inner)
-			}
-		}
+// beyond reports whether v takes the place of best as the greatest element, or the least:
+// it is greater (less), or one of them is NaN, as numpy has it.
+func beyond[T tensor.Number](v, best T, least bool) bool {
+	if least {
+		return !(v >= best) //nolint:staticcheck // v < best differs for NaN
 	}
+	return !(v <= best) //nolint:staticcheck // v > best differs for NaN
 }
 
-// isNaN tells what is no number.
-func isNaN[T tensor.Number](v T) bool { return v != v } //nolint:gocritic // which alone differs from itself
-
-// after tells whether a is greater than b or one of them is no number.
-func after[T tensor.Number](a, b T) bool { return !(a <= b) } //nolint:staticcheck // a > b says something else of what is no number
-
-// greatestAt goes through every apart-th element.
-func greatestAt[T tensor.Number](line []T, apart int) int64 {
-	if apart == 1 {
-		if best, n := greatestFast(line); n > 0 {
-			return greatestAfter(line, n, best)
+// extremeAt returns the index of the first greatest or least of the elements that are so
+// far apart in line. The first NaN counts as both.
+func extremeAt[T tensor.Number](line []T, apart int, least bool) int64 {
+	best, at, from := line[0], 0, apart
+	if apart == 1 && !least {
+		if v, n := greatestFast(line); n > 0 {
+			best, at, from = v, -1, n
 		}
 	}
-	best, where := line[0], 0
-	for at := apart; at < len(line) && !isNaN(best); at += apart {
-		if v := line[at]; after(v, best) {
-			best, where = v, at
+	for i := from; i < len(line) && !isNaN(best); i += apart {
+		if v := line[i]; beyond(v, best, least) {
+			best, at = v, i
 		}
 	}
-	return int64(where / apart)
+	if at < 0 {
+		at = firstFast(line, from, best)
+	}
+	return int64(at / apart)
 }
 
-// greatestAfter is greatestAt where the greatest of the first n elements is known.
-func greatestAfter[T tensor.Number](line []T, n int, best T) int64 {
-	where := -1
-	for k := n; k < len(line) && !isNaN(best); k++ {
-		if v := line[k]; after(v, best) {
-			best, where = v, k
-		}
+// extremeOf returns the greatest or least element, or the first NaN if there is one.
+func extremeOf[T tensor.Number](line []T, least bool) T {
+	best, done := line[0], 0
+	if !least {
+		best, done = greatestFast(line)
 	}
-	if where < 0 {
-		where = firstFast(line, n, best)
-	}
-	return int64(where)
-}
-
-func leastAt[T tensor.Number](line []T, apart int) int64 {
-	best, where := line[0], 0
-	for at := apart; at < len(line) && !isNaN(best); at += apart {
-		if v := line[at]; after(best, v) {
-			best, where = v, at
-		}
-	}
-	return int64(where / apart)
-}
-
-// greatestOf returns the greatest, or what is no number if there is such.
-func greatestOf[T tensor.Number](line []T) T {
-	best, done := greatestFast(line)
 	for _, v := range line[done:] {
-		if after(v, best) {
+		if beyond(v, best, least) {
 			if best = v; isNaN(v) {
 				break
 			}
@@ -91,20 +65,8 @@ func greatestOf[T tensor.Number](line []T) T {
 	return best
 }
 
-func leastOf[T tensor.Number](line []T) T {
-	best := line[0]
-	for _, v := range line {
-		if after(best, v) {
-			if best = v; isNaN(v) {
-				break
-			}
-		}
-	}
-	return best
-}
-
-// reduceLines reduces elements that lie together.
-func reduceLines[T tensor.Number](name string, dst, src []T, g lineup) {
+// reduceLines reduces elements that lie next to each other.
+func reduceLines[T tensor.Number](name string, dst, src []T, g lines) {
 	for o := range dst {
 		line := src[o*g.n : (o+1)*g.n]
 		switch name {
@@ -118,15 +80,14 @@ func reduceLines[T tensor.Number](name string, dst, src []T, g lineup) {
 				p *= v
 			}
 			dst[o] = p
-		case "min":
-			dst[o] = leastOf(line)
 		default:
-			dst[o] = greatestOf(line)
+			dst[o] = extremeOf(line, name == "min")
 		}
 	}
 }
 
-// half of more than so many elements are added by themselves, which keeps the error small.
+// pairwise is the number of elements above which the two halves of a line are summed
+// separately. This keeps the rounding error small.
 const pairwise = 256
 
 func sum[T tensor.Number](line []T) T {
@@ -147,8 +108,8 @@ func sum[T tensor.Number](line []T) T {
 	return total
 }
 
-// reduceRows reduces rows of inner elements to one.
-func reduceRows[T tensor.Number](name string, dst, src []T, g lineup) {
+// reduceRows reduces n rows of inner elements to one row.
+func reduceRows[T tensor.Number](name string, dst, src []T, g lines) {
 	for o := range g.outer {
 		to := dst[o*g.inner : (o+1)*g.inner]
 		rows := src[o*g.n*g.inner : (o+1)*g.n*g.inner]
@@ -158,7 +119,7 @@ func reduceRows[T tensor.Number](name string, dst, src []T, g lineup) {
 			copy(to, rows)
 			rows = rows[g.inner:]
 		}
-		if (name == "sum" || name == "mean") && !fast[T]() {
+		if (name == "sum" || name == "mean") && !hasVectors[T]() {
 			for ; len(rows) >= 4*g.inner; rows = rows[4*g.inner:] {
 				addRows(to, rows)
 			}
@@ -174,7 +135,7 @@ func reduceRows[T tensor.Number](name string, dst, src []T, g lineup) {
 	}
 }
 
-// addRows adds four rows, one after the other.
+// addRows adds four consecutive rows to one.
 func addRows[T tensor.Number](to, rows []T) {
 	n := len(to)
 	a, b, c, d := rows[:n], rows[n:][:n], rows[2*n:][:n], rows[3*n:][:n]
@@ -184,25 +145,15 @@ func addRows[T tensor.Number](to, rows []T) {
 }
 
 func reduceRow[T tensor.Number](name string, to, row []T) {
-	row = row[:len(to)]
 	switch name {
 	case "sum", "mean":
 		done := computeVector(add, to, to, row)
-		to, row = to[done:], row[done:]
-		for i, v := range row {
-			to[i] += v
-		}
+		plainLoop(add, to[done:], to[done:], row[done:])
 	case "prod":
-		for i, v := range row {
-			to[i] *= v
-		}
+		plainLoop(multiply, to, to, row)
 	case "min":
-		for i, v := range row {
-			to[i] = min(to[i], v)
-		}
+		plainLoop(minimum, to, to, row)
 	default:
-		for i, v := range row {
-			to[i] = max(to[i], v)
-		}
+		plainLoop(maximum, to, to, row)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// reshape shares its input's memory.
+// reshape changes the shape; the output shares the memory of the input.
 type reshape struct {
 	batch int
 	dims  tensor.Shape // at most one is -1
-	rest  int          // which, or -1
+	rest  int          // the index of that one, or -1
 }
 
 func makeReshape(s *spec) error {
@@ -72,10 +72,10 @@ func (r *reshape) run(b *backends.Batch, _ *scratch) error {
 	return nil
 }
 
-// transpose moves axes.
+// transpose reorders axes, as numpy.transpose does.
 type transpose struct {
 	batch int
-	axes  []int // with that of the batch
+	axes  []int // the batch dimension among them
 }
 
 func makeTranspose(s *spec) error {
@@ -119,7 +119,7 @@ func (t *transpose) move(m *moving) error {
 	return nil
 }
 
-// permuted makes a nest that reads a tensor with its axes in another order.
+// permuted makes a nest that reads a tensor of shape from with its axes in another order.
 func permuted(w *nest, shape, from *tensor.Shape, axes []int) {
 	w.start(shape, 2)
 	var strides dims

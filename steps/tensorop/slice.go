@@ -10,15 +10,15 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// span is what is taken of one axis. A nil bound is the end that the step comes from or
-// goes to.
+// span is a numpy slice of one axis: first:last:step, where a nil bound is left out. For
+// example, "1:" is {first: 1, step: 1}.
 type span struct {
-	first, last  *int
-	step         int
-	single, gaps bool // one element, whose axis goes; the axes between
+	first, last      *int
+	step             int
+	single, ellipsis bool // one index, which drops the axis; "..."
 }
 
-// slice takes parts of a tensor.
+// slice selects parts of a tensor as numpy's basic indexing does.
 type slice struct {
 	batch int
 	spans []span
@@ -30,14 +30,14 @@ func makeSlice(s *spec) error {
 		return s.errorf("parameter 'slice' is needed, such as '0:2, ..., -1'")
 	}
 	v := &slice{batch: s.batch}
-	gaps := -1
+	ellipsis := -1
 	for i, part := range strings.Split(text, ",") {
 		p, ok := parseSpan(strings.TrimSpace(part))
-		if !ok || p.gaps && gaps >= 0 {
+		if !ok || p.ellipsis && ellipsis >= 0 {
 			return s.errorf("parameter 'slice' is '%s', expected start:stop:step, an index or one '...' for each axis", text)
 		}
-		if p.gaps {
-			gaps = i
+		if p.ellipsis {
+			ellipsis = i
 			continue
 		}
 		v.spans = append(v.spans, p)
@@ -46,11 +46,11 @@ func makeSlice(s *spec) error {
 	if len(v.spans) > rank {
 		return s.errorf("parameter 'slice' is '%s', expected at most %d axes", text, rank)
 	}
-	if gaps < 0 {
-		gaps = len(v.spans)
+	if ellipsis < 0 {
+		ellipsis = len(v.spans)
 	}
 	for len(v.spans) < rank {
-		v.spans = slices.Insert(v.spans, gaps, span{step: 1})
+		v.spans = slices.Insert(v.spans, ellipsis, span{step: 1})
 	}
 	var out []int64
 	for i, p := range v.spans {
@@ -74,7 +74,7 @@ func makeSlice(s *spec) error {
 
 func parseSpan(text string) (span, bool) {
 	if text == "..." {
-		return span{gaps: true}, true
+		return span{ellipsis: true}, true
 	}
 	parts := strings.Split(text, ":")
 	var at [3]*int
@@ -98,7 +98,8 @@ func parseSpan(text string) (span, bool) {
 	return p, p.step != 0 && (!p.single || p.first != nil)
 }
 
-// bounds returns where a span begins on an axis of d elements, and how many it has.
+// bounds returns the first element of a span on an axis of d elements, and the number of
+// elements. It reports false for an index outside of the axis.
 func (p *span) bounds(d int) (first, count int, ok bool) {
 	if p.single {
 		if first = *p.first; first < 0 {
@@ -106,7 +107,7 @@ func (p *span) bounds(d int) (first, count int, ok bool) {
 		}
 		return first, 1, first >= 0 && first < d
 	}
-	low, high := 0, d // where first and last can be
+	low, high := 0, d // the range of first and last
 	if p.step < 0 {
 		low, high = -1, d-1
 	}
@@ -126,7 +127,7 @@ func (p *span) bounds(d int) (first, count int, ok bool) {
 	return first, max(0, (first-last-p.step-1)/-p.step), true
 }
 
-// within returns a bound, which may count from the end, between two.
+// within returns a bound, which counts from the end when negative, limited to low and high.
 func within(at, d, low, high int) int {
 	if at < 0 {
 		at += d
@@ -152,7 +153,7 @@ func (v *slice) move(m *moving) error {
 		}
 		w.stride[1][axis] *= p.step
 		w.size[axis] = count
-		w.nothing = w.nothing || count == 0
+		w.empty = w.empty || count == 0
 	}
 	w.dense(0)
 	shape := in.Shape
@@ -163,7 +164,7 @@ func (v *slice) move(m *moving) error {
 			to++
 		}
 	}
-	shape = cut(&shape, to)
+	shape = firstDims(&shape, to)
 	if first, ok := view(m, &shape); ok {
 		size := in.DType.Size()
 		out := m.b.In[0].Retain()
@@ -178,16 +179,17 @@ func (v *slice) move(m *moving) error {
 	return err
 }
 
-// view tells whether what is taken lies together, and where it begins.
+// view reports whether the selected elements lie next to each other, so that the output can
+// share the memory of the input, and where they begin.
 func view(m *moving, shape *tensor.Shape) (int, bool) {
 	w := &m.x.loop
 	first := w.at[1]
-	if m.text || w.nothing {
+	if m.text || w.empty {
 		return 0, false
 	}
 	w.fold()
 	return first, w.rank == 1 && (w.stride[1][0] == 1 || shape.Elements() == 1)
 }
 
-// cut returns the first n dimensions.
-func cut(shape *tensor.Shape, n int) tensor.Shape { return tensor.Of(shape.Dims()[:n]...) }
+// firstDims returns the first n dimensions.
+func firstDims(shape *tensor.Shape, n int) tensor.Shape { return tensor.Of(shape.Dims()[:n]...) }

@@ -6,33 +6,27 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps"
 )
 
-// runner runs an operation on a batch.
-type runner interface {
-	run(b *backends.Batch, x *scratch) error
-}
-
 // operation is one value of parameter "op".
 type operation struct {
 	name string
-	// params are those it uses; one with a star is needed.
+	// params are the parameters it reads, besides "op".
 	params []string
-	// least and most inputs.
+	// least and most are the limits of the number of inputs.
 	least, most int
 	build       func(*spec) error
 }
 
-// spec is what configuration says of an operation, and what is made of it.
+// spec is an operation while it is built: the configuration, then the outputs and the runner.
 type spec struct {
 	*operation
 	s     *steps.Settings
 	in    []config.Port
-	batch int // dimensions before those of a row: 1 in a model that batches
+	batch int // 1 where the model batches: the number of dimensions before those of a row
 
 	out []config.Port
 	run runner
@@ -43,6 +37,11 @@ func (s *spec) param(key string) string { return s.s.Params[key] }
 // errorf names the operation and the model.
 func (s *spec) errorf(format string, args ...any) error {
 	return fmt.Errorf("operation '%s' of model '%s': %w", s.name, s.s.Model, fmt.Errorf(format, args...))
+}
+
+// errType reports that input i does not have the expected type.
+func (s *spec) errType(i int, expected string) error {
+	return s.errorf("input '%s' is %s, expected %s", s.in[i].Name, s.in[i].DType.ConfigName(), expected)
 }
 
 // output adds an output, with the name that config.pbtxt gives it.
@@ -71,7 +70,7 @@ func (s *spec) dtype(key string, byDefault tensor.DType) (tensor.DType, error) {
 	return 0, s.errorf("parameter '%s' is '%s', expected a type such as FP32 or INT64", key, text)
 }
 
-// rank returns the dimensions of a row of the first input.
+// rank returns the number of dimensions of a row of the first input.
 func (s *spec) rank() int { return s.in[0].Dims.Rank() }
 
 // axis reads parameter "axis" as one of rank axes, counted from the end when negative.
@@ -128,7 +127,7 @@ func (s *spec) axes(key string, rank int) ([]int, error) {
 	return list, nil
 }
 
-// flag reads parameter key as true or false, which it is by default.
+// flag reads parameter key as true or false, the default.
 func (s *spec) flag(key string) (bool, error) {
 	switch s.param(key) {
 	case "true":
@@ -150,7 +149,8 @@ func (s *spec) same(i int) error {
 	return nil
 }
 
-// joined returns the dims that numpy broadcasts a and b to; -1 is any extent.
+// joined returns the dims that numpy broadcasts a and b to, where -1 is any extent. For
+// example, [-1, 1] and [4] give [-1, 4].
 func (s *spec) joined(a, b tensor.Shape) (tensor.Shape, error) {
 	if a.Rank() < b.Rank() {
 		a, b = b, a

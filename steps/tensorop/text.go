@@ -6,137 +6,129 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Texts are moved as numbers that say where they are: the bytes before the element in
-// its tensor, and in the highest bits which tensor that is.
+// Elements of BYTES tensors are moved as UINT64 references: the low bits are the offset of
+// the element in its tensor, the bits from sourceShift on the number of that tensor.
 const sourceShift = 48
 
-// places returns where the elements of texts lie, of all tensors one after the other. It
-// is good until the next call.
-func (x *scratch) places(list ...*tensor.Tensor) ([]int, error) {
+var errTruncated = status.Errorf(status.Internal, "an input ends inside an element")
+
+// eachOffset calls use with the byte offset of each element of a BYTES tensor.
+func eachOffset(t *tensor.Tensor, use func(i, offset int)) error {
+	data := t.Bytes()
+	rest := data
+	for i := range int(t.Shape.Elements()) {
+		use(i, len(data)-len(rest))
+		var ok bool
+		if _, rest, ok = tensor.NextBytes(rest); !ok {
+			return errTruncated
+		}
+	}
+	return nil
+}
+
+// offsets returns the byte offsets of the elements of BYTES tensors, one tensor after the
+// other. They are valid until the next call.
+func (x *scratch) offsets(list ...*tensor.Tensor) ([]int, error) {
 	x.ints = x.ints[:0]
 	for _, t := range list {
-		data := t.Bytes()
-		rest := data
-		for range t.Shape.Elements() {
-			x.ints = append(x.ints, len(data)-len(rest))
-			var ok bool
-			if _, rest, ok = tensor.NextBytes(rest); !ok {
-				return nil, status.Errorf(status.Internal, "an input ends inside an element")
-			}
+		if err := eachOffset(t, func(_, offset int) { x.ints = append(x.ints, offset) }); err != nil {
+			return nil, err
 		}
 	}
 	return x.ints, nil
 }
 
-// elementAt returns the element whose length begins at a place.
-func elementAt(data []byte, at int) []byte {
-	elem, _, _ := tensor.NextBytes(data[at:])
+// elementAt returns the element at an offset.
+func elementAt(data []byte, offset int) []byte {
+	elem, _, _ := tensor.NextBytes(data[offset:])
 	return elem
 }
 
-// table returns a tensor of the places of a tensor of texts; it moves to the caller.
-func table(b *backends.Batch, t *tensor.Tensor, source int) (tensor.Tensor, error) {
-	out, err := temporary(b, tensor.Uint64, &t.Shape)
-	if err != nil {
-		return out, err
-	}
-	data := t.Bytes()
-	rest := data
-	at := tensor.Slice[uint64](&out)
-	for i := range at {
-		at[i] = uint64(source)<<sourceShift | uint64(len(data)-len(rest))
-		var ok bool
-		if _, rest, ok = tensor.NextBytes(rest); !ok {
-			out.Release()
-			return out, status.Errorf(status.Internal, "an input ends inside an element")
-		}
-	}
-	return out, nil
-}
-
-// mover moves elements of any type of fixed size: of in, to outputs that it asks for.
+// mover moves elements of any type of fixed size from m.in to outputs of m.alloc.
 type mover interface {
 	move(m *moving) error
 }
 
-// moving is an execution of a mover.
+// moving is one execution of a mover.
 type moving struct {
 	b    *backends.Batch
 	x    *scratch
-	in   []tensor.Tensor
+	in   []tensor.Tensor // references in place of texts
 	text bool
-	// extra is one more source, the text that pad adds.
+	outs []*tensor.Tensor // references, where text is set
+	// extra is one more source of texts: the value that pad adds.
 	extra *tensor.Tensor
 }
 
-// alloc makes an output, or what stands for one of texts: it is borrowed.
+// alloc allocates output i. Where the elements are texts it returns a tensor of references
+// instead. Both are borrowed.
 func (m *moving) alloc(i int, d tensor.DType, shape *tensor.Shape) (*tensor.Tensor, error) {
 	if !m.text {
 		return m.b.Alloc(i, d, *shape)
 	}
-	t, err := temporary(m.b, tensor.Uint64, shape)
-	if err != nil {
-		return nil, err
-	}
-	m.x.list = append(m.x.list, t)
-	return &m.x.list[len(m.x.list)-1], nil
+	t, err := m.x.temp(m.b, tensor.Uint64, shape)
+	m.outs = append(m.outs, t)
+	return t, err
 }
 
-// moves runs a mover on inputs from the first-th on: the others are what they are.
+// moves executes a mover. The inputs before the first-th are not moved: they hold indices
+// or conditions.
 func moves(b *backends.Batch, x *scratch, v mover, first int, extra *tensor.Tensor) error {
 	m := &x.moving
-	*m = moving{b: b, x: x, in: b.In, extra: extra}
+	*m = moving{b: b, x: x, in: b.In, extra: extra, outs: m.outs[:0]}
 	if b.In[first].DType != tensor.Bytes {
 		return v.move(m)
 	}
 	m.text = true
 	x.in = append(x.in[:0], b.In...)
 	m.in = x.in
-	clear(m.in[first:])
-	defer tensor.ReleaseAll(m.in[first:])
 	for i := first; i < len(b.In); i++ {
 		if b.In[i].DType != tensor.Bytes {
-			m.in[i] = b.In[i].Retain()
 			continue
 		}
-		t, err := table(b, &b.In[i], i)
+		t, err := x.temp(b, tensor.Uint64, &b.In[i].Shape)
 		if err != nil {
 			return err
 		}
-		m.in[i] = t
+		refs := tensor.Slice[uint64](t)
+		if err := eachOffset(&b.In[i], func(k, offset int) { refs[k] = uint64(i)<<sourceShift | uint64(offset) }); err != nil {
+			return err
+		}
+		m.in[i] = *t
 	}
 	if err := v.move(m); err != nil {
 		return err
 	}
-	return m.texts()
-}
-
-// texts makes outputs of what stands for them.
-func (m *moving) texts() error {
-	for i := range m.x.list {
-		t := &m.x.list[i]
-		size := 0
-		for _, at := range tensor.Slice[uint64](t) {
-			size += tensor.EncodedLen(len(m.element(at)))
-		}
-		out, err := m.b.AllocBytes(i, t.Shape, size)
-		if err != nil {
+	for i, t := range m.outs {
+		if err := m.resolve(i, t); err != nil {
 			return err
-		}
-		dst := out.Bytes()[:0]
-		for _, at := range tensor.Slice[uint64](t) {
-			dst = tensor.AppendBytes(dst, m.element(at))
 		}
 	}
 	return nil
 }
 
-// element returns the element at a place.
-func (m *moving) element(at uint64) []byte {
-	source := int(at >> sourceShift)
+// resolve writes output i: the texts of a tensor of references.
+func (m *moving) resolve(i int, t *tensor.Tensor) error {
+	size := 0
+	for _, ref := range tensor.Slice[uint64](t) {
+		size += tensor.EncodedLen(len(m.element(ref)))
+	}
+	out, err := m.b.AllocBytes(i, t.Shape, size)
+	if err != nil {
+		return err
+	}
+	dst := out.Bytes()[:0]
+	for _, ref := range tensor.Slice[uint64](t) {
+		dst = tensor.AppendBytes(dst, m.element(ref))
+	}
+	return nil
+}
+
+// element returns the text of a reference.
+func (m *moving) element(ref uint64) []byte {
 	t := m.extra
-	if source < len(m.b.In) {
+	if source := int(ref >> sourceShift); source < len(m.b.In) {
 		t = &m.b.In[source]
 	}
-	return elementAt(t.Bytes(), int(at&(1<<sourceShift-1)))
+	return elementAt(t.Bytes(), int(ref&(1<<sourceShift-1)))
 }

@@ -10,69 +10,61 @@ import (
 
 var unaryNames = []string{"absolute", "negative", "sqrt", "exp", "log", "floor", "ceil", "rint", "logical_not"}
 
-// unary computes each element of one operand. FP16 and BF16 are computed as float32.
+// signedTypes are those that absolute and negative accept.
+var signedTypes = []tensor.DType{
+	tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64, tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64,
+}
+
+// unary computes a function of each element. FP16 and BF16 are computed as FP32 and rounded.
 type unary struct {
 	name string
-	as   tensor.DType
-	// low and high are the bounds of clip, absent where there is none.
+	// low and high are the bounds of clip, not present where there is none. At least one is.
 	low, high tensor.Tensor
 }
 
 func makeUnary(s *spec) error {
 	d := s.in[0].DType
-	float := isHalf(d) || d == tensor.FP32 || d == tensor.FP64
-	signed := float || slices.Contains([]tensor.DType{tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64}, d)
-	u := &unary{name: s.name, as: d}
-	if isHalf(d) {
-		u.as = tensor.FP32
-	}
-	switch s.name {
-	case "logical_not":
+	signed := slices.Contains(signedTypes, d)
+	switch {
+	case s.name == "logical_not":
 		if d != tensor.Bool {
-			return s.errorf("input '%s' is %s, expected TYPE_BOOL", s.in[0].Name, d.ConfigName())
+			return s.errType(0, "TYPE_BOOL")
 		}
-	case "absolute", "negative":
+	case s.name == "absolute" || s.name == "negative":
 		if !signed {
-			return s.errorf("input '%s' is %s, expected signed numbers", s.in[0].Name, d.ConfigName())
+			return s.errType(0, "signed numbers")
 		}
-	default:
-		if !float {
-			return s.errorf("input '%s' is %s, expected floating-point numbers: cast it before", s.in[0].Name, d.ConfigName())
-		}
+	case !signed || d >= tensor.Int8 && d <= tensor.Int64:
+		return s.errType(0, "floating-point numbers: cast it before")
 	}
 	s.output(d, s.in[0].Dims)
-	s.run = u
+	s.run = &unary{name: s.name}
 	return nil
 }
 
 func makeClip(s *spec) error {
 	d := s.in[0].DType
 	if d == tensor.Bool || d == tensor.Bytes {
-		return s.errorf("input '%s' is %s, expected numbers", s.in[0].Name, d.ConfigName())
-	}
-	u := &unary{name: s.name, as: d}
-	if isHalf(d) {
-		u.as = tensor.FP32
+		return s.errType(0, "numbers")
 	}
 	if s.param("low") == "" && s.param("high") == "" {
 		return s.errorf("parameter 'low' or 'high' is needed")
 	}
+	u := &unary{name: s.name}
 	for key, bound := range map[string]*tensor.Tensor{"low": &u.low, "high": &u.high} {
 		if s.param(key) == "" {
 			continue
 		}
-		var err error
-		if *bound, err = s.scalar(key, d); err != nil {
+		narrow, err := s.scalar(key, d)
+		if err != nil {
 			return err
 		}
-		if isHalf(d) { // the rounded number
-			half := tensor.Slice[uint16](bound)
-			wide, err := fixed(tensor.FP32, tensor.Of(), 0)
-			if err != nil {
+		*bound = narrow
+		if isHalf(d) { // the rounded number, as the elements are
+			if *bound, err = fixed(tensor.FP32, tensor.Of(), 0); err != nil {
 				return err
 			}
-			widen(tensor.Slice[float32](&wide), half, d)
-			*bound = wide
+			widen(tensor.Slice[float32](bound), tensor.Slice[uint16](&narrow), d)
 		}
 	}
 	s.output(d, s.in[0].Dims)
@@ -80,62 +72,35 @@ func makeClip(s *spec) error {
 	return nil
 }
 
-func (u *unary) run(b *backends.Batch, _ *scratch) error {
+func (u *unary) run(b *backends.Batch, x *scratch) error {
 	in := &b.In[0]
 	out, err := b.Alloc(0, in.DType, in.Shape)
 	if err != nil {
 		return err
 	}
 	if !isHalf(in.DType) {
-		u.compute(out, in)
+		numbers[in.DType].unary(u, out, in)
 		return nil
 	}
-	wide, err := widenedOf(b, in, tensor.FP32)
+	wide, err := x.converted(b, in, tensor.FP32)
 	if err != nil {
 		return err
 	}
-	defer wide.Release()
-	u.compute(&wide, &wide)
-	_, err = convert(b, out, &wide, wrap)
+	numbers[tensor.FP32].unary(u, wide, wide)
+	_, err = convert(b, x, out, wide, wrap)
 	return err
 }
 
-func (u *unary) compute(out, in *tensor.Tensor) {
-	switch u.as {
-	case tensor.Bool:
-		dst := out.Bytes()
-		for i, v := range in.Bytes() {
-			dst[i] = truth(v == 0)
-		}
-	case tensor.Int8:
-		apply[int8](u, out, in)
-	case tensor.Int16:
-		apply[int16](u, out, in)
-	case tensor.Int32:
-		apply[int32](u, out, in)
-	case tensor.Int64:
-		apply[int64](u, out, in)
-	case tensor.Uint8:
-		apply[uint8](u, out, in)
-	case tensor.Uint16:
-		apply[uint16](u, out, in)
-	case tensor.Uint32:
-		apply[uint32](u, out, in)
-	case tensor.Uint64:
-		apply[uint64](u, out, in)
-	case tensor.FP32:
-		apply[float32](u, out, in)
-	default:
-		apply[float64](u, out, in)
-	}
-}
-
-func apply[T tensor.Number](u *unary, out, in *tensor.Tensor) {
+func (number[T]) unary(u *unary, out, in *tensor.Tensor) {
 	src := tensor.Slice[T](in)
 	dst := tensor.Slice[T](out)[:len(src)]
 	switch u.name {
 	case "clip":
 		clip(u, dst, src)
+	case "logical_not":
+		for i, v := range src {
+			dst[i] = T(truth(v == 0))
+		}
 	case "negative":
 		for i, v := range src {
 			dst[i] = -v
@@ -155,6 +120,7 @@ func apply[T tensor.Number](u *unary, out, in *tensor.Tensor) {
 	}
 }
 
+// clip limits the elements to the bounds. A NaN stays.
 func clip[T tensor.Number](u *unary, dst, src []T) {
 	switch {
 	case !u.high.Present():
@@ -169,7 +135,7 @@ func clip[T tensor.Number](u *unary, dst, src []T) {
 		}
 	default:
 		low, high := tensor.Slice[T](&u.low)[0], tensor.Slice[T](&u.high)[0]
-		done := clipped(dst, src, low, high)
+		done := clipFast(dst, src, low, high)
 		dst, src = dst[done:], src[done:]
 		for i, v := range src {
 			if v < low {

@@ -6,11 +6,12 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// lanes is how many float32 numbers go at a time. The functions here do as many of a
-// chunk as they can and return how many those are; nothing where types are others.
+// lanes is the number of float32 elements of a vector. The functions below process a
+// prefix of their slices and return its length: full vectors of FP32, 0 for other types
+// and on processors without AVX2, FMA and BMI2.
 const lanes = 8
 
-// whole returns how many of n elements go in full vectors.
+// whole returns how many of n elements fill whole vectors.
 func whole(n int) int {
 	if !vectors {
 		return 0
@@ -18,60 +19,48 @@ func whole(n int) int {
 	return n &^ (lanes - 1)
 }
 
-// fast tells the type that goes in vectors.
-func fast[T tensor.Number]() bool {
+// hasVectors reports whether sums of T have vector code.
+func hasVectors[T tensor.Number]() bool {
 	var none []T
 	_, ok := any(none).([]float32)
 	return ok && vectors
 }
 
+// vectorOps are the operations that have vector code; nil for the others.
+var vectorOps = [xor + 1]func(dst, a, b *float32, n int){
+	add: addVector, subtract: subtractVector, multiply: multiplyVector, divide: divideVector,
+}
+
+// vectorTests are the comparisons that have vector code.
+var vectorTests = [xor + 1]func(dst *byte, a, b *float32, n int){
+	equal: equalVector, notEqual: notEqualVector, less: lessVector, lessEqual: lessEqualVector,
+}
+
 func computeVector[T tensor.Number](c code, dst, one, two []T) int {
 	to, ok := any(dst).([]float32)
 	n := whole(len(dst))
-	if !ok || n == 0 {
+	if !ok || n == 0 || vectorOps[c] == nil {
 		return 0
 	}
 	a, b := any(one).([]float32), any(two).([]float32) //nolint:errcheck,forcetypeassert // the type of dst
 	_, _ = a[n-1], b[n-1]
-	switch c {
-	case add:
-		addVector(&to[0], &a[0], &b[0], n)
-	case subtract:
-		subtractVector(&to[0], &a[0], &b[0], n)
-	case multiply:
-		multiplyVector(&to[0], &a[0], &b[0], n)
-	case divide:
-		divideVector(&to[0], &a[0], &b[0], n)
-	default:
-		return 0
-	}
+	vectorOps[c](&to[0], &a[0], &b[0], n)
 	return n
 }
 
 func compareVector[T tensor.Number](c code, dst []byte, one, two []T) int {
 	a, ok := any(one).([]float32)
 	n := whole(len(dst))
-	if !ok || n == 0 {
+	if !ok || n == 0 || vectorTests[c] == nil {
 		return 0
 	}
 	b := any(two).([]float32) //nolint:errcheck,forcetypeassert // the type of one
 	_, _ = a[n-1], b[n-1]
-	switch c {
-	case equal:
-		equalVector(&dst[0], &a[0], &b[0], n)
-	case notEqual:
-		notEqualVector(&dst[0], &a[0], &b[0], n)
-	case less:
-		lessVector(&dst[0], &a[0], &b[0], n)
-	case lessEqual:
-		lessEqualVector(&dst[0], &a[0], &b[0], n)
-	default:
-		return 0
-	}
+	vectorTests[c](&dst[0], &a[0], &b[0], n)
 	return n
 }
 
-// castVector is uint8 to float32, and float32 to int32 where all fit.
+// castVector converts uint8 to float32, and float32 to int32 where all elements fit.
 func castVector[D, S tensor.Number](dst []D, src []S) int {
 	n := whole(len(src))
 	if n == 0 {
@@ -92,7 +81,8 @@ func castVector[D, S tensor.Number](dst []D, src []S) int {
 	return 0
 }
 
-func clipped[T tensor.Number](dst, src []T, low, high T) int {
+// clipFast limits elements to low and high.
+func clipFast[T tensor.Number](dst, src []T, low, high T) int {
 	from, ok := any(src).([]float32)
 	n := whole(len(src))
 	if !ok || n == 0 {
@@ -104,8 +94,8 @@ func clipped[T tensor.Number](dst, src []T, low, high T) int {
 	return n
 }
 
-// greatestFast returns the greatest of a part of a line, and how long the part is: none
-// of it is anything but a number.
+// greatestFast returns the greatest element of a prefix of line, and the length of that
+// prefix: 0 where it holds a NaN. line must not be empty.
 func greatestFast[T tensor.Number](line []T) (T, int) {
 	from, ok := any(line).([]float32)
 	n := whole(len(line))
@@ -122,7 +112,7 @@ func greatestFast[T tensor.Number](line []T) (T, int) {
 	return T(best), n
 }
 
-// firstFast returns where v is first among n elements of a line.
+// firstFast returns the index of the first v among the first n elements.
 func firstFast[T tensor.Number](line []T, n int, v T) int {
 	from, ok := any(line[:n]).([]float32)
 	if !ok || n == 0 {
@@ -131,7 +121,8 @@ func firstFast[T tensor.Number](line []T, n int, v T) int {
 	return firstVector(&from[0], n, float32(v))
 }
 
-// exponentials writes what the numbers are as exponents of e.
+// exponentials writes e to the power of each element. Vectors with an element beyond 87 in
+// size are computed one by one.
 func exponentials[T tensor.Number](dst, src []T) {
 	for len(src) > 0 {
 		done := 0

@@ -2,7 +2,8 @@ package tensorop
 
 import "golang.org/x/sys/cpu"
 
-// vectors tells whether the processor has what the functions below are made of.
+// vectors reports whether the processor has the instructions of the functions below. Their
+// n is a multiple of 8, except where said.
 var vectors = cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasBMI2
 
 //go:noescape
@@ -32,28 +33,30 @@ func lessEqualVector(dst *byte, a, b *float32, n int)
 //go:noescape
 func bytesVector(dst *float32, src *uint8, n int)
 
-// truncateVector reports whether no result is the least number, which stands for all
-// that do not fit.
+// truncateVector reports whether all elements fit: the processor gives the least number
+// for those that do not.
 //
 //go:noescape
 func truncateVector(dst *int32, src *float32, n int) (fit bool)
 
-// clipVector keeps what is no number.
+// clipVector leaves NaN as it is.
 //
 //go:noescape
 func clipVector(dst, src *float32, n int, low, high float32)
 
-// greatestVector gives the greatest of every eighth element, and whether all are numbers.
+// greatestVector writes the greatest of each lane, every eighth element, and reports whether
+// none is NaN.
 //
 //go:noescape
 func greatestVector(src *float32, n int, lanes *[8]float32) (numbers bool)
 
-// firstVector returns the index of the first element that is v, n if none is.
+// firstVector returns the index of the first element equal to v, or n.
 //
 //go:noescape
 func firstVector(src *float32, n int, v float32) int
 
-// expVector stops before eight elements of which one is beyond 87, and returns where.
+// expVector stops before the first vector with an element beyond 87 in size, and returns
+// the number of elements done. The polynomial is Cephes' expf.
 //
 //go:noescape
 func expVector(dst, src *float32, n int) int

@@ -2,7 +2,7 @@
 
 package tensorop
 
-// vectors tells that there are no functions for eight numbers at a time here.
+// vectors is false: only amd64 has vector code. The functions below are never called.
 const vectors = false
 
 func addVector(_, _, _ *float32, _ int)                    {}

@@ -1,0 +1,216 @@
+package tensorop
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// code is an operation of two operands.
+type code uint8
+
+const (
+	add code = iota
+	subtract
+	multiply
+	divide
+	floorDivide
+	remainder
+	power
+	minimum
+	maximum
+	equal
+	notEqual
+	less
+	lessEqual
+	greater
+	greaterEqual
+	and
+	or
+	xor
+)
+
+// binaryNames is indexed by code.
+var binaryNames = [...]string{
+	"add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "minimum", "maximum",
+	"equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+	"logical_and", "logical_or", "logical_xor",
+}
+
+// binary is an operation of two operands that are broadcast as numpy does.
+type binary struct {
+	code  code
+	batch int
+	// value is the second operand where that is not an input, the first if swap is set.
+	value tensor.Tensor
+	swap  bool
+	// as is the type of the computation, out the type of the output.
+	as, out tensor.DType
+}
+
+// makeBinary makes arithmetic, a comparison, or an operation of BOOL. Comparisons take
+// numbers, BOOL as 0 and 1, and texts by their bytes.
+func makeBinary(s *spec) error {
+	c, d := code(slices.Index(binaryNames[:], s.name)), s.in[0].DType
+	p := &binary{code: c, batch: s.batch, as: d, out: d}
+	switch {
+	case c >= and && d != tensor.Bool:
+		return s.errType(0, "TYPE_BOOL")
+	case c < equal && (d == tensor.Bool || d == tensor.Bytes):
+		return s.errType(0, "numbers")
+	case isHalf(d):
+		p.as = tensor.FP32
+	case c == divide && d != tensor.FP32:
+		p.as, p.out = tensor.FP64, tensor.FP64
+	}
+	if c >= equal {
+		p.out = tensor.Bool
+	}
+	shape := s.in[0].Dims
+	var err error
+	switch {
+	case len(s.in) == 2 && s.param("value") != "":
+		return s.errorf("parameter 'value' is set, but input '%s' is the second operand", s.in[1].Name)
+	case len(s.in) == 2:
+		if err = s.same(0); err == nil {
+			shape, err = s.joined(shape, s.in[1].Dims)
+		}
+	case s.param("value") == "":
+		return s.errorf("there is one operand: declare a second input or set parameter 'value'")
+	default:
+		if p.value, err = s.scalar("value", d); err == nil {
+			p.swap, err = s.flag("swap")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.output(p.out, shape)
+	s.run = p
+	return nil
+}
+
+// scalar reads parameter key as one element of a type.
+func (s *spec) scalar(key string, d tensor.DType) (tensor.Tensor, error) {
+	text := s.param(key)
+	t, err := fixed(d, tensor.Of(), tensor.EncodedLen(len(text)))
+	if err != nil {
+		return t, err
+	}
+	if d == tensor.Bytes {
+		copy(t.Bytes(), tensor.AppendBytes(nil, text))
+		return t, nil
+	}
+	if err := setText(&t, 0, []byte(text)); err != nil {
+		return t, s.errorf("parameter '%s' is %s, expected a number of type %s", key, strconv.Quote(text), d)
+	}
+	return t, nil
+}
+
+func (p *binary) run(b *backends.Batch, x *scratch) error {
+	one, two := &b.In[0], &p.value
+	var shape tensor.Shape
+	var err error
+	switch {
+	case !p.value.Present():
+		two = &b.In[1]
+		shape, err = broadcast(&one.Shape, &two.Shape, p.batch)
+	case p.swap:
+		shape = one.Shape
+		one, two = two, one
+	default:
+		shape = one.Shape
+	}
+	if err != nil {
+		return err
+	}
+	out, err := b.Alloc(0, p.out, shape)
+	if err != nil {
+		return err
+	}
+	w := &x.loop
+	w.start(&shape, 3)
+	if w.empty {
+		return nil
+	}
+	for k, t := range [...]*tensor.Tensor{one, two} {
+		if t != &p.value { // the value is the same for every row
+			w.broadcast(k+1, &t.Shape, p.batch)
+		}
+	}
+	w.fold()
+	switch p.as {
+	case tensor.Bytes:
+		return p.compareTexts(x, out, one, two)
+	case one.DType:
+		numbers[p.as].binary(p, b, x, out, one, two)
+		return nil
+	default:
+		return p.converted(b, x, out, one, two)
+	}
+}
+
+// broadcast returns the shape that numpy broadcasts both to. The first batch dimensions
+// of both are the same.
+func broadcast(one, two *tensor.Shape, batch int) (tensor.Shape, error) {
+	if one.Rank() < two.Rank() {
+		one, two = two, one
+	}
+	out := *one
+	missing := one.Rank() - two.Rank()
+	for i := one.Rank() - 1; i >= missing+batch; i-- {
+		m, n := one.Dim(i), two.Dim(i-missing)
+		if m != n && n != 1 {
+			if m != 1 {
+				return out, errShape("shapes %s and %s cannot be broadcast together", one, two)
+			}
+			out.SetDim(i, n)
+		}
+	}
+	return out, nil
+}
+
+// converted computes with another type than that of the operands.
+func (p *binary) converted(b *backends.Batch, x *scratch, out, one, two *tensor.Tensor) error {
+	one, err := x.converted(b, one, p.as)
+	if err != nil {
+		return err
+	}
+	if two, err = x.converted(b, two, p.as); err != nil {
+		return err
+	}
+	result := out
+	if p.code < equal && p.as != out.DType {
+		if result, err = x.temp(b, p.as, &out.Shape); err != nil {
+			return err
+		}
+	}
+	numbers[p.as].binary(p, b, x, result, one, two)
+	if result != out {
+		_, err = convert(b, x, out, result, wrap)
+	}
+	return err
+}
+
+// compareTexts compares BYTES elements by their bytes.
+func (p *binary) compareTexts(x *scratch, out, one, two *tensor.Tensor) error {
+	offsets, err := x.offsets(one, two)
+	if err != nil {
+		return err
+	}
+	w := &x.loop
+	first, second := offsets[:one.Shape.Elements()], offsets[one.Shape.Elements():]
+	dst := out.Bytes()
+	for more := true; more; more = w.next() {
+		for i := range w.inner() {
+			order := bytes.Compare(
+				elementAt(one.Bytes(), first[w.at[1]+i*w.step(1)]),
+				elementAt(two.Bytes(), second[w.at[2]+i*w.step(2)]))
+			compareLoop(p.code, dst[w.at[0]+i:][:1], []int8{int8(order)}, []int8{0})
+		}
+	}
+	return nil
+}

@@ -1,5 +1,5 @@
-// Package certs makes the TLS configuration of a listener from PEM files and has it
-// follow them while they change.
+// Package certs builds a listener's TLS configuration from PEM files and reloads them when they change, so that a renewed
+// certificate needs no restart.
 package certs
 
 import (
@@ -17,15 +17,14 @@ import (
 // Files names the PEM files of a listener's identity.
 type Files struct {
 	Cert, Key string
-	// ClientCA, when not empty, has the authorities one of which must have signed
-	// every client's certificate.
+	// ClientCA, when not empty, names the authorities of client certificates. Every client must then present a certificate
+	// that one of them has signed.
 	ClientCA string
 }
 
-// Load returns a listener's configuration for these protocols, preferred ones first
-// and as TLS names them ("h2"). A handshake that comes after the files have changed
-// sees what they hold then. When that cannot be used the one before stays, which log,
-// if there is one, is told once. The error is InvalidArg and names the file.
+// Load returns a listener's configuration for the given protocols, in order of preference and by their TLS names, for example
+// "h2", "http/1.1". Each handshake uses the files' current content. When that is unusable, the last usable content stays in
+// use, and log, which may be nil, gets one error. Errors have the code InvalidArg and name the file.
 func Load(f Files, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -36,7 +35,7 @@ func Load(f Files, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 		return nil, err
 	}
 	k.current.Store(cfg)
-	// What holds for all connections is said here, too, for servers that look at it.
+	// Servers that inspect the configuration find the settings of all connections here, too.
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: protocols,
@@ -46,7 +45,7 @@ func Load(f Files, log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	}, nil
 }
 
-// keys is what the files held when they could last be used.
+// keys caches the last usable content of the files.
 type keys struct {
 	files     Files
 	protocols []string
@@ -57,14 +56,14 @@ type keys struct {
 	seen [3]stamp // guarded by mu
 }
 
-// stamp tells one state of a file from another.
+// stamp identifies a state of a file.
 type stamp struct {
 	time time.Time
 	size int64
 }
 
-// latest returns the configuration for a handshake, beside which a look at the files
-// costs nothing. Of handshakes at the same time one looks, the others take what there is.
+// latest returns the configuration for a handshake. The files are checked each time, which is cheap beside a handshake. One of
+// several concurrent handshakes checks; the others use the cached content.
 func (k *keys) latest() *tls.Config {
 	if k.mu.TryLock() {
 		k.reload()
@@ -73,7 +72,7 @@ func (k *keys) latest() *tls.Config {
 	return k.current.Load()
 }
 
-// reload reads the files if they have changed; mu is held.
+// reload reads the files if they have changed. The caller must hold mu.
 func (k *keys) reload() {
 	stamps := k.files.stamps()
 	if stamps == k.seen {

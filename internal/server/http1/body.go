@@ -6,20 +6,21 @@ import (
 	"sync/atomic"
 )
 
-// body is a request's, of known length.
+// body reads a request body of known length.
 type body struct {
 	c       *conn
 	left    int64
 	closed  bool
-	arrived atomic.Bool // nothing is left; watch asks
+	cut     bool        // the handler has read io.ErrUnexpectedEOF
+	arrived atomic.Bool // left is 0; read by the watcher
 }
 
 func (b *body) begin(n int64) {
-	b.left, b.closed = n, false
+	b.left, b.closed, b.cut = n, false, false
 	b.arrived.Store(n == 0)
 }
 
-// Read reads what came with the head, then from the connection.
+// Read returns the bytes that came with the head, then reads from the connection.
 //
 // hot: no allocation.
 func (b *body) Read(p []byte) (n int, err error) {
@@ -35,8 +36,8 @@ func (b *body) Read(p []byte) (n int, err error) {
 	if c := b.c; c.r < c.w {
 		n = copy(p, c.buf[c.r:c.w])
 		c.r += n
-	} else if n, err = c.nc.Read(p); err == io.EOF { //nolint:errorlint // a connection returns it bare
-		err = io.ErrUnexpectedEOF
+	} else if n, err = c.nc.Read(p); err == io.EOF { //nolint:errorlint // a connection returns it unwrapped
+		b.cut, err = true, io.ErrUnexpectedEOF
 	}
 	b.left -= int64(n)
 	if b.left == 0 {
@@ -46,32 +47,34 @@ func (b *body) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close ends reading.
+// Close makes later reads fail. The server drains the rest.
 func (b *body) Close() error {
 	b.closed = true
 	return nil
 }
 
-// What becomes of the rest of a body.
-type rested uint8
+// drained is the outcome of drain.
+type drained uint8
 
 const (
-	complete rested = iota
-	tooMuch         // it is not worth reading
-	cutOff          // it did not come
+	drainedAll drained = iota
+	drainedNot         // too much is left, or it cannot be read: the response must say that the connection closes
+	drainedCut         // the handler itself found that the connection ended before the body
 )
 
-// drain reads what the handler left.
-func (b *body) drain() rested {
+// drain reads and discards the unread rest of the body.
+func (b *body) drain() drained {
 	switch {
 	case b.left == 0:
-		return complete
+		return drainedAll
+	case b.cut:
+		return drainedCut
 	case b.left > drainLimit:
-		return tooMuch
+		return drainedNot
 	}
 	b.closed = false
 	if _, err := io.Copy(io.Discard, b); err != nil {
-		return cutOff
+		return drainedNot
 	}
-	return complete
+	return drainedAll
 }

@@ -15,41 +15,42 @@ import (
 )
 
 const (
-	// readSize is what a connection reads at once: a head has to fit in, and a small body comes with it.
+	// readSize is the read buffer of a connection. A plain head must fit in it; a small body comes in the same read.
 	readSize = 4 << 10
-	// drainLimit is how much of a body is read that the handler did not want, to use the connection again.
+	// drainLimit is how much of an unread body is discarded to reuse the connection; it closes when more is left.
 	drainLimit = 256 << 10
-	// lingerTime is how long the client of a connection that is closed early may take the answer, and lingerLimit what it
-	// may send meanwhile: closing at once would take the answer away from it.
+	// lingerTime is how long a closing connection waits for its client to read the response, and lingerLimit how much the
+	// client may send meanwhile. Closing at once would reset the connection, and the client could lose the response.
 	lingerTime  = 500 * time.Millisecond
 	lingerLimit = 16 << 20
 )
 
-// What a connection does.
+// The states of a connection.
 const (
 	waiting int32 = iota // for a request
-	answering
-	retired // nothing more
+	responding
+	retired // closed, or closes after the current response
 )
 
-// conn is a connection while this package serves it.
+// conn is a connection while this package serves it. Its own goroutine owns every field but doing; the watcher may cancel gone
+// and set read deadlines.
 type conn struct {
 	srv   *Server
 	nc    *sock.Conn
 	raw   syscall.RawConn
-	gone  context.CancelFunc // ends the requests' context
-	doing atomic.Int32
+	gone  context.CancelFunc // cancels the context of the connection's requests
+	state atomic.Int32
 
-	buf  []byte // buf[r:w] has been read and not used
+	buf  []byte // buf[r:w] is read and not yet consumed
 	r, w int
-	set  time.Time // when the deadline for reading was set; zero when it is not that of waiting
+	set  time.Time // when the idle deadline was set; zero when another deadline is in force
 
 	head  head
-	base  *http.Request // what is the same in every request
+	base  *http.Request // the part that all requests share
 	req   http.Request
 	body  body
-	ans   answer
-	watch *watch
+	resp  response
+	watch *watcher
 }
 
 func newConn(s *Server, tcp *net.TCPConn) (*conn, error) {
@@ -67,54 +68,54 @@ func newConn(s *Server, tcp *net.TCPConn) (*conn, error) {
 	c.base = (&http.Request{
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: nc.RemoteAddr().String(),
 	}).WithContext(ctx)
-	c.body.c, c.ans.c, c.watch = c, c, newWatch(c, s.watches)
-	c.ans.header = make(http.Header)
+	c.body.c, c.resp.c, c.watch = c, c, newWatcher(c, s.watchers)
+	c.resp.header = make(http.Header)
 	return c, nil
 }
 
-// serve answers the connection's requests until it ends or goes to net/http.
+// serve serves the connection's requests until the connection ends or moves to net/http.
 func (c *conn) serve() {
 	defer c.srv.remove(c)
 	defer c.gone()
-	given := false
+	handedOver := false
 	defer func() {
 		if p := recover(); p != nil {
 			c.report(p)
 		}
-		if !given {
-			_ = c.nc.Close() // nothing is expected of it any more
+		if !handedOver {
+			_ = c.nc.Close() // the connection is finished
 		}
 	}()
 	c.expect(c.srv.std.ReadHeaderTimeout)
-	c.set = time.Time{} // between requests another time is given
-	for c.receive() && c.doing.CompareAndSwap(waiting, answering) {
+	c.set = time.Time{} // the idle time between requests is another
+	for c.receive() && c.state.CompareAndSwap(waiting, responding) {
 		n := c.head.read(c.buf[c.r:c.w])
 		if n == 0 {
-			given = true
+			handedOver = true
 			c.handOver()
 			return
 		}
 		c.r += n
-		if !c.answer() || !c.doing.CompareAndSwap(answering, waiting) {
+		if !c.respond() || !c.state.CompareAndSwap(responding, waiting) {
 			return
 		}
 	}
 }
 
-// retire ends the connection unless a request is being answered, after which it ends.
+// retire closes the connection, after the current response if there is one.
 func (c *conn) retire() {
-	if c.doing.Swap(retired) == waiting {
+	if c.state.Swap(retired) == waiting {
 		_ = c.nc.Close() // which ends receive
 	}
 }
 
-// kill ends the connection whatever it does.
+// kill closes the connection at once.
 func (c *conn) kill() {
-	c.doing.Store(retired)
+	c.state.Store(retired)
 	_ = c.nc.Close() // which ends everything
 }
 
-// expect gives the client d from now on to send the next byte, 0 for ever.
+// expect sets the read deadline to d from now; 0 means none.
 func (c *conn) expect(d time.Duration) {
 	now := time.Now()
 	c.set = now
@@ -122,39 +123,52 @@ func (c *conn) expect(d time.Duration) {
 	if d > 0 {
 		t = now.Add(d)
 	}
-	_ = c.nc.SetReadDeadline(t) // what is closed fails when it is read
+	_ = c.nc.SetReadDeadline(t) // a closed connection fails in the next read
 }
 
-// maxBlank is how much of empty lines is passed over before a request.
-const maxBlank = 4
+const (
+	// maxBlank is how many bytes of empty lines are skipped before a request.
+	maxBlank = 4
+	// minNext is how many bytes net/http waits for before it reads a second request. A connection that ends before them has no
+	// response; an incomplete first request has one.
+	minNext = 4
+)
 
-// receive waits for the first bytes of a request. Old clients end a body that they post with an empty line, which is
-// passed over (RFC 9112, 2.2).
+// receive waits for the first bytes of a request. It skips the empty line that old clients send after the body of a POST
+// (RFC 9112, 2.2).
 func (c *conn) receive() bool {
-	for blank := 0; ; {
-		for ; c.r < c.w && blank < maxBlank && c.head.method == http.MethodPost && (c.buf[c.r] == '\r' || c.buf[c.r] == '\n'); c.r++ {
-			blank++
-		}
-		if c.r < c.w {
-			return true
-		}
-		n, err := c.nc.Read(c.buf)
-		if c.r, c.w = 0, n; n == 0 || err != nil {
+	first := c.head.method == ""
+	for c.w-c.r < minNext && (!first || c.r == c.w) {
+		if !c.fill() {
 			return false
 		}
 	}
+	for blank := 0; blank < maxBlank && c.head.method == http.MethodPost && (c.buf[c.r] == '\r' || c.buf[c.r] == '\n'); blank++ {
+		if c.r++; c.r == c.w {
+			return c.fill()
+		}
+	}
+	return true
 }
 
-// handOver gives the connection to net/http.
+// fill reads more bytes behind those that are not consumed, of which there are few.
+func (c *conn) fill() bool {
+	c.r, c.w = 0, copy(c.buf, c.buf[c.r:c.w])
+	n, err := c.nc.Read(c.buf[c.w:])
+	c.w += n
+	return n > 0 && err == nil
+}
+
+// handOver moves the connection to net/http.
 func (c *conn) handOver() {
 	_ = c.nc.SetReadDeadline(time.Time{}) // net/http sets its own
-	c.srv.rest.give(&begun{c.nc.TCPConn, c.buf[c.r:c.w:c.w]})
+	c.srv.handoff.pass(&replayConn{c.nc.TCPConn, c.buf[c.r:c.w:c.w]})
 }
 
-// answer has the handler answer the request in c.head, and reports whether the connection can go on.
+// respond calls the handler for the request in c.head and reports whether the connection may serve another request.
 //
 // hot: no allocation.
-func (c *conn) answer() (again bool) {
+func (c *conn) respond() (again bool) {
 	h := &c.head
 	c.req = *c.base
 	c.req.Method, c.req.URL, c.req.RequestURI = h.method, &h.url, h.url.Path
@@ -166,14 +180,14 @@ func (c *conn) answer() (again bool) {
 		c.req.Body = &c.body
 		if h.length > int64(c.w-c.r) && c.srv.std.ReadTimeout > 0 {
 			c.set = time.Time{}
-			_ = c.nc.SetReadDeadline(now.Add(c.srv.std.ReadTimeout)) // what is closed fails when it is read
+			_ = c.nc.SetReadDeadline(now.Add(c.srv.std.ReadTimeout)) // a closed connection fails in the next read
 		}
 	}
-	c.ans.begin(now, h.last || c.doing.Load() == retired)
+	c.resp.begin(now, h.last || c.state.Load() == retired)
 	c.watch.begin(now)
 	defer c.recovered(&again)
-	c.srv.std.Handler.ServeHTTP(&c.ans, &c.req)
-	again = c.ans.end()
+	c.srv.std.Handler.ServeHTTP(&c.resp, &c.req)
+	again = c.resp.end()
 	c.watch.end()
 	if !again {
 		c.linger()
@@ -185,14 +199,14 @@ func (c *conn) answer() (again bool) {
 	return true
 }
 
-// recovered is deferred: it closes the connection of a handler that panics, and nothing else.
+// recovered, when deferred, ends the connection of a handler that panics. The server goes on.
 func (c *conn) recovered(again *bool) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	*again = false
-	c.ans.drop()
+	c.resp.drop()
 	c.watch.end()
 	if err, is := p.(error); is && errors.Is(err, http.ErrAbortHandler) {
 		return
@@ -206,9 +220,9 @@ func (c *conn) report(p any) {
 	c.srv.logf("http: panic serving %s: %v\n%s", c.base.RemoteAddr, p, stack[:runtime.Stack(stack, false)])
 }
 
-// linger lets the client take the last answer although it may still be sending.
+// linger lets the client read the last response although it may still be sending.
 func (c *conn) linger() {
 	if c.nc.CloseWrite() == nil && c.nc.SetReadDeadline(time.Now().Add(lingerTime)) == nil {
-		_, _ = io.CopyN(io.Discard, c.nc, lingerLimit) // whatever comes of it
+		_, _ = io.CopyN(io.Discard, c.nc, lingerLimit) // the outcome does not matter
 	}
 }

@@ -1,20 +1,30 @@
-// Package http1 answers plain HTTP/1.1 requests over TCP with a handler, at a fraction of what net/http costs, and leaves
-// every connection that asks for anything else to net/http.
+// Package http1 serves plain HTTP/1.1 requests over TCP with an http.Handler, at a fraction of the cost of net/http. It hands
+// every connection that needs anything else to net/http.
 //
-// A request is plain when its head arrives in one piece, says HTTP/1.1, GET or POST, a path without escapes or a query, and
-// a length or none. What is not plain (chunks, Expect, an upgrade, HTTP/2, HTTP/1.0, a header that is not well-formed, a
-// head in pieces) goes to net/http with the bytes that were read, and its connection stays there: so whatever is unusual
-// is understood, or refused, by net/http alone.
+// A request is plain when its head arrives in one read and has HTTP/1.1, the method GET or POST, a path without escapes and
+// without a query, and a Content-Length or no body. The first request that is not plain (chunked, Expect, an upgrade, HTTP/2,
+// HTTP/1.0, a malformed header, a head in several pieces) moves its connection, with the bytes read so far, to net/http, where
+// it stays. So net/http alone interprets or rejects unusual bytes. For example, "Content-Length: +5" is never parsed here.
 //
-// What is saved: request, header and body are used again by the connection; a head that is equal to the one before is not
-// parsed; no goroutine looks out for a client that leaves until a request has taken a while; deadlines are set when they
-// are needed. What stays as in net/http: limits of head and time, draining what a handler did not read, chunks for answers
-// of unknown length, panics, graceful shutdown.
+// The savings: the connection reuses its request, header map and body; a head equal to the previous one is not parsed again;
+// no goroutine watches for a disconnect until a request has run for 20 ms; deadlines are set only when they change. Everything
+// else is as in net/http: limits of header size and time, draining of unread bodies, chunked responses of unknown length,
+// panics, graceful shutdown. Tests compare both servers on the same bytes.
 //
-//   - server.go: accepting, shutting down
-//   - conn.go: one connection, request after request; watch.go: clients that leave
-//   - head.go: the request's line and header; fields.go: its header as it came; body.go: its body
-//   - answer.go, answerhead.go: the http.ResponseWriter
+// Files, in the order in which a request passes them:
 //
-// A handler must not use the request, its header or its body after it has returned.
+//   - server.go: accept loop, shutdown; handoff.go: the listener through which net/http receives connections
+//   - conn.go: one connection, request after request; watch.go: client disconnects
+//   - head.go: request line and header; fields.go: header fields as received; body.go: request body
+//   - response.go, responsehead.go: the http.ResponseWriter
+//
+// # Contract of handlers
+//
+// A handler is called as by net/http, one request at a time per connection, with these additional rules:
+//
+//  1. It must not modify the request's Header, neither the map nor its values: the next request with an equal head gets the
+//     same map. For example, r.Header.Del("Authorization") would remove the field from every later request of the client.
+//     A handler that needs another header must use r.Header.Clone().
+//  2. It must not use the request, its header, its body or the ResponseWriter after it has returned.
+//  3. It may call Fields until it returns.
 package http1

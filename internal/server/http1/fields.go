@@ -2,13 +2,15 @@ package http1
 
 import "net/http"
 
-// connKey finds the connection in the context of its requests.
+// connKey is the context key under which a request finds its connection.
 type connKey struct{}
 
-// Fields calls yield with the name and value of each field of a request's header, in their order and as they came: the
-// value keeps the blanks at its end, which RFC 9110 (5.5) has a reader cut off, and the request's own header lacks. Host is
-// left out, as there. It returns false, and calls nothing, for a request that net/http has read, of which that is not known.
-// It must not be called after the handler has returned.
+// Fields calls yield for each header field of a request, in the order and spelling in which the client sent it. Values keep
+// trailing blanks, which RFC 9110 (5.5) removes and r.Header lacks: "x: a \r\n" yields "x" and "a ". Host is left out, as in
+// r.Header.
+//
+// It returns false without calling yield for a request that net/http has parsed, whose original fields are unknown. It must
+// not be called after the handler has returned.
 func Fields(r *http.Request, yield func(name, value string)) bool {
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok {

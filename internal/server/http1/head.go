@@ -10,30 +10,31 @@ import (
 )
 
 const (
-	// maxFields is how many header lines a plain request has at most.
+	// maxFields is the most header lines of a plain request.
 	maxFields = 48
 	// maxDigits keeps a length below math.MaxInt64.
 	maxDigits = 18
 )
 
-// head is a request's line and header. It keeps what was read last: clients repeat themselves.
+// head is a request line with its header. It keeps the last request's: a client tends to send equal heads, which are compared
+// as bytes and not parsed again. The header map of equal heads is therefore the same one, which handlers must not modify.
 type head struct {
-	raw    []byte // as received, to its end
+	raw    []byte // as received, with the empty line
 	method string
-	url    url.URL // only its path
+	url    url.URL // Path only
 	host   string
 	length int64
-	last   bool // the client wants the connection closed
+	last   bool // Connection: close
 	header http.Header
 	fields []field
-	n      int // how many of them the request has
+	n      int // how many fields the request has
 }
 
-// field is a header line.
+// field is a header line. Its strings are reused by the next request with the same line.
 type field struct {
-	name, key string   // as received, canonical
+	name, key string   // as received; canonical
 	value     []string // with one element
-	sent      string   // the value with the blanks at its end
+	sent      string   // the value with its trailing blanks
 }
 
 var (
@@ -41,9 +42,9 @@ var (
 	protocol  = []byte(" HTTP/1.1\r\n")
 )
 
-// read parses the head at the beginning of b and returns its length; 0 when it is not plain.
+// read parses the head at the beginning of b and returns its length, 0 when the request is not plain.
 //
-// hot: no allocation for a client that repeats itself.
+// hot: no allocation for a head equal to the last one.
 func (h *head) read(b []byte) int {
 	if len(h.raw) > 0 && bytes.HasPrefix(b, h.raw) {
 		return len(h.raw)
@@ -57,7 +58,7 @@ func (h *head) read(b []byte) int {
 	return n
 }
 
-// parse reads a line and header lines, each with its end.
+// parse parses the request line and the header lines, each with its line end.
 func (h *head) parse(b []byte) bool {
 	rest, ok := h.line(b)
 	if !ok {
@@ -79,7 +80,7 @@ func (h *head) parse(b []byte) bool {
 	return h.host != ""
 }
 
-// line reads the request's line.
+// line parses the request line.
 func (h *head) line(b []byte) (rest []byte, ok bool) {
 	switch {
 	case bytes.HasPrefix(b, []byte("POST /")):
@@ -102,7 +103,7 @@ func (h *head) line(b []byte) (rest []byte, ok bool) {
 	return b[n+len(protocol):], true
 }
 
-// field reads one header line.
+// field parses one header line.
 func (h *head) field(b []byte) bool {
 	colon := bytes.IndexByte(b, ':')
 	if colon < 1 {
@@ -125,7 +126,7 @@ func (h *head) field(b []byte) bool {
 		if !all(value, &printable) {
 			return false
 		}
-		f.value = []string{string(value)} // whoever kept the old one still has it
+		f.value = []string{string(value)} // a handler may have kept the old string
 	}
 	switch {
 	case len(sent) == len(value):
@@ -133,11 +134,11 @@ func (h *head) field(b []byte) bool {
 	case f.sent != string(sent):
 		f.sent = string(sent)
 	}
-	return h.means(f)
+	return h.apply(f)
 }
 
-// means takes what a field says about the request itself, and reports whether the request is still plain.
-func (h *head) means(f *field) bool {
+// apply handles the fields that describe the request itself, and reports whether the request is still plain.
+func (h *head) apply(f *field) bool {
 	v := f.value[0]
 	switch f.key {
 	case "Host":
@@ -145,12 +146,12 @@ func (h *head) means(f *field) bool {
 			return false
 		}
 		h.host = v
-		return true // as in net/http, it is not among the others
+		return true // as in net/http, Header lacks it
 	case "Content-Length":
 		if h.length >= 0 {
 			return false
 		}
-		if h.length = digits(v); h.length < 0 {
+		if h.length = parseDigits(v); h.length < 0 {
 			return false
 		}
 	case "Connection":
@@ -169,8 +170,8 @@ func (h *head) means(f *field) bool {
 	return true
 }
 
-// digits returns a number of decimal digits only, or -1.
-func digits(s string) (n int64) {
+// parseDigits parses a number that consists of decimal digits only. It returns -1 for anything else, such as "+5".
+func parseDigits(s string) (n int64) {
 	if s == "" || len(s) > maxDigits {
 		return -1
 	}
@@ -189,13 +190,13 @@ type set [256]bool
 const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 var (
-	// plainPath are the bytes of a path that net/url reads and writes as they are.
+	// plainPath has the bytes of a path that net/url does not escape.
 	plainPath = setOf(alphanumeric + "/-._~$&+,;=:@")
-	// tokens are those of a field's name (RFC 9110, 5.6.2).
+	// tokens has the bytes of a field name (RFC 9110, 5.6.2).
 	tokens = setOf(alphanumeric + "!#$%&'*+-.^_`|~")
-	// hosts are those of a name or address with a port.
+	// hosts has the bytes of a host name or address with a port.
 	hosts = setOf(alphanumeric + "-._:[]")
-	// printable are those of a field's value that every reader understands alike.
+	// printable has the bytes of a field value that every HTTP implementation reads alike.
 	printable = printables()
 )
 
@@ -214,6 +215,7 @@ func printables() (in set) {
 	return in
 }
 
+// all reports whether every byte of b is in a set.
 func all(b []byte, in *set) bool {
 	for _, c := range b {
 		if !in[c] {

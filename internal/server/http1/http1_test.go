@@ -83,6 +83,9 @@ func mirror(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		return
 	}
+	if wrongLength(w, r.URL.Path) {
+		return
+	}
 	if r.URL.Path == "/late" {
 		w.Header().Set("Content-Length", "4")
 		_, _ = io.WriteString(w, "soon") // the client is there

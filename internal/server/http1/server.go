@@ -9,13 +9,22 @@ import (
 	"time"
 )
 
-// Server serves plain requests itself, and others by a http.Server.
+// Server serves plain requests itself and hands other connections to an http.Server. It is safe for concurrent use.
+//
+// Lifecycle:
+//
+//  1. New takes over an http.Server that does not serve yet.
+//  2. Serve accepts connections; it may be called for several listeners.
+//  3. Shutdown (waits for requests) or Close (does not) ends every Serve. Both may be called several times, Close also during
+//     Shutdown. A later Serve returns http.ErrServerClosed.
+//
+// For example, http1.New(&http.Server{Handler: h}).Serve(l) serves like (&http.Server{Handler: h}).Serve(l).
 type Server struct {
-	std  *http.Server
-	rest *rest // what goes to std
-	shut chan struct{}
-	*watches
-	ended chan struct{} // closed with the last connection after shut
+	std      *http.Server
+	handoff  *handoff // to std
+	watchers *watchers
+	shut     chan struct{} // closed by Shutdown and Close
+	ended    chan struct{} // closed with the last connection after shut
 
 	mu        sync.Mutex
 	closing   bool                      // guarded by mu
@@ -23,29 +32,29 @@ type Server struct {
 	listeners map[net.Listener]struct{} // guarded by mu
 }
 
-// New returns a server with std's handler, its ReadHeaderTimeout, ReadTimeout, IdleTimeout and ErrorLog, if any. What it
-// does not serve itself goes to std, which is its own from now on.
+// New returns a server that takes Handler, ReadHeaderTimeout, ReadTimeout, IdleTimeout and ErrorLog from std, and hands to std
+// the connections that it does not serve itself. It owns std from now on.
 func New(std *http.Server) *Server {
 	return &Server{
-		std: std, rest: &rest{conns: make(chan net.Conn), done: make(chan struct{})}, shut: make(chan struct{}),
-		watches: newWatches(),
-		ended:   make(chan struct{}), conns: make(map[*conn]struct{}), listeners: make(map[net.Listener]struct{}),
+		std: std, handoff: &handoff{conns: make(chan net.Conn), done: make(chan struct{})}, watchers: newWatchers(),
+		shut: make(chan struct{}), ended: make(chan struct{}), conns: make(map[*conn]struct{}), listeners: make(map[net.Listener]struct{}),
 	}
 }
 
-// Serve accepts connections on l, which it closes, until Shutdown or Close, and then returns http.ErrServerClosed.
+// Serve accepts connections on l until Shutdown or Close, closes l, and returns http.ErrServerClosed. On an error of l it
+// returns that.
 func (s *Server) Serve(l net.Listener) error {
-	if !s.enter(l) {
+	if !s.addListener(l) {
 		return errors.Join(http.ErrServerClosed, l.Close())
 	}
-	s.rest.at.Store(&l)
+	s.handoff.listener.Store(&l)
 	done := make(chan struct{})
 	go func() {
-		_ = s.std.Serve(s.rest) // it ends as accept does, or with this server
+		_ = s.std.Serve(s.handoff) // it ends when accept does, or with this server
 		close(done)
 	}()
 	err := s.accept(l)
-	_ = l.Close() // what matters is err
+	_ = l.Close() // err is the one to return
 	s.mu.Lock()
 	delete(s.listeners, l)
 	closing := s.closing
@@ -53,13 +62,13 @@ func (s *Server) Serve(l net.Listener) error {
 	if closing {
 		err = http.ErrServerClosed
 	} else {
-		s.rest.end()
+		s.handoff.end()
 	}
 	<-done
 	return err
 }
 
-func (s *Server) enter(l net.Listener) bool {
+func (s *Server) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -69,6 +78,7 @@ func (s *Server) enter(l net.Listener) bool {
 	return true
 }
 
+// longestPause bounds the wait after a temporary error of Accept.
 const longestPause = time.Second
 
 // accept starts a goroutine for every connection.
@@ -79,10 +89,10 @@ func (s *Server) accept(l net.Listener) error {
 		switch {
 		case err == nil:
 			pause = 0
-			s.take(nc)
+			s.serveConn(nc)
 		case !temporary(err):
 			return err
-		default: // no file descriptors, say
+		default: // for example, no file descriptors are left
 			pause = min(max(2*pause, 5*time.Millisecond), longestPause)
 			s.logf("http: Accept error: %v; retrying in %v", err, pause)
 			select {
@@ -101,16 +111,16 @@ func temporary(err error) bool {
 	return ok && t.Temporary()
 }
 
-// take serves a new connection.
-func (s *Server) take(nc net.Conn) {
+// serveConn starts to serve a new connection.
+func (s *Server) serveConn(nc net.Conn) {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
-		go s.rest.give(nc)
+		go s.handoff.pass(nc)
 		return
 	}
 	c, err := newConn(s, tcp)
 	if err != nil || !s.add(c) {
-		_ = nc.Close() // it is gone already, or the server is
+		_ = nc.Close() // it is closed already, or the server is
 		return
 	}
 	go c.serve()
@@ -126,7 +136,7 @@ func (s *Server) add(c *conn) bool {
 	return true
 }
 
-// Connections returns how many connections this package serves, without those that it has handed over.
+// Connections returns the number of open connections without those handed over to net/http.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +152,7 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
-// Shutdown stops accepting, closes what is idle, and waits until the requests at hand are answered or ctx is over.
+// Shutdown stops accepting, closes idle connections, and waits until every request has its response or ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.stop((*conn).retire)
 	select {
@@ -158,7 +168,7 @@ func (s *Server) Close() error {
 	return errors.Join(s.stop((*conn).kill), s.std.Close())
 }
 
-// stop closes the listeners, and does end to every connection.
+// stop closes the listeners and calls end for every connection.
 func (s *Server) stop(end func(*conn)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +183,7 @@ func (s *Server) stop(end func(*conn)) error {
 	if !s.closing {
 		s.closing = true
 		close(s.shut)
-		s.rest.end()
+		s.handoff.end()
 		if len(s.conns) == 0 {
 			close(s.ended)
 		}

@@ -7,44 +7,45 @@ import (
 	"time"
 )
 
-// watchAfter is how long a request takes at least before its client is looked after, and how often that is seen to: each
-// look wakes an idle server.
+// watchAfter is how long a request runs before the server begins to watch for its client's disconnect, and the interval of the
+// sweep that finds such requests. A sweep wakes an idle processor, so it runs only while there are requests.
 const watchAfter = 20 * time.Millisecond
 
-// past is a deadline that ends a read at once.
+// past is a deadline that ends a pending read at once.
 var past = time.Unix(1, 0)
 
-// watches are the requests at hand, looked through every few milliseconds while there are any. A timer for each would cost
-// more than most requests: it is the first to end, and has to pass those of all idle connections in the runtime's heap.
-type watches struct {
+// watchers holds the requests in progress. One timer sweeps over them every watchAfter while there are any. A timer for each
+// request would cost more than most requests: it would be the first to expire, so the runtime would move it past the timers of
+// all idle connections in its heap.
+type watchers struct {
 	shards [16]watchShard
-	turn   atomic.Uint32 // spreads connections over the shards
+	next   atomic.Uint32 // spreads connections over the shards
 	on     atomic.Bool   // the timer runs
 	timer  *time.Timer
 }
 
 type watchShard struct {
 	mu   sync.Mutex
-	list []*watch // guarded by mu
-	_    [64]byte // the next one is another processor's
+	list []*watcher // guarded by mu
+	_    [64]byte   // keeps the next shard in another cache line
 }
 
-func newWatches() *watches {
-	all := &watches{}
+func newWatchers() *watchers {
+	all := &watchers{}
 	all.timer = time.AfterFunc(time.Hour, all.sweep)
 	all.timer.Stop()
 	return all
 }
 
-// arm makes sure that sweep comes.
-func (all *watches) arm() {
+// arm starts the timer unless it runs.
+func (all *watchers) arm() {
 	if !all.on.Load() && all.on.CompareAndSwap(false, true) {
 		all.timer.Reset(watchAfter)
 	}
 }
 
-// sweep begins to look after the clients of the requests that take long.
-func (all *watches) sweep() {
+// sweep starts to watch the clients of long requests, and rearms the timer while requests are in progress.
+func (all *watchers) sweep() {
 	if now := time.Now(); all.each(now) {
 		all.timer.Reset(watchAfter)
 		return
@@ -55,27 +56,27 @@ func (all *watches) sweep() {
 		s.mu.Lock()
 		some := len(s.list) > 0
 		s.mu.Unlock()
-		if some { // it began meanwhile, and saw that the timer runs
+		if some { // a request began meanwhile and saw the timer run
 			all.arm()
 			return
 		}
 	}
 }
 
-// each looks at all, and reports whether any are left.
-func (all *watches) each(now time.Time) (left bool) {
+// each starts the watch of every long request, and reports whether other requests are left.
+func (all *watchers) each(now time.Time) (left bool) {
 	for i := range all.shards {
 		s := &all.shards[i]
 		s.mu.Lock()
 		for at := 0; at < len(s.list); {
 			w := s.list[at]
-			// As long as the body comes, whoever reads it sees the client leave.
+			// While the body arrives, its reader sees the disconnect.
 			if now.Sub(w.since) < watchAfter || !w.c.body.arrived.Load() {
 				at++
 				continue
 			}
 			s.remove(w)
-			go w.look()
+			go w.watchSocket()
 		}
 		left = left || len(s.list) > 0
 		s.mu.Unlock()
@@ -83,8 +84,8 @@ func (all *watches) each(now time.Time) (left bool) {
 	return left
 }
 
-// remove takes w out of the list.
-func (s *watchShard) remove(w *watch) {
+// remove removes w from the list.
+func (s *watchShard) remove(w *watcher) {
 	n := len(s.list) - 1
 	last := s.list[n]
 	s.list[w.at], last.at = last, w.at
@@ -93,23 +94,24 @@ func (s *watchShard) remove(w *watch) {
 	w.at = -1
 }
 
-// watch ends a request's context when its client leaves. Most requests are answered sooner than it begins to look.
-type watch struct {
+// watcher cancels the context of a connection's requests when the client disconnects. begin and end bracket each request. Most
+// requests end before watchAfter, so that the socket is never watched.
+type watcher struct {
 	c     *conn
-	all   *watches
+	all   *watchers
 	shard *watchShard
 	since time.Time     // when the request began
-	over  chan struct{} // holds one: look has returned
-	at    int           // guarded by shard.mu: where it is in the list, -1 when it has left to look
-	stop  bool          // guarded by shard.mu: the request is answered
+	over  chan struct{} // has capacity 1; receives when watchSocket returns
+	at    int           // guarded by shard.mu: index in the list, -1 while watchSocket runs
+	stop  bool          // guarded by shard.mu: the request is complete
 }
 
-func newWatch(c *conn, all *watches) *watch {
-	n := all.turn.Add(1) % uint32(len(all.shards)) //nolint:gosec // a small constant
-	return &watch{c: c, all: all, shard: &all.shards[n], over: make(chan struct{}, 1)}
+func newWatcher(c *conn, all *watchers) *watcher {
+	n := all.next.Add(1) % uint32(len(all.shards)) //nolint:gosec // a small constant
+	return &watcher{c: c, all: all, shard: &all.shards[n], over: make(chan struct{}, 1)}
 }
 
-func (w *watch) begin(now time.Time) {
+func (w *watcher) begin(now time.Time) {
 	s := w.shard
 	s.mu.Lock()
 	w.since, w.at = now, len(s.list)
@@ -118,8 +120,8 @@ func (w *watch) begin(now time.Time) {
 	w.all.arm()
 }
 
-// end returns when nobody looks any more.
-func (w *watch) end() {
+// end ends the watch of the request, and waits for watchSocket if it runs.
+func (w *watcher) end() {
 	s := w.shard
 	s.mu.Lock()
 	if w.at >= 0 {
@@ -129,7 +131,7 @@ func (w *watch) end() {
 	}
 	w.stop = true
 	w.c.set = time.Time{}
-	_ = w.c.nc.SetReadDeadline(past) // what is closed ends look as well
+	_ = w.c.nc.SetReadDeadline(past) // a closed connection ends watchSocket as well
 	s.mu.Unlock()
 	<-w.over
 	s.mu.Lock()
@@ -137,12 +139,12 @@ func (w *watch) end() {
 	s.mu.Unlock()
 }
 
-// look waits until the client leaves or sends more, or the request is answered.
-func (w *watch) look() {
+// watchSocket waits until the client disconnects or sends more, or the request is complete.
+func (w *watcher) watchSocket() {
 	s := w.shard
 	s.mu.Lock()
 	if !w.stop {
-		_ = w.c.nc.SetReadDeadline(time.Time{}) // what is closed ends the read below
+		_ = w.c.nc.SetReadDeadline(time.Time{}) // a closed connection ends the read below
 	}
 	s.mu.Unlock()
 	left := false

@@ -91,8 +91,8 @@ type Server struct {
 	plain    *http1.Server // serves plain connections, and shuts http down
 
 	noFastPath bool
-	others   atomic.Int64 // connections that net/http has
-	exiting  atomic.Bool
+	others     atomic.Int64 // connections that net/http has
+	exiting    atomic.Bool
 
 	lifecycle infer.Lifecycle
 	tracer    *tracing.Tracer
@@ -137,7 +137,7 @@ func New(set Settings) *Server {
 		regions:   set.Regions,
 
 		noFastPath: set.NoFastPath,
-		since:     time.Now(),
+		since:      time.Now(),
 	}
 	if s.regions == nil {
 		s.regions = shm.NewRegistry(false)

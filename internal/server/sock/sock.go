@@ -1,6 +1,10 @@
-// Package sock reads and writes small pieces of TCP connections without telling Go's scheduler that the system is called:
-// the calls never block, and are over soon. When it is told, the scheduler looks every 20 us whether they do, and takes the processor away from one that was
-// only preempted because it woke its peer; together a tenth of a small request.
+// Package sock reads and writes TCP connections with raw system calls that Go's scheduler does not account for, when the piece
+// is small. For example, a read of a 100-byte request is one raw call; a write of a 4 MiB tensor goes through package net.
+//
+// A normal system call tells the scheduler that the thread may block. Its monitor then looks every 20 us whether it does, and
+// gives the processor to another thread when the kernel has preempted this one, which happens when the write wakes the peer.
+// That costs about a tenth of the CPU of a small request. Sockets are non-blocking and small copies are short, so the
+// scheduler loses nothing. It is an optimization only: --http-fast-path=false does without it.
 package sock
 
 import (
@@ -12,29 +16,29 @@ import (
 	"unsafe"
 )
 
-// largest is what such a call copies at most, since the processor serves no other goroutine meanwhile. What is larger goes
-// as it always does, in as few calls.
-const largest = 64 << 10
+// rawLimit is the most bytes of a raw call, during which the processor runs no other goroutine. Larger reads and writes go
+// through package net.
+const rawLimit = 64 << 10
 
-// Conn is a TCP connection. Like any, it may be read by one goroutine while others write to it.
+// Conn is a TCP connection. As with every net.Conn, methods may be called concurrently.
 type Conn struct {
 	*net.TCPConn
-	in, out half
+	in, out direction
 }
 
 var _ net.Conn = (*Conn)(nil)
 
-// half is one direction.
-type half struct {
+// direction is the state of reading or of writing.
+type direction struct {
 	raw  syscall.RawConn
-	mu   sync.Mutex // of the goroutine that uses it
-	p    []byte
-	n    int
-	err  error
-	call func(fd uintptr) bool // made once: a new one would be allocated every time
+	mu   sync.Mutex            // held during a read or write
+	p    []byte                // guarded by mu, with n and err: the call's buffer
+	n    int                   // bytes that the call has copied
+	err  error                 // of the call
+	call func(fd uintptr) bool // read or write; bound once, since binding it allocates
 }
 
-// New returns a connection that takes the place of c.
+// New returns a connection that replaces c, which it owns from now on.
 func New(c *net.TCPConn) (*Conn, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -46,72 +50,72 @@ func New(c *net.TCPConn) (*Conn, error) {
 	return s, nil
 }
 
-func (h *half) read(fd uintptr) bool {
-	n, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(h.p))), uintptr(len(h.p)))
-	return h.done(n, e)
+func (d *direction) read(fd uintptr) bool {
+	n, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(d.p))), uintptr(len(d.p)))
+	return d.done(n, e)
 }
 
-func (h *half) write(fd uintptr) bool {
-	n, _, e := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(h.p))), uintptr(len(h.p)))
-	return h.done(n, e)
+func (d *direction) write(fd uintptr) bool {
+	n, _, e := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(d.p))), uintptr(len(d.p)))
+	return d.done(n, e)
 }
 
-// done takes what a call returned. It reports false for one that has to be made again once it can succeed.
-func (h *half) done(n uintptr, e syscall.Errno) bool {
+// done stores the result of a call. It reports false when the call must be repeated once the socket is ready.
+func (d *direction) done(n uintptr, e syscall.Errno) bool {
 	switch e {
 	case 0:
-		h.n, h.err = int(n), nil
+		d.n, d.err = int(n), nil
 	case syscall.EAGAIN, syscall.EINTR:
 		return false
 	default:
-		h.n, h.err = 0, os.NewSyscallError("socket", e)
+		d.n, d.err = 0, os.NewSyscallError("socket", e)
 	}
 	return true
 }
 
-// Read reads what there is, at least a byte.
+// Read reads at least one byte.
 //
 // hot: no allocation.
 func (s *Conn) Read(p []byte) (int, error) {
-	if len(p) == 0 || len(p) > largest {
+	if len(p) == 0 || len(p) > rawLimit {
 		return s.TCPConn.Read(p)
 	}
-	h := &s.in
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.p = p
-	err := h.raw.Read(h.call)
-	h.p = nil
+	d := &s.in
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.p = p
+	err := d.raw.Read(d.call)
+	d.p = nil
 	switch {
 	case err != nil:
 		return 0, err
-	case h.err == nil && h.n == 0:
+	case d.err == nil && d.n == 0:
 		return 0, io.EOF
 	}
-	return h.n, h.err
+	return d.n, d.err
 }
 
 // Write writes all of p.
 //
 // hot: no allocation.
 func (s *Conn) Write(p []byte) (n int, err error) {
-	h := &s.out
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(p) > largest {
+	d := &s.out
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(p) > rawLimit {
 		return s.TCPConn.Write(p)
 	}
 	for n < len(p) && err == nil {
-		h.p = p[n:]
-		if err = h.raw.Write(h.call); err == nil {
-			n, err = n+h.n, h.err
+		d.p = p[n:]
+		if err = d.raw.Write(d.call); err == nil {
+			n, err = n+d.n, d.err
 		}
-		h.p = nil
+		d.p = nil
 	}
 	return n, err
 }
 
-// Listener makes what another one accepts connections of this package, where it is TCP.
+// Listener wraps the TCP connections that another listener accepts in Conn. It passes other connections on.
 type Listener struct{ net.Listener }
 
 // Accept returns the next connection.
@@ -123,7 +127,7 @@ func (l Listener) Accept() (net.Conn, error) {
 	}
 	s, err := New(tcp)
 	if err != nil {
-		return tcp, nil //nolint:nilerr // it is closed already, which whoever uses it finds out
+		return tcp, nil //nolint:nilerr // it is closed already, which the next read reports
 	}
 	return s, nil
 }

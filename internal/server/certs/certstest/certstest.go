@@ -19,18 +19,18 @@ import (
 	"github.com/tutti-server/tutti/internal/server/certs"
 )
 
-// Identity is a certificate of 127.0.0.1 that is its own authority.
+// Identity is a self-signed certificate for 127.0.0.1.
 type Identity struct {
-	// Files are where it is.
+	// Files are the paths of certificate and key.
 	Files certs.Files
-	// Pool trusts it.
+	// Pool has the certificate as an authority.
 	Pool *x509.CertPool
-	// Cert is it, with its key.
+	// Cert is the certificate with its key.
 	Cert tls.Certificate
 }
 
-// Write makes an identity and writes it to cert.pem and key.pem, dated at when: files
-// that follow on each other within a moment may else have one date.
+// Write creates an identity and writes it to cert.pem and key.pem with the modification time when. Tests that renew a
+// certificate pass distinct times, since two quick writes can get the same one.
 func Write(tb testing.TB, dir, name string, when time.Time) Identity {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -58,7 +58,7 @@ func Write(tb testing.TB, dir, name string, when time.Time) Identity {
 	return id
 }
 
-// WritePEM writes a file of one block, dated at when.
+// WritePEM writes a file with one block and the modification time when.
 func WritePEM(tb testing.TB, path, kind string, content []byte, when time.Time) {
 	tb.Helper()
 	must(tb, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600))

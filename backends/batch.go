@@ -16,7 +16,7 @@ type Request struct {
 	// Ctx is cancelled when the client cancels, disconnects or times out. It may be nil.
 	Ctx context.Context //nolint:containedctx // a member of a batch is a request in flight
 	// Trace is nil for requests that are not traced. Step and SubRun locate this execution in the trace.
-	Trace      *tracing.Trace
+	Trace        *tracing.Trace
 	Step, SubRun int32
 	// First and Rows are the request's rows in the batch: First to First+Rows-1.
 	First, Rows int

@@ -124,7 +124,7 @@ func (b *bench) batch(t *testing.T, in []Value, a tensor.Allocator) (batch *back
 	t.Helper()
 	rows := max(1, b.fixture.Rows)
 	batch = &backends.Batch{
-		Requests:      []backends.Request{{Ctx: t.Context(), Rows: rows}},
+		Requests:  []backends.Request{{Ctx: t.Context(), Rows: rows}},
 		Rows:      rows,
 		Out:       make([]tensor.Tensor, len(b.model.Signature().Outputs)),
 		Allocator: a,

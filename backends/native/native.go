@@ -85,7 +85,7 @@ type model struct {
 
 var (
 	_ backends.ConcurrentModel = (*model)(nil)
-	_ backends.Instance   = (*model)(nil)
+	_ backends.Instance        = (*model)(nil)
 )
 
 func (m *model) Signature() *config.Signature { return m.sig }

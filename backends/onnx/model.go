@@ -28,7 +28,7 @@ func NewFactory() backends.Factory {
 		Name:        "onnxruntime",
 		Platforms:   []string{"onnxruntime_onnx"},
 		DefaultFile: modelFile,
-		ConfigKeys:        []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
+		ConfigKeys:  []string{bind.KeyMaxBatch, keyShared, keyInter, keyIntra, keyLibrary, keyMemory},
 		Params:      params,
 		Native:      true,
 		Guide:       guide,

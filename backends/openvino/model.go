@@ -32,7 +32,7 @@ func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "openvino",
 		DefaultFile: modelFile,
-		ConfigKeys:        []string{bind.KeyMaxBatch, keyLibrary},
+		ConfigKeys:  []string{bind.KeyMaxBatch, keyLibrary},
 		Params:      slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
 		Native:      true,
 		Guide:       guide,

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// order is what a worker wants of the server's models.
-type order struct {
+// modelMessage is the body of MODEL: loading, unloading or checking a model of the server.
+type modelMessage struct {
 	Do         string            `json:"do"`
 	Model      string            `json:"model"`
 	Version    string            `json:"version"`
@@ -19,20 +19,20 @@ type order struct {
 	Dependents bool              `json:"dependents"`
 }
 
-// control loads, unloads or asks after a model.
-func (s *side) control(p *packet) error {
+// handleModel handles MODEL.
+func (s *side) handleModel(p *packet) error {
 	w := s.w
-	var o order
+	var o modelMessage
 	if err := json.Unmarshal(p.body, &o); err != nil {
 		return status.Errorf(status.InvalidArg, "unexpected order: %w", err)
 	}
 	if o.Do == "ready" {
-		return s.tellReady(p.id, &o)
+		return s.replyReady(p.id, &o)
 	}
 	if w.m.b.control == nil {
 		return status.Errorf(status.Unsupported, "no models can be loaded here")
 	}
-	ctx := w.inside()
+	ctx := w.callContext()
 	switch o.Do {
 	case "load":
 		return w.load(ctx, &o)
@@ -43,28 +43,28 @@ func (s *side) control(p *packet) error {
 	}
 }
 
-// inside returns a context of the worker's life with the values of what the worker does now: the repository knows by them a model
-// that loads others while it is itself being loaded.
-func (w *worker) inside() context.Context {
+// callContext returns a context that lives as long as the worker, with the values of the current command or request. From these
+// values the repository recognises a model that loads others while it is being loaded itself.
+func (w *worker) callContext() context.Context {
 	if outer := w.command.Load(); outer != nil {
-		return inside{w.ctx, *outer}
+		return valuesContext{w.ctx, *outer}
 	}
 	if outer := w.running.context(); outer != nil {
-		return inside{w.ctx, outer}
+		return valuesContext{w.ctx, outer}
 	}
 	return w.ctx
 }
 
-// inside is a context with the values of another one.
-type inside struct {
-	context.Context                 //nolint:containedctx // inside is a context itself
+// valuesContext is a context with the values of another one.
+type valuesContext struct {
+	context.Context                 //nolint:containedctx // valuesContext is a context itself
 	outer           context.Context //nolint:containedctx // for its values alone
 }
 
 // Value implements context.Context.
-func (c inside) Value(key any) any { return c.outer.Value(key) }
+func (c valuesContext) Value(key any) any { return c.outer.Value(key) }
 
-func (w *worker) load(ctx context.Context, o *order) error {
+func (w *worker) load(ctx context.Context, o *modelMessage) error {
 	options := infer.LoadOptions{Config: o.Config}
 	for path, text := range o.Files {
 		data, err := base64.StdEncoding.DecodeString(text)
@@ -79,7 +79,7 @@ func (w *worker) load(ctx context.Context, o *order) error {
 	return w.m.b.control.Load(ctx, o.Model, options)
 }
 
-func (s *side) tellReady(id uint32, o *order) error {
+func (s *side) replyReady(id uint32, o *modelMessage) error {
 	w := s.w
 	if w.m.b.catalog == nil {
 		return status.Errorf(status.Unsupported, "no models are known here")
@@ -90,7 +90,7 @@ func (s *side) tellReady(id uint32, o *order) error {
 	}
 	flags := flagFinal
 	if w.m.b.catalog.ModelReady(o.Model, version) == nil {
-		flags |= flagYes
+		flags |= flagTrue
 	}
 	s.reply(id, flags, nil)
 	return errReplied

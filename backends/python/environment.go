@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// environmentParam is the parameter of config.pbtxt that names a model's own Python: an archive that conda-pack made, or
-	// a folder.
+	// environmentParam is the parameter of config.pbtxt that gives a model its own Python environment: an archive of
+	// conda-pack, or a folder.
 	environmentParam = "EXECUTION_ENV_PATH"
-	// startParam is the parameter that says how the model's workers start.
+	// startParam is the parameter that selects the start method of the model's workers.
 	startParam     = "START_METHOD"
 	modelDirectory = "$$TRITON_MODEL_DIRECTORY"
-	// maxUnpacked bounds an environment on the disk.
+	// maxUnpacked is the most bytes of an unpacked environment.
 	maxUnpacked = 64 << 30
 )
 
-// environment finds the model's interpreter and what forks its workers.
+// environment sets the model's interpreter, its environment variables and, if possible, its fork servers.
 func (m *model) environment(ctx context.Context, s *backends.Settings) (err error) {
-	spawn, err := spawned(s.Param(startParam), "parameter '"+startParam+"'")
+	spawn, err := parseStartMethod(s.Param(startParam), "parameter '"+startParam+"'")
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 	path := strings.ReplaceAll(s.Param(environmentParam), modelDirectory, s.ModelDir)
 	if path == "" {
 		m.python = m.b.python(ctx)
-		if !spawn && !m.b.set.spawn && m.join(ctx, "") {
+		if !spawn && !m.b.set.spawn && m.useForkServer(ctx, "") {
 			return nil
 		}
 		return m.b.interpreter(ctx)
@@ -60,35 +60,35 @@ func (m *model) environment(ctx context.Context, s *backends.Settings) (err erro
 		return status.Errorf(status.InvalidArg, "expected '%s' in the environment of parameter '%s', found none", filepath.Join("bin", "python"), environmentParam)
 	}
 	m.env = withEnvironment(m.env, dir)
-	if !spawn && !m.b.set.spawn && m.join(ctx, dir) {
+	if !spawn && !m.b.set.spawn && m.useForkServer(ctx, dir) {
 		return nil
 	}
 	_, err = probe(ctx, m.python)
 	return err
 }
 
-// join has the model's workers forked by a nursery of its interpreter. It reports whether there is one, which shows that the
-// interpreter is what it has to be.
-func (m *model) join(ctx context.Context, home string) bool {
-	key := nestKey{m.python, home}
-	m.nest = m.b.takeNest(key, m.env)
-	if _, err := m.nest.nursery(ctx); err != nil {
+// useForkServer forks the model's workers from a fork server of its interpreter. It reports whether that is possible. A fork
+// server that runs also proves that the interpreter has numpy.
+func (m *model) useForkServer(ctx context.Context, home string) bool {
+	key := interpreterKey{m.python, home}
+	m.forkServers = m.b.acquireForkServers(key, m.env)
+	if _, err := m.forkServers.server(ctx); err != nil {
 		m.log.DebugContext(ctx, "no python workers are forked", slog.String("reason", err.Error()))
-		m.leave()
-		m.nest = nil
+		m.releaseForkServers()
+		m.forkServers = nil
 		return false
 	}
 	return true
 }
 
-// leave gives up the nursery.
-func (m *model) leave() {
-	if m.nest != nil {
-		m.b.dropNest(m.nest.key)
+// releaseForkServers releases the fork servers of the interpreter.
+func (m *model) releaseForkServers() {
+	if m.forkServers != nil {
+		m.b.releaseForkServers(m.forkServers.key)
 	}
 }
 
-// withEnvironment puts an environment's programs and libraries first, as activating it would.
+// withEnvironment returns the environment variables of an activated environment: its programs and libraries come first.
 func withEnvironment(env []string, dir string) []string {
 	env = slices.Clone(env)
 	for _, v := range [][2]string{{"PATH", filepath.Join(dir, "bin")}, {"LD_LIBRARY_PATH", filepath.Join(dir, "lib")}} {
@@ -101,8 +101,8 @@ func withEnvironment(env []string, dir string) []string {
 	return append(env, "CONDA_PREFIX="+dir)
 }
 
-// unpacked returns the folder in the user's cache that an archive is unpacked in. It is named by where the archive lies,
-// its size and when it was written, so that another one gets a folder of its own.
+// unpacked returns a folder in the user's cache with the content of an archive, and unpacks it when it is new. The name of the
+// folder depends on the archive's path, size and modification time.
 func unpacked(ctx context.Context, path string, st fs.FileInfo) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -130,7 +130,7 @@ func unpacked(ctx context.Context, path string, st fs.FileInfo) (string, error) 
 	}
 	if err := os.Rename(temp, dir); err != nil {
 		_ = os.RemoveAll(temp)
-		if _, there := os.Stat(dir); there != nil { // else another model of the same archive was faster
+		if _, there := os.Stat(dir); there != nil { // otherwise another model has unpacked the same archive meanwhile
 			return "", err
 		}
 	}
@@ -145,7 +145,7 @@ func appendSize(b []byte, n int64) []byte {
 	return b
 }
 
-// unpack writes the entries of a tar.gz into a folder, and nowhere else.
+// unpack extracts a tar.gz into a folder. Entries cannot escape from it.
 func unpack(ctx context.Context, path, dir string) (err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -208,5 +208,5 @@ func unpackEntry(root *os.Root, h *tar.Header, r io.Reader) error {
 		_, err = io.Copy(f, r)
 		return errors.Join(err, f.Close())
 	}
-	return nil // devices and the like belong to no environment
+	return nil // devices and similar entries are skipped
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// executions are those that a worker has at hand: one, unless the model is decoupled.
+// executions are the batches in flight at a worker: one, unless the model is decoupled.
 type executions struct {
 	mu   sync.Mutex
 	list []*execution // guarded by mu
@@ -33,7 +33,7 @@ func (l *executions) remove(e *execution) {
 	}
 }
 
-// find returns the execution of an EXECUTE, nil when it is over.
+// find returns the execution with the id of its EXECUTE packet, or nil when it has ended.
 func (l *executions) find(id uint32) *execution {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *executions) find(id uint32) *execution {
 	return nil
 }
 
-// context returns that of the only request at hand, else nil.
+// context returns the context of the only request in flight, or nil when there are none or several.
 func (l *executions) context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *executions) context() context.Context {
 	return l.list[0].context()
 }
 
-// trace returns what makes a call part of the trace of the only request at hand.
+// trace returns the trace context of the only request in flight, for calls that the model makes.
 func (l *executions) trace() tracing.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,20 +71,20 @@ func (l *executions) busy() bool {
 	return len(l.list) > 0
 }
 
-// execution is a batch that a worker executes, for what other threads of the worker say about it.
+// execution is a batch in flight. Packets of the side channel refer to it.
 type execution struct {
 	id   uint32
-	idle chan struct{} // gets one when nothing is open any more
+	idle chan struct{} // receives a value when no request is open
 
 	mu        sync.Mutex
-	batch     *backends.Batch // nil when it takes no more answers; guarded by mu
+	batch     *backends.Batch // nil after end; guarded by mu
 	decoupled bool            // guarded by mu
-	over      []bool          // by request: its last answer is there; guarded by mu
-	left      int             // guarded by mu
-	sending   int             // answers being handed on; guarded by mu
+	over      []bool          // for each request: its final response was handled; guarded by mu
+	left      int             // number of open requests; guarded by mu
+	sending   int             // responses that are being delivered; guarded by mu
 
-	turn  sync.Mutex // of handing on an answer
-	sends sends
+	deliverMu sync.Mutex // held while a response is delivered
+	queue     sendQueue
 }
 
 func newExecution() *execution { return &execution{idle: make(chan struct{}, 1)} }
@@ -122,14 +122,14 @@ func (e *execution) trace() tracing.Context {
 	return q.Trace.Context(q.Step, q.SubRun)
 }
 
-// settled says that request i has its last answer.
+// settled marks the final response of request i.
 func (e *execution) settled(i int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.settle(i)
 }
 
-// settle is settled for whoever holds mu.
+// settle is settled for callers that hold mu.
 func (e *execution) settle(i int) {
 	if i < len(e.over) && !e.over[i] {
 		e.over[i] = true
@@ -147,32 +147,32 @@ func (e *execution) signal() {
 	}
 }
 
-// end takes no more answers and waits for one being handed on: nobody uses the batch after that.
+// end rejects further responses and waits until the current delivery is done. Nothing uses the batch afterwards.
 func (e *execution) end() {
 	e.mu.Lock()
 	e.batch = nil
 	busy := e.sending > 0
 	e.mu.Unlock()
 	if busy {
-		e.turn.Lock()   // whoever hands on an answer has it
-		e.turn.Unlock() //nolint:staticcheck // having had the turn is all
+		e.deliverMu.Lock()
+		e.deliverMu.Unlock() //nolint:staticcheck // it waits for the holder
 	}
 }
 
-// open reports whether responses are still to come.
+// open reports whether any request lacks its final response.
 func (e *execution) open() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.left > 0 || e.sending > 0
 }
 
-// wait waits until all requests of an instance's batch have their last answer.
+// wait waits until every request of the batch has its final response.
 func (e *execution) wait(w *worker, b *backends.Batch) error {
 	limit := w.m.b.set.timeout
 	tick := min(time.Second, limit/2)
 	t := time.NewTicker(tick)
 	defer t.Stop()
-	over := time.Duration(0)
+	abandoned := time.Duration(0)
 	for {
 		select {
 		case <-e.idle:
@@ -180,14 +180,14 @@ func (e *execution) wait(w *worker, b *backends.Batch) error {
 		case <-w.ctx.Done():
 			return w.gone(io.EOF)
 		case <-t.C:
-			if over = patience(b, over, tick); over > limit {
-				return status.ErrCancelled // the model may go on, in vain
+			if abandoned = abandonedFor(b, abandoned, tick); abandoned > limit {
+				return status.ErrCancelled // the model may continue; its responses are dropped
 			}
 		}
 	}
 }
 
-// cancelled reports whether nobody waits for a request any more.
+// cancelled reports whether request i is cancelled or has ended. e may be nil.
 func (e *execution) cancelled(id uint32, i int) bool {
 	if e == nil {
 		return true
@@ -197,27 +197,27 @@ func (e *execution) cancelled(id uint32, i int) bool {
 	if e.batch == nil || e.id != id || i < 0 || i >= len(e.batch.Requests) {
 		return true
 	}
-	return unwanted(e.batch.Requests[i].Ctx)
+	return cancelledByCaller(e.batch.Requests[i].Ctx)
 }
 
-func (s *side) tellCancelled(p *packet) {
+func (s *side) replyCancelled(p *packet) {
 	r := reader{b: p.body}
 	id, i := r.u32(), r.u32()
 	flags := flagFinal
 	if s.w.running.find(id).cancelled(id, int(i)) {
-		flags |= flagYes
+		flags |= flagTrue
 	}
 	s.reply(p.id, flags, nil)
 }
 
-// ended reports whether request i has its last response.
+// ended reports whether request i has its final response.
 func (e *execution) ended(i int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return i < len(e.over) && e.over[i]
 }
 
-// enter returns the batch of an execution for an answer to request i, which leave ends.
+// enter returns the batch for the delivery of a response to request i. The caller must call leave.
 func (e *execution) enter(id uint32, i int) (*backends.Batch, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -238,20 +238,20 @@ func (e *execution) leave(i int, final bool) {
 	e.signal()
 }
 
-// sendHead is what stands before the answer of a SEND.
+// sendHead is the number of bytes before the response in a SEND.
 const sendHead = 8
 
-// errOver is the reply to a response that nobody waits for any more. The sender of a worker knows when it has sent the last one,
-// so the request was given up by others, which is no fault of the model's.
+// errOver is the reply to a response of a request that has ended. The worker's response sender refuses responses after the final
+// one itself, so the request was cancelled, which is not an error of the model.
 func errOver() error {
 	return status.Errorf(status.Cancelled, "the request is over, it takes no more responses")
 }
 
-// deliver hands on what a response sender sends.
+// deliver handles SEND: a response of a response sender.
 func (w *worker) deliver(p *packet) error {
 	r := reader{b: p.body}
 	id, i := r.u32(), int(r.u32())
-	var a answer
+	var a response
 	a.read(&r)
 	if r.bad {
 		return status.Errorf(status.Internal, "unexpected response of %d bytes", len(p.body))
@@ -260,20 +260,20 @@ func (w *worker) deliver(p *packet) error {
 	if e == nil {
 		return errOver()
 	}
-	e.turn.Lock()
-	defer e.turn.Unlock()
+	e.deliverMu.Lock()
+	defer e.deliverMu.Unlock()
 	b, decoupled, err := e.enter(id, i)
 	if err != nil {
 		return err
 	}
 	final := p.flags&flagFinal != 0 || !decoupled
-	err = w.m.hand(b, i, &a, p, decoupled, final)
+	err = w.m.respond(b, i, &a, p, decoupled, final)
 	e.leave(i, final || status.CodeOf(err) == status.Cancelled && err != nil)
 	return err
 }
 
-// hand gives request i of a batch one answer.
-func (m *model) hand(b *backends.Batch, i int, a *answer, p *packet, decoupled, final bool) error {
+// respond sends a response to request i of a batch.
+func (m *model) respond(b *backends.Batch, i int, a *response, p *packet, decoupled, final bool) error {
 	q := &b.Requests[i]
 	switch a.state {
 	case stateError:

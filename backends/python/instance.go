@@ -2,44 +2,41 @@ package python
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// instance executes in a worker of its own. One whose worker has gone starts another for the next batch.
+// instance executes batches in its worker process. When the worker has exited, the next batch starts another one.
 type instance struct {
-	m    *model
-	name string
-	only execution // the one at a time, unless the model is decoupled
+	m      *model
+	name   string
+	single execution // reused by each batch, unless the model is decoupled
 
-	alive   atomic.Pointer[worker] // w, for who does not hold mu
-	revival revival
-	life    context.Context //nolint:containedctx // what starts a worker while nobody asks ends with the instance
-	end     context.CancelFunc
+	alive     atomic.Pointer[worker] // same as w; read without mu
+	restarter restarter
+	life      context.Context //nolint:containedctx // cancelled by Close, for restarts in the background
+	end       context.CancelFunc
 
-	mu      sync.Mutex
-	w       *worker // guarded by mu, as all that follows
-	closed  bool
-	cursors []cursor
-	answer  answer
-	outs    []tensor.Tensor
-	out     *region
-	buf     *tensor.Buffer // of out, once a tensor stays there
-	mem     memory
+	mu       sync.Mutex
+	w        *worker // guarded by mu, like all fields below
+	closed   bool
+	cursors  []cursor
+	response response
+	outs     []tensor.Tensor
+	out      *region
+	buf      *tensor.Buffer // refers to out once an output tensor is in it
+	mem      memory
 }
 
 var _ backends.Instance = (*instance)(nil)
 
-// start gives the instance a worker whose model is initialised.
+// start starts a worker and initializes the model in it. The caller holds mu, or is the only user.
 func (x *instance) start(ctx context.Context) error {
 	w := x.m.takeSpare()
 	if w == nil {
@@ -58,10 +55,10 @@ func (x *instance) start(ctx context.Context) error {
 	return nil
 }
 
-// Close has the model finalised and ends the worker.
+// Close calls finalize of the model and stops the worker.
 func (x *instance) Close() error {
-	x.revival.stop()
-	x.end() // whoever starts a worker gives up
+	x.restarter.stop()
+	x.end() // cancels a start that is in progress
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
@@ -89,7 +86,7 @@ func (x *instance) Close() error {
 	return nil
 }
 
-// ready returns nil when the worker lives and its model is ready.
+// ready returns nil when the worker is alive and is_ready returns True.
 func (x *instance) ready() error {
 	w := x.alive.Load()
 	if w == nil || w.ctx.Err() != nil {
@@ -98,30 +95,30 @@ func (x *instance) ready() error {
 	return w.isReady()
 }
 
-// Execute has the worker execute the batch's requests.
+// Execute sends the batch to the worker and waits for its responses.
 //
 // hot: no allocation in the steady state, unless the model is decoupled.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	if ctx.Err() != nil {
 		return status.ErrCancelled
 	}
-	e := &x.only
+	e := &x.single
 	if x.m.sig.Decoupled {
 		e = newExecution()
 	}
-	w, err := x.hand(ctx, b, e)
+	w, err := x.dispatch(ctx, b, e)
 	if err == nil && e.open() {
 		b.Detach()
 		err = e.wait(w, b)
 	}
 	if w == nil {
-		failAll(b, nil, err) // e is still the last batch's
+		failAll(b, nil, err) // e still belongs to the previous batch
 		return nil
 	}
 	w.running.remove(e)
 	e.end()
 	if w.ctx.Err() != nil {
-		x.leave(w)
+		x.dropWorker(w)
 	}
 	if err != nil {
 		failAll(b, e, err)
@@ -129,15 +126,16 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// hand has the worker execute the batch, of which responses may still be to come. The worker is nil when it was not sent.
-func (x *instance) hand(ctx context.Context, b *backends.Batch, e *execution) (w *worker, err error) {
+// dispatch sends the batch to the worker and reads the responses that execute returned. Responses of response senders may
+// follow. The worker is nil when the batch was not sent.
+func (x *instance) dispatch(ctx context.Context, b *backends.Batch, e *execution) (w *worker, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
 		return nil, status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
 	}
 	if x.w != nil && x.w.ctx.Err() != nil {
-		x.lost() // it has gone since, and no request with it
+		x.closeWorker() // it exited between two batches
 	}
 	if x.w == nil {
 		if err := x.start(ctx); err != nil {
@@ -146,7 +144,7 @@ func (x *instance) hand(ctx context.Context, b *backends.Batch, e *execution) (w
 			return nil, err
 		}
 	}
-	defer x.giveBack()
+	defer x.releaseOutputs()
 	if err := x.begin(b); err != nil {
 		return nil, err
 	}
@@ -156,17 +154,17 @@ func (x *instance) hand(ctx context.Context, b *backends.Batch, e *execution) (w
 	return w, x.run(b, e)
 }
 
-// leave ends a worker that is gone.
-func (x *instance) leave(w *worker) {
+// dropWorker frees a worker that has exited.
+func (x *instance) dropWorker(w *worker) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.w == w {
-		x.lost()
+		x.closeWorker()
 	}
 }
 
-// failAll fails the requests of a batch that have not failed yet. They are not tried again one by one: the model has
-// seen them. One whose last response was sent keeps it, as in Triton. e is nil when the model has not.
+// failAll fails every request of a batch that has not failed, except those whose final response was sent, as in Triton. e is
+// nil when the batch was not sent.
 func failAll(b *backends.Batch, e *execution, err error) {
 	for i := range b.Requests {
 		if e != nil && e.ended(i) {
@@ -181,272 +179,19 @@ func failAll(b *backends.Batch, e *execution, err error) {
 	tensor.ReleaseAll(b.Out)
 }
 
-// lost ends a worker that is of no more use. It is called with mu held.
-func (x *instance) lost() {
+// closeWorker frees the worker. The caller holds mu.
+func (x *instance) closeWorker() {
 	x.w.close()
 	x.w = nil
 	x.alive.Store(nil)
 }
 
-// begin writes the batch's inputs to shared memory and describes its requests.
-func (x *instance) begin(b *backends.Batch) error {
-	if len(b.In) != len(x.m.sig.Inputs) || len(b.Out) != len(x.m.sig.Outputs) {
-		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
-			x.m.sig.Model, len(x.m.sig.Inputs), len(x.m.sig.Outputs), len(b.In), len(b.Out))
-	}
-	for i := range b.In {
-		if t := &b.In[i]; t.Present() && !x.takes(i, t) {
-			return x.m.unexpectedInput(i, t)
-		}
-	}
-	if !x.ragged(b) {
-		return status.Errorf(status.Internal, "model '%s': a ragged input is not what its requests hold", x.m.sig.Model)
-	}
-	w := x.w
-	n := inputBytes(b)
-	in, err := w.regions.inputs(n)
-	if err == nil {
-		x.out, err = w.regions.outputs()
-	}
-	if err == nil {
-		err = w.regions.settle()
-	}
-	if err != nil {
-		return x.broken(err)
-	}
-	w.body = binary.LittleEndian.AppendUint32(newBody(w.body), uint32(len(b.Requests)))
-	w.body = binary.LittleEndian.AppendUint32(w.body, in.id)
-	w.body = binary.LittleEndian.AppendUint32(w.body, x.out.id)
-	w.body = binary.LittleEndian.AppendUint32(w.body, 0)
-	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(n))
-	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(len(x.out.mem)))
-	present := x.copyInputs(b, in)
-	for i := range b.Requests {
-		x.appendRequest(b, i, present)
-	}
-	return nil
-}
-
-// takes reports whether an input is what the model declares. The shapes of ragged ones are their requests'.
-func (x *instance) takes(i int, t *tensor.Tensor) bool {
-	p := &x.m.sig.Inputs[i]
-	return t.DType == p.DType && (p.Whole || p.Accepts(&t.Shape, x.m.sig.MaxBatch))
-}
-
-// ragged reports whether the requests' shares of ragged inputs are known and make up the batch's.
-func (x *instance) ragged(b *backends.Batch) bool {
-	for k := range b.In {
-		if !x.m.sig.Inputs[k].Whole || !b.In[k].Present() {
-			continue
-		}
-		n := 0
-		for i := range b.Requests {
-			if len(b.Requests[i].In) <= k {
-				return false
-			}
-			n += b.Requests[i].In[k].Len
-		}
-		if n != b.In[k].Len {
-			return false
-		}
-	}
-	return true
-}
-
-// broken ends the worker, with mu held, when an error is of its socket.
+// broken frees the worker when err is an error of its socket. The caller holds mu.
 func (x *instance) broken(err error) error {
 	if e, ok := errors.AsType[*status.Error](err); ok {
 		return e
 	}
 	err = x.w.gone(err)
-	x.lost()
+	x.closeWorker()
 	return err
-}
-
-// copyInputs copies whole inputs and remembers where they begin.
-func (x *instance) copyInputs(b *backends.Batch, in *region) (present int) {
-	off := 0
-	for i := range b.In {
-		t, c := &b.In[i], &x.cursors[i]
-		if !t.Present() {
-			continue
-		}
-		present++
-		copy(in.mem[off:], t.Bytes())
-		*c = cursor{off: off, rest: t.Bytes()}
-		off = aligned(off + t.Len)
-	}
-	return present
-}
-
-func (x *instance) appendRequest(b *backends.Batch, i, present int) {
-	q, w := &b.Requests[i], x.w
-	at := len(w.body)
-	w.body = appendRequest(w.body, q.Meta, present)
-	for k := range b.In {
-		t := &b.In[k]
-		if !t.Present() {
-			continue
-		}
-		if x.m.sig.Inputs[k].Whole {
-			w.body = appendPart(w.body, k, &q.In[k], -1, x.cursors[k].off, q.In[k].Len)
-			x.cursors[k].off += q.In[k].Len
-			continue
-		}
-		first, rows := int64(-1), b.Rows
-		if x.m.sig.MaxBatch > 0 && !x.m.sig.Inputs[k].ShapeTensor {
-			first, rows = int64(q.Rows), q.Rows
-		}
-		off, size := x.cursors[k].rows(t, b.Rows, rows)
-		w.body = appendPart(w.body, k, t, first, off, size)
-		if x.m.sig.Inputs[k].ShapeTensor {
-			x.cursors[k].off = off // every request has all of it
-		}
-	}
-	w.body = appendExtra(w.body, at, q)
-}
-
-// run sends the execution and takes its answers.
-func (x *instance) run(b *backends.Batch, e *execution) error {
-	w := x.w
-	w.seq++
-	err := w.calls.send(kindExecute, 0, w.seq, w.body)
-	if err == nil {
-		err = x.await(b)
-	}
-	if err != nil {
-		err = w.gone(err)
-	}
-	var p *packet
-	if err == nil {
-		p, err = w.answered()
-	}
-	if err != nil {
-		w.cancel()
-		return err
-	}
-	if p.kind == kindFailed {
-		w.regions.leaveInputs() // the traceback may hold on to them
-		err := failure(p)
-		x.m.failed(x.name, status.Text(err))
-		return raised(x.name, err)
-	}
-	if p.flags&flagKept != 0 {
-		w.regions.leaveInputs()
-	}
-	x.revival.served()
-	return x.take(b, e, p)
-}
-
-// await waits for the answer. A worker that does not answer though all clients have gone is killed.
-func (x *instance) await(b *backends.Batch) error {
-	w := x.w
-	over := time.Duration(0)
-	tick := min(time.Second, x.m.b.set.timeout/2)
-	for at := time.Now(); ; {
-		w.calls.limit(at, tick)
-		err := w.calls.receive(&w.pkt)
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		now := time.Now()
-		over = patience(b, over, now.Sub(at))
-		if at = now; over > x.m.b.set.timeout {
-			w.kill("it did not answer within " + x.m.b.set.timeout.String() + " after its requests were cancelled")
-		}
-	}
-}
-
-// patience adds a tick to how long nobody has been waiting for a batch.
-func patience(b *backends.Batch, over, tick time.Duration) time.Duration {
-	for i := range b.Requests {
-		if ctx := b.Requests[i].Ctx; ctx == nil || ctx.Err() == nil {
-			return 0
-		}
-	}
-	return over + tick
-}
-
-// take hands the answers to the requests.
-func (x *instance) take(b *backends.Batch, e *execution, p *packet) error {
-	r := reader{b: p.body}
-	n := int(r.u32())
-	r.u32()
-	if p.flags&flagSame != 0 {
-		x.out = x.w.regions.swap(x.out)
-	}
-	err := x.out.grown(r.u64())
-	switch {
-	case err != nil:
-		return err
-	case n != len(b.Requests):
-		return status.Errorf(status.Internal, "model '%s' ('%s'): expected %d responses of execute, found %d", x.m.sig.Model, x.m.file, len(b.Requests), n)
-	}
-	x.mem = memory{mem: x.out.mem, alloc: b.Allocator, keep: x.mem.keep}
-	if b.HostAllocator != nil {
-		x.mem.alloc = b.HostAllocator
-	}
-	if x.w.regions.crowded() {
-		x.mem.keep = nil
-	} else if x.mem.keep == nil {
-		x.mem.keep = x.keep
-	}
-	need := len(b.Requests) * len(b.Out)
-	for len(x.outs) < need {
-		x.outs = append(x.outs, tensor.Tensor{})
-	}
-	for i := range b.Requests {
-		x.answer.read(&r)
-		if r.bad {
-			return status.Errorf(status.Internal, "model '%s': unexpected answer of %d bytes of its python worker", x.m.sig.Model, len(p.body))
-		}
-		x.settle(b, e, i)
-	}
-	return nil
-}
-
-// keep returns the buffer of the region for outputs.
-func (x *instance) keep() *tensor.Buffer {
-	if x.buf == nil {
-		x.buf = x.out.buffer()
-	}
-	return x.buf
-}
-
-// giveBack gives up the region for outputs, which goes back when no tensor lies there.
-func (x *instance) giveBack() {
-	switch {
-	case x.buf != nil:
-		x.buf.Release()
-	case x.out != nil:
-		x.out.of.put(x.out)
-	}
-	x.buf, x.out = nil, nil
-}
-
-// settle gives one request its answer.
-func (x *instance) settle(b *backends.Batch, e *execution, i int) {
-	a, q := &x.answer, &b.Requests[i]
-	if a.state == stateNone {
-		return
-	}
-	e.settled(i)
-	switch a.state {
-	case stateError:
-		q.Err = a.err()
-		return
-	case stateAgain:
-		b.Reschedule(i)
-		return
-	}
-	q.ResponseParams = append(q.ResponseParams, a.params...)
-	outs := b.Out
-	if len(b.Requests) > 1 {
-		outs = x.outs[i*len(b.Out) : (i+1)*len(b.Out)]
-		q.Out = outs
-	}
-	if err := x.m.outputs(a, &x.mem, q.Rows, outs); err != nil {
-		tensor.ReleaseAll(outs)
-		q.Err = err
-	}
 }

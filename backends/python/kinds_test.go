@@ -213,14 +213,14 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// lateContext is over once it has been asked twice: the execution has begun by then.
+// lateContext is cancelled at the second check: the execution has begun by then.
 type lateContext struct {
 	context.Context
-	asked int
+	checks int
 }
 
 func (c *lateContext) Err() error {
-	if c.asked++; c.asked > 1 {
+	if c.checks++; c.checks > 1 {
 		return context.Canceled
 	}
 	return nil

@@ -50,32 +50,31 @@ const kindReply uint16 = 48
 const (
 	flagInFile uint16 = 1 << iota
 	flagFinal
-	flagYes
-	flagKept
-	flagAsks
-	flagSame
+	flagTrue
+	flagRetained
+	flagNeedsReply
+	flagInPlace
 )
 
 const (
 	headBytes = 16
-	// maxBody is what a packet carries; more lies in a file.
+	// maxBody is the largest body in a packet; a larger one is passed in a file.
 	maxBody = 61440
-	// maxFile bounds a body in a file: nothing a model has to say is larger.
+	// maxFile is the largest body in a file.
 	maxFile = 1 << 40
-	noFile  = -1 // a descriptor that there is not
+	noFile  = -1 // an invalid descriptor
 )
 
-// packet is one that was received. Its body is valid until the next one, unless it was
-// taken out of a file.
+// packet is a received packet. Its body is valid until the next receive, unless it is mapped from a file.
 type packet struct {
 	kind, flags uint16
 	id          uint32
 	body        []byte
-	mapped      bool     // body is a mapping of its own
-	file        *os.File // that came with a JOIN, else nil
+	mapped      bool     // body is a memory mapping that the packet owns
+	file        *os.File // the socket of a JOIN, else nil
 }
 
-// free gives up the mapping of a body that lay in a file, and a file that came.
+// free unmaps the body and closes the file, where the packet has them.
 func (p *packet) free() {
 	if p.mapped {
 		_ = unix.Munmap(p.body)
@@ -87,12 +86,12 @@ func (p *packet) free() {
 	}
 }
 
-// link is the server's end of one socket. One goroutine receives; any may send.
+// link is the server's end of a socket. One goroutine may receive; sending is safe for concurrent use.
 type link struct {
 	f   *os.File
 	raw syscall.RawConn
 
-	until time.Time // when receive gives up, zero for never
+	until time.Time // the deadline of receive, zero for none
 
 	in    []byte
 	oob   [64]byte
@@ -109,7 +108,7 @@ type link struct {
 	write func(uintptr) bool
 }
 
-// newLink returns the server's end of a new pair of sockets, and the worker's.
+// newLink creates a pair of sockets. It returns the server's end and the worker's.
 func newLink(name string) (l *link, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -121,13 +120,13 @@ func newLink(name string) (l *link, theirs *os.File, err error) {
 	return l, os.NewFile(uintptr(fds[1]), name), nil
 }
 
-// pollable returns the file of a socket's descriptor, which it takes over.
+// pollable returns a socket as a file that Go's poller supports. It takes over the descriptor.
 func pollable(fd int, name string) *os.File {
-	_ = unix.SetNonblock(fd, true) // a socket takes it, and what is none is found out later
+	_ = unix.SetNonblock(fd, true) // an error means that it is not a socket, which joined checks
 	return os.NewFile(uintptr(fd), name)
 }
 
-// openLink returns the server's end of a socket, which it takes over.
+// openLink returns a link over a socket. It takes over the file.
 func openLink(f *os.File) (l *link, err error) {
 	l = &link{f: f, in: make([]byte, headBytes+maxBody)}
 	if l.raw, err = l.f.SyscallConn(); err != nil {
@@ -137,8 +136,9 @@ func openLink(f *os.File) (l *link, err error) {
 	return l, nil
 }
 
-// readOnce calls the system itself: package unix would allocate an address that there is not. Neither it nor writeOnce tells
-// Go's scheduler, since they never block: told, it would take the processor away when the worker that is woken runs first.
+// readOnce makes the system call directly, because package unix would allocate an address. readOnce and writeOnce use raw calls,
+// which do not inform Go's scheduler: the calls never block, and otherwise the goroutine could lose its processor when the
+// woken worker runs first.
 func (l *link) readOnce(fd uintptr) bool {
 	l.iov.Base = unsafe.SliceData(l.in)
 	l.iov.SetLen(len(l.in))
@@ -163,8 +163,8 @@ func (l *link) writeOnce(fd uintptr) bool {
 	return !errors.Is(l.werr, unix.EAGAIN) && !errors.Is(l.werr, unix.EINTR)
 }
 
-// receive waits for a packet. The error is io.EOF when the worker has gone, and wraps
-// os.ErrDeadlineExceeded at the deadline.
+// receive waits for a packet. The error is io.EOF when the worker has closed its end, and wraps os.ErrDeadlineExceeded after
+// the deadline.
 //
 // hot: no allocation unless the body lies in a file.
 func (l *link) receive(p *packet) error {
@@ -198,7 +198,7 @@ func errPacket(want string, n int) error {
 	return status.Errorf(status.Internal, "unexpected packet of %d bytes from a python worker, expected %s", n, want)
 }
 
-// takeFile takes the file passed with a packet: a JOIN's, or one whose content is the body.
+// takeFile handles the file passed with a packet: the socket of a JOIN, or a file that holds the body.
 func (l *link) takeFile(p *packet, size uint64) error {
 	fd, err := passed(l.oob[:l.on])
 	if err != nil {
@@ -221,7 +221,7 @@ func (l *link) takeFile(p *packet, size uint64) error {
 	return err
 }
 
-// passed returns the one descriptor in a control message.
+// passed returns the only descriptor of a control message.
 func passed(oob []byte) (int, error) {
 	list, err := unix.ParseSocketControlMessage(oob)
 	if err == nil && len(list) == 1 {
@@ -238,10 +238,10 @@ func passed(oob []byte) (int, error) {
 	return noFile, errPacket("one file with it", len(oob))
 }
 
-// newBody returns a buffer to append a body to.
+// newBody returns a buffer with room for the head, to which the caller appends a body. It reuses b.
 func newBody(b []byte) []byte { return append(b[:0], make([]byte, headBytes)...) }
 
-// send sends a packet whose body follows 16 bytes that are the head's; b is borrowed.
+// send sends a packet. b is a buffer of newBody; borrowed.
 //
 // hot: no allocation unless the body is large.
 func (l *link) send(kind, flags uint16, id uint32, b []byte) error {
@@ -262,7 +262,7 @@ func (l *link) send(kind, flags uint16, id uint32, b []byte) error {
 	return errors.Join(err, unix.Munmap(mem), unix.Close(fd))
 }
 
-// sendFiles sends a packet with files that stay the caller's.
+// sendFiles sends a packet with files, which are borrowed.
 func (l *link) sendFiles(kind uint16, id uint32, b []byte, fds []int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -270,7 +270,7 @@ func (l *link) sendFiles(kind uint16, id uint32, b []byte, fds []int) error {
 	return l.sendLocked(b, fds)
 }
 
-// sendBody sends a packet whose body of size bytes lies in a file that stays the caller's.
+// sendBody sends a packet whose body of size bytes is in a file, which is borrowed.
 func (l *link) sendBody(kind, flags uint16, id uint32, size, fd int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,7 +296,7 @@ func putHead(b []byte, kind, flags uint16, id uint32, size int) {
 	binary.LittleEndian.PutUint64(b[8:], uint64(size))
 }
 
-// unlimited has receive wait for as long as it takes.
+// unlimited removes the deadline of receive.
 func (l *link) unlimited() {
 	if !l.until.IsZero() {
 		l.until = time.Time{}
@@ -304,8 +304,8 @@ func (l *link) unlimited() {
 	}
 }
 
-// limit has receive give up after a tick from now, or somewhat earlier: a limit that was set not long ago does, for setting
-// one costs more than looking at it.
+// limit sets the deadline of receive to a tick from now, or somewhat earlier: a recent deadline is kept, because setting one
+// is expensive.
 func (l *link) limit(now time.Time, tick time.Duration) {
 	if l.until.Sub(now) < tick/2 {
 		l.until = now.Add(tick)
@@ -313,7 +313,7 @@ func (l *link) limit(now time.Time, tick time.Duration) {
 	}
 }
 
-// hangUp ends the connection: receive returns what has come, and then io.EOF.
+// hangUp shuts the connection down: receive returns the packets that have arrived, and then io.EOF.
 func (l *link) hangUp() {
 	_ = l.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 }

@@ -21,41 +21,40 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// model is a loaded model.py.
+// model is one loaded version of a Python model.
 type model struct {
-	b       *backend
-	sig     *config.Signature
-	cfg     *modelconfig.ModelConfig // completed
-	given   *modelconfig.ModelConfig // nil when auto_complete_config changed nothing
-	json    string
-	version int64
-	dir     string
-	file    string
-	python  string
-	env     []string
-	nest    *nest // nil: workers are started, not forked
-	alloc   tensor.Allocator
-	log     *slog.Logger
+	b           *backend
+	sig         *config.Signature
+	cfg         *modelconfig.ModelConfig // completed
+	given       *modelconfig.ModelConfig // nil when auto_complete_config changed nothing
+	json        string                   // cfg as JSON, for initialize
+	version     int64
+	dir         string
+	file        string
+	python      string
+	env         []string
+	forkServers *forkServers // nil: workers are spawned
+	alloc       tensor.Allocator
+	log         *slog.Logger
 
-	// What was warned about: by output, and what is not about one.
-	warned         []atomic.Bool
-	twice, surplus atomic.Bool
-	failures       failures
+	// Warnings that were logged: for each output a wrong type or shape; repeated and undeclared outputs.
+	warned               []atomic.Bool
+	repeated, undeclared atomic.Bool
+	failures             failureLog
 
 	mu     sync.Mutex
-	spare  *worker     // of loading, for the first instance; guarded by mu
-	made   int         // instances; guarded by mu
+	spare  *worker     // the worker of Load, for the first instance; guarded by mu
+	made   int         // number of created instances; guarded by mu
 	live   []*instance // guarded by mu
 	closed bool        // guarded by mu
 }
 
 var (
-	_ backends.ConfigCompleter        = (*model)(nil)
+	_ backends.ConfigCompleter  = (*model)(nil)
 	_ backends.ReadinessChecker = (*model)(nil)
 )
 
-// Load imports the model's file in a worker, which becomes that of the first instance, and has it complete the
-// configuration.
+// Load imports model.py in a worker and calls auto_complete_config. The worker then serves the first instance.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Model, err error) {
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
@@ -66,7 +65,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 	m.sig = m.signature(s.Model)
 	defer func() {
 		if err != nil {
-			m.leave()
+			m.releaseForkServers()
 		}
 	}()
 	if strings.ContainsAny(s.Model, unsafeNames) {
@@ -83,11 +82,11 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 	}
 	w, err := startWorker(ctx, m)
 	if err != nil {
-		return nil, m.faulty(status.Prefixf(err, "%s from '%s': ", m.failedLoad(), m.file), s.File(modelFile))
+		return nil, m.diagnose(status.Prefixf(err, "%s from '%s': ", m.failedLoad(), m.file), s.File(modelFile))
 	}
 	if err := m.complete(ctx, w, !s.Strict); err != nil {
 		w.close()
-		return nil, m.faulty(status.Prefixf(err, "%s from '%s': ", m.failedLoad(), m.file), s.File(modelFile))
+		return nil, m.diagnose(status.Prefixf(err, "%s from '%s': ", m.failedLoad(), m.file), s.File(modelFile))
 	}
 	text, err := config.JSON(m.cfg)
 	if err != nil {
@@ -95,19 +94,19 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (_ backends.Mod
 		return nil, err
 	}
 	m.json, m.spare = string(text), w
-	b.book.add(s.Model, s.Instances)
+	b.callGraph.add(s.Model, s.Instances)
 	return m, nil
 }
 
-// unsafeNames are the characters that the name of a Python model may not have, as in Triton.
+// unsafeNames are the characters that Triton forbids in the name of a Python model.
 const unsafeNames = ";|&$`<>()[]{}\\\"'*?~#!"
 
-// failedLoad is how Triton's log begins to tell of a model that cannot be loaded.
+// failedLoad begins the error of a model that cannot be loaded, as in Triton.
 func (m *model) failedLoad() string {
 	return fmt.Sprintf("failed to load '%s' version %d", m.sig.Model, m.version)
 }
 
-// absolute names files so that a worker finds them, which runs in the model's folder.
+// absolute makes the paths absolute, for workers.
 func (m *model) absolute() error {
 	var ofDir, ofFile error
 	m.dir, ofDir = filepath.Abs(m.dir)
@@ -121,21 +120,21 @@ func (m *model) signature(name string) *config.Signature {
 	sig.Computed, sig.Scattered = nil, nil
 	for i := range sig.Outputs {
 		out := &sig.Outputs[i]
-		out.Whole = false // requests have responses of their own: there is nothing to split
+		out.Whole = false // each request has its own response, so nothing is split
 		out.Free = !m.b.set.strict && !m.isState(out.Name)
 	}
 	m.warned = make([]atomic.Bool, len(sig.Outputs))
 	return sig
 }
 
-// isState reports whether an output is a state of the model's sequences, which the server keeps as it is declared.
+// isState reports whether an output is a sequence state. A state must match its declaration, because the server keeps it.
 func (m *model) isState(name string) bool {
 	return slices.ContainsFunc(m.cfg.GetSequenceBatching().GetState(), func(st *modelconfig.ModelSequenceBatching_State) bool {
 		return st.GetOutputName() == name
 	})
 }
 
-// complete has the model complete its configuration.
+// complete calls auto_complete_config when the model has it.
 func (m *model) complete(ctx context.Context, w *worker, allowed bool) error {
 	if !allowed || !w.about.Complete {
 		return nil
@@ -165,13 +164,13 @@ func (m *model) complete(ctx context.Context, w *worker, allowed bool) error {
 	return nil
 }
 
-// Completed returns what auto_complete_config made of the configuration, nil when there is none.
+// Completed implements backends.ConfigCompleter: the result of auto_complete_config, or nil.
 func (m *model) CompletedConfig() *modelconfig.ModelConfig { return m.given }
 
-// Signature returns what the configuration declares.
+// Signature implements backends.Model.
 func (m *model) Signature() *config.Signature { return m.sig }
 
-// NewInstance starts a worker and has the model initialised there.
+// NewInstance starts a worker and calls initialize of the model.
 func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
 	if at.Kind == tensor.Device {
 		return nil, status.Errorf(status.Unsupported, "model '%s' of backend 'python' takes its inputs on the host only, not on %s", m.sig.Model, at)
@@ -184,10 +183,10 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
 	}
 	x := &instance{m: m, name: m.instanceName(n), cursors: make([]cursor, len(m.sig.Inputs))}
-	x.only.idle = make(chan struct{}, 1)
+	x.single.idle = make(chan struct{}, 1)
 	x.life, x.end = context.WithCancel(context.Background())
 	if err := x.start(ctx); err != nil {
-		return nil, m.faulty(status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file), m.file)
+		return nil, m.diagnose(status.Prefixf(err, "unable to initialize model '%s' from '%s': ", m.sig.Model, m.file), m.file)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,17 +194,17 @@ func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Inst
 	return x, nil
 }
 
-// instanceName names an instance as Triton does.
+// instanceName returns the name of instance n, as in Triton.
 func (m *model) instanceName(n int) string { return m.sig.Model + "_0_" + strconv.Itoa(n) }
 
-// forget drops an instance that is closed.
+// forget removes a closed instance.
 func (m *model) forget(x *instance) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.live = slices.DeleteFunc(m.live, func(y *instance) bool { return x == y })
 }
 
-// Ready returns why an instance's worker does not serve, or is_ready says that it does not.
+// Ready implements backends.ReadinessChecker: every instance must have a live worker, and is_ready must return True.
 func (m *model) Ready() error {
 	m.mu.Lock()
 	live := slices.Clone(m.live)
@@ -218,7 +217,7 @@ func (m *model) Ready() error {
 	return nil
 }
 
-// initialise is what a worker's INIT says.
+// initialise returns the body of INIT.
 func (m *model) initialise(instance string) map[string]any {
 	return map[string]any{
 		"args": map[string]string{
@@ -245,7 +244,7 @@ func (m *model) takeSpare() *worker {
 	return w
 }
 
-// Close ends the worker that no instance took.
+// Close implements backends.Model.
 func (m *model) Close() error {
 	m.mu.Lock()
 	closed := m.closed
@@ -254,16 +253,16 @@ func (m *model) Close() error {
 	if closed {
 		return nil
 	}
-	m.b.book.remove(m.sig.Model)
+	m.b.callGraph.remove(m.sig.Model)
 	if w := m.takeSpare(); w != nil {
 		w.close()
 	}
-	m.leave()
+	m.releaseForkServers()
 	return nil
 }
 
-// raised is the failure of an execution, as Triton words it.
-func raised(instance string, err error) error {
+// raised returns the error of a failed execution, worded as in Triton.
+func executionError(instance string, err error) error {
 	return status.Prefixf(err, "Failed to process the request(s) for model '%s', message: ", instance)
 }
 

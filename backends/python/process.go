@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one that runs worker.py: a worker or a nursery.
+// process is an operating system process of worker.py: a worker or a fork server.
 type process struct {
 	pid   int
-	ended chan struct{} // closed when it is gone and what it printed is read
-	how   string        // how it ended; read once ended is closed
+	ended chan struct{} // closed when it has exited and its output was read
+	how   string        // exit status as text; valid after ended is closed
 
-	born    *birth // of a nursery, else nil
+	forked  *forked // nil unless a fork server forked the process
 	pipes   []*os.File
 	copying sync.WaitGroup
 }
 
-// startProcess starts a command in a process group of its own.
+// startProcess starts a command in a new process group.
 func startProcess(cmd *exec.Cmd) (*process, error) {
-	// A signal from a terminal is the server's to handle: requests are answered first.
+	// A new group does not get Ctrl-C of the terminal: the server drains requests first.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = exitTime
 	if err := cmd.Start(); err != nil {
@@ -35,15 +35,15 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	p := &process{pid: cmd.Process.Pid, ended: make(chan struct{})}
 	go func() {
 		waitEnd(p.pid)
-		p.kill()       // what it has started and left
-		_ = cmd.Wait() // how it ended is in ProcessState
+		p.kill()       // the rest of its process group
+		_ = cmd.Wait() // ProcessState has the exit status
 		p.how = cmd.ProcessState.String()
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// waitEnd waits for the end of a child, which stays to be waited for: until then nobody else has its number.
+// waitEnd waits until a child exits and leaves it a zombie, so that its process id is not reused yet.
 func waitEnd(pid int) {
 	for {
 		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
@@ -52,18 +52,18 @@ func waitEnd(pid int) {
 	}
 }
 
-// copy copies what comes out of a pipe, which it closes, until its other end is closed.
+// copy copies a pipe to a writer, in the background, until the other end is closed. It takes over the pipe.
 func (p *process) copy(to io.Writer, from *os.File) {
 	p.pipes = append(p.pipes, from)
 	p.copying.Go(func() { _, _ = io.Copy(to, from) })
 }
 
-// follow has the end of a process seen that a nursery forked, and what it printed read until then. What it has started may
-// print on: nobody reads that.
+// follow watches a process of a fork server. After the exit it reads the remaining output, but for at most exitTime, because
+// children of the process may still hold the pipes.
 func (p *process) follow() {
 	go func() {
-		<-p.born.ended
-		p.how = p.born.how
+		<-p.forked.exited
+		p.how = p.forked.how
 		late := time.AfterFunc(exitTime, p.closePipes)
 		p.copying.Wait()
 		late.Stop()
@@ -74,14 +74,14 @@ func (p *process) follow() {
 
 func (p *process) closePipes() {
 	for _, f := range p.pipes {
-		_ = f.Close() // again, where it is
+		_ = f.Close() // a second Close is harmless
 	}
 }
 
-// kill ends the process and what it has started.
-func (p *process) kill() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) } // it may be gone already
+// kill kills the process group.
+func (p *process) kill() { _ = syscall.Kill(-p.pid, syscall.SIGKILL) } // it may have exited already
 
-// stateText says how a process ended, in the words of package os.
+// stateText describes an exit status as package os does, for example "exit status 1".
 func stateText(s syscall.WaitStatus) string {
 	if !s.Signaled() {
 		return "exit status " + strconv.Itoa(s.ExitStatus())
@@ -93,10 +93,10 @@ func stateText(s syscall.WaitStatus) string {
 	return text
 }
 
-// waitOrphan waits for the end of a process whose parent has gone, and says how it ended where that can be known: where this
-// process is the system's first, which inherits orphans.
+// waitOrphan waits until a process exits whose parent has exited. The exit status is known only when the server is process 1,
+// which inherits orphans, for example in a container.
 func waitOrphan(pid int) string {
-	if fd, err := unix.PidfdOpen(pid, 0); err == nil { // else it has gone, too
+	if fd, err := unix.PidfdOpen(pid, 0); err == nil { // an error means that it has exited
 		waitReadable(fd)
 		_ = unix.Close(fd)
 	}

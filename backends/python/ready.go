@@ -8,24 +8,25 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// readyTime is how long is_ready of a model may take before the model is not ready, as in Triton.
+// readyTime is the most time that is_ready may take, as in Triton. After it the model is not ready.
 const readyTime = 5 * time.Second
 
-// readiness has is_ready of a worker's model run once for all who ask meanwhile.
+// readiness calls is_ready of a model. Concurrent callers share one call.
 type readiness struct {
-	mu  sync.Mutex
-	at  *readyCall // guarded by mu
-	seq uint32     // guarded by mu
+	mu      sync.Mutex
+	current *readyCall // guarded by mu
+	seq     uint32     // guarded by mu
 }
 
 // readyCall is one call of is_ready.
 type readyCall struct {
 	id   uint32
-	done chan struct{} // closed when err is known
+	done chan struct{} // closed when err is set
 	err  error
 }
 
-// isReady returns what is_ready of the model says. It may execute meanwhile. A call that takes too long goes on, for who asks next.
+// isReady returns the result of is_ready, while the model may execute. A call that exceeds readyTime continues, and the next
+// caller gets its result.
 func (w *worker) isReady() error {
 	if !w.about.Ready {
 		return nil
@@ -46,35 +47,35 @@ func (w *worker) isReady() error {
 	}
 }
 
-// call returns the call at hand, or a new one.
+// call returns the pending call, or starts one.
 func (r *readiness) call(w *worker) (*readyCall, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.at != nil {
-		return r.at, nil
+	if r.current != nil {
+		return r.current, nil
 	}
 	r.seq++
 	c := &readyCall{id: r.seq, done: make(chan struct{})}
 	if err := w.side.link.send(kindReady, 0, c.id, newBody(nil)); err != nil {
 		return nil, err
 	}
-	r.at = c
+	r.current = c
 	return c, nil
 }
 
-// answer takes the worker's answer.
-func (r *readiness) answer(p *packet) {
+// complete handles the worker's result of READY.
+func (r *readiness) complete(p *packet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.at
+	c := r.current
 	if c == nil || c.id != p.id {
 		return
 	}
-	r.at = nil
+	r.current = nil
 	switch {
 	case p.kind == kindFailed:
 		c.err = failure(p)
-	case p.flags&flagYes == 0:
+	case p.flags&flagTrue == 0:
 		c.err = status.Errorf(status.Unavailable, "is_ready of the model returned False")
 	}
 	close(c.done)

@@ -19,14 +19,13 @@ const (
 const (
 	pageBytes = 4096
 	align     = 64
-	// keptRegions is how many regions for outputs wait for their next use.
+	// keptRegions is the most output regions that are kept for reuse.
 	keptRegions = 4
-	// maxRegions is how many outputs of executions may lie in memory of the worker at once; what comes then is copied out.
+	// maxRegions is the most output regions in use. Beyond it, outputs are copied out.
 	maxRegions = 64
 )
 
-// newFile returns shared memory of its own: a file that can be made larger and never smaller, so that nobody who maps it
-// can be left without its pages.
+// newFile creates shared memory: a file that is sealed against shrinking, so that a process that maps it cannot lose pages.
 func newFile(size int) (fd int, mem []byte, err error) {
 	fd, err = unix.MemfdCreate("tutti-python", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -48,7 +47,7 @@ func errMemory(size int, err error) error {
 	return status.Errorf(status.Unavailable, "no shared memory of %d bytes for a python worker: %w", size, err)
 }
 
-// mapFile maps a file of at least that size which nobody can make smaller.
+// mapFile maps size bytes of a file. It refuses a file that is smaller, or not sealed against shrinking.
 func mapFile(fd, size int) ([]byte, error) {
 	var st unix.Stat_t
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
@@ -61,7 +60,7 @@ func mapFile(fd, size int) ([]byte, error) {
 	return unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// region is memory that a worker and the server share. One for outputs is a buffer while tensors lie in it.
+// region is memory shared by the worker and the server. An output region is a tensor.Buffer while tensors are in it.
 type region struct {
 	buf  tensor.Buffer
 	id   uint32
@@ -73,7 +72,7 @@ type region struct {
 
 var _ tensor.Owner = (*region)(nil)
 
-// Free puts a region whose tensors are gone back for its next use.
+// Free implements tensor.Owner: it makes the region available again.
 func (r *region) Free(*tensor.Buffer) { r.of.put(r) }
 
 func (r *region) close() {
@@ -82,7 +81,7 @@ func (r *region) close() {
 	r.mem = nil
 }
 
-// grown maps what the worker has added.
+// grown maps a region that the worker has grown.
 func (r *region) grown(size uint64) error {
 	if size <= uint64(len(r.mem)) {
 		return nil
@@ -105,9 +104,9 @@ func (r *region) buffer() *tensor.Buffer {
 	return &r.buf
 }
 
-// regions are those of one worker. Tensors may outlive it.
+// regions are the shared memory of one worker. Tensors in them may outlive the worker.
 type regions struct {
-	calls         *link
+	commands      *link
 	first, growth int
 	in            *region
 	body          []byte
@@ -116,21 +115,21 @@ type regions struct {
 	mu      sync.Mutex
 	free    *region  // guarded by mu
 	waiting int      // guarded by mu
-	out     int      // regions for outputs, waiting or not; guarded by mu
+	out     int      // number of output regions, in use or free; guarded by mu
 	drops   []uint32 // guarded by mu
 	closed  bool     // guarded by mu
 }
 
-func newRegions(calls *link, first, growth int) *regions {
-	return &regions{calls: calls, first: first, growth: growth}
+func newRegions(commands *link, first, growth int) *regions {
+	return &regions{commands: commands, first: first, growth: growth}
 }
 
-// inputs returns the region of the inputs with room for n bytes.
+// inputs returns the input region with at least n bytes.
 func (g *regions) inputs(n int) (*region, error) {
 	if g.in != nil && len(g.in.mem) >= n {
 		return g.in, nil
 	}
-	g.leaveInputs()
+	g.dropInputs()
 	if g.in = g.spare(n); g.in != nil {
 		return g.in, nil
 	}
@@ -139,8 +138,8 @@ func (g *regions) inputs(n int) (*region, error) {
 	return r, err
 }
 
-// spare takes the region that was used last out of those that wait, when it has room for n bytes: what a processor still
-// has of it in its cache is worth more than another region would be.
+// spare returns the free region that was used last, or nil when it has less than n bytes: its pages are likely in the
+// processor's cache.
 func (g *regions) spare(n int) *region {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,7 +153,7 @@ func (g *regions) spare(n int) *region {
 	return r
 }
 
-// swap has the region of the inputs hold the outputs, in place of r, which nobody uses then.
+// swap makes the input region the output region, and frees r, the one that it replaces.
 func (g *regions) swap(r *region) *region {
 	in := g.in
 	g.in = nil
@@ -165,8 +164,8 @@ func (g *regions) swap(r *region) *region {
 	return in
 }
 
-// leaveInputs gives up the region of the inputs: the worker goes on using it, or it is too small.
-func (g *regions) leaveInputs() {
+// dropInputs drops the input region: the worker still uses it, or it is too small.
+func (g *regions) dropInputs() {
 	if g.in != nil {
 		g.drop(g.in.id)
 		g.in.close()
@@ -174,7 +173,7 @@ func (g *regions) leaveInputs() {
 	}
 }
 
-// outputs returns a region that nobody uses.
+// outputs returns a free region.
 func (g *regions) outputs() (*region, error) {
 	g.mu.Lock()
 	r := g.free
@@ -192,14 +191,14 @@ func (g *regions) outputs() (*region, error) {
 	return g.add(useOutputs, 0)
 }
 
-// crowded reports whether so many regions hold outputs that further ones had better be copied.
+// crowded reports whether maxRegions are in use.
 func (g *regions) crowded() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.out-g.waiting >= maxRegions
 }
 
-// put takes a region back.
+// put frees a region.
 func (g *regions) put(r *region) {
 	g.mu.Lock()
 	keep := !g.closed && g.waiting < keptRegions
@@ -224,7 +223,7 @@ func (g *regions) drop(id uint32) {
 	g.drops = append(g.drops, id)
 }
 
-// add makes a region of at least n bytes and tells the worker.
+// add creates a region of at least n bytes and sends it to the worker.
 func (g *regions) add(use uint32, n int) (*region, error) {
 	size := g.first
 	if n > size {
@@ -240,29 +239,29 @@ func (g *regions) add(use uint32, n int) (*region, error) {
 	b := binary.LittleEndian.AppendUint32(newBody(g.body), r.id)
 	b = binary.LittleEndian.AppendUint32(b, use)
 	g.body = binary.LittleEndian.AppendUint64(b, uint64(size))
-	if err := g.calls.sendFiles(kindRegion, 0, g.body, []int{fd}); err != nil {
+	if err := g.commands.sendFiles(kindRegion, 0, g.body, []int{fd}); err != nil {
 		r.close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// settle tells the worker which regions it need not keep.
-func (g *regions) settle() error {
+// sendDrops sends the worker DROP for the regions that are no longer used.
+func (g *regions) sendDrops() error {
 	g.mu.Lock()
 	drops := g.drops
 	g.drops = nil
 	g.mu.Unlock()
 	for _, id := range drops {
 		g.body = binary.LittleEndian.AppendUint32(newBody(g.body), id)
-		if err := g.calls.send(kindDrop, 0, 0, g.body); err != nil {
+		if err := g.commands.send(kindDrop, 0, 0, g.body); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// close frees what nobody uses, and has the rest freed when it is released.
+// close frees the regions. Those in use are freed when their tensors are released.
 func (g *regions) close() {
 	g.mu.Lock()
 	g.closed = true

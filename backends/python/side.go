@@ -15,29 +15,29 @@ import (
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
-// maxJoined is how many processes that a model has forked may be connected at once.
+// maxJoined is the most connected processes that a model has forked.
 const maxJoined = 1024
 
-// side is a connection on which a process sends requests of its own: the worker, or a process that the model forked from it.
-// What a forked process sends wrongly ends its connection; what the worker sends wrongly ends the worker.
+// side is the side channel of a worker, or of a process that the model forked from it: packets that the process sends on its own
+// initiative. A malformed packet ends the connection of a forked process, and kills a worker.
 type side struct {
-	w      *worker
-	link   *link
-	own    bool            // the worker's
-	ctx    context.Context //nolint:containedctx // the connection's life, for what is sent on it
-	cancel context.CancelFunc
-	open   openCalls
-	meters meters
+	w       *worker
+	link    *link
+	own     bool            // the side channel of the worker itself
+	ctx     context.Context //nolint:containedctx // cancelled when the connection ends
+	cancel  context.CancelFunc
+	open    openCalls
+	metrics customMetrics
 }
 
-// newSide returns the side of a connection, which serve then serves.
+// newSide returns a side channel. The caller must call serve.
 func (w *worker) newSide(l *link, own bool) *side {
 	s := &side{w: w, link: l, own: own}
 	s.ctx, s.cancel = context.WithCancel(w.ctx)
 	return s
 }
 
-// join takes a connection that a forked process has made.
+// join handles JOIN: a new side channel of a forked process.
 func (w *worker) join(f *os.File) error {
 	l, err := joined(f)
 	if err != nil {
@@ -52,13 +52,13 @@ func (w *worker) join(f *os.File) error {
 	w.mu.Unlock()
 	if full {
 		s.cancel()
-		return l.close() // the process then ends
+		return l.close() // the process then exits
 	}
 	w.sides.Go(s.serve)
 	return nil
 }
 
-// joined returns the link of a socket that a process has passed.
+// joined returns a link over a socket that a process has passed.
 func joined(f *os.File) (*link, error) {
 	raw, err := f.SyscallConn()
 	kind := 0
@@ -71,14 +71,14 @@ func joined(f *os.File) (*link, error) {
 	return openLink(f)
 }
 
-// leave forgets a forked process that is gone.
+// leave removes the side channel of a forked process.
 func (w *worker) leave(s *side) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.joined, s)
 }
 
-// hangUpSides ends every connection, once what has come on it is served.
+// hangUpSides shuts down all side channels. Packets that have arrived are still handled.
 func (w *worker) hangUpSides() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,18 +88,18 @@ func (w *worker) hangUpSides() {
 	}
 }
 
-// serve serves what the process sends until it is gone.
+// serve handles packets until the connection ends.
 func (s *side) serve() {
 	var p packet
 	defer p.free()
 	defer s.cancel()
 	err := s.link.receive(&p)
 	for ; err == nil; err = s.link.receive(&p) {
-		if err = s.take(&p); err != nil {
+		if err = s.handlePacket(&p); err != nil {
 			break
 		}
 	}
-	s.meters.close()
+	s.metrics.close()
 	if !s.own {
 		s.w.leave(s)
 		_ = s.link.close()
@@ -111,25 +111,25 @@ func (s *side) serve() {
 	s.w.cancel()
 }
 
-// take serves one packet. What may take its time gets a goroutine and a body of its own. Only a packet that cannot be
-// understood gives an error.
-func (s *side) take(p *packet) (err error) {
+// handlePacket handles one packet. Packets whose handling may block are copied and handled in a new goroutine. Only a malformed
+// packet is an error.
+func (s *side) handlePacket(p *packet) (err error) {
 	defer s.recovers(&err)
 	switch p.kind {
 	case kindLog:
 		s.w.logText(p.body)
 		return nil
 	case kindCancelled:
-		s.tellCancelled(p)
+		s.replyCancelled(p)
 		return nil
 	case kindAbandon:
 		s.open.abandon(p.id)
 		return nil
 	case kindCancel:
-		s.open.ask(p.id)
+		s.open.requestCancel(p.id)
 		return nil
 	case kindDone, kindFailed:
-		s.w.ready.answer(p)
+		s.w.ready.complete(p)
 		return nil
 	case kindJoin:
 		if p.file == nil {
@@ -152,19 +152,19 @@ func (s *side) take(p *packet) (err error) {
 	case kindCall:
 		s.open.add(s, own.id)
 	}
-	s.w.sides.Go(func() { s.answer(&own) })
+	s.w.sides.Go(func() { s.execute(&own) })
 	return nil
 }
 
-// recovers makes a panic the error of one packet.
+// recovers turns a panic into the error of one packet.
 func (s *side) recovers(err *error) {
 	if x := recover(); x != nil {
 		*err = recovery.Report(x, s.w.m.log, "serving python model '"+s.w.m.sig.Model+"'")
 	}
 }
 
-// handle does what a packet is for.
-func (s *side) handle(p *packet) (err error) {
+// dispatch executes a packet by kind.
+func (s *side) dispatch(p *packet) (err error) {
 	defer s.recovers(&err)
 	switch p.kind {
 	case kindCall:
@@ -172,35 +172,35 @@ func (s *side) handle(p *packet) (err error) {
 	case kindSend:
 		return s.w.deliver(p)
 	case kindMetric:
-		return s.meter(p)
+		return s.handleMetric(p)
 	case kindModel:
-		return s.control(p)
+		return s.handleModel(p)
 	default:
 		return status.Errorf(status.Unsupported, "unexpected packet of kind %d", p.kind)
 	}
 }
 
-// answer does what a packet is for, and replies where that is asked for.
-func (s *side) answer(p *packet) {
-	err := s.handle(p)
-	if p.flags&flagAsks != 0 && !errors.Is(err, errReplied) {
+// execute executes a packet, and sends the reply if it needs one.
+func (s *side) execute(p *packet) {
+	err := s.dispatch(p)
+	if p.flags&flagNeedsReply != 0 && !errors.Is(err, errReplied) {
 		s.reply(p.id, flagFinal, err)
 	}
 	p.free()
 }
 
-// errReplied says that a question has its reply already.
+// errReplied means that the reply was sent already.
 var errReplied = errors.New("replied")
 
-// reply answers a question with success or an error.
+// reply sends a reply without outputs: success or an error.
 func (s *side) reply(id uint32, flags uint16, err error) {
-	_ = s.link.send(kindReply, flags, id, appendError(newBody(nil), err)) // a process that is gone needs none
+	_ = s.link.send(kindReply, flags, id, appendError(newBody(nil), err)) // the process may have exited
 }
 
-// appendError appends an answer without outputs.
+// appendError encodes a response without outputs.
 func appendError(b []byte, err error) []byte {
 	if err == nil {
-		return append(b, stateAnswered, 0, 0, 0, 0, 0, 0, 0)
+		return append(b, stateOK, 0, 0, 0, 0, 0, 0, 0)
 	}
 	b = append(b, stateError, byte(status.CodeOf(err)), 0, 0, 0, 0, 0, 0)
 	at := len(b)
@@ -213,7 +213,7 @@ func appendError(b []byte, err error) []byte {
 	return b
 }
 
-// logText logs what a model has to say.
+// logText handles LOG.
 func (w *worker) logText(body []byte) {
 	if len(body) == 0 {
 		return

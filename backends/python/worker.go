@@ -18,42 +18,42 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// exitTime is how long a worker that closed its sockets may take to exit.
+// exitTime is how long a process may take to exit after its sockets were closed.
 const exitTime = 2 * time.Second
 
-// processPrefix and the model's name name a worker's process.
+// processPrefix precedes the model's name in the name of a worker process.
 const processPrefix = "py:"
 
-// worker is a process that runs model.py.
+// worker is a process that runs model.py. One goroutine at a time may send commands; everything else is safe for concurrent use.
 type worker struct {
-	m       *model
-	about   started
-	proc    *process
-	calls   *link
-	side    *side
-	regions *regions
-	stdout  *output
-	stderr  *output
-	killed  atomic.Pointer[string]
-	leaving atomic.Bool // its end is nothing to log
-	sides   sync.WaitGroup
-	ctx     context.Context //nolint:containedctx // the worker's life, for what it asks on its own
-	cancel  context.CancelFunc
-	running executions
-	ready   readiness
-	command atomic.Pointer[context.Context] // of the command at hand, which is no execution
+	m        *model
+	about    started
+	proc     *process
+	commands *link
+	side     *side
+	regions  *regions
+	stdout   *output
+	stderr   *output
+	killed   atomic.Pointer[string]
+	leaving  atomic.Bool // its exit is expected and not logged
+	sides    sync.WaitGroup
+	ctx      context.Context //nolint:containedctx // cancelled when the worker exits
+	cancel   context.CancelFunc
+	running  executions
+	ready    readiness
+	command  atomic.Pointer[context.Context] // context of the current command other than EXECUTE
 
 	mu       sync.Mutex
-	instance string             // the name of the one that it serves, or is to serve first; guarded by mu
-	died     func()             // called when the process has ended that an instance has, nil before; guarded by mu
-	joined   map[*side]struct{} // of processes that the model has forked; guarded by mu
+	instance string             // name of the instance that it serves; guarded by mu
+	died     func()             // called when the process exits unexpectedly, may be nil; guarded by mu
+	joined   map[*side]struct{} // side channels of forked processes; guarded by mu
 
 	seq  uint32
 	pkt  packet
 	body []byte
 }
 
-// started is what a worker says of itself and its model.
+// started is the result of START.
 type started struct {
 	Python   string `json:"python"`
 	Numpy    string `json:"numpy"`
@@ -61,7 +61,7 @@ type started struct {
 	Ready    bool   `json:"ready"`
 }
 
-// startWorker starts a worker that has imported the model's file.
+// startWorker starts a worker and imports model.py in it.
 func startWorker(ctx context.Context, m *model) (*worker, error) {
 	w := &worker{m: m, instance: m.instanceName(0), joined: map[*side]struct{}{}}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -81,36 +81,36 @@ func startWorker(ctx context.Context, m *model) (*worker, error) {
 	return w, nil
 }
 
-// mallocEnv has C's allocator keep what numpy frees: giving pages back and taking them again for every array costs more
-// than the arrays' arithmetic. The server's own environment comes after it and wins.
+// mallocEnv are environment variables that make the C allocator keep freed memory: returning pages to the kernel and faulting
+// them in again for every array costs more than the arithmetic on it. The server's environment overrides them.
 var mallocEnv = [...]string{"MALLOC_TRIM_THRESHOLD_=134217728", "MALLOC_MMAP_THRESHOLD_=33554432"}
 
 func (w *worker) spawn(ctx context.Context) error {
-	calls, callsEnd, err := newLink("calls")
+	commands, commandsEnd, err := newLink("commands")
 	if err != nil {
 		return err
 	}
 	side, sideEnd, err := newLink("side")
 	if err != nil {
-		return errors.Join(err, calls.close(), callsEnd.Close())
+		return errors.Join(err, commands.close(), commandsEnd.Close())
 	}
-	w.calls, w.side = calls, w.newSide(side, true)
-	w.regions = newRegions(calls, w.m.b.set.first, w.m.b.set.growth)
-	w.proc, err = w.launch(ctx, callsEnd, sideEnd)
-	err = errors.Join(err, callsEnd.Close(), sideEnd.Close())
+	w.commands, w.side = commands, w.newSide(side, true)
+	w.regions = newRegions(commands, w.m.b.set.first, w.m.b.set.growth)
+	w.proc, err = w.launch(ctx, commandsEnd, sideEnd)
+	err = errors.Join(err, commandsEnd.Close(), sideEnd.Close())
 	if err != nil {
-		return errors.Join(status.Errorf(status.Unavailable, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err), calls.close(), side.close())
+		return errors.Join(status.Errorf(status.Unavailable, "cannot start '%s' for model '%s': %w", w.m.python, w.m.sig.Model, err), commands.close(), side.close())
 	}
 	w.sides.Go(w.side.serve)
 	w.sides.Go(w.watch)
 	return nil
 }
 
-// watch waits for the end of the process, and logs one that nobody has asked for. Processes that it has left behind may hold its
-// sockets open: they are of no use any more.
+// watch waits until the process exits, and logs an unexpected exit. It shuts the sockets down, which children of the process may
+// still hold open.
 func (w *worker) watch() {
 	<-w.proc.ended
-	w.calls.hangUp()
+	w.commands.hangUp()
 	w.hangUpSides()
 	if w.leaving.Load() {
 		return
@@ -124,7 +124,7 @@ func (w *worker) watch() {
 	}
 }
 
-// serves names the instance that the worker serves, and what to call when it dies.
+// serves sets the instance that the worker serves, and the function to call when it crashes.
 func (w *worker) serves(instance string, died func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,25 +137,25 @@ func (w *worker) name() string {
 	return w.instance
 }
 
-// launch has a nursery fork the worker's process, or starts it where there is none.
-func (w *worker) launch(ctx context.Context, calls, side *os.File) (*process, error) {
+// launch forks the process from a fork server. It spawns the process when there is none or the fork fails.
+func (w *worker) launch(ctx context.Context, commands, side *os.File) (*process, error) {
 	name := processPrefix + w.m.sig.Model
-	if w.m.nest != nil {
-		p, err := w.forked(ctx, name, calls, side)
+	if w.m.forkServers != nil {
+		p, err := w.fork(ctx, name, commands, side)
 		if err == nil {
 			return p, nil
 		}
-		w.m.log.DebugContext(ctx, "a python worker is started by itself", slog.String("reason", err.Error()))
+		w.m.log.DebugContext(ctx, "a python worker is spawned, not forked", slog.String("reason", err.Error()))
 	}
-	cmd := exec.Command(w.m.python, "-u", filepath.Join(w.m.b.files.path, mainScript), name) //nolint:gosec,noctx // the interpreter is a setting; the worker ends itself
+	cmd := exec.Command(w.m.python, "-u", filepath.Join(w.m.b.scripts.path, mainScript), name) //nolint:gosec,noctx // the interpreter is a setting; the worker ends itself
 	cmd.Env = w.m.env
-	cmd.ExtraFiles = []*os.File{calls, side}
+	cmd.ExtraFiles = []*os.File{commands, side}
 	cmd.Stdout, cmd.Stderr = w.stdout, w.stderr
 	return startProcess(cmd)
 }
 
-// forked returns a process of the nursery, which prints into pipes.
-func (w *worker) forked(ctx context.Context, name string, calls, side *os.File) (*process, error) {
+// fork forks the process from a fork server, with pipes as its standard streams.
+func (w *worker) fork(ctx context.Context, name string, commands, side *os.File) (*process, error) {
 	out, outEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (w *worker) forked(ctx context.Context, name string, calls, side *os.File) 
 		return nil, errors.Join(err, out.Close())
 	}
 	defer faultEnd.Close()
-	p, err := w.m.nest.fork(ctx, name, [...]*os.File{calls, side, outEnd, faultEnd})
+	p, err := w.m.forkServers.fork(ctx, name, [...]*os.File{commands, side, outEnd, faultEnd})
 	if err != nil {
 		return nil, errors.Join(err, out.Close(), fault.Close())
 	}
@@ -176,27 +176,27 @@ func (w *worker) forked(ctx context.Context, name string, calls, side *os.File) 
 	return p, nil
 }
 
-// unhealthy says that the worker of an instance is no more, in Triton's words.
+// unhealthy returns Triton's text for an instance whose worker has exited.
 func unhealthy(instance string) string { return "Stub process '" + instance + "' is not healthy." }
 
-// kill ends the process and what it has started, for a reason that its requests are told.
+// kill kills the process group. why becomes part of the error of its requests.
 func (w *worker) kill(why string) {
 	w.killed.CompareAndSwap(nil, &why)
 	w.proc.kill()
 }
 
-// close frees the worker, killing it where it has not exited by itself.
+// close frees the worker, and kills it when it does not exit.
 func (w *worker) close() {
 	select {
-	case <-w.proc.ended: // by itself, which watch logs
+	case <-w.proc.ended: // a crash, which watch logs
 	default:
 		w.leaving.Store(true)
 	}
 	w.cancel()
-	w.calls.hangUp()
+	w.commands.hangUp()
 	w.waitExit("it did not exit")
 	w.sides.Wait()
-	_ = w.calls.close()
+	_ = w.commands.close()
 	_ = w.side.link.close()
 	w.regions.close()
 	w.pkt.free()
@@ -213,7 +213,7 @@ func (w *worker) waitExit(why string) {
 	}
 }
 
-// gone returns that the worker is no more, in Triton's words and with its code, and why, in place of err, the failure of its socket.
+// gone converts an error of the worker's socket to one that says why the worker exited, with Triton's text and code.
 func (w *worker) gone(err error) error {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, os.ErrClosed) {
 		w.kill(err.Error())
@@ -222,7 +222,7 @@ func (w *worker) gone(err error) error {
 	return status.Errorf(status.Internal, "%s the python worker of model '%s' ('%s') exited: %s", unhealthy(w.name()), w.m.sig.Model, w.m.file, w.end())
 }
 
-// end says how the process has ended, and what it printed last.
+// end describes the exit of the process, with its last lines of standard error.
 func (w *worker) end() string {
 	how := w.proc.how
 	if why := w.killed.Load(); why != nil {
@@ -234,8 +234,8 @@ func (w *worker) end() string {
 	return how
 }
 
-// run sends a command with a JSON body and reads the answer's into out, nil for none. The worker is of no use after
-// an error that is not the model's.
+// run sends a command with a JSON body and decodes the result into out, unless it is nil. After an error other than the model's
+// the worker must be closed.
 func (w *worker) run(ctx context.Context, kind uint16, in, out any) error {
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -243,7 +243,7 @@ func (w *worker) run(ctx context.Context, kind uint16, in, out any) error {
 	}
 	w.body = append(newBody(w.body), text...)
 	w.command.Store(&ctx)
-	defer w.command.Store(nil) //nolint:contextcheck // it forgets the context
+	defer w.command.Store(nil) //nolint:contextcheck // it resets the pointer
 	stop := context.AfterFunc(ctx, func() {
 		w.leaving.Store(true)
 		w.kill("loading was given up")
@@ -265,27 +265,27 @@ func (w *worker) run(ctx context.Context, kind uint16, in, out any) error {
 	return nil
 }
 
-// call sends body and returns the answer, valid until the next call.
+// call sends body and returns the result, valid until the next call.
 func (w *worker) call(kind uint16) (*packet, error) {
 	w.seq++
-	w.calls.unlimited()
-	if err := w.calls.send(kind, 0, w.seq, w.body); err != nil {
+	w.commands.unlimited()
+	if err := w.commands.send(kind, 0, w.seq, w.body); err != nil {
 		return nil, w.gone(err)
 	}
-	if err := w.calls.receive(&w.pkt); err != nil {
+	if err := w.commands.receive(&w.pkt); err != nil {
 		return nil, w.gone(err)
 	}
-	return w.answered()
+	return w.checkResult()
 }
 
-func (w *worker) answered() (*packet, error) {
+func (w *worker) checkResult() (*packet, error) {
 	if p := &w.pkt; (p.kind == kindDone || p.kind == kindFailed) && p.id == w.seq {
 		return p, nil
 	}
 	return nil, w.gone(status.Errorf(status.Internal, "it answered with a packet of kind %d", w.pkt.kind))
 }
 
-// failure returns what a worker's FAILED says.
+// failure returns the error of a FAILED packet.
 func failure(p *packet) error {
 	r := reader{b: p.body}
 	code := codeOf(r.u8())
@@ -295,5 +295,5 @@ func failure(p *packet) error {
 // Levels of LOG.
 var logLevels = [...]slog.Level{slog.LevelInfo, slog.LevelWarn, slog.LevelError, slog.LevelDebug}
 
-// logFailure is the level of what a model has raised that no request was told.
+// logFailure is the LOG level of an exception that no request reports.
 const logFailure = 4

@@ -33,7 +33,7 @@ func factory(name, file string, platforms ...string) backends.Factory {
 		Name:        name,
 		Platforms:   platforms,
 		DefaultFile: file,
-		ConfigKeys:        []string{keyDevice, keyLibrary},
+		ConfigKeys:  []string{keyDevice, keyLibrary},
 		Params:      slices.Sorted(maps.Keys(parameters)),
 		Native:      true,
 		Guide:       guide,

@@ -83,7 +83,7 @@ type model struct {
 
 var (
 	_ backends.ConcurrentModel = (*model)(nil)
-	_ backends.Instance   = (*model)(nil)
+	_ backends.Instance        = (*model)(nil)
 )
 
 func (m *model) parse(params map[string]*modelconfig.ModelParameter) error {

@@ -28,10 +28,10 @@ const backendParam = "sim.backend"
 // NewFactory declares the backend sim over the given ones.
 func NewFactory(inner ...backends.Factory) backends.Factory {
 	return backends.Factory{
-		Name:  Name,
-		Guide: backends.Guide{Doc: "Runs the model of another backend, which the parameter `sim.backend` names, at simulated devices, to see how tensors travel."},
-		ConfigKeys:  []string{"bandwidth_mb", "devices", "latency_us", "memory_mb", "real"},
-		New:   func(o backends.Options) (backends.Backend, error) { return newBackend(inner, o) },
+		Name:       Name,
+		Guide:      backends.Guide{Doc: "Runs the model of another backend, which the parameter `sim.backend` names, at simulated devices, to see how tensors travel."},
+		ConfigKeys: []string{"bandwidth_mb", "devices", "latency_us", "memory_mb", "real"},
+		New:        func(o backends.Options) (backends.Backend, error) { return newBackend(inner, o) },
 		Devices: func(values map[string]string) []tensor.Place {
 			n, _, err := parse(values)
 			if err != nil {

@@ -22,7 +22,7 @@ func NewFactory() backends.Factory {
 		Name:        "tensorflow",
 		Platforms:   []string{savedModelPlatform, graphPlatform},
 		DefaultFile: savedModelFolder,
-		ConfigKeys:        []string{bind.KeyMaxBatch, keyLibrary},
+		ConfigKeys:  []string{bind.KeyMaxBatch, keyLibrary},
 		Params:      keys,
 		Native:      true,
 		Guide:       guide,

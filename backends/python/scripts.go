@@ -13,25 +13,26 @@ import (
 var scripts embed.FS
 
 const (
-	folderPrefix = "tutti-python-"
-	mainScript   = "worker.py"
+	scriptFolderPrefix = "tutti-python-"
+	mainScript         = "worker.py"
 )
 
-// folder holds the files that workers run. Its owner has it locked, so that others see whether it still lives.
-type folder struct {
+// scriptFolder is a temporary folder with the scripts of workers. The server that created it holds a lock on it, by which other
+// servers recognise a stale folder.
+type scriptFolder struct {
 	path string
 	lock *os.File
 }
 
-// writeScripts writes the files that workers run into a new folder in dir that only this user may enter, and removes
-// those of servers that have ended without doing so.
-func writeScripts(dir string) (*folder, error) {
-	removeLeft(dir)
-	path, err := os.MkdirTemp(dir, folderPrefix)
+// writeScripts writes the scripts of workers to a new private folder in dir. It also removes stale folders, which servers that
+// crashed left behind.
+func writeScripts(dir string) (*scriptFolder, error) {
+	removeStaleFolders(dir)
+	path, err := os.MkdirTemp(dir, scriptFolderPrefix)
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{path: path}
+	f := &scriptFolder{path: path}
 	if f.lock, err = lockFolder(path); err != nil {
 		return nil, errors.Join(err, os.Remove(path))
 	}
@@ -55,13 +56,13 @@ func writeScript(dir, name string) error {
 	return os.WriteFile(filepath.Join(dir, name), text, 0o600)
 }
 
-func (f *folder) remove() error {
+func (f *scriptFolder) remove() error {
 	err := os.RemoveAll(f.path)
-	_ = f.lock.Close() // it may be so already
+	_ = f.lock.Close() // it may be closed already
 	return err
 }
 
-// lockFolder opens a folder and locks it for as long as it is open here; workers do not inherit it.
+// lockFolder opens and locks a folder. Closing the file releases the lock. Workers do not inherit it.
 func lockFolder(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -73,10 +74,10 @@ func lockFolder(path string) (*os.File, error) {
 	return f, nil
 }
 
-// removeLeft removes the folders in dir that nobody has locked. One without its files yet is being made. Those of other
-// users cannot be opened.
-func removeLeft(dir string) {
-	left, _ := filepath.Glob(filepath.Join(dir, folderPrefix+"*")) // the pattern is right
+// removeStaleFolders removes the unlocked script folders in dir. It skips folders without the main script, which another
+// server is creating, and folders of other users, which cannot be opened.
+func removeStaleFolders(dir string) {
+	left, _ := filepath.Glob(filepath.Join(dir, scriptFolderPrefix+"*")) // the pattern is valid
 	for _, path := range left {
 		if st, err := os.Lstat(filepath.Join(path, mainScript)); err != nil || !st.Mode().IsRegular() {
 			continue
@@ -85,7 +86,7 @@ func removeLeft(dir string) {
 		if err != nil {
 			continue
 		}
-		_ = os.RemoveAll(path) // what is left of it waits for the next start
+		_ = os.RemoveAll(path) // the next start retries after an error
 		_ = f.Close()
 	}
 }

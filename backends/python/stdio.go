@@ -12,13 +12,13 @@ import (
 
 const (
 	maxLine = 8 << 10
-	// lastLines is how many lines of standard error the text of a worker's end has.
+	// lastLines is the number of lines of standard error in the error of a crashed worker.
 	lastLines = 8
 )
 
-// output takes what a worker prints, and logs it line by line. It remembers the last lines.
+// output logs a standard stream of a worker line by line, and keeps the last lines. It is safe for concurrent use.
 type output struct {
-	ctx   context.Context //nolint:containedctx // the worker's life, which is what is logged
+	ctx   context.Context //nolint:containedctx // the worker's context, for the logger
 	log   *slog.Logger
 	level slog.Level
 	what  string
@@ -51,7 +51,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// flush ends a line. The caller holds mu.
+// flush logs the current line. The caller holds mu.
 func (o *output) flush() {
 	text := strings.TrimRight(string(o.line), "\r \t")
 	o.line = o.line[:0]

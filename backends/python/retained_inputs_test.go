@@ -10,9 +10,9 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// TestOverInputs has a model keep its inputs in each way there is, or give them back, while the worker may put large
-// outputs where the inputs were: neither what the model keeps nor what it gave before changes.
-func TestOverInputs(t *testing.T) {
+// TestRetainedInputs keeps inputs in a model in every possible way, or returns them, while the worker may write large
+// outputs over the inputs: neither the retained inputs nor earlier outputs change.
+func TestRetainedInputs(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	cfg, err := config.Load("testdata/models/over")
@@ -27,7 +27,7 @@ func TestOverInputs(t *testing.T) {
 	for round := range 60 {
 		n := 1<<18 - round*64
 		if round%20 >= 16 {
-			n *= 2 // more than the regions have at first
+			n *= 2 // more than the initial size of a region
 		}
 		values := make([]float32, n)
 		for i := range values {

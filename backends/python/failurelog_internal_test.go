@@ -8,7 +8,7 @@ import (
 // TestFailures has a model fail often: the first failures are logged, then one every while, with how many were not.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	var f failures
+	var f failureLog
 	now := time.Unix(1, 0)
 	for i := range failureBurst {
 		if ok, hidden := f.admit(now); !ok || hidden != 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// reader reads what a worker wrote, which may be anything: past the end it gives zeros and remembers that.
+// reader decodes bytes of a worker, which are not trusted: past the end it returns zeros and sets bad.
 type reader struct {
 	b   []byte
 	at  int
@@ -55,7 +55,7 @@ func (r *reader) u64() uint64 {
 
 func (r *reader) text() string { return string(r.take(int(r.u32()))) }
 
-// params reads parameters onto list.
+// params decodes parameters and appends them to list.
 func (r *reader) params(list infer.Params) infer.Params {
 	for range r.u16() {
 		if r.bad {
@@ -81,7 +81,7 @@ func (r *reader) params(list infer.Params) infer.Params {
 	return list
 }
 
-// part is a tensor as a worker describes it.
+// part is the description of a tensor.
 type part struct {
 	index     uint16
 	dtype     tensor.DType
@@ -89,7 +89,7 @@ type part struct {
 	off, size uint64
 }
 
-// named marks a tensor whose name stands in extra.
+// named is the index of a tensor whose name is in the extra part.
 const named = math.MaxUint16
 
 func (r *reader) part() (p part) {
@@ -110,8 +110,8 @@ func (r *reader) part() (p part) {
 	return p
 }
 
-// within checks that a tensor lies in memory of n bytes and has the bytes that its type and shape say.
-func (p *part) within(n int) bool {
+// valid reports whether a tensor lies within memory of n bytes and its size matches its type and shape.
+func (p *part) valid(n int) bool {
 	if p.size > uint64(n) || p.off > uint64(n)-p.size {
 		return false
 	}
@@ -125,7 +125,7 @@ func (p *part) within(n int) bool {
 	return uint64(elements) <= p.size && uint64(elements)*each == p.size
 }
 
-// codeOf returns the code that a worker names.
+// codeOf returns the status code of a number, and Internal for an unknown one.
 func codeOf(b uint8) status.Code {
 	if c := status.Code(b); c <= status.Cancelled {
 		return c

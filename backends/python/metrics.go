@@ -12,20 +12,20 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// meters are the metrics that a process has declared. They go when it does.
-type meters struct {
+// customMetrics are the metrics that a process has declared. They are removed when it exits.
+type customMetrics struct {
 	mu       sync.Mutex
-	families map[int64]*meterFamily // guarded by mu
+	families map[int64]*metricFamily // guarded by mu
 }
 
-// meterFamily is a family as one object of the process has it, with its metrics by their labels.
-type meterFamily struct {
+// metricFamily is a metric family as one object of the process declared it, with its metrics by label key.
+type metricFamily struct {
 	*telemetry.CustomFamily
 	metrics map[string]*telemetry.CustomMetric
 }
 
-// reading is what a worker says of its metrics.
-type reading struct {
+// metricMessage is the body of METRIC.
+type metricMessage struct {
 	Do      string            `json:"do"`
 	ID      int64             `json:"id"`
 	Family  string            `json:"family"`
@@ -36,20 +36,20 @@ type reading struct {
 	Value   float64           `json:"value"`
 }
 
-var meterKinds = map[string]telemetry.CustomKind{
+var metricKinds = map[string]telemetry.CustomKind{
 	"counter": telemetry.CustomCounter, "gauge": telemetry.CustomGauge, "histogram": telemetry.CustomHistogram,
 }
 
-// meter does what a process says with its metrics.
-func (s *side) meter(p *packet) error {
-	var r reading
+// meter handles METRIC.
+func (s *side) handleMetric(p *packet) error {
+	var r metricMessage
 	if err := json.Unmarshal(p.body, &r); err != nil {
 		return status.Errorf(status.InvalidArg, "unexpected metric: %w", err)
 	}
 	if s.w.m.b.metrics == nil {
 		return status.Errorf(status.Unsupported, "no metrics are exported here")
 	}
-	x := &s.meters
+	x := &s.metrics
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if err := x.do(s.w.m.b.metrics, &r); err != nil {
@@ -62,12 +62,12 @@ func (s *side) meter(p *packet) error {
 	if err != nil {
 		return status.Errorf(status.Internal, "metric family '%s': %w", r.Family, err)
 	}
-	_ = s.link.send(kindReply, flagFinal, p.id, append(newBody(nil), text...)) // a process that is gone needs none
+	_ = s.link.send(kindReply, flagFinal, p.id, append(newBody(nil), text...)) // the process may have exited
 	return errReplied
 }
 
-// do is called with mu held.
-func (x *meters) do(all *telemetry.Metrics, r *reading) error {
+// do executes a message. The caller holds mu.
+func (x *customMetrics) do(all *telemetry.Metrics, r *metricMessage) error {
 	if r.Do == "family" {
 		return x.family(all, r)
 	}
@@ -89,8 +89,8 @@ func (x *meters) do(all *telemetry.Metrics, r *reading) error {
 	return r.apply(m)
 }
 
-// apply does with a metric what is said.
-func (r *reading) apply(m *telemetry.CustomMetric) (err error) {
+// apply executes an operation on a metric.
+func (r *metricMessage) apply(m *telemetry.CustomMetric) (err error) {
 	switch r.Do {
 	case "increment":
 		err = m.Add(r.Value)
@@ -106,8 +106,8 @@ func (r *reading) apply(m *telemetry.CustomMetric) (err error) {
 	return err
 }
 
-func (x *meters) family(all *telemetry.Metrics, r *reading) error {
-	kind, ok := meterKinds[r.Kind]
+func (x *customMetrics) family(all *telemetry.Metrics, r *metricMessage) error {
+	kind, ok := metricKinds[r.Kind]
 	if !ok {
 		return status.Errorf(status.InvalidArg, "unexpected kind '%s' of metric family '%s', expected counter, gauge or histogram", r.Kind, r.Family)
 	}
@@ -119,33 +119,33 @@ func (x *meters) family(all *telemetry.Metrics, r *reading) error {
 		return err
 	}
 	if x.families == nil {
-		x.families = map[int64]*meterFamily{}
+		x.families = map[int64]*metricFamily{}
 	}
-	x.families[r.ID] = &meterFamily{CustomFamily: f, metrics: map[string]*telemetry.CustomMetric{}}
+	x.families[r.ID] = &metricFamily{CustomFamily: f, metrics: map[string]*telemetry.CustomMetric{}}
 	return nil
 }
 
-func (f *meterFamily) metric(r *reading) error {
+func (f *metricFamily) metric(r *metricMessage) error {
 	m, err := f.Metric(r.Labels, r.Buckets)
 	if err != nil {
 		return err
 	}
 	if f.metrics[r.key()] != nil {
-		m.Drop() // it is held once already
+		m.Drop() // the family already has a reference
 	}
 	f.metrics[r.key()] = m
 	return nil
 }
 
-func (f *meterFamily) drop() {
+func (f *metricFamily) drop() {
 	for _, m := range f.metrics {
 		m.Drop()
 	}
 	f.Drop()
 }
 
-// close gives everything up.
-func (x *meters) close() {
+// close removes all metrics.
+func (x *customMetrics) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, f := range x.families {
@@ -154,8 +154,8 @@ func (x *meters) close() {
 	x.families = nil
 }
 
-// key is the labels, one string for all that say the same.
-func (r *reading) key() string {
+// key returns the labels in canonical form.
+func (r *metricMessage) key() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
 		b.WriteString(strconv.Quote(name) + strconv.Quote(r.Labels[name]))

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// TestWantedOutputs has a model tell which outputs it is asked for: those that somebody reads, or all.
-func TestWantedOutputs(t *testing.T) {
+// TestRequestedOutputs checks requested_output_names of a request: the names that are read, or all.
+func TestRequestedOutputs(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	cfg, err := config.Load("testdata/models/told")

@@ -21,7 +21,7 @@ func TestLeftFolders(t *testing.T) {
 	if err := left.lock.Close(); err != nil { // as the system does for a process that ends
 		t.Fatal(err)
 	}
-	other := filepath.Join(dir, folderPrefix+"other")
+	other := filepath.Join(dir, scriptFolderPrefix+"other")
 	if err := os.Mkdir(other, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestLeftFolders(t *testing.T) {
 			t.Errorf("%s: %v, want it there: %v", path, err, want)
 		}
 	}
-	for _, f := range []*folder{used, next} {
+	for _, f := range []*scriptFolder{used, next} {
 		if err := f.remove(); err != nil {
 			t.Error(err)
 		}

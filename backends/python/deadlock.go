@@ -6,42 +6,43 @@ import (
 	"sync"
 )
 
-// book knows which workers wait for which models, to tell a call that would wait for itself from one that only waits.
-type book struct {
-	// steps returns the models of an ensemble's steps, none of another model; nil: there are no ensembles.
+// callGraph records which workers wait for which models. It detects deadlocks: calls that, through other models, wait for their
+// own caller. For example, the only instance of model a calls b, whose only instance calls a.
+type callGraph struct {
+	// steps returns the models of an ensemble's steps, and none for any other model. It is nil when there are no ensembles.
 	steps func(name string) []string
 
 	mu     sync.Mutex
-	models map[string]*entry // guarded by mu
-	// ensembles are those that were called, and what is in them, by their models. Guarded by mu.
+	models map[string]*callers // guarded by mu
+	// ensembles has the models of each ensemble that was called. Guarded by mu.
 	ensembles map[string][]string
 }
 
-// entry is one model of the backend.
-type entry struct {
+// callers are the waiting workers of one Python model.
+type callers struct {
 	instances int
-	// waits are the calls that executing workers wait for, by the model called.
+	// waits counts the pending calls of each executing worker, by called model.
 	waits map[*worker]map[string]int
 }
 
-func (b *book) add(name string, instances int) {
+func (b *callGraph) add(name string, instances int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.models == nil {
-		b.models = map[string]*entry{}
+		b.models = map[string]*callers{}
 	}
-	b.models[name] = &entry{instances: max(1, instances), waits: map[*worker]map[string]int{}}
+	b.models[name] = &callers{instances: max(1, instances), waits: map[*worker]map[string]int{}}
 }
 
-func (b *book) remove(name string) {
+func (b *callGraph) remove(name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.models, name)
 }
 
-// wait notes that w waits for a model, unless all of that model's instances wait, at last, for itself.
-func (b *book) wait(caller string, w *worker, target string) bool {
-	called := b.expand(nil, target) // not under mu: who loads a model may hold what tells
+// wait records that w waits for a model. It returns false, and records nothing, when the call would be a deadlock.
+func (b *callGraph) wait(caller string, w *worker, target string) bool {
+	called := b.expand(nil, target) // without mu: a goroutine that loads a model may hold the catalog's lock
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ensembles == nil {
@@ -63,7 +64,7 @@ func (b *book) wait(caller string, w *worker, target string) bool {
 	return false
 }
 
-func (b *book) done(caller string, w *worker, target string) {
+func (b *callGraph) done(caller string, w *worker, target string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.models[caller]; e != nil {
@@ -71,7 +72,7 @@ func (b *book) done(caller string, w *worker, target string) {
 	}
 }
 
-func (e *entry) done(w *worker, target string) {
+func (e *callers) done(w *worker, target string) {
 	waits := e.waits[w]
 	if waits == nil {
 		return
@@ -84,8 +85,9 @@ func (e *entry) done(w *worker, target string) {
 	}
 }
 
-// stuck reports whether every instance of a model waits for a model that is stuck; one that is being looked at is.
-func (b *book) stuck(name string, seen map[string]bool) bool {
+// stuck reports whether every instance of a model waits for a stuck model. A model in seen counts as stuck: it is part of a
+// cycle.
+func (b *callGraph) stuck(name string, seen map[string]bool) bool {
 	e := b.models[name]
 	if e == nil {
 		return b.stuckStep(name, seen)
@@ -111,7 +113,7 @@ func (b *book) stuck(name string, seen map[string]bool) bool {
 }
 
 // stuckStep reports whether a model is an ensemble with a stuck step.
-func (b *book) stuckStep(name string, seen map[string]bool) bool {
+func (b *callGraph) stuckStep(name string, seen map[string]bool) bool {
 	if seen[name] {
 		return true
 	}
@@ -120,8 +122,8 @@ func (b *book) stuckStep(name string, seen map[string]bool) bool {
 	return slices.ContainsFunc(b.ensembles[name], func(step string) bool { return b.stuck(step, seen) })
 }
 
-// expand adds what a model that is called is made of to a map.
-func (b *book) expand(to map[string][]string, name string) map[string][]string {
+// expand adds the steps of an ensemble, recursively, to a map.
+func (b *callGraph) expand(to map[string][]string, name string) map[string][]string {
 	if _, seen := to[name]; seen || b.steps == nil {
 		return to
 	}
@@ -139,7 +141,7 @@ func (b *book) expand(to map[string][]string, name string) map[string][]string {
 func (b *backend) steps(name string) []string {
 	cfg, err := b.catalog.Config(name, 0)
 	if err != nil {
-		return nil // the call itself says so
+		return nil // the call reports the error
 	}
 	var list []string
 	for _, s := range cfg.GetEnsembleScheduling().GetStep() {

@@ -21,14 +21,14 @@ type told struct {
 	name               string
 }
 
-// asked is an instance of the model "process".
-type asked struct {
+// testInstance is an instance of the model "process".
+type testInstance struct {
 	backends.Instance
 	alloc tensor.Allocator
 }
 
 // ask has the worker end by a signal, unless that is 0, or tell of itself.
-func (a asked) ask(t *testing.T, signal syscall.Signal) (told, error) {
+func (a testInstance) send(t *testing.T, signal syscall.Signal) (told, error) {
 	t.Helper()
 	in, err := tensor.New(a.alloc, tensor.Int64, tensor.Of(1))
 	if err != nil {
@@ -50,9 +50,9 @@ func (a asked) ask(t *testing.T, signal syscall.Signal) (told, error) {
 }
 
 // tell is ask where it has to succeed.
-func (a asked) tell(t *testing.T) told {
+func (a testInstance) report(t *testing.T) told {
 	t.Helper()
-	v, err := a.ask(t, 0)
+	v, err := a.send(t, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func running(t *testing.T, b backends.Backend, s backends.Settings, n int) []bac
 }
 
 // instances returns some of a model that is like "process".
-func instances(t *testing.T, b backends.Backend, n int, change func(*backends.Settings)) []asked {
+func instances(t *testing.T, b backends.Backend, n int, change func(*backends.Settings)) []testInstance {
 	t.Helper()
 	s := settings(t, "process", &modelconfig.ModelConfig{
 		Input:  []*modelconfig.ModelInput{input("SIGNAL", tensor.Int64, 1)},
@@ -108,9 +108,9 @@ func instances(t *testing.T, b backends.Backend, n int, change func(*backends.Se
 	if change != nil {
 		change(&s)
 	}
-	list := make([]asked, n)
+	list := make([]testInstance, n)
 	for i, x := range running(t, b, s, n) {
-		list[i] = asked{x, s.Alloc}
+		list[i] = testInstance{x, s.Alloc}
 	}
 	return list
 }
@@ -121,7 +121,7 @@ func TestFork(t *testing.T) {
 	b := opened(t, options(t))
 	var all []told
 	for _, x := range append(instances(t, b, 2, nil), instances(t, b, 1, nil)...) {
-		all = append(all, x.tell(t))
+		all = append(all, x.report(t))
 	}
 	drawn := map[int64]bool{}
 	for _, v := range all {
@@ -145,41 +145,41 @@ func TestFork(t *testing.T) {
 func TestForkedWorkerDies(t *testing.T) {
 	t.Parallel()
 	x := instances(t, opened(t, options(t)), 2, nil)
-	dead, other := x[0].tell(t), x[1].tell(t)
-	if _, err := x[0].ask(t, syscall.SIGKILL); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+	dead, other := x[0].report(t), x[1].report(t)
+	if _, err := x[0].send(t, syscall.SIGKILL); err == nil || !strings.Contains(err.Error(), "signal: killed") {
 		t.Errorf("a request whose worker was killed ended with %v", err)
 	}
-	if v := x[1].tell(t); v.pid != other.pid {
+	if v := x[1].report(t); v.pid != other.pid {
 		t.Errorf("the other worker is %d now, expected %d", v.pid, other.pid)
 	}
-	if v := x[0].tell(t); v.pid == dead.pid || v.parent != dead.parent {
+	if v := x[0].report(t); v.pid == dead.pid || v.parent != dead.parent {
 		t.Errorf("the worker is %+v after it was killed, expected another than %+v of the same parent", v, dead)
 	}
 }
 
-// TestNurseryDies has the process killed that forks workers: they live on, and the next one has another parent.
-func TestNurseryDies(t *testing.T) {
+// TestForkServerDies kills the fork server: its workers keep running, and the next worker has another parent.
+func TestForkServerDies(t *testing.T) {
 	t.Parallel()
 	x := instances(t, opened(t, options(t)), 2, nil)
-	first := x[0].tell(t)
+	first := x[0].report(t)
 	if err := syscall.Kill(first.parent, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if v := x[0].tell(t); v.pid != first.pid {
+		if v := x[0].report(t); v.pid != first.pid {
 			t.Errorf("the worker is %d, expected %d", v.pid, first.pid)
 		}
 	}
-	if _, err := x[0].ask(t, syscall.SIGABRT); err == nil {
+	if _, err := x[0].send(t, syscall.SIGABRT); err == nil {
 		t.Error("a request whose worker was ended succeeded")
 	}
-	if v := x[0].tell(t); v.pid == first.pid || v.parent == first.parent || v.parent == os.Getpid() {
-		t.Errorf("the worker is %+v, expected one of a new nursery", v)
+	if v := x[0].report(t); v.pid == first.pid || v.parent == first.parent || v.parent == os.Getpid() {
+		t.Errorf("the worker is %+v, expected one of a new fork server", v)
 	}
 }
 
 // TestSpawn has workers started by this process itself: where the model or the backend wants it, and where there can be
-// no nursery.
+// no fork server.
 func TestSpawn(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -207,7 +207,7 @@ func TestSpawn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v := instances(t, opened(t, c.options), 1, c.change)[0].tell(t)
+			v := instances(t, opened(t, c.options), 1, c.change)[0].report(t)
 			if v.parent != os.Getpid() || v.group != v.pid || v.name != "py:process" {
 				t.Errorf("the worker is %+v, expected a child of %d", v, os.Getpid())
 			}
@@ -248,7 +248,7 @@ func TestReload(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return instances(t, b, 1, func(s *backends.Settings) { s.Dir, s.ModelDir = dir, dir })[0].tell(t)
+		return instances(t, b, 1, func(s *backends.Settings) { s.Dir, s.ModelDir = dir, dir })[0].report(t)
 	}
 	for _, name := range []string{"once", "changed since"} {
 		if v := load(name); v.name != name {

@@ -13,23 +13,23 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// values are the answers of a decoupled model of one number.
+// values collects the responses of a decoupled model with one number each.
 type values []float32
 
 var _ backends.Responses = (*values)(nil)
 
-// Answer implements backends.Answers.
+// Respond implements backends.Responses.
 func (v *values) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	*v = append(*v, tensor.Slice[float32](&out[0])...)
 	tensor.ReleaseAll(out)
 	return nil
 }
 
-// Detach implements backends.Answers: there is no next batch.
+// Detach implements backends.Responses. It does nothing: there is no next batch.
 func (*values) Detach() {}
 
-// TestErrorBetweenResponses has a decoupled model send an error before its last response: it is how the request ends, and
-// the responses come nevertheless.
+// TestErrorBetweenResponses sends an error before the last response of a decoupled model: the request fails with it, and
+// the later responses are still delivered.
 func TestErrorBetweenResponses(t *testing.T) {
 	t.Parallel()
 	o := options(t)

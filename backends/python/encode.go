@@ -21,7 +21,7 @@ const (
 	partBytes    = 24
 )
 
-// appendRequest appends a request without its inputs; fixExtra sets what comes to be known later.
+// appendRequest encodes a request without its inputs. appendExtra sets the size of the extra part.
 func appendRequest(b []byte, m *infer.Meta, inputs int) []byte {
 	var id, priority, timeout uint64
 	var flags uint32
@@ -47,7 +47,7 @@ func appendRequest(b []byte, m *infer.Meta, inputs int) []byte {
 
 var noMeta infer.Meta
 
-// appendExtra appends what few requests have.
+// appendExtra appends the extra part to the request that begins at offset at, unless all its fields have their defaults.
 func appendExtra(b []byte, at int, q *backends.Request) []byte {
 	m := q.Meta
 	if m == nil {
@@ -104,7 +104,7 @@ func appendParams(b []byte, list infer.Params) []byte {
 	return b
 }
 
-// appendPart appends a tensor's description; first, when not negative, stands for its first dimension.
+// appendPart encodes the description of a tensor. first replaces the first dimension unless it is negative.
 func appendPart(b []byte, index int, t *tensor.Tensor, first int64, off, size int) []byte {
 	dims := t.Shape.Dims()
 	b = binary.LittleEndian.AppendUint16(b, uint16(index))
@@ -120,10 +120,10 @@ func appendPart(b []byte, index int, t *tensor.Tensor, first int64, off, size in
 	return b
 }
 
-// aligned returns where the next tensor may begin.
+// aligned returns the next offset at which a tensor may begin.
 func aligned(n int) int { return (n + align - 1) &^ (align - 1) }
 
-// inputBytes returns the room that a batch's inputs take.
+// inputBytes returns the size of the region that the inputs of a batch need.
 func inputBytes(b *backends.Batch) int {
 	n := 0
 	for i := range b.In {
@@ -134,13 +134,13 @@ func inputBytes(b *backends.Batch) int {
 	return n
 }
 
-// cursor is where the next request's rows of an input begin.
+// cursor is the position of the next request's rows in an input.
 type cursor struct {
 	off  int
 	rest []byte // of BYTES
 }
 
-// rows returns where a request's rows of an input lie in the region, and moves on.
+// rows returns the offset and size of a request's rows in the region, and advances.
 func (c *cursor) rows(t *tensor.Tensor, batchRows, rows int) (off, size int) {
 	off = c.off
 	switch {
@@ -155,7 +155,7 @@ func (c *cursor) rows(t *tensor.Tensor, batchRows, rows int) (off, size int) {
 	return off, size
 }
 
-// elements moves over n elements of BYTES and returns their size.
+// elements skips n BYTES elements and returns their size.
 func (c *cursor) elements(n int64) int {
 	before := len(c.rest)
 	for range n {

@@ -15,9 +15,9 @@ var (
 	frameLine  = regexp.MustCompile(`(?m)^\s*(\S.*)\((\d+)\): `)
 )
 
-// faulty gives the error of a model.py its place in the file, as it was given, and what to do about it. It leaves alone
-// what another file or a missing interpreter is the reason of.
-func (m *model) faulty(err error, given string) error {
+// diagnose adds the position in model.py and a fix to a load error. given is the path as the user configured it. Errors of other
+// files and of a missing interpreter stay as they are.
+func (m *model) diagnose(err error, given string) error {
 	if _, known := config.Diagnosed(err); known || status.CodeOf(err) == status.Unavailable || status.CodeOf(err) == status.Cancelled {
 		return err
 	}
@@ -34,7 +34,7 @@ func (m *model) faulty(err error, given string) error {
 	return err
 }
 
-// lineOf returns the line of the model's file that a text of Python names, 0 for none.
+// lineOf returns the line of the model's file in a traceback, or 0.
 func (m *model) lineOf(text string) int {
 	digits := ""
 	if found := syntaxLine.FindStringSubmatch(text); found != nil {
@@ -45,6 +45,6 @@ func (m *model) lineOf(text string) int {
 			digits = frame[2]
 		}
 	}
-	line, _ := strconv.Atoi(digits) // 0 where there is none
+	line, _ := strconv.Atoi(digits) // 0 when there is none
 	return line
 }

@@ -9,12 +9,12 @@ import (
 // TestSends queues responses while another one is passed on: they leave in the order in which they came, by one goroutine.
 func TestSends(t *testing.T) {
 	t.Parallel()
-	var q sends
-	if !q.push(sent{packet: &packet{id: 0}}) {
+	var q sendQueue
+	if !q.push(queuedSend{packet: &packet{id: 0}}) {
 		t.Error("nobody passes on the first response")
 	}
 	for id := range uint32(3) {
-		if q.push(sent{packet: &packet{id: id + 1}}) {
+		if q.push(queuedSend{packet: &packet{id: id + 1}}) {
 			t.Error("a second goroutine passes on responses")
 		}
 	}
@@ -25,7 +25,7 @@ func TestSends(t *testing.T) {
 	if diff := cmp.Diff([]uint32{0, 1, 2, 3}, got); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
-	if !q.push(sent{packet: &packet{id: 4}}) {
+	if !q.push(queuedSend{packet: &packet{id: 4}}) {
 		t.Error("nobody passes on a response that came later")
 	}
 }

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// How many failures of a model are logged at once, and how often one more. Triton logs each; a model that fails thousands of
-// times in a second would fill the disk with one text.
+// The rate limit of logged failures of a model: a burst, and the interval of further ones. Triton logs every failure; a model that
+// fails thousands of times per second would fill the disk.
 const (
 	failureBurst = 20
 	failureEvery = time.Second / 5
 )
 
-// failures logs what a model raises, and counts what it does not log.
-type failures struct {
+// failureLog limits the rate at which failures of a model are logged, and counts the others. It is safe for concurrent use.
+type failureLog struct {
 	mu      sync.Mutex
-	left    int       // how many may be logged at once; guarded by mu
-	counted time.Time // when left was counted, zero before the first; guarded by mu
-	hidden  int       // that were not logged since the last one that was; guarded by mu
+	left    int       // failures that may be logged now; guarded by mu
+	counted time.Time // time of the last update of left, zero before the first; guarded by mu
+	hidden  int       // failures that were not logged since the last one that was; guarded by mu
 }
 
-// admit reports whether one more failure is logged, and how many before it were not.
-func (f *failures) admit(now time.Time) (ok bool, hidden int) {
+// admit reports whether to log a failure, and how many before it were not logged.
+func (f *failureLog) admit(now time.Time) (ok bool, hidden int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.counted.IsZero() {
@@ -41,7 +41,7 @@ func (f *failures) admit(now time.Time) (ok bool, hidden int) {
 	return true, hidden
 }
 
-// failed logs what the model has raised in an instance.
+// failed logs an exception of the model in an instance.
 func (m *model) failed(instance, text string) {
 	ok, hidden := m.failures.admit(time.Now())
 	if !ok {

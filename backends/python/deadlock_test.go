@@ -28,7 +28,7 @@ func TestBook(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := book{steps: func(name string) []string {
+			b := callGraph{steps: func(name string) []string {
 				return map[string][]string{"e": {"x", "a"}, "outer": {"x", "inner"}, "inner": {"b"}}[name]
 			}}
 			for model, n := range tt.instances {
@@ -59,7 +59,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(appendError(nil, nil))
 	f.Add(appendError(nil, errOver()))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var a answer
+		var a response
 		r := reader{b: b}
 		a.read(&r)
 		if r.at > len(b) {
@@ -67,7 +67,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		for i := range a.parts {
 			p := &a.parts[i]
-			if !p.within(64) {
+			if !p.valid(64) {
 				continue
 			}
 			if n := p.shape.Elements(); p.off+p.size > 64 || n < 0 || n > 64 {

@@ -17,35 +17,35 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// openCalls are the inferences that a process has asked for.
+// openCalls are the inference calls (BLS) of a process that are in flight.
 type openCalls struct {
 	mu    sync.Mutex
 	calls map[uint32]*openCall // guarded by mu
 }
 
-// openCall is one of them.
+// openCall is one call in flight.
 type openCall struct {
-	ctx    context.Context //nolint:containedctx // of the inference, from when it came until it is answered
-	cancel context.CancelCauseFunc
-	asked  atomic.Bool // the caller has asked the model to end
+	ctx       context.Context //nolint:containedctx // the context of the call
+	cancel    context.CancelCauseFunc
+	cancelled atomic.Bool // the caller requested cancellation
 
-	arrived int64 // on the clock of telemetry.Now
+	arrived int64 // by telemetry.Now
 }
 
-// askedKey is the context's value of a call: its openCall.
-type askedKey struct{}
+// openCallKey is the key of a call's context for its openCall.
+type openCallKey struct{}
 
-// Why a call ends before its model has answered.
+// Causes of a cancelled call.
 var (
 	errAbandoned = errors.New("the model that made it no longer waits")
 	errOuter     = errors.New("the request that it was made for is cancelled")
 	errLate      = errors.New("the deadline of the request that it was made for has passed")
 )
 
-// add opens a call. It ends with the process that made it, and with the request at hand when that is the only one.
+// add opens a call. It is cancelled when its process exits, and with the only request in flight, if there is exactly one.
 func (o *openCalls) add(s *side, id uint32) {
 	c := &openCall{arrived: telemetry.Now()}
-	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(s.ctx, askedKey{}, c))
+	c.ctx, c.cancel = context.WithCancelCause(context.WithValue(s.ctx, openCallKey{}, c))
 	if parent := s.w.running.context(); parent != nil {
 		stop := context.AfterFunc(parent, func() { c.cancel(outer(parent)) })
 		inner := c.cancel
@@ -62,7 +62,7 @@ func (o *openCalls) add(s *side, id uint32) {
 	o.calls[id] = c
 }
 
-// outer says why the calls of a request end with it.
+// outer returns the cause for the calls of a cancelled request.
 func outer(parent context.Context) error {
 	if errors.Is(parent.Err(), context.DeadlineExceeded) {
 		return errLate
@@ -76,17 +76,17 @@ func (o *openCalls) find(id uint32) *openCall {
 	return o.calls[id]
 }
 
-// abandon cancels a call whose replies nobody wants.
+// abandon cancels a call whose replies are not needed.
 func (o *openCalls) abandon(id uint32) {
 	if c := o.find(id); c != nil {
 		c.cancel(errAbandoned)
 	}
 }
 
-// ask has the model of a call see that it is cancelled. What it sends nevertheless is still wanted.
-func (o *openCalls) ask(id uint32) {
+// requestCancel makes the request of a call report that it is cancelled. Responses are still delivered.
+func (o *openCalls) requestCancel(id uint32) {
 	if c := o.find(id); c != nil {
-		c.asked.Store(true)
+		c.cancelled.Store(true)
 	}
 }
 
@@ -97,19 +97,19 @@ func (o *openCalls) close(id uint32) {
 	delete(o.calls, id)
 }
 
-// unwanted reports whether a request's client has gone, or has asked the model to end.
-func unwanted(ctx context.Context) bool {
+// cancelledByCaller reports whether the client of a request cancelled it or disconnected. ctx may be nil.
+func cancelledByCaller(ctx context.Context) bool {
 	if ctx == nil {
 		return false
 	}
 	if ctx.Err() != nil {
 		return true
 	}
-	c, ok := ctx.Value(askedKey{}).(*openCall)
-	return ok && c.asked.Load()
+	c, ok := ctx.Value(openCallKey{}).(*openCall)
+	return ok && c.cancelled.Load()
 }
 
-// infer runs an inference that a process asks for, and replies.
+// infer handles CALL: it runs an inference and replies with its responses.
 func (s *side) infer(p *packet) error {
 	defer s.open.close(p.id)
 	w, call := s.w, s.open.find(p.id)
@@ -124,18 +124,18 @@ func (s *side) infer(p *packet) error {
 		req.Release()
 		return err
 	}
-	if req.Timeout > 0 && len(w.m.b.steps(req.Model)) == 0 { // the steps of an ensemble count from their own queues on
+	if req.Timeout > 0 && len(w.m.b.steps(req.Model)) == 0 { // a timeout of an ensemble starts in the queues of its steps
 		req.Arrived += call.arrived
 	}
 	c := w.running.trace()
 	req.Origin.Call(&c)
 	target := req.Model
 	if w.running.busy() && !w.m.sig.Decoupled {
-		if !w.m.b.book.wait(w.m.sig.Model, w, target) {
+		if !w.m.b.callGraph.wait(w.m.sig.Model, w, target) {
 			req.Release()
 			return status.Errorf(status.Unavailable, "model '%s' calls model '%s', all of whose instances wait for it: expected more in its instance_group", w.m.sig.Model, target)
 		}
-		defer w.m.b.book.done(w.m.sig.Model, w, target)
+		defer w.m.b.callGraph.done(w.m.sig.Model, w, target)
 	}
 	sink := &callSink{s: s, id: p.id, call: call, model: target, over: make(chan struct{})}
 	w.m.b.infer.Submit(call.ctx, req, sink)
@@ -143,14 +143,14 @@ func (s *side) infer(p *packet) error {
 	return errReplied
 }
 
-// callable checks what Triton does before a call is made, in its words.
+// callable makes the checks that Triton makes before a call, with its error texts.
 func (w *worker) callable(req *infer.Request, many bool) error {
 	if w.m.b.catalog == nil {
 		return nil
 	}
 	const running = "Model %s - Error when running inference: "
 	about, err := w.m.b.catalog.Describe(req.Model, req.Version)
-	if err != nil { // the last sentence is how versions before 2.70 say it
+	if err != nil { // the last sentence is the text of versions before 2.70
 		return status.Errorf(status.CodeOf(err), running+"%w. Failed for execute the inference request. Model '%s' is not ready.", req.Model, err, req.Model)
 	}
 	if about.Decoupled && !many {
@@ -160,7 +160,7 @@ func (w *worker) callable(req *infer.Request, many bool) error {
 	return nil
 }
 
-// request reads a CALL, and whether any number of responses is expected. The request owns its tensors.
+// request decodes a CALL. many means that any number of responses is expected. The request owns its tensors.
 func (w *worker) request(p *packet) (req *infer.Request, many bool, err error) {
 	r := reader{b: p.body}
 	req = infer.NewRequest()
@@ -212,7 +212,7 @@ func (w *worker) callInputs(p *packet, req *infer.Request, parts []part, names *
 	}
 	for i := range parts {
 		name := names.text()
-		if !parts[i].within(len(mem.mem)) {
+		if !parts[i].valid(len(mem.mem)) {
 			return status.Errorf(status.InvalidArg, "unexpected input '%s' for model '%s': a %s tensor of shape %s and %d bytes",
 				name, req.Model, parts[i].dtype, parts[i].shape, parts[i].size)
 		}
@@ -234,7 +234,7 @@ func (w *worker) callInputs(p *packet, req *infer.Request, parts []part, names *
 	return nil
 }
 
-// callSink replies to a process as responses come.
+// callSink sends the responses of a call to the process that made it.
 type callSink struct {
 	s     *side
 	id    uint32
@@ -265,12 +265,12 @@ func (k *callSink) Close(err error) {
 		k.s.reply(k.id, flagFinal, k.why(err))
 	case !k.final:
 		b := append(newBody(nil), stateNone, 0, 0, 0, 0, 0, 0, 0)
-		_ = k.s.link.send(kindReply, flagFinal, k.id, b) // a process that is gone needs none
+		_ = k.s.link.send(kindReply, flagFinal, k.id, b) // the process may have exited
 	}
 	close(k.over)
 }
 
-// why returns the error of a call. That of one which was cancelled says what for.
+// why returns the error of a call. That of a cancelled call has the cause.
 func (k *callSink) why(err error) error {
 	if cause := context.Cause(k.call.ctx); cause != nil && status.CodeOf(err) == status.Cancelled {
 		return status.Errorf(status.Cancelled, "the call of model '%s' was cancelled: %w", k.model, cause)
@@ -297,7 +297,7 @@ func (s *side) sendResponse(id uint32, flags uint16, r *infer.Response) error {
 	return errors.Join(err, unix.Munmap(mem), unix.Close(fd))
 }
 
-// appendResponse appends an answer whose tensors' data are to follow it.
+// appendResponse encodes a response. The data of its tensors must follow, see appendData.
 func appendResponse(b []byte, r *infer.Response) []byte {
 	n := min(len(r.Outputs), math.MaxUint16)
 	extra := appendParams(appendText(nil, ""), r.Params)
@@ -310,7 +310,7 @@ func appendResponse(b []byte, r *infer.Response) []byte {
 		extra = append(extra, 0)
 	}
 	at += len(extra)
-	b = append(b, stateAnswered, 0)
+	b = append(b, stateOK, 0)
 	b = binary.LittleEndian.AppendUint16(b, uint16(n))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(extra)))
 	for i := range r.Outputs[:n] {
@@ -322,7 +322,7 @@ func appendResponse(b []byte, r *infer.Response) []byte {
 	return append(b, extra...)
 }
 
-// appendData appends the data of an answer's tensors, whose offsets count from base.
+// appendData appends the data of the tensors, at offsets relative to base.
 func appendData(b []byte, base int, r *infer.Response) []byte {
 	for i := range r.Outputs {
 		for (len(b)-base)%align != 0 {

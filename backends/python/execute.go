@@ -1,0 +1,265 @@
+package python
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// begin writes the inputs to shared memory and encodes the requests.
+func (x *instance) begin(b *backends.Batch) error {
+	if len(b.In) != len(x.m.sig.Inputs) || len(b.Out) != len(x.m.sig.Outputs) {
+		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
+			x.m.sig.Model, len(x.m.sig.Inputs), len(x.m.sig.Outputs), len(b.In), len(b.Out))
+	}
+	for i := range b.In {
+		if t := &b.In[i]; t.Present() && !x.takes(i, t) {
+			return x.m.unexpectedInput(i, t)
+		}
+	}
+	if !x.ragged(b) {
+		return status.Errorf(status.Internal, "model '%s': a ragged input is not what its requests hold", x.m.sig.Model)
+	}
+	w := x.w
+	n := inputBytes(b)
+	in, err := w.regions.inputs(n)
+	if err == nil {
+		x.out, err = w.regions.outputs()
+	}
+	if err == nil {
+		err = w.regions.sendDrops()
+	}
+	if err != nil {
+		return x.broken(err)
+	}
+	w.body = binary.LittleEndian.AppendUint32(newBody(w.body), uint32(len(b.Requests)))
+	w.body = binary.LittleEndian.AppendUint32(w.body, in.id)
+	w.body = binary.LittleEndian.AppendUint32(w.body, x.out.id)
+	w.body = binary.LittleEndian.AppendUint32(w.body, 0)
+	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(n))
+	w.body = binary.LittleEndian.AppendUint64(w.body, uint64(len(x.out.mem)))
+	present := x.copyInputs(b, in)
+	for i := range b.Requests {
+		x.appendRequest(b, i, present)
+	}
+	return nil
+}
+
+// takes reports whether an input has the declared type and shape. A ragged input has the shapes of its requests.
+func (x *instance) takes(i int, t *tensor.Tensor) bool {
+	p := &x.m.sig.Inputs[i]
+	return t.DType == p.DType && (p.Whole || p.Accepts(&t.Shape, x.m.sig.MaxBatch))
+}
+
+// ragged reports whether the requests' own ragged inputs add up to those of the batch.
+func (x *instance) ragged(b *backends.Batch) bool {
+	for k := range b.In {
+		if !x.m.sig.Inputs[k].Whole || !b.In[k].Present() {
+			continue
+		}
+		n := 0
+		for i := range b.Requests {
+			if len(b.Requests[i].In) <= k {
+				return false
+			}
+			n += b.Requests[i].In[k].Len
+		}
+		if n != b.In[k].Len {
+			return false
+		}
+	}
+	return true
+}
+
+// copyInputs copies the inputs of the batch and stores their offsets. It returns the number of present inputs.
+func (x *instance) copyInputs(b *backends.Batch, in *region) (present int) {
+	off := 0
+	for i := range b.In {
+		t, c := &b.In[i], &x.cursors[i]
+		if !t.Present() {
+			continue
+		}
+		present++
+		copy(in.mem[off:], t.Bytes())
+		*c = cursor{off: off, rest: t.Bytes()}
+		off = aligned(off + t.Len)
+	}
+	return present
+}
+
+func (x *instance) appendRequest(b *backends.Batch, i, present int) {
+	q, w := &b.Requests[i], x.w
+	at := len(w.body)
+	w.body = appendRequest(w.body, q.Meta, present)
+	for k := range b.In {
+		t := &b.In[k]
+		if !t.Present() {
+			continue
+		}
+		if x.m.sig.Inputs[k].Whole {
+			w.body = appendPart(w.body, k, &q.In[k], -1, x.cursors[k].off, q.In[k].Len)
+			x.cursors[k].off += q.In[k].Len
+			continue
+		}
+		first, rows := int64(-1), b.Rows
+		if x.m.sig.MaxBatch > 0 && !x.m.sig.Inputs[k].ShapeTensor {
+			first, rows = int64(q.Rows), q.Rows
+		}
+		off, size := x.cursors[k].rows(t, b.Rows, rows)
+		w.body = appendPart(w.body, k, t, first, off, size)
+		if x.m.sig.Inputs[k].ShapeTensor {
+			x.cursors[k].off = off // every request has the whole shape tensor
+		}
+	}
+	w.body = appendExtra(w.body, at, q)
+}
+
+// run sends EXECUTE and handles its result.
+func (x *instance) run(b *backends.Batch, e *execution) error {
+	w := x.w
+	w.seq++
+	err := w.commands.send(kindExecute, 0, w.seq, w.body)
+	if err == nil {
+		err = x.receiveDone(b)
+	}
+	if err != nil {
+		err = w.gone(err)
+	}
+	var p *packet
+	if err == nil {
+		p, err = w.checkResult()
+	}
+	if err != nil {
+		w.cancel()
+		return err
+	}
+	if p.kind == kindFailed {
+		w.regions.dropInputs() // the traceback may refer to them
+		err := failure(p)
+		x.m.failed(x.name, status.Text(err))
+		return executionError(x.name, err)
+	}
+	if p.flags&flagRetained != 0 {
+		w.regions.dropInputs()
+	}
+	x.restarter.served()
+	return x.readResponses(b, e, p)
+}
+
+// receiveDone waits for the result. It kills a worker that does not return in time after all requests were cancelled.
+func (x *instance) receiveDone(b *backends.Batch) error {
+	w := x.w
+	abandoned := time.Duration(0)
+	tick := min(time.Second, x.m.b.set.timeout/2)
+	for at := time.Now(); ; {
+		w.commands.limit(at, tick)
+		err := w.commands.receive(&w.pkt)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		now := time.Now()
+		abandoned = abandonedFor(b, abandoned, now.Sub(at))
+		if at = now; abandoned > x.m.b.set.timeout {
+			w.kill("it did not answer within " + x.m.b.set.timeout.String() + " after its requests were cancelled")
+		}
+	}
+}
+
+// abandonedFor returns how long all requests of a batch have been cancelled: soFar plus tick, or 0 when one is not.
+func abandonedFor(b *backends.Batch, soFar, tick time.Duration) time.Duration {
+	for i := range b.Requests {
+		if ctx := b.Requests[i].Ctx; ctx == nil || ctx.Err() == nil {
+			return 0
+		}
+	}
+	return soFar + tick
+}
+
+// readResponses decodes the body of DONE and sets the responses of the requests.
+func (x *instance) readResponses(b *backends.Batch, e *execution, p *packet) error {
+	r := reader{b: p.body}
+	n := int(r.u32())
+	r.u32()
+	if p.flags&flagInPlace != 0 {
+		x.out = x.w.regions.swap(x.out)
+	}
+	err := x.out.grown(r.u64())
+	switch {
+	case err != nil:
+		return err
+	case n != len(b.Requests):
+		return status.Errorf(status.Internal, "model '%s' ('%s'): expected %d responses of execute, found %d", x.m.sig.Model, x.m.file, len(b.Requests), n)
+	}
+	x.mem = memory{mem: x.out.mem, alloc: b.Allocator, keep: x.mem.keep}
+	if b.HostAllocator != nil {
+		x.mem.alloc = b.HostAllocator
+	}
+	if x.w.regions.crowded() {
+		x.mem.keep = nil
+	} else if x.mem.keep == nil {
+		x.mem.keep = x.keep
+	}
+	need := len(b.Requests) * len(b.Out)
+	for len(x.outs) < need {
+		x.outs = append(x.outs, tensor.Tensor{})
+	}
+	for i := range b.Requests {
+		x.response.read(&r)
+		if r.bad {
+			return status.Errorf(status.Internal, "model '%s': unexpected answer of %d bytes of its python worker", x.m.sig.Model, len(p.body))
+		}
+		x.setResponse(b, e, i)
+	}
+	return nil
+}
+
+// keep returns a buffer over the output region, borrowed. Tensors in it retain it.
+func (x *instance) keep() *tensor.Buffer {
+	if x.buf == nil {
+		x.buf = x.out.buffer()
+	}
+	return x.buf
+}
+
+// releaseOutputs releases the output region. It is reused once no tensor is in it.
+func (x *instance) releaseOutputs() {
+	switch {
+	case x.buf != nil:
+		x.buf.Release()
+	case x.out != nil:
+		x.out.of.put(x.out)
+	}
+	x.buf, x.out = nil, nil
+}
+
+// setResponse sets the decoded response as that of request i.
+func (x *instance) setResponse(b *backends.Batch, e *execution, i int) {
+	a, q := &x.response, &b.Requests[i]
+	if a.state == stateNone {
+		return
+	}
+	e.settled(i)
+	switch a.state {
+	case stateError:
+		q.Err = a.err()
+		return
+	case stateReschedule:
+		b.Reschedule(i)
+		return
+	}
+	q.ResponseParams = append(q.ResponseParams, a.params...)
+	outs := b.Out
+	if len(b.Requests) > 1 {
+		outs = x.outs[i*len(b.Out) : (i+1)*len(b.Out)]
+		q.Out = outs
+	}
+	if err := x.m.outputs(a, &x.mem, q.Rows, outs); err != nil {
+		tensor.ReleaseAll(outs)
+		q.Err = err
+	}
+}

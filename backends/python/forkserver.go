@@ -1,0 +1,308 @@
+package python
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tutti-server/tutti/core/status"
+)
+
+// Kinds of packets of a fork server. See the package comment.
+const kindFork uint16 = 64
+
+const (
+	kindHello uint16 = iota + 80
+	kindForked
+	kindExited
+)
+
+// forkServerArgument starts worker.py as a fork server.
+const forkServerArgument = "forkserver"
+
+// errNoForkServer means that workers must be spawned: this interpreter cannot fork them.
+var errNoForkServer = errors.New("workers of this interpreter cannot be forked")
+
+// forkServerInfo is the body of HELLO, the first packet of a fork server.
+type forkServerInfo struct {
+	Python string `json:"python"`
+	Numpy  string `json:"numpy"`
+	Fault  string `json:"fault"`
+}
+
+// forkServer is a process that has imported the modules of every worker, and forks workers. Workers outlive it.
+type forkServer struct {
+	proc *process
+	link *link
+	info forkServerInfo
+	gone chan struct{} // closed when no further packet is read
+
+	mu     sync.Mutex
+	last   uint32             // guarded by mu
+	forks  map[uint32]*forked // workers that are being forked or alive; guarded by mu
+	closed bool               // guarded by mu
+}
+
+// forked is one worker of a fork server, from its FORK packet on.
+type forked struct {
+	started  chan struct{} // closed when pid or err is set
+	pid      int
+	err      error
+	resolved bool // started is closed; guarded by the fork server's mu
+	exited   chan struct{}
+	how      string // how the worker exited; set before exited is closed
+}
+
+// startForkServer starts a fork server and waits for its HELLO.
+func startForkServer(ctx context.Context, python, script string, env []string) (*forkServer, error) {
+	l, end, err := newLink("forkserver")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(python, "-u", script, forkServerArgument) //nolint:gosec,noctx // the interpreter is a setting; it exits with its socket
+	cmd.Env, cmd.ExtraFiles = env, []*os.File{end}
+	proc, err := startProcess(cmd)
+	if err = errors.Join(err, end.Close()); err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	s := &forkServer{proc: proc, link: l, gone: make(chan struct{}), forks: map[uint32]*forked{}}
+	stop := context.AfterFunc(ctx, proc.kill)
+	err = s.receiveHello()
+	stop()
+	if err != nil || s.info.Fault != "" {
+		_ = l.close()
+		s.waitExit()
+		return nil, errors.Join(errNoForkServer, err)
+	}
+	go s.read()
+	return s, nil
+}
+
+// receiveHello reads the first packet.
+func (s *forkServer) receiveHello() error {
+	var p packet
+	if err := s.link.receive(&p); err != nil {
+		return err
+	}
+	defer p.free()
+	if p.kind != kindHello {
+		return status.Errorf(status.Internal, "unexpected packet of kind %d from a fork server of python workers", p.kind)
+	}
+	return json.Unmarshal(p.body, &s.info)
+}
+
+// waitExit waits until the process exits, and kills it after exitTime.
+func (s *forkServer) waitExit() {
+	t := time.NewTimer(exitTime)
+	defer t.Stop()
+	select {
+	case <-s.proc.ended:
+	case <-t.C:
+		s.proc.kill()
+		<-s.proc.ended
+	}
+}
+
+// close stops the fork server. Its workers keep running.
+func (s *forkServer) close() {
+	_ = s.link.close()
+	<-s.gone
+	s.waitExit()
+}
+
+// read handles packets until the fork server exits.
+func (s *forkServer) read() {
+	var p packet
+	for s.link.receive(&p) == nil {
+		s.handle(&p)
+	}
+	p.free()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, f := range s.forks {
+		f.orphan()
+	}
+	s.forks = nil
+	close(s.gone)
+}
+
+// orphan watches a worker whose fork server has exited. The caller holds the fork server's mu.
+func (f *forked) orphan() {
+	if !f.resolved {
+		f.resolve(0, io.EOF)
+		return
+	}
+	go func() {
+		f.how = waitOrphan(f.pid)
+		close(f.exited)
+	}()
+}
+
+// handle handles one packet.
+func (s *forkServer) handle(p *packet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.forks[p.id]
+	switch {
+	case f == nil:
+	case p.kind == kindForked && len(p.body) >= 4 && !f.resolved:
+		f.resolve(int(binary.LittleEndian.Uint32(p.body)), nil)
+	case p.kind == kindFailed && !f.resolved:
+		delete(s.forks, p.id)
+		f.resolve(0, failure(p))
+	case p.kind == kindExited && len(p.body) >= 4 && f.resolved:
+		delete(s.forks, p.id)
+		f.how = stateText(syscall.WaitStatus(binary.LittleEndian.Uint32(p.body)))
+		close(f.exited)
+	}
+}
+
+func (f *forked) resolve(pid int, err error) {
+	f.pid, f.err, f.resolved = pid, err, true
+	close(f.started)
+}
+
+// fork returns the process of a new worker, which has the files as descriptors 3, 4, 1 and 2. The caller must call
+// process.follow to watch it.
+func (s *forkServer) fork(ctx context.Context, name string, files [4]*os.File) (*process, error) {
+	f := &forked{started: make(chan struct{}), exited: make(chan struct{})}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, io.EOF
+	}
+	s.last++
+	id := s.last
+	s.forks[id] = f
+	s.mu.Unlock()
+	fds := make([]int, len(files))
+	for i, file := range files {
+		fds[i] = int(file.Fd()) //nolint:gosec // a descriptor fits
+	}
+	if err := s.link.sendFiles(kindFork, id, append(newBody(nil), name...), fds); err != nil {
+		_ = s.link.close() // read ends, and resolves every pending fork
+	}
+	select {
+	case <-f.started:
+	case <-ctx.Done(): // a worker that starts anyway finds its sockets closed, and exits
+		return nil, status.ErrCancelled
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	return &process{pid: f.pid, ended: make(chan struct{}), forked: f}, nil
+}
+
+// forkServers are the fork servers of one interpreter in one environment: the current one, and former ones whose workers
+// are still alive. Models share it by reference counting (see backend.acquireForkServers).
+type forkServers struct {
+	key    interpreterKey
+	script string
+	env    []string
+	users  int // guarded by the backend's mu
+
+	mu          sync.Mutex
+	current     *forkServer   // guarded by mu
+	former      []*forkServer // guarded by mu
+	unsupported bool          // guarded by mu
+}
+
+// server returns the current fork server, and starts one when there is none.
+func (s *forkServers) server(ctx context.Context) (*forkServer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unsupported {
+		return nil, errNoForkServer
+	}
+	if s.current != nil {
+		return s.current, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
+	defer cancel()
+	started, err := startForkServer(ctx, s.key.python, s.script, s.env)
+	s.current, s.unsupported = started, err != nil
+	return started, err
+}
+
+// retire stops forking from a fork server. It stays open for its workers.
+func (s *forkServers) retire(old *forkServer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == old {
+		s.current = nil
+		s.former = append(s.former, old)
+	}
+}
+
+// fork returns the process of a new worker. When the current fork server fails, it tries once more with a new one.
+func (s *forkServers) fork(ctx context.Context, name string, files [4]*os.File) (*process, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	for try := 0; ; try++ {
+		server, err := s.server(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p, err := server.fork(ctx, name, files)
+		if err == nil || try > 0 || ctx.Err() != nil {
+			return p, err
+		}
+		s.retire(server)
+	}
+}
+
+func (s *forkServers) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsupported = true
+	if s.current != nil {
+		s.former = append(s.former, s.current)
+		s.current = nil
+	}
+	for _, old := range s.former {
+		old.close()
+	}
+	s.former = nil
+}
+
+// interpreterKey identifies an interpreter and the environment folder that it runs in.
+type interpreterKey struct{ python, home string }
+
+// acquireForkServers returns the fork servers of an interpreter. The caller must call releaseForkServers.
+func (b *backend) acquireForkServers(key interpreterKey, env []string) *forkServers {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.forkServers[key]
+	if s == nil {
+		s = &forkServers{key: key, script: filepath.Join(b.scripts.path, mainScript), env: env}
+		b.forkServers[key] = s
+	}
+	s.users++
+	return s
+}
+
+// releaseForkServers stops the fork servers of an interpreter after the last model that uses them.
+func (b *backend) releaseForkServers(key interpreterKey) {
+	b.mu.Lock()
+	s := b.forkServers[key]
+	last := false
+	if s != nil {
+		s.users--
+		if last = s.users == 0; last {
+			delete(b.forkServers, key)
+		}
+	}
+	b.mu.Unlock()
+	if last {
+		s.close()
+	}
+}

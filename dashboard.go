@@ -42,7 +42,7 @@ func closeStore(s *ring.Store) error {
 }
 
 // dashboard makes what is served under /ui/.
-func (s *server) dashboard() (*web.Server, error) {
+func (s *Server) dashboard() (*web.Server, error) {
 	pages, err := web.Pages()
 	if err != nil {
 		return nil, err
@@ -63,19 +63,18 @@ func (s *server) dashboard() (*web.Server, error) {
 }
 
 // windowSettings are what the dashboard's figures are made of.
-func (s *server) windowSettings() overview.Settings {
-	set := overview.Settings{Name: s.o.ID, Version: Version, Models: s.repo, Ready: s.ready, GPUs: s.counted.Measured}
+func (s *Server) windowSettings() overview.Settings {
+	set := overview.Settings{
+		Name: s.o.ID, Version: Version, Models: s.repo, Ready: s.Ready, GPUs: s.metrics.Measured, TensorBytes: s.alloc.InUse,
+	}
 	if s.store != nil {
 		set.Traces = s.store
-	}
-	if p, ok := s.alloc.(interface{ InUse() int64 }); ok {
-		set.TensorBytes = p.InUse
 	}
 	return set
 }
 
 // closeDashboard ends what would go on by itself.
-func (s *server) closeDashboard() {
+func (s *Server) closeDashboard() {
 	if s.ui != nil {
 		s.ui.Close()
 		s.window.Close()

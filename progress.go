@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
@@ -10,7 +11,11 @@ import (
 
 // progressOn draws how far models that are fetched have come, a line per model, when
 // f is a terminal; else it returns nil, and the log tells.
-func progressOn(f *os.File) func(model string, done, total int64) {
+func progressOn(w io.Writer) func(model string, done, total int64) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return nil
+	}
 	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil { //nolint:gosec // a descriptor is small
 		return nil
 	}

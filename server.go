@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,221 +21,186 @@ import (
 	"github.com/tutti-server/tutti/internal/server/web"
 	"github.com/tutti-server/tutti/internal/shm"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// server is everything that runs while models are served.
-type server struct {
-	o    options.Options
-	logs *logs.Log
-	log  *slog.Logger
-	repo *repository.Repository
+// Server is a server of model repositories. Its life has four phases:
+//
+//  1. Open reads the options, binds the ports and loads the models. Clients are refused until Start.
+//  2. Start listens on the ports and returns. It may be called once.
+//  3. Wait blocks while the server runs. Models, Ready and the addresses may be called at any time, concurrently.
+//  4. Close drains requests, stops the services and unloads the models. It must be called once Open has succeeded, also
+//     if Start failed. Further calls return the result of the first.
+type Server struct {
+	o         options.Options
+	journal   *logs.Log
+	log       *slog.Logger
+	alloc     *tensor.Pool
+	repo      *repository.Repository
+	responses cache.Cache // nil without --cache-config
+	regions   *shm.Registry
+	observation
+	services
+	lifecycle
+}
+
+// observation is what a server measures and records.
+type observation struct {
 	traces
+
+	metrics *telemetry.Metrics
+	gpus    io.Closer
 	// ui and window are nil without a dashboard.
-	ui      *web.Server
-	window  *overview.Window
-	regions *shm.Registry
-	alloc   tensor.Allocator
-	counted *telemetry.Metrics
-	// inFlight counts the bytes of the requests of all front ends.
-	inFlight *infer.InFlight
-	gpus     io.Closer
-	sockets  sockets
-	// responses is nil without --cache-config.
-	responses cache.Cache
-	fronts    []*front
-	leaving   atomic.Bool // the server is not ready any more
-	stopping  atomic.Bool // new inference requests are refused
-
-	http, grpc, metrics *front // nil when not enabled
+	ui     *web.Server
+	window *overview.Window
 }
 
-// open takes the ports and loads the models a command line names. They are served by
-// nobody yet.
-func open(ctx context.Context, o *options.Options, c *Components, journal *logs.Log) (*server, error) {
-	if len(o.Repositories) == 0 {
-		return nil, status.Errorf(status.InvalidArg, "--model-repository must be specified")
-	}
-	ports, err := takePorts(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	s, err := openOn(ctx, o, c, journal, ports)
-	if err != nil {
-		return nil, errors.Join(err, ports.close())
-	}
-	return s, nil
+// services are the endpoints of a server.
+type services struct {
+	sockets   sockets
+	endpoints []*endpoint
+	// inFlight counts the bytes of the requests of all endpoints.
+	inFlight             *infer.InFlight
+	http, grpc, exporter *endpoint // nil when not enabled
 }
 
-// openOn is open with the ports taken.
-func openOn(ctx context.Context, o *options.Options, c *Components, journal *logs.Log, ports sockets) (*server, error) {
-	registry, err := c.registry()
-	if err != nil {
-		return nil, err
-	}
-	export := o.Metrics.Export
-	export.Namespaces = o.Namespacing
-	alloc, metrics, log := tensor.NewPool(), telemetry.NewMetricsOf(export), journal.Logger()
-	settings, notices := o.BackendConfig.Settings(registry)
-	policies, unbound, err := policiesOf(o)
-	if err != nil {
-		return nil, err
-	}
-	if o.StrictParameters && len(notices) > 0 {
-		return nil, status.Errorf(status.InvalidArg, "%s: %s", notices[0].Option, notices[0].Text)
-	}
-	notify(ctx, log, slices.Concat(o.Notices, notices, unbound))
-	seen, err := openTraces(ctx, o, metrics, log)
-	if err != nil {
-		return nil, err
-	}
-	responses := responseCache(&o.Cache, alloc, log) //nolint:contextcheck // its connection outlives the start
-	if responses != nil {
-		metrics.Cache(responses.Counts)
-	}
-	gpus := measureGPUs(ctx, export.GPU, metrics, log)
-	repo, err := repository.Open(ctx, repository.Settings{
-		Roots: o.Repositories, Tolerant: !o.ExitOnError, Mode: modeOf(o), Only: o.Models(), PollInterval: o.PollInterval,
-		ConfigName: o.ModelConfigName, LoadThreads: o.LoadThreads, LoadRetries: o.LoadRetries, StrictConfig: o.DisableAutoComplete, StrictEnsembleConfig: o.StrictEnsembleConfig, StrictParams: o.StrictParameters, GPUFallback: o.GPUFallback == options.FallbackCPU,
-		Namespacing: o.Namespacing, Cache: o.ModelCache, Limits: limitsOf(&o.Limits), HostPolicies: policies, DelayScheduler: o.DelayScheduler, BacklogDelayScheduler: o.BacklogDelayScheduler,
-		Backends: registry, BackendConfig: settings, Alloc: alloc, Responses: responses, Metrics: metrics, Log: log, Tracer: seen.tracer,
-		Progress: progressOn(os.Stderr),
-	})
-	if err != nil {
-		return nil, errors.Join(err, seen.close(ctx), closeStore(seen.store), closeCache(responses), gpus.Close())
-	}
-	s := &server{
-		o: *o, logs: journal, log: log, repo: repo, traces: seen, regions: shm.NewRegistry(o.ClientSHM),
-		alloc: alloc, counted: metrics, responses: responses, gpus: gpus, sockets: ports, inFlight: infer.NewInFlight(o.Limits.InFlightBytes()),
-	}
-	metrics.InFlight(s.inFlight)
-	for _, text := range repo.EmptyRoots() {
-		journal.Logger().WarnContext(ctx, text) //nolint:sloglint // the text names the folder
-	}
-	if err := s.wire(); err != nil {
-		return nil, errors.Join(err, s.close(ctx))
-	}
-	return s, nil
+// lifecycle is the state of the end of a server.
+type lifecycle struct {
+	leaving  atomic.Bool // not ready any more
+	stopping atomic.Bool // new inference requests are refused
+	once     sync.Once
+	err      error // of the first Close
 }
 
-// notify says once what there is to say about options.
-func notify(ctx context.Context, logger *slog.Logger, list []options.Notice) {
-	for _, n := range list {
-		logger.WarnContext(ctx, "about an option", slog.String("option", n.Option), slog.String("notice", n.Text))
+// ModelStatus is the state of one version of a model.
+type ModelStatus struct {
+	Name string
+	// Version is "-" for a model that could not be loaded.
+	Version string
+	// Err is the reason that the model is unavailable; nil if it is ready.
+	Err error
+}
+
+// Models returns the ready versions of the models and the models that could not be loaded, sorted by name.
+func (s *Server) Models() []ModelStatus {
+	failures, ready := map[string]error{}, map[string][]string{}
+	for _, e := range s.repo.Index(true) {
+		ready[e.Name] = append(ready[e.Name], e.Version)
 	}
-}
-
-// limitsOf is what limits are to the repository.
-func limitsOf(l *options.Limits) device.Settings {
-	return device.Settings{RateLimit: l.RateLimit, Limits: l.Resources, Executions: l.Executions, Threads: l.Threads}
-}
-
-// policiesOf reads the host policies, and tells what this machine does not allow.
-func policiesOf(o *options.Options) (map[string]*device.Policy, []options.Notice, error) {
-	policies := map[string]*device.Policy{}
-	var list []options.Notice
-	for _, name := range slices.Sorted(maps.Keys(o.HostPolicies)) {
-		p, err := device.ParsePolicy(name, o.HostPolicies[name])
-		if err != nil {
-			return nil, nil, err
+	for _, f := range s.repo.Failures() {
+		failures[f.Model] = f.Err
+	}
+	var list []ModelStatus
+	for _, name := range s.repo.Models() {
+		for _, version := range ready[name] {
+			list = append(list, ModelStatus{Name: name, Version: version})
 		}
-		policies[name] = p
-		for _, key := range p.Unread {
-			list = append(list, options.Notice{Option: "--host-policy " + name + "," + key, Text: "accepted without effect: nothing reads this key, expected cpu-cores or numa-node"})
-		}
-		if err := p.Probe(); err != nil {
-			list = append(list, options.Notice{Option: "--host-policy " + name, Text: "not bound: " + err.Error()})
+		if err, ok := failures[name]; ok {
+			list = append(list, ModelStatus{Name: name, Version: "-", Err: err})
 		}
 	}
-	return policies, list, nil
+	return list
 }
 
-// modeOf is what --model-control-mode is to the repository.
-func modeOf(o *options.Options) repository.Mode {
-	switch o.ControlMode {
-	case options.ModePoll:
-		return repository.Polled
-	case options.ModeExplicit:
-		return repository.Explicit
-	}
-	return repository.Fixed
-}
+// live is the response of /v2/health/live. A server whose repository cannot be read is not live, as in Triton.
+func (s *Server) live() bool { return !s.leaving.Load() && s.repo.Err() == nil }
 
-// live is what /v2/health/live says. A server whose repository cannot be read is not, as in Triton.
-func (s *server) live() bool { return !s.leaving.Load() && s.repo.Err() == nil }
-
-// ready is what /v2/health/ready says.
-func (s *server) ready() bool {
+// Ready is the response of /v2/health/ready.
+func (s *Server) Ready() bool {
 	return s.live() && (!s.o.StrictReadiness || s.repo.Ready())
 }
 
-// gate answers readiness for the server as a whole.
-type gate struct {
-	infer.Catalog
-	s *server
-}
-
-// Ready reports whether requests are welcome.
-func (g *gate) Ready() bool { return g.s.ready() }
-
-// start listens and serves.
-func (s *server) start() error {
-	for _, f := range s.fronts {
-		if err := f.listen(); err != nil {
-			return err
+// Start listens on the ports and serves. It returns once every port accepts connections.
+func (s *Server) Start() error {
+	for _, e := range s.endpoints {
+		if err := e.listen(); err != nil {
+			return openError(err)
 		}
 	}
-	for _, f := range s.fronts {
-		f.start()
-		s.log.Info(fmt.Sprintf("Started %s at %s", f.title, f.address())) //nolint:sloglint // tools look for this line of Triton's
+	for _, e := range s.endpoints {
+		e.start()
+		s.log.Info(fmt.Sprintf("Started %s at %s", e.title, e.address())) //nolint:sloglint // tools look for this line of Triton's
 	}
 	return nil
 }
 
-// started reports whether a service has been started.
-func (s *server) started() bool {
-	return slices.ContainsFunc(s.fronts, func(f *front) bool { return f.done != nil })
+// HTTPAddress returns the address of the HTTP service as HOST:PORT, with the port that the system chose for port 0. It is
+// empty if the service is disabled or not started.
+func (s *Server) HTTPAddress() string { return s.http.address() }
+
+// GRPCAddress is HTTPAddress of the gRPC service.
+func (s *Server) GRPCAddress() string { return s.grpc.address() }
+
+// MetricsAddress is HTTPAddress of the service for metrics, whose path is /metrics.
+func (s *Server) MetricsAddress() string { return s.exporter.address() }
+
+// DashboardPath returns the path of the dashboard at HTTPAddress, empty without a dashboard.
+func (s *Server) DashboardPath() string {
+	if s.ui == nil {
+		return ""
+	}
+	return web.Mount
 }
 
-// close ends in order within the exit timeout, whether or not ctx is over: health turns first, then requests are
-// drained, for which no batch waits any more, then the fronts stop, then the models go.
-func (s *server) close(ctx context.Context) error {
+// Wait blocks until ctx is done, and returns nil, or until a service fails, and returns its error. It does not close the
+// server.
+func (s *Server) Wait(ctx context.Context) error {
+	first := make(chan error, len(s.endpoints))
+	for _, e := range s.endpoints {
+		go func() {
+			<-e.done
+			if e.err != nil {
+				first <- fmt.Errorf("%s ended: %w", e.title, e.err)
+			}
+		}()
+	}
+	select {
+	case err := <-first:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Close stops the server in order: readiness ends, requests are drained, the services stop, the models are unloaded. It
+// takes at most --exit-timeout-secs, and then cuts off the remaining requests and returns an error. It ignores the
+// cancellation of ctx, which is often the reason to close.
+func (s *Server) Close(ctx context.Context) error {
+	s.once.Do(func() { s.err = errors.Join(s.close(context.WithoutCancel(ctx)), s.journal.Close()) })
+	return s.err
+}
+
+func (s *Server) close(ctx context.Context) error {
 	s.leaving.Store(true)
 	s.closeDashboard()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.ExitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.o.ExitTimeout)
 	defer cancel()
-	if s.started() {
+	if slices.ContainsFunc(s.endpoints, (*endpoint).started) {
+		s.log.InfoContext(ctx, "stopping", slog.Duration("timeout", s.o.ExitTimeout))
 		s.drain(ctx)
 	}
-	errs := make([]error, len(s.fronts))
+	errs := make([]error, len(s.endpoints))
 	var wg sync.WaitGroup
-	for i, f := range s.fronts {
-		wg.Go(func() { errs[i] = f.stop(ctx) })
+	for i, e := range s.endpoints {
+		wg.Go(func() { errs[i] = e.stop(ctx) })
 	}
 	wg.Wait()
 	err := errors.Join(errors.Join(errs...), s.repo.Close(ctx), s.traces.close(ctx), s.gpus.Close())
-	if err == nil { // else requests may still be answered
+	if err == nil { // otherwise requests may still use them
 		err = errors.Join(closeCache(s.responses), closeStore(s.store))
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("exit timeout of %s expired, requests under way were cut off: %w", s.o.ExitTimeout, err)
 	}
-	if x, ok := s.alloc.(interface{ InUse() int64 }); ok && err == nil && x.InUse() > 0 {
-		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", x.InUse()))
+	if n := s.alloc.InUse(); err == nil && n > 0 {
+		s.log.WarnContext(ctx, "tensors were not released", slog.Int64("bytes", n))
 	}
 	return err
 }
 
-// fault delivers the first failure of a running front.
-func (s *server) fault() <-chan error {
-	first := make(chan error, len(s.fronts))
-	for _, f := range s.fronts {
-		go func() {
-			<-f.done
-			if f.err != nil {
-				first <- fmt.Errorf("%s ended: %w", f.title, f.err)
-			}
-		}()
+// openError adds Triton's words to an error of a start.
+func openError(err error) error {
+	if e, ok := errors.AsType[*startError](err); ok {
+		return e
 	}
-	return first
+	return fmt.Errorf("creating server: %s - %w", status.CodeOf(err), err)
 }

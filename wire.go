@@ -13,18 +13,18 @@ import (
 )
 
 // wire makes the services that the options enable.
-func (s *server) wire() error {
-	catalog := &gate{Catalog: s.repo, s: s}
+func (s *Server) wire() error {
+	shown := &catalog{Catalog: s.repo, s: s}
 	if s.o.GRPC.Enabled {
-		settings, err := s.grpcSettings(catalog)
+		settings, err := s.grpcSettings(shown)
 		if err != nil {
 			return err
 		}
-		s.grpc = &front{title: "GRPCInferenceService", endpoint: s.o.GRPC.Endpoint, socket: s.sockets.grpc, service: grpcapi.New(settings)}
-		s.fronts = append(s.fronts, s.grpc)
+		s.grpc = &endpoint{title: "GRPCInferenceService", config: s.o.GRPC.Endpoint, socket: s.sockets.grpc, service: grpcapi.New(settings)}
+		s.endpoints = append(s.endpoints, s.grpc)
 	}
 	if s.o.HTTP.Enabled {
-		settings, err := s.httpSettings(catalog)
+		settings, err := s.httpSettings(shown)
 		if err != nil {
 			return err
 		}
@@ -33,21 +33,21 @@ func (s *server) wire() error {
 				return err
 			}
 		}
-		s.http = &front{title: "HTTPService", endpoint: s.o.HTTP.Endpoint, socket: s.sockets.http, service: httpapi.New(settings)}
-		s.fronts = append(s.fronts, s.http)
+		s.http = &endpoint{title: "HTTPService", config: s.o.HTTP.Endpoint, socket: s.sockets.http, service: httpapi.New(settings)}
+		s.endpoints = append(s.endpoints, s.http)
 	}
 	if s.o.Metrics.Enabled {
-		s.metrics = &front{title: "Metrics Service", endpoint: s.o.Metrics.Endpoint, socket: s.sockets.metrics, service: newExporter(s.counted)}
-		s.fronts = append(s.fronts, s.metrics)
+		s.exporter = &endpoint{title: "Metrics Service", config: s.o.Metrics.Endpoint, socket: s.sockets.metrics, service: newMetricsService(s.metrics)}
+		s.endpoints = append(s.endpoints, s.exporter)
 	}
 	return nil
 }
 
-func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
+func (s *Server) grpcSettings(catalog *catalog) (grpcapi.Settings, error) {
 	o := &s.o.GRPC
 	set := grpcapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.logs, Restricted: restricted(o.Restricted),
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Log: s.journal, Restricted: restricted(o.Restricted),
 		MaxMessage: o.MaxMessage, InFlight: s.inFlight, NoFastPath: !s.o.HTTP.FastPath,
 		Keepalive: grpcapi.Keepalive{
 			Time: o.KeepaliveTime, Timeout: o.KeepaliveTimeout, PermitWithoutCalls: o.PermitWithoutCalls,
@@ -67,11 +67,11 @@ func (s *server) grpcSettings(catalog *gate) (grpcapi.Settings, error) {
 	return set, err
 }
 
-func (s *server) httpSettings(catalog *gate) (httpapi.Settings, error) {
+func (s *Server) httpSettings(catalog *catalog) (httpapi.Settings, error) {
 	o := &s.o.HTTP
 	set := httpapi.Settings{
 		Infer: s.repo, Catalog: catalog, Alloc: s.alloc, Log: s.log, Live: s.live, Name: s.o.ID, Version: Version, Extensions: httpapi.Extensions(),
-		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.logs, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: restricted(o.Restricted),
+		Lifecycle: s.repo, Regions: s.regions, Tracer: s.tracer, Logs: s.journal, MaxInput: o.MaxInput, InFlight: s.inFlight, Restricted: restricted(o.Restricted),
 		NoFastPath: !o.FastPath,
 	}
 	var err error

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/proto/inference"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -77,7 +77,7 @@ func TestAccelerators(t *testing.T) {
 			t.Parallel()
 			a, log := serveLogged(t, components(), "--model-repository", root, "--exit-on-error=false", "--gpu-fallback="+fallback)
 			var out, errs bytes.Buffer
-			tutti.Main(t.Context(), []string{"tutti", "validate", "--gpu-fallback=" + fallback, root}, &out, &errs, components())
+			cli.Main(t.Context(), []string{"tutti", "validate", "--gpu-fallback=" + fallback, root}, &out, &errs, components())
 			for name, tt := range acceleratorCases {
 				want := tt.refused
 				if fallback == "cpu" {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/internal/runtimes"
 	"github.com/tutti-server/tutti/steps"
@@ -28,7 +28,7 @@ const backendRoot = "backends/"
 // command that fetches it.
 func backendRoots(t *testing.T) (roots map[string]string, flags []string) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(backendsDir, "*", tutti.ExpectedFile))
+	found, err := filepath.Glob(filepath.Join(backendsDir, "*", cli.ExpectedFile))
 	if err != nil || len(found) == 0 {
 		t.Fatalf("no examples in '%s': %v", backendsDir, err)
 	}
@@ -120,12 +120,12 @@ func factoriesOf(t *testing.T, root string) []*backends.Factory {
 // TestBackendExamples holds the two-input models to one kind: two inputs, two outputs, the numbers nearly bit by bit.
 func TestBackendExamples(t *testing.T) {
 	t.Parallel()
-	found, err := filepath.Glob(filepath.Join(backendsDir, "*", tutti.ExpectedFile))
+	found, err := filepath.Glob(filepath.Join(backendsDir, "*", cli.ExpectedFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range found {
-		examples, err := tutti.ReadExamples(filepath.Dir(path))
+		examples, err := cli.ReadExamples(filepath.Dir(path))
 		if err != nil {
 			t.Error(err)
 		}

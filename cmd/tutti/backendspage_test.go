@@ -64,7 +64,7 @@ func TestBackendsPage(t *testing.T) {
 	b.WriteString("\n| backend | platforms | default file | version | how to get it | CPU of a call, ours : Python |\n|---|---|---|---|---|---|\n")
 	var others []backends.Factory
 	var sections bytes.Buffer
-	for _, f := range backendFactories(&steps.Registry{}) {
+	for _, f := range components().Backends(&steps.Registry{}) {
 		folder := folders[f.Name]
 		if !f.Native {
 			others = append(others, f)

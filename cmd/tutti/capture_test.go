@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
@@ -66,7 +66,7 @@ func shoot(t *testing.T, a addresses, ask func(n int), args ...string) map[strin
 	defer cancel()
 	go func() {
 		args := append([]string{"tutti", "capture", "--url", "http://" + a.http, "--token", captureToken, "--out", out}, args...)
-		done <- tutti.Main(t.Context(), args, &log, &log, components())
+		done <- cli.Main(t.Context(), args, &log, &log, components())
 		cancel()
 	}()
 	var wg sync.WaitGroup

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/proto/inference"
@@ -153,7 +153,7 @@ func (*configFuzz) poll(t *testing.T, r *polledRepository) {
 func (*configFuzz) validate(t *testing.T, root string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	if code := tutti.Main(t.Context(), []string{"tutti", "validate", root}, &out, &errs, components()); code > 1 {
+	if code := cli.Main(t.Context(), []string{"tutti", "validate", root}, &out, &errs, components()); code > 1 {
 		t.Errorf("validate ended with %d:\n%s", code, &errs)
 	}
 	if strings.Contains(out.String(), "failed: panic: ") {

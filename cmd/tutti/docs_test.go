@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/goldentest"
 	"github.com/tutti-server/tutti/steps"
 )
@@ -37,7 +37,7 @@ func TestStepsPage(t *testing.T) {
 		"misspelt parameter the step would do something else. Other backends ignore such a parameter as Triton does, with a " +
 		"warning, unless the server runs with `--strict-parameters`.\n")
 	address := serveExamples(t)
-	for _, f := range stepFactories() {
+	for _, f := range components().Steps {
 		if err := writeStep(&b, &f); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestStepsPage(t *testing.T) {
 func TestOptionsPage(t *testing.T) {
 	t.Parallel()
 	var help, log bytes.Buffer
-	if code := tutti.Main(t.Context(), []string{"tutti", "serve", "--help"}, &help, &log, components()); code != 0 || log.Len() > 0 {
+	if code := cli.Main(t.Context(), []string{"tutti", "serve", "--help"}, &help, &log, components()); code != 0 || log.Len() > 0 {
 		t.Fatalf("status %d: %s", code, &log)
 	}
 	goldentest.Check(t, docsDir+"options.md", []byte("# Options of tutti serve\n\nWritten by `make golden` from `tutti serve --help`.\n\n"+
@@ -138,7 +138,7 @@ func exampleName(f *steps.Factory, i int) string {
 func serveExamples(t *testing.T) string {
 	t.Helper()
 	repository := t.TempDir()
-	for _, f := range stepFactories() {
+	for _, f := range components().Steps {
 		for i, e := range f.Examples {
 			dir := filepath.Join(repository, exampleName(&f, i))
 			files := map[string][]byte{"../config.pbtxt": []byte("backend: \"native\"\n" + e.Config)}
@@ -203,7 +203,7 @@ func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {
 func TestPicture(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
-	code := tutti.Main(t.Context(), []string{
+	code := cli.Main(t.Context(), []string{
 		"tutti", "plan", examplesDir + "/parallel", "parallel_nested", "--format=svg",
 		"--backend-config=onnxruntime,library-path=" + requireRuntime(t),
 	}, &out, &errs, components())

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/sim"
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/steps"
 )
@@ -66,12 +67,12 @@ func TestExamplesAtDevices(t *testing.T) {
 func testExamples(t *testing.T, with tutti.Components) {
 	t.Helper()
 	args := []string{"--backend-config", "onnxruntime,library-path=" + requireRuntime(t)}
-	var examples []tutti.Example
+	var examples []cli.Example
 	roots, flags := backendRoots(t)
 	args = append(args, flags...)
 	maps.Copy(roots, exampleRoots(t))
 	for name, root := range roots {
-		list, err := tutti.ReadExamples(root)
+		list, err := cli.ReadExamples(root)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +112,7 @@ func dialGRPC(tb testing.TB, address string) *client.GRPC {
 }
 
 // askAll has every asker send every example, each starting at another.
-func askAll(t *testing.T, c client.Client, json bool, examples []tutti.Example) {
+func askAll(t *testing.T, c client.Client, json bool, examples []cli.Example) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for k := range askers {
@@ -126,7 +127,7 @@ func askAll(t *testing.T, c client.Client, json bool, examples []tutti.Example) 
 	wg.Wait()
 }
 
-func askOne(t *testing.T, c client.Client, json bool, e *tutti.Example) error {
+func askOne(t *testing.T, c client.Client, json bool, e *cli.Example) error {
 	t.Helper()
 	if json && !writable(e) {
 		return nil // a picture is no UTF-8
@@ -142,7 +143,7 @@ func askOne(t *testing.T, c client.Client, json bool, e *tutti.Example) error {
 }
 
 // writable reports whether JSON can hold a request's inputs.
-func writable(e *tutti.Example) bool {
+func writable(e *cli.Example) bool {
 	for i := range e.Request.Inputs {
 		if _, err := e.Request.Inputs[i].MarshalJSON(); err != nil {
 			return false

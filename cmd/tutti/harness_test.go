@@ -17,8 +17,13 @@ import (
 	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/python"
+	"github.com/tutti-server/tutti/cmd"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
+
+// components are what the command tutti is built from.
+func components() tutti.Components { return cmd.Builtin() }
 
 // examplesDir holds the example ensembles.
 const examplesDir = "../../examples/ensembles"
@@ -54,7 +59,7 @@ func requirePython(tb testing.TB) {
 func exampleRoots(t *testing.T) map[string]string {
 	t.Helper()
 	roots := map[string]string{}
-	found, err := filepath.Glob(filepath.Join(examplesDir, "*", tutti.ExpectedFile))
+	found, err := filepath.Glob(filepath.Join(examplesDir, "*", cli.ExpectedFile))
 	if err != nil || len(found) == 0 {
 		t.Fatalf("no examples: %v", err)
 	}
@@ -187,7 +192,7 @@ func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan int, 1)
 	go func() {
-		code := tutti.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), log, log, c)
+		code := cli.Main(ctx, append(append([]string{"tutti", "serve"}, freePorts...), args...), log, log, c)
 		log.end()
 		done <- code
 	}()

@@ -2,16 +2,9 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/cmd"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends at once
-	os.Exit(tutti.Main(ctx, os.Args, os.Stdout, os.Stderr, components()))
-}
+func main() { os.Exit(cmd.Main(cmd.Builtin())) }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/goldentest"
 )
 
@@ -159,7 +159,7 @@ var interpreter = regexp.MustCompile(`run '\S+/python[0-9.]*`)
 func (m *mistake) validate() []byte {
 	m.t.Helper()
 	var out, errs bytes.Buffer
-	code := tutti.Main(m.t.Context(), []string{"tutti", "validate", m.path(m.look)}, &out, &errs, components())
+	code := cli.Main(m.t.Context(), []string{"tutti", "validate", m.path(m.look)}, &out, &errs, components())
 	if code > 1 {
 		m.t.Errorf("validate ended with %d", code)
 	}

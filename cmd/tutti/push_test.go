@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/cloud"
 	"github.com/tutti-server/tutti/internal/cloud/cloudtest"
 )
@@ -34,7 +34,7 @@ func TestPushBucket(t *testing.T) {
 	run := func(want string, args ...string) {
 		t.Helper()
 		var out, errs bytes.Buffer
-		if code := tutti.Main(t.Context(), append([]string{"tutti", "repo"}, args...), &out, &errs, components()); code != 0 {
+		if code := cli.Main(t.Context(), append([]string{"tutti", "repo"}, args...), &out, &errs, components()); code != 0 {
 			t.Fatalf("%v ended with %d: %s", args, code, &errs)
 		}
 		if !strings.Contains(out.String(), want) {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/cli"
 )
 
 // pythonExample holds the two-input model as model.py, with the answers of numpy alone.
@@ -22,7 +22,7 @@ func TestPythonStarter(t *testing.T) { //nolint:paralleltest // it changes the f
 	requirePython(t)
 	t.Chdir(t.TempDir())
 	var out bytes.Buffer
-	if code := tutti.Main(context.Background(), []string{"tutti", "init", "new", "python"}, &out, &out, components()); code != 0 {
+	if code := cli.Main(context.Background(), []string{"tutti", "init", "new", "python"}, &out, &out, components()); code != 0 {
 		t.Fatalf("init ended with %d: %s", code, &out)
 	}
 	a := serve(t, "--model-repository=new")
@@ -48,7 +48,7 @@ func TestPythonExample(t *testing.T) { //nolint:paralleltest // as the above
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples, err := tutti.ReadExamples(root)
+	examples, err := cli.ReadExamples(root)
 	if err != nil {
 		t.Fatal(err)
 	}

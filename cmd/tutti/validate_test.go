@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tutti-server/tutti"
+	"github.com/tutti-server/tutti/internal/cli"
 )
 
 // TestValidateTrace has a Python model fail with a stack trace: it is readable in the
@@ -31,11 +31,11 @@ func TestValidateTrace(t *testing.T) {
 	write("bad/config.pbtxt", "backend: \"python\" input { name: \"X\" data_type: TYPE_FP32 dims: 1 } output { name: \"Y\" data_type: TYPE_FP32 dims: 1 }")
 	write("bad/1/model.py", "class TritonPythonModel:\n    def initialize(self, args):\n        raise ValueError('"+strings.Repeat("no table ", 30)+"')\n    def execute(self, requests):\n        pass\n")
 	var out, log bytes.Buffer
-	if code := tutti.Main(t.Context(), []string{"tutti", "validate", dir}, &out, &out, components()); code != 1 {
+	if code := cli.Main(t.Context(), []string{"tutti", "validate", dir}, &out, &out, components()); code != 1 {
 		t.Errorf("validate ended with %d, want 1", code)
 	}
 	args := append([]string{"tutti", "serve", "--model-repository", dir}, freePorts...)
-	if code := tutti.Main(t.Context(), args, &log, &log, components()); code != 1 {
+	if code := cli.Main(t.Context(), args, &log, &log, components()); code != 1 {
 		t.Errorf("serve ended with %d, want 1", code)
 	}
 	for name, text := range map[string]string{"report": out.String(), "log": log.String()} {
@@ -58,7 +58,7 @@ func TestSARIF(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	if code := tutti.Main(t.Context(), []string{"tutti", "validate", "--format=sarif", dir}, &out, &errs, components()); code != 1 {
+	if code := cli.Main(t.Context(), []string{"tutti", "validate", "--format=sarif", dir}, &out, &errs, components()); code != 1 {
 		t.Fatalf("validate ended with %d, want 1: %s", code, &errs)
 	}
 	var log struct {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/cli"
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
@@ -110,7 +110,7 @@ func TestExemplars(t *testing.T) {
 	a := serve(t, "--model-repository="+filepath.Join(examplesDir, "digits"), "--trace-store-every=1", "--trace-store-rate=0")
 	c := client.NewHTTP("http://"+a.http, nil)
 	t.Cleanup(func() { _ = c.Close() })
-	list, err := tutti.ReadExamples(filepath.Join(examplesDir, "digits"))
+	list, err := cli.ReadExamples(filepath.Join(examplesDir, "digits"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tutti-server/tutti"
 	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/cli"
 )
 
 // modelFile is the file of a two-input model that is spoilt.
@@ -156,7 +156,7 @@ func askBackends(t *testing.T, a addresses, roots map[string]string) {
 	c := client.NewHTTP("http://"+a.http, nil)
 	defer func() { _ = c.Close() }()
 	for _, root := range roots {
-		examples, err := tutti.ReadExamples(root)
+		examples, err := cli.ReadExamples(root)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/lint"
+	"github.com/tutti-server/tutti/internal/options"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+)
+
+// config prints a model's configuration as the configuration endpoint would show it.
+func (p *program) config(ctx context.Context, args []string) error {
+	set := p.flags("config")
+	settings := options.BackendConfig{}
+	format := set.String("format", lint.Text, "`format`: text for config.pbtxt's own, or json for the configuration endpoint's")
+	name := set.String("model-config-name", "", "`name`: take configs/NAME.pbtxt where the model has it")
+	set.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	rest, err := parse(set, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) != 1:
+		return misused("config", "the folder of a model")
+	case *format != lint.Text && *format != lint.JSON:
+		return usagef("unknown format '%s', expected text or json", *format)
+	}
+	dir, err := filepath.Abs(rest[0])
+	if err != nil {
+		return err
+	}
+	if err := isModel(dir, rest[0], *name); err != nil {
+		return err
+	}
+	r, err := p.look(ctx, repository.Settings{
+		Roots: []string{filepath.Dir(dir)}, Only: []string{filepath.Base(dir)}, ConfigName: *name,
+	}, settings)
+	if err != nil {
+		return err
+	}
+	cfg, err := p.completed(r, config.Source{Dir: dir, Name: filepath.Base(dir), ConfigName: *name})
+	if err == nil {
+		err = p.printConfig(cfg, *format)
+	}
+	return errors.Join(err, r.Close(ctx))
+}
+
+// isModel returns why a folder, of which the user wrote called, is none of a model.
+func isModel(dir, called, configName string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("the folder '%s' cannot be read: %w", called, err)
+	}
+	if _, err := os.Stat(config.PathOf(dir, configName)); !errors.Is(err, fs.ErrNotExist) {
+		return nil // one that cannot be read says why later
+	}
+	for _, e := range entries {
+		if _, ok := config.VersionOf(e.Name()); ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("'%s' holds no model, expected a %s or a version folder in it", called, config.FileName)
+}
+
+// completed returns what the server would serve. Without the model's runtime it is
+// what the configuration tells by itself.
+func (p *program) completed(r *repository.Repository, s config.Source) (*modelconfig.ModelConfig, error) {
+	cfg, err := r.Config(s.Name, 0)
+	if err == nil {
+		return cfg, nil
+	}
+	for _, f := range r.Failures() {
+		if f.Model == s.Name {
+			err = f.Err
+		}
+	}
+	if status.CodeOf(err) != status.Unavailable {
+		return nil, err
+	}
+	fmt.Fprintf(p.stderr, "not completed from the model's file: %v\n", err)
+	cfg, list := config.Read(s, nil)
+	return cfg, config.FirstError(list)
+}
+
+func (p *program) printConfig(cfg *modelconfig.ModelConfig, format string) error {
+	if format == lint.Text {
+		_, err := p.stdout.Write(config.Text(cfg))
+		return err
+	}
+	raw, err := config.JSON(cfg)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, raw, "", "  "); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	_, err = b.WriteTo(p.stdout)
+	return err
+}

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/tutti-server/tutti/client"
+)
+
+// defaultURL is where a server listens that was started without flags about it.
+const defaultURL = "http://127.0.0.1:8000"
+
+// connection is how a command reaches running servers: the flags that all of them share,
+// which have the names that curl and kubectl give them.
+type connection struct {
+	cacert, cert, key string
+	insecure          bool
+	headers           list
+}
+
+func (c *connection) flags(fs *flag.FlagSet) {
+	fs.StringVar(&c.cacert, "cacert", "", "`file` of the authorities (PEM) that may sign the server's certificate, in place of the system's")
+	fs.StringVar(&c.cert, "cert", "", "`file` of the certificate (PEM) that this client presents; with --key")
+	fs.StringVar(&c.key, "key", "", "`file` of the private key (PEM) of --cert")
+	fs.BoolVar(&c.insecure, "insecure", false, "use TLS without checking the server's certificate")
+	fs.Var(&c.headers, "header", "`NAME:VALUE` to send with every request, as HTTP header or gRPC metadata; may be repeated")
+}
+
+// urlFlag declares --url.
+func urlFlag(fs *flag.FlagSet, help string) *string {
+	return fs.String("url", defaultURL, "`URL` of the server, "+help+"; HOST:PORT alone is taken as http://HOST:PORT")
+}
+
+// options returns what the flags say to a client.
+func (c *connection) options() (*client.Options, error) {
+	o := &client.Options{Header: http.Header{}}
+	for _, h := range c.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t") {
+			return nil, usagef("--header is '%s', expected NAME:VALUE", h)
+		}
+		o.Header.Add(name, strings.TrimSpace(value))
+	}
+	if c.cacert == "" && c.cert == "" && c.key == "" && !c.insecure {
+		return o, nil
+	}
+	var err error
+	o.TLS, err = c.tls()
+	return o, err
+}
+
+// tls reads the files that the flags name.
+func (c *connection) tls() (*tls.Config, error) {
+	set := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: c.insecure} //nolint:gosec // the user asked for that
+	if c.cacert != "" {
+		pem, err := os.ReadFile(c.cacert)
+		if err != nil {
+			return nil, fmt.Errorf("--cacert: %w", err)
+		}
+		if set.RootCAs = x509.NewCertPool(); !set.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--cacert: '%s' has no certificate in PEM form", c.cacert)
+		}
+	}
+	switch {
+	case (c.cert == "") != (c.key == ""):
+		return nil, usagef("--cert and --key go together, found only one of them")
+	case c.cert != "":
+		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+		if err != nil {
+			return nil, fmt.Errorf("--cert '%s' with --key '%s': %w", c.cert, c.key, err)
+		}
+		set.Certificates = []tls.Certificate{pair}
+	}
+	return set, nil
+}
+
+// dial returns a client of the server at a URL.
+func (c *connection) dial(server string) (client.Manager, error) {
+	o, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	m, err := client.DialWith(server, o)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return m, nil
+}
+
+// api returns where the dashboard's API of the server at a URL is, which only the HTTP
+// port has, and what to ask it with.
+func (c *connection) api(server string) (base string, h *http.Client, err error) {
+	u, err := client.ParseURL(server)
+	if err != nil {
+		return "", nil, &usageError{err}
+	}
+	if isGRPC(u) {
+		return "", nil, usagef("'%s' is a gRPC port, but this is asked over HTTP: expected --url http://HOST:PORT", server)
+	}
+	o, err := c.options()
+	if err != nil {
+		return "", nil, err
+	}
+	return strings.TrimSuffix(u.String(), "/") + "/ui/api/", &http.Client{Transport: o.RoundTripper()}, nil
+}
+
+func isGRPC(u *url.URL) bool { return strings.HasPrefix(u.Scheme, "grpc") }
+
+// explain adds to an error of talking to a server what is probably wrong with the
+// address or the flags.
+func (c *connection) explain(ctx context.Context, server string, err error) error {
+	u, bad := client.ParseURL(server)
+	if err == nil || bad != nil || ctx.Err() != nil {
+		return err
+	}
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "restricted, expecting header"):
+		return fmt.Errorf("%w; pass it with --header NAME:VALUE", err)
+	case strings.Contains(text, "certificate required"):
+		return fmt.Errorf("%w: pass --cert and --key", client.ErrCertificateRequired)
+	case strings.Contains(text, "x509: "):
+		return fmt.Errorf("%w; pass --cacert with the file of the authority that signed the server's certificate, or --insecure to use any", err)
+	case !unreached(err):
+		return err
+	}
+	return c.explainPort(ctx, u, err)
+}
+
+// unreached reports whether an error may come from what is spoken at the address, and is
+// not the answer of a server of this kind.
+func unreached(err error) bool {
+	if _, ok := errors.AsType[*url.Error](err); ok {
+		return true
+	}
+	refusal, ok := errors.AsType[*client.Error](err)
+	if !ok {
+		return false
+	}
+	return refusal.Status == "Unavailable" || // what gRPC calls a connection that fails
+		strings.Contains(refusal.Text, "unexpected HTTP status code") || strings.Contains(refusal.Text, "HTTPS server")
+}
+
+// explainPort looks at what is spoken at the address.
+func (c *connection) explainPort(ctx context.Context, u *url.URL, err error) error {
+	var identity *tls.Config
+	if o, bad := c.options(); bad == nil {
+		identity = o.TLS
+	}
+	address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPort(u)))
+	found, failed := client.Probe(ctx, address, identity)
+	switch {
+	case errors.Is(failed, syscall.ECONNREFUSED):
+		return fmt.Errorf("nothing listens at %s (connection refused): is a server running there?", address)
+	case errors.Is(failed, client.ErrCertificateRequired):
+		return fmt.Errorf("%w: pass --cert and --key", failed)
+	case failed != nil:
+		return fmt.Errorf("there is no connection to %s: %w", address, failed)
+	case found == "" || found == u.Scheme:
+		return err
+	}
+	return misdirected(u, address, found)
+}
+
+// misdirected says what to use in place of a URL whose port speaks as found says.
+func misdirected(u *url.URL, address, found string) error {
+	is := "a port with TLS"
+	switch {
+	case isGRPC(u) && strings.HasPrefix(found, "http"):
+		is = "an HTTP port"
+	case !isGRPC(u) && strings.HasPrefix(found, "grpc"):
+		is = "a gRPC port"
+	case strings.HasSuffix(u.Scheme, "s"):
+		is = "a port without TLS"
+	}
+	return fmt.Errorf("%s is %s: use %s://%s", address, is, found, u.Host)
+}
+
+// defaultPort is the port of a URL that names none.
+func defaultPort(u *url.URL) string {
+	if u.Scheme == "http" {
+		return "80"
+	}
+	return "443"
+}
+
+// isServer tells the address of a server from a repository: a URL with one of a server's
+// schemes, or HOST:PORT where there is no such folder.
+func isServer(repo string) bool {
+	u, err := client.ParseURL(repo)
+	if err != nil {
+		return false
+	}
+	if strings.Contains(repo, "://") {
+		return true
+	}
+	port, bad := strconv.ParseUint(u.Port(), 10, 16)
+	if bad != nil || port == 0 || u.Host != repo {
+		return false
+	}
+	_, err = os.Stat(repo)
+	return errors.Is(err, os.ErrNotExist)
+}

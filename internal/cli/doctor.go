@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/options"
+)
+
+// probeTime bounds the opening of one backend: a library of hundreds of megabytes
+// comes from a cold disk.
+const probeTime = time.Minute
+
+// finding is what was found out about one thing.
+type finding struct {
+	Name string `json:"name"`
+	OK   bool   `json:"ok"`
+	// Text is what is there, or what is missing and how to get it.
+	Text string `json:"text"`
+}
+
+// doctor opens each backend that needs something which is not part of this program,
+// in a process of its own, since a library that does not fit may end its process. It
+// fails when one that was named is not there.
+func (p *program) doctor(ctx context.Context, args []string) error {
+	fs := p.flags("doctor")
+	format := fs.String("format", "text", "`format`: text or json")
+	probe := fs.String("probe", "", "open one backend `NAME` in this process and say what it runs on")
+	settings := options.BackendConfig{}
+	fs.Var(settings, "backend-config", "`backend,key=value`: a setting of a backend; may be repeated")
+	names, err := parse(fs, args)
+	switch {
+	case err != nil:
+		return err
+	case *format != "text" && *format != "json":
+		return usagef("unknown format '%s', expected text or json", *format)
+	}
+	registry, err := p.components.Registry()
+	if err != nil {
+		return err
+	}
+	if *probe != "" {
+		return p.probe(registry, settings, *probe)
+	}
+	list, err := nativeBackends(registry, names)
+	if err != nil {
+		return err
+	}
+	var found []finding
+	for _, name := range list {
+		found = append(found, examineBackend(ctx, name, args))
+	}
+	if err := p.printFindings(*format, machine(ctx), found); err != nil {
+		return err
+	}
+	for _, f := range found {
+		if !f.OK && len(names) > 0 {
+			return errReported
+		}
+	}
+	return nil
+}
+
+// nativeBackends returns the backends to look at: all that may lack something, or those named.
+func nativeBackends(r *backends.Registry, names []string) ([]string, error) {
+	if len(names) > 0 {
+		for _, name := range names {
+			if r.ByName(name) == nil {
+				return nil, status.Errorf(status.InvalidArg, "unknown backend '%s', expected one of %s", name, strings.Join(r.Names(), ", "))
+			}
+		}
+		return names, nil
+	}
+	var list []string
+	for _, name := range r.Names() {
+		if r.ByName(name).Native {
+			list = append(list, name)
+		}
+	}
+	return list, nil
+}
+
+// probe opens a backend and prints what it says of itself.
+func (p *program) probe(r *backends.Registry, settings options.BackendConfig, name string) error {
+	f := r.ByName(name)
+	if f == nil {
+		return status.Errorf(status.InvalidArg, "unknown backend '%s'", name)
+	}
+	values, _ := settings.Settings(r)
+	b, err := f.New(backends.Options{
+		Log: slog.New(slog.DiscardHandler), Config: values[name], Others: values, Places: tensor.NewPlaces(tensor.NewPool()),
+	})
+	if err != nil {
+		return err
+	}
+	if c, ok := b.(backends.Checker); ok {
+		if err := c.Check(); err != nil {
+			return errors.Join(err, b.Close())
+		}
+	}
+	text := "part of this program"
+	if d, ok := b.(backends.Describer); ok {
+		text = d.Describe()
+	}
+	_, err = fmt.Fprintln(p.stdout, text)
+	return errors.Join(err, b.Close())
+}
+
+// examineBackend starts this program again to open a backend.
+func examineBackend(ctx context.Context, name string, args []string) finding {
+	exe, err := os.Executable()
+	if err != nil {
+		return finding{name, false, err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	words := []string{"doctor", "--probe", name}
+	for i, a := range args { // settings decide which library is opened
+		switch {
+		case strings.HasPrefix(a, "--backend-config="), strings.HasPrefix(a, "-backend-config="):
+			words = append(words, a)
+		case (a == "--backend-config" || a == "-backend-config") && i+1 < len(args):
+			words = append(words, a, args[i+1])
+		}
+	}
+	cmd := exec.CommandContext(ctx, exe, words...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	if err == nil {
+		return finding{name, true, strings.TrimSpace(out.String())}
+	}
+	text := strings.TrimPrefix(strings.TrimSpace(errs.String()), "error: ")
+	if text == "" {
+		text = "opening it ended the process: " + err.Error()
+	}
+	return finding{name, false, text}
+}
+
+func (p *program) printFindings(format string, machine, found []finding) error {
+	if format == "json" {
+		text, err := json.MarshalIndent(map[string][]finding{"machine": machine, "backends": found}, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.stdout, "%s\n", text)
+		return err
+	}
+	var b strings.Builder
+	for _, part := range []struct {
+		title string
+		list  []finding
+	}{{"This machine", machine}, {"Backends", found}} {
+		b.WriteString(part.title + "\n")
+		for _, f := range part.list {
+			mark := "ok"
+			if !f.OK {
+				mark = "--"
+			}
+			fmt.Fprintf(&b, "  %s  %-14s %s\n", mark, f.Name, strings.ReplaceAll(f.Text, "\n", "\n                     "))
+		}
+	}
+	_, err := p.stdout.Write([]byte(b.String()))
+	return err
+}

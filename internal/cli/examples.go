@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// ExpectedFile is the file in a repository of examples that holds requests and
+// their answers.
+const ExpectedFile = "expected.json"
+
+// Example is a request with the answer that it must get.
+type Example struct {
+	Name    string
+	Request client.Request
+	// Outputs are the answer's, all of them.
+	Outputs []client.Tensor
+	// Atol is the largest absolute difference of an FP32 element.
+	Atol float64
+	// Cosine is the smallest cosine similarity of a row of an FP32 output with its
+	// expectation; 0 when it is not asked for.
+	Cosine float64
+}
+
+// expectedFile is ExpectedFile as it is written.
+type expectedFile struct {
+	Ensemble string `json:"ensemble"`
+	Requests []struct {
+		Name     string            `json:"name"`
+		Ensemble string            `json:"ensemble"`
+		Inputs   []json.RawMessage `json:"inputs"`
+		Outputs  []client.Tensor   `json:"outputs"`
+		Atol     float64           `json:"atol"`
+		Cosine   float64           `json:"cosine"`
+	} `json:"requests"`
+}
+
+// ReadExamples reads the examples of a repository.
+func ReadExamples(dir string) ([]Example, error) {
+	path := filepath.Join(dir, ExpectedFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var f expectedFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("cannot read '%s': %w", path, err)
+	}
+	list := make([]Example, len(f.Requests))
+	for i, r := range f.Requests {
+		model := r.Ensemble
+		if model == "" {
+			model = f.Ensemble
+		}
+		e := Example{Name: r.Name, Outputs: r.Outputs, Atol: r.Atol, Cosine: r.Cosine, Request: client.Request{Model: model, ID: r.Name}}
+		for _, raw := range r.Inputs {
+			in, err := readInput(dir, raw)
+			if err != nil {
+				return nil, fmt.Errorf("cannot read '%s', request '%s': %w", path, r.Name, err)
+			}
+			e.Request.Inputs = append(e.Request.Inputs, in)
+		}
+		list[i] = e
+	}
+	return list, nil
+}
+
+// readInput reads an input, which may be the bytes of a file.
+func readInput(dir string, raw []byte) (client.Tensor, error) {
+	var t client.Tensor
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return t, err
+	}
+	var f struct {
+		File string `json:"file"`
+	}
+	if err := json.Unmarshal(raw, &f); err != nil || f.File == "" {
+		return t, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, f.File))
+	if err != nil {
+		return t, err
+	}
+	return client.Text(t.Name, t.Shape, data), nil
+}
+
+// Check compares an answer with the expected one.
+func (e *Example) Check(resp *client.Response) error {
+	if len(resp.Outputs) != len(e.Outputs) {
+		return fmt.Errorf("example '%s': the answer has %d outputs, expected %d", e.Name, len(resp.Outputs), len(e.Outputs))
+	}
+	for i := range e.Outputs {
+		want := &e.Outputs[i]
+		got := resp.Output(want.Name)
+		if got == nil {
+			return fmt.Errorf("example '%s': the answer has no output '%s'", e.Name, want.Name)
+		}
+		if err := e.checkOutput(got, want); err != nil {
+			return fmt.Errorf("example '%s', output '%s': %w", e.Name, want.Name, err)
+		}
+	}
+	return nil
+}
+
+func (e *Example) checkOutput(got, want *client.Tensor) error {
+	switch {
+	case got.DType != want.DType:
+		return fmt.Errorf("got %s, expected %s", got.DType, want.DType)
+	case !slices.Equal(got.Shape, want.Shape):
+		return fmt.Errorf("got shape %v, expected %v", got.Shape, want.Shape)
+	case want.DType != tensor.FP32:
+		return sameBytes(got, want)
+	}
+	g, err := client.Values[float32](got)
+	if err != nil {
+		return err
+	}
+	w, err := client.Values[float32](want)
+	switch {
+	case err != nil:
+		return err
+	case len(g) != len(w):
+		return fmt.Errorf("got %d elements, expected %d", len(g), len(w))
+	}
+	for i := range w {
+		if diff := math.Abs(float64(g[i]) - float64(w[i])); !(diff <= e.Atol) { // NaN must not pass
+			return fmt.Errorf("element %d is %v, expected %v within %v", i, g[i], w[i], e.Atol)
+		}
+	}
+	return e.checkCosine(g, w, want.Shape)
+}
+
+func sameBytes(got, want *client.Tensor) error {
+	if !slices.Equal(got.Data, want.Data) {
+		return fmt.Errorf("got %s, expected %s", shorten(got), shorten(want))
+	}
+	return nil
+}
+
+// checkCosine compares the directions of rows.
+func (e *Example) checkCosine(got, want []float32, shape []int64) error {
+	if e.Cosine == 0 || len(shape) == 0 || len(want) == 0 {
+		return nil
+	}
+	width := int(shape[len(shape)-1])
+	for row := 0; width > 0 && (row+1)*width <= len(want); row++ {
+		c := cosine(got[row*width:(row+1)*width], want[row*width:(row+1)*width])
+		if !(c >= e.Cosine) { // NaN must not pass
+			return fmt.Errorf("row %d has cosine %v to the expected one, expected at least %v", row, c, e.Cosine)
+		}
+	}
+	return nil
+}
+
+func cosine(a, b []float32) float64 {
+	var ab, aa, bb float64
+	for i := range a {
+		x, y := float64(a[i]), float64(b[i])
+		ab, aa, bb = ab+x*y, aa+x*x, bb+y*y
+	}
+	return ab / math.Sqrt(aa*bb)
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/internal/table"
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+// asking is one request of the command infer.
+type asking struct {
+	*program
+	c      client.Client
+	req    client.Request
+	inputs list
+	trace  tracing.Context
+	// why, unless nil, explains what the time of the request went into.
+	why *inspector
+}
+
+// infer asks a running server and prints its answer, or all of them, and the time per step.
+func (p *program) infer(ctx context.Context, args []string) error {
+	fs := p.flags("infer")
+	url, connect := urlFlag(fs, "http://, https://, grpc:// or grpcs://"), &connection{}
+	connect.flags(fs)
+	a := &asking{program: p, trace: tracing.NewContext(tracing.RetainState)}
+	var outputs list
+	fs.Var(&a.inputs, "input", "`NAME=VALUE`: VALUE is text, a number, a JSON array, or @FILE for the bytes of a file; may be repeated")
+	fs.Var(&outputs, "output", "`name` of an output to ask for; may be repeated; all when left out")
+	fs.StringVar(&a.req.Version, "version", "", "model `version`, the latest when left out")
+	fs.StringVar(&a.req.ID, "id", "", "request `id`")
+	why := fs.Bool("why", false, "explain what the time went into, as tutti why does; over HTTP only")
+	rest, err := parse(fs, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) != 1:
+		return misused("infer", "the name of one model")
+	}
+	a.req.Model, a.req.Outputs = rest[0], outputs
+	a.req.TraceParent, a.req.TraceState = a.trace.Parent(), a.trace.State
+	if *why {
+		if a.why, err = connect.inspector(*url); err != nil {
+			return fmt.Errorf("%w; without --why the trace id is printed, for tutti why --url http://HOST:PORT", err)
+		}
+	}
+	if a.c, err = connect.dial(*url); err != nil {
+		return err
+	}
+	return errors.Join(connect.explain(ctx, *url, a.run(ctx)), a.c.Close())
+}
+
+func (a *asking) run(ctx context.Context) error {
+	md, err := a.c.Metadata(ctx, a.req.Model)
+	if err != nil {
+		return err
+	}
+	for _, arg := range a.inputs {
+		t, err := parseInput(arg, md)
+		if err != nil {
+			return err
+		}
+		a.req.Inputs = append(a.req.Inputs, t)
+	}
+	t, err := a.answer(ctx, a.c, &a.req)
+	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused {
+		return err
+	}
+	if err == nil {
+		fmt.Fprintf(a.stderr, "answered in %s, trace %s\n", micros(t.took), a.trace.ID)
+	}
+	if err == nil && len(t.models) > 0 {
+		table.Right(a.stderr, "", t.rows(a.req.Model, planOrder(ctx, a.c, a.req.Model)))
+	}
+	if a.why != nil {
+		fmt.Fprintln(a.stderr)
+		err = errors.Join(err, a.why.await(ctx, a.stderr, a.trace.ID.String()))
+	}
+	return err
+}
+
+// answer prints the answer to a request, or each as it comes where there may be several.
+func (p *program) answer(ctx context.Context, c client.Client, req *client.Request) (*timed, error) {
+	several, err := c.Decoupled(ctx, req.Model, req.Version)
+	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused { // not every server tells
+		return nil, err
+	}
+	if !several {
+		t, err := ask(ctx, c, req)
+		if err == nil {
+			err = writeAnswer(p.stdout, t.resp)
+		}
+		return t, err
+	}
+	s, ok := c.(client.Streamer)
+	if !ok {
+		return nil, fmt.Errorf("model '%s' is decoupled: it answers a request any number of times, "+
+			"expected --url grpc://HOST:PORT, grpcs:// with TLS (over HTTP, POST to /v2/models/%[1]s/generate_stream)", req.Model)
+	}
+	return measure(ctx, c, req.Model, func() (*client.Response, error) {
+		return nil, s.Stream(ctx, req, func(resp *client.Response) error { return writeAnswer(p.stdout, resp) })
+	})
+}
+
+// jsonBody returns a request as JSON, without the elements' binary form.
+func jsonBody(req *client.Request) ([]byte, error) {
+	inputs := make([]*client.Tensor, len(req.Inputs))
+	for i := range req.Inputs {
+		inputs[i] = &req.Inputs[i]
+	}
+	return json.Marshal(map[string]any{"inputs": inputs})
+}
+
+// writeAnswer prints an answer as JSON with a line per output. Elements that JSON
+// cannot hold are left out.
+func writeAnswer(w io.Writer, resp *client.Response) error {
+	head, err := json.Marshal(struct {
+		ID      string `json:"id,omitempty"`
+		Model   string `json:"model_name"`
+		Version string `json:"model_version"`
+	}{resp.ID, resp.Model, resp.Version})
+	if err != nil {
+		return err
+	}
+	lines := make([]string, len(resp.Outputs))
+	for i := range resp.Outputs {
+		out := &resp.Outputs[i]
+		line, err := json.Marshal(out)
+		if err != nil {
+			line, err = json.Marshal(map[string]any{
+				"name": out.Name, "datatype": out.DType.String(), "shape": out.Shape, "bytes": len(out.Data),
+			})
+		}
+		if err != nil {
+			return err
+		}
+		lines[i] = "  " + string(line)
+	}
+	_, err = fmt.Fprintf(w, "%s, \"outputs\": [\n%s\n]}\n", bytes.TrimSuffix(head, []byte("}")), strings.Join(lines, ",\n"))
+	return err
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// starters are small repositories made of native steps, which serve at once.
+//
+//go:embed starter
+var starters embed.FS
+
+const (
+	starterRoot  = "starter"
+	starterUsual = "text"
+	pythonName   = "python" // the backend, and the starter for it
+)
+
+// init writes a repository to start from.
+func (p *program) init(_ context.Context, args []string) error {
+	fs := p.flags("init")
+	rest, err := parse(fs, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) < 1 || len(rest) > 2 || rest[0] == "":
+		return misused("init", "a folder and what to start with")
+	}
+	kind := starterUsual
+	if len(rest) == 2 {
+		kind = rest[1]
+	}
+	kinds, err := starterKinds()
+	switch {
+	case err != nil:
+		return err
+	case !slices.Contains(kinds, kind):
+		return usagef("unknown kind '%s', expected one of %s", kind, strings.Join(kinds, ", "))
+	}
+	if err := writeStarter(rest[0], kind); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, "Wrote %s. Check it and serve it:\n  tutti validate %s\n  tutti serve --model-repository %s\n", rest[0], rest[0], rest[0])
+	return err
+}
+
+func starterKinds() ([]string, error) {
+	entries, err := starters.ReadDir(starterRoot)
+	var kinds []string
+	for _, e := range entries {
+		kinds = append(kinds, e.Name())
+	}
+	return kinds, err
+}
+
+// writeStarter copies a starter into dir, which must be empty or not there. It leaves no empty folder, which git would drop:
+// neither an ensemble nor a native step needs a version folder.
+func writeStarter(dir, kind string) error {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("folder '%s' is not empty", dir)
+	}
+	from, err := fs.Sub(starters, starterRoot+"/"+kind)
+	if err != nil {
+		return err
+	}
+	return fs.WalkDir(from, ".", func(path string, e fs.DirEntry, err error) error {
+		to := filepath.Join(dir, filepath.FromSlash(path))
+		switch {
+		case err != nil:
+			return err
+		case !e.IsDir():
+			data, err := fs.ReadFile(from, path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(to, data, 0o644) //nolint:gosec // a repository is for everybody
+		default:
+			return os.MkdirAll(to, 0o755) //nolint:gosec // a repository is for everybody
+		}
+	})
+}

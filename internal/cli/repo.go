@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/config"
+	coreinfer "github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/repository"
+	"github.com/tutti-server/tutti/internal/table"
+)
+
+// repo looks at repositories and running servers, and changes them. REPO is a folder,
+// the address of a bucket, or the URL of a server.
+func (p *program) repo(ctx context.Context, args []string) error {
+	fs := p.flags("repo")
+	c := &connection{}
+	c.flags(fs)
+	dependents := fs.Bool("dependents", false, "unload what is only there for the model, too")
+	rest, err := parse(fs, args)
+	if err != nil {
+		return err
+	}
+	verb := ""
+	if len(rest) > 0 {
+		verb, rest = rest[0], rest[1:]
+	}
+	switch {
+	case verb == "ls" && len(rest) == 1:
+		return p.repoList(ctx, c, rest[0])
+	case verb == "show" && len(rest) == 2:
+		return p.repoShow(ctx, c, rest[0], rest[1])
+	case verb == "diff" && len(rest) >= 2:
+		return p.repoDiff(ctx, c, rest[0], rest[1], rest[2:])
+	case verb == "push" && len(rest) == 2:
+		return p.repoPush(ctx, rest[0], rest[1])
+	case verb == "load" && len(rest) == 2:
+		return c.control(ctx, rest[0], rest[1], func(c client.Manager) error { return c.Load(ctx, rest[1]) })
+	case verb == "unload" && len(rest) == 2:
+		return c.control(ctx, rest[0], rest[1], func(c client.Manager) error { return c.Unload(ctx, rest[1], *dependents) })
+	}
+	return misused("repo", "one of the forms that --help lists")
+}
+
+// control asks a server for a change.
+func (c *connection) control(ctx context.Context, server, model string, change func(client.Manager) error) error {
+	if !isServer(server) {
+		return usagef("'%s' is no server, expected http://HOST:PORT or grpc://HOST:PORT", server)
+	}
+	if model == "" {
+		return misused("repo", "the name of a model")
+	}
+	m, err := c.dial(server)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.explain(ctx, server, change(m)), m.Close())
+}
+
+// shelf is what the commands look at: a server, or a repository that is opened as a
+// server would.
+type shelf interface {
+	index(ctx context.Context) ([]coreinfer.Entry, error)
+	// config returns a completed configuration.
+	config(ctx context.Context, model string) ([]byte, error)
+	close(ctx context.Context) error
+}
+
+// openShelf opens a server or a repository, of which it loads only what is named; nil
+// loads everything.
+func (p *program) openShelf(ctx context.Context, c *connection, repo string, only []string) (shelf, error) {
+	if isServer(repo) {
+		m, err := c.dial(repo)
+		return &remoteShelf{m: m, connection: c, url: repo}, err
+	}
+	r, err := p.look(ctx, repository.Settings{Roots: []string{repo}, Only: only, Mode: repository.Explicit}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &localShelf{r}, nil
+}
+
+type remoteShelf struct {
+	m          client.Manager
+	connection *connection
+	url        string
+}
+
+func (s *remoteShelf) close(context.Context) error { return s.m.Close() }
+
+func (s *remoteShelf) index(ctx context.Context) ([]coreinfer.Entry, error) {
+	list, err := s.m.Index(ctx)
+	return list, s.connection.explain(ctx, s.url, err)
+}
+
+func (s *remoteShelf) config(ctx context.Context, model string) ([]byte, error) {
+	cfg, err := s.m.Config(ctx, model)
+	if err != nil {
+		return nil, s.connection.explain(ctx, s.url, err)
+	}
+	return config.Text(cfg), nil
+}
+
+type localShelf struct{ r *repository.Repository }
+
+func (s *localShelf) index(context.Context) ([]coreinfer.Entry, error) { return s.r.Index(false), nil }
+func (s *localShelf) close(ctx context.Context) error                  { return s.r.Close(ctx) }
+
+func (s *localShelf) config(_ context.Context, model string) ([]byte, error) {
+	cfg, err := s.r.Config(model, 0)
+	if err != nil {
+		for _, f := range s.r.Failures() {
+			if f.Model == model {
+				return nil, f.Err
+			}
+		}
+		return nil, err
+	}
+	return config.Text(cfg), nil
+}
+
+// repoList prints what is there; of a repository that is no server only the names.
+func (p *program) repoList(ctx context.Context, c *connection, repo string) error {
+	s, err := p.openShelf(ctx, c, repo, []string{})
+	if err != nil {
+		return err
+	}
+	list, err := s.index(ctx)
+	if err == nil {
+		table.Left(p.stdout, entryRows(list))
+	}
+	if l, ok := s.(*localShelf); ok && err == nil {
+		for _, f := range l.r.Failures() {
+			err = errors.Join(err, f.Err)
+		}
+	}
+	return errors.Join(err, s.close(ctx))
+}
+
+// entryRows returns the table of an index, with its heading.
+func entryRows(list []coreinfer.Entry) [][]string {
+	rows := [][]string{{"MODEL", "VERSION", "STATE", "REASON"}}
+	for _, e := range list {
+		rows = append(rows, []string{e.Name, e.Version, string(e.State), status.Line(e.Reason)})
+	}
+	return rows
+}
+
+// repoShow prints the versions of a model and its completed configuration.
+func (p *program) repoShow(ctx context.Context, c *connection, repo, model string) error {
+	s, err := p.openShelf(ctx, c, repo, []string{model})
+	if err != nil {
+		return err
+	}
+	list, err := s.index(ctx)
+	if err != nil {
+		return errors.Join(err, s.close(ctx))
+	}
+	list = slices.DeleteFunc(list, func(e coreinfer.Entry) bool { return e.Name != model })
+	table.Left(p.stdout, entryRows(list))
+	text, err := s.config(ctx, model)
+	if err == nil {
+		_, err = fmt.Fprintf(p.stdout, "\n%s", text)
+	}
+	return errors.Join(err, s.close(ctx))
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tutti-server/tutti/client"
+	"github.com/tutti-server/tutti/core/infer"
+)
+
+// timed is an answer with what the server's statistics say about it.
+type timed struct {
+	resp *client.Response
+	took time.Duration // as the client saw it
+	// models are those whose statistics moved. They are this request's own only when
+	// alone is true: nobody else asked the model meanwhile.
+	models []spent
+	alone  bool
+}
+
+// spent is what requests of one model took.
+type spent struct {
+	model, version string
+	requests       uint64
+	queue, compute time.Duration
+	total          time.Duration
+}
+
+// ask sends one request and measures it.
+func ask(ctx context.Context, c client.Client, req *client.Request) (*timed, error) {
+	return measure(ctx, c, req.Model, func() (*client.Response, error) { return c.Infer(ctx, req) })
+}
+
+// measure reads the statistics before and after a request, so it works with every
+// server of the protocol that keeps them. Of one that refuses them there are no times of steps.
+func measure(ctx context.Context, c client.Client, model string, request func() (*client.Response, error)) (*timed, error) {
+	before, err := c.Statistics(ctx, "")
+	_, none := errors.AsType[*client.Error](err)
+	if err != nil && !none {
+		return nil, err
+	}
+	began := time.Now()
+	resp, err := request()
+	t := &timed{resp: resp, took: time.Since(began)}
+	if err != nil || none {
+		return t, err
+	}
+	return t, t.settle(ctx, c, model, before)
+}
+
+const (
+	settleTries = 50
+	settleWait  = 2 * time.Millisecond
+)
+
+// settle reads the statistics until they show the request: a server may count it
+// after it has answered.
+func (t *timed) settle(ctx context.Context, c client.Client, model string, before []infer.Statistics) error {
+	for range settleTries {
+		after, err := c.Statistics(ctx, "")
+		if err != nil {
+			return err
+		}
+		t.models = difference(before, after)
+		requests := uint64(0)
+		for _, m := range t.models {
+			if m.model == model {
+				requests += m.requests
+			}
+		}
+		t.alone = requests == 1
+		if requests > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(settleWait):
+		}
+	}
+	return nil
+}
+
+// difference returns what happened between two readings, in the order of the later.
+func difference(before, after []infer.Statistics) []spent {
+	old := map[[2]string]infer.InferenceStats{}
+	for i := range before {
+		old[[2]string{before[i].Name, before[i].Version}] = before[i].Inference
+	}
+	var list []spent
+	for i := range after {
+		now, was := &after[i].Inference, old[[2]string{after[i].Name, after[i].Version}]
+		if now.Success.Count == was.Success.Count {
+			continue
+		}
+		list = append(list, spent{
+			model: after[i].Name, version: after[i].Version,
+			requests: now.Success.Count - was.Success.Count,
+			total:    since(now.Success, was.Success),
+			queue:    since(now.Queue, was.Queue),
+			compute: since(now.ComputeInput, was.ComputeInput) + since(now.ComputeInfer, was.ComputeInfer) +
+				since(now.ComputeOutput, was.ComputeOutput),
+		})
+	}
+	return list
+}
+
+func since(now, was infer.Duration) time.Duration { return time.Duration(now.Ns - was.Ns) } //nolint:gosec // a difference of counters
+
+// rows returns the table of the steps' times, the asked model last. order, when not
+// nil, says which other models there are, and in which order.
+func (t *timed) rows(model string, order []string) [][]string {
+	if order == nil {
+		for i := range t.models {
+			order = append(order, t.models[i].model)
+		}
+		order = slices.Compact(order)
+	}
+	order = slices.DeleteFunc(slices.Clone(order), func(name string) bool { return name == model })
+	rows := [][]string{{"step", "requests", "queue", "compute", "total"}}
+	for _, name := range append(order, model) {
+		for i := range t.models {
+			if m := &t.models[i]; m.model == name {
+				rows = append(rows, t.row(m))
+			}
+		}
+	}
+	return rows
+}
+
+func (t *timed) row(m *spent) []string {
+	if !t.alone {
+		return []string{m.model, "n/a", "n/a", "n/a", "n/a"}
+	}
+	return []string{m.model, strconv.FormatUint(m.requests, 10), micros(m.queue), micros(m.compute), micros(m.total)}
+}
+
+func micros(d time.Duration) string {
+	return fmt.Sprintf("%.0f us", float64(d)/float64(time.Microsecond))
+}

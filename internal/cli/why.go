@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tutti-server/tutti/internal/inspect"
+)
+
+// maxExplanation bounds what a server may answer.
+const maxExplanation = 16 << 20
+
+// why asks a running server what the time of a request went into.
+func (p *program) why(ctx context.Context, args []string) error {
+	fs := p.flags("why")
+	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
+	connect.flags(fs)
+	rest, err := parse(fs, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) != 1:
+		return misused("why", "one trace id, or the id of a request")
+	}
+	a, err := connect.inspector(*url)
+	if err != nil {
+		return err
+	}
+	return connect.explain(ctx, *url, a.why(ctx, p.stdout, rest[0]))
+}
+
+// inspector asks for what the dashboard shows.
+type inspector struct {
+	base string // of its API
+	http *http.Client
+}
+
+// inspector returns what asks the server at a URL.
+func (c *connection) inspector(server string) (*inspector, error) {
+	base, h, err := c.api(server)
+	return &inspector{base, h}, err
+}
+
+// why prints the explanation of a trace, or of the newest trace of a request.
+func (a *inspector) why(ctx context.Context, w io.Writer, id string) error {
+	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" {
+		var err error
+		if id, err = a.traceOf(ctx, id); err != nil {
+			return err
+		}
+	}
+	text, err := a.get(ctx, "traces/"+id+"?as=text")
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+// How long a trace may take to be stored after its response has come.
+const (
+	awaitTries = 50
+	awaitPause = 20 * time.Millisecond
+)
+
+// await prints the explanation of a trace that is about to be stored.
+func (a *inspector) await(ctx context.Context, w io.Writer, id string) error {
+	for range awaitTries {
+		text, err := a.get(ctx, "traces/"+id+"?as=text")
+		if err == nil {
+			_, err = w.Write(text)
+			return err
+		}
+		if refusal, ok := errors.AsType[*refusedError](err); !ok || refusal.status != http.StatusNotFound {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(awaitPause):
+		}
+	}
+	return fmt.Errorf("the server did not store trace %s: it does so for a few such requests in a second, when it has a --dashboard and --trace-store-bytes", id)
+}
+
+// refusedError is an answer of the API that is none.
+type refusedError struct {
+	status int
+	text   string
+}
+
+func (e *refusedError) Error() string { return "the server says: " + e.text }
+
+// traceOf returns the newest trace of a request.
+func (a *inspector) traceOf(ctx context.Context, request string) (string, error) {
+	b, err := a.get(ctx, "traces?limit=1&request="+url.QueryEscape(request))
+	if err != nil {
+		return "", err
+	}
+	var list inspect.TraceList
+	if err := json.Unmarshal(b, &list); err != nil {
+		return "", fmt.Errorf("the server's answer is no list of traces: %w", err)
+	}
+	if len(list.Traces) == 0 {
+		return "", fmt.Errorf("no trace of request '%s' is stored: not every request is, see --trace-store-every (tutti infer asks for its own)", request)
+	}
+	return list.Traces[0].ID, nil
+}
+
+// get returns what is at a path of the API.
+func (a *inspector) get(ctx context.Context, path string) ([]byte, error) {
+	resp, err := a.ask(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(io.LimitReader(resp.Body, maxExplanation))
+}
+
+// ask sends a request; a failure has the server's text.
+func (a *inspector) ask(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	resp, err := a.http.Do(req)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxExplanation))
+	var e struct{ Error string }
+	if json.Unmarshal(b, &e) != nil || e.Error == "" {
+		e.Error = resp.Status
+	}
+	if resp.StatusCode == http.StatusNotFound && strings.HasSuffix(e.Error, "Not Found") {
+		e.Error = "nothing is at " + req.URL.Path + ": expected a server of this project with its --dashboard"
+	}
+	return resp, errors.Join(err, &refusedError{resp.StatusCode, e.Error})
+}

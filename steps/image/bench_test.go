@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// screen is a picture of 1920 x 1080: smooth colour with some texture.
+// screen is an image of 1920 x 1080: smooth colour with some texture.
 func screen() *stdimage.RGBA {
 	img := stdimage.NewRGBA(stdimage.Rect(0, 0, 1920, 1080))
 	for y := range 1080 {

@@ -41,7 +41,7 @@ func TestContract(t *testing.T) {
 	)
 }
 
-// TestResizeContract runs the suite on pictures that are no files.
+// TestResizeContract runs the suite on images that are not files.
 func TestResizeContract(t *testing.T) {
 	t.Parallel()
 	params := map[string]string{"width": "2", "height": "2", "fit": "letterbox", "dtype": "uint8", "layout": "nhwc", "fill": "9", "geometry": "true"}
@@ -67,7 +67,7 @@ func TestResizeContract(t *testing.T) {
 			Name: "crop", Params: map[string]string{"width": "2", "height": "2", "crop": "1,0,3,9"},
 			Requests: []steptest.Request{
 				{Inputs: []steptest.Value{steptest.U8([]int64{2, 2, 3}, black...)}},
-				{Inputs: []steptest.Value{steptest.U8([]int64{4, 1, 3}, black...)}, WantErr: "lies outside the picture of 1 x 4 pixels"},
+				{Inputs: []steptest.Value{steptest.U8([]int64{4, 1, 3}, black...)}, WantErr: "lies outside the image of 1 x 4 pixels"},
 			},
 		},
 		steptest.Case{Name: "side", Params: map[string]string{"width": "70000", "height": "1"}, WantNewErr: "expected sides of at most 65535"},
@@ -89,7 +89,7 @@ func TestResizeContract(t *testing.T) {
 func TestCropContract(t *testing.T) {
 	t.Parallel()
 	params := map[string]string{"width": "1", "height": "1", "dtype": "uint8", "layout": "nhwc", "input": "pixels", "max_boxes": "3", "fill": "5"}
-	picture := steptest.U8([]int64{1, 1, 2, 3}, 1, 2, 3, 4, 5, 6)
+	input := steptest.U8([]int64{1, 1, 2, 3}, 1, 2, 3, 4, 5, 6)
 	nan := float32(math.NaN())
 	box := func(v ...float32) steptest.Value { return steptest.F32([]int64{1, int64(len(v) / 4), 4}, v...) }
 	steptest.Run(
@@ -98,14 +98,14 @@ func TestCropContract(t *testing.T) {
 			Name: "pixels", MaxBatch: 8, Params: params,
 			Requests: []steptest.Request{
 				{
-					Inputs: []steptest.Value{picture, box(1, 0, 2, 1, -4, 0, .5, 7)},
+					Inputs: []steptest.Value{input, box(1, 0, 2, 1, -4, 0, .5, 7)},
 					Want:   []steptest.Value{steptest.U8([]int64{1, 2, 1, 1, 3}, 4, 5, 6, 1, 2, 3)},
 				},
 				{
-					Inputs: []steptest.Value{picture, box(nan, 0, 2, 1, 2, 0, 1, 1)},
+					Inputs: []steptest.Value{input, box(nan, 0, 2, 1, 2, 0, 1, 1)},
 					Want:   []steptest.Value{steptest.U8([]int64{1, 2, 1, 1, 3}, 5, 5, 5, 5, 5, 5)},
 				},
-				{Inputs: []steptest.Value{picture, box()}, Want: []steptest.Value{steptest.U8([]int64{1, 0, 1, 1, 3})}},
+				{Inputs: []steptest.Value{input, box()}, Want: []steptest.Value{steptest.U8([]int64{1, 0, 1, 1, 3})}},
 			},
 		},
 		steptest.Case{

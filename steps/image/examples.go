@@ -2,8 +2,8 @@ package image
 
 import "github.com/tutti-server/tutti/steps"
 
-// fileExamples are for decode_resize: a letterbox with its geometry. A BMP file with the oldest kind of header
-// can be written in JSON.
+// fileExamples are those of decode_resize: a letterbox with its geometry. The file is a BMP with
+// the oldest header, whose bytes can be written in JSON.
 func fileExamples() []steps.Example {
 	return []steps.Example{{
 		Config: `max_batch_size: 8
@@ -19,7 +19,7 @@ parameters { key: "geometry" value { string_value: "true" } }`,
 	}}
 }
 
-// pixelExamples are for resize.
+// pixelExamples are those of resize.
 func pixelExamples() []steps.Example {
 	return []steps.Example{{
 		Config: `parameters { key: "step" value { string_value: "resize" } }
@@ -33,7 +33,7 @@ parameters { key: "std" value { string_value: "0.5" } }`,
 	}}
 }
 
-// boxExamples are for crop_resize.
+// boxExamples are those of crop_resize.
 func boxExamples() []steps.Example {
 	return []steps.Example{{
 		Config: `parameters { key: "step" value { string_value: "crop_resize" } }

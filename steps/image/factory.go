@@ -17,23 +17,26 @@ const (
 
 // NewFactory declares the step decode_resize.
 //
-// Input IMAGE is BYTES [1], one JPEG, PNG, GIF, WebP, BMP or TIFF file. Output image is FP32, FP16 or UINT8,
-// [C,H,W] or [H,W,C], with C = 1 for gray and else 3, H and W as configured.
-// Resizes are those of Pillow 13 or OpenCV, to the last bit on the same pixels. Normalised samples are
-// (x*scale - mean) / std of the 8-bit sample x, computed in float64 and rounded
-// once, or in FP32 as PyTorch does (rounding). Output geometry, when asked for, is FP32 [6]: a
-// point (x, y) of the source, in pixels from its upper left corner, is at
-// (x*g[0] + g[2], y*g[1] + g[3]) of the output; g[4] and g[5] are the source's width
-// and height. A file that cannot be decoded fails its own request with an
-// invalid-argument error that names the input, what was expected and what found.
+// Input IMAGE is BYTES [1]: a JPEG, PNG, GIF, WebP, BMP or TIFF file. Output image is FP32, FP16 or
+// UINT8, [C,H,W] or [H,W,C], where C is 1 for gray and 3 otherwise, H and W as configured.
+// Resizes have the bits of Pillow 13 or OpenCV on the same pixels. A normalised sample is
+// (x*scale - mean) / std of the 8-bit sample x, computed in float64 and rounded once, or in
+// FP32 as PyTorch does (parameter rounding).
+//
+// The optional output geometry g is FP32 [6]: a point (x, y) of the source, in pixels from the
+// upper left corner, is at (x*g[0] + g[2], y*g[1] + g[3]) of the output; g[4] and g[5] are the
+// width and height of the source.
+//
+// A file that cannot be decoded fails its own request with an invalid-argument error that
+// names the input, the expected formats and what was found.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "decode_resize",
-		Doc: "Decodes one JPEG, PNG, GIF (first frame), WebP, BMP or TIFF file, brings it to a size (stretched, by its shorter side, letterboxed or cut), converts its " +
-			"colour, normalises it and lays it out for a model. On the same pixels, resizes have the same bits as Pillow's since version 13, whose order of " +
-			"passes differs from 10.4's at a few sizes, and with a filter of OpenCV those of OpenCV 4.14 and 5.0 for x86-64; cv_cubic is OpenCV's own " +
-			"code, without Intel's IPP, whose results depend on the processor. Of gray images of 16 bits the high byte counts, where Pillow makes " +
-			"all above 255 white. TIFF files may hold gray, palettes, RGB and CMYK of up to 16 bits, with alpha, floating point of 32 bits, and JPEG. " +
+		Doc: "Decodes one JPEG, PNG, GIF (first frame), WebP, BMP or TIFF file, resizes it (stretched, by its shorter side, letterboxed or cropped), converts its " +
+			"colour space, normalises it and writes it in the layout of a model. On the same pixels, resizes have the same bits as Pillow 13, whose order of " +
+			"passes differs from that of 10.4 at a few sizes. With a filter of OpenCV they have the bits of OpenCV 4.14 and 5.0 for x86-64; cv_cubic is OpenCV's own " +
+			"code without Intel's IPP, whose results depend on the processor. 16-bit gray images are reduced to their high byte, where Pillow makes " +
+			"every sample above 255 white. TIFF files may hold gray, palettes, RGB and CMYK of up to 16 bits, with alpha, floating point of 32 bits, and JPEG. " +
 			"The output geometry holds scale x, scale y, offset x, offset y, width and height of the source: " +
 			"a point (x, y) of the source lies at (x * scale x + offset x, y * scale y + offset y) of the output.",
 		Params:    slices.Concat(outputParams(), cropParams(), decodingParams()),
@@ -44,13 +47,13 @@ func NewFactory() steps.Factory {
 	}
 }
 
-// NewResizeFactory declares the step resize: decode_resize for pictures that are
-// decoded already. Input IMAGE is UINT8 [H,W,C] with C = 1 (grey), 3 (RGB) or 4 (RGB
-// and alpha, which is dropped).
+// NewResizeFactory declares the step resize: decode_resize for images that are already decoded.
+// Input IMAGE is UINT8 [H,W,C] with C = 1 (grey), 3 (RGB) or 4 (RGB and alpha, which is
+// dropped).
 func NewResizeFactory() steps.Factory {
 	return steps.Factory{
 		Name: "resize",
-		Doc: "Does what decode_resize does after decoding, to a picture of UINT8 samples: rows of pixels of 1 (grey), " +
+		Doc: "Resizes and normalises a decoded image as decode_resize does. The image has UINT8 samples: rows of pixels of 1 (grey), " +
 			"3 (RGB) or 4 samples (RGB and alpha, which is dropped).",
 		Params:    slices.Concat(outputParams(), cropParams(), []steps.Param{pixelsParam()}),
 		Presets:   presets,
@@ -62,20 +65,20 @@ func NewResizeFactory() steps.Factory {
 
 // NewCropFactory declares the step crop_resize.
 //
-// Inputs are IMAGE, as in decode_resize or, with input pixels, in resize, and BOXES,
-// FP32 [N,4]: left, top, right and bottom in pixels of the picture. Output image is
-// [N,C,H,W] or [N,H,W,C]: what each box holds, its pixels whole (edges are rounded
-// outwards) and cut off at the picture's edge, resized as by decode_resize. A box
-// that is empty, outside the picture or not a number gives pixels of the sample fill.
+// Inputs are IMAGE, as in decode_resize or, with input pixels, in resize, and BOXES, FP32
+// [N,4]: left, top, right and bottom in pixels of the image. Output image is [N,C,H,W] or
+// [N,H,W,C]: the content of each box, resized as by decode_resize. The edges of a box are
+// rounded outwards to whole pixels and cut off at the edges of the image. A box that is empty,
+// outside the image or NaN gives pixels of the sample fill.
 func NewCropFactory() steps.Factory {
 	return steps.Factory{
 		Name: "crop_resize",
-		Doc: "Cuts boxes, such as a detector's, out of a picture and resizes each for a model. A box is left, top, right and " +
-			"bottom in pixels; its edges are rounded outwards and cut off at the picture's. A box that is empty, outside " +
-			"the picture or not a number gives a crop of the sample fill.",
+		Doc: "Crops boxes, for example a detector's, from an image and resizes each crop for a model. A box is left, top, right and " +
+			"bottom in pixels; its edges are rounded outwards and cut off at the edges of the image. A box that is empty, outside " +
+			"the image or NaN gives a crop of the sample fill.",
 		Params: slices.Concat(outputParams(), []steps.Param{
-			{Key: "input", Doc: "Whether the picture is an image file or UINT8 pixels.", Default: "file", Values: []string{"file", "pixels"}},
-			{Key: "max_boxes", Doc: "Most boxes of one picture.", Default: "256"},
+			{Key: "input", Doc: "Whether the image is a file or UINT8 pixels.", Default: "file", Values: []string{"file", "pixels"}},
+			{Key: "max_boxes", Doc: "Most boxes of one image.", Default: "256"},
 		}, decodingParams()),
 		Presets:   presets,
 		Examples:  boxExamples(),
@@ -84,7 +87,7 @@ func NewCropFactory() steps.Factory {
 	}
 }
 
-// kind says what a step takes.
+// kind is one of the three steps.
 type kind uint8
 
 const (
@@ -93,7 +96,7 @@ const (
 	boxes
 )
 
-// parse reads the parameters of a kind of step.
+// parse reads the parameters.
 func (k kind) parse(s *steps.Settings) (*options, error) {
 	o, err := parse(s)
 	if err != nil {
@@ -105,8 +108,8 @@ func (k kind) parse(s *steps.Settings) (*options, error) {
 			return nil, err
 		}
 	}
-	if o.decoding.reduce && (k == boxes || o.crop.w > 0) {
-		return nil, wrong(s, "jpeg_scale", "full, since boxes are in pixels of the whole picture")
+	if o.decoding.Reduce && (k == boxes || o.crop.W > 0) {
+		return nil, wrong(s, "jpeg_scale", "full, since boxes are in pixels of the whole image")
 	}
 	return o, nil
 }

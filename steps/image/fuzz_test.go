@@ -39,7 +39,7 @@ func FuzzTIFF(f *testing.F) { fuzzFormat(f, ".tif", nil) }
 
 // fuzzFormat feeds a step arbitrary files, first those of a format. It must never
 // panic; what it accepts is within the limits, and gives the same pixels in scratch
-// memory that holds another picture's as in fresh memory.
+// memory that holds another image as in fresh memory.
 func fuzzFormat(f *testing.F, suffix string, params map[string]string) {
 	f.Helper()
 	const limit = 1 << 13
@@ -79,7 +79,7 @@ func fuzzFormat(f *testing.F, suffix string, params map[string]string) {
 	})
 }
 
-// FuzzResize takes pictures of any size through every filter and fit: no panic, and
+// FuzzResize takes images of any size through every filter and fit: no panic, and
 // samples that are all alike stay so, because weights add up to one; those of OpenCV
 // only nearly.
 func FuzzResize(f *testing.F) {

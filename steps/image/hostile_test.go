@@ -12,7 +12,7 @@ func TestTruncated(t *testing.T) {
 	all := formats(t)
 	for _, name := range sources(all) {
 		if strings.HasPrefix(name, "animated") || strings.HasPrefix(name, "odd") {
-			continue // Half of the file holds the picture.
+			continue // half of the file holds the whole image
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -169,7 +169,7 @@ func TestDeep(t *testing.T) {
 	}
 }
 
-// TestLayout checks order, normalisation and signature on one tiny picture.
+// TestLayout checks order, normalisation and signature on one tiny image.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	img := stdimage.NewNRGBA(stdimage.Rect(0, 0, 2, 1))

@@ -7,18 +7,18 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// layout writes resized samples in a tensor's order and type. The 256 values
-// that a sample can take are normalised once, at load.
+// layout writes resized samples in the order and type of the output tensor. The 256 values of a
+// sample are normalised once, when the model is loaded.
 type layout struct {
 	width, height, ch int
-	planes            bool // Channels first.
+	planes            bool // NCHW: channels first
 	dtype             tensor.DType
-	// order says which sample of a pixel each channel of the output is.
+	// order is which sample of a pixel each channel of the output is.
 	order [3]int
-	// lut holds what each channel makes of each sample: bits of a float32, those of
-	// a half, or the sample itself.
+	// lut maps a sample to the bits of the output, by channel: of a float32, of a half, or
+	// the sample itself.
 	lut [3][256]uint32
-	// blank are the samples of pixels that no picture covers.
+	// blank are the samples of pixels that the image does not cover.
 	blank [3]byte
 }
 
@@ -26,11 +26,12 @@ type layout struct {
 type arithmetic struct {
 	scale     float64
 	mean, std [3]float64
-	// each rounds every operation to FP32, as PyTorch and numpy do on FP32 tensors;
-	// otherwise the result alone is rounded.
+	// each rounds every operation to FP32, as PyTorch and numpy do on FP32 tensors.
+	// Otherwise only the result is rounded.
 	each bool
 }
 
+// of normalises sample v of channel c.
 func (a *arithmetic) of(v, c int) float32 {
 	x := float64(float64(v) * a.scale)
 	if a.each {
@@ -39,7 +40,7 @@ func (a *arithmetic) of(v, c int) float32 {
 	return float32((x - a.mean[c]) / a.std[c])
 }
 
-// prepare fills the tables.
+// prepare fills the tables. a is not used for UINT8.
 func (l *layout) prepare(a *arithmetic) {
 	for c := range l.lut {
 		for v := range l.lut[c] {
@@ -55,13 +56,13 @@ func (l *layout) prepare(a *arithmetic) {
 	}
 }
 
-// size is the number of bytes of one sample.
+// size returns the bytes of a sample.
 func (l *layout) size() int { return l.dtype.Size() }
 
-// bytes is the number of bytes of one image.
+// bytes returns the bytes of an image.
 func (l *layout) bytes() int { return l.width * l.height * l.ch * l.size() }
 
-// row stores packed samples from column x of row y on.
+// row stores packed samples in row y of the output image dst, from column x on.
 func (l *layout) row(dst, src []byte, x, y int) {
 	at, step := y*l.width+x, l.ch
 	if l.asIs() {
@@ -78,13 +79,13 @@ func (l *layout) row(dst, src []byte, x, y int) {
 	}
 }
 
-// asIs tells whether the output has the samples just as they are.
+// asIs reports whether the output has the bytes of packed samples.
 func (l *layout) asIs() bool {
 	return l.size() == 1 && !l.planes && (l.ch == 1 || l.order == [3]int{0, 1, 2})
 }
 
-// channel stores n samples of one channel: every ch-th of src as every step-th
-// element of dst.
+// channel stores n samples of one channel: every ch-th sample of src as every step-th element
+// of dst.
 func (l *layout) channel(dst, src []byte, step, n int, lut *[256]uint32) {
 	switch l.dtype {
 	case tensor.FP32:
@@ -106,8 +107,8 @@ func (l *layout) channel(dst, src []byte, step, n int, lut *[256]uint32) {
 	}
 }
 
-// plane3 is the case that models of pictures want: FP32 planes of three samples a
-// pixel.
+// plane3 is channel for FP32 planes of images with three channels, which most vision models
+// take.
 func plane3(dst, src []byte, lut *[256]uint32) {
 	for len(dst) >= 16 && len(src) >= 12 {
 		d, s := (*[16]byte)(dst), (*[12]byte)(src)
@@ -122,7 +123,7 @@ func plane3(dst, src []byte, lut *[256]uint32) {
 	}
 }
 
-// clear makes every pixel blank.
+// clear sets every pixel to blank.
 func (l *layout) clear(dst []byte) {
 	pixels := l.width * l.height
 	for c := range l.ch {
@@ -145,3 +146,13 @@ func (l *layout) clear(dst []byte) {
 		}
 	}
 }
+
+// target receives the rows of a resize at a place of the output. It implements resize.Sink.
+type target struct {
+	*layout
+	dst  []byte
+	x, y int // the output pixel of the first sample of the first row
+}
+
+// Put implements resize.Sink.
+func (t *target) Put(i int, row []byte) { t.row(t.dst, row, t.x, t.y+i) }

@@ -8,9 +8,11 @@ import (
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image/decode"
+	"github.com/tutti-server/tutti/steps/image/resize"
 )
 
-// parseNumbers reads scale, mean, std and fill and makes the tables.
+// parseNumbers reads scale, mean, std and fill, and fills the tables of the layout.
 func (o *options) parseNumbers(s *steps.Settings) error {
 	fill, err := o.list(s, "fill")
 	if err != nil {
@@ -53,8 +55,7 @@ func (o *options) arithmetic(s *steps.Settings) (a arithmetic, err error) {
 	return a, nil
 }
 
-// refuseNumbers rejects a normalisation that UINT8 could not hold, rather than
-// to ignore it.
+// refuseNumbers returns an error for a normalisation with UINT8, which could not hold it.
 func refuseNumbers(s *steps.Settings) error {
 	for _, p := range outputParams() {
 		switch v := s.Params[p.Key]; p.Key {
@@ -68,11 +69,11 @@ func refuseNumbers(s *steps.Settings) error {
 	return nil
 }
 
-// list reads one number for all channels, or one for each.
+// list reads one number for all channels, or one for each channel.
 func (o *options) list(s *steps.Settings, key string) ([3]float64, error) {
 	var out [3]float64
 	fields := strings.Split(s.Params[key], ",")
-	n := o.space.channels()
+	n := o.space.Channels()
 	if len(fields) != 1 && len(fields) != n {
 		return out, wrong(s, key, fmt.Sprintf("1 or %d numbers separated by commas", n))
 	}
@@ -86,32 +87,33 @@ func (o *options) list(s *steps.Settings, key string) ([3]float64, error) {
 	return out, nil
 }
 
-// parseCrop reads left, top, right and bottom; a width of 0 means none.
-func parseCrop(s *steps.Settings) (part, error) {
+// parseCrop reads left, top, right and bottom; a width of 0 is none.
+func parseCrop(s *steps.Settings) (resize.Rect, error) {
 	text, ok := s.Params["crop"]
 	if !ok || text == "none" {
-		return part{}, nil
+		return resize.Rect{}, nil
 	}
 	var v [4]int
 	fields := strings.Split(text, ",")
 	for i, field := range fields {
 		n, err := strconv.Atoi(strings.TrimSpace(field))
-		if err != nil || len(fields) != len(v) || n < 0 || n > maxSide {
-			return part{}, wrong(s, "crop", "none or left, top, right and bottom in pixels, separated by commas")
+		if err != nil || len(fields) != len(v) || n < 0 || n > decode.MaxSide {
+			return resize.Rect{}, wrong(s, "crop", "none or left, top, right and bottom in pixels, separated by commas")
 		}
 		v[i] = n
 	}
 	if len(fields) != len(v) || v[2] <= v[0] || v[3] <= v[1] {
-		return part{}, wrong(s, "crop", "left, top, right and bottom of a box that is not empty")
+		return resize.Rect{}, wrong(s, "crop", "left, top, right and bottom of a box that is not empty")
 	}
-	return part{v[0], v[1], v[2] - v[0], v[3] - v[1]}, nil
+	return resize.Rect{X: v[0], Y: v[1], W: v[2] - v[0], H: v[3] - v[1]}, nil
 }
 
+// wrong returns the error of a parameter's value.
 func wrong(s *steps.Settings, key, expected string) error {
 	return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s", key, s.Model, s.Params[key], expected)
 }
 
-// fraction parses a finite number, or two with a slash between.
+// fraction parses a finite number or a quotient of two, for example "1/255".
 func fraction(text string) (float64, error) {
 	num, den, found := strings.Cut(text, "/")
 	v, err := strconv.ParseFloat(strings.TrimSpace(num), 64)

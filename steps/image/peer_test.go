@@ -37,8 +37,8 @@ func BenchmarkPeer(b *testing.B) {
 	}
 	batch := newBatch(b, tensor.NewPool(), file.Bytes())
 	peer(b, "1080p JPEG to 224", image.NewFactory(), map[string]string{"preset": "vit"}, batch)
-	picture := newBatch(b, tensor.NewPool(), readFile(b, "../../bench/testdata/pictures/0.jpg"))
-	peer(b, "640 x 480 JPEG to 224", image.NewFactory(), map[string]string{"preset": "vit"}, picture)
+	photo := newBatch(b, tensor.NewPool(), readFile(b, "../../bench/testdata/pictures/0.jpg"))
+	peer(b, "640 x 480 JPEG to 224", image.NewFactory(), map[string]string{"preset": "vit"}, photo)
 	for _, name := range []string{"1080p JPEG to 224 scaled", "1080p JPEG to 224 scaled, draft"} {
 		batch := newBatch(b, tensor.NewPool(), file.Bytes())
 		peer(b, name, image.NewFactory(), map[string]string{"preset": "vit", "jpeg_scale": "auto"}, batch)

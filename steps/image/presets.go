@@ -12,9 +12,9 @@ const (
 	imageNetStd  = "0.229,0.224,0.225"
 )
 
-// presets are the preprocessing of well-known models, as defaults of the other
-// parameters. torchvision's work on Pillow images; keras's are load_img, which
-// samples the nearest pixel unless told otherwise, and preprocess_input.
+// presets are the preprocessing of well-known models, as defaults of the other parameters.
+// Those of torchvision work on Pillow images. Those of Keras are load_img, which samples the
+// nearest pixel by default, and preprocess_input.
 var presets = map[string]map[string]string{
 	// torchvision ResNet50_Weights.IMAGENET1K_V1; most of its other classifiers, too.
 	"resnet50": torchvision("256", "bilinear", imageNetMean, imageNetStd),
@@ -42,7 +42,7 @@ var presets = map[string]map[string]string{
 	},
 }
 
-// torchvision resizes the shorter side and cuts 224 x 224 out of the middle.
+// torchvision resizes by the shorter side and crops 224 x 224 from the centre.
 func torchvision(short, filter, mean, std string) map[string]string {
 	return map[string]string{
 		"width": "224", "height": "224", "fit": "short_side", "short_side": short, "resize": filter,

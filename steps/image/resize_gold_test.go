@@ -21,24 +21,24 @@ import (
 	"github.com/tutti-server/tutti/steps/image"
 )
 
-// record is a picture or a case of testdata/resize.gold.gz; make_resize_gold.py
+// record is an image or a case of testdata/resize.gold.gz; make_resize_gold.py
 // says what the fields mean.
 type record struct {
-	Picture string
-	Shape   []int64
-	Of      string
-	Params  map[string]string
-	Stride  int
-	DType   string
-	SHA256  string
-	Atol    float64
-	Boxes   [][]float32
-	Bytes   int
-	data    []byte
+	Image  string `json:"picture"`
+	Shape  []int64
+	Of     string
+	Params map[string]string
+	Stride int
+	DType  string
+	SHA256 string
+	Atol   float64
+	Boxes  [][]float32
+	Bytes  int
+	data   []byte
 }
 
-// readGold gives the pictures by name and the cases.
-func readGold(t *testing.T) (pictures map[string]*record, cases []*record) {
+// readGold returns the images by name and the cases.
+func readGold(t *testing.T) (images map[string]*record, cases []*record) {
 	t.Helper()
 	f, err := os.Open("testdata/resize.gold.gz")
 	if err != nil {
@@ -49,11 +49,11 @@ func readGold(t *testing.T) (pictures map[string]*record, cases []*record) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pictures, r := map[string]*record{}, bufio.NewReader(z)
+	images, r := map[string]*record{}, bufio.NewReader(z)
 	for {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return pictures, cases
+			return images, cases
 		}
 		rec := new(record)
 		if err := json.Unmarshal(line, rec); err != nil {
@@ -63,15 +63,15 @@ func readGold(t *testing.T) (pictures map[string]*record, cases []*record) {
 		if _, err := io.ReadFull(r, rec.data); err != nil {
 			t.Fatal(err)
 		}
-		if rec.Picture != "" {
-			pictures[rec.Picture] = rec
+		if rec.Image != "" {
+			images[rec.Image] = rec
 		} else {
 			cases = append(cases, rec)
 		}
 	}
 }
 
-// pixelBatch holds one request: a picture of UINT8 samples, and boxes if there are
+// pixelBatch holds one request: an image of UINT8 samples, and boxes if there are
 // any.
 func pixelBatch(tb testing.TB, a tensor.Allocator, shape []int64, pix []byte, boxes [][]float32) *backends.Batch {
 	tb.Helper()
@@ -119,7 +119,7 @@ func makeStep(tb testing.TB, f *steps.Factory, given map[string]string) steps.St
 // TestResizeGold compares with Pillow, numpy and OpenCV.
 func TestResizeGold(t *testing.T) {
 	t.Parallel()
-	pictures, cases := readGold(t)
+	images, cases := readGold(t)
 	if len(cases) < 400 {
 		t.Fatalf("%d cases", len(cases))
 	}
@@ -132,7 +132,7 @@ func TestResizeGold(t *testing.T) {
 				f = &crop
 				c.Params["input"] = "pixels"
 			}
-			p := pictures[c.Of]
+			p := images[c.Of]
 			b := pixelBatch(t, tensor.NewChecked(t, nil), p.Shape, p.data, c.Boxes)
 			defer releaseAll(b)
 			if err := makeStep(t, f, c.Params).Run(t.Context(), b); err != nil || b.Requests[0].Err != nil {

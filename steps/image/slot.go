@@ -4,24 +4,25 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
-// outputs are the tensors of a batch, and its boxes.
+// outputs are the output tensors of a batch, and its boxes.
 type outputs struct {
 	image    []byte
 	geometry []float32
 	boxes    []float32
-	size, n  int // Bytes of an image, images of a row.
+	size, n  int // bytes of an image, images per row
 }
 
-// slot is one row of a batch.
+// slot is the part of the outputs that belongs to one row.
 type slot struct {
 	image    []byte
 	geometry []float32
 	boxes    []float32
 }
 
-// outputs allocates what the step gives.
+// outputs allocates the outputs.
 func (s *step) outputs(b *backends.Batch) (o outputs, err error) {
 	shape := s.shape()
 	o.n, o.size = 1, s.layout.bytes()
@@ -46,7 +47,7 @@ func (s *step) outputs(b *backends.Batch) (o outputs, err error) {
 	return o, nil
 }
 
-// full is a shape with the batch dimension, where there is one.
+// full adds the batch dimension to a shape, where there is one.
 func (s *step) full(shape tensor.Shape, rows int) tensor.Shape {
 	if s.batched {
 		return shape.Prepend(int64(rows))
@@ -54,7 +55,7 @@ func (s *step) full(shape tensor.Shape, rows int) tensor.Shape {
 	return shape
 }
 
-// countBoxes is how many boxes each picture has.
+// countBoxes returns how many boxes each image has.
 func (s *step) countBoxes(b *backends.Batch) (int, error) {
 	at := 0
 	if s.batched {
@@ -67,7 +68,7 @@ func (s *step) countBoxes(b *backends.Batch) (int, error) {
 	return int(n), nil
 }
 
-// row is the place of a row.
+// row returns the slot of row i.
 func (o *outputs) row(i int) slot {
 	s := slot{image: o.image[i*o.n*o.size:][:o.n*o.size]}
 	if o.geometry != nil {
@@ -79,39 +80,39 @@ func (o *outputs) row(i int) slot {
 	return s
 }
 
+// clear zeroes the slot of a failed row.
 func (s slot) clear() {
 	clear(s.image)
 	clear(s.geometry)
 }
 
-// crops makes an image of each box. A decoded picture is brought to packed samples
-// once, so that boxes that overlap do not convert their pixels again and again.
+// crops makes an output image of each box. A decoded image is converted to packed samples once,
+// so that boxes that overlap do not convert their pixels again.
 func (s *step) crops(w *worker, out slot) {
 	if s.files {
-		w.unpack(s.space)
+		w.unpack()
 	}
 	size := s.layout.bytes()
 	for i := 0; 4*i < len(out.boxes); i++ {
 		v, dst := out.boxes[4*i:][:4], out.image[i*size:][:size]
-		p, ok := clip(v[0], v[1], v[2], v[3], w.src.w, w.src.h)
+		p, ok := clip(v[0], v[1], v[2], v[3], w.resizer.Src.W, w.resizer.Src.H)
 		if !ok {
 			s.layout.clear(dst)
 			continue
 		}
 		f := s.frame(p)
-		w.run(&s.options, &f, dst)
+		w.resize(&s.options, &f, dst)
 	}
 }
 
-// unpack converts the whole picture; the colour is then what the output has.
-func (w *worker) unpack(to space) {
-	ch := w.src.channels()
-	n := w.src.w * ch
-	w.copied = resized(w.copied, n*w.src.h)
-	for y := range w.src.h {
-		w.src.row(w.copied[y*n:][:n], y)
+// unpack converts the whole image to the samples of the output's colour space.
+func (w *worker) unpack() {
+	src := &w.resizer.Src
+	n := src.W * src.Channels()
+	w.copied = raster.Sized(w.copied, n*src.H)
+	for y := range src.H {
+		src.Row(w.copied[y*n:][:n], y)
 	}
-	w.given = samples{pix: w.copied, w: w.src.w, h: w.src.h, ch: ch}
-	w.src.set(&w.given, to)
-	w.src.ycc = false // It is already.
+	w.given = raster.Pixels{Pix: w.copied, W: src.W, H: src.H, Channels: src.Channels()}
+	src.Set(&w.given, src.Space())
 }

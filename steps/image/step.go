@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 
 	"golang.org/x/sync/semaphore"
 
@@ -13,6 +12,9 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/steps"
+	"github.com/tutti-server/tutti/steps/image/decode"
+	"github.com/tutti-server/tutti/steps/image/raster"
+	"github.com/tutti-server/tutti/steps/image/resize"
 )
 
 // step is decode_resize, resize or crop_resize.
@@ -20,27 +22,29 @@ type step struct {
 	options
 	batched bool
 	workers pool.Of[worker]
-	pixels  *semaphore.Weighted // those of all images in progress
+	pixels  *semaphore.Weighted // of all images in progress
 }
 
-// atOnce is how many pixels every core may have in progress: a few hundred
-// kilobytes that unpack to half a gigabyte must not do so on all cores at once.
-const atOnce = 4 << 20
+// maxPixelsPerCore is how many pixels every core may have in progress. A file of a few hundred
+// kilobytes can unpack to half a gigabyte, which must not happen on all cores at once.
+const maxPixelsPerCore = 4 << 20
 
-// keep is the most bytes of a copied picture that a worker keeps for the next one.
-const keep = 16 << 20
+// maxCopy is the most bytes of a copied image that a worker keeps for the next one.
+const maxCopy = 16 << 20
 
 var _ steps.Step = (*step)(nil)
 
-// worker is the scratch of one image in progress.
+// worker is the scratch memory of one image in progress.
 type worker struct {
-	decoder
-	size   part    // Of the source, whole.
-	frame  frame   // Where it goes.
-	given  samples // The pixels of an input that is no file.
-	held   int64   // Of step.pixels.
-	copied []byte  // A decoded picture of which several crops are made.
-	resizer
+	decoder decode.Decoder
+	resizer resize.Resizer
+	job     resize.Job
+	target  target
+	size    resize.Rect   // the whole source
+	frame   frame         // its place in the output
+	given   raster.Pixels // the pixels of an input that is not a file
+	held    int64         // of step.pixels
+	copied  []byte        // a decoded image of which several crops are made
 }
 
 func newStep(k kind) func(*steps.Settings) (steps.Step, error) {
@@ -52,7 +56,7 @@ func newStep(k kind) func(*steps.Settings) (steps.Step, error) {
 		return &step{
 			options: *o,
 			batched: s.MaxBatch > 0,
-			pixels:  semaphore.NewWeighted(max(o.decoding.maxPixels, int64(runtime.GOMAXPROCS(0))*atOnce)),
+			pixels:  newPixels(&o.decoding),
 		}, nil
 	}
 }
@@ -68,8 +72,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	}
 	in := inputs{rest: b.In[0].Bytes(), rows: b.Rows}
 	if !s.files {
-		w.given.shape(b.In[0].Shape, s.batched)
-		in.size = w.given.w * w.given.h * w.given.ch
+		in.size = s.setShape(&w.given, b.In[0].Shape)
 	}
 	for row := range b.Rows {
 		if err := ctx.Err(); err != nil {
@@ -83,18 +86,18 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			o.row(row).clear() // The memory is another request's of before.
+			o.row(row).clear() // the memory may hold samples of an earlier request
 			b.Fail(row, refuse(b, row, err))
 		}
 	}
 	return nil
 }
 
-// inputs gives the pictures one after the other.
+// inputs returns the images of a batch one after the other.
 type inputs struct {
 	rest []byte
 	rows int
-	size int // Of a picture that is no file.
+	size int // bytes of an image that is not a file
 }
 
 func (in *inputs) next(row int, files bool) ([]byte, error) {
@@ -109,10 +112,10 @@ func (in *inputs) next(row int, files bool) ([]byte, error) {
 	return data, nil
 }
 
-// errEmptyCrop says that the parameter crop leaves nothing.
-var errEmptyCrop = errors.New("the box of parameter 'crop' lies outside the picture")
+// errEmptyCrop reports that the parameter crop leaves nothing of an image.
+var errEmptyCrop = errors.New("the box of parameter 'crop' lies outside the image")
 
-// one processes one picture; it waits while too many pixels are in progress.
+// one processes one image. It waits while too many pixels are in progress.
 func (s *step) one(ctx context.Context, w *worker, data []byte, out slot) error {
 	defer s.done(w)
 	if err := s.load(ctx, w, data); err != nil {
@@ -123,26 +126,26 @@ func (s *step) one(ctx context.Context, w *worker, data []byte, out slot) error 
 		return nil
 	}
 	if out.geometry != nil {
-		g := w.frame.geometry(w.size.w, w.size.h)
+		g := w.frame.geometry(w.size.W, w.size.H)
 		copy(out.geometry, g[:])
 	}
-	if w.size.w != w.src.w || w.size.h != w.src.h { // A JPEG decoded at a fraction of its size.
-		w.frame.part = part{0, 0, w.src.w, w.src.h}
+	if src := &w.resizer.Src; w.size.W != src.W || w.size.H != src.H { // a JPEG decoded at a fraction of its size
+		w.frame.part = resize.Rect{W: src.W, H: src.H}
 	}
-	w.run(&s.options, &w.frame, out.image)
+	w.resize(&s.options, &w.frame, out.image)
 	return nil
 }
 
-// place works out where a picture of the given size goes, unless boxes say that.
+// place sets the frame of an image of the given size, unless boxes have the frames.
 func (s *step) place(w *worker, width, height int) error {
-	w.size = part{0, 0, width, height}
+	w.size = resize.Rect{W: width, H: height}
 	if s.boxes > 0 {
 		return nil
 	}
 	p := w.size
-	if c := s.crop; c.w > 0 {
+	if c := s.crop; c.W > 0 {
 		var ok bool
-		if p, ok = clip(float32(c.x), float32(c.y), float32(c.x+c.w), float32(c.y+c.h), width, height); !ok {
+		if p, ok = clip(float32(c.X), float32(c.Y), float32(c.X+c.W), float32(c.Y+c.H), width, height); !ok {
 			return fmt.Errorf("%w of %d x %d pixels", errEmptyCrop, width, height)
 		}
 	}
@@ -150,54 +153,93 @@ func (s *step) place(w *worker, width, height int) error {
 	return nil
 }
 
-// load points the worker's converter at a picture.
+// load decodes or wraps an image and points the resizer at it.
 func (s *step) load(ctx context.Context, w *worker, data []byte) error {
 	if !s.files {
-		if err := w.given.check(s.decoding.maxPixels); err != nil {
+		if err := checkPixels(&w.given, s.decoding.MaxPixels); err != nil {
 			return err
 		}
-		w.given.pix = data
-		w.src.set(&w.given, s.space)
-		return s.place(w, w.given.w, w.given.h)
+		w.given.Pix = data
+		w.resizer.Src.Set(&w.given, s.space)
+		return s.place(w, w.given.W, w.given.H)
 	}
-	h, err := s.decoding.check(data)
+	h, err := s.decoding.Check(data)
 	if err != nil {
 		return err
 	}
-	width, height := h.size()
+	width, height := h.Size()
 	if err := s.place(w, width, height); err != nil {
 		return err
 	}
-	n := h.pixels()
+	n := h.Pixels()
 	if err := s.pixels.Acquire(ctx, n); err != nil {
 		return err
 	}
 	w.held = n
-	pic, err := w.decode(&s.decoding, data, h, w.frame.w, w.frame.h)
+	img, err := w.decoder.Decode(&s.decoding, data, h, w.frame.w, w.frame.h)
 	if err != nil {
 		return err
 	}
-	w.src.set(pic, s.space)
+	w.resizer.Src.Set(img, s.space)
 	return nil
 }
 
-// done gives the pixels back.
+// setShape takes the size of the images from a tensor [H,W,C], or [B,H,W,C] with batches. It
+// returns the bytes of an image.
+func (s *step) setShape(p *raster.Pixels, shape tensor.Shape) int {
+	at := shape.Rank() - 3
+	p.H, p.W, p.Channels = int(shape.Dim(at)), int(shape.Dim(at+1)), int(shape.Dim(at+2))
+	return p.H * p.W * p.Channels
+}
+
+// checkPixels returns an error for a tensor that is not an image or exceeds the limits.
+func checkPixels(p *raster.Pixels, maxPixels int64) error {
+	switch {
+	case p.Channels != 1 && p.Channels != 3 && p.Channels != 4:
+		return fmt.Errorf("expected 1, 3 or 4 samples per pixel, found %d", p.Channels)
+	case p.W < 1 || p.H < 1:
+		return fmt.Errorf("impossible size %d x %d", p.W, p.H)
+	case p.W > decode.MaxSide || p.H > decode.MaxSide:
+		return fmt.Errorf("expected sides of at most %d pixels, found %d x %d", decode.MaxSide, p.W, p.H)
+	case int64(p.W)*int64(p.H) > maxPixels:
+		return fmt.Errorf("expected at most %d pixels (max_pixels), found %d x %d = %d", maxPixels, p.W, p.H, p.W*p.H)
+	}
+	return nil
+}
+
+// resize writes the frame's part of the image to dst, and fills what the frame leaves free.
+func (w *worker) resize(o *options, f *frame, dst []byte) {
+	t := &w.target
+	*t = target{layout: &o.layout, dst: dst, x: max(f.x, 0), y: max(f.y, 0)}
+	if !o.covers(f) {
+		o.layout.clear(dst)
+	}
+	w.job = resize.Job{
+		Filter: o.filter, Sharp: o.sharp, Gap: o.gap, Part: f.part, To: t,
+		X: resize.Span{In: f.part.W, Out: f.w, From: max(-f.x, 0), N: min(o.width, f.x+f.w) - t.x},
+		Y: resize.Span{In: f.part.H, Out: f.h, From: max(-f.y, 0), N: min(o.height, f.y+f.h) - t.y},
+	}
+	w.resizer.Run(&w.job)
+}
+
+// done returns the pixels to the limit and drops what belongs to the request.
 func (s *step) done(w *worker) {
 	s.pixels.Release(w.held)
 	w.held = 0
 	w.forget()
-	if cap(w.copied) > keep {
+	if cap(w.copied) > maxCopy {
 		w.copied = nil
 	}
 }
 
-// forget drops the request's memory: the scratch outlives the request.
+// forget drops references to the request's memory, which the worker outlives.
 func (w *worker) forget() {
-	w.src.pic, w.given.pix = nil, nil
-	w.decoder.forget()
+	w.resizer.Src.Set(nil, raster.RGB)
+	w.given.Pix, w.target.dst = nil, nil
+	w.decoder.Forget()
 }
 
-// refuse names the input, and the row where its request has several.
+// refuse adds the name of the input to err, and the row where its request has several.
 func refuse(b *backends.Batch, row int, err error) error {
 	place := ""
 	for i := range b.Requests {

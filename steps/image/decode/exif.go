@@ -1,14 +1,14 @@
-package image
+package decode
 
 import "github.com/tutti-server/tutti/steps/image/tiff"
 
-// exifMark starts EXIF data inside JPEG, and by mistake elsewhere.
+// exifMark starts EXIF data in JPEG, and by mistake of writers in PNG and WebP.
 var exifMark = []byte("Exif\x00\x00")
 
 const tagOrientation = 0x112
 
-// exifOrientation reads the orientation, 1 to 8, from a block of EXIF data; 0 when
-// there is none, or it makes no sense.
+// exifOrientation reads the orientation, 1 to 8, from a block of EXIF data. It returns 0 if
+// there is none or it is out of range.
 func exifOrientation(data []byte) uint8 {
 	d, ok := tiff.Open(data)
 	if !ok {

@@ -1,11 +1,13 @@
-package image
+package decode
 
 import (
 	"image"
 	"image/color"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
-// stored is a picture of one of the standard library's image types.
+// stored reads one of the standard library's image types.
 type stored struct {
 	img     image.Image
 	w, h    int
@@ -13,7 +15,7 @@ type stored struct {
 	yuv     webpRows
 }
 
-// set points the picture at an image.
+// set points s at an image.
 func (s *stored) set(img image.Image) {
 	b := img.Bounds()
 	s.img, s.w, s.h = img, b.Dx(), b.Dy()
@@ -25,10 +27,10 @@ func (s *stored) set(img image.Image) {
 	}
 }
 
-// Size is part of picture.
+// Size implements raster.Image.
 func (s *stored) Size() (width, height int) { return s.w, s.h }
 
-// Gray is part of picture.
+// Gray implements raster.Image.
 func (s *stored) Gray() bool {
 	switch s.img.(type) {
 	case *image.Gray, *image.Gray16:
@@ -37,8 +39,9 @@ func (s *stored) Gray() bool {
 	return false
 }
 
-// Row is part of picture. Every type that the decoders return has a case of its own;
-// the last one is for types they may return in the future.
+// Row implements raster.Image. Every type that the decoders return today has a case; the
+// default is for types that they may return in the future. Of samples of 16 bits it returns
+// the high byte.
 func (s *stored) Row(dst []byte, y int) {
 	x0, y0 := s.img.Bounds().Min.X, s.img.Bounds().Min.Y+y
 	switch m := s.img.(type) {
@@ -49,15 +52,15 @@ func (s *stored) Row(dst []byte, y int) {
 			dst[i] = src[2*i]
 		}
 	case *image.RGBA:
-		pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
+		raster.Pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
 		unmultiply(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4)
 	case *image.NRGBA:
-		pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
+		raster.Pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 4, 1, 2)
 	case *image.RGBA64:
-		pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
+		raster.Pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
 		unmultiply(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8)
 	case *image.NRGBA64:
-		pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
+		raster.Pick(dst[:3*s.w], m.Pix[m.PixOffset(x0, y0):], 8, 2, 4)
 	case *image.Paletted:
 		for i, v := range m.Pix[m.PixOffset(x0, y0):][:s.w] {
 			copy(dst[3*i:3*i+3], s.palette[v][:3])
@@ -74,16 +77,8 @@ func (s *stored) Row(dst []byte, y int) {
 	}
 }
 
-// pick takes the first byte, and those at g and b, out of every n.
-func pick(dst, src []byte, n, g, b int) {
-	for len(dst) >= 3 && len(src) >= n {
-		dst[0], dst[1], dst[2] = src[0], src[g], src[b]
-		dst, src = dst[3:], src[n:]
-	}
-}
-
-// unmultiply takes out of the samples the alpha that they were multiplied by, which
-// is in the last sample of every n bytes.
+// unmultiply divides the samples by the alpha that they were multiplied by. Alpha is the last
+// of four samples in every n bytes.
 func unmultiply(dst, src []byte, n int) {
 	at := n * 3 / 4
 	for len(dst) >= 3 && len(src) >= n {
@@ -96,8 +91,8 @@ func unmultiply(dst, src []byte, n int) {
 	}
 }
 
-// alphaRow writes the alpha of row y.
-func (s *stored) alphaRow(dst []byte, y int) {
+// AlphaRow implements raster.Transparent.
+func (s *stored) AlphaRow(dst []byte, y int) {
 	x0, y0 := s.img.Bounds().Min.X, s.img.Bounds().Min.Y+y
 	switch m := s.img.(type) {
 	case *image.NRGBA:
@@ -121,14 +116,15 @@ func (s *stored) alphaRow(dst []byte, y int) {
 	}
 }
 
+// every copies the first of every n bytes.
 func every(dst, src []byte, n int) {
 	for i := range dst {
 		dst[i] = src[i*n]
 	}
 }
 
-// opaque tells whether the image has no alpha.
-func (s *stored) opaque() bool {
+// Opaque implements raster.Transparent.
+func (s *stored) Opaque() bool {
 	switch m := s.img.(type) {
 	case *image.Gray, *image.Gray16, *image.YCbCr:
 		return true
@@ -138,7 +134,7 @@ func (s *stored) opaque() bool {
 	return false
 }
 
-// nrgba leaves colours as they are stored: alpha is not multiplied in.
+// nrgba returns red, green, blue and alpha of a colour, with alpha not multiplied in.
 func nrgba(v color.Color) [4]byte {
 	switch v := v.(type) {
 	case color.NRGBA:

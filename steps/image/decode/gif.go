@@ -1,48 +1,51 @@
-package image
+package decode
 
 import (
-	"bytes"
 	"compress/lzw"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
-// gif is what the file says up to its first frame, which is all that is read.
+// gif reads the container of a GIF file up to its first frame; compress/lzw unpacks the pixels.
+// image/gif is not used: it drops the colour of the transparent index, which Pillow keeps,
+// and refuses files that Pillow reads.
 type gif struct {
 	width, height int
 	palette       []byte
-	transparent   int // An index, or -1.
+	transparent   int // the index of the transparent colour, or -1
 	frame         struct{ x, y, w, h int }
 	interlaced    bool
-	data          []byte // From the code size on.
+	data          []byte // of the frame, from the code size on
 	gifScratch
 }
 
-// gifScratch is what is kept for the next file.
+// gifScratch is memory that is kept for the next file.
 type gifScratch struct {
 	index  []byte
 	blocks subBlocks
 	lzw    lzw.Reader
-	full   [3 * 256]byte // The palette, complete.
+	full   [3 * 256]byte // the palette, filled up to 256 colours
 }
 
-// forget lets go of the file.
+// forget drops the references to the file.
 func (g *gif) forget() { g.palette, g.data, g.blocks.data = nil, nil, nil }
 
-func gifHeader(data []byte) (header, error) {
+func gifHeader(data []byte) (Header, error) {
 	if len(data) < 13 {
-		return header{}, errTruncated
+		return Header{}, errTruncated
 	}
 	w, t := int(binary.LittleEndian.Uint16(data[6:])), int(binary.LittleEndian.Uint16(data[8:]))
 	if w == 0 || t == 0 {
-		return header{}, fmt.Errorf("impossible size %d x %d", w, t)
+		return Header{}, fmt.Errorf("impossible size %d x %d", w, t)
 	}
-	return header{format: formatGIF, width: w, height: t}, nil
+	return Header{format: formatGIF, width: w, height: t}, nil
 }
 
-// read goes to the first frame.
+// read parses the file up to the pixels of the first frame.
 func (g *gif) read(data []byte) error {
 	g.transparent, g.interlaced, g.data = -1, false, nil
 	g.width, g.height = int(binary.LittleEndian.Uint16(data[6:])), int(binary.LittleEndian.Uint16(data[8:]))
@@ -82,7 +85,7 @@ func gifPalette(flags byte, rest []byte) (palette, after []byte, err error) {
 	return rest[:n], rest[n:], nil
 }
 
-// gifBlocks returns what follows a run of sub-blocks, or nil where it has no end.
+// gifBlocks returns the bytes after a run of sub-blocks, or nil if the run has no end.
 func gifBlocks(data []byte) []byte {
 	for len(data) > 0 {
 		n := int(data[0])
@@ -116,7 +119,7 @@ func (g *gif) readFrame(p []byte) error {
 	return err
 }
 
-// indices unpacks the frame.
+// indices unpacks the palette indices of the frame. Bytes after the last pixel are ignored.
 func (g *gif) indices() ([]byte, error) {
 	if len(g.data) == 0 {
 		return nil, io.ErrUnexpectedEOF
@@ -126,18 +129,19 @@ func (g *gif) indices() ([]byte, error) {
 	}
 	g.blocks = subBlocks{data: g.data[1:]}
 	g.lzw.Reset(&g.blocks, lzw.LSB, int(g.data[0]))
-	g.index = resized(g.index, g.frame.w*g.frame.h)
+	g.index = raster.Sized(g.index, g.frame.w*g.frame.h)
 	_, err := io.ReadFull(&g.lzw, g.index)
 	return g.index, err
 }
 
-// subBlocks reads the bytes of a run of sub-blocks.
+// subBlocks is a reader of the bytes in a run of sub-blocks: a length of 1 to 255 and as many
+// bytes each, ended by a length of 0.
 type subBlocks struct {
 	data []byte
 	left int
 }
 
-// ReadByte is what package lzw reads with.
+// ReadByte implements io.ByteReader, which package lzw uses.
 func (s *subBlocks) ReadByte() (byte, error) {
 	if s.left == 0 {
 		if len(s.data) == 0 || s.data[0] == 0 {
@@ -155,7 +159,7 @@ func (s *subBlocks) ReadByte() (byte, error) {
 	return v, nil
 }
 
-// Read is there for io.Reader; package lzw uses ReadByte.
+// Read implements io.Reader. Package lzw does not call it.
 func (s *subBlocks) Read(p []byte) (int, error) {
 	for i := range p {
 		v, err := s.ReadByte()
@@ -167,9 +171,9 @@ func (s *subBlocks) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// decode draws the first frame on its canvas, as Pillow does: what the frame
-// leaves free is of the transparent colour, or else of the first.
-func (g *gif) decode(p *packed, data []byte) error {
+// decode draws the first frame on its canvas, as Pillow does: pixels outside of the frame have
+// the transparent colour, or colour 0 if there is none.
+func (g *gif) decode(p *raster.Packed, data []byte) error {
 	if err := g.read(data); err != nil {
 		return err
 	}
@@ -178,9 +182,9 @@ func (g *gif) decode(p *packed, data []byte) error {
 		return err
 	}
 	g.completePalette()
-	p.reset(g.width, g.height, false)
+	p.Reset(g.width, g.height, false)
 	if g.transparent >= 0 {
-		p.addAlpha()
+		p.AddAlpha()
 	}
 	for y := range g.height {
 		for x := range g.width {
@@ -196,8 +200,8 @@ func (g *gif) decode(p *packed, data []byte) error {
 	return nil
 }
 
-// completePalette gives every index a colour: a file without a palette is grey, and
-// an index beyond the palette black.
+// completePalette gives every index a colour, as Pillow does: a file without a palette is
+// grey, and an index beyond the palette is black.
 func (g *gif) completePalette() {
 	full := g.full[:]
 	if n := copy(full, g.palette); n > 0 {
@@ -210,17 +214,17 @@ func (g *gif) completePalette() {
 	g.palette = full
 }
 
-func (g *gif) put(p *packed, at, index int) {
-	copy(p.pix[3*at:3*at+3], g.palette[3*index:])
-	if p.alpha != nil {
-		p.alpha[at] = 255
+func (g *gif) put(p *raster.Packed, at, index int) {
+	copy(p.Pix[3*at:3*at+3], g.palette[3*index:])
+	if p.Alpha != nil {
+		p.Alpha[at] = 255
 		if index == g.transparent {
-			p.alpha[at] = 0
+			p.Alpha[at] = 0
 		}
 	}
 }
 
-// line is where the i-th row that the file holds goes.
+// line returns the row of the frame that the i-th row of the file is.
 func (g *gif) line(i int) int {
 	if !g.interlaced {
 		return i
@@ -234,10 +238,4 @@ func (g *gif) line(i int) int {
 		i -= n
 	}
 	return h - 1
-}
-
-var gifMagic = [][]byte{[]byte("GIF87a"), []byte("GIF89a")}
-
-func isGIF(data []byte) bool {
-	return bytes.HasPrefix(data, gifMagic[0]) || bytes.HasPrefix(data, gifMagic[1])
 }

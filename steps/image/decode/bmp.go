@@ -1,21 +1,24 @@
-package image
+package decode
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
-// bmp is the header of a Windows or OS/2 bitmap.
+// bmp is the header of a Windows or OS/2 bitmap. golang.org/x/image/bmp is not used: it refuses
+// run lengths, 16 bits per pixel, colour masks and OS/2 headers.
 type bmp struct {
 	width, height int
-	up            bool // The first row of the file is the lowest.
+	up            bool // the first row of the file is the bottom row
 	depth         int
 	compression   uint32
-	palette       []byte // entry bytes for each colour: blue, green, red.
-	entry         int
-	masks         [4]uint32 // Red, green, blue, alpha.
+	palette       []byte    // blue, green, red and perhaps a fourth byte
+	entry         int       // bytes per colour of the palette: 3 or 4
+	masks         [4]uint32 // of red, green, blue and alpha
 	pixels        []byte
 }
 
@@ -27,19 +30,19 @@ const (
 	bmpAlpha  = 6
 )
 
-func bmpHeader(data []byte) (header, error) {
+func bmpHeader(data []byte) (Header, error) {
 	b, err := readBMP(data)
 	if err != nil {
-		return header{}, err
+		return Header{}, err
 	}
-	h := header{format: formatBMP, width: b.width, height: b.height}
+	h := Header{format: formatBMP, width: b.width, height: b.height}
 	if b.compression != bmpRLE4 && b.compression != bmpRLE8 {
 		h.least = int64(len(data)-len(b.pixels)) + int64(b.stride())*int64(b.height-1) + int64(b.width*b.depth+7)/8
 	}
 	return h, nil
 }
 
-// readBMP reads the header; pixels may be truncated.
+// readBMP reads the header. The pixels may be truncated.
 func readBMP(data []byte) (b bmp, err error) {
 	if len(data) < 26 {
 		return b, errTruncated
@@ -82,7 +85,8 @@ func readBMP(data []byte) (b bmp, err error) {
 	return b, nil
 }
 
-// readMasks finds out where the colours are in 16 and 32 bits.
+// readMasks reads the bits that each colour has in pixels of 16 and 32 bits. It returns the
+// bytes after the masks.
 func (b *bmp) readMasks(after, info []byte) ([]byte, error) {
 	switch b.compression {
 	case bmpPlain:
@@ -138,21 +142,21 @@ func (b *bmp) readPalette(rest []byte, colours uint32) error {
 	return nil
 }
 
-// stride is the length of a row in the file.
+// stride returns the bytes of a row in the file.
 func (b *bmp) stride() int { return (b.width*b.depth + 31) / 32 * 4 }
 
-// decodeBMP decodes a bitmap whose header was checked.
-func decodeBMP(p *packed, data []byte) error {
+// decodeBMP decodes a bitmap whose header was checked. scratch is memory for run lengths.
+func decodeBMP(p *raster.Packed, data []byte, scratch *[]byte) error {
 	b, err := readBMP(data)
 	if err != nil {
 		return err
 	}
-	p.reset(b.width, b.height, false)
+	p.Reset(b.width, b.height, false)
 	if b.masks[3] != 0 {
-		p.addAlpha()
+		p.AddAlpha()
 	}
 	if b.compression == bmpRLE4 || b.compression == bmpRLE8 {
-		return b.runs(p)
+		return b.runs(p, scratch)
 	}
 	fields := b.fields()
 	for i := range b.height {
@@ -165,7 +169,7 @@ func decodeBMP(p *packed, data []byte) error {
 	return nil
 }
 
-// row is where the i-th row of the file goes.
+// row returns the row of the image that the i-th row of the file is.
 func (b *bmp) row(i int) int {
 	if b.up {
 		return b.height - 1 - i
@@ -173,9 +177,9 @@ func (b *bmp) row(i int) int {
 	return i
 }
 
-// line converts one row.
-func (b *bmp) line(p *packed, y int, src []byte, f *[4]field) {
-	dst := p.row(y)
+// line converts row y.
+func (b *bmp) line(p *raster.Packed, y int, src []byte, f *[4]field) {
+	dst := p.Line(y)
 	switch b.depth {
 	case 24:
 		for x := range b.width {
@@ -188,8 +192,8 @@ func (b *bmp) line(p *packed, y int, src []byte, f *[4]field) {
 				v = binary.LittleEndian.Uint32(src[4*x:])
 			}
 			dst[3*x], dst[3*x+1], dst[3*x+2] = f[0].of(v), f[1].of(v), f[2].of(v)
-			if p.alpha != nil {
-				p.alpha[y*b.width+x] = f[3].of(v)
+			if p.Alpha != nil {
+				p.Alpha[y*b.width+x] = f[3].of(v)
 			}
 		}
 	default:
@@ -201,7 +205,7 @@ func (b *bmp) line(p *packed, y int, src []byte, f *[4]field) {
 	}
 }
 
-// color looks up the palette; an index beyond it is black.
+// color writes a colour of the palette. An index beyond it is black.
 func (b *bmp) color(dst []byte, index int) {
 	if e := b.entry * index; e+3 <= len(b.palette) {
 		dst[0], dst[1], dst[2] = b.palette[e+2], b.palette[e+1], b.palette[e]
@@ -210,7 +214,7 @@ func (b *bmp) color(dst []byte, index int) {
 	dst[0], dst[1], dst[2] = 0, 0, 0
 }
 
-// field is where a colour is in a pixel.
+// field is the position of a colour in a pixel.
 type field struct {
 	shift int
 	most  uint32
@@ -227,7 +231,8 @@ func (b *bmp) fields() [4]field {
 	return out
 }
 
-// of takes the colour out of a pixel and stretches it to 8 bits, rounded down.
+// of returns the colour of a pixel, scaled to 8 bits and rounded down. For example, 31 of 5
+// bits is 255.
 func (f field) of(v uint32) byte {
 	if f.most == 0 {
 		return 0

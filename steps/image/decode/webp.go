@@ -1,4 +1,4 @@
-package image
+package decode
 
 import (
 	"bytes"
@@ -7,18 +7,20 @@ import (
 	"fmt"
 	"image"
 	"slices"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
-// webpRows turns the planes of lossy WebP into RGB as libwebp does: chroma is
-// interpolated in both directions with weights of 9, 3, 3 and 1, and converted in
-// libwebp's 14-bit fixed point (ITU-R BT.601, 16 to 235).
+// webpRows converts the planes of lossy WebP to RGB as libwebp does: chroma is interpolated in
+// both directions with weights of 9, 3, 3 and 1 ("fancy upsampling"), and the colours are
+// converted in 14-bit fixed point (ITU-R BT.601, luma from 16 to 235).
 type webpRows struct {
 	u, v []byte
 }
 
 func (c *webpRows) row(dst []byte, m *image.YCbCr, y int) {
 	w, h := m.Rect.Dx(), m.Rect.Dy()
-	c.u, c.v = resized(c.u, w), resized(c.v, w)
+	c.u, c.v = raster.Sized(c.u, w), raster.Sized(c.v, w)
 	near, far := y/2, min(max(y/2-1+y&1*2, 0), (h+1)/2-1)
 	n := (w + 1) / 2
 	spread(c.u, m.Cb[near*m.CStride:][:n], m.Cb[far*m.CStride:][:n])
@@ -34,9 +36,9 @@ func (c *webpRows) row(dst []byte, m *image.YCbCr, y int) {
 
 func shift6(v int32) byte { return byte(min(max(v>>6, 0), 255)) }
 
-// spread interpolates one row of chroma at full width between the two rows of half
-// the width that it lies between. The order of the sums is libwebp's: it decides the
-// rounding.
+// spread interpolates a row of chroma at full width from the nearer and the farther of the
+// two rows of half the width around it. The order of the sums is libwebp's, because the
+// rounding depends on it.
 func spread(dst, near, far []byte) {
 	dst[0] = byte((3*uint32(near[0]) + uint32(far[0]) + 2) >> 2)
 	for i := 1; i < len(near); i++ {
@@ -53,7 +55,7 @@ func spread(dst, near, far []byte) {
 	}
 }
 
-// chunks calls use with each chunk of a RIFF body until it returns false.
+// chunks calls use with the chunks of a RIFF body, until use returns false.
 func chunks(body []byte, use func(id string, data []byte) bool) {
 	for len(body) >= 8 {
 		n := int(binary.LittleEndian.Uint32(body[4:]))
@@ -69,13 +71,13 @@ func chunks(body []byte, use func(id string, data []byte) bool) {
 	}
 }
 
-// webpHeader reads the size from the first chunk, which is the canvas of an extended
-// file or the image itself.
-func webpHeader(data []byte) (header, error) {
+// webpHeader reads the size from the first chunk: the canvas of an extended file (VP8X), or
+// the image.
+func webpHeader(data []byte) (Header, error) {
 	if len(data) < 30 {
-		return header{}, errTruncated
+		return Header{}, errTruncated
 	}
-	h := header{format: formatWebP}
+	h := Header{format: formatWebP}
 	p := data[20:]
 	switch id := string(data[12:16]); id {
 	case "VP8X":
@@ -83,20 +85,20 @@ func webpHeader(data []byte) (header, error) {
 		h.animated = p[0]&2 != 0
 	case "VP8L":
 		if p[0] != 0x2f {
-			return header{}, errors.New("no VP8L signature")
+			return Header{}, errors.New("no VP8L signature")
 		}
 		v := binary.LittleEndian.Uint32(p[1:])
 		h.width, h.height = 1+int(v&0x3fff), 1+int(v>>14&0x3fff)
 	case "VP8 ":
 		if p[3] != 0x9d || p[4] != 1 || p[5] != 0x2a {
-			return header{}, errors.New("no key frame")
+			return Header{}, errors.New("no key frame")
 		}
 		h.width, h.height = int(binary.LittleEndian.Uint16(p[6:]))&0x3fff, int(binary.LittleEndian.Uint16(p[8:]))&0x3fff
 	default:
-		return header{}, fmt.Errorf("unknown first chunk %q", id)
+		return Header{}, fmt.Errorf("unknown first chunk %q", id)
 	}
 	if h.width == 0 || h.height == 0 {
-		return header{}, fmt.Errorf("impossible size %d x %d", h.width, h.height)
+		return Header{}, fmt.Errorf("impossible size %d x %d", h.width, h.height)
 	}
 	chunks(data[12:], func(id string, chunk []byte) bool {
 		if id == "EXIF" {
@@ -109,8 +111,8 @@ func webpHeader(data []byte) (header, error) {
 
 func uint24(p []byte) int { return int(p[0]) | int(p[1])<<8 | int(p[2])<<16 }
 
-// firstFrame returns the first frame of an animation as a file of its own.
-func firstFrame(data []byte, h header) ([]byte, error) {
+// firstFrame returns the first frame of an animation as a WebP file that is not animated.
+func firstFrame(data []byte, h Header) ([]byte, error) {
 	var frame []byte
 	chunks(data[12:], func(id string, chunk []byte) bool {
 		if id == "ANMF" {

@@ -1,7 +1,7 @@
-package image
+package resize
 
-// along resamples two rows horizontally.
-func (r *resizer) along(dst, src []uint64) {
+// along resamples two rows, in halves, along the row.
+func (r *Resizer) along(dst, src []uint64) {
 	if r.ch == 1 {
 		r.along1(dst, src)
 		return
@@ -9,7 +9,7 @@ func (r *resizer) along(dst, src []uint64) {
 	r.along3(dst, src)
 }
 
-func (r *resizer) along1(dst, src []uint64) {
+func (r *Resizer) along1(dst, src []uint64) {
 	base := int(r.x.first[0])
 	for i := range dst {
 		w := r.x.taps(i)
@@ -22,7 +22,7 @@ func (r *resizer) along1(dst, src []uint64) {
 	}
 }
 
-func (r *resizer) along3(dst, src []uint64) {
+func (r *Resizer) along3(dst, src []uint64) {
 	base := int(r.x.first[0])
 	for i := 0; len(dst) >= 3; i++ {
 		w := r.x.taps(i)
@@ -50,9 +50,9 @@ func (r *resizer) along3(dst, src []uint64) {
 	}
 }
 
-// direct is along for rows that are not interleaved, which does not pay where outputs
-// need few of the inputs, or each but once.
-func (r *resizer) direct(dst []uint64, a, b []byte) {
+// direct is along for rows that are not interleaved. It is faster where outputs need few of
+// the inputs, or each of them once.
+func (r *Resizer) direct(dst []uint64, a, b []byte) {
 	base := int(r.x.first[0])
 	if r.ch == 1 {
 		for i := range dst {

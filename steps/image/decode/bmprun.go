@@ -1,12 +1,17 @@
-package image
+package decode
 
-import "errors"
+import (
+	"errors"
 
-// runs decodes run lengths of 8 or 4 bits per pixel: pairs of a count and a value,
-// or after a 0 an end of line (0), an end (1), a move (2) or that many values.
-func (b *bmp) runs(p *packed) error {
-	p.index = resized(p.index, b.width*b.height)
-	index := p.index
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
+
+// runs decodes run lengths of 8 or 4 bits per pixel. A count above 0 is followed by the value
+// to repeat. A count of 0 is followed by a code: 0 ends the line, 1 ends the image, 2 moves
+// right and up, and a larger one is a number of values that follow.
+func (b *bmp) runs(p *raster.Packed, scratch *[]byte) error {
+	*scratch = raster.Sized(*scratch, b.width*b.height)
+	index := *scratch
 	clear(index)
 	x, y, src := 0, 0, b.pixels
 	for y < b.height {
@@ -38,7 +43,7 @@ func (b *bmp) runs(p *packed) error {
 		}
 	}
 	for i := range b.height {
-		dst := p.row(b.row(i))
+		dst := p.Line(b.row(i))
 		for x, v := range index[i*b.width:][:b.width] {
 			b.color(dst[3*x:3*x+3], int(v))
 		}
@@ -46,7 +51,8 @@ func (b *bmp) runs(p *packed) error {
 	return nil
 }
 
-// repeat writes n pixels of one value, or of two by turns at 4 bits.
+// repeat writes n pixels of one value, or at 4 bits of two values that alternate. It returns
+// the next column.
 func (b *bmp) repeat(index []byte, x, y, n int, v byte) int {
 	line := index[y*b.width:][:b.width]
 	for i := range min(n, b.width-x) {
@@ -58,6 +64,7 @@ func (b *bmp) repeat(index []byte, x, y, n int, v byte) int {
 	return min(x+n, b.width)
 }
 
+// literal writes n pixels that are stored one by one. It returns the next column.
 func (b *bmp) literal(index []byte, x, y, n int, src []byte) int {
 	line := index[y*b.width:][:b.width]
 	for i := range min(n, b.width-x) {

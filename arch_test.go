@@ -24,7 +24,7 @@ const module = "github.com/tutti-server/tutti"
 // there a package may also import those named before it. backends/bind
 // and its neighbours are what several backends share: none imports another.
 var layers = [][]string{
-	{"tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pool", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1", "table"},
+	{"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pool", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1", "table"},
 	{"core/config", "core/infer", "inspect", "simdev"},
 	{"backends", "cache", "trace"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
@@ -47,6 +47,7 @@ var denials = []denial{
 	{"repository/*", "backends/*", "it is handed a registry of backends"},
 	{"repository/*", "steps/*", "it is handed a registry of steps"},
 	{"steps/*", "tokenizer/onig", "only the tokenizer engine matches patterns"},
+	{"steps/*", "tokenizer/charclass", "classes are those of the tokenizer engine"},
 	{".", "backends/*", "only cmd lists backends"},
 	{".", "steps/*", "only cmd lists steps"},
 	{".", "client", "only commands send requests to other servers"},

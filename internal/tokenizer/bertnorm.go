@@ -46,7 +46,7 @@ func (n *bertNormalizer) classify(r rune) int32 {
 	out, kind := r, int32(keepPlain)
 	if n.clean {
 		switch {
-		case controlRanges.has(r):
+		case classes().control.Has(r):
 			return dropControl
 		case unicode.Is(unicode.White_Space, r):
 			return (' ' - r) << kindBits
@@ -67,7 +67,7 @@ func (n *bertNormalizer) classify(r rune) int32 {
 		if combiningClass(d[0]) != 0 || !accentsOnly(d[1:]) {
 			return composed
 		}
-		if out = d[0]; markRanges.has(out) {
+		if out = d[0]; classes().mark.Has(out) {
 			return dropMark
 		}
 	} else if n.lower && r == upperDottedI {
@@ -82,7 +82,7 @@ func (n *bertNormalizer) classify(r rune) int32 {
 // accentsOnly reports whether all of d are combining marks that stripping removes.
 func accentsOnly(d []rune) bool {
 	for _, r := range d {
-		if combiningClass(r) == 0 || !markRanges.has(r) {
+		if combiningClass(r) == 0 || !classes().mark.Has(r) {
 			return false
 		}
 	}
@@ -92,7 +92,7 @@ func accentsOnly(d []rune) bool {
 // combiningEntry holds what flush wants to know of a mark, 0 for a starter.
 func combiningEntry(r rune) int32 {
 	e := int32(combiningClass(r))
-	if e != 0 && markRanges.has(r) {
+	if e != 0 && classes().mark.Has(r) {
 		e |= markGone
 	}
 	return e

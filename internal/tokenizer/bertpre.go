@@ -30,7 +30,7 @@ func wordClass(r rune) int32 {
 	switch {
 	case unicode.Is(unicode.White_Space, r):
 		return separator
-	case punctuationRanges.has(r):
+	case classes().punctuation.Has(r):
 		return ownWord
 	default:
 		return inWord

@@ -27,8 +27,8 @@
 // [Definition].
 //
 // The results equal those of PyPI tokenizers 0.23.3, sentencepiece 0.2.3, tiktoken 0.14.0 and mistral-common 1.13.1. Files in
-// testdata hold their answers and the scripts that wrote them. The Unicode classes are those of the libraries
-// (*_tables.go): they differ from Go's, and from stage to stage.
+// testdata hold their answers and the scripts that wrote them. The Unicode classes are those of the libraries (package
+// charclass): they differ from Go's, and from stage to stage.
 //
 // Time is linear in the length of the text for every input. A [Tokenizer] is safe for concurrent use; an [Encoding] and a
 // [Decoding] serve one goroutine at a time and allocate nothing once their memory and the cache of words (cache.go, bounded)

@@ -47,26 +47,13 @@ func (f *form) isPlain(r rune) bool {
 	return false
 }
 
-// olderInCompat are code points with a compatibility decomposition that are younger than the reference's tables.
-var olderInCompat = runeRanges{
-	{0x32ff, 0x32ff},
-	{0xa7f1, 0xa7f4},
-	{0xab69, 0xab69},
-	{0x10780, 0x107bf},
-	{0x11938, 0x11938},
-	{0x1ccd6, 0x1ccf9},
-	{0x1e030, 0x1e06d},
-	{0x1f16c, 0x1f16c},
-	{0x1fbf0, 0x1fbf9},
-}
-
 func (f *form) decompose(dst []rune, r rune) []rune {
 	if !f.compat || r >= hangulBase && r < hangulEnd || r < utf8.RuneSelf {
 		return decompose(dst, r)
 	}
 	var enc [utf8.UTFMax]byte
 	d := norm.NFKD.Properties(enc[:utf8.EncodeRune(enc[:], r)]).Decomposition()
-	if len(d) == 0 || olderInCompat.has(r) {
+	if len(d) == 0 || classes().undecomposed.Has(r) {
 		return append(dst, r)
 	}
 	for len(d) > 0 {

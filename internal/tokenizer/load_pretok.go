@@ -174,13 +174,13 @@ func classSplitOf(name string, raw json.RawMessage) (preTokenizer, error) {
 		if c.Behavior != nil {
 			behavior = *c.Behavior
 		}
-		return &split{newClassPattern(punctuationRanges.has), behavior, false}, knownBehavior(behavior)
+		return &split{newClassPattern(classes().punctuation.Has), behavior, false}, knownBehavior(behavior)
 	case "Digits":
 		behavior := contiguous
 		if c.Individual {
 			behavior = isolated
 		}
-		return &split{newClassPattern(numericRanges.has), behavior, false}, nil
+		return &split{newClassPattern(classes().numeric.Has), behavior, false}, nil
 	case "CharDelimiterSplit":
 		if _, n := utf8.DecodeRuneInString(c.Delimiter); n == 0 || n != len(c.Delimiter) {
 			return nil, fmt.Errorf("tokenizer component '%s': delimiter '%s' is not one character", name, c.Delimiter)

@@ -30,7 +30,7 @@ func (n *bertNormalizer) putComposed(t *text, r rune, src Span) {
 // putPart adds one code point of a decomposition: marks wait for the next starter.
 func (n *bertNormalizer) putPart(t *text, r rune, class uint8, inserted bool, src Span) {
 	if class != 0 {
-		t.marks = append(t.marks, mark{r, class, inserted, markRanges.has(r), src})
+		t.marks = append(t.marks, mark{r, class, inserted, classes().mark.Has(r), src})
 		return
 	}
 	n.flush(t)
@@ -73,7 +73,7 @@ func (n *bertNormalizer) flush(t *text) {
 
 // finish strips or lowers one decomposed code point and writes it.
 func (n *bertNormalizer) finish(t *text, r rune, src Span) {
-	if n.strip && markRanges.has(r) {
+	if n.strip && classes().mark.Has(r) {
 		return
 	}
 	if !n.lower {

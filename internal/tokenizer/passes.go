@@ -78,7 +78,7 @@ func (ideographs) apply(t *text) {
 
 // stripAccents is StripAccents.
 func stripAccents(r rune) rune {
-	if r >= 0x300 && accentRanges.has(r) {
+	if r >= 0x300 && classes().accent.Has(r) {
 		return drop
 	}
 	return r
@@ -86,7 +86,7 @@ func stripAccents(r rune) rune {
 
 // dropNonSpacing is what BertNormalizer does with accents after the decomposition.
 func dropNonSpacing(r rune) rune {
-	if r >= 0x300 && markRanges.has(r) {
+	if r >= 0x300 && classes().mark.Has(r) {
 		return drop
 	}
 	return r
@@ -95,7 +95,7 @@ func dropNonSpacing(r rune) rune {
 // cleanText is the clean_text of BertNormalizer.
 func cleanText(r rune) rune {
 	switch {
-	case controlRanges.has(r):
+	case classes().control.Has(r):
 		return drop
 	case unicode.Is(unicode.White_Space, r):
 		return ' '

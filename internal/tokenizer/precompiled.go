@@ -172,7 +172,7 @@ func grapheme(b []byte) int {
 	if isControl(r) {
 		return n
 	}
-	for prependRanges.has(r) && n < len(b) {
+	for classes().prepend.Has(r) && n < len(b) {
 		next, size := decodeRune(b[n:])
 		if isControl(next) {
 			return n
@@ -185,12 +185,12 @@ func grapheme(b []byte) int {
 
 // joined is where a cluster ends of which n bytes are known, the last code point being r.
 func joined(b []byte, n int, r rune) int {
-	picture := r == 0xA9 || pictureRanges.has(r)
+	picture := r == 0xA9 || classes().pictograph.Has(r)
 	for n < len(b) {
 		next, size := decodeRune(b[n:])
 		switch {
-		case next >= 0x300 && joiningRanges.has(next):
-		case picture && r == 0x200D && pictureRanges.has(next):
+		case next >= 0x300 && classes().joining.Has(next):
+		case picture && r == 0x200D && classes().pictograph.Has(next):
 		case r >= jamoL && r < jamoV && next >= jamoL && next < hangulEnd && isHangulNext(next):
 		default:
 			return n
@@ -212,23 +212,4 @@ func isControl(r rune) bool {
 		r != 0x200C && r != 0x200D || r >= 0x2028 && r <= 0x202E || r >= 0x2060 && r <= 0x206F || r == 0xFEFF ||
 		r >= 0xFFF0 && r <= 0xFFFB || r >= 0x13430 && r <= 0x1343F || r >= 0x1BCA0 && r <= 0x1BCA3 ||
 		r >= 0x1D173 && r <= 0x1D17A || r >= 0xE0000 && r <= 0xE0FFF && (r < 0xE0020 || r > 0xE007F) && (r < 0xE0100 || r > 0xE01EF)
-}
-
-// prependRanges are the code points that join the one after them.
-var prependRanges = runeRanges{
-	{0x600, 0x605},
-	{0x6dd, 0x6dd},
-	{0x70f, 0x70f},
-	{0x890, 0x891},
-	{0x8e2, 0x8e2},
-	{0xd4e, 0xd4e},
-	{0x110bd, 0x110bd},
-	{0x110cd, 0x110cd},
-	{0x111c2, 0x111c3},
-	{0x113d1, 0x113d1},
-	{0x1193f, 0x1193f},
-	{0x11941, 0x11941},
-	{0x11a84, 0x11a89},
-	{0x11d46, 0x11d46},
-	{0x11f02, 0x11f02},
 }

@@ -3,8 +3,6 @@ package tokenizer
 import (
 	"bytes"
 	"unicode/utf8"
-
-	"github.com/tutti-server/tutti/internal/tokenizer/onig"
 )
 
 // sequence is a Sequence of pre-tokenizers.
@@ -207,12 +205,12 @@ func newLetterTable() *letterTable {
 }
 
 func letterClass(r rune) int32 {
-	switch {
-	case onig.IsSpace(r):
+	switch c := classes(); {
+	case c.space.Has(r):
 		return letterSpace
-	case onig.IsLetter(r):
+	case c.letter.Has(r):
 		return letterLetter
-	case onig.IsNumber(r):
+	case c.number.Has(r):
 		return letterNumber
 	default:
 		return letterOther

@@ -220,7 +220,7 @@ func wordClassOf(r rune) int32 {
 	switch {
 	case unicode.Is(unicode.White_Space, r):
 		return classSpace
-	case wordRanges.has(r):
+	case classes().word.Has(r):
 		return classWord
 	default:
 		return classOther
@@ -248,27 +248,23 @@ func (p *wordPattern) matches(dst []match, _ *text, b []byte) []match {
 	return dst
 }
 
-// scriptRange is a closed range of code points of one script.
-type scriptRange struct {
-	lo, hi rune
-	script int32
-}
-
-// scriptOf is the number of a code point's script, 0 for none.
+// scriptOf returns the number of a code point's script, 0 for none.
 func scriptOf(r rune) int32 {
-	lo, hi := 0, len(scriptRanges)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if scriptRanges[mid].hi < r {
-			lo = mid + 1
-		} else {
-			hi = mid
+	list := classes().scripts
+	i, ok := slices.BinarySearchFunc(list, r, func(e scriptRange, r rune) int {
+		switch {
+		case r < e.Lo:
+			return 1
+		case r > e.Hi:
+			return -1
+		default:
+			return 0
 		}
+	})
+	if !ok {
+		return 0
 	}
-	if lo < len(scriptRanges) && scriptRanges[lo].lo <= r {
-		return scriptRanges[lo].script
-	}
-	return 0
+	return list[i].script
 }
 
 // scriptPattern matches runs of one script; what has none goes with what is before it.

@@ -2,30 +2,56 @@ package tokenizer
 
 import (
 	"slices"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/tutti-server/tutti/internal/tokenizer/charclass"
 )
 
-// runeRange is a closed range of code points.
-type runeRange struct{ lo, hi rune }
+// classTables are the classes of code points that the stages use, each as the reference has it.
+type classTables struct {
+	punctuation charclass.Ranges // words of their own for the BERT pre-tokenizer
+	control     charclass.Ranges // removed by the BERT clean-up
+	mark        charclass.Ranges // non-spacing marks that BERT's accent stripping removes
+	combining   charclass.Ranges // a combining class other than 0; younger marks count as starters
+	accent      charclass.Ranges // removed by StripAccents
+	word        charclass.Ranges // \w of Whitespace
+	numeric     charclass.Ranges // split off by Digits
+	joining     charclass.Ranges // join the grapheme cluster before them
+	prepend     charclass.Ranges // join the code point after them
+	pictograph  charclass.Ranges // joined to a pictograph by U+200D
+	// undecomposed have a compatibility decomposition, but are younger than the reference's tables.
+	undecomposed          charclass.Ranges
+	space, letter, number charclass.Ranges // \s, \p{L} and \p{N} of Oniguruma
+	scripts               []scriptRange    // of UnicodeScripts, in ascending order
+}
 
-// runeRanges is a sorted list of ranges.
-type runeRanges []runeRange
+// classes reads the tables at the first use.
+var classes = sync.OnceValue(func() *classTables {
+	named := charclass.Named
+	t := &classTables{
+		punctuation: named("punctuation"), control: named("control"), mark: named("mark"), combining: named("combining"),
+		accent: named("accent"), word: named("word"), numeric: named("numeric"), joining: named("joining"),
+		prepend: named("prepend"), pictograph: named("pictograph"),
+		undecomposed: named("undecomposed"), space: named("onig.space"), letter: named("onig.L"), number: named("onig.N"),
+	}
+	for i, name := range charclass.Names("script") {
+		for _, r := range named(name) {
+			t.scripts = append(t.scripts, scriptRange{r, int32(i + 1)})
+		}
+	}
+	slices.SortFunc(t.scripts, func(a, b scriptRange) int { return int(a.Lo - b.Lo) })
+	return t
+})
 
-// has reports whether r lies in one of the ranges.
-func (rs runeRanges) has(r rune) bool {
-	_, ok := slices.BinarySearchFunc(rs, r, func(e runeRange, r rune) int {
-		if r < e.lo {
-			return 1
-		}
-		if r > e.hi {
-			return -1
-		}
-		return 0
-	})
-	return ok
+// scriptRange is a range of code points of one script. Scripts are numbered from 1.
+type scriptRange struct {
+	charclass.Range
+
+	script int32
 }
 
 // lowerRange maps the code points lo to hi to their small letters, delta further on.
@@ -45,6 +71,20 @@ func lowerRune(r rune) rune {
 		}
 	}
 	return unicode.ToLower(r)
+}
+
+// lowerRanges map capitals that are younger than Go's tables to small letters at a fixed distance.
+var lowerRanges = []lowerRange{
+	{0x1c89, 0x1c89, 1},
+	{0xa7cb, 0xa7cb, -42343},
+	{0xa7cc, 0xa7cc, 1},
+	{0xa7ce, 0xa7ce, 1},
+	{0xa7d2, 0xa7d2, 1},
+	{0xa7d4, 0xa7d4, 1},
+	{0xa7da, 0xa7da, 1},
+	{0xa7dc, 0xa7dc, -42561},
+	{0x10d50, 0x10d65, 32},
+	{0x16ea0, 0x16eb8, 27},
 }
 
 // upperDottedI is the only code point whose lower-case mapping has two code points.
@@ -85,7 +125,7 @@ func decompose(dst []rune, r rune) []rune {
 
 // combiningClass is the canonical combining class of r, 0 for a starter.
 func combiningClass(r rune) uint8 {
-	if r < 0x300 || !combiningRanges.has(r) {
+	if r < 0x300 || !classes().combining.Has(r) {
 		return 0
 	}
 	var enc [utf8.UTFMax]byte

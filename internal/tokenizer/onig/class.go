@@ -3,6 +3,7 @@ package onig
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -15,7 +16,7 @@ func (p *parser) class() (ranges, error) {
 	defer func() { p.depth-- }()
 	negative := p.take("^")
 	var set ranges
-	all := ranges{{0, unicode.MaxRune}}
+	all := of(0, unicode.MaxRune)
 	for first := true; ; first = false {
 		if p.rest == "" {
 			return nil, errors.New("a class does not end")
@@ -44,8 +45,8 @@ func (p *parser) class() (ranges, error) {
 func (p *parser) bracket() (ranges, error) {
 	name, rest, ok := strings.Cut(p.rest[1:], ":]")
 	plain, negative := strings.CutPrefix(name, "^")
-	set, known := propertyRanges["[:"+plain+":]"]
-	if !ok || !known {
+	set := named("[:" + plain + ":]")
+	if !ok || set == nil {
 		return nil, fmt.Errorf("the POSIX bracket '[%.20s' is not supported", p.rest)
 	}
 	if p.rest = rest; negative {
@@ -56,7 +57,7 @@ func (p *parser) bracket() (ranges, error) {
 
 // classEscape reads an escape in a class, where \w is not quite what it is outside.
 func (p *parser) classEscape() (set ranges, single rune, err error) {
-	switch word := propertyRanges["[:word:]"]; {
+	switch word := named("[:word:]"); {
 	case p.take("w"):
 		return word, -1, nil
 	case p.take("W"):
@@ -90,7 +91,7 @@ func (p *parser) classItem() (ranges, error) {
 		low = single
 	}
 	if !strings.HasPrefix(p.rest, "-") || strings.HasPrefix(p.rest, "-]") {
-		return ranges{{low, low}}, nil
+		return of(low, low), nil
 	}
 	p.rest = p.rest[1:]
 	high := p.next()
@@ -100,12 +101,12 @@ func (p *parser) classItem() (ranges, error) {
 			return nil, err
 		}
 		if single < 0 {
-			return append(ranges{{low, low}, {'-', '-'}}, set...), nil
+			return slices.Concat(of(low, low), of('-', '-'), set), nil
 		}
 		high = single
 	}
 	if high < low {
 		return nil, fmt.Errorf("the range from '%c' to '%c' is empty", low, high)
 	}
-	return ranges{{low, high}}, nil
+	return of(low, high), nil
 }

@@ -57,7 +57,7 @@ func Compile(s string) (*Pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Pattern{words: newRuneSet(wordRanges)}
+	r := &Pattern{words: newRuneSet(named("word"))}
 	if err := r.compile(n, true); err != nil {
 		return nil, fmt.Errorf("pattern '%s': %w", s, err)
 	}

@@ -56,7 +56,7 @@ func (r *Pattern) find(s *Scratch, b []byte, from int32) (start, end int32) {
 			if int(at) == len(b) {
 				return -1, -1
 			}
-			if c, _ := decodeRune(b[at:]); !r.first.has(c) {
+			if c, _ := decodeRune(b[at:]); !r.first.Has(c) {
 				continue
 			}
 		}
@@ -115,7 +115,7 @@ func (r *Pattern) run(s *Scratch, b []byte, pc, pos int32) int32 {
 			ok = int(pos) < len(b)
 			if ok {
 				c, n := decodeRune(b[pos:])
-				ok = r.sets[in.arg].has(c)
+				ok = r.sets[in.arg].Has(c)
 				pos += n
 			}
 			pc++
@@ -196,11 +196,11 @@ func (r *Pattern) assert(b []byte, pos, kind int32) bool {
 		return pos == end || pos == end-1 && b[pos] == '\n'
 	}
 	before, n := utf8.DecodeLastRune(b[:pos])
-	left := n > 0 && r.words.has(before)
+	left := n > 0 && r.words.Has(before)
 	right := false
 	if pos < end {
 		after, _ := decodeRune(b[pos:])
-		right = r.words.has(after)
+		right = r.words.Has(after)
 	}
 	return (left != right) == (kind == atWordEdge)
 }

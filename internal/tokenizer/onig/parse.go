@@ -3,6 +3,7 @@ package onig
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -128,7 +129,7 @@ func (p *parser) concatenation() (*node, error) {
 }
 
 func (p *parser) literal(r rune) *node {
-	set := ranges{{r, r}}
+	set := of(r, r)
 	if p.fold {
 		set = folded(set)
 	}
@@ -146,9 +147,9 @@ func (p *parser) atom() (*node, error) {
 		}
 		return &node{kind: nodeSet, set: set}, err
 	case '.':
-		set := ranges{{0, '\n' - 1}, {'\n' + 1, unicode.MaxRune}}
+		set := complement(of('\n', '\n'))
 		if p.dotAll {
-			set = ranges{{0, unicode.MaxRune}}
+			set = of(0, unicode.MaxRune)
 		}
 		return &node{kind: nodeSet, set: set}, nil
 	case '^':
@@ -324,19 +325,19 @@ func (p *parser) escape() (*node, error) {
 func (p *parser) escaped() (set ranges, single rune, err error) {
 	switch r := p.next(); r {
 	case 's':
-		return spaceRanges, -1, nil
+		return named("space"), -1, nil
 	case 'S':
-		return complement(spaceRanges), -1, nil
+		return complement(named("space")), -1, nil
 	case 'd':
-		return propertyRanges["Nd"], -1, nil
+		return named("Nd"), -1, nil
 	case 'D':
-		return complement(propertyRanges["Nd"]), -1, nil
+		return complement(named("Nd")), -1, nil
 	case 'w':
-		return wordRanges, -1, nil
+		return named("word"), -1, nil
 	case 'W':
-		return complement(wordRanges), -1, nil
+		return complement(named("word")), -1, nil
 	case 'h':
-		return ranges{{'0', '9'}, {'A', 'F'}, {'a', 'f'}}, -1, nil
+		return slices.Concat(of('0', '9'), of('A', 'F'), of('a', 'f')), -1, nil
 	case 'p', 'P':
 		set, err := p.property(r == 'P')
 		return set, -1, err

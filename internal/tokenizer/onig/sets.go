@@ -6,36 +6,22 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tutti-server/tutti/internal/tokenizer/charclass"
 )
 
-// span is a closed range of code points.
-type span struct{ lo, hi rune }
+// span is a closed range of code points, and ranges is a sorted list of them.
+type (
+	span   = charclass.Range
+	ranges = charclass.Ranges
+)
 
-// ranges is a sorted list of ranges.
-type ranges []span
+// named returns a class of Oniguruma: a property such as "Lu" or "Han", a POSIX bracket such as "[:alpha:]", or "word" and
+// "space" for \w and \s outside of brackets.
+func named(name string) ranges { return charclass.Named("onig." + name) }
 
-// has reports whether r lies in one of the ranges.
-func (rs ranges) has(r rune) bool {
-	_, ok := slices.BinarySearchFunc(rs, r, func(e span, r rune) int {
-		if r < e.lo {
-			return 1
-		}
-		if r > e.hi {
-			return -1
-		}
-		return 0
-	})
-	return ok
-}
-
-// IsSpace reports whether \s matches r.
-func IsSpace(r rune) bool { return spaceRanges.has(r) }
-
-// IsLetter reports whether \p{L} matches r.
-func IsLetter(r rune) bool { return propertyRanges["L"].has(r) }
-
-// IsNumber reports whether \p{N} matches r.
-func IsNumber(r rune) bool { return propertyRanges["N"].has(r) }
+// of returns the set of the code points lo to hi.
+func of(lo, hi rune) ranges { return ranges{{Lo: lo, Hi: hi}} }
 
 // runeSet is a set of code points, fast for ASCII.
 type runeSet struct {
@@ -46,28 +32,28 @@ type runeSet struct {
 func newRuneSet(rs ranges) runeSet {
 	s := runeSet{ranges: rs}
 	for r := range rune(utf8.RuneSelf) {
-		if rs.has(r) {
+		if rs.Has(r) {
 			s.ascii[r>>6] |= 1 << (r & 63)
 		}
 	}
 	return s
 }
 
-func (s *runeSet) has(r rune) bool {
+func (s *runeSet) Has(r rune) bool {
 	if r < utf8.RuneSelf {
 		return s.ascii[r>>6]>>(r&63)&1 != 0
 	}
-	return s.ranges.has(r)
+	return s.ranges.Has(r)
 }
 
 // union sorts and joins ranges.
 func union(rs ranges) ranges {
 	rs = slices.Clone(rs)
-	slices.SortFunc(rs, func(a, b span) int { return int(a.lo) - int(b.lo) })
+	slices.SortFunc(rs, func(a, b span) int { return int(a.Lo) - int(b.Lo) })
 	var out ranges
 	for _, r := range rs {
-		if n := len(out); n > 0 && r.lo <= out[n-1].hi+1 {
-			out[n-1].hi = max(out[n-1].hi, r.hi)
+		if n := len(out); n > 0 && r.Lo <= out[n-1].Hi+1 {
+			out[n-1].Hi = max(out[n-1].Hi, r.Hi)
 			continue
 		}
 		out = append(out, r)
@@ -80,13 +66,13 @@ func complement(rs ranges) ranges {
 	var out ranges
 	next := rune(0)
 	for _, r := range rs {
-		if next < r.lo {
-			out = append(out, span{next, r.lo - 1})
+		if next < r.Lo {
+			out = append(out, span{Lo: next, Hi: r.Lo - 1})
 		}
-		next = r.hi + 1
+		next = r.Hi + 1
 	}
 	if next <= unicode.MaxRune {
-		out = append(out, span{next, unicode.MaxRune})
+		out = append(out, span{Lo: next, Hi: unicode.MaxRune})
 	}
 	return out
 }
@@ -100,29 +86,16 @@ func intersect(a, b ranges) ranges {
 func folded(rs ranges) ranges {
 	out := slices.Clone(rs)
 	for _, r := range rs {
-		if r.hi-r.lo > 0x2000 {
+		if r.Hi-r.Lo > 0x2000 {
 			continue
 		}
-		for c := r.lo; c <= r.hi; c++ {
+		for c := r.Lo; c <= r.Hi; c++ {
 			for f := unicode.SimpleFold(c); f != c; f = unicode.SimpleFold(f) {
-				out = append(out, span{f, f})
+				out = append(out, span{Lo: f, Hi: f})
 			}
 		}
 	}
 	return union(out)
-}
-
-var spaceRanges = ranges{
-	{9, 13},
-	{32, 32},
-	{0x85, 0x85},
-	{0xa0, 0xa0},
-	{0x1680, 0x1680},
-	{0x2000, 0x200a},
-	{0x2028, 0x2029},
-	{0x202f, 0x202f},
-	{0x205f, 0x205f},
-	{0x3000, 0x3000},
 }
 
 // propertySet is the set of a Unicode property by its name, as \p{} has it.
@@ -138,18 +111,17 @@ func propertySet(name string) (ranges, error) {
 		"uppercaseletter": "Lu", "lowercaseletter": "Ll", "titlecaseletter": "Lt", "modifierletter": "Lm",
 		"otherletter": "Lo", "nonspacingmark": "Mn", "decimalnumber": "Nd", "digit": "Nd",
 	}
-	for key, rs := range propertyRanges {
+	for _, key := range charclass.Names("onig.") {
+		key = strings.TrimPrefix(key, "onig.")
 		if strings.ToLower(key) == plain || key == long[plain] {
-			return rs, nil
+			return named(key), nil
 		}
 	}
 	switch plain {
-	case "space", "whitespace":
-		return spaceRanges, nil
-	case "word":
-		return wordRanges, nil
+	case "whitespace":
+		return named("space"), nil
 	case "any":
-		return ranges{{0, unicode.MaxRune}}, nil
+		return of(0, unicode.MaxRune), nil
 	}
 	for _, tables := range []map[string]*unicode.RangeTable{unicode.Categories, unicode.Scripts} {
 		for key, table := range tables {
@@ -165,11 +137,11 @@ func tableRanges(t *unicode.RangeTable) ranges {
 	var out ranges
 	add := func(lo, hi, stride rune) {
 		if stride == 1 {
-			out = append(out, span{lo, hi})
+			out = append(out, span{Lo: lo, Hi: hi})
 			return
 		}
 		for r := lo; r <= hi; r += stride {
-			out = append(out, span{r, r})
+			out = append(out, span{Lo: r, Hi: r})
 		}
 	}
 	for _, r := range t.R16 {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -20,10 +21,10 @@ import (
 
 // NewBuildFactory returns the step "json_build".
 //
-// Inputs are those that config.pbtxt declares, of any type but FP16 and BF16, and any
-// dims. Output JSON is BYTES [1], an object with a member for each input in their order:
-// a single value for dims [1], else an array, nested as its dims are. Numbers are the
-// shortest that read back as the same. NaN and infinities fail their row or become null.
+// Inputs are those that config.pbtxt declares, of any type but FP16 and BF16 and of any dims. Output JSON is BYTES [1], an object
+// with a member for each input in their order: a single value for dims [1], else an array, nested as its dims are. For example,
+// inputs label [1] and p [2] become {"label":"fox","p":[0.25,0.75]}. Numbers are the shortest that read back as the same. NaN and
+// infinities fail their row or become null.
 func NewBuildFactory() steps.Factory {
 	return steps.Factory{
 		Name: "json_build",
@@ -32,7 +33,7 @@ func NewBuildFactory() steps.Factory {
 			{Key: "names", Doc: "A JSON object of other names for the members than their inputs'.", Default: "{}"},
 			{Key: "raw", Doc: "A JSON array of BYTES inputs whose elements are JSON already.", Default: "[]"},
 			{Key: "arrays", Doc: "Whether single values are arrays too.", Default: "false", Values: []string{"true", "false"}},
-			{Key: "nan", Doc: "What becomes of NaN and infinities, which JSON does not have.", Default: "refuse", Values: []string{"refuse", "null"}},
+			{Key: "nan", Doc: "How NaN and infinities are treated, which JSON does not have: the row fails, or they become null.", Default: "refuse", Values: []string{"refuse", "null"}},
 		},
 		Examples: []steps.Example{{
 			Config: `max_batch_size: 8
@@ -68,10 +69,17 @@ func buildSignature(s *steps.Settings) (*config.Signature, error) {
 
 // build is the step "json_build".
 type build struct {
-	batched, arrays, null bool
-	keys                  [][]byte // of each input, with what stands before its value
-	raw                   []bool
-	pool                  pool.Of[[]byte]
+	batched bool
+	inputs  []member
+	pool    pool.Of[[]byte]
+}
+
+// member is how an input becomes a member of the object.
+type member struct {
+	key    []byte // the name in JSON, with the colon
+	raw    bool   // its elements are JSON
+	arrays bool   // a single value is an array, too
+	null   bool   // NaN and infinities become null
 }
 
 var _ steps.Step = (*build)(nil)
@@ -82,83 +90,69 @@ func newBuild(s *steps.Settings) (steps.Step, error) {
 		return nil, err
 	}
 	names, raw := map[string]string{}, []string(nil)
-	if err := json.Unmarshal([]byte(s.Params["names"]), &names); err != nil {
-		return nil, fmt.Errorf("parameter 'names' of model '%s' is '%s', expected a JSON object of strings: %w", s.Model, s.Params["names"], err)
+	if err := parseParam(s, "names", "a JSON object of strings", &names); err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal([]byte(s.Params["raw"]), &raw); err != nil {
-		return nil, fmt.Errorf("parameter 'raw' of model '%s' is '%s', expected a JSON array of strings: %w", s.Model, s.Params["raw"], err)
+	if err := parseParam(s, "raw", "a JSON array of strings", &raw); err != nil {
+		return nil, err
 	}
-	st := &build{batched: s.MaxBatch > 0, arrays: s.Params["arrays"] == "true", null: s.Params["nan"] == "null"}
-	for i, p := range sig.Inputs {
+	st := &build{batched: s.MaxBatch > 0}
+	for _, p := range sig.Inputs {
 		name := p.Name
 		if other, ok := names[p.Name]; ok {
 			name = other
-			delete(names, p.Name)
 		}
-		st.keys = append(st.keys, append(jsontext.AppendValid(nil, []byte(name)), ':'))
-		at := slices.Index(raw, p.Name)
-		st.raw = append(st.raw, at >= 0)
-		if at >= 0 {
-			raw = slices.Delete(raw, at, at+1)
-			if p.DType != tensor.Bytes {
-				return nil, fmt.Errorf("parameter 'raw' of model '%s' names input '%s', which is %s, expected TYPE_STRING", s.Model, sig.Inputs[i].Name, p.DType.ConfigName())
-			}
+		m := member{key: append(jsontext.AppendValid(nil, []byte(name)), ':'), raw: slices.Contains(raw, p.Name)}
+		m.arrays, m.null = s.Params["arrays"] == "true", s.Params["nan"] == "null"
+		if m.raw && p.DType != tensor.Bytes {
+			return nil, fmt.Errorf("parameter 'raw' of model '%s' names input '%s', which is %s, expected TYPE_STRING", s.Model, p.Name, p.DType.ConfigName())
 		}
+		st.inputs = append(st.inputs, m)
 	}
-	for name := range names {
-		raw = append(raw, name)
-	}
-	if len(raw) > 0 {
-		return nil, fmt.Errorf("model '%s' has no input '%s', which its parameters name", s.Model, slices.Min(raw))
+	named := append(slices.Collect(maps.Keys(names)), raw...)
+	slices.Sort(named)
+	for _, name := range named {
+		if !slices.ContainsFunc(sig.Inputs, func(p config.Port) bool { return p.Name == name }) {
+			return nil, fmt.Errorf("model '%s' has no input '%s', which its parameters name", s.Model, name)
+		}
 	}
 	return st, nil
 }
 
-// mostKept bounds the scratch that is kept for the next execution.
-const mostKept = 1 << 20
+// parseParam reads a parameter whose value is JSON.
+func parseParam(s *steps.Settings, key, want string, into any) error {
+	if err := json.Unmarshal([]byte(s.Params[key]), into); err != nil {
+		return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected %s: %w", key, s.Model, s.Params[key], want, err)
+	}
+	return nil
+}
 
-// Run writes the objects.
+// maxPooled is the largest buffer in bytes that the pool keeps.
+const maxPooled = 1 << 20
+
+// Run writes an object for each row.
 func (st *build) Run(_ context.Context, b *backends.Batch) error {
 	scratch := st.pool.Get()
 	defer func() {
-		if cap(*scratch) <= mostKept {
+		if cap(*scratch) <= maxPooled {
 			st.pool.Put(scratch)
 		}
 	}()
-	rows := 1
+	rows, shape := 1, tensor.Of(1)
 	if st.batched {
-		rows = b.Rows
+		rows, shape = b.Rows, tensor.Of(int64(b.Rows), 1)
+	}
+	var readers []reader
+	for i := range b.In {
+		if b.In[i].Present() {
+			readers = append(readers, st.reader(&b.In[i], i))
+		}
 	}
 	out := (*scratch)[:0]
-	readers := make([]reader, len(b.In))
-	for i := range b.In {
-		readers[i] = st.reader(&b.In[i], i)
-	}
 	for row := range rows {
-		at := len(out)
-		out = append(out, 0, 0, 0, 0)
-		out = append(out, '{')
-		for i := range readers {
-			if !b.In[i].Present() {
-				continue
-			}
-			if out[len(out)-1] != '{' {
-				out = append(out, ',')
-			}
-			out = append(out, st.keys[i]...)
-			var err error
-			if out, err = readers[i].value(out, 0); err != nil {
-				b.Fail(row, err)
-			}
-		}
-		out = append(out, '}')
-		binary.LittleEndian.PutUint32(out[at:], uint32(len(out)-at-4))
+		out = appendObject(out, readers, b, row)
 	}
 	*scratch = out
-	shape := tensor.Of(1)
-	if st.batched {
-		shape = tensor.Of(int64(rows), 1)
-	}
 	t, err := b.AllocBytes(0, shape, len(out))
 	if err != nil {
 		return err
@@ -167,30 +161,45 @@ func (st *build) Run(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
+// appendObject appends the object of a row as a BYTES element: its length, then its text.
+func appendObject(out []byte, readers []reader, b *backends.Batch, row int) []byte {
+	at := len(out)
+	out = append(out, 0, 0, 0, 0, '{')
+	for i := range readers {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, readers[i].key...)
+		var err error
+		if out, err = readers[i].value(out, 0); err != nil {
+			b.Fail(row, err)
+		}
+	}
+	out = append(out, '}')
+	binary.LittleEndian.PutUint32(out[at:], uint32(len(out)-at-4))
+	return out
+}
+
 // reader writes the elements of an input one after the other.
 type reader struct {
+	member
+
 	dtype  tensor.DType
 	dims   []int64
 	single bool
-	raw    bool
-	null   bool
 	rest   []byte
 }
 
 func (st *build) reader(t *tensor.Tensor, i int) reader {
-	if !t.Present() {
-		return reader{}
-	}
-	r := reader{dtype: t.DType, dims: t.Shape.Dims(), raw: st.raw[i], null: st.null, rest: t.Bytes()}
+	r := reader{member: st.inputs[i], dtype: t.DType, dims: t.Shape.Dims(), rest: t.Bytes()}
 	if st.batched {
 		r.dims = r.dims[1:]
 	}
-	r.single = len(r.dims) == 0 || len(r.dims) == 1 && r.dims[0] == 1 && !st.arrays
+	r.single = len(r.dims) == 0 || len(r.dims) == 1 && r.dims[0] == 1 && !r.arrays
 	return r
 }
 
-// value writes what is at a depth of the dims. After a failure it goes on, so that the
-// next row is read where it begins.
+// value writes the values from a depth of the dims on. After a failure it goes on, so that the next row is read from its start.
 func (r *reader) value(dst []byte, depth int) (_ []byte, err error) {
 	if r.single || depth == len(r.dims) {
 		return r.element(dst)
@@ -208,35 +217,23 @@ func (r *reader) value(dst []byte, depth int) (_ []byte, err error) {
 	return append(dst, ']'), err
 }
 
+// element writes the next element.
 func (r *reader) element(dst []byte) ([]byte, error) {
 	if r.dtype == tensor.Bytes {
-		elem, rest, ok := tensor.NextBytes(r.rest)
-		if !ok {
-			return dst, status.Errorf(status.Internal, "an input ends inside an element")
-		}
-		r.rest = rest
-		if !r.raw {
-			return jsontext.AppendValid(dst, elem), nil
-		}
-		if !json.Valid(elem) {
-			return append(dst, "null"...), status.Errorf(status.InvalidArg, "an element of an input that parameter 'raw' names is no JSON: %.40q", elem)
-		}
-		return append(dst, elem...), nil
+		return r.text(dst)
 	}
 	b := r.rest[:r.dtype.Size()]
 	r.rest = r.rest[len(b):]
-	switch r.dtype {
-	case tensor.Bool:
-		return strconv.AppendBool(dst, b[0] != 0), nil
-	case tensor.FP32:
-		return r.float(dst, float64(math.Float32frombits(binary.LittleEndian.Uint32(b))), 32)
-	case tensor.FP64:
-		return r.float(dst, math.Float64frombits(binary.LittleEndian.Uint64(b)), 64)
-	}
 	var wide [8]byte
 	copy(wide[:], b)
 	n := binary.LittleEndian.Uint64(wide[:])
 	switch r.dtype {
+	case tensor.Bool:
+		return strconv.AppendBool(dst, n != 0), nil
+	case tensor.FP32:
+		return r.float(dst, float64(math.Float32frombits(uint32(n))), 32)
+	case tensor.FP64:
+		return r.float(dst, math.Float64frombits(n), 64)
 	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
 		shift := 64 - 8*len(b)
 		return strconv.AppendInt(dst, int64(n<<shift)>>shift, 10), nil
@@ -245,6 +242,24 @@ func (r *reader) element(dst []byte) ([]byte, error) {
 	}
 }
 
+// text writes the next element of a BYTES input.
+func (r *reader) text(dst []byte) ([]byte, error) {
+	elem, rest, ok := tensor.NextBytes(r.rest)
+	if !ok {
+		return dst, status.Errorf(status.Internal, "an input ends inside an element")
+	}
+	r.rest = rest
+	switch {
+	case !r.raw:
+		return jsontext.AppendValid(dst, elem), nil
+	case !json.Valid(elem):
+		return append(dst, "null"...), status.Errorf(status.InvalidArg, "an element of an input that parameter 'raw' names is no JSON: %.40q", elem)
+	default:
+		return append(dst, elem...), nil
+	}
+}
+
+// float writes the shortest number that reads back as x.
 func (r *reader) float(dst []byte, x float64, bits int) ([]byte, error) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		if r.null {

@@ -1,3 +1,3 @@
-// Package jsonvalue holds the steps "json_extract", which takes values out of JSON
-// texts as typed tensors, and "json_build", which makes an object of tensors.
+// Package jsonvalue holds two steps: "json_extract" reads values from JSON documents into typed tensors, "json_build" writes tensors
+// as JSON objects.
 package jsonvalue

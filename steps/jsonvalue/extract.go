@@ -18,19 +18,19 @@ import (
 
 // NewExtractFactory returns the step "json_extract".
 //
-// Input JSON is BYTES [1], one document. Outputs are those that config.pbtxt declares:
-// BOOL, integers, FP32, FP64 or BYTES, of dims [1] for a single value, [n] for an array of n
-// values, or [-1] for one of any length, which without a batch dimension only may differ
-// between requests. A BYTES output takes any value: a string as its text, others as JSON.
-// What is missing and has no default, is of another type or out of range fails its row.
+// Input JSON is BYTES [1], one document. Outputs are those that config.pbtxt declares: BOOL, integers, FP32, FP64 or BYTES, of dims
+// [1] for a single value, [n] for an array of n values, or [-1] for one of any length (only without a batch dimension). For
+// example, path "results.#.score" of {"results":[{"score":0.5},{"score":1}]} fills an FP32 output of dims [2] with [0.5, 1]. A
+// BYTES output takes any value: a string as its text, others as JSON. A value that is missing without a default, of another type
+// or out of range fails its row.
 func NewExtractFactory() steps.Factory {
 	return steps.Factory{
 		Name: "json_extract",
-		Doc: "Takes values out of a JSON document: each output that config.pbtxt declares is the value at its path, in the syntax of GJSON " +
+		Doc: "Reads values from a JSON document: each output that config.pbtxt declares is the value at its path, in the syntax of GJSON " +
 			"(`person.age`, `items.0.name`, `items.#.name`).",
 		Params: []steps.Param{
 			{Key: "paths", Doc: "A JSON object of the outputs' paths; an output that is not in it has its name as its path.", Default: "{}"},
-			{Key: "defaults", Doc: "A JSON object of values for outputs whose path leads to nothing or null.", Default: "{}"},
+			{Key: "defaults", Doc: "A JSON object of values for outputs whose path leads to no value or to null.", Default: "{}"},
 		},
 		Examples: []steps.Example{{
 			Config: `output [ { name: "name" data_type: TYPE_STRING dims: [ 1 ] }, { name: "scores" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "age" data_type: TYPE_INT32 dims: [ 1 ] } ]
@@ -63,7 +63,7 @@ func extractSignature(s *steps.Settings) (*config.Signature, error) {
 	return &config.Signature{Inputs: []config.Port{{Name: "JSON", DType: tensor.Bytes, Dims: tensor.Of(1)}}, Outputs: out}, nil
 }
 
-// known refuses a type that has no form in JSON.
+// known returns an error for a type that JSON values are not converted from or to.
 func known(p *config.Port, kind, model string) error {
 	switch p.DType {
 	case tensor.FP16, tensor.BF16, tensor.Invalid:
@@ -79,11 +79,12 @@ type extract struct {
 	out     []field
 }
 
+// field is an output: where its values are in a document, and their type.
 type field struct {
 	name     string
 	path     string
 	dtype    tensor.DType
-	count    int // negative for any
+	count    int // of elements in a row; negative for any number
 	fallback gjson.Result
 }
 
@@ -94,13 +95,12 @@ func newExtract(s *steps.Settings) (steps.Step, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths := map[string]string{}
-	if err := json.Unmarshal([]byte(s.Params["paths"]), &paths); err != nil {
-		return nil, fmt.Errorf("parameter 'paths' of model '%s' is '%s', expected a JSON object of strings: %w", s.Model, s.Params["paths"], err)
+	paths, defaults := map[string]string{}, map[string]json.RawMessage{}
+	if err := parseParam(s, "paths", "a JSON object of strings", &paths); err != nil {
+		return nil, err
 	}
-	defaults := map[string]json.RawMessage{}
-	if err := json.Unmarshal([]byte(s.Params["defaults"]), &defaults); err != nil {
-		return nil, fmt.Errorf("parameter 'defaults' of model '%s' is '%s', expected a JSON object: %w", s.Model, s.Params["defaults"], err)
+	if err := parseParam(s, "defaults", "a JSON object", &defaults); err != nil {
+		return nil, err
 	}
 	x := &extract{batched: s.MaxBatch > 0}
 	for _, p := range sig.Outputs {
@@ -114,27 +114,31 @@ func newExtract(s *steps.Settings) (steps.Step, error) {
 				return nil, fmt.Errorf("parameter 'defaults' of model '%s': %w", s.Model, err)
 			}
 		}
-		delete(paths, p.Name)
-		delete(defaults, p.Name)
 		x.out = append(x.out, f)
 	}
-	for _, name := range slices.Sorted(maps.Keys(paths)) {
-		return nil, fmt.Errorf("parameter 'paths' of model '%s' names '%s', which is no output", s.Model, name)
+	if err := onlyOutputs(s, "paths", paths, sig.Outputs); err != nil {
+		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(defaults)) {
-		return nil, fmt.Errorf("parameter 'defaults' of model '%s' names '%s', which is no output", s.Model, name)
-	}
-	return x, nil
+	return x, onlyOutputs(s, "defaults", defaults, sig.Outputs)
 }
 
-// Run reads the documents.
+// onlyOutputs refuses a parameter that names something else than an output.
+func onlyOutputs[V any](s *steps.Settings, key string, values map[string]V, outputs []config.Port) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.ContainsFunc(outputs, func(p config.Port) bool { return p.Name == name }) {
+			return fmt.Errorf("parameter '%s' of model '%s' names '%s', which is no output", key, s.Model, name)
+		}
+	}
+	return nil
+}
+
+// Run reads the document of each row.
 func (x *extract) Run(_ context.Context, b *backends.Batch) error {
 	rows := 1
 	if x.batched {
 		rows = int(b.In[0].Shape.Dim(0))
 	}
-	data := make([][]byte, len(x.out))
-	made := make([]int, len(x.out))
+	out := make([]column, len(x.out))
 	rest := b.In[0].Bytes()
 	for row := range rows {
 		doc, after, ok := tensor.NextBytes(rest)
@@ -142,35 +146,44 @@ func (x *extract) Run(_ context.Context, b *backends.Batch) error {
 			return status.Errorf(status.Internal, "input 'JSON' ends inside an element")
 		}
 		rest = after
-		valid := json.Valid(doc) // which bounds the depth, where gjson does not
+		valid := json.Valid(doc) // it also bounds the depth, which gjson does not
 		if !valid {
 			b.Fail(row, status.Errorf(status.InvalidArg, "input 'JSON' of row %d is no JSON document: %.40q", row, doc))
 		}
 		for i := range x.out {
-			f, before := &x.out[i], len(data[i])
-			var n int
-			var err error
-			if valid {
-				data[i], n, err = f.read(data[i], doc)
-			}
-			if !valid || err != nil {
-				data[i], n = f.nothing(data[i][:before])
-			}
-			if err != nil {
+			if err := out[i].read(&x.out[i], doc, valid); err != nil {
 				b.Fail(row, err)
 			}
-			made[i] += n
 		}
 	}
 	for i := range x.out {
-		if err := x.put(b, i, rows, made[i], data[i]); err != nil {
+		if err := x.put(b, i, rows, out[i].count, out[i].data); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put makes output i of what was read.
+// column is the data of an output so far, and its number of elements.
+type column struct {
+	data  []byte
+	count int
+}
+
+// read appends the values of a document, or zero values where the document is not valid or lacks them.
+func (c *column) read(f *field, doc []byte, valid bool) error {
+	data, n, err := c.data, 0, error(nil)
+	if valid {
+		data, n, err = f.read(c.data, doc)
+	}
+	if !valid || err != nil {
+		data, n = f.nothing(c.data)
+	}
+	c.data, c.count = data, c.count+n
+	return err
+}
+
+// put allocates output i and copies the values to it.
 func (x *extract) put(b *backends.Batch, i, rows, made int, data []byte) error {
 	shape := tensor.Of(int64(made))
 	if x.batched {
@@ -189,7 +202,7 @@ func (x *extract) put(b *backends.Batch, i, rows, made int, data []byte) error {
 	return err
 }
 
-// read appends the values at the path, and returns how many there are.
+// read appends the values at the path and returns their number.
 func (f *field) read(dst, doc []byte) ([]byte, int, error) {
 	v := gjson.GetBytes(doc, f.path)
 	if v.Type == gjson.Null {
@@ -201,7 +214,7 @@ func (f *field) read(dst, doc []byte) ([]byte, int, error) {
 	return dst, f.length(v), err
 }
 
-// length returns how many elements v is.
+// length returns the number of elements in v.
 func (f *field) length(v gjson.Result) int {
 	if f.count >= 0 {
 		return f.count
@@ -233,7 +246,7 @@ func (f *field) append(dst []byte, v gjson.Result) ([]byte, error) {
 	return dst, err
 }
 
-// nothing appends what stands for a row that failed.
+// nothing appends zero values for a row that failed.
 func (f *field) nothing(dst []byte) ([]byte, int) {
 	for range max(f.count, 0) {
 		if f.dtype == tensor.Bytes {

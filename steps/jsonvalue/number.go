@@ -46,7 +46,7 @@ func (f *field) float(dst []byte, v gjson.Result) ([]byte, error) {
 	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(x)), nil
 }
 
-// integer takes what JSON writes without a fraction: 3, but not 3.0 or 3e1.
+// integer appends a number that JSON writes without a fraction or exponent: 3, but not 3.0 or 3e1.
 func (f *field) integer(dst []byte, v gjson.Result) ([]byte, error) {
 	size := f.dtype.Size()
 	var x uint64

@@ -19,27 +19,26 @@ const (
 
 // NewFactory returns the step "string".
 //
-// Inputs are BYTES of any dims, by default one of [-1] named INPUT; the output is OUTPUT
-// unless config.pbtxt names another. Elementwise operations keep the shape and give
-// BYTES, match gives BOOL, length INT32 code points. join and template give one element
-// a row, split as many as "fields" says.
+// Inputs are BYTES of any dims; without a declaration there is one, INPUT of dims [-1]. The output is OUTPUT unless config.pbtxt
+// names another. Operations on elements keep the shape and return BYTES; match returns BOOL, length returns INT32 code points.
+// join and template return one element a row, split returns the number of elements that parameter "fields" says.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "string",
 		Doc: "Works on strings: `lower`, `upper`, `title` and `strip` them; `replace`, `match` or `extract` by a regular expression (RE2); " +
-			"tell their `length` in code points; `concat` several inputs element by element, `join` the elements of a row or `split` one; fill a `template`; `base64_encode` and `base64_decode`.",
+			"return their `length` in code points; `concat` several inputs element by element, `join` the elements of a row or `split` one; fill a `template`; `base64_encode` and `base64_decode`.",
 		Inline: true,
 		Params: []steps.Param{
-			{Key: "op", Doc: "What to do.", Required: true, Values: ops},
+			{Key: "op", Doc: "The operation.", Required: true, Values: ops},
 			{Key: "pattern", Doc: "The regular expression of replace, match and extract, in the syntax of RE2."},
-			{Key: "with", Doc: "What replace puts in place of each match; ${1} is the first group."},
-			{Key: "group", Doc: "The group that extract takes, by number or name; what does not match becomes empty.", Default: "0"},
+			{Key: "with", Doc: "The text that replaces each match; ${1} is the first group."},
+			{Key: "group", Doc: "The group that extract returns, by number or name; an element without a match becomes empty.", Default: "0"},
 			{Key: "chars", Doc: "The characters that strip takes from both ends; white space by default."},
-			{Key: "separator", Doc: "What join and concat put between elements, and split looks for; split by white space when empty."},
+			{Key: "separator", Doc: "The text that join and concat put between elements and that split looks for; when empty, split cuts at white space."},
 			{Key: "fields", Doc: "How many elements split gives for a row: further ones are dropped, missing ones empty. 0 gives all, without a batch dimension only.", Default: "0"},
 			{Key: "template", Doc: "The text of template: {NAME} stands for the elements of that input, with the separator between them; {{ and }} are braces."},
 			{Key: "alphabet", Doc: "The characters of base64.", Default: "std", Values: []string{"std", "url", "raw_std", "raw_url"}},
-			{Key: "invalid", Doc: "What becomes of bytes that are not UTF-8: replaced by U+FFFD, the request refused, or kept.", Default: replaceInvalid, Values: []string{replaceInvalid, refuseInvalid, keepInvalid}},
+			{Key: "invalid", Doc: "How bytes that are not UTF-8 are treated: replaced by U+FFFD, the request refused, or kept.", Default: replaceInvalid, Values: []string{replaceInvalid, refuseInvalid, keepInvalid}},
 		},
 		Examples: []steps.Example{
 			{
@@ -66,7 +65,7 @@ parameters { key: "separator" value { string_value: " and " } }`,
 	}
 }
 
-// several are the operations that take any number of inputs.
+// several lists the operations that take any number of inputs.
 var several = []string{opConcat, opTemplate}
 
 func signature(s *steps.Settings) (*config.Signature, error) {
@@ -137,7 +136,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	return st, nil
 }
 
-// compile reads the pattern and what is to be done with what it finds.
+// compile reads the pattern and, for extract, its group.
 func (st *step) compile(s *steps.Settings) error {
 	p := s.Params["pattern"]
 	if p == "" {

@@ -44,7 +44,7 @@ var codings = map[string]*base64.Encoding{
 	"std": base64.StdEncoding, "url": base64.URLEncoding, "raw_std": base64.RawStdEncoding, "raw_url": base64.RawURLEncoding,
 }
 
-// step is the step "string".
+// step is the step "string". Its fields are the parameters of the operation; a step that is loaded never changes.
 type step struct {
 	op        string
 	batched   bool
@@ -60,20 +60,19 @@ type step struct {
 	pool      pool.Of[scratch]
 }
 
-// scratch is what one execution needs besides its tensors.
+// scratch is the memory of one execution.
 type scratch struct {
 	out   []byte   // the output so far, encoded
 	elem  []byte   // one element
 	valid []byte   // one element with its invalid bytes replaced
-	rest  [][]byte // of each input, what is still to be read
+	rest  [][]byte // the unread elements of each input
 
 	lower, upper cases.Caser
 }
 
 var _ steps.Step = (*step)(nil)
 
-// Run fills the output. An element that cannot be processed fails its row's request and
-// leaves an empty one.
+// Run fills the output. An element that cannot be processed fails the request of its row and becomes an empty element.
 func (st *step) Run(_ context.Context, b *backends.Batch) error {
 	x := st.pool.Get()
 	defer st.put(x)
@@ -85,7 +84,7 @@ func (st *step) Run(_ context.Context, b *backends.Batch) error {
 	case opMatch, opLength:
 		return st.numbers(b, x, rows, perRow)
 	case opConcat:
-		return st.concat(b, x, rows, perRow)
+		return st.concat(b, x, rows)
 	case opJoin, opTemplate:
 		return st.fill(b, x, rows)
 	case opSplit:
@@ -95,13 +94,12 @@ func (st *step) Run(_ context.Context, b *backends.Batch) error {
 	}
 }
 
-// newScratch returns an empty one. Case is that of no language, with the two forms of
-// the small sigma.
+// newScratch returns an empty scratch. Letter case follows no language; a final sigma gets its own form.
 func newScratch() *scratch {
 	return &scratch{lower: cases.Lower(language.Und, cases.HandleFinalSigma(true)), upper: cases.Upper(language.Und)}
 }
 
-// mostKept bounds the scratch that is kept for the next execution.
+// mostKept is the largest scratch in bytes that the pool keeps.
 const mostKept = 1 << 20
 
 func (st *step) put(x *scratch) {
@@ -125,7 +123,7 @@ func (st *step) extent(t *tensor.Tensor) (rows, perRow int) {
 	return rows, n / rows
 }
 
-// next reads the next element of an input, as text; a failure is its row's.
+// next reads the next element of an input as text. Bytes that are not UTF-8 are treated as parameter 'invalid' says.
 func (st *step) next(b *backends.Batch, x *scratch, input, row int) ([]byte, error) {
 	elem, rest, ok := tensor.NextBytes(x.rest[input])
 	if !ok {
@@ -153,7 +151,7 @@ func replaced(dst, text []byte) []byte {
 	return dst
 }
 
-// done makes x.out the output.
+// done allocates the output and copies x.out to it.
 func done(b *backends.Batch, x *scratch, shape tensor.Shape) error {
 	t, err := b.AllocBytes(0, shape, len(x.out))
 	if err != nil {
@@ -163,7 +161,7 @@ func done(b *backends.Batch, x *scratch, shape tensor.Shape) error {
 	return nil
 }
 
-// each gives an element for every element.
+// each makes one element of every element.
 func (st *step) each(b *backends.Batch, x *scratch, rows, perRow int) error {
 	for row := range rows {
 		for range perRow {
@@ -177,7 +175,7 @@ func (st *step) each(b *backends.Batch, x *scratch, rows, perRow int) error {
 	return done(b, x, b.In[0].Shape)
 }
 
-// change returns what becomes of one element; it lies in the scratch or is borrowed.
+// change applies the operation to one element. The result lies in the scratch or in text, and is valid until the next call.
 func (st *step) change(b *backends.Batch, x *scratch, row int, text []byte) []byte {
 	x.elem = x.elem[:0]
 	switch st.op {
@@ -218,7 +216,7 @@ func (st *step) change(b *backends.Batch, x *scratch, row int, text []byte) []by
 	return x.elem
 }
 
-// numbers gives a number for every element.
+// numbers makes one number of every element: whether the pattern matches, or the length.
 func (st *step) numbers(b *backends.Batch, x *scratch, rows, perRow int) error {
 	d := tensor.Int32
 	if st.op == opMatch {
@@ -245,13 +243,12 @@ func (st *step) numbers(b *backends.Batch, x *scratch, rows, perRow int) error {
 	return nil
 }
 
-// concat joins the elements at equal positions of all inputs; an input with one
-// element a row has it for every position.
-func (st *step) concat(b *backends.Batch, x *scratch, rows, perRow int) error {
-	shape := b.In[0].Shape
+// concat joins the elements at equal positions of all inputs. An input with one element in a row repeats it at every position.
+func (st *step) concat(b *backends.Batch, x *scratch, rows int) error {
+	widest, perRow := 0, 0
 	for i := range b.In {
 		if _, n := st.extent(&b.In[i]); n > perRow {
-			perRow, shape = n, b.In[i].Shape
+			widest, perRow = i, n
 		}
 	}
 	for i := range b.In {
@@ -259,35 +256,39 @@ func (st *step) concat(b *backends.Batch, x *scratch, rows, perRow int) error {
 			return status.Errorf(status.InvalidArg, "input %d has %d elements a row, expected %d as the others, or 1", i, n, perRow)
 		}
 	}
-	single := make([][]byte, len(b.In))
 	for row := range rows {
 		for k := range perRow {
-			x.elem = x.elem[:0]
-			for i := range b.In {
-				_, n := st.extent(&b.In[i])
-				text := single[i]
-				if n == perRow || k == 0 {
-					var err error
-					if text, err = st.next(b, x, i, row); err != nil {
-						return err
-					}
-					if n != perRow {
-						single[i] = append(single[i][:0], text...)
-					}
-				}
-				if i > 0 {
-					x.elem = append(x.elem, st.separator...)
-				}
-				x.elem = append(x.elem, text...)
+			if err := st.concatAt(b, x, row, k+1 < perRow); err != nil {
+				return err
 			}
-			x.out = tensor.AppendBytes(x.out, x.elem)
 		}
 	}
-	return done(b, x, shape)
+	return done(b, x, b.In[widest].Shape)
 }
 
-// fill gives one element for every row: the template with its inputs in place, or all
-// elements joined.
+// concatAt appends the output's next element. more says that the row has further ones, for which an input of one element a row
+// is read again.
+func (st *step) concatAt(b *backends.Batch, x *scratch, row int, more bool) error {
+	x.elem = x.elem[:0]
+	for i := range b.In {
+		before := x.rest[i]
+		text, err := st.next(b, x, i, row)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			x.elem = append(x.elem, st.separator...)
+		}
+		x.elem = append(x.elem, text...)
+		if _, n := st.extent(&b.In[i]); more && n == 1 {
+			x.rest[i] = before
+		}
+	}
+	x.out = tensor.AppendBytes(x.out, x.elem)
+	return nil
+}
+
+// fill makes one element of every row: the template with its inputs in place, or all elements joined.
 func (st *step) fill(b *backends.Batch, x *scratch, rows int) error {
 	parts := st.parts
 	if st.op == opJoin {
@@ -297,23 +298,10 @@ func (st *step) fill(b *backends.Batch, x *scratch, rows int) error {
 		x.elem = x.elem[:0]
 		for _, p := range parts {
 			x.elem = append(x.elem, p.text...)
-			if p.input < 0 {
-				continue
-			}
-			before := x.rest[p.input]
-			_, n := st.extent(&b.In[p.input])
-			for k := range n {
-				text, err := st.next(b, x, p.input, row)
-				if err != nil {
+			if p.input >= 0 {
+				if err := st.appendRow(b, x, p, row); err != nil {
 					return err
 				}
-				if k > 0 {
-					x.elem = append(x.elem, st.separator...)
-				}
-				x.elem = append(x.elem, text...)
-			}
-			if p.again {
-				x.rest[p.input] = before // another part reads the same row
 			}
 		}
 		x.out = tensor.AppendBytes(x.out, x.elem)
@@ -325,7 +313,27 @@ func (st *step) fill(b *backends.Batch, x *scratch, rows int) error {
 	return done(b, x, shape)
 }
 
-// split gives the fields of each row's one element.
+// appendRow appends the elements that a row has in an input, with the separator between them.
+func (st *step) appendRow(b *backends.Batch, x *scratch, p part, row int) error {
+	before := x.rest[p.input]
+	_, n := st.extent(&b.In[p.input])
+	for k := range n {
+		text, err := st.next(b, x, p.input, row)
+		if err != nil {
+			return err
+		}
+		if k > 0 {
+			x.elem = append(x.elem, st.separator...)
+		}
+		x.elem = append(x.elem, text...)
+	}
+	if p.again {
+		x.rest[p.input] = before // another part reads the same row
+	}
+	return nil
+}
+
+// split cuts the one element of each row into fields.
 func (st *step) split(b *backends.Batch, x *scratch, rows, perRow int) error {
 	if perRow != 1 && rows > 0 {
 		return status.Errorf(status.InvalidArg, "operation 'split' takes 1 element a row, found %d", perRow)
@@ -336,18 +344,7 @@ func (st *step) split(b *backends.Batch, x *scratch, rows, perRow int) error {
 		if err != nil {
 			return err
 		}
-		n := 0
-		for more := true; more && (st.fields == 0 || n < st.fields); n++ {
-			var field []byte
-			if field, text, more = st.cut(text); field == nil && !more {
-				break
-			}
-			x.out = tensor.AppendBytes(x.out, field)
-		}
-		for ; n < st.fields; n++ {
-			x.out = tensor.AppendBytes(x.out, "")
-		}
-		made += n
+		made += st.appendFields(x, text)
 	}
 	shape := tensor.Of(int64(made))
 	if st.batched {
@@ -356,8 +353,23 @@ func (st *step) split(b *backends.Batch, x *scratch, rows, perRow int) error {
 	return done(b, x, shape)
 }
 
-// cut returns the first field of text and what follows; nil when white space is all
-// there is.
+// appendFields appends the fields of a text as elements: st.fields of them where that is not 0. It returns their number.
+func (st *step) appendFields(x *scratch, text []byte) int {
+	n := 0
+	for more := true; more && (st.fields == 0 || n < st.fields); n++ {
+		var field []byte
+		if field, text, more = st.cut(text); field == nil && !more {
+			break
+		}
+		x.out = tensor.AppendBytes(x.out, field)
+	}
+	for ; n < st.fields; n++ {
+		x.out = tensor.AppendBytes(x.out, "")
+	}
+	return n
+}
+
+// cut returns the first field of text and the rest. The field is nil when there is only white space.
 func (st *step) cut(text []byte) (field, rest []byte, more bool) {
 	if len(st.separator) > 0 {
 		field, rest, more = bytes.Cut(text, st.separator)

@@ -22,8 +22,7 @@ func isASCII(text []byte) bool {
 	return true
 }
 
-// flipped appends text with the letters of the alphabet that begins at first in the
-// other case.
+// flipped appends text with ASCII letters in the other case: capitals where first is 'A', small ones where it is 'a'.
 func flipped(dst, text []byte, first byte) []byte {
 	for _, c := range text {
 		if c-first < 26 {
@@ -34,7 +33,7 @@ func flipped(dst, text []byte, first byte) []byte {
 	return dst
 }
 
-// cased appends text in the case of c. What the mapping cannot take stays as it is.
+// cased appends text in the case of c, or unchanged where the mapping fails.
 func cased(dst, text []byte, c cases.Caser) []byte {
 	c.Reset()
 	out, _, err := transform.Append(c, dst, text)
@@ -44,42 +43,35 @@ func cased(dst, text []byte, c cases.Caser) []byte {
 	return out
 }
 
-// mapped appends text with f applied to every code point; bytes that are not UTF-8 stay.
-func mapped(dst, text []byte, f func(rune) rune) []byte {
-	for len(text) > 0 {
+// titled appends text with the first cased code point of each run in title case and the others in lower case, as Python's
+// str.title does, but one code point for one. Bytes that are not UTF-8 stay.
+func titled(dst, text []byte) []byte {
+	for inside := false; len(text) > 0; {
 		r, n := utf8.DecodeRune(text)
-		if r == utf8.RuneError && n == 1 {
+		first := !inside
+		inside = unicode.IsLower(r) || unicode.IsUpper(r) || unicode.IsTitle(r)
+		switch {
+		case r == utf8.RuneError && n == 1:
 			dst = append(dst, text[0])
-		} else {
-			dst = utf8.AppendRune(dst, f(r))
+		case first:
+			dst = utf8.AppendRune(dst, unicode.ToTitle(r))
+		default:
+			dst = utf8.AppendRune(dst, unicode.ToLower(r))
 		}
 		text = text[n:]
 	}
 	return dst
 }
 
-// titled appends text with the first cased code point of each run of them in title case
-// and the others in lower case, as Python's str.title does, but one code point for one.
-func titled(dst, text []byte) []byte {
-	inside := false
-	return mapped(dst, text, func(r rune) rune {
-		first := !inside
-		inside = unicode.IsLower(r) || unicode.IsUpper(r) || unicode.IsTitle(r)
-		if first {
-			return unicode.ToTitle(r)
-		}
-		return unicode.ToLower(r)
-	})
-}
-
-// part is a piece of a template: text, and the elements of an input after it.
+// part is a piece of a template: text followed by the elements of an input. For example, "{Q} or {C}" has the parts
+// {"", Q}, {" or ", C} and {"", none}.
 type part struct {
 	text  string
 	input int  // negative for none
 	again bool // a later part has the same input
 }
 
-// joinAll is the template of operation join: the first input alone.
+// joinAll is the template of operation join: the first input.
 var joinAll = []part{{input: 0}}
 
 // parseTemplate splits a template at its placeholders. Every input must occur.

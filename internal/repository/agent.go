@@ -16,12 +16,12 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// checksumAgent is the one repository agent there is. Its parameters are
-// "MD5:FILE" or "SHA256:FILE" with the expected sum in hexadecimal digits; FILE is
-// relative to the model's folder.
+// checksumAgent is the only supported repository agent. Its parameters are "MD5:FILE" or "SHA256:FILE" with the
+// expected sum in hexadecimal digits. FILE is relative to the model's folder. For example, key "MD5:1/model.onnx"
+// with value "b1946ac92492d2347c6235b4d2611184".
 const checksumAgent = "checksum"
 
-// runAgents runs the agents of a configuration over the model's files.
+// runAgents runs the agents of a configuration on the model's files.
 func runAgents(dir string, cfg *modelconfig.ModelConfig) error {
 	for _, a := range cfg.GetModelRepositoryAgents().GetAgents() {
 		if a.GetName() != checksumAgent {
@@ -34,6 +34,7 @@ func runAgents(dir string, cfg *modelconfig.ModelConfig) error {
 	return nil
 }
 
+// inspectSums compares the sums of files with the expected ones. Its errors are those of Triton's checksum agent.
 func inspectSums(dir string, sums map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(sums)) {
 		kind, file, ok := strings.Cut(key, ":")
@@ -59,7 +60,7 @@ func inspectSums(dir string, sums map[string]string) error {
 	return nil
 }
 
-// addFile adds a file in the model's folder to a sum.
+// addFile adds the content of a file in the model's folder to a hash.
 func addFile(sum io.Writer, dir, name string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

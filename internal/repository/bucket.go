@@ -23,7 +23,7 @@ import (
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
-// look lists the buckets, all at once. A failure is logged and kept with its bucket.
+// listBuckets lists all buckets concurrently. Errors are logged and kept with the bucket.
 func (s *source) listBuckets(ctx context.Context) {
 	var g sync.WaitGroup
 	for _, m := range s.buckets {
@@ -36,7 +36,7 @@ func (s *source) listBuckets(ctx context.Context) {
 	g.Wait()
 }
 
-// openAll opens models, several at a time, in their order.
+// openAll opens models, several concurrently, and returns them in the given order.
 func (s *source) openAll(ctx context.Context, places []location, threads int) []*folder {
 	list := make([]*folder, len(places))
 	var g errgroup.Group
@@ -47,11 +47,11 @@ func (s *source) openAll(ctx context.Context, places []location, threads int) []
 			return nil
 		})
 	}
-	_ = g.Wait() // every failure is kept with its folder
+	_ = g.Wait() // errors are in the folders
 	return list
 }
 
-// newMirror prepares a root in a bucket.
+// newBucketRoot prepares a root in a bucket.
 func (r *Repository) newBucketRoot(ctx context.Context, address string) (*bucketRoot, error) {
 	open := r.s.OpenBucket
 	if open == nil {
@@ -70,13 +70,13 @@ func (r *Repository) newBucketRoot(ctx context.Context, address string) (*bucket
 	}, err
 }
 
-// bucketTimeout is the usual patience with a bucket.
+// defaultBucketTimeout applies without Settings.BucketTimeout.
 const defaultBucketTimeout = time.Minute
 
-// mounts names the environment variables that Triton keeps fetched models below.
+// mounts names Triton's environment variables for the cache folder of each kind of bucket.
 var mounts = map[string]string{"s3": "TRITON_AWS_MOUNT_DIRECTORY", "gs": "TRITON_GCS_MOUNT_DIRECTORY", "as": "TRITON_AZURE_MOUNT_DIRECTORY"}
 
-// cacheFor returns the folder that models from an address are kept below.
+// cacheFor returns the cache folder for models from an address.
 func (r *Repository) cacheFor(address string) (string, error) {
 	if r.s.Cache != "" {
 		return r.s.Cache, nil
@@ -89,9 +89,9 @@ func (r *Repository) cacheFor(address string) (string, error) {
 	return filepath.Join(dir, "tutti", "models"), err
 }
 
-// mirror is a root that lies in a bucket. Its models are read into a folder on disk
-// when they are opened: objects by their content, and per state of a model a folder
-// of links to them, so that what is there is not read again.
+// bucketRoot is a root in a bucket. Models are downloaded into a cache on disk when they are opened. The cache
+// stores each object once, by its content, and a folder of hard links for each state of a model, so nothing is
+// downloaded twice.
 type bucketRoot struct {
 	address string
 	cache   string
@@ -103,11 +103,11 @@ type bucketRoot struct {
 
 	mu     sync.Mutex
 	models map[string][]cloud.Object // of the last listing, guarded by mu
-	failed map[string]error          // of models that bring could not fetch, guarded by mu
-	err    atomic.Pointer[error]     // of the last listing, nil when it worked
+	failed map[string]error          // errors of prefetch by folder, guarded by mu
+	err    atomic.Pointer[error]     // of the last listing; nil after success
 }
 
-// look lists the bucket. What is there stays known when that fails.
+// refresh lists the bucket. After an error the previous listing remains.
 func (m *bucketRoot) refresh(ctx context.Context) error {
 	list, err := m.listObjects(ctx)
 	if err == nil && len(list) == 0 {
@@ -131,7 +131,7 @@ func (m *bucketRoot) refresh(ctx context.Context) error {
 	return nil
 }
 
-// list lists the bucket in bounded time.
+// listObjects lists the bucket within its timeout.
 func (m *bucketRoot) listObjects(ctx context.Context) (list []cloud.Object, err error) {
 	defer recovery.Error(&err, m.log, "listing model repository '"+m.address+"'", slog.String("repository", m.address))
 	bounded, cancel := context.WithTimeout(ctx, m.timeout)
@@ -143,14 +143,14 @@ func (m *bucketRoot) listObjects(ctx context.Context) (list []cloud.Object, err 
 	return list, err
 }
 
-// blind reports whether the bucket could never be listed.
+// neverListed reports whether no listing has succeeded yet.
 func (m *bucketRoot) neverListed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.models == nil
 }
 
-// place returns where a model is; one that is not known has no objects.
+// location returns the location of a model. An unknown model has no objects.
 func (m *bucketRoot) location(name string) location {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +161,7 @@ func (m *bucketRoot) location(name string) location {
 	return p
 }
 
-// names returns the models, sorted.
+// names returns the names of the models, sorted.
 func (m *bucketRoot) names() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +175,7 @@ func (m *bucketRoot) names() []string {
 	return names
 }
 
-// holdsObjects is holdsModel for a listing.
+// holdsObjects reports whether a listing is that of a model; see source.holdsModel.
 func holdsObjects(name string, list []cloud.Object) bool {
 	if strings.HasPrefix(name, ".") {
 		return false
@@ -187,8 +187,8 @@ func holdsObjects(name string, list []cloud.Object) bool {
 	})
 }
 
-// identity names an object's content on disk: by its checksum where the bucket tells
-// one, else by where it is and its tag.
+// identity returns the name of an object's content in the cache. It is made of the checksum if the bucket has one,
+// else of the object's address, tag and size.
 func (m *bucketRoot) identity(model string, o cloud.Object) string {
 	text := fmt.Sprintf("%x %d", o.MD5, o.Size)
 	if len(o.MD5) == 0 {
@@ -198,8 +198,8 @@ func (m *bucketRoot) identity(model string, o cloud.Object) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// state names what a model holds. The model's name is part of it: the folder of a
-// state is made by one rename, so that two models of one content cannot share it.
+// state returns a name for the present objects of a model. The model's name is part of it: a state's folder is
+// created by one rename, so two models with equal content cannot share it.
 func (m *bucketRoot) state(model string, list []cloud.Object) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00", model)
@@ -211,7 +211,7 @@ func (m *bucketRoot) state(model string, list []cloud.Object) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// noisy reports whether any part of a key is noise.
+// ignoredKey reports whether any part of a key is an ignored file.
 func ignoredKey(key string) bool {
 	return slices.ContainsFunc(strings.Split(strings.TrimSuffix(key, "/"), "/"), ignoredFile)
 }

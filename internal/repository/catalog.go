@@ -17,8 +17,8 @@ import (
 
 var _ infer.Catalog = (*Repository)(nil)
 
-// Ready reports whether every model serves that should, and says so itself where it knows more of that: not those that
-// were unloaded, nor the ensembles over them.
+// Ready reports whether every model that should serve is loaded and, where it has a readiness check of its own,
+// ready. Unloaded models, and ensembles that use them, do not count.
 func (r *Repository) Ready() bool {
 	if !r.loaded() {
 		return false
@@ -46,7 +46,7 @@ func (r *Repository) loaded() bool {
 	return !slices.ContainsFunc(r.source.buckets, (*bucketRoot).neverListed)
 }
 
-// ModelReady returns nil when the version serves.
+// ModelReady returns nil if the version serves, else the reason.
 func (r *Repository) ModelReady(name string, number int64) error {
 	v, err := r.find(name, number)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *Repository) ModelReady(name string, number int64) error {
 	return r.readiness(v)
 }
 
-// asked returns why a version that was loaded does not serve now, or nil.
+// readiness asks the model of a loaded version whether it is ready. It returns nil or the reason.
 func (r *Repository) readiness(v *version) error {
 	m, ok := v.model.(backends.ReadinessChecker)
 	if !ok {
@@ -69,7 +69,7 @@ func (r *Repository) readiness(v *version) error {
 	return err
 }
 
-// Describe returns the version's description.
+// Describe returns the description of a version.
 //
 // hot: one map lookup.
 func (r *Repository) Describe(name string, number int64) (*infer.Description, error) {
@@ -80,7 +80,7 @@ func (r *Repository) Describe(name string, number int64) (*infer.Description, er
 	return v.description, nil
 }
 
-// newDescription tells the front ends what they need to know of a signature.
+// newDescription returns what the front ends need of a signature.
 func newDescription(sig *config.Signature) *infer.Description {
 	return &infer.Description{
 		Model: sig.Model, Version: sig.Version, MaxBatch: sig.MaxBatch, Decoupled: sig.Decoupled,
@@ -97,7 +97,7 @@ func ports(list []config.Port, maxBatch int) []infer.Port {
 	return out
 }
 
-// Metadata describes a model.
+// Metadata returns a model's metadata: versions, platform, inputs and outputs.
 func (r *Repository) Metadata(name string, number int64) (*infer.Metadata, error) {
 	s := r.catalog.Load()
 	v, err := s.find(name, number)
@@ -150,7 +150,7 @@ func (r *Repository) Plan(name string, number int64) (*plan.Plan, error) {
 	return v.exec.Plan(), nil
 }
 
-// Stage returns an ensemble as the compiler has it after the named pass.
+// Stage returns the text of an ensemble after a pass of the compiler. For example, after "types".
 func (r *Repository) Stage(name, after string) (string, error) {
 	s := r.catalog.Load()
 	m := s.called[name]
@@ -160,7 +160,7 @@ func (r *Repository) Stage(name, after string) (string, error) {
 	return plan.Stages(m.folder.cfg, lookup{source: &r.source, models: s.models, home: m.key}, after)
 }
 
-// Kind says in a word what a model is: the step of a native one, else its backend.
+// Kind returns one word for a model: the step of a native model, else the backend.
 func (r *Repository) Kind(name string) string {
 	m := r.catalog.Load().called[name]
 	if m == nil {
@@ -172,8 +172,7 @@ func (r *Repository) Kind(name string) string {
 	return m.folder.cfg.GetBackend()
 }
 
-// Statistics returns the statistics of one version, of all versions of a model, or
-// of all models.
+// Statistics returns the statistics of one version, of all versions of a model, or of all models.
 func (r *Repository) Statistics(name string, number int64) ([]infer.Statistics, error) {
 	s := r.catalog.Load()
 	keys := s.keys

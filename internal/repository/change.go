@@ -18,29 +18,29 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// change is one transaction: models are opened and ensembles compiled beside what
-// serves, and then all of it is published in one step (commit) or nothing (abandon).
-// Its maker holds the repository's turn.
+// change is one transaction on the repository. Models are opened and ensembles compiled beside the snapshot that
+// serves; then all of it is published (commit) or nothing (reject, cancel). Its owner holds Repository.changes, or
+// runs nested in a change that does.
 type change struct {
 	r        *Repository
 	base     *snapshot
-	next     map[string]*model // what is to be published, by key
-	loading  map[string]*model // those of next that are loaded anew
-	unloaded []string          // keys of models that no longer serve
+	next     map[string]*model // to be published, by key
+	loading  map[string]*model // those of next that are loaded in this change
+	unloaded []string          // keys of models that stop serving
 	notes    []keptNote
 
-	renewed      []string                   // keys of ensembles compiled in the round at hand
-	opened       []*version                 // of plain models
-	staying      map[*versionState]*version // those of loading that serve already and go on doing so
-	updates      []*update                  // of them
-	failed       map[*versionState]error    // why others of loading do not serve
-	compiled     []*version                 // of ensembles, in the round at hand
+	renewed      []string                   // keys of ensembles compiled in this round
+	opened       []*version                 // versions of models that are not ensembles
+	staying      map[*versionState]*version // states of versions that serve already and stay
+	updates      []*update                  // instance changes of the staying versions
+	failed       map[*versionState]error    // why other versions of loading failed
+	compiled     []*version                 // versions of ensembles of this round
 	overrideDirs []*overrideDir
 
 	inner nesting
 }
 
-// note is why a version that serves was not replaced.
+// keptNote is the reason why serving versions were not replaced.
 type keptNote struct {
 	states []*versionState
 	reason string
@@ -51,7 +51,7 @@ func (r *Repository) change() *change {
 	return &change{r: r, base: base, next: maps.Clone(base.models), loading: map[string]*model{}, staying: map[*versionState]*version{}, failed: map[*versionState]error{}}
 }
 
-// begin has a model loaded from f.
+// begin adds a model to be loaded from f.
 func (c *change) begin(ctx context.Context, f *folder, explicit bool) {
 	if f.overrideDir != nil {
 		c.overrideDirs = append(c.overrideDirs, f.overrideDir)
@@ -72,7 +72,7 @@ func (c *change) begin(ctx context.Context, f *folder, explicit bool) {
 	c.next[f.key], c.loading[f.key] = m, m
 }
 
-// begun returns the life of a version that is loaded: that of the one which serves, if it stays.
+// stateFor returns the state of a version to load: the present one if the version stays, else a new one.
 func (c *change) stateFor(f *folder, number int64) *versionState {
 	if v := c.staysOpen(f, number); v != nil {
 		c.staying[v.state] = v
@@ -83,7 +83,7 @@ func (c *change) stateFor(f *folder, number int64) *versionState {
 	return l
 }
 
-// tell logs what a configuration is accepted with; faults are told with the model.
+// logDiagnostic logs a warning or note about a configuration. Errors are reported with the model.
 func (r *Repository) logDiagnostic(ctx context.Context, d *config.Diagnostic) {
 	level := slog.LevelInfo
 	switch d.Severity {
@@ -96,8 +96,7 @@ func (r *Repository) logDiagnostic(ctx context.Context, d *config.Diagnostic) {
 		slog.Int("line", d.Line), slog.String("reason", d.Reason))
 }
 
-// gather begins what the named ensemble is made of, as far as it is there and does
-// not serve in its present form already.
+// loadDependencies begins to load the models of an ensemble that are found and do not serve their current files.
 func (c *change) loadDependencies(ctx context.Context, key string) {
 	m := c.next[key]
 	if m == nil || m.folder.cfg == nil {
@@ -119,7 +118,7 @@ func (c *change) loadDependencies(ctx context.Context, key string) {
 	}
 }
 
-// announce shows in the index what is loading, beside what serves.
+// announce publishes the loading models beside those that serve, so that Index shows them.
 func (c *change) announce(ctx context.Context) {
 	shown := maps.Clone(c.base.models)
 	for key, m := range c.loading {
@@ -133,12 +132,12 @@ func (c *change) announce(ctx context.Context) {
 	c.r.publish(ctx, shown)
 }
 
-// serving returns the lives that are ready.
+// readyStates returns the states that are READY.
 func readyStates(lives []*versionState) []*versionState {
 	return slices.DeleteFunc(slices.Clone(lives), func(l *versionState) bool { return !l.is(infer.Ready) })
 }
 
-// load opens the versions of every model that is no ensemble, several at a time.
+// load opens the versions of every loading model except ensembles, several concurrently.
 func (c *change) load(ctx context.Context) {
 	c.announce(ctx)
 	inner := c.allowNested(ctx)
@@ -158,22 +157,22 @@ func (c *change) load(ctx context.Context) {
 			})
 		}
 	}
-	_ = g.Wait() // every failure is in its outcome
+	_ = g.Wait() // errors are in the outcomes
 	c.endNested()
 	for m, list := range all {
 		c.record(m, list)
 	}
 }
 
-// outcome is what became of a version that is loaded: it was opened, or stays and has an
-// update, or could not.
+// outcome is the result of loading a version: it was opened (v), it stays with other instances (v and u), or it
+// failed (err).
 type outcome struct {
 	v   *version
 	u   *update
 	err error
 }
 
-// bring opens a version, or updates the one that stays.
+// loadOrUpdate opens a version, or updates the instances of a version that stays.
 func (c *change) loadOrUpdate(ctx context.Context, m *model, l *versionState) (x outcome) {
 	if x.v = c.staying[l]; x.v != nil {
 		x.u, x.err = c.update(ctx, m, x.v)
@@ -185,7 +184,7 @@ func (c *change) loadOrUpdate(ctx context.Context, m *model, l *versionState) (x
 	return x
 }
 
-// gathered notes what became of a model's versions.
+// record stores the outcomes of a model's versions.
 func (c *change) record(m *model, list []outcome) {
 	m.moved = map[*version][]tensor.Place{}
 	for i, x := range list {
@@ -207,7 +206,7 @@ func (c *change) record(m *model, list []outcome) {
 	}
 }
 
-// open loads one version, and again when that fails and the settings say so. A panic is a failure as any other.
+// open loads one version, with Settings.LoadRetries further attempts. A panic counts as a failure.
 func (c *change) open(ctx context.Context, m *model, l *versionState) (*version, error) {
 	began := telemetry.Now()
 	for try := 0; ; try++ {
@@ -224,7 +223,7 @@ func (c *change) open(ctx context.Context, m *model, l *versionState) (*version,
 	}
 }
 
-// attempt loads one version: with what the one that serves has open where only instances differ, else from the folder.
+// attempt loads one version. If only instances changed it takes over the open model of the version that serves.
 func (c *change) attempt(ctx context.Context, m *model, number int64) (v *version, err error) {
 	defer recovery.Error(&err, c.r.s.Log, "loading model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", number))
 	stats := c.stats(m, number)
@@ -234,9 +233,8 @@ func (c *change) attempt(ctx context.Context, m *model, number int64) (v *versio
 	return c.r.loadVersion(ctx, m.folder, number, stats)
 }
 
-// stats returns the counters of a version: those of the one that it replaces, which
-// go on counting, so that a reload neither resets them nor loses what the old one
-// still answers.
+// stats returns the counters of a version. A version that replaces another continues its counters, so a reload
+// loses no request that the old one still completes.
 func (c *change) stats(m *model, number int64) *telemetry.Model {
 	if old := c.base.models[m.key]; old != nil {
 		for _, v := range old.versions {
@@ -248,8 +246,8 @@ func (c *change) stats(m *model, number int64) *telemetry.Model {
 	return &telemetry.Model{Name: m.name, Namespace: spaceOf(m.key), Version: number}
 }
 
-// settle compiles the ensembles. A model that could not be loaded, or without which
-// an ensemble that serves would not, stays as it was when it serves.
+// compileOrRevert compiles the ensembles. A serving model that failed to load, or whose new version breaks a
+// serving ensemble, stays as it is.
 func (c *change) compileOrRevert(ctx context.Context) {
 	for key, m := range c.loading {
 		if m.err != nil {
@@ -264,7 +262,8 @@ func (c *change) compileOrRevert(ctx context.Context) {
 	}
 }
 
-// keep has the model stay what it is, if it serves, and its index say why.
+// keepServing drops a model from the change if an old version of it serves. The index shows why. It reports whether
+// the model was dropped.
 func (c *change) keepServing(key string, why error) bool {
 	m, old := c.loading[key], c.base.models[key]
 	if m == nil || old == nil || len(old.versions) == 0 {
@@ -272,7 +271,7 @@ func (c *change) keepServing(key string, why error) bool {
 	}
 	kept := *old
 	kept.explicit = m.explicit
-	if c.r.s.Mode == Polled { // it is not tried again before it changes again
+	if c.r.s.Mode == Polled { // the next attempt is after the next change of the files
 		kept.fingerprint = m.fingerprint
 	}
 	c.next[key] = &kept
@@ -283,7 +282,7 @@ func (c *change) keepServing(key string, why error) bool {
 	return true
 }
 
-// revert keeps the models by which ensembles broke, and reports whether there are any.
+// revert drops the models that broke serving ensembles, and reports whether there were any.
 func (c *change) revert(broken []*model) bool {
 	kept := false
 	for _, m := range broken {
@@ -294,8 +293,7 @@ func (c *change) revert(broken []*model) bool {
 	return kept
 }
 
-// within lists the keys of the models that an ensemble consists of, before and after the change,
-// and itself.
+// closure returns the key of an ensemble and of all models it consists of, before and after the change.
 func (c *change) closure(key string) []string {
 	list := []string{key}
 	for i := 0; i < len(list); i++ {
@@ -324,7 +322,7 @@ func (c *change) commit(ctx context.Context) {
 	c.end(ctx, c.next)
 }
 
-// finish makes the versions of a model ready, and carries over those that leave.
+// finish marks the versions of a model READY, and carries over the states of versions that leave.
 func (c *change) finish(m, old *model) {
 	m.holdsOverride = m.wanted
 	for _, v := range m.versions {
@@ -337,11 +335,10 @@ func (c *change) finish(m, old *model) {
 	c.r.report(m, c.loading[m.key] != nil && slices.ContainsFunc(m.versions, func(v *version) bool { return c.staying[v.state] == nil }))
 }
 
-// abandon gives the change up because of why, which the index tells of the named
-// model and of those that failed.
+// reject gives the change up. The index shows why for the named model and for every model that failed.
 func (c *change) reject(ctx context.Context, name string, why error) {
 	if cause := errors.Unwrap(why); cause != nil {
-		why = cause // the index need not name the model again
+		why = cause // the index names the model already
 	}
 	shown := maps.Clone(c.base.models)
 	for _, m := range c.loading {
@@ -360,7 +357,7 @@ func (c *change) reject(ctx context.Context, name string, why error) {
 	c.end(ctx, shown)
 }
 
-// unavailable returns the model when none of it serves.
+// unavailable returns the model as the index shows it when no version of it serves.
 func (m *model) unavailable(old *model) *model {
 	f := *m
 	f.versions, f.holdsOverride = nil, false
@@ -375,10 +372,10 @@ func (m *model) unavailable(old *model) *model {
 	return &f
 }
 
-// cancel gives the change up without a trace.
+// cancel gives the change up without a trace in the index.
 func (c *change) cancel(ctx context.Context) { c.end(ctx, c.base.models) }
 
-// end publishes models and closes what was made in vain.
+// end publishes models and closes versions and instances that are not used.
 func (c *change) end(ctx context.Context, models map[string]*model) {
 	for _, n := range c.notes {
 		for _, l := range n.states {
@@ -410,7 +407,7 @@ func (c *change) end(ctx context.Context, models map[string]*model) {
 	}
 }
 
-// report logs how loading a model ended.
+// report logs the result of loading or unloading a model.
 func (r *Repository) report(m *model, loaded bool) {
 	name := slog.String("model", m.name)
 	switch {

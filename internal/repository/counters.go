@@ -23,7 +23,7 @@ func (r *Repository) Counters() []inspect.Counters {
 	return list
 }
 
-// counters reads the counters of the version.
+// counters reads the version's counters.
 func (v *version) counters(name string) inspect.Counters {
 	p := inspect.Counters{Name: name, Version: v.sig.Version, Waiting: v.stats.Pending(), Edges: v.stats.Carried()}
 	for _, m := range v.stats.Moves.List() {
@@ -36,7 +36,7 @@ func (v *version) counters(name string) inspect.Counters {
 	return p
 }
 
-// Graph returns the compiled plan of a version, without what its models do just now.
+// Graph returns the compiled plan of a version, without live figures.
 func (r *Repository) Graph(name string, number int64) (*inspect.GraphView, error) {
 	v, err := r.find(name, number)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *Repository) Graph(name string, number int64) (*inspect.GraphView, error
 	return g, nil
 }
 
-// node is one step of a plan.
+// node returns the view of one node of a plan.
 func (r *Repository) node(p *plan.Plan, i int) inspect.NodeView {
 	n := &p.Nodes[i]
 	v := inspect.NodeView{
@@ -77,8 +77,7 @@ func (r *Repository) node(p *plan.Plan, i int) inspect.NodeView {
 	return v
 }
 
-// platformOf says in a word what runs a model: its platform, else its backend, and for a
-// native one its step.
+// platformOf returns a version's platform, else its backend; for a native model "native:STEP".
 func platformOf(v *version) string {
 	if step := v.cfg.GetParameters()[steps.Key].GetStringValue(); step != "" {
 		return "native:" + step
@@ -89,7 +88,7 @@ func platformOf(v *version) string {
 	return v.cfg.GetBackend()
 }
 
-// stepModel returns the version behind a step, nil when it has gone.
+// stepModel returns the version that a node calls, or nil if it is no longer loaded.
 func (r *Repository) stepModel(n *plan.Node) *version {
 	s := r.catalog.Load()
 	if m := s.models[n.ID]; m != nil {
@@ -101,7 +100,7 @@ func (r *Repository) stepModel(n *plan.Node) *version {
 	return nil
 }
 
-// edges are the tensors on their way between the steps of a plan.
+// edges returns the views of the tensors between the nodes of a plan. Node -1 is the request and the response.
 func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
 	list := []inspect.EdgeView{}
 	for to := range p.Nodes {
@@ -130,7 +129,7 @@ func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
 	return list
 }
 
-// copies says where an edge's tensor is copied to, and how much was.
+// addCopies sets where an edge's tensor is copied to, and the bytes copied so far.
 func (r *Repository) addCopies(e *inspect.EdgeView, n *plan.Node, moves []plan.Move, use plan.Use, slot plan.Slot) {
 	for i := range moves {
 		if moves[i].Slot == slot && (moves[i].Use == use || use.Node >= 0 && moves[i].Use.Node == use.Node) {
@@ -152,7 +151,7 @@ func (r *Repository) addCopies(e *inspect.EdgeView, n *plan.Node, moves []plan.M
 	}
 }
 
-// carried says what passed on each edge.
+// addTraffic sets the bytes that each edge carried, by place.
 func addTraffic(list []inspect.EdgeView, counted []*telemetry.Edge) {
 	by := make(map[string]*telemetry.Edge, len(counted))
 	for _, c := range counted {
@@ -170,7 +169,7 @@ func addTraffic(list []inspect.EdgeView, counted []*telemetry.Edge) {
 	}
 }
 
-// producer returns the node that writes a slot, -1 for the request.
+// producer returns the node that writes a slot, or -1 for an input of the request.
 func producer(p *plan.Plan, slot plan.Slot) int {
 	for i := range p.Nodes {
 		if slices.Contains(p.Nodes[i].Out, slot) {
@@ -180,7 +179,7 @@ func producer(p *plan.Plan, slot plan.Slot) int {
 	return -1
 }
 
-// Platform says in a word what runs a version, empty when it does not serve.
+// Platform returns the platform of a version, or "" if it does not serve.
 func (r *Repository) Platform(name, number string) string {
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {

@@ -1,32 +1,46 @@
-// Package repository serves the models of one or more folders: it finds them, loads
-// their versions, compiles ensembles and hands requests to the executor of the
-// wanted version. It implements infer.Inferer, infer.Catalog and infer.Lifecycle.
+// Package repository loads and serves the models of one or more model repositories.
+// It finds models in folders and buckets, loads their versions, compiles ensembles, and
+// passes each request to the executor of the version that it names. It implements
+// infer.Inferer, infer.Catalog and infer.Lifecycle.
 //
-// What serves is a snapshot that never changes: a request reads it without a lock. A
-// change (Load, Unload, Poll and the start) is a transaction: it opens models and
-// compiles ensembles beside what serves, and publishes another snapshot in one step,
-// or none. Changes are made one after the other. A version that is no longer in the
-// snapshot retires: it takes no more requests, and is closed when those under way
-// are answered and no ensemble hands work to it.
+// # Snapshots
 //
-// A version that replaces one of its own number goes on with its counters, so that
-// metrics and statistics do not start anew on every reload; they do after an unload.
+// Requests read a snapshot: an immutable table of every known model. Reading takes no
+// lock. Load, Unload, Poll and the start of the server are changes. A change opens models
+// and compiles ensembles beside the snapshot that serves, and then publishes a new snapshot
+// in one step, or none. For example, a Load of an ensemble whose second model is broken
+// leaves the old ensemble serving. Changes run one after the other.
 //
-// A version of which nothing but the instance groups changed stays: an update makes the
-// instances that it lacks before the snapshot is published, and removes the others after.
-// Where its scheduler cannot be resized another version takes over the open model.
+// A version that is not in the new snapshot retires: it accepts no more requests, and is
+// closed when its last request has its response and no ensemble uses it.
 //
-// Before a version is published its instances answer the warm-up and golden requests
-// of its folder, and the checksum agent has looked at its files. A root in a bucket is
-// mirrored: its listing is what is compared, and a model's objects are brought to disk
-// when it is opened.
+// # What survives a reload
 //
-// Files: source.go and fingerprint.go find models, namespace.go tells those of one name apart, override.go takes them from a
-// request, mirror.go, fetch.go and progress.go bring them from buckets and
-// prune.go forgets them, load.go opens a version of a plain model and ensemble.go compiles one of
-// an ensemble, instances.go and schedule.go make its instances and their queue, update.go changes
-// those of a version that stays, regroup.go makes a version of a model that is open, rehearse.go, warm.go, golden.go, goldendata.go, goldencompare.go and
-// agent.go are what a version goes through before it serves, life.go is the states of a version, snapshot.go what serves, change.go
-// the transaction, repository.go opens and closes, lifecycle.go and poll.go change
-// what serves, submit.go and catalog.go answer the front ends.
+// A version that replaces one with the same number continues its counters, so metrics and
+// statistics are not reset. Unloading resets them.
+//
+// A version of which only the instance groups changed stays loaded: new instances are made
+// before the snapshot is published and surplus instances are removed afterwards. If its
+// scheduler cannot be resized, a new version takes over the open model.
+//
+// # Before a version serves
+//
+// The checksum agent verifies the model's files. Every instance executes the warm-up
+// requests of the configuration, and the first one the golden requests of the model's
+// folder. A root in a bucket is compared by its listing; the objects of a model are
+// downloaded when the model is opened.
+//
+// # Files
+//
+//   - source.go, namespace.go, fingerprint.go find models in folders; bucket.go, fetch.go,
+//     progress.go and prune.go in buckets; override.go in a load request; empty.go explains
+//     roots without models.
+//   - load.go opens a version, ensemble.go compiles one; instances.go and schedule.go make its
+//     instances and its scheduler; update.go resizes a version that stays; reuse.go makes a
+//     version of a model that is open already.
+//   - dryrun.go, warmup.go, golden.go, goldendata.go, goldencompare.go and agent.go are the
+//     checks before a version serves.
+//   - state.go has the states of a version, snapshot.go the table that serves, change.go and
+//     nested.go the change, repository.go Open and Close, lifecycle.go and poll.go Load, Unload
+//     and Poll, submit.go and catalog.go the requests of the front ends.
 package repository

@@ -18,30 +18,30 @@ import (
 	"github.com/tutti-server/tutti/scheduler/sequence"
 )
 
-// rehearsal sends requests to one instance of a model before the model serves. It
-// counts in nobody's statistics.
+// dryRun sends requests to one instance of a model before the model serves. The requests do not count in the
+// statistics.
 type dryRun struct {
 	exec  *exec.Executor
 	queue scheduler.Scheduler
-	// sequences makes every request a sequence of its own.
+	// sequences makes every request a sequence with START and END.
 	sequences bool
 }
 
-// lent is an instance that stays its owner's.
-type lent struct{ backends.Instance }
+// borrowedInstance forwards to an instance and does not close it.
+type borrowedInstance struct{ backends.Instance }
 
-// Unwrap returns the instance itself.
-func (x lent) Unwrap() backends.Instance { return x.Instance }
+// Unwrap returns the instance.
+func (x borrowedInstance) Unwrap() backends.Instance { return x.Instance }
 
-// Close leaves the instance to its owner.
-func (lent) Close() error { return nil }
+// Close does nothing: the owner closes the instance.
+func (borrowedInstance) Close() error { return nil }
 
-// rehearse returns a rehearsal with one instance, which stays the caller's. The requests of
-// a model that batches execute so many at a time.
+// newDryRun returns a dry run of one instance, which is borrowed. batch requests of a model that batches execute as
+// one batch.
 func (r *Repository) newDryRun(f *folder, v *version, inst backends.Instance, together int) (*dryRun, error) {
 	stats := &telemetry.Model{Name: v.sig.Model, Version: v.sig.Version}
 	x := &dryRun{sequences: v.cfg.GetSequenceBatching() != nil}
-	own := instances{{inst: lent{inst}}}
+	own := instances{{inst: borrowedInstance{inst}}}
 	runner := scheduler.NewRunner(scheduler.RunnerSettings{
 		Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: v.padding, Log: r.s.Log, Mover: r.mover,
 	})
@@ -49,17 +49,17 @@ func (r *Repository) newDryRun(f *folder, v *version, inst backends.Instance, to
 	case x.sequences:
 		s := r.sequenceSettings(f, v, stats, own)
 		if together > 1 {
-			inOneBatch(&s, together)
+			fixedBatches(&s, together)
 		}
 		q, err := sequence.New(s)
 		if err != nil {
 			return nil, err
 		}
 		if x.queue = q; together == 1 {
-			q.Flush() // no request waits for another
+			q.Flush() // requests do not wait for each other
 		}
 	case together > 1:
-		rules := batchesOf(together)
+		rules := fixedRules(together)
 		rules.Padded = v.padding != nil
 		x.queue = dynamic.New(dynamic.Settings{Runner: runner, Rules: rules, Instances: own.backends(), Workers: r.workers})
 	default:
@@ -72,20 +72,20 @@ func (r *Repository) newDryRun(f *folder, v *version, inst backends.Instance, to
 	return x, nil
 }
 
-// inOneBatch has a scheduler of sequences form batches of just so many.
-func inOneBatch(s *sequence.Settings, sequences int) {
+// fixedBatches makes a sequence scheduler form batches of exactly this many sequences.
+func fixedBatches(s *sequence.Settings, sequences int) {
 	s.Rules.Slots, s.Rules.Utilization, s.Rules.Delay = sequences, 1, time.Hour
 	if s.Rules.Oldest {
-		s.Policy = batchesOf(sequences).Policy()
+		s.Policy = fixedRules(sequences).Policy()
 	}
 }
 
-// batchesOf returns the rules of batches of just so many rows.
-func batchesOf(rows int) dynamic.Rules {
+// fixedRules returns the rules for batches of exactly this many rows.
+func fixedRules(rows int) dynamic.Rules {
 	return dynamic.Rules{MaxBatch: int32(rows), Preferred: []int32{int32(rows)}, Delay: time.Hour, MaxElements: math.MaxInt64}
 }
 
-// ask sends a request and returns its last answer, nil when a decoupled model has none.
+// send sends a request and returns its last response. A decoupled model may have none: then the response is nil.
 func (x *dryRun) send(ctx context.Context, req *infer.Request) (*infer.Response, error) {
 	if x.sequences && req.Sequence == (infer.Sequence{}) {
 		req.Sequence = infer.Sequence{ID: 1, Start: true, End: true}
@@ -95,8 +95,8 @@ func (x *dryRun) send(ctx context.Context, req *infer.Request) (*infer.Response,
 	return call.Wait()
 }
 
-// askAll sends requests that may execute together, each a sequence of its own if they are
-// of sequences. It returns those that failed as errors.
+// sendAll sends requests that may execute as one batch, and returns the errors. For a sequence model each request
+// is a sequence.
 func (x *dryRun) sendAll(ctx context.Context, list []*infer.Request) (failed []error) {
 	calls := make([]*infer.Call, len(list))
 	for i, req := range list {
@@ -118,12 +118,12 @@ func (x *dryRun) sendAll(ctx context.Context, list []*infer.Request) (failed []e
 	return failed
 }
 
-// close ends the rehearsal.
+// close waits for the requests and closes the queue.
 func (x *dryRun) close(ctx context.Context) error {
 	return errors.Join(x.queue.Drain(context.WithoutCancel(ctx)), x.queue.Close())
 }
 
-// rehearsing has one instance answer what use asks, so many requests at a time.
+// withDryRun calls use with a dry run of one instance and closes it.
 func (r *Repository) withDryRun(
 	ctx context.Context, f *folder, v *version, inst backends.Instance, together int, use func(*dryRun) error,
 ) error {
@@ -134,10 +134,10 @@ func (r *Repository) withDryRun(
 	return errors.Join(use(x), x.close(ctx))
 }
 
-// prepare warms instances of a version up and has the first one answer the golden requests.
+// prepare warms up the instances of a version, and checks the golden requests on the first one.
 func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active instances) error {
 	if len(active) == 0 {
-		return nil // passive ones take no requests
+		return nil // passive instances accept no requests
 	}
 	samples, err := r.warmups(f, v)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *Repository) prepare(ctx context.Context, f *folder, v *version, active 
 	for i := range active {
 		u := &active[i]
 		if i > 0 && u.inst == active[i-1].inst {
-			continue // one instance stands for several
+			continue // shared by several
 		}
 		for _, s := range samples {
 			err := r.withDryRun(ctx, f, v, u.inst, s.batchSize, func(x *dryRun) error { return r.warmUp(ctx, x, s, u.name) })

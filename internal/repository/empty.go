@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Empty tells of each folder of Settings.Roots that holds no model, in a sentence that says what is there instead. An empty
-// one is no error: models may come later.
+// EmptyRoots returns a sentence for each folder of Settings.Roots without models. It says where models are, if they
+// can be found. An empty folder is no error: models may be added later.
 func (r *Repository) EmptyRoots() []string {
 	var list []string
 	for _, root := range r.source.roots {
@@ -22,16 +22,16 @@ func (r *Repository) EmptyRoots() []string {
 	return list
 }
 
-// instead says what a folder without models is, where that can be told.
+// hint returns the rest of the sentence for a folder without models: a likely mistake, or nothing.
 func (s *source) hint(root string) string {
 	whole := filepath.Clean(root)
 	if whole == "." || whole == ".." {
-		whole, _ = filepath.Abs(whole) // without a working folder nothing is there either
+		whole, _ = filepath.Abs(whole) // without a working directory there is nothing to find
 	}
 	if parent := filepath.Dir(whole); s.holdsModel(parent, filepath.Base(whole)) {
 		return ", which is the folder of a model: give the folder around it, " + parent
 	}
-	entries, _ := os.ReadDir(root) // one that cannot be read was told of before
+	entries, _ := os.ReadDir(root) // an unreadable root was reported before
 	for _, e := range entries {
 		inner := filepath.Join(root, e.Name())
 		for range s.list(inner) {

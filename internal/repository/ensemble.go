@@ -17,9 +17,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// compileAll compiles every ensemble that the change concerns; nested ones are
-// inlined, so their order does not matter. It returns those that serve and would not
-// after the change.
+// compileAll compiles every ensemble that the change affects. Nested ensembles are inlined, so the order does not
+// matter. broken are ensembles that serve and would not after the change.
 func (c *change) compileAll(ctx context.Context) (broken []*model) {
 	c.undo(ctx)
 	for _, key := range c.stale() {
@@ -30,7 +29,7 @@ func (c *change) compileAll(ctx context.Context) (broken []*model) {
 			v, err := c.compile(ctx, m, l)
 			if err != nil {
 				m.err = err
-				break // another version is made of the same
+				break // every version has the same steps
 			}
 			m.versions = append(m.versions, v)
 			c.compiled = append(c.compiled, v)
@@ -49,8 +48,8 @@ func (c *change) compileAll(ctx context.Context) (broken []*model) {
 	return broken
 }
 
-// withdrawn reports whether an ensemble that was not loaded by this change fails because a
-// model within it was unloaded, now or by an earlier change.
+// withdrawn reports whether an ensemble fails only because one of its models was unloaded, by this change or an
+// earlier one.
 func (c *change) withdrawn(m *model) bool {
 	if m.err == nil || c.loading[m.key] != nil {
 		return false
@@ -58,12 +57,12 @@ func (c *change) withdrawn(m *model) bool {
 	return m.withdrawn || slices.ContainsFunc(c.closure(m.key), func(key string) bool { return slices.Contains(c.unloaded, key) })
 }
 
-// undo takes back what compileAll did before.
+// undo reverts the previous compileAll.
 func (c *change) undo(ctx context.Context) {
 	for _, v := range c.compiled {
-		_ = v.close(ctx) // an ensemble has nothing that fails to close
+		_ = v.close(ctx) // closing an ensemble cannot fail
 	}
-	for _, key := range c.renewed { // those neither loaded nor kept are what they were
+	for _, key := range c.renewed { // ensembles that are neither loaded nor kept return to their old state
 		if old := c.base.models[key]; c.loading[key] == nil && old != nil && !slices.Contains(old.versions, c.next[key].version(0)) {
 			c.next[key] = old
 		}
@@ -71,7 +70,7 @@ func (c *change) undo(ctx context.Context) {
 	c.compiled, c.renewed = nil, nil
 }
 
-// anew returns an ensemble to be compiled, as often as it takes.
+// forCompile returns a fresh copy of an ensemble to compile. compileAll may compile it several times.
 func (c *change) forCompile(key string) *model {
 	m := *c.next[key]
 	m.versions, m.states, m.err = nil, nil, nil
@@ -86,12 +85,13 @@ func (c *change) forCompile(key string) *model {
 	return &m
 }
 
-// stale lists the keys of the ensembles that are loaded anew or made of what changes,
-// sorted. With namespacing a model may change what others of its name are to a step.
+// stale returns the sorted keys of the ensembles to compile: those that are loaded, and those that use a model that
+// changes. With namespacing a change of one model may change which model a step refers to, so all ensembles that
+// use its name are compiled.
 func (c *change) stale() []string {
 	changed := map[string]bool{}
 	for key, m := range c.loading {
-		if c.alters(m) {
+		if c.affectsEnsembles(m) {
 			changed[nameOf(key)] = true
 		}
 	}
@@ -113,9 +113,9 @@ func (c *change) stale() []string {
 	return slices.Sorted(maps.Keys(stale))
 }
 
-// alters reports whether a model that is loaded is another one to its ensembles: not when
-// all of its versions stay where they are.
-func (c *change) alters(m *model) bool {
+// affectsEnsembles reports whether loading a model changes the ensembles that use it. It does not if all versions
+// stay at their places.
+func (c *change) affectsEnsembles(m *model) bool {
 	old := c.base.models[m.key]
 	return old == nil || !slices.Equal(m.versions, old.versions) ||
 		slices.ContainsFunc(m.versions, func(v *version) bool { return !samePlaces(m.placesOf(v), old.placesOf(v)) })

@@ -19,10 +19,10 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// fetchThreads is how many objects of a model are read at a time.
+// fetchThreads is the number of objects of a model that are downloaded concurrently.
 const fetchThreads = 8
 
-// fetch brings a model to disk and returns its folder.
+// fetch downloads a model, if it is not in the cache, and returns its folder.
 func (m *bucketRoot) fetch(ctx context.Context, model string, list []cloud.Object) (string, error) {
 	dir := m.dir(model, list)
 	if complete(dir, list) {
@@ -47,20 +47,19 @@ func (m *bucketRoot) fetch(ctx context.Context, model string, list []cloud.Objec
 	return dir, m.assemble(model, dir, objects, list)
 }
 
-// dir is where a state of a model lies on disk.
+// dir returns the cache folder for one state of a model.
 func (m *bucketRoot) dir(model string, list []cloud.Object) string {
 	return filepath.Join(m.cache, "models", m.state(model, list), model)
 }
 
-// bring fetches models, so that opening them takes no time. What failed is told by
-// fetch, once.
+// prefetch downloads models ahead of opening them. fetch returns an error of prefetch once.
 func (*source) prefetch(ctx context.Context, places []location) {
 	for _, p := range places {
 		if p.bucket == nil || p.duplicate != "" {
 			continue
 		}
 		dir := p.bucket.dir(p.name, p.objects)
-		_ = p.bucket.takeFetchError(dir) // of an earlier try that nobody asked about
+		_ = p.bucket.takeFetchError(dir) // of an earlier attempt
 		if _, err := p.bucket.fetch(ctx, p.name, p.objects); err != nil && ctx.Err() == nil {
 			p.bucket.mu.Lock()
 			p.bucket.failed[dir] = err
@@ -69,7 +68,7 @@ func (*source) prefetch(ctx context.Context, places []location) {
 	}
 }
 
-// known returns why bring failed just before.
+// takeFetchError returns and forgets the error of the last prefetch.
 func (m *bucketRoot) takeFetchError(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,8 +77,8 @@ func (m *bucketRoot) takeFetchError(dir string) error {
 	return err
 }
 
-// whole reports whether the folder of a model is there with every file at its size. A
-// disk that was full or a machine that went down may have left less.
+// complete reports whether a model's folder has every file in its full size. A full disk or a crash may have left
+// less.
 func complete(dir string, list []cloud.Object) bool {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return false
@@ -92,13 +91,13 @@ func complete(dir string, list []cloud.Object) bool {
 	return true
 }
 
-// sized reports whether a file is there and has this size.
+// hasSize reports whether a regular file exists with this size.
 func hasSize(file string, size int64) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode().IsRegular() && info.Size() == size
 }
 
-// fetchObjects reads what is not on disk yet, several objects at a time.
+// fetchObjects downloads the objects that are not in the cache, several concurrently.
 func (m *bucketRoot) fetchObjects(ctx context.Context, model, objects string, list []cloud.Object) error {
 	missing := map[string]cloud.Object{}
 	p := &progress{model: model, report: m.report, log: m.log}
@@ -149,8 +148,8 @@ func (m *bucketRoot) fetchObjects(ctx context.Context, model, objects string, li
 	return err
 }
 
-// fetchOne reads an object beside others who may read the same: who finds its
-// partial file in use reads into one of its own.
+// fetchOne downloads one object. Other processes may download the same object at the same time: the one that holds
+// the lock resumes the shared partial file, the others use a temporary file.
 func (m *bucketRoot) fetchOne(ctx context.Context, o cloud.Object, file string, wrote func(int64, bool)) error {
 	partial := file + ".part"
 	lock, err := tryLock(file + ".lock")
@@ -170,16 +169,16 @@ func (m *bucketRoot) fetchOne(ctx context.Context, o cloud.Object, file string, 
 	default:
 		defer lock.Close()
 		if hasSize(file, o.Size) {
-			return nil // who had the lock before read it
+			return nil // the previous holder of the lock downloaded it
 		}
 	}
 	return cloud.Copy(ctx, m.bucket, o, file, partial, wrote)
 }
 
-// folderKey reports whether an object only stands for a folder.
+// folderKey reports whether an object is a folder marker.
 func folderKey(o cloud.Object) bool { return strings.HasSuffix(o.Key, "/") || o.Key == "" }
 
-// assemble makes the folder of a model in one step.
+// assemble creates the folder of a model atomically, by one rename.
 func (m *bucketRoot) assemble(model, dir, objects string, list []cloud.Object) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Dir(dir)), 0o700); err != nil {
 		return err
@@ -205,15 +204,15 @@ func (m *bucketRoot) assemble(model, dir, objects string, list []cloud.Object) e
 	}
 	err = os.Rename(temp, filepath.Dir(dir))
 	if err == nil || complete(dir, list) {
-		return nil // another process may have been first, which is as good
+		return nil // another process may have created it first
 	}
-	if rerr := os.RemoveAll(filepath.Dir(dir)); rerr != nil { // a damaged one is in the way
+	if rerr := os.RemoveAll(filepath.Dir(dir)); rerr != nil { // remove a damaged folder
 		return errors.Join(err, rerr)
 	}
 	return os.Rename(temp, filepath.Dir(dir))
 }
 
-// link gives a file a second name, or copies it where that cannot be.
+// link makes a hard link, or a copy if the file system has none.
 func link(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

@@ -15,8 +15,8 @@ const (
 	maxPrintEntries = 1 << 17
 )
 
-// fingerprint returns a number that changes when a file that a model may be made of
-// appears, goes, is written or gets other permissions. It is never 0.
+// fingerprint returns a number that changes when a file of the model is added, removed, written, or gets other
+// permissions. It is never 0.
 func fingerprint(p location) uint64 {
 	h := fnv.New64a()
 	w := &walk{out: h}
@@ -31,9 +31,10 @@ func fingerprint(p location) uint64 {
 	return max(1, h.Sum64())
 }
 
+// walk hashes the names, sizes, times and modes below a folder.
 type walk struct {
 	out     io.Writer
-	skip    func(name string) bool // tells what at the top does not count; nil: nothing
+	skip    func(name string) bool // top-level names to leave out; nil: none
 	entries int
 	buf     []byte
 }
@@ -43,7 +44,7 @@ func (w *walk) name(s string) {
 	_, _ = w.out.Write(w.buf) // a hash takes everything
 }
 
-// folder adds what dir holds. What cannot be read counts as empty: loading says why.
+// folder adds the content of dir. An unreadable folder counts as empty: loading reports the error.
 func (w *walk) folder(dir string, depth int) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || depth > maxPrintDepth {
@@ -66,13 +67,13 @@ func (w *walk) folder(dir string, depth int) {
 		}
 		w.buf = binary.LittleEndian.AppendUint64(w.buf[:0], uint64(info.Size()))
 		w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(info.ModTime().UnixNano()))
-		w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(info.Mode())) // one that may be read again was not written
+		w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(info.Mode())) // a file that became readable was not written
 		_, _ = w.out.Write(w.buf)
 	}
 }
 
-// noise reports whether a file is made beside a model by those who use or edit it:
-// Python's compiled modules, hidden files, what editors leave.
+// ignoredFile reports whether a file is a by-product of using or editing a model: compiled Python modules, hidden
+// files, files of editors.
 func ignoredFile(name string) bool {
 	return name == "__pycache__" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") ||
 		strings.HasSuffix(name, "~") || strings.HasSuffix(name, ".pyc") || strings.HasSuffix(name, ".swp")

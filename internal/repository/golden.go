@@ -16,36 +16,34 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// goldenFolder is the folder of a model that holds requests with the answers that
-// the model must give before it serves.
+// goldenFolder is a model's folder with golden requests: requests with the responses that the model must give
+// before it serves.
 const goldenFolder = "golden"
 
-// goldenCase is a file of the golden folder: a request as the v2 protocol has it in
-// JSON, and the expected outputs. Outputs that it leaves out are not looked at.
+// goldenCase is one file of the golden folder: a request in the v2 protocol's JSON, and expected outputs. Outputs
+// that the case does not list are not compared.
 type goldenCase struct {
 	Inputs  []goldenTensor `json:"inputs"`
 	Outputs []goldenTensor `json:"outputs"`
-	// Tolerance holds for the outputs that have none of their own.
+	// Tolerance applies to outputs without a tolerance.
 	Tolerance *tolerance `json:"tolerance"`
 }
 
-// tolerance is by how much numbers with a fraction may differ: |got-want| is at most
-// Absolute + Relative*|want|.
+// tolerance is the permitted difference of floating-point elements: |got-want| <= Absolute + Relative*|want|.
 type tolerance struct {
 	Absolute float64 `json:"absolute"`
 	Relative float64 `json:"relative"`
 }
 
-// usualTolerance is what kernels of different processors differ by.
+// defaultTolerance covers the differences between kernels of different processors.
 var defaultTolerance = tolerance{Absolute: 1e-5, Relative: 1e-4} //nolint:gochecknoglobals // a constant
 
-// asker answers one request.
+// sender sends one request and returns its response.
 type sender interface {
 	send(ctx context.Context, req *infer.Request) (*infer.Response, error)
 }
 
-// golden has a version answer its golden requests. The error names the first file
-// whose answer is not the expected one.
+// checkGoldens sends the golden requests of a version. The error names the first file with an unexpected response.
 func (r *Repository) checkGoldens(ctx context.Context, f *folder, sig *config.Signature, x sender) error {
 	dir := filepath.Join(f.dir, goldenFolder)
 	entries, err := os.ReadDir(dir)
@@ -113,7 +111,7 @@ func (r *Repository) goldenRequest(model string, g *goldenCase) (*infer.Request,
 	return req, nil
 }
 
-// compare returns how an answer differs from the expected one, or nil.
+// compare returns the first difference between a response and the expected outputs, or nil.
 func (g *goldenCase) compare(resp *infer.Response) error {
 	for i := range g.Outputs {
 		want := &g.Outputs[i]

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// compare returns how a tensor differs from the expected one, or nil.
+// compare returns the first difference between a tensor and the expected one, or nil.
 func (g *goldenTensor) compare(got *tensor.Tensor, near tolerance) error {
 	d, want, err := g.encode()
 	if err != nil {
@@ -50,7 +50,7 @@ func compareTexts(got, want []byte) error {
 	return nil
 }
 
-// fraction reports whether numbers of the type may differ a little.
+// isFloat reports whether the tolerance applies to a type.
 func isFloat(d tensor.DType) bool {
 	return d == tensor.FP16 || d == tensor.BF16 || d == tensor.FP32 || d == tensor.FP64
 }
@@ -65,7 +65,7 @@ func withinTolerance(got, want float64, near tolerance) bool {
 	return math.Abs(got-want) <= near.Absolute+near.Relative*math.Abs(want)
 }
 
-// number reads a number with a fraction.
+// toFloat decodes a floating-point element.
 func toFloat(d tensor.DType, b []byte) float64 {
 	switch d {
 	case tensor.FP32:
@@ -79,7 +79,7 @@ func toFloat(d tensor.DType, b []byte) float64 {
 	}
 }
 
-// show prints an element.
+// formatElement prints an element.
 func formatElement(d tensor.DType, b []byte) string {
 	if isFloat(d) {
 		bits := 64

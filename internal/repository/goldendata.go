@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// goldenTensor is a tensor in JSON, with nested or flat data, or its bytes as base64.
+// goldenTensor is a tensor in JSON: nested or flat data, or raw bytes in base64.
 type goldenTensor struct {
 	Name      string          `json:"name"`
 	Datatype  string          `json:"datatype"`
@@ -23,7 +23,7 @@ type goldenTensor struct {
 	Tolerance *tolerance      `json:"tolerance"`
 }
 
-// encode returns the tensor's type and bytes.
+// encode returns the element type and the bytes.
 func (g *goldenTensor) encode() (tensor.DType, []byte, error) {
 	d, shape := tensor.ParseDType(g.Datatype), tensor.Of(g.Shape...)
 	n := shape.Elements()
@@ -67,7 +67,7 @@ func (g *goldenTensor) tensor(a tensor.Allocator) (tensor.Tensor, error) {
 	return in.tensor(a)
 }
 
-// flatten returns the innermost values of nested JSON arrays.
+// flatten returns the leaves of nested JSON arrays.
 func flatten(data []byte) ([]any, error) {
 	if len(data) == 0 {
 		return nil, errors.New("has neither 'data' nor 'raw'")
@@ -110,7 +110,7 @@ func appendElement(dst []byte, d tensor.DType, x any) ([]byte, error) {
 		if d == tensor.Bytes {
 			return tensor.AppendBytes(dst, x), nil
 		}
-		v, err := strconv.ParseFloat(x, 64) // "NaN" and "Infinity", which JSON has no numbers for
+		v, err := strconv.ParseFloat(x, 64) // "NaN" and "Infinity", which are not JSON numbers
 		if err != nil || d != tensor.FP32 && d != tensor.FP64 {
 			return nil, wrong
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// seat is an instance that a configuration asks for.
+// instanceSpec is one instance that a configuration asks for.
 type instanceSpec struct {
 	name   string
 	group  *modelconfig.ModelInstanceGroup
@@ -24,8 +24,8 @@ type instanceSpec struct {
 	policy *device.Policy
 }
 
-// seats lists the instances of a normalised configuration. GPU groups have as many on
-// each of their devices.
+// instanceSpecs expands the instance groups of a normalised configuration. For example, a KIND_GPU group with count
+// 2 and gpus [0, 1] gives four.
 func (r *Repository) instanceSpecs(cfg *modelconfig.ModelConfig) []instanceSpec {
 	var list []instanceSpec
 	for _, g := range cfg.GetInstanceGroup() {
@@ -49,17 +49,16 @@ func (r *Repository) instanceSpecs(cfg *modelconfig.ModelConfig) []instanceSpec 
 	return list
 }
 
-// atDevices puts the seats that name no device at each of the model's, which runs
-// nowhere else.
-func atDevices(seats []instanceSpec, places []tensor.Place) []instanceSpec {
+// atDevices places the specs without a device at each of the model's devices. Such a model runs nowhere else.
+func atDevices(specs []instanceSpec, places []tensor.Place) []instanceSpec {
 	var list []instanceSpec
-	for i := range seats {
-		if seats[i].place.Kind == tensor.Device {
-			list = append(list, seats[i])
+	for i := range specs {
+		if specs[i].place.Kind == tensor.Device {
+			list = append(list, specs[i])
 			continue
 		}
 		for _, at := range places {
-			s := seats[i]
+			s := specs[i]
 			s.place = at
 			list = append(list, s)
 		}
@@ -67,7 +66,8 @@ func atDevices(seats []instanceSpec, places []tensor.Place) []instanceSpec {
 	return list
 }
 
-// policyOf names the host policy of a group, by default that of its kind.
+// policyOf returns the name of a group's host policy. The default is the one of its kind, for example "gpu_0" or
+// "cpu".
 func policyOf(g *modelconfig.ModelInstanceGroup, at tensor.Place) string {
 	switch {
 	case g.GetHostPolicy() != "":
@@ -80,7 +80,7 @@ func policyOf(g *modelconfig.ModelInstanceGroup, at tensor.Place) string {
 	return "cpu"
 }
 
-// countInstances returns how many instances take requests.
+// countInstances returns the number of instances that accept requests.
 func countInstances(list []instanceSpec) int {
 	n := 0
 	for i := range list {
@@ -91,40 +91,40 @@ func countInstances(list []instanceSpec) int {
 	return n
 }
 
-// seatsOf lists the instances that a folder asks for of its open model. Where it leaves
-// open how many, one of a concurrent model stands for as many as there are processors.
+// specsOf returns the instances that a folder asks for, for its open model. Without instance_group a concurrent
+// model has one per processor.
 func (r *Repository) specsOf(f *folder, m backends.Model) []instanceSpec {
-	seats := r.instanceSpecs(f.cfg)
+	specs := r.instanceSpecs(f.cfg)
 	if p, ok := m.(backends.DeviceModel); ok {
-		seats = atDevices(seats, p.Places())
+		specs = atDevices(specs, p.Places())
 	}
 	if _, concurrent := m.(backends.ConcurrentModel); concurrent && f.defaultCount {
-		seats = slices.Repeat(seats[:1], runtime.GOMAXPROCS(0))
+		specs = slices.Repeat(specs[:1], runtime.GOMAXPROCS(0))
 	}
-	return seats
+	return specs
 }
 
-// placesOf returns where instances take requests.
-func placesOf(seats []instanceSpec) (places []tensor.Place) {
-	for i := range seats {
-		if at := seats[i].place; !seats[i].group.GetPassive() && !slices.Contains(places, at) {
+// placesOf returns the places of the instances that accept requests.
+func placesOf(specs []instanceSpec) (places []tensor.Place) {
+	for i := range specs {
+		if at := specs[i].place; !specs[i].group.GetPassive() && !slices.Contains(places, at) {
 			places = append(places, at)
 		}
 	}
 	return places
 }
 
-// unit is an instance of a version.
+// instance is an instance of a version. A concurrent model has one backends.Instance that is shared by several.
 type instance struct {
 	instanceSpec
 	inst    backends.Instance // one that stands for several is in several units
-	limiter *device.Limiter   // nil: nothing limits it
+	limiter *device.Limiter   // nil: unlimited
 }
 
-// units are all instances of a version, or some.
+// instances are all or some instances of a version.
 type instances []instance
 
-// active returns those that take requests.
+// active returns the instances that accept requests.
 func (list instances) active() (active instances) {
 	for _, u := range list {
 		if !u.group.GetPassive() {
@@ -134,7 +134,7 @@ func (list instances) active() (active instances) {
 	return active
 }
 
-// instances returns those of the units.
+// backends returns the backend's instances.
 func (list instances) backends() []backends.Instance {
 	all := make([]backends.Instance, len(list))
 	for i := range list {
@@ -143,7 +143,7 @@ func (list instances) backends() []backends.Instance {
 	return all
 }
 
-// gates returns those of the units, nil when nothing limits any.
+// limiters returns the limiters of the instances. Nil if none is limited.
 func (list instances) limiters() []scheduler.Limiter {
 	var gates []scheduler.Limiter
 	for i := range list {
@@ -158,7 +158,7 @@ func (list instances) limiters() []scheduler.Limiter {
 	return gates
 }
 
-// close gives up gates and closes instances.
+// close releases the limiters and closes the instances.
 func (list instances) close() error {
 	var errs []error
 	for i := range list {
@@ -168,7 +168,7 @@ func (list instances) close() error {
 	return errors.Join(errs...)
 }
 
-// bySite splits the units by where they are.
+// byPlace groups the instances by the place where they execute.
 func (list instances) byPlace() []instances {
 	var groups []instances
 	for _, u := range list {
@@ -181,7 +181,7 @@ func (list instances) byPlace() []instances {
 	return groups
 }
 
-// site returns where the instance executes.
+// executesAt returns the place where the instance executes.
 func (u *instance) executesAt() tensor.Place {
 	if s := backends.StreamOf(u.inst); s != nil {
 		return s.Place()
@@ -189,15 +189,15 @@ func (u *instance) executesAt() tensor.Place {
 	return tensor.Place{}
 }
 
-// newUnits makes the instances of a model that seats ask for, beside those that are there. A
-// concurrent model has one at each place, which stands for as many as are configured.
-func (r *Repository) newInstances(ctx context.Context, m backends.Model, seats []instanceSpec, there instances) (instances, error) {
+// newInstances makes the instances for specs. present are instances that exist already. A concurrent model gets one
+// backend instance per place, shared by all.
+func (r *Repository) newInstances(ctx context.Context, m backends.Model, specs []instanceSpec, present instances) (instances, error) {
 	_, concurrent := m.(backends.ConcurrentModel)
 	var made instances
-	for i := range seats {
-		u := instance{instanceSpec: seats[i]}
+	for i := range specs {
+		u := instance{instanceSpec: specs[i]}
 		if concurrent {
-			u.inst = slices.Concat(there, made).sameInstance(&u.instanceSpec)
+			u.inst = slices.Concat(present, made).sameInstance(&u.instanceSpec)
 		}
 		if u.inst == nil {
 			if err := r.makeInstance(ctx, m, &u); err != nil {
@@ -209,7 +209,7 @@ func (r *Repository) newInstances(ctx context.Context, m backends.Model, seats [
 	return made, nil
 }
 
-// like returns the instance of a unit that is where a seat is, nil when there is none.
+// sameInstance returns the backend instance in the list that a spec can share, or nil.
 func (list instances) sameInstance(s *instanceSpec) backends.Instance {
 	for i := range list {
 		if u := &list[i]; u.group.GetPassive() == s.group.GetPassive() && u.place == s.place && u.policy == s.policy {
@@ -219,7 +219,7 @@ func (list instances) sameInstance(s *instanceSpec) backends.Instance {
 	return nil
 }
 
-// makeInstance makes the unit's instance; a panic is an error.
+// makeInstance makes the backend instance of u. A panic is an error.
 func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *instance) (err error) {
 	defer recovery.Error(&err, r.s.Log, "making an instance of model '"+m.Signature().Model+"'", slog.String("model", m.Signature().Model))
 	return u.policy.Do(func() error {
@@ -231,26 +231,26 @@ func (r *Repository) makeInstance(ctx context.Context, m backends.Model, u *inst
 	})
 }
 
-// limited reports whether the rate limiter counts what the instances take.
-func (r *Repository) limited(seats []instanceSpec) bool {
+// limited reports whether the rate limiter counts resources of the instances.
+func (r *Repository) limited(specs []instanceSpec) bool {
 	if !r.s.Limits.RateLimit {
 		return false
 	}
-	for i := range seats {
-		if len(seats[i].group.GetRateLimiter().GetResources()) > 0 {
+	for i := range specs {
+		if len(specs[i].group.GetRateLimiter().GetResources()) > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// limit puts the units that take requests behind gates, as far as anything limits them.
+// limit registers the active instances with the arbiter and stores their limiters.
 func (r *Repository) limit(m backends.Model, list instances) error {
 	threads := 1
 	if t, ok := m.(backends.ThreadedModel); ok {
 		threads = t.Threads()
 	} else if _, concurrent := m.(backends.ConcurrentModel); concurrent {
-		threads = 0 // stateless code that is short
+		threads = 0 // stateless and short
 	}
 	var asks []device.Ask
 	var behind []*instance
@@ -269,7 +269,7 @@ func (r *Repository) limit(m backends.Model, list instances) error {
 	return nil
 }
 
-// ask is what an execution of the instance takes.
+// demand returns the threads and resources that one execution takes.
 func (s *instanceSpec) demand(threads int) device.Ask {
 	ask := device.Ask{
 		Device: int(s.place.ID), OnCPU: s.place.Kind != tensor.Device,

@@ -15,7 +15,7 @@ import (
 
 var _ infer.Lifecycle = (*Repository)(nil)
 
-// plainName reports whether a name is that of a folder right in a repository.
+// plainName reports whether a name can be the name of a folder directly in a repository.
 func plainName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
 }
@@ -31,7 +31,7 @@ func (r *Repository) control() error {
 	return nil
 }
 
-// checkName refuses names that no model to be loaded can have. Blanks around a name do not matter.
+// checkName rejects names that no model can have. Surrounding blanks are ignored.
 func checkName(name string) error {
 	trimmed := strings.TrimSpace(name)
 	switch {
@@ -43,8 +43,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// enter takes the turn to change what serves, and returns what gives it back. A model that is being loaded takes it from the
-// change that loads it, which outer is then.
+// beginChange acquires the lock for changes and returns the function that releases it. A model that loads other
+// models from its own initialisation runs inside the change that loads it: outer is that change, whose lock it
+// borrows.
 func (r *Repository) beginChange(ctx context.Context) (outer *change, leave func(), err error) {
 	if outer = r.outer(ctx); outer != nil {
 		if waits, err := outer.inner.lock(ctx); err != nil || waits {
@@ -61,11 +62,10 @@ func (r *Repository) beginChange(ctx context.Context) (outer *change, leave func
 	return nil, r.changes.unlock, nil
 }
 
-// Load loads a model and, if it is an ensemble, what it is made of, as far as that does
-// not serve in its present form already. Versions of which only the instances change go on
-// with those that they keep. The ensembles over what is loaded are compiled anew. All of it
-// takes effect in one step; when any part fails nothing does, what served goes on serving,
-// and Index says why.
+// Load loads a model, and for an ensemble its models, unless they serve their current files already. Versions of
+// which only the instances changed keep the instances that still fit. Ensembles that use a loaded model are
+// compiled again. All of it takes effect in one step. If any part fails, nothing changes, the old versions continue
+// to serve, and Index has the reason.
 func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions) (err error) {
 	defer recovery.Error(&err, r.s.Log, "loading model '"+name+"'", slog.String("model", name))
 	if err := r.control(); err != nil {
@@ -81,10 +81,9 @@ func (r *Repository) Load(ctx context.Context, name string, o infer.LoadOptions)
 	return err
 }
 
-// load is Load without a look at what it removed: it returns which versions have other
-// instances now.
+// load is Load without waiting for removed instances: it returns the versions whose instances changed.
 func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions) ([]*update, error) {
-	// Buckets are asked before the turn is taken: others need not wait for them.
+	// Buckets are listed before the lock is acquired: other changes do not wait for the network.
 	r.source.listBuckets(ctx)
 	if len(o.Files) == 0 {
 		r.source.prefetch(ctx, r.source.findAll(name))
@@ -121,7 +120,8 @@ func (r *Repository) load(ctx context.Context, name string, o infer.LoadOptions)
 	return c.updates, nil
 }
 
-// beginAll has models loaded that do not serve as they are. One that is being loaded further out must be left to that.
+// beginAll begins to load the models that do not serve their current files. A model that an outer change is loading
+// is an error.
 func (c *change) beginAll(ctx context.Context, folders []*folder) error {
 	for _, f := range folders {
 		err := c.checkFree(f.key)
@@ -135,8 +135,8 @@ func (c *change) beginAll(ctx context.Context, folders []*folder) error {
 	return nil
 }
 
-// current reports whether a folder is served as it is, by a configuration that came with an
-// earlier request too, so that there is nothing to load. It notes that the model was asked for.
+// current reports whether the folder's present state serves already, including under a configuration from an
+// earlier load request. It marks the model as explicitly loaded.
 func (c *change) current(f *folder) bool {
 	m := c.base.models[f.key]
 	if m == nil || !m.current(f.fingerprint) || f.override {
@@ -150,12 +150,12 @@ func (c *change) current(f *folder) bool {
 	return true
 }
 
-// current reports whether all of the model serves, as its folder with such a fingerprint is.
+// current reports whether every version serves and the folder still has this fingerprint.
 func (m *model) current(fingerprint uint64) bool {
 	return len(m.versions) > 0 && m.err == nil && m.fingerprint == fingerprint && fingerprint != 0
 }
 
-// verdict returns why the change must not be made, or nil.
+// firstError returns why the change must be rejected, or nil.
 func (c *change) firstError(folders []*folder, broken []*model) error {
 	for _, f := range folders {
 		m := c.loading[f.key]
@@ -180,23 +180,23 @@ func (c *change) firstError(folders []*folder, broken []*model) error {
 	return nil
 }
 
-// reason says why a model failed to load: an ensemble as a whole, any other by version.
+// reason returns why a model failed to load: one text for an ensemble, one per version for other models.
 func (c *change) reason(m *model) string {
 	if m.ensemble() || len(m.states) == 0 {
 		return m.err.Error()
 	}
 	var b strings.Builder
 	for _, l := range m.states {
-		if err := c.failed[l]; err != nil { // one that stays is READY
+		if err := c.failed[l]; err != nil { // a version that stays is READY
 			b.WriteString("version " + strconv.FormatInt(l.number, 10) + " is at " + string(l.current.Load().state) + " state: " + err.Error() + ";")
 		}
 	}
 	return b.String()
 }
 
-// Unload has a model take no more requests; one that is not loaded, whatever its name, is left alone. The
-// ensembles over it become unavailable. With dependents, the models of an ensemble
-// go too unless they were loaded by name or another ensemble uses them.
+// Unload stops a model from accepting requests. A model that is not loaded, or unknown, is left as it is. Ensembles
+// that use the model become unavailable. With dependents, the models of an ensemble are unloaded too, unless they
+// were loaded by name or another ensemble uses them.
 func (r *Repository) Unload(ctx context.Context, name string, dependents bool) (err error) {
 	defer recovery.Error(&err, r.s.Log, "unloading model '"+name+"'", slog.String("model", name))
 	if err := r.control(); err != nil {
@@ -225,7 +225,7 @@ func (r *Repository) Unload(ctx context.Context, name string, dependents bool) (
 	return nil
 }
 
-// named returns the keys of the models of a name that are not unloaded.
+// named returns the keys of the loaded models with a name.
 func (c *change) named(name string) []string {
 	m := c.base.called[name]
 	switch {
@@ -237,7 +237,7 @@ func (c *change) named(name string) []string {
 	return slices.DeleteFunc(slices.Clone(c.base.keys), func(key string) bool { return nameOf(key) != name || !c.base.models[key].wanted })
 }
 
-// drop has a model unloaded.
+// unload marks a model as unloaded.
 func (c *change) unload(key string) {
 	m := c.next[key].asUnloaded()
 	for _, l := range m.states {
@@ -249,7 +249,8 @@ func (c *change) unload(key string) {
 	c.unloaded = append(c.unloaded, key)
 }
 
-// dropParts has unloaded what the named ensemble was made of and nobody else wants.
+// unloadDependencies unloads the models of an ensemble that were not loaded by name and that no other ensemble
+// uses.
 func (c *change) unloadDependencies(key string) {
 	for _, part := range c.closure(key)[1:] {
 		m := c.next[part]
@@ -261,7 +262,7 @@ func (c *change) unloadDependencies(key string) {
 	}
 }
 
-// isUsed reports whether an ensemble that is loaded uses the model.
+// isUsed reports whether a loaded ensemble uses the model.
 func (c *change) isUsed(key string) bool {
 	for _, m := range c.next {
 		if m.wanted && m.folder.cfg != nil && slices.Contains(m.dependencies(&c.r.source, c.next), key) {
@@ -271,8 +272,7 @@ func (c *change) isUsed(key string) bool {
 	return false
 }
 
-// Index lists every version of the models that are or were loaded, and the names of
-// those that are in the folders besides.
+// Index lists every version of the models that are or were loaded, and the names of other models in the folders.
 func (r *Repository) Index(ready bool) []infer.Entry {
 	s := r.catalog.Load()
 	keys := s.keys

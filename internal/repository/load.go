@@ -26,61 +26,61 @@ import (
 
 // version is one loaded version of a model.
 type version struct {
-	key         string                   // the model's
+	key         string                   // of the model
 	cfg         *modelconfig.ModelConfig // completed
 	sig         *config.Signature
-	full        *config.Signature // with the ports that requests do not see
+	full        *config.Signature // with sequence controls and states
 	description *infer.Description
 	stats       *telemetry.Model
 	exec        *exec.Executor
-	// recall stands in front of exec when an ensemble's answers are kept, else nil.
+	// recall is the response cache in front of exec, for an ensemble with response_cache; else nil.
 	recall *exec.ResponseCache
-	// identity is part of the keys of answers that are kept.
+	// identity is part of the keys of cached responses.
 	identity    cache.Key
 	state       *versionState
-	overrideDir *overrideDir // used once, unless nil
-	// queue and model are nil for an ensemble. inner is what queue is without a cache.
+	overrideDir *overrideDir // retained once unless nil
+	// queue and model are nil for an ensemble. inner is queue without the response cache.
 	queue, inner scheduler.Scheduler
 	model        backends.Model
-	padding      *scheduler.Padding // nil: nothing is padded
-	// places are where the model was loaded with instances; nil: on the host.
+	padding      *scheduler.Padding // nil: no padding
+	// places are those of the instances at load. Nil: the host.
 	places []tensor.Place
-	// holders counts the versions that hold model.
+	// holders counts the versions that share model.
 	holders *atomic.Int32
-	// seats are the instances as they were configured when the version was loaded, units
-	// those that it has. Both are of whoever changes the repository.
+	// specs are the instances in the configuration at load, instances the present ones. Both are guarded by
+	// Repository.changes.
 	specs     []instanceSpec
 	instances instances
-	// removing counts instances that were removed and are not closed yet, spent are those
-	// that are closed with the version.
+	// removing counts removed instances that are not closed yet. removed are instances that are closed with the
+	// version.
 	removing scheduler.Pending
 	removed  []backends.Instance
-	// shown is cfg with the instance groups of now.
+	// shownConfig is cfg with the present instance groups.
 	shownConfig atomic.Pointer[modelconfig.ModelConfig]
-	// uses are the versions that an ensemble hands work to; users counts on their
-	// side how many do, for they must outlive it.
+	// uses are the versions that an ensemble calls. users counts the ensembles that call this version: it must
+	// outlive them.
 	uses  []*version
 	users scheduler.Pending
 }
 
-// loadVersion opens one version of a plain model, whose requests stats will count.
+// loadVersion opens one version of a model that is not an ensemble. stats counts its requests.
 func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, stats *telemetry.Model) (*version, error) {
 	b, factory, err := r.backend(f.cfg)
 	if err != nil {
 		return nil, err
 	}
-	seats := r.instanceSpecs(f.cfg)
+	specs := r.instanceSpecs(f.cfg)
 	settings := backends.Settings{
 		Model: f.name, Version: number,
 		ModelDir: f.dir, Dir: filepath.Join(f.dir, strconv.FormatInt(number, 10)),
-		Config: config.WithSequence(f.cfg), Instances: max(1, countInstances(seats)), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
+		Config: config.WithSequence(f.cfg), Instances: max(1, countInstances(specs)), Strict: r.s.StrictConfig, Alloc: r.s.Alloc,
 		Log: r.s.Log.With(slog.String("model", f.name), slog.Int64("version", number)),
 	}
 	if err := runAgents(f.dir, f.cfg); err != nil {
 		return nil, err
 	}
 	var model backends.Model
-	err = seats[0].policy.Do(func() (err error) {
+	err = specs[0].policy.Do(func() (err error) {
 		model, err = b.Load(ctx, settings)
 		return err
 	})
@@ -96,7 +96,7 @@ func (r *Repository) loadVersion(ctx context.Context, f *folder, number int64, s
 	return v, nil
 }
 
-// assemble puts statistics, instances, a scheduler and an executor around a model.
+// assemble makes the instances, scheduler and executor of a loaded model.
 func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Model, stats *telemetry.Model) (*version, error) {
 	f = f.completedBy(model)
 	if r.s.StrictConfig {
@@ -134,8 +134,8 @@ func (r *Repository) assemble(ctx context.Context, f *folder, model backends.Mod
 	return v, nil
 }
 
-// completedBy returns the folder with the configuration that its model completed. The
-// instances are what the folder says, for they change while a model is loaded.
+// completedBy returns the folder with the configuration as the model completed it. The instance groups remain the
+// folder's, because they may change while a model is loaded.
 func (f *folder) completedBy(m backends.Model) *folder {
 	c, ok := m.(backends.ConfigCompleter)
 	if !ok || c.CompletedConfig() == nil {
@@ -147,7 +147,7 @@ func (f *folder) completedBy(m backends.Model) *folder {
 	return &done
 }
 
-// declared refuses a configuration that leaves to the model what it takes or gives.
+// declared rejects a configuration without inputs or outputs where the model has some.
 func declared(cfg *modelconfig.ModelConfig, sig *config.Signature) error {
 	const text = "unable to load model '%s', configuration expects 0 %s, model provides %d"
 	switch {
@@ -159,7 +159,7 @@ func declared(cfg *modelconfig.ModelConfig, sig *config.Signature) error {
 	return nil
 }
 
-// backend returns the backend a configuration names, opened when it is first needed.
+// backend returns the backend that a configuration names. It is opened at its first use.
 func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *backends.Factory, error) {
 	f := r.s.Backends.ByName(cfg.GetBackend())
 	if cfg.GetBackend() == "" {
@@ -184,7 +184,7 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 	return b, f, nil
 }
 
-// loadThreads is how many versions load at a time.
+// loadThreads returns the number of versions that load concurrently.
 func (r *Repository) loadThreads() int {
 	if r.s.LoadThreads > 0 {
 		return r.s.LoadThreads
@@ -192,7 +192,7 @@ func (r *Repository) loadThreads() int {
 	return loadThreads
 }
 
-// closeUnits closes the instances that the version's queue has not closed.
+// closeInstances closes the instances that the version's scheduler did not close.
 func (v *version) closeInstances() error {
 	var errs []error
 	for i := range v.instances {
@@ -208,7 +208,7 @@ func (v *version) closeInstances() error {
 	return errors.Join(errs...)
 }
 
-// close ends a version whose requests are over.
+// close frees a version without requests in flight.
 func (v *version) close(ctx context.Context) error {
 	var errs []error
 	if v.queue != nil {

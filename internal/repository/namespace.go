@@ -12,12 +12,11 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// separator stands between name and namespace in the key of a model. No folder and no
-// address can hold it; it sorts before everything else.
+// separator stands between name and namespace in the key of a model. No folder name or address contains it, and it
+// sorts before every other byte.
 const separator = "\x00"
 
-// keyOf returns what a model is known by inside: its name, which is all there is
-// without namespacing, and with it also the repository that it is in.
+// keyOf returns the key of a model: its name, and with namespacing the name and its repository.
 func (s *source) keyOf(space, name string) string {
 	if s.spaces == nil {
 		return name
@@ -31,14 +30,14 @@ func nameOf(key string) string {
 	return name
 }
 
-// spaceOf returns the namespace in a key, empty without namespacing.
+// spaceOf returns the namespace in a key; empty without namespacing.
 func spaceOf(key string) string {
 	_, space, _ := strings.Cut(key, separator)
 	return space
 }
 
-// namespaces returns those of all roots, and that of the models that came with a
-// request; nil without namespacing.
+// namespaces returns the namespaces of all roots, and the empty one of models that came with a load request. Nil
+// without namespacing.
 func (s *Settings) namespaces() []string {
 	if !s.Namespacing {
 		return nil
@@ -52,7 +51,7 @@ func (s *Settings) namespaces() []string {
 	return spaces
 }
 
-// trimRoot returns a root as a namespace is written.
+// trimRoot returns a root without trailing slashes, the form of a namespace.
 func trimRoot(root string) string {
 	if trimmed := strings.TrimRight(root, "/"); trimmed != "" {
 		return trimmed
@@ -60,9 +59,9 @@ func trimRoot(root string) string {
 	return root
 }
 
-// resolve returns the key of the model that a step of the ensemble at home means: in
-// the step's namespace when it names one, else in the ensemble's own, else in the only
-// one that has it; "" when there is none, or more than one.
+// resolve returns the key of the model that a step of the ensemble home refers to. It looks in the step's namespace
+// if it names one, else in the ensemble's own, else in all others. It returns "" if no model or more than one
+// matches.
 func (s *source) resolve(home string, st *modelconfig.ModelEnsembling_Step, there func(key string) bool) string {
 	name, space := st.GetModelName(), st.GetModelNamespace()
 	switch {
@@ -92,7 +91,7 @@ func (s *source) resolve(home string, st *modelconfig.ModelEnsembling_Step, ther
 	return found
 }
 
-// wanted reports which keys are of models that should serve.
+// wanted returns a test for keys of models that should serve.
 func wanted(models map[string]*model) func(key string) bool {
 	return func(key string) bool {
 		m := models[key]
@@ -100,12 +99,12 @@ func wanted(models map[string]*model) func(key string) bool {
 	}
 }
 
-// known reports which keys are of models.
+// known returns a test for keys of models.
 func known(models map[string]*model) func(key string) bool {
 	return func(key string) bool { return models[key] != nil }
 }
 
-// parts returns the keys of the models that an ensemble uses.
+// dependencies returns the keys of the models that an ensemble uses.
 func (m *model) dependencies(s *source, models map[string]*model) []string {
 	var list []string
 	for _, st := range m.folder.cfg.GetEnsembleScheduling().GetStep() {
@@ -116,7 +115,7 @@ func (m *model) dependencies(s *source, models map[string]*model) []string {
 	return list
 }
 
-// locate finds on disk what a step of the ensemble at home means.
+// locate finds on disk the model that a step of the ensemble home refers to.
 func (s *source) locate(home string, st *modelconfig.ModelEnsembling_Step) (location, bool) {
 	all := s.findAll(st.GetModelName())
 	at := func(key string) int { return slices.IndexFunc(all, func(p location) bool { return p.key == key }) }
@@ -127,8 +126,8 @@ func (s *source) locate(home string, st *modelconfig.ModelEnsembling_Step) (loca
 	return all[at(key)], true
 }
 
-// callNames returns the models by the name that a request gives. Of several that want
-// to serve under one name none is meant.
+// callNames indexes the models by the name in requests. A name that several serving models share maps to a
+// placeholder that serves nothing; see ambiguous.
 func callNames(models map[string]*model) map[string]*model {
 	called := make(map[string]*model, len(models))
 	for _, m := range models {
@@ -145,18 +144,18 @@ func callNames(models map[string]*model) map[string]*model {
 	return called
 }
 
-// ambiguous is what Triton says of a name that several models have.
+// ambiguous is Triton's error for a name that several models share.
 func (m *model) ambiguous() error {
 	return status.Errorf(status.InvalidArg,
 		"There are %d identifiers of model '%s' in global map, model namespace must be provided to resolve ambiguity.", m.sharedBy, m.name)
 }
 
-// lookup answers the compiler from models, for the ensemble at home.
+// lookup gives the plan compiler the models that an ensemble refers to.
 type lookup struct {
 	source *source
 	models map[string]*model
 	home   string
-	space  string // that a step asks for
+	space  string // named by a step
 }
 
 var (
@@ -213,7 +212,7 @@ func (l lookup) Model(name string, number int64) (plan.Model, error) {
 	return plan.Model{ID: key, Signature: v.sig, Places: m.placesOf(v)}, nil
 }
 
-// findAll finds the models of a name, one per namespace.
+// findAll returns the locations of the models with a name, one per namespace.
 func (s *source) findAll(name string) []location {
 	var all []location
 	add := func(p location) {

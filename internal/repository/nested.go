@@ -7,13 +7,13 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// turn is a lock that can be given up on.
+// changeLock is a mutex whose Lock can be abandoned.
 type changeLock chan struct{}
 
-// lock takes the turn.
+// lock acquires the lock. It fails when ctx is done first.
 func (t changeLock) lock(ctx context.Context) error {
 	select {
-	case t <- struct{}{}: // even when ctx is over: nobody changes anything
+	case t <- struct{}{}: // a free lock is acquired even if ctx is done
 		return nil
 	default:
 	}
@@ -27,19 +27,20 @@ func (t changeLock) lock(ctx context.Context) error {
 
 func (t changeLock) unlock() { <-t }
 
-// nesting is how models that a change loads load and unload others from their own initialisation. The change waits for them and
-// has the repository's turn: they change what serves in its place, one after the other, and it goes on from there.
+// nesting lets a model that is being loaded load and unload other models from its own initialisation. The change
+// that loads it waits and keeps Repository.changes; the nested changes run one after the other in its place, and it
+// then continues from their result.
 type nesting struct {
 	changes        changeLock
-	ended          bool              // the change goes on; guarded by turn
-	before         *snapshot         // what served when the models began to load
-	loadingOutside map[string]*model // what is being loaded further out, by key
+	ended          bool              // the change continues; guarded by changes
+	before         *snapshot         // served before the models began to load
+	loadingOutside map[string]*model // models that outer changes are loading, by key
 }
 
-// outerKey is the context's value of what a change loads: the change.
+// outerKey is the context key of the change that loads a model.
 type outerKey struct{}
 
-// outer returns the change by which whoever asks is being loaded, or nil.
+// outer returns the change that is loading the caller, or nil.
 func (r *Repository) outer(ctx context.Context) *change {
 	c, ok := ctx.Value(outerKey{}).(*change)
 	if !ok || c.r != r {
@@ -48,13 +49,13 @@ func (r *Repository) outer(ctx context.Context) *change {
 	return c
 }
 
-// nest lets the models that are loaded with the context returned change others, until unnest.
+// allowNested permits nested changes under the returned context, until endNested.
 func (c *change) allowNested(ctx context.Context) context.Context {
 	c.inner.changes, c.inner.before = make(changeLock, 1), c.r.catalog.Load()
 	return context.WithValue(ctx, outerKey{}, c)
 }
 
-// unnest waits for a change that such a model is making. No other follows.
+// endNested waits for a nested change in progress. No further one can begin.
 func (c *change) endNested() {
 	c.inner.changes <- struct{}{}
 	c.inner.ended = true
@@ -62,7 +63,8 @@ func (c *change) endNested() {
 	c.rebase()
 }
 
-// enter takes the turn of a change's models, and reports whether the change still waits for them.
+// lock acquires the lock of the nested changes. It reports false, without the lock, if the outer change continues
+// already.
 func (n *nesting) lock(ctx context.Context) (bool, error) {
 	if err := n.changes.lock(ctx); err != nil {
 		return false, err
@@ -74,7 +76,7 @@ func (n *nesting) lock(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// inside has the change be one that a model makes which another change loads, unless that is nil.
+// nestedIn makes c a nested change of outer, unless outer is nil.
 func (c *change) nestedIn(outer *change) *change {
 	if outer != nil {
 		c.inner.loadingOutside = map[string]*model{}
@@ -84,7 +86,7 @@ func (c *change) nestedIn(outer *change) *change {
 	return c
 }
 
-// free returns why a model must be left as it is, or nil.
+// checkFree returns an error if an outer change is loading the model.
 func (c *change) checkFree(key string) error {
 	if m := c.inner.loadingOutside[key]; m != nil {
 		return status.Errorf(status.Unavailable, "model '%s' is itself being loaded", m.name)
@@ -92,7 +94,7 @@ func (c *change) checkFree(key string) error {
 	return nil
 }
 
-// rebase takes over what the models that were loaded have changed meanwhile.
+// rebase merges what nested changes have published.
 func (c *change) rebase() {
 	now := c.r.catalog.Load()
 	if now == c.inner.before {

@@ -14,8 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// tempFolder holds the files that came with a request to load a model. It is removed
-// when the last of its users lets go.
+// overrideDir holds the files that came with a load request. It is removed when its last user releases it.
 type overrideDir struct {
 	dir   string
 	users atomic.Int32
@@ -27,7 +26,7 @@ func (t *overrideDir) retain() {
 	}
 }
 
-// drop lets go once.
+// release removes the folder after the last user.
 func (t *overrideDir) release() error {
 	if t == nil || t.users.Add(-1) > 0 {
 		return nil
@@ -35,7 +34,7 @@ func (t *overrideDir) release() error {
 	return os.RemoveAll(t.dir)
 }
 
-// newTempFolder writes the files into a folder that nobody else can read, used once.
+// newOverrideDir writes the files into a private folder and retains it once.
 func newOverrideDir(model string, files map[string][]byte) (*overrideDir, error) {
 	for name := range files {
 		if !filepath.IsLocal(inside(name)) || inside(name) == "." {
@@ -57,8 +56,7 @@ func newOverrideDir(model string, files map[string][]byte) (*overrideDir, error)
 	return t, nil
 }
 
-// inside returns the path of an override file in its model's folder, which a leading slash
-// stands for.
+// inside returns the path of an override file relative to its model's folder. A leading slash means that folder.
 func inside(name string) string { return filepath.Clean(strings.TrimLeft(name, "/")) }
 
 func (t *overrideDir) write(name string, data []byte) error {
@@ -73,8 +71,8 @@ func (t *overrideDir) write(name string, data []byte) error {
 	return root.WriteFile(name, data, 0o600)
 }
 
-// fetch returns the model as the options want it, and with namespacing all models of
-// the name. When a folder is temporary the caller uses it once.
+// fetch returns the model as the options ask for it; with namespacing all models with the name. The caller must
+// release an overrideDir once.
 func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([]*folder, error) {
 	all := s.findAll(name)
 	switch {
@@ -95,7 +93,7 @@ func (s *source) fetch(ctx context.Context, name string, o infer.LoadOptions) ([
 	return []*folder{f}, err
 }
 
-// override returns a model with the configuration, and files, of a request.
+// override returns a model with the configuration, and files, of a load request.
 func (s *source) override(ctx context.Context, p location, o infer.LoadOptions) (*folder, error) {
 	cfg, err := config.ParseJSON(o.Config)
 	if err != nil {
@@ -120,7 +118,7 @@ func (s *source) override(ctx context.Context, p location, o infer.LoadOptions) 
 	return f, nil
 }
 
-// unknown says that there is no model of a name, or that a bucket could not be listed in which it may be.
+// unknown returns the error for a name that no repository has. If a bucket cannot be listed, that is the error.
 func (s *source) unknown(name string) error {
 	for _, m := range s.buckets {
 		if err := m.err.Load(); err != nil {
@@ -130,7 +128,7 @@ func (s *source) unknown(name string) error {
 	return failedToPoll(name, ": model not found in any model repository")
 }
 
-// failedToPoll is how Triton says that it has no model to load.
+// failedToPoll is Triton's error for a model that cannot be found or read.
 func failedToPoll(name, why string) error {
 	return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository%s", name, why)
 }

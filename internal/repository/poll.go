@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
-// watch has the repository look at its folders from time to time until Close.
+// watch polls the folders until Close.
 func (r *Repository) watch(ctx context.Context) {
 	ctx, r.stop = context.WithCancel(ctx)
 	r.polling.Go(func() {
@@ -29,15 +29,15 @@ func (r *Repository) watch(ctx context.Context) {
 	})
 }
 
-// Poll looks at the folders once and brings what serves in line with them. A folder
-// that has changed counts only when the look before saw it as it is now, so that a
-// half-copied one is left alone. A model that cannot be loaded keeps serving as it was.
+// Poll looks at the folders once and loads, replaces and unloads models accordingly. A change counts only if the
+// folder was in the same state at the previous poll, so a half-copied model is not loaded. A model that fails to
+// load continues to serve its old version.
 func (r *Repository) Poll(ctx context.Context) (err error) {
 	defer recovery.Error(&err, r.s.Log, "looking at the model repository")
 	if r.s.Mode != Polled {
 		return status.Errorf(status.Unsupported, "the repository is not polled")
 	}
-	// Buckets are asked before the turn is taken: others need not wait for them.
+	// Buckets are listed before the lock is acquired: other changes do not wait for the network.
 	r.source.listBuckets(ctx)
 	if len(r.source.buckets) > 0 {
 		if err := r.prefetchChanged(ctx); err != nil {
@@ -78,8 +78,8 @@ func (r *Repository) Poll(ctx context.Context) (err error) {
 	return nil
 }
 
-// changed looks at the folders: what has changed and is as it was at the last look,
-// and the fingerprints of all.
+// changed returns the models whose folder differs from what serves and did not change since the previous poll, and
+// the fingerprints of all folders.
 func (r *Repository) changed() (changed []location, seen map[string]uint64, err error) {
 	places, err := r.source.locations()
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *Repository) changed() (changed []location, seen map[string]uint64, err 
 	return changed, seen, nil
 }
 
-// bringChanged fetches what a look will find changed.
+// prefetchChanged downloads the models that the next look finds changed.
 func (r *Repository) prefetchChanged(ctx context.Context) error {
 	_, leave, err := r.beginChange(ctx)
 	if err != nil {

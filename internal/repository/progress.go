@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logEvery is after how many bytes a log line tells how far a model is.
+// logEvery is the number of bytes between two log lines about a download.
 const logEvery = 256 << 20
 
-// progress counts the bytes of a model that come from a bucket.
+// progress counts the downloaded bytes of a model.
 type progress struct {
 	model         string
 	total         int64
@@ -21,7 +21,7 @@ type progress struct {
 	log           *slog.Logger
 }
 
-// wrote adds bytes: fetched just now, or left by an earlier try.
+// wrote adds n bytes. fetched is false for bytes that an earlier attempt left.
 func (p *progress) wrote(n int64, fetched bool) {
 	done := p.done.Add(n)
 	if fetched {
@@ -35,7 +35,7 @@ func (p *progress) wrote(n int64, fetched bool) {
 	}
 }
 
-// tryLock takes a lock that other processes see; nil when somebody has it.
+// tryLock acquires a lock between processes. It returns nil if another process holds it.
 func tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // in the cache
 	if err != nil {

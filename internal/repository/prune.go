@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// cacheAge is how long a model stays in the cache when no server asks for it.
+// cacheAge is how long an unused model stays in the cache.
 const cacheAge = 30 * 24 * time.Hour
 
-// prune removes from the caches of the buckets what was not asked for in a long time.
-// A server that goes on serving such a model has its files open, and fetches them
-// again should it need them.
+// prune removes models that were not used for cacheAge from the caches. Another server that still serves such a
+// model has its files open, and downloads them again when needed.
 func (r *Repository) prune(ctx context.Context) {
 	var done []string
 	for _, m := range r.source.buckets {
@@ -36,8 +35,8 @@ func (r *Repository) prune(ctx context.Context) {
 	}
 }
 
-// pruneCache removes states of models last used before a time, and then the objects
-// that no state is made of. It returns how many objects went.
+// pruneCache removes the states last used before a time, then the objects without a state. It returns the number of
+// removed objects.
 func pruneCache(cache string, before time.Time) (removed int, err error) {
 	var errs []error
 	errs = append(errs, eachOld(filepath.Join(cache, "models"), before, func(path string, _ fs.FileInfo) error {
@@ -53,12 +52,11 @@ func pruneCache(cache string, before time.Time) (removed int, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// ours matches the names that states and objects have. The folder may hold other
-// things, which stay.
+// ours matches the names of states and objects. Other files in the cache folder are left alone.
 var ours = regexp.MustCompile(`^(\.new-\d+|[0-9a-f]{32}(\.\d+)?(\.part)?)$`)
 
-// eachOld calls visit with what a mirror has put into a folder before a time. Another
-// server may remove the same.
+// eachOld calls visit for the cache's entries that were last used before a time. Another server may remove them
+// concurrently.
 func eachOld(dir string, before time.Time, visit func(path string, info fs.FileInfo) error) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,14 +75,14 @@ func eachOld(dir string, before time.Time, visit func(path string, info fs.FileI
 	return errors.Join(errs...)
 }
 
-// linked reports whether a file has another name besides its own.
+// linked reports whether a file has more than one hard link.
 func linked(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && s.Nlink > 1
 }
 
-// used notes that a state of a model is in use.
+// touch records that a state of a model is in use.
 func touch(dir string) {
 	now := time.Now()
-	_ = os.Chtimes(filepath.Dir(dir), now, now) // a cache that only others may write to is theirs to prune
+	_ = os.Chtimes(filepath.Dir(dir), now, now) // may fail: a read-only cache is pruned by its owner
 }

@@ -25,97 +25,94 @@ import (
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
-// loadThreads is how many versions load at a time, Triton's default.
+// loadThreads is the number of versions that load concurrently by default, as in Triton.
 const loadThreads = 4
 
-// Mode says who decides what is loaded once the repository is open.
+// Mode selects who decides which models are loaded after the start.
 type Mode uint8
 
 // The control modes.
 const (
-	// Fixed, Triton's "none", serves what was there at the start.
+	// Fixed serves the models found at the start: Triton's model control mode "none".
 	Fixed Mode = iota
-	// Explicit serves what Load and Unload say.
+	// Explicit serves the models that Load and Unload select.
 	Explicit
-	// Polled follows the folders.
+	// Polled follows changes of the folders.
 	Polled
 )
 
-// Settings are what a Repository is opened with.
+// Settings configure a Repository.
 type Settings struct {
-	// Roots are the folders that hold models, or the addresses of buckets.
+	// Roots are folders that hold models, or addresses of buckets. For example, "/models" or "s3://bucket/models".
 	Roots []string
-	// Cache is the folder that models from buckets are kept in; empty for what
-	// TRITON_AWS_MOUNT_DIRECTORY and its kin say, else one in the user's cache.
+	// Cache is the folder for models from buckets. Empty: the folder of TRITON_AWS_MOUNT_DIRECTORY,
+	// TRITON_GCS_MOUNT_DIRECTORY or TRITON_AZURE_MOUNT_DIRECTORY, else a folder in the user's cache.
 	Cache string
-	// OpenBucket opens the bucket at an address, nil for cloud.Open.
+	// OpenBucket opens the bucket at an address. Nil: cloud.Open.
 	OpenBucket func(ctx context.Context, address string) (cloud.Bucket, error)
-	// BucketTimeout bounds how long a bucket may take to be listed, and how long none of
-	// a model's bytes may come from it; 0 for a minute.
+	// BucketTimeout is the limit for listing a bucket, and for a download without a received byte. 0: one minute.
 	BucketTimeout time.Duration
-	// Progress, when not nil, is told how many bytes of a model are there while it is
-	// fetched, instead of the log. It is called from several goroutines.
+	// Progress receives the downloaded and the total bytes of a model, in place of the log. It must be safe for
+	// concurrent use. Optional.
 	Progress func(model string, done, total int64)
 	Mode     Mode
-	// Only, when not nil, names the models to load at the start; what an ensemble
-	// among them is made of is loaded too. Nil loads every model.
+	// Only names the models to load at the start. The models of an ensemble among them are loaded too. Nil loads
+	// every model.
 	Only []string
-	// Tolerant has Open succeed although a root cannot be read: the repository then has no
-	// models and loads none, and Err says why. A name in Only that no root has is logged.
+	// Tolerant makes Open succeed when a root cannot be read. The repository then serves no models and Err returns
+	// the reason. A name in Only that no root holds is logged.
 	Tolerant bool
-	// PollInterval is how often a Polled repository looks at its folders; with 0
-	// only Poll does.
+	// PollInterval is the time between two looks at the folders in mode Polled. 0: only Poll looks.
 	PollInterval time.Duration
-	// ConfigName picks configs/NAME.pbtxt instead of config.pbtxt where a model has it.
+	// ConfigName selects configs/NAME.pbtxt over config.pbtxt in models that have it.
 	ConfigName string
-	// LoadThreads is how many versions load at a time, 0 for Triton's default of 4.
+	// LoadThreads is the number of versions that load concurrently. 0: 4, as in Triton.
 	LoadThreads int
-	// LoadRetries is how often a version that cannot be loaded is tried again.
+	// LoadRetries is the number of further attempts after a version fails to load.
 	LoadRetries int
-	// StrictConfig refuses a configuration that leaves inputs or outputs out, where
-	// otherwise the model's own are taken.
+	// StrictConfig rejects a configuration without inputs or outputs. Otherwise the model's own are used.
 	StrictConfig bool
-	// StrictEnsembleConfig reads ensembles as Triton does: they declare what their
-	// steps could tell.
+	// StrictEnsembleConfig requires ensembles to declare inputs and outputs, as Triton does. Otherwise they are
+	// derived from the steps.
 	StrictEnsembleConfig bool
-	// StrictParams refuses parameters of models that nobody reads, where otherwise the log has a warning.
+	// StrictParams rejects model parameters that nothing reads. Otherwise they are logged as a warning.
 	StrictParams bool
-	// GPUFallback runs on the CPU what asks for GPUs that are not there.
+	// GPUFallback runs KIND_GPU instances on the CPU when the machine lacks the GPU.
 	GPUFallback bool
-	// Namespacing makes every root a namespace of its own, so that models in several
-	// may have one name. An ensemble looks for its models in its own first.
+	// Namespacing makes each root a namespace, so that models in different roots may share a name. An ensemble
+	// looks for its models in its own namespace first.
 	Namespacing bool
 
-	// Devices are the places besides the host at which instances may be.
+	// Devices are the places, besides the host, where instances may execute.
 	Devices []tensor.Place
-	// Limits say what may execute at a time.
+	// Limits bound what executes concurrently.
 	Limits device.Settings
-	// HostPolicies bind instances to parts of the machine, by the policy's name.
+	// HostPolicies bind instances to CPUs and NUMA nodes, by the name of the policy.
 	HostPolicies map[string]*device.Policy
-	// DelayScheduler is how many requests a batcher waits for before its first
-	// batch, 0 for none: a test hook.
+	// DelayScheduler makes a batcher wait for this many requests before its first batch. 0: no wait. For tests, as
+	// Triton's TRITONSERVER_DELAY_SCHEDULER.
 	DelayScheduler int
-	// BacklogDelayScheduler is how many requests must be without a slot before the first
-	// batch of a model of sequences, 0 for none: a test hook.
+	// BacklogDelayScheduler makes a sequence batcher wait until this many requests have no slot before its first
+	// batch. 0: no wait. For tests.
 	BacklogDelayScheduler int
 
 	Backends *backends.Registry
-	// BackendConfig holds --backend-config values by backend name.
+	// BackendConfig holds the values of --backend-config by backend name.
 	BackendConfig map[string]map[string]string
 	Alloc         tensor.Allocator
-	// Responses keeps the answers of models with response_cache; nil keeps none. It is
-	// closed by whoever made it, after the repository.
+	// Responses stores responses of models with response_cache. Nil: no cache. The caller closes it after the
+	// repository.
 	Responses cache.Cache
 	Metrics   *telemetry.Metrics
 	Log       *slog.Logger
-	// Tracer chooses the requests to trace; nil traces none.
+	// Tracer selects the requests to trace. Nil: none.
 	Tracer *tracing.Tracer
 
 	_ struct{}
 }
 
-// Repository holds every known model. Requests read a snapshot of what serves
-// without a lock; changes are made one after the other.
+// Repository holds every known model. All methods are safe for concurrent use: requests read the current snapshot
+// without a lock, and changes run one after the other.
 type Repository struct {
 	s        Settings
 	source   source
@@ -124,24 +121,24 @@ type Repository struct {
 	mover    *scheduler.Mover
 	arbiter  *device.Arbiter
 	catalog  atomic.Pointer[snapshot]
-	openErr  error             // see Err; set before anything is served
+	openErr  error             // why the repository could not be opened; set before anything is served
 	retiring scheduler.Pending // versions that wait for their last requests
-	loads    atomic.Uint64     // counts loaded versions, for the keys of kept answers
+	loads    atomic.Uint64     // counts loaded versions, for the keys of cached responses
 
-	// turn is taken by who changes the repository.
+	// changes is held by the change in progress.
 	changes changeLock
-	closed  bool              // guarded by turn
-	seen    map[string]uint64 // fingerprints of the last look, guarded by turn
+	closed  bool              // guarded by changes
+	seen    map[string]uint64 // fingerprints at the last poll, guarded by changes
 
 	stop    context.CancelFunc // ends polling
 	polling sync.WaitGroup
 
 	mu          sync.Mutex
 	opened      map[string]backends.Backend // guarded by mu
-	closeErrors []error                     // of closing, guarded by mu
+	closeErrors []error                     // errors of closing versions, guarded by mu
 }
 
-// brought returns the devices that backends bring.
+// backendDevices returns the devices that the backends provide.
 func (s *Settings) backendDevices() []tensor.Place {
 	var list []tensor.Place
 	for _, name := range s.Backends.Names() {
@@ -152,10 +149,9 @@ func (s *Settings) backendDevices() []tensor.Place {
 	return list
 }
 
-// Open finds and loads the models. A model that cannot be loaded is unavailable and
-// does not keep the others from serving; Failures tells which. The error is about
-// the repository as a whole: a folder that cannot be read, a name that is not there. A
-// tolerant repository is returned nevertheless.
+// Open finds and loads the models. A model that fails to load is unavailable and does not affect the others; see
+// Failures. Open fails when a root cannot be read, or a name in Settings.Only is unknown, unless the settings are
+// Tolerant.
 func Open(ctx context.Context, s Settings) (*Repository, error) {
 	s.Devices = append(slices.Clone(s.Devices), s.backendDevices()...)
 	s.Limits.Log = s.Log
@@ -199,7 +195,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 	return r, nil
 }
 
-// start loads the models that are wanted from the start.
+// start loads the initial models.
 func (r *Repository) start(ctx context.Context) error {
 	r.source.listBuckets(ctx)
 	places, err := r.source.locations()
@@ -231,8 +227,8 @@ func (r *Repository) start(ctx context.Context) error {
 	return nil
 }
 
-// beginNamed has the models of a name loaded, with namespacing all of them, from places that
-// are sorted by key.
+// beginNamed begins to load the models with a name: one, or with namespacing all of them. The locations are sorted
+// by key.
 func (c *change) beginNamed(ctx context.Context, places []location, name string) error {
 	source := &c.r.source
 	i, found := slices.BinarySearchFunc(places, name, func(p location, name string) int { return strings.Compare(p.name, name) })
@@ -245,11 +241,10 @@ func (c *change) beginNamed(ctx context.Context, places []location, name string)
 	return nil
 }
 
-// Err returns why a tolerant repository serves no models at all, or nil.
+// Err returns why a tolerant repository serves no models, or nil.
 func (r *Repository) Err() error { return r.openErr }
 
-// publish makes models what is served, in one step. Versions that are no longer
-// among them retire.
+// publish makes models the snapshot that serves. Versions that are not in it retire.
 func (r *Repository) publish(ctx context.Context, models map[string]*model) {
 	old, next := r.catalog.Load(), newSnapshot(models, r.s.Namespacing)
 	r.catalog.Store(next)
@@ -269,7 +264,7 @@ func (r *Repository) publish(ctx context.Context, models map[string]*model) {
 	}
 }
 
-// leave lets go of what a model had and its successor, nil when there is none, has not.
+// releaseModel releases what the old model holds and its successor does not. The successor may be nil.
 func (r *Repository) releaseModel(ctx context.Context, was, now *model) {
 	var versions []*version
 	if now != nil {
@@ -288,14 +283,14 @@ func (r *Repository) releaseModel(ctx context.Context, was, now *model) {
 	}
 }
 
-// retire has a version take no more requests and closes it when the last one is
-// answered and no ensemble uses it.
+// retire stops a version from accepting requests and closes it, in the background, when its last request is
+// complete and no ensemble uses it.
 func (r *Repository) retire(ctx context.Context, v *version) {
 	v.state.set(infer.Unloading, "")
 	v.exec.Retire()
 	v.flush()
 	r.retiring.Add(1)
-	ctx = context.WithoutCancel(ctx) // whoever unloads does not wait
+	ctx = context.WithoutCancel(ctx) // closing continues after the unload request has its response
 	go func() {
 		if err := r.finish(ctx, v); err != nil {
 			r.closeFailed(ctx, v, err)
@@ -305,17 +300,17 @@ func (r *Repository) retire(ctx context.Context, v *version) {
 	}()
 }
 
-// finish closes a version when nothing uses it any more.
+// finish waits until a version is unused, and closes it.
 func (r *Repository) finish(ctx context.Context, v *version) (err error) {
 	defer recovery.Error(&err, r.s.Log, "closing model '"+v.sig.Model+"'", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version))
 	err = v.users.Wait(ctx)
-	if v.queue != nil { // its sequences need not wait for requests any more that cannot come
+	if v.queue != nil { // open sequences can get no further requests: Drain ends them
 		err = errors.Join(err, v.queue.Drain(ctx))
 	}
 	return errors.Join(err, v.exec.Drain(ctx), v.close(ctx))
 }
 
-// fault logs what a version, or an instance of it, could not be closed for.
+// closeFailed logs an error of closing a version or an instance, and keeps it for Close.
 func (r *Repository) closeFailed(ctx context.Context, v *version, err error) {
 	r.s.Log.ErrorContext(ctx, "closing a model failed", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version), slog.String("error", err.Error()))
 	r.mu.Lock()
@@ -323,17 +318,18 @@ func (r *Repository) closeFailed(ctx context.Context, v *version, err error) {
 	r.closeErrors = append(r.closeErrors[:min(len(r.closeErrors), maxCloseErrors)], err)
 }
 
-// maxFaults bounds what is remembered for Close to tell.
+// maxCloseErrors is the number of errors that Close returns at most.
 const maxCloseErrors = 16
 
-// Failure is a model that does not serve.
+// Failure is a model, or a bucket, that failed to load.
 type Failure struct {
 	Model string
 	Dir   string
 	Err   error
 }
 
-// Failures returns the models of which a wanted version does not serve, by name.
+// Failures returns the models with a version that failed to load, sorted by name, and the buckets that cannot be
+// listed.
 func (r *Repository) Failures() []Failure {
 	var list []Failure
 	s := r.catalog.Load()
@@ -350,8 +346,7 @@ func (r *Repository) Failures() []Failure {
 	return list
 }
 
-// Folder returns the folder that a model was found in, and that of a second model of
-// its name.
+// Folder returns the folder of a model. duplicate is the folder of a second model with the same name, or empty.
 func (r *Repository) Folder(name string) (dir, twin string) {
 	all := r.source.findAll(name)
 	if len(all) == 0 {
@@ -360,8 +355,7 @@ func (r *Repository) Folder(name string) (dir, twin string) {
 	return all[0].dir, all[0].duplicate
 }
 
-// Check returns every problem that a model's configuration shows by itself, for
-// reporting all at once what loading reports one at a time.
+// Check returns every problem in a model's configuration. Loading stops at the first one.
 func (r *Repository) Check(name string) []error {
 	if m := r.catalog.Load().called[name]; m != nil && m.folder.cfg != nil {
 		return config.CheckWith(m.folder.cfg, &r.source.options)
@@ -379,7 +373,8 @@ func (r *Repository) Models() []string {
 	return slices.Compact(names)
 }
 
-// Hurry has no batch wait for more requests from now on: the server is about to end.
+// Flush executes queued requests now instead of waiting for fuller batches, from now on. The server calls it when
+// it shuts down.
 func (r *Repository) Flush() {
 	for _, m := range r.catalog.Load().models {
 		for _, v := range m.versions {
@@ -388,7 +383,7 @@ func (r *Repository) Flush() {
 	}
 }
 
-// Busy returns how many versions have requests that are not answered.
+// Busy returns the number of versions with requests in flight.
 func (r *Repository) Busy() (n int) {
 	for _, m := range r.catalog.Load().models {
 		for _, v := range m.versions {
@@ -400,16 +395,15 @@ func (r *Repository) Busy() (n int) {
 	return n
 }
 
-// hurry does so for one version.
+// flush executes the version's queued requests now.
 func (v *version) flush() {
 	if v.queue != nil {
 		scheduler.Flush(v.queue)
 	}
 }
 
-// Close waits until the requests under way are answered, or ctx is over, and frees
-// everything. The front ends have stopped sending requests before. After an error it
-// may be called again.
+// Close waits until all requests are complete, or ctx is done, and frees everything. The front ends must have
+// stopped sending requests. After an error Close may be called again.
 func (r *Repository) Close(ctx context.Context) error {
 	r.stop()
 	if err := r.changes.lock(ctx); err != nil {
@@ -417,7 +411,7 @@ func (r *Repository) Close(ctx context.Context) error {
 	}
 	defer r.changes.unlock()
 	r.closed = true
-	r.polling.Wait() // it can only be waiting for its turn, in vain
+	r.polling.Wait() // it can only be waiting for the lock, and fails then
 	r.publish(ctx, map[string]*model{})
 	if err := r.retiring.Wait(ctx); err != nil {
 		return fmt.Errorf("requests are still under way: %w", err)

@@ -17,9 +17,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// contents returns for each version a fingerprint of the files that it is made of: those in
-// its folder, and those of the model that are neither a configuration nor a version's. It
-// is never 0.
+// contents returns a fingerprint for each version: of the files in its folder and of the model's other files,
+// without configurations and other versions. It is never 0.
 func contents(dir string, versions []int64) map[int64]uint64 {
 	shared := fnv.New64a()
 	w := &walk{out: shared, skip: func(name string) bool {
@@ -38,26 +37,26 @@ func contents(dir string, versions []int64) map[int64]uint64 {
 	return prints
 }
 
-// sameModel reports whether a version is made of the same files by the same configuration
-// as it was, but for how many instances there are and which versions are wanted.
+// sameModel reports whether the version has the same files and the same configuration in both folders. Instance
+// groups and the version policy are ignored.
 func (v *version) sameModel(was, now *folder) bool {
 	n := v.sig.Version
 	if was.overrideDir != nil || now.overrideDir != nil || was.dir != now.dir || was.contents[n] == 0 || was.contents[n] != now.contents[n] {
 		return false
 	}
 	cfg := ungrouped(now.cfg)
-	return proto.Equal(ungrouped(was.cfg), cfg) || proto.Equal(ungrouped(v.cfg), cfg) // what the server shows may come back
+	return proto.Equal(ungrouped(was.cfg), cfg) || proto.Equal(ungrouped(v.cfg), cfg) // a client may send back the completed configuration
 }
 
-// ungrouped returns a configuration without what may change while a model is open.
+// ungrouped returns a configuration without the parts that may change while the model is open.
 func ungrouped(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
 	rest := proto.CloneOf(cfg)
 	rest.InstanceGroup, rest.VersionPolicy = nil, nil
 	return rest
 }
 
-// regroup returns a version with other instances of the model that the one that serves has
-// open, or nil when the model must be loaded. Both hold the model.
+// regroup returns a version with new instances of the model that the serving version has open, or nil if the model
+// must be loaded. Both versions hold the model.
 func (c *change) regroup(ctx context.Context, m *model, number int64, stats *telemetry.Model) (*version, error) {
 	old := c.served(m.folder, number)
 	if old == nil {
@@ -73,7 +72,7 @@ func (c *change) regroup(ctx context.Context, m *model, number int64, stats *tel
 	return v, nil
 }
 
-// served returns the version that serves under a number, if a folder has the same model, else nil.
+// served returns the serving version with this number if a folder has the same model, else nil.
 func (c *change) served(f *folder, number int64) *version {
 	was := c.base.models[f.key]
 	if was == nil || was.folder.cfg == nil || was.ensemble() {
@@ -87,7 +86,7 @@ func (c *change) served(f *folder, number int64) *version {
 	return nil
 }
 
-// release lets go of the model, which the last holder closes.
+// release gives up the model. The last holder closes it.
 func (v *version) release() error {
 	if v.holders.Add(-1) > 0 {
 		return nil
@@ -95,7 +94,7 @@ func (v *version) release() error {
 	return v.model.Close()
 }
 
-// holder counts its caller as one who holds a model.
+// holder returns a count with one holder.
 func holder() *atomic.Int32 {
 	n := new(atomic.Int32)
 	n.Store(1)

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// newScheduler picks the scheduler a configuration asks for and makes the instances.
-// When the model's answers are kept, a cache stands in front of it.
+// newScheduler makes the instances and the scheduler that a configuration asks for, with a response cache in front
+// if it asks for one.
 func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
 	keeps, err := r.keeps(v)
 	if err != nil {
@@ -36,10 +36,10 @@ func (r *Repository) newScheduler(ctx context.Context, f *folder, v *version) (s
 	}), nil
 }
 
-// native reports whether a version is a step of this process.
+// native reports whether a version is a native step.
 func native(v *version) bool { return v.cfg.GetParameters()[steps.Key] != nil }
 
-// newQueue makes the instances and what stands directly before them.
+// newQueue makes the instances and their scheduler, without a response cache.
 func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (scheduler.Scheduler, error) {
 	params := map[string]string{}
 	for key, p := range f.cfg.GetParameters() {
@@ -61,7 +61,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 		return nil, err
 	}
 	if v.sig.MaxBatch <= 0 && rules.Free() {
-		batches = false // one request at a time, and nothing to queue it by
+		batches = false // one request at a time: there is nothing to batch
 	}
 	if v.instances, err = r.newInstances(ctx, v.model, v.specs, nil); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	return queue, nil
 }
 
-// queueFor prepares the instances and puts the scheduler before them that the configuration asks for.
+// queueFor prepares the instances and makes the scheduler for them.
 func (r *Repository) queueFor(
 	ctx context.Context, f *folder, v *version, runner *scheduler.Runner, rules *dynamic.Rules, batches bool,
 ) (scheduler.Scheduler, error) {
@@ -111,14 +111,14 @@ func (r *Repository) queueFor(
 	return spread.New(sites), nil
 }
 
-// shared reports whether one instance of the version's model serves any number of callers.
+// shared reports whether one instance of the model serves any number of goroutines.
 func (v *version) shared() bool {
 	_, ok := v.model.(backends.ConcurrentModel)
 	return ok
 }
 
-// inline reports whether one instance serves all callers where they are. batches says that
-// requests are to meet in a queue.
+// inline reports whether one instance executes on the callers' goroutines, without a queue. batches is set if
+// requests must be batched.
 func (r *Repository) inline(v *version, batches bool) bool {
 	c, ok := v.model.(backends.ConcurrentModel)
 	return ok && c.Inline() && !batches && !v.sig.Decoupled && v.cfg.GetSequenceBatching() == nil && len(v.instances.active()) > 0 && !r.limited(v.specs)

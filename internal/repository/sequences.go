@@ -13,17 +13,17 @@ import (
 	"github.com/tutti-server/tutti/scheduler/sequence"
 )
 
-// stateFolder is the folder of a model that holds the data of initial states.
+// stateFolder is a model's folder with the data of initial states.
 const stateFolder = "initial_state"
 
-// newSequences returns the scheduler of a model of sequences.
+// newSequences returns the scheduler of a sequence model.
 func (r *Repository) newSequences(f *folder, v *version, active instances) (*sequence.Scheduler, error) {
 	s := r.sequenceSettings(f, v, v.stats, active)
 	s.Rules.Queued, s.Rules.Backlog = r.s.DelayScheduler, r.s.BacklogDelayScheduler
 	return sequence.New(s)
 }
 
-// sequenceSettings returns those of a scheduler of sequences, whose requests stats counts.
+// sequenceSettings returns the settings of a sequence scheduler. stats counts its requests.
 func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Model, active instances) sequence.Settings {
 	rules := sequence.RulesOf(v.cfg)
 	return sequence.Settings{
@@ -37,7 +37,7 @@ func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Mo
 	}
 }
 
-// oldestPolicy returns the policy of the oldest strategy, nil for direct.
+// oldestPolicy returns the policy of the "oldest" strategy. Nil for "direct".
 func oldestPolicy(cfg *modelconfig.ModelConfig) scheduler.Policy {
 	o := cfg.GetSequenceBatching().GetOldest()
 	if o == nil {

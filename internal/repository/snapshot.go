@@ -9,15 +9,15 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// snapshot is every known model at one moment. It never changes: requests read it
-// without a lock, and a change publishes another.
+// snapshot is an immutable table of every known model. Requests read it without a lock; a change publishes a new
+// one.
 type snapshot struct {
 	models map[string]*model // by key
 	keys   []string          // of models, sorted
-	called map[string]*model // by the name in a request
+	called map[string]*model // by the name in requests
 }
 
-// newSnapshot makes one of models by key; spaced says that a key is more than a name.
+// newSnapshot returns a snapshot of models by key. spaced is set if keys hold a namespace.
 func newSnapshot(models map[string]*model, spaced bool) *snapshot {
 	s := &snapshot{models: models, keys: slices.Sorted(maps.Keys(models)), called: models}
 	if spaced {
@@ -26,38 +26,35 @@ func newSnapshot(models map[string]*model, spaced bool) *snapshot {
 	return s
 }
 
-// model is a model in a snapshot, which never changes but for the lives' states.
+// model is one model of a snapshot. It is immutable, except for its versions' states.
 type model struct {
 	key    string // see source.keyOf
 	name   string
 	folder *folder
-	// versions are those that serve, ascending.
+	// versions are the serving versions, ascending.
 	versions []*version
-	// lives are those of every known version, ascending.
+	// states are those of every known version, ascending.
 	states []*versionState
-	// err says why not all of it serves.
+	// err is why a version does not serve.
 	err error
-	// wanted is false once the model is unloaded.
+	// wanted is false after the model is unloaded.
 	wanted bool
-	// withdrawn marks an ensemble that does not serve because a model within it was unloaded
-	// on request, or its folder removed: the server is ready without it.
+	// withdrawn is set for an ensemble that does not serve because one of its models was unloaded by a request, or
+	// its folder removed. The server is ready without it.
 	withdrawn bool
-	// explicit marks a model that was asked for by name, not for an ensemble.
+	// explicit is set for a model loaded by name, not as part of an ensemble.
 	explicit bool
-	// holds keeps the folder of a model that came with a request, which an ensemble
-	// needs again when it is compiled anew.
+	// holdsOverride keeps the files of a load request: an ensemble needs them when it is compiled again.
 	holdsOverride bool
-	// moved are the places of versions that have other instances than they were loaded with.
+	// moved has the present places of versions whose instances changed since they were loaded.
 	moved map[*version][]tensor.Place
-	// print is the folder's fingerprint when it was loaded; when it is polled, when loading was
-	// last tried.
+	// fingerprint is the folder's at the last load, and in mode Polled at the last attempt.
 	fingerprint uint64
-	// twins is how many models a name stands for, of a model that stands for a name
-	// with more than one.
+	// sharedBy is the number of models behind an ambiguous name; 0 for a real model.
 	sharedBy int
 }
 
-// version returns the given version, the latest for number <= 0, or nil.
+// version returns a version by number, the latest for number <= 0, or nil.
 func (m *model) version(number int64) *version {
 	if number <= 0 && len(m.versions) > 0 {
 		return m.versions[len(m.versions)-1]
@@ -70,7 +67,7 @@ func (m *model) version(number int64) *version {
 	return nil
 }
 
-// placesOf returns where a version has instances, nil on the host.
+// placesOf returns the places of a version's instances. Nil: the host.
 func (m *model) placesOf(v *version) []tensor.Place {
 	if places, ok := m.moved[v]; ok {
 		return places
@@ -80,10 +77,10 @@ func (m *model) placesOf(v *version) []tensor.Place {
 
 func (m *model) ensemble() bool { return config.IsEnsemble(m.folder.cfg) }
 
-// ready reports whether all of the model serves, or is not expected to.
+// ready reports whether the model serves completely, or is not expected to.
 func (m *model) ready() bool { return !m.wanted || m.withdrawn || m.err == nil && len(m.versions) > 0 }
 
-// temp returns the temporary folder that the model holds, or nil; the model may be nil.
+// overrideDir returns the files of a load request that the model retains, or nil. m may be nil.
 func (m *model) overrideDir() *overrideDir {
 	if m == nil || !m.holdsOverride {
 		return nil
@@ -91,7 +88,7 @@ func (m *model) overrideDir() *overrideDir {
 	return m.folder.overrideDir
 }
 
-// live returns the life of a version, or nil.
+// stateOf returns the state of a version, or nil.
 func (m *model) stateOf(number int64) *versionState {
 	for _, l := range m.states {
 		if l.number == number {
@@ -101,12 +98,12 @@ func (m *model) stateOf(number int64) *versionState {
 	return nil
 }
 
-// without returns the model once it is unloaded. What served is on its way out.
+// asUnloaded returns the model after it is unloaded. Its versions retire.
 func (m *model) asUnloaded() *model {
 	return &model{key: m.key, name: m.name, folder: m.folder, states: m.states, fingerprint: m.fingerprint}
 }
 
-// find returns the version that serves a request, with Triton's words when there is none.
+// find returns the version that a request names. Its errors are Triton's.
 //
 // hot: one map lookup.
 func (s *snapshot) find(name string, number int64) (*version, error) {
@@ -129,7 +126,7 @@ func (s *snapshot) find(name string, number int64) (*version, error) {
 	return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", name, number)
 }
 
-// find is the snapshot's of this moment.
+// find looks the version up in the current snapshot.
 //
 // hot: no lock, one map lookup.
 func (r *Repository) find(name string, number int64) (*version, error) {

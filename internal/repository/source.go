@@ -18,50 +18,49 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// folder is a model as found on disk or in a request to load it.
+// folder is a model as found on disk or in a load request.
 type folder struct {
 	name, dir string
 	key       string // see source.keyOf
-	// print is a fingerprint of the files when they were read, 0 when nobody watches them.
+	// fingerprint identifies the state of the files when they were read. 0: not watched.
 	fingerprint uint64
-	// contents are fingerprints of what each version is made of besides the configuration,
-	// nil when nobody knows.
+	// contents has a fingerprint per version of its files without the configuration. Nil: unknown.
 	contents map[int64]uint64
-	// cfg is the normalised configuration; nil when err says why there is none.
+	// cfg is the normalised configuration. Nil if err is set.
 	cfg *modelconfig.ModelConfig
-	// anyCount says that the configuration leaves the number of instances open.
+	// defaultCount is set if the configuration has no instance_group.
 	defaultCount bool
 	versions     []int64 // to be loaded, ascending
-	missing      []int64 // that the policy asks for and the folder lacks
-	// override marks a configuration or files that came with a request.
+	missing      []int64 // requested by the version policy, without a folder
+	// override is set for a configuration or files from a load request.
 	override    bool
-	overrideDir *overrideDir // of the files that came with a request, else nil
-	// notes are all there is to tell about the configuration, faults among them.
+	overrideDir *overrideDir // holds the files of a load request, else nil
+	// diagnostics are the findings about the configuration, errors included.
 	diagnostics []config.Diagnostic
 	err         error
 }
 
-// source finds models in folders.
+// source finds models in folders and buckets.
 type source struct {
 	roots   []string
-	buckets []*bucketRoot // of the roots in buckets
+	buckets []*bucketRoot // the roots in buckets
 	spaces  []string      // all namespaces; nil without namespacing
-	// configName picks configs/NAME.pbtxt where a model has one.
+	// configName selects configs/NAME.pbtxt where a model has it.
 	configName string
 	options    config.Options
 	log        *slog.Logger
 }
 
-// place is where a model was found, and where else when it is there twice.
+// location is the place of a model in a repository, and of a duplicate with the same name.
 type location struct {
 	key, name, dir, duplicate string
-	// mirror and objects are those of a model in a bucket, of which dir is the address.
+	// bucket and objects are set for a model in a bucket; dir is then its address.
 	bucket  *bucketRoot
 	objects []cloud.Object
 }
 
-// places finds the models of all roots, sorted by key. A folder that cannot be read
-// is an error; of a bucket that cannot be listed counts what was known of it.
+// locations returns the models of all roots, sorted by key. A folder that cannot be read is an error. For a bucket
+// that cannot be listed the last listing counts.
 func (s *source) locations() ([]location, error) {
 	at := map[string]int{}
 	var all []location
@@ -95,15 +94,15 @@ func (s *source) locations() ([]location, error) {
 	return all, nil
 }
 
-// placeIn is where a folder's model is.
+// locationIn returns the location of a model in a root folder.
 func (s *source) locationIn(root, name string) location {
 	return location{key: s.keyOf(trimRoot(root), name), name: name, dir: filepath.Join(root, name)}
 }
 
-// list calls yield with the names of a root's models; one that cannot be read has none.
+// list yields the names of the models in a root. A root that cannot be read has none.
 func (s *source) list(root string) func(func(string) bool) {
 	return func(yield func(string) bool) {
-		entries, _ := os.ReadDir(root) // what could be read before an error counts
+		entries, _ := os.ReadDir(root) // entries before an error count
 		for _, e := range entries {
 			if s.holdsModel(root, e.Name()) && !yield(e.Name()) {
 				return
@@ -112,9 +111,8 @@ func (s *source) list(root string) func(func(string) bool) {
 	}
 }
 
-// holdsModel tells folders of models from other folders beside them: hidden ones
-// are not, nor is one without both a configuration and a version. One that cannot be
-// looked into is, so that loading it tells why.
+// holdsModel reports whether a folder in a root is a model: not hidden, with a configuration or a version folder. A
+// folder that cannot be read counts, so that loading it reports the error.
 func (s *source) holdsModel(root, name string) bool {
 	if strings.HasPrefix(name, ".") {
 		return false
@@ -130,13 +128,12 @@ func (s *source) holdsModel(root, name string) bool {
 	return err == nil && len(found) > 0
 }
 
-// configFile returns the configuration of the wanted name, where there is one, else
-// the one that every model has.
+// configFile returns the path of the selected configuration, else of config.pbtxt.
 func (s *source) configFile(dir string) string {
 	return config.PathOf(dir, s.configName)
 }
 
-// open reads a model's configuration; its error stays with the folder. A panic is an error of the model too.
+// open reads a model's configuration. Errors and panics are stored in the folder.
 func (s *source) open(ctx context.Context, p location) (f *folder) {
 	f = &folder{key: p.key, name: p.name, dir: p.dir, fingerprint: fingerprint(p)}
 	if p.duplicate != "" {
@@ -148,7 +145,7 @@ func (s *source) open(ctx context.Context, p location) (f *folder) {
 	return f
 }
 
-// recovered, when deferred, keeps a panic with the folder that it was met in.
+// recovered must be deferred: it stores a panic as the folder's error.
 func (s *source) recovered(f *folder) {
 	if p := recover(); p != nil {
 		f.cfg, f.versions = nil, nil
@@ -156,13 +153,13 @@ func (s *source) recovered(f *folder) {
 	}
 }
 
-// read fetches the model if it is in a bucket, and reads its configuration.
+// read downloads a model from its bucket, if it has one, and reads its configuration.
 func (s *source) read(ctx context.Context, f *folder, p location) {
 	if p.bucket != nil {
 		if f.dir, f.err = p.bucket.fetch(ctx, p.name, p.objects); f.err != nil {
 			f.dir = p.dir
 			if status.CodeOf(f.err) != status.InvalidArg {
-				f.fingerprint = 0 // the same objects may come the next time
+				f.fingerprint = 0 // the next attempt may see the same objects
 			}
 			return
 		}
@@ -188,7 +185,8 @@ func (s *source) check(f *folder, places *config.Places) {
 	}
 }
 
-// findVersions picks versions by the policy. What needs no version folder is version 1 without one.
+// findVersions selects versions by the version policy. A model that needs no version folder has version 1 without
+// one.
 func (f *folder) findVersions(o *config.Options) {
 	found, ignored, err := versionFolders(f.dir)
 	for _, name := range ignored {
@@ -207,8 +205,8 @@ func (f *folder) findVersions(o *config.Options) {
 	}
 }
 
-// pick returns which of the versions found a policy wants, ascending, and which it
-// wants in vain.
+// pick applies a version policy to the versions found. wanted is ascending; absent are versions that the policy
+// names but the folder lacks.
 func pick(policy *modelconfig.ModelVersionPolicy, found []int64) (wanted, absent []int64) {
 	switch {
 	case policy.GetAll() != nil:
@@ -229,9 +227,8 @@ func pick(policy *modelconfig.ModelVersionPolicy, found []int64) (wanted, absent
 	}
 }
 
-// versionFolders returns the numbers that name folders of dir, ascending. Zero,
-// leading zeros and anything else that is no positive integer is not a version; ignored
-// are those that look as if they were meant to be.
+// versionFolders returns the version folders of a model, ascending. A version is a positive integer without leading
+// zeros. ignored are other names that look like versions, for example "v1" or "01".
 func versionFolders(dir string) (found []int64, ignored []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

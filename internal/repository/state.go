@@ -8,10 +8,10 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// unloaded is the reason of a version that was unloaded, as Triton words it.
+// unloaded is Triton's reason for an unloaded version.
 const unloaded = "unloaded"
 
-// life is how one version of a model is. The index reads it while it changes.
+// versionState is the state of one version of a model. Index reads it while it changes.
 type versionState struct {
 	number  int64
 	current atomic.Pointer[condition]
@@ -22,15 +22,14 @@ type condition struct {
 	reason string
 }
 
-// newLife returns a version that is unavailable.
+// newVersionState returns the state UNAVAILABLE.
 func newVersionState(number int64) *versionState {
 	l := &versionState{number: number}
 	l.current.Store(&condition{state: infer.Unavailable})
 	return l
 }
 
-// follows lists the states that may follow each state. A state that follows itself
-// gets another reason.
+// transitions lists the states that may follow each state. A state that follows itself gets another reason.
 var transitions = map[infer.State][]infer.State{
 	infer.Unavailable: {infer.Unavailable, infer.Loading},
 	infer.Loading:     {infer.Ready, infer.Unavailable},
@@ -38,7 +37,7 @@ var transitions = map[infer.State][]infer.State{
 	infer.Unloading:   {infer.Unavailable},
 }
 
-// to is the only way from one state to another. false: the state cannot follow.
+// set changes the state. It reports false if the transition is not allowed.
 func (l *versionState) set(state infer.State, reason string) bool {
 	for {
 		old := l.current.Load()
@@ -54,8 +53,8 @@ func (l *versionState) set(state infer.State, reason string) bool {
 // is reports whether the version is in the given state.
 func (l *versionState) is(state infer.State) bool { return l.current.Load().state == state }
 
-// merge returns the lives of both lists by ascending number; of a number in both,
-// that of first.
+// mergeStates returns the states of both lists, ascending by number. For a number in both, the state of first
+// counts.
 func mergeStates(first, second []*versionState) []*versionState {
 	all := slices.Clone(first)
 	for _, l := range second {

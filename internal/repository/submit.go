@@ -9,9 +9,8 @@ import (
 
 var _ infer.Inferer = (*Repository)(nil)
 
-// Submit hands req to the executor of its model and version. A version that retires
-// between finding it and handing over is out of the next snapshot, so this looks
-// again at most once per change.
+// Submit passes req to the executor of its model and version. If that version retires in between, Submit looks it
+// up again, at most once per change.
 //
 // hot: no lock, one map lookup.
 func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
@@ -45,8 +44,7 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 	}
 }
 
-// describe records in a request's trace how it came, and those of its parameters that
-// traces keep.
+// describe records the request's origin and the selected parameters in its trace.
 func (r *Repository) describe(req *infer.Request) {
 	req.Trace.From(&req.Origin)
 	for _, key := range r.s.Tracer.Params() {
@@ -58,7 +56,7 @@ func (r *Repository) describe(req *infer.Request) {
 	}
 }
 
-// paramText is a parameter's value as people read it.
+// paramText formats a parameter's value.
 func paramText(p *infer.Param) string {
 	switch p.Kind {
 	case infer.ParamBool:

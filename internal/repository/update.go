@@ -17,48 +17,47 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// update changes the instances of a version that goes on serving: what its new instance
-// groups ask for and it has stays, what it lacks is made before anything changes, and what
-// it has too much goes once it is not in use any more. The queue and the statistics go on,
-// and so do the ensembles over the version.
+// update changes the instances of a version that continues to serve. Instances that the new groups still ask for
+// stay. Missing ones are made before anything changes; surplus ones are removed when they are idle. The queue, the
+// statistics and the ensembles over the version are not touched.
 type update struct {
-	m         *model // that the version belongs to once the change is made
+	m         *model // the version's model after the change
 	v         *version
 	config    *modelconfig.ModelConfig
-	instances instances // from then on
+	instances instances // after the change
 	added     instances
 	gone      instances
 }
 
-// stays returns the version that serves under a number if it can go on as m's: nothing else
-// changes than its instances, and its scheduler allows that. Else it returns nil.
+// staysOpen returns the serving version with this number if it can continue as a version of f: only its instances
+// differ and its scheduler can be resized. Else it returns nil.
 func (c *change) staysOpen(f *folder, number int64) *version {
 	v := c.served(f, number)
 	if v == nil {
 		return nil
 	}
-	seats := c.r.specsOf(f, v.model)
-	_, missing, gone := v.instances.match(seats)
-	if len(missing)+len(gone) == 0 || v.resizes(seats) {
+	specs := c.r.specsOf(f, v.model)
+	_, missing, gone := v.instances.match(specs)
+	if len(missing)+len(gone) == 0 || v.resizes(specs) {
 		return v
 	}
 	return nil
 }
 
-// resizes reports whether the version's scheduler can serve with other instances. Those of a
-// concurrent model have no state, so that nothing is lost when all are made anew; and only
-// sequences need instances where none were.
-func (v *version) resizes(seats []instanceSpec) bool {
-	if _, ok := v.inner.(scheduler.Resizable); !ok || countInstances(seats) == 0 {
+// resizes reports whether the version's scheduler can continue with other instances. The instances of a concurrent
+// model have no state, so they can be made again. Only sequence models gain from keeping the scheduler when places
+// change.
+func (v *version) resizes(specs []instanceSpec) bool {
+	if _, ok := v.inner.(scheduler.Resizable); !ok || countInstances(specs) == 0 {
 		return false
 	}
 	if v.cfg.GetSequenceBatching() != nil {
 		return true
 	}
-	return !v.shared() && samePlaces(placesOf(v.instances.specs()), placesOf(seats))
+	return !v.shared() && samePlaces(placesOf(v.instances.specs()), placesOf(specs))
 }
 
-// samePlaces reports whether two lists have the same places.
+// samePlaces reports whether two lists hold the same places, in any order.
 func samePlaces(a, b []tensor.Place) bool {
 	within := func(list []tensor.Place) func(tensor.Place) bool {
 		return func(p tensor.Place) bool { return !slices.Contains(list, p) }
@@ -66,20 +65,20 @@ func samePlaces(a, b []tensor.Place) bool {
 	return !slices.ContainsFunc(a, within(b)) && !slices.ContainsFunc(b, within(a))
 }
 
-// seats returns those of the units.
+// specs returns the specs of the instances.
 func (list instances) specs() []instanceSpec {
-	seats := make([]instanceSpec, len(list))
+	specs := make([]instanceSpec, len(list))
 	for i := range list {
-		seats[i] = list[i].instanceSpec
+		specs[i] = list[i].instanceSpec
 	}
-	return seats
+	return specs
 }
 
-// match finds the units that seats ask for, the seats for which there is none, and the units
-// that nothing asks for.
-func (list instances) match(seats []instanceSpec) (kept instances, missing []instanceSpec, gone instances) {
+// match compares instances with the specs that a configuration asks for: kept instances, specs without an instance,
+// and surplus instances.
+func (list instances) match(specs []instanceSpec) (kept instances, missing []instanceSpec, gone instances) {
 	gone = slices.Clone(list)
-	for _, s := range seats {
+	for _, s := range specs {
 		i := slices.IndexFunc(gone, func(u instance) bool { return u.equivalent(&s) })
 		if i < 0 {
 			missing = append(missing, s)
@@ -91,20 +90,19 @@ func (list instances) match(seats []instanceSpec) (kept instances, missing []ins
 	return kept, missing, gone
 }
 
-// like reports whether a seat asks for an instance as s is: what it is called, and how many
-// there are, makes no difference.
+// equivalent reports whether two specs ask for the same kind of instance, ignoring name and count.
 func (s *instanceSpec) equivalent(o *instanceSpec) bool {
 	return s.place == o.place && proto.Equal(unnamed(s.group), unnamed(o.group))
 }
 
-// unnamed returns a group without what it says of several instances.
+// unnamed returns a group without name, count and list of GPUs.
 func unnamed(g *modelconfig.ModelInstanceGroup) *modelconfig.ModelInstanceGroup {
 	g = proto.CloneOf(g)
-	g.Name, g.Count, g.Gpus = "", 0, nil // a seat has its own place
+	g.Name, g.Count, g.Gpus = "", 0, nil // each spec has one place
 	return g
 }
 
-// update makes the instances that a version which stays lacks.
+// update makes the missing instances of a version that stays.
 func (c *change) update(ctx context.Context, m *model, v *version) (u *update, err error) {
 	defer recovery.Error(&err, c.r.s.Log, "updating the instances of model '"+m.name+"'", slog.String("model", m.name), slog.Int64("version", v.sig.Version))
 	f := m.folder.completedBy(v.model)
@@ -123,7 +121,7 @@ func (c *change) update(ctx context.Context, m *model, v *version) (u *update, e
 	return u, nil
 }
 
-// discard closes what was made in vain.
+// discard closes the added instances of a change that was rejected.
 func (u *update) discard() error {
 	var errs []error
 	for i := range u.added {
@@ -136,7 +134,7 @@ func (u *update) discard() error {
 	return errors.Join(errs...)
 }
 
-// apply makes the change. It never fails.
+// apply carries out the update. It cannot fail.
 func (r *Repository) apply(ctx context.Context, u *update) {
 	v := u.v
 	v.shownConfig.Store(u.config)
@@ -165,30 +163,29 @@ func (r *Repository) apply(ctx context.Context, u *update) {
 		slog.Int("added", len(u.added)), slog.Int("removed", len(u.gone)))
 }
 
-// closeUnit closes an instance that was removed and is not in use any more.
+// closeRemoved closes a removed, idle instance.
 func (r *Repository) closeRemoved(ctx context.Context, v *version, x instance) {
 	defer v.removing.Add(-1)
 	x.limiter.Close()
 	if v.shared() {
-		return // it may stand for others
+		return // shared: closed with the version
 	}
 	if err := r.closeInstance(v, x.inst); err != nil {
 		r.closeFailed(ctx, v, err)
 	}
 }
 
-// closeInstance closes an instance of a version; a panic is an error.
+// closeInstance closes a backend instance. A panic is an error.
 func (r *Repository) closeInstance(v *version, inst backends.Instance) (err error) {
 	defer recovery.Error(&err, r.s.Log, "closing an instance of model '"+v.sig.Model+"'", slog.String("model", v.sig.Model), slog.Int64("version", v.sig.Version))
 	return inst.Close()
 }
 
-// removeWait bounds how long a load waits for instances that it removed.
+// removeWait is the longest time that a load waits for removed instances.
 const removeWait = 30 * time.Second
 
-// settled waits until the instances are closed that changes removed, so that what loads a
-// model may count on it; not for those that have sequences, and not for longer than
-// removeWait, for a request may take any time.
+// waitRemoved waits until removed instances are closed, at most removeWait, so that a client that loads a model can
+// rely on it. It does not wait for sequence models, whose instances serve until their sequences end.
 func (r *Repository) waitRemoved(ctx context.Context, updates []*update) {
 	ctx, cancel := context.WithTimeout(ctx, removeWait)
 	defer cancel()

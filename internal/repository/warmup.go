@@ -24,15 +24,15 @@ const (
 	maxWarmupRuns = 1 << 16
 )
 
-// sample is one entry of model_warmup, ready to be sent.
+// sample is one entry of model_warmup, ready to send.
 type sample struct {
 	name         string
 	model        string
 	runs         int
-	requestCount int // requests of a run
+	requestCount int // requests per run
 	inputs       []sampleInput
 	alloc        tensor.Allocator
-	// together is how many of the requests execute as one batch.
+	// batchSize is the number of requests that execute as one batch.
 	batchSize int
 }
 
@@ -43,10 +43,9 @@ type sampleInput struct {
 	data  []byte
 }
 
-// warmups reads what a configuration says about warming up. A sample of no requests is
-// left out, as in Triton. So are inputs that no request of a model of sequences has, its
-// controls and states, which Triton takes from the sample: here each request is a
-// sequence of its own, with the controls and states of one.
+// warmups reads the model_warmup of a configuration. As in Triton, a sample with batch_size 0 is left out. Inputs
+// that clients cannot send, such as sequence controls and states, are left out too: Triton takes them from the
+// sample, here each request is a sequence with START and END.
 func (r *Repository) warmups(f *folder, v *version) ([]*sample, error) {
 	var list []*sample
 	for _, w := range f.cfg.GetModelWarmup() {
@@ -75,7 +74,7 @@ func (r *Repository) warmups(f *folder, v *version) ([]*sample, error) {
 	return list, nil
 }
 
-// readSample makes the data of one input, a row of it for a model that batches.
+// readSample makes the data of one input; one row of it for a model that batches.
 func readSample(dir, name string, in *modelconfig.ModelWarmup_Input, row bool) (sampleInput, error) {
 	s := sampleInput{name: name, dtype: tensor.DType(in.GetDataType()), shape: tensor.Of(in.GetDims()...)} //nolint:gosec // the numbers are the same
 	size := s.dtype.Size()
@@ -93,7 +92,7 @@ func readSample(dir, name string, in *modelconfig.ModelWarmup_Input, row bool) (
 	return s, err
 }
 
-// read returns the data, which takes size bytes unless it is strings.
+// read returns the data: size bytes, or any number for BYTES.
 func (s *sampleInput) read(dir string, in *modelconfig.ModelWarmup_Input, size int) ([]byte, error) {
 	switch in.GetInputDataType().(type) {
 	case *modelconfig.ModelWarmup_Input_ZeroData:
@@ -117,10 +116,10 @@ func (s *sampleInput) read(dir string, in *modelconfig.ModelWarmup_Input, size i
 	return data[:size], nil
 }
 
-// noText is an empty string as tensors hold it.
+// noText is an empty string as a BYTES element.
 const noText = "\x00\x00\x00\x00"
 
-// random fills n bytes of a type; strings stay empty and truth values are 0 or 1.
+// random returns n random bytes of a type. BYTES elements are empty, BOOL elements 0 or 1.
 func random(d tensor.DType, n int) []byte {
 	data := make([]byte, n)
 	if d == tensor.Bytes {
@@ -135,7 +134,7 @@ func random(d tensor.DType, n int) []byte {
 	return data
 }
 
-// readBelow reads a file in a model's folder: a path or a link that leads outside fails.
+// readBelow reads a file in a model's folder. A path or link that leads outside is an error.
 func readBelow(dir, name string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -154,7 +153,7 @@ func readBelow(dir, name string) ([]byte, error) {
 	return root.ReadFile(name)
 }
 
-// warm has an instance execute a sample as often as it says, until it fails.
+// warmUp executes a sample on an instance, as often as it says, until it fails.
 func (r *Repository) warmUp(ctx context.Context, x *dryRun, s *sample, instance string) error {
 	for i := range s.runs {
 		//nolint:sloglint // the line is Triton's, which people look for
@@ -170,7 +169,7 @@ func (r *Repository) warmUp(ctx context.Context, x *dryRun, s *sample, instance 
 	return nil
 }
 
-// inOne joins what requests say that failed, once each.
+// joinErrors joins the distinct error texts.
 func joinErrors(failed []error) string {
 	var said []string
 	for _, err := range failed {
@@ -181,7 +180,7 @@ func joinErrors(failed []error) string {
 	return strings.Join(said, "")
 }
 
-// requests returns those of one run.
+// requests returns the requests of one run.
 func (s *sample) requests() ([]*infer.Request, error) {
 	list := make([]*infer.Request, s.requestCount)
 	for i := range list {
@@ -196,7 +195,7 @@ func (s *sample) requests() ([]*infer.Request, error) {
 	return list, nil
 }
 
-// request returns a request with the sample's data.
+// request returns one request with the sample's data.
 func (s *sample) request() (*infer.Request, error) {
 	req := infer.NewRequest()
 	req.Model = s.model

@@ -103,6 +103,6 @@ func usualIDs(tb testing.TB) (steps.Step, *backends.Batch) {
 	}
 	return s, &backends.Batch{
 		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: rows}},
-		Rows: rows, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 1), Allocator: pool,
+		Rows:     rows, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 1), Allocator: pool,
 	}
 }

@@ -285,7 +285,7 @@ func textBatch(tb testing.TB, texts ...string) *backends.Batch {
 	copy(in.Bytes(), data)
 	return &backends.Batch{
 		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: rows}},
-		Rows: rows, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
+		Rows:     rows, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
 	}
 }
 

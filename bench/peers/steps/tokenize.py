@@ -16,7 +16,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 from tokenizers import Tokenizer
 
-DATA = pathlib.Path(__file__).parents[3] / "steps" / "tokenize" / "testdata"
+DATA = pathlib.Path(__file__).parents[3] / "internal" / "tokenizer" / "testdata"
 
 
 def read(name):

@@ -1,7 +1,6 @@
 package onig
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -59,7 +58,7 @@ func Compile(s string) (*Pattern, error) {
 	}
 	r := &Pattern{words: newRuneSet(named("word"))}
 	if err := r.compile(n, true); err != nil {
-		return nil, fmt.Errorf("pattern '%s': %w", s, err)
+		return nil, fmt.Errorf("pattern '%s', %w", s, err)
 	}
 	r.emit(opMatch, 0)
 	if first, ok := firstOf(n); ok {
@@ -153,7 +152,7 @@ func (r *Pattern) here() int32 { return int32(len(r.program)) }
 // compile appends the program of n; outer says that it is not inside a look-around or an atomic group.
 func (r *Pattern) compile(n *node, outer bool) error {
 	if len(r.program) > mostInstructions {
-		return errors.New("it is too long")
+		return fmt.Errorf("byte %d: expected at most %d instructions", n.at, mostInstructions)
 	}
 	switch n.kind {
 	case nodeSet:
@@ -202,7 +201,7 @@ func (r *Pattern) compileAlt(n *node, outer bool) error {
 func (r *Pattern) compileRepeat(n *node, outer bool) error {
 	kid := n.kids[0]
 	if n.high < 0 && canBeEmpty(kid) {
-		return errors.New("a repeat without end of what can be empty is not supported")
+		return fmt.Errorf("byte %d: an unbounded repeat of a part that can be empty is not supported", n.at)
 	}
 	for range n.low {
 		if err := r.compile(kid, outer); err != nil {
@@ -239,7 +238,7 @@ func (r *Pattern) compileInner(n *node) error {
 		if n.behind {
 			var ok bool
 			if size, ok = fixedSize(n.kids[0]); !ok {
-				return errors.New("a look-behind of varying length is not supported")
+				return fmt.Errorf("byte %d: a look-behind of varying length is not supported", n.at)
 			}
 			op = opBehind
 		}

@@ -54,7 +54,7 @@ func TestMatches(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]string{
-		`(\w)\1`: `'\1' is not supported`, `(a`: "does not end", `a)`: "too many", `[a`: "does not end", `*`: "nothing", `(?<=a*)b`: "varying length",
+		`(\w)\1`: `byte 6: escape '\1' is not supported`, `(a`: "does not end", `a)`: "too many", `[a`: "does not end", `*`: "nothing", `c(?<=a*)b`: "byte 1: a look-behind of varying length",
 		`\p{Klingon}`: "'Klingon' is not supported", `(?x)a`: "option 'x'", `a{2000}`: "at most 1000", `[b-a]`: "is empty", `(a?)*`: "can be empty",
 		`[[:odd:]]`: "'[:odd:]]' is not supported",
 	} {

@@ -30,6 +30,7 @@ type node struct {
 	lazy             bool
 	negative, behind bool // of a look-around
 	assert           int
+	at               int // the position in the pattern, for errors
 }
 
 // What an assertion asks of a place.
@@ -68,10 +69,13 @@ func parse(s string) (*node, error) {
 		err = errors.New("a ')' too many")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("pattern '%s': %w", s, err)
+		return nil, fmt.Errorf("pattern '%s', byte %d: %w", s, p.at(), err)
 	}
 	return n, nil
 }
+
+// at returns the position in the pattern, in bytes.
+func (p *parser) at() int { return len(p.original) - len(p.rest) }
 
 func (p *parser) next() rune {
 	r, n := utf8.DecodeRuneInString(p.rest)
@@ -113,6 +117,7 @@ func (p *parser) alternatives() (*node, error) {
 func (p *parser) concatenation() (*node, error) {
 	cat := &node{kind: nodeCat}
 	for p.rest != "" && p.rest[0] != '|' && p.rest[0] != ')' {
+		at := p.at()
 		n, err := p.atom()
 		if err != nil {
 			return nil, err
@@ -120,6 +125,7 @@ func (p *parser) concatenation() (*node, error) {
 		if n == nil {
 			continue
 		}
+		n.at = at
 		if n, err = p.repeats(n); err != nil {
 			return nil, err
 		}
@@ -255,7 +261,7 @@ func (p *parser) repeats(n *node) (*node, error) {
 		if low > mostRepeats || high > mostRepeats || high >= 0 && low > high {
 			return nil, fmt.Errorf("a repeat from %d to %d, expected at most %d", low, high, mostRepeats)
 		}
-		n = &node{kind: nodeRepeat, kids: []*node{n}, low: low, high: high}
+		n = &node{kind: nodeRepeat, kids: []*node{n}, low: low, high: high, at: n.at}
 		switch {
 		case interval && low == high:
 		case p.take("?"):

@@ -1,4 +1,4 @@
-package tokenizer_test
+package tokenize_test
 
 import (
 	"maps"
@@ -14,7 +14,10 @@ import (
 func BenchmarkPeer(b *testing.B) {
 	texts := peerTexts(b)
 	for _, kind := range append(slices.Sorted(maps.Keys(tokenizertest.AllStored(b))), "wordpiece") {
-		tok := mustParse(b, tokenizertest.Stored(b, kind))
+		tok, err := tokenizer.Parse(tokenizertest.Stored(b, kind))
+		if err != nil {
+			b.Fatal(err)
+		}
 		for _, name := range slices.Sorted(maps.Keys(texts)) { // as the script has them: each finds the words of those before
 			var e tokenizer.Encoding
 			list := texts[name]

@@ -17,9 +17,9 @@ func (s *Settings) FloatPort(name string, dims ...int64) config.Port {
 	return p
 }
 
-// Floats returns t's elements, FP32 or FP16, from the one at first on, n of them. FP32
-// is borrowed from t; FP16 is converted into scratch, which is grown to hold it and
-// returned for the next call.
+// Floats returns n elements of t from index first on. The type of t must be FP32 or FP16. FP32
+// elements are borrowed from t. FP16 elements are converted into scratch, which is grown if
+// needed; grown is the scratch for the next call.
 //
 // hot: no allocation once scratch has grown.
 func Floats(scratch []float32, t *tensor.Tensor, first, n int) (values, grown []float32) {

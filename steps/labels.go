@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Labels returns the lines of the text file that parameter key names, as encoded
-// BYTES elements, or nil when the parameter is empty.
+// Labels reads the text file that parameter key names and returns its lines, each encoded as a
+// BYTES element. It returns nil if the parameter is empty. The text must be UTF-8.
 func (s *Settings) Labels(key string) ([][]byte, error) {
 	name := s.Params[key]
 	if name == "" {

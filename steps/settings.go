@@ -10,9 +10,9 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// Find returns the path of a file named by a parameter: looked up in the version
-// folder, then in the model folder, and never outside them, except through a
-// symbolic link that stands there. Only a regular file counts.
+// Find returns the path of the file that a parameter names. It searches the version folder, then
+// the model folder. The file must be regular, and may lie outside of these folders only by
+// way of a symbolic link in them.
 func (s *Settings) Find(name string) (string, error) {
 	if !filepath.IsLocal(name) {
 		return "", fmt.Errorf("file '%s' of model '%s' is outside the model folder", name, s.Model)
@@ -24,7 +24,7 @@ func (s *Settings) Find(name string) (string, error) {
 		case err != nil:
 		case info.Mode().IsRegular():
 			return path, nil
-		default: // opening a pipe would wait for its writer for ever
+		default: // opening a pipe would wait for its writer forever
 			odd = fmt.Sprintf(": expected a file at '%s', found %s", path, info.Mode())
 		}
 	}
@@ -37,11 +37,11 @@ func (s *Settings) Find(name string) (string, error) {
 	return "", config.WithFix(config.Errorf(config.StepParam, "", "file '%s' of model '%s'%s", name, s.Model, odd), "put the file into the model's folder, or correct its name")
 }
 
-// files lists the files of the version folder and of the model folder.
+// files returns the names of the files in the version folder and in the model folder.
 func (s *Settings) files() []string {
 	var names []string
 	for _, dir := range []string{s.Dir, s.ModelDir} {
-		entries, _ := os.ReadDir(dir) // a folder that cannot be read has none
+		entries, _ := os.ReadDir(dir) // a folder that cannot be read counts as empty
 		for _, e := range entries {
 			if e.Type().IsRegular() {
 				names = append(names, e.Name())
@@ -51,7 +51,7 @@ func (s *Settings) files() []string {
 	return names
 }
 
-// Int returns parameter key as an integer of at least lowest.
+// Int parses parameter key as an integer of at least lowest.
 func (s *Settings) Int(key string, lowest int) (int, error) {
 	n, err := strconv.Atoi(s.Params[key])
 	if err != nil || n < lowest {
@@ -61,7 +61,7 @@ func (s *Settings) Int(key string, lowest int) (int, error) {
 	return n, nil
 }
 
-// Bool returns parameter key as true or false.
+// Bool parses parameter key as "true" or "false".
 func (s *Settings) Bool(key string) (bool, error) {
 	switch s.Params[key] {
 	case "true":
@@ -73,7 +73,7 @@ func (s *Settings) Bool(key string) (bool, error) {
 	}
 }
 
-// Float returns parameter key as a finite number.
+// Float parses parameter key as a finite number.
 func (s *Settings) Float(key string) (float64, error) {
 	f, err := strconv.ParseFloat(s.Params[key], 64)
 	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {

@@ -13,12 +13,40 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// Step processes batches.
+// Step processes batches of requests.
+//
+// Lifecycle:
+//
+//  1. Factory.New makes the step when the model is loaded, once per version. It reads the
+//     files it needs and returns an error for bad ones.
+//  2. Run is called for each batch, from several goroutines at the same time.
+//  3. When the model is unloaded, Run is not called any more and the step is dropped. A step
+//     has no Close: it must not start goroutines or keep files open.
+//
+// For example, a step that doubles FP32 numbers:
+//
+//	func (double) Run(_ context.Context, b *backends.Batch) error {
+//		in := &b.In[0]
+//		out, err := b.Alloc(0, tensor.FP32, in.Shape)
+//		if err != nil {
+//			return err
+//		}
+//		dst := tensor.Slice[float32](out)
+//		for i, v := range tensor.Slice[float32](in) {
+//			dst[i] = 2 * v
+//		}
+//		return nil
+//	}
 type Step interface {
-	// Run fills the batch's outputs, in the order of the factory's signature. It is
-	// safe for concurrent use. Input that cannot be processed fails its own request
-	// (Batch.Fail); an error returned fails the whole batch. Every input has been
-	// checked against the signature: type, rank, fixed dimensions and size agree.
+	// Run allocates and fills every output of b, in the order of the factory's signature.
+	//
+	// Every input has been checked against the signature: type, rank, fixed dimensions
+	// and size agree. The inputs are borrowed until Run returns, and must not be modified.
+	// A row that cannot be processed must fail alone, with Batch.Fail; its elements of the
+	// outputs may then be anything but memory of other requests. An error returned
+	// fails every request of the batch. Run should return ctx.Err() soon after ctx is done.
+	//
+	// Run must be safe for concurrent use. It must not panic, whatever the inputs contain.
 	Run(ctx context.Context, b *backends.Batch) error
 }
 
@@ -27,78 +55,86 @@ type Param struct {
 	Key string
 	// Doc is a sentence for the reference page and for error texts.
 	Doc string
-	// Default is used when the key is not set.
+	// Default is the value where config.pbtxt does not set the key.
 	Default  string
 	Required bool
-	// Sample is a value for the reference page: of a required parameter, or of one
-	// without a default that adds to the signature. Required where Values is empty.
+	// Sample is a value for the reference page. It must be set for a required parameter
+	// without Values, and for one without a default that adds to the signature.
 	Sample string
-	// Values, when not empty, are the only ones allowed.
+	// Values, when not empty, are the only values allowed.
 	Values []string
 }
 
-// Example is a model of a step, and a request to it.
+// Example is a model that uses a step, and a request to it, for the reference page.
 type Example struct {
-	// Config is its config.pbtxt without name and backend.
+	// Config is the model's config.pbtxt without name and backend.
 	Config string
-	// Files are those of the version folder. The page does not show them.
+	// Files are the files of the version folder. The page does not show them.
 	Files map[string][]byte
 	// Request is the body of an infer request in JSON.
 	Request string
-	// Send, when there is no Request, is the one of Files that is sent as it is, as the
+	// Send, when there is no Request, names the one of Files whose bytes are sent as the
 	// only input.
 	Send string
 }
 
-// Factory declares and makes a step.
+// Factory declares a step and makes it. Its functions are called in this order when a model is
+// loaded, and again for each version and for a dry-run load:
+//
+//  1. Resolve checks the parameters of config.pbtxt and fills in the defaults.
+//  2. Signature returns the inputs and outputs that follow from the parameters.
+//  3. New makes the step.
+//
+// Signature and New must be safe for concurrent use and must not keep the Settings.
 type Factory struct {
 	// Name is the value of the "step" parameter in config.pbtxt.
 	Name string
 	// Doc describes the step in a few sentences.
 	Doc    string
 	Params []Param
-	// Presets hold, by value of the parameter PresetKey, defaults that stand in for
-	// those of the parameters.
+	// Presets replace the defaults of parameters, by the value of the parameter PresetKey.
+	// For example, preset "resnet50" of decode_resize sets width to 224.
 	Presets map[string]map[string]string
-	// Examples are what the reference page shows. A test asks each and prints the answer.
+	// Examples are shown on the reference page. A test sends each request and writes the
+	// response to the page.
 	Examples []Example
-	// Inline marks a step so short (microseconds) that it runs where the previous
-	// step completed.
+	// Inline marks a step that takes only microseconds. It runs on the goroutine that
+	// completed the previous step.
 	Inline bool
-	// Signature returns the inputs and outputs, so that config.pbtxt may omit them.
-	// Dims have no batch dimension; Model, Version and MaxBatch are filled in later.
+	// Signature returns the inputs and outputs, so that config.pbtxt may omit them. Dims
+	// have no batch dimension. The caller fills in Model, Version and MaxBatch.
 	Signature func(*Settings) (*config.Signature, error)
-	New       func(*Settings) (Step, error)
+	// New makes the step. It may read files of the model (Settings.Find).
+	New func(*Settings) (Step, error)
 }
 
-// Settings are what a step is made with.
+// Settings are the configuration of one model that uses a step.
 type Settings struct {
+	// Model is the name of the model, for error texts.
 	Model string
-	// ModelDir holds config.pbtxt, Dir the version's files.
+	// ModelDir is the folder of config.pbtxt, Dir the folder of the version.
 	ModelDir, Dir string
-	// MaxBatch is max_batch_size: when it is 0, tensors carry no batch dimension.
+	// MaxBatch is max_batch_size. If it is 0, tensors have no batch dimension.
 	MaxBatch int
-	// Params holds every declared key, with its default where it was not set.
+	// Params holds every declared key, with its default where config.pbtxt does not set it.
 	Params map[string]string
-	// Inputs and Outputs are what config.pbtxt declares, empty where it leaves that to
-	// the step. A step of any number of inputs takes their names, types and dims from
-	// here. Borrowed.
+	// Inputs and Outputs are those that config.pbtxt declares, empty where it omits them.
+	// A step with any number of inputs takes names, types and dims from here. Borrowed.
 	Inputs, Outputs []config.Port
 	Log             *slog.Logger
 
 	_ struct{}
 }
 
-// Key is the parameter of config.pbtxt that names the step; it is not one of the step's own.
+// Key is the parameter of config.pbtxt that names the step. Factories do not declare it.
 const Key = "step"
 
-// PresetKey is the parameter that chooses among a factory's presets.
+// PresetKey is the parameter that selects one of a factory's presets.
 const PresetKey = "preset"
 
-// Resolve checks the given config.pbtxt parameters against the declaration and
-// returns them with the defaults filled in. An unknown key, which most likely is a
-// slip of the pen for another, a missing required one and a value that is not allowed
-// are errors that name it.
+// Resolve checks the parameters of a config.pbtxt against the declaration and returns them with
+// the defaults filled in. An unknown key, which is most likely misspelt, a missing required
+// key and a value that is not allowed are errors that name the key.
 func (f *Factory) Resolve(given map[string]string) (map[string]string, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if key != Key && !slices.Contains(f.keys(), key) {
@@ -126,7 +162,7 @@ func (f *Factory) Resolve(given map[string]string) (map[string]string, error) {
 	return out, nil
 }
 
-// keys lists the names of the parameters.
+// keys returns the names of the parameters.
 func (f *Factory) keys() []string {
 	keys := make([]string, len(f.Params))
 	for i, p := range f.Params {

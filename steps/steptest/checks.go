@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// check compares a request's result with what it wants.
+// check compares the result of a request with the expected one.
 func (r *runner) check(t *testing.T, q *Request, got result) {
 	t.Helper()
 	if q.WantErr != "" {
@@ -48,8 +48,8 @@ func (r *runner) alone(t *testing.T) {
 	}
 }
 
-// together runs requests whose tensors fit together as one batch: each fails or succeeds as it did alone, with the
-// same values where the batch does not change the shape.
+// together runs requests whose tensors fit together as one batch: each must fail or succeed as
+// it did alone, with the same values where the batch does not change the shape.
 func (r *runner) together(t *testing.T) {
 	group := r.group()
 	if len(group) < 2 {
@@ -68,7 +68,7 @@ func (r *runner) together(t *testing.T) {
 	}
 }
 
-// sameShape leaves out what a batch padded.
+// sameShape removes expected values whose shape the batch changed by padding.
 func sameShape(want, got []Value) []Value {
 	var out []Value
 	for i := range want {
@@ -81,7 +81,8 @@ func sameShape(want, got []Value) []Value {
 	return out
 }
 
-// group is the first requests' batch: those with the first one's inputs, up to the batch size.
+// group returns the requests whose inputs fit together with those of the first one, up to the
+// batch size.
 func (r *runner) group() []Request {
 	var out []Request
 	rows := 0
@@ -132,7 +133,7 @@ func (r *runner) concurrent(t *testing.T) {
 	group.Wait()
 }
 
-// cancelled only asks that the step ends and gives its memory back.
+// cancelled checks that the step returns and releases its memory.
 func (r *runner) cancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -144,19 +145,19 @@ func (r *runner) cancelled(t *testing.T) {
 	}
 }
 
-// poor is an allocator that has no memory after a number of buffers.
-type poor struct {
+// limited is an allocator that fails after a number of buffers.
+type limited struct {
 	tensor.Allocator
 	left    int
 	refused bool
 }
 
-var errPoor = errors.New("no memory left")
+var errNoMemory = errors.New("no memory left")
 
-func (p *poor) Alloc(n int) (*tensor.Buffer, error) {
+func (p *limited) Alloc(n int) (*tensor.Buffer, error) {
 	if p.left == 0 {
 		p.refused = true
-		return nil, errPoor
+		return nil, errNoMemory
 	}
 	p.left--
 	return p.Allocator.Alloc(n)
@@ -165,17 +166,17 @@ func (p *poor) Alloc(n int) (*tensor.Buffer, error) {
 func (r *runner) noMemory(t *testing.T) {
 	for left := range r.sig.Outputs {
 		for i := range r.c.Requests {
-			a := &poor{Allocator: tensor.NewChecked(t, nil), left: left}
+			a := &limited{Allocator: tensor.NewChecked(t, nil), left: left}
 			_, err := r.batch(t.Context(), t, a, r.c.Requests[i:i+1])
-			if a.refused && !errors.Is(err, errPoor) && r.c.Requests[i].WantErr == "" {
-				t.Errorf("with memory for %d outputs the step returned %v, expected %v", left, err, errPoor)
+			if a.refused && !errors.Is(err, errNoMemory) && r.c.Requests[i].WantErr == "" {
+				t.Errorf("with memory for %d outputs the step returned %v, expected %v", left, err, errNoMemory)
 			}
 		}
 	}
 }
 
-// randomData keeps shapes and sizes, which a step may rely on, and changes the content. BYTES elements keep their
-// lengths, too.
+// randomData changes the content of tensors. It keeps shapes and sizes, and the lengths of BYTES
+// elements, which a step may rely on.
 func (r *runner) randomData(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range r.c.Requests {
@@ -184,7 +185,7 @@ func (r *runner) randomData(t *testing.T) {
 			for j := range q.Inputs {
 				q.Inputs[j].Data = scramble(rng, q.Inputs[j])
 			}
-			// Any outcome but a panic or a leak will do.
+			// any result but a panic or a leak is accepted
 			_, err := r.batch(t.Context(), t, tensor.NewChecked(t, nil), []Request{q})
 			if err != nil {
 				t.Logf("batch failed: %v", err)
@@ -210,7 +211,7 @@ func scramble(rng *rand.Rand, v Value) []byte {
 	return out
 }
 
-// empty gives every variable extent, and the batch when there is one, the length 0 in turn.
+// empty sets each variable dimension, and the batch dimension, to 0 in turn.
 func (r *runner) empty(t *testing.T) {
 	if len(r.c.Requests) == 0 {
 		t.Skip("the case has no requests")

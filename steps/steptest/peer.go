@@ -7,13 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer measures run, which handles so many items, as one case of a benchmark that is
-// named BenchmarkPeer, and reports the process's CPU time as us/item. make bench-steps
-// puts it beside the case of the same name of the package's script in bench/peers/steps.
+// Peer measures run, which processes a number of items, as one case of a benchmark, which must be
+// named BenchmarkPeer. It reports the CPU time of the process as us/item. make bench-steps
+// compares it with the case of the same name in the Python script of the package in
+// bench/peers/steps.
 func Peer(b *testing.B, name string, items int, run func()) {
 	b.Helper()
 	b.Run(name, func(b *testing.B) {
-		run() // what is made once is not measured
+		run() // warms up: one-time work is not measured
 		b.ReportAllocs()
 		start := cpu(b)
 		for b.Loop() {

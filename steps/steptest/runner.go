@@ -13,20 +13,20 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// runner runs one case's step.
+// runner runs the step of one case.
 type runner struct {
 	c    *Case
 	sig  *config.Signature
 	step steps.Step
 }
 
-// result is what came of one request of a batch.
+// result is the outcome of one request of a batch.
 type result struct {
 	out []Value
 	err error
 }
 
-// batch runs requests as one batch and returns what came of each; err is the whole batch's.
+// batch runs requests as one batch and returns the result of each; err is that of the whole batch.
 func (r *runner) batch(ctx context.Context, t *testing.T, a tensor.Allocator, requests []Request) (results []result, err error) {
 	t.Helper()
 	b := &backends.Batch{Allocator: a, Rows: 1, Out: make([]tensor.Tensor, len(r.sig.Outputs))}
@@ -73,12 +73,12 @@ func (r *runner) batch(ctx context.Context, t *testing.T, a tensor.Allocator, re
 	return results, nil
 }
 
-// anyPresent reports whether there are outputs of the whole batch.
+// anyPresent reports whether the batch has outputs.
 func anyPresent(out []tensor.Tensor) bool {
 	return slices.ContainsFunc(out, func(t tensor.Tensor) bool { return t.Present() })
 }
 
-// rows is how many rows a request has.
+// rows returns the number of rows of a request.
 func (r *runner) rows(q *Request) int {
 	if r.c.MaxBatch == 0 {
 		return 1
@@ -91,7 +91,7 @@ func (r *runner) rows(q *Request) int {
 	return 0
 }
 
-// gather makes one input of all requests' values.
+// gather joins the values of all requests to one input.
 func gather(a tensor.Allocator, requests []Request, port int) (tensor.Tensor, error) {
 	if port >= len(requests[0].Inputs) || requests[0].Inputs[port].DType == tensor.Invalid {
 		return tensor.Tensor{}, nil
@@ -111,7 +111,7 @@ func gather(a tensor.Allocator, requests []Request, port int) (tensor.Tensor, er
 	return t, nil
 }
 
-// scatter copies the outputs of one request.
+// scatter copies the outputs of request i.
 func (r *runner) scatter(b *backends.Batch, i int) result {
 	q := &b.Requests[i]
 	if q.Err != nil {
@@ -138,7 +138,7 @@ func (r *runner) scatter(b *backends.Batch, i int) result {
 	return result{out: out}
 }
 
-// part is the given rows of a value.
+// part returns rows of a value.
 func part(v Value, first, rows int) Value {
 	total := int(v.Dims[0])
 	v.Dims[0] = int64(rows)
@@ -159,7 +159,7 @@ func part(v Value, first, rows int) Value {
 	return v
 }
 
-// skip is the length of n BYTES elements.
+// skip returns the length of n BYTES elements in bytes.
 func skip(data []byte, n int) int {
 	rest := data
 	for range n {

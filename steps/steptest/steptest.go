@@ -1,5 +1,5 @@
-// Package steptest is the contract suite of native steps: every step's test calls Run with its factory and a few
-// cases, and gets the checks that all steps must pass.
+// Package steptest is the contract suite of native steps. The test of a step calls Run with its
+// factory and a few cases; Run adds the checks that every step must pass.
 package steptest
 
 import (
@@ -14,34 +14,39 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// Case is a step with parameters and the requests that it must answer.
+// Case is a step with parameters, and requests with the responses that it must give.
 type Case struct {
 	Name   string
 	Params map[string]string
 	// Files are written to the version folder before the step is made.
 	Files    map[string][]byte
 	MaxBatch int
-	// Declared inputs and outputs, as config.pbtxt may have them.
+	// Inputs and Outputs are those that config.pbtxt declares, if any.
 	Inputs, Outputs []config.Port
 	Requests        []Request
-	// Tolerance is how far apart FP32 elements may be.
+	// Tolerance is the largest difference of FP32 elements from the expected ones.
 	Tolerance float32
-	// WantNewErr is part of the error that making the step must give; there are no requests then.
+	// WantNewErr is a part of the error that making the step must return. Requests are then not sent.
 	WantNewErr string
 }
 
 // Request is one request, with inputs and outputs in the signature's order.
 type Request struct {
 	Inputs []Value
-	// Want are the outputs; nil compares none of them.
+	// Want are the expected outputs; nil compares none of them.
 	Want []Value
-	// WantErr is part of the error that the request must fail with.
+	// WantErr is a part of the error that the request must fail with.
 	WantErr string
 }
 
-// Run checks the factory's declaration and, for each case: the answers of each request alone and of all together, that
-// a bad request fails alone, that every buffer is given back, that the step serves several goroutines, that a
-// cancelled context and an allocator without memory end in an error at most, and that random data never panics.
+// Run checks the declaration of the factory, and for each case:
+//
+//   - Each request alone, and all together in one batch, give the expected outputs.
+//   - A bad request fails alone.
+//   - Every buffer is released.
+//   - The step works on several goroutines.
+//   - A cancelled context and an allocator without memory lead to an error at most.
+//   - Random data and empty tensors do not make it panic.
 func Run(t *testing.T, f steps.Factory, cases ...Case) {
 	t.Helper()
 	t.Run("declaration", func(t *testing.T) { declaration(t, &f) })
@@ -80,7 +85,7 @@ func runCase(t *testing.T, f *steps.Factory, c *Case) {
 	t.Run("empty", r.empty)
 }
 
-// settings writes the case's files and resolves its parameters.
+// settings writes the files of the case and resolves its parameters.
 func settings(t *testing.T, f *steps.Factory, c *Case) (*steps.Settings, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,7 +107,7 @@ func settings(t *testing.T, f *steps.Factory, c *Case) (*steps.Settings, error) 
 
 var lowerSnake = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// declaration checks what the reference page and config.pbtxt rely on.
+// declaration checks the parts of a factory that the reference page and config.pbtxt need.
 func declaration(t *testing.T, f *steps.Factory) {
 	t.Helper()
 	if !lowerSnake.MatchString(f.Name) || f.Doc == "" || f.Signature == nil || f.New == nil {
@@ -125,8 +130,8 @@ func declaration(t *testing.T, f *steps.Factory) {
 	}
 }
 
-// checkOutputs compares what the step made with its signature. Outputs of one request alone may have other rows where they
-// are Free.
+// checkOutputs compares the outputs with the signature. Outputs of one request alone may have
+// another number of rows where they are Free.
 func checkOutputs(t *testing.T, r *runner, out []tensor.Tensor, rows int, alone bool) {
 	t.Helper()
 	for i := range out {

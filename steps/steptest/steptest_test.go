@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/steps/steptest"
 )
 
-// upper is a small step that keeps the contract: it copies texts and refuses empty ones.
+// upper is a small step that meets the contract: it copies texts and refuses empty ones.
 type upper struct{}
 
 func (upper) Run(_ context.Context, b *backends.Batch) error {

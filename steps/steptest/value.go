@@ -8,8 +8,9 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Value is the content of a tensor in a test. Dims are all its dimensions, the batch dimension too where the case has
-// one. The zero Value is an input that is not given, or an output that is not compared.
+// Value is the content of a tensor in a test. Dims are all its dimensions, the batch dimension
+// among them where the case has one. The zero Value is an optional input that is absent, or
+// an output that is not compared.
 type Value struct {
 	DType tensor.DType
 	Dims  []int64
@@ -48,7 +49,7 @@ func Text(dims []int64, v ...string) Value {
 	return out
 }
 
-// String writes the value for a failure message.
+// String formats the value for a failure message.
 func (v Value) String() string {
 	switch {
 	case v.DType == tensor.FP32 && len(v.Data)%4 == 0:
@@ -72,7 +73,8 @@ func floats(data []byte) []float32 {
 	return out
 }
 
-// differ says how got is not want, empty when it is. FP32 elements may be tolerance apart.
+// differ describes how got differs from want, or returns "". FP32 elements may differ by
+// tolerance.
 func differ(want, got Value, tolerance float32) string {
 	if want.DType != got.DType || fmt.Sprint(want.Dims) != fmt.Sprint(got.Dims) || len(want.Data) != len(got.Data) {
 		return fmt.Sprintf("is %v, expected %v", got, want)

@@ -16,7 +16,7 @@ import (
 // color is red, green and blue.
 type color [3]byte
 
-// colors are the classes', in turn. They are bright enough for black letters.
+// colors are those of the classes, in turn. They are bright enough for black letters.
 var colors = [...]color{
 	{255, 96, 96},
 	{96, 224, 96},
@@ -30,13 +30,13 @@ var colors = [...]color{
 	{224, 192, 160},
 }
 
-// canvas is a picture to draw on.
+// canvas is an image to draw on.
 type canvas struct {
 	img  image.RGBA
-	line []byte // A box's text.
+	line []byte // the text of a box
 }
 
-// size gives the canvas a size; what it shows is unspecified.
+// size sets the size. The pixels are unspecified.
 func (c *canvas) size(w, h int) {
 	if n := 4 * w * h; cap(c.img.Pix) < n {
 		c.img.Pix = make([]byte, n)
@@ -55,7 +55,7 @@ func (c *canvas) row(y int, rgb []byte) {
 	}
 }
 
-// narrow makes pixels of four samples pixels of three.
+// narrow copies pixels of four samples to pixels of three.
 func narrow(dst, src []byte) {
 	for len(dst) >= 3 && len(src) >= 4 {
 		dst[0], dst[1], dst[2] = src[0], src[1], src[2]
@@ -63,7 +63,7 @@ func narrow(dst, src []byte) {
 	}
 }
 
-// draw draws the boxes, the last first so that better ones lie above.
+// draw draws the boxes, the last one first, so that boxes with better scores are on top.
 func (c *canvas) draw(o *options, labels [][]byte, f found) {
 	small := min(c.img.Rect.Dx(), c.img.Rect.Dy())
 	thick, text := o.thickness, o.text
@@ -84,7 +84,7 @@ func (c *canvas) draw(o *options, labels [][]byte, f found) {
 	}
 }
 
-// rectangle rounds a box to pixels; ok is false when it is no box in the picture.
+// rectangle rounds a box to pixels. ok is false if it is not a box in the image.
 func (c *canvas) rectangle(b []float32) (r image.Rectangle, ok bool) {
 	w, h := float64(c.img.Rect.Dx()), float64(c.img.Rect.Dy())
 	for _, v := range b {
@@ -96,7 +96,7 @@ func (c *canvas) rectangle(b []float32) (r image.Rectangle, ok bool) {
 	if x0 > x1 || y0 > y1 || x1 <= 0 || y1 <= 0 || x0 >= w || y0 >= h {
 		return r, false
 	}
-	// Edges outside stay so far outside that their lines, however thick, are not seen.
+	// edges outside of the image stay so far outside that their lines are not visible
 	at := func(v, most float64) int { return int(math.Round(min(max(v, -1000), most+1000))) }
 	return image.Rect(at(x0, w), at(y0, h), at(x1, w), at(y1, h)), true
 }
@@ -120,7 +120,7 @@ func (c *canvas) fill(r image.Rectangle, to color) {
 	}
 }
 
-// caption makes a box's text: its label, or the number of its class, and its score.
+// caption sets the text of a box, for example "dog 0.87". Without a label it has the class.
 func (c *canvas) caption(labels [][]byte, class int32, score float32) {
 	c.line = c.line[:0]
 	if int(class) < len(labels) {
@@ -132,7 +132,7 @@ func (c *canvas) caption(labels [][]byte, class int32, score float32) {
 	c.line = strconv.AppendFloat(append(c.line, ' '), float64(score), 'f', 2, 32)
 }
 
-// write puts the text above the box, or into it where there is no room.
+// write draws the text above the box, or inside where there is no room.
 func (c *canvas) write(r image.Rectangle, scale int, back color) {
 	face := basicfont.Face7x13
 	high := (face.Ascent + face.Descent) * scale
@@ -149,7 +149,7 @@ func (c *canvas) write(r image.Rectangle, scale int, back color) {
 	}
 }
 
-// letter draws one letter, in black.
+// letter draws one letter in black.
 func (c *canvas) letter(letter rune, x, y, scale int) {
 	face := basicfont.Face7x13
 	area, mask, at, _, ok := face.Glyph(fixed.P(0, face.Ascent), letter)

@@ -43,7 +43,7 @@ func value[T any](tb testing.TB, alloc tensor.Allocator, d tensor.DType, v []T, 
 	return t
 }
 
-// batch is one black picture with boxes.
+// batch is one black image with boxes.
 func batch(tb testing.TB, alloc tensor.Allocator, w, h int, boxes, scores []float32, classes []int32) *backends.Batch {
 	tb.Helper()
 	n := int64(len(classes))
@@ -61,9 +61,9 @@ func batch(tb testing.TB, alloc tensor.Allocator, w, h int, boxes, scores []floa
 	return b
 }
 
-// TestPicture compares a picture that is small enough to be written down: class 0 has
-// the first colour (#), the text is black (.) on it.
-func TestPicture(t *testing.T) {
+// TestImage compares a small image with its drawing in characters: class 0 has the first colour (#), its
+// text is black (.).
+func TestImage(t *testing.T) {
 	t.Parallel()
 	step := newStep(t, map[string]string{"input": "pixels", "output": "pixels"})
 	b := batch(t, tensor.NewChecked(t, nil), 30, 18, []float32{-3, 13, 12.4, 17}, []float32{0.5}, []int32{0})
@@ -85,12 +85,12 @@ func TestPicture(t *testing.T) {
 			got.WriteByte('?')
 		}
 	}
-	if got.String() != picture {
+	if got.String() != drawing {
 		t.Error(got.String())
 	}
 }
 
-const picture = `
+const drawing = `
 ##############################
 ##############################
 ###..############..##########.
@@ -129,7 +129,7 @@ func TestContract(t *testing.T) {
 			Name: "file", MaxBatch: 4, Params: map[string]string{"labels_file": "l"}, Files: map[string][]byte{"l": []byte("é\n")},
 			Requests: []steptest.Request{
 				{Inputs: text(file.String())},
-				{Inputs: text("no picture"), WantErr: "input 'IMAGE': "},
+				{Inputs: text("no image"), WantErr: "input 'IMAGE': "},
 				{Inputs: text(file.String())},
 			},
 		},
@@ -153,7 +153,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDraw asks that no box makes the step panic, and that a picture remains one.
+// FuzzDraw checks that no box makes the step panic, and that the output is an image.
 func FuzzDraw(f *testing.F) {
 	f.Add(float32(1), float32(2), float32(3), float32(4), float32(0.5), int32(3), uint8(9), uint8(20), uint8(0))
 	f.Add(float32(math.Inf(-1)), float32(math.NaN()), float32(3e38), float32(4), float32(math.NaN()), int32(-3), uint8(1), uint8(1), uint8(200))

@@ -1,5 +1,4 @@
-// Package draw holds the step draw_boxes: a picture and a detector's boxes in, the
-// picture with the boxes on it out.
+// Package draw holds the step draw_boxes, which draws the boxes of a detector on an image.
 package draw
 
 import (
@@ -29,24 +28,24 @@ const (
 // NewFactory declares the step draw_boxes.
 //
 // Inputs are IMAGE, an image file (BYTES [1]) or UINT8 [H,W,3]; and, as the step detect
-// gives them, boxes FP32 [N,4], left, top, right and bottom in pixels of the picture,
-// scores FP32 [N] and classes INT32 [N], of which a negative one marks no box. Output
-// image is a PNG or JPEG file, BYTES [1], or UINT8 [H,W,3]. Boxes with a number that is
-// not finite are not drawn; what lies outside the picture is cut off. The letters are
-// those of golang.org/x/image's basicfont, 7 x 13 pixels times text_scale.
+// gives them, boxes FP32 [N,4] (left, top, right and bottom in pixels of the image), scores
+// FP32 [N] and classes INT32 [N], where a negative class marks an unused box. Output image is
+// a PNG or JPEG file, BYTES [1], or UINT8 [H,W,3]. Boxes with a number that is not finite are
+// not drawn, and lines outside the image are cut off. The letters are those of
+// golang.org/x/image's basicfont, 7 x 13 pixels times text_scale.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "draw_boxes",
-		Doc: "Draws a detector's boxes on a picture, each in the colour of its class and with its label and score, and gives the " +
-			"picture as a file or as pixels. A box with a negative class or with a number that is not finite is not drawn.",
+		Doc: "Draws a detector's boxes on an image, each in the colour of its class and with its label and score. The output is " +
+			"a file or pixels. A box with a negative class or with a number that is not finite is not drawn.",
 		Params: slices.Concat([]steps.Param{
-			{Key: "input", Doc: "Whether the picture is an image file or UINT8 pixels in rows of RGB.", Default: file, Values: []string{file, pixels}},
-			{Key: "output", Doc: "What is given: a file, or UINT8 pixels, which need an input of pixels.", Default: formatPNG, Values: []string{formatPNG, "jpeg", pixels}},
-			{Key: "quality", Doc: "Of JPEG, from 1 to 100.", Default: "90"},
-			{Key: "thickness", Doc: "Of the lines, in pixels; 0 follows the picture's size.", Default: "0"},
-			{Key: "text_scale", Doc: "Pixels to a pixel of the letters; 0 follows the picture's size.", Default: "0"},
-			{Key: "max_boxes", Doc: "Most boxes of one picture.", Default: "1000"},
-			{Key: "labels_file", Doc: "Text file with one label per line; without it, classes have their numbers.", Sample: "labels.txt"},
+			{Key: "input", Doc: "Whether the image is a file or UINT8 pixels in rows of RGB.", Default: file, Values: []string{file, pixels}},
+			{Key: "output", Doc: "The output: a file, or UINT8 pixels, which require an input of pixels.", Default: formatPNG, Values: []string{formatPNG, "jpeg", pixels}},
+			{Key: "quality", Doc: "Quality of JPEG, from 1 to 100.", Default: "90"},
+			{Key: "thickness", Doc: "Thickness of the lines in pixels; 0 follows the size of the image.", Default: "0"},
+			{Key: "text_scale", Doc: "Scale of the letters; 0 follows the size of the image.", Default: "0"},
+			{Key: "max_boxes", Doc: "Most boxes of one image.", Default: "1000"},
+			{Key: "labels_file", Doc: "Text file with one label per line; without it, classes are shown as numbers.", Sample: "labels.txt"},
 		}, image.OpenerParams()),
 		Examples:  examples(),
 		Signature: signature,
@@ -88,7 +87,7 @@ func parse(s *steps.Settings) (*options, error) {
 		*n.to = v
 	}
 	if o.files && !o.encoded {
-		return nil, fmt.Errorf("parameter 'output' of model '%s' is 'pixels', expected png or jpeg with input file, whose pictures differ in size", s.Model)
+		return nil, fmt.Errorf("parameter 'output' of model '%s' is 'pixels', expected png or jpeg with input file, whose images differ in size", s.Model)
 	}
 	return o, nil
 }
@@ -98,18 +97,18 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 	if err != nil {
 		return nil, err
 	}
-	picture := config.Port{Name: imageName, DType: tensor.Uint8, Dims: tensor.Of(-1, -1, 3)}
+	pixels := config.Port{Name: imageName, DType: tensor.Uint8, Dims: tensor.Of(-1, -1, 3)}
 	named := config.Port{Name: "image", DType: tensor.Bytes, Dims: tensor.Of(1)}
-	out := picture
+	out := pixels
 	if out.Name = named.Name; o.encoded {
 		out = named
 	}
 	if o.files {
-		picture.DType, picture.Dims = tensor.Bytes, tensor.Of(1)
+		pixels.DType, pixels.Dims = tensor.Bytes, tensor.Of(1)
 	}
 	return &config.Signature{
 		Inputs: []config.Port{
-			inImage:   picture,
+			inImage:   pixels,
 			inBoxes:   {Name: "boxes", DType: tensor.FP32, Dims: tensor.Of(-1, 4)},
 			inScores:  {Name: "scores", DType: tensor.FP32, Dims: tensor.Of(-1)},
 			inClasses: {Name: "classes", DType: tensor.Int32, Dims: tensor.Of(-1)},

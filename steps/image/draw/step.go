@@ -20,21 +20,21 @@ import (
 type step struct {
 	options
 	batched bool
-	labels  [][]byte // Encoded BYTES elements.
+	labels  [][]byte // encoded BYTES elements
 	opener  *image.Opener
 	workers pool.Of[worker]
 }
 
 var _ steps.Step = (*step)(nil)
 
-// worker is the scratch of one batch in progress.
+// worker is the scratch memory of one batch in progress.
 type worker struct {
 	canvas
 	out   bytes.Buffer
 	files []byte
 }
 
-// keep is the most bytes of a canvas that a worker keeps for the next one.
+// keep is the most bytes of a canvas that a worker keeps for the next batch.
 const keep = 16 << 20
 
 func newStep(s *steps.Settings) (steps.Step, error) {
@@ -55,7 +55,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	}, nil
 }
 
-// found are the boxes of one row.
+// found has the boxes of one row.
 type found struct {
 	boxes, scores []float32
 	classes       []int32
@@ -86,7 +86,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 		w.out.Reset()
 		if err == nil {
 			w.draw(&s.options, s.labels, found{boxes[4*n*row:][:4*n], scores[n*row:][:n], classes[n*row:][:n]})
-			err = s.give(w, out, row)
+			err = s.store(w, out, row)
 		}
 		if err != nil {
 			w.out.Reset()
@@ -99,7 +99,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	return s.write(b, w)
 }
 
-// done keeps the scratch unless it is large.
+// done keeps the scratch memory unless it is large.
 func (s *step) done(w *worker) {
 	if cap(w.img.Pix) > keep {
 		w.img.Pix = nil
@@ -107,7 +107,7 @@ func (s *step) done(w *worker) {
 	s.workers.Put(w)
 }
 
-// boxes is how many boxes a row has.
+// boxes returns the number of boxes of a row.
 func (s *step) boxes(b *backends.Batch) (int, error) {
 	last := func(port, back int) int {
 		shape := b.In[port].Shape
@@ -123,13 +123,13 @@ func (s *step) boxes(b *backends.Batch) (int, error) {
 	return n, nil
 }
 
-// source is where pictures come from.
+// source is the input images.
 type source struct {
 	rest []byte
-	w, h int // Of pixels.
+	w, h int // of an input of pixels
 }
 
-// source looks at the input, and makes the output where it is pixels.
+// source reads the input, and allocates the output where that is pixels.
 func (s *step) source(b *backends.Batch) (source, []byte, error) {
 	in := &b.In[inImage]
 	src := source{rest: in.Bytes()}
@@ -153,7 +153,7 @@ func (s *step) source(b *backends.Batch) (source, []byte, error) {
 
 var errFew = errors.New("expected one file for each row")
 
-// load puts a row's picture on the canvas.
+// load copies the image of a row to the canvas.
 func (s *step) load(ctx context.Context, w *worker, src *source, row int) error {
 	if s.files {
 		data, rest, ok := tensor.NextBytes(src.rest)
@@ -170,8 +170,8 @@ func (s *step) load(ctx context.Context, w *worker, src *source, row int) error 
 	return nil
 }
 
-// give encodes the canvas, or copies it to the output of pixels.
-func (s *step) give(w *worker, out []byte, row int) error {
+// store encodes the canvas, or copies it to the output of pixels.
+func (s *step) store(w *worker, out []byte, row int) error {
 	switch {
 	case s.png:
 		return png.Encode(&w.out, &w.img)
@@ -183,6 +183,7 @@ func (s *step) give(w *worker, out []byte, row int) error {
 	return nil
 }
 
+// write copies the encoded files to the output.
 func (s *step) write(b *backends.Batch, w *worker) error {
 	if !s.encoded {
 		return nil
@@ -193,7 +194,7 @@ func (s *step) write(b *backends.Batch, w *worker) error {
 	}
 	out, err := b.AllocBytes(0, shape, len(w.files))
 	if err != nil {
-		return fmt.Errorf("cannot give the pictures: %w", err)
+		return fmt.Errorf("cannot allocate the images: %w", err)
 	}
 	copy(out.Bytes(), w.files)
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/steps/image/jpeg"
 )
 
-// screen is a picture of 1920 x 1080 with some texture, as a JPEG of 4:2:0.
+// screen is an image of 1920 x 1080 with some texture, as a JPEG of 4:2:0.
 func screen(tb testing.TB) []byte {
 	tb.Helper()
 	img := image.NewRGBA(image.Rect(0, 0, 1920, 1080))
@@ -32,8 +32,7 @@ func screen(tb testing.TB) []byte {
 	return out.Bytes()
 }
 
-// BenchmarkDecode decodes 1080p to rows, at every scale, and as the standard library
-// does to planes.
+// BenchmarkDecode decodes 1080p to rows at every scale, and to planes with the standard library.
 func BenchmarkDecode(b *testing.B) {
 	file := screen(b)
 	var d jpeg.Decoder

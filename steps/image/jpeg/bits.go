@@ -6,38 +6,37 @@ import (
 )
 
 const (
-	// most is more bytes than the bits of a block can take: 64 coefficients of a code
-	// and a value of 16 bits each, and what is read ahead.
+	// most is more bytes than a block can take: 64 coefficients, each a code and a value of
+	// 16 bits, and the bytes that are read ahead.
 	most   = 64*4 + 16
 	window = 1 << 13
 )
 
-// reader reads entropy-coded data. Stuffed zeros are taken out a window at a time, so
-// that a block is read without a look at what the bytes are. The data ends before a
-// marker; zeros follow it.
+// reader reads entropy-coded data. It removes stuffed zeros a window at a time, so that a block is
+// read without looking at each byte. The data ends at a marker; zeros follow it.
 type reader struct {
 	data []byte
-	src  int // What of data is not in the window yet.
+	src  int // the first byte of data that is not in the window yet
 	done bool
-	at   int // The next byte of the window that acc does not have.
-	end  int // Bytes of the window.
-	last int // Where a block may begin at most.
+	at   int // the next byte of the window that is not in acc
+	end  int // bytes in the window
+	last int // the last byte at which a block may begin
 	acc  uint64
-	n    int // Bits of acc, at the top; those below are the next ones or zero.
+	n    int // valid bits of acc, at the top; the bits below are the next ones or zero
 	buf  [window + 2*most]byte
 }
 
-// reset starts at a byte.
+// reset starts reading data at a byte.
 func (b *reader) reset(data []byte, at int) {
 	b.data, b.src, b.done = data, at, false
 	b.at, b.end, b.acc, b.n = 0, 0, 0, 0
 	b.last = -1
 }
 
-// ready is called before each block; it is false if the data ended before.
+// ready must be called before each block. It reports false if the data has ended.
 func (b *reader) ready() bool { return b.at <= b.last || b.more() }
 
-// more moves the window on.
+// more refills the window.
 func (b *reader) more() bool {
 	if b.done {
 		return false
@@ -55,8 +54,8 @@ func (b *reader) more() bool {
 	return true
 }
 
-// unstuff adds the bytes up to the next 0xff to the window, and that one if it is no
-// marker's.
+// unstuff adds the bytes up to the next 0xff to the window, and that byte if it does not begin
+// a marker.
 func (b *reader) unstuff() {
 	rest := b.data[b.src:]
 	part := rest[:min(len(rest), window-b.end)]
@@ -83,7 +82,7 @@ func (b *reader) fill() {
 	b.n |= 56
 }
 
-// overrun tells whether bits were used that the data does not have.
+// overrun reports whether more bits were read than the data has.
 func (b *reader) overrun() bool { return 8*b.at-b.n > 8*b.end }
 
 // take returns the next n bits, at most 16.
@@ -97,7 +96,8 @@ func (b *reader) take(n int) int32 {
 	return v
 }
 
-// extend turns n bits into the signed value that they stand for.
+// extend converts n bits to the signed value they code (EXTEND of T.81). For example, the 3 bits
+// 010 are -5.
 func extend(v int32, n int) int32 {
 	return v + ((v-1<<(n-1))>>31)&(-1<<n+1)
 }

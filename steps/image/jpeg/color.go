@@ -2,21 +2,21 @@ package jpeg
 
 import "github.com/tutti-server/tutti/steps/image/kernels"
 
-// Size is that of the decoded picture.
+// Size returns the size of the decoded image.
 func (d *Decoder) Size() (width, height int) { return d.outW, d.outH }
 
-// Gray tells whether the picture has one component.
+// Gray reports whether the image has one component.
 func (d *Decoder) Gray() bool { return d.n == 1 }
 
-// Components is the number of components.
+// Components returns the number of components.
 func (d *Decoder) Components() int { return d.n }
 
-// Component gives row y of a component at full size, before colours are converted. It is
-// valid until the next call for that component.
+// Component returns row y of a component at full size, before colour conversion. It is valid until
+// the next call for that component.
 func (d *Decoder) Component(i, y int) []byte { return d.plane(i, y) }
 
-// Row writes row y, from the top, into dst: one byte a pixel when Gray, else three
-// as RGB. Four colours become RGB as by Pillow's convert("RGB").
+// Row writes row y, from the top, into dst: one byte per pixel if Gray, else three bytes of RGB.
+// CMYK and YCCK are converted as Pillow's convert("RGB") does.
 func (d *Decoder) Row(dst []byte, y int) {
 	switch {
 	case d.n == 1:
@@ -25,7 +25,7 @@ func (d *Decoder) Row(dst []byte, y int) {
 		merge(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
 	case d.n == 3:
 		kernels.Color(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
-	case d.adobe >= 0 && d.adobe != 0: // YCCK, inverted: conversion gives what is left of white.
+	case d.adobe >= 0 && d.adobe != 0: // YCCK, inverted: the conversion gives 255 minus the ink
 		kernels.Color(dst, d.plane(0, y), d.plane(1, y), d.plane(2, y))
 		for i, v := range dst[:3*d.outW] {
 			dst[i] = 255 - v
@@ -37,7 +37,7 @@ func (d *Decoder) Row(dst []byte, y int) {
 	}
 }
 
-// isRGB follows libjpeg's guess of the colours of three components.
+// isRGB reports whether three components are RGB, by the rules of libjpeg.
 func (d *Decoder) isRGB() bool {
 	switch {
 	case d.jfif:
@@ -48,6 +48,7 @@ func (d *Decoder) isRGB() bool {
 	return d.comps[0].id == 'R' && d.comps[1].id == 'G' && d.comps[2].id == 'B'
 }
 
+// merge interleaves three planes.
 func merge(dst, a, b, c []byte) {
 	b, c, dst = b[:len(a)], c[:len(a)], dst[:3*len(a)]
 	for i, v := range a {
@@ -56,8 +57,7 @@ func merge(dst, a, b, c []byte) {
 	}
 }
 
-// blacken lays black over three inks, all of them stored as what is left of white,
-// as Pillow does.
+// blacken applies black to three inks as Pillow does. All are stored inverted: 255 is no ink.
 func blacken(dst, black []byte) {
 	for i, k := range black {
 		white := int32(k)

@@ -6,14 +6,17 @@ import (
 	"fmt"
 )
 
-// maxScans bounds the passes over the picture. Encoders write at most about a
-// dozen; a hostile file repeats nearly empty ones.
+// maxScans is the most scans of a file. Encoders write about a dozen at most. A hostile file repeats
+// nearly empty scans, each of which takes the time of the whole image.
 const maxScans = 100
 
-// Decoder decodes one file after another. It keeps its memory between them and is
-// not safe for concurrent use. The zero value is ready.
+// Decoder decodes one file at a time and keeps its memory for the next one. The zero value is ready
+// for use. It is not safe for concurrent use.
+//
+//  1. Decode parses and decodes a file, at full size or reduced.
+//  2. Size, Gray, Row and Component read the image, until the next Decode.
 type Decoder struct {
-	// MaxPixels refuses larger pictures before memory is taken for them; 0 is no limit.
+	// MaxPixels is the most pixels of a file, checked before memory is allocated; 0 is no limit.
 	MaxPixels int64
 
 	frame
@@ -25,14 +28,14 @@ type Decoder struct {
 	restart  int
 	scans    int
 	jfif     bool
-	adobe    int // The transform of the Adobe marker, -1 without one.
+	adobe    int // the transform of the Adobe marker, -1 without one
 
 	bits   reader
 	scan   scan
 	planes [4][]byte
 	coefs  [4][]int16
 	sets   [4][]uint64
-	rows   [4][]byte // Of upsampling.
+	rows   [4][]byte // upsampled rows, by component
 }
 
 var (
@@ -40,10 +43,9 @@ var (
 	errSegment   = errors.New("damaged segment")
 )
 
-// Decode decodes a file at 1/scale of its size, with scale 1, 2, 4 or 8; sizes are
-// rounded up. The rows can be read until the next call. The caller has checked the
-// size in the header: the memory taken is up to 4 bytes a pixel, 12 when the file is
-// progressive.
+// Decode decodes a file at 1/scale of its size, where scale is 1, 2, 4 or 8 and sizes are rounded
+// up. data is borrowed until Decode returns. Memory of up to 4 bytes per pixel is allocated,
+// 12 for a progressive file.
 func (d *Decoder) Decode(data []byte, scale int) error {
 	if scale != 1 && scale != 2 && scale != 4 && scale != 8 {
 		return fmt.Errorf("impossible scale 1/%d, expected 1/1, 1/2, 1/4 or 1/8", scale)
@@ -79,7 +81,7 @@ func (d *Decoder) Decode(data []byte, scale int) error {
 	return d.complete()
 }
 
-// start forgets the last file.
+// start resets the state of the last file.
 func (d *Decoder) start(data []byte, scale int) {
 	d.frame = frame{}
 	d.data, d.scale = data, scale
@@ -90,14 +92,14 @@ func (d *Decoder) start(data []byte, scale int) {
 	d.restart, d.scans, d.jfif, d.adobe = 0, 0, false, -1
 }
 
-// end lets go of the caller's bytes.
+// end drops the reference to the caller's bytes.
 func (d *Decoder) end() {
 	d.data = nil
 	d.bits.data = nil
 }
 
-// nextMarker finds the next marker from i on; what lies before it is skipped, as
-// libjpeg does. The marker is 0 at the end of the data.
+// nextMarker returns the next marker from i on and the index after it. Bytes before the marker are
+// skipped, as libjpeg does. The marker is 0 at the end of the data.
 func nextMarker(data []byte, i int) (marker byte, next int) {
 	for ; i+1 < len(data); i++ {
 		if m := data[i+1]; data[i] == 0xff && m != 0 && m != 0xff && (m < 0xd0 || m > 0xd7) && m != 0x01 {
@@ -107,7 +109,7 @@ func nextMarker(data []byte, i int) (marker byte, next int) {
 	return 0, len(data)
 }
 
-// segment handles one segment, which ends at end.
+// segment processes one segment, which ends at index end.
 func (d *Decoder) segment(marker byte, seg []byte, end int) error {
 	switch {
 	case marker == 0xc0 || marker == 0xc1 || marker == 0xc2:
@@ -135,6 +137,7 @@ func (d *Decoder) segment(marker byte, seg []byte, end int) error {
 	return nil
 }
 
+// readQuant reads quantisation tables (DQT).
 func (d *Decoder) readQuant(seg []byte) error {
 	for len(seg) > 0 {
 		wide, id := int(seg[0]>>4), seg[0]&15
@@ -158,6 +161,7 @@ func (d *Decoder) readQuant(seg []byte) error {
 	return nil
 }
 
+// readHuffman reads Huffman tables (DHT).
 func (d *Decoder) readHuffman(seg []byte) error {
 	for len(seg) > 0 {
 		if len(seg) < 17 {
@@ -189,7 +193,7 @@ func (d *Decoder) readHuffman(seg []byte) error {
 	return nil
 }
 
-// complete checks that every colour had a scan, and finishes progressive files.
+// complete checks that every component had a scan, and transforms progressive files.
 func (d *Decoder) complete() error {
 	if d.n == 0 {
 		return errors.New("no frame header")

@@ -6,35 +6,35 @@ import (
 	"fmt"
 )
 
-// component is one colour of the frame.
+// component is one colour component of the frame.
 type component struct {
 	id      byte
-	h, v    int // Sampling factors.
-	quant   int // The quantisation table.
-	size    int // Samples across a block in the output: 8, or less when reduced.
-	wide    int // Blocks across and down in a scan of its own.
-	tall    int
-	blocks  int // Blocks across in memory: whole units.
-	rows    int // Blocks down in memory.
-	w, hi   int // Samples of the plane that belong to the picture.
-	hx, vx  int // How often a sample repeats across and down to get to full size.
+	h, v    int // sampling factors
+	quant   int // index of the quantisation table
+	size    int // samples across a block in the output: 8, or less when reduced
+	wide    int // blocks across in a scan of this component alone
+	tall    int // blocks down in such a scan
+	blocks  int // blocks across in memory, in whole units
+	rows    int // blocks down in memory
+	w, hi   int // samples of the plane that belong to the image
+	hx, vx  int // times that a sample repeats across and down at full size
 	stride  int
 	plane   []byte
-	coefs   []int16  // 64 per block: all of them if progressive, else a row of units.
-	sets    []uint64 // Progressive: which coefficients of each block are not zero.
+	coefs   []int16  // 64 per block: of all blocks if progressive, else of a row of units
+	sets    []uint64 // progressive: a bit per coefficient of each block that is not zero
 	dc, ac  *table
 	predict int32
-	seen    bool // A scan had its first pass.
+	seen    bool // a scan has coded its first bits
 }
 
-// frame is what the frame header says.
+// frame is the content of the frame header.
 type frame struct {
 	width, height int
 	progressive   bool
 	comps         [4]component
 	n             int
 	maxH, maxV    int
-	unitsX        int // Units of interleaved scans.
+	unitsX        int // units across and down
 	unitsY        int
 	outW, outH    int
 }
@@ -84,8 +84,8 @@ func (d *Decoder) readFrame(seg []byte, progressive bool) error {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// layOut computes sizes and takes memory. A colour that is subsampled keeps more
-// of its samples in a reduced picture, so that fewer have to be repeated.
+// layOut computes sizes and allocates memory. In a reduced image a subsampled component keeps more
+// of its samples, as in libjpeg, so that fewer are repeated.
 func (d *Decoder) layOut() error {
 	f := &d.frame
 	least := 8 / d.scale
@@ -119,7 +119,7 @@ func (d *Decoder) layOut() error {
 	return nil
 }
 
-// sized gives n elements of kept memory, their contents unspecified.
+// sized returns n elements of kept memory, grown if needed. The contents are unspecified.
 func sized[T any](kept *[]T, n int) []T {
 	if cap(*kept) < n {
 		*kept = make([]T, n)

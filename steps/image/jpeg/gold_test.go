@@ -33,7 +33,7 @@ func readGold(tb testing.TB) map[string][]byte {
 	return out
 }
 
-// decoded is what the archive holds of a decoded picture.
+// decoded formats a decoded image as the archive does.
 func decoded(d *jpeg.Decoder) []byte {
 	w, h := d.Size()
 	ch := 3
@@ -50,7 +50,7 @@ func decoded(d *jpeg.Decoder) []byte {
 }
 
 // TestGold compares every sample with libjpeg-turbo, at every scale.
-func TestGold(t *testing.T) { //nolint:tparallel // Its parts share a decoder.
+func TestGold(t *testing.T) { //nolint:tparallel // the subtests share a decoder
 	t.Parallel()
 	gold := readGold(t)
 	var d jpeg.Decoder
@@ -60,7 +60,7 @@ func TestGold(t *testing.T) { //nolint:tparallel // Its parts share a decoder.
 			continue
 		}
 		for _, scale := range []int{1, 2, 4, 8} {
-			t.Run(stem+"/"+strconv.Itoa(scale), func(t *testing.T) { //nolint:paralleltest // One decoder for all: what one file leaves must not show in the next.
+			t.Run(stem+"/"+strconv.Itoa(scale), func(t *testing.T) { //nolint:paralleltest // one decoder for all: the state of one file must not change the next
 				if err := d.Decode(file, scale); err != nil {
 					t.Fatal(err)
 				}

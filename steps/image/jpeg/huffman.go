@@ -10,22 +10,21 @@ const (
 // table decodes one Huffman code.
 type table struct {
 	ok bool
-	// fast is for sequential blocks: it gives a code and the value that follows it in
-	// one step where both have up to fastBits bits. See entry.
+	// fast looks up a code together with the value after it, where both have at most fastBits
+	// bits. It is for sequential blocks; see entry.
 	fast [1 << fastBits]entry
-	// look gives length and symbol of codes of up to lookBits bits: length<<8 |
-	// symbol; 0 where the code is longer.
+	// look has length<<8 | symbol for codes of up to lookBits bits, 0 where the code is longer.
 	look [1 << lookBits]uint16
-	// limit is one more than the last code of each length, moved to the top of 16
-	// bits; symbols of length n start at index offset[n] + code.
+	// limit is one more than the last code of each length, shifted to the top of 16 bits.
+	// Symbols of length n start at index offset[n] + code.
 	limit   [18]int32
 	offset  [17]int32
 	symbols [256]byte
 }
 
-// entry is a value in the upper 16 bits, below it how many coefficients to skip, and
-// in the lowest byte the bits that code and value take, 0 if they do not fit. The end
-// of the block is a skip of 64.
+// entry has a value in the upper 16 bits, below it the number of coefficients to skip, and in the
+// lowest byte the length of code and value in bits, 0 if they do not fit. The end of the
+// block is a skip of 64.
 type entry uint32
 
 const endOfBlock = 64
@@ -68,7 +67,7 @@ func (t *table) set(counts, symbols []byte) error {
 	return nil
 }
 
-// precompute enters a code of n bits with each value that may follow it.
+// precompute adds the entries of a code of n bits with each value that may follow it.
 func (t *table) precompute(code int32, n int, symbol byte) {
 	size := int(symbol & 15)
 	free := fastBits - n - size
@@ -88,7 +87,7 @@ func (t *table) precompute(code int32, n int, symbol byte) {
 	}
 }
 
-// skipOf is how many coefficients a symbol skips before its value.
+// skipOf returns how many coefficients a symbol skips before its value.
 func skipOf(symbol int) int {
 	if symbol&15 == 0 && symbol != 0xf0 {
 		return endOfBlock
@@ -96,7 +95,7 @@ func skipOf(symbol int) int {
 	return symbol >> 4
 }
 
-// symbol reads the next symbol; ok is false where no code matches.
+// symbol reads the next symbol. ok is false if no code matches.
 func (b *reader) symbol(t *table) (sym int, ok bool) {
 	if b.n < 16 {
 		b.fill()
@@ -113,8 +112,8 @@ func (b *reader) symbol(t *table) (sym int, ok bool) {
 	return sym, n <= 16
 }
 
-// long finds the symbol at the top of acc, and the length of its code; beyond 16
-// there is none.
+// long returns the symbol at the top of acc and the length of its code. A length above 16 means that
+// no code matches.
 func (t *table) long(acc uint64) (sym, n int) {
 	top := int32(acc >> 48)
 	for n = 1; top >= t.limit[n]; n++ {
@@ -126,8 +125,8 @@ func (t *table) long(acc uint64) (sym, n int) {
 	return int(t.symbols[i&255]), n
 }
 
-// slow is what table.fast has no entry for: the value, what to skip before it and the
-// bits that both take; 0 where no code matches.
+// slow reads a value that table.fast has no entry for. It returns the value, the coefficients to skip
+// before it, and the bits of code and value, 0 if no code matches.
 func (t *table) slow(acc uint64) (value int32, skip, n int) {
 	sym, n := t.long(acc)
 	if n > 16 {

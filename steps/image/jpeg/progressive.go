@@ -21,6 +21,7 @@ func (d *Decoder) refine(c *component, coefs *[64]int16, set *uint64) error {
 	return nil
 }
 
+// firstDC reads the high bits of the DC coefficient.
 func (d *Decoder) firstDC(c *component, coefs *[64]int16) bool {
 	n, ok := d.bits.symbol(c.dc)
 	if !ok {
@@ -62,7 +63,7 @@ func (d *Decoder) firstAC(c *component, coefs *[64]int16, set *uint64) bool {
 	return true
 }
 
-// put stores coefficient k. What a damaged file has beyond the last lands on it.
+// put stores coefficient k. Coefficients of a damaged file beyond the last are stored there.
 func put(coefs *[64]int16, set *uint64, k int, v int16) {
 	k = min(k, 63)
 	coefs[zigzag[k]&63] = v
@@ -72,8 +73,8 @@ func put(coefs *[64]int16, set *uint64, k int, v int16) {
 	}
 }
 
-// nextAC adds one bit to the coefficients of a band: to those that are not zero
-// when it passes them, and new ones between.
+// nextAC adds one bit to the coefficients of a band: to those that are not zero as it passes them, and
+// new coefficients between them.
 func (d *Decoder) nextAC(c *component, coefs *[64]int16, set *uint64) bool {
 	s, b := &d.scan, &d.bits
 	plus, k := int16(1)<<s.low, s.first
@@ -112,8 +113,8 @@ func (d *Decoder) nextAC(c *component, coefs *[64]int16, set *uint64) bool {
 	return true
 }
 
-// pass goes over zeros coefficients that are zero, and adds a bit to those that are
-// not; it ends at the next zero, or after the band.
+// pass skips the given number of zero coefficients and adds a bit to the others on the way. It stops at
+// the next zero coefficient, or after the band.
 func (d *Decoder) pass(coefs *[64]int16, set uint64, k, zeros int) int {
 	b, last, low := &d.bits, d.scan.last, d.scan.low&15
 	acc, n := b.acc, b.n
@@ -133,7 +134,7 @@ func (d *Decoder) pass(coefs *[64]int16, set uint64, k, zeros int) int {
 			acc, n = b.acc, b.n
 		}
 		p := &coefs[zigzag[k&63]&63]
-		// Away from zero by one step, unless the bit is 0 or there already.
+		// one step away from zero, unless the bit is 0 or is set already
 		sign := *p >> 15
 		*p += ((1<<low ^ sign) - sign) & -(int16(acc>>63) &^ (*p >> low) & 1)
 		acc <<= 1
@@ -144,7 +145,7 @@ func (d *Decoder) pass(coefs *[64]int16, set uint64, k, zeros int) int {
 	return k
 }
 
-// reconstruct turns the coefficients of a component into samples.
+// reconstruct transforms the coefficients of a component to samples.
 func (d *Decoder) reconstruct(c *component) {
 	q := &d.quant[c.quant&3]
 	for y := range c.tall {

@@ -10,8 +10,8 @@ import (
 type scan struct {
 	comps       [4]*component
 	n           int
-	first, last int // Coefficients.
-	high, low   int // Bits: those before, and those after this pass.
+	first, last int // band of coefficients
+	high, low   int // bit positions: of the pass before, and of this one
 	run         int32
 }
 
@@ -23,8 +23,8 @@ var (
 	errShort   = errors.New("damaged or truncated: image data ends early")
 )
 
-// zigzag is the natural position of each coefficient; what runs off the end of a
-// damaged block lands on the last.
+// zigzag is the natural position of each coefficient, in the order of the file. A damaged block that
+// has more than 64 coefficients overwrites the last.
 var zigzag = [80]uint8{
 	0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25, 18, 11, 4, 5,
 	12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6, 7, 14, 21, 28,
@@ -33,7 +33,7 @@ var zigzag = [80]uint8{
 	63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 }
 
-// readScan parses a scan header and decodes the scan, whose data starts at at.
+// readScan parses a scan header and decodes the scan, whose data starts at index at.
 func (d *Decoder) readScan(seg []byte, at int) error {
 	if d.n == 0 {
 		return errors.New("no frame header before the image data")
@@ -93,7 +93,7 @@ func (d *Decoder) parseScan(seg []byte) error {
 	return nil
 }
 
-// checkScan refuses scans that make no sense, or whose tables are missing.
+// checkScan returns an error for impossible scan parameters and missing tables.
 func (d *Decoder) checkScan() error {
 	s := &d.scan
 	if !d.progressive {
@@ -117,7 +117,7 @@ func (d *Decoder) checkScan() error {
 	return nil
 }
 
-// units decodes the blocks of a scan, unit after unit.
+// units decodes the blocks of a scan, one unit after the other.
 func (d *Decoder) units() error {
 	s := &d.scan
 	d.restarted()
@@ -209,7 +209,7 @@ func (c *component) transform(y int, coefs []int16) {
 	kernels.Reduced(dst, c.stride, c.size, coefs)
 }
 
-// restarted forgets what is predicted from blocks before.
+// restarted resets the predictions from earlier blocks.
 func (d *Decoder) restarted() {
 	for _, c := range d.scan.comps[:d.scan.n] {
 		c.predict = 0
@@ -217,7 +217,7 @@ func (d *Decoder) restarted() {
 	d.scan.run = 0
 }
 
-// nextRestart goes over a restart marker.
+// nextRestart skips a restart marker.
 func (d *Decoder) nextRestart(expected byte) error {
 	b := &d.bits
 	if b.overrun() {

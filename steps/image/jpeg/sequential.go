@@ -2,13 +2,14 @@ package jpeg
 
 import "encoding/binary"
 
-// steps are the factors of a quantisation table above the natural place of their
-// coefficient, in the order of the file: factor<<8 | place. What runs off the end of
-// a damaged block lands on the last.
+// steps is a quantisation table in the order of the file, with the natural position of each
+// coefficient: factor<<8 | position. A damaged block that has more than 64 coefficients overwrites
+// the last.
 type steps [128]uint32
 
 // sequential reads the coefficients of a block, dequantised, in natural order.
-// hot: it is half of the time that a picture takes.
+//
+// hot: it takes half of the time of an image.
 func (b *reader) sequential(c *component, q *steps, coefs *[64]int16) bool {
 	if b.n < 32 {
 		b.fill()
@@ -28,12 +29,12 @@ func (b *reader) sequential(c *component, q *steps, coefs *[64]int16) bool {
 	return b.frequencies(c.ac, q, coefs)
 }
 
-// frequencies reads all coefficients but the first.
+// frequencies reads the AC coefficients: all but the first.
 func (b *reader) frequencies(t *table, q *steps, coefs *[64]int16) bool {
 	acc, n, at := b.acc, b.n, b.at
 	for k := 1; k < 64; k++ {
 		if n < 32 {
-			if at+8 > len(b.buf) { // Never: a block begins well before.
+			if at+8 > len(b.buf) { // never: a block begins well before
 				return false
 			}
 			acc |= binary.BigEndian.Uint64(b.buf[at:]) >> (n & 63)

@@ -2,10 +2,9 @@ package jpeg
 
 import "github.com/tutti-server/tutti/steps/image/kernels"
 
-// plane gives row y of a component at full width. Halved ones get libjpeg's triangle
-// filter, which weighs the nearer sample 3 to 1, unless the picture is an eighth or a
-// few samples wide; other ratios repeat samples. dst has room for a whole pair after
-// an odd width.
+// plane returns row y of a component at full width. Halved components get libjpeg's triangle filter,
+// which weighs the nearer sample 3 to 1, unless the image is decoded at an eighth or is a few
+// samples wide. Other ratios repeat samples. Rows have room for a whole pair after an odd width.
 func (d *Decoder) plane(i, y int) []byte {
 	c := &d.comps[i]
 	fancy := d.scale < 8
@@ -33,18 +32,18 @@ func (d *Decoder) plane(i, y int) []byte {
 	}
 }
 
-// line is row y of the component's own samples.
+// line returns row y of the stored samples.
 func (c *component) line(y int) []byte { return c.plane[y*c.stride:][:c.w] }
 
-// around gives the two rows that row y of the picture lies between, the nearer
-// first. Rows beyond an edge are the edge's own.
+// around returns the two stored rows around row y of the image, the nearer one first. Beyond an edge
+// it is the row at the edge.
 func (c *component) around(y int) (near, far []byte) {
 	near = c.line(y / 2)
 	far = c.line(min(max(y/2-1+y&1*2, 0), c.hi-1))
 	return near, far[:len(near)]
 }
 
-// repeat stretches src by n.
+// repeat writes every sample of src n times.
 func repeat(dst, src []byte, n int) {
 	for i := range dst {
 		dst[i] = src[i/n]

@@ -1,5 +1,5 @@
-// Kernels for processors with AVX2; the Go files beside this one say what they compute.
-// Rows are checked before the call; nothing is read or written outside of them.
+// Kernels for processors with AVX2. native.go describes what they compute. The caller has checked the
+// sizes; nothing is read or written outside of the rows.
 #include <stdint.h>
 
 void tk_inverse(uint8_t *dst, intptr_t stride, const int16_t *coefs, intptr_t blocks);

@@ -5,15 +5,15 @@
 #define AVX2 __attribute__((target("avx2")))
 #define INLINE static inline __attribute__((always_inline, target("avx2")))
 
-// Factors of the inverse transform as in inverse.go; each output of a half is a sum of
-// products, so the factors of a coefficient add up.
+// Factors of the inverse transform as in inverse.go. Each output of a half is a sum of products, so the
+// factors of a coefficient are added.
 enum {
 	f0298 = 2446, f0390 = 3196, f0541 = 4433, f0765 = 6270, f0899 = 7373, f1175 = 9633,
 	f1501 = 12299, f1847 = 15137, f1961 = 16069, f2053 = 16819, f2562 = 20995, f3072 = 25172,
 	one = 1 << 13,
 };
 
-// PAIR is two factors for _mm256_madd_epi16.
+// PAIR packs two factors for _mm256_madd_epi16.
 #define PAIR(lo, hi) _mm256_set1_epi32((int)((uint16_t)(int16_t)(lo) | (uint32_t)(uint16_t)(int16_t)(hi) << 16))
 #define DOT(a, lo, hi) _mm256_madd_epi16(a, PAIR(lo, hi))
 
@@ -69,7 +69,7 @@ INLINE __m256i row_of(const int16_t *a, const int16_t *b, int y) {
 	return _mm256_inserti128_si256(_mm256_castsi128_si256(lo), _mm_loadu_si128((const __m128i *)(b + 8 * y)), 1);
 }
 
-// put stores two rows of both blocks, of the second one only if it is there.
+// put stores two rows of both blocks, of the second one only if there is one.
 INLINE void put(uint8_t *dst, intptr_t stride, __m256i rows, int both) {
 	// Rows 0 and 1 of the first, then of the second block.
 	rows = _mm256_permute4x64_epi64(rows, 0xd8);
@@ -91,7 +91,7 @@ INLINE void two(uint8_t *dst, intptr_t stride, const int16_t *a, const int16_t *
 	__m256i low = _mm256_or_si256(_mm256_or_si256(r[1], r[2]), _mm256_or_si256(r[3], r[4]));
 	low = _mm256_or_si256(low, _mm256_or_si256(_mm256_or_si256(r[5], r[6]), r[7]));
 	low = _mm256_or_si256(low, _mm256_bsrli_epi128(r[0], 2));
-	if (_mm256_testz_si256(low, low)) { // Both are flat.
+	if (_mm256_testz_si256(low, low)) { // both blocks are flat
 		__m256i dc = _mm256_srai_epi16(_mm256_adds_epi16(r[0], _mm256_set1_epi16(4)), 3);
 		dc = _mm256_shuffle_epi8(_mm256_adds_epi16(dc, _mm256_set1_epi16(128)), _mm256_set1_epi16(0x0100));
 		dc = _mm256_packus_epi16(dc, dc);
@@ -116,7 +116,7 @@ AVX2 void tk_inverse(uint8_t *dst, intptr_t stride, const int16_t *coefs, intptr
 
 enum { r0211 = 1730, r0509 = 4176, r0601 = 4926, r0720 = 5906, r0850 = 6967, r1061 = 8697, r1272 = 10426, r1451 = 11893, r2172 = 17799, r3624 = 29692 };
 
-// four makes the four outputs of a reduced transform from pairs of coefficients 0 2,
+// four computes the four outputs of a reduced transform from pairs of coefficients 0 2,
 // 1 3, 4 6 and 5 7.
 INLINE void four(__m256i p02, __m256i p13, __m256i p46, __m256i p57, __m256i *o, int round, const int shift) {
 	const __m256i r = _mm256_set1_epi32(round);
@@ -130,7 +130,7 @@ INLINE void four(__m256i p02, __m256i p13, __m256i p46, __m256i p57, __m256i *o,
 	o[3] = _mm256_srai_epi32(_mm256_sub_epi32(p, hi), shift);
 }
 
-// two4 brings two blocks to 4 x 4 samples each.
+// two4 transforms two blocks to 4 x 4 samples each.
 INLINE __m256i two4(const int16_t *a, const int16_t *b) {
 	__m256i r[8], lo[4], hi[4], o[4];
 	for (int y = 0; y < 8; y++)
@@ -165,12 +165,12 @@ AVX2 void tk_inverse4(uint8_t *dst, intptr_t stride, const int16_t *coefs, intpt
 	}
 }
 
-// odd2 sums what the odd coefficients of each row add to the first of two samples.
+// odd2 sums the contributions of the odd coefficients of each row to the first of two samples.
 INLINE __m256i odd2(__m256i row) {
 	return _mm256_madd_epi16(row, _mm256_setr_epi16(0, r3624, 0, -r1272, 0, r0850, 0, -r0720, 0, r3624, 0, -r1272, 0, r0850, 0, -r0720));
 }
 
-// two2 brings two blocks to 2 x 2 samples each: rows of the first, then of the second.
+// two2 transforms two blocks to 2 x 2 samples each: rows of the first, then of the second.
 INLINE __m256i two2(const int16_t *a, const int16_t *b) {
 	const __m256i r13 = _mm256_set1_epi32(1 << 12), r20 = _mm256_set1_epi32(1 << 19), zero = _mm256_setzero_si256();
 	__m256i r0 = row_of(a, b, 0), r1 = row_of(a, b, 1), r3 = row_of(a, b, 3), r5 = row_of(a, b, 5), r7 = row_of(a, b, 7), v[2][2];
@@ -233,7 +233,7 @@ INLINE __m128i narrow(__m256i v) {
 	return _mm256_castsi256_si128(v);
 }
 
-// part is (v * factor + 1 << 15) >> 16 for twice as large a v.
+// part is (v * factor + 1 << 15) >> 16, where the argument is 2 * v.
 INLINE __m256i part(__m256i twice, int factor) {
 	__m256i v = _mm256_mulhi_epi16(twice, _mm256_set1_epi16((short)factor));
 	return _mm256_srai_epi16(_mm256_add_epi16(v, _mm256_set1_epi16(1)), 1);
@@ -245,7 +245,7 @@ AVX2 void tk_color(uint8_t *dst, const uint8_t *luma, const uint8_t *cb, const u
 	for (; i + 16 <= n; i += 16) {
 		__m256i y = wide(luma + i), b = _mm256_sub_epi16(wide(cb + i), mid), r = _mm256_sub_epi16(wide(cr + i), mid);
 		__m256i b2 = _mm256_add_epi16(b, b), r2 = _mm256_add_epi16(r, r);
-		// The whole parts of the factors are added apart: 16 bits do not hold them.
+		// the integer parts of the factors are added separately: they do not fit into 16 bits
 		__m256i red = _mm256_add_epi16(_mm256_add_epi16(y, r), part(r2, 91881 - 65536));
 		__m256i blue = _mm256_add_epi16(_mm256_add_epi16(y, b2), part(b2, 116130 - 131072));
 		__m256i lo = DOT(_mm256_unpacklo_epi16(b, r), -22554, 65536 - 46802);
@@ -295,7 +295,7 @@ AVX2 void tk_lengthen(uint8_t *dst, const uint8_t *near, const uint8_t *far, int
 		dst[i] = (3 * near[i] + far[i] + bias) >> 2;
 }
 
-// down weighs two rows 3 to 1.
+// down is 3 times the first row plus the second.
 INLINE __m256i down(const uint8_t *near, const uint8_t *far) {
 	__m256i v = wide(near);
 	return _mm256_add_epi16(_mm256_add_epi16(v, _mm256_add_epi16(v, v)), wide(far));
@@ -330,15 +330,15 @@ INLINE __m256i pixels(__m128i four) {
 	return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(four), spread);
 }
 
-// last loads the 12 bytes of four pixels and no more.
+// last loads exactly the 12 bytes of four pixels.
 INLINE __m128i last(const uint8_t *p) {
 	int32_t third;
 	__builtin_memcpy(&third, p + 8, 4);
 	return _mm_insert_epi32(_mm_loadl_epi64((const __m128i *)p), third, 2);
 }
 
-// done brings the sums of the lower and of the upper 15 bits of the weights together
-// and stores a pixel of each row, and one byte more.
+// done adds the sums of the lower 15 and of the upper bits of the weights, and stores a pixel of each
+// row and one byte more.
 INLINE void done(uint8_t *a, uint8_t *b, __m256i lowA, __m256i highA, __m256i lowB, __m256i highB) {
 	__m256i x = _mm256_add_epi32(lowA, _mm256_slli_epi32(highA, 15)), y = _mm256_add_epi32(lowB, _mm256_slli_epi32(highB, 15));
 	__m256i v = _mm256_add_epi32(_mm256_permute2x128_si256(x, y, 0x20), _mm256_permute2x128_si256(x, y, 0x31));
@@ -405,7 +405,7 @@ AVX2 void tk_lerp(int16_t *dst, const uint8_t *src, const int32_t *at, const int
 	                                        0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x);
 	const __m256i halves = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
 	for (; n > 0; n -= 2, at += 2, weights += 4, dst += 6) {
-		intptr_t second = n > 1; // The last pixel may stand alone.
+		intptr_t second = n > 1; // the last pixel may be a single one
 		__m128i p = _mm_loadl_epi64((const __m128i *)(src + 3 * (intptr_t)at[0]));
 		__m128i q = _mm_loadl_epi64((const __m128i *)(src + 3 * (intptr_t)at[second]));
 		int32_t pair[2];

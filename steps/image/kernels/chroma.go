@@ -1,6 +1,6 @@
 package kernels
 
-// widen doubles a row of at least 3 samples in width, with the triangle filter.
+// widen doubles the width of a row of at least 3 samples with the triangle filter of libjpeg.
 func widen(dst, src []byte) {
 	n := len(src)
 	dst = dst[:2*n]
@@ -15,15 +15,15 @@ func widen(dst, src []byte) {
 	dst[2*n-1] = src[n-1]
 }
 
-// lengthen makes a row between two others, 3 to 1 nearer to the first.
+// lengthen computes a row between two rows: 3/4 of the first and 1/4 of the second.
 func lengthen(dst, near, far []byte, bias int) {
 	for j, v := range near {
 		dst[j] = byte((3*uint16(v) + uint16(far[j]) + uint16(bias)) >> 2)
 	}
 }
 
-// stretch doubles a row that is halved both ways: first down the columns, then
-// along the row, rounded once at the end.
+// stretch doubles the width of a row between two rows: first down the columns, then along the row,
+// rounded once at the end.
 func stretch(dst, near, far []byte) {
 	n := len(near)
 	dst, far = dst[:2*n], far[:n]
@@ -35,7 +35,7 @@ func stretch(dst, near, far []byte) {
 	pairs := dst[2:]
 	for i, v := range near[2:] {
 		last, this, next = this, next, 3*uint32(v)+uint32(far[i+2])
-		if len(pairs) < 2 { // Never; it spares the bounds checks below.
+		if len(pairs) < 2 { // never; removes the bounds checks below
 			break
 		}
 		pairs[0] = byte((3*this + last + 8) >> 4)

@@ -1,11 +1,11 @@
 package kernels
 
-// color converts with the fixed-point factors and rounding of libjpeg (ITU-R BT.601,
-// full range).
+// color converts YCbCr to RGB with the fixed-point factors and rounding of libjpeg (ITU-R BT.601, full
+// range).
 func color(dst, luma, cb, cr []byte) {
 	cb, cr = cb[:len(luma)], cr[:len(luma)]
 	for i, v := range luma {
-		if len(dst) < 3 { // Never; it spares the bounds checks below.
+		if len(dst) < 3 { // never; removes the bounds checks below
 			return
 		}
 		y, b, r := int32(v), int32(cb[i])-128, int32(cr[i])-128
@@ -16,8 +16,8 @@ func color(dst, luma, cb, cr []byte) {
 	}
 }
 
-// clamped limits -512..511 to a byte, indexed modulo 1024. Colour conversion stays
-// within that, and a table beats three unpredictable branches a pixel.
+// clamped clamps -512..511 to a byte, indexed modulo 1024. Colour conversion stays within that range. A
+// table is faster than three unpredictable branches per pixel.
 var clamped = clampTable()
 
 func clampTable() *[1024]byte {

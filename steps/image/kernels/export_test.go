@@ -1,6 +1,6 @@
 package kernels
 
-// The references, for comparison.
+// The loops in Go, for comparison.
 var (
 	InverseGo  = inverse
 	ReducedGo  = reduced

@@ -1,8 +1,8 @@
 package kernels
 
-// Factors of the transform in 13-bit fixed point. The algorithm is that of
-// Loeffler, Ligtenberg and Moschytz (1989) with 11 multiplications, in the order
-// and with the rounding of libjpeg's accurate integer version.
+// Factors of the transform in 13-bit fixed point. The algorithm is that of Loeffler, Ligtenberg and
+// Moschytz (1989) with 11 multiplications, in the order and with the rounding of libjpeg's
+// jidctint.c.
 const (
 	constBits = 13
 	passBits  = 2
@@ -21,10 +21,10 @@ const (
 	f3072 = 25172
 )
 
-// block holds the coefficients of 8 x 8 samples, then what the columns make of them.
+// block holds the coefficients of 8 x 8 samples, then the results of the pass down the columns.
 type block [64]int32
 
-// limited brings a sample to 0..255, from one that is around 0.
+// limited adds 128 to a sample and clamps it to 0..255.
 func limited(v int32) byte {
 	v += 128
 	if uint32(v) > 255 {
@@ -69,7 +69,7 @@ func column(b *block, in *[64]int16, x int) {
 	b[24+x], b[32+x] = short((e3+o0)>>shift), short((e3-o0)>>shift)
 }
 
-// short limits to 16 bits, which is for damaged files only: vectors have no more.
+// short clamps to 16 bits as the vectors do. Only damaged files exceed them.
 func short(v int32) int32 { return min(max(v, -1<<15), 1<<15-1) }
 
 func row(d *[8]byte, s *[8]int32) {
@@ -87,7 +87,7 @@ func row(d *[8]byte, s *[8]int32) {
 	d[3], d[4] = limited((e3+o0)>>shift), limited((e3-o0)>>shift)
 }
 
-// even is the part of coefficients 0, 2, 4 and 6; round is added to each result.
+// even computes the part of coefficients 0, 2, 4 and 6; round is added to each result.
 func even(s0, s2, s4, s6, round int32) (e0, e1, e2, e3 int32) {
 	z := (s2 + s6) * f0541
 	t2, t3 := z-s6*f1847, z+s2*f0765
@@ -95,7 +95,7 @@ func even(s0, s2, s4, s6, round int32) (e0, e1, e2, e3 int32) {
 	return t0 + t3, t1 + t2, t1 - t2, t0 - t3
 }
 
-// odd is the part of coefficients 1, 3, 5 and 7.
+// odd computes the part of coefficients 1, 3, 5 and 7.
 func odd(s1, s3, s5, s7 int32) (o0, o1, o2, o3 int32) {
 	z5 := (s7 + s3 + s5 + s1) * f1175
 	z1, z2 := (s7+s1)*-f0899, (s5+s3)*-f2562

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
-// widths are those around the sizes of vectors, and some larger.
+// widths are the widths around that of a vector, and some larger ones.
 func widths(least int) []int {
 	var out []int
 	for n := least; n < 70; n++ {
@@ -29,7 +29,7 @@ func noise(r *rand.Rand, n int) []byte {
 	return p
 }
 
-// atEdge copies data to the end of a page that nothing may be read behind.
+// atEdge copies data to the end of a memory page; the page after it cannot be read.
 func atEdge[T byte | int16](t *testing.T, data []T) []T {
 	t.Helper()
 	page, size := unix.Getpagesize(), int(unsafe.Sizeof(data[0]))*len(data)
@@ -47,8 +47,8 @@ func atEdge[T byte | int16](t *testing.T, data []T) []T {
 	return out
 }
 
-// TestEdges runs every kernel on memory that ends at a page's end: a byte read or
-// written too far stops the program.
+// TestEdges runs every kernel on memory at the end of a page: a byte read or written beyond it stops
+// the program.
 func TestEdges(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(14, 15))
@@ -61,7 +61,7 @@ func TestEdges(t *testing.T) {
 		kernels.Add(make([]int32, n), a, b, 1, 2)
 		kernels.Round(atEdge(t, make([]byte, n)), make([]int32, n))
 		kernels.Blend(atEdge(t, make([]byte, n)), atEdge(t, make([]int16, n)), atEdge(t, make([]int16, n)), 1, 2)
-		for at := range n - 1 { // Every pixel as the last.
+		for at := range n - 1 { // every pixel as the last one
 			kernels.Lerp(atEdge(t, make([]int16, 7)), atEdge(t, noise(r, 3*n)), []int32{0, int32(at)}, []int16{1, 2, 3, 4})
 		}
 		coefs := atEdge(t, coefficients(r, n))
@@ -79,10 +79,10 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// guarded is room for n bytes, with others behind that must stay.
+// guarded is memory for n bytes, with bytes after it that must not change.
 func guarded(n int) []byte { return bytes.Repeat([]byte{0xa5}, n+64) }
 
-// same compares what was written, and what must not have been.
+// same compares the bytes written, and those that must not be written.
 func same(t *testing.T, name string, n int, want, got []byte) {
 	t.Helper()
 	if !bytes.Equal(want, got) {
@@ -90,8 +90,8 @@ func same(t *testing.T, name string, n int, want, got []byte) {
 	}
 }
 
-// coefficients are blocks of several kinds: flat, few low ones, all of them small, all
-// of them large, and the extremes.
+// coefficients returns blocks of several kinds: flat, a few low frequencies, all small, all large, and
+// the extremes.
 func coefficients(r *rand.Rand, blocks int) []int16 {
 	c := make([]int16, 64*blocks)
 	for i := range blocks {
@@ -163,7 +163,7 @@ func TestColor(t *testing.T) {
 	}
 }
 
-// TestColors goes through all chroma.
+// TestColors covers all values of chroma.
 func TestColors(t *testing.T) {
 	t.Parallel()
 	y, b, c := make([]byte, 256), make([]byte, 256), make([]byte, 256)
@@ -227,7 +227,7 @@ func TestAlong(t *testing.T) {
 	}
 }
 
-// TestTaps computes a sum from the weights as they were given.
+// TestTaps compares with sums of the original weights.
 func TestTaps(t *testing.T) {
 	t.Parallel()
 	var taps kernels.Taps

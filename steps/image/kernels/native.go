@@ -34,14 +34,14 @@ import "C"
 
 import "golang.org/x/sys/cpu"
 
-// Fast tells whether the processor has what the kernels need. Where it has not, the
-// resize does better with loops of its own than with Along, Add and Round.
+// Fast reports whether the processor has AVX2. Without it, Along, Add and Round are slower than the
+// loops of package resize.
 func Fast() bool { return cpu.X86.HasAVX2 }
 
 func u8(p []byte) *C.uint8_t { return (*C.uint8_t)(&p[0]) }
 
-// Inverse writes the samples of a row of blocks, each 64 dequantised coefficients in
-// natural order: 8 rows of samples that lie stride bytes apart.
+// Inverse transforms a row of blocks, each of 64 dequantised coefficients in natural order, to 8 rows of
+// samples, stride bytes apart.
 func Inverse(dst []byte, stride int, coefs []int16) {
 	n := len(coefs) / 64
 	if n == 0 {
@@ -54,7 +54,7 @@ func Inverse(dst []byte, stride int, coefs []int16) {
 	C.tk_inverse(u8(dst[:7*stride+8*n]), C.intptr_t(stride), (*C.int16_t)(&coefs[0]), C.intptr_t(n))
 }
 
-// Reduced is Inverse to size x size samples a block: 4, 2 or 1.
+// Reduced is Inverse to size x size samples per block, where size is 4, 2 or 1.
 func Reduced(dst []byte, stride, size int, coefs []int16) {
 	n := len(coefs) / 64
 	if n == 0 || size == 1 || !Fast() {
@@ -69,7 +69,7 @@ func Reduced(dst []byte, stride, size int, coefs []int16) {
 	}
 }
 
-// Color writes a row as RGB, three bytes a pixel, from its luma and chroma.
+// Color converts a row of luma and chroma to RGB, three bytes per pixel.
 func Color(dst, luma, cb, cr []byte) {
 	n := len(luma)
 	if n == 0 || !Fast() {
@@ -79,7 +79,7 @@ func Color(dst, luma, cb, cr []byte) {
 	C.tk_color(u8(dst[:3*n]), u8(luma), u8(cb[:n]), u8(cr[:n]), C.intptr_t(n))
 }
 
-// Widen doubles a row of at least 3 samples in width, with the triangle filter.
+// Widen doubles the width of a row of at least 3 samples with the triangle filter of libjpeg.
 func Widen(dst, src []byte) {
 	n := len(src)
 	if n < 3 || !Fast() {
@@ -89,8 +89,8 @@ func Widen(dst, src []byte) {
 	C.tk_widen(u8(dst[:2*n]), u8(src), C.intptr_t(n))
 }
 
-// Lengthen makes a row between two others, 3 to 1 nearer to the first; bias is added
-// before the division by 4.
+// Lengthen computes a row between two rows: 3/4 of the first and 1/4 of the second. bias is added before
+// the division by 4.
 func Lengthen(dst, near, far []byte, bias int) {
 	n := len(near)
 	if n == 0 || !Fast() {
@@ -100,7 +100,7 @@ func Lengthen(dst, near, far []byte, bias int) {
 	C.tk_lengthen(u8(dst[:n]), u8(near), u8(far[:n]), C.intptr_t(n), C.int(bias))
 }
 
-// Stretch makes a row of twice the width between two others of at least 3 samples.
+// Stretch computes a row of twice the width between two rows of at least 3 samples.
 func Stretch(dst, near, far []byte) {
 	n := len(near)
 	if n < 3 || !Fast() {
@@ -110,8 +110,8 @@ func Stretch(dst, near, far []byte) {
 	C.tk_stretch(u8(dst[:2*n]), u8(near), u8(far[:n]), C.intptr_t(n))
 }
 
-// Along resamples two rows of three samples a pixel into two. Destinations have room
-// for one byte more than they get.
+// Along resamples two rows of three samples per pixel. The destinations must have room for one byte
+// more than the result.
 func Along(a, b, rowA, rowB []byte, t *Taps) {
 	n := len(t.at)
 	if n == 0 || !Fast() {
@@ -123,7 +123,7 @@ func Along(a, b, rowA, rowB []byte, t *Taps) {
 		(*C.int32_t)(&t.at[0]), (*C.int16_t)(&t.weights[0]), C.intptr_t(n), C.intptr_t(t.groups))
 }
 
-// Add weighs two rows and adds them to sums.
+// Add adds two weighted rows to sums.
 func Add(sum []int32, a, b []byte, ka, kb int32) {
 	n := len(sum)
 	if n == 0 || !Fast() {
@@ -133,7 +133,7 @@ func Add(sum []int32, a, b []byte, ka, kb int32) {
 	C.tk_add((*C.int32_t)(&sum[0]), u8(a[:n]), u8(b[:n]), C.int32_t(ka), C.int32_t(kb), C.intptr_t(n))
 }
 
-// Round brings sums back to 8 bits.
+// Round converts sums to 8 bits.
 func Round(dst []byte, sum []int32) {
 	n := len(sum)
 	if n == 0 || !Fast() {
@@ -143,12 +143,12 @@ func Round(dst []byte, sum []int32) {
 	C.tk_round(u8(dst[:n]), (*C.int32_t)(&sum[0]), C.intptr_t(n))
 }
 
-// Lerp resamples a row of three samples a pixel with two weights of 11 bits each: output i is
-// of the pixels at[i] and at[i]+1, and keeps 7 bits of fraction. The destination has room for
-// one element more than it gets.
+// Lerp resamples a row of three samples per pixel with two weights of 11 bits each: output i is the
+// sum of pixels at[i] and at[i]+1, with 7 fraction bits. The destination must have room for one
+// element more than the result.
 func Lerp(dst []int16, src []byte, at []int32, weights []int16) {
 	n := len(at)
-	for n > 0 && 3*int(at[n-1])+8 > len(src) { // The vectors load 8 bytes.
+	for n > 0 && 3*int(at[n-1])+8 > len(src) { // a vector loads 8 bytes
 		n--
 	}
 	if n == 0 || !Fast() {
@@ -159,7 +159,7 @@ func Lerp(dst []int16, src []byte, at []int32, weights []int16) {
 	lerp(dst[3*n:], src, at[n:], weights[2*n:])
 }
 
-// Blend weighs two rows that Lerp made and rounds them to 8 bits as OpenCV does.
+// Blend adds two weighted rows of Lerp and rounds them to 8 bits as OpenCV does.
 func Blend(dst []byte, a, b []int16, wa, wb int16) {
 	n := len(dst)
 	if n == 0 || !Fast() {

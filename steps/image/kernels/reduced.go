@@ -14,7 +14,7 @@ const (
 	r3624 = 29692
 )
 
-// reduced transforms a row of blocks to size x size samples each: 4, 2 or 1.
+// reduced transforms a row of blocks to size x size samples each, as libjpeg's jidctred.c does.
 func reduced(dst []byte, stride, size int, coefs []int16) {
 	for ; len(coefs) >= 64; coefs = coefs[64:] {
 		in := (*[64]int16)(coefs)
@@ -32,7 +32,7 @@ func reduced(dst []byte, stride, size int, coefs []int16) {
 	}
 }
 
-// inverse4 leaves out the coefficients 4 of both directions.
+// inverse4 gives 4 x 4 samples. It ignores coefficient 4 of both directions.
 func inverse4(dst []byte, stride int, in *[64]int16) {
 	const shift = constBits - passBits + 1
 	var b [4][8]int32
@@ -60,7 +60,7 @@ func four(s0, s1, s2, s3, s5, s6, s7, round int32) (a0, a1, a2, a3 int32) {
 	return p + hi, q + lo, q - lo, p - hi
 }
 
-// inverse2 uses coefficient 0 and the odd ones.
+// inverse2 gives 2 x 2 samples from coefficient 0 and the odd ones.
 func inverse2(dst []byte, stride int, in *[64]int16) {
 	const shift = constBits - passBits + 2
 	var b [2][8]int32

@@ -1,23 +1,22 @@
 package kernels
 
-// Precision is the number of fraction bits of a weight, as Pillow has it.
+// Precision is the number of fraction bits of a weight, Pillow's PRECISION_BITS.
 const Precision = 22
 
 const half = 1 << (Precision - 1)
 
-// Taps are the weights of a resize along rows of three samples a pixel, in the order
-// that the vectors take them in: groups of four pixels, and the weights of each twice,
-// once their lower 15 bits and once the rest. Outputs whose groups would end beyond the
-// row begin earlier, with weights of 0.
+// Taps are the weights of a resize along rows of three samples per pixel, in the order of the vectors:
+// groups of four pixels, each with the lower 15 bits of its weights and then the other bits.
+// Outputs whose groups would end beyond the row begin earlier, with weights of 0.
 type Taps struct {
-	width   int // Pixels of a row.
-	groups  int // Of an output.
+	width   int // pixels of a row
+	groups  int // groups of an output
 	at      []int32
 	weights []int16
 }
 
-// Reset makes room for outputs of at most the given number of weights. It is false
-// where rows are too short for whole groups.
+// Reset allocates outputs of at most the given number of weights. It reports false if the rows are too
+// short for whole groups.
 func (t *Taps) Reset(width, outputs, most int) bool {
 	t.width, t.groups = width, (most+3)/4
 	if 4*t.groups > width {
@@ -35,7 +34,7 @@ func sized[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// Set gives output i the weights of the pixels from first on.
+// Set sets the weights of output i, for the pixels from first on.
 func (t *Taps) Set(i, first int, weights []int32) {
 	at := min(first, t.width-4*t.groups)
 	t.at[i] = int32(at)

@@ -2,7 +2,7 @@ package opencv
 
 import "math"
 
-// boxes is Area with whole factors: sums of the samples of a box, divided by their number.
+// boxes is Area with integer factors: the sum of the samples of a box, divided by their number.
 type boxes struct {
 	sums []int32
 }
@@ -41,7 +41,7 @@ func (b *boxes) add(src []byte, n, ch int) {
 }
 
 func (b *boxes) divide(line []byte, nx, ny int) {
-	if nx == 2 && ny == 2 { // Half a level is rounded up.
+	if nx == 2 && ny == 2 { // a half is rounded up
 		for i, s := range b.sums {
 			line[i] = byte((s + 2) >> 2)
 		}
@@ -53,26 +53,26 @@ func (b *boxes) divide(line []byte, nx, ny int) {
 	}
 }
 
-// means is Area with other factors: means weighed by how much of an input an output covers, in float32.
+// means is Area with other factors: means in float32, weighted by the part of each input that the output covers.
 type means struct {
 	x, y shares
 	row  []float32
 	sum  []float32
 }
 
-// share is what an input gives to an output.
+// share is the weight of an input in an output.
 type share struct {
 	in, out int32
 	weight  float32
 }
 
-// shares are those of an axis, in the order of the outputs.
+// shares has the shares of an axis, in the order of the outputs.
 type shares struct {
 	span Span
 	list []share
 }
 
-// set lists the shares of the outputs wanted.
+// set computes the shares of the outputs in the span.
 func (t *shares) set(s Span) {
 	if t.span == s {
 		return
@@ -84,10 +84,10 @@ func (t *shares) set(s Span) {
 	}
 }
 
-// slight is the part of an input that OpenCV leaves out.
+// slight is the part of an input below which OpenCV ignores it.
 const slight = 1e-3
 
-// cell appends the shares of output i, whose first input, in part, is at start.
+// cell appends the shares of output i, which begins at start.
 func (t *shares) cell(i int, start, scale float64) {
 	end, width := start+scale, min(scale, float64(t.span.In)-start)
 	last := min(int(math.Floor(end)), t.span.In-1)
@@ -128,7 +128,7 @@ func (m *means) run(j *Job, line []byte) {
 	}
 }
 
-// along makes the means of a row.
+// along computes the means of a row.
 func (m *means) along(src []byte, ch int) {
 	clear(m.row)
 	if ch == 1 {

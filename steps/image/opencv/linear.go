@@ -2,15 +2,15 @@ package opencv
 
 import "github.com/tutti-server/tutti/steps/image/kernels"
 
-// linear makes two passes with two weights. The first drops 4 bits, so that its results have 16.
+// linear runs two passes with two weights. The first drops 4 bits, so that its results fit into 16.
 type linear struct {
 	rows [2][]int16
-	have [2]int // Which row of the source each of rows is.
+	have [2]int // the row of the source in each of rows
 }
 
 func (l *linear) run(j *Job, x, y *taps, line []byte) {
 	for k := range l.rows {
-		l.rows[k], l.have[k] = sized(l.rows[k], len(line)+1), -1 // The vectors write one more.
+		l.rows[k], l.have[k] = sized(l.rows[k], len(line)+1), -1 // the vectors write one element more
 	}
 	for i := range j.Y.N {
 		a, b := l.row(j, x, y.row(i, 0)), l.row(j, x, y.row(i, 1))
@@ -20,7 +20,7 @@ func (l *linear) run(j *Job, x, y *taps, line []byte) {
 	}
 }
 
-// row gives a row of the source after the first pass.
+// row returns a row of the source after the first pass.
 func (l *linear) row(j *Job, x *taps, y int) []int16 {
 	k := y % 2
 	if l.have[k] != y {
@@ -44,7 +44,7 @@ func along1(dst []int16, src []byte, x *taps) {
 
 func along3(dst []int16, src []byte, x *taps) {
 	kernels.Lerp(dst, src, x.at[:x.high], x.weights[:2*x.high])
-	for i := x.high; i < len(x.at); i++ { // The last input alone.
+	for i := x.high; i < len(x.at); i++ { // the last input alone
 		p := src[3*int(x.at[i]):][:3]
 		for c, v := range p {
 			dst[3*i+c] = int16(int32(v) * one >> 4)

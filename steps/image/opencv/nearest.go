@@ -2,14 +2,14 @@ package opencv
 
 import "math"
 
-// places is for results whose samples are copies: which pixel of a row each pixel of the result is.
+// places has the index of the input pixel that each pixel of the output copies.
 type places struct {
 	span     Span
 	channels int
 	at       []int32
 }
 
-// place is the input that output i copies.
+// place returns the input that output i copies.
 func place(s Span, i int) int {
 	if s.In == s.Out {
 		return i

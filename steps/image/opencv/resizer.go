@@ -5,7 +5,7 @@ import "math"
 // Sampling is an interpolation of cv2.resize.
 type Sampling uint8
 
-// The samplings by the names of OpenCV: INTER_NEAREST and so on.
+// The samplings, by the names of OpenCV: Nearest is INTER_NEAREST and so on.
 const (
 	Nearest Sampling = iota
 	Linear
@@ -14,35 +14,36 @@ const (
 	Lanczos4
 )
 
-// Span is one axis of a resize: In samples become Out, of which the N from From on are made.
+// Span is one axis of a resize: In samples become Out, of which N from From on are computed. For example,
+// {In: 1920, Out: 224, From: 0, N: 224} is a whole row.
 type Span struct{ In, Out, From, N int }
 
-// scale is the number of inputs per output. OpenCV inverts a rounded quotient, which shows.
+// scale returns the number of inputs per output. OpenCV inverts a rounded quotient, which changes some bits.
 func (s Span) scale() float64 { return 1 / (float64(s.Out) / float64(s.In)) }
 
-// Source is the image that is resized.
+// Source provides the image that is resized.
 type Source interface {
-	// Line returns the samples of row y, borrowed until the next call. Rows are read at most once, in rising order.
+	// Line returns the samples of row y, borrowed until the next call. Rows are read at most once, in ascending order.
 	Line(y int) []byte
 }
 
-// Sink takes the result.
+// Sink receives the result.
 type Sink interface {
-	// Put takes row i of those that Span.N counts, borrowed until it returns.
+	// Put receives row i, from 0 to Job.Y.N-1, in order. The row is borrowed until Put returns.
 	Put(i int, row []byte)
 }
 
-// Job is one resize.
+// Job describes one resize.
 type Job struct {
 	Sampling Sampling
-	Channels int // Samples of a pixel: 1 or 3.
+	Channels int // samples per pixel: 1 or 3
 	X, Y     Span
 	From     Source
 	To       Sink
 }
 
-// Resizer does one job after another and keeps its memory and its tables between them. It is not safe for concurrent
-// use. The zero value is ready.
+// Resizer runs one job at a time and keeps its memory and tables for the next one. The zero value is ready for use. It
+// is not safe for concurrent use.
 type Resizer struct {
 	places places
 	x, y   taps
@@ -50,10 +51,10 @@ type Resizer struct {
 	wide   wide
 	boxes  boxes
 	means  means
-	line   []byte // A row of the result.
+	line   []byte // a row of the result
 }
 
-// method is the code that does a job.
+// method is the code of a sampling.
 type method uint8
 
 const (
@@ -64,7 +65,7 @@ const (
 	byMeans
 )
 
-// Run does a job. Sizes must be at least 1.
+// Run executes a job. Sizes must be at least 1.
 func (r *Resizer) Run(j *Job) {
 	r.line = sized(r.line, j.X.N*j.Channels)
 	switch j.method() {
@@ -93,7 +94,7 @@ func (r *Resizer) Run(j *Job) {
 	}
 }
 
-// method follows the special cases of OpenCV.
+// method chooses the code by the special cases of OpenCV.
 func (j *Job) method() method {
 	if j.Sampling == Nearest || j.X.In == j.X.Out && j.Y.In == j.Y.Out {
 		return byPlaces
@@ -116,7 +117,7 @@ func (j *Job) method() method {
 // epsilon is DBL_EPSILON of C.
 const epsilon = 0x1p-52
 
-// whole returns a scale as an integer, or 0 where OpenCV does not take it for one.
+// whole returns a scale as an integer, or 0 where OpenCV does not treat it as one.
 func whole(scale float64) int {
 	n := math.RoundToEven(scale)
 	if math.Abs(scale-n) >= epsilon {
@@ -125,7 +126,7 @@ func whole(scale float64) int {
 	return int(n)
 }
 
-// sized gives s with n elements, their contents unspecified.
+// sized returns s with n elements, grown if needed. The contents are unspecified.
 func sized[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)

@@ -15,7 +15,7 @@ import (
 
 var samplings = []opencv.Sampling{opencv.Nearest, opencv.Linear, opencv.Cubic, opencv.Area, opencv.Lanczos4}
 
-// record is a line of testdata/resize.gold.gz; make_gold.py says what the fields mean.
+// record is a line of testdata/resize.gold.gz; make_gold.py describes the fields.
 type record struct {
 	In   [3]int
 	At   int
@@ -48,7 +48,7 @@ func readGold(t *testing.T) (records []record) {
 	return records
 }
 
-// stream is the bytes that the images are made of.
+// stream generates the bytes of the test images.
 func stream() []byte {
 	out, state := make([]byte, 1<<16), uint32(1)
 	for i := range out {
@@ -62,7 +62,7 @@ func stream() []byte {
 type image struct {
 	pix    []byte
 	stride int
-	last   int // The last row read.
+	last   int // the last row read
 	out    []byte
 }
 
@@ -92,11 +92,11 @@ func (r *record) image(bytes []byte) *image {
 	return m
 }
 
-// TestGold compares with OpenCV, whole results by their sums and parts of them with the whole.
+// TestGold compares whole results with OpenCV by their checksums, and parts of results with the whole.
 func TestGold(t *testing.T) {
 	t.Parallel()
 	bytes := stream()
-	var z opencv.Resizer // One for all, so that what it keeps is used.
+	var z opencv.Resizer // one for all cases, so that its kept memory is used
 	for i, r := range readGold(t) {
 		x, y := opencv.Span{In: r.In[0], Out: r.Out[0], N: r.Out[0]}, opencv.Span{In: r.In[1], Out: r.Out[1], N: r.Out[1]}
 		for k, s := range samplings {
@@ -111,7 +111,7 @@ func TestGold(t *testing.T) {
 	}
 }
 
-// samePart runs a job for a part of its result.
+// samePart computes a part of a result and compares it with the whole.
 func samePart(t *testing.T, z *opencv.Resizer, j *opencv.Job, whole []byte) {
 	t.Helper()
 	m, _ := j.From.(*image)

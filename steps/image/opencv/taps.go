@@ -2,18 +2,18 @@ package opencv
 
 import "math"
 
-// tapKind says how weights are made.
+// tapKind is a kind of weights.
 type tapKind uint8
 
 const (
 	noTaps tapKind = iota
 	linearTaps
-	areaTaps // Linear, where an area would grow.
+	areaTaps // linear, for Area where a side grows
 	cubicTaps
 	lanczosTaps
 )
 
-// count is the number of weights of an output.
+// count returns the number of weights of an output.
 func (k tapKind) count() int {
 	switch k {
 	case cubicTaps:
@@ -25,23 +25,23 @@ func (k tapKind) count() int {
 	return 2
 }
 
-// one is the sum of the weights of an output.
+// one is the sum of the weights of an output: 1 with 11 fraction bits.
 const one = 1 << 11
 
-// taps are the weights of one axis. Output i is the sum of the inputs from at[i] on, times its weights; inputs beyond
-// an edge are the one at the edge.
+// taps holds the weights of one axis. Output i is the sum of the inputs from at[i] on, times its weights. Inputs beyond
+// an edge are the input at the edge.
 type taps struct {
 	kind     tapKind
 	span     Span
-	channels int // 0 down the columns.
-	n        int // Weights of an output.
+	channels int // 0 for the axis down the columns
+	n        int // weights of an output
 	at       []int32
 	weights  []int16
 	// low and high delimit the outputs that need no input beyond an edge.
 	low, high int
 }
 
-// set computes the weights, unless they are there from the last image.
+// set computes the weights, unless the last image had the same span.
 func (t *taps) set(kind tapKind, s Span, channels int) {
 	if t.kind == kind && t.span == s && t.channels == channels {
 		return
@@ -63,7 +63,7 @@ func (t *taps) set(kind tapKind, s Span, channels int) {
 	}
 }
 
-// locate gives the input at or before the centre of output i, and how far the centre is behind it.
+// locate returns the input at or before the centre of output i, and the distance from it to the centre.
 func (t *taps) locate(i int, scale float64) (at int, x float32) {
 	if t.kind == areaTaps {
 		at = int(math.Floor(float64(i) * scale))
@@ -81,7 +81,7 @@ func (t *taps) locate(i int, scale float64) (at int, x float32) {
 	if t.channels == 0 || t.n != 2 {
 		return at, x
 	}
-	switch last := t.span.In - 1; { // Along the rows alone.
+	switch last := t.span.In - 1; { // along the rows only
 	case at < 0:
 		return 0, 0
 	case at >= last:
@@ -105,7 +105,7 @@ func (t *taps) weigh(dst []int16, x float32) {
 	}
 }
 
-// cubic is the kernel with a = -0.75. Conversions to float32 forbid fused multiply-add.
+// cubic computes the weights of Keys' kernel with a = -0.75. Conversions to float32 forbid fused multiply-add.
 func cubic(w []float32, x float32) {
 	const a = float32(-0.75)
 	inner := func(x float32) float32 {
@@ -117,7 +117,7 @@ func cubic(w []float32, x float32) {
 	w[3] = 1 - w[0] - w[1] - w[2]
 }
 
-// lanczos4 is the kernel of four lobes, divided by its sum.
+// lanczos4 computes the weights of the Lanczos kernel of four lobes, divided by their sum.
 func lanczos4(w []float32, x float32) {
 	const root = 0.70710678118654752440084436210485
 	turns := [8][2]float64{{1, 0}, {-root, -root}, {0, 1}, {root, -root}, {-1, 0}, {root, root}, {0, -1}, {-root, root}}
@@ -125,7 +125,7 @@ func lanczos4(w []float32, x float32) {
 	sum := float32(0)
 	for i, t := range turns {
 		d := x + 3 - float32(i)
-		if math.Abs(float64(d)) < 1e-6 { // At an input.
+		if math.Abs(float64(d)) < 1e-6 { // at an input
 			w[i] = 1e30
 		} else {
 			y := -float64(d) * math.Pi * 0.25
@@ -139,5 +139,5 @@ func lanczos4(w []float32, x float32) {
 	}
 }
 
-// row is the source's row that tap k of output i is of.
+// row returns the row of the source for tap k of output i.
 func (t *taps) row(i, k int) int { return min(max(int(t.at[i])+k, 0), t.span.In-1) }

@@ -2,11 +2,11 @@ package opencv
 
 import "math"
 
-// wide makes two passes with four or eight weights.
+// wide runs two passes with four or eight weights.
 type wide struct {
 	rows [8][]int32
-	have [8]int // Which row of the source each of rows is.
-	edge []byte // Inputs of an output at an edge.
+	have [8]int // the row of the source in each of rows
+	edge []byte // the inputs of an output at an edge
 }
 
 // bits are the fraction bits after both passes.
@@ -17,7 +17,7 @@ func (p *wide) run(j *Job, x, y *taps, line []byte) {
 	for k := range p.rows[:n] {
 		p.rows[k], p.have[k] = sized(p.rows[k], len(line)), -1
 	}
-	// OpenCV takes this much of a whole row eight samples at a time.
+	// OpenCV computes this much of a whole row eight samples at a time.
 	vectors := min(max(j.X.Out*j.Channels&^7-j.X.From*j.Channels, 0), len(line))
 	var in [8][]int32
 	for i := range j.Y.N {
@@ -35,7 +35,7 @@ func (p *wide) run(j *Job, x, y *taps, line []byte) {
 	}
 }
 
-// row gives a row of the source after the first pass.
+// row returns a row of the source after the first pass.
 func (p *wide) row(j *Job, x *taps, y, n int) []int32 {
 	k := y % n
 	if p.have[k] != y {

@@ -2,14 +2,14 @@ package tiff
 
 import "errors"
 
-// converter brings rows of samples, a byte each, to gray or RGB, and alpha.
+// converter converts rows of samples, a byte each, to gray or RGB, and alpha.
 type converter struct {
 	h       *Header
-	levels  [256]byte    // What gray values are.
-	palette [256][3]byte // What indices are.
+	levels  [256]byte    // the samples of gray values
+	palette [256][3]byte // the colours of indices
 }
 
-// set gets ready for an image.
+// set prepares for an image.
 func (c *converter) set(h *Header) error {
 	c.h = h
 	switch h.colors {
@@ -43,7 +43,7 @@ func (c *converter) setPalette() error {
 	return nil
 }
 
-// row writes pixels from a row of samples; alpha is empty where there is none.
+// row converts a row of samples to pixels. alpha is empty where there is none.
 func (c *converter) row(pix, alpha, samples []byte) {
 	n := c.h.samples
 	colors := n
@@ -100,7 +100,7 @@ func rgb(pix, samples []byte, n int) {
 	}
 }
 
-// cmyk lays black over three inks as Pillow does.
+// cmyk converts inks and black to RGB as Pillow does.
 func cmyk(pix, samples []byte, n int) {
 	for i := range len(pix) / 3 {
 		s, p := samples[i*n:][:4], pix[3*i:][:3]
@@ -112,7 +112,7 @@ func cmyk(pix, samples []byte, n int) {
 	}
 }
 
-// divide takes out of the colours the alpha that they were multiplied by; without alpha they are black, as in Pillow.
+// divide divides the colours by the alpha that they were multiplied by. Where alpha is 0 they are black, as in Pillow.
 func divide(pix, alpha []byte) {
 	for i, a := range alpha {
 		p := pix[3*i:][:3]

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/image/tiff/lzw"
 )
 
-// The compressions.
+// The compressions that are supported.
 const (
 	compressNone     = 1
 	compressHuffman  = 2
@@ -26,13 +26,13 @@ const (
 	compressOldZip   = 32946
 )
 
-// compressionNames are those that errors call by name.
+// compressionNames are unsupported compressions that errors name.
 var compressionNames = map[uint32]string{
 	compressHuffman: "CCITT modified Huffman", compressOldJPEG: "JPEG of the old kind", 32809: "ThunderScan", 34676: "SGI LogLuv",
 	34712: "JPEG 2000", 34887: "LERC", 34925: "LZMA", 50000: "Zstandard", 50001: "WebP", 50002: "JPEG XL",
 }
 
-// readCompression refuses what is not read.
+// readCompression returns an error for unsupported compressions.
 func (h *Header) readCompression() error {
 	h.compression = h.order.number(tagCompression, compressNone)
 	if h.compression == compressOldZip {
@@ -69,12 +69,12 @@ func (h *Header) readCompression() error {
 	return h.readPredictor()
 }
 
-// rowBytes is the length of a row of a segment of one plane, before compression.
+// rowBytes returns the length of an uncompressed row of a segment of one plane.
 func (h *Header) rowBytes() int {
 	return (h.segWidth*h.planeSamples()*h.bits + 7) / 8
 }
 
-// planeSamples is the number of samples of a pixel in a plane.
+// planeSamples returns the samples per pixel in a plane.
 func (h *Header) planeSamples() int {
 	if h.planar {
 		return 1
@@ -82,7 +82,7 @@ func (h *Header) planeSamples() int {
 	return h.samples
 }
 
-// least bounds how much a file's data can be compressed.
+// least returns the smallest number of bytes that can hold the pixels of a compression.
 func (h *Header) least() int64 {
 	raw := int64(h.Height) * ((int64(h.Width)*int64(h.samples)*int64(h.bits) + 7) / 8)
 	switch h.compression {
@@ -98,9 +98,9 @@ func (h *Header) least() int64 {
 	return 0
 }
 
-// rows gives the rows of one plane of a segment.
+// rows reads the rows of one plane of a segment.
 type rows struct {
-	raw      []byte // What is left, without compression.
+	raw      []byte // the rest of uncompressed data
 	plain    bool
 	reversed bool
 	reader   io.Reader
@@ -110,7 +110,7 @@ type rows struct {
 	line     []byte
 }
 
-// open points r at segment i, of which height rows are wanted.
+// open starts reading segment i, of which height rows are needed.
 func (r *rows) open(h *Header, i, height int) error {
 	raw, err := h.segment(i, height)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *rows) open(h *Header, i, height int) error {
 	return nil
 }
 
-// openFax opens data of which Invert makes white 0, as libtiff has it.
+// openFax opens CCITT data. Invert makes white 0, as in libtiff.
 func (r *rows) openFax(h *Header, height int) error {
 	order, format := ccitt.MSB, ccitt.Group3
 	if h.reversed {
@@ -156,7 +156,7 @@ func (r *rows) openZip() (err error) {
 	return short(err)
 }
 
-// next gives the next row, borrowed. The caller may change it only where it is not plain.
+// next returns the next row, borrowed. The caller may modify it only where it is compressed.
 func (r *rows) next() ([]byte, error) {
 	n := len(r.line)
 	if !r.plain {
@@ -177,7 +177,7 @@ func (r *rows) next() ([]byte, error) {
 	return r.line, nil
 }
 
-// forget lets go of the file.
+// forget drops the references to the file.
 func (r *rows) forget() {
 	r.raw, r.packed, r.reader = nil, packBits{}, nil
 	r.data.Reset(nil)
@@ -185,7 +185,7 @@ func (r *rows) forget() {
 
 var errShort = errors.New("truncated: a strip or tile ends early")
 
-// short words the error of data that end early.
+// short returns the error of truncated data.
 func short(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errShort
@@ -193,7 +193,7 @@ func short(err error) error {
 	return err
 }
 
-// segment gives the bytes of segment i, counted over all planes.
+// segment returns the bytes of segment i, counted over all planes.
 func (h *Header) segment(i, height int) ([]byte, error) {
 	file := h.order.file
 	at := int64(h.offsets.at(i))
@@ -209,7 +209,7 @@ func (h *Header) segment(i, height int) ([]byte, error) {
 	return file[at:end], nil
 }
 
-// sized gives s with n elements, their contents unspecified.
+// sized returns s with n elements, grown if needed. The contents are unspecified.
 func sized[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)

@@ -2,18 +2,19 @@ package tiff
 
 import "github.com/tutti-server/tutti/steps/image/jpeg"
 
-// Decoder decodes one file after another. It keeps its memory between them and is not safe for concurrent use. The zero
-// value is ready.
+// Decoder decodes one file at a time and keeps its memory for the next one. The zero value is ready for use. It is not
+// safe for concurrent use.
 type Decoder struct {
 	converter converter
 	planes    []rows
-	samples   []byte // A row of a segment, a byte per sample.
-	tmp       []byte // Of predictors.
-	file      []byte // A strip that is JPEG, with its tables.
+	samples   []byte // a row of a segment, a byte per sample
+	tmp       []byte // for predictors
+	file      []byte // a JPEG strip with its tables
 }
 
-// Decode decodes the image of a header. pix has room for its pixels, of 1 or 3 bytes as the header's Gray says, and alpha,
-// where the header has alpha, a byte for each. Strips that are JPEG go through j. On an error their contents are undefined.
+// Decode decodes the image of a header from ReadHeader. pix must have room for its pixels, 1 byte each if the header is
+// Gray, else 3. alpha must have a byte per pixel if the header has Alpha. j decodes JPEG strips and tiles. On an error the
+// contents are undefined.
 func (d *Decoder) Decode(h *Header, pix, alpha []byte, j *jpeg.Decoder) error {
 	defer d.forget()
 	if err := h.checkPlaces(); err != nil {
@@ -66,7 +67,7 @@ func (d *Decoder) segment(h *Header, dst *canvas, x, y, planes int, j *jpeg.Deco
 	return nil
 }
 
-// row gives the next row of a segment, a byte per sample.
+// row returns the next row of a segment, a byte per sample.
 func (d *Decoder) row(h *Header, planes int) ([]byte, error) {
 	for p := range planes {
 		row, err := d.planes[p].next()
@@ -82,7 +83,7 @@ func (d *Decoder) row(h *Header, planes int) ([]byte, error) {
 	return d.samples, nil
 }
 
-// forget lets go of the file.
+// forget drops the references to the file.
 func (d *Decoder) forget() {
 	d.converter.h = nil
 	for i := range d.planes {
@@ -90,22 +91,22 @@ func (d *Decoder) forget() {
 	}
 }
 
-// canvas is the image that rows of segments go to.
+// canvas is the image that rows of segments are written to.
 type canvas struct {
 	h          *Header
 	pix, alpha []byte
 	converter  *converter
-	x, y       int // Where the next row goes.
-	n, rows    int // Pixels of a row and rows of the segment that lie within the image.
+	x, y       int // the pixel where the next row goes
+	n, rows    int // pixels of a row and rows of the segment inside of the image
 }
 
-// at moves to a segment.
+// at moves to the segment of column x and row y.
 func (c *canvas) at(x, y int) {
 	c.x, c.y = x, y
 	c.n, c.rows = min(c.h.segWidth, c.h.Width-x), min(c.h.segHeight, c.h.Height-y)
 }
 
-// place gives the pixels of the next row, and their alpha.
+// place returns the memory of the next row and of its alpha.
 func (c *canvas) place() (pix, alpha []byte) {
 	at, size := c.y*c.h.Width+c.x, 3
 	if c.h.Gray {
@@ -118,7 +119,7 @@ func (c *canvas) place() (pix, alpha []byte) {
 	return c.pix[at*size:][:c.n*size], alpha
 }
 
-// put takes the next row, a byte per sample.
+// put writes the next row, a byte per sample.
 func (c *canvas) put(samples []byte) {
 	pix, alpha := c.place()
 	c.converter.row(pix, alpha, samples[:c.n*c.h.samples])

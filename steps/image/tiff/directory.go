@@ -5,14 +5,14 @@ import (
 	"encoding/binary"
 )
 
-// Directory is the first image file directory of a TIFF file, which EXIF data is too. It borrows the file.
+// Directory is the first image file directory of a TIFF file. EXIF data has the same format. It borrows the file.
 type Directory struct {
 	file    []byte
 	order   binary.ByteOrder
 	entries []byte
 }
 
-// Open finds the first directory; ok is false where there is none, whole.
+// Open returns the first directory. ok is false if there is none or it is truncated.
 func Open(data []byte) (d Directory, ok bool) {
 	d.file = data
 	switch {
@@ -38,7 +38,7 @@ func Open(data []byte) (d Directory, ok bool) {
 	return d, true
 }
 
-// The types of values that are read, and the size of each.
+// The supported types of values, and their sizes.
 const (
 	typeByte      = 1
 	typeShort     = 3
@@ -46,14 +46,14 @@ const (
 	typeUndefined = 7
 )
 
-// values are those of a tag. The zero value has none.
+// values holds the values of a tag. The zero value has none.
 type values struct {
 	order binary.ByteOrder
-	size  int // Of a value: 1, 2 or 4.
+	size  int // of a value in bytes: 1, 2 or 4
 	data  []byte
 }
 
-// values finds a tag, whose values must lie within the file.
+// values returns the values of a tag, which must lie within the file.
 func (d Directory) values(tag uint16) values {
 	for e := d.entries; len(e) >= 12; e = e[12:] {
 		if d.order.Uint16(e) != tag {
@@ -81,7 +81,7 @@ func (d Directory) values(tag uint16) values {
 	return values{}
 }
 
-// len is the number of values.
+// len returns the number of values.
 func (v values) len() int {
 	if v.size == 0 {
 		return 0
@@ -89,7 +89,7 @@ func (v values) len() int {
 	return len(v.data) / v.size
 }
 
-// at is value i, which is below len.
+// at returns value i, which must be below len.
 func (v values) at(i int) uint32 {
 	switch p := v.data[i*v.size:]; v.size {
 	case 1:
@@ -101,7 +101,7 @@ func (v values) at(i int) uint32 {
 	}
 }
 
-// Number is the first value of a tag of whole numbers.
+// Number returns the first value of a tag of integers.
 func (d Directory) Number(tag uint16) (uint32, bool) {
 	v := d.values(tag)
 	if v.len() == 0 {

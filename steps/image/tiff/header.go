@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The tags that say what an image is.
+// The tags that describe an image.
 const (
 	tagWidth           = 256
 	tagHeight          = 257
@@ -30,7 +30,7 @@ const (
 	tagJPEGTables      = 347
 )
 
-// The colours that are read.
+// The supported photometric interpretations.
 const (
 	whiteIsZero = 0
 	blackIsZero = 1
@@ -45,33 +45,33 @@ const (
 	noAlpha       = 0
 	premultiplied = 1
 	straight      = 2
-	corelAlpha    = 999 // What Corel Draw 10 writes for straight.
+	corelAlpha    = 999 // written by Corel Draw 10 for straight
 )
 
 // Header is what a file claims about its first image.
 type Header struct {
 	Width, Height int
-	// Gray says whether a pixel has one sample, else it has three. Alpha says whether it has alpha, too.
+	// Gray is set if a pixel has one sample; otherwise it has three. Alpha is set if it has alpha, too.
 	Gray, Alpha bool
-	// Area is the number of pixels that are decoded: tiles may reach beyond the image.
+	// Area is the number of pixels to decode: tiles may reach beyond the image.
 	Area int64
 	// Least is the smallest number of bytes that can hold that many pixels.
 	Least int64
 
 	order       Directory
-	colors      uint32 // Photometric interpretation.
-	bits        int    // Of a sample.
+	colors      uint32 // photometric interpretation
+	bits        int    // of a sample
 	float       bool
-	samples     int // Of a pixel, alpha and others included.
+	samples     int // per pixel, with alpha and others
 	alpha       uint32
 	planar      bool
 	compression uint32
 	predictor   uint32
-	reversed    bool // Bits of a byte, the first one lowest.
+	reversed    bool // the first bit of a byte is the lowest
 	segments
 }
 
-// segments are the strips or tiles of an image: across and down, those of one plane.
+// segments describes the strips or tiles of one plane of an image.
 type segments struct {
 	segWidth, segHeight int
 	across, down        int
@@ -81,7 +81,7 @@ type segments struct {
 
 var errTruncated = errors.New("truncated before the image size")
 
-// ReadHeader reads what an image is, and refuses what Decode does not read.
+// ReadHeader reads the description of the first image. It returns an error for features that Decode does not support.
 func ReadHeader(data []byte) (Header, error) {
 	d, ok := Open(data)
 	if !ok {
@@ -105,7 +105,7 @@ func ReadHeader(data []byte) (Header, error) {
 	return h, nil
 }
 
-// checkPlaces refuses files without a place for each strip or tile.
+// checkPlaces returns an error unless every strip or tile has an offset.
 func (h *Header) checkPlaces() error {
 	n := int64(h.across) * int64(h.down)
 	if h.planar {
@@ -117,7 +117,7 @@ func (h *Header) checkPlaces() error {
 	return nil
 }
 
-// readSamples finds how samples are stored.
+// readSamples reads how samples are stored.
 func (h *Header) readSamples() error {
 	h.samples = int(min(h.order.number(tagSamples, 1), 1<<16))
 	bits := h.order.values(tagBits)
@@ -151,10 +151,10 @@ func (h *Header) readSamples() error {
 	return nil
 }
 
-// mostExtra is the largest number of samples beside the colours.
+// mostExtra is the most samples per pixel beside the colours.
 const mostExtra = 3
 
-// readColors finds what samples mean.
+// readColors reads the meaning of the samples.
 func (h *Header) readColors() error {
 	h.colors = h.order.number(tagPhotometric, whiteIsZero)
 	var colors int
@@ -185,7 +185,7 @@ func (h *Header) readColors() error {
 	case extra == 0:
 	case kinds.len() > 0:
 		h.alpha = kinds.at(0)
-	case h.colors == colorRGB: // As writers do that leave the tag out.
+	case h.colors == colorRGB: // some writers omit the tag
 		h.alpha = straight
 	}
 	if h.alpha == corelAlpha {
@@ -199,7 +199,7 @@ func (h *Header) readColors() error {
 	return nil
 }
 
-// readSegments finds the strips or tiles.
+// readSegments reads the layout of the strips or tiles.
 func (h *Header) readSegments() error {
 	s := &h.segments
 	if w, tiled := h.order.Number(tagTileWidth); tiled {

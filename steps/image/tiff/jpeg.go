@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/steps/image/kernels"
 )
 
-// jpeg decodes a segment that is a JPEG file, whose tables may stand in the directory.
+// jpeg decodes a segment that is a JPEG file. Its tables may be in the directory.
 func (d *Decoder) jpeg(h *Header, dst *canvas, i int, j *jpeg.Decoder) error {
 	file, err := d.jpegFile(h, i, dst.rows)
 	if err != nil {
@@ -44,7 +44,7 @@ var (
 	jpegEnd   = []byte{0xff, 0xd9}
 )
 
-// jpegFile puts the tables of the directory before a segment.
+// jpegFile returns a segment with the tables of the directory before it.
 func (d *Decoder) jpegFile(h *Header, i, rows int) ([]byte, error) {
 	raw, err := h.segment(i, rows)
 	if err != nil {

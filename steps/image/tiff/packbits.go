@@ -5,19 +5,19 @@ import (
 	"math/bits"
 )
 
-// packBits reads runs: a count of 0 to 127 before as many bytes and one, or one of -127 to -1 before a byte that is there
-// as many times and one.
+// packBits reads PackBits data: a count n from 0 to 127 is followed by n+1 bytes, a count from -127 to -1 by a byte that
+// is repeated 1-n times.
 type packBits struct {
 	data     []byte
-	literal  int // Bytes of the run that are left.
+	literal  int // bytes left of the run
 	repeats  int
 	value    byte
-	reversed bool // Bits of a byte, those of counts too.
+	reversed bool // the bits of every byte are reversed, counts too
 }
 
 var _ io.Reader = (*packBits)(nil)
 
-// Read is part of io.Reader.
+// Read implements io.Reader.
 func (p *packBits) Read(dst []byte) (int, error) {
 	n := 0
 	for n < len(dst) {
@@ -46,7 +46,7 @@ func (p *packBits) Read(dst []byte) (int, error) {
 	return n, nil
 }
 
-// run begins the next run; it is false at the end.
+// run starts the next run. It reports false at the end.
 func (p *packBits) run() bool {
 	if len(p.data) == 0 {
 		return false
@@ -55,7 +55,7 @@ func (p *packBits) run() bool {
 	switch n := int(int8(count)); {
 	case n >= 0:
 		p.literal = n + 1
-	case n == -128: // Nothing.
+	case n == -128: // no operation
 	case len(p.data) == 0:
 		return false
 	default:
@@ -64,7 +64,7 @@ func (p *packBits) run() bool {
 	return true
 }
 
-// byte takes the next byte.
+// byte returns the next byte.
 func (p *packBits) byte() byte {
 	b := p.data[0]
 	p.data = p.data[1:]

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// The predictors.
+// The supported predictors.
 const (
 	predictNone  = 1
-	predictLeft  = 2 // A sample is stored as what it is more than the one to its left.
-	predictFloat = 3 // Likewise for the bytes of floating point samples, the highest bytes of a row first.
+	predictLeft  = 2 // a sample is stored as the difference from the one to its left
+	predictFloat = 3 // likewise for the bytes of floating point samples, the highest bytes of a row first
 )
 
-// readPredictor refuses predictors that are not read. They count with LZW and Deflate alone.
+// readPredictor returns an error for unsupported predictors. They apply to LZW and Deflate only.
 func (h *Header) readPredictor() error {
 	h.predictor = predictNone
 	if h.compression != compressLZW && h.compression != compressDeflate {
@@ -29,7 +29,7 @@ func (h *Header) readPredictor() error {
 	return nil
 }
 
-// undo brings a row of one plane back to samples. tmp is as long as the row.
+// undo converts differences of a row of one plane to samples. tmp is as long as the row.
 func (h *Header) undo(row, tmp []byte) {
 	n := h.planeSamples()
 	switch {
@@ -53,7 +53,7 @@ func (h *Header) undo(row, tmp []byte) {
 	}
 }
 
-// undoFloat leaves the samples in the file's byte order.
+// undoFloat is undo for floating point. The samples keep the byte order of the file.
 func (h *Header) undoFloat(row, tmp []byte, n int) {
 	copy(tmp, row)
 	for i := n; i < len(tmp); i++ {
@@ -66,5 +66,5 @@ func (h *Header) undoFloat(row, tmp []byte, n int) {
 	}
 }
 
-// littleEndian tells the byte order of the samples.
+// littleEndian reports the byte order of the samples.
 func (h *Header) littleEndian() bool { return h.order.order == binary.ByteOrder(binary.LittleEndian) }

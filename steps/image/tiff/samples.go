@@ -2,8 +2,8 @@ package tiff
 
 import "math"
 
-// narrow brings a row of one plane to a byte per sample: dst[0], dst[step] and so on. Samples of fewer bits than 8 keep
-// their value.
+// narrow converts a row of one plane to a byte per sample: dst[0], dst[step] and so on. Samples of fewer than 8 bits
+// keep their value.
 func (h *Header) narrow(dst, row []byte, step int) {
 	n := (len(dst) + step - 1) / step
 	switch h.bits {
@@ -32,8 +32,7 @@ func (h *Header) narrow(dst, row []byte, step int) {
 	}
 }
 
-// clipped is a floating point sample as Pillow's conversion to 8 bits has it: without its fraction. What is not a number
-// is 0.
+// clipped converts a floating point sample to 8 bits as Pillow does: clamped, without its fraction. NaN is 0.
 func clipped(v float32) byte {
 	switch {
 	case v >= 255:

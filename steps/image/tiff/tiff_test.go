@@ -37,10 +37,10 @@ func files(tb testing.TB) map[string][]byte {
 	return out
 }
 
-// mostPixels is what a test decodes.
+// mostPixels is the most pixels that a test decodes.
 const mostPixels = 1 << 14
 
-// decode decodes a file with the memory that d has from others.
+// decode decodes a file with the memory that d keeps from others.
 func decode(d *tiff.Decoder, j *jpeg.Decoder, file []byte) (h tiff.Header, pix []byte, err error) {
 	h, err = tiff.ReadHeader(file)
 	if err != nil || h.Area > mostPixels || int64(len(file)) < h.Least {
@@ -58,7 +58,7 @@ func decode(d *tiff.Decoder, j *jpeg.Decoder, file []byte) (h tiff.Header, pix [
 	return h, slices.Concat(pix, alpha), nil
 }
 
-// set changes a tag of a little-endian file whose value stands in the directory.
+// set changes a tag of a little-endian file whose value is in the directory.
 func set(tb testing.TB, file []byte, tag uint16, value uint32) []byte {
 	tb.Helper()
 	file = bytes.Clone(file)
@@ -67,7 +67,7 @@ func set(tb testing.TB, file []byte, tag uint16, value uint32) []byte {
 	return file
 }
 
-// without renames a tag to one that nothing reads.
+// without renames a tag to one that is not read.
 func without(tb testing.TB, file []byte, tag uint16) []byte {
 	tb.Helper()
 	file = bytes.Clone(file)
@@ -88,7 +88,7 @@ func entry(tb testing.TB, file []byte, tag uint16) []byte {
 	return nil
 }
 
-// TestRefused checks that what is not read, or makes no sense, is refused by name.
+// TestRefused checks that unsupported and impossible files are refused with an error that names the reason.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	all := files(t)
@@ -139,7 +139,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestLoop takes a file whose directory names itself as the next one.
+// TestLoop decodes a file whose directory names itself as the next one.
 func TestLoop(t *testing.T) {
 	t.Parallel()
 	file := bytes.Clone(files(t)["rgbx.tif"])
@@ -151,7 +151,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestClaims checks what a header says of the work and the data that an image takes.
+// TestClaims checks Area and Least of headers.
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	all := files(t)
@@ -175,7 +175,7 @@ func TestClaims(t *testing.T) {
 // TestDeepGray checks that gray samples of 16 bits give their high byte.
 func TestDeepGray(t *testing.T) {
 	t.Parallel()
-	// The planes of an image of three samples, of which the first is read as gray.
+	// the planes of an image of three samples, the first of which is read as gray
 	for name, high := range map[string]int{"rgb16.tif": 1, "rgb16big.tif": 0} {
 		file := bytes.Clone(files(t)[name])
 		order := binary.ByteOrder(binary.LittleEndian)
@@ -185,7 +185,7 @@ func TestDeepGray(t *testing.T) {
 		at := int(order.Uint32(file[4:]))
 		for i := range int(order.Uint16(file[at:])) {
 			switch e := file[at+2+12*i:]; order.Uint16(e) {
-			case 256: // As wide as all samples of a row are.
+			case 256: // as wide as all samples of a row
 				order.PutUint32(e[8:], 3*45)
 			case 258:
 				order.PutUint32(e[4:], 1)
@@ -208,7 +208,7 @@ func TestDeepGray(t *testing.T) {
 	}
 }
 
-// FuzzDecode takes damaged files: no panic, and the same pixels in used memory as in fresh.
+// FuzzDecode decodes damaged files: no panic, and the same pixels in used memory as in new memory.
 func FuzzDecode(f *testing.F) {
 	for _, file := range files(f) {
 		f.Add(file)

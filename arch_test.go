@@ -68,6 +68,33 @@ var denials = []denial{
 // only.
 var ceilings = map[string]int{"server/*": 1, "pipeline/durable": 1}
 
+// rooms lists the packages nested in a child of a top folder, lowest first; "." is the child itself. A package may import those
+// of rows before its own. Children without an entry may import within themselves as they like.
+var rooms = map[string][][]string{
+	"server/httpapi": {{"jsonwire"}, {"transport", "tensorjson"}, {"inference", "admin", "trtis"}, {"."}},
+}
+
+// judgeRooms says why a package must not import another of the same child, or nothing if it may.
+func judgeRooms(child, from, to string) string {
+	list := rooms[child]
+	row := func(pkg string) int {
+		name := strings.TrimPrefix(strings.TrimPrefix(pkg, child), "/")
+		if name == "" {
+			name = "."
+		}
+		return slices.IndexFunc(list, func(names []string) bool { return slices.Contains(names, name) })
+	}
+	switch f, t := row(from), row(to); {
+	case list == nil:
+		return ""
+	case f < 0 || t < 0:
+		return "it is in no row of " + child + ": add it to rooms"
+	case t >= f:
+		return fmt.Sprintf("row %d of %s imports row %d", f, child, t)
+	}
+	return ""
+}
+
 // place finds the row and the entry of layers for a package path without the
 // module, and the entry's position in its row.
 func place(pkg string) (entry string, layer, pos int) {
@@ -112,7 +139,7 @@ func judge(from, to string) string {
 	case tl < 0:
 		return "it is in no layer: add it to layers"
 	case strings.HasSuffix(fe, "/*") && fe == te && unit(from) == unit(to):
-		return "" // nested in the same child
+		return judgeRooms(unit(from), from, to)
 	case tl > fl:
 		return fmt.Sprintf("upward: layer %d imports layer %d", fl, tl)
 	case tl == fl && (fl > 0 || tp >= fp):
@@ -222,6 +249,12 @@ func TestLayerRule(t *testing.T) {
 		{"server/httpapi", "backends", "layers 0 to 1 only"},
 		{"server/httpapi", "repository", "layers 0 to 1 only"},
 		{"server/httpapi", "server/grpcapi", "sideways"},
+		{"server/httpapi", "server/httpapi/inference", ""},
+		{"server/httpapi/inference", "server/httpapi/transport", ""},
+		{"server/httpapi/inference", "server/httpapi/admin", "row 2 of server/httpapi imports row 2"},
+		{"server/httpapi/transport", "server/httpapi", "row 1 of server/httpapi imports row 3"},
+		{"server/httpapi/transport", "repository", "layers 0 to 1 only"},
+		{"server/httpapi/other", "server/httpapi", "add it to rooms"},
 		{".", "repository", ""},
 		{".", "server/httpapi", ""},
 		{".", "client", "only commands"},

@@ -106,7 +106,7 @@ func TestAllocations(t *testing.T) {
 				s.ServeHTTP(w, r)
 			})
 			if got > tt.budget || w.n < 201*64 {
-				t.Errorf("%v allocations, budget %v; %d bytes answered", got, tt.budget, w.n)
+				t.Errorf("%v allocations, budget %v; %d bytes in responses", got, tt.budget, w.n)
 			}
 		})
 	}

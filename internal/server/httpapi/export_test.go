@@ -2,9 +2,9 @@ package httpapi
 
 import "strings"
 
-// Routes lists the paths of every endpoint, with and without the optional part.
+// Routes lists the paths of all endpoints, with and without the optional part.
 func Routes() (paths []string) {
-	for _, r := range routes() {
+	for _, r := range new(Server).routes() {
 		head, rest, optional := strings.Cut(r.path, "[")
 		part, tail, _ := strings.Cut(rest, "]")
 		paths = append(paths, head+tail)

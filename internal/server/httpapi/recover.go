@@ -6,29 +6,30 @@ import (
 	"net/http"
 
 	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
 
-// begun is an http.ResponseWriter that knows whether any of its response has left.
-type begun interface {
-	// Begun reports whether the status was sent.
+// beginner is an http.ResponseWriter that knows whether its response has begun. Package http1 has one.
+type beginner interface {
+	// Begun reports whether the status is set.
 	Begun() bool
 }
 
-// recovered, when deferred, logs a panic of a handler and answers 500. Where the response may have begun, it ends the
-// connection instead, so that no client takes half a response for a whole one.
+// recovered, when deferred, logs a panic of a handler and responds with 500. If the response may have begun it closes the
+// connection instead, so that no client takes a part of a response for all of it.
 func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-		panic(p) // which ends the connection on purpose
+		panic(p) // the handler wants the connection closed
 	}
-	err := recovery.Report(p, s.log, r.Method+" "+r.URL.Path, slog.String("method", r.Method), slog.String("path", r.URL.Path))
-	if b, ok := w.(begun); !ok || b.Begun() {
+	err := recovery.Report(p, s.set.Log, r.Method+" "+r.URL.Path, slog.String("method", r.Method), slog.String("path", r.URL.Path))
+	if b, ok := w.(beginner); !ok || b.Begun() {
 		panic(http.ErrAbortHandler)
 	}
 	clear(w.Header())
-	w.Header().Set("Connection", "close") // what is left of the request was not read
-	writeErrorText(w, http.StatusInternalServerError, err.Error())
+	w.Header().Set("Connection", "close") // the rest of the request is unread
+	transport.WriteErrorText(w, http.StatusInternalServerError, err.Error())
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// admits reports whether a request may use an endpoint of a category.
+// admits reports whether a request with this header may use a part of the API.
 //
 // hot: no allocation.
 func (s *Server) admits(a infer.API, h http.Header) bool {
@@ -15,8 +15,7 @@ func (s *Server) admits(a infer.API, h http.Header) bool {
 	return want == nil || want.Met(h.Get(want.Key))
 }
 
-// apiOf returns the category of a route by its path, so that a new route of a group
-// is restricted with its group.
+// apiOf returns the part of the API that a path belongs to. A new route of a group is thus restricted with its group.
 func apiOf(path string) infer.API {
 	last := path[strings.LastIndexByte(path, '/')+1:]
 	switch {

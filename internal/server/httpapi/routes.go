@@ -5,20 +5,13 @@ import (
 	"strings"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
 
-// target is what a path names.
-type target struct {
-	model   string
-	version string
-	name    string // of a repository or region
-}
+// handler serves the requests of a route.
+type handler func(w http.ResponseWriter, r *http.Request, p transport.Path)
 
-// handler answers one kind of request.
-type handler func(s *Server, w http.ResponseWriter, r *http.Request, t target)
-
-// route is a row of the table: the path may hold {model}, {version} (digits) and
-// {name}, and an optional part in brackets.
+// route is a row of the table. Its path may have {model}, {version} (digits) and {name}, and one optional part in brackets.
 type route struct {
 	methods string
 	path    string
@@ -31,53 +24,54 @@ const (
 	getPost = http.MethodGet + " " + http.MethodPost
 )
 
-// routes lists every endpoint; of two that match a path, the first has it.
-func routes() []route {
+// routes lists every endpoint. Of two that match a path, the first serves it.
+func (s *Server) routes() []route {
+	i, a, t := s.inference, s.admin, s.trtis
 	return []route{
-		{post, "/v2/models/{model}[/versions/{version}]/infer", (*Server).inferModel},
-		{get, "/v2", (*Server).serverMetadata},
-		{get, "/v2/health/live", (*Server).live},
-		{get, "/v2/health/ready", (*Server).ready},
-		{get, "/v2/models/stats", (*Server).statistics},
-		{get, "/v2/models/{model}[/versions/{version}]", (*Server).modelMetadata},
-		{get, "/v2/models/{model}[/versions/{version}]/ready", (*Server).modelReady},
-		{get, "/v2/models/{model}[/versions/{version}]/config", (*Server).modelConfig},
-		{get, "/v2/models/{model}[/versions/{version}]/stats", (*Server).statistics},
-		{post, "/v2/models/{model}[/versions/{version}]/generate", (*Server).generate},
-		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", (*Server).generateStream},
-		{getPost, "/v2/models/{model}/trace/setting", (*Server).traceSetting},
-		{getPost, "/v2/trace/setting", (*Server).traceSetting},
-		{getPost, "/v2/logging", (*Server).logging},
-		{post, "/v2/repository[/{name}]/index", (*Server).repositoryIndex},
-		{post, "/v2/repository[/{name}]/models/{model}/load", (*Server).loadModel},
-		{post, "/v2/repository[/{name}]/models/{model}/unload", (*Server).unloadModel},
-		{get, "/v2/systemsharedmemory[/region/{name}]/status", (*Server).systemStatus},
-		{post, "/v2/systemsharedmemory[/region/{name}]/register", (*Server).systemRegister},
-		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", (*Server).systemUnregister},
-		{get, "/v2/cudasharedmemory[/region/{name}]/status", (*Server).cudaStatus},
-		{post, "/v2/cudasharedmemory[/region/{name}]/register", (*Server).cudaRegister},
-		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", (*Server).cudaUnregister},
-		{get, "/api/health/live", (*Server).legacyLive},
-		{get, "/api/health/ready", (*Server).legacyReady},
-		{get, "/api/status[/{model}]", (*Server).legacyServerStatus},
+		{post, "/v2/models/{model}[/versions/{version}]/infer", i.Infer},
+		{get, "/v2", a.ServerMetadata},
+		{get, "/v2/health/live", a.Live},
+		{get, "/v2/health/ready", a.Ready},
+		{get, "/v2/models/stats", a.Statistics},
+		{get, "/v2/models/{model}[/versions/{version}]", a.ModelMetadata},
+		{get, "/v2/models/{model}[/versions/{version}]/ready", a.ModelReady},
+		{get, "/v2/models/{model}[/versions/{version}]/config", a.ModelConfig},
+		{get, "/v2/models/{model}[/versions/{version}]/stats", a.Statistics},
+		{post, "/v2/models/{model}[/versions/{version}]/generate", i.Generate},
+		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", i.GenerateStream},
+		{getPost, "/v2/models/{model}/trace/setting", a.TraceSetting},
+		{getPost, "/v2/trace/setting", a.TraceSetting},
+		{getPost, "/v2/logging", a.Logging},
+		{post, "/v2/repository[/{name}]/index", a.RepositoryIndex},
+		{post, "/v2/repository[/{name}]/models/{model}/load", a.LoadModel},
+		{post, "/v2/repository[/{name}]/models/{model}/unload", a.UnloadModel},
+		{get, "/v2/systemsharedmemory[/region/{name}]/status", a.SystemStatus},
+		{post, "/v2/systemsharedmemory[/region/{name}]/register", a.SystemRegister},
+		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", a.SystemUnregister},
+		{get, "/v2/cudasharedmemory[/region/{name}]/status", a.CUDAStatus},
+		{post, "/v2/cudasharedmemory[/region/{name}]/register", a.CUDARegister},
+		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", a.CUDAUnregister},
+		{get, "/api/health/live", t.Live},
+		{get, "/api/health/ready", t.Ready},
+		{get, "/api/status[/{model}]", t.Status},
 	}
 }
 
-// maxSegments is the length of the longest path.
+// maxSegments is the number of segments of the longest path.
 const maxSegments = 8
 
-// pattern is one path of a route, split.
+// pattern is one path of a route, split into segments.
 type pattern struct {
 	segments []string
 	methods  string
 	serve    handler
 	api      infer.API
-	infers   bool // its handler reads the body by itself
-	// errorType is the Content-Type of errors and of responses without a body, nil for none.
+	infers   bool // an infer request, whose handler sets its own deadlines for the body
+	// errorType is the Content-Type of errors and of empty responses; nil for none.
 	errorType []string
 }
 
-// table finds a path's pattern among those with as many segments.
+// table has the patterns by their number of segments.
 type table [maxSegments + 1][]pattern
 
 func compile(list []route) *table {
@@ -100,23 +94,23 @@ func (t *table) add(r route, path string) {
 	})
 }
 
-// errorTypeOf returns a route's errorType by its path. What Triton's handlers do not type, its HTTP library calls text,
-// JSON or not: health, and what is wrong with an inference request before its body is read.
+// errorTypeOf returns the errorType of a path. Triton's HTTP library labels as text what its handlers leave without a type: health,
+// and errors of an infer request before its body is read.
 func errorTypeOf(path string) []string {
 	switch {
 	case strings.HasPrefix(path, "/api/"):
 		return nil
 	case apiOf(path) == infer.APIHealth, strings.HasSuffix(path, "/infer"):
-		return textType
+		return transport.TextType
 	default:
-		return jsonType
+		return transport.JSONType
 	}
 }
 
-// find returns the pattern that path matches, or nil, and what the path names.
+// find returns the pattern that matches a path, or nil, and sets the variable parts in to.
 //
 // hot: no allocation.
-func (t *table) find(path string, to *target) *pattern {
+func (t *table) find(path string, to *transport.Path) *pattern {
 	var buf [maxSegments]string
 	segments, ok := split(path, buf[:0])
 	if !ok {
@@ -146,20 +140,20 @@ func split(path string, into []string) ([]string, bool) {
 	return into, true
 }
 
-func (p *pattern) match(segments []string, to *target) bool {
-	*to = target{}
+func (p *pattern) match(segments []string, to *transport.Path) bool {
+	*to = transport.Path{}
 	for i, want := range p.segments {
 		got := segments[i]
 		switch want {
 		case "{model}":
-			to.model = got
+			to.Model = got
 		case "{version}":
-			to.version = got
+			to.Version = got
 			if !digits(got) {
 				return false
 			}
 		case "{name}":
-			to.name = got
+			to.Name = got
 		default:
 			if got != want {
 				return false
@@ -181,7 +175,7 @@ func digits(s string) bool {
 	return true
 }
 
-// allows reports whether the route takes a method.
+// allows reports whether the route accepts a method.
 func (p *pattern) allows(method string) bool {
 	return p.methods == method || p.methods == getPost && (method == get || method == post)
 }

@@ -1,0 +1,116 @@
+package inference
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
+)
+
+// decode reads the body into x.req. The body is JSON followed by the binary tensors; the header has the length of the JSON, which
+// is all of the body without the header. A body that is empty or has no JSON is the model's only input in raw bytes.
+func (x *exchange) decode(h http.Header) error {
+	n, err := transport.JSONSize(h, x.in.Left())
+	x.parsing = err == nil && !x.in.Compressed()
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		x.body, err = x.in.ReadRest(x.body[:0])
+	case n > 0:
+		x.body, err = x.in.ReadHead(x.body[:0], n)
+	default:
+		x.body, err = x.in.ReadJSON(x.body[:0])
+	}
+	if err != nil {
+		return err
+	}
+	x.parsing = true
+	if n == 0 || len(x.body) == 0 {
+		return x.decodeRaw()
+	}
+	if err := x.parse(x.body); err != nil {
+		return err
+	}
+	return x.readTensors()
+}
+
+// readTensors reads the tensors that follow the JSON or are in shared memory, and checks all inputs.
+func (x *exchange) readTensors() (err error) {
+	for i := range x.inputs {
+		switch in := &x.inputs[i]; {
+		case in.have.has(hasBinary):
+			err = x.readBinary(in, &x.req.Inputs[i])
+		case in.have.has(hasRegion):
+			err = x.readShared(in, &x.req.Inputs[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch end, err := x.in.AtEnd(); {
+	case err != nil:
+		return err
+	case !end:
+		return status.Errorf(status.InvalidArg, "unexpected additional input data for model '%s'", x.req.Model)
+	}
+	return x.checkInputs()
+}
+
+func (x *exchange) checkInputs() error {
+	if err := x.req.CheckNames(); err != nil {
+		return err
+	}
+	return x.req.CheckInputs()
+}
+
+// readBinary reads one tensor from the body.
+func (x *exchange) readBinary(in *input, to *infer.Named) (err error) {
+	if left := x.in.Left(); left >= 0 && in.size > left {
+		return x.tooShort(in, in.size-left)
+	}
+	want, err := infer.ShapeSize(in.name, in.dtype, in.shape)
+	if err != nil {
+		return err
+	}
+	if want >= 0 && want != in.size {
+		return x.req.SizeError(in.name, want, in.size)
+	}
+	if err := x.in.CheckSize(in.size); err != nil {
+		return err
+	}
+	if to.Tensor, err = x.allocCharged(in, int(in.size)); err != nil {
+		return err
+	}
+	n, err := x.in.ReadFull(to.Tensor.Bytes())
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return x.tooShort(in, in.size-int64(n))
+	}
+	return err
+}
+
+func (x *exchange) tooShort(in *input, by int64) error {
+	return status.Errorf(status.InvalidArg, "unexpected size for input '%s', expecting %d additional bytes for model '%s'",
+		in.name, by, x.req.Model)
+}
+
+// alloc charges size bytes and returns a tensor of the input's type and shape with them.
+func (x *exchange) alloc(in *input, size int) (tensor.Tensor, error) {
+	if err := x.in.Charge.Take(int64(size)); err != nil {
+		return tensor.Tensor{}, err
+	}
+	return x.allocCharged(in, size)
+}
+
+// allocCharged is alloc for bytes that are charged already.
+func (x *exchange) allocCharged(in *input, size int) (tensor.Tensor, error) {
+	b, err := x.srv.Alloc.Alloc(size)
+	if err != nil {
+		return tensor.Tensor{}, err
+	}
+	return tensor.Tensor{DType: in.dtype, Shape: in.shape, Buf: b, Len: size}, nil
+}

@@ -1,0 +1,197 @@
+package inference
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+const notOneResponse = "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"
+
+var eventType = []string{"text/event-stream; charset=utf-8"}
+
+// Generate responds with the model's only response as one flat JSON object.
+func (s *Service) Generate(w http.ResponseWriter, r *http.Request, p transport.Path) {
+	s.generate(w, r, p, false, func(x *exchange, q *responseQueue, cancel context.CancelFunc) {
+		first, n, err := onlyResponse(q, cancel)
+		defer first.Release()
+		switch {
+		case n == 0 && err != nil:
+			transport.WriteError(w, err)
+		case n == 1 && err != nil:
+			transport.WriteErrorText(w, http.StatusOK, err.Error())
+		case n != 1:
+			// The first response, or the end without one, has decided the status.
+			transport.WriteErrorText(w, http.StatusOK, notOneResponse)
+		default:
+			x.respondGenerate(w, first)
+		}
+	})
+}
+
+// GenerateStream responds with each of the model's responses as a server-sent event.
+func (s *Service) GenerateStream(w http.ResponseWriter, r *http.Request, p transport.Path) {
+	s.generate(w, r, p, true, func(x *exchange, q *responseQueue, cancel context.CancelFunc) {
+		// A client that reads nothing holds the model back, so each event must be read within the stall time.
+		e := eventWriter{x: x, w: w, cancel: cancel, slow: s.Limits.Writer(w)}
+		for {
+			resp, err := q.next()
+			if resp == nil {
+				e.end(err)
+				return
+			}
+			e.response(resp)
+			resp.Release()
+		}
+	})
+}
+
+// generate reads and submits a generate request, and calls respond to empty the queue of its responses. A model that may have
+// more than one response runs on another goroutine, since this one must take them.
+func (s *Service) generate(w http.ResponseWriter, r *http.Request, p transport.Path, stream bool,
+	respond func(*exchange, *responseQueue, context.CancelFunc),
+) {
+	x := s.newExchange()
+	defer x.release()
+	x.req = infer.NewRequest()
+	desc, err := x.readGenerate(w, r, p)
+	x.received(r.Header)
+	if err != nil {
+		x.reject(p, err)
+		s.Limits.Reject(w, r, err)
+		return
+	}
+	q := newResponseQueue()
+	defer q.release()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	req := x.req
+	x.req = nil
+	req.Async = stream || desc.Decoupled
+	s.Inferer.Submit(ctx, req, q)
+	respond(x, q, cancel)
+}
+
+// readGenerate decodes the request.
+func (x *exchange) readGenerate(w http.ResponseWriter, r *http.Request, p transport.Path) (*infer.Description, error) {
+	if _, err := infer.ParseVersion(p.Version); err != nil {
+		return nil, err
+	}
+	if err := transport.RequireIdentity(r); err != nil {
+		return nil, err
+	}
+	desc, err := x.describe(p)
+	if err == nil {
+		err = x.decodeGenerate(w, r)
+	}
+	return desc, err
+}
+
+// onlyResponse waits for all responses and returns the first, an empty one when there is none, and their number. It cancels the
+// request after the second.
+func onlyResponse(q *responseQueue, cancel context.CancelFunc) (first *infer.Response, n int, err error) {
+	for {
+		resp, err := q.next()
+		switch {
+		case resp == nil && first == nil:
+			return infer.NewResponse(), n, err
+		case resp == nil:
+			return first, n, err
+		case first == nil:
+			first = resp
+		default:
+			resp.Release()
+			cancel()
+		}
+		n++
+	}
+}
+
+func (x *exchange) respondGenerate(w http.ResponseWriter, resp *infer.Response) {
+	var err error
+	resp.Trace.Mark(tracing.HTTPSendStart)
+	defer resp.Trace.Mark(tracing.HTTPSendEnd)
+	x.in.Charge.Add(resp.Size())
+	if x.out, err = x.appendResponse(x.out[:0], resp); err != nil {
+		transport.WriteError(w, err)
+		return
+	}
+	x.in.Charge.Add(int64(len(x.out)))
+	transport.WriteBody(w, x.out)
+}
+
+// eventWriter writes server-sent events.
+type eventWriter struct {
+	x      *exchange
+	w      http.ResponseWriter
+	cancel context.CancelFunc // cancels the request
+	slow   transport.Writer
+	begun  bool
+	broken bool // the client has disconnected
+}
+
+// response sends a response as an event. One that has no JSON form becomes an error event.
+func (e *eventWriter) response(resp *infer.Response) {
+	if e.broken {
+		return
+	}
+	x := e.x
+	resp.Trace.Mark(tracing.HTTPSendStart)
+	defer resp.Trace.Mark(tracing.HTTPSendEnd)
+	b, err := x.appendResponse(append(x.out[:0], "data: "...), resp)
+	x.out = b
+	if err != nil {
+		e.failure(err)
+		return
+	}
+	size := resp.Size() + int64(len(b))
+	x.in.Charge.Add(size)
+	e.send(http.StatusOK)
+	x.in.Charge.Give(size)
+}
+
+// end completes the stream. A request that failed before its first response and execution has a plain error response.
+func (e *eventWriter) end(err error) {
+	switch {
+	case e.broken:
+	case err == nil && !e.begun:
+		e.w.Header()["Content-Type"] = eventType
+	case err == nil:
+	case !e.begun && notStarted(err):
+		transport.WriteError(e.w, err)
+		return
+	default:
+		e.failure(err)
+	}
+	if e.begun {
+		e.slow.End()
+	}
+}
+
+// failure sends an error as an event. As the first event it sets the status.
+func (e *eventWriter) failure(err error) {
+	e.x.out = transport.AppendError(append(e.x.out[:0], "data: "...), status.Text(err))
+	e.send(status.CodeOf(err).HTTP())
+}
+
+// send completes the event in x.out and flushes it. An error of the connection cancels the request.
+func (e *eventWriter) send(code int) {
+	e.x.out = append(e.x.out, "\n\n"...)
+	if !e.begun {
+		e.begun = true
+		e.w.Header()["Content-Type"] = eventType
+		e.w.WriteHeader(code)
+	}
+	_, err := e.slow.Write(e.x.out)
+	if err == nil {
+		err = http.NewResponseController(e.w).Flush()
+	}
+	if err != nil {
+		e.broken = true
+		e.cancel()
+	}
+}

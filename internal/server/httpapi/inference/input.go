@@ -1,0 +1,188 @@
+package inference
+
+import (
+	"math"
+
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/server/httpapi/jsonwire"
+	"github.com/tutti-server/tutti/internal/server/httpapi/tensorjson"
+)
+
+// readInput reads one element of inputs.
+func (x *exchange) readInput() error {
+	if x.p.Peek() != '{' {
+		return new(input).checkSource()
+	}
+	x.inputs = append(x.inputs, input{})
+	in := &x.inputs[len(x.inputs)-1]
+	if err := x.p.Members(func(name []byte) error { return x.readInputMember(in, name) }); err != nil {
+		return err
+	}
+	return x.completeInput(in)
+}
+
+func (x *exchange) readInputMember(in *input, name []byte) error {
+	switch {
+	case string(name) == "name" && in.have.first(hasName):
+		text, err := x.p.Text("name")
+		in.name = x.names.of(text)
+		return err
+	case string(name) == "datatype" && in.have.first(hasDatatype):
+		text, err := x.p.Text("datatype")
+		in.dtype = parseDType(text)
+		return err
+	case string(name) == "shape" && in.have.first(hasShape):
+		return x.readShape(in)
+	case string(name) == "parameters" && in.have.first(hasParameters):
+		if x.p.Peek() == '{' {
+			return x.p.Members(func(name []byte) error { return x.readInputParameter(in, name) })
+		}
+	case string(name) == "data" && in.have.first(hasData):
+		const known = hasName | hasDatatype | hasShape
+		if in.have&known == known && !in.have.has(hasBinary|hasRegion) {
+			in.have |= isDecoded
+			return x.readData(in)
+		}
+		in.data = x.p.Mark()
+	}
+	return x.p.Skip()
+}
+
+// parseDType returns the type with a name of the protocol, such as "FP32", and Invalid for any other.
+//
+// hot: no allocation.
+func parseDType(name []byte) tensor.DType {
+	for d := tensor.Bool; d <= tensor.BF16; d++ {
+		if string(name) == d.String() {
+			return d
+		}
+	}
+	return tensor.Invalid
+}
+
+// readShape reads an input's dimensions. One beyond an int64 becomes negative, which a later check rejects.
+func (x *exchange) readShape(in *input) error {
+	if x.p.Peek() != '[' {
+		return jsonwire.Unable("shape", jsonwire.NotArray)
+	}
+	var few [8]int64
+	dims := few[:0]
+	err := x.p.Elements(func() error {
+		d, err := x.p.Unsigned("shape")
+		dims = append(dims, int64(d))
+		return err
+	})
+	if err == nil {
+		in.shape = tensor.Of(dims...)
+	}
+	return err
+}
+
+func (x *exchange) readInputParameter(in *input, name []byte) error {
+	if string(name) == "binary_data_size" && in.have.first(hasBinary) {
+		n, err := x.p.Unsigned("binary_data_size")
+		in.size = int64(min(n, math.MaxInt64))
+		return err
+	}
+	return x.readRegionParameter(name, &in.region, &in.have)
+}
+
+// completeInput checks an input's members together, and reads data that came before its type or shape.
+func (x *exchange) completeInput(in *input) error {
+	if err := in.checkSource(); err != nil {
+		return err
+	}
+	switch {
+	case !in.have.has(hasName):
+		return jsonwire.Missing("name")
+	case !in.have.has(hasDatatype):
+		return jsonwire.Missing("datatype")
+	case !in.have.has(hasShape):
+		return jsonwire.Missing("shape")
+	}
+	if in.have.has(hasData) && !in.have.has(isDecoded) {
+		end := x.p.Mark()
+		x.p.Reset(in.data)
+		if err := x.readData(in); err != nil {
+			return err
+		}
+		x.p.Reset(end)
+	}
+	x.req.Inputs = append(x.req.Inputs, infer.Named{Name: in.name, Tensor: in.tensor.Move()})
+	return nil
+}
+
+// checkSource verifies that an input has exactly one source of data.
+func (in *input) checkSource() error {
+	switch in.have & (hasData | hasBinary | hasRegion) {
+	case hasData, hasBinary, hasRegion:
+		return nil
+	}
+	text := "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', " +
+		"'shared_memory_region' in 'parameters'. But"
+	set := " set"
+	if in.have.has(hasData) {
+		set += " 'data'"
+	}
+	if in.have.has(hasBinary) {
+		set += " 'binary_data_size'"
+	}
+	if in.have.has(hasRegion) {
+		set += " 'shared_memory_region'"
+	}
+	if !in.have.has(hasData | hasBinary | hasRegion) {
+		set = " no field is set"
+	}
+	return status.Errorf(status.InvalidArg, "%s%s", text, set)
+}
+
+// readData reads an input's JSON data, flat or nested, into a new tensor.
+func (x *exchange) readData(in *input) error {
+	if x.p.Peek() != '[' {
+		return jsonwire.Unable("data", jsonwire.NotArray)
+	}
+	size, err := infer.ShapeSize(in.name, in.dtype, in.shape)
+	if err == nil {
+		err = tensorjson.Readable(in.name, in.dtype)
+	}
+	if err != nil {
+		return err
+	}
+	switch elements := in.shape.Elements(); {
+	case elements == 0:
+		if err := x.p.Skip(); err != nil {
+			return err
+		}
+		in.tensor, err = x.alloc(in, 0)
+		return err
+	case in.dtype == tensor.Bytes:
+		// The number of strings is checked together with the other inputs.
+		start := x.p.Mark()
+		if _, size, err = tensorjson.Measure(&x.p, tensor.Bytes); err != nil {
+			return err
+		}
+		x.p.Reset(start)
+	case size <= x.in.Max() && elements > int64(x.p.Rest()):
+		// Every element takes at least a digit and a comma. A shape that the document cannot fill must cost no memory.
+		return tensorjson.WrongShape()
+	}
+	return x.fillInput(in, size, false)
+}
+
+// fillInput allocates the input's tensor and reads its data at the cursor.
+func (x *exchange) fillInput(in *input, size int64, exact bool) (err error) {
+	if size > x.in.Max() {
+		return status.Errorf(status.InvalidArg, "JSON input '%s' has a byte_size (%d bytes) that exceeds the maximum allowed value "+
+			"of %d bytes. Use --http-max-input-size to increase the limit.", in.name, size, x.in.Max())
+	}
+	if in.tensor, err = x.alloc(in, int(size)); err != nil {
+		return err
+	}
+	if err := tensorjson.Fill(&x.p, &in.tensor, in.name, exact); err != nil {
+		in.tensor.Release()
+		return err
+	}
+	return nil
+}

@@ -59,7 +59,7 @@ func (r *Repository) node(p *plan.Plan, i int) inspect.NodeView {
 		Node: i, Name: n.Name, Model: n.Model, Version: n.Signature.Version, MaxBatch: n.Signature.MaxBatch, Site: "host",
 		Places: []string{}, Ensembles: append([]string{}, n.Ensembles...), Stream: n.Stream, Inflight: n.MaxInflight,
 	}
-	if n.Site == plan.OnDevice {
+	if n.OnDevice {
 		v.Site = "device"
 	}
 	for _, at := range n.Places {
@@ -112,7 +112,7 @@ func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
 			in := &n.Signature.Inputs[port]
 			shape := in.FullDims(n.Signature.MaxBatch)
 			e := inspect.EdgeView{From: producer(p, slot), To: to, Tensor: p.Names[slot], Input: in.Name, Type: in.DType.String(), Shape: append([]int64{}, shape.Dims()...)}
-			r.addCopies(&e, n, p.Moves, plan.Use{Node: int32(to), Port: int32(port)}, slot)
+			r.addCopies(&e, n, p.Copies, plan.InputRef{Node: int32(to), Port: int32(port)}, slot)
 			list = append(list, e)
 		}
 	}
@@ -130,11 +130,11 @@ func (r *Repository) edges(p *plan.Plan) []inspect.EdgeView {
 }
 
 // addCopies sets where an edge's tensor is copied to, and the bytes copied so far.
-func (r *Repository) addCopies(e *inspect.EdgeView, n *plan.Node, moves []plan.Move, use plan.Use, slot plan.Slot) {
+func (r *Repository) addCopies(e *inspect.EdgeView, n *plan.Node, moves []plan.Copy, use plan.InputRef, slot plan.Slot) {
 	for i := range moves {
-		if moves[i].Slot == slot && (moves[i].Use == use || use.Node >= 0 && moves[i].Use.Node == use.Node) {
+		if moves[i].Slot == slot && (moves[i].Reader == use || use.Node >= 0 && moves[i].Reader.Node == use.Node) {
 			e.Place = "host"
-			if moves[i].To.Site == plan.OnDevice {
+			if moves[i].To.OnDevice {
 				e.Place = "device"
 			}
 		}

@@ -159,7 +159,7 @@ type lookup struct {
 }
 
 var (
-	_ plan.Spaces = lookup{}
+	_ plan.NamespaceLookup = lookup{}
 	_ plan.Namer  = lookup{}
 )
 

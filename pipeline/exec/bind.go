@@ -62,7 +62,7 @@ func (r *run) want() error {
 			r.outputs = append(r.outputs, int32(i))
 		}
 		r.wanted = p.AllNodes
-		r.depth = r.x.answers(r.outputs)
+		r.respondAt()
 		return nil
 	}
 	clear(r.subset)
@@ -75,12 +75,19 @@ func (r *run) want() error {
 			return r.invalid("output '%s' already exists in request", name)
 		}
 		r.outputs = append(r.outputs, int32(o))
-		r.subset.Or(p.OutputNodes[o])
+		r.subset.AddAll(p.OutputNodes[o])
 	}
 	r.wanted = r.subset
-	r.depth = r.x.answers(r.outputs)
-	r.waive()
+	r.respondAt()
+	r.skipUnneeded()
 	return nil
+}
+
+// respondAt notes the segment that responds, in a divided plan.
+func (r *run) respondAt() {
+	if r.sub != nil {
+		r.sub.depth = r.x.lastSegment(r.outputs)
+	}
 }
 
 func (r *run) invalid(format string, args ...any) error {

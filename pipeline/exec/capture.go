@@ -12,23 +12,23 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// A request that is captured shows its film the tensors that it came with and those of
-// every step, once each, under the name of who made them.
+// The recorder of a captured request receives the request's tensors and those of every step,
+// each once, under the name of the step that wrote it.
 
-// shots returns what a film calls the tensor of every slot, by the plan's numbers. They are made when the
+// captureEdges describes the tensor of every slot to a recorder, by slot. It is made when the
 // first request is captured.
-func (x *Executor) shots() []tracing.Edge {
-	x.shotsOnce.Do(func() {
+func (x *Executor) captureEdges() []tracing.Edge {
+	x.edgesOnce.Do(func() {
 		list := make([]tracing.Edge, x.plan.Slots)
 		for s := range list {
 			list[s] = x.edge(plan.Slot(s))
 		}
-		x.shotList = list
+		x.edgeList = list
 	})
-	return x.shotList
+	return x.edgeList
 }
 
-// edge describes a slot, with what the parts behind this one know of it.
+// edge describes the tensor of a slot, with its readers in later segments.
 func (x *Executor) edge(s plan.Slot) tracing.Edge {
 	p := x.plan
 	e := tracing.Edge{Node: -1, Step: tracing.RequestStep, Tensor: p.Names[s], Names: []string{p.Names[s]}, Models: []string{p.Signature.Model}}
@@ -45,36 +45,36 @@ func (x *Executor) edge(s plan.Slot) tracing.Edge {
 		n := &p.Nodes[i]
 		for port, out := range n.Out {
 			if out == s {
-				made(&e, n, x.first+int32(i), port)
+				setProducer(&e, n, x.first+int32(i), port)
 			}
 		}
 		for port, in := range n.In {
 			if in == s {
 				e.Readers = append(e.Readers, n.Name+"."+n.Signature.Inputs[port].Name)
 				e.Names = append(e.Names, n.Signature.Inputs[port].Name)
-				involve(&e, n)
+				addModels(&e, n)
 			}
 		}
 	}
-	x.leaves(&e, s)
-	x.crosses(&e, s)
+	x.addOutputs(&e, s)
+	x.addShared(&e, s)
 	return e
 }
 
-// made says which step makes a tensor.
-func made(e *tracing.Edge, n *plan.Node, number int32, port int) {
+// setProducer notes the step that writes a tensor.
+func setProducer(e *tracing.Edge, n *plan.Node, number int32, port int) {
 	e.Node, e.Step, e.Tensor = number, n.Name, n.Signature.Outputs[port].Name
 	e.Names = append(e.Names, e.Tensor)
-	involve(e, n)
+	addModels(e, n)
 }
 
-// involve adds a step's model and the ensembles around it.
-func involve(e *tracing.Edge, n *plan.Node) {
+// addModels adds a step's model and the ensembles that contain it.
+func addModels(e *tracing.Edge, n *plan.Node) {
 	e.Models = append(append(e.Models, n.Model), n.Ensembles...)
 }
 
-// leaves adds the answers that a slot goes into.
-func (x *Executor) leaves(e *tracing.Edge, s plan.Slot) {
+// addOutputs adds the outputs of the response that a slot is.
+func (x *Executor) addOutputs(e *tracing.Edge, s plan.Slot) {
 	for i, out := range x.plan.Outputs {
 		if out == s {
 			name := x.plan.Signature.Outputs[i].Name
@@ -83,14 +83,14 @@ func (x *Executor) leaves(e *tracing.Edge, s plan.Slot) {
 	}
 }
 
-// crosses adds what the next part knows of a slot that it shares.
-func (x *Executor) crosses(e *tracing.Edge, s plan.Slot) {
+// addShared adds the readers of a shared tensor in the next segment.
+func (x *Executor) addShared(e *tracing.Edge, s plan.Slot) {
 	if x.next == nil {
 		return
 	}
-	for _, in := range x.next.part.Imports {
+	for _, in := range x.next.segment.Shared {
 		if in.From == s {
-			far := &x.next.shots()[in.To]
+			far := &x.next.captureEdges()[in.To]
 			e.Names, e.Models = append(e.Names, far.Names...), append(e.Models, far.Models...)
 			for _, r := range far.Readers {
 				if !slices.Contains(e.Readers, r) {
@@ -101,41 +101,41 @@ func (x *Executor) crosses(e *tracing.Edge, s plan.Slot) {
 	}
 }
 
-// captureInputs keeps the tensors that a request came with.
+// captureInputs records the tensors of a request.
 func (r *run) captureInputs(f tracing.Film) {
-	edges := r.x.shots()
+	edges := r.x.captureEdges()
 	for _, s := range r.x.plan.Inputs {
 		r.capture(f, edges[s], 0, &r.slots[s])
 	}
 }
 
-// captureOutputs keeps what a step has made for others to read.
-func (r *run) captureOutputs(f tracing.Film, n *plan.Node, w *scheduler.Task) {
-	edges := r.x.shots()
-	for port, s := range n.Out {
+// captureOutputs records the tensors that a step wrote for other steps.
+func (r *run) captureOutputs(f tracing.Film, task *scheduler.Task) {
+	edges := r.x.captureEdges()
+	for port, s := range r.x.plan.Nodes[task.Node].Out {
 		if s != plan.None {
-			r.capture(f, edges[s], r.wave.number, &w.Out[port])
+			r.capture(f, edges[s], r.subNumber(), &task.Out[port])
 		}
 	}
 }
 
-// captureWave keeps the answer of a decoupled step that has started wave r.
-func (r *run) captureWave(f tracing.Film, out []tensor.Tensor) {
-	up := r.wave.up.x
-	for port, s := range r.x.part.Ports {
+// captureSubRun records the response of a decoupled step that started sub-run r.
+func (r *run) captureSubRun(f tracing.Film, out []tensor.Tensor) {
+	up := r.sub.parent.x
+	for port, s := range r.x.segment.Ports {
 		if s == plan.None {
 			continue
 		}
-		e := r.x.shots()[s]
+		e := r.x.captureEdges()[s]
 		e.Names, e.Models = slices.Clone(e.Names), slices.Clone(e.Models)
-		made(&e, &up.plan.Nodes[up.part.Producer], up.first+up.part.Producer, port)
-		r.capture(f, e, r.wave.number, &out[port])
+		setProducer(&e, &up.plan.Nodes[up.segment.Producer], up.first+up.segment.Producer, port)
+		r.capture(f, e, r.sub.number, &out[port])
 	}
 }
 
-// captureAnswer keeps an answer of a decoupled model that is asked by itself.
-func (r *run) captureAnswer(f tracing.Film, out []tensor.Tensor) {
-	edges, number := r.x.shots(), f.Answer()
+// captureResponse records one response of a plain decoupled model.
+func (r *run) captureResponse(f tracing.Film, out []tensor.Tensor) {
+	edges, number := r.x.captureEdges(), f.Answer()
 	for i, s := range r.x.plan.Outputs {
 		if i < len(out) {
 			r.capture(f, edges[s], number, &out[i])
@@ -143,8 +143,8 @@ func (r *run) captureAnswer(f tracing.Film, out []tensor.Tensor) {
 	}
 }
 
-// capture keeps one tensor, which stays the caller's. One at a device is copied by the
-// rules of everything that moves; nobody waits for it here.
+// capture records one tensor, borrowed. One on a device is copied to the host, without waiting
+// for the copy.
 func (r *run) capture(f tracing.Film, e tracing.Edge, wave int32, t *tensor.Tensor) {
 	if !t.Present() {
 		return
@@ -176,8 +176,8 @@ func (r *ResponseCache) captureRecalled(a *ask, w waiter, resp *infer.Response) 
 		return
 	}
 	x := r.x
-	host := run{x: x, req: w.req}
-	edges := x.shots()
+	host := run{x: x, call: call{req: w.req}}
+	edges := x.captureEdges()
 	for i, s := range x.plan.Inputs {
 		if t := w.req.Input(x.plan.Signature.Inputs[i].Name); t != nil {
 			host.capture(f, edges[s], 0, t)

@@ -153,7 +153,7 @@ func (b *bench) floats(values []float32) tensor.Tensor {
 
 // chain returns the plan of n models, each OUTPUT0 feeding the next INPUT0.
 func chain(n int, sig *config.Signature) *plan.Plan {
-	p := &plan.Plan{Signature: sig, Ensemble: true, Slots: n + 1, AllNodes: plan.NewBits(n)}
+	p := &plan.Plan{Signature: sig, Ensemble: true, Slots: n + 1, AllNodes: plan.NewNodeSet(n)}
 	for i := range n + 1 {
 		p.Names = append(p.Names, fmt.Sprintf("t%d", i))
 		p.Readers = append(p.Readers, 1)
@@ -162,13 +162,13 @@ func chain(n int, sig *config.Signature) *plan.Plan {
 	for i := range n {
 		p.Nodes = append(p.Nodes, plan.Node{
 			Name: fmt.Sprintf("n%d", i), Model: "m", Version: 1, Signature: sig, Need: 1,
-			In: []plan.Slot{plan.Slot(i)}, Out: []plan.Slot{plan.Slot(i + 1)}, Fit: make([]plan.Fit, 1), Ensembles: []string{"chain"},
+			In: []plan.Slot{plan.Slot(i)}, Out: []plan.Slot{plan.Slot(i + 1)}, Rules: make([]plan.BatchRule, 1), Ensembles: []string{"chain"},
 		})
-		p.Consumers[i] = []plan.Use{{Node: int32(i)}}
-		p.AllNodes.Set(int32(i))
+		p.Consumers[i] = []plan.InputRef{{Node: int32(i)}}
+		p.AllNodes.Add(int32(i))
 	}
 	p.Inputs, p.Outputs = []plan.Slot{0}, []plan.Slot{plan.Slot(n)}
-	p.OutputNodes = []plan.Bits{p.AllNodes}
+	p.OutputNodes = []plan.NodeSet{p.AllNodes}
 	return p
 }
 

@@ -1,6 +1,18 @@
-// Package exec runs compiled plans: a pooled run per request, slots for the tensors,
-// counters for what is still missing. Nothing on the way of a request looks a name
-// up, takes a lock or allocates.
+// Package exec executes compiled plans. Each request takes a run from a pool; the run has a
+// slot per tensor and a counter per node. Nothing on the way of a request looks up a name,
+// takes a lock or allocates, but for the limits and sub-runs of plans that have them.
+//
+// # The way of a request
+//
+//   - Executor.Submit takes a run; bind checks the request and moves its inputs into slots.
+//   - run.start delivers them. A node whose last input arrives is staged: run.fill sets the
+//     inputs of its scheduler.Task, and the run loop's Dispatch enqueues it.
+//   - The scheduler calls Executor.Complete with executed tasks; run.complete stores their
+//     outputs and stages the next nodes.
+//   - When no task is active run.finish sends the response, and run.close releases the rest.
+//
+// For example, a request for a chain of three steps is staged three times, always by the
+// goroutine that completed the step before, and sends one response.
 package exec
 
 import (
@@ -21,8 +33,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// Executor runs one plan. It implements infer.Inferer for requests whose model and
-// version it is.
+// Executor executes one plan. It implements infer.Inferer for requests that name its model
+// and version, and is safe for concurrent use.
 type Executor struct {
 	plan    *plan.Plan
 	targets []scheduler.Scheduler // one per node
@@ -34,34 +46,42 @@ type Executor struct {
 	runs    pool.Of[run]
 	pending scheduler.Pending
 	retired atomic.Bool
+	schedule
+	counters
+	division
 
-	// Of a plan that is divided: what was compiled, in the first part's executor; the
-	// part; how many are before it; the executor of the next; and the step that writes
-	// each tensor that the next shares, or -1.
-	whole   *plan.Plan
-	part    *plan.Part
-	depth   int32
-	first   int32 // the number of the part's first step in the whole plan
-	next    *Executor
-	writers []int32
+	edgesOnce sync.Once
+	edgeList  []tracing.Edge // made by edgesOnce
+}
 
-	// Of an ensemble that is counted: its steps, and its tensors by slot.
+// schedule is what every run of a plan starts with.
+type schedule struct {
+	shared  []plan.Slot // slots with several readers
+	joins   []int32     // nodes with several inputs
+	sources []int32     // nodes without inputs
+	// outputNames are, per node, the outputs that the plan reads; nil for all. A plain
+	// model's are those of the request.
+	outputNames [][]string
+	results     [][]facet  // per node
+	credits     []*credits // per node, nil without a limit; nil when no node has one
+}
+
+// counters are the statistics of an ensemble's steps and of its tensors, by slot; nil when it
+// is not counted.
+type counters struct {
 	steps []*telemetry.Step
 	edges []*telemetry.Edge
+}
 
-	inflight []*credits // per node, nil without a limit; nil when no node has one
-
-	// What a run must count anew: slots with several readers, nodes with several
-	// inputs; and the nodes that wait for none.
-	shared  []plan.Slot
-	joins   []int32
-	sources []int32
-	// The names of the outputs that a node's step is to give; nil for all, and for a plain
-	// model, of which the request says it.
-	gives [][]string
-
-	shotsOnce sync.Once
-	shotList  []tracing.Edge // made by shotsOnce
+// division is the position of an executor in a divided plan, which has an executor for each
+// segment. It is zero for other plans.
+type division struct {
+	whole   *plan.Plan // of the first segment's executor: the plan that was compiled
+	segment *plan.Segment
+	depth   int32     // counts the segments before
+	first   int32     // the number of the segment's first step in the whole plan
+	next    *Executor // of the next segment
+	writers []int32   // per shared tensor of the next segment: the node that writes it, or -1
 }
 
 var (
@@ -69,17 +89,17 @@ var (
 	_ scheduler.Responder = (*Executor)(nil)
 )
 
-// Settings are what an Executor is made with.
+// Settings configure an Executor.
 type Settings struct {
 	Plan *plan.Plan
 	// Targets holds the scheduler of each node's model, in the plan's order.
 	Targets []scheduler.Scheduler
-	// Stats counts an ensemble's requests; a plain model's are counted where they execute.
+	// Stats counts an ensemble's requests. A plain model's are counted where they execute.
 	Stats   *telemetry.Model
 	Workers *scheduler.Workers
 	// Mover is nil where there are no devices.
 	Mover *scheduler.Mover
-	// Tracer is told of failures of requests that are not traced; nil for nobody.
+	// Tracer receives failed requests that were not sampled. Optional.
 	Tracer *tracing.Tracer
 	// Log receives, at the debug level, the outputs that an ensemble's steps left out of a
 	// response. Optional.
@@ -90,17 +110,17 @@ type Settings struct {
 
 // New returns an executor of s.Plan.
 func New(s Settings) *Executor {
-	parts := s.Plan.Parts
-	if len(parts) == 0 {
-		return newExecutor(&s, s.Plan, s.Targets)
+	segments := s.Plan.Segments
+	if len(segments) == 0 {
+		return newExecutor(&s, s.Plan, s.Targets, division{})
 	}
 	var next *Executor
-	for i := len(parts) - 1; i >= 0; i-- {
-		part := &parts[i]
-		x := newExecutor(&s, part.Plan, s.Targets[part.First:])
-		x.part, x.depth, x.first, x.next = part, int32(i), part.First, next
+	for i := len(segments) - 1; i >= 0; i-- {
+		segment := &segments[i]
+		d := division{segment: segment, depth: int32(i), first: segment.First, next: next}
+		x := newExecutor(&s, segment.Plan, s.Targets[segment.First:], d)
 		if next != nil {
-			x.writers = x.exports()
+			x.writers = x.sharedWriters()
 		}
 		next = x
 	}
@@ -108,9 +128,9 @@ func New(s Settings) *Executor {
 	return next
 }
 
-// newExecutor returns an executor of p, which is s.Plan or a part of it.
-func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Executor {
-	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers}
+// newExecutor returns an executor of p, which is s.Plan or one of its segments.
+func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler, d division) *Executor {
+	x := &Executor{plan: p, targets: targets, stats: s.Stats, mover: s.Mover, tracer: s.Tracer, log: s.Log, workers: s.Workers, division: d}
 	for i, readers := range p.Readers {
 		if readers > 1 {
 			x.shared = append(x.shared, plan.Slot(i))
@@ -131,15 +151,18 @@ func newExecutor(s *Settings, p *plan.Plan, targets []scheduler.Scheduler) *Exec
 		}
 		x.steps, x.edges = s.Stats.Steps(names), s.Stats.Edges(p.Names)
 	}
-	x.gives = givesOf(p)
-	x.inflight = newInflight(x, s.Workers)
+	x.outputNames = outputNames(p)
+	x.credits = newCredits(x, s.Workers)
+	for i := range p.Nodes {
+		x.results = append(x.results, x.facets(int32(i)))
+	}
 	x.runs.New = func() *run { return newRun(x, s.Workers) }
 	return x
 }
 
-// givesOf returns, per node, the names of the outputs that are mapped, nil where all are.
-func givesOf(p *plan.Plan) [][]string {
-	gives := make([][]string, len(p.Nodes))
+// outputNames returns, per node, the names of the outputs that are mapped; nil when all are.
+func outputNames(p *plan.Plan) [][]string {
+	list := make([][]string, len(p.Nodes))
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
 		if !slices.Contains(n.Out, plan.None) {
@@ -147,16 +170,16 @@ func givesOf(p *plan.Plan) [][]string {
 		}
 		for port, s := range n.Out {
 			if s != plan.None {
-				gives[i] = append(gives[i], n.Signature.Outputs[port].Name)
+				list[i] = append(list[i], n.Signature.Outputs[port].Name)
 			}
 		}
 	}
-	return gives
+	return list
 }
 
-// Submit runs req. Unless req is Async it lends the calling goroutine to the work it
-// makes ready and returns when the request is answered or nothing is left to do for
-// it here.
+// Submit executes req, which moves to the executor with its tensors. Unless req is Async it
+// lends the calling goroutine to the tasks that it makes ready, and returns when the request
+// has ended or no task is left for this goroutine.
 //
 // hot: no allocation in the steady state.
 func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
@@ -164,7 +187,26 @@ func (x *Executor) Submit(ctx context.Context, req *infer.Request, sink infer.Si
 	x.submit(ctx, req, sink)
 }
 
-// submit runs a request that is counted in.
+// Offer is Submit for an executor that may be retired concurrently. It returns false, and
+// leaves req and sink with the caller, after Retire. A request is counted before it checks
+// for retirement, and Retire must be called before Drain: when Drain sees no request, none
+// can follow.
+//
+// hot: no allocation in the steady state.
+func (x *Executor) Offer(ctx context.Context, req *infer.Request, sink infer.Sink) bool {
+	x.pending.Add(1)
+	if x.retired.Load() {
+		x.pending.Add(-1)
+		return false
+	}
+	x.submit(ctx, req, sink)
+	return true
+}
+
+// Retire makes Offer refuse requests from now on. Requests that were accepted go on.
+func (x *Executor) Retire() { x.retired.Store(true) }
+
+// submit executes a request that pending has counted.
 func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	async := req.Async // the request is gone when the run ends
 	r := x.runs.Get()
@@ -180,58 +222,57 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 		r.captureInputs(f)
 	}
 	r.start()
-	r.turn.Dispatch()
+	r.loop.Dispatch()
 	if async {
-		r.turn.Leave()
+		r.loop.Leave()
 	} else {
-		r.turn.Lend(r.answered)
+		r.loop.Lend(r.isDone)
 	}
-	r.drop()
+	r.release()
 }
 
-// Respond takes one answer of a decoupled model: to the client when the plan has only
-// this node, else into the steps that follow.
-func (x *Executor) Respond(w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
-	r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
+// Respond takes one response of a decoupled model: it sends it to the client when the plan
+// has only this node, and starts a sub-run of the next segment otherwise.
+func (x *Executor) Respond(task *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
+	r := task.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
 	if x.next != nil {
-		return r.launch(w, out, params, final)
+		return r.startSubRun(task, out, params, final)
 	}
-	return r.send(w, out, params, final)
+	return r.send(task, out, params, final)
 }
 
-// Fail tells a client at once that the one step of its request has failed. A request of several steps ends with the last one
-// that is under way.
-func (x *Executor) Fail(w *scheduler.Task, err error, final bool) {
-	r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
+// Fail reports a failure of one response to the client at once, where the plan has one step. A
+// request of several steps fails when its last task is done.
+func (x *Executor) Fail(task *scheduler.Task, err error, final bool) {
+	r := task.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
 	if f, ok := r.sink.(infer.Failer); ok && x.next == nil && r.root == r && !x.plan.Ensemble {
-		f.Fail(x.wrap(r.ctx, w.Node, err), final)
+		f.Fail(x.wrap(r.ctx, task.Node, err), final)
 	}
 }
 
-// Complete takes executed works back, stores their outputs and enqueues what became
-// ready. Of a batch that was executed as one, the works that go on to the same node
-// stay one.
+// Complete stores the outputs of executed tasks and stages the nodes that become ready. Tasks
+// of one batch that go on to the same node stay together.
 //
 // hot: no allocation in the steady state.
-func (*Executor) Complete(list scheduler.TaskList, t *scheduler.RunLoop) {
+func (*Executor) Complete(list scheduler.TaskList, loop *scheduler.RunLoop) {
 	whole := list.Whole()
 	for w := list.Pop(); w != nil; w = list.Pop() {
-		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by stage
-		r.complete(w, t)
+		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
+		r.complete(w, loop)
 	}
 	if whole {
-		t.Seal()
+		loop.Seal()
 	}
-	t.Dispatch()
+	loop.Dispatch()
 }
 
-// Drain waits until every request is answered.
+// Drain waits until every accepted request has ended.
 func (x *Executor) Drain(ctx context.Context) error { return x.pending.Wait(ctx) }
 
-// Busy reports whether requests are not answered.
+// Busy reports whether an accepted request has not ended.
 func (x *Executor) Busy() bool { return x.pending.Now() > 0 }
 
-// Plan returns what the executor runs.
+// Plan returns the plan that the executor executes.
 func (x *Executor) Plan() *plan.Plan {
 	if x.whole != nil {
 		return x.whole
@@ -239,9 +280,8 @@ func (x *Executor) Plan() *plan.Plan {
 	return x.plan
 }
 
-// wrap puts the ensembles around a failure of node n into its text, outermost first. A
-// request that was cancelled has no text, but a model that says so of one that is awaited
-// keeps its own.
+// wrap prefixes a failure of node n with the ensembles that contain it, outermost first. A
+// cancelled request has no text, unless its model cancelled it with one.
 func (x *Executor) wrap(ctx context.Context, n int32, err error) error {
 	if status.CodeOf(err) == status.Cancelled && (ctx.Err() != nil || errors.Is(err, status.ErrDeadline) || status.Text(err) == "") {
 		if errors.Is(err, status.ErrDeadline) {
@@ -253,19 +293,4 @@ func (x *Executor) wrap(ctx context.Context, n int32, err error) error {
 		err = status.Prefixf(err, "in ensemble '%s', ", name)
 	}
 	return err
-}
-
-// fit applies a node's batch-dimension rule to a tensor on its way in.
-func fit(t *tensor.Tensor, f plan.Fit) bool {
-	switch f {
-	case plan.Strip:
-		if t.Shape.Rank() == 0 || t.Shape.Dim(0) != 1 {
-			return false
-		}
-		t.Shape = t.Shape.Tail()
-	case plan.Prepend:
-		t.Shape = t.Shape.Prepend(1)
-	case plan.AsIs:
-	}
-	return true
 }

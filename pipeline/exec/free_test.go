@@ -52,7 +52,7 @@ func cropper(b *bench, second *witness) *exec.Executor {
 	free.Outputs[0].Free = true
 	p := chain(2, sig)
 	p.Nodes[0].Signature = free
-	p.Nodes[1].Free = []plan.Free{plan.FreeAsIs}
+	p.Nodes[1].Runtime = []plan.RuntimeRule{plan.RuntimeAsIs}
 	return b.executor(p, b.batching(free, full(3), model(crops)), b.batching(sig, dynamic.Rules{MaxBatch: 8}, second.instance()))
 }
 
@@ -132,17 +132,17 @@ func TestFreeBatchDimension(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name            string
-		rule            plan.Free
+		rule            plan.RuntimeRule
 		dims, have, got tensor.Shape
 	}{
-		{"as it is", plan.FreeAsIs, tensor.Of(-1), tensor.Of(3), tensor.Of(3)},
-		{"added", plan.FreePrepend, tensor.Of(-1), tensor.Of(3), tensor.Of(1, 3)},
-		{"there already", plan.FreePrepend, tensor.Of(-1), tensor.Of(2, 3), tensor.Of(2, 3)},
-		{"removed", plan.FreeStrip, tensor.Of(-1), tensor.Of(1, 3), tensor.Of(3)},
-		{"not there", plan.FreeStrip, tensor.Of(-1), tensor.Of(3), tensor.Of(3)},
-		{"rows are a dimension", plan.FreeStrip, tensor.Of(-1, -1), tensor.Of(3, 2), tensor.Of(3, 2)},
-		{"several rows", plan.FreeStrip, tensor.Of(-1), tensor.Of(3, 2), tensor.Of(3, 2)},
-		{"a scalar", plan.FreeStrip, tensor.Of(-1), tensor.Of(), tensor.Of()},
+		{"as it is", plan.RuntimeAsIs, tensor.Of(-1), tensor.Of(3), tensor.Of(3)},
+		{"added", plan.RuntimePrepend, tensor.Of(-1), tensor.Of(3), tensor.Of(1, 3)},
+		{"there already", plan.RuntimePrepend, tensor.Of(-1), tensor.Of(2, 3), tensor.Of(2, 3)},
+		{"removed", plan.RuntimeStrip, tensor.Of(-1), tensor.Of(1, 3), tensor.Of(3)},
+		{"not there", plan.RuntimeStrip, tensor.Of(-1), tensor.Of(3), tensor.Of(3)},
+		{"rows are a dimension", plan.RuntimeStrip, tensor.Of(-1, -1), tensor.Of(3, 2), tensor.Of(3, 2)},
+		{"several rows", plan.RuntimeStrip, tensor.Of(-1), tensor.Of(3, 2), tensor.Of(3, 2)},
+		{"a scalar", plan.RuntimeStrip, tensor.Of(-1), tensor.Of(), tensor.Of()},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +162,7 @@ func TestFreeOutputOfEnsemble(t *testing.T) {
 	free := signature("m", 1, 8)
 	free.Outputs[0].Free = true
 	p := chain(1, free)
-	p.OutputFree = []plan.Free{plan.FreeAsIs}
+	p.OutputRuntime = []plan.RuntimeRule{plan.RuntimeAsIs}
 	x := b.executor(p, b.batching(free, dynamic.Rules{MaxBatch: 8}, model(crops)))
 	for v, want := range map[float32]tensor.Shape{3: tensor.Of(3, 1), -1: tensor.Of(1, 1), -2: tensor.Of(2), -3: tensor.Of(1, 2, 1)} {
 		call := infer.NewCall()

@@ -6,30 +6,29 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// ahead is how many waves a decoupled step may be ahead of the client and of the steps
-// that follow, where the configuration sets no lower number.
+// ahead is how many sub-runs a decoupled step may be ahead of the client and of the following
+// steps, unless the configuration sets a lower number.
 const ahead = 128
 
-// makeRoom waits until another wave may start. The step holds nothing that a wave
-// could wait for: a step whose waves have decoupled steps of their own does not wait
-// for these while it holds its instance, for they may need the same one. Nor does a step
-// of a wave that is not the next to be answered: its waves leave after those of earlier
-// ones, whose steps may need that instance, too.
-func (r *run) makeRoom(w *scheduler.Task) error {
-	if err := r.pace(w); err != nil {
+// makeRoom waits until another sub-run may start. The waiting step must hold nothing that a
+// sub-run could wait for. So two kinds of steps do not wait while they hold their instance:
+// one whose sub-runs have decoupled steps, which may need the same instance; and one of a
+// sub-run that is not the next to respond, whose own sub-runs respond after earlier ones.
+func (r *run) makeRoom(task *scheduler.Task) error {
+	if err := r.pace(task); err != nil {
 		return err
 	}
 	if !r.crowded() {
 		return nil
 	}
-	if deeper := r.x.next.next != nil && r.root.depth > r.x.next.depth; (deeper || !r.leads()) && !w.Yields() {
+	if deeper := r.x.next.next != nil && r.root.sub.depth > r.x.next.depth; (deeper || !r.leads()) && !task.Yields() {
 		return nil
 	}
-	w.Pause()
-	defer w.Resume()
+	task.Pause()
+	defer task.Resume()
 	for r.crowded() {
 		select {
-		case <-r.flight.room:
+		case <-r.sub.room:
 		case <-r.ctx.Done():
 			return status.ErrCancelled
 		}
@@ -40,35 +39,35 @@ func (r *run) makeRoom(w *scheduler.Task) error {
 	return nil
 }
 
-// leads reports whether what r answers is the next to leave. It stays so.
+// leads reports whether r's responses are the next to be sent. Once true it stays true.
 func (r *run) leads() bool {
-	r.root.order.mu.Lock()
-	defer r.root.order.mu.Unlock()
-	for c := r; c.wave.up != nil; c = c.wave.up {
-		if c.wave.up.flight.first != c {
+	r.root.sub.mu.Lock()
+	defer r.root.sub.mu.Unlock()
+	for c := r; c.sub.parent != nil; c = c.sub.parent {
+		if c.sub.parent.sub.first != c {
 			return false
 		}
 	}
 	return true
 }
 
-// crowded reports whether too many waves are under way.
+// crowded reports whether the maximum of sub-runs is active.
 func (r *run) crowded() bool {
-	r.root.order.mu.Lock()
-	defer r.root.order.mu.Unlock()
-	return r.flight.live >= r.x.ahead()
+	r.root.sub.mu.Lock()
+	defer r.root.sub.mu.Unlock()
+	return r.sub.live >= r.x.ahead()
 }
 
-// ahead is how many waves of the decoupled step may be under way.
+// ahead returns how many sub-runs of the decoupled step may be active.
 func (x *Executor) ahead() int {
-	if n := x.plan.Nodes[x.part.Producer].MaxInflight; n > 0 && n < ahead {
+	if n := x.plan.Nodes[x.segment.Producer].MaxInflight; n > 0 && n < ahead {
 		return int(n)
 	}
 	return ahead
 }
 
-// pace waits until the request's client takes another answer.
-func (r *run) pace(w *scheduler.Task) error {
+// pace waits until the client can take another response.
+func (r *run) pace(task *scheduler.Task) error {
 	if r.ctx.Err() != nil || r.root.failure.Load() != nil {
 		return status.ErrCancelled
 	}
@@ -77,8 +76,8 @@ func (r *run) pace(w *scheduler.Task) error {
 		return nil
 	}
 	if p.Full() {
-		w.Pause()
-		defer w.Resume()
+		task.Pause()
+		defer task.Resume()
 	}
 	if p.Pace(r.ctx) != nil {
 		return status.ErrCancelled

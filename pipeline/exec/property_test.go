@@ -32,21 +32,21 @@ type dag struct {
 // newDAG makes a random one with two inputs, of which the second is optional.
 func newDAG(rng *rand.Rand, nodes int, sig *config.Signature) *dag {
 	d := &dag{fails: -1}
-	p := &plan.Plan{Ensemble: true, Slots: nodes + 2, AllNodes: plan.NewBits(nodes), Inputs: []plan.Slot{0, 1}}
-	p.Consumers, p.Readers = make([][]plan.Use, p.Slots), make([]int32, p.Slots)
+	p := &plan.Plan{Ensemble: true, Slots: nodes + 2, AllNodes: plan.NewNodeSet(nodes), Inputs: []plan.Slot{0, 1}}
+	p.Consumers, p.Readers = make([][]plan.InputRef, p.Slots), make([]int32, p.Slots)
 	for i := range p.Slots {
 		p.Names = append(p.Names, fmt.Sprintf("t%d", i))
 	}
 	p.Signature = &config.Signature{Model: "dag", Version: 1, MaxBatch: 8, Inputs: slices.Clone(sig.Inputs[:2])}
-	needs := make([]plan.Bits, p.Slots)
+	needs := make([]plan.NodeSet, p.Slots)
 	for i := range nodes {
 		n := plan.Node{
 			Name: p.Names[i+2], Model: "sum", Version: 1, Signature: sig,
-			In: []plan.Slot{plan.None, plan.None, plan.None}, Out: []plan.Slot{plan.Slot(i + 2)}, Fit: make([]plan.Fit, 3), Ensembles: []string{"dag"},
+			In: []plan.Slot{plan.None, plan.None, plan.None}, Out: []plan.Slot{plan.Slot(i + 2)}, Rules: make([]plan.BatchRule, 3), Ensembles: []string{"dag"},
 		}
-		mine := plan.NewBits(nodes)
-		mine.Set(int32(i))
-		p.AllNodes.Set(int32(i))
+		mine := plan.NewNodeSet(nodes)
+		mine.Add(int32(i))
+		p.AllNodes.Add(int32(i))
 		for port := range 1 + rng.IntN(3) {
 			s := plan.Slot(rng.IntN(i + 2))
 			if port == 0 && s == 1 {
@@ -54,10 +54,10 @@ func newDAG(rng *rand.Rand, nodes int, sig *config.Signature) *dag {
 			}
 			n.In[port] = s
 			n.Need++
-			p.Consumers[s] = append(p.Consumers[s], plan.Use{Node: int32(i), Port: int32(port)})
+			p.Consumers[s] = append(p.Consumers[s], plan.InputRef{Node: int32(i), Port: int32(port)})
 			p.Readers[s]++
 			if needs[s] != nil {
-				mine.Or(needs[s])
+				mine.AddAll(needs[s])
 			}
 		}
 		needs[i+2] = mine

@@ -5,79 +5,98 @@ import (
 	"sync/atomic"
 
 	"github.com/tutti-server/tutti/core/infer"
-	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// run is one request on its way through a plan. It has two holders: the goroutine
-// that submitted it and the works under way; the last to let go recycles it.
+// run executes one request, or one sub-run of it, through a plan. Runs are pooled.
+//
+// Lifecycle:
+//
+//  1. begin takes the request, and bind moves its inputs into slots.
+//  2. start stages the nodes whose inputs are known.
+//  3. complete stores each result and stages the nodes that become ready. It may run
+//     concurrently for different nodes.
+//  4. The last taskDone calls finish, which sends the response and calls close.
+//  5. The last release puts the run back into the pool.
+//
+// A run has two holders: the submitting goroutine, and the tasks that execute.
 type run struct {
-	x    *Executor
+	x *Executor
+	call
+	values
+	selection
+	progress
+	timing
+	params
+	loop     *scheduler.RunLoop // of the submitting goroutine
+	affinity scheduler.Affinity
+	traced   []scheduler.TaskTrace // per node, made when the run is first traced
+	root     *run                  // the request's first run: the run itself, unless it is a sub-run
+	sub      *subRun               // nil unless the plan has segments
+}
+
+// call is the request that a run executes.
+type call struct {
 	ctx  context.Context //nolint:containedctx // a run is a request in flight
 	req  *infer.Request
 	sink infer.Sink
-	turn *scheduler.RunLoop // of the submitting goroutine
+	rows int32 // the batch size
+}
 
+// values are the tensors of a run, and counters of what is still missing.
+type values struct {
 	slots   []tensor.Tensor
 	readers []atomic.Int32 // per slot: reads to come
 	need    []atomic.Int32 // per node: inputs to come
-	work    []scheduler.Task
-	traced  []scheduler.TaskTrace // per node, made when the run is first traced
-	wanted  plan.Bits             // nodes the wanted outputs need
-	subset  plan.Bits             // memory for wanted when not all outputs are asked for
-	outputs []int32               // wanted outputs, by position in the signature
-	rows    int32
-	at      scheduler.Affinity
+	tasks   []scheduler.Task
+}
 
-	underway atomic.Int32 // works executing or queued, and one while the run is set up
-	holders  atomic.Int32
-	done     atomic.Bool
-	failure  atomic.Pointer[failure]
+// selection is the part of the plan that the requested outputs need.
+type selection struct {
+	outputs []int32      // requested, by position in the signature
+	wanted  plan.NodeSet // nodes that they need
+	subset  plan.NodeSet // memory for wanted when a request names its outputs
+}
 
-	sent bool // a decoupled model has answered
-
-	// root is the request's own run: another one than this in a wave. depth is the
-	// part of the plan that answers, in the root; override is what stands for the
-	// request's Meta, nil unless a step asked for it; reply are the only step's parameters.
-	root     *run
-	depth    int32
-	override atomic.Pointer[infer.Meta]
-	reply    infer.Params
-	wave     wave
-	flight   flight
-	order    ordering     // of the root
-	waves    atomic.Int32 // started, of the root
-
-	started, ended       int64
-	input, infer, output atomic.Int64 // sums over the steps, ns
+// progress counts down to the end of a run.
+type progress struct {
+	active  atomic.Int32 // tasks queued or executing, and 1 while the run is set up
+	holders atomic.Int32
+	done    atomic.Bool
+	failure atomic.Pointer[failure] // of the root: the first
 }
 
 type failure struct{ err error }
 
+// timing is what statistics count about a run. Times are those of telemetry.Now.
+type timing struct {
+	started, ended       int64
+	responded            bool         // a decoupled model has sent its first response
+	input, infer, output atomic.Int64 // sums over the steps, ns
+}
+
 func newRun(x *Executor, workers *scheduler.Workers) *run {
 	p := x.plan
-	r := &run{
-		x:       x,
-		turn:    scheduler.NewRunLoop(workers),
+	r := &run{x: x, loop: scheduler.NewRunLoop(workers)}
+	r.values = values{
 		slots:   make([]tensor.Tensor, p.Slots),
 		readers: make([]atomic.Int32, p.Slots),
 		need:    make([]atomic.Int32, len(p.Nodes)),
-		work:    make([]scheduler.Task, len(p.Nodes)),
-		subset:  plan.NewBits(len(p.Nodes)),
-		outputs: make([]int32, 0, len(p.Outputs)),
+		tasks:   make([]scheduler.Task, len(p.Nodes)),
 	}
+	r.selection = selection{outputs: make([]int32, 0, len(p.Outputs)), subset: plan.NewNodeSet(len(p.Nodes))}
 	r.root = r
-	if x.next != nil {
-		r.flight.room = make(chan struct{}, 1)
+	if x.segment != nil {
+		r.sub = newSubRun(x)
 	}
-	for i := range r.work {
+	for i := range r.tasks {
 		n := &p.Nodes[i]
-		r.work[i] = scheduler.Task{
+		r.tasks[i] = scheduler.Task{
 			TaskRequest: scheduler.TaskRequest{
-				To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.at, Want: want(n),
+				To: x, Run: r, Node: int32(i), Step: x.first + int32(i), Affinity: &r.affinity, Want: want(n),
 				In: make([]tensor.Tensor, len(n.In)),
 			},
 			TaskResult: scheduler.TaskResult{Out: make([]tensor.Tensor, len(n.Out))},
@@ -86,47 +105,48 @@ func newRun(x *Executor, workers *scheduler.Workers) *run {
 	return r
 }
 
-// want says where a step's work is to be executed: a model's own request anywhere.
+// want returns where a step's tasks may execute. A plain model's execute anywhere.
 func want(n *plan.Node) scheduler.Want {
 	switch {
 	case len(n.Places) == 0:
 		return scheduler.Anywhere
-	case n.Site == plan.OnDevice:
+	case n.OnDevice:
 		return scheduler.AtDevice
 	}
 	return scheduler.AtHost
 }
 
+// begin takes a request and sets every counter.
 func (r *run) begin(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	r.ctx, r.req, r.sink = ctx, req, sink
-	r.turn.Tick(0)
-	r.started = r.turn.Now()
+	r.loop.Tick(0)
+	r.started = r.loop.Now()
 	p := r.x.plan
 	if d, ok := ctx.Deadline(); ok {
 		req.Deadline = max(telemetry.At(d), 1)
 	}
-	r.rows, r.sent = 1, false
-	if r.x.next != nil {
-		r.waves.Store(0)
+	r.rows, r.responded = 1, false
+	if r.sub != nil {
+		r.sub.started.Store(0)
 	}
-	r.underway.Store(1)
+	r.active.Store(1)
 	r.holders.Store(2)
 	r.done.Store(false)
-	if _, bound := r.at.Bound(); bound || p.Devices != 0 {
-		r.at.Reset(p.Devices)
+	if _, bound := r.affinity.Bound(); bound || p.Devices != 0 {
+		r.affinity.Reset(p.Devices)
 	}
 	r.traceable()
 	r.recount()
 }
 
-// traceable makes room for what the tasks of a traced run record.
+// traceable allocates the trace records of the tasks, once the run is traced.
 func (r *run) traceable() {
 	if r.req.Trace != nil && r.traced == nil {
-		r.traced = make([]scheduler.TaskTrace, len(r.work))
+		r.traced = make([]scheduler.TaskTrace, len(r.tasks))
 	}
 }
 
-// recount sets what is counted down to where it starts.
+// recount sets the counters of readers and of missing inputs.
 func (r *run) recount() {
 	for _, s := range r.x.shared {
 		r.readers[s].Store(r.x.plan.Readers[s])
@@ -136,126 +156,72 @@ func (r *run) recount() {
 	}
 }
 
-// start delivers the inputs and stages the nodes that need none.
+// start stages the nodes that need no input, and delivers the request's inputs.
 func (r *run) start() {
 	p, staged := r.x.plan, int32(0)
 	for _, n := range r.x.sources {
-		if r.wanted.Has(n) {
-			staged += r.stage(n, -1, r.turn)
+		if r.wanted.Contains(n) {
+			staged += r.stage(n, -1, r.loop)
 		}
 	}
 	for _, s := range p.Inputs {
-		staged += r.deliver(s, -1, r.turn)
+		staged += r.deliver(s, -1, r.loop)
 	}
-	staged += r.unawaited(r.turn)
-	r.leave(staged, r.turn)
+	staged += r.stageProducer(r.loop)
+	r.taskDone(staged, r.loop)
 }
 
-// deliver tells the readers of a slot that its tensor, or its absence, is known, and
-// returns how many nodes that staged. A node with one input is ready at once; others
-// count.
-func (r *run) deliver(s plan.Slot, after int32, t *scheduler.RunLoop) int32 {
+// deliver counts a slot's tensor, or its absence, as known at each of its readers, and
+// returns how many nodes that staged. A node with one input is ready at once.
+func (r *run) deliver(s plan.Slot, after int32, loop *scheduler.RunLoop) int32 {
 	staged := int32(0)
 	for _, u := range r.x.plan.Consumers[s] {
 		if r.x.plan.Nodes[u.Node].Need > 1 && r.need[u.Node].Add(-1) > 0 {
 			continue
 		}
-		if r.wanted.Has(u.Node) {
-			staged += r.stage(u.Node, after, t)
+		if r.wanted.Contains(u.Node) {
+			staged += r.stage(u.Node, after, loop)
 		}
 	}
 	return staged
 }
 
-// stage hands node n, whose inputs are all known, to its scheduler, and returns how
-// many works that started: 1, or 0 when the request has failed. Nothing staged runs
-// before the turn is flushed, so the caller may count afterwards.
-func (r *run) stage(n, after int32, t *scheduler.RunLoop) int32 {
+// stage passes node n, whose inputs are all known, to its scheduler. It returns how many
+// tasks the caller must count: 1, or 0 when the request has failed or the task counted
+// itself. A staged task runs no earlier than the loop's next Dispatch.
+func (r *run) stage(n, after int32, loop *scheduler.RunLoop) int32 {
 	if r.root.failure.Load() != nil {
 		return 0
 	}
-	w := &r.work[n]
-	if err := r.fill(w, &r.x.plan.Nodes[n]); err != nil {
-		tensor.ReleaseAll(w.In)
+	x, task := r.x, &r.tasks[n]
+	if err := r.fill(task, &x.plan.Nodes[n]); err != nil {
+		tensor.ReleaseAll(task.In)
 		r.fail(n, err)
 		return 0
 	}
-	w.Ctx, w.Meta, w.Err, w.ResponseParams, w.Cached = r.ctx, r.meta(), nil, nil, false
-	if w.Outputs = r.x.gives[n]; !r.x.plan.Ensemble {
-		w.Outputs = r.req.Outputs
+	task.Ctx, task.Meta, task.Err, task.ResponseParams, task.Cached = r.ctx, r.meta(), nil, nil, false
+	if task.Outputs = x.outputNames[n]; !x.plan.Ensemble {
+		task.Outputs = r.req.Outputs
 	}
-	if w.Traced = nil; r.req.Trace != nil {
-		w.Traced = &r.traced[n]
-		*w.Traced = scheduler.TaskTrace{Trace: r.req.Trace, Ready: t.Now(), After: after, SubRun: r.wave.number}
-		if r.req.Trace.Tensors() {
-			r.tracePorts(false, w, w.In, r.x.plan.Nodes[n].Signature.Inputs)
-		}
+	if task.Traced = nil; r.req.Trace != nil {
+		r.traceReady(task, after, loop.Now())
 	}
-	if r.x.inflight != nil && r.x.inflight[n] != nil {
-		// Without a credit it waits, and whoever gives one back may be quicker than
-		// this caller in counting it.
-		r.underway.Add(1)
-		if r.x.inflight[n].take(w) {
-			t.Stage(r.x.targets[n], w)
+	if x.credits != nil && x.credits[n] != nil {
+		// Without a credit the task waits. The goroutine that releases one may stage the
+		// task, and count it out, before this one returns.
+		r.active.Add(1)
+		if x.credits[n].acquire(task) {
+			loop.Stage(x.targets[n], task)
 		}
 		return 0
 	}
-	t.Stage(r.x.targets[n], w)
+	loop.Stage(x.targets[n], task)
 	return 1
 }
 
-// fill takes the node's inputs from their slots.
-func (r *run) fill(w *scheduler.Task, n *plan.Node) error {
-	w.Rows = 1
-	rows := int64(-1)
-	for port, s := range n.In {
-		decl := &n.Signature.Inputs[port]
-		if s == plan.None {
-			if !decl.Optional {
-				return status.Errorf(status.InvalidArg, "input '%s' of model '%s' is required but not mapped to any tensor that was given", decl.Name, n.Model)
-			}
-			continue
-		}
-		in := r.read(s)
-		w.In[port] = in
-		if !in.Present() {
-			if decl.Optional {
-				continue
-			}
-			return status.Errorf(status.InvalidArg,
-				"%sunexpected deadlock, at least one output is not set while no more ensemble steps can be made: "+
-					"input '%s' of model '%s' is required but tensor '%s' was not produced",
-				infer.IDPrefix(r.req.ID), decl.Name, n.Model, r.x.plan.Names[s])
-		}
-		if !r.x.plan.Ensemble {
-			rows = int64(r.rows)
-			continue // the request was checked against this very signature
-		}
-		if n.Free != nil && n.Free[port] != plan.Fixed {
-			if err := takeFree(n.Free[port], n.Signature, decl, &w.In[port]); err != nil {
-				return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
-			}
-		} else if !fit(&w.In[port], n.Fit[port]) {
-			return status.Errorf(status.InvalidArg,
-				"tensor '%s' of shape %s cannot lose its batch dimension for input '%s' of model '%s', which does not batch",
-				r.x.plan.Names[s], in.Shape, decl.Name, n.Model)
-		}
-		if err := checkShape(n.Signature, decl, &w.In[port].Shape, &rows); err != nil {
-			return status.Prefixf(err, "%s", infer.IDPrefix(r.req.ID))
-		}
-	}
-	if n.Signature.MaxBatch > 0 && rows >= 0 {
-		w.Rows = int32(rows)
-	}
-	if n.Reshape {
-		toModel(w.In, n.Signature.Inputs)
-	}
-	return nil
-}
-
-// read takes a reader's reference on a slot. The only reader gets the slot's own;
-// among several each takes one before it counts itself out, and the last one gives
-// the slot's up, so that memory goes back as early as possible.
+// read returns a reference on a slot's tensor, which moves to the caller. The only reader
+// gets the slot's own. Of several each takes its own before it counts itself out, and the
+// last one releases the slot's, so that memory is freed as early as possible.
 func (r *run) read(s plan.Slot) tensor.Tensor {
 	if r.x.plan.Readers[s] == 1 {
 		return r.slots[s].Move()
@@ -267,109 +233,132 @@ func (r *run) read(s plan.Slot) tensor.Tensor {
 	return t
 }
 
-// complete takes the outputs of one executed work. Afterwards the run may be gone.
-func (r *run) complete(w *scheduler.Task, t *scheduler.RunLoop) {
-	n, staged := &r.x.plan.Nodes[w.Node], int32(0)
-	if w.Traced != nil {
-		r.traceStep(n, w, t.Now())
-		if w.Err == nil && w.Trace().Tensors() {
-			r.tracePorts(true, w, w.Out, n.Signature.Outputs)
-		}
+// complete stores the result of an executed task and stages the nodes that become ready.
+// Afterwards the run may be gone.
+func (r *run) complete(task *scheduler.Task, loop *scheduler.RunLoop) {
+	staged := int32(0)
+	if task.Traced != nil {
+		r.traceTask(task, loop.Now())
 	}
-	if r.x.inflight != nil {
-		r.x.inflight[w.Node].give(t)
+	if r.x.credits != nil {
+		r.x.credits[task.Node].release(loop)
 	}
-	if w.Err != nil {
-		r.fail(w.Node, w.Err)
+	if task.Err != nil {
+		r.fail(task.Node, task.Err)
 	} else {
-		if r.x.plan.Ensemble {
-			r.root.account(&w.Times)
-			r.observe(w, n)
-		}
-		if len(w.ResponseParams) > 0 {
-			r.replied(w.ResponseParams)
-		}
-		if r.x.next != nil && w.Node == r.x.part.Producer {
-			r.landed(w, t)
-		}
-		if n.Reshape {
-			toRequest(w.Out, n.Signature.Outputs)
-		}
-		if f := w.Trace().Film(); f != nil {
-			r.captureOutputs(f, n, w)
-		}
-		for port, s := range n.Out {
-			if s == plan.None {
-				w.Out[port].Release()
-				continue
-			}
-			r.slots[s] = w.Out[port].Move()
-		}
-		for _, s := range n.Out {
-			if s != plan.None {
-				staged += r.deliver(s, w.Step, t)
-			}
-		}
+		r.applyFacets(task, loop)
+		staged = r.store(task, loop)
 	}
-	r.leave(staged, t)
+	r.taskDone(staged, loop)
 }
 
-// observe counts a step that succeeded, and the tensors that it wrote.
+// facet is one thing that a plan does with the result of a node besides storing it.
+type facet func(r *run, task *scheduler.Task, loop *scheduler.RunLoop)
+
+// facets returns those of node i, in the order in which they must run.
+func (x *Executor) facets(i int32) (list []facet) {
+	if x.plan.Ensemble {
+		list = append(list, (*run).countTask)
+	}
+	if x.next != nil && i == x.segment.Producer {
+		list = append(list, (*run).endSubRuns)
+	}
+	if x.plan.Nodes[i].Reshape {
+		list = append(list, (*run).reshapeOutputs)
+	}
+	return list
+}
+
+// applyFacets applies the parameters of a result, and the facets of its node.
+func (r *run) applyFacets(task *scheduler.Task, loop *scheduler.RunLoop) {
+	if len(task.ResponseParams) > 0 {
+		r.keepParams(task.ResponseParams)
+	}
+	for _, f := range r.x.results[task.Node] {
+		f(r, task, loop)
+	}
+	if f := task.Trace().Film(); f != nil {
+		r.captureOutputs(f, task)
+	}
+}
+
+// store moves the outputs of a task into their slots and stages the nodes that become ready.
+func (r *run) store(task *scheduler.Task, loop *scheduler.RunLoop) (staged int32) {
+	out := r.x.plan.Nodes[task.Node].Out
+	for port, s := range out {
+		if s == plan.None {
+			task.Out[port].Release()
+			continue
+		}
+		r.slots[s] = task.Out[port].Move()
+	}
+	for _, s := range out {
+		if s != plan.None {
+			staged += r.deliver(s, task.Step, loop)
+		}
+	}
+	return staged
+}
+
+// countTask counts the times of a step that succeeded, and the tensors that it wrote.
 //
 // hot: atomic adds.
-func (r *run) observe(w *scheduler.Task, n *plan.Node) {
+func (r *run) countTask(task *scheduler.Task, _ *scheduler.RunLoop) {
+	t := &task.Times
+	r.root.add(t.InputEnd-t.Start, t.InferEnd-t.InputEnd, t.End-t.InferEnd)
 	x := r.x
 	if x.steps == nil {
 		return
 	}
-	x.steps[w.Node].Done(w.Enqueued, &w.Times)
-	for port, s := range n.Out {
+	x.steps[task.Node].Done(task.Enqueued, t)
+	for port, s := range x.plan.Nodes[task.Node].Out {
 		if s != plan.None {
-			x.edges[s].Carried(&w.Out[port])
+			x.edges[s].Carried(&task.Out[port])
 		}
 	}
 }
 
-func (r *run) account(t *telemetry.Times) {
-	add(&r.input, t.InputEnd-t.Start)
-	add(&r.infer, t.InferEnd-t.InputEnd)
-	add(&r.output, t.End-t.InferEnd)
+// add counts the phases of one step. A batch of one spends no time in most of them.
+func (t *timing) add(input, infer, output int64) {
+	addNonzero(&t.input, input)
+	addNonzero(&t.infer, infer)
+	addNonzero(&t.output, output)
 }
 
-// add skips what is nothing, as most phases of a batch of one are.
-func add(sum *atomic.Int64, ns int64) {
+func addNonzero(sum *atomic.Int64, ns int64) {
 	if ns != 0 {
 		sum.Add(ns)
 	}
 }
 
-// fail keeps the first failure; nothing new starts, and what is under way is waited for.
+// fail keeps the request's first failure. No further task starts; the request ends when the
+// active ones are done.
 func (r *run) fail(n int32, err error) {
 	if r.root.failure.Load() == nil {
 		r.root.failure.CompareAndSwap(nil, &failure{r.x.wrap(r.ctx, n, err)})
 	}
 }
 
-// leave counts one work (or the set-up) out and those it staged in; the last one
-// answers. In a chain the one replaces the other and nothing is counted.
-func (r *run) leave(staged int32, t *scheduler.RunLoop) {
-	if staged != 1 && r.underway.Add(staged-1) == 0 {
-		r.answer(t)
+// taskDone counts one task (or the set-up) out and those that it staged in. The last one
+// finishes the run. In a chain each task replaces the one before, and nothing is counted.
+func (r *run) taskDone(staged int32, loop *scheduler.RunLoop) {
+	if staged != 1 && r.active.Add(staged-1) == 0 {
+		r.finish(loop)
 	}
 }
 
-// answered reports whether the request is over.
-func (r *run) answered() bool { return r.done.Load() }
+// isDone reports whether the request has ended.
+func (r *run) isDone() bool { return r.done.Load() }
 
 // reject ends a request that never started.
 func (r *run) reject(err error) {
-	r.drop()
-	r.end(err)
+	r.release()
+	r.close(err)
 }
 
-// end releases what the run holds, tells the sink and lets go. Nothing of the
-// request is held when its client learns that it is over.
-func (r *run) end(err error) {
+// close releases everything that the run holds and closes the sink. The request's memory is
+// free before its client learns that it has ended.
+func (r *run) close(err error) {
 	sink, x := r.sink, r.x
 	tensor.ReleaseAll(r.slots)
 	if r.req.Trace != nil || err != nil {
@@ -380,22 +369,20 @@ func (r *run) end(err error) {
 	if r.failure.Load() != nil {
 		r.failure.Store(nil)
 	}
-	if r.override.Load() != nil {
-		r.override.Store(nil)
+	r.params.reset()
+	if r.sub != nil {
+		r.sub.depth = 0
 	}
-	r.reply, r.depth = nil, 0
-	for _, sum := range []*atomic.Int64{&r.input, &r.infer, &r.output} {
-		add(sum, -sum.Load())
-	}
+	r.add(-r.input.Load(), -r.infer.Load(), -r.output.Load())
 	r.outputs = r.outputs[:0]
 	r.done.Store(true)
-	r.drop()
+	r.release()
 	sink.Close(err)
 	x.pending.Add(-1)
 }
 
-// drop lets go of the run once.
-func (r *run) drop() {
+// release gives up one hold on the run. The last one returns it to the pool.
+func (r *run) release() {
 	if r.holders.Add(-1) == 0 {
 		r.x.runs.Put(r)
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
-	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
 )
 
@@ -27,25 +26,26 @@ func (r *run) traceStart() {
 	}
 }
 
-// traceNamed records the tensors of the request or of an answer.
+// traceNamed records the tensors of the request or of a response.
 func (r *run) traceNamed(output bool, list []infer.Named) {
 	for i := range list {
 		r.traceTensor(output, -1, 0, list[i].Name, &list[i].Tensor)
 	}
 }
 
-// tracePorts records the tensors of a step of an ensemble; a plain model's are the request's.
-func (r *run) tracePorts(output bool, w *scheduler.Task, list []tensor.Tensor, ports []config.Port) {
+// tracePorts records the tensors of an ensemble's step. Those of a plain model are the
+// request's and the response's.
+func (r *run) tracePorts(output bool, task *scheduler.Task, list []tensor.Tensor, ports []config.Port) {
 	if !r.x.plan.Ensemble {
 		return
 	}
 	for i := range min(len(list), len(ports)) {
-		r.traceTensor(output, r.x.first+w.Node, r.wave.number, ports[i].Name, &list[i])
+		r.traceTensor(output, r.x.first+task.Node, r.subNumber(), ports[i].Name, &list[i])
 	}
 }
 
-// traceTensor records a tensor, of which it brings a copy to the host if need be and
-// waits for it: whoever asks for tensors does not ask for speed.
+// traceTensor records a tensor. It copies one on a device to the host and waits for it, since
+// traces with tensors are not made for speed.
 func (r *run) traceTensor(output bool, node, wave int32, name string, x *tensor.Tensor) {
 	if !x.Present() {
 		return
@@ -64,30 +64,43 @@ func (r *run) traceTensor(output bool, node, wave int32, name string, x *tensor.
 	}
 }
 
-// traceStep records one execution, or why there was none.
-func (r *run) traceStep(n *plan.Node, w *scheduler.Task, now int64) {
-	s := tracing.Step{
-		Node: w.Step, After: w.Traced.After, Wave: r.wave.number,
-		Model: n.Signature.Model, Version: n.Signature.Version, Own: !r.x.plan.Ensemble,
-		Cached: w.Cached, Failed: w.Err != nil,
-		Ready: w.Traced.Ready, Enqueued: w.Enqueued, Done: now, Execution: w.Traced.Execution,
+// traceReady starts the record of a task whose inputs have all arrived.
+func (r *run) traceReady(task *scheduler.Task, after int32, now int64) {
+	task.Traced = &r.traced[task.Node]
+	*task.Traced = scheduler.TaskTrace{Trace: r.req.Trace, Ready: now, After: after, SubRun: r.subNumber()}
+	if r.req.Trace.Tensors() {
+		r.tracePorts(false, task, task.In, r.x.plan.Nodes[task.Node].Signature.Inputs)
 	}
-	if s.Batch != 0 {
-		s.Start, s.InputEnd, s.InferEnd, s.End = w.Times.Start, w.Times.InputEnd, w.Times.InferEnd, w.Times.End
-	}
-	switch {
-	case w.Err != nil:
-		s.Code = status.CodeOf(w.Err)
-		if s.Batch == 0 {
-			w.Traced.Trace.Event(&tracing.Event{Kind: fate(w.Err), At: now, Node: s.Node, Reason: status.Text(w.Err)})
-		}
-	case w.Cached:
-		w.Traced.Trace.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now, Node: s.Node})
-	}
-	w.Traced.Trace.Step(&s)
 }
 
-// fate says how a work ended that was not executed.
+// traceTask records one execution, or why there was none, and its outputs.
+func (r *run) traceTask(task *scheduler.Task, now int64) {
+	n := &r.x.plan.Nodes[task.Node]
+	if task.Err == nil && r.req.Trace.Tensors() {
+		defer r.tracePorts(true, task, task.Out, n.Signature.Outputs)
+	}
+	s := tracing.Step{
+		Node: task.Step, After: task.Traced.After, Wave: r.subNumber(),
+		Model: n.Signature.Model, Version: n.Signature.Version, Own: !r.x.plan.Ensemble,
+		Cached: task.Cached, Failed: task.Err != nil,
+		Ready: task.Traced.Ready, Enqueued: task.Enqueued, Done: now, Execution: task.Traced.Execution,
+	}
+	if s.Batch != 0 {
+		s.Start, s.InputEnd, s.InferEnd, s.End = task.Times.Start, task.Times.InputEnd, task.Times.InferEnd, task.Times.End
+	}
+	switch {
+	case task.Err != nil:
+		s.Code = status.CodeOf(task.Err)
+		if s.Batch == 0 {
+			task.Traced.Trace.Event(&tracing.Event{Kind: fate(task.Err), At: now, Node: s.Node, Reason: status.Text(task.Err)})
+		}
+	case task.Cached:
+		task.Traced.Trace.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now, Node: s.Node})
+	}
+	task.Traced.Trace.Step(&s)
+}
+
+// fate returns how a task ended that was not executed.
 func fate(err error) tracing.EventKind {
 	switch {
 	case errors.Is(err, status.ErrDeadline):
@@ -98,10 +111,10 @@ func fate(err error) tracing.EventKind {
 	return tracing.EventRefused
 }
 
-// traceWave records that an answer of a decoupled step has started a wave.
-func (r *run) traceWave() {
+// traceSubRun records that a response of a decoupled step has started a sub-run.
+func (r *run) traceSubRun() {
 	if r.req.Trace != nil {
-		r.req.Trace.Event(&tracing.Event{Kind: tracing.EventWave, At: telemetry.Now(), Node: r.wave.up.x.first + r.wave.up.x.part.Producer})
+		r.req.Trace.Event(&tracing.Event{Kind: tracing.EventWave, At: telemetry.Now(), Node: r.origin()})
 	}
 }
 

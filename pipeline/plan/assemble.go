@@ -16,7 +16,7 @@ type assembly struct {
 func (c *compiler) assemble() *Plan {
 	root := c.levels[0]
 	root.sig.Version = c.version
-	a := &assembly{c: c, plan: &Plan{Signature: root.sig, Config: root.cfg, Ensemble: true, Reshape: reshapes(root.sig), OutputNodes: c.needs, OutputFit: c.outputFit, OutputFree: c.outputFree}}
+	a := &assembly{c: c, plan: &Plan{Signature: root.sig, Config: root.cfg, Ensemble: true, Reshape: reshapes(root.sig), OutputNodes: c.needs, OutputRules: c.outputRules, OutputRuntime: c.outputRuntime}}
 	a.number = unmapped(len(c.names))
 	for i := range root.sig.Inputs {
 		a.plan.Inputs = append(a.plan.Inputs, a.slot(root.slots[root.sig.Inputs[i].Name]))
@@ -30,9 +30,9 @@ func (c *compiler) assemble() *Plan {
 			out.Labels = root.labels(out.Name)
 		}
 	}
-	a.plan.AllNodes = NewBits(len(c.leaves))
+	a.plan.AllNodes = NewNodeSet(len(c.leaves))
 	for _, n := range c.needs {
-		a.plan.AllNodes.Or(n)
+		a.plan.AllNodes.AddAll(n)
 	}
 	a.readers()
 	a.aliases()
@@ -81,7 +81,7 @@ func (a *assembly) slots(from []Slot) []Slot {
 func (a *assembly) node(i int32, s *step) Node {
 	n := Node{
 		Name: s.name, Model: s.model, ID: s.id, Version: s.version, Signature: s.sig,
-		In: a.slots(s.in), Out: a.slots(s.out), Fit: s.fit, Free: s.free, Reshape: reshapes(s.sig), Ensembles: s.level.path(), Places: s.places,
+		In: a.slots(s.in), Out: a.slots(s.out), Rules: s.rules, Runtime: s.runtime, Reshape: reshapes(s.sig), Ensembles: s.level.path(), Places: s.places,
 		Stream: a.c.flows[s.stream].depth, MaxInflight: s.level.cfg.GetEnsembleScheduling().GetMaxInflightRequests(),
 	}
 	for port, slot := range n.In {
@@ -92,7 +92,7 @@ func (a *assembly) node(i int32, s *step) Node {
 		for int(slot) >= len(a.plan.Consumers) {
 			a.plan.Consumers = append(a.plan.Consumers, nil)
 		}
-		a.plan.Consumers[slot] = append(a.plan.Consumers[slot], Use{Node: i, Port: int32(port)})
+		a.plan.Consumers[slot] = append(a.plan.Consumers[slot], InputRef{Node: i, Port: int32(port)})
 	}
 	return n
 }

@@ -24,7 +24,7 @@ func (c *compiler) batchDims() error {
 	root := c.levels[0]
 	written := c.written()
 	for _, s := range c.leaves {
-		s.fit = make([]Fit, len(s.in))
+		s.rules = make([]BatchRule, len(s.in))
 		for i, slot := range s.in {
 			if slot == None || written[slot].rank < 0 {
 				continue
@@ -35,8 +35,8 @@ func (c *compiler) batchDims() error {
 				return root.errorf(config.ShapesDiffer, "ensemble_scheduling", "ensemble tensor %s has %d dimensions, which no batch dimension makes fit input %s in model %s with %d",
 					c.names[slot], from.rank, s.sig.Inputs[i].Name, s.model, rank(s.sig, &s.sig.Inputs[i]))
 			}
-			s.fit[i] = f
-			s.free = from.to(s.free, i, len(s.in), s.sig)
+			s.rules[i] = f
+			s.runtime = from.to(s.runtime, i, len(s.in), s.sig)
 		}
 	}
 	sig := root.sig.AtModel()
@@ -50,41 +50,41 @@ func (c *compiler) batchDims() error {
 			return root.errorf(config.ShapesDiffer, "ensemble_scheduling", "ensemble tensor %s has %d dimensions, which no batch dimension makes fit output %s with %d",
 				c.names[slot], from.rank, out.Name, rank(sig, out))
 		}
-		c.outputFit = append(c.outputFit, f)
-		c.outputFree = from.to(c.outputFree, i, len(c.outputs), root.sig)
+		c.outputRules = append(c.outputRules, f)
+		c.outputRuntime = from.to(c.outputRuntime, i, len(c.outputs), root.sig)
 	}
 	return nil
 }
 
-// writing is how a tensor is written.
-type writing struct {
+// producer describes the output that writes a tensor.
+type producer struct {
 	rank    int  // in full, -1 without a writer
 	free    bool // the writer's output is Free
 	batches bool // the writer batches
 }
 
 // to notes in list how port i of n reads the tensor; the list is made with the first Free one.
-func (w *writing) to(list []Free, i, n int, reader *config.Signature) []Free {
+func (w *producer) to(list []RuntimeRule, i, n int, reader *config.Signature) []RuntimeRule {
 	if !w.free {
 		return list
 	}
 	if list == nil {
-		list = make([]Free, n)
+		list = make([]RuntimeRule, n)
 	}
 	switch batches := reader.MaxBatch > 0; {
 	case batches == w.batches:
-		list[i] = FreeAsIs
+		list[i] = RuntimeAsIs
 	case batches:
-		list[i] = FreePrepend
+		list[i] = RuntimePrepend
 	default:
-		list[i] = FreeStrip
+		list[i] = RuntimeStrip
 	}
 	return list
 }
 
 // written returns how every slot is written.
-func (c *compiler) written() []writing {
-	list := make([]writing, len(c.names))
+func (c *compiler) written() []producer {
+	list := make([]producer, len(c.names))
 	for i := range list {
 		list[i].rank = -1
 	}
@@ -97,7 +97,7 @@ func (c *compiler) written() []writing {
 		for i, slot := range s.out {
 			if slot != None {
 				out := &s.sig.Outputs[i]
-				list[slot] = writing{rank: rank(s.sig, out), free: out.Free, batches: s.sig.MaxBatch > 0}
+				list[slot] = producer{rank: rank(s.sig, out), free: out.Free, batches: s.sig.MaxBatch > 0}
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func rank(sig *config.Signature, p *config.Port) int {
 	return full.Rank()
 }
 
-func fit(from, to int) (Fit, bool) {
+func fit(from, to int) (BatchRule, bool) {
 	switch from - to {
 	case 0:
 		return AsIs, true

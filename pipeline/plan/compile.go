@@ -62,8 +62,8 @@ type compiler struct {
 	alias []Slot   // per slot: the slot whose tensor it is another name of, else itself
 
 	// batchdims
-	outputFit  []Fit
-	outputFree []Free
+	outputRules   []BatchRule
+	outputRuntime []RuntimeRule
 
 	// cycles
 	writer []int32 // per slot: the leaf that writes it, or -1
@@ -73,8 +73,8 @@ type compiler struct {
 	origin []int32 // per slot: the stream it is of
 
 	// prune
-	outputs []Slot // per port of the ensemble
-	needs   []Bits // per output: leaves
+	outputs []Slot    // per port of the ensemble
+	needs   []NodeSet // per output: leaves
 
 	// order
 	plan *Plan
@@ -102,11 +102,11 @@ type step struct {
 	cfg     *modelconfig.ModelEnsembling_Step
 	sig     *config.Signature
 	places  []tensor.Place
-	inner   *level // of a nested ensemble
-	in, out []Slot // per port
-	fit     []Fit  // per input, of a leaf
-	free    []Free // per input, of a leaf; nil when none is
-	stream  int32  // of a leaf
+	inner   *level        // of a nested ensemble
+	in, out []Slot        // per port
+	rules   []BatchRule   // per input, of a leaf
+	runtime []RuntimeRule // per input, of a leaf; nil when none is
+	stream  int32         // of a leaf
 }
 
 // name returns the name by which the ensemble was asked for.

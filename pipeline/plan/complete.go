@@ -22,16 +22,16 @@ func (l *level) complete() {
 	if l.cfg.MaxBatchSize == 0 && l.dimless() {
 		l.cfg.MaxBatchSize = l.maxBatch()
 	}
-	told := l.told()
+	stepPorts := l.stepPorts()
 	for _, in := range l.cfg.Input {
-		if t := told[in.Name]; t != nil {
+		if t := stepPorts[in.Name]; t != nil {
 			// An input of which nothing is said is as optional as its steps let it be.
 			in.Optional = in.Optional || t.optional && in.DataType == modelconfig.DataType_TYPE_INVALID && len(in.Dims) == 0
 			fill(&in.DataType, &in.Dims, t)
 		}
 	}
 	for _, out := range l.cfg.Output {
-		if t := told[out.Name]; t != nil {
+		if t := stepPorts[out.Name]; t != nil {
 			fill(&out.DataType, &out.Dims, t)
 		}
 	}
@@ -80,23 +80,23 @@ func (l *level) maxBatch() int32 {
 	return int32(least)
 }
 
-// tale is what the steps say about a tensor.
-type tale struct {
+// portInfo is what the steps say about a tensor.
+type portInfo struct {
 	dtype tensor.DType
 	dims  tensor.Shape // as the ensemble would declare them
 	// optional holds for an input while every step that reads it can do without.
 	optional bool
 }
 
-// told collects what the steps say, narrowing dims where several speak of a tensor; a
+// stepPorts collects what the steps say, narrowing dims where several speak of a tensor; a
 // contradiction is left for the pass types to find.
-func (l *level) told() map[string]*tale {
-	all := map[string]*tale{}
+func (l *level) stepPorts() map[string]*portInfo {
+	all := map[string]*portInfo{}
 	hear := func(s *step, name string, p *config.Port, reads bool) {
 		dims := l.dimsOf(s, p)
 		t := all[name]
 		if t == nil {
-			all[name] = &tale{dtype: p.DType, dims: dims, optional: reads && p.Optional}
+			all[name] = &portInfo{dtype: p.DType, dims: dims, optional: reads && p.Optional}
 			return
 		}
 		t.optional = t.optional && reads && p.Optional
@@ -132,7 +132,7 @@ func (l *level) dimsOf(s *step, p *config.Port) tensor.Shape {
 }
 
 // fill takes from t what is left out.
-func fill(d *modelconfig.DataType, dims *[]int64, t *tale) {
+func fill(d *modelconfig.DataType, dims *[]int64, t *portInfo) {
 	if *d == modelconfig.DataType_TYPE_INVALID {
 		*d = modelconfig.DataType(t.dtype)
 	}

@@ -68,7 +68,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		n := &p.Nodes[i]
 		name := fmt.Sprintf("step %d", i)
 		label := quoteDOT(n.Name)
-		if at := n.siteText(); at != "" {
+		if at := n.deviceText(); at != "" {
 			label += `\n` + at
 		}
 		if err := vertex(g, name, label, "box"); err != nil {
@@ -76,7 +76,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		}
 		for port, slot := range n.In {
 			if slot != None {
-				connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(n.Signature, &n.Signature.Inputs[port])+p.movedDOT(slot, n.spot()))
+				connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(n.Signature, &n.Signature.Inputs[port])+p.copiedDOT(slot, n.location()))
 			}
 		}
 		for _, slot := range n.Out {
@@ -90,7 +90,7 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 		if err := vertex(g, name, quoteDOT(p.Signature.Outputs[i].Name), "ellipse"); err != nil {
 			return err
 		}
-		connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(p.Signature, &p.Signature.Outputs[i])+p.movedDOT(slot, Spot{}))
+		connect(slot, name, quoteDOT(p.Names[slot])+`\n`+portType(p.Signature, &p.Signature.Outputs[i])+p.copiedDOT(slot, Location{}))
 	}
 	for _, way := range ends {
 		if err := g.AddEdge(way[0], way[1], graph.EdgeAttribute("label", strings.Join(labels[way], `\n`))); err != nil {
@@ -100,9 +100,9 @@ func (p *Plan) drawing(g graph.Graph[string, string]) error {
 	return nil
 }
 
-// movedDOT is a line more for the label of a tensor that is copied.
-func (p *Plan) movedDOT(s Slot, at Spot) string {
-	if text := p.moved(s, at); text != "" {
+// copiedDOT is a line more for the label of a tensor that is copied.
+func (p *Plan) copiedDOT(s Slot, at Location) string {
+	if text := p.copied(s, at); text != "" {
 		return `\n` + text
 	}
 	return ""

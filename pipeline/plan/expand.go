@@ -21,7 +21,7 @@ const maxDepth = 64
 // what is left are models that run.
 func (c *compiler) expand() error {
 	root := &level{cfg: c.root, look: c.look, id: c.root.GetName()}
-	if s, ok := c.look.(Spaces); ok {
+	if s, ok := c.look.(NamespaceLookup); ok {
 		root.id = s.Self()
 	}
 	return c.open(root)
@@ -156,7 +156,7 @@ func (l *level) model(s *modelconfig.ModelEnsembling_Step) (Model, error) {
 	name, version := s.GetModelName(), s.GetModelVersion()
 	look := l.look
 	if space := s.GetModelNamespace(); space != "" {
-		all, ok := look.(Spaces)
+		all, ok := look.(NamespaceLookup)
 		if !ok {
 			return Model{}, status.Errorf(status.NotFound, "there are no namespaces, in which model '%s' is asked for", name)
 		}

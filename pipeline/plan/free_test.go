@@ -30,15 +30,15 @@ func TestFree(t *testing.T) {
 	for _, tc := range []struct {
 		batch         string
 		first, second string
-		in, out       []plan.Free
+		in, out       []plan.RuntimeRule
 	}{
-		{"8", "free_batched", "batched", []plan.Free{plan.FreeAsIs}, nil},
-		{"8", "free_batched", "plain", []plan.Free{plan.FreeStrip}, nil},
-		{"8", "free", "batched", []plan.Free{plan.FreePrepend}, nil},
-		{"0", "free", "plain", []plan.Free{plan.FreeAsIs}, nil},
-		{"8", "batched", "free_batched", nil, []plan.Free{plan.FreeAsIs}},
-		{"0", "batched", "free_batched", nil, []plan.Free{plan.FreeStrip}},
-		{"8", "batched", "free", nil, []plan.Free{plan.FreePrepend}},
+		{"8", "free_batched", "batched", []plan.RuntimeRule{plan.RuntimeAsIs}, nil},
+		{"8", "free_batched", "plain", []plan.RuntimeRule{plan.RuntimeStrip}, nil},
+		{"8", "free", "batched", []plan.RuntimeRule{plan.RuntimePrepend}, nil},
+		{"0", "free", "plain", []plan.RuntimeRule{plan.RuntimeAsIs}, nil},
+		{"8", "batched", "free_batched", nil, []plan.RuntimeRule{plan.RuntimeAsIs}},
+		{"0", "batched", "free_batched", nil, []plan.RuntimeRule{plan.RuntimeStrip}},
+		{"8", "batched", "free", nil, []plan.RuntimeRule{plan.RuntimePrepend}},
 		{"8", "batched", "plain", nil, nil},
 	} {
 		text := `platform: "ensemble" max_batch_size: ` + tc.batch + `
@@ -51,12 +51,12 @@ func TestFree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Nodes[0].Free != nil {
-			t.Errorf("%s, %s: the first step takes %v, want nothing Free", tc.first, tc.second, p.Nodes[0].Free)
+		if p.Nodes[0].Runtime != nil {
+			t.Errorf("%s, %s: the first step takes %v, want nothing Free", tc.first, tc.second, p.Nodes[0].Runtime)
 		}
-		if !slices.Equal(p.Nodes[1].Free, tc.in) || !slices.Equal(p.OutputFree, tc.out) {
+		if !slices.Equal(p.Nodes[1].Runtime, tc.in) || !slices.Equal(p.OutputRuntime, tc.out) {
 			t.Errorf("%s, %s, max batch size %s: the second step takes %v and the output %v, want %v and %v",
-				tc.first, tc.second, tc.batch, p.Nodes[1].Free, p.OutputFree, tc.in, tc.out)
+				tc.first, tc.second, tc.batch, p.Nodes[1].Runtime, p.OutputRuntime, tc.in, tc.out)
 		}
 	}
 }

@@ -84,8 +84,8 @@ func check(t *testing.T, cfg *modelconfig.ModelConfig, repo repository) {
 				written[slot] = true
 			}
 		}
-		if len(n.Fit) != len(n.In) || !p.AllNodes.Has(int32(i)) {
-			t.Errorf("step %s has %d rules for %d inputs, or no output needs it", n.Name, len(n.Fit), len(n.In))
+		if len(n.Rules) != len(n.In) || !p.AllNodes.Contains(int32(i)) {
+			t.Errorf("step %s has %d rules for %d inputs, or no output needs it", n.Name, len(n.Rules), len(n.In))
 		}
 	}
 	for _, slot := range p.Outputs {
@@ -110,10 +110,10 @@ func check(t *testing.T, cfg *modelconfig.ModelConfig, repo repository) {
 func checkParts(t *testing.T, p *plan.Plan) {
 	t.Helper()
 	nodes := 0
-	for i := range p.Parts {
-		part := &p.Parts[i]
+	for i := range p.Segments {
+		part := &p.Segments[i]
 		sub := part.Plan
-		if last := i == len(p.Parts)-1; last != (part.Producer < 0) || int(part.First) != nodes {
+		if last := i == len(p.Segments)-1; last != (part.Producer < 0) || int(part.First) != nodes {
 			t.Errorf("part %d begins at step %d and has producer %d, expected %d steps before", i, part.First, part.Producer, nodes)
 		}
 		nodes += len(sub.Nodes)
@@ -123,8 +123,8 @@ func checkParts(t *testing.T, p *plan.Plan) {
 				written[slot] = true
 			}
 		}
-		for _, in := range part.Imports {
-			if before := p.Parts[i-1].Plan; before.Names[in.From] != sub.Names[in.To] {
+		for _, in := range part.Shared {
+			if before := p.Segments[i-1].Plan; before.Names[in.From] != sub.Names[in.To] {
 				t.Errorf("part %d shares %s as %s", i, before.Names[in.From], sub.Names[in.To])
 			}
 			written[in.To] = true
@@ -147,7 +147,7 @@ func checkParts(t *testing.T, p *plan.Plan) {
 			}
 		}
 	}
-	if p.Parts != nil && nodes != len(p.Nodes) {
+	if p.Segments != nil && nodes != len(p.Nodes) {
 		t.Errorf("the parts have %d steps, the plan %d", nodes, len(p.Nodes))
 	}
 }

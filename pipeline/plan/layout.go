@@ -113,7 +113,7 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 	if kind != nil {
 		g.caption = kind(n.Model)
 	}
-	if at := n.siteText(); at != "" {
+	if at := n.deviceText(); at != "" {
 		g.caption = strings.TrimPrefix(g.caption+", "+at, ", ")
 	}
 	for _, slot := range n.In {
@@ -134,9 +134,9 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 func (p *Plan) lineType(s Slot, kind string) string {
 	var b strings.Builder
 	b.WriteString(kind)
-	for _, m := range p.Moves {
+	for _, m := range p.Copies {
 		if m.Slot == s {
-			b.WriteString(", " + p.moved(s, m.To))
+			b.WriteString(", " + p.copied(s, m.To))
 		}
 	}
 	return b.String()

@@ -1,9 +1,17 @@
-// Package plan compiles an ensemble's configuration into a Plan: names become slot
-// numbers, every check that can be made before a request is made once, and what is
-// left for run time are arrays.
+// Package plan compiles an ensemble's configuration into a Plan. Names become slot numbers,
+// and every check that does not need a request is made once. At run time only arrays are
+// left.
 //
-// Compile runs a list of passes, a file each; Stages prints the state after any of
-// them. This is the only package that holds a graph of names.
+// Compile runs a list of passes, one file each; Stages prints the state after any of them.
+// This is the only package that builds a graph of names.
+//
+// For example, an ensemble of two steps that passes x to step "a", and y from "a" to step
+// "b", whose output is z, compiles to two nodes and three slots:
+//
+//	slots    0: x, 1: y, 2: z
+//	Nodes[0] a: In [0], Out [1], Need 1
+//	Nodes[1] b: In [1], Out [2], Need 1
+//	Inputs [0], Outputs [2], Readers [1 1 1]
 package plan
 
 import (
@@ -20,149 +28,155 @@ type Slot = int32
 // None is the slot of a port that is not mapped.
 const None Slot = -1
 
-// Plan is a compiled pipeline. It is immutable.
+// Plan is a compiled ensemble, or the one-node plan of a plain model. It is immutable and
+// safe for concurrent use.
 type Plan struct {
-	// Signature is the pipeline's own: what a request must give and may ask for.
+	// Signature is the pipeline's own: the inputs a request must give and the outputs it may
+	// request.
 	Signature *config.Signature
-	// Config is the ensemble's configuration with what its steps told; nil for a
-	// plain model.
+	// Config is the ensemble's configuration, completed from its steps; nil for a plain
+	// model.
 	Config *modelconfig.ModelConfig
-	// Ensemble tells a compiled ensemble from the one-node plan of a plain model.
+	// Ensemble is false for the plan of a plain model.
 	Ensemble bool
-	Nodes    []Node // in an order in which every node follows its producers
-	// Slots counts the ensemble tensors; Names holds theirs, for error texts.
+	// Nodes are the steps, each after the producers of its inputs.
+	Nodes []Node
+	// Slots counts the ensemble tensors; Names holds their names, for error texts.
 	Slots int
 	Names []string
-	// Aliases holds what else tensors are called in the ensembles, nested ones included,
-	// without prefix; nil when there is nothing.
+	// Aliases holds, per slot, the other names of its tensor: those that nested ensembles
+	// use, without prefix. It is nil for a plain model.
 	Aliases [][]string
 	// Inputs and Outputs hold the slot of each port of the signature, in its order.
 	Inputs, Outputs []Slot
-	// OutputFit says, per output, what happens to the batch dimension on the way out;
-	// nil when nothing ever does.
-	OutputFit []Fit
-	// OutputFree says, per output, how a tensor of any shape is taken; nil when none is Free.
-	OutputFree []Free
-	// Reshape tells that the ensemble sets the shape of some input or output anew: its steps have another one than requests.
+	// OutputRules holds, per output, the change of the batch dimension; nil when no output
+	// has one.
+	OutputRules []BatchRule
+	// OutputRuntime holds, per output, the rule for a tensor of undeclared shape; nil when
+	// every output is Declared.
+	OutputRuntime []RuntimeRule
+	// Reshape reports that the ensemble reshapes an input or output: its steps see another
+	// shape than requests.
 	Reshape bool
 	// Consumers lists, per slot, the inputs that read it.
-	Consumers [][]Use
+	Consumers [][]InputRef
 	// Readers counts, per slot, its consumers and its uses as an output.
 	Readers []int32
-	// OutputNodes holds, per output, the nodes it needs.
-	OutputNodes []Bits
+	// OutputNodes holds, per output, the nodes that it needs.
+	OutputNodes []NodeSet
 	// AllNodes is the union of OutputNodes.
-	AllNodes Bits
-	// Devices holds a bit for each device where all steps at devices can be; 0 when
-	// there are none such.
+	AllNodes NodeSet
+	// Devices holds a bit for each device on which all device steps can run; 0 when there is
+	// none.
 	Devices uint64
-	// Moves are the copies between places that a request needs.
-	Moves []Move
-	// Parts divides the plan where decoupled steps answer; nil when no step is
-	// decoupled.
-	Parts []Part
+	// Copies are the copies between host and devices that a request needs.
+	Copies []Copy
+	// Segments divides the plan at its decoupled steps; nil when no step is decoupled.
+	Segments []Segment
 }
 
-// Use is one input of a node.
-type Use struct {
+// InputRef is one input of a node.
+type InputRef struct {
 	Node, Port int32
 }
 
 // Node is one step of a plan.
 type Node struct {
-	// Name tells the steps of a plan apart: the model's name, with the ensemble's
-	// in front when it was nested, and the step's position when a model comes twice.
+	// Name is unique in the plan: the model's name, prefixed with the nested ensemble's, and
+	// with the step's position when a model occurs twice.
 	Name  string
 	Model string
-	// ID is what the Lookup tells the model from others of its name by.
+	// ID distinguishes models of the same name, as the Lookup returned it.
 	ID      string
-	Version int64 // the resolved version; -1 when the latest is to be used
+	Version int64 // the resolved version; -1 when the latest is used
 	// Signature is the model's own.
 	Signature *config.Signature
 	// In and Out hold the slot of each port of the model's signature, None when unmapped.
 	In, Out []Slot
-	// Fit says, per input, what happens to the batch dimension on the way in.
-	Fit []Fit
-	// Free says, per input, how a tensor of any data type and shape is taken; nil when none is Free.
-	Free []Free
-	// Reshape tells that some port of the signature has another shape at the model.
+	// Rules holds, per input, the change of the batch dimension.
+	Rules []BatchRule
+	// Runtime holds, per input, the rule for a tensor of undeclared type and shape; nil when
+	// every input is Declared.
+	Runtime []RuntimeRule
+	// Reshape reports that a port of the signature has another shape at the model.
 	Reshape bool
-	// Need counts the inputs that are mapped: the node is ready when all have arrived.
+	// Need counts the mapped inputs: the node is ready when all have arrived.
 	Need int32
-	// Places are where the model has instances; empty: on the host.
+	// Places are where the model has instances; empty for the host.
 	Places []tensor.Place
-	// Site is where the step runs.
-	Site Site
-	// Ensembles lists the ensembles the step is in, outermost first, for error texts.
+	// OnDevice reports that the step runs on a device; else it runs on the host.
+	OnDevice bool
+	// Ensembles lists the ensembles that contain the step, outermost first, for error texts.
 	Ensembles []string
-	// Stream counts the decoupled steps that the step follows, of whose answers it
-	// takes each.
+	// Stream counts the decoupled steps before this one: it runs once for each of their
+	// responses.
 	Stream int32
-	// MaxInflight bounds how many requests of this ensemble the step may have at a
-	// time; 0 for any number.
+	// MaxInflight bounds how many requests of this ensemble the step may have at a time; 0
+	// for no limit.
 	MaxInflight uint32
 }
 
-// Fit is what happens to a tensor's batch dimension between two steps of which only
-// one batches.
-type Fit uint8
+// BatchRule is the change of a tensor's batch dimension between two steps of which only one
+// batches.
+type BatchRule uint8
 
 // The batch-dimension rules.
 const (
-	AsIs    Fit = iota
-	Strip       // [1, d...] becomes [d...]; any other batch size is an error
-	Prepend     // [d...] becomes [1, d...]
+	AsIs    BatchRule = iota
+	Strip             // [1, d...] becomes [d...]; any other batch size is an error
+	Prepend           // [d...] becomes [1, d...]
 )
 
-// Free says how a port takes the output of a model that may differ from its declaration (config.Port.Free): the data type is
-// compared when the tensor is there, and so are the dims, before the batch dimension is given or taken. These are the rules
-// of Triton's ensemble scheduler (ReshapeTensorDims).
-type Free uint8
+// RuntimeRule is how a port reads a tensor that may differ from its declaration
+// (config.Port.Free). Its data type and dims are compared at run time, before the batch
+// dimension is added or removed. The rules are those of Triton's ensemble scheduler
+// (ReshapeTensorDims).
+type RuntimeRule uint8
 
-// The ways.
+// The rules for tensors of undeclared shape.
 const (
-	Fixed       Free = iota // the tensor is as its writer declares it, or was checked before
-	FreeAsIs                // both sides batch, or neither does: the shape stays
-	FreeStrip               // only the writer batches: [1, d...] becomes [d...], unless the shape fits as it is
-	FreePrepend             // only the reader batches: [d...] becomes [1, d...] if d... are its dims
+	Declared       RuntimeRule = iota // the tensor is as its producer declares it
+	RuntimeAsIs                       // both sides batch, or neither does: the shape stays
+	RuntimeStrip                      // only the producer batches: [1, d...] becomes [d...], unless the shape fits
+	RuntimePrepend                    // only the reader batches: [d...] becomes [1, d...] if d... are its dims
 )
 
-// Bits is a set of node numbers.
-type Bits []uint64
+// NodeSet is a set of node numbers.
+type NodeSet []uint64
 
-// NewBits returns an empty set with room for n nodes.
-func NewBits(n int) Bits { return make(Bits, (n+63)/64) }
+// NewNodeSet returns an empty set with room for n nodes.
+func NewNodeSet(n int) NodeSet { return make(NodeSet, (n+63)/64) }
 
-// Has reports whether node i is in the set.
-func (b Bits) Has(i int32) bool { return b[i>>6]&(1<<(uint(i)&63)) != 0 }
+// Contains reports whether node i is in the set.
+func (b NodeSet) Contains(i int32) bool { return b[i>>6]&(1<<(uint(i)&63)) != 0 }
 
-// Set adds node i.
-func (b Bits) Set(i int32) { b[i>>6] |= 1 << (uint(i) & 63) }
+// Add adds node i.
+func (b NodeSet) Add(i int32) { b[i>>6] |= 1 << (uint(i) & 63) }
 
-// Or adds every node of o.
-func (b Bits) Or(o Bits) {
+// AddAll adds every node of o.
+func (b NodeSet) AddAll(o NodeSet) {
 	for i := range o {
 		b[i] |= o[i]
 	}
 }
 
-// Lookup answers what the compiler must know about other models.
+// Lookup finds the models of an ensemble's steps.
 type Lookup interface {
-	// Model returns a model's signature and, when it is an ensemble, the
-	// configuration to inline; version -1 asks for the latest. The error says why
-	// the model cannot be used, in words that name it.
+	// Model returns a model's signature and, when it is an ensemble, the configuration to
+	// inline. Version -1 is the latest. The error must name the model and say why it cannot
+	// be used.
 	Model(name string, version int64) (Model, error)
 }
 
-// Namer is a Lookup that can list the models that there are, to suggest one of them.
+// Namer is a Lookup that lists its models, so that an error can suggest a similar name.
 type Namer interface {
 	Lookup
 	// Names returns the names of all models, sorted.
 	Names() []string
 }
 
-// Spaces is a Lookup of models that are in namespaces.
-type Spaces interface {
+// NamespaceLookup is a Lookup of models in namespaces.
+type NamespaceLookup interface {
 	Lookup
 	// In returns the Lookup of the models in one namespace.
 	In(namespace string) Lookup
@@ -170,16 +184,16 @@ type Spaces interface {
 	Self() string
 }
 
-// Model is what Lookup knows of a step's model.
+// Model describes a step's model.
 type Model struct {
-	// ID tells the model from others of its name; empty when there can be none.
+	// ID distinguishes models of the same name; empty when there is only one.
 	ID string
-	// Steps, unless nil, is who knows the models of an ensemble's own steps.
+	// Steps finds the models of an ensemble's own steps; nil for the Lookup of the ensemble.
 	Steps     Lookup
 	Signature *config.Signature
-	// Places are where the model has instances; empty: on the host.
+	// Places are where the model has instances; empty for the host.
 	Places []tensor.Place
-	// Ensemble is the configuration of an ensemble, to be inlined; nil for any other model.
+	// Ensemble is the configuration of an ensemble, which is inlined; nil for other models.
 	Ensemble *modelconfig.ModelConfig
 }
 
@@ -195,22 +209,22 @@ func Single(sig *config.Signature) *Plan {
 	p := &Plan{
 		Signature: sig,
 		Slots:     in + out,
-		Consumers: make([][]Use, in+out),
-		AllNodes:  Bits{1},
+		Consumers: make([][]InputRef, in+out),
+		AllNodes:  NodeSet{1},
 	}
 	node := Node{
 		Name: sig.Model, Model: sig.Model, Version: sig.Version, Signature: sig,
-		Need: int32(in), Fit: make([]Fit, in), Reshape: reshapes(sig),
+		Need: int32(in), Rules: make([]BatchRule, in), Reshape: reshapes(sig),
 	}
 	for i := range in {
-		p.Consumers[i] = []Use{{Node: 0, Port: int32(i)}}
+		p.Consumers[i] = []InputRef{{Node: 0, Port: int32(i)}}
 		p.Inputs = append(p.Inputs, Slot(i))
 		p.Names = append(p.Names, sig.Inputs[i].Name)
 	}
 	for i := range out {
 		p.Outputs = append(p.Outputs, Slot(in+i))
 		p.Names = append(p.Names, sig.Outputs[i].Name)
-		p.OutputNodes = append(p.OutputNodes, Bits{1})
+		p.OutputNodes = append(p.OutputNodes, NodeSet{1})
 	}
 	node.In, node.Out = p.Inputs, p.Outputs
 	p.Nodes = []Node{node}

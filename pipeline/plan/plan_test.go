@@ -50,27 +50,27 @@ func TestPlan(t *testing.T) {
 	type shape struct {
 		Names           []string
 		Inputs, Outputs []plan.Slot
-		Consumers       [][]plan.Use
+		Consumers       [][]plan.InputRef
 		Readers         []int32
-		OutputNodes     []plan.Bits
-		AllNodes        plan.Bits
-		OutputFit       []plan.Fit
+		OutputNodes     []plan.NodeSet
+		AllNodes        plan.NodeSet
+		OutputFit       []plan.BatchRule
 	}
-	got := shape{p.Names, p.Inputs, p.Outputs, p.Consumers, p.Readers, p.OutputNodes, p.AllNodes, p.OutputFit}
+	got := shape{p.Names, p.Inputs, p.Outputs, p.Consumers, p.Readers, p.OutputNodes, p.AllNodes, p.OutputRules}
 	want := shape{
 		Names:  []string{"IN", "O1", "O2", "O3"},
 		Inputs: []plan.Slot{0}, Outputs: []plan.Slot{1, 2, 3},
-		Consumers:   [][]plan.Use{{{0, 0}, {2, 0}}, {{1, 0}}, {{2, 1}}, nil},
+		Consumers:   [][]plan.InputRef{{{0, 0}, {2, 0}}, {{1, 0}}, {{2, 1}}, nil},
 		Readers:     []int32{2, 2, 2, 1},
-		OutputNodes: []plan.Bits{{1}, {3}, {7}},
-		AllNodes:    plan.Bits{7},
-		OutputFit:   []plan.Fit{plan.AsIs, plan.AsIs, plan.AsIs},
+		OutputNodes: []plan.NodeSet{{1}, {3}, {7}},
+		AllNodes:    plan.NodeSet{7},
+		OutputFit:   []plan.BatchRule{plan.AsIs, plan.AsIs, plan.AsIs},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	join := p.Nodes[2]
-	if join.Name != "join" || join.Need != 2 || join.Version != 1 || len(join.Fit) != 2 {
+	if join.Name != "join" || join.Need != 2 || join.Version != 1 || len(join.Rules) != 2 {
 		t.Errorf("last node is %+v", join)
 	}
 }
@@ -89,7 +89,7 @@ func TestPlanOfNested(t *testing.T) {
 		t.Errorf("join reads slot %d, want the ensemble's input, which the nested ensemble hands on", got)
 	}
 	p = golden(t, "bind", "straight_through")
-	if p.Outputs[1] != p.Inputs[0] || p.Readers[p.Inputs[0]] != 2 || p.OutputNodes[1].Has(0) {
+	if p.Outputs[1] != p.Inputs[0] || p.Readers[p.Inputs[0]] != 2 || p.OutputNodes[1].Contains(0) {
 		t.Errorf("an input that is an output: slots %v, readers %v, nodes %v", p.Outputs, p.Readers, p.OutputNodes)
 	}
 }

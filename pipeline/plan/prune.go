@@ -6,15 +6,15 @@ func (c *compiler) prune() error {
 	for _, slot := range c.outputs {
 		c.needs = append(c.needs, c.upstream(slot))
 	}
-	all := NewBits(len(c.leaves))
+	all := NewNodeSet(len(c.leaves))
 	for _, n := range c.needs {
-		all.Or(n)
+		all.AddAll(n)
 	}
 	number := make([]int32, len(c.leaves))
 	var kept []*step
 	for i, s := range c.leaves {
 		number[i] = int32(len(kept))
-		if all.Has(int32(i)) {
+		if all.Contains(int32(i)) {
 			kept = append(kept, s)
 		}
 	}
@@ -22,7 +22,7 @@ func (c *compiler) prune() error {
 		c.needs[i] = renumber(n, number, len(kept))
 	}
 	for slot, w := range c.writer {
-		if w >= 0 && all.Has(w) {
+		if w >= 0 && all.Contains(w) {
 			c.writer[slot] = number[w]
 		} else {
 			c.writer[slot] = -1
@@ -33,26 +33,26 @@ func (c *compiler) prune() error {
 }
 
 // upstream returns the leaves that slot depends on.
-func (c *compiler) upstream(slot Slot) Bits {
-	need := NewBits(len(c.leaves))
+func (c *compiler) upstream(slot Slot) NodeSet {
+	need := NewNodeSet(len(c.leaves))
 	for stack := []Slot{slot}; len(stack) > 0; {
 		slot := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		if slot == None || c.writer[slot] < 0 || need.Has(c.writer[slot]) {
+		if slot == None || c.writer[slot] < 0 || need.Contains(c.writer[slot]) {
 			continue
 		}
-		need.Set(c.writer[slot])
+		need.Add(c.writer[slot])
 		stack = append(stack, c.leaves[c.writer[slot]].in...)
 	}
 	return need
 }
 
 // renumber returns the set b of n members with each member i called number[i].
-func renumber(b Bits, number []int32, n int) Bits {
-	r := NewBits(n)
+func renumber(b NodeSet, number []int32, n int) NodeSet {
+	r := NewNodeSet(n)
 	for i := range int32(len(number)) {
-		if b.Has(i) {
-			r.Set(number[i])
+		if b.Contains(i) {
+			r.Add(number[i])
 		}
 	}
 	return r

@@ -8,7 +8,7 @@ import (
 )
 
 // String says what the rule does.
-func (f Fit) String() string {
+func (f BatchRule) String() string {
 	switch f {
 	case Strip:
 		return "batch dimension removed"
@@ -35,20 +35,20 @@ func (p *Plan) Text() string {
 	for i, slot := range p.Outputs {
 		port := &sig.Outputs[i]
 		fmt.Fprintf(&b, "output %s %s from %s%s, needs steps%s\n", port.Name, portType(sig, port), p.Names[slot],
-			fitMark(fitAt(p.OutputFit, i)), p.members(p.OutputNodes[i]))
+			ruleMark(ruleAt(p.OutputRules, i)), p.members(p.OutputNodes[i]))
 	}
-	p.movesText(&b)
+	p.copiesText(&b)
 	return b.String()
 }
 
 func (p *Plan) nodeText(b *strings.Builder, i int) {
 	n := &p.Nodes[i]
 	fmt.Fprintf(b, "step %d %s: model %s version %d", i, n.Name, n.Model, n.Version)
-	if at := n.siteText(); at != "" {
+	if at := n.deviceText(); at != "" {
 		b.WriteString(" at " + at)
 	}
 	if n.Stream > 0 {
-		outer := &p.Parts[n.Stream-1]
+		outer := &p.Segments[n.Stream-1]
 		fmt.Fprintf(b, ", for each answer of step %d", outer.First+outer.Producer)
 	}
 	if n.MaxInflight > 0 {
@@ -61,7 +61,7 @@ func (p *Plan) nodeText(b *strings.Builder, i int) {
 			fmt.Fprintf(b, "  %s not mapped\n", in.Name)
 			continue
 		}
-		fmt.Fprintf(b, "  %s <- %s %s%s%s%s\n", in.Name, p.Names[slot], portType(n.Signature, in), optionalMark(in), fitMark(n.Fit[port]), modelMark(n.Signature, in))
+		fmt.Fprintf(b, "  %s <- %s %s%s%s%s\n", in.Name, p.Names[slot], portType(n.Signature, in), optionalMark(in), ruleMark(n.Rules[port]), modelMark(n.Signature, in))
 	}
 	for port, slot := range n.Out {
 		out := &n.Signature.Outputs[port]
@@ -99,25 +99,25 @@ func optionalMark(p *config.Port) string {
 	return ""
 }
 
-func fitMark(f Fit) string {
+func ruleMark(f BatchRule) string {
 	if f == AsIs {
 		return ""
 	}
 	return " (" + f.String() + ")"
 }
 
-// fitAt returns fits[i], AsIs when there are none.
-func fitAt(fits []Fit, i int) Fit {
+// ruleAt returns fits[i], AsIs when there are none.
+func ruleAt(fits []BatchRule, i int) BatchRule {
 	if i < len(fits) {
 		return fits[i]
 	}
 	return AsIs
 }
 
-func (p *Plan) members(set Bits) string {
+func (p *Plan) members(set NodeSet) string {
 	var b strings.Builder
 	for i := range int32(len(p.Nodes)) {
-		if set.Has(i) {
+		if set.Contains(i) {
 			fmt.Fprintf(&b, " %d", i)
 		}
 	}
@@ -134,11 +134,11 @@ func (c *compiler) text() string {
 		}
 	}
 	for i, slot := range c.outputs {
-		fmt.Fprintf(&b, "output %s from slot %d %s%s", c.levels[0].sig.Outputs[i].Name, slot, c.names[slot], fitMark(fitAt(c.outputFit, i)))
+		fmt.Fprintf(&b, "output %s from slot %d %s%s", c.levels[0].sig.Outputs[i].Name, slot, c.names[slot], ruleMark(ruleAt(c.outputRules, i)))
 		if c.needs != nil {
 			b.WriteString(", needs")
 			for n, s := range c.leaves {
-				if c.needs[i].Has(int32(n)) {
+				if c.needs[i].Contains(int32(n)) {
 					b.WriteString(" " + s.name)
 				}
 			}
@@ -166,7 +166,7 @@ func (c *compiler) stepText(b *strings.Builder, s *step) {
 			continue
 		}
 		fmt.Fprintf(b, "    %s <- %s%s %s%s", in.Name, t, c.slotText(s.in, i), portType(s.sig, in), optionalMark(in))
-		b.WriteString(fitMark(fitAt(s.fit, i)) + modelMark(s.sig, in) + "\n")
+		b.WriteString(ruleMark(ruleAt(s.rules, i)) + modelMark(s.sig, in) + "\n")
 	}
 	for i := range s.sig.Outputs {
 		out := &s.sig.Outputs[i]

@@ -7,28 +7,28 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// belief is what one port says about a tensor.
-type belief struct {
+// declaration is what one port says about a tensor.
+type declaration struct {
 	model      string
 	dtype      tensor.DType
 	dims, full tensor.Shape
 }
 
-func believe(model string, maxBatch int, p *config.Port) *belief {
-	return &belief{model: model, dtype: p.DType, dims: p.Dims, full: p.FullDims(maxBatch)}
+func declarationOf(model string, maxBatch int, p *config.Port) *declaration {
+	return &declaration{model: model, dtype: p.DType, dims: p.Dims, full: p.FullDims(maxBatch)}
 }
 
 // types checks that all ports mapped to a tensor agree on its data type and shape.
 func (c *compiler) types() error {
 	for _, l := range c.levels {
-		first := map[string]*belief{}
+		first := map[string]*declaration{}
 		sig := l.sig.AtModel() // tensors have their reshaped dims inside of an ensemble
 		for i := range sig.Inputs {
-			first[sig.Inputs[i].Name] = believe(l.name(), sig.MaxBatch, &sig.Inputs[i])
+			first[sig.Inputs[i].Name] = declarationOf(l.name(), sig.MaxBatch, &sig.Inputs[i])
 		}
 		for i := range sig.Outputs {
 			p := &sig.Outputs[i]
-			if err := l.agree(first, fmt.Sprintf("output[%d]", i), p.Name, believe(l.name(), sig.MaxBatch, p)); err != nil {
+			if err := l.agree(first, fmt.Sprintf("output[%d]", i), p.Name, declarationOf(l.name(), sig.MaxBatch, p)); err != nil {
 				return err
 			}
 		}
@@ -41,11 +41,11 @@ func (c *compiler) types() error {
 	return nil
 }
 
-func (s *step) types(first map[string]*belief) error {
+func (s *step) types(first map[string]*declaration) error {
 	for i := range s.sig.Inputs {
 		p := &s.sig.Inputs[i]
 		if t, mapped := s.cfg.GetInputMap()[p.Name]; mapped {
-			if err := s.level.agree(first, s.field()+".input_map", t, believe(s.model, s.sig.MaxBatch, p)); err != nil {
+			if err := s.level.agree(first, s.field()+".input_map", t, declarationOf(s.model, s.sig.MaxBatch, p)); err != nil {
 				return err
 			}
 		}
@@ -53,7 +53,7 @@ func (s *step) types(first map[string]*belief) error {
 	for i := range s.sig.Outputs {
 		p := &s.sig.Outputs[i]
 		if t, mapped := s.cfg.GetOutputMap()[p.Name]; mapped {
-			if err := s.level.agree(first, s.field()+".output_map", t, believe(s.model, s.sig.MaxBatch, p)); err != nil {
+			if err := s.level.agree(first, s.field()+".output_map", t, declarationOf(s.model, s.sig.MaxBatch, p)); err != nil {
 				return err
 			}
 		}
@@ -63,7 +63,7 @@ func (s *step) types(first map[string]*belief) error {
 
 // agree compares a port with the first one that spoke about the tensor. Shapes may
 // differ by a batch dimension that only one side counts as such.
-func (l *level) agree(first map[string]*belief, field, name string, b *belief) error {
+func (l *level) agree(first map[string]*declaration, field, name string, b *declaration) error {
 	a, known := first[name]
 	if !known {
 		first[name] = b

@@ -11,14 +11,14 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// sweepEvery is how long a request whose client has gone may wait unnoticed: for a
-// credit, or for the answer of another.
+// sweepEvery is how long a request of a disconnected client may wait unnoticed, for a credit
+// or for the response to another request.
 const sweepEvery = 100 * time.Millisecond
 
-// credits bounds how many requests a step has at a time. A work without a credit
-// waits here, in order of arrival, and holds no goroutine. What has a credit
-// executes and gives it back; if it waits it is for steps behind its own, whose credits
-// come back first, so everyone gets one in time.
+// credits bounds how many requests a step has at a time (max_inflight_requests). A task
+// without a credit waits here in order of arrival and holds no goroutine. A task with a credit
+// executes and releases it. It waits only for later steps, whose credits are released first,
+// so every task gets one.
 type credits struct {
 	x       *Executor
 	node    int32
@@ -31,9 +31,9 @@ type credits struct {
 	swept   bool               // the timer is running, guarded by mu
 }
 
-// newInflight returns the credits of each node of x, nil for those without a limit
-// and as a whole when there is none.
-func newInflight(x *Executor, workers *scheduler.Workers) []*credits {
+// newCredits returns the credits of each node of x: nil for a node without a limit, and nil
+// when no node has one.
+func newCredits(x *Executor, workers *scheduler.Workers) []*credits {
 	var list []*credits
 	for i := range x.plan.Nodes {
 		if n := x.plan.Nodes[i].MaxInflight; n > 0 {
@@ -46,37 +46,37 @@ func newInflight(x *Executor, workers *scheduler.Workers) []*credits {
 	return list
 }
 
-// take reports whether the work has got a credit; else the work waits here.
-func (c *credits) take(w *scheduler.Task) bool {
+// acquire takes a credit for a task, or queues the task and returns false.
+func (c *credits) acquire(task *scheduler.Task) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.free > 0 {
 		c.free--
 		return true
 	}
-	c.waiting.Push(w)
+	c.waiting.Push(task)
 	c.sweepLater()
 	return false
 }
 
-// give takes a credit back and stages the work that waits longest for it.
-func (c *credits) give(t *scheduler.RunLoop) {
+// release returns a credit and stages the next task with it.
+func (c *credits) release(loop *scheduler.RunLoop) {
 	if c == nil {
 		return
 	}
-	for w := c.pass(); w != nil; w = c.pass() {
+	for w := c.nextTask(); w != nil; w = c.nextTask() {
 		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
 		if r.ctx.Err() == nil && r.root.failure.Load() == nil {
-			t.Stage(c.x.targets[c.node], w)
+			loop.Stage(c.x.targets[c.node], w)
 			return
 		}
-		r.abandon(w, t)
+		r.cancelTask(w, loop)
 	}
 }
 
-// pass returns the next work, to which the credit at hand passes; without one the
+// nextTask returns the first waiting task, which gets the released credit. Without one the
 // credit is free.
-func (c *credits) pass() *scheduler.Task {
+func (c *credits) nextTask() *scheduler.Task {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.waiting.Pop()
@@ -86,7 +86,7 @@ func (c *credits) pass() *scheduler.Task {
 	return w
 }
 
-// sweepLater has somebody look for clients that have gone; mu is held.
+// sweepLater starts the timer that looks for cancelled tasks; mu is held.
 func (c *credits) sweepLater() {
 	switch {
 	case c.swept:
@@ -99,19 +99,19 @@ func (c *credits) sweepLater() {
 	c.swept = true
 }
 
-// sweep ends the waiting works whose clients have gone.
+// sweep ends the waiting tasks of clients that have disconnected.
 func (c *credits) sweep() {
 	t := scheduler.NewRunLoop(c.workers)
-	for dead := c.dead(); dead.Len() > 0; {
+	for dead := c.takeCancelled(); dead.Len() > 0; {
 		w := dead.Pop()
-		w.Run.(*run).abandon(w, t) //nolint:errcheck,forcetypeassert // set by newRun
+		w.Run.(*run).cancelTask(w, t) //nolint:errcheck,forcetypeassert // set by newRun
 	}
 	t.Dispatch()
 	t.Leave()
 }
 
-// dead takes those works out of the queue.
-func (c *credits) dead() (dead scheduler.TaskList) {
+// takeCancelled removes those tasks from the queue.
+func (c *credits) takeCancelled() (dead scheduler.TaskList) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.swept = false
@@ -130,14 +130,15 @@ func (c *credits) dead() (dead scheduler.TaskList) {
 	return dead
 }
 
-// abandon ends a work that never got its credit.
-func (r *run) abandon(w *scheduler.Task, t *scheduler.RunLoop) {
-	tensor.ReleaseAll(w.In)
-	r.fail(w.Node, gone(r.ctx))
-	r.leave(0, t)
+// cancelTask ends a task that never got its credit.
+func (r *run) cancelTask(task *scheduler.Task, loop *scheduler.RunLoop) {
+	tensor.ReleaseAll(task.In)
+	r.fail(task.Node, gone(r.ctx))
+	r.taskDone(0, loop)
 }
 
-// gone is how a request ends that nobody waits for any more.
+// gone returns the error of a request whose client has disconnected, or whose deadline has
+// passed.
 func gone(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return status.ErrDeadline

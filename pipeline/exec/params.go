@@ -1,10 +1,27 @@
 package exec
 
 import (
+	"sync/atomic"
+
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// meta is what the steps that start now learn of the request.
+// params are what steps returned besides tensors.
+type params struct {
+	// override replaces the request's Meta for the steps that follow; nil unless a step
+	// returned sequence parameters.
+	override atomic.Pointer[infer.Meta]
+	reply    infer.Params // of a plain model's response
+}
+
+func (p *params) reset() {
+	if p.override.Load() != nil {
+		p.override.Store(nil)
+	}
+	p.reply = nil
+}
+
+// meta returns the parameters that the steps which start now receive.
 func (r *run) meta() *infer.Meta {
 	if m := r.override.Load(); m != nil {
 		return m
@@ -12,9 +29,10 @@ func (r *run) meta() *infer.Meta {
 	return &r.req.Meta
 }
 
-// replied takes the parameters of a step's answer: a plain model's go to the client,
-// in an ensemble those of the sequence are for the steps that follow and the answer.
-func (r *run) replied(params infer.Params) {
+// keepParams keeps the parameters of a step's response. Those of a plain model are sent to the
+// client. In an ensemble those of the sequence apply to the steps that follow and to the
+// response.
+func (r *run) keepParams(params infer.Params) {
 	if !r.x.plan.Ensemble {
 		r.reply = params
 		return
@@ -22,8 +40,8 @@ func (r *run) replied(params infer.Params) {
 	r.resequence(params)
 }
 
-// resequence puts the sequence parameters of a step's answer in the place of the
-// request's. What has started keeps the ones it was given, so they are never changed.
+// resequence replaces the request's sequence parameters by those of a step's response. Steps
+// that have started keep theirs, so a Meta never changes.
 func (r *run) resequence(params infer.Params) {
 	m := *r.meta()
 	for i := range params {

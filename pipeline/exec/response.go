@@ -12,32 +12,33 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// answer ends the request; where a client waits for it, the client does so itself.
-func (r *run) answer(t *scheduler.RunLoop) {
+// finish ends a run without active tasks. A client that waits in a Call sends the response
+// itself, by End.
+func (r *run) finish(loop *scheduler.RunLoop) {
 	if r.root != r {
-		r.crest(t)
+		r.finishSubRun(loop)
 		return
 	}
-	r.ended = t.Now()
-	if c, ok := r.sink.(*infer.Call); ok && t.Respond(c, r) {
+	r.ended = loop.Now()
+	if c, ok := r.sink.(*infer.Call); ok && loop.Respond(c, r) {
 		return
 	}
 	r.End()
 }
 
-// End sends the response or the failure.
+// End sends the response, or reports the failure, and closes the run.
 func (r *run) End() {
 	var err error
 	if f := r.failure.Load(); f != nil {
 		err = f.err
 	}
-	if err == nil && r.depth == 0 {
+	if err == nil && (r.sub == nil || r.sub.depth == 0) {
 		err = r.respond()
 	}
 	if r.x.plan.Ensemble {
 		r.count(r.ended, err)
 	}
-	r.end(err)
+	r.close(err)
 }
 
 func (r *run) count(now int64, err error) {
@@ -64,8 +65,8 @@ func (r *run) newResponse() *infer.Response {
 	return resp
 }
 
-// give moves an answer to the client.
-func (r *run) give(resp *infer.Response, final bool) {
+// sendResponse moves a response to the client.
+func (r *run) sendResponse(resp *infer.Response, final bool) {
 	resp.Final = final
 	if r.req.Trace != nil {
 		resp.Trace = r.req.Trace.Hold()
@@ -77,21 +78,21 @@ func (r *run) give(resp *infer.Response, final bool) {
 	r.sink.Send(resp)
 }
 
-// send sends one answer of a decoupled model, with those of its outputs that are wanted.
-func (r *run) send(w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
+// send sends one response of a decoupled model, with the requested outputs.
+func (r *run) send(task *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
-	if err := r.pace(w); err != nil {
+	if err := r.pace(task); err != nil {
 		return err
 	}
-	if !r.sent && r.x.stats != nil {
-		r.sent = true
+	if !r.responded && r.x.stats != nil {
+		r.responded = true
 		r.x.stats.Responded(telemetry.Now() - r.started)
 	}
 	if r.x.plan.Nodes[0].Reshape {
 		toRequest(out, r.x.plan.Signature.Outputs)
 	}
 	if f := r.req.Trace.Film(); f != nil {
-		r.captureAnswer(f, out)
+		r.captureResponse(f, out)
 	}
 	resp := r.newResponse()
 	resp.Params = append(resp.Params, params...)
@@ -100,16 +101,16 @@ func (r *run) send(w *scheduler.Task, out []tensor.Tensor, params infer.Params, 
 			resp.Outputs = append(resp.Outputs, infer.Named{Name: r.x.plan.Signature.Outputs[o].Name, Tensor: out[o].Move()})
 		}
 	}
-	if err := r.home(resp); err != nil {
+	if err := r.copyToHost(resp); err != nil {
 		resp.Release()
 		return err
 	}
-	r.give(resp, final)
+	r.sendResponse(resp, final)
 	return nil
 }
 
-// respond sends the wanted outputs; an output that its step left out is left out. A
-// decoupled model that left out all of them has sent its answers before.
+// respond sends the requested outputs, without those that their steps left out. A decoupled
+// model without outputs has sent its responses before.
 func (r *run) respond() error {
 	resp, err := r.response()
 	switch {
@@ -118,12 +119,12 @@ func (r *run) respond() error {
 	case r.x.plan.Signature.Decoupled && !r.x.plan.Ensemble && len(resp.Outputs) == 0:
 		resp.Release()
 	default:
-		r.give(resp, true)
+		r.sendResponse(resp, true)
 	}
 	return nil
 }
 
-// response returns the answer with the wanted outputs, taken from their slots.
+// response returns the response with the requested outputs, taken from their slots.
 func (r *run) response() (*infer.Response, error) {
 	p := r.x.plan
 	resp := r.newResponse()
@@ -139,9 +140,9 @@ func (r *run) response() (*infer.Response, error) {
 		if port.Reshape != nil {
 			dims = &port.Reshape.Dims
 		}
-		if p.OutputFree != nil && p.OutputFree[o] != plan.Fixed {
-			fitFree(&t, p.OutputFree[o], dims)
-		} else if p.OutputFit != nil && !fit(&t, p.OutputFit[o]) {
+		if p.OutputRuntime != nil && p.OutputRuntime[o] != plan.Declared {
+			fitFree(&t, p.OutputRuntime[o], dims)
+		} else if p.OutputRules != nil && !fit(&t, p.OutputRules[o]) {
 			err := status.Errorf(status.InvalidArg, "in ensemble '%s', output '%s' of shape %s cannot lose its batch dimension, which the ensemble does not have",
 				p.Signature.Model, name, t.Shape)
 			t.Release()
@@ -153,19 +154,53 @@ func (r *run) response() (*infer.Response, error) {
 		}
 		resp.Outputs = append(resp.Outputs, infer.Named{Name: name, Tensor: t})
 	}
-	if err := r.home(resp); err != nil {
+	if err := r.copyToHost(resp); err != nil {
 		resp.Release()
 		return nil, err
 	}
 	return resp, nil
 }
 
-// leftOut logs that an ensemble's response is without an output, which its client may
-// miss: steps may leave outputs out.
+// leftOut logs an output that is missing from an ensemble's response. Steps may leave outputs
+// out.
 func (r *run) leftOut(output string) {
 	if r.x.plan.Ensemble && r.x.log != nil {
 		//nolint:sloglint // the line is Triton's, which people look for
 		r.x.log.DebugContext(r.ctx, "Composing models did not output tensor "+output,
 			slog.String("ensemble", r.x.plan.Signature.Model), slog.String("request", r.req.ID))
 	}
+}
+
+// copyToHost copies the response's device tensors to host memory. It starts every copy before
+// it waits for the first. It may block; a replacement worker runs meanwhile. The request is
+// counted as complete when the last copy is done.
+//
+// hot: one load while there is no device.
+func (r *run) copyToHost(resp *infer.Response) error {
+	m, late := r.x.mover, false
+	if m.Idle() {
+		return nil
+	}
+	for i := range resp.Outputs {
+		o := &resp.Outputs[i]
+		if err := m.ToHost(&o.Tensor, scheduler.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse, Trace: r.req.Trace}); err != nil {
+			return r.copyError(o.Name, err)
+		}
+		late = late || scheduler.Late(&o.Tensor)
+	}
+	if late {
+		r.x.workers.Reserve(1)
+		defer r.x.workers.Reserve(-1)
+	}
+	for i := range resp.Outputs {
+		o := &resp.Outputs[i]
+		if err := scheduler.Arrived(&o.Tensor); err != nil {
+			return r.copyError(o.Name, err)
+		}
+	}
+	return nil
+}
+
+func (r *run) copyError(output string, err error) error {
+	return status.Errorf(status.Internal, "output '%s' of model '%s' cannot be copied to the host: %w", output, r.x.plan.Signature.Model, err)
 }

@@ -16,7 +16,7 @@ type Port[R any] struct {
 	Shape []int64
 	// AnyRank says that the file leaves even the number of dimensions open.
 	AnyRank bool
-	Own     R
+	Native  R
 }
 
 // ShapeText is the shape for a person.
@@ -31,10 +31,10 @@ func (p *Port[R]) ShapeText() string {
 type Model[R any] struct {
 	Ins, Outs []Port[R]
 	// Alias finds a port by a name that Ins and Outs do not have; nil where none has two.
-	Alias func(name string, output bool) (Port[R], bool)
+	FindAlias func(name string, output bool) (Port[R], bool)
 	// Whole says that tensors over a whole batch are served: ragged and computed inputs
 	// and scattered outputs. Otherwise they are not marked so, and refused above.
-	Whole bool
+	WholeBatch bool
 	// LooseOutputs says that the file often does not know what its outputs turn out to
 	// be: the configuration may then be narrower than the file, or wider.
 	LooseOutputs bool
@@ -72,7 +72,7 @@ type declared interface {
 // what MaxBatch returned.
 func Bind[R any](cfg *modelconfig.ModelConfig, m *Model[R], maxBatch int) (*Binding[R], error) {
 	b := &Binding[R]{Sig: &config.Signature{Model: cfg.GetName(), MaxBatch: maxBatch}, model: m}
-	ins := m.Given(cfg)
+	ins := m.RequestInputs(cfg)
 	if n := len(cfg.GetInput()); n > 0 && n != len(ins) {
 		return nil, config.WithFix(config.Errorf(config.Mismatch, "input", "unable to load model '%s', configuration expects %d inputs, model provides %d: %s",
 			b.Sig.Model, n+len(m.Ins)-len(ins), len(m.Ins), names(m.Ins)), "declare every input of the model, or none: they are taken from the file then")
@@ -100,7 +100,7 @@ func Bind[R any](cfg *modelconfig.ModelConfig, m *Model[R], maxBatch int) (*Bind
 func (b *Binding[R]) inputs(cfg *modelconfig.ModelConfig) error {
 	for i, io := range cfg.GetInput() {
 		field := fmt.Sprintf("input[%d]", i)
-		if b.model.Whole && io.GetAllowRaggedBatch() {
+		if b.model.WholeBatch && io.GetAllowRaggedBatch() {
 			if err := b.ragged(field, io); err != nil {
 				return err
 			}
@@ -120,7 +120,7 @@ func (b *Binding[R]) inputs(cfg *modelconfig.ModelConfig) error {
 func (b *Binding[R]) outputs(cfg *modelconfig.ModelConfig) error {
 	for i, io := range cfg.GetOutput() {
 		field := fmt.Sprintf("output[%d]", i)
-		if b.model.Whole && scattered(cfg, io.GetName()) {
+		if b.model.WholeBatch && scattered(cfg, io.GetName()) {
 			if err := b.scatter(field, io); err != nil {
 				return err
 			}

@@ -20,7 +20,7 @@ type (
 )
 
 func in(name string, shape ...int64) port {
-	return port{Name: name, DType: tensor.FP32, Shape: shape, Own: "own " + name}
+	return port{Name: name, DType: tensor.FP32, Shape: shape, Native: "own " + name}
 }
 
 // file is a model of one input and one output of such shapes.
@@ -52,11 +52,11 @@ func TestBind(t *testing.T) {
 	bare, scalar := file([]int64{-1}, []int64{-1}), file(nil, nil)
 	loose := file([]int64{-1, -1}, []int64{-1, 3})
 	loose.LooseOutputs = true
-	open := model{Ins: []port{{Name: "x", DType: tensor.FP32, AnyRank: true, Own: "own x"}}, Outs: []port{{Name: "y", DType: tensor.FP32, AnyRank: true}}}
+	open := model{Ins: []port{{Name: "x", DType: tensor.FP32, AnyRank: true, Native: "own x"}}, Outs: []port{{Name: "y", DType: tensor.FP32, AnyRank: true}}}
 	sized := file([]int64{8, 2}, []int64{8, 3})
 	sized.FixedBatch = true
 	alias := batched
-	alias.Alias = func(name string, output bool) (port, bool) {
+	alias.FindAlias = func(name string, output bool) (port, bool) {
 		return in(name, -1, 3), output && name == "other"
 	}
 	tests := map[string]struct {
@@ -99,8 +99,8 @@ func TestBind(t *testing.T) {
 			if diff := cmp.Diff([][]int64{tt.in, tt.out}, got); diff != "" {
 				t.Errorf("dims (-want +got):\n%s", diff)
 			}
-			if want := "own " + b.Sig.Inputs[0].Name; b.In[0].Own != want {
-				t.Errorf("own = %q, want %q", b.In[0].Own, want)
+			if want := "own " + b.Sig.Inputs[0].Name; b.In[0].Native != want {
+				t.Errorf("own = %q, want %q", b.In[0].Native, want)
 			}
 		})
 	}
@@ -169,7 +169,7 @@ const overBatch = `max_batch_size: 4
 
 func TestWhole(t *testing.T) {
 	t.Parallel()
-	m := model{Ins: []port{in("n", -1), in("x", -1)}, Outs: []port{in("y", -1)}, Whole: true}
+	m := model{Ins: []port{in("n", -1), in("x", -1)}, Outs: []port{in("y", -1)}, WholeBatch: true}
 	b, err := bound(t, overBatch, &m)
 	if err != nil {
 		t.Fatal(err)
@@ -263,13 +263,13 @@ func TestUnread(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := bind.Unread(status.Errorf(status.Internal, "cannot parse"), "a model", path)
+			err := bind.UnreadableFile(status.Errorf(status.Internal, "cannot parse"), "a model", path)
 			if status.CodeOf(err) != status.Internal || !strings.Contains(err.Error(), "cannot parse (expected a model, "+tt.want) {
 				t.Errorf("error = %v, want %q", err, tt.want)
 			}
 		})
 	}
-	if err := bind.Unread(nil, "a model", dir); err != nil {
+	if err := bind.UnreadableFile(nil, "a model", dir); err != nil {
 		t.Error(err)
 	}
 }

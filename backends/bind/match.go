@@ -61,10 +61,10 @@ func (b *Binding[R]) named(name string, output bool) (Port[R], bool) {
 	if i := slices.IndexFunc(ports, func(p Port[R]) bool { return p.Name == name }); i >= 0 {
 		return ports[i], true
 	}
-	if b.model.Alias == nil {
+	if b.model.FindAlias == nil {
 		return Port[R]{}, false
 	}
-	return b.model.Alias(name, output)
+	return b.model.FindAlias(name, output)
 }
 
 func (b *Binding[R]) ports(output bool) []Port[R] {

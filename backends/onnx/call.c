@@ -132,13 +132,3 @@ OrtStatus *tt_run(tt_call *c) {
 	if (st == NULL) st = run(c, ni, no);
 	return settle(c, st, ni, no);
 }
-
-OrtStatus *tt_wrap(tt_call *c) {
-	size_t ni = 0, no = 0;
-	OrtStatus *st = prepare(c, &ni, &no);
-	return st != NULL ? settle(c, st, ni, no) : NULL;
-}
-
-OrtStatus *tt_run_wrapped(tt_call *c) { return run(c, c->ins, c->outs); }
-
-void tt_unwrap(tt_call *c) { settle(c, NULL, c->ins, c->outs); }

@@ -91,7 +91,7 @@ func (m *model) atDevice(x *instance, at tensor.Place) (backends.Instance, error
 	if d == nil {
 		return x, nil
 	}
-	err := x.lib.check(C.tt_call_bind(x.call, C.int(at.ID)))
+	err := x.bindRuns(int(at.ID))
 	if err == nil {
 		x.at = at
 		x.stream, err = d.NewStream(m.binding.Sig.Model)
@@ -101,6 +101,12 @@ func (m *model) atDevice(x *instance, at tensor.Place) (backends.Instance, error
 		return nil, status.Prefixf(err, "model '%s': ", m.binding.Sig.Model)
 	}
 	return placedInstance{x}, nil
+}
+
+// bindRuns makes executions use an OrtIoBinding, whose outputs the runtime allocates at a CUDA device, or on the host when device
+// is negative.
+func (x *instance) bindRuns(device int) error {
+	return x.lib.check(C.tt_call_bind(x.call, C.int(device)))
 }
 
 // inputsReady waits for what the inputs and the memory of the outputs wait for: the runtime computes in a stream of its

@@ -25,8 +25,8 @@ type instance struct {
 	m       *model
 	lib     *library
 	call    *C.tt_call
-	in, out []C.tt_value // the call's, in C memory
-	lender  *bind.Lender // of outputs, each of which holds the runtime
+	in, out []C.tt_value  // the call's, in C memory
+	buffers *bind.Buffers // of outputs, each of which holds the runtime
 	watch   watch
 	at      tensor.Place
 	stream  tensor.Stream // nil on the host
@@ -38,7 +38,7 @@ func newInstance(m *model, s *session) (*instance, error) {
 	if s.s == nil {
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.binding.Sig.Model)
 	}
-	x := &instance{m: m, lib: s.lib.retain(), lender: lender(s.lib)}
+	x := &instance{m: m, lib: s.lib.retain(), buffers: newBuffers(s.lib)}
 	made := new(*C.tt_call)
 	err := x.lib.check(C.tt_call_new(s.lib.rt, s.s, C.size_t(len(m.binding.In)), C.size_t(len(m.binding.Out)), made))
 	if x.call = *made; x.call == nil || err != nil {
@@ -94,11 +94,8 @@ func (x *instance) Close() error {
 //
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
-	if x.call == nil {
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.Sig.Model)
-	}
-	if ctx.Err() != nil {
-		return status.ErrCancelled
+	if err := x.m.binding.CheckExecute(ctx, x.call != nil, b); err != nil {
+		return err
 	}
 	if err := x.inputs(b); err != nil {
 		return err
@@ -157,10 +154,6 @@ func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) er
 
 // inputs describes the batch's inputs to the runtime.
 func (x *instance) inputs(b *backends.Batch) error {
-	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
-		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
-			x.m.binding.Sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
-	}
 	for i := range b.In {
 		t, v, p := &b.In[i], &x.in[i], &x.m.binding.In[i]
 		v.use = 0
@@ -168,21 +161,16 @@ func (x *instance) inputs(b *backends.Batch) error {
 			continue
 		}
 		if t.DType != p.DType || t.Shape.Rank() > C.TT_MAX_RANK {
-			return x.unexpected(p, t)
+			return x.m.binding.UnexpectedInput(i, t)
 		}
 		v.use = 1
 		v.data, v.bytes = t.Pointer(), C.size_t(t.Len)
-		v._type, v.device = p.Own.ort, flag(t.Buf.Place().Kind == tensor.Device)
+		v._type, v.device = p.Native.ort, flag(t.Buf.Place().Kind == tensor.Device)
 		if !resize(v, t.Shape.Dims(), p.Reshape) {
-			return x.unexpected(p, t)
+			return x.m.binding.UnexpectedInput(i, t)
 		}
 	}
 	return nil
-}
-
-func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
-	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
-		x.m.binding.Sig.Model, p.Name, p.DType, tensor.Of(p.Shape...), t.DType, t.Shape)
 }
 
 // resize sets v's shape to dims, or to what r makes of them.
@@ -196,14 +184,14 @@ func resize(v *C.tt_value, dims []int64, r bind.Extents) bool {
 func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
 	for i := range x.out {
 		v, p := &x.out[i], &x.m.binding.Out[i]
-		v.use, v.given, v._type = 1, 0, p.Own.ort
+		v.use, v.given, v._type = 1, 0, p.Native.ort
 		v.device = flag(x.stream != nil && p.DType != tensor.Bytes)
-		if !guess || p.Own.known == nil || !x.follow(v, p.Own.known) {
+		if !guess || p.Native.known == nil || !x.follow(v, p.Native.known) {
 			continue
 		}
 		t, err := b.Alloc(i, p.DType, shapeOf(v))
 		if err != nil {
-			return false, status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.Sig.Model, p.Name)
+			return false, x.m.binding.OutputError(i, err)
 		}
 		v.given, v.data, v.bytes = 1, t.Pointer(), C.size_t(t.Len)
 		guessed = true

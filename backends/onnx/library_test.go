@@ -47,9 +47,9 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.close()
-	want := port{Name: "x", DType: tensor.FP32, Shape: []int64{-1, 16}, Own: native{ort: 1, symbols: []string{"batch", ""}}}
+	want := port{Name: "x", DType: tensor.FP32, Shape: []int64{-1, 16}, Native: native{ort: 1, symbols: []string{"batch", ""}}}
 	if len(s.ins) != 1 || len(s.outs) != 1 || s.ins[0].Name != want.Name || s.ins[0].DType != want.DType ||
-		s.ins[0].Shape[1] != 16 || s.ins[0].Own.symbols[0] != "batch" || s.outs[0].Name != "y" {
+		s.ins[0].Shape[1] != 16 || s.ins[0].Native.symbols[0] != "batch" || s.outs[0].Name != "y" {
 		t.Errorf("declared %+v and %+v, want %+v and the like", s.ins, s.outs, want)
 	}
 }
@@ -166,21 +166,5 @@ func BenchmarkExecuteRuntimeMemory(b *testing.B) {
 			b.Fatal(err)
 		}
 		batch.Out[0].Release()
-	}
-}
-
-// BenchmarkRunBare is the yardstick: the runtime's own Run over tensors made once.
-func BenchmarkRunBare(b *testing.B) {
-	x, batch := loadMLP(b)
-	bare, err := newBareRun(x, batch)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer bare.close()
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := bare.run(); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

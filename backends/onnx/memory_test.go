@@ -50,7 +50,7 @@ func TestOutOfMemory(t *testing.T) {
 func TestBinding(t *testing.T) {
 	for name, unsure := range map[string]bool{"batch memory": false, "runtime memory": true} {
 		x, b := loadMLP(t)
-		if err := x.bindForTest(); err != nil {
+		if err := x.bindRuns(-1); err != nil {
 			t.Fatal(err)
 		}
 		x.m.unsure.Store(unsure)
@@ -72,7 +72,7 @@ func TestBinding(t *testing.T) {
 // BenchmarkExecuteBinding is what runs over a binding kept with the instance cost on the host, beside BenchmarkExecute.
 func BenchmarkExecuteBinding(b *testing.B) {
 	x, batch := loadMLP(b)
-	if err := x.bindForTest(); err != nil {
+	if err := x.bindRuns(-1); err != nil {
 		b.Fatal(err)
 	}
 	ctx := b.Context()

@@ -75,7 +75,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
 	}
-	path, err := find(&s)
+	path, err := bind.ModelFile(&s, modelFile, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -136,23 +136,6 @@ func (b *backend) Close() error {
 		b.lib = nil
 	}
 	return nil
-}
-
-// find returns the model's file; a folder holds a file of the default name.
-func find(s *backends.Settings) (string, error) {
-	path := s.File(modelFile)
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		path = filepath.Join(path, modelFile)
-		info, err = os.Stat(path)
-	}
-	if err != nil {
-		return "", config.MissingFile(status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model), path)
-	}
-	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
-		return "", status.Errorf(status.InvalidArg, "unable to load model '%s': expected a file at '%s', found %s", s.Model, path, info.Mode())
-	}
-	return path, nil
 }
 
 // libraries returns the files of custom operators that a configuration names: in the version's folder, in the model's,

@@ -82,7 +82,7 @@ func (s *session) load(ctx context.Context, path string, o *settings) error {
 		opts.wait()
 		return status.ErrCancelled
 	}
-	return bind.Unread(err, "an ONNX model", path)
+	return bind.UnreadableFile(err, "an ONNX model", path)
 }
 
 // close unloads the model. Outputs of earlier runs stay valid.
@@ -120,12 +120,12 @@ func (s *session) declaredPort(output bool, i C.size_t) (port, error) {
 	if err != nil {
 		return port{}, err
 	}
-	p := port{Name: C.GoString(d.name), DType: dtypeOf(d._type), Own: native{ort: d._type}}
+	p := port{Name: C.GoString(d.name), DType: ortTypes.DType(int(d._type)), Native: native{ort: d._type}}
 	if d.kind != 1 {
 		return p, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", bind.Side(output), p.Name, kindName(d.kind))
 	}
 	if p.DType == tensor.Invalid {
-		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", ortTypeName(d._type), bind.Side(output), p.Name)
+		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", ortTypes.Name(int(d._type)), bind.Side(output), p.Name)
 	}
 	if d.rank > C.TT_MAX_RANK {
 		return p, status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d", bind.Side(output), p.Name, C.TT_MAX_RANK, d.rank)
@@ -133,7 +133,7 @@ func (s *session) declaredPort(output bool, i C.size_t) (port, error) {
 	for k := range int(d.rank) {
 		extent := int64(d.dims[k])
 		p.Shape = append(p.Shape, max(extent, -1))
-		p.Own.symbols = append(p.Own.symbols, C.GoString(&d.symbols[k][0]))
+		p.Native.symbols = append(p.Native.symbols, C.GoString(&d.symbols[k][0]))
 	}
 	return p, nil
 }

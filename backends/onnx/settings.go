@@ -1,12 +1,12 @@
 package onnx
 
 import (
-	"maps"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -82,11 +82,11 @@ func (s *settings) parse(key, value string) (err error) {
 	case "inter_op_thread_count":
 		s.interThreads, err = count(key, value, s.interThreads)
 	case "execution_mode":
-		s.parallel, err = toggle(key, value)
+		s.parallel, err = boolean.Parse(key, value)
 	case "enable_mem_arena":
-		s.arena, err = toggle(key, value)
+		s.arena, err = boolean.Parse(key, value)
 	case "enable_mem_pattern":
-		s.pattern, err = toggle(key, value)
+		s.pattern, err = boolean.Parse(key, value)
 	case "graph_optimization_level":
 		err = s.parseGraphLevel(value)
 	case "memory.enable_memory_arena_shrinkage":
@@ -101,7 +101,7 @@ func (s *settings) parse(key, value string) (err error) {
 		}
 		s.cuda = append(s.cuda, [2]string{key, value})
 	case "use_tf32", "do_copy_in_default_stream", "cudnn_conv_use_max_workspace", "enable_cuda_graph":
-		on, err := toggle(key, value)
+		on, err := boolean.Parse(key, value)
 		s.cuda = append(s.cuda, [2]string{key, digit(on)})
 		return err
 	default:
@@ -151,30 +151,16 @@ func (s *settings) entry(key, value string) {
 	s.entries[i][1] = value
 }
 
-// maxThreads is the most threads of one pool.
-const maxThreads = 1024
+// boolean has the values of Triton's onnxruntime backend for boolean parameters.
+var boolean = bind.Words{True: []string{"1", "true"}, False: []string{"0", "false"}, Expected: "0, 1, true or false"}
 
 // count parses a number of threads; 0 keeps the default, as in Triton.
 func count(key, value string, byDefault int) (int, error) {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 0 || n > maxThreads {
-		return 0, status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected a number of threads from 0 to 1024", value, key)
-	}
+	n, err := bind.ParseThreads(key, value)
 	if n == 0 {
 		n = byDefault
 	}
-	return n, nil
-}
-
-func toggle(key, value string) (bool, error) {
-	switch strings.ToLower(value) {
-	case "0", "false":
-		return false, nil
-	case "1", "true":
-		return true, nil
-	default:
-		return false, status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected 0, 1, true or false", value, key)
-	}
+	return n, err
 }
 
 // modelSettings reads the settings out of a model's configuration.
@@ -190,11 +176,5 @@ func modelSettings(cfg *modelconfig.ModelConfig, instances int, st start) (setti
 		s.entry("session.use_env_allocators", "1")
 	}
 	s.graphLevel = graphLevel(cfg.GetOptimization().GetGraph().GetLevel())
-	params := cfg.GetParameters()
-	for _, key := range slices.Sorted(maps.Keys(params)) {
-		if err := s.parse(key, params[key].GetStringValue()); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
+	return s, bind.EachParam(cfg, s.parse)
 }

@@ -125,11 +125,6 @@ OrtStatus *tt_make(tt_call *c, tt_value *v, OrtValue **out);
 OrtStatus *tt_make_strings(tt_call *c, tt_value *v, OrtValue **out);
 OrtStatus *tt_run_binding(tt_call *c, size_t ni, size_t no);
 
-// The same in parts, for the benchmarks: every input and output must be in use and given.
-OrtStatus *tt_wrap(tt_call *c);
-OrtStatus *tt_run_wrapped(tt_call *c);
-void tt_unwrap(tt_call *c);
-
 void tt_release(tt_runtime *rt, OrtValue *v);
 
 #endif

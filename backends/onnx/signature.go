@@ -30,7 +30,7 @@ type native struct {
 
 // bound checks the configuration against the model file, and takes from the file what the configuration leaves out.
 func bound(cfg *modelconfig.ModelConfig, s *session, byDefault int) (*binding, error) {
-	m := &bind.Model[native]{Ins: s.ins, Outs: s.outs, Whole: true}
+	m := &bind.Model[native]{Ins: s.ins, Outs: s.outs, WholeBatch: true}
 	maxBatch, err := m.MaxBatch(cfg, byDefault)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func bound(cfg *modelconfig.ModelConfig, s *session, byDefault int) (*binding, e
 func foresee(b *binding) {
 	byName := map[string]bind.Extent{}
 	for i, p := range slices.Backward(b.In) {
-		for k, name := range p.Own.symbols {
+		for k, name := range p.Native.symbols {
 			if name != "" && p.Shape[k] == -1 {
 				byName[name] = bind.Extent{From: i, Axis: k}
 			}
@@ -59,7 +59,7 @@ func foresee(b *binding) {
 		handed := slices.ContainsFunc(b.In, func(p boundPort) bool { return p.Name == b.Out[i].Name })
 		// Where strings end, only a run can tell.
 		if !handed && !b.Sig.Outputs[i].Whole && b.Out[i].DType != tensor.Bytes {
-			b.Out[i].Own.known = known(&b.Out[i].Port, byName, rows(b))
+			b.Out[i].Native.known = known(&b.Out[i].Port, byName, rows(b))
 		}
 	}
 }
@@ -68,7 +68,7 @@ func foresee(b *binding) {
 func known(p *port, byName map[string]bind.Extent, rows int) []bind.Extent {
 	out := make([]bind.Extent, 0, len(p.Shape))
 	for k, d := range p.Shape {
-		e, named := byName[p.Own.symbols[k]]
+		e, named := byName[p.Native.symbols[k]]
 		switch {
 		case d != -1:
 			e = bind.Extent{N: d, Axis: -1}

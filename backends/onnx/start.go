@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
 )
 
@@ -22,15 +23,15 @@ const (
 func startSettings(values map[string]string) (start, error) {
 	var s start
 	if v, ok := values[keyShared]; ok {
-		on, err := toggle(keyShared, v)
+		on, err := boolean.Parse(keyShared, v)
 		if err != nil {
 			return s, err
 		}
 		s.shared = on
 	}
-	err := number(values, keyIntra, maxThreads, &s.intra)
+	err := number(values, keyIntra, bind.MaxThreads, &s.intra)
 	if err == nil {
-		err = number(values, keyInter, maxThreads, &s.inter)
+		err = number(values, keyInter, bind.MaxThreads, &s.inter)
 	}
 	if err == nil {
 		err = number(values, keyMemory, math.MaxInt64, &s.memory)

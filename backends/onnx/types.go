@@ -3,61 +3,42 @@ package onnx
 import "C"
 
 import (
-	"fmt"
-
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // ortTypes are the runtime's element types in the order of its own numbers.
-var ortTypes = [...]struct {
-	name  string
-	dtype tensor.DType
-}{
-	{"undefined", tensor.Invalid},
-	{"float", tensor.FP32},
-	{"uint8", tensor.Uint8},
-	{"int8", tensor.Int8},
-	{"uint16", tensor.Uint16},
-	{"int16", tensor.Int16},
-	{"int32", tensor.Int32},
-	{"int64", tensor.Int64},
-	{"string", tensor.Bytes},
-	{"bool", tensor.Bool},
-	{"float16", tensor.FP16},
-	{"double", tensor.FP64},
-	{"uint32", tensor.Uint32},
-	{"uint64", tensor.Uint64},
-	{"complex64", tensor.Invalid},
-	{"complex128", tensor.Invalid},
-	{"bfloat16", tensor.BF16},
-	{"float8e4m3fn", tensor.Invalid},
-	{"float8e4m3fnuz", tensor.Invalid},
-	{"float8e5m2", tensor.Invalid},
-	{"float8e5m2fnuz", tensor.Invalid},
-	{"uint4", tensor.Invalid},
-	{"int4", tensor.Invalid},
-	{"float4e2m1", tensor.Invalid},
-	{"uint2", tensor.Invalid},
-	{"int2", tensor.Invalid},
+var ortTypes = bind.Types{
+	{Name: "undefined", DType: tensor.Invalid},
+	{Name: "float", DType: tensor.FP32},
+	{Name: "uint8", DType: tensor.Uint8},
+	{Name: "int8", DType: tensor.Int8},
+	{Name: "uint16", DType: tensor.Uint16},
+	{Name: "int16", DType: tensor.Int16},
+	{Name: "int32", DType: tensor.Int32},
+	{Name: "int64", DType: tensor.Int64},
+	{Name: "string", DType: tensor.Bytes},
+	{Name: "bool", DType: tensor.Bool},
+	{Name: "float16", DType: tensor.FP16},
+	{Name: "double", DType: tensor.FP64},
+	{Name: "uint32", DType: tensor.Uint32},
+	{Name: "uint64", DType: tensor.Uint64},
+	{Name: "complex64", DType: tensor.Invalid},
+	{Name: "complex128", DType: tensor.Invalid},
+	{Name: "bfloat16", DType: tensor.BF16},
+	{Name: "float8e4m3fn", DType: tensor.Invalid},
+	{Name: "float8e4m3fnuz", DType: tensor.Invalid},
+	{Name: "float8e5m2", DType: tensor.Invalid},
+	{Name: "float8e5m2fnuz", DType: tensor.Invalid},
+	{Name: "uint4", DType: tensor.Invalid},
+	{Name: "int4", DType: tensor.Invalid},
+	{Name: "float4e2m1", DType: tensor.Invalid},
+	{Name: "uint2", DType: tensor.Invalid},
+	{Name: "int2", DType: tensor.Invalid},
 }
 
 // kinds are the runtime's kinds of values in the order of its own numbers.
 var kinds = [...]string{"an unknown kind", "a tensor", "a sequence", "a map", "an opaque value", "a sparse tensor", "an optional"}
-
-// dtypeOf returns the element type behind a number of the runtime's, or Invalid.
-func dtypeOf(ort C.int) tensor.DType {
-	if ort >= 0 && int(ort) < len(ortTypes) {
-		return ortTypes[ort].dtype
-	}
-	return tensor.Invalid
-}
-
-func ortTypeName(ort C.int) string {
-	if ort >= 0 && int(ort) < len(ortTypes) {
-		return ortTypes[ort].name
-	}
-	return fmt.Sprintf("number %d", ort)
-}
 
 func kindName(kind C.int) string {
 	if kind >= 0 && int(kind) < len(kinds) {

@@ -15,8 +15,8 @@ import (
 )
 
 // lender gives outputs that are handed on without a copy back to the runtime, which they hold.
-func lender(l *library) *bind.Lender {
-	return bind.NewLender(func(handle unsafe.Pointer) {
+func newBuffers(l *library) *bind.Buffers {
+	return bind.NewBuffers(func(handle unsafe.Pointer) {
 		C.tt_release(l.rt, (*C.OrtValue)(handle))
 		l.release()
 	})
@@ -25,7 +25,7 @@ func lender(l *library) *bind.Lender {
 // take hands the outputs of a successful run to the batch.
 func (x *instance) take(b *backends.Batch) (err error) {
 	for i := range x.out {
-		v, p := &x.out[i], &x.m.binding.Out[i]
+		v := &x.out[i]
 		if v.given == 0 && err == nil {
 			err = x.wrap(b, i)
 		}
@@ -33,8 +33,8 @@ func (x *instance) take(b *backends.Batch) (err error) {
 			C.tt_release(x.lib.rt, v.value)
 			v.value = nil
 		}
-		if err == nil && p.Reshape != nil {
-			err = x.reshape(&b.Out[i], v, p)
+		if err == nil {
+			err = x.m.binding.ReshapeOutput(i, &b.Out[i])
 		}
 	}
 	return err
@@ -43,9 +43,9 @@ func (x *instance) take(b *backends.Batch) (err error) {
 // wrap makes output i of the batch the tensor that the runtime allocated.
 func (x *instance) wrap(b *backends.Batch, i int) error {
 	c, p := &x.out[i], &x.m.binding.Out[i]
-	if c.value == nil || c.rank > C.TT_MAX_RANK || c._type != p.Own.ort {
+	if c.value == nil || c.rank > C.TT_MAX_RANK || c._type != p.Native.ort {
 		return status.Errorf(status.Internal, "model '%s', output '%s': expected a %s tensor of at most %d dimensions, got %s of %d",
-			x.m.binding.Sig.Model, p.Name, p.DType, C.TT_MAX_RANK, ortTypeName(c._type), c.rank)
+			x.m.binding.Sig.Model, p.Name, p.DType, C.TT_MAX_RANK, ortTypes.Name(int(c._type)), c.rank)
 	}
 	shape := shapeOf(c)
 	if p.DType == tensor.Bytes {
@@ -66,7 +66,7 @@ func (x *instance) wrap(b *backends.Batch, i int) error {
 		return nil
 	}
 	x.lib.retain()
-	b.SetOutput(i, x.lender.Tensor(unsafe.Pointer(c.value), c.data, n, x.at, p.DType, shape))
+	b.SetOutput(i, x.buffers.Wrap(unsafe.Pointer(c.value), c.data, n, x.at, p.DType, shape))
 	c.value = nil
 	return nil
 }
@@ -76,7 +76,7 @@ func (x *instance) strings(b *backends.Batch, i int, shape tensor.Shape) error {
 	c, n := &x.out[i], int(shape.Elements())
 	t, err := b.AllocBytes(i, shape, int(c.bytes)+tensor.EncodedLen(0)*n)
 	if err != nil {
-		return status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.Sig.Model, x.m.binding.Out[i].Name)
+		return x.m.binding.OutputError(i, err)
 	}
 	if st := C.tt_take_strings(x.call, C.size_t(i), C.size_t(n), (*C.char)(t.Pointer())); st != nil {
 		return status.Errorf(status.Internal, "model '%s': %w", x.m.binding.Sig.Model, x.lib.check(st))
@@ -94,16 +94,6 @@ func (x *instance) borrowed(p unsafe.Pointer) int {
 		}
 	}
 	return -1
-}
-
-func (x *instance) reshape(t *tensor.Tensor, v *C.tt_value, p *boundPort) error {
-	from := t.Shape
-	resize(v, from.Dims(), p.Reshape)
-	t.Shape = shapeOf(v)
-	if from.Elements() != t.Shape.Elements() {
-		return status.Errorf(status.Internal, "model '%s', output '%s': shape %s cannot be reshaped to %s", x.m.binding.Sig.Model, p.Name, from, t.Shape)
-	}
-	return nil
 }
 
 // shapeOf returns v's shape.

@@ -97,7 +97,7 @@ func (g *graph) declared(output bool) ([]port, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.Own.index = i
+		p.Native.index = i
 		ports = append(ports, p)
 	}
 	return ports, nil
@@ -112,18 +112,18 @@ func (g *graph) named(name string, output bool) (port, bool) {
 		return port{}, false
 	}
 	p, err := described(d, output, name)
-	p.Name, p.Own.alias = name, true
+	p.Name, p.Native.alias = name, true
 	return p, err == nil
 }
 
 // described makes a port of a declaration; one without a name is called by its position.
 func described(d *C.tov_port, output bool, position string) (port, error) {
-	p := port{Name: position, DType: dtypeOf(d._type), AnyRank: d.rank < 0, Own: native{ov: d._type}}
+	p := port{Name: position, DType: elementTypes.DType(int(d._type)), AnyRank: d.rank < 0, Native: native{ov: d._type}}
 	if d.name != nil {
 		p.Name = owned(d.name)
 	}
 	if p.DType == tensor.Invalid {
-		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", elementName(d._type), bind.Side(output), p.Name)
+		return p, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", elementTypes.Name(int(d._type)), bind.Side(output), p.Name)
 	}
 	if d.rank > C.TOV_MAX_RANK {
 		return p, status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d",
@@ -175,15 +175,15 @@ type compiled struct {
 // find looks for the executable's own view of a port of the file.
 func (c *compiled) find(p *port, output bool) error {
 	var name *C.char
-	if p.Own.alias {
+	if p.Native.alias {
 		name = C.CString(p.Name)
 		defer C.free(unsafe.Pointer(name))
 	}
 	found := new(*C.ov_port)
-	if err := check(C.tov_find(c.lib.f, c.c, flag(output), C.size_t(p.Own.index), name, found)); err != nil {
+	if err := check(C.tov_find(c.lib.f, c.c, flag(output), C.size_t(p.Native.index), name, found)); err != nil {
 		return status.Prefixf(err, "%s '%s': ", bind.Side(output), p.Name)
 	}
-	p.Own.handle = *found
+	p.Native.handle = *found
 	c.ports = append(c.ports, *found)
 	return nil
 }

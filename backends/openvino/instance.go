@@ -24,7 +24,7 @@ type instance struct {
 	call    *C.tov_call
 	in, out []C.tov_value // the call's, in C memory
 	scratch []scratch     // by input: what is not handed over where it is
-	lender  *bind.Lender  // of outputs, each of which holds the library
+	buffers *bind.Buffers // of outputs, each of which holds the library
 }
 
 var _ backends.Instance = (*instance)(nil)
@@ -39,14 +39,14 @@ func newInstance(m *model) (*instance, error) {
 	if err := check(C.tov_call_new(c.lib.f, c.c, C.size_t(len(ins)), C.size_t(len(outs)), call)); err != nil {
 		return nil, status.Prefixf(err, "model '%s': ", m.binding.Sig.Model)
 	}
-	x := &instance{m: m, lib: c.lib.retain(), lender: lender(c.lib), call: *call, scratch: make([]scratch, len(ins))}
+	x := &instance{m: m, lib: c.lib.retain(), buffers: newBuffers(c.lib), call: *call, scratch: make([]scratch, len(ins))}
 	x.in = unsafe.Slice(x.call.in, len(ins))
 	x.out = unsafe.Slice(x.call.out, len(outs))
 	for i := range ins {
-		x.in[i].port, x.in[i]._type = ins[i].Own.handle, ins[i].Own.ov
+		x.in[i].port, x.in[i]._type = ins[i].Native.handle, ins[i].Native.ov
 	}
 	for i := range outs {
-		x.out[i].port, x.out[i]._type, x.out[i].lent = outs[i].Own.handle, outs[i].Own.ov, flag(outs[i].Own.lent)
+		x.out[i].port, x.out[i]._type, x.out[i].lent = outs[i].Native.handle, outs[i].Native.ov, flag(outs[i].Native.lent)
 	}
 	return x, nil
 }
@@ -70,11 +70,8 @@ func (x *instance) Close() error {
 //
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
-	if x.call == nil {
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.Sig.Model)
-	}
-	if ctx.Err() != nil {
-		return status.ErrCancelled
+	if err := x.m.binding.CheckExecute(ctx, x.call != nil, b); err != nil {
+		return err
 	}
 	if err := x.inputs(b); err != nil {
 		return err
@@ -123,10 +120,6 @@ func (x *instance) moved() bool {
 
 // inputs describes the batch's inputs to the runtime.
 func (x *instance) inputs(b *backends.Batch) error {
-	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
-		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
-			x.m.binding.Sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
-	}
 	for i := range b.In {
 		if err := x.input(i, &b.In[i]); err != nil {
 			return err
@@ -141,9 +134,9 @@ func (x *instance) input(i int, t *tensor.Tensor) error {
 		return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor, got none", x.m.binding.Sig.Model, p.Name, p.DType)
 	}
 	dims := t.Shape.Dims()
-	n := len(dims) - p.Own.ones
+	n := len(dims) - p.Native.ones
 	if t.DType != p.DType || !x.fits(p, dims) {
-		return x.unexpected(p, t)
+		return x.m.binding.UnexpectedInput(i, t)
 	}
 	v.rank = C.int(n)
 	for k, d := range dims[:n] {
@@ -172,7 +165,7 @@ func (x *instance) input(i int, t *tensor.Tensor) error {
 
 // fits reports whether the model takes a tensor of such dimensions, its batch aside.
 func (x *instance) fits(p *boundPort, dims []int64) bool {
-	n := len(dims) - p.Own.ones
+	n := len(dims) - p.Native.ones
 	if n < 0 || n > C.TOV_MAX_RANK || !p.AnyRank && n != len(p.Shape) {
 		return false
 	}
@@ -189,25 +182,20 @@ func (x *instance) fits(p *boundPort, dims []int64) bool {
 	return true
 }
 
-func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
-	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s",
-		x.m.binding.Sig.Model, p.Name, p.DType, tensor.Of(p.Shape...), t.DType, t.Shape)
-}
-
 // outputs describes where the outputs go, and reports whether any got memory of the batch.
 func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
 	padded := x.m.fixed > int64(b.Rows)
 	for i := range x.out {
 		v, p := &x.out[i], &x.m.binding.Out[i]
 		v.given = 0
-		known := guess && p.Own.known && !padded
+		known := guess && p.Native.known && !padded
 		x.shape(v, p, b.Rows, known)
 		if !known {
 			continue
 		}
 		t, err := b.Alloc(i, p.DType, shapeOf(v))
 		if err != nil {
-			return false, status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.Sig.Model, p.Name)
+			return false, x.m.binding.OutputError(i, err)
 		}
 		v.given, v.data = 1, t.Pointer()
 		guessed = true

@@ -82,7 +82,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	if err != nil {
 		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
 	}
-	path, err := find(&s)
+	path, err := bind.ModelFile(&s, modelFile, isSavedModel)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 func (m *model) load(s *backends.Settings, from *core, path string, set *settings, byDefault int) error {
 	g, err := readGraph(from, path)
 	if err != nil {
-		err = bind.Unread(err, "a model that OpenVINO reads", path)
+		err = bind.UnreadableFile(err, "a model that OpenVINO reads", path)
 		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, path)
 	}
 	defer g.close()
@@ -148,24 +148,10 @@ func (b *backend) Close() error {
 	return nil
 }
 
-// find returns the model's file, or the folder of a SavedModel; any other folder holds a file of the default name.
-func find(s *backends.Settings) (string, error) {
-	path := s.File(modelFile)
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		if _, saved := os.Stat(filepath.Join(path, savedModel)); saved == nil {
-			return path, nil
-		}
-		path = filepath.Join(path, modelFile)
-		info, err = os.Stat(path)
-	}
-	if err != nil {
-		return "", config.MissingFile(status.Errorf(status.NotFound, "unable to find '%s' for model '%s'", path, s.Model), path)
-	}
-	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer for ever
-		return "", status.Errorf(status.InvalidArg, "unable to load model '%s': expected a file at '%s', found %s", s.Model, path, info.Mode())
-	}
-	return path, nil
+// isSavedModel reports whether a folder is a TensorFlow SavedModel, which OpenVINO reads as it is.
+func isSavedModel(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, savedModel))
+	return err == nil
 }
 
 // model is one compiled model file.
@@ -208,8 +194,8 @@ func (m *model) Signature() *config.Signature { return m.binding.Sig }
 
 // NewInstance returns an executor on the host.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
-	if at.Kind == tensor.Device {
-		return nil, status.Errorf(status.Unsupported, "model '%s': openvino on %s is not supported", m.binding.Sig.Model, at)
+	if err := bind.CheckHost("openvino", m.binding.Sig.Model, at); err != nil {
+		return nil, err
 	}
 	return newInstance(m)
 }

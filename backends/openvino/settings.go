@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
 )
 
@@ -59,11 +60,8 @@ type settings struct {
 // instances together use each core once, and threads are not bound to cores, which other models use too.
 func modelSettings(s *backends.Settings) (settings, error) {
 	o := settings{device: "CPU", properties: map[string]string{keyPrecision: "f32"}}
-	params := s.Config.GetParameters()
-	for _, key := range slices.Sorted(maps.Keys(params)) {
-		if err := o.parse(key, params[key].GetStringValue(), s.ModelDir); err != nil {
-			return o, err
-		}
+	if err := bind.EachParam(s.Config, func(key, value string) error { return o.parse(key, value, s.ModelDir) }); err != nil {
+		return o, err
 	}
 	if o.device == "CPU" {
 		o.share(max(1, s.Instances))
@@ -82,20 +80,20 @@ func (o *settings) parse(key, value, modelDir string) (err error) {
 	case keyExtension:
 		o.extension = beside(modelDir, value)
 	case keyFixed:
-		o.fixed, err = toggle(key, value)
+		o.fixed, err = boolean.Parse(key, value)
 	case keyPad:
-		o.pad, err = toggle(key, value)
+		o.pad, err = boolean.Parse(key, value)
 	case keyReshape, keyReshape + "S":
-		o.reshape, err = toggle(key, value)
+		o.reshape, err = boolean.Parse(key, value)
 	case keyBF16:
 		var on bool
-		if on, err = toggle(key, value); on {
+		if on, err = boolean.Parse(key, value); on {
 			o.properties[keyPrecision] = "bf16"
 		}
 	case keyCache:
 		o.properties[key] = beside(modelDir, value)
 	case keyThreads:
-		o.properties[key], err = count(key, value)
+		o.properties[key], err = threads(key, value)
 	default:
 		if slices.Contains(handed, key) {
 			o.properties[key] = value
@@ -135,22 +133,15 @@ func beside(modelDir, path string) string {
 	return filepath.Join(modelDir, path)
 }
 
-func count(key, value string) (string, error) {
-	if n, err := strconv.Atoi(value); err != nil || n < 0 || n > 1024 {
-		return "", status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected a number of threads from 0 to 1024", value, key)
+// boolean has the values of Triton's openvino backend for boolean parameters.
+var boolean = bind.Words{True: []string{"yes", "1", "true"}, False: []string{"no", "0", "false"}, Expected: "YES or NO"}
+
+// threads checks a number of threads, which the runtime receives as text.
+func threads(key, value string) (string, error) {
+	if _, err := bind.ParseThreads(key, value); err != nil {
+		return "", err
 	}
 	return value, nil
-}
-
-func toggle(key, value string) (bool, error) {
-	switch strings.ToUpper(value) {
-	case "NO", "0", "FALSE":
-		return false, nil
-	case "YES", "1", "TRUE":
-		return true, nil
-	default:
-		return false, status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected YES or NO", value, key)
-	}
 }
 
 // marshal returns the properties in C memory and a function that frees it.

@@ -23,10 +23,10 @@ func bound(cfg *modelconfig.ModelConfig, g *graph, maxBatch int) (*binding, erro
 		}
 	}
 	for i := range b.In {
-		b.In[i].Own.ones = ones(b, &b.In[i], b.Sig.Inputs[i].Dims.Rank())
+		b.In[i].Native.ones = ones(b, &b.In[i], b.Sig.Inputs[i].Dims.Rank())
 	}
 	for i := range b.Out {
-		b.Out[i].Own.ones = ones(b, &b.Out[i], b.Sig.Outputs[i].Dims.Rank())
+		b.Out[i].Native.ones = ones(b, &b.Out[i], b.Sig.Outputs[i].Dims.Rank())
 		foresee(b, g, &b.Out[i])
 	}
 	return b, nil
@@ -34,7 +34,7 @@ func bound(cfg *modelconfig.ModelConfig, g *graph, maxBatch int) (*binding, erro
 
 // declares is the file as the binding sees it.
 func (g *graph) declares() *bind.Model[native] {
-	return &bind.Model[native]{Ins: g.ins, Outs: g.outs, Alias: g.named, FixedBatch: true}
+	return &bind.Model[native]{Ins: g.ins, Outs: g.outs, FindAlias: g.named, FixedBatch: true}
 }
 
 // ones counts the dimensions of extent 1 that a signature has after those of the file.
@@ -70,10 +70,10 @@ func batchOf(b *binding) (fixed int64, err error) {
 // foresee marks an output whose shape is known before a run: every dimension is fixed, or the batch.
 func foresee(b *binding, g *graph, p *boundPort) {
 	_, handed := g.named(p.Name, false)
-	p.Own.lent = handed || p.DType == tensor.Bytes
+	p.Native.lent = handed || p.DType == tensor.Bytes
 	rest := p.Shape
 	if b.Sig.MaxBatch > 0 && len(rest) > 0 {
 		rest = rest[1:]
 	}
-	p.Own.known = !p.AnyRank && !p.Own.lent && !slices.Contains(rest, -1)
+	p.Native.known = !p.AnyRank && !p.Native.lent && !slices.Contains(rest, -1)
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // lender gives outputs that are handed on without a copy back to the runtime, whose library they hold.
-func lender(l *library) *bind.Lender {
-	return bind.NewLender(func(handle unsafe.Pointer) {
+func newBuffers(l *library) *bind.Buffers {
+	return bind.NewBuffers(func(handle unsafe.Pointer) {
 		C.tov_release(l.f, (*C.ov_tensor)(handle))
 		l.release()
 	})
@@ -33,8 +33,8 @@ func (x *instance) take(b *backends.Batch) (err error) {
 			C.tov_release(x.lib.f, v.tensor)
 			v.tensor = nil
 		}
-		if err == nil && p.Own.ones > 0 {
-			x.ones(&b.Out[i], p.Own.ones)
+		if err == nil && p.Native.ones > 0 {
+			x.ones(&b.Out[i], p.Native.ones)
 		}
 	}
 	return err
@@ -58,7 +58,7 @@ func (x *instance) output(b *backends.Batch, i int) error {
 		return x.stringsOut(b, i, shape, int(elements))
 	}
 	n := int(shape.Elements()) * p.DType.Size()
-	if p.Own.lent || shape.Elements() != elements {
+	if p.Native.lent || shape.Elements() != elements {
 		t, err := b.Alloc(i, p.DType, shape)
 		if err == nil {
 			copy(t.Bytes(), unsafe.Slice((*byte)(v.data), n))
@@ -66,7 +66,7 @@ func (x *instance) output(b *backends.Batch, i int) error {
 		return err
 	}
 	x.lib.retain()
-	b.SetOutput(i, x.lender.Tensor(unsafe.Pointer(v.tensor), v.data, n, tensor.Place{}, p.DType, shape))
+	b.SetOutput(i, x.buffers.Wrap(unsafe.Pointer(v.tensor), v.data, n, tensor.Place{}, p.DType, shape))
 	v.tensor = nil
 	return nil
 }

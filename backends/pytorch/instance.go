@@ -27,7 +27,7 @@ type instance struct {
 	own     *C.tt_torch_model // nil when the weights are the model's
 	call    *C.tt_torch_call
 	in, out []C.tt_torch_value // the call's, in C memory
-	lender  *bind.Lender
+	buffers *bind.Buffers
 }
 
 var _ backends.Instance = (*instance)(nil)
@@ -57,11 +57,8 @@ func (x *instance) Close() error {
 //
 // hot: no allocation in Go in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
-	if x.call == nil {
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.sig.Model)
-	}
-	if ctx.Err() != nil {
-		return status.ErrCancelled
+	if err := bind.CheckExecute(ctx, x.call != nil, x.m.sig.Model, b, len(x.m.in), len(x.m.out)); err != nil {
+		return err
 	}
 	if err := x.inputs(b); err != nil {
 		return err
@@ -74,10 +71,6 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 
 // inputs describes the batch's inputs to PyTorch.
 func (x *instance) inputs(b *backends.Batch) error {
-	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
-		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
-			x.m.sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
-	}
 	for i := range b.In {
 		t, v, p := &b.In[i], &x.in[i], &x.m.in[i]
 		v.use = 0

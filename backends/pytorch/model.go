@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
@@ -55,15 +56,15 @@ func (m *model) Threads() int { return max(1, m.lib.threads()) }
 
 // NewInstance returns an executor. Its tensors come and go on the host, wherever the model runs.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
-	if at.Kind == tensor.Device {
-		return nil, status.Errorf(status.Unsupported, "model '%s': pytorch on %s is not supported", m.sig.Model, at)
+	if err := bind.CheckHost("pytorch", m.sig.Model, at); err != nil {
+		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.loaded == nil {
 		return nil, status.Errorf(status.Unavailable, "model '%s' is closed", m.sig.Model)
 	}
-	x := &instance{m: m, lib: m.lib, lender: lender(m.lib)}
+	x := &instance{m: m, lib: m.lib, buffers: newBuffers(m.lib)}
 	use := m.loaded
 	if m.set.own && m.lent {
 		var err error

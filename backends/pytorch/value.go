@@ -17,8 +17,8 @@ import (
 )
 
 // lender gives outputs that are handed on without a copy back to PyTorch.
-func lender(l *library) *bind.Lender {
-	return bind.NewLender(func(handle unsafe.Pointer) { C.ttpt_free(&l.api, handle) })
+func newBuffers(l *library) *bind.Buffers {
+	return bind.NewBuffers(func(handle unsafe.Pointer) { C.ttpt_free(&l.api, handle) })
 }
 
 // take hands the outputs of a successful run to the batch; after a failure it frees those that are left.
@@ -63,7 +63,7 @@ func (x *instance) output(b *backends.Batch, i int) error {
 		copy(t.Bytes(), unsafe.Slice((*byte)(v.data), n))
 		return nil
 	}
-	b.SetOutput(i, x.lender.Tensor(v.handle, v.data, n, tensor.Place{}, p.dtype, shape))
+	b.SetOutput(i, x.buffers.Wrap(v.handle, v.data, n, tensor.Place{}, p.dtype, shape))
 	v.handle = nil
 	return nil
 }

@@ -36,9 +36,9 @@ type files struct {
 // unread adds to an error of the runtime's what was expected of the files.
 func (f *files) unread(err error) error {
 	if f.graph {
-		return bind.Unread(err, "a GraphDef", f.path)
+		return bind.UnreadableFile(err, "a GraphDef", f.path)
 	}
-	return bind.Unread(err, "a SavedModel's graph", filepath.Join(f.path, savedModelFile))
+	return bind.UnreadableFile(err, "a SavedModel's graph", filepath.Join(f.path, savedModelFile))
 }
 
 // find returns the model's files. A configuration without a platform means the format that is there.

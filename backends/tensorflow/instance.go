@@ -16,7 +16,6 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
-	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // instance runs the model with scratch of its own in C memory, so that an execution allocates nothing and C never
@@ -28,13 +27,13 @@ type instance struct {
 	call    *C.ttf_call
 	in, out []C.ttf_value // the call's, in C memory
 	kept    []kept
-	lender  *bind.Lender
+	buffers *bind.Buffers
 }
 
 var _ backends.Instance = (*instance)(nil)
 
 func newInstance(m *model, ses *session) (*instance, error) {
-	x := &instance{m: m, lib: m.how.lib, ses: ses, lender: lender(m.how.lib)}
+	x := &instance{m: m, lib: m.how.lib, ses: ses, buffers: newBuffers(m.how.lib)}
 	x.call = C.ttf_call_new(ses.c, C.size_t(len(m.binding.In)), C.size_t(len(m.binding.Out)))
 	if x.call == nil {
 		return nil, status.Errorf(status.Internal, "no memory for an instance of model '%s'", m.binding.Sig.Model)
@@ -55,10 +54,10 @@ func newInstance(m *model, ses *session) (*instance, error) {
 // place finds the ports in the instance's own session.
 func (x *instance) place(values []C.ttf_value, ports []boundPort, output bool) error {
 	for i := range ports {
-		found, ok := x.ses.find(ports[i].Own.at)
+		found, ok := x.ses.find(ports[i].Native.at)
 		if !ok {
 			return status.Errorf(status.InvalidArg, "model '%s', %s '%s': the graph has no tensor '%s', which the signature names",
-				x.m.binding.Sig.Model, bind.Side(output), ports[i].Name, ports[i].Own.at)
+				x.m.binding.Sig.Model, bind.Side(output), ports[i].Name, ports[i].Native.at)
 		}
 		values[i].at = found.at
 	}
@@ -82,11 +81,8 @@ func (x *instance) Close() error {
 //
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
-	if x.call == nil {
-		return status.Errorf(status.Unavailable, "instance of model '%s' is closed", x.m.binding.Sig.Model)
-	}
-	if ctx.Err() != nil {
-		return status.ErrCancelled
+	if err := x.m.binding.CheckExecute(ctx, x.call != nil, b); err != nil {
+		return err
 	}
 	x.reclaim()
 	if err := x.inputs(b); err != nil {
@@ -108,7 +104,7 @@ func (x *instance) failure(b *backends.Batch, code C.int) error {
 	switch code {
 	case C.TTF_UNFIT:
 		i := int(x.call.bad)
-		return x.unexpected(&x.m.binding.In[i], &b.In[i])
+		return x.m.binding.UnexpectedInput(i, &b.In[i])
 	case C.TTF_NO_MEMORY:
 		return status.Errorf(status.Internal, "model '%s', input '%s': no memory for a copy", x.m.binding.Sig.Model, x.m.binding.In[x.call.bad].Name)
 	default:
@@ -118,10 +114,6 @@ func (x *instance) failure(b *backends.Batch, code C.int) error {
 
 // inputs describes the batch's inputs to the runtime.
 func (x *instance) inputs(b *backends.Batch) error {
-	if len(b.In) != len(x.in) || len(b.Out) != len(x.out) {
-		return status.Errorf(status.Internal, "model '%s': expected a batch of %d inputs and %d outputs, got %d and %d",
-			x.m.binding.Sig.Model, len(x.in), len(x.out), len(b.In), len(b.Out))
-	}
 	own := C.int(0)
 	if x.m.copies.Load() {
 		own = 1
@@ -133,13 +125,13 @@ func (x *instance) inputs(b *backends.Batch) error {
 			continue
 		}
 		if t.DType != p.DType || t.Shape.Rank() > C.TTF_MAX_RANK || !resize(v, t.Shape.Dims(), p.Reshape) {
-			return x.unexpected(p, t)
+			return x.m.binding.UnexpectedInput(i, t)
 		}
 		n := elements(v)
 		if size := t.DType.Size(); n < 0 || size > 0 && (n > t.Len || n*size != t.Len) {
-			return x.unexpected(p, t)
+			return x.m.binding.UnexpectedInput(i, t)
 		}
-		v.use, v.data, v.bytes, v.count, v._type = 1, t.Pointer(), C.size_t(t.Len), C.size_t(n), C.int(p.Own.tf)
+		v.use, v.data, v.bytes, v.count, v._type = 1, t.Pointer(), C.size_t(t.Len), C.size_t(n), C.int(p.Native.tf)
 	}
 	return nil
 }
@@ -169,11 +161,6 @@ func elements(v *C.ttf_value) int {
 
 // maxElements bounds a tensor.
 const maxElements = 1 << 46
-
-func (x *instance) unexpected(p *boundPort, t *tensor.Tensor) error {
-	return status.Errorf(status.InvalidArg, "model '%s', input '%s': expected a %s tensor of shape %s, got a %s tensor of shape %s in %d bytes",
-		x.m.binding.Sig.Model, p.Name, p.DType, p.ShapeText(), t.DType, t.Shape, t.Len)
-}
 
 // resize sets v's shape to dims, or to what r makes of them.
 func resize(v *C.ttf_value, dims []int64, r bind.Extents) bool {

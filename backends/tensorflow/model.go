@@ -138,8 +138,8 @@ func (m *model) Signature() *config.Signature { return m.binding.Sig }
 
 // NewInstance returns an executor on the host.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
-	if at.Kind == tensor.Device {
-		return nil, status.Errorf(status.Unsupported, "model '%s': tensorflow on %s is not supported", m.binding.Sig.Model, at)
+	if err := bind.CheckHost("tensorflow", m.binding.Sig.Model, at); err != nil {
+		return nil, err
 	}
 	ses, err := m.session()
 	if err != nil {

@@ -152,7 +152,7 @@ func signedPorts(list map[string]tensorInfo, output bool) ([]port, error) {
 		if info.at == "" {
 			return nil, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", bind.Side(output), name, info.kind)
 		}
-		p := port{Name: name, Shape: info.shape, AnyRank: info.anyRank, Own: native{tf: info.dtype, at: info.at}}
+		p := port{Name: name, Shape: info.shape, AnyRank: info.anyRank, Native: native{tf: info.dtype, at: info.at}}
 		if err := typed(&p, output); err != nil {
 			return nil, err
 		}
@@ -163,11 +163,11 @@ func signedPorts(list map[string]tensorInfo, output bool) ([]port, error) {
 
 // typed sets the port's element type from the runtime's number and checks what can be served.
 func typed(p *port, output bool) error {
-	if p.Own.tf > reference {
-		p.Own.tf -= reference
+	if p.Native.tf > reference {
+		p.Native.tf -= reference
 	}
-	if p.DType = dtypeOf(p.Own.tf); p.DType == tensor.Invalid {
-		return status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", tfTypeName(p.Own.tf), bind.Side(output), p.Name)
+	if p.DType = tfTypes.DType(p.Native.tf); p.DType == tensor.Invalid {
+		return status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", tfTypes.Name(p.Native.tf), bind.Side(output), p.Name)
 	}
 	if len(p.Shape) > C.TTF_MAX_RANK {
 		return status.Errorf(status.Unsupported, "unsupported shape of %s '%s': expected at most %d dimensions, found %d",
@@ -206,7 +206,7 @@ func (s *session) addNamed(list []port, name string, output bool) ([]port, error
 	if !ok {
 		return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s', the graph has no tensor of that name", bind.Side(output), name)
 	}
-	p := port{Name: name, AnyRank: found.rank < 0, Own: native{tf: int(found._type), at: name}}
+	p := port{Name: name, AnyRank: found.rank < 0, Native: native{tf: int(found._type), at: name}}
 	if found.rank > C.TTF_MAX_RANK {
 		p.Shape = make([]int64, found.rank)
 	}

@@ -1,15 +1,13 @@
 package tensorflow
 
 import (
-	"maps"
 	"math"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
@@ -49,13 +47,13 @@ func (s *settings) threads() int {
 func (s *settings) parse(key, value string) (err error) {
 	switch key {
 	case keyIntra:
-		s.intraThreads, err = count(key, value, 0, 1024)
+		s.intraThreads, err = bind.ParseInt(key, value, 0, bind.MaxThreads, "a number")
 	case keyInter:
-		s.interThreads, err = count(key, value, 0, 1024)
+		s.interThreads, err = bind.ParseInt(key, value, 0, bind.MaxThreads, "a number")
 	case keyShare:
-		s.share, err = count(key, value, 1, math.MaxInt32)
+		s.share, err = bind.ParseInt(key, value, 1, math.MaxInt32, "a number")
 	case keyPerSession:
-		s.perSession, err = toggle(key, value)
+		s.perSession, err = boolean.Parse(key, value)
 	case keyTag:
 		s.tag = value
 	case keySignature:
@@ -66,33 +64,14 @@ func (s *settings) parse(key, value string) (err error) {
 	return err
 }
 
-func count(key, value string, from, to int) (int, error) {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < from || n > to {
-		return 0, status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected a number from %d to %d", value, key, from, to)
-	}
-	return n, nil
-}
-
-func toggle(key, value string) (bool, error) {
-	switch strings.ToLower(value) {
-	case "0", "false", "off", "no":
-		return false, nil
-	case "1", "true", "on", "yes":
-		return true, nil
-	default:
-		return false, status.Errorf(status.InvalidArg, "unexpected value '%s' of parameter '%s': expected 0, 1, true, false, on or off", value, key)
-	}
-}
+// boolean has the values of Triton's tensorflow backend for boolean parameters.
+var boolean = bind.Words{True: []string{"1", "true", "on", "yes"}, False: []string{"0", "false", "off", "no"}, Expected: "0, 1, true, false, on or off"}
 
 // modelSettings reads the settings out of a model's configuration.
 func modelSettings(cfg *modelconfig.ModelConfig) (settings, error) {
 	s := settings{tag: "serve", share: 1, jit: int(cfg.GetOptimization().GetGraph().GetLevel())}
-	params := cfg.GetParameters()
-	for _, key := range slices.Sorted(maps.Keys(params)) {
-		if err := s.parse(key, params[key].GetStringValue()); err != nil {
-			return s, err
-		}
+	if err := bind.EachParam(cfg, s.parse); err != nil {
+		return s, err
 	}
 	return s, unsupported(cfg)
 }

@@ -23,12 +23,12 @@ type native struct {
 // bound checks the configuration against the model, and takes from the file what the configuration leaves out.
 func bound(cfg *modelconfig.ModelConfig, ins, outs []port, byDefault int) (*bind.Binding[native], error) {
 	// Graphs often do not know what their results turn out to be.
-	m := &bind.Model[native]{Ins: ins, Outs: outs, Whole: true, LooseOutputs: true}
+	m := &bind.Model[native]{Ins: ins, Outs: outs, WholeBatch: true, LooseOutputs: true}
 	maxBatch, err := m.MaxBatch(cfg, byDefault)
 	if err != nil {
 		return nil, err
 	}
-	if err := shaped(cfg, m.Given(cfg), outs); err != nil {
+	if err := shaped(cfg, m.RequestInputs(cfg), outs); err != nil {
 		return nil, err
 	}
 	return bind.Bind(cfg, m, maxBatch)

@@ -1,65 +1,46 @@
 package tensorflow
 
 import (
-	"fmt"
-
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
 // tfTypes are the runtime's element types in the order of its own numbers.
-var tfTypes = [...]struct {
-	name  string
-	dtype tensor.DType
-}{
-	{"invalid", tensor.Invalid},
-	{"float", tensor.FP32},
-	{"double", tensor.FP64},
-	{"int32", tensor.Int32},
-	{"uint8", tensor.Uint8},
-	{"int16", tensor.Int16},
-	{"int8", tensor.Int8},
-	{"string", tensor.Bytes},
-	{"complex64", tensor.Invalid},
-	{"int64", tensor.Int64},
-	{"bool", tensor.Bool},
-	{"qint8", tensor.Invalid},
-	{"quint8", tensor.Invalid},
-	{"qint32", tensor.Invalid},
-	{"bfloat16", tensor.BF16},
-	{"qint16", tensor.Invalid},
-	{"quint16", tensor.Invalid},
-	{"uint16", tensor.Uint16},
-	{"complex128", tensor.Invalid},
-	{"half", tensor.FP16},
-	{"resource", tensor.Invalid},
-	{"variant", tensor.Invalid},
-	{"uint32", tensor.Uint32},
-	{"uint64", tensor.Uint64},
-	{"float8_e5m2", tensor.Invalid},
-	{"float8_e4m3fn", tensor.Invalid},
-	{"float8_e4m3fnuz", tensor.Invalid},
-	{"float8_e4m3b11fnuz", tensor.Invalid},
-	{"float8_e5m2fnuz", tensor.Invalid},
-	{"int4", tensor.Invalid},
-	{"uint4", tensor.Invalid},
-	{"int2", tensor.Invalid},
-	{"uint2", tensor.Invalid},
+var tfTypes = bind.Types{
+	{Name: "invalid", DType: tensor.Invalid},
+	{Name: "float", DType: tensor.FP32},
+	{Name: "double", DType: tensor.FP64},
+	{Name: "int32", DType: tensor.Int32},
+	{Name: "uint8", DType: tensor.Uint8},
+	{Name: "int16", DType: tensor.Int16},
+	{Name: "int8", DType: tensor.Int8},
+	{Name: "string", DType: tensor.Bytes},
+	{Name: "complex64", DType: tensor.Invalid},
+	{Name: "int64", DType: tensor.Int64},
+	{Name: "bool", DType: tensor.Bool},
+	{Name: "qint8", DType: tensor.Invalid},
+	{Name: "quint8", DType: tensor.Invalid},
+	{Name: "qint32", DType: tensor.Invalid},
+	{Name: "bfloat16", DType: tensor.BF16},
+	{Name: "qint16", DType: tensor.Invalid},
+	{Name: "quint16", DType: tensor.Invalid},
+	{Name: "uint16", DType: tensor.Uint16},
+	{Name: "complex128", DType: tensor.Invalid},
+	{Name: "half", DType: tensor.FP16},
+	{Name: "resource", DType: tensor.Invalid},
+	{Name: "variant", DType: tensor.Invalid},
+	{Name: "uint32", DType: tensor.Uint32},
+	{Name: "uint64", DType: tensor.Uint64},
+	{Name: "float8_e5m2", DType: tensor.Invalid},
+	{Name: "float8_e4m3fn", DType: tensor.Invalid},
+	{Name: "float8_e4m3fnuz", DType: tensor.Invalid},
+	{Name: "float8_e4m3b11fnuz", DType: tensor.Invalid},
+	{Name: "float8_e5m2fnuz", DType: tensor.Invalid},
+	{Name: "int4", DType: tensor.Invalid},
+	{Name: "uint4", DType: tensor.Invalid},
+	{Name: "int2", DType: tensor.Invalid},
+	{Name: "uint2", DType: tensor.Invalid},
 }
 
 // reference is added to the number of a type when a result is a variable of the older kind; a run gives its value.
 const reference = 100
-
-// dtypeOf returns the element type behind a number of the runtime's, or Invalid.
-func dtypeOf(tf int) tensor.DType {
-	if tf >= 0 && tf < len(tfTypes) {
-		return tfTypes[tf].dtype
-	}
-	return tensor.Invalid
-}
-
-func tfTypeName(tf int) string {
-	if tf >= 0 && tf < len(tfTypes) {
-		return tfTypes[tf].name
-	}
-	return fmt.Sprintf("number %d", tf)
-}

@@ -15,14 +15,14 @@ import (
 )
 
 // lender gives outputs that are handed on without a copy back to the runtime.
-func lender(l *library) *bind.Lender {
-	return bind.NewLender(func(handle unsafe.Pointer) { C.ttf_release(l.f, (*C.TF_Tensor)(handle)) })
+func newBuffers(l *library) *bind.Buffers {
+	return bind.NewBuffers(func(handle unsafe.Pointer) { C.ttf_release(l.f, (*C.TF_Tensor)(handle)) })
 }
 
 // take hands the outputs of a successful run to the batch.
 func (x *instance) take(b *backends.Batch) (err error) {
 	for i := range x.out {
-		v, p := &x.out[i], &x.m.binding.Out[i]
+		v := &x.out[i]
 		if err == nil {
 			err = x.output(b, i)
 		}
@@ -30,8 +30,8 @@ func (x *instance) take(b *backends.Batch) (err error) {
 			C.ttf_release(x.lib.f, v.tensor)
 			v.tensor = nil
 		}
-		if err == nil && p.Reshape != nil {
-			err = x.reshape(&b.Out[i], v, p)
+		if err == nil {
+			err = x.m.binding.ReshapeOutput(i, &b.Out[i])
 		}
 	}
 	return err
@@ -43,15 +43,15 @@ func (x *instance) output(b *backends.Batch, i int) error {
 	if v.tensor == nil {
 		return status.Errorf(status.Internal, "model '%s', output '%s': the runtime gave none", x.m.binding.Sig.Model, p.Name)
 	}
-	if v.rank > C.TTF_MAX_RANK || int(v._type) != p.Own.tf {
+	if v.rank > C.TTF_MAX_RANK || int(v._type) != p.Native.tf {
 		return status.Errorf(status.Internal, "model '%s', output '%s': expected a %s tensor of at most %d dimensions, got %s of %d",
-			x.m.binding.Sig.Model, p.Name, p.DType, C.TTF_MAX_RANK, tfTypeName(int(v._type)), v.rank)
+			x.m.binding.Sig.Model, p.Name, p.DType, C.TTF_MAX_RANK, tfTypes.Name(int(v._type)), v.rank)
 	}
 	shape := shapeOf(v)
 	if p.DType == tensor.Bytes {
 		t, err := b.AllocBytes(i, shape, int(v.bytes))
 		if err != nil {
-			return x.noOutput(p, err)
+			return x.m.binding.OutputError(i, err)
 		}
 		if t.Len > 0 {
 			C.ttf_strings(x.lib.f, v, t.Pointer())
@@ -61,27 +61,13 @@ func (x *instance) output(b *backends.Batch, i int) error {
 	if v.sole == 0 || v.bytes == 0 {
 		t, err := b.Alloc(i, p.DType, shape)
 		if err != nil {
-			return x.noOutput(p, err)
+			return x.m.binding.OutputError(i, err)
 		}
 		copy(t.Bytes(), unsafe.Slice((*byte)(v.data), int(v.bytes)))
 		return nil
 	}
-	b.SetOutput(i, x.lender.Tensor(unsafe.Pointer(v.tensor), v.data, int(v.bytes), tensor.Place{}, p.DType, shape))
+	b.SetOutput(i, x.buffers.Wrap(unsafe.Pointer(v.tensor), v.data, int(v.bytes), tensor.Place{}, p.DType, shape))
 	v.tensor = nil
-	return nil
-}
-
-func (x *instance) noOutput(p *boundPort, err error) error {
-	return status.Prefixf(err, "model '%s', output '%s': ", x.m.binding.Sig.Model, p.Name)
-}
-
-func (x *instance) reshape(t *tensor.Tensor, v *C.ttf_value, p *boundPort) error {
-	from := t.Shape
-	resize(v, from.Dims(), p.Reshape)
-	t.Shape = shapeOf(v)
-	if from.Elements() != t.Shape.Elements() {
-		return status.Errorf(status.Internal, "model '%s', output '%s': shape %s cannot be reshaped to %s", x.m.binding.Sig.Model, p.Name, from, t.Shape)
-	}
 	return nil
 }
 

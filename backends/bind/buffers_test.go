@@ -10,18 +10,18 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// What is lent is the runtime's own memory, and goes back by its own handle, once, in whatever order it is let go.
-func TestLender(t *testing.T) {
+// A wrapped tensor is the runtime's own memory, and its handle is released exactly once, in any order.
+func TestBuffers(t *testing.T) {
 	t.Parallel()
 	var back []int
 	handles := make([]byte, 3)
-	l := bind.NewLender(func(h unsafe.Pointer) {
+	l := bind.NewBuffers(func(h unsafe.Pointer) {
 		back = append(back, int(uintptr(h)-uintptr(unsafe.Pointer(&handles[0]))))
 	})
 	memory := [3][4]byte{{1}, {2}, {3}}
 	var lent []tensor.Tensor
 	for i := range memory {
-		lent = append(lent, l.Tensor(unsafe.Pointer(&handles[i]), unsafe.Pointer(&memory[i]), 4, tensor.Place{}, tensor.Uint8, tensor.Of(4)))
+		lent = append(lent, l.Wrap(unsafe.Pointer(&handles[i]), unsafe.Pointer(&memory[i]), 4, tensor.Place{}, tensor.Uint8, tensor.Of(4)))
 	}
 	for i := range lent {
 		if got := lent[i].Bytes(); &got[0] != &memory[i][0] || len(got) != 4 {
@@ -36,11 +36,11 @@ func TestLender(t *testing.T) {
 	}
 }
 
-func TestLenderIsShared(t *testing.T) {
+func TestBuffersIsShared(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	held := make(map[unsafe.Pointer]bool)
-	l := bind.NewLender(func(h unsafe.Pointer) {
+	l := bind.NewBuffers(func(h unsafe.Pointer) {
 		mu.Lock()
 		defer mu.Unlock()
 		if !held[h] {
@@ -56,7 +56,7 @@ func TestLenderIsShared(t *testing.T) {
 				mu.Lock()
 				held[p] = true
 				mu.Unlock()
-				x := l.Tensor(p, p, 8, tensor.Place{}, tensor.Int64, tensor.Of(1))
+				x := l.Wrap(p, p, 8, tensor.Place{}, tensor.Int64, tensor.Of(1))
 				x.Release()
 			}
 		})
@@ -67,11 +67,11 @@ func TestLenderIsShared(t *testing.T) {
 	}
 }
 
-func TestLenderAllocates(t *testing.T) {
+func TestBuffersAllocates(t *testing.T) {
 	p := unsafe.Pointer(new([8]byte))
-	l := bind.NewLender(func(unsafe.Pointer) {})
+	l := bind.NewBuffers(func(unsafe.Pointer) {})
 	if n := testing.AllocsPerRun(100, func() {
-		x := l.Tensor(p, p, 8, tensor.Place{}, tensor.Int64, tensor.Of(1))
+		x := l.Wrap(p, p, 8, tensor.Place{}, tensor.Int64, tensor.Of(1))
 		x.Release()
 	}); n != 0 {
 		t.Errorf("%v allocations a tensor, want 0", n)

@@ -9,9 +9,9 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Given returns the file's inputs without those that the scheduler computes.
-func (m *Model[R]) Given(cfg *modelconfig.ModelConfig) []Port[R] {
-	if !m.Whole || len(cfg.GetBatchInput()) == 0 {
+// RequestInputs returns the file's inputs without those that the scheduler computes.
+func (m *Model[R]) RequestInputs(cfg *modelconfig.ModelConfig) []Port[R] {
+	if !m.WholeBatch || len(cfg.GetBatchInput()) == 0 {
 		return m.Ins
 	}
 	computed := config.SignatureOf(cfg).Computed
@@ -36,7 +36,7 @@ func (b *Binding[R]) ragged(field string, io *modelconfig.ModelInput) error {
 
 // computed adds the inputs that are made of a batch's shapes, after all others.
 func (b *Binding[R]) computed(cfg *modelconfig.ModelConfig) error {
-	if !b.model.Whole {
+	if !b.model.WholeBatch {
 		return nil
 	}
 	for _, c := range config.SignatureOf(cfg).Computed {

@@ -8,18 +8,18 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Port is one input or output of a model file. R is what the backend keeps with it.
+// Port is one input or output of a model file. R is the backend's own data about it.
 type Port[R any] struct {
 	Name  string
 	DType tensor.DType
-	// Shape has the batch dimension, where there is one; -1 is any extent.
+	// Shape includes the batch dimension. -1 is a variable dimension.
 	Shape []int64
-	// AnyRank says that the file leaves even the number of dimensions open.
+	// AnyRank is true when the file does not declare even the number of dimensions.
 	AnyRank bool
 	Native  R
 }
 
-// ShapeText is the shape for a person.
+// ShapeText returns the shape for messages.
 func (p *Port[R]) ShapeText() string {
 	if p.AnyRank {
 		return "any"
@@ -27,32 +27,29 @@ func (p *Port[R]) ShapeText() string {
 	return tensor.Of(p.Shape...).String()
 }
 
-// Model is what a file declares, and what its runtime allows.
+// Model has the declarations of a file, and the abilities of its runtime.
 type Model[R any] struct {
 	Ins, Outs []Port[R]
-	// Alias finds a port by a name that Ins and Outs do not have; nil where none has two.
+	// FindAlias finds a port by an alternative name. Optional.
 	FindAlias func(name string, output bool) (Port[R], bool)
-	// Whole says that tensors over a whole batch are served: ragged and computed inputs
-	// and scattered outputs. Otherwise they are not marked so, and refused above.
+	// WholeBatch is true when tensors over a whole batch are supported: ragged and computed inputs, and scattered outputs.
+	// Otherwise such ports are not marked Whole, and the server refuses them.
 	WholeBatch bool
-	// LooseOutputs says that the file often does not know what its outputs turn out to
-	// be: the configuration may then be narrower than the file, or wider.
+	// LooseOutputs is true when the output shapes of the file are not reliable: the configuration may be narrower or wider.
 	LooseOutputs bool
-	// FixedBatch says that the first dimension may be of one size, which the backend
-	// checks.
+	// FixedBatch allows a first dimension of a fixed size, which the backend checks.
 	FixedBatch bool
 }
 
-// Bound is one port of the file as the signature uses it.
+// Bound is a port of the file that is bound to a port of the signature.
 type Bound[R any] struct {
 	Port[R]
-	// Reshape makes the other side's shape out of this side's: the model's out of the
-	// request's for an input, the response's out of the model's for an output. nil where
+	// Reshape maps an input's request shape to the model's shape, or an output's model shape to the response's. It is nil when
 	// both are the same.
 	Reshape Extents
 }
 
-// Binding ties the ports of a signature to those of the file, in the signature's order.
+// Binding has the signature of a model and the bound ports, in the same order.
 type Binding[R any] struct {
 	Sig     *config.Signature
 	In, Out []Bound[R]
@@ -60,7 +57,7 @@ type Binding[R any] struct {
 	model *Model[R]
 }
 
-// declared is what config.pbtxt says about an input or output.
+// declared is an input or output of config.pbtxt.
 type declared interface {
 	GetName() string
 	GetDataType() modelconfig.DataType
@@ -68,8 +65,8 @@ type declared interface {
 	GetReshape() *modelconfig.ModelTensorReshape
 }
 
-// Bind checks the configuration against the file, and takes from the file what the configuration leaves out. maxBatch is
-// what MaxBatch returned.
+// Bind checks the configuration against the file, and takes ports and properties that it leaves out from the file. maxBatch is the
+// result of MaxBatch.
 func Bind[R any](cfg *modelconfig.ModelConfig, m *Model[R], maxBatch int) (*Binding[R], error) {
 	b := &Binding[R]{Sig: &config.Signature{Model: cfg.GetName(), MaxBatch: maxBatch}, model: m}
 	ins := m.RequestInputs(cfg)
@@ -96,7 +93,7 @@ func Bind[R any](cfg *modelconfig.ModelConfig, m *Model[R], maxBatch int) (*Bind
 	return b, nil
 }
 
-// inputs binds those that the configuration declares.
+// inputs binds the declared inputs.
 func (b *Binding[R]) inputs(cfg *modelconfig.ModelConfig) error {
 	for i, io := range cfg.GetInput() {
 		field := fmt.Sprintf("input[%d]", i)
@@ -116,7 +113,7 @@ func (b *Binding[R]) inputs(cfg *modelconfig.ModelConfig) error {
 	return nil
 }
 
-// outputs binds those that the configuration declares.
+// outputs binds the declared outputs.
 func (b *Binding[R]) outputs(cfg *modelconfig.ModelConfig) error {
 	for i, io := range cfg.GetOutput() {
 		field := fmt.Sprintf("output[%d]", i)
@@ -135,7 +132,7 @@ func (b *Binding[R]) outputs(cfg *modelconfig.ModelConfig) error {
 	return nil
 }
 
-// batched returns dims with the batch dimension that requests carry.
+// batched returns dims with the batch dimension in front, if the model batches.
 func (b *Binding[R]) batched(dims []int64) []int64 {
 	if b.Sig.MaxBatch > 0 {
 		return append([]int64{-1}, dims...)
@@ -143,7 +140,7 @@ func (b *Binding[R]) batched(dims []int64) []int64 {
 	return dims
 }
 
-// Side is the word for an input or output in errors.
+// Side returns "input" or "output".
 func Side(output bool) string {
 	if output {
 		return "output"

@@ -30,7 +30,7 @@ var _ tensor.Owner = (*runtimeBuffer)(nil)
 // goroutine, and after the model was closed.
 func NewBuffers(release func(handle unsafe.Pointer)) *Buffers { return &Buffers{release: release} }
 
-// Tensor returns n bytes at data as a tensor. It has the handle, which moves, released when it is.
+// Wrap returns a tensor over n bytes at data. The handle moves: it is released with the last reference to the tensor.
 //
 // hot: it reuses the buffers of released tensors, so it does not allocate in the steady state.
 func (l *Buffers) Wrap(handle, data unsafe.Pointer, n int, at tensor.Place, d tensor.DType, s tensor.Shape) tensor.Tensor {

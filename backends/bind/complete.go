@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// MaxBatch returns the model's max_batch_size. Where the configuration leaves inputs or outputs to the file, one that
-// says none gets byDefault when every first dimension of the file is variable, and one that says some is refused otherwise.
+// MaxBatch returns the model's max_batch_size. When the configuration leaves out inputs or outputs and every first dimension of the
+// file is variable, a max_batch_size of 0 becomes byDefault. A positive one is refused when the first dimensions are not variable.
 func (m *Model[R]) MaxBatch(cfg *modelconfig.ModelConfig, byDefault int) (int, error) {
 	size := int(cfg.GetMaxBatchSize())
 	if len(cfg.GetInput()) > 0 && len(cfg.GetOutput()) > 0 {
@@ -27,13 +27,13 @@ func (m *Model[R]) MaxBatch(cfg *modelconfig.ModelConfig, byDefault int) (int, e
 	return size, nil
 }
 
-// fillGaps adds what a configuration that declares inputs or outputs leaves out of
-// them: data types and dims. One without gaps stays as it is.
+// fillGaps returns the configuration with missing data types and dims of its ports taken from the file. A complete one is returned
+// as it is.
 func (b *Binding[R]) fillGaps(cfg *modelconfig.ModelConfig, ins []Port[R]) *modelconfig.ModelConfig {
 	if len(config.CheckComplete(cfg)) == 0 {
 		return cfg
 	}
-	// A tensor without a batch dimension in a model that batches is refused later.
+	// Bind refuses a tensor without a batch dimension in a model that batches later.
 	unfit := func(p Port[R]) bool { return p.AnyRank || len(p.Shape) < len(b.batched(nil)) }
 	sig := &config.Signature{}
 	sig.Inputs, _ = b.complete(slices.DeleteFunc(slices.Clone(ins), unfit), false)
@@ -41,8 +41,7 @@ func (b *Binding[R]) fillGaps(cfg *modelconfig.ModelConfig, ins []Port[R]) *mode
 	return config.Complete(cfg, sig)
 }
 
-// complete makes the signature's ports out of the file's. A port without dimensions is declared as [1], one whose rank
-// the file leaves open without any.
+// complete returns signature ports for the file's ports. A port without dimensions becomes [1], and a port of any rank has no dims.
 func (b *Binding[R]) complete(ports []Port[R], output bool) ([]config.Port, []Bound[R]) {
 	var sig []config.Port
 	var bound []Bound[R]

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// match finds the port that io, which is the given field of the configuration, declares and checks its type and shape.
+// match finds the port of the file for io, and checks its type and shape. field is the path of io in the configuration, for errors.
 func (b *Binding[R]) match(field string, io declared, output bool) (config.Port, Bound[R], error) {
 	name, want := io.GetName(), tensor.DType(io.GetDataType())
 	p, err := b.find(field, name, want, output)
@@ -19,7 +19,7 @@ func (b *Binding[R]) match(field string, io declared, output bool) (config.Port,
 	}
 	dims := io.GetDims()
 	if r := io.GetReshape(); r != nil {
-		dims = r.GetShape() // tensors come and go in the model's shape
+		dims = r.GetShape() // the backend sees the model's shape
 	}
 	api := b.batched(dims)
 	model := api
@@ -36,7 +36,7 @@ func (b *Binding[R]) match(field string, io declared, output bool) (config.Port,
 	return config.Port{Name: name, DType: want, Dims: tensor.Of(dims...)}, bound, nil
 }
 
-// find returns the file's port of a name and checks its type.
+// find returns the file's port with that name, and checks its type.
 func (b *Binding[R]) find(field, name string, want tensor.DType, output bool) (Port[R], error) {
 	p, ok := b.named(name, output)
 	if !ok {
@@ -74,15 +74,16 @@ func (b *Binding[R]) ports(output bool) []Port[R] {
 	return b.model.Ins
 }
 
-// scalar reports whether the model has no dimensions beside the batch and the configuration says ones: it cannot say none.
+// scalar reports whether the file has no dimensions besides the batch and the configuration has only ones, because dims cannot
+// be empty there.
 func (b *Binding[R]) scalar(p *Port[R], api []int64) bool {
 	rest := len(b.batched(nil))
 	return !p.AnyRank && len(p.Shape) == rest && len(api) > rest &&
 		!slices.ContainsFunc(api[rest:], func(d int64) bool { return d != 1 })
 }
 
-// compare checks the dimensions that the configuration gives the model's tensor. An input may be narrower than the model
-// allows; an output may not promise more than the model does, unless the model does not know it.
+// compare checks configured dimensions against the file. An input may be narrower than the file declares. An output must not be,
+// except with LooseOutputs.
 func (b *Binding[R]) compare(field string, p *Port[R], dims []int64, output bool) error {
 	if p.AnyRank {
 		return nil
@@ -109,7 +110,7 @@ func (b *Binding[R]) compare(field string, p *Port[R], dims []int64, output bool
 		b.Sig.Model, p.Name, len(p.Shape), tensor.Of(p.Shape...), len(dims), how, tensor.Of(dims...), b.differs(p.Shape, dims, output)), b.dimsFix(p.Shape))
 }
 
-// differs names the first dimension that is another one, where both have as many.
+// differs describes the first dimension that differs, or returns "" when the ranks differ.
 func (b *Binding[R]) differs(file, dims []int64, output bool) string {
 	if len(file) != len(dims) {
 		return ""
@@ -122,7 +123,7 @@ func (b *Binding[R]) differs(file, dims []int64, output bool) string {
 	return ""
 }
 
-// dimsFix says which dims a configuration is to have for a shape of the file.
+// dimsFix returns the advice which dims to configure for a shape of the file.
 func (b *Binding[R]) dimsFix(file []int64) string {
 	rest := file[min(len(file), len(b.batched(nil))):]
 	if len(rest) == 0 {
@@ -139,7 +140,7 @@ func (b *Binding[R]) dimsFix(file []int64) string {
 	return fix
 }
 
-// agree reports whether one dimension of a file may be configured so.
+// agree reports whether a configured dimension is valid for a dimension of the file.
 func (b *Binding[R]) agree(file, configured int64, output bool) bool {
 	switch {
 	case file == configured:

@@ -1,16 +1,17 @@
 package bind
 
-// Extent is one dimension of a shape that follows others: axis Axis of shape number From, or N where Axis is negative.
+// Extent is one dimension of a derived shape: dimension Axis of shape number From, or the constant N when Axis is negative.
 type Extent struct {
 	N    int64
 	From int
 	Axis int
 }
 
-// Extents are a shape that follows one other, all From 0; nil is that shape itself.
+// Extents derive a shape from one other shape, so that every From is 0. Nil is the identity. For example, {{Axis: 0}, {N: 1, Axis:
+// -1}} maps [5] to [5,1].
 type Extents []Extent
 
-// Apply writes the shape that follows dims to dst and returns its rank; false where dst is too short or dims lacks a
+// Apply writes the shape derived from dims to dst and returns its rank. It returns false when dst is too short or dims lacks a
 // dimension.
 func (r Extents) Apply(dst, dims []int64) (int, bool) {
 	if r == nil {
@@ -32,8 +33,8 @@ func (r Extents) Apply(dst, dims []int64) (int, bool) {
 	return len(r), true
 }
 
-// follow returns the model's shape in terms of the request's for an input, and the other way round for an output. One
-// begins as the other does and goes on with ones.
+// follow returns the Reshape of a port whose shapes api and model differ in trailing ones: from api to model for an input, from
+// model to api for an output.
 func follow(api, model []int64, output bool) Extents {
 	from, to := api, model
 	if output {

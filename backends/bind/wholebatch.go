@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// RequestInputs returns the file's inputs without those that the scheduler computes.
+// RequestInputs returns the file's inputs that requests have: all but the computed ones (batch_input).
 func (m *Model[R]) RequestInputs(cfg *modelconfig.ModelConfig) []Port[R] {
 	if !m.WholeBatch || len(cfg.GetBatchInput()) == 0 {
 		return m.Ins
@@ -20,7 +20,7 @@ func (m *Model[R]) RequestInputs(cfg *modelconfig.ModelConfig) []Port[R] {
 	})
 }
 
-// ragged adds an input that is given the elements of a whole batch in one dimension.
+// ragged adds a ragged input: the elements of all requests, concatenated in one dimension.
 func (b *Binding[R]) ragged(field string, io *modelconfig.ModelInput) error {
 	d := tensor.DType(io.GetDataType())
 	p, err := b.find(field, io.GetName(), d, false)
@@ -34,7 +34,7 @@ func (b *Binding[R]) ragged(field string, io *modelconfig.ModelInput) error {
 	return nil
 }
 
-// computed adds the inputs that are made of a batch's shapes, after all others.
+// computed adds the inputs of batch_input, which the server computes from the shapes of a batch. They come last.
 func (b *Binding[R]) computed(cfg *modelconfig.ModelConfig) error {
 	if !b.model.WholeBatch {
 		return nil
@@ -57,7 +57,7 @@ func (b *Binding[R]) add(p Port[R], as config.Port) {
 	b.In = append(b.In, Bound[R]{Port: p})
 }
 
-// spans checks that the model's tensor has as many dimensions as it will be given, of any extent: they belong to no row.
+// spans checks that the file's tensor has the given rank and a variable first dimension, which is not the batch.
 func (b *Binding[R]) spans(what string, p *Port[R], dims tensor.Shape) error {
 	if !p.AnyRank && (len(p.Shape) != dims.Rank() || p.Shape[0] != -1) {
 		return status.Errorf(status.InvalidArg, "model '%s', tensor '%s': the %s has shape %s over the batch, but shape expected by the model is %s",
@@ -66,14 +66,14 @@ func (b *Binding[R]) spans(what string, p *Port[R], dims tensor.Shape) error {
 	return nil
 }
 
-// scattered reports whether an output is split as an input was joined.
+// scattered reports whether batch_output splits an output among the requests.
 func scattered(cfg *modelconfig.ModelConfig, name string) bool {
 	return slices.ContainsFunc(cfg.GetBatchOutput(), func(o *modelconfig.BatchOutput) bool {
 		return slices.Contains(o.GetTargetName(), name)
 	})
 }
 
-// scatter adds such an output: whatever its dimensions, its elements count.
+// scatter adds a scattered output. Its dimensions are not checked: only the number of elements matters.
 func (b *Binding[R]) scatter(field string, io *modelconfig.ModelOutput) error {
 	d := tensor.DType(io.GetDataType())
 	p, err := b.find(field, io.GetName(), d, true)

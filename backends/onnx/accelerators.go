@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// providerKind says by which function a provider is added.
+// providerKind selects the function that adds a provider.
 type providerKind int
 
 const (
@@ -20,16 +20,16 @@ const (
 	openVINO
 )
 
-// provider is an execution provider of the runtime with its settings.
+// provider is an execution provider with its settings.
 type provider struct {
 	accelerator string // the name in config.pbtxt
-	name        string // the runtime's own
-	wheel       string // the package of PyPI whose library has it
+	name        string // the runtime's name
+	wheel       string // the PyPI package whose library has it
 	kind        providerKind
 	pairs       [][2]string
 }
 
-// hostProviders and deviceProviders are what execution_accelerators may name.
+// hostProviders and deviceProviders are the supported execution_accelerators.
 var (
 	hostProviders = []provider{
 		{accelerator: "openvino", name: "OpenVINOExecutionProvider", wheel: "onnxruntime-openvino", kind: openVINO},
@@ -42,7 +42,7 @@ var (
 	cudaProvider = provider{accelerator: "cuda", name: "CUDAExecutionProvider", wheel: "onnxruntime-gpu", kind: cuda}
 )
 
-// accelerators returns the providers that a configuration asks for, of the host and of devices.
+// accelerators returns the configured providers for the host and for devices.
 func accelerators(cfg *modelconfig.ModelConfig) (host, device []provider, err error) {
 	acc := cfg.GetOptimization().GetExecutionAccelerators()
 	if host, err = wanted(acc.GetCpuExecutionAccelerator(), hostProviders); err != nil {
@@ -52,7 +52,7 @@ func accelerators(cfg *modelconfig.ModelConfig) (host, device []provider, err er
 	return host, device, err
 }
 
-// asks reports whether providers of a kind are among those of the settings.
+// asks reports whether the settings have a provider of a kind.
 func (s *settings) asks(kind providerKind) bool {
 	return slices.ContainsFunc(s.providers, func(p provider) bool { return p.kind == kind })
 }
@@ -83,7 +83,7 @@ func providerNames(list []provider) string {
 	return strings.Join(names, ", ")
 }
 
-// set takes one parameter of the accelerator. TensorRT's have names of Triton's own beside the runtime's, which begin with trt_.
+// set applies a parameter of the accelerator. For TensorRT, Triton's names and those of the runtime (trt_*) are accepted.
 func (p *provider) set(key, value string) error {
 	if p.kind != tensorRT || strings.HasPrefix(key, "trt_") {
 		p.pairs = append(p.pairs, [2]string{key, value})
@@ -96,7 +96,7 @@ func (p *provider) set(key, value string) error {
 		p.pairs = append(p.pairs, [2]string{"trt_max_workspace_size", value})
 	case "int8_calibration_table_name", "int8_use_native_calibration_table":
 		p.pairs = append(p.pairs, [2]string{"trt_" + key, value})
-	case "max_cached_engines": // the runtime keeps one engine per shape range and has no such setting any more
+	case "max_cached_engines": // ignored: the runtime no longer has this setting
 	default:
 		return status.Errorf(status.InvalidArg, "unknown parameter '%s' is provided for TensorRT Execution Accelerator", key)
 	}
@@ -116,7 +116,7 @@ func (p *provider) precision(value string) error {
 	return nil
 }
 
-// missing refuses a provider that the library was built without, and says what has it.
+// missing returns an error for a provider that the library lacks. It names the package that has it.
 func (l *library) missing(list []provider) error {
 	if len(list) == 0 {
 		return nil
@@ -135,7 +135,7 @@ func (l *library) missing(list []provider) error {
 	return nil
 }
 
-// onDevice returns the settings of a session on a GPU: the providers asked for, then CUDA for what they leave.
+// onDevice returns the settings of a session on a GPU: the configured providers, followed by CUDA for all other operators.
 func (s settings) onDevice(id int, device []provider) settings {
 	s.providers = nil
 	last := cudaProvider
@@ -151,7 +151,7 @@ func (s settings) onDevice(id int, device []provider) settings {
 	return s
 }
 
-// at returns the provider for one device.
+// at returns the provider with a device id.
 func (p provider) at(id int) provider {
 	p.pairs = append(slices.Clone(p.pairs), [2]string{"device_id", strconv.Itoa(id)})
 	return p

@@ -7,7 +7,7 @@ OrtStatus *tt_call_bind(tt_call *c, int id) {
 	return st != NULL ? st : f->CreateIoBinding(c->session, &c->binding);
 }
 
-// Takes over the outputs that the runtime allocated. They come in the order of binding.
+// Takes over the outputs that the runtime allocated, which are in binding order.
 static OrtStatus *collect(tt_call *c, size_t no) {
 	const OrtFunctions *f = &c->rt->f;
 	OrtValue **got = NULL;
@@ -31,7 +31,7 @@ static OrtStatus *bind(tt_call *c, size_t ni, size_t no) {
 	size_t k = 0;
 	for (size_t i = 0; st == NULL && i < c->outs && k < no; i++) {
 		if (!c->out[i].use) continue;
-		// Strings are never at a device.
+		// Strings are always on the host.
 		const OrtMemoryInfo *at = c->device != NULL && c->out[i].device ? c->device : c->rt->cpu;
 		st = c->out_values[k] != NULL ? f->BindOutput(c->binding, c->out_used[k], c->out_values[k])
 		                              : f->BindOutputToDevice(c->binding, c->out_used[k], at);

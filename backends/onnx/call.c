@@ -51,7 +51,7 @@ void tt_stop_run(tt_call *c) { drop(&c->rt->f, c->rt->f.RunOptionsSetTerminate(c
 
 void tt_resume(tt_call *c) { drop(&c->rt->f, c->rt->f.RunOptionsUnsetTerminate(c->options)); }
 
-// An empty tensor may have no memory, but the runtime wants an address.
+// The address of an empty tensor without memory: the runtime does not accept NULL.
 static char no_memory[64];
 
 OrtStatus *tt_make(tt_call *c, tt_value *v, OrtValue **out) {
@@ -61,7 +61,7 @@ OrtStatus *tt_make(tt_call *c, tt_value *v, OrtValue **out) {
 	return c->rt->f.CreateTensorWithDataAsOrtValue(at, p, v->bytes, v->dims, (size_t)v->rank, v->type, out);
 }
 
-// Reads back an output that the runtime allocated. A rank above the room is told by v->rank alone.
+// Describes an output that the runtime allocated. When the rank exceeds TT_MAX_RANK, only v->rank is set.
 static OrtStatus *take(const OrtFunctions *f, tt_value *v, OrtValue *value) {
 	OrtTensorInfo *info = NULL;
 	size_t rank = 0;
@@ -77,7 +77,7 @@ static OrtStatus *take(const OrtFunctions *f, tt_value *v, OrtValue *value) {
 	return st;
 }
 
-// Keeps or releases the tensors of a finished run. After a failure nothing is kept.
+// Releases the tensors of a finished run, except outputs that the runtime allocated in a successful one.
 static OrtStatus *settle(tt_call *c, OrtStatus *st, size_t ni, size_t no) {
 	const OrtFunctions *f = &c->rt->f;
 	for (size_t i = 0; i < ni; i++) f->ReleaseValue(c->in_values[i]);
@@ -100,7 +100,7 @@ static OrtStatus *settle(tt_call *c, OrtStatus *st, size_t ni, size_t no) {
 	return st;
 }
 
-// Makes this run's tensors. What was made is counted even after a failure.
+// Creates the tensors of this run. ni and no count the created ones, even after a failure.
 static OrtStatus *prepare(tt_call *c, size_t *ni, size_t *no) {
 	OrtStatus *st = NULL;
 	for (size_t i = 0; i < c->outs; i++) c->out[i].value = NULL;

@@ -15,8 +15,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// placesOf returns where a configuration has its instances, each place once: the host, and the GPUs of its groups of
-// KIND_GPU.
+// placesOf returns the distinct places of the configured instances: the host, and the GPUs of groups of KIND_GPU.
 func placesOf(cfg *modelconfig.ModelConfig) []tensor.Place {
 	var all []tensor.Place
 	add := func(at tensor.Place) {
@@ -39,12 +38,12 @@ func placesOf(cfg *modelconfig.ModelConfig) []tensor.Place {
 	return all
 }
 
-// placedModel is a model that takes and leaves its tensors at devices.
+// placedModel is a model whose tensors are at devices.
 type placedModel struct{ *model }
 
 var _ backends.DeviceModel = placedModel{}
 
-// Places returns the GPUs that its instance groups name.
+// Places implements backends.DeviceModel.
 func (m placedModel) Places() []tensor.Place {
 	var all []tensor.Place
 	for _, s := range m.sessions {
@@ -53,8 +52,8 @@ func (m placedModel) Places() []tensor.Place {
 	return all
 }
 
-// placed returns the model as the scheduler is to see it: where the memory of every GPU is known, tensors stay there.
-// Elsewhere they come and go on the host, and the runtime moves them.
+// placed returns a placedModel when the server manages the memory of every GPU of the model. Otherwise it returns the model: its
+// tensors are on the host, and the runtime copies them.
 func (m *model) placed() backends.Model {
 	for _, s := range m.sessions {
 		if m.device(s.at) == nil {
@@ -76,16 +75,16 @@ type placedInstance struct{ *instance }
 
 var _ backends.DeviceInstance = placedInstance{}
 
-// Stream returns where its inputs are waited for.
+// Stream implements backends.DeviceInstance.
 func (x placedInstance) Stream() tensor.Stream { return x.stream }
 
-// Close ends the stream and the instance.
+// Close closes the stream and the instance.
 func (x placedInstance) Close() error {
 	err := x.stream.Close()
 	return errors.Join(err, x.instance.Close())
 }
 
-// atDevice has an instance's runs go through a binding, which leaves at the device what it allocates.
+// atDevice makes the runs of an instance use a binding, which allocates outputs at the device.
 func (m *model) atDevice(x *instance, at tensor.Place) (backends.Instance, error) {
 	d := m.device(at)
 	if d == nil {
@@ -109,8 +108,7 @@ func (x *instance) bindRuns(device int) error {
 	return x.lib.check(C.tt_call_bind(x.call, C.int(device)))
 }
 
-// inputsReady waits for what the inputs and the memory of the outputs wait for: the runtime computes in a stream of its
-// own, and is done when a run returns.
+// inputsReady waits until the inputs are in device memory. The runtime uses its own stream, and is done when a run returns.
 func (x *instance) inputsReady() error {
 	if x.stream == nil {
 		return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// instance runs the model with scratch of its own in C memory, so that an execution allocates nothing and C never
-// holds a Go pointer.
+// instance executes batches with a reusable tt_call in C memory, so that an execution does not allocate and C code never holds a
+// Go pointer.
 type instance struct {
 	m       *model
 	lib     *library
@@ -78,7 +78,7 @@ func (x *instance) option(key, value string) error {
 	return x.lib.check(C.tt_call_option(x.call, k, v))
 }
 
-// Close frees the scratch. Outputs of earlier executions stay valid.
+// Close frees the call. Outputs of earlier executions stay valid.
 func (x *instance) Close() error {
 	if x.call == nil {
 		return nil
@@ -89,8 +89,8 @@ func (x *instance) Close() error {
 	return nil
 }
 
-// Execute runs the model over the batch: one crossing into C. Outputs whose shape follows from the inputs' are written
-// into the batch's memory, the others stay in the runtime's own and are handed on without a copy.
+// Execute runs the model with one call of C code. Outputs whose shape is known before the run are written to memory of the batch;
+// the others stay in memory of the runtime, without a copy.
 //
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
@@ -114,7 +114,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	return x.retry(ctx, b, err)
 }
 
-// run is one crossing into C, which a watch stops when nobody wants the answers any more.
+// run runs the model once. It stops when all requests are cancelled.
 func (x *instance) run(ctx context.Context, b *backends.Batch) error {
 	if err := x.inputsReady(); err != nil {
 		return status.Prefixf(err, "model '%s': ", x.m.binding.Sig.Model)
@@ -133,7 +133,8 @@ func (x *instance) run(ctx context.Context, b *backends.Batch) error {
 	}
 }
 
-// retry runs again with every output left to the runtime: when that succeeds, the names of the dimensions misled us.
+// retry runs again without memory for the outputs. If that succeeds, the symbolic names of dimensions were wrong, and later
+// executions do not rely on them.
 func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) error {
 	for i := range b.Out {
 		b.Out[i].Release()
@@ -152,7 +153,7 @@ func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) er
 	return x.take(b)
 }
 
-// inputs describes the batch's inputs to the runtime.
+// inputs sets the inputs of the call.
 func (x *instance) inputs(b *backends.Batch) error {
 	for i := range b.In {
 		t, v, p := &b.In[i], &x.in[i], &x.m.binding.In[i]
@@ -173,14 +174,14 @@ func (x *instance) inputs(b *backends.Batch) error {
 	return nil
 }
 
-// resize sets v's shape to dims, or to what r makes of them.
+// resize sets the shape of v to dims, mapped by r. It returns false when the rank is too large.
 func resize(v *C.tt_value, dims []int64, r bind.Extents) bool {
 	n, ok := r.Apply((*[C.TT_MAX_RANK]int64)(unsafe.Pointer(&v.dims))[:], dims)
 	v.rank = C.int(n)
 	return ok
 }
 
-// outputs describes where the outputs go, and reports whether a shape was taken from names of dimensions.
+// outputs sets the memory of the outputs. With guess it allocates those with a known shape; guessed reports whether there are any.
 func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
 	for i := range x.out {
 		v, p := &x.out[i], &x.m.binding.Out[i]
@@ -199,7 +200,7 @@ func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err err
 	return guessed, nil
 }
 
-// follow sets v's shape from the shapes of the inputs; false when an input it follows is absent.
+// follow derives the shape of v from the inputs. It returns false when an input that it needs is absent.
 func (x *instance) follow(v *C.tt_value, shape []bind.Extent) bool {
 	v.rank = C.int(len(shape))
 	for k, e := range shape {

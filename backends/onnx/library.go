@@ -17,11 +17,11 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// minVersion is the first release that serves the interface version of ort.h.
+// minVersion is the first release with the API version of ort.h.
 const minVersion = "1.24"
 
-// library is one opened ONNX Runtime. Everything that calls into it holds a reference: the backend, each model and each
-// output whose memory the runtime owns, so an output may outlive its model.
+// library is an opened ONNX Runtime. It is reference counted: the backend, each model and each output in memory of the runtime
+// hold a reference, so outputs may outlive their model.
 type library struct {
 	rt      *C.tt_runtime
 	path    string
@@ -29,19 +29,18 @@ type library struct {
 	refs    atomic.Int64
 }
 
-// environments makes starting and stopping one at a time: the runtime has one
-// environment in a process, and refuses a new one while the last is being torn down.
+// environments serialises creating and releasing the OrtEnv: a process has one, and creating it fails while the previous one is
+// being released.
 var environments sync.Mutex
 
-// start says how the runtime is started. The process has one environment: what the
-// first one says holds until it ends.
+// start has the settings of the OrtEnv. The first backend of a process determines them.
 type start struct {
-	shared       bool // sessions share one pool of threads of each kind
-	intra, inter int  // the threads of those pools, 0 for as many as there are cores
+	shared       bool // sessions share global thread pools
+	intra, inter int  // threads of the pools, 0 for the number of cores
 	memory       int64
 }
 
-// openLibrary loads the runtime at path and starts its environment; the caller holds the one reference.
+// openLibrary opens the library at path and creates its environment. The caller holds the only reference.
 func openLibrary(path string, s start) (*library, error) {
 	so, err := dylib.Open(path, nil)
 	if err != nil {
@@ -80,7 +79,7 @@ func (l *library) retain() *library {
 	return l
 }
 
-// providers returns the names of the execution providers that the library was built with.
+// providers returns the names of the execution providers of the library.
 func (l *library) providers() ([]string, error) {
 	names, n := new(**C.char), new(C.int)
 	if err := l.check(C.tt_providers(l.rt, names, n)); err != nil {
@@ -94,7 +93,7 @@ func (l *library) providers() ([]string, error) {
 	return list, nil
 }
 
-// release gives a reference up; the last one ends the environment.
+// release drops a reference. The last one releases the environment.
 func (l *library) release() {
 	if l.refs.Add(-1) > 0 {
 		return
@@ -106,13 +105,13 @@ func (l *library) release() {
 	l.rt = nil
 }
 
-// The runtime's error classes that have a code of their own here; the rest are internal.
+// Error codes of the runtime that map to a status code. All others are internal errors.
 const (
 	ortNoSuchFile     = 3
 	ortNotImplemented = 9
 )
 
-// check turns a status of the runtime into an error and releases it. nil stays nil.
+// check converts a status of the runtime to an error and releases it. Nil is success.
 func (l *library) check(st *C.OrtStatus) error {
 	if st == nil {
 		return nil

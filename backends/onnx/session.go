@@ -17,17 +17,17 @@ import (
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
-// session is one loaded model. Running it is safe from any number of threads, so the instances of a model share it.
+// session is a loaded model file. Runs are safe for concurrent use, so the instances of a model share it.
 type session struct {
 	lib  *library
 	s    *C.OrtSession
 	ins  []port
 	outs []port
-	// alone has loading and unloading done in threads that end after it.
+	// alone runs loading and unloading in threads that exit afterwards, see inOwnThread.
 	alone bool
 }
 
-// openSession loads the model file at path and reads its declarations.
+// openSession loads the file at path and reads its inputs and outputs.
 func openSession(ctx context.Context, l *library, path string, o *settings) (*session, error) {
 	s := &session{lib: l.retain(), alone: o.asks(openVINO)}
 	var err error
@@ -45,7 +45,7 @@ func openSession(ctx context.Context, l *library, path string, o *settings) (*se
 	return s, nil
 }
 
-// do runs f, in a thread of its own where the session asks for that.
+// do runs f, in a separate thread if alone is set.
 func (s *session) do(f func()) {
 	if s.alone {
 		inOwnThread(f)
@@ -54,18 +54,18 @@ func (s *session) do(f func()) {
 	f()
 }
 
-// inOwnThread runs f in a thread that ends after it. OpenVINO gives the thread that loads it another stack for signals
-// and takes it back in the one that frees it: a Go thread would die of its next signal.
+// inOwnThread runs f in a thread that exits afterwards. OpenVINO replaces the signal stack of the thread that loads it, and frees
+// that stack in the thread that unloads it; a thread of the Go runtime would crash at its next signal.
 func inOwnThread(f func()) {
 	var own recovery.Group
 	own.Go(func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // without unlocking: the thread exits with the goroutine
 		f()
 	})
 	own.Wait()
 }
 
-// load reads the file. It stops between its steps when ctx is over.
+// load loads the file. It stops between two steps when ctx is cancelled.
 func (s *session) load(ctx context.Context, path string, o *settings) error {
 	opts, err := newOptions(s.lib, o)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *session) load(ctx context.Context, path string, o *settings) error {
 	return bind.UnreadableFile(err, "an ONNX model", path)
 }
 
-// close unloads the model. Outputs of earlier runs stay valid.
+// close unloads the model. Outputs of earlier executions stay valid.
 func (s *session) close() {
 	if s.s != nil {
 		s.do(func() { C.tt_unload(s.lib.rt, s.s) })

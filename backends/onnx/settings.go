@@ -11,26 +11,26 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// settings say how a model is loaded and run: the parameters of config.pbtxt that ONNX Runtime understands.
+// settings are the parameters of config.pbtxt for one model.
 type settings struct {
 	intraThreads int // threads within one operator
-	interThreads int // threads over operators, used by parallel execution
+	interThreads int // threads that run operators in parallel
 	parallel     bool
 	graphLevel   int // 0 none, 1 basic, 2 extended, 3 layout, 99 all
 	arena        bool
 	pattern      bool
-	shrink       string      // the devices whose arenas shrink after each run, "" for none
-	shared       bool        // use the pools of threads that all sessions share
+	shrink       string      // devices whose arenas shrink after each run, for example "cpu:0"
+	shared       bool        // use the global thread pools
 	entries      [][2]string // session config entries
 	libraries    []string    // of custom operators
-	providers    []provider  // tried before the host's operators, in this order
+	providers    []provider  // execution providers, in order of preference
 	cuda         [][2]string // settings of the CUDA provider, for instances on a GPU
 }
 
-// spinless keeps idle threads from burning the cores that other steps of the ensemble need.
+// spinless disables spinning of idle threads, which would take the cores from other steps of an ensemble.
 var spinless = [][2]string{{"session.intra_op.allow_spinning", "0"}, {"session.inter_op.allow_spinning", "0"}}
 
-// defaultSettings are those of a model with the given number of instances: together they use each core once.
+// defaultSettings returns the defaults. The instances of a model together use each core once.
 func defaultSettings(instances int) settings {
 	return settings{
 		intraThreads: max(1, runtime.GOMAXPROCS(0)/max(1, instances)),
@@ -42,7 +42,7 @@ func defaultSettings(instances int) settings {
 	}
 }
 
-// threads returns how many threads one execution may compute with.
+// threads returns the number of threads of one execution.
 func (s *settings) threads() int {
 	if s.parallel {
 		return max(s.intraThreads, s.interThreads)
@@ -50,10 +50,10 @@ func (s *settings) threads() int {
 	return s.intraThreads
 }
 
-// graphLevels are the runtime's own numbers: none, basic, extended, layout, all.
+// graphLevels are the values of GraphOptimizationLevel: none, basic, extended, layout, all.
 var graphLevels = []string{"0", "1", "2", "3", "99"}
 
-// graphLevel translates optimization.graph.level: Triton's numbers are not the runtime's.
+// graphLevel converts optimization.graph.level of Triton to the runtime's number.
 func graphLevel(level int32) int {
 	switch level {
 	case -1:
@@ -67,14 +67,14 @@ func graphLevel(level int32) int {
 	}
 }
 
-// params are the parameters that parse knows.
+// params are the parameters that parse reads.
 var params = []string{
 	"arena_extend_strategy", "cudnn_conv_algo_search", "cudnn_conv_use_max_workspace", "do_copy_in_default_stream", "enable_cuda_graph",
 	"enable_mem_arena", "enable_mem_pattern", "execution_mode", "gpu_mem_limit", "graph_optimization_level", "inter_op_thread_count",
 	"intra_op_thread_count", "memory.enable_memory_arena_shrinkage", "optimization.*", "session.*", "use_tf32",
 }
 
-// parse applies one parameter. One that is none of params changes nothing.
+// parse applies one parameter. It ignores parameters that are not in params.
 func (s *settings) parse(key, value string) (err error) {
 	switch key {
 	case "intra_op_thread_count":
@@ -119,7 +119,7 @@ func digit(on bool) string {
 	return "0"
 }
 
-// cudaChoice takes a setting of the CUDA provider by its number, as Triton's users write it, or by its name.
+// cudaChoice parses a setting of the CUDA provider, given as a number (as in Triton) or a name.
 func (s *settings) cudaChoice(key, value string, names ...string) error {
 	if n, err := strconv.Atoi(value); err == nil && n >= 0 && n < len(names) {
 		value = names[n]
@@ -141,7 +141,7 @@ func (s *settings) parseGraphLevel(value string) error {
 	return nil
 }
 
-// entry sets a session config entry, replacing a default of the same key.
+// entry sets a session config entry. It replaces an entry with the same key.
 func (s *settings) entry(key, value string) {
 	i := slices.IndexFunc(s.entries, func(e [2]string) bool { return e[0] == key })
 	if i < 0 {
@@ -163,7 +163,7 @@ func count(key, value string, byDefault int) (int, error) {
 	return n, err
 }
 
-// modelSettings reads the settings out of a model's configuration.
+// modelSettings parses the settings of a model's configuration.
 func modelSettings(cfg *modelconfig.ModelConfig, instances int, st start) (settings, error) {
 	s := defaultSettings(instances)
 	if s.shared = st.shared; st.intra > 0 {

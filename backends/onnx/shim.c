@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The runtime would print; every failure also comes back as a status, so nothing is lost by dropping the lines.
+// Drops log lines of the runtime. Every failure is also returned as a status.
 static void drop_log(void *param, int severity, const char *category, const char *id, const char *where,
                      const char *message) {
 	(void)param, (void)severity, (void)category, (void)id, (void)where, (void)message;
@@ -21,7 +21,7 @@ int tt_open(void *get_base, tt_runtime *rt, const char **version) {
 	return 0;
 }
 
-// Starts the environment with pools that the sessions share, threads which sleep when idle.
+// Creates the environment with global thread pools. Idle threads sleep.
 static OrtStatus *start_shared(tt_runtime *rt, const tt_start_settings *s) {
 	OrtThreads *pools = NULL;
 	OrtStatus *st = rt->f.CreateThreadingOptions(&pools);
@@ -33,7 +33,7 @@ static OrtStatus *start_shared(tt_runtime *rt, const tt_start_settings *s) {
 	return st;
 }
 
-// Makes one arena of at most so many bytes for all sessions that ask for shared allocators.
+// Creates an arena of limited size for all sessions that use the environment's allocators.
 static OrtStatus *limit_memory(tt_runtime *rt, size_t most) {
 	const char *key = "max_mem";
 	OrtMemoryInfo *info = NULL;

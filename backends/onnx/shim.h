@@ -1,12 +1,12 @@
-// What Go calls: the runtime's function table hidden behind plain C functions. A function that can fail returns NULL or
-// an OrtStatus, which ort_text turns into words.
+// C functions over the runtime's function table, for Go. A function that can fail returns NULL or an OrtStatus; tt_text returns its
+// message.
 #ifndef TUTTI_SHIM_H
 #define TUTTI_SHIM_H
 
 #include "ort.h"
 
 #define TT_MAX_RANK 16
-#define TT_NAME_ROOM 128  // room for the name of a dimension; a longer one counts as unnamed
+#define TT_NAME_ROOM 128  // size of a symbolic dimension name; a longer one counts as unnamed
 
 // One opened runtime.
 typedef struct {
@@ -16,13 +16,13 @@ typedef struct {
 	OrtAllocator *heap;
 } tt_runtime;
 
-// How the runtime is started.
+// Settings of the environment.
 typedef struct {
-	int shared_threads, intra_threads, inter_threads;  // one pool of each kind for all sessions
+	int shared_threads, intra_threads, inter_threads;  // global thread pools
 	size_t memory_limit;                               // of the arena of all sessions, 0 for none
 } tt_start_settings;
 
-// How a model is loaded.
+// Settings of a session.
 typedef struct {
 	int intra_threads, inter_threads, parallel, graph_level, arena, pattern, shared_threads;
 } tt_settings;
@@ -33,7 +33,7 @@ typedef struct {
 	size_t n;
 } tt_pairs;
 
-// Execution providers: the first have functions of their own, any other is added by its name.
+// Execution providers. TT_NAMED is any provider that is added by its name.
 typedef enum { TT_NAMED, TT_CUDA, TT_TENSORRT, TT_OPENVINO } tt_provider;
 
 // The declaration of one input or output.
@@ -59,15 +59,15 @@ typedef struct {
 	int64_t dims[TT_MAX_RANK];
 } tt_value;
 
-#define TT_STRING 8  // the type whose elements are of any length
+#define TT_STRING 8  // element type of strings
 
-// The scratch of one instance, reused by every run. One goroutine at a time.
+// The reusable memory of one instance. Not safe for concurrent use.
 typedef struct {
 	tt_runtime *rt;
 	OrtSession *session;
 	OrtRunOptions *options;
 	OrtBinding *binding;    // NULL: tensors are passed with each run
-	OrtMemoryInfo *device;  // where outputs of a binding go, NULL for the host
+	OrtMemoryInfo *device;  // memory of bound outputs, NULL for the host
 	size_t ins, outs;
 	tt_value *in, *out;
 	char **in_names, **out_names;       // owned
@@ -76,7 +76,7 @@ typedef struct {
 	size_t *starts, starts_room;        // where each string of an output begins
 } tt_call;
 
-// Reads the table of an opened library. Returns 0, or 1 when the library is older than ORT_MIN_API; version is its own text.
+// Reads the function table of an opened library. Returns 1 when the library is older than ORT_MIN_API. Sets version in both cases.
 int tt_open(void *get_base, tt_runtime *rt, const char **version);
 OrtStatus *tt_start(tt_runtime *rt, const tt_start_settings *s);
 void tt_stop(tt_runtime *rt);
@@ -88,12 +88,12 @@ void tt_forget(tt_runtime *rt, OrtStatus *st);
 OrtStatus *tt_providers(tt_runtime *rt, char ***names, int *n);
 void tt_providers_free(tt_runtime *rt, char **names, int n);
 
-// Options may be set even after tt_options_new fails; the caller frees them.
+// *out may be set even after tt_options_new fails. The caller frees it.
 OrtStatus *tt_options_new(tt_runtime *rt, const tt_settings *s, OrtSessionOptions **out);
 OrtStatus *tt_options_entry(tt_runtime *rt, OrtSessionOptions *o, const char *key, const char *value);
 OrtStatus *tt_options_library(tt_runtime *rt, OrtSessionOptions *o, const char *path);
 OrtStatus *tt_options_provider(tt_runtime *rt, OrtSessionOptions *o, tt_provider which, const char *name, const tt_pairs *p);
-// Stops a load that uses the options, from any thread.
+// Stops a load that uses the options. May be called from any thread.
 void tt_options_cancel(tt_runtime *rt, OrtSessionOptions *o);
 void tt_options_free(tt_runtime *rt, OrtSessionOptions *o);
 
@@ -102,25 +102,25 @@ void tt_unload(tt_runtime *rt, OrtSession *s);
 OrtStatus *tt_count(tt_runtime *rt, OrtSession *s, int output, size_t *n);
 OrtStatus *tt_declared(tt_runtime *rt, OrtSession *s, int output, size_t i, tt_port *p);
 
-// Makes the scratch; *out is to be freed even after a failure, and NULL when there is no memory.
+// Creates a call. The caller frees *out even after a failure; it is NULL when there is no memory.
 OrtStatus *tt_call_new(tt_runtime *rt, OrtSession *s, size_t ins, size_t outs, tt_call **out);
 int tt_call_name(tt_call *c, int output, size_t i, const char *name);
 OrtStatus *tt_call_option(tt_call *c, const char *key, const char *value);
-// Has the runs go through a binding; id is that of a CUDA device, negative for the host.
+// Makes runs use an IoBinding. id is a CUDA device, or negative for the host.
 OrtStatus *tt_call_bind(tt_call *c, int id);
 void tt_call_free(tt_call *c);
 
-// Stops the run that is under way, or the next one, until tt_resume. From any thread.
+// Stops the current run and later ones, until tt_resume. May be called from any thread.
 void tt_stop_run(tt_call *c);
 void tt_resume(tt_call *c);
 
-// Runs the model over c->in and c->out: the one crossing per execution.
+// Runs the model with c->in and c->out: the only call from Go per execution.
 OrtStatus *tt_run(tt_call *c);
 
-// Writes the n strings of output i, which the runtime allocated, to dst as BYTES: their bytes and 4 for each length.
+// Writes the n strings of output i to dst as BYTES: 4 bytes of length before each string.
 OrtStatus *tt_take_strings(tt_call *c, size_t i, size_t n, char *dst);
 
-// What the files of one run share: a tensor made for v, and what a finished output is.
+// Shared by call.c, strings.c and bound.c.
 OrtStatus *tt_make(tt_call *c, tt_value *v, OrtValue **out);
 OrtStatus *tt_make_strings(tt_call *c, tt_value *v, OrtValue **out);
 OrtStatus *tt_run_binding(tt_call *c, size_t ni, size_t no);

@@ -11,24 +11,24 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// port is what the model file declares about one input or output.
+// port is an input or output of the model file.
 type port = bind.Port[native]
 
-// boundPort is one port of the model file as the signature uses it.
+// boundPort is a port of the file that is bound to a port of the signature.
 type boundPort = bind.Bound[native]
 
-// binding ties the ports of a signature to those of the model file.
+// binding has the bound ports of a model.
 type binding = bind.Binding[native]
 
-// native is how the runtime knows a port.
+// native is the backend's own data about a port.
 type native struct {
-	ort     C.int    // the runtime's number of the element type
-	symbols []string // the name of each extent, "" where it has none
-	// known is an output's shape in terms of the inputs' shapes, nil where only a run can tell.
+	ort     C.int    // element type, by number of the runtime
+	symbols []string // symbolic name of each dimension, or ""
+	// known derives an output's shape from the inputs' shapes. It is nil when the shape is not known before a run.
 	known []bind.Extent
 }
 
-// bound checks the configuration against the model file, and takes from the file what the configuration leaves out.
+// bound binds the configuration to the file.
 func bound(cfg *modelconfig.ModelConfig, s *session, byDefault int) (*binding, error) {
 	m := &bind.Model[native]{Ins: s.ins, Outs: s.outs, WholeBatch: true}
 	maxBatch, err := m.MaxBatch(cfg, byDefault)
@@ -43,8 +43,8 @@ func bound(cfg *modelconfig.ModelConfig, s *session, byDefault int) (*binding, e
 	return b, nil
 }
 
-// foresee finds the outputs whose shape follows from the inputs': every dimension is fixed, the batch, or has the name of
-// an input's dimension.
+// foresee sets known for the outputs whose dimensions are all fixed, the batch, or named like a dimension of an input. For example,
+// input [batch, seq] and output [batch, seq, 768].
 func foresee(b *binding) {
 	byName := map[string]bind.Extent{}
 	for i, p := range slices.Backward(b.In) {
@@ -55,16 +55,16 @@ func foresee(b *binding) {
 		}
 	}
 	for i := range b.Out {
-		// A model that hands an input through leaves the caller's output memory unwritten.
+		// The runtime does not write to the given memory of an output that is an input passed through.
 		handed := slices.ContainsFunc(b.In, func(p boundPort) bool { return p.Name == b.Out[i].Name })
-		// Where strings end, only a run can tell.
+		// The size of strings is not known before the run.
 		if !handed && !b.Sig.Outputs[i].Whole && b.Out[i].DType != tensor.Bytes {
 			b.Out[i].Native.known = known(&b.Out[i].Port, byName, rows(b))
 		}
 	}
 }
 
-// known returns the shape of an output, nil where a dimension follows nothing.
+// known returns the derived shape of an output, or nil when a dimension is not known.
 func known(p *port, byName map[string]bind.Extent, rows int) []bind.Extent {
 	out := make([]bind.Extent, 0, len(p.Shape))
 	for k, d := range p.Shape {
@@ -74,7 +74,7 @@ func known(p *port, byName map[string]bind.Extent, rows int) []bind.Extent {
 			e = bind.Extent{N: d, Axis: -1}
 		case named:
 		case k == 0 && rows >= 0:
-			e = bind.Extent{From: rows} // every tensor's first dimension is the batch
+			e = bind.Extent{From: rows} // the first dimension of every tensor is the batch
 		default:
 			return nil
 		}
@@ -83,7 +83,7 @@ func known(p *port, byName map[string]bind.Extent, rows int) []bind.Extent {
 	return out
 }
 
-// rows returns an input whose first dimension is the batch, -1 when there is none.
+// rows returns the index of an input whose first dimension is the batch, or -1.
 func rows(b *binding) int {
 	if b.Sig.MaxBatch <= 0 {
 		return -1

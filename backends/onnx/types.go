@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// ortTypes are the runtime's element types in the order of its own numbers.
+// ortTypes are the values of ONNXTensorElementDataType.
 var ortTypes = bind.Types{
 	{Name: "undefined", DType: tensor.Invalid},
 	{Name: "float", DType: tensor.FP32},
@@ -37,7 +37,7 @@ var ortTypes = bind.Types{
 	{Name: "int2", DType: tensor.Invalid},
 }
 
-// kinds are the runtime's kinds of values in the order of its own numbers.
+// kinds are the values of ONNXType.
 var kinds = [...]string{"an unknown kind", "a tensor", "a sequence", "a map", "an opaque value", "a sparse tensor", "an optional"}
 
 func kindName(kind C.int) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// lender gives outputs that are handed on without a copy back to the runtime, which they hold.
+// newBuffers wraps outputs of the runtime. Each holds a reference to the library.
 func newBuffers(l *library) *bind.Buffers {
 	return bind.NewBuffers(func(handle unsafe.Pointer) {
 		C.tt_release(l.rt, (*C.OrtValue)(handle))
@@ -22,14 +22,14 @@ func newBuffers(l *library) *bind.Buffers {
 	})
 }
 
-// take hands the outputs of a successful run to the batch.
+// take sets the outputs of a successful run in the batch.
 func (x *instance) take(b *backends.Batch) (err error) {
 	for i := range x.out {
 		v := &x.out[i]
 		if v.given == 0 && err == nil {
 			err = x.wrap(b, i)
 		}
-		if v.value != nil { // a failure left it behind
+		if v.value != nil { // after an error
 			C.tt_release(x.lib.rt, v.value)
 			v.value = nil
 		}
@@ -40,7 +40,7 @@ func (x *instance) take(b *backends.Batch) (err error) {
 	return err
 }
 
-// wrap makes output i of the batch the tensor that the runtime allocated.
+// wrap sets output i to the tensor that the runtime allocated.
 func (x *instance) wrap(b *backends.Batch, i int) error {
 	c, p := &x.out[i], &x.m.binding.Out[i]
 	if c.value == nil || c.rank > C.TT_MAX_RANK || c._type != p.Native.ort {
@@ -71,7 +71,7 @@ func (x *instance) wrap(b *backends.Batch, i int) error {
 	return nil
 }
 
-// strings copies the strings of output i into the batch's memory: the runtime keeps each in a place of its own.
+// strings copies the strings of output i to memory of the batch.
 func (x *instance) strings(b *backends.Batch, i int, shape tensor.Shape) error {
 	c, n := &x.out[i], int(shape.Elements())
 	t, err := b.AllocBytes(i, shape, int(c.bytes)+tensor.EncodedLen(0)*n)
@@ -84,8 +84,8 @@ func (x *instance) strings(b *backends.Batch, i int, shape tensor.Shape) error {
 	return nil
 }
 
-// borrowed returns the input in whose memory p lies, -1 for none: a model that hands an input through returns the very same
-// memory, which is the caller's again after the run.
+// borrowed returns the input whose memory contains p, or -1. A model that passes an input through returns the caller's memory,
+// which is not valid after the execution.
 func (x *instance) borrowed(p unsafe.Pointer) int {
 	for i := range x.in {
 		v := &x.in[i]
@@ -96,7 +96,7 @@ func (x *instance) borrowed(p unsafe.Pointer) int {
 	return -1
 }
 
-// shapeOf returns v's shape.
+// shapeOf returns the shape of v.
 func shapeOf(v *C.tt_value) tensor.Shape {
 	return tensor.Of(unsafe.Slice((*int64)(unsafe.Pointer(&v.dims[0])), int(v.rank))...)
 }

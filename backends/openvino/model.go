@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -13,93 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/runtimes"
 )
-
-const (
-	// modelFile is the model's file, or a folder that holds a file of that name and its weights.
-	modelFile = "model.xml"
-	// savedModel is what a TensorFlow SavedModel folder is known by.
-	savedModel = "saved_model.pb"
-)
-
-const keyLibrary = "library-path"
-
-// NewFactory returns the openvino backend. Its settings are library-path, the OpenVINO C library to open instead of the
-// one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can batch and
-// whose configuration is left to autocompletion.
-func NewFactory() backends.Factory {
-	return backends.Factory{
-		Name:        "openvino",
-		DefaultFile: modelFile,
-		ConfigKeys:  []string{bind.KeyMaxBatch, keyLibrary},
-		Params:      slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
-		Native:      true,
-		Guide:       guide,
-		New:         open,
-	}
-}
-
-// backend is an opened OpenVINO.
-type backend struct {
-	lib      *library
-	core     *core
-	maxBatch int
-}
-
-var _ backends.Describer = (*backend)(nil)
-
-// Describe returns the library's version and path.
-func (b *backend) Describe() string { return "OpenVINO " + b.lib.version + ", " + b.lib.path }
-
-func open(o backends.Options) (backends.Backend, error) {
-	maxBatch, err := bind.DefaultMaxBatch("openvino", o.Config)
-	if err != nil {
-		return nil, err
-	}
-	path, err := runtimes.Find("openvino", o.Config[keyLibrary])
-	if err != nil {
-		return nil, err
-	}
-	lib, err := openLibrary(path)
-	if err != nil {
-		return nil, err
-	}
-	b := &backend{lib: lib, maxBatch: maxBatch}
-	if b.core, err = openCore(lib, ""); err != nil {
-		lib.release()
-		return nil, status.Errorf(status.Unavailable, "unable to start OpenVINO '%s': %w", path, err)
-	}
-	return b, nil
-}
-
-// Load reads and compiles a model file. The instances of the model share what it compiled to.
-func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
-	if ctx.Err() != nil {
-		return nil, status.ErrCancelled
-	}
-	set, err := modelSettings(&s)
-	if err != nil {
-		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
-	}
-	path, err := bind.ModelFile(&s, modelFile, isSavedModel)
-	if err != nil {
-		return nil, err
-	}
-	m := &model{pad: set.pad}
-	from := b.core
-	if set.extension != "" { // whose operators are not for other models
-		if m.own, err = openCore(b.lib, set.extension); err != nil {
-			return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
-		}
-		from = m.own
-	}
-	if err := m.load(&s, from, path, &set, b.maxBatch); err != nil {
-		_ = m.Close()
-		return nil, err
-	}
-	return m, nil
-}
 
 // load reads the file, fits it to the configuration and compiles it.
 func (m *model) load(s *backends.Settings, from *core, path string, set *settings, byDefault int) error {
@@ -136,16 +49,6 @@ func (m *model) bind(s *backends.Settings, g *graph, set *settings, byDefault in
 	}
 	m.fixed, err = batchOf(m.binding)
 	return err
-}
-
-// Close gives the runtime up; outputs that it owns keep it.
-func (b *backend) Close() error {
-	if b.lib != nil {
-		b.core.close()
-		b.lib.release()
-		b.lib = nil
-	}
-	return nil
 }
 
 // isSavedModel reports whether a folder is a TensorFlow SavedModel, which OpenVINO reads as it is.

@@ -11,76 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/internal/runtimes"
 )
-
-// NewFactory returns the tensorflow backend. Its settings are library-path, the TensorFlow library to open instead of the
-// one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can batch and
-// whose configuration is left to autocompletion.
-func NewFactory() backends.Factory {
-	return backends.Factory{
-		Name:        "tensorflow",
-		Platforms:   []string{savedModelPlatform, graphPlatform},
-		DefaultFile: savedModelFolder,
-		ConfigKeys:  []string{bind.KeyMaxBatch, keyLibrary},
-		Params:      keys,
-		Native:      true,
-		Guide:       guide,
-		New:         open,
-	}
-}
-
-// backend is an opened TensorFlow.
-type backend struct {
-	lib      *library
-	maxBatch int
-}
-
-var _ backends.Describer = (*backend)(nil)
-
-// Describe returns the library's version and path.
-func (b *backend) Describe() string { return "TensorFlow " + b.lib.version + ", " + b.lib.path }
-
-const keyLibrary = "library-path"
-
-func open(o backends.Options) (backends.Backend, error) {
-	maxBatch, err := bind.DefaultMaxBatch("tensorflow", o.Config)
-	if err != nil {
-		return nil, err
-	}
-	path, err := runtimes.Find("tensorflow", o.Config[keyLibrary])
-	if err != nil {
-		return nil, err
-	}
-	lib, err := openLibrary(path)
-	if err != nil {
-		return nil, err
-	}
-	return &backend{lib: lib, maxBatch: maxBatch}, nil
-}
-
-// Load loads a model into its first session. Loading cannot be stopped half-way.
-func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
-	if ctx.Err() != nil {
-		return nil, status.ErrCancelled
-	}
-	m := &model{log: s.Log, how: loaded{lib: b.lib}}
-	var err error
-	if m.how.set, err = modelSettings(s.Config); err != nil {
-		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
-	}
-	if m.how.files, err = find(&s); err != nil {
-		return nil, err
-	}
-	if err := m.load(&s, b.maxBatch); err != nil {
-		_ = m.Close()
-		return nil, err
-	}
-	return m, nil
-}
-
-// Close leaves the library open: no library is ever unloaded.
-func (*backend) Close() error { return nil }
 
 // model is one loaded model.
 type model struct {

@@ -8,18 +8,17 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// The settings of --backend-config=onnxruntime,KEY=VALUE.
+// Keys of --backend-config=onnxruntime,KEY=VALUE.
 const (
-	keyLibrary = "library-path"
-	keyShared  = "enable-global-threadpool"
-	keyIntra   = "intra_op_thread_count"
-	keyInter   = "inter_op_thread_count"
-	keyMemory  = "memory-limit"
+	keyShared = "enable-global-threadpool"
+	keyIntra  = "intra_op_thread_count"
+	keyInter  = "inter_op_thread_count"
+	keyMemory = "memory-limit"
 )
 
-// startSettings reads how the runtime is started: enable-global-threadpool has all models share one pool of threads
-// within operators, of intra_op_thread_count, and one over operators, of inter_op_thread_count. Without it these two
-// are what a model gets that says nothing. memory-limit bounds, in bytes, the memory on the host of all models together.
+// startSettings parses the settings of the process. With enable-global-threadpool all models share two thread pools, of
+// intra_op_thread_count and inter_op_thread_count threads. Without it these are the defaults of each model. memory-limit is the
+// most host memory of all models together, in bytes.
 func startSettings(values map[string]string) (start, error) {
 	var s start
 	if v, ok := values[keyShared]; ok {
@@ -39,7 +38,7 @@ func startSettings(values map[string]string) (start, error) {
 	return s, err
 }
 
-// number reads an integer from 0 to most; a key that is not there leaves to as it is.
+// number parses an integer from 0 to most into to. A missing key changes nothing.
 func number[T int | int64](values map[string]string, key string, most int64, to *T) error {
 	v, ok := values[key]
 	if !ok {

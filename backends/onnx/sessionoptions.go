@@ -12,15 +12,14 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// options are the settings of a model as the runtime takes them.
+// options are the settings of a model as OrtSessionOptions.
 type options struct {
 	lib  *library
 	o    *C.OrtSessionOptions
-	done chan struct{} // closed once cancel is through
+	done chan struct{} // closed when cancel has returned
 }
 
-// newOptions hands settings to the runtime. An execution provider starts here, a
-// library of operators is opened.
+// newOptions creates session options. It also starts the execution providers and opens the operator libraries.
 func newOptions(l *library, s *settings) (*options, error) {
 	x := &options{lib: l, done: make(chan struct{})}
 	set, made := &C.tt_settings{
@@ -52,13 +51,13 @@ func (x *options) free() {
 	}
 }
 
-// cancel has the runtime give up loading.
+// cancel stops loading.
 func (x *options) cancel() {
 	C.tt_options_cancel(x.lib.rt, x.o)
 	close(x.done)
 }
 
-// wait returns once a cancel that has begun no longer needs the options.
+// wait waits until a cancel that has started returns.
 func (x *options) wait() { <-x.done }
 
 func (x *options) entry(e [2]string) error {
@@ -88,7 +87,7 @@ func (x *options) provider(p *provider) error {
 	return about(err, "execution accelerator", p.accelerator)
 }
 
-// about says what an error is about; nil stays nil.
+// about prefixes an error with its subject. Nil stays nil.
 func about(err error, what, name string) error {
 	if err == nil {
 		return nil
@@ -96,7 +95,7 @@ func about(err error, what, name string) error {
 	return status.Prefixf(err, "%s '%s': ", what, name)
 }
 
-// stringList returns one side of the pairs in C memory, and a function that frees it.
+// stringList copies the keys (side 0) or values (side 1) to C memory. The caller must call free.
 func stringList(pairs [][2]string, side int) (list **C.char, free func()) {
 	n := len(pairs)
 	list = (**C.char)(C.calloc(C.size_t(n+1), C.size_t(unsafe.Sizeof(uintptr(0)))))
@@ -112,7 +111,7 @@ func stringList(pairs [][2]string, side int) (list **C.char, free func()) {
 	}
 }
 
-// number returns the C side's name of a kind.
+// number returns the C constant of a kind.
 func (k providerKind) number() C.tt_provider {
 	switch k {
 	case cuda:

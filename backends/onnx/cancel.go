@@ -13,30 +13,30 @@ import (
 	"github.com/tutti-server/tutti/backends"
 )
 
-// patience is how long a run is left alone at least. Most are over by then, and cost no more than a few atomic operations.
+// patience is the least time before a run is watched. Most runs end earlier, and cost only a few atomic operations.
 const patience = 10 * time.Millisecond
 
-// watch stops a run of the runtime once everybody who waits for it has gone. While there are runs, a timer looks now and
-// then whether the same one is still under way; it then waits beside it for those who may leave.
+// watch stops a run of the runtime when all its requests are cancelled. While an instance is busy, a timer checks periodically
+// whether the same run is still in progress; its goroutine then waits for the cancellations beside the run.
 type watch struct {
 	call  *C.tt_call
-	state atomic.Uint64 // how many runs have begun or ended, above phaseBits of phase
-	armed atomic.Bool   // the timer is set, or its goroutine at work
+	state atomic.Uint64 // number of started runs, above the bits of phaseBits
+	armed atomic.Bool   // the timer is set, or its goroutine runs
 	timer *time.Timer
 
-	seen    uint64        // the state that the timer saw last; only its goroutine's
-	ended   chan struct{} // the watched run is over: taken by that goroutine
-	stopped bool          // written by it before it takes from ended
+	seen    uint64        // state at the last tick; used by the timer's goroutine only
+	ended   chan struct{} // receives a value when the watched run has ended
+	stopped bool          // set by the timer's goroutine before it receives from ended
 
-	ctx  context.Context //nolint:containedctx // that of the run under way
+	ctx  context.Context //nolint:containedctx // context of the current run
 	reqs []backends.Request
 }
 
-// What a run is in.
+// Phases of a run, and the unit of the counter above them.
 const (
-	running   = 1 << iota // the instance computes
-	watched               // and a goroutine waits beside it, which ctx and reqs belong to
-	oneRun                // the first bit of the count
+	running   = 1 << iota // the runtime executes
+	watched               // the timer's goroutine uses ctx and reqs
+	oneRun                // the counter
 	phaseBits = running | watched
 )
 
@@ -46,7 +46,7 @@ func (w *watch) begin(c *C.tt_call) {
 	w.timer.Stop()
 }
 
-// over begins to watch a run and reports whether end must be called after it: nobody can leave otherwise.
+// over starts watching a run, and reports whether the caller must call end. It returns false when the run cannot be cancelled.
 //
 // hot: no allocation.
 func (w *watch) over(ctx context.Context, b *backends.Batch) bool {
@@ -61,7 +61,7 @@ func (w *watch) over(ctx context.Context, b *backends.Batch) bool {
 	return true
 }
 
-// leaving reports whether every member of a batch may leave.
+// leaving reports whether every request of a batch can be cancelled.
 func leaving(reqs []backends.Request) bool {
 	for i := range reqs {
 		if reqs[i].Ctx == nil || reqs[i].Ctx.Done() == nil {
@@ -71,7 +71,7 @@ func leaving(reqs []backends.Request) bool {
 	return len(reqs) > 0
 }
 
-// end reports whether the run was stopped.
+// end ends watching, and reports whether the run was stopped.
 func (w *watch) end() bool {
 	s, stopped := w.state.Load(), false
 	if s&watched != 0 || !w.state.CompareAndSwap(s, s&^phaseBits) {
@@ -86,16 +86,16 @@ func (w *watch) end() bool {
 	return stopped
 }
 
-// tick is what the timer starts, never twice at a time.
+// tick is the function of the timer. It never runs twice at once.
 func (w *watch) tick() {
 	s := w.state.Load()
 	switch {
 	case s != w.seen:
-	case s&phaseBits == running: // one whose watch is over but that has not said so yet is none to watch again
+	case s&phaseBits == running: // a run that is watched already is not watched again
 		if w.state.CompareAndSwap(s, s|watched) {
 			w.wait()
 		}
-	default: // nothing has run since the last time
+	default: // no run since the last tick
 		w.armed.Store(false)
 		if w.state.Load() == s || !w.armed.CompareAndSwap(false, true) {
 			return
@@ -105,7 +105,7 @@ func (w *watch) tick() {
 	w.timer.Reset(patience)
 }
 
-// wait stops the run under way if everybody leaves, and returns once it is over.
+// wait stops the run when all requests are cancelled. It returns after the run.
 func (w *watch) wait() {
 	if !w.gone() {
 		return
@@ -115,7 +115,7 @@ func (w *watch) wait() {
 	<-w.ended
 }
 
-// gone returns once nobody waits for the run, or with false once it is over.
+// gone returns true when all requests are cancelled, or false when the run ends before.
 func (w *watch) gone() bool {
 	if leaving(w.reqs) {
 		for i := range w.reqs {

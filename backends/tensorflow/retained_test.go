@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/preparedtest"
 	"github.com/tutti-server/tutti/proto/modelconfig"
@@ -13,7 +14,7 @@ import (
 
 func openModel(t *testing.T, file string) *model {
 	t.Helper()
-	b, err := open(backends.Options{Config: map[string]string{keyLibrary: preparedtest.Runtime(t, "tensorflow")}})
+	b, err := open(backends.Options{Config: map[string]string{bind.KeyLibrary: preparedtest.Runtime(t, "tensorflow")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,119 @@
+package openvino
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/bind"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/internal/runtimes"
+)
+
+const (
+	// modelFile is the model's file, or a folder that holds a file of that name and its weights.
+	modelFile = "model.xml"
+	// savedModel is what a TensorFlow SavedModel folder is known by.
+	savedModel = "saved_model.pb"
+)
+
+// NewFactory returns the openvino backend. Its settings are library-path, the OpenVINO C library to open instead of the
+// one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can batch and
+// whose configuration is left to autocompletion.
+func NewFactory() backends.Factory {
+	return backends.Factory{
+		Name:        "openvino",
+		DefaultFile: modelFile,
+		ConfigKeys:  []string{bind.KeyMaxBatch, bind.KeyLibrary},
+		Params:      slices.Concat(handed, []string{keyDevice, keyExtension, keyFixed, keyPad, keyReshape, keyReshape + "S", keyBF16}),
+		Native:      true,
+		Guide:       guide,
+		New:         open,
+	}
+}
+
+// backend is an opened OpenVINO.
+type backend struct {
+	lib      *library
+	core     *core
+	maxBatch int
+}
+
+var _ backends.Describer = (*backend)(nil)
+
+// Describe returns the library's version and path.
+func (b *backend) Describe() string { return "OpenVINO " + b.lib.version + ", " + b.lib.path }
+
+func open(o backends.Options) (backends.Backend, error) {
+	path, maxBatch, err := bind.Library("openvino", &o, runtimes.Find)
+	if err != nil {
+		return nil, err
+	}
+	lib, err := openLibrary(path)
+	if err != nil {
+		return nil, err
+	}
+	b := &backend{lib: lib, maxBatch: maxBatch}
+	if b.core, err = openCore(lib, ""); err != nil {
+		lib.release()
+		return nil, status.Errorf(status.Unavailable, "unable to start OpenVINO '%s': %w", path, err)
+	}
+	return b, nil
+}
+
+// Load reads and compiles a model file. The instances of the model share what it compiled to.
+func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
+	if ctx.Err() != nil {
+		return nil, status.ErrCancelled
+	}
+	set, err := modelSettings(&s)
+	if err != nil {
+		return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+	}
+	path, err := bind.ModelFile(&s, modelFile, isSavedModel)
+	if err != nil {
+		return nil, err
+	}
+	m := &model{pad: set.pad}
+	from := b.core
+	if set.extension != "" { // whose operators are not for other models
+		if m.own, err = openCore(b.lib, set.extension); err != nil {
+			return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
+		}
+		from = m.own
+	}
+	if err := m.load(&s, from, path, &set, b.maxBatch); err != nil {
+		_ = m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close gives the runtime up; outputs that it owns keep it.
+func (b *backend) Close() error {
+	if b.lib != nil {
+		b.core.close()
+		b.lib.release()
+		b.lib = nil
+	}
+	return nil
+}
+
+// guide is the documentation of the backend.
+var guide = backends.Guide{
+	Doc: "Serves what OpenVINO reads: its own IR, ONNX, PaddlePaddle, TensorFlow SavedModel folders, frozen graphs and TFLite. " +
+		"It computes in f32 unless told otherwise: the runtime's own choice is bf16 on some processors, which changes results.",
+	Limits: "Optional and ragged inputs, custom operators by `model_operations`, and instances of `KIND_GPU` are refused; " +
+		"another device is named by TARGET_DEVICE. 4 bit and 8 bit floating types have no counterpart in the protocol. " +
+		"A run that nobody waits for ends between two nodes of the graph.",
+	Params: []backends.Param{
+		{Key: keyDevice, Doc: "The device that the model is compiled for, CPU by default"},
+		{Key: keyExtension, Doc: "A library of custom operators, beside config.pbtxt unless absolute"},
+		{Key: keyFixed, Doc: "Keeps a batch size that the file fixes, instead of making it variable"},
+		{Key: keyPad, Doc: "Makes smaller batches up to that size"},
+		{Key: keyReshape, Doc: "Gives the inputs the shapes of config.pbtxt"},
+		{Key: keyBF16, Doc: "Computes in bf16"},
+		{Key: strings.Join(handed, ", "), Doc: "Handed to the runtime as they are; CACHE_DIR is beside config.pbtxt unless absolute"},
+	},
+}

@@ -28,7 +28,7 @@ func shake(t *testing.T, server, client *tls.Config) (name, protocol string, err
 		s := tls.Server(there, server)
 		err := s.HandshakeContext(t.Context())
 		if err != nil {
-			_ = there.Close() // a client that waits for more is told
+			_ = there.Close() // a client that waits for more gets its end
 		}
 		served <- err
 	}()
@@ -37,7 +37,7 @@ func shake(t *testing.T, server, client *tls.Config) (name, protocol string, err
 	if err := c.HandshakeContext(t.Context()); err != nil {
 		return "", "", err
 	}
-	go func() { _, _ = c.Read(make([]byte, 1)) }() // the server's tickets, or its refusal
+	go func() { _, _ = c.Read(make([]byte, 1)) }() // the server's tickets, or its alert
 	state := c.ConnectionState()
 	return state.PeerCertificates[0].Subject.CommonName, state.NegotiatedProtocol, <-served
 }

@@ -67,7 +67,7 @@ func dial(tb testing.TB, addr string) *net.TCPConn {
 	return c.(*net.TCPConn) //nolint:forcetypeassert // it is
 }
 
-// mirror answers with all that a handler sees of a request, in the way its path says.
+// mirror responds with everything that a handler sees of a request, in the way that the path selects.
 func mirror(w http.ResponseWriter, r *http.Request) {
 	var seen strings.Builder
 	fmt.Fprintf(&seen, "%s %s %q %s %s %d %t %v\n", r.Method, r.URL, r.RequestURI, r.Proto, r.Host, r.ContentLength, r.Close, r.TransferEncoding)
@@ -133,7 +133,7 @@ func mirror(w http.ResponseWriter, r *http.Request) {
 
 const last = "GET /sized HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
-// conversations are what clients send.
+// conversations has what clients send, by name.
 var conversations = map[string]string{
 	"get":             "GET /sized HTTP/1.1\r\nHost: h:80\r\nUser-Agent: me\r\nAccept: */*\r\n\r\n",
 	"post":            "POST /sized HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello",
@@ -146,13 +146,13 @@ var conversations = map[string]string{
 	"long, sized":     "GET /long/sized HTTP/1.1\r\nHost: h\r\n\r\n",
 	"no content":      "GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n",
 	"two statuses":    "GET /twice HTTP/1.1\r\nHost: h\r\n\r\n",
-	"odd answer":      "GET /odd HTTP/1.1\r\nHost: h\r\n\r\n",
+	"odd response":    "GET /odd HTTP/1.1\r\nHost: h\r\n\r\n",
 	"server closes":   "GET /closes HTTP/1.1\r\nHost: h\r\n\r\n",
-	"empty answer":    "GET /empty HTTP/1.1\r\nHost: h\r\n\r\n",
+	"empty response":  "GET /empty HTTP/1.1\r\nHost: h\r\n\r\n",
 	"flushed":         "GET /flushed HTTP/1.1\r\nHost: h\r\n\r\n",
 	"body unread":     "POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 6000\r\n\r\n" + strings.Repeat("x", 6000),
 	"large body":      "POST /sized HTTP/1.1\r\nHost: h\r\nContent-Length: 90000\r\n\r\n" + strings.Repeat("y", 90000),
-	"answered first":  "POST /late HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n" + strings.Repeat("z", 600000),
+	"response first":  "POST /late HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n" + strings.Repeat("z", 600000),
 	"both at once":    "POST /duplex/flushed HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n" + strings.Repeat("z", 600000),
 	"both, short":     "POST /duplex HTTP/1.1\r\nHost: h\r\nContent-Length: 600\r\n\r\n" + strings.Repeat("z", 600),
 	"body not wanted": "POST /unread HTTP/1.1\r\nHost: h\r\nContent-Length: 600000\r\n\r\n" + strings.Repeat("z", 600000),
@@ -191,8 +191,8 @@ var conversations = map[string]string{
 	"cut off":         "POST /sized HTTP/1.1\r\nHost: h\r\nContent-Length: 500\r\n\r\nhi",
 }
 
-// reply is an answer as a client sees it.
-type reply struct {
+// result is a response as a client sees it.
+type result struct {
 	Status string
 	Header http.Header
 	Length int64
@@ -202,8 +202,8 @@ type reply struct {
 	Err    string
 }
 
-// talk sends everything at once and returns the answers.
-func talk(tb testing.TB, addr, sent string) (all []reply) {
+// talk sends everything at once and returns the responses.
+func talk(tb testing.TB, addr, sent string) (all []result) {
 	tb.Helper()
 	c := dial(tb, addr)
 	go func() {
@@ -218,12 +218,12 @@ func talk(tb testing.TB, addr, sent string) (all []reply) {
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close() // it is read
 		resp.Header.Del("Date")
-		got := reply{resp.Status, resp.Header, resp.ContentLength, resp.TransferEncoding, resp.Close, string(body), fmt.Sprint(err)}
+		got := result{resp.Status, resp.Header, resp.ContentLength, resp.TransferEncoding, resp.Close, string(body), fmt.Sprint(err)}
 		all = append(all, got)
 	}
 }
 
-// What a client gets is what net/http would have answered.
+// TestAsNetHTTP checks that a client gets the same responses as from net/http.
 func TestAsNetHTTP(t *testing.T) {
 	t.Parallel()
 	here, there := start(t, http1.New(settings(mirror))), start(t, settings(mirror))
@@ -254,7 +254,7 @@ func FuzzAsNetHTTP(f *testing.F) {
 	})
 }
 
-// A head in pieces is understood all the same.
+// TestPieces sends heads in two pieces.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	addr := start(t, http1.New(settings(mirror)))
@@ -280,7 +280,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// A request ends with its client, however long it takes.
+// TestClientLeaves checks that a disconnect cancels a request, however long it runs.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	for _, sent := range []string{
@@ -308,8 +308,8 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// Neither a request that takes long nor one that is sent meanwhile is disturbed by looking out for the client.
-func TestSlowAnswers(t *testing.T) {
+// TestSlowResponses checks that watching for a disconnect disturbs neither a long request nor one that is pipelined behind it.
+func TestSlowResponses(t *testing.T) {
 	t.Parallel()
 	goOn := make(chan struct{})
 	addr := start(t, http1.New(settings(func(w http.ResponseWriter, r *http.Request) {
@@ -344,7 +344,7 @@ func TestSlowAnswers(t *testing.T) {
 	}
 }
 
-// A handler that panics costs its connection, and is told of in the log.
+// TestPanic checks that the panic of a handler closes its connection and is logged.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -359,7 +359,7 @@ func TestPanic(t *testing.T) {
 	addr := start(t, http1.New(set))
 	for _, path := range []string{"/abort", "/luck"} {
 		if got := talk(t, addr, "GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n"+last); len(got) != 0 {
-			t.Errorf("answered %v", got)
+			t.Errorf("responded %v", got)
 		}
 	}
 	<-said
@@ -375,7 +375,7 @@ func (w writes) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Shutdown lets requests at hand be answered, closes what is idle, and refuses what is new.
+// TestShutdown checks that Shutdown completes requests in progress, closes idle connections and accepts no new ones.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	came, goOn := make(chan struct{}, 2), make(chan struct{})
@@ -423,7 +423,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A handler that goes on for ever holds Shutdown until its time is over.
+// TestShutdownInTime checks that Shutdown ends with its context although a handler still runs.
 func TestShutdownInTime(t *testing.T) {
 	t.Parallel()
 	came, goOn := make(chan struct{}), make(chan struct{})
@@ -439,7 +439,7 @@ func TestShutdownInTime(t *testing.T) {
 	close(goOn)
 }
 
-// A client that sends nothing, or half a body, is not waited for.
+// TestTimes checks the timeouts for a client that sends nothing, or half a body.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*http.Server){
@@ -462,9 +462,9 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// A request costs no allocation.
+// TestAllocs checks that a request costs no allocation.
 func TestAllocs(t *testing.T) {
-	length, kind, answer, into := []string{"2"}, []string{"text/plain"}, []byte("ok"), make([]byte, 64)
+	length, kind, response, into := []string{"2"}, []string{"text/plain"}, []byte("ok"), make([]byte, 64)
 	addr := start(t, http1.New(settings(func(w http.ResponseWriter, r *http.Request) {
 		for {
 			if _, err := r.Body.Read(into); err != nil {
@@ -472,7 +472,7 @@ func TestAllocs(t *testing.T) {
 			}
 		}
 		w.Header()["Content-Length"], w.Header()["Content-Type"] = length, kind
-		_, _ = w.Write(answer) // the client is there
+		_, _ = w.Write(response) // the client is there
 	})))
 	c := dial(t, addr)
 	request := []byte("POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello")
@@ -481,7 +481,7 @@ func TestAllocs(t *testing.T) {
 		if _, err := c.Write(request); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := c.Read(buf); err != nil || !bytes.HasSuffix(buf[:n], answer) {
+		if n, err := c.Read(buf); err != nil || !bytes.HasSuffix(buf[:n], response) {
 			t.Fatalf("%q, %v", buf[:n], err)
 		}
 	})

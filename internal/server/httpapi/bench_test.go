@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 )
 
-// mirror answers with the inputs and costs next to nothing.
+// mirror responses with the inputs and costs next to nothing.
 type mirror struct{}
 
 func (mirror) Submit(_ context.Context, req *infer.Request, sink infer.Sink) {
@@ -31,7 +31,7 @@ func (mirror) Submit(_ context.Context, req *infer.Request, sink infer.Sink) {
 	sink.Close(nil)
 }
 
-// mirrored describes every model in the same way, and knows nothing else.
+// mirrored describes every model in the same way.
 type mirrored struct{ infer.Catalog }
 
 var description = &infer.Description{Model: "identity", Version: 1}
@@ -65,7 +65,7 @@ type rewind struct{ bytes.Reader }
 
 func (*rewind) Close() error { return nil }
 
-// discard is a response writer without costs of its own.
+// discard is a response writer that costs nothing.
 type discard struct {
 	header http.Header
 	n      int
@@ -75,8 +75,7 @@ func (d *discard) Header() http.Header         { return d.header }
 func (*discard) WriteHeader(int)               {}
 func (d *discard) Write(b []byte) (int, error) { d.n += len(b); return len(b), nil }
 
-// TestAllocations keeps the garbage that a request makes within its budget. What
-// net/http itself allocates is not counted.
+// TestAllocations bounds the allocations of a request without those of net/http.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("pools drop at random under the race detector")
@@ -89,7 +88,7 @@ func TestAllocations(t *testing.T) {
 		header string
 		budget float64
 	}{
-		{"binary", binary, strconv.Itoa(length), 2}, // the lengths in the answer's header
+		{"binary", binary, strconv.Itoa(length), 2}, // the lengths in the header of the response
 		{"json", jsonRequest(16), "", 2},
 	}
 	for _, tt := range tests {
@@ -112,13 +111,13 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkEchoFloor is the cost of net/http alone: it sends the bytes back.
+// BenchmarkEchoFloor measures net/http alone: its handler sends the bytes back.
 func BenchmarkEchoFloor(b *testing.B) {
 	body, length := binaryRequest(16)
 	benchmark(b, http.HandlerFunc(echoBody), request(body, length))
 }
 
-// BenchmarkInferBinary is the same bytes as an inference request.
+// BenchmarkInferBinary sends the same bytes as an inference request.
 func BenchmarkInferBinary(b *testing.B) {
 	body, length := binaryRequest(16)
 	benchmark(b, mirrorServer(), request(body, length))
@@ -142,7 +141,7 @@ func BenchmarkInferBinaryLarge(b *testing.B) {
 	benchmark(b, mirrorServer(), request(body, length))
 }
 
-// BenchmarkHandler is the handler's own cost for a binary request, without net/http and sockets.
+// BenchmarkHandler measures the handler alone for a binary request, without net/http and sockets.
 func BenchmarkHandler(b *testing.B) {
 	s := mirrorServer()
 	binary, length := binaryRequest(16)
@@ -177,7 +176,7 @@ func echoBody(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(b)
 }
 
-// request is the whole request as a client sends it.
+// request is the request as a client sends it.
 func request(body []byte, length int) []byte {
 	head := "POST /v2/models/identity/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n"
 	if length >= 0 {
@@ -186,8 +185,8 @@ func request(body []byte, length int) []byte {
 	return append([]byte(head+"\r\n"), body...)
 }
 
-// benchmark sends one request over and over on a few connections, with a client
-// that does next to nothing, and reports the process's CPU time per request.
+// benchmark sends one request repeatedly on a few connections, with a client that costs almost nothing, and reports the CPU
+// time of the process per request.
 func benchmark(b *testing.B, h http.Handler, req []byte) {
 	b.Helper()
 	s := httptest.NewServer(h)
@@ -202,13 +201,13 @@ func benchmark(b *testing.B, h http.Handler, req []byte) {
 			return
 		}
 		defer conn.Close()
-		answer := exchange(b, conn, req)
+		response := exchange(b, conn, req)
 		for pb.Next() {
 			if _, err := conn.Write(req); err != nil {
 				b.Error(err)
 				return
 			}
-			if _, err := io.ReadFull(conn, answer); err != nil {
+			if _, err := io.ReadFull(conn, response); err != nil {
 				b.Error(err)
 				return
 			}
@@ -217,7 +216,7 @@ func benchmark(b *testing.B, h http.Handler, req []byte) {
 	b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
-// exchange sends one request and returns memory of the size of its whole answer.
+// exchange sends one request and returns a buffer of the size of its response.
 func exchange(b *testing.B, conn net.Conn, req []byte) []byte {
 	b.Helper()
 	if _, err := conn.Write(req); err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
 
-// client sends requests as they are: Go's default one asks for gzip on its own.
+// client sends requests unchanged: Go's default client adds Accept-Encoding.
 var client = &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}}
 
-// listen starts a server on a socket of its own, with all that net/http does for it.
+// listen starts a server on a socket.
 func listen(t *testing.T, change ...func(*httpapi.Settings)) (address string, e *servertest.Echo) {
 	t.Helper()
 	e = servertest.NewEcho()
@@ -45,7 +45,7 @@ func listen(t *testing.T, change ...func(*httpapi.Settings)) (address string, e 
 	return l.Addr().String(), e
 }
 
-// connection is one client's, who writes the bytes himself.
+// connection is a client connection on which the test writes bytes.
 type connection struct {
 	net.Conn
 	r *bufio.Reader
@@ -70,8 +70,8 @@ func (c *connection) send(text string) {
 	}
 }
 
-// answer reads an answer; closing tells that the connection ends with it.
-func (c *connection) answer() (code int, body string, closing bool) {
+// response reads a response. closing reports whether the server closes the connection after it.
+func (c *connection) response() (code int, body string, closing bool) {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.r, nil)
 	if err != nil {

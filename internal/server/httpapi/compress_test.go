@@ -57,7 +57,7 @@ func unpack(tb testing.TB, encoding, data string) string {
 	return string(b)
 }
 
-// TestCompressedRequests sends what each client library calls gzip and deflate.
+// TestCompressedRequests sends the forms of gzip and deflate that client libraries produce.
 func TestCompressedRequests(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
@@ -69,19 +69,19 @@ func TestCompressedRequests(t *testing.T) {
 			t.Run(coding+" as "+name, func(t *testing.T) {
 				t.Parallel()
 				url := "http://" + address + "/v2/models/"
-				code, _, got := ask(t, "POST", url+"echo/infer", []byte(pack(t, coding, goodInput)), "Content-Encoding", name)
+				code, _, got := call(t, "POST", url+"echo/infer", []byte(pack(t, coding, goodInput)), "Content-Encoding", name)
 				if code != http.StatusOK || got != goodAnswer {
-					t.Errorf("JSON: status %d, answer %s", code, got)
+					t.Errorf("JSON: status %d, response %s", code, got)
 				}
-				code, _, got = ask(t, "POST", url+"echo/infer", []byte(pack(t, coding, head+tail)),
+				code, _, got = call(t, "POST", url+"echo/infer", []byte(pack(t, coding, head+tail)),
 					"Content-Encoding", name, lengthHeader, strconv.Itoa(len(head)))
 				if code != http.StatusOK || got != wantHead+tail {
 					t.Errorf("binary: status %d, %d bytes", code, len(got))
 				}
-				code, _, got = ask(t, "POST", url+"raw_bytes/infer", []byte(pack(t, coding, "hello")),
+				code, _, got = call(t, "POST", url+"raw_bytes/infer", []byte(pack(t, coding, "hello")),
 					"Content-Encoding", name, lengthHeader, "0")
 				if code != http.StatusOK || !strings.HasSuffix(got, "hello") {
-					t.Errorf("raw: status %d, answer %s", code, got)
+					t.Errorf("raw: status %d, response %s", code, got)
 				}
 			})
 		}
@@ -125,7 +125,7 @@ func TestCompressedErrors(t *testing.T) {
 			if tt.length != "" {
 				header = append(header, lengthHeader, tt.length)
 			}
-			code, h, got := ask(t, "POST", "http://"+address+inferPath, []byte(tt.body), header...)
+			code, h, got := call(t, "POST", "http://"+address+inferPath, []byte(tt.body), header...)
 			if want := `{"error":"` + tt.want + `"}`; code != tt.code || got != want {
 				t.Errorf("got status %d, %s, want %d, %s", code, got, tt.code, want)
 			}
@@ -136,7 +136,7 @@ func TestCompressedErrors(t *testing.T) {
 	}
 }
 
-// TestAcceptEncoding asks for compressed answers in every way.
+// TestAcceptEncoding requests compressed responses with every form of Accept-Encoding.
 //
 // shows: infer.compression
 func TestAcceptEncoding(t *testing.T) {
@@ -185,7 +185,7 @@ func TestAcceptEncoding(t *testing.T) {
 				if in.length != "" {
 					header = append(header, lengthHeader, in.length)
 				}
-				code, h, got := ask(t, "POST", url, []byte(in.body), header...)
+				code, h, got := call(t, "POST", url, []byte(in.body), header...)
 				if h.Get("Content-Encoding") != tt.want || h.Get("Vary") != vary {
 					t.Fatalf("status %d, headers %v", code, h)
 				}

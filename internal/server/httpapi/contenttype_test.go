@@ -20,7 +20,7 @@ const (
 	eventType  = "text/event-stream; charset=utf-8"
 )
 
-// TestContentTypes compares the Content-Type of every outcome with what Triton 2.51 and later answer.
+// TestContentTypes compares the Content-Type of every outcome with that of Triton 2.51 and later.
 //
 // shows: http.content_types
 func TestContentTypes(t *testing.T) {
@@ -79,10 +79,10 @@ func TestContentTypes(t *testing.T) {
 		{"POST", "/v2/models/echo/infer", "x", []string{"Content-Encoding", "gzip"}, 400, textType},
 		{"POST", "/v2/models/echo/infer", "{", nil, 500, jsonType},
 		{"POST", "/v2/models/echo/infer", input(`"shape":[2],"datatype":"INT32","data":[1]`), nil, 500, jsonType},
-		{"POST", "/v2/models/echo/infer", `{"outputs":[{"name":"Y"}],` + input(x)[1:], nil, 400, jsonType}, // refused before it runs
+		{"POST", "/v2/models/echo/infer", `{"outputs":[{"name":"Y"}],` + input(x)[1:], nil, 400, jsonType}, // rejected before execution
 		{"POST", "/v2/models/fail/infer", input(x), nil, 500, textType},                                    // fails while it runs
 		{"POST", "/v2/models/short/infer", input(x), nil, 500, textType},
-		{"POST", "/v2/models/echo/infer", input(half) + "ab", []string{lengthHeader, "91"}, 400, textType}, // cannot be told as JSON
+		{"POST", "/v2/models/echo/infer", input(half) + "ab", []string{lengthHeader, "91"}, 400, textType}, // its JSON cannot be found
 
 		{"POST", "/v2/models/echo/generate", `{"X":1}`, nil, 200, jsonType},
 		{"POST", "/v2/models/nope/generate", `{}`, nil, 400, jsonType},
@@ -91,14 +91,14 @@ func TestContentTypes(t *testing.T) {
 		{"POST", "/v2/models/echo/generate_stream", `{`, nil, 500, jsonType},
 		{"POST", "/v2/models/fail/generate_stream", `{"X":1}`, nil, 500, eventType},
 	} {
-		code, h, got := ask(t, tt.method, s.URL+tt.path, []byte(tt.body), tt.header...)
+		code, h, got := call(t, tt.method, s.URL+tt.path, []byte(tt.body), tt.header...)
 		if types := h["Content-Type"]; code != tt.code || len(types) != 1 || types[0] != tt.want {
 			t.Errorf("%s %s %s: got status %d, types %q, want %d, %q; %s", tt.method, tt.path, tt.body, code, types, tt.code, tt.want, got)
 		}
 	}
 }
 
-// withEverything makes a server that has what each endpoint needs.
+// withEverything returns a server on which every endpoint is supported.
 func withEverything(t *testing.T) func(*httpapi.Settings) {
 	t.Helper()
 	tracer, err := tracing.New(tracing.Options{Settings: tracing.Settings{Level: []string{"OFF"}, Rate: "1", Count: "-1", LogFrequency: "0"}})
@@ -114,8 +114,8 @@ func withEverything(t *testing.T) func(*httpapi.Settings) {
 	}
 }
 
-// TestContentTypeOfRefusal asks every endpoint by a method that it has not, and without the header that opens it.
-func TestContentTypeOfRefusal(t *testing.T) {
+// TestContentTypeOfRejection sends a wrong method, and no header for a restricted API, to every endpoint.
+func TestContentTypeOfRejection(t *testing.T) {
 	t.Parallel()
 	open, _ := serve(t, withEverything(t))
 	names := infer.APINames()
@@ -130,11 +130,11 @@ func TestContentTypeOfRefusal(t *testing.T) {
 		if strings.HasSuffix(path, "/live") || strings.HasSuffix(path, "/ready") || strings.HasSuffix(path, "/infer") || strings.HasPrefix(path, "/api/") {
 			want = textType
 		}
-		code, h, _ := ask(t, http.MethodPut, open.URL+fill.Replace(path), nil)
+		code, h, _ := call(t, http.MethodPut, open.URL+fill.Replace(path), nil)
 		if got := h.Get("Content-Type"); code != http.StatusMethodNotAllowed || got != want {
 			t.Errorf("PUT %s: got status %d, type %q, want %q", path, code, got, want)
 		}
-		code, h, _ = ask(t, http.MethodGet, closed.URL+fill.Replace(path), nil)
+		code, h, _ = call(t, http.MethodGet, closed.URL+fill.Replace(path), nil)
 		if got := h.Get("Content-Type"); code == http.StatusForbidden && got != textType {
 			t.Errorf("GET %s without the header: type %q, want %q", path, got, textType)
 		}

@@ -134,7 +134,7 @@ func TestInferErrors(t *testing.T) {
 			if name, value, ok := strings.Cut(tt.head, ","); ok {
 				header = []string{name, value}
 			}
-			code, h, got := ask(t, "POST", s.URL+"/v2/models/echo/infer", []byte(tt.body+tt.tail), header...)
+			code, h, got := call(t, "POST", s.URL+"/v2/models/echo/infer", []byte(tt.body+tt.tail), header...)
 			want := `{"error":"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(tt.want) + `"}`
 			if diff := cmp.Diff(want, got); diff != "" || code != tt.code {
 				t.Errorf("status %d, want %d (-want +got):\n%s", code, tt.code, diff)
@@ -182,15 +182,15 @@ func TestModelErrors(t *testing.T) {
 				header = []string{lengthHeader, strconv.Itoa(len(body))}
 				body += "ab"
 			}
-			code, _, got := ask(t, "POST", s.URL+"/v2/models/"+tt.path, []byte(body), header...)
+			code, _, got := call(t, "POST", s.URL+"/v2/models/"+tt.path, []byte(body), header...)
 			if code != tt.code || tt.want != "" && got != `{"error":"`+tt.want+`"}` {
-				t.Errorf("status %d, answer %s; want %d, %s", code, got, tt.code, tt.want)
+				t.Errorf("status %d, response %s; want %d, %s", code, got, tt.code, tt.want)
 			}
 		})
 	}
 }
 
-// TestConnectionSurvivesErrors asks good and bad questions on one connection.
+// TestConnectionSurvivesErrors sends good and bad requests on one connection.
 func TestConnectionSurvivesErrors(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
@@ -228,7 +228,7 @@ func TestConnectionSurvivesErrors(t *testing.T) {
 	}
 }
 
-// TestChunkedErrors sends bodies whose transfer coding is broken: the client's fault.
+// TestChunkedErrors sends malformed chunked bodies, which are errors of the client.
 func TestChunkedErrors(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
@@ -251,18 +251,18 @@ func TestChunkedErrors(t *testing.T) {
 			defer func() { _ = resp.Body.Close() }()
 			text, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != 400 || !strings.HasPrefix(string(text), `{"error":"failed to read the request: `) {
-				t.Errorf("got status %d, answer %s, error %v", resp.StatusCode, text, err)
+				t.Errorf("got status %d, response %s, error %v", resp.StatusCode, text, err)
 			}
 		})
 	}
 }
 
-// TestErrorIsUTF8 names what is not: the answer is JSON all the same.
+// TestErrorIsUTF8 sends a name that is not UTF-8: the response must be valid JSON.
 func TestErrorIsUTF8(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	code, _, got := ask(t, "POST", s.URL+"/v2/models/%ff%fe/infer", []byte(`{"inputs":[]}`))
+	code, _, got := call(t, "POST", s.URL+"/v2/models/%ff%fe/infer", []byte(`{"inputs":[]}`))
 	if want := `{"error":"Request for unknown model: '` + "\ufffd" + `' is not found"}`; code != 400 || got != want {
-		t.Errorf("got status %d, answer %q, want %q", code, got, want)
+		t.Errorf("got status %d, response %q, want %q", code, got, want)
 	}
 }

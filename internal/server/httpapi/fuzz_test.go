@@ -35,9 +35,8 @@ func handler(tb testing.TB) http.Handler {
 	return httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewChecked(tb, nil), MaxInput: 1 << 20})
 }
 
-// FuzzJSON compares what is accepted, and what comes back, with encoding/json. JSON
-// is only refused where the protocol refuses it, and taken only where it is JSON,
-// save for the numbers that are not finite and the bytes that are not UTF-8.
+// FuzzJSON compares acceptance and values with encoding/json. Valid JSON may be rejected for its meaning only, and invalid JSON
+// must be rejected, but for NaN, Inf and bytes that are not UTF-8.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"inputs":[{"name":"X","shape":[2,2],"datatype":"FP32","data":[[0.1,2],[-3e2,1e-9]]}]}`,
@@ -52,12 +51,12 @@ func FuzzJSON(f *testing.F) {
 		w := post(t, handler(t), "echo", body, "")
 		syntax := strings.Contains(w.Body.String(), "failed to parse the request JSON buffer")
 		lenient := strings.ContainsAny(body, "NI")                                                      // NaN and Inf are not JSON
-		if body == "" || lenient || strings.HasPrefix(body, "\xef") || strings.Contains(body, "\x00") { // a mark before it, and the byte that ends it
+		if body == "" || lenient || strings.HasPrefix(body, "\xef") || strings.Contains(body, "\x00") { // a byte order mark, or a NUL that ends the document
 			return
 		}
 		tooBig := strings.Contains(w.Body.String(), "Number too big")
 		if valid := json.Valid([]byte(body)); valid == syntax && !tooBig && !strings.Contains(body, `\u`) && !strings.Contains(w.Body.String(), "nesting depth") {
-			t.Fatalf("JSON valid %t, but the answer is %d %s", valid, w.Code, w.Body)
+			t.Fatalf("JSON valid %t, but the response is %d %s", valid, w.Code, w.Body)
 		}
 		if w.Code == http.StatusOK && w.Header().Get(lengthHeader) == "" {
 			sameNumbers(t, []byte(body), w.Body.Bytes())
@@ -65,8 +64,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// sameNumbers compares the FP64 data of a question with one input with its answer.
-func sameNumbers(t *testing.T, question, answer []byte) {
+// sameNumbers compares the FP64 data of a request with one input with its response.
+func sameNumbers(t *testing.T, request, response []byte) {
 	t.Helper()
 	type tensorJSON struct {
 		Datatype string
@@ -74,11 +73,11 @@ func sameNumbers(t *testing.T, question, answer []byte) {
 	}
 	var q struct{ Inputs []tensorJSON }
 	var a struct{ Outputs []tensorJSON }
-	if json.Unmarshal(question, &q) != nil || len(q.Inputs) != 1 || q.Inputs[0].Datatype != "FP64" || bytes.Count(question, []byte("data")) != 2 {
+	if json.Unmarshal(request, &q) != nil || len(q.Inputs) != 1 || q.Inputs[0].Datatype != "FP64" || bytes.Count(request, []byte("data")) != 2 {
 		return
 	}
-	if err := json.Unmarshal(answer, &a); err != nil {
-		t.Fatalf("the answer is not JSON: %v in %s", err, answer)
+	if err := json.Unmarshal(response, &a); err != nil {
+		t.Fatalf("the response is not JSON: %v in %s", err, response)
 	}
 	want, got := flat(nil, q.Inputs[0].Data), flat(nil, a.Outputs[0].Data)
 	if len(got) == 0 {
@@ -106,7 +105,7 @@ func flat(into []float64, list []any) []float64 {
 	return into
 }
 
-// FuzzBinary looks for framings that crash, hang, keep memory or change what is echoed.
+// FuzzBinary looks for framings that crash, hang, leak memory or change the echoed data.
 func FuzzBinary(f *testing.F) {
 	head := `{"parameters":{"binary_data_output":true},"inputs":[{"name":"X","shape":[2],"datatype":"FP32","parameters":{"binary_data_size":8}}]}`
 	f.Add(head+"12345678", strconv.Itoa(len(head)))
@@ -128,8 +127,7 @@ func FuzzBinary(f *testing.F) {
 	})
 }
 
-// FuzzCompressed looks for compressed bodies that crash, hang or grow beyond the
-// limit, and takes every one that Go's own readers can read for what they make of it.
+// FuzzCompressed looks for compressed bodies that crash, hang or exceed the limit, and compares the others with Go's readers.
 func FuzzCompressed(f *testing.F) {
 	for _, coding := range []string{"gzip", "zlib", "bare"} {
 		f.Add([]byte(pack(f, coding, goodInput)), "", "gzip, deflate;q=0.5")
@@ -147,22 +145,22 @@ func FuzzCompressed(f *testing.F) {
 				}
 				continue
 			}
-			answer := unpack(t, w.Header().Get("Content-Encoding"), w.Body.String())
-			if n, err := strconv.Atoi(w.Header().Get(lengthHeader)); err == nil && !json.Valid([]byte(answer)[:n]) {
-				t.Fatalf("%s: no JSON in %q", model, answer)
+			response := unpack(t, w.Header().Get("Content-Encoding"), w.Body.String())
+			if n, err := strconv.Atoi(w.Header().Get(lengthHeader)); err == nil && !json.Valid([]byte(response)[:n]) {
+				t.Fatalf("%s: no JSON in %q", model, response)
 			}
 			if plain, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
 				data, err := io.ReadAll(plain)
 				same := send(t, model, bytes.NewReader(data), lengthHeader, length)
-				if err != nil || same.Body.String() != answer {
-					t.Fatalf("%s: answer %q, without compression %q, %v", model, answer, same.Body, err)
+				if err != nil || same.Body.String() != response {
+					t.Fatalf("%s: response %q, without compression %q, %v", model, response, same.Body, err)
 				}
 			}
 		}
 	})
 }
 
-// send asks a model in the way of a real client, with or without a length.
+// send sends a request as a real client does, with or without a length.
 func send(t *testing.T, model string, body io.Reader, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/v2/models/"+model+"/infer", body)

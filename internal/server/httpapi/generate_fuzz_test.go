@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzGenerate looks for bodies that crash, hang, keep memory, or get an answer that
-// is not JSON.
+// FuzzGenerate looks for bodies that crash, hang, leak memory, or have a response that is not JSON.
 func FuzzGenerate(f *testing.F) {
 	for _, s := range []string{
 		`{"TEXT":"a","F32":[[1,2],[3,4]],"parameters":{"I8":-1,"k":true},"id":"x"}`,
@@ -35,19 +34,19 @@ func FuzzGenerate(f *testing.F) {
 func checkAnswer(t *testing.T, body string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	lenient := strings.ContainsAny(body, "NI") // NaN and Inf are not JSON, but come back
-	answer := w.Body.String()
-	if w.Code != http.StatusOK && !strings.Contains(answer, `{"error":"`) {
-		t.Fatalf("status %d without an error: %q", w.Code, answer)
+	response := w.Body.String()
+	if w.Code != http.StatusOK && !strings.Contains(response, `{"error":"`) {
+		t.Fatalf("status %d without an error: %q", w.Code, response)
 	}
 	if w.Header().Get("Content-Type") == "application/json" {
-		if !lenient && !json.Valid([]byte(answer)) {
-			t.Fatalf("the answer is not JSON: %q", answer)
+		if !lenient && !json.Valid([]byte(response)) {
+			t.Fatalf("the response is not JSON: %q", response)
 		}
 		return
 	}
-	for event := range strings.SplitSeq(strings.TrimSuffix(answer, "\n\n"), "\n\n") {
+	for event := range strings.SplitSeq(strings.TrimSuffix(response, "\n\n"), "\n\n") {
 		data, ok := strings.CutPrefix(event, "data: ")
-		if answer != "" && (!ok || !lenient && !json.Valid([]byte(data))) {
+		if response != "" && (!ok || !lenient && !json.Valid([]byte(data))) {
 			t.Fatalf("the event %q is not JSON", event)
 		}
 	}

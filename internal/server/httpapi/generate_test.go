@@ -41,17 +41,17 @@ func TestGenerate(t *testing.T) {
 		{"fixed extent", "prompt", `{"F32":[1,2,3,4]}`, head + `"F32":[1.0,2.0,3.0,4.0],` + name},
 		{"no extents", "prompt", `{"ONE":7}`, head + `"ONE":7,` + name},
 		{"zero extent", "prompt", `{"NONE":[]}`, head + `"NONE":[],` + name},
-		{"one answer of a decoupled model", "repeat", `{"IN":[5]}`, `{"OUT":5,"model_name":"repeat","model_version":"1"}`},
-		{"no answer", "repeat", `{"IN":[]}`, oneAnswer},
-		{"two answers", "repeat", `{"IN":[1,2]}`, oneAnswer},
-		{"endless answers", "endless", `{"IN":[]}`, oneAnswer},
-		{"failure after an answer", "repeat", `{"IN":[1,-1]}`, `{"error":"element 1 is negative"}`},
-		{"silent", "silent", `{"X":1}`, oneAnswer},
+		{"one response of a decoupled model", "repeat", `{"IN":[5]}`, `{"OUT":5,"model_name":"repeat","model_version":"1"}`},
+		{"no response", "repeat", `{"IN":[]}`, oneResponse},
+		{"two responses", "repeat", `{"IN":[1,2]}`, oneResponse},
+		{"endless responses", "endless", `{"IN":[]}`, oneResponse},
+		{"failure after a response", "repeat", `{"IN":[1,-1]}`, `{"error":"element 1 is negative"}`},
+		{"silent", "silent", `{"X":1}`, oneResponse},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			code, h, got := ask(t, "POST", s.URL+"/v2/models/"+tt.model+"/generate", []byte(tt.body))
+			code, h, got := call(t, "POST", s.URL+"/v2/models/"+tt.model+"/generate", []byte(tt.body))
 			if diff := cmp.Diff(tt.want, got); diff != "" || code != http.StatusOK || h.Get("Content-Type") != "application/json" {
 				t.Errorf("status %d, type %q (-want +got):\n%s", code, h.Get("Content-Type"), diff)
 			}
@@ -59,10 +59,9 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-const oneAnswer = `{"error":"generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"}`
+const oneResponse = `{"error":"generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses"}`
 
-// TestGenerateErrors sends each to both endpoints: what is refused before it begins
-// is answered alike.
+// TestGenerateErrors sends each request to both endpoints. An error before execution must have the same response.
 func TestGenerateErrors(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) { set.MaxInput = 4096 })
@@ -108,7 +107,7 @@ func TestGenerateErrors(t *testing.T) {
 		for _, end := range []string{"/generate", "/generate_stream"} {
 			t.Run(tt.name+end, func(t *testing.T) {
 				t.Parallel()
-				code, h, got := ask(t, "POST", s.URL+"/v2/models/"+tt.model+end, []byte(tt.body))
+				code, h, got := call(t, "POST", s.URL+"/v2/models/"+tt.model+end, []byte(tt.body))
 				want := `{"error":"` + tt.want + `"}`
 				if diff := cmp.Diff(want, got); diff != "" || code != tt.code || h.Get("Content-Type") != "application/json" {
 					t.Errorf("status %d, want %d, type %q (-want +got):\n%s", code, tt.code, h.Get("Content-Type"), diff)
@@ -117,12 +116,12 @@ func TestGenerateErrors(t *testing.T) {
 		}
 	}
 	for _, end := range []string{"/generate", "/generate_stream"} {
-		code, _, got := ask(t, "POST", s.URL+"/v2/models/echo/versions/1"+end, []byte(`{}`), "Content-Encoding", "gzip")
+		code, _, got := call(t, "POST", s.URL+"/v2/models/echo/versions/1"+end, []byte(`{}`), "Content-Encoding", "gzip")
 		if want := `{"error":"Unsupported content-encoding, only 'identity' is supported."}`; code != http.StatusBadRequest || got != want {
 			t.Errorf("gzip: %d %s", code, got)
 		}
 	}
-	if code, _, got := ask(t, "POST", s.URL+"/v2/models/fail/generate", []byte(`{"X":1}`)); code != 500 || got != `{"error":"in ensemble 'fail', it went \"wrong\""}` {
+	if code, _, got := call(t, "POST", s.URL+"/v2/models/fail/generate", []byte(`{"X":1}`)); code != 500 || got != `{"error":"in ensemble 'fail', it went \"wrong\""}` {
 		t.Errorf("failure: %d %s", code, got)
 	}
 }
@@ -144,12 +143,12 @@ func TestGenerateStream(t *testing.T) {
 		{"one of a model that is not decoupled", "echo", `{"X":[1,2]}`, 200, `data: {"X":[1.0,2.0],"model_name":"echo","model_version":"1"}` + "\n\n"},
 		{"failure later", "repeat", `{"IN":[1,-2],"id":"i","k":1}`, 200, repeat("1") + `data: {"error":"element 1 is negative"}` + "\n\n"},
 		{"failure first", "repeat", `{"IN":[-2]}`, 500, `data: {"error":"element 0 is negative"}` + "\n\n"},
-		{"an answer that cannot be shown", "short", `{"X":1}`, 500, `data: {"error":"output tensor shape does not match size of output for 'X'"}` + "\n\n"},
+		{"a response that cannot be shown", "short", `{"X":1}`, 500, `data: {"error":"output tensor shape does not match size of output for 'X'"}` + "\n\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			code, h, got := ask(t, "POST", s.URL+"/v2/models/"+tt.model+"/generate_stream", []byte(tt.body))
+			code, h, got := call(t, "POST", s.URL+"/v2/models/"+tt.model+"/generate_stream", []byte(tt.body))
 			if diff := cmp.Diff(tt.want, got); diff != "" || code != tt.code || h.Get("Content-Type") != "text/event-stream; charset=utf-8" {
 				t.Errorf("status %d, want %d, type %q (-want +got):\n%s", code, tt.code, h.Get("Content-Type"), diff)
 			}
@@ -157,11 +156,10 @@ func TestGenerateStream(t *testing.T) {
 	}
 }
 
-// TestGenerateStreamHangUp reads some events as they come and goes: the model, which
-// would never end, is cancelled.
+// TestGenerateStreamDisconnect reads some events and disconnects: the endless model must be cancelled.
 //
 // shows: infer.hangup
-func TestGenerateStreamHangUp(t *testing.T) {
+func TestGenerateStreamDisconnect(t *testing.T) {
 	t.Parallel()
 	s, e := serve(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -185,7 +183,7 @@ func TestGenerateStreamHangUp(t *testing.T) {
 	<-e.Cancelled
 }
 
-// slowClient takes an event when the test says so.
+// slowClient reads an event when the test allows it.
 type slowClient struct {
 	*httptest.ResponseRecorder
 	take chan struct{}
@@ -196,9 +194,8 @@ func (c *slowClient) Write(b []byte) (int, error) {
 	return c.ResponseRecorder.Write(b)
 }
 
-// TestGenerateStreamHoldsBack has a client take events one by one: the model is
-// never more than a few ahead of it.
-func TestGenerateStreamHoldsBack(t *testing.T) {
+// TestGenerateStreamBackPressure reads events one by one: the model must not be more than a few ahead of its client.
+func TestGenerateStreamBackPressure(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
 	s := httpapi.New(httpapi.Settings{Infer: e, Catalog: e, Alloc: tensor.NewChecked(t, nil)})
@@ -213,7 +210,7 @@ func TestGenerateStreamHoldsBack(t *testing.T) {
 	for taken := range int64(100) {
 		c.take <- struct{}{}
 		if ahead := e.Sent.Load() - taken; ahead > 8 {
-			t.Errorf("the model is %d answers ahead of its client", ahead)
+			t.Errorf("the model is %d responses ahead of its client", ahead)
 		}
 	}
 	cancel()
@@ -225,7 +222,7 @@ func TestGenerateStreamHoldsBack(t *testing.T) {
 func TestGenerateMeta(t *testing.T) {
 	t.Parallel()
 	s, e := serve(t)
-	ask(t, "POST", s.URL+"/v2/models/echo/generate", []byte(`{"X":1,"id":"9","k":"first","triton_k":true,"sequence_id":"s","parameters":{"k":2,"timeout":5,"sequence_start":true,"sequence_end":false}}`))
+	call(t, "POST", s.URL+"/v2/models/echo/generate", []byte(`{"X":1,"id":"9","k":"first","triton_k":true,"sequence_id":"s","parameters":{"k":2,"timeout":5,"sequence_start":true,"sequence_end":false}}`))
 	want := infer.Meta{ID: "9", Sequence: infer.Sequence{Name: "s", Start: true}, Params: infer.Params{
 		{Key: "k", Kind: infer.ParamString, String: "first"}, {Key: "triton_k", Kind: infer.ParamBool, Bool: true}, {Key: "timeout", Kind: infer.ParamInt, Int: 5},
 	}}

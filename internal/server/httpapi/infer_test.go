@@ -23,7 +23,7 @@ import (
 
 const lengthHeader = "Inference-Header-Content-Length"
 
-// serve starts a server over models that echo, whose memory must all be given back.
+// serve starts a server with echoing models and an allocator that fails the test if memory is not released.
 func serve(t *testing.T, change ...func(*httpapi.Settings)) (*httptest.Server, *servertest.Echo) {
 	t.Helper()
 	e := servertest.NewEcho()
@@ -39,8 +39,8 @@ func serve(t *testing.T, change ...func(*httpapi.Settings)) (*httptest.Server, *
 	return s, e
 }
 
-// ask sends one request and returns the answer's status, header and body.
-func ask(t *testing.T, method, url string, body []byte, header ...string) (int, http.Header, string) {
+// call sends a request and returns the status, header and body of the response.
+func call(t *testing.T, method, url string, body []byte, header ...string) (int, http.Header, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
 	if err != nil {
@@ -163,9 +163,9 @@ func TestInferJSON(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			code, h, got := ask(t, "POST", s.URL+"/v2/models/echo/infer", []byte(tt.in))
+			code, h, got := call(t, "POST", s.URL+"/v2/models/echo/infer", []byte(tt.in))
 			if diff := cmp.Diff(tt.want, got); diff != "" || code != http.StatusOK {
-				t.Errorf("status %d, answer (-want +got):\n%s", code, diff)
+				t.Errorf("status %d, response (-want +got):\n%s", code, diff)
 			}
 			if h.Get("Content-Type") != "application/json" || h.Get("Content-Length") != strconv.Itoa(len(got)) {
 				t.Errorf("headers %v", h)
@@ -234,7 +234,7 @@ func TestInferBinary(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.wantHead+tt.wantTail, string(got)); diff != "" {
-				t.Errorf("status %d, answer (-want +got):\n%s", resp.StatusCode, diff)
+				t.Errorf("status %d, response (-want +got):\n%s", resp.StatusCode, diff)
 			}
 			wantType, wantLength := "application/json", ""
 			if tt.wantTail != "" {
@@ -252,7 +252,7 @@ func TestInferLargeTensor(t *testing.T) {
 	s, _ := serve(t)
 	data := bytes.Repeat([]byte{1, 2, 3, 4}, 1<<20)
 	head := `{"parameters":{"binary_data_output":true},"inputs":[{"name":"X","shape":[1048576],"datatype":"FP32","parameters":{"binary_data_size":4194304}}]}`
-	code, h, got := ask(t, "POST", s.URL+"/v2/models/echo/infer", append([]byte(head), data...), lengthHeader, strconv.Itoa(len(head)))
+	code, h, got := call(t, "POST", s.URL+"/v2/models/echo/infer", append([]byte(head), data...), lengthHeader, strconv.Itoa(len(head)))
 	n, err := strconv.Atoi(h.Get(lengthHeader))
 	if code != http.StatusOK || err != nil || n > len(got) || got[n:] != string(data) {
 		t.Errorf("status %d, headers %v, %d bytes", code, h, len(got))
@@ -277,7 +277,7 @@ func TestInferRaw(t *testing.T) {
 			if tt.header != "" {
 				header = []string{lengthHeader, tt.header}
 			}
-			code, _, got := ask(t, "POST", s.URL+"/v2/models/"+tt.model+"/infer", []byte(tt.body), header...)
+			code, _, got := call(t, "POST", s.URL+"/v2/models/"+tt.model+"/infer", []byte(tt.body), header...)
 			want := `{"model_name":"` + tt.model + `","model_version":"1","outputs":[{"name":"X",` + tt.want + `}]}`
 			if !strings.HasPrefix(got, want) || !strings.HasSuffix(got, tt.body) || code != http.StatusOK {
 				t.Errorf("status %d, got %q, want it to begin with %q", code, got, want)
@@ -286,7 +286,7 @@ func TestInferRaw(t *testing.T) {
 	}
 }
 
-// TestInferOnlyHeaderMakesRaw sends bodies that are no request without the header that makes them a tensor: they fail as JSON.
+// TestInferOnlyHeaderMakesRaw sends raw tensors without the header that declares them: they must fail as JSON.
 func TestInferOnlyHeaderMakesRaw(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
@@ -303,7 +303,7 @@ func TestInferOnlyHeaderMakesRaw(t *testing.T) {
 		`{"inputs":[]}` + "\x00": "",
 	} {
 		for _, model := range []string{"raw", "raw_bytes"} {
-			code, _, got := ask(t, "POST", s.URL+"/v2/models/"+model+"/infer", []byte(body), "Content-Type", "application/json")
+			code, _, got := call(t, "POST", s.URL+"/v2/models/"+model+"/infer", []byte(body), "Content-Type", "application/json")
 			if want != "" && (code != http.StatusInternalServerError || got != `{"error":"`+want+`"}`) || want == "" && code != http.StatusOK {
 				t.Errorf("%s, body %q: got status %d, %s, want %s", model, body, code, got, want)
 			}
@@ -316,7 +316,7 @@ func TestInferParameters(t *testing.T) {
 	s, e := serve(t)
 	in := `{"id":"7","parameters":{"sequence_id":42,"sequence_start":true,"sequence_end":false,"priority":3,"timeout":1000,` +
 		`"s":"x","i":-1,"u":18446744073709551615,"d":0.5,"b":true,"b":false},"inputs":[{"name":"X","shape":[1],"datatype":"INT32","data":[1]}]}`
-	code, _, got := ask(t, "POST", s.URL+"/v2/models/params/infer", []byte(in))
+	code, _, got := call(t, "POST", s.URL+"/v2/models/params/infer", []byte(in))
 	want := `{"id":"7","model_name":"params","model_version":"1","parameters":{"s":"x","i":-1,"u":18446744073709551615,"d":0.5,"b":true},` +
 		`"outputs":[{"name":"X","datatype":"INT32","shape":[1],"data":[1]}]}`
 	if diff := cmp.Diff(want, got); diff != "" || code != http.StatusOK {
@@ -348,7 +348,7 @@ func TestInferEnsembleEchoesSequence(t *testing.T) {
 		t.Run(tt.params, func(t *testing.T) {
 			t.Parallel()
 			in := `{"parameters":` + tt.params + `,"inputs":[{"name":"X","shape":[1],"datatype":"INT32","data":[1]}]}`
-			_, _, got := ask(t, "POST", s.URL+"/v2/models/ensemble/infer", []byte(in))
+			_, _, got := call(t, "POST", s.URL+"/v2/models/ensemble/infer", []byte(in))
 			want := `{"model_name":"ensemble","model_version":"1","parameters":{` + tt.want +
 				`},"outputs":[{"name":"X","datatype":"INT32","shape":[1],"data":[1]}]}`
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -358,7 +358,7 @@ func TestInferEnsembleEchoesSequence(t *testing.T) {
 	}
 }
 
-// TestInferCancel hangs up while the model works on the request.
+// TestInferCancel disconnects while the model executes the request.
 //
 // shows: infer.hangup
 func TestInferCancel(t *testing.T) {
@@ -382,22 +382,22 @@ func TestInferCancel(t *testing.T) {
 	<-e.Waiting
 	cancel()
 	if err := <-done; err == nil {
-		t.Error("a cancelled request was answered")
+		t.Error("a cancelled request has a response")
 	}
 	<-e.Cancelled
 }
 
-// TestAnswersAreJSON checks what is printed with a JSON parser that is not ours.
-func TestAnswersAreJSON(t *testing.T) {
+// TestResponsesAreJSON reads responses with encoding/json.
+func TestResponsesAreJSON(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
 	in := input(`"shape":[4],"datatype":"FP64","data":[1.5,-2e-300,3e300,123456.789]`)
-	_, _, got := ask(t, "POST", s.URL+"/v2/models/echo/infer", []byte(in))
-	var answer struct{ Outputs []struct{ Data []float64 } }
-	if err := json.Unmarshal([]byte(got), &answer); err != nil {
+	_, _, got := call(t, "POST", s.URL+"/v2/models/echo/infer", []byte(in))
+	var response struct{ Outputs []struct{ Data []float64 } }
+	if err := json.Unmarshal([]byte(got), &response); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]float64{1.5, -2e-300, 3e300, 123456.789}, answer.Outputs[0].Data); diff != "" {
+	if diff := cmp.Diff([]float64{1.5, -2e-300, 3e300, 123456.789}, response.Outputs[0].Data); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

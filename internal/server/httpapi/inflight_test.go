@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 )
 
-// count gives a server a limit, and expects that nothing is in flight when it has ended.
+// count gives a server a limit, and fails the test if bytes are in flight at its end.
 func count(t *testing.T, limit int64) (*infer.InFlight, func(*httpapi.Settings)) {
 	t.Helper()
 	f := infer.NewInFlight(limit)
@@ -29,11 +29,10 @@ func infers(model, header, body string) string {
 	return "POST /v2/models/" + model + "/infer HTTP/1.1\r\nHost: x\r\n" + header + "Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }
 
-// TestInFlight has one request hold most of what there is, while others are refused,
-// until it is over.
+// TestInFlight lets one request hold most of the limit: others must be rejected until it ends.
 //
 // shows: limits
-func TestInFlight(t *testing.T) { //nolint:tparallel // the parts share what the holder has
+func TestInFlight(t *testing.T) { //nolint:tparallel // the parts share the limit
 	t.Parallel()
 	const limit = 1 << 20
 	f, limited := count(t, limit)
@@ -76,7 +75,7 @@ func TestInFlight(t *testing.T) { //nolint:tparallel // the parts share what the
 			if got := resp.Header.Get("Retry-After"); (got == "1") != (tt.code == 503) {
 				t.Errorf("Retry-After %q", got)
 			}
-			if code, body, _ := c.answer(); code != http.StatusOK || body != goodAnswer {
+			if code, body, _ := c.response(); code != http.StatusOK || body != goodAnswer {
 				t.Errorf("then: status %d, %s", code, body)
 			}
 		})
@@ -84,17 +83,16 @@ func TestInFlight(t *testing.T) { //nolint:tparallel // the parts share what the
 	_ = holder.Close() // it cancels the request
 	<-e.Cancelled
 	for f.Bytes() >= int64(len(pad)) {
-		_, _, _ = ask(t, "GET", "http://"+address+"/v2", nil)
+		_, _, _ = call(t, "GET", "http://"+address+"/v2", nil)
 	}
 	c := dial(t, address)
 	c.send(infers("echo", "", goodInput+pad))
-	if code, body, _ := c.answer(); code != http.StatusOK || body != goodAnswer {
+	if code, body, _ := c.response(); code != http.StatusOK || body != goodAnswer {
 		t.Errorf("after all: status %d, %s", code, body)
 	}
 }
 
-// TestInFlightEarly refuses a request before its body is sent, on a connection that
-// waits for it and on one that does not.
+// TestInFlightEarly checks that a request is rejected before its body is sent, with and without Expect: 100-continue.
 func TestInFlightEarly(t *testing.T) {
 	t.Parallel()
 	_, limited := count(t, 1000)
@@ -102,13 +100,13 @@ func TestInFlightEarly(t *testing.T) {
 	for _, expect := range []string{"", "Expect: 100-continue\r\n"} {
 		c := dial(t, address)
 		c.send("POST " + inferPath + " HTTP/1.1\r\nHost: x\r\n" + expect + "Content-Length: 100000\r\n\r\n")
-		if code, body, _ := c.answer(); code != http.StatusRequestEntityTooLarge || !strings.Contains(body, "request of 100000 bytes is too large") {
+		if code, body, _ := c.response(); code != http.StatusRequestEntityTooLarge || !strings.Contains(body, "request of 100000 bytes is too large") {
 			t.Errorf("status %d, %s", code, body)
 		}
 	}
 }
 
-// bomb panics with a request in its hands.
+// bomb panics while it owns a request.
 type bomb struct{ infer.Inferer }
 
 func (bomb) Submit(_ context.Context, req *infer.Request, _ infer.Sink) {
@@ -116,8 +114,8 @@ func (bomb) Submit(_ context.Context, req *infer.Request, _ infer.Sink) {
 	panic(http.ErrAbortHandler)
 }
 
-// TestInFlightIsGivenBack ends requests in every way; count looks at what is left.
-func TestInFlightIsGivenBack(t *testing.T) {
+// TestInFlightIsReleased ends requests in every way; count checks that their bytes are released.
+func TestInFlightIsReleased(t *testing.T) {
 	t.Parallel()
 	binary, length := binaryRequest(1 << 10)
 	header := lengthHeader + ": " + strconv.Itoa(length) + "\r\n"
@@ -153,7 +151,7 @@ func TestInFlightIsGivenBack(t *testing.T) {
 		c := dial(t, address)
 		c.send(infers("echo", header, string(binary)))
 		if _, err := c.r.ReadByte(); err == nil {
-			t.Error("an answer came")
+			t.Error("a response came")
 		}
 	})
 }

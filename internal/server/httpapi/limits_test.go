@@ -15,28 +15,28 @@ import (
 
 const chunkedHead = "POST " + inferPath + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
 
-// spaces is a body of n chunks of one byte each, which begins as JSON does.
+// spaces is a body of n chunks of one byte each that begins like JSON.
 func spaces(n int) string {
 	return "1\r\n{\r\n" + strings.Repeat("1\r\n \r\n", n-1) + "0\r\n\r\n"
 }
 
-// TestChunkCount is on both sides of the limit.
+// TestChunkCount tests both sides of the limit.
 //
 // shows: limits
 func TestChunkCount(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
-	const refused = `{"error":"Chunked request body exceeds maximum of 65536 non-empty chunks. Send fewer or larger HTTP chunks."}`
+	const rejected = `{"error":"Chunked request body exceeds maximum of 65536 non-empty chunks. Send fewer or larger HTTP chunks."}`
 	tests := []struct {
 		name, path, header, body string
 		code                     int
 		want                     string
 	}{
 		{"as many as may be", inferPath, "", spaces(65536), 500, `{"error":"failed to parse the request JSON buffer: Missing a name for object member. at 65536"}`},
-		{"one more", inferPath, "", spaces(65537), 400, refused},
-		{"larger ones", inferPath, "", "40\r\n{" + strings.Repeat(" ", 63) + "\r\n" + strings.Repeat("40\r\n"+strings.Repeat(" ", 64)+"\r\n", 65536) + "0\r\n\r\n", 400, refused},
+		{"one more", inferPath, "", spaces(65537), 400, rejected},
+		{"larger ones", inferPath, "", "40\r\n{" + strings.Repeat(" ", 63) + "\r\n" + strings.Repeat("40\r\n"+strings.Repeat(" ", 64)+"\r\n", 65536) + "0\r\n\r\n", 400, rejected},
 		{"a model that is not there", "/v2/models/nope/infer", "", spaces(65537), 400, `{"error":"Request for unknown model: 'nope' is not found"}`},
-		{"a tensor that the model does not take", "/v2/models/two/infer", lengthHeader + ": 0\r\n", spaces(65537), 400, refused},
+		{"a tensor that the model does not take", "/v2/models/two/infer", lengthHeader + ": 0\r\n", spaces(65537), 400, rejected},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -45,18 +45,18 @@ func TestChunkCount(t *testing.T) {
 			go func() {
 				_, _ = io.WriteString(c, strings.Replace(chunkedHead, inferPath, tt.path, 1)+tt.header+"\r\n"+tt.body)
 			}()
-			code, body, closing := c.answer()
+			code, body, closing := c.response()
 			if code != tt.code || tt.want != "" && body != tt.want {
 				t.Errorf("got status %d, %s, want %d, %s", code, body, tt.code, tt.want)
 			}
-			if closing != (body == refused) {
+			if closing != (body == rejected) {
 				t.Errorf("the connection is closed: %v", closing)
 			}
 		})
 	}
 }
 
-// TestChunked reads good bodies in chunks of every size, told to go on or not.
+// TestChunked sends bodies in chunks of every size, with and without Expect: 100-continue.
 //
 // shows: http.chunked
 func TestChunked(t *testing.T) {
@@ -85,7 +85,7 @@ func TestChunked(t *testing.T) {
 					} else {
 						c.send(chunkedHead + "\r\n" + body.String())
 					}
-					if code, got, closing := c.answer(); code != http.StatusOK || got != goodAnswer || closing {
+					if code, got, closing := c.response(); code != http.StatusOK || got != goodAnswer || closing {
 						t.Errorf("status %d, %s", code, got)
 					}
 				}
@@ -94,11 +94,10 @@ func TestChunked(t *testing.T) {
 	}
 }
 
-// TestConnectionAfterRefusal asks something good behind everything bad that leaves a
-// body behind, on one connection.
+// TestConnectionAfterRejection sends a good request behind each rejected one that leaves a part of its body, on one connection.
 //
 // shows: errors
-func TestConnectionAfterRefusal(t *testing.T) {
+func TestConnectionAfterRejection(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
 	address, _ := listen(t, func(set *httpapi.Settings) { set.MaxInput = limit })
@@ -135,23 +134,23 @@ func TestConnectionAfterRefusal(t *testing.T) {
 			t.Parallel()
 			c := dial(t, address)
 			go func() { _, _ = io.WriteString(c, tt.request+post(inferPath, "", goodInput)) }()
-			if code, body, closing := c.answer(); code != tt.code || closing || !strings.HasPrefix(body, `{"error":"`) {
+			if code, body, closing := c.response(); code != tt.code || closing || !strings.HasPrefix(body, `{"error":"`) {
 				t.Fatalf("status %d, want %d; %s; closing %v", code, tt.code, body, closing)
 			}
-			if code, body, _ := c.answer(); code != http.StatusOK || body != goodAnswer {
+			if code, body, _ := c.response(); code != http.StatusOK || body != goodAnswer {
 				t.Errorf("then: status %d, %s", code, body)
 			}
 		})
 	}
 }
 
-// TestRefusedBeforeSent answers a client that waits to be told to go on, who never is.
-func TestRefusedBeforeSent(t *testing.T) {
+// TestRejectedBeforeSent checks that a client that waits for "100 Continue" is rejected without it.
+func TestRejectedBeforeSent(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
 	c := dial(t, address)
 	c.send("POST /v2/models/nope/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000\r\n\r\n")
-	if code, body, _ := c.answer(); code != http.StatusBadRequest || !strings.Contains(body, "unknown model") {
+	if code, body, _ := c.response(); code != http.StatusBadRequest || !strings.Contains(body, "unknown model") {
 		t.Errorf("status %d, %s", code, body)
 	}
 }
@@ -163,13 +162,13 @@ func TestHeaderLimit(t *testing.T) {
 	for size, want := range map[int]int{7 << 10: 200, 16 << 10: 431} {
 		c := dial(t, address)
 		c.send("GET /v2/health/live HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", size) + "\r\n\r\n")
-		if code, _, closing := c.answer(); code != want || closing != (want == 431) {
+		if code, _, closing := c.response(); code != want || closing != (want == 431) {
 			t.Errorf("%d bytes: status %d, want %d, closing %v", size, code, want, closing)
 		}
 	}
 }
 
-// TestStalledBody promises more than it sends: what has come is let go.
+// TestStalledBody announces more than it sends: the received bytes must be released.
 //
 // shows: limits
 func TestStalledBody(t *testing.T) {
@@ -194,19 +193,18 @@ func TestStalledBody(t *testing.T) {
 				path = "/v2/models/echo/generate"
 			}
 			c.send("POST " + path + " HTTP/1.1\r\nHost: x\r\n" + request)
-			if code, body, closing := c.answer(); code != http.StatusRequestTimeout || body != want || !closing {
+			if code, body, closing := c.response(); code != http.StatusRequestTimeout || body != want || !closing {
 				t.Errorf("status %d, %s, closing %v", code, body, closing)
 			}
 			if _, err := c.r.ReadByte(); !errors.Is(err, io.EOF) {
-				t.Errorf("after the answer: %v, want the connection closed", err)
+				t.Errorf("after the response: %v, want the connection closed", err)
 			}
 		})
 	}
 }
 
-// TestWaitingIsNoStall has a model work longer than a body may stall: its client,
-// who has sent everything, is not cut off.
-func TestWaitingIsNoStall(t *testing.T) {
+// TestExecutionIsNoStall executes longer than a body may stall: the client, which has sent everything, must not be cut off.
+func TestExecutionIsNoStall(t *testing.T) {
 	t.Parallel()
 	address, e := listen(t, func(set *httpapi.Settings) { set.StallTimeout = time.Second })
 	c := dial(t, address)
@@ -222,8 +220,7 @@ func TestWaitingIsNoStall(t *testing.T) {
 	<-e.Cancelled
 }
 
-// TestStalledReader asks for a large answer and does not take it: the connection ends
-// and its memory is free.
+// TestStalledReader does not read a large response: the connection must end and its memory must be released.
 func TestStalledReader(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t, func(set *httpapi.Settings) { set.StallTimeout = 200 * time.Millisecond })
@@ -232,7 +229,7 @@ func TestStalledReader(t *testing.T) {
 	// A server too busy to read in time ends the connection here already.
 	_, _ = io.WriteString(c, "POST "+inferPath+" HTTP/1.1\r\nHost: x\r\nContent-Length: "+strconv.Itoa(len(body))+"\r\n"+
 		lengthHeader+": "+strconv.Itoa(length)+"\r\n\r\n"+string(body))
-	// The server's end of the test waits for the request to be over.
+	// The end of the server waits for the request.
 }
 
 // TestStalledStream stalls one HTTP/2 stream; the connection serves the others.

@@ -41,7 +41,7 @@ func TestLogging(t *testing.T) {
 		{"POST", `{"log_info":false,"log_verbose_level":2,"log_format":"ISO8601","log_file":null,"log_error":null,"x":[1]}`, 200, second},
 		{"GET", ``, 200, second},
 	} {
-		code, _, got := ask(t, tt.method, s.URL+"/v2/logging", []byte(tt.body))
+		code, _, got := call(t, tt.method, s.URL+"/v2/logging", []byte(tt.body))
 		if diff := cmp.Diff(tt.want, got); diff != "" || code != tt.code {
 			t.Errorf("%s %s: status %d, want %d (-want +got):\n%s", tt.method, tt.body, code, tt.code, diff)
 		}

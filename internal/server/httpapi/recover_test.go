@@ -20,7 +20,7 @@ import (
 // broken panics at requests with the id "broken".
 type broken struct{ *servertest.Echo }
 
-// Submit panics before it hands the request on.
+// Submit panics before it submits the request.
 func (b broken) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if req.ID == "broken" {
 		panic("no such defect")
@@ -55,8 +55,7 @@ func (l *lockedLog) String() string {
 	return l.text.String()
 }
 
-// TestPanics has handlers panic: a request is answered with 500 as long as nothing of its response has left, the log has
-// the stack, and other requests are answered.
+// TestPanics lets handlers panic: the response is 500 if it has not begun, the log has the stack, and other requests are served.
 //
 // shows: recovery
 func TestPanics(t *testing.T) {
@@ -72,11 +71,11 @@ func TestPanics(t *testing.T) {
 		c.send("POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body)
 	}
 	post("fine")
-	if code, body, _ := c.answer(); code != http.StatusOK {
+	if code, body, _ := c.response(); code != http.StatusOK {
 		t.Fatalf("a request gave %d %s", code, body)
 	}
 	post("broken")
-	code, body, closing := c.answer()
+	code, body, closing := c.response()
 	if code != http.StatusInternalServerError || body != `{"error":"POST /v2/models/echo/infer failed: panic: no such defect"}` || !closing {
 		t.Errorf("a panic gave %d %s, closing %v", code, body, closing)
 	}
@@ -87,7 +86,7 @@ func TestPanics(t *testing.T) {
 	}
 	c = dial(t, address)
 	post("fine")
-	if code, body, _ := c.answer(); code != http.StatusOK {
+	if code, body, _ := c.response(); code != http.StatusOK {
 		t.Errorf("after the panics: %d %s", code, body)
 	}
 	for _, want := range []string{"level=ERROR", "path=/v2/models/echo/infer", "httpapi_test.broken.Submit", "httpapi_test.half.ServeHTTP"} {

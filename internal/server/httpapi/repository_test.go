@@ -50,7 +50,7 @@ func TestRepository(t *testing.T) {
 		{"/v2/repository/index", ` `, 500, `{"error":"failed to parse the request JSON buffer: The document is empty. at 1"}`},
 		{"/v2/repository/index", `{"ready":"yes"}`, 400, `{"error":"Invalid value for 'ready': expected a boolean"}`},
 	} {
-		code, _, got := ask(t, "POST", s.URL+tt.path, []byte(tt.body))
+		code, _, got := call(t, "POST", s.URL+tt.path, []byte(tt.body))
 		if diff := cmp.Diff(tt.want, got); diff != "" || code != tt.code {
 			t.Errorf("%s %s: status %d, want %d (-want +got):\n%s", tt.path, tt.body, code, tt.code, diff)
 		}
@@ -67,7 +67,7 @@ func TestRepository(t *testing.T) {
 	if diff := cmp.Diff(want, l.Calls()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if code, _, _ := ask(t, "GET", s.URL+"/v2/repository/index", nil); code != http.StatusMethodNotAllowed {
+	if code, _, _ := call(t, "GET", s.URL+"/v2/repository/index", nil); code != http.StatusMethodNotAllowed {
 		t.Errorf("GET index: %d", code)
 	}
 }

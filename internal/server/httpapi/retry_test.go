@@ -11,17 +11,16 @@ import (
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 )
 
-// full refuses every request, for as long as it says.
+// full rejects every request with a time to retry.
 type full time.Duration
 
-// Submit refuses.
+// Submit rejects the request.
 func (f full) Submit(_ context.Context, req *infer.Request, sink infer.Sink) {
 	req.Release()
 	sink.Close(&status.Error{Code: status.Unavailable, Msg: "Exceeds maximum queue size", RetryAfter: time.Duration(f)})
 }
 
-// TestRetryAfter checks that a refusal says in whole seconds when to come again, and
-// that nothing is said where nobody knows.
+// TestRetryAfter checks that Retry-After is in whole seconds, and absent when the time is unknown.
 //
 // shows: http.errors
 func TestRetryAfter(t *testing.T) {
@@ -33,7 +32,7 @@ func TestRetryAfter(t *testing.T) {
 			if path != "infer" {
 				body = `{"IN":1}`
 			}
-			code, header, text := ask(t, http.MethodPost, s.URL+"/v2/models/echo/"+path, []byte(body))
+			code, header, text := call(t, http.MethodPost, s.URL+"/v2/models/echo/"+path, []byte(body))
 			if code != http.StatusServiceUnavailable || header.Get("Retry-After") != want {
 				t.Errorf("%s, %v: got %d, Retry-After %q, %s", path, after, code, header.Get("Retry-After"), text)
 			}

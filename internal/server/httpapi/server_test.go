@@ -94,7 +94,7 @@ func TestEndpoints(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.method+tt.path, func(t *testing.T) {
 			t.Parallel()
-			code, _, got := ask(t, tt.method, s.URL+tt.path, nil)
+			code, _, got := call(t, tt.method, s.URL+tt.path, nil)
 			if diff := cmp.Diff(tt.want, got); diff != "" || code != tt.code {
 				t.Errorf("status %d, want %d (-want +got):\n%s", code, tt.code, diff)
 			}
@@ -106,19 +106,19 @@ func TestHealthWhenNotReady(t *testing.T) {
 	t.Parallel()
 	s, e := serve(t)
 	e.NotReady.Store(true)
-	if code, _, got := ask(t, "GET", s.URL+"/v2/health/ready", nil); code != http.StatusBadRequest || got != "" {
+	if code, _, got := call(t, "GET", s.URL+"/v2/health/ready", nil); code != http.StatusBadRequest || got != "" {
 		t.Errorf("ready: %d %q", code, got)
 	}
-	if code, _, _ := ask(t, "GET", s.URL+"/v2/health/live", nil); code != http.StatusOK {
+	if code, _, _ := call(t, "GET", s.URL+"/v2/health/live", nil); code != http.StatusOK {
 		t.Errorf("live: %d", code)
 	}
 	s, _ = serve(t, func(set *httpapi.Settings) { set.Live = func() bool { return false } })
-	if code, _, got := ask(t, "GET", s.URL+"/v2/health/live", nil); code != http.StatusBadRequest || got != "" {
+	if code, _, got := call(t, "GET", s.URL+"/v2/health/live", nil); code != http.StatusBadRequest || got != "" {
 		t.Errorf("live: %d %q", code, got)
 	}
 }
 
-// configs serves one configuration.
+// configs returns one configuration for every model.
 type configs struct {
 	infer.Catalog
 	cfg *modelconfig.ModelConfig
@@ -126,7 +126,7 @@ type configs struct {
 
 func (c configs) Config(string, int64) (*modelconfig.ModelConfig, error) { return c.cfg, nil }
 
-// TestModelConfig compares with stored answers; a failure prints the whole answer.
+// TestModelConfig compares with stored responses. A failure prints the response.
 func TestModelConfig(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"batching", "ensemble"} {
@@ -145,7 +145,7 @@ func TestModelConfig(t *testing.T) {
 				t.Fatal(err)
 			}
 			s, _ := serve(t, func(set *httpapi.Settings) { set.Catalog = configs{set.Catalog, cfg} })
-			code, _, got := ask(t, "GET", s.URL+"/v2/models/m/config", nil)
+			code, _, got := call(t, "GET", s.URL+"/v2/models/m/config", nil)
 			if diff := cmp.Diff(lines(string(want)), lines(got)); diff != "" || code != http.StatusOK {
 				t.Errorf("status %d (-want +got):\n%s\nall of it:\n%s", code, diff, got)
 			}
@@ -153,12 +153,12 @@ func TestModelConfig(t *testing.T) {
 	}
 }
 
-// lines puts each member on a line of its own.
+// lines puts each member on a separate line.
 func lines(s string) []string {
 	return strings.Split(strings.TrimSpace(strings.ReplaceAll(s, ",\"", ",\n\"")), "\n")
 }
 
-// TestShutdown ends a server while a request is under way.
+// TestShutdown shuts a server down during a request.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
@@ -172,9 +172,9 @@ func TestShutdown(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
-	answered := make(chan struct{})
+	responded := make(chan struct{})
 	go func() {
-		defer close(answered)
+		defer close(responded)
 		req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+l.Addr().String()+"/v2/models/wait/infer",
 			strings.NewReader(input(`"shape":[1],"datatype":"INT32","data":[1]`)))
 		if resp, err := client.Do(req); err == nil {
@@ -185,17 +185,17 @@ func TestShutdown(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Shutdown(over); err == nil {
-		t.Error("Shutdown did not say that a request was under way")
+		t.Error("Shutdown did not say that a request was in progress")
 	}
 	<-e.Cancelled
-	<-answered
+	<-responded
 	if err := <-served; err != nil {
 		t.Errorf("Serve: %v", err)
 	}
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Errorf("second Shutdown: %v", err)
 	}
-	// A connection that was in use then still asks.
+	// A connection that was in use then may send another request.
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest("GET", "/v2/health/live", nil))
 	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != `{"error":"Server exiting"}` {
@@ -206,7 +206,7 @@ func TestShutdown(t *testing.T) {
 func TestExtensions(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) { set.Extensions = httpapi.Extensions() })
-	_, _, got := ask(t, "GET", s.URL+"/v2", nil)
+	_, _, got := call(t, "GET", s.URL+"/v2", nil)
 	want := `{"name":"tutti","version":"1.0.0","extensions":["classification","sequence","model_repository",` +
 		`"model_repository(unload_dependents)","schedule_policy","model_configuration","system_shared_memory",` +
 		`"cuda_shared_memory","binary_tensor_data","parameters","statistics","trace","logging"]}`

@@ -15,8 +15,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/httpapi"
 )
 
-// hello asks a server for its liveness over a connection of its own and returns the
-// protocol that it was answered in.
+// hello requests the liveness of a server over a new connection and returns the protocol of the response.
 func hello(t *testing.T, address string, cfg *tls.Config, p *http.Protocols) (proto string, err error) {
 	t.Helper()
 	tr := &http.Transport{TLSClientConfig: cfg, Protocols: p}
@@ -37,7 +36,7 @@ func hello(t *testing.T, address string, cfg *tls.Config, p *http.Protocols) (pr
 	defer func() { _ = resp.Body.Close() }()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || string(b) != goodAnswer {
-		t.Errorf("answer %s, %v", b, err)
+		t.Errorf("response %s, %v", b, err)
 	}
 	return resp.Proto, nil
 }
@@ -48,7 +47,7 @@ func protocols(set func(*http.Protocols, bool)) *http.Protocols {
 	return p
 }
 
-// TestProtocols speaks HTTP/1.1 and HTTP/2, in clear text and over TLS.
+// TestProtocols uses HTTP/1.1 and HTTP/2, in clear text and over TLS.
 //
 // shows: http.protocols
 func TestProtocols(t *testing.T) {
@@ -78,7 +77,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestHTTP2Large sends a tensor larger than any window, and is refused in the midst of one.
+// TestHTTP2Large sends a tensor larger than any window, and one that is rejected while it is sent.
 func TestHTTP2Large(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t, func(set *httpapi.Settings) { set.MaxInput = 9 << 20 })

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
 
-// TestTrace has requests of each kind traced from their first byte to their last.
+// TestTrace traces requests of each kind from the first byte to the last.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	e := servertest.NewEcho()
@@ -27,7 +27,7 @@ func TestTrace(t *testing.T) {
 		{"repeat/generate", `{"id":"only","IN":[1]}`},
 		{"repeat/generate_stream", `{"id":"many","IN":[1,2]}`},
 	} {
-		// Without a socket the answer is not seen before its end is recorded.
+		// Without a socket the response is not seen before its end is recorded.
 		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v2/models/"+r.path, strings.NewReader(r.body)))
 	}
 	whole := []string{"HTTP_RECV_START", "HTTP_RECV_END", "HTTP_SEND_START", "HTTP_SEND_END"}

@@ -51,7 +51,7 @@ func TestTraceSetting(t *testing.T) {
 		{"POST", "/v2/models/nope/trace/setting", `{`, 400, `{"error":"Request for unknown model : nope"}`},
 		{"GET", "/v2/models/unready/trace/setting", ``, 200, first},
 	} {
-		code, _, got := ask(t, tt.method, s.URL+tt.path, []byte(tt.body))
+		code, _, got := call(t, tt.method, s.URL+tt.path, []byte(tt.body))
 		if diff := cmp.Diff(tt.want, got); diff != "" || code != tt.code {
 			t.Errorf("%s %s %s: status %d, want %d (-want +got):\n%s", tt.method, tt.path, tt.body, code, tt.code, diff)
 		}

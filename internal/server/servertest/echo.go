@@ -1,5 +1,5 @@
-// Package servertest holds a small real implementation of the interfaces behind
-// the front ends, for their tests: models that give back what they get.
+// Package servertest has a small implementation of the interfaces behind the protocol servers, for their tests: models that
+// return their inputs.
 package servertest
 
 import (
@@ -13,27 +13,27 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Echo serves models that answer with their inputs as outputs of the same names:
-// those asked for, in the request's order, or all. What else a model does, its name says:
+// Echo serves models whose outputs are their inputs of the same names: the requested ones in the order of the request, or all. It
+// is safe for concurrent use. The model's name selects more behaviour:
 //
-//   - echo: nothing else, it takes any inputs; two has two inputs, X and Y
-//   - ensemble: marks its answers as an ensemble's
-//   - params: gives the request's parameters back
-//   - fail: fails; silent: answers nothing; wait: waits for its request to be cancelled
-//   - short: answers with a tensor whose shape says more than there is
+//   - echo: any inputs; two: two inputs, X and Y
+//   - ensemble: its responses are those of an ensemble
+//   - params: its responses have the request's parameters
+//   - fail: fails; silent: has no response; wait: waits until its request is cancelled
+//   - short: its response is a tensor with fewer elements than its shape
 //   - raw, raw_batch, raw_bytes, raw_strings, raw_wide: one input, for raw requests
-//   - unready: known, but not serving
+//   - unready: known, but not ready
 //   - prompt: one input of many types and shapes, all optional
-//   - repeat: decoupled, answers once for each element of its input IN, or fails at the first negative one
-//   - endless: decoupled, answers until its request is cancelled
+//   - repeat: decoupled, one response for each element of its input IN; fails at the first negative one
+//   - endless: decoupled, responds until its request is cancelled
 type Echo struct {
 	// NotReady makes the server as a whole not ready.
 	NotReady atomic.Bool
-	// Waiting gets a token when a request of the model wait has begun, Cancelled one when its cancellation has arrived.
+	// Waiting gets a token when a request of the model wait begins, Cancelled one when it is cancelled.
 	Waiting, Cancelled chan struct{}
 	// Last is the meta data of the last request.
 	Last atomic.Pointer[infer.Meta]
-	// Sent counts the answers of the decoupled models.
+	// Sent counts the responses of decoupled models.
 	Sent atomic.Int64
 }
 
@@ -75,25 +75,24 @@ func lookup(name string) (model, bool) {
 	case "raw_wide":
 		return model{0, []port{{"X", tensor.FP32, []int64{-1, -1}}}}, true
 	}
-	return flowing(name)
+	return lookupStream(name)
 }
 
-// Submit answers at once on the calling goroutine; a decoupled model gets one of its
-// own when the request asks for that.
+// Submit responds on the calling goroutine. A decoupled model runs on a new goroutine if the request is Async.
 func (e *Echo) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if decoupled(req.Model) {
 		e.submitFlow(ctx, req, sink)
 		return
 	}
 	defer req.Release()
-	resp, err := e.answer(ctx, req)
+	resp, err := e.respond(ctx, req)
 	if resp != nil {
 		sink.Send(resp)
 	}
 	sink.Close(err)
 }
 
-func (e *Echo) answer(ctx context.Context, req *infer.Request) (*infer.Response, error) {
+func (e *Echo) respond(ctx context.Context, req *infer.Request) (*infer.Response, error) {
 	if err := e.ModelReady(req.Model, req.Version); err != nil {
 		return nil, err
 	}
@@ -143,7 +142,7 @@ func echo(req *infer.Request) (*infer.Response, error) {
 // Ready reports the opposite of NotReady.
 func (e *Echo) Ready() bool { return !e.NotReady.Load() }
 
-// ModelReady knows version 1 of every model.
+// ModelReady implements infer.Catalog for version 1 of every model.
 func (*Echo) ModelReady(name string, version int64) error {
 	if _, ok := lookup(name); !ok {
 		return status.Errorf(status.InvalidArg, "Request for unknown model: '%s' is not found", name)
@@ -157,7 +156,7 @@ func (*Echo) ModelReady(name string, version int64) error {
 	return nil
 }
 
-// Describe tells what the front ends need to know of a model.
+// Describe implements infer.Catalog.
 func (e *Echo) Describe(name string, version int64) (*infer.Description, error) {
 	if err := e.ModelReady(name, version); err != nil {
 		return nil, err
@@ -175,7 +174,7 @@ func (e *Echo) Describe(name string, version int64) (*infer.Description, error) 
 	return d, nil
 }
 
-// Metadata describes a model.
+// Metadata implements infer.Catalog.
 func (e *Echo) Metadata(name string, version int64) (*infer.Metadata, error) {
 	if err := e.ModelReady(name, version); err != nil {
 		return nil, err
@@ -211,7 +210,7 @@ func (e *Echo) Config(name string, version int64) (*modelconfig.ModelConfig, err
 	return cfg, nil
 }
 
-// Statistics makes figures up from the version and the model.
+// Statistics returns fixed figures.
 func (e *Echo) Statistics(name string, version int64) ([]infer.Statistics, error) {
 	names := []string{name}
 	if name == "" {

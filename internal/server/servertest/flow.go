@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// flowing finds the models for generate requests and streams.
-func flowing(name string) (model, bool) {
+// lookupStream finds the models for generate requests and streams.
+func lookupStream(name string) (model, bool) {
 	switch name {
 	case "repeat", "endless":
 		return model{0, []port{{"IN", tensor.Int32, []int64{-1}}}}, true
@@ -50,7 +50,7 @@ func (e *Echo) flow(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if err == nil {
 		err = e.emit(ctx, req, sink)
 	}
-	req.Release() // before anyone learns that it is over, who may look for what is held
+	req.Release() // before the end is visible to a test that checks for leaks
 	if ctx.Err() != nil {
 		select {
 		case e.Cancelled <- struct{}{}:
@@ -83,7 +83,7 @@ func (e *Echo) emit(ctx context.Context, req *infer.Request, sink infer.Sink) er
 		if ctx.Err() != nil {
 			return status.ErrCancelled
 		}
-		resp, err := one(req, value)
+		resp, err := newScalar(req, value)
 		if err != nil {
 			return err
 		}
@@ -93,8 +93,8 @@ func (e *Echo) emit(ctx context.Context, req *infer.Request, sink infer.Sink) er
 	return nil
 }
 
-// one answers with a value of one element, in memory like that of any input.
-func one(req *infer.Request, value int32) (*infer.Response, error) {
+// newScalar returns a response with one element, in memory from an allocator as that of inputs.
+func newScalar(req *infer.Request, value int32) (*infer.Response, error) {
 	t, err := tensor.New(heap, tensor.Int32, tensor.Of(1))
 	if err != nil {
 		return nil, err
@@ -107,5 +107,5 @@ func one(req *infer.Request, value int32) (*infer.Response, error) {
 	return resp, nil
 }
 
-// heap is where decoupled models get the memory of their answers.
+// heap allocates the responses of decoupled models.
 var heap = tensor.NewPool()

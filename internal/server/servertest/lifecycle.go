@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Lifecycle keeps models in memory: what is loaded has version 1 and no content.
-// A model named bad cannot be loaded.
+// Lifecycle is a repository of names: a loaded model has version 1 and no content. A model named bad fails to load. It is safe for
+// concurrent use.
 type Lifecycle struct {
 	mu      sync.Mutex
 	entries map[string]infer.Entry // guarded by mu
@@ -28,7 +28,7 @@ type Load struct {
 
 var _ infer.Lifecycle = (*Lifecycle)(nil)
 
-// NewLifecycle returns a Lifecycle that knows models which are not loaded.
+// NewLifecycle returns a Lifecycle with models that are not loaded.
 func NewLifecycle(models ...string) *Lifecycle {
 	l := &Lifecycle{entries: map[string]infer.Entry{}}
 	for _, m := range models {
@@ -37,7 +37,7 @@ func NewLifecycle(models ...string) *Lifecycle {
 	return l
 }
 
-// Calls lists what was asked for, in order.
+// Calls returns the calls of Load and Unload in order.
 func (l *Lifecycle) Calls() []Load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ func (l *Lifecycle) Load(_ context.Context, model string, o infer.LoadOptions) e
 	return nil
 }
 
-// Unload makes a model unavailable; an unknown one is no error.
+// Unload makes a model unavailable. An unknown model is not an error.
 func (l *Lifecycle) Unload(_ context.Context, model string, dependents bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

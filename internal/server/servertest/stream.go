@@ -9,22 +9,21 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Streams serves the models of Echo and some for streams, whose X is any tensor of
-// fixed-size elements:
+// Streams serves the models of Echo and the following ones for streams, whose X is any tensor of fixed-size elements:
 //
-//   - held: answers as echo does, after a token in Hold
-//   - repeat: decoupled, answers with each element of X on its own, and then ends
-//   - marked: repeat, with the last answer marked as the final one
-//   - broken: repeat, which fails at the end
-//   - stumbling: repeat after a failure that its client is told at once; it ends after a token in Hold
-//   - endless: decoupled, answers with X until it is cancelled, as its sink's pace allows
+//   - held: as echo, after a token in Hold
+//   - repeat: decoupled, one response for each element of X
+//   - marked: as repeat; the last response is marked final
+//   - broken: as repeat; fails at the end
+//   - stumbling: reports a failure at once, then as repeat; ends after a token in Hold
+//   - endless: decoupled, responds with X until it is cancelled, at the pace of its sink
 //
-// Requests that are Async are answered by goroutines of their own.
+// Async requests run on new goroutines.
 type Streams struct {
 	*Echo
-	// Hold is what held waits for.
+	// Hold releases held and stumbling.
 	Hold chan struct{}
-	// Full gets the number of answers of endless each time it has to wait.
+	// Full gets the number of responses that endless has sent each time it has to wait.
 	Full chan int64
 	sent atomic.Int64
 }
@@ -39,7 +38,7 @@ func NewStreams() *Streams {
 	return &Streams{Echo: NewEcho(), Hold: make(chan struct{}), Full: make(chan int64, 1)}
 }
 
-// Describe knows the further models.
+// Describe implements infer.Catalog.
 func (s *Streams) Describe(name string, version int64) (*infer.Description, error) {
 	switch name {
 	case "held":
@@ -50,7 +49,7 @@ func (s *Streams) Describe(name string, version int64) (*infer.Description, erro
 	return s.Echo.Describe(name, version)
 }
 
-// Submit answers on the calling goroutine unless the request is Async.
+// Submit implements infer.Inferer.
 func (s *Streams) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	if req.Async {
 		go s.run(ctx, req, sink)
@@ -111,7 +110,7 @@ func repeat(req *infer.Request, sink infer.Sink) {
 
 var errStumbled = status.Errorf(status.InvalidArg, "stumbled")
 
-// ending is how a model of the kind of repeat ends.
+// ending returns the error with which a model like repeat ends.
 func ending(model string) error {
 	if model == "broken" {
 		return status.Errorf(status.InvalidArg, "no more")

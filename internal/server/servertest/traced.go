@@ -11,8 +11,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// Traced samples the requests of an Inferer and gives their answers the trace, as the
-// repository and the executor do.
+// Traced traces the requests of an Inferer and attaches the trace to their responses, as the repository and the executor do.
 type Traced struct {
 	infer.Inferer
 	Tracer *tracing.Tracer
@@ -30,16 +29,16 @@ func NewTraced(t *testing.T, i infer.Inferer) *Traced {
 	return &Traced{i, tracer, file}
 }
 
-// Submit has the request traced.
+// Submit implements infer.Inferer.
 func (s *Traced) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	// The request itself holds no trace: these models release it after its end.
-	own := tracedSink{sink, s.Tracer.Sample(req.Model, 1, req.ID)}
-	own.trace.From(&req.Origin)
+	traced := tracedSink{sink, s.Tracer.Sample(req.Model, 1, req.ID)}
+	traced.trace.From(&req.Origin)
 	if p, ok := sink.(infer.Pacer); ok {
-		s.Inferer.Submit(ctx, req, tracedPacer{own, p})
+		s.Inferer.Submit(ctx, req, tracedPacer{traced, p})
 		return
 	}
-	s.Inferer.Submit(ctx, req, own)
+	s.Inferer.Submit(ctx, req, traced)
 }
 
 type tracedSink struct {
@@ -64,10 +63,10 @@ type tracedPacer struct {
 
 func (s tracedPacer) Pace(ctx context.Context) error { return s.pacer.Pace(ctx) }
 
-// Full asks the sink that is traced.
+// Full implements infer.Pacer.
 func (s tracedPacer) Full() bool { return s.pacer.Full() }
 
-// Stamps ends tracing and returns what each request's trace records, in order.
+// Stamps ends tracing and returns the names of each request's timestamps, in order.
 func (s *Traced) Stamps(t *testing.T) map[string][]string {
 	t.Helper()
 	if err := s.Tracer.Close(); err != nil {

@@ -39,7 +39,7 @@ func pair(tb testing.TB) (here *sock.Conn, there net.Conn) {
 	return here, there
 }
 
-// What is written arrives, whatever its size, in both directions at once, and its end as well.
+// TestConn writes pieces of random sizes in both directions at once, then checks the end of the stream.
 func TestConn(t *testing.T) {
 	t.Parallel()
 	here, there := pair(t)
@@ -76,7 +76,7 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// Deadlines and closing end what waits, and a peer that is gone is told of.
+// TestEnds checks that deadlines and Close end a pending read, and that a reset by the peer is an error.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	here, there := pair(t)
@@ -98,8 +98,8 @@ func TestEnds(t *testing.T) {
 	if _, err := here.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("after a reset: %v", err)
 	}
-	if _, err := here.Write([]byte("to nobody")); err == nil {
-		t.Error("wrote to nobody")
+	if _, err := here.Write([]byte("to a closed connection")); err == nil {
+		t.Error("wrote to a closed connection")
 	}
 	if err := here.Close(); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
-// object makes a shared-memory object for the test and returns its key.
+// object creates a shared memory object and returns its key.
 func object(t *testing.T, size int) string {
 	t.Helper()
 	f, err := os.CreateTemp("/dev/shm", "httpapi-test-*")
@@ -77,25 +77,25 @@ func TestSharedMemoryControl(t *testing.T) {
 		{"POST", cuda + "/register", `{}`, 400, `{"error":"'region name' is necessary to register cuda shared memory region"}`},
 		{"POST", cuda + "/region/c/unregister", ``, 200, ``},
 	} {
-		code, _, got := ask(t, tt.method, s.URL+tt.path, []byte(tt.body))
+		code, _, got := call(t, tt.method, s.URL+tt.path, []byte(tt.body))
 		if diff := cmp.Diff(tt.want, got); diff != "" || code != tt.code {
 			t.Errorf("%s %s: status %d, want %d (-want +got):\n%s", tt.path, tt.body, code, tt.code, diff)
 		}
 	}
 }
 
-// TestSharedMemoryControlDisabled is the default.
+// TestSharedMemoryControlDisabled tests the default.
 func TestSharedMemoryControlDisabled(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
 	const want = `{"error":"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable."}`
 	for _, kind := range []string{"/v2/systemsharedmemory", "/v2/cudasharedmemory"} {
 		for _, end := range []string{"/register", "/region/r/register", "/unregister", "/region/r/unregister"} {
-			if code, _, got := ask(t, "POST", s.URL+kind+end, []byte(`{`)); code != 501 || got != want {
+			if code, _, got := call(t, "POST", s.URL+kind+end, []byte(`{`)); code != 501 || got != want {
 				t.Errorf("%s: %d %s", kind+end, code, got)
 			}
 		}
-		if code, _, got := ask(t, "GET", s.URL+kind+"/status", nil); code != 200 || got != "[]" {
+		if code, _, got := call(t, "GET", s.URL+kind+"/status", nil); code != 200 || got != "[]" {
 			t.Errorf("%s/status: %d %s", kind, code, got)
 		}
 	}

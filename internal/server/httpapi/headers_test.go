@@ -20,7 +20,7 @@ func TestForwardHeaders(t *testing.T) {
 	address, e := listen(t, func(set *httpapi.Settings) { set.Forward = regexp.MustCompile("(?i)my_|sequence_|triton|^priority$") })
 	url := "http://" + address + inferPath
 	in := `{"parameters":{"my_number":1,"k":2},` + goodInput[1:]
-	code, _, got := ask(t, "POST", url, []byte(in), "MY_Header", "a", "x-my_other", "b", "Another", "c", "my_number", "d")
+	code, _, got := call(t, "POST", url, []byte(in), "MY_Header", "a", "x-my_other", "b", "Another", "c", "my_number", "d")
 	if code != http.StatusOK {
 		t.Fatal(code, got)
 	}
@@ -38,14 +38,14 @@ func TestForwardHeaders(t *testing.T) {
 	for name, want := range map[string]string{
 		"Sequence_id": "sequence_id", "sequence_start": "sequence_start", "TRITON_x": "triton_x", "priority": "priority",
 	} {
-		code, _, got := ask(t, "POST", url, []byte(goodInput), name, "1")
+		code, _, got := call(t, "POST", url, []byte(goodInput), name, "1")
 		if want = `{"error":"Header '` + want + `' is reserved for Triton usage and cannot be forwarded."}`; code != http.StatusBadRequest || got != want {
 			t.Errorf("%s: status %d, %s, want %s", name, code, got, want)
 		}
 	}
 }
 
-// TestForwardAsSent forwards values in the order of the headers and with the blanks at their end, as Triton does.
+// TestForwardAsSent checks that values are forwarded in the order of the headers and with trailing blanks, as in Triton.
 //
 // shows: forward
 func TestForwardAsSent(t *testing.T) {
@@ -53,7 +53,7 @@ func TestForwardAsSent(t *testing.T) {
 	address, e := listen(t, func(set *httpapi.Settings) { set.Forward = regexp.MustCompile("(?i)my_") })
 	c := dial(t, address)
 	c.send("POST " + inferPath + " HTTP/1.1\r\nHost: x\r\nmy_z:  a \\ \r\nMY_a:b\r\nmy_Z: c \r\nContent-Length: " + strconv.Itoa(len(goodInput)) + " \r\n\r\n" + goodInput)
-	if code, body, _ := c.answer(); code != http.StatusOK {
+	if code, body, _ := c.response(); code != http.StatusOK {
 		t.Fatal(code, body)
 	}
 	want := infer.Params{{Key: "my_z", Kind: infer.ParamString, String: "c "}, {Key: "my_a", Kind: infer.ParamString, String: "b"}}
@@ -65,7 +65,7 @@ func TestForwardAsSent(t *testing.T) {
 func TestForwardNothing(t *testing.T) {
 	t.Parallel()
 	address, e := listen(t)
-	if code, _, got := ask(t, "POST", "http://"+address+inferPath, []byte(goodInput), "triton_x", "1"); code != http.StatusOK {
+	if code, _, got := call(t, "POST", "http://"+address+inferPath, []byte(goodInput), "triton_x", "1"); code != http.StatusOK {
 		t.Error(code, got)
 	}
 	if p := e.Last.Load().Params; len(p) > 0 {
@@ -73,7 +73,7 @@ func TestForwardNothing(t *testing.T) {
 	}
 }
 
-// TestRestricted asks every category with the header, without it and with another value.
+// TestRestricted sends requests of every part of the API with the header, without it and with another value.
 //
 // shows: restricted
 func TestRestricted(t *testing.T) {
@@ -105,18 +105,18 @@ func TestRestricted(t *testing.T) {
 						method, url = "GET", "http://"+address+path[4:]
 					}
 					for _, value := range []string{"", "infer-values", "infer-value"} {
-						code, _, got := ask(t, method, url, nil, "Infer-Key", value)
-						refused := code == http.StatusForbidden
-						if want := other == api && value != "infer-value"; refused != want {
-							t.Errorf("%s with %q: status %d, refused should be %v", path, value, code, want)
+						code, _, got := call(t, method, url, nil, "Infer-Key", value)
+						rejected := code == http.StatusForbidden
+						if want := other == api && value != "infer-value"; rejected != want {
+							t.Errorf("%s with %q: status %d, rejected should be %v", path, value, code, want)
 						}
-						if refused && got != `{"error":"This API is restricted, expecting header 'infer-key'"}` {
+						if rejected && got != `{"error":"This API is restricted, expecting header 'infer-key'"}` {
 							t.Errorf("%s: %s", path, got)
 						}
 					}
 				}
 			}
-			code, _, _ := ask(t, "PUT", "http://"+address+"/v2/models/echo/ready", nil)
+			code, _, _ := call(t, "PUT", "http://"+address+"/v2/models/echo/ready", nil)
 			if want := map[bool]int{true: 403, false: 405}[api == infer.APIHealth]; code != want {
 				t.Errorf("a wrong method: status %d, want %d", code, want)
 			}

@@ -60,7 +60,7 @@ func TestSharedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := `{"id":"7","inputs":[{"name":"X","shape":[2],"datatype":"INT32",` + shared(8, 8) + `}],"outputs":[{"name":"X",` + shared(32, 16) + `}]}`
-	code, h, got := ask(t, "POST", s.URL+inferPath, []byte(in))
+	code, h, got := call(t, "POST", s.URL+inferPath, []byte(in))
 	want := `{"id":"7","model_name":"echo","model_version":"1","outputs":[{"name":"X","datatype":"INT32","shape":[2]}]}`
 	if diff := cmp.Diff(want, got); diff != "" || code != http.StatusOK || h.Get("Content-Type") != "application/json" {
 		t.Errorf("status %d, headers %v (-want +got):\n%s", code, h, diff)
@@ -69,11 +69,11 @@ func TestSharedMemory(t *testing.T) {
 	if _, err := f.ReadAt(b[:], 32); err != nil || binary.LittleEndian.Uint64(b[:]) != 2<<32|1 {
 		t.Errorf("the region holds %v, %v", b, err)
 	}
-	// Beside inputs and outputs of the other sorts.
+	// Together with the other kinds of inputs and outputs.
 	head := `{"inputs":[{"name":"A","shape":[2],"datatype":"INT32",` + shared(8, 8) + `},{"name":"B","shape":[2],"datatype":"FP16","parameters":{"binary_data_size":4}},` +
 		`{"name":"C","shape":[1],"datatype":"BOOL","data":[true]}],"outputs":[{"name":"B",` + shared(0, 4) + `},` +
 		`{"name":"A","parameters":{"binary_data":true}},{"name":"C"}]}`
-	code, _, got = ask(t, "POST", s.URL+inferPath, []byte(head+"abcd"), lengthHeader, strconv.Itoa(len(head)))
+	code, _, got = call(t, "POST", s.URL+inferPath, []byte(head+"abcd"), lengthHeader, strconv.Itoa(len(head)))
 	want = `{"model_name":"echo","model_version":"1","outputs":[{"name":"B","datatype":"FP16","shape":[2]},` +
 		`{"name":"A","datatype":"INT32","shape":[2],"parameters":{"binary_data_size":8}},{"name":"C","datatype":"BOOL","shape":[1],"data":[true]}]}` +
 		"\x01\x00\x00\x00\x02\x00\x00\x00"
@@ -114,7 +114,7 @@ func TestSharedMemoryErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			code, _, got := ask(t, "POST", s.URL+inferPath, []byte(tt.body))
+			code, _, got := call(t, "POST", s.URL+inferPath, []byte(tt.body))
 			if want := `{"error":"` + tt.want + `"}`; code != tt.code || got != want {
 				t.Errorf("got status %d, %s, want %d, %s", code, got, tt.code, want)
 			}
@@ -122,7 +122,7 @@ func TestSharedMemoryErrors(t *testing.T) {
 	}
 }
 
-// described describes the model echo as a test wants it.
+// described describes the model echo with the settings of a test.
 type described struct {
 	infer.Catalog
 	as infer.Description
@@ -177,7 +177,7 @@ func TestClassification(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := serve(t, func(set *httpapi.Settings) { set.Catalog = described{set.Catalog, tt.as} })
-			_, _, got := ask(t, "POST", s.URL+inferPath, []byte(tt.in))
+			_, _, got := call(t, "POST", s.URL+inferPath, []byte(tt.in))
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -185,21 +185,21 @@ func TestClassification(t *testing.T) {
 	}
 }
 
-// TestDecoupledInfer asks a decoupled model, which is refused whatever the request says.
+// TestDecoupledInfer sends requests to a decoupled model, which are rejected before the body is read.
 func TestDecoupledInfer(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) {
 		set.Catalog = described{set.Catalog, infer.Description{Decoupled: true}}
 	})
 	for _, body := range []string{goodInput, "{", ""} {
-		code, _, got := ask(t, "POST", s.URL+inferPath, []byte(body), "Content-Encoding", "zip")
+		code, _, got := call(t, "POST", s.URL+inferPath, []byte(body), "Content-Encoding", "zip")
 		if want := `{"error":"HTTP end point doesn't support models with decoupled transaction policy"}`; code != status.Unsupported.HTTP() || got != want {
 			t.Errorf("%q: status %d, %s", body, code, got)
 		}
 	}
 }
 
-// TestRegionInUse refuses to unregister the regions of a request while it runs, and not once its response is there.
+// TestRegionInUse checks that regions cannot be unregistered during a request, and can after its response.
 //
 // shows: shm.use
 func TestRegionInUse(t *testing.T) {
@@ -222,7 +222,7 @@ func TestRegionInUse(t *testing.T) {
 			}
 			if resp, err := http.DefaultClient.Do(req); err == nil {
 				_ = resp.Body.Close()
-				t.Error("the request was answered")
+				t.Error("the request has a response")
 			}
 		}()
 		<-e.Waiting
@@ -230,7 +230,7 @@ func TestRegionInUse(t *testing.T) {
 			"/region/r/unregister": "Cannot unregister shared memory region 'r', it is currently in use.",
 			"/unregister":          "Failed to unregister the following system shared memory regions: r ,",
 		} {
-			code, _, got := ask(t, "POST", s.URL+"/v2/systemsharedmemory"+path, nil)
+			code, _, got := call(t, "POST", s.URL+"/v2/systemsharedmemory"+path, nil)
 			if code != http.StatusInternalServerError || got != `{"error":"`+want+`"}` {
 				t.Errorf("%s: got status %d, %s, want %s", path, code, got, want)
 			}
@@ -241,7 +241,7 @@ func TestRegionInUse(t *testing.T) {
 	}
 }
 
-// TestRegionFreeAfterResponse unregisters a region as soon as the response of its request is there.
+// TestRegionFreeAfterResponse unregisters a region as soon as the response has arrived.
 func TestRegionFreeAfterResponse(t *testing.T) {
 	t.Parallel()
 	r, f := region(t, "r")
@@ -250,7 +250,7 @@ func TestRegionFreeAfterResponse(t *testing.T) {
 	key := strings.TrimPrefix(f.Name(), "/dev/shm")
 	for _, in := range []string{good, strings.Replace(good, "[2]", "[3]", 1), strings.Replace(good, "INT32", "INT33", 1)} {
 		for range 50 {
-			ask(t, "POST", "http://"+address+inferPath, []byte(in))
+			call(t, "POST", "http://"+address+inferPath, []byte(in))
 			if err := r.Unregister(shm.System, "r"); err != nil {
 				t.Fatalf("%s: %v", in, err)
 			}

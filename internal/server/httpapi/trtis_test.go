@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// index is a repository that holds one list of versions.
+// index is a repository with a fixed list of versions.
 type index struct {
 	infer.Lifecycle
 	entries []infer.Entry
@@ -22,7 +22,7 @@ type index struct {
 func (i index) Index(bool) []infer.Entry { return i.entries }
 
 const (
-	legacyTwo = `model_status {
+	trtisTwo = `model_status {
   key: "two"
   value {
     config {
@@ -61,7 +61,7 @@ const (
   }
 }
 `
-	legacyBad = `model_status {
+	trtisBad = `model_status {
   key: "bad"
   value {
     version_status {
@@ -82,18 +82,18 @@ const (
   }
 }
 `
-	legacyNew = `model_status {
+	trtisNew = `model_status {
   key: "new"
   value {
   }
 }
 `
-	legacyHead = "id: \"tutti\"\nversion: \"1.0.0\"\nuptime_ns: N\n"
-	legacyTail = "ready_state: SERVER_READY\n"
+	trtisHead = "id: \"tutti\"\nversion: \"1.0.0\"\nuptime_ns: N\n"
+	trtisTail = "ready_state: SERVER_READY\n"
 )
 
 // shows: legacy
-func TestLegacyStatus(t *testing.T) {
+func TestTRTISStatus(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) {
 		set.Lifecycle = index{entries: []infer.Entry{
@@ -112,28 +112,28 @@ func TestLegacyStatus(t *testing.T) {
 		head string
 		want string
 	}{
-		{"/api/status", 200, ok, legacyHead + legacyBad + legacyNew + legacyTwo + legacyTail},
-		{"/api/status/two", 200, ok, legacyHead + legacyTwo + legacyTail},
-		{"/api/status/two?format=text", 200, ok, legacyHead + legacyTwo + legacyTail},
+		{"/api/status", 200, ok, trtisHead + trtisBad + trtisNew + trtisTwo + trtisTail},
+		{"/api/status/two", 200, ok, trtisHead + trtisTwo + trtisTail},
+		{"/api/status/two?format=text", 200, ok, trtisHead + trtisTwo + trtisTail},
 		{"/api/status/nope", 400, `code: INVALID_ARG msg: "no status available for unknown model \'nope\'" server_id: "tutti" request_id: N`, ""},
 		{"/api/status?format=binary", 400, `code: UNSUPPORTED msg: "status format \'binary\' is not supported, expected \'text\'" server_id: "tutti" request_id: N`, ""},
 		{"/api/health/live", 200, ok, ""},
 		{"/api/health/ready", 200, ok, ""},
 	} {
-		code, h, got := ask(t, "GET", s.URL+tt.path, nil)
+		code, h, got := call(t, "GET", s.URL+tt.path, nil)
 		got = uptime.ReplaceAllString(got, "uptime_ns: N")
 		head := id.ReplaceAllString(h.Get("NV-Status"), "request_id: N")
 		if diff := cmp.Diff(tt.want, got); diff != "" || code != tt.code || head != tt.head {
 			t.Errorf("%s: status %d, want %d, NV-Status %s (-want +got):\n%s", tt.path, code, tt.code, head, diff)
 		}
 	}
-	if code, _, _ := ask(t, "POST", s.URL+"/api/status", nil); code != http.StatusMethodNotAllowed {
+	if code, _, _ := call(t, "POST", s.URL+"/api/status", nil); code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", code)
 	}
 }
 
-// TestLegacyWithoutRepository lists what serves.
-func TestLegacyWithoutRepository(t *testing.T) {
+// TestTRTISWithoutRepository lists the ready models.
+func TestTRTISWithoutRepository(t *testing.T) {
 	t.Parallel()
 	s, e := serve(t, func(set *httpapi.Settings) {
 		set.Catalog = configs{set.Catalog, &modelconfig.ModelConfig{
@@ -167,8 +167,8 @@ func TestLegacyWithoutRepository(t *testing.T) {
       }
     }
 `
-	code, _, got := ask(t, "GET", s.URL+"/api/status/echo", nil)
-	want := legacyHead + "model_status {\n  key: \"echo\"\n  value {\n" + config + `    version_status {
+	code, _, got := call(t, "GET", s.URL+"/api/status/echo", nil)
+	want := trtisHead + "model_status {\n  key: \"echo\"\n  value {\n" + config + `    version_status {
       key: 1
       value {
         ready_state: MODEL_READY
@@ -185,19 +185,19 @@ ready_state: SERVER_INITIALIZING
 	if diff := cmp.Diff(want, got); diff != "" || code != http.StatusOK {
 		t.Errorf("status %d (-want +got):\n%s", code, diff)
 	}
-	if code, h, _ := ask(t, "GET", s.URL+"/api/health/ready", nil); code != http.StatusBadRequest || h.Get("NV-Status") == "" {
+	if code, h, _ := call(t, "GET", s.URL+"/api/health/ready", nil); code != http.StatusBadRequest || h.Get("NV-Status") == "" {
 		t.Errorf("ready: %d, NV-Status %q", code, h.Get("NV-Status"))
 	}
 }
 
-// TestLegacyRestricted leaves out what the request could not ask for elsewhere.
-func TestLegacyRestricted(t *testing.T) {
+// TestTRTISRestricted leaves out what the request could not call for elsewhere.
+func TestTRTISRestricted(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t, func(set *httpapi.Settings) {
 		set.Restricted = []infer.Restriction{{APIs: []infer.API{infer.APIModelConfig, infer.APIStatistics}, Key: "Pass", Value: "x"}}
 	})
 	for _, pass := range []string{"", "x"} {
-		code, _, got := ask(t, "GET", s.URL+"/api/status/two", nil, "Pass", pass)
+		code, _, got := call(t, "GET", s.URL+"/api/status/two", nil, "Pass", pass)
 		seen := strings.Contains(got, "config {") && strings.Contains(got, "model_execution_count")
 		if code != http.StatusOK || seen != (pass == "x") || !strings.Contains(got, "MODEL_READY") {
 			t.Errorf("pass %q: %d %s", pass, code, got)

@@ -5,16 +5,12 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/backends/identity"
 	"github.com/tutti-server/tutti/backends/native"
-	"github.com/tutti-server/tutti/backends/onnx"
-	"github.com/tutti-server/tutti/backends/openvino"
 	"github.com/tutti-server/tutti/backends/python"
-	"github.com/tutti-server/tutti/backends/pytorch"
 	"github.com/tutti-server/tutti/backends/query"
 	"github.com/tutti-server/tutti/backends/repeat"
 	"github.com/tutti-server/tutti/backends/sequence"
 	"github.com/tutti-server/tutti/backends/sim"
 	"github.com/tutti-server/tutti/backends/square"
-	"github.com/tutti-server/tutti/backends/tensorflow"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/classify"
 	"github.com/tutti-server/tutti/steps/detect"
@@ -65,16 +61,12 @@ func builtinBackends(registry *steps.Registry) []backends.Factory {
 	list := []backends.Factory{
 		identity.NewFactory(),
 		native.NewFactory(registry),
-		onnx.NewFactory(),
-		openvino.NewFactory(),
 		python.NewFactory(),
-		pytorch.NewFactory(),
-		pytorch.NewPackageFactory(),
 		query.NewFactory(),
 		repeat.NewFactory(),
 		sequence.NewFactory(),
 		square.NewFactory(),
-		tensorflow.NewFactory(),
 	}
+	list = append(list, nativeBackends()...)
 	return append(list, sim.NewFactory(list...))
 }

@@ -3,11 +3,30 @@ package cli
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/tutti-server/tutti"
 )
 
 func (p *program) version(_ context.Context, _ []string) error {
-	_, err := fmt.Fprintf(p.stdout, "tutti %s\n", tutti.Version)
+	note := ""
+	if withoutCgo() {
+		note = " (built without cgo: the backends onnxruntime, openvino, pytorch and tensorflow are not in it)"
+	}
+	_, err := fmt.Fprintf(p.stdout, "tutti %s%s\n", tutti.Version, note)
 	return err
+}
+
+// withoutCgo reports whether this program was built with CGO_ENABLED=0.
+func withoutCgo() bool {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return false
+	}
+	for _, s := range info.Settings {
+		if s.Key == "CGO_ENABLED" {
+			return s.Value == "0"
+		}
+	}
+	return false
 }

@@ -1,0 +1,22 @@
+//go:build cgo
+
+package cmd
+
+import (
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/backends/onnx"
+	"github.com/tutti-server/tutti/backends/openvino"
+	"github.com/tutti-server/tutti/backends/pytorch"
+	"github.com/tutti-server/tutti/backends/tensorflow"
+)
+
+// nativeBackends returns the backends that call a native library, which takes cgo.
+func nativeBackends() []backends.Factory {
+	return []backends.Factory{
+		onnx.NewFactory(),
+		openvino.NewFactory(),
+		pytorch.NewFactory(),
+		pytorch.NewPackageFactory(),
+		tensorflow.NewFactory(),
+	}
+}

@@ -1,0 +1,30 @@
+//go:build !cgo
+
+package cmd
+
+import (
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/status"
+)
+
+// nativeBackends returns the backends that this program lacks because it was built without cgo. Each refuses to open.
+func nativeBackends() []backends.Factory {
+	return []backends.Factory{
+		unsupported("onnxruntime", "model.onnx", "onnxruntime_onnx"),
+		unsupported("openvino", "model.xml"),
+		unsupported("pytorch", "model.pt", "pytorch_libtorch"),
+		unsupported("torch_aoti", "model.pt2"),
+		unsupported("tensorflow", "model.savedmodel", "tensorflow_savedmodel", "tensorflow_graphdef"),
+	}
+}
+
+// unsupported returns a factory with the name, the file and the platforms of a backend, so that its models are recognised.
+func unsupported(name, file string, platforms ...string) backends.Factory {
+	return backends.Factory{
+		Name: name, Platforms: platforms, DefaultFile: file, Native: true,
+		New: func(backends.Options) (backends.Backend, error) {
+			return nil, status.Errorf(status.Unsupported, "backend '%s' is not in this program, which was built without cgo: "+
+				"build it with a C compiler and CGO_ENABLED=1", name)
+		},
+	}
+}

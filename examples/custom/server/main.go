@@ -1,0 +1,18 @@
+// Command server is tutti with the step clip and the backend negate.
+package main
+
+import (
+	"os"
+
+	"github.com/tutti-server/tutti/cmd"
+
+	"example.com/custom/clip"
+	"example.com/custom/negate"
+)
+
+func main() {
+	c := cmd.Builtin()
+	c.Steps = append(c.Steps, clip.NewFactory())
+	c.AddBackends(negate.NewFactory())
+	os.Exit(cmd.Main(c))
+}

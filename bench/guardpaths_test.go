@@ -69,7 +69,7 @@ func guardBatcher(t *testing.T, s *schedBench) func(n int) {
 			turn.Tick(0)
 			turn.Stage(station, &j.Task)
 			turn.Dispatch()
-			turn.Lend(over)
+			turn.RunUntil(over)
 			left.Wait()
 		}
 	}

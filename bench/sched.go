@@ -22,6 +22,7 @@ import (
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/direct"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
@@ -140,8 +141,8 @@ func (bare) InFlight() int64              { return 0 }
 func (bare) Drain(context.Context) error  { return nil }
 func (bare) Close() error                 { return nil }
 
-func (s *schedBench) runner(sig *config.Signature) *scheduler.Runner {
-	return scheduler.NewRunner(scheduler.RunnerSettings{
+func (s *schedBench) runner(sig *config.Signature) *batch.Runner {
+	return batch.NewRunner(batch.Settings{
 		Signature: sig, Stats: &telemetry.Model{Name: sig.Model}, Alloc: s.alloc, Log: slog.New(slog.DiscardHandler),
 	})
 }
@@ -323,7 +324,7 @@ func (s *schedBench) idle() error {
 			turn.Tick(0)
 			turn.Stage(station, &j.Task)
 			turn.Dispatch()
-			turn.Lend(over)
+			turn.RunUntil(over)
 			left.Wait()
 		}
 	})
@@ -367,7 +368,7 @@ func (s *schedBench) queued(input *tensor.Tensor, depth int) float64 {
 				turn.Stage(station, &j.Task)
 				turn.Dispatch()
 			}
-			turn.Lend(over)
+			turn.RunUntil(over)
 			left.Wait()
 		}
 	}).cpu

@@ -1,22 +1,22 @@
-// Package scheduler decides which work of which requests a model executes together
-// and when. It holds the contract (Work, Completer, Scheduler, Policy) and what
-// every scheduler shares: Station, the queue in front of a model's instances, and
-// Runner, which gathers a batch, executes it and scatters the outputs. The children
-// are the ways to form batches.
+// Package scheduler decides which tasks execute together on a model's instances, and when.
 //
-// # Who runs a batch
+// This package is the contract: Task and TaskList, Completer, Scheduler, Policy, Limiter, and the
+// RunLoop and Workers that execute. Package batch executes one batch: it gathers the inputs,
+// calls the instance and scatters the outputs. Package queue holds tasks in front of the
+// instances. The other children are the schedulers that a configuration chooses from:
 //
-// Nobody waits for work on a goroutine of their own. Whoever enqueued work lends its
-// goroutine for the next batch (a Turn); what is ready beyond that is handed to a
-// worker of the shared pool. So an idle model answers without a hop between
-// goroutines, and a busy one keeps its instances busy while callers go back to their
-// clients. Where batches had several works lately, whoever is about to execute less
-// than a full one first lets the goroutines run that are ready to ask.
+//	direct    one request at a time
+//	dynamic   dynamic_batching, with padding where the model has pad parameters
+//	sequence  sequence_batching, direct and oldest
+//	cached    response_cache, in front of one of the others
+//	spread    instances at several devices
+//	device    the rate limiter that instances of several models share
 //
-// # What a batch is made of
+// # Which goroutine executes a batch
 //
-// Rows that agree in shape are joined, padded ones up to the longest. A model with
-// ragged inputs, inputs computed over the batch or outputs split as an input was has a
-// form, by which every batch is made, one of a single request too. A batch of no rows
-// is asked of the model; what it does not take is answered with no rows.
+// No goroutine waits for tasks. The goroutine that enqueued a task executes the next batch of
+// its RunLoop; a worker of the shared pool gets what is ready beyond that. So an idle model
+// responds without a switch between goroutines, and a busy one keeps its instances busy while
+// callers return to their clients. Where batches had several tasks lately, a goroutine that
+// would execute less than a full batch first yields to those that are about to send.
 package scheduler

@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// Pending counts works under way and tells when there are none. The zero value is
-// ready to use.
+// Pending counts tasks in flight and waits until there are none. The zero value is ready to
+// use. It is safe for concurrent use.
 type Pending struct {
 	n       atomic.Int64
-	waiting atomic.Bool // somebody waits for n to become 0
+	waiting atomic.Bool // Wait waits for n to become 0
 
 	mu    sync.Mutex
-	empty chan struct{} // closed when n becomes 0, while somebody waits; guarded by mu
+	empty chan struct{} // closed when n becomes 0; nil unless Wait waits; guarded by mu
 }
 
-// Add counts n works in (or out, when n is negative).
+// Add adds n, which may be negative, to the count.
 //
 // hot: one atomic add.
 func (p *Pending) Add(n int) {
@@ -35,10 +35,10 @@ func (p *Pending) wake() {
 	}
 }
 
-// Now returns how many works are under way.
+// Now returns the count.
 func (p *Pending) Now() int64 { return p.n.Load() }
 
-// Wait returns when no work is under way, or with ctx's error.
+// Wait blocks until the count is 0, or returns ctx's error.
 func (p *Pending) Wait(ctx context.Context) error {
 	for empty := p.waiter(); empty != nil; empty = p.waiter() {
 		select {
@@ -50,8 +50,8 @@ func (p *Pending) Wait(ctx context.Context) error {
 	return nil
 }
 
-// waiter returns a channel that is closed when nothing is under way; nil: now. It
-// asks to be woken before it looks, so that the last work cannot slip by.
+// waiter returns a channel that is closed when the count becomes 0, nil when it is. It sets
+// waiting before it reads the count, so that it cannot miss the last decrement.
 func (p *Pending) waiter() chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

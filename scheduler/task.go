@@ -24,9 +24,7 @@ type Task struct {
 	// Traced records where the task's time went; nil for a request that is not traced.
 	Traced *TaskTrace
 
-	queued queued
-	solo   solo
-	next   *Task // in a TaskList
+	next *Task // in a TaskList
 }
 
 // TaskRequest is what travels with a task. The sender sets it.
@@ -76,22 +74,32 @@ type TaskResult struct {
 	Rescheduled bool
 }
 
-// TaskState is what schedulers note about a task while they have it.
+// TaskState is what schedulers note about a task while they have it. Senders leave it alone.
 type TaskState struct {
 	// Enqueued is when the task was enqueued, on the clock of telemetry.Now.
 	Enqueued int64
 	// Held is when the policy first delayed the batch that the task is the first of, 0 when
 	// it did not.
 	Held int64
-	shape
-	why telemetry.Refusal // the counter of a task that is not executed
+	// Shape hashes what must agree in a batch, Length is the extent of the padded dimension
+	// and Elements the size of all inputs; batch.Runner.Measure sets them.
+	Shape    uint64
+	Length   int32
+	Elements int64
+	// Refusal is the counter of a task that ends without an execution.
+	Refusal telemetry.Refusal
+	// Seq is the task's position in a queue whose responses leave in order of arrival.
+	Seq uint64
+	// Host executes the task, when its model is decoupled. May be nil.
+	Host Host
+	// Solo is memory for the batch of a task that executes alone.
+	Solo Solo
 }
 
-// shape is what decides which tasks may share a batch.
-type shape struct {
-	key      uint64 // what must agree in a batch
-	length   int32  // the extent of the padded dimension
-	elements int64  // of all inputs, those of variable size counted once a row
+// Solo is a batch of one request.
+type Solo struct {
+	Batch   backends.Batch
+	Request [1]backends.Request
 }
 
 // TaskTrace is what a traced task records besides its result.
@@ -108,23 +116,6 @@ type TaskTrace struct {
 	Execution tracing.Execution
 }
 
-// queued is what a Queue needs of a task that it holds or executes.
-type queued struct {
-	host     *Queue // who executes it, when the model is decoupled
-	inst     backends.Instance
-	detached bool // inst has been freed, guarded by host's mu
-
-	parcel parcel  // of the list that this work is the first of
-	at     spot    // in the station's queue
-	line   *ticket // in the order of answers, nil when they leave as they come
-}
-
-// solo is the batch of a task that executes alone.
-type solo struct {
-	batch  backends.Batch
-	member [1]backends.Request
-}
-
 // Trace returns the trace of the task's request, nil when it is not traced.
 func (w *Task) Trace() *tracing.Trace {
 	if w.Traced == nil {
@@ -133,10 +124,10 @@ func (w *Task) Trace() *tracing.Trace {
 	return w.Traced.Trace
 }
 
-// Over returns why the work must not be executed any more: its client has gone, or its
-// deadline has passed at now; nil when neither is so.
+// Expired returns why the task must not be executed any more: its client has disconnected, or
+// its deadline has passed at now. It returns nil for a task that may execute.
 //
-// hot: looked at once per work before it executes.
+// hot: called once per task before it executes.
 func (w *Task) Expired(now int64) error {
 	if err := w.Ctx.Err(); err != nil {
 		if err == context.DeadlineExceeded { // never wrapped
@@ -150,39 +141,39 @@ func (w *Task) Expired(now int64) error {
 	return nil
 }
 
-// Next returns the work that follows in the list.
+// Next returns the task that follows in its list.
 func (w *Task) Next() *Task { return w.next }
 
-// List is a chain of works in order.
+// TaskList is a singly linked list of tasks. The zero value is empty. Copying it moves it:
+// only one copy may be used afterwards.
 //
-// One that is whole is a batch on its way: its works were executed together, in this
-// order, and all go on to the same node. It is enqueued as a unit and, where an
-// instance is free and the policy would take just these works, executed as one: their
-// tensors are neighbours in memory, which are joined without a copy. A queue takes it
-// apart, so that it may grow or be split by the rules of its model, and whoever adds
-// to it or takes from it makes it an ordinary list. To be whole is a hint: whoever
-// joins tensors looks at them.
+// A sealed list is a batch that stays together: its tasks were executed together, in this
+// order, and all go on to the same node. Where an instance is free and the policy would take
+// just these tasks, they execute as one batch again; their tensors are neighbours in memory,
+// which are joined without a copy. For example, four requests that the first model of a chain
+// batched reach the second as one sealed list of four. A queue may still split it or add to
+// it: Push and Pop unseal a list. The seal is a hint; gathering compares the tensors.
 type TaskList struct {
 	Head, tail *Task
 	n          int
-	whole      bool
+	sealed     bool
 }
 
-// Len returns the number of works.
+// Len returns the number of tasks.
 func (l *TaskList) Len() int { return l.n }
 
-// Whole reports whether the works are a batch that travels as a unit.
-func (l *TaskList) Whole() bool { return l.whole }
+// Sealed reports whether the tasks are a batch that stays together.
+func (l *TaskList) Sealed() bool { return l.sealed }
 
-// Seal makes the works, executed together and in row order, a unit. One work alone is
-// no batch.
-func (l *TaskList) Seal() { l.whole = l.n > 1 }
+// Seal marks the tasks, executed together and in row order, as a batch that stays together.
+// A list of one task is not sealed.
+func (l *TaskList) Seal() { l.sealed = l.n > 1 }
 
-// Unseal makes the works an ordinary list.
-func (l *TaskList) Unseal() { l.whole = false }
+// Unseal undoes Seal.
+func (l *TaskList) Unseal() { l.sealed = false }
 
-// rows returns the rows of all works.
-func (l *TaskList) rows() int32 {
+// Rows returns the rows of all tasks.
+func (l *TaskList) Rows() int32 {
 	n := int32(0)
 	for w := l.Head; w != nil; w = w.next {
 		n += w.Rows
@@ -190,19 +181,9 @@ func (l *TaskList) rows() int32 {
 	return n
 }
 
-// one reports whether all works have the same Completer.
-func (l *TaskList) one() bool {
-	for w := l.Head.next; w != nil; w = w.next {
-		if w.To != l.Head.To {
-			return false
-		}
-	}
-	return true
-}
-
-// Push appends one work that is in no list.
+// Push appends a task that is in no list.
 func (l *TaskList) Push(w *Task) {
-	w.next, l.whole = nil, false
+	w.next, l.sealed = nil, false
 	if l.tail == nil {
 		l.Head = w
 	} else {
@@ -212,13 +193,13 @@ func (l *TaskList) Push(w *Task) {
 	l.n++
 }
 
-// Pop removes and returns the first work, or nil.
+// Pop removes and returns the first task, or nil.
 func (l *TaskList) Pop() *Task {
 	w := l.Head
 	if w == nil {
 		return nil
 	}
-	l.Head, w.next, l.whole = w.next, nil, false
+	l.Head, w.next, l.sealed = w.next, nil, false
 	if l.Head == nil {
 		l.tail = nil
 	}
@@ -226,48 +207,9 @@ func (l *TaskList) Pop() *Task {
 	return w
 }
 
-// Completer takes finished works back.
-type Completer interface {
-	// Complete takes the works of one executed batch, in row order. It may stage
-	// further works on t. It must not block.
-	Complete(list TaskList, t *RunLoop)
-}
-
-// Responder is a Completer that takes the answers of a decoupled model as they come.
-type Responder interface {
-	Completer
-	// Respond moves one answer of w to its client, while w goes on executing; out are
-	// the outputs in the model's order, params the answer's parameters, borrowed. It
-	// waits while the client is behind, and fails when the client has gone.
-	Respond(w *Task, out []tensor.Tensor, params infer.Params, final bool) error
-}
-
-// Failer is a Responder whose clients learn of a failure while the batch is still executed.
-type Failer interface {
-	Responder
-	// Fail sends err to the client of w, which completes later with the same error; final says that no response follows.
-	Fail(w *Task, err error, final bool)
-}
-
-// Complete hands a batch back, in one call per run of works with the same Completer.
-// A batch of one Completer stays whole.
-func Complete(list TaskList, t *RunLoop) {
-	if list.Head == nil {
-		return
-	}
-	if list.one() {
-		list.Head.To.Complete(list, t)
-		return
-	}
-	var part TaskList
-	for w := list.Pop(); w != nil; w = list.Pop() {
-		if part.Head != nil && part.Head.To != w.To {
-			part.Head.To.Complete(part, t)
-			part = TaskList{}
-		}
-		part.Push(w)
-	}
-	if part.Head != nil {
-		part.Head.To.Complete(part, t)
+// Stamp sets the time at which the tasks were enqueued.
+func (l *TaskList) Stamp(now int64) {
+	for w := l.Head; w != nil; w = w.next {
+		w.Enqueued = now
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
-// Workers is a pool of goroutines that run what callers leave behind. Workers start
-// when they are first needed, park when nothing is ready and stay as long as there
-// is room for them.
+// Workers is a pool of goroutines that execute what callers do not. Workers start when they
+// are first needed, park when nothing is ready and stay as long as there is room for them. It
+// is safe for concurrent use.
 type Workers struct {
 	mu      sync.Mutex
 	parked  []*worker // guarded by mu
-	waiting []kick    // kicks beyond the limit, guarded by mu
+	waiting []job     // jobs beyond the limit, guarded by mu
 	started int       // guarded by mu
 	limit   int       // guarded by mu
 	closed  bool      // guarded by mu
@@ -26,36 +26,33 @@ type Workers struct {
 }
 
 type worker struct {
-	in   chan kick
-	turn *RunLoop
+	in   chan job
+	loop *RunLoop
 }
 
-// kick tells a worker what to help, and how long to wait before.
-type kick struct {
+// job is a call of Help after a delay.
+type job struct {
 	to    Scheduler
 	after time.Duration
 }
 
-// NewWorkers returns an empty pool; every Station reserves room for its instances.
+// NewWorkers returns an empty pool. Every scheduler reserves room for its instances.
 func NewWorkers() *Workers { return &Workers{} }
 
-// Recover has a worker that panics log that and go on with the next task, where otherwise the process would end. What the
-// task held may stay taken: one model may hang, the others serve. It must be called before the first Kick.
+// Recover has a worker that panics log the panic and go on with its next job; without it a panic
+// ends the process. Resources that the job held may stay held: one model may hang while the
+// others serve. It must be called before the first Go.
 func (p *Workers) Recover(log *slog.Logger) { p.log = log }
 
-// Reserve raises the number of workers by n: one for each instance that may execute,
-// and one while a worker waits for something that needs none. What waits for a worker
-// starts at once.
-// A negative n gives room back, and the workers beyond it end when they have nothing
-// to do.
+// Reserve raises the limit of workers by n: one for each instance that may execute, and one for
+// each worker that waits for something else. Waiting jobs start at once. A negative n lowers
+// the limit; workers beyond it end when they are idle.
 func (p *Workers) Reserve(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limit += n
 	for p.started < p.limit && len(p.waiting) > 0 && !p.closed {
-		k := p.waiting[0]
-		p.waiting = append(p.waiting[:0], p.waiting[1:]...)
-		p.start(k)
+		p.start(p.first())
 	}
 	for p.started > p.limit && len(p.parked) > 0 {
 		last := len(p.parked) - 1
@@ -65,18 +62,25 @@ func (p *Workers) Reserve(n int) {
 	}
 }
 
-// Kick has a worker help s. It never blocks.
+// first removes and returns the first waiting job; mu is held.
+func (p *Workers) first() job {
+	k := p.waiting[0]
+	p.waiting = append(p.waiting[:0], p.waiting[1:]...)
+	return k
+}
+
+// Go has a worker call s.Help. It never blocks.
 //
 // hot: one short lock; a goroutine starts only while the pool grows.
-func (p *Workers) Kick(s Scheduler) { p.KickAfter(s, 0) }
+func (p *Workers) Go(s Scheduler) { p.GoAfter(s, 0) }
 
-// KickAfter has a worker help s when d has passed. The worker sleeps in the kernel:
-// the runtime's timers fire up to a millisecond late in an idle process, ten times
-// the queue delays that people configure. Longer waits are for the runtime's timers.
-func (p *Workers) KickAfter(s Scheduler, d time.Duration) {
+// GoAfter has a worker call s.Help when d has passed. The worker sleeps in the kernel, because
+// the runtime's timers fire up to a millisecond late in an idle process, which is ten times a
+// usual queue delay. Use a time.Timer for long waits.
+func (p *Workers) GoAfter(s Scheduler, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := kick{to: s, after: d}
+	k := job{to: s, after: d}
 	switch n := len(p.parked); {
 	case p.closed:
 	case n > 0:
@@ -91,9 +95,9 @@ func (p *Workers) KickAfter(s Scheduler, d time.Duration) {
 }
 
 // start starts a worker; mu is held.
-func (p *Workers) start(k kick) {
+func (p *Workers) start(k job) {
 	p.started++
-	w := &worker{in: make(chan kick, 1), turn: NewRunLoop(p)}
+	w := &worker{in: make(chan job, 1), loop: NewRunLoop(p)}
 	w.in <- k
 	p.wg.Go(func() { p.run(w) })
 }
@@ -108,24 +112,24 @@ func (p *Workers) run(w *worker) {
 	}
 }
 
-// help runs what s has ready, and what that makes ready.
+// help executes what s has ready, and what becomes ready through that.
 func (p *Workers) help(w *worker, s Scheduler) {
 	if p.log != nil {
 		defer p.recovered(w)
 	}
-	w.turn.Ready(s)
-	w.turn.run()
+	w.loop.Ready(s)
+	w.loop.run()
 }
 
 // recovered, when deferred, logs a panic and drops what the worker had collected.
 func (p *Workers) recovered(w *worker) {
 	if v := recover(); v != nil {
 		_ = recovery.Report(v, p.log, "a worker of the scheduler")
-		w.turn = NewRunLoop(p)
+		w.loop = NewRunLoop(p)
 	}
 }
 
-// sleep waits for d; the signals that the runtime preempts with do not cut it short.
+// sleep waits for d. The runtime's preemption signals do not cut it short.
 func sleep(d time.Duration) {
 	if d <= 0 {
 		return
@@ -135,26 +139,24 @@ func sleep(d time.Duration) {
 	}
 }
 
-// next returns a waiting kick, or parks w and returns none.
-func (p *Workers) next(w *worker) kick {
+// next returns a waiting job, or parks w and returns none.
+func (p *Workers) next(w *worker) job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiting) > 0 {
-		k := p.waiting[0]
-		p.waiting = append(p.waiting[:0], p.waiting[1:]...)
-		return k
+		return p.first()
 	}
 	if p.closed || p.started > p.limit {
 		p.started--
 		close(w.in)
-		return kick{}
+		return job{}
 	}
 	p.parked = append(p.parked, w)
-	return kick{}
+	return job{}
 }
 
-// Close stops the workers and waits for them. Every scheduler is drained before.
-// Safe to call twice.
+// Close stops the workers and waits for them. Every scheduler must be drained before. Further
+// calls do nothing.
 func (p *Workers) Close() {
 	p.mu.Lock()
 	p.closed = true

@@ -37,13 +37,13 @@ func TestKicksBeyondTheLimit(t *testing.T) {
 	const kicks = 50
 	entered, leave, all := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var running, n atomic.Int32
-	p.Kick(kicked(func() {
+	p.Go(kicked(func() {
 		close(entered)
 		<-leave
 	}))
 	<-entered
 	for range kicks {
-		p.Kick(kicked(func() {
+		p.Go(kicked(func() {
 			if running.Add(1) > 1 {
 				t.Error("more workers than the limit")
 			}
@@ -71,7 +71,7 @@ func TestWorkerStandsIn(t *testing.T) {
 	p := scheduler.NewWorkers()
 	p.Reserve(1)
 	entered, waits, other, over := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	p.Kick(kicked(func() {
+	p.Go(kicked(func() {
 		close(entered)
 		<-waits
 		p.Reserve(1)
@@ -80,7 +80,7 @@ func TestWorkerStandsIn(t *testing.T) {
 		close(over)
 	}))
 	<-entered
-	p.Kick(kicked(func() { close(other) }))
+	p.Go(kicked(func() { close(other) }))
 	close(waits)
 	<-over
 	p.Close()
@@ -94,7 +94,7 @@ func TestWorkersGrow(t *testing.T) {
 	p.Reserve(2)
 	arrived, leave := make(chan struct{}), make(chan struct{})
 	for range 3 {
-		p.Kick(kicked(func() {
+		p.Go(kicked(func() {
 			arrived <- struct{}{}
 			<-leave
 		}))
@@ -114,20 +114,20 @@ func TestCloseRunsWhatWaits(t *testing.T) {
 	p.Reserve(1)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var n atomic.Int32
-	p.Kick(kicked(func() {
+	p.Go(kicked(func() {
 		close(entered)
 		<-leave
 	}))
 	<-entered
 	for range 3 {
-		p.Kick(kicked(func() { n.Add(1) }))
+		p.Go(kicked(func() { n.Add(1) }))
 	}
 	close(leave)
 	p.Close()
 	if got := n.Load(); got != 3 {
 		t.Errorf("%d of 3 kicks were followed", got)
 	}
-	p.Kick(kicked(func() { t.Error("a closed pool helps") }))
+	p.Go(kicked(func() { t.Error("a closed pool helps") }))
 }
 
 func TestKickAfter(t *testing.T) {
@@ -137,7 +137,7 @@ func TestKickAfter(t *testing.T) {
 	const wait = 500 * time.Microsecond
 	came := make(chan int64)
 	began := telemetry.Now()
-	p.KickAfter(kicked(func() { came <- telemetry.Now() }), wait)
+	p.GoAfter(kicked(func() { came <- telemetry.Now() }), wait)
 	if took := time.Duration(<-came - began); took < wait {
 		t.Errorf("kicked after %v, want at least %v", took, wait)
 	}
@@ -155,7 +155,7 @@ func TestTurnHandsOver(t *testing.T) {
 	turn.Ready(one)
 	turn.Ready(two)
 	turn.Ready(one) // does not count twice: nobody would be there to meet
-	turn.Lend(func() bool { return false })
+	turn.RunUntil(func() bool { return false })
 	p.Close()
 }
 
@@ -174,12 +174,12 @@ func TestRoomGivenBack(t *testing.T) {
 			met.Wait() // so there are two of them
 			over.Done()
 		}
-		p.Kick(kicked(meet))
-		p.Kick(kicked(meet))
+		p.Go(kicked(meet))
+		p.Go(kicked(meet))
 		p.Reserve(-2)
-		p.Kick(kicked(func() { over.Done() }))
+		p.Go(kicked(func() { over.Done() }))
 		p.Reserve(1) // for what nobody may have been left to do
-		p.Kick(kicked(func() {}))
+		p.Go(kicked(func() {}))
 		over.Wait()
 		p.Reserve(-1)
 	}
@@ -193,9 +193,9 @@ func TestWorkerPanics(t *testing.T) {
 	p := scheduler.NewWorkers()
 	p.Recover(slog.New(slog.NewTextHandler(&lines, nil)))
 	p.Reserve(1)
-	p.Kick(kicked(func() { panic("no such defect") }))
+	p.Go(kicked(func() { panic("no such defect") }))
 	after := make(chan struct{})
-	p.Kick(kicked(func() { close(after) }))
+	p.Go(kicked(func() { close(after) }))
 	<-after
 	p.Close()
 	for _, want := range []string{"level=ERROR", `panic="no such defect"`, "scheduler_test.TestWorkerPanics"} {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/steps"
 )
 
@@ -39,7 +39,7 @@ func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, 
 	}
 	given := map[string]string{}
 	for key, p := range s.Config.GetParameters() {
-		if !scheduler.IsPaddingParam(key) {
+		if !batch.IsPaddingParam(key) {
 			given[key] = p.GetStringValue()
 		}
 	}

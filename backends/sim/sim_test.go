@@ -19,6 +19,8 @@ import (
 	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/queue"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
@@ -37,7 +39,7 @@ func (everything) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.D
 // site is a bench whose model is at a simulated device.
 type site struct {
 	*schedtest.Bench
-	mover   *scheduler.Mover
+	mover   *batch.Mover
 	device  *simdev.Device
 	station scheduler.Scheduler
 }
@@ -50,11 +52,11 @@ func newSite(t *testing.T, sig *config.Signature, params map[string]string, m sc
 		t.Fatal(err)
 	}
 	places := tensor.NewPlaces(b.Alloc)
-	s := &site{Bench: b, mover: scheduler.NewMover(places), device: machine.Devices()[0]}
+	s := &site{Bench: b, mover: batch.NewMover(places), device: machine.Devices()[0]}
 	if err := places.Add(s.device); err != nil {
 		t.Fatal(err)
 	}
-	pad, err := scheduler.NewPadding(sig, params)
+	pad, err := batch.NewPadding(sig, params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +64,8 @@ func newSite(t *testing.T, sig *config.Signature, params map[string]string, m sc
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.station = scheduler.NewQueue(scheduler.QueueSettings{
-		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
+	s.station = queue.New(queue.Settings{
+		Runner: batch.NewRunner(batch.Settings{
 			Signature: sig, Stats: b.Stats, Alloc: b.Alloc, Padding: pad, Log: slog.New(slog.DiscardHandler), Mover: s.mover,
 		}),
 		Policy: everything{}, Instances: []backends.Instance{inst}, Workers: b.Workers,
@@ -104,10 +106,10 @@ func (s *site) run(t *testing.T, jobs ...*schedtest.Job) {
 			if o := &j.Out[i]; o.DType != tensor.Bytes && o.Buf.Place() != s.device.Place() {
 				t.Errorf("output %d is at %s", i, o.Buf.Place())
 			}
-			if err := s.mover.ToHost(&j.Out[i], scheduler.Note{Ledger: &s.Stats.Moves, Tensor: "out", Reason: telemetry.ForResponse}); err != nil {
+			if err := s.mover.ToHost(&j.Out[i], batch.Note{Ledger: &s.Stats.Moves, Tensor: "out", Reason: telemetry.ForResponse}); err != nil {
 				t.Fatal(err)
 			}
-			if err := scheduler.Arrived(&j.Out[i]); err != nil {
+			if err := batch.Arrived(&j.Out[i]); err != nil {
 				t.Fatal(err)
 			}
 		}

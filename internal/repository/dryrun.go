@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/direct"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 	"github.com/tutti-server/tutti/scheduler/sequence"
@@ -42,7 +43,7 @@ func (r *Repository) newDryRun(f *folder, v *version, inst backends.Instance, to
 	stats := &telemetry.Model{Name: v.sig.Model, Version: v.sig.Version}
 	x := &dryRun{sequences: v.cfg.GetSequenceBatching() != nil}
 	own := instances{{inst: borrowedInstance{inst}}}
-	runner := scheduler.NewRunner(scheduler.RunnerSettings{
+	runner := batch.NewRunner(batch.Settings{
 		Signature: v.sig, Stats: stats, Alloc: r.s.Alloc, Padding: v.padding, Log: r.s.Log, Mover: r.mover,
 	})
 	switch {

@@ -22,6 +22,7 @@ import (
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // version is one loaded version of a model.
@@ -42,7 +43,7 @@ type version struct {
 	// queue and model are nil for an ensemble. inner is queue without the response cache.
 	queue, inner scheduler.Scheduler
 	model        backends.Model
-	padding      *scheduler.Padding // nil: no padding
+	padding      *batch.Padding // nil: no padding
 	// places are those of the instances at load. Nil: the host.
 	places []tensor.Place
 	// holders counts the versions that share model.

@@ -22,6 +22,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/device"
 )
 
@@ -118,7 +119,7 @@ type Repository struct {
 	source   source
 	workers  *scheduler.Workers
 	places   *tensor.Places
-	mover    *scheduler.Mover
+	mover    *batch.Mover
 	arbiter  *device.Arbiter
 	catalog  atomic.Pointer[snapshot]
 	openErr  error             // why the repository could not be opened; set before anything is served
@@ -164,7 +165,7 @@ func Open(ctx context.Context, s Settings) (*Repository, error) {
 		changes: make(changeLock, 1), opened: map[string]backends.Backend{}, seen: map[string]uint64{}, stop: func() {},
 	}
 	r.places = tensor.NewPlaces(s.Alloc)
-	r.mover = scheduler.NewMover(r.places)
+	r.mover = batch.NewMover(r.places)
 	r.workers.Recover(s.Log)
 	s.Metrics.Pinned(r.places.PinnedUsage)
 	r.catalog.Store(newSnapshot(map[string]*model{}, false))

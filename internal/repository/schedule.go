@@ -8,6 +8,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/cached"
 	"github.com/tutti-server/tutti/scheduler/direct"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
@@ -45,11 +46,11 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 	for key, p := range f.cfg.GetParameters() {
 		params[key] = p.GetStringValue()
 	}
-	padding, err := scheduler.NewPadding(v.sig, params)
+	padding, err := batch.NewPadding(v.sig, params)
 	if err != nil {
 		return nil, err
 	}
-	runner := scheduler.NewRunner(scheduler.RunnerSettings{
+	runner := batch.NewRunner(batch.Settings{
 		Signature: v.sig, Stats: v.stats, Alloc: r.s.Alloc, Padding: padding, Log: r.s.Log, Mover: r.mover, Native: native(v),
 	})
 	batches := v.cfg.GetDynamicBatching() != nil
@@ -76,7 +77,7 @@ func (r *Repository) newQueue(ctx context.Context, f *folder, v *version) (sched
 
 // queueFor prepares the instances and makes the scheduler for them.
 func (r *Repository) queueFor(
-	ctx context.Context, f *folder, v *version, runner *scheduler.Runner, rules *dynamic.Rules, batches bool,
+	ctx context.Context, f *folder, v *version, runner *batch.Runner, rules *dynamic.Rules, batches bool,
 ) (scheduler.Scheduler, error) {
 	inline := r.inline(v, batches)
 	if !inline {

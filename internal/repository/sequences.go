@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 	"github.com/tutti-server/tutti/scheduler/sequence"
 )
@@ -28,9 +29,9 @@ func (r *Repository) sequenceSettings(f *folder, v *version, stats *telemetry.Mo
 	rules := sequence.RulesOf(v.cfg)
 	return sequence.Settings{
 		Config: v.cfg, Signature: v.full, Public: v.sig, Rules: rules, Policy: oldestPolicy(v.cfg),
-		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
+		Runner: batch.NewRunner(batch.Settings{
 			Signature: v.full, Stats: stats, Alloc: r.s.Alloc, Log: r.s.Log, Mover: r.mover, Once: true, Iterative: rules.Iterative,
-			Over: sequence.Over(v.cfg, v.full), Native: native(v),
+			InPlace: sequence.InPlace(v.cfg, v.full), Native: native(v),
 		}),
 		Stats: stats, Alloc: r.s.Alloc, Instances: active.backends(), Gates: active.limiters(), Workers: r.workers, Log: r.s.Log,
 		ReadFile: func(name string) ([]byte, error) { return readBelow(f.dir, filepath.Join(stateFolder, name)) },

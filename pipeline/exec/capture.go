@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // The recorder of a captured request receives the request's tensors and those of every step,
@@ -160,7 +161,7 @@ func (r *run) capture(f tracing.Film, e tracing.Edge, wave int32, t *tensor.Tens
 		if r.x.mover.Idle() || r.x.stats == nil {
 			err = status.Errorf(status.Unavailable, "tensor '%s' is at %s, from where nothing copies it", e.Tensor, c.Buf.Place())
 		} else {
-			err = r.x.mover.ToHost(&c, scheduler.Note{Ledger: &r.x.stats.Moves, Tensor: e.Tensor, Reason: telemetry.ForCapture, Trace: r.req.Trace})
+			err = r.x.mover.ToHost(&c, batch.Note{Ledger: &r.x.stats.Moves, Tensor: e.Tensor, Reason: telemetry.ForCapture, Trace: r.req.Trace})
 		}
 	}
 	if err != nil {

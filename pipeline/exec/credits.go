@@ -107,7 +107,7 @@ func (c *credits) sweep() {
 		w.Run.(*run).cancelTask(w, t) //nolint:errcheck,forcetypeassert // set by newRun
 	}
 	t.Dispatch()
-	t.Leave()
+	t.Finish()
 }
 
 // takeCancelled removes those tasks from the queue.

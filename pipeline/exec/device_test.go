@@ -8,14 +8,14 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // site is a simulated device that models of a bench run at.
 type site struct {
 	tb      testing.TB
 	device  *simdev.Device
-	mover   *scheduler.Mover
+	mover   *batch.Mover
 	mixed   bool
 	models  int
 	opened  []backends.Instance
@@ -32,7 +32,7 @@ func newSite(tb testing.TB, b *bench, mixed bool) *site {
 		tb.Fatal(err)
 	}
 	places := tensor.NewPlaces(b.alloc)
-	s := &site{tb: tb, device: m.Devices()[0], mover: scheduler.NewMover(places), mixed: mixed}
+	s := &site{tb: tb, device: m.Devices()[0], mover: batch.NewMover(places), mixed: mixed}
 	if err := places.Add(s.device); err != nil {
 		tb.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func (b *bench) placed(list ...backends.Instance) []backends.Instance {
 	return b.site.wrap(b, list)
 }
 
-func (b *bench) mover() *scheduler.Mover {
+func (b *bench) mover() *batch.Mover {
 	if b.site == nil {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tutti-server/tutti/pipeline/exec"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/direct"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
@@ -112,8 +113,8 @@ func newHostBench(tb testing.TB) *bench {
 	return b
 }
 
-func (b *bench) runner(sig *config.Signature) *scheduler.Runner {
-	return scheduler.NewRunner(scheduler.RunnerSettings{
+func (b *bench) runner(sig *config.Signature) *batch.Runner {
+	return batch.NewRunner(batch.Settings{
 		Signature: sig, Stats: b.stats(sig.Model), Alloc: b.alloc, Log: slog.New(slog.DiscardHandler), Mover: b.mover(),
 	})
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // Executor executes one plan. It implements infer.Inferer for requests that name its model
@@ -39,7 +40,7 @@ type Executor struct {
 	plan    *plan.Plan
 	targets []scheduler.Scheduler // one per node
 	stats   *telemetry.Model
-	mover   *scheduler.Mover
+	mover   *batch.Mover
 	tracer  *tracing.Tracer
 	log     *slog.Logger // may be nil
 	workers *scheduler.Workers
@@ -98,7 +99,7 @@ type Settings struct {
 	Stats   *telemetry.Model
 	Workers *scheduler.Workers
 	// Mover is nil where there are no devices.
-	Mover *scheduler.Mover
+	Mover *batch.Mover
 	// Tracer receives failed requests that were not sampled. Optional.
 	Tracer *tracing.Tracer
 	// Log receives, at the debug level, the outputs that an ensemble's steps left out of a
@@ -224,9 +225,9 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 	r.start()
 	r.loop.Dispatch()
 	if async {
-		r.loop.Leave()
+		r.loop.Finish()
 	} else {
-		r.loop.Lend(r.isDone)
+		r.loop.RunUntil(r.isDone)
 	}
 	r.release()
 }
@@ -255,7 +256,7 @@ func (x *Executor) Fail(task *scheduler.Task, err error, final bool) {
 //
 // hot: no allocation in the steady state.
 func (*Executor) Complete(list scheduler.TaskList, loop *scheduler.RunLoop) {
-	whole := list.Whole()
+	whole := list.Sealed()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		r := w.Run.(*run) //nolint:errcheck,forcetypeassert // set by newRun
 		r.complete(w, loop)

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/pipeline/plan"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // finish ends a run without active tasks. A client that waits in a Call sends the response
@@ -183,10 +184,10 @@ func (r *run) copyToHost(resp *infer.Response) error {
 	}
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]
-		if err := m.ToHost(&o.Tensor, scheduler.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse, Trace: r.req.Trace}); err != nil {
+		if err := m.ToHost(&o.Tensor, batch.Note{Ledger: &r.x.stats.Moves, Tensor: o.Name, Reason: telemetry.ForResponse, Trace: r.req.Trace}); err != nil {
 			return r.copyError(o.Name, err)
 		}
-		late = late || scheduler.Late(&o.Tensor)
+		late = late || batch.Late(&o.Tensor)
 	}
 	if late {
 		r.x.workers.Reserve(1)
@@ -194,7 +195,7 @@ func (r *run) copyToHost(resp *infer.Response) error {
 	}
 	for i := range resp.Outputs {
 		o := &resp.Outputs[i]
-		if err := scheduler.Arrived(&o.Tensor); err != nil {
+		if err := batch.Arrived(&o.Tensor); err != nil {
 			return r.copyError(o.Name, err)
 		}
 	}

@@ -136,7 +136,7 @@ func (r *run) startSubRun(task *scheduler.Task, out []tensor.Tensor, params infe
 	c.loop.Tick(0)
 	c.startSegment(c.loop)
 	c.loop.Dispatch()
-	c.loop.Leave()
+	c.loop.Finish()
 	c.release()
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // traceStart records that a traced request begins.
@@ -52,11 +53,11 @@ func (r *run) traceTensor(output bool, node, wave int32, name string, x *tensor.
 	}
 	t := x.Retain()
 	defer t.Release()
-	err := scheduler.Arrived(&t)
+	err := batch.Arrived(&t)
 	if t.Buf.Place().Kind == tensor.Device {
-		err = r.x.mover.ToHost(&t, scheduler.Note{Ledger: &telemetry.Ledger{}, Tensor: name})
+		err = r.x.mover.ToHost(&t, batch.Note{Ledger: &telemetry.Ledger{}, Tensor: name})
 		if err == nil {
-			err = scheduler.Arrived(&t)
+			err = batch.Arrived(&t)
 		}
 	}
 	if err == nil {

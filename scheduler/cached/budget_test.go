@@ -39,7 +39,7 @@ func round(tb testing.TB, c func(b *schedtest.Bench) cache.Cache) (once, done fu
 		t.Tick(0)
 		t.Stage(s, w)
 		t.Dispatch()
-		t.Lend(never)
+		t.RunUntil(never)
 	}
 	return once, func() {
 		in.Release()

@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/internal/tracing"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // Settings are what New is given.
@@ -25,7 +26,7 @@ type Settings struct {
 	Stats    *telemetry.Model
 	Workers  *scheduler.Workers
 	// Mover is nil where there are no devices; with one the Signature is the model's.
-	Mover     *scheduler.Mover
+	Mover     *batch.Mover
 	Signature *config.Signature
 
 	_ struct{}
@@ -37,7 +38,7 @@ type Scheduler struct {
 	cache   cache.Cache
 	stats   *telemetry.Model
 	workers *scheduler.Workers
-	mover   *scheduler.Mover
+	mover   *batch.Mover
 	sig     *config.Signature
 	hashers *cache.Hashers
 	remote  bool
@@ -134,7 +135,7 @@ func (c *Scheduler) Help(t *scheduler.RunLoop) bool {
 		return false
 	}
 	if more {
-		c.workers.Kick(c)
+		c.workers.Go(c)
 	}
 	var found, rest scheduler.TaskList
 	c.look(w, &found, &rest, t)
@@ -284,13 +285,13 @@ func (c *Scheduler) home(w *scheduler.Task) bool {
 		return true
 	}
 	for i := range w.Out {
-		note := scheduler.Note{Ledger: &c.stats.Moves, Tensor: c.sig.Outputs[i].Name, Reason: telemetry.ForResponse}
+		note := batch.Note{Ledger: &c.stats.Moves, Tensor: c.sig.Outputs[i].Name, Reason: telemetry.ForResponse}
 		if c.mover.ToHost(&w.Out[i], note) != nil {
 			return false
 		}
 	}
 	for i := range w.Out {
-		if scheduler.Arrived(&w.Out[i]) != nil {
+		if batch.Arrived(&w.Out[i]) != nil {
 			return false
 		}
 	}

@@ -18,7 +18,7 @@ func (c *Scheduler) sweepLater() {
 	case c.swept || c.closed:
 		return
 	case c.broom == nil:
-		c.broom = time.AfterFunc(sweepEvery, func() { c.workers.Kick(sweep{c}) })
+		c.broom = time.AfterFunc(sweepEvery, func() { c.workers.Go(sweep{c}) })
 	default:
 		c.broom.Reset(sweepEvery)
 	}

@@ -93,11 +93,11 @@ func (a *Arbiter) queue(g *Limiter) *Limiter {
 	return a.serve()
 }
 
-// Again is Leave and Enter at once: the instance is in line before what it gave back
+// Reacquire is Leave and Enter at once: the instance is in line before what it gave back
 // goes to another.
 //
 // hot: one lock, no allocation.
-func (g *Limiter) Again() bool {
+func (g *Limiter) Reacquire() bool {
 	a := g.arbiter
 	a.mu.Lock()
 	a.release(g)

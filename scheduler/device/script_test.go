@@ -97,7 +97,7 @@ func (s *stage) do(t *testing.T, words []string) string {
 		s.groups[words[1]].Gates[0].Release()
 		return strings.Join(s.let, " ")
 	case "again":
-		if s.groups[words[1]].Gates[0].Again() {
+		if s.groups[words[1]].Gates[0].Reacquire() {
 			s.let = append(s.let, words[1])
 		}
 		return strings.Join(s.let, " ")
@@ -169,7 +169,7 @@ func (s *stage) busy(t *testing.T, names []string, n int) string {
 		first := in[0]
 		in = in[1:]
 		count[first]++
-		if s.groups[first].Gates[0].Again() {
+		if s.groups[first].Gates[0].Reacquire() {
 			in = append(in, first)
 		}
 	}

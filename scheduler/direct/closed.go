@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // Closed is the scheduler of a model without an instance that takes requests.
 type Closed struct {
-	runner  *scheduler.Runner
+	runner  *batch.Runner
 	why     error
 	pending scheduler.Pending
 }
@@ -19,7 +20,7 @@ var (
 )
 
 // NewClosed returns a scheduler that fails every work with why.
-func NewClosed(runner *scheduler.Runner, why error) *Closed {
+func NewClosed(runner *batch.Runner, why error) *Closed {
 	return &Closed{runner: runner, why: why}
 }
 

@@ -8,11 +8,13 @@ import (
 
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
+	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
 // Settings are what New and NewInline are given.
 type Settings struct {
-	Runner *scheduler.Runner
+	Runner *batch.Runner
 	// Instances move to the scheduler. NewInline uses one.
 	Instances []backends.Instance
 	// Gates are those of the instances, nil for none. NewInline uses none.
@@ -27,7 +29,7 @@ type Settings struct {
 // New returns a scheduler that executes requests one by one, as many at a time as
 // there are instances.
 func New(s Settings) scheduler.Scheduler {
-	return scheduler.NewQueue(scheduler.QueueSettings{
+	return queue.New(queue.Settings{
 		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Limiters: s.Gates, Shared: s.Shared, Workers: s.Workers,
 	})
 }
@@ -42,7 +44,7 @@ func (oldest) Decide(_ int64, _ scheduler.View, scratch []int32) scheduler.Decis
 
 // Inline runs work on the goroutine that brings it.
 type Inline struct {
-	runner  *scheduler.Runner
+	runner  *batch.Runner
 	inst    backends.Instance
 	pending scheduler.Pending
 }
@@ -74,7 +76,7 @@ func (i *Inline) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 // executed one after the other.
 func (i *Inline) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	n := list.Len()
-	if !i.runner.RunWhole(i.inst, &list, t) {
+	if !i.runner.RunSealed(i.inst, &list, t) {
 		list = i.separately(list, t)
 	}
 	i.pending.Add(-n)
@@ -83,7 +85,7 @@ func (i *Inline) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 
 // separately executes every work by itself, and keeps a batch one that was one.
 func (i *Inline) separately(list scheduler.TaskList, t *scheduler.RunLoop) (done scheduler.TaskList) {
-	whole := list.Whole()
+	whole := list.Sealed()
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		var one scheduler.TaskList
 		one.Push(w)

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
 // TestDecisions checks what holds for every decision on random queues: a batch has
@@ -98,7 +99,7 @@ func TestRulesOf(t *testing.T) {
 			})}, false,
 			dynamic.Rules{
 				MaxBatch: 1, MaxElements: 1<<63 - 1, Ordered: true,
-				Levels: scheduler.Levels{Policy: scheduler.QueuePolicy{MaxSize: 4}},
+				Levels: queue.Levels{Policy: queue.Policy{MaxSize: 4}},
 			},
 		},
 		{
@@ -109,9 +110,9 @@ func TestRulesOf(t *testing.T) {
 					1: {}, 3: {TimeoutAction: modelconfig.ModelQueuePolicy_DELAY, DefaultTimeoutMicroseconds: 1<<64 - 1},
 				},
 			})}, false,
-			dynamic.Rules{MaxBatch: 2, MaxElements: 1<<63 - 1, Levels: scheduler.Levels{
-				Count: 3, Default: 2, Policy: scheduler.QueuePolicy{Timeout: 7 * time.Microsecond, Override: true},
-				Own: map[uint64]scheduler.QueuePolicy{1: {}, 3: {Timeout: (1<<63 - 1) / 1000 * 1000, Delay: true}},
+			dynamic.Rules{MaxBatch: 2, MaxElements: 1<<63 - 1, Levels: queue.Levels{
+				Count: 3, Default: 2, Policy: queue.Policy{Timeout: 7 * time.Microsecond, Override: true},
+				Policies: map[uint64]queue.Policy{1: {}, 3: {Timeout: (1<<63 - 1) / 1000 * 1000, Delay: true}},
 			}},
 		},
 	} {

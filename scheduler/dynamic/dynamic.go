@@ -18,11 +18,13 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
+	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
 // Settings are what New is given.
 type Settings struct {
-	Runner    *scheduler.Runner
+	Runner    *batch.Runner
 	Rules     Rules
 	Instances []backends.Instance
 	Gates     []scheduler.Limiter // of the instances, nil for none
@@ -38,9 +40,9 @@ type Settings struct {
 
 // New returns a scheduler that batches by s.Rules.
 func New(s Settings) scheduler.Scheduler {
-	return scheduler.NewQueue(scheduler.QueueSettings{
+	return queue.New(queue.Settings{
 		Runner: s.Runner, Policy: s.Rules.Policy(), Instances: s.Instances, Limiters: s.Gates, Shared: s.Shared, Workers: s.Workers,
-		Levels: s.Rules.Levels, Ordered: s.Rules.Ordered, Look: s.Rules.look(), Hold: s.Hold,
+		Levels: s.Rules.Levels, Ordered: s.Rules.Ordered, Window: s.Rules.window(), Hold: s.Hold,
 	})
 }
 
@@ -58,7 +60,7 @@ type Rules struct {
 	// work may exceed it.
 	MaxElements int64
 	// Levels are the priority levels and what may wait in each.
-	Levels scheduler.Levels
+	Levels queue.Levels
 	// Ordered has answers leave in the order in which the requests came.
 	Ordered bool
 }
@@ -88,8 +90,8 @@ const (
 	mostLooked = 512
 )
 
-// look returns how many works of one shape the policy has to see.
-func (r *Rules) look() int {
+// window returns how many works of one shape the policy has to see.
+func (r *Rules) window() int {
 	if r.Padded {
 		return min(max(int(r.MaxBatch), fewest), mostLooked)
 	}
@@ -127,23 +129,23 @@ func RulesOf(cfg *modelconfig.ModelConfig, padded bool) (Rules, error) {
 }
 
 // levelsOf reads the priority levels; a level without a policy has the default one.
-func levelsOf(d *modelconfig.ModelDynamicBatching) scheduler.Levels {
-	l := scheduler.Levels{Count: d.GetPriorityLevels(), Policy: policyOf(d.GetDefaultQueuePolicy())}
+func levelsOf(d *modelconfig.ModelDynamicBatching) queue.Levels {
+	l := queue.Levels{Count: d.GetPriorityLevels(), Policy: policyOf(d.GetDefaultQueuePolicy())}
 	if l.Count == 0 {
 		return l
 	}
 	l.Default = d.GetDefaultPriorityLevel()
 	for number, p := range d.GetPriorityQueuePolicy() {
-		if l.Own == nil {
-			l.Own = map[uint64]scheduler.QueuePolicy{}
+		if l.Policies == nil {
+			l.Policies = map[uint64]queue.Policy{}
 		}
-		l.Own[number] = policyOf(p)
+		l.Policies[number] = policyOf(p)
 	}
 	return l
 }
 
-func policyOf(p *modelconfig.ModelQueuePolicy) scheduler.QueuePolicy {
-	return scheduler.QueuePolicy{
+func policyOf(p *modelconfig.ModelQueuePolicy) queue.Policy {
+	return queue.Policy{
 		MaxSize:  int(p.GetMaxQueueSize()),
 		Timeout:  micros(p.GetDefaultTimeoutMicroseconds()),
 		Override: p.GetAllowTimeoutOverride(),

@@ -9,6 +9,7 @@ import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/queue"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
@@ -28,8 +29,8 @@ func TestContract(t *testing.T) {
 		"delay":      {MaxBatch: 8, Delay: 100 * time.Microsecond},
 		"long delay": {MaxBatch: 8, Delay: 3 * time.Millisecond},
 		"ordered":    {MaxBatch: 8, Ordered: true},
-		"levels":     {MaxBatch: 8, Levels: scheduler.Levels{Count: 3, Default: 2}},
-		"timeouts":   {MaxBatch: 8, Levels: scheduler.Levels{Policy: scheduler.QueuePolicy{Timeout: time.Hour, MaxSize: 1000}}},
+		"levels":     {MaxBatch: 8, Levels: queue.Levels{Count: 3, Default: 2}},
+		"timeouts":   {MaxBatch: 8, Levels: queue.Levels{Policy: queue.Policy{Timeout: time.Hour, MaxSize: 1000}}},
 		"padded":     {MaxBatch: 8, Padded: true, MaxElements: 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
-	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/queue"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
@@ -53,13 +53,13 @@ func newSetup(rng *rand.Rand) setup {
 }
 
 // levels returns random priority levels, some of which refuse requests.
-func levels(rng *rand.Rand, ordered bool) scheduler.Levels {
-	l := scheduler.Levels{Count: 1 + rng.Uint64N(3), Default: 1, Own: map[uint64]scheduler.QueuePolicy{}}
+func levels(rng *rand.Rand, ordered bool) queue.Levels {
+	l := queue.Levels{Count: 1 + rng.Uint64N(3), Default: 1, Policies: map[uint64]queue.Policy{}}
 	if ordered {
 		l.Count = 1
 	}
 	for i := range l.Count {
-		l.Own[i+1] = scheduler.QueuePolicy{
+		l.Policies[i+1] = queue.Policy{
 			MaxSize: rng.IntN(3) * 3, Timeout: time.Duration(rng.IntN(2)*rng.IntN(3000)) * time.Microsecond,
 			Override: rng.IntN(2) == 0, Delay: !ordered && rng.IntN(2) == 0,
 		}
@@ -261,7 +261,7 @@ func TestOrderIsKept(t *testing.T) {
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 8)) //nolint:gosec // a test wants the same numbers again
 		s := newSetup(rng)
-		s.rules.Padded, s.rules.Levels = false, scheduler.Levels{}
+		s.rules.Padded, s.rules.Levels = false, queue.Levels{}
 		b := schedtest.NewBench(t, schedtest.Signature(int(s.rules.MaxBatch)), nil)
 		var seen []float32 // of one instance
 		sched := maker(s.rules)(b, []backends.Instance{schedtest.Model(func(batch *backends.Batch) error {

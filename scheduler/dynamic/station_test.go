@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
+	"github.com/tutti-server/tutti/scheduler/queue"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
@@ -148,7 +149,7 @@ func (s *virtual) do(words []string) error {
 	args := pairs(words[1:])
 	switch words[0] {
 	case "level":
-		p := scheduler.QueuePolicy{MaxSize: int(number(args["size"], 0)), Timeout: duration(args["timeout"])}
+		p := queue.Policy{MaxSize: int(number(args["size"], 0)), Timeout: duration(args["timeout"])}
 		_, p.Override = args["override"]
 		_, p.Delay = args["delay"]
 		s.level(p, args)
@@ -168,17 +169,17 @@ func (s *virtual) do(words []string) error {
 }
 
 // level adds a priority level, from the highest on; rest is the policy of all others.
-func (s *virtual) level(p scheduler.QueuePolicy, args map[string]string) {
+func (s *virtual) level(p queue.Policy, args map[string]string) {
 	l := &s.rules.Levels
 	if rest, ok := args["rest"]; ok {
 		l.Policy, l.Count = p, uint64(number(rest, 0))
 		return
 	}
-	if l.Own == nil {
-		l.Own = map[uint64]scheduler.QueuePolicy{}
+	if l.Policies == nil {
+		l.Policies = map[uint64]queue.Policy{}
 	}
 	l.Count++
-	l.Own[l.Count], l.Default = p, max(l.Default, 1)
+	l.Policies[l.Count], l.Default = p, max(l.Default, 1)
 }
 
 // enqueue brings requests as one list, on a goroutine that lends itself.
@@ -212,7 +213,7 @@ func (s *virtual) enqueue(args map[string]string) {
 	}
 	s.running.Go(func() {
 		turn.Dispatch()
-		turn.Lend(func() bool { return false })
+		turn.RunUntil(func() bool { return false })
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // Model is a model as a function. It serves as one instance of itself.
@@ -75,7 +76,7 @@ type Bench struct {
 	Alloc   *Memory
 	Stats   *telemetry.Model
 	Workers *scheduler.Workers
-	Runner  *scheduler.Runner
+	Runner  *batch.Runner
 
 	tb      testing.TB
 	mu      sync.Mutex
@@ -88,7 +89,7 @@ var _ scheduler.Completer = (*Bench)(nil)
 // configuration, of which padding rules count.
 func NewBench(tb testing.TB, sig *config.Signature, params map[string]string) *Bench {
 	tb.Helper()
-	pad, err := scheduler.NewPadding(sig, params)
+	pad, err := batch.NewPadding(sig, params)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func NewBench(tb testing.TB, sig *config.Signature, params map[string]string) *B
 		Stats: &telemetry.Model{Name: sig.Model}, Workers: scheduler.NewWorkers(), tb: tb,
 	}
 	tb.Cleanup(b.Workers.Close)
-	b.Runner = scheduler.NewRunner(scheduler.RunnerSettings{
+	b.Runner = batch.NewRunner(batch.Settings{
 		Signature: sig, Stats: b.Stats, Alloc: b.Alloc, Padding: pad, Log: slog.New(slog.DiscardHandler),
 	})
 	return b
@@ -136,7 +137,7 @@ func (b *Bench) Submit(s scheduler.Scheduler, jobs ...*Job) {
 	}
 	t.Dispatch()
 	left := jobs
-	t.Lend(func() bool {
+	t.RunUntil(func() bool {
 		for len(left) > 0 && left[0].Times.Load() > 0 {
 			left = left[1:]
 		}

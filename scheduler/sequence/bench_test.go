@@ -13,6 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 	"github.com/tutti-server/tutti/scheduler/sequence"
@@ -34,7 +35,7 @@ func rounds(tb testing.TB, strategy string, slots int) func() {
 	s, err := sequence.New(sequence.Settings{
 		Config: cfg, Signature: full, Public: public, Rules: rules,
 		Policy: dynamic.Rules{MaxBatch: int32(slots), MaxElements: math.MaxInt64}.Policy(),
-		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
+		Runner: batch.NewRunner(batch.Settings{
 			Signature: full, Stats: b.Stats, Alloc: pool, Log: slog.New(slog.DiscardHandler), Once: true,
 		}),
 		Stats: b.Stats, Alloc: pool, Instances: []backends.Instance{schedtest.Model(add)}, Workers: b.Workers, Log: slog.New(slog.DiscardHandler),
@@ -117,7 +118,7 @@ func (r *round) run() {
 		}
 		r.turn.Tick(0)
 		r.turn.Dispatch()
-		r.turn.Lend(r.done)
+		r.turn.RunUntil(r.done)
 	}
 	if want := int32(6 * len(r.works)); r.sum != want {
 		r.tb.Fatalf("the sums add up to %d, want %d", r.sum, want)

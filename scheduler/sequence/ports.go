@@ -193,9 +193,9 @@ func (p *ports) initialState(s *Settings, name string, d tensor.DType, dims []in
 	return t, err
 }
 
-// Over returns scheduler.RunnerSettings.Over for the states of a configuration that use
+// InPlace returns batch.Settings.InPlace for the states of a configuration that use
 // one memory for input and output; nil when none does.
-func Over(cfg *modelconfig.ModelConfig, sig *config.Signature) []int32 {
+func InPlace(cfg *modelconfig.ModelConfig, sig *config.Signature) []int32 {
 	var over []int32
 	for _, st := range cfg.GetSequenceBatching().GetState() {
 		in, out := sig.Input(st.GetInputName()), sig.Output(st.GetOutputName())

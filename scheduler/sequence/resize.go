@@ -7,6 +7,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 var _ scheduler.Resizable = (*Scheduler)(nil)
@@ -20,7 +21,7 @@ func (s *Scheduler) Add(instances []backends.Instance, gates []scheduler.Limiter
 	s.schedule(telemetry.Now())
 	s.mu.Unlock()
 	if ready {
-		s.workers.Kick(s)
+		s.workers.Go(s)
 	}
 }
 
@@ -32,7 +33,7 @@ func (s *Scheduler) Remove(inst backends.Instance, gone func()) {
 	defer s.mu.Unlock()
 	var l *lane
 	for _, x := range s.book.lanes {
-		if scheduler.Same(x.inst, inst) && x.leaving == nil && (l == nil || x.taken() < l.taken()) {
+		if batch.Same(x.inst, inst) && x.leaving == nil && (l == nil || x.taken() < l.taken()) {
 			l = x
 		}
 	}
@@ -47,7 +48,7 @@ func (s *Scheduler) join(instances []backends.Instance, gates []scheduler.Limite
 		l.inst = inst
 		if i < len(gates) && gates[i] != nil {
 			var e scheduler.Scheduler = entrance{s, l} // made once, so that being let in allocates nothing
-			l.door = scheduler.NewLease(gates[i], func() { s.workers.Kick(e) })
+			l.door = scheduler.NewLease(gates[i], func() { s.workers.Go(e) })
 		}
 		if st := backends.StreamOf(inst); st != nil {
 			l.at = st.Place()

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
 // Settings are what New is given.
@@ -25,9 +26,9 @@ type Settings struct {
 	Rules             Rules
 	// Policy forms the batches of the oldest strategy; nil for direct.
 	Policy scheduler.Policy
-	// Runner executes works of Signature. It does so once (scheduler.RunnerSettings.Once),
+	// Runner executes works of Signature. It does so once (batch.Settings.Once),
 	// and is iterative if the rules are.
-	Runner *scheduler.Runner
+	Runner *batch.Runner
 	Stats  *telemetry.Model
 	// Alloc gives the memory of controls and initial states.
 	Alloc tensor.Allocator
@@ -47,7 +48,7 @@ type Settings struct {
 // Scheduler keeps the requests of sequences together.
 type Scheduler struct {
 	sig     *config.Signature
-	runner  *scheduler.Runner
+	runner  *batch.Runner
 	stats   *telemetry.Model
 	workers *scheduler.Workers
 	log     *slog.Logger
@@ -135,7 +136,7 @@ func (s *Scheduler) Help(t *scheduler.RunLoop) bool {
 	s.schedule(now)
 	s.mu.Unlock()
 	if more {
-		s.workers.Kick(s)
+		s.workers.Go(s)
 	}
 	helped := s.drop(dropped, t)
 	if l == nil {
@@ -209,7 +210,7 @@ func (s *Scheduler) Flush() {
 	s.mu.Lock()
 	s.book.hurry = true
 	s.mu.Unlock()
-	s.workers.Kick(s)
+	s.workers.Go(s)
 }
 
 // InFlight returns how many works are queued or executing.

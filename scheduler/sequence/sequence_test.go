@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 	"github.com/tutti-server/tutti/scheduler/sequence"
@@ -43,7 +44,7 @@ func buildGated(
 	return sequence.New(sequence.Settings{
 		Config: cfg, Signature: full, Public: public, Rules: rules,
 		Policy: dynamic.Rules{MaxBatch: int32(max(full.MaxBatch, 1)), MaxElements: math.MaxInt64}.Policy(),
-		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
+		Runner: batch.NewRunner(batch.Settings{
 			Signature: full, Stats: b.Stats, Alloc: b.Alloc, Log: slog.New(slog.DiscardHandler), Once: true, Iterative: rules.Iterative,
 		}),
 		Stats: b.Stats, Alloc: alloc, Instances: instances, Gates: gates, Workers: b.Workers,

@@ -20,6 +20,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 	"github.com/tutti-server/tutti/scheduler/sequence"
@@ -73,9 +74,9 @@ func (m *remembering) make(t *testing.T, maxBatch int) (*schedtest.Bench, *seque
 	s, err := sequence.New(sequence.Settings{
 		Config: cfg, Signature: full, Public: public, Rules: rules,
 		Policy: dynamic.Rules{MaxBatch: int32(max(maxBatch, 1)), MaxElements: math.MaxInt64}.Policy(),
-		Runner: scheduler.NewRunner(scheduler.RunnerSettings{
+		Runner: batch.NewRunner(batch.Settings{
 			Signature: full, Stats: b.Stats, Alloc: b.Alloc, Log: slog.New(slog.DiscardHandler), Once: true, Iterative: rules.Iterative,
-			Over: sequence.Over(cfg, full),
+			InPlace: sequence.InPlace(cfg, full),
 		}),
 		Stats: b.Stats, Alloc: b.Alloc, Instances: []backends.Instance{m.model}, Workers: b.Workers, Log: slog.New(slog.DiscardHandler),
 		ReadFile: func(name string) ([]byte, error) {

@@ -52,7 +52,7 @@ func (s *Scheduler) arm(d time.Duration) {
 		return
 	}
 	s.armed = true
-	s.workers.KickAfter(alarm{s}, d)
+	s.workers.GoAfter(alarm{s}, d)
 }
 
 // alarm is what the workers help after a delay.
@@ -85,7 +85,7 @@ func (s *Scheduler) wakeBy(at int64) {
 	s.wakes = at
 	d := time.Duration(max(at-telemetry.Now(), 0))
 	if s.timer == nil {
-		s.timer = time.AfterFunc(d, func() { s.workers.Kick(tick{s}) })
+		s.timer = time.AfterFunc(d, func() { s.workers.Go(tick{s}) })
 		return
 	}
 	s.timer.Reset(d)
@@ -125,7 +125,7 @@ type entrance struct {
 // Help executes a batch with the instance, or has it leave.
 func (e entrance) Help(t *scheduler.RunLoop) bool {
 	e.mu.Lock()
-	e.l.door.Let()
+	e.l.door.Admitted()
 	e.mu.Unlock()
 	return e.Scheduler.Help(t)
 }

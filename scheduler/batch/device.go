@@ -1,0 +1,244 @@
+package batch
+
+import (
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// streamOf returns the stream of an instance at a device, nil for one on the host.
+//
+// hot: one load while there is no device.
+func (r *Runner) streamOf(inst backends.Instance) tensor.Stream {
+	if r.s.Mover.Idle() {
+		return nil
+	}
+	return backends.StreamOf(inst)
+}
+
+// at has the batch execute at the place of stream s.
+func (r *Runner) allocateAt(s tensor.Stream, b *backends.Batch) {
+	b.Stream = s
+	b.Allocator, b.HostAllocator = r.s.Alloc, r.s.Alloc
+	if s != nil {
+		b.Allocator = s
+	}
+}
+
+// place moves inputs to where the instance of stream s takes them. Only what is on the
+// host is waited for.
+func (r *Runner) moveInputs(s tensor.Stream, in []tensor.Tensor, works *scheduler.Task) error {
+	if r.s.Mover.Idle() {
+		return nil
+	}
+	for i := range in {
+		t := &in[i]
+		var err error
+		if s != nil && t.DType != tensor.Bytes {
+			err = r.s.Mover.ToDevice(t, s, r.noteBatch(i, telemetry.ForDevice, works))
+		} else {
+			err = r.s.Mover.ToHost(t, r.noteBatch(i, telemetry.ForHost, works))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return arrived(s, in)
+}
+
+// arrived waits for those of in that are on the host and read there.
+func arrived(s tensor.Stream, in []tensor.Tensor) error {
+	for i := range in {
+		if s != nil && in[i].DType != tensor.Bytes {
+			continue
+		}
+		if err := Arrived(&in[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note is for an input of the works.
+func (r *Runner) note(port int, why telemetry.MoveReason, works *scheduler.Task) Note {
+	return Note{Ledger: &r.s.Stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why, Tasks: works}
+}
+
+// noteBatch is for an input of the batch, which may be a computed one.
+func (r *Runner) noteBatch(i int, why telemetry.MoveReason, works *scheduler.Task) Note {
+	if r.layout != nil {
+		if c := r.layout.inputs[i].computed; c != nil {
+			return Note{Ledger: &r.s.Stats.Moves, Tensor: c.Name, Reason: why, Tasks: works}
+		}
+		i = r.layout.inputs[i].from
+	}
+	return r.note(i, why, works)
+}
+
+// assemble makes the batch's inputs of those of its works, where the instance of
+// stream s takes them.
+func (r *Runner) assemble(s tensor.Stream, b *backends.Batch, list *scheduler.TaskList) error {
+	if err := r.bring(s, b, list); err != nil {
+		return err
+	}
+	if err := r.gather(b, list); err != nil {
+		return err
+	}
+	return r.moveInputs(s, b.In, list.Head)
+}
+
+// bring readies the works of a batch for being gathered: rows are joined at the device
+// of stream s here, and what only the host can join comes to the host.
+func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *scheduler.TaskList) error {
+	if r.s.Mover.Idle() {
+		return nil
+	}
+	why := telemetry.ForHost
+	if s != nil {
+		why = telemetry.ForBatch
+	}
+	if r.layout != nil {
+		s = nil // such batches are made on the host
+	}
+	for port := range list.Head.In {
+		t := &list.Head.In[port]
+		var err error
+		switch {
+		case !t.Present():
+		case s != nil && t.DType != tensor.Bytes:
+			b.In[port], err = r.gatherAt(s, list, port)
+		default:
+			for w := list.Head; w != nil && err == nil; w = w.Next() {
+				n := r.note(port, why, w)
+				n.One = true
+				err = r.s.Mover.ToHost(&w.In[port], n)
+			}
+		}
+		if err != nil {
+			return errGather(r.sig, port, err.Error())
+		}
+	}
+	for w := list.Head; w != nil; w = w.Next() {
+		if err := arrived(s, w.In); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatherAt joins the works' tensors of one input at the device of s.
+func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (tensor.Tensor, error) {
+	if whole, ok := join(list, port); ok {
+		err := r.s.Mover.ToDevice(&whole, s, r.note(port, telemetry.ForDevice, list.Head))
+		if err != nil {
+			whole.Release()
+		}
+		return whole, err
+	}
+	pad := r.s.Padding.input(port)
+	first := &list.Head.In[port]
+	shape := first.Shape
+	shape.SetDim(0, int64(list.Rows()))
+	if pad != nil {
+		longest := int64(0)
+		for w := list.Head; w != nil; w = w.Next() {
+			longest = max(longest, w.In[port].Shape.Dim(pad.dim))
+		}
+		shape.SetDim(pad.dim, longest)
+	}
+	out, err := tensor.New(s, first.DType, shape)
+	if err != nil {
+		return out, err
+	}
+	off := 0
+	for w := list.Head; w != nil; w = w.Next() {
+		n, err := r.put(s, &out, off, w, port, pad)
+		if err != nil {
+			out.Release()
+			return tensor.Tensor{}, err
+		}
+		off += n
+	}
+	return out, nil
+}
+
+// put copies one work's tensor into the batch's, and returns how many bytes of it that
+// took. One that others read at the device, too, goes there once for all.
+func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.Task, port int, pad *padInput) (int, error) {
+	t := &w.In[port]
+	if from := t.Buf.Place(); from != s.Place() && t.Buf.Held() == 1 {
+		why := telemetry.ForDevice
+		if from.Kind == tensor.Device {
+			why = telemetry.ForPeer
+		}
+		if err := awaitAny(t.Buf, s); err != nil {
+			return 0, err
+		}
+		n := r.note(port, why, w)
+		n.One = true
+		n.Ledger.Count(n.Tensor, from, s.Place(), why, t.Len)
+		n.trace(from, s.Place(), t.Len)
+	} else if err := r.s.Mover.ToDevice(t, s, Note{Ledger: &r.s.Stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: telemetry.ForDevice, Tasks: w, One: true}); err != nil {
+		return 0, err
+	}
+	if pad == nil {
+		return t.Len, s.Copy(out.Buf, off, t.Buf, t.Off, t.Len)
+	}
+	outer, seg := segments(t, pad.dim)
+	_, size := segments(out, pad.dim)
+	for i := range outer {
+		at := off + i*size
+		if err := s.Copy(out.Buf, at, t.Buf, t.Off+i*seg, seg); err != nil {
+			return 0, err
+		}
+		if err := s.Fill(out.Buf, at+seg, size-seg, pad.elem); err != nil {
+			return 0, err
+		}
+	}
+	return outer * size, nil
+}
+
+// stamp says of a batch that was put into stream s when its outputs are ready and its
+// inputs not used any more.
+func record(s tensor.Stream, in, out []tensor.Tensor) {
+	if s != nil {
+		recordAll(s, in, out)
+	}
+}
+
+func recordAll(s tensor.Stream, in, out []tensor.Tensor) {
+	end := s.Record()
+	for i := range out {
+		if atDevice(&out[i]) && out[i].Buf.Ready() == nil {
+			out[i].Buf.SetReady(end)
+		}
+	}
+	for i := range in {
+		if atDevice(&in[i]) {
+			in[i].Buf.UsedUntil(end)
+		}
+	}
+}
+
+func atDevice(t *tensor.Tensor) bool {
+	return t.Present() && t.Buf.Place().Kind == tensor.Device
+}
+
+// cutAt is cut of several runs at a device.
+func cutAt(s tensor.Stream, t *tensor.Tensor, shape tensor.Shape, outer, have, keep int) error {
+	short, err := tensor.New(s, t.DType, shape)
+	if err != nil {
+		return err
+	}
+	for i := range outer {
+		if err := s.Copy(short.Buf, i*keep, t.Buf, t.Off+i*have, keep); err != nil {
+			short.Release()
+			return err
+		}
+	}
+	short.Buf.SetReady(s.Record())
+	t.Release()
+	*t = short
+	return nil
+}

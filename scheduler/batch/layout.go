@@ -1,0 +1,184 @@
+package batch
+
+import (
+	"math"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/proto/modelconfig"
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// form says how the batches of a model are made where joining rows is not enough:
+// ragged inputs lose their shapes, some inputs are computed, some outputs are split
+// as an input was joined. A batch of one is formed too.
+type layout struct {
+	inputs []layoutInput // in the order of Batch.In
+	source []int         // per output: the input it is split as, or -1
+}
+
+// layoutInput is where one input of a batch comes from: an input of the works, or
+// their shapes.
+type layoutInput struct {
+	from     int
+	computed *config.Computed
+}
+
+// newLayout returns the form of a model's batches, nil when their rows are all.
+func newLayout(sig *config.Signature) *layout {
+	plain := len(sig.Computed)+len(sig.Scattered) == 0
+	for i := range sig.Inputs {
+		plain = plain && !sig.Inputs[i].Whole && !sig.Inputs[i].ShapeTensor
+	}
+	if plain {
+		return nil
+	}
+	f := &layout{inputs: make([]layoutInput, len(sig.Inputs)+len(sig.Computed)), source: make([]int, len(sig.Outputs))}
+	for i := range sig.Computed {
+		c := &sig.Computed[i]
+		f.inputs[c.At].computed = c
+	}
+	next := 0
+	for i := range f.inputs {
+		if f.inputs[i].computed == nil {
+			f.inputs[i].from = next
+			next++
+		}
+	}
+	for i := range f.source {
+		f.source[i] = -1
+	}
+	for _, x := range sig.Scattered {
+		f.source[x.Output] = x.Source
+	}
+	return f
+}
+
+// gatherLayout sets the batch's inputs as the form says.
+func (r *Runner) gatherLayout(b *backends.Batch, list *scheduler.TaskList) error {
+	for i := range b.In {
+		var err error
+		in := &r.layout.inputs[i]
+		switch c := in.computed; {
+		case c != nil:
+			if b.In[i], err = r.compute(list, c); err != nil {
+				return status.Errorf(status.Internal, "cannot compute batch input '%s' of model '%s': %w", c.Name, r.sig.Model, err)
+			}
+			continue
+		case !list.Head.In[in.from].Present():
+		case r.sig.Inputs[in.from].Whole:
+			b.In[i], err = r.gatherRagged(list, in.from)
+		case r.sig.Inputs[in.from].ShapeTensor:
+			b.In[i] = list.Head.In[in.from].Retain() // the same for all
+		default:
+			b.In[i], err = r.gatherRows(b, list, in.from)
+		}
+		if err != nil {
+			return errGather(r.sig, in.from, err.Error())
+		}
+	}
+	return nil
+}
+
+// gatherRagged returns the elements of all works one after the other, in one
+// dimension. A view is enough where they already lie so.
+func (r *Runner) gatherRagged(list *scheduler.TaskList, port int) (tensor.Tensor, error) {
+	first := &list.Head.In[port]
+	elements, n, together := int64(0), 0, true
+	for w := list.Head; w != nil; w = w.Next() {
+		t := &w.In[port]
+		together = together && t.Buf == first.Buf && t.Off == first.Off+n
+		elements += t.Shape.Elements()
+		n += t.Len
+	}
+	if together {
+		whole := first.Retain()
+		whole.Shape, whole.Len = tensor.Of(elements), n
+		return whole, nil
+	}
+	out, err := tensor.NewBytes(r.s.Alloc, tensor.Of(elements), n)
+	if err != nil {
+		return out, err
+	}
+	out.DType = first.DType
+	dst := out.Bytes()
+	for w := list.Head; w != nil; w = w.Next() {
+		dst = dst[copy(dst, w.In[port].Bytes()):]
+	}
+	return out, nil
+}
+
+// maxComputed bounds a computed input: a request without elements may still claim any
+// number of rows where its model has no batch dimension.
+const maxComputed = 1 << 28
+
+// compute makes an input of the shapes of another one: an entry per request, or for
+// the shapes of items per row.
+func (r *Runner) compute(list *scheduler.TaskList, c *config.Computed) (tensor.Tensor, error) {
+	shape := computedShape(list, c)
+	if n := shape.Elements(); n < 0 || n > maxComputed {
+		return tensor.Tensor{}, status.Errorf(status.InvalidArg, "its shape %s has more than %d elements", shape, maxComputed)
+	}
+	out, err := tensor.New(r.s.Alloc, c.DType, shape)
+	if err != nil {
+		return out, err
+	}
+	v := values{dst: out.Bytes(), float: c.DType == tensor.FP32}
+	switch c.Kind {
+	case modelconfig.BatchInput_BATCH_MAX_ELEMENT_COUNT_AS_SHAPE:
+		clear(v.dst) // its extent is what it says
+	case modelconfig.BatchInput_BATCH_ITEM_SHAPE, modelconfig.BatchInput_BATCH_ITEM_SHAPE_FLATTEN:
+		for w := list.Head; w != nil; w = w.Next() {
+			v.rows(&w.In[c.Source])
+		}
+	default:
+		v.counts(list, c)
+	}
+	if v.wide {
+		out.Release()
+		return out, status.Errorf(status.InvalidArg, "a number of elements exceeds %d", math.MaxInt32)
+	}
+	return out, nil
+}
+
+func computedShape(list *scheduler.TaskList, c *config.Computed) tensor.Shape {
+	n := int64(0)
+	switch c.Kind {
+	case modelconfig.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO:
+		n = int64(list.Len()) + 1
+	case modelconfig.BatchInput_BATCH_MAX_ELEMENT_COUNT_AS_SHAPE:
+		for w := list.Head; w != nil; w = w.Next() {
+			n = max(n, elementsOf(&w.In[c.Source]))
+		}
+	case modelconfig.BatchInput_BATCH_ITEM_SHAPE, modelconfig.BatchInput_BATCH_ITEM_SHAPE_FLATTEN:
+		return itemShape(list, c)
+	default:
+		n = int64(list.Len())
+	}
+	return tensor.Of(n)
+}
+
+// itemShape is the shape of a list of the rows' shapes.
+func itemShape(list *scheduler.TaskList, c *config.Computed) tensor.Shape {
+	rows, rank := int64(0), int64(0)
+	for w := list.Head; w != nil; w = w.Next() {
+		if t := &w.In[c.Source]; t.Present() && t.Shape.Rank() > 0 {
+			rows += t.Shape.Dim(0)
+			rank = int64(t.Shape.Rank() - 1)
+		}
+	}
+	if c.Kind == modelconfig.BatchInput_BATCH_ITEM_SHAPE {
+		return tensor.Of(rows, rank)
+	}
+	return tensor.Of(rows * rank)
+}
+
+// elementsOf counts the elements of all rows; an input that is not given has none.
+func elementsOf(t *tensor.Tensor) int64 {
+	if !t.Present() {
+		return 0
+	}
+	return t.Shape.Elements()
+}

@@ -1,0 +1,190 @@
+package batch
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// Mover copies tensors between places. Nothing else does: a tensor stays where its
+// producer put it until somebody reads it elsewhere, and whoever reads it has it moved.
+// It is safe for concurrent use, and a nil Mover is for a process without devices.
+type Mover struct {
+	places  *tensor.Places
+	mu      sync.Mutex
+	outlets []*outlet // guarded by mu
+}
+
+// outlet is the stream that copies from a device take.
+type outlet struct {
+	at     tensor.Place
+	mu     sync.Mutex // held while works are put in
+	stream tensor.Stream
+}
+
+// NewMover returns a mover between the given places.
+func NewMover(places *tensor.Places) *Mover { return &Mover{places: places} }
+
+// Idle reports whether there is no device, so that nothing is elsewhere.
+//
+// hot: one load.
+func (m *Mover) Idle() bool { return m == nil || !m.places.Any() }
+
+// Note is where a move is counted, and as what.
+type Note struct {
+	Ledger *telemetry.Ledger
+	// Tensor is the input that is read, or the output that is answered.
+	Tensor string
+	Reason telemetry.MoveReason
+	// Works are those that a copy is for, or with One only the first of them; Trace is
+	// the request's when there is no work. Traced ones record the copy.
+	Tasks *scheduler.Task
+	One   bool
+	Trace *tracing.Trace
+}
+
+// ToHost has t copied to the host if it is at a device. The copy is under way when
+// ToHost returns; Arrived waits for it. Another reader on the host finds it there.
+func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
+	if !t.Present() || t.Buf.Place().Kind != tensor.Device {
+		return nil
+	}
+	l, err := m.outlet(t.Buf.Place())
+	if err != nil {
+		return err
+	}
+	pool := m.places.At(tensor.Place{Kind: tensor.Pinned})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return move(t, l.stream, pool, n)
+}
+
+// Arrived waits until the host may look at t.
+func Arrived(t *tensor.Tensor) error {
+	if !t.Present() || t.Buf.Place().Kind == tensor.Device {
+		return nil
+	}
+	if e := t.Buf.Ready(); e != nil {
+		return e.Wait()
+	}
+	return nil
+}
+
+// Late reports whether t is still on its way to the host.
+func Late(t *tensor.Tensor) bool {
+	if !t.Present() || t.Buf.Place().Kind == tensor.Device {
+		return false
+	}
+	e := t.Buf.Ready()
+	return e != nil && !e.Done()
+}
+
+// ToDevice has t copied to the device of stream s if it is elsewhere, or else has s
+// wait until t is ready. Work put into s afterwards may read it.
+func (*Mover) ToDevice(t *tensor.Tensor, s tensor.Stream, n Note) error {
+	if !t.Present() {
+		return nil
+	}
+	if t.Buf.Place() == s.Place() {
+		return await(t.Buf, s)
+	}
+	if t.Buf.Place().Kind == tensor.Device {
+		n.Reason = telemetry.ForPeer
+	}
+	return move(t, s, s, n)
+}
+
+// await has s wait until b holds its content.
+func await(b *tensor.Buffer, s tensor.Stream) error {
+	if e := b.Ready(); e != nil {
+		return e.WaitOn(s)
+	}
+	return nil
+}
+
+// move replaces t with a copy from pool, made by s. A tensor that others hold too
+// keeps the copy for them.
+func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) error {
+	src := t.Buf
+	to, err := src.CopyFor(t.Off, t.Len, pool.Place(), func() (*tensor.Buffer, error) {
+		if err := awaitAny(src, s); err != nil {
+			return nil, err
+		}
+		b, err := pool.Alloc(t.Len)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Copy(b, 0, src, t.Off, t.Len); err != nil {
+			b.Release()
+			return nil, err
+		}
+		b.SetReady(s.Record())
+		n.Ledger.Count(n.Tensor, src.Place(), b.Place(), n.Reason, t.Len)
+		n.trace(src.Place(), b.Place(), t.Len)
+		return b, nil
+	})
+	if err != nil {
+		return err
+	}
+	if to.Place().Kind == tensor.Device {
+		if err := await(to, s); err != nil {
+			to.Release()
+			return err
+		}
+	}
+	t.Buf, t.Off = to, 0
+	src.Release()
+	return nil
+}
+
+// awaitAny has s wait for src. What is on its way to the host from another kind of
+// device the host waits for itself.
+func awaitAny(src *tensor.Buffer, s tensor.Stream) error {
+	e := src.Ready()
+	if e == nil {
+		return nil
+	}
+	if src.Place().Kind != tensor.Device {
+		return e.Wait()
+	}
+	return e.WaitOn(s)
+}
+
+// outlet returns the one of a device, opened when it is first needed.
+func (m *Mover) outlet(at tensor.Place) (*outlet, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.outlets {
+		if l.at == at {
+			return l, nil
+		}
+	}
+	d := m.places.Device(at)
+	if d == nil {
+		return nil, status.Errorf(status.Internal, "there is no device at %s", at)
+	}
+	s, err := d.NewStream("copies to the host")
+	if err != nil {
+		return nil, err
+	}
+	l := &outlet{at: at, stream: s}
+	m.outlets = append(m.outlets, l)
+	return l, nil
+}
+
+// Close closes the mover's streams; nothing moves any more, and the devices are open.
+func (m *Mover) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var errs []error
+	for _, l := range m.outlets {
+		errs = append(errs, l.stream.Close())
+	}
+	m.outlets = nil
+	return errors.Join(errs...)
+}

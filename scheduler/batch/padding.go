@@ -1,0 +1,179 @@
+package batch
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/tensor"
+)
+
+// Padding says how rows of different lengths share a batch. It comes from the
+// parameters pad.INPUT (the value to fill with) and unpad.OUTPUT (the input whose
+// length the output is cut back to).
+type Padding struct {
+	inputs  []*padInput
+	outputs []*padOutput
+}
+
+// padInput pads one input along its first variable dimension.
+type padInput struct {
+	dim  int    // counted with the batch dimension
+	elem []byte // one element of padding, nil when it is all zero bytes
+}
+
+// padOutput cuts one output along its first variable dimension.
+type padOutput struct {
+	dim           int // counted with the batch dimension
+	like, likeDim int // the input, and its padded dimension
+}
+
+const (
+	padPrefix   = "pad."
+	unpadPrefix = "unpad."
+)
+
+// IsPaddingParam reports whether NewPadding reads the parameter of this name.
+func IsPaddingParam(key string) bool {
+	return strings.HasPrefix(key, padPrefix) || strings.HasPrefix(key, unpadPrefix)
+}
+
+// NewPadding reads the padding rules among a model's parameters; it returns nil when
+// there are none. A rule that names no port or cannot be followed is an error.
+func NewPadding(sig *config.Signature, params map[string]string) (*Padding, error) {
+	sig = sig.AtModel()
+	p := &Padding{inputs: make([]*padInput, len(sig.Inputs)), outputs: make([]*padOutput, len(sig.Outputs))}
+	found := false
+	for key, value := range params {
+		if name, ok := strings.CutPrefix(key, padPrefix); ok {
+			if err := p.addInput(sig, key, name, value); err != nil {
+				return nil, err
+			}
+			found = true
+		}
+	}
+	for key, value := range params {
+		if name, ok := strings.CutPrefix(key, unpadPrefix); ok {
+			if err := p.addOutput(sig, key, name, value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if !found {
+		return nil, nil
+	}
+	if sig.MaxBatch <= 0 {
+		return nil, fmt.Errorf("model '%s' has parameters that pad inputs, but max_batch_size is 0", sig.Model)
+	}
+	return p, nil
+}
+
+func (p *Padding) addInput(sig *config.Signature, key, name, value string) error {
+	i := sig.Input(name)
+	if i < 0 {
+		return fmt.Errorf("parameter '%s' of model '%s' names no input", key, sig.Model)
+	}
+	port := &sig.Inputs[i]
+	if port.Whole || port.ShapeTensor {
+		return fmt.Errorf("parameter '%s' of model '%s': input '%s' is ragged or a shape tensor and cannot be padded", key, sig.Model, name)
+	}
+	dim := slices.Index(port.Dims.Dims(), -1)
+	if dim < 0 {
+		return fmt.Errorf("parameter '%s' of model '%s': input '%s' has no variable dimension, its dims are %s", key, sig.Model, name, port.Dims)
+	}
+	elem, err := encode(port.DType, value)
+	if err != nil {
+		return fmt.Errorf("parameter '%s' of model '%s' is '%s': %w", key, sig.Model, value, err)
+	}
+	p.inputs[i] = &padInput{dim: dim + 1, elem: elem}
+	return nil
+}
+
+func (p *Padding) addOutput(sig *config.Signature, key, name, value string) error {
+	o, i := sig.Output(name), sig.Input(value)
+	switch {
+	case o < 0:
+		return fmt.Errorf("parameter '%s' of model '%s' names no output", key, sig.Model)
+	case i < 0 || p.inputs[i] == nil:
+		return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected an input with a '%s' parameter", key, sig.Model, value, padPrefix+"INPUT")
+	}
+	port := &sig.Outputs[o]
+	if port.Whole || port.ShapeTensor {
+		return fmt.Errorf("parameter '%s' of model '%s': output '%s' is split by batch_output or a shape tensor and cannot be cut", key, sig.Model, name)
+	}
+	dim := slices.Index(port.Dims.Dims(), -1)
+	if dim < 0 || port.DType == tensor.Bytes {
+		return fmt.Errorf("parameter '%s' of model '%s': output '%s' has no variable dimension of numbers, its dims are %s", key, sig.Model, name, port.Dims)
+	}
+	p.outputs[o] = &padOutput{dim: dim + 1, like: i, likeDim: p.inputs[i].dim}
+	return nil
+}
+
+func (p *Padding) input(port int) *padInput {
+	if p == nil {
+		return nil
+	}
+	return p.inputs[port]
+}
+
+func (p *Padding) output(port int) *padOutput {
+	if p == nil {
+		return nil
+	}
+	return p.outputs[port]
+}
+
+// fill writes padding over dst, a whole number of elements.
+func (p *padInput) fill(dst []byte) {
+	if p.elem == nil {
+		clear(dst)
+		return
+	}
+	for len(dst) > 0 {
+		dst = dst[copy(dst, p.elem):]
+	}
+}
+
+var errNumber = errors.New("expected a number")
+
+// encode returns one element of type d, nil when it is all zero bytes.
+func encode(d tensor.DType, value string) ([]byte, error) {
+	var bits uint64
+	switch d {
+	case tensor.FP32:
+		f, err := strconv.ParseFloat(value, 32)
+		if err != nil {
+			return nil, errNumber
+		}
+		bits = uint64(math.Float32bits(float32(f)))
+	case tensor.FP64:
+		f, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return nil, errNumber
+		}
+		bits = math.Float64bits(f)
+	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
+		n, err := strconv.ParseInt(value, 10, d.Size()*8)
+		if err != nil {
+			return nil, fmt.Errorf("expected an integer of type %s", d)
+		}
+		bits = uint64(n)
+	case tensor.Bool, tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		n, err := strconv.ParseUint(value, 10, d.Size()*8)
+		if err != nil {
+			return nil, fmt.Errorf("expected an integer of type %s", d)
+		}
+		bits = n
+	default:
+		return nil, fmt.Errorf("inputs of type %s cannot be padded", d)
+	}
+	if bits == 0 {
+		return nil, nil
+	}
+	return binary.LittleEndian.AppendUint64(nil, bits)[:d.Size()], nil
+}

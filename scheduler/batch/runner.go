@@ -1,0 +1,419 @@
+// Package batch executes one batch of tasks at one instance: it gathers the inputs of the tasks,
+// moves them to the instance's place, calls the instance, checks the outputs and scatters them.
+//
+// Rows that agree in shape are joined, padded ones up to the longest; rows that are neighbours in
+// memory are joined without a copy. For example, tasks with inputs of shapes [1,4] and [2,4] form a
+// batch of shape [3,4], and each gets views of its rows of the output. A model with ragged inputs,
+// computed inputs (batch_input) or scattered outputs (batch_output) has a layout, which forms every
+// batch of it, even a batch of one.
+//
+// A batch without rows is sent to the model. When the model refuses it, the response has no rows.
+package batch
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/pool"
+	"github.com/tutti-server/tutti/internal/recovery"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// Runner executes the batches of one model version: it gathers the inputs, calls the instance,
+// scatters the outputs and counts. It is safe for concurrent use; one instance executes one
+// batch at a time unless its model is concurrent, which is the caller's duty.
+type Runner struct {
+	s       Settings
+	sig     *config.Signature // as the model sees it
+	layout  *layout           // nil when batches are rows alone
+	last    lastBatches
+	batches pool.Of[joint]
+	reports pool.Of[tracing.Batch]
+}
+
+// Settings are the parameters of NewRunner.
+type Settings struct {
+	// Signature is what requests see; tasks have the shapes of the model.
+	Signature *config.Signature
+	Stats     *telemetry.Model
+	Alloc     tensor.Allocator
+	// Padding is nil when shapes must match.
+	Padding *Padding
+	Log     *slog.Logger
+	// Mover is nil where there are no devices.
+	Mover *Mover
+	// Once forbids to execute the tasks of a failed batch one by one: its rows are slots of
+	// sequences, or the model remembers what it has seen.
+	Once bool
+	// Iterative allows the model to reschedule requests.
+	Iterative bool
+	// Native marks, in traces, a model that is a step of this process.
+	Native bool
+	// InPlace is backends.Batch.InPlace of every batch. No other task may share those inputs.
+	InPlace []int32
+
+	_ struct{}
+}
+
+// NewRunner returns a Runner.
+func NewRunner(s Settings) *Runner {
+	r := &Runner{s: s, sig: s.Signature.AtModel(), layout: newLayout(s.Signature)}
+	r.batches.New = func() *joint {
+		b := &joint{Batch: backends.Batch{
+			In:        make([]tensor.Tensor, len(r.sig.Inputs)+len(r.sig.Computed)),
+			Out:       make([]tensor.Tensor, len(r.sig.Outputs)),
+			Allocator: s.Alloc,
+			InPlace:   s.InPlace,
+		}}
+		if r.sig.Decoupled {
+			b.responses.runner = r
+			b.Responses = &b.responses
+		}
+		return b
+	}
+	return r
+}
+
+// Signature returns the signature as the model sees it.
+func (r *Runner) Signature() *config.Signature { return r.sig }
+
+// Stats returns the model's counters.
+func (r *Runner) Stats() *telemetry.Model { return r.s.Stats }
+
+// joint is a batch of several tasks. It is pooled.
+type joint struct {
+	backends.Batch
+	responses responses
+}
+
+// Run executes the tasks as one batch. Afterwards each task has either its outputs or an error,
+// and its inputs are released; completing the tasks is up to the caller.
+//
+// When the model fails the batch as a whole, Run executes the tasks one by one, so that a request
+// that the model cannot take fails alone, and returns false. For example, of four requests one
+// has an image that cannot be decoded: three succeed. Side effects of the failed execution
+// happen twice then, as if the clients had retried. A model for which that is wrong must fail
+// single requests (Batch.Fail) or be decoupled; batches of decoupled models are not repeated.
+//
+// hot: no allocation in the steady state.
+func (r *Runner) Run(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
+	if first := traced(list); first != nil {
+		return r.observe(first, inst, list, t)
+	}
+	return r.run(inst, list, t)
+}
+
+// run is Run without traces.
+func (r *Runner) run(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
+	if list.Len() == 1 && r.layout == nil {
+		r.runOne(inst, list.Head, t)
+		return true
+	}
+	return r.runMany(inst, list, t)
+}
+
+// RunSealed executes a sealed list as one batch. It returns false, and does nothing, when the
+// model cannot take so many rows, a task cannot share the batch or one has expired.
+//
+// hot: no allocation.
+func (r *Runner) RunSealed(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
+	if !list.Sealed() || int(list.Rows()) > r.sig.MaxBatch || !r.Uniform(list) {
+		return false
+	}
+	now := t.Now()
+	for w := list.Head; w != nil; w = w.Next() {
+		if w.Expired(now) != nil {
+			return false
+		}
+	}
+	r.Run(inst, list, t)
+	return true
+}
+
+// runOne executes one task. The batch lies in the task and shares its inputs and outputs:
+// nothing is gathered or scattered.
+func (r *Runner) runOne(inst backends.Instance, w *scheduler.Task, t *scheduler.RunLoop) {
+	b, req := &w.Solo.Batch, &w.Solo.Request[0]
+	*req = member(w, 0)
+	b.Requests, b.Rows, b.In, b.Out, b.InPlace = w.Solo.Request[:], int(w.Rows), w.In, w.Out, r.s.InPlace
+	s := r.streamOf(inst)
+	r.allocateAt(s, b)
+	if r.sig.Decoupled {
+		b.Responses = &responses{runner: r, tasks: []*scheduler.Task{w}, stream: s}
+	}
+	w.Times.Start = t.Now()
+	w.Times.InputEnd = w.Times.Start
+	err := r.moveInputs(s, b.In, w)
+	if err == nil {
+		err = r.execute(w.Ctx, inst, b)
+	}
+	if req.Out != nil {
+		moveOutputs(w.Out, req.Out)
+	}
+	record(s, b.In, b.Out)
+	w.Times.InferEnd = telemetry.Now()
+	w.Times.End = w.Times.InferEnd
+	t.Tick(w.Times.End)
+	if err = r.checkBatch(b, err); r.finish(w, req, err) {
+		r.s.Stats.Alone(b.Rows, w.Enqueued, &w.Times)
+	} else {
+		r.s.Stats.Executed(b.Rows, &w.Times)
+	}
+	*req = backends.Request{}
+}
+
+// runMany executes several tasks together.
+func (r *Runner) runMany(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
+	pooled := r.batches.Get()
+	defer r.recycle(pooled)
+	b := &pooled.Batch
+	times := telemetry.Times{Start: t.Now()}
+	s := r.streamOf(inst)
+	r.allocateAt(s, b)
+	pooled.responses.stream = s
+	fill(pooled, list)
+	ctx := context.Background()
+	if list.Len() == 1 {
+		ctx = list.Head.Ctx
+	}
+	err := r.assemble(s, b, list)
+	times.InputEnd = telemetry.Now()
+	if err == nil {
+		err = r.execute(ctx, inst, b)
+		record(s, b.In, b.Out)
+		if err != nil && list.Len() > 1 && !r.sig.Decoupled && !r.s.Once {
+			t.Tick(0) // the failed execution took time
+			r.RunEach(inst, list, t)
+			return false
+		}
+	}
+	times.InferEnd = telemetry.Now()
+	if err = r.checkBatch(b, err); err == nil {
+		err = r.scatter(b, list)
+	}
+	r.takeRequestOutputs(b, list, err)
+	times.End = telemetry.Now()
+	t.Tick(times.End)
+	r.s.Stats.Executed(b.Rows, &times)
+	i := 0
+	for w := list.Head; w != nil; w = w.Next() {
+		w.Times = times
+		if r.finish(w, &b.Requests[i], err) {
+			r.s.Stats.Succeeded(int(w.Rows), w.Enqueued, &times)
+		}
+		i++
+	}
+	if err == nil {
+		list.Seal()
+	}
+	return true
+}
+
+// RunEach executes every task as a batch of one, but for those that have expired, which it
+// cancels.
+func (r *Runner) RunEach(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) {
+	var done scheduler.TaskList
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		var one scheduler.TaskList
+		one.Push(w)
+		if w.Expired(t.Now()) != nil {
+			r.Cancel(&one, t.Now())
+		} else {
+			r.Run(inst, &one, t)
+		}
+		done.Push(w)
+	}
+	*list = done
+}
+
+// member returns the task as a member of a batch, with its rows from first on.
+func member(w *scheduler.Task, first int) backends.Request {
+	q := backends.Request{Meta: w.Meta, Ctx: w.Ctx, In: w.In, RequestedOutputs: w.Outputs, Step: w.Step, First: first, Rows: int(w.Rows)}
+	if w.Traced != nil {
+		q.Trace, q.SubRun = w.Traced.Trace, w.Traced.SubRun
+	}
+	return q
+}
+
+// fill sets the members of the batch.
+func fill(b *joint, list *scheduler.TaskList) {
+	b.Rows = 0
+	for w := list.Head; w != nil; w = w.Next() {
+		if b.Responses != nil {
+			b.responses.tasks = append(b.responses.tasks, w)
+		}
+		b.Requests = append(b.Requests, member(w, b.Rows))
+		b.Rows += int(w.Rows)
+	}
+}
+
+// execute calls the instance. A panic becomes an error of the batch, so that no model ends the
+// server.
+func (r *Runner) execute(ctx context.Context, inst backends.Instance, b *backends.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = recovery.Report(p, r.s.Log, "model '"+r.sig.Model+"'", slog.String("model", r.sig.Model))
+		}
+	}()
+	return inst.Execute(ctx, b)
+}
+
+// checkBatch verifies the outputs of the batch, whose rows are about to be scattered. err is the
+// model's. A batch without rows that the model refused succeeds with empty outputs.
+func (r *Runner) checkBatch(b *backends.Batch, err error) error {
+	if err == nil {
+		err = r.checkOutputs(b.Out, b.Rows, len(b.Requests) == 1)
+	}
+	if err != nil && b.Rows == 0 {
+		err = r.emptyOutputs(b, err)
+	}
+	return err
+}
+
+// checkOutputs verifies outputs. alone marks those of one request, which may be Free.
+func (r *Runner) checkOutputs(out []tensor.Tensor, rows int, alone bool) error {
+	for i := range out {
+		o := &out[i]
+		if !o.Present() {
+			continue
+		}
+		p := &r.sig.Outputs[i]
+		if !p.Free || !alone {
+			if err := r.checkDeclared(p, o, rows); err != nil {
+				return err
+			}
+		}
+		if o.DType != tensor.Bytes && !sized(o) {
+			return status.Errorf(status.Internal, "output '%s' of model '%s' has %d bytes, expected those of shape %s", p.Name, r.sig.Model, o.Len, o.Shape)
+		}
+	}
+	return nil
+}
+
+// checkDeclared verifies an output's type, rows and dimensions.
+func (r *Runner) checkDeclared(p *config.Port, o *tensor.Tensor, rows int) error {
+	if o.DType != p.DType {
+		return status.Errorf(status.Internal, "output '%s' of model '%s' has data-type '%s', expected '%s'", p.Name, r.sig.Model, o.DType, p.DType)
+	}
+	rowed := r.sig.MaxBatch > 0 && !p.ShapeTensor
+	if !p.Whole && (!p.Accepts(&o.Shape, r.sig.MaxBatch) || rowed && o.Shape.Dim(0) != int64(rows)) {
+		return status.Errorf(status.Internal, "output '%s' of model '%s' has shape %s for a batch of %d, expected %s", p.Name, r.sig.Model, o.Shape, rows, p.FullDims(r.sig.MaxBatch))
+	}
+	return nil
+}
+
+// sized reports whether t has as many bytes as its shape needs. The comparisons are ordered so
+// that the product cannot overflow.
+func sized(t *tensor.Tensor) bool {
+	n := t.Shape.Elements()
+	return n >= 0 && n <= int64(t.Len) && n*int64(t.DType.Size()) == int64(t.Len)
+}
+
+// finish ends one task of an executed batch and reports whether it succeeded; it counts failures.
+// err is the batch's.
+func (r *Runner) finish(w *scheduler.Task, member *backends.Request, err error) bool {
+	tensor.ReleaseAll(w.In)
+	if w.Placeholder {
+		tensor.ReleaseAll(w.Out)
+		return false
+	}
+	if w.Err = err; err == nil {
+		w.Err = member.Err
+	}
+	if w.Rescheduled = member.Rescheduled && w.Err == nil; w.Rescheduled {
+		if r.s.Iterative {
+			return false
+		}
+		w.Rescheduled, w.Err = false, errReschedule(r.sig.Model)
+	}
+	if w.Err == nil {
+		w.ResponseParams = member.ResponseParams
+		if d := w.Meta.Deadline; d > 0 {
+			r.s.Stats.Slack(d - w.Times.End)
+		}
+		return true
+	}
+	tensor.ReleaseAll(w.Out)
+	r.s.Stats.Failed(reason(w.Err), w.Times.End-w.Enqueued)
+	return false
+}
+
+func errReschedule(model string) error {
+	return status.Errorf(status.Unsupported,
+		"model '%s' reschedules a request, expected 'sequence_batching { iterative_sequence: true }' in its configuration", model)
+}
+
+// reason returns the counter of a failed task. A model may notice itself that its client has
+// disconnected.
+func reason(err error) telemetry.Reason {
+	if status.CodeOf(err) == status.Cancelled {
+		return telemetry.Canceled
+	}
+	return telemetry.Backend
+}
+
+// RefusalOf returns the counter of a task that scheduler.Task.Expired fails with err.
+func RefusalOf(err error) telemetry.Refusal {
+	if err == status.ErrDeadline { //nolint:errorlint // never wrapped
+		return telemetry.DeadlinePassed
+	}
+	return telemetry.ClientGone
+}
+
+// Cancel fails expired tasks before they execute. Completing them is up to the caller.
+func (r *Runner) Cancel(list *scheduler.TaskList, now int64) {
+	for w := list.Head; w != nil; w = w.Next() {
+		w.Err = w.Expired(now)
+		if w.Err == nil {
+			w.Err = status.ErrCancelled
+		}
+		w.Refusal = RefusalOf(w.Err)
+	}
+	r.Drop(list, now)
+}
+
+// Drop releases the inputs of tasks that have Err and Refusal and do not execute, and counts
+// them. Completing them is up to the caller.
+func (r *Runner) Drop(list *scheduler.TaskList, now int64) {
+	for w := list.Head; w != nil; w = w.Next() {
+		tensor.ReleaseAll(w.In)
+		r.s.Stats.Refused(w.Refusal, now-w.Enqueued)
+	}
+}
+
+// Reject fails tasks with err before they execute. Completing them is up to the caller.
+func (r *Runner) Reject(list *scheduler.TaskList, err error, now int64) {
+	for w := list.Head; w != nil; w = w.Next() {
+		w.Err, w.Refusal = err, telemetry.NotServing
+	}
+	r.Drop(list, now)
+}
+
+// recycle releases what is left in a batch of several tasks and returns it to the pool.
+func (r *Runner) recycle(b *joint) {
+	clear(b.responses.tasks)
+	b.responses.tasks = b.responses.tasks[:0]
+	tensor.ReleaseAll(b.In)
+	tensor.ReleaseAll(b.Out)
+	for i := range b.Requests {
+		tensor.ReleaseAll(b.Requests[i].Out)
+	}
+	clear(b.Requests)
+	b.Requests = b.Requests[:0]
+	b.Stream, b.responses.stream = nil, nil
+	r.batches.Put(b)
+}
+
+// elementBytes returns the size of n elements of d, for fixed-size types.
+func elementBytes(d tensor.DType, n int64) int { return int(n) * d.Size() }
+
+// errGather returns why an input cannot be joined.
+func errGather(sig *config.Signature, port int, why string) error {
+	return status.Errorf(status.Internal, "cannot batch input '%s' of model '%s': %s", sig.Inputs[port].Name, sig.Model, why)
+}

@@ -1,0 +1,151 @@
+package batch
+
+import (
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// lastBatches remembers the last batch of each instance, for the traces of the next one. It is
+// safe for concurrent use.
+type lastBatches struct {
+	mu   sync.Mutex
+	list []lastBatch // by instance number, guarded by mu
+}
+
+type lastBatch struct {
+	inst  uintptr // 0 when the number is free
+	batch uint64
+	end   int64
+}
+
+// of returns the number of an instance and its last batch.
+func (s *lastBatches) of(inst backends.Instance) (number int32, last lastBatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(identity(inst))
+	if i < 0 {
+		if i = s.find(0); i < 0 {
+			i, s.list = len(s.list), append(s.list, lastBatch{})
+		}
+		s.list[i] = lastBatch{inst: identity(inst)}
+	}
+	return int32(i), s.list[i]
+}
+
+func (s *lastBatches) find(id uintptr) int {
+	return slices.IndexFunc(s.list, func(x lastBatch) bool { return x.inst == id })
+}
+
+// set notes the last batch of an instance.
+func (s *lastBatches) set(number int32, batch uint64, end int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list[number].batch, s.list[number].end = batch, end
+}
+
+// Forget frees the number that traces use for an instance that is removed.
+func (r *Runner) Forget(inst backends.Instance) {
+	r.last.mu.Lock()
+	defer r.last.mu.Unlock()
+	if i := r.last.find(identity(inst)); i >= 0 {
+		r.last.list[i] = lastBatch{}
+	}
+}
+
+// identity distinguishes instances that are not comparable, such as functions, by the data word
+// of their interface value.
+func identity(inst backends.Instance) uintptr {
+	return (*[2]uintptr)(unsafe.Pointer(&inst))[1]
+}
+
+// Same reports whether two instances are the same one. They need not be comparable.
+func Same(a, b backends.Instance) bool { return identity(a) == identity(b) }
+
+// traced returns the first task of a list that is traced, or nil.
+//
+// hot: one load per task.
+func traced(list *scheduler.TaskList) *scheduler.Task {
+	for w := list.Head; w != nil; w = w.Next() {
+		if w.Traced != nil {
+			return w
+		}
+	}
+	return nil
+}
+
+// observe executes a batch with a traced member and records the execution.
+func (r *Runner) observe(first *scheduler.Task, inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) bool {
+	x := tracing.Execution{
+		Batch: first.Traced.Trace.NextBatch(), Members: int32(list.Len()), BatchRows: list.Rows(), Place: placeOf(inst), Held: list.Head.Held, Native: r.s.Native,
+	}
+	at, last := r.last.of(inst)
+	x.Instance, x.Before, x.BeforeEnd = at, last.batch, last.end
+	extent, unpadded := int64(0), int64(0)
+	for w := list.Head; w != nil; w = w.Next() {
+		x.Newest = max(x.Newest, w.Enqueued)
+		extent = max(extent, int64(w.Length))
+		unpadded += int64(w.Rows) * int64(w.Length)
+	}
+	if unpadded > 0 {
+		x.Elements, x.Padding = int64(x.BatchRows)*extent, int64(x.BatchRows)*extent-unpadded
+	}
+	for w := list.Head; w != nil; w = w.Next() {
+		if w.Traced != nil {
+			w.Traced.Execution, w.Traced.Execution.Rows = x, w.Rows
+		}
+	}
+	t.Tick(0) // tasks may have been queued since the clock was read
+	whole := r.run(inst, list, t)
+	end := t.Now()
+	r.last.set(at, x.Batch, end)
+	if whole {
+		r.report(first, list, &x)
+	}
+	return whole
+}
+
+// report sends a batch that was executed as one to the sinks of traces.
+func (r *Runner) report(first *scheduler.Task, list *scheduler.TaskList, x *tracing.Execution) {
+	b := r.reports.Get()
+	b.Execution, b.Model, b.Version, b.Known, b.Failed, b.Links = *x, r.sig.Model, r.sig.Version, 0, false, nil
+	times := &list.Head.Times
+	b.Start, b.InputEnd, b.InferEnd, b.End = times.Start, times.InputEnd, times.InferEnd, times.End
+	for w := list.Head; w != nil; w = w.Next() {
+		b.Failed = b.Failed || w.Err != nil
+		b.Join(w.Trace())
+	}
+	first.Traced.Trace.Executed(b)
+	r.reports.Put(b)
+}
+
+// placeOf returns where an instance executes.
+func placeOf(inst backends.Instance) tensor.Place {
+	if s := backends.StreamOf(inst); s != nil {
+		return s.Place()
+	}
+	return tensor.Place{}
+}
+
+// trace records a copy in the traces of the tasks that it is made for.
+func (n *Note) trace(from, to tensor.Place, bytes int) {
+	if n.Tasks == nil && n.Trace == nil {
+		return
+	}
+	e := tracing.Event{Kind: tracing.EventCopy, Tensor: n.Tensor, From: from, To: to, Bytes: int64(bytes), Reason: n.Reason.String()}
+	e.At, e.Node = telemetry.Now(), -1
+	n.Trace.Event(&e)
+	for w := n.Tasks; w != nil; w = w.Next() {
+		e.Node = w.Step
+		w.Trace().Event(&e)
+		if n.One {
+			return
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package queue
+
+import (
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
+)
+
+// backlog holds the queued tasks in order of service: the highest priority level first, in a
+// level those past their timeout behind the others, and else in order of arrival. Tasks that may
+// share a batch form a group, so that those of other shapes in between cost nothing. Adding and
+// removing a task costs the same however many are queued, but for a logarithm of the number of
+// shapes. It is not safe for concurrent use.
+type backlog struct {
+	levels  levels
+	groups  map[uint64]*group
+	heap    groups
+	last    *group // the one used last
+	most    int    // groups to keep, empty ones included
+	wheel   *wheel // made when the first task has a time limit
+	n       int
+	rows    int32
+	arrived uint64
+	spare   *entry // free entries, linked by next
+	spares  int
+}
+
+const (
+	// fewGroups is how many shapes are kept for the tasks to come.
+	fewGroups = 256
+	// maxSpare bounds the free entries.
+	maxSpare = 1024
+)
+
+func newBacklog(l Levels, model string) backlog {
+	return backlog{levels: newLevels(l, model), groups: map[uint64]*group{}, most: fewGroups}
+}
+
+// push adds a task; false when its level is full.
+//
+// hot: no allocation in the steady state.
+func (q *backlog) push(w *scheduler.Task, now int64) bool {
+	l := q.levels.at(w.Meta.Priority)
+	if l.MaxSize > 0 && l.n >= l.MaxSize {
+		return false
+	}
+	e := q.spare
+	if e == nil {
+		e = new(entry)
+	} else {
+		q.spare, e.next = e.next, nil
+		q.spares--
+	}
+	q.arrived++
+	e.task, e.level, e.rank, e.slot, e.arrival = w, l, l.rank(), nowhere, q.arrived
+	e.expires = l.expires(w.Meta, now)
+	l.n++
+	q.n++
+	q.rows += w.Rows
+	q.enter(e)
+	q.schedule(e, now)
+	return true
+}
+
+// late reports whether the timeout of w has ended before it is queued.
+func (q *backlog) late(w *scheduler.Task, now int64) bool {
+	if w.Meta.Arrived == 0 {
+		return false
+	}
+	l := &q.levels.prefers
+	p := l.policy(l.of(w.Meta.Priority))
+	expires := p.expires(w.Meta, now)
+	return expires > 0 && now >= expires
+}
+
+// enter puts e at the end of its lane.
+func (q *backlog) enter(e *entry) {
+	g := q.last
+	if g == nil || g.key != e.task.Shape {
+		g = q.group(e.task.Shape)
+		q.last = g
+	}
+	front := len(g.lanes) == 0 || e.rank < g.lanes[0].rank
+	g.push(e)
+	switch {
+	case g.pos == nowhere:
+		q.heap.add(g)
+	case front:
+		q.heap.up(g.pos)
+	}
+}
+
+// leave takes e out of its lane.
+func (q *backlog) leave(e *entry) {
+	g := e.group
+	first := g.remove(e)
+	switch {
+	case len(g.lanes) == 0:
+		q.heap.remove(g)
+	case first:
+		q.heap.down(g.pos)
+	}
+}
+
+// group returns the group of a key, a new one when the key is new.
+func (q *backlog) group(key uint64) *group {
+	if g := q.groups[key]; g != nil {
+		return g
+	}
+	if len(q.groups) >= q.most {
+		for k, g := range q.groups {
+			if len(g.lanes) == 0 {
+				delete(q.groups, k)
+			}
+		}
+		q.most = max(fewGroups, 2*len(q.groups))
+	}
+	g := &group{key: key, pos: nowhere}
+	q.groups[key] = g
+	return g
+}
+
+// schedule has e checked when its timeout or its deadline has passed.
+func (q *backlog) schedule(e *entry, now int64) {
+	e.due = e.expires
+	if d := e.task.Meta.Deadline; d > 0 && (e.due == 0 || d < e.due) {
+		e.due = d
+	}
+	if e.due == 0 {
+		return
+	}
+	if q.wheel == nil {
+		q.wheel = new(wheel)
+	}
+	q.wheel.add(e, now)
+}
+
+// remove takes e out and returns its task. e is reused.
+func (q *backlog) remove(e *entry) *scheduler.Task {
+	w := e.task
+	q.leave(e)
+	if e.due != 0 {
+		q.wheel.remove(e)
+	}
+	e.level.n--
+	q.n--
+	q.rows -= w.Rows
+	*e = entry{slot: nowhere}
+	if q.spares < maxSpare {
+		e.next, q.spare = q.spare, e
+		q.spares++
+	}
+	return w
+}
+
+// check reports whether e stays where it is. A task that must not execute any more moves to
+// dropped, with its error; one whose level delays late tasks goes behind the others.
+func (q *backlog) check(e *entry, now int64, dropped *scheduler.TaskList) bool {
+	err := e.task.Expired(now)
+	refusal := batch.RefusalOf(err)
+	if err == nil {
+		if e.expires == 0 || now < e.expires {
+			return true
+		}
+		if e.level.Delay {
+			q.delay(e, now)
+			return false
+		}
+		err, refusal = q.levels.errLate(e.level), telemetry.QueueTimeout
+	}
+	w := q.remove(e)
+	w.Err, w.Refusal = err, refusal
+	dropped.Push(w)
+	return false
+}
+
+// delay moves e, whose timeout has ended, behind the others of its level.
+func (q *backlog) delay(e *entry, now int64) {
+	q.leave(e)
+	q.wheel.remove(e)
+	e.rank++
+	e.expires = 0
+	q.enter(e)
+	q.schedule(e, now)
+}
+
+// expire checks the tasks that are due.
+func (q *backlog) expire(now int64, dropped *scheduler.TaskList) {
+	if q.wheel == nil || q.wheel.n == 0 {
+		return
+	}
+	for e := q.wheel.advance(now); e != nil; {
+		after := e.after
+		e.after = nil
+		if q.check(e, now, dropped) {
+			q.schedule(e, now) // due within the current tick
+		}
+		e = after
+	}
+}
+
+// sweep checks every task, for clients that have disconnected.
+func (q *backlog) sweep(now int64, dropped *scheduler.TaskList) {
+	q.expire(now, dropped)
+	for i := 0; i < len(q.heap); {
+		g := q.heap[i]
+		for e := g.after(nil); e != nil; {
+			after := g.after(e)
+			if e.task.Ctx.Err() != nil {
+				q.check(e, now, dropped)
+			}
+			e = after
+		}
+		if i < len(q.heap) && q.heap[i] == g {
+			i++
+		}
+	}
+}
+
+// errFull returns why a task is refused whose level is full, where a task takes perTask ns.
+func (q *backlog) errFull(w *scheduler.Task, perTask int64) error {
+	return q.levels.errFull(q.levels.at(w.Meta.Priority), perTask)
+}

@@ -1,0 +1,259 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// execution is one batch at one instance, from when both are known until the instance is free
+// again. It is pooled by its queue, so that starting one allocates nothing.
+//
+// For a RunLoop it is a scheduler whose Help executes the batch (the direct hand-off); for the
+// tasks of a decoupled model it is their Host.
+type execution struct {
+	*Queue
+	tasks    scheduler.TaskList
+	inst     backends.Instance
+	rows     int32
+	detached bool // the instance is free, the batch goes on; guarded by mu
+	next     *execution
+}
+
+var _ scheduler.Host = (*execution)(nil)
+
+// start returns an execution of the tasks. Called with the lock held.
+func (q *Queue) start(inst backends.Instance, tasks scheduler.TaskList) *execution {
+	x := q.spare
+	if x == nil {
+		x = &execution{Queue: q}
+	} else {
+		q.spare = x.next
+	}
+	x.tasks, x.inst, x.rows, x.next = tasks, inst, tasks.Rows(), nil
+	q.rows += x.rows
+	return x
+}
+
+// Help executes the batch that was handed off.
+func (x *execution) Help(t *scheduler.RunLoop) bool {
+	x.run(t)
+	return true
+}
+
+// run executes the batch and completes its tasks. x is reused before they complete.
+func (x *execution) run(t *scheduler.RunLoop) {
+	q, tasks := x.Queue, x.tasks
+	if q.runner.Signature().Decoupled {
+		for w := tasks.Head; w != nil; w = w.Next() {
+			w.Host = x
+		}
+	}
+	together := q.runner.Run(x.inst, &tasks, t)
+	if q.end(x, &tasks, together) {
+		t.Ready(q)
+	}
+	q.complete(tasks, t)
+}
+
+// end frees the instance of an execution, learns what it cost and reports whether tasks wait for
+// the instance.
+func (q *Queue) end(x *execution, tasks *scheduler.TaskList, together bool) bool {
+	var cost scheduler.Executed
+	known := together && measure(&cost, tasks)
+	if cost.Unpadded > 0 {
+		q.runner.Stats().Padded(cost.Unpadded, cost.Padding)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	more := q.backlog.n > 0
+	q.coalescer.saw(tasks.Len())
+	if x.detached {
+		q.workers.Reserve(-1)
+		q.reattached(x.inst)
+	} else {
+		q.rows -= x.rows
+		q.vacate(x.inst, more)
+	}
+	x.tasks, x.inst, x.detached = scheduler.TaskList{}, nil, false
+	x.next, q.spare = q.spare, x
+	if known {
+		q.perTask = max(q.perTask+(int64(cost.Duration)/int64(tasks.Len())-q.perTask)/8, 1) // 0: not known
+		if q.learner != nil {
+			q.learner.Observe(cost)
+		}
+	}
+	return more && len(q.free) > 0
+}
+
+// measure sets x to the cost of a batch that was executed as a whole. It returns false for one
+// that failed, because it may have ended early. x is where the result is read, because copying
+// what was just written stalls the processor.
+func measure(x *scheduler.Executed, tasks *scheduler.TaskList) (known bool) {
+	if tasks.Head == nil {
+		return false
+	}
+	extent := int64(0)
+	for w := tasks.Head; w != nil; w = w.Next() {
+		if w.Err != nil {
+			return false
+		}
+		x.Rows += int64(w.Rows)
+		x.Elements += w.Elements
+		extent = max(extent, int64(w.Length))
+		x.Unpadded += int64(w.Rows) * int64(w.Length)
+	}
+	x.Padding = x.Rows*extent - x.Unpadded
+	x.Duration = time.Duration(tasks.Head.Times.InferEnd - tasks.Head.Times.InputEnd)
+	return true
+}
+
+// wakeup is what it costs, in ns, to have a worker on another processor execute a batch: the
+// worker wakes up, and the goroutine that needs its result may have to wake up again.
+const wakeup = 5000
+
+// handOff starts the tasks at a free instance, past the queue, and reports whether it did. The
+// tasks must be one task or one sealed batch. Nothing may be queued before them, no client may
+// have disconnected, a single task must not have likely companions (coalescer), and the policy
+// must form the very same batch. Otherwise the tasks are for the backlog.
+//
+// hot: one lock and no allocation.
+func (q *Queue) handOff(list *scheduler.TaskList, t *scheduler.RunLoop) bool {
+	n := list.Len()
+	if n > 1 && (!list.Sealed() || n > q.window || !q.runner.Uniform(list)) {
+		return false
+	}
+	now := t.Now()
+	for w := list.Head; w != nil; w = w.Next() {
+		if w.Expired(now) != nil {
+			return false
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.free) == 0 || q.backlog.n > 0 || q.hold > n || n == 1 && q.likely() || q.backlog.late(list.Head, now) || !q.takesAll(list, now) {
+		return false
+	}
+	inst := q.admit()
+	if inst == nil {
+		return false
+	}
+	q.hold = 0
+	if q.order != nil {
+		q.order.join(list)
+	}
+	list.Head.Held = 0
+	// A decoupled model may wait for the goroutine that reads its responses, which must not be
+	// kept behind it.
+	brief := !q.runner.Signature().Decoupled && q.perTask > 0 && q.perTask*int64(n) < wakeup
+	if x := q.start(inst, *list); brief {
+		t.ReadyBrief(x)
+	} else {
+		t.Ready(x)
+	}
+	return true
+}
+
+// takesAll reports whether the policy would form one batch of all the tasks. Called with the lock
+// held.
+func (q *Queue) takesAll(list *scheduler.TaskList, now int64) bool {
+	d := &q.decision
+	d.items = d.items[:0]
+	for w := list.Head; w != nil; w = w.Next() {
+		d.items = append(d.items, item(w))
+	}
+	v := scheduler.View{Items: d.items, Instances: int32(len(q.all)), Executing: q.rows, Queued: list.Rows(), Flush: q.flush}
+	return len(q.policy.Decide(now, v, d.take[:0]).Take) == list.Len()
+}
+
+// Respond implements scheduler.Host.
+func (x *execution) Respond(to scheduler.Responder, w *scheduler.Task, out []tensor.Tensor, params infer.Params, final bool) error {
+	if x.order != nil && x.order.keep(to, w, out, params, final) {
+		return nil
+	}
+	return to.Respond(w, out, params, final)
+}
+
+// Fail implements scheduler.Host. Where responses leave in order, a failure leaves when the task
+// completes.
+func (x *execution) Fail(to scheduler.Failer, w *scheduler.Task, err error, final bool) {
+	if x.order == nil {
+		to.Fail(w, err, final)
+	}
+}
+
+// Detach implements scheduler.Host: the batch keeps its worker, and another batch may take the
+// instance.
+func (x *execution) Detach() {
+	q := x.Queue
+	q.mu.Lock()
+	if q.shared || q.timers.closed || x.detached {
+		q.mu.Unlock()
+		return
+	}
+	x.detached = true
+	q.rows -= x.rows
+	more := q.backlog.n > 0
+	q.detach(x.inst)
+	q.vacate(x.inst, more)
+	q.mu.Unlock()
+	q.workers.Reserve(1)
+	if more {
+		q.workers.Go(q)
+	}
+}
+
+// lends reports whether a paused task's place is free for another task. The limiters of a shared
+// instance never change.
+func (q *Queue) lends() bool { return q.shared && len(q.limited) == 0 }
+
+// Yields implements scheduler.Host.
+func (x *execution) Yields() bool { return x.lends() && x.order == nil }
+
+// Pause implements scheduler.Host. Early responses are sent by another goroutine than that of the
+// batch, which has no place to free.
+func (x *execution) Pause(w *scheduler.Task) {
+	q := x.Queue
+	if q.order != nil && !q.order.isOpen(w) {
+		return
+	}
+	q.mu.Lock()
+	if g, ok := x.inst.(*limited); ok && !x.detached {
+		g.Lease.Release(false)
+	}
+	if !q.lends() || q.timers.closed {
+		q.mu.Unlock()
+		return
+	}
+	q.free = append(q.free, x.inst)
+	more := q.backlog.n > 0
+	q.mu.Unlock()
+	q.workers.Reserve(1)
+	if more {
+		q.workers.Go(q)
+	}
+}
+
+// Resume implements scheduler.Host. When no place is free, the next one that would be is this
+// task's.
+func (x *execution) Resume(w *scheduler.Task) {
+	q := x.Queue
+	if q.order != nil && !q.order.isOpen(w) {
+		return
+	}
+	q.mu.Lock()
+	if !q.lends() || q.timers.closed {
+		q.mu.Unlock()
+		return
+	}
+	if n := len(q.free); n > 0 {
+		q.free = q.free[:n-1]
+	} else {
+		q.owed++
+	}
+	q.mu.Unlock()
+	q.workers.Reserve(-1)
+}

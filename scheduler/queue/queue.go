@@ -1,0 +1,341 @@
+// Package queue holds tasks in front of the instances of one model.
+//
+// Instances pull: a batch is formed when an instance is free, so batches grow while all are busy.
+// A scheduler.Policy decides which tasks form it, Levels which tasks may wait and how long. One
+// task, or one sealed batch, that finds a free instance and an empty queue is handed to the instance
+// directly.
+//
+// For example, a queue of at most 100 requests that each wait for at most a second:
+//
+//	q := queue.New(queue.Settings{
+//		Runner: runner, Policy: policy, Instances: instances, Workers: workers,
+//		Levels: queue.Levels{Policy: queue.Policy{MaxSize: 100, Timeout: time.Second}},
+//	})
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tutti-server/tutti/backends"
+	"github.com/tutti-server/tutti/internal/telemetry"
+	"github.com/tutti-server/tutti/scheduler"
+	"github.com/tutti-server/tutti/scheduler/batch"
+)
+
+// Queue is a queue in front of a model's instances. It implements scheduler.Scheduler.
+type Queue struct {
+	runner  *batch.Runner
+	policy  scheduler.Policy
+	learner scheduler.Learner // the policy, when it learns
+	workers *scheduler.Workers
+	window  int    // tasks that the policy sees
+	order   *order // nil when responses leave as they are ready
+	shared  bool   // any number of goroutines may use an instance
+	pending scheduler.Pending
+
+	mu sync.Mutex
+	state
+}
+
+// state is what the lock of a Queue guards.
+type state struct {
+	instances
+	backlog   backlog
+	decision  decision
+	timers    timers
+	coalescer coalescer
+	flush     bool  // no batch waits for more tasks
+	held      int64 // when the policy first delayed what waits
+	hold      int   // tasks to wait for before the first batch
+	perTask   int64 // ns that a task takes of an instance
+}
+
+// decision is memory for calls of the policy.
+type decision struct {
+	items []scheduler.Item
+	seen  []*entry // of items
+	take  []int32
+}
+
+var (
+	_ scheduler.Resizable = (*Queue)(nil)
+	_ scheduler.Flusher   = (*Queue)(nil)
+)
+
+// Settings are the parameters of New.
+type Settings struct {
+	Runner *batch.Runner
+	Policy scheduler.Policy
+	// Instances move to the queue, which closes them. One that occurs several times, of a
+	// concurrent model, counts as several.
+	Instances []backends.Instance
+	// Limiters are those of the instances at the same positions; nil, or a nil element, for
+	// none.
+	Limiters []scheduler.Limiter
+	// Shared says that any number of goroutines may use an instance, as of a concurrent model.
+	Shared  bool
+	Workers *scheduler.Workers
+	// Levels are the priority levels and limits; none by default.
+	Levels Levels
+	// Ordered has responses leave in the order in which the requests arrived
+	// (preserve_ordering).
+	Ordered bool
+	// Window is how many tasks of one shape the policy sees, so that a decision costs the same
+	// however long the queue is; 0 for 128.
+	Window int
+	// Hold keeps the first batch from forming until so many tasks wait, for tests of clients
+	// (TRITONSERVER_DELAY_SCHEDULER).
+	Hold int
+
+	_ struct{}
+}
+
+// defaultWindow is the default of Settings.Window.
+const defaultWindow = 128
+
+// New returns a queue with every instance free.
+func New(s Settings) *Queue {
+	window := s.Window
+	if window <= 0 {
+		window = defaultWindow
+	}
+	q := &Queue{
+		runner: s.Runner, policy: s.Policy, workers: s.Workers, window: window, shared: s.Shared,
+		state: state{
+			hold: s.Hold, backlog: newBacklog(s.Levels, s.Runner.Signature().Model),
+			decision: decision{take: make([]int32, 0, min(window, defaultWindow))},
+		},
+	}
+	if s.Ordered {
+		q.order = &order{complete: q.leave}
+	}
+	q.all = s.Instances
+	q.free = q.limit(s.Instances, s.Limiters)
+	q.learner, _ = s.Policy.(scheduler.Learner)
+	q.workers.Reserve(len(s.Instances) + 1) // and one that waits for a delay to pass
+	return q
+}
+
+// Enqueue implements scheduler.Scheduler. Tasks that find their level full complete once t runs.
+//
+// hot: one lock per list.
+func (q *Queue) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
+	now := t.Now()
+	for w := list.Head; w != nil; w = w.Next() {
+		w.Enqueued = now
+		q.runner.Measure(w)
+	}
+	q.pending.Add(list.Len())
+	if q.handOff(&list, t) {
+		return
+	}
+	var queued, refused scheduler.TaskList // queued is read under the lock only: tasks change hands
+	q.mu.Lock()
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		if q.backlog.push(w, now) {
+			queued.Push(w)
+			continue
+		}
+		w.Err, w.Refusal = q.backlog.errFull(w, q.perTask/int64(len(q.all))), telemetry.QueueFull
+		refused.Push(w)
+	}
+	if q.order != nil {
+		q.order.join(&queued)
+	}
+	q.runner.Stats().Queued(int64(queued.Len()))
+	ready := len(q.free) > 0 && (!q.coalescer.yielding || q.full())
+	if !ready {
+		q.sweepLater(now)
+	}
+	q.mu.Unlock()
+	if refused.Len() > 0 {
+		t.Inline(refusal{q}, refused)
+	}
+	if ready {
+		t.Ready(q)
+	}
+}
+
+// refusal completes tasks that the queue has no room for.
+type refusal struct{ *Queue }
+
+// RunInline implements scheduler.Inliner.
+func (r refusal) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
+	r.runner.Drop(&list, t.Now())
+	r.leave(list, t)
+}
+
+// Help executes one batch, if an instance is free and the policy forms one.
+//
+// hot: two short locks and no allocation.
+func (q *Queue) Help(t *scheduler.RunLoop) bool {
+	var dropped scheduler.TaskList
+	x, more := q.next(t, &dropped)
+	if more {
+		q.workers.Go(q)
+	}
+	if dropped.Len() > 0 {
+		q.drop(dropped, t)
+	}
+	if x == nil {
+		return dropped.Len() > 0
+	}
+	q.runner.Stats().Queued(-int64(x.tasks.Len()))
+	x.run(t)
+	return true
+}
+
+// next takes a free instance and a batch for it; nil when there is no instance or no batch yet.
+// Expired tasks that it comes across move to dropped. more reports that another instance is free
+// while tasks are queued.
+func (q *Queue) next(t *scheduler.RunLoop, dropped *scheduler.TaskList) (x *execution, more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.yields() {
+		q.yield(t)
+	}
+	now := t.Now()
+	switch {
+	case len(q.free) == 0:
+		return nil, false
+	case q.backlog.n == 0:
+		q.releaseIdle()
+		return nil, false
+	case q.hold > q.backlog.n:
+		q.releaseIdle()
+		q.sweepLater(now)
+		return nil, false
+	}
+	q.hold = 0
+	take, wait := q.form(now, dropped)
+	if q.backlog.n > 0 {
+		q.sweepLater(now)
+	}
+	if len(take) == 0 {
+		q.releaseIdle()
+		if q.backlog.n > 0 {
+			if q.held == 0 {
+				q.held = now
+			}
+			q.askLater(now, wait)
+		}
+		return nil, false
+	}
+	inst := q.admit()
+	if inst == nil {
+		return nil, false // its limiter resumes it
+	}
+	tasks := q.pull(take)
+	tasks.Head.Held, q.held = q.held, 0
+	return q.start(inst, tasks), len(q.free) > 0 && q.backlog.n > 0
+}
+
+// form asks the policy for a batch of the shape to serve next. Tasks queued behind it that cannot
+// join close the batch: it does not wait for more. It returns positions in the view, for pull.
+// Called with the lock held.
+func (q *Queue) form(now int64, dropped *scheduler.TaskList) (take []int32, wait time.Duration) {
+	for len(q.backlog.heap) > 0 {
+		g := q.backlog.heap[0]
+		v := q.view(g, now, dropped)
+		if len(v.Items) == 0 || len(q.backlog.heap) == 0 || q.backlog.heap[0] != g {
+			continue // its first tasks were dropped or delayed
+		}
+		d := q.policy.Decide(now, v, q.decision.take[:0])
+		return d.Take, d.Wait
+	}
+	return nil, longest
+}
+
+// view returns the first tasks of a group, of which it drops those that have expired.
+func (q *Queue) view(g *group, now int64, dropped *scheduler.TaskList) scheduler.View {
+	d := &q.decision
+	clear(d.seen)
+	d.items, d.seen = d.items[:0], d.seen[:0]
+	e := g.after(nil)
+	for e != nil && len(d.items) < q.window {
+		after := g.after(e)
+		if q.backlog.check(e, now, dropped) {
+			d.items = append(d.items, item(e.task))
+			d.seen = append(d.seen, e)
+		}
+		e = after
+	}
+	return scheduler.View{
+		Items: d.items, More: e != nil, Instances: int32(len(q.all)), Executing: q.rows, Queued: q.backlog.rows,
+		Flush: q.flush, Closed: len(q.backlog.heap) > 1,
+	}
+}
+
+// item returns what the policy sees of w.
+func item(w *scheduler.Task) scheduler.Item {
+	return scheduler.Item{Shape: w.Shape, Length: w.Length, Rows: w.Rows, Elements: w.Elements, Enqueued: w.Enqueued}
+}
+
+// pull takes the tasks at the given ascending positions of the view, apart from those that cannot
+// share a batch with the first of them.
+func (q *Queue) pull(positions []int32) (list scheduler.TaskList) {
+	first := q.decision.seen[positions[0]].task
+	for _, i := range positions {
+		if e := q.decision.seen[i]; e.task == first || q.runner.Compatible(first, e.task) {
+			list.Push(q.backlog.remove(e))
+		}
+	}
+	return list
+}
+
+// drop completes tasks that do not execute, each with its error.
+func (q *Queue) drop(list scheduler.TaskList, t *scheduler.RunLoop) {
+	q.runner.Stats().Queued(-int64(list.Len()))
+	q.runner.Drop(&list, t.Now())
+	q.complete(list, t)
+}
+
+// complete completes tasks, in order of arrival where the settings say so.
+func (q *Queue) complete(list scheduler.TaskList, t *scheduler.RunLoop) {
+	switch {
+	case q.order == nil:
+		q.leave(list, t)
+	case q.order.end(list, t):
+		q.workers.Reserve(1)
+		q.workers.Go(early{q})
+	}
+}
+
+// leave completes tasks in any order.
+func (q *Queue) leave(list scheduler.TaskList, t *scheduler.RunLoop) {
+	q.pending.Add(-list.Len())
+	scheduler.Complete(list, t)
+}
+
+// Flush implements scheduler.Flusher.
+func (q *Queue) Flush() {
+	q.mu.Lock()
+	q.flush, q.hold = true, 0
+	q.mu.Unlock()
+	q.workers.Go(q)
+}
+
+// InFlight returns how many tasks are queued or executing.
+func (q *Queue) InFlight() int64 { return q.pending.Now() }
+
+// Drain waits until no task is queued or executing.
+func (q *Queue) Drain(ctx context.Context) error { return q.pending.Wait(ctx) }
+
+// Close closes the instances.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.timers.closed {
+		return nil
+	}
+	q.timers.close()
+	q.workers.Reserve(-len(q.all) - 1)
+	var errs []error
+	for _, inst := range q.all {
+		errs = append(errs, inst.Close())
+	}
+	return errors.Join(errs...)
+}

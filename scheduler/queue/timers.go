@@ -1,0 +1,126 @@
+package queue
+
+import (
+	"math"
+	"time"
+
+	"github.com/tutti-server/tutti/scheduler"
+)
+
+// timers wake the queue while no task arrives. The queue's lock guards them.
+type timers struct {
+	policy  *time.Timer // asks the policy again
+	sweeper *time.Timer // drops expired tasks
+	ask     int64       // when the policy is asked again, 0 for never
+	sweep   int64       // when the sweeper runs, 0 for never
+	full    int64       // when it checks all of the backlog, 0 when that is not set
+	closed  bool
+}
+
+func (a *timers) close() {
+	a.closed = true
+	for _, t := range []*time.Timer{a.policy, a.sweeper} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+const (
+	// short is the longest wait for which a worker sleeps; a runtime timer's lateness matters
+	// little beyond it.
+	short   = 2 * time.Millisecond
+	longest = time.Duration(math.MaxInt64)
+)
+
+// askLater has a worker ask the policy again after d; called with the lock held.
+func (q *Queue) askLater(now int64, d time.Duration) {
+	a := &q.timers
+	d = min(d, time.Hour)
+	at := now + int64(d)
+	if a.closed || a.ask != 0 && a.ask <= at {
+		return
+	}
+	a.ask = max(at, 1)
+	switch {
+	case d <= short:
+		q.workers.GoAfter(asker{q}, d)
+	case a.policy == nil:
+		a.policy = time.AfterFunc(d, func() { q.workers.Go(asker{q}) })
+	default:
+		a.policy.Reset(d)
+	}
+}
+
+// asker is what a worker helps after a policy's wait.
+type asker struct{ *Queue }
+
+// Help allows the next askLater, and helps the queue.
+func (a asker) Help(t *scheduler.RunLoop) bool {
+	a.mu.Lock()
+	a.timers.ask = 0
+	a.mu.Unlock()
+	return a.Queue.Help(t)
+}
+
+const (
+	// sweepEvery is how long tasks of disconnected clients may stay queued. A long queue is
+	// swept less often, down to sweepLeast, so that sweeping costs a request the same however
+	// long the queue is.
+	sweepEvery   = 100 * time.Millisecond
+	sweepLeast   = 500 * time.Millisecond
+	sweepPerTask = 40 * time.Microsecond
+)
+
+// sweepLater has a worker check the queue when the next task is due, or for disconnected clients;
+// called with the lock held.
+func (q *Queue) sweepLater(now int64) {
+	a := &q.timers
+	if a.full == 0 {
+		a.full = now + int64(min(sweepEvery+time.Duration(q.backlog.n)*sweepPerTask, sweepLeast))
+	}
+	at := a.full
+	if h := q.backlog.wheel; h != nil {
+		if due, ok := h.next(); ok {
+			at = min(at, due)
+		}
+	}
+	if a.closed || a.sweep != 0 && a.sweep <= at {
+		return
+	}
+	a.sweep = at
+	if d := time.Duration(max(at-now, 1)); a.sweeper == nil {
+		a.sweeper = time.AfterFunc(d, func() { q.workers.Go(sweeper{q}) })
+	} else {
+		a.sweeper.Reset(d)
+	}
+}
+
+// sweeper is what a worker helps while tasks are queued.
+type sweeper struct{ *Queue }
+
+// Help drops expired tasks, or puts them behind the others. The rest may be another batch than
+// before.
+func (s sweeper) Help(t *scheduler.RunLoop) bool {
+	var dropped scheduler.TaskList
+	s.mu.Lock()
+	a, now := &s.timers, t.Now()
+	a.sweep = 0
+	if now >= a.full {
+		a.full = 0
+		s.backlog.sweep(now, &dropped)
+	} else {
+		s.backlog.expire(now, &dropped)
+	}
+	if s.backlog.n > 0 {
+		s.sweepLater(now)
+		if len(s.free) > 0 {
+			t.Ready(s.Queue)
+		}
+	}
+	s.mu.Unlock()
+	if dropped.Len() > 0 {
+		s.drop(dropped, t)
+	}
+	return dropped.Len() > 0
+}

@@ -16,20 +16,20 @@ type AddedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// piece is a stretch of text; id is the added token that it is, or noID for text to tokenize.
+// piece is a range of a text: the added token id, or text to tokenize where id is noID.
 type piece struct {
 	id int32
 	at Span
 }
 
-// addedTokens cuts the added tokens of one kind (matched before or after normalization) out of a text.
+// addedTokens finds the added tokens of one kind (those before or those after normalization) in a text.
 type addedTokens struct {
 	tokens []AddedToken
 	trie   *trie     // content -> index into tokens
 	starts [256]bool // bytes that some token starts with
 }
 
-// newAddedTokens takes the tokens with the content to look for; nil when there are none.
+// newAddedTokens returns the finder of tokens by their contents, which are normalized where the tokens are; nil for no tokens.
 func newAddedTokens(tokens []AddedToken, contents []string) *addedTokens {
 	if len(tokens) == 0 {
 		return nil
@@ -43,8 +43,8 @@ func newAddedTokens(tokens []AddedToken, contents []string) *addedTokens {
 	return a
 }
 
-// cut appends the pieces of the given range of b. At each place the longest token counts. Time is linear in the
-// text, with the length of the longest token as factor.
+// cut appends the pieces of b. At each position the longest token wins. Time is linear in the text, with the length of the longest
+// token as a factor.
 func (a *addedTokens) cut(dst []piece, b []byte) []piece {
 	done := 0 // end of the last piece
 	for i := 0; a != nil && i < len(b); {
@@ -80,7 +80,7 @@ func (a *addedTokens) cut(dst []piece, b []byte) []piece {
 	return dst
 }
 
-// spaceStart is where the white space before end begins, not before lowest.
+// spaceStart returns the start of the white space before end, at least lowest.
 func spaceStart(b []byte, lowest, end int) int {
 	for end > lowest {
 		r, n := utf8.DecodeLastRune(b[:end])
@@ -92,7 +92,7 @@ func spaceStart(b []byte, lowest, end int) int {
 	return end
 }
 
-// spaceEnd is where the white space from start on ends.
+// spaceEnd returns the end of the white space from start on.
 func spaceEnd(b []byte, start int) int {
 	for start < len(b) {
 		r, n := utf8.DecodeRune(b[start:])
@@ -114,7 +114,7 @@ func endsWithWord(b []byte) bool {
 	return n > 0 && isWord(r)
 }
 
-// isWord is the \w of Unicode regular expressions (UTS 18): letters, marks, decimal digits, connectors, joiners.
+// isWord reports whether \w matches r (UTS #18): letters, marks, decimal digits, connectors, joiners.
 func isWord(r rune) bool {
 	return unicode.In(r, unicode.Letter, unicode.Nl, unicode.Other_Alphabetic, unicode.Mark, unicode.Nd, unicode.Pc,
 		unicode.Join_Control)

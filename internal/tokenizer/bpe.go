@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// bpe is byte pair encoding (Sennrich et al. 2016): a word starts as its code points, or bytes, and the pair with the
-// lowest rank becomes one symbol until none is left.
+// bpe is byte pair encoding (Sennrich et al. 2016): a word starts as its code points, or bytes. While some neighbours have a merge,
+// the pair with the lowest rank becomes one symbol. For example, with merges "l o" and "lo w" the word "low" goes from l, o, w over
+// lo, w to low.
 type bpe struct {
 	vocab    map[string]int32
 	names    []string
@@ -15,9 +16,9 @@ type bpe struct {
 	whole    map[string]int32 // ignore_merges: words that are tokens; nil when off
 	fallback *[256]int32      // byte_fallback: the tokens of bytes, noID where there is none; nil when off
 	unknown  int32            // noID without one
-	strict   bool             // there is to be an unknown token, and the vocabulary lacks it
+	strict   bool             // the file names an unknown token that the vocabulary lacks
 	fuse     bool
-	seam     []byte // a word can be cut before this code point where another comes before it; nil when it cannot
+	seam     []byte // words can be cut before this code point, since no merge crosses it; nil where they cannot
 	cache    *wordCache
 }
 
@@ -29,7 +30,7 @@ type bpeScratch struct {
 	out     []cachedToken
 }
 
-// symbol is one token in the making; size 0 marks one merged into its neighbour.
+// symbol is a token so far; size 0 marks one that was merged into its neighbour.
 type symbol struct{ id, size, prev, next int32 }
 
 // candidate is a pair that could be merged.
@@ -66,7 +67,7 @@ func (m *bpe) tokenize(t *text, dst []token) []token {
 	return dst
 }
 
-// nextSeam is where b can be cut: before a seam that something else comes before.
+// nextSeam returns the first position where b can be cut: before a seam that follows another code point.
 func (m *bpe) nextSeam(b []byte) int32 {
 	i := 0
 	for bytes.HasPrefix(b[i:], m.seam) {
@@ -82,7 +83,7 @@ func (m *bpe) nextSeam(b []byte) int32 {
 func (m *bpe) word(t *text, at Span, dst []token) []token {
 	b := t.buf[at.Start:at.End]
 	var slot *atomic.Pointer[cachedWord]
-	if len(b) <= longestWord {
+	if len(b) <= maxCachedWord {
 		var w *cachedWord
 		if w, slot = m.cache.find(b); w != nil {
 			return t.tokens(dst, at.Start, w.tokens)
@@ -92,7 +93,7 @@ func (m *bpe) word(t *text, at Span, dst []token) []token {
 	if t.bpe.missing {
 		t.bad, slot, t.bpe.missing = errUnknown, nil, false
 	}
-	if slot != nil && len(out) <= mostCachedID {
+	if slot != nil && len(out) <= maxCachedTokens {
 		remember(slot, b, out)
 	}
 	return t.tokens(dst, at.Start, out)
@@ -107,7 +108,7 @@ func (t *text) tokens(dst []token, start int32, word []cachedToken) []token {
 	return dst
 }
 
-// encode makes the tokens of a word; the result is scratch.
+// encode returns the tokens of a word, in scratch memory.
 func (m *bpe) encode(s *bpeScratch, b []byte) []cachedToken {
 	s.out = s.out[:0]
 	if m.whole != nil {
@@ -117,7 +118,7 @@ func (m *bpe) encode(s *bpeScratch, b []byte) []cachedToken {
 		}
 	}
 	m.start(s, b)
-	if len(s.symbols) <= mostScanned {
+	if len(s.symbols) <= maxScanned {
 		m.mergeShort(s)
 	} else {
 		m.mergeLong(s)
@@ -136,7 +137,7 @@ func (s *bpeScratch) add(id, size int32) {
 	s.symbols = append(s.symbols, symbol{id, size, n - 1, n + 1})
 }
 
-// start fills s.symbols with the code points of the word, or what stands for those that the vocabulary lacks.
+// start fills s.symbols with the code points of the word. Code points that the vocabulary lacks become byte tokens or unknown ones.
 func (m *bpe) start(s *bpeScratch, b []byte) {
 	s.symbols = s.symbols[:0]
 	unknown := int32(0) // bytes of unknown code points that are not yet a symbol
@@ -192,13 +193,13 @@ func (m *bpe) byteTokens(s *bpeScratch, b []byte, i, n int32) bool {
 	return true
 }
 
-// mostScanned is how many symbols are cheaper to look through again for each merge than to keep in a heap.
-const mostScanned = 24
+// maxScanned is the largest number of symbols for which a scan per merge is cheaper than a heap.
+const maxScanned = 24
 
-// mergeShort merges by looking for the lowest rank each time. It keeps the symbols adjacent.
+// mergeShort scans for the lowest rank before each merge. The symbols stay adjacent.
 func (m *bpe) mergeShort(s *bpeScratch) {
 	y := s.symbols
-	var best [mostScanned]candidate
+	var best [maxScanned]candidate
 	for i := 0; i+1 < len(y); i++ {
 		best[i] = m.merges.find(y[i].id, y[i+1].id)
 	}
@@ -226,7 +227,7 @@ func (m *bpe) mergeShort(s *bpeScratch) {
 	s.symbols = y
 }
 
-// mergeLong merges with a heap of the candidates, in time n log n.
+// mergeLong merges with a heap of candidates, in time n log n.
 func (m *bpe) mergeLong(s *bpeScratch) {
 	s.heap = s.heap[:0]
 	y := s.symbols
@@ -256,7 +257,7 @@ func (m *bpe) mergeLong(s *bpeScratch) {
 	}
 }
 
-// consider pushes the pair of two neighbours if it has a rank.
+// consider pushes the pair of two neighbours if there is a merge.
 func (m *bpe) consider(s *bpeScratch, left, right int32) {
 	if c := m.merges.find(s.symbols[left].id, s.symbols[right].id); c.rank != noRank {
 		c.pos = left

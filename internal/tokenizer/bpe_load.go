@@ -22,14 +22,15 @@ type bpeSection struct {
 
 var errMerges = errors.New("merges have an element that is neither a pair nor two words")
 
-func text0(s *string) string {
+// orEmpty returns the string, empty for null.
+func orEmpty(s *string) string {
 	if s == nil {
 		return ""
 	}
 	return *s
 }
 
-// newBPE makes the model. raw says that the text stays bytes before a vocabulary of ByteLevel.
+// newBPE builds the model. With raw, words reach it as bytes instead of ByteLevel's characters.
 func newBPE(c *bpeSection, raw bool) (*bpe, error) {
 	m := &bpe{
 		vocab: c.Vocab, names: names(c.Vocab), unknown: noID, fuse: c.Fuse, cache: newWordCache(),
@@ -63,13 +64,13 @@ func newBPE(c *bpeSection, raw bool) (*bpe, error) {
 		m.readBytes()
 		return m, nil
 	}
-	m.symbols = newSymbolTable(c.Vocab, text0(c.Prefix), text0(c.Suffix))
+	m.symbols = newSymbolTable(c.Vocab, orEmpty(c.Prefix), orEmpty(c.Suffix))
 	m.findSeam(c)
 	return m, nil
 }
 
 func (m *bpe) addMerge(c *bpeSection, rank int32, p [2]string) error {
-	joined := p[0] + p[1][min(len(text0(c.Prefix)), len(p[1])):]
+	joined := p[0] + p[1][min(len(orEmpty(c.Prefix)), len(p[1])):]
 	a, okA := c.Vocab[p[0]]
 	b, okB := c.Vocab[p[1]]
 	id, ok := c.Vocab[joined]
@@ -80,7 +81,8 @@ func (m *bpe) addMerge(c *bpeSection, rank int32, p [2]string) error {
 	return nil
 }
 
-// rankBy gives all merges into the same token the rank that it has, so that the leftmost of them comes first.
+// rankBy replaces the ranks of merges by those of the tokens that they make, as tiktoken and sentencepiece rank them. Of equal ranks
+// the leftmost pair merges first.
 func (m *bpe) rankBy(rank func(id int32) int32) {
 	for i, key := range m.merges.keys {
 		if key != noPair {
@@ -89,9 +91,9 @@ func (m *bpe) rankBy(rank func(id int32) int32) {
 	}
 }
 
-// canReadBytes reports whether the model can do without ByteLevel's code points.
+// canReadBytes reports whether the model can read bytes instead of ByteLevel's characters.
 func (c *bpeSection) canReadBytes() bool {
-	if text0(c.Prefix) != "" || text0(c.Suffix) != "" || c.Fallback {
+	if orEmpty(c.Prefix) != "" || orEmpty(c.Suffix) != "" || c.Fallback {
 		return false
 	}
 	for _, r := range byteChars {
@@ -102,7 +104,7 @@ func (c *bpeSection) canReadBytes() bool {
 	return true
 }
 
-// readBytes turns the tables over code points of ByteLevel into ones over bytes.
+// readBytes rewrites the tables for bytes instead of ByteLevel's characters.
 func (m *bpe) readBytes() {
 	m.symbols.raw = true
 	for b, r := range byteChars {
@@ -119,7 +121,7 @@ func (m *bpe) readBytes() {
 	}
 }
 
-// rawBytes are the bytes that a token of ByteLevel stands for.
+// rawBytes returns the bytes that a token of ByteLevel stands for.
 func rawBytes(token string) (string, bool) {
 	out := make([]byte, 0, len(token))
 	for _, r := range token {
@@ -135,10 +137,9 @@ func rawBytes(token string) (string, bool) {
 // metaspaceMark begins words in vocabularies of sentencepiece.
 const metaspaceMark = "▁"
 
-// findSeam looks whether no merge joins a code point to a mark after it, so that text can be cut there and its words
-// remembered.
+// findSeam sets m.seam when no merge joins a code point to a mark after it. Text can then be cut there, so that the cache sees words.
 func (m *bpe) findSeam(c *bpeSection) {
-	if _, ok := c.Vocab[metaspaceMark]; !ok || c.Ignore || text0(c.Prefix) != "" || text0(c.Suffix) != "" {
+	if _, ok := c.Vocab[metaspaceMark]; !ok || c.Ignore || orEmpty(c.Prefix) != "" || orEmpty(c.Suffix) != "" {
 		return
 	}
 	for _, p := range c.Merges {

@@ -43,7 +43,7 @@ func (t *pairTable) put(left, right int32, c candidate) {
 	t.keys[i], t.merged[i] = key, c
 }
 
-// find is the merge of two ids, with noRank where there is none.
+// find returns the merge of two ids, with noRank where there is none.
 func (t *pairTable) find(left, right int32) candidate {
 	key := uint64(uint32(left))<<32 | uint64(uint32(right))
 	for i := t.slot(key); ; i = (i + 1) & t.mask {
@@ -53,7 +53,8 @@ func (t *pairTable) find(left, right int32) candidate {
 	}
 }
 
-// symbolTable finds the token of a code point, or of a byte, by whether it begins and ends the word.
+// symbolTable finds the token of a code point, or of a byte. The continuing prefix and the end-of-word suffix make it depend on
+// the position in the word.
 type symbolTable struct {
 	raw            bool // bytes
 	bytes          [256]int32
@@ -64,7 +65,7 @@ type symbolTable struct {
 
 const notFirst, isLast = 1, 2
 
-// at is the token of what stands at b[i], noID for none, and its length.
+// at returns the token of the code point or byte at b[i], noID for none, and its length.
 func (y *symbolTable) at(b []byte, i int32) (id, n int32) {
 	if y.raw {
 		return y.bytes[b[i]], 1
@@ -86,7 +87,7 @@ func (y *symbolTable) at(b []byte, i int32) (id, n int32) {
 	return noID, n
 }
 
-// around is the prefix and the suffix of a code point at i.
+// around returns the prefix and the suffix of a code point at i.
 func (y *symbolTable) around(i int32, last bool) (prefix, suffix string) {
 	if i > 0 {
 		prefix = y.prefix
@@ -97,7 +98,7 @@ func (y *symbolTable) around(i int32, last bool) (prefix, suffix string) {
 	return prefix, suffix
 }
 
-// newSymbolTable makes the tables of a vocabulary.
+// newSymbolTable builds the tables of a vocabulary.
 func newSymbolTable(vocab map[string]int32, prefix, suffix string) symbolTable {
 	y := symbolTable{prefix: prefix, suffix: suffix}
 	for which := range y.tables {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// cachedToken is a token of a word: its id, its length in bytes and how far the next one starts after it.
+// cachedToken is a token of a word: its id, its length in bytes, and the distance to the start of the next one.
 type cachedToken struct{ id, size, step int32 }
 
 // cachedWord never changes.
@@ -14,25 +14,25 @@ type cachedWord struct {
 	tokens []cachedToken
 }
 
-// wordCache remembers what a model makes of words. It fills up once and then stays, so that it allocates nothing in
-// the long run and needs no lock.
+// wordCache maps words to their tokens. It fills up once and never evicts, so that it needs no lock and stops allocating. It holds at
+// most cacheSlots words of maxCachedWord bytes.
 type wordCache struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[cachedWord]
 }
 
 const (
-	cacheSlots   = 1 << 15
-	cacheProbes  = 4
-	longestWord  = 64 // bytes of a word that is worth remembering
-	mostCachedID = 24
+	cacheSlots      = 1 << 15
+	cacheProbes     = 4
+	maxCachedWord   = 64 // the longest word in bytes that is cached
+	maxCachedTokens = 24
 )
 
 func newWordCache() *wordCache {
 	return &wordCache{maphash.MakeSeed(), make([]atomic.Pointer[cachedWord], cacheSlots)}
 }
 
-// find is the remembered word and the slot to remember it in, which is nil when the cache is full there.
+// find returns the cached word, or the slot to store it in. Both are nil when the word's slots are full.
 func (c *wordCache) find(b []byte) (*cachedWord, *atomic.Pointer[cachedWord]) {
 	h := maphash.Bytes(c.seed, b)
 	for i := range uint64(cacheProbes) {
@@ -48,7 +48,7 @@ func (c *wordCache) find(b []byte) (*cachedWord, *atomic.Pointer[cachedWord]) {
 	return nil, nil
 }
 
-// remember keeps the tokens of a word, whose spans are in bytes of the word, in its slot.
+// remember stores the tokens of a word in its slot.
 func remember(slot *atomic.Pointer[cachedWord], b []byte, tokens []cachedToken) {
 	slot.CompareAndSwap(nil, &cachedWord{string(b), append([]cachedToken(nil), tokens...)})
 }

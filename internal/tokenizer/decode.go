@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// Decoding is the text of some ids and the memory it was made in. The zero value is ready; used again, it keeps its
-// memory. It serves one goroutine at a time.
+// Decoding is the result of Decode and its memory. The zero value is ready; used again, it reuses the memory. It serves one
+// goroutine at a time.
 type Decoding struct {
-	// Text is the result of the last Decode.
+	// Text is the result of the last Decode, valid until the next one.
 	Text []byte
 
 	in, out pieces
 }
 
-// Memory returns the bytes of the larger of the two buffers that d keeps.
+// Memory returns the capacity of the larger of d's two buffers in bytes.
 func (d *Decoding) Memory() int { return max(cap(d.in.buf), cap(d.out.buf)) }
 
-// pieces is a text in pieces, as decoders see it: the tokens at first.
+// pieces is a text in pieces: at first one per token, then the results of decoders.
 type pieces struct {
 	buf  []byte
-	ends []int // where each piece ends in buf
+	ends []int // the end of each piece in buf
 }
 
 func (p *pieces) reset() { p.buf, p.ends = p.buf[:0], p.ends[:0] }
 
-// end ends a piece with what was appended to buf since the one before.
+// end makes a piece of the bytes appended to buf since the last piece.
 func (p *pieces) end() { p.ends = append(p.ends, len(p.buf)) }
 
 func (p *pieces) add(s string) {
@@ -33,7 +33,7 @@ func (p *pieces) add(s string) {
 	p.end()
 }
 
-// at is piece i.
+// at returns piece i.
 func (p *pieces) at(i int) []byte {
 	if i == 0 {
 		return p.buf[:p.ends[0]]
@@ -41,7 +41,8 @@ func (p *pieces) at(i int) []byte {
 	return p.buf[p.ends[i-1]:p.ends[i]]
 }
 
-// A decoder appends to dst, which is empty, what it makes of src. It does not keep either.
+// decoder is one stage of decoding. It appends its result for src to dst, which is empty, and must not retain either. For example,
+// WordPiece turns the pieces "hello", "world", "##s" into "hello", " world", "s".
 type decoder interface {
 	decode(dst, src *pieces)
 }
@@ -49,14 +50,14 @@ type decoder interface {
 // detokenizer is the decoder section.
 type detokenizer struct {
 	chain  []decoder
-	spaced bool // there is none: tokens are joined by spaces
+	spaced bool // tokens are joined by spaces, as without a decoder section
 }
 
-// errText is the error of an answer longer than MaxText.
+// errText is the error for a result longer than MaxText.
 var errText = errors.New("text is longer than 268435456 bytes")
 
-// Decode makes dst.Text the text of ids, without special tokens where skipSpecial is set. It fails on an id that is
-// neither in the vocabulary nor an added token, and on a text longer than MaxText. The reference leaves such ids out.
+// Decode sets dst.Text to the text of ids, without special tokens where skipSpecial is set. An id that is neither in the vocabulary
+// nor an added token is an error (the reference skips it), and so is a text longer than MaxText.
 //
 // hot: no allocation once dst has grown.
 func (t *Tokenizer) Decode(dst *Decoding, ids []int64, skipSpecial bool) error {
@@ -96,7 +97,8 @@ func (t *Tokenizer) appendToken(p *pieces, id int64, at int, skipSpecial bool) e
 	return nil
 }
 
-// boundary is a piece, and not the text of any token, that bytes before and behind it make no character across.
+// boundary is a piece that stands for a skipped token. Bytes before and after it do not form a character together. No token has
+// this text.
 const boundary = "\xff"
 
 func (d *detokenizer) join(dst []byte, p *pieces) []byte {

@@ -2,13 +2,13 @@ package tokenizer
 
 import "unicode/utf8"
 
-// byteLevelDecoder makes bytes of the characters that stand for them. A piece with any other character is taken as it
-// is. What is not UTF-8 in the end becomes replacement characters.
+// byteLevelDecoder turns ByteLevel's characters into the bytes that they stand for. A piece with any other character stays as it is.
+// Bytes of the result that are not UTF-8 become U+FFFD.
 type byteLevelDecoder struct {
 	bytes [0x144]int16 // by character; -1 for those that stand for no byte
 }
 
-// newByteLevelDecoder fills the table: printable Latin-1 stands for itself, the other bytes for U+0100 and on in order.
+// newByteLevelDecoder builds the table: printable Latin-1 stands for itself, the other bytes are U+0100 and on in order.
 func newByteLevelDecoder() *byteLevelDecoder {
 	d := &byteLevelDecoder{}
 	for i := range d.bytes {
@@ -40,7 +40,7 @@ func (d *byteLevelDecoder) decode(dst, src *pieces) {
 	dst.end()
 }
 
-// madeValid replaces what is not UTF-8 in buf from the given place on.
+// madeValid replaces the bytes of buf that are not UTF-8, from the given position on.
 func madeValid(buf []byte, from int) []byte {
 	if utf8.Valid(buf[from:]) {
 		return buf
@@ -63,8 +63,8 @@ func (d *byteLevelDecoder) piece(dst, piece []byte) []byte {
 	return dst
 }
 
-// appendValid appends src with a replacement character for each start of a character that breaks off, and for each
-// byte that can stand nowhere (Unicode's "maximal subparts"; Go's own conversion takes every byte for one).
+// appendValid appends src with U+FFFD for each truncated character and for each byte that is never valid (Unicode's "maximal
+// subparts"; Go's conversion replaces every byte).
 func appendValid(dst, src []byte) []byte {
 	for len(src) > 0 {
 		r, n := utf8.DecodeRune(src)
@@ -77,7 +77,7 @@ func appendValid(dst, src []byte) []byte {
 	return dst
 }
 
-// brokenLen is the length of the start of a character that src, which does not begin with a whole one, begins with.
+// brokenLen returns the length of the truncated character at the start of src, at least 1.
 func brokenLen(src []byte) int {
 	var want int
 	low, high := byte(0x80), byte(0xBF)

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// wordPieceDecoder puts spaces between words and takes the prefix of pieces inside words away.
+// wordPieceDecoder puts spaces between words and removes the prefix of pieces inside words.
 type wordPieceDecoder struct {
 	prefix  []byte
 	cleanup bool
@@ -29,7 +29,7 @@ func (d *wordPieceDecoder) decode(dst, src *pieces) {
 	}
 }
 
-// untidy are the replacements of a clean-up, in order: the spaces that tokenizing English put before marks.
+// untidy lists the replacements of a clean-up, in order: the spaces that tokenization put before English punctuation.
 var untidy = [...]struct{ from, to string }{
 	{" .", "."},
 	{" ?", "?"},
@@ -44,7 +44,7 @@ var untidy = [...]struct{ from, to string }{
 	{" 're", "'re"},
 }
 
-// cleanUp replaces what is untidy in buf from start on. No replacement is longer than what it replaces.
+// cleanUp applies the replacements to buf from start on. No replacement is longer than the text it replaces.
 func cleanUp(buf []byte, start int) []byte {
 	if !isUntidy(buf[start:]) {
 		return buf
@@ -121,7 +121,7 @@ func (d *metaspaceDecoder) decode(dst, src *pieces) {
 	}
 }
 
-// suffixDecoder makes a space of the mark at the end of words, and nothing of the last one's.
+// suffixDecoder replaces the end-of-word mark by a space, and removes that of the last piece.
 type suffixDecoder struct{ suffix string }
 
 func (d *suffixDecoder) decode(dst, src *pieces) {
@@ -149,7 +149,7 @@ func appendReplaced(dst, src []byte, from, to string) []byte {
 	return dst
 }
 
-// ctcDecoder makes one of tokens that follow each other and are the same, and takes the pad token away.
+// ctcDecoder joins equal neighbours and removes the padding token.
 type ctcDecoder struct {
 	pad, delimiter string
 	cleanup        bool
@@ -172,7 +172,7 @@ func (d *ctcDecoder) decode(dst, src *pieces) {
 	}
 }
 
-// fuseDecoder makes one piece of all.
+// fuseDecoder joins all pieces.
 type fuseDecoder struct{}
 
 func (fuseDecoder) decode(dst, src *pieces) {
@@ -180,7 +180,7 @@ func (fuseDecoder) decode(dst, src *pieces) {
 	dst.end()
 }
 
-// stripDecoder takes up to so many of a character away at the start and at the end of each piece.
+// stripDecoder removes up to start and stop repetitions of a character at the ends of each piece.
 type stripDecoder struct {
 	content     []byte
 	start, stop int
@@ -210,8 +210,8 @@ func (d *replaceDecoder) decode(dst, src *pieces) {
 	}
 }
 
-// byteDecoder makes characters of pieces "<0x41>" that follow each other, or a replacement character of each where
-// they are not UTF-8 together.
+// byteDecoder turns consecutive pieces such as "<0x41>" into the characters of their bytes, or each into U+FFFD where the bytes are
+// not UTF-8.
 type byteDecoder struct{}
 
 func (byteDecoder) decode(dst, src *pieces) {
@@ -229,7 +229,7 @@ func (byteDecoder) decode(dst, src *pieces) {
 	endBytes(dst, start)
 }
 
-// endBytes makes a piece, or several, of the bytes from start on.
+// endBytes makes one piece of the bytes from start on, or one per byte where they are not UTF-8.
 func endBytes(p *pieces, start int) {
 	n := len(p.buf) - start
 	switch {
@@ -245,7 +245,7 @@ func endBytes(p *pieces, start int) {
 	}
 }
 
-// fallbackByte reads "<0x41>". The reference's number parser takes "<0x+F>" too.
+// fallbackByte reads "<0x41>", and "<0x+F>" as the reference does.
 func fallbackByte(piece []byte) (byte, bool) {
 	if len(piece) != 6 || string(piece[:3]) != "<0x" || piece[5] != '>' {
 		return 0, false

@@ -2,31 +2,31 @@ package tokenizer
 
 import "slices"
 
-// Encoding is the answer for one text or pair: slices of one length, the last three of them empty unless TrackOffsets
-// is set. The zero value is ready; used again, it keeps its memory. It serves one goroutine at a time.
+// Encoding is the result for one text or pair: slices of equal length, of which Offsets, Words and Sequences are empty unless
+// TrackOffsets is set. The zero value is ready to use. Lifecycle: set the options, pass it to Encode, read the slices; pass it to
+// Encode again, which reuses its memory and overwrites the slices. It serves one goroutine at a time.
 type Encoding struct {
 	// IDs are the tokens' numbers in the vocabulary.
 	IDs []int32
-	// TypeIDs say which of a pair's texts a token belongs to, as the template has it.
+	// TypeIDs are the segment ids of the template, for example 0 for the first text and 1 for the second.
 	TypeIDs []int32
 	// Attention is 1 for tokens and 0 for padding.
 	Attention []int32
-	// Special is 1 for what the template and the padding added, 0 for tokens of the text.
+	// Special is 1 for special tokens of the template and for padding, 0 for tokens of the text.
 	Special []int32
 	// Offsets are byte ranges of the tokens in their text, {0, 0} for special ones.
 	Offsets []Span
-	// Words number the words that the pre-tokenizer cut the text of a token into, from 0 in each text; None for special
-	// tokens.
+	// Words are the numbers of the pre-tokenizer's words, from 0 in each text; None for special tokens.
 	Words []int32
-	// Sequences say which text a token is of, 0 or 1; None for special tokens.
+	// Sequences are 0 for tokens of the first text and 1 for those of the second; None for special tokens.
 	Sequences []int32
-	// TrackOffsets asks for Offsets, Words and Sequences, at some cost.
+	// TrackOffsets fills Offsets, Words and Sequences, at some cost.
 	TrackOffsets bool
-	// KeepOverflow asks for Overflow.
+	// KeepOverflow fills Overflow.
 	KeepOverflow bool
-	// MostWindows refuses texts that truncation cuts into more encodings, Overflow included; 0 is no limit.
-	MostWindows int
-	// Overflow holds what truncation cut off, as encodings that overlap by the stride, in the reference's order. It is
+	// MaxWindows is the largest number of encodings that truncation may cut a text into, Overflow included; 0 is no limit.
+	MaxWindows int
+	// Overflow has the tokens that truncation removed, as encodings that overlap by the stride, in the reference's order. It is
 	// valid until the Encoding is used again.
 	Overflow []*Encoding
 
@@ -35,14 +35,14 @@ type Encoding struct {
 	inner   []piece
 	seqs    [2][]token
 	sources [2][]byte
-	windows [2][]Span // the parts that truncation cuts the sequences into, none when it does not
+	windows [2][]Span // the parts that truncation cuts the sequences into; empty without truncation
 	spare   []*Encoding
 }
 
-// None is the word and the text of a token that has none.
+// None is the word number and the sequence of special tokens and padding.
 const None = -1
 
-// Len is the number of tokens.
+// Len returns the number of tokens.
 func (e *Encoding) Len() int { return len(e.IDs) }
 
 // TextMemory returns the bytes that e keeps for the normalized text.
@@ -56,7 +56,7 @@ func (e *Encoding) reset() {
 	e.Offsets, e.Words, e.Sequences = e.Offsets[:0], e.Words[:0], e.Sequences[:0]
 }
 
-// nextOverflow is an empty encoding at the end of Overflow.
+// nextOverflow appends an empty encoding to Overflow and returns it.
 func (e *Encoding) nextOverflow() *Encoding {
 	n := len(e.Overflow)
 	if n == len(e.spare) {
@@ -69,7 +69,7 @@ func (e *Encoding) nextOverflow() *Encoding {
 	return next
 }
 
-// moveMain puts the first n encodings, which have the first text's main part, behind the others.
+// moveMain moves the first n encodings, those with the first window of the first text, behind the others.
 func (e *Encoding) moveMain(n int) {
 	if n > 0 && n < len(e.Overflow) {
 		rotate(e.Overflow, n)
@@ -88,7 +88,7 @@ func (e *Encoding) add(id, typeID, attention int32) {
 	}
 }
 
-// addTokens appends tokens of a text without what TrackOffsets asks for.
+// addTokens appends tokens of a text, without Offsets, Words and Sequences.
 func (e *Encoding) addTokens(tokens []token, typeID int32) {
 	e.IDs = slices.Grow(e.IDs, len(tokens))
 	for i := range tokens {
@@ -99,7 +99,7 @@ func (e *Encoding) addTokens(tokens []token, typeID int32) {
 	e.Special = appendRun(e.Special, 0, len(tokens))
 }
 
-// appendRun appends n times v.
+// appendRun appends v n times.
 func appendRun(dst []int32, v int32, n int) []int32 {
 	dst = slices.Grow(dst, n)
 	end := len(dst)

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Definition is a tokenizer.json, section by section. Readers of other formats make one.
+// Definition is a tokenizer.json, section by section. The readers of other formats return one, too.
 type Definition struct {
 	Version       string          `json:"version"`
 	Truncation    *Truncation     `json:"truncation"`
@@ -20,14 +20,14 @@ type Definition struct {
 	Decoder       json.RawMessage `json:"decoder"`
 	Model         json.RawMessage `json:"model"`
 
-	finish func(*Tokenizer) // sets what no section can say; nil for nothing
+	finish func(*Tokenizer) // sets properties that no section can express; nil for none
 }
 
 // version is the only version of the format.
 const version = "1.0"
 
-// Parse reads a tokenizer.json. A component, option or token that this engine would not treat as the reference does
-// is an error that names it.
+// Parse loads a tokenizer.json. A component, option or token that this engine would treat differently from the reference is an
+// error with its name. For example, {"type":"NFKQ"} fails with "tokenizer component 'NFKQ' is not supported".
 func Parse(data []byte) (*Tokenizer, error) {
 	var d Definition
 	if err := json.Unmarshal(data, &d); err != nil {
@@ -36,7 +36,7 @@ func Parse(data []byte) (*Tokenizer, error) {
 	return New(&d)
 }
 
-// New makes a tokenizer of its definition, and fails as Parse does.
+// New builds the tokenizer of a definition. It fails as Parse does.
 func New(d *Definition) (*Tokenizer, error) {
 	if d.Version != version {
 		return nil, fmt.Errorf("tokenizer version '%s' is not supported, expected '%s'", d.Version, version)
@@ -56,7 +56,7 @@ func New(d *Definition) (*Tokenizer, error) {
 	return t, nil
 }
 
-// kind reads the type of a component, empty for one that is absent.
+// kind returns the type of a component, empty for an absent one.
 func kind(raw json.RawMessage, section string) (string, error) {
 	if absent(raw) {
 		return "", nil
@@ -77,12 +77,12 @@ func absent(raw json.RawMessage) bool {
 	return len(raw) == 0 || string(raw) == "null"
 }
 
-// unsupported is the error of a component, section or option that this engine does not have.
+// unsupported returns the error for a component, section or option that this engine does not have.
 func unsupported(name string) error {
 	return fmt.Errorf("tokenizer component '%s' is not supported", name)
 }
 
-// strict decodes a component and refuses options it does not know.
+// strict decodes a component. Unknown options are errors.
 func strict(raw json.RawMessage, name string, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
@@ -92,24 +92,23 @@ func strict(raw json.RawMessage, name string, into any) error {
 	return nil
 }
 
-// longestEntry bounds vocabulary entries in bytes, and with them the work per byte of text.
-const longestEntry = 1 << 12
+// maxEntry is the longest vocabulary entry in bytes. It bounds the work per byte of text.
+const maxEntry = 1 << 12
 
 func checkVocab(vocab map[string]int32) error {
 	for k, id := range vocab {
-		if id < 0 || id > highestID {
-			return fmt.Errorf("vocabulary entry '%s' has id %d, expected 0 to %d", k, id, highestID)
+		if id < 0 || id > maxID {
+			return fmt.Errorf("vocabulary entry '%s' has id %d, expected 0 to %d", k, id, maxID)
 		}
-		if len(k) > longestEntry {
-			return fmt.Errorf("vocabulary entry of id %d has %d bytes, expected at most %d", id, len(k), longestEntry)
+		if len(k) > maxEntry {
+			return fmt.Errorf("vocabulary entry of id %d has %d bytes, expected at most %d", id, len(k), maxEntry)
 		}
 	}
 	return nil
 }
 
-// loadAdded sorts the added tokens into those matched in the source and those matched after normalization. As in the
-// reference, the vocabulary's id of a token counts, and those that it lacks are numbered from its end on, whatever the
-// file says.
+// loadAdded sorts the added tokens into those found in the source and those found after normalization. As in the reference, ids in
+// the file are ignored: a token of the vocabulary has its id there, others are numbered from its end on.
 func (t *Tokenizer) loadAdded(d *Definition) error {
 	var plain, normalized []AddedToken
 	var plainContents, normalizedContents []string
@@ -154,8 +153,8 @@ func (t *Tokenizer) loadAdded(d *Definition) error {
 }
 
 func checkAdded(a AddedToken) error {
-	if a.Content == "" || len(a.Content) > longestEntry || a.ID < 0 {
-		return fmt.Errorf("added token '%.40s' with id %d: expected 1 to %d bytes and an id of at least 0", a.Content, a.ID, longestEntry)
+	if a.Content == "" || len(a.Content) > maxEntry || a.ID < 0 {
+		return fmt.Errorf("added token '%.40s' with id %d: expected 1 to %d bytes and an id of at least 0", a.Content, a.ID, maxEntry)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// longestChain bounds the decoders of a file, nested ones included.
-const longestChain = 64
+// maxDecoders is the largest number of decoders in a file, nested ones included.
+const maxDecoders = 64
 
 func (t *Tokenizer) loadDecoder(d *Definition) error {
 	t.detokenizer = detokenizer{spaced: absent(d.Decoder)}
@@ -24,8 +24,8 @@ func (d *detokenizer) load(raw json.RawMessage, depth int) error {
 	if err != nil {
 		return err
 	}
-	if len(d.chain) >= longestChain || depth >= longestChain {
-		return fmt.Errorf("tokenizer decoder has more than %d parts", longestChain)
+	if len(d.chain) >= maxDecoders || depth >= maxDecoders {
+		return fmt.Errorf("tokenizer decoder has more than %d parts", maxDecoders)
 	}
 	if name == "Sequence" {
 		return d.loadSequence(raw, depth)
@@ -57,7 +57,7 @@ func (d *detokenizer) loadSequence(raw json.RawMessage, depth int) error {
 func newDecoder(raw json.RawMessage, name string) (decoder, error) {
 	switch name {
 	case "ByteLevel":
-		return newByteLevelDecoder(), nil // its options are those of encoding
+		return newByteLevelDecoder(), nil // its options concern encoding
 	case "WordPiece":
 		return newWordPieceDecoder(raw)
 	case "Metaspace":
@@ -97,8 +97,8 @@ func newMetaspaceDecoder(raw json.RawMessage) (decoder, error) {
 		Replacement string `json:"replacement"`
 		Scheme      string `json:"prepend_scheme"`
 		Split       *bool  `json:"split"`
-		AddPrefix   *bool  `json:"add_prefix_space"` // before there was a scheme
-		Text        string `json:"str_rep"`          // likewise, the replacement once more
+		AddPrefix   *bool  `json:"add_prefix_space"` // of files without prepend_scheme
+		Text        string `json:"str_rep"`          // of the same files, equal to replacement
 	}{Scheme: "always"}
 	if err := strict(raw, "Metaspace", &c); err != nil {
 		return nil, err

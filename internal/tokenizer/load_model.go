@@ -93,7 +93,7 @@ func (t *Tokenizer) loadModel(d *Definition) error {
 	return err
 }
 
-// modelKind is the type of a model, told by its fields where it is not written, as in old files.
+// modelKind returns the type of a model. Old files do not name it; their fields identify it.
 func modelKind(raw json.RawMessage) (string, error) {
 	var c struct {
 		Type     string          `json:"type"`
@@ -172,7 +172,7 @@ func (t *Tokenizer) loadBPE(raw json.RawMessage) (model, error) {
 	return newBPE(&c, last != nil && last.raw)
 }
 
-// lastByteLevel is the ByteLevel that comes last, or nil.
+// lastByteLevel returns the last pre-tokenizer if it is ByteLevel, or nil.
 func lastByteLevel(p preTokenizer) *byteLevel {
 	for {
 		s, ok := p.(sequence)

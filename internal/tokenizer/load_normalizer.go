@@ -29,7 +29,7 @@ func (t *Tokenizer) loadNormalizer(d *Definition) error {
 	return nil
 }
 
-// bertOptions are those of BertNormalizer.
+// bertOptions are the options of BertNormalizer.
 type bertOptions struct {
 	Type  string `json:"type"`
 	Clean bool   `json:"clean_text"`
@@ -42,7 +42,7 @@ func (c *bertOptions) strip() bool {
 	if c.Strip != nil {
 		return *c.Strip
 	}
-	return c.Lower // what the reference does when the option is null
+	return c.Lower // as the reference when the option is null
 }
 
 func bertOf(raw json.RawMessage) (normalizer, error) {
@@ -53,8 +53,8 @@ func bertOf(raw json.RawMessage) (normalizer, error) {
 	return newBertNormalizer(c.Clean, c.CJK, c.strip(), c.Lower), nil
 }
 
-// deepestSequence bounds sequences within sequences.
-const deepestSequence = 20
+// maxDepth is the deepest nesting of sequences.
+const maxDepth = 20
 
 // load appends the passes of a normalizer.
 func (c *chain) load(raw json.RawMessage, depth int) error {
@@ -62,7 +62,7 @@ func (c *chain) load(raw json.RawMessage, depth int) error {
 	switch {
 	case err != nil:
 		return err
-	case depth > deepestSequence:
+	case depth > maxDepth:
 		return unsupported("normalizer sequences so deep")
 	case name == "Sequence":
 		return c.loadSequence(raw, depth)
@@ -93,7 +93,7 @@ func (c *chain) loadSequence(raw json.RawMessage, depth int) error {
 	return nil
 }
 
-// loadBert takes the one-pass BERT normalizer at the start and passes further on.
+// loadBert uses the one-pass normalizer at the start of a sequence, and separate passes later on.
 func (c *chain) loadBert(raw json.RawMessage) error {
 	var o bertOptions
 	if err := strict(raw, "BertNormalizer", &o); err != nil {

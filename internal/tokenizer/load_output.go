@@ -16,8 +16,8 @@ type Padding struct {
 	Token     string          `json:"pad_token"`
 }
 
-// longestPadding bounds what a file may ask every text to be padded to.
-const longestPadding = 1 << 20
+// maxPadding is the largest length that a file may pad every text to.
+const maxPadding = 1 << 20
 
 func (t *Tokenizer) loadPadding(f *Definition) error {
 	if id, ok := t.model.id("[PAD]"); ok {
@@ -36,8 +36,8 @@ func (t *Tokenizer) loadPadding(f *Definition) error {
 	default:
 		return fmt.Errorf("tokenizer padding strategy %s is not supported", c.Strategy)
 	}
-	if p.fixed > longestPadding || p.multiple < 0 || p.multiple > longestPadding || p.id < 0 {
-		return fmt.Errorf("tokenizer padding to %d, a multiple of %d, with id %d: expected 0 to %d", p.fixed, p.multiple, p.id, longestPadding)
+	if p.fixed > maxPadding || p.multiple < 0 || p.multiple > maxPadding || p.id < 0 {
+		return fmt.Errorf("tokenizer padding to %d, a multiple of %d, with id %d: expected 0 to %d", p.fixed, p.multiple, p.id, maxPadding)
 	}
 	switch c.Direction {
 	case right:
@@ -70,7 +70,7 @@ func (t *Tokenizer) loadTruncation(f *Definition) error {
 	return t.checkTruncation()
 }
 
-// loadTemplate reads the post-processor: at most one that adds tokens, and any that trim offsets.
+// loadTemplate reads the post-processors: at most one that adds tokens, and any number that trim offsets.
 func (t *Tokenizer) loadTemplate(d *Definition) error {
 	if err := t.loadProcessor(d.PostProcessor, 0); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (t *Tokenizer) loadProcessor(raw json.RawMessage, depth int) error {
 		}
 	}
 	switch {
-	case depth > deepestSequence:
+	case depth > maxDepth:
 		return unsupported("post_processor sequences so deep")
 	case name == "TemplateProcessing":
 		return t.loadTemplateProcessing(raw)
@@ -145,7 +145,7 @@ func (t *Tokenizer) loadByteLevelProcessing(raw json.RawMessage) error {
 	return nil
 }
 
-// loadRobertaProcessing makes "<s> A </s>" and "<s> A </s></s> B </s>", all of type 0.
+// loadRobertaProcessing builds the templates "<s> A </s>" and "<s> A </s></s> B </s>", all of type 0.
 func (t *Tokenizer) loadRobertaProcessing(raw json.RawMessage) error {
 	var c struct {
 		Type   string             `json:"type"`
@@ -171,7 +171,7 @@ func (t *Tokenizer) loadRobertaProcessing(raw json.RawMessage) error {
 	return nil
 }
 
-// loadBertProcessing makes "[CLS] A [SEP]" and "[CLS] A [SEP] B [SEP]" of the two tokens given as [text, id].
+// loadBertProcessing builds the templates "[CLS] A [SEP]" and "[CLS] A [SEP] B [SEP]".
 func (t *Tokenizer) loadBertProcessing(raw json.RawMessage) error {
 	var c struct {
 		Type string             `json:"type"`
@@ -192,7 +192,7 @@ func (t *Tokenizer) loadBertProcessing(raw json.RawMessage) error {
 	return nil
 }
 
-// templatePiece is one element of a TemplateProcessing list; one of the two is set.
+// templatePiece is one element of a TemplateProcessing list: a special token or a sequence.
 type templatePiece struct {
 	SpecialToken, Sequence *struct {
 		ID     string `json:"id"`

@@ -2,15 +2,15 @@ package tokenizer
 
 import "slices"
 
-// padding is the file's padding section. An Encoding is padded to fixed, or to its own length when that is 0, and
-// from there up to a multiple.
+// padding is the padding section of a file. An Encoding is padded to fixed tokens, or not when fixed is 0, and then to a multiple.
+// For example, multiple 8 pads 11 tokens to 16.
 type padding struct {
 	fixed, multiple int
 	left            bool
 	id, typeID      int32
 }
 
-// length is what an encoding of n tokens is padded to.
+// length returns the padded length of n tokens.
 func (p *padding) length(n int) int {
 	if p.fixed != 0 {
 		n = p.fixed

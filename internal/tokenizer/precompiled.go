@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// precompiled is Precompiled: the character map of a sentencepiece model, a double-array trie (darts-clone) over the
-// bytes to look for and the texts to put in their place.
+// precompiled is Precompiled: the character map of a sentencepiece model. A double-array trie in the layout of darts-clone maps byte
+// strings to their replacements.
 type precompiled struct {
 	units []uint32
 	texts []byte // each ends with a zero
 	maps  [256]bool
 }
 
-// longestGrapheme is the longest grapheme cluster in bytes that the reference looks up as a whole.
+// longestGrapheme is the longest grapheme cluster in bytes that the reference looks up as one string.
 const longestGrapheme = 5
 
 func newPrecompiled(data []byte) (*precompiled, error) {
@@ -40,7 +40,7 @@ func newPrecompiled(data []byte) (*precompiled, error) {
 
 func offsetOf(unit uint32) uint32 { return (unit >> 10) << ((unit & (1 << 9)) >> 6) }
 
-// step follows byte c from a place: the next place and whether an entry ends there.
+// step follows byte c from a node. It returns the next node and whether an entry ends there.
 func (p *precompiled) step(at uint32, c byte) (next uint32, leaf, ok bool) {
 	at ^= uint32(c)
 	if c == 0 || uint64(at) >= uint64(len(p.units)) {
@@ -53,7 +53,7 @@ func (p *precompiled) step(at uint32, c byte) (next uint32, leaf, ok bool) {
 	return at ^ offsetOf(unit), unit>>8&1 == 1, true
 }
 
-// find is the text of the shortest entry that b begins with.
+// find returns the replacement of the shortest entry that b begins with.
 func (p *precompiled) find(b []byte) ([]byte, bool) {
 	if !p.maps[b[0]] {
 		return nil, false
@@ -81,7 +81,7 @@ func (p *precompiled) find(b []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// held is one change that waits for the next, as a removal is counted with what was written before it.
+// held is a change that waits for the next one: removals are added to the change before them.
 type held struct {
 	r      rune
 	change int
@@ -130,7 +130,7 @@ func (p *precompiled) apply(t *text) {
 	t.swap()
 }
 
-// touches reports whether some byte of b begins an entry; most texts have none beyond their ASCII.
+// touches reports whether any byte of b begins an entry. In most texts none does.
 func (p *precompiled) touches(b []byte) bool {
 	for _, c := range b {
 		if p.maps[c] {
@@ -140,8 +140,8 @@ func (p *precompiled) touches(b []byte) bool {
 	return false
 }
 
-// replace puts a text in place of old. What is longer than it counts as inserted, what is shorter as removed by the
-// last code point that was written, wherever that was.
+// replace writes s instead of old. Further code points count as inserted; missing ones as removed by the last code point that was
+// written, as in the reference.
 func (h *held) replace(t *text, old, s []byte) {
 	olds, news := runeCount(old), runeCount(s)
 	for i := 0; len(s) > 0; i++ {
@@ -158,8 +158,7 @@ func (h *held) replace(t *text, old, s []byte) {
 	}
 }
 
-// grapheme is the length of the first grapheme cluster of b, where it is short; a longer one may come in parts that
-// are longer than longestGrapheme, or single code points.
+// grapheme returns the length of the first grapheme cluster of b. It is exact for clusters of up to longestGrapheme bytes.
 func grapheme(b []byte) int {
 	r, size := decodeRune(b)
 	n := int(size)
@@ -183,7 +182,7 @@ func grapheme(b []byte) int {
 	return joined(b, n, r)
 }
 
-// joined is where a cluster ends of which n bytes are known, the last code point being r.
+// joined returns the end of a cluster from its first n bytes, of which r is the last code point.
 func joined(b []byte, n int, r rune) int {
 	picture := r == 0xA9 || classes().pictograph.Has(r)
 	for n < len(b) {

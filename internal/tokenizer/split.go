@@ -8,18 +8,18 @@ import (
 	"github.com/tutti-server/tutti/internal/tokenizer/onig"
 )
 
-// match is one part of a text that a pattern cuts: what it matches, or what lies between.
+// match is a part of a text: a match of a pattern (hit), or the text between matches.
 type match struct {
 	start, end int32
 	hit        bool
 }
 
-// A pattern appends the parts of b in order, which together are all of b.
+// pattern cuts a text into parts. matches appends them to dst in order; together they are all of b.
 type pattern interface {
 	matches(dst []match, t *text, b []byte) []match
 }
 
-// What Split does with the parts that match.
+// The behaviors of Split for the parts that match.
 const (
 	removed            = "Removed"
 	isolated           = "Isolated"
@@ -28,7 +28,7 @@ const (
 	contiguous         = "Contiguous"
 )
 
-// split is Split and all that is like it.
+// split is Split, and the pre-tokenizers that are special cases of it, such as Punctuation and Digits.
 type split struct {
 	pattern  pattern
 	behavior string
@@ -71,7 +71,7 @@ func (t *text) cut(base int32, behavior string) {
 	}
 }
 
-// merge joins each match to what is before it when join says so of whether the two hit.
+// merge joins a part to the one before it when join says so for their hits.
 func merge(m []match, join func(was, is bool) bool) []match {
 	out, was := m[:0], false
 	for _, p := range m {
@@ -85,7 +85,7 @@ func merge(m []match, join func(was, is bool) bool) []match {
 	return out
 }
 
-// mergeNext joins each hit to what comes after it, from the end on.
+// mergeNext joins each hit to the part after it, from the end on.
 func mergeNext(m []match) []match {
 	out, was := len(m), false
 	for _, p := range slices.Backward(m) {
@@ -149,7 +149,7 @@ func (p *classPattern) matches(dst []match, _ *text, b []byte) []match {
 	return dst
 }
 
-// literal matches a string. Nothing matches the empty one at the places that matter.
+// literal matches a string. The empty one matches nothing.
 type literal []byte
 
 func (p literal) matches(dst []match, _ *text, b []byte) []match {
@@ -200,10 +200,10 @@ func (p expression) matches(dst []match, t *text, b []byte) []match {
 	return dst
 }
 
-// wordPattern matches runs of word code points and runs of what is neither that nor white space, as Whitespace does.
+// wordPattern matches runs of word characters, and runs of other characters than those and white space, as Whitespace does.
 type wordPattern struct{ class *classTable }
 
-// classTable tells white space, word code points and the others apart.
+// classTable classifies code points as white space, word characters or others.
 type classTable struct{ table *runeTable }
 
 const (
@@ -267,7 +267,7 @@ func scriptOf(r rune) int32 {
 	return list[i].script
 }
 
-// scriptPattern matches runs of one script; what has none goes with what is before it.
+// scriptPattern matches runs of one script. Code points without a script belong to the run before them.
 type scriptPattern struct{ table *runeTable }
 
 func (p scriptPattern) matches(dst []match, _ *text, b []byte) []match {
@@ -292,7 +292,7 @@ func (p scriptPattern) matches(dst []match, _ *text, b []byte) []match {
 	return dst
 }
 
-// lengthPattern matches that many code points at a time.
+// lengthPattern matches runs of that many code points.
 type lengthPattern int
 
 func (p lengthPattern) matches(dst []match, _ *text, b []byte) []match {

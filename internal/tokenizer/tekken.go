@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// tekkenFile is a tekken.json of Mistral's models: tokens by rank, of which the file has more than are used, and special
-// tokens with the ids before them.
+// tekkenFile is a tekken.json of Mistral's models: special tokens, which have the first ids, and tokens by rank. The file may have
+// more tokens than the vocabulary size uses.
 type tekkenFile struct {
 	Config struct {
 		Pattern string `json:"pattern"`
@@ -26,7 +26,7 @@ type tekkenFile struct {
 	} `json:"special_tokens"`
 }
 
-// tekkenSpecial are the special tokens of files up to version 7 that do not list them.
+// tekkenSpecial lists the special tokens of files up to version 7, which do not contain them.
 var tekkenSpecial = []string{
 	"<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]",
 	"[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]",
@@ -34,8 +34,7 @@ var tekkenSpecial = []string{
 }
 
 // DefineTekken reads a tekken.json. The ids, and the text that they decode to, are those of the library, PyPI
-// mistral-common 1.13.1: what looks like a special token in a text is text, and begin and end marks are added where bos and
-// eos ask for them.
+// mistral-common 1.13.1: a special token's name in a text is plain text. bos and eos add begin and end marks.
 func DefineTekken(data []byte, bos, eos bool) (*Definition, error) {
 	var f tekkenFile
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -61,12 +60,12 @@ func DefineTekken(data []byte, bos, eos bool) (*Definition, error) {
 	return d, err
 }
 
-// special gives the special tokens by id.
+// special returns the special tokens by id.
 func (f *tekkenFile) special() ([]string, error) {
 	n := f.Config.Special
-	if n < 0 || n > highestID || f.Config.Size-n < 256 || f.Config.Size > highestID {
+	if n < 0 || n > maxID || f.Config.Size-n < 256 || f.Config.Size > maxID {
 		return nil, fmt.Errorf("tekken file has default_vocab_size %d with default_num_special_tokens %d, expected 256 more and at most %d",
-			f.Config.Size, n, highestID)
+			f.Config.Size, n, maxID)
 	}
 	list := tekkenSpecial
 	if f.Special != nil {
@@ -90,7 +89,7 @@ func (f *tekkenFile) special() ([]string, error) {
 	return list, nil
 }
 
-// ids gives the ids of the other tokens, as far as they are used.
+// ids returns the ids of the other tokens that the vocabulary size uses.
 func (f *tekkenFile) ids() (map[string]int32, error) {
 	n := f.Config.Size - f.Config.Special
 	if len(f.Vocab) < n {
@@ -102,8 +101,8 @@ func (f *tekkenFile) ids() (map[string]int32, error) {
 		switch {
 		case v.Rank != i:
 			return nil, fmt.Errorf("tekken file: token %d has rank %d", i, v.Rank)
-		case len(v.Token) == 0 || len(v.Token) > longestEntry/2 || twice:
-			return nil, fmt.Errorf("tekken file: token %d is not a new one of 1 to %d bytes", i, longestEntry/2)
+		case len(v.Token) == 0 || len(v.Token) > maxEntry/2 || twice:
+			return nil, fmt.Errorf("tekken file: token %d is not a new one of 1 to %d bytes", i, maxEntry/2)
 		case i < 256 && (len(v.Token) != 1 || v.Token[0] != byte(i)):
 			return nil, fmt.Errorf("tekken file: token %d is not byte %d", i, i)
 		}
@@ -112,7 +111,7 @@ func (f *tekkenFile) ids() (map[string]int32, error) {
 	return ids, nil
 }
 
-// finishTekken sets what a tokenizer.json could not say: special tokens that no text has.
+// finishTekken sets a property that a tokenizer.json cannot express: special tokens that no text contains.
 func (t *Tokenizer) finishTekken(special []string) {
 	t.reserved = int32(len(special))
 	for i, text := range special {
@@ -124,7 +123,7 @@ func (t *Tokenizer) finishTekken(special []string) {
 	}
 }
 
-// splitSection is a pre-tokenizer that cuts text by a regular expression, to be written in bytes.
+// splitSection returns a pre-tokenizer section: Split by a regular expression, then ByteLevel.
 func splitSection(expression string) (json.RawMessage, error) {
 	if expression == "" {
 		return nil, errors.New("the pattern that cuts text into words is empty")
@@ -137,8 +136,8 @@ func splitSection(expression string) (json.RawMessage, error) {
 		`"behavior":"Isolated","invert":false},%s]}`, text, byteLevelSection)), nil
 }
 
-// markTemplate is the post-processor that puts begin and end marks around each text; nil for none. id finds a mark, or
-// returns a negative number.
+// markTemplate returns the post-processor that puts begin and end marks around each text; nil for none. id returns the id of a mark,
+// negative for none.
 func markTemplate(bos, eos bool, id func(text string) int) (json.RawMessage, error) {
 	if !bos && !eos {
 		return nil, nil

@@ -1,6 +1,6 @@
 package tokenizer
 
-// templatePart is one place of a template: sequence 0 or 1 of the input, or special tokens (sequence -1).
+// templatePart is one part of a template: sequence 0 or 1 of the input, or special tokens (sequence -1).
 type templatePart struct {
 	sequence int
 	ids      []int32
@@ -9,11 +9,12 @@ type templatePart struct {
 
 const specialPart = -1
 
-// template is a post-processor: the parts of the answer for a single text and for a pair.
+// template is a post-processor that adds special tokens: the parts of the encoding of a single text and of a pair. For example, BERT's
+// pair is [CLS], sequence 0, [SEP], sequence 1, [SEP].
 type template struct {
 	single, pair           []templatePart
 	addedSingle, addedPair int
-	shift                  [2]int // at which place of its encoding each text starts, for the trims after the template
+	shift                  [2]int // the start of each text in its encoding, for trims after the template
 	flat                   bool   // overflow is of type 0 as well
 }
 
@@ -29,7 +30,7 @@ func countAdded(parts []templatePart) int {
 	return n
 }
 
-// added is how many special tokens the template adds.
+// added returns the number of special tokens that the template adds.
 func (t *template) added(pair bool) int {
 	if pair {
 		return t.addedPair
@@ -37,8 +38,8 @@ func (t *template) added(pair bool) int {
 	return t.addedSingle
 }
 
-// fill writes the given ranges of the sequences of from and the special tokens to e. What is not the main part of a
-// sequence keeps the type of the sequence.
+// fill writes the ranges at of from's sequences and the special tokens to e. Windows after the first (not main) have the number of
+// the sequence as type id.
 func (t *template) fill(tok *Tokenizer, e, from *Encoding, at [2]Span, main [2]bool, pair bool) {
 	parts := t.single
 	if pair {
@@ -63,7 +64,7 @@ func (t *template) fill(tok *Tokenizer, e, from *Encoding, at [2]Span, main [2]b
 	}
 }
 
-// addTracked appends what TrackOffsets asks for of the tokens of a text.
+// addTracked appends Offsets, Words and Sequences for the tokens of a text.
 func (t *Tokenizer) addTracked(e, from *Encoding, sequence int, tokens []token) {
 	e.Sequences = appendRun(e.Sequences, int32(sequence), len(tokens))
 	for i := range tokens {

@@ -9,25 +9,26 @@ import (
 // Span is a half-open range of bytes in the source text.
 type Span struct{ Start, End int32 }
 
-// token is one token of a sequence before the template; span lies in the source when offsets are tracked.
+// token is one token of a sequence before the template. Its span is in the source when offsets are tracked.
 type token struct {
 	id   int32
 	span Span
-	// lead and trail count the white space that trimming takes off; byID says that the vocabulary knows.
+	// lead and trail count the white space that trimming removes; byID looks them up in the vocabulary.
 	lead, trail int16
 	word        int32 // its number in the text, when offsets are tracked
 }
 
-// byID as the lead of a token leaves its white space to the vocabulary.
+// byID as the lead of a token looks its white space up in the vocabulary.
 const byID = -1
 
-// word is what the model sees at a time, a range of the normalized text, or an added token in it.
+// word is a range of the normalized text that the model tokenizes, or an added token in it.
 type word struct {
 	at Span
 	id int32 // noID for text
 }
 
-// text is the working form of one piece between the stages.
+// text holds one piece between the stages: the normalized bytes, their source ranges and the words. Stages rewrite buf by writing
+// alt and swapping the two.
 type text struct {
 	buf   []byte // normalized text
 	from  []Span // source range of each byte of buf, when tracked
@@ -35,9 +36,9 @@ type text struct {
 	base  int32  // where the piece starts in the source
 	words []word // ranges of buf, in order
 	count int32  // words of the text before this piece
-	bad   error  // why the text has no tokens
+	bad   error  // the reason why the text has no tokens
 
-	alt      []byte // what a rewriting stage makes of buf
+	alt      []byte // the rewritten text
 	altFrom  []Span
 	altWords []word
 	matches  []match
@@ -49,7 +50,7 @@ type text struct {
 	form     formScratch
 	bpe      bpeScratch
 	lattice  []latticeNode
-	score    float32 // the sum of what is cut already; see sentenceScores
+	score    float32 // the sum up to here; see sentenceScores
 	regex    onig.Scratch
 	found    [][2]int32
 }
@@ -61,7 +62,7 @@ func (t *text) reset(base int) {
 	t.prev = Span{int32(base), int32(base)}
 }
 
-// source translates a range of buf to the source. A range that the reference would not find either keeps its numbers.
+// source translates a range of buf to the source. A range outside of buf keeps its numbers, as in the reference.
 func (t *text) source(s Span) Span {
 	if !t.track {
 		return Span{}
@@ -81,18 +82,18 @@ func (t *text) added(dst []token, w word) []token {
 	return append(dst, token{id: w.id, span: t.source(w.at), lead: lead, trail: trail})
 }
 
-// startWords starts a rewriting of buf word by word.
+// startWords starts to rewrite buf word by word.
 func (t *text) startWords() {
 	t.alt, t.altFrom, t.altWords = t.alt[:0], t.altFrom[:0], t.altWords[:0]
 }
 
-// endWords puts the rewritten text in place of the old one.
+// endWords replaces buf and the words by the rewritten ones.
 func (t *text) endWords() {
 	t.swap()
 	t.words, t.altWords = t.altWords, t.words
 }
 
-// swap puts the rewritten text in place of the old one and keeps the words.
+// swap replaces buf by the rewritten text. The words stay.
 func (t *text) swap() {
 	t.buf, t.alt = t.alt, t.buf
 	t.from, t.altFrom = t.altFrom, t.from
@@ -106,7 +107,7 @@ func (t *text) keep(s Span) {
 	}
 }
 
-// insert appends s to the rewritten text, each byte with the given source range.
+// insert appends s to the rewritten text, with src as the source range of each byte.
 func (t *text) insert(s string, src Span) {
 	t.alt = append(t.alt, s...)
 	if t.track {
@@ -116,7 +117,7 @@ func (t *text) insert(s string, src Span) {
 	}
 }
 
-// at is the source range of a byte of buf.
+// at returns the source range of a byte of buf.
 func (t *text) at(i int32) Span {
 	if !t.track || i < 0 || int(i) >= len(t.from) {
 		return Span{t.base, t.base}
@@ -132,9 +133,9 @@ func (t *text) begins(s Span) bool {
 	return t.at(s.Start).Start == 0
 }
 
-// edit rewrites buf code point by code point as the reference's transform does: each one written says whether it
-// replaces (0), is inserted (above 0) or replaces and removes as many that follow (below 0), and takes its source range
-// from that.
+// edit is the position in buf while a stage rewrites it code point by code point. Each code point that is written has a change, as in
+// the reference's transform: 0 replaces one code point, above 0 is inserted, and -n replaces one and removes n more. Its source range
+// follows from that.
 type edit struct{ pos int32 }
 
 func (t *text) startEdit() {
@@ -159,29 +160,33 @@ func (t *text) put(r rune, change int) {
 	}
 }
 
-// A normalizer appends the normalized form of src, which starts at byte base of the source and is valid UTF-8.
+// normalizer is the first stage after the added tokens. It appends the normalized form of src to t.buf, with source ranges in
+// t.from when t.track is set. src starts at byte base of the source and is valid UTF-8. For example, Lowercase appends "abc" for
+// "ABC".
 type normalizer interface {
 	normalize(t *text, src []byte, base int)
 }
 
-// A pass rewrites all of t.buf.
+// pass is a normalizer that rewrites all of t.buf.
 type pass interface{ apply(t *text) }
 
-// A preTokenizer cuts t.words into finer ones; it may rewrite t.buf.
+// preTokenizer cuts t.words into finer ones. It may rewrite t.buf, as ByteLevel does.
 type preTokenizer interface{ split(t *text) }
 
-// A model appends the tokens of t.words to dst, with spans in the source.
+// model turns words into tokens. Implementations never change after loading and are safe for concurrent use; memory of one
+// text is in t.
 type model interface {
+	// tokenize appends the tokens of t.words to dst, with spans in the source. It sets t.bad where a word has none.
 	tokenize(t *text, dst []token) []token
 	// id looks up a token of the vocabulary.
 	id(token string) (int32, bool)
-	// token is the entry of an id, as the file writes it.
+	// token returns the entry of an id, as the file writes it.
 	token(id int32) (string, bool)
-	// size is the number of entries.
+	// size returns the number of entries.
 	size() int
 }
 
-// verbatim is the normalizer of a file that has none.
+// verbatim copies the text: the normalizer of a file without one.
 type verbatim struct{}
 
 func (verbatim) normalize(t *text, src []byte, base int) {
@@ -199,7 +204,7 @@ func (verbatim) normalize(t *text, src []byte, base int) {
 	}
 }
 
-// chain is a first normalizer and passes over its result.
+// chain is a normalizer followed by passes over its result.
 type chain struct {
 	first  normalizer
 	passes []pass
@@ -212,7 +217,7 @@ func (c *chain) normalize(t *text, src []byte, base int) {
 	}
 }
 
-// runeLen is the length of the UTF-8 sequence that starts with b.
+// runeLen returns the length of the UTF-8 sequence that starts with b.
 func runeLen(b byte) int {
 	switch {
 	case b < 0xC0:
@@ -226,7 +231,7 @@ func runeLen(b byte) int {
 	}
 }
 
-// decodeRune is the first code point of b, which is valid UTF-8 and not empty.
+// decodeRune returns the first code point of b, which must be valid UTF-8 and not empty.
 func decodeRune(b []byte) (rune, int32) {
 	if b[0] < utf8.RuneSelf {
 		return rune(b[0]), 1
@@ -235,7 +240,7 @@ func decodeRune(b []byte) (rune, int32) {
 	return r, int32(n)
 }
 
-// IsASCII reports whether b has no other bytes.
+// IsASCII reports whether all bytes of b are ASCII.
 func IsASCII(b []byte) bool {
 	for _, c := range b {
 		if c >= utf8.RuneSelf {

@@ -12,8 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// tiktokenNames are the patterns by the names of the encodings that cut text with them: those of the library, and qwen of
-// Qwen's models, whose pattern is cl100k's but for numbers, of which each digit is a word.
+// tiktokenNames maps encodings to their patterns: those of the library, and qwen, which is cl100k with one word per digit.
 var tiktokenNames = map[string]string{
 	"gpt2": "gpt2", "r50k_base": "gpt2", "p50k_base": "gpt2", "p50k_edit": "gpt2",
 	"cl100k": "cl100k", "cl100k_base": "cl100k",
@@ -21,7 +20,7 @@ var tiktokenNames = map[string]string{
 	"qwen": "qwen",
 }
 
-// tiktokenPatterns are the patterns.
+// tiktokenPatterns has the regular expressions that cut text into words.
 var tiktokenPatterns = map[string]string{
 	"qwen": `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
 	"gpt2": `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`,
@@ -65,7 +64,7 @@ func DefineTiktoken(data []byte, pattern, special string) (*Definition, error) {
 	return d, err
 }
 
-// byteLevelSection is a component of type ByteLevel that only writes bytes.
+// byteLevelSection is a component of type ByteLevel that only maps bytes to characters.
 const byteLevelSection = `{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}`
 
 func parseRanks(data []byte) (map[string]int32, error) {
@@ -81,12 +80,12 @@ func parseRanks(data []byte) (map[string]int32, error) {
 			return nil, fmt.Errorf("tiktoken line %d has %d fields, expected a token in base64 and its rank", number, len(fields))
 		}
 		token, err := base64.StdEncoding.AppendDecode(nil, fields[0])
-		if err != nil || len(token) == 0 || len(token) > longestEntry/2 {
-			return nil, fmt.Errorf("tiktoken line %d: '%.40s' is not a token of 1 to %d bytes in base64", number, fields[0], longestEntry/2)
+		if err != nil || len(token) == 0 || len(token) > maxEntry/2 {
+			return nil, fmt.Errorf("tiktoken line %d: '%.40s' is not a token of 1 to %d bytes in base64", number, fields[0], maxEntry/2)
 		}
 		rank, err := strconv.ParseInt(string(fields[1]), 10, 32)
-		if err != nil || rank < 0 || rank > highestID || used[int32(rank)] {
-			return nil, fmt.Errorf("tiktoken line %d: rank '%.40s' is not a new integer from 0 to %d", number, fields[1], highestID)
+		if err != nil || rank < 0 || rank > maxID || used[int32(rank)] {
+			return nil, fmt.Errorf("tiktoken line %d: rank '%.40s' is not a new integer from 0 to %d", number, fields[1], maxID)
 		}
 		if _, ok := ranks[string(token)]; ok {
 			return nil, fmt.Errorf("tiktoken line %d: token '%.40s' is given twice", number, fields[0])
@@ -126,7 +125,7 @@ func parseSpecial(list string, ranks map[string]int32) ([]AddedToken, error) {
 	return out, nil
 }
 
-// number adds special tokens under their own ids, which a tokenizer.json numbers from the vocabulary's end on.
+// number adds special tokens under their ids. A tokenizer.json would number them from the end of the vocabulary on.
 func (t *Tokenizer) number(tokens []AddedToken) {
 	contents := make([]string, len(tokens))
 	for i, a := range tokens {
@@ -135,8 +134,8 @@ func (t *Tokenizer) number(tokens []AddedToken) {
 	t.before = newAddedTokens(tokens, contents)
 }
 
-// rankModel makes merges of the ranks: every way to cut a token into two others, lowest rank first. A word that is a
-// token is it whatever the merges say.
+// rankModel derives merges from the ranks: every way to cut a token into two others, lowest rank first. A word that is a token is not
+// merged (ignore_merges).
 func rankModel(ranks map[string]int32) (json.RawMessage, error) {
 	tokens := slices.Collect(maps.Keys(ranks))
 	slices.SortFunc(tokens, func(a, b string) int { return int(ranks[a]) - int(ranks[b]) })

@@ -6,12 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// MaxText is the longest text in bytes that Encode takes, so that offsets fit their type.
+// MaxText is the longest text in bytes that Encode accepts, so that offsets fit into 32 bits.
 const MaxText = 1 << 28
 
-// Tokenizer is a loaded tokenizer.json. It never changes and is safe for concurrent use.
+// Tokenizer is a loaded tokenizer file. It never changes and is safe for concurrent use. For example:
+//
+//	tok, err := tokenizer.Parse(file)
+//	var e tokenizer.Encoding // one per goroutine, used again and again
+//	err = tok.Encode(&e, []byte("Hello worlds!"))
+//	// e.IDs is [101 7592 8484 999 102] with BERT's vocabulary
 type Tokenizer struct {
-	before, after *addedTokens // matched in the source and in the normalized text
+	before, after *addedTokens // found in the source, and in the normalized text
 	normalizer    normalizer
 	preTokenizer  preTokenizer
 	model         model
@@ -20,15 +25,16 @@ type Tokenizer struct {
 	truncation    *Truncation
 	padding       *padding
 	padID         int32
-	mustTrack     bool             // the pre-tokenizer has to know where words start in the source
-	added         map[int32]string // added tokens as decoding writes them
+	mustTrack     bool             // the pre-tokenizer needs the source positions of words
+	added         map[int32]string // the text of added tokens when they are decoded
 	special       map[string]bool  // contents of the special ones
-	reserved      int32            // ids below it are of special tokens, whatever the texts that their names are also in
-	spaces        [][2]int16       // white space at the ends of tokens by id, where trims want it
+	reserved      int32            // ids below it are special tokens, even if a text contains their names
+	spaces        [][2]int16       // white space at the ends of tokens by id; nil without trims
 	detokenizer   detokenizer
 }
 
-// Encode makes dst the encoding of text. It fails on text that is not UTF-8 or longer than MaxText.
+// Encode writes the encoding of text to dst. dst borrows text until it is used again. Text that is not UTF-8, is longer than
+// MaxText, or has a part without a token is an error.
 func (t *Tokenizer) Encode(dst *Encoding, text []byte) error {
 	if err := t.sequence(dst, 0, text); err != nil {
 		return err
@@ -36,8 +42,8 @@ func (t *Tokenizer) Encode(dst *Encoding, text []byte) error {
 	return t.assemble(dst, false)
 }
 
-// EncodePair makes dst the encoding of two texts together. It fails as Encode does, and when the truncation strategy
-// cannot bring the pair down to the limit.
+// EncodePair writes the encoding of two texts together to dst, for example a question and its context. It fails as Encode does,
+// and when the truncation strategy cannot shorten the pair to the limit.
 func (t *Tokenizer) EncodePair(dst *Encoding, text, pair []byte) error {
 	if err := t.sequence(dst, 0, text); err != nil {
 		return err
@@ -48,7 +54,7 @@ func (t *Tokenizer) EncodePair(dst *Encoding, text, pair []byte) error {
 	return t.assemble(dst, true)
 }
 
-// token is the text of an id as decoding wants it: added tokens come before those of the vocabulary.
+// token returns the text of an id for decoding. Added tokens hide those of the vocabulary.
 func (t *Tokenizer) token(id int32) (string, bool) {
 	if s, ok := t.added[id]; ok {
 		return s, true
@@ -59,10 +65,10 @@ func (t *Tokenizer) token(id int32) (string, bool) {
 // isSpecial reports whether a token's text is that of a special added token.
 func (t *Tokenizer) isSpecial(token string) bool { return t.special[token] }
 
-// PadID is the id that shorter rows are filled up with: the padding section's, that of "[PAD]", or 0.
+// PadID returns the id that pads shorter rows: that of the padding section, that of "[PAD]", or 0.
 func (t *Tokenizer) PadID() int32 { return t.padID }
 
-// PadTypeID is the type id of what shorter rows are filled up with.
+// PadTypeID returns the type id of padding.
 func (t *Tokenizer) PadTypeID() int32 {
 	if t.padding == nil {
 		return 0
@@ -70,10 +76,10 @@ func (t *Tokenizer) PadTypeID() int32 {
 	return t.padding.typeID
 }
 
-// PadsLeft reports whether shorter rows are filled up at their start.
+// PadsLeft reports whether padding goes before the tokens.
 func (t *Tokenizer) PadsLeft() bool { return t.padding != nil && t.padding.left }
 
-// MaxLength is the length that encodings are truncated to, 0 when they are not.
+// MaxLength returns the number of tokens that encodings are truncated to, 0 without truncation.
 func (t *Tokenizer) MaxLength() int {
 	if t.truncation == nil {
 		return 0
@@ -104,7 +110,7 @@ func (t *Tokenizer) WithStrategy(name string) (*Tokenizer, error) {
 	return &c, nil
 }
 
-// WithStride returns a tokenizer whose windows share n tokens with the ones before.
+// WithStride returns a tokenizer whose windows repeat the last n tokens of the window before.
 func (t *Tokenizer) WithStride(n int) (*Tokenizer, error) {
 	if t.truncation == nil {
 		return nil, errors.New("a stride needs truncation to a max_length")
@@ -117,7 +123,7 @@ func (t *Tokenizer) WithStride(n int) (*Tokenizer, error) {
 	return &c, nil
 }
 
-// WithoutTruncation returns a tokenizer that leaves texts whole.
+// WithoutTruncation returns a tokenizer that does not truncate.
 func (t *Tokenizer) WithoutTruncation() *Tokenizer {
 	c := *t
 	c.truncation = nil
@@ -131,7 +137,7 @@ func (t *Tokenizer) checkTruncation() error {
 	return nil
 }
 
-// errNotUTF8 is the error of a text with invalid bytes.
+// errNotUTF8 is the error for a text with invalid bytes.
 var errNotUTF8 = errors.New("text is not valid UTF-8")
 
 // sequence fills e.seqs[which] with the tokens of one text.
@@ -162,7 +168,7 @@ func (t *Tokenizer) sequence(e *Encoding, which int, src []byte) error {
 	return nil
 }
 
-// whole is the token of an added token found in the source.
+// whole returns the token of an added token found in the source.
 func (t *Tokenizer) whole(e *Encoding, p piece, content []byte) token {
 	if !e.text.track {
 		return token{id: p.id}
@@ -228,8 +234,8 @@ func (t *Tokenizer) assemble(e *Encoding, pair bool) error {
 				kept[i] = e.windows[i][0]
 			}
 		}
-		if n := max(len(e.windows[0]), 1) * max(len(e.windows[1]), 1); e.KeepOverflow && e.MostWindows > 0 && n > e.MostWindows {
-			return fmt.Errorf("truncation cuts it into %d windows, expected at most %d", n, e.MostWindows)
+		if n := max(len(e.windows[0]), 1) * max(len(e.windows[1]), 1); e.KeepOverflow && e.MaxWindows > 0 && n > e.MaxWindows {
+			return fmt.Errorf("truncation cuts it into %d windows, expected at most %d", n, e.MaxWindows)
 		}
 	}
 	t.template.fill(t, e, e, kept, [2]bool{true, true}, pair)
@@ -238,7 +244,7 @@ func (t *Tokenizer) assemble(e *Encoding, pair bool) error {
 	return nil
 }
 
-// pad pads dst to length, or as the file says when that is negative, and is the length it had to be.
+// pad pads dst to length, or as the file says when that is negative. It returns the padded length.
 func (t *Tokenizer) pad(dst *Encoding, length int) int {
 	if t.padding == nil {
 		return 0
@@ -250,7 +256,7 @@ func (t *Tokenizer) pad(dst *Encoding, length int) int {
 	return length
 }
 
-// overflow makes the encodings of what truncation cut off, each cut of the first text with each of the second.
+// overflow writes the tokens that truncation removed as further encodings: each window of the first text with each of the second.
 func (t *Tokenizer) overflow(e *Encoding, kept [2]Span, pair bool, length int) {
 	e.Overflow = e.Overflow[:0]
 	if !e.KeepOverflow {
@@ -277,7 +283,7 @@ func (t *Tokenizer) overflow(e *Encoding, kept [2]Span, pair bool, length int) {
 	e.moveMain(len(second))
 }
 
-// rest is all but the first window.
+// rest returns all but the first window.
 func rest(w []Span) []Span {
 	if len(w) == 0 {
 		return nil
@@ -285,7 +291,7 @@ func rest(w []Span) []Span {
 	return w[1:]
 }
 
-// firstInvalid is the place of the first byte that is not UTF-8.
+// firstInvalid returns the position of the first byte that is not UTF-8.
 func firstInvalid(b []byte) int {
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])

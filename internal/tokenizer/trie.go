@@ -15,7 +15,7 @@ const (
 	noBase   = -256 // no byte leads from there to a cell
 )
 
-// newTrie builds the trie of the given entries.
+// newTrie builds the trie of a vocabulary.
 func newTrie(vocab map[string]int32) *trie {
 	keys := make([]string, 0, len(vocab))
 	for k := range vocab {
@@ -30,7 +30,7 @@ func newTrie(vocab map[string]int32) *trie {
 	return &trie{cells: b.cells}
 }
 
-// step is the child of node for byte b, or noNode.
+// step returns the child of node for byte b, or noNode.
 func (t *trie) step(node int32, b byte) int32 {
 	next := t.cells[node].base + int32(b)
 	if uint32(next) >= uint32(len(t.cells)) || t.cells[next].parent != node || next == rootNode {
@@ -39,7 +39,7 @@ func (t *trie) step(node int32, b byte) int32 {
 	return next
 }
 
-// walk is the node that the whole of s leads to from the root, or noNode.
+// walk returns the node that s leads to from the root, or noNode.
 func (t *trie) walk(s string) int32 {
 	node := int32(rootNode)
 	for i := 0; i < len(s) && node != noNode; i++ {
@@ -48,7 +48,7 @@ func (t *trie) walk(s string) int32 {
 	return node
 }
 
-// longest is the longest entry that b starts with when read from node, and its length; noID when there is none.
+// longest returns the longest entry that b starts with when read from node, and its length; noID when there is none.
 func (t *trie) longest(node int32, b []byte) (id int32, size int) {
 	id = noID
 	cells := t.cells
@@ -65,15 +65,15 @@ func (t *trie) longest(node int32, b []byte) (id int32, size int) {
 	return id, size
 }
 
-// trieBuilder places nodes. Only children are looked for a place from cell free on, siblings from sparse on; both
-// start where no label makes a base negative.
+// trieBuilder places nodes. The search for a cell starts at free for only children and at sparse for siblings. Both start where no
+// label makes a base negative.
 type trieBuilder struct {
 	vocab        map[string]int32
 	cells        []cell
 	free, sparse int32
 }
 
-// grow makes room for n cells.
+// grow extends the cells to at least n.
 func (b *trieBuilder) grow(n int) {
 	for len(b.cells) < n {
 		b.cells = append(b.cells, cell{base: noBase, parent: noNode, id: noID})
@@ -110,11 +110,11 @@ func (b *trieBuilder) insert(node int32, keys []string, depth int) {
 	}
 }
 
-// maxTries bounds the search for a place of several children, so that building stays linear.
+// maxTries is the largest number of cells tried for siblings, so that building stays linear.
 const maxTries = 64
 
-// place finds a base whose cells for all labels are empty. An only child takes the first empty cell; siblings look
-// from where the last ones gave up, and leave the gaps to only children.
+// place returns a base whose cells for all labels are empty. An only child gets the first empty cell. Siblings search from where the
+// last ones gave up; only children fill the gaps.
 func (b *trieBuilder) place(labels []byte) int32 {
 	from := &b.sparse
 	if len(labels) == 1 {
@@ -133,7 +133,7 @@ func (b *trieBuilder) place(labels []byte) int32 {
 	}
 }
 
-// empty is the first empty cell from at on; there is room for all siblings of a child placed there.
+// empty returns the first empty cell from at on, with room for all siblings of a child placed there.
 func (b *trieBuilder) empty(at int32) int32 {
 	for {
 		b.grow(int(at) + 512)

@@ -2,7 +2,7 @@ package tokenizer
 
 import "fmt"
 
-// Truncation is the file's truncation section.
+// Truncation is the truncation section of a file.
 type Truncation struct {
 	MaxLength int    `json:"max_length"`
 	Strategy  string `json:"strategy"`
@@ -19,7 +19,7 @@ const (
 	right        = "Right"
 )
 
-// lengths says how many tokens of each sequence stay when there is room for limit of them.
+// lengths returns how many tokens of each sequence stay when there is room for limit tokens.
 func (t *Truncation) lengths(n1, n2, limit int, pair bool) (int, int, error) {
 	over := n1 + n2 - limit
 	switch {
@@ -45,7 +45,7 @@ func (t *Truncation) lengths(n1, n2, limit int, pair bool) (int, int, error) {
 	}
 }
 
-// share divides limit between two sequences: the shorter one keeps up to half, the other takes the rest.
+// share divides limit between two sequences: the shorter one gets up to half, the other the rest.
 func share(n1, n2, limit int) (int, int) {
 	short := min(n1, n2, limit/2)
 	if n1 > n2 {
@@ -54,8 +54,9 @@ func share(n1, n2, limit int) (int, int) {
 	return short, limit - short
 }
 
-// windows appends the parts of n tokens that a sequence of that length is cut into, which overlap by the stride; none
-// when it is not too long. The first one stays, the others overflow. Nothing left of it makes it overflow as a whole.
+// windows appends the windows of n tokens, overlapping by the stride, that cover a sequence; none when it is short enough. The first
+// one stays, the others overflow. With n of 0 the whole sequence overflows. For example, 5 tokens with n 3 and stride 1 give
+// [0,3) and [2,5).
 func (t *Truncation) windows(dst []Span, length, n int) ([]Span, error) {
 	switch {
 	case n >= length:

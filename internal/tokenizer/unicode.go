@@ -57,7 +57,7 @@ type scriptRange struct {
 // lowerRange maps the code points lo to hi to their small letters, delta further on.
 type lowerRange struct{ lo, hi, delta rune }
 
-// lowerRune is the first rune of the full lower-case mapping of r. Only U+0130 has a second one, U+0307.
+// lowerRune returns the first code point of r's lower-case mapping. Only U+0130 has a second one, U+0307.
 func lowerRune(r rune) rune {
 	if r < utf8.RuneSelf {
 		if 'A' <= r && r <= 'Z' {
@@ -98,10 +98,10 @@ const (
 	jamoTCount            = 28
 )
 
-// composedInReference has a decomposition in newer Unicode tables, not in the reference's.
+// composedInReference decomposes in newer Unicode tables, but not in the reference's.
 const composedInReference = 0x11938
 
-// decompose appends the canonical decomposition of r to dst, or r itself. It keeps the order of the tables.
+// decompose appends the canonical decomposition of r to dst, or r itself, in the order of the tables.
 func decompose(dst []rune, r rune) []rune {
 	if r >= hangulBase && r < hangulEnd {
 		i := r - hangulBase
@@ -123,7 +123,7 @@ func decompose(dst []rune, r rune) []rune {
 	return dst
 }
 
-// combiningClass is the canonical combining class of r, 0 for a starter.
+// combiningClass returns the canonical combining class of r, 0 for a starter.
 func combiningClass(r rune) uint8 {
 	if r < 0x300 || !classes().combining.Has(r) {
 		return 0
@@ -132,13 +132,13 @@ func combiningClass(r rune) uint8 {
 	return norm.NFD.Properties(enc[:utf8.EncodeRune(enc[:], r)]).CCC()
 }
 
-// runeTable answers a small number for each of the first 128 Ki code points, which hold nearly all living
-// scripts and the emoji, in two loads. Equal pages are shared.
+// runeTable maps the first 128 Ki code points, which have nearly all living scripts and the emoji, to small numbers in two loads.
+// Equal pages are shared.
 type runeTable [runeTablePages]*[256]int32
 
 const runeTablePages = 512
 
-// newRuneTable asks of for every code point once.
+// newRuneTable calls of once for every code point of the table.
 func newRuneTable(of func(rune) int32) *runeTable {
 	t, seen := new(runeTable), map[[256]int32]*[256]int32{}
 	for p := range t {
@@ -154,7 +154,7 @@ func newRuneTable(of func(rune) int32) *runeTable {
 	return t
 }
 
-// at is the number of r, and false for code points beyond the table.
+// at returns the number of r, and false for code points beyond the table.
 func (t *runeTable) at(r rune) (int32, bool) {
 	if uint32(r)>>8 >= runeTablePages {
 		return 0, false

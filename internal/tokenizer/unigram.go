@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// unigram is the unigram language model (Kudo 2018): a word is cut into the entries with the highest sum of scores,
-// found by the Viterbi algorithm.
+// unigram is the unigram language model (Kudo 2018): it cuts a word into the entries with the highest sum of scores, found by the
+// Viterbi algorithm.
 type unigram struct {
 	vocab    map[string]int32
 	pieces   []string
@@ -21,16 +21,16 @@ type unigram struct {
 	sentence *sentenceScores // of a sentencepiece model
 }
 
-// latticeNode is the best way to cut a text up to a place.
+// latticeNode is the best cut of a text up to a position.
 type latticeNode struct {
 	score float64
-	start int32 // noStart where no way leads
+	start int32 // of its last entry; noStart where there is no cut
 	id    int32
 }
 
 const noStart = -1
 
-// unknownPenalty is how much worse an unknown code point is than the worst entry.
+// unknownPenalty is the difference between the score of an unknown code point and that of the worst entry.
 const unknownPenalty = 10
 
 // unigramSection is a model of type Unigram; a piece is [text, score].
@@ -89,7 +89,7 @@ func (m *unigram) token(id int32) (string, bool) {
 
 func (m *unigram) size() int { return len(m.pieces) }
 
-// errUnknown is the error of a text with a part that the vocabulary lacks and that has no unknown token.
+// errUnknown is the error for a text with a part that the vocabulary lacks when there is no unknown token.
 var errUnknown = errors.New("the text has a part that is not in the vocabulary, which has no unknown token")
 
 func (m *unigram) tokenize(t *text, dst []token) []token {
@@ -100,7 +100,7 @@ func (m *unigram) tokenize(t *text, dst []token) []token {
 			dst = t.added(dst, w)
 			continue
 		}
-		if len(b) > longestWord || m.sentence != nil && m.sentence.carried {
+		if len(b) > maxCachedWord || m.sentence != nil && m.sentence.carried {
 			dst = t.tokens(dst, w.at.Start, m.encode(t, b))
 			continue
 		}
@@ -110,7 +110,7 @@ func (m *unigram) tokenize(t *text, dst []token) []token {
 			continue
 		}
 		out := m.encode(t, b)
-		if slot != nil && len(out) <= mostCachedID && t.bad == nil {
+		if slot != nil && len(out) <= maxCachedTokens && t.bad == nil {
 			remember(slot, b, out)
 		}
 		dst = t.tokens(dst, w.at.Start, out)
@@ -118,7 +118,7 @@ func (m *unigram) tokenize(t *text, dst []token) []token {
 	return dst
 }
 
-// encode makes the tokens of a word; the result is scratch.
+// encode returns the tokens of a word, in scratch memory.
 func (m *unigram) encode(t *text, b []byte) []cachedToken {
 	if m.sentence != nil {
 		m.searchSentence(t, b)
@@ -146,7 +146,7 @@ func (m *unigram) encode(t *text, b []byte) []cachedToken {
 	return out
 }
 
-// search fills t.lattice with the best ways to each place.
+// search fills t.lattice with the best cut up to each position.
 func (m *unigram) search(t *text, b []byte) {
 	nodes := t.lattice[:0]
 	for range len(b) + 1 {
@@ -183,7 +183,7 @@ func (m *unigram) search(t *text, b []byte) {
 	t.lattice = nodes
 }
 
-// unknowns appends, in reverse, the tokens of a run of unknown code points: the entry that it happens to be, its bytes
+// unknowns appends, in reverse, the tokens of a run of unknown code points: the entry of that text if there is one, its byte tokens,
 // or the unknown token.
 func (m *unigram) unknowns(t *text, out []cachedToken, b []byte) []cachedToken {
 	size := int32(len(b))
@@ -191,7 +191,7 @@ func (m *unigram) unknowns(t *text, out []cachedToken, b []byte) []cachedToken {
 		return append(out, cachedToken{id, size, size})
 	}
 	if m.fallback != nil && m.hasBytes(b) {
-		step := size // all of them span the run
+		step := size // each of them spans the run
 		for _, v := range slices.Backward(b) {
 			out, step = append(out, cachedToken{m.fallback[v], size, step}), 0
 		}
@@ -212,7 +212,7 @@ func (m *unigram) hasBytes(b []byte) bool {
 	return true
 }
 
-// wordLevel is WordLevel: a word is an entry or unknown.
+// wordLevel is WordLevel: each word is an entry of the vocabulary or unknown.
 type wordLevel struct {
 	vocab   map[string]int32
 	names   []string

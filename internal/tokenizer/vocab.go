@@ -1,9 +1,9 @@
 package tokenizer
 
-// highestID bounds ids, and with them the memory of tables by id.
-const highestID = 1 << 24
+// maxID is the largest id. It bounds the memory of tables by id.
+const maxID = 1 << 24
 
-// names turns a vocabulary around.
+// names returns the entries of a vocabulary by id.
 func names(vocab map[string]int32) []string {
 	highest := int32(-1)
 	for _, id := range vocab {
@@ -16,7 +16,7 @@ func names(vocab map[string]int32) []string {
 	return out
 }
 
-// nameOf is the entry of an id.
+// nameOf returns the entry of an id.
 func nameOf(names []string, id int32) (string, bool) {
 	if uint32(id) >= uint32(len(names)) || names[id] == "" {
 		return "", false

@@ -2,13 +2,13 @@ package tokenizer
 
 import "fmt"
 
-// wordPiece is the WordPiece model: a word is cut into the longest entries of the vocabulary from left to right,
-// those after the first one written with a prefix, or is the unknown token as a whole.
+// wordPiece is the WordPiece model: it cuts a word into the longest entries of the vocabulary from left to right. Entries after the
+// first have a prefix, such as ##. A word that cannot be cut so is the unknown token.
 type wordPiece struct {
 	vocab    map[string]int32
 	names    []string // by id, empty where there is none
 	trie     *trie
-	inner    int32 // the node that the prefix leads to
+	inner    int32 // the node after the prefix
 	unknown  int32
 	maxChars int
 }
@@ -64,7 +64,7 @@ func (m *wordPiece) word(t *text, w Span, dst []token) []token {
 	return dst
 }
 
-// runeCount counts the code points of valid UTF-8. Unlike utf8.RuneCount it never copies b.
+// runeCount returns the number of code points in valid UTF-8.
 func runeCount(b []byte) int {
 	n := 0
 	for _, c := range b {

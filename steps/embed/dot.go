@@ -1,7 +1,6 @@
 package embed
 
-// dot is the inner product of vectors of the same length. Long ones go to the
-// processor's vector unit where there is one.
+// dot returns the inner product of two vectors of the same length, with vector instructions where the processor has them.
 func dot(a, b []float32) float32 {
 	b = b[:len(a)]
 	n := 0
@@ -13,7 +12,7 @@ func dot(a, b []float32) float32 {
 	return sum + plain(a[n:], b[n:])
 }
 
-// lane is how many numbers product takes at once.
+// lane is the number of elements that product handles in a step.
 const lane = 32
 
 // plain sums four products at a time.

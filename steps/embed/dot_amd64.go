@@ -2,10 +2,10 @@ package embed
 
 import "golang.org/x/sys/cpu"
 
-// fast says whether product may be called.
+// fast reports whether the processor can execute product.
 var fast = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
-// product is the inner product of n numbers, a multiple of lane above 0, with AVX2.
+// product returns the inner product of n numbers with AVX2. n must be a positive multiple of lane.
 //
 //go:noescape
 func product(a, b *float32, n int) float32

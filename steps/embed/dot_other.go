@@ -2,8 +2,8 @@
 
 package embed
 
-// fast says whether product may be called.
+// fast reports whether the processor can execute product.
 const fast = false
 
-// product is never called: plain does its work.
+// product is never called.
 func product(*float32, *float32, int) float32 { return 0 }

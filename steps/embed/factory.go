@@ -1,5 +1,5 @@
-// Package embed holds the step nearest: exact search for the stored vectors that are
-// closest to an embedding.
+// Package embed holds the step "nearest": exact search for the stored vectors that are closest to an embedding. For example, with rows
+// [1 0], [0 2] and [3 3] and the cosine, the two nearest rows to [2 1] are row 2 (0.95) and row 0 (0.89).
 package embed
 
 import (
@@ -20,15 +20,13 @@ const (
 	cosine    = "cosine"
 )
 
-// NewFactory declares the step nearest.
+// NewFactory returns the step "nearest".
 //
-// Input embedding is FP32 [D]. Outputs are scores FP32 [k], falling; indices INT64
-// [k], rows of the matrix; and with ids_file ids BYTES [k]. Every row is compared; equal
-// scores keep the order of the rows. Products are summed in FP32, in an order that
-// depends on the processor, so that scores may differ in their last bits between
-// machines. The cosine with a vector of zeros is 0. Where inner products are beyond FP32,
-// places may stay empty, with index -1 and an empty id. A matrix with a number that is not
-// finite is refused when the model is loaded, an embedding with one fails its request.
+// Input embedding is FP32 [D]. Outputs are scores FP32 [k], descending; indices INT64 [k], rows of the matrix; and with ids_file ids
+// BYTES [k]. Every row is compared; rows of equal score stay in order. Products are summed in FP32, in an order that depends on the
+// processor, so that scores may differ in their last bits between machines. The cosine with a vector of zeros is 0. Rows whose product
+// is beyond FP32 may be missing; the rest of the outputs then has index -1 and an empty id. A matrix with a number that is not finite
+// fails to load, an embedding with one fails its request.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "nearest",
@@ -36,8 +34,8 @@ func NewFactory() steps.Factory {
 			"rows of a matrix in a file of NumPy's format. An embedding with a number that is not finite fails its request.",
 		Params: []steps.Param{
 			{Key: "matrix_file", Doc: "NPY file of FP32 or FP64 numbers, one vector per row, in the version folder or the model folder.", Required: true, Sample: "vectors.npy"},
-			{Key: "k", Doc: "How many vectors to give.", Default: "5"},
-			{Key: "metric", Doc: "What the score is: the cosine of the angle, or the inner product (dot).", Default: cosine, Values: []string{cosine, "dot"}},
+			{Key: "k", Doc: "Number of vectors to return.", Default: "5"},
+			{Key: "metric", Doc: "The score: the cosine of the angle, or the inner product (dot).", Default: cosine, Values: []string{cosine, "dot"}},
 			{Key: idsKey, Doc: "Text file with one line per vector; adds the output ids.", Sample: "ids.txt"},
 		},
 		Examples:  examples(),

@@ -25,7 +25,7 @@ var (
 	shapeField = regexp.MustCompile(`'shape':\s*\(([0-9]+), *([0-9]+),?\)`)
 )
 
-// errFormat says that a file is none of NumPy's.
+// errFormat is the error for a file that is not in NumPy's format.
 var errFormat = errors.New("expected a file of NumPy's NPY format")
 
 // readMatrix reads an NPY file: https://numpy.org/neps/nep-0001-npy-format.html.
@@ -74,7 +74,7 @@ func parseMatrix(data []byte) (*matrix, error) {
 	return m, nil
 }
 
-// split takes the header off.
+// split returns the header and the numbers.
 func split(data []byte) (header, rest []byte, err error) {
 	if len(data) < 12 || !bytes.HasPrefix(data, []byte(magic)) {
 		return nil, nil, errFormat

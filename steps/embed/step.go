@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// step is nearest.
+// step is the step "nearest".
 type step struct {
 	matrix
 	k       int
@@ -24,7 +24,7 @@ type step struct {
 
 var _ steps.Step = (*step)(nil)
 
-// worker is the scratch of a batch in progress.
+// worker is the memory of one batch.
 type worker struct {
 	best  []hit     // k for each row.
 	units []float32 // The embeddings at length 1, for the cosine.
@@ -75,7 +75,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	return out, nil
 }
 
-// normalize divides the vectors by their norms once and for all.
+// normalize divides the vectors by their norms.
 func (s *step) normalize() {
 	for i := range s.rows {
 		v := s.data[i*s.width:][:s.width]
@@ -83,7 +83,7 @@ func (s *step) normalize() {
 	}
 }
 
-// unit brings v to length 1, into out; zeros stay zeros.
+// unit writes v scaled to length 1 to out. A vector of zeros stays.
 func unit(out, v []float32) {
 	sum := 0.0
 	for _, x := range v {
@@ -124,14 +124,14 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 }
 
 // prepare empties the scratch, fails the requests of embeddings that are not finite,
-// and returns what the vectors are compared with.
+// and returns the vectors to compare.
 func (s *step) prepare(w *worker, b *backends.Batch, queries []float32) []float32 {
 	if n := b.Rows * s.k; cap(w.best) < n {
 		w.best = make([]hit, n)
 	}
 	w.best = w.best[:b.Rows*s.k]
 	for i := range w.best {
-		w.best[i] = hit{float32(math.Inf(-1)), nobody}
+		w.best[i] = hit{float32(math.Inf(-1)), noRow}
 	}
 	for row := range b.Rows {
 		if i := odd(queries[row*s.width:][:s.width]); i >= 0 {
@@ -152,7 +152,7 @@ func (s *step) prepare(w *worker, b *backends.Batch, queries []float32) []float3
 	return w.units
 }
 
-// odd is where the first number is that is not finite, -1 when there is none.
+// odd returns the position of the first number that is not finite, -1 when there is none.
 func odd(v []float32) int {
 	for i, x := range v {
 		if x-x != 0 {
@@ -162,14 +162,13 @@ func odd(v []float32) int {
 	return -1
 }
 
-// nobody is the row of a place that no vector took: those whose product is beyond FP32.
-const nobody = math.MaxInt32
+// noRow is the row of a hit without a vector: products beyond FP32 are never hits.
+const noRow = math.MaxInt32
 
-// block is how many numbers of the matrix are compared with all rows before the next.
+// block is the size of the part of the matrix, in numbers, that is compared with all rows before the next part.
 const block = 64 << 10
 
-// search finds the best vectors of each row. They are in reach of the cache while all
-// rows are compared with them.
+// search finds the best vectors of each row. A block stays in the processor's cache while all rows are compared with it.
 func (s *step) search(ctx context.Context, w *worker, queries []float32, rows int) error {
 	most := max(block/s.width, 1)
 	for first := 0; first < s.rows; first += most {
@@ -180,7 +179,7 @@ func (s *step) search(ctx context.Context, w *worker, queries []float32, rows in
 		for row := range rows {
 			best, q := w.best[row*s.k:][:s.k], queries[row*s.width:][:s.width]
 			for i := first; i < last; i++ {
-				if v := dot(q, s.data[i*s.width:][:s.width]); v > best[0].score || v == best[0].score && best[0].row == nobody {
+				if v := dot(q, s.data[i*s.width:][:s.width]); v > best[0].score || v == best[0].score && best[0].row == noRow {
 					best[0] = hit{v, int32(i)}
 					sink(best, 0)
 				}
@@ -193,10 +192,10 @@ func (s *step) search(ctx context.Context, w *worker, queries []float32, rows in
 	return nil
 }
 
-// worse says which of two is given up first.
+// worse reports whether a is dropped before b.
 func worse(a, b hit) bool { return a.score < b.score || a.score == b.score && a.row > b.row }
 
-// sink moves element i of the heap, whose worst is first, down to its place.
+// sink moves element i of the heap down. The worst element is first.
 func sink(best []hit, i int) {
 	for {
 		least := i
@@ -213,7 +212,7 @@ func sink(best []hit, i int) {
 	}
 }
 
-// sorted makes a heap a list, best first.
+// sorted turns a heap into a list, best first.
 func sorted(best []hit) {
 	for n := len(best) - 1; n > 0; n-- {
 		best[0], best[n] = best[n], best[0]
@@ -241,7 +240,7 @@ func (s *step) write(b *backends.Batch, w *worker) error {
 		if toScores[i], toIndices[i] = h.score, int64(h.row); s.cosine {
 			toScores[i] = min(max(h.score, -1), 1)
 		}
-		if h.row == nobody {
+		if h.row == noRow {
 			toIndices[i] = -1
 		}
 		size += len(s.id(h.row))
@@ -263,12 +262,12 @@ func (s *step) write(b *backends.Batch, w *worker) error {
 // noID is an empty BYTES element.
 var noID = tensor.AppendBytes(nil, "")
 
-// id is that of a row.
+// id returns the id of a row, encoded.
 func (s *step) id(row int32) []byte {
 	switch {
 	case s.ids == nil:
 		return nil
-	case row == nobody:
+	case row == noRow:
 		return noID
 	}
 	return s.ids[row]

@@ -1,5 +1,5 @@
-// Package normalize holds the step "normalize": it brings vectors to length 1, so that their inner product is the
-// cosine of the angle between them.
+// Package normalize holds the step "normalize": it scales vectors to length 1, so that their inner product is the cosine of the angle
+// between them. For example, [3 4] becomes [0.6 0.8].
 package normalize
 
 import (
@@ -16,7 +16,7 @@ import (
 // NewFactory returns the step "normalize".
 //
 // The input is embedding FP32 or FP16 [width], the output FP32 [width]: the input divided by its L2 norm or 1e-12,
-// whichever is larger, as PyTorch's functional.normalize does. A vector of zeros stays one.
+// whichever is larger, as PyTorch's functional.normalize does. A vector of zeros stays.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "normalize",
@@ -64,10 +64,10 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// smallest is what is divided by at least.
+// smallest is the least divisor.
 const smallest = 1e-12
 
-// unit makes to the vector from at length 1.
+// unit writes from, scaled to length 1, to to.
 func unit(to, from []float32) {
 	sum := squares(from)
 	norm := float32(max(math.Sqrt(sum), smallest))
@@ -77,7 +77,7 @@ func unit(to, from []float32) {
 	}
 }
 
-// squares is the sum of the squares, in four parts that do not wait for one another.
+// squares returns the sum of the squares, in four sums that the processor computes in parallel.
 func squares(v []float32) float64 {
 	var a, b, c, d float64
 	for ; len(v) >= 4; v = v[4:] {

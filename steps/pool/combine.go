@@ -46,8 +46,7 @@ func meanSqrt(out []float32, r *row) {
 	}
 }
 
-// weightedMean is the mean of the unmasked vectors, each as often as its weight says; the weight of a token is its
-// position, from 1 on, where none are given.
+// weightedMean is the weighted mean of the unmasked vectors. Without weights, the weight of a token is its position from 1 on.
 func weightedMean(out []float32, r *row) {
 	clear(out)
 	total := float32(0)
@@ -77,7 +76,7 @@ func divide(out []float32, by float32) {
 	}
 }
 
-// first is the first token's vector, whatever the mask.
+// first is the first token's vector, masked or not.
 func first(out []float32, r *row) {
 	clear(out)
 	if len(r.mask) > 0 {

@@ -1,5 +1,5 @@
-// Package pool holds the step "pool": it turns the vectors of a text's tokens into one vector for the text, as
-// sentence-transformers' Pooling layer does.
+// Package pool holds the step "pool": it combines the vectors of a text's tokens into one vector for the text, as the Pooling layer of
+// sentence-transformers does. For example, the mean of [1 2], [3 6] and a masked [9 9] is [2 4].
 package pool
 
 import (
@@ -32,10 +32,10 @@ const (
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "pool",
-		Doc: "Makes one vector per text of the vectors of its tokens, of which only those count whose attention mask is " +
-			"not 0: their mean, their sum over the root of their number (mean_sqrt_len), their mean weighted by the input " +
-			"weights or, where there is none, by the token's position from 1 on (weighted_mean), their maximum, or the " +
-			"last of them; or the first token's vector whatever the mask (cls). The result can be brought to length 1. " +
+		Doc: "Combines the vectors of a text's tokens whose attention mask is not 0 into one vector per text: " +
+			"their mean, their sum over the root of their number (mean_sqrt_len), their mean weighted by the input " +
+			"weights or, without it, by the token's position from 1 on (weighted_mean), their maximum, or the " +
+			"last of them; or the first token's vector, masked or not (cls). The result can be scaled to length 1. " +
 			"Inputs that config.pbtxt declares FP16 are read as such; sums and the output are FP32.",
 		Params: []steps.Param{
 			{

@@ -21,11 +21,11 @@ type step struct {
 
 var _ steps.Step = (*step)(nil)
 
-// row is one text's input. Its spares hold what is converted from FP16.
+// row is the input of one text. The spare slices hold values converted from FP16.
 type row struct {
 	hidden  []float32
 	mask    []int64
-	weights []float32 // nil: none are given
+	weights []float32 // nil without the input
 
 	spareHidden, spareWeights []float32
 }
@@ -66,10 +66,10 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// weighted reports whether the tokens' weights are given.
+// weighted reports whether the request has weights.
 func weighted(b *backends.Batch) bool { return len(b.In) > portWeights && b.In[portWeights].Present() }
 
-// check refuses a mask and weights of another length than the vectors.
+// check returns an error for a mask or weights of another length than the vectors.
 func check(b *backends.Batch) error {
 	dims := b.In[portHidden].Shape.Dims()
 	want := tensor.Of(dims[:len(dims)-1]...)
@@ -86,7 +86,7 @@ func mismatch(name string, want, got tensor.Shape) error {
 	return status.Errorf(status.InvalidArg, "unexpected shape for input '%s', expected %s as 'last_hidden_state' has, got %s", name, want, got)
 }
 
-// smallest is what PyTorch's normalize divides by at least.
+// smallest is the least divisor, that of PyTorch's normalize.
 const smallest = 1e-12
 
 // toUnit divides v by its L2 norm.

@@ -33,26 +33,26 @@ const maxTopK = 1000
 // NewAnswerFactory returns the step "answer_spans".
 //
 // Inputs are start_logits and end_logits FP32 or FP16 [tokens]; offset_mapping INT64 [tokens, 2], special_tokens_mask,
-// attention_mask, word_ids and sequence_ids INT64 [tokens] as tokenize gives them for the pair of question and
+// attention_mask, word_ids and sequence_ids INT64 [tokens] as tokenize returns them for the pair of question and
 // context; and TEXT BYTES [1], the context. The output is answers BYTES [1], or count INT32 [1], text, start, end and
-// score [top_k], filled up with empty ones.
+// score [top_k], padded with empty ones.
 //
 // The rules are those of Hugging Face's question answering pipeline for one window. A logit of the context that is NaN
 // or +Inf, and an offset outside the text, fail their request.
 func NewAnswerFactory() steps.Factory {
 	return steps.Factory{
 		Name: "answer_spans",
-		Doc: "Turns the start and end scores of an extractive question answering model into the likeliest answers: passages of " +
+		Doc: "Turns the start and end scores of an extractive question answering model into the most probable answers: passages of " +
 			"the context with score, start and end, best first. Only tokens of the context count: those of sequence 1 that are not " +
-			"special or, where sequence_ids is not given, those after the special token that follows the question. A score is " +
-			"the probability of the start times that of the end. Where word_ids is given, answers are widened to whole words. " +
+			"special or, without sequence_ids, those after the special token that follows the question. A score is " +
+			"the probability of the start times that of the end. With word_ids, answers are extended to whole words. " +
 			"Answers that differ in case only are one, with the sum of their scores. Text that is not UTF-8 fails its request.",
 		Params: append([]steps.Param{
-			{Key: paramTopK, Default: "1", Doc: "how many answers to give, at most " + strconv.Itoa(maxTopK)},
-			{Key: paramMaxTokens, Default: "15", Doc: "most tokens of an answer"},
+			{Key: paramTopK, Default: "1", Doc: "number of answers to return, at most " + strconv.Itoa(maxTopK)},
+			{Key: paramMaxTokens, Default: "15", Doc: "largest number of tokens in an answer"},
 			{
 				Key: paramEmpty, Default: "false", Values: []string{"true", "false"},
-				Doc: "whether the empty answer is one, scored by the first token, for models that are trained so",
+				Doc: "whether the empty answer is a candidate, scored by the first token, for models trained with unanswerable questions",
 			},
 		}, commonParams()...),
 		Examples:  []steps.Example{answerExample()},

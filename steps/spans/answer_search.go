@@ -26,11 +26,11 @@ func (c *candidate) below(d *candidate) bool {
 	}
 }
 
-// masked is the logit that Hugging Face gives tokens outside the context.
+// masked is the logit of tokens outside the context, as in Hugging Face's pipeline.
 const masked = -10000
 
-// markContext finds the tokens that may be in an answer: those of sequence 1 or, where that is not given, those after
-// the first special token behind the question.
+// markContext marks the tokens that an answer may contain: those of sequence 1 or, without sequences, those after the first special
+// token behind the question.
 func (r *answerRun) markContext(n int) {
 	t := &r.tokens
 	r.context = slices.Grow(r.context[:0], n)[:n]
@@ -47,8 +47,8 @@ func (r *answerRun) markContext(n int) {
 	}
 }
 
-// softmax makes probabilities of the logits of the context and of token 0 where that is special, for a model points
-// there when there is no answer.
+// softmax turns logits into probabilities over the context, and over token 0 where that is special: models point there when there is
+// no answer.
 func (r *answerRun) softmax(out []float64, logits []float32, name string) ([]float64, error) {
 	n := len(logits)
 	out = slices.Grow(out[:0], n)[:n]
@@ -79,8 +79,7 @@ func (r *answerRun) softmax(out []float64, logits []float32, name string) ([]flo
 	return out, nil
 }
 
-// search leaves the best candidates in the heap, best first: more than answers are asked for, since several may
-// become one.
+// search leaves the best candidates in the heap, best first. There are more than top_k, since several may merge into one answer.
 func (s *answerStep) search(r *answerRun, n int) {
 	limit := s.topK
 	if r.tokens.words != nil {
@@ -107,7 +106,7 @@ func (s *answerStep) search(r *answerRun, n int) {
 	})
 }
 
-// offer keeps c when it is among the best; the worst of those is on top of the heap.
+// offer adds c to the heap when it is among the best limit candidates. The worst of them is on top.
 func (r *answerRun) offer(c *candidate, limit int) {
 	h := r.heap
 	if len(h) < limit {
@@ -137,7 +136,7 @@ func (r *answerRun) offer(c *candidate, limit int) {
 	}
 }
 
-// collect makes passages of the candidates. Those of the same text but for case become one.
+// collect turns the candidates into passages. Those whose texts differ in case only become one.
 func (s *answerStep) collect(r *answerRun, first int) error {
 	for i := range r.heap {
 		c := &r.heap[i]
@@ -155,7 +154,7 @@ func (s *answerStep) collect(r *answerRun, first int) error {
 	return nil
 }
 
-// sameText finds a passage of the same text, whatever its case; -1 when there is none.
+// sameText returns a passage of the same text, ignoring case; -1 when there is none.
 func sameText(list []passage, text []byte) int {
 	for i := range list {
 		if bytes.EqualFold(list[i].text, text) {
@@ -165,7 +164,7 @@ func sameText(list []passage, text []byte) int {
 	return -1
 }
 
-// extent is the bytes of a candidate, widened to whole words where those are known.
+// extent returns the byte range of a candidate, extended to whole words where those are known.
 func (r *answerRun) extent(c *candidate) (start, end int, err error) {
 	from, to := c.start, c.end
 	if words := r.tokens.words; words != nil && words[from] >= 0 && words[to] >= 0 {
@@ -185,7 +184,7 @@ func (r *answerRun) extent(c *candidate) (start, end int, err error) {
 	return start, max(start, end), nil
 }
 
-// rank sorts answers by score, which for equal ones keeps their order, and returns how many stay.
+// rank sorts answers by score, stably, and returns how many stay.
 func rank(list []passage, most int) int {
 	slices.SortStableFunc(list, func(a, b passage) int {
 		switch {

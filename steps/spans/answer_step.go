@@ -23,13 +23,13 @@ type answerStep struct {
 
 var _ steps.Step = (*answerStep)(nil)
 
-// answerRun is what a run needs.
+// answerRun is the memory of one execution.
 type answerRun struct {
 	found                found
 	tokens               tokens
 	starts, ends         []float64 // probabilities
 	spareStart, spareEnd []float32
-	context              []bool // tokens that may be in an answer
+	context              []bool // the tokens that an answer may contain
 	heap                 []candidate
 }
 

@@ -27,13 +27,13 @@ const (
 func commonParams() []steps.Param {
 	units := []string{inBytes, inCharacters}
 	return []steps.Param{
-		{Key: paramOffsets, Default: inCharacters, Values: units, Doc: "what the input offset_mapping counts, from the start of the text"},
-		{Key: paramPositions, Default: inCharacters, Values: units, Doc: "what start and end of the output count"},
+		{Key: paramOffsets, Default: inCharacters, Values: units, Doc: "unit of the input offset_mapping"},
+		{Key: paramPositions, Default: inCharacters, Values: units, Doc: "unit of start and end in the output"},
 		{Key: paramOutput, Default: asJSON, Values: []string{asJSON, asTensors}, Doc: "one JSON array per row, or a tensor per property"},
 	}
 }
 
-// maxText is the longest text that a step takes.
+// maxText is the longest text in bytes that a step accepts.
 const maxText = 1 << 30
 
 // tokens is a row's input besides the logits.
@@ -41,13 +41,13 @@ type tokens struct {
 	places
 	offsets    []int64 // two per token
 	special    []int64
-	mask       []int64 // nil: not given
-	words      []int64 // nil: not given
-	sequences  []int64 // nil: not given
+	mask       []int64 // nil without the input
+	words      []int64 // nil without the input
+	sequences  []int64 // nil without the input
 	characters bool    // offsets count characters
 }
 
-// in says where the inputs of a step are.
+// in has the ports of a step's inputs.
 type in struct {
 	offsets, special, text, mask, words, sequences int
 	characters, positions                          bool
@@ -85,7 +85,7 @@ func (p *in) extent(b *backends.Batch, sig []string) (int, error) {
 	return int(n), nil
 }
 
-// row points t at a row of n tokens with the given text.
+// row sets t to a row of n tokens with the given text.
 func (p *in) row(t *tokens, b *backends.Batch, row, n int, text []byte) error {
 	if len(text) > maxText {
 		return status.Errorf(status.InvalidArg, "input 'TEXT' has a text of %d bytes, expected at most %d", len(text), maxText)
@@ -101,7 +101,7 @@ func (p *in) row(t *tokens, b *backends.Batch, row, n int, text []byte) error {
 	return nil
 }
 
-// column is a row of an input that may not be given.
+// column returns a row of an optional input, nil without it.
 func column(b *backends.Batch, port, row, n int) []int64 {
 	if port < 0 || !b.In[port].Present() {
 		return nil

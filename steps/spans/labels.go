@@ -48,7 +48,7 @@ func readLabels(s *steps.Settings) ([]label, error) {
 	return out, nil
 }
 
-// newLabel reads a label such as B-PER. With whole it keeps its name.
+// newLabel reads a label such as B-PER. With whole, the name includes the prefix.
 func newLabel(text, scheme string, whole bool) label {
 	l := label{tag: text}
 	if prefix, tag, ok := strings.Cut(text, "-"); ok && part(prefix, scheme) {

@@ -60,7 +60,7 @@ type found struct {
 
 func (f *found) reset() { f.list, f.ends, f.bytes = f.list[:0], f.ends[:0], f.bytes[:0] }
 
-// endRow ends a row that begins at start; it keeps nothing of a row that failed.
+// endRow ends a row that begins at start. A row that failed becomes empty.
 func (f *found) endRow(start int, failed bool) {
 	if failed {
 		f.list = f.list[:start]

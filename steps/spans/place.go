@@ -8,12 +8,11 @@ import (
 // places translates between bytes and characters of a text.
 type places struct {
 	text []byte
-	// starts are where each character begins, and the text's length at the end; empty
-	// where every character is one byte.
+	// starts has the first byte of each character, and the text's length at the end; empty for ASCII.
 	starts []int32
 }
 
-// read takes a text, which is valid UTF-8 and shorter than 2 GiB.
+// read sets the text, which must be valid UTF-8 and shorter than 2 GiB.
 func (p *places) read(text []byte) {
 	p.text, p.starts = text, p.starts[:0]
 	if ascii(text) {
@@ -36,7 +35,7 @@ func ascii(text []byte) bool {
 	return true
 }
 
-// ofCharacter is the byte where character i begins; -1 when there is none.
+// ofCharacter returns the first byte of character i; -1 when there is none.
 func (p *places) ofCharacter(i int64) int {
 	switch {
 	case i < 0:
@@ -50,7 +49,7 @@ func (p *places) ofCharacter(i int64) int {
 	}
 }
 
-// character is the number of the character in which byte i is, or that begins there.
+// character returns the number of the character that contains byte i.
 func (p *places) character(i int) int {
 	if len(p.starts) == 0 {
 		return i
@@ -62,7 +61,7 @@ func (p *places) character(i int) int {
 	return at
 }
 
-// whole widens a range of bytes to whole characters: byte-level tokens may split one.
+// whole extends a range of bytes to whole characters, which byte-level tokens may split. For example, bytes 1 to 2 of "é!" become 0 to 2.
 func (p *places) whole(start, end int) (from, to int) {
 	for start > 0 && start < len(p.text) && !utf8.RuneStart(p.text[start]) {
 		start--

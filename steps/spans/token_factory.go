@@ -37,8 +37,8 @@ const (
 // NewTokenFactory returns the step "token_spans".
 //
 // Inputs are logits FP32 or FP16 [tokens, classes]; offset_mapping INT64 [tokens, 2], special_tokens_mask, attention_mask and
-// word_ids INT64 [tokens] as tokenize gives them; and TEXT BYTES [1], what was tokenized. The output is spans BYTES
-// [1], or count INT32 [1], text, start, end, score and label [n] of the n passages that the batch's longest row has.
+// word_ids INT64 [tokens] as tokenize returns them; and TEXT BYTES [1], the text. The output is spans BYTES
+// [1], or count INT32 [1], text, start, end, score and label [n] of the n passages of the batch's longest row.
 //
 // The strategies are those of Hugging Face's token classification pipeline. A logit that is NaN or +Inf, and an offset
 // outside the text, fail their request.
@@ -47,10 +47,10 @@ func NewTokenFactory() steps.Factory {
 		Name: "token_spans",
 		Doc: "Turns the scores of a token classifier (named entities, parts of speech) into passages of the text with label, " +
 			"score (a probability), start and end, in the text's order. Tokens of the special mask and those whose attention " +
-			"mask is 0 do not count. Aggregation is that of Hugging Face's pipelines: none gives a passage per token with its " +
+			"mask is 0 are skipped. Aggregation is that of Hugging Face's pipelines: none returns a passage per token with its " +
 			"full label; simple joins neighbouring tokens with the same label after its B- or I-, a B- begins a new one; first, " +
-			"average and max first give all tokens of a word one label: the first token's, the one of the highest mean " +
-			"probability, or that of the token that is surest. Words are those of word_ids or, where that is not given, end at " +
+			"average and max first assign one label to all tokens of a word: the first token's, the one of the highest mean " +
+			"probability, or that of the token with the highest score. Words are those of word_ids or, without it, end at " +
 			"spaces. A joined passage has the mean of its parts' scores. Text that is not UTF-8 fails its request.",
 		Params: append([]steps.Param{
 			{Key: paramLabels, Required: true, Sample: "labels.txt", Doc: "text file with one label per line, in the version folder or the model folder"},
@@ -60,10 +60,10 @@ func NewTokenFactory() steps.Factory {
 			},
 			{
 				Key: paramScheme, Default: schemeBIO, Values: []string{schemeBIO, schemeBILOU},
-				Doc: "what stands before a label's hyphen: B and I, or also L or E for the last token and U or S for the only one",
+				Doc: "prefixes of labels: B and I, or also L or E for the last token and U or S for a single one",
 			},
-			{Key: paramIgnore, Default: "O", Doc: "labels that give no passages, separated by commas"},
-			{Key: paramMinScore, Default: "0", Doc: "passages with a lower score are left out"},
+			{Key: paramIgnore, Default: "O", Doc: "labels without passages, separated by commas"},
+			{Key: paramMinScore, Default: "0", Doc: "smallest score of a passage in the output"},
 		}, commonParams()...),
 		Examples:  []steps.Example{tokenExample()},
 		Inline:    true,

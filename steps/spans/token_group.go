@@ -6,14 +6,14 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// word is a token, or the tokens of a word, with the label that the strategy gives them.
+// word is a token, or the tokens of a word, with one label by the strategy.
 type word struct {
 	start, end int // bytes of the text
 	label      int32
 	score      float32
 }
 
-// group is a passage that grows.
+// group is the passage that is being built.
 type group struct {
 	words       int
 	start, end  int
@@ -21,8 +21,8 @@ type group struct {
 	sum         float64
 }
 
-// best returns the likeliest class of token i, the first one of several, and what its probability divides: the sum
-// of all classes' exponentials.
+// best returns the most probable class of token i (the first of equal ones) and the sum of exp(logit - highest) over all classes, so
+// that its probability is 1/sum.
 func (s *tokenStep) best(r *tokenRun, i int) (top int32, sum float64, err error) {
 	logits := r.logits[i*len(s.labels) : (i+1)*len(s.labels)]
 	highest := float32(math.Inf(-1))
@@ -44,8 +44,8 @@ func (s *tokenStep) best(r *tokenRun, i int) (top int32, sum float64, err error)
 	return top, sum, nil
 }
 
-// word reads the token at i or, where the strategy asks for words, the tokens of the word that begins there, up to
-// token n. next is the token that follows.
+// word reads the token at i or, for a strategy on words, the tokens of the word that begins there, up to token n. next is the token
+// after it.
 func (s *tokenStep) word(r *tokenRun, i, n int) (w word, next int, err error) {
 	top, sum, err := s.best(r, i)
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *tokenStep) add(r *tokenRun, i int, top int32, sum float64) {
 	}
 }
 
-// likeliest is the class with the highest sum, and its mean over so many tokens.
+// likeliest returns the class with the highest sum, and its mean over count tokens.
 func likeliest(sums []float64, count int) (class int32, mean float32) {
 	for i, v := range sums {
 		if v > sums[class] {
@@ -114,7 +114,7 @@ func likeliest(sums []float64, count int) (class int32, mean float32) {
 	return class, float32(sums[class] / float64(count))
 }
 
-// continues reports whether token i, whose text begins at start, is of the word of token last before it.
+// continues reports whether token i, whose text begins at start, belongs to the same word as token last.
 func (t *tokens) continues(last, i, start int) bool {
 	if t.words != nil {
 		return t.words[i] >= 0 && t.words[i] == t.words[last]
@@ -122,7 +122,7 @@ func (t *tokens) continues(last, i, start int) bool {
 	return start > 0 && t.text[start-1] != ' ' && (start == len(t.text) || t.text[start] != ' ')
 }
 
-// join adds w to the passage that grows, or begins another one.
+// join adds w to the current passage, or starts another one.
 func (s *tokenStep) join(r *tokenRun, w *word) {
 	g, l := &r.group, &s.labels[w.label]
 	joins := s.strategy != strategyNone && g.words > 0 && !l.begins
@@ -139,7 +139,7 @@ func (s *tokenStep) join(r *tokenRun, w *word) {
 	g.sum += float64(w.score)
 }
 
-// flush ends the passage that grows.
+// flush ends the current passage.
 func (s *tokenStep) flush(r *tokenRun) {
 	g := &r.group
 	if g.words == 0 {

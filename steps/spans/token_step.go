@@ -24,7 +24,7 @@ type tokenStep struct {
 
 var _ steps.Step = (*tokenStep)(nil)
 
-// tokenRun is what a run needs.
+// tokenRun is the memory of one execution.
 type tokenRun struct {
 	found  found
 	tokens tokens
@@ -93,7 +93,7 @@ func (s *tokenStep) Run(ctx context.Context, b *backends.Batch) error {
 	return s.out.write(b, &r.found)
 }
 
-// keep is how many passages and logits may have memory that is kept for the next batch.
+// keep is the largest number of passages or logits whose memory goes back to the pool.
 const keep = 1 << 18
 
 func (s *tokenStep) recycle(r *tokenRun) {

@@ -23,7 +23,7 @@ type detokenizeStep struct {
 
 var _ steps.Step = (*detokenizeStep)(nil)
 
-// texts holds the texts of a batch, as BYTES elements, until their size is known.
+// texts collects the texts of a batch, as BYTES elements, until their total size is known.
 type texts struct {
 	d   tokenizer.Decoding
 	ids []int64 // of one row
@@ -52,14 +52,14 @@ func (s *detokenizeStep) Run(ctx context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// recycle keeps the memory of usual texts.
+// recycle returns memory of a usual size to the pool.
 func (s *detokenizeStep) recycle(t *texts) {
-	if cap(t.out) <= keepBytes && t.d.Memory() <= keepBytes && cap(t.ids) <= keepBytes {
+	if cap(t.out) <= maxPooledBytes && t.d.Memory() <= maxPooledBytes && cap(t.ids) <= maxPooledBytes {
 		s.scratch.Put(t)
 	}
 }
 
-// decodeAll decodes every row. A row that cannot be fails its request and stays empty.
+// decodeAll decodes every row. A row that cannot be decoded fails its request and becomes an empty text.
 func (s *detokenizeStep) decodeAll(ctx context.Context, t *texts, b *backends.Batch) error {
 	in := &b.In[portDecodeIDs]
 	n := int(in.Shape.Dim(in.Shape.Rank() - 1))
@@ -101,7 +101,7 @@ func (s *detokenizeStep) row(dst []int64, in *tensor.Tensor, first, n int) []int
 	return dst
 }
 
-// masked keeps the ids whose mask is not 0.
+// masked returns the ids whose mask is not 0.
 func masked(ids, mask []int64) []int64 {
 	out := ids[:0]
 	for i, id := range ids {
@@ -112,6 +112,7 @@ func masked(ids, mask []int64) []int64 {
 	return out
 }
 
+// without returns the ids other than pad.
 func without(ids []int64, pad int64) []int64 {
 	out := ids[:0]
 	for _, id := range ids {

@@ -26,12 +26,12 @@ const (
 func NewDetokenizeFactory() steps.Factory {
 	return steps.Factory{
 		Name: "detokenize",
-		Doc: "Turns the token ids that a language model gives into text, as the decoder of the given Hugging Face " +
-			"tokenizer.json, or a file of another format, says. Ids whose attention mask is 0 and those of the padding are left out. A row with an id that " +
+		Doc: "Turns token ids of a language model into text, by the decoder of the given Hugging Face " +
+			"tokenizer.json or a file of another format. Ids whose attention mask is 0 and those of the padding are skipped. A row with an id that " +
 			"is not in the vocabulary fails its request.",
 		Params: append(formatParams(), []steps.Param{
-			{Key: paramSkip, Default: "true", Values: []string{"true", "false"}, Doc: "whether special tokens are left out of the text"},
-			{Key: paramPadID, Default: "none", Doc: "id that fills rows up and is left out wherever it stands, such as -1; none for none"},
+			{Key: paramSkip, Default: "true", Values: []string{"true", "false"}, Doc: "whether special tokens are skipped"},
+			{Key: paramPadID, Default: "none", Doc: "padding id, skipped at every position, for example -1; none for none"},
 			{Key: paramDType, Default: "int64", Values: []string{"int64", "int32"}, Doc: "type of the ids"},
 		}...),
 		Inline:    true,

@@ -2,10 +2,10 @@ package tokenize
 
 import "github.com/tutti-server/tutti/steps"
 
-// exampleVocabulary is a vocab.txt.
+// exampleVocabulary is the vocab.txt of the examples.
 const exampleVocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nworld\n##s\n!\nhow\nare\nyou\n"
 
-// tokenizeExamples are those of the step "tokenize".
+// tokenizeExamples returns the examples of the step "tokenize".
 func tokenizeExamples() []steps.Example {
 	files := map[string][]byte{"vocab.txt": []byte(exampleVocabulary)}
 	return []steps.Example{
@@ -43,7 +43,7 @@ parameters { key: "return_overflowing_tokens" value { string_value: "true" } }`,
 	}
 }
 
-// detokenizeExamples are those of the step "detokenize".
+// detokenizeExamples returns the example of the step "detokenize".
 func detokenizeExamples() []steps.Example {
 	return []steps.Example{{
 		Config: `parameters { key: "step" value { string_value: "detokenize" } }

@@ -38,45 +38,45 @@ func inputName(port int) string {
 	return "TEXT"
 }
 
-// baseOutputs are the names of the outputs that are always there, in the columns' order.
+// baseOutputs are the outputs that always exist, by column.
 var baseOutputs = []string{columnIDs: "input_ids", columnMask: "attention_mask", columnTypes: "token_type_ids"}
 
-// moreOutputs are the names of those that a configuration has to declare.
+// moreOutputs are the columns of the outputs that exist when config.pbtxt declares them.
 var moreOutputs = map[string]int{
 	"special_tokens_mask": columnSpecial, "offset_mapping": columnOffsets, "word_ids": columnWords, "sequence_ids": columnSequences,
 }
 
-// samplesName is the output that says which row of its request a window is of.
-const samplesName = "overflow_to_sample_mapping"
+// samplesOutput is the output with the row of its request that each window belongs to.
+const samplesOutput = "overflow_to_sample_mapping"
 
 // NewFactory returns the step "tokenize".
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "tokenize",
-		Doc: "Turns text into the token ids, attention mask and type ids that a language model reads, as the given " +
-			"Hugging Face tokenizer.json, or a file of another format, says. Rows of one batch are filled up to the longest with the padding id and a " +
-			"mask of 0, on the side that the file's padding says. Declare more outputs to have them: " +
-			"offset_mapping, the part of the text that each token is of; special_tokens_mask, 1 for tokens that the file or the filling up adds; " +
-			"word_ids, the word that a token is of, and sequence_ids, 0 for TEXT and 1 for TEXT_PAIR, both -1 for such tokens. Text that is not UTF-8 fails its request. " +
-			"With return_overflowing_tokens a text that is longer than max_length becomes several rows, its windows: a request of n texts is answered with " +
-			"as many rows as these have windows, filled up to the longest of the request, and overflow_to_sample_mapping says which of the n each row is of. " +
+		Doc: "Turns text into the token ids, attention mask and type ids that a language model reads, by the given " +
+			"Hugging Face tokenizer.json or a file of another format. Rows of one batch are padded to the longest with the padding id and a " +
+			"mask of 0, on the side of the file's padding. Declare further outputs to get them: " +
+			"offset_mapping, the range of the text that each token covers; special_tokens_mask, 1 for special tokens and padding; " +
+			"word_ids, the number of the token's word, and sequence_ids, 0 for TEXT and 1 for TEXT_PAIR, both -1 for special tokens and padding. Text that is not UTF-8 fails its request. " +
+			"With return_overflowing_tokens a text that is longer than max_length becomes several rows, its windows: the response to n texts has " +
+			"a row for each window, padded to the longest of the request, and overflow_to_sample_mapping has the number of the text of each row. " +
 			"In an ensemble the next step's request has those rows, which its max_batch_size bounds. With max_batch_size 0 the windows are the first dimension.",
 		Params: append(formatParams(), []steps.Param{
-			{Key: paramMaxLength, Default: "0", Doc: "most tokens of a row, special ones included; 0 takes the file's truncation"},
+			{Key: paramMaxLength, Default: "0", Doc: "largest number of tokens in a row, special ones included; 0 uses the file's truncation"},
 			{
 				Key: paramTruncate, Default: "true", Values: []string{"true", "false", "longest_first", "only_first", "only_second"},
-				Doc: "whether a longer row is cut, as the file or the strategy of that name says, or fails its request",
+				Doc: "whether a longer row is truncated (by the file's strategy or the one named) or fails its request",
 			},
 			{
 				Key: paramOverflow, Default: "false", Values: []string{"true", "false"},
-				Doc: "whether what is cut off follows in rows of its own, the windows of a text, as with this option of transformers",
+				Doc: "whether the tokens that truncation removes follow in further rows, the windows of a text, as with this option of transformers",
 			},
-			{Key: paramStride, Default: "file", Doc: "tokens that a window shares with the one before; file takes the file's truncation"},
-			{Key: paramWindows, Default: "1024", Doc: "most windows of one text; one that takes more fails its request"},
-			{Key: paramMaxBytes, Default: "1048576", Doc: "most bytes of one text; a longer one fails its request"},
+			{Key: paramStride, Default: "file", Doc: "number of tokens that a window repeats from the one before; file uses the file's truncation"},
+			{Key: paramWindows, Default: "1024", Doc: "largest number of windows of one text; a text with more fails its request"},
+			{Key: paramMaxBytes, Default: "1048576", Doc: "largest size of one text in bytes; a longer one fails its request"},
 			{
 				Key: paramOffsets, Default: "characters", Values: []string{"characters", "bytes"},
-				Doc: "what offset_mapping counts: Unicode code points, or bytes of UTF-8",
+				Doc: "the unit of offset_mapping: Unicode code points, or bytes of UTF-8",
 			},
 		}...),
 		Inline:    true,
@@ -98,7 +98,7 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 		out.Outputs = append(out.Outputs, outputPort(s, name, column))
 	}
 	if hasWindows(s) {
-		out.Outputs = append(out.Outputs, outputPort(s, samplesName, columnSamples))
+		out.Outputs = append(out.Outputs, outputPort(s, samplesOutput, columnSamples))
 	}
 	for _, p := range s.Outputs {
 		if column, ok := moreOutputs[p.Name]; ok {
@@ -108,7 +108,8 @@ func signature(s *steps.Settings) (*config.Signature, error) {
 	return out, nil
 }
 
-// outputPort declares an output. Windows change the number of rows or, where there is no batch, are a dimension.
+// outputPort returns the port of an output. With windows the number of rows differs from that of the inputs; without a batch dimension
+// the windows are the first dimension.
 func outputPort(s *steps.Settings, name string, column int) config.Port {
 	dims := tensor.Of(-1)
 	switch {
@@ -126,7 +127,7 @@ func outputPort(s *steps.Settings, name string, column int) config.Port {
 	return p
 }
 
-// hasWindows reports whether a text may become several rows.
+// hasWindows reports whether a text can become several rows.
 func hasWindows(s *steps.Settings) bool { return s.Params[paramOverflow] == "true" }
 
 func newStep(s *steps.Settings) (steps.Step, error) {
@@ -164,7 +165,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	return out, out.setTruncation(s)
 }
 
-// setTruncation reads how rows that are too long are cut.
+// setTruncation reads the parameters for rows that are too long.
 func (s *step) setTruncation(settings *steps.Settings) (err error) {
 	switch how := settings.Params[paramTruncate]; how {
 	case "true":

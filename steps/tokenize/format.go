@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// The parameters that say how tokenizer_file is read.
+// The parameters for reading tokenizer_file.
 const (
 	paramFormat  = "format"
 	paramMerges  = "merges_file"
@@ -40,7 +40,7 @@ func formatParams() []steps.Param {
 		{
 			Key: paramFormat, Default: formatAuto,
 			Values: []string{formatAuto, formatJSON, formatWordPiece, formatByteLevelBPE, formatSentencePiece, formatTiktoken, formatTekken},
-			Doc: "format of the file; auto goes by its name: .txt is a BERT vocab.txt, vocab.json one with merges_file, " +
+			Doc: "format of the file; auto chooses by its name: .txt is a BERT vocab.txt, vocab.json one with merges_file, " +
 				".model of sentencepiece, .tiktoken ranks, tekken.json (or any name with tekken that ends so) of Mistral's models, " +
 				"and others a Hugging Face tokenizer.json",
 		},
@@ -48,7 +48,7 @@ func formatParams() []steps.Param {
 		{Key: paramLower, Default: "true", Values: yes, Doc: "whether format vocab_txt puts text in lower case without accents"},
 		{
 			Key: paramPattern, Default: "cl100k", Values: tokenizer.PatternNames(),
-			Doc: "how format tiktoken cuts text into words: as the encoding of that name; cl100k is Llama 3's, too, and qwen that of Qwen's models",
+			Doc: "encoding whose pattern cuts text into words in format tiktoken; cl100k also serves Llama 3, and qwen Qwen's models",
 		},
 		{Key: paramSpecial, Default: noSpecial, Doc: "special tokens of format tiktoken, as TEXT=ID with spaces between them; none for none"},
 		{Key: paramBOS, Default: "false", Values: yes, Doc: "whether format sentencepiece or tekken puts its begin mark before each text"},
@@ -56,10 +56,10 @@ func formatParams() []steps.Param {
 	}
 }
 
-// noSpecial as the special tokens of format tiktoken says that there are none.
+// noSpecial is the value of special_tokens for none.
 const noSpecial = "none"
 
-// load makes the tokenizer of the parameters.
+// load builds the tokenizer that the parameters describe.
 func load(s *steps.Settings) (*tokenizer.Tokenizer, error) {
 	name := s.Params[paramFile]
 	data, err := readFile(s, name)
@@ -118,7 +118,7 @@ func define(s *steps.Settings, format string, data []byte) (*tokenizer.Definitio
 	}
 }
 
-// formatOf goes by a file's name.
+// formatOf chooses the format by a file's name.
 func formatOf(name string) string {
 	base := strings.ToLower(filepath.Base(name))
 	switch {

@@ -14,60 +14,60 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// step is the step "tokenize".
+// step is the step "tokenize". It never changes after loading, but for the pool.
 type step struct {
 	tok      *tokenizer.Tokenizer
-	columns  []int // what each output has of a row
+	columns  []int // the column of each output
 	tracked  bool  // an output needs the offsets
 	inBytes  bool  // offsets count bytes, not code points
 	batched  bool
 	maxBytes int  // of one text
 	limit    int  // of tokens in a row; 0 for none, or where rows are truncated
 	windows  int  // most windows of a text that is too long; 0 where it is cut
-	more     bool // there are more outputs than those that are always there
+	more     bool // some optional output is declared
 	helpers  *semaphore.Weighted
-	most     int // lots of a batch
+	most     int // the largest number of chunks of a batch
 	scratch  pool.Of[job]
 }
 
 var _ steps.Step = (*step)(nil)
 
-// job is one batch at work: its texts, and its rows in lots that are encoded side by side.
+// job is the memory of one batch: its texts, and its rows in chunks that are encoded in parallel.
 type job struct {
 	texts, pairs [][]byte
-	lots         []*lot
+	chunks       []*chunk
 	bytes        int
 }
 
-// lotBytes is how much text is worth a lot of its own: some 100 us of work, against a few to hand it over.
-const lotBytes = 16 << 10
+// chunkBytes is the size of text that is worth a goroutine: about 100 us of work, against a few to start it.
+const chunkBytes = 16 << 10
 
 // Run encodes one text, or pair of texts, per row.
 //
-// hot: no allocation once the pooled memory has grown, except to hand lots of a large batch over.
+// hot: no allocation once the pooled memory has grown, except for the goroutines of a large batch.
 func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	j := s.scratch.Get()
 	defer s.recycle(j)
 	if err := j.read(b); err != nil {
 		return err
 	}
-	lots := j.divide(min(s.most, 1+j.bytes/lotBytes))
-	s.encodeAll(ctx, j, lots)
+	chunks := j.divide(min(s.most, 1+j.bytes/chunkBytes))
+	s.encodeAll(ctx, j, chunks)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	longest := 0
-	for _, p := range lots {
+	for _, p := range chunks {
 		longest = max(longest, p.longest)
 		for _, f := range p.failed {
 			b.Fail(f.row, f.err)
 		}
 	}
 	if s.windows > 0 {
-		return s.writeWindows(b, lots)
+		return s.writeWindows(b, chunks)
 	}
 	for port := range s.columns {
-		if err := s.write(b, lots, port, longest); err != nil {
+		if err := s.write(b, chunks, port, longest); err != nil {
 			return err
 		}
 	}
@@ -94,14 +94,14 @@ func (j *job) read(b *backends.Batch) error {
 	return nil
 }
 
-// divide makes at most n lots of the rows, of about the same number of bytes.
-func (j *job) divide(n int) []*lot {
+// divide cuts the rows into at most n chunks of about the same number of bytes.
+func (j *job) divide(n int) []*chunk {
 	n = max(1, min(n, len(j.texts)))
-	for len(j.lots) < n {
-		j.lots = append(j.lots, new(lot))
+	for len(j.chunks) < n {
+		j.chunks = append(j.chunks, new(chunk))
 	}
 	row, done := 0, 0
-	for i, p := range j.lots[:n] {
+	for i, p := range j.chunks[:n] {
 		p.reset(row)
 		for p.to = row; p.to < len(j.texts) && (i == n-1 || done < j.bytes*(i+1)/n); p.to++ {
 			if done += len(j.texts[p.to]); len(j.pairs) > 0 {
@@ -110,45 +110,45 @@ func (j *job) divide(n int) []*lot {
 		}
 		row = p.to
 	}
-	return j.lots[:n]
+	return j.chunks[:n]
 }
 
-// encodeAll encodes the lots: the last one here, the others where processors are free of other batches' lots.
-func (s *step) encodeAll(ctx context.Context, j *job, lots []*lot) {
-	if len(lots) == 1 {
-		s.encodeLot(ctx, j, lots[0])
+// encodeAll encodes the chunks: the last one in this goroutine, the others in goroutines while the step has fewer than GOMAXPROCS.
+func (s *step) encodeAll(ctx context.Context, j *job, chunks []*chunk) {
+	if len(chunks) == 1 {
+		s.encodeChunk(ctx, j, chunks[0])
 		return
 	}
-	s.encodeSpread(ctx, j, lots)
+	s.encodeParallel(ctx, j, chunks)
 }
 
-// encodeSpread stands alone so that its closures cost a small batch nothing.
-func (s *step) encodeSpread(ctx context.Context, j *job, lots []*lot) {
+// encodeParallel is a separate function so that small batches do not allocate its closures.
+func (s *step) encodeParallel(ctx context.Context, j *job, chunks []*chunk) {
 	var group recovery.Group
 	defer group.Wait()
-	for _, p := range lots[:len(lots)-1] {
+	for _, p := range chunks[:len(chunks)-1] {
 		if !s.helpers.TryAcquire(1) {
-			s.encodeLot(ctx, j, p)
+			s.encodeChunk(ctx, j, p)
 			continue
 		}
 		group.Go(func() {
 			defer s.helpers.Release(1)
-			s.encodeLot(ctx, j, p)
+			s.encodeChunk(ctx, j, p)
 		})
 	}
-	s.encodeLot(ctx, j, lots[len(lots)-1])
+	s.encodeChunk(ctx, j, chunks[len(chunks)-1])
 }
 
-// keepBytes is the largest text whose memory is kept for the next batch, and keepValues the most values of its rows.
+// The largest memory that the pool keeps: for a text in bytes, and for the values of the rows.
 const (
-	keepBytes  = 1 << 18
-	keepValues = 1 << 20
+	maxPooledBytes  = 1 << 18
+	maxPooledValues = 1 << 20
 )
 
-// recycle keeps the memory of usual batches, and no reference to their texts.
+// recycle returns the memory of a usual batch to the pool, without references to its texts.
 func (s *step) recycle(j *job) {
-	for _, p := range j.lots {
-		if p.enc.TextMemory() > keepBytes || cap(p.columns[columnIDs]) > keepValues {
+	for _, p := range j.chunks {
+		if p.enc.TextMemory() > maxPooledBytes || cap(p.columns[columnIDs]) > maxPooledValues {
 			return
 		}
 		p.enc.Release()
@@ -158,8 +158,8 @@ func (s *step) recycle(j *job) {
 	s.scratch.Put(j)
 }
 
-// write makes an output of its column.
-func (s *step) write(b *backends.Batch, lots []*lot, port, longest int) error {
+// write allocates an output and fills it from its column.
+func (s *step) write(b *backends.Batch, chunks []*chunk, port, longest int) error {
 	column := s.columns[port]
 	width, shape := columnWidth(column), tensor.Of(int64(longest))
 	if width > 1 {
@@ -172,21 +172,21 @@ func (s *step) write(b *backends.Batch, lots []*lot, port, longest int) error {
 	if err != nil {
 		return err
 	}
-	out, fill := tensor.Slice[int64](t), s.filling(column)
-	for _, p := range lots {
+	out, fill := tensor.Slice[int64](t), s.padValue(column)
+	for _, p := range chunks {
 		start := 0
 		for _, end := range p.ends {
 			row := out[:longest*width]
 			out = out[longest*width:]
-			putRow(row, p.columns[column][start*width:end*width], fill, s.tok.PadsLeft())
+			writeRow(row, p.columns[column][start*width:end*width], fill, s.tok.PadsLeft())
 			start = end
 		}
 	}
 	return nil
 }
 
-// putRow writes the values of a row and what fills it up.
-func putRow(row []int64, values []int32, fill int64, left bool) {
+// writeRow writes the values of a row and its padding.
+func writeRow(row []int64, values []int32, fill int64, left bool) {
 	more := row[len(values):]
 	if left {
 		more, row = row[:len(more)], row[len(more):]

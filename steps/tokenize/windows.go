@@ -5,38 +5,38 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// windows goes through the windows of all rows of a batch, which lie in lots one after the other.
+// windows iterates over the windows of all rows of a batch, chunk by chunk.
 type windows struct {
-	lots  []*lot
-	lot   int
-	next  int // In the lot.
-	start int // The values of the lot before the next window.
+	chunks []*chunk
+	chunk  int
+	next   int // In the chunk.
+	start  int // The values of the chunk before the next window.
 }
 
-// row is the row of the batch that the next window is of; ok is false behind the last one.
+// row returns the row of the batch that the next window belongs to; ok is false after the last one.
 func (w *windows) row() (row int, ok bool) {
-	for w.lot < len(w.lots) {
-		if p := w.lots[w.lot]; w.next < len(p.rows) {
+	for w.chunk < len(w.chunks) {
+		if p := w.chunks[w.chunk]; w.next < len(p.rows) {
 			return int(p.rows[w.next]), true
 		}
-		w.lot, w.next, w.start = w.lot+1, 0, 0
+		w.chunk, w.next, w.start = w.chunk+1, 0, 0
 	}
 	return 0, false
 }
 
-// tokens is how many tokens the next window has.
-func (w *windows) tokens() int { return w.lots[w.lot].ends[w.next] - w.start }
+// tokens returns the number of tokens in the next window.
+func (w *windows) tokens() int { return w.chunks[w.chunk].ends[w.next] - w.start }
 
-// values are those of the next window in a column.
+// values returns the values of the next window in a column.
 func (w *windows) values(column int) []int32 {
-	p, width := w.lots[w.lot], columnWidth(column)
+	p, width := w.chunks[w.chunk], columnWidth(column)
 	return p.columns[column][w.start*width : p.ends[w.next]*width]
 }
 
-// step goes on to the window after the next one.
-func (w *windows) step() { w.start, w.next = w.lots[w.lot].ends[w.next], w.next+1 }
+// step skips the next window.
+func (w *windows) step() { w.start, w.next = w.chunks[w.chunk].ends[w.next], w.next+1 }
 
-// extent goes through the windows of rows below to: their number, and the tokens of the longest.
+// extent skips the windows of rows below to. It returns their number and the tokens of the longest.
 func (w *windows) extent(to int) (count, longest int) {
 	for {
 		row, ok := w.row()
@@ -48,9 +48,9 @@ func (w *windows) extent(to int) (count, longest int) {
 	}
 }
 
-// writeWindows gives each request the windows of its texts as rows of its own, whose number is not that of the texts.
-func (s *step) writeWindows(b *backends.Batch, lots []*lot) error {
-	at := windows{lots: lots}
+// writeWindows allocates the outputs of each request: a row per window, so that a request can have more rows than texts.
+func (s *step) writeWindows(b *backends.Batch, chunks []*chunk) error {
+	at := windows{chunks: chunks}
 	for i := range b.Requests {
 		q := &b.Requests[i]
 		end := at
@@ -73,7 +73,7 @@ func (s *step) writeWindows(b *backends.Batch, lots []*lot) error {
 	return nil
 }
 
-// windowOutputs makes the outputs of the next count windows. Rows are counted from first.
+// windowOutputs allocates and fills the outputs of the next count windows. Samples are numbered from row first.
 func (s *step) windowOutputs(a tensor.Allocator, at windows, count, longest, first int) ([]tensor.Tensor, error) {
 	out := make([]tensor.Tensor, len(s.columns))
 	for port, column := range s.columns {
@@ -95,13 +95,13 @@ func (s *step) windowOutputs(a tensor.Allocator, at windows, count, longest, fir
 }
 
 func (s *step) fillWindows(dst []int64, at windows, column, count, longest, first int) {
-	fill, width := s.filling(column), longest*columnWidth(column)
+	fill, width := s.padValue(column), longest*columnWidth(column)
 	for i := range count {
 		row, _ := at.row()
 		if column == columnSamples {
 			dst[i] = int64(row - first)
 		} else {
-			putRow(dst[i*width:][:width], at.values(column), fill, s.tok.PadsLeft())
+			writeRow(dst[i*width:][:width], at.values(column), fill, s.tok.PadsLeft())
 		}
 		at.step()
 	}

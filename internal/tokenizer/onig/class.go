@@ -10,7 +10,7 @@ import (
 
 // class reads what follows a '['.
 func (p *parser) class() (ranges, error) {
-	if p.depth++; p.depth > deepestPattern {
+	if p.depth++; p.depth > maxNesting {
 		return nil, errors.New("classes are nested too deep")
 	}
 	defer func() { p.depth-- }()
@@ -55,7 +55,7 @@ func (p *parser) bracket() (ranges, error) {
 	return set, nil
 }
 
-// classEscape reads an escape in a class, where \w is not quite what it is outside.
+// classEscape reads an escape in a class, where \w is [:word:] and not the \w of the outside.
 func (p *parser) classEscape() (set ranges, single rune, err error) {
 	switch word := named("[:word:]"); {
 	case p.take("w"):
@@ -67,7 +67,7 @@ func (p *parser) classEscape() (set ranges, single rune, err error) {
 	}
 }
 
-// classItem reads a class in the class, an escape, a code point or a range.
+// classItem reads a nested class, an escape, a code point or a range.
 func (p *parser) classItem() (ranges, error) {
 	low := p.next()
 	switch low {

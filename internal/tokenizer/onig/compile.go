@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// The instructions of a compiled pattern.
+// The instructions of a compiled pattern. pc is the index of the instruction.
 const (
-	opSet    = iota // one code point of set arg
-	opSplit         // first pc+1, then arg; lazy the other way round
-	opLazy          //
-	opJump          // to arg
-	opAssert        // assertion arg
-	opLook          // the program from pc+1 to arg, as a look-ahead; arg is where it goes on
+	opSet    = iota // match one code point of set arg
+	opSplit         // try pc+1, then arg
+	opLazy          // try arg, then pc+1
+	opJump          // go to arg
+	opAssert        // check assertion arg
+	opLook          // match the program from pc+1 to arg as a look-ahead, then go to arg
 	opNotLook
-	opBehind // the same before this place; size code points back
+	opBehind // the same from size code points before this position
 	opNotBehind
 	opAtomic
 	opMatch
@@ -23,34 +23,34 @@ const (
 // instruction is one step of a compiled pattern.
 type instruction struct {
 	op, arg, size int32
-	memo          int32 // the number of a branch of the outermost program, or -1
+	memo          int32 // the number of a branch outside of look-arounds and atomic groups, or -1
 }
 
-// Pattern is a compiled pattern of Oniguruma's syntax without captures, matched by backtracking. When that takes long, the
-// branches that failed are remembered, so that time stays linear in the text.
+// Pattern is a compiled pattern. It never changes and is safe for concurrent use, with a Scratch per goroutine.
 type Pattern struct {
 	program []instruction
 	sets    []runeSet
 	memos   int32
 	words   runeSet
-	first   *runeSet // what a match begins with; nil when it may be empty or begin with anything
+	first   *runeSet // the code points that a match can begin with; nil when it may be empty
 }
 
 // Scratch is the memory of one matching. The zero value is ready; it serves one goroutine at a time.
 type Scratch struct {
 	stack  []state
-	failed []uint64 // a bit for each place and branch, when remembered
+	failed []uint64 // a bit for each position and branch, once memo is set
 	steps  int
-	memo   bool
-	bad    bool
+	memo   bool // failed branches are remembered
+	bad    bool // the text took too many steps
 }
 
+// state is where matching goes on after a failure.
 type state struct{ pc, pos int32 }
 
-// mostInstructions bounds a compiled pattern.
-const mostInstructions = 4000
+// maxInstructions bounds a compiled pattern.
+const maxInstructions = 4000
 
-// Compile reads a pattern. What it does not support is an error that names it.
+// Compile compiles a pattern. A construct that it does not support is an error with its name and position.
 func Compile(s string) (*Pattern, error) {
 	n, err := parse(s)
 	if err != nil {
@@ -68,7 +68,7 @@ func Compile(s string) (*Pattern, error) {
 	return r, nil
 }
 
-// firstOf is what a match of n begins with, and false when it may be empty.
+// firstOf returns the code points that a match of n can begin with, and false when it may be empty.
 func firstOf(n *node) (ranges, bool) {
 	switch n.kind {
 	case nodeSet:
@@ -109,7 +109,7 @@ func firstOf(n *node) (ranges, bool) {
 	}
 }
 
-// prefixed adds what the optional parts before k begin with.
+// prefixed adds the code points that the optional parts before k can begin with.
 func prefixed(kids []*node, k *node, set ranges) (ranges, bool) {
 	out := append(ranges(nil), set...)
 	for _, o := range kids {
@@ -133,7 +133,7 @@ func (r *Pattern) emit(op, arg int32) int32 {
 	return int32(len(r.program) - 1)
 }
 
-// branch emits a split.
+// branch emits a split, numbered where it can be remembered.
 func (r *Pattern) branch(lazy, outer bool) int32 {
 	op := int32(opSplit)
 	if lazy {
@@ -149,10 +149,10 @@ func (r *Pattern) branch(lazy, outer bool) int32 {
 
 func (r *Pattern) here() int32 { return int32(len(r.program)) }
 
-// compile appends the program of n; outer says that it is not inside a look-around or an atomic group.
+// compile appends the program of n. outer is false inside look-arounds and atomic groups.
 func (r *Pattern) compile(n *node, outer bool) error {
-	if len(r.program) > mostInstructions {
-		return fmt.Errorf("byte %d: expected at most %d instructions", n.at, mostInstructions)
+	if len(r.program) > maxInstructions {
+		return fmt.Errorf("byte %d: expected at most %d instructions", n.at, maxInstructions)
 	}
 	switch n.kind {
 	case nodeSet:
@@ -230,7 +230,7 @@ func (r *Pattern) compileRepeat(n *node, outer bool) error {
 	return nil
 }
 
-// compileInner compiles what is matched by itself.
+// compileInner compiles a look-around or an atomic group.
 func (r *Pattern) compileInner(n *node) error {
 	op, size := int32(opAtomic), 0
 	if n.kind == nodeLook {
@@ -278,7 +278,7 @@ func canBeEmpty(n *node) bool {
 	}
 }
 
-// fixedSize is the length of all that n matches in code points.
+// fixedSize returns the length of n's matches in code points, and false where they differ.
 func fixedSize(n *node) (int, bool) {
 	switch n.kind {
 	case nodeSet:

@@ -2,8 +2,10 @@
 // library: alternatives and repeats by preference, look-arounds, atomic groups and Oniguruma's Unicode classes, without
 // captures.
 //
-// A pattern becomes a small program (parse.go, class.go, compile.go) that is matched by backtracking (match.go). When that
-// takes long, failed branches are remembered, so that the time stays linear in the text. Back references and the rest of
-// the syntax are refused by name. The classes are read from the reference's behaviour (tables.go, made by
-// ../testdata/make_classes.py).
+// For example, `\s+(?!\S)|\s+` finds " " and " " in "a  b": the first alternative leaves one space for the next word.
+//
+// Compile parses a pattern (parse.go, class.go) into a program for a small machine (compile.go). Matches runs it by backtracking
+// (match.go). After many steps it remembers the branches that failed, so that time stays linear in the length of the text. A
+// construct that the package does not support, such as a back reference, is an error with its name and position. The classes are
+// those of package charclass. Decision 019 says why this is not a library.
 package onig

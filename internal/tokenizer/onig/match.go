@@ -5,17 +5,17 @@ import (
 	"unicode/utf8"
 )
 
-// ErrSlow is the error of a text that takes a pattern's look-arounds too long.
+// ErrSlow is the error for a text on which a pattern takes too many steps.
 var ErrSlow = errors.New("the text takes the tokenizer's pattern too many steps")
 
-// How many steps a text may take before failed branches are remembered, and at all.
+// Steps that a text may take before failed branches are remembered, and at most.
 const (
 	freeSteps, freeStepsPerByte = 1 << 12, 64
-	mostSteps, mostStepsPerByte = 1 << 20, 1 << 12
+	maxSteps, maxStepsPerByte   = 1 << 20, 1 << 12
 )
 
-// Matches appends the start and the end of each match in b, which is valid UTF-8, to dst, from left to right. It fails
-// at a text that takes too many steps, which are bounded by a multiple of the text's length.
+// Matches appends the start and the end of each match in b, from left to right, to dst. b must be valid UTF-8. It returns ErrSlow
+// when the text takes more steps than a multiple of its length; dst then has the matches up to there.
 func (r *Pattern) Matches(s *Scratch, b []byte, dst [][2]int32) ([][2]int32, error) {
 	s.steps, s.memo, s.bad = 0, false, false
 	from, last := int32(0), int32(-1)
@@ -40,7 +40,7 @@ func (r *Pattern) Matches(s *Scratch, b []byte, dst [][2]int32) ([][2]int32, err
 	return dst, nil
 }
 
-// widthAt is how many bytes the code point at a place has, 1 at the end.
+// widthAt returns the length of the code point at a position in bytes, 1 at the end.
 func widthAt(b []byte, at int32) int32 {
 	if int(at) >= len(b) {
 		return 1
@@ -49,7 +49,7 @@ func widthAt(b []byte, at int32) int32 {
 	return n
 }
 
-// find is the first match from a place on, with a negative start when there is none.
+// find returns the first match from a position on, with a negative start when there is none.
 func (r *Pattern) find(s *Scratch, b []byte, from int32) (start, end int32) {
 	for at := from; int(at) <= len(b); at += widthAt(b, at) {
 		if r.first != nil {
@@ -71,7 +71,7 @@ func (r *Pattern) find(s *Scratch, b []byte, from int32) (start, end int32) {
 	return -1, -1
 }
 
-// forget drops what is remembered of a place that the next match begins at: not all of its branches failed.
+// forget drops the failed branches of the position where the next match begins, since those there may not have failed.
 func (r *Pattern) forget(s *Scratch, pos int32) {
 	if !s.memo {
 		return
@@ -93,7 +93,7 @@ func (r *Pattern) remember(s *Scratch, b []byte) {
 	s.memo = true
 }
 
-// run matches the program from pc on at a place and is where it ends, negative when it does not match.
+// run matches the program from pc on at a position. It returns the end of the match, negative for none.
 func (r *Pattern) run(s *Scratch, b []byte, pc, pos int32) int32 {
 	base := len(s.stack)
 	for {
@@ -101,7 +101,7 @@ func (r *Pattern) run(s *Scratch, b []byte, pc, pos int32) int32 {
 		if !s.memo && s.steps > freeSteps+freeStepsPerByte*len(b) {
 			r.remember(s, b)
 		}
-		if s.steps > mostSteps+mostStepsPerByte*len(b) {
+		if s.steps > maxSteps+maxStepsPerByte*len(b) {
 			s.bad, s.stack = true, s.stack[:base]
 			return -1
 		}
@@ -150,7 +150,7 @@ func (r *Pattern) run(s *Scratch, b []byte, pc, pos int32) int32 {
 	}
 }
 
-// tried reports whether a branch was taken at this place before, and marks it.
+// tried reports whether a branch was tried at this position before, and marks it.
 func (r *Pattern) tried(s *Scratch, memo, pos int32) bool {
 	if !s.memo || memo < 0 {
 		return false
@@ -161,7 +161,7 @@ func (r *Pattern) tried(s *Scratch, memo, pos int32) bool {
 	return was
 }
 
-// inner runs a look-around or an atomic group: where to go on and whether it holds.
+// inner runs a look-around or an atomic group. It returns where matching goes on and whether it holds.
 func (r *Pattern) inner(s *Scratch, b []byte, in *instruction, pc, pos int32) (int32, bool) {
 	switch in.op {
 	case opAtomic:

@@ -33,7 +33,7 @@ type node struct {
 	at               int // the position in the pattern, for errors
 }
 
-// What an assertion asks of a place.
+// The assertions about a position.
 const (
 	atLineStart = iota
 	atLineEnd
@@ -44,13 +44,13 @@ const (
 	noWordEdge
 )
 
-// longestPattern bounds a pattern in bytes, deepestPattern its groups.
+// The longest pattern in bytes, and the deepest nesting of its groups.
 const (
-	longestPattern = 1 << 12
-	deepestPattern = 50
+	maxPattern = 1 << 12
+	maxNesting = 50
 )
 
-// parser reads the syntax of Oniguruma as far as tokenizer files use it; the rest is refused.
+// parser reads the part of Oniguruma's syntax that tokenizer files use. Anything else is an error.
 type parser struct {
 	rest     string
 	fold     bool
@@ -60,8 +60,8 @@ type parser struct {
 }
 
 func parse(s string) (*node, error) {
-	if len(s) > longestPattern || !utf8.ValidString(s) {
-		return nil, fmt.Errorf("a pattern of %d bytes: expected valid UTF-8 of at most %d", len(s), longestPattern)
+	if len(s) > maxPattern || !utf8.ValidString(s) {
+		return nil, fmt.Errorf("a pattern of %d bytes: expected valid UTF-8 of at most %d", len(s), maxPattern)
 	}
 	p := &parser{rest: s, original: s}
 	n, err := p.alternatives()
@@ -89,11 +89,11 @@ func (p *parser) take(prefix string) bool {
 	return ok
 }
 
-// alternatives reads up to a ')' or the end. Options set inside end there.
+// alternatives reads up to a ')' or the end. Options that are set inside end there.
 func (p *parser) alternatives() (*node, error) {
 	fold, dotAll := p.fold, p.dotAll
 	defer func() { p.fold, p.dotAll = fold, dotAll }()
-	if p.depth++; p.depth > deepestPattern {
+	if p.depth++; p.depth > maxNesting {
 		return nil, errors.New("groups are nested too deep")
 	}
 	defer func() { p.depth-- }()
@@ -211,7 +211,7 @@ func (p *parser) closed(wrap node) (*node, error) {
 	return &wrap, nil
 }
 
-// options reads "i)", "i:...)" and the like. Without a group they hold to the end of the one they are in.
+// options reads "i)", "i:...)" and the like. Options without a group hold to the end of the enclosing one.
 func (p *parser) options() (*node, error) {
 	fold, dotAll, on := p.fold, p.dotAll, true
 	for p.rest != "" {
@@ -238,8 +238,8 @@ func (p *parser) options() (*node, error) {
 	return nil, errors.New("a group's options do not end")
 }
 
-// mostRepeats bounds the counts of a repeat.
-const mostRepeats = 1000
+// maxRepeats is the largest count of a repeat.
+const maxRepeats = 1000
 
 // repeats reads the repeats after an atom.
 func (p *parser) repeats(n *node) (*node, error) {
@@ -258,8 +258,8 @@ func (p *parser) repeats(n *node) (*node, error) {
 			}
 			interval = true
 		}
-		if low > mostRepeats || high > mostRepeats || high >= 0 && low > high {
-			return nil, fmt.Errorf("a repeat from %d to %d, expected at most %d", low, high, mostRepeats)
+		if low > maxRepeats || high > maxRepeats || high >= 0 && low > high {
+			return nil, fmt.Errorf("a repeat from %d to %d, expected at most %d", low, high, maxRepeats)
 		}
 		n = &node{kind: nodeRepeat, kids: []*node{n}, low: low, high: high, at: n.at}
 		switch {
@@ -327,7 +327,7 @@ func (p *parser) escape() (*node, error) {
 	return &node{kind: nodeSet, set: set}, nil
 }
 
-// escaped reads an escape that stands for a set, or for a single code point, which is negative else.
+// escaped reads an escape for a set, or for a single code point. The code point is negative for a set.
 func (p *parser) escaped() (set ranges, single rune, err error) {
 	switch r := p.next(); r {
 	case 's':

@@ -61,7 +61,7 @@ func union(rs ranges) ranges {
 	return out
 }
 
-// complement is every code point outside rs, which is a union.
+// complement returns the code points outside rs, which must be sorted.
 func complement(rs ranges) ranges {
 	var out ranges
 	next := rune(0)
@@ -77,12 +77,12 @@ func complement(rs ranges) ranges {
 	return out
 }
 
-// intersect is what two unions share.
+// intersect returns the code points in both sets, which must be sorted.
 func intersect(a, b ranges) ranges {
 	return complement(union(append(complement(a), complement(b)...)))
 }
 
-// folded adds the other cases of each code point, where the set is small enough to have meant them.
+// folded adds the other cases of each code point. Ranges of more than 0x2000 code points, such as \P{L}, stay as they are.
 func folded(rs ranges) ranges {
 	out := slices.Clone(rs)
 	for _, r := range rs {
@@ -98,7 +98,7 @@ func folded(rs ranges) ranges {
 	return union(out)
 }
 
-// propertySet is the set of a Unicode property by its name, as \p{} has it.
+// propertySet returns the class of \p{name}. Names Oniguruma's tables lack come from package unicode.
 func propertySet(name string) (ranges, error) {
 	plain := strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r == ' ' {

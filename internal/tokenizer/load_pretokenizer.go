@@ -19,7 +19,7 @@ func (t *Tokenizer) loadPreTokenizer(d *Definition) error {
 	}
 	t.preTokenizer = p
 	if _, direct := p.(*metaspace); direct && t.normalizer == (verbatim{}) {
-		t.mustTrack = false // the start of the text shows without tracking
+		t.mustTrack = false // the start of the text is known without tracking
 	}
 	return nil
 }
@@ -29,7 +29,7 @@ func (t *Tokenizer) preTokenizerOf(raw json.RawMessage, depth int) (preTokenizer
 	if err != nil {
 		return nil, err
 	}
-	if depth > deepestSequence {
+	if depth > maxDepth {
 		return nil, unsupported("pre_tokenizer sequences so deep")
 	}
 	if plain, ok := plainPreTokenizers[name]; ok {
@@ -53,7 +53,7 @@ func (t *Tokenizer) preTokenizerOf(raw json.RawMessage, depth int) (preTokenizer
 	}
 }
 
-// plainPreTokenizers are those without options.
+// plainPreTokenizers are the pre-tokenizers without options.
 var plainPreTokenizers = map[string]func() preTokenizer{
 	"BertPreTokenizer": func() preTokenizer { return newBertPreTokenizer() },
 	"Whitespace":       func() preTokenizer { return &split{newWordPattern(), removed, true} },
@@ -156,7 +156,7 @@ func splitOf(raw json.RawMessage) (preTokenizer, error) {
 	return &split{p, c.Behavior, c.Invert}, nil
 }
 
-// classSplitOf makes the pre-tokenizers that look at single code points.
+// classSplitOf builds the pre-tokenizers that depend on single code points.
 func classSplitOf(name string, raw json.RawMessage) (preTokenizer, error) {
 	c := struct {
 		Type       string  `json:"type"`

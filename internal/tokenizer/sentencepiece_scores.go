@@ -1,16 +1,16 @@
 package tokenizer
 
-// sentenceScores are the scores of a sentencepiece model of type unigram. The library adds them up in single precision
-// over the whole text, so that in long texts cuts count as equally good that are not, and the first of them is taken.
+// sentenceScores are the scores of a sentencepiece model of type unigram. The library sums them in single precision over the whole
+// text. In long texts, different cuts can have the same rounded sum; the first of them wins, here as there.
 type sentenceScores struct {
 	pieces  []float32
 	penalty float32 // Of an unknown code point.
-	// carried says that the model has symbols of its user, which cut a text into parts; the sum goes on from one to the next.
+	// carried continues the sum across the user's symbols, which cut a text into parts.
 	carried bool
 }
 
-// mostScore is the absolute sum from which on the library counts from 0 again.
-const mostScore = 100000
+// maxScore is the absolute sum beyond which the library starts from 0 again.
+const maxScore = 100000
 
 func (m *sentenceModel) sentenceScores(carried bool) *sentenceScores {
 	s := &sentenceScores{carried: carried}
@@ -28,15 +28,15 @@ func (m *sentenceModel) sentenceScores(carried bool) *sentenceScores {
 	return s
 }
 
-// symbolScore is the sum behind a user's symbol of n bytes.
+// symbolScore returns the sum after a user's symbol of n bytes.
 func symbolScore(sum float32, n int) float32 {
-	if sum < -mostScore || sum > mostScore {
+	if sum < -maxScore || sum > maxScore {
 		sum = 0
 	}
 	return sum + float32(0.1*float64(n-1))
 }
 
-// searchSentence is search as sentencepiece does it. The sum begins with, and ends in, t.score.
+// searchSentence is search with the arithmetic of sentencepiece. The sum starts from t.score and is stored there.
 func (m *unigram) searchSentence(t *text, b []byte) {
 	nodes := t.lattice[:0]
 	for range len(b) + 1 {
@@ -71,18 +71,17 @@ func (m *unigram) searchSentence(t *text, b []byte) {
 	t.lattice, t.score = nodes, float32(nodes[len(b)].score)
 }
 
-// offer takes a way to a node that is better than the one before.
+// offer replaces the path to a node by a better one.
 func (n *latticeNode) offer(score float32, start int, id int32) {
 	if n.start == noStart || score > float32(n.score) {
 		*n = latticeNode{float64(score), int32(start), id}
 	}
 }
 
-// nearZero gives the sum at a place. Where it has grown too large, it and those of the places from there to the last one
-// reached are counted from it.
+// nearZero returns the sum at a position. Beyond maxScore, it first subtracts the sum from all positions up to frontier.
 func nearZero(nodes []latticeNode, at, frontier int) float32 {
 	here := float32(nodes[at].score)
-	if here >= -mostScore && here <= mostScore {
+	if here >= -maxScore && here <= maxScore {
 		return here
 	}
 	for i := at; i <= max(at, frontier); i++ {

@@ -58,7 +58,7 @@ func (m *metaspace) rewrite(t *text, at Span) {
 	}
 }
 
-// words cuts what was appended from start on before each replacement.
+// words cuts the text appended from start on before each replacement.
 func (m *metaspace) words(t *text, start int32) {
 	end := int32(len(t.alt))
 	if m.cut {
@@ -81,7 +81,7 @@ func (m *metaspace) words(t *text, start int32) {
 	}
 }
 
-// byteLevel is ByteLevel. Where it comes last before a model that reads bytes, raw, the bytes stay as they are.
+// byteLevel is ByteLevel: it writes bytes as printable characters. Before a model that reads bytes (raw) the bytes stay.
 type byteLevel struct {
 	prefix  bool    // put a space before a word that begins with none
 	pattern pattern // nil leaves words whole
@@ -139,7 +139,7 @@ func addPrefix(t *text) {
 //
 //	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// It matches every code point, so each match is a hit.
+// Every code point is in a match.
 type gpt2Pattern struct{ class *letterTable }
 
 func (p gpt2Pattern) matches(dst []match, _ *text, b []byte) []match {
@@ -167,7 +167,7 @@ func (p gpt2Pattern) matches(dst []match, _ *text, b []byte) []match {
 	return dst
 }
 
-// contraction is the length of the English contraction that b begins with, or 0.
+// contraction returns the length of the English contraction at the start of b, or 0.
 func contraction(b []byte) int32 {
 	if len(b) < 2 {
 		return 0
@@ -182,7 +182,7 @@ func contraction(b []byte) int32 {
 	return 0
 }
 
-// How the byte-level patterns see a code point.
+// The classes of code points for the byte-level patterns.
 const (
 	letterOther = iota
 	letterSpace
@@ -190,7 +190,7 @@ const (
 	letterNumber
 )
 
-// letterTable tells letters, numbers, white space and the others apart, as Oniguruma does.
+// letterTable classifies code points as letters, numbers, white space or others, as Oniguruma does.
 type letterTable struct {
 	ascii [utf8.RuneSelf]uint8
 	table *runeTable
@@ -227,7 +227,7 @@ func (t *letterTable) of(r rune) int32 {
 	return letterClass(r)
 }
 
-// run is where the code points of a class from i on end.
+// run returns the end of the code points of a class from i on.
 func (t *letterTable) run(b []byte, i, class int32) int32 {
 	for int(i) < len(b) {
 		if c := b[i]; c < utf8.RuneSelf {
@@ -246,7 +246,7 @@ func (t *letterTable) run(b []byte, i, class int32) int32 {
 	return i
 }
 
-// spaces is where \s+(?!\S)|\s+ ends: white space, less its last code point where something follows and there is more.
+// spaces returns the end of \s+(?!\S)|\s+: white space, without its last code point when a word follows.
 func (t *letterTable) spaces(b []byte, start int32) int32 {
 	last, i := start, start
 	for int(i) < len(b) {

@@ -10,7 +10,7 @@ type llamaPattern struct {
 	digits int
 }
 
-// llamaPatterns are the texts of the patterns known, with the digits that go together.
+// llamaPatterns maps the patterns to the number of digits in a match.
 var llamaPatterns = map[string]int{
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`: 3,
 	`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`:      1,
@@ -25,7 +25,7 @@ func (p llamaPattern) matches(dst []match, _ *text, b []byte) []match {
 	return dst
 }
 
-// next is where the match that starts at i ends.
+// next returns the end of the match that starts at i.
 func (p llamaPattern) next(b []byte, i int32) int32 {
 	r, n := decodeRune(b[i:])
 	if r == '\'' {
@@ -96,7 +96,7 @@ func (p llamaPattern) space(b []byte, start int32) int32 {
 	return p.class.spaces(b, start)
 }
 
-// anyCaseContraction is contraction in any case, the long s included.
+// anyCaseContraction is contraction for letters of either case, with the long s (U+017F).
 func anyCaseContraction(b []byte) int32 {
 	if len(b) < 2 {
 		return 0

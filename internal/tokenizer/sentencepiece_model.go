@@ -31,7 +31,7 @@ type sentencePiece struct {
 	kind  uint64
 }
 
-// sentenceModel is what a sentencepiece .model file says that encoding and decoding need.
+// sentenceModel holds the fields of a sentencepiece .model file that encoding and decoding need.
 type sentenceModel struct {
 	pieces         []sentencePiece
 	kind           uint64
@@ -71,8 +71,8 @@ func parseSentenceModel(data []byte) (*sentenceModel, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("sentencepiece model: %w", err)
-	case len(m.pieces) == 0 || len(m.pieces) > highestID:
-		return nil, fmt.Errorf("sentencepiece model has %d pieces, expected 1 to %d", len(m.pieces), highestID)
+	case len(m.pieces) == 0 || len(m.pieces) > maxID:
+		return nil, fmt.Errorf("sentencepiece model has %d pieces, expected 1 to %d", len(m.pieces), maxID)
 	}
 	return m, nil
 }

@@ -5,19 +5,19 @@ import (
 	"unicode/utf8"
 )
 
-// trim takes the white space at the ends of tokens out of their offsets.
+// trim removes white space at the ends of tokens from their offsets.
 type trim struct {
-	prefix bool // a single space at the start of the text may have been put there
+	prefix bool // a single space at the start of the text may come from add_prefix_space
 	after  bool // it comes after the special tokens
 }
 
-// addTrim appends a trim and notes the white space of the vocabulary.
+// addTrim appends a trim and counts the white space of each vocabulary entry.
 func (t *Tokenizer) addTrim(prefix bool) {
 	t.trims = append(t.trims, trim{prefix, t.template != nil})
 	if t.spaces != nil {
 		return
 	}
-	for id := range int32(highestID) {
+	for id := range int32(maxID) {
 		if id > int32(2*t.model.size()) {
 			break
 		}
@@ -47,8 +47,8 @@ func spacesOf(b []byte) (lead, trail int16) {
 	return lead, trail
 }
 
-// trimmed is the span of token number i of a sequence with its white space taken out. The counts are code points, of
-// the token; they are taken off the source.
+// trimmed returns the span of token i of a sequence without its white space. The counts are code points of the token, applied to the
+// source.
 func (t *Tokenizer) trimmed(e *Encoding, sequence, i int, x token) Span {
 	lead, trail := x.lead, x.trail
 	if lead == byID {
@@ -74,7 +74,7 @@ func (t *Tokenizer) trimmed(e *Encoding, sequence, i int, x token) Span {
 	return span
 }
 
-// forward is n code points after the start of a span, at most its end.
+// forward returns the position n code points after the start of a span, at most its end.
 func forward(src []byte, s Span, n int) int32 {
 	for ; n > 0 && s.Start < s.End; n-- {
 		s.Start += int32(runeLen(src[s.Start]))
@@ -82,7 +82,7 @@ func forward(src []byte, s Span, n int) int32 {
 	return min(s.Start, s.End)
 }
 
-// backward is n code points before the end of a span, at least its start. Nothing goes where the text is too short.
+// backward returns the position n code points before the end of a span, at least its start.
 func backward(src []byte, s Span, n int) int32 {
 	end := s.End
 	for ; n > 0 && end > s.Start; n-- {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// How the BERT pre-tokenizer sees a code point.
+// The classes of code points for the BERT pre-tokenizer.
 const (
 	inWord = iota
 	separator
@@ -73,7 +73,7 @@ func (p *bertPreTokenizer) cut(words []word, buf []byte, in Span) []word {
 	return words
 }
 
-// next is the class and length of the first code point of b.
+// next returns the class and the length of the first code point of b.
 func (p *bertPreTokenizer) next(b []byte) (class, size int32) {
 	if b[0] < utf8.RuneSelf {
 		return int32(p.ascii[b[0]]), 1

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// mapping is a pass that changes code points one by one: what is made of each, or drop.
+// mapping is a pass that replaces each code point by another, or removes it (drop).
 type mapping func(r rune) rune
 
-// drop is what a mapping makes of a code point that goes.
+// drop is the result of a mapping for a code point to remove.
 const drop = -1
 
 func (m mapping) apply(t *text) {
@@ -84,7 +84,7 @@ func stripAccents(r rune) rune {
 	return r
 }
 
-// dropNonSpacing is what BertNormalizer does with accents after the decomposition.
+// dropNonSpacing is the accent stripping of BertNormalizer, after the decomposition.
 func dropNonSpacing(r rune) rune {
 	if r >= 0x300 && classes().mark.Has(r) {
 		return drop
@@ -117,7 +117,7 @@ func nmt(r rune) rune {
 	}
 }
 
-// strip is Strip: white space goes from the ends.
+// strip is Strip: it removes white space at the ends.
 type strip struct{ left, right bool }
 
 func (s strip) apply(t *text) {
@@ -169,7 +169,7 @@ func (p *replace) apply(t *text) {
 	t.swap()
 }
 
-// byteChars are the code points that ByteLevel writes bytes as.
+// byteChars maps bytes to the characters that ByteLevel writes for them. For example, a space is Ġ.
 var byteChars = makeByteChars()
 
 func makeByteChars() (out [256]rune) {
@@ -185,7 +185,7 @@ func makeByteChars() (out [256]rune) {
 	return out
 }
 
-// byteOfChar is the byte that a code point of ByteLevel stands for.
+// byteOfChar returns the byte that a character of ByteLevel stands for.
 func byteOfChar(r rune) (byte, bool) {
 	switch {
 	case r < 0, r > 256+67:
@@ -201,7 +201,7 @@ func byteOfChar(r rune) (byte, bool) {
 	return 0, false
 }
 
-// byteLevelPass writes the bytes of the text as code points.
+// byteLevelPass writes the bytes of the text as ByteLevel's characters.
 type byteLevelPass struct{}
 
 func (byteLevelPass) apply(t *text) {
@@ -210,7 +210,7 @@ func (byteLevelPass) apply(t *text) {
 	t.swap()
 }
 
-// putBytes writes the bytes of a range of buf as code points to the rewritten text.
+// putBytes writes the bytes of a range of buf as ByteLevel's characters to the rewritten text.
 func (t *text) putBytes(s Span) {
 	for i := s.Start; i < s.End; i++ {
 		before := len(t.alt)

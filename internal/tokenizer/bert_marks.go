@@ -15,7 +15,7 @@ type mark struct {
 // smallRun is the longest run of marks that insertion sort is used for.
 const smallRun = 16
 
-// putComposed handles a code point that becomes several, in its decomposition or in lower case.
+// putComposed writes a code point that becomes several, by decomposition or in lower case.
 func (n *bertNormalizer) putComposed(t *text, r rune, src Span) {
 	if !n.strip {
 		n.putPart(t, r, 0, false, src)
@@ -40,8 +40,8 @@ func (n *bertNormalizer) putPart(t *text, r rune, class uint8, inserted bool, sr
 	n.finish(t, r, t.prev)
 }
 
-// flush puts the waiting marks in canonical order and writes those that stay. The order of the source ranges does
-// not change with that of the marks: the reference aligns by position.
+// flush sorts the waiting marks in canonical order and writes those that stay. The source ranges are not sorted along: the
+// reference aligns by position.
 func (n *bertNormalizer) flush(t *text) {
 	if len(t.marks) == 0 {
 		return
@@ -86,7 +86,7 @@ func (n *bertNormalizer) finish(t *text, r rune, src Span) {
 	}
 }
 
-// lastSource is the source range of the last mark that was not inserted, or prev.
+// lastSource returns the source range of the last mark that was not inserted, or prev.
 func lastSource(marks []mark, prev Span) Span {
 	for _, m := range slices.Backward(marks) {
 		if !m.inserted {
@@ -96,7 +96,7 @@ func lastSource(marks []mark, prev Span) Span {
 	return prev
 }
 
-// sortMarks sorts by class and keeps the order of equal ones.
+// sortMarks sorts by class; marks of equal class stay in order.
 func sortMarks(marks []mark) {
 	if len(marks) > smallRun {
 		slices.SortStableFunc(marks, func(a, b mark) int { return int(a.class) - int(b.class) })

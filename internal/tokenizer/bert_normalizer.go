@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// What the BERT normalizer does with a code point: the low bits of a table entry. The rest of the entry is the
-// distance from the code point to what is written, where nothing else is said.
+// The kinds of code points for the BERT normalizer, in the low bits of a table entry. The rest of an entry is the distance from the
+// code point to its replacement, unless the kind says otherwise.
 const (
-	keepPlain   = iota // written as the entry says
-	dropControl        // removed before anything else, as if it had not been there
-	dropMark           // removed after decomposition: orders marks like any starter
-	spaceAround        // a CJK ideograph: its own word
-	combining          // a mark that waits for its place: the rest is its class and markGone
+	keepPlain   = iota // replaced by one code point
+	dropControl        // removed first, without a trace
+	dropMark           // removed after decomposition; like any starter, it ends a run of marks
+	spaceAround        // a CJK ideograph, a word by itself
+	combining          // a mark; the rest of the entry is its class and markGone
 	hangul             // a syllable: two or three jamo
 	composed           // any other decomposition
 	kindBits    = 3
@@ -23,11 +23,11 @@ const (
 // without non-spacing marks) and lower case, in this order and in one pass.
 type bertNormalizer struct {
 	clean, cjk, strip, lower bool
-	ascii                    [utf8.RuneSelf]int16 // what an ASCII byte becomes, -1 for nothing
+	ascii                    [utf8.RuneSelf]int16 // the byte that an ASCII byte becomes, -1 for none
 	table                    *runeTable
 }
 
-// newBertNormalizer makes the tables for the given options.
+// newBertNormalizer builds the tables of the options.
 func newBertNormalizer(clean, cjk, strip, lower bool) *bertNormalizer {
 	n := &bertNormalizer{clean: clean, cjk: cjk, strip: strip, lower: lower}
 	for r := range rune(utf8.RuneSelf) {
@@ -41,7 +41,7 @@ func newBertNormalizer(clean, cjk, strip, lower bool) *bertNormalizer {
 	return n
 }
 
-// classify makes the table entry of r.
+// classify returns the table entry of r.
 func (n *bertNormalizer) classify(r rune) int32 {
 	out, kind := r, int32(keepPlain)
 	if n.clean {
@@ -89,7 +89,7 @@ func accentsOnly(d []rune) bool {
 	return true
 }
 
-// combiningEntry holds what flush wants to know of a mark, 0 for a starter.
+// combiningEntry returns the class of a mark, with markGone where stripping removes it, and 0 for a starter.
 func combiningEntry(r rune) int32 {
 	e := int32(combiningClass(r))
 	if e != 0 && classes().mark.Has(r) {
@@ -98,7 +98,7 @@ func combiningEntry(r rune) int32 {
 	return e
 }
 
-// entry is classify through the table.
+// entry returns the table entry of r, computed for rare code points.
 func (n *bertNormalizer) entry(r rune) int32 {
 	if e, ok := n.table.at(r); ok {
 		return e
@@ -181,7 +181,7 @@ func (t *text) emit(r rune, src Span) {
 	}
 }
 
-// isIdeograph reports whether BERT gives r a word of its own: the blocks of CJK ideographs, without kana and Hangul.
+// isIdeograph reports whether r is a separate word for BERT: the blocks of CJK ideographs, without kana and Hangul.
 func isIdeograph(r rune) bool {
 	switch {
 	case r < 0x3400:

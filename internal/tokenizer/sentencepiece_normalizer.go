@@ -2,12 +2,12 @@ package tokenizer
 
 import "bytes"
 
-// sentenceNormalizer is the normalizer of the sentencepiece library: the longest entry of the characters map at each
-// place, white space in runs and at the ends taken away, a space put in front, and spaces written as a mark. It stands
-// before the added tokens, so that a text is one piece.
+// sentenceNormalizer is the normalizer of the sentencepiece library. At each position it applies the longest entry of the character
+// map; it joins runs of spaces, removes those at the ends, puts a space in front, and writes spaces as a mark. For example,
+// " Hello  world" becomes "▁Hello▁world". The whole text is one piece.
 type sentenceNormalizer struct {
 	charsmap      *precompiled // nil for none
-	symbols       *trie        // kept as they are; nil for none
+	symbols       *trie        // the user's symbols, which are not normalized; nil for none
 	dummy, remove bool
 	space         string
 }
@@ -46,7 +46,7 @@ func (s *sentenceNormalizer) normalize(t *text, src []byte, base int) {
 	}
 }
 
-// prefix is what the start of b, of n bytes, becomes.
+// prefix returns the normalized form of the first n bytes of b.
 func (s *sentenceNormalizer) prefix(b []byte) (out []byte, n int) {
 	if s.symbols != nil {
 		if _, n := s.symbols.longest(rootNode, b); n > 0 {
@@ -73,7 +73,7 @@ func (s *sentenceNormalizer) escape(t *text, out []byte, from Span) {
 	}
 }
 
-// trim takes spaces off the end.
+// trim removes spaces at the end.
 func (s *sentenceNormalizer) trim(t *text) {
 	for hasSuffix(t.buf, s.space) {
 		t.buf = t.buf[:len(t.buf)-len(s.space)]
@@ -98,7 +98,7 @@ func (t *text) write(out []byte, from Span) {
 	}
 }
 
-// longest is the text of the longest entry that b begins with, and the entry's length; 0 for none.
+// longest returns the replacement of the longest entry that b begins with, and the entry's length, 0 for none.
 func (p *precompiled) longest(b []byte) (text []byte, size int) {
 	at := offsetOf(p.units[0])
 	for i, c := range b {

@@ -11,10 +11,10 @@ import (
 // form is a pass to one of the Unicode normalization forms (UAX 15).
 type form struct {
 	compat, compose bool
-	plain           *runeTable // 1 for code points that nothing happens to
+	plain           *runeTable // 1 for code points that never change
 }
 
-// newForm makes the table of the form.
+// newForm builds the table of the form.
 func newForm(compat, compose bool) *form {
 	f := &form{compat: compat, compose: compose}
 	f.plain = newRuneTable(func(r rune) int32 {
@@ -63,7 +63,7 @@ func (f *form) decompose(dst []rune, r rune) []rune {
 	return dst
 }
 
-// part is one code point on its way through a form, with its change as edit takes it.
+// part is one code point of a decomposition, with its change as in edit.
 type part struct {
 	r      rune
 	class  uint8
@@ -127,7 +127,7 @@ func (f *form) plainAt(r rune) bool {
 	return f.isPlain(r)
 }
 
-// finish orders the marks of parts, composes them where the form does and writes them.
+// finish sorts the marks of parts, composes where the form does, and writes the result.
 func (f *form) finish(t *text, parts []part) {
 	for i := 0; i < len(parts); {
 		k := i + 1
@@ -148,8 +148,8 @@ func (f *form) finish(t *text, parts []part) {
 	}
 }
 
-// recompose writes parts with starters and marks composed. It is the reference's loop: the marks that wait are written
-// when the next starter comes.
+// recompose writes parts with starters and marks composed. Its order is that of the reference's loop: waiting marks are written when
+// the next starter comes.
 func (t *text) recompose(parts []part) {
 	waiting, last, composee := t.form.waiting[:0], -1, part{r: -1}
 	for _, p := range parts {
@@ -187,7 +187,7 @@ func (t *text) putAll(first part, rest []part) {
 	}
 }
 
-// sortParts sorts by class and keeps the order of equal ones.
+// sortParts sorts by class; parts of equal class stay in order.
 func sortParts(parts []part) {
 	if len(parts) > smallRun {
 		slices.SortStableFunc(parts, func(a, b part) int { return int(a.class) - int(b.class) })
@@ -203,10 +203,11 @@ func sortParts(parts []part) {
 // composition holds the primary composites.
 type composition struct {
 	pairs  map[[2]rune]rune
-	second map[rune]bool // what may come second
+	second map[rune]bool // the second code points of the pairs
 }
 
-// compositions derives the pairs from the decompositions: a composite is made of what its last code point leaves.
+// compositions derives the pairs from the decompositions: a composite is its decomposition without the last code point, composed,
+// plus that code point.
 var compositions = sync.OnceValue(func() composition {
 	c := composition{map[[2]rune]rune{}, map[rune]bool{}}
 	for r := rune(0xC0); r < 0x30000; r++ {
@@ -226,7 +227,7 @@ var compositions = sync.OnceValue(func() composition {
 	return c
 })
 
-// compose is the composite of two code points, negative when there is none.
+// compose returns the composite of two code points, negative when there is none.
 func compose(a, b rune) rune {
 	switch {
 	case a >= jamoL && a < jamoL+19 && b >= jamoV && b < jamoV+jamoVCount:

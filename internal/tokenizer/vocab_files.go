@@ -9,9 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// DefineWordPiece reads the vocab.txt of a BERT model, a token per line, its number the id. Text is treated as BERT
-// does: cleaned, CJK ideographs apart, without accents and in lower case where lower is set. The tokens are put between
-// [CLS] and [SEP].
+// DefineWordPiece reads the vocab.txt of a BERT model: a token per line, whose number is the id. Text is cleaned, CJK ideographs are
+// separated, and with lower accents are stripped and letters lowered, as BERT does. The template is [CLS] text [SEP].
 func DefineWordPiece(data []byte, lower bool) (*Definition, error) {
 	vocab := map[string]int{}
 	id := 0
@@ -46,7 +45,7 @@ func DefineWordPiece(data []byte, lower bool) (*Definition, error) {
 	}, nil
 }
 
-// specialTokens are those of the given ones that the vocabulary has.
+// specialTokens returns the special tokens among contents that the vocabulary has.
 func specialTokens(vocab map[string]int, contents ...string) []AddedToken {
 	var out []AddedToken
 	for _, c := range contents {
@@ -58,7 +57,7 @@ func specialTokens(vocab map[string]int, contents ...string) []AddedToken {
 }
 
 // DefineByteLevelBPE reads the vocab.json and merges.txt of a GPT-2 or RoBERTa model: a JSON object of tokens and ids,
-// and a line per merge, best first. A vocabulary with <s> and </s> puts the tokens between them as RoBERTa does.
+// and a line per merge, best first. With <s> and </s> in the vocabulary the template is RoBERTa's: <s> text </s>.
 func DefineByteLevelBPE(vocabulary, merges []byte) (*Definition, error) {
 	vocab := map[string]int{}
 	if err := json.Unmarshal(vocabulary, &vocab); err != nil {
@@ -83,7 +82,7 @@ func DefineByteLevelBPE(vocabulary, merges []byte) (*Definition, error) {
 	return d, err
 }
 
-// byteLevelWhole is a component of type ByteLevel that cuts words, too.
+// byteLevelWhole is a component of type ByteLevel that also cuts words.
 const byteLevelWhole = `{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}`
 
 func parseMerges(data []byte) ([][2]string, error) {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// spaceMark is what sentencepiece writes spaces as.
+// spaceMark is the character that sentencepiece writes for a space.
 const spaceMark = "\u2581"
 
 // DefineSentencePiece reads a sentencepiece .model file of type unigram or BPE. The ids are those of the library, PyPI
@@ -43,13 +43,13 @@ func DefineSentencePiece(data []byte, bos, eos bool) (*Definition, error) {
 	return d, nil
 }
 
-// check refuses what the engine would not do as the library does.
+// check returns an error for properties that the engine would treat differently from the library.
 func (m *sentenceModel) check() error {
 	unknown, seen := 0, map[string]bool{}
 	for i, p := range m.pieces {
 		switch {
-		case p.text == "" || len(p.text) > longestEntry || !utf8.ValidString(p.text):
-			return fmt.Errorf("sentencepiece model: piece %d is not a text of 1 to %d bytes", i, longestEntry)
+		case p.text == "" || len(p.text) > maxEntry || !utf8.ValidString(p.text):
+			return fmt.Errorf("sentencepiece model: piece %d is not a text of 1 to %d bytes", i, maxEntry)
 		case seen[p.text]:
 			return fmt.Errorf("sentencepiece model has piece '%s' twice", p.text)
 		case math.IsNaN(float64(p.score)) || math.IsInf(float64(p.score), 0):
@@ -76,8 +76,8 @@ func (m *sentenceModel) check() error {
 	return nil
 }
 
-// name is what the engine's vocabulary calls a piece. Those that the library never finds in a text get a name that no
-// text has.
+// name returns the entry of a piece in the engine's vocabulary. Pieces that the library never finds in a text have names that no
+// text contains.
 func (m *sentenceModel) name(i int) string {
 	switch p := m.pieces[i]; p.kind {
 	case pieceNormal, pieceUserDefined:
@@ -104,7 +104,7 @@ func (m *sentenceModel) section() (json.RawMessage, error) {
 	return json.Marshal(map[string]any{"type": "Unigram", "unk_id": m.unknown(), "vocab": vocab, "byte_fallback": m.byteFallback})
 }
 
-// ranks are the places of the pieces by score, equal for equal scores.
+// ranks returns the order of the pieces by score, equal for equal scores.
 func (m *sentenceModel) ranks() []int32 {
 	order := make([]int, len(m.pieces))
 	for i := range order {
@@ -120,7 +120,8 @@ func (m *sentenceModel) ranks() []int32 {
 	return out
 }
 
-// bpeSection makes merges of the pieces: every way to cut one into two others, best piece first.
+// bpeSection derives merges from the pieces: every way to cut one into two others, best piece first. For example, piece "low" gives
+// "l ow" and "lo w" where those are pieces.
 func (m *sentenceModel) bpeSection() (json.RawMessage, error) {
 	vocab, order := map[string]int{}, []int(nil)
 	for i, p := range m.pieces {
@@ -154,7 +155,7 @@ func appendCuts(dst [][2]string, s string, chars bool, known func(string) bool) 
 	return dst
 }
 
-// bpeModel is a model section of type BPE.
+// bpeModel returns a model section of type BPE.
 func bpeModel(vocab map[string]int, merges [][2]string, options map[string]any) (json.RawMessage, error) {
 	c := map[string]any{
 		"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil,
@@ -164,10 +165,10 @@ func bpeModel(vocab map[string]int, merges [][2]string, options map[string]any) 
 	return json.Marshal(c)
 }
 
-// surfaceMark stands before what an unknown piece is decoded to, whose spaces stay at the start of a text.
+// surfaceMark precedes the decoded text of an unknown piece, so that Strip leaves its spaces.
 const surfaceMark = "\uFFFEunknown\uFFFE"
 
-// decoder makes the library's text: marks to spaces, bytes to characters, and the first space off, or all at the start.
+// decoder returns the decoder section: marks to spaces, bytes to characters, and the first space, or all at the start, removed.
 func (m *sentenceModel) decoder() json.RawMessage {
 	first := 0
 	switch {
@@ -181,13 +182,13 @@ func (m *sentenceModel) decoder() json.RawMessage {
 		`{"type":"Replace","pattern":{"String":"%s"},"content":""}]}`, spaceMark, first, surfaceMark))
 }
 
-// control is the place of a control piece, -1 without one.
+// control returns the id of a control piece, -1 without one.
 func (m *sentenceModel) control(text string) int {
 	return slices.IndexFunc(m.pieces, func(p sentencePiece) bool { return p.text == text && p.kind == pieceControl })
 }
 
-// finish sets what a tokenizer.json could not say: the normalizer, the user's symbols, the bytes and the names of the
-// pieces that no text has.
+// finish sets properties that a tokenizer.json cannot express: the normalizer, the user's symbols, the bytes, and the names of
+// pieces that no text contains.
 func (m *sentenceModel) finish(t *Tokenizer, norm *sentenceNormalizer) {
 	var symbols []AddedToken
 	var contents []string

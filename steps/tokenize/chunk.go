@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tokenizer"
 )
 
-// What outputs have of a row.
+// The columns: the values of a row in each output.
 const (
 	columnIDs = iota
 	columnMask
@@ -18,11 +18,11 @@ const (
 	columnWords
 	columnSequences
 	columns
-	// columnSamples says which row of its request a window is of. It has no values of its own in a lot.
+	// columnSamples is the row of its request that a window belongs to. Chunks have no values for it.
 	columnSamples
 )
 
-// columnWidth is how many numbers a token has in a column.
+// columnWidth returns how many numbers a token has in a column.
 func columnWidth(column int) int {
 	if column == columnOffsets {
 		return 2
@@ -30,8 +30,8 @@ func columnWidth(column int) int {
 	return 1
 }
 
-// filling is what fills rows up to the longest.
-func (s *step) filling(column int) int64 {
+// padValue returns the value that pads rows to the longest.
+func (s *step) padValue(column int) int64 {
 	switch column {
 	case columnIDs:
 		return int64(s.tok.PadID())
@@ -46,16 +46,16 @@ func (s *step) filling(column int) int64 {
 	}
 }
 
-// lot is some of the rows of a batch, from one to another, encoded by one goroutine.
-type lot struct {
+// chunk is a range of a batch's rows that one goroutine encodes.
+type chunk struct {
 	enc      tokenizer.Encoding
 	from, to int
-	columns  [columns][]int32 // the rows' values behind each other
-	ends     []int            // the tokens up to the end of each row, or window
+	columns  [columns][]int32 // the values of the rows, one row after the other
+	ends     []int            // the number of tokens up to the end of each row, or window
 	rows     []int32          // the row of each window
 	longest  int
 	failed   []failure
-	chars    [2][]int32 // which code point each byte of the row's texts belongs to
+	chars    [2][]int32 // the code point number of each byte of the row's texts
 }
 
 // failure is a row that cannot be encoded.
@@ -64,16 +64,16 @@ type failure struct {
 	err error
 }
 
-func (p *lot) reset(from int) {
+func (p *chunk) reset(from int) {
 	for i := range p.columns {
 		p.columns[i] = p.columns[i][:0]
 	}
 	p.from, p.to, p.ends, p.rows, p.longest, p.failed = from, from, p.ends[:0], p.rows[:0], 0, p.failed[:0]
 }
 
-// encodeLot encodes the rows of p. A row that cannot be encoded stays empty.
-func (s *step) encodeLot(ctx context.Context, j *job, p *lot) {
-	p.enc.TrackOffsets, p.enc.KeepOverflow, p.enc.MostWindows = s.tracked, s.windows > 0, s.windows
+// encodeChunk encodes the rows of p. A row that cannot be encoded stays empty.
+func (s *step) encodeChunk(ctx context.Context, j *job, p *chunk) {
+	p.enc.TrackOffsets, p.enc.KeepOverflow, p.enc.MaxWindows = s.tracked, s.windows > 0, s.windows
 	for row := p.from; row < p.to && ctx.Err() == nil; row++ {
 		var pair []byte
 		if len(j.pairs) > 0 {
@@ -89,7 +89,7 @@ func (s *step) encodeLot(ctx context.Context, j *job, p *lot) {
 }
 
 // encode appends one row to p, or its windows.
-func (s *step) encode(p *lot, row int, text, pair []byte, paired bool) error {
+func (s *step) encode(p *chunk, row int, text, pair []byte, paired bool) error {
 	for port, t := range [...][]byte{portText: text, portPair: pair} {
 		if len(t) > s.maxBytes {
 			return status.Errorf(status.InvalidArg, "input '%s' has a text of %d bytes, expected at most %d (parameter '%s')",
@@ -122,7 +122,7 @@ func (s *step) encode(p *lot, row int, text, pair []byte, paired bool) error {
 }
 
 // addRow appends the values of one row, or window.
-func (s *step) addRow(p *lot, e *tokenizer.Encoding, chars [2][]int32) {
+func (s *step) addRow(p *chunk, e *tokenizer.Encoding, chars [2][]int32) {
 	p.longest = max(p.longest, e.Len())
 	p.add(columnIDs, e.IDs)
 	p.add(columnMask, e.Attention)
@@ -136,16 +136,16 @@ func (s *step) addRow(p *lot, e *tokenizer.Encoding, chars [2][]int32) {
 }
 
 // endWindow ends a window of a row.
-func (p *lot) endWindow(row int) {
+func (p *chunk) endWindow(row int) {
 	p.ends, p.rows = append(p.ends, len(p.columns[columnIDs])), append(p.rows, int32(row))
 }
 
-func (p *lot) add(column int, values []int32) {
+func (p *chunk) add(column int, values []int32) {
 	p.columns[column] = append(p.columns[column], values...)
 }
 
-// countChars numbers the code points of texts whose offsets are to be counted in them; nil where those are bytes.
-func (s *step) countChars(p *lot, text, pair []byte) (chars [2][]int32) {
+// countChars numbers the code points of texts. The result is nil for texts whose offsets are bytes, or are ASCII.
+func (s *step) countChars(p *chunk, text, pair []byte) (chars [2][]int32) {
 	if !s.tracked || s.inBytes {
 		return chars
 	}
@@ -158,8 +158,8 @@ func (s *step) countChars(p *lot, text, pair []byte) (chars [2][]int32) {
 	return chars
 }
 
-// addOffsets appends the offsets, in code points unless bytes are asked for.
-func (s *step) addOffsets(p *lot, e *tokenizer.Encoding, chars [2][]int32) {
+// addOffsets appends the offsets, in code points where chars has them and in bytes otherwise.
+func (s *step) addOffsets(p *chunk, e *tokenizer.Encoding, chars [2][]int32) {
 	if !s.tracked {
 		return
 	}
@@ -185,7 +185,7 @@ func appendChars(dst []int32, text []byte) []int32 {
 	return append(dst, n+1)
 }
 
-// charAt is the code point at a byte. Some tokens of the reference end behind their text.
+// charAt returns the number of the code point at a byte. As in the reference, some tokens end after their text.
 func charAt(chars []int32, at int32) int32 {
 	if int(at) < len(chars) {
 		return chars[at]

@@ -1,29 +1,19 @@
-// Package pipeline is the DAG: plan compiles an ensemble's configuration into slots
-// and nodes, exec runs the result.
+// Package pipeline is the DAG. Package plan compiles an ensemble's configuration into slots
+// and nodes; package exec executes the result. docs/architecture.md follows a request and a
+// start through the functions of all packages.
 //
-// # The way of a request
+// # Glossary
 //
-//	socket -> httpapi | grpcapi: decode, each tensor into its own buffer
-//	       -> infer.Inferer.Submit
-//	       -> repository: a handle on the model version
-//	       -> exec: inputs into slots; every node whose needs are met is enqueued
-//	       -> scheduler: works of all requests for a node become a batch
-//	       -> backends.Instance.Execute
-//	       -> scheduler.Completer: outputs into slots; next nodes
-//	       -> infer.Sink.Send -> encode -> socket
-//
-// # Words
-//
-//   - model: a repository folder; a native step and an ensemble are models too.
-//   - version: one numbered folder of a model, loaded or not.
-//   - instance: one executor of a loaded version; used by one goroutine at a time.
-//   - step: what config.pbtxt lists in ensemble_scheduling; or a Go-native model.
-//   - plan: an ensemble compiled once; node: one step of a plan.
-//   - slot: the place of one ensemble tensor in a run.
-//   - run: one request under way through a plan.
-//   - part: a piece of a plan between decoupled steps; wave: the run of one, for one
-//     answer of the decoupled step before it.
-//   - work: one request for one node; batch: works executed together.
+//   - model: a folder of the repository; Go steps and ensembles are models too.
+//   - version: one numbered folder of a model.
+//   - instance: one executor of a loaded version, used by one goroutine at a time.
+//   - step: an entry of ensemble_scheduling in config.pbtxt.
+//   - plan: an ensemble, compiled once; node: one step of a plan.
+//   - slot: the number of an ensemble tensor in a plan.
+//   - run: one request on its way through a plan.
+//   - segment: the piece of a plan between two decoupled steps; sub-run: the run of a segment
+//     for one response of the decoupled step before it.
+//   - task: one request at one node; batch: tasks that execute together.
 //   - row: one element of the batch dimension.
-//   - place: where memory lives.
+//   - place: where memory lives, for example host or device:0.
 package pipeline

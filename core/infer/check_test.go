@@ -149,3 +149,26 @@ func TestReservedParam(t *testing.T) {
 		t.Error("reserved parameters begin with triton_")
 	}
 }
+
+// TestCheckInputsOncePerRequest checks that a request is checked once, and that a released one is checked again when it
+// is reused.
+func TestCheckInputsOncePerRequest(t *testing.T) {
+	t.Parallel()
+	r := infer.NewRequest()
+	if err := r.CheckInputs(); err != nil {
+		t.Fatal(err)
+	}
+	r.Inputs = append(r.Inputs, infer.Named{Name: "X"}) // no type
+	if err := r.CheckInputs(); err != nil {
+		t.Errorf("the second check: %v, want none", err)
+	}
+	r.Release()
+	for range rounds {
+		r := infer.NewRequest()
+		r.Inputs = append(r.Inputs, infer.Named{Name: "X"})
+		if err := r.CheckInputs(); err == nil {
+			t.Error("a new request counts as checked")
+		}
+		r.Release()
+	}
+}

@@ -29,7 +29,7 @@ func whole[T any](list []T) []T { return list[:cap(list)] }
 func blank[T any](list []T) []T { return make([]T, cap(list)) }
 
 // strictly compares buffers by identity, and takes a list without room for an empty one.
-var strictly = cmp.Options{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b *tensor.Buffer) bool { return a == b })}
+var strictly = cmp.Options{cmpopts.EquateEmpty(), cmp.AllowUnexported(infer.Request{}), cmp.Comparer(func(a, b *tensor.Buffer) bool { return a == b })}
 
 func fill(tb testing.TB, r *infer.Request, a tensor.Allocator) {
 	tb.Helper()

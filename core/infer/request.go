@@ -54,6 +54,8 @@ type Request struct {
 	Origin tracing.Origin
 	// Async keeps Submit from lending the calling goroutine: it returns at once.
 	Async bool
+
+	checked bool // CheckInputs has succeeded
 }
 
 var requests pool.Of[Request]

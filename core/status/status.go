@@ -1,8 +1,9 @@
 // Package status holds the coded errors every layer speaks.
 //
-// A code says what a caller may do about a failure; the text says what failed.
-// Codes are those of Triton's server API, so that both front ends map them to
-// the HTTP and gRPC statuses its clients expect. Act on codes, never on text.
+// The code of an error says what a caller may do about the failure; the text says what failed.
+// Codes are those of Triton's server API, and both front ends map them to the HTTP and gRPC
+// statuses that its clients expect. Programs must act on codes, never on texts. For example,
+// Unavailable may be retried, InvalidArg may not.
 package status
 
 import (
@@ -47,13 +48,13 @@ func (c Code) String() string {
 	return codeNames[Unknown]
 }
 
-// Error is a coded failure. Its text is complete: it is what a client reads.
+// Error is a coded failure. Clients read its text as it is.
 type Error struct {
 	Code Code
 	Msg  string
 	// Err is the cause, when there is one worth unwrapping to.
 	Err error
-	// RetryAfter is when the same request may fare better, 0 when nobody knows.
+	// RetryAfter is the delay after which the same request may succeed; 0 when unknown.
 	RetryAfter time.Duration
 }
 
@@ -88,8 +89,8 @@ func Prefixf(err error, format string, args ...any) error {
 	return &Error{Code: CodeOf(err), Msg: fmt.Sprintf(format, args...) + err.Error(), Err: err, RetryAfter: RetryAfter(err)}
 }
 
-// RetryAfter returns when a request that failed with err may fare better, 0 when
-// nobody knows.
+// RetryAfter returns the delay after which a request that failed with err may succeed; 0 when
+// unknown.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.RetryAfter
@@ -97,8 +98,7 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// Text returns what a client reads of a failure. A request that was only cancelled
-// has no text, as in Triton.
+// Text returns the text that a client reads. A cancelled request has none, as in Triton.
 func Text(err error) string {
 	var e *Error
 	if !errors.As(err, &e) && CodeOf(err) == Cancelled {
@@ -107,8 +107,8 @@ func Text(err error) string {
 	return err.Error()
 }
 
-// ErrCancelled is how a cancelled request ends: Triton sends it without a text.
+// ErrCancelled ends a cancelled request. Triton sends it without a text.
 var ErrCancelled error = &Error{Code: Cancelled}
 
-// ErrDeadline is how a request ends whose deadline passed before it was executed.
+// ErrDeadline ends a request whose deadline passed before it was executed.
 var ErrDeadline error = &Error{Code: Cancelled, Msg: "request deadline expired before the request was executed"}

@@ -28,7 +28,7 @@ var grpcCode = [numCodes]codes.Code{
 	Cancelled:     codes.Canceled,
 }
 
-// HTTP returns the HTTP status that answers an error of code c.
+// HTTP returns the HTTP status for errors of code c, for example 400 for InvalidArg.
 func (c Code) HTTP() int {
 	if c < numCodes {
 		return httpStatus[c]
@@ -36,7 +36,7 @@ func (c Code) HTTP() int {
 	return http.StatusInternalServerError
 }
 
-// GRPC returns the gRPC status code that answers an error of code c.
+// GRPC returns the gRPC status code for errors of code c.
 func (c Code) GRPC() codes.Code {
 	if c < numCodes {
 		return grpcCode[c]

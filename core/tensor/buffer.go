@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Kind is a kind of memory.
+// Kind is a kind of memory: ordinary, pinned for copies to devices, or a device's own.
 type Kind uint8
 
 // The kinds of memory.
@@ -16,7 +16,8 @@ const (
 	Device
 )
 
-// Place says where memory lives. The zero Place is ordinary host memory.
+// Place is where memory lives, for example host or device:0. The zero Place is ordinary host
+// memory.
 type Place struct {
 	Kind Kind
 	ID   int16
@@ -34,21 +35,35 @@ func (p Place) String() string {
 	}
 }
 
-// Owner gets a buffer's memory back when its last reference goes.
+// Owner owns the memory of buffers. Free is called once per buffer, when its last reference
+// is released, from any goroutine; the buffer then moves back to the owner. Free must not
+// block.
 type Owner interface {
 	Free(b *Buffer)
 }
 
-// Allocator hands out buffers of one place.
+// Allocator allocates buffers at one place. It is safe for concurrent use.
+//
+// Lifecycle of a buffer:
+//
+//  1. Alloc returns it with one reference. The holder may write it.
+//  2. Retain adds references. From the second one on nobody may write it.
+//  3. Release gives up a reference. The last one calls Free, and the memory may be used again.
+//
+// For example, New(pool, FP32, Of(2, 3)) allocates 24 bytes, and the tensor's Release frees
+// them. An allocator must outlive its buffers.
 type Allocator interface {
 	Owner
-	// Alloc returns n bytes, not cleared, with one reference that the caller holds.
+	// Alloc returns n bytes, not cleared, with one reference that moves to the caller. n may
+	// be 0. It fails when there is no memory.
 	Alloc(n int) (*Buffer, error)
 	Place() Place
 }
 
-// Buffer is reference-counted memory outside the Go heap, aligned to 64 bytes.
-// One reference has one holder. It is immutable once it is shared.
+// Buffer is reference-counted memory outside the Go heap, aligned to 64 bytes. Each
+// reference has one holder, which must call Release exactly once. A buffer is immutable once
+// it has a second reference. Retain, Release and every reading method are safe for concurrent
+// use by holders. See Allocator for its lifecycle.
 type Buffer struct {
 	refs  atomic.Int32
 	place Place
@@ -68,8 +83,8 @@ func NewBuffer(owner Owner, place Place, ptr unsafe.Pointer, n int) *Buffer {
 	return b
 }
 
-// Reset makes a buffer whose last reference is gone wrap other memory, again with
-// one reference, so that an owner can keep its headers instead of making new ones.
+// Reset makes a released buffer wrap other memory, again with one reference, so that an owner
+// can reuse buffers. It panics when a reference is left.
 func (b *Buffer) Reset(owner Owner, place Place, ptr unsafe.Pointer, n int) {
 	if b.refs.Load() != 0 {
 		panic("tensor: reset of a buffer that is still held")
@@ -78,16 +93,17 @@ func (b *Buffer) Reset(owner Owner, place Place, ptr unsafe.Pointer, n int) {
 	b.refs.Store(1)
 }
 
-// Retain adds a reference, which moves to the caller.
+// Retain adds a reference, which moves to the caller. It panics when the last reference has
+// been released.
 func (b *Buffer) Retain() *Buffer {
 	if b.refs.Add(1) <= 1 {
-		b.refs.Add(-1) // whoever recovers must not free the memory again
+		b.refs.Add(-1) // a caller that recovers must not free the memory again
 		panic("tensor: retain of a released buffer")
 	}
 	return b
 }
 
-// Release gives one reference up; the last one frees the memory.
+// Release gives up one reference. The last one frees the memory.
 func (b *Buffer) Release() {
 	switch n := b.refs.Add(-1); {
 	case n == 0:
@@ -111,8 +127,8 @@ func (b *Buffer) Place() Place { return b.place }
 // Pointer returns the address of the first byte, for native runtimes.
 func (b *Buffer) Pointer() unsafe.Pointer { return b.ptr }
 
-// Bytes returns the memory, borrowed. It panics for device memory, which the host
-// cannot reach.
+// Bytes returns the memory, borrowed: the caller must hold a reference while it uses the
+// slice. It panics for device memory, which the host cannot read.
 func (b *Buffer) Bytes() []byte {
 	if b.place.Kind == Device {
 		panic("tensor: host access to memory at " + b.place.String())

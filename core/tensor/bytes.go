@@ -31,7 +31,7 @@ func NextBytes(b []byte) (elem, rest []byte, ok bool) {
 	return b[lengthSize:end:end], b[end:], true
 }
 
-// BytesError says why memory is not a list of BYTES elements.
+// BytesError reports why memory is not a list of BYTES elements.
 type BytesError struct {
 	// Want and Got count elements; they are equal when the data ends inside one.
 	Want, Got int64

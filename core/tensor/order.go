@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// order is what a buffer knows about work on it that the host does not wait for.
+// order holds the device work on a buffer that the host does not wait for.
 type order struct {
 	mu     sync.Mutex
 	ready  Event   // set before the buffer is shared
@@ -13,32 +13,31 @@ type order struct {
 	copies *copied // guarded by mu
 }
 
-// copied is what part of a buffer looks like at another place.
+// copied is a copy of part of a buffer at another place.
 type copied struct {
 	off, n int
 	buf    *Buffer
 	next   *copied
 }
 
-// SetReady says that b holds its content once e is done. It is for whoever fills the
-// buffer, before anybody else has it: memory of a device, or memory of the host that a
-// device copies to, which nobody may look at or release before.
+// SetReady sets the event after which b holds its content. Code that fills device memory, or
+// host memory that a device copies to, must call it before it shares the buffer. Host memory
+// must not be read or released before e is done.
 func (b *Buffer) SetReady(e Event) { b.order.ready = e }
 
-// Ready returns the event after which b holds its content; nil: it does.
+// Ready returns the event after which b holds its content; nil when it already does.
 func (b *Buffer) Ready() Event { return b.order.ready }
 
-// UsedUntil says that work which is done at e uses b: whoever put such work into a
-// stream says so before it releases the buffer, and the memory is not used for
-// anything else before.
+// UsedUntil keeps b's memory from being reused before e is done. Code that puts work on b into
+// a stream must call it before it releases the buffer.
 func (b *Buffer) UsedUntil(e Event) {
 	b.order.mu.Lock()
 	defer b.order.mu.Unlock()
 	b.order.uses = append(slices.DeleteFunc(b.order.uses, Event.Done), e)
 }
 
-// TakeOrder returns every event that b's memory must not be used before, and forgets
-// them. It is for owners, when the last reference is gone.
+// TakeOrder returns and clears the events that must be done before b's memory is reused. Only
+// owners call it, in Free.
 func (b *Buffer) TakeOrder() []Event {
 	b.order.mu.Lock()
 	defer b.order.mu.Unlock()
@@ -50,15 +49,13 @@ func (b *Buffer) TakeOrder() []Event {
 	return all
 }
 
-// Held returns how many references there are. The answer may be old unless the caller
-// holds them all.
+// Held returns the number of references. It may be outdated unless the caller holds them all.
 func (b *Buffer) Held() int { return int(b.refs.Load()) }
 
-// CopyFor returns a copy at place of the n bytes at off, with a reference for the
-// caller: the one that b keeps, or what copyTo returns. Others who hold b too are thought
-// to want the copy as well, and b keeps a reference of its own on it until its last
-// release; copyTo is called once however many ask at the same time. The caller's
-// reference on b is enough for the call, and copyTo does not block.
+// CopyFor returns a copy at place of the n bytes at off; the reference moves to the caller.
+// The first call makes it with copyTo, which must not block. While b has other holders it keeps
+// the copy until its last release, so that concurrent and later calls share it. For example,
+// two steps on device:0 that read one host tensor cause one copy.
 func (b *Buffer) CopyFor(off, n int, place Place, copyTo func() (*Buffer, error)) (*Buffer, error) {
 	b.order.mu.Lock()
 	defer b.order.mu.Unlock()
@@ -74,11 +71,11 @@ func (b *Buffer) CopyFor(off, n int, place Place, copyTo func() (*Buffer, error)
 	return made, err
 }
 
-// end forgets what concerns the content, which is gone. The events of device memory
-// are its owner's to take.
+// end clears what belongs to the released content. The owner takes the events of device
+// memory.
 func (o *order) end(k Kind) {
 	if k != Device {
-		o.ready = nil // whoever looked has waited for it
+		o.ready = nil // every reader has waited for it
 	}
 	c := o.copies
 	o.copies = nil

@@ -8,12 +8,11 @@ import (
 	"sync/atomic"
 )
 
-// Places knows the pool of every place: the host's, that of pinned memory, and those
-// of the devices, which come and go with the backends that open them. It is safe for
-// concurrent use.
+// Places returns the allocator of each place: the host's, the one of pinned memory, and those
+// of the devices, which backends add and remove. It is safe for concurrent use.
 type Places struct {
 	host    Allocator
-	mu      sync.Mutex // held by who changes the list
+	mu      sync.Mutex // held while the list changes
 	devices atomic.Pointer[[]Accelerator]
 	pinned  atomic.Pointer[Allocator]
 }
@@ -25,7 +24,7 @@ func NewPlaces(host Allocator) *Places {
 	return p
 }
 
-// Add makes a device known; one place has one device.
+// Add registers a device. It fails when the place has one.
 func (p *Places) Add(d Accelerator) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,7 +37,7 @@ func (p *Places) Add(d Accelerator) error {
 	return nil
 }
 
-// Remove forgets the device at a place, of which nobody holds memory any more.
+// Remove unregisters the device at a place. All its memory must have been released.
 func (p *Places) Remove(at Place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,8 +45,8 @@ func (p *Places) Remove(at Place) {
 	p.devices.Store(&list)
 }
 
-// SetPinned makes pool that of memory that copies to and from devices go through; nil
-// for none.
+// SetPinned sets the pool of pinned memory, through which copies to and from devices go; nil for
+// none.
 func (p *Places) SetPinned(pool Allocator) {
 	if pool == nil {
 		p.pinned.Store(nil)
@@ -56,8 +55,8 @@ func (p *Places) SetPinned(pool Allocator) {
 	p.pinned.Store(&pool)
 }
 
-// PinnedUsage returns the size of the pool of pinned memory and how much of it is in
-// use, in bytes: 0 where there is none, or one that does not tell (as Pool does).
+// PinnedUsage returns the size of the pool of pinned memory and its bytes in use; 0 when there
+// is no pool, or one without a method Usage.
 func (p *Places) PinnedUsage() (total, used int64) {
 	if pool := p.pinned.Load(); pool != nil {
 		if u, ok := (*pool).(interface{ Usage() (total, used int64) }); ok {
@@ -67,7 +66,7 @@ func (p *Places) PinnedUsage() (total, used int64) {
 	return 0, 0
 }
 
-// Device returns the device at a place, or nil.
+// Device returns the device at a place, or nil when there is none.
 //
 // hot: a scan of a short list.
 func (p *Places) Device(at Place) Accelerator {
@@ -93,8 +92,8 @@ func (p *Places) Devices() []Place {
 // hot: one load.
 func (p *Places) Any() bool { return len(*p.devices.Load()) > 0 }
 
-// At returns the pool of a place; the host's stands in for pinned memory where there
-// is none. It is nil when there is no such device.
+// At returns the allocator of a place, or nil when there is no such device. Without pinned
+// memory it returns the host's for that.
 func (p *Places) At(at Place) Allocator {
 	if at.Kind == Device {
 		if d := p.Device(at); d != nil {

@@ -13,7 +13,7 @@ import (
 
 const (
 	minClassBits = 6  // 64 bytes, the alignment promised
-	maxClassBits = 20 // 1 MiB; larger buffers get a mapping of their own
+	maxClassBits = 20 // 1 MiB; larger buffers get a separate mapping
 	numClasses   = maxClassBits - minClassBits + 1
 	slabSize     = 1 << 20
 	keepResident = 64 << 20  // bytes of large mappings kept for reuse as they are
@@ -23,9 +23,9 @@ const (
 
 // Pool allocates host memory outside the Go heap. Sizes up to 1 MiB come from
 // power-of-two classes carved out of 1 MiB slabs, which stay mapped; larger ones
-// are mappings, of which up to 256 MiB are kept for reuse because mapping and
-// faulting pages in costs more than most uses of them. From 64 MiB on the system may
-// have their pages back when it needs memory.
+// are separate mappings. Up to 256 MiB of them are kept for reuse, because mapping and
+// faulting pages costs more than most uses of them; from 64 MiB on the system may take
+// their pages back when it needs memory.
 type Pool struct {
 	place   Place
 	inUse   atomic.Int64
@@ -54,8 +54,8 @@ type mappings struct {
 // NewPool returns an empty pool of host memory.
 func NewPool() *Pool { return &Pool{} }
 
-// NewPinnedPool returns an empty pool of pinned memory. The memory is ordinary here:
-// only a device's driver can pin it, and its backend brings a pool of its own.
+// NewPinnedPool returns an empty pool whose place is pinned memory. The memory is ordinary: only
+// a device's driver can pin it, and a backend of real devices has its own pool.
 func NewPinnedPool() *Pool { return &Pool{place: Place{Kind: Pinned}} }
 
 // Place returns the host, or pinned memory.
@@ -64,8 +64,7 @@ func (p *Pool) Place() Place { return p.place }
 // InUse returns the bytes handed out and not yet freed, rounded to size classes.
 func (p *Pool) InUse() int64 { return p.inUse.Load() }
 
-// Usage returns the bytes that the pool has from the system, which are as many as were
-// ever needed at once, and those of them that are in use.
+// Usage returns the bytes that the pool has mapped, and those of them that are in use.
 func (p *Pool) Usage() (total, used int64) { return p.mapped.Load(), p.inUse.Load() }
 
 // Alloc returns n uncleared bytes with one reference.
@@ -180,8 +179,7 @@ func (m *mappings) put(b *Buffer) (unmapped int) {
 	m.free = append(m.free, b)
 	m.kept += size
 	if m.kept > keepResident {
-		// The pages stay until there is need of them: who writes to one before has it
-		// without a fault.
+		// The pages stay until the system needs them; a write before that causes no fault.
 		_ = unix.Madvise(unsafe.Slice((*byte)(b.ptr), size), unix.MADV_FREE)
 	}
 	for m.kept > keepMapped {

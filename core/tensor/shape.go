@@ -11,7 +11,8 @@ const inlineRank = 8
 
 // Shape is a list of dimensions, outermost first. It is a value: copying one
 // copies the dimensions, and up to eight of them allocate nothing. In a
-// declaration -1 stands for any extent; in a tensor every extent is at least 0.
+// declaration -1 is any extent; in a tensor every extent is at least 0. For example, Of(-1, 16)
+// declares batches of 16 elements each.
 type Shape struct {
 	rank  int
 	dims  [inlineRank]int64
@@ -35,7 +36,7 @@ func (s *Shape) Rank() int { return s.rank }
 // Dim returns dimension i.
 func (s *Shape) Dim(i int) int64 { return s.Dims()[i] }
 
-// Dims returns the dimensions, borrowed: valid while s is, and not to be changed.
+// Dims returns the dimensions, borrowed. They are valid while s is, and must not be changed.
 func (s *Shape) Dims() []int64 {
 	if s.rank > inlineRank {
 		return s.spill
@@ -43,7 +44,7 @@ func (s *Shape) Dims() []int64 {
 	return s.dims[:s.rank]
 }
 
-// SetDim changes dimension i of s, a copy of its own when the shape spills.
+// SetDim changes dimension i of s. Copies of s keep their dimensions.
 func (s *Shape) SetDim(i int, n int64) {
 	if s.rank > inlineRank {
 		s.spill = append([]int64(nil), s.spill...)

@@ -5,8 +5,12 @@ import (
 	"unsafe"
 )
 
-// Tensor is a typed view of Len bytes at Off in a buffer, on which it owns one
-// reference. The zero Tensor is an absent one (an optional input not given).
+// Tensor is a typed view of Len bytes at Off in a buffer. It owns one reference on the buffer,
+// so assignment moves a tensor; Retain makes a second one. The zero Tensor is absent, for
+// example an optional input that the request does not give.
+//
+// Lifecycle: New or NewBytes, then writing by the only holder, then any number of Retain and
+// Release, of which every tensor needs exactly one.
 type Tensor struct {
 	DType DType
 	Shape Shape
@@ -15,7 +19,8 @@ type Tensor struct {
 	Len   int
 }
 
-// New allocates an uncleared tensor of fixed-size elements.
+// New allocates an uncleared tensor of fixed-size elements. It fails for BYTES, for a shape with
+// a dimension of -1, and when there is no memory.
 func New(a Allocator, d DType, s Shape) (Tensor, error) {
 	n := s.Elements()
 	size := int64(d.Size())
@@ -41,16 +46,16 @@ func NewBytes(a Allocator, s Shape, n int) (Tensor, error) {
 	return Tensor{DType: Bytes, Shape: s, Buf: b, Len: n}, nil
 }
 
-// Present reports whether t holds a tensor at all.
+// Present reports whether t holds a tensor.
 func (t *Tensor) Present() bool { return t.Buf != nil }
 
-// Bytes returns the tensor's memory, borrowed.
+// Bytes returns the tensor's memory, borrowed. It panics for device memory.
 func (t *Tensor) Bytes() []byte { return t.Buf.Bytes()[t.Off : t.Off+t.Len : t.Off+t.Len] }
 
 // Pointer returns the address of the first byte, for native runtimes.
 func (t *Tensor) Pointer() unsafe.Pointer { return unsafe.Add(t.Buf.ptr, t.Off) }
 
-// Retain returns a tensor with a reference of its own on the same memory.
+// Retain returns a second tensor on the same memory, with its own reference.
 func (t Tensor) Retain() Tensor {
 	if t.Buf != nil {
 		t.Buf.Retain()
@@ -58,7 +63,8 @@ func (t Tensor) Retain() Tensor {
 	return t
 }
 
-// Release gives the tensor's reference up and leaves t absent. It is safe on an absent tensor.
+// Release gives up the tensor's reference and leaves t absent. It may be called on an absent
+// tensor.
 func (t *Tensor) Release() {
 	if b := t.Buf; b != nil {
 		*t = Tensor{}
@@ -73,7 +79,7 @@ func ReleaseAll(list []Tensor) {
 	}
 }
 
-// Move returns t and leaves t absent: the reference has a new holder.
+// Move returns t and leaves t absent: the reference moves to the caller.
 func (t *Tensor) Move() Tensor {
 	m := *t
 	*t = Tensor{}

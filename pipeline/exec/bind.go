@@ -2,6 +2,7 @@ package exec
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/tutti-server/tutti/core/config"
 	"github.com/tutti-server/tutti/core/infer"
@@ -9,12 +10,15 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// bind checks the request against the plan's signature and moves its inputs into
-// their slots.
+// bind checks the request against the plan's signature and moves its inputs into their slots.
+// For example, input "x" of an ensemble moves to slot 0.
 func (r *run) bind() error {
 	p, sig := r.x.plan, r.x.plan.Signature
 	if err := r.want(); err != nil {
 		return err
+	}
+	if err := r.req.CheckInputs(); err != nil {
+		return r.prefixed(err)
 	}
 	rows, given := int64(-1), 0
 	for i := range sig.Inputs {
@@ -44,17 +48,12 @@ func (r *run) bind() error {
 	return nil
 }
 
-// fitting reports whether an input has its port's type, shape and size. That the elements of BYTES are what its shape
-// says is the duty of whoever made the request (infer.Request.CheckInput).
+// fitting reports whether an input has its port's type and shape.
 func fitting(sig *config.Signature, port *config.Port, t *tensor.Tensor, rows *int64) bool {
-	if checkType(sig, port, t) != nil || checkShape(sig, port, &t.Shape, rows) != nil {
-		return false
-	}
-	want, err := infer.ShapeSize(port.Name, t.DType, t.Shape)
-	return err == nil && (want < 0 || want == int64(t.Len))
+	return checkType(sig, port, t) == nil && checkShape(sig, port, &t.Shape, rows) == nil
 }
 
-// want notes which outputs are asked for and which nodes they need.
+// want notes the requested outputs and the nodes that they need.
 func (r *run) want() error {
 	p := r.x.plan
 	if len(r.req.Outputs) == 0 {
@@ -88,6 +87,15 @@ func (r *run) respondAt() {
 	if r.sub != nil {
 		r.sub.depth = r.x.lastSegment(r.outputs)
 	}
+}
+
+// prefixed returns err with the request's ID before its text, once.
+func (r *run) prefixed(err error) error {
+	prefix := infer.IDPrefix(r.req.ID)
+	if strings.HasPrefix(err.Error(), prefix) {
+		return err
+	}
+	return status.Prefixf(err, "%s", prefix)
 }
 
 func (r *run) invalid(format string, args ...any) error {

@@ -65,7 +65,7 @@ func (r *run) backwards(check func(*config.Port, *tensor.Tensor) error) error {
 	return nil
 }
 
-// checkTensor verifies an input's type, shape and size.
+// checkTensor verifies an input's type and shape.
 func (r *run) checkTensor(port *config.Port, t *tensor.Tensor) error {
 	sig := r.x.plan.Signature
 	if err := checkType(sig, port, t); err != nil {
@@ -73,12 +73,6 @@ func (r *run) checkTensor(port *config.Port, t *tensor.Tensor) error {
 	}
 	if !port.Accepts(&t.Shape, sig.MaxBatch) {
 		return wrongShape(sig, port, &t.Shape)
-	}
-	switch want, err := infer.ShapeSize(port.Name, t.DType, t.Shape); {
-	case err != nil:
-		return err
-	case want >= 0 && want != int64(t.Len):
-		return status.Errorf(status.InvalidArg, infer.WrongSize, port.Name, sig.Model, want, t.Len)
 	}
 	return nil
 }

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/status"
 )
 
 // Find returns the path of the file that a parameter names. It searches the version folder, then
@@ -80,4 +82,16 @@ func (s *Settings) Float(key string) (float64, error) {
 		return 0, fmt.Errorf("parameter '%s' of model '%s' is '%s', expected a number", key, s.Model, s.Params[key])
 	}
 	return f, nil
+}
+
+// InputError returns an invalid-argument error for a row of a batch, for Batch.Fail. It names the
+// input, and the row where its request has several. For example, "input 'IMAGE' row 1: ...".
+func InputError(b *backends.Batch, input string, row int, err error) error {
+	place := ""
+	for i := range b.Requests {
+		if r := &b.Requests[i]; r.Rows > 1 && row >= r.First && row < r.First+r.Rows {
+			place = fmt.Sprintf(" row %d", row-r.First)
+		}
+	}
+	return status.Errorf(status.InvalidArg, "input '%s'%s: %w", input, place, err)
 }

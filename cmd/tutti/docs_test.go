@@ -28,14 +28,25 @@ const docsDir = "../../docs/"
 func TestStepsPage(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	b.WriteString("# Native steps\n\nWritten by `make golden` from what each step declares.\n\n" +
-		"A native step is a model: a repository folder whose `config.pbtxt` says\n\n```\nbackend: \"native\"\n" +
-		"parameters { key: \"step\" value { string_value: \"NAME\" } }\n```\n\nand sets the step's own parameters in the same way. " +
-		"Inputs and outputs may be left out of the configuration. Shapes below have no batch dimension; with `max_batch_size` " +
-		"above 0 every tensor has one in front. Files are looked up in the version folder, then in the model folder. A step without " +
-		"files needs no version folder.\n\nA parameter that a step does not have is an error that names the nearest one: with a " +
-		"misspelt parameter the step would do something else. Other backends ignore such a parameter as Triton does, with a " +
-		"warning, unless the server runs with `--strict-parameters`.\n")
+	b.WriteString("# Native steps\n\nA native step does pre- or post-processing in Go inside the server, for example from a JPEG file to a " +
+		"normalised tensor, or from the outputs of a detector to boxes. With this page you can add one to an ensemble without " +
+		"writing code. It is written by `make golden` from the declarations of the steps.\n\n" +
+		"## Use a step\n\nA native step is a model. Create a folder in the model repository with a `config.pbtxt`:\n\n```\nbackend: \"native\"\n" +
+		"max_batch_size: 8\nparameters { key: \"step\" value { string_value: \"top_k\" } }\n" +
+		"parameters { key: \"k\" value { string_value: \"3\" } }\n```\n\n" +
+		"Then name the model in the `ensemble_scheduling` of an ensemble, or send requests to it directly.\n\n" +
+		"- The parameter `step` selects the step; the other parameters are the step's own.\n" +
+		"- Inputs and outputs may be omitted from the configuration.\n" +
+		"- The shapes below have no batch dimension. With `max_batch_size` above 0 every tensor has one in front.\n" +
+		"- Files that a parameter names are searched in the version folder, then in the model folder. A step without files needs " +
+		"no version folder.\n" +
+		"- A parameter that a step does not have is an error that names the nearest one, because a misspelt parameter would " +
+		"change the results. Other backends ignore unknown parameters as Triton does, with a warning, unless the server runs with " +
+		"`--strict-parameters`.\n\n## Find a step\n\n| step | what it does |\n|---|---|\n")
+	for _, f := range components().Steps {
+		first, _, _ := strings.Cut(f.Doc, ". ")
+		fmt.Fprintf(&b, "| [%s](#%s) | %s. |\n", f.Name, f.Name, strings.ReplaceAll(strings.TrimSuffix(first, "."), "|", `\|`))
+	}
 	address := serveExamples(t)
 	for _, f := range components().Steps {
 		if err := writeStep(&b, &f); err != nil {
@@ -175,7 +186,7 @@ func writeExample(t *testing.T, b *bytes.Buffer, address, model string, e *steps
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("example %s is answered with %s: %s (%v)", model, resp.Status, answer, err)
+		t.Fatalf("the response to example %s is %s: %s (%v)", model, resp.Status, answer, err)
 	}
 	fmt.Fprintf(b, "\nThe model `%s`:\n\n```\nbackend: \"native\"\n%s\n```\n\n```\n$ curl -s localhost:8000%s %s\n%s\n```\n", model, strings.TrimSpace(e.Config), path, how, printable(answer, resp.Header.Get("Inference-Header-Content-Length")))
 }

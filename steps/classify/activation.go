@@ -11,23 +11,22 @@ const (
 	opRaw        = "raw"
 )
 
-// Parts of the exponential: e^x is 2^(n/32) * e^r, where n is an integer and r at most
-// ln(2)/64 from 0, so that four terms of the series are good to 1e-9 (P. T. P. Tang,
-// "Table-driven implementation of the exponential function in IEEE floating-point
-// arithmetic", 1989).
+// Constants of the exponential: e^x is 2^(n/32) * e^r, where n is an integer and r at most ln(2)/64
+// in size, so that four terms of the series have an error of 1e-9 (P. T. P. Tang, "Table-driven
+// implementation of the exponential function in IEEE floating-point arithmetic", 1989).
 const (
 	splits  = 32
 	perUnit = splits / math.Ln2
 	// Ln2/splits in two parts: the first has so few bits that n times it is exact.
 	unitHigh = 0x1.62e42fefap-6
 	unitLow  = math.Ln2/splits - unitHigh
-	// shifter added to a small number leaves its integer in the lowest bits.
+	// shifter, when added to a small number, leaves its integer part in the lowest bits.
 	shifter = 3 << 51
-	// lowest is where powers end; FP32 ends at -104.
+	// lowest is the smallest exponent of powers; that of FP32 is -104.
 	lowest = -700
 )
 
-// powers are 2^(i/splits).
+// powers has 2^(i/splits).
 var powers = func() (p [splits]float64) {
 	for i := range p {
 		p[i] = math.Exp2(float64(i) / splits)
@@ -35,17 +34,17 @@ var powers = func() (p [splits]float64) {
 	return p
 }()
 
-// power is e^x for x from -lowest to lowest. It is small enough to be inlined.
+// power returns e^x for x from lowest to -lowest. It is small enough to be inlined.
 func power(x float64) float64 {
 	shifted := x*perUnit + shifter
 	n := shifted - shifter
 	r := x - n*unitHigh - n*unitLow
-	bits := int64(math.Float64bits(shifted)) << 13 >> 13 // The integer n, with its sign.
+	bits := int64(math.Float64bits(shifted)) << 13 >> 13 // the integer n, with its sign
 	v := powers[bits&(splits-1)] * (1 + r*(1+r*(1.0/2+r*(1.0/6))))
 	return math.Float64frombits(math.Float64bits(v) + uint64(bits>>5<<52))
 }
 
-// exp is e^x for x of at most 0; it is 0 for NaN.
+// exp returns e^x for x of at most 0, and 0 for NaN.
 func exp(x float64) float64 {
 	if !(x >= lowest) {
 		return 0
@@ -53,7 +52,7 @@ func exp(x float64) float64 {
 	return power(x)
 }
 
-// sigmoid is 1/(1+e^-v), of NaN NaN.
+// sigmoid returns 1/(1+e^-v), and NaN for NaN.
 func sigmoid(v float32) float32 {
 	switch {
 	case v < lowest:
@@ -66,7 +65,7 @@ func sigmoid(v float32) float32 {
 	return v
 }
 
-// highest is the largest score that is not NaN; -Inf when there is none.
+// highest returns the largest score that is not NaN, -Inf if there is none.
 func highest(scores []float32) float32 {
 	top := float32(math.Inf(-1))
 	for _, v := range scores {
@@ -77,7 +76,7 @@ func highest(scores []float32) float32 {
 	return top
 }
 
-// total is the sum of all weights; NaN weighs nothing.
+// total returns the sum of all weights. NaN counts as 0.
 func total(scores []float32, top float64) float64 {
 	sum := 0.0
 	if math.IsInf(top, 0) {
@@ -94,8 +93,7 @@ func total(scores []float32, top float64) float64 {
 	return sum
 }
 
-// weight is e^(v-top), and its limits where that has none: infinities of the same sign
-// weigh the same. That of NaN is NaN.
+// weight returns e^(v-top). Infinities of the same sign as top have weight 1, NaN has weight NaN.
 func weight(v float32, top float64) float64 {
 	switch x := float64(v); {
 	case x == top:
@@ -109,16 +107,16 @@ func weight(v float32, top float64) float64 {
 	}
 }
 
-// pick gives values the probabilities of the classes idx, the best of all.
+// pick writes the probabilities of the classes idx, the best ones, to values.
 func pick(values []float32, idx []int32, scores []float32) {
-	top := float64(scores[idx[0]]) // NaN only when every score is.
+	top := float64(scores[idx[0]]) // NaN only if every score is
 	sum := total(scores, top)
 	for i, class := range idx {
 		values[i] = float32(weight(scores[class], top) / sum)
 	}
 }
 
-// softmax gives every class its probability.
+// softmax writes the probability of every class.
 func softmax(values, scores []float32) {
 	top := float64(highest(scores))
 	if math.IsInf(top, 0) {
@@ -146,7 +144,7 @@ func softmax(values, scores []float32) {
 	}
 }
 
-// logSoftmax gives every class the logarithm of its probability.
+// logSoftmax writes the logarithm of the probability of every class.
 func logSoftmax(values, scores []float32) {
 	top := float64(highest(scores))
 	log := math.Log(total(scores, top))
@@ -159,7 +157,7 @@ func logSoftmax(values, scores []float32) {
 	}
 }
 
-// sigmoids gives every class its own probability.
+// sigmoids writes the independent probability of every class.
 func sigmoids(values, scores []float32) {
 	for i, v := range scores {
 		values[i] = sigmoid(v)

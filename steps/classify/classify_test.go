@@ -23,7 +23,7 @@ var (
 	inf = float32(math.Inf(1))
 )
 
-// settings of a model whose folder holds labels.txt.
+// settings returns those of a model whose folder has labels.txt.
 func settings(t *testing.T, labels string, params map[string]string) (*steps.Settings, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func settings(t *testing.T, labels string, params map[string]string) (*steps.Set
 	return &steps.Settings{Model: "top", ModelDir: dir, Dir: filepath.Join(dir, "1"), MaxBatch: 8, Params: resolved}, err
 }
 
-// batch of rows of scores, one request to a row.
+// batch returns rows of scores, one request per row.
 func batch(t *testing.T, outputs int, rows ...[]float32) *backends.Batch {
 	t.Helper()
 	alloc := tensor.NewChecked(t, nil)

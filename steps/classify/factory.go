@@ -9,40 +9,39 @@ import (
 const (
 	outValues = iota
 	outIndices
-	outLabels // The count, when there are no labels.
+	outLabels // the count, if there are no labels
 )
 
-// Values of parameters that leave something to another or out.
+// Values of parameters: auto follows another parameter, noThreshold is none.
 const (
 	auto        = "auto"
 	noThreshold = "none"
 )
 
-// inputName is the scores' name.
+// inputName is the name of the input.
 const inputName = "scores"
 
 // NewFactory declares the step top_k.
 //
-// Input scores is FP32 [-1], one per class. Outputs are values FP32 [k], falling;
-// indices INT32 [k], the class numbers; and, when labels_file is set, labels
-// BYTES [k]. Equal scores keep the order of their classes. With softmax the values
-// are probabilities over all classes, summed in float64 after the largest score is
-// subtracted; with sigmoid each class has its own, as in multi-label models. NaN
-// scores come last, stay NaN and count as probability 0 for the others; when a score
-// is +Inf, such scores share the whole probability of a softmax.
+// Input scores is FP32 [-1], one per class. Outputs are values FP32 [k] in descending order,
+// indices INT32 [k], the classes, and with labels_file labels BYTES [k]. Equal scores keep the
+// order of their classes. With softmax the values are probabilities over all classes, summed in
+// float64 after the largest score is subtracted. With sigmoid each class has an independent
+// probability, as in multi-label models. NaN scores come last, stay NaN and count as probability
+// 0 for the others. If scores are +Inf, they share the whole probability of a softmax.
 //
-// With a threshold, classes whose value is not at least that give value 0, index -1
-// and an empty label, and one more output, count INT32 [1], says how many are left.
+// With a threshold, classes with a smaller value or NaN become value 0, index -1 and an empty
+// label, and there is one more output, count INT32 [1]: the number of the other classes.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "top_k",
-		Doc: "Picks the k best classes of a classifier's scores and gives their probabilities, indices and labels. With a " +
-			"threshold, as models of several labels need, places that no class reaches have index -1, value 0 and an empty label.",
+		Doc: "Returns the k best classes of a classifier with their probabilities, indices and labels. With a " +
+			"threshold, for models of several labels, classes below it have index -1, value 0 and an empty label.",
 		Params: []steps.Param{
-			{Key: "k", Doc: "How many classes to give; a request with fewer classes is refused.", Default: "5"},
-			{Key: "softmax", Doc: "Turns the scores into probabilities.", Default: "true", Values: []string{"true", "false"}},
-			{Key: "activation", Doc: "What makes values of scores; auto does as softmax says.", Default: auto, Values: []string{auto, opSoftmax, opSigmoid, opRaw}},
-			{Key: "threshold", Doc: "Smallest value of a class that is given, or none; a number adds the output count.", Default: noThreshold},
+			{Key: "k", Doc: "Number of classes to return; a request with fewer classes is refused.", Default: "5"},
+			{Key: "softmax", Doc: "Converts the scores to probabilities.", Default: "true", Values: []string{"true", "false"}},
+			{Key: "activation", Doc: "Function that converts scores to values; auto follows the parameter softmax.", Default: auto, Values: []string{auto, opSoftmax, opSigmoid, opRaw}},
+			{Key: "threshold", Doc: "Smallest value of a class that is returned, or none; a number adds the output count.", Default: noThreshold},
 			{Key: "labels_file", Doc: "Text file with one label per line, in the version folder or the model folder.", Sample: "labels.txt"},
 		},
 		Examples:  topKExamples(),

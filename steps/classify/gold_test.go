@@ -51,7 +51,7 @@ func decode[T any](t *testing.T, data []byte) []T {
 	return out
 }
 
-// run makes a step of the factory and gives it rows of scores.
+// run makes a step of the factory and runs it on rows of scores.
 func run(t *testing.T, f steps.Factory, params map[string]string, outputs, classes int, scores []float32) []tensor.Tensor {
 	t.Helper()
 	resolved, err := f.Resolve(params)

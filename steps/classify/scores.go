@@ -20,21 +20,20 @@ const (
 
 // NewScoresFactory declares the step scores.
 //
-// Input scores is FP32 [-1], one per class. Softmax, log_softmax and sigmoid give
-// values FP32 [-1], one per class; sums are in float64 after the largest score is
-// subtracted. Arg_max gives index INT64 [1] and value FP32 [1], the first of the
-// largest scores, and with labels_file label BYTES [1]. Scores are divided by the
-// temperature before softmax and log_softmax. A NaN stays NaN, counts as probability
-// 0 for the others and is the largest score only when all are NaN; when a score is
-// +Inf, such scores share the whole probability.
+// Input scores is FP32 [-1], one per class. softmax, log_softmax and sigmoid give values FP32
+// [-1], one per class; sums are in float64 after the largest score is subtracted. arg_max gives
+// index INT64 [1] and value FP32 [1] of the first of the largest scores, and with labels_file
+// label BYTES [1]. Scores are divided by the temperature before softmax and log_softmax. NaN
+// stays NaN, counts as probability 0 for the others and is the largest score only if all are
+// NaN. If scores are +Inf, they share the whole probability.
 func NewScoresFactory() steps.Factory {
 	return steps.Factory{
 		Name: "scores",
-		Doc: "Turns the scores of all classes into probabilities (softmax, log_softmax, sigmoid), or gives the first of the largest " +
-			"ones with its index and label (arg_max). A score that is not a number stays so and counts as probability 0 for the others.",
+		Doc: "Converts the scores of all classes to probabilities (softmax, log_softmax, sigmoid), or returns the first of the largest " +
+			"scores with its index and label (arg_max). A NaN score stays NaN and counts as probability 0 for the others.",
 		Params: []steps.Param{
-			{Key: "op", Doc: "What to do.", Default: opSoftmax, Values: []string{opSoftmax, opLogSoftmax, opSigmoid, opArgMax}},
-			{Key: "temperature", Doc: "Divides the scores before softmax and log_softmax.", Default: "1"},
+			{Key: "op", Doc: "The operation.", Default: opSoftmax, Values: []string{opSoftmax, opLogSoftmax, opSigmoid, opArgMax}},
+			{Key: "temperature", Doc: "Divisor of the scores before softmax and log_softmax.", Default: "1"},
 			{Key: "labels_file", Doc: "For arg_max: text file with one label per line, in the version folder or the model folder.", Sample: "labels.txt"},
 		},
 		Examples:  scoresExamples(),
@@ -60,7 +59,7 @@ func scoresSignature(s *steps.Settings) (*config.Signature, error) {
 	return sig, nil
 }
 
-// scores is the step of that name for all operations but arg_max.
+// scores is the step "scores" for all operations but arg_max.
 type scores struct {
 	run         func(values, scores []float32)
 	temperature float32
@@ -97,9 +96,9 @@ func newScores(s *steps.Settings) (steps.Step, error) {
 	return out, nil
 }
 
-// Run works on each row.
+// Run converts each row.
 //
-// hot: no allocation but the output's.
+// hot: only the output is allocated.
 func (s *scores) Run(_ context.Context, b *backends.Batch) error {
 	in := &b.In[0]
 	t, err := b.Alloc(0, tensor.FP32, in.Shape)
@@ -122,7 +121,7 @@ func (s *scores) Run(_ context.Context, b *backends.Batch) error {
 
 // argMax is the step scores with op arg_max.
 type argMax struct {
-	top step // Its check and its labels.
+	top step // for its check and its labels
 }
 
 var _ steps.Step = (*argMax)(nil)
@@ -143,7 +142,7 @@ func newArgMax(s *steps.Settings) (steps.Step, error) {
 
 // Run finds the best class of each row.
 //
-// hot: no allocation but the outputs'.
+// hot: only the outputs are allocated.
 func (s *argMax) Run(_ context.Context, b *backends.Batch) error {
 	in := &b.In[0]
 	classes := int(in.Shape.Dim(in.Shape.Rank() - 1))
@@ -168,10 +167,10 @@ func (s *argMax) Run(_ context.Context, b *backends.Batch) error {
 		at := first(from)
 		indices[row], values[row] = int64(at), from[at]
 	}
-	return s.label(b, shape, indices)
+	return steps.WriteLabels(b, outLabel, shape, s.top.labels, indices)
 }
 
-// first is the first of the largest scores.
+// first returns the index of the first of the largest scores.
 func first(scores []float32) int {
 	at := 0
 	for at < len(scores)-1 && math.IsNaN(float64(scores[at])) {
@@ -187,24 +186,4 @@ func first(scores []float32) int {
 		}
 	}
 	return at
-}
-
-// label writes the labels of the picked classes.
-func (s *argMax) label(b *backends.Batch, shape tensor.Shape, indices []int64) error {
-	if s.top.labels == nil {
-		return nil
-	}
-	n := 0
-	for _, class := range indices {
-		n += len(s.top.labels[class])
-	}
-	out, err := b.AllocBytes(outLabel, shape, n)
-	if err != nil {
-		return err
-	}
-	dst := out.Bytes()
-	for _, class := range indices {
-		dst = dst[copy(dst, s.top.labels[class]):]
-	}
-	return nil
 }

@@ -102,7 +102,7 @@ func TestThresholdContract(t *testing.T) {
 	)
 }
 
-// FuzzScores asks that whatever the scores, probabilities lie from 0 to 1 or are NaN where the score is.
+// FuzzScores checks that for any scores the probabilities are from 0 to 1, or NaN where the score is.
 func FuzzScores(f *testing.F) {
 	f.Add([]byte("\x00\x00\xc0\x7f\x00\x00\x80\x7f\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -2,8 +2,7 @@ package classify
 
 import "math"
 
-// ranks reports whether class a comes before class b: by score, then by number,
-// NaN last.
+// ranks reports whether class a comes before class b: by descending score, then by index, NaN last.
 func ranks(scores []float32, a, b int32) bool {
 	x, y := scores[a], scores[b]
 	switch {
@@ -21,9 +20,8 @@ func ranks(scores []float32, a, b int32) bool {
 	return a < b
 }
 
-// best fills idx with the best classes in order. It needs at least len(idx)
-// scores. A heap with the worst pick on top keeps the cost at n log k whatever
-// order the scores come in.
+// best writes the best classes to idx, in order. There must be at least len(idx) scores. A heap with the
+// worst selected class on top bounds the time to n log k for every order of the scores.
 func best(idx []int32, scores []float32) {
 	k := len(idx)
 	for i := range idx {
@@ -44,7 +42,7 @@ func best(idx []int32, scores []float32) {
 	}
 }
 
-// sink moves element i of the heap down until nothing below it is worse.
+// sink moves element i of the heap down until no element below it is worse.
 func sink(idx []int32, scores []float32, i int) {
 	for {
 		worst := i

@@ -11,19 +11,19 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// options are top_k's parameters.
+// options are the parameters of top_k.
 type options struct {
 	k          int
 	activation string
 	threshold  float32
-	cut        bool // Whether there is a threshold.
+	cut        bool // a threshold is set
 }
 
 // step is top_k.
 type step struct {
 	options
 	batched bool
-	labels  [][]byte // Encoded BYTES elements.
+	labels  steps.Labels
 }
 
 var _ steps.Step = (*step)(nil)
@@ -73,7 +73,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 	return out, nil
 }
 
-// declared is the number of classes that config.pbtxt says, -1 when it leaves that open.
+// declared returns the number of classes in config.pbtxt, -1 if it is variable.
 func declared(s *steps.Settings) int {
 	if len(s.Inputs) != 1 {
 		return -1
@@ -87,7 +87,7 @@ func declared(s *steps.Settings) int {
 
 // Run ranks the classes of each row.
 //
-// hot: no allocation but the outputs'.
+// hot: only the outputs are allocated.
 func (s *step) Run(_ context.Context, b *backends.Batch) error {
 	in := &b.In[0]
 	classes := int(in.Shape.Dim(in.Shape.Rank() - 1))
@@ -117,10 +117,10 @@ func (s *step) Run(_ context.Context, b *backends.Batch) error {
 			counts[row] = cut(v, x, s.threshold)
 		}
 	}
-	return s.label(b, shape, indices)
+	return steps.WriteLabels(b, outLabels, shape, s.labels, indices)
 }
 
-// counts makes the output of that name, the last one.
+// counts allocates the output count, the last one.
 func (s *step) counts(b *backends.Batch) ([]int32, error) {
 	port := outLabels
 	if s.labels != nil {
@@ -140,18 +140,17 @@ func (s *step) shape(b *backends.Batch, n int) tensor.Shape {
 	return tensor.Of(int64(n))
 }
 
-// cut empties the places of values below the threshold and says how many are left.
+// cut clears the classes below the threshold and returns the number of the others.
 func cut(values []float32, indices []int32, threshold float32) int32 {
 	n := len(values)
-	for n > 0 && !(values[n-1] >= threshold) { // NaN, too; they are last.
+	for n > 0 && !(values[n-1] >= threshold) { // NaN, too: they are last
 		n--
 		values[n], indices[n] = 0, -1
 	}
 	return int32(n)
 }
 
-// check refuses a class count that k or the labels do not fit. All rows of a
-// batch have the same.
+// check returns an error for a number of classes that does not fit k or the labels.
 func (s *step) check(classes int) error {
 	switch {
 	case classes < s.k:
@@ -176,12 +175,4 @@ func (s *step) row(values []float32, indices []int32, scores []float32) {
 			values[i] = sigmoid(values[i])
 		}
 	}
-}
-
-// label writes the labels of the picked classes.
-func (s *step) label(b *backends.Batch, shape tensor.Shape, indices []int32) error {
-	if s.labels == nil {
-		return nil
-	}
-	return writeLabels(b, outLabels, shape, s.labels, indices)
 }

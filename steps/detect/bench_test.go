@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-server/tutti/steps/steptest"
 )
 
-// predictions are those of YOLO v8 at 640 x 640 with 80 classes and some objects, each
-// found by a few boxes.
+// predictions returns outputs of YOLO v8 at 640 x 640 with 80 classes and some objects, each detected by a
+// few boxes.
 func predictions(n, classes, objects int) array {
 	rng := rand.New(rand.NewPCG(1, 2))
 	v := make([]float32, (4+classes)*n)
@@ -36,7 +36,7 @@ func predictions(n, classes, objects int) array {
 	return a
 }
 
-// crowd are boxes and scores of one class, all above the threshold.
+// crowd returns boxes and scores of one class, all above the threshold.
 func crowd(n int) []array {
 	rng := rand.New(rand.NewPCG(3, 4))
 	boxes, scores := array{Dims: []int64{1, int64(n), 4}}, array{Dims: []int64{1, int64(n), 1}}

@@ -6,33 +6,33 @@ import (
 	"slices"
 )
 
-// candidate is a box that scores enough.
+// candidate is a box above the score threshold.
 type candidate struct {
-	box   [4]float32 // Left, top, right, bottom in the model's coordinates.
+	box   [4]float32 // left, top, right, bottom in the model's coordinates
 	area  float32
 	score float32
 	class int32
-	order int32 // Its place in the input, which decides between equal scores.
+	order int32 // index in the input, which orders equal scores
 }
 
-// worker is the scratch of a batch in progress.
+// worker is the scratch memory of a batch in progress.
 type worker struct {
 	list  []candidate
 	place place
-	best  []float32 // Scratch of the decoders.
+	best  []float32 // scratch of the decoders
 	class []int32
-	found []candidate // Of all rows.
-	ends  []int       // Where each row's end in found.
+	found []candidate // of all rows
+	ends  []int       // end of each row in found
 }
 
-// add takes a box whose numbers are in the given format.
+// add adds a box, whose numbers are in the format of o, if it is finite and inside the image.
 func (w *worker) add(o *options, a, b, c, d, score float32, class, order int) {
 	if !(score <= math.MaxFloat32) {
 		return
 	}
 	box := corners(o.boxes, a, b, c, d)
 	if sum := box[0] - box[0] + (box[1] - box[1]) + (box[2] - box[2]) + (box[3] - box[3]); sum != 0 {
-		return // NaN: one of them is not finite.
+		return // one of them is not finite
 	}
 	if _, ok := w.place.move(&box); !ok {
 		return
@@ -44,7 +44,7 @@ func (w *worker) add(o *options, a, b, c, d, score float32, class, order int) {
 	w.list = append(w.list, candidate{box, area, score, int32(class), int32(order)})
 }
 
-// corners gives left, top, right and bottom.
+// corners returns left, top, right and bottom.
 func corners(f boxFormat, a, b, c, d float32) [4]float32 {
 	switch f {
 	case xywh:
@@ -56,7 +56,7 @@ func corners(f boxFormat, a, b, c, d float32) [4]float32 {
 	}
 }
 
-// cut sorts the candidates, best first, and keeps as many as are allowed.
+// cut sorts the candidates by descending score and keeps the best maxCandidates.
 func (w *worker) cut(o *options) {
 	slices.SortFunc(w.list, better)
 	w.list = w.list[:min(len(w.list), o.maxCandidates)]

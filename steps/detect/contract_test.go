@@ -23,11 +23,11 @@ func i32(dims []int64, v ...int32) steptest.Value {
 	return out
 }
 
-// rows are predictions of YOLO v5 with one class.
+// rows returns predictions of YOLO v5 with one class.
 func rows(v ...float32) steptest.Value { return steptest.F32([]int64{1, int64(len(v) / 6), 6}, v...) }
 
-// answer is that of one row with two places.
-func answer(boxes, scores []float32, classes []int32, count int32) []steptest.Value {
+// outputs returns the outputs of one row with two elements.
+func outputs(boxes, scores []float32, classes []int32, count int32) []steptest.Value {
 	n := int64(len(scores))
 	return []steptest.Value{
 		steptest.F32([]int64{1, n, 4}, boxes...), steptest.F32([]int64{1, n}, scores...),
@@ -41,8 +41,8 @@ func TestContract(t *testing.T) {
 	params := map[string]string{"format": "yolov5", "geometry": "true", "max_detections": "2"}
 	geometry := func(v ...float32) steptest.Value { return steptest.F32([]int64{1, 6}, v...) }
 	straight := geometry(0.5, 0.5, 0, 4, 32, 24)
-	none := answer(make([]float32, 8), []float32{0, 0}, []int32{-1, -1}, 0)
-	one := answer([]float32{8, 0, 24, 16, 0, 0, 0, 0}, []float32{0.5, 0}, []int32{0, -1}, 1)
+	none := outputs(make([]float32, 8), []float32{0, 0}, []int32{-1, -1}, 0)
+	one := outputs([]float32{8, 0, 24, 16, 0, 0, 0, 0}, []float32{0.5, 0}, []int32{0, -1}, 1)
 	with := func(g steptest.Value, v ...float32) []steptest.Value { return []steptest.Value{rows(v...), g} }
 	steptest.Run(
 		t, detect.NewFactory(),
@@ -50,11 +50,11 @@ func TestContract(t *testing.T) {
 			{Inputs: with(straight, 8, 8, 8, 8, 0.5, 1, 8, 9, 8, 8, 0.5, 0.9), Want: one},
 			{Inputs: with(straight, 8, 8, 8, 8, 0.5, nan, 8, 9, nan, 8, 0.5, 0.9), Want: none},
 			{Inputs: with(straight, 8, 8, 8, 8, 0.5, inf, 8, 9, 3, 8, nan, 0.9), Want: none},
-			{Inputs: with(straight, -9, 8, 8, 8, 0.5, 1, 8, inf, 3, 8, 1, 1), Want: none},  // Outside.
-			{Inputs: with(straight, 8, 2, 8, 4, 0.5, 1, 8, 9, 8, 8, 0.2, 0.9), Want: none}, // In the padding.
+			{Inputs: with(straight, -9, 8, 8, 8, 0.5, 1, 8, inf, 3, 8, 1, 1), Want: none},  // outside
+			{Inputs: with(straight, 8, 2, 8, 4, 0.5, 1, 8, 9, 8, 8, 0.2, 0.9), Want: none}, // in the padding
 			{
 				Inputs: with(straight, 0, 8, 8, 80, 0.5, 1, 0, 8, 8, 80, 0, 0.9),
-				Want:   answer([]float32{0, 0, 8, 24, 0, 0, 0, 0}, []float32{0.5, 0}, []int32{0, -1}, 1),
+				Want:   outputs([]float32{0, 0, 8, 24, 0, 0, 0, 0}, []float32{0.5, 0}, []int32{0, -1}, 1),
 			},
 			{Inputs: with(geometry(0, 1, 0, 0, 1, 1), make([]float32, 12)...), WantErr: "input 'geometry': expected scales above 0"},
 			{Inputs: with(geometry(1, 1, nan, 0, 1, 1), make([]float32, 12)...), WantErr: "input 'geometry': expected scales above 0"},
@@ -101,7 +101,7 @@ func TestContract(t *testing.T) {
 			Requests: []steptest.Request{
 				{
 					Inputs: []steptest.Value{steptest.F32([]int64{1, 1, 1, 1, 6}, 0, 0, 0, 0, 90, 90)},
-					Want:   answer([]float32{2, 2, 6, 6}, []float32{1}, []int32{0}, 1),
+					Want:   outputs([]float32{2, 2, 6, 6}, []float32{1}, []int32{0}, 1),
 				},
 				{
 					Inputs:  []steptest.Value{steptest.F32([]int64{1, 2, 1, 1, 6}, make([]float32, 12)...)},

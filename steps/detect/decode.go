@@ -10,11 +10,11 @@ import (
 
 // part is one row of an input.
 type part struct {
-	dims [4]int // Without the batch dimension.
+	dims [4]int // without the batch dimension
 	data []float32
 }
 
-// row is the given row of an input.
+// row returns one row of an input.
 func (s *step) row(b *backends.Batch, port, row int) part {
 	in := &b.In[port]
 	shape := in.Shape
@@ -46,7 +46,7 @@ func (s *step) decode(w *worker, b *backends.Batch, row int) error {
 	}
 }
 
-// classes checks how many classes there are: n numbers less those that are none.
+// classes returns the number of classes: n numbers less none that are not scores.
 func (s *step) classes(input string, n, none int) (int, error) {
 	c := n - none
 	switch {
@@ -58,7 +58,7 @@ func (s *step) classes(input string, n, none int) (int, error) {
 	return c, nil
 }
 
-// plain are boxes with a score for each class.
+// plain decodes boxes with a score per class.
 func (s *step) plain(w *worker, boxes, scores part) error {
 	name, none := "scores", 0
 	if s.format == formatDETR {
@@ -89,7 +89,8 @@ func (s *step) plain(w *worker, boxes, scores part) error {
 	return nil
 }
 
-// scored adds a box for its best class, or for each that scores enough.
+// scored adds a box for its best class, or for each class above the threshold. order is its index in
+// the input.
 func (s *step) scored(w *worker, box []float32, object float32, scores []float32, order int) {
 	_ = box[3]
 	if s.multi {
@@ -111,7 +112,7 @@ func (s *step) scored(w *worker, box []float32, object float32, scores []float32
 	}
 }
 
-// v5 are rows of a box, its objectness and a score for each class.
+// v5 decodes rows of a box, its objectness and a score per class.
 func (s *step) v5(w *worker, p part) error {
 	n, c := p.dims[0], p.dims[1]
 	if _, err := s.classes("predictions", c, 5); err != nil {
@@ -125,7 +126,7 @@ func (s *step) v5(w *worker, p part) error {
 	return nil
 }
 
-// v8 are columns of a box and a score for each class.
+// v8 decodes columns of a box and a score per class.
 func (s *step) v8(w *worker, p part) error {
 	n := p.dims[1]
 	classes, err := s.classes("predictions", p.dims[0], 4)
@@ -152,7 +153,7 @@ func (s *step) v8(w *worker, p part) error {
 	return nil
 }
 
-// top finds the best class of each of n columns, where it is above lowest.
+// top finds the best class of each of n columns, if its score is above lowest.
 func (w *worker) top(scores []float32, n, classes int, lowest float32) {
 	w.best, w.class = sized(w.best, n), sized(w.class, n)
 	for i := range w.best {
@@ -167,7 +168,7 @@ func (w *worker) top(scores []float32, n, classes int, lowest float32) {
 	}
 }
 
-// sized is a slice of n elements, whatever they hold.
+// sized returns s with n elements, grown if needed. The contents are unspecified.
 func sized[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
@@ -175,7 +176,7 @@ func sized[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// softmax puts the probabilities of scores into best.
+// softmax writes the probabilities of scores to w.best.
 func (w *worker) softmax(scores []float32) {
 	w.best = sized(w.best, len(scores))
 	top := float32(math.Inf(-1))
@@ -193,7 +194,7 @@ func (w *worker) softmax(scores []float32) {
 	}
 }
 
-// sigmoids puts the probabilities of those scores that matter into best.
+// sigmoids writes the probabilities of scores to w.best, -Inf for those below the threshold.
 func (s *step) sigmoids(w *worker, scores []float32) {
 	w.best = sized(w.best, len(scores))
 	for i, v := range scores {

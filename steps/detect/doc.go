@@ -1,19 +1,22 @@
-// Package detect holds the step detect, which makes a detector's raw outputs a list of
-// boxes: it decodes them, drops what scores too little or overlaps what scores more,
-// and takes the boxes to the pixels of the picture.
+// Package detect holds the step detect, which converts the raw outputs of a detector to a list of
+// boxes: it decodes them, drops boxes of low scores, suppresses boxes that overlap a better
+// one, and maps the rest to pixels of the image.
 //
-// Map of the package:
+// For example, YOLO v8 has 84 numbers for each of 8400 boxes of an input of 640 x 640 pixels:
+// centre, size and 80 class scores. The step returns those above score_threshold after
+// suppression, as left, top, right and bottom in pixels of the original image.
 //
-//	factory.go     what the step is called, takes and gives; examples.go the reference page's
-//	options.go     its parameters, parsed and checked once at load
+// Where things are:
+//
+//	factory.go     the declaration; examples.go the examples of the reference page
+//	options.go     the parameters, parsed and checked when the model is loaded
 //	step.go        one batch
-//	place.go       from the model's pixels to the picture's
-//	candidates.go  the boxes that score enough
-//	decode.go      the formats' boxes and scores; raw.go those of YOLO v5 before decoding
+//	place.go       from the model's coordinates to the image's
+//	candidates.go  the boxes above the threshold
+//	decode.go      boxes and scores of each format; raw.go the undecoded heads of YOLO v5
 //	suppress.go    non-maximum suppression
 //	output.go      the output tensors
 //
-// Numbers that are not finite: a score that is NaN never counts, and a box with a
-// coordinate, or a best score, that is NaN or infinite is left out. Boxes whose edges
-// are the wrong way round have no area and overlap nothing.
+// A NaN score is ignored. A box is dropped if a coordinate or its best score is NaN or infinite.
+// A box whose right edge is left of its left edge has no area and overlaps nothing.
 package detect

@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// FuzzDetect asks that whatever the numbers, boxes are finite, inside the picture and
-// in the order of their scores.
+// FuzzDetect checks that for any numbers the boxes are finite, inside the image and in the order of
+// their scores.
 func FuzzDetect(f *testing.F) {
 	for i := range 40 {
 		f.Add([]byte("\x00\x00\x80\x3f\x00\x00\x80\x40\x00\x00\xc0\x7f\x00\x00\x80\x7f\xcd\xcc\xcc\x3e\x00\x00\x80\x3f"), uint8(i))
@@ -57,7 +57,7 @@ func falls(scores []float32) bool {
 	return true
 }
 
-// inputsOf makes one row of a format's inputs, with two classes.
+// inputsOf returns one row of the inputs of a format, with two classes.
 func inputsOf(format string, data []byte) ([]array, bool) {
 	n := len(data) / 4 / 7
 	if n == 0 || n > 64 {

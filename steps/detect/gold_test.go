@@ -28,7 +28,7 @@ type array struct {
 type gold struct {
 	Params                 map[string]string
 	Inputs                 []array
-	Boxes, Scores, Classes []array // By row.
+	Boxes, Scores, Classes []array // by row
 }
 
 func readGold(t *testing.T) []gold {
@@ -69,7 +69,7 @@ func newStep(tb testing.TB, params map[string]string, maxBatch int) (steps.Step,
 	return f.New(&steps.Settings{Model: "m", MaxBatch: maxBatch, Params: resolved})
 }
 
-// batch has one request to a row.
+// batch has one request per row.
 func batch(tb testing.TB, alloc tensor.Allocator, inputs []array) *backends.Batch {
 	tb.Helper()
 	b := &backends.Batch{Rows: int(inputs[0].Dims[0]), Out: make([]tensor.Tensor, 5), Allocator: alloc}
@@ -118,7 +118,7 @@ func TestGold(t *testing.T) {
 	}
 }
 
-// checkRow compares a row's boxes, and asks that nothing follows them.
+// checkRow compares the boxes of a row, and checks that the elements after them are empty.
 func checkRow(t *testing.T, b *backends.Batch, row int, g *gold) {
 	t.Helper()
 	places := int(b.Out[1].Shape.Dim(1))

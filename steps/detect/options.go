@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// auto leaves a parameter to the format.
+// auto is the value of a parameter that depends on the format.
 const auto = "auto"
 
 // options are the step's parameters.
@@ -22,7 +22,7 @@ type options struct {
 	width, height                int
 	geometry                     bool
 	score                        float32
-	logit                        float32 // What a sigmoid takes to a little less than score.
+	logit                        float32 // a little below the number whose sigmoid is score
 	multi                        bool
 	nms                          string
 	agnostic                     bool
@@ -31,7 +31,7 @@ type options struct {
 	rows                         bool
 }
 
-// boxFormat says what a box's four numbers are.
+// boxFormat is the meaning of the four numbers of a box.
 type boxFormat uint8
 
 const (
@@ -43,7 +43,7 @@ const (
 // level is one head of YOLO v5.
 type level struct {
 	stride  float32
-	anchors []float32 // Width and height of each.
+	anchors []float32 // width and height of each, in pixels
 }
 
 func parse(s *steps.Settings) (*options, error) {
@@ -89,7 +89,7 @@ func either(yes bool, a, b string) string {
 	return b
 }
 
-// numbers reads the numbers.
+// numbers reads the numeric parameters.
 func (o *options) numbers(s *steps.Settings) error {
 	for key, n := range map[string]*int{"width": &o.width, "height": &o.height, "max_candidates": &o.maxCandidates, "max_detections": &o.maxDetections} {
 		lowest := 0
@@ -119,10 +119,10 @@ func (o *options) numbers(s *steps.Settings) error {
 	return nil
 }
 
-// mostBoxes bounds the numbers of boxes, and pixels of a side.
+// mostBoxes is the largest number of boxes, and of pixels of a side.
 const mostBoxes = 1 << 20
 
-// lowestLogit is a little below the number that a sigmoid takes to p.
+// lowestLogit returns a number a little below the one whose sigmoid is p.
 func lowestLogit(p float64) float32 {
 	switch {
 	case p <= 0:

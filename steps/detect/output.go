@@ -3,12 +3,10 @@ package detect
 import (
 	"github.com/tutti-server/tutti/backends"
 	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/steps"
 )
 
-// nobody is the label of no box.
-var nobody = tensor.AppendBytes(nil, "")
-
-// places is how many boxes each row of the outputs has.
+// places returns the number of boxes per row of the outputs.
 func (s *step) places(w *worker) int {
 	if !s.rows {
 		return s.maxDetections
@@ -20,7 +18,7 @@ func (s *step) places(w *worker) int {
 	return most
 }
 
-// shape puts the batch dimension before the others.
+// shape adds the batch dimension to dims.
 func (s *step) shape(b *backends.Batch, dims tensor.Shape) tensor.Shape {
 	if s.batched {
 		return dims.Prepend(int64(b.Rows))
@@ -56,10 +54,10 @@ func (s *step) write(b *backends.Batch, w *worker) error {
 		fill(toBoxes[4*n*row:][:4*n], toScores[n*row:][:n], toClasses[n*row:][:n], w.found[start:end])
 		start = end
 	}
-	return s.label(b, each, toClasses)
+	return steps.WriteLabels(b, outLabels, each, s.labels, toClasses)
 }
 
-// fill writes the boxes of one row, and nothing after them.
+// fill writes the boxes of one row, and class -1 after them.
 func fill(boxes, scores []float32, classes []int32, found []candidate) {
 	for i := range found {
 		c := &found[i]
@@ -71,32 +69,4 @@ func fill(boxes, scores []float32, classes []int32, found []candidate) {
 	for i := range classes[len(found):] {
 		classes[len(found)+i] = -1
 	}
-}
-
-// label writes the labels of the classes.
-func (s *step) label(b *backends.Batch, shape tensor.Shape, classes []int32) error {
-	if s.labels == nil {
-		return nil
-	}
-	n := 0
-	for _, class := range classes {
-		n += len(s.of(class))
-	}
-	out, err := b.AllocBytes(outLabels, shape, n)
-	if err != nil {
-		return err
-	}
-	dst := out.Bytes()
-	for _, class := range classes {
-		dst = dst[copy(dst, s.of(class)):]
-	}
-	return nil
-}
-
-// of is the label of a class.
-func (s *step) of(class int32) []byte {
-	if class < 0 {
-		return nobody
-	}
-	return s.labels[class]
 }

@@ -6,21 +6,21 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// place takes boxes of the model's coordinates to those of the outputs.
+// place maps boxes from the coordinates of the model to those of the outputs.
 type place struct {
-	unitX, unitY   float64 // Pixels of the model's input to a unit of its boxes.
+	unitX, unitY   float64 // pixels of the model's input per unit of its boxes
 	scaleX, scaleY float64
 	offX, offY     float64
-	width, height  float64 // Boxes end here; 0: nowhere.
+	width, height  float64 // limits of the boxes; 0 for none
 }
 
-// place is that of a row whose geometry is given, or nil.
+// place returns the mapping of a row. g is its geometry, or nil.
 func (o *options) place(g []float32) (place, error) {
 	p := place{unitX: 1, unitY: 1, scaleX: 1, scaleY: 1, width: float64(o.width), height: float64(o.height)}
 	switch {
 	case o.normalized && o.width > 0:
 		p.unitX, p.unitY = p.width, p.height
-	case o.normalized: // They stay parts of the picture.
+	case o.normalized: // boxes stay fractions of the image
 		p.width, p.height = 1, 1
 	}
 	if !o.geometry {
@@ -38,8 +38,7 @@ func (o *options) place(g []float32) (place, error) {
 	return p, nil
 }
 
-// move takes a box to its place and cuts it off at the edges; ok is false when
-// nothing of it is left.
+// move maps a box and cuts it off at the edges. ok is false if nothing is left of it.
 func (p *place) move(b *[4]float32) (out [4]float32, ok bool) {
 	x0, x1 := (float64(b[0])*p.unitX-p.offX)/p.scaleX, (float64(b[2])*p.unitX-p.offX)/p.scaleX
 	y0, y1 := (float64(b[1])*p.unitY-p.offY)/p.scaleY, (float64(b[3])*p.unitY-p.offY)/p.scaleY

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// raw are YOLO v5's heads: with s the sigmoid of a number, a box's centre is
-// (2s - 0.5 + cell) * stride and its size (2s)^2 * anchor.
+// raw decodes the heads of YOLO v5 (models/yolo.py, Detect.forward): with s the sigmoid of a number,
+// the centre of a box is (2s - 0.5 + cell) * stride and its size (2s)^2 * anchor, in pixels.
 func (s *step) raw(w *worker, b *backends.Batch, row int) error {
 	order := 0
 	for i := range s.levels {
@@ -54,7 +54,7 @@ func (s *step) cell(w *worker, l *level, from []float32, anchor, x, y, order int
 	s.scored(w, box[:], object, w.best, order)
 }
 
-// levelNames are the inputs' names, for errors.
+// levelNames returns the names of the inputs of the levels.
 func levelNames(n int) []string {
 	out := make([]string, n)
 	for i := range out {

@@ -13,8 +13,8 @@ import (
 type step struct {
 	options
 	batched bool
-	labels  [][]byte // Encoded BYTES elements.
-	names   []string // Of the levels' inputs.
+	labels  steps.Labels
+	names   []string // of the inputs of the levels
 	workers pool.Of[worker]
 }
 
@@ -36,7 +36,7 @@ func newStep(s *steps.Settings) (steps.Step, error) {
 
 // Run finds the boxes of each row.
 //
-// hot: no allocation but the outputs' once the scratch has grown.
+// hot: once the scratch has grown, only the outputs are allocated.
 func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	w := s.workers.Get()
 	defer s.workers.Put(w)

@@ -2,7 +2,7 @@ package detect
 
 import "math"
 
-// suppress appends what is left of the candidates, best first, to found.
+// suppress appends the candidates that remain, best first, to found.
 func (w *worker) suppress(o *options) {
 	w.cut(o)
 	switch o.nms {
@@ -15,7 +15,7 @@ func (w *worker) suppress(o *options) {
 	}
 }
 
-// hard drops each candidate that overlaps a better one that was not dropped.
+// hard drops each candidate that overlaps a better one that is not dropped, as torchvision.ops.nms does.
 func (w *worker) hard(o *options) {
 	first := len(w.found)
 next:
@@ -35,8 +35,7 @@ next:
 	}
 }
 
-// lower takes the best candidate and lowers the scores of those that overlap it, over
-// and over.
+// lower repeatedly selects the best candidate and lowers the scores of those that overlap it (Soft-NMS).
 func (w *worker) lower(o *options) {
 	list := w.list
 	for n := 0; n < o.maxDetections && len(list) > 0; n++ {
@@ -53,7 +52,7 @@ func (w *worker) lower(o *options) {
 	}
 }
 
-// lowered drops those of the list whose score becomes too low.
+// lowered lowers the scores of list and drops candidates below the soft threshold.
 func lowered(o *options, best *candidate, list []candidate) []candidate {
 	left := list[:0]
 	for i := range list {
@@ -68,7 +67,7 @@ func lowered(o *options, best *candidate, list []candidate) []candidate {
 	return left
 }
 
-// factor lowers a score by the overlap with a better box.
+// factor returns the factor on a score for the overlap with a better box.
 func (o *options) factor(iou float32) float32 {
 	switch {
 	case o.nms == "gaussian":
@@ -80,7 +79,7 @@ func (o *options) factor(iou float32) float32 {
 	}
 }
 
-// overlap is the area that two boxes share, divided by the one that they cover.
+// overlap returns the intersection over union of two boxes.
 func overlap(a, b *candidate) float32 {
 	w := min(a.box[2], b.box[2]) - max(a.box[0], b.box[0])
 	h := min(a.box[3], b.box[3]) - max(a.box[1], b.box[1])

@@ -11,7 +11,7 @@ import (
 
 var nan = float32(math.NaN())
 
-// BenchmarkPeer encodes a smooth picture of 640 x 480 in every format.
+// BenchmarkPeer encodes a smooth image of 640 x 480 in every format.
 func BenchmarkPeer(b *testing.B) {
 	const w, h = 640, 480
 	in, err := tensor.New(tensor.NewPool(), tensor.Uint8, tensor.Of(1, h, w, 3))

@@ -72,7 +72,7 @@ func encoded(tb testing.TB, params map[string]string, dtype tensor.DType, shape 
 	return files, errs
 }
 
-// noise is a picture with edges, runs and noise.
+// noise is an image with edges, runs and noise.
 func noise(w, h, ch int) []byte {
 	r := rand.New(rand.NewPCG(uint64(w), uint64(h)))
 	out := make([]byte, w*h*ch)
@@ -85,7 +85,7 @@ func noise(w, h, ch int) []byte {
 	return out
 }
 
-// TestLossless decodes what was encoded.
+// TestLossless checks that decoding returns the encoded samples.
 func TestLossless(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"png", "webp"} {
@@ -124,7 +124,7 @@ func check(t *testing.T, file, want []byte, w, ch int) {
 	}
 }
 
-// TestLayouts gives the same picture in every form.
+// TestLayouts encodes the same image in every layout.
 func TestLayouts(t *testing.T) {
 	t.Parallel()
 	const w, h = 9, 7
@@ -149,7 +149,7 @@ func TestLayouts(t *testing.T) {
 	check(t, files[0], want, w, 3)
 }
 
-// TestQuality checks that JPEG comes close, and closer with a better quality.
+// TestQuality checks that JPEG files are close to the image, and larger with a higher quality.
 func TestQuality(t *testing.T) {
 	t.Parallel()
 	const w, h = 64, 48
@@ -180,7 +180,7 @@ func TestQuality(t *testing.T) {
 	}
 }
 
-// TestRefused covers inputs and parameters that are no image.
+// TestRefused covers bad inputs and parameters.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	nan := []byte{0, 0, 0xc0, 0x7f}

@@ -1,5 +1,4 @@
-// Package encode holds the step encode_image: an image tensor in, the bytes of an image
-// file out.
+// Package encode holds the step encode_image, which encodes image tensors as files.
 package encode
 
 import (
@@ -15,23 +14,22 @@ const (
 
 // NewFactory declares the step encode_image.
 //
-// Input image is UINT8 or FP32, [H,W,C] or [C,H,W] with C of 1, 3 or 4 as the colour
-// says. FP32 samples are multiplied by scale, rounded to the nearest and limited to 0
-// to 255. Output file is BYTES [1]: a JPEG of 4:2:0 chroma, a PNG or a lossless WebP.
-// A sample that is no finite number, an empty image and one larger than the limits
-// fail their own request with an invalid-argument error.
+// Input image is UINT8 or FP32, [H,W,C] or [C,H,W], where C is 1 for gray, 3 for rgb and 4 for
+// rgba. FP32 samples are multiplied by scale, rounded to the nearest integer and clamped to 0
+// to 255. Output file is BYTES [1]: a JPEG with 4:2:0 chroma, a PNG or a lossless WebP. A
+// sample that is not finite fails its own request with an invalid-argument error; an empty
+// image or one beyond the limits fails the batch.
 func NewFactory() steps.Factory {
 	return steps.Factory{
 		Name: "encode_image",
-		Doc: "Encodes an image tensor of any size as a JPEG, PNG or WebP file. WebP is lossless: " +
-			"there is no lossy encoder for it.",
+		Doc:  "Encodes an image tensor of any size as a JPEG, PNG or WebP file. WebP is always lossless.",
 		Params: []steps.Param{
 			{Key: "format", Doc: "Format of the file.", Default: "jpeg", Values: []string{"jpeg", "png", "webp"}},
 			{Key: "quality", Doc: "Quality of JPEG, from 1 to 100.", Default: "75"},
-			{Key: "color", Doc: "What the channels are; rgba is not for JPEG.", Default: "rgb", Values: []string{"rgb", "gray", "rgba"}},
+			{Key: "color", Doc: "Colour space of the channels; JPEG does not support rgba.", Default: "rgb", Values: []string{"rgb", "gray", "rgba"}},
 			{Key: "layout", Doc: "Order of the input's dimensions.", Default: "nhwc", Values: []string{"nchw", "nhwc"}},
 			{Key: "dtype", Doc: "Type of the input.", Default: "uint8", Values: []string{"uint8", "fp32"}},
-			{Key: "scale", Doc: "Factor on FP32 samples, after which they are rounded and limited to 0 to 255.", Default: "255"},
+			{Key: "scale", Doc: "Factor on FP32 samples, which are then rounded and clamped to 0 to 255.", Default: "255"},
 			{Key: "max_pixels", Doc: "Largest image accepted, width times height.", Default: "67108864"},
 		},
 		Examples: []steps.Example{{

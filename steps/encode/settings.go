@@ -11,7 +11,7 @@ type options struct {
 	format    string
 	quality   int
 	channels  int
-	planes    bool // Channels first.
+	planes    bool // NCHW: channels first
 	float     bool
 	scale     float32
 	maxPixels int64
@@ -46,7 +46,7 @@ func parse(s *steps.Settings) (*options, error) {
 	return o, err
 }
 
-// maxSide is the longest side that the format can hold.
+// maxSide returns the longest side that the format can hold, in pixels.
 func (o *options) maxSide() int64 {
 	switch o.format {
 	case "jpeg":

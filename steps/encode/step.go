@@ -47,7 +47,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 		wk.out.Reset()
 		if err := s.one(wk, in, row*n, h, w); err != nil {
 			wk.out.Reset()
-			b.Fail(row, refuse(b, row, err))
+			b.Fail(row, steps.InputError(b, inputName, row, err))
 		}
 		wk.files = tensor.AppendBytes(wk.files, wk.out.Bytes())
 	}
@@ -63,7 +63,8 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// size reads height and width, which all rows share, and refuses what cannot be a file.
+// size returns height and width, which all rows share. It returns an error for sizes that the
+// format or the limits do not allow.
 func (s *step) size(shape tensor.Shape) (h, w int, err error) {
 	at := shape.Rank() - 3
 	if s.planes {
@@ -82,7 +83,7 @@ func (s *step) size(shape tensor.Shape) (h, w int, err error) {
 	return int(y), int(x), nil
 }
 
-// one encodes the row whose samples start at first.
+// one encodes the row whose samples start at element first.
 func (s *step) one(wk *worker, in *tensor.Tensor, first, h, w int) error {
 	n := h * w * s.channels
 	var samples []byte
@@ -98,18 +99,7 @@ func (s *step) one(wk *worker, in *tensor.Tensor, first, h, w int) error {
 	return wk.encode(&s.options, samples, h, w)
 }
 
-// refuse names the input, and the row where its request has several.
-func refuse(b *backends.Batch, row int, err error) error {
-	place := ""
-	for i := range b.Requests {
-		if r := &b.Requests[i]; r.Rows > 1 && row >= r.First && row < r.First+r.Rows {
-			place = fmt.Sprintf(" row %d", row-r.First)
-		}
-	}
-	return status.Errorf(status.InvalidArg, "input '%s'%s: %w", inputName, place, err)
-}
-
-// worker is the scratch of one batch in progress.
+// worker is the scratch memory of one batch in progress.
 type worker struct {
 	out     bytes.Buffer
 	files   []byte

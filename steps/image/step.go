@@ -87,7 +87,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 				return ctx.Err()
 			}
 			o.row(row).clear() // the memory may hold samples of an earlier request
-			b.Fail(row, refuse(b, row, err))
+			b.Fail(row, steps.InputError(b, inputName, row, err))
 		}
 	}
 	return nil
@@ -237,15 +237,4 @@ func (w *worker) forget() {
 	w.resizer.Src.Set(nil, raster.RGB)
 	w.given.Pix, w.target.dst = nil, nil
 	w.decoder.Forget()
-}
-
-// refuse adds the name of the input to err, and the row where its request has several.
-func refuse(b *backends.Batch, row int, err error) error {
-	place := ""
-	for i := range b.Requests {
-		if r := &b.Requests[i]; r.Rows > 1 && row >= r.First && row < r.First+r.Rows {
-			place = fmt.Sprintf(" row %d", row-r.First)
-		}
-	}
-	return status.Errorf(status.InvalidArg, "input '%s'%s: %w", inputName, place, err)
 }

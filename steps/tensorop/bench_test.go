@@ -8,9 +8,8 @@ import (
 	"github.com/tutti-server/tutti/steps/steptest"
 )
 
-// BenchmarkPeer has the cases of bench/peers/steps/tensorop.py: batches of what stands
-// around models, such as embeddings of 384 numbers, scores of 1000 classes and small
-// pictures.
+// BenchmarkPeer has the cases of bench/peers/steps/tensorop.py: batches of data around
+// models, for example embeddings of 384 numbers, scores of 1000 classes and small images.
 func BenchmarkPeer(b *testing.B) {
 	const rows = 8
 	embedding, weights := port("A", tensor.FP32, 384), port("B", tensor.FP32, 384)

@@ -1,6 +1,6 @@
 //go:build !race
 
-// Under the race detector pools drop what they are given at random.
+// Under the race detector pools drop values at random.
 
 package tensorop_test
 

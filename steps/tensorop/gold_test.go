@@ -50,8 +50,8 @@ func readGold(t *testing.T) []goldCase {
 	return cases
 }
 
-// TestGold holds every operation to numpy: with dims that are known at load, and with
-// dims that are not.
+// TestGold compares every operation with numpy, with dims that are known at load and with variable
+// dims.
 func TestGold(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
@@ -76,7 +76,7 @@ func TestGold(t *testing.T) {
 	}
 }
 
-// makeStep makes a step of declared inputs, with its signature.
+// makeStep returns a step of declared inputs, and its signature.
 func makeStep(params map[string]string, maxBatch int, in []config.Port) (steps.Step, *config.Signature, error) {
 	f := tensorop.NewFactory()
 	all, err := f.Resolve(params)
@@ -153,8 +153,8 @@ func runGold(t *testing.T, c *goldCase, open bool) ([]goldTensor, error) {
 	return out, nil
 }
 
-// differs says how got is not want: in type or shape, in bits where near is 0 (0 has two
-// signs, and what is no number many forms), else by more than near of the number.
+// differs describes how got differs from want: in type or shape, in bits where near is 0 (but for the
+// sign of 0 and the bits of NaN), else by more than near relative to the number.
 func differs(want, got *goldTensor, near float64) string {
 	if want.DType != got.DType || !slices.Equal(want.Dims, got.Dims) || len(want.Data) != len(got.Data) {
 		return fmt.Sprintf("is %s %v of %d bytes, want %s %v of %d", got.DType, got.Dims, len(got.Data), want.DType, want.Dims, len(want.Data))
@@ -179,7 +179,7 @@ func differs(want, got *goldTensor, near float64) string {
 	return ""
 }
 
-// number reads a floating-point number.
+// number parses a floating-point number.
 func number(d tensor.DType, data []byte) float64 {
 	var bits uint64
 	for i, v := range data {

@@ -200,7 +200,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// batch makes a batch of inputs of a model, and what runs the step on it.
+// batch returns a function that runs the step of a model on a batch of inputs.
 func batch(tb testing.TB, p map[string]string, rows int, in ...config.Port) func() {
 	tb.Helper()
 	step, sig, err := makeStep(p, rows, in)
@@ -227,7 +227,7 @@ func batch(tb testing.TB, p map[string]string, rows int, in ...config.Port) func
 	}
 }
 
-// fill gives elements from 1 to 4, but 0 and 1 to BOOL.
+// fill sets elements to numbers from 1 to 4, of BOOL to 0 and 1.
 func fill(x *tensor.Tensor) {
 	for i := range int(x.Shape.Elements()) {
 		v := 1 + i%4
@@ -248,8 +248,8 @@ func fill(x *tensor.Tensor) {
 	}
 }
 
-// FuzzShapes runs an operation of any parameters on inputs of any shape: no outcome but
-// an error or outputs as declared.
+// FuzzShapes runs operations of any parameters on inputs of any shape. The result must be an error or
+// outputs as declared.
 func FuzzShapes(f *testing.F) {
 	f.Add(uint8(0), uint8(4), []byte{2, 3, 4}, []byte{3, 1}, []byte("abcdefgh"), "1", "-1, 2", "0:1, ...")
 	f.Add(uint8(30), uint8(10), []byte{0, 3}, []byte{}, []byte{0xff, 0x80}, "-1", "1,0", "::-1, 2")
@@ -270,7 +270,7 @@ func FuzzShapes(f *testing.F) {
 	})
 }
 
-// fuzzOne leaves out parameters until the step can be made, or cannot.
+// fuzzOne removes parameters until the step can be made.
 func fuzzOne(t *testing.T, p map[string]string, kind uint8, shapes [][]byte, data []byte) {
 	t.Helper()
 	for key := range p {
@@ -336,7 +336,7 @@ func fuzzRun(t *testing.T, p map[string]string, d tensor.DType, n, maxBatch int,
 	}
 }
 
-// FuzzConstant reads any value.
+// FuzzConstant parses arbitrary values.
 func FuzzConstant(f *testing.F) {
 	f.Add("[[1, 2], [3, 4]]", "INT8")
 	f.Add(`["a", []]`, "BYTES")

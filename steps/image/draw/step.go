@@ -20,7 +20,7 @@ import (
 type step struct {
 	options
 	batched bool
-	labels  [][]byte // encoded BYTES elements
+	labels  steps.Labels
 	opener  *image.Opener
 	workers pool.Of[worker]
 }

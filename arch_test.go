@@ -24,7 +24,8 @@ const module = "github.com/tutti-server/tutti"
 // there a package may also import those named before it. backends/bind
 // and its neighbours are what several backends share: none imports another.
 var layers = [][]string{
-	{"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pool", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1", "table"},
+	{"steps/image/kernels", "steps/image/raster", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
+		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pool", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1", "table"},
 	{"core/config", "core/infer", "inspect", "simdev"},
 	{"backends", "cache", "trace"},
 	{"steps", "scheduler", "scheduler/device", "pipeline", "pipeline/plan", "backends/bind", "backends/dylib", "backends/shmipc", "runtimes", "cloud"},
@@ -232,6 +233,10 @@ func TestLayerRule(t *testing.T) {
 		{"backends/onnx", "backends/native", "sideways"},
 		{"backends/onnx", "backends/onnx/internal/api", ""},
 		{"steps/image", "steps/tokenize", "sideways"},
+		{"steps/image", "steps/image/decode", ""},
+		{"steps/image/decode", "steps/image/raster", ""},
+		{"steps/image/resize", "steps/image/decode", "sideways"},
+		{"steps/image/decode", "steps", "upward"},
 		{"steps/tokenize", "tokenizer", ""},
 		{"steps/tokenize", "tokenizer/onig", "only the tokenizer engine matches patterns"},
 		{"tokenizer", "tokenizer/onig", ""},

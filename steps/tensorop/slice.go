@@ -25,37 +25,13 @@ type slice struct {
 }
 
 func makeSlice(s *spec) error {
-	text := s.param("slice")
-	if text == "" {
-		return s.errorf("parameter 'slice' is needed, such as '0:2, ..., -1'")
-	}
-	v := &slice{batch: s.batch}
-	ellipsis := -1
-	for i, part := range strings.Split(text, ",") {
-		p, ok := parseSpan(strings.TrimSpace(part))
-		if !ok || p.ellipsis && ellipsis >= 0 {
-			return s.errorf("parameter 'slice' is '%s', expected start:stop:step, an index or one '...' for each axis", text)
-		}
-		if p.ellipsis {
-			ellipsis = i
-			continue
-		}
-		v.spans = append(v.spans, p)
-	}
-	rank := s.rank()
-	if len(v.spans) > rank {
-		return s.errorf("parameter 'slice' is '%s', expected at most %d axes", text, rank)
-	}
-	if ellipsis < 0 {
-		ellipsis = len(v.spans)
-	}
-	for len(v.spans) < rank {
-		v.spans = slices.Insert(v.spans, ellipsis, span{step: 1})
+	spans, err := s.spans()
+	if err != nil {
+		return err
 	}
 	var out []int64
-	for i, p := range v.spans {
-		d := s.in[0].Dims.Dim(i)
-		n := int64(-1)
+	for i, p := range spans {
+		n, d := int64(-1), s.in[0].Dims.Dim(i)
 		if d >= 0 {
 			_, count, ok := p.bounds(int(d))
 			if !ok {
@@ -68,10 +44,39 @@ func makeSlice(s *spec) error {
 		}
 	}
 	s.output(s.in[0].DType, tensor.Of(out...))
-	s.run = v
+	s.run = &slice{batch: s.batch, spans: spans}
 	return nil
 }
 
+// spans reads parameter "slice" as a span for each axis of the first input.
+func (s *spec) spans() ([]span, error) {
+	text, rank := s.param("slice"), s.rank()
+	if text == "" {
+		return nil, s.errorf("parameter 'slice' is needed, such as '0:2, ..., -1'")
+	}
+	var spans []span
+	ellipsis := -1
+	for i, part := range strings.Split(text, ",") {
+		p, ok := parseSpan(strings.TrimSpace(part))
+		switch {
+		case !ok || p.ellipsis && ellipsis >= 0:
+			return nil, s.errorf("parameter 'slice' is '%s', expected start:stop:step, an index or one '...' for each axis", text)
+		case p.ellipsis:
+			ellipsis = i
+		default:
+			spans = append(spans, p)
+		}
+	}
+	if len(spans) > rank {
+		return nil, s.errorf("parameter 'slice' is '%s', expected at most %d axes", text, rank)
+	}
+	if ellipsis < 0 {
+		ellipsis = len(spans)
+	}
+	return slices.Insert(spans, ellipsis, slices.Repeat([]span{{step: 1}}, rank-len(spans))...), nil
+}
+
+// parseSpan parses one element of parameter "slice". It reports false if the syntax is wrong.
 func parseSpan(text string) (span, bool) {
 	if text == "..." {
 		return span{ellipsis: true}, true

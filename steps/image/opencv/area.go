@@ -1,6 +1,10 @@
 package opencv
 
-import "math"
+import (
+	"math"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
 
 // boxes is Area with integer factors: the sum of the samples of a box, divided by their number.
 type boxes struct {
@@ -9,7 +13,7 @@ type boxes struct {
 
 func (b *boxes) run(j *Job, line []byte) {
 	nx, ny := whole(j.X.scale()), whole(j.Y.scale())
-	b.sums = sized(b.sums, len(line))
+	b.sums = raster.Sized(b.sums, len(line))
 	for i := range j.Y.N {
 		clear(b.sums)
 		for y := range ny {
@@ -107,7 +111,7 @@ func (t *shares) cell(i int, start, scale float64) {
 func (m *means) run(j *Job, line []byte) {
 	m.x.set(j.X)
 	m.y.set(j.Y)
-	m.row, m.sum = sized(m.row, len(line)), sized(m.sum, len(line))
+	m.row, m.sum = raster.Sized(m.row, len(line)), raster.Sized(m.sum, len(line))
 	in, list := -1, m.y.list
 	for i := range j.Y.N {
 		clear(m.sum)

@@ -1,6 +1,10 @@
 package opencv
 
-import "github.com/tutti-server/tutti/steps/image/kernels"
+import (
+	"github.com/tutti-server/tutti/steps/image/kernels"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
 
 // linear runs two passes with two weights. The first drops 4 bits, so that its results fit into 16.
 type linear struct {
@@ -10,7 +14,7 @@ type linear struct {
 
 func (l *linear) run(j *Job, x, y *taps, line []byte) {
 	for k := range l.rows {
-		l.rows[k], l.have[k] = sized(l.rows[k], len(line)+1), -1 // the vectors write one element more
+		l.rows[k], l.have[k] = raster.Sized(l.rows[k], len(line)+1), -1 // the vectors write one element more
 	}
 	for i := range j.Y.N {
 		a, b := l.row(j, x, y.row(i, 0)), l.row(j, x, y.row(i, 1))

@@ -1,6 +1,10 @@
 package opencv
 
-import "math"
+import (
+	"math"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
 
 // places has the index of the input pixel that each pixel of the output copies.
 type places struct {
@@ -22,7 +26,7 @@ func (p *places) set(s Span, channels int) {
 		return
 	}
 	p.span, p.channels = s, channels
-	p.at = sized(p.at, s.N)
+	p.at = raster.Sized(p.at, s.N)
 	for i := range p.at {
 		p.at[i] = int32(place(s, s.From+i) * channels)
 	}

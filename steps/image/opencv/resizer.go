@@ -1,6 +1,10 @@
 package opencv
 
-import "math"
+import (
+	"math"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
 
 // Sampling is an interpolation of cv2.resize.
 type Sampling uint8
@@ -67,7 +71,7 @@ const (
 
 // Run executes a job. Sizes must be at least 1.
 func (r *Resizer) Run(j *Job) {
-	r.line = sized(r.line, j.X.N*j.Channels)
+	r.line = raster.Sized(r.line, j.X.N*j.Channels)
 	switch j.method() {
 	case byPlaces:
 		r.places.run(j, r.line)
@@ -124,12 +128,4 @@ func whole(scale float64) int {
 		return 0
 	}
 	return int(n)
-}
-
-// sized returns s with n elements, grown if needed. The contents are unspecified.
-func sized[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
 }

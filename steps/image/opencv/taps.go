@@ -1,6 +1,10 @@
 package opencv
 
-import "math"
+import (
+	"math"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
 
 // tapKind is a kind of weights.
 type tapKind uint8
@@ -47,7 +51,7 @@ func (t *taps) set(kind tapKind, s Span, channels int) {
 		return
 	}
 	t.kind, t.span, t.channels, t.n = kind, s, channels, kind.count()
-	t.at, t.weights = sized(t.at, s.N), sized(t.weights, s.N*t.n)
+	t.at, t.weights = raster.Sized(t.at, s.N), raster.Sized(t.weights, s.N*t.n)
 	scale := s.scale()
 	for i := range s.N {
 		at, x := t.locate(s.From+i, scale)

@@ -1,6 +1,10 @@
 package opencv
 
-import "math"
+import (
+	"math"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
 
 // wide runs two passes with four or eight weights.
 type wide struct {
@@ -15,7 +19,7 @@ const bits = 22
 func (p *wide) run(j *Job, x, y *taps, line []byte) {
 	n := y.n
 	for k := range p.rows[:n] {
-		p.rows[k], p.have[k] = sized(p.rows[k], len(line)), -1
+		p.rows[k], p.have[k] = raster.Sized(p.rows[k], len(line)), -1
 	}
 	// OpenCV computes this much of a whole row eight samples at a time.
 	vectors := min(max(j.X.Out*j.Channels&^7-j.X.From*j.Channels, 0), len(line))
@@ -48,7 +52,7 @@ func (p *wide) row(j *Job, x *taps, y, n int) []int32 {
 // along is the first pass.
 func (p *wide) along(dst []int32, src []byte, x *taps) {
 	ch, n := x.channels, x.n
-	p.edge = sized(p.edge, n*ch)
+	p.edge = raster.Sized(p.edge, n*ch)
 	for i, at := range x.at {
 		in := p.edge
 		if i >= x.low && i < x.high {

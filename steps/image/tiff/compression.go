@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/image/ccitt"
 	"golang.org/x/image/tiff/lzw"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
 )
 
 // The compressions that are supported.
@@ -117,7 +119,7 @@ func (r *rows) open(h *Header, i, height int) error {
 		return err
 	}
 	r.raw, r.plain, r.reversed = raw, h.compression == compressNone, h.reversed
-	r.line = sized(r.line, h.rowBytes())
+	r.line = raster.Sized(r.line, h.rowBytes())
 	r.data.Reset(raw)
 	switch h.compression {
 	case compressGroup3, compressGroup4:
@@ -207,12 +209,4 @@ func (h *Header) segment(i, height int) ([]byte, error) {
 		end = min(end, at+int64(height)*int64(h.rowBytes()))
 	}
 	return file[at:end], nil
-}
-
-// sized returns s with n elements, grown if needed. The contents are unspecified.
-func sized[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	return s[:n]
 }

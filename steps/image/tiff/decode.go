@@ -1,6 +1,10 @@
 package tiff
 
-import "github.com/tutti-server/tutti/steps/image/jpeg"
+import (
+	"github.com/tutti-server/tutti/steps/image/jpeg"
+
+	"github.com/tutti-server/tutti/steps/image/raster"
+)
 
 // Decoder decodes one file at a time and keeps its memory for the next one. The zero value is ready for use. It is not
 // safe for concurrent use.
@@ -30,9 +34,9 @@ func (d *Decoder) Decode(h *Header, pix, alpha []byte, j *jpeg.Decoder) error {
 	for len(d.planes) < n {
 		d.planes = append(d.planes, rows{})
 	}
-	d.samples = sized(d.samples, h.segWidth*h.samples)
+	d.samples = raster.Sized(d.samples, h.segWidth*h.samples)
 	if h.predictor != predictNone {
-		d.tmp = sized(d.tmp, h.rowBytes())
+		d.tmp = raster.Sized(d.tmp, h.rowBytes())
 	}
 	dst := canvas{h: h, pix: pix, alpha: alpha, converter: &d.converter}
 	for y := range h.down {

@@ -72,7 +72,7 @@ func (s *step) Run(ctx context.Context, b *backends.Batch) error {
 	}
 	in := inputs{rest: b.In[0].Bytes(), rows: b.Rows}
 	if !s.files {
-		in.size = s.setShape(&w.given, b.In[0].Shape)
+		in.size = setShape(&w.given, b.In[0].Shape)
 	}
 	for row := range b.Rows {
 		if err := ctx.Err(); err != nil {
@@ -186,7 +186,7 @@ func (s *step) load(ctx context.Context, w *worker, data []byte) error {
 
 // setShape takes the size of the images from a tensor [H,W,C], or [B,H,W,C] with batches. It
 // returns the bytes of an image.
-func (s *step) setShape(p *raster.Pixels, shape tensor.Shape) int {
+func setShape(p *raster.Pixels, shape tensor.Shape) int {
 	at := shape.Rank() - 3
 	p.H, p.W, p.Channels = int(shape.Dim(at)), int(shape.Dim(at+1)), int(shape.Dim(at+2))
 	return p.H * p.W * p.Channels

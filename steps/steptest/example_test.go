@@ -11,6 +11,7 @@ import (
 // A test of a step passes its factory and a few cases to Run.
 func ExampleRun() {
 	test := func(t *testing.T) { // TestContract of the step's package
+		t.Helper()
 		steptest.Run(t, stringop.NewFactory(), steptest.Case{
 			Name: "lower", MaxBatch: 8, Params: map[string]string{"op": "lower"},
 			Requests: []steptest.Request{{

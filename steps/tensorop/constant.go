@@ -16,8 +16,8 @@ import (
 
 // NewConstantFactory returns the step "constant".
 //
-// Output OUTPUT is of any type and shape, the same for every row. Inputs are those that
-// config.pbtxt declares, by default INPUT of FP32 [-1]; only their number of rows counts.
+// Output OUTPUT has any type and shape, and the same value for every row. Inputs are those that
+// config.pbtxt declares, by default INPUT of FP32 [-1]; only their number of rows is used.
 func NewConstantFactory() steps.Factory {
 	return steps.Factory{
 		Name: "constant",
@@ -58,7 +58,7 @@ func constantSignature(s *steps.Settings) (*config.Signature, error) {
 	return &config.Signature{Inputs: in, Outputs: []config.Port{out}}, nil
 }
 
-// readConstant reads the value.
+// readConstant parses the parameters value and dtype.
 func readConstant(s *steps.Settings) (tensor.Tensor, error) {
 	of := &spec{operation: &operation{name: "constant"}, s: s}
 	d, err := of.dtype("dtype", tensor.Invalid)
@@ -92,7 +92,7 @@ func readConstant(s *steps.Settings) (tensor.Tensor, error) {
 	return of.constant(d, tensor.Of(dims...), texts)
 }
 
-// leaves appends the elements as texts.
+// leaves appends the elements of a JSON value as texts, row by row.
 func leaves(dst []string, tree any, dims []int64) ([]string, error) {
 	list, nested := tree.([]any)
 	if nested != (len(dims) > 0) || nested && int64(len(list)) != dims[0] {
@@ -117,7 +117,7 @@ func leaves(dst []string, tree any, dims []int64) ([]string, error) {
 	}
 }
 
-// constant makes a tensor of texts.
+// constant returns a tensor of elements that are given as texts.
 func (s *spec) constant(d tensor.DType, shape tensor.Shape, texts []string) (tensor.Tensor, error) {
 	if d == tensor.Bytes {
 		var data []byte
@@ -158,7 +158,7 @@ func newConstant(s *steps.Settings) (steps.Step, error) {
 	return &constant{s.MaxBatch > 0, value}, nil
 }
 
-// Run repeats the value.
+// Run repeats the value for each row.
 func (c *constant) Run(_ context.Context, b *backends.Batch) error {
 	shape, rows := c.value.Shape, 1
 	if c.batched {

@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// narrowed returns f as a float32 that rounds to a shorter type as f itself does: what
-// is cut off shows in the last bit.
+// narrowed rounds f to float32 "to odd": the last bit is 1 if bits are cut off. Rounding the result to
+// FP16 or BF16 then gives the same as rounding f.
 func narrowed(f float64) float32 {
 	n := float32(f)
 	wide, b := float64(n), math.Float32bits(n)
@@ -21,7 +21,7 @@ func narrowed(f float64) float32 {
 	}
 }
 
-// widen writes FP16 or BF16 elements as float32.
+// widen converts FP16 or BF16 elements to float32.
 func widen(dst []float32, src []uint16, d tensor.DType) {
 	dst = dst[:len(src)]
 	if d == tensor.BF16 {
@@ -35,7 +35,7 @@ func widen(dst []float32, src []uint16, d tensor.DType) {
 	}
 }
 
-// shorten writes float32 elements as FP16 or BF16.
+// shorten rounds float32 elements to FP16 or BF16.
 func shorten(dst []uint16, src []float32, d tensor.DType) {
 	dst = dst[:len(src)]
 	if d == tensor.BF16 {

@@ -125,8 +125,8 @@ func (g *gather) indices(m *moving, index *tensor.Tensor, rows, n int) {
 	}
 }
 
-// taking describes a gather: for each row and each of outer steps of the axes before, it
-// copies those of n units, of inner elements each, that the row's indices name.
+// taking describes a gather. The axis has n units of inner elements each. For each row, and for each of
+// outer iterations of the axes before, the units that the row's indices name are copied.
 type taking struct {
 	rows, outer, n, inner int
 	indices               []int

@@ -34,7 +34,7 @@ type spec struct {
 
 func (s *spec) param(key string) string { return s.s.Params[key] }
 
-// errorf names the operation and the model.
+// errorf returns an error that names the operation and the model.
 func (s *spec) errorf(format string, args ...any) error {
 	return fmt.Errorf("operation '%s' of model '%s': %w", s.name, s.s.Model, fmt.Errorf(format, args...))
 }
@@ -73,7 +73,7 @@ func (s *spec) dtype(key string, byDefault tensor.DType) (tensor.DType, error) {
 // rank returns the number of dimensions of a row of the first input.
 func (s *spec) rank() int { return s.in[0].Dims.Rank() }
 
-// axis reads parameter "axis" as one of rank axes, counted from the end when negative.
+// axis reads parameter "axis" as one of rank axes; a negative one counts from the end.
 func (s *spec) axis(rank, byDefault int) (int, error) {
 	text := s.param("axis")
 	if text == "" {
@@ -89,7 +89,7 @@ func (s *spec) axis(rank, byDefault int) (int, error) {
 	return n, nil
 }
 
-// ints reads parameter key as integers with commas between them, in brackets or not.
+// ints reads parameter key as integers separated by commas, for example "1, -1" or "[1, -1]".
 func (s *spec) ints(key string) ([]int, error) {
 	text := strings.TrimSpace(s.param(key))
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
@@ -109,7 +109,7 @@ func (s *spec) ints(key string) ([]int, error) {
 	return out, nil
 }
 
-// axes reads parameter key as different axes, each counted from the end when negative.
+// axes reads parameter key as different axes; negative ones count from the end.
 func (s *spec) axes(key string, rank int) ([]int, error) {
 	list, err := s.ints(key)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *spec) flag(key string) (bool, error) {
 	}
 }
 
-// same checks that inputs from the i-th on have the type of the first of them.
+// same returns an error unless all inputs from i on have the same type.
 func (s *spec) same(i int) error {
 	for _, p := range s.in[i:] {
 		if p.DType != s.in[i].DType {

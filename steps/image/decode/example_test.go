@@ -25,8 +25,8 @@ func ExampleDecoder_Decode() {
 	w, height := img.Size()
 	row := make([]byte, 3*w)
 	img.Row(row, 0)
-	fmt.Println(w, height, row)
-	// Output: 2 1 [0 0 255 255 0 0]
+	fmt.Printf("%d x %d: %d\n", w, height, row)
+	// Output: 2 x 1: [0 0 255 255 0 0]
 }
 
 // A file beyond a limit is refused by its header.

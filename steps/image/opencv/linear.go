@@ -2,7 +2,6 @@ package opencv
 
 import (
 	"github.com/tutti-server/tutti/steps/image/kernels"
-
 	"github.com/tutti-server/tutti/steps/image/raster"
 )
 

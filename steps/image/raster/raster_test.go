@@ -16,7 +16,7 @@ func ExampleRows() {
 	r.Set(&img, raster.Gray)
 	row := make([]byte, r.W*r.Channels())
 	r.Row(row, 0)
-	fmt.Println(row)
+	fmt.Printf("%d\n", row)
 	// Output: [76 29]
 }
 

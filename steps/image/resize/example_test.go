@@ -10,7 +10,7 @@ import (
 // printer is a Sink that prints the rows.
 type printer struct{}
 
-func (printer) Put(i int, row []byte) { fmt.Println(i, row) }
+func (printer) Put(i int, row []byte) { fmt.Printf("row %d: %d\n", i, row) }
 
 // A grey image of 4 x 2 pixels becomes 2 x 1: each output is the mean of a box.
 func ExampleResizer_Run() {
@@ -21,5 +21,5 @@ func ExampleResizer_Run() {
 		Filter: resize.Area, Part: resize.Rect{W: 4, H: 2}, To: printer{},
 		X: resize.Span{In: 4, Out: 2, N: 2}, Y: resize.Span{In: 2, Out: 1, N: 1},
 	})
-	// Output: 0 [15 150]
+	// Output: row 0: [15 150]
 }

@@ -2,7 +2,6 @@ package resize
 
 import (
 	"github.com/tutti-server/tutti/steps/image/kernels"
-
 	"github.com/tutti-server/tutti/steps/image/raster"
 )
 

@@ -2,7 +2,6 @@ package tiff
 
 import (
 	"github.com/tutti-server/tutti/steps/image/jpeg"
-
 	"github.com/tutti-server/tutti/steps/image/raster"
 )
 

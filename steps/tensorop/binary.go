@@ -69,28 +69,34 @@ func makeBinary(s *spec) error {
 	if c >= equal {
 		p.out = tensor.Bool
 	}
-	shape := s.in[0].Dims
-	var err error
-	switch {
-	case len(s.in) == 2 && s.param("value") != "":
-		return s.errorf("parameter 'value' is set, but input '%s' is the second operand", s.in[1].Name)
-	case len(s.in) == 2:
-		if err = s.same(0); err == nil {
-			shape, err = s.joined(shape, s.in[1].Dims)
-		}
-	case s.param("value") == "":
-		return s.errorf("there is one operand: declare a second input or set parameter 'value'")
-	default:
-		if p.value, err = s.scalar("value", d); err == nil {
-			p.swap, err = s.flag("swap")
-		}
-	}
+	shape, err := p.setOperands(s)
 	if err != nil {
 		return err
 	}
 	s.output(p.out, shape)
 	s.run = p
 	return nil
+}
+
+// setOperands reads the second operand and returns the dims of the output.
+func (p *binary) setOperands(s *spec) (tensor.Shape, error) {
+	shape := s.in[0].Dims
+	var err error
+	switch {
+	case len(s.in) == 2 && s.param("value") != "":
+		err = s.errorf("parameter 'value' is set, but input '%s' is the second operand", s.in[1].Name)
+	case len(s.in) == 2:
+		if err = s.same(0); err == nil {
+			shape, err = s.joined(shape, s.in[1].Dims)
+		}
+	case s.param("value") == "":
+		err = s.errorf("there is one operand: declare a second input or set parameter 'value'")
+	default:
+		if p.value, err = s.scalar("value", s.in[0].DType); err == nil {
+			p.swap, err = s.flag("swap")
+		}
+	}
+	return shape, err
 }
 
 // scalar reads parameter key as one element of a type.
@@ -110,20 +116,21 @@ func (s *spec) scalar(key string, d tensor.DType) (tensor.Tensor, error) {
 	return t, nil
 }
 
-func (p *binary) run(b *backends.Batch, x *scratch) error {
-	one, two := &b.In[0], &p.value
-	var shape tensor.Shape
-	var err error
+// operands returns the operands in their order, and the shape that both are broadcast to.
+func (p *binary) operands(b *backends.Batch) (one, two *tensor.Tensor, shape tensor.Shape, err error) {
+	one, two, shape = &b.In[0], &p.value, b.In[0].Shape
 	switch {
 	case !p.value.Present():
 		two = &b.In[1]
 		shape, err = broadcast(&one.Shape, &two.Shape, p.batch)
 	case p.swap:
-		shape = one.Shape
 		one, two = two, one
-	default:
-		shape = one.Shape
 	}
+	return one, two, shape, err
+}
+
+func (p *binary) run(b *backends.Batch, x *scratch) error {
+	one, two, shape, err := p.operands(b)
 	if err != nil {
 		return err
 	}

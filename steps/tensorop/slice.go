@@ -143,33 +143,11 @@ func within(at, d, low, high int) int {
 func (v *slice) run(b *backends.Batch, x *scratch) error { return moves(b, x, v, 0, nil) }
 
 func (v *slice) move(m *moving) error {
-	in := &m.in[0]
-	w := &m.x.loop
-	w.start(&in.Shape, 2)
-	w.dense(1)
-	for i := range v.spans {
-		p, axis := &v.spans[i], i+v.batch
-		first, count, ok := p.bounds(w.size[axis])
-		if !ok {
-			return status.Errorf(status.InvalidArg, "index %d is outside of axis %d, which has %d", *p.first, i, w.size[axis])
-		}
-		if count > 0 {
-			w.at[1] += first * w.stride[1][axis]
-		}
-		w.stride[1][axis] *= p.step
-		w.size[axis] = count
-		w.empty = w.empty || count == 0
+	in, w := &m.in[0], &m.x.loop
+	shape, err := v.visit(w, &in.Shape)
+	if err != nil {
+		return err
 	}
-	w.dense(0)
-	shape := in.Shape
-	to := v.batch
-	for i := range v.spans {
-		if !v.spans[i].single {
-			shape.SetDim(to, int64(w.size[i+v.batch]))
-			to++
-		}
-	}
-	shape = firstDims(&shape, to)
 	if first, ok := view(m, &shape); ok {
 		size := in.DType.Size()
 		out := m.b.In[0].Retain()
@@ -182,6 +160,33 @@ func (v *slice) move(m *moving) error {
 		spread(w, out, 0, in)
 	}
 	return err
+}
+
+// visit sets the loops of w to the selected elements of a tensor of shape in, and returns the
+// shape of the output.
+func (v *slice) visit(w *nest, in *tensor.Shape) (tensor.Shape, error) {
+	w.start(in, 2)
+	w.dense(1)
+	shape, to := *in, v.batch
+	for i := range v.spans {
+		p, axis := &v.spans[i], i+v.batch
+		first, count, ok := p.bounds(w.size[axis])
+		if !ok {
+			return shape, status.Errorf(status.InvalidArg, "index %d is outside of axis %d, which has %d", *p.first, i, w.size[axis])
+		}
+		if count > 0 {
+			w.at[1] += first * w.stride[1][axis]
+		}
+		w.stride[1][axis] *= p.step
+		w.size[axis] = count
+		w.empty = w.empty || count == 0
+		if !p.single {
+			shape.SetDim(to, int64(count))
+			to++
+		}
+	}
+	w.dense(0)
+	return firstDims(&shape, to), nil
 }
 
 // view reports whether the selected elements lie next to each other, so that the output can

@@ -176,11 +176,11 @@ func TestWhole(t *testing.T) {
 	}
 	var names []string
 	for _, p := range b.Sig.Inputs {
-		if names = append(names, p.Name); !p.Whole {
+		if names = append(names, p.Name); !p.Unbatched {
 			t.Errorf("input '%s' is not whole", p.Name)
 		}
 	}
-	if diff := cmp.Diff([]string{"x", "n"}, names); diff != "" || !b.Sig.Outputs[0].Whole {
+	if diff := cmp.Diff([]string{"x", "n"}, names); diff != "" || !b.Sig.Outputs[0].Unbatched {
 		t.Errorf("inputs (-want +got):\n%s output %+v", diff, b.Sig.Outputs[0])
 	}
 	m.Ins[1].Shape = []int64{-1, 2}

@@ -30,7 +30,7 @@ func (b *Binding[R]) ragged(field string, io *modelconfig.ModelInput) error {
 	if err := b.spans("ragged input", &p, tensor.Of(-1)); err != nil {
 		return err
 	}
-	b.add(p, config.Port{Name: p.Name, DType: d, Dims: tensor.Of(-1), Whole: true, Optional: io.GetOptional()})
+	b.add(p, config.Port{Name: p.Name, DType: d, Dims: tensor.Of(-1), Unbatched: true, Optional: io.GetOptional()})
 	return nil
 }
 
@@ -47,7 +47,7 @@ func (b *Binding[R]) computed(cfg *modelconfig.ModelConfig) error {
 		if err := b.spans("batch input", &p, c.Dims()); err != nil {
 			return err
 		}
-		b.add(p, config.Port{Name: p.Name, DType: c.DType, Dims: c.Dims(), Whole: true})
+		b.add(p, config.Port{Name: p.Name, DType: c.DType, Dims: c.Dims(), Unbatched: true})
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (b *Binding[R]) scatter(field string, io *modelconfig.ModelOutput) error {
 	if p.AnyRank {
 		dims = b.batched(io.GetDims())
 	}
-	b.Sig.Outputs = append(b.Sig.Outputs, config.Port{Name: p.Name, DType: d, Dims: tensor.Of(dims...), Whole: true})
+	b.Sig.Outputs = append(b.Sig.Outputs, config.Port{Name: p.Name, DType: d, Dims: tensor.Of(dims...), Unbatched: true})
 	b.Out = append(b.Out, Bound[R]{Port: p})
 	return nil
 }

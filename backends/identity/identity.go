@@ -81,9 +81,9 @@ func (m *model) pair(requests *config.Signature) error {
 		}
 		m.source[i] = sig.Input("INPUT" + strings.TrimPrefix(out.Name, "OUTPUT"))
 		in := sig.Inputs[m.source[i]]
-		if at := requests.Input(in.Name); at >= 0 && in.Whole && !out.Whole {
+		if at := requests.Input(in.Name); at >= 0 && in.Unbatched && !out.Unbatched {
 			in, m.split = requests.Inputs[at], true
-			in.Whole = false // in a request
+			in.Unbatched = false // in a request
 		}
 		if in.DType != out.DType || !sameForm(&in, out, sig.MaxBatch) {
 			return status.Errorf(status.InvalidArg, "model '%s': output '%s' is %s, expected %s as input '%s'",
@@ -95,16 +95,16 @@ func (m *model) pair(requests *config.Signature) error {
 
 // sameForm reports whether an output may hold what its input does. One value for each row of a batch is a row of its own, too.
 func sameForm(in, out *config.Port, maxBatch int) bool {
-	if in.Whole && !out.Whole {
+	if in.Unbatched && !out.Unbatched {
 		return in.Dims.Equal(out.FullDims(maxBatch))
 	}
-	return in.Whole == out.Whole && in.Dims.Equal(out.Dims)
+	return in.Unbatched == out.Unbatched && in.Dims.Equal(out.Dims)
 }
 
 // describe returns a tensor's type and dims.
 func describe(p *config.Port) string {
 	text := p.DType.ConfigName() + " " + p.Dims.String()
-	if p.Whole {
+	if p.Unbatched {
 		text += " over the whole batch"
 	}
 	return text
@@ -113,7 +113,7 @@ func describe(p *config.Port) string {
 // checkSplit refuses outputs of each request's own beside one that all requests share.
 func (m *model) checkSplit(requests *config.Signature) error {
 	for i, in := range m.source {
-		if m.split && (m.sig.Outputs[i].Whole || in >= len(requests.Inputs)) {
+		if m.split && (m.sig.Outputs[i].Unbatched || in >= len(requests.Inputs)) {
 			return status.Errorf(status.InvalidArg, "model '%s': output '%s' is over the whole batch, expected none or all outputs of ragged and computed inputs to be so",
 				m.sig.Model, m.sig.Outputs[i].Name)
 		}

@@ -86,7 +86,7 @@ func (m *model) copy(b *backends.Batch, in, out []tensor.Tensor, port, rows int)
 func (m *model) zero(b *backends.Batch, port, rows int) (tensor.Tensor, error) {
 	p := &m.sig.Outputs[port]
 	var dims []int64
-	if m.sig.MaxBatch > 0 && !p.Whole {
+	if m.sig.MaxBatch > 0 && !p.Unbatched {
 		dims = append(dims, int64(rows))
 	}
 	for _, d := range p.Dims.Dims() {

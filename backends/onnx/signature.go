@@ -58,7 +58,7 @@ func foresee(b *binding) {
 		// The runtime does not write to the given memory of an output that is an input passed through.
 		handed := slices.ContainsFunc(b.In, func(p boundPort) bool { return p.Name == b.Out[i].Name })
 		// The size of strings is not known before the run.
-		if !handed && !b.Sig.Outputs[i].Whole && b.Out[i].DType != tensor.Bytes {
+		if !handed && !b.Sig.Outputs[i].Unbatched && b.Out[i].DType != tensor.Bytes {
 			b.Out[i].Native.known = known(&b.Out[i].Port, byName, rows(b))
 		}
 	}
@@ -88,5 +88,5 @@ func rows(b *binding) int {
 	if b.Sig.MaxBatch <= 0 {
 		return -1
 	}
-	return slices.IndexFunc(b.Sig.Inputs, func(p config.Port) bool { return !p.Whole })
+	return slices.IndexFunc(b.Sig.Inputs, func(p config.Port) bool { return !p.Unbatched })
 }

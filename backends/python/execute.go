@@ -53,13 +53,13 @@ func (x *instance) begin(b *backends.Batch) error {
 // takes reports whether an input has the declared type and shape. A ragged input has the shapes of its requests.
 func (x *instance) takes(i int, t *tensor.Tensor) bool {
 	p := &x.m.sig.Inputs[i]
-	return t.DType == p.DType && (p.Whole || p.Accepts(&t.Shape, x.m.sig.MaxBatch))
+	return t.DType == p.DType && (p.Unbatched || p.Accepts(&t.Shape, x.m.sig.MaxBatch))
 }
 
 // ragged reports whether the requests' own ragged inputs add up to those of the batch.
 func (x *instance) ragged(b *backends.Batch) bool {
 	for k := range b.In {
-		if !x.m.sig.Inputs[k].Whole || !b.In[k].Present() {
+		if !x.m.sig.Inputs[k].Unbatched || !b.In[k].Present() {
 			continue
 		}
 		n := 0
@@ -101,7 +101,7 @@ func (x *instance) appendRequest(b *backends.Batch, i, present int) {
 		if !t.Present() {
 			continue
 		}
-		if x.m.sig.Inputs[k].Whole {
+		if x.m.sig.Inputs[k].Unbatched {
 			w.body = appendPart(w.body, k, &q.In[k], -1, x.cursors[k].off, q.In[k].Len)
 			x.cursors[k].off += q.In[k].Len
 			continue

@@ -120,7 +120,7 @@ func (m *model) signature(name string) *config.Signature {
 	sig.Computed, sig.Scattered = nil, nil
 	for i := range sig.Outputs {
 		out := &sig.Outputs[i]
-		out.Whole = false // each request has its own response, so nothing is split
+		out.Unbatched = false // each request has its own response, so nothing is split
 		out.Free = !m.b.set.strict && !m.isState(out.Name)
 	}
 	m.warned = make([]atomic.Bool, len(sig.Outputs))

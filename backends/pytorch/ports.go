@@ -44,14 +44,14 @@ func portsOf(cfg *modelconfig.ModelConfig) (*ports, error) {
 		port := portOf(io)
 		port.Optional = io.GetOptional()
 		if io.GetAllowRaggedBatch() {
-			port.Dims, port.Whole = tensor.Of(-1), true
+			port.Dims, port.Unbatched = tensor.Of(-1), true
 		}
 		if err := p.input(port); err != nil {
 			return nil, err
 		}
 	}
 	for _, c := range config.SignatureOf(cfg).Computed {
-		if err := p.input(config.Port{Name: c.Name, DType: c.DType, Dims: c.Dims(), Whole: true}); err != nil {
+		if err := p.input(config.Port{Name: c.Name, DType: c.DType, Dims: c.Dims(), Unbatched: true}); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +126,7 @@ func (p *ports) bound(port *config.Port, side string) (boundPort, error) {
 		return boundPort{}, status.Errorf(status.Unsupported, "unsupported datatype %s of %s '%s'", port.DType.ConfigName(), side, port.Name)
 	}
 	full := port.Dims
-	if !port.Whole {
+	if !port.Unbatched {
 		full = port.FullDims(p.sig.MaxBatch)
 	}
 	if port.DType == tensor.Bytes && full.Rank() > 1 {

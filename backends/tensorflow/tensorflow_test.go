@@ -376,7 +376,7 @@ func TestRagged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sig := m.Signature(); !sig.Inputs[0].Whole || !sig.Outputs[0].Whole {
+		if sig := m.Signature(); !sig.Inputs[0].Unbatched || !sig.Outputs[0].Unbatched {
 			t.Errorf("%s: ports %+v, want whole ones", model, sig)
 		}
 		if got, err := run(t, m, instance(t, m), backendtest.Of(tensor.FP32, []int64{3}, float32(1), 2, 3)); err != nil || got[0].Dims == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// SignatureOf returns what cfg itself declares: ports in its order, no labels, version 0.
+// SignatureOf returns the signature that cfg declares: ports in its order, no labels, version 0.
 func SignatureOf(cfg *modelconfig.ModelConfig) *Signature {
 	return signatureOf(cfg, int(cfg.GetMaxBatchSize()))
 }
@@ -22,13 +22,13 @@ func signatureOf(cfg *modelconfig.ModelConfig, maxBatch int) *Signature {
 	}
 	for _, in := range cfg.GetInput() {
 		p := declared(in, maxBatch)
-		p.Optional, p.Whole = in.GetOptional(), in.GetAllowRaggedBatch()
+		p.Optional, p.Unbatched = in.GetOptional(), in.GetAllowRaggedBatch()
 		sig.Inputs = append(sig.Inputs, p)
 	}
 	for _, out := range cfg.GetOutput() {
 		sig.Outputs = append(sig.Outputs, declared(out, maxBatch))
 	}
-	sig.overBatch(cfg)
+	sig.batchIO(cfg)
 	return sig
 }
 
@@ -37,16 +37,15 @@ func declared(p port, maxBatch int) Port {
 		Name: p.GetName(), DType: tensor.DType(p.GetDataType()), Dims: tensor.Of(p.GetDims()...), ShapeTensor: p.GetIsShapeTensor(),
 	}
 	if r := p.GetReshape(); r != nil {
-		d.Reshape, _ = NewReshaping(d.Dims, tensor.Of(r.GetShape()...), maxBatch > 0) // what does not fit was refused
+		d.Reshape, _ = NewReshaping(d.Dims, tensor.Of(r.GetShape()...), maxBatch > 0) // Check rejected shapes that do not fit
 	}
 	return d
 }
 
-// Complete returns a copy of cfg in which what was left out is filled in from the
-// model's signature: max_batch_size, all outputs when there are none, every input that
-// is not listed, and the data type and dims of those that are. A list of outputs stays:
-// it says which of them are served. As Triton does, a model of ONNX Runtime that left
-// out its inputs or outputs and batches gets dynamic batching when it chose no scheduler.
+// Complete returns a copy of cfg completed from the model's signature: max_batch_size, the outputs if cfg lists
+// none, the inputs that it does not list, and missing data types and dims. A list of outputs is kept, because it
+// selects the outputs that are served. As in Triton, an ONNX Runtime model that batches and left out its inputs or
+// outputs gets dynamic batching unless it has a scheduler.
 func Complete(cfg *modelconfig.ModelConfig, sig *Signature) *modelconfig.ModelConfig {
 	done := proto.CloneOf(cfg)
 	whole := len(cfg.GetInput()) > 0 && len(cfg.GetOutput()) > 0
@@ -95,7 +94,7 @@ func completeOutputs(cfg *modelconfig.ModelConfig, sig *Signature) {
 	}
 }
 
-// fillGaps takes from p what a declaration leaves out.
+// fillGaps copies the data type and dims that a declaration leaves out from p.
 func fillGaps(d *modelconfig.DataType, dims *[]int64, p *Port) {
 	if *d == modelconfig.DataType_TYPE_INVALID {
 		*d = modelconfig.DataType(p.DType)
@@ -107,16 +106,14 @@ func fillGaps(d *modelconfig.DataType, dims *[]int64, p *Port) {
 
 func dimsOf(p *Port) []int64 { return append([]int64(nil), p.Dims.Dims()...) }
 
-// Agree brings a configuration and the signature of its model together: every
-// declared input and output must exist in sig with the same data type and with
-// dimensions that fit, where -1 on either side fits any extent; a type or dimensions
-// that cfg leaves out are sig's. It returns sig with
-// the narrower dimensions of both, the ports in sig's order and none left out. A
-// max_batch_size that cfg leaves out is sig's.
+// Agree merges a configuration with the signature of its model. Every declared input and output must exist in sig,
+// with the same data type and with dims that fit, where -1 on either side fits any extent. For example, [-1,16] and
+// [8,-1] give [8,16]. The result has the ports of sig in its order, with the narrower dims of both. A type, dims or
+// max_batch_size that cfg leaves out is taken from sig.
 func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 	maxBatch := int(cfg.GetMaxBatchSize())
 	if maxBatch == 0 {
-		maxBatch = sig.MaxBatch // what the backend completed
+		maxBatch = sig.MaxBatch // as the backend completed it
 	}
 	a := &agreement{want: signatureOf(cfg, maxBatch), have: sig}
 	out := &Signature{Model: cfg.GetName(), Version: sig.Version, MaxBatch: maxBatch, Decoupled: a.want.Decoupled}
@@ -130,14 +127,14 @@ func Agree(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 	if out.Outputs, err = a.ports("output", a.want.Outputs, sig.Outputs); err != nil {
 		return nil, err
 	}
-	out.overBatch(cfg)
+	out.batchIO(cfg)
 	for i := range out.Computed {
 		out.Computed[i].At = sig.Input(out.Computed[i].Name)
 	}
-	return out, out.checkOverBatch(cfg)
+	return out, out.checkBatchIO(cfg)
 }
 
-// agreement compares what is wanted (the configuration) with what a model has.
+// agreement compares the configuration (want) with the model (have).
 type agreement struct{ want, have *Signature }
 
 func (a *agreement) ports(kind string, want, have []Port) ([]Port, error) {
@@ -158,7 +155,7 @@ func (a *agreement) ports(kind string, want, have []Port) ([]Port, error) {
 	return both, nil
 }
 
-// port checks want against p and leaves in p what both say.
+// port checks want against p and stores the merged port in p.
 func (a *agreement) port(kind string, want, p *Port) error {
 	if want.DType != tensor.Invalid && want.DType != p.DType {
 		return status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected datatype %s for inference %s '%s', expecting %s",
@@ -168,11 +165,11 @@ func (a *agreement) port(kind string, want, p *Port) error {
 		return status.Errorf(status.InvalidArg, "unable to load model '%s', input '%s' is configured as optional, but the model requires it",
 			a.want.Model, p.Name)
 	}
-	if want.Whole || p.Whole {
-		return a.whole(kind, want, p)
+	if want.Unbatched || p.Unbatched {
+		return a.unbatched(kind, want, p)
 	}
 	if want.Dims.Rank() == 0 {
-		want.Dims = p.Dims // left out: no declaration is empty
+		want.Dims = p.Dims // left out: a declaration always has dims
 	}
 	dims, ok := Narrow(want.ModelDims(), p.Dims)
 	if !ok {
@@ -200,8 +197,7 @@ func (a *agreement) shapeError(want, p *Port) error {
 		a.want.Model, p.Name, expects.Rank(), expects, found.Rank(), note, found)
 }
 
-// Narrow returns the dimensions that fit both declarations, in which -1 fits any
-// extent, and whether there are any.
+// Narrow returns the dims that fit both declarations, where -1 fits any extent. It reports false if none fit.
 func Narrow(a, b tensor.Shape) (tensor.Shape, bool) {
 	if a.Rank() != b.Rank() {
 		return a, false

@@ -18,12 +18,11 @@ func Validate(cfg *modelconfig.ModelConfig) error {
 	return nil
 }
 
-// Check returns every problem of a normalised configuration that can be found
-// without any other model, in the order in which Triton looks for them, and then
-// each field that is set but not supported. Diagnosed tells more about each.
+// Check returns every problem of a normalised configuration that needs no other model: first in the order in which
+// Triton checks, then the fields that are set but not supported. Diagnosed returns the code, field and fix of each.
 func Check(cfg *modelconfig.ModelConfig) []error { return CheckWith(cfg, nil) }
 
-// CheckWith is Check under options, nil for none.
+// CheckWith is Check under options. Nil: the defaults.
 func CheckWith(cfg *modelconfig.ModelConfig, o *Options) []error {
 	var errs []error
 	for _, d := range inspect(cfg, o) {
@@ -34,8 +33,8 @@ func CheckWith(cfg *modelconfig.ModelConfig, o *Options) []error {
 	return errs
 }
 
-// Inspect returns what Check does as diagnostics, with notices among them. Types and
-// dims that the model or the steps will tell may be missing; CheckComplete asks for them.
+// Inspect returns the problems of Check as diagnostics, and notices. Types and dims that the model or an ensemble's
+// steps provide may be missing; see CheckComplete.
 func Inspect(cfg *modelconfig.ModelConfig) []Diagnostic { return inspect(cfg, nil) }
 
 func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
@@ -68,9 +67,9 @@ func inspect(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	return l.list
 }
 
-// CheckComplete returns the faults of a configuration that nothing will complete any
-// more: every input and output must have a type and dims. Triton asks for that of
-// every ensemble, and of every model when auto-complete is disabled.
+// CheckComplete returns the problems of a configuration that will not be completed further: every input and output
+// must have a type and dims. Triton requires this of every ensemble, and of every model when auto-complete is
+// disabled.
 func CheckComplete(cfg *modelconfig.ModelConfig) []Diagnostic {
 	l := &problems{cfg: cfg, complete: true}
 	for i, in := range cfg.GetInput() {
@@ -82,19 +81,19 @@ func CheckComplete(cfg *modelconfig.ModelConfig) []Diagnostic {
 	return l.list
 }
 
-// problems collects what is wrong with one configuration.
+// problems collects the diagnostics of one configuration.
 type problems struct {
 	cfg  *modelconfig.ModelConfig
 	list []Diagnostic
-	gpus []int32 // the devices that there are
+	gpus []int32 // available devices
 	said map[Severity]int
-	full bool // the last diagnostic was one too many
-	// complete asks for what a model or a step could still tell.
+	full bool // the last diagnostic exceeded the limit
+	// complete also reports types and dims that a model or step could still provide.
 	complete bool
 }
 
-// maxSaid bounds what is told of one severity: who has that many needs no more.
-const maxSaid = 100
+// maxDiagnostics is the number of diagnostics of one severity that are returned.
+const maxDiagnostics = 100
 
 func (l *problems) add(code Code, field, format string, args ...any) {
 	d := newDiagnostic(code, field, fmt.Sprintf(format, args...))
@@ -103,19 +102,19 @@ func (l *problems) add(code Code, field, format string, args ...any) {
 		l.said = map[Severity]int{}
 	}
 	l.said[d.Severity]++
-	if l.full = l.said[d.Severity] > maxSaid; !l.full {
+	if l.full = l.said[d.Severity] > maxDiagnostics; !l.full {
 		l.list = append(l.list, d)
 	}
 }
 
-// fix gives the last diagnostic a better advice than its rule's.
+// fix replaces the advice of the last diagnostic.
 func (l *problems) fix(text string) {
 	if !l.full {
 		l.list[len(l.list)-1].Fix = text
 	}
 }
 
-// file refuses model files that the version folder does not hold.
+// file rejects model file names that lead out of the version folder.
 func (l *problems) file() {
 	if f := l.cfg.GetDefaultModelFilename(); f != "" && !filepath.IsLocal(f) {
 		l.add(FileOutside, "default_model_filename",
@@ -155,7 +154,7 @@ func (l *problems) backend() {
 	}
 }
 
-// samePlatform reports whether both names mean one backend, or neither is a known one.
+// samePlatform reports whether both names mean one backend, or neither is known.
 func samePlatform(platform, backend string) bool {
 	if known, ok := platforms[platform]; ok {
 		return known == backend
@@ -168,7 +167,7 @@ func samePlatform(platform, backend string) bool {
 	return true
 }
 
-// versions refuses a policy that can pick nothing.
+// versions rejects a version policy that selects nothing.
 func (l *problems) versions() {
 	p := l.cfg.GetVersionPolicy()
 	if s := p.GetSpecific(); s != nil {
@@ -184,7 +183,7 @@ func (l *problems) versions() {
 	}
 }
 
-// cache refuses the response cache where an answer does not follow from its request.
+// cache rejects the response cache where equal requests may have different responses.
 func (l *problems) cache() {
 	name := l.cfg.GetName()
 	if !l.cfg.GetResponseCache().GetEnable() {
@@ -200,7 +199,7 @@ func (l *problems) cache() {
 	}
 }
 
-// extensions tells what Triton would not take as it is.
+// extensions adds a notice for each extension that Triton would reject.
 func (l *problems) extensions() {
 	name := l.cfg.GetName()
 	if b := l.cfg.GetBackend(); b == nativeBackend {
@@ -213,5 +212,5 @@ func (l *problems) extensions() {
 	}
 }
 
-// sortedKeys returns the keys of m in order.
+// sortedKeys returns the keys of m, sorted.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -37,7 +37,7 @@ func (l *problems) batching() {
 	}
 }
 
-// priorityPolicies checks that each policy is of a level that there is.
+// priorityPolicies checks that each policy belongs to an existing priority level.
 func (l *problems) priorityPolicies(d *modelconfig.ModelDynamicBatching) {
 	const field = "dynamic_batching.priority_queue_policy"
 	name, levels := l.cfg.GetName(), d.GetPriorityLevels()
@@ -53,7 +53,7 @@ func (l *problems) priorityPolicies(d *modelconfig.ModelDynamicBatching) {
 	}
 }
 
-// queuePolicy checks what protobuf lets pass: a number that is none of the actions.
+// queuePolicy rejects numbers that are not an action. Protobuf accepts any number for an enum.
 func (l *problems) queuePolicy(field string, p *modelconfig.ModelQueuePolicy) {
 	if a := p.GetTimeoutAction(); modelconfig.ModelQueuePolicy_TimeoutAction_name[int32(a)] == "" {
 		l.add(QueuePolicy, field+".timeout_action", "model '%s' has timeout_action %d, expected REJECT or DELAY", l.cfg.GetName(), a)
@@ -111,7 +111,7 @@ func (l *problems) sequence() {
 	l.sequenceNames(s)
 }
 
-// sequenceNames refuses a tensor that serves two purposes.
+// sequenceNames rejects a tensor with two purposes.
 func (l *problems) sequenceNames(s *modelconfig.ModelSequenceBatching) {
 	seen := map[string]bool{}
 	for i, in := range s.GetControlInput() {
@@ -146,8 +146,8 @@ func (l *problems) states(s *modelconfig.ModelSequenceBatching) {
 	}
 }
 
-// control checks one signal of a sequence: a boolean one has its two values in one
-// type, the correlation id has a type that can hold it.
+// control checks one sequence control: a boolean control has its false and true values in one type, and the type of
+// a correlation id can hold it.
 func (l *problems) control(field string, c *modelconfig.ModelSequenceBatching_Control) {
 	name := l.cfg.GetName()
 	sizes := []int{len(c.GetInt32FalseTrue()), len(c.GetFp32FalseTrue()), len(c.GetBoolFalseTrue())}
@@ -224,8 +224,7 @@ func (l *problems) initialState(at string, st *modelconfig.ModelSequenceBatching
 	}
 }
 
-// maxWarmupSize bounds the requests that a warm-up sends to a model that does not
-// batch, of which batch_size is the number.
+// maxWarmupSize is the largest batch_size of a warm-up of a model that does not batch: the number of requests.
 const maxWarmupSize = 1 << 16
 
 func (l *problems) warmups() {

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// gpus returns the numbers of the devices that there are.
+// gpus returns the numbers of the available GPUs.
 func (o *Options) gpus() []int32 {
 	if o == nil {
 		return nil
@@ -25,8 +25,8 @@ func (o *Options) gpus() []int32 {
 	return list
 }
 
-// resolveKind settles what a group leaves to the server: KIND_AUTO is the CPU unless the
-// group names devices that are all there; KIND_GPU without numbers means all of them.
+// resolveKind decides what a group leaves open. KIND_AUTO is the CPU unless the group names GPUs that are all
+// available. KIND_GPU without numbers means all GPUs.
 func resolveKind(g *modelconfig.ModelInstanceGroup, gpus []int32) {
 	auto := g.Kind == modelconfig.ModelInstanceGroup_KIND_AUTO
 	switch {
@@ -39,14 +39,13 @@ func resolveKind(g *modelconfig.ModelInstanceGroup, gpus []int32) {
 	}
 }
 
-// maxInstances bounds a group's count, so that a slip of the keyboard does not take
-// the machine down.
+// maxInstances bounds a group's count, so that a typing error does not exhaust the machine.
 const maxInstances = 1024
 
 func (l *problems) instances() {
 	name := l.cfg.GetName()
 	if l.cfg.GetPlatform() == EnsemblePlatform {
-		return // said already: its scheduling is missing
+		return // reported already: its scheduling is missing
 	}
 	if len(l.cfg.GetInstanceGroup()) == 0 {
 		l.add(InstanceGroup, "instance_group", "must specify one or more 'instance group's for %s", name)
@@ -68,7 +67,7 @@ func (l *problems) instances() {
 	}
 }
 
-// devices refuses a group whose devices are not there, or mean nothing to its kind.
+// devices rejects a group with unavailable devices, or with devices that its kind cannot use.
 func (l *problems) devices(field string, g *modelconfig.ModelInstanceGroup) {
 	name := l.cfg.GetName()
 	switch {
@@ -104,7 +103,7 @@ func numbers(list []int32) string {
 	return strings.Join(words, ", ")
 }
 
-// resources refuses a resource of the rate limiter that cannot be counted.
+// resources rejects rate limiter resources without a name or count.
 func (l *problems) resources(field string, g *modelconfig.ModelInstanceGroup) {
 	for i, r := range g.GetRateLimiter().GetResources() {
 		if r.GetName() == "" {

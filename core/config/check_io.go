@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// port is what inputs and outputs have in common.
+// port has the fields that inputs and outputs share.
 type port interface {
 	GetName() string
 	GetDataType() modelconfig.DataType
@@ -20,7 +20,7 @@ type port interface {
 func (l *problems) input(i int, in *modelconfig.ModelInput) {
 	field := fmt.Sprintf("input[%d]", i)
 	l.port(field, "input", in)
-	if f := in.GetFormat(); f != modelconfig.ModelInput_FORMAT_NONE && len(in.GetDims()) != 3 && (len(in.GetDims()) > 0 || l.gap()) {
+	if f := in.GetFormat(); f != modelconfig.ModelInput_FORMAT_NONE && len(in.GetDims()) != 3 && (len(in.GetDims()) > 0 || l.mustDeclare()) {
 		l.add(PortFormat, field+".format", "model input '%s' %s requires 3 dims for %s", in.GetName(), f, l.cfg.GetName())
 	}
 }
@@ -34,27 +34,27 @@ func (l *problems) output(i int, out *modelconfig.ModelOutput) {
 	}
 }
 
-// localFile refuses a file that leads out of the model's folder.
+// localFile rejects a file outside the model's folder.
 func (l *problems) localFile(field, what, file string) {
 	if !filepath.IsLocal(file) {
 		l.add(FileOutside, field, "%s '%s' of model '%s' is outside model directory", what, file, l.cfg.GetName())
 	}
 }
 
-// tellers are the backends whose models tell the types and dims of their tensors.
-var tellers = map[string]bool{
+// signatureBackends are the backends whose models provide the types and dims of their tensors.
+var signatureBackends = map[string]bool{
 	onnxRuntime: true, nativeBackend: true, "tensorrt": true, "openvino": true, pythonBackend: true, "tensorflow": true,
 	"repeat": true, "square": true, "sequence": true,
 }
 
-// TellsSignature reports whether a model of this configuration can tell the types and
-// dims of its inputs and outputs, so that they may be left out.
-func TellsSignature(cfg *modelconfig.ModelConfig) bool {
-	return IsEnsemble(cfg) || tellers[cfg.GetBackend()]
+// ProvidesSignature reports whether the model of this configuration can provide the types and dims of its inputs
+// and outputs, so that the configuration may leave them out.
+func ProvidesSignature(cfg *modelconfig.ModelConfig) bool {
+	return IsEnsemble(cfg) || signatureBackends[cfg.GetBackend()]
 }
 
-// gap reports whether nothing will fill in a missing type or missing dims.
-func (l *problems) gap() bool { return l.complete || !TellsSignature(l.cfg) }
+// mustDeclare reports whether nothing will provide a missing type or missing dims.
+func (l *problems) mustDeclare() bool { return l.complete || !ProvidesSignature(l.cfg) }
 
 func (l *problems) port(field, kind string, p port) {
 	name, model := p.GetName(), l.cfg.GetName()
@@ -63,13 +63,13 @@ func (l *problems) port(field, kind string, p port) {
 		return
 	}
 	_, known := modelconfig.DataType_name[int32(p.GetDataType())]
-	if missing := p.GetDataType() == modelconfig.DataType_TYPE_INVALID; !known || missing && l.gap() {
+	if missing := p.GetDataType() == modelconfig.DataType_TYPE_INVALID; !known || missing && l.mustDeclare() {
 		l.add(PortType, field+".data_type", "model %s '%s' must specify 'data_type' for %s", kind, name, model)
 	}
-	if len(p.GetDims()) == 0 && l.gap() {
+	if len(p.GetDims()) == 0 && l.mustDeclare() {
 		l.add(PortDims, field+".dims", "model %s '%s' must specify 'dims' for %s", kind, name, model)
 	}
-	if gaps := p.GetDataType() == modelconfig.DataType_TYPE_INVALID || len(p.GetDims()) == 0; gaps && !l.gap() && !IsEnsemble(l.cfg) {
+	if gaps := p.GetDataType() == modelconfig.DataType_TYPE_INVALID || len(p.GetDims()) == 0; gaps && !l.mustDeclare() && !IsEnsemble(l.cfg) {
 		l.add(InferredTensor, field, "%s '%s' of model '%s' has no data_type or dims, which are taken from the model", kind, name, model)
 	}
 	for _, d := range p.GetDims() {
@@ -85,13 +85,13 @@ func (l *problems) port(field, kind string, p port) {
 	case r == nil, l.complete:
 	case len(p.GetDims()) > 0:
 		l.reshape(field, kind, p)
-	case !l.gap(): // the model tells what is behind the reshape only
+	case !l.mustDeclare(): // the model provides its own side of a reshape only
 		l.add(PortDims, field+".dims", "model %s '%s' must specify 'dims' for %s", kind, name, model)
 	}
 }
 
-// reshape compares the sizes of both shapes: there are as many variable extents, and
-// the fixed ones between each two of them multiply to the same number.
+// reshape compares both shapes of a reshape: they have the same number of variable extents, and the fixed extents
+// between each two of them have the same product. For example, [2,4,-1] can become [8,-1].
 func (l *problems) reshape(field, kind string, p port) {
 	name, model, shape := p.GetName(), l.cfg.GetName(), p.GetReshape().GetShape()
 	at := field + ".reshape"
@@ -116,22 +116,22 @@ func (l *problems) reshape(field, kind string, p port) {
 	}
 }
 
-// maxElements bounds the elements of a tensor, so that sizes do not overflow.
+// maxElements bounds the elements of a tensor, so that its size does not overflow.
 const maxElements = 1 << 48
 
-// names refuses a name that two inputs or two outputs share.
+// names rejects duplicate names of inputs or outputs.
 func (l *problems) names() {
 	seen := map[string]bool{}
 	for i, in := range l.cfg.GetInput() {
-		l.once(seen, i, "input", in.GetName())
+		l.unique(seen, i, "input", in.GetName())
 	}
 	clear(seen)
 	for i, out := range l.cfg.GetOutput() {
-		l.once(seen, i, "output", out.GetName())
+		l.unique(seen, i, "output", out.GetName())
 	}
 }
 
-func (l *problems) once(seen map[string]bool, i int, kind, name string) {
+func (l *problems) unique(seen map[string]bool, i int, kind, name string) {
 	if name != "" && seen[name] {
 		l.add(PortTwice, fmt.Sprintf("%s[%d].name", kind, i), "model %s '%s' is listed more than once for %s", kind, name, l.cfg.GetName())
 	}

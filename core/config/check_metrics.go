@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// firstResponse is the one family whose buckets a model may choose.
+// firstResponse is the only metric family whose buckets a model may choose.
 const firstResponse = "nv_inference_first_response_histogram_ms"
 
-// labelName is what follows the underscore in the label of a tag.
+// labelName matches a tag's key: the label is the key after an underscore.
 var labelName = regexp.MustCompile(`^[a-zA-Z0-9_]+$`)
 
-// metrics refuses what no metric can be made of.
+// metrics rejects metric settings that Prometheus could not represent.
 func (l *problems) metrics() {
 	name := l.cfg.GetName()
 	for _, tag := range slices.Sorted(maps.Keys(l.cfg.GetMetricTags())) {

@@ -383,7 +383,7 @@ func TestBackends(t *testing.T) {
 				config.Deduce(cfg, t.TempDir(), cfg.GetName())
 				settled(cfg)
 			}
-			err := config.NotBuilt("m", tt.backend, "backend", []string{"identity", "onnxruntime"})
+			err := config.UnknownBackend("m", tt.backend, "backend", []string{"identity", "onnxruntime"})
 			if want := "unable to find backend library for backend '" + tt.backend + "', try specifying runtime on the model configuration. Model 'm' needs backend '" + tt.backend + "', which is not built in"; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), tt.instead) {
 				t.Errorf("got %q", err)
 			}

@@ -12,44 +12,43 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Code is the stable name of a rule, such as TUT1001. A code never changes its meaning.
+// Code is the stable name of a rule. For example, TUT1001. A code never changes its meaning.
 type Code string
 
-// Severity says what a diagnostic means for the model.
+// Severity is the effect of a diagnostic on the model.
 type Severity string
 
 // The severities.
 const (
-	// Fault keeps the model from being served.
+	// Fault prevents the model from being served.
 	Fault Severity = "error"
-	// Warning is a likely mistake, or something that could not be checked here.
+	// Warning is a likely mistake, or something that could not be checked.
 	Warning Severity = "warning"
-	// Notice tells what was accepted without effect or completed.
+	// Notice is information: a field without effect, or a value that was filled in.
 	Notice Severity = "notice"
 )
 
-// Diagnostic is one thing to know about a model's configuration.
+// Diagnostic is one finding about a model's configuration.
 type Diagnostic struct {
 	Code     Code     `json:"code"`
 	Severity Severity `json:"severity"`
 	Model    string   `json:"model"`
-	// File is the file at fault; Line and Column count from 1 and are 0 when no
-	// place in it is meant.
+	// File is the file of the finding. Line and Column count from 1; 0 means no position.
 	File   string `json:"file"`
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
-	// Field is the path of the field, such as input[0].dims; empty when none is meant.
+	// Field is the path of the field. For example, input[0].dims. Empty: no field.
 	Field string `json:"field"`
-	// Reason says what is wrong, in Triton's words where it has any.
+	// Reason describes the problem, with Triton's text where Triton has one.
 	Reason string `json:"reason"`
-	// Fix says what to do about it; empty when the reason says it all.
+	// Fix is what to do. Empty if the reason says it.
 	Fix string `json:"fix"`
-	// status classifies the error that a fault becomes.
+	// status is the code of the error that a fault becomes.
 	status status.Code
 }
 
-// Err returns the error that a fault is, with its reason as the text; nil for a
-// warning or a notice. Diagnosed gives the diagnostic back.
+// Err returns a fault as an error whose text is the reason. It returns nil for a warning or notice. Diagnosed
+// converts the error back.
 func (d *Diagnostic) Err() error {
 	if d.Severity != Fault {
 		return nil
@@ -57,7 +56,7 @@ func (d *Diagnostic) Err() error {
 	return d.wrap(nil)
 }
 
-// String returns the diagnostic as a line, with its fix on a second one.
+// String returns the diagnostic on one line, and the fix on a second one.
 func (d *Diagnostic) String() string {
 	var b strings.Builder
 	if d.File != "" {
@@ -75,8 +74,8 @@ func (d *Diagnostic) String() string {
 	return b.String()
 }
 
-// printable escapes what would make a terminal do something: reasons quote names that
-// whoever wrote the model chose.
+// printable escapes control characters: reasons quote names from the configuration, which could otherwise control a
+// terminal.
 func printable(text string) string {
 	if !strings.ContainsFunc(text, unicode.IsControl) && utf8.ValidString(text) {
 		return text
@@ -94,7 +93,7 @@ func printable(text string) string {
 	return b.String()
 }
 
-// wrap returns the error that d is, with err as its cause.
+// wrap returns the diagnostic as an error with err as its cause.
 func (d *Diagnostic) wrap(err error) error {
 	return &status.Error{Code: d.status, Msg: d.Reason, Err: &cause{*d, err}}
 }
@@ -109,11 +108,10 @@ type cause struct {
 // Error returns the reason.
 func (c *cause) Error() string { return c.Reason }
 
-// Unwrap returns what led to it, or nil.
+// Unwrap returns the cause, or nil.
 func (c *cause) Unwrap() error { return c.err }
 
-// Diagnosed returns the diagnostic that err carries, the outermost of several, and
-// whether it carries one.
+// Diagnosed returns the outermost diagnostic that err carries. It reports false if there is none.
 func Diagnosed(err error) (Diagnostic, bool) {
 	if c, ok := errors.AsType[*cause](err); ok {
 		return c.Diagnostic, true
@@ -121,8 +119,8 @@ func Diagnosed(err error) (Diagnostic, bool) {
 	return Diagnostic{}, false
 }
 
-// Errorf returns an error of the given rule and field that Diagnosed reads back. A %w
-// verb keeps its operand as the cause.
+// Errorf returns an error with a rule and a field, which Diagnosed reads back. A %w verb keeps its operand as the
+// cause.
 func Errorf(code Code, field, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	d := newDiagnostic(code, field, err.Error())
@@ -130,14 +128,14 @@ func Errorf(code Code, field, format string, args ...any) error {
 	return d.wrap(errors.Unwrap(err))
 }
 
-// Coded returns err as a breach of a rule by a field; its text and status stay.
+// Coded attaches a rule and a field to err. Text and status stay.
 func Coded(code Code, field string, err error) error {
 	d := newDiagnostic(code, field, err.Error())
 	d.Severity, d.status = Fault, status.CodeOf(err)
 	return d.wrap(err)
 }
 
-// WithFix returns err with a better advice than that of its rule. An error without a rule stays as it is.
+// WithFix replaces the advice of err. An error without a rule is returned unchanged.
 func WithFix(err error, fix string) error {
 	if c, ok := errors.AsType[*cause](err); ok {
 		c.Fix = fix
@@ -145,8 +143,8 @@ func WithFix(err error, fix string) error {
 	return err
 }
 
-// At returns err with a place in a file other than the configuration; line is 0 for none. An error without a rule stays
-// as it is.
+// At sets the position of err in a file other than the configuration. Line 0: none. An error without a rule is
+// returned unchanged.
 func At(err error, file string, line int) error {
 	if c, ok := errors.AsType[*cause](err); ok {
 		c.File, c.Line = file, line
@@ -157,7 +155,7 @@ func At(err error, file string, line int) error {
 	return err
 }
 
-// WithField returns err with the field that it is about, unless it has one.
+// WithField sets the field of err unless it has one.
 func WithField(err error, field string) error {
 	if c, ok := errors.AsType[*cause](err); ok && c.Field == "" {
 		c.Field = field
@@ -165,7 +163,7 @@ func WithField(err error, field string) error {
 	return err
 }
 
-// newDiagnostic fills in what the rule of the code says.
+// newDiagnostic returns a diagnostic with the severity and fix of its rule.
 func newDiagnostic(code Code, field, reason string) Diagnostic {
 	d := Diagnostic{Code: code, Severity: Fault, Field: field, Reason: reason, status: status.InvalidArg}
 	if r := rule(code); r != nil {
@@ -177,8 +175,7 @@ func newDiagnostic(code Code, field, reason string) Diagnostic {
 	return d
 }
 
-// Strict returns list with the diagnostics of rules that Triton does not share
-// turned into faults.
+// Strict returns list with the diagnostics of rules that Triton does not have turned into faults.
 func Strict(list []Diagnostic) []Diagnostic {
 	list = slices.Clone(list)
 	for i := range list {
@@ -189,7 +186,7 @@ func Strict(list []Diagnostic) []Diagnostic {
 	return list
 }
 
-// HasFault reports whether list holds a fault.
+// HasFault reports whether list has a fault.
 func HasFault(list []Diagnostic) bool {
 	return slices.ContainsFunc(list, func(d Diagnostic) bool { return d.Severity == Fault })
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// ensemble checks the steps of an ensemble as far as its own configuration tells.
-// Data that only goes round in a circle counts as connected here: the plan names
-// the cycle.
+// ensemble checks the steps of an ensemble as far as its own configuration allows. Tensors that only feed each
+// other in a cycle count as connected: the plan compiler reports the cycle.
 func (l *problems) ensemble() {
 	name := l.cfg.GetName()
 	if len(l.cfg.GetInstanceGroup()) > 0 {
@@ -53,13 +52,13 @@ func (l *problems) step(i int, s *modelconfig.ModelEnsembling_Step) {
 
 // flow is an ensemble's data flow by tensor name.
 type flow struct {
-	steps   []*modelconfig.ModelEnsembling_Step
-	inputs  map[string]bool   // the ensemble's inputs
-	writer  map[string]int    // the step that writes a tensor
-	readers map[string][]int  // the steps that read it
-	where   map[string]string // the map that names it first
-	loose   map[string]bool   // the tensors that nothing writes, and all that depend on them
-	told    map[string]bool   // tensors of which what is wrong was said with another
+	steps    []*modelconfig.ModelEnsembling_Step
+	inputs   map[string]bool   // the ensemble's inputs
+	writer   map[string]int    // the step that writes a tensor
+	readers  map[string][]int  // the steps that read it
+	where    map[string]string // the field that names it first
+	unfed    map[string]bool   // tensors that nothing writes, and all that depend on them
+	reported map[string]bool   // tensors whose problem was reported already
 }
 
 func (l *problems) dataFlow() {
@@ -69,7 +68,7 @@ func (l *problems) dataFlow() {
 		l.link(f, i, s)
 	}
 	linked := len(l.list) == before
-	f.find()
+	f.findUnfed()
 	for i, in := range l.cfg.GetInput() {
 		if _, written := f.writer[in.GetName()]; !written && len(f.readers[in.GetName()]) == 0 {
 			l.unusedInput(f, i, in.GetName())
@@ -78,22 +77,22 @@ func (l *problems) dataFlow() {
 	outputs := map[string]bool{}
 	for i, out := range l.cfg.GetOutput() {
 		outputs[out.GetName()] = true
-		l.written(f, fmt.Sprintf("output[%d]", i), out.GetName())
+		l.outputFed(f, fmt.Sprintf("output[%d]", i), out.GetName())
 	}
 	for _, t := range f.tensors() {
-		if !outputs[t] && !f.told[t] && (f.loose[t] || len(f.readers[t]) == 0) {
+		if !outputs[t] && !f.reported[t] && (f.unfed[t] || len(f.readers[t]) == 0) {
 			l.add(TensorUnused, f.where[t], "ensemble tensor '%s' is unused in ensemble '%s'", t, l.cfg.GetName())
 		}
 	}
 	if linked && len(l.list) > before {
-		l.circle(f)
+		l.cycle(f)
 	}
 }
 
 func newFlow(cfg *modelconfig.ModelConfig) *flow {
 	f := &flow{
 		steps: cfg.GetEnsembleScheduling().GetStep(), inputs: map[string]bool{},
-		writer: map[string]int{}, readers: map[string][]int{}, where: map[string]string{}, told: map[string]bool{},
+		writer: map[string]int{}, readers: map[string][]int{}, where: map[string]string{}, reported: map[string]bool{},
 	}
 	for _, in := range cfg.GetInput() {
 		f.inputs[in.GetName()] = true
@@ -101,8 +100,8 @@ func newFlow(cfg *modelconfig.ModelConfig) *flow {
 	return f
 }
 
-// place keeps the first field that names tensor t.
-func (f *flow) place(t, field string) {
+// firstUse records the first field that names tensor t.
+func (f *flow) firstUse(t, field string) {
 	if f.where[t] == "" {
 		f.where[t] = field
 	}
@@ -110,7 +109,7 @@ func (f *flow) place(t, field string) {
 
 func stepField(i int) string { return fmt.Sprintf("ensemble_scheduling.step[%d]", i) }
 
-// link enters step i into the flow.
+// link adds step i to the flow.
 func (l *problems) link(f *flow, i int, s *modelconfig.ModelEnsembling_Step) {
 	for _, port := range slices.Sorted(maps.Keys(s.GetOutputMap())) {
 		t := s.GetOutputMap()[port]
@@ -121,30 +120,30 @@ func (l *problems) link(f *flow, i int, s *modelconfig.ModelEnsembling_Step) {
 			l.add(InputWritten, stepField(i)+".output_map", "ensemble tensor '%s' is an input of ensemble '%s', but step %d writes it", t, l.cfg.GetName(), i)
 		}
 		f.writer[t] = i
-		f.place(t, stepField(i)+".output_map."+port)
+		f.firstUse(t, stepField(i)+".output_map."+port)
 	}
 	for _, port := range slices.Sorted(maps.Keys(s.GetInputMap())) {
 		t := s.GetInputMap()[port]
 		f.readers[t] = append(f.readers[t], i)
-		f.place(t, stepField(i)+".input_map."+port)
+		f.firstUse(t, stepField(i)+".input_map."+port)
 	}
 }
 
-// find finds the tensors that nothing writes and all that depend on them.
-func (f *flow) find() {
+// findUnfed finds the tensors that nothing writes and all that depend on them.
+func (f *flow) findUnfed() {
 	loose := map[string]bool{}
 	for _, t := range f.tensors() {
 		if _, written := f.writer[t]; !written && !f.inputs[t] {
 			f.spread(loose, t)
 		}
 	}
-	f.loose = loose
+	f.unfed = loose
 }
 
-// tell notes that what is wrong with a tensor, and with all that wait for it, is said.
-func (f *flow) tell(t string) { f.spread(f.told, t) }
+// report marks a tensor and all that depend on it as reported.
+func (f *flow) report(t string) { f.spread(f.reported, t) }
 
-// spread enters a tensor and all that wait for it into a set.
+// spread adds a tensor and all that depend on it to a set.
 func (f *flow) spread(set map[string]bool, t string) {
 	set[t] = true
 	for queue := []string{t}; len(queue) > 0; queue = queue[1:] {
@@ -159,7 +158,7 @@ func (f *flow) spread(set map[string]bool, t string) {
 	}
 }
 
-// tensors returns every tensor the steps name, sorted.
+// tensors returns every tensor that the steps name, sorted.
 func (f *flow) tensors() []string {
 	all := make(map[string]bool, len(f.writer)+len(f.readers))
 	for t := range f.writer {
@@ -171,26 +170,26 @@ func (f *flow) tensors() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// written complains about an output that gets no data, and names the tensor that is the reason, as Triton does.
-func (l *problems) written(f *flow, field, out string) {
+// outputFed reports an output that gets no data. Like Triton it names the tensor at the root.
+func (l *problems) outputFed(f *flow, field, out string) {
 	i, written := f.writer[out]
 	if !written && len(f.readers[out]) == 0 {
-		near := f.meant(out, f.unread)
+		near := f.suggestion(out, f.unread)
 		l.add(OutputUnused, field, "ensemble output '%s' for ensemble %s' is not used%s", out, l.cfg.GetName(), near)
 		return
 	}
-	if !f.loose[out] {
+	if !f.unfed[out] {
 		return
 	}
 	root := out
 	if written {
 		root = f.root(i, out)
 	}
-	if f.told[root] {
-		return // by what was meant instead
+	if f.reported[root] {
+		return // reported with the suggestion
 	}
-	near := f.meant(root, f.unread)
-	f.tell(root)
+	near := f.suggestion(root, f.unread)
+	f.report(root)
 	if root != out || near != "" {
 		field = f.where[root] // where it is read
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// unusedInput complains about an input of the ensemble that no step reads, and says which tensor it was mistaken for.
+// unusedInput reports an input of the ensemble that no step reads, with the tensor that was probably meant.
 func (l *problems) unusedInput(f *flow, i int, name string) {
-	near := f.meant(name, f.unwritten)
+	near := f.suggestion(name, f.unwritten)
 	field := fmt.Sprintf("input[%d]", i)
 	if near != "" {
 		near = ": a step reads a tensor that nothing writes" + near
@@ -17,9 +17,8 @@ func (l *problems) unusedInput(f *flow, i int, name string) {
 	l.add(InputUnused, field, "ensemble input '%s' for ensemble %s' is not used%s", name, l.cfg.GetName(), near)
 }
 
-// meant returns a sentence with the tensor among the candidates that a name most likely stands for, or nothing. Of that
-// tensor nothing more is to be said.
-func (f *flow) meant(name string, candidates func() []string) string {
+// suggestion returns a sentence with the most similar candidate, or nothing. The candidate counts as reported.
+func (f *flow) suggestion(name string, candidates func() []string) string {
 	list := candidates()
 	near := DidYouMean(name, slices.DeleteFunc(list, func(t string) bool { return t == name }))
 	if near == "" {
@@ -27,13 +26,14 @@ func (f *flow) meant(name string, candidates func() []string) string {
 	}
 	for _, t := range list {
 		if strings.Contains(near, "\""+t+"\"") {
-			f.told[t] = true
+			f.reported[t] = true
 		}
 	}
 	return "." + near
 }
 
-// unread returns the tensors that a step writes and nothing reads, and the ensemble's inputs that nothing reads, sorted.
+// unread returns the tensors that a step writes and nothing reads, and the ensemble's inputs that nothing reads,
+// sorted.
 func (f *flow) unread() []string {
 	var list []string
 	for t := range f.writer {
@@ -58,7 +58,7 @@ func (f *flow) unwritten() []string {
 	})
 }
 
-// root follows the tensors that out, which step i writes, waits for to one that nothing writes.
+// root follows the inputs of step i, which writes out, back to a tensor that nothing writes.
 func (f *flow) root(i int, out string) string {
 	root, seen := out, map[string]bool{out: true}
 	for again := true; again; {
@@ -66,7 +66,7 @@ func (f *flow) root(i int, out string) string {
 		ins := f.steps[i].GetInputMap()
 		for _, port := range slices.Sorted(maps.Keys(ins)) {
 			t := ins[port]
-			if !f.loose[t] || seen[t] {
+			if !f.unfed[t] || seen[t] {
 				continue
 			}
 			root, seen[t] = t, true
@@ -77,10 +77,10 @@ func (f *flow) root(i int, out string) string {
 	return root
 }
 
-// circle tells of steps that wait for each other beside what else is wrong, of which they are the reason. Where nothing
-// else is, compiling the ensemble tells.
-func (l *problems) circle(f *flow) {
-	around := f.ring()
+// cycle reports steps that wait for each other, if there are other problems: the cycle is their cause. Without
+// other problems the plan compiler reports it.
+func (l *problems) cycle(f *flow) {
+	around := f.cycle()
 	if around == nil {
 		return
 	}
@@ -91,8 +91,8 @@ func (l *problems) circle(f *flow) {
 	l.add(Circle, stepField(around[0]), "steps of ensemble '%s' wait for each other (cycle: %s)", l.cfg.GetName(), strings.Join(append(names, names[0]), " -> "))
 }
 
-// ring returns the steps of a cycle, or nil.
-func (f *flow) ring() []int {
+// cycle returns the steps of one cycle, or nil.
+func (f *flow) cycle() []int {
 	const (
 		fresh = iota
 		open

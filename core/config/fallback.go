@@ -8,34 +8,34 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// runOnCPU is what to do about a model for GPUs on a machine without them.
+// runOnCPU is the advice for a GPU model on a machine without GPUs.
 const runOnCPU = "start with --gpu-fallback=cpu to run the model on the CPU"
 
-// withoutGPUs deals with what a configuration asks of GPUs that are not there. Accelerators have no effect, as in Triton,
-// where every group asks for the CPU.
+// withoutGPUs handles requests for GPUs that are not available. As in Triton, accelerators have no effect if every
+// group runs on the CPU.
 func withoutGPUs(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	switch gpus := o.gpus(); {
 	case allOnCPU(cfg):
-		return tellAccelerators(cfg, Hint, "accelerator '%s' of model '%s' is for GPUs and has no effect: every instance group has KIND_CPU")
+		return acceleratorNotes(cfg, Hint, "accelerator '%s' of model '%s' is for GPUs and has no effect: every instance group has KIND_CPU")
 	case o != nil && o.GPUFallback:
 		return fallBack(cfg, gpus)
 	case len(gpus) == 0:
-		return tellAccelerators(cfg, NoGPU, "accelerator '%s' of model '%s' needs a GPU but no GPUs are available, "+runOnCPU)
+		return acceleratorNotes(cfg, NoGPU, "accelerator '%s' of model '%s' needs a GPU but no GPUs are available, "+runOnCPU)
 	}
 	return nil
 }
 
-// gpuRequests are what a configuration asks of GPUs that are not there.
+// gpuRequests collects what a configuration asks of unavailable GPUs.
 type gpuRequests struct {
 	cfg  *modelconfig.ModelConfig
-	gpus []int32 // those that are there
+	gpus []int32 // available
 
-	said  []string // in words
-	field string   // of the first
+	texts []string // one per request
+	field string   // of the first request
 }
 
-// fallBack has instances at GPUs that are not there run on the CPU instead, without the accelerators of GPUs where no
-// instance is at one any more. It returns one warning for the whole model.
+// fallBack moves instances from unavailable GPUs to the CPU, and removes GPU accelerators if no instance is left on
+// a GPU. It returns one warning for the model.
 func fallBack(cfg *modelconfig.ModelConfig, gpus []int32) []Diagnostic {
 	r := &gpuRequests{cfg: cfg, gpus: gpus}
 	for i, g := range cfg.GetInstanceGroup() {
@@ -44,23 +44,23 @@ func fallBack(cfg *modelconfig.ModelConfig, gpus []int32) []Diagnostic {
 	if !r.atGPU() {
 		r.accelerators()
 	}
-	if len(r.said) == 0 {
+	if len(r.texts) == 0 {
 		return nil
 	}
 	l := &problems{cfg: cfg}
-	l.add(OnCPU, r.field, "model '%s' runs on the CPU, because there are no such GPUs: %s", cfg.GetName(), strings.Join(r.said, ", "))
+	l.add(OnCPU, r.field, "model '%s' runs on the CPU, because there are no such GPUs: %s", cfg.GetName(), strings.Join(r.texts, ", "))
 	return l.list
 }
 
-// say notes what is asked for, and where.
-func (r *gpuRequests) say(field, format string, args ...any) {
-	r.said = append(r.said, fmt.Sprintf(format, args...))
+// add records one request and its field.
+func (r *gpuRequests) add(field, format string, args ...any) {
+	r.texts = append(r.texts, fmt.Sprintf(format, args...))
 	if r.field == "" {
 		r.field = field
 	}
 }
 
-// group leaves a group the GPUs that are there, and puts it on the CPU where that is none.
+// group removes unavailable GPUs from a group, and moves it to the CPU if none is left.
 func (r *gpuRequests) group(i int, g *modelconfig.ModelInstanceGroup) {
 	if g.GetKind() != modelconfig.ModelInstanceGroup_KIND_GPU {
 		return
@@ -74,9 +74,9 @@ func (r *gpuRequests) group(i int, g *modelconfig.ModelInstanceGroup) {
 	}
 	switch {
 	case len(absent) > 0:
-		r.say(field+".gpus", "%s wants GPU %s", field, numbers(absent))
+		r.add(field+".gpus", "%s wants GPU %s", field, numbers(absent))
 	case len(r.gpus) == 0:
-		r.say(field+".kind", "%s has KIND_GPU", field)
+		r.add(field+".kind", "%s has KIND_GPU", field)
 	}
 	g.Gpus = slices.DeleteFunc(g.Gpus, func(id int32) bool { return slices.Contains(absent, id) })
 	if len(g.Gpus) == 0 && (len(absent) > 0 || len(r.gpus) == 0) {
@@ -84,7 +84,7 @@ func (r *gpuRequests) group(i int, g *modelconfig.ModelInstanceGroup) {
 	}
 }
 
-// atGPU reports whether an instance is at a GPU.
+// atGPU reports whether an instance is on a GPU.
 func (r *gpuRequests) atGPU() bool {
 	return slices.ContainsFunc(r.cfg.GetInstanceGroup(), func(g *modelconfig.ModelInstanceGroup) bool {
 		return g.GetKind() == modelconfig.ModelInstanceGroup_KIND_GPU ||
@@ -92,10 +92,10 @@ func (r *gpuRequests) atGPU() bool {
 	})
 }
 
-// accelerators takes away those of GPUs.
+// accelerators removes the GPU accelerators.
 func (r *gpuRequests) accelerators() {
 	for i, a := range gpuAccelerators(r.cfg) {
-		r.say(fmt.Sprintf("%s[%d]", gpuAcceleratorField, i), "accelerator '%s' is for GPUs", a.GetName())
+		r.add(fmt.Sprintf("%s[%d]", gpuAcceleratorField, i), "accelerator '%s' is for GPUs", a.GetName())
 	}
 	if acc := r.cfg.GetOptimization().GetExecutionAccelerators(); acc != nil {
 		acc.GpuExecutionAccelerator = nil
@@ -108,12 +108,12 @@ func gpuAccelerators(cfg *modelconfig.ModelConfig) []*modelconfig.ModelOptimizat
 	return cfg.GetOptimization().GetExecutionAccelerators().GetGpuExecutionAccelerator()
 }
 
-// available reports whether a group names GPUs, all of which are there.
+// available reports whether a group names GPUs and all of them are available.
 func available(wanted, gpus []int32) bool {
 	return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(id int32) bool { return !slices.Contains(gpus, id) })
 }
 
-// allOnCPU reports whether every group asks for the CPU.
+// allOnCPU reports whether every group runs on the CPU.
 func allOnCPU(cfg *modelconfig.ModelConfig) bool {
 	groups := cfg.GetInstanceGroup()
 	return len(groups) > 0 && !slices.ContainsFunc(groups, func(g *modelconfig.ModelInstanceGroup) bool {
@@ -121,8 +121,9 @@ func allOnCPU(cfg *modelconfig.ModelConfig) bool {
 	})
 }
 
-// tellAccelerators tells of each accelerator of GPUs what the rule and the text, of its name and the model's, say.
-func tellAccelerators(cfg *modelconfig.ModelConfig, code Code, format string) []Diagnostic {
+// acceleratorNotes returns a diagnostic of the given rule for each GPU accelerator. format has the accelerator's
+// and the model's name.
+func acceleratorNotes(cfg *modelconfig.ModelConfig, code Code, format string) []Diagnostic {
 	l := &problems{cfg: cfg}
 	for i, a := range gpuAccelerators(cfg) {
 		l.add(code, fmt.Sprintf("%s[%d]", gpuAcceleratorField, i), format, a.GetName(), cfg.GetName())

@@ -28,7 +28,7 @@ func TestFallBackToSomeGPUs(t *testing.T) {
 	} {
 		cfg := parse(t, `name: "m" backend: "onnxruntime" `+text+accelerated)
 		warnings := 0
-		for _, d := range config.Settle(cfg, config.Source{Name: "m", Dir: t.TempDir()}, o) {
+		for _, d := range config.NormaliseAndCheck(cfg, config.Source{Name: "m", Dir: t.TempDir()}, o) {
 			if d.Severity == config.Fault {
 				t.Errorf("%s: %s", text, d.Reason)
 			}

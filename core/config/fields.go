@@ -7,45 +7,44 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Class says what becomes of a field.
+// Class is the treatment of a field.
 type Class string
 
 // The classes.
 const (
-	// Honoured fields do what Triton's documentation says.
+	// Honoured fields have the effect that Triton documents.
 	Honoured Class = "honoured"
-	// Hinted fields only help speed: they are accepted with a notice.
+	// Hinted fields only affect speed. They are accepted with a notice.
 	Hinted Class = "hint"
-	// Refused fields would change results or promises and are not built.
+	// Refused fields would change results and are not implemented.
 	Refused Class = "refused"
 )
 
-// Field is the treatment of one field of the configuration and, unless a longer path
-// says otherwise, of all below it.
+// Field is the treatment of one field and, unless a longer path overrides it, of all fields below.
 type Field struct {
-	// Path names the field from the outside in: dynamic_batching.preferred_batch_size.
+	// Path names the field from the outside in. For example, dynamic_batching.preferred_batch_size.
 	Path  string
 	Class Class
-	// Doc says what the field does here, or why it does nothing or is refused.
+	// Doc describes the effect of the field, or the reason why it has none or is refused.
 	Doc string
-	// Value, when not nil, reports whether the class is about a value of the field; others are honoured. It is never
+	// Value selects the values that the class applies to; other values are honoured. Nil: all values. It is never
 	// called with the value of a field below.
 	Value func(protoreflect.Value) bool
-	// Only names those values for the reader, such as KIND_GPU.
+	// Only names those values. For example, KIND_GPU.
 	Only string
-	// By names the backends that honour the field, whatever becomes of it with others.
+	// By names the backends that honour the field in any case.
 	By []string
 }
 
-// about reports whether the class is about the value v of the field of the given path, which is f's own or one below.
-func (f *Field) about(path string, v protoreflect.Value) bool {
+// concerns reports whether the class applies to value v of the field at path, which is f's or one below it.
+func (f *Field) concerns(path string, v protoreflect.Value) bool {
 	return f.Value == nil || path == f.Path && f.Value(v)
 }
 
 // Fields returns the treatment of every field, in the order of the schema.
 func Fields() []Field { return slices.Clone(fieldTable) }
 
-// FieldOf returns the treatment of the field of the given path, and whether it has one.
+// FieldOf returns the treatment of the field at a path. It reports false if there is none.
 func FieldOf(path string) (Field, bool) {
 	best := -1
 	for i := range fieldTable {
@@ -62,8 +61,7 @@ func FieldOf(path string) (Field, bool) {
 	return fieldTable[best], true
 }
 
-// eachField visits the fields below a message, outer ones first; visit tells whether
-// to go on below one.
+// eachField visits the fields below a message, outer ones first. visit reports whether to descend.
 func eachField(desc protoreflect.MessageDescriptor, prefix string, visit func(path string, fd protoreflect.FieldDescriptor) bool) {
 	for i := range desc.Fields().Len() {
 		fd := desc.Fields().Get(i)
@@ -78,8 +76,8 @@ func eachField(desc protoreflect.MessageDescriptor, prefix string, visit func(pa
 	}
 }
 
-// fieldTable is the one list of what becomes of each field. Whoever builds a field
-// changes its row; docs/config.md is written from it.
+// fieldTable lists the treatment of each field. Change the row when you implement a field; docs/config.md is
+// generated from it.
 var fieldTable = []Field{
 	{Path: "name", Class: Honoured, Doc: "The model's name, which is that of its folder."},
 	{Path: "platform", Class: Honoured, Doc: "The older way to name the backend, and `ensemble`."},

@@ -117,7 +117,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 						t.Errorf("%s of backend '%s' panics: %v", path, backend, p)
 					}
 				}()
-				config.Settle(cfg, config.Source{Name: "m", Dir: dir}, nil)
+				config.NormaliseAndCheck(cfg, config.Source{Name: "m", Dir: dir}, nil)
 			}()
 		}
 	})

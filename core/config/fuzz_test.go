@@ -28,7 +28,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		config.NewPlaces("fuzz", text)
+		config.NewPositions("fuzz", text)
 		cfg, err := config.Parse("fuzz", text)
 		if err != nil {
 			return

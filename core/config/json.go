@@ -13,23 +13,21 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// quotedFields are the 64-bit integers that Triton leaves as the strings that
-// protobuf's JSON makes of them; all others are numbers.
+// quotedFields are the 64-bit integers that Triton writes as strings, as protobuf's JSON does. It writes all others
+// as numbers.
 var quotedFields = map[protoreflect.FullName]bool{
 	"inference.ModelSequenceBatching.InitialState.dims":          true,
 	"inference.ModelOptimizationPolicy.Cuda.GraphSpec.Shape.dim": true,
 	"inference.ModelInstanceGroup.SecondaryDevice.device_id":     true,
 }
 
-// unlessZero are fields that the clients of Triton 2.51 do not know, and refuse where they see them: they are shown only
-// where they are set.
+// unlessZero are fields that Triton 2.51's clients reject as unknown. They are written only if set.
 var unlessZero = map[protoreflect.FullName]bool{
 	"inference.ModelEnsembling.max_inflight_requests": true,
 }
 
-// JSON returns cfg as the configuration endpoint shows it: the fields' own names in
-// the order of their declaration, scalars, lists and maps also when they are zero or
-// empty, messages only when they are set.
+// JSON returns cfg in the form of the configuration endpoint: proto field names in declaration order; scalars,
+// lists and maps always, messages only if set.
 func JSON(cfg *modelconfig.ModelConfig) ([]byte, error) {
 	return appendMessage(nil, cfg.ProtoReflect())
 }
@@ -83,7 +81,7 @@ func appendList(b []byte, fd protoreflect.FieldDescriptor, l protoreflect.List) 
 	return append(b, ']'), nil
 }
 
-// appendMap sorts by key, so that one configuration has one text.
+// appendMap writes a map sorted by key, so that equal configurations have equal texts.
 func appendMap(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) ([]byte, error) {
 	var keys []protoreflect.MapKey
 	m.Range(func(k protoreflect.MapKey, _ protoreflect.Value) bool {
@@ -145,7 +143,7 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 	}
 }
 
-// appendFloat writes the values JSON has no number for as protobuf does, as strings.
+// appendFloat writes NaN and infinities as strings, as protobuf's JSON does.
 func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	switch {
 	case math.IsNaN(f):

@@ -12,11 +12,11 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// maxLabels bounds the lines of a label file: the largest public class lists have 21,843.
+// maxLabels bounds the lines of a label file. The largest public class lists have 21,843.
 const maxLabels = 1 << 20
 
-// ReadLabels fills in the labels of every output of sig for which cfg names a
-// label file, looked up in the model's folder dir; one label a line.
+// ReadLabels reads the label files that cfg names for outputs, in the model's folder dir, into sig. A label file
+// has one label per line.
 func ReadLabels(cfg *modelconfig.ModelConfig, dir string, sig *Signature) error {
 	for _, out := range cfg.GetOutput() {
 		at := sig.Output(out.GetName())
@@ -33,8 +33,8 @@ func ReadLabels(cfg *modelconfig.ModelConfig, dir string, sig *Signature) error 
 	return nil
 }
 
-// readLabels reads a file of the folder dir. Its name may not lead outside; a link may,
-// as in Triton: who writes the repository may link to any file.
+// readLabels reads a file of the folder dir. The name must not lead out of the folder. A symbolic link may, as in
+// Triton.
 func readLabels(dir, name string) ([]string, error) {
 	if !filepath.IsLocal(name) {
 		return nil, errors.New("it is outside the model's folder")

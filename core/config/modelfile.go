@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// fileKinds are the backends of model files, by how their names end.
+// fileKinds maps the suffixes of model files to backends.
 var fileKinds = map[string]string{
 	".onnx": onnxRuntime, ".plan": "tensorrt", ".savedmodel": "tensorflow", ".graphdef": "tensorflow", ".pb": "tensorflow",
 	".pt": "pytorch", ".pt2": "torch_aoti", ".xml": "openvino", ".py": pythonBackend,
 }
 
-// maxNamed bounds how many files of a folder are named.
+// maxNamed is the number of files that an error names at most.
 const maxNamed = 5
 
-// MissingFile returns err, that a model's file is not at path, as a fault of the field default_model_filename that says
-// what the folder holds instead.
+// MissingFile turns err, a missing model file at path, into a fault of default_model_filename that names the files
+// that the folder has.
 func MissingFile(err error, path string) error {
 	dir, name := filepath.Split(path)
 	names := fileNames(dir)
@@ -33,17 +33,17 @@ func MissingFile(err error, path string) error {
 	if other := sameKind(names, name); other != "" {
 		fix = fmt.Sprintf("rename '%s' to '%s', or set default_model_filename: %q", other, name, other)
 	}
-	return At(WithFix(Coded(ModelFile, "default_model_filename", &holding{err, held}), fix), filepath.Clean(dir), 0)
+	return At(WithFix(Coded(ModelFile, "default_model_filename", &folderError{err, held}), fix), filepath.Clean(dir), 0)
 }
 
-// holding adds what a folder holds to an error.
-type holding struct {
+// folderError adds the content of a folder to an error.
+type folderError struct {
 	err  error
 	held string
 }
 
-func (h *holding) Error() string { return h.err.Error() + ", " + h.held }
-func (h *holding) Unwrap() error { return h.err }
+func (h *folderError) Error() string { return h.err.Error() + ", " + h.held }
+func (h *folderError) Unwrap() error { return h.err }
 
 // fileNames lists the files and folders of dir that are not hidden, sorted.
 func fileNames(dir string) []string {
@@ -60,7 +60,7 @@ func fileNames(dir string) []string {
 	return names
 }
 
-// sameKind returns the one name that ends as the given one does, or "".
+// sameKind returns the only name with the same suffix as the given one, or "".
 func sameKind(names []string, as string) string {
 	like := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return filepath.Ext(name) != filepath.Ext(as) })
 	if len(like) != 1 {
@@ -69,7 +69,7 @@ func sameKind(names []string, as string) string {
 	return like[0]
 }
 
-// quotedNames writes the first names of a list.
+// quotedNames quotes the first names of a list.
 func quotedNames(names []string) string {
 	more := ""
 	if len(names) > maxNamed {
@@ -78,8 +78,8 @@ func quotedNames(names []string) string {
 	return "'" + strings.Join(names, "', '") + "'" + more
 }
 
-// undeducedFile adds to the fault of a model without a backend what its highest version folder holds.
-func undeducedFile(d *Diagnostic, dir string) {
+// noBackendFile adds the content of the highest version folder to the fault of a model without a backend.
+func noBackendFile(d *Diagnostic, dir string) {
 	version := highestVersion(dir)
 	if version == "" {
 		return

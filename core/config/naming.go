@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// conventions checks names that a backend gives a meaning.
+// conventions checks names to which a backend gives a meaning.
 func (l *problems) conventions() {
 	var ins, outs []string
 	for _, in := range l.cfg.GetInput() {
@@ -36,12 +36,10 @@ func indexOfName(name string) (int, bool) {
 	return n, err == nil
 }
 
-// PyTorchNames checks the names of a TorchScript model's tensors. Inputs are NAME__INDEX,
-// the model's position in forward; names that are all of another form are arguments of
-// forward or keys of a dictionary; when both forms are mixed, the order of the
-// declaration counts and a notice says so. Outputs of a model with more than one are
-// NAME__INDEX, or all of another form: keys of a dictionary, or in the order of the
-// declaration. An index is used once and below the number of tensors.
+// PyTorchNames checks the names of a TorchScript model's tensors. Inputs named NAME__INDEX are positions of
+// forward; for example, INPUT__0. Other names are arguments of forward, or keys of a dictionary. If both forms are
+// mixed, the declaration order counts and a notice says so. Several outputs are all NAME__INDEX, or all keys or in
+// declaration order. An index must be unique and below the number of tensors.
 func PyTorchNames(model string, inputs, outputs []string) []Diagnostic {
 	n := &naming{model: model}
 	indexed := func(name string) bool {
@@ -60,7 +58,7 @@ func PyTorchNames(model string, inputs, outputs []string) []Diagnostic {
 	return n.list
 }
 
-// naming collects what is wrong with names.
+// naming collects problems with names.
 type naming struct {
 	model string
 	list  []Diagnostic
@@ -69,7 +67,7 @@ type naming struct {
 func (n *naming) add(code Code, field, format string, args ...any) {
 	d := newDiagnostic(code, field, fmt.Sprintf(format, args...))
 	d.Model = n.model
-	if len(n.list) == maxSaid {
+	if len(n.list) == maxDiagnostics {
 		return
 	}
 	n.list = append(n.list, d)
@@ -93,8 +91,8 @@ func (n *naming) indices(kind string, names []string) {
 	}
 }
 
-// OneFlowNames checks the names of a OneFlow model's tensors: INPUT_0, INPUT_1, ... and
-// OUTPUT_0, OUTPUT_1, ..., each number below the number of tensors and used once.
+// OneFlowNames checks the names of a OneFlow model's tensors: INPUT_0, INPUT_1, ... and OUTPUT_0, OUTPUT_1, ...
+// Each number must be unique and below the number of tensors.
 func OneFlowNames(model string, inputs, outputs []string) []Diagnostic {
 	n := &naming{model: model}
 	n.numbered("input", "INPUT_", inputs)

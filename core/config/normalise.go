@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// EnsemblePlatform is the platform of a model that is an ensemble of others.
+// EnsemblePlatform is the platform of an ensemble.
 const EnsemblePlatform = "ensemble"
 
 // Backends that rules depend on.
@@ -17,7 +17,7 @@ const (
 	nativeBackend = "native"
 )
 
-// platforms maps the older way of naming a backend to the backend.
+// platforms maps platform names, the older form, to backends.
 var platforms = map[string]string{
 	"onnxruntime_onnx":      onnxRuntime,
 	"tensorrt_plan":         "tensorrt",
@@ -29,8 +29,7 @@ var platforms = map[string]string{
 // defaultFile is the model file of a backend.
 type defaultFile struct{ backend, platform, file string }
 
-// defaultFiles are the model files of backends that have one, with the platform that
-// Triton fills in, in the order in which files are looked for.
+// defaultFiles are the default model files, with the platform that Triton fills in, in the order of the search.
 var defaultFiles = []defaultFile{
 	{onnxRuntime, "onnxruntime_onnx", "model.onnx"},
 	{"tensorrt", "tensorrt_plan", "model.plan"},
@@ -50,32 +49,31 @@ func IsEnsemble(cfg *modelconfig.ModelConfig) bool {
 	return cfg.GetPlatform() == EnsemblePlatform || cfg.GetEnsembleScheduling() != nil
 }
 
-// Options say how configurations are read. The zero value is the usual way.
+// Options control how configurations are read. The zero value is the default.
 type Options struct {
-	// StrictEnsembleConfig reads ensembles as Triton does: nothing is inferred.
+	// StrictEnsembleConfig reads ensembles as Triton does: nothing is derived from the steps.
 	StrictEnsembleConfig bool
-	// NoAutoComplete asks every model to declare all its inputs and outputs.
+	// NoAutoComplete requires every model to declare all inputs and outputs.
 	NoAutoComplete bool
-	// Params returns the parameters that the models of a backend read, nil where any may be; see backends.Factory. Without
-	// it none is looked at.
+	// Params returns the parameters that a backend's models read; nil: any. See backends.Factory. If Params is nil,
+	// parameters are not checked.
 	Params func(backend string) []string
-	// StrictParams refuses the parameters that nobody reads.
+	// StrictParams rejects parameters that nothing reads.
 	StrictParams bool
-	// GPUFallback runs on the CPU what asks for GPUs that are not there.
+	// GPUFallback runs instances on the CPU if their GPUs are not available.
 	GPUFallback bool
-	// Devices are the places besides the host that instances may be put at.
+	// Devices are the places, besides the host, where instances may be.
 	Devices []tensor.Place
 }
 
-// Normalise fills in the defaults of what cfg leaves out; dir is the name of the
-// model's folder, which the model's name must equal. Doing it twice changes nothing.
+// Normalise fills in defaults. dir is the name of the model's folder, which the model's name must equal. Normalise
+// is idempotent.
 func Normalise(cfg *modelconfig.ModelConfig, dir string) error {
 	_, err := NormaliseWith(cfg, dir, nil)
 	return err
 }
 
-// NormaliseWith is Normalise under options, nil for none. It returns what there is to
-// tell about what was filled in.
+// NormaliseWith is Normalise under options; nil: the defaults. It returns notices about what was filled in.
 func NormaliseWith(cfg *modelconfig.ModelConfig, dir string, o *Options) ([]Diagnostic, error) {
 	if cfg.Name == "" {
 		cfg.Name = dir
@@ -109,7 +107,7 @@ func fillIn(cfg *modelconfig.ModelConfig, o *Options) []Diagnostic {
 	return list
 }
 
-// normaliseBatching fills in the defaults of whichever batcher is there.
+// normaliseBatching fills in the defaults of the configured batcher.
 func normaliseBatching(cfg *modelconfig.ModelConfig) {
 	if d := cfg.GetDynamicBatching(); d != nil && len(d.PreferredBatchSize) == 0 && cfg.MaxBatchSize > 0 {
 		d.PreferredBatchSize = []int32{cfg.MaxBatchSize}
@@ -165,7 +163,7 @@ func normaliseInstances(cfg *modelconfig.ModelConfig, gpus []int32) {
 	}
 }
 
-// defaultCount is 1, and 2 for the runtimes that use a processor badly with one.
+// defaultCount is 1, or 2 for runtimes that leave the CPU idle with one instance.
 func defaultCount(cfg *modelconfig.ModelConfig, g *modelconfig.ModelInstanceGroup) int32 {
 	if g.Kind == modelconfig.ModelInstanceGroup_KIND_CPU && (cfg.Backend == onnxRuntime || cfg.Backend == "tensorflow") {
 		return 2

@@ -19,9 +19,8 @@ var (
 	jsonPlace   = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 )
 
-// ParseJSON reads the configuration that a load request carries in place of the file, in
-// the JSON of the configuration endpoint or of protobuf. Unknown fields are refused. Errors start with Triton's words and end with what was
-// probably meant.
+// ParseJSON reads the configuration of a load request, in the JSON of the configuration endpoint or of protobuf.
+// Unknown fields are errors. An error starts with Triton's text and ends with a suggestion.
 func ParseJSON(text string) (*modelconfig.ModelConfig, error) {
 	if len(text) > MaxFileSize {
 		return nil, Errorf(BadOverride, "", "Invalid config override: %d bytes, expected at most %d", len(text), MaxFileSize)
@@ -34,19 +33,19 @@ func ParseJSON(text string) (*modelconfig.ModelConfig, error) {
 	msg := strings.Trim(strings.TrimPrefix(err.Error(), "proto:"), " \t\r\n\u00a0")
 	var syntax *json.SyntaxError
 	if e := json.Unmarshal([]byte(text), new(json.RawMessage)); errors.As(e, &syntax) {
-		at := placeOf([]byte(text), int(min(syntax.Offset, int64(len(text)))))
+		at := positionOf([]byte(text), int(min(syntax.Offset, int64(len(text)))))
 		msg = fmt.Sprintf("(line %d:%d): %s", at.line, at.column, syntax)
 	}
 	d := newDiagnostic(BadOverride, "", "Invalid config override: "+msg+jsonHint(msg))
 	if m := jsonPlace.FindStringSubmatch(msg); m != nil {
-		at := placeOf([]byte(text), offsetOf([]byte(text), m[1], m[2]))
+		at := positionOf([]byte(text), offsetOf([]byte(text), m[1], m[2]))
 		d.Line, d.Column = at.line, at.column
 	}
 	return nil, d.Err()
 }
 
-// jsonHint names the field or value that was probably meant. The parser does not say
-// which message it was in, so that every name of the schema is looked at.
+// jsonHint suggests a field or value. The parser does not say which message an unknown name was in, so all names of
+// the schema are candidates.
 func jsonHint(msg string) string {
 	names, hint := map[string]bool{}, ""
 	root := (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor()

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// generalParams are the parameters that any model may have, whatever its backend: those of padding and of batches, and
-// the one that names a library, which is refused.
+// generalParams are the parameters that any model may have: padding, batch size, and the path of a batching
+// library, which is refused.
 var generalParams = []string{"pad.*", "unpad.*", "max_batch_elements", batchStrategy}
 
-// parameters tells of each parameter that nobody reads. Triton ignores it, and so does this server, unless the options
-// say otherwise: it most likely is a slip of the pen.
+// parameters reports each parameter that nothing reads: most likely a typing error. Triton ignores it.
+// Options.StrictParams makes it a fault.
 func (l *problems) parameters(o *Options) {
 	if o == nil || o.Params == nil {
 		return
@@ -38,7 +38,7 @@ func (l *problems) parameters(o *Options) {
 	}
 }
 
-// readsParam reports whether a name is among those that are known.
+// readsParam reports whether a name matches the known ones.
 func readsParam(known []string, name string) bool {
 	return slices.ContainsFunc(known, func(k string) bool {
 		prefix, open := strings.CutSuffix(k, "*")

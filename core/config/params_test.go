@@ -30,8 +30,8 @@ func TestUnknownParams(t *testing.T) {
 		for _, strict := range []bool{false, true} {
 			o := &config.Options{Params: func(backend string) []string { return known[backend] }, StrictParams: strict}
 			cfg := parse(t, tt.text)
-			list := config.Settle(cfg, config.Source{Name: "m", Dir: t.TempDir()}, o)
-			config.NewPlaces("m/config.pbtxt", []byte(tt.text)).Locate(list)
+			list := config.NormaliseAndCheck(cfg, config.Source{Name: "m", Dir: t.TempDir()}, o)
+			config.NewPositions("m/config.pbtxt", []byte(tt.text)).Locate(list)
 			var got []string
 			for i := range list {
 				d := &list[i]

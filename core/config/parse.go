@@ -18,20 +18,18 @@ import (
 // FileName is the name of a model's configuration in its folder.
 const FileName = "config.pbtxt"
 
-// namedFolder holds a model's other configurations, as NAME.pbtxt.
+// namedFolder holds alternative configurations, as NAME.pbtxt.
 const namedFolder = "configs"
 
-// MaxFileSize bounds a configuration's text in bytes, so that a wrong file cannot exhaust memory.
+// MaxFileSize bounds the text of a configuration in bytes, so that a wrong file cannot exhaust memory.
 const MaxFileSize = 4 << 20
 
-// Load reads the configuration in a model's folder. When there is none, the error
-// wraps fs.ErrNotExist.
+// Load reads the configuration in a model's folder. If there is none, the error wraps fs.ErrNotExist.
 func Load(dir string) (*modelconfig.ModelConfig, error) {
 	return LoadFile(filepath.Join(dir, FileName))
 }
 
-// LoadFile reads the configuration in a file. When there is none, the error wraps
-// fs.ErrNotExist.
+// LoadFile reads a configuration from a file. If there is none, the error wraps fs.ErrNotExist.
 func LoadFile(path string) (*modelconfig.ModelConfig, error) {
 	text, err := ReadText(path)
 	if err != nil {
@@ -40,8 +38,8 @@ func LoadFile(path string) (*modelconfig.ModelConfig, error) {
 	return Parse(path, text)
 }
 
-// PathOf returns the path of a model's configuration: configs/NAME.pbtxt in the
-// model's folder dir when a name is given and that file is there, else config.pbtxt.
+// PathOf returns the path of a model's configuration: configs/NAME.pbtxt if a name is given and the file exists,
+// else config.pbtxt.
 func PathOf(dir, name string) string {
 	if name != "" && filepath.IsLocal(name) && filepath.Base(name) == name {
 		path := filepath.Join(dir, namedFolder, name+".pbtxt")
@@ -52,8 +50,8 @@ func PathOf(dir, name string) string {
 	return filepath.Join(dir, FileName)
 }
 
-// ReadText reads the text of a configuration. A file that is too large is refused by
-// its size alone; one that is missing gives an error that wraps fs.ErrNotExist.
+// ReadText reads the text of a configuration. A file over MaxFileSize is rejected without reading it. If there is
+// no file, the error wraps fs.ErrNotExist.
 func ReadText(path string) ([]byte, error) {
 	text, err := readCapped(path)
 	switch {
@@ -69,24 +67,23 @@ func ReadText(path string) ([]byte, error) {
 	return text, nil
 }
 
-// Parse reads a configuration from text; path only serves the error, which has the
-// form of the protobuf text parser's: line:column: what is wrong, and then what was
-// probably meant.
+// Parse reads a configuration from text. path is used in errors only. An error has the form "line:column: problem",
+// and ends with a suggestion.
 func Parse(path string, text []byte) (*modelconfig.ModelConfig, error) {
 	if len(text) > MaxFileSize {
 		return nil, tooLarge(path, int64(len(text)))
 	}
 	cfg := new(modelconfig.ModelConfig)
-	if err := prototext.Unmarshal(spaced(text), cfg); err != nil {
+	if err := prototext.Unmarshal(normaliseSpaces(text), cfg); err != nil {
 		d := parserFault(path, text, err)
 		return nil, d.Err()
 	}
 	return cfg, nil
 }
 
-// spaced makes spaces of form feeds and vertical tabs outside of strings, which count
-// as white space for Triton's parser and not for Go's.
-func spaced(text []byte) []byte {
+// normaliseSpaces replaces form feeds and vertical tabs outside strings by spaces: Triton's parser accepts them as
+// white space, Go's does not.
+func normaliseSpaces(text []byte) []byte {
 	if !bytes.ContainsAny(text, "\v\f") {
 		return text
 	}
@@ -110,14 +107,14 @@ func tooLarge(path string, size int64) error {
 	return d.Err()
 }
 
-// readCapped reads one byte more than allowed, which Parse then refuses.
+// readCapped reads up to one byte more than allowed, so that Parse can reject the rest.
 func readCapped(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		// Opening a pipe would wait for its writer for ever.
+		// Opening a pipe would wait for its writer.
 		return nil, fmt.Errorf("expected a file, found %s", info.Mode())
 	case info.Size() > MaxFileSize:
 		return nil, tooLarge(path, info.Size())

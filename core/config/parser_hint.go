@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// unclosed looks for a bracket or a brace that is open where the text ends, or where another one closes. The place of the
-// fault is then where it was opened.
+// unclosed looks for a bracket or brace that is still open at the end of the text, or where another kind closes.
+// The fault's position is then the opening one.
 func (f *textFault) unclosed() bool {
 	top := &f.open[len(f.open)-1]
 	ends := strings.TrimSpace(string(f.text[f.at:])) == ""
@@ -24,21 +24,21 @@ func (f *textFault) unclosed() bool {
 	return true
 }
 
-// openMessage says that the message of a frame is not closed.
+// openMessage reports that a message is not closed.
 func (f *textFault) openMessage(i int) {
 	begins := f.open[i].begins
 	f.hint = fmt.Sprintf(". '%s'%s has no closing '}'", f.open[i-1].field, f.from(begins))
 	f.at, f.fix = begins, "close it with '}'"
 }
 
-// from writes a place as " at line:column".
+// from returns a position as " at line:column".
 func (f *textFault) from(offset int) string {
-	at := placeOf(f.text, offset)
+	at := positionOf(f.text, offset)
 	return fmt.Sprintf(" at %d:%d", at.line, at.column)
 }
 
-// ofOuter looks for an unknown field in the messages around: a brace is missing before it then.
-func (f *textFault) ofOuter(name string) {
+// inOuter looks for an unknown field in the enclosing messages: a closing brace is probably missing before it.
+func (f *textFault) inOuter(name string) {
 	for i := len(f.open) - 2; i >= 0; i-- {
 		desc := f.open[i].desc
 		if desc == nil || desc.Fields().ByTextName(name) == nil {
@@ -54,8 +54,8 @@ func (f *textFault) ofOuter(name string) {
 	}
 }
 
-// noMessage says how a message is written where it has the value of a scalar.
-func (f *textFault) noMessage() bool {
+// messageExpected explains the syntax of a message if a scalar value stands in its place.
+func (f *textFault) messageExpected() bool {
 	fd := f.scope.descriptor()
 	if fd == nil || !f.scope.value || fd.Kind() != protoreflect.MessageKind {
 		return false

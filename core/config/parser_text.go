@@ -26,7 +26,7 @@ var (
 
 const parserHead = "Error parsing text-format inference.ModelConfig: "
 
-// visible replaces what a log or a terminal cannot show.
+// visible replaces runes that a log or terminal cannot show.
 func visible(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' && r != '\t' {
 		return unicode.ReplacementChar
@@ -34,21 +34,20 @@ func visible(r rune) rune {
 	return r
 }
 
-// parserFault turns an error of Go's text parser into the words and the place of the
-// C++ one, which is what tools that read Triton's log match on. The diagnostic's own
-// place is where the fault starts; the C++ parser tells the token that follows a name.
+// parserFault converts an error of Go's text parser into the text and position of the C++ parser's, because tools
+// that read Triton's log match them. The C++ parser reports the token after a name; the diagnostic's own position
+// is the start of the fault.
 func parserFault(path string, text []byte, err error) Diagnostic {
-	// Go's protobuf writes its prefix with a random kind of space, so that nobody
-	// depends on the text by accident.
+	// Go's protobuf writes a random kind of space after its prefix, to prevent matching on the text.
 	msg := strings.Trim(strings.TrimPrefix(err.Error(), "proto:"), " \t\r\n\u00a0")
 	msg = strings.Map(visible, msg)
 	f := &textFault{text: text, code: BadText, at: len(text), words: msg}
 	if m := parserError.FindStringSubmatch(msg); m != nil {
 		f.at, f.words = offsetOf(text, m[1], m[2]), m[3]
 	}
-	f.look()
+	f.locate()
 	f.translate()
-	shown, own := placeOf(text, f.shown), placeOf(text, f.at)
+	shown, own := positionOf(text, f.shown), positionOf(text, f.at)
 	d := newDiagnostic(f.code, "", fmt.Sprintf("failed to read text proto from %s: %s%d:%d: %s%s",
 		path, parserHead, shown.line, shown.column, f.words, f.hint))
 	d.File, d.Line, d.Column = path, own.line, own.column
@@ -56,21 +55,21 @@ func parserFault(path string, text []byte, err error) Diagnostic {
 	return d
 }
 
-// textFault is a parse error on its way from one parser's words to the other's.
+// textFault is a parse error during the conversion.
 type textFault struct {
 	text  []byte
-	at    int // offset of what is wrong
-	shown int // offset that the C++ parser tells
+	at    int // offset of the fault
+	shown int // offset that the C++ parser reports
 	scope frame
-	open  []frame // the messages around the fault, outermost first, scope last
+	open  []frame // enclosing messages, outermost first; has capacity for the scope
 	code  Code
 	words string
 	hint  string
-	fix   string // a better one than the rule's
+	fix   string // replaces the rule's fix
 }
 
-// look finds the message and the field that the fault is in.
-func (f *textFault) look() {
+// locate finds the message and the field of the fault.
+func (f *textFault) locate() {
 	s := &scanner{text: f.text}
 	s.run(f.at)
 	f.scope, f.open, f.shown = *s.top(), s.frames, f.at
@@ -80,7 +79,7 @@ func (f *textFault) translate() {
 	if m := wrongField.FindStringSubmatch(f.words); m != nil {
 		f.unknownField(m[1])
 	} else if m := repeated.FindStringSubmatch(f.words); m != nil {
-		f.code, f.shown = Repeated, f.after()
+		f.code, f.shown = Repeated, f.nextToken()
 		f.words = fmt.Sprintf("Non-repeated field %q is specified multiple times.", m[1])
 	} else if m := oneof.FindStringSubmatch(f.words); m != nil {
 		f.oneof(m[1], m[2])
@@ -92,12 +91,12 @@ func (f *textFault) translate() {
 	f.words = cut(f.words)
 }
 
-// foreign tells what a text that is no text format probably is.
+// foreign recognises other formats, for example JSON or YAML.
 func (f *textFault) foreign() {
 	rest := f.text[f.at:]
-	next := f.text[f.after():]
+	next := f.text[f.nextToken():]
 	switch {
-	case f.unclosed(), f.noMessage():
+	case f.unclosed(), f.messageExpected():
 	case bytes.HasPrefix(f.text, []byte("\xef\xbb\xbf")):
 		f.hint = ". The file starts with a byte order mark; save it as UTF-8 without one"
 	case bytes.HasPrefix(f.text, []byte("\xff\xfe")), bytes.HasPrefix(f.text, []byte("\xfe\xff")):
@@ -111,7 +110,7 @@ func (f *textFault) foreign() {
 	}
 }
 
-// cut keeps the words of a fault to a size that can be read.
+// cut shortens the text of a fault to a readable length.
 func cut(words string) string {
 	if len(words) <= maxWords {
 		return words
@@ -121,8 +120,8 @@ func cut(words string) string {
 
 const maxWords = 512
 
-// after returns the offset of the token that follows the name at the fault.
-func (f *textFault) after() int {
+// nextToken returns the offset of the token after the name at the fault.
+func (f *textFault) nextToken() int {
 	at := f.at
 	if at >= len(f.text) {
 		return at
@@ -143,15 +142,15 @@ func (f *textFault) unknownField(name string) {
 	if desc == nil {
 		desc = (*modelconfig.ModelConfig)(nil).ProtoReflect().Descriptor()
 	}
-	f.code, f.shown = UnknownField, f.after()
+	f.code, f.shown = UnknownField, f.nextToken()
 	f.words = fmt.Sprintf("Message type %q has no field named %q.", desc.FullName(), name)
 	if f.hint = DidYouMean(name, fieldNames(desc)); f.hint == "" {
-		f.ofOuter(name)
+		f.inOuter(name)
 	}
 }
 
 func (f *textFault) oneof(field, choice string) {
-	f.code, f.shown = Repeated, f.after()
+	f.code, f.shown = Repeated, f.nextToken()
 	name := choice[strings.LastIndexByte(choice, '.')+1:]
 	first := ""
 	if f.scope.desc != nil {
@@ -162,7 +161,7 @@ func (f *textFault) oneof(field, choice string) {
 	f.words = fmt.Sprintf("Field %q is specified along with field %q, another member of oneof %q.", field, first, name)
 }
 
-// firstOf returns the field of o, other than the given one, that stands last in text.
+// firstOf returns the field of o, other than the given one, that comes last in text.
 func firstOf(text []byte, o protoreflect.OneofDescriptor, other string) string {
 	found, last := other, -1
 	for i := range o.Fields().Len() {
@@ -174,7 +173,7 @@ func firstOf(text []byte, o protoreflect.OneofDescriptor, other string) string {
 	return found
 }
 
-// value describes a value that the field does not take.
+// value describes a value that the field does not accept.
 func (f *textFault) value(kind, value string) {
 	field := f.scope.field
 	fd := f.scope.descriptor()
@@ -186,13 +185,13 @@ func (f *textFault) value(kind, value string) {
 		f.words = "Expected integer or identifier, got: " + value
 		f.enumHint(fd, strings.Trim(value, `"'`))
 	case kind == "enum":
-		f.code, f.shown = UnknownEnum, f.after()
+		f.code, f.shown = UnknownEnum, f.nextToken()
 		f.words = fmt.Sprintf("Unknown enumeration value of %q for field %q.", value, field)
 		f.enumHint(fd, value)
 	case kind == "bool" && digits.MatchString(value):
 		f.code, f.words = OutOfRange, "Integer out of range ("+value+")"
 	case kind == "bool":
-		f.shown = f.after()
+		f.shown = f.nextToken()
 		f.words = fmt.Sprintf("Invalid value for boolean field %q. Value: %q.", field, value)
 		f.hint = DidYouMean(value, []string{"true", "false"})
 	case kind == "float" || kind == "double":
@@ -229,9 +228,9 @@ func fieldNames(desc protoreflect.MessageDescriptor) []string {
 	return names
 }
 
-// offsetOf returns the byte at line:column, both counted from 1, columns in characters.
+// offsetOf returns the byte offset of line:column. Both count from 1; columns count characters.
 func offsetOf(text []byte, line, column string) int {
-	// Both are digits, as the caller's pattern says; one that overflows is past the end.
+	// Both are digits; an overflow is past the end of the text.
 	l, _ := strconv.Atoi(line)
 	c, _ := strconv.Atoi(column)
 	at := 0

@@ -15,33 +15,31 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Source says where the configuration of one model comes from.
+// Source is the origin of one model's configuration.
 type Source struct {
 	// Dir is the model's folder, Name the name of the model.
 	Dir, Name string
-	// ConfigName, when set, prefers configs/CONFIGNAME.pbtxt to config.pbtxt.
+	// ConfigName selects configs/CONFIGNAME.pbtxt over config.pbtxt. Optional.
 	ConfigName string
-	// Override is JSON that stands in for the file; empty reads the file.
+	// Override is JSON that replaces the file. Optional.
 	Override string
 }
 
-// Read reads a model's configuration, deduces a backend that it leaves out, fills in
-// defaults and checks it. The diagnostics are all there is to tell; the model is
-// refused when HasFault says so of them. The configuration is nil when the text does
-// not parse. A missing file is no fault where the model's files tell the backend.
+// Read reads a model's configuration, deduces a missing backend, fills in defaults and checks it. It returns all
+// diagnostics; if HasFault reports true for them the model must be rejected. The configuration is nil if the text
+// does not parse. A missing file is no fault if the model's files determine the backend.
 func Read(s Source, o *Options) (*modelconfig.ModelConfig, []Diagnostic) {
 	cfg, places, err := s.Open()
 	if err != nil {
 		return nil, []Diagnostic{diagnosticOf(err, s.Name)}
 	}
-	list := Settle(cfg, s, o)
+	list := NormaliseAndCheck(cfg, s, o)
 	places.Locate(list)
 	return cfg, list
 }
 
-// Settle fills in the defaults of a configuration as it was written, and checks it. It
-// is what Read does after reading.
-func Settle(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
+// NormaliseAndCheck fills in the defaults of a configuration as written, and checks it: the second half of Read.
+func NormaliseAndCheck(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
 	if cfg.Name == "" {
 		cfg.Name = s.Name
 	}
@@ -49,15 +47,15 @@ func Settle(cfg *modelconfig.ModelConfig, s Source, o *Options) []Diagnostic {
 	Deduce(cfg, s.Dir, s.Name)
 	notes, err := NormaliseWith(cfg, s.Name, o)
 	list = append(list, notes...)
-	list = append(list, undeduced(cfg, s.Dir, inspect(cfg, o))...)
-	list = append(list, strictly(cfg, o, list)...)
-	if err != nil { // which Triton looks at last
+	list = append(list, noBackend(cfg, s.Dir, inspect(cfg, o))...)
+	list = append(list, strictFaults(cfg, o, list)...)
+	if err != nil { // Triton checks this last
 		list = append(list, diagnosticOf(err, s.Name))
 	}
 	return list
 }
 
-// FirstError returns the error of the first fault of list, or nil.
+// FirstError returns the error of the first fault in list, or nil.
 func FirstError(list []Diagnostic) error {
 	for i := range list {
 		if err := list[i].Err(); err != nil {
@@ -67,8 +65,8 @@ func FirstError(list []Diagnostic) error {
 	return nil
 }
 
-// strictly returns the faults that only the given options make of cfg's gaps.
-func strictly(cfg *modelconfig.ModelConfig, o *Options, said []Diagnostic) []Diagnostic {
+// strictFaults returns the additional faults of cfg under strict options.
+func strictFaults(cfg *modelconfig.ModelConfig, o *Options, said []Diagnostic) []Diagnostic {
 	switch {
 	case o == nil, IsEnsemble(cfg) && !o.StrictEnsembleConfig, !IsEnsemble(cfg) && !o.NoAutoComplete:
 		return nil
@@ -94,10 +92,9 @@ func diagnosticOf(err error, model string) Diagnostic {
 	return d
 }
 
-// Open reads the override or the file as it was written, and finds the places of its
-// fields. A model without a file whose files tell its backend has a configuration that
-// says no more; one that does not parse has no configuration.
-func (s *Source) Open() (*modelconfig.ModelConfig, *Places, error) {
+// Open reads the override or the file, and finds the positions of its fields. A model without a file, whose files
+// determine the backend, gets a configuration with only that.
+func (s *Source) Open() (*modelconfig.ModelConfig, *Positions, error) {
 	if s.Override != "" {
 		cfg, err := ParseJSON(s.Override)
 		return cfg, nil, err
@@ -118,12 +115,11 @@ func (s *Source) Open() (*modelconfig.ModelConfig, *Places, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return cfg, NewPlaces(path, text), nil
+	return cfg, NewPositions(path, text), nil
 }
 
-// Deduce sets the backend of a configuration that names none, as Triton does: from
-// the default file in the model's highest version folder, else from a folder named
-// MODEL.BACKEND. It leaves cfg alone when neither tells.
+// Deduce sets the missing backend of a configuration as Triton does: by the default file in the highest version
+// folder, else by a folder named MODEL.BACKEND. It does nothing if neither exists.
 func Deduce(cfg *modelconfig.ModelConfig, dir, name string) {
 	if cfg.GetBackend() != "" || cfg.GetPlatform() != "" || IsEnsemble(cfg) {
 		return
@@ -156,13 +152,13 @@ func Deduce(cfg *modelconfig.ModelConfig, dir, name string) {
 	}
 }
 
-// undeduced says in Triton's words that nothing tells the backend, and what there is instead.
-func undeduced(cfg *modelconfig.ModelConfig, dir string, list []Diagnostic) []Diagnostic {
+// noBackend is Triton's error if no backend can be deduced, with what the folder has.
+func noBackend(cfg *modelconfig.ModelConfig, dir string, list []Diagnostic) []Diagnostic {
 	for i := range list {
 		if list[i].Code == NoBackend {
 			list[i].Reason = fmt.Sprintf("Invalid model name: Could not determine backend for model '%s' with no backend in model configuration. "+
 				"Expected model name of the form 'model.<backend_name>'.", cfg.GetName())
-			undeducedFile(&list[i], dir)
+			noBackendFile(&list[i], dir)
 		}
 	}
 	return list
@@ -186,9 +182,9 @@ func highestVersion(dir string) string {
 	return filepath.Join(dir, strconv.FormatInt(best, 10))
 }
 
-// MeantVersion reports whether a folder that is no version was meant to be one: 0, 01,
-// v2, 1.0, -1, 3-old.
-func MeantVersion(name string) bool {
+// LooksLikeVersion reports whether a folder that is not a version was probably meant as one. For example, 0, 01,
+// v2, 1.0, -1 or 3-old.
+func LooksLikeVersion(name string) bool {
 	if _, ok := VersionOf(name); ok {
 		return false
 	}
@@ -196,8 +192,8 @@ func MeantVersion(name string) bool {
 	return name != "" && name[0] >= '0' && name[0] <= '9'
 }
 
-// NeedsVersion reports whether a model needs a version folder. An ensemble and a native step may have no files, and are
-// version 1 without one; an ensemble that is read as Triton reads it needs one all the same.
+// NeedsVersion reports whether a model needs a version folder. Ensembles and native steps are version 1 without
+// one. Under StrictEnsembleConfig an ensemble needs one.
 func NeedsVersion(cfg *modelconfig.ModelConfig, o *Options) bool {
 	if IsEnsemble(cfg) {
 		return o != nil && o.StrictEnsembleConfig
@@ -205,18 +201,18 @@ func NeedsVersion(cfg *modelconfig.ModelConfig, o *Options) bool {
 	return cfg.GetBackend() != nativeBackend
 }
 
-// NoVersionFolder is the error of a model without the version folder that it needs, in Triton's words. ignored are
-// folders of dir that were meant to be one.
+// NoVersionFolder is Triton's error for a model without a version folder. ignored are folders that were probably
+// meant as one.
 func NoVersionFolder(model string, ignored []string) error {
 	const text = "at least one version must be available under the version policy of model '%s'"
 	if len(ignored) == 0 {
 		return Errorf(NoVersion, "", text, model)
 	}
-	return WithFix(Errorf(NoVersion, "", text+", folder '%s' is no version", model, ignored[0]), "rename folder '"+ignored[0]+"' to "+versionMeant(ignored[0]))
+	return WithFix(Errorf(NoVersion, "", text+", folder '%s' is no version", model, ignored[0]), "rename folder '"+ignored[0]+"' to "+suggestedVersion(ignored[0]))
 }
 
-// versionMeant returns the number that a folder's name most likely stands for.
-func versionMeant(folder string) string {
+// suggestedVersion returns the number that a folder's name most likely stands for.
+func suggestedVersion(folder string) string {
 	number := strings.TrimLeft(folder, "vV-+0")
 	for i := range len(number) {
 		if number[i] < '0' || number[i] > '9' {
@@ -227,15 +223,14 @@ func versionMeant(folder string) string {
 	return cmp.Or(number, "1")
 }
 
-// NotVersion is the notice of a folder that is ignored.
-func NotVersion(model, folder string) Diagnostic {
+// IgnoredVersionFolder is the notice for a folder that is ignored.
+func IgnoredVersionFolder(model, folder string) Diagnostic {
 	d := newDiagnostic(FolderName, "", fmt.Sprintf("folder '%s' of model '%s' is no version and is ignored", folder, model))
 	d.Model = model
 	return d
 }
 
-// VersionOf returns the number that a version folder of this name has; it is positive
-// and has no leading zeros.
+// VersionOf returns the number of a version folder. It must be positive, without leading zeros.
 func VersionOf(name string) (int64, bool) {
 	n, err := strconv.ParseInt(name, 10, 64)
 	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == name

@@ -2,22 +2,21 @@ package config
 
 import "github.com/tutti-server/tutti/core/tensor"
 
-// Reshaping is the shape that a tensor has at the model where requests use another one
-// with the same elements. Variable extents correspond in order. It is immutable.
+// Reshaping converts between a tensor's shape in requests and its shape at the model. Both have the same elements;
+// variable extents correspond in order. It is immutable.
 type Reshaping struct {
-	// Dims are the model's, without the batch dimension.
+	// Dims are the model's dims, without the batch dimension.
 	Dims tensor.Shape
 
 	model, api tensor.Shape // with the batch dimension, if any
-	pairs      []pair       // the variable extents, batch dimension included
+	pairs      []pair       // variable extents, including the batch dimension
 }
 
-// pair is one variable extent: its dimension on either side.
+// pair is one variable extent: its position on either side.
 type pair struct{ api, model int }
 
-// NewReshaping returns the reshape between dims as requests have them and those of the
-// model; ok is false when their elements or variable extents differ. batches tells
-// that a batch dimension comes before both.
+// NewReshaping returns the reshape between the dims of requests and of the model. It reports false if their
+// elements or variable extents differ. batches adds a batch dimension to both.
 func NewReshaping(api, model tensor.Shape, batches bool) (r *Reshaping, ok bool) {
 	from, to := chunks(api.Dims()), chunks(model.Dims())
 	if len(from) != len(to) {
@@ -46,8 +45,8 @@ func NewReshaping(api, model tensor.Shape, batches bool) (r *Reshaping, ok bool)
 	return r, true
 }
 
-// chunks returns the number of elements between each two variable extents, -1 for
-// one that no tensor can have. [2,4,-1,6] has 8 and 6.
+// chunks returns the number of elements between each two variable extents; -1 if it overflows. For example,
+// [2,4,-1,6] gives 8 and 6.
 func chunks(dims []int64) []int64 {
 	list := []int64{1}
 	for _, d := range dims {
@@ -64,7 +63,7 @@ func chunks(dims []int64) []int64 {
 	return list
 }
 
-// ToModel makes s, a shape that requests use, the model's.
+// ToModel converts a request's shape into the model's.
 //
 // hot: no allocation up to eight dimensions.
 func (r *Reshaping) ToModel(s *tensor.Shape) {
@@ -75,10 +74,10 @@ func (r *Reshaping) ToModel(s *tensor.Shape) {
 	*s = out
 }
 
-// OfModel reports whether s is a shape that the model is declared to have.
+// OfModel reports whether s matches the model's declared shape.
 func (r *Reshaping) OfModel(s *tensor.Shape) bool { return s.Matches(r.model) }
 
-// ToRequest makes s, a shape of the model, the one that requests use.
+// ToRequest converts a model's shape into the request's.
 //
 // hot: no allocation up to eight dimensions.
 func (r *Reshaping) ToRequest(s *tensor.Shape) {
@@ -89,8 +88,7 @@ func (r *Reshaping) ToRequest(s *tensor.Shape) {
 	*s = out
 }
 
-// narrow returns a reshape to model, which is r's with some variable extents fixed,
-// and the dims that requests then have.
+// narrow returns the reshape to model, r's shape with some variable extents fixed, and the dims of requests.
 func (r *Reshaping) narrow(model tensor.Shape, batches bool) (*Reshaping, tensor.Shape) {
 	api := r.api
 	if batches {
@@ -107,12 +105,12 @@ func (r *Reshaping) narrow(model tensor.Shape, batches bool) (*Reshaping, tensor
 	}
 	narrowed, ok := NewReshaping(api, model, batches)
 	if !ok {
-		return r, api // cannot be: both sides got the same extents
+		return r, api // unreachable: both sides have the same extents
 	}
 	return narrowed, api
 }
 
-// ModelDims returns the dims that the model has: the reshaped ones, where there are.
+// ModelDims returns the dims at the model: after the reshape, if any.
 func (p *Port) ModelDims() tensor.Shape {
 	if p.Reshape != nil {
 		return p.Reshape.Dims
@@ -120,8 +118,7 @@ func (p *Port) ModelDims() tensor.Shape {
 	return p.Dims
 }
 
-// AtModel returns the signature as the model sees it: with the model's dims in place
-// of the requests'. Computed inputs stay apart.
+// AtModel returns the signature with the model's dims in place of the requests'. Computed inputs are not included.
 func (s *Signature) AtModel() *Signature {
 	m := *s
 	m.Inputs, m.Outputs = atModel(s.Inputs), atModel(s.Outputs)
@@ -136,27 +133,26 @@ func atModel(ports []Port) []Port {
 	return list
 }
 
-// ModelOf returns what cfg declares of the model itself: its inputs as the model has
-// them, with the computed ones after those of requests, and its outputs.
+// ModelOf returns the model's own side of a signature: its inputs with the computed ones last, and its outputs.
 func ModelOf(sig *Signature) *Signature {
 	m := sig.AtModel()
 	for i := range m.Inputs {
-		m.Inputs[i].whole()
+		m.Inputs[i].makeUnbatched()
 	}
 	for i := range m.Outputs {
-		m.Outputs[i].whole()
+		m.Outputs[i].makeUnbatched()
 	}
 	for i := range m.Computed {
 		c := &m.Computed[i]
-		m.Inputs = append(m.Inputs, Port{Name: c.Name, DType: c.DType, Dims: c.Dims(), Whole: true})
+		m.Inputs = append(m.Inputs, Port{Name: c.Name, DType: c.DType, Dims: c.Dims(), Unbatched: true})
 	}
 	m.Computed, m.Scattered = nil, nil
 	return m
 }
 
-// whole gives a whole port the one variable dimension that it has at the model.
-func (p *Port) whole() {
-	if p.Whole {
+// makeUnbatched sets the single variable dim that an unbatched port has at the model.
+func (p *Port) makeUnbatched() {
+	if p.Unbatched {
 		p.Dims = tensor.Of(-1)
 	}
 }

@@ -78,7 +78,7 @@ func TestAgreeReshapes(t *testing.T) {
 func TestAgreeOverBatch(t *testing.T) {
 	t.Parallel()
 	whole := func(p config.Port) config.Port {
-		p.Whole = true
+		p.Unbatched = true
 		return p
 	}
 	const in = `name: "m" max_batch_size: 4 input { name: "X" data_type: TYPE_FP32 dims: [ -1, 2 ] allow_ragged_batch: true } `
@@ -133,10 +133,10 @@ func TestAgreeOverBatch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(sig.Inputs) != 1 || !sig.Inputs[0].Whole || !sig.Inputs[0].Dims.Equal(tensor.Of(-1, 2)) {
+			if len(sig.Inputs) != 1 || !sig.Inputs[0].Unbatched || !sig.Inputs[0].Dims.Equal(tensor.Of(-1, 2)) {
 				t.Errorf("inputs %+v", sig.Inputs)
 			}
-			if len(sig.Computed) != 1 || sig.Computed[0].At != 0 || sig.Computed[0].Source != 0 || len(sig.Scattered) != 1 || !sig.Outputs[0].Whole {
+			if len(sig.Computed) != 1 || sig.Computed[0].At != 0 || sig.Computed[0].Source != 0 || len(sig.Scattered) != 1 || !sig.Outputs[0].Unbatched {
 				t.Errorf("computed %+v, scattered %+v", sig.Computed, sig.Scattered)
 			}
 		})

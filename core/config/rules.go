@@ -9,13 +9,13 @@ import (
 type Rule struct {
 	Code     Code
 	Severity Severity
-	// Doc says in a sentence what the rule finds.
+	// Doc says in one sentence what the rule finds.
 	Doc string
-	// Fix is what to do about it, when one text fits every case.
+	// Fix is the advice, if one text fits every case.
 	Fix string
-	// Extension marks what this server accepts and Triton does not.
+	// Extension marks what this server accepts and Triton rejects.
 	Extension bool
-	// Unsupported marks a refusal of something that is valid, but not built.
+	// Unsupported marks something valid that is not implemented.
 	Unsupported bool
 }
 
@@ -109,7 +109,7 @@ const (
 	InferredTensor      Code = "TUT6007"
 )
 
-// Rules returns every rule, by code.
+// Rules returns every rule, sorted by code.
 func Rules() []Rule {
 	list := slices.Concat(textRules, modelRules, ensembleRules, honourRules, repositoryRules, extensionRules)
 	slices.SortFunc(list, func(a, b Rule) int { return strings.Compare(string(a.Code), string(b.Code)) })

@@ -10,16 +10,14 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// WithSequence returns cfg with the inputs and outputs that sequence batching adds to a
-// model: control inputs (dims [1]), and the inputs and outputs of states. A list that
-// cfg leaves empty stays so, for the model tells all of them. Without sequence batching
-// it returns cfg itself.
+// WithSequence returns cfg with the inputs and outputs that sequence batching adds to a model: control inputs (dims
+// [1]), and the inputs and outputs of states. An empty list stays empty, because the model provides its ports.
+// Without sequence batching it returns cfg.
 func WithSequence(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
 	return addSequence(cfg, len(cfg.GetInput()) > 0, len(cfg.GetOutput()) > 0)
 }
 
-// DeclareSequence is WithSequence for a model that tells no inputs and outputs of its own: it has what cfg declares and
-// these, also where cfg declares nothing.
+// DeclareSequence is WithSequence for a model that provides no ports itself: it also adds to an empty list.
 func DeclareSequence(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
 	return addSequence(cfg, true, true)
 }
@@ -59,7 +57,7 @@ func addInput(cfg *modelconfig.ModelConfig, name string, d modelconfig.DataType,
 	}
 }
 
-// controlType returns the type of the tensor that a control makes.
+// controlType returns the data type of a control tensor.
 func controlType(c *modelconfig.ModelSequenceBatching_Control) modelconfig.DataType {
 	switch {
 	case c.GetKind() == modelconfig.ModelSequenceBatching_Control_CONTROL_SEQUENCE_CORRID:
@@ -73,10 +71,9 @@ func controlType(c *modelconfig.ModelSequenceBatching_Control) modelconfig.DataT
 	}
 }
 
-// HideSequence returns what requests see of sig: without control inputs and without
-// the inputs and outputs of states, but for an output that cfg lists among the model's.
-// Each of them must be in sig with the configured type, and a control must take one
-// element. Without sequence batching it returns sig itself.
+// HideSequence returns sig as requests see it: without control inputs and without the inputs and outputs of states,
+// except outputs that cfg lists. Each of them must be in sig with the configured type, and a control must have one
+// element. Without sequence batching it returns sig.
 func HideSequence(cfg *modelconfig.ModelConfig, sig *Signature) (*Signature, error) {
 	s := cfg.GetSequenceBatching()
 	hidden, gone := map[string]bool{}, map[string]bool{}
@@ -128,8 +125,7 @@ func hide(sig *Signature, ports []Port, at int, what, kind, name string, d model
 	return nil
 }
 
-// MissingSequenceTensor says that a model lacks a control or state that its
-// configuration names.
+// MissingSequenceTensor is the error for a model without a control or state that its configuration names.
 func MissingSequenceTensor(model, what, kind, name string) error {
 	return status.Errorf(status.InvalidArg, "unable to load model '%s', sequence %s tensor '%s' is no %s of the model", model, what, name, kind)
 }

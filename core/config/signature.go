@@ -9,30 +9,28 @@ import (
 type Port struct {
 	Name  string
 	DType tensor.DType
-	// Dims are the dimensions as config.pbtxt declares them: without the batch
-	// dimension when the model batches, -1 for a variable extent.
+	// Dims are the dims as config.pbtxt declares them: without the batch dimension if the model batches, -1 for a
+	// variable extent.
 	Dims tensor.Shape
-	// Reshape says what the model has in place of Dims; nil when it has the same.
+	// Reshape is set if the model has another shape than Dims.
 	Reshape *Reshaping
 	// Optional marks an input that a request may leave out.
 	Optional bool
-	// Whole marks a tensor that at the model has no batch dimension, though the model
-	// batches: a ragged or computed input, or an output that is split as an input was.
-	// Dims are then those of a request, or without one the model's.
-	Whole bool
-	// ShapeTensor marks a tensor of extents: it has no batch dimension, and requests
-	// share a batch only when its values are the same.
+	// Unbatched marks a tensor without a batch dimension at a model that batches: a ragged or computed input, or an
+	// output that is split as an input was. Dims are then those of a request, or the model's.
+	Unbatched bool
+	// ShapeTensor marks a tensor of extents. It has no batch dimension, and only requests with equal values share a
+	// batch.
 	ShapeTensor bool
-	// Free marks an output that is passed on as the model gives it: its data type, shape and number of rows may differ
-	// from what is declared, from request to request. A model gives such outputs to each request of a batch by itself
+	// Free marks an output that is passed on as the model returns it: data type, shape and number of rows may
+	// differ from the declaration, per request. A model returns such outputs separately for each request of a batch
 	// (backends.Request.Out).
 	Free bool
-	// Labels names the classes of an output, one per index; nil when it has none.
+	// Labels has the class names of an output by index. Nil: none.
 	Labels []string
 }
 
-// FullDims returns the port's dimensions as a request carries them: with a leading
-// -1 when the model batches.
+// FullDims returns the dims in a request: with a leading -1 if the model batches.
 func (p *Port) FullDims(maxBatch int) tensor.Shape {
 	if maxBatch > 0 && !p.ShapeTensor {
 		return p.Dims.Prepend(-1)
@@ -40,7 +38,7 @@ func (p *Port) FullDims(maxBatch int) tensor.Shape {
 	return p.Dims
 }
 
-// Accepts reports whether s, batch dimension included, fits the port.
+// Accepts reports whether s, including the batch dimension, fits the port.
 //
 // hot: copies no shape.
 func (p *Port) Accepts(s *tensor.Shape, maxBatch int) bool {
@@ -62,51 +60,47 @@ func (p *Port) Accepts(s *tensor.Shape, maxBatch int) bool {
 	return true
 }
 
-// Signature says what a model takes and gives. It is immutable once its model is loaded.
+// Signature describes the inputs and outputs of a model. It is immutable after the model is loaded.
 type Signature struct {
 	Model   string
 	Version int64
-	// MaxBatch is max_batch_size: 0 means that tensors carry no batch dimension.
+	// MaxBatch is max_batch_size. 0: tensors have no batch dimension.
 	MaxBatch int
-	// Decoupled marks a model that answers a request any number of times.
+	// Decoupled marks a model that may send any number of responses to a request.
 	Decoupled bool
-	// Inputs and Outputs are what requests give and get. In the signature of a
-	// backend's model they are as the model has them, computed inputs among them.
+	// Inputs and Outputs are those of requests. In the signature of a backend's model they are the model's own,
+	// including computed inputs.
 	Inputs  []Port
 	Outputs []Port
-	// Computed are the inputs that no request gives: the scheduler makes them of the
-	// shapes in a batch.
+	// Computed are inputs that requests do not carry: the scheduler computes them from the shapes in a batch.
 	Computed []Computed
-	// Scattered says of outputs how a batch's is split, where rows do not say it.
+	// Scattered describes outputs that are split over the requests by an input's extents instead of by rows.
 	Scattered []Scattered
 }
 
-// Computed is a model's input made of the shapes of another one, over the requests of
-// a batch.
+// Computed is a model input that is computed from the shapes of another input over the requests of a batch.
 type Computed struct {
 	Name  string
 	DType tensor.DType
 	Kind  modelconfig.BatchInput_Kind
-	// Source is the position in Inputs of what is measured, At that of the result
-	// among the model's inputs.
+	// Source is the index in Inputs of the measured input; At is the index of the result among the model's inputs.
 	Source, At int
 }
 
-// Scattered is an output whose elements are those of an input, request by request:
-// each request gets as many as the output's dims have with the input's extents in
-// place of -1.
+// Scattered is an output with elements for each request in turn. Each request gets the number of elements of the
+// output's dims, with the extents of its input in place of -1.
 type Scattered struct {
-	// Output and Source are positions in Outputs and Inputs.
+	// Output and Source are indices in Outputs and Inputs.
 	Output, Source int
 }
 
-// Input returns the position of the named input, or -1.
+// Input returns the index of the named input, or -1.
 func (s *Signature) Input(name string) int { return indexOf(s.Inputs, name) }
 
-// Output returns the position of the named output, or -1.
+// Output returns the index of the named output, or -1.
 func (s *Signature) Output(name string) int { return indexOf(s.Outputs, name) }
 
-// indexOf scans: port lists are short, and a scan beats a map below some twenty names.
+// indexOf scans linearly: below about twenty names that is faster than a map.
 func indexOf(ports []Port, name string) int {
 	for i := range ports {
 		if ports[i].Name == name {

@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Text returns cfg in protobuf text format: the fields that are set in the order of
-// their declaration, maps sorted by key, so that one configuration has one text.
+// Text returns cfg in protobuf text format: set fields in declaration order, maps sorted by key, so that equal
+// configurations have equal texts.
 func Text(cfg *modelconfig.ModelConfig) []byte {
 	var b bytes.Buffer
 	writeMessage(&b, cfg.ProtoReflect(), 0)
@@ -28,10 +28,10 @@ func writeMessage(b *bytes.Buffer, m protoreflect.Message, depth int) {
 		switch v := m.Get(fd); {
 		case fd.IsMap():
 			for _, k := range sortedMapKeys(v.Map()) {
-				open(b, fd, depth)
+				openMessage(b, fd, depth)
 				writeScalar(b, fd.MapKey(), k.Value(), depth+1)
 				writeOne(b, fd.MapValue(), v.Map().Get(k), depth+1)
-				shut(b, depth)
+				closeMessage(b, depth)
 			}
 		case fd.IsList() && fd.Message() == nil:
 			writeList(b, fd, v.List(), depth)
@@ -50,9 +50,9 @@ func writeOne(b *bytes.Buffer, fd protoreflect.FieldDescriptor, v protoreflect.V
 		writeScalar(b, fd, v, depth)
 		return
 	}
-	open(b, fd, depth)
+	openMessage(b, fd, depth)
 	writeMessage(b, v.Message(), depth+1)
-	shut(b, depth)
+	closeMessage(b, depth)
 }
 
 func writeList(b *bytes.Buffer, fd protoreflect.FieldDescriptor, l protoreflect.List, depth int) {
@@ -72,12 +72,12 @@ func writeScalar(b *bytes.Buffer, fd protoreflect.FieldDescriptor, v protoreflec
 	b.WriteString(fd.TextName() + ": " + scalarText(fd, v) + "\n")
 }
 
-func open(b *bytes.Buffer, fd protoreflect.FieldDescriptor, depth int) {
+func openMessage(b *bytes.Buffer, fd protoreflect.FieldDescriptor, depth int) {
 	indent(b, depth)
 	b.WriteString(fd.TextName() + " {\n")
 }
 
-func shut(b *bytes.Buffer, depth int) {
+func closeMessage(b *bytes.Buffer, depth int) {
 	indent(b, depth)
 	b.WriteString("}\n")
 }
@@ -98,8 +98,8 @@ func scalarText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	}
 }
 
-// quoteText writes a string as the C++ printer does: printable characters and those
-// beyond ASCII as they are, the rest in octal.
+// quoteText quotes a string as the C++ printer does: printable and non-ASCII characters unchanged, the rest in
+// octal.
 func quoteText(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -13,13 +13,13 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// unsupported refuses every field that is set and not honoured, and every library.
+// unsupported rejects every field that is set and not honoured, and every library.
 func (l *problems) unsupported() {
 	said := map[string]bool{}
-	eachSet(l.cfg.ProtoReflect(), "", "", func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	visitSet(l.cfg.ProtoReflect(), "", "", func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f, ok := FieldOf(plain)
 		switch {
-		case !ok || f.Class != Refused || !f.about(plain, v) || slices.Contains(f.By, l.cfg.GetBackend()):
+		case !ok || f.Class != Refused || !f.concerns(plain, v) || slices.Contains(f.By, l.cfg.GetBackend()):
 			return true
 		case !said[f.Path]:
 			said[f.Path] = true
@@ -39,14 +39,13 @@ func (l *problems) refuse(f *Field, at string, fd protoreflect.FieldDescriptor) 
 	l.fix("remove the field. " + f.Doc)
 }
 
-// Hints returns a notice for every field that is set, as the file has it and before
-// Normalise, and only hints at speed.
+// Hints returns a notice for every field in the file, before Normalise, that only affects speed.
 func Hints(cfg *modelconfig.ModelConfig) []Diagnostic {
 	l := &problems{cfg: cfg}
 	said := map[string]bool{}
-	eachSet(cfg.ProtoReflect(), "", "", func(plain, at string, _ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+	visitSet(cfg.ProtoReflect(), "", "", func(plain, at string, _ protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		f, ok := FieldOf(plain)
-		if !ok || f.Class != Hinted || !f.about(plain, v) {
+		if !ok || f.Class != Hinted || !f.concerns(plain, v) {
 			return true
 		}
 		if !said[f.Path] {
@@ -58,21 +57,21 @@ func Hints(cfg *modelconfig.ModelConfig) []Diagnostic {
 	return l.list
 }
 
-// clause makes a part of a sentence of one.
+// clause turns a sentence into a clause of another sentence.
 func clause(sentence string) string {
 	return strings.ToLower(sentence[:1]) + strings.TrimSuffix(sentence[1:], ".")
 }
 
-// tritonLibrary is the file name of a backend, cache, agent or strategy built for Triton.
+// tritonLibrary matches the file name of a Triton backend, cache, agent or batching strategy.
 var tritonLibrary = regexp.MustCompile(`libtriton\w*\.so|\.so(\.\d+)*$`)
 
-// batchStrategy is the parameter that names a library which forms batches.
+// batchStrategy is the parameter that names a library for custom batching.
 const batchStrategy = "TRITON_BATCH_STRATEGY_PATH"
 
-// checksumAgent is the one repository agent that comes with Triton.
+// checksumAgent is the repository agent that comes with Triton.
 const checksumAgent = "checksum"
 
-// libraries refuses by name the libraries that Triton would load.
+// libraries rejects libraries that Triton would load.
 func (l *problems) libraries() {
 	name := l.cfg.GetName()
 	refuse := func(field, library string) {
@@ -92,15 +91,15 @@ func (l *problems) libraries() {
 		}
 	}
 	if l.cfg.GetBackend() == onnxRuntime {
-		return // which has operators of its users
+		return // it has custom operators
 	}
 	for i, f := range l.cfg.GetModelOperations().GetOpLibraryFilename() {
 		refuse("model_operations.op_library_filename["+strconv.Itoa(i)+"]", f)
 	}
 }
 
-// runtime takes the library that Triton would load for the backend in any case, which means the backend that is built in,
-// and refuses any other in Triton's words.
+// runtime accepts the library that Triton would load for the built-in backend, and rejects others with Triton's
+// text.
 func (l *problems) runtime() {
 	name, r := l.cfg.GetName(), l.cfg.GetRuntime()
 	switch {
@@ -114,10 +113,9 @@ func (l *problems) runtime() {
 	l.fix("remove the field: backend '" + l.cfg.GetBackend() + "' needs no library")
 }
 
-// eachSet visits the fields of m that are set, outer ones first. A field of a list
-// or a map is visited per element: plain is its path, at the path with positions.
-// visit tells whether to go on below.
-func eachSet(m protoreflect.Message, plain, at string, visit func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool) {
+// visitSet visits the set fields of m, outer ones first. A field of a list or map is visited once per element:
+// plain is its path, at the path with indices. visit reports whether to descend.
+func visitSet(m protoreflect.Message, plain, at string, visit func(plain, at string, fd protoreflect.FieldDescriptor, v protoreflect.Value) bool) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		fd := fields.Get(i)
@@ -127,7 +125,7 @@ func eachSet(m protoreflect.Message, plain, at string, visit func(plain, at stri
 		name := fd.TextName()
 		one := func(where string, v protoreflect.Value, message bool) {
 			if visit(plain+name, where, fd, v) && message {
-				eachSet(v.Message(), plain+name+".", where+".", visit)
+				visitSet(v.Message(), plain+name+".", where+".", visit)
 			}
 		}
 		switch v := m.Get(fd); {

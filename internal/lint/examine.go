@@ -21,7 +21,7 @@ type examiner struct {
 	Settings
 
 	configs map[string]*modelconfig.ModelConfig // normalised, by model
-	places  map[string]*config.Places
+	places  map[string]*config.Positions
 	list    []config.Diagnostic
 }
 
@@ -97,7 +97,7 @@ func (e *examiner) read(name string) {
 		if p := e.places[name]; p != nil && !p.Has(field) {
 			field = "platform" // the backend was deduced from it
 		}
-		e.add(config.NotBuilt(name, cfg.GetBackend(), field, e.Backends.Names()), name, dir)
+		e.add(config.UnknownBackend(name, cfg.GetBackend(), field, e.Backends.Names()), name, dir)
 	}
 }
 
@@ -117,7 +117,7 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 		}
 		if _, ok := config.VersionOf(entry.Name()); ok {
 			versions++
-		} else if config.MeantVersion(entry.Name()) {
+		} else if config.LooksLikeVersion(entry.Name()) {
 			ignored = append(ignored, entry.Name())
 		}
 	}
@@ -126,7 +126,7 @@ func (e *examiner) folder(name, dir string, cfg *modelconfig.ModelConfig) {
 		return
 	}
 	for _, folder := range ignored {
-		e.diagnose(config.NotVersion(name, folder), name, filepath.Join(dir, folder))
+		e.diagnose(config.IgnoredVersionFolder(name, folder), name, filepath.Join(dir, folder))
 	}
 	if versions == 0 && config.IsEnsemble(cfg) {
 		e.note(config.VersionlessEnsemble, fmt.Sprintf("ensemble '%s' has no version folder and is version 1", name), name, dir)

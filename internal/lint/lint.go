@@ -42,7 +42,7 @@ type Report struct {
 // Examine looks at every model.
 func Examine(s Settings) *Report {
 	e := &examiner{
-		Settings: s, configs: map[string]*modelconfig.ModelConfig{}, places: map[string]*config.Places{}, list: []config.Diagnostic{},
+		Settings: s, configs: map[string]*modelconfig.ModelConfig{}, places: map[string]*config.Positions{}, list: []config.Diagnostic{},
 	}
 	names := s.Repository.Models()
 	e.run(names)

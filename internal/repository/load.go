@@ -167,7 +167,7 @@ func (r *Repository) backend(cfg *modelconfig.ModelConfig) (backends.Backend, *b
 		f = r.s.Backends.ByPlatform(cfg.GetPlatform())
 	}
 	if f == nil {
-		return nil, nil, config.NotBuilt(cfg.GetName(), cmp.Or(cfg.GetBackend(), cfg.GetPlatform()), "backend", r.s.Backends.Names())
+		return nil, nil, config.UnknownBackend(cfg.GetName(), cmp.Or(cfg.GetBackend(), cfg.GetPlatform()), "backend", r.s.Backends.Names())
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

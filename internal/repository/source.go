@@ -165,17 +165,17 @@ func (s *source) read(ctx context.Context, f *folder, p location) {
 		}
 	}
 	from := config.Source{Dir: f.dir, Name: p.name, ConfigName: s.configName}
-	var places *config.Places
+	var places *config.Positions
 	if f.cfg, places, f.err = from.Open(); f.err == nil {
 		s.check(f, places)
 	}
 }
 
 // check normalises the configuration and finds the versions to load.
-func (s *source) check(f *folder, places *config.Places) {
+func (s *source) check(f *folder, places *config.Positions) {
 	defer s.recovered(f)
 	f.defaultCount = len(f.cfg.GetInstanceGroup()) == 0
-	f.diagnostics = config.Settle(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
+	f.diagnostics = config.NormaliseAndCheck(f.cfg, config.Source{Dir: f.dir, Name: f.name}, &s.options)
 	places.Locate(f.diagnostics)
 	if f.err = config.FirstError(f.diagnostics); f.err == nil {
 		f.findVersions(&s.options)
@@ -190,7 +190,7 @@ func (s *source) check(f *folder, places *config.Places) {
 func (f *folder) findVersions(o *config.Options) {
 	found, ignored, err := versionFolders(f.dir)
 	for _, name := range ignored {
-		f.diagnostics = append(f.diagnostics, config.NotVersion(f.name, name))
+		f.diagnostics = append(f.diagnostics, config.IgnoredVersionFolder(f.name, name))
 	}
 	if err != nil {
 		f.err = err
@@ -236,7 +236,7 @@ func versionFolders(dir string) (found []int64, ignored []string, err error) {
 	}
 	for _, e := range entries {
 		n, ok := config.VersionOf(e.Name())
-		if !ok && !config.MeantVersion(e.Name()) {
+		if !ok && !config.LooksLikeVersion(e.Name()) {
 			continue
 		}
 		switch info, err := os.Stat(filepath.Join(dir, e.Name())); {

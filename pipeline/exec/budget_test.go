@@ -56,7 +56,7 @@ func TestAllocs(t *testing.T) {
 	for _, p := range []*config.Port{&reshaped.Inputs[0], &reshaped.Outputs[0]} {
 		p.Reshape, _ = config.NewReshaping(p.Dims, p.Dims.Prepend(1), true)
 	}
-	ragged.Inputs[0].Whole, ragged.Outputs[0].Whole = true, true
+	ragged.Inputs[0].Unbatched, ragged.Outputs[0].Unbatched = true, true
 	ragged.Scattered = []config.Scattered{{}}
 	queued := func() scheduler.Scheduler { return bn.batching(sig, dynamic.Rules{MaxBatch: 8}, model(share)) }
 	for _, tc := range []struct {

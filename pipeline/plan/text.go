@@ -81,7 +81,7 @@ func portType(sig *config.Signature, p *config.Port) string {
 // modelMark tells what a tensor is at the model where it differs.
 func modelMark(sig *config.Signature, p *config.Port) string {
 	switch {
-	case p.Whole:
+	case p.Unbatched:
 		return " (at the model: elements of the whole batch)"
 	case p.Reshape != nil && sig.MaxBatch > 0:
 		return " (at the model: " + p.Reshape.Dims.Prepend(-1).String() + ")"

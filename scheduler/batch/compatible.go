@@ -25,7 +25,7 @@ func (r *Runner) measure(w *scheduler.Task) (key uint64, length int32, elements 
 			continue
 		}
 		n := int64(1)
-		if r.sig.Inputs[port].Whole {
+		if r.sig.Inputs[port].Unbatched {
 			key = (key ^ 1<<61) * prime // any shapes are joined
 			elements += t.Shape.Elements()
 			continue
@@ -97,7 +97,7 @@ func (r *Runner) Compatible(a, b *scheduler.Task) bool {
 		}
 		decl := &r.sig.Inputs[port]
 		switch {
-		case decl.Whole:
+		case decl.Unbatched:
 			continue
 		case x.Shape.Rank() != y.Shape.Rank(), decl.ShapeTensor && !bytes.Equal(x.Bytes(), y.Bytes()):
 			return false

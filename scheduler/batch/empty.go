@@ -16,7 +16,7 @@ func (r *Runner) emptyOutputs(b *backends.Batch, err error) error {
 	for port := range b.Out {
 		p := &r.sig.Outputs[port]
 		shape := p.FullDims(r.sig.MaxBatch)
-		if p.Whole {
+		if p.Unbatched {
 			shape = tensor.Of(0)
 		}
 		for i, d := range shape.Dims() {

@@ -59,7 +59,7 @@ func TestFreeOutputs(t *testing.T) {
 func TestFreeRaggedOutput(t *testing.T) {
 	t.Parallel()
 	sig := schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, -1))
-	sig.Inputs[0].Whole, sig.Outputs[0].Free, sig.Outputs[0].Whole = true, true, false
+	sig.Inputs[0].Unbatched, sig.Outputs[0].Free, sig.Outputs[0].Unbatched = true, true, false
 	b := schedtest.NewBench(t, sig, nil)
 	j := b.Job(1, b.Floats([]int64{1, 1}, 3))
 	schedtest.Do(b, freely, j)

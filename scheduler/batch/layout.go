@@ -30,7 +30,7 @@ type layoutInput struct {
 func newLayout(sig *config.Signature) *layout {
 	plain := len(sig.Computed)+len(sig.Scattered) == 0
 	for i := range sig.Inputs {
-		plain = plain && !sig.Inputs[i].Whole && !sig.Inputs[i].ShapeTensor
+		plain = plain && !sig.Inputs[i].Unbatched && !sig.Inputs[i].ShapeTensor
 	}
 	if plain {
 		return nil
@@ -68,7 +68,7 @@ func (r *Runner) gatherLayout(b *backends.Batch, list *scheduler.TaskList) error
 			}
 			continue
 		case !list.Head.In[in.from].Present():
-		case r.sig.Inputs[in.from].Whole:
+		case r.sig.Inputs[in.from].Unbatched:
 			b.In[i], err = r.gatherRagged(list, in.from)
 		case r.sig.Inputs[in.from].ShapeTensor:
 			b.In[i] = list.Head.In[in.from].Retain() // the same for all

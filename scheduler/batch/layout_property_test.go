@@ -34,7 +34,7 @@ func newWorld(seed uint64) *world {
 		p := &w.sig.Inputs[i]
 		switch {
 		case w.rng.IntN(3) == 0:
-			p.Whole, w.sig.Outputs[i].Whole = true, true
+			p.Unbatched, w.sig.Outputs[i].Unbatched = true, true
 			w.sig.Scattered = append(w.sig.Scattered, config.Scattered{Output: i, Source: i})
 		case w.rng.IntN(2) == 0 && p.DType != tensor.Bytes:
 			w.params["pad."+p.Name] = "7"

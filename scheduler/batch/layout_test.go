@@ -18,7 +18,7 @@ import (
 // request, and one computed input of the given kind in front of it.
 func raggedModel(kind modelconfig.BatchInput_Kind, d tensor.DType, dims ...int64) *config.Signature {
 	s := schedtest.Mirror(8, schedtest.Port("INPUT0", tensor.FP32, dims...))
-	s.Inputs[0].Whole, s.Outputs[0].Whole = true, true
+	s.Inputs[0].Unbatched, s.Outputs[0].Unbatched = true, true
 	s.Scattered = []config.Scattered{{Output: 0, Source: 0}}
 	s.Computed = []config.Computed{{Name: "C", DType: d, Kind: kind, Source: 0, At: 0}}
 	return s

@@ -79,7 +79,7 @@ func (p *Padding) addInput(sig *config.Signature, key, name, value string) error
 		return fmt.Errorf("parameter '%s' of model '%s' names no input", key, sig.Model)
 	}
 	port := &sig.Inputs[i]
-	if port.Whole || port.ShapeTensor {
+	if port.Unbatched || port.ShapeTensor {
 		return fmt.Errorf("parameter '%s' of model '%s': input '%s' is ragged or a shape tensor and cannot be padded", key, sig.Model, name)
 	}
 	dim := slices.Index(port.Dims.Dims(), -1)
@@ -103,7 +103,7 @@ func (p *Padding) addOutput(sig *config.Signature, key, name, value string) erro
 		return fmt.Errorf("parameter '%s' of model '%s' is '%s', expected an input with a '%s' parameter", key, sig.Model, value, padPrefix+"INPUT")
 	}
 	port := &sig.Outputs[o]
-	if port.Whole || port.ShapeTensor {
+	if port.Unbatched || port.ShapeTensor {
 		return fmt.Errorf("parameter '%s' of model '%s': output '%s' is split by batch_output or a shape tensor and cannot be cut", key, sig.Model, name)
 	}
 	dim := slices.Index(port.Dims.Dims(), -1)

@@ -302,7 +302,7 @@ func (r *Runner) checkDeclared(p *config.Port, o *tensor.Tensor, rows int) error
 		return status.Errorf(status.Internal, "output '%s' of model '%s' has data-type '%s', expected '%s'", p.Name, r.sig.Model, o.DType, p.DType)
 	}
 	rowed := r.sig.MaxBatch > 0 && !p.ShapeTensor
-	if !p.Whole && (!p.Accepts(&o.Shape, r.sig.MaxBatch) || rowed && o.Shape.Dim(0) != int64(rows)) {
+	if !p.Unbatched && (!p.Accepts(&o.Shape, r.sig.MaxBatch) || rowed && o.Shape.Dim(0) != int64(rows)) {
 		return status.Errorf(status.Internal, "output '%s' of model '%s' has shape %s for a batch of %d, expected %s", p.Name, r.sig.Model, o.Shape, rows, p.FullDims(r.sig.MaxBatch))
 	}
 	return nil

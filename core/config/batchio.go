@@ -8,9 +8,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// overBatch notes the inputs and outputs that belong to a batch as a whole, as far as
-// s has the ports that they name.
-func (s *Signature) overBatch(cfg *modelconfig.ModelConfig) {
+// batchIO adds batch_input and batch_output to the signature, as far as it has the ports that they name.
+func (s *Signature) batchIO(cfg *modelconfig.ModelConfig) {
 	s.Computed, s.Scattered = nil, nil
 	for _, in := range cfg.GetBatchInput() {
 		source := s.Input(first(in.GetSourceInput()))
@@ -24,7 +23,7 @@ func (s *Signature) overBatch(cfg *modelconfig.ModelConfig) {
 		source := s.Input(first(out.GetSourceInput()))
 		for _, name := range out.GetTargetName() {
 			if at := s.Output(name); at >= 0 {
-				s.Outputs[at].Whole = true
+				s.Outputs[at].Unbatched = true
 				s.Scattered = append(s.Scattered, Scattered{Output: at, Source: source})
 			}
 		}
@@ -38,7 +37,7 @@ func first(names []string) string {
 	return names[0]
 }
 
-// Dims returns the dimensions of a computed input, without any batch dimension.
+// Dims returns the dims of a computed input, which has no batch dimension.
 func (c *Computed) Dims() tensor.Shape {
 	if c.Kind == modelconfig.BatchInput_BATCH_ITEM_SHAPE {
 		return tensor.Of(-1, -1)
@@ -46,8 +45,8 @@ func (c *Computed) Dims() tensor.Shape {
 	return tensor.Of(-1)
 }
 
-// checkOverBatch refuses what only the model's own ports show to be impossible.
-func (s *Signature) checkOverBatch(cfg *modelconfig.ModelConfig) error {
+// checkBatchIO rejects settings that only the model's own ports show to be impossible.
+func (s *Signature) checkBatchIO(cfg *modelconfig.ModelConfig) error {
 	for i := range s.Computed {
 		if c := &s.Computed[i]; c.Source < 0 {
 			return status.Errorf(status.InvalidArg, "unable to load model '%s', batch input '%s' has an unknown source input name", s.Model, c.Name)
@@ -88,8 +87,7 @@ func (s *Signature) checkScattered(x Scattered) error {
 	return nil
 }
 
-// computed returns the model's inputs without those that are computed, after a check
-// that it has these and takes them as they come.
+// computed checks that the model has the computed inputs with suitable types, and returns its other inputs.
 func (a *agreement) computed(have []Port) ([]Port, error) {
 	given := slices.Clone(have)
 	for i := range a.want.Computed {
@@ -104,24 +102,24 @@ func (a *agreement) computed(have []Port) ([]Port, error) {
 			return nil, status.Errorf(status.InvalidArg, "unable to load model '%s', unexpected datatype %s for inference input '%s', expecting %s",
 				a.want.Model, c.DType.ConfigName(), c.Name, p.DType.ConfigName())
 		}
-		if !p.Whole {
-			return nil, a.notWhole("batch_input", "input", c.Name)
+		if !p.Unbatched {
+			return nil, a.notUnbatched("batch_input", "input", c.Name)
 		}
 		given = slices.Delete(given, at, at+1)
 	}
 	return given, nil
 }
 
-// whole agrees on a tensor without a batch dimension: its dims are the requests'.
-func (a *agreement) whole(kind string, want, p *Port) error {
+// unbatched merges a tensor without a batch dimension. Its dims are those of requests.
+func (a *agreement) unbatched(kind string, want, p *Port) error {
 	field := "allow_ragged_batch"
 	if kind == "output" {
 		field = "batch_output"
 	}
 	switch {
-	case !p.Whole:
-		return a.notWhole(field, kind, want.Name)
-	case !want.Whole:
+	case !p.Unbatched:
+		return a.notUnbatched(field, kind, want.Name)
+	case !want.Unbatched:
 		return status.Errorf(status.InvalidArg, "unable to load model '%s', %s '%s' expects %s", a.want.Model, kind, want.Name, field)
 	case want.Dims.Rank() == 0:
 		return status.Errorf(status.InvalidArg, "unable to load model '%s', %s '%s' with %s must specify 'dims'", a.want.Model, kind, want.Name, field)
@@ -130,7 +128,7 @@ func (a *agreement) whole(kind string, want, p *Port) error {
 	return nil
 }
 
-// notWhole refuses a tensor over the batch for a backend that does not know any.
-func (a *agreement) notWhole(field, kind, name string) error {
+// notUnbatched rejects batch_input and batch_output for a backend that does not support them.
+func (a *agreement) notUnbatched(field, kind, name string) error {
 	return status.Errorf(status.Unsupported, "unable to load model '%s', %s of %s '%s' is not supported by its backend", a.want.Model, field, kind, name)
 }

@@ -6,11 +6,10 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// CompleteFlow fills in what an ensemble's steps tell by names alone, and returns a
-// notice for each: a list of inputs or outputs that was left out entirely becomes the
-// tensors that no step writes and those that no step reads, and a step's model_version
-// of 0 becomes -1. Types, dims and max_batch_size follow when the steps' models are
-// known (pipeline/plan). Doing it twice changes nothing.
+// CompleteFlow completes an ensemble from the names in its steps and returns a notice for each addition. An empty
+// list of inputs becomes the tensors that no step writes, an empty list of outputs those that no step reads, and a
+// model_version of 0 becomes -1. Types, dims and max_batch_size follow from the steps' models (pipeline/plan).
+// CompleteFlow is idempotent.
 func CompleteFlow(cfg *modelconfig.ModelConfig) []Diagnostic {
 	l := &problems{cfg: cfg}
 	f := newFlow(cfg)
@@ -63,7 +62,7 @@ func (l *problems) undeclared(field, kind, tensor string) {
 	l.add(InferredPort, field, "%s '%s' of ensemble '%s' is not declared and is taken from its steps", kind, tensor, l.cfg.GetName())
 }
 
-// gapNotice tells of a declared port whose type or dims the steps will give.
+// gapNotice adds a notice for a declared port whose type or dims the steps provide.
 func (l *problems) gapNotice(f *flow, field, kind string, p port) {
 	_, written := f.writer[p.GetName()]
 	used := written || len(f.readers[p.GetName()]) > 0

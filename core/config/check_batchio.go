@@ -6,10 +6,10 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// batchTensors checks the inputs that are made of a whole batch, and the outputs that
-// are split over one.
+// batchTensors checks batch_input and batch_output: inputs computed from a whole batch, and outputs that are split
+// over its requests.
 func (l *problems) batchTensors() {
-	b := &batchTensors{problems: l, inputs: map[string]bool{}, outputs: map[string]bool{}, taken: map[string]bool{}}
+	b := &batchTensors{problems: l, inputs: map[string]bool{}, outputs: map[string]bool{}, targets: map[string]bool{}}
 	for _, in := range l.cfg.GetInput() {
 		b.inputs[in.GetName()] = true
 	}
@@ -28,11 +28,11 @@ func (l *problems) batchTensors() {
 	}
 }
 
-// batchTensors knows the names that batch_input and batch_output speak of.
+// batchTensors has the names that batch_input and batch_output may refer to.
 type batchTensors struct {
 	*problems
 	inputs, outputs map[string]bool
-	taken           map[string]bool // targets
+	targets         map[string]bool // targets
 }
 
 func (b *batchTensors) input(field string, in *modelconfig.BatchInput) {
@@ -51,10 +51,10 @@ func (b *batchTensors) input(field string, in *modelconfig.BatchInput) {
 		b.add(BatchTensor, field, "batch input must specify 'target_name' for %s", b.cfg.GetName())
 	}
 	for _, name := range in.GetTargetName() {
-		if b.inputs[name] || b.taken[name] {
+		if b.inputs[name] || b.targets[name] {
 			b.add(BatchTensor, field, "batch input target '%s' of %s is an input already", name, b.cfg.GetName())
 		}
-		b.taken[name] = true
+		b.targets[name] = true
 	}
 }
 
@@ -75,14 +75,15 @@ func (b *batchTensors) output(field string, out *modelconfig.BatchOutput) {
 		if !b.outputs[name] {
 			b.add(BatchTensor, field, "unknown target output name '%s' for %s", name, b.cfg.GetName())
 		}
-		if b.taken[once+name] {
+		if b.targets[once+name] {
 			b.add(BatchTensor, field, "target output name '%s' can only be specified once for %s", name, b.cfg.GetName())
 		}
-		b.taken[once+name] = true
+		b.targets[once+name] = true
 	}
 }
 
-// sources checks that what is measured is an input; a model may tell its inputs later.
+// sources checks that each source is an input. The model may still provide inputs that the configuration does not
+// list.
 func (b *batchTensors) sources(field string, names []string) {
 	for _, name := range names {
 		if len(b.inputs) > 0 && !b.inputs[name] {

@@ -11,21 +11,21 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Places tells where the fields of a configuration stand in its text.
-type Places struct {
+// Positions holds the positions of the fields in a configuration's text.
+type Positions struct {
 	file string
-	at   map[string]place
+	at   map[string]position
 }
 
-// place is a line and a column, both from 1.
-type place struct{ line, column int }
+// position is a line and a column, both from 1.
+type position struct{ line, column int }
 
-// NewPlaces finds the fields of text, which need not parse.
-func NewPlaces(file string, text []byte) *Places {
-	p := &Places{file: file, at: map[string]place{}}
+// NewPositions finds the fields of text, which may be invalid.
+func NewPositions(file string, text []byte) *Positions {
+	p := &Positions{file: file, at: map[string]position{}}
 	s := &scanner{text: text, seen: func(path string, offset int) {
 		if _, known := p.at[path]; !known && len(p.at) < maxPlaces {
-			p.at[path] = placeOf(text, offset)
+			p.at[path] = positionOf(text, offset)
 		}
 	}}
 	if len(text) <= maxPlacedText {
@@ -40,8 +40,8 @@ const (
 	maxPlacedText = 1 << 18
 )
 
-// Locate sets the file, line and column of every diagnostic that has none.
-func (p *Places) Locate(list []Diagnostic) {
+// Locate sets the file, line and column of every diagnostic without them.
+func (p *Positions) Locate(list []Diagnostic) {
 	for i := range list {
 		d := &list[i]
 		if p == nil || d.File != "" {
@@ -55,51 +55,50 @@ func (p *Places) Locate(list []Diagnostic) {
 }
 
 // Has reports whether the text sets the field.
-func (p *Places) Has(field string) bool {
+func (p *Positions) Has(field string) bool {
 	_, ok := p.at[field]
 	return ok
 }
 
-// find returns the place of the field or, when the text does not have it, of what it
-// would stand in.
-func (p *Places) find(field string) (place, bool) {
+// find returns the position of the field. If the text does not have it, the position of the innermost enclosing
+// field.
+func (p *Positions) find(field string) (position, bool) {
 	for field != "" {
 		if at, ok := p.at[field]; ok {
 			return at, true
 		}
 		field = field[:max(0, strings.LastIndexAny(field, ".["))]
 	}
-	return place{}, false
+	return position{}, false
 }
 
-// placeOf turns an offset into a line and a column that counts characters.
-func placeOf(text []byte, offset int) place {
+// positionOf converts an offset into a line and a column in characters.
+func positionOf(text []byte, offset int) position {
 	before := text[:offset]
 	start := bytes.LastIndexByte(before, '\n') + 1
-	return place{line: 1 + bytes.Count(before, []byte{'\n'}), column: 1 + utf8.RuneCount(before[start:])}
+	return position{line: 1 + bytes.Count(before, []byte{'\n'}), column: 1 + utf8.RuneCount(before[start:])}
 }
 
-// scanner walks over text format without checking it.
+// scanner walks over protobuf text format without validating it.
 type scanner struct {
 	text   []byte
 	seen   func(path string, offset int)
 	frames []frame
 }
 
-// frame is one open message while scanning: its type, nil when unknown, and the
-// last field seen in it.
+// frame is one open message: its type, or nil if unknown, and the last field in it.
 type frame struct {
 	desc   protoreflect.MessageDescriptor
-	path   string // with a dot at its end, empty outermost
+	path   string // with a trailing dot; empty for the outermost
 	field  string
 	offset int // of the field's name
-	begins int // of the message, its name where it has one of its own
+	begins int // of the message, or of its name
 	count  map[string]int
 	value  bool // a colon was read
 	list   bool // a bracket is open
 }
 
-// maxFrames bounds the nesting that is followed; the parser allows more, no schema has it.
+// maxFrames bounds the nesting. The parser allows more, but no schema has it.
 const maxFrames = 64
 
 // run scans the text before end.
@@ -127,7 +126,7 @@ func (s *scanner) run(end int) {
 
 func (s *scanner) top() *frame { return &s.frames[len(s.frames)-1] }
 
-// name enters a field's name, or passes over a value.
+// name records a field's name, or skips a value.
 func (s *scanner) name(name string, at int) {
 	f := s.top()
 	if f.value || f.list || name[0] <= '9' {
@@ -135,21 +134,21 @@ func (s *scanner) name(name string, at int) {
 		return
 	}
 	f.field, f.offset = name, at
-	s.tell(f.path+name, at)
+	s.record(f.path+name, at)
 }
 
-// key tells the place of an entry of a map by its key: parameters.KEY is where the entry begins.
+// key records the position of a map entry as parameters.KEY.
 func (s *scanner) key(quoted string) {
 	if len(s.frames) < 2 || s.top().field != "key" {
 		return
 	}
 	around := &s.frames[len(s.frames)-2]
 	if fd := around.descriptor(); fd != nil && fd.IsMap() && len(quoted) > 2 {
-		s.tell(around.path+around.field+"."+quoted[1:len(quoted)-1], s.top().begins)
+		s.record(around.path+around.field+"."+quoted[1:len(quoted)-1], s.top().begins)
 	}
 }
 
-// mark follows one punctuation character.
+// mark processes one punctuation character.
 func (s *scanner) mark(c byte, at int) {
 	f := s.top()
 	switch c {
@@ -181,18 +180,18 @@ func (s *scanner) push(f *frame, at int) {
 	if fd := f.descriptor(); fd != nil && fd.Cardinality() == protoreflect.Repeated {
 		path += "[" + strconv.Itoa(f.count[f.field]) + "]"
 		f.count[f.field]++
-		s.tell(path, at)
+		s.record(path, at)
 	}
 	s.frames = append(s.frames, frame{desc: child(f), path: path + ".", begins: at, count: map[string]int{}})
 }
 
-func (s *scanner) tell(path string, at int) {
+func (s *scanner) record(path string, at int) {
 	if s.seen != nil {
 		s.seen(path, at)
 	}
 }
 
-// descriptor returns the field's, or nil.
+// descriptor returns the descriptor of the frame's current field, or nil.
 func (f *frame) descriptor() protoreflect.FieldDescriptor {
 	if f.desc == nil {
 		return nil
@@ -211,7 +210,7 @@ func isName(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// skip returns how many leading bytes satisfy ok, at least 1.
+// skip returns the number of leading bytes that satisfy ok, at least 1.
 func skip(text []byte, ok func(byte) bool) int {
 	n := 1
 	for n < len(text) && ok(text[n]) {
@@ -220,7 +219,7 @@ func skip(text []byte, ok func(byte) bool) int {
 	return n
 }
 
-// quoted returns the length of the string literal that text starts with.
+// quoted returns the length of the string literal at the start of text.
 func quoted(text []byte) int {
 	for i := 1; i < len(text); i++ {
 		switch text[i] {

@@ -2,9 +2,8 @@ package config
 
 import "strings"
 
-// instead says what serves a model of a backend that Triton has and this server may
-// lack.
-var instead = map[string]string{
+// alternatives says what can serve a model of a Triton backend that this server may lack.
+var alternatives = map[string]string{
 	"tensorrt":    "serve the ONNX file that the plan was made of, with backend 'onnxruntime'",
 	"fil":         "convert the trees to ONNX with onnxmltools and set backend 'onnxruntime'",
 	"dali":        "make an ensemble of native steps of the pipeline",
@@ -12,11 +11,11 @@ var instead = map[string]string{
 	"tensorrtllm": "serve language models by a server of their own",
 }
 
-// NotBuilt is the error of a model whose backend is not there. It starts with Triton's words, and names the backend and
-// what to use in its place where that is known. field is the one that names it; have are the backends that there are.
-func NotBuilt(model, backend, field string, have []string) error {
+// UnknownBackend is the error of a model with an unknown backend. It starts with Triton's text and names an
+// alternative if there is one. field is the field that names the backend; have lists the known ones.
+func UnknownBackend(model, backend, field string, have []string) error {
 	text := DidYouMean(backend, have)
-	if other := instead[backend]; other != "" {
+	if other := alternatives[backend]; other != "" {
 		text = ": " + other
 	} else if text != "" {
 		text = "." + text

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tutti-server/tutti/core/infer"
+	"github.com/tutti-server/tutti/internal/server/httpapi/admin"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
 )
 
@@ -26,31 +27,31 @@ const (
 
 // routes lists every endpoint. Of two that match a path, the first serves it.
 func (s *Server) routes() []route {
-	i, a, t := s.inference, s.admin, s.trtis
+	i, a, t, json := s.inference, s.admin, s.trtis, admin.JSON
 	return []route{
 		{post, "/v2/models/{model}[/versions/{version}]/infer", i.Infer},
-		{get, "/v2", a.ServerMetadata},
+		{get, "/v2", json(a.ServerMetadata)},
 		{get, "/v2/health/live", a.Live},
 		{get, "/v2/health/ready", a.Ready},
-		{get, "/v2/models/stats", a.Statistics},
-		{get, "/v2/models/{model}[/versions/{version}]", a.ModelMetadata},
+		{get, "/v2/models/stats", json(a.Statistics)},
+		{get, "/v2/models/{model}[/versions/{version}]", json(a.ModelMetadata)},
 		{get, "/v2/models/{model}[/versions/{version}]/ready", a.ModelReady},
 		{get, "/v2/models/{model}[/versions/{version}]/config", a.ModelConfig},
-		{get, "/v2/models/{model}[/versions/{version}]/stats", a.Statistics},
+		{get, "/v2/models/{model}[/versions/{version}]/stats", json(a.Statistics)},
 		{post, "/v2/models/{model}[/versions/{version}]/generate", i.Generate},
 		{post, "/v2/models/{model}[/versions/{version}]/generate_stream", i.GenerateStream},
-		{getPost, "/v2/models/{model}/trace/setting", a.TraceSetting},
-		{getPost, "/v2/trace/setting", a.TraceSetting},
-		{getPost, "/v2/logging", a.Logging},
-		{post, "/v2/repository[/{name}]/index", a.RepositoryIndex},
-		{post, "/v2/repository[/{name}]/models/{model}/load", a.LoadModel},
-		{post, "/v2/repository[/{name}]/models/{model}/unload", a.UnloadModel},
-		{get, "/v2/systemsharedmemory[/region/{name}]/status", a.SystemStatus},
-		{post, "/v2/systemsharedmemory[/region/{name}]/register", a.SystemRegister},
-		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", a.SystemUnregister},
-		{get, "/v2/cudasharedmemory[/region/{name}]/status", a.CUDAStatus},
-		{post, "/v2/cudasharedmemory[/region/{name}]/register", a.CUDARegister},
-		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", a.CUDAUnregister},
+		{getPost, "/v2/models/{model}/trace/setting", json(a.TraceSetting)},
+		{getPost, "/v2/trace/setting", json(a.TraceSetting)},
+		{getPost, "/v2/logging", json(a.Logging)},
+		{post, "/v2/repository[/{name}]/index", json(a.RepositoryIndex)},
+		{post, "/v2/repository[/{name}]/models/{model}/load", json(a.LoadModel)},
+		{post, "/v2/repository[/{name}]/models/{model}/unload", json(a.UnloadModel)},
+		{get, "/v2/systemsharedmemory[/region/{name}]/status", json(a.SystemStatus)},
+		{post, "/v2/systemsharedmemory[/region/{name}]/register", json(a.SystemRegister)},
+		{post, "/v2/systemsharedmemory[/region/{name}]/unregister", json(a.SystemUnregister)},
+		{get, "/v2/cudasharedmemory[/region/{name}]/status", json(a.CUDAStatus)},
+		{post, "/v2/cudasharedmemory[/region/{name}]/register", json(a.CUDARegister)},
+		{post, "/v2/cudasharedmemory[/region/{name}]/unregister", json(a.CUDAUnregister)},
 		{get, "/api/health/live", t.Live},
 		{get, "/api/health/ready", t.Ready},
 		{get, "/api/status[/{model}]", t.Status},

@@ -31,12 +31,12 @@ func (s *Service) health(w http.ResponseWriter, ok bool) {
 }
 
 // ServerMetadata responds with the server's name, version and extensions.
-func (s *Service) ServerMetadata(w http.ResponseWriter, _ *http.Request, _ transport.Path) {
-	transport.WriteJSON(w, struct {
+func (s *Service) ServerMetadata(http.ResponseWriter, *http.Request, transport.Path) (any, error) {
+	return struct {
 		Name       string   `json:"name"`
 		Version    string   `json:"version"`
 		Extensions []string `json:"extensions"`
-	}{s.set.Name, s.set.Version, list(s.set.Extensions)})
+	}{s.set.Name, s.set.Version, list(s.set.Extensions)}, nil
 }
 
 // ModelReady responds 200 for a model that is ready and 400 for any other.
@@ -54,20 +54,18 @@ func (s *Service) ModelReady(w http.ResponseWriter, _ *http.Request, p transport
 }
 
 // ModelMetadata responds with a model's inputs and outputs.
-func (s *Service) ModelMetadata(w http.ResponseWriter, _ *http.Request, p transport.Path) {
+func (s *Service) ModelMetadata(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
 	version, err := infer.ParseVersion(p.Version)
 	if err != nil {
-		transport.WriteError(w, err)
-		return
+		return nil, err
 	}
 	m, err := s.set.Catalog.Metadata(p.Model, version)
 	if err != nil {
-		transport.WriteError(w, err)
-		return
+		return nil, err
 	}
 	shown := *m
 	shown.Versions, shown.Inputs, shown.Outputs = list(m.Versions), withShapes(m.Inputs), withShapes(m.Outputs)
-	transport.WriteJSON(w, shown)
+	return shown, nil
 }
 
 // withShapes returns a copy of tensors whose shapes are lists in JSON, not null.
@@ -117,16 +115,14 @@ type modelStats struct {
 }
 
 // Statistics responds with the statistics of one version, of all versions of a model, or of all models.
-func (s *Service) Statistics(w http.ResponseWriter, _ *http.Request, p transport.Path) {
+func (s *Service) Statistics(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
 	version, err := infer.ParseVersion(p.Version)
 	if err != nil {
-		transport.WriteError(w, err)
-		return
+		return nil, err
 	}
 	all, err := s.set.Catalog.Statistics(p.Model, version)
 	if err != nil {
-		transport.WriteError(w, err)
-		return
+		return nil, err
 	}
 	shown := make([]modelStats, len(all))
 	for i := range all {
@@ -137,7 +133,7 @@ func (s *Service) Statistics(w http.ResponseWriter, _ *http.Request, p transport
 			Inference: m.Inference, Response: map[string]struct{}{}, Batches: list(m.Batches), Memory: []struct{}{},
 		}
 	}
-	transport.WriteJSON(w, struct {
+	return struct {
 		Models []modelStats `json:"model_stats"`
-	}{shown})
+	}{shown}, nil
 }

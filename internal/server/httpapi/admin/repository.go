@@ -23,10 +23,9 @@ type indexEntry struct {
 }
 
 // RepositoryIndex lists the models of all repositories. As in Triton, the repository in the path does not matter.
-func (s *Service) RepositoryIndex(w http.ResponseWriter, r *http.Request, _ transport.Path) {
+func (s *Service) RepositoryIndex(w http.ResponseWriter, r *http.Request, _ transport.Path) (any, error) {
 	if s.set.Lifecycle == nil {
-		transport.WriteError(w, transport.NotSupported("repository index"))
-		return
+		return nil, transport.NotSupported("repository index")
 	}
 	ready := false
 	err := s.readMembers(w, r, true, func(p *jsonwire.Parser, name string) (err error) {
@@ -40,28 +39,27 @@ func (s *Service) RepositoryIndex(w http.ResponseWriter, r *http.Request, _ tran
 		return err
 	})
 	if err != nil {
-		transport.WriteError(w, err)
-		return
+		return nil, err
 	}
 	entries := []indexEntry{}
 	for _, e := range s.set.Lifecycle.Index(ready) {
 		entries = append(entries, indexEntry(e))
 	}
-	transport.WriteJSON(w, entries)
+	return entries, nil
 }
 
 // LoadModel loads a model and responds when it is ready, or with the reason why it is not.
-func (s *Service) LoadModel(w http.ResponseWriter, r *http.Request, p transport.Path) {
+func (s *Service) LoadModel(w http.ResponseWriter, r *http.Request, p transport.Path) (any, error) {
 	var o infer.LoadOptions
-	s.changeModel(w, r, p, "model load",
+	return nil, s.changeModel(w, r, p, "model load",
 		func(p *jsonwire.Parser, name string) error { return readLoadParameter(p, &o, name) },
 		func() error { return s.set.Lifecycle.Load(r.Context(), p.Model, o) })
 }
 
 // UnloadModel unloads a model. It responds when the model accepts no more requests.
-func (s *Service) UnloadModel(w http.ResponseWriter, r *http.Request, p transport.Path) {
+func (s *Service) UnloadModel(w http.ResponseWriter, r *http.Request, p transport.Path) (any, error) {
 	dependents := false
-	s.changeModel(w, r, p, "model unload",
+	return nil, s.changeModel(w, r, p, "model unload",
 		func(p *jsonwire.Parser, name string) (err error) {
 			if name != "unload_dependents" {
 				return p.Skip()
@@ -72,17 +70,15 @@ func (s *Service) UnloadModel(w http.ResponseWriter, r *http.Request, p transpor
 		func() error { return s.set.Lifecycle.Unload(r.Context(), p.Model, dependents) })
 }
 
-// changeModel reads the parameters of a load or unload with parameter, calls change, and responds.
+// changeModel reads the parameters of a load or unload with parameter, then calls change.
 func (s *Service) changeModel(w http.ResponseWriter, r *http.Request, p transport.Path, what string,
 	parameter func(p *jsonwire.Parser, name string) error, change func() error,
-) {
+) error {
 	if s.set.Lifecycle == nil {
-		transport.WriteError(w, transport.NotSupported(what))
-		return
+		return transport.NotSupported(what)
 	}
 	if p.Name != "" {
-		transport.WriteError(w, status.Errorf(status.Unsupported, "'repository_name' specification is not supported"))
-		return
+		return status.Errorf(status.Unsupported, "'repository_name' specification is not supported")
 	}
 	err := s.readMembers(w, r, true, func(p *jsonwire.Parser, name string) error {
 		if name != "parameters" {
@@ -93,7 +89,7 @@ func (s *Service) changeModel(w http.ResponseWriter, r *http.Request, p transpor
 	if err == nil {
 		err = change()
 	}
-	transport.WriteResult(w, err)
+	return err
 }
 
 // readLoadParameter reads a model configuration or one of the model's files, in base64.

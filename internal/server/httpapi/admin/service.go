@@ -5,10 +5,13 @@
 //   - settings.go: trace and log settings
 //   - control.go: the JSON bodies of these requests
 //
-// Responses are written with encoding/json: they are rare, and their form is fixed by struct types.
+// Most handlers return the value or error to respond with, which JSON writes. They use encoding/json: such requests are rare, and
+// struct types fix the form of the responses.
 package admin
 
 import (
+	"net/http"
+
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/logs"
 	"github.com/tutti-server/tutti/internal/server/httpapi/transport"
@@ -38,6 +41,20 @@ type Service struct{ set Settings }
 
 // New returns a Service.
 func New(set Settings) *Service { return &Service{set} }
+
+// JSON returns a handler that writes what serve returns: an error, a value as JSON, or 200 without a body for nil.
+func JSON(serve func(http.ResponseWriter, *http.Request, transport.Path) (any, error)) func(http.ResponseWriter, *http.Request, transport.Path) {
+	return func(w http.ResponseWriter, r *http.Request, p transport.Path) {
+		switch v, err := serve(w, r, p); {
+		case err != nil:
+			transport.WriteError(w, err)
+		case v != nil:
+			transport.WriteJSON(w, v)
+		default:
+			w.WriteHeader(http.StatusOK)
+		}
+	}
+}
 
 // list returns s, or an empty list for nil, which JSON would print as null.
 func list[T any](s []T) []T {

@@ -24,25 +24,23 @@ type traceSettings struct {
 }
 
 // TraceSetting responds with the trace settings of all models or of one. POST changes them first, all or none.
-func (s *Service) TraceSetting(w http.ResponseWriter, r *http.Request, p transport.Path) {
+func (s *Service) TraceSetting(w http.ResponseWriter, r *http.Request, p transport.Path) (any, error) {
 	if s.set.Tracer == nil {
-		transport.WriteError(w, transport.NotSupported("trace setting"))
-		return
+		return nil, transport.NotSupported("trace setting")
 	}
 	err := s.checkTraceModel(p.Model)
 	if err == nil && r.Method == http.MethodPost {
 		err = s.updateTrace(w, r, p.Model)
 	}
 	if err != nil {
-		transport.WriteError(w, err)
-		return
+		return nil, err
 	}
 	set := s.set.Tracer.Settings(p.Model)
 	shown := traceSettings{Level: list(set.Level), Rate: set.Rate, Count: set.Count, Mode: set.Mode, Exporter: set.Exporter}
 	if set.Mode == tracing.ModeTriton {
 		shown.Frequency, shown.File = &set.LogFrequency, &set.File
 	}
-	transport.WriteJSON(w, shown)
+	return shown, nil
 }
 
 // checkTraceModel returns an error for an unknown model. The model need not be ready.
@@ -88,19 +86,17 @@ type logSettings struct {
 }
 
 // Logging responds with the log settings. POST changes them first, all or none.
-func (s *Service) Logging(w http.ResponseWriter, r *http.Request, _ transport.Path) {
+func (s *Service) Logging(w http.ResponseWriter, r *http.Request, _ transport.Path) (any, error) {
 	if s.set.Logs == nil {
-		transport.WriteError(w, transport.NotSupported("logging"))
-		return
+		return nil, transport.NotSupported("logging")
 	}
 	if r.Method == http.MethodPost {
 		if err := s.updateLog(w, r); err != nil {
-			transport.WriteError(w, err)
-			return
+			return nil, err
 		}
 	}
 	set := s.set.Logs.Settings()
-	transport.WriteJSON(w, logSettings{set.File, set.Info, set.Warning, set.Error, set.Verbose, set.Format})
+	return logSettings{set.File, set.Info, set.Warning, set.Error, set.Verbose, set.Format}, nil
 }
 
 func (s *Service) updateLog(w http.ResponseWriter, r *http.Request) error {

@@ -26,54 +26,50 @@ type (
 )
 
 // SystemStatus responds with the POSIX regions, or the one in the path.
-func (s *Service) SystemStatus(w http.ResponseWriter, _ *http.Request, p transport.Path) {
-	s.regionStatus(w, shm.System, p.Name, func(r *shm.Region) any { return systemRegion{r.Name, r.Key, r.Offset, r.Size} })
+func (s *Service) SystemStatus(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
+	return s.regions(shm.System, p.Name, func(r *shm.Region) any { return systemRegion{r.Name, r.Key, r.Offset, r.Size} })
 }
 
 // CUDAStatus responds with the device regions, or the one in the path.
-func (s *Service) CUDAStatus(w http.ResponseWriter, _ *http.Request, p transport.Path) {
-	s.regionStatus(w, shm.CUDA, p.Name, func(r *shm.Region) any { return cudaRegion{r.Name, r.Device, r.Size} })
+func (s *Service) CUDAStatus(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
+	return s.regions(shm.CUDA, p.Name, func(r *shm.Region) any { return cudaRegion{r.Name, r.Device, r.Size} })
 }
 
-func (s *Service) regionStatus(w http.ResponseWriter, kind shm.Kind, name string, show func(*shm.Region) any) {
+func (s *Service) regions(kind shm.Kind, name string, show func(*shm.Region) any) (any, error) {
 	regions, err := s.set.Regions.Status(kind, name)
-	if err != nil {
-		transport.WriteError(w, err)
-		return
-	}
 	shown := make([]any, len(regions))
 	for i := range regions {
 		shown[i] = show(&regions[i])
 	}
-	transport.WriteJSON(w, shown)
+	return shown, err
 }
 
 // SystemUnregister unregisters the POSIX region in the path, or all.
-func (s *Service) SystemUnregister(w http.ResponseWriter, _ *http.Request, p transport.Path) {
-	transport.WriteResult(w, s.set.Regions.Unregister(shm.System, p.Name))
+func (s *Service) SystemUnregister(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
+	return nil, s.set.Regions.Unregister(shm.System, p.Name)
 }
 
 // CUDAUnregister unregisters the device region in the path, or all.
-func (s *Service) CUDAUnregister(w http.ResponseWriter, _ *http.Request, p transport.Path) {
-	transport.WriteResult(w, s.set.Regions.Unregister(shm.CUDA, p.Name))
+func (s *Service) CUDAUnregister(_ http.ResponseWriter, _ *http.Request, p transport.Path) (any, error) {
+	return nil, s.set.Regions.Unregister(shm.CUDA, p.Name)
 }
 
 // SystemRegister registers a POSIX region.
-func (s *Service) SystemRegister(w http.ResponseWriter, r *http.Request, p transport.Path) {
+func (s *Service) SystemRegister(w http.ResponseWriter, r *http.Request, p transport.Path) (any, error) {
 	g, err := s.readRegistration(w, r, shm.System, p.Name)
-	if err == nil {
-		err = s.set.Regions.RegisterSystem(p.Name, g.key, g.offset, g.size)
+	if err != nil {
+		return nil, err
 	}
-	transport.WriteResult(w, err)
+	return nil, s.set.Regions.RegisterSystem(p.Name, g.key, g.offset, g.size)
 }
 
 // CUDARegister registers a device region.
-func (s *Service) CUDARegister(w http.ResponseWriter, r *http.Request, p transport.Path) {
+func (s *Service) CUDARegister(w http.ResponseWriter, r *http.Request, p transport.Path) (any, error) {
 	g, err := s.readRegistration(w, r, shm.CUDA, p.Name)
-	if err == nil {
-		err = s.set.Regions.RegisterCUDA(p.Name, g.handle, g.device, g.size)
+	if err != nil {
+		return nil, err
 	}
-	transport.WriteResult(w, err)
+	return nil, s.set.Regions.RegisterCUDA(p.Name, g.handle, g.device, g.size)
 }
 
 // registration is the content of a register request: key, offset and size of a POSIX region; handle, device and size of a device

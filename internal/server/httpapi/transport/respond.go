@@ -74,15 +74,6 @@ func WriteBody(w http.ResponseWriter, b []byte) {
 	_, _ = w.Write(b) // the client may have disconnected
 }
 
-// WriteResult responds with err, or with 200 and no body if it is nil.
-func WriteResult(w http.ResponseWriter, err error) {
-	if err != nil {
-		WriteError(w, err)
-		return
-	}
-	w.WriteHeader(http.StatusOK)
-}
-
 // NotSupported returns the error of an endpoint for which this server was built without the component it needs.
 func NotSupported(what string) error {
 	return status.Errorf(status.Unsupported, "the %s endpoint is not supported by this server", what)

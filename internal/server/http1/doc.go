@@ -15,7 +15,7 @@
 //
 //   - server.go: accept loop, shutdown; handoff.go: the listener through which net/http receives connections
 //   - conn.go: one connection, request after request; watch.go: client disconnects
-//   - head.go: request line and header; fields.go: header fields as received; body.go: request body
+//   - head.go: request line and header; body.go: request body
 //   - response.go, responsehead.go: the http.ResponseWriter
 //
 // # Contract of handlers

@@ -3,7 +3,8 @@
 //
 //   - service.go: Service and its Settings; exchange.go: the state of one request, pooled
 //   - infer.go: an infer request from socket to socket
-//   - decode.go, request.go, parameters.go, input.go, output.go: its JSON and binary tensors; raw.go: a body that is one raw tensor
+//   - decode.go: its JSON, and the binary tensors behind it or a raw tensor alone; request.go, parameters.go, input.go, output.go:
+//     members of the JSON
 //   - shm.go: tensors in shared memory, and classification; headers.go: parameters from headers
 //   - encode.go: its response
 //   - generate.go: a generate request, streamed or not; generate_request.go, generate_response.go: its JSON; queue.go: the Sink in

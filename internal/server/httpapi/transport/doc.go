@@ -7,6 +7,6 @@
 //   - body.go: Body, which bounds and charges what is read; document.go: bodies that are one JSON document
 //   - reject.go: responses before the body is read, and what happens to the rest of it
 //
-// Responses: respond.go has errors and JSON, accept.go and compress.go the coding that the client accepts, writer.go writes to
+// Responses: respond.go has errors and JSON, coding.go the compression that the client accepts, writer.go writes to
 // clients that read slowly.
 package transport

@@ -106,7 +106,7 @@ test-triton: ## Run the QA tests of Triton that Triton passes, from SRC=CHECKOUT
 .PHONY: test-collector
 test-collector: ## Send traces to a real OpenTelemetry Collector (fetches 112 MB of modules)
 	go -C tools/collector build -o ../../bin/collector .
-	TUTTI_COLLECTOR=$(CURDIR)/bin/collector go test -count=1 -timeout 5m -run '^TestCollector$$' -v ./internal/trace/otlp
+	TUTTI_COLLECTOR=$(CURDIR)/bin/collector go test -count=1 -timeout 5m -run '^TestCollector$$' -v ./internal/tracing/otlp
 
 .PHONY: soak
 soak: ## Send ten million requests through a graph and look for what they leave behind

@@ -6,9 +6,9 @@ import (
 	"github.com/tutti-server/tutti/internal/server/overview"
 	"github.com/tutti-server/tutti/internal/server/web"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/internal/trace/capture"
-	"github.com/tutti-server/tutti/internal/trace/ring"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/capture"
+	"github.com/tutti-server/tutti/internal/tracing/ring"
 )
 
 // traceStore returns what keeps the traces of recent requests, nil for nothing: the
@@ -19,7 +19,7 @@ func traceStore(o *options.Options, m *telemetry.Metrics) (*ring.Store, error) {
 	}
 	store, err := ring.New(o.TraceStore.Bytes, inspect.Sampling{Failed: true, Slow: true, Every: uint32(o.TraceStore.Every)}) //nolint:gosec // within its range
 	if err == nil {
-		store.OnKept(func(r *tracing.Record, took int64) { m.Exemplar(r.Model, r.Version, r.ID.String(), took) })
+		store.OnRetained(func(r *tracing.Record, took int64) { m.Exemplar(r.Model, r.Version, r.ID.String(), took) })
 	}
 	return store, err
 }

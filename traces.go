@@ -9,10 +9,10 @@ import (
 
 	"github.com/tutti-server/tutti/internal/options"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/internal/trace/capture"
-	"github.com/tutti-server/tutti/internal/trace/otlp"
-	"github.com/tutti-server/tutti/internal/trace/ring"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/capture"
+	"github.com/tutti-server/tutti/internal/tracing/otlp"
+	"github.com/tutti-server/tutti/internal/tracing/ring"
 )
 
 // traces is what records requests, and what takes that.
@@ -44,7 +44,7 @@ func openTraces(ctx context.Context, o *options.Options, metrics *telemetry.Metr
 		list.Sinks, list.All = append(list.Sinks, t.store), true
 	}
 	if t.captures = captureStore(o); t.captures != nil {
-		list.Camera = t.captures
+		list.Recorder = t.captures
 	}
 	if c.Mode == tracing.ModeOpenTelemetry {
 		set, err := otlp.ParseSettings(c.OpenTelemetry, os.Getenv)

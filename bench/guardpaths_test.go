@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
-	"github.com/tutti-server/tutti/internal/trace/ring"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/ring"
 	"github.com/tutti-server/tutti/scheduler"
 	"github.com/tutti-server/tutti/steps"
 	"github.com/tutti-server/tutti/steps/tokenize"
@@ -120,7 +120,7 @@ func guardTokenize(t *testing.T) func(n int) {
 	copy(in.Bytes(), data)
 	batch := &backends.Batch{
 		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}},
-		Rows: 1, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
+		Rows:     1, In: []tensor.Tensor{in, {}}, Out: make([]tensor.Tensor, 3), Allocator: pool,
 	}
 	return func(n int) {
 		for range n {

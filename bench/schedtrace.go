@@ -6,8 +6,8 @@ import (
 
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/inspect"
-	"github.com/tutti-server/tutti/internal/trace/ring"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/ring"
 )
 
 // followed traces the requests of an executor, as the repository does.

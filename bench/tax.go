@@ -20,8 +20,8 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/repository"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/internal/trace/ring"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/ring"
 )
 
 const (

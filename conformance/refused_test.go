@@ -93,7 +93,7 @@ func wantTrace(t *testing.T, at addresses, before uint64, read string, want *ins
 		t.Fatalf("%s: %d traces, expected 1", want.Request, len(list.Traces))
 	}
 	got := &list.Traces[0]
-	if want.Error == "" || got.Error != want.Error || got.Status != want.Status || got.Model != want.Model || got.Kept != "failed" {
+	if want.Error == "" || got.Error != want.Error || got.Status != want.Status || got.Model != want.Model || got.Retained != "failed" {
 		t.Errorf("%s: %+v, expected %+v", want.Request, got, want)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.http+"/ui/api/traces/"+got.ID, http.NoBody)

@@ -17,7 +17,7 @@ type RunLoop struct {
 	staged  []stage
 	next    int // where in staged the next task is likely to go
 	now     int64
-	woken   infer.Calls // callers to wake for their responses
+	woken   infer.WakeList // callers to wake for their responses
 }
 
 type inlineTasks struct {

@@ -19,7 +19,7 @@ const (
 // activity, and spans inside each other. A span takes a tenth of a second.
 func (p *params) report(ctx context.Context, reqs []backends.Request) error {
 	for i := range reqs {
-		if !reqs[i].Trace.Chosen() {
+		if !reqs[i].Trace.Sampled() {
 			continue
 		}
 		if err := p.reportOne(ctx, &reqs[i], reqs); err != nil {

@@ -128,7 +128,7 @@ func (s *side) infer(p *packet) error {
 		req.Arrived += call.arrived
 	}
 	c := w.running.trace()
-	req.Origin.Call(&c)
+	req.Origin.SetCaller(&c)
 	target := req.Model
 	if w.running.busy() && !w.m.sig.Decoupled {
 		if !w.m.b.callGraph.wait(w.m.sig.Model, w, target) {

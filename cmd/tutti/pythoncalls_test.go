@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tutti-server/tutti/client"
-	"github.com/tutti-server/tutti/internal/trace/otlp/otlptest"
+	"github.com/tutti-server/tutti/internal/tracing/otlp/otlptest"
 )
 
 // pythonCalls holds models that call others and check the Python API; backends/python is tested by what they tell.

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/tutti-server/tutti/internal/trace/otlp/otlptest"
+	"github.com/tutti-server/tutti/internal/tracing/otlp/otlptest"
 	"github.com/tutti-server/tutti/proto/inference"
 )
 

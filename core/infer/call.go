@@ -92,14 +92,14 @@ func (c *Call) woken() {
 }
 
 // Calls are calls whose waiters are to be woken. The zero value has none.
-type Calls struct {
+type WakeList struct {
 	head, tail *Call
 }
 
 // Add has the waiter of c make the answer itself, when it is woken, and reports
 // whether there is one: that spares whoever executes requests for many the work, and
 // what a request needs stays with the processor that its client runs on.
-func (l *Calls) Add(c *Call, e Ender) bool {
+func (l *WakeList) Add(c *Call, e Ender) bool {
 	if c.state.Load() != callAwaited {
 		return false
 	}
@@ -117,16 +117,16 @@ func (l *Calls) Add(c *Call, e Ender) bool {
 // ready where they run, and are not to be fetched from the processor of whoever
 // executes, one by one. The second keeps the first from being the one that was made
 // ready last, whom another processor leaves alone for a while.
-func (l *Calls) Wake() {
+func (l *WakeList) Wake() {
 	if l.head != nil {
 		l.wake()
 	}
 }
 
-func (l *Calls) wake() {
+func (l *WakeList) wake() {
 	first := l.head
 	second := first.next
-	*l = Calls{}
+	*l = WakeList{}
 	if second != nil {
 		first.next, second.next = second.next, nil
 	}

@@ -27,7 +27,7 @@ func (e *ending) End() {
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 2, 3, 8, 100} {
-		var woken infer.Calls
+		var woken infer.WakeList
 		var waiters sync.WaitGroup
 		for i := range n {
 			want, call := fmt.Errorf("call %d: %w", i, errOver), infer.NewCall()
@@ -49,7 +49,7 @@ func TestCalls(t *testing.T) {
 // TestCallsNobodyWaits checks that a call is answered at once for which nobody waits yet.
 func TestCallsNobodyWaits(t *testing.T) {
 	t.Parallel()
-	var woken infer.Calls
+	var woken infer.WakeList
 	call := infer.NewCall()
 	e := &ending{call, errOver}
 	if woken.Add(call, e) {

@@ -75,7 +75,7 @@ func (f *InFlight) Add(n int64) {
 }
 
 // Give takes n bytes back that Add, or Take, has counted.
-func (f *InFlight) Give(n int64) {
+func (f *InFlight) Release(n int64) {
 	if f != nil {
 		f.bytes.Add(-n)
 	}
@@ -131,7 +131,7 @@ func (f *InFlight) Charge() Charge { return Charge{of: f} }
 // room, as InvalidArg with ErrTooLarge when the request alone is too much.
 //
 // hot: no allocation unless it refuses.
-func (c *Charge) Take(n int64) error {
+func (c *Charge) Acquire(n int64) error {
 	if n <= 0 {
 		return nil
 	}
@@ -157,16 +157,16 @@ func (c *Charge) Adopt(n int64) { c.n += n }
 func (c *Charge) Bytes() int64 { return c.n }
 
 // Give gives n of the bytes back.
-func (c *Charge) Give(n int64) {
+func (c *Charge) Shrink(n int64) {
 	n = min(n, c.n)
-	c.of.Give(n)
+	c.of.Release(n)
 	c.n -= n
 }
 
 // Release gives everything back; it may be called again.
 func (c *Charge) Release() {
 	if c.n > 0 {
-		c.of.Give(c.n)
+		c.of.Release(c.n)
 	}
 	*c = Charge{}
 }

@@ -22,12 +22,12 @@ func TestInFlight(t *testing.T) {
 		now      int64
 		refusals uint64
 	}{
-		{"all but one", a.Take(99), nil, 99, 0},
-		{"too much with the rest", b.Take(2), infer.ErrFull, 99, 1},
-		{"what there is", b.Take(1), nil, 100, 1},
-		{"nothing is always there", b.Take(0), nil, 100, 1},
-		{"too much alone, together with what it has", a.Take(2), infer.ErrTooLarge, 100, 2},
-		{"too much alone", b.Take(math.MaxInt64), infer.ErrTooLarge, 100, 3},
+		{"all but one", a.Acquire(99), nil, 99, 0},
+		{"too much with the rest", b.Acquire(2), infer.ErrFull, 99, 1},
+		{"what there is", b.Acquire(1), nil, 100, 1},
+		{"nothing is always there", b.Acquire(0), nil, 100, 1},
+		{"too much alone, together with what it has", a.Acquire(2), infer.ErrTooLarge, 100, 2},
+		{"too much alone", b.Acquire(math.MaxInt64), infer.ErrTooLarge, 100, 3},
 		{"one of unknown size", f.Admit(), infer.ErrFull, 100, 4},
 	}
 	for _, s := range steps {
@@ -39,7 +39,7 @@ func TestInFlight(t *testing.T) {
 		t.Errorf("%d bytes, %d refused, want 100 and 4", f.Bytes(), f.Refused())
 	}
 	a.Add(50) // an answer is not refused
-	a.Give(20)
+	a.Shrink(20)
 	if got := f.Bytes(); got != 130 {
 		t.Errorf("%d bytes with an answer, want 130", got)
 	}
@@ -57,10 +57,10 @@ func TestInFlightErrors(t *testing.T) {
 	t.Parallel()
 	f := infer.NewInFlight(10)
 	c, other := f.Charge(), f.Charge()
-	if err := c.Take(8); err != nil {
+	if err := c.Acquire(8); err != nil {
 		t.Fatal(err)
 	}
-	full, large := other.Take(3), other.Take(11)
+	full, large := other.Acquire(3), other.Acquire(11)
 	const (
 		wantFull  = "no room for 3 bytes of a request: 8 bytes are in flight, and the limit is 10; use --max-inflight-bytes to change it"
 		wantLarge = "request of 11 bytes is too large: at most 10 bytes may be in flight; use --max-inflight-bytes to change it"
@@ -78,7 +78,7 @@ func TestInFlightWithoutLimit(t *testing.T) {
 	t.Parallel()
 	f := infer.NewInFlight(0)
 	for _, c := range []infer.Charge{f.Charge(), (*infer.InFlight)(nil).Charge(), {}} {
-		if err := c.Take(math.MaxInt64 / 2); err != nil {
+		if err := c.Acquire(math.MaxInt64 / 2); err != nil {
 			t.Error(err)
 		}
 		c.Add(5)
@@ -101,7 +101,7 @@ func TestInFlightTogether(t *testing.T) {
 		wg.Go(func() {
 			for range 2000 {
 				c := f.Charge()
-				if c.Take(3) != nil {
+				if c.Acquire(3) != nil {
 					continue
 				}
 				mu.Lock()
@@ -125,7 +125,7 @@ func TestInFlightAllocations(t *testing.T) {
 	f := infer.NewInFlight(1 << 20)
 	if n := testing.AllocsPerRun(100, func() {
 		c := f.Charge()
-		if f.Admit() != nil || c.Take(100) != nil {
+		if f.Admit() != nil || c.Acquire(100) != nil {
 			t.Error("refused")
 		}
 		c.Add(5)

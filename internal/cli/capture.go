@@ -135,8 +135,8 @@ func (s *shooting) run(ctx context.Context) (err error) {
 
 // save writes the requests that are new in v.
 func (s *shooting) save(ctx context.Context, v *inspect.CaptureView) error {
-	for i := range v.Shots {
-		h := &v.Shots[i]
+	for i := range v.Snapshots {
+		h := &v.Snapshots[i]
 		id := h.Trace + "-" + h.Span
 		if s.saved[id] {
 			continue

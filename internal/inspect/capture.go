@@ -56,11 +56,11 @@ type CaptureView struct {
 	Dropped uint64 `json:"dropped"`
 	Missed  uint64 `json:"missed"`
 	// Shots are those that are still there, oldest first.
-	Shots []ShotView `json:"shots"`
+	Snapshots []SnapshotView `json:"snapshots"`
 }
 
 // ShotView is a request whose tensors are kept.
-type ShotView struct {
+type SnapshotView struct {
 	Trace   string `json:"trace_id"`
 	Span    string `json:"span_id"`
 	Request string `json:"request_id,omitempty"`
@@ -81,7 +81,7 @@ type CaptureList struct {
 
 // TensorList is the tensors of a request.
 type TensorList struct {
-	ShotView
+	SnapshotView
 	List []TensorView `json:"list"`
 	// More counts the tensors for which there was no room in the list.
 	More int `json:"more,omitempty"`
@@ -96,16 +96,16 @@ type TensorView struct {
 	Step    string   `json:"step"`
 	Tensor  string   `json:"tensor"`
 	Node    int32    `json:"node"`
-	Wave    int32    `json:"wave"`
+	SubRun  int32    `json:"wave"`
 	Readers []string `json:"readers"`
 	Type    string   `json:"datatype"`
 	Shape   []int64  `json:"shape"`
 	Bytes   int64    `json:"bytes"`
 	Place   string   `json:"place"`
 	// Kept tells that there is content, Why else why there is none.
-	Kept    bool         `json:"kept"`
-	Why     string       `json:"why,omitempty"`
-	Preview *PreviewView `json:"preview,omitempty"`
+	HasContent bool         `json:"kept"`
+	Reason     string       `json:"why,omitempty"`
+	Preview    *PreviewView `json:"preview,omitempty"`
 }
 
 // PreviewView shows the first of a tensor's content.

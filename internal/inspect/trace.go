@@ -20,7 +20,7 @@ type TraceQuery struct {
 	// Status is "ok", "failed" or the name of a code in lower_snake_case.
 	Status string
 	// Kept is "failed", "slow", "requested" or "sampled": why the trace is stored.
-	Kept string
+	Retained string
 	// MinNs and MaxNs bound the duration, FromUs and ToUs when the request began.
 	MinNs, MaxNs, FromUs, ToUs int64
 	// Param and Value are a parameter of the request.
@@ -52,7 +52,7 @@ type TraceSummary struct {
 	DurationNs int64  `json:"duration_ns"`
 	Status     string `json:"status"`
 	Error      string `json:"error,omitempty"`
-	Kept       string `json:"kept"`
+	Retained   string `json:"retained"`
 	Steps      int    `json:"steps"`
 	// Captured tells that the request's tensors were kept; they may be gone by now.
 	Captured bool `json:"captured,omitempty"`
@@ -67,7 +67,7 @@ type TraceView struct {
 	Spans   []StepView     `json:"spans"`
 	Events  []EventView    `json:"events"`
 	Split   []PartView     `json:"split"`
-	Mates   []BatchSummary `json:"batches"`
+	Batches []BatchSummary `json:"batches"`
 }
 
 // ParamView is a parameter of a request.
@@ -87,7 +87,7 @@ type StepView struct {
 	Span       string `json:"span_id"`
 	Node       int32  `json:"node"`
 	After      int32  `json:"after"`
-	Wave       int32  `json:"wave"`
+	SubRun     int32  `json:"sub_run"`
 	Model      string `json:"model"`
 	Version    int64  `json:"version"`
 	Critical   bool   `json:"critical"`
@@ -180,7 +180,7 @@ type StoreView struct {
 
 // RingStats is one of the store's rings: "failed", "slow", "requested" or "sampled".
 type RingStats struct {
-	Kept     string `json:"kept"`
+	Retained string `json:"retained"`
 	Bytes    int64  `json:"bytes"`
 	Used     int64  `json:"used_bytes"`
 	Traces   int    `json:"traces"`

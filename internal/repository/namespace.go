@@ -160,7 +160,7 @@ type lookup struct {
 
 var (
 	_ plan.NamespaceLookup = lookup{}
-	_ plan.Namer  = lookup{}
+	_ plan.Namer           = lookup{}
 )
 
 // Names implements plan.Namer.

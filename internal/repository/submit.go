@@ -18,7 +18,7 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 		v, err := r.find(req.Model, req.Version)
 		if err != nil {
 			if req.Trace == nil {
-				r.s.Tracer.Refused(req.Model, 0, req.ID, &req.Origin, err)
+				r.s.Tracer.RecordRefusal(req.Model, 0, req.ID, &req.Origin, err)
 			}
 			req.Trace.Fail(err)
 			req.Release()
@@ -46,7 +46,7 @@ func (r *Repository) Submit(ctx context.Context, req *infer.Request, sink infer.
 
 // describe records the request's origin and the selected parameters in its trace.
 func (r *Repository) describe(req *infer.Request) {
-	req.Trace.From(&req.Origin)
+	req.Trace.SetOrigin(&req.Origin)
 	for _, key := range r.s.Tracer.Params() {
 		for i := range req.Params {
 			if p := &req.Params[i]; p.Key == key {

@@ -17,7 +17,7 @@ func TestSampleAllocBudget(t *testing.T) {
 			read := tr.Begin()
 			read.End()
 			x := tr.Sample("m", 1, "id")
-			x.Serve(1, false)
+			x.SetModel(1, false)
 			read.Stamp(x, tracing.HTTPRecvStart, tracing.HTTPRecvEnd)
 			x.Mark(tracing.HTTPSendStart)
 			x.Stamp(tracing.RequestStart, 1)

@@ -20,7 +20,7 @@ func (t *Trace) encode(b []byte) []byte {
 	}
 	var own *Step
 	for i := range r.Steps {
-		if r.Steps[i].Own {
+		if r.Steps[i].Single {
 			own = &r.Steps[i]
 			entries = r.reported(own.entries(entries), own)
 		}
@@ -28,12 +28,12 @@ func (t *Trace) encode(b []byte) []byte {
 	b = t.appendMember(b, r.Number, 0, r.Model, r.Version, t.tensors(entries, -1, 0, own))
 	for i := range r.Steps {
 		s := &r.Steps[i]
-		if s.Own {
+		if s.Single {
 			continue
 		}
 		entries = append(s.entries(append(entries[:0], entry{Moment: Moment{RequestStart, s.Enqueued}})), entry{Moment: Moment{RequestEnd, s.Done}})
 		entries = r.reported(entries, s)
-		b = t.appendMember(append(b, ','), s.Number, r.Number, s.Model, s.Version, t.tensors(entries, s.Node, s.Wave, s))
+		b = t.appendMember(append(b, ','), s.Number, r.Number, s.Model, s.Version, t.tensors(entries, s.Node, s.SubRun, s))
 	}
 	return b
 }

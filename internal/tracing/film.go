@@ -4,35 +4,35 @@ import "github.com/tutti-server/tutti/core/tensor"
 
 // Camera chooses requests whose tensors are kept. It is given to New and asked for
 // every request while it is on. Safe for concurrent use.
-type Camera interface {
+type Recorder interface {
 	// On reports whether any request may be chosen.
-	On() bool
+	Active() bool
 	// Pick returns what keeps the tensors of a request, nil for one that is not chosen.
-	Pick(model, request string, id TraceID) Film
+	Select(model, request string, id TraceID) Snapshot
 }
 
 // Film keeps the tensors of one request. Safe for concurrent use.
-type Film interface {
+type Snapshot interface {
 	// Admit notes a tensor, which it borrows, and says whether its content is to be
 	// given by Put under the returned number: not when it is redacted or too large.
-	Admit(e *Edge, t *tensor.Tensor) (n int, content bool)
+	Add(e *TensorEdge, t *tensor.Tensor) (n int, content bool)
 	// Put moves the content of tensor n, which is on the host or on its way there; an
 	// error is why there is none.
 	Put(n int, t tensor.Tensor, err error)
 	// Answer returns the number of one more answer of a decoupled model, from 1.
-	Answer() int32
+	NextResponse() int32
 	// End takes the request's finished record, borrowed. Nothing comes after.
-	End(r *Record)
+	Finish(r *Record)
 }
 
 // Edge is a tensor's place in a plan.
-type Edge struct {
+type TensorEdge struct {
 	// Step and Tensor name who made it: a step with its output, or the request with its
 	// input. Node is the step's number, -1 for the request and the answer.
 	Step, Tensor string
 	Node         int32
 	// Wave is 0, or counts the answers of decoupled steps that have led to it.
-	Wave int32
+	SubRun int32
 	// Names are all that the tensor is called, of the ensembles and of the inputs that
 	// read it; Models are all that make, read or contain it.
 	Names, Models []string
@@ -42,14 +42,14 @@ type Edge struct {
 
 // The steps of edges that no step has made.
 const (
-	RequestStep = "request"
-	AnswerStep  = "answer"
+	RequestStep  = "request"
+	ResponseStep = "answer"
 )
 
 // Capturing reports whether requests are to be shown to the camera.
 //
 // hot: a nil check, and one load when there is a camera.
-func (t *Tracer) Capturing() bool { return t != nil && t.camera != nil && t.camera.On() }
+func (t *Tracer) Capturing() bool { return t != nil && t.camera != nil && t.camera.Active() }
 
 // Capture shows a request about to be served to the camera, and returns its trace: x,
 // or when that is nil and the camera wants the request, one that only sinks see.
@@ -62,7 +62,7 @@ func (t *Tracer) Capture(x *Trace, model string, version int64, request string, 
 	if o.ID != (TraceID{}) {
 		id = o.ID
 	}
-	if f := t.camera.Pick(model, request, id); f != nil {
+	if f := t.camera.Select(model, request, id); f != nil {
 		x.film, x.rec.Captured = f, true
 		return x
 	}
@@ -76,7 +76,7 @@ func (t *Tracer) Capture(x *Trace, model string, version int64, request string, 
 // Film returns what keeps the request's tensors, nil when they are not kept.
 //
 // hot: nil checks.
-func (t *Trace) Film() Film {
+func (t *Trace) Snapshot() Snapshot {
 	if t == nil {
 		return nil
 	}

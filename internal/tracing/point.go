@@ -75,6 +75,9 @@ func (r *Record) Bounds() (start, end int64) {
 	return start, end
 }
 
+// UnixMicro returns the wall-clock time of one of the record's times, in microseconds since 1970.
+func (r *Record) UnixMicro(ns int64) int64 { return (r.Began + ns - r.BeganAt) / 1000 }
+
 // CopyTo makes to the same, in the memory that it has.
 func (r *Record) CopyTo(to *Record) {
 	kept := *to

@@ -79,13 +79,13 @@ const maxAsked = 256
 // Refused has the sinks see a request that failed before a model had it, when o.Read
 // ended: what could not be decoded, or names no model. Version is 0 where none is known.
 // It has no RequestStart: it was received and no more.
-func (t *Tracer) Refused(model string, version int64, id string, o *Origin, err error) {
+func (t *Tracer) RecordRefusal(model string, version int64, id string, o *Origin, err error) {
 	if t == nil || o.Read.Ended == 0 || !t.all.Load() {
 		return
 	}
 	x := t.newTrace(nil, asked(model), version, asked(id))
 	x.rec.Began, x.rec.BeganAt = t.epoch+o.Read.Began, o.Read.Began
-	x.From(o)
+	x.SetOrigin(o)
 	x.Fail(err)
 	x.End()
 }
@@ -100,12 +100,12 @@ func asked(s string) string {
 
 // Missed has the sinks see a request that failed untraced, without its steps: it began
 // at started, a time of telemetry.Now.
-func (t *Tracer) Missed(model string, version int64, id string, started int64, o *Origin, err error) {
+func (t *Tracer) RecordFailure(model string, version int64, id string, started int64, o *Origin, err error) {
 	if t == nil || !t.all.Load() {
 		return
 	}
 	x := t.newTrace(nil, model, version, id)
-	x.From(o)
+	x.SetOrigin(o)
 	x.Stamp(RequestStart, started)
 	x.Fail(err)
 	x.Stamp(RequestEnd, telemetry.Now())

@@ -16,7 +16,7 @@ func (c *counted) Trace(t *tracing.Trace) {
 	if t.Record().Failed {
 		c.failed++
 	}
-	if t.Chosen() {
+	if t.Sampled() {
 		c.chosen++
 	}
 	if t.Record().Retain {
@@ -40,12 +40,12 @@ func TestQuota(t *testing.T) {
 	if c.traces != 2 { // of the first stretch, and that which found it over
 		t.Errorf("%d requests are traced, expected 2", c.traces)
 	}
-	tr.Missed("m", 1, "id", 1, &tracing.Origin{}, errors.New("gone"))
+	tr.RecordFailure("m", 1, "id", 1, &tracing.Origin{}, errors.New("gone"))
 	if c.traces != 3 || c.failed != 1 {
 		t.Errorf("a failure is not seen: %+v", c)
 	}
 	must(t, tr.Close())
-	tr.Missed("m", 1, "id", 1, &tracing.Origin{}, errors.New("gone"))
+	tr.RecordFailure("m", 1, "id", 1, &tracing.Origin{}, errors.New("gone"))
 	if got := trace(tr, "m", 100); c.traces != 3 {
 		t.Errorf("a closed tracer traces: %s", got)
 	}
@@ -61,7 +61,7 @@ func TestRetained(t *testing.T) {
 	trace(tr, "m", 60) // more than the quota
 	before, began := *c, time.Now()
 	o := &tracing.Origin{Retain: true}
-	if x := tr.SampleFrom("m", 1, "id", o); x == nil || x.Chosen() {
+	if x := tr.SampleFrom("m", 1, "id", o); x == nil || x.Sampled() {
 		t.Error("the trace that a client asks for is not made")
 	} else {
 		x.End()

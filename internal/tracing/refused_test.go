@@ -31,12 +31,12 @@ func TestRefused(t *testing.T) {
 	read.End()
 	o := tracing.Origin{Read: read, Start: tracing.HTTPRecvStart, Done: tracing.HTTPRecvEnd}
 	o.Follow("00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01", "")
-	tr.Refused("gho\xffst"+strings.Repeat("x", 1000), 0, "id", &o, errors.New("unknown"))
+	tr.RecordRefusal("gho\xffst"+strings.Repeat("x", 1000), 0, "id", &o, errors.New("unknown"))
 	off := tracing.Origin{}
-	tr.Refused("off", 0, "id", &off, errors.New("unknown"))
-	(*tracing.Tracer)(nil).Refused("nil", 0, "id", &o, errors.New("unknown"))
+	tr.RecordRefusal("off", 0, "id", &off, errors.New("unknown"))
+	(*tracing.Tracer)(nil).RecordRefusal("nil", 0, "id", &o, errors.New("unknown"))
 	must(t, tr.Close())
-	tr.Refused("closed", 0, "id", &o, errors.New("unknown"))
+	tr.RecordRefusal("closed", 0, "id", &o, errors.New("unknown"))
 	if len(k.list) != 1 {
 		t.Fatalf("%d traces, expected 1", len(k.list))
 	}

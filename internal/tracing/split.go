@@ -138,7 +138,7 @@ func (k *splitter) before(i int) int {
 		p := &k.r.Steps[j]
 		switch {
 		case p.Node != s.After || p.Ready > s.Ready:
-		case p.Wave == s.Wave:
+		case p.SubRun == s.SubRun:
 			return j
 		case best < 0 || p.Ready >= k.r.Steps[best].Ready:
 			best = j

@@ -85,7 +85,7 @@ func TestSplitIsWhole(t *testing.T) {
 			r.Moments = append(r.Moments, tracing.Moment{Point: tracing.Point(rnd.IntN(16)), Ns: at()})
 		}
 		for range rnd.IntN(8) {
-			s := tracing.Step{Node: rnd.Int32N(5), After: rnd.Int32N(6) - 1, Wave: rnd.Int32N(3), Ready: at(), Enqueued: at(), Done: at(), Cached: rnd.IntN(4) == 0}
+			s := tracing.Step{Node: rnd.Int32N(5), After: rnd.Int32N(6) - 1, SubRun: rnd.Int32N(3), Ready: at(), Enqueued: at(), Done: at(), Cached: rnd.IntN(4) == 0}
 			s.Start, s.InputEnd, s.InferEnd, s.End = at(), at(), at(), at()
 			s.Batch, s.BeforeEnd, s.Elements, s.Padding = rnd.Uint64N(3), at(), at(), at()
 			s.Held, s.Newest = at()*rnd.Int64N(2), at()

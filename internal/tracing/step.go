@@ -13,11 +13,11 @@ type Step struct {
 	// Node is the step's position in the plan, After that of the step that was the last
 	// to finish of those it waited for, -1 for the request itself. Wave is 0, or counts
 	// the answers of decoupled steps that have led to it.
-	Node, After, Wave int32
-	Model             string
-	Version           int64
+	Node, After, SubRun int32
+	Model               string
+	Version             int64
 	// Own marks the only step of a plain model's request.
-	Own bool
+	Single bool
 	// Cached marks a step whose outputs were found.
 	Cached, Failed bool
 	Code           status.Code
@@ -73,7 +73,7 @@ const (
 	EventCancelled
 	EventDeadline
 	// EventWave is an answer of a decoupled step that the steps behind it take.
-	EventWave
+	EventSubRun
 	// EventReport is what a model reports while it executes: Reason is the name.
 	EventReport
 	numEvents
@@ -127,7 +127,7 @@ func (b *Batch) Join(t *Trace) {
 		b.Traces[b.Known] = t.ID()
 		b.Known++
 	}
-	if t.Chosen() && t.tracer.mode == ModeOpenTelemetry {
+	if t.Sampled() && t.tracer.mode == ModeOpenTelemetry {
 		b.Links = append(b.Links, Context{ID: t.rec.ID, Span: t.rec.Span})
 	}
 }

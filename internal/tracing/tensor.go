@@ -37,7 +37,7 @@ type seen struct {
 // Tensors tells whether the trace takes tensors. Asked by who would have to bring them
 // to the host first.
 func (t *Trace) Tensors() bool {
-	return t.Chosen() && t.set.level&tensors != 0 && t.set.file != nil
+	return t.Sampled() && t.set.level&tensors != 0 && t.set.file != nil
 }
 
 // Tensor records an input or output of a step, or of the request for node -1. x is

@@ -82,7 +82,7 @@ func TestTensorsOfSteps(t *testing.T) {
 	tr, file := open(t, tracing.Settings{Level: []string{"TENSORS", "TIMESTAMPS"}})
 	one := tensorOf(t, tensor.Uint8, []int64{1}, 1)
 	x := tr.Sample("e", 1, "")
-	x.Serve(1, true)
+	x.SetModel(1, true)
 	x.Tensor(false, -1, 0, "IN", one)
 	x.Tensor(false, 4, 0, "I", one)
 	x.Tensor(true, 4, 0, "O", one)

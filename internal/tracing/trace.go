@@ -95,7 +95,7 @@ const (
 type Trace struct {
 	tracer *Tracer
 	set    *setting // that chose the request, nil when only the sinks see it
-	film   Film     // nil when the tensors are not kept
+	film   Snapshot // nil when the tensors are not kept
 
 	mu      sync.Mutex
 	rec     Record   // guarded by mu
@@ -140,7 +140,7 @@ func putUint64(b []byte, v uint64) {
 func epoch() int64 { return time.Now().UnixNano() - telemetry.Now() }
 
 // Serve says what serves the request: who sampled it may not have known the version.
-func (t *Trace) Serve(version int64, ensemble bool) {
+func (t *Trace) SetModel(version int64, ensemble bool) {
 	if t == nil {
 		return
 	}
@@ -186,8 +186,8 @@ func (t *Trace) Step(s *Step) {
 	}
 	t.rec.Steps = append(t.rec.Steps, *s)
 	n := &t.rec.Steps[len(t.rec.Steps)-1]
-	n.Span = t.rec.Span.step(n.Node, n.Wave)
-	if t.set != nil && !n.Own {
+	n.Span = t.rec.Span.step(n.Node, n.SubRun)
+	if t.set != nil && !n.Single {
 		n.Number = t.number(n.Span)
 	}
 }
@@ -248,7 +248,7 @@ func (t *Trace) ID() TraceID {
 
 // Chosen tells whether the trace settings chose the request, so that it goes where
 // they say; others are seen by the sinks alone.
-func (t *Trace) Chosen() bool { return t != nil && t.set != nil }
+func (t *Trace) Sampled() bool { return t != nil && t.set != nil }
 
 // Record returns what was recorded. It is for sinks, which borrow it.
 func (t *Trace) Record() *Record { return &t.rec }
@@ -287,7 +287,7 @@ func (t *Trace) finish() {
 		s.Trace(t)
 	}
 	if t.film != nil {
-		t.film.End(&t.rec)
+		t.film.Finish(&t.rec)
 	}
 	t.reset()
 }

@@ -59,7 +59,7 @@ type Options struct {
 	All    bool
 	AtMost int
 	// Camera chooses requests whose tensors are kept; nil for none.
-	Camera Camera
+	Recorder Recorder
 	// Params names the parameters of requests that traces keep.
 	Params []string
 	// Log gets what is wrong with the trace file; nil drops it.
@@ -75,7 +75,7 @@ type Tracer struct {
 	file    *file
 	log     *slog.Logger
 	sinks   []Sink
-	camera  Camera
+	camera  Recorder
 	all     atomic.Bool
 	quota   quota
 	retain  allowance
@@ -100,7 +100,7 @@ type scopes struct {
 // New returns a tracer with these start-up settings. Settings that Triton accepts but
 // that trace nothing, such as a level without a file, are accepted and logged.
 func New(o Options) (*Tracer, error) {
-	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), export: o.Exporter, log: o.Log, sinks: o.Sinks, camera: o.Camera, params: o.Params, epoch: epoch()}
+	t := &Tracer{mode: cmp.Or(o.Mode, ModeTriton), export: o.Exporter, log: o.Log, sinks: o.Sinks, camera: o.Recorder, params: o.Params, epoch: epoch()}
 	t.quota.open(o.AtMost)
 	t.all.Store(o.All && len(o.Sinks) > 0)
 	t.pool.New = func() *Trace {

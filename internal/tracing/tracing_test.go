@@ -84,7 +84,7 @@ func TestFileContent(t *testing.T) {
 	t.Parallel()
 	tr, file := open(t, tracing.Settings{})
 	x := tr.Sample("ensemble", 0, `say "hi"`)
-	x.Serve(3, true)
+	x.SetModel(3, true)
 	front := x.Hold()
 	front.Stamp(tracing.HTTPRecvStart, 5)
 	x.Stamp(tracing.RequestStart, 10)
@@ -305,14 +305,14 @@ func TestNil(t *testing.T) {
 	t.Parallel()
 	var tr *tracing.Tracer
 	x := tr.Sample("m", 1, "")
-	x.Serve(1, false)
+	x.SetModel(1, false)
 	x.Stamp(tracing.QueueStart, 1)
 	x.Step(&tracing.Step{})
 	x.Hold().End()
 	x.End()
 	tr.Forget("m")
 	must(t, tr.Close())
-	if x.Chosen() || tr.Settings("").Level[0] != "OFF" {
+	if x.Sampled() || tr.Settings("").Level[0] != "OFF" {
 		t.Error("a nil tracer traces")
 	}
 }

@@ -93,7 +93,7 @@ func (o *Origin) Follow(parent, state string) {
 // Context returns what makes the requests that a step sends elsewhere part of the
 // trace: none unless the trace settings chose the request.
 func (t *Trace) Context(node, wave int32) Context {
-	if !t.Chosen() {
+	if !t.Sampled() {
 		return Context{}
 	}
 	t.mu.Lock()
@@ -132,7 +132,7 @@ type caller struct {
 // Carrier returns the context of a step for a model that makes spans of its own: JSON with the headers' names and values, as
 // Triton has it. It is empty unless the mode is "opentelemetry" and the settings chose the request.
 func (t *Trace) Carrier(node, wave int32) string {
-	if !t.Chosen() || t.tracer.mode != ModeOpenTelemetry {
+	if !t.Sampled() || t.tracer.mode != ModeOpenTelemetry {
 		return ""
 	}
 	c := t.Context(node, wave)

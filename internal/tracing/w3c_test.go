@@ -38,8 +38,8 @@ func TestFollow(t *testing.T) {
 		tr, err := tracing.New(tracing.Options{Settings: tracing.Settings{Mode: tt.mode, Rate: tt.rate, Level: []string{"TIMESTAMPS"}, File: t.TempDir() + "/t"}})
 		must(t, err)
 		x := tr.SampleFrom("m", 1, "", &tracing.Origin{ID: tracing.TraceID{1}})
-		if x.Chosen() != tt.chosen || tr.Sample("m", 1, "").Chosen() {
-			t.Errorf("%+v: %v", tt, x.Chosen())
+		if x.Sampled() != tt.chosen || tr.Sample("m", 1, "").Sampled() {
+			t.Errorf("%+v: %v", tt, x.Sampled())
 		}
 		if c := x.Context(1, 0); (c != tracing.Context{}) != tt.chosen {
 			t.Errorf("%+v: %+v", tt, c)

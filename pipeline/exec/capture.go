@@ -18,9 +18,9 @@ import (
 
 // captureEdges describes the tensor of every slot to a recorder, by slot. It is made when the
 // first request is captured.
-func (x *Executor) captureEdges() []tracing.Edge {
+func (x *Executor) captureEdges() []tracing.TensorEdge {
 	x.edgesOnce.Do(func() {
-		list := make([]tracing.Edge, x.plan.Slots)
+		list := make([]tracing.TensorEdge, x.plan.Slots)
 		for s := range list {
 			list[s] = x.edge(plan.Slot(s))
 		}
@@ -30,9 +30,9 @@ func (x *Executor) captureEdges() []tracing.Edge {
 }
 
 // edge describes the tensor of a slot, with its readers in later segments.
-func (x *Executor) edge(s plan.Slot) tracing.Edge {
+func (x *Executor) edge(s plan.Slot) tracing.TensorEdge {
 	p := x.plan
-	e := tracing.Edge{Node: -1, Step: tracing.RequestStep, Tensor: p.Names[s], Names: []string{p.Names[s]}, Models: []string{p.Signature.Model}}
+	e := tracing.TensorEdge{Node: -1, Step: tracing.RequestStep, Tensor: p.Names[s], Names: []string{p.Names[s]}, Models: []string{p.Signature.Model}}
 	if p.Aliases != nil {
 		e.Names = append(e.Names, p.Aliases[s]...)
 	}
@@ -63,29 +63,29 @@ func (x *Executor) edge(s plan.Slot) tracing.Edge {
 }
 
 // setProducer notes the step that writes a tensor.
-func setProducer(e *tracing.Edge, n *plan.Node, number int32, port int) {
+func setProducer(e *tracing.TensorEdge, n *plan.Node, number int32, port int) {
 	e.Node, e.Step, e.Tensor = number, n.Name, n.Signature.Outputs[port].Name
 	e.Names = append(e.Names, e.Tensor)
 	addModels(e, n)
 }
 
 // addModels adds a step's model and the ensembles that contain it.
-func addModels(e *tracing.Edge, n *plan.Node) {
+func addModels(e *tracing.TensorEdge, n *plan.Node) {
 	e.Models = append(append(e.Models, n.Model), n.Ensembles...)
 }
 
 // addOutputs adds the outputs of the response that a slot is.
-func (x *Executor) addOutputs(e *tracing.Edge, s plan.Slot) {
+func (x *Executor) addOutputs(e *tracing.TensorEdge, s plan.Slot) {
 	for i, out := range x.plan.Outputs {
 		if out == s {
 			name := x.plan.Signature.Outputs[i].Name
-			e.Readers, e.Names = append(e.Readers, tracing.AnswerStep+"."+name), append(e.Names, name)
+			e.Readers, e.Names = append(e.Readers, tracing.ResponseStep+"."+name), append(e.Names, name)
 		}
 	}
 }
 
 // addShared adds the readers of a shared tensor in the next segment.
-func (x *Executor) addShared(e *tracing.Edge, s plan.Slot) {
+func (x *Executor) addShared(e *tracing.TensorEdge, s plan.Slot) {
 	if x.next == nil {
 		return
 	}
@@ -103,7 +103,7 @@ func (x *Executor) addShared(e *tracing.Edge, s plan.Slot) {
 }
 
 // captureInputs records the tensors of a request.
-func (r *run) captureInputs(f tracing.Film) {
+func (r *run) captureInputs(f tracing.Snapshot) {
 	edges := r.x.captureEdges()
 	for _, s := range r.x.plan.Inputs {
 		r.capture(f, edges[s], 0, &r.slots[s])
@@ -111,7 +111,7 @@ func (r *run) captureInputs(f tracing.Film) {
 }
 
 // captureOutputs records the tensors that a step wrote for other steps.
-func (r *run) captureOutputs(f tracing.Film, task *scheduler.Task) {
+func (r *run) captureOutputs(f tracing.Snapshot, task *scheduler.Task) {
 	edges := r.x.captureEdges()
 	for port, s := range r.x.plan.Nodes[task.Node].Out {
 		if s != plan.None {
@@ -121,7 +121,7 @@ func (r *run) captureOutputs(f tracing.Film, task *scheduler.Task) {
 }
 
 // captureSubRun records the response of a decoupled step that started sub-run r.
-func (r *run) captureSubRun(f tracing.Film, out []tensor.Tensor) {
+func (r *run) captureSubRun(f tracing.Snapshot, out []tensor.Tensor) {
 	up := r.sub.parent.x
 	for port, s := range r.x.segment.Ports {
 		if s == plan.None {
@@ -135,8 +135,8 @@ func (r *run) captureSubRun(f tracing.Film, out []tensor.Tensor) {
 }
 
 // captureResponse records one response of a plain decoupled model.
-func (r *run) captureResponse(f tracing.Film, out []tensor.Tensor) {
-	edges, number := r.x.captureEdges(), f.Answer()
+func (r *run) captureResponse(f tracing.Snapshot, out []tensor.Tensor) {
+	edges, number := r.x.captureEdges(), f.NextResponse()
 	for i, s := range r.x.plan.Outputs {
 		if i < len(out) {
 			r.capture(f, edges[s], number, &out[i])
@@ -146,12 +146,12 @@ func (r *run) captureResponse(f tracing.Film, out []tensor.Tensor) {
 
 // capture records one tensor, borrowed. One on a device is copied to the host, without waiting
 // for the copy.
-func (r *run) capture(f tracing.Film, e tracing.Edge, wave int32, t *tensor.Tensor) {
+func (r *run) capture(f tracing.Snapshot, e tracing.TensorEdge, wave int32, t *tensor.Tensor) {
 	if !t.Present() {
 		return
 	}
-	e.Wave = wave
-	n, content := f.Admit(&e, t)
+	e.SubRun = wave
+	n, content := f.Add(&e, t)
 	if !content {
 		return
 	}
@@ -172,7 +172,7 @@ func (r *run) capture(f tracing.Film, e tracing.Edge, wave int32, t *tensor.Tens
 
 // captureRecalled keeps the tensors of a request that the cache has answered.
 func (r *ResponseCache) captureRecalled(a *ask, w waiter, resp *infer.Response) {
-	f := w.req.Trace.Film()
+	f := w.req.Trace.Snapshot()
 	if f == nil {
 		return
 	}
@@ -188,7 +188,7 @@ func (r *ResponseCache) captureRecalled(a *ask, w waiter, resp *infer.Response) 
 		name := x.plan.Signature.Outputs[o].Name
 		if t := resp.Output(name); t != nil {
 			e := edges[x.plan.Outputs[o]]
-			e.Node, e.Step, e.Tensor = -1, tracing.AnswerStep, name
+			e.Node, e.Step, e.Tensor = -1, tracing.ResponseStep, name
 			host.capture(f, e, 0, t)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/internal/trace/capture"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/capture"
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
@@ -32,7 +32,7 @@ func newCamera(t *testing.T, rule inspect.CaptureRule) *camera {
 	t.Helper()
 	c := &camera{t: t, store: capture.New(capture.Settings{Bytes: 64 << 20, RequestBytes: 1 << 20})}
 	var err error
-	if c.tracer, err = tracing.New(tracing.Options{Camera: c.store}); err != nil {
+	if c.tracer, err = tracing.New(tracing.Options{Recorder: c.store}); err != nil {
 		t.Fatal(err)
 	}
 	if c.tracer.Capturing() {
@@ -62,8 +62,8 @@ func (c *camera) all() (list []*inspect.TensorList) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	for i := range v.Shots {
-		tensors, err := c.store.Tensors(v.Shots[i].Trace+"-"+v.Shots[i].Span, true)
+	for i := range v.Snapshots {
+		tensors, err := c.store.Tensors(v.Snapshots[i].Trace+"-"+v.Snapshots[i].Span, true)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -76,8 +76,8 @@ func (c *camera) all() (list []*inspect.TensorList) {
 func lines(list *inspect.TensorList) (all []string) {
 	for i := range list.List {
 		x := &list.List[i]
-		text := x.Why
-		if x.Kept {
+		text := x.Reason
+		if x.HasContent {
 			text = strings.Join(x.Preview.Values, " ")
 		}
 		all = append(all, x.Name+" = "+text+" > "+strings.Join(x.Readers, " "))
@@ -162,7 +162,7 @@ step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "B" } 
 		got := make([]byte, 5)
 		for _, v := range c.all()[0].List {
 			got[v.Node+1] = '-'
-			if v.Why == "redacted" {
+			if v.Reason == "redacted" {
 				got[v.Node+1] = 'x'
 			}
 		}
@@ -219,7 +219,7 @@ func compareCapture(t *testing.T, list *inspect.TensorList, want map[string]stri
 	got := map[string]string{}
 	for i := range list.List {
 		for _, r := range list.List[i].Readers {
-			if name, ok := strings.CutPrefix(r, "answer."); ok && list.List[i].Kept {
+			if name, ok := strings.CutPrefix(r, "answer."); ok && list.List[i].HasContent {
 				got[name] = strings.Join(list.List[i].Preview.Values, " ")
 			}
 		}

@@ -52,7 +52,7 @@ type Executor struct {
 	division
 
 	edgesOnce sync.Once
-	edgeList  []tracing.Edge // made by edgesOnce
+	edgeList  []tracing.TensorEdge // made by edgesOnce
 }
 
 // schedule is what every run of a plan starts with.
@@ -219,7 +219,7 @@ func (x *Executor) submit(ctx context.Context, req *infer.Request, sink infer.Si
 		r.reject(err)
 		return
 	}
-	if f := req.Trace.Film(); f != nil {
+	if f := req.Trace.Snapshot(); f != nil {
 		r.captureInputs(f)
 	}
 	r.start()

@@ -261,7 +261,7 @@ func (r *ResponseCache) answer(a *ask, w waiter, took int64) {
 	now := telemetry.Now()
 	r.stats.Hit(w.came, now, took)
 	if trace := w.req.Trace; trace != nil {
-		trace.Serve(p.Signature.Version, p.Ensemble)
+		trace.SetModel(p.Signature.Version, p.Ensemble)
 		trace.Event(&tracing.Event{Kind: tracing.EventCacheHit, At: now, Node: -1})
 		trace.Stamp(tracing.RequestStart, w.came)
 		r.captureRecalled(a, w, resp)

@@ -92,7 +92,7 @@ func (r *run) send(task *scheduler.Task, out []tensor.Tensor, params infer.Param
 	if r.x.plan.Nodes[0].Reshape {
 		toRequest(out, r.x.plan.Signature.Outputs)
 	}
-	if f := r.req.Trace.Film(); f != nil {
+	if f := r.req.Trace.Snapshot(); f != nil {
 		r.captureResponse(f, out)
 	}
 	resp := r.newResponse()

@@ -277,7 +277,7 @@ func (r *run) applyFacets(task *scheduler.Task, loop *scheduler.RunLoop) {
 	for _, f := range r.x.results[task.Node] {
 		f(r, task, loop)
 	}
-	if f := task.Trace().Film(); f != nil {
+	if f := task.Trace().Snapshot(); f != nil {
 		r.captureOutputs(f, task)
 	}
 }

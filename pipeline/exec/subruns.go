@@ -189,7 +189,7 @@ func (r *run) nextSubRun(out []tensor.Tensor, params infer.Params) *run {
 			c.slots[in.To] = kept.Retain()
 		}
 	}
-	if f := r.req.Trace.Film(); f != nil {
+	if f := r.req.Trace.Snapshot(); f != nil {
 		c.captureSubRun(f, out)
 	}
 	for i, s := range x.segment.Ports {

@@ -17,7 +17,7 @@ import (
 func (r *run) traceStart() {
 	trace := r.req.Trace
 	p := r.x.plan
-	trace.Serve(p.Signature.Version, p.Ensemble)
+	trace.SetModel(p.Signature.Version, p.Ensemble)
 	trace.Stamp(tracing.RequestStart, r.started)
 	if p.Ensemble {
 		trace.Stamp(tracing.QueueStart, r.started)
@@ -81,8 +81,8 @@ func (r *run) traceTask(task *scheduler.Task, now int64) {
 		defer r.tracePorts(true, task, task.Out, n.Signature.Outputs)
 	}
 	s := tracing.Step{
-		Node: task.Step, After: task.Traced.After, Wave: r.subNumber(),
-		Model: n.Signature.Model, Version: n.Signature.Version, Own: !r.x.plan.Ensemble,
+		Node: task.Step, After: task.Traced.After, SubRun: r.subNumber(),
+		Model: n.Signature.Model, Version: n.Signature.Version, Single: !r.x.plan.Ensemble,
 		Cached: task.Cached, Failed: task.Err != nil,
 		Ready: task.Traced.Ready, Enqueued: task.Enqueued, Done: now, Execution: task.Traced.Execution,
 	}
@@ -115,14 +115,14 @@ func fate(err error) tracing.EventKind {
 // traceSubRun records that a response of a decoupled step has started a sub-run.
 func (r *run) traceSubRun() {
 	if r.req.Trace != nil {
-		r.req.Trace.Event(&tracing.Event{Kind: tracing.EventWave, At: telemetry.Now(), Node: r.origin()})
+		r.req.Trace.Event(&tracing.Event{Kind: tracing.EventSubRun, At: telemetry.Now(), Node: r.origin()})
 	}
 }
 
 // traceEnd records how a traced request ended, or that another one failed.
 func (r *run) traceEnd(err error) {
 	if r.req.Trace == nil {
-		r.x.tracer.Missed(r.req.Model, r.x.plan.Signature.Version, r.req.ID, r.started, &r.req.Origin, err)
+		r.x.tracer.RecordFailure(r.req.Model, r.x.plan.Signature.Version, r.req.ID, r.started, &r.req.Origin, err)
 		return
 	}
 	r.req.Trace.Fail(err)

@@ -16,7 +16,9 @@ const Name = "libnvidia-ml.so.1"
 type Meter struct{}
 
 // Open fails.
-func Open(string) (*Meter, error) { return nil, errors.New("GPUs are measured only by a program that was built with cgo") }
+func Open(string) (*Meter, error) {
+	return nil, errors.New("GPUs are measured only by a program that was built with cgo")
+}
 
 // Read returns nil.
 func (*Meter) Read() []telemetry.GPU { return nil }

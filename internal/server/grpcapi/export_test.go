@@ -37,7 +37,7 @@ func (e *Endpoint) Infer(ctx context.Context, data mem.BufferSlice) (mem.BufferS
 	if err := (codec{}).Unmarshal(data, m); err != nil {
 		return nil, err
 	}
-	r, err := e.svc.infer(ctx, m, tracing.Span{})
+	r, err := e.svc.infer(ctx, m, tracing.Interval{})
 	if err != nil {
 		return nil, wireError(err)
 	}

@@ -66,7 +66,7 @@ func (s *service) modelInfer(ctx context.Context, m *message, receive func(any) 
 // reply executes the request in m, which it releases, no longer than until the deadline of the call.
 //
 // hot: without a deadline there is no function to allocate.
-func (s *service) reply(ctx context.Context, m *message, came tracing.Span) (*reply, error) {
+func (s *service) reply(ctx context.Context, m *message, came tracing.Interval) (*reply, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		return s.execute(ctx, m, came)
 	}
@@ -74,7 +74,7 @@ func (s *service) reply(ctx context.Context, m *message, came tracing.Span) (*re
 }
 
 // execute executes the request in m and releases it.
-func (s *service) execute(ctx context.Context, m *message, came tracing.Span) (*reply, error) {
+func (s *service) execute(ctx context.Context, m *message, came tracing.Interval) (*reply, error) {
 	r, err := s.infer(ctx, m, came)
 	m.release() // not deferred: after a panic something may still read the message
 	return r, err
@@ -113,7 +113,7 @@ var errLeaving error = &status.Error{
 	Code: status.Unavailable, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
 }
 
-func (s *service) infer(ctx context.Context, m *message, came tracing.Span) (*reply, error) {
+func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) (*reply, error) {
 	if s.leaving() {
 		return nil, errLeaving
 	}

@@ -238,7 +238,7 @@ func TestInFlightFull(t *testing.T) {
 	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "no room for another request: 1000 bytes are in flight, and the limit is 1000") {
 		t.Error(err)
 	}
-	f.Give(1000)
+	f.Release(1000)
 	if _, err := c.ModelInfer(t.Context(), bytesRequest("echo", 10)); err != nil {
 		t.Error(err)
 	}

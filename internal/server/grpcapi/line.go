@@ -129,7 +129,7 @@ func (l *line) wants(calls int) {
 func (l *line) keep(pending int64) {
 	l.pending = pending
 	if l.charged > pending {
-		l.f.Give(l.charged - pending)
+		l.f.Release(l.charged - pending)
 		l.charged = pending
 	}
 }

@@ -54,7 +54,7 @@ func (m *message) bill(f *infer.InFlight, l *line) error {
 	m.charge = f.Charge()
 	l.settle(&m.charge, n)
 	if rest := n - m.charge.Bytes(); rest > 0 {
-		return m.charge.Take(rest)
+		return m.charge.Acquire(rest)
 	}
 	return f.Exceeded()
 }

@@ -364,7 +364,7 @@ type lent struct {
 }
 
 func (l lent) end() {
-	l.inFlight.Give(l.size)
+	l.inFlight.Release(l.size)
 	l.buffer.Release()
 }
 

@@ -22,8 +22,8 @@ type decoder struct {
 	req   *infer.Request
 	about *infer.Description
 	id    string
-	came  tracing.Span // when it was read
-	raw   int          // how many raw contents have been used
+	came  tracing.Interval // when it was read
+	raw   int              // how many raw contents have been used
 	// emptyFinal is what the client asked for by the parameter of that name.
 	emptyFinal bool
 }
@@ -71,7 +71,7 @@ func (d *decoder) refuse(err error) {
 		if d.about != nil {
 			version = d.about.Version
 		}
-		d.svc.set.Tracer.Refused(string(d.msg.model), version, string(d.msg.id), &d.req.Origin, err)
+		d.svc.set.Tracer.RecordRefusal(string(d.msg.model), version, string(d.msg.id), &d.req.Origin, err)
 	}
 	d.req.Release()
 	d.req = nil
@@ -195,7 +195,7 @@ func (d *decoder) noData(in *infer.Named) error {
 
 // fill gives t n bytes of memory, for which the message has been charged by so many.
 func (d *decoder) fill(t *tensor.Tensor, n, charged int) (err error) {
-	if err := d.msg.charge.Take(int64(n - charged)); err != nil {
+	if err := d.msg.charge.Acquire(int64(n - charged)); err != nil {
 		return err
 	}
 	t.Buf, err = d.svc.set.Alloc.Alloc(n)

@@ -135,7 +135,7 @@ func (st *stream) pop(r *reply) {
 	}
 	st.count--
 	st.size -= r.size
-	st.svc.set.InFlight.Give(int64(r.size))
+	st.svc.set.InFlight.Release(int64(r.size))
 	st.giveRoom()
 }
 
@@ -231,7 +231,7 @@ func (st *stream) end(err error) {
 }
 
 // request submits one request. Its error is one that ends the stream.
-func (st *stream) request(m *message, came tracing.Span) error {
+func (st *stream) request(m *message, came tracing.Interval) error {
 	d, size := decoder{svc: st.svc, msg: m, came: came}, m.data.Len()
 	err := d.admit(st.line)
 	if err == nil {

@@ -33,7 +33,7 @@ func NewTraced(t *testing.T, i infer.Inferer) *Traced {
 func (s *Traced) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	// The request itself holds no trace: these models release it after its end.
 	traced := tracedSink{sink, s.Tracer.Sample(req.Model, 1, req.ID)}
-	traced.trace.From(&req.Origin)
+	traced.trace.SetOrigin(&req.Origin)
 	if p, ok := sink.(infer.Pacer); ok {
 		s.Inferer.Submit(ctx, req, tracedPacer{traced, p})
 		return

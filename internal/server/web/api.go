@@ -65,7 +65,7 @@ func (s *Server) traces(r *http.Request) (any, error) {
 func parseQuery(v url.Values) (*inspect.TraceQuery, error) {
 	q := &inspect.TraceQuery{}
 	texts := map[string]*string{
-		"request": &q.Request, "trace": &q.TraceID, "model": &q.Model, "status": &q.Status, "kept": &q.Kept, "param": &q.Param, "value": &q.Value,
+		"request": &q.Request, "trace": &q.TraceID, "model": &q.Model, "status": &q.Status, "retained": &q.Retained, "param": &q.Param, "value": &q.Value,
 	}
 	numbers := map[string]*int64{"min_ns": &q.MinNs, "max_ns": &q.MaxNs, "from_us": &q.FromUs, "to_us": &q.ToUs}
 	counts := map[string]*uint64{"cursor": &q.Cursor, "after": &q.After}

@@ -9,7 +9,7 @@
 //
 // Failures are {"error": TEXT} with the status of their code. Durations and offsets are
 // nanoseconds and end in _ns, moments since 1970 are microseconds and end in _us, rates
-// are per second. The types are those of package infer, which also say what a field
+// are per second. The types are those of package inspect, which also say what a field
 // means.
 //
 //	GET api/server              ServerView
@@ -17,7 +17,7 @@
 //	GET api/models              {"models": [ModelView]}
 //	GET api/graph/MODEL         GraphView; ?version=N for another than the preferred one
 //	GET api/traces              TraceList, newest first; all are optional:
-//	                            ?request= ?trace= ?model= ?status=ok|failed|CODE ?kept=failed|slow|requested|sampled
+//	                            ?request= ?trace= ?model= ?status=ok|failed|CODE ?retained=failed|slow|requested|sampled
 //	                            ?min_ns= ?max_ns= ?from_us= ?to_us= ?param=KEY&value=TEXT
 //	                            ?limit=50 (at most 1000) ?cursor=(next of the page before)
 //	                            ?after=(newest of an earlier list)

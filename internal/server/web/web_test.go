@@ -118,9 +118,9 @@ func TestQuery(t *testing.T) {
 	t.Parallel()
 	x := &seen{}
 	s := web.New(web.Settings{Inspector: x, Overview: x})
-	code, body := ask(s, "GET", "/ui/api/traces?request=r&trace=t&model=m&status=ok&kept=slow&min_ns=1&max_ns=2&from_us=3&to_us=4&param=p&value=v&limit=5&cursor=6&after=7", "")
+	code, body := ask(s, "GET", "/ui/api/traces?request=r&trace=t&model=m&status=ok&retained=slow&min_ns=1&max_ns=2&from_us=3&to_us=4&param=p&value=v&limit=5&cursor=6&after=7", "")
 	want := inspect.TraceQuery{
-		Request: "r", TraceID: "t", Model: "m", Status: "ok", Kept: "slow", MinNs: 1, MaxNs: 2, FromUs: 3, ToUs: 4, Param: "p", Value: "v", Limit: 5, Cursor: 6, After: 7,
+		Request: "r", TraceID: "t", Model: "m", Status: "ok", Retained: "slow", MinNs: 1, MaxNs: 2, FromUs: 3, ToUs: 4, Param: "p", Value: "v", Limit: 5, Cursor: 6, After: 7,
 	}
 	if diff := cmp.Diff(want, x.query); diff != "" || code != 200 {
 		t.Errorf("%d %s (-want +got):\n%s", code, body, diff)

@@ -100,7 +100,7 @@ func (x *exchange) tooShort(in *input, by int64) error {
 
 // alloc charges size bytes and returns a tensor of the input's type and shape with them.
 func (x *exchange) alloc(in *input, size int) (tensor.Tensor, error) {
-	if err := x.in.Charge.Take(int64(size)); err != nil {
+	if err := x.in.Charge.Acquire(int64(size)); err != nil {
 		return tensor.Tensor{}, err
 	}
 	return x.allocCharged(in, size)

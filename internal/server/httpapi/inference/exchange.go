@@ -21,7 +21,7 @@ type exchange struct {
 	p    jsonwire.Parser
 	req  *infer.Request // nil once it is submitted or rejected
 	desc *infer.Description
-	span tracing.Span // in which the request was received
+	span tracing.Interval // in which the request was received
 	// parsing marks an error in the request's content. Triton types the response to it as JSON.
 	parsing bool
 
@@ -124,7 +124,7 @@ func (x *exchange) release() {
 	clear(x.inputs)
 	clear(x.wanted.outputs)
 	x.inputs, x.wanted.outputs = x.inputs[:0], x.wanted.outputs[:0]
-	x.srv, x.req, x.desc, x.parsing, x.wanted.binary, x.span = nil, nil, nil, false, false, tracing.Span{}
+	x.srv, x.req, x.desc, x.parsing, x.wanted.binary, x.span = nil, nil, nil, false, false, tracing.Interval{}
 	x.p.Release(scratchLimit)
 	x.body, x.out = trim(x.body), trim(x.out)
 	if cap(x.inputs) > 1024 || cap(x.wanted.outputs) > 1024 {

@@ -151,7 +151,7 @@ func (e *eventWriter) response(resp *infer.Response) {
 	size := resp.Size() + int64(len(b))
 	x.in.Charge.Add(size)
 	e.send(http.StatusOK)
-	x.in.Charge.Give(size)
+	x.in.Charge.Shrink(size)
 }
 
 // end completes the stream. A request that failed before its first response and execution has a plain error response.

@@ -94,7 +94,7 @@ func (x *exchange) reject(p transport.Path, err error) {
 	if x.desc != nil {
 		version = x.desc.Version
 	}
-	x.srv.Tracer.Refused(p.Model, version, x.req.ID, &x.req.Origin, err)
+	x.srv.Tracer.RecordRefusal(p.Model, version, x.req.ID, &x.req.Origin, err)
 	x.req.Release()
 	x.req = nil
 }

@@ -53,7 +53,7 @@ func (b *Body) Open(w http.ResponseWriter, r *http.Request, compressed bool) err
 		b.zip = newInflater(&b.src)
 		b.r, b.left = b.zip, -1
 	case b.left >= 0:
-		return b.Charge.Take(b.left)
+		return b.Charge.Acquire(b.left)
 	}
 	b.metered = true
 	return b.limits.InFlight.Admit()
@@ -110,7 +110,7 @@ func (b *Body) take(n int64) error {
 	if !b.metered {
 		return nil
 	}
-	return b.Charge.Take(n)
+	return b.Charge.Acquire(n)
 }
 
 // upTo appends at most n further bytes to dst, fewer only where the body ends.

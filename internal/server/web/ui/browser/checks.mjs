@@ -27,7 +27,7 @@ async function look(t, { theme = 'dark', viewport = wide } = {}) {
 /** fine checks accessibility and takes a screenshot. */
 async function fine(t, page, name) {
   await page.waitForTimeout(150);
-  await page.screenshot({ path: join(t.shots, `${name}.png`), fullPage: true });
+  await page.screenshot({ path: join(t.screenshots, `${name}.png`), fullPage: true });
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] }));
   assert.deepEqual(violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.failureSummary}`).join(' | ')}`), [], name);
@@ -350,7 +350,7 @@ async function labels(t) {
     let seen = 0;
     for (const { name } of models) {
       await v.go(`#/pipeline/${name}`, 'g.node .fig');
-      await v.page.screenshot({ path: join(t.shots, `labels-${name}-${viewport.width}.png`) });
+      await v.page.screenshot({ path: join(t.screenshots, `labels-${name}-${viewport.width}.png`) });
       const [texts, nodes] = await boxes(v.page, '.edge text', '.node .box, .end rect');
       seen += texts.length;
       apart(texts, nodes, `${name} at ${viewport.width}`);
@@ -473,7 +473,7 @@ async function picture(t) {
   await v.go('#/pipeline/detection', 'g.node .fig');
   await v.page.waitForTimeout(3000);
   await v.page.screenshot({ path: join(t.root, 'docs/dashboard.png') });
-  const traces = await latest(t, 'model=detection&status=ok&kept=sampled&limit=200');
+  const traces = await latest(t, 'model=detection&status=ok&retained=sampled&limit=200');
   await v.go(`#/traces/${traces.sort((a, b) => a.duration_ns - b.duration_ns)[traces.length >> 1].id}`, '.wrow');
   await v.page.waitForTimeout(300);
   await v.page.screenshot({ path: join(t.root, 'docs/request.png') });

@@ -18,8 +18,8 @@ if (!executablePath) {
   console.log('skipped: no browser was found; apt-get install chromium, then make test-ui');
   process.exit(0);
 }
-const shots = join(root, 'bin/ui');
-mkdirSync(shots, { recursive: true });
+const screenshots = join(root, 'bin/ui');
+mkdirSync(screenshots, { recursive: true });
 const scratch = mkdtempSync(join(tmpdir(), 'tutti-ui-'));
 writeBig(join(scratch, 'big'));
 writeOdd(join(scratch, 'odd'));
@@ -38,7 +38,7 @@ try {
   for (const [name, check] of Object.entries(checks).filter(([n]) => !only.length || only.includes(n))) {
     const began = performance.now();
     try {
-      await check({ browser, shots, load, serve: (flags, dirs) => serve(root, [], flags, dirs), scratch, base: `http://127.0.0.1:${proxy.port}/some/where/ui/`, server, root, picture: process.argv.includes('--picture') });
+      await check({ browser, screenshots, load, serve: (flags, dirs) => serve(root, [], flags, dirs), scratch, base: `http://127.0.0.1:${proxy.port}/some/where/ui/`, server, root, picture: process.argv.includes('--picture') });
       passed++;
       console.log(`ok    ${name} (${((performance.now() - began) / 1000).toFixed(1)} s)`);
     } catch (e) {

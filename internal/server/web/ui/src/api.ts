@@ -1,6 +1,6 @@
 // The JSON of the server, as doc.go of package web and the types of package infer say.
 
-export interface RingStats { kept: string; bytes: number; used_bytes: number; traces: number; oldest_us: number }
+export interface RingStats { retained: string; bytes: number; used_bytes: number; traces: number; oldest_us: number }
 
 /** GPUView is a GPU; what it does not tell is null. */
 export interface GPUView { uuid: string; utilization: number | null; memory_total_bytes: number | null; memory_used_bytes: number | null; power_watts: number | null }
@@ -34,13 +34,13 @@ export interface GraphView { model: string; version: number; nodes: NodeView[]; 
 
 export interface TraceSummary {
   id: string; span_id: string; captured?: boolean; request_id?: string; model: string; version: number; ensemble: boolean; start_us: number;
-  duration_ns: number; status: string; error?: string; kept: string; steps: number;
+  duration_ns: number; status: string; error?: string; retained: string; steps: number;
 }
 
 export interface TraceList { traces: TraceSummary[]; next: number; newest: number }
 
 export interface StepView {
-  span_id: string; node: number; after: number; wave: number; model: string; version: number; critical: boolean;
+  span_id: string; node: number; after: number; sub_run: number; model: string; version: number; critical: boolean;
   cached: boolean; native: boolean; status: string; ready_ns: number; enqueued_ns: number; start_ns: number;
   input_end_ns: number; infer_end_ns: number; end_ns: number; done_ns: number; batch: number; rows: number;
   batch_rows: number; members: number; elements: number; padding: number; instance: number; place: string; before: number;
@@ -68,7 +68,7 @@ export interface CaptureRule { model?: string; request?: string; trace?: string;
 
 export interface CaptureView {
   id: number; rule: CaptureRule; active: boolean; ends_us: number; matched: number; taken: number; pending: number;
-  dropped: number; missed: number; shots: { trace_id: string; span_id: string; request_id?: string; model: string }[] | null;
+  dropped: number; missed: number; snapshots: { trace_id: string; span_id: string; request_id?: string; model: string }[] | null;
 }
 
 export interface CaptureList { captures: CaptureView[] | null; bytes: number; used_bytes: number }

@@ -3,7 +3,7 @@ import type { TraceSummary } from './api';
 import { heat, histogram, lane, low, quantile } from './bins';
 
 const t = (start_us: number, duration_ns: number, status = 'ok'): TraceSummary =>
-  ({ id: `${start_us}`, span_id: '', model: 'm', version: 1, ensemble: false, start_us, duration_ns, status, kept: 'slow', steps: 0 });
+  ({ id: `${start_us}`, span_id: '', model: 'm', version: 1, ensemble: false, start_us, duration_ns, status, retained: 'slow', steps: 0 });
 
 test('a lane holds the durations from its lower bound on', () => {
   for (let l = 5; l < 60; l++) expect(lane(low(l) * 1.01)).toBe(l);

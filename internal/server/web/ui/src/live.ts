@@ -55,13 +55,13 @@ export class Live {
 
   private take(name: string, v: unknown): void {
     this.state = 'live';
-    if (name === 'server') this.took(v as ServerView);
+    if (name === 'server') this.update(v as ServerView);
     else if (name === 'models') this.models = v as ModelView[];
     else if (name === 'trace') this.add([v as TraceSummary]);
     this.changed();
   }
 
-  private took(s: ServerView): void {
+  private update(s: ServerView): void {
     const was = this.server;
     this.server = s;
     if (was && s.now_us > was.now_us && s.cpu_seconds >= was.cpu_seconds) {

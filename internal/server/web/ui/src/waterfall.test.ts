@@ -3,13 +3,13 @@ import type { StepView, TraceView } from './api';
 import { rows, stepSegments, ticks, totals } from './waterfall';
 
 const step = (v: Partial<StepView>): StepView => ({
-  span_id: '', node: 0, after: -1, wave: 0, model: 'm', version: 1, critical: false, cached: false, native: false, status: 'ok',
+  span_id: '', node: 0, after: -1, sub_run: 0, model: 'm', version: 1, critical: false, cached: false, native: false, status: 'ok',
   ready_ns: 0, enqueued_ns: 0, start_ns: 0, input_end_ns: 0, infer_end_ns: 0, end_ns: 0, done_ns: 0, batch: 0, rows: 0,
   batch_rows: 0, members: 0, elements: 0, padding: 0, instance: 0, place: 'host', before: 0, ...v,
 });
 
 const trace = (v: Partial<TraceView>): TraceView => ({
-  id: 'a', model: 'e', version: 1, ensemble: true, start_us: 0, duration_ns: 100, status: 'ok', kept: 'slow', steps: 0,
+  id: 'a', model: 'e', version: 1, ensemble: true, start_us: 0, duration_ns: 100, status: 'ok', retained: 'slow', steps: 0,
   span_id: '', params: [], moments: [], spans: [], events: [], split: [], batches: [], ...v,
 });
 
@@ -21,7 +21,7 @@ test('the segments of a step follow each other without a gap', () => {
   ]);
 });
 
-test('a step that did not run shows that it waited, one that was kept that', () => {
+test('a step that did not run shows that it waited, one from the cache shows the lookup', () => {
   expect(stepSegments(step({ ready_ns: 5, done_ns: 9 })).map((x) => x.kind)).toEqual(['queue']);
   expect(stepSegments(step({ ready_ns: 5, done_ns: 9, cached: true })).map((x) => x.kind)).toEqual(['cache']);
   expect(stepSegments(step({}))).toEqual([]);

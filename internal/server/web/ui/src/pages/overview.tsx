@@ -104,7 +104,7 @@ const Tiles = () => {
   const outer = models.filter((m) => m.ensemble);
   const served = outer.length ? outer : models;
   const rate = served.reduce((n, m) => n + m.rate, 0), errors = served.reduce((n, m) => n + m.error_rate, 0);
-  const kept = s?.store?.rings.reduce((n, r) => n + r.traces, 0) ?? 0;
+  const retained = s?.store?.rings.reduce((n, r) => n + r.traces, 0) ?? 0;
   return (
     <dl class="tiles">
       <Tile name={outer.length ? 'Ensemble requests' : 'Requests'} value={`${count(rate)}/s`} note={`${count(errors)} errors/s`} bad={errors > 0} />
@@ -114,7 +114,7 @@ const Tiles = () => {
       {(s?.gpus ?? []).map((g, i, all) => (
         <Tile key={g.uuid} name={all.length > 1 ? `GPU ${i}` : 'GPU'} value={g.utilization === null ? '–' : percent(g.utilization)} note={gpuNote(g)} />
       ))}
-      <Tile name="Stored traces" value={s?.store ? count(kept) : 'off'} note={s?.store ? `in ${bytes(s.store.rings.reduce((n, r) => n + r.used_bytes, 0))} of ${bytes(s.store.bytes)}` : '--trace-store-bytes'} />
+      <Tile name="Stored traces" value={s?.store ? count(retained) : 'off'} note={s?.store ? `in ${bytes(s.store.rings.reduce((n, r) => n + r.used_bytes, 0))} of ${bytes(s.store.bytes)}` : '--trace-store-bytes'} />
       <Tile name="Uptime" value={s ? ago(s.now_us - s.started_us) : '…'} note={s ? `tutti ${s.version}${s.name === 'triton' ? '' : `, ${s.name}`}` : ''} />
     </dl>
   );
@@ -168,7 +168,7 @@ const News = () => {
             <li key={ref(t)}><a href={link('traces', ref(t))}>
               <span class="mono dim">{clock(t.start_us).slice(0, 8)}</span>
               <span class="clip">{t.model}</span>
-              {t.status === 'ok' ? <span class={`kept ${t.kept}`}>{t.kept}</span> : <Status status={t.status} />}
+              {t.status === 'ok' ? <span class={`retained ${t.retained}`}>{t.retained}</span> : <Status status={t.status} />}
               <b class="mono">{dur(t.duration_ns)}</b>
             </a></li>
           ))}

@@ -73,7 +73,7 @@ const Store = () => {
         <div class="scroll"><table>
           <thead><tr><th>Retained</th><th class="num">Traces</th><th class="num">Used</th><th class="num">Of</th><th class="num">Oldest</th></tr></thead>
           <tbody>{s.store.rings.map((r) => (
-            <tr key={r.kept}><td>{r.kept}</td><td class="num">{r.traces}</td><td class="num">{bytes(r.used_bytes)}</td><td class="num">{bytes(r.bytes)}</td>
+            <tr key={r.retained}><td>{r.retained}</td><td class="num">{r.traces}</td><td class="num">{bytes(r.used_bytes)}</td><td class="num">{bytes(r.bytes)}</td>
               <td class="num">{r.oldest_us ? `${ago(s.now_us - r.oldest_us)}` : '–'}</td></tr>
           ))}</tbody>
         </table></div>

@@ -20,7 +20,7 @@ export const Trace = ({ id }: { id: string }) => {
         {t.request_id && <Fact name="request id"><span class="mono">{t.request_id}</span> <a href={link('traces', '', { request: t.request_id })}>all</a></Fact>}
         <Fact name="trace id"><span class="mono wrap">{t.id}</span> <Copy text={t.id} label="the trace id" /></Fact>
         {t.parent_span_id && <Fact name="parent span"><span class="mono">{t.parent_span_id}</span></Fact>}
-        <Fact name="retained as">{t.kept}</Fact>
+        <Fact name="retained as">{t.retained}</Fact>
         {t.params.map((p) => <Fact key={p.key} name={p.key}>{p.value}</Fact>)}
       </dl>
       {t.error && <p class="bad">{t.error}</p>}

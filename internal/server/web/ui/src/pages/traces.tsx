@@ -11,7 +11,7 @@ import { Virtual } from '../parts/virtual';
 
 const pageSize = 1000;
 const mostTraces = 5000;
-const asked = ['request', 'trace', 'model', 'status', 'kept', 'min_ns', 'max_ns', 'from_us', 'to_us', 'param', 'value'];
+const asked = ['request', 'trace', 'model', 'status', 'retained', 'min_ns', 'max_ns', 'from_us', 'to_us', 'param', 'value'];
 
 /** parseDur reads "250us", "1.5 ms" or "2s"; a bare number is in milliseconds. */
 export function parseDur(text: string): number | undefined {
@@ -91,7 +91,7 @@ const Form = ({ q }: { q: Record<string, string> }) => {
   const submit = (f: HTMLFormElement) => {
     const d = new FormData(f), text = (k: string) => String(d.get(k) ?? '').trim();
     go(link('traces', '', {
-      ...q, request: text('request'), trace: text('trace'), model: text('model'), status: text('status'), kept: text('kept'),
+      ...q, request: text('request'), trace: text('trace'), model: text('model'), status: text('status'), retained: text('retained'),
       min_ns: parseDur(text('min')), max_ns: parseDur(text('max')), param: text('param'), value: text('value'),
     }));
   };
@@ -104,7 +104,7 @@ const Form = ({ q }: { q: Record<string, string> }) => {
         <option value="">any</option><option>ok</option><option>failed</option>
         {q['status'] && !['ok', 'failed'].includes(q['status']) && <option>{q['status']}</option>}
       </select></label>
-      <label>Retained<select name="kept" value={q['kept'] ?? ''} onChange={(e) => submit(e.currentTarget.form!)}>
+      <label>Retained<select name="retained" value={q['retained'] ?? ''} onChange={(e) => submit(e.currentTarget.form!)}>
         <option value="">any</option><option>failed</option><option>slow</option><option>requested</option><option>sampled</option>
       </select></label>
       <label class="short">At least<input name="min" placeholder="10ms" defaultValue={ms('min_ns')} /></label>

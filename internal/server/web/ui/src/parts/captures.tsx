@@ -1,4 +1,4 @@
-// Which requests have their tensors kept.
+// The captures: which requests have their tensors recorded.
 import { useState } from 'preact/hooks';
 import { api, type CaptureRule, type CaptureView } from '../api';
 import { bytes, clock } from '../format';
@@ -40,7 +40,7 @@ const One = ({ c, stop }: { c: CaptureView; stop: (() => void) | null }) => (
     <b>{c.rule.model || 'every model'}</b> {c.rule.request && <span class="mono">{c.rule.request}</span>}{' '}
     <span class="dim">{c.active ? `until ${clock(c.ends_us).slice(0, 8)}` : 'ended'}, {c.taken} captured of {c.matched} that fit{c.missed > 0 && `, no room for ${c.missed}`}</span>{' '}
     {stop && <button type="button" class="quiet" onClick={stop}>stop</button>}
-    <div>{(c.shots ?? []).slice(-12).map((s) => (
+    <div>{(c.snapshots ?? []).slice(-12).map((s) => (
       <a key={`${s.trace_id}-${s.span_id}`} class="chip mono" href={link('traces', `${s.trace_id}-${s.span_id}`)}>{s.request_id ? s.request_id.slice(0, 16) : s.trace_id.slice(0, 8)}</a>
     ))}</div>
   </li>

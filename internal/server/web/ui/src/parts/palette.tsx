@@ -11,7 +11,7 @@ const pages: Entry[] = [
   { text: 'Pipelines', hint: 'page', to: link('pipeline') },
   { text: 'Traces', hint: 'page', to: link('traces') },
   { text: 'Failed requests', hint: 'traces', to: link('traces', '', { status: 'failed' }) },
-  { text: 'Slow requests', hint: 'traces', to: link('traces', '', { kept: 'slow' }) },
+  { text: 'Slow requests', hint: 'traces', to: link('traces', '', { retained: 'slow' }) },
   { text: 'Try it', hint: 'page', to: link('try') },
   { text: 'Compare', hint: 'page', to: link('compare') },
   { text: 'Settings', hint: 'page', to: link('settings') },

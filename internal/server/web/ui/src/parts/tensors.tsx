@@ -1,4 +1,4 @@
-// The tensors that were kept of a request.
+// The captured tensors of a request.
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { api, ref, save, token, type PreviewView, type TensorView, type TraceView } from '../api';
 import { bytes, plural, shape } from '../format';
@@ -19,7 +19,7 @@ export const Tensors = ({ t }: { t: TraceView }) => {
         <div class="scroll"><table class="tensors">
           <thead><tr><th>Tensor</th><th>Type</th><th class="num">Size</th><th>Place</th><th>Read by</th><th>Content</th></tr></thead>
           <tbody>{value.list.map((x) => (
-            <tr key={x.n}><td><b>{x.tensor}</b><br /><small class="dim">{x.step}{x.wave > 0 && `, wave ${x.wave}`}</small></td>
+            <tr key={x.n}><td><b>{x.tensor}</b><br /><small class="dim">{x.step}{x.wave > 0 && `, sub-run ${x.wave}`}</small></td>
               <td class="mono">{x.datatype}<br />{shape(x.shape)}</td><td class="num">{bytes(x.bytes)}</td><td>{x.place}</td>
               <td class="dim">{(x.readers ?? []).join(', ')}</td>
               <td><Content x={x} />{x.kept && may && <button type="button" class="quiet" onClick={() => void get(`tensors/${x.n}.npy`, `${x.name}.npy`)}>save as npy</button>}</td></tr>

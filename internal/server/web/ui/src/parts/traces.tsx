@@ -19,6 +19,6 @@ export const TraceRow = ({ t, most }: { t: TraceSummary; most: number }) => (
     <span role="cell" class="mono clip">{t.request_id ? shorten(t.request_id, 28) : <span class="dim">{t.id.slice(0, 8)}</span>}</span>
     <span role="cell" class="num bar"><i style={{ width: `${Math.min(100, (t.duration_ns / Math.max(most, 1)) * 100)}%` }} /><b>{dur(t.duration_ns)}</b></span>
     <span role="cell"><Status status={t.status} /></span>
-    <span role="cell" class="dim">{t.kept}</span>
+    <span role="cell" class="dim">{t.retained}</span>
   </div>
 );

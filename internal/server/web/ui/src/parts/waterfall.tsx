@@ -86,7 +86,7 @@ const Detail = ({ r, t }: { r: Row; t: TraceView }) => {
       <dl class="facts">
         <Fact name="model">{s.model} {s.version}</Fact>
         <Fact name="status">{s.status.replaceAll('_', ' ')}</Fact>
-        <Fact name="wave">{s.wave}</Fact>
+        <Fact name="sub-run">{s.sub_run}</Fact>
         {s.batch > 0 && <Fact name="batch"><a href={link('batches', String(s.batch))}>{s.batch}</a></Fact>}
         {s.batch > 0 && <Fact name="rows">{`${s.rows} of ${s.batch_rows}`}</Fact>}
         {s.members > 1 && <Fact name="shared with">{plural(s.members - 1, 'request')}</Fact>}

@@ -12,8 +12,8 @@ import (
 // stepAttributes say where in its ensemble a step is.
 func stepAttributes(s *tracing.Step) []attribute.KeyValue {
 	list := []attribute.KeyValue{attribute.Int("tutti.node", int(s.Node)), attribute.Int("tutti.after", int(s.After))}
-	if s.Wave != 0 {
-		list = append(list, attribute.Int("tutti.wave", int(s.Wave)))
+	if s.SubRun != 0 {
+		list = append(list, attribute.Int("tutti.wave", int(s.SubRun)))
 	}
 	return list
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
-	"github.com/tutti-server/tutti/internal/trace/capture"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/capture"
 )
 
 // bytesOf returns a BYTES tensor with these elements.
@@ -39,17 +39,17 @@ func raw(tb testing.TB, a tensor.Allocator, d tensor.DType, s tensor.Shape, b []
 }
 
 // shoot shows a film one tensor, which it releases.
-func shoot(f tracing.Film, e tracing.Edge, t tensor.Tensor) bool {
+func shoot(f tracing.Snapshot, e tracing.TensorEdge, t tensor.Tensor) bool {
 	defer t.Release()
-	n, ok := f.Admit(&e, &t)
+	n, ok := f.Add(&e, &t)
 	if ok {
 		f.Put(n, t.Retain(), nil)
 	}
 	return ok
 }
 
-func edge(step, name string) tracing.Edge {
-	return tracing.Edge{Step: step, Tensor: name, Names: []string{name}, Models: []string{step}}
+func edge(step, name string) tracing.TensorEdge {
+	return tracing.TensorEdge{Step: step, Tensor: name, Names: []string{name}, Models: []string{step}}
 }
 
 func start(t *testing.T, s *capture.Store, rule inspect.CaptureRule) *inspect.CaptureView {
@@ -82,20 +82,20 @@ func TestRules(t *testing.T) {
 	} {
 		clock := int64(0)
 		s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20, Now: func() int64 { return clock }})
-		if s.On() {
+		if s.Active() {
 			t.Error("it is on before anybody asked")
 		}
 		v, got := start(t, s, c.rule), []byte{}
 		for i := range 10 {
 			clock = int64(i) * 1_000_000_000
-			if f := s.Pick("model", fmt.Sprint("r-", i), id(i)); f != nil {
+			if f := s.Select("model", fmt.Sprint("r-", i), id(i)); f != nil {
 				got = append(got, byte('0'+i))
-				f.End(&tracing.Record{ID: id(i)})
+				f.Finish(&tracing.Record{ID: id(i)})
 			}
 		}
 		clock += 1_000_000_000_000
 		now, err := s.FindCapture(v.ID)
-		if err != nil || string(got) != c.want || now.Active || int(now.Taken) != len(c.want) || now.Pending != 0 || len(now.Shots) != len(c.want) || s.On() {
+		if err != nil || string(got) != c.want || now.Active || int(now.Taken) != len(c.want) || now.Pending != 0 || len(now.Snapshots) != len(c.want) || s.Active() {
 			t.Errorf("%+v: %q, want %q; %+v, %v", c.rule, got, c.want, now, err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestBadRules(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if s.On() || s.StopCapture(99) == nil {
+	if s.Active() || s.StopCapture(99) == nil {
 		t.Error("stopped captures go on")
 	}
 	for _, trace := range []string{"", "x", id(1).String(), id(1).String() + "-0"} {
@@ -146,14 +146,14 @@ func TestBound(t *testing.T) {
 		wg.Go(func() {
 			for i := range 100 {
 				n := g*100 + i
-				f := s.Pick("m", "", id(n))
+				f := s.Select("m", "", id(n))
 				if f == nil {
 					continue
 				}
 				for k := range 4 {
 					shoot(f, edge("step", strconv.Itoa(k)), raw(t, alloc, tensor.Uint8, tensor.Of(3000), make([]byte, 3000)))
 				}
-				f.End(&tracing.Record{ID: id(n), Model: "m"})
+				f.Finish(&tracing.Record{ID: id(n), Model: "m"})
 				if list := s.Captures(); list.Used > bound {
 					large.Add(1)
 				}
@@ -163,33 +163,33 @@ func TestBound(t *testing.T) {
 	wg.Wait()
 	list := s.Captures()
 	v := &list.Captures[0]
-	if large.Load() > 0 || list.Used > bound || list.Used == 0 || v.Taken+v.Missed != 800 || v.Dropped != v.Taken-uint64(len(v.Shots)) || len(v.Shots) < 3 {
-		t.Errorf("%d bytes, %d times too many; %d taken, %d dropped, %d missed, %d there", list.Used, large.Load(), v.Taken, v.Dropped, v.Missed, len(v.Shots))
+	if large.Load() > 0 || list.Used > bound || list.Used == 0 || v.Taken+v.Missed != 800 || v.Dropped != v.Taken-uint64(len(v.Snapshots)) || len(v.Snapshots) < 3 {
+		t.Errorf("%d bytes, %d times too many; %d taken, %d dropped, %d missed, %d there", list.Used, large.Load(), v.Taken, v.Dropped, v.Missed, len(v.Snapshots))
 	}
-	last := v.Shots[len(v.Shots)-1]
+	last := v.Snapshots[len(v.Snapshots)-1]
 	tensors, err := s.Tensors(last.Trace+"-"+last.Span, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept := 0
 	for _, x := range tensors.List {
-		if x.Kept {
+		if x.HasContent {
 			kept++
-		} else if !strings.Contains(x.Why, "over the limit of") {
+		} else if !strings.Contains(x.Reason, "over the limit of") {
 			t.Errorf("%+v", x)
 		}
 	}
 	if kept > 2 || len(tensors.List) != 4 {
 		t.Errorf("of 4 tensors of 3000 bytes %d are kept in 8192", kept)
 	}
-	f := s.Pick("m", "", id(1))
+	f := s.Select("m", "", id(1))
 	for range 5000 {
 		shoot(f, edge("step", "x"), bytesOf(t, alloc, ""))
 	}
 	if used := s.Captures().Used; used > bound {
 		t.Errorf("%d bytes for tensors without content", used)
 	}
-	f.End(&tracing.Record{ID: id(1)})
+	f.Finish(&tracing.Record{ID: id(1)})
 }
 
 // TestRedaction looks for what nobody may see in everything that leaves.
@@ -199,8 +199,8 @@ func TestRedaction(t *testing.T) {
 	s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20, RedactTensors: []string{"pass*"}, RedactModels: []string{"vault"}})
 	start(t, s, inspect.CaptureRule{RedactTensors: []string{"pin"}})
 	const secret = "the-secret-9731"
-	f := s.Pick("m", "", id(1))
-	hidden := []tracing.Edge{
+	f := s.Select("m", "", id(1))
+	hidden := []tracing.TensorEdge{
 		edge("request", "password"),
 		edge("vault", "OUT"),
 		{Step: "a", Tensor: "OUT", Names: []string{"t1", "inner/x", "password_in"}, Models: []string{"a"}},
@@ -215,7 +215,7 @@ func TestRedaction(t *testing.T) {
 	if !shoot(f, edge("request", "open"), bytesOf(t, alloc, "what all may see")) {
 		t.Error("nothing is kept")
 	}
-	f.End(&tracing.Record{ID: id(1)})
+	f.Finish(&tracing.Record{ID: id(1)})
 	out := everything(t, s, id(1).String())
 	if bytes.Contains(out, []byte(secret)) || !bytes.Contains(out, []byte("what all may see")) || !bytes.Contains(out, []byte("redacted")) {
 		t.Errorf("%q", out)
@@ -276,7 +276,7 @@ func TestLate(t *testing.T) {
 	alloc := tensor.NewChecked(t, nil)
 	s := capture.New(capture.Settings{Bytes: 1 << 20, RequestBytes: 1 << 20})
 	start(t, s, inspect.CaptureRule{})
-	f := s.Pick("m", "", id(1))
+	f := s.Select("m", "", id(1))
 	for _, err := range []error{nil, errors.New("the device is gone")} {
 		x, e := bytesOf(t, alloc, "before"), &late{over: make(chan struct{}), err: err}
 		x.Buf.SetReady(e)
@@ -285,9 +285,9 @@ func TestLate(t *testing.T) {
 		close(e.over)
 		x.Release()
 	}
-	f.End(&tracing.Record{ID: id(1)})
+	f.Finish(&tracing.Record{ID: id(1)})
 	list, err := s.Tensors(id(1).String(), true)
-	if err != nil || list.List[0].Preview.Values[0] != "after " || list.List[1].Kept || !strings.Contains(list.List[1].Why, "the device is gone") {
+	if err != nil || list.List[0].Preview.Values[0] != "after " || list.List[1].HasContent || !strings.Contains(list.List[1].Reason, "the device is gone") {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

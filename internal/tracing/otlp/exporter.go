@@ -93,7 +93,7 @@ func New(ctx context.Context, s *Settings, log *slog.Logger) (*Exporter, error) 
 
 // Trace implements tracing.Sink.
 func (e *Exporter) Trace(t *tracing.Trace) {
-	if !t.Chosen() {
+	if !t.Sampled() {
 		return
 	}
 	i := e.pool.Get()

@@ -19,9 +19,9 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/internal/trace/otlp"
-	"github.com/tutti-server/tutti/internal/trace/otlp/otlptest"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/otlp"
+	"github.com/tutti-server/tutti/internal/tracing/otlp/otlptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,8 +62,8 @@ func ensemble(tr *tracing.Tracer) {
 	o.Read.End()
 	o.Follow(clientParent, "vendor=1")
 	x := tr.SampleFrom("pipe", 3, "r1", &o)
-	x.From(&o)
-	x.Serve(3, true)
+	x.SetOrigin(&o)
+	x.SetModel(3, true)
 	mate := tr.SampleFrom("pipe", 3, "r2", &o)
 	x.Stamp(tracing.RequestStart, now+10)
 	run := tracing.Execution{Start: now + 40, InputEnd: now + 50, InferEnd: now + 80, End: now + 90, Batch: x.NextBatch(), Rows: 1, BatchRows: 3, Members: 2, Held: now + 30}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
-	"github.com/tutti-server/tutti/internal/trace"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -33,11 +32,11 @@ type film struct {
 	answers int32   // guarded by mu
 }
 
-var _ tracing.Film = (*film)(nil)
+var _ tracing.Snapshot = (*film)(nil)
 
 // frame is one tensor.
 type frame struct {
-	edge  tracing.Edge
+	edge  tracing.TensorEdge
 	dtype tensor.DType
 	shape tensor.Shape
 	place tensor.Place
@@ -50,7 +49,7 @@ type frame struct {
 }
 
 // Admit implements tracing.Film.
-func (f *film) Admit(e *tracing.Edge, t *tensor.Tensor) (int, bool) {
+func (f *film) Add(e *tracing.TensorEdge, t *tensor.Tensor) (int, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.frames) == maxFrames || !f.s.reserve(frameCost) {
@@ -106,7 +105,7 @@ func (x *frame) arrive() {
 }
 
 // Answer implements tracing.Film.
-func (f *film) Answer() int32 {
+func (f *film) NextResponse() int32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answers++
@@ -114,7 +113,7 @@ func (f *film) Answer() int32 {
 }
 
 // End implements tracing.Film.
-func (f *film) End(r *tracing.Record) {
+func (f *film) Finish(r *tracing.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.frames {
@@ -124,9 +123,9 @@ func (f *film) End(r *tracing.Record) {
 	f.s.develop(&shot{
 		session: f.session, cost: f.cost, frames: slices.Clip(f.frames), more: f.more,
 		id: r.ID,
-		view: inspect.ShotView{
+		view: inspect.SnapshotView{
 			Trace: r.ID.String(), Span: r.Span.String(), Request: r.Request, Model: r.Model, Version: r.Version,
-			StartUs: (r.Began + start - r.BeganAt) / 1000, Status: trace.StatusOf(r.Failed, r.Code), Tensors: len(f.frames), Bytes: f.bytes,
+			StartUs: r.UnixMicro(start), Status: inspect.StatusOf(r.Failed, r.Code), Tensors: len(f.frames), Bytes: f.bytes,
 		},
 	})
 }

@@ -1,7 +1,6 @@
-package trace_test
+package ring //nolint:testpackage // the format is private
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
-	"github.com/tutti-server/tutti/internal/trace"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -20,8 +18,8 @@ func record() *tracing.Record {
 		Model: "e", Version: -1, Request: "r", Ensemble: true, Failed: true, Captured: true, Code: status.Unavailable, Error: "full",
 		Moments: []tracing.Moment{{Point: tracing.RequestStart, Ns: 76_000}, {Point: tracing.RequestEnd, Ns: 99_000}},
 		Steps: []tracing.Step{
-			{Span: tracing.SpanID{5}, Node: 1, After: -1, Wave: 2, Model: "m", Version: 3, Cached: true, Ready: 78_000, Enqueued: 78_001, Done: 78_010},
-			{Node: 2, After: 1, Model: "n", Own: true, Failed: true, Code: status.Internal, Ready: 80_000, Enqueued: 80_001, Done: 90_000, Execution: tracing.Execution{
+			{Span: tracing.SpanID{5}, Node: 1, After: -1, SubRun: 2, Model: "m", Version: 3, Cached: true, Ready: 78_000, Enqueued: 78_001, Done: 78_010},
+			{Node: 2, After: 1, Model: "n", Single: true, Failed: true, Code: status.Internal, Ready: 80_000, Enqueued: 80_001, Done: 90_000, Execution: tracing.Execution{
 				Start: 80_010, InputEnd: 80_020, InferEnd: 89_000, End: 89_900, Batch: 9, Instance: 1, Place: tensor.Place{Kind: tensor.Device, ID: 1},
 				Native: true, Rows: 1, BatchRows: 8, Members: 4, Elements: 100, Padding: 20, Before: 8, BeforeEnd: 80_005, Held: 80_006, Newest: 80_007,
 			}},
@@ -34,8 +32,8 @@ func record() *tracing.Record {
 func TestCodec(t *testing.T) {
 	t.Parallel()
 	want := record()
-	b := trace.Append(nil, want)
-	got, err := trace.Decode(b)
+	b := appendRecord(nil, want)
+	got, err := decodeRecord(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,34 +41,21 @@ func TestCodec(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for i := range b {
-		if _, err := trace.Decode(b[:i]); err == nil {
+		if _, err := decodeRecord(b[:i]); err == nil {
 			t.Errorf("%d of %d bytes are a trace", i, len(b))
 		}
 	}
 	want.Error = strings.Repeat("x", 1<<20)
-	if n := len(trace.Append(nil, want)); n > 2000 {
+	if n := len(appendRecord(nil, want)); n > 2000 {
 		t.Errorf("a long error takes %d bytes", n)
 	}
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(trace.Append(nil, record()))
+	f.Add(appendRecord(nil, record()))
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		if r, err := trace.Decode(b); err == nil {
-			trace.View(r, "")
+		if r, err := decodeRecord(b); err == nil {
+			inspect.NewTraceView(r, "")
 		}
 	})
-}
-
-func TestExplain(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	if err := inspect.Explain(&b, trace.View(record(), "failed")); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"e version -1, unavailable, 23µs, request \"r\"", "failed: full", "behind batch 8", "waiting for others", "padding of batch 9", "n computing batch 9 of 8 rows"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("expected %q in\n%s", want, b.String())
-		}
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 	"github.com/tutti-server/tutti/internal/pool"
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/internal/trace"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -108,7 +107,7 @@ func (s *Store) Trace(t *tracing.Trace) {
 
 // OnKept has f called with each trace that is kept and how long its request took, in
 // nanoseconds. It is set before the first trace comes; the record is borrowed.
-func (s *Store) OnKept(f func(r *tracing.Record, took int64)) { s.kept = f }
+func (s *Store) OnRetained(f func(r *tracing.Record, took int64)) { s.kept = f }
 
 // Batch implements tracing.Sink.
 func (s *Store) Batch(b *tracing.Batch) { s.batches.put(b) }
@@ -143,8 +142,8 @@ func (s *Store) judge(r *tracing.Record, took, now int64) int {
 // keep puts a trace into a ring.
 func (s *Store) keep(g *ring, r *tracing.Record, start, end int64) {
 	buf := s.buffers.Get()
-	*buf = trace.Append((*buf)[:0], r)
-	g.put(&header{seq: s.seq.Add(1), id: r.ID, took: end - start, at: (r.Began + start - r.BeganAt) / 1000}, *buf)
+	*buf = appendRecord((*buf)[:0], r)
+	g.put(&header{seq: s.seq.Add(1), id: r.ID, took: end - start, at: r.UnixMicro(start)}, *buf)
 	s.buffers.Put(buf)
 }
 
@@ -155,7 +154,7 @@ func (s *Store) count(r *tracing.Record, took, now int64) {
 		return
 	}
 	for i := range r.Steps {
-		if x := &r.Steps[i]; !x.Own {
+		if x := &r.Steps[i]; !x.Single {
 			s.model(x.Model).observe(x.Done-x.Enqueued, now)
 		}
 	}

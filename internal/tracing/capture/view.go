@@ -39,12 +39,12 @@ func (s *Store) FindCapture(id uint64) (*inspect.CaptureView, error) {
 // view shows a session; mu is held.
 func (s *Store) view(x *session) *inspect.CaptureView {
 	v := &inspect.CaptureView{
-		ID: x.id, Rule: x.rule, Active: !x.over, EndsUs: x.endsUs, Shots: []inspect.ShotView{},
+		ID: x.id, Rule: x.rule, Active: !x.over, EndsUs: x.endsUs, Snapshots: []inspect.SnapshotView{},
 		Matched: x.matched.Load(), Taken: x.taken, Pending: x.picked - x.taken, Dropped: x.dropped, Missed: x.missed,
 	}
 	for _, h := range s.shots {
 		if h.session == x {
-			v.Shots = append(v.Shots, h.view)
+			v.Snapshots = append(v.Snapshots, h.view)
 		}
 	}
 	return v
@@ -78,14 +78,14 @@ func (s *Store) Tensors(trace string, previews bool) (*inspect.TensorList, error
 
 // list shows a request's tensors.
 func (h *shot) list(previews bool) *inspect.TensorList {
-	v := &inspect.TensorList{ShotView: h.view, List: []inspect.TensorView{}, More: h.more}
+	v := &inspect.TensorList{SnapshotView: h.view, List: []inspect.TensorView{}, More: h.more}
 	names, p := h.names(), previewer{pictures: maxPictures}
 	for i := range h.frames {
 		x := &h.frames[i]
 		t := inspect.TensorView{
-			N: i, Name: names[i], Step: x.edge.Step, Tensor: x.edge.Tensor, Node: x.edge.Node, Wave: x.edge.Wave,
+			N: i, Name: names[i], Step: x.edge.Step, Tensor: x.edge.Tensor, Node: x.edge.Node, SubRun: x.edge.SubRun,
 			Readers: append([]string{}, x.edge.Readers...), Type: x.dtype.String(), Shape: append([]int64{}, x.shape.Dims()...),
-			Bytes: x.size, Place: x.place.String(), Kept: x.kept, Why: x.why,
+			Bytes: x.size, Place: x.place.String(), HasContent: x.kept, Reason: x.why,
 		}
 		if previews && x.kept {
 			t.Preview = p.preview(x)
@@ -101,8 +101,8 @@ func (h *shot) names() []string {
 	for i := range h.frames {
 		e := &h.frames[i].edge
 		name := fileName(e.Step + "." + e.Tensor)
-		if e.Wave > 0 {
-			name += "@" + strconv.Itoa(int(e.Wave))
+		if e.SubRun > 0 {
+			name += "@" + strconv.Itoa(int(e.SubRun))
 		}
 		unique := name
 		for n := 2; seen[unique]; n++ {

@@ -119,7 +119,7 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 		end = at
 	}
 	id := r.Span.Part(partModel)
-	if len(r.Steps) > 0 && r.Steps[0].Own {
+	if len(r.Steps) > 0 && r.Steps[0].Single {
 		id = r.Steps[0].Span // which the model has told others
 	}
 	ctx, span := e.open(ctx, r.Model, id, start, server, trace.WithAttributes(aboutModel(r, r.Model, r.Version, r.Number, r.Caller)...))
@@ -127,7 +127,7 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 	e.events(span, r, -1)
 	for i := range r.Steps {
 		s := &r.Steps[i]
-		if s.Own {
+		if s.Single {
 			e.inside(ctx, span, r, s)
 			continue
 		}
@@ -141,7 +141,7 @@ func (e *Exporter) model(ctx context.Context, r *tracing.Record, moments []traci
 // model's request was queued.
 func withQueue(r *tracing.Record, moments []tracing.Moment) []tracing.Moment {
 	for i := range r.Steps {
-		if r.Steps[i].Own {
+		if r.Steps[i].Single {
 			moments = append(moments, tracing.Moment{Point: tracing.QueueStart, Ns: r.Steps[i].Enqueued})
 		}
 	}

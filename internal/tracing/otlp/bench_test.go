@@ -7,8 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/tutti-server/tutti/internal/trace/otlp"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/otlp"
 )
 
 // BenchmarkRequest is what an ensemble's request of three steps costs whoever ends it,

@@ -2,11 +2,8 @@ package otlp
 
 import (
 	"context"
-	"io"
 	"log/slog"
-	"net/http"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -15,21 +12,14 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-const (
-	sendTimeout = 10 * time.Second
-	// maxAnswer is how much of a collector's answer is read.
-	maxAnswer = 1 << 20
-)
-
-// newClient returns what sends spans. It does not connect.
+// newClient returns the exporter of the SDK for the protocol. It does not connect.
 func newClient(ctx context.Context, s *Settings) (sdk.SpanExporter, error) {
 	var c sdk.SpanExporter
 	var err error
 	if s.Protocol == ProtocolGRPC {
 		c, err = otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(s.URL))
 	} else {
-		h := &http.Client{Transport: bounded{http.DefaultTransport}, Timeout: sendTimeout}
-		c, err = otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(s.URL), otlptracehttp.WithHTTPClient(h))
+		c, err = otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(s.URL))
 	}
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArg, "traces cannot be sent to '%s' by %s: %w", s.URL, s.Protocol, err)
@@ -37,23 +27,7 @@ func newClient(ctx context.Context, s *Settings) (sdk.SpanExporter, error) {
 	return c, nil
 }
 
-// bounded reads answers only so far: the client would keep one without end.
-type bounded struct{ next http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.next.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
-	return resp, nil
-}
-
-// reporter sends spans and logs what is lost: once until it goes well again.
+// reporter is a SpanExporter that logs lost spans: the first failure after a success.
 type reporter struct {
 	sdk.SpanExporter
 	log    *slog.Logger
@@ -61,7 +35,7 @@ type reporter struct {
 	sent   *atomic.Int64
 }
 
-// ExportSpans implements sdk.SpanExporter. It reports failures itself.
+// ExportSpans implements sdk.SpanExporter. It logs failures itself and never returns one.
 func (r *reporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	if err == nil {

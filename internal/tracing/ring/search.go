@@ -7,7 +7,6 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/inspect"
-	"github.com/tutti-server/tutti/internal/trace"
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
@@ -32,7 +31,7 @@ func (s *Store) Traces(q *inspect.TraceQuery) (*inspect.TraceList, error) {
 	limit = min(limit, maxLimit)
 	var all []found
 	for i, name := range reasons {
-		if q.Kept != "" && q.Kept != name {
+		if q.Retained != "" && q.Retained != name {
 			continue
 		}
 		list, err := s.rings[i].search(q, name, limit+1)
@@ -73,12 +72,12 @@ func (g *ring) search(q *inspect.TraceQuery, name string, limit int) (list []fou
 		}
 		some = w.more(want, some[:0])
 		for i := range some {
-			r, err := trace.Decode(some[i].bytes)
+			r, err := decodeRecord(some[i].bytes)
 			if err != nil {
 				return nil, err
 			}
 			if matches(q, r) && len(list) < limit {
-				list = append(list, found{some[i].seq, trace.Summary(r, name)})
+				list = append(list, found{some[i].seq, inspect.NewTraceSummary(r, name)})
 			}
 		}
 	}
@@ -90,7 +89,7 @@ func matches(q *inspect.TraceQuery, r *tracing.Record) bool {
 	if q.Request != "" && q.Request != r.Request || q.Model != "" && !involves(r, q.Model) {
 		return false
 	}
-	switch now := trace.StatusOf(r.Failed, r.Code); q.Status {
+	switch now := inspect.StatusOf(r.Failed, r.Code); q.Status {
 	case "", now:
 	case "failed":
 		if !r.Failed {
@@ -124,7 +123,7 @@ func (s *Store) FindTrace(id string) (*inspect.TraceView, error) {
 		w := walk{g: &s.rings[i]}
 		for !w.over {
 			for _, k := range w.more(func(h *header) bool { return h.id == want }, nil) {
-				r, err := trace.Decode(k.bytes)
+				r, err := decodeRecord(k.bytes)
 				if err != nil {
 					return nil, err
 				}
@@ -139,10 +138,10 @@ func (s *Store) FindTrace(id string) (*inspect.TraceView, error) {
 
 // view is a record with the batches it was in.
 func (s *Store) view(r *tracing.Record, name string) *inspect.TraceView {
-	v := trace.View(r, name)
+	v := inspect.NewTraceView(r, name)
 	for i := range r.Steps {
 		if b, ok := s.batches.find(r.Steps[i].Batch); ok {
-			v.Mates = append(v.Mates, *trace.BatchSummaryOf(&b))
+			v.Batches = append(v.Batches, inspect.NewBatchSummary(&b))
 		}
 	}
 	return v
@@ -154,7 +153,7 @@ func (s *Store) FindBatch(id uint64) (*inspect.BatchView, error) {
 	if !ok {
 		return nil, status.Errorf(status.NotFound, "batch %d is not stored", id)
 	}
-	return trace.BatchViewOf(&b, s.epoch), nil
+	return inspect.NewBatchView(&b, s.epoch), nil
 }
 
 // Sampling implements inspect.Inspector.
@@ -171,7 +170,7 @@ func (s *Store) Stats() *inspect.StoreView {
 	v := &inspect.StoreView{Bytes: s.bytes}
 	for i, name := range reasons {
 		bytes, used, n, oldest := s.rings[i].stats()
-		v.Rings = append(v.Rings, inspect.RingStats{Kept: name, Bytes: bytes, Used: used, Traces: n, OldestUs: oldest})
+		v.Rings = append(v.Rings, inspect.RingStats{Retained: name, Bytes: bytes, Used: used, Traces: n, OldestUs: oldest})
 	}
 	return v
 }

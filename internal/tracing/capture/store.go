@@ -43,7 +43,7 @@ type Store struct {
 }
 
 var (
-	_ tracing.Camera   = (*Store)(nil)
+	_ tracing.Recorder = (*Store)(nil)
 	_ inspect.Captures = (*Store)(nil)
 )
 
@@ -54,7 +54,7 @@ type shot struct {
 	cost    int64
 	frames  []frame
 	more    int
-	view    inspect.ShotView
+	view    inspect.SnapshotView
 }
 
 // New returns a store that keeps nothing yet.
@@ -71,10 +71,10 @@ func New(set Settings) *Store {
 // On implements tracing.Camera.
 //
 // hot: one load.
-func (s *Store) On() bool { return len(*s.active.Load()) > 0 }
+func (s *Store) Active() bool { return len(*s.active.Load()) > 0 }
 
 // Pick implements tracing.Camera.
-func (s *Store) Pick(model, request string, id tracing.TraceID) tracing.Film {
+func (s *Store) Select(model, request string, id tracing.TraceID) tracing.Snapshot {
 	for _, x := range *s.active.Load() {
 		if s.set.Now() >= x.ends {
 			s.end(x)

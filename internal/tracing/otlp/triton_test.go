@@ -10,8 +10,8 @@ import (
 	wire "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/tutti-server/tutti/internal/telemetry"
-	"github.com/tutti-server/tutti/internal/trace/otlp/otlptest"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/otlp/otlptest"
 )
 
 // received returns the spans of what trace does, with Triton's settings alone.
@@ -60,7 +60,7 @@ func TestReports(t *testing.T) {
 	t.Parallel()
 	r := received(t, func(tr *tracing.Tracer) {
 		x := tr.Sample("m", 1, "")
-		x.Serve(1, false)
+		x.SetModel(1, false)
 		came := telemetry.Now()
 		x.Stamp(tracing.RequestStart, came)
 		for _, name := range []string{"READ_START", "READ_END", "POINT", "A_START", "B_START", "POINT", "B_END", "A_END", "_START", "OTHER_END", "OPEN_START"} {
@@ -68,7 +68,7 @@ func TestReports(t *testing.T) {
 		}
 		x.Report(1, "ANOTHER_STEP")
 		end := telemetry.Now()
-		x.Step(&tracing.Step{Own: true, Model: "m", Ready: came, Enqueued: came, Done: end, Execution: tracing.Execution{Start: came, InputEnd: came, InferEnd: end, End: end, Batch: 1}})
+		x.Step(&tracing.Step{Single: true, Model: "m", Ready: came, Enqueued: came, Done: end, Execution: tracing.Execution{Start: came, InputEnd: came, InferEnd: end, End: end, Batch: 1}})
 		x.Stamp(tracing.RequestEnd, end)
 		x.End()
 	})
@@ -91,14 +91,14 @@ func TestCalls(t *testing.T) {
 	t.Parallel()
 	r := received(t, func(tr *tracing.Tracer) {
 		outer := tr.Sample("pipe", 1, "")
-		outer.Serve(1, true)
+		outer.SetModel(1, true)
 		now := telemetry.Now()
 		outer.Step(&tracing.Step{Model: "first", Ready: now, Enqueued: now, Done: now})
 		c := outer.Context(1, 0)
 		var o tracing.Origin
-		o.Call(&c)
+		o.SetCaller(&c)
 		inner := tr.SampleFrom("called", 1, "", &o)
-		inner.From(&o)
+		inner.SetOrigin(&o)
 		inner.Stamp(tracing.InferResponseComplete, now)
 		inner.End()
 		outer.Step(&tracing.Step{Node: 1, Model: "caller", Ready: now, Enqueued: now, Done: now})

@@ -10,8 +10,8 @@ import (
 
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/internal/inspect"
-	"github.com/tutti-server/tutti/internal/trace/ring"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/ring"
 )
 
 // open returns a store and the tracer that fills it.
@@ -32,7 +32,7 @@ func open(tb testing.TB, bytes int64, s inspect.Sampling) (*ring.Store, *tracing
 // request traces a request of an ensemble with n steps that takes took ns.
 func request(tr *tracing.Tracer, model, id string, n int, took int64, err error) tracing.TraceID {
 	x := tr.Sample(model, 1, id)
-	x.Serve(3, true)
+	x.SetModel(3, true)
 	at := x.Record().BeganAt
 	x.Stamp(tracing.HTTPRecvStart, at)
 	x.Stamp(tracing.HTTPRecvEnd, at+took/10)
@@ -71,7 +71,7 @@ func TestSearch(t *testing.T) {
 		want []string
 	}{
 		{"all", inspect.TraceQuery{}, []string{"4", "3", "2", "1"}},
-		{"slow", inspect.TraceQuery{Kept: "slow"}, []string{"1"}},
+		{"slow", inspect.TraceQuery{Retained: "slow"}, []string{"1"}},
 		{"failed", inspect.TraceQuery{Status: "failed"}, []string{"3"}},
 		{"code", inspect.TraceQuery{Status: "internal"}, []string{"3"}},
 		{"ok", inspect.TraceQuery{Status: "ok"}, []string{"4", "2", "1"}},
@@ -161,7 +161,7 @@ func TestSampling(t *testing.T) {
 	request(tr, "a", "some", 1, 1e9, nil)
 	request(tr, "a", "some", 1, 100, gone)
 	list, err := s.Traces(&inspect.TraceQuery{})
-	if err != nil || len(list.Traces) != 1 || list.Traces[0].Kept != "failed" {
+	if err != nil || len(list.Traces) != 1 || list.Traces[0].Retained != "failed" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if f := s.Stats(); f.Rings[0].Traces != 1 || f.Rings[1].Traces+f.Rings[2].Traces+f.Rings[3].Traces != 0 {
@@ -171,8 +171,8 @@ func TestSampling(t *testing.T) {
 	x.Stamp(tracing.RequestStart, x.Record().BeganAt)
 	x.Stamp(tracing.RequestEnd, x.Record().BeganAt+100)
 	x.End()
-	list, err = s.Traces(&inspect.TraceQuery{Request: "wanted", Kept: "requested"})
-	if err != nil || len(list.Traces) != 1 || list.Traces[0].Kept != "requested" {
+	list, err = s.Traces(&inspect.TraceQuery{Request: "wanted", Retained: "requested"})
+	if err != nil || len(list.Traces) != 1 || list.Traces[0].Retained != "requested" {
 		t.Errorf("of a request whose client asked: %+v, %v", list, err)
 	}
 	for _, bytes := range []int64{-1, 0, ring.MinBytes - 1, ring.MaxBytes + 1} {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/inspect"
-	"github.com/tutti-server/tutti/internal/trace/capture"
 	"github.com/tutti-server/tutti/internal/tracing"
+	"github.com/tutti-server/tutti/internal/tracing/capture"
 )
 
 // keep returns a store that has one request with these tensors, and its trace.
@@ -26,11 +26,11 @@ func keep(tb testing.TB, list ...tensor.Tensor) (*capture.Store, string) {
 	if _, err := s.StartCapture(inspect.CaptureRule{}); err != nil {
 		tb.Fatal(err)
 	}
-	f := s.Pick("m", "", id(1))
+	f := s.Select("m", "", id(1))
 	for _, t := range list {
 		shoot(f, edge("../a/step:1", "X"), t)
 	}
-	f.End(&tracing.Record{ID: id(1)})
+	f.Finish(&tracing.Record{ID: id(1)})
 	return s, id(1).String()
 }
 

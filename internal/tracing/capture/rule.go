@@ -74,7 +74,7 @@ func (s *session) turn() bool {
 }
 
 // redacts reports whether nobody is to see what is in a tensor.
-func (s *session) redacts(e *tracing.Edge) bool {
+func (s *session) redacts(e *tracing.TensorEdge) bool {
 	hit := func(patterns, names []string) bool {
 		for _, p := range patterns {
 			if slices.ContainsFunc(names, func(name string) bool { return like(p, name) }) {

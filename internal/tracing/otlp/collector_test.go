@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tutti-server/tutti/internal/trace/otlp"
+	"github.com/tutti-server/tutti/internal/tracing/otlp"
 )
 
 // TestCollector has the OpenTelemetry Collector take the spans of a request, by both

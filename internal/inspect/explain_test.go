@@ -1,0 +1,43 @@
+package inspect_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/tutti-server/tutti/core/status"
+	"github.com/tutti-server/tutti/core/tensor"
+	"github.com/tutti-server/tutti/internal/inspect"
+	"github.com/tutti-server/tutti/internal/tracing"
+)
+
+// record is a failed request to an ensemble: a step with a cached response, then one in a batch.
+func record() *tracing.Record {
+	return &tracing.Record{
+		ID: tracing.TraceID{1, 2}, Span: tracing.SpanID{3}, Parent: tracing.SpanID{4}, Began: 1_700_000_000_000_000_000, BeganAt: 77_000,
+		Model: "e", Version: -1, Request: "r", Ensemble: true, Failed: true, Captured: true, Code: status.Unavailable, Error: "full",
+		Moments: []tracing.Moment{{Point: tracing.RequestStart, Ns: 76_000}, {Point: tracing.RequestEnd, Ns: 99_000}},
+		Steps: []tracing.Step{
+			{Span: tracing.SpanID{5}, Node: 1, After: -1, SubRun: 2, Model: "m", Version: 3, Cached: true, Ready: 78_000, Enqueued: 78_001, Done: 78_010},
+			{Node: 2, After: 1, Model: "n", Single: true, Failed: true, Code: status.Internal, Ready: 80_000, Enqueued: 80_001, Done: 90_000, Execution: tracing.Execution{
+				Start: 80_010, InputEnd: 80_020, InferEnd: 89_000, End: 89_900, Batch: 9, Instance: 1, Place: tensor.Place{Kind: tensor.Device, ID: 1},
+				Native: true, Rows: 1, BatchRows: 8, Members: 4, Elements: 100, Padding: 20, Before: 8, BeforeEnd: 80_005, Held: 80_006, Newest: 80_007,
+			}},
+		},
+		Events: []tracing.Event{{Kind: tracing.EventCopy, At: 81_000, Node: 2, Tensor: "X", Bytes: 1 << 20, To: tensor.Place{Kind: tensor.Device}, Reason: "device_step"}},
+		Params: []tracing.Param{{Key: "tenant", Value: "t"}},
+	}
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	if err := inspect.Explain(&b, inspect.NewTraceView(record(), "failed")); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"e version -1, unavailable, 23µs, request \"r\"", "failed: full", "behind batch 8", "waiting for others", "padding of batch 9", "n computing batch 9 of 8 rows"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("expected %q in\n%s", want, b.String())
+		}
+	}
+}

@@ -145,6 +145,11 @@ fmt: ## Format the Go code
 generate: ## Write the Go code of proto/
 	go -C tools run ./protogen
 
+TO ?=
+.PHONY: module-path
+module-path: ## Change the module path everywhere: make module-path TO=example.com/x
+	@scripts/module-path '$(TO)'
+
 .PHONY: check-generate
 check-generate: ## Fail when the Go code of proto/ is not what generate writes
 	go -C tools run ./protogen -check

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// adapt changes the file's shapes to what the configuration asks for, as Triton does: a batch dimension of a fixed
-// size becomes variable, and with RESHAPE_IO_LAYOUT the inputs take their configured dimensions.
+// adapt changes the shapes of the file as Triton does: a fixed batch dimension becomes variable, and with RESHAPE_IO_LAYOUT the
+// inputs get their configured dimensions.
 func adapt(cfg *modelconfig.ModelConfig, g *graph, o *settings) error {
 	shapes := make([][]int64, len(g.ins))
 	changed := false
@@ -39,7 +39,7 @@ func adapt(cfg *modelconfig.ModelConfig, g *graph, o *settings) error {
 	return nil
 }
 
-// configured returns the dimensions that an input is given, batch included; nil where the configuration has none.
+// configured returns the configured dimensions of an input including the batch, or nil.
 func configured(cfg *modelconfig.ModelConfig, name string) []int64 {
 	for _, io := range cfg.GetInput() {
 		if io.GetName() != name {

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// shortRun is how long an execution may take that nobody stops: watching it would cost more than its rest.
+	// shortRun is the longest execution that is not cancelled: watching it would cost more than its remainder.
 	shortRun = time.Millisecond
-	// cancelEvery is how often stopping is asked for until the execution is over: a request that has not begun yet
-	// does not hear it.
+	// cancelEvery is the interval at which cancellation is requested until the execution ends. An infer request that has not
+	// started yet ignores it.
 	cancelEvery = time.Millisecond
 )
 
-// run infers once. It stops between two nodes of the graph when ctx ends, unless the model's executions are short.
+// run runs the model once. When ctx is cancelled it stops between two nodes of the graph, unless the model's executions are short.
 func (x *instance) run(ctx context.Context) error {
 	start := time.Now()
 	var e C.tov_error
@@ -44,7 +44,7 @@ func (x *instance) run(ctx context.Context) error {
 	return status.Errorf(status.CodeOf(err), "model '%s': %w", x.m.binding.Sig.Model, err)
 }
 
-// watched is tov_run, stopped when ctx ends.
+// watched is tov_run, cancelled with ctx.
 func (x *instance) watched(ctx context.Context) C.tov_error {
 	over, left := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -54,12 +54,12 @@ func (x *instance) watched(ctx context.Context) C.tov_error {
 	e := C.tov_run(x.call)
 	close(over)
 	if !stop() {
-		<-left // or it would stop the next execution
+		<-left // otherwise it could cancel the next execution
 	}
 	return e
 }
 
-// cancel asks the request to stop until it is over.
+// cancel cancels the infer request until it has ended.
 func (x *instance) cancel(over <-chan struct{}) {
 	tick := time.NewTicker(cancelEvery)
 	defer tick.Stop()

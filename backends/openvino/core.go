@@ -13,18 +13,18 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// core is where models are read and compiled, with the plugins of its devices.
+// core is an ov_core, which reads and compiles models with the plugins of the devices.
 //
-// It lives in a thread of its own. The plugin of the processor gives the thread that loads it another stack for signals,
-// and takes it back in the thread that frees it; a Go thread that keeps such a stack dies of its next signal.
+// It is created and freed in a separate thread. The CPU plugin replaces the signal stack of the thread that loads it, and frees that
+// stack in the thread that unloads it; a thread of the Go runtime would crash at its next signal.
 type core struct {
 	lib  *library
 	c    *C.ov_core
-	over chan struct{} // closed when it is to end
-	gone chan struct{} // closed when it has
+	over chan struct{} // closed to free the core
+	gone chan struct{} // closed when the core is freed
 }
 
-// openCore starts a core, with an extension's operators if there is one.
+// openCore creates a core. extension is the path of a library of operators, or empty.
 func openCore(l *library, extension string) (*core, error) {
 	c := &core{lib: l, over: make(chan struct{}), gone: make(chan struct{})}
 	started := make(chan error)
@@ -36,7 +36,7 @@ func openCore(l *library, extension string) (*core, error) {
 	return c, nil
 }
 
-// live is the core's thread. It ends with the goroutine, for it stays locked.
+// live is the core's thread. It exits with the goroutine, because it is never unlocked.
 func (c *core) live(extension string, started chan<- error) {
 	runtime.LockOSThread()
 	defer close(c.gone)
@@ -48,7 +48,7 @@ func (c *core) live(extension string, started chan<- error) {
 	c.c = *made
 	defer C.tov_core_free(c.lib.f, c.c)
 	cpu := C.CString("CPU")
-	C.tov_load_plugin(c.lib.f, c.c, cpu) // where there is none, compiling says so
+	C.tov_load_plugin(c.lib.f, c.c, cpu) // compiling reports a missing plugin
 	C.free(unsafe.Pointer(cpu))
 	err := c.extend(extension)
 	if started <- err; err == nil {
@@ -68,7 +68,7 @@ func (c *core) extend(extension string) error {
 	return nil
 }
 
-// close ends the core. Everything that was compiled by it is gone before.
+// close frees the core. The models that it compiled must have been closed.
 func (c *core) close() {
 	close(c.over)
 	<-c.gone

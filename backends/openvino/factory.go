@@ -12,15 +12,13 @@ import (
 )
 
 const (
-	// modelFile is the model's file, or a folder that holds a file of that name and its weights.
+	// modelFile is the name of the model file, or of a folder with a file of that name and its weights.
 	modelFile = "model.xml"
-	// savedModel is what a TensorFlow SavedModel folder is known by.
+	// savedModel is the file by which a folder is recognised as a TensorFlow SavedModel.
 	savedModel = "saved_model.pb"
 )
 
-// NewFactory returns the openvino backend. Its settings are library-path, the OpenVINO C library to open instead of the
-// one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can batch and
-// whose configuration is left to autocompletion.
+// NewFactory returns the openvino backend. Its settings are library-path and default-max-batch-size (see bind.Library).
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "openvino",
@@ -33,7 +31,7 @@ func NewFactory() backends.Factory {
 	}
 }
 
-// backend is an opened OpenVINO.
+// backend is the open backend.
 type backend struct {
 	lib      *library
 	core     *core
@@ -42,7 +40,7 @@ type backend struct {
 
 var _ backends.Describer = (*backend)(nil)
 
-// Describe returns the library's version and path.
+// Describe implements backends.Describer.
 func (b *backend) Describe() string { return "OpenVINO " + b.lib.version + ", " + b.lib.path }
 
 func open(o backends.Options) (backends.Backend, error) {
@@ -62,7 +60,7 @@ func open(o backends.Options) (backends.Backend, error) {
 	return b, nil
 }
 
-// Load reads and compiles a model file. The instances of the model share what it compiled to.
+// Load reads and compiles a model file. The instances of the model share the compiled model.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
@@ -77,7 +75,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	}
 	m := &model{pad: set.pad}
 	from := b.core
-	if set.extension != "" { // whose operators are not for other models
+	if set.extension != "" { // a separate core: the operators are not for other models
 		if m.own, err = openCore(b.lib, set.extension); err != nil {
 			return nil, status.Prefixf(err, "unable to load model '%s': ", s.Model)
 		}
@@ -90,7 +88,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	return m, nil
 }
 
-// Close gives the runtime up; outputs that it owns keep it.
+// Close releases the library. Outputs in memory of the runtime keep it open.
 func (b *backend) Close() error {
 	if b.lib != nil {
 		b.core.close()

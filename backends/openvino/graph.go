@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// graph is a model file that was read, not yet compiled.
+// graph is a model that was read from a file and is not compiled yet.
 type graph struct {
 	lib       *library
 	core      *core
@@ -23,29 +23,29 @@ type graph struct {
 	ins, outs []port
 }
 
-// port is what the model file declares about one input or output.
+// port is an input or output of the model file.
 type port = bind.Port[native]
 
-// boundPort is one port of the model file as the signature uses it.
+// boundPort is a port of the file that is bound to a port of the signature.
 type boundPort = bind.Bound[native]
 
-// binding ties the ports of a signature to those of the model file.
+// binding has the bound ports of a model.
 type binding = bind.Binding[native]
 
-// native is how the runtime knows a port, and how executions treat it.
+// native is the backend's own data about a port.
 type native struct {
-	ov    C.int // the runtime's number of the element type
+	ov    C.int // element type, by number of the runtime
 	index int
-	// alias says that it was found by another of its names, so that its index is not known.
+	// alias is true for a port that was found by an alternative name. Its index is not known.
 	alias bool
-	// handle is the executable's view of it.
+	// handle is the port of the compiled model.
 	handle *C.ov_port
-	// ones is how many dimensions of extent 1 the signature has after those of the file: it cannot say none.
+	// ones is the number of trailing dimensions of size 1 that only the signature has, because its dims cannot be empty.
 	ones int
-	// known says that an output's shape is the file's with the batch for its first dimension.
+	// known is true for an output whose shape is that of the file, with the batch as first dimension.
 	known bool
-	// lent says that an output stays in memory of the request, which does not take any for it: the runtime resizes no
-	// strings, and an input that is handed through shares one tensor with its output.
+	// lent is true for an output that must stay in memory of the infer request: strings, which cannot be resized, and inputs that
+	// are passed through, which share a tensor with the input.
 	lent bool
 }
 
@@ -66,7 +66,7 @@ func readGraph(c *core, path string) (*graph, error) {
 	return g, nil
 }
 
-// declare reads the declarations of all ports.
+// declare reads the inputs and outputs of the model.
 func (g *graph) declare() (err error) {
 	if g.ins, err = g.declared(false); err == nil {
 		g.outs, err = g.declared(true)
@@ -74,7 +74,7 @@ func (g *graph) declare() (err error) {
 	return err
 }
 
-// close forgets the file. What was compiled of it stays.
+// close frees the graph. Compiled models stay valid.
 func (g *graph) close() {
 	if g.model != nil {
 		C.tov_model_free(g.lib.f, g.model)
@@ -103,7 +103,7 @@ func (g *graph) declared(output bool) ([]port, error) {
 	return ports, nil
 }
 
-// named returns a port by any of its names; a file may give it several.
+// named returns the port with a name. A port may have several names.
 func (g *graph) named(name string, output bool) (port, bool) {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
@@ -116,7 +116,7 @@ func (g *graph) named(name string, output bool) (port, bool) {
 	return p, err == nil
 }
 
-// described makes a port of a declaration; one without a name is called by its position.
+// described converts a declaration. A port without a name gets one by its position, for example "input_0".
 func described(d *C.tov_port, output bool, position string) (port, error) {
 	p := port{Name: position, DType: elementTypes.DType(int(d._type)), AnyRank: d.rank < 0, Native: native{ov: d._type}}
 	if d.name != nil {
@@ -135,7 +135,7 @@ func described(d *C.tov_port, output bool, position string) (port, error) {
 	return p, nil
 }
 
-// reshape gives the inputs other shapes.
+// reshape changes the shapes of the inputs.
 func (g *graph) reshape(shapes [][]int64) error {
 	var ranks, dims []C.int64_t
 	for _, s := range shapes {
@@ -144,14 +144,14 @@ func (g *graph) reshape(shapes [][]int64) error {
 			dims = append(dims, C.int64_t(d))
 		}
 	}
-	ranks, dims = append(ranks, 0), append(dims, 0) // so that they have an address
+	ranks, dims = append(ranks, 0), append(dims, 0) // a non-empty slice has an address
 	if err := check(C.tov_reshape(g.lib.f, g.model, C.size_t(len(shapes)), &ranks[0], &dims[0])); err != nil {
 		return err
 	}
 	return g.declare()
 }
 
-// compile makes the graph executable.
+// compile compiles the graph for a device.
 func (g *graph) compile(o *settings) (*compiled, error) {
 	device := C.CString(o.device)
 	defer C.free(unsafe.Pointer(device))
@@ -165,14 +165,14 @@ func (g *graph) compile(o *settings) (*compiled, error) {
 	return &compiled{lib: g.lib.retain(), c: *c}, nil
 }
 
-// compiled is an executable model. Requests of it may be made and run at the same time.
+// compiled is a compiled model. It is safe for concurrent use.
 type compiled struct {
 	lib   *library
 	c     *C.ov_compiled_model
 	ports []*C.ov_port
 }
 
-// find looks for the executable's own view of a port of the file.
+// find looks up a port of the file in the compiled model.
 func (c *compiled) find(p *port, output bool) error {
 	var name *C.char
 	if p.Native.alias {
@@ -188,14 +188,14 @@ func (c *compiled) find(p *port, output bool) error {
 	return nil
 }
 
-// property returns what the runtime settled on, empty where it does not say.
+// property returns the value of a property, or "".
 func (c *compiled) property(key string) string {
 	k := C.CString(key)
 	defer C.free(unsafe.Pointer(k))
 	return owned(C.tov_property(c.lib.f, c.c, k))
 }
 
-// close unloads the model. Outputs of earlier runs stay valid.
+// close unloads the model. Outputs of earlier executions stay valid.
 func (c *compiled) close() {
 	if c.c == nil {
 		return

@@ -16,14 +16,14 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// instance runs the model with a request and scratch of its own in C memory, so that an execution allocates nothing and
-// C never holds a Go pointer.
+// instance executes batches with an infer request and reusable C memory, so that an execution does not allocate and C code never
+// holds a Go pointer.
 type instance struct {
 	m       *model
 	lib     *library
 	call    *C.tov_call
 	in, out []C.tov_value // the call's, in C memory
-	scratch []scratch     // by input: what is not handed over where it is
+	scratch []scratch     // for each input: memory for strings and padding
 	buffers *bind.Buffers // of outputs, each of which holds the library
 }
 
@@ -51,7 +51,7 @@ func newInstance(m *model) (*instance, error) {
 	return x, nil
 }
 
-// Close frees the request. Outputs of earlier executions stay valid.
+// Close frees the infer request. Outputs of earlier executions stay valid.
 func (x *instance) Close() error {
 	if x.call == nil {
 		return nil
@@ -65,8 +65,8 @@ func (x *instance) Close() error {
 	return nil
 }
 
-// Execute runs the model over the batch: one crossing into C. Outputs whose shape is known are written into the batch's
-// memory, the others stay in the runtime's own and are handed on without a copy.
+// Execute runs the model with one call of C code. Outputs whose shape is known before the run are written to memory of the batch;
+// the others stay in memory of the runtime, without a copy.
 //
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
@@ -90,7 +90,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	return x.retry(ctx, b, err)
 }
 
-// retry runs again with every output left to the runtime: when that succeeds, a first dimension was not the batch.
+// retry runs again without memory for the outputs. If that succeeds, the first dimension of an output is not the batch.
 func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) error {
 	for i := range b.Out {
 		b.Out[i].Release()
@@ -108,7 +108,7 @@ func (x *instance) retry(ctx context.Context, b *backends.Batch, first error) er
 	return x.take(b)
 }
 
-// moved reports whether an output came in another shape than it was given memory for.
+// moved reports whether an output has another shape than the memory that it was given.
 func (x *instance) moved() bool {
 	for i := range x.out {
 		if x.out[i].moved != 0 {
@@ -118,7 +118,7 @@ func (x *instance) moved() bool {
 	return false
 }
 
-// inputs describes the batch's inputs to the runtime.
+// inputs sets the inputs of the call.
 func (x *instance) inputs(b *backends.Batch) error {
 	for i := range b.In {
 		if err := x.input(i, &b.In[i]); err != nil {
@@ -163,7 +163,7 @@ func (x *instance) input(i int, t *tensor.Tensor) error {
 	return nil
 }
 
-// fits reports whether the model takes a tensor of such dimensions, its batch aside.
+// fits reports whether the model accepts these dimensions, apart from the batch.
 func (x *instance) fits(p *boundPort, dims []int64) bool {
 	n := len(dims) - p.Native.ones
 	if n < 0 || n > C.TOV_MAX_RANK || !p.AnyRank && n != len(p.Shape) {
@@ -182,7 +182,7 @@ func (x *instance) fits(p *boundPort, dims []int64) bool {
 	return true
 }
 
-// outputs describes where the outputs go, and reports whether any got memory of the batch.
+// outputs sets the memory of the outputs. With guess it allocates those with a known shape; guessed reports whether there are any.
 func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err error) {
 	padded := x.m.fixed > int64(b.Rows)
 	for i := range x.out {
@@ -203,7 +203,7 @@ func (x *instance) outputs(b *backends.Batch, guess bool) (guessed bool, err err
 	return guessed, nil
 }
 
-// shape sets the shape that an output will have, or has to begin with where that is not known.
+// shape sets the shape of an output, or an initial one when it is not known.
 func (x *instance) shape(v *C.tov_value, p *boundPort, rows int, known bool) {
 	v.rank = C.int(len(p.Shape))
 	if p.AnyRank {

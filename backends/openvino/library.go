@@ -54,7 +54,7 @@ func (l *library) retain() *library {
 	return l
 }
 
-// release gives a reference up. The last one frees the functions; the shared library stays open.
+// release drops a reference. The last one frees the function table; the shared library stays open.
 func (l *library) release() {
 	if l.refs.Add(-1) == 0 {
 		C.free(unsafe.Pointer(l.f))
@@ -62,20 +62,20 @@ func (l *library) release() {
 	}
 }
 
-// owned returns the text at p and frees it.
+// owned returns the C string at p and frees it.
 func owned(p *C.char) string {
 	defer C.free(unsafe.Pointer(p))
 	return C.GoString(p)
 }
 
-// The runtime's statuses that have a code of their own here; the rest are internal.
+// Status codes of the runtime that map to a status code. All others are internal errors.
 const (
 	ovNotImplemented    = -2
 	ovParameterMismatch = -4
 	ovCancelled         = -13
 )
 
-// check turns a failure of the runtime into an error. One that is none stays nil.
+// check converts a status of the runtime to an error, or nil.
 func check(e C.tov_error) error {
 	if e.text == nil {
 		return nil
@@ -93,7 +93,7 @@ func check(e C.tov_error) error {
 	}
 }
 
-// clean takes the places in the runtime's own source, which say nothing here, out of its words, and joins its lines.
+// clean removes source locations of the runtime from an error text, and joins its lines.
 func clean(text string) string {
 	var kept []string
 	for line := range strings.Lines(text) {

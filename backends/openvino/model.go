@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// load reads the file, fits it to the configuration and compiles it.
+// load reads the file, adapts it to the configuration and compiles it.
 func (m *model) load(s *backends.Settings, from *core, path string, set *settings, byDefault int) error {
 	g, err := readGraph(from, path)
 	if err != nil {
@@ -35,7 +35,7 @@ func (m *model) load(s *backends.Settings, from *core, path string, set *setting
 	return nil
 }
 
-// bind fits the file's shapes to the configuration, and both to each other.
+// bind adapts the shapes of the file to the configuration, and binds the ports.
 func (m *model) bind(s *backends.Settings, g *graph, set *settings, byDefault int) error {
 	maxBatch, err := g.declares().MaxBatch(s.Config, byDefault)
 	if err != nil {
@@ -60,20 +60,20 @@ func isSavedModel(folder string) bool {
 // model is one compiled model file.
 type model struct {
 	compiled *compiled
-	own      *core // nil where the backend's serves
+	own      *core // the core of a model with an extension, else nil
 	binding  *binding
-	fixed    int64 // the file's batch size where that is not variable, or 0
+	fixed    int64 // the batch size of the file when it is not variable, else 0
 	pad      bool
 	threads  int
-	// unsure is set once an output's shape proved not to follow from the batch; all are then left to the runtime.
+	// unsure is set when an output's shape did not depend on the batch as expected. The runtime then allocates all outputs.
 	unsure atomic.Bool
-	// slow is set while executions are so long that stopping one is worth its cost.
+	// slow is set while executions are long enough that cancelling them is worth its cost.
 	slow atomic.Bool
 }
 
 var _ backends.ThreadedModel = (*model)(nil)
 
-// connect finds the executable's ports and how many threads an execution takes.
+// connect looks up the ports of the compiled model and its number of threads.
 func (m *model) connect() error {
 	for k, bound := range [][]boundPort{m.binding.In, m.binding.Out} {
 		for i := range bound {
@@ -89,10 +89,10 @@ func (m *model) connect() error {
 	return nil
 }
 
-// Threads returns those of one execution, as the runtime settled on.
+// Threads implements backends.ThreadedModel.
 func (m *model) Threads() int { return m.threads }
 
-// Signature returns the configured ports, or the file's where the configuration has none.
+// Signature implements backends.Model.
 func (m *model) Signature() *config.Signature { return m.binding.Sig }
 
 // NewInstance returns an executor on the host.

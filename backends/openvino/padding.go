@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// missing returns how many rows a batch lacks for a model of a fixed batch size.
+// missing returns the number of rows that a batch lacks for a fixed batch size.
 func (x *instance) missing(dims []int64) (int64, error) {
 	fixed := x.m.fixed
 	if fixed == 0 || len(dims) == 0 || dims[0] == fixed {
@@ -19,7 +19,7 @@ func (x *instance) missing(dims []int64) (int64, error) {
 	return fixed - dims[0], nil
 }
 
-// padded copies rows into memory of the given size, zeros after them.
+// padded copies rows to memory of the given size and clears the rest.
 func (s *scratch) padded(rows []byte, size int) unsafe.Pointer {
 	s.room(max(size, 1), 0)
 	to := unsafe.Slice((*byte)(s.text), size)

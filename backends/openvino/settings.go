@@ -20,7 +20,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Parameters of config.pbtxt that are not handed to the runtime as they are.
+// Parameters of config.pbtxt with a meaning for the backend.
 const (
 	keyDevice    = "TARGET_DEVICE"
 	keyExtension = "CPU_EXTENSION_PATH"
@@ -36,7 +36,7 @@ const (
 	keyPinning   = "ENABLE_CPU_PINNING"
 )
 
-// handed are the parameters that the runtime gets under the same name.
+// handed are the parameters that are passed to the runtime unchanged.
 var handed = []string{
 	keyCache, "CACHE_MODE", "COMPILATION_NUM_THREADS", "CPU_DENORMALS_OPTIMIZATION", "CPU_SPARSE_WEIGHTS_DECOMPRESSION_RATE",
 	"DEVICE_ID", "DYNAMIC_QUANTIZATION_GROUP_SIZE", keyPinning, "ENABLE_CPU_RESERVATION", "ENABLE_HYPER_THREADING",
@@ -44,20 +44,20 @@ var handed = []string{
 	"MODEL_PRIORITY", keyStreams, keyHint, "PERFORMANCE_HINT_NUM_REQUESTS", "SCHEDULING_CORE_TYPE",
 }
 
-// settings say how a model is loaded and run: the parameters of config.pbtxt.
+// settings are the parameters of config.pbtxt for one model.
 type settings struct {
 	device     string
 	extension  string
-	fixed      bool // the file's batch size stays as it is
-	pad        bool // batches are made up to it
-	reshape    bool // inputs take the shapes of config.pbtxt
+	fixed      bool // keep the batch size of the file
+	pad        bool // pad smaller batches to it
+	reshape    bool // reshape inputs to the shapes of config.pbtxt
 	properties map[string]string
 }
 
-// modelSettings reads the settings out of a model's configuration.
+// modelSettings parses the settings of a model's configuration.
 //
-// By default it is computed in f32: the runtime's own choice is bf16 on some processors, which changes results. The
-// instances together use each core once, and threads are not bound to cores, which other models use too.
+// The default precision is f32, because the runtime's default is bf16 on some processors, which changes results. By default the
+// instances together use each core once, and threads are not pinned to cores, because other models use the cores too.
 func modelSettings(s *backends.Settings) (settings, error) {
 	o := settings{device: "CPU", properties: map[string]string{keyPrecision: "f32"}}
 	if err := bind.EachParam(s.Config, func(key, value string) error { return o.parse(key, value, s.ModelDir) }); err != nil {
@@ -72,7 +72,7 @@ func modelSettings(s *backends.Settings) (settings, error) {
 	return o, nil
 }
 
-// parse applies one parameter. A key it does not know belongs to another layer.
+// parse applies one parameter. It ignores unknown ones.
 func (o *settings) parse(key, value, modelDir string) (err error) {
 	switch key {
 	case keyDevice:
@@ -108,7 +108,7 @@ func (o *settings) parse(key, value, modelDir string) (err error) {
 	return err
 }
 
-// share splits the processor between the instances where nothing is said about it.
+// share sets the defaults that divide the cores among the instances.
 func (o *settings) share(instances int) {
 	p := o.properties
 	if p[keyPinning] == "" {
@@ -125,7 +125,7 @@ func (o *settings) share(instances int) {
 	}
 }
 
-// beside returns a path that is meant relative to the model's folder.
+// beside resolves a path relative to the model's folder.
 func beside(modelDir, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path
@@ -144,7 +144,7 @@ func threads(key, value string) (string, error) {
 	return value, nil
 }
 
-// marshal returns the properties in C memory and a function that frees it.
+// marshal copies the properties to C memory. The caller must call free.
 func (o *settings) marshal() (keys, values **C.char, free func()) {
 	var owned []unsafe.Pointer
 	size := C.size_t(len(o.properties)+1) * C.size_t(unsafe.Sizeof(uintptr(0)))

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// bound checks the configuration against the model file, and takes from the file what the configuration leaves out.
+// bound binds the configuration to the file.
 func bound(cfg *modelconfig.ModelConfig, g *graph, maxBatch int) (*binding, error) {
 	b, err := bind.Bind(cfg, g.declares(), maxBatch)
 	if err != nil {
@@ -32,12 +32,12 @@ func bound(cfg *modelconfig.ModelConfig, g *graph, maxBatch int) (*binding, erro
 	return b, nil
 }
 
-// declares is the file as the binding sees it.
+// declares returns the declarations of the file, for package bind.
 func (g *graph) declares() *bind.Model[native] {
 	return &bind.Model[native]{Ins: g.ins, Outs: g.outs, FindAlias: g.named, FixedBatch: true}
 }
 
-// ones counts the dimensions of extent 1 that a signature has after those of the file.
+// ones returns the number of trailing dimensions of size 1 that only the signature has.
 func ones(b *binding, p *boundPort, rank int) int {
 	if p.Reshape == nil {
 		return 0
@@ -48,8 +48,8 @@ func ones(b *binding, p *boundPort, rank int) int {
 	return rank - len(p.Shape)
 }
 
-// batchOf returns the file's batch size where that is not variable; 0 where it is, or there is none. All ports have the
-// batch alike: variable, or of one size that holds the largest batch.
+// batchOf returns the batch size of the file, or 0 when it is variable or the model does not batch. It must be the same for all
+// ports, and at least max_batch_size.
 func batchOf(b *binding) (fixed int64, err error) {
 	for _, p := range slices.Concat(b.In, b.Out) {
 		if b.Sig.MaxBatch == 0 || p.AnyRank || len(p.Shape) == 0 {
@@ -67,7 +67,7 @@ func batchOf(b *binding) (fixed int64, err error) {
 	return fixed, nil
 }
 
-// foresee marks an output whose shape is known before a run: every dimension is fixed, or the batch.
+// foresee sets known for an output whose dimensions are all fixed or the batch, and lent.
 func foresee(b *binding, g *graph, p *boundPort) {
 	_, handed := g.named(p.Name, false)
 	p.Native.lent = handed || p.DType == tensor.Bytes

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// scratch is C memory that an input is put together in, kept for the next.
+// scratch is C memory for one input, reused by each execution.
 type scratch struct {
 	text, list       unsafe.Pointer
 	textLen, listLen int
@@ -27,7 +27,7 @@ func (s *scratch) free() {
 	*s = scratch{}
 }
 
-// room makes the text at least n bytes and the list n pointers long.
+// room grows text to at least that many bytes, and list to that many pointers.
 func (s *scratch) room(text, list int) {
 	if text > s.textLen {
 		C.free(s.text)
@@ -39,8 +39,7 @@ func (s *scratch) room(text, list int) {
 	}
 }
 
-// strings hands over an input's elements, which the runtime takes as zero-terminated texts, and empty ones for the rows
-// that are missing.
+// strings copies the elements of an input to zero-terminated strings, which the runtime needs. missing rows become empty strings.
 func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
 	v, p, s := &x.in[i], &x.m.binding.In[i], &x.scratch[i]
 	n, total := int(t.Shape.Elements()), 1
@@ -48,12 +47,12 @@ func (x *instance) strings(i int, t *tensor.Tensor, missing int64) error {
 		total *= int(d)
 	}
 	rest := t.Bytes()
-	if n < 0 || n > len(rest)/tensor.EncodedLen(0) { // before memory is made for so many
+	if n < 0 || n > len(rest)/tensor.EncodedLen(0) { // checked before memory is allocated
 		return x.unusable(p, len(rest)/tensor.EncodedLen(0), false)
 	}
-	s.room(len(rest)+1, total+1) // a length takes more than a zero, and one more is for the missing
+	s.room(len(rest)+1, total+1) // a zero takes less than the length, and one more is for missing rows
 	text := unsafe.Slice((*byte)(s.text), len(rest)+1)
-	list := unsafe.Slice((*uintptr)(s.list), total+1) // of memory that Go does not know
+	list := unsafe.Slice((*uintptr)(s.list), total+1) // C memory, which the garbage collector does not scan
 	at := 0
 	for k := range n {
 		elem, next, ok := tensor.NextBytes(rest)
@@ -84,7 +83,7 @@ func (x *instance) unusable(p *boundPort, k int, whole bool) error {
 		x.m.binding.Sig.Model, p.Name, k)
 }
 
-// stringsOut copies an output's elements, of which the runtime made so many.
+// stringsOut copies the elements of an output. made is the number of elements that the runtime created.
 func (x *instance) stringsOut(b *backends.Batch, i int, shape tensor.Shape, made int) error {
 	v, p := &x.out[i], &x.m.binding.Out[i]
 	wanted := v.elements

@@ -5,7 +5,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// elementTypes are the runtime's element types in the order of its own numbers.
+// elementTypes are the values of ov_element_type_e.
 var elementTypes = bind.Types{
 	{Name: "dynamic", DType: tensor.Invalid},
 	{Name: "boolean", DType: tensor.Bool},

@@ -22,14 +22,14 @@ func newBuffers(l *library) *bind.Buffers {
 	})
 }
 
-// take hands the outputs of a successful run to the batch.
+// take sets the outputs of a successful run in the batch.
 func (x *instance) take(b *backends.Batch) (err error) {
 	for i := range x.out {
 		v, p := &x.out[i], &x.m.binding.Out[i]
 		if v.given == 0 && err == nil {
 			err = x.output(b, i)
 		}
-		if v.tensor != nil { // copied, or left behind by a failure
+		if v.tensor != nil { // copied, or after an error
 			C.tov_release(x.lib.f, v.tensor)
 			v.tensor = nil
 		}
@@ -40,7 +40,7 @@ func (x *instance) take(b *backends.Batch) (err error) {
 	return err
 }
 
-// output makes output i of the batch what the runtime put out.
+// output sets output i to the result of the run.
 func (x *instance) output(b *backends.Batch, i int) error {
 	v, p := &x.out[i], &x.m.binding.Out[i]
 	if v.rank > C.TOV_MAX_RANK {
@@ -71,7 +71,7 @@ func (x *instance) output(b *backends.Batch, i int) error {
 	return nil
 }
 
-// ones adds dimensions of extent 1 after the others.
+// ones appends n dimensions of size 1.
 func (*instance) ones(t *tensor.Tensor, n int) {
 	var dims [C.TOV_MAX_RANK + 1]int64
 	all := append(dims[:0], t.Shape.Dims()...)
@@ -81,7 +81,7 @@ func (*instance) ones(t *tensor.Tensor, n int) {
 	t.Shape = tensor.Of(all...)
 }
 
-// shapeOf returns v's shape.
+// shapeOf returns the shape of v.
 func shapeOf(v *C.tov_value) tensor.Shape {
 	return tensor.Of(unsafe.Slice((*int64)(unsafe.Pointer(&v.dims[0])), int(v.rank))...)
 }

@@ -1,22 +1,20 @@
-// Package pytorch holds the backends pytorch and torch_aoti: they serve TorchScript models and AOTInductor packages
-// through PyTorch's C++ library, opened at run time.
+// Package pytorch has the backends pytorch and torch_aoti: they serve TorchScript models and AOTInductor packages through the C++
+// library of PyTorch, which is opened at run time.
 //
-//	shim/         libtutti_torch.so: the library behind plain C functions, compiled beside it by Prepare
-//	build.go      that compilation
-//	call.h call.c calls through the addresses found in it
-//	library.go    the opened shim, and its errors; types.go: element types
-//	backend.go    the backends and the loading of their models
-//	settings.go   parameters of config.pbtxt
-//	naming.go     which tensor is which argument or result of forward
-//	ports.go      the signature, which the configuration declares: the files carry no shapes
-//	package.go    what is in a .pt2 file
-//	model.go      a loaded model
-//	instance.go   execution; value.go: outputs in PyTorch's memory
+//	factory.go     the factories and the backend
+//	settings.go    parameters of config.pbtxt
+//	ports.go       the signature, which the configuration must declare: the files have no shapes
+//	matching.go    which tensor is which argument or result of forward
+//	package.go     the content of a .pt2 file
+//	library.go     the opened shim and its errors; types.go: element types
+//	model.go       a model
+//	instance.go    executions; value.go: outputs in memory of PyTorch
+//	shim/          libtutti_torch.so, C functions over the C++ library; build.go: Prepare compiles it beside that library
+//	call.h, call.c calls of the shim's functions by address
 //
-// Memory: inputs are read where they are, unless forward writes into one (found at load): such a model is given copies.
-// Outputs stay where PyTorch put them and travel on as buffers that give the memory back when released; one that is not
-// contiguous, or that is an input handed through, is copied.
+// Memory: inputs are read where they are. A model whose forward writes to an input, which is detected at load, gets copies. Outputs
+// stay in memory of PyTorch, wrapped as tensors; an output that is not contiguous, or an input that is passed through, is copied.
 //
-// The numbers of threads, the fuser and the executor are settings of the process in PyTorch: those of the model loaded
-// last hold for all. A run cannot be interrupted; cancellation is seen before it starts.
+// Thread counts, the fuser and the executor are settings of the process: those of the model that was loaded last apply to all. A run
+// cannot be interrupted; cancellation is checked before it starts.
 package pytorch

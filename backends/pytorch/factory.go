@@ -18,14 +18,14 @@ const (
 	keyLibrary  = "library-path"
 )
 
-// NewFactory returns the pytorch backend, which serves TorchScript and, by the ending .pt2, AOTInductor packages. Its
-// settings are library-path, the libtorch_cpu.so to open instead of the one that package runtimes finds, with the shim
-// beside it, and device, PyTorch's name of where models run (cpu).
+// NewFactory returns the pytorch backend, which serves TorchScript files and, with the extension .pt2, AOTInductor packages. Its
+// settings are library-path, the path of libtorch_cpu.so with the shim beside it, and device, PyTorch's name of the device on which
+// models run. The default is "cpu".
 func NewFactory() backends.Factory {
 	return factory("pytorch", scriptFile, "pytorch_libtorch")
 }
 
-// NewPackageFactory returns the torch_aoti backend, the same with AOTInductor packages as its default.
+// NewPackageFactory returns the torch_aoti backend: the same backend with AOTInductor packages as the default.
 func NewPackageFactory() backends.Factory { return factory("torch_aoti", packageFile) }
 
 func factory(name, file string, platforms ...string) backends.Factory {
@@ -44,7 +44,7 @@ func factory(name, file string, platforms ...string) backends.Factory {
 	}
 }
 
-// backend is an opened PyTorch.
+// backend is the open backend.
 type backend struct {
 	lib    *library
 	device string
@@ -68,13 +68,13 @@ func open(o backends.Options, file string) (backends.Backend, error) {
 	return &backend{lib, device, file}, nil
 }
 
-// Describe returns the library's version and path.
+// Describe implements backends.Describer.
 func (b *backend) Describe() string { return "LibTorch " + b.lib.version + ", " + b.lib.path }
 
 // Close does nothing: PyTorch cannot be unloaded.
 func (*backend) Close() error { return nil }
 
-// Load loads a model file and ties the declared tensors to forward's.
+// Load loads a model file and matches the declared tensors with the arguments and results of forward.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
@@ -110,7 +110,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	return m, nil
 }
 
-// warn tells that names do not tell where tensors belong.
+// warn logs that tensors are matched by position, because their names do not match.
 func warn(to *slog.Logger, m *model, p *plan) {
 	if to == nil {
 		return

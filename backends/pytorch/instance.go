@@ -19,12 +19,12 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// instance runs the model with scratch of its own in C memory, so that an execution allocates nothing in Go and C never
-// holds a Go pointer.
+// instance executes batches with a reusable call in C memory, so that an execution does not allocate in Go and C code never holds a
+// Go pointer.
 type instance struct {
 	m       *model
 	lib     *library
-	own     *C.tt_torch_model // nil when the weights are the model's
+	own     *C.tt_torch_model // a copy of the model with its own weights, or nil
 	call    *C.tt_torch_call
 	in, out []C.tt_torch_value // the call's, in C memory
 	buffers *bind.Buffers
@@ -42,7 +42,7 @@ func (x *instance) open(use *C.tt_torch_model) error {
 	return nil
 }
 
-// Close frees the scratch. Outputs of earlier executions stay valid.
+// Close frees the call. Outputs of earlier executions stay valid.
 func (x *instance) Close() error {
 	if x.call == nil {
 		return nil
@@ -53,7 +53,7 @@ func (x *instance) Close() error {
 	return nil
 }
 
-// Execute runs the model over the batch: one crossing into C. A run cannot be stopped once it has begun.
+// Execute runs the model with one call of C code. A run cannot be stopped after it has started.
 //
 // hot: no allocation in Go in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
@@ -69,7 +69,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	return x.take(b)
 }
 
-// inputs describes the batch's inputs to PyTorch.
+// inputs sets the inputs of the call.
 func (x *instance) inputs(b *backends.Batch) error {
 	for i := range b.In {
 		t, v, p := &b.In[i], &x.in[i], &x.m.in[i]
@@ -96,7 +96,7 @@ func (x *instance) inputs(b *backends.Batch) error {
 	return nil
 }
 
-// accepts reports whether a shape fits declared dimensions and the shim's room.
+// accepts reports whether a shape matches the declared dimensions and the shim's maximal rank.
 func accepts(want, dims []int64) bool {
 	if len(dims) != len(want) || len(dims) > C.TT_TORCH_RANK {
 		return false
@@ -109,7 +109,7 @@ func accepts(want, dims []int64) bool {
 	return true
 }
 
-// whole reports whether a tensor has the bytes that its shape asks for: PyTorch does not ask again.
+// whole reports whether the size of a tensor matches its shape, which PyTorch does not check.
 func whole(t *tensor.Tensor) bool {
 	return t.DType == tensor.Bytes || int64(t.Len) == t.Shape.Elements()*int64(t.DType.Size())
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// model is one loaded file. Its instances share the weights, unless the configuration says otherwise.
+// model is a loaded model file. Its instances share the weights unless ENABLE_WEIGHT_SHARING is false.
 type model struct {
 	lib     *library
 	sig     *config.Signature
@@ -26,12 +26,12 @@ type model struct {
 
 	mu     sync.Mutex
 	loaded *C.tt_torch_model // guarded by mu; nil once closed
-	lent   bool              // guarded by mu: the first instance has the loaded weights
+	used   bool              // an instance uses the loaded weights; guarded by mu
 }
 
 var _ backends.ThreadedModel = (*model)(nil)
 
-// bind finds out what forward takes and says which tensor is which.
+// bind matches the declared tensors with the arguments and results of forward.
 func (m *model) bind(aoti bool, log *slog.Logger) error {
 	f := &forward{unknown: true}
 	if !aoti {
@@ -48,13 +48,13 @@ func (m *model) bind(aoti bool, log *slog.Logger) error {
 	return m.lib.bind(m.loaded, p)
 }
 
-// Signature returns the configured ports.
+// Signature implements backends.Model.
 func (m *model) Signature() *config.Signature { return m.sig }
 
-// Threads returns how many threads one operator computes with: one number for the process.
+// Threads implements backends.ThreadedModel. The number is a setting of the process.
 func (m *model) Threads() int { return max(1, m.lib.threads()) }
 
-// NewInstance returns an executor. Its tensors come and go on the host, wherever the model runs.
+// NewInstance returns an executor. Its tensors are on the host, whatever device the model runs on.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
 	if err := bind.CheckHost("pytorch", m.sig.Model, at); err != nil {
 		return nil, err
@@ -66,14 +66,14 @@ func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instan
 	}
 	x := &instance{m: m, lib: m.lib, buffers: newBuffers(m.lib)}
 	use := m.loaded
-	if m.set.own && m.lent {
+	if m.set.own && m.used {
 		var err error
 		if x.own, err = m.lib.clone(m.loaded); err != nil {
 			return nil, status.Prefixf(err, "model '%s': ", m.sig.Model)
 		}
 		use = x.own
 	}
-	m.lent = true
+	m.used = true
 	if err := x.open(use); err != nil {
 		m.lib.unload(x.own)
 		return nil, err

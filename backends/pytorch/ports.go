@@ -9,16 +9,16 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// boundPort is a declared tensor as PyTorch has it.
+// boundPort is a declared tensor with its PyTorch type.
 type boundPort struct {
 	name   string
 	dtype  tensor.DType
-	scalar int32 // PyTorch's number of dtype
-	// dims are the declared dimensions with the batch in front, -1 for any extent.
+	scalar int32 // value of ScalarType
+	// dims are the declared dimensions with the batch dimension. -1 is a variable dimension.
 	dims []int64
 }
 
-// declaredIO is what config.pbtxt says about an input or output.
+// declaredIO is an input or output of config.pbtxt.
 type declaredIO interface {
 	GetName() string
 	GetDataType() modelconfig.DataType
@@ -26,14 +26,14 @@ type declaredIO interface {
 	GetReshape() *modelconfig.ModelTensorReshape
 }
 
-// ports collects a signature and what PyTorch has of it.
+// ports has a signature and its bound ports.
 type ports struct {
 	sig     *config.Signature
 	in, out []boundPort
 }
 
-// portsOf makes the signature of the configuration, which must declare everything: inputs, those that are made of a
-// batch's shapes, the controls of sequences and their states, and outputs.
+// portsOf returns the signature of a configuration, which must declare all ports: inputs, those of batch_input, controls and states of
+// sequences, and outputs.
 func portsOf(cfg *modelconfig.ModelConfig) (*ports, error) {
 	p := &ports{sig: &config.Signature{MaxBatch: int(cfg.GetMaxBatchSize())}}
 	if len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
@@ -63,7 +63,7 @@ func portsOf(cfg *modelconfig.ModelConfig) (*ports, error) {
 	return p, p.sequence(cfg.GetSequenceBatching())
 }
 
-// sequence adds the tensors of which a configuration speaks in sequence_batching only.
+// sequence adds the ports that only sequence_batching declares.
 func (p *ports) sequence(s *modelconfig.ModelSequenceBatching) error {
 	for _, in := range s.GetControlInput() {
 		for _, c := range in.GetControl() {
@@ -85,7 +85,7 @@ func (p *ports) sequence(s *modelconfig.ModelSequenceBatching) error {
 	return nil
 }
 
-// controlType is the type of a control's two values, or of the sequence's id.
+// controlType returns the data type of a control.
 func controlType(c *modelconfig.ModelSequenceBatching_Control) tensor.DType {
 	switch {
 	case c.GetKind() == modelconfig.ModelSequenceBatching_Control_CONTROL_SEQUENCE_CORRID:
@@ -111,7 +111,7 @@ func (p *ports) output(port config.Port) error {
 	return err
 }
 
-// portOf is a declared tensor in the model's shape.
+// portOf returns the port of a declared tensor, with the shape at the model.
 func portOf(io declaredIO) config.Port {
 	dims := io.GetDims()
 	if r := io.GetReshape(); r != nil {

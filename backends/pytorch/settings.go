@@ -5,19 +5,19 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// settings are the parameters of config.pbtxt that PyTorch understands. Those of the process are negative, or zero for
-// numbers of threads, where nothing is said.
+// settings are the parameters of config.pbtxt for one model. Settings of the process that are not given are -1, and 0 for numbers of
+// threads.
 type settings struct {
 	inference bool // run under InferenceMode
 	optimised bool // let the graph executor optimise
-	own       bool // every instance has weights of its own
-	cleaning  bool // give a device's cache back after each run
-	// Of the process:
+	own       bool // every instance has its own weights
+	cleaning  bool // empty the device's cache after each run
+	// Settings of the process.
 	intra, inter               int
 	fuser, executor, profiling int
 }
 
-// parameters name what each key sets.
+// parameters has the function that parses each parameter.
 var parameters = map[string]func(s *settings, key, value string) error{
 	"INFERENCE_MODE": func(s *settings, key, value string) (err error) {
 		s.inference, err = boolean.Parse(key, value)
@@ -50,7 +50,7 @@ var parameters = map[string]func(s *settings, key, value string) error{
 	},
 }
 
-// modelSettings reads the settings out of a model's configuration. A key that is not known changes nothing.
+// modelSettings parses the settings of a model's configuration. It ignores unknown parameters.
 func modelSettings(cfg *modelconfig.ModelConfig) (*settings, error) {
 	s := &settings{inference: true, optimised: true, fuser: -1, executor: -1, profiling: -1}
 	err := bind.EachParam(cfg, func(key, value string) error {

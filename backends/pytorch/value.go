@@ -21,7 +21,7 @@ func newBuffers(l *library) *bind.Buffers {
 	return bind.NewBuffers(func(handle unsafe.Pointer) { C.ttpt_free(&l.api, handle) })
 }
 
-// take hands the outputs of a successful run to the batch; after a failure it frees those that are left.
+// take sets the outputs of a successful run in the batch, and frees those that remain after an error.
 func (x *instance) take(b *backends.Batch) (err error) {
 	for i := range x.out {
 		v := &x.out[i]
@@ -36,7 +36,7 @@ func (x *instance) take(b *backends.Batch) (err error) {
 	return err
 }
 
-// output makes output i of the batch what PyTorch made.
+// output sets output i to the tensor of PyTorch, or to a copy.
 func (x *instance) output(b *backends.Batch, i int) error {
 	v, p := &x.out[i], &x.m.out[i]
 	if int32(v._type) != p.scalar {
@@ -68,8 +68,7 @@ func (x *instance) output(b *backends.Batch, i int) error {
 	return nil
 }
 
-// shape checks an output's shape against the declared one. What has one element where the configuration, which cannot
-// say none, declares dimensions of one is taken as that.
+// shape checks the shape of an output. A scalar matches declared dimensions of size 1, because dims cannot be empty.
 func (x *instance) shape(v *C.tt_torch_value, p *boundPort, rows int) (tensor.Shape, error) {
 	shape := tensor.Of(unsafe.Slice((*int64)(unsafe.Pointer(&v.dims[0])), int(v.rank))...)
 	batch := x.m.sig.MaxBatch > 0
@@ -95,8 +94,8 @@ func ones(dims []int64) bool {
 	return true
 }
 
-// borrowed reports whether p lies in an input's memory: a model that hands an input through returns the very same
-// memory, which is the caller's again after the run.
+// borrowed reports whether p is in the memory of an input. A model that passes an input through returns the caller's memory, which is
+// not valid after the execution.
 func (x *instance) borrowed(p unsafe.Pointer) bool {
 	for i := range x.in {
 		v := &x.in[i]

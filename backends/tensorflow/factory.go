@@ -9,9 +9,7 @@ import (
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
-// NewFactory returns the tensorflow backend. Its settings are library-path, the TensorFlow library to open instead of the
-// one that package runtimes finds, and default-max-batch-size, the max_batch_size given to a model that can batch and
-// whose configuration is left to autocompletion.
+// NewFactory returns the tensorflow backend. Its settings are library-path and default-max-batch-size (see bind.Library).
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:        "tensorflow",
@@ -25,7 +23,7 @@ func NewFactory() backends.Factory {
 	}
 }
 
-// backend is an opened TensorFlow.
+// backend is the open backend.
 type backend struct {
 	lib      *library
 	maxBatch int
@@ -33,7 +31,7 @@ type backend struct {
 
 var _ backends.Describer = (*backend)(nil)
 
-// Describe returns the library's version and path.
+// Describe implements backends.Describer.
 func (b *backend) Describe() string { return "TensorFlow " + b.lib.version + ", " + b.lib.path }
 
 func open(o backends.Options) (backends.Backend, error) {
@@ -48,7 +46,7 @@ func open(o backends.Options) (backends.Backend, error) {
 	return &backend{lib: lib, maxBatch: maxBatch}, nil
 }
 
-// Load loads a model into its first session. Loading cannot be stopped half-way.
+// Load loads a model and its first session. Loading cannot be interrupted.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	if ctx.Err() != nil {
 		return nil, status.ErrCancelled
@@ -68,7 +66,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	return m, nil
 }
 
-// Close leaves the library open: no library is ever unloaded.
+// Close does nothing: libraries are never unloaded.
 func (*backend) Close() error { return nil }
 
 // guide is the documentation of the backend.

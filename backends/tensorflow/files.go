@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// The formats, by platform and default file.
+// Platforms and default file names of the two formats.
 const (
 	savedModelPlatform = "tensorflow_savedmodel"
 	savedModelFolder   = "model.savedmodel"
@@ -27,13 +27,13 @@ const maxGraph = 1<<31 - 1
 // savedModelFile is the graph of a SavedModel; its text form has "txt" after it.
 const savedModelFile = "saved_model.pb"
 
-// files are where a model is.
+// files has the path and the format of a model.
 type files struct {
 	path  string
 	graph bool // a GraphDef, not a SavedModel
 }
 
-// unread adds to an error of the runtime's what was expected of the files.
+// unread adds the expected format to an error of the runtime.
 func (f *files) unread(err error) error {
 	if f.graph {
 		return bind.UnreadableFile(err, "a GraphDef", f.path)
@@ -41,7 +41,7 @@ func (f *files) unread(err error) error {
 	return bind.UnreadableFile(err, "a SavedModel's graph", filepath.Join(f.path, savedModelFile))
 }
 
-// find returns the model's files. A configuration without a platform means the format that is there.
+// find returns the files of a model. Without a platform in the configuration, the existing file determines the format.
 func find(s *backends.Settings) (files, error) {
 	name := savedModelFolder
 	f := files{}
@@ -64,7 +64,7 @@ func find(s *backends.Settings) (files, error) {
 	return f, f.check(s)
 }
 
-// check makes sure of what TensorFlow would say less clearly.
+// check makes checks for which TensorFlow has less clear errors.
 func (f *files) check(s *backends.Settings) error {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -85,7 +85,7 @@ func (f *files) check(s *backends.Settings) error {
 	return nil
 }
 
-// keras refuses a model that Keras saved in a format of its own, which only its Python code can read.
+// keras refuses a file in a format of Keras, which only its Python code can read.
 func keras(s *backends.Settings, path string) error {
 	found := ""
 	if kerasFile(path) {
@@ -112,7 +112,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// initOps reads the operations that a graph wants run once: a JSON file beside the model, {"init_ops": ["name"]}.
+// initOps reads the names of the operations to run once, from a JSON file in the version folder: {"init_ops": ["name"]}.
 func initOps(s *backends.Settings, name string) ([]string, error) {
 	if name == "" {
 		return nil, nil

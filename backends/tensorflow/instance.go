@@ -18,16 +18,16 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// instance runs the model with scratch of its own in C memory, so that an execution allocates nothing and C never
-// holds a Go pointer.
+// instance executes batches with a reusable ttf_call in C memory, so that an execution does not allocate and C code never holds a Go
+// pointer.
 type instance struct {
-	m       *model
-	lib     *library
-	ses     *session
-	call    *C.ttf_call
-	in, out []C.ttf_value // the call's, in C memory
-	kept    []kept
-	buffers *bind.Buffers
+	m        *model
+	lib      *library
+	ses      *session
+	call     *C.ttf_call
+	in, out  []C.ttf_value // the call's, in C memory
+	retained []retained
+	buffers  *bind.Buffers
 }
 
 var _ backends.Instance = (*instance)(nil)
@@ -51,7 +51,7 @@ func newInstance(m *model, ses *session) (*instance, error) {
 	return x, nil
 }
 
-// place finds the ports in the instance's own session.
+// place looks up the ports in the instance's session.
 func (x *instance) place(values []C.ttf_value, ports []boundPort, output bool) error {
 	for i := range ports {
 		found, ok := x.ses.find(ports[i].Native.at)
@@ -64,20 +64,20 @@ func (x *instance) place(values []C.ttf_value, ports []boundPort, output bool) e
 	return nil
 }
 
-// Close frees the scratch. Outputs of earlier executions stay valid.
+// Close frees the call. Outputs of earlier executions stay valid.
 func (x *instance) Close() error {
 	if x.call == nil {
 		return nil
 	}
 	C.ttf_call_free(x.call)
 	x.call, x.in, x.out = nil, nil, nil
-	x.m.leave(x.ses, settled(x.kept))
-	x.kept = nil
+	x.m.leave(x.ses, releaseReturned(x.retained))
+	x.retained = nil
 	return nil
 }
 
-// Execute runs the model over the batch: one crossing into C. Outputs stay in the runtime's own memory and are handed on
-// without a copy where nothing else refers to them. A run that has begun is not stopped: the runtime cannot be told to.
+// Execute runs the model with one call of C code. Outputs stay in memory of the runtime, without a copy, unless that memory is
+// shared. The runtime cannot stop a run that has started.
 //
 // hot: no allocation in the steady state.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
@@ -94,7 +94,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	} else {
 		err = x.take(b)
 	}
-	if lost := x.keep(b); err == nil {
+	if lost := x.retain(b); err == nil {
 		err = lost
 	}
 	return err
@@ -112,7 +112,7 @@ func (x *instance) failure(b *backends.Batch, code C.int) error {
 	}
 }
 
-// inputs describes the batch's inputs to the runtime.
+// inputs sets the inputs of the call.
 func (x *instance) inputs(b *backends.Batch) error {
 	own := C.int(0)
 	if x.m.copies.Load() {

@@ -16,8 +16,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// library is one opened TensorFlow. It is never closed, as no library is: what the runtime keeps of a model may call its
-// functions at any time.
+// library is an opened TensorFlow. It is never closed: objects that the runtime retains may call its functions at any time.
 type library struct {
 	f       *C.TF_Functions
 	path    string
@@ -25,13 +24,13 @@ type library struct {
 }
 
 const (
-	// framework is the half of the runtime that the other one needs and the loader would not look for beside it.
+	// framework is a library that the main one needs. The loader does not search beside the main library, so it is opened first.
 	framework = "libtensorflow_framework.so.2"
 	logLevel  = "TF_CPP_MIN_LOG_LEVEL"
 	errorsToo = "2" // log levels: 0 information, 1 warnings, 2 errors, 3 what ends the process
 )
 
-// opening makes one library at a time be opened: it reads the environment.
+// opening serialises opening a library, which changes the environment.
 var opening sync.Mutex
 
 // openLibrary loads the runtime at path, with the framework library beside it.
@@ -69,14 +68,14 @@ func openLibrary(path string) (*library, error) {
 	return l, nil
 }
 
-// The runtime's error codes that have a code of their own here. The rest are internal, an invalid argument too: it is
-// the model's operations that call their arguments so.
+// Error codes of the runtime that map to a status code. All others are internal errors, even INVALID_ARGUMENT, which refers to
+// arguments of the model's operations.
 const (
 	tfNotFound      = 5
 	tfUnimplemented = 12
 )
 
-// failure is the error of a code of the runtime and its text.
+// failure converts an error code of the runtime and its text to an error.
 func failure(code C.int, text *C.char) error {
 	class := status.Internal
 	switch code {

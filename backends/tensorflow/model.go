@@ -13,23 +13,23 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// model is one loaded model.
+// model is a loaded model.
 type model struct {
 	how     loaded
 	binding *bind.Binding[native]
 	log     *slog.Logger
-	// copies is set once the runtime has kept an input beyond its run: inputs are copied from then on.
+	// copies is set when the runtime has retained an input after its run. From then on inputs are copied.
 	copies atomic.Bool
 
 	mu       sync.Mutex
 	sessions []*session // guarded by mu
-	kept     []kept     // guarded by mu; of instances that are closed
+	retained []retained // of closed instances; guarded by mu
 	closed   bool       // guarded by mu
 }
 
 var _ backends.ThreadedModel = (*model)(nil)
 
-// load opens the first session and binds the configuration to what it has.
+// load opens the first session and binds the configuration to the model.
 func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
 	prefix := func(err error) error {
 		return status.Prefixf(err, "unable to load model '%s' from '%s': ", s.Model, m.how.files.path)
@@ -61,10 +61,10 @@ func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
 	return nil
 }
 
-// Threads returns those of one execution, as configured.
+// Threads implements backends.ThreadedModel.
 func (m *model) Threads() int { return m.how.set.threads() }
 
-// Signature returns the configured ports, or the model's where the configuration has none.
+// Signature implements backends.Model.
 func (m *model) Signature() *config.Signature { return m.binding.Sig }
 
 // NewInstance returns an executor on the host.
@@ -83,7 +83,7 @@ func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instan
 	return x, err
 }
 
-// session returns one for a further instance: the first that has room, or a new one.
+// session returns a session for another instance: the first one that may be shared, or a new one.
 func (m *model) session() (*session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,12 +105,12 @@ func (m *model) session() (*session, error) {
 	return s, nil
 }
 
-// leave gives an instance's place in its session up, with the inputs that the runtime still refers to.
-func (m *model) leave(s *session, list []kept) {
+// leave releases an instance's use of a session. list are the inputs that the runtime still retains.
+func (m *model) leave(s *session, list []retained) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.users--
-	m.kept = append(m.kept, list...)
+	m.retained = append(m.retained, list...)
 }
 
 // Close unloads the model.
@@ -122,10 +122,10 @@ func (m *model) Close() error {
 		s.close()
 	}
 	m.sessions = nil
-	if m.kept = settled(m.kept); len(m.kept) > 0 {
-		// Whatever still refers to them may read them at any time: their memory is not given back.
-		m.log.Warn("the runtime keeps inputs of a closed model", slog.String("model", m.how.files.path), slog.Int("inputs", len(m.kept)))
-		m.kept = nil
+	if m.retained = releaseReturned(m.retained); len(m.retained) > 0 {
+		// The runtime may read them at any time, so their memory is never released.
+		m.log.Warn("the runtime keeps inputs of a closed model", slog.String("model", m.how.files.path), slog.Int("inputs", len(m.retained)))
+		m.retained = nil
 	}
 	return nil
 }

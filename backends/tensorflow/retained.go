@@ -15,16 +15,16 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// kept is an input that the runtime went on referring to after the run that it was lent for: a variable or a queue has
-// it. It holds a reference of its own on the memory until the runtime gives it back.
-type kept struct {
+// retained is an input that the runtime still uses after its run, for example in a variable or a queue. It holds a reference to the
+// tensor until the runtime releases the memory.
+type retained struct {
 	loan *C.ttf_loan
 	t    tensor.Tensor
 }
 
-// settled releases what the runtime has given back and returns the rest.
-func settled(list []kept) []kept {
-	return slices.DeleteFunc(list, func(k kept) bool {
+// releaseReturned releases the inputs that the runtime has released, and returns the others.
+func releaseReturned(list []retained) []retained {
+	return slices.DeleteFunc(list, func(k retained) bool {
 		if C.ttf_lent(k.loan) != 0 {
 			return false
 		}
@@ -34,25 +34,25 @@ func settled(list []kept) []kept {
 	})
 }
 
-// reclaim looks at what earlier runs left behind. What is still there by now is there to stay: from now on the model's
-// inputs are copied.
+// reclaim releases inputs of earlier runs. If the runtime still retains one, the model stores its inputs, and they are copied from now
+// on.
 func (x *instance) reclaim() {
-	if len(x.kept) == 0 {
+	if len(x.retained) == 0 {
 		return
 	}
-	if x.kept = settled(x.kept); len(x.kept) > 0 {
+	if x.retained = releaseReturned(x.retained); len(x.retained) > 0 {
 		x.m.copies.Store(true)
 	}
 }
 
-// keep holds on to those inputs of a finished run that the runtime still refers to.
-func (x *instance) keep(b *backends.Batch) error {
+// retain keeps references to those inputs of a finished run that the runtime still uses.
+func (x *instance) retain(b *backends.Batch) error {
 	for i := range x.in {
 		v := &x.in[i]
 		if v.use == 0 || C.ttf_lent(v.loan) == 0 {
 			continue
 		}
-		x.kept = append(x.kept, kept{v.loan, b.In[i].Retain()})
+		x.retained = append(x.retained, retained{v.loan, b.In[i].Retain()})
 		if v.loan = C.ttf_loan_new(); v.loan == nil {
 			_ = x.Close()
 			return status.Errorf(status.Internal, "no memory for an instance of model '%s'", x.m.binding.Sig.Model)

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// The parameters of config.pbtxt, as Triton names them.
+// Parameters of config.pbtxt, named as in Triton.
 const (
 	keyIntra      = "TF_NUM_INTRA_THREADS"
 	keyInter      = "TF_NUM_INTER_THREADS"
@@ -25,17 +25,17 @@ const (
 
 var keys = []string{keyShare, keyTag, keyInitOps, keyInter, keyIntra, keySignature, keyPerSession}
 
-// settings say how a model is loaded and run.
+// settings are the parameters of config.pbtxt for one model.
 type settings struct {
-	intraThreads, interThreads int // 0: as many as there are cores
+	intraThreads, interThreads int // 0 for the number of cores
 	perSession                 bool
-	tag, signature             string // signature "": the usual one
-	initOps                    string // a file's name, "" for none
-	share                      int    // instances to a session
-	jit                        int    // the compiler's level, 0 for TensorFlow's own choice
+	tag, signature             string // an empty signature is the default one
+	initOps                    string // file name, or ""
+	share                      int    // most instances that share a session
+	jit                        int    // level of XLA's just-in-time compiler, 0 for the default
 }
 
-// threads returns how many threads one execution may compute with.
+// threads returns the number of threads of one execution.
 func (s *settings) threads() int {
 	if s.intraThreads > 0 {
 		return s.intraThreads
@@ -43,7 +43,7 @@ func (s *settings) threads() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// parse applies one parameter. One that is no parameter of TensorFlow changes nothing.
+// parse applies one parameter. It ignores unknown ones.
 func (s *settings) parse(key, value string) (err error) {
 	switch key {
 	case keyIntra:
@@ -67,7 +67,7 @@ func (s *settings) parse(key, value string) (err error) {
 // boolean has the values of Triton's tensorflow backend for boolean parameters.
 var boolean = bind.Words{True: []string{"1", "true", "on", "yes"}, False: []string{"0", "false", "off", "no"}, Expected: "0, 1, true, false, on or off"}
 
-// modelSettings reads the settings out of a model's configuration.
+// modelSettings parses the settings of a model's configuration.
 func modelSettings(cfg *modelconfig.ModelConfig) (settings, error) {
 	s := settings{tag: "serve", share: 1, jit: int(cfg.GetOptimization().GetGraph().GetLevel())}
 	if err := bind.EachParam(cfg, s.parse); err != nil {
@@ -76,7 +76,7 @@ func modelSettings(cfg *modelconfig.ModelConfig) (settings, error) {
 	return s, unsupported(cfg)
 }
 
-// unsupported refuses what the configuration asks for and this package would ignore.
+// unsupported refuses features that the backend would otherwise ignore.
 func unsupported(cfg *modelconfig.ModelConfig) error {
 	if ops := cfg.GetModelOperations().GetOpLibraryFilename(); len(ops) > 0 {
 		return status.Errorf(status.Unsupported, "custom operator library '%s' is not supported", ops[0])
@@ -88,7 +88,7 @@ func unsupported(cfg *modelconfig.ModelConfig) error {
 	return nil
 }
 
-// proto returns the session's ConfigProto.
+// proto returns the encoded ConfigProto of the session.
 func (s *settings) proto() []byte {
 	const (
 		intraField, interField, softField, perSessionField, graphField = 2, 5, 7, 9, 10
@@ -106,7 +106,7 @@ func (s *settings) proto() []byte {
 		inter = runtime.GOMAXPROCS(0)
 	}
 	out = number(out, interField, inter)
-	out = number(out, softField, 1) // an operation that a device lacks runs on the processor
+	out = number(out, softField, 1) // allow_soft_placement: operations without a device kernel run on the CPU
 	if s.perSession {
 		out = number(out, perSessionField, 1)
 	}

@@ -8,21 +8,21 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// port is one input or output as the model's files have it.
+// port is an input or output of the model.
 type port = bind.Port[native]
 
-// boundPort is one port of the model as the signature uses it.
+// boundPort is a port of the model that is bound to a port of the signature.
 type boundPort = bind.Bound[native]
 
-// native is how the runtime knows a port.
+// native is the backend's own data about a port.
 type native struct {
-	tf int    // the runtime's number of the element type
-	at string // the operation and the position of its result
+	tf int    // element type, by number of the runtime
+	at string // operation and index of its output, for example "dense/BiasAdd:0"
 }
 
-// bound checks the configuration against the model, and takes from the file what the configuration leaves out.
+// bound binds the configuration to the model.
 func bound(cfg *modelconfig.ModelConfig, ins, outs []port, byDefault int) (*bind.Binding[native], error) {
-	// Graphs often do not know what their results turn out to be.
+	// The output shapes of graphs are often not reliable.
 	m := &bind.Model[native]{Ins: ins, Outs: outs, WholeBatch: true, LooseOutputs: true}
 	maxBatch, err := m.MaxBatch(cfg, byDefault)
 	if err != nil {
@@ -34,7 +34,7 @@ func bound(cfg *modelconfig.ModelConfig, ins, outs []port, byDefault int) (*bind
 	return bind.Bind(cfg, m, maxBatch)
 }
 
-// shaped refuses to complete ports of which the model does not say how many dimensions they have.
+// shaped refuses a configuration that leaves out ports of unknown rank.
 func shaped(cfg *modelconfig.ModelConfig, ins, outs []port) error {
 	var missing []port
 	if len(cfg.GetInput()) == 0 {

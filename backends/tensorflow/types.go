@@ -5,7 +5,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// tfTypes are the runtime's element types in the order of its own numbers.
+// tfTypes are the values of TF_DataType.
 var tfTypes = bind.Types{
 	{Name: "invalid", DType: tensor.Invalid},
 	{Name: "float", DType: tensor.FP32},
@@ -42,5 +42,5 @@ var tfTypes = bind.Types{
 	{Name: "uint2", DType: tensor.Invalid},
 }
 
-// reference is added to the number of a type when a result is a variable of the older kind; a run gives its value.
+// reference is added to the number of the type of a reference variable, as graphs of TensorFlow 1 have. A run returns its value.
 const reference = 100

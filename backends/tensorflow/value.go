@@ -19,14 +19,14 @@ func newBuffers(l *library) *bind.Buffers {
 	return bind.NewBuffers(func(handle unsafe.Pointer) { C.ttf_release(l.f, (*C.TF_Tensor)(handle)) })
 }
 
-// take hands the outputs of a successful run to the batch.
+// take sets the outputs of a successful run in the batch.
 func (x *instance) take(b *backends.Batch) (err error) {
 	for i := range x.out {
 		v := &x.out[i]
 		if err == nil {
 			err = x.output(b, i)
 		}
-		if v.tensor != nil { // copied, or left behind by a failure
+		if v.tensor != nil { // copied, or after an error
 			C.ttf_release(x.lib.f, v.tensor)
 			v.tensor = nil
 		}
@@ -37,7 +37,7 @@ func (x *instance) take(b *backends.Batch) (err error) {
 	return err
 }
 
-// output makes output i of the batch the tensor that the runtime allocated, or a copy of it.
+// output sets output i to the tensor of the runtime, or to a copy.
 func (x *instance) output(b *backends.Batch, i int) error {
 	v, p := &x.out[i], &x.m.binding.Out[i]
 	if v.tensor == nil {
@@ -71,7 +71,7 @@ func (x *instance) output(b *backends.Batch, i int) error {
 	return nil
 }
 
-// shapeOf returns v's shape.
+// shapeOf returns the shape of v.
 func shapeOf(v *C.ttf_value) tensor.Shape {
 	return tensor.Of(unsafe.Slice((*int64)(unsafe.Pointer(&v.dims[0])), int(v.rank))...)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// signature checks that the model says what it takes, and keeps saying it.
+// signature checks that the signature is complete and does not change.
 func signature(t *testing.T, b *bench) {
 	t.Helper()
 	sig := b.model.Signature()
@@ -42,7 +42,7 @@ func signature(t *testing.T, b *bench) {
 	}
 }
 
-// execute runs the fixture's batch several times and checks answers and memory.
+// execute runs the fixture's batch several times and checks outputs and memory.
 func execute(t *testing.T, b *bench) {
 	t.Helper()
 	x := b.instance(t)
@@ -98,7 +98,7 @@ func checkPort(t *testing.T, p *config.Port, maxBatch int, batch *backends.Batch
 	}
 }
 
-// cancelled checks that a batch whose context is over is refused as cancelled, or done, and that the instance lives on.
+// cancelled checks that a cancelled batch fails as cancelled, or completes, and that the instance stays usable.
 func cancelled(t *testing.T, b *bench) {
 	t.Helper()
 	x := b.instance(t)
@@ -130,7 +130,7 @@ func badInput(t *testing.T, b *bench) {
 	}
 }
 
-// noMemory checks that an allocator without memory is reported, or not needed, and leaks nothing.
+// noMemory checks that a failing allocator is reported, or not used, and that nothing leaks.
 func noMemory(t *testing.T, b *bench) {
 	t.Helper()
 	x := b.instance(t)
@@ -142,20 +142,20 @@ func noMemory(t *testing.T, b *bench) {
 	b.answer(t, x)
 }
 
-// exhausted is an allocator that has no memory.
+// exhausted is an allocator that always fails.
 type exhausted struct{ tensor.Allocator }
 
 func (exhausted) Alloc(int) (*tensor.Buffer, error) { return nil, errors.New("no memory left") }
 func (exhausted) Place() tensor.Place               { return tensor.Place{} }
 
-// closeEarly makes instances that never run; the bench closes everything twice.
+// closeEarly creates instances that never execute; the bench closes everything twice.
 func closeEarly(t *testing.T, b *bench) {
 	t.Helper()
 	b.instance(t)
 	b.instance(t)
 }
 
-// outlive reads and releases outputs after everything that made them is closed.
+// outlive reads and releases outputs after instance, model and backend were closed.
 func outlive(t *testing.T, b *bench) {
 	t.Helper()
 	x := b.instance(t)
@@ -168,7 +168,7 @@ func outlive(t *testing.T, b *bench) {
 	b.check(t, batch)
 }
 
-// concurrent runs batches on several instances at once, or on one where the model allows it.
+// concurrent runs batches on several instances at once, or on one instance of a ConcurrentModel.
 func concurrent(t *testing.T, b *bench) {
 	t.Helper()
 	const workers, rounds = 4, 25

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Overhead measures once, an execution of a model that hardly computes: us/call by the clock, and cpu-us/call of the whole
-// process, threads of the runtime and workers included.
+// Overhead benchmarks once, an execution of a trivial model. It reports us/call (wall time) and cpu-us/call (CPU time of the process,
+// with threads of the runtime and worker processes).
 func Overhead(b *testing.B, once func()) {
 	b.Helper()
 	once()
@@ -30,7 +30,7 @@ func perCall(b *testing.B, d time.Duration) float64 {
 	return d.Seconds() * 1e6 / float64(b.N)
 }
 
-// processor is the time that the process and its children, as workers are, have used processors for.
+// processor returns the CPU time of the process and its children, for example Python workers.
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var r syscall.Rusage
@@ -54,7 +54,7 @@ func processor(b *testing.B) time.Duration {
 	return used
 }
 
-// childTime sums what the scheduler has counted for the threads of a process, in nanoseconds.
+// childTime returns the CPU time of the threads of a process, in nanoseconds, from schedstat.
 func childTime(b *testing.B, pid string) (used time.Duration) {
 	b.Helper()
 	threads, err := filepath.Glob("/proc/" + pid + "/task/*/schedstat")

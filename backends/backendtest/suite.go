@@ -11,16 +11,16 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Fixture is one model and a batch it answers.
+// Fixture is a model, and a batch with its expected outputs.
 type Fixture struct {
 	Name string
-	// Settings say what to load; the suite fills in the allocator and the log.
+	// Settings select the model. The suite sets the allocator and the log.
 	Settings backends.Settings
 	// In are the batch's inputs in signature order, Rows its batch dimension (0 means 1).
 	In   []Value
 	Rows int
-	// Want are the outputs, in signature order; nil where only types and shapes are
-	// checked. Of a decoupled model they are its last answer.
+	// Want are the expected outputs in signature order. Nil checks types and shapes only. For a decoupled model they are those of
+	// the last response.
 	Want []Value
 	// Bad are batches that the model must refuse.
 	Bad []Bad
@@ -30,11 +30,11 @@ type Fixture struct {
 type Bad struct {
 	Name string
 	In   []Value
-	// Code is the error's; Unknown accepts any.
+	// Code is the expected code; Unknown accepts any.
 	Code status.Code
 }
 
-// Run checks a backend with models of it. options.Log may be nil.
+// Run checks a backend with its models. options.Log may be nil.
 func Run(t *testing.T, factory backends.Factory, options backends.Options, fixtures ...Fixture) {
 	t.Helper()
 	if options.Log == nil {
@@ -90,7 +90,7 @@ func newBench(t *testing.T, factory backends.Factory, options backends.Options, 
 	return b
 }
 
-// close closes everything in the contract's order, each twice.
+// close closes everything in the order of the contract, twice each.
 func (b *bench) close(t *testing.T) {
 	t.Helper()
 	for _, x := range b.open {
@@ -119,7 +119,7 @@ func (b *bench) instance(t *testing.T) backends.Instance {
 	return x
 }
 
-// batch makes a batch of one request out of values, with memory of a. free releases what is left in it.
+// batch creates a batch of one request with values in memory of a. free releases its remaining tensors.
 func (b *bench) batch(t *testing.T, in []Value, a tensor.Allocator) (batch *backends.Batch, free func()) {
 	t.Helper()
 	rows := max(1, b.fixture.Rows)
@@ -145,10 +145,10 @@ func (b *bench) batch(t *testing.T, in []Value, a tensor.Allocator) (batch *back
 	}
 }
 
-// last keeps the last answer of a decoupled model as the outputs of its batch.
+// last stores the last response of a decoupled model as the outputs of its batch.
 type last backends.Batch
 
-// Answer implements backends.Answers.
+// Respond implements backends.Responses.
 func (l *last) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	b := (*backends.Batch)(l)
 	for i := range out {
@@ -157,10 +157,10 @@ func (l *last) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error
 	return nil
 }
 
-// Detach implements backends.Answers: there is no next batch.
+// Detach implements backends.Responses. It does nothing: there is no next batch.
 func (*last) Detach() {}
 
-// failed returns the batch's failure: the whole batch's, or the one request's.
+// failed returns the error of the batch, or of its only request.
 func failed(err error, b *backends.Batch) error {
 	if err != nil {
 		return err

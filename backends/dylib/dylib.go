@@ -1,5 +1,5 @@
-// Package dylib opens shared libraries at run time, so that one binary serves with whatever native runtimes the machine
-// has and links none of them. Libraries are never unloaded: native runtimes keep threads and exit handlers in their text.
+// Package dylib opens shared libraries at run time (dlopen), so that the server is not linked against native runtimes and uses those
+// that are installed. Libraries are never unloaded: native runtimes leave threads and exit handlers that execute their code.
 package dylib
 
 /*
@@ -32,23 +32,23 @@ import (
 
 // Options change how a library is opened.
 type Options struct {
-	// Global makes the library's symbols visible to the libraries opened after it, which plugins need.
+	// Global makes the symbols visible to libraries that are opened later (RTLD_GLOBAL), which plugins need.
 	Global bool
 }
 
-// Library is an open shared library. It may be used from any goroutine.
+// Library is an open shared library. It is safe for concurrent use.
 type Library struct {
 	handle unsafe.Pointer
 	path   string
 }
 
-// Open loads the library at path; a bare file name is looked up by the system loader. Options may be nil.
-// The error carries the loader's own words, which name a missing dependency.
+// Open opens the library at path; the system loader searches for a bare file name, for example "libm.so.6". Options may be nil. The
+// error has the loader's text, which names a missing dependency.
 func Open(path string, o *Options) (*Library, error) {
 	if path == "" || strings.IndexByte(path, 0) >= 0 {
 		return nil, fmt.Errorf("unusable library path %q", path)
 	}
-	// dlerror's text belongs to the calling thread; lock so that the goroutine stays on it until the text is copied.
+	// dlerror is per thread: the goroutine must stay on its thread until the text is copied.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cpath := C.CString(path)
@@ -65,7 +65,7 @@ func Open(path string, o *Options) (*Library, error) {
 	return &Library{handle: h, path: path}, nil
 }
 
-// Path is the path the library was opened by.
+// Path returns the path that Open was given.
 func (l *Library) Path() string { return l.path }
 
 // Symbol returns the address of an exported function or variable.

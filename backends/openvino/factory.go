@@ -104,14 +104,14 @@ var guide = backends.Guide{
 		"It computes in f32 unless told otherwise: the runtime's own choice is bf16 on some processors, which changes results.",
 	Limits: "Optional and ragged inputs, custom operators by `model_operations`, and instances of `KIND_GPU` are refused; " +
 		"another device is named by TARGET_DEVICE. 4 bit and 8 bit floating types have no counterpart in the protocol. " +
-		"A run that nobody waits for ends between two nodes of the graph.",
+		"A run whose requests are all cancelled ends between two nodes of the graph.",
 	Params: []backends.Param{
 		{Key: keyDevice, Doc: "The device that the model is compiled for, CPU by default"},
 		{Key: keyExtension, Doc: "A library of custom operators, beside config.pbtxt unless absolute"},
-		{Key: keyFixed, Doc: "Keeps a batch size that the file fixes, instead of making it variable"},
-		{Key: keyPad, Doc: "Makes smaller batches up to that size"},
+		{Key: keyFixed, Doc: "Keeps the fixed batch size of the file, instead of making it variable"},
+		{Key: keyPad, Doc: "Pads smaller batches to that size"},
 		{Key: keyReshape, Doc: "Gives the inputs the shapes of config.pbtxt"},
 		{Key: keyBF16, Doc: "Computes in bf16"},
-		{Key: strings.Join(handed, ", "), Doc: "Handed to the runtime as they are; CACHE_DIR is beside config.pbtxt unless absolute"},
+		{Key: strings.Join(handed, ", "), Doc: "Passed to the runtime unchanged; CACHE_DIR is beside config.pbtxt unless absolute"},
 	},
 }

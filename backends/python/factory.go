@@ -61,16 +61,16 @@ func NewFactory() backends.Factory {
 		ConfigKeys:  []string{keyPath, keyRuntime, keyFirst, keyGrowth, keyPrefix, keyStart, keyStrict, keyTimeout},
 		Native:      true,
 		Guide: backends.Guide{
-			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, in a process for each instance. It needs a Python " +
-				"from 3.9 on with numpy: the one that `TUTTI_PYTHON` names, `.venv/bin/python` in the working directory or beside the program, " +
+			Doc: "Serves models written as `model.py` with `triton_python_backend_utils`, with one process for each instance. It needs " +
+				"Python 3.9 or later with numpy: the one that `TUTTI_PYTHON` names, `.venv/bin/python` in the working directory or beside the program, " +
 				"the virtual environment that `tutti runtime fetch python` made there in `.runtime`, or `python3`. " +
-				"More packages go there by `.runtime/python-*/bin/python -m pip install NAME`. The parameter `EXECUTION_ENV_PATH` gives a model an environment of its own.",
-			Limits: "Tensors are the host's. A response may differ from the configuration in data type, shape and number of rows, as in " +
-				"Triton: it is passed on, and warned about once for each output; `--strict-python-outputs` refuses it. In an ensemble the " +
+				"More packages go there by `.runtime/python-*/bin/python -m pip install NAME`. The parameter `EXECUTION_ENV_PATH` gives a model its own environment.",
+			Limits: "Tensors are in host memory. A response may differ from the configuration in data type, shape and number of rows, as in " +
+				"Triton: it is passed on, with one warning for each output; `--strict-python-outputs` refuses it. In an ensemble the " +
 				"next step's request has the rows of the response: one image may become N crops, which share batches with those of other requests.",
 			Params: []backends.Param{
 				{Key: "EXECUTION_ENV_PATH", Doc: "A packed environment, or its folder, whose interpreter runs the model"},
-				{Key: startParam, Doc: "`forkserver` (default): workers are forked from a process that has imported numpy; `spawn`: each starts anew"},
+				{Key: startParam, Doc: "`forkserver` (default): workers are forked from a process that has imported numpy; `spawn`: each is a new process"},
 			},
 		},
 		New:     open,

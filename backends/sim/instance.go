@@ -20,8 +20,8 @@ type instance struct {
 
 var _ backends.DeviceInstance = (*instance)(nil)
 
-// Wrap has inner, which moves to the caller's new instance, run at a device; name is
-// for error texts and host where the memory of its kernels comes from.
+// Wrap returns an instance that runs inner at a device. It takes over inner. name is used in errors; host allocates the memory of the
+// simulated kernels.
 func Wrap(inner backends.Instance, d *simdev.Device, name string, host tensor.Allocator) (backends.DeviceInstance, error) {
 	s, err := d.Open(name)
 	if err != nil {
@@ -30,11 +30,10 @@ func Wrap(inner backends.Instance, d *simdev.Device, name string, host tensor.Al
 	return &instance{inner: inner, stream: s, name: name, host: host}, nil
 }
 
-// Stream returns the instance's stream.
+// Stream implements backends.DeviceInstance.
 func (i *instance) Stream() tensor.Stream { return i.stream }
 
-// Execute has the model run on what the device holds once the stream is there, and puts
-// the storing of its outputs into the stream without waiting for it.
+// Execute runs the model once the stream reaches it, and enqueues the upload of the outputs on the stream without waiting.
 func (i *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	in := make([]tensor.Tensor, len(b.In))
 	defer tensor.ReleaseAll(in)
@@ -61,7 +60,7 @@ func (i *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// fetch gives the model its inputs on the host, for which it waits.
+// fetch copies the inputs to the host and waits for the copies.
 func (i *instance) fetch(to, from []tensor.Tensor) error {
 	var reads []*tensor.Buffer
 	for port := range from {
@@ -118,7 +117,7 @@ func (i *instance) store(from []tensor.Tensor) ([]tensor.Tensor, error) {
 	return to, nil
 }
 
-// upload is the end of the kernel: it leaves one output in device memory.
+// upload is the end of a simulated kernel: it writes one output to device memory.
 func (i *instance) upload(t *tensor.Tensor) (*tensor.Buffer, error) {
 	b, err := i.stream.Alloc(t.Len)
 	if err != nil {
@@ -142,7 +141,7 @@ func (i *instance) upload(t *tensor.Tensor) (*tensor.Buffer, error) {
 // Close closes the model's instance and the stream.
 func (i *instance) Close() error { return errors.Join(i.inner.Close(), i.stream.Close()) }
 
-// answers puts the answers of a decoupled model at the device.
+// answers moves the responses of a decoupled model to the device.
 type answers struct {
 	to   backends.Responses
 	from *instance
@@ -150,7 +149,7 @@ type answers struct {
 
 var _ backends.ErrorResponder = (*answers)(nil)
 
-// Answer stores one answer and passes it on.
+// Respond implements backends.Responses.
 func (a *answers) Respond(req int, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
 	stored, err := a.from.store(out)
@@ -167,5 +166,5 @@ func (a *answers) RespondError(req int, err error, final bool) {
 	}
 }
 
-// Detach keeps the instance: its stream is one batch's at a time.
+// Detach does nothing: the stream serves one batch at a time.
 func (*answers) Detach() {}

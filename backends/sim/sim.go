@@ -19,13 +19,13 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Name is what config.pbtxt's backend field says.
+// Name is the value of the field backend in config.pbtxt.
 const Name = "sim"
 
-// backendParam names the backend whose model runs at the device.
+// backendParam is the parameter that names the executing backend.
 const backendParam = "sim.backend"
 
-// NewFactory declares the backend sim over the given ones.
+// NewFactory returns the backend sim over the given backends.
 func NewFactory(inner ...backends.Factory) backends.Factory {
 	return backends.Factory{
 		Name:       Name,
@@ -35,7 +35,7 @@ func NewFactory(inner ...backends.Factory) backends.Factory {
 		Devices: func(values map[string]string) []tensor.Place {
 			n, _, err := parse(values)
 			if err != nil {
-				return nil // opening the backend tells
+				return nil // opening the backend reports the error
 			}
 			list := make([]tensor.Place, n)
 			for i := range list {
@@ -46,8 +46,7 @@ func NewFactory(inner ...backends.Factory) backends.Factory {
 	}
 }
 
-// Around returns a backend like f, of the same name, all of whose models run at the
-// devices of m, whatever their configuration says. It is for tests.
+// Around wraps a backend so that all its models run at the devices of m, regardless of their configuration. For tests.
 func Around(f backends.Factory, m *simdev.Machine) backends.Factory {
 	open := f.New
 	f.New = func(o backends.Options) (backends.Backend, error) {
@@ -67,13 +66,13 @@ func Around(f backends.Factory, m *simdev.Machine) backends.Factory {
 	return f
 }
 
-// around is another backend at devices that somebody else stops.
+// around is a backend at devices that the caller closes.
 type around struct {
 	backends.Backend
 	machine *simdev.Machine
 }
 
-// Load opens a model at the devices.
+// Load loads a model at the devices.
 func (a around) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	s.Config = onHost(s.Config)
 	m, err := a.Backend.Load(ctx, s)
@@ -83,7 +82,7 @@ func (a around) Load(ctx context.Context, s backends.Settings) (backends.Model, 
 	return &model{inner: m, devices: a.machine.Devices(), name: s.Model, host: s.Alloc}, nil
 }
 
-// backend holds the devices, and the backends of models that were asked for.
+// backend has the devices, and the opened backends of its models.
 type backend struct {
 	options backends.Options
 	inner   []backends.Factory
@@ -116,7 +115,7 @@ func newBackend(inner []backends.Factory, o backends.Options) (backends.Backend,
 	return b, nil
 }
 
-// parse reads the values of --backend-config; 0 devices: off.
+// parse parses the values of --backend-config. 0 devices disable the backend.
 func parse(values map[string]string) (n int, o simdev.Options, err error) {
 	number := func(key string, most int64) int64 {
 		text, given := values[key]
@@ -141,7 +140,7 @@ func parse(values map[string]string) (n int, o simdev.Options, err error) {
 	return n, o, err
 }
 
-// Load opens a model of the backend that the parameter sim.backend names.
+// Load loads a model of the backend that the parameter sim.backend names.
 func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model, error) {
 	if b.machine == nil {
 		return nil, status.Errorf(status.Unsupported,
@@ -163,8 +162,7 @@ func (b *backend) Load(ctx context.Context, s backends.Settings) (backends.Model
 	return &model{inner: m, devices: b.machine.Devices(), name: s.Model, host: s.Alloc}, nil
 }
 
-// onHost returns a configuration for the backend that computes: it is to have its instances on the host, whose turns the
-// devices take.
+// onHost returns the configuration for the executing backend, with its instances on the host.
 func onHost(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
 	cfg = proto.CloneOf(cfg)
 	for _, g := range cfg.GetInstanceGroup() {
@@ -175,7 +173,7 @@ func onHost(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
 	return cfg
 }
 
-// open returns the backend of a name, opened when it is first needed.
+// open returns the backend with that name, and opens it on first use.
 func (b *backend) open(model, name string) (backends.Backend, error) {
 	i := slices.IndexFunc(b.inner, func(f backends.Factory) bool { return f.Name == name })
 	if i < 0 {
@@ -204,7 +202,7 @@ func (b *backend) names() []string {
 	return list
 }
 
-// Close closes the backends and stops the devices.
+// Close closes the backends and the devices.
 func (b *backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -225,7 +223,7 @@ func (b *backend) Close() error {
 	return errors.Join(errs...)
 }
 
-// model is another backend's model at the devices.
+// model is a model of another backend at the devices.
 type model struct {
 	inner   backends.Model
 	devices []*simdev.Device
@@ -235,7 +233,7 @@ type model struct {
 
 var _ backends.DeviceModel = (*model)(nil)
 
-// Signature returns the model's own.
+// Signature implements backends.Model.
 func (m *model) Signature() *config.Signature { return m.inner.Signature() }
 
 // Close closes the model.
@@ -250,7 +248,7 @@ func (m *model) Places() []tensor.Place {
 	return list
 }
 
-// NewInstance returns an instance at one of them, with a stream of its own.
+// NewInstance returns an instance at one of the devices, with its own stream.
 func (m *model) NewInstance(ctx context.Context, at tensor.Place) (backends.Instance, error) {
 	i := slices.IndexFunc(m.devices, func(d *simdev.Device) bool { return d.Place() == at })
 	if i < 0 {

@@ -25,7 +25,7 @@ import (
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "square",
-		Guide:  backends.Guide{Doc: "A decoupled model that responds to the number n n times, with delays and failures by NVIDIA's parameters. For tests of clients."},
+		Guide:  backends.Guide{Doc: "A decoupled model that sends n responses for the input n, with delays and failures by NVIDIA's parameters. For tests of clients."},
 		Params: []string{keyInfer, keyOutput, keyCancel, keyFail, keyEmpty},
 		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}

@@ -57,7 +57,7 @@ func (n *bertNormalizer) flush(t *text) {
 			t.order = append(t.order, m.src)
 		}
 	}
-	sortMarks(t.marks)
+	sortByClass(t.marks, func(m *mark) uint8 { return m.class })
 	next := 0
 	for _, m := range t.marks {
 		if !m.inserted {
@@ -96,15 +96,15 @@ func lastSource(marks []mark, prev Span) Span {
 	return prev
 }
 
-// sortMarks sorts by class; marks of equal class stay in order.
-func sortMarks(marks []mark) {
-	if len(marks) > smallRun {
-		slices.SortStableFunc(marks, func(a, b mark) int { return int(a.class) - int(b.class) })
+// sortByClass sorts by combining class, stably. Runs are short in all usual text; for those insertion sort is fastest.
+func sortByClass[T any](run []T, class func(*T) uint8) {
+	if len(run) > smallRun {
+		slices.SortStableFunc(run, func(a, b T) int { return int(class(&a)) - int(class(&b)) })
 		return
 	}
-	for i := 1; i < len(marks); i++ {
-		for j := i; j > 0 && marks[j].class < marks[j-1].class; j-- {
-			marks[j], marks[j-1] = marks[j-1], marks[j]
+	for i := 1; i < len(run); i++ {
+		for j := i; j > 0 && class(&run[j]) < class(&run[j-1]); j-- {
+			run[j], run[j-1] = run[j-1], run[j]
 		}
 	}
 }

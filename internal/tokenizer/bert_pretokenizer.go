@@ -13,18 +13,9 @@ const (
 )
 
 // bertPreTokenizer is BertPreTokenizer: words end at white space, and each punctuation mark is a word.
-type bertPreTokenizer struct {
-	ascii [utf8.RuneSelf]uint8
-	table *runeTable
-}
+type bertPreTokenizer struct{ classifier }
 
-func newBertPreTokenizer() *bertPreTokenizer {
-	p := &bertPreTokenizer{table: newRuneTable(wordClass)}
-	for r := range rune(utf8.RuneSelf) {
-		p.ascii[r] = uint8(wordClass(r))
-	}
-	return p
-}
+func newBertPreTokenizer() *bertPreTokenizer { return &bertPreTokenizer{*newClassifier(wordClass)} }
 
 func wordClass(r rune) int32 {
 	switch {
@@ -53,7 +44,12 @@ func (p *bertPreTokenizer) split(t *text) {
 func (p *bertPreTokenizer) cut(words []word, buf []byte, in Span) []word {
 	start := in.Start
 	for i := in.Start; i < in.End; {
-		class, size := p.next(buf[i:in.End])
+		class, size := int32(0), int32(1)
+		if c := buf[i]; c < utf8.RuneSelf {
+			class = int32(p.ascii[c])
+		} else {
+			class, size = p.next(buf[i:in.End])
+		}
 		if class == inWord {
 			i += size
 			continue
@@ -71,17 +67,4 @@ func (p *bertPreTokenizer) cut(words []word, buf []byte, in Span) []word {
 		words = append(words, word{Span{start, in.End}, noID})
 	}
 	return words
-}
-
-// next returns the class and the length of the first code point of b.
-func (p *bertPreTokenizer) next(b []byte) (class, size int32) {
-	if b[0] < utf8.RuneSelf {
-		return int32(p.ascii[b[0]]), 1
-	}
-	r, n := utf8.DecodeRune(b)
-	class, ok := p.table.at(r)
-	if !ok {
-		class = wordClass(r)
-	}
-	return class, int32(n)
 }

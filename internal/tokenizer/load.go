@@ -92,6 +92,26 @@ func strict(raw json.RawMessage, name string, into any) error {
 	return nil
 }
 
+// sequenceOf decodes a Sequence, whose components are in the given field.
+func sequenceOf(raw json.RawMessage, field string) ([]json.RawMessage, error) {
+	var c map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("tokenizer component 'Sequence': %w", err)
+	}
+	for name := range c {
+		if name != "type" && name != field {
+			return nil, fmt.Errorf("tokenizer component 'Sequence': json: unknown field %q", name)
+		}
+	}
+	var list []json.RawMessage
+	if raw := c[field]; raw != nil {
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return nil, fmt.Errorf("tokenizer component 'Sequence': %w", err)
+		}
+	}
+	return list, nil
+}
+
 // maxEntry is the longest vocabulary entry in bytes. It bounds the work per byte of text.
 const maxEntry = 1 << 12
 

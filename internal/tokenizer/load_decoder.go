@@ -39,14 +39,11 @@ func (d *detokenizer) load(raw json.RawMessage, depth int) error {
 }
 
 func (d *detokenizer) loadSequence(raw json.RawMessage, depth int) error {
-	var c struct {
-		Type     string            `json:"type"`
-		Decoders []json.RawMessage `json:"decoders"`
-	}
-	if err := strict(raw, "Sequence", &c); err != nil {
+	list, err := sequenceOf(raw, "decoders")
+	if err != nil {
 		return err
 	}
-	for _, one := range c.Decoders {
+	for _, one := range list {
 		if err := d.load(one, depth+1); err != nil {
 			return err
 		}

@@ -78,14 +78,11 @@ func (c *chain) load(raw json.RawMessage, depth int) error {
 }
 
 func (c *chain) loadSequence(raw json.RawMessage, depth int) error {
-	var s struct {
-		Type string            `json:"type"`
-		List []json.RawMessage `json:"normalizers"`
-	}
-	if err := strict(raw, "Sequence", &s); err != nil {
+	list, err := sequenceOf(raw, "normalizers")
+	if err != nil {
 		return err
 	}
-	for _, r := range s.List {
+	for _, r := range list {
 		if err := c.load(r, depth+1); err != nil {
 			return err
 		}

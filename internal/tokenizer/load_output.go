@@ -114,14 +114,11 @@ func (t *Tokenizer) loadProcessor(raw json.RawMessage, depth int) error {
 }
 
 func (t *Tokenizer) loadProcessors(raw json.RawMessage, depth int) error {
-	var c struct {
-		Type string            `json:"type"`
-		List []json.RawMessage `json:"processors"`
-	}
-	if err := strict(raw, "Sequence", &c); err != nil {
+	list, err := sequenceOf(raw, "processors")
+	if err != nil {
 		return err
 	}
-	for _, r := range c.List {
+	for _, r := range list {
 		if err := t.loadProcessor(r, depth+1); err != nil {
 			return err
 		}

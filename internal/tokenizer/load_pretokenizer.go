@@ -60,19 +60,16 @@ var plainPreTokenizers = map[string]func() preTokenizer{
 	"WhitespaceSplit": func() preTokenizer {
 		return &split{newClassPattern(func(r rune) bool { return unicode.Is(unicode.White_Space, r) }), removed, false}
 	},
-	"UnicodeScripts": func() preTokenizer { return &split{scriptPattern{newRuneTable(scriptOf)}, isolated, false} },
+	"UnicodeScripts": func() preTokenizer { return &split{scriptPattern{newClassifier(scriptOf)}, isolated, false} },
 }
 
 func (t *Tokenizer) sequenceOf(raw json.RawMessage, depth int) (preTokenizer, error) {
-	var c struct {
-		Type string            `json:"type"`
-		List []json.RawMessage `json:"pretokenizers"`
-	}
-	if err := strict(raw, "Sequence", &c); err != nil {
+	list, err := sequenceOf(raw, "pretokenizers")
+	if err != nil {
 		return nil, err
 	}
 	var out sequence
-	for _, r := range c.List {
+	for _, r := range list {
 		p, err := t.preTokenizerOf(r, depth+1)
 		if err != nil {
 			return nil, err

@@ -6,8 +6,8 @@ package tokenizer
 //
 // It matches every code point, so each match is a hit.
 type llamaPattern struct {
-	class  *letterTable
-	digits int
+	letters letterTable
+	digits  int
 }
 
 // llamaPatterns maps the patterns to the number of digits in a match.
@@ -33,16 +33,16 @@ func (p llamaPattern) next(b []byte, i int32) int32 {
 			return i + size
 		}
 	}
-	class := p.class.of(r)
+	class := p.letters.class(r)
 	switch class {
 	case letterLetter:
-		return p.class.run(b, i+n, letterLetter)
+		return p.letters.run(b, i+n, letterLetter)
 	case letterNumber:
 		return p.number(b, i+n)
 	}
 	if r != '\r' && r != '\n' && int(i+n) < len(b) {
-		if second, size := decodeRune(b[i+n:]); p.class.of(second) == letterLetter {
-			return p.class.run(b, i+n+size, letterLetter)
+		if second, size := decodeRune(b[i+n:]); p.letters.class(second) == letterLetter {
+			return p.letters.run(b, i+n+size, letterLetter)
 		}
 	}
 	return p.other(b, i, r, class)
@@ -51,7 +51,7 @@ func (p llamaPattern) next(b []byte, i int32) int32 {
 func (p llamaPattern) number(b []byte, i int32) int32 {
 	for k := 1; k < p.digits && int(i) < len(b); k++ {
 		r, n := decodeRune(b[i:])
-		if p.class.of(r) != letterNumber {
+		if p.letters.class(r) != letterNumber {
 			break
 		}
 		i += n
@@ -64,11 +64,11 @@ func (p llamaPattern) other(b []byte, i int32, r rune, class int32) int32 {
 	at := i
 	if r == ' ' && int(i)+1 < len(b) {
 		second, _ := decodeRune(b[i+1:])
-		class = p.class.of(second)
+		class = p.letters.class(second)
 		at++
 	}
 	if class == letterOther {
-		end := p.class.run(b, at, letterOther)
+		end := p.letters.run(b, at, letterOther)
 		for int(end) < len(b) && (b[end] == '\r' || b[end] == '\n') {
 			end++
 		}
@@ -82,7 +82,7 @@ func (p llamaPattern) space(b []byte, start int32) int32 {
 	line := start
 	for i := start; int(i) < len(b); {
 		r, n := decodeRune(b[i:])
-		if p.class.of(r) != letterSpace {
+		if p.letters.class(r) != letterSpace {
 			break
 		}
 		i += n
@@ -93,7 +93,7 @@ func (p llamaPattern) space(b []byte, start int32) int32 {
 	if line > start {
 		return line
 	}
-	return p.class.spaces(b, start)
+	return p.letters.spaces(b, start)
 }
 
 // anyCaseContraction is contraction for letters of either case, with the long s (U+017F).

@@ -140,7 +140,7 @@ func addPrefix(t *text) {
 //	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
 // Every code point is in a match.
-type gpt2Pattern struct{ class *letterTable }
+type gpt2Pattern struct{ letters letterTable }
 
 func (p gpt2Pattern) matches(dst []match, _ *text, b []byte) []match {
 	for i := int32(0); int(i) < len(b); {
@@ -157,10 +157,10 @@ func (p gpt2Pattern) matches(dst []match, _ *text, b []byte) []match {
 			at++
 		}
 		r, n := decodeRune(b[at:])
-		if class := p.class.of(r); class != letterSpace {
-			i = p.class.run(b, at+n, class)
+		if class := p.letters.class(r); class != letterSpace {
+			i = p.letters.run(b, at+n, class)
 		} else {
-			i = p.class.spaces(b, start)
+			i = p.letters.spaces(b, start)
 		}
 		dst = append(dst, match{start, i, true})
 	}
@@ -191,18 +191,9 @@ const (
 )
 
 // letterTable classifies code points as letters, numbers, white space or others, as Oniguruma does.
-type letterTable struct {
-	ascii [utf8.RuneSelf]uint8
-	table *runeTable
-}
+type letterTable struct{ *classifier }
 
-func newLetterTable() *letterTable {
-	t := &letterTable{table: newRuneTable(letterClass)}
-	for r := range t.ascii {
-		t.ascii[r] = uint8(letterClass(rune(r)))
-	}
-	return t
-}
+func newLetterTable() letterTable { return letterTable{newClassifier(letterClass)} }
 
 func letterClass(r rune) int32 {
 	switch c := classes(); {
@@ -217,18 +208,8 @@ func letterClass(r rune) int32 {
 	}
 }
 
-func (t *letterTable) of(r rune) int32 {
-	if r < utf8.RuneSelf {
-		return int32(t.ascii[r])
-	}
-	if v, ok := t.table.at(r); ok {
-		return v
-	}
-	return letterClass(r)
-}
-
 // run returns the end of the code points of a class from i on.
-func (t *letterTable) run(b []byte, i, class int32) int32 {
+func (t letterTable) run(b []byte, i, class int32) int32 {
 	for int(i) < len(b) {
 		if c := b[i]; c < utf8.RuneSelf {
 			if int32(t.ascii[c]) != class {
@@ -238,7 +219,7 @@ func (t *letterTable) run(b []byte, i, class int32) int32 {
 			continue
 		}
 		r, n := decodeRune(b[i:])
-		if t.of(r) != class {
+		if t.class(r) != class {
 			return i
 		}
 		i += n
@@ -247,11 +228,11 @@ func (t *letterTable) run(b []byte, i, class int32) int32 {
 }
 
 // spaces returns the end of \s+(?!\S)|\s+: white space, without its last code point when a word follows.
-func (t *letterTable) spaces(b []byte, start int32) int32 {
+func (t letterTable) spaces(b []byte, start int32) int32 {
 	last, i := start, start
 	for int(i) < len(b) {
 		r, n := decodeRune(b[i:])
-		if t.of(r) != letterSpace {
+		if t.class(r) != letterSpace {
 			break
 		}
 		last, i = i, i+n

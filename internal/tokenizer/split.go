@@ -100,41 +100,23 @@ func mergeNext(m []match) []match {
 	return m[out:]
 }
 
-// classPattern matches single code points of a class.
-type classPattern struct {
-	ascii [128]bool
-	table *runeTable
-	of    func(rune) bool
-}
+// classPattern matches single code points of class 1.
+type classPattern struct{ *classifier }
 
-func newClassPattern(of func(rune) bool) *classPattern {
-	p := &classPattern{of: of, table: newRuneTable(func(r rune) int32 {
+func newClassPattern(of func(rune) bool) classPattern {
+	return classPattern{newClassifier(func(r rune) int32 {
 		if of(r) {
 			return 1
 		}
 		return 0
 	})}
-	for r := range p.ascii {
-		p.ascii[r] = of(rune(r))
-	}
-	return p
 }
 
-func (p *classPattern) has(r rune) bool {
-	if r < 128 {
-		return p.ascii[r]
-	}
-	if v, ok := p.table.at(r); ok {
-		return v == 1
-	}
-	return p.of(r)
-}
-
-func (p *classPattern) matches(dst []match, _ *text, b []byte) []match {
+func (p classPattern) matches(dst []match, _ *text, b []byte) []match {
 	last := int32(0)
 	for i := int32(0); int(i) < len(b); {
-		r, n := decodeRune(b[i:])
-		if p.has(r) {
+		class, n := p.next(b[i:])
+		if class == 1 {
 			if last < i {
 				dst = append(dst, match{last, i, false})
 			}
@@ -201,10 +183,7 @@ func (p expression) matches(dst []match, t *text, b []byte) []match {
 }
 
 // wordPattern matches runs of word characters, and runs of other characters than those and white space, as Whitespace does.
-type wordPattern struct{ class *classTable }
-
-// classTable classifies code points as white space, word characters or others.
-type classTable struct{ table *runeTable }
+type wordPattern struct{ *classifier }
 
 const (
 	classOther = iota
@@ -212,9 +191,7 @@ const (
 	classWord
 )
 
-func newWordPattern() *wordPattern {
-	return &wordPattern{&classTable{newRuneTable(wordClassOf)}}
-}
+func newWordPattern() wordPattern { return wordPattern{newClassifier(wordClassOf)} }
 
 func wordClassOf(r rune) int32 {
 	switch {
@@ -227,19 +204,13 @@ func wordClassOf(r rune) int32 {
 	}
 }
 
-func (c *classTable) of(r rune) int32 {
-	if v, ok := c.table.at(r); ok {
-		return v
-	}
-	return wordClassOf(r)
-}
-
-func (p *wordPattern) matches(dst []match, _ *text, b []byte) []match {
+func (p wordPattern) matches(dst []match, _ *text, b []byte) []match {
 	for i := int32(0); int(i) < len(b); {
-		r, n := decodeRune(b[i:])
-		start, class := i, p.class.of(r)
+		start := i
+		class, n := p.next(b[i:])
 		for i += n; int(i) < len(b); i += n {
-			if r, n = decodeRune(b[i:]); p.class.of(r) != class {
+			var following int32
+			if following, n = p.next(b[i:]); following != class {
 				break
 			}
 		}
@@ -268,16 +239,12 @@ func scriptOf(r rune) int32 {
 }
 
 // scriptPattern matches runs of one script. Code points without a script belong to the run before them.
-type scriptPattern struct{ table *runeTable }
+type scriptPattern struct{ *classifier }
 
 func (p scriptPattern) matches(dst []match, _ *text, b []byte) []match {
 	last, start, begun := int32(0), int32(0), false
 	for i := int32(0); int(i) < len(b); {
-		r, n := decodeRune(b[i:])
-		script, ok := p.table.at(r)
-		if !ok {
-			script = scriptOf(r)
-		}
+		script, n := p.next(b[i:])
 		if script != 0 && script != last {
 			if begun {
 				dst = append(dst, match{start, i, true})

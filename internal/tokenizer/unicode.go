@@ -161,3 +161,38 @@ func (t *runeTable) at(r rune) (int32, bool) {
 	}
 	return t[uint32(r)>>8][uint8(r)], true
 }
+
+// classifier maps code points to small numbers: ASCII in one load, the code points of a runeTable in two, others by of.
+type classifier struct {
+	ascii [utf8.RuneSelf]uint8
+	table *runeTable
+	of    func(rune) int32
+}
+
+func newClassifier(of func(rune) int32) *classifier {
+	c := &classifier{table: newRuneTable(of), of: of}
+	for r := range c.ascii {
+		c.ascii[r] = uint8(of(rune(r)))
+	}
+	return c
+}
+
+// class returns the number of r.
+func (c *classifier) class(r rune) int32 {
+	if r < utf8.RuneSelf {
+		return int32(c.ascii[r])
+	}
+	if v, ok := c.table.at(r); ok {
+		return v
+	}
+	return c.of(r)
+}
+
+// next returns the number and the length of the first code point of b, which must not be empty.
+func (c *classifier) next(b []byte) (class, size int32) {
+	if b[0] < utf8.RuneSelf {
+		return int32(c.ascii[b[0]]), 1
+	}
+	r, n := utf8.DecodeRune(b)
+	return c.class(r), int32(n)
+}

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -135,7 +134,7 @@ func (f *form) finish(t *text, parts []part) {
 			for k < len(parts) && parts[k].class != 0 {
 				k++
 			}
-			sortParts(parts[i:k])
+			sortByClass(parts[i:k], func(p *part) uint8 { return p.class })
 		}
 		i = k
 	}
@@ -184,19 +183,6 @@ func (t *text) putAll(first part, rest []part) {
 	t.put(first.r, first.change)
 	for _, p := range rest {
 		t.put(p.r, p.change)
-	}
-}
-
-// sortParts sorts by class; parts of equal class stay in order.
-func sortParts(parts []part) {
-	if len(parts) > smallRun {
-		slices.SortStableFunc(parts, func(a, b part) int { return int(a.class) - int(b.class) })
-		return
-	}
-	for i := 1; i < len(parts); i++ {
-		for j := i; j > 0 && parts[j].class < parts[j-1].class; j-- {
-			parts[j], parts[j-1] = parts[j-1], parts[j]
-		}
 	}
 }
 

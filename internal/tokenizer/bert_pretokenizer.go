@@ -44,7 +44,8 @@ func (p *bertPreTokenizer) split(t *text) {
 func (p *bertPreTokenizer) cut(words []word, buf []byte, in Span) []word {
 	start := in.Start
 	for i := in.Start; i < in.End; {
-		class, size := int32(0), int32(1)
+		var class int32
+		size := int32(1)
 		if c := buf[i]; c < utf8.RuneSelf {
 			class = int32(p.ascii[c])
 		} else {

@@ -20,7 +20,7 @@ type goldHead struct {
 	Corpus     [][]string
 }
 
-// goldVariant is what the reference says with some sections of the file replaced. An answer is ids, type ids,
+// goldVariant has the reference's results with some sections of the file replaced. Each is ids, type ids,
 // attention and special masks as runs, and offsets in code points as distances; null is an error.
 type goldVariant struct {
 	Name    string
@@ -81,8 +81,8 @@ func runs(values []int32) []int32 {
 	return out
 }
 
-// distances turns byte offsets into code points, each relative to the one before. The token's text is told by the
-// order: the second one starts at the first special token after the first one's tokens.
+// distances turns byte offsets into code points, each relative to the one before. The order identifies the
+// token's text: the second one starts at the first special token after the first one's tokens.
 func distances(e *tokenizer.Encoding, entry []string) []int32 {
 	out, last, which := []int32{}, int32(0), 0
 	for i, s := range e.Offsets {

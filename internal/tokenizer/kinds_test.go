@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tokenizer/tokenizertest"
 )
 
-// kindHead is the first line of a gold file: the tokenizer, stored or given, and what is tried with it.
+// kindHead is the first line of a gold file: the tokenizer, by name or as a file, and its variants.
 type kindHead struct {
 	Base     string
 	File     json.RawMessage
@@ -27,7 +27,7 @@ type kindVariant struct {
 	Patch map[string]json.RawMessage
 }
 
-// kindAnswer is what a gold file holds of one corpus entry: text as testdata/make_kinds.py writes it, or [CRC-32] of it.
+// kindAnswer is the reference's result for one corpus entry: text as testdata/make_kinds.py writes it, or [CRC-32] of it.
 type kindAnswer struct {
 	entry int
 	text  string
@@ -137,7 +137,7 @@ func number(tb testing.TB, raw json.RawMessage) int {
 	return n
 }
 
-// written encodes an entry and writes the answer as testdata/make_kinds.py does.
+// written encodes an entry and writes the result as testdata/make_kinds.py does.
 func written(tok *tokenizer.Tokenizer, e *tokenizer.Encoding, entry []string) string {
 	var err error
 	if len(entry) == 2 {

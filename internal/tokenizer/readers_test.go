@@ -208,7 +208,7 @@ func tekkenFile(config, more string) []byte {
 	return fmt.Appendf(nil, `{"config":%s,"vocab":[%s]%s}`, config, strings.Join(vocab, ","), more)
 }
 
-// TestTekkenRefuses checks that files that make no sense are refused by what is wrong.
+// TestTekkenRefuses checks that invalid files fail with an error that names the fault.
 func TestTekkenRefuses(t *testing.T) {
 	t.Parallel()
 	const config = `{"pattern":"\\S+|\\s+","default_vocab_size":260,"default_num_special_tokens":3,"version":"v3"}`

@@ -187,7 +187,7 @@ func TestEncodeAllocatesNothing(t *testing.T) {
 		}
 	}
 	all()
-	// A collection in between empties pools, whose refilling is nobody's doing here.
+	// A garbage collection between the runs would empty pools and count their refilling.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	if n := testing.AllocsPerRun(3, all); n > 0 {
 		t.Errorf("%v allocations for %d texts, expected none", n, len(texts))

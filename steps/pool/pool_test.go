@@ -107,7 +107,7 @@ func batch(tb testing.TB, rows, tokens, width int64) *backends.Batch {
 	}
 	return &backends.Batch{
 		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: int(rows)}},
-		Rows: int(rows), In: []tensor.Tensor{hidden, mask}, Out: make([]tensor.Tensor, 1), Allocator: p,
+		Rows:     int(rows), In: []tensor.Tensor{hidden, mask}, Out: make([]tensor.Tensor, 1), Allocator: p,
 	}
 }
 

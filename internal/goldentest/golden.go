@@ -1,5 +1,5 @@
-// Package goldentest compares what tests make with files that are committed. With the flag -update, as make golden gives
-// it, the files are written anew instead.
+// Package goldentest compares the results of tests with committed files. With the flag -update, which make golden sets, it
+// writes the files instead.
 package goldentest
 
 import (
@@ -48,8 +48,8 @@ func Each(t *testing.T, pattern string, run func(t *testing.T, file string)) {
 	}
 }
 
-// Archives runs a parallel test for each archive testdata/*.txtar. fill replaces the
-// parts that are outcomes by what comes out.
+// Archives runs a parallel test for each archive testdata/*.txtar. fill must replace the
+// files that are results by the actual ones.
 func Archives(t *testing.T, fill func(t *testing.T, a *txtar.Archive)) {
 	t.Helper()
 	Each(t, "testdata/*.txtar", func(t *testing.T, file string) {

@@ -19,8 +19,8 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Error is to be deferred: it turns a panic into *err, which then says what was being done. The log, nil for none, gets the
-// panic with its stack at ERROR. Without a panic *err stays as it is.
+// Error must be deferred. It turns a panic into *err, whose text names the operation. log, which may be nil, receives the
+// panic with its stack at level ERROR. Without a panic *err does not change.
 func Error(err *error, log *slog.Logger, doing string, attrs ...slog.Attr) {
 	if p := recover(); p != nil {
 		*err = Report(p, log, doing, attrs...)
@@ -53,14 +53,13 @@ type raised struct {
 // String returns the panic's value.
 func (r *raised) String() string { return fmt.Sprint(r.value) }
 
-// Group runs functions in goroutines of their own. Wait raises the first panic among them again, in the goroutine that
-// waits. The zero Group is ready for use.
+// Group runs functions in goroutines. Wait panics with the first panic among them. The zero Group is ready to use.
 type Group struct {
 	wg    sync.WaitGroup
 	first atomic.Pointer[raised]
 }
 
-// Go runs f in a goroutine of its own.
+// Go runs f in a new goroutine.
 func (g *Group) Go(f func()) {
 	g.wg.Go(func() {
 		defer func() {

@@ -38,7 +38,7 @@ type block struct {
 // Traffic counts copies.
 type Traffic struct{ Count, Bytes int64 }
 
-// Stats are what a device has done so far.
+// Stats count the operations of a device.
 type Stats struct {
 	// Up are copies from the host, Down to it, Within those inside the device and
 	// Peer those from another device.
@@ -70,7 +70,7 @@ func (d *Device) Stats() Stats {
 	return d.stats
 }
 
-// InUse returns the bytes that somebody holds.
+// InUse returns the bytes of buffers that are held.
 func (d *Device) InUse() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,8 +88,8 @@ func (d *Device) Elapsed() time.Duration {
 	return longest
 }
 
-// Pause has every stream hold before its next work, so that a test sees what happens
-// meanwhile.
+// Pause stops every stream before its next operation, so that a test can check the state in
+// between.
 func (d *Device) Pause() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

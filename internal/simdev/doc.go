@@ -6,7 +6,7 @@
 //   - Allocating and freeing are ordered with the streams; freed memory is poisoned.
 //   - Copies take time, in real time or only counted, and are counted by direction.
 //
-// Beyond what hardware does it notices broken rules: memory that is read before
+// Beyond what hardware does it detects broken rules: memory that is read before
 // anything was written to it, used after it was freed, freed before its last use, or
 // used by two streams without an event between. The work is refused with an error that
 // names both sides. It knows the order of works from vector clocks, one counter per

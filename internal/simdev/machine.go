@@ -9,11 +9,11 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Options say what the devices of a Machine are like. The zero value has no cost.
+// Options configure the devices of a Machine. The zero value simulates no cost.
 type Options struct {
-	// Memory is that of each device, in bytes; 0 for 1 GiB. It costs what is used.
+	// Memory is the size of each device's memory in bytes; 0 for 1 GiB. Only used pages cost memory.
 	Memory int
-	// Latency is what every work takes besides its bytes.
+	// Latency is the time of every operation besides its bytes.
 	Latency time.Duration
 	// Bandwidth is how many bytes a second a copy moves; 0: any number.
 	Bandwidth int64
@@ -22,7 +22,7 @@ type Options struct {
 	Real bool
 }
 
-// defaultMemory is what a device has when Options do not say.
+// defaultMemory is the memory of a device without Options.Memory.
 const defaultMemory = 1 << 30
 
 // Machine is a number of simulated devices.
@@ -34,7 +34,7 @@ type Machine struct {
 	spare   []int   // numbers of closed streams, guarded by mu
 	last    clock   // per number: its works so far, guarded by mu
 	host    clock   // what the host waited for, guarded by mu
-	faults  []error // broken rules that nobody was there to be told of, guarded by mu
+	faults  []error // broken rules that no call returned, guarded by mu
 }
 
 // New starts n devices, numbered from 0.
@@ -79,8 +79,8 @@ func (m *Machine) Faults() error {
 	return errors.Join(m.faults...)
 }
 
-// Close stops the devices, whose streams are closed before. The error tells the broken
-// rules that nobody was told of, and what is still held. Safe to call twice.
+// Close stops the devices. Their streams must be closed before. The error lists the broken rules
+// that no call returned, and the buffers that are still held. It may be called twice.
 func (m *Machine) Close() error {
 	var errs []error
 	for _, d := range m.devices {

@@ -85,15 +85,14 @@ func (s *Stream) Fill(dst *tensor.Buffer, off, n int, elem []byte) error {
 	return nil
 }
 
-// Memory lets a kernel see device memory.
+// Memory gives a kernel access to device memory.
 type Memory struct{ machine *Machine }
 
 // Bytes returns the content of a buffer of a device, borrowed until the kernel ends.
 func (m Memory) Bytes(b *tensor.Buffer) []byte { return m.machine.bytes(b) }
 
-// Launch puts a kernel into the stream: f, which may look at the buffers of reads and
-// set those of writes. Unlike Copy it holds nothing: who launches says UsedUntil and
-// SetReady.
+// Launch puts a kernel into the stream: f, which may read the buffers of reads and write those
+// of writes. Unlike Copy it holds no references: the caller must call UsedUntil and SetReady.
 func (s *Stream) Launch(name string, reads, writes []*tensor.Buffer, f func(m Memory) error) error {
 	if err := s.open(); err != nil {
 		return err

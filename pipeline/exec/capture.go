@@ -146,11 +146,11 @@ func (r *run) captureResponse(f tracing.Snapshot, out []tensor.Tensor) {
 
 // capture records one tensor, borrowed. One on a device is copied to the host, without waiting
 // for the copy.
-func (r *run) capture(f tracing.Snapshot, e tracing.TensorEdge, wave int32, t *tensor.Tensor) {
+func (r *run) capture(f tracing.Snapshot, e tracing.TensorEdge, subRun int32, t *tensor.Tensor) {
 	if !t.Present() {
 		return
 	}
-	e.SubRun = wave
+	e.SubRun = subRun
 	n, content := f.Add(&e, t)
 	if !content {
 		return

@@ -281,7 +281,7 @@ func (r *run) finishSubRun(loop *scheduler.RunLoop) {
 		}
 	}
 	tensor.ReleaseAll(r.slots)
-	root.holders.Add(1) // the last wave ends it
+	root.holders.Add(1) // the last sub-run ends it
 	root.sub.mu.Lock()
 	r.sub.over = true
 	if !root.sub.sending {

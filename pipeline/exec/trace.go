@@ -47,7 +47,7 @@ func (r *run) tracePorts(output bool, task *scheduler.Task, list []tensor.Tensor
 
 // traceTensor records a tensor. It copies one on a device to the host and waits for it, since
 // traces with tensors are not made for speed.
-func (r *run) traceTensor(output bool, node, wave int32, name string, x *tensor.Tensor) {
+func (r *run) traceTensor(output bool, node, subRun int32, name string, x *tensor.Tensor) {
 	if !x.Present() {
 		return
 	}
@@ -61,7 +61,7 @@ func (r *run) traceTensor(output bool, node, wave int32, name string, x *tensor.
 		}
 	}
 	if err == nil {
-		r.req.Trace.Tensor(output, node, wave, name, &t)
+		r.req.Trace.Tensor(output, node, subRun, name, &t)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// bind gives every tensor a slot and every port of every step the slot it is mapped
-// to. The tensors at the border of a nested ensemble are those of the outer one.
+// bind gives every tensor a slot, and every port of every step the slot it is mapped to. An
+// input or output of a nested ensemble has the slot of the outer tensor.
 func (c *compiler) bind() error {
 	for _, l := range c.levels {
 		if err := c.enter(l); err != nil {
@@ -53,7 +53,7 @@ func (c *compiler) enter(l *level) error {
 		outer := at(l.within.out, l.within.sig.Output(name))
 		inner, passed := l.slots[name]
 		switch {
-		case outer == None: // nobody outside wants it
+		case outer == None: // not mapped outside
 		case !passed:
 			l.slots[name] = outer
 		case c.slot(inner) == outer:
@@ -62,7 +62,7 @@ func (c *compiler) enter(l *level) error {
 			return l.parent.errorf(config.InputUnmapped, l.within.field(), "ensemble tensor %s is passed on by model %s from its input %s, which is not mapped",
 				c.names[outer], l.name(), name)
 		default:
-			c.alias[outer] = c.slot(inner) // the nested ensemble hands its input on
+			c.alias[outer] = c.slot(inner) // the nested ensemble passes its input through
 		}
 	}
 	return nil
@@ -121,7 +121,8 @@ func (c *compiler) bindOutputs(s *step) error {
 	return nil
 }
 
-// noPort is the error of a map that names no port of the step's model: text, in Triton's words, and the nearest name.
+// noPort returns the error of a map that names no port of the step's model: Triton's text and
+// the nearest name.
 func (s *step) noPort(field, text, port, kind string, ports []config.Port) error {
 	names := make([]string, len(ports))
 	for i := range ports {

@@ -11,14 +11,14 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// pass is one step of the compiler. It reads what earlier passes left in the
-// compiler and adds its own.
+// pass is one step of the compiler. It reads the results of earlier passes in the compiler and
+// adds its own.
 type pass struct {
 	name string
 	run  func(*compiler) error
 }
 
-// passes are what Compile runs, in order.
+// passes returns the passes in order.
 func passes() []pass {
 	return []pass{
 		{"expand", (*compiler).expand},
@@ -33,9 +33,9 @@ func passes() []pass {
 	}
 }
 
-// Compile turns an ensemble's normalised configuration into a plan. Its models are
-// asked from look; nested ensembles are inlined. Every error names the ensemble, and
-// the tensor and model at fault, in Triton's words where Triton has any.
+// Compile compiles an ensemble's normalised configuration into a plan. It looks up the models
+// of the steps in look and inlines nested ensembles. Every error names the ensemble, the tensor
+// and the model at fault, in Triton's text where Triton has one.
 func Compile(cfg *modelconfig.ModelConfig, version int64, look Lookup) (*Plan, error) {
 	c := &compiler{root: cfg, version: version, look: look}
 	for _, p := range passes() {
@@ -109,7 +109,7 @@ type step struct {
 	stream  int32         // of a leaf
 }
 
-// name returns the name by which the ensemble was asked for.
+// name returns the name by which the ensemble was looked up.
 func (l *level) name() string {
 	if l.within == nil {
 		return l.cfg.GetName()
@@ -117,7 +117,7 @@ func (l *level) name() string {
 	return l.within.model
 }
 
-// prefix is what tells names inside l apart from names outside.
+// prefix distinguishes names inside l from names outside. For example, "inner/".
 func (l *level) prefix() string {
 	if l.within == nil {
 		return ""
@@ -133,7 +133,7 @@ func (l *level) path() []string {
 	return append(l.parent.path(), l.name())
 }
 
-// ids is path by what tells models apart.
+// ids is path with the IDs of the models.
 func (l *level) ids() []string {
 	if l.parent == nil {
 		return []string{l.id}
@@ -141,7 +141,7 @@ func (l *level) ids() []string {
 	return append(l.parent.ids(), l.id)
 }
 
-// fail turns an error about l into one about the ensemble that is compiled.
+// fail wraps an error about l into one about the compiled ensemble.
 func (l *level) fail(err error) error {
 	for ; l.parent != nil; l = l.parent {
 		err = config.Coded(config.BadDependency, l.within.field(), status.Prefixf(err,
@@ -174,7 +174,8 @@ func (c *compiler) slot(s Slot) Slot {
 	return s
 }
 
-// Stages compiles up to and including the pass named after and prints what is known then.
+// Stages compiles up to and including the pass named after, and prints the state. For example,
+// after "bind" it prints the slots.
 func Stages(cfg *modelconfig.ModelConfig, look Lookup, after string) (string, error) {
 	c := &compiler{root: cfg, version: 1, look: look}
 	var known []string

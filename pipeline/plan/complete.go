@@ -10,9 +10,9 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// complete fills in what an ensemble leaves to its steps: types and dims of its inputs
-// and outputs and, when it declares no dims at all, max_batch_size. The steps' models
-// are known, nested ensembles among them complete.
+// complete fills in the types and dims that an ensemble does not declare from those of its
+// steps and, when it declares no dims at all, max_batch_size. The steps' models must be known,
+// and nested ensembles complete.
 func (l *level) complete() {
 	l.decouple()
 	if len(config.CheckComplete(l.cfg)) == 0 {
@@ -38,8 +38,8 @@ func (l *level) complete() {
 	l.sig = config.SignatureOf(l.cfg)
 }
 
-// decouple has the configuration say whether the ensemble is decoupled, which it is when one of its steps is. As in Triton
-// that always is said, and counts for more than what was written.
+// decouple sets whether the ensemble is decoupled: it is when one of its steps is. As in Triton
+// this overrides the configuration.
 func (l *level) decouple() {
 	decoupled := slices.ContainsFunc(l.steps, func(s *step) bool { return s.sig.Decoupled })
 	if p := l.cfg.GetModelTransactionPolicy(); p != nil && p.GetDecoupled() == decoupled {
@@ -50,8 +50,8 @@ func (l *level) decouple() {
 	l.sig = config.SignatureOf(l.cfg)
 }
 
-// dimless reports whether the ensemble says nothing about shapes, so that a
-// max_batch_size of 0 is one left out.
+// dimless reports whether the ensemble declares no dims, so that a max_batch_size of 0 counts
+// as absent.
 func (l *level) dimless() bool {
 	for _, in := range l.cfg.GetInput() {
 		if len(in.GetDims()) > 0 {
@@ -131,7 +131,7 @@ func (l *level) dimsOf(s *step, p *config.Port) tensor.Shape {
 	}
 }
 
-// fill takes from t what is left out.
+// fill sets a missing data type or missing dims from t.
 func fill(d *modelconfig.DataType, dims *[]int64, t *portInfo) {
 	if *d == modelconfig.DataType_TYPE_INVALID {
 		*d = modelconfig.DataType(t.dtype)

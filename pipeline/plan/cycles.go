@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// cycles refuses steps that wait for each other, and names them.
+// cycles refuses steps that depend on each other, and names them. For example, "a -> b -> a".
 func (c *compiler) cycles() error {
 	c.writer = make([]int32, len(c.names))
 	for i := range c.writer {
@@ -55,8 +55,9 @@ func (c *compiler) cycles() error {
 	return c.cycleError(shortest(edges, ring))
 }
 
-// cycle refuses steps of l that wait for each other by the names of tensors alone, without the steps' models. Where
-// these are there, the ports tell more: what waits for one output of a nested ensemble need not wait for all of it.
+// cycle refuses steps of l that depend on each other, by the names of tensors alone, when the
+// models are unknown. With models the ports are more exact: a step that reads one output of a
+// nested ensemble need not depend on all of it.
 func (l *level) cycle(steps []*modelconfig.ModelEnsembling_Step) error {
 	own := *l
 	own.slots = map[string]Slot{}
@@ -83,9 +84,9 @@ func (l *level) cycle(steps []*modelconfig.ModelEnsembling_Step) error {
 	return c.cycles()
 }
 
-// graph holds the steps, numbered from 1, and who waits for whom. The search for
-// components takes the zero value of the key for the end of its stack, so 0 must
-// not be a key.
+// graph returns the steps, numbered from 1, with an edge from each producer to its readers. The
+// library's search for components takes the zero key for the end of its stack, so 0 must not be
+// a key.
 func (c *compiler) graph() (graph.Graph[int, int], error) {
 	g := graph.New(graph.IntHash, graph.Directed())
 	for i := range c.leaves {
@@ -134,8 +135,8 @@ func shortest(edges map[int]map[int]graph.Edge[int], ring []int) []int {
 	return path
 }
 
-// cycleError says what Triton says, which sees only that data never arrives, and
-// adds the steps that are the reason.
+// cycleError returns Triton's error, which reports only that data never arrives, with the
+// steps of the cycle added.
 func (c *compiler) cycleError(cycle []int) error {
 	names := make([]string, 0, len(cycle)+1)
 	for _, i := range cycle {

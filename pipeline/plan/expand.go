@@ -10,15 +10,15 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// maxSteps bounds what an ensemble may expand to: ten ensembles that each hold the
-// next one twice are a thousand steps, thirty would be the end of the machine.
+// maxSteps bounds the expanded steps of an ensemble. For example, ten ensembles that each
+// contain the next one twice are a thousand steps, and thirty would exhaust the memory.
 const maxSteps = 1 << 14
 
 // maxDepth bounds how deep ensembles nest.
 const maxDepth = 64
 
-// expand looks every step's model up and inlines the ensembles among them, so that
-// what is left are models that run.
+// expand looks up the model of every step and inlines ensembles, so that only models that
+// execute are left.
 func (c *compiler) expand() error {
 	root := &level{cfg: c.root, look: c.look, id: c.root.GetName()}
 	if s, ok := c.look.(NamespaceLookup); ok {

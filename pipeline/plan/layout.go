@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Sizes of a picture, in pixels.
+// Sizes of a drawing, in pixels.
 const (
 	margin    = 28
 	rowGap    = 26 // between the glyphs of a column
@@ -130,7 +130,7 @@ func (l *layout) node(p *Plan, i int, kind func(string) string) int {
 	return g.layer
 }
 
-// lineType is what a picture says of a tensor below its name.
+// lineType returns the text below a tensor's name.
 func (p *Plan) lineType(s Slot, kind string) string {
 	var b strings.Builder
 	b.WriteString(kind)

@@ -1,7 +1,7 @@
 package plan
 
-// prune finds out which steps each output needs, so that a request runs only those,
-// and drops the steps that no output needs (a nested ensemble may have some).
+// prune finds the steps that each output needs, so that a request runs only those. It removes
+// steps that no output needs, for example those of a nested ensemble.
 func (c *compiler) prune() error {
 	for _, slot := range c.outputs {
 		c.needs = append(c.needs, c.upstream(slot))

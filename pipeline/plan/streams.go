@@ -4,10 +4,9 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// A stream is what follows from the answers of one decoupled step; stream 0 follows
-// from the request itself. A step is in the innermost stream that it gets a tensor
-// of; the others it reads must be from streams around that one, of which every
-// answer sees the same tensor.
+// A stream is everything that depends on the responses of one decoupled step; stream 0 depends
+// on the request alone. A step is in the innermost stream that it reads. Its other inputs must
+// be of streams around that one, where every response sees the same tensor.
 
 // stream is one of them.
 type stream struct {
@@ -15,8 +14,8 @@ type stream struct {
 	depth  int32 // how many streams are around it
 }
 
-// streams finds the stream of every step and tensor, and refuses what would have to
-// pair the answers of decoupled steps that do not follow from each other.
+// streams finds the stream of every step and tensor. It refuses a step that would have to pair
+// the responses of two independent decoupled steps.
 func (c *compiler) streams() error {
 	c.flows = []stream{{}}
 	c.origin = make([]int32, len(c.names))
@@ -43,8 +42,7 @@ func (c *compiler) streams() error {
 	return nil
 }
 
-// trace finds the stream of leaf i after those of the leaves it waits for. There are
-// no cycles.
+// trace finds the stream of leaf i after those of its producers. There must be no cycles.
 func (c *compiler) trace(i int32, seen []bool) error {
 	if seen[i] {
 		return nil
@@ -79,7 +77,7 @@ func (c *compiler) trace(i int32, seen []bool) error {
 	return nil
 }
 
-// innermost returns the inner one of two streams of which one is around the other.
+// innermost returns the inner of two nested streams; false when neither contains the other.
 func (c *compiler) innermost(a, b int32) (int32, bool) {
 	if c.flows[a].depth < c.flows[b].depth {
 		a, b = b, a

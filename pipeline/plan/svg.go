@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// svgStyle gives the picture a ground of its own, so that it reads the same on a
-// light and on a dark page.
+// svgStyle gives the image its own background, so that it reads the same on a light and on a
+// dark page.
 const svgStyle = `text{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,Arial,"DejaVu Sans",sans-serif;font-size:12px}
 .ground{fill:#f6f8fb;stroke:#d5dbe3}
 .title{font-size:13px;font-weight:600;fill:#172033;text-anchor:middle}
@@ -23,13 +23,13 @@ const svgStyle = `text{font-family:ui-sans-serif,system-ui,"Segoe UI",Helvetica,
 .kind{font-size:11px;fill:#5b6780}
 `
 
-// maxDrawn bounds the steps of a picture: a line takes a point in every column it
+// maxDrawn bounds the steps of a drawing: a line takes a point in every column it
 // passes, so the points may grow with the square of the steps.
 const maxDrawn = 512
 
 // SVG draws the plan from left to right: inputs, steps, outputs, and the tensors
-// between them with name, data type and shape. kind says in a word or two what a
-// model is ("onnx", "tokenize") and may be nil.
+// between them with name, data type and shape. kind returns a model's kind in a word or two,
+// for example "onnx" or "tokenize"; it may be nil.
 func (p *Plan) SVG(w io.Writer, kind func(model string) string) error {
 	if len(p.Nodes) > maxDrawn {
 		return status.Errorf(status.Unsupported, "'%s' has %d steps, expected at most %d in a picture", p.Signature.Model, len(p.Nodes), maxDrawn)

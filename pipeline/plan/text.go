@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/core/config"
 )
 
-// String says what the rule does.
+// String describes the rule, for example "batch dimension removed".
 func (f BatchRule) String() string {
 	switch f {
 	case Strip:
@@ -78,7 +78,7 @@ func portType(sig *config.Signature, p *config.Port) string {
 	return p.DType.String() + " " + p.FullDims(sig.MaxBatch).String()
 }
 
-// modelMark tells what a tensor is at the model where it differs.
+// modelMark describes a tensor at the model where it differs.
 func modelMark(sig *config.Signature, p *config.Port) string {
 	switch {
 	case p.Unbatched:
@@ -124,7 +124,7 @@ func (p *Plan) members(set NodeSet) string {
 	return b.String()
 }
 
-// text prints what the passes so far have found out.
+// text prints the results of the passes so far.
 func (c *compiler) text() string {
 	var b strings.Builder
 	for _, l := range c.levels {

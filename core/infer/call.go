@@ -6,16 +6,17 @@ import (
 	"github.com/tutti-server/tutti/internal/pool"
 )
 
-// Call is the Sink of a request that has one answer.
+// Call is the Sink of a request with one response: get one from NewCall, submit the request
+// with it, then call Wait, which returns it for reuse.
 type Call struct {
 	resp *Response
 	err  error
-	// state says who came first: the answer, or the waiter, who then waits for wake.
+	// state records whether Close or Wait came first; in the latter case Wait blocks on wake.
 	state atomic.Int32
 	wake  chan struct{}
 
-	ender Ender // what the waiter does first, nil when all is done
-	next  *Call // in Calls, and then whom the waiter wakes
+	ender Ender // called by the waiter before it returns; nil for none
+	next  *Call // the next one of a WakeList, later of those that the waiter wakes
 }
 
 // The states of a Call.
@@ -25,9 +26,9 @@ const (
 	callAwaited
 )
 
-// Ender is a request that is over but for its answer.
+// Ender is an executed request whose response is not sent yet.
 type Ender interface {
-	// End makes the answer: it sends and closes.
+	// End makes the response, sends it and closes the sink.
 	End()
 }
 
@@ -38,7 +39,7 @@ var calls = pool.Of[Call]{New: func() *Call { return &Call{wake: make(chan struc
 // NewCall returns a Call to submit one request with.
 func NewCall() *Call { return calls.Get() }
 
-// Send keeps the answer; only the last one counts.
+// Send stores the response; a later one replaces it.
 func (c *Call) Send(r *Response) {
 	if c.resp != nil {
 		c.resp.Release()
@@ -46,8 +47,8 @@ func (c *Call) Send(r *Response) {
 	c.resp = r
 }
 
-// Close lets the waiter go on. An answer that is there before anybody waits, as when
-// the submitting goroutine did the work itself, wakes nobody.
+// Close wakes the waiter, if there is one already. There is none, for example, when the
+// submitting goroutine executed the request itself.
 func (c *Call) Close(err error) {
 	c.err = err
 	if c.state.Swap(callClosed) == callAwaited {
@@ -55,9 +56,9 @@ func (c *Call) Close(err error) {
 	}
 }
 
-// Wait returns the answer, which moves to the caller, or the failure, and returns
-// the Call for reuse. It waits for the request to end even when its context is
-// over: a cancelled request ends by itself, and its memory is in use until then.
+// Wait returns the response, which moves to the caller, or the error of Close, and returns
+// the Call for reuse. It must be called once. It waits for Close even when the request's
+// context is cancelled: the request's memory is in use until then.
 func (c *Call) Wait() (*Response, error) {
 	if c.state.CompareAndSwap(callOpen, callAwaited) {
 		<-c.wake
@@ -74,8 +75,7 @@ func (c *Call) Wait() (*Response, error) {
 	return resp, err
 }
 
-// woken does what the waiter was woken for besides: to wake others, and to make its
-// own answer.
+// woken wakes the other waiters of the list and makes the waiter's own response.
 func (c *Call) woken() {
 	for n := c.next; n != nil; {
 		after := n.next
@@ -86,19 +86,19 @@ func (c *Call) woken() {
 	c.next = nil
 	if e := c.ender; e != nil {
 		c.ender = nil
-		c.state.Store(callClosed) // nobody is to be woken any more
+		c.state.Store(callClosed) // no wake follows
 		e.End()
 	}
 }
 
-// Calls are calls whose waiters are to be woken. The zero value has none.
+// WakeList is a list of calls whose waiters are woken together. The zero value is empty.
 type WakeList struct {
 	head, tail *Call
 }
 
-// Add has the waiter of c make the answer itself, when it is woken, and reports
-// whether there is one: that spares whoever executes requests for many the work, and
-// what a request needs stays with the processor that its client runs on.
+// Add lets the waiter of c make its own response when it is woken, and reports whether c has
+// a waiter. The executing goroutine is spared that work, and the request's memory stays in
+// the cache of the processor on which its client runs.
 func (l *WakeList) Add(c *Call, e Ender) bool {
 	if c.state.Load() != callAwaited {
 		return false
@@ -113,10 +113,10 @@ func (l *WakeList) Add(c *Call, e Ender) bool {
 	return true
 }
 
-// Wake wakes all waiters: two of them, of whom the first wakes the others. So they get
-// ready where they run, and are not to be fetched from the processor of whoever
-// executes, one by one. The second keeps the first from being the one that was made
-// ready last, whom another processor leaves alone for a while.
+// Wake wakes all waiters. It wakes two directly, of which the first wakes the others: these
+// become runnable on the waiter's processor, and other processors need not steal them from
+// the executing one. The second one is woken directly because Go's scheduler does not steal
+// the goroutine that was made runnable last for a while.
 func (l *WakeList) Wake() {
 	if l.head != nil {
 		l.wake()

@@ -1,5 +1,5 @@
-// Package infer holds what a request and its answer are, and the small interfaces
-// through which the front ends reach whatever serves them.
+// Package infer defines requests and responses, and the interfaces through which front ends
+// submit them: Inferer, Sink, Catalog and Lifecycle.
 //
 //   - request.go, params.go: Request, Response and their parameters
 //   - service.go: Inferer, Sink, Pacer and Catalog; lifecycle.go: Lifecycle

@@ -2,7 +2,7 @@ package infer
 
 import "context"
 
-// State is how a model version is, as the protocol spells it.
+// State is the state of a model version, as the protocol spells it.
 type State string
 
 // The states of a version. One that was never loaded has none.

@@ -7,50 +7,60 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// Sink receives a request's answers: any number of Send, the last perhaps marked
-// Final, then exactly one Close, whose error is nil after success. Neither may block.
+// Sink receives the responses of one request.
+//
+// Lifecycle:
+//
+//  1. Send is called any number of times, in the order of the responses. At most the last
+//     response is marked Final.
+//  2. Close is called exactly once, after the last Send. Its error is nil if the request
+//     succeeded. For example, a request that is refused gets no Send and Close(err).
+//
+// Calls never overlap, but may come from different goroutines. Neither method may block: the
+// caller may be the run loop of an instance. Call is the Sink of a request with one response.
 type Sink interface {
-	// Send moves r to the sink.
+	// Send moves r to the sink, which must release it.
 	Send(r *Response)
 	Close(err error)
 }
 
-// Pacer is a Sink whose client may take answers more slowly than a decoupled model
-// gives them.
+// Pacer is a Sink with flow control: its client may read responses more slowly than a
+// decoupled model sends them.
 type Pacer interface {
 	Sink
-	// Pace returns when the client has taken so many answers that another one is
-	// welcome, or with ctx's error. A decoupled model waits here before each Send.
+	// Pace waits until the client has read enough responses for one more, or returns ctx's
+	// error. A decoupled model calls it before each Send.
 	Pace(ctx context.Context) error
-	// Full reports whether Pace would wait now. It never waits itself.
+	// Full reports whether Pace would wait now. It must not block.
 	Full() bool
 }
 
-// Failer is a Sink whose client learns of an error at once, while the model may still send responses.
+// Failer is a Sink that sends an error to its client at once, while the model may still send responses.
 type Failer interface {
 	Sink
 	// Fail sends err to the client; final says that no response follows. Close is called with it later.
 	Fail(err error, final bool)
 }
 
-// Inferer runs requests.
+// Inferer executes requests. Implementations must be safe for concurrent use.
 type Inferer interface {
-	// Submit moves req to the service, which releases it on every path. Every
-	// failure arrives at sink.Close. Submit may lend the calling goroutine to the
-	// work at hand; it returns at the latest when the request is answered.
+	// Submit moves req to the service, which releases it on every path: the caller must not
+	// use it afterwards. Every failure is reported by sink.Close. Submit may execute the
+	// request on the calling goroutine, unless req.Async is set; it returns at the latest
+	// when the sink is closed. A cancelled ctx ends the request, still by sink.Close.
 	Submit(ctx context.Context, req *Request, sink Sink)
 }
 
-// Catalog tells what is served.
+// Catalog describes the served models. Implementations must be safe for concurrent use.
 type Catalog interface {
 	// Ready reports whether every model that should serve does.
 	Ready() bool
 	// ModelReady returns nil when the version (0: any) serves, else why not.
 	ModelReady(model string, version int64) error
-	// Describe tells what decoding a request and encoding its answer need to know.
+	// Describe returns what a front end needs to decode requests and encode responses.
 	Describe(model string, version int64) (*Description, error)
 	Metadata(model string, version int64) (*Metadata, error)
-	// Config returns the completed configuration, not to be changed.
+	// Config returns the completed configuration, which must not be modified.
 	Config(model string, version int64) (*modelconfig.ModelConfig, error)
 	// Statistics returns those of one version (0: all its versions) or, with an
 	// empty model, of every ready version, sorted by name and version. An unknown
@@ -58,12 +68,12 @@ type Catalog interface {
 	Statistics(model string, version int64) ([]Statistics, error)
 }
 
-// Description is a loaded version as the front ends see it. It is made once and
-// shared: nobody changes it.
+// Description is a loaded version as the front ends see it. It is shared and must not be
+// modified.
 type Description struct {
 	Model   string
 	Version int64
-	// Decoupled marks a model that answers a request any number of times.
+	// Decoupled marks a model that sends any number of responses to a request.
 	Decoupled bool
 	// MaxBatch is max_batch_size; 0 means that tensors carry no batch dimension.
 	MaxBatch        int

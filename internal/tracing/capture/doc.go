@@ -9,10 +9,10 @@
 //
 //   - store.go: Store, what is kept and the bound of it
 //   - rule.go: which requests are chosen
-//   - film.go: the tensors of a request while it goes on
+//   - snapshot.go: the tensors of a request while it goes on
 //   - view.go: what is shown
 //   - npy.go: tensors as files of NumPy
-//   - preview.go, picture.go: contents for people
+//   - preview.go, image.go: contents for people
 //
 // # Files
 //

@@ -2,26 +2,33 @@ package tracing
 
 import "github.com/tutti-server/tutti/core/tensor"
 
-// Camera chooses requests whose tensors are kept. It is given to New and asked for
-// every request while it is on. Safe for concurrent use.
+// Recorder selects the requests whose tensors are recorded. It is given to New. Safe for
+// concurrent use. For example, the store of package capture selects one in a hundred requests
+// of a model while a capture is active.
 type Recorder interface {
-	// On reports whether any request may be chosen.
+	// Active reports whether any request may be selected. It is called for every request.
 	Active() bool
-	// Pick returns what keeps the tensors of a request, nil for one that is not chosen.
+	// Select returns the Snapshot of a request, nil for one that is not selected.
 	Select(model, request string, id TraceID) Snapshot
 }
 
-// Film keeps the tensors of one request. Safe for concurrent use.
+// Snapshot records the tensors of one request. Safe for concurrent use.
+//
+// Lifecycle:
+//
+//  1. Add announces a tensor. If it returns true, Put follows with the content, also when
+//     copying it to the host failed.
+//  2. Finish is called exactly once, when the request has ended; no other call follows.
 type Snapshot interface {
-	// Admit notes a tensor, which it borrows, and says whether its content is to be
-	// given by Put under the returned number: not when it is redacted or too large.
+	// Add announces a tensor, which it borrows. It returns the number for Put, and false when
+	// the content must not be put because it is redacted or too large.
 	Add(e *TensorEdge, t *tensor.Tensor) (n int, content bool)
 	// Put moves the content of tensor n, which is on the host or on its way there; an
 	// error is why there is none.
 	Put(n int, t tensor.Tensor, err error)
-	// Answer returns the number of one more answer of a decoupled model, from 1.
+	// NextResponse returns the number of one more response of a decoupled model, from 1.
 	NextResponse() int32
-	// End takes the request's finished record, borrowed. Nothing comes after.
+	// Finish takes the finished record of the request, which it borrows.
 	Finish(r *Record)
 }
 

@@ -8,21 +8,21 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-func (s *service) live() bool  { return !s.leaving() && (s.set.Live == nil || s.set.Live()) }
+func (s *service) live() bool  { return !s.shuttingDown() && (s.set.Live == nil || s.set.Live()) }
 func (s *service) ready() bool { return s.live() && s.set.Catalog.Ready() }
 
-// ServerLive tells whether the server is live.
+// ServerLive reports whether the server is live.
 func (s *service) ServerLive(context.Context, *inference.ServerLiveRequest) (*inference.ServerLiveResponse, error) {
 	return &inference.ServerLiveResponse{Live: s.live()}, nil
 }
 
-// ServerReady tells whether everything that should serve does.
+// ServerReady reports whether every model that should serve is ready.
 func (s *service) ServerReady(context.Context, *inference.ServerReadyRequest) (*inference.ServerReadyResponse, error) {
 	return &inference.ServerReadyResponse{Ready: s.ready()}, nil
 }
 
-// ModelReady tells whether a version serves. One that is not there is not ready, and no
-// error: clients ask until it is.
+// ModelReady reports whether a version serves. An unknown version is not ready, without an error: clients poll
+// until it is.
 func (s *service) ModelReady(_ context.Context, req *inference.ModelReadyRequest) (*inference.ModelReadyResponse, error) {
 	version, err := modelVersion(req.GetName(), req.GetVersion(), "ModelReady")
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *service) ModelReady(_ context.Context, req *inference.ModelReadyRequest
 	return &inference.ModelReadyResponse{Ready: s.set.Catalog.ModelReady(req.GetName(), version) == nil}, nil
 }
 
-// modelVersion reads the version of a request that must name a model.
+// modelVersion parses the version of a request that must name a model.
 func modelVersion(name, version, method string) (int64, error) {
 	if name == "" {
 		return 0, status.Errorf(status.InvalidArg, "Missing model name in %s request", method)
@@ -39,7 +39,7 @@ func modelVersion(name, version, method string) (int64, error) {
 	return infer.ParseVersion(version)
 }
 
-// ServerMetadata tells what the server is.
+// ServerMetadata returns the server's name, version and extensions.
 func (s *service) ServerMetadata(context.Context, *inference.ServerMetadataRequest) (*inference.ServerMetadataResponse, error) {
 	return &inference.ServerMetadataResponse{Name: s.set.Name, Version: s.set.Version, Extensions: s.set.Extensions}, nil
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// codec is grpc's own one for all messages but those that carry tensors: requests
-// are left in the transport's buffers for decoder, and answers hand over the memory
-// of their tensors.
+// codec is grpc's proto codec, except for messages with tensors: requests stay in the transport's buffers for
+// decoder, and responses pass the memory of their tensors on.
 type codec struct {
 	encoding.CodecV2
 	inFlight *infer.InFlight
@@ -20,18 +19,18 @@ var _ encoding.CodecV2 = codec{}
 
 func newCodec(f *infer.InFlight) codec { return codec{encoding.GetCodecV2(proto.Name), f} }
 
-// Unmarshal keeps a reference on data when v is a request.
+// Unmarshal retains data if v is an inference request.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if m, ok := v.(*message); ok {
-		m.take(data)
+		m.keep(data)
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// Marshal uses an answer up: it is released.
+// Marshal encodes and releases an inference response.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if r, ok := v.(*reply); ok {
+	if r, ok := v.(*response); ok {
 		return r.marshal(c.inFlight), nil
 	}
 	return c.CodecV2.Marshal(v)

@@ -9,15 +9,14 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// carrier is the type that stands for each field of InferTensorContents, by number:
-// the one whose elements travel in it, or the widest of several.
+// carrier is the data type of each field of InferTensorContents, by number. A field for several types has the
+// widest.
 var carrier = [...]tensor.DType{
 	1: tensor.Bool, 2: tensor.Int32, 3: tensor.Int64, 4: tensor.Uint32,
 	5: tensor.Uint64, 6: tensor.FP32, 7: tensor.FP64, 8: tensor.Bytes,
 }
 
-// fieldOf returns the number of the field that a type's elements travel in, 0 for the
-// types that have none.
+// fieldOf returns the field number for a type's elements, or 0 if there is none.
 func fieldOf(d tensor.DType) protowire.Number {
 	switch d {
 	case tensor.Bool:
@@ -41,14 +40,14 @@ func fieldOf(d tensor.DType) protowire.Number {
 	}
 }
 
-// counts is how many elements each field of typed contents has, and the size of its
-// BYTES elements with their lengths.
+// counts has the number of elements in each field of typed contents, and the size of BYTES elements with their
+// lengths.
 type counts struct {
 	n     [len(carrier)]int
 	bytes int
 }
 
-// wireSize is the bytes of an element of a field where that is fixed.
+// wireSize returns the bytes of an element on the wire, if that is fixed.
 func wireSize(num protowire.Number) int {
 	switch num {
 	case 6:
@@ -60,7 +59,7 @@ func wireSize(num protowire.Number) int {
 	}
 }
 
-// countContents checks and counts InferTensorContents.
+// countContents validates and counts InferTensorContents.
 //
 // hot: no allocation.
 func countContents(b []byte) (c counts, err error) {
@@ -84,7 +83,7 @@ func countContents(b []byte) (c counts, err error) {
 	return c, f.err
 }
 
-// elementType is the wire type of one element outside of a packed list.
+// elementType is the wire type of one element outside a packed list.
 func elementType(num protowire.Number) protowire.Type {
 	switch num {
 	case 6:
@@ -114,8 +113,8 @@ func (c *counts) packed(f *fields) {
 	f.err = firstError(f.err, list.err)
 }
 
-// fillContents writes the elements of t's field into t, which has room for exactly
-// them. The contents have been counted and found well formed.
+// fillContents writes the elements of t's field into t, which must have room for exactly them. countContents must
+// have validated b.
 //
 // hot: no allocation.
 func fillContents(b []byte, t *tensor.Tensor) {
@@ -135,25 +134,25 @@ func fillContents(b []byte, t *tensor.Tensor) {
 		case f.typ == protowire.BytesType:
 			list := fields{rest: f.bytes()}
 			for len(list.rest) > 0 {
-				dst = put(dst, t.DType, size, list.varint())
+				dst = appendElement(dst, t.DType, size, list.varint())
 			}
 		case f.typ == elementType(num) && num == 6:
 			v, n := protowire.ConsumeFixed32(f.rest)
 			f.take(n)
-			dst = put(dst, t.DType, size, uint64(v))
+			dst = appendElement(dst, t.DType, size, uint64(v))
 		case f.typ == elementType(num) && num == 7:
-			dst = put(dst, t.DType, size, f.fixed64())
+			dst = appendElement(dst, t.DType, size, f.fixed64())
 		case f.typ == elementType(num):
-			dst = put(dst, t.DType, size, f.varint())
+			dst = appendElement(dst, t.DType, size, f.varint())
 		default:
 			f.skip()
 		}
 	}
 }
 
-// put writes one element and returns the memory after it. It keeps the low bytes of a
-// number too large for its type, as Triton does.
-func put(dst []byte, d tensor.DType, size int, v uint64) []byte {
+// appendElement writes one element and returns the memory after it. A number that is too large keeps its low bytes,
+// as in Triton.
+func appendElement(dst []byte, d tensor.DType, size int, v uint64) []byte {
 	switch size {
 	case 1:
 		if d == tensor.Bool {

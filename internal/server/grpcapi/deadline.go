@@ -12,17 +12,14 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// headStart is how long before its deadline a call ends, at most. At the deadline
-// itself the transport resets the stream, which clients report as a removed stream or
-// a cancelled call, depending on what they see first. The status has to be there
-// before.
+// headStart is how long before its deadline a call ends at most. At the deadline the transport resets the stream,
+// and clients report that as a cancelled call or a removed stream. The status must reach them before.
 const headStart = 10 * time.Millisecond
 
 var errDeadline = grpcstatus.Error(codes.DeadlineExceeded, "Deadline Exceeded")
 
-// inTime returns a call's context, which is over a little before its deadline if it
-// has one.
-func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+// beforeDeadline returns a context that ends shortly before the call's deadline.
+func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	d, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)
@@ -30,24 +27,23 @@ func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, d.Add(-min(headStart, time.Until(d)/20)))
 }
 
-// outcome is what a method returns.
+// outcome is the result of a method.
 type outcome[T any] struct {
 	value T
 	err   error
 }
 
-// await returns what f, the implementation of a method, returns, or that the call's
-// deadline is over: what cannot be interrupted, as an execution, goes on without the
-// client. What f returns then is given to drop.
+// await runs f, a method, and returns its result, or DEADLINE_EXCEEDED at the deadline. An execution cannot be
+// interrupted: f then continues without its client, and its result goes to drop.
 func await[T any](ctx context.Context, s *service, method string, f func(context.Context) (T, error), drop func(T)) (T, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		return f(ctx)
 	}
-	ctx, cancel := inTime(ctx)
+	ctx, cancel := beforeDeadline(ctx)
 	defer cancel()
 	done := make(chan outcome[T])
 	s.streams.Go(func() {
-		v, err := attempt(ctx, s, method, f)
+		v, err := recoverPanic(ctx, s, method, f)
 		select {
 		case done <- outcome[T]{v, err}:
 		case <-ctx.Done():
@@ -67,14 +63,14 @@ func await[T any](ctx context.Context, s *service, method string, f func(context
 	return none, ctx.Err()
 }
 
-// attempt returns what f does, and the error of a panic.
-func attempt[T any](ctx context.Context, s *service, method string, f func(context.Context) (T, error)) (v T, err error) {
+// recoverPanic runs f and converts a panic into an error.
+func recoverPanic[T any](ctx context.Context, s *service, method string, f func(context.Context) (T, error)) (v T, err error) {
 	defer s.recovered(method, &err)
 	return f(ctx)
 }
 
-// timely is the interceptor that has the methods without tensors end in time.
-func (s *service) timely(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+// endInTime is the interceptor that ends methods without tensors before their deadline.
+func (s *service) endInTime(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	v, err := await(ctx, s, info.FullMethod, func(ctx context.Context) (any, error) { return handler(ctx, req) }, func(any) {})
 	if err != nil {
 		return nil, wireError(err)
@@ -82,7 +78,7 @@ func (s *service) timely(ctx context.Context, req any, info *grpc.UnaryServerInf
 	return v, nil
 }
 
-// overdue reports whether err says that the client's deadline is over.
-func overdue(err error) bool {
+// deadlinePassed reports whether err is the client's deadline.
+func deadlinePassed(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, status.ErrDeadline)
 }

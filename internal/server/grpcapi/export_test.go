@@ -65,7 +65,7 @@ func Marshal(v any) (mem.BufferSlice, error) { return newCodec(nil).Marshal(v) }
 func Parse(data mem.BufferSlice) (*inference.ModelInferRequest, error) {
 	m := newMessage()
 	defer m.release()
-	m.take(data)
+	m.keep(data)
 	if err := m.scan(); err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// health answers the standard health protocol; the service asked about does not matter.
+// health implements the standard gRPC health protocol. The name of the service is ignored.
 type health struct {
 	grpc_health_v1.UnimplementedHealthServer
 	svc *service
@@ -24,26 +24,26 @@ func (h *health) state() grpc_health_v1.HealthCheckResponse_ServingStatus {
 	return grpc_health_v1.HealthCheckResponse_NOT_SERVING
 }
 
-// Check mirrors ServerReady.
+// Check returns SERVING if ServerReady does.
 func (h *health) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	return &grpc_health_v1.HealthCheckResponse{Status: h.state()}, nil
 }
 
-// List answers Check for every service that has a name.
+// List returns the result of Check for every named service.
 func (h *health) List(context.Context, *grpc_health_v1.HealthListRequest) (*grpc_health_v1.HealthListResponse, error) {
 	return &grpc_health_v1.HealthListResponse{Statuses: map[string]*grpc_health_v1.HealthCheckResponse{
 		"": {Status: h.state()}, inference.GRPCInferenceService_ServiceDesc.ServiceName: {Status: h.state()},
 	}}, nil
 }
 
-// lookAgain is after how long a watcher looks at a state that nobody told to have changed.
-const lookAgain = time.Second
+// recheckInterval is the time between two looks at a state whose change nothing announced.
+const recheckInterval = time.Second
 
-// Watch tells the state and each change of it, until the server shuts down.
+// Watch sends the state and each change of it, until the server shuts down.
 func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
-	timer := time.NewTicker(lookAgain)
+	timer := time.NewTicker(recheckInterval)
 	defer timer.Stop()
-	ctx, cancel := inTime(stream.Context())
+	ctx, cancel := beforeDeadline(stream.Context())
 	defer cancel()
 	told := grpc_health_v1.HealthCheckResponse_UNKNOWN
 	for {
@@ -54,7 +54,7 @@ func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerS
 				return err
 			}
 		}
-		if h.svc.leaving() {
+		if h.svc.shuttingDown() {
 			return wireError(errLeaving)
 		}
 		select {
@@ -67,10 +67,10 @@ func (h *health) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc.ServerS
 	}
 }
 
-// watchers are told together that something may have changed.
+// watchers wakes all Watch calls when the state may have changed.
 type watchers struct {
 	mu   sync.Mutex
-	next chan struct{} // closed by wake; guarded by mu, nil when nobody waits
+	next chan struct{} // closed by wake; guarded by mu, nil without watchers
 }
 
 // changed returns a channel that is closed at the next change.

@@ -21,8 +21,7 @@ const (
 	methodStream = "ModelStreamInfer"
 )
 
-// serviceDesc is the generated description with the two methods that carry tensors
-// reading and writing our own messages.
+// serviceDesc is the generated service description, with own handlers for the two methods that carry tensors.
 func serviceDesc() *grpc.ServiceDesc {
 	d := inference.GRPCInferenceService_ServiceDesc
 	d.Methods = slices.Clone(d.Methods)
@@ -40,21 +39,21 @@ func serviceDesc() *grpc.ServiceDesc {
 	return &d
 }
 
-// modelInfer answers one inference request. It calls no interceptor.
+// modelInfer handles ModelInfer. It runs no interceptor.
 func modelInfer(srv any, ctx context.Context, receive func(any) error, _ grpc.UnaryServerInterceptor) (resp any, err error) { //nolint:revive // grpc's signature
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
 	defer s.recovered(methodInfer, &err)
 	return s.modelInfer(ctx, newMessage(), receive)
 }
 
-// modelInfer reads one inference request into m and answers it.
+// modelInfer receives one inference request into m and returns the response.
 func (s *service) modelInfer(ctx context.Context, m *message, receive func(any) error) (any, error) {
 	came := s.set.Tracer.Begin()
 	if err := s.receive(ctx, m, receive); err != nil {
 		m.release()
 		return nil, err
 	}
-	r, err := s.reply(ctx, m, came)
+	r, err := s.respond(ctx, m, came)
 	if err != nil {
 		retryAfter(ctx, err)
 		return nil, wireError(err)
@@ -63,36 +62,35 @@ func (s *service) modelInfer(ctx context.Context, m *message, receive func(any) 
 	return r, nil
 }
 
-// reply executes the request in m, which it releases, no longer than until the deadline of the call.
+// respond executes the request in m, at most until the call's deadline, and releases m.
 //
 // hot: without a deadline there is no function to allocate.
-func (s *service) reply(ctx context.Context, m *message, came tracing.Interval) (*reply, error) {
+func (s *service) respond(ctx context.Context, m *message, came tracing.Interval) (*response, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		return s.execute(ctx, m, came)
 	}
-	return await(ctx, s, methodInfer, func(ctx context.Context) (*reply, error) { return s.execute(ctx, m, came) }, (*reply).release)
+	return await(ctx, s, methodInfer, func(ctx context.Context) (*response, error) { return s.execute(ctx, m, came) }, (*response).release)
 }
 
-// execute executes the request in m and releases it.
-func (s *service) execute(ctx context.Context, m *message, came tracing.Interval) (*reply, error) {
+// execute executes the request in m and releases m.
+func (s *service) execute(ctx context.Context, m *message, came tracing.Interval) (*response, error) {
 	r, err := s.infer(ctx, m, came)
-	m.release() // not deferred: after a panic something may still read the message
+	m.release() // not deferred: after a panic the message may still be in use
 	return r, err
 }
 
-// receive reads and charges a message. A call for which there is no room is refused
-// before it is read.
+// receive reads a message and charges its bytes. If there is no room the call is rejected before it is read.
 func (s *service) receive(ctx context.Context, m *message, receive func(any) error) error {
 	f := s.set.InFlight
 	err := f.Admit()
 	if err == nil {
-		l := lineOf(ctx, f)
+		l := connectionOf(ctx, f)
 		l.begin()
 		defer l.end()
 		if err := receive(m); err != nil {
 			return err
 		}
-		err = m.bill(f, l)
+		err = m.chargeReceived(f, l)
 	}
 	if err != nil {
 		retryAfter(ctx, err)
@@ -101,10 +99,10 @@ func (s *service) receive(ctx context.Context, m *message, receive func(any) err
 	return nil
 }
 
-// retryAfter tells the client in the trailer when to come again, when that is known.
+// retryAfter sets the retry-after trailer if err has a time.
 func retryAfter(ctx context.Context, err error) {
 	if d := status.RetryAfter(err); d > 0 {
-		// It fails only outside of a call, where nobody reads the trailer.
+		// It fails only outside a call.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs("retry-after", strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)))
 	}
 }
@@ -113,24 +111,24 @@ var errLeaving error = &status.Error{
 	Code: status.Unavailable, Msg: "GRPC server is shutting down and has stopped accepting new requests.",
 }
 
-func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) (*reply, error) {
-	if s.leaving() {
+func (s *service) infer(ctx context.Context, m *message, came tracing.Interval) (*response, error) {
+	if s.shuttingDown() {
 		return nil, errLeaving
 	}
-	d := decoder{svc: s, msg: m, came: came}
+	d := decoder{svc: s, msg: m, received: came}
 	if err := d.decode(ctx, true); err != nil {
 		return nil, err
 	}
-	r := newReply()
-	if err := s.call(ctx, &d, r); err != nil {
+	r := newResponse()
+	if err := s.submit(ctx, &d, r); err != nil {
 		r.release()
 		return nil, err
 	}
 	return r, nil
 }
 
-// call has a request answered into r.
-func (s *service) call(ctx context.Context, d *decoder, r *reply) (err error) {
+// submit executes the request into r.
+func (s *service) submit(ctx context.Context, d *decoder, r *response) (err error) {
 	call := infer.NewCall()
 	s.set.Infer.Submit(ctx, d.req, call)
 	r.resp, err = call.Wait()
@@ -138,13 +136,13 @@ func (s *service) call(ctx context.Context, d *decoder, r *reply) (err error) {
 		err = status.Errorf(status.Internal, "received an unexpected null response")
 	}
 	if err == nil {
-		r.shared, err = fulfil(r.resp, d.msg.wants, d.about, s.set.Alloc, r.shared)
+		r.shared, err = applyOptions(r.resp, d.msg.wants, d.about, s.set.Alloc, r.shared)
 	}
 	return err
 }
 
-// compress has the answer compressed when the server is told to and the client can
-// read it. Else it is not, whatever the client did with its request.
+// compress selects a compressed response if the server is configured so and the client accepts it, whether or not
+// the request was compressed.
 func (s *service) compress(ctx context.Context) {
 	name := "identity"
 	if s.set.Compression != CompressNone {
@@ -152,9 +150,9 @@ func (s *service) compress(ctx context.Context) {
 			name = gzipName
 		}
 	} else if c, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string }); !ok || c.RecvCompress() == "" {
-		return // nor would it be by itself
+		return // uncompressed is the default
 	}
-	// It fails only for a name that the client cannot read, or after the answer.
+	// It fails only for a name that the client does not accept, or after the response.
 	_ = grpc.SetSendCompressor(ctx, name)
 }
 

@@ -22,7 +22,7 @@ func (s *service) SystemSharedMemoryStatus(
 	return &inference.SystemSharedMemoryStatusResponse{Regions: all}, nil
 }
 
-// SystemSharedMemoryRegister makes a client's shared memory known under a name.
+// SystemSharedMemoryRegister registers a client's shared memory under a name.
 func (s *service) SystemSharedMemoryRegister(
 	_ context.Context, req *inference.SystemSharedMemoryRegisterRequest,
 ) (*inference.SystemSharedMemoryRegisterResponse, error) {
@@ -33,7 +33,7 @@ func (s *service) SystemSharedMemoryRegister(
 	return &inference.SystemSharedMemoryRegisterResponse{}, nil
 }
 
-// SystemSharedMemoryUnregister forgets one region, or all.
+// SystemSharedMemoryUnregister unregisters one region, or all.
 func (s *service) SystemSharedMemoryUnregister(
 	_ context.Context, req *inference.SystemSharedMemoryUnregisterRequest,
 ) (*inference.SystemSharedMemoryUnregisterResponse, error) {
@@ -58,7 +58,7 @@ func (s *service) CudaSharedMemoryStatus(
 	return &inference.CudaSharedMemoryStatusResponse{Regions: all}, nil
 }
 
-// CudaSharedMemoryRegister makes a client's device memory known under a name.
+// CudaSharedMemoryRegister registers a client's device memory under a name.
 func (s *service) CudaSharedMemoryRegister(
 	_ context.Context, req *inference.CudaSharedMemoryRegisterRequest,
 ) (*inference.CudaSharedMemoryRegisterResponse, error) {
@@ -69,7 +69,7 @@ func (s *service) CudaSharedMemoryRegister(
 	return &inference.CudaSharedMemoryRegisterResponse{}, nil
 }
 
-// CudaSharedMemoryUnregister forgets one region, or all.
+// CudaSharedMemoryUnregister unregisters one region, or all.
 func (s *service) CudaSharedMemoryUnregister(
 	_ context.Context, req *inference.CudaSharedMemoryUnregisterRequest,
 ) (*inference.CudaSharedMemoryUnregisterResponse, error) {

@@ -14,24 +14,23 @@ import (
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
-// message is a ModelInferRequest as it lies in the transport's buffers: nothing is
-// copied but what lies across two of them. It is read in two goes, because contents
-// may come before the inputs that they belong to: scan finds the fields, and decoder
-// takes them in the protocol's order.
+// message is a ModelInferRequest in the transport's buffers. Only fields that span two buffers are copied. It is
+// read twice, because contents may precede their inputs: scan finds the fields, and decoder processes them in the
+// protocol's order.
 type message struct {
-	data   mem.BufferSlice // a reference of our own, until free
+	data   mem.BufferSlice // an own reference, until free
 	cursor cursor
-	charge infer.Charge // what the request has in flight
+	charge infer.Charge // bytes in flight of the request
 
 	model, version, id []byte
 	params             []param
 	inputs, outputs    [][]byte
-	raw                []span
+	raw                []wireSpan
 
 	tensor tensorFields
 	dims   []int64
-	wants  []want
-	// windows are of the inputs in shared memory: their regions are in use until the response is made.
+	wants  []outputOptions
+	// windows are those of inputs in shared memory. Their regions stay in use until the response is complete.
 	windows []*shm.Window
 }
 
@@ -39,41 +38,40 @@ var messages pool.Of[message]
 
 func newMessage() *message { return messages.Get() }
 
-// take keeps the transport's buffers. A client that breaks the rule of one message
-// a call gets here twice; the last one is kept.
-func (m *message) take(data mem.BufferSlice) {
+// keep retains the transport's buffers. A client that sends two messages in one unary call gets here twice; the
+// last one counts.
+func (m *message) keep(data mem.BufferSlice) {
 	m.free()
 	data.Ref()
 	m.data = data
 }
 
-// bill charges what was received, some of which l may have counted, unless that is
-// too much.
-func (m *message) bill(f *infer.InFlight, l *line) error {
+// chargeReceived charges the received bytes, part of which l may have counted. It fails over the limit.
+func (m *message) chargeReceived(f *infer.InFlight, l *connection) error {
 	n := int64(m.data.Len())
 	m.charge = f.Charge()
-	l.settle(&m.charge, n)
+	l.chargeMessage(&m.charge, n)
 	if rest := n - m.charge.Bytes(); rest > 0 {
 		return m.charge.Acquire(rest)
 	}
 	return f.Exceeded()
 }
 
-// free gives the transport's buffers back. Nothing that scan found is valid after.
+// free releases the transport's buffers. Results of scan are invalid afterwards.
 func (m *message) free() {
 	m.data.Free()
 	m.data = nil
 	m.cursor.data, m.cursor.cur = nil, nil
 }
 
-// keepList bounds the elements of a list that a message keeps for reuse.
-const keepList = 256
+// maxKept bounds the length of a list that a message keeps for reuse.
+const maxKept = 256
 
-// release returns the message for reuse.
+// release returns the message to its pool.
 func (m *message) release() {
 	m.free()
 	m.charge.Release()
-	closeWants(m.wants)
+	closeOptions(m.wants)
 	m.windows = closeWindows(m.windows)
 	m.model, m.version, m.id = nil, nil, nil
 	m.params, m.inputs, m.outputs = reuse(m.params), reuse(m.inputs), reuse(m.outputs)
@@ -84,7 +82,7 @@ func (m *message) release() {
 
 func reuse[T any](list []T) []T {
 	clear(list)
-	if cap(list) > keepList {
+	if cap(list) > maxKept {
 		return nil
 	}
 	return list[:0]
@@ -101,11 +99,10 @@ const (
 	fieldRaw     = 7
 )
 
-// maxElements bounds each list of a request: a field of two bytes must not cost
-// the server a hundred.
+// maxElements bounds each list of a request: a field of two bytes must not cost the server a hundred.
 const maxElements = 1 << 16
 
-// scan finds the message's fields. Its error says that they are malformed.
+// scan finds the fields of the message. An error means that they are malformed.
 //
 // hot: no allocation in steady state.
 func (m *message) scan() error {
@@ -128,7 +125,7 @@ func (m *message) scan() error {
 	return nil
 }
 
-// field reads one of the fields that are all length-delimited.
+// field reads one length-delimited field.
 func (m *message) field(num protowire.Number) error {
 	if num == fieldRaw {
 		s, err := m.cursor.span()
@@ -179,11 +176,11 @@ func tooMany(what string, n int) error {
 	return status.Errorf(status.InvalidArg, "request has more than %d %s", maxElements, what)
 }
 
-// param is an entry of a parameter map. Its bytes are the message's.
+// param is an entry of a parameter map. It refers to the message's bytes.
 type param struct {
 	key    []byte
 	kind   infer.ParamKind
-	set    bool // whether there is a value at all
+	set    bool // has a value
 	bool   bool
 	int    int64
 	uint   uint64
@@ -191,7 +188,7 @@ type param struct {
 	text   []byte
 }
 
-// appendParam adds the map entry b to list.
+// appendParam appends the map entry b to list.
 func appendParam(list []param, b []byte) ([]param, error) {
 	var p param
 	f := fields{rest: b}
@@ -209,7 +206,7 @@ func appendParam(list []param, b []byte) ([]param, error) {
 	return list, firstError(f.err, tooMany("parameters", len(list)))
 }
 
-// value reads an InferParameter. Of several values the last one counts.
+// value decodes an InferParameter. The last of several values counts.
 func (p *param) value(b []byte) error {
 	f := fields{rest: b}
 	for f.next() {
@@ -234,22 +231,21 @@ func (p *param) value(b []byte) error {
 	return f.err
 }
 
-// tensorFields is an InferInputTensor or, without the last three, an
-// InferRequestedOutputTensor.
+// tensorFields is an InferInputTensor or, without the last three fields, an InferRequestedOutputTensor.
 type tensorFields struct {
 	name, dtype []byte
 	dims        []int64
 	params      []param
 	contents    []byte
-	typed       bool // whether there are contents, be they empty
-	merged      bool // whether they are memory of their own
+	typed       bool // has contents, possibly empty
+	merged      bool // contents are own memory
 }
 
 func (t *tensorFields) reset() {
 	*t = tensorFields{dims: reuse(t.dims), params: reuse(t.params)}
 }
 
-// input reads an InferInputTensor, valid until the next one is read.
+// input decodes an InferInputTensor. The result is valid until the next call.
 func (m *message) input(b []byte) (*tensorFields, error) {
 	t := &m.tensor
 	t.reset()
@@ -276,7 +272,7 @@ func (m *message) input(b []byte) (*tensorFields, error) {
 	return t, f.err
 }
 
-// output reads an InferRequestedOutputTensor, valid until the next tensor is read.
+// output decodes an InferRequestedOutputTensor. The result is valid until the next tensor is decoded.
 func (m *message) output(b []byte) (*tensorFields, error) {
 	t := &m.tensor
 	t.reset()
@@ -310,20 +306,20 @@ func (t *tensorFields) param(f *fields) {
 	}
 }
 
-// addContents merges contents that come in several parts, as protobuf has it: their
-// encodings one after the other are the encoding of the whole.
+// addContents merges contents in several parts: by protobuf's rules the concatenated encodings are the encoding of
+// the whole.
 func (t *tensorFields) addContents(b []byte) {
 	switch {
 	case !t.typed:
 		t.contents, t.typed = b, true
 	case !t.merged:
 		t.contents, t.merged = slices.Concat(t.contents, b), true
-	default: // in place: a copy of all for each of a million parts would take hours
+	default: // in place: a copy for each of a million parts would take hours
 		t.contents = append(t.contents, b...)
 	}
 }
 
-// find returns the parameter of this name, the last one when there are several, or nil.
+// find returns the parameter with this name, the last one of several, or nil.
 func (t *tensorFields) find(key string) *param {
 	for i := len(t.params) - 1; i >= 0; i-- {
 		if string(t.params[i].key) == key {

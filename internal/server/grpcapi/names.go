@@ -5,20 +5,19 @@ import (
 	"sync/atomic"
 )
 
-// names turns the bytes of names that come with every request into strings without
-// allocating for those seen lately.
-type names struct {
+// nameCache converts bytes into strings without allocating for names that were seen recently.
+type nameCache struct {
 	seed  maphash.Seed
 	table [256]atomic.Pointer[string]
 }
 
-// maxName bounds what is kept. Longer names are no model's.
+// maxName bounds the cached names.
 const maxName = 256
 
-// of returns b as a string.
+// get returns b as a string.
 //
 // hot: no allocation for a name seen lately.
-func (n *names) of(b []byte) string {
+func (n *nameCache) get(b []byte) string {
 	if len(b) == 0 {
 		return ""
 	}

@@ -16,24 +16,24 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Keepalive says how connections are kept and how long.
+// Keepalive configures pings and the lifetime of connections.
 type Keepalive struct {
-	// Time is after how long without a sign of life a client is pinged, and Timeout
-	// how long it may take to answer; 0 for two hours and 20 s.
+	// Time is the idle time after which a client is pinged, Timeout how long it may take to respond. 0: two hours
+	// and 20 s.
 	Time, Timeout time.Duration
-	// PermitWithoutCalls lets clients ping when they have no call under way.
+	// PermitWithoutCalls lets clients ping without a call in flight.
 	PermitWithoutCalls bool
-	// MinPingInterval is how often a client may ping during a call; 0 for 5 minutes.
-	// Pings that come sooner close the connection, the third one in a row.
+	// MinPingInterval is the shortest time between pings of a client during a call; 0: 5 minutes. The third early
+	// ping in a row closes the connection.
 	MinPingInterval time.Duration
-	// AnyPings takes pings as often as clients like.
+	// AnyPings accepts any number of pings.
 	AnyPings bool
-	// MaxAge is how long a connection lives, with a random tenth more or less, and
-	// MaxAgeGrace how long its calls may take after; 0 for without end.
+	// MaxAge is the lifetime of a connection, with a random deviation of 10 %, and MaxAgeGrace how long its calls
+	// may continue afterwards. 0: unlimited.
 	MaxAge, MaxAgeGrace time.Duration
 }
 
-// Compression is how hard answers are compressed.
+// Compression is the level of response compression.
 type Compression uint8
 
 // The levels of compression.
@@ -44,7 +44,7 @@ const (
 	CompressHigh
 )
 
-// ParseCompression reads a level: none, low, medium or high.
+// ParseCompression parses a level: none, low, medium or high.
 func ParseCompression(s string) (Compression, error) {
 	for c, name := range []string{"none", "low", "medium", "high"} {
 		if s == name {
@@ -54,14 +54,13 @@ func ParseCompression(s string) (Compression, error) {
 	return 0, fmt.Errorf("invalid compression level '%s', expected none, low, medium or high", s)
 }
 
-// gzipName is what grpc calls the compression of answers, which this import registers.
+// gzipName is grpc's name for gzip. Importing the package registers it.
 const gzipName = grpcgzip.Name
 
-// maxHeaders bounds a call's metadata, far above what clients send.
+// maxHeaders bounds a call's metadata in bytes, far above what clients send.
 const maxHeaders = 64 << 10
 
-// options turns the settings into grpc's. The protocol's tensors are as large as a
-// message may be.
+// options converts the settings into grpc's options. Only the size of a message limits the size of tensors.
 func options(set *Settings) []grpc.ServerOption {
 	k := &set.Keepalive
 	most := set.MaxMessage
@@ -93,7 +92,7 @@ func options(set *Settings) []grpc.ServerOption {
 	if set.TLS != nil {
 		secured = credentials.NewTLS(set.TLS)
 	}
-	if secured = counted(secured, set.InFlight, set.StallTimeout); secured != nil {
+	if secured = countConnections(secured, set.InFlight, set.StallTimeout); secured != nil {
 		list = append(list, grpc.Creds(secured))
 	}
 	set.Compression.apply()
@@ -102,8 +101,7 @@ func options(set *Settings) []grpc.ServerOption {
 
 var gzipLevel sync.Mutex
 
-// apply sets the level of grpc's gzip, which is one for the whole process: the last
-// server made with a level sets it.
+// apply sets the level of grpc's gzip. It is global to the process: the last server counts.
 func (c Compression) apply() {
 	level, ok := map[Compression]int{
 		CompressLow: gzip.BestSpeed, CompressMedium: gzip.DefaultCompression, CompressHigh: gzip.BestCompression,
@@ -113,18 +111,18 @@ func (c Compression) apply() {
 	}
 	gzipLevel.Lock()
 	defer gzipLevel.Unlock()
-	_ = grpcgzip.SetLevel(level) // all of these are levels
+	_ = grpcgzip.SetLevel(level) // all of these are valid
 }
 
-// inflater reads messages compressed with deflate, in the zlib format that clients use.
+// inflater decompresses deflate messages, in the zlib format that clients use.
 type inflater struct{ max int }
 
 var _ grpc.Decompressor = inflater{} //nolint:staticcheck // see options
 
-// Type is the compression's name on the wire.
+// Type returns the name of the compression on the wire.
 func (inflater) Type() string { return "deflate" }
 
-// Do reads at most one byte more than a message may have, which grpc then refuses.
+// Do reads at most one byte more than a message may have. grpc then rejects it.
 func (i inflater) Do(r io.Reader) ([]byte, error) {
 	z, err := zlib.NewReader(r)
 	if err != nil {
@@ -134,8 +132,8 @@ func (i inflater) Do(r io.Reader) ([]byte, error) {
 	return readPieces(io.LimitReader(z, int64(i.max)+1))
 }
 
-// readPieces is io.ReadAll without its copies of all that it has read so far, of which
-// a large message would leave several times its size behind.
+// readPieces is io.ReadAll without copying what it has read: io.ReadAll allocates several times the size of a large
+// message.
 func readPieces(r io.Reader) ([]byte, error) {
 	var list [][]byte
 	piece := make([]byte, 0, 4<<10)

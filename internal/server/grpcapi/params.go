@@ -8,18 +8,17 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// emptyFinal is the one parameter of a reserved name that clients may set; it
-// matters to streams only.
+// emptyFinal is the only reserved parameter that clients may set. It matters in streams only.
 const emptyFinal = "triton_enable_empty_final_response"
 
-// requestParams reads the request's parameters. A map has no order on the wire; one
-// that does not change keeps answers the same.
+// requestParams reads the request's parameters. A protobuf map has no order on the wire; they are sorted, so that
+// equal requests have equal responses.
 func (d *decoder) requestParams() error {
 	list := d.msg.params
 	slices.SortStableFunc(list, func(a, b param) int { return bytes.Compare(a.key, b.key) })
 	for i := range list {
 		if i+1 < len(list) && bytes.Equal(list[i].key, list[i+1].key) {
-			continue // of several entries of one key the last one counts
+			continue // the last of several entries with one key counts
 		}
 		if err := d.param(&list[i]); err != nil {
 			return err
@@ -85,9 +84,9 @@ func (p *param) unsigned(key, want string) (uint64, error) {
 	}
 }
 
-// otherParam reads a parameter that only the model knows.
+// otherParam reads a parameter for the model.
 func (d *decoder) otherParam(p *param) error {
-	key := d.svc.names.of(p.key)
+	key := d.svc.names.get(p.key)
 	if infer.ReservedParam(key) {
 		return status.Errorf(status.InvalidArg, "parameter keys starting with 'triton_' are reserved for Triton usage. "+
 			"Only the following keys starting with 'triton_' are allowed: %s", emptyFinal)

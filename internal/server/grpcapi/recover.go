@@ -9,10 +9,10 @@ import (
 	"github.com/tutti-server/tutti/internal/recovery"
 )
 
-// recovering are the options by which a method that panics costs its call, not the process, and by which one ends in time.
-// ModelInfer, which runs without interceptors, defers recovered itself.
-func (s *service) recovering() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(s.recoverUnary, s.timely), grpc.StreamInterceptor(s.recoverStream)}
+// recoveryOptions are the interceptors that turn a panic into the call's error and end calls before their deadline.
+// ModelInfer runs without interceptors and defers recovered.
+func (s *service) recoveryOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(s.recoverUnary, s.endInTime), grpc.StreamInterceptor(s.recoverStream)}
 }
 
 func (s *service) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
@@ -25,7 +25,7 @@ func (s *service) recoverStream(srv any, ss grpc.ServerStream, info *grpc.Stream
 	return handler(srv, ss)
 }
 
-// recovered, when deferred, turns a panic into the error of the call.
+// recovered must be deferred: it turns a panic into the error of the call.
 func (s *service) recovered(method string, err *error) {
 	if p := recover(); p != nil {
 		s.panicked.Store(true)
@@ -33,7 +33,7 @@ func (s *service) recovered(method string, err *error) {
 	}
 }
 
-// logger returns where panics are logged, nil without a log.
+// logger returns the logger for panics, or nil.
 func (s *service) logger() *slog.Logger {
 	if s.set.Log == nil {
 		return nil

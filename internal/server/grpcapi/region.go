@@ -9,13 +9,13 @@ import (
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
-// region names a part of a client's shared memory.
+// region is a part of a client's shared memory.
 type region struct {
 	name         string
 	offset, size uint64
 }
 
-// region reads the parameters by which a tensor says that its bytes are shared.
+// region reads the parameters of a tensor in shared memory.
 func (d *decoder) region(tensor string, t *tensorFields) (r region, shared bool, err error) {
 	if len(t.params) == 0 {
 		return r, false, nil
@@ -24,7 +24,7 @@ func (d *decoder) region(tensor string, t *tensorFields) (r region, shared bool,
 		if !p.set || p.kind != infer.ParamString {
 			return r, false, wrongRegion("shared_memory_region", tensor, "string_param")
 		}
-		r.name, shared = d.svc.names.of(p.text), true
+		r.name, shared = d.svc.names.get(p.text), true
 	}
 	if r.offset, err = regionNumber(t, "shared_memory_offset", tensor, shared); err != nil {
 		return r, false, err
@@ -51,8 +51,8 @@ func wrongRegion(key, tensor, want string) error {
 	return status.Errorf(status.InvalidArg, "invalid value type for '%s' parameter for tensor '%s', expected %s.", key, tensor, want)
 }
 
-// sharedInput copies an input out of the client's memory, which the client may change
-// at any time. The region stays in use until the response is made.
+// sharedInput copies an input out of the client's memory, which the client may change at any time. The region stays
+// in use until the response is complete.
 func (d *decoder) sharedInput(to *infer.Named, in *tensorFields, r *region) error {
 	if in.typed {
 		return status.Errorf(status.InvalidArg, "unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'",
@@ -72,15 +72,15 @@ func (d *decoder) sharedInput(to *infer.Named, in *tensorFields, r *region) erro
 	return w.Read(to.Tensor.Bytes())
 }
 
-// want is what a client asks of one output beyond having it.
-type want struct {
+// outputOptions are what a client asks for beyond an output.
+type outputOptions struct {
 	name    string
-	classes int // how many classes it is to be answered as, 0 for as it is
+	classes int // number of classes to return; 0: the tensor
 	region
-	window *shm.Window // where it is to go, or nil
+	window *shm.Window // the client's memory to write to, or nil
 }
 
-// closeWindows closes windows and returns their list for reuse.
+// closeWindows closes windows and returns the empty list for reuse.
 func closeWindows(list []*shm.Window) []*shm.Window {
 	for _, w := range list {
 		w.Close()
@@ -88,7 +88,7 @@ func closeWindows(list []*shm.Window) []*shm.Window {
 	return reuse(list)
 }
 
-func closeWants(list []want) {
+func closeOptions(list []outputOptions) {
 	for i := range list {
 		if w := list[i].window; w != nil {
 			list[i].window = nil
@@ -97,15 +97,15 @@ func closeWants(list []want) {
 	}
 }
 
-// shared tells that an output is in the client's memory and not in the answer.
-type shared struct {
+// sharedOutput is an output in the client's memory. The response has its size only.
+type sharedOutput struct {
 	output int
 	region
 }
 
-// fulfil gives the client what it wants of the outputs, and adds those that went to
-// its memory to list.
-func fulfil(resp *infer.Response, wants []want, about *infer.Description, a tensor.Allocator, list []shared) ([]shared, error) {
+// applyOptions classifies outputs and writes them into the client's memory as requested, and appends the latter to
+// list.
+func applyOptions(resp *infer.Response, wants []outputOptions, about *infer.Description, a tensor.Allocator, list []sharedOutput) ([]sharedOutput, error) {
 	for i := range wants {
 		w := &wants[i]
 		for j := range resp.Outputs {
@@ -128,7 +128,7 @@ func fulfil(resp *infer.Response, wants []want, about *infer.Description, a tens
 			if err := w.window.Write(out.Tensor.Bytes()); err != nil {
 				return list, err
 			}
-			s := shared{output: j, region: w.region}
+			s := sharedOutput{output: j, region: w.region}
 			s.size = uint64(n)
 			list = append(list, s)
 		}
@@ -136,7 +136,7 @@ func fulfil(resp *infer.Response, wants []want, about *infer.Description, a tens
 	return list, nil
 }
 
-func classify(out *infer.Named, w *want, about *infer.Description, a tensor.Allocator) error {
+func classify(out *infer.Named, w *outputOptions, about *infer.Description, a tensor.Allocator) error {
 	var labels []string
 	if p := about.Output(w.name); p != nil {
 		labels = p.Labels

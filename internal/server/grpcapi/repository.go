@@ -9,12 +9,12 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// notBuilt answers for a method of the protocol that this server was made without.
-func notBuilt(method string) error {
+// notSupported is the error of a method without its service.
+func notSupported(method string) error {
 	return wireError(status.Errorf(status.Unsupported, "the %s method is not supported by this server", method))
 }
 
-// checkRepository refuses to choose a repository: all are one.
+// checkRepository rejects the name of a repository: all repositories are served as one.
 func checkRepository(name string) error {
 	if name == "" {
 		return nil
@@ -22,11 +22,10 @@ func checkRepository(name string) error {
 	return status.Errorf(status.Unsupported, "'repository_name' specification is not supported")
 }
 
-// RepositoryIndex lists the models, all or those that serve. The repository's name
-// does not matter.
+// RepositoryIndex lists the models, all or the ready ones. The repository's name is ignored.
 func (s *service) RepositoryIndex(_ context.Context, req *inference.RepositoryIndexRequest) (*inference.RepositoryIndexResponse, error) {
 	if s.set.Lifecycle == nil {
-		return nil, notBuilt("RepositoryIndex")
+		return nil, notSupported("RepositoryIndex")
 	}
 	list := s.set.Lifecycle.Index(req.GetReady())
 	resp := &inference.RepositoryIndexResponse{Models: make([]*inference.RepositoryIndexResponse_ModelIndex, len(list))}
@@ -38,10 +37,10 @@ func (s *service) RepositoryIndex(_ context.Context, req *inference.RepositoryIn
 	return resp, nil
 }
 
-// RepositoryModelLoad loads a model, and returns when it serves or cannot.
+// RepositoryModelLoad loads a model. It returns when the model serves, or an error.
 func (s *service) RepositoryModelLoad(ctx context.Context, req *inference.RepositoryModelLoadRequest) (*inference.RepositoryModelLoadResponse, error) {
 	if s.set.Lifecycle == nil {
-		return nil, notBuilt("RepositoryModelLoad")
+		return nil, notSupported("RepositoryModelLoad")
 	}
 	o, err := loadOptions(req.GetParameters())
 	if err = firstError(checkRepository(req.GetRepositoryName()), err); err == nil {
@@ -54,7 +53,7 @@ func (s *service) RepositoryModelLoad(ctx context.Context, req *inference.Reposi
 	return &inference.RepositoryModelLoadResponse{}, nil
 }
 
-// filePrefix is before a path in the name of a parameter that is a file.
+// filePrefix precedes the path in the name of a file parameter.
 const filePrefix = "file:"
 
 func loadOptions(params map[string]*inference.ModelRepositoryParameter) (o infer.LoadOptions, err error) {
@@ -87,10 +86,10 @@ func wrongLoad(key, want string) error {
 	return status.Errorf(status.InvalidArg, "invalid value type for load parameter '%s', expected %s.", key, want)
 }
 
-// RepositoryModelUnload has a model take no more requests.
+// RepositoryModelUnload unloads a model. Requests in flight continue.
 func (s *service) RepositoryModelUnload(ctx context.Context, req *inference.RepositoryModelUnloadRequest) (*inference.RepositoryModelUnloadResponse, error) {
 	if s.set.Lifecycle == nil {
-		return nil, notBuilt("RepositoryModelUnload")
+		return nil, notSupported("RepositoryModelUnload")
 	}
 	dependents, err := unloadDependents(req.GetParameters())
 	if err = firstError(checkRepository(req.GetRepositoryName()), err); err == nil {

@@ -15,27 +15,27 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// decoder turns a message into a request.
+// decoder converts a message into a request.
 type decoder struct {
-	svc   *service
-	msg   *message
-	req   *infer.Request
-	about *infer.Description
-	id    string
-	came  tracing.Interval // when it was read
-	raw   int              // how many raw contents have been used
-	// emptyFinal is what the client asked for by the parameter of that name.
+	svc      *service
+	msg      *message
+	req      *infer.Request
+	about    *infer.Description
+	id       string
+	received tracing.Interval // when it was read
+	raw      int              // number of used raw contents
+	// emptyFinal is the value of the parameter with that name.
 	emptyFinal bool
 }
 
-// errDecoupled refuses a model that may answer a request more than once.
+// errDecoupled rejects unary calls of a decoupled model.
 var errDecoupled error = &status.Error{
 	Code: status.Unsupported, Msg: "ModelInfer RPC doesn't support models with decoupled transaction policy",
 }
 
-// admit charges the message. One that is refused is read for its id only.
-func (d *decoder) admit(l *line) error {
-	err := d.msg.bill(d.svc.set.InFlight, l)
+// admit charges the message. If it is rejected, only its id is read.
+func (d *decoder) admit(l *connection) error {
+	err := d.msg.chargeReceived(d.svc.set.InFlight, l)
 	if err != nil {
 		if d.msg.scan() == nil {
 			d.id = string(d.msg.id)
@@ -45,18 +45,17 @@ func (d *decoder) admit(l *line) error {
 	return err
 }
 
-// decode reads the message and gives its memory back. The request is the caller's
-// unless there is an error. Clients expect to be told first that a model cannot be
-// asked at all, before what is wrong with the request.
+// decode reads the message and frees its buffers. Without an error the caller owns the request. An unknown or
+// unready model is reported before errors in the request, as clients expect.
 //
 // hot: no allocation in steady state but of the client's own strings.
 func (d *decoder) decode(ctx context.Context, unary bool) error {
 	defer d.msg.free()
 	d.req = infer.NewRequest()
 	err := d.read(ctx, unary)
-	d.came.End()
-	d.req.Origin = tracing.Origin{Read: d.came, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
-	d.follow(ctx)
+	d.received.End()
+	d.req.Origin = tracing.Origin{Read: d.received, Start: tracing.GRPCWaitReadStart, Done: tracing.GRPCWaitReadEnd}
+	d.readTraceContext(ctx)
 	if err != nil {
 		d.refuse(err)
 		return malformed(err)
@@ -64,7 +63,7 @@ func (d *decoder) decode(ctx context.Context, unary bool) error {
 	return nil
 }
 
-// refuse gives the request up, and has a trace tell of it.
+// refuse discards the request and records it in a trace.
 func (d *decoder) refuse(err error) {
 	if d.svc.set.Tracer.On() {
 		version := int64(0)
@@ -77,7 +76,7 @@ func (d *decoder) refuse(err error) {
 	d.req = nil
 }
 
-// read makes the request of the message.
+// read builds the request from the message.
 func (d *decoder) read(ctx context.Context, unary bool) error {
 	if err := d.msg.scan(); err != nil {
 		return err
@@ -91,8 +90,8 @@ func (d *decoder) read(ctx context.Context, unary bool) error {
 	return d.content(ctx)
 }
 
-// follow notes whose trace the request follows.
-func (d *decoder) follow(ctx context.Context) {
+// readTraceContext reads the trace that the request belongs to.
+func (d *decoder) readTraceContext(ctx context.Context) {
 	if !d.svc.set.Tracer.On() {
 		return
 	}
@@ -101,7 +100,7 @@ func (d *decoder) follow(ctx context.Context) {
 	}
 }
 
-// malformed gives bytes that are no message the status that grpc gives them.
+// malformed maps a decoding error to the status that grpc uses.
 func malformed(err error) error {
 	if err == errWire { //nolint:errorlint // never wrapped
 		return grpcstatus.Error(codes.Internal, "grpc: failed to unmarshal the received message: proto: "+errWire.Error())
@@ -112,8 +111,8 @@ func malformed(err error) error {
 func (d *decoder) model() (err error) {
 	m := d.msg
 	d.id = string(m.id)
-	d.req.ID, d.req.Model = d.id, d.svc.names.of(m.model)
-	if d.req.Version, err = infer.ParseVersion(d.svc.names.of(m.version)); err != nil {
+	d.req.ID, d.req.Model = d.id, d.svc.names.get(m.model)
+	if d.req.Version, err = infer.ParseVersion(d.svc.names.get(m.version)); err != nil {
 		return err
 	}
 	d.about, err = d.svc.set.Catalog.Describe(d.req.Model, d.req.Version)
@@ -143,13 +142,13 @@ func (d *decoder) content(ctx context.Context) error {
 	return d.req.CheckInputs()
 }
 
-// input copies one input's data, raw, typed or shared, into memory of its own.
+// input copies one input, raw, typed or from shared memory, into its own memory.
 func (d *decoder) input(b []byte) error {
 	in, err := d.msg.input(b)
 	if err != nil {
 		return err
 	}
-	name := d.svc.names.of(in.name)
+	name := d.svc.names.get(in.name)
 	d.req.Inputs = append(d.req.Inputs, infer.Named{Name: name, Tensor: tensor.Tensor{
 		DType: tensor.ParseDType(string(in.dtype)), Shape: tensor.Of(in.dims...),
 	}})
@@ -171,7 +170,7 @@ func (d *decoder) input(b []byte) error {
 	}
 }
 
-// rawInput takes the next raw content. More of them than inputs go unnoticed.
+// rawInput uses the next raw content. Surplus ones are ignored.
 func (d *decoder) rawInput(to *infer.Named, in *tensorFields) error {
 	if in.typed {
 		return status.Errorf(status.InvalidArg, "contents field must not be specified when using raw_input_contents for '%s' for model '%s'",
@@ -193,7 +192,7 @@ func (d *decoder) noData(in *infer.Named) error {
 	return status.Errorf(status.InvalidArg, "unable to find data for input tensor '%s' for model '%s' in request.", in.Name, d.req.Model)
 }
 
-// fill gives t n bytes of memory, for which the message has been charged by so many.
+// fill allocates n bytes for t. charged bytes of it are charged already.
 func (d *decoder) fill(t *tensor.Tensor, n, charged int) (err error) {
 	if err := d.msg.charge.Acquire(int64(n - charged)); err != nil {
 		return err
@@ -203,7 +202,7 @@ func (d *decoder) fill(t *tensor.Tensor, n, charged int) (err error) {
 	return err
 }
 
-// typedInput takes an input's typed contents.
+// typedInput converts an input's typed contents.
 func (d *decoder) typedInput(to *infer.Named, in *tensorFields) error {
 	t := &to.Tensor
 	if !in.typed && t.Shape.Elements() != 0 {
@@ -239,13 +238,13 @@ func (d *decoder) typedInput(to *infer.Named, in *tensorFields) error {
 	return nil
 }
 
-// output takes a requested output with what the client wants of it.
+// output adds a requested output and its options.
 func (d *decoder) output(b []byte) error {
 	out, err := d.msg.output(b)
 	if err != nil {
 		return err
 	}
-	w := want{name: d.svc.names.of(out.name)}
+	w := outputOptions{name: d.svc.names.get(out.name)}
 	if w.classes, err = classification(out); err != nil {
 		return err
 	}
@@ -269,7 +268,7 @@ func (d *decoder) output(b []byte) error {
 	return nil
 }
 
-// classification reads how many classes are asked for, 0 for none.
+// classification returns the requested number of classes; 0: none.
 func classification(out *tensorFields) (int, error) {
 	p := out.find("classification")
 	switch {
@@ -283,7 +282,7 @@ func classification(out *tensorFields) (int, error) {
 	return int(min(p.int, math.MaxInt32)), nil
 }
 
-// forward makes parameters of the metadata that the server is to pass on.
+// forward turns selected metadata into parameters.
 func (d *decoder) forward(ctx context.Context) error {
 	pattern := d.svc.set.ForwardHeaders
 	if pattern == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// headerPrefix is before the key in the metadata.
+// headerPrefix precedes the key in the metadata.
 const headerPrefix = "triton-grpc-protocol-"
 
-// apiOf returns the category that a method belongs to.
+// apiOf returns the category of a method.
 func apiOf(method string) infer.API {
 	switch method {
 	case "ServerLive", "ServerReady", "ModelReady", "Check", "Watch":
@@ -42,11 +42,11 @@ func apiOf(method string) infer.API {
 	return infer.APINone
 }
 
-// restrict refuses calls without their metadata before a byte of them is read.
+// restrict rejects calls of restricted methods before a byte of them is read.
 func restrict(list []infer.Restriction) tap.ServerInHandle {
 	list = slices.Clone(list)
 	for i := range list {
-		list[i].Key = strings.ToLower(list[i].Key) // as metadata arrive
+		list[i].Key = strings.ToLower(list[i].Key) // as metadata keys arrive
 	}
 	limited := infer.Restrict(list)
 	return func(ctx context.Context, call *tap.Info) (context.Context, error) {

@@ -28,71 +28,69 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// Settings is what a Server is made from. The zero value of everything after Alloc
-// is Triton's default.
+// Settings configure a Server. The zero values of the fields after Alloc are Triton's defaults.
 type Settings struct {
 	Infer   infer.Inferer
 	Catalog infer.Catalog
 	// Alloc provides the memory of input tensors.
 	Alloc tensor.Allocator
-	// Name, Version and Extensions are what the server says about itself.
+	// Name, Version and Extensions are the server's metadata.
 	Name, Version string
 	Extensions    []string
-	// Live tells whether the server is live; nil for always.
+	// Live reports whether the server is live. Nil: always.
 	Live func() bool
 
-	// Lifecycle loads and unloads models; nil when that is not supported.
+	// Lifecycle loads and unloads models. Nil: not supported.
 	Lifecycle infer.Lifecycle
-	// Regions are the clients' shared memory; nil when that is disabled.
+	// Regions are the registered shared memory. Nil: disabled.
 	Regions *shm.Registry
-	// Tracer has the trace settings; nil when they are not supported.
+	// Tracer has the trace settings. Nil: not supported.
 	Tracer *tracing.Tracer
-	// Log has the log settings; nil when they are not supported.
+	// Log has the log settings. Nil: not supported.
 	Log *logs.Log
 
-	// MaxMessage bounds a request's size in bytes, decompressed; 0 for the largest
-	// there is. Memory is taken as a message arrives, whatever size it claims.
+	// MaxMessage bounds a decompressed request in bytes. 0: no limit. Memory is allocated as bytes arrive, not as
+	// the message claims.
 	MaxMessage int
-	// InFlight counts the bytes of requests, and refuses those beyond its limit; nil for neither.
+	// InFlight counts the bytes of requests and rejects requests over its limit. Nil: neither.
 	InFlight *infer.InFlight
-	// StallTimeout is how long a client may send nothing of a message of which InFlight
-	// holds more than 1 MiB, before its connection ends; 0 for a minute.
+	// StallTimeout is how long a client may pause within a message of which InFlight holds more than 1 MiB, before
+	// its connection is closed. 0: one minute.
 	StallTimeout time.Duration
 	Keepalive    Keepalive
-	// Compression is how hard answers are compressed for clients that can read it.
+	// Compression is the level for responses to clients that accept it.
 	Compression Compression
-	// TLS, as from certs.Load, encrypts every connection; nil for none.
+	// TLS encrypts every connection; see certs.Load. Nil: none.
 	TLS *tls.Config
-	// ForwardHeaders chooses the metadata that become parameters of a request; nil
-	// for none. Keys are lower case.
+	// ForwardHeaders selects the metadata that become request parameters. Keys are lower case. Nil: none.
 	ForwardHeaders *regexp.Regexp
-	// Restricted asks for metadata, the key after triton-grpc-protocol-, before some of
-	// the methods are answered. Each category is in it at most once.
+	// Restricted lists categories of methods that need metadata with a key after triton-grpc-protocol-. Each
+	// category occurs at most once.
 	Restricted []infer.Restriction
-	// NoFastPath reads and writes connections as package net does, without the direct system calls of package sock.
+	// NoFastPath reads and writes through package net, without the direct system calls of package sock.
 	NoFastPath bool
 }
 
-// Server answers the v2 protocol over gRPC.
+// Server serves the v2 protocol over gRPC. Create it with New, call Serve once per listener, and Shutdown once.
 type Server struct {
 	grpc *grpc.Server
 	svc  *service
 }
 
-// service implements the methods; it is apart from Server so that Server has no
-// others. ModelInfer and ModelStreamInfer are not among them: see serviceDesc.
+// service implements the methods. It is separate from Server, so that Server exports no others. serviceDesc adds
+// ModelInfer and ModelStreamInfer.
 type service struct {
 	inference.UnimplementedGRPCInferenceServiceServer
 	set   Settings
-	names names
-	// exit is closed when the server shuts down.
+	names nameCache
+	// exit is closed at shutdown.
 	exit     chan struct{}
 	exitOnce sync.Once
 	watchers watchers
-	// streams counts what outlives its method: a stream's receiver and its requests, and
-	// what is late for the deadline of a call.
+	// streams counts what outlives its method: the receiver and requests of a stream, and methods that continue
+	// after their deadline.
 	streams sync.WaitGroup
-	// panicked is set once a method panicked: a request of it may never end, so that nothing waits for streams any more.
+	// panicked is set after a method panicked. Its requests may never end, so Shutdown no longer waits for streams.
 	panicked atomic.Bool
 }
 
@@ -110,7 +108,7 @@ func newService(set Settings) *service {
 // New returns a server that does not listen yet.
 func New(set Settings) *Server {
 	svc := newService(set)
-	s := &Server{grpc: grpc.NewServer(append(options(&set), svc.recovering()...)...), svc: svc}
+	s := &Server{grpc: grpc.NewServer(append(options(&set), svc.recoveryOptions()...)...), svc: svc}
 	s.grpc.RegisterService(serviceDesc(), svc)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &health{svc: svc})
 	reflection.Register(s.grpc)
@@ -128,12 +126,12 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// ReadinessChanged tells those who watch the server's health that it may have
-// changed. Without it they learn so a little later.
+// ReadinessChanged notifies watchers of the server's health. Without it they notice a change after at most a
+// second.
 func (s *Server) ReadinessChanged() { s.svc.watchers.wake() }
 
-// Shutdown stops accepting and waits for the requests at hand; when ctx is over
-// first, it cancels them.
+// Shutdown stops accepting connections and waits for the requests in flight. When ctx is done first, it cancels
+// them.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.svc.exitOnce.Do(func() { close(s.svc.exit) })
 	done := make(chan struct{})
@@ -152,16 +150,16 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-done:
-	case <-time.After(cutOff):
+	case <-time.After(cancelGrace):
 	}
 	return ctx.Err()
 }
 
-// cutOff is how long cancelled requests have to end. One that is executing may take
-// longer, and nobody waits for it.
-const cutOff = time.Second
+// cancelGrace is how long cancelled requests have to end. An execution may take longer; Shutdown does not wait for
+// it.
+const cancelGrace = time.Second
 
-func (s *service) leaving() bool {
+func (s *service) shuttingDown() bool {
 	select {
 	case <-s.exit:
 		return true
@@ -170,15 +168,15 @@ func (s *service) leaving() bool {
 	}
 }
 
-// maxText bounds the text of an error, which travels in a header that clients limit.
+// maxText bounds an error text in bytes. It travels in a header, which clients limit.
 const maxText = 4 << 10
 
-// wireError gives an error the code and the text that clients read.
+// wireError converts an error into the code and text for clients.
 func wireError(err error) error {
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
 	}
-	if overdue(err) {
+	if deadlinePassed(err) {
 		return errDeadline
 	}
 	code, text := wireStatus(err)
@@ -186,7 +184,7 @@ func wireError(err error) error {
 }
 
 func wireStatus(err error) (codes.Code, string) {
-	text := strings.ToValidUTF8(status.Text(err), "\ufffd") // it may repeat what a client sent
+	text := strings.ToValidUTF8(status.Text(err), "\ufffd") // it may quote a client's bytes
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "..."
 	}

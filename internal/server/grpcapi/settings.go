@@ -9,12 +9,11 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// TraceSetting changes the trace settings of a model, or of all models without their
-// own, and returns them as they are then. A key without a value is cleared: it is
-// again as for all models, or as at the start.
+// TraceSetting changes the trace settings of a model, or the global ones, and returns the result. A key without a
+// value is reset: to the global setting, or to the one at the start.
 func (s *service) TraceSetting(_ context.Context, req *inference.TraceSettingRequest) (*inference.TraceSettingResponse, error) {
 	if s.set.Tracer == nil {
-		return nil, notBuilt("TraceSetting")
+		return nil, notSupported("TraceSetting")
 	}
 	model := req.GetModelName()
 	if model != "" && s.set.Catalog.ModelReady(model, 0) != nil {
@@ -42,7 +41,7 @@ func (s *service) TraceSetting(_ context.Context, req *inference.TraceSettingReq
 	return resp, nil
 }
 
-// destination is where traces go, by the names of the settings.
+// destination returns the settings of the trace destination by name.
 func destination(s *tracing.Settings) map[string]string {
 	e := s.Exporter
 	if e == nil {
@@ -54,10 +53,10 @@ func destination(s *tracing.Settings) map[string]string {
 	}
 }
 
-// LogSettings changes the log settings and returns them as they are then.
+// LogSettings changes the log settings and returns the result.
 func (s *service) LogSettings(_ context.Context, req *inference.LogSettingsRequest) (*inference.LogSettingsResponse, error) {
 	if s.set.Log == nil {
-		return nil, notBuilt("LogSettings")
+		return nil, notSupported("LogSettings")
 	}
 	u, err := logUpdate(req.GetSettings())
 	if err == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// ModelStatistics returns those of one version, of a model's versions, or of all
-// models when the request names none.
+// ModelStatistics returns the statistics of one version, of a model's versions, or of all models if the request
+// names none.
 func (s *service) ModelStatistics(_ context.Context, req *inference.ModelStatisticsRequest) (*inference.ModelStatisticsResponse, error) {
 	version, err := infer.ParseVersion(req.GetVersion())
 	if err != nil {

@@ -14,50 +14,47 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// stream is a ModelStreamInfer under way. The method's own goroutine sends, so that it
-// can end the stream whatever the client does; another one receives and submits.
+// stream is one ModelStreamInfer call. The method's goroutine sends, so that it can end the stream at any time; a
+// second one receives and submits.
 type stream struct {
 	svc    *service
 	ctx    context.Context //nolint:containedctx // a stream is one call, and its requests end with it
 	cancel context.CancelFunc
-	// plain closes the stream with a status at the first error, which is else a
-	// message among others.
+	// plain closes the stream with a status at the first error, instead of sending a message.
 	plain bool
-	line  *line         // nil when nothing is limited
-	wake  chan struct{} // has a token when there is something for the sender
+	conn  *connection   // nil if nothing is limited
+	wake  chan struct{} // has a token when there is something to send
 
-	mu          sync.Mutex
-	first, last *reply      // what can be sent now; guarded by mu
-	count, size int         // of these replies, in bytes; guarded by mu
-	under, kept int         // bytes of the requests under way and of the replies that wait for earlier ones; guarded by mu
-	head, tail  *streamCall // requests whose answers keep their order; guarded by mu
-	live        int         // requests without an end yet; guarded by mu
-	received    bool        // whether nothing more is received; guarded by mu
-	err         error       // why, nil after the client's half-close; guarded by mu
-	closed      bool        // whether nothing more is sent; guarded by mu
-	// room is closed when a decoupled model or the receiver may look again; nil when
-	// none waits. guarded by mu
+	mu                       sync.Mutex
+	first, last              *response   // ready to send; guarded by mu
+	count, size              int         // responses in that queue, and their bytes; guarded by mu
+	inFlightBytes, heldBytes int         // bytes of the requests in flight, and of responses that wait for earlier ones; guarded by mu
+	head, tail               *streamCall // requests with ordered responses; guarded by mu
+	open                     int         // requests without a final response; guarded by mu
+	received                 bool        // nothing more is received; guarded by mu
+	err                      error       // the reason, nil after the client's half-close; guarded by mu
+	closed                   bool        // nothing more is sent; guarded by mu
+	// room is closed when a decoupled model or the receiver may continue. Nil if none waits. guarded by mu
 	room chan struct{}
 }
 
 const (
-	// paceCount and paceSize bound the answers that wait for a slow client before a
-	// decoupled model has to wait too.
+	// paceCount and paceSize bound the responses that wait for a slow client. Beyond them a decoupled model must
+	// wait.
 	paceCount = 32
 	paceSize  = 8 << 20
-	// holdCount and holdSize bound a stream's requests under way and the answers that
-	// wait for a slow client, before no more requests are received. They are far above
-	// what clients have that send first and read later.
-	holdCount = 1 << 16
-	holdSize  = 128 << 20
+	// maxPendingCount and maxPendingSize bound a stream's requests in flight and waiting responses. Beyond them no
+	// more requests are received. They are far above the needs of clients that send everything before they read.
+	maxPendingCount = 1 << 16
+	maxPendingSize  = 128 << 20
 )
 
-// modelStreamInfer answers any number of requests, until the client's half-close.
+// modelStreamInfer handles ModelStreamInfer: any number of requests, until the client's half-close.
 func modelStreamInfer(srv any, ss grpc.ServerStream) error {
 	s := srv.(*service) //nolint:errcheck,forcetypeassert // registered as this
 	st := &stream{svc: s, wake: make(chan struct{}, 1)}
-	st.ctx, st.cancel = inTime(ss.Context())
-	st.line = lineOf(ss.Context(), s.set.InFlight)
+	st.ctx, st.cancel = beforeDeadline(ss.Context())
+	st.conn = connectionOf(ss.Context(), s.set.InFlight)
 	st.plain = slices.Contains(incoming(ss.Context())["triton_grpc_error"], "true")
 	s.compress(ss.Context())
 	s.streams.Add(1)
@@ -66,14 +63,14 @@ func modelStreamInfer(srv any, ss grpc.ServerStream) error {
 	return st.send(ss)
 }
 
-// send sends what is ready, until there is nothing more to come.
+// send sends responses as they become ready, until the stream ends.
 func (st *stream) send(ss grpc.ServerStream) error {
 	exit := st.svc.exit
 	for {
-		if overdue(st.ctx.Err()) {
-			return errDeadline // before the failures that come of it
+		if deadlinePassed(st.ctx.Err()) {
+			return errDeadline // takes precedence over the failures that follow from it
 		}
-		r, err := st.take()
+		r, err := st.next()
 		switch {
 		case err == io.EOF: //nolint:errorlint // take's own
 			return nil
@@ -102,9 +99,9 @@ func (st *stream) cause() error {
 	return firstError(st.err, wireError(st.ctx.Err()))
 }
 
-// take returns the next reply, or why there will be none, io.EOF when all is well, or
-// neither when it is to be waited for.
-func (st *stream) take() (*reply, error) {
+// next returns the next response, or the reason why there will be none (io.EOF for a normal end), or neither if the
+// sender must wait.
+func (st *stream) next() (*response, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if r := st.first; r != nil {
@@ -118,37 +115,37 @@ func (st *stream) take() (*reply, error) {
 	switch {
 	case st.received && st.err != nil:
 		return nil, st.err
-	case st.live > 0:
+	case st.open > 0:
 		return nil, nil
 	case st.received:
 		return nil, io.EOF
-	case st.svc.leaving():
+	case st.svc.shuttingDown():
 		return nil, wireError(errLeaving)
 	}
 	return nil, nil
 }
 
-// pop takes the first reply off the queue; mu is held.
-func (st *stream) pop(r *reply) {
+// pop removes the first response from the queue. mu must be held.
+func (st *stream) pop(r *response) {
 	if st.first, r.next = r.next, nil; st.first == nil {
 		st.last = nil
 	}
 	st.count--
 	st.size -= r.size
 	st.svc.set.InFlight.Release(int64(r.size))
-	st.giveRoom()
+	st.signalRoom()
 }
 
-// giveRoom has those look again who wait for room; mu is held.
-func (st *stream) giveRoom() {
+// signalRoom wakes those that wait for room. mu must be held.
+func (st *stream) signalRoom() {
 	if st.room != nil && st.count <= paceCount/2 && st.size <= paceSize/2 {
 		close(st.room)
 		st.room = nil
 	}
 }
 
-// push queues a reply, unless nobody sends any more; mu is held.
-func (st *stream) push(r *reply) {
+// push queues a response, or releases it if nothing more is sent. mu must be held.
+func (st *stream) push(r *response) {
 	if r == nil {
 		return
 	}
@@ -176,7 +173,7 @@ func (st *stream) signal() {
 	}
 }
 
-// close cancels the requests under way, whose answers nobody will have.
+// close cancels the requests in flight.
 func (st *stream) close() {
 	st.cancel()
 	st.mu.Lock()
@@ -195,20 +192,20 @@ func (st *stream) close() {
 // receive submits the client's requests until there are no more.
 func (st *stream) receive(ss grpc.ServerStream) {
 	defer st.svc.streams.Done()
-	st.line.begin()
-	defer st.line.end()
+	st.conn.begin()
+	defer st.conn.end()
 	for {
 		if err := st.receiveOne(ss); err != nil {
-			st.end(err)
+			st.endReceive(err)
 			return
 		}
 	}
 }
 
-// receiveOne receives and submits one request. Its error, or its panic, ends the stream.
+// receiveOne receives and submits one request. Its error, or panic, ends the stream.
 func (st *stream) receiveOne(ss grpc.ServerStream) (err error) {
 	defer st.svc.recovered(methodStream, &err)
-	st.hold()
+	st.limitPending()
 	m, came := newMessage(), st.svc.set.Tracer.Begin()
 	if err = ss.RecvMsg(m); err == nil {
 		err = st.request(m, came)
@@ -217,8 +214,8 @@ func (st *stream) receiveOne(ss grpc.ServerStream) (err error) {
 	return err
 }
 
-// end notes that nothing more is received.
-func (st *stream) end(err error) {
+// endReceive records that nothing more is received.
+func (st *stream) endReceive(err error) {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -230,17 +227,17 @@ func (st *stream) end(err error) {
 	}
 }
 
-// request submits one request. Its error is one that ends the stream.
+// request submits one request. An error ends the stream.
 func (st *stream) request(m *message, came tracing.Interval) error {
-	d, size := decoder{svc: st.svc, msg: m, came: came}, m.data.Len()
-	err := d.admit(st.line)
+	d, size := decoder{svc: st.svc, msg: m, received: came}, m.data.Len()
+	err := d.admit(st.conn)
 	if err == nil {
 		err = d.decode(st.ctx, false)
 	}
 	if _, ok := err.(interface{ GRPCStatus() *grpcstatus.Status }); ok {
 		return err
 	}
-	if err == nil && st.svc.leaving() {
+	if err == nil && st.svc.shuttingDown() {
 		d.req.Release()
 		err = errLeaving
 	}
@@ -256,13 +253,13 @@ func (st *stream) request(m *message, came tracing.Interval) error {
 	return nil
 }
 
-// begin counts a request and gives it its place.
+// begin counts a request and adds it to the ordered ones.
 func (st *stream) begin(c *streamCall) {
 	st.svc.streams.Add(1)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.live++
-	st.under += c.size
+	st.open++
+	st.inFlightBytes += c.size
 	if !c.ordered {
 		return
 	}
@@ -274,44 +271,43 @@ func (st *stream) begin(c *streamCall) {
 	st.tail = c
 }
 
-// answer queues an answer that need not wait for others.
-func (st *stream) answer(r *reply) {
+// queueResponse queues a response that need not wait for others.
+func (st *stream) queueResponse(r *response) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.push(r)
 }
 
-// finish ends a request with its last reply, or nil for none, and queues the answers
-// that waited for it.
-func (st *stream) finish(c *streamCall, r *reply) {
+// finish ends a request with its last response, or nil, and queues the responses that waited for it.
+func (st *stream) finish(c *streamCall, r *response) {
 	defer st.svc.streams.Done()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.live--
-	st.under -= c.size
+	st.open--
+	st.inFlightBytes -= c.size
 	st.signal()
-	defer st.giveRoom()
+	defer st.signalRoom()
 	if !c.ordered {
 		st.push(r)
 		c.recycle()
 		return
 	}
 	c.reply, c.done = r, true
-	st.kept += r.weigh()
+	st.heldBytes += r.weigh()
 	for first := st.head; first != nil && first.done; first = st.head {
 		if st.head = first.next; st.head == nil {
 			st.tail = nil
 		}
-		st.kept -= first.reply.weigh()
+		st.heldBytes -= first.reply.weigh()
 		st.push(first.reply)
 		first.recycle()
 	}
 }
 
-// pace waits until the client has taken enough of what is queued.
+// pace waits until the client has read enough of the queue.
 func (st *stream) pace(ctx context.Context) error {
 	for {
-		room, err := st.full()
+		room, err := st.paceWait()
 		if room == nil {
 			return err
 		}
@@ -325,15 +321,15 @@ func (st *stream) pace(ctx context.Context) error {
 	}
 }
 
-// crowded reports whether pace would wait.
-func (st *stream) crowded() bool {
+// mustPace reports whether pace would wait.
+func (st *stream) mustPace() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return !st.closed && (st.count >= paceCount || st.size >= paceSize)
 }
 
-// full returns what to wait for when too much is queued.
-func (st *stream) full() (<-chan struct{}, error) {
+// paceWait returns what pace must wait for; nil: nothing.
+func (st *stream) paceWait() (<-chan struct{}, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.closed {
@@ -345,9 +341,9 @@ func (st *stream) full() (<-chan struct{}, error) {
 	return st.wait(), nil
 }
 
-// hold waits while the client has so much under way or unread that it may send no more.
-func (st *stream) hold() {
-	for room := st.flooded(); room != nil; room = st.flooded() {
+// limitPending waits while too much is in flight or unread.
+func (st *stream) limitPending() {
+	for room := st.pendingWait(); room != nil; room = st.pendingWait() {
 		select {
 		case <-room:
 		case <-st.ctx.Done():
@@ -356,17 +352,17 @@ func (st *stream) hold() {
 	}
 }
 
-// flooded returns what hold has to wait for, nil for nothing.
-func (st *stream) flooded() <-chan struct{} {
+// pendingWait returns what limitPending must wait for; nil: nothing.
+func (st *stream) pendingWait() <-chan struct{} {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.closed || st.live+st.count < holdCount && st.under+st.kept+st.size < holdSize {
+	if st.closed || st.open+st.count < maxPendingCount && st.inFlightBytes+st.heldBytes+st.size < maxPendingSize {
 		return nil
 	}
 	return st.wait()
 }
 
-// wait returns a channel that giveRoom closes; mu is held.
+// wait returns a channel that signalRoom closes. mu must be held.
 func (st *stream) wait() <-chan struct{} {
 	if st.room == nil {
 		st.room = make(chan struct{})

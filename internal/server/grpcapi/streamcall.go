@@ -11,24 +11,24 @@ import (
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
-// streamCall is one request of a stream, and the sink of its answers.
+// streamCall is one request of a stream, and the sink of its responses.
 type streamCall struct {
 	st     *stream
 	id     string
 	size   int // bytes of the request's message
 	charge infer.Charge
 	about  *infer.Description
-	wants  []want
+	wants  []outputOptions
 	// windows are those of the message.
 	windows []*shm.Window
-	// ordered keeps the answer back until those of earlier requests are sent. It has
-	// to be one answer, so this is not for decoupled models.
+	// ordered holds the response until those of earlier requests are sent. It needs exactly one response, so it is
+	// never set for decoupled models.
 	ordered    bool
 	emptyFinal bool
-	ended      bool  // whether an answer was the final one
-	failed     bool  // whether the client knows of the failure
-	err        error // why the answers cannot be given
-	reply      *reply
+	ended      bool  // a final response was sent
+	failed     bool  // the client has the error
+	err        error // why the responses cannot be sent
+	reply      *response
 	done       bool
 	next       *streamCall
 }
@@ -40,7 +40,7 @@ var (
 
 var streamCalls pool.Of[streamCall]
 
-// newStreamCall returns the call of what d has decoded, or of what it could not.
+// newStreamCall returns the call for what d has decoded, or for its error.
 func newStreamCall(st *stream, d *decoder) *streamCall {
 	c := streamCalls.Get()
 	*c = streamCall{
@@ -49,7 +49,7 @@ func newStreamCall(st *stream, d *decoder) *streamCall {
 		wants:   append(c.wants[:0], d.msg.wants...),
 		windows: append(c.windows[:0], d.msg.windows...),
 	}
-	clear(d.msg.wants) // they have moved
+	clear(d.msg.wants) // moved to the call
 	d.msg.windows = reuse(d.msg.windows)
 	return c
 }
@@ -60,20 +60,20 @@ func (c *streamCall) recycle() {
 	streamCalls.Put(c)
 }
 
-// Send queues an answer, or keeps it until it may be.
+// Send queues a response, or holds it until its turn.
 func (c *streamCall) Send(resp *infer.Response) {
-	r := newReply()
+	r := newResponse()
 	r.resp, r.stream, r.final = resp, true, resp.Final
 	if c.err == nil {
-		r.shared, c.err = fulfil(resp, c.wants, c.about, c.st.svc.set.Alloc, r.shared)
+		r.shared, c.err = applyOptions(resp, c.wants, c.about, c.st.svc.set.Alloc, r.shared)
 	}
 	if c.err != nil {
-		r.release() // Close tells
+		r.release() // Close sends the error
 		return
 	}
 	c.ended = c.ended || r.final
 	if !c.ordered {
-		c.st.answer(r)
+		c.st.queueResponse(r)
 		return
 	}
 	if c.reply != nil {
@@ -82,15 +82,15 @@ func (c *streamCall) Send(resp *infer.Response) {
 	c.reply = r
 }
 
-// Fail sends the error of a decoupled model, which may still send responses.
+// Fail sends the error of a decoupled model, which may send further responses.
 func (c *streamCall) Fail(err error, final bool) {
 	if c.ordered || c.failed || c.err != nil {
-		return // Close tells
+		return // Close sends it
 	}
 	c.failed, c.ended = true, final
 	r := c.failure(err)
 	r.final = final
-	c.st.answer(r)
+	c.st.queueResponse(r)
 }
 
 // Close ends the request.
@@ -118,21 +118,21 @@ func (c *streamCall) Close(err error) {
 		r = c.last()
 		r.resp.Model, r.resp.Version = c.about.Model, c.about.Version
 	}
-	closeWants(c.wants)
+	closeOptions(c.wants)
 	c.windows = closeWindows(c.windows)
 	c.st.finish(c, r)
 }
 
-// last returns a reply without outputs that ends the request.
-func (c *streamCall) last() *reply {
-	r := newReply()
+// last returns a final response without outputs.
+func (c *streamCall) last() *response {
+	r := newResponse()
 	r.resp, r.stream, r.final = infer.NewResponse(), true, true
 	r.resp.ID = c.id
 	return r
 }
 
-// failure returns the reply to a request that failed.
-func (c *streamCall) failure(err error) *reply {
+// failure returns the response to a failed request.
+func (c *streamCall) failure(err error) *response {
 	code, text := wireStatus(err)
 	r := c.last()
 	if c.st.plain {
@@ -144,8 +144,8 @@ func (c *streamCall) failure(err error) *reply {
 	return r
 }
 
-// Pace holds a decoupled model back while the client does not read.
+// Pace makes a decoupled model wait while the client does not read.
 func (c *streamCall) Pace(ctx context.Context) error { return c.st.pace(ctx) }
 
-// Full reports whether the client has to read before there is room.
-func (c *streamCall) Full() bool { return c.st.crowded() }
+// Full reports whether the client must read before there is room.
+func (c *streamCall) Full() bool { return c.st.mustPace() }

@@ -8,23 +8,23 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// errWire says that bytes are no protobuf message of the expected type. The reason
-// is not told: no client can act on it, and a good encoder never gets here.
+// errWire is returned for bytes that are not a valid message. It has no detail: clients cannot act on it, and a
+// correct encoder never causes it.
 var errWire = errors.New("cannot parse invalid wire-format data")
 
-// span is a field's bytes, which may lie in several of the transport's buffers.
-type span struct {
-	chunk, off int // where it begins
+// wireSpan is the position of a field's bytes, which may span several buffers.
+type wireSpan struct {
+	chunk, off int // start
 	n          int
 }
 
-// cursor reads the top level of a message from the transport's buffers. What it
-// returns is valid while these are held.
+// cursor reads the top level of a message from the transport's buffers. Its results are valid while the buffers are
+// retained.
 type cursor struct {
 	data  mem.BufferSlice
-	chunk int    // the buffer that cur is the rest of
-	cur   []byte // never empty before the message's end
-	arena []byte // fields that were put together, kept for reuse
+	chunk int    // the buffer that cur belongs to
+	cur   []byte // the rest of it, never empty before the message's end
+	arena []byte // copies of fields that span buffers, reused
 }
 
 // keepArena bounds the memory that a cursor keeps for reuse.
@@ -39,7 +39,7 @@ func (c *cursor) start(data mem.BufferSlice) {
 	c.next()
 }
 
-// next goes on to the next buffer that has bytes, when the current one has none left.
+// next advances to the next non-empty buffer if the current one is used up.
 func (c *cursor) next() {
 	for len(c.cur) == 0 && c.chunk+1 < len(c.data) {
 		c.chunk++
@@ -49,7 +49,7 @@ func (c *cursor) next() {
 
 func (c *cursor) done() bool { return len(c.cur) == 0 }
 
-// varint reads one, across buffers if need be.
+// varint reads a varint, across buffers if necessary.
 //
 // hot: no allocation.
 func (c *cursor) varint() (uint64, error) {
@@ -81,7 +81,7 @@ func (c *cursor) advance(n int) {
 	c.next()
 }
 
-// tag reads the number and the type of the next field.
+// tag reads the number and type of the next field.
 func (c *cursor) tag() (protowire.Number, protowire.Type, error) {
 	v, err := c.varint()
 	if err != nil {
@@ -98,19 +98,19 @@ func splitTag(v uint64) (protowire.Number, protowire.Type, error) {
 	return protowire.Number(num), protowire.Type(v & 7), nil
 }
 
-// span skips a length-delimited field and returns where it is.
-func (c *cursor) span() (span, error) {
+// span skips a length-delimited field and returns its position.
+func (c *cursor) span() (wireSpan, error) {
 	n, err := c.varint()
 	if err != nil {
-		return span{}, err
+		return wireSpan{}, err
 	}
-	s := span{chunk: c.chunk, n: int(n)}
+	s := wireSpan{chunk: c.chunk, n: int(n)}
 	if !c.done() {
 		s.off = c.data[c.chunk].Len() - len(c.cur)
 	}
 	for n > 0 {
 		if c.done() {
-			return span{}, errWire
+			return wireSpan{}, errWire
 		}
 		k := min(n, uint64(len(c.cur)))
 		n -= k
@@ -119,7 +119,7 @@ func (c *cursor) span() (span, error) {
 	return s, nil
 }
 
-// field reads a length-delimited field as one piece of memory.
+// field reads a length-delimited field as contiguous memory.
 func (c *cursor) field() ([]byte, error) {
 	s, err := c.span()
 	if err != nil {
@@ -128,8 +128,8 @@ func (c *cursor) field() ([]byte, error) {
 	return c.bytes(s), nil
 }
 
-// bytes returns a span as one piece: the transport's memory when it is one there.
-func (c *cursor) bytes(s span) []byte {
+// bytes returns a span as contiguous memory, without a copy if it lies in one buffer.
+func (c *cursor) bytes(s wireSpan) []byte {
 	if s.n == 0 {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (c *cursor) bytes(s span) []byte {
 	}
 	start := len(c.arena)
 	if cap(c.arena)-start < s.n {
-		// What earlier fields got stays where it is.
+		// Earlier fields keep their memory.
 		c.arena, start = make([]byte, 0, max(2*cap(c.arena), s.n)), 0
 	}
 	c.arena = c.arena[:start+s.n]
@@ -150,7 +150,7 @@ func (c *cursor) bytes(s span) []byte {
 // copy fills dst with the first bytes of a span.
 //
 // hot: the one copy that a tensor's bytes are given.
-func (c *cursor) copy(dst []byte, s span) {
+func (c *cursor) copy(dst []byte, s wireSpan) {
 	off := s.off
 	for i := s.chunk; len(dst) > 0; i++ {
 		n := copy(dst, c.data[i].ReadOnlyData()[off:])
@@ -158,7 +158,7 @@ func (c *cursor) copy(dst []byte, s span) {
 	}
 }
 
-// skip passes over the value of a field that is not known.
+// skip skips the value of an unknown field.
 func (c *cursor) skip(num protowire.Number, typ protowire.Type) (err error) {
 	switch typ {
 	case protowire.VarintType:
@@ -176,7 +176,7 @@ func (c *cursor) skip(num protowire.Number, typ protowire.Type) (err error) {
 	return err
 }
 
-// join makes one piece of the rest of the message. Only what no client sends needs it.
+// join makes the rest of the message contiguous. Only unusual encodings need it.
 func (c *cursor) join() {
 	if c.chunk+1 >= len(c.data) {
 		return
@@ -185,14 +185,14 @@ func (c *cursor) join() {
 	for _, b := range c.data[c.chunk+1:] {
 		rest = append(rest, b.ReadOnlyData()...)
 	}
-	// Spans found so far keep their buffers; the rest goes after all of them.
+	// Spans found so far keep their buffers; the rest is appended.
 	data := append(mem.BufferSlice(nil), c.data...)
 	data = append(data, mem.SliceBuffer(rest))
 	c.data, c.chunk, c.cur = data, len(data)-1, rest
 	c.next()
 }
 
-// fields reads the fields of a nested message, in one piece, one after the other.
+// fields iterates over the fields of a nested message in contiguous memory.
 type fields struct {
 	rest []byte
 	num  protowire.Number
@@ -217,8 +217,7 @@ func (f *fields) next() bool {
 	return f.err == nil
 }
 
-// is reports whether the field at hand has this number and type. One of another type
-// is an unknown field.
+// is reports whether the current field has this number and type. A field with another type is unknown.
 func (f *fields) is(num protowire.Number, typ protowire.Type) bool {
 	return f.num == num && f.typ == typ
 }
@@ -256,7 +255,7 @@ func (f *fields) bytes() []byte {
 	return v
 }
 
-// text is bytes that must be UTF-8.
+// text returns bytes that must be UTF-8.
 func (f *fields) text() []byte {
 	b := f.bytes()
 	if !utf8.Valid(b) {

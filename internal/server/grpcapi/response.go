@@ -13,39 +13,38 @@ import (
 	"github.com/tutti-server/tutti/internal/pool"
 )
 
-// reply is a ModelInferResponse, or a ModelStreamInferResponse with one. marshal uses
-// it up.
-type reply struct {
+// response is a ModelInferResponse, alone or in a ModelStreamInferResponse. marshal consumes it.
+type response struct {
 	resp   *infer.Response
-	shared []shared // the outputs that are in the client's memory
+	shared []sharedOutput // the outputs in the client's memory
 	stream bool
-	// err is a stream's error_message. An answer beside it has an id at most.
+	// err is a stream's error_message. Beside it the inference response has at most an id.
 	err string
 	// final is a stream's triton_final_response.
 	final bool
 
-	// status ends a stream in place of this reply.
+	// status ends a stream instead of this response.
 	status error
 
-	next *reply // in a stream's queue
-	size int    // bytes, as that queue counts them
+	next *response // in a stream's queue
+	size int       // bytes, as that queue counts them
 }
 
-var replies pool.Of[reply]
+var responses pool.Of[response]
 
-func newReply() *reply { return replies.Get() }
+func newResponse() *response { return responses.Get() }
 
-// release releases the answer and returns the reply for reuse.
-func (r *reply) release() {
+// release releases the tensors and returns r to its pool.
+func (r *response) release() {
 	if r.resp != nil {
 		r.resp.Release()
 	}
-	*r = reply{shared: reuse(r.shared)}
-	replies.Put(r)
+	*r = response{shared: reuse(r.shared)}
+	responses.Put(r)
 }
 
-// weigh returns the bytes of the answer's tensors.
-func (r *reply) weigh() int {
+// weigh returns the bytes of the tensors.
+func (r *response) weigh() int {
 	r.size = 0
 	for i := range r.resp.Outputs {
 		r.size += r.resp.Outputs[i].Tensor.Len
@@ -54,22 +53,22 @@ func (r *reply) weigh() int {
 }
 
 const (
-	// inlineMax is the size up to which a tensor is copied between the message's
-	// other fields: less work than handing its memory over.
+	// inlineMax is the size up to which a tensor is copied into the message: that is cheaper than passing its
+	// memory on.
 	inlineMax = 8 << 10
-	// minPooled is a size that the transport's pool takes back.
+	// minPooled is the smallest buffer that the transport's pool reuses.
 	minPooled = 2 << 10
-	// prefix is room for what goes before a stream's answer.
+	// prefix is the room for the fields before a stream's response.
 	prefix = 16
-	// fieldRoom is what a field takes at most beyond its contents.
+	// fieldRoom is the largest overhead of a field.
 	fieldRoom = 16
 )
 
-// finalKey is the parameter that each streamed answer has.
+// finalKey is the parameter of each streamed response.
 const finalKey = "triton_final_response"
 
-// estimate returns about how much memory the message takes without large tensors.
-func (r *reply) estimate() int {
+// estimate returns the approximate size of the message without large tensors.
+func (r *response) estimate() int {
 	n := prefix + 8*fieldRoom + len(r.err) + len(finalKey) + len(r.resp.Model) + len(r.resp.ID)
 	if r.resp.Ensemble {
 		n += 12*fieldRoom + len(r.resp.Sequence.Name)
@@ -88,12 +87,11 @@ func (r *reply) estimate() int {
 	return n + 128*len(r.shared)
 }
 
-// marshal encodes the message in one pooled piece of memory, with the memory of large
-// tensors in between, and releases the reply. Those tensors are in flight until they
-// are written.
+// marshal encodes the message into one pooled buffer, with the memory of large tensors in between, and releases r.
+// Those tensors stay in flight until they are written.
 //
 // hot: one allocation, the list of the pieces, and two for each large tensor.
-func (r *reply) marshal(f *infer.InFlight) mem.BufferSlice {
+func (r *response) marshal(f *infer.InFlight) mem.BufferSlice {
 	if r.resp == nil {
 		r.resp = infer.NewResponse()
 	}
@@ -103,8 +101,8 @@ func (r *reply) marshal(f *infer.InFlight) mem.BufferSlice {
 		pool = traced(pool, r.resp.Trace)
 	}
 	taken := pool.Get(max(r.estimate(), minPooled))
-	e := encoder{b: (*taken)[:prefix], reply: r, inFlight: f}
-	e.answer()
+	e := encoder{b: (*taken)[:prefix], resp: r, inFlight: f}
+	e.message()
 	var cuts [8]cut
 	body, large := e.contents(cuts[:0])
 	start := prefix
@@ -121,13 +119,13 @@ func (r *reply) marshal(f *infer.InFlight) mem.BufferSlice {
 	return split(mem.NewBuffer(taken, pool), start, len(e.b), large)
 }
 
-// cut is where a large tensor goes between the encoded bytes.
+// cut is the position of a large tensor in the encoded bytes.
 type cut struct {
 	at     int
 	tensor mem.Buffer
 }
 
-// split puts large tensors where they belong.
+// split inserts large tensors at their positions.
 func split(encoded mem.Buffer, start, end int, large []cut) mem.BufferSlice {
 	out := make(mem.BufferSlice, 0, 2*len(large)+1)
 	for i := range large {
@@ -141,10 +139,10 @@ func split(encoded mem.Buffer, start, end int, large []cut) mem.BufferSlice {
 	return out
 }
 
-// encoder appends a reply's fields to b.
+// encoder appends the fields of a response to b.
 type encoder struct {
 	b        []byte
-	reply    *reply
+	resp     *response
 	inFlight *infer.InFlight
 }
 
@@ -154,7 +152,7 @@ func (e *encoder) tag(num protowire.Number, typ protowire.Type) {
 
 func (e *encoder) varint(v uint64) { e.b = protowire.AppendVarint(e.b, v) }
 
-// text appends a string field, unless it is empty.
+// text appends a non-empty string field.
 func (e *encoder) text(num protowire.Number, s string) {
 	if s == "" {
 		return
@@ -163,10 +161,10 @@ func (e *encoder) text(num protowire.Number, s string) {
 	e.b = protowire.AppendString(e.b, s)
 }
 
-// answer appends what a ModelInferResponse has but for the contents.
-func (e *encoder) answer() {
-	resp := e.reply.resp
-	if e.reply.err == "" {
+// message appends a ModelInferResponse without the contents.
+func (e *encoder) message() {
+	resp := e.resp.resp
+	if e.resp.err == "" {
 		e.text(1, resp.Model)
 		var digits [20]byte
 		version := strconv.AppendInt(digits[:0], resp.Version, 10)
@@ -180,15 +178,15 @@ func (e *encoder) answer() {
 	for i := range resp.Params {
 		e.param(&resp.Params[i])
 	}
-	if e.reply.stream {
-		e.param(&infer.Param{Key: finalKey, Kind: infer.ParamBool, Bool: e.reply.final})
+	if e.resp.stream {
+		e.param(&infer.Param{Key: finalKey, Kind: infer.ParamBool, Bool: e.resp.final})
 	}
 	for i := range resp.Outputs {
 		e.output(i)
 	}
 }
 
-// sequence appends what an ensemble echoes, as Triton's do.
+// sequence appends the sequence parameters that an ensemble echoes, as in Triton.
 func (e *encoder) sequence(s *infer.Sequence) {
 	id := infer.Param{Key: "sequence_id", Kind: infer.ParamInt, Int: int64(s.ID)} //nolint:gosec // as the bits are
 	if s.Name != "" {
@@ -199,7 +197,7 @@ func (e *encoder) sequence(s *infer.Sequence) {
 	e.param(&infer.Param{Key: "sequence_end", Kind: infer.ParamBool, Bool: s.End})
 }
 
-// param appends an entry of the answer's parameter map.
+// param appends an entry of the parameter map.
 func (e *encoder) param(p *infer.Param) {
 	value := paramSize(p)
 	e.tag(4, protowire.BytesType)
@@ -227,7 +225,7 @@ func (e *encoder) param(p *infer.Param) {
 	}
 }
 
-// paramSize returns the bytes of the InferParameter that param appends.
+// paramSize returns the encoded size of an InferParameter.
 func paramSize(p *infer.Param) int {
 	switch p.Kind {
 	case infer.ParamBool:
@@ -245,7 +243,7 @@ func paramSize(p *infer.Param) int {
 
 // output appends the description of output i.
 func (e *encoder) output(i int) {
-	out := &e.reply.resp.Outputs[i]
+	out := &e.resp.resp.Outputs[i]
 	dtype, dims, size := out.Tensor.DType.String(), out.Tensor.Shape.Dims(), 0
 	for _, d := range dims {
 		size += protowire.SizeVarint(uint64(d))
@@ -281,10 +279,10 @@ func textSize(s string) int {
 	return 1 + protowire.SizeBytes(len(s))
 }
 
-// region returns the parameters that say where output i is, nil when it is in the answer.
+// region returns the shared memory parameters of output i, or nil.
 func (e *encoder) region(i int) []infer.Param {
-	for j := range e.reply.shared {
-		s := &e.reply.shared[j]
+	for j := range e.resp.shared {
+		s := &e.resp.shared[j]
 		if s.output != i {
 			continue
 		}
@@ -300,12 +298,12 @@ func (e *encoder) region(i int) []infer.Param {
 	return nil
 }
 
-// contents appends the outputs' bytes, all raw, but for large tensors, which it moves
-// to the list of cuts, and returns the size of the answer with them.
+// contents appends the raw bytes of the outputs. Large tensors move to the list of cuts instead. It returns the
+// size of the response including them.
 func (e *encoder) contents(large []cut) (size int, cuts []cut) {
 	extra := 0
-	for i := range e.reply.resp.Outputs {
-		t := &e.reply.resp.Outputs[i].Tensor
+	for i := range e.resp.resp.Outputs {
+		t := &e.resp.resp.Outputs[i].Tensor
 		n := t.Len
 		if e.inClientMemory(i) {
 			n = 0
@@ -318,79 +316,78 @@ func (e *encoder) contents(large []cut) (size int, cuts []cut) {
 			e.b = append(e.b, t.Bytes()...)
 		default:
 			extra += n
-			large = append(large, cut{at: len(e.b), tensor: lend(t, e.inFlight)})
+			large = append(large, cut{at: len(e.b), tensor: handOver(t, e.inFlight)})
 		}
 	}
 	return len(e.b) - prefix + extra, large
 }
 
 func (e *encoder) inClientMemory(i int) bool {
-	for j := range e.reply.shared {
-		if e.reply.shared[j].output == i {
+	for j := range e.resp.shared {
+		if e.resp.shared[j].output == i {
 			return true
 		}
 	}
 	return false
 }
 
-// streamPrefix makes a ModelStreamInferResponse of an answer of this size: it puts
-// what is before it into the room kept for that, and returns where the message starts.
-// A text of error goes after it.
+// streamPrefix wraps a response of this size in a ModelStreamInferResponse, using the room of prefix, and returns
+// the start of the message. An error text goes after it.
 func (e *encoder) streamPrefix(body int) int {
 	var head [prefix]byte
 	b := protowire.AppendTag(head[:0], 2, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(body))
 	start := prefix - len(b)
 	copy(e.b[start:], b)
-	e.text(1, e.reply.err) // there are no contents, and so no cuts, beside an error
+	e.text(1, e.resp.err) // there are no contents, so no cuts, beside an error
 	return start
 }
 
-// lease is a tensor in the transport's hands. It is the pool that the transport
-// returns its memory to.
-type lease struct {
+// sentTensor is a tensor owned by the transport. It implements the buffer pool to which the transport returns the
+// memory.
+type sentTensor struct {
 	data []byte
-	lent lent
+	lent sentMemory
 	lost runtime.Cleanup
 }
 
-var _ mem.BufferPool = (*lease)(nil)
+var _ mem.BufferPool = (*sentTensor)(nil)
 
-// lent is what a lease gives back.
-type lent struct {
+// sentMemory is what sentTensor releases.
+type sentMemory struct {
 	buffer   *tensor.Buffer
 	inFlight *infer.InFlight
 	size     int64
 }
 
-func (l lent) end() {
+func (l sentMemory) end() {
 	l.inFlight.Release(l.size)
 	l.buffer.Release()
 }
 
-// lend moves a tensor's memory to the transport, which gives it back when it is
-// written. A connection that breaks makes the transport forget what it had left to
-// write; such memory comes back when the collector finds the lease.
-func lend(t *tensor.Tensor, f *infer.InFlight) mem.Buffer {
-	l := &lease{data: t.Bytes()}
-	l.lent = lent{inFlight: f, size: int64(t.Len)}
+// handOver moves a tensor's memory to the transport, which returns it once it is written. A broken connection drops
+// unwritten buffers without returning them; then a cleanup releases the memory when the sentTensor is garbage
+// collected.
+func handOver(t *tensor.Tensor, f *infer.InFlight) mem.Buffer {
+	l := &sentTensor{data: t.Bytes()}
+	l.lent = sentMemory{inFlight: f, size: int64(t.Len)}
 	f.Add(l.lent.size)
 	l.lent.buffer = t.Move().Buf
-	l.lost = runtime.AddCleanup(l, lent.end, l.lent)
+	l.lost = runtime.AddCleanup(l, sentMemory.end, l.lent)
 	return mem.NewBuffer(&l.data, l)
 }
 
-// Get is what a pool has; nobody takes memory from this one.
-func (*lease) Get(n int) *[]byte {
+// Get completes the pool interface. It is never called.
+func (*sentTensor) Get(n int) *[]byte {
 	b := make([]byte, n)
 	return &b
 }
 
-// Put gives the tensor's memory back.
-func (l *lease) Put(*[]byte) {
+// Put releases the tensor's memory.
+func (l *sentTensor) Put(*[]byte) {
 	l.lost.Stop()
 	ended := l.lent
-	l.lent, l.data = lent{}, nil
+	l.lent, l.data = sentMemory{}, nil
 	runtime.KeepAlive(l)
 	ended.end()
 }

@@ -1,0 +1,219 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+
+	"github.com/tutti-server/tutti/core/infer"
+)
+
+// connection counts received bytes of incomplete messages, because grpc reports a message only when it is complete.
+// A connection that sends more while too many bytes are in flight is closed: a single call of it cannot be
+// rejected.
+type connection struct {
+	net.Conn
+	f *infer.InFlight
+
+	mu        sync.Mutex
+	pending   int64 // bytes that are not charged to a message yet; guarded by mu
+	charged   int64 // the part of pending that f counts; guarded by mu
+	receiving int   // calls that wait for a message, far below zero once closed; guarded by mu
+	// The reader's own: how long a client may send nothing of a large message, and when
+	// the deadline for that was set, zero for none.
+	stall       time.Duration
+	deadlineSet time.Time
+	inLarge     bool // the last bytes belonged to a large message
+}
+
+const (
+	// framingSlack is the number of bytes that may be framing or small messages: fewer bytes close no connection.
+	framingSlack = 1 << 20
+	// countStep is the number of bytes that are counted at once, so that small messages are not.
+	countStep = 64 << 10
+	// defaultStall is how long a client may pause within a message after more than framingSlack bytes.
+	defaultStall = time.Minute
+	// closedCalls is below any number of calls.
+	closedCalls = math.MinInt32 / 2
+)
+
+// Read counts what it reads while a call waits for it.
+func (l *connection) Read(p []byte) (int, error) {
+	n, err := l.read(p)
+	if l.inLarge = n > 0 && l.count(int64(n)); !l.inLarge {
+		return n, err
+	}
+	if full := l.f.Exceeded(); full != nil {
+		return 0, full
+	}
+	return n, err
+}
+
+// count adds n bytes, and reports whether they belong to a large message.
+func (l *connection) count(n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.receiving <= 0 {
+		return false
+	}
+	l.pending += n
+	if l.pending-l.charged >= countStep {
+		l.f.Add(l.pending - l.charged)
+		l.charged = l.pending
+	}
+	return l.pending > framingSlack
+}
+
+// large reports whether the pending bytes exceed framingSlack.
+func (l *connection) large() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending > framingSlack
+}
+
+// read reads under the stall deadline if a large message is incomplete.
+func (l *connection) read(p []byte) (int, error) {
+	for {
+		if l.inLarge {
+			l.extendDeadline()
+		}
+		n, err := l.Conn.Read(p)
+		if n > 0 || l.deadlineSet.IsZero() || !errors.Is(err, os.ErrDeadlineExceeded) || l.large() {
+			return n, err
+		}
+		// The message was complete: nothing is waited for any more.
+		l.deadlineSet, l.inLarge = time.Time{}, false
+		if err := l.SetReadDeadline(l.deadlineSet); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// extendDeadline sets the read deadline again, if it is old enough.
+func (l *connection) extendDeadline() {
+	now := time.Now()
+	if now.Sub(l.deadlineSet) < l.stall/4 {
+		return
+	}
+	l.deadlineSet = now
+	_ = l.SetReadDeadline(now.Add(l.stall)) // an error shows in Read
+}
+
+// Close releases the counted bytes.
+func (l *connection) Close() error {
+	l.addWaiting(closedCalls)
+	return l.Conn.Close()
+}
+
+// addWaiting changes the number of calls that wait for messages. Without any, the pending bytes are forgotten.
+func (l *connection) addWaiting(calls int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.receiving += calls; l.receiving <= 0 {
+		l.setPending(0)
+	}
+}
+
+// setPending reduces the counted bytes to pending. mu must be held.
+func (l *connection) setPending(pending int64) {
+	l.pending = pending
+	if l.charged > pending {
+		l.f.Release(l.charged - pending)
+		l.charged = pending
+	}
+}
+
+// begin starts counting for a call that waits for messages.
+func (l *connection) begin() {
+	if l != nil {
+		l.addWaiting(1)
+	}
+}
+
+// end reverts begin.
+func (l *connection) end() {
+	if l != nil {
+		l.addWaiting(-1)
+	}
+}
+
+// chargeMessage moves the count of a complete message of n bytes to its charge.
+func (l *connection) chargeMessage(c *infer.Charge, n int64) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rest := max(0, l.pending-n)
+	if rest < framingSlack { // framing
+		rest = 0
+	}
+	if mine := min(n, l.charged-rest); mine > 0 {
+		c.Adopt(mine)
+		l.charged -= mine
+	}
+	l.setPending(rest)
+}
+
+// connectionOf returns the connection of a call, or nil if nothing is limited.
+func connectionOf(ctx context.Context, f *infer.InFlight) *connection {
+	if f.Limit() == 0 {
+		return nil
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(connectionInfo); ok {
+			return info.line
+		}
+	}
+	return nil
+}
+
+// connectionInfo gives a call access to its connection.
+type connectionInfo struct {
+	credentials.AuthInfo
+	line *connection
+}
+
+// countingCredentials wraps every connection, inside its encryption, in a connection.
+type countingCredentials struct {
+	credentials.TransportCredentials
+	f     *infer.InFlight
+	stall time.Duration
+}
+
+// countConnections returns credentials whose connections count. c may be nil.
+func countConnections(c credentials.TransportCredentials, f *infer.InFlight, stall time.Duration) credentials.TransportCredentials {
+	if f.Limit() == 0 {
+		return c
+	}
+	if c == nil {
+		c = insecure.NewCredentials()
+	}
+	if stall <= 0 {
+		stall = defaultStall
+	}
+	return countingCredentials{c, f, stall}
+}
+
+// ServerHandshake wraps the connection.
+func (c countingCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return conn, info, err
+	}
+	l := &connection{Conn: conn, f: c.f, stall: c.stall}
+	return l, connectionInfo{info, l}, nil
+}
+
+// Clone copies the credentials, as grpc requires.
+func (c countingCredentials) Clone() credentials.TransportCredentials {
+	return countingCredentials{c.TransportCredentials.Clone(), c.f, c.stall}
+}

@@ -171,7 +171,7 @@ func (r *run) capture(f tracing.Snapshot, e tracing.TensorEdge, subRun int32, t 
 }
 
 // captureRecalled keeps the tensors of a request that the cache has answered.
-func (r *ResponseCache) captureRecalled(a *ask, w waiter, resp *infer.Response) {
+func (r *ResponseCache) captureRecalled(a *cachedCall, w waiter, resp *infer.Response) {
 	f := w.req.Trace.Snapshot()
 	if f == nil {
 		return

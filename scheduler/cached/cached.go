@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/tutti-server/tutti/core/config"
+	"github.com/tutti-server/tutti/core/infer"
 	"github.com/tutti-server/tutti/core/status"
 	"github.com/tutti-server/tutti/core/tensor"
 	"github.com/tutti-server/tutti/internal/cache"
@@ -40,16 +40,13 @@ type Scheduler struct {
 	workers *scheduler.Workers
 	mover   *batch.Mover
 	sig     *config.Signature
-	hashers *cache.Hashers
+	front   *cache.Front[*scheduler.Task]
 	remote  bool
-	flights cache.Flights[*scheduler.Task]
 	calls   sync.Pool
 	pending scheduler.Pending // works brought and not yet completed
 
 	mu     sync.Mutex
 	queue  scheduler.TaskList // works to look up in a remote cache, guarded by mu
-	broom  *time.Timer        // guarded by mu
-	swept  bool               // the broom is running, guarded by mu
 	closed bool               // guarded by mu
 }
 
@@ -79,19 +76,27 @@ const lookups = 4
 func New(s Settings) *Scheduler {
 	c := &Scheduler{
 		inner: s.Inner, cache: s.Cache, stats: s.Stats, workers: s.Workers, mover: s.Mover, sig: s.Signature,
-		hashers: cache.NewHashers(s.Identity), remote: s.Cache.Remote(),
+		remote: s.Cache.Remote(),
 	}
+	c.front = cache.NewFront(cache.FrontSettings[*scheduler.Task]{
+		Cache: s.Cache, Identity: s.Identity, Stats: s.Stats, Cancel: c.cancelAll,
+		Context: func(w *scheduler.Task) context.Context { return w.Ctx },
+		Meta:    func(w *scheduler.Task) *infer.Meta { return w.Meta },
+		Missed: func(w *scheduler.Task, now int64) {
+			w.Trace().Event(&tracing.Event{Kind: tracing.EventCacheMiss, At: now, Node: w.Step})
+		},
+	})
 	c.calls.New = func() any { return new(call) }
 	c.workers.Reserve(c.reserve())
 	return c
 }
 
-// reserve is how many workers are kept: for lookups, and one for the broom.
+// reserve returns how many workers are kept for lookups.
 func (c *Scheduler) reserve() int {
 	if c.remote {
-		return lookups + 1
+		return lookups
 	}
-	return 1
+	return 0
 }
 
 // Enqueue implements scheduler.Scheduler: the works are looked up next.
@@ -164,29 +169,20 @@ func (c *Scheduler) look(w *scheduler.Task, found, rest *scheduler.TaskList, t *
 		return
 	}
 	w.Outputs = nil // what is kept is for those who ask for other outputs, too
-	stamp, began := c.flights.Stamp(), telemetry.Now()
 	x.key = c.key(w)
-	hit := c.cache.Lookup(w.Ctx, &x.key, w.Out)
-	now := telemetry.Now()
-	t.Tick(now)
-	x.keep, x.leads, x.took = true, false, now-began
-	role := cache.Alone
-	if !hit {
-		w.Trace().Event(&tracing.Event{Kind: tracing.EventCacheMiss, At: now, Node: w.Step})
-		role = c.join(&x.key, w)
-		x.leads = role == cache.Lead
-		hit = x.leads && stamp != c.flights.Stamp() && c.cache.Lookup(w.Ctx, &x.key, w.Out)
-	}
+	at := c.front.Find(w, &x.key, w.Out)
+	t.Tick(at.Now)
+	x.keep, x.leads, x.took = true, at.Role == cache.Lead, at.Took
 	switch {
-	case hit:
-		c.answer(w, now, x.took)
+	case at.Hit:
+		c.answer(w, at.Now, x.took)
 		found.Push(w)
 		if x.leads {
-			x.waiting = c.flights.End(&x.key, x.waiting[:0])
-			c.share(w, x.waiting, now, found)
+			x.waiting = c.front.End(&x.key, x.waiting[:0])
+			c.share(w, x.waiting, at.Now, found)
 		}
 		c.recycle(x)
-	case role == cache.Follow: // it belongs to the leader now
+	case at.Role == cache.Follow: // it belongs to the leader now
 		c.recycle(x)
 	default:
 		c.forward(w, x, rest)
@@ -200,25 +196,13 @@ func (c *Scheduler) recycle(x *call) {
 }
 
 func (c *Scheduler) key(w *scheduler.Task) cache.Key {
-	h := c.hashers.Get()
-	defer c.hashers.Put(h)
+	h := c.front.Get()
+	defer c.front.Put(h)
 	h.Meta(w.Meta)
 	for i := range w.In {
 		h.Tensor(&w.In[i])
 	}
 	return h.Key()
-}
-
-// join has a work lead or follow. A follower counts as waiting.
-func (c *Scheduler) join(key *cache.Key, w *scheduler.Task) cache.Role {
-	c.stats.Queued(1) // before the leader may end
-	role := c.flights.Join(key, cache.Urgency{Priority: w.Meta.Priority, Timeout: w.Meta.Timeout}, w)
-	if role == cache.Follow {
-		c.sweepLater()
-	} else {
-		c.stats.Queued(-1)
-	}
-	return role
 }
 
 // answer ends a work whose outputs were found.
@@ -257,17 +241,10 @@ func (c *Scheduler) settle(w *scheduler.Task, x *call, done, rest *scheduler.Tas
 	done.Push(w)
 	began := telemetry.Now()
 	ok := w.Err == nil && x.keep && len(w.ResponseParams) == 0 && c.home(w) && cache.Cacheable(w.Out)
-	if ok {
-		c.cache.Insert(&x.key, w.Out)
-	}
+	x.waiting = c.front.Computed(&x.key, w.Out, cache.Computed{
+		Store: ok, Succeeded: w.Err == nil && x.keep, Leads: x.leads, Began: began, Took: x.took,
+	}, x.waiting[:0])
 	now := telemetry.Now()
-	if w.Err == nil && x.keep {
-		c.stats.Missed(x.took + now - began)
-	}
-	if !x.leads {
-		return
-	}
-	x.waiting = c.flights.End(&x.key, x.waiting[:0])
 	if ok {
 		c.share(w, x.waiting, now, done)
 	} else {
@@ -301,7 +278,6 @@ func (c *Scheduler) home(w *scheduler.Task) bool {
 // share answers the followers of a work with its outputs.
 func (c *Scheduler) share(w *scheduler.Task, waiting []*scheduler.Task, now int64, done *scheduler.TaskList) {
 	for _, f := range waiting {
-		c.stats.Queued(-1)
 		done.Push(f)
 		if f.Ctx.Err() != nil {
 			c.cancel(f, now)
@@ -318,17 +294,12 @@ func (c *Scheduler) share(w *scheduler.Task, waiting []*scheduler.Task, now int6
 // the client of the first one had gone.
 func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.TaskList) {
 	for _, f := range x.waiting {
-		c.stats.Queued(-1)
 		if f.Ctx.Err() != nil {
 			c.cancel(f, now)
 			done.Push(f)
 			continue
 		}
-		role := cache.Alone
-		if status.CodeOf(err) == status.Cancelled {
-			role = c.join(&x.key, f)
-		}
-		if role != cache.Follow {
+		if role := c.front.Retry(&x.key, f, err); role != cache.Follow {
 			next := c.calls.Get().(*call) //nolint:errcheck,forcetypeassert // the pool holds nothing else
 			next.key, next.keep, next.leads, next.took = x.key, true, role == cache.Lead, 0
 			c.forward(f, next, rest)
@@ -343,6 +314,20 @@ func (c *Scheduler) cancel(w *scheduler.Task, now int64) {
 	}
 	tensor.ReleaseAll(w.In)
 	c.stats.Failed(telemetry.Canceled, now-w.Enqueued)
+}
+
+// cancelAll ends followers whose clients have disconnected.
+func (c *Scheduler) cancelAll(list []*scheduler.Task) {
+	var done scheduler.TaskList
+	now := telemetry.Now()
+	for _, w := range list {
+		c.cancel(w, now)
+		done.Push(w)
+	}
+	t := scheduler.NewRunLoop(c.workers)
+	c.finish(done, scheduler.TaskList{}, t)
+	t.Dispatch()
+	t.Finish()
 }
 
 var _ scheduler.Flusher = (*Scheduler)(nil)
@@ -363,10 +348,8 @@ func (c *Scheduler) Close() error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
-	if c.broom != nil {
-		c.broom.Stop()
-	}
 	c.mu.Unlock()
+	c.front.Close()
 	if first {
 		c.workers.Reserve(-c.reserve())
 	}

@@ -10,15 +10,15 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// values writes whole numbers as INT32 or FP32, one after the other.
+// values writes integers as INT32 or FP32.
 type values struct {
 	dst   []byte
 	float bool
-	wide  bool // a number did not fit
+	wide  bool // a number is too large for INT32
 }
 
 func (v *values) put(n int64) {
-	bits := uint32(n) //nolint:gosec // what does not fit is noted
+	bits := uint32(n) //nolint:gosec // wide is set
 	if v.float {
 		bits = math.Float32bits(float32(n))
 	} else {
@@ -28,7 +28,8 @@ func (v *values) put(n int64) {
 	v.dst = v.dst[4:]
 }
 
-// counts writes the elements of each request, or their sums so far.
+// counts writes the number of elements of each request, or the running sums. For example, requests of
+// 2 and 3 elements: 2 3, or 2 5.
 func (v *values) counts(list *scheduler.TaskList, c *config.Computed) {
 	sums := c.Kind != modelconfig.BatchInput_BATCH_ELEMENT_COUNT
 	if c.Kind == modelconfig.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO {
@@ -44,7 +45,7 @@ func (v *values) counts(list *scheduler.TaskList, c *config.Computed) {
 	}
 }
 
-// rows writes the shape of t's rows once per row.
+// rows writes the shape of a row once per row of t.
 func (v *values) rows(t *tensor.Tensor) {
 	if !t.Present() || t.Shape.Rank() == 0 {
 		return

@@ -17,7 +17,7 @@ func (r *Runner) streamOf(inst backends.Instance) tensor.Stream {
 	return backends.StreamOf(inst)
 }
 
-// at has the batch execute at the place of stream s.
+// allocateAt sets the stream and the allocators of the batch, those of the host without a stream.
 func (r *Runner) allocateAt(s tensor.Stream, b *backends.Batch) {
 	b.Stream = s
 	b.Allocator, b.HostAllocator = r.s.Alloc, r.s.Alloc
@@ -26,8 +26,8 @@ func (r *Runner) allocateAt(s tensor.Stream, b *backends.Batch) {
 	}
 }
 
-// place moves inputs to where the instance of stream s takes them. Only what is on the
-// host is waited for.
+// moveInputs moves inputs to the place of the instance with stream s. It waits only for those on the
+// host.
 func (r *Runner) moveInputs(s tensor.Stream, in []tensor.Tensor, works *scheduler.Task) error {
 	if r.s.Mover.Idle() {
 		return nil
@@ -47,7 +47,7 @@ func (r *Runner) moveInputs(s tensor.Stream, in []tensor.Tensor, works *schedule
 	return arrived(s, in)
 }
 
-// arrived waits for those of in that are on the host and read there.
+// arrived waits for the tensors of in that the host reads.
 func arrived(s tensor.Stream, in []tensor.Tensor) error {
 	for i := range in {
 		if s != nil && in[i].DType != tensor.Bytes {
@@ -60,12 +60,12 @@ func arrived(s tensor.Stream, in []tensor.Tensor) error {
 	return nil
 }
 
-// note is for an input of the works.
+// note returns the Note of an input of the tasks.
 func (r *Runner) note(port int, why telemetry.MoveReason, works *scheduler.Task) Note {
 	return Note{Ledger: &r.s.Stats.Moves, Tensor: r.sig.Inputs[port].Name, Reason: why, Tasks: works}
 }
 
-// noteBatch is for an input of the batch, which may be a computed one.
+// noteBatch returns the Note of an input of the batch, which may be a computed one.
 func (r *Runner) noteBatch(i int, why telemetry.MoveReason, works *scheduler.Task) Note {
 	if r.layout != nil {
 		if c := r.layout.inputs[i].computed; c != nil {
@@ -76,8 +76,8 @@ func (r *Runner) noteBatch(i int, why telemetry.MoveReason, works *scheduler.Tas
 	return r.note(i, why, works)
 }
 
-// assemble makes the batch's inputs of those of its works, where the instance of
-// stream s takes them.
+// assemble forms the inputs of the batch from those of its tasks, at the place of the instance with
+// stream s.
 func (r *Runner) assemble(s tensor.Stream, b *backends.Batch, list *scheduler.TaskList) error {
 	if err := r.bring(s, b, list); err != nil {
 		return err
@@ -88,8 +88,8 @@ func (r *Runner) assemble(s tensor.Stream, b *backends.Batch, list *scheduler.Ta
 	return r.moveInputs(s, b.In, list.Head)
 }
 
-// bring readies the works of a batch for being gathered: rows are joined at the device
-// of stream s here, and what only the host can join comes to the host.
+// bring prepares the tasks for gather: it joins rows at the device of stream s, and copies inputs that
+// only the host can join to the host.
 func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *scheduler.TaskList) error {
 	if r.s.Mover.Idle() {
 		return nil
@@ -127,7 +127,7 @@ func (r *Runner) bring(s tensor.Stream, b *backends.Batch, list *scheduler.TaskL
 	return nil
 }
 
-// gatherAt joins the works' tensors of one input at the device of s.
+// gatherAt joins the tensors of one input at the device of s.
 func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (tensor.Tensor, error) {
 	if whole, ok := join(list, port); ok {
 		err := r.s.Mover.ToDevice(&whole, s, r.note(port, telemetry.ForDevice, list.Head))
@@ -163,8 +163,8 @@ func (r *Runner) gatherAt(s tensor.Stream, list *scheduler.TaskList, port int) (
 	return out, nil
 }
 
-// put copies one work's tensor into the batch's, and returns how many bytes of it that
-// took. One that others read at the device, too, goes there once for all.
+// put copies one task's tensor into the batch's at off, and returns the bytes that it fills. A tensor
+// with other readers at the device is copied there once for all.
 func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.Task, port int, pad *padInput) (int, error) {
 	t := &w.In[port]
 	if from := t.Buf.Place(); from != s.Place() && t.Buf.Held() == 1 {
@@ -199,8 +199,7 @@ func (r *Runner) put(s tensor.Stream, out *tensor.Tensor, off int, w *scheduler.
 	return outer * size, nil
 }
 
-// stamp says of a batch that was put into stream s when its outputs are ready and its
-// inputs not used any more.
+// record records the end of a batch in stream s: its outputs are ready then, and its inputs unused.
 func record(s tensor.Stream, in, out []tensor.Tensor) {
 	if s != nil {
 		recordAll(s, in, out)
@@ -225,7 +224,7 @@ func atDevice(t *tensor.Tensor) bool {
 	return t.Present() && t.Buf.Place().Kind == tensor.Device
 }
 
-// cutAt is cut of several runs at a device.
+// cutAt is cut for several runs at a device.
 func cutAt(s tensor.Stream, t *tensor.Tensor, shape tensor.Shape, outer, have, keep int) error {
 	short, err := tensor.New(s, t.DType, shape)
 	if err != nil {

@@ -6,9 +6,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// nothing answers a batch of no rows that its model would not take: no rows of each
-// output, of no extent where the signature tells none. err is the model's, which
-// stays where the client has gone or a model answers as it likes.
+// emptyOutputs sets the outputs of a batch without rows that its model refused with err: shapes without
+// rows, and 0 for variable dimensions. It returns err for a decoupled model or a disconnected client.
 func (r *Runner) emptyOutputs(b *backends.Batch, err error) error {
 	if r.sig.Decoupled || status.CodeOf(err) == status.Cancelled {
 		return err
@@ -25,7 +24,7 @@ func (r *Runner) emptyOutputs(b *backends.Batch, err error) error {
 			}
 		}
 		if p.ShapeTensor && shape.Elements() != 0 {
-			return err // its values are the model's to give
+			return err // only the model knows its values
 		}
 		out, failed := tensor.NewBytes(r.s.Alloc, shape, 0)
 		if failed != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// gather sets the batch's inputs to the rows of all works together. Rows that already
-// lie together in one buffer are not copied.
+// gather sets the inputs of the batch to the joined rows of all tasks. Rows that are neighbours in one
+// buffer are not copied.
 func (r *Runner) gather(b *backends.Batch, list *scheduler.TaskList) (err error) {
 	if r.layout != nil {
 		return r.gatherLayout(b, list)
@@ -23,7 +23,7 @@ func (r *Runner) gather(b *backends.Batch, list *scheduler.TaskList) (err error)
 	return nil
 }
 
-// gatherRows returns the rows of one input of the works, absent when it is not given.
+// gatherRows returns the joined rows of one input, absent when the tasks do not give it.
 func (r *Runner) gatherRows(b *backends.Batch, list *scheduler.TaskList, port int) (tensor.Tensor, error) {
 	first := &list.Head.In[port]
 	if !first.Present() {
@@ -43,8 +43,8 @@ func (r *Runner) gatherRows(b *backends.Batch, list *scheduler.TaskList, port in
 	}
 }
 
-// join returns one view over all works' tensors when they follow each other in one
-// buffer with equal row shapes, as the rows of a batch that stayed together do.
+// join returns one view over all tasks' tensors when they are neighbours in one buffer with equal row
+// shapes, as the rows of a sealed list are.
 func join(list *scheduler.TaskList, port int) (tensor.Tensor, bool) {
 	first := &list.Head.In[port]
 	rows, n := int64(0), 0
@@ -108,7 +108,8 @@ func (r *Runner) gatherBytes(b *backends.Batch, list *scheduler.TaskList, port i
 	return out, nil
 }
 
-// gatherPadded makes every row as long as the longest along the padded dimension.
+// gatherPadded pads every row to the longest along the padded dimension. For example, rows [1,2] and
+// [3] with padding 0 become [1,2] and [3,0].
 func (r *Runner) gatherPadded(b *backends.Batch, list *scheduler.TaskList, port int, p *padInput) (tensor.Tensor, error) {
 	shape := list.Head.In[port].Shape
 	longest := int64(0)

@@ -11,22 +11,20 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// form says how the batches of a model are made where joining rows is not enough:
-// ragged inputs lose their shapes, some inputs are computed, some outputs are split
-// as an input was joined. A batch of one is formed too.
+// layout defines how the batches of a model are formed where joining rows is not enough: ragged inputs
+// are concatenated, some inputs are computed, some outputs are split as an input was joined.
 type layout struct {
 	inputs []layoutInput // in the order of Batch.In
 	source []int         // per output: the input it is split as, or -1
 }
 
-// layoutInput is where one input of a batch comes from: an input of the works, or
-// their shapes.
+// layoutInput is the source of one input of a batch: an input of the tasks, or their shapes.
 type layoutInput struct {
 	from     int
 	computed *config.Computed
 }
 
-// newLayout returns the form of a model's batches, nil when their rows are all.
+// newLayout returns the layout of a model's batches, nil when joining rows is enough.
 func newLayout(sig *config.Signature) *layout {
 	plain := len(sig.Computed)+len(sig.Scattered) == 0
 	for i := range sig.Inputs {
@@ -56,7 +54,7 @@ func newLayout(sig *config.Signature) *layout {
 	return f
 }
 
-// gatherLayout sets the batch's inputs as the form says.
+// gatherLayout sets the inputs of the batch by the layout.
 func (r *Runner) gatherLayout(b *backends.Batch, list *scheduler.TaskList) error {
 	for i := range b.In {
 		var err error
@@ -82,8 +80,8 @@ func (r *Runner) gatherLayout(b *backends.Batch, list *scheduler.TaskList) error
 	return nil
 }
 
-// gatherRagged returns the elements of all works one after the other, in one
-// dimension. A view is enough where they already lie so.
+// gatherRagged concatenates the elements of all tasks in one dimension, without a copy where they are
+// neighbours.
 func (r *Runner) gatherRagged(list *scheduler.TaskList, port int) (tensor.Tensor, error) {
 	first := &list.Head.In[port]
 	elements, n, together := int64(0), 0, true
@@ -110,12 +108,12 @@ func (r *Runner) gatherRagged(list *scheduler.TaskList, port int) (tensor.Tensor
 	return out, nil
 }
 
-// maxComputed bounds a computed input: a request without elements may still claim any
-// number of rows where its model has no batch dimension.
+// maxComputed bounds a computed input: a request without elements may claim any number of rows where its
+// model has no batch dimension.
 const maxComputed = 1 << 28
 
-// compute makes an input of the shapes of another one: an entry per request, or for
-// the shapes of items per row.
+// compute returns an input computed from the shapes of another one: an entry per request, or per row
+// for item shapes.
 func (r *Runner) compute(list *scheduler.TaskList, c *config.Computed) (tensor.Tensor, error) {
 	shape := computedShape(list, c)
 	if n := shape.Elements(); n < 0 || n > maxComputed {
@@ -128,7 +126,7 @@ func (r *Runner) compute(list *scheduler.TaskList, c *config.Computed) (tensor.T
 	v := values{dst: out.Bytes(), float: c.DType == tensor.FP32}
 	switch c.Kind {
 	case modelconfig.BatchInput_BATCH_MAX_ELEMENT_COUNT_AS_SHAPE:
-		clear(v.dst) // its extent is what it says
+		clear(v.dst) // only its extent counts
 	case modelconfig.BatchInput_BATCH_ITEM_SHAPE, modelconfig.BatchInput_BATCH_ITEM_SHAPE_FLATTEN:
 		for w := list.Head; w != nil; w = w.Next() {
 			v.rows(&w.In[c.Source])
@@ -160,7 +158,7 @@ func computedShape(list *scheduler.TaskList, c *config.Computed) tensor.Shape {
 	return tensor.Of(n)
 }
 
-// itemShape is the shape of a list of the rows' shapes.
+// itemShape returns the shape of a list of row shapes.
 func itemShape(list *scheduler.TaskList, c *config.Computed) tensor.Shape {
 	rows, rank := int64(0), int64(0)
 	for w := list.Head; w != nil; w = w.Next() {
@@ -175,7 +173,7 @@ func itemShape(list *scheduler.TaskList, c *config.Computed) tensor.Shape {
 	return tensor.Of(rows * rank)
 }
 
-// elementsOf counts the elements of all rows; an input that is not given has none.
+// elementsOf returns the number of elements, 0 for an absent input.
 func elementsOf(t *tensor.Tensor) int64 {
 	if !t.Present() {
 		return 0

@@ -11,45 +11,46 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// Mover copies tensors between places. Nothing else does: a tensor stays where its
-// producer put it until somebody reads it elsewhere, and whoever reads it has it moved.
-// It is safe for concurrent use, and a nil Mover is for a process without devices.
+// Mover copies tensors between places. A tensor stays where its producer put it until a reader needs
+// it elsewhere, and that reader moves it. For example, an output on GPU 0 that only the next step on
+// GPU 0 reads is never copied. It is safe for concurrent use. A nil Mover is for a process without
+// devices.
 type Mover struct {
 	places  *tensor.Places
 	mu      sync.Mutex
 	outlets []*outlet // guarded by mu
 }
 
-// outlet is the stream that copies from a device take.
+// outlet is the stream of the copies from a device to the host.
 type outlet struct {
 	at     tensor.Place
-	mu     sync.Mutex // held while works are put in
+	mu     sync.Mutex // held while copies are submitted
 	stream tensor.Stream
 }
 
 // NewMover returns a mover between the given places.
 func NewMover(places *tensor.Places) *Mover { return &Mover{places: places} }
 
-// Idle reports whether there is no device, so that nothing is elsewhere.
+// Idle reports whether there is no device.
 //
 // hot: one load.
 func (m *Mover) Idle() bool { return m == nil || !m.places.Any() }
 
-// Note is where a move is counted, and as what.
+// Note describes a move for counters and traces.
 type Note struct {
 	Ledger *telemetry.Ledger
-	// Tensor is the input that is read, or the output that is answered.
+	// Tensor is the name of the input or output.
 	Tensor string
 	Reason telemetry.MoveReason
-	// Works are those that a copy is for, or with One only the first of them; Trace is
-	// the request's when there is no work. Traced ones record the copy.
+	// Tasks are those that the copy is for, or with One only the first of them; Trace is that of
+	// the request when there is no task. Traced ones record the copy.
 	Tasks *scheduler.Task
 	One   bool
 	Trace *tracing.Trace
 }
 
-// ToHost has t copied to the host if it is at a device. The copy is under way when
-// ToHost returns; Arrived waits for it. Another reader on the host finds it there.
+// ToHost starts to copy t to the host if it is at a device. Arrived waits for the copy. Other readers
+// on the host share it.
 func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
 	if !t.Present() || t.Buf.Place().Kind != tensor.Device {
 		return nil
@@ -64,7 +65,7 @@ func (m *Mover) ToHost(t *tensor.Tensor, n Note) error {
 	return move(t, l.stream, pool, n)
 }
 
-// Arrived waits until the host may look at t.
+// Arrived blocks until the host may read t.
 func Arrived(t *tensor.Tensor) error {
 	if !t.Present() || t.Buf.Place().Kind == tensor.Device {
 		return nil
@@ -75,7 +76,7 @@ func Arrived(t *tensor.Tensor) error {
 	return nil
 }
 
-// Late reports whether t is still on its way to the host.
+// Late reports whether Arrived would block.
 func Late(t *tensor.Tensor) bool {
 	if !t.Present() || t.Buf.Place().Kind == tensor.Device {
 		return false
@@ -84,8 +85,8 @@ func Late(t *tensor.Tensor) bool {
 	return e != nil && !e.Done()
 }
 
-// ToDevice has t copied to the device of stream s if it is elsewhere, or else has s
-// wait until t is ready. Work put into s afterwards may read it.
+// ToDevice submits to s a copy of t to its device, or a wait for t if it is there. What is submitted
+// to s afterwards may read t. It does not block.
 func (*Mover) ToDevice(t *tensor.Tensor, s tensor.Stream, n Note) error {
 	if !t.Present() {
 		return nil
@@ -99,7 +100,7 @@ func (*Mover) ToDevice(t *tensor.Tensor, s tensor.Stream, n Note) error {
 	return move(t, s, s, n)
 }
 
-// await has s wait until b holds its content.
+// await submits to s a wait until b is ready.
 func await(b *tensor.Buffer, s tensor.Stream) error {
 	if e := b.Ready(); e != nil {
 		return e.WaitOn(s)
@@ -107,8 +108,8 @@ func await(b *tensor.Buffer, s tensor.Stream) error {
 	return nil
 }
 
-// move replaces t with a copy from pool, made by s. A tensor that others hold too
-// keeps the copy for them.
+// move replaces t with a copy that is allocated from pool and made by s. Other holders of the tensor
+// share the copy.
 func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) error {
 	src := t.Buf
 	to, err := src.CopyFor(t.Off, t.Len, pool.Place(), func() (*tensor.Buffer, error) {
@@ -142,8 +143,8 @@ func move(t *tensor.Tensor, s tensor.Stream, pool tensor.Allocator, n Note) erro
 	return nil
 }
 
-// awaitAny has s wait for src. What is on its way to the host from another kind of
-// device the host waits for itself.
+// awaitAny submits to s a wait for src. For a copy to the host from another kind of device the host
+// waits itself.
 func awaitAny(src *tensor.Buffer, s tensor.Stream) error {
 	e := src.Ready()
 	if e == nil {
@@ -155,7 +156,7 @@ func awaitAny(src *tensor.Buffer, s tensor.Stream) error {
 	return e.WaitOn(s)
 }
 
-// outlet returns the one of a device, opened when it is first needed.
+// outlet returns the outlet of a device. It is opened on first use.
 func (m *Mover) outlet(at tensor.Place) (*outlet, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +178,7 @@ func (m *Mover) outlet(at tensor.Place) (*outlet, error) {
 	return l, nil
 }
 
-// Close closes the mover's streams; nothing moves any more, and the devices are open.
+// Close closes the streams. No move may be in flight, and the devices must still be open.
 func (m *Mover) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

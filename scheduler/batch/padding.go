@@ -13,9 +13,9 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Padding says how rows of different lengths share a batch. It comes from the
-// parameters pad.INPUT (the value to fill with) and unpad.OUTPUT (the input whose
-// length the output is cut back to).
+// Padding defines how rows of different lengths share a batch, by the parameters pad.INPUT (the value to
+// fill with) and unpad.OUTPUT (the input whose length the output is cut back to). For example,
+// pad.ids = "0" and unpad.logits = "ids".
 type Padding struct {
 	inputs  []*padInput
 	outputs []*padOutput
@@ -43,8 +43,8 @@ func IsPaddingParam(key string) bool {
 	return strings.HasPrefix(key, padPrefix) || strings.HasPrefix(key, unpadPrefix)
 }
 
-// NewPadding reads the padding rules among a model's parameters; it returns nil when
-// there are none. A rule that names no port or cannot be followed is an error.
+// NewPadding reads the padding rules among a model's parameters; nil without any. A rule for an unknown
+// or unsuitable port is an error.
 func NewPadding(sig *config.Signature, params map[string]string) (*Padding, error) {
 	sig = sig.AtModel()
 	p := &Padding{inputs: make([]*padInput, len(sig.Inputs)), outputs: make([]*padOutput, len(sig.Outputs))}

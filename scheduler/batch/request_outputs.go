@@ -7,8 +7,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// takeRequestOutputs gives works the outputs that the model made for them alone. err is the
-// batch's.
+// takeRequestOutputs moves per-request outputs to their tasks. err is the batch's.
 func (r *Runner) takeRequestOutputs(b *backends.Batch, list *scheduler.TaskList, err error) {
 	i := 0
 	for w := list.Head; w != nil; w = w.Next() {
@@ -29,7 +28,7 @@ func (r *Runner) takeRequestOutputs(b *backends.Batch, list *scheduler.TaskList,
 	}
 }
 
-// checkRequestOutputs checks one work's own outputs, and cuts padding out of them.
+// checkRequestOutputs checks the per-request outputs of one task, and cuts padding out of them.
 func (r *Runner) checkRequestOutputs(b *backends.Batch, w *scheduler.Task, q *backends.Request) error {
 	if len(q.Out) != len(w.Out) {
 		return status.Errorf(status.Internal, "model '%s' gives a request %d outputs, expected %d", r.sig.Model, len(q.Out), len(w.Out))
@@ -49,7 +48,7 @@ func (r *Runner) checkRequestOutputs(b *backends.Batch, w *scheduler.Task, q *ba
 	return nil
 }
 
-// moveOutputs moves own outputs to where a work has its.
+// moveOutputs moves per-request outputs to out.
 func moveOutputs(out, own []tensor.Tensor) {
 	for i := range min(len(out), len(own)) {
 		out[i].Release()

@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// scatter gives every work that did not fail its rows of the outputs: views of the
-// batch's buffers, without a copy unless padding must be cut out of several rows.
+// scatter sets the outputs of every task that did not fail to its rows: views of the batch's buffers,
+// copied only where padding must be cut out of several rows.
 func (r *Runner) scatter(b *backends.Batch, list *scheduler.TaskList) error {
 	for port := range b.Out {
 		out := &b.Out[port]
@@ -67,8 +67,7 @@ func (r *Runner) scatterFixed(b *backends.Batch, list *scheduler.TaskList, port 
 	return nil
 }
 
-// cut shortens t to n along dimension dim. A single run is a prefix of what is
-// there; several are copied together.
+// cut shortens t to n along dimension dim. A single run becomes a prefix; several are copied.
 func (r *Runner) cut(s tensor.Stream, t *tensor.Tensor, dim int, n int64) error {
 	if n >= t.Shape.Dim(dim) {
 		return nil
@@ -98,7 +97,7 @@ func (r *Runner) cut(s tensor.Stream, t *tensor.Tensor, dim int, n int64) error 
 	return nil
 }
 
-// scatterBytes walks the elements, whose sizes differ.
+// scatterBytes scatters BYTES elements, whose sizes differ.
 func (r *Runner) scatterBytes(b *backends.Batch, list *scheduler.TaskList, port int) error {
 	out := &b.Out[port]
 	perRow := int64(0)

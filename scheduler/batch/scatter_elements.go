@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler"
 )
 
-// scatterWhole splits an output that has no rows; done is false for any other.
+// scatterWhole scatters an output that has no rows; done is false for any other.
 func (r *Runner) scatterWhole(b *backends.Batch, list *scheduler.TaskList, port int) (done bool, err error) {
 	switch {
 	case r.sig.Outputs[port].ShapeTensor:
@@ -26,8 +26,8 @@ func (r *Runner) scatterWhole(b *backends.Batch, list *scheduler.TaskList, port 
 	}
 }
 
-// scatterElements gives each work the next elements of an output, as many as the
-// output's dims have with the extents of the work's input in place of -1.
+// scatterElements sets the output of each task to the next elements, as many as the output's dims have
+// with the extents of the task's input in place of -1.
 func (r *Runner) scatterElements(b *backends.Batch, list *scheduler.TaskList, port int) error {
 	out, source := &b.Out[port], r.layout.source[port]
 	have, want := out.Shape.Elements(), int64(0)
@@ -60,8 +60,8 @@ func (r *Runner) scatterElements(b *backends.Batch, list *scheduler.TaskList, po
 	return nil
 }
 
-// cutElements takes the elements of a shape off the front of rest. The view is
-// borrowed from it.
+// cutElements removes the elements of a shape from the front of rest and returns them as a borrowed
+// view.
 func cutElements(rest *tensor.Tensor, shape tensor.Shape) (tensor.Tensor, bool) {
 	n := int(shape.Elements()) * rest.DType.Size()
 	if rest.DType == tensor.Bytes {
@@ -81,8 +81,8 @@ func cutElements(rest *tensor.Tensor, shape tensor.Shape) (tensor.Tensor, bool) 
 	return view, true
 }
 
-// scatteredShape is the shape of one work's part of an output: the output's dims,
-// where -1 is the extent that the input has there.
+// scatteredShape returns the shape of one task's part of an output: the output's dims, with the extents
+// of the input in place of -1.
 func (r *Runner) scatteredShape(port int, in *tensor.Tensor) tensor.Shape {
 	shape := r.sig.Outputs[port].FullDims(r.sig.MaxBatch)
 	for i, d := range shape.Dims() {

@@ -16,12 +16,12 @@ import (
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// Settings are what New is given.
+// Settings are the parameters of New.
 type Settings struct {
-	// Inner computes what is not kept. It moves to the scheduler.
+	// Inner computes the misses. It moves to the scheduler.
 	Inner scheduler.Scheduler
 	Cache cache.Cache
-	// Identity tells the loaded version from every other one.
+	// Identity distinguishes the loaded version from every other one.
 	Identity cache.Key
 	Stats    *telemetry.Model
 	Workers  *scheduler.Workers
@@ -32,7 +32,7 @@ type Settings struct {
 	_ struct{}
 }
 
-// Scheduler answers works from a cache, and hands the others to another scheduler.
+// Scheduler completes tasks from a cache, and enqueues the others at another scheduler.
 type Scheduler struct {
 	inner   scheduler.Scheduler
 	cache   cache.Cache
@@ -43,10 +43,10 @@ type Scheduler struct {
 	front   *cache.Front[*scheduler.Task]
 	remote  bool
 	calls   sync.Pool
-	pending scheduler.Pending // works brought and not yet completed
+	pending scheduler.Pending // tasks not yet completed
 
 	mu     sync.Mutex
-	queue  scheduler.TaskList // works to look up in a remote cache, guarded by mu
+	queue  scheduler.TaskList // tasks to look up in a remote cache, guarded by mu
 	closed bool               // guarded by mu
 }
 
@@ -56,23 +56,21 @@ var (
 	_ scheduler.Completer = (*Scheduler)(nil)
 )
 
-// call is a work that the inner scheduler computes: who is told, and how its answer is
-// kept.
+// call is a task that the inner scheduler computes: its completer, and how its response is stored.
 type call struct {
 	to      scheduler.Completer
 	run     any
 	key     cache.Key
-	keep    bool // the answer goes to the cache
+	keep    bool // the response goes to the cache
 	leads   bool
 	took    int64 // ns of the lookup
 	waiting []*scheduler.Task
 }
 
-// lookups is how many lookups of a remote cache are under way at a time for a model,
-// besides those on goroutines that callers lend.
+// lookups is how many workers look up in a remote cache at a time for a model, besides callers.
 const lookups = 4
 
-// New returns a scheduler that asks s.Cache first.
+// New returns a scheduler that looks in s.Cache first.
 func New(s Settings) *Scheduler {
 	c := &Scheduler{
 		inner: s.Inner, cache: s.Cache, stats: s.Stats, workers: s.Workers, mover: s.Mover, sig: s.Signature,
@@ -99,14 +97,12 @@ func (c *Scheduler) reserve() int {
 	return 0
 }
 
-// Enqueue implements scheduler.Scheduler: the works are looked up next.
+// Enqueue implements scheduler.Scheduler: the tasks are looked up next.
 //
 // hot: no lock with a cache in this process.
 func (c *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	now := t.Now()
-	for w := list.Head; w != nil; w = w.Next() {
-		w.Enqueued = now
-	}
+	list.Stamp(now)
 	c.pending.Add(list.Len())
 	if !c.remote {
 		t.Inline(c, list)
@@ -120,18 +116,18 @@ func (c *Scheduler) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	t.Ready(c)
 }
 
-// RunInline looks the works up, completes those that are found and enqueues the others.
+// RunInline looks the tasks up, completes the hits and enqueues the others.
 //
 // hot: no allocation in the steady state.
 func (c *Scheduler) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	var found, rest scheduler.TaskList
 	for w := list.Pop(); w != nil; w = list.Pop() {
-		c.look(w, &found, &rest, t)
+		c.lookUp(w, &found, &rest, t)
 	}
 	c.finish(found, rest, t)
 }
 
-// Help looks up one work in a remote cache.
+// Help looks up one task in a remote cache.
 func (c *Scheduler) Help(t *scheduler.RunLoop) bool {
 	c.mu.Lock()
 	w, more := c.queue.Pop(), c.queue.Len() > 0
@@ -143,12 +139,12 @@ func (c *Scheduler) Help(t *scheduler.RunLoop) bool {
 		c.workers.Go(c)
 	}
 	var found, rest scheduler.TaskList
-	c.look(w, &found, &rest, t)
+	c.lookUp(w, &found, &rest, t)
 	c.finish(found, rest, t)
 	return true
 }
 
-// finish completes works and hands others to the inner scheduler.
+// finish completes tasks and enqueues others at the inner scheduler.
 func (c *Scheduler) finish(done, rest scheduler.TaskList, t *scheduler.RunLoop) {
 	if rest.Len() > 0 {
 		c.inner.Enqueue(rest, t)
@@ -159,16 +155,16 @@ func (c *Scheduler) finish(done, rest scheduler.TaskList, t *scheduler.RunLoop) 
 	}
 }
 
-// look asks the cache for one work, which then is in found, in rest, or follows another.
-func (c *Scheduler) look(w *scheduler.Task, found, rest *scheduler.TaskList, t *scheduler.RunLoop) {
+// lookUp looks up one task, which then is in found, in rest, or follows another.
+func (c *Scheduler) lookUp(w *scheduler.Task, found, rest *scheduler.TaskList, t *scheduler.RunLoop) {
 	x := c.calls.Get().(*call) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	// Of a client that has gone the inner scheduler tells.
+	// The inner scheduler cancels tasks of disconnected clients.
 	if w.Want == scheduler.AtDevice || !cache.Cacheable(w.In) || w.Ctx.Err() != nil {
 		x.keep, x.leads, x.took = false, false, 0
 		c.forward(w, x, rest)
 		return
 	}
-	w.Outputs = nil // what is kept is for those who ask for other outputs, too
+	w.Outputs = nil // the entry serves requests for other outputs, too
 	x.key = c.key(w)
 	at := c.front.Find(w, &x.key, w.Out)
 	t.Tick(at.Now)
@@ -205,24 +201,24 @@ func (c *Scheduler) key(w *scheduler.Task) cache.Key {
 	return h.Key()
 }
 
-// answer ends a work whose outputs were found.
+// answer ends a task whose outputs are in the cache.
 func (c *Scheduler) answer(w *scheduler.Task, now, took int64) {
 	tensor.ReleaseAll(w.In)
 	w.Err, w.Cached = nil, true
 	w.Times = telemetry.Times{Start: now, InputEnd: now, InferEnd: now, End: now}
 	c.stats.Hit(w.Enqueued, now, took)
-	w.Enqueued = now // it waited for no instance
+	w.Enqueued = now // it was not queued
 }
 
-// forward puts a work into rest, to come back to Complete with x.
+// forward adds a task to rest, with c as its completer.
 func (c *Scheduler) forward(w *scheduler.Task, x *call, rest *scheduler.TaskList) {
 	x.to, x.run = w.To, w.Run
 	w.To, w.Run = c, x
 	rest.Push(w)
 }
 
-// Complete takes computed works back from the inner scheduler, keeps their answers and
-// answers those that followed them.
+// Complete implements scheduler.Completer for the inner scheduler: it stores responses and serves the
+// followers.
 //
 // hot: no allocation in the steady state.
 func (c *Scheduler) Complete(list scheduler.TaskList, t *scheduler.RunLoop) {
@@ -236,11 +232,11 @@ func (c *Scheduler) Complete(list scheduler.TaskList, t *scheduler.RunLoop) {
 	c.finish(done, rest, t)
 }
 
-// settle ends one computed work and what became of its followers.
+// settle ends one computed task and its followers.
 func (c *Scheduler) settle(w *scheduler.Task, x *call, done, rest *scheduler.TaskList) {
 	done.Push(w)
 	began := telemetry.Now()
-	ok := w.Err == nil && x.keep && len(w.ResponseParams) == 0 && c.home(w) && cache.Cacheable(w.Out)
+	ok := w.Err == nil && x.keep && len(w.ResponseParams) == 0 && c.copyToHost(w) && cache.Cacheable(w.Out)
 	x.waiting = c.front.Computed(&x.key, w.Out, cache.Computed{
 		Store: ok, Succeeded: w.Err == nil && x.keep, Leads: x.leads, Began: began, Took: x.took,
 	}, x.waiting[:0])
@@ -252,12 +248,11 @@ func (c *Scheduler) settle(w *scheduler.Task, x *call, done, rest *scheduler.Tas
 	}
 }
 
-// home brings the outputs of a work that is a request of its own to the host, where its
-// client wants them, before they are kept. It reports whether that went well; if not
-// the work's completer finds out.
+// copyToHost copies the outputs of a task that is a whole request to the host, where its client needs
+// them, before they are stored. It reports success; a failure is reported by the task's completer.
 //
 // hot: one load while there is no device.
-func (c *Scheduler) home(w *scheduler.Task) bool {
+func (c *Scheduler) copyToHost(w *scheduler.Task) bool {
 	if c.mover.Idle() || w.Want != scheduler.Anywhere {
 		return true
 	}
@@ -275,7 +270,7 @@ func (c *Scheduler) home(w *scheduler.Task) bool {
 	return true
 }
 
-// share answers the followers of a work with its outputs.
+// share ends the followers of a task with its outputs.
 func (c *Scheduler) share(w *scheduler.Task, waiting []*scheduler.Task, now int64, done *scheduler.TaskList) {
 	for _, f := range waiting {
 		done.Push(f)
@@ -290,8 +285,7 @@ func (c *Scheduler) share(w *scheduler.Task, waiting []*scheduler.Task, now int6
 	}
 }
 
-// retry has the followers of a work that failed computed: one of them leads when only
-// the client of the first one had gone.
+// retry computes the followers of a task that failed.
 func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.TaskList) {
 	for _, f := range x.waiting {
 		if f.Ctx.Err() != nil {
@@ -307,7 +301,7 @@ func (c *Scheduler) retry(x *call, err error, now int64, done, rest *scheduler.T
 	}
 }
 
-// cancel ends a follower whose client has gone.
+// cancel ends a follower whose client has disconnected.
 func (c *Scheduler) cancel(w *scheduler.Task, now int64) {
 	if w.Err = w.Expired(now); w.Err == nil {
 		w.Err = status.ErrCancelled
@@ -332,13 +326,13 @@ func (c *Scheduler) cancelAll(list []*scheduler.Task) {
 
 var _ scheduler.Flusher = (*Scheduler)(nil)
 
-// Hurry hurries the inner scheduler.
+// Flush flushes the inner scheduler.
 func (c *Scheduler) Flush() { scheduler.Flush(c.inner) }
 
-// InFlight returns how many works are queued or executing.
+// InFlight returns how many tasks are not completed yet.
 func (c *Scheduler) InFlight() int64 { return c.pending.Now() }
 
-// Drain waits until nothing is looked up, queued or executing.
+// Drain waits until every task is completed.
 func (c *Scheduler) Drain(ctx context.Context) error {
 	return errors.Join(c.pending.Wait(ctx), c.inner.Drain(ctx))
 }

@@ -1,20 +1,11 @@
-// Package cached puts a response cache in front of a model's scheduler. The lookup
-// comes before the queue: a hit never waits for an instance.
+// Package cached puts a response cache in front of a model's scheduler. The lookup comes before the
+// queue: a hit never waits for an instance. Identical tasks in flight execute once, by the rules of
+// cache.Front; followers count as hits, and as queued while they wait.
 //
-// Identical works that are in flight at one time run once: the first one leads, the
-// others follow and get references to its outputs; they count as hits, and as waiting
-// while they wait. A leader that fails keeps its failure for itself: when its client
-// has gone the next follower leads, after any other failure each follower is computed
-// by itself. Works of another priority or time-out do not follow, and a follower whose
-// client has gone is given up while it waits.
+// A cache in this process is read when a task is enqueued. A cache in another process is read by
+// workers, several lookups at a time, so tasks may overtake each other.
 //
-// What a work asks for is known before it is queued, so a cache in this process is
-// asked where the work is brought; one in another process is asked by whoever lends
-// its goroutine, and several lookups are under way at a time, so that works may overtake
-// each other there.
-//
-// At devices only what the host can read is hashed and kept: neither a work with an
-// input at a device nor a step that runs at one asks the cache, whose answer would have
-// to go up again. The outputs of a model that is asked by itself come to the host
-// anyway, and are kept once they are there.
+// Only tensors on the host are hashed and stored: a task with an input at a device, or of a step that
+// executes at one, skips the cache. For example, the classifier of an ensemble on GPU 0 skips it,
+// while the same classifier, requested directly, has its outputs copied to the host and stored.
 package cached

@@ -7,7 +7,7 @@ import (
 	"github.com/tutti-server/tutti/scheduler/batch"
 )
 
-// Closed is the scheduler of a model without an instance that takes requests.
+// Closed is the scheduler of a model without active instances.
 type Closed struct {
 	runner  *batch.Runner
 	why     error
@@ -19,22 +19,20 @@ var (
 	_ scheduler.Inliner   = (*Closed)(nil)
 )
 
-// NewClosed returns a scheduler that fails every work with why.
+// NewClosed returns a scheduler that fails every task with why.
 func NewClosed(runner *batch.Runner, why error) *Closed {
 	return &Closed{runner: runner, why: why}
 }
 
-// Enqueue gives the works to the turn, which has them turned away next.
+// Enqueue implements scheduler.Scheduler.
 func (c *Closed) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	now := t.Now()
-	for w := list.Head; w != nil; w = w.Next() {
-		w.Enqueued = now
-	}
+	list.Stamp(now)
 	c.pending.Add(list.Len())
 	t.Inline(c, list)
 }
 
-// RunInline completes the works with the error.
+// RunInline completes the tasks with the error.
 func (c *Closed) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	n := list.Len()
 	c.runner.Reject(&list, c.why, t.Now())
@@ -42,14 +40,14 @@ func (c *Closed) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	scheduler.Complete(list, t)
 }
 
-// Help has nothing to help with: work never waits here.
+// Help returns false: no task is ever queued.
 func (*Closed) Help(*scheduler.RunLoop) bool { return false }
 
-// InFlight returns how many works are queued or executing.
+// InFlight returns how many tasks are not completed yet.
 func (c *Closed) InFlight() int64 { return c.pending.Now() }
 
-// Drain waits until nothing is being completed.
+// Drain waits until every task is completed.
 func (c *Closed) Drain(ctx context.Context) error { return c.pending.Wait(ctx) }
 
-// Close has no instance to close.
+// Close does nothing.
 func (*Closed) Close() error { return nil }

@@ -1,6 +1,7 @@
-// Package direct schedules models that do not batch across requests: each request is
-// one execution. Work of an inline model runs where the previous step completed; any
-// other waits in order of arrival for a free instance.
+// Package direct schedules models that do not batch across requests: each request is one execution.
+// Tasks of an inline model execute on the goroutine of the step before; others wait in order of arrival
+// for a free instance. For example, a tokenizer in Go is inline, an ONNX model without
+// dynamic_batching is not.
 package direct
 
 import (
@@ -12,12 +13,12 @@ import (
 	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
-// Settings are what New and NewInline are given.
+// Settings are the parameters of New and NewInline.
 type Settings struct {
 	Runner *batch.Runner
 	// Instances move to the scheduler. NewInline uses one.
 	Instances []backends.Instance
-	// Gates are those of the instances, nil for none. NewInline uses none.
+	// Gates are the limiters of the instances, nil for none. NewInline uses none.
 	Gates []scheduler.Limiter
 	// Shared says that any number of goroutines may use an instance.
 	Shared  bool
@@ -26,23 +27,22 @@ type Settings struct {
 	_ struct{}
 }
 
-// New returns a scheduler that executes requests one by one, as many at a time as
-// there are instances.
+// New returns a scheduler that executes requests one by one, as many at a time as there are instances.
 func New(s Settings) scheduler.Scheduler {
 	return queue.New(queue.Settings{
 		Runner: s.Runner, Policy: oldest{}, Instances: s.Instances, Limiters: s.Gates, Shared: s.Shared, Workers: s.Workers,
 	})
 }
 
-// oldest is the policy of one request at a time.
+// oldest is a policy of one request at a time.
 type oldest struct{}
 
-// Decide takes the oldest work.
+// Decide takes the oldest task.
 func (oldest) Decide(_ int64, _ scheduler.View, scratch []int32) scheduler.Decision {
 	return scheduler.Decision{Take: append(scratch, 0)}
 }
 
-// Inline runs work on the goroutine that brings it.
+// Inline executes tasks on the goroutine that enqueues them.
 type Inline struct {
 	runner  *batch.Runner
 	inst    backends.Instance
@@ -59,56 +59,37 @@ func NewInline(s Settings) *Inline {
 	return &Inline{runner: s.Runner, inst: s.Instances[0]}
 }
 
-// Enqueue gives the works to the turn, which runs them next.
+// Enqueue implements scheduler.Scheduler: the tasks execute next.
 //
 // hot: no lock.
 func (i *Inline) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	now := t.Now()
-	for w := list.Head; w != nil; w = w.Next() {
-		w.Enqueued = now
-	}
+	list.Stamp(now)
 	i.pending.Add(list.Len())
 	t.Inline(i, list)
 }
 
-// RunInline executes the works and completes them together. A batch that is on its way
-// as one, and not too large for the model, is executed as one; other works are
-// executed one after the other.
+// RunInline executes the tasks and completes them together. A sealed list that the model can take
+// executes as one batch, others task by task.
 func (i *Inline) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	n := list.Len()
-	if !i.runner.RunSealed(i.inst, &list, t) {
-		list = i.separately(list, t)
+	if sealed := list.Sealed(); !i.runner.RunSealed(i.inst, &list, t) {
+		i.runner.RunEach(i.inst, &list, t)
+		if sealed {
+			list.Seal()
+		}
 	}
 	i.pending.Add(-n)
 	scheduler.Complete(list, t)
 }
 
-// separately executes every work by itself, and keeps a batch one that was one.
-func (i *Inline) separately(list scheduler.TaskList, t *scheduler.RunLoop) (done scheduler.TaskList) {
-	whole := list.Sealed()
-	for w := list.Pop(); w != nil; w = list.Pop() {
-		var one scheduler.TaskList
-		one.Push(w)
-		if w.Expired(t.Now()) != nil {
-			i.runner.Cancel(&one, t.Now())
-		} else {
-			i.runner.Run(i.inst, &one, t)
-		}
-		done.Push(w)
-	}
-	if whole {
-		done.Seal()
-	}
-	return done
-}
-
-// Help has nothing to help with: work never waits here.
+// Help returns false: no task is ever queued.
 func (*Inline) Help(*scheduler.RunLoop) bool { return false }
 
-// InFlight returns how many works are queued or executing.
+// InFlight returns how many tasks are executing.
 func (i *Inline) InFlight() int64 { return i.pending.Now() }
 
-// Drain waits until nothing is executing.
+// Drain waits until no task is executing.
 func (i *Inline) Drain(ctx context.Context) error { return i.pending.Wait(ctx) }
 
 // Close closes the instance.

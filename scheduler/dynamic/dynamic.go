@@ -1,11 +1,11 @@
-// Package dynamic schedules models with dynamic_batching: works of different
-// requests form a batch by the rules of config.pbtxt.
+// Package dynamic schedules models with dynamic_batching: requests form a batch by the rules of
+// config.pbtxt.
 //
-// Without padding, works join whose shapes agree. With padding (parameters
-// pad.INPUT), works of near lengths join: a longer batch saves the fixed cost of an
-// execution and pays for the padding, and what either is worth is learned from the
-// executions themselves. So is where a batch no longer pays to grow, unless the
-// configuration prefers sizes or sets a delay.
+// Without padding, tasks with equal shapes join. With padding (parameters pad.INPUT), tasks of near
+// lengths join: a larger batch saves the fixed cost of an execution and costs padding. Both costs are
+// learned from executions, and so is the size beyond which a batch no longer pays, unless the
+// configuration sets preferred sizes or a delay. For example, lengths 10, 11 and 200 usually make
+// a batch of two and one of one.
 package dynamic
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/tutti-server/tutti/scheduler/queue"
 )
 
-// Settings are what New is given.
+// Settings are the parameters of New.
 type Settings struct {
 	Runner    *batch.Runner
 	Rules     Rules
 	Instances []backends.Instance
-	Gates     []scheduler.Limiter // of the instances, nil for none
+	Gates     []scheduler.Limiter // limiters of the instances, nil for none
 	// Shared says that any number of goroutines may use an instance.
 	Shared  bool
 	Workers *scheduler.Workers
@@ -50,23 +50,22 @@ func New(s Settings) scheduler.Scheduler {
 type Rules struct {
 	// MaxBatch is the largest number of rows; at least 1.
 	MaxBatch int32
-	// Preferred are the batch sizes to run at once when reached, ascending.
+	// Preferred are the batch sizes that execute at once when reached, ascending.
 	Preferred []int32
-	// Delay is how long the oldest work may wait for a better batch.
+	// Delay is how long the oldest task may wait for a fuller batch.
 	Delay time.Duration
-	// Padded tells that works of different lengths may join.
+	// Padded allows tasks of different lengths to join.
 	Padded bool
-	// MaxElements bounds rows times the longest length of a padded batch; a single
-	// work may exceed it.
+	// MaxElements bounds rows times the longest length of a padded batch; a single task may exceed
+	// it.
 	MaxElements int64
 	// Levels are the priority levels and what may wait in each.
 	Levels queue.Levels
-	// Ordered has answers leave in the order in which the requests came.
+	// Ordered has responses leave in the order in which the requests arrived.
 	Ordered bool
 }
 
-// Free reports whether every request may be queued, for any time, and answered as soon
-// as it is done.
+// Free reports whether there are no limits, no levels and no order of responses.
 func (r *Rules) Free() bool { return r.Levels.Free() && !r.Ordered }
 
 // largestPreferred returns the size from which on a batch does not wait for more.
@@ -77,20 +76,19 @@ func (r *Rules) largestPreferred() int32 {
 	return r.MaxBatch
 }
 
-// learns reports whether batches are sized by what executions cost: the configuration
-// says neither which sizes it prefers nor how long to wait for more.
+// learns reports whether costs decide the size of batches: the configuration sets neither preferred sizes
+// nor a delay.
 func (r *Rules) learns() bool {
 	return r.Delay == 0 && (len(r.Preferred) == 0 || len(r.Preferred) == 1 && r.Preferred[0] == r.MaxBatch)
 }
 
 const (
-	// fewest and mostLooked bound how many works are searched for near lengths, which
-	// takes their number squared.
+	// fewest and mostLooked bound how many tasks are searched for near lengths, in quadratic time.
 	fewest     = 128
 	mostLooked = 512
 )
 
-// window returns how many works of one shape the policy has to see.
+// window returns how many tasks of one shape the policy sees.
 func (r *Rules) window() int {
 	if r.Padded {
 		return min(max(int(r.MaxBatch), fewest), mostLooked)
@@ -153,12 +151,12 @@ func policyOf(p *modelconfig.ModelQueuePolicy) queue.Policy {
 	}
 }
 
-// micros converts; what no duration can hold becomes the longest.
+// micros converts microseconds, at most to the longest duration.
 func micros(n uint64) time.Duration {
 	return time.Duration(min(n, uint64(math.MaxInt64/time.Microsecond))) * time.Microsecond
 }
 
-// Policy returns the policy the rules describe.
+// Policy returns a policy with the rules.
 func (r Rules) Policy() scheduler.Policy {
 	if r.Padded {
 		return &near{rules: r}

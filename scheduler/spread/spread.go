@@ -1,6 +1,7 @@
-// Package spread stands in front of a model that has instances at several places: it
-// hands each work to the scheduler of one of them. The steps of a request stay at one
-// device, to which the first of them binds it, so that its tensors need not travel.
+// Package spread schedules a model with instances at several places: it enqueues each task at the
+// scheduler of one place. The first step of a request that executes at a device binds the request to it,
+// so that its tensors do not travel. For example, with instances on GPU 0 and 1, a request
+// bound to GPU 1 goes there even when GPU 0 is idle.
 package spread
 
 import (
@@ -19,15 +20,12 @@ type Site struct {
 	To scheduler.Scheduler
 }
 
-// loaded is a scheduler that knows how many works it has.
-type loaded interface{ Load() int64 }
-
 // Spread implements scheduler.Scheduler.
 type Spread struct{ sites []Site }
 
 var _ scheduler.Resizable = (*Spread)(nil)
 
-// New returns a scheduler over sites, which move to it; with one site it is that one's.
+// New returns a scheduler over sites, which move to it. With one site it returns that site's scheduler.
 func New(sites []Site) scheduler.Scheduler {
 	if len(sites) == 1 {
 		return sites[0].To
@@ -35,10 +33,10 @@ func New(sites []Site) scheduler.Scheduler {
 	return &Spread{sites: sites}
 }
 
-// Enqueue hands every work to the scheduler of its request's device. A request that is
-// not bound goes where the fewest works are, among the devices where all its steps can be.
+// Enqueue enqueues each task at the device of its request. A request that is not bound goes to the place
+// with the fewest tasks, among the devices where all its steps can execute.
 //
-// hot: works that go to one place stay together.
+// hot: tasks for one place stay together.
 func (s *Spread) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	var part scheduler.TaskList
 	to := -1
@@ -56,7 +54,7 @@ func (s *Spread) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 	}
 }
 
-// pick returns the site of a work and binds its request when that is a device.
+// pick returns the site of a task and binds its request when the site is a device.
 func (s *Spread) pick(w *scheduler.Task) int {
 	if at, bound := w.Bound(); bound {
 		if i := s.find(at); i >= 0 {
@@ -78,8 +76,8 @@ func (s *Spread) find(at tensor.Place) int {
 	return slices.IndexFunc(s.sites, func(x Site) bool { return x.At == at })
 }
 
-// least returns the site with the fewest works, of the kind that w wants and, when
-// together is set, among the devices where all steps of its request can be.
+// least returns the site with the fewest tasks, of the kind that w wants and, when together is set, among
+// the devices where all steps of its request can execute.
 func (s *Spread) least(w *scheduler.Task, together bool) int {
 	best, fewest := -1, int64(0)
 	for i := range s.sites {
@@ -87,10 +85,7 @@ func (s *Spread) least(w *scheduler.Task, together bool) int {
 		if !w.Fits(site.At, together) {
 			continue
 		}
-		n := int64(0)
-		if l, ok := site.To.(loaded); ok {
-			n = l.Load()
-		}
+		n := site.To.InFlight()
 		if best < 0 || n < fewest {
 			best, fewest = i, n
 		}
@@ -104,7 +99,7 @@ func (s *Spread) least(w *scheduler.Task, together bool) int {
 	return 0
 }
 
-// Help has nothing of its own to help with: the sites' schedulers say when they are ready.
+// Help helps the sites' schedulers, which call RunLoop.Ready themselves.
 func (s *Spread) Help(t *scheduler.RunLoop) bool {
 	for i := range s.sites {
 		if s.sites[i].To.Help(t) {
@@ -116,15 +111,14 @@ func (s *Spread) Help(t *scheduler.RunLoop) bool {
 
 var _ scheduler.Flusher = (*Spread)(nil)
 
-// Hurry hurries every site.
+// Flush flushes every site.
 func (s *Spread) Flush() {
 	for i := range s.sites {
 		scheduler.Flush(s.sites[i].To)
 	}
 }
 
-// Add puts more instances to work, each with those of its place. There must be some, and
-// the place's scheduler must be Resizable.
+// Add implements scheduler.Resizable. Each place must have a site already, with a Resizable scheduler.
 func (s *Spread) Add(instances []backends.Instance, gates []scheduler.Limiter) {
 	for i, inst := range instances {
 		var gate []scheduler.Limiter
@@ -135,7 +129,7 @@ func (s *Spread) Add(instances []backends.Instance, gates []scheduler.Limiter) {
 	}
 }
 
-// Remove takes an instance out; its place must have another.
+// Remove implements scheduler.Resizable. The place must have another instance.
 func (s *Spread) Remove(inst backends.Instance, gone func()) { s.of(inst).Remove(inst, gone) }
 
 // of returns the scheduler of an instance's place.
@@ -147,7 +141,7 @@ func (s *Spread) of(inst backends.Instance) scheduler.Resizable {
 	return s.sites[s.find(at)].To.(scheduler.Resizable) //nolint:errcheck,forcetypeassert // the contract of Add
 }
 
-// InFlight returns how many works are queued or executing at all places.
+// InFlight returns how many tasks are queued or executing at all places.
 func (s *Spread) InFlight() (n int64) {
 	for i := range s.sites {
 		n += s.sites[i].To.InFlight()

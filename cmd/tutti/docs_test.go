@@ -73,6 +73,34 @@ func TestOptionsPage(t *testing.T) {
 		"that is no port: name it otherwise, or set `enableServiceLinks: false`.\n\n```\n"+help.String()+"```\n"))
 }
 
+// commandsHeading begins the part of docs/cli.md that is written from the help of the commands.
+const commandsHeading = "## All commands\n"
+
+func TestCommandsPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(docsDir + "cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide, _, _ := strings.Cut(string(page), commandsHeading)
+	run := func(args ...string) string {
+		var out, errs bytes.Buffer
+		if code := cli.Main(t.Context(), append([]string{"tutti"}, args...), &out, &errs, components()); code != 0 || errs.Len() > 0 {
+			t.Fatalf("%v: status %d: %s", args, code, &errs)
+		}
+		return "\n```\n" + strings.TrimSpace(out.String()) + "\n```\n"
+	}
+	help := run("help")
+	var b strings.Builder
+	b.WriteString(guide + commandsHeading + "\nWritten by `make golden` from `tutti help` and `tutti COMMAND --help`; [options.md](options.md) has the options of serve.\n" + help)
+	for _, m := range regexp.MustCompile(`(?m)^  tutti (\S+)`).FindAllStringSubmatch(help, -1) {
+		if name := m[1]; name != "serve" && name != "version" {
+			b.WriteString("\n### " + name + "\n" + run(name, "--help"))
+		}
+	}
+	goldentest.Check(t, docsDir+"cli.md", []byte(b.String()))
+}
+
 func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 	fmt.Fprintf(b, "\n## %s\n\n%s\n", f.Name, f.Doc)
 	if len(f.Params) > 0 {

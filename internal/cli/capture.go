@@ -20,15 +20,15 @@ import (
 
 // Bounds of what the command takes from a server.
 const (
-	maxShot     = 8 << 30
+	maxCapture  = 8 << 30
 	captureLook = 200 * time.Millisecond
 )
 
 // tokenVariable is where the server, too, looks for its token.
 const tokenVariable = "TUTTI_DASHBOARD_TOKEN"
 
-// shooting is a capture that the command has started.
-type shooting struct {
+// captureSession is a capture that the command has started.
+type captureSession struct {
 	p     *program
 	api   *inspector
 	token string
@@ -39,11 +39,11 @@ type shooting struct {
 
 // capture has a running server keep the tensors of requests, and saves them.
 func (p *program) capture(ctx context.Context, args []string) error {
-	s := &shooting{p: p, saved: map[string]bool{}}
+	s := &captureSession{p: p, saved: map[string]bool{}}
 	fs := p.flags("capture")
 	url, connect := urlFlag(fs, "its HTTP port"), &connection{}
 	connect.flags(fs)
-	fs.StringVar(&s.token, "token", os.Getenv(tokenVariable), "the server's --dashboard-token; by default "+tokenVariable)
+	fs.StringVar(&s.token, "token", "", "the server's --dashboard-token; by default "+tokenVariable)
 	tokenFile := fs.String("token-file", "", "`file` that holds the token")
 	fs.StringVar(&s.out, "out", ".", "folder for a TRACE-SPAN.npz per request")
 	s.flags(fs)
@@ -60,6 +60,9 @@ func (p *program) capture(ctx context.Context, args []string) error {
 		}
 		s.token = strings.TrimSpace(string(b))
 	}
+	if s.token == "" { // not the default of the flag, which --help prints
+		s.token = os.Getenv(tokenVariable)
+	}
 	if s.token == "" {
 		return usagef("expected --token, the server's --dashboard-token: tensors are confidential")
 	}
@@ -74,7 +77,7 @@ func (p *program) capture(ctx context.Context, args []string) error {
 }
 
 // flags are those that make the rule.
-func (s *shooting) flags(fs *flag.FlagSet) {
+func (s *captureSession) flags(fs *flag.FlagSet) {
 	r := &s.rule
 	fs.StringVar(&r.Model, "model", "", "only requests of models that fit this `pattern`, in which * is any text and ? a character")
 	fs.StringVar(&r.Request, "request", "", "only requests whose id fits this `pattern`")
@@ -91,7 +94,7 @@ func (s *shooting) flags(fs *flag.FlagSet) {
 }
 
 // run captures until all that was asked for is saved.
-func (s *shooting) run(ctx context.Context) (err error) {
+func (s *captureSession) run(ctx context.Context) (err error) {
 	body, err := json.Marshal(s.rule)
 	if err != nil {
 		return err
@@ -134,7 +137,7 @@ func (s *shooting) run(ctx context.Context) (err error) {
 }
 
 // save writes the requests that are new in v.
-func (s *shooting) save(ctx context.Context, v *inspect.CaptureView) error {
+func (s *captureSession) save(ctx context.Context, v *inspect.CaptureView) error {
 	for i := range v.Snapshots {
 		h := &v.Snapshots[i]
 		id := h.Trace + "-" + h.Span
@@ -158,7 +161,7 @@ func (s *shooting) save(ctx context.Context, v *inspect.CaptureView) error {
 }
 
 // fetch writes a file of the server; gone says that the server has dropped it.
-func (s *shooting) fetch(ctx context.Context, path, name string) (gone bool, err error) {
+func (s *captureSession) fetch(ctx context.Context, path, name string) (gone bool, err error) {
 	resp, err := s.api.ask(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return resp != nil && resp.StatusCode == http.StatusNotFound, err
@@ -168,7 +171,7 @@ func (s *shooting) fetch(ctx context.Context, path, name string) (gone bool, err
 	if err != nil {
 		return false, err
 	}
-	_, err = io.Copy(f, io.LimitReader(resp.Body, maxShot))
+	_, err = io.Copy(f, io.LimitReader(resp.Body, maxCapture))
 	if err = errors.Join(err, f.Close()); err != nil {
 		err = errors.Join(err, os.Remove(name))
 	}
@@ -176,7 +179,7 @@ func (s *shooting) fetch(ctx context.Context, path, name string) (gone bool, err
 }
 
 // json asks for something that has a JSON form.
-func (s *shooting) json(ctx context.Context, method, path string, body []byte, into any) error {
+func (s *captureSession) json(ctx context.Context, method, path string, body []byte, into any) error {
 	resp, err := s.api.ask(ctx, method, path, body)
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// asking is one request of the command infer.
-type asking struct {
+// inferCall is one request of the command infer.
+type inferCall struct {
 	*program
 	c      client.Client
 	req    client.Request
@@ -30,7 +30,7 @@ func (p *program) infer(ctx context.Context, args []string) error {
 	fs := p.flags("infer")
 	url, connect := urlFlag(fs, "http://, https://, grpc:// or grpcs://"), &connection{}
 	connect.flags(fs)
-	a := &asking{program: p, trace: tracing.NewContext(tracing.RetainState)}
+	a := &inferCall{program: p, trace: tracing.NewContext(tracing.RetainState)}
 	var outputs list
 	fs.Var(&a.inputs, "input", "`NAME=VALUE`: VALUE is text, a number, a JSON array, or @FILE for the bytes of a file; may be repeated")
 	fs.Var(&outputs, "output", "`name` of an output to ask for; may be repeated; all when left out")
@@ -57,7 +57,7 @@ func (p *program) infer(ctx context.Context, args []string) error {
 	return errors.Join(connect.explain(ctx, *url, a.run(ctx)), a.c.Close())
 }
 
-func (a *asking) run(ctx context.Context) error {
+func (a *inferCall) run(ctx context.Context) error {
 	md, err := a.c.Metadata(ctx, a.req.Model)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (a *asking) run(ctx context.Context) error {
 }
 
 // answer prints the answer to a request, or each as it comes where there may be several.
-func (p *program) answer(ctx context.Context, c client.Client, req *client.Request) (*timed, error) {
+func (p *program) answer(ctx context.Context, c client.Client, req *client.Request) (*timing, error) {
 	several, err := c.Decoupled(ctx, req.Model, req.Version)
 	if _, refused := errors.AsType[*client.Error](err); err != nil && !refused { // not every server tells
 		return nil, err

@@ -61,43 +61,43 @@ func (c *connection) control(ctx context.Context, server, model string, change f
 	return errors.Join(c.explain(ctx, server, change(m)), m.Close())
 }
 
-// shelf is what the commands look at: a server, or a repository that is opened as a
+// modelSource is what the commands look at: a server, or a repository that is opened as a
 // server would.
-type shelf interface {
+type modelSource interface {
 	index(ctx context.Context) ([]coreinfer.Entry, error)
 	// config returns a completed configuration.
 	config(ctx context.Context, model string) ([]byte, error)
 	close(ctx context.Context) error
 }
 
-// openShelf opens a server or a repository, of which it loads only what is named; nil
+// openSource opens a server or a repository, of which it loads only what is named; nil
 // loads everything.
-func (p *program) openShelf(ctx context.Context, c *connection, repo string, only []string) (shelf, error) {
+func (p *program) openSource(ctx context.Context, c *connection, repo string, only []string) (modelSource, error) {
 	if isServer(repo) {
 		m, err := c.dial(repo)
-		return &remoteShelf{m: m, connection: c, url: repo}, err
+		return &remoteSource{m: m, connection: c, url: repo}, err
 	}
 	r, err := p.look(ctx, repository.Settings{Roots: []string{repo}, Only: only, Mode: repository.Explicit}, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &localShelf{r}, nil
+	return &localSource{r}, nil
 }
 
-type remoteShelf struct {
+type remoteSource struct {
 	m          client.Manager
 	connection *connection
 	url        string
 }
 
-func (s *remoteShelf) close(context.Context) error { return s.m.Close() }
+func (s *remoteSource) close(context.Context) error { return s.m.Close() }
 
-func (s *remoteShelf) index(ctx context.Context) ([]coreinfer.Entry, error) {
+func (s *remoteSource) index(ctx context.Context) ([]coreinfer.Entry, error) {
 	list, err := s.m.Index(ctx)
 	return list, s.connection.explain(ctx, s.url, err)
 }
 
-func (s *remoteShelf) config(ctx context.Context, model string) ([]byte, error) {
+func (s *remoteSource) config(ctx context.Context, model string) ([]byte, error) {
 	cfg, err := s.m.Config(ctx, model)
 	if err != nil {
 		return nil, s.connection.explain(ctx, s.url, err)
@@ -105,12 +105,12 @@ func (s *remoteShelf) config(ctx context.Context, model string) ([]byte, error) 
 	return config.Text(cfg), nil
 }
 
-type localShelf struct{ r *repository.Repository }
+type localSource struct{ r *repository.Repository }
 
-func (s *localShelf) index(context.Context) ([]coreinfer.Entry, error) { return s.r.Index(false), nil }
-func (s *localShelf) close(ctx context.Context) error                  { return s.r.Close(ctx) }
+func (s *localSource) index(context.Context) ([]coreinfer.Entry, error) { return s.r.Index(false), nil }
+func (s *localSource) close(ctx context.Context) error                  { return s.r.Close(ctx) }
 
-func (s *localShelf) config(_ context.Context, model string) ([]byte, error) {
+func (s *localSource) config(_ context.Context, model string) ([]byte, error) {
 	cfg, err := s.r.Config(model, 0)
 	if err != nil {
 		for _, f := range s.r.Failures() {
@@ -125,7 +125,7 @@ func (s *localShelf) config(_ context.Context, model string) ([]byte, error) {
 
 // repoList prints what is there; of a repository that is no server only the names.
 func (p *program) repoList(ctx context.Context, c *connection, repo string) error {
-	s, err := p.openShelf(ctx, c, repo, []string{})
+	s, err := p.openSource(ctx, c, repo, []string{})
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (p *program) repoList(ctx context.Context, c *connection, repo string) erro
 	if err == nil {
 		table.Left(p.stdout, entryRows(list))
 	}
-	if l, ok := s.(*localShelf); ok && err == nil {
+	if l, ok := s.(*localSource); ok && err == nil {
 		for _, f := range l.r.Failures() {
 			err = errors.Join(err, f.Err)
 		}
@@ -152,7 +152,7 @@ func entryRows(list []coreinfer.Entry) [][]string {
 
 // repoShow prints the versions of a model and its completed configuration.
 func (p *program) repoShow(ctx context.Context, c *connection, repo, model string) error {
-	s, err := p.openShelf(ctx, c, repo, []string{model})
+	s, err := p.openSource(ctx, c, repo, []string{model})
 	if err != nil {
 		return err
 	}

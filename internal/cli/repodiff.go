@@ -16,17 +16,17 @@ import (
 // versions that serve, and the completed configurations line by line. It fails when
 // they do.
 func (p *program) repoDiff(ctx context.Context, c *connection, one, two string, models []string) error {
-	var shelves [2]shelf
+	var sources [2]modelSource
 	for i, repo := range []string{one, two} {
-		s, err := p.openShelf(ctx, c, repo, allOf(models))
+		s, err := p.openSource(ctx, c, repo, allOf(models))
 		if err != nil {
 			return err
 		}
 		defer s.close(ctx)
-		shelves[i] = s
+		sources[i] = s
 	}
 	var texts [2]map[string][]string
-	for i, s := range shelves {
+	for i, s := range sources {
 		var err error
 		if texts[i], err = describe(ctx, s, models); err != nil {
 			return err
@@ -65,7 +65,7 @@ func allOf(models []string) []string {
 
 // describe returns the versions and configuration of every model, or of those named,
 // as lines. One that does not serve has the reason instead.
-func describe(ctx context.Context, s shelf, models []string) (map[string][]string, error) {
+func describe(ctx context.Context, s modelSource, models []string) (map[string][]string, error) {
 	list, err := s.index(ctx)
 	if err != nil {
 		return nil, err

@@ -12,18 +12,18 @@ import (
 	"github.com/tutti-server/tutti/core/infer"
 )
 
-// timed is an answer with what the server's statistics say about it.
-type timed struct {
+// timing is a response with what the server's statistics say about it.
+type timing struct {
 	resp *client.Response
 	took time.Duration // as the client saw it
 	// models are those whose statistics moved. They are this request's own only when
 	// alone is true: nobody else asked the model meanwhile.
-	models []spent
+	models []modelTime
 	alone  bool
 }
 
-// spent is what requests of one model took.
-type spent struct {
+// modelTime is the time of the requests to one model.
+type modelTime struct {
 	model, version string
 	requests       uint64
 	queue, compute time.Duration
@@ -31,13 +31,13 @@ type spent struct {
 }
 
 // ask sends one request and measures it.
-func ask(ctx context.Context, c client.Client, req *client.Request) (*timed, error) {
+func ask(ctx context.Context, c client.Client, req *client.Request) (*timing, error) {
 	return measure(ctx, c, req.Model, func() (*client.Response, error) { return c.Infer(ctx, req) })
 }
 
 // measure reads the statistics before and after a request, so it works with every
 // server of the protocol that keeps them. Of one that refuses them there are no times of steps.
-func measure(ctx context.Context, c client.Client, model string, request func() (*client.Response, error)) (*timed, error) {
+func measure(ctx context.Context, c client.Client, model string, request func() (*client.Response, error)) (*timing, error) {
 	before, err := c.Statistics(ctx, "")
 	_, none := errors.AsType[*client.Error](err)
 	if err != nil && !none {
@@ -45,7 +45,7 @@ func measure(ctx context.Context, c client.Client, model string, request func() 
 	}
 	began := time.Now()
 	resp, err := request()
-	t := &timed{resp: resp, took: time.Since(began)}
+	t := &timing{resp: resp, took: time.Since(began)}
 	if err != nil || none {
 		return t, err
 	}
@@ -59,7 +59,7 @@ const (
 
 // settle reads the statistics until they show the request: a server may count it
 // after it has answered.
-func (t *timed) settle(ctx context.Context, c client.Client, model string, before []infer.Statistics) error {
+func (t *timing) settle(ctx context.Context, c client.Client, model string, before []infer.Statistics) error {
 	for range settleTries {
 		after, err := c.Statistics(ctx, "")
 		if err != nil {
@@ -86,18 +86,18 @@ func (t *timed) settle(ctx context.Context, c client.Client, model string, befor
 }
 
 // difference returns what happened between two readings, in the order of the later.
-func difference(before, after []infer.Statistics) []spent {
+func difference(before, after []infer.Statistics) []modelTime {
 	old := map[[2]string]infer.InferenceStats{}
 	for i := range before {
 		old[[2]string{before[i].Name, before[i].Version}] = before[i].Inference
 	}
-	var list []spent
+	var list []modelTime
 	for i := range after {
 		now, was := &after[i].Inference, old[[2]string{after[i].Name, after[i].Version}]
 		if now.Success.Count == was.Success.Count {
 			continue
 		}
-		list = append(list, spent{
+		list = append(list, modelTime{
 			model: after[i].Name, version: after[i].Version,
 			requests: now.Success.Count - was.Success.Count,
 			total:    since(now.Success, was.Success),
@@ -113,7 +113,7 @@ func since(now, was infer.Duration) time.Duration { return time.Duration(now.Ns 
 
 // rows returns the table of the steps' times, the asked model last. order, when not
 // nil, says which other models there are, and in which order.
-func (t *timed) rows(model string, order []string) [][]string {
+func (t *timing) rows(model string, order []string) [][]string {
 	if order == nil {
 		for i := range t.models {
 			order = append(order, t.models[i].model)
@@ -132,7 +132,7 @@ func (t *timed) rows(model string, order []string) [][]string {
 	return rows
 }
 
-func (t *timed) row(m *spent) []string {
+func (t *timing) row(m *modelTime) []string {
 	if !t.alone {
 		return []string{m.model, "n/a", "n/a", "n/a", "n/a"}
 	}

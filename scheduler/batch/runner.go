@@ -189,7 +189,7 @@ func (r *Runner) runMany(inst backends.Instance, list *scheduler.TaskList, t *sc
 		record(s, b.In, b.Out)
 		if err != nil && list.Len() > 1 && !r.sig.Decoupled && !r.s.Once {
 			t.Tick(0) // the failed execution took time
-			r.RunEach(inst, list, t)
+			r.runEach(inst, list, t)
 			return false
 		}
 	}
@@ -215,9 +215,9 @@ func (r *Runner) runMany(inst backends.Instance, list *scheduler.TaskList, t *sc
 	return true
 }
 
-// RunEach executes every task as a batch of one, but for those that have expired, which it
-// cancels.
-func (r *Runner) RunEach(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) {
+// runEach executes every task of a failed batch as a batch of one, but for those that have expired,
+// which it cancels.
+func (r *Runner) runEach(inst backends.Instance, list *scheduler.TaskList, t *scheduler.RunLoop) {
 	var done scheduler.TaskList
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		var one scheduler.TaskList

@@ -73,14 +73,31 @@ func (i *Inline) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) {
 // executes as one batch, others task by task.
 func (i *Inline) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	n := list.Len()
-	if sealed := list.Sealed(); !i.runner.RunSealed(i.inst, &list, t) {
-		i.runner.RunEach(i.inst, &list, t)
-		if sealed {
-			list.Seal()
-		}
+	if !i.runner.RunSealed(i.inst, &list, t) {
+		list = i.runEach(list, t)
 	}
 	i.pending.Add(-n)
 	scheduler.Complete(list, t)
+}
+
+// runEach executes every task as a batch of one, and keeps the seal of the list. It is not a method
+// of batch.Runner: there, in a cycle of calls, the lists would escape to the heap.
+func (i *Inline) runEach(list scheduler.TaskList, t *scheduler.RunLoop) (done scheduler.TaskList) {
+	sealed := list.Sealed()
+	for w := list.Pop(); w != nil; w = list.Pop() {
+		var one scheduler.TaskList
+		one.Push(w)
+		if w.Expired(t.Now()) != nil {
+			i.runner.Cancel(&one, t.Now())
+		} else {
+			i.runner.Run(i.inst, &one, t)
+		}
+		done.Push(w)
+	}
+	if sealed {
+		done.Seal()
+	}
+	return done
 }
 
 // Help returns false: no task is ever queued.

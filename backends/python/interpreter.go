@@ -58,7 +58,7 @@ func findInterpreter(ctx context.Context) string {
 			return p
 		}
 	}
-	if fetched, ok := runtimes.Placed(runtimeName); ok {
+	if fetched, ok := runtimes.Fetched(runtimeName); ok {
 		return fetched
 	}
 	// An environment in the user's cache was fetched for another folder, so the system's interpreter precedes it.

@@ -7,19 +7,20 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// address is where a repository lies.
+// address is the parsed address of a repository in a bucket.
 type address struct {
 	text, scheme string
-	// endpoint is the URL of an S3 server that is not Amazon's, empty for theirs.
+	// endpoint is the URL of an S3 server other than Amazon's. Optional.
 	endpoint string
-	// account is Azure's.
+	// account is the Azure storage account.
 	account string
 	bucket  string
-	folder  string // in the bucket, without slashes at its ends
+	folder  string // in the bucket, without leading and trailing slashes
 }
 
 var (
-	// s3Endpoint is an address with the host and port of a server.
+	// s3Endpoint matches an address with the host and port of a server. For example,
+	// s3://localhost:9000/bucket/models.
 	s3Endpoint = regexp.MustCompile(`^s3://(http://|https://|)([0-9a-zA-Z\-.]+):([0-9]+)/(.*)$`)
 	azureForm  = regexp.MustCompile(`^as://([^/]+)/([^/?]+)(?:/([^?]*))?(\?.*)?$`)
 )
@@ -56,7 +57,7 @@ func parse(text string) (address, error) {
 	return a, nil
 }
 
-// clean takes out slashes that say nothing.
+// clean removes redundant slashes.
 func clean(path string) string {
 	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	return strings.Join(parts, "/")

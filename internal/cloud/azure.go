@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// bucketAzure is a folder in a container of Azure.
+// bucketAzure is a folder in an Azure container.
 type bucketAzure struct {
 	address
 	client *container.Client
@@ -23,16 +23,16 @@ type bucketAzure struct {
 
 var _ Bucket = (*bucketAzure)(nil)
 
-// openAzure takes the account's key from the credential file or AZURE_STORAGE_KEY,
-// else an identity as AZURE_STORAGE_AUTH_TYPE says, and asks as nobody without either.
-// AZURE_STORAGE_SERVICE_ENDPOINT names another server, with the account in its path.
+// openAzure uses the account's key from the credential file or AZURE_STORAGE_KEY, else the identity that
+// AZURE_STORAGE_AUTH_TYPE selects, else anonymous access. AZURE_STORAGE_SERVICE_ENDPOINT names another server, with
+// the account in its path.
 func openAzure(a address, file *credentialFile, o *Options) (Bucket, error) {
 	server := "https://" + a.account + ".blob.core.windows.net"
 	if other := o.Env("AZURE_STORAGE_SERVICE_ENDPOINT"); other != "" {
 		server = strings.TrimSuffix(other, "/")
 	}
 	key := azureKey{Account: o.Env("AZURE_STORAGE_ACCOUNT"), Key: o.Env("AZURE_STORAGE_KEY")}
-	if found, ok := longest(file.AS, a.text); ok {
+	if found, ok := longestPrefix(file.AS, a.text); ok {
 		key = found
 	}
 	if key.Account == "" {
@@ -50,7 +50,7 @@ func azureClient(url string, key azureKey, o *Options, options *container.Client
 	if key.Key != "" {
 		shared, err := container.NewSharedKeyCredential(key.Account, key.Key)
 		if err != nil {
-			return nil, errors.New("the account's key is no base64") // the library's text may hold it
+			return nil, errors.New("the account's key is no base64") // the library's text could contain the key
 		}
 		return container.NewClientWithSharedKeyCredential(url, shared, options)
 	}
@@ -95,10 +95,10 @@ func (b *bucketAzure) List(ctx context.Context, prefix string) ([]Object, error)
 		}
 		for _, item := range page.Segment.BlobItems {
 			p := item.Properties
-			if item.Name == nil || p == nil || p.ContentLength == nil || p.ETag == nil || strip(b.folder, *item.Name) == "" {
+			if item.Name == nil || p == nil || p.ContentLength == nil || p.ETag == nil || relativeKey(b.folder, *item.Name) == "" {
 				continue
 			}
-			list = append(list, Object{Key: strip(b.folder, *item.Name), Size: *p.ContentLength, Tag: string(*p.ETag), MD5: p.ContentMD5})
+			list = append(list, Object{Key: relativeKey(b.folder, *item.Name), Size: *p.ContentLength, Tag: string(*p.ETag), MD5: p.ContentMD5})
 		}
 		if len(list) > maxObjects {
 			return nil, tooMany(b.text)

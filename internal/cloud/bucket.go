@@ -15,44 +15,43 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Object is one object as a listing tells of it.
+// Object is one entry of a listing.
 type Object struct {
-	// Key is the object's name below the bucket's folder, with slashes.
+	// Key is the name below the bucket's folder, with slashes.
 	Key string
 	// Size is in bytes.
 	Size int64
-	// Tag changes with the object: its ETag or generation.
+	// Tag changes when the object does: its ETag or generation.
 	Tag string
-	// MD5 is the content's, nil when the bucket does not tell.
+	// MD5 is the sum of the content. Nil: unknown.
 	MD5 []byte
 }
 
-// Bucket is a folder in a bucket. It is safe for concurrent use. Errors tell the code
-// of what failed: NotFound, Unavailable for what may pass, else Internal.
+// Bucket is a folder in a bucket. It is safe for concurrent use. Errors have the code NotFound, Unavailable for
+// failures that may pass, or Internal.
 type Bucket interface {
-	// List returns every object whose key begins with prefix, sorted by key.
+	// List returns every object whose key starts with prefix, sorted by key.
 	List(ctx context.Context, prefix string) ([]Object, error)
-	// Read reads an object from an offset in bytes. It fails when the object is not
-	// the listed one any more.
+	// Read reads an object from an offset in bytes. It fails if the object changed since it was listed.
 	Read(ctx context.Context, o Object, offset int64) (io.ReadCloser, error)
-	// Write makes or replaces an object of size bytes.
+	// Write creates or replaces an object of size bytes.
 	Write(ctx context.Context, key string, body io.ReadSeeker, size int64) error
-	// Delete removes an object; one that is not there is no error.
+	// Delete removes an object. A missing object is no error.
 	Delete(ctx context.Context, key string) error
 }
 
 // The bounds of what is waited for and listed.
 const (
-	headerTimeout = 30 * time.Second // until an answer begins
+	headerTimeout = 30 * time.Second // until the response header
 	dialTimeout   = 10 * time.Second
 	maxObjects    = 1 << 20
-	// idleConnections is how many are kept per server.
+	// idleConnections is the number of idle connections per server.
 	idleConnections = 16
 )
 
-// Options are what buckets are opened with.
+// Options configure Open.
 type Options struct {
-	// Env looks environment variables up, as os.Getenv does.
+	// Env looks up environment variables; for example, os.Getenv.
 	Env func(string) string
 
 	_ struct{}
@@ -64,8 +63,8 @@ func Is(address string) bool {
 	return ok && (scheme == "s3" || scheme == "gs" || scheme == "as")
 }
 
-// Open returns the bucket at an address. It does not connect yet, but may ask where
-// the machine runs for credentials.
+// Open returns the bucket at an address. For example, "s3://bucket/models". It does not connect to the bucket, but
+// may request credentials from the machine's metadata service.
 func Open(ctx context.Context, address string, o *Options) (Bucket, error) {
 	a, err := parse(address)
 	if err != nil {
@@ -85,23 +84,22 @@ func Open(ctx context.Context, address string, o *Options) (Bucket, error) {
 	}
 }
 
-// newClient returns the HTTP client of a bucket.
+// newClient returns the HTTP client for a bucket.
 func newClient() *http.Client {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
-	limit(t)
+	setTimeouts(t)
 	return &http.Client{Transport: t}
 }
 
-// limit has an answer begin in time; it may then take as long as its bytes go on
-// coming.
-func limit(t *http.Transport) {
+// setTimeouts bounds the time until a response starts. The body may take any time as long as bytes arrive.
+func setTimeouts(t *http.Transport) {
 	t.DialContext = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = dialTimeout, headerTimeout
 	t.MaxIdleConnsPerHost, t.IdleConnTimeout = idleConnections, time.Minute
 	t.DisableCompression = true
 }
 
-// failed gives an error the code of an HTTP status and names the address.
+// failed maps an HTTP status to an error code and adds the address.
 func failed(address, what string, code int, err error) error {
 	kind := status.Internal
 	switch {
@@ -118,14 +116,14 @@ func failed(address, what string, code int, err error) error {
 	return status.Errorf(kind, "%s %s: %s", what, address, firstLine(err.Error()))
 }
 
-// firstLine keeps a library's report of several lines from filling the log.
+// firstLine returns the first line of a library's error text, which would fill the log.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line
 }
 
-// etagMD5 returns the MD5 that an ETag of S3 is, nil when it is something else: those
-// of objects that were sent in parts or encrypted are.
+// etagMD5 returns the MD5 in an S3 ETag. It returns nil for another kind of ETag: that of a multipart or encrypted
+// object.
 func etagMD5(tag string) []byte {
 	sum, err := hex.DecodeString(tag)
 	if err != nil || len(sum) != md5.Size {
@@ -134,12 +132,12 @@ func etagMD5(tag string) []byte {
 	return sum
 }
 
-// tooMany refuses a listing without end.
+// tooMany is the error for an unbounded listing.
 func tooMany(address string) error {
 	return status.Errorf(status.Internal, "listing %s: more than %d objects", address, maxObjects)
 }
 
-// join puts a key below a folder of a bucket.
+// join returns the full key of an object in a folder of the bucket.
 func join(folder, key string) string {
 	if folder == "" {
 		return key
@@ -147,8 +145,8 @@ func join(folder, key string) string {
 	return folder + "/" + key
 }
 
-// strip returns a key below the folder, or "" when it is not below.
-func strip(folder, key string) string {
+// relativeKey returns a key relative to the folder, or "" if it is not in it.
+func relativeKey(folder, key string) string {
 	if folder == "" {
 		return key
 	}
@@ -159,7 +157,7 @@ func strip(folder, key string) string {
 	return rest
 }
 
-// gone says that an object is not the listed one any more.
-func gone(o Object) error {
+// changed is the error for an object that changed since it was listed.
+func changed(o Object) error {
 	return fmt.Errorf("object '%s' changed while it was read", o.Key)
 }

@@ -15,15 +15,14 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// tries is how often reading goes on after nothing came of the try before.
-const tries = 4
+// maxFailures is the number of consecutive reads without progress before Copy fails.
+const maxFailures = 4
 
-// Copy reads an object into a file, which is there when it is whole and right. What
-// an interrupted copy left in the file with partial as its name is gone on with.
-// wrote is told of bytes as they come, and of those that were there with fetched
-// false.
+// Copy downloads an object to file. The file appears only when it is complete and verified. Copy resumes a partial
+// file of an interrupted copy. wrote receives the number of bytes as they arrive; fetched is false for bytes that
+// were in the partial file.
 func Copy(ctx context.Context, b Bucket, o Object, file, partial string, wrote func(n int64, fetched bool)) error {
-	f, err := os.OpenFile(partial, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the caller's cache
+	f, err := os.OpenFile(partial, os.O_RDWR|os.O_CREATE, 0o600) // in the caller's cache
 	if err != nil {
 		return err
 	}
@@ -40,7 +39,7 @@ func Copy(ctx context.Context, b Bucket, o Object, file, partial string, wrote f
 		return err
 	}
 	if err := verify(o, f); err != nil {
-		return errorsWith(err, os.Remove(partial)) // the next try begins anew
+		return first(err, os.Remove(partial)) // the next attempt starts from zero
 	}
 	if err := f.Chmod(0o444); err != nil {
 		return err
@@ -48,11 +47,11 @@ func Copy(ctx context.Context, b Bucket, o Object, file, partial string, wrote f
 	return os.Rename(partial, file)
 }
 
-// fill reads from where the file ends until it is whole. A connection that breaks is
-// no failure as long as something comes.
+// fill reads from the end of the file until it is complete. A broken connection is no failure as long as bytes
+// arrived.
 func fill(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) error {
 	for failures := 0; have < o.Size; {
-		n, err := readOn(ctx, b, o, f, have, wrote)
+		n, err := readFrom(ctx, b, o, f, have, wrote)
 		have += n
 		switch {
 		case have >= o.Size:
@@ -67,7 +66,7 @@ func fill(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrot
 		if n >= pace {
 			failures = 0
 		}
-		if failures++; failures >= tries || status.CodeOf(err) == status.NotFound {
+		if failures++; failures >= maxFailures || status.CodeOf(err) == status.NotFound {
 			return fmt.Errorf("reading object '%s' ended after %d of %d bytes: %w", o.Key, have, o.Size, err)
 		}
 		if err := pause(ctx, failures); err != nil {
@@ -96,19 +95,18 @@ const (
 	pace = 16 << 10
 )
 
-// unsummed is a body whose object turned out to be listed with a number that only
-// looks like its MD5.
-type unsummed struct{ io.ReadCloser }
+// withoutSum is a body whose listed MD5 turned out to be another kind of ETag.
+type withoutSum struct{ io.ReadCloser }
 
-// readOn reads once from an offset.
-func readOn(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) (int64, error) {
+// readFrom performs one read from an offset.
+func readFrom(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wrote func(int64, bool)) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	body, err := b.Read(ctx, *o, have)
 	if err != nil {
 		return 0, err
 	}
-	if _, ok := body.(unsummed); ok {
+	if _, ok := body.(withoutSum); ok {
 		o.MD5 = nil
 	}
 	defer body.Close()
@@ -137,7 +135,7 @@ func readOn(ctx context.Context, b Bucket, o *Object, f *os.File, have int64, wr
 	}
 }
 
-// verify compares a file with what the listing says of the object.
+// verify compares a file with the listed size and sum.
 func verify(o Object, f *os.File) error {
 	if len(o.MD5) == 0 {
 		return nil
@@ -152,7 +150,7 @@ func verify(o Object, f *os.File) error {
 	return nil
 }
 
-// CopyBack writes a file as an object.
+// CopyBack uploads a file as an object.
 func CopyBack(ctx context.Context, b Bucket, key, file string) error {
 	f, err := os.Open(filepath.Clean(file))
 	if err != nil {
@@ -166,10 +164,10 @@ func CopyBack(ctx context.Context, b Bucket, key, file string) error {
 	return b.Write(ctx, key, f, info.Size())
 }
 
-// errorsWith returns err, which says more than what followed from it.
-func errorsWith(err, _ error) error { return err }
+// first returns err and drops the error of a cleanup.
+func first(err, _ error) error { return err }
 
-// ignoreMissing returns nil for an object that is not there.
+// ignoreMissing returns nil for a missing object.
 func ignoreMissing(err error) error {
 	if status.CodeOf(err) == status.NotFound {
 		return nil

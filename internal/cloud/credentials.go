@@ -8,8 +8,8 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// credentialFile is what the file that TRITON_CLOUD_CREDENTIAL_PATH names holds: keys
-// by the beginning of addresses. The longest that fits counts, "" fits all.
+// credentialFile is the content of the file at TRITON_CLOUD_CREDENTIAL_PATH: credentials by address prefix. The
+// longest matching prefix counts; "" matches all.
 type credentialFile struct {
 	GS map[string]string   `json:"gs"`
 	S3 map[string]s3Keys   `json:"s3"`
@@ -29,11 +29,11 @@ type azureKey struct {
 	Key     string `json:"account_key"`
 }
 
-// maxCredentials bounds the file's size in bytes.
+// maxCredentials bounds the size of the file in bytes.
 const maxCredentials = 1 << 20
 
-// readCredentials reads the file that the environment names, if any. Its error never
-// shows what the file holds.
+// readCredentials reads the credential file, if the environment names one. Its errors never contain content of the
+// file.
 func readCredentials(env func(string) string) (*credentialFile, error) {
 	path := env("TRITON_CLOUD_CREDENTIAL_PATH")
 	c := new(credentialFile)
@@ -57,8 +57,8 @@ func readCredentials(env func(string) string) (*credentialFile, error) {
 	return c, nil
 }
 
-// longest returns the entry with the longest key that the address begins with.
-func longest[T any](entries map[string]T, address string) (best T, found bool) {
+// longestPrefix returns the entry with the longest prefix of the address.
+func longestPrefix[T any](entries map[string]T, address string) (best T, found bool) {
 	at := -1
 	for prefix, v := range entries {
 		if len(prefix) > at && strings.HasPrefix(address, prefix) {

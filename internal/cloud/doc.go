@@ -1,9 +1,6 @@
-// Package cloud reads and writes objects of buckets: s3:// of Amazon and of servers
-// that speak its protocol, gs:// of Google, as:// of Azure. Open turns an address into
-// a Bucket; where credentials come from is in credentials.go. Repositories keep what
-// they read from a bucket on disk; that is not done here.
+// Package cloud reads and writes objects in buckets: s3:// (Amazon and compatible servers), gs:// (Google) and as://
+// (Azure). Open turns an address into a Bucket. The package does not cache: the repository stores downloads on disk.
 //
-// Files: bucket.go is the contract and Open, address.go reads addresses,
-// credentials.go finds keys, s3.go, gcs.go and azure.go are the kinds of buckets,
-// copy.go downloads a folder's object with ranged reads that go on where one broke.
+// Files: bucket.go is the contract and Open, address.go parses addresses, credentials.go finds keys, s3.go, gcs.go and
+// azure.go implement Bucket, copy.go downloads an object with ranged reads that resume after a broken connection.
 package cloud

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/oauth2/google"
 )
 
-// bucketGCS is a folder in a bucket of Google, asked over its JSON interface.
+// bucketGCS is a folder in a Google Cloud Storage bucket, accessed by the JSON API.
 type bucketGCS struct {
 	address
 	client *http.Client
@@ -29,13 +29,13 @@ var _ Bucket = (*bucketGCS)(nil)
 const (
 	gcsServer = "https://storage.googleapis.com"
 	gcsScope  = "https://www.googleapis.com/auth/devstorage.read_write"
-	// maxAnswer bounds a page of a listing or the text of an error, in bytes.
-	maxAnswer = 64 << 20
+	// maxResponse bounds a page of a listing, or an error text, in bytes.
+	maxResponse = 64 << 20
 )
 
-// openGCS takes a key file from the credential file, else what Google's own tools
-// take: GOOGLE_APPLICATION_CREDENTIALS, the user's login, the machine. Without any
-// of these it asks as nobody. STORAGE_EMULATOR_HOST names another server.
+// openGCS uses a key file from the credential file, else Google's application default credentials
+// (GOOGLE_APPLICATION_CREDENTIALS, the user's login, the machine), else anonymous access. STORAGE_EMULATOR_HOST
+// names another server.
 func openGCS(ctx context.Context, a address, file *credentialFile, o *Options) (Bucket, error) {
 	b := &bucketGCS{address: a, client: newClient(), server: gcsServer}
 	if host := o.Env("STORAGE_EMULATOR_HOST"); host != "" {
@@ -47,7 +47,7 @@ func openGCS(ctx context.Context, a address, file *credentialFile, o *Options) (
 	}
 	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, b.client)
 	var tokens oauth2.TokenSource
-	if path, ok := longest(file.GS, a.text); ok && path != "" {
+	if path, ok := longestPrefix(file.GS, a.text); ok && path != "" {
 		key, err := os.ReadFile(path)
 		if err != nil {
 			return nil, failed(a.text, "opening", 0, err)
@@ -68,7 +68,7 @@ func openGCS(ctx context.Context, a address, file *credentialFile, o *Options) (
 	return b, nil
 }
 
-// do sends a request and returns the answer when it is the wanted kind.
+// do sends a request and returns the response if its status is the expected one.
 func (b *bucketGCS) do(ctx context.Context, what, method, path string, header http.Header, body io.Reader, size int64) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, b.server+path, body)
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *bucketGCS) do(ctx context.Context, what, method, path string, header ht
 	resp, err := b.client.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // the address is told, a token in it is not
+			err = u.Err // the URL may contain a token
 		}
 		return nil, failed(b.text, what, 0, err)
 	}
@@ -89,11 +89,11 @@ func (b *bucketGCS) do(ctx context.Context, what, method, path string, header ht
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // what came of it
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // best effort
 	return nil, failed(b.text, what, resp.StatusCode, errors.New(gcsText(text)))
 }
 
-// gcsText returns what an error's body says.
+// gcsText returns the message in an error's body.
 func gcsText(body []byte) string {
 	var e struct{ Error struct{ Message string } }
 	if json.Unmarshal(body, &e) == nil && e.Error.Message != "" {
@@ -102,7 +102,7 @@ func gcsText(body []byte) string {
 	return string(body)
 }
 
-// object is the path of one object.
+// object returns the path of an object.
 func (b *bucketGCS) object(key string) string {
 	return "/storage/v1/b/" + url.PathEscape(b.bucket) + "/o/" + url.PathEscape(join(b.folder, key))
 }
@@ -130,12 +130,12 @@ func (b *bucketGCS) List(ctx context.Context, prefix string) ([]Object, error) {
 			return nil, err
 		}
 		var page gcsPage
-		err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&page)
+		err = json.NewDecoder(io.LimitReader(resp.Body, maxResponse)).Decode(&page)
 		if err = errors.Join(err, resp.Body.Close()); err != nil {
 			return nil, failed(b.text, "listing", 0, err)
 		}
 		for _, item := range page.Items {
-			key := strip(b.folder, item.Name)
+			key := relativeKey(b.folder, item.Name)
 			size, err := strconv.ParseInt(item.Size, 10, 64)
 			if key == "" || err != nil {
 				continue
@@ -172,8 +172,8 @@ func (b *bucketGCS) Read(ctx context.Context, o Object, offset int64) (io.ReadCl
 	if offset > 0 && resp.StatusCode != http.StatusPartialContent {
 		return nil, errors.Join(errors.New("the server does not read from an offset"), resp.Body.Close())
 	}
-	if now := resp.Header.Get("X-Goog-Generation"); now != "" && now != o.Tag { // a server may not know conditions
-		return nil, errors.Join(gone(o), resp.Body.Close())
+	if now := resp.Header.Get("X-Goog-Generation"); now != "" && now != o.Tag { // a server may ignore conditions
+		return nil, errors.Join(changed(o), resp.Body.Close())
 	}
 	return resp.Body, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// bucketS3 is a folder in a bucket of S3.
+// bucketS3 is a folder in an S3 bucket.
 type bucketS3 struct {
 	address
 	client *s3.Client
@@ -23,12 +23,11 @@ type bucketS3 struct {
 
 var _ Bucket = (*bucketS3)(nil)
 
-// openS3 takes keys from the credential file, else as Amazon's own tools do: from
-// the environment, the shared files with AWS_PROFILE, and the machine. A server that
-// is not Amazon's is asked without keys when there are none.
+// openS3 uses keys from the credential file, else the default chain of AWS: the environment, the shared files with
+// AWS_PROFILE, the machine. Another server than Amazon's is accessed anonymously if there are no keys.
 func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (Bucket, error) {
-	keys, _ := longest(file.S3, a.text)
-	options := []func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(limit))}
+	keys, _ := longestPrefix(file.S3, a.text)
+	options := []func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(setTimeouts))}
 	if keys.Profile != "" {
 		options = append(options, config.WithSharedConfigProfile(keys.Profile))
 	}
@@ -37,7 +36,7 @@ func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (B
 	}
 	region := keys.Region
 	if region == "" {
-		region = o.Env("AWS_DEFAULT_REGION") // the library reads AWS_REGION
+		region = o.Env("AWS_DEFAULT_REGION") // the library reads AWS_REGION itself
 	}
 	if region != "" {
 		options = append(options, config.WithRegion(region))
@@ -47,7 +46,7 @@ func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (B
 		return nil, failed(a.text, "opening", 0, err)
 	}
 	if settings.Region == "" {
-		settings.Region = "us-east-1" // every client must have one, Amazon's redirects
+		settings.Region = "us-east-1" // a region is required; Amazon redirects to the right one
 	}
 	anonymous := a.endpoint != "" && keys.ID == "" && keys.Profile == "" && o.Env("AWS_ACCESS_KEY_ID") == "" && o.Env("AWS_PROFILE") == ""
 	client := s3.NewFromConfig(settings, func(so *s3.Options) {
@@ -57,14 +56,14 @@ func openS3(ctx context.Context, a address, file *credentialFile, o *Options) (B
 		if anonymous {
 			so.Credentials = aws.AnonymousCredentials{}
 		}
-		// Servers besides Amazon's do not know the newer checksums.
+		// Other servers than Amazon's do not support the newer checksums.
 		so.RequestChecksumCalculation, so.ResponseChecksumValidation = aws.RequestChecksumCalculationWhenRequired, aws.ResponseChecksumValidationWhenRequired
 		so.DisableLogOutputChecksumValidationSkipped = true
 	})
 	return &bucketS3{address: a, client: client}, nil
 }
 
-// fail gives a library's error its HTTP status.
+// fail maps a library error to its HTTP status.
 func (b *bucketS3) fail(what string, err error) error {
 	var answer interface{ HTTPStatusCode() int }
 	code := 0
@@ -74,7 +73,7 @@ func (b *bucketS3) fail(what string, err error) error {
 	return failed(b.text, what, code, innermost(err))
 }
 
-// innermost returns what went wrong without the library's account of its layers.
+// innermost returns the root cause without the library's description of its layers.
 func innermost(err error) error {
 	if api, ok := errors.AsType[interface {
 		error
@@ -96,7 +95,7 @@ func (b *bucketS3) List(ctx context.Context, prefix string) ([]Object, error) {
 			return nil, b.fail("listing", err)
 		}
 		for _, o := range page.Contents {
-			key := strip(b.folder, aws.ToString(o.Key))
+			key := relativeKey(b.folder, aws.ToString(o.Key))
 			if key == "" {
 				continue
 			}
@@ -120,15 +119,15 @@ func (b *bucketS3) Read(ctx context.Context, o Object, offset int64) (io.ReadClo
 	if err != nil {
 		err = b.fail("reading '"+o.Key+"' of", err)
 		if strings.Contains(err.Error(), http.StatusText(http.StatusPreconditionFailed)) {
-			return nil, gone(o)
+			return nil, changed(o)
 		}
 		return nil, err
 	}
 	if tag := strings.Trim(aws.ToString(out.ETag), `"`); tag != "" && tag != o.Tag { // a server may not know conditions
-		return nil, errors.Join(gone(o), out.Body.Close())
+		return nil, errors.Join(changed(o), out.Body.Close())
 	}
 	if out.SSEKMSKeyId != nil || out.SSECustomerAlgorithm != nil || strings.HasPrefix(string(out.ServerSideEncryption), "aws:") {
-		return unsummed{out.Body}, nil // the ETag has the form of an MD5, but is none
+		return withoutSum{out.Body}, nil // the ETag looks like an MD5, but is none
 	}
 	return out.Body, nil
 }

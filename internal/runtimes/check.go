@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// sealFile says that every file of a release is in its folder. It holds the archives' hashes, so that a folder of
-// another release is not taken for this one.
+// sealFile marks a complete release in its folder. It holds the archives' hashes, so that the folder of another
+// release is not mistaken for this one.
 const sealFile = ".complete"
 
 func (p *Release) sealText() string {
@@ -24,13 +24,13 @@ func (p *Release) sealText() string {
 	return b.String()
 }
 
-// seal marks a folder as holding the whole release.
+// seal marks a folder as complete.
 func (p *Release) seal(dir string) error {
 	return os.WriteFile(filepath.Join(dir, sealFile), []byte(p.sealText()), 0o600)
 }
 
-// complete checks that dir holds the whole release: the files that are pinned by their hashes, and folders by the seal
-// that was written after the archive had been checked.
+// complete checks that dir holds the whole release: pinned files by their hashes, folders by the seal that was
+// written after the archive was verified.
 func (p *Release) complete(dir string) error {
 	for i := range p.Archives {
 		if err := checkMembers(p.Archives[i].Members, dir); err != nil {
@@ -61,7 +61,7 @@ func (p *Release) hasFolder() bool {
 	return false
 }
 
-// checkMembers compares the pinned files of a release's folder.
+// checkMembers verifies the pinned files of a release's folder.
 func checkMembers(members []Member, dir string) error {
 	for i := range members {
 		m := &members[i]

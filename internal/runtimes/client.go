@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// client is a command line that starts a package client.
+// client is the command line of a package client.
 type client []string
 
 // clients are the ways to start each package client, best first.
@@ -24,10 +24,10 @@ var clients = map[string][]client{
 	"npm": {{"npm"}},
 }
 
-// clientPackages are Debian's packages of the clients.
+// clientPackages are the Debian packages of the clients.
 var clientPackages = map[string]string{"pip": "python3-pip", "npm": "npm"}
 
-// findClient returns the first way to start the named client that works.
+// findClient returns the first working way to start a client.
 func findClient(ctx context.Context, name string) (client, error) {
 	for _, c := range clients[name] {
 		if _, err := exec.LookPath(c[0]); err != nil {
@@ -46,8 +46,8 @@ func findClient(ctx context.Context, name string) (client, error) {
 	return nil, fmt.Errorf("%s is not installed", name)
 }
 
-// arguments ask a client to put an archive into dir. pip is told the platform and a Python version, so that any
-// interpreter gets the same archive.
+// arguments returns the arguments that download an archive into dir. pip gets the platform and a Python version, so
+// that any interpreter downloads the same archive.
 func (c client) arguments(a *Archive, dir string) []string {
 	if a.Client == "npm" {
 		return slices.Concat(c[1:], []string{"pack", a.Package, "--loglevel=error", "--pack-destination", dir})
@@ -60,7 +60,7 @@ func (c client) arguments(a *Archive, dir string) []string {
 	return append(args, a.Package)
 }
 
-// download runs the client in an empty folder below tmp and returns the one archive it left.
+// download runs the client in an empty folder below tmp and returns the archive that it wrote.
 func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string) (string, error) {
 	dir, err := os.MkdirTemp(tmp, "archive-")
 	if err != nil {
@@ -72,10 +72,10 @@ func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string
 	var words tail
 	cmd.Stderr = &words
 	if f.Progress != nil {
-		// A terminal is passed on as it is, so that the client draws its own progress bar.
+		// A terminal is passed on unchanged, so that the client draws its progress bar.
 		shown := f.Progress
 		if _, file := shown.(*os.File); !file {
-			shown = &serial{w: shown}
+			shown = &lockedWriter{w: shown}
 		}
 		cmd.Stdout, cmd.Stderr = shown, io.MultiWriter(shown, &words)
 	}
@@ -92,20 +92,20 @@ func (f *Fetcher) download(ctx context.Context, c client, a *Archive, tmp string
 	return filepath.Join(dir, files[0].Name()), nil
 }
 
-// serial lets a command's two streams share a writer.
-type serial struct {
+// lockedWriter serialises the two output streams of a command.
+type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer
 }
 
-// Write passes p on alone.
-func (s *serial) Write(p []byte) (int, error) {
+// Write writes p under the lock.
+func (s *lockedWriter) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.w.Write(p)
 }
 
-// tail keeps the end of what a command wrote.
+// tail keeps the end of a command's output.
 type tail struct{ buf []byte }
 
 const tailSize = 2048
@@ -119,5 +119,5 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the last lines as one.
+// String returns the last lines joined to one.
 func (t *tail) String() string { return string(bytes.Join(bytes.Fields(t.buf), []byte(" "))) }

@@ -1,6 +1,7 @@
-// Package runtimes finds and fetches the native libraries that backends open at run time.
+// Package runtimes finds and downloads the native libraries that backends open at run time.
 //
-// A runtime is described by one value (catalog.go): its pinned releases, with the package client that carries each, the
-// file inside the archive and the hashes of both. Fetch puts the library into a folder of the project and into a cache of
-// the user's, so that a second checkout copies instead of fetching. Find tells a backend which file to open.
+// A Runtime value (releases.go) describes one library: its pinned releases, the package client of each, and the hashes of
+// the archive and of the file in it. Fetch installs the library in a folder of the project and in the user's cache, so
+// that a second checkout copies it. For example, "tutti runtime fetch onnxruntime". Find returns the file that a backend
+// opens.
 package runtimes

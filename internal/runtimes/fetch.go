@@ -15,32 +15,32 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Fetcher places runtimes. The zero value fetches what List names.
+// Fetcher downloads runtimes. The zero value uses List.
 type Fetcher struct {
-	// Catalog replaces List when it is not nil.
+	// Catalog replaces List unless nil.
 	Catalog []Runtime
-	// Cache is the folder that keeps libraries for other checkouts; empty for the user's cache folder.
+	// Cache is the folder shared by all checkouts. Empty: the user's cache folder.
 	Cache string
 	// Env is added to the environment of the package clients.
 	Env []string
-	// Attempts is how often one release is tried before the next; 0 means three times.
+	// Attempts is the number of attempts per release; 0: three.
 	Attempts int
-	// Wait is the time before the second attempt, doubled for each further one; 0 means two seconds.
+	// Wait is the time before the second attempt, doubled for each further one. 0: two seconds.
 	Wait time.Duration
-	// Large is the size in bytes from which an archive is fetched by a pip that goes on where a transfer broke off; 0
-	// means 100 MiB.
+	// Large is the size in bytes from which an archive is downloaded by a pip that resumes broken transfers. 0: 100
+	// MiB.
 	Large int64
-	// Progress takes lines for the user; nil for none.
+	// Progress receives lines for the user. Optional.
 	Progress io.Writer
 }
 
-// Fetch places the named runtime under dir and returns the library's path. What is already there with the right hash is
-// kept, so a second call costs the hash of one file. progress may be nil.
+// Fetch installs the named runtime under dir and returns the library's path. A verified installation is kept: then
+// the call only costs hashing one file. progress may be nil.
 func Fetch(ctx context.Context, name, dir string, progress io.Writer) (string, error) {
 	return (&Fetcher{Progress: progress}).Fetch(ctx, name, dir)
 }
 
-// Fetch places the named runtime under dir and returns the library's path.
+// Fetch installs the named runtime under dir and returns the library's path.
 func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 	list := f.Catalog
 	if list == nil {
@@ -56,7 +56,7 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 			r.Title, runtime.GOOS, runtime.GOARCH, r.Env())
 	}
 	if releases[0].Python != "" {
-		if releases, err = r.onInterpreter(ctx, releases); err != nil {
+		if releases, err = r.forInterpreter(ctx, releases); err != nil {
 			return "", err
 		}
 	}
@@ -67,10 +67,10 @@ func (f *Fetcher) Fetch(ctx context.Context, name, dir string) (string, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", err
 	}
-	// What is here already is good, whichever release it is.
+	// Any installed release will do.
 	for _, from := range []string{dir, cache} {
 		for _, p := range releases {
-			if p.complete(filepath.Join(from, r.place(&p))) == nil {
+			if p.complete(filepath.Join(from, r.folderName(&p))) == nil {
 				return f.install(r, &p, from, dir)
 			}
 		}
@@ -100,13 +100,13 @@ func (f *Fetcher) cache() (string, error) {
 	return dir, nil
 }
 
-func (f *Fetcher) say(format string, args ...any) {
+func (f *Fetcher) printf(format string, args ...any) {
 	if f.Progress != nil {
 		fmt.Fprintf(f.Progress, format+"\n", args...)
 	}
 }
 
-// release fetches one release into the cache: each archive with retries, so that a failure repeats one and not all.
+// release downloads one release into the cache. Each archive is retried on its own.
 func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache string) error {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return err
@@ -123,8 +123,8 @@ func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache str
 		if err != nil {
 			return err
 		}
-		f.say("fetching %s %s with %s: %s (%.1f MB)", r.Title, p.Version, a.Client, a.Package, float64(a.Size)/1e6)
-		if err := f.again(ctx, a, func() error { return f.archive(ctx, a, c, tmp, staged) }); err != nil {
+		f.printf("fetching %s %s with %s: %s (%.1f MB)", r.Title, p.Version, a.Client, a.Package, float64(a.Size)/1e6)
+		if err := f.retry(ctx, a, func() error { return f.archive(ctx, a, c, tmp, staged) }); err != nil {
 			return err
 		}
 	}
@@ -136,11 +136,11 @@ func (f *Fetcher) release(ctx context.Context, r *Runtime, p *Release, cache str
 	if err := p.seal(staged); err != nil {
 		return err
 	}
-	return place(staged, filepath.Join(cache, r.place(p)))
+	return moveFolder(staged, filepath.Join(cache, r.folderName(p)))
 }
 
-// again repeats what failed, with growing pauses.
-func (f *Fetcher) again(ctx context.Context, a *Archive, once func() error) error {
+// retry repeats once after failures, with growing pauses.
+func (f *Fetcher) retry(ctx context.Context, a *Archive, once func() error) error {
 	attempts, wait := cmp.Or(f.Attempts, 3), cmp.Or(f.Wait, 2*time.Second)
 	for try := 1; ; try++ {
 		err := once()
@@ -150,7 +150,7 @@ func (f *Fetcher) again(ctx context.Context, a *Archive, once func() error) erro
 		if ctx.Err() != nil || try == attempts {
 			return fmt.Errorf("%s, attempt %d of %d: %w", a.Package, try, attempts, err)
 		}
-		f.say("attempt %d of %d failed: %v", try, attempts, err)
+		f.printf("attempt %d of %d failed: %v", try, attempts, err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -160,7 +160,7 @@ func (f *Fetcher) again(ctx context.Context, a *Archive, once func() error) erro
 	}
 }
 
-// archive fetches, checks and unpacks one archive into the staged release.
+// archive downloads, verifies and unpacks one archive into the staged release.
 func (f *Fetcher) archive(ctx context.Context, a *Archive, c client, tmp, staged string) error {
 	path, err := f.download(ctx, c, a, tmp)
 	if err != nil {
@@ -176,9 +176,9 @@ func (f *Fetcher) archive(ctx context.Context, a *Archive, c client, tmp, staged
 	return checkMembers(a.Members, staged)
 }
 
-// install places a checked release under dir, unless that is where it is, and returns its library.
+// install copies a verified release to dir, unless it is there already, and returns its library.
 func (f *Fetcher) install(r *Runtime, p *Release, root, dir string) (string, error) {
-	from, to := filepath.Join(root, r.place(p)), filepath.Join(dir, r.place(p))
+	from, to := filepath.Join(root, r.folderName(p)), filepath.Join(dir, r.folderName(p))
 	library := filepath.Join(to, filepath.FromSlash(p.Library))
 	if from == to {
 		return library, nil
@@ -198,15 +198,15 @@ func (f *Fetcher) install(r *Runtime, p *Release, root, dir string) (string, err
 	if err := p.complete(staged); err != nil {
 		return "", err
 	}
-	if err := place(staged, to); err != nil {
+	if err := moveFolder(staged, to); err != nil {
 		return "", err
 	}
-	f.say("%s %s is in %s", r.Title, p.Version, library)
+	f.printf("%s %s is in %s", r.Title, p.Version, library)
 	return library, nil
 }
 
-// place renames a finished folder to its place, so that nobody sees half of one; what was there goes.
-func place(from, to string) error {
+// moveFolder replaces a folder by one rename, so that no reader sees half of it.
+func moveFolder(from, to string) error {
 	old := from + "-old"
 	if err := os.Rename(to, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -214,8 +214,8 @@ func place(from, to string) error {
 	return errors.Join(os.Rename(from, to), os.RemoveAll(old))
 }
 
-// copyTree copies a release's files, and symbolic links as they are. Hard links would cost less, but then damage to one
-// place would be damage to the cache.
+// copyTree copies a release's files and symbolic links. Hard links would be cheaper, but damage to one copy would
+// damage the cache.
 func copyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// Folder is the folder beside the program, or in the working directory, that holds fetched runtimes.
+// Folder holds downloaded runtimes, beside the program or in the working directory.
 const Folder = ".runtime"
 
-// Find returns the path of a runtime's library, absolute. It looks at explicit (a --backend-config library-path), then
-// the runtime's environment variable, each of which must exist when it is set; then in Folder beside the program, beside
-// the program's folder and in the working directory; then in the user's cache; then where the system keeps libraries. The
-// error says which one command gets it.
+// Find returns the absolute path of a runtime's library. It looks at explicit (--backend-config library-path) and
+// at the runtime's environment variable, which must exist if set; then in Folder beside the program, beside the
+// program's folder and in the working directory; then in the user's cache; then in the system's library folders.
+// The error names the command that fetches it.
 func Find(name, explicit string) (string, error) {
 	r, err := known(List(), name)
 	if err != nil {
@@ -29,7 +29,7 @@ func Find(name, explicit string) (string, error) {
 		return existing(r, given[0], given[1])
 	}
 	for _, dir := range folders() {
-		if path, ok := r.in(dir); ok {
+		if path, ok := r.fetchedIn(dir); ok {
 			return filepath.Abs(path)
 		}
 	}
@@ -43,7 +43,7 @@ func Find(name, explicit string) (string, error) {
 	return "", status.Errorf(status.Unavailable, "%s is not installed: run 'tutti runtime fetch %s'", r.Title, r.Name)
 }
 
-// known returns the named runtime of a list.
+// known returns the runtime with a name.
 func known(list []Runtime, name string) (*Runtime, error) {
 	i := slices.IndexFunc(list, func(r Runtime) bool { return r.Name == name })
 	if i >= 0 {
@@ -56,13 +56,13 @@ func known(list []Runtime, name string) (*Runtime, error) {
 	return nil, status.Errorf(status.InvalidArg, "unknown runtime '%s', expected one of %s", name, strings.Join(names, ", "))
 }
 
-// existing checks a path that the user gave; a folder stands for the library in it.
+// existing checks a path from the user. A folder means the library in it.
 func existing(r *Runtime, from, path string) (string, error) {
-	if found, err := exec.LookPath(path); err == nil && len(r.Sonames) == 0 { // a program's name stands for its path
+	if found, err := exec.LookPath(path); err == nil && len(r.Sonames) == 0 { // the name of a program is looked up in PATH
 		path = found
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		if found, ok := r.inside(path); ok {
+		if found, ok := r.libraryIn(path); ok {
 			path = found
 		}
 	}
@@ -73,18 +73,18 @@ func existing(r *Runtime, from, path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// in returns the library that Fetch placed under dir.
-func (r *Runtime) in(dir string) (string, bool) {
+// fetchedIn returns the library that Fetch installed under dir.
+func (r *Runtime) fetchedIn(dir string) (string, bool) {
 	for _, p := range r.releases() {
-		if path := filepath.Join(dir, r.place(&p), filepath.FromSlash(p.Library)); isFile(path) {
+		if path := filepath.Join(dir, r.folderName(&p), filepath.FromSlash(p.Library)); isFile(path) {
 			return path, true
 		}
 	}
 	return "", false
 }
 
-// inside returns the library that lies in dir itself, or that Fetch placed under it.
-func (r *Runtime) inside(dir string) (string, bool) {
+// libraryIn returns the library directly in dir, or installed by Fetch under it.
+func (r *Runtime) libraryIn(dir string) (string, bool) {
 	for _, p := range r.releases() {
 		for _, file := range []string{filepath.FromSlash(p.Library), filepath.Base(filepath.FromSlash(p.Library))} {
 			if path := filepath.Join(dir, file); isFile(path) {
@@ -97,21 +97,21 @@ func (r *Runtime) inside(dir string) (string, bool) {
 			return path, true
 		}
 	}
-	return r.in(dir)
+	return r.fetchedIn(dir)
 }
 
-// place is the release's folder below a runtime folder.
-func (r *Runtime) place(p *Release) string { return r.Name + "-" + p.Version }
+// folderName is the release's folder name. For example, onnxruntime-1.22.0.
+func (r *Runtime) folderName(p *Release) string { return r.Name + "-" + p.Version }
 
-// Placed returns the library that Fetch placed in Folder in the working directory, beside the program's folder or beside the
-// program, and whether there is one.
-func Placed(name string) (string, bool) {
+// Fetched returns the library that Fetch installed in Folder, in the working directory, beside the program's folder
+// or beside the program. It reports false if there is none.
+func Fetched(name string) (string, bool) {
 	r, err := known(List(), name)
 	if err != nil {
 		return "", false
 	}
-	for _, dir := range slices.Backward(placed()) {
-		if path, ok := r.in(dir); ok {
+	for _, dir := range slices.Backward(fetchFolders()) {
+		if path, ok := r.fetchedIn(dir); ok {
 			path, err = filepath.Abs(path)
 			return path, err == nil
 		}
@@ -119,8 +119,8 @@ func Placed(name string) (string, bool) {
 	return "", false
 }
 
-// placed are the folders that users have libraries placed in.
-func placed() []string {
+// fetchFolders are the folders into which users fetch libraries.
+func fetchFolders() []string {
 	var dirs []string
 	if exe, err := os.Executable(); err == nil {
 		if target, err := filepath.EvalSymlinks(exe); err == nil {
@@ -133,7 +133,7 @@ func placed() []string {
 }
 
 func folders() []string {
-	dirs := placed()
+	dirs := fetchFolders()
 	if dir, err := cacheFolder(); err == nil {
 		dirs = append(dirs, dir)
 	}
@@ -145,7 +145,7 @@ func systemFolders() []string {
 		"/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib")
 }
 
-// cacheFolder is where libraries are kept for other checkouts: XDG_CACHE_HOME or ~/.cache, then tutti.
+// cacheFolder is the folder shared by all checkouts: tutti in XDG_CACHE_HOME or ~/.cache.
 func cacheFolder() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {

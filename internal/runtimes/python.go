@@ -11,11 +11,11 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// pythonLibrary is the interpreter of an environment, below its folder.
+// pythonLibrary is the interpreter below an environment's folder.
 const pythonLibrary = "bin/python"
 
-// python is a virtual environment with numpy and pip on the machine's own interpreter. It is laid out here and not by the
-// module venv, which Debian has in a package of its own.
+// python is a virtual environment with numpy and pip on the machine's interpreter. It is created here because
+// Debian packages the module venv separately.
 func python() Runtime {
 	return Runtime{
 		Name: "python", Title: "Python with numpy", Variable: "TUTTI_PYTHON", Setting: "python-runtime",
@@ -37,13 +37,14 @@ func python() Runtime {
 	}
 }
 
-// numpyWheel is a wheel of numpy for one version of Python.
+// numpyWheel is a numpy wheel for one version of Python.
 type numpyWheel struct {
 	python, version, platform, sum string
 	size                           int64
 }
 
-// pythonReleases are environments with these wheels, for one architecture as Go and as wheels call it.
+// pythonReleases returns environments with these wheels. arch is Go's name of the architecture, machine the
+// wheels'.
 func pythonReleases(arch, machine string, wheels []numpyWheel) []Release {
 	var list []Release
 	for i := range wheels {
@@ -51,8 +52,8 @@ func pythonReleases(arch, machine string, wheels []numpyWheel) []Release {
 		numpy := Archive{
 			Client: "pip", Package: "numpy==" + w.version, Platform: w.platform + "_" + machine, Python: w.python, Sum: w.sum, Size: w.size,
 		}
-		pip, version := resuming, "26.3"
-		if w.python == "3.9" { // the last pip that runs there
+		pip, version := resumingPip, "26.3"
+		if w.python == "3.9" { // the last pip for Python 3.9
 			pip = Archive{Client: "pip", Package: "pip==25.3", Sum: "9655943313a94722b7774661c21049070f6bbb0a1516bf02f7c8d5d9201514cd", Size: 1778622}
 			version = "25.3"
 		}
@@ -67,7 +68,7 @@ func pythonReleases(arch, machine string, wheels []numpyWheel) []Release {
 	return list
 }
 
-// packageMembers are folders of a wheel, placed where an interpreter imports from.
+// packageMembers are folders of a wheel, unpacked into site-packages.
 func packageMembers(site string, names ...string) []Member {
 	var list []Member
 	for _, name := range names {
@@ -76,21 +77,21 @@ func packageMembers(site string, names ...string) []Member {
 	return list
 }
 
-// interpreter is a Python of the machine, outside of any environment.
+// interpreter is a Python of the machine, outside any environment.
 type interpreter struct {
 	path    string
-	version string // major and minor, as in 3.11
+	version string // major and minor. For example, 3.11
 }
 
-// pythonCommands are the names under which an interpreter is looked for, best first.
+// pythonCommands are the names of interpreters, best first.
 var pythonCommands = []string{"python3", "python", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3.9"}
 
-// describePython prints what interpreterOf reads. An interpreter that runs in an environment names the one below it.
+// describePython prints what interpreterOf parses. In an environment it names the base interpreter.
 const describePython = `import os, sys
 kind = sys.implementation.name + sys.abiflags
 print(kind, "%d.%d" % sys.version_info[:2], os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable))`
 
-// interpreterOf asks a command what it runs; ok is false when that is no plain CPython.
+// interpreterOf describes the interpreter that a command runs. It reports false unless that is a plain CPython.
 func interpreterOf(ctx context.Context, command string) (found interpreter, ok bool) {
 	out, err := exec.CommandContext(ctx, command, "-c", describePython).Output()
 	if err != nil {
@@ -103,8 +104,8 @@ func interpreterOf(ctx context.Context, command string) (found interpreter, ok b
 	return interpreter{path: fields[2], version: fields[1]}, true
 }
 
-// onInterpreter keeps the releases for a Python of this machine, the first that any is for.
-func (r *Runtime) onInterpreter(ctx context.Context, releases []Release) ([]Release, error) {
+// forInterpreter keeps the releases for the first interpreter of this machine that any release supports.
+func (r *Runtime) forInterpreter(ctx context.Context, releases []Release) ([]Release, error) {
 	var seen []string
 	for _, command := range pythonCommands {
 		base, ok := interpreterOf(ctx, command)
@@ -129,7 +130,7 @@ func (r *Runtime) onInterpreter(ctx context.Context, releases []Release) ([]Rele
 		strings.Join(seen, ", "), r.Env())
 }
 
-// environment makes dir a virtual environment on base. It holds no path of its own, so it may be copied and moved.
+// environment turns dir into a virtual environment on base. It contains no path of its own, so it may be moved.
 func (base interpreter) environment(dir string) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {

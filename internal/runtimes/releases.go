@@ -29,7 +29,7 @@ func onnxRuntime() Runtime {
 	}
 }
 
-// openVINO has its plugins and the readers of model formats in one folder: the library looks for them beside itself.
+// openVINO has its plugins and model readers in one folder: the library looks for them there.
 func openVINO() Runtime {
 	return Runtime{
 		Name:    "openvino",
@@ -43,8 +43,8 @@ func openVINO() Runtime {
 	}
 }
 
-// torch is PyTorch's C++ library with its headers, which the shim is built with. The CPU library asks for two of CUDA's
-// that work without a GPU; it looks for them beside itself.
+// torch is PyTorch's C++ library with the headers that the shim is compiled with. The CPU library needs two CUDA
+// libraries, which work without a GPU, beside it.
 func torch() Runtime {
 	return Runtime{
 		Name:    "pytorch",

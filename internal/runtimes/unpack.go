@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// maxFolderFile bounds a file of a folder member, whose size is not pinned by itself.
+// maxFolderFile bounds a file of a folder member. Its size is not pinned separately.
 const maxFolderFile = 4 << 30
 
-// unpack writes members of an archive, a wheel or a tgz, below dir. Each member must be there.
+// unpack writes members of a wheel or tgz archive below dir. Every member must exist.
 func unpack(archive string, members []Member, dir string) error {
 	found := make([]bool, len(members))
 	each := unpackZip
@@ -48,8 +48,8 @@ func unpack(archive string, members []Member, dir string) error {
 	return nil
 }
 
-// target returns where the archive's file of that name goes, below the release's folder. A name that would leave it
-// belongs to no member.
+// target returns the path of an archive's file below the release's folder. A name that leads out of it belongs to
+// no member.
 func (m *Member) target(name string) (string, bool) {
 	if !m.folder() {
 		return filepath.FromSlash(m.File), name == m.Path
@@ -112,7 +112,7 @@ func unpackTar(archive string, f visit) error {
 	}
 }
 
-// write makes a file of at most size bytes; one byte more shows that there were more.
+// write creates a file of at most size bytes. It reads one byte more to detect a larger one.
 func write(to string, in io.Reader, size int64) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err

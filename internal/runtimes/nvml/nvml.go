@@ -52,16 +52,15 @@ type Meter struct {
 	gpus    []gpu // guarded by mu; nil after Close
 }
 
-// gpu is one GPU and the millijoules it had taken when the Meter was opened.
+// gpu is one GPU and its energy counter, in millijoules, when the Meter was opened.
 type gpu struct {
 	device C.tt_device
 	uuid   string
 	before C.ulonglong
 }
 
-// Open opens the library at path, which may be its Name alone, and finds the GPUs. The
-// error says what is missing: the library, one of its functions, or a driver that
-// answers.
+// Open opens the library at path, or by its Name, and finds the GPUs. The error names the missing library or
+// function, or the driver's error.
 func Open(path string) (*Meter, error) {
 	lib, err := dylib.Open(path, nil)
 	if err != nil {
@@ -105,7 +104,7 @@ func (s *symbols) find(lib *dylib.Library) error {
 	return nil
 }
 
-// list finds the GPUs. One that does not answer is left out.
+// list finds the GPUs. A GPU with an error is left out.
 func (m *Meter) list() error {
 	n := new(C.uint)
 	if rc := C.tt_count(m.symbols.count, n); rc != 0 || *n > maxGPUs {
@@ -124,7 +123,7 @@ func (m *Meter) list() error {
 	return nil
 }
 
-// Read measures every GPU. What one does not tell is -1.
+// Read measures every GPU. Unknown values are -1.
 func (m *Meter) Read() []telemetry.GPU {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +152,7 @@ func (m *Meter) read(g *gpu) telemetry.GPU {
 	return x
 }
 
-// watts calls a function that tells milliwatts.
+// watts calls a function that returns milliwatts.
 func (*Meter) watts(f unsafe.Pointer, g *gpu) float64 {
 	mw := new(C.uint)
 	if C.tt_word(f, g.device, mw) != 0 {
@@ -162,7 +161,7 @@ func (*Meter) watts(f unsafe.Pointer, g *gpu) float64 {
 	return float64(*mw) * milli
 }
 
-// Close ends the use of the library; it may come twice.
+// Close closes the library. It may be called twice.
 func (m *Meter) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -73,7 +73,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestFail fails rows of three requests: rows 0 and 1, none, and row 2.
+// TestFail checks which of three requests fail with rows 0 and 1, with no rows, and with row 2.
 func TestFail(t *testing.T) {
 	t.Parallel()
 	first, second := errors.New("first"), errors.New("second")
@@ -118,13 +118,13 @@ func TestOutputs(t *testing.T) {
 	if err != nil || y != &b.Out[1] || y.Len != 7 || y.DType != tensor.Bytes || a.Held() != 2 {
 		t.Fatalf("output %v, %v", y, err)
 	}
-	// A refused output leaves the one that is there.
+	// A rejected output keeps the existing one.
 	_, err = b.Alloc(0, tensor.FP32, tensor.Of(-1))
 	_, err2 := b.AllocBytes(1, tensor.Of(1), -1)
 	if err == nil || err2 == nil || !x.Present() || !y.Present() || a.Held() != 2 {
 		t.Errorf("errors %v and %v, %d outputs held", err, err2, a.Held())
 	}
-	// A new one takes its place, also when it is a view of the same memory.
+	// A new output replaces the existing one, also if it is a view of the same memory.
 	if _, err = b.Alloc(1, tensor.Int8, tensor.Of(1)); err != nil {
 		t.Fatal(err)
 	}

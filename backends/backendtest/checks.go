@@ -47,15 +47,15 @@ func execute(t *testing.T, b *bench) {
 	t.Helper()
 	x := b.instance(t)
 	for range 3 {
-		b.answer(t, x)
+		b.runOnce(t, x)
 		if n := b.alloc.Held(); n != 0 {
 			t.Fatalf("%d buffers are held after a batch", n)
 		}
 	}
 }
 
-// answer runs the fixture's batch once and checks the outputs.
-func (b *bench) answer(t *testing.T, x backends.Instance) {
+// runOnce runs the fixture's batch once and checks the outputs.
+func (b *bench) runOnce(t *testing.T, x backends.Instance) {
 	t.Helper()
 	batch, free := b.batch(t, b.fixture.In, b.alloc)
 	defer free()
@@ -109,7 +109,7 @@ func cancelled(t *testing.T, b *bench) {
 		t.Errorf("Execute with a cancelled context: %v, want nothing or a cancellation", err)
 	}
 	free()
-	b.answer(t, x)
+	b.runOnce(t, x)
 }
 
 // badInput checks that bad batches fail with the right code and leave the instance usable.
@@ -126,11 +126,12 @@ func badInput(t *testing.T, b *bench) {
 			t.Errorf("%s: %s error %q, want %s", bad.Name, status.CodeOf(err), err, bad.Code)
 		}
 		free()
-		b.answer(t, x)
+		b.runOnce(t, x)
 	}
 }
 
-// noMemory checks that a failing allocator is reported, or not used, and that nothing leaks.
+// noMemory checks that the error of a failing allocator is returned, if the backend allocates, and that nothing
+// leaks.
 func noMemory(t *testing.T, b *bench) {
 	t.Helper()
 	x := b.instance(t)
@@ -139,7 +140,7 @@ func noMemory(t *testing.T, b *bench) {
 		b.check(t, batch)
 	}
 	free()
-	b.answer(t, x)
+	b.runOnce(t, x)
 }
 
 // exhausted is an allocator that always fails.
@@ -185,7 +186,7 @@ func concurrent(t *testing.T, b *bench) {
 	for _, x := range instances {
 		wg.Go(func() {
 			for range rounds {
-				b.answer(t, x)
+				b.runOnce(t, x)
 			}
 		})
 	}

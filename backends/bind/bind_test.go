@@ -23,7 +23,7 @@ func in(name string, shape ...int64) port {
 	return port{Name: name, DType: tensor.FP32, Shape: shape, Native: "own " + name}
 }
 
-// file is a model of one input and one output of such shapes.
+// file returns a model with one input and one output of these shapes.
 func file(x, y []int64) model {
 	return model{Ins: []port{in("x", x...)}, Outs: []port{in("y", y...)}}
 }
@@ -43,7 +43,7 @@ func bound(t *testing.T, text string, m *model) (*bind.Binding[string], error) {
 
 const fp32 = " data_type: TYPE_FP32 "
 
-// rows is x [2] to y [3], with a batch where max is not 0.
+// rows declares x [2] and y [3].
 const rows = "input { name: 'x'" + fp32 + "dims: 2 } output { name: 'y'" + fp32 + "dims: 3 }"
 
 func TestBind(t *testing.T) {
@@ -205,7 +205,7 @@ func TestApply(t *testing.T) {
 	tests := map[string]struct {
 		r    bind.Extents
 		dims []int64
-		want []int64 // nil where it does not fit
+		want []int64 // nil if it does not match
 	}{
 		"input":    {b.In[0].Reshape, []int64{5, 1}, []int64{5}},
 		"output":   {b.Out[0].Reshape, []int64{5}, []int64{5, 1}},

@@ -10,7 +10,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// A wrapped tensor is the runtime's own memory, and its handle is released exactly once, in any order.
+// TestBuffers checks that a wrapped tensor is the runtime's own memory, and that its handle is released exactly
+// once, in any order.
 func TestBuffers(t *testing.T) {
 	t.Parallel()
 	var back []int

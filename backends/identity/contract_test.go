@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// TestContract runs the suite that every backend passes.
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	cfg := &modelconfig.ModelConfig{}

@@ -1,6 +1,6 @@
-// Package identity holds the backend identity, which copies INPUTi to OUTPUTi. It
-// serves tests, examples and measurements: what a request costs without a model.
-// It is also the backend to copy from when writing another one.
+// Package identity implements the backend identity, which copies INPUTi to OUTPUTi. Tests and examples use it, and
+// benchmarks use it to measure the cost of a request without a model. It is also the backend to copy when you write
+// another one.
 package identity
 
 import (
@@ -12,22 +12,24 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// NewFactory declares the backend identity. Its models have no files: config.pbtxt
-// declares pairs INPUTi and OUTPUTi of equal type and dims at the model, of any type
-// and number, none included. Inputs may be computed over the batch, or ragged: where
-// the output is not, each request gets its own input back.
-// The output of an optional input that is not given has zeros and empty strings, with 1
-// for each variable dimension; the parameter absent_as_zeros "false" leaves it absent.
+// NewFactory returns the factory of the backend identity. Its models have no files: config.pbtxt declares pairs
+// INPUTi and OUTPUTi of equal type and dims (as the model sees them), of any type and number. It may declare none.
+// Inputs may be computed over the batch (batch_input) or ragged. Where an input is and its output is not, each
+// request receives its own, unbatched input.
 //
-// Further parameters are those of NVIDIA's backend. creation_delay_sec makes loading take
-// time. execute_delay_ms makes executions take time, for the i-th instance i times
-// instance_wise_delay_multiplier as much, and once for the first. A wait ends when the
-// client goes. enable_custom_tracing "true" has each traced request report activities:
-// see report.
+// An optional input that a request omits yields an output of zeros or empty strings, with size 1 for each variable
+// dimension. With the parameter absent_as_zeros "false" the output is omitted.
+//
+// The other parameters are those of NVIDIA's backend:
+//   - creation_delay_sec delays loading.
+//   - execute_delay_ms delays executions: by the plain value at instance 0, and by i times
+//     instance_wise_delay_multiplier times the value at instance i. For example, with 100 and 4 the first three
+//     instances take 100, 400 and 800 ms. The delay ends early when all clients of the batch have disconnected.
+//   - enable_custom_tracing "true" reports activities for each sampled request, as report describes.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "identity",
-		Guide:  backends.Guide{Doc: "Answers each input `INPUTn` as `OUTPUTn`. Further parameters are those of Triton's model for its tests: delays, absent inputs as zeros."},
+		Guide:  backends.Guide{Doc: "Copies each input `INPUTn` to the output `OUTPUTn`. Other parameters are those of Triton's test model: delays, zeros for absent inputs."},
 		Params: []string{keyZeros, keyCreation, keyTracing, keyExecute, keyMultiplier, keySpans, keyFrequency},
 		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
@@ -64,8 +66,8 @@ func (backend) Load(ctx context.Context, s backends.Settings) (backends.Model, e
 // Close does nothing: there is no runtime.
 func (backend) Close() error { return nil }
 
-// pair finds the input of each output. requests is the signature with the dims that
-// ragged inputs have in each request.
+// pair finds the input of each output. requests is the signature of a single request: ragged inputs have their
+// configured dims there.
 func (m *model) pair(requests *config.Signature) error {
 	sig, name := m.sig, m.sig.Model
 	for i := range sig.Inputs {
@@ -83,7 +85,7 @@ func (m *model) pair(requests *config.Signature) error {
 		in := sig.Inputs[m.source[i]]
 		if at := requests.Input(in.Name); at >= 0 && in.Unbatched && !out.Unbatched {
 			in, m.split = requests.Inputs[at], true
-			in.Unbatched = false // in a request
+			in.Unbatched = false // as in a request
 		}
 		if in.DType != out.DType || !sameForm(&in, out, sig.MaxBatch) {
 			return status.Errorf(status.InvalidArg, "model '%s': output '%s' is %s, expected %s as input '%s'",
@@ -93,7 +95,8 @@ func (m *model) pair(requests *config.Signature) error {
 	return m.checkSplit(requests)
 }
 
-// sameForm reports whether an output may hold what its input does. One value for each row of a batch is a row of its own, too.
+// sameForm reports whether an output may hold its input. An output with one value for each row of the batch also
+// fits an unbatched input of that shape.
 func sameForm(in, out *config.Port, maxBatch int) bool {
 	if in.Unbatched && !out.Unbatched {
 		return in.Dims.Equal(out.FullDims(maxBatch))
@@ -101,7 +104,7 @@ func sameForm(in, out *config.Port, maxBatch int) bool {
 	return in.Unbatched == out.Unbatched && in.Dims.Equal(out.Dims)
 }
 
-// describe returns a tensor's type and dims.
+// describe formats a tensor's type and dims for an error.
 func describe(p *config.Port) string {
 	text := p.DType.ConfigName() + " " + p.Dims.String()
 	if p.Unbatched {
@@ -110,7 +113,7 @@ func describe(p *config.Port) string {
 	return text
 }
 
-// checkSplit refuses outputs of each request's own beside one that all requests share.
+// checkSplit rejects a model that mixes per-request outputs with outputs over the whole batch.
 func (m *model) checkSplit(requests *config.Signature) error {
 	for i, in := range m.source {
 		if m.split && (m.sig.Outputs[i].Unbatched || in >= len(requests.Inputs)) {
@@ -121,7 +124,7 @@ func (m *model) checkSplit(requests *config.Signature) error {
 	return nil
 }
 
-// expect checks that name is prefix and a number, and that its partner exists.
+// expect checks that name is the prefix and a number, and that the matching tensor exists.
 func expect(model, name, prefix, partner string, find func(string) int) error {
 	digits, ok := strings.CutPrefix(name, prefix)
 	if !ok || digits == "" || strings.Trim(digits, "0123456789") != "" {

@@ -74,7 +74,7 @@ func TestExecute(t *testing.T) {
 	b.Out[0].Release()
 }
 
-// TestLoadWithoutTensors loads a configuration that declares none, as Triton does.
+// TestLoadWithoutTensors checks that a configuration without tensors loads, as in Triton.
 func TestLoadWithoutTensors(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, ``)
@@ -121,7 +121,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestExecuteAllocatesNothing cannot be parallel: it counts those of the process.
+// TestExecuteAllocatesNothing checks the allocations of Execute. It is not parallel because it counts those of the
+// process.
 func TestExecuteAllocatesNothing(t *testing.T) {
 	m, err := load(t, pairs+param("absent_as_zeros", "false"))
 	if err != nil {

@@ -8,14 +8,13 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// model is a loaded configuration. It has no state, so that one instance serves
-// all callers.
+// model is a loaded configuration. It has no state, so all callers share one instance.
 type model struct {
 	sig    *config.Signature
-	source []int // The input of each output.
-	zeros  bool  // what is absent is zeros
-	// split says that an output has the batch dimension that its ragged input has lost:
-	// each request gets outputs of its own.
+	source []int // the input index of each output
+	zeros  bool  // omitted optional inputs yield zeros
+	// split is set when an output has the batch dimension that its ragged or computed input lacks: each request
+	// then has per-request outputs.
 	split bool
 }
 
@@ -27,8 +26,8 @@ func (m *model) Signature() *config.Signature { return m.sig }
 // Inline reports true: an execution takes well under a microsecond.
 func (*model) Inline() bool { return true }
 
-// NewInstance returns an instance; the place does not matter, since memory is
-// shared and never touched.
+// NewInstance returns an instance. The place does not matter: the instance shares memory and never reads or writes
+// it.
 func (m *model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
 	return instance{m}, nil
 }
@@ -40,8 +39,10 @@ type instance struct{ *model }
 
 var _ backends.Instance = instance{}
 
-// Execute gives each output its input's memory: a tensor that two hold is
-// immutable, so sharing is as good as a copy.
+// Execute makes each output share its input's memory. This is safe because a tensor with two references is
+// immutable.
+//
+// hot: no allocation unless an input is ragged or absent.
 //
 // hot: no allocation unless an input is ragged or absent.
 func (i instance) Execute(_ context.Context, b *backends.Batch) error {
@@ -56,7 +57,7 @@ func (i instance) Execute(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// executeEach gives each request its own inputs, as they were before they were joined.
+// executeEach sets per-request outputs from the inputs of each request, as they were before batching.
 func (i instance) executeEach(b *backends.Batch) error {
 	for k := range b.Requests {
 		q := &b.Requests[k]
@@ -70,7 +71,7 @@ func (i instance) executeEach(b *backends.Batch) error {
 	return nil
 }
 
-// copy sets an output of so many rows to its input, or to zeros when that is absent.
+// copy sets an output to its input, or to zeros of the given rows when an optional input is absent.
 func (m *model) copy(b *backends.Batch, in, out []tensor.Tensor, port, rows int) (err error) {
 	from := &in[m.source[port]]
 	out[port].Release()
@@ -82,7 +83,7 @@ func (m *model) copy(b *backends.Batch, in, out []tensor.Tensor, port, rows int)
 	return nil
 }
 
-// zero returns an output of zeros, with 1 for each variable dimension.
+// zero returns an output of zeros with size 1 for each variable dimension.
 func (m *model) zero(b *backends.Batch, port, rows int) (tensor.Tensor, error) {
 	p := &m.sig.Outputs[port]
 	var dims []int64
@@ -109,7 +110,7 @@ func (m *model) zero(b *backends.Batch, port, rows int) (tensor.Tensor, error) {
 	return out, err
 }
 
-// bytesHeader is the length before each string.
+// bytesHeader is the size of the length prefix of each string.
 const bytesHeader = 4
 
 // Close does nothing.

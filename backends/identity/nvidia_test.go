@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing"
 )
 
-// TestNothingConfigured loads and executes a model without inputs and outputs.
+// TestNothingConfigured checks that a model without inputs and outputs loads and executes.
 func TestNothingConfigured(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, "")
@@ -29,8 +29,8 @@ func TestNothingConfigured(t *testing.T) {
 	}
 }
 
-// TestRagged has two requests of different shapes joined: each gets its own back, with
-// the batch dimension, and the one without the optional input zeros.
+// TestRagged checks a batch of two requests of different shapes: each receives its own input with the batch
+// dimension, and zeros for the optional input that it omits.
 func TestRagged(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, `max_batch_size: 4
@@ -68,7 +68,7 @@ input { name: "INPUT1" data_type: TYPE_FP32 dims: [ 2 ] optional: true } output 
 	}
 }
 
-// names keeps what finished traces report.
+// names records the activities of finished traces.
 type names struct{ got []string }
 
 func (n *names) Trace(t *tracing.Trace) {
@@ -79,7 +79,8 @@ func (n *names) Trace(t *tracing.Trace) {
 
 func (*names) Batch(*tracing.Batch) {}
 
-// TestReport executes a request that is traced and one that is not, on a clock of its own.
+// TestReport checks the activities of a sampled request, in a batch with one that is not sampled, in simulated
+// time.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// The parameters of config.pbtxt that the backend reads, by NVIDIA's names but for the last.
+// The parameters of config.pbtxt that the backend reads. All but the last have the names of NVIDIA's backend.
 const (
 	keyExecute    = "execute_delay_ms"
 	keyMultiplier = "instance_wise_delay_multiplier"
@@ -27,13 +27,13 @@ type params struct {
 	multiplier int
 	creation   time.Duration
 	zeros      bool
-	// tracing has traced requests report spans, so many inside each other, and a single
-	// activity in each one whose number is a multiple of frequency.
+	// tracing makes each sampled request report spans nested spans, with a single activity in each span whose
+	// number is a multiple of frequency.
 	tracing          bool
 	spans, frequency int
 }
 
-// parse reads the parameters that are the backend's.
+// parse reads the parameters of the backend and ignores others.
 func parse(model string, given map[string]*modelconfig.ModelParameter) (p params, err error) {
 	p.zeros, p.frequency = true, 1
 	for _, key := range slices.Sorted(maps.Keys(given)) {
@@ -62,7 +62,7 @@ func parse(model string, given map[string]*modelconfig.ModelParameter) (p params
 	return p, nil
 }
 
-// longest bounds a delay in its unit: days, and no overflow.
+// longest bounds a number: as a delay it is days and cannot overflow.
 const longest = 1 << 20
 
 func flag(model, key, value string) (bool, error) {
@@ -86,9 +86,9 @@ func duration(model, key, value string, unit time.Duration) (time.Duration, erro
 	return time.Duration(n) * unit, err
 }
 
-// of returns the delay of the given instance: the first has the plain one, any other
-// that many times its number and the multiplier, when there is one.
-func (p *params) of(instance int) time.Duration {
+// delayOf returns the delay of an instance: execute for instance 0, otherwise execute times the instance's number and
+// the multiplier, but at least execute.
+func (p *params) delayOf(instance int) time.Duration {
 	times := max(1, p.multiplier*instance)
 	if p.execute > 0 && times > int(longestDelay/p.execute) {
 		return longestDelay

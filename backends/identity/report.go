@@ -8,15 +8,15 @@ import (
 	"github.com/tutti-server/tutti/backends"
 )
 
-// What a traced request reports, by the names that NVIDIA's backend has.
+// The activities that a sampled request reports, with the names of NVIDIA's backend.
 const (
 	activity       = "CUSTOM_ACTIVITY"
 	singleActivity = "CUSTOM_SINGLE_ACTIVITY"
 	activityTime   = 100 * time.Millisecond
 )
 
-// report has each request whose trace the settings chose report a span, a single
-// activity, and spans inside each other. A span takes a tenth of a second.
+// report adds to the trace of each sampled request one span, one single activity and the configured nested spans.
+// Each span takes a tenth of a second.
 func (p *params) report(ctx context.Context, reqs []backends.Request) error {
 	for i := range reqs {
 		if !reqs[i].Trace.Sampled() {

@@ -11,15 +11,15 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// slow is a model whose executions take time. It is not concurrent: as many requests
-// are held up at a time as there are instances.
+// slow is a model whose executions are delayed. It is not concurrent: at most one request for each instance waits
+// at a time.
 type slow struct {
 	*model
 	params params
 	made   atomic.Int64
 }
 
-// plain hides that the model inside is concurrent.
+// plain hides that the wrapped model is concurrent.
 type plain struct{ m *slow }
 
 var _ backends.Model = plain{}
@@ -27,25 +27,25 @@ var _ backends.Model = plain{}
 // Signature returns the ports as configured.
 func (p plain) Signature() *config.Signature { return p.m.sig }
 
-// Threads reports none: an execution waits and does not compute.
+// Threads returns 0: an execution waits and does not compute.
 func (plain) Threads() int { return 0 }
 
-// NewInstance returns an instance with a delay of its own.
+// NewInstance returns the next instance, with the delay of its number.
 func (p plain) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
-	return &sleeper{instance{p.m.model}, &p.m.params, p.m.params.of(int(p.m.made.Add(1) - 1))}, nil
+	return &sleeper{instance{p.m.model}, &p.m.params, p.m.params.delayOf(int(p.m.made.Add(1) - 1))}, nil
 }
 
 // Close does nothing: there is nothing to free.
 func (plain) Close() error { return nil }
 
-// sleeper is an instance that waits before it answers.
+// sleeper is an instance that waits before it responds.
 type sleeper struct {
 	instance
 	params *params
 	delay  time.Duration
 }
 
-// Execute waits, unless every client has gone, reports activities and responds.
+// Execute waits, reports activities and sets the outputs. It fails as cancelled when all clients disconnect.
 func (s *sleeper) Execute(ctx context.Context, b *backends.Batch) error {
 	if err := pause(ctx, s.delay, b.Requests); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (s *sleeper) Execute(ctx context.Context, b *backends.Batch) error {
 	return s.instance.Execute(ctx, b)
 }
 
-// pause waits for d, or until the clients of all requests have gone.
+// pause waits for d. It returns ErrCancelled when the batch is cancelled or the clients of all requests disconnect.
 func pause(ctx context.Context, d time.Duration, reqs []backends.Request) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

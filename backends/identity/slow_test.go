@@ -14,7 +14,7 @@ import (
 
 const one = `input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }`
 
-// took returns how long an execution for the clients of the contexts takes.
+// took returns the duration of an execution whose requests have the given client contexts.
 func took(i backends.Instance, clients ...context.Context) (time.Duration, error) {
 	b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 1), Out: make([]tensor.Tensor, 1)}
 	for _, ctx := range clients {
@@ -25,7 +25,7 @@ func took(i backends.Instance, clients ...context.Context) (time.Duration, error
 	return time.Since(began), err
 }
 
-// TestDelays runs on a clock of its own.
+// TestDelays checks the delay of each instance, and that it ends when all clients disconnect, in simulated time.
 func TestDelays(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, one+param("execute_delay_ms", "100")+param("instance_wise_delay_multiplier", "4"))
@@ -56,6 +56,7 @@ func TestDelays(t *testing.T) {
 	})
 }
 
+// TestCreationDelay checks that creation_delay_sec delays loading, in simulated time.
 func TestCreationDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,6 +68,7 @@ func TestCreationDelay(t *testing.T) {
 	})
 }
 
+// TestZeros checks that omitted optional inputs yield zeros, and other absent inputs absent outputs.
 func TestZeros(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, pairs+`input { name: "INPUT2" data_type: TYPE_INT16 dims: [ -1, 3 ] optional: true } output { name: "OUTPUT2" data_type: TYPE_INT16 dims: [ -1, 3 ] }`)

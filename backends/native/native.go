@@ -1,6 +1,5 @@
-// Package native runs Go-native steps as models: config.pbtxt says backend "native"
-// and names the step by the parameter "step"; further parameters are the step's own,
-// or say how a scheduler pads.
+// Package native runs Go-native steps as models: config.pbtxt has backend "native" and names the step by the
+// parameter "step", for example "tokenize". The other parameters configure the step, or the padding of batches.
 package native
 
 import (
@@ -14,10 +13,10 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// Name is the backend's name in config.pbtxt.
+// Name is the value of the field backend in config.pbtxt.
 const Name = "native"
 
-// NewFactory returns the backend of the given steps.
+// NewFactory returns the factory of the backend native with the given steps.
 func NewFactory(registry *steps.Registry) backends.Factory {
 	return backends.Factory{
 		Name:  Name,
@@ -30,12 +29,12 @@ type backend struct {
 	steps *steps.Registry
 }
 
-// Load makes the step a model names.
+// Load creates the step that the model names.
 func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
 	name := s.Param(steps.Key)
 	f := b.steps.ByName(name)
 	if f == nil {
-		return nil, b.unnamed(s.Model, name)
+		return nil, b.unknownStep(s.Model, name)
 	}
 	given := map[string]string{}
 	for key, p := range s.Config.GetParameters() {
@@ -45,12 +44,12 @@ func (b *backend) Load(_ context.Context, s backends.Settings) (backends.Model, 
 	}
 	m, err := load(f, &s, given)
 	if err != nil {
-		return nil, faulty(err, f, given)
+		return nil, withParam(err, f, given)
 	}
 	return m, nil
 }
 
-// load makes the step with the given parameters.
+// load creates the step with the given parameters.
 func load(f *steps.Factory, s *backends.Settings, given map[string]string) (*model, error) {
 	params, err := f.Resolve(given)
 	if err != nil {
@@ -73,10 +72,10 @@ func load(f *steps.Factory, s *backends.Settings, given map[string]string) (*mod
 	return &model{sig: sig, step: step, inline: f.Inline}, nil
 }
 
-// Close has nothing to close.
+// Close does nothing: there is no runtime.
 func (*backend) Close() error { return nil }
 
-// model is a step with its signature; it is its own instance, for steps are stateless.
+// model is a step with its signature. It is also its only instance, because steps are stateless.
 type model struct {
 	sig    *config.Signature
 	step   steps.Step

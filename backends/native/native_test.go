@@ -36,7 +36,7 @@ func (s shift) Run(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// factories are the step "shift" in two kinds, and some that cannot be made.
+// factories returns the step "shift" in two variants, and some that cannot be created.
 func factories() []steps.Factory {
 	port := func(name string) []config.Port {
 		return []config.Port{{Name: name, DType: tensor.Int32, Dims: tensor.Of(-1)}}
@@ -65,7 +65,7 @@ func newFactory(t *testing.T) backends.Factory {
 	return native.NewFactory(r)
 }
 
-// settings are those of version 3 of model m with a max_batch_size of 8, and parameters as key, value, key, value.
+// settings returns version 3 of model m with a max_batch_size of 8. params alternates keys and values.
 func settings(t *testing.T, params ...string) backends.Settings {
 	t.Helper()
 	cfg := &modelconfig.ModelConfig{Name: "m", MaxBatchSize: 8, Parameters: map[string]*modelconfig.ModelParameter{}}
@@ -154,7 +154,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestContract runs the suite that every backend passes.
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	i32 := func(rows int64, v ...int32) []backendtest.Value {

@@ -47,8 +47,8 @@ func loadFile(tb testing.TB, b *backend, file, pbtxt string) (backends.Model, er
 	return m, err
 }
 
-// A library without a provider refuses what needs it, and says what has it.
-//
+// TestAcceleratorRefused checks the error of a library without the provider that an accelerator needs: it names
+// what the library provides.
 // shows: config.accelerators
 func TestAcceleratorRefused(t *testing.T) {
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestAcceleratorRefused(t *testing.T) {
 	}
 }
 
-// The accelerators of GPUs mean nothing to an instance on the CPU, as in Triton.
+// TestAcceleratorOfGPUOnCPU checks that instances on the CPU ignore the accelerators of GPUs, as in Triton.
 func TestAcceleratorOfGPUOnCPU(t *testing.T) {
 	t.Parallel()
 	b := openBackend(t, nil)
@@ -109,7 +109,7 @@ func TestAcceleratorOfGPUOnCPU(t *testing.T) {
 	}
 }
 
-// What a session on a GPU is given.
+// TestDeviceSettings checks the settings of a session on a GPU.
 func TestDeviceSettings(t *testing.T) {
 	t.Parallel()
 	cfg := parseConfig(t, `optimization { execution_accelerators { gpu_execution_accelerator { name: "tensorrt"
@@ -148,7 +148,7 @@ func TestDeviceSettings(t *testing.T) {
 	}
 }
 
-// The functions that add a provider are called even where the library lacks it: each refuses, and says which.
+// TestProviderCalls checks that adding a provider that the library lacks fails with an error that names it.
 func TestProviderCalls(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
@@ -179,7 +179,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// A library with the provider runs the model through it.
+// TestOpenVINO checks that a library with the provider runs the model through it.
 func TestOpenVINO(t *testing.T) {
 	t.Parallel()
 	path := preparedtest.Script(t, "onnxruntime-openvino", "prepare-providers")

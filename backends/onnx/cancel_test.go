@@ -11,8 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// leaver is a context that ends when it is asked for the second time what tells its end: the first time is before a
-// run, the second during it.
+// leaver is a context that ends at the second call of Done: the first comes before a run, the second during it.
 type leaver struct {
 	context.Context
 	leave context.CancelFunc
@@ -33,7 +32,7 @@ func (l *leaver) Done() <-chan struct{} {
 	return l.Context.Done()
 }
 
-// loopBatch is a batch of the model that counts to n.
+// loopBatch returns a batch of the model that counts to n.
 func loopBatch(tb testing.TB, n int64) *backends.Batch {
 	tb.Helper()
 	pool := tensor.NewPool()
@@ -54,7 +53,7 @@ func loopBatch(tb testing.TB, n int64) *backends.Batch {
 	return b
 }
 
-// A run that would take hours is stopped, and the instance lives on.
+// TestCancelRun checks that a run that would take hours is stopped, and that the instance stays usable.
 func TestCancelRun(t *testing.T) {
 	t.Parallel()
 	m, err := loadFile(t, openBackend(t, nil), "loop.onnx", "")
@@ -90,7 +89,7 @@ func TestCancelRun(t *testing.T) {
 	}
 }
 
-// A member that stays keeps the run going.
+// TestMemberStays checks that a run continues while a client of its batch is connected.
 func TestMemberStays(t *testing.T) {
 	t.Parallel()
 	m, err := loadFile(t, openBackend(t, nil), "loop.onnx", "")
@@ -111,7 +110,7 @@ func TestMemberStays(t *testing.T) {
 	}
 }
 
-// Loading ends when nobody wants the model any more, too.
+// TestCancelLoad checks that a cancelled load ends.
 func TestCancelLoad(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
@@ -123,7 +122,7 @@ func TestCancelLoad(t *testing.T) {
 	}
 }
 
-// TestWatchOnce has the timer find a run that was watched already, and whose end is not through: it leaves it alone.
+// TestWatchOnce checks that the timer ignores a run that it has already watched and that is about to end.
 func TestWatchOnce(t *testing.T) {
 	t.Parallel()
 	w := &watch{}
@@ -131,7 +130,7 @@ func TestWatchOnce(t *testing.T) {
 	w.state.Store(oneRun | phaseBits)
 	w.armed.Store(true)
 	w.seen = oneRun | phaseBits
-	w.tick() // would wait for ever
+	w.tick() // must not wait for the run
 	if w.armed.Load() {
 		t.Error("the timer goes on beside an instance that does nothing")
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// A library with one operator, tutti.test:Twice: y = 2 x of float tensors. Functions of the runtime are taken by their
-// position in its table, as ort.h does.
+// twice is a library with one operator, tutti.test:Twice: y = 2 x for float tensors. It takes the runtime's
+// functions by their position in the table, as ort.h does.
 const twice = `
 #include <stddef.h>
 #include <stdint.h>
@@ -56,6 +56,7 @@ void *RegisterCustomOps(void *options, const struct { void *const *(*get)(uint32
 }
 `
 
+// TestCustomOperators checks a model that uses an operator of a custom library.
 // shows: config.operators
 func TestCustomOperators(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// example is the repository of the two-input model, with the answers of ONNX Runtime's own Python interface.
+// example is the repository of the two-input model, with the responses of ONNX Runtime's Python interface.
 const example = "../../examples/backends/onnx"
 
 type exampleTensor struct {
@@ -24,7 +24,7 @@ type exampleTensor struct {
 	Data           []float64
 }
 
-// tensor returns it as the backend takes it.
+// tensor returns the tensor in the backend's form.
 func (e *exampleTensor) tensor(tb testing.TB) tensor.Tensor {
 	tb.Helper()
 	t, err := tensor.New(tensor.NewPool(), tensor.ParseDType(e.Datatype), tensor.Of(e.Shape...))
@@ -42,7 +42,7 @@ func (e *exampleTensor) tensor(tb testing.TB) tensor.Tensor {
 	return t
 }
 
-// elements returns a tensor's.
+// elements returns the elements of a tensor.
 func elements[T int64 | float32](t *tensor.Tensor) []T {
 	return unsafe.Slice((*T)(t.Pointer()), int(t.Shape.Elements()))
 }
@@ -65,7 +65,7 @@ func readExample(tb testing.TB) []exampleRequest {
 	return file.Requests
 }
 
-// loadExample makes an instance of the example's model and a batch of its first request.
+// loadExample returns an instance of the example's model.
 func loadExample(tb testing.TB) backends.Instance {
 	tb.Helper()
 	dir := filepath.Join(example, "simple_onnx")
@@ -118,8 +118,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// BenchmarkOverhead is a call of the two-input model with one row, which hardly computes; bench/peers/backends/onnx.py
-// times ONNX Runtime's own Python call of the same.
+// BenchmarkOverhead measures a call of the two-input model with one row, which hardly computes.
+// bench/peers/backends/onnx.py measures the same call in ONNX Runtime's Python interface.
 func BenchmarkOverhead(b *testing.B) {
 	x, batch := loadExample(b), readExample(b)[0].batch(b)
 	ctx := b.Context()

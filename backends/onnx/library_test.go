@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// LibraryPath finds ONNX Runtime.
+// LibraryPath returns the path of ONNX Runtime, or skips the test.
 func LibraryPath(tb testing.TB) string {
 	tb.Helper()
 	return preparedtest.Runtime(tb, "onnxruntime")
@@ -32,7 +32,7 @@ func openTest(tb testing.TB) *library {
 	return l
 }
 
-// TestTable calls through the function table: a wrong position would call another function.
+// TestTable checks calls through the function table: a wrong position would call another function.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	l := openTest(t)
@@ -92,7 +92,7 @@ func TestOpenLibraryRefuses(t *testing.T) {
 	}
 }
 
-// loadMLP makes an instance of the small model and a batch of one row.
+// loadMLP returns an instance of the small model and a batch of one row.
 func loadMLP(tb testing.TB) (*instance, *backends.Batch) {
 	tb.Helper()
 	b, err := NewFactory().New(backends.Options{Config: map[string]string{"library-path": LibraryPath(tb)}})

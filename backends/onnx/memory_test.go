@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// runFill has the model fill n elements and add them up.
+// runFill executes the model that fills n elements and adds them up.
 func runFill(t *testing.T, m *model, n int64) error {
 	t.Helper()
 	x, err := m.NewInstance(t.Context(), tensor.Place{})
@@ -29,7 +29,7 @@ func runFill(t *testing.T, m *model, n int64) error {
 	return err
 }
 
-// A model that asks for more memory than there is fails its request, not the process.
+// TestOutOfMemory checks that a model that requests too much memory fails its request, not the process.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	m, err := loadFile(t, openBackend(t, nil), "fill.onnx", "")
@@ -46,7 +46,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Through a binding, outputs are the same whoever allocates them.
+// TestBinding checks that outputs through a binding are equal whether the runtime or the backend allocates them.
 func TestBinding(t *testing.T) {
 	for name, unsure := range map[string]bool{"batch memory": false, "runtime memory": true} {
 		x, b := loadMLP(t)
@@ -69,7 +69,7 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// BenchmarkExecuteBinding is what runs over a binding kept with the instance cost on the host, beside BenchmarkExecute.
+// BenchmarkExecuteBinding measures runs with the instance's binding on the host, to compare with BenchmarkExecute.
 func BenchmarkExecuteBinding(b *testing.B) {
 	x, batch := loadMLP(b)
 	if err := x.bindRuns(-1); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
+// TestSignature checks signatures that the configuration declares, or leaves to the model file.
 // shows: config.complete
 func TestSignature(t *testing.T) {
 	t.Parallel()
@@ -164,7 +165,7 @@ func TestExecute(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // the second run knows what the first one learnt
+			for range 2 { // the second run knows from the first whether output shapes can be predicted
 				got, err := run(t, m, tc.in...)
 				if err != nil {
 					t.Fatal(err)
@@ -220,6 +221,7 @@ func TestErrorNamesModel(t *testing.T) {
 	}
 }
 
+// TestParameters checks that a model with the parameters of the backend loads and executes.
 // shows: config.parameters
 func TestParameters(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// An old runtime answers the request for a newer interface with nothing.
+// oldRuntime is an old runtime: it returns NULL when asked for a newer interface.
 const oldRuntime = `
 static const void *api(unsigned v) { (void)v; return 0; }
 static const char *version(void) { return "1.9.7"; }

@@ -23,7 +23,7 @@ func options(tb testing.TB) backends.Options {
 	return backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"library-path": onnx.LibraryPath(tb)}}
 }
 
-// modelFolder makes a version folder of one of the models in testdata.
+// modelFolder creates a version folder with one of the models in testdata.
 func modelFolder(tb testing.TB, file string) string {
 	tb.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", file+".onnx"))
@@ -51,7 +51,7 @@ func settings(tb testing.TB, file, pbtxt string) backends.Settings {
 	}
 }
 
-// load loads a model for a test of its own.
+// load loads a model, which the test closes.
 func load(tb testing.TB, s backends.Settings) (backends.Model, error) {
 	tb.Helper()
 	b, err := onnx.NewFactory().New(options(tb))
@@ -68,6 +68,7 @@ func load(tb testing.TB, s backends.Settings) (backends.Model, error) {
 	return m, err
 }
 
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	x := make([]float32, 32)
@@ -131,7 +132,7 @@ func TestContract(t *testing.T) {
 	)
 }
 
-// run executes a model once on one batch of tensors without a batch dimension.
+// run executes one batch of tensors without a batch dimension.
 func run(t *testing.T, m backends.Model, in ...backendtest.Value) ([]backendtest.Value, error) {
 	t.Helper()
 	a := tensor.NewChecked(t, nil)
@@ -246,8 +247,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestEnvironments opens and closes backends at the same time: the runtime has one
-// environment in a process, which one may be leaving while another comes.
+// TestEnvironments opens and closes backends concurrently: the process has one environment of the runtime, which
+// one backend may be releasing while another acquires it.
 func TestEnvironments(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup

@@ -70,7 +70,7 @@ void tt_providers_free(tt_runtime *rt, char **names, int n) {
 
 OrtStatus *tt_load(tt_runtime *rt, const char *path, const OrtSessionOptions *o, OrtSession **out) {
 	OrtStatus *st = rt->f.CreateSession(rt->env, path, o, out);
-	// Parsing leaves a second copy of the weights in freed pages; give them back at once.
+	// Parsing leaves a second copy of the weights in freed pages; return them to the system.
 	malloc_trim(0);
 	return st;
 }

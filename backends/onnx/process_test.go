@@ -10,10 +10,11 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// child says which of the tests below runs: the runtime has one environment in a process, so each has its own.
+// child is the variable that marks a child process. Each test below runs in one, because a process has one
+// environment of the runtime.
 const child = "TUTTI_ONNX_CHILD"
 
-// inChild runs the calling test in a process of its own; it reports whether this is that process.
+// inChild runs the calling test in a child process, and reports whether this is the child.
 func inChild(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(child) == t.Name() {
@@ -38,7 +39,7 @@ func threads(tb testing.TB) int {
 	return len(tasks)
 }
 
-// load20 loads twenty models and returns how many threads that started.
+// load20 loads twenty models and returns the number of threads that this started.
 func load20(t *testing.T, values map[string]string) int {
 	t.Helper()
 	b := openBackend(t, values)
@@ -57,7 +58,7 @@ func load20(t *testing.T, values map[string]string) int {
 	return threads(t) - before
 }
 
-// Twenty models share one pool of eight threads.
+// TestSharedThreads checks that twenty models share one pool of eight threads.
 func TestSharedThreads(t *testing.T) {
 	t.Parallel()
 	if !inChild(t) {
@@ -68,7 +69,7 @@ func TestSharedThreads(t *testing.T) {
 	}
 }
 
-// Without, each has a pool of its own, of the size that the backend's settings say.
+// TestOwnThreads checks that without a shared pool each model has its own, of the configured size.
 func TestOwnThreads(t *testing.T) {
 	t.Parallel()
 	if !inChild(t) {
@@ -79,7 +80,7 @@ func TestOwnThreads(t *testing.T) {
 	}
 }
 
-// What all models together take is bounded, and a run that asks for more fails alone.
+// TestMemoryLimit checks that the memory of all models is bounded, and that only the run that exceeds it fails.
 func TestMemoryLimit(t *testing.T) {
 	t.Parallel()
 	if !inChild(t) {

@@ -59,8 +59,8 @@ static int room(tt_call *c, size_t n) {
 	return 1;
 }
 
-// The strings are read in one piece to the end of dst and then moved forward, each behind its length: an element's
-// place never lies behind where it was read.
+// The strings are read at once to the end of dst and then moved forward, each after its length. The destination of an
+// element never lies behind its source.
 OrtStatus *tt_take_strings(tt_call *c, size_t i, size_t n, char *dst) {
 	const tt_value *v = &c->out[i];
 	if (n == 0) return NULL;

@@ -11,7 +11,7 @@ import (
 // example is the folder of the two-input model.
 const example = "../../examples/backends/openvino/simple_openvino/1"
 
-// loadExample makes an instance of the two-input model and a batch of one row.
+// loadExample returns an instance of the two-input model and a function that executes a batch of one row.
 func loadExample(tb testing.TB) (*instance, func()) {
 	tb.Helper()
 	x := newTest(tb, example, `max_batch_size: 8 parameters { key: "INFERENCE_NUM_THREADS" value { string_value: "1" } }`)
@@ -38,7 +38,7 @@ func TestExecuteAllocatesNothing(t *testing.T) {
 		t.Skip("the machine is so busy that executions are watched")
 	}
 	least := testing.AllocsPerRun(1, run)
-	for range 50 { // an execution that the machine holds up is watched the next time
+	for range 50 { // the minimum, because an execution that the machine delays makes the next one watched
 		least = min(least, testing.AllocsPerRun(10, run))
 	}
 	if least != 0 {
@@ -46,7 +46,8 @@ func TestExecuteAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkOverhead is one execution of the two-input model. Its counterpart is bench/peers/backends/openvino.py.
+// BenchmarkOverhead measures one execution of the two-input model. bench/peers/backends/openvino.py measures
+// OpenVINO's own call.
 func BenchmarkOverhead(b *testing.B) {
 	_, run := loadExample(b)
 	b.Run("simple_openvino", func(b *testing.B) { backendtest.Overhead(b, run) })

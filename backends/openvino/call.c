@@ -41,7 +41,7 @@ void tov_call_free(tov_call *c) {
 	free(c->in), free(c->out), free(c);
 }
 
-// An empty tensor may have no memory, but the runtime wants an address.
+// The address of an empty tensor without memory: the runtime does not accept NULL.
 static _Alignas(64) char no_memory[64];
 
 static int same(const tov_value *v) {
@@ -49,7 +49,7 @@ static int same(const tov_value *v) {
 	       memcmp(v->held_dims, v->dims, (size_t)v->rank * sizeof *v->dims) == 0;
 }
 
-// Hands the caller's memory to the request, unless it has it.
+// Passes the caller's memory to the request, unless the request already has it.
 static int give(tov_call *c, tov_value *v) {
 	ov_tensor *t = NULL;
 	ov_shape shape = {v->rank, v->dims};
@@ -71,7 +71,7 @@ static int give(tov_call *c, tov_value *v) {
 	return 0;
 }
 
-// Gives the request a tensor that it may resize, and that is ours afterwards.
+// Passes the request a tensor that it may resize, and that the call owns.
 static int offer(tov_call *c, tov_value *v) {
 	ov_shape shape = {v->rank, v->dims};
 	drop(c->f, &v->held);
@@ -82,7 +82,7 @@ static int offer(tov_call *c, tov_value *v) {
 
 #define INVALID_C_PARAM (-14)
 
-// Reads back the shape and memory of an output. A rank above the room is told by v->rank alone.
+// Reads the shape and memory of an output. If the rank exceeds TOV_MAX_RANK, only v->rank is set.
 static int take(tov_call *c, tov_value *v) {
 	const ov_functions *f = c->f;
 	ov_shape shape = {0, NULL};
@@ -91,7 +91,7 @@ static int take(tov_call *c, tov_value *v) {
 	if (st != 0) return st;
 	ov_tensor *t = v->given ? v->held : v->tensor;
 	st = f->ov_tensor_get_shape(t, &shape);
-	if (st == INVALID_C_PARAM) st = 0, shape = (ov_shape){0, NULL};  // so it calls a tensor without dimensions
+	if (st == INVALID_C_PARAM) st = 0, shape = (ov_shape){0, NULL};  // its status for a tensor without dimensions
 	if (st != 0) return st;
 	if (v->given) {
 		v->moved = shape.rank != v->rank ||
@@ -123,7 +123,7 @@ tov_error tov_run(tov_call *c) {
 		st = take(c, &c->out[i]);
 		if (st != 0) e = tov_failed(f, st);
 	}
-	// After a failure nothing is kept: a tensor may be half resized.
+	// After a failure no tensor is reused: one may be partly resized.
 	for (size_t i = 0; i < c->outs; i++) {
 		if (st != 0) drop(f, &c->out[i].tensor);
 		if (st != 0 || c->out[i].moved) drop(f, &c->out[i].held);
@@ -133,7 +133,7 @@ tov_error tov_run(tov_call *c) {
 
 void tov_cancel(tov_call *c) { c->f->ov_infer_request_cancel(c->request); }
 
-// A string as the runtime's C++ library lays it out. The interface has no way to read one.
+// The layout of a string in the runtime's C++ library. The C interface has no function to read one.
 typedef struct {
 	const char *text;
 	size_t len;

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// newTest makes an instance of a model in a version folder.
+// newTest returns an instance of a model in a version folder.
 func newTest(tb testing.TB, dir, pbtxt string) *instance {
 	tb.Helper()
 	b, err := NewFactory().New(backends.Options{Config: map[string]string{"library-path": LibraryPath(tb)}})
@@ -58,7 +58,8 @@ func zeros(tb testing.TB, d tensor.DType, dims ...int64) tensor.Tensor {
 	return t
 }
 
-// TestCancel stops an execution that would take long: it multiplies matrices of a million elements forty times.
+// TestCancel checks that a long execution is stopped: the model multiplies matrices of a million elements forty
+// times.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	x := newTest(t, "testdata", `default_model_filename: "chain.xml"

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// request is one of expected.json.
+// request is a request of expected.json with its response.
 type request struct {
 	Name            string
 	Inputs, Outputs []struct {
@@ -25,7 +25,7 @@ type request struct {
 	}
 }
 
-// TestExample compares the example's answers with those of the runtime's own Python run.
+// TestExample compares the responses of the example with those of OpenVINO's Python interface.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	const dir = "../../examples/backends/openvino"

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
-// LibraryPath finds OpenVINO, or skips the test with the command that fetches it.
+// LibraryPath returns the path of OpenVINO, or skips the test with the command that fetches it.
 func LibraryPath(tb testing.TB) string {
 	tb.Helper()
 	return preparedtest.Runtime(tb, "openvino")

@@ -113,7 +113,7 @@ func TestExecute(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // the second run knows what the first one learnt
+			for range 2 { // the second run knows from the first whether output shapes can be predicted
 				got, err := run(t, m, tc.rows, tc.in...)
 				if err != nil {
 					t.Fatal(err)
@@ -202,7 +202,7 @@ func TestParameters(t *testing.T) {
 			for _, p := range tc.params {
 				s.Config.Parameters[p[0]] = &modelconfig.ModelParameter{StringValue: p[1]}
 			}
-			for range 2 { // the second time from the cache
+			for range 2 { // the second load reads the cache
 				m, err := load(t, s)
 				if err != nil {
 					t.Fatal(err)

@@ -22,7 +22,7 @@ func options(tb testing.TB) backends.Options {
 	return backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"library-path": openvino.LibraryPath(tb)}}
 }
 
-// settings are those of a model in testdata.
+// settings returns the settings of a model in testdata.
 func settings(tb testing.TB, file, pbtxt string) backends.Settings {
 	tb.Helper()
 	cfg := &modelconfig.ModelConfig{}
@@ -39,7 +39,7 @@ func settings(tb testing.TB, file, pbtxt string) backends.Settings {
 	}
 }
 
-// load loads a model for a test of its own.
+// load loads a model, which the test closes.
 func load(tb testing.TB, s backends.Settings) (backends.Model, error) {
 	tb.Helper()
 	b, err := openvino.NewFactory().New(options(tb))
@@ -60,6 +60,7 @@ func fp32(dims []int64, elems ...float32) backendtest.Value {
 	return backendtest.Of(tensor.FP32, dims, elems...)
 }
 
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	x := make([]float32, 32)
@@ -116,7 +117,7 @@ func TestContract(t *testing.T) {
 	)
 }
 
-// run executes a model once on one batch.
+// run executes one batch.
 func run(t *testing.T, m backends.Model, rows int, in ...backendtest.Value) ([]backendtest.Value, error) {
 	t.Helper()
 	a := tensor.NewChecked(t, nil)
@@ -221,7 +222,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestDamaged reads files that are cut, empty or of another kind.
+// TestDamaged checks the errors for files that are truncated, empty or of another format.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("testdata", "mlp.xml"))

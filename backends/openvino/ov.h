@@ -1,4 +1,4 @@
-// The part of OpenVINO's C interface that is used: its types, its numbers and the functions looked up by name.
+// The part of OpenVINO's C interface that this package uses: types, numbers, and functions that are looked up by name.
 #ifndef TUTTI_OV_H
 #define TUTTI_OV_H
 
@@ -22,7 +22,7 @@ typedef struct {
 	int64_t *dims;
 } ov_shape;
 
-// A dynamic extent has min unlike max.
+// A dynamic dimension has different min and max.
 typedef struct {
 	int64_t min, max;
 } ov_dimension;
@@ -37,7 +37,7 @@ typedef struct {
 	const void *value;
 } ov_property;
 
-// Every function that returns int returns a status, 0 when it went well.
+// Every function that returns int returns a status, 0 on success.
 #define OV_FUNCTIONS(X)                                                                                               \
 	X(int, ov_get_openvino_version, (ov_version *))                                                                   \
 	X(void, ov_version_free, (ov_version *))                                                                          \

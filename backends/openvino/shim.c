@@ -16,7 +16,7 @@ const char *tov_function(size_t i) { return names[i]; }
 
 void tov_bind(ov_functions *f, size_t i, void *address) { ((void **)f)[i] = address; }
 
-// The text must be read in the thread that failed, so it is copied before Go is back.
+// The text belongs to the thread that failed, so it is copied before the return to Go.
 tov_error tov_failed(const ov_functions *f, int code) {
 	tov_error e = {code, NULL};
 	if (code == 0) return e;
@@ -53,7 +53,7 @@ tov_error tov_read(const ov_functions *f, ov_core *core, const char *path, ov_mo
 
 void tov_model_free(const ov_functions *f, ov_model *model) {
 	f->ov_model_free(model);
-	// Reading leaves a second copy of the weights in freed pages; give them back at once.
+	// Loading leaves a second copy of the weights in freed pages: return them to the system.
 	malloc_trim(0);
 }
 

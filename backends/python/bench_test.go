@@ -14,7 +14,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// BenchmarkRoundTrip measures executions of one request: numbers plus one, 16 floats and 1 MiB each way.
+// BenchmarkRoundTrip measures one request of a model that adds one to its input, with 16 floats and with 1 MiB each
+// way.
 func BenchmarkRoundTrip(b *testing.B) {
 	for name, n := range map[string]int{"16 floats": 16, "1 MiB": 1 << 18} {
 		b.Run(name, func(b *testing.B) { roundTrip(b, n) })
@@ -35,7 +36,7 @@ func roundTrip(b *testing.B, n int) {
 	measure(b, &s, []tensor.Tensor{in}, 1)
 }
 
-// measure executes one request over and over.
+// measure executes one request repeatedly and reports percentiles.
 func measure(b *testing.B, s *backends.Settings, in []tensor.Tensor, outputs int) {
 	b.Helper()
 	once := execution(b, s, in, outputs)
@@ -51,7 +52,7 @@ func measure(b *testing.B, s *backends.Settings, in []tensor.Tensor, outputs int
 	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds())/1e3, "p99-us")
 }
 
-// execution loads a model and returns what has it execute one request; in moves.
+// execution loads a model and returns a function that executes one request. It takes ownership of in.
 func execution(b *testing.B, s *backends.Settings, in []tensor.Tensor, outputs int) func() {
 	b.Helper()
 	opened, err := python.NewFactory().New(options(b))
@@ -80,7 +81,8 @@ func execution(b *testing.B, s *backends.Settings, in []tensor.Tensor, outputs i
 	}
 }
 
-// BenchmarkOverhead measures a request of the two-input model; bench/peers/backends/python.py does so with Python's own means.
+// BenchmarkOverhead measures a request of the two-input model. bench/peers/backends/python.py measures the same
+// model in plain Python.
 func BenchmarkOverhead(b *testing.B) {
 	dir, err := filepath.Abs(filepath.Join("..", "..", "examples", "backends", "python", "simple_python"))
 	if err != nil {

@@ -2,7 +2,9 @@ package python
 
 import "testing"
 
-func TestBook(t *testing.T) {
+// TestCallGraph checks which calls between models wait, and which are refused because no instance could ever serve
+// them.
+func TestCallGraph(t *testing.T) {
 	t.Parallel()
 	w := []*worker{{}, {}, {}}
 	type step struct {
@@ -53,8 +55,9 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// FuzzAnswer reads answers of any bytes: what passes the checks lies within memory.
-func FuzzAnswer(f *testing.F) {
+// FuzzResponse checks that parsing any bytes as a response stays within them, and that valid parts lie within
+// memory.
+func FuzzResponse(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 11, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0})
 	f.Add(appendError(nil, nil))
 	f.Add(appendError(nil, errOver()))

@@ -28,8 +28,8 @@ func (v *values) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) err
 // Detach implements backends.Responses. It does nothing: there is no next batch.
 func (*values) Detach() {}
 
-// TestErrorBetweenResponses sends an error before the last response of a decoupled model: the request fails with it, and
-// the later responses are still delivered.
+// TestErrorBetweenResponses checks an error that a decoupled model sends before its last response: the request
+// fails with it, and later responses are still delivered.
 func TestErrorBetweenResponses(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -51,14 +51,14 @@ func TestErrorBetweenResponses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(values{1, 2}, got); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
+		t.Errorf("responses (-want +got):\n%s", diff)
 	}
 	if err := b.Requests[0].Err; status.CodeOf(err) != status.NotFound || status.Text(err) != "stumbled" {
 		t.Errorf("the request ended with %v, want the model's error", err)
 	}
 }
 
-// TestUnsafeNames refuses models whose names Triton does not give to a process.
+// TestUnsafeNames checks that models are refused whose names Triton does not accept for a stub process.
 func TestUnsafeNames(t *testing.T) {
 	t.Parallel()
 	b := opened(t, options(t))

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// writeArchive writes a tar.gz of executable files by path.
+// writeArchive writes a tar.gz of executable files, given by path.
 func writeArchive(t *testing.T, path string, files map[string]string) {
 	t.Helper()
 	f, err := os.Create(path)
@@ -33,7 +33,8 @@ func writeArchive(t *testing.T, path string, files map[string]string) {
 	}
 }
 
-// TestEnvironment loads models with Pythons of their own, which are unpacked into the user's cache.
+// TestEnvironment checks that EXECUTION_ENV_PATH unpacks an environment into the user's cache, and the errors of
+// bad archives.
 func TestEnvironment(t *testing.T) {
 	o, path := options(t), preparedtest.Runtime(t, "python")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

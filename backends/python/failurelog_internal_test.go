@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestFailures has a model fail often: the first failures are logged, then one every while, with how many were not.
+// TestFailures checks that a burst of failures is logged, and then one per interval with the number of suppressed
+// ones.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	var f failureLog

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// told is what the model "process" says of its worker.
-type told struct {
+// workerInfo is the description that the model "process" returns of its worker.
+type workerInfo struct {
 	pid, parent, group int
 	drawn              int64
 	name               string
@@ -27,8 +27,8 @@ type testInstance struct {
 	alloc tensor.Allocator
 }
 
-// ask has the worker end by a signal, unless that is 0, or tell of itself.
-func (a testInstance) send(t *testing.T, signal syscall.Signal) (told, error) {
+// send makes the worker end by a signal, or describe itself if the signal is 0.
+func (a testInstance) send(t *testing.T, signal syscall.Signal) (workerInfo, error) {
 	t.Helper()
 	in, err := tensor.New(a.alloc, tensor.Int64, tensor.Of(1))
 	if err != nil {
@@ -42,15 +42,15 @@ func (a testInstance) send(t *testing.T, signal syscall.Signal) (told, error) {
 		t.Fatal(err)
 	}
 	if err := b.Requests[0].Err; err != nil {
-		return told{}, err
+		return workerInfo{}, err
 	}
 	v := tensor.Slice[int64](&b.Out[0])
 	name, _, _ := tensor.NextBytes(b.Out[1].Bytes())
-	return told{int(v[0]), int(v[1]), int(v[2]), v[3], string(name)}, nil
+	return workerInfo{int(v[0]), int(v[1]), int(v[2]), v[3], string(name)}, nil
 }
 
-// tell is ask where it has to succeed.
-func (a testInstance) report(t *testing.T) told {
+// report returns the worker's description, which must succeed.
+func (a testInstance) report(t *testing.T) workerInfo {
 	t.Helper()
 	v, err := a.send(t, 0)
 	if err != nil {
@@ -73,7 +73,7 @@ func opened(t *testing.T, o backends.Options) backends.Backend {
 	return b
 }
 
-// running returns instances of a model, which end with the test.
+// running returns instances of a model, which the test closes.
 func running(t *testing.T, b backends.Backend, s backends.Settings, n int) []backends.Instance {
 	t.Helper()
 	ends := func(end func() error) {
@@ -98,7 +98,7 @@ func running(t *testing.T, b backends.Backend, s backends.Settings, n int) []bac
 	return list
 }
 
-// instances returns some of a model that is like "process".
+// instances returns instances of the model "process", with changed settings.
 func instances(t *testing.T, b backends.Backend, n int, change func(*backends.Settings)) []testInstance {
 	t.Helper()
 	s := settings(t, "process", &modelconfig.ModelConfig{
@@ -115,11 +115,12 @@ func instances(t *testing.T, b backends.Backend, n int, change func(*backends.Se
 	return list
 }
 
-// TestFork has the workers of two models be children of one process, with groups, names and random numbers of their own.
+// TestFork checks that the workers of two models are children of one fork server, named after their model, each
+// with its own process group and random seed.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	b := opened(t, options(t))
-	var all []told
+	var all []workerInfo
 	for _, x := range append(instances(t, b, 2, nil), instances(t, b, 1, nil)...) {
 		all = append(all, x.report(t))
 	}
@@ -141,7 +142,7 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// TestForkedWorkerDies has a worker killed: its request is told so, others do not notice, and it is there again.
+// TestForkedWorkerDies checks that a killed worker fails its own request only, and is replaced.
 func TestForkedWorkerDies(t *testing.T) {
 	t.Parallel()
 	x := instances(t, opened(t, options(t)), 2, nil)
@@ -157,7 +158,8 @@ func TestForkedWorkerDies(t *testing.T) {
 	}
 }
 
-// TestForkServerDies kills the fork server: its workers keep running, and the next worker has another parent.
+// TestForkServerDies checks that workers outlive the fork server, and that the next worker has a new one as its
+// parent.
 func TestForkServerDies(t *testing.T) {
 	t.Parallel()
 	x := instances(t, opened(t, options(t)), 2, nil)
@@ -178,15 +180,15 @@ func TestForkServerDies(t *testing.T) {
 	}
 }
 
-// TestSpawn has workers started by this process itself: where the model or the backend wants it, and where there can be
-// no fork server.
+// TestSpawn checks that this process starts workers itself if the model or the backend asks for it, or if the fork
+// server cannot start.
 func TestSpawn(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	path := preparedtest.Runtime(t, "python")
 	barren := filepath.Join(t.TempDir(), "python3")
 	text := "#!/bin/sh\nfor a; do [ \"$a\" = forkserver ] && exit 1; done\nexec '" + path + "' \"$@\"\n"
-	if err := os.WriteFile(barren, []byte(text), 0o700); err != nil { //nolint:gosec // it is to run
+	if err := os.WriteFile(barren, []byte(text), 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
 	with := func(key, value string) backends.Options {
@@ -215,7 +217,7 @@ func TestSpawn(t *testing.T) {
 	}
 }
 
-// TestStartMethod refuses other ways to start workers.
+// TestStartMethod checks that other start methods are refused.
 func TestStartMethod(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -231,7 +233,7 @@ func TestStartMethod(t *testing.T) {
 	}
 }
 
-// TestReload loads a model twice, and then what it imports has changed.
+// TestReload checks that a model that is loaded again imports the changed module.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	b := opened(t, options(t))
@@ -240,7 +242,7 @@ func TestReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	load := func(name string) told {
+	load := func(name string) workerInfo {
 		t.Helper()
 		changed := strings.Replace(string(text), "name = f.read().strip()", "import said\n            name = said.WHAT", 1)
 		for path, content := range map[string]string{"model.py": changed, "said.py": "WHAT = '" + name + "'\n"} {
@@ -257,7 +259,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestRagged executes requests of different shapes together, each with its own.
+// TestRagged checks that requests of different shapes execute in one batch, each with its own shape.
 func TestRagged(t *testing.T) {
 	t.Parallel()
 	s := settings(t, "add_sub", addSub(8))

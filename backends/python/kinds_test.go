@@ -40,13 +40,13 @@ func benchWith(t *testing.T, o backends.Options) *bench {
 	return b
 }
 
-// result is what one request gets.
+// result is the outcome of one request.
 type result struct {
 	Values []float32
 	Err    string
 }
 
-// execute runs requests of one row each together.
+// execute runs a batch of requests of one row each.
 func (b *bench) execute(ctx context.Context, t *testing.T, rows ...[]float32) []result {
 	t.Helper()
 	in, err := tensor.New(b.alloc, tensor.FP32, tensor.Of(int64(len(rows)), int64(len(rows[0]))))
@@ -81,7 +81,8 @@ func (b *bench) execute(ctx context.Context, t *testing.T, rows ...[]float32) []
 	return out
 }
 
-func TestAnswers(t *testing.T) {
+// TestResponses checks the response or the error for each kind of result of a model.
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	o := options(t)
 	o.Config["strict-outputs"] = "true"
@@ -90,9 +91,9 @@ func TestAnswers(t *testing.T) {
 	tests := []struct {
 		name string
 		kind float32
-		want []string // parts of the error; none: an answer
+		want []string // parts of the error; none: a response
 	}{
-		{"answer", 0, nil},
+		{"response", 0, nil},
 		{"raises", 1, []string{"Internal: Failed to process the request(s) for model 'kinds_0_0', message: ValueError: no such luck", file + "(28): one"}},
 		{"exits", 2, []string{"Internal: Stub process 'kinds_0_0' is not healthy. the python worker of model 'kinds'", file, "exited: exit status 3: last words"}},
 		{"served after the exit", 0, nil},
@@ -101,7 +102,7 @@ func TestAnswers(t *testing.T) {
 		{"other shape", 5, []string{"Internal: model 'kinds' ('", "expected a FP32 tensor of shape [1,-1], found a FP32 tensor of shape [1]"}},
 		{"no responses", 6, []string{"Failed to process the request(s) for model 'kinds_0_0'", "size is:0"}},
 		{"error", 7, []string{"Invalid argument: refused"}},
-		{"answer after all", 0, nil},
+		{"response after all", 0, nil},
 	}
 	for _, tt := range tests {
 		got := b.execute(t.Context(), t, []float32{tt.kind, 5})[0]
@@ -111,13 +112,13 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 		if len(tt.want) == 0 && (got.Err != "" || len(got.Values) != 1) {
-			t.Errorf("%s: %+v, want an answer", tt.name, got)
+			t.Errorf("%s: %+v, want a response", tt.name, got)
 		}
 	}
 }
 
-// TestFreeOutputs has responses differ from the configuration, alone and in batches: they are passed on as they are, an
-// output that is not declared is left out, and each is warned about once.
+// TestFreeOutputs checks outputs that differ from the configuration, alone and in batches: they pass unchanged, an
+// undeclared output is dropped, and each causes one warning.
 func TestFreeOutputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -161,30 +162,30 @@ func TestFreeOutputs(t *testing.T) {
 	}
 }
 
-// TestOwnOutputs checks that requests of one batch get what is theirs: answers of different shapes, and failures.
+// TestOwnOutputs checks that each request of a batch gets its own response or error, with different shapes.
 func TestOwnOutputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	got := b.execute(t.Context(), t, []float32{8, 1}, []float32{0, 2}, []float32{7, 3}, []float32{8, 4})
 	want := []result{{Values: []float32{8, 1}}, {Values: []float32{1}}, {Err: "Invalid argument: refused"}, {Values: []float32{8, 4}}}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
+		t.Errorf("responses (-want +got):\n%s", diff)
 	}
 }
 
-// TestKeptInputs checks that an input which a model keeps is not written over by the next request's.
+// TestKeptInputs checks that the inputs of the next request do not overwrite an input that the model retains.
 func TestKeptInputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i, want := range [][]float32{{1}, {9, 100}, {9, 101}, {9, 102}} {
 		got := b.execute(t.Context(), t, []float32{9, float32(100 + i)})[0]
 		if diff := cmp.Diff(result{Values: want}, got); diff != "" {
-			t.Errorf("answer %d (-want +got):\n%s", i, diff)
+			t.Errorf("response %d (-want +got):\n%s", i, diff)
 		}
 	}
 }
 
-// TestLargeOutputs checks that shared memory grows for outputs, and that they stay when others follow.
+// TestLargeOutputs checks that shared memory grows for large outputs, and that later outputs do not overwrite them.
 func TestLargeOutputs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -192,13 +193,13 @@ func TestLargeOutputs(t *testing.T) {
 		got := b.execute(t.Context(), t, []float32{11}, []float32{11})
 		for i, r := range got {
 			if len(r.Values) != 500000 || r.Values[0] != 1 || r.Values[499999] != 1 {
-				t.Errorf("answer %d has %d values, error %q", i, len(r.Values), r.Err)
+				t.Errorf("response %d has %d values, error %q", i, len(r.Values), r.Err)
 			}
 		}
 	}
 }
 
-// TestHang checks that a worker which goes on when nobody waits is ended, and another one serves.
+// TestHang checks that a worker that does not stop after its requests were cancelled is killed and replaced.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -213,7 +214,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// lateContext is cancelled at the second check: the execution has begun by then.
+// lateContext is cancelled at the second check, after the execution has started.
 type lateContext struct {
 	context.Context
 	checks int

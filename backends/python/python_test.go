@@ -18,7 +18,8 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// options are those of a backend on this machine's interpreter; the test is skipped where there is none with numpy.
+// options returns the options of a backend with this machine's interpreter. It skips the test if no interpreter has
+// numpy.
 func options(tb testing.TB) backends.Options {
 	tb.Helper()
 	o := backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"stub-timeout-seconds": "600"}}
@@ -41,7 +42,7 @@ func output(name string, d tensor.DType, dims ...int64) *modelconfig.ModelOutput
 	return &modelconfig.ModelOutput{Name: name, DataType: modelconfig.DataType(d), Dims: dims}
 }
 
-// settings are those of a model in testdata/models.
+// settings returns the settings of a model in testdata/models.
 func settings(tb testing.TB, name string, cfg *modelconfig.ModelConfig) backends.Settings {
 	tb.Helper()
 	dir, err := filepath.Abs(filepath.Join("testdata", "models", name))
@@ -63,6 +64,7 @@ func addSub(maxBatch int32) *modelconfig.ModelConfig {
 	}
 }
 
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -86,6 +88,7 @@ func TestContract(t *testing.T) {
 	)
 }
 
+// TestInterpreter checks the errors for an interpreter that is missing, or is not Python.
 func TestInterpreter(t *testing.T) {
 	t.Parallel()
 	path, err := exec.LookPath("true")
@@ -116,8 +119,8 @@ func checkInterpreter(t *testing.T, path, want string) {
 	}
 }
 
-// TestFetchedPython finds the environment that 'tutti runtime fetch python' made: always where it lies in the working
-// directory, and in the user's cache where python3 has no numpy.
+// TestFetchedPython checks that the backend finds the environment of 'tutti runtime fetch python': in the working
+// directory always, in the user's cache if python3 has no numpy.
 func TestFetchedPython(t *testing.T) { //nolint:paralleltest // it changes where interpreters are found
 	fetched := preparedtest.Runtime(t, "python")
 	dir, cache := t.TempDir(), t.TempDir()
@@ -140,18 +143,18 @@ func TestFetchedPython(t *testing.T) { //nolint:paralleltest // it changes where
 	runs(t, runtimes.Folder)
 }
 
-// starter writes a program that starts another one.
+// starter writes an executable script that starts another program.
 func starter(t *testing.T, to, at string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(at, []byte("#!/bin/sh\nexec '"+to+"' \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is to run
+	if err := os.WriteFile(at, []byte("#!/bin/sh\nexec '"+to+"' \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
 }
 
-// runs expects that a backend without settings runs an interpreter of a folder.
+// runs checks that a backend without settings uses an interpreter of the folder.
 func runs(t *testing.T, folder string) {
 	t.Helper()
 	b, err := python.NewFactory().New(backends.Options{})
@@ -160,11 +163,11 @@ func runs(t *testing.T, folder string) {
 	}
 	defer b.Close()
 	if about := b.(backends.Describer).Describe(); !strings.Contains(about, folder) {
-		t.Errorf("the backend runs '%s', want what is in %s", about, folder)
+		t.Errorf("the backend runs '%s', want the one in %s", about, folder)
 	}
 }
 
-// TestWithoutNumpy checks what the interpreter that nobody named, and one that was named, are said to lack.
+// TestWithoutNumpy checks the advice in the error for an interpreter without numpy, found by default or configured.
 func TestWithoutNumpy(t *testing.T) { //nolint:paralleltest // it changes where interpreters are found
 	python3, err := exec.LookPath("python3")
 	if err != nil {
@@ -172,7 +175,7 @@ func TestWithoutNumpy(t *testing.T) { //nolint:paralleltest // it changes where 
 	}
 	dir := t.TempDir()
 	bare := filepath.Join(dir, "python3")
-	if err := os.WriteFile(bare, []byte("#!/bin/sh\nexec '"+python3+"' -I -S \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it is to run
+	if err := os.WriteFile(bare, []byte("#!/bin/sh\nexec '"+python3+"' -I -S \"$@\"\n"), 0o700); err != nil { //nolint:gosec // it must be executable
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))

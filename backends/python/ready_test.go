@@ -14,11 +14,11 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// lines is a log that may be read while it is written.
+// lines is a log that is safe to read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer  // guarded by mu
-	more chan struct{} // told of what is written
+	more chan struct{} // signalled after each write
 }
 
 func newLines() *lines { return &lines{more: make(chan struct{}, 1)} }
@@ -34,7 +34,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// with waits for a line with all the parts, and returns it.
+// with waits for a line that contains all the parts, and returns it.
 func (l *lines) with(ctx context.Context, t *testing.T, parts ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -60,17 +60,17 @@ func (l *lines) with(ctx context.Context, t *testing.T, parts ...string) string 
 	}
 }
 
-// readied is a model of testdata with one instance, and its log.
-type readied struct {
+// readyModel is a model of testdata with one instance and its log.
+type readyModel struct {
 	backends.ReadinessChecker
 	backends.Instance
 	alloc tensor.Allocator
 	log   *lines
 }
 
-func ready(t *testing.T, name string) *readied {
+func ready(t *testing.T, name string) *readyModel {
 	t.Helper()
-	r := &readied{log: newLines(), alloc: tensor.NewPool()}
+	r := &readyModel{log: newLines(), alloc: tensor.NewPool()}
 	s := settings(t, name, &modelconfig.ModelConfig{
 		Input:  []*modelconfig.ModelInput{input("IN", tensor.FP32, -1)},
 		Output: []*modelconfig.ModelOutput{output("OUT", tensor.FP32, -1)},
@@ -97,8 +97,8 @@ func ready(t *testing.T, name string) *readied {
 	return r
 }
 
-// execute executes a request of one number and returns its error.
-func (r *readied) execute(t *testing.T, value float32) error {
+// execute executes a request with one number and returns its error.
+func (r *readyModel) execute(t *testing.T, value float32) error {
 	t.Helper()
 	in, err := tensor.New(r.alloc, tensor.FP32, tensor.Of(1))
 	if err != nil {
@@ -115,22 +115,22 @@ func (r *readied) execute(t *testing.T, value float32) error {
 	return b.Requests[0].Err
 }
 
-// want checks what Ready says, nil for no part.
-func (r *readied) want(t *testing.T, part string) {
+// want checks that the error of Ready contains part, or is nil if part is empty.
+func (r *readyModel) want(t *testing.T, part string) {
 	t.Helper()
 	if err := r.Ready(); (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
 		t.Errorf("ready: %v, want %q", err, part)
 	}
 }
 
-// TestDeath has a model raise and then end its process: both are logged as errors, the model is not ready without its worker, and
-// the next request starts one.
+// TestDeath checks a model that raises and then ends its process: both are logged as errors, the model is not ready
+// without its worker, and the next request starts a new one.
 func TestDeath(t *testing.T) {
 	t.Parallel()
 	r := ready(t, "mortal")
 	r.want(t, "")
 	if err := r.execute(t, 1); err == nil {
-		t.Error("what the model raised was no error")
+		t.Error("the model raised, but the request succeeded")
 	}
 	r.log.with(t.Context(), t, "level=ERROR", "instance=mortal_0_0", "ValueError: no such luck", "model.py(")
 	r.want(t, "")
@@ -145,7 +145,7 @@ func TestDeath(t *testing.T) {
 	r.want(t, "")
 }
 
-// TestRevival has a worker end while no request comes: another one is started in its place after a while.
+// TestRevival checks that a worker that ended is replaced after a while without a request.
 func TestRevival(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes as long as an instance stays without a worker")
@@ -162,8 +162,8 @@ func TestRevival(t *testing.T) {
 	}
 }
 
-// TestSlowReadiness has is_ready take longer than it may: the model is not ready, executes meanwhile, and is ready once is_ready
-// has returned.
+// TestSlowReadiness checks a model whose is_ready exceeds its time limit: it is not ready, executes requests
+// meanwhile, and is ready once is_ready returns.
 func TestSlowReadiness(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes as long as is_ready may")
@@ -171,7 +171,7 @@ func TestSlowReadiness(t *testing.T) {
 	t.Parallel()
 	r := ready(t, "slow")
 	r.want(t, "Timed out waiting for user-defined is_ready() response")
-	if err := r.execute(t, 1); err != nil { // what is_ready waits for
+	if err := r.execute(t, 1); err != nil { // is_ready waits for this request
 		t.Error(err)
 	}
 	r.want(t, "")

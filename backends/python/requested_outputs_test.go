@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// TestRequestedOutputs checks requested_output_names of a request: the names that are read, or all.
+// TestRequestedOutputs checks requested_output_names of a request: the requested names, or all.
 func TestRequestedOutputs(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -26,7 +26,7 @@ func TestRequestedOutputs(t *testing.T) {
 	x := running(t, opened(t, o), s, 1)[0]
 	for _, tt := range []struct {
 		meta         *infer.Meta
-		wanted, want []string // what is told has no order, and comes sorted
+		wanted, want []string // sorted, because requested_output_names has no order
 	}{
 		{nil, nil, []string{"OUT", "REST"}},
 		{nil, []string{"OUT"}, []string{"OUT"}},
@@ -35,13 +35,13 @@ func TestRequestedOutputs(t *testing.T) {
 	} {
 		b := &backends.Batch{Rows: 1, In: make([]tensor.Tensor, 2), Out: make([]tensor.Tensor, 2), Allocator: s.Alloc}
 		b.Requests = []backends.Request{{Ctx: t.Context(), Meta: tt.meta, RequestedOutputs: tt.wanted, Rows: 1}}
-		if diff := cmp.Diff(tt.want, toldOutputs(t.Context(), t, x, b)); diff != "" {
+		if diff := cmp.Diff(tt.want, readRequested(t.Context(), t, x, b)); diff != "" {
 			t.Errorf("outputs wanted, of %v (-want +got):\n%s", tt.wanted, diff)
 		}
 	}
 }
 
-func toldOutputs(ctx context.Context, t *testing.T, x backends.Instance, b *backends.Batch) []string {
+func readRequested(ctx context.Context, t *testing.T, x backends.Instance, b *backends.Batch) []string {
 	t.Helper()
 	defer tensor.ReleaseAll(b.Out)
 	if err := x.Execute(ctx, b); err != nil || b.Requests[0].Err != nil {

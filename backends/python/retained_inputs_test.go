@@ -10,8 +10,8 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// TestRetainedInputs keeps inputs in a model in every possible way, or returns them, while the worker may write large
-// outputs over the inputs: neither the retained inputs nor earlier outputs change.
+// TestRetainedInputs checks that inputs which a model retains or returns do not change, nor earlier outputs, while
+// the worker may reuse the memory of inputs for large outputs.
 func TestRetainedInputs(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -38,10 +38,10 @@ func TestRetainedInputs(t *testing.T) {
 		at := round % len(held)
 		held[at].Release()
 		held[at] = over(t.Context(), t, x, s.Alloc, values)
-		want[at] = overAnswer(way, values)
+		want[at] = overResponse(way, values)
 		for i := range held {
 			if held[i].Present() && !slices.Equal(tensor.Slice[float32](&held[i]), want[i]) {
-				t.Fatalf("round %d: the answer of round %d is not what the model gave", round, round-(at-i+len(held))%len(held))
+				t.Fatalf("round %d: the response of round %d has changed", round, round-(at-i+len(held))%len(held))
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func over(ctx context.Context, t *testing.T, x backends.Instance, alloc tensor.A
 	return b.Out[0].Move()
 }
 
-func overAnswer(way int, values []float32) []float32 {
+func overResponse(way int, values []float32) []float32 {
 	out := slices.Clone(values)
 	if way == 6 {
 		slices.Reverse(out)

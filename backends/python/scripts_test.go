@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestLeftFolders has a start remove what a server left that was killed, and nothing that is used or not its own.
+// TestLeftFolders checks that a start removes the script folder of a killed server, and keeps folders that are in
+// use or not its own.
 func TestLeftFolders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

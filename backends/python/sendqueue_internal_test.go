@@ -6,16 +6,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSends queues responses while another one is passed on: they leave in the order in which they came, by one goroutine.
+// TestSends checks that responses that are queued during a send leave in order, sent by one goroutine.
 func TestSends(t *testing.T) {
 	t.Parallel()
 	var q sendQueue
 	if !q.push(queuedSend{packet: &packet{id: 0}}) {
-		t.Error("nobody passes on the first response")
+		t.Error("the first response starts no sender")
 	}
 	for id := range uint32(3) {
 		if q.push(queuedSend{packet: &packet{id: id + 1}}) {
-			t.Error("a second goroutine passes on responses")
+			t.Error("a second goroutine sends responses")
 		}
 	}
 	var got []uint32
@@ -26,6 +26,6 @@ func TestSends(t *testing.T) {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 	if !q.push(queuedSend{packet: &packet{id: 4}}) {
-		t.Error("nobody passes on a response that came later")
+		t.Error("a later response starts no sender")
 	}
 }

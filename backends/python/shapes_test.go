@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// TestShapes asks for more shapes in turn than a worker remembers, each of them twice.
+// TestShapes checks more different shapes in turn than a worker caches, each of them twice.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	s := settings(t, "plus", &modelconfig.ModelConfig{
@@ -16,7 +16,7 @@ func TestShapes(t *testing.T) {
 	})
 	x := running(t, opened(t, options(t)), s, 1)[0]
 	for i := range 140 {
-		n := i / 2 // 0 among them
+		n := i / 2 // the first is 0
 		in, err := tensor.New(s.Alloc, tensor.FP32, tensor.Of(int64(n)))
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ var shimSource []byte
 //go:embed shim/shim.h
 var shimHeader []byte
 
-// sourceHash names the source that a shim is made of.
+// sourceHash returns a hash of the shim's embedded source.
 func sourceHash() string {
 	h := sha256.New()
 	h.Write(shimSource)
@@ -30,15 +30,15 @@ func sourceHash() string {
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 
-// sourceMark is the text by which a compiled shim tells its source.
+// sourceMark returns the text that a compiled shim contains to identify its source.
 func sourceMark() string { return "tutti-shim-source:" + sourceHash() }
 
-// Prepare compiles the shim beside the fetched library, with the headers that came with it and the C++ compiler that
-// CXX names, g++ otherwise. One that is there and made of the same source is kept.
+// Prepare compiles the shim into the folder of lib, with the headers that were fetched with it and the C++ compiler
+// in CXX, by default g++. It does nothing if the shim exists and was compiled from the same source.
 func Prepare(ctx context.Context, lib string, progress io.Writer) error {
 	folder := filepath.Dir(lib)
 	shim := filepath.Join(folder, shimFile)
-	if current(shim) == nil {
+	if checkShim(shim) == nil {
 		return nil
 	}
 	compiler, err := exec.LookPath(cmp.Or(os.Getenv("CXX"), "g++"))
@@ -61,13 +61,13 @@ func Prepare(ctx context.Context, lib string, progress io.Writer) error {
 	cmd := exec.CommandContext(ctx, compiler, compile(folder, tmp)...)
 	cmd.WaitDelay = 5 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return status.Errorf(status.Unavailable, "unable to compile PyTorch's shim: %s: %w: %s", compiler, err, trimmed(string(out)))
+		return status.Errorf(status.Unavailable, "unable to compile PyTorch's shim: %s: %w: %s", compiler, err, shorten(string(out)))
 	}
 	return os.Rename(filepath.Join(tmp, shimFile), shim)
 }
 
-// compile returns the compiler's arguments: the headers lie beside the folder of the libraries, and the shim looks for
-// the libraries beside itself.
+// compile returns the compiler's arguments. The headers are in a folder next to that of the libraries; the shim
+// finds the libraries in its own folder.
 func compile(folder, tmp string) []string {
 	include := filepath.Join(filepath.Dir(folder), "include")
 	return []string{

@@ -11,7 +11,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// compiler makes a program that stands for a C++ compiler: it writes the source's mark where -o says.
+// compiler creates a program that stands for a C++ compiler: it writes the source mark to the file after -o.
 func compiler(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cxx")
@@ -38,7 +38,7 @@ func TestPrepare(t *testing.T) { // sets the environment
 	}
 	t.Setenv("CXX", compiler(t, `for a; do if [ "$last" = -o ]; then printf '%s' '`+pytorch.SourceMark()+`' >"$a"; fi; last=$a; done`))
 	var progress bytes.Buffer
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second call does nothing
 		if err := pytorch.Prepare(t.Context(), lib, &progress); err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 		return err
 	}
 	if C.ttpt_run(&x.lib.api, x.call) != 0 {
-		return status.Errorf(status.Internal, "model '%s': PyTorch: %s", x.m.sig.Model, trimmed(C.GoString(&x.call.why[0])))
+		return status.Errorf(status.Internal, "model '%s': PyTorch: %s", x.m.sig.Model, shorten(C.GoString(&x.call.why[0])))
 	}
 	return x.take(b)
 }

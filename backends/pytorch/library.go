@@ -20,28 +20,29 @@ import (
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
-// shimFile is the shim's name beside libtorch_cpu.so.
+// shimFile is the file name of the shim, in the folder of libtorch_cpu.so.
 const shimFile = "libtutti_torch.so"
 
-// library is the opened shim. Libraries are never unloaded, so outputs may outlive everything else.
+// library is the opened shim. Libraries are never unloaded, so outputs may outlive their model and backend.
 type library struct {
 	api     C.tt_torch_api
 	path    string
 	version string
 }
 
-// openLibrary opens PyTorch for a device: a backend config's library-path, or what package runtimes finds.
+// openLibrary opens PyTorch for a device. explicit is the backend setting library-path; if it is empty, package
+// runtimes finds the library.
 func openLibrary(explicit, device string) (*library, error) {
 	path, err := runtimes.Find("pytorch", explicit)
 	if err != nil {
 		return nil, err
 	}
 	shim := filepath.Join(filepath.Dir(path), shimFile)
-	if err := current(shim); err != nil {
+	if err := checkShim(shim); err != nil {
 		return nil, err
 	}
 	if strings.HasPrefix(device, "cuda") {
-		// It registers what PyTorch does on a GPU, for whoever asks by the device's name.
+		// The CUDA library registers PyTorch's GPU operators when it is loaded; nothing links against it.
 		if _, err := dylib.Open(filepath.Join(filepath.Dir(path), "libtorch_cuda.so"), &dylib.Options{Global: true}); err != nil {
 			return nil, status.Errorf(status.Unavailable, "unable to open PyTorch for device '%s': %w", device, err)
 		}
@@ -66,8 +67,8 @@ func openLibrary(explicit, device string) (*library, error) {
 	return l, nil
 }
 
-// current checks that the shim is there, made of the source that this program carries.
-func current(shim string) error {
+// checkShim checks that the shim exists and was compiled from the source embedded in this program.
+func checkShim(shim string) error {
 	data, err := os.ReadFile(shim)
 	if err != nil {
 		return status.Errorf(status.Unavailable, "PyTorch's library is there, but not '%s', which is compiled for it: run 'tutti runtime fetch pytorch'", shim)
@@ -78,18 +79,19 @@ func current(shim string) error {
 	return nil
 }
 
-// words is room for an error's text.
-type words [C.TT_TORCH_TEXT]C.char
+// errorBuffer is a buffer for an error text.
+type errorBuffer [C.TT_TORCH_TEXT]C.char
 
-// text returns PyTorch's words: the first lines, which say what was wrong and not where in its source.
-func (w *words) text() string { return trimmed(C.GoString(&w[0])) }
+// text returns PyTorch's error text, shortened.
+func (w *errorBuffer) text() string { return shorten(C.GoString(&w[0])) }
 
-// trimmed cuts an error text to what a reader can use: of TorchScript's tracebacks, what was raised at their end.
-func trimmed(text string) string {
+// shorten shortens an error text for logs and responses: at most 600 bytes in one line, and of a TorchScript
+// traceback only the exception at its end.
+func shorten(text string) string {
 	const most = 600
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "Traceback of TorchScript") {
-		if at := raised.FindAllStringIndex(text, -1); len(at) > 0 {
+		if at := exceptionLine.FindAllStringIndex(text, -1); len(at) > 0 {
 			text = text[at[len(at)-1][0]:]
 		}
 	}
@@ -102,10 +104,10 @@ func trimmed(text string) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
 }
 
-// raised finds the line that ends a traceback.
-var raised = regexp.MustCompile(`(?m)^[\w.]*(Error|Exception)\b: `)
+// exceptionLine matches the start of the exception at the end of a traceback.
+var exceptionLine = regexp.MustCompile(`(?m)^[\w.]*(Error|Exception)\b: `)
 
-// loadOptions say how a file is loaded.
+// loadOptions configure the load of a model file.
 type loadOptions struct {
 	path, device string
 	aoti         bool
@@ -124,7 +126,7 @@ func (l *library) load(o *loadOptions) (*C.tt_torch_model, error) {
 	c.aoti, c.inference = flag(o.aoti), flag(o.set.inference)
 	c.plain, c.clean = flag(!o.set.optimised), flag(o.set.cleaning)
 	c.runners = C.int32_t(o.runners)
-	var why words
+	var why errorBuffer
 	m := C.ttpt_load(&l.api, c, &why[0])
 	if m == nil {
 		return nil, status.Errorf(status.Internal, "PyTorch: %s", why.text())
@@ -132,25 +134,25 @@ func (l *library) load(o *loadOptions) (*C.tt_torch_model, error) {
 	return m, nil
 }
 
-// setup sets what holds for the whole process.
+// setup applies the settings that hold for the whole process.
 func (l *library) setup(s *settings) error {
 	p := C.tt_torch_process{
 		intra_threads: C.int32_t(s.intra), inter_threads: C.int32_t(s.inter),
 		fuser: C.int32_t(s.fuser), executor: C.int32_t(s.executor), profiling: C.int32_t(s.profiling),
 	}
-	var why words
+	var why errorBuffer
 	if C.ttpt_setup(&l.api, &p, &why[0]) != 0 {
 		return status.Errorf(status.InvalidArg, "PyTorch refuses a setting of the process: %s", why.text())
 	}
 	return nil
 }
 
-// threads is how many threads one operator computes with.
+// threads returns the number of threads that one operator uses.
 func (l *library) threads() int { return int(C.ttpt_threads(&l.api)) }
 
-// describe returns what forward takes and makes.
+// describe returns the parameters and the result of the model's forward.
 func (l *library) describe(m *C.tt_torch_model) (*forward, error) {
-	var why words
+	var why errorBuffer
 	text := C.ttpt_describe(&l.api, m, &why[0])
 	if text == nil {
 		return nil, status.Errorf(status.Internal, "PyTorch: %s", why.text())
@@ -159,11 +161,11 @@ func (l *library) describe(m *C.tt_torch_model) (*forward, error) {
 	return parseForward(C.GoString(text))
 }
 
-// bind tells the shim which tensor is which.
+// bind passes the plan to the shim: the position or key of each input and output.
 func (l *library) bind(m *C.tt_torch_model, p *plan) error {
 	text := C.CString(strings.Join(append(append([]string(nil), p.in.names...), p.out.names...), "\x00") + "\x00")
 	defer C.free(unsafe.Pointer(text))
-	var why words
+	var why errorBuffer
 	failed := C.ttpt_bind(&l.api, m, C.int(p.in.how), C.size_t(len(p.in.names)), positions(p.in.at),
 		C.int(p.out.how), C.size_t(len(p.out.names)), positions(p.out.at), text, &why[0])
 	if failed != 0 {
@@ -174,9 +176,9 @@ func (l *library) bind(m *C.tt_torch_model, p *plan) error {
 
 func positions(at []int64) *C.int64_t { return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(at))) }
 
-// clone returns a second model with weights of its own.
+// clone returns a copy of a model with its own weights.
 func (l *library) clone(m *C.tt_torch_model) (*C.tt_torch_model, error) {
-	var why words
+	var why errorBuffer
 	n := C.ttpt_clone(&l.api, m, &why[0])
 	if n == nil {
 		return nil, status.Errorf(status.Internal, "PyTorch: %s", why.text())

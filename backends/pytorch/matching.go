@@ -9,27 +9,27 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// parameter is one of forward's, or its result.
+// parameter is a parameter of forward, or its result.
 type parameter struct {
 	name string
-	// kind is the shim's word: tensor, optional, tuple, list, strings, dict or other.
+	// kind is the shim's name for the type: tensor, optional, tuple, list, strings, dict or other.
 	kind string
-	// count is how many tensors it is made of, -1 for any number.
+	// count is the number of tensors in the value, -1 if variable.
 	count int
-	// optional says that it may be left out.
+	// optional is set when a call may omit the parameter.
 	optional bool
-	// written is its type as PyTorch writes it.
-	written string
+	// typeText is the type in PyTorch's notation, for example "Dict[str, Tensor]".
+	typeText string
 }
 
-// forward is what a model takes and makes; unknown marks a package, which does not tell.
+// forward is the interface of a model. unknown is set for a package, which does not describe it.
 type forward struct {
 	params  []parameter
 	result  parameter
 	unknown bool
 }
 
-// parseForward reads the shim's description.
+// parseForward parses the shim's description.
 func parseForward(text string) (*forward, error) {
 	f := &forward{result: parameter{kind: "other", count: -1}}
 	for line := range strings.Lines(text) {
@@ -41,7 +41,7 @@ func parseForward(text string) (*forward, error) {
 		if err != nil {
 			return nil, status.Errorf(status.Internal, "unexpected number in the description of forward: '%s'", line)
 		}
-		p := parameter{name: w[1], kind: w[2], count: n, optional: w[4] == "1", written: w[5]}
+		p := parameter{name: w[1], kind: w[2], count: n, optional: w[4] == "1", typeText: w[5]}
 		if w[0] == "in" {
 			f.params = append(f.params, p)
 		} else {
@@ -51,38 +51,38 @@ func parseForward(text string) (*forward, error) {
 	return f, nil
 }
 
-// The ways in which tensors find their place; the shim's numbers.
+// How tensors are matched, with the shim's numbers.
 const (
 	inOrder = 0
 	byKey   = 1
 )
 
-// order says where the tensors of one side belong: the position of each among the tensors that forward's parameters or
-// result are made of, or with byKey the key that its name is.
+// order maps the declared tensors of one side to forward: at has the position of each among the tensors of
+// forward's parameters or result. With byKey, names has the dictionary keys.
 type order struct {
 	how   int
 	names []string
 	at    []int64
-	// strict marks that no name told, so that the order of the declaration counts.
+	// strict is set when no names match, so the order in the configuration decides.
 	strict bool
 }
 
-// plan is the order of both sides.
+// plan maps the inputs and outputs of a model.
 type plan struct{ in, out order }
 
-// tensorName is a declared tensor.
+// tensorName is a tensor that the configuration declares.
 type tensorName struct {
 	name string
-	text bool // of strings
+	text bool // of type TYPE_STRING
 }
 
-// leaf is one tensor, or list of strings, of forward's parameters.
+// leaf is one tensor or list of strings among forward's parameters.
 type leaf struct {
 	param *parameter
-	name  string // the argument's, where it is one tensor
+	name  string // the argument's name if it is a single tensor
 }
 
-// leaves lists what forward's parameters are made of; open says that the last one takes any number more.
+// leaves flattens forward's parameters. open is set when the last one accepts any number of tensors.
 func (f *forward) leaves() (list []leaf, open bool, err error) {
 	for i := range f.params {
 		p := &f.params[i]
@@ -95,7 +95,7 @@ func (f *forward) leaves() (list []leaf, open bool, err error) {
 			}
 		case "list":
 			if i != len(f.params)-1 {
-				return nil, false, status.Errorf(status.Unsupported, "argument '%s' of forward is a %s, expected one only in the last place", p.name, p.written)
+				return nil, false, status.Errorf(status.Unsupported, "argument '%s' of forward is a %s, expected one only in the last place", p.name, p.typeText)
 			}
 			return append(list, leaf{param: p}), true, nil
 		default:
@@ -103,17 +103,18 @@ func (f *forward) leaves() (list []leaf, open bool, err error) {
 				continue
 			}
 			return nil, false, status.Errorf(status.Unsupported,
-				"argument '%s' of forward is of type %s, expected tensors, a tuple or list of them, List[str], or a Dict[str, Tensor] alone", p.name, p.written)
+				"argument '%s' of forward is of type %s, expected tensors, a tuple or list of them, List[str], or a Dict[str, Tensor] alone", p.name, p.typeText)
 		}
 	}
 	return list, false, nil
 }
 
-// dictionary reports whether forward takes one, which is then all it takes.
+// dictionary reports whether forward has a dictionary as its only parameter.
 func (f *forward) dictionary() bool { return len(f.params) == 1 && f.params[0].kind == "dict" }
 
-// inputs finds the place of each input: the key of a dictionary, an argument's name, the index in NAME__INDEX, and where
-// not all names are of one such form, the order of declaration.
+// inputs maps the declared inputs. In order of preference it matches by dictionary key, by argument name, by the
+// index in NAME__INDEX, and by the order in the configuration. For example, "INPUT__1" is the second tensor. A rule
+// applies only if all names fit it.
 func (f *forward) inputs(declared []tensorName) (order, error) {
 	o := order{at: make([]int64, len(declared)), names: namesOf(declared)}
 	if f.unknown {
@@ -124,7 +125,7 @@ func (f *forward) inputs(declared []tensorName) (order, error) {
 		for i, d := range declared {
 			o.at[i] = int64(i)
 			if d.text {
-				return o, status.Errorf(status.InvalidArg, "input '%s' is declared as TYPE_STRING, forward takes %s", d.name, f.params[0].written)
+				return o, status.Errorf(status.InvalidArg, "input '%s' is declared as TYPE_STRING, forward takes %s", d.name, f.params[0].typeText)
 			}
 		}
 		return o, nil
@@ -148,7 +149,7 @@ func (f *forward) inputs(declared []tensorName) (order, error) {
 	return o, o.fits(declared, list)
 }
 
-// byArgument places inputs that all have the names of arguments.
+// byArgument maps inputs by argument name. It reports whether every input has one.
 func (o *order) byArgument(list []leaf) bool {
 	for i, name := range o.names {
 		k := slices.IndexFunc(list, func(l leaf) bool { return l.name == name })
@@ -160,14 +161,14 @@ func (o *order) byArgument(list []leaf) bool {
 	return true
 }
 
-// byIndex places tensors that are all named NAME__INDEX, and else in the order of their declaration. Each place is
-// below room and taken once.
+// byIndex maps tensors by the index in NAME__INDEX, or by the order in the configuration if a name has no index. An
+// index must be below room and unique.
 func (o *order) byIndex(room int) error {
 	taken := map[int64]string{}
 	for i, name := range o.names {
 		n, ok := indexOf(name)
 		if !ok {
-			o.declared()
+			o.byDeclaration()
 			return nil
 		}
 		o.at[i] = n
@@ -182,15 +183,15 @@ func (o *order) byIndex(room int) error {
 	return nil
 }
 
-// declared places tensors in the order of their declaration.
-func (o *order) declared() {
+// byDeclaration maps tensors by the order in the configuration.
+func (o *order) byDeclaration() {
 	o.strict = true
 	for i := range o.at {
 		o.at[i] = int64(i)
 	}
 }
 
-// indexOf splits a name of the form NAME__INDEX.
+// indexOf returns the index in a name of the form NAME__INDEX.
 func indexOf(name string) (int64, bool) {
 	at := strings.LastIndex(name, "__")
 	if at <= 0 || at+2 == len(name) || strings.Trim(name[at+2:], "0123456789") != "" {
@@ -200,7 +201,7 @@ func indexOf(name string) (int64, bool) {
 	return n, err == nil
 }
 
-// fits checks that strings go to where strings are taken, and that every argument is given that must be.
+// fits checks that strings map to parameters of strings, and that every required argument has an input.
 func (o *order) fits(declared []tensorName, list []leaf) error {
 	given := make([]bool, len(list))
 	for i, d := range declared {
@@ -211,7 +212,7 @@ func (o *order) fits(declared []tensorName, list []leaf) error {
 			if d.text {
 				have = "TYPE_STRING"
 			}
-			return status.Errorf(status.InvalidArg, "input '%s' is declared as %s, argument '%s' of forward is of type %s", d.name, have, l.param.name, l.param.written)
+			return status.Errorf(status.InvalidArg, "input '%s' is declared as %s, argument '%s' of forward is of type %s", d.name, have, l.param.name, l.param.typeText)
 		}
 	}
 	for i, l := range list {
@@ -222,15 +223,15 @@ func (o *order) fits(declared []tensorName, list []leaf) error {
 	return nil
 }
 
-// outputs finds the place of each output: the key of a dictionary, the index in NAME__INDEX, and else the order of
-// declaration.
+// outputs maps the declared outputs: by dictionary key, by the index in NAME__INDEX, or by the order in the
+// configuration.
 func (f *forward) outputs(declared []tensorName) (order, error) {
 	o := order{at: make([]int64, len(declared)), names: namesOf(declared)}
 	if !f.unknown && f.result.kind == "dict" {
 		o.how = byKey
 		return o, nil
 	}
-	const most = 1 << 20 // what a model that does not tell may make
+	const most = 1 << 20 // the limit of outputs if the model does not declare their number
 	made := f.result.count
 	if f.unknown || made < 0 {
 		made = most
@@ -243,7 +244,7 @@ func (f *forward) outputs(declared []tensorName) (order, error) {
 	}
 	for _, d := range declared {
 		if one := f.result.kind; d.text && (one == "tensor" || one == "tuple" || one == "list") {
-			return o, status.Errorf(status.InvalidArg, "output '%s' is declared as TYPE_STRING, forward makes %s", d.name, f.result.written)
+			return o, status.Errorf(status.InvalidArg, "output '%s' is declared as TYPE_STRING, forward makes %s", d.name, f.result.typeText)
 		}
 	}
 	return o, nil
@@ -257,7 +258,7 @@ func namesOf(declared []tensorName) []string {
 	return names
 }
 
-// planOf ties declared tensors to forward's.
+// planOf maps the declared inputs and outputs to forward.
 func planOf(f *forward, ins, outs []boundPort) (*plan, error) {
 	named := func(ports []boundPort) []tensorName {
 		list := make([]tensorName, len(ports))

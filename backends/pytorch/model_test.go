@@ -105,7 +105,7 @@ func TestExecute(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 3 { // PyTorch observes the first runs and optimises the next
+			for range 3 { // PyTorch profiles the first runs and optimizes the next
 				got, err := run(t, m, tc.in...)
 				if err != nil {
 					t.Fatal(err)
@@ -157,7 +157,7 @@ func TestLoadRefuses(t *testing.T) {
 	const x, y = `input { name: "x" data_type: TYPE_FP32 dims: -1 } `, `output { name: "y" data_type: TYPE_FP32 dims: -1 }`
 	const index = `input { name: "index" data_type: TYPE_INT64 dims: -1 } `
 	for name, tc := range map[string]struct {
-		file  string // in testdata, or of this name with data
+		file  string // in testdata, or the file name of data
 		data  []byte
 		pbtxt string
 		want  string
@@ -198,7 +198,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestDamaged loads files with bytes overwritten: an error, never the process's end.
+// TestDamaged checks that files with overwritten bytes yield an error and do not end the process.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile(filepath.Join("testdata", "embed.pt"))
@@ -237,7 +237,7 @@ func TestOutputsRefused(t *testing.T) {
 	}
 }
 
-// TestWeights counts in a buffer that instances share, or not.
+// TestWeights checks, with a model that counts in a buffer, which instances share weights.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	const io = `input { name: "x" data_type: TYPE_FP32 dims: 1 } output { name: "y" data_type: TYPE_FP32 dims: 1 } `
@@ -292,7 +292,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestSequence has controls and states in the signature.
+// TestSequence checks the signature of a model with controls and states.
 func TestSequence(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, settings(t, "embed.pt", `input { name: "X__0" data_type: TYPE_FP32 dims: 3 } output { name: "Y__0" data_type: TYPE_FP32 dims: 3 }
@@ -310,7 +310,8 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestPackage runs a compiled package where testdata/make.py has made one: it holds machine code, so none is committed.
+// TestPackage runs a compiled package if testdata/make.py has built one. None is committed because it contains
+// machine code.
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	const file = "embed.pt2"

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// simple are the settings of the example.
+// simple returns the settings of the example.
 func simple(tb testing.TB) backends.Settings {
 	tb.Helper()
 	dir := filepath.Join("..", "..", "examples", "backends", "pytorch", "simple_pytorch")
@@ -32,7 +32,7 @@ func simple(tb testing.TB) backends.Settings {
 	}
 }
 
-// TestExample compares the example's answers with those of PyTorch's own run.
+// TestExample compares the responses of the example with those of PyTorch's Python interface.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, simple(t))
@@ -69,7 +69,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// oneRow makes an instance of the example and a batch of one row.
+// oneRow returns an instance of the example and a batch of one row.
 func oneRow(tb testing.TB) (backends.Instance, *backends.Batch) {
 	tb.Helper()
 	m, err := load(tb, simple(tb))
@@ -92,7 +92,7 @@ func oneRow(tb testing.TB) (backends.Instance, *backends.Batch) {
 	return x, b
 }
 
-// TestExecuteAllocBudget allows no allocation of Go's in the steady state.
+// TestExecuteAllocBudget checks that executions make no Go allocation in the steady state.
 func TestExecuteAllocBudget(t *testing.T) {
 	x, b := oneRow(t)
 	if n := testing.AllocsPerRun(200, func() {
@@ -105,8 +105,8 @@ func TestExecuteAllocBudget(t *testing.T) {
 	}
 }
 
-// BenchmarkOverhead measures a call of the two-input model, outputs released: bench/peers/backends/pytorch.py measures
-// PyTorch's own.
+// BenchmarkOverhead measures an execution of the two-input model and the release of its outputs.
+// bench/peers/backends/pytorch.py measures PyTorch's own call.
 func BenchmarkOverhead(b *testing.B) {
 	x, batch := oneRow(b)
 	ctx := b.Context()

@@ -11,11 +11,11 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// isPackage reports whether a model's file is one of AOTInductor's, by its name.
+// isPackage reports whether a model file is an AOTInductor package, by its extension.
 func isPackage(path string) bool { return filepath.Ext(path) == ".pt2" }
 
-// checkFile says what is wrong with a model's file before PyTorch reads it: both kinds are zip archives, TorchScript
-// with code in it, a package with a compiled library.
+// checkFile reports a wrong model file before PyTorch reads it, with a clearer error than PyTorch's. Both formats
+// are zip archives: TorchScript contains code, a package contains a compiled library.
 func checkFile(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func kindOf(path string) string {
 	return "TorchScript file"
 }
 
-// found names what a file is by its first bytes.
+// found describes a file by its first bytes, for an error.
 func found(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// options open PyTorch.
+// options returns the options of a backend with PyTorch.
 func options(tb testing.TB) backends.Options {
 	tb.Helper()
 	return backends.Options{Log: slog.New(slog.DiscardHandler), Config: map[string]string{"library-path": pytorch.LibraryPath(tb)}}
 }
 
-// settings make a version folder of one of the models in testdata.
+// settings creates a version folder with one of the models in testdata.
 func settings(tb testing.TB, file, pbtxt string) backends.Settings {
 	tb.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", file))
@@ -50,7 +50,7 @@ func settingsOf(tb testing.TB, name string, data []byte, pbtxt string) backends.
 	}
 }
 
-// load loads a model for a test of its own.
+// load loads a model, which the test closes.
 func load(tb testing.TB, s backends.Settings) (backends.Model, error) {
 	tb.Helper()
 	factory := pytorch.NewFactory()
@@ -71,7 +71,7 @@ func load(tb testing.TB, s backends.Settings) (backends.Model, error) {
 	return m, err
 }
 
-// run executes one batch on an instance of its own.
+// run executes one batch on a new instance.
 func run(tb testing.TB, m backends.Model, in ...backendtest.Value) ([]backendtest.Value, error) {
 	tb.Helper()
 	x, err := m.NewInstance(tb.Context(), tensor.Place{})
@@ -116,6 +116,7 @@ const embed = `max_batch_size: 8
 	input { name: "x" data_type: TYPE_FP32 dims: 3 } input { name: "index" data_type: TYPE_INT64 dims: 1 }
 	output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: 3 } output { name: "OUTPUT__1" data_type: TYPE_FP32 dims: [ 1, 2 ] }`
 
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	x := fp32([]int64{2, 3}, 0, 1, 2, 3, 4, 5)

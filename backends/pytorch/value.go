@@ -16,7 +16,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// lender gives outputs that are handed on without a copy back to PyTorch.
+// newBuffers returns the outputs that share PyTorch's memory; their release frees it in PyTorch.
 func newBuffers(l *library) *bind.Buffers {
 	return bind.NewBuffers(func(handle unsafe.Pointer) { C.ttpt_free(&l.api, handle) })
 }

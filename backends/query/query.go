@@ -1,6 +1,5 @@
-// Package query holds the backend query, which tells in which memory its outputs are
-// asked for. It serves tests of whoever chooses a place, with the texts of Triton's
-// model of this name.
+// Package query implements the backend query, whose outputs name the memory that was chosen for them. Tests of
+// memory placement use it; its texts are those of Triton's model of this name.
 package query
 
 import (
@@ -16,24 +15,24 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// failKey is the parameter that has the text be an error.
+// failKey is the parameter that makes requests fail with the text.
 const failKey = "fail_with_query_result"
 
-// failVariable is the environment variable that does so for all models, as in Triton.
+// failVariable is the environment variable that does the same for all models, as in Triton.
 const failVariable = "TEST_FAIL_WITH_QUERY_RESULT"
 
-// NewFactory declares the backend query. Its models have no files and do not batch:
-// config.pbtxt declares any inputs, which are not looked at, and outputs TYPE_UINT8
-// [ -1 ]. Each is answered with a text like "OUTPUT0 CPU 0": its name, the kind of
-// memory that was chosen for it (CPU, CPU_PINNED, GPU) and the device's number.
+// NewFactory returns the factory of the backend query. Its models have no files and do not batch: config.pbtxt
+// declares any inputs, which are ignored, and outputs TYPE_UINT8 [ -1 ]. Each output is a text of its name, the
+// kind of memory that was chosen for it (CPU, CPU_PINNED, GPU) and the number of the device. For example, the
+// output OUTPUT0 in host memory is "OUTPUT0 CPU 0".
 //
-// With the parameter fail_with_query_result "true", or without it when the environment
-// variable TEST_FAIL_WITH_QUERY_RESULT is set, the request fails with these texts,
-// separated by spaces, as Triton's model does for its tests.
+// With the parameter fail_with_query_result "true" the request fails with these texts, separated by spaces, as
+// Triton's model does. Without the parameter, setting the environment variable TEST_FAIL_WITH_QUERY_RESULT has the
+// same effect.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "query",
-		Guide:  backends.Guide{Doc: "Answers each output with where its memory was chosen to be. For tests of clients."},
+		Guide:  backends.Guide{Doc: "Returns the place that was chosen for the memory of each output. For tests of clients."},
 		Params: []string{failKey},
 		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
@@ -75,7 +74,7 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 // Close does nothing: there is no runtime.
 func (backend) Close() error { return nil }
 
-// model is a loaded configuration. It is its own instance, for it has no state.
+// model is a loaded configuration. It is also its only instance because it has no state.
 type model struct {
 	sig  *config.Signature
 	fail bool
@@ -105,7 +104,7 @@ func (m *model) Signature() *config.Signature { return m.sig }
 // Inline reports true: an execution takes a microsecond.
 func (*model) Inline() bool { return true }
 
-// NewInstance returns the only instance there is; it writes from the host.
+// NewInstance returns the only instance, which writes outputs from the host. It rejects devices.
 func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instance, error) {
 	if at.Kind == tensor.Device {
 		return nil, status.Errorf(status.Unsupported, "model '%s': backend 'query' on %s is not supported", m.sig.Model, at)
@@ -113,7 +112,7 @@ func (m *model) NewInstance(_ context.Context, at tensor.Place) (backends.Instan
 	return m, nil
 }
 
-// Execute answers each output with its place.
+// Execute sets each output to its text.
 func (m *model) Execute(_ context.Context, b *backends.Batch) error {
 	at := b.Allocator.Place()
 	texts := make([]string, len(m.sig.Outputs))
@@ -136,7 +135,7 @@ func (m *model) Execute(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// kind is Triton's name of a kind of memory.
+// kind returns Triton's name for a kind of memory.
 func kind(k tensor.Kind) string {
 	switch k {
 	case tensor.Host:

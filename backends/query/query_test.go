@@ -40,7 +40,7 @@ func load(t *testing.T, text string) (backends.Model, error) {
 	return b.Load(t.Context(), settings(t, text))
 }
 
-// TestContract runs the suite that every backend passes.
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	text := func(s string) backendtest.Value {
@@ -52,7 +52,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// elsewhere allocates at a place that the test says.
+// elsewhere is an allocator that reports the given place.
 type elsewhere struct {
 	*tensor.Checked
 	place tensor.Place
@@ -60,6 +60,7 @@ type elsewhere struct {
 
 func (e elsewhere) Place() tensor.Place { return e.place }
 
+// TestPlaces checks the text for each kind of memory.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, in+outs+fail)
@@ -85,7 +86,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestVariable has the environment variable of Triton's tests make every model fail.
+// TestVariable checks that the environment variable of Triton's tests makes every model fail.
 func TestVariable(t *testing.T) {
 	t.Setenv("TEST_FAIL_WITH_QUERY_RESULT", "1")
 	m, err := load(t, in+outs)

@@ -1,6 +1,5 @@
-// Package repeat holds the backend repeat, a decoupled model that responds with the
-// elements of its input one by one. It serves tests of streams, with the tensors and the
-// timing of NVIDIA's backend of this name.
+// Package repeat implements the backend repeat, a decoupled model that sends the elements of its input one by one.
+// Tests of streams use it; tensors and timing are those of NVIDIA's backend of this name.
 package repeat
 
 import (
@@ -13,19 +12,22 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// NewFactory declares the backend repeat. Its models have no files. The inputs are
-// IN (INT32 [-1]), DELAY (UINT32 [-1], of IN's shape) and WAIT (UINT32 [1]); the
-// outputs OUT (INT32 [1]) and IDX (UINT32 [1]). DELAY[i] milliseconds after the
-// response before it, element i is sent as OUT = IN[i] and IDX = i. WAIT milliseconds
-// after a request began its instance takes the next one, whether or not all responses
-// have left: those of several requests then alternate. A request ends when all have
-// left, and not before WAIT. It does not batch.
+// NewFactory returns the factory of the backend repeat. Its models have no files and do not batch. The inputs are
+// IN (INT32 [-1]), DELAY (UINT32 [-1], of IN's shape) and WAIT (UINT32 [1]); the outputs are OUT (INT32 [1]) and
+// IDX (UINT32 [1]).
 //
-// A model that is not decoupled has one response, so that IN must have one element.
+// Element i is sent as OUT = IN[i] and IDX = i, DELAY[i] milliseconds after the response before it. The instance
+// accepts the next request WAIT milliseconds after this one began, even if responses remain: the responses of
+// several requests then alternate. A request ends after its last response, and not before WAIT.
+//
+// For example, IN [7, 8], DELAY [0, 30] and WAIT [10] send 7 at once and 8 after 30 ms; the instance is free after
+// 10 ms.
+//
+// A model that is not decoupled has one response, so IN must have one element.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "repeat",
-		Guide:  backends.Guide{Doc: "A decoupled model that responds to a request once for each of its elements, after a delay each; not decoupled, for its only element. For tests of clients."},
+		Guide:  backends.Guide{Doc: "A decoupled model that sends one response for each element of its input, each after a delay. If it is not decoupled, the input has one element. For tests of clients."},
 		Params: []string{},
 		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
@@ -58,13 +60,13 @@ type model struct{ sig *config.Signature }
 
 var _ backends.ThreadedModel = model{}
 
-// Signature is the same for every model, apart from Decoupled.
+// Signature returns the same ports for every model; only Decoupled differs.
 func (m model) Signature() *config.Signature { return m.sig }
 
-// Threads reports none: an execution waits and does not compute.
+// Threads returns 0: an execution waits and does not compute.
 func (model) Threads() int { return 0 }
 
-// NewInstance returns an instance, which keeps nothing of a request.
+// NewInstance returns an instance. It holds no state of requests.
 func (m model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
 	return &instance{m}, nil
 }
@@ -76,7 +78,7 @@ type instance struct{ model }
 
 var _ backends.Instance = (*instance)(nil)
 
-// Execute responds to one request element by element.
+// Execute sends one response for each element of IN.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	shape, delays := &b.In[0].Shape, &b.In[1].Shape
 	if !shape.Equal(*delays) {
@@ -100,14 +102,14 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 
 func milliseconds(n uint32) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// clock detaches a batch from its instance when its WAIT is over.
+// clock detaches a batch from its instance once WAIT is over.
 type clock struct {
 	b       *backends.Batch
 	release time.Time
 	done    bool
 }
 
-// sleep waits for d. If the WAIT is over meanwhile, the instance is free from then on.
+// sleep waits for d. If WAIT ends during d, the instance is free from then on.
 func (c *clock) sleep(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
 	if !c.done && !c.release.After(end) {
@@ -120,7 +122,7 @@ func (c *clock) sleep(ctx context.Context, d time.Duration) error {
 	return pause(ctx, time.Until(end))
 }
 
-// pause waits for d, or until the client has gone.
+// pause waits for d. It returns ErrCancelled when the client disconnects.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -135,7 +137,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// respond sends one element, or makes it the outputs of a model that is not decoupled.
+// respond sends one element, or sets the outputs of a model that is not decoupled.
 func respond(b *backends.Batch, value int32, index uint32) error {
 	out, err := tensor.New(b.Allocator, tensor.Int32, tensor.Of(1))
 	if err != nil {

@@ -33,6 +33,7 @@ func inputs(values []int32, delays []uint32, wait uint32) []backendtest.Value {
 	}
 }
 
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	backendtest.Run(t, repeat.NewFactory(), backends.Options{}, backendtest.Fixture{
@@ -64,30 +65,29 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// answers keeps what a request is answered with, and has its client leave after some.
-type answers struct {
+// recorder records the responses of a request. It disconnects the client after the given number of them.
+type recorder struct {
 	got   [][2]int64
 	leave int
 	stop  context.CancelFunc
-	// began is when the request began, and detached when its instance was freed after that.
+	// began is the start of the request; detached are the times from then until each Detach.
 	began    time.Time
 	detached []time.Duration
 }
 
-func (a *answers) Detach() { a.detached = append(a.detached, time.Since(a.began)) }
+func (r *recorder) Detach() { r.detached = append(r.detached, time.Since(r.began)) }
 
-func (a *answers) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
+func (r *recorder) Respond(_ int, out []tensor.Tensor, _ infer.Params, _ bool) error {
 	defer tensor.ReleaseAll(out)
-	a.got = append(a.got, [2]int64{int64(tensor.Slice[int32](&out[0])[0]), int64(tensor.Slice[uint32](&out[1])[0])})
-	if len(a.got) == a.leave {
-		a.stop()
+	r.got = append(r.got, [2]int64{int64(tensor.Slice[int32](&out[0])[0]), int64(tensor.Slice[uint32](&out[1])[0])})
+	if len(r.got) == r.leave {
+		r.stop()
 	}
 	return nil
 }
 
-// TestAnswers has a client take all answers, and another one leave while the model
-// pauses for an hour.
-func TestAnswers(t *testing.T) {
+// TestResponses checks a client that receives all responses, and one that disconnects during a delay of an hour.
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		delays []uint32
@@ -115,7 +115,7 @@ func TestAnswers(t *testing.T) {
 			alloc := tensor.NewChecked(t, nil)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			a := &answers{leave: tt.leave, stop: cancel}
+			a := &recorder{leave: tt.leave, stop: cancel}
 			batch := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, 2), Allocator: alloc, Responses: a}
 			for _, v := range inputs([]int32{7, -8, 9}, tt.delays, 0) {
 				batch.In = append(batch.In, v.Tensor(t, alloc))
@@ -132,8 +132,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// execute has a request executed by itself.
-func execute(t *testing.T, decoupled bool, a *answers, in []backendtest.Value) error {
+// execute executes one request.
+func execute(t *testing.T, decoupled bool, a *recorder, in []backendtest.Value) error {
 	t.Helper()
 	b, err := repeat.NewFactory().New(backends.Options{})
 	if err != nil {
@@ -157,7 +157,7 @@ func execute(t *testing.T, decoupled bool, a *answers, in []backendtest.Value) e
 	return x.Execute(t.Context(), batch)
 }
 
-// TestWait frees the instance when the WAIT of a request is over, on a clock of its own.
+// TestWait checks that the instance is free once WAIT of a request is over, in simulated time.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -175,7 +175,7 @@ func TestWait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				var a answers
+				var a recorder
 				began := time.Now()
 				if err := execute(t, true, &a, inputs([]int32{1, 2, 3}, tt.delays, tt.wait)); err != nil {
 					t.Fatal(err)
@@ -191,11 +191,11 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestShapes refuses what Triton's clients know by its words.
+// TestShapes checks the error for unequal shapes, which clients of Triton's backend match.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	const want = "expected IN and DELAY shape to match, got [1] and [2]"
-	if err := execute(t, true, &answers{}, inputs([]int32{1}, []uint32{0, 0}, 0)); err == nil || err.Error() != want {
+	if err := execute(t, true, &recorder{}, inputs([]int32{1}, []uint32{0, 0}, 0)); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -8,15 +8,14 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// instance keeps the sums of its sequences, unless a state does.
+// instance holds the sums of its sequences, unless the configuration declares a state for them.
 type instance struct {
 	*model
 	byRow []int32
 	byID  map[string]int32
 }
 
-// Execute adds each row's number to its sum, or takes one from its count. Sums wrap
-// around as INT32 does.
+// Execute adds each row's input to its sum, or decrements its count. Sums wrap around like INT32.
 func (x *instance) Execute(_ context.Context, b *backends.Batch) error {
 	in := tensor.Slice[int32](&b.In[0])
 	start, ready := tensor.Slice[int32](&b.In[x.start]), tensor.Slice[int32](&b.In[x.ready])
@@ -43,7 +42,7 @@ func (x *instance) Execute(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// next returns what becomes of a sum.
+// next returns the new sum, or the remaining count of a countdown.
 func (x *instance) next(b *backends.Batch, row int, in, old int32) int32 {
 	if !x.countdown {
 		return old + in
@@ -61,7 +60,7 @@ func (x *instance) next(b *backends.Batch, row int, in, old int32) int32 {
 	return old - 1
 }
 
-// sum returns what was kept of a sequence. A state tells what a new one begins with.
+// sum returns the stored sum of a row's sequence. A state already has the initial value when a sequence starts.
 func (x *instance) sum(b *backends.Batch, row int, id []byte, start bool) int32 {
 	switch {
 	case x.state >= 0:
@@ -77,6 +76,7 @@ func (x *instance) sum(b *backends.Batch, row int, id []byte, start bool) int32 
 	}
 }
 
+// keep stores the sum of a row's sequence, or deletes it after the sequence's end.
 func (x *instance) keep(b *backends.Batch, row int, id []byte, sum int32) {
 	switch ended := x.end >= 0 && tensor.Slice[int32](&b.In[x.end])[row] != 0; {
 	case x.state >= 0:
@@ -92,7 +92,7 @@ func (x *instance) keep(b *backends.Batch, row int, id []byte, sum int32) {
 	}
 }
 
-// ids returns the memory of the correlation ids.
+// ids returns the bytes of the correlation ids, nil without CORRID.
 func (x *instance) ids(b *backends.Batch) []byte {
 	if x.corrid < 0 {
 		return nil
@@ -100,7 +100,7 @@ func (x *instance) ids(b *backends.Batch) []byte {
 	return b.In[x.corrid].Bytes()
 }
 
-// id takes the next id.
+// id splits the next correlation id from the rest.
 func (x *instance) id(b *backends.Batch, ids []byte) (one, rest []byte) {
 	if size := b.In[x.corrid].DType.Size(); size > 0 {
 		return ids[:size], ids[size:]
@@ -109,7 +109,7 @@ func (x *instance) id(b *backends.Batch, ids []byte) (one, rest []byte) {
 	return one, rest
 }
 
-// results are where a batch's sums go: its outputs, or answers of their own.
+// results receives a batch's sums: its outputs, or responses of a decoupled model.
 type results struct {
 	*model
 	out, state []int32
@@ -134,7 +134,8 @@ func (x *instance) outputs(b *backends.Batch) (r results, err error) {
 	return r, nil
 }
 
-// set puts a row's sum out. What is for nobody is not answered.
+// set stores the sum of a row in the outputs, or sends it. It sends nothing for a row that is not ready or has
+// failed.
 func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 	if !r.sig.Decoupled {
 		if r.out[row] = sum; r.state != nil {
@@ -142,31 +143,31 @@ func (r *results) set(b *backends.Batch, row int, sum int32, ready bool) error {
 		}
 		return nil
 	}
-	if !ready || !sound(&b.Requests[row]) {
+	if !ready || !succeeded(&b.Requests[row]) {
 		return nil
 	}
-	answer := make([]tensor.Tensor, len(r.sig.Outputs))
+	response := make([]tensor.Tensor, len(r.sig.Outputs))
 	shape := b.In[0].Shape
 	shape.SetDim(0, 1)
-	for i := range answer {
+	for i := range response {
 		t, err := tensor.New(b.Allocator, tensor.Int32, shape)
 		if err != nil {
-			tensor.ReleaseAll(answer)
+			tensor.ReleaseAll(response)
 			return err
 		}
 		tensor.Slice[int32](&t)[0] = sum
-		answer[i] = t
+		response[i] = t
 	}
-	send(b, row, answer)
+	send(b, row, response)
 	return nil
 }
 
-// sound reports whether a request has not failed.
-func sound(q *backends.Request) bool { return q.Err == nil }
+// succeeded reports whether a request has not failed so far.
+func succeeded(q *backends.Request) bool { return q.Err == nil }
 
-// send answers a row. Where nobody wants the answer only that row fails.
-func send(b *backends.Batch, row int, answer []tensor.Tensor) {
-	if err := b.Send(row, answer, !b.Requests[row].Rescheduled); err != nil {
+// send sends the response of a row. If the response cannot be sent, only that row fails.
+func send(b *backends.Batch, row int, response []tensor.Tensor) {
+	if err := b.Send(row, response, !b.Requests[row].Rescheduled); err != nil {
 		b.Fail(row, err)
 	}
 }

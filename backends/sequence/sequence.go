@@ -1,6 +1,6 @@
-// Package sequence holds the backend sequence, which adds up the numbers of each
-// sequence. It remembers the sums itself, by row or by correlation id, and so serves
-// tests of whatever keeps the requests of a sequence together.
+// Package sequence implements the backend sequence, which adds up the inputs of each sequence. It holds the sums by
+// batch row or by correlation id, so tests of sequence batching use it to check that the requests of a sequence
+// reach the same instance and slot.
 package sequence
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// NewFactory declares the backend sequence. Its models have no files, an input INPUT
-// and an output OUTPUT (both INT32 [1]) and the control inputs that their configuration
-// names, of which START and READY, as int32_false_true [0, 1], are required. OUTPUT is
-// the sum of the sequence's inputs so far; START begins it anew. Sums are kept in the
-// configuration's state (INT32 [1]) when there is one, to which a sequence's numbers
-// are added from the start. Otherwise the model keeps them: by a control CORRID, which
-// the strategy oldest needs, or by the row of the batch. A row that is not READY puts
-// out 0.
+// NewFactory returns the factory of the backend sequence. Its models have no files. They have an input INPUT and an
+// output OUTPUT (both INT32 [1]) and the control inputs that the configuration declares. START and READY are
+// required, as int32_false_true [0, 1]. OUTPUT is the sum of the sequence's inputs so far; START resets it. The
+// output of a row that is not READY is 0.
 //
-// With the parameter countdown, true, and iterative_sequence INPUT says how often a
-// request is executed, at least 1: OUTPUT is how often it is still to be, and 0 in the
-// end. A model that is decoupled answers each execution, one by one.
+// If the configuration declares a state (INT32 [1]), it holds the sums, and a sequence starts from the state's
+// initial value. Otherwise the instance holds them: by the control CORRID, which the strategy oldest requires, or
+// by the row of the batch. For example, a sequence that sends 1, 3 and 1 receives 1, 4 and 5.
+//
+// With the parameter countdown "true", which requires iterative_sequence, INPUT is the number of executions of the
+// request, at least 1. OUTPUT is the number that remains, 0 after the last. A decoupled model sends a response for
+// each execution.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "sequence",
-		Guide:  backends.Guide{Doc: "Adds up the requests of a sequence, with the controls of sequence batching. For tests of clients."},
+		Guide:  backends.Guide{Doc: "Adds up the inputs of a sequence, with the controls of sequence batching. For tests of clients."},
 		Params: []string{"countdown"},
 		New:    func(backends.Options) (backends.Backend, error) { return backend{}, nil },
 	}
@@ -49,7 +49,7 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 	}}
 	for _, in := range batching.GetControlInput() {
 		for _, c := range in.GetControl() {
-			if err := m.control(in.GetName(), c); err != nil {
+			if err := m.addControl(in.GetName(), c); err != nil {
 				return nil, err
 			}
 		}
@@ -58,14 +58,14 @@ func (backend) Load(_ context.Context, s backends.Settings) (backends.Model, err
 		return nil, status.Errorf(status.InvalidArg,
 			"model '%s': backend 'sequence' expects sequence_batching with control inputs for START and READY in its configuration", s.Model)
 	}
-	if err := m.stateful(batching.GetState()); err != nil {
+	if err := m.addState(batching.GetState()); err != nil {
 		return nil, err
 	}
 	if batching.GetOldest() != nil && m.corrid < 0 && m.state < 0 {
 		return nil, status.Errorf(status.InvalidArg,
 			"model '%s': backend 'sequence' expects a control input for CORRID with the strategy oldest, where rows are no slots", s.Model)
 	}
-	if err := m.counting(s.Config); err != nil {
+	if err := m.parseCountdown(s.Config); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -78,18 +78,19 @@ func port(name string, d tensor.DType) config.Port {
 	return config.Port{Name: name, DType: d, Dims: tensor.Of(1)}
 }
 
+// model is a loaded configuration.
 type model struct {
 	sig *config.Signature
-	// The inputs that carry signals, -1 for none.
+	// The indexes of the control inputs, -1 if absent.
 	start, ready, end, corrid int
-	state                     int  // the input, -1 for none; its output is the second
-	countdown                 bool // INPUT is how often a request is executed
+	state                     int  // index of the state's input, -1 if absent; its output is the second
+	countdown                 bool // INPUT is the number of executions of a request
 }
 
 var _ backends.Model = (*model)(nil)
 
-// control adds one control input.
-func (m *model) control(name string, c *modelconfig.ModelSequenceBatching_Control) error {
+// addControl adds one control input.
+func (m *model) addControl(name string, c *modelconfig.ModelSequenceBatching_Control) error {
 	at, d := len(m.sig.Inputs), tensor.Int32
 	switch c.GetKind() {
 	case modelconfig.ModelSequenceBatching_Control_CONTROL_SEQUENCE_START:
@@ -109,8 +110,8 @@ func (m *model) control(name string, c *modelconfig.ModelSequenceBatching_Contro
 	return nil
 }
 
-// stateful adds the state that sums are kept in, if there is one.
-func (m *model) stateful(states []*modelconfig.ModelSequenceBatching_State) error {
+// addState adds the state that holds the sums, if one is configured.
+func (m *model) addState(states []*modelconfig.ModelSequenceBatching_State) error {
 	for _, st := range states {
 		if len(states) > 1 || st.GetDataType() != modelconfig.DataType_TYPE_INT32 || !slices.Equal(st.GetDims(), []int64{1}) {
 			return status.Errorf(status.InvalidArg, "model '%s': backend 'sequence' expects one state of TYPE_INT32 with dims [ 1 ], found %d, of which '%s' is %s with dims %v",
@@ -123,8 +124,8 @@ func (m *model) stateful(states []*modelconfig.ModelSequenceBatching_State) erro
 	return nil
 }
 
-// counting reads the parameter countdown.
-func (m *model) counting(cfg *modelconfig.ModelConfig) error {
+// parseCountdown parses the parameter countdown.
+func (m *model) parseCountdown(cfg *modelconfig.ModelConfig) error {
 	switch v := cfg.GetParameters()["countdown"].GetStringValue(); v {
 	case "", "false":
 		return nil
@@ -140,10 +141,10 @@ func (m *model) counting(cfg *modelconfig.ModelConfig) error {
 	return nil
 }
 
-// Signature has INPUT, the controls and OUTPUT, and the state.
+// Signature returns INPUT and OUTPUT with the controls and the state.
 func (m *model) Signature() *config.Signature { return m.sig }
 
-// NewInstance returns an instance with sums of its own.
+// NewInstance returns an instance that holds its sums separately from other instances.
 func (m *model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
 	return &instance{model: m, byID: map[string]int32{}}, nil
 }

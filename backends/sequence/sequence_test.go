@@ -35,6 +35,7 @@ func ints(v ...int32) backendtest.Value {
 	return backendtest.Of(tensor.Int32, []int64{int64(len(v)), 1}, v...)
 }
 
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	backendtest.Run(t, sequence.NewFactory(), backends.Options{}, backendtest.Fixture{
@@ -48,7 +49,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestSums runs batches after each other, by correlation id and by row.
+// TestSums checks the sums over several batches, by correlation id and by row.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	byRow := strings.Replace(controls, `control_input { name: "CORRID" control { kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_STRING } }`, "", 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// spy is a backend that keeps the configuration of what it loads.
+// spy is a backend that records the configuration of the model it loads.
 type spy struct {
 	backends.Backend
 	seen **modelconfig.ModelConfig
@@ -23,7 +23,8 @@ func (s spy) Load(ctx context.Context, set backends.Settings) (backends.Model, e
 	return s.Backend.Load(ctx, set)
 }
 
-// TestInnerOnHost has the backend that computes see groups on the host: one that knows devices would look for its own.
+// TestInnerOnHost checks that the executing backend sees instance groups on the host: a backend that supports
+// devices would otherwise look for real ones.
 func TestInnerOnHost(t *testing.T) {
 	t.Parallel()
 	var seen *modelconfig.ModelConfig

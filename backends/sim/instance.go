@@ -42,7 +42,7 @@ func (i *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	}
 	host := backends.Batch{Requests: b.Requests, Rows: b.Rows, In: in, Out: make([]tensor.Tensor, len(b.Out)), Allocator: i.host}
 	if b.Responses != nil {
-		host.Responses = &answers{to: b.Responses, from: i}
+		host.Responses = &responses{to: b.Responses, from: i}
 	}
 	defer tensor.ReleaseAll(host.Out)
 	if err := i.inner.Execute(ctx, &host); err != nil {
@@ -96,7 +96,7 @@ func (i *instance) fetch(to, from []tensor.Tensor) error {
 	return i.stream.Record().Wait()
 }
 
-// store returns the outputs at the device; BYTES move as they are.
+// store moves the outputs to the device. BYTES stay on the host.
 func (i *instance) store(from []tensor.Tensor) ([]tensor.Tensor, error) {
 	to := make([]tensor.Tensor, len(from))
 	for port := range from {
@@ -117,7 +117,7 @@ func (i *instance) store(from []tensor.Tensor) ([]tensor.Tensor, error) {
 	return to, nil
 }
 
-// upload is the end of a simulated kernel: it writes one output to device memory.
+// upload represents the end of a kernel: it writes one output to device memory.
 func (i *instance) upload(t *tensor.Tensor) (*tensor.Buffer, error) {
 	b, err := i.stream.Alloc(t.Len)
 	if err != nil {
@@ -141,16 +141,16 @@ func (i *instance) upload(t *tensor.Tensor) (*tensor.Buffer, error) {
 // Close closes the model's instance and the stream.
 func (i *instance) Close() error { return errors.Join(i.inner.Close(), i.stream.Close()) }
 
-// answers moves the responses of a decoupled model to the device.
-type answers struct {
+// responses moves the responses of a decoupled model to the device.
+type responses struct {
 	to   backends.Responses
 	from *instance
 }
 
-var _ backends.ErrorResponder = (*answers)(nil)
+var _ backends.ErrorResponder = (*responses)(nil)
 
 // Respond implements backends.Responses.
-func (a *answers) Respond(req int, out []tensor.Tensor, params infer.Params, final bool) error {
+func (a *responses) Respond(req int, out []tensor.Tensor, params infer.Params, final bool) error {
 	defer tensor.ReleaseAll(out)
 	stored, err := a.from.store(out)
 	if err != nil {
@@ -160,11 +160,11 @@ func (a *answers) Respond(req int, out []tensor.Tensor, params infer.Params, fin
 }
 
 // RespondError implements backends.ErrorResponder.
-func (a *answers) RespondError(req int, err error, final bool) {
+func (a *responses) RespondError(req int, err error, final bool) {
 	if to, ok := a.to.(backends.ErrorResponder); ok {
 		to.RespondError(req, err, final)
 	}
 }
 
 // Detach does nothing: the stream serves one batch at a time.
-func (*answers) Detach() {}
+func (*responses) Detach() {}

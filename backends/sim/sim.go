@@ -173,7 +173,7 @@ func onHost(cfg *modelconfig.ModelConfig) *modelconfig.ModelConfig {
 	return cfg
 }
 
-// open returns the backend with that name, and opens it on first use.
+// open returns the backend with the given name and opens it on first use.
 func (b *backend) open(model, name string) (backends.Backend, error) {
 	i := slices.IndexFunc(b.inner, func(f backends.Factory) bool { return f.Name == name })
 	if i < 0 {

@@ -19,14 +19,14 @@ import (
 	"github.com/tutti-server/tutti/internal/simdev"
 	"github.com/tutti-server/tutti/internal/telemetry"
 	"github.com/tutti-server/tutti/scheduler"
-	"github.com/tutti-server/tutti/scheduler/queue"
 	"github.com/tutti-server/tutti/scheduler/batch"
+	"github.com/tutti-server/tutti/scheduler/queue"
 	"github.com/tutti-server/tutti/scheduler/schedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// everything is a policy that takes all it sees.
+// everything is a policy that takes all queued tasks.
 type everything struct{}
 
 func (everything) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.Decision {
@@ -36,15 +36,15 @@ func (everything) Decide(_ int64, v scheduler.View, scratch []int32) scheduler.D
 	return scheduler.Decision{Take: scratch}
 }
 
-// site is a bench whose model is at a simulated device.
-type site struct {
+// deviceBench is a bench whose model runs at a simulated device.
+type deviceBench struct {
 	*schedtest.Bench
-	mover   *batch.Mover
-	device  *simdev.Device
-	station scheduler.Scheduler
+	mover  *batch.Mover
+	device *simdev.Device
+	queue  scheduler.Scheduler
 }
 
-func newSite(t *testing.T, sig *config.Signature, params map[string]string, m schedtest.Model) *site {
+func newDeviceBench(t *testing.T, sig *config.Signature, params map[string]string, m schedtest.Model) *deviceBench {
 	t.Helper()
 	b := schedtest.NewBench(t, sig, params)
 	machine, err := simdev.New(1, simdev.Options{Memory: 1 << 20})
@@ -52,7 +52,7 @@ func newSite(t *testing.T, sig *config.Signature, params map[string]string, m sc
 		t.Fatal(err)
 	}
 	places := tensor.NewPlaces(b.Alloc)
-	s := &site{Bench: b, mover: batch.NewMover(places), device: machine.Devices()[0]}
+	s := &deviceBench{Bench: b, mover: batch.NewMover(places), device: machine.Devices()[0]}
 	if err := places.Add(s.device); err != nil {
 		t.Fatal(err)
 	}
@@ -64,14 +64,14 @@ func newSite(t *testing.T, sig *config.Signature, params map[string]string, m sc
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.station = queue.New(queue.Settings{
+	s.queue = queue.New(queue.Settings{
 		Runner: batch.NewRunner(batch.Settings{
 			Signature: sig, Stats: b.Stats, Alloc: b.Alloc, Padding: pad, Log: slog.New(slog.DiscardHandler), Mover: s.mover,
 		}),
 		Policy: everything{}, Instances: []backends.Instance{inst}, Workers: b.Workers,
 	})
 	t.Cleanup(func() {
-		for _, err := range []error{s.station.Close(), s.mover.Close(), machine.Close()} {
+		for _, err := range []error{s.queue.Close(), s.mover.Close(), machine.Close()} {
 			if err != nil {
 				t.Error(err)
 			}
@@ -93,10 +93,10 @@ func signature(types ...tensor.DType) *config.Signature {
 	return s
 }
 
-// run executes the jobs as one batch, and brings their outputs to the host.
-func (s *site) run(t *testing.T, jobs ...*schedtest.Job) {
+// run executes the jobs as one batch and copies their outputs to the host.
+func (s *deviceBench) run(t *testing.T, jobs ...*schedtest.Job) {
 	t.Helper()
-	s.Submit(s.station, jobs...)
+	s.Submit(s.queue, jobs...)
 	schedtest.Wait(jobs...)
 	for _, j := range jobs {
 		if j.Err != nil {
@@ -116,10 +116,10 @@ func (s *site) run(t *testing.T, jobs ...*schedtest.Job) {
 	}
 }
 
-// TestBatch joins rows at the device: padded ones, and strings on the host.
+// TestBatch checks that rows are joined at the device, padded where configured, and that strings stay on the host.
 func TestBatch(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, signature(tensor.FP32, tensor.Int64, tensor.Bytes),
+	s := newDeviceBench(t, signature(tensor.FP32, tensor.Int64, tensor.Bytes),
 		map[string]string{"pad.INPUT0": "-1.5", "unpad.OUTPUT0": "INPUT0"}, func(b *backends.Batch) error {
 			if got, want := tensor.Slice[float32](&b.In[0]), []float32{1, 2, -1.5, 3, 4, 5, 6, 7, 8}; !slices.Equal(got, want) {
 				t.Errorf("gathered %v, want %v", got, want)
@@ -165,12 +165,12 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestPaddingInside cuts padding out of several runs at the device.
+// TestPaddingInside checks that padding in an inner dimension is removed at the device.
 func TestPaddingInside(t *testing.T) {
 	t.Parallel()
 	sig := signature(tensor.FP32)
 	sig.Inputs[0].Dims, sig.Outputs[0].Dims = tensor.Of(2, -1, 2), tensor.Of(2, -1, 2)
-	s := newSite(t, sig, map[string]string{"pad.INPUT0": "0", "unpad.OUTPUT0": "INPUT0"}, func(b *backends.Batch) error {
+	s := newDeviceBench(t, sig, map[string]string{"pad.INPUT0": "0", "unpad.OUTPUT0": "INPUT0"}, func(b *backends.Batch) error {
 		if got, want := tensor.Slice[float32](&b.In[0]), []float32{1, 2, 0, 0, 3, 4, 0, 0, 5, 6, 7, 8, 9, 10, 11, 12}; !slices.Equal(got, want) {
 			t.Errorf("gathered %v, want %v", got, want)
 		}
@@ -186,10 +186,10 @@ func TestPaddingInside(t *testing.T) {
 	long.Release()
 }
 
-// TestFailures has a model fail, panic, and take its requests one by one.
+// TestFailures checks that after a panic of the model its requests run one by one, and only the faulty one fails.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, signature(tensor.FP32), nil, func(b *backends.Batch) error {
+	s := newDeviceBench(t, signature(tensor.FP32), nil, func(b *backends.Batch) error {
 		if v := tensor.Slice[float32](&b.In[0]); slices.Contains(v, 2) {
 			panic("two")
 		}
@@ -199,7 +199,7 @@ func TestFailures(t *testing.T) {
 	for i := range 3 {
 		jobs = append(jobs, s.Job(1, s.Floats([]int64{1, 1}, float32(i+1))))
 	}
-	s.Submit(s.station, jobs...)
+	s.Submit(s.queue, jobs...)
 	schedtest.Wait(jobs...)
 	for i, j := range jobs {
 		if (j.Err != nil) != (i == 1) {
@@ -209,7 +209,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// load opens the backend and a model of it.
+// load opens the backend and loads a model.
 func load(t *testing.T, values map[string]string, text string) (backends.Model, error) {
 	t.Helper()
 	places := tensor.NewPlaces(tensor.NewPool())

@@ -9,7 +9,7 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// Execute responds to each request as many times as its input says.
+// Execute sends to each request the number of responses that its input asks for.
 func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	counts := tensor.Slice[int32](&b.In[0])
 	if !x.sig.Decoupled {
@@ -33,7 +33,7 @@ func (x *instance) Execute(ctx context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// respondOnce makes the one response of each request of a model that is not decoupled.
+// respondOnce sets the single response of each request of a model that is not decoupled.
 func (*instance) respondOnce(b *backends.Batch, counts []int32) error {
 	for i := range b.Requests {
 		if n := counts[b.Requests[i].First]; n != 1 && b.Requests[i].Err == nil {
@@ -47,14 +47,14 @@ func (*instance) respondOnce(b *backends.Batch, counts []int32) error {
 	return err
 }
 
-// request is one of a batch that has responses left: e of n were made.
+// request is a request of the batch with responses left: e of n are done.
 type request struct {
 	i    int
 	e, n int64
 }
 
-// round makes the next response of each request and returns the requests that have
-// further ones. The delays of all pass at the same time.
+// round sends the next response of each request and returns the requests that have more. One delay covers the
+// responses of all requests.
 func (x *instance) round(ctx context.Context, b *backends.Batch, list []request) []request {
 	next := list[:0]
 	sleep(ctx, b.Requests, x.params.infer)
@@ -75,7 +75,7 @@ func (x *instance) round(ctx context.Context, b *backends.Batch, list []request)
 	return next
 }
 
-// fails returns why a request ends before its next response.
+// fails returns the error that ends a request before its next response, or nil.
 func (x *instance) fails(ctx context.Context, q *backends.Request, r request) error {
 	p := &x.params
 	switch {
@@ -88,7 +88,7 @@ func (x *instance) fails(ctx context.Context, q *backends.Request, r request) er
 	return nil
 }
 
-// send sends one response.
+// send sends the next response of a request.
 func (x *instance) send(b *backends.Batch, r request) error {
 	shape := tensor.Of(1)
 	if x.sig.MaxBatch > 0 {
@@ -102,7 +102,7 @@ func (x *instance) send(b *backends.Batch, r request) error {
 	return b.Send(r.i, []tensor.Tensor{out}, false)
 }
 
-// sleep waits for d, or until the batch's context is over, or that of its only request.
+// sleep waits for d, or until the batch, or the only request of the batch, is cancelled.
 func sleep(ctx context.Context, reqs []backends.Request, d time.Duration) {
 	if d <= 0 {
 		return

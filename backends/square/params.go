@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// The parameters of config.pbtxt, by NVIDIA's names.
+// The parameters of config.pbtxt, with the names of NVIDIA's backend.
 const (
 	keyInfer  = "CUSTOM_INFER_DELAY_NS"
 	keyOutput = "CUSTOM_OUTPUT_DELAY_NS"
@@ -41,10 +41,10 @@ func parse(s *backends.Settings) (p params, err error) {
 	return p, err
 }
 
-// maxNumber bounds a parameter: 13 days as nanoseconds, and no overflow.
+// maxNumber bounds a parameter: as nanoseconds it is 13 days and cannot overflow.
 const maxNumber = 1 << 50
 
-// number returns a parameter, 0 when it is not given.
+// number returns a parameter, 0 if it is not set.
 func number(s *backends.Settings, key string) (int64, error) {
 	text := s.Param(key)
 	if text == "" {

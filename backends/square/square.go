@@ -1,6 +1,5 @@
-// Package square holds the backend square, a decoupled model whose input says how
-// many responses it has. It serves tests of streams, with the tensors and parameters of
-// NVIDIA's backend of this name.
+// Package square implements the backend square, a decoupled model whose input is the number of its responses. Tests
+// of streams use it; tensors and parameters are those of NVIDIA's backend of this name.
 package square
 
 import (
@@ -11,17 +10,18 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// NewFactory declares the backend square. Its models have no files. The input IN
-// (INT32 [1]) with the value n has n responses with the output OUT (INT32 [1]), each of
-// them n; none when n is not positive. An instance takes the next batch while the
-// responses of earlier ones leave. A model may batch requests of one row each, whose
-// responses then alternate. A model that is not decoupled has one response, so that n
+// NewFactory returns the factory of the backend square. Its models have no files. For input IN (INT32 [1]) with the
+// value n, the model sends n responses with output OUT (INT32 [1]) of value n; none if n is not positive. For
+// example, IN 3 sends 3 three times. The instance accepts the next batch while it sends responses. A model may
+// batch requests of one row each; their responses alternate. A model that is not decoupled has one response, so n
 // must be 1.
 //
-// Parameters: every response takes CUSTOM_INFER_DELAY_NS, and CUSTOM_OUTPUT_DELAY_NS when
-// it has an output. The last CUSTOM_EMPTY_COUNT have none; of those before,
-// CUSTOM_FAIL_COUNT fail, of which the first ends the request. Noticing that a client has
-// gone takes CUSTOM_CANCEL_DELAY_NS.
+// The parameters are:
+// - CUSTOM_INFER_DELAY_NS delays every response.
+// - CUSTOM_OUTPUT_DELAY_NS further delays a response that has an output.
+// - CUSTOM_EMPTY_COUNT is the number of last responses that have no output.
+// - CUSTOM_FAIL_COUNT is the number of responses before those that fail. The first failure ends the request.
+// - CUSTOM_CANCEL_DELAY_NS delays the reaction to a cancelled request.
 func NewFactory() backends.Factory {
 	return backends.Factory{
 		Name:   "square",
@@ -60,13 +60,13 @@ type model struct {
 
 var _ backends.ThreadedModel = (*model)(nil)
 
-// Signature is the same for every model, apart from MaxBatch and Decoupled.
+// Signature returns the same ports for every model; only MaxBatch and Decoupled differ.
 func (m *model) Signature() *config.Signature { return m.sig }
 
-// Threads reports none: an execution waits for its clients and hardly computes.
+// Threads returns 0: an execution waits and hardly computes.
 func (*model) Threads() int { return 0 }
 
-// NewInstance returns an instance, which keeps nothing of a request.
+// NewInstance returns an instance. It holds no state of requests.
 func (m *model) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
 	return &instance{m}, nil
 }

@@ -24,6 +24,7 @@ func settings(decoupled bool, maxBatch int32) backends.Settings {
 	}}
 }
 
+// TestContract runs the contract suite for backends.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	one := backendtest.Of(tensor.Int32, []int64{1}, int32(1))
@@ -53,7 +54,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestRows refuses a request of several rows, in NVIDIA's words.
+// TestRows checks that a request of several rows fails with the error of NVIDIA's backend.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	b, err := square.NewFactory().New(backends.Options{})
@@ -79,7 +80,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// count is how often a request was answered.
+// count counts responses.
 type count int
 
 func (*count) Detach() {}
@@ -110,13 +111,13 @@ func TestCounts(t *testing.T) {
 		batch := &backends.Batch{Requests: make([]backends.Request, 1), Rows: 1, Out: make([]tensor.Tensor, 1), Allocator: alloc, Responses: &got}
 		batch.In = []tensor.Tensor{backendtest.Of(tensor.Int32, []int64{1}, n).Tensor(t, alloc)}
 		if err := x.Execute(t.Context(), batch); err != nil || int32(got) != max(n, 0) {
-			t.Errorf("%d is answered %d times, error %v", n, got, err)
+			t.Errorf("%d got %d responses, error %v", n, got, err)
 		}
 		tensor.ReleaseAll(batch.In)
 	}
 }
 
-// order is which request of a batch was answered, in order, and how often its instance was freed.
+// order records which request of a batch each response belongs to, and how often the instance was detached.
 type order struct {
 	list  []int
 	freed int
@@ -130,9 +131,8 @@ func (o *order) Respond(i int, out []tensor.Tensor, _ infer.Params, _ bool) erro
 	return nil
 }
 
-// TestBatch has the responses of a batch's requests alternate: two fail at their last
-// but one, one has its only response left out, and the client of one has gone. It runs on
-// a clock of its own.
+// TestBatch checks that the responses of a batch's requests alternate, in simulated time. Two requests fail, one
+// has only an empty response, and the client of one has disconnected.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// TestAllocs keeps the executions of the steady state free of allocations.
+// TestAllocs checks that executions allocate nothing in the steady state.
 func TestAllocs(t *testing.T) {
 	m, err := load(t, example(t, "simple_tensorflow"))
 	if err != nil {
@@ -23,7 +23,7 @@ func TestAllocs(t *testing.T) {
 	}
 }
 
-// simple returns an execution of the two-input model over one row, and what ends it.
+// simple returns an execution of the two-input model with one row, and a function that closes the instance.
 func simple(tb testing.TB, m backends.Model) (once, stop func()) {
 	tb.Helper()
 	a := tensor.NewPool()
@@ -43,7 +43,7 @@ func simple(tb testing.TB, m backends.Model) (once, stop func()) {
 	return once, func() { tensor.ReleaseAll(b.In) }
 }
 
-// BenchmarkOverhead is an execution of the two-input model, to be compared with the framework's own call.
+// BenchmarkOverhead measures an execution of the two-input model, to compare with the framework's own call.
 func BenchmarkOverhead(b *testing.B) {
 	for _, name := range []string{"simple_tensorflow", "simple_graphdef"} {
 		b.Run(name, func(b *testing.B) {

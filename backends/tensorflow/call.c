@@ -35,16 +35,16 @@ ttf_loan *ttf_loan_new(void) { return calloc(1, sizeof(ttf_loan)); }
 
 int ttf_lent(ttf_loan *l) { return __atomic_load_n(&l->lent, __ATOMIC_ACQUIRE); }
 
-// Called on any thread, when nothing of the runtime refers to the memory any more.
+// Called on any thread once the runtime no longer refers to the memory.
 static void returned(void *data, size_t len, void *arg) {
 	(void)data, (void)len;
 	__atomic_store_n(&((ttf_loan *)arg)->lent, 0, __ATOMIC_RELEASE);
 }
 
-// An empty tensor may have no memory, but the runtime wants an address.
+// The address of an empty tensor without memory: the runtime does not accept NULL.
 static char no_memory[64] __attribute__((aligned(64)));
 
-// String objects of one tensor, after which their memory goes.
+// Frees the string objects of one tensor and their memory.
 typedef struct {
 	TF_Functions *f;
 	size_t count;
@@ -58,7 +58,7 @@ static void free_strings(void *data, size_t len, void *arg) {
 	free(s);
 }
 
-// Makes string objects out of encoded ones. Bytes that do not hold exactly count strings are unfit.
+// Creates string objects from encoded strings. Returns TTF_UNFIT if the bytes do not hold exactly count strings.
 static int make_strings(TF_Functions *f, const ttf_value *v, TF_Tensor **out) {
 	if (v->bytes / 4 < v->count) return TTF_UNFIT;
 	strings *s = calloc(1, sizeof *s + v->count * TF_STRING_ROOM + 1);
@@ -120,7 +120,7 @@ void ttf_strings(TF_Functions *f, const ttf_value *v, void *to) {
 	}
 }
 
-// Reads back an output. A rank above the room is told by v->rank alone.
+// Describes an output. If the rank exceeds TTF_MAX_RANK, only v->rank is set.
 static void take(TF_Functions *f, ttf_value *v, TF_Tensor *t) {
 	v->tensor = t;
 	v->type = f->TensorType(t);

@@ -11,26 +11,27 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// signatureDef is one of the ways in which a SavedModel can be called.
+// signatureDef is a named function of a SavedModel, with its inputs and outputs by name.
 type signatureDef struct {
 	ins, outs map[string]tensorInfo
 }
 
-// tensorInfo is what a signature says of an input or output.
+// tensorInfo describes an input or output of a signature.
 type tensorInfo struct {
-	// at names the result of an operation: "operation:0". It is empty where the tensor is not a plain one.
+	// at is the tensor's name, for example "add:0". It is empty if the value is not a dense tensor.
 	at string
-	// kind says then what it is.
+	// kind describes the value in errors if at is empty.
 	kind  string
 	dtype int
 	shape []int64
-	// anyRank is set where the model does not say how many dimensions there are.
+	// anyRank is set when the model does not declare a number of dimensions.
 	anyRank bool
 }
 
 var errTruncated = errors.New("the model's signatures cannot be read: they are cut off or damaged")
 
-// fields calls use with each field of a message: v is the value of a number, b that of a message, string or bytes.
+// fields calls use with each field of a protobuf message. v is the value of a varint field; b that of a message,
+// string or bytes field.
 func fields(msg []byte, use func(n protowire.Number, v uint64, b []byte) error) error {
 	for len(msg) > 0 {
 		n, kind, size := protowire.ConsumeTag(msg)
@@ -59,7 +60,7 @@ func fields(msg []byte, use func(n protowire.Number, v uint64, b []byte) error) 
 	return nil
 }
 
-// entry returns the key and the value of an entry of a map of messages.
+// entry returns the key and value of an entry of a protobuf map.
 func entry(msg []byte) (key string, value []byte, err error) {
 	err = fields(msg, func(n protowire.Number, _ uint64, b []byte) error {
 		switch n {
@@ -73,7 +74,7 @@ func entry(msg []byte) (key string, value []byte, err error) {
 	return key, value, err
 }
 
-// signatures reads those of a MetaGraphDef, by name.
+// signatures parses the signatures of a MetaGraphDef, by name.
 func signatures(meta []byte) (map[string]signatureDef, error) {
 	const signatureField = 5
 	all := map[string]signatureDef{}
@@ -154,14 +155,15 @@ func readShape(msg []byte) (dims []int64, anyRank bool, err error) {
 	return dims, anyRank, err
 }
 
-// Names of signatures: the usual one, and those that are no functions to serve.
+// Names of signatures: the default, and two that are not for serving.
 const (
 	servingDefault = "serving_default"
 	initSignature  = "__saved_model_init_op"
 	trainSignature = "__saved_model_train_op"
 )
 
-// choose returns the signature of a name; of none, the usual one, or the first by name of a model that has not got it.
+// choose returns the signature of that name. Without a name it returns the default signature, else the first by
+// name.
 func choose(all map[string]signatureDef, name string) (signatureDef, error) {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(n string) bool { return n == initSignature || n == trainSignature })
 	if len(names) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/core/status"
 )
 
-// metaGraph reads the first MetaGraphDef out of a SavedModel's own file.
+// metaGraph reads the first MetaGraphDef of a SavedModel's file.
 func metaGraph(tb testing.TB, model string) []byte {
 	tb.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", model+".savedmodel", "saved_model.pb"))
@@ -71,7 +71,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestOperation splits names of tensors.
+// TestOperation checks the split of tensor names.
 func TestOperation(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[string]struct {
@@ -84,7 +84,7 @@ func TestOperation(t *testing.T) {
 	}
 }
 
-// FuzzSignatures reads damaged signatures: an error, never a panic.
+// FuzzSignatures checks that damaged signatures yield an error and never a panic.
 func FuzzSignatures(f *testing.F) {
 	for _, model := range []string{"fixed", "ragged", "two"} {
 		meta := metaGraph(f, model)
@@ -95,8 +95,8 @@ func FuzzSignatures(f *testing.F) {
 		if all, err := signatures(meta); err == nil {
 			_, _ = choose(all, "")
 			for _, s := range all {
-				_, _ = signedPorts(s.ins, false)
-				_, _ = signedPorts(s.outs, true)
+				_, _ = portsOf(s.ins, false)
+				_, _ = portsOf(s.outs, true)
 			}
 		}
 	})

@@ -47,9 +47,9 @@ func (m *model) load(s *backends.Settings, maxBatch int) (err error) {
 	m.sessions = append(m.sessions, ses)
 	var ins, outs []port
 	if m.how.files.graph {
-		ins, outs, err = ses.named(s)
+		ins, outs, err = ses.graphPorts(s)
 	} else {
-		ins, outs, err = ses.signed(m.how.set.signature)
+		ins, outs, err = ses.signaturePorts(m.how.set.signature)
 	}
 	if err != nil {
 		return prefix(err)

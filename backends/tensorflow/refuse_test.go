@@ -58,7 +58,7 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestDamaged loads models of which parts are missing.
+// TestDamaged checks the errors for models with missing parts.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	const ports = `input { name: "x" data_type: TYPE_FP32 dims: [-1, 2] } output { name: "y" data_type: TYPE_FP32 dims: [-1, 2] }`

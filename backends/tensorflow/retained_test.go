@@ -28,8 +28,9 @@ func openModel(t *testing.T, file string) *model {
 	return m.(*model)
 }
 
-// TestLoans runs a model that keeps nothing and one that does, on two instances each: the one's inputs are never copied,
-// the other's come to be, and in the end all memory is given back.
+// TestLoans runs a model that retains its inputs and one that does not, on two instances each. It checks that the
+// inputs of the first are copied after a while, those of the other never, and that all memory is released in the
+// end.
 func TestLoans(t *testing.T) {
 	t.Parallel()
 	for file, copies := range map[string]bool{"two": false, "keeper": true} {

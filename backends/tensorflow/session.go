@@ -21,13 +21,13 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// session is one loaded copy of a model. Running it is safe from any number of threads.
+// session is one loaded copy of a model. Runs may be concurrent; close must come after them.
 type session struct {
 	c     *C.ttf_session
 	users int // instances, guarded by the model's mutex
 }
 
-// loaded is how a model is loaded: enough to do it again for a further session.
+// loaded holds everything needed to load the model into another session.
 type loaded struct {
 	lib   *library
 	files files
@@ -35,7 +35,7 @@ type loaded struct {
 	init  []string
 }
 
-// open loads the model into a session of its own.
+// open loads the model into a new session and runs its initialization operations.
 func (l *loaded) open() (*session, error) {
 	s := &session{c: C.ttf_session_new(l.lib.f)}
 	if s.c == nil {
@@ -47,7 +47,7 @@ func (l *loaded) open() (*session, error) {
 	}
 	err := load(s)
 	for i := 0; err == nil && i < len(l.init); i++ {
-		err = s.init(l.init[i])
+		err = s.runInit(l.init[i])
 	}
 	if err != nil {
 		s.close()
@@ -75,8 +75,8 @@ func (l *loaded) graph(s *session) error {
 	return s.check(C.ttf_load_graph(s.c, unsafe.Pointer(&data[0]), C.size_t(len(data)), unsafe.Pointer(&cfg[0]), C.size_t(len(cfg))))
 }
 
-// init runs an operation of the graph once.
-func (s *session) init(operation string) error {
+// runInit runs an initialization operation of the graph.
+func (s *session) runInit(operation string) error {
 	name := C.CString(operation)
 	defer C.free(unsafe.Pointer(name))
 	switch code := C.ttf_init(s.c, name); code {
@@ -105,7 +105,8 @@ func (s *session) close() {
 	}
 }
 
-// operation splits the name of a tensor, "operation" or "operation:1".
+// operation splits a tensor name into operation and output index. For example, "add:1" is output 1 of "add", and
+// "add" is output 0.
 func operation(at string) (name string, index int) {
 	if i := strings.LastIndexByte(at, ':'); i >= 0 {
 		if n, err := strconv.Atoi(at[i+1:]); err == nil {
@@ -115,7 +116,7 @@ func operation(at string) (name string, index int) {
 	return at, 0
 }
 
-// find looks up a result of an operation; false where the graph has none of that name.
+// find looks up an operation's output by tensor name, and reports whether the graph has it.
 func (s *session) find(at string) (C.ttf_port, bool) {
 	name, index := operation(at)
 	cname := C.CString(name)
@@ -125,8 +126,8 @@ func (s *session) find(at string) (C.ttf_port, bool) {
 	return *p, ok
 }
 
-// signed returns the ports of a SavedModel's signature, sorted by name.
-func (s *session) signed(name string) (ins, outs []port, err error) {
+// signaturePorts returns the ports of a signature of a SavedModel, sorted by name.
+func (s *session) signaturePorts(name string) (ins, outs []port, err error) {
 	var meta []byte
 	if m := s.c.meta; m != nil && m.data != nil {
 		meta = unsafe.Slice((*byte)(m.data), int(m.length))
@@ -139,13 +140,13 @@ func (s *session) signed(name string) (ins, outs []port, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if ins, err = signedPorts(chosen.ins, false); err == nil {
-		outs, err = signedPorts(chosen.outs, true)
+	if ins, err = portsOf(chosen.ins, false); err == nil {
+		outs, err = portsOf(chosen.outs, true)
 	}
 	return ins, outs, err
 }
 
-func signedPorts(list map[string]tensorInfo, output bool) ([]port, error) {
+func portsOf(list map[string]tensorInfo, output bool) ([]port, error) {
 	var ports []port
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		info := list[name]
@@ -153,7 +154,7 @@ func signedPorts(list map[string]tensorInfo, output bool) ([]port, error) {
 			return nil, status.Errorf(status.Unsupported, "unsupported type of %s '%s': expected a tensor, found %s", bind.Side(output), name, info.kind)
 		}
 		p := port{Name: name, Shape: info.shape, AnyRank: info.anyRank, Native: native{tf: info.dtype, at: info.at}}
-		if err := typed(&p, output); err != nil {
+		if err := setType(&p, output); err != nil {
 			return nil, err
 		}
 		ports = append(ports, p)
@@ -161,8 +162,8 @@ func signedPorts(list map[string]tensorInfo, output bool) ([]port, error) {
 	return ports, nil
 }
 
-// typed sets the port's element type from the runtime's number and checks what can be served.
-func typed(p *port, output bool) error {
+// setType sets the port's element type from TensorFlow's number. It rejects types and ranks that are not supported.
+func setType(p *port, output bool) error {
 	if p.Native.tf > reference {
 		p.Native.tf -= reference
 	}
@@ -176,32 +177,33 @@ func typed(p *port, output bool) error {
 	return nil
 }
 
-// named returns the ports of a graph that the configuration names: a graph does not say which they are.
-func (s *session) named(settings *backends.Settings) (ins, outs []port, err error) {
+// graphPorts returns the ports of a graph by the names in the configuration, because a GraphDef does not mark inputs and
+// outputs.
+func (s *session) graphPorts(settings *backends.Settings) (ins, outs []port, err error) {
 	cfg := settings.Config
 	if len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
 		return nil, nil, status.Errorf(status.InvalidArg,
 			"the configuration must declare inputs and outputs, which a GraphDef does not tell apart from other tensors")
 	}
 	for _, io := range cfg.GetInput() {
-		if ins, err = s.addNamed(ins, io.GetName(), false); err != nil {
+		if ins, err = s.addGraphPort(ins, io.GetName(), false); err != nil {
 			return nil, nil, err
 		}
 	}
 	for _, c := range config.SignatureOf(cfg).Computed {
-		if ins, err = s.addNamed(ins, c.Name, false); err != nil {
+		if ins, err = s.addGraphPort(ins, c.Name, false); err != nil {
 			return nil, nil, err
 		}
 	}
 	for _, io := range cfg.GetOutput() {
-		if outs, err = s.addNamed(outs, io.GetName(), true); err != nil {
+		if outs, err = s.addGraphPort(outs, io.GetName(), true); err != nil {
 			return nil, nil, err
 		}
 	}
 	return ins, outs, nil
 }
 
-func (s *session) addNamed(list []port, name string, output bool) ([]port, error) {
+func (s *session) addGraphPort(list []port, name string, output bool) ([]port, error) {
 	found, ok := s.find(name)
 	if !ok {
 		return nil, status.Errorf(status.InvalidArg, "unexpected inference %s '%s', the graph has no tensor of that name", bind.Side(output), name)
@@ -213,6 +215,6 @@ func (s *session) addNamed(list []port, name string, output bool) ([]port, error
 	for k := 0; k < int(found.rank) && found.rank <= C.TTF_MAX_RANK; k++ {
 		p.Shape = append(p.Shape, max(int64(found.dims[k]), -1))
 	}
-	err := typed(&p, output)
+	err := setType(&p, output)
 	return append(list, p), err
 }

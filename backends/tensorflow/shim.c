@@ -56,7 +56,7 @@ int ttf_load_saved(ttf_session *s, const char *dir, const char *tag, const void 
 		s->session = s->f->LoadSessionFromSavedModel(o, NULL, dir, &tag, 1, s->graph, s->meta, s->status);
 	}
 	s->f->DeleteSessionOptions(o);
-	malloc_trim(0);  // reading leaves a second copy of the graph in freed pages
+	malloc_trim(0);  // loading leaves a second copy of the graph in freed pages: return them to the system
 	return s->f->GetCode(s->status);
 }
 

@@ -1,19 +1,19 @@
-// What Go calls: the runtime behind plain C functions, with names that no other backend of the program has. One that can fail returns the runtime's code, 0 for success, and
-// leaves the text in the status it was given.
+// C functions over TensorFlow's functions, for Go. Their names are unique in the program. A function that can fail
+// returns the runtime's code, 0 for success, and sets the text of the status.
 #ifndef TUTTI_TENSORFLOW_SHIM_H
 #define TUTTI_TENSORFLOW_SHIM_H
 
 #include "tf.h"
 
 #define TTF_MAX_RANK 16
-#define TTF_UNFIT (-1)      // an input that the runtime does not take: its bytes do not fill its shape
-#define TTF_NO_MEMORY (-2)  // memory for an input
+#define TTF_UNFIT (-1)      // an invalid input: its bytes do not match its shape
+#define TTF_NO_MEMORY (-2)  // no memory for an input
 
-// The names of the functions, in the order of TF_Functions; NULL ends them.
+// The names of the functions, in the order of TF_Functions, terminated by NULL.
 const char *ttf_function(int i);
 void ttf_set_function(TF_Functions *f, int i, void *address);
 
-// One loaded model. status is for whoever loads and unloads it, one at a time.
+// One loaded model. status is for loading and unloading, which must not be concurrent.
 typedef struct {
 	TF_Functions *f;
 	TF_Graph *graph;
@@ -26,21 +26,21 @@ ttf_session *ttf_session_new(TF_Functions *f);
 void ttf_session_free(ttf_session *s);
 int ttf_load_saved(ttf_session *s, const char *dir, const char *tag, const void *config, size_t n);
 int ttf_load_graph(ttf_session *s, const void *graph, size_t size, const void *config, size_t n);
-int ttf_init(ttf_session *s, const char *operation);  // TTF_UNFIT: no such operation
+int ttf_init(ttf_session *s, const char *operation);  // returns TTF_UNFIT if there is no such operation
 const char *ttf_session_text(ttf_session *s);
 
-// What a graph says of one result of an operation.
+// The declaration of one output of an operation.
 typedef struct {
 	TF_Output at;
 	int type;
-	int rank;  // -1: any
+	int rank;  // -1 if unknown
 	int64_t dims[TTF_MAX_RANK];
 } ttf_port;
 
-// Returns 0, 1 when there is no such operation, 2 when it has no such result.
+// Returns 0, 1 if there is no such operation, 2 if it has no such output.
 int ttf_find(ttf_session *s, const char *operation, int index, ttf_port *p);
 
-// Tells whether the runtime still refers to memory it was lent.
+// Tracks whether the runtime still refers to the memory of an input.
 typedef struct {
 	int lent;  // atomic
 } ttf_loan;
@@ -51,28 +51,28 @@ int ttf_lent(ttf_loan *l);
 // One tensor of a run.
 typedef struct {
 	void *data;
-	size_t bytes;  // of strings: as they are encoded on the wire, each after its length in four bytes
+	size_t bytes;  // of BYTES: encoded strings, each after a length of four bytes
 	size_t count;  // elements
 	TF_Output at;
-	TF_Tensor *tensor;  // outputs: after a run
+	TF_Tensor *tensor;  // outputs: set by a run
 	ttf_loan *loan;      // inputs
 	int use;            // takes part in this run
-	int copy;           // inputs: the runtime gets memory of its own
-	int sole;           // outputs: nothing else refers to the memory
+	int copy;           // inputs: the runtime gets a copy
+	int sole;           // outputs: the only reference to the memory
 	int type;
 	int rank;
 	int64_t dims[TTF_MAX_RANK];
 } ttf_value;
 
-// The scratch of one instance, reused by every run. One goroutine at a time.
+// The reusable memory of one instance. Not safe for concurrent use.
 typedef struct {
 	TF_Functions *f;
 	TF_Session *session;
 	TF_Status *status;
 	size_t ins, outs;
 	ttf_value *in, *out;
-	int bad;                          // the input that TTF_UNFIT and TTF_NO_MEMORY are about
-	TF_Output *in_at, *out_at;        // this run's places
+	int bad;                          // the input that TTF_UNFIT or TTF_NO_MEMORY concerns
+	TF_Output *in_at, *out_at;        // this run's tensors in the graph
 	TF_Tensor **in_tensors, **out_tensors;
 } ttf_call;
 
@@ -80,10 +80,10 @@ ttf_call *ttf_call_new(ttf_session *s, size_t ins, size_t outs);
 void ttf_call_free(ttf_call *c);
 const char *ttf_call_text(ttf_call *c);
 
-// Runs the model over c->in and c->out: the one crossing per execution.
+// Runs the model with c->in and c->out: the only call from Go per execution.
 int ttf_run(ttf_call *c);
 
-// Writes the strings of an output as they are encoded: v->bytes bytes.
+// Writes the encoded strings of an output: v->bytes bytes.
 void ttf_strings(TF_Functions *f, const ttf_value *v, void *to);
 
 void ttf_release(TF_Functions *f, TF_Tensor *t);

@@ -32,7 +32,7 @@ func copyFolder(tb testing.TB, to, from string) {
 	}
 }
 
-// settings loads a model of testdata: a SavedModel, or a graph when the name ends so.
+// settings returns the settings of a model in testdata: a SavedModel, or a graph if the name ends in .graphdef.
 func settings(tb testing.TB, model, pbtxt string) backends.Settings {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -63,7 +63,7 @@ func at(tb testing.TB, dir, model, pbtxt string) backends.Settings {
 	}
 }
 
-// example loads one of the two models of the example repository.
+// example returns the settings of one of the two models in the example repository.
 func example(tb testing.TB, name string) backends.Settings {
 	tb.Helper()
 	dir := filepath.Join("..", "..", "examples", "backends", "tensorflow", name)
@@ -74,7 +74,7 @@ func example(tb testing.TB, name string) backends.Settings {
 	return at(tb, filepath.Join(dir, "1"), name, string(data))
 }
 
-// load loads a model for a test of its own.
+// load loads a model, which the test closes.
 func load(tb testing.TB, s backends.Settings) (backends.Model, error) {
 	tb.Helper()
 	b, err := tensorflow.NewFactory().New(options(tb))
@@ -119,7 +119,7 @@ func instance(tb testing.TB, m backends.Model) backends.Instance {
 	return x
 }
 
-// answer is a request with the answer that TensorFlow's Python gave.
+// reference is a request with the response of TensorFlow's Python interface.
 type answer struct {
 	Name, Ensemble  string
 	Inputs, Outputs []struct {
@@ -150,7 +150,7 @@ func numbers[T tensor.Number](list []float64) []T {
 	return out
 }
 
-// TestContract runs the suite with the answers of the framework itself.
+// TestContract runs the contract suite for backends, with the responses of the framework itself.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	o := options(t)
@@ -235,7 +235,7 @@ func TestContract(t *testing.T) {
 	)...)
 }
 
-// allTypes hands a tensor of every element type through.
+// allTypes passes a tensor of every element type through a model.
 func allTypes(t *testing.T) backendtest.Fixture {
 	t.Helper()
 	f := backendtest.Fixture{Name: "types", Rows: 2, Settings: settings(t, "types", "max_batch_size: 2")}
@@ -305,7 +305,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestKeeper runs a model that keeps its inputs in a variable, whose memory must not be given to others meanwhile.
+// TestKeeper checks that the memory of inputs that a model retains in a variable is not reused.
 func TestKeeper(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, settings(t, "keeper", `input { name: "x" data_type: TYPE_FP32 dims: -1 }
@@ -339,7 +339,7 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestShare counts the runs of instances that share a session.
+// TestShare checks, by counting runs, which instances share a session.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	m, err := load(t, settings(t, "keeper", `parameters { key: "MAX_SESSION_SHARE_COUNT" value { string_value: "2" } }
@@ -365,7 +365,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestRagged gives a batch's elements in one dimension, which the scheduler joins and splits again.
+// TestRagged checks a batch whose elements are joined in one dimension, as the scheduler does for ragged inputs.
 func TestRagged(t *testing.T) {
 	t.Parallel()
 	for _, model := range []string{"keeper", "anyrank"} {

@@ -1,4 +1,4 @@
-// The part of TensorFlow's C interface that this package uses, as pointers to functions that are looked up by name.
+// The part of TensorFlow's C interface that this package uses, as function pointers that are looked up by name.
 #ifndef TUTTI_TF_H
 #define TUTTI_TF_H
 
@@ -8,26 +8,26 @@
 typedef struct TF_Status TF_Status;                  // code and text of the last failure
 typedef struct TF_Tensor TF_Tensor;                  // a reference to typed memory
 typedef struct TF_Graph TF_Graph;                    // operations and their edges
-typedef struct TF_Operation TF_Operation;            // one of them, owned by its graph
-typedef struct TF_Session TF_Session;                // a graph that runs, with its variables
-typedef struct TF_SessionOptions TF_SessionOptions;  // how it runs
-typedef struct TF_ImportOptions TF_ImportOptions;    // how a graph is read
+typedef struct TF_Operation TF_Operation;            // owned by its graph
+typedef struct TF_Session TF_Session;                // a graph with its variables, which can run
+typedef struct TF_SessionOptions TF_SessionOptions;  // options of a session
+typedef struct TF_ImportOptions TF_ImportOptions;    // options of an import
 
-// One result of an operation.
+// One output of an operation.
 typedef struct {
 	TF_Operation *oper;
 	int index;
 } TF_Output;
 
-// Serialised bytes.
+// Serialized bytes.
 typedef struct {
 	const void *data;
 	size_t length;
 	void (*free)(void *data, size_t length);
 } TF_Buffer;
 
-#define TF_STRING 7        // the number of the string type
-#define TF_STRING_ROOM 24  // sizeof of a string object, which the functions TF_String... work on
+#define TF_STRING 7        // number of the string type
+#define TF_STRING_ROOM 24  // size of a string object of the functions TF_String...
 
 typedef void (*TF_Release)(void *data, size_t len, void *arg);
 

@@ -12,8 +12,8 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// unnamed is the error of a model that names no step, or one that there is not.
-func (b *backend) unnamed(model, name string) error {
+// unknownStep returns the error of a model that names no step, or an unknown one.
+func (b *backend) unknownStep(model, name string) error {
 	names := b.steps.Names()
 	if name == "" {
 		return config.WithFix(config.Errorf(config.StepParam, "parameters", "model '%s' of backend '%s' must name its step by parameter '%s', one of: %s",
@@ -27,10 +27,10 @@ func (b *backend) unnamed(model, name string) error {
 		model, name, strings.Join(names, ", "), near), "name one of the steps: docs/steps.md describes them")
 }
 
-// faulty gives an error of a step the place of the parameter that it speaks of, by its name or its value in quotes, and
-// what the step says about that parameter.
-func faulty(err error, f *steps.Factory, given map[string]string) error {
-	key := spokenOf(err.Error(), f, given)
+// withParam adds to a step's error the field of config.pbtxt that it concerns, and the documentation of that
+// parameter. The error concerns the parameter whose name or value it quotes.
+func withParam(err error, f *steps.Factory, given map[string]string) error {
+	key := quotedParam(err.Error(), f, given)
 	field := "parameters"
 	if _, set := given[key]; set {
 		field += "." + key
@@ -44,13 +44,13 @@ func faulty(err error, f *steps.Factory, given map[string]string) error {
 		err = config.Errorf(config.StepParam, field, "%w", err)
 	}
 	if i := slices.IndexFunc(f.Params, func(p steps.Param) bool { return p.Key == key }); i >= 0 {
-		return config.WithFix(err, advice(&f.Params[i]))
+		return config.WithFix(err, paramHint(&f.Params[i]))
 	}
 	return err
 }
 
-// spokenOf returns the parameter that a text names, else the one whose value it quotes, else none.
-func spokenOf(text string, f *steps.Factory, given map[string]string) string {
+// quotedParam returns the parameter whose name the text quotes, else the one whose value it quotes, else "".
+func quotedParam(text string, f *steps.Factory, given map[string]string) string {
 	quotes := func(word string) bool { return word != "" && strings.Contains(text, "'"+word+"'") }
 	for _, p := range f.Params {
 		if quotes(p.Key) {
@@ -65,8 +65,8 @@ func spokenOf(text string, f *steps.Factory, given map[string]string) string {
 	return ""
 }
 
-// advice says what a parameter is for.
-func advice(p *steps.Param) string {
+// paramHint describes a parameter for an error's hint.
+func paramHint(p *steps.Param) string {
 	text := fmt.Sprintf(`%s: %s`, p.Key, strings.TrimSuffix(p.Doc, "."))
 	switch {
 	case p.Required:

@@ -20,14 +20,14 @@ import (
 const (
 	backendScripts = "bench/peers/backends"
 	overheadTime   = "300ms"
-	// cannotFetch is the exit status of a script that wants a network, or another Python.
+	// cannotFetch is a script's exit status when it needs a network or another version of Python.
 	cannotFetch = 3
 )
 
-// call is what one call of a two-input model costs, in microseconds, by round.
+// call holds the cost of one call of a two-input model by round, in microseconds of CPU and of wall time.
 type call struct{ cpu, clock []float64 }
 
-// overheads are those of one side, by case.
+// overheads holds the calls of one side by case.
 type overheads map[string]*call
 
 func (c overheads) add(name string, cpu, clock float64) {
@@ -37,7 +37,7 @@ func (c overheads) add(name string, cpu, clock float64) {
 	c[name].cpu, c[name].clock = append(c[name].cpu, cpu), append(c[name].clock, clock)
 }
 
-// measured is what docs/backends.md tells of one backend.
+// measured holds the figures that docs/backends.md prints for one backend.
 type measured struct {
 	Version string         `json:"version"`
 	Where   string         `json:"where"`
@@ -45,7 +45,7 @@ type measured struct {
 	Cases   []measuredCase `json:"cases"`
 }
 
-// measuredCase holds medians in microseconds, the processor's and the clock's.
+// measuredCase holds the medians of CPU time and wall time, in microseconds.
 type measuredCase struct {
 	Ours   string     `json:"ours"`
 	Theirs string     `json:"theirs"`
@@ -53,9 +53,10 @@ type measuredCase struct {
 	Clock  [2]float64 `json:"clock_us"`
 }
 
-// backends compares a call of each backend on its two-input model with the framework's own call in Python: for every
-// script in bench/peers/backends, the package of its name runs BenchmarkOverhead, in turns with it. Ours has to be less.
-// The figures go to measured.json beside the scripts, which the documentation is made from.
+// backends compares a call of each backend on its two-input model with the framework's own call in Python. For
+// every script in bench/peers/backends, the package of the same name runs BenchmarkOverhead, alternating with the
+// script. Our call must cost less. The figures go to measured.json beside the scripts, from which the documentation
+// is generated.
 func (b *bench) backends() error {
 	scripts, err := filepath.Glob(filepath.Join(backendScripts, "*.py"))
 	if err != nil {
@@ -104,7 +105,7 @@ func (b *bench) backend(script, name, binary string) (m measured, err error) {
 	if _, err := output(nil, "go", "test", "-c", "-o", binary, "./backends/"+name); err != nil {
 		return m, err
 	}
-	m.Where, m.When = where(), time.Now().UTC().Format("January 2006")
+	m.Where, m.When = machine(), time.Now().UTC().Format("January 2006")
 	ours, theirs := overheads{}, overheads{}
 	for range b.rounds {
 		if err := ours.overhead(binary, name, strings.TrimSpace(packages)); err != nil {
@@ -137,8 +138,8 @@ func (b *bench) backend(script, name, binary string) (m measured, err error) {
 	return m, nil
 }
 
-// framework returns the folder of a framework's packages: the one that PEERS_NAME names, where they are installed already,
-// or one that they are fetched to.
+// framework returns the folder of a framework's packages: the folder in PEERS_NAME if they are installed there, or
+// a folder that they are downloaded to.
 func framework(name string) (string, error) {
 	if dir := os.Getenv("PEERS_" + strings.ToUpper(name)); dir != "" {
 		return dir, nil
@@ -146,13 +147,13 @@ func framework(name string) (string, error) {
 	return output(nil, "scripts/prepare-peers", filepath.Join(backendScripts, "requirements", name+".txt"))
 }
 
-// unpinned reports whether a framework's packages have to be named.
+// unpinned reports whether no script pins a framework's packages and the user names no folder with them.
 func unpinned(name string) bool {
 	_, err := os.Stat(filepath.Join(backendScripts, "requirements", name+".txt"))
 	return err != nil && os.Getenv("PEERS_"+strings.ToUpper(name)) == ""
 }
 
-// overheadLine is a result of BenchmarkOverhead.
+// overheadLine matches a result of BenchmarkOverhead.
 var overheadLine = regexp.MustCompile(`(?m)^BenchmarkOverhead/(\S+?)(?:-\d+)?\s.*?([0-9.e+]+) cpu-us/call.*?([0-9.e+]+) us/call`)
 
 // overhead runs a package's benchmark on one processor.
@@ -176,7 +177,7 @@ func (c overheads) overhead(binary, name, packages string) error {
 	return nil
 }
 
-// peer runs a script, which prints its framework's version and what its cases take.
+// peer runs a script, which prints its framework's version and the cost of each case.
 func (c overheads) peer(script, packages string) (version string, err error) {
 	text, err := output([]string{"PYTHONPATH=" + packages, "OMP_NUM_THREADS=1"}, "python3", script)
 	if err != nil {
@@ -201,7 +202,7 @@ func (c overheads) peer(script, packages string) (version string, err error) {
 // measuredFile holds the last figures of each backend.
 var measuredFile = filepath.Join(backendScripts, "measured.json")
 
-// writeMeasured keeps the figures; those of a backend that was left out stay.
+// writeMeasured stores the figures. Backends that this run left out keep their earlier figures.
 func writeMeasured(fresh map[string]measured) error {
 	all := map[string]measured{}
 	text, err := os.ReadFile(measuredFile)
@@ -223,8 +224,8 @@ func tenths(us float64) float64 {
 	return v
 }
 
-// where says what machine this is.
-func where() string {
+// machine describes this machine.
+func machine() string {
 	field := func(path, key string) string {
 		text, _ := os.ReadFile(path)
 		for line := range strings.Lines(string(text)) {

@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// serveEcho is the floor: net/http handing a body back, grpc-go handing a tensor back,
-// and nothing else. It listens where BENCH_ECHO and BENCH_ECHO_GRPC say.
+// serveEcho is the lower bound that the server is compared with: net/http returns the request's body, grpc-go
+// returns its tensor, and nothing else runs. It listens on the addresses in BENCH_ECHO and BENCH_ECHO_GRPC.
 func serveEcho() error {
 	l, err := net.Listen("tcp", os.Getenv("BENCH_ECHO_GRPC"))
 	if err != nil {
@@ -45,12 +45,12 @@ func serveHTTPEcho() error {
 			return
 		}
 		if r.URL.Path == parsingPath {
-			answer, err := parseAndPrint(*body)
+			response, err := parseAndPrint(*body)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusBadRequest)
 				return
 			}
-			*body = append((*body)[:0], answer...)
+			*body = append((*body)[:0], response...)
 		}
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Header().Set("Content-Length", strconv.Itoa(len(*body)))

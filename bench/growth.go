@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	growthLimit = 1.15 // how much the large case may cost of the small one
+	growthLimit = 1.15 // the most that the large case may cost, as a multiple of the small one
 	growthCalls = 10000
 	manyModels  = 1000
 )
 
-// growth measures that cost does not grow with what does not concern a request: the
-// models that are loaded, the connections that are idle, the size that each byte of a
-// request has around it. Last it fills the server with more than it may hold.
+// growth checks that a request's cost does not grow with things that are unrelated to it: the number of loaded
+// models, the number of idle connections, and the size of the request for the cost of each byte. For example, a
+// small request must cost the same with 2 and with 1,002 models loaded. Finally it sends the server more bytes than
+// it may hold.
 func (b *bench) growth() error {
 	for _, part := range []func() error{b.growthModels, b.growthIdle, b.growthBytes, b.growthMemory} {
 		if err := part(); err != nil {
@@ -32,7 +33,7 @@ func (b *bench) growth() error {
 	return nil
 }
 
-// serveAs starts the server with further options.
+// serveAs starts the server with additional options.
 func (b *bench) serveAs(options []string, repositories ...string) (*process, error) {
 	ports, err := freePorts()
 	if err != nil {
@@ -41,13 +42,13 @@ func (b *bench) serveAs(options []string, repositories ...string) (*process, err
 	return start("127.0.0.1:"+ports[0], "127.0.0.1:"+ports[1], b.tutti, append(tuttiArgs(ports, repositories...), options...)...)
 }
 
-// grow prints the small case, the large one, and their ratio.
-func (b *bench) grow(what, unit string, small, large []float64) {
+// printRatio prints the small case, the large one, and their ratio.
+func (b *bench) printRatio(what, unit string, small, large []float64) {
 	fmt.Fprintf(b.table, "%s\tsmall %.3g %s\tlarge %.3g %s\tratio %.2f (at most %.2f)\n",
 		what, median(small), unit, median(large), unit, median(large)/median(small), growthLimit)
 }
 
-// growthModels compares a server with two models with one that has a thousand more.
+// growthModels compares a server of two models with a server of a thousand more.
 func (b *bench) growthModels() (err error) {
 	many, err := manyIdentities(manyModels)
 	if err != nil {
@@ -71,7 +72,7 @@ func (b *bench) growthModels() (err error) {
 
 const identities = "bench/testdata/identity"
 
-// manyIdentities makes a repository of n models.
+// manyIdentities writes a repository of n identity models.
 func manyIdentities(n int) (string, error) {
 	config, err := os.ReadFile(identities + "/fp32x16/config.pbtxt")
 	if err != nil {
@@ -93,8 +94,8 @@ func manyIdentities(n int) (string, error) {
 	return root, nil
 }
 
-// compareSmall has both servers answer small requests in rounds, one after the other,
-// after a round that is not counted.
+// compareSmall sends small requests to both servers in alternating rounds, after a warm-up round that is not
+// counted.
 func (b *bench) compareSmall(what string, small, large *process) error {
 	for _, c := range []struct{ name, protocol string }{{"HTTP binary", load.Binary}, {"gRPC", load.GRPC}} {
 		send := func(p *process) (time.Duration, error) {
@@ -118,7 +119,7 @@ func (b *bench) compareSmall(what string, small, large *process) error {
 				s, l = append(s, first.Seconds()*1e6), append(l, second.Seconds()*1e6)
 			}
 		}
-		b.grow(c.name+", FP32[16], "+what+": CPU per request", "us", s, l)
+		b.printRatio(c.name+", FP32[16], "+what+": CPU per request", "us", s, l)
 	}
 	return nil
 }

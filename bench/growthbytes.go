@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	smallSize = 1 << 20   // where what a request costs besides its bytes is below 2 %
-	wholeSize = 100 << 20 // what the requests of a size are together
+	smallSize = 1 << 20   // from this size on, a request's fixed cost is below 2 %
+	wholeSize = 100 << 20 // the total size of the requests of one round
 	roundSize = 4 * wholeSize
 )
 
-// growthBytes compares what a byte costs in requests of 1 MB, of 10 MB and of 100 MB.
-// Clients send the same 100 MB in all of them, so that what is small is not in the
-// processor's cache for that alone; the server's own memory may be.
+// growthBytes compares the cost of a byte in requests of 1 MB, 10 MB and 100 MB. Clients send the same 100 MB for
+// every size, so small requests do not gain from the CPU's cache on the client's side. The server's memory may
+// still be cached.
 func (b *bench) growthBytes() (err error) {
 	p, err := b.serveAs([]string{"--http-max-input-size=1073741824", "--allow-client-shm=true"}, identities)
 	if err != nil {
@@ -65,7 +65,7 @@ func (b *bench) bytes(p *process, name string, send func(p *process, size, calls
 		}
 	}
 	for i := range sizes[1:] {
-		b.grow(fmt.Sprintf("%s, %d MB against 1 MB: CPU per byte", name, sizes[i+1]>>20), "ns", costs[0], costs[i+1])
+		b.printRatio(fmt.Sprintf("%s, %d MB against 1 MB: CPU per byte", name, sizes[i+1]>>20), "ns", costs[0], costs[i+1])
 	}
 	return nil
 }
@@ -75,10 +75,10 @@ func sendBinary(p *process, size, calls int) (time.Duration, error) {
 	for i := range list {
 		list[i] = binaryInfer("fp32", size/4)
 	}
-	return p.spent(list, calls)
+	return p.cpuPerRequest(list, calls)
 }
 
-// sendJSON sends a body of about that many bytes.
+// sendJSON sends requests of about size bytes as JSON.
 func sendJSON(p *process, size, calls int) (time.Duration, error) {
 	const value = "0.3712,"
 	n := size / len(value)
@@ -89,10 +89,10 @@ func sendJSON(p *process, size, calls int) (time.Duration, error) {
 	for i := range list {
 		list[i] = []byte(request)
 	}
-	return p.spent(list, max(calls/4, 2))
+	return p.cpuPerRequest(list, max(calls/4, 2))
 }
 
-// sendGRPC sends one message after the other.
+// sendGRPC sends one message after another.
 func sendGRPC(p *process, size, calls int) (time.Duration, error) {
 	c, err := dialLarge(p.GRPC)
 	if err != nil {
@@ -131,7 +131,7 @@ func largeRequest(size int) *inference.ModelInferRequest {
 	}
 }
 
-// sendShared has the server read the tensor from shared memory and write it there.
+// sendShared makes the server read its input from shared memory and write its output there.
 func sendShared(p *process, size, calls int) (time.Duration, error) {
 	name := fmt.Sprintf("bench-growth-%d-%d", os.Getpid(), size)
 	path := "/dev/shm/" + name
@@ -149,7 +149,7 @@ func sendShared(p *process, size, calls int) (time.Duration, error) {
 			size/4, size, i*size, size, wholeSize+i*size)
 		list[i] = fmt.Appendf(nil, "POST /v2/models/fp32/infer HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	}
-	spent, err := p.spent(list, calls)
+	spent, err := p.cpuPerRequest(list, calls)
 	return spent, errors.Join(err, postJSON(p, "/v2/systemsharedmemory/region/growth/unregister", "{}"))
 }
 
@@ -166,9 +166,9 @@ func postJSON(p *process, path, body string) error {
 	return err
 }
 
-// spent sends n requests, in turn, over one connection, and returns the server's CPU time
-// for each. Unlike load it keeps nothing of the answers.
-func (p *process) spent(requests [][]byte, n int) (time.Duration, error) {
+// cpuPerRequest sends n requests in turn over one connection and returns the server's CPU time for each. Unlike
+// load, it discards the responses.
+func (p *process) cpuPerRequest(requests [][]byte, n int) (time.Duration, error) {
 	conn, err := net.Dial("tcp", p.HTTP)
 	if err != nil {
 		return 0, err
@@ -191,7 +191,7 @@ func (p *process) spent(requests [][]byte, n int) (time.Duration, error) {
 	return (after - before) / time.Duration(n), err
 }
 
-// discard sends a request and reads its answer.
+// discard sends a request, then reads and discards its response.
 func discard(conn net.Conn, r *bufio.Reader, request []byte) error {
 	if _, err := conn.Write(request); err != nil {
 		return err

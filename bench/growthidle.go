@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// idleConnections is how many wait while others ask.
+// idleConnections is the number of open connections that send nothing during a measurement.
 const idleConnections = 10000
 
-// growthIdle compares a server with no idle connection with one that has thousands,
-// of HTTP or of gRPC.
+// growthIdle compares a server without idle connections with a server that holds thousands of them, over HTTP and
+// over gRPC.
 func (b *bench) growthIdle() error {
 	for _, c := range []struct {
 		name       string
@@ -71,7 +71,7 @@ func (b *bench) idle(name string, http, grpc int) (err error) {
 
 const idlePatience = 10 * time.Second
 
-// idleHTTP asks once, so that the server has seen the connection, and then waits.
+// idleHTTP opens a connection, sends one request so that the server has served the connection, and leaves it open.
 func idleHTTP(address string) (net.Conn, error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -83,7 +83,7 @@ func idleHTTP(address string) (net.Conn, error) {
 	return c, discard(c, bufio.NewReaderSize(c, 512), []byte("GET /v2/health/live HTTP/1.1\r\nHost: bench\r\n\r\n"))
 }
 
-// idleGRPC shakes hands as HTTP/2 does, and then waits.
+// idleGRPC opens a connection, does the HTTP/2 handshake, and leaves it open.
 func idleGRPC(address string) (net.Conn, error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {

@@ -24,16 +24,16 @@ const (
 	inFlightLimit = 512 << 20
 	memoryClients = 16
 	memoryCalls   = 2 // of each client
-	slowClients   = 2 // who announce a request and never send it whole
+	slowClients   = 2 // clients that announce a request and never send all of it
 	requestSize   = 100 << 20
 )
 
-// growthMemory has more clients send 100 MB at a time than the server may hold, and
-// some that never finish: it answers what it has room for and refuses the rest.
+// growthMemory sends 100 MB requests from more clients than the server may hold requests for, and from some clients
+// that never finish. The server must respond to the requests that it has memory for and refuse the others.
 func (b *bench) growthMemory() error {
 	for _, way := range []struct {
 		name string
-		send func(p *process) (answered, refused int64, err error)
+		send func(p *process) (accepted, refused int64, err error)
 	}{
 		{"HTTP binary", floodHTTP},
 		{"gRPC", floodGRPC},
@@ -42,7 +42,7 @@ func (b *bench) growthMemory() error {
 		if err != nil {
 			return err
 		}
-		answered, refused, err := way.send(p)
+		accepted, refused, err := way.send(p)
 		if err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", way.name, err), p.Stop())
 		}
@@ -50,13 +50,13 @@ func (b *bench) growthMemory() error {
 		if err = errors.Join(err, p.Stop()); err != nil {
 			return err
 		}
-		fmt.Fprintf(b.table, "%s, %d clients of 100 MB requests, %d MB may be in flight\tresident at most %.0f MiB\t%d answered\t%d refused\n",
-			way.name, memoryClients, inFlightLimit>>20, peak, answered, refused)
+		fmt.Fprintf(b.table, "%s, %d clients of 100 MB requests, %d MB may be in flight\tresident at most %.0f MiB\t%d accepted\t%d refused\n",
+			way.name, memoryClients, inFlightLimit>>20, peak, accepted, refused)
 	}
 	return nil
 }
 
-// peak returns the most memory the process ever had resident, in MiB.
+// peak returns the largest resident memory of the process so far, in MiB.
 func (p *process) peak() (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
@@ -70,9 +70,9 @@ func (p *process) peak() (float64, error) {
 	return kib / 1024, err
 }
 
-// flood runs the clients, each of which tells whether its request was answered. None
-// waits as Retry-After asks: the server is to be busy.
-func flood(send func() (bool, error)) (answered, refused int64, err error) {
+// flood runs the clients and counts the requests that got a response and those that were refused. No client waits
+// for Retry-After, because the server must stay busy.
+func flood(send func() (bool, error)) (accepted, refused int64, err error) {
 	var yes, no atomic.Int64
 	errs := make([]error, memoryClients)
 	var wg sync.WaitGroup
@@ -96,7 +96,7 @@ func flood(send func() (bool, error)) (answered, refused int64, err error) {
 	return yes.Load(), no.Load(), errors.Join(errs...)
 }
 
-func floodHTTP(p *process) (answered, refused int64, err error) {
+func floodHTTP(p *process) (accepted, refused int64, err error) {
 	request := binaryInfer("fp32", requestSize/4)
 	for range slowClients {
 		c, err := net.Dial("tcp", p.HTTP)
@@ -108,12 +108,12 @@ func floodHTTP(p *process) (answered, refused int64, err error) {
 			return 0, 0, err
 		}
 	}
-	return flood(func() (bool, error) { return askOnce(p.HTTP, request) })
+	return flood(func() (bool, error) { return sendOnce(p.HTTP, request) })
 }
 
-// askOnce sends a request on a connection of its own. The refusal comes before all of
-// it is sent.
-func askOnce(address string, request []byte) (bool, error) {
+// sendOnce sends a request on a new connection and reports whether the server accepted it. A refusal arrives before
+// the whole request is sent.
+func sendOnce(address string, request []byte) (bool, error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		return false, err
@@ -122,7 +122,7 @@ func askOnce(address string, request []byte) (bool, error) {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		_, _ = c.Write(request) // the answer tells
+		_, _ = c.Write(request) // the response reports the failure
 	}()
 	resp, err := http.ReadResponse(bufio.NewReaderSize(c, 256<<10), nil)
 	if err != nil {
@@ -144,7 +144,7 @@ func askOnce(address string, request []byte) (bool, error) {
 	return true, nil
 }
 
-func floodGRPC(p *process) (answered, refused int64, err error) {
+func floodGRPC(p *process) (accepted, refused int64, err error) {
 	request := largeRequest(requestSize)
 	return flood(func() (bool, error) {
 		c, err := dialLarge(p.GRPC)

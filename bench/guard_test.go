@@ -12,10 +12,10 @@ import (
 	"text/tabwriter"
 )
 
-// The guard compares what requests cost on the paths that matter with what is recorded
-// in testdata/guard.json: allocations, which are exact, and CPU time as a ratio to a
-// program of the same process that is measured in turns with the path, so that neither
-// a slow machine nor a busy one changes it much. Wall time is not looked at.
+// The guard compares the cost of requests on important paths with the figures in testdata/guard.json: allocations,
+// which are exact, and CPU time as a ratio. The ratio is to a program of the same process that is measured
+// alternately with the path, so neither a slow machine nor a busy one changes it much. Wall time is not compared.
+// For example, one more allocation per request on "chain of 3" fails the guard.
 var (
 	guardOn     = flag.Bool("guard", false, "compare the costs of requests with the recorded ones")
 	guardUpdate = flag.Bool("guard-update", false, "record the costs of requests")
@@ -23,45 +23,44 @@ var (
 
 const (
 	guardFile = "testdata/guard.json"
-	// guardCPU is how much more than recorded a path may take, as a factor.
+	// guardCPU is the CPU time that a path may take, as a multiple of the recorded one.
 	guardCPU = 1.25
-	// guardTries is how often the paths that seem to cost too much are measured, one after the other, before they count as
-	// too slow: a machine that others share is slower for some seconds at a time, and for some kinds of work more than others.
+	// guardTries is the number of measurements of a path before the path counts as too slow. On a shared machine
+	// some kinds of work are slower for several seconds at a time.
 	guardTries = 40
-	// guardRecords is how often a path is measured to be recorded.
+	// guardRecords is the number of measurements of a path when its figures are recorded.
 	guardRecords = 3
 )
 
-// guardFigure is what a request costs on one path.
+// guardFigure is the cost of a request on one path.
 type guardFigure struct {
 	Path string `json:"path"`
-	// Allocations and Bytes are those of one request.
+	// Allocations and Bytes count the allocations of one request.
 	Allocations float64 `json:"allocations"`
 	Bytes       float64 `json:"bytes"`
-	// CPU is that of a request in units of what it is compared with.
+	// CPU is the CPU time of one request, as a multiple of one call of Against.
 	CPU float64 `json:"cpu"`
-	// Against is what it is compared with.
+	// Against names the program that the path is compared with.
 	Against string `json:"against"`
 }
 
 // guardPath is a path of requests through the program.
 type guardPath struct {
 	name string
-	// calls and floorCalls take about the same time, some milliseconds.
+	// calls and floorCalls are chosen so that both programs run for about the same time, some milliseconds.
 	calls      int
 	run        func(n int)
 	against    string
 	floorCalls int
 	floor      func(n int)
-	// slack is how many allocations, and noise how many bytes, come and go by chance.
+	// slack is the number of allocations, and noise the number of bytes, that vary by chance.
 	slack, noise float64
 }
 
-// TestGuard fails when a path costs more than is recorded. It takes -guard to run:
-// make bench-guard.
+// TestGuard checks that no path costs more than its recorded limit. It needs the flag -guard: make bench-guard.
 func TestGuard(t *testing.T) { //nolint:paralleltest // it measures
 	if !*guardOn && !*guardUpdate {
-		t.Skip("not asked for: make bench-guard")
+		t.Skip("needs -guard: make bench-guard")
 	}
 	paths := append(guardInProcess(t), guardOverSockets(t)...)
 	if *guardUpdate {
@@ -85,10 +84,11 @@ func TestGuard(t *testing.T) { //nolint:paralleltest // it measures
 	t.Logf("\n%s", table.String())
 }
 
-// guardLimit is what a path may cost; both are nil when nothing is recorded.
-type guardLimit struct{ was, most *guardFigure }
+// guardLimit holds the recorded cost of a path and the most that it may cost. Both are nil when nothing is
+// recorded.
+type guardLimit struct{ recorded, most *guardFigure }
 
-// guardLimits returns those of the paths.
+// guardLimits returns the limit of each path.
 func guardLimits(recorded []guardFigure, paths []guardPath) []guardLimit {
 	list := make([]guardLimit, len(paths))
 	for i := range paths {
@@ -105,7 +105,8 @@ func guardLimits(recorded []guardFigure, paths []guardPath) []guardLimit {
 	return list
 }
 
-// guardMeasure returns what the paths cost: of those beyond their limit, what the last of several measurements found.
+// guardMeasure returns the cost of each path. It measures a path again while the path is beyond its limit, at most
+// guardTries times, and returns the last measurement.
 func guardMeasure(paths []guardPath, limits []guardLimit) []guardFigure {
 	found := make([]guardFigure, len(paths))
 	for try := range guardTries {
@@ -123,9 +124,9 @@ func guardMeasure(paths []guardPath, limits []guardLimit) []guardFigure {
 	return found
 }
 
-// print prints what a path costs beside what it may cost.
+// print prints a path's cost beside its limit.
 func (l *guardLimit) print(w io.Writer, found *guardFigure) {
-	if l.was == nil {
+	if l.recorded == nil {
 		fmt.Fprintf(w, "%s\t\tnothing\t\trecord it: make bench-guard UPDATE=1\n", found.Path)
 		return
 	}
@@ -136,9 +137,9 @@ func (l *guardLimit) print(w io.Writer, found *guardFigure) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.2f%s\n", name, what, recorded, found, allowed, verdict)
 	}
-	line(found.Path, "allocations", l.was.Allocations, found.Allocations, l.most.Allocations)
-	line("", "bytes", l.was.Bytes, found.Bytes, l.most.Bytes)
-	line("", "CPU, "+found.Against, l.was.CPU, found.CPU, l.most.CPU)
+	line(found.Path, "allocations", l.recorded.Allocations, found.Allocations, l.most.Allocations)
+	line("", "bytes", l.recorded.Bytes, found.Bytes, l.most.Bytes)
+	line("", "CPU, "+found.Against, l.recorded.CPU, found.CPU, l.most.CPU)
 }
 
 // holds reports whether a path costs no more than it may.
@@ -159,7 +160,7 @@ func guardRecorded(t *testing.T) []guardFigure {
 	return list
 }
 
-// guardRecord writes what the paths cost: of each the middle one of several measurements.
+// guardRecord writes the cost of each path: the median of several measurements.
 func guardRecord(t *testing.T, paths []guardPath) {
 	t.Helper()
 	var list []guardFigure

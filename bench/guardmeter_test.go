@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// guardRounds is how often a path and what it is compared with are measured in turns.
+	// guardRounds is the number of rounds. Each round measures the path and then its floor.
 	guardRounds = 31
-	// guardSweep is how many rounds the garbage collector is off for.
+	// guardSweep is the number of rounds between two garbage collections.
 	guardSweep = 8
 )
 
-// measure returns what a request on the path costs. The collector is off while it is
-// // counted, as pools that it empties would be filled again, and Go has one processor, so
-// that who wakes whom is the same each time.
+// measure returns the cost of a request on the path. The garbage collector is off while it counts, because a
+// collection empties pools, which would then allocate again. GOMAXPROCS is 1, so that goroutines wake each other in
+// the same order in every round.
 func (p *guardPath) measure() guardFigure {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -50,17 +50,17 @@ func (p *guardPath) measure() guardFigure {
 	return f
 }
 
-// guardRound keeps three digits after the point.
+// guardRound rounds to three decimals.
 func guardRound(v float64) float64 { return math.Round(v*1000) / 1000 }
 
-// guardQuiet is the middle of the quieter half of the rounds: other work only adds, and
-// the very least may have been lucky.
+// guardQuiet returns the first quartile of the rounds, which is the median of the faster half. Other load on the
+// machine only adds time, and the minimum may be luck.
 func guardQuiet(v []float64) float64 {
 	slices.Sort(v)
 	return v[len(v)/4]
 }
 
-// guardSpent is the CPU time of the process for one of n calls.
+// guardSpent returns the CPU time of the process for one of n calls.
 func guardSpent(run func(n int), n int) float64 {
 	before := guardClock()
 	run(n)
@@ -75,9 +75,9 @@ func guardClock() int64 {
 	return t.Nano()
 }
 
-// guardYardstick is a program of a fixed amount of work, of the kind that a request is
-// made of: pooled memory, counters, locks, calls through interfaces, the clock, copies
-// and a table. What takes longer on a slower machine takes longer here.
+// guardYardstick is a program with a fixed amount of work of the kinds that a request needs: pooled memory,
+// counters, locks, calls through interfaces, clock reads, copies and a table lookup. On a slower machine it slows
+// down as requests do.
 type guardYardstick struct {
 	pool  sync.Pool
 	mu    sync.Mutex
@@ -112,7 +112,7 @@ func (y *guardYardstick) run(n int) {
 	}
 }
 
-// newGuardPath is a path in this process, measured against the yardstick.
+// newGuardPath returns a path that runs in this process and is measured against the yardstick.
 func newGuardPath(t *testing.T, name string, run func(n int)) guardPath {
 	t.Helper()
 	const span = 4 * time.Millisecond
@@ -123,7 +123,7 @@ func newGuardPath(t *testing.T, name string, run func(n int)) guardPath {
 	}
 }
 
-// guardCalls is how many calls take so long, about.
+// guardCalls returns the number of calls that take about the given time.
 func guardCalls(run func(n int), span time.Duration) int {
 	run(100)
 	for n := 16; ; n *= 2 {

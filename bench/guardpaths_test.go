@@ -34,48 +34,48 @@ func guardInProcess(t *testing.T) []guardPath {
 		}
 		return x
 	}
-	asked := func(name string, x infer.Inferer) guardPath {
+	newPath := func(name string, x infer.Inferer) guardPath {
 		c := s.client(x, "t0")
 		t.Cleanup(c.close)
-		return newGuardPath(t, name, c.ask)
+		return newGuardPath(t, name, c.infer)
 	}
 	three := through(3, s.inline)
 	return []guardPath{
-		asked("chain of 3", three),
-		asked("chain of 100", through(100, s.inline)),
-		asked("chain of 3 batching models", through(3, func(sig *config.Signature) scheduler.Scheduler { return s.batching(sig, noop{}) })),
+		newPath("chain of 3", three),
+		newPath("chain of 100", through(100, s.inline)),
+		newPath("chain of 3 batching models", through(3, func(sig *config.Signature) scheduler.Scheduler { return s.batching(sig, noop{}) })),
 		newGuardPath(t, "a batching model, one caller", guardBatcher(t, s)),
-		asked("chain of 3, every request traced", guardTraced(t, three)),
+		newPath("chain of 3, every request traced", guardTraced(t, three)),
 		newGuardPath(t, "tokenize a text", guardTokenize(t)),
 	}
 }
 
-// guardBatcher is one caller at a model that batches, without an executor.
+// guardBatcher is one caller of a model with dynamic batching, without an executor.
 func guardBatcher(t *testing.T, s *schedBench) func(n int) {
 	t.Helper()
-	station := s.batching(schedSignature(1), noop{})
+	queue := s.batching(schedSignature(1), noop{})
 	input, err := tensor.New(s.alloc, tensor.FP32, tensor.Of(1, 2))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(input.Release)
 	var left sync.WaitGroup
-	j, turn := newJob(t.Context(), &left), scheduler.NewRunLoop(s.workers)
+	j, loop := newJob(t.Context(), &left), scheduler.NewRunLoop(s.workers)
 	over := func() bool { return true }
 	return func(n int) {
 		for range n {
 			left.Add(1)
 			j.In[0] = input.Retain()
-			turn.Tick(0)
-			turn.Stage(station, &j.Task)
-			turn.Dispatch()
-			turn.RunUntil(over)
+			loop.Tick(0)
+			loop.Stage(queue, &j.Task)
+			loop.Dispatch()
+			loop.RunUntil(over)
 			left.Wait()
 		}
 	}
 }
 
-// guardTraced has every request recorded and stored as one that was slow or failed is.
+// guardTraced returns an executor that records and stores every request, as a slow or failed one would be.
 func guardTraced(t *testing.T, x infer.Inferer) infer.Inferer {
 	t.Helper()
 	store, err := ring.New(64<<20, inspect.Sampling{Failed: true, Slow: true, Every: 1})
@@ -91,12 +91,12 @@ func guardTraced(t *testing.T, x infer.Inferer) infer.Inferer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return followed{x, tracer}
+	return tracedInferer{x, tracer}
 }
 
 const guardText = "The committee will meet again on Thursday to vote on the plan, and nobody knows what comes of it."
 
-// guardTokenize runs the step on a text whose words were seen before.
+// guardTokenize runs the step on a text whose words are in its cache.
 func guardTokenize(t *testing.T) func(n int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -129,7 +129,7 @@ func guardTokenize(t *testing.T) func(n int) {
 	}
 }
 
-// guardVocabulary is a tokenizer whose words are letters and some pairs of them.
+// guardVocabulary returns a tokenizer file whose words are letters and some pairs of letters.
 func guardVocabulary(t *testing.T) []byte {
 	t.Helper()
 	vocabulary := map[string]int{"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, ".": 3, ",": 4}

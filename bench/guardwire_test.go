@@ -30,15 +30,15 @@ const (
 	guardSockets = 500 // requests in a round
 )
 
-// guardOverSockets lists the paths of a small tensor through the whole server, one
-// connection each, against echoes of the same bytes. Clients are part of both.
+// guardOverSockets lists the paths of a small tensor through the whole server, on one connection each. Their floors
+// are servers that echo the same bytes. The clients' cost is in both figures.
 func guardOverSockets(t *testing.T) []guardPath {
 	t.Helper()
 	alloc := tensor.NewPool()
 	repo := guardRepository(t, alloc)
 	web := httpapi.New(httpapi.Settings{Infer: repo, Catalog: repo, Alloc: alloc})
 	ours := guardListen(t, web.Serve, web.Shutdown)
-	echo := &http.Server{Handler: http.HandlerFunc(guardEchoes), ReadHeaderTimeout: time.Minute}
+	echo := &http.Server{Handler: http.HandlerFunc(guardEchoHTTP), ReadHeaderTimeout: time.Minute}
 	bare := guardListen(t, echo.Serve, echo.Shutdown)
 	rpc := grpcapi.New(grpcapi.Settings{Infer: repo, Catalog: repo, Alloc: alloc})
 	bareRPC := grpc.NewServer()
@@ -81,7 +81,7 @@ func guardRepository(t *testing.T, alloc tensor.Allocator) *repository.Repositor
 	return repo
 }
 
-// guardListen has a server answer until the test ends, and returns its address.
+// guardListen runs a server until the test ends and returns its address.
 func guardListen(t *testing.T, serve func(net.Listener) error, stop func(context.Context) error) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +91,7 @@ func guardListen(t *testing.T, serve func(net.Listener) error, stop func(context
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = serve(l) // ends by being stopped
+		_ = serve(l) // returns an error when it is stopped
 	}()
 	t.Cleanup(func() {
 		if err := stop(context.Background()); err != nil {
@@ -102,8 +102,8 @@ func guardListen(t *testing.T, serve func(net.Listener) error, stop func(context
 	return l.Addr().String()
 }
 
-// guardEchoes gives a body back.
-func guardEchoes(w http.ResponseWriter, r *http.Request) {
+// guardEchoHTTP responds with the request's body.
+func guardEchoHTTP(w http.ResponseWriter, r *http.Request) {
 	body := make([]byte, r.ContentLength)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -113,7 +113,7 @@ func guardEchoes(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// guardOverHTTP sends the same request over one connection, with a client that allocates nothing.
+// guardOverHTTP sends the same request again and again over one connection, with a client that allocates nothing.
 func guardOverHTTP(t *testing.T, addr string, request []byte) func(n int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -125,18 +125,18 @@ func guardOverHTTP(t *testing.T, addr string, request []byte) func(n int) {
 	if err := discard(conn, bufio.NewReader(io.TeeReader(conn, &seen)), request); err != nil {
 		t.Fatal(err)
 	}
-	answer := make([]byte, seen.Len()) // as long as each that follows
+	response := make([]byte, seen.Len()) // as long as each that follows
 	return func(n int) {
 		for range n {
 			_, err := conn.Write(request)
 			fail(err)
-			_, err = io.ReadFull(conn, answer)
+			_, err = io.ReadFull(conn, response)
 			fail(err)
 		}
 	}
 }
 
-// guardOverGRPC sends the same request over one connection.
+// guardOverGRPC sends the same request again and again over one connection.
 func guardOverGRPC(t *testing.T, addr string) func(n int) {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -157,7 +157,7 @@ func guardOverGRPC(t *testing.T, addr string) func(n int) {
 	}
 }
 
-// guardService gives the contents of a request back.
+// guardService responds with the contents of the request.
 type guardService struct {
 	inference.UnimplementedGRPCInferenceServiceServer
 }
@@ -170,7 +170,7 @@ func (guardService) ModelInfer(_ context.Context, r *inference.ModelInferRequest
 	}, nil
 }
 
-// guardHandler has the server's handler answer one request again and again.
+// guardHandler calls the server's handler with the same request again and again.
 func guardHandler(t *testing.T, h http.Handler, message []byte) func(n int) {
 	t.Helper()
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(message)))
@@ -196,13 +196,13 @@ func guardHandler(t *testing.T, h http.Handler, message []byte) func(n int) {
 	}
 }
 
-// guardBody is a request body that can be sent again.
+// guardBody is a request body that can be read again.
 type guardBody struct{ bytes.Reader }
 
 // Close does nothing.
 func (*guardBody) Close() error { return nil }
 
-// guardWriter is a response writer without costs of its own.
+// guardWriter is a response writer that allocates nothing.
 type guardWriter struct {
 	header http.Header
 	status int
@@ -211,8 +211,8 @@ type guardWriter struct {
 // Header returns the header.
 func (w *guardWriter) Header() http.Header { return w.header }
 
-// WriteHeader keeps the status.
+// WriteHeader stores the status.
 func (w *guardWriter) WriteHeader(status int) { w.status = status }
 
-// Write takes everything.
+// Write discards its data.
 func (*guardWriter) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,16 +1,16 @@
-// Command bench compares the server, as a whole process, with peers that do the same
-// work, side by side in one run: rounds alternate, medians are compared, and what is
-// counted is the CPU time of the server's process, which other work on the machine
-// disturbs least.
+// Command bench compares the server, as a whole process, with peers that do the same work. Both sides run on one
+// machine in one run: rounds alternate, and medians are compared. It counts the CPU time of the server's process,
+// which other load on the machine disturbs least.
 //
 //	bench [-rounds 5] [-tutti bin/tutti] [-only wire,text,memory,steps,backends]
 //	bench -only sched,tax,pgo,growth
 //	bench -only matrix [-scenarios identity3,text] [-peers triton] [-concurrency 8,32] [-time 2s] ...
 //
-// The matrix compares servers of KServe v2: ours, the peers of bench/peers, or one that runs already. See its flags.
+// The matrix compares servers of KServe v2: ours, the peers of bench/peers, or a server that already runs. See its
+// flags. For example, bench -only matrix -peers none measures our server alone.
 //
-// It needs the binary, the examples and their runtime (make runtime examples), and
-// fetches the packages of the peers in Python.
+// It needs the binary, the examples and their runtime (make runtime examples). It downloads the packages of the
+// Python peers.
 package main
 
 import (
@@ -24,12 +24,12 @@ import (
 
 func main() {
 	tutti := flag.String("tutti", "bin/tutti", "the `binary` to measure")
-	rounds := flag.Int("rounds", 5, "how often each side is measured")
-	only := flag.String("only", "wire,text,memory", "what to measure; steps, backends, sched, tax, pgo, growth and matrix besides")
-	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all when empty")
+	rounds := flag.Int("rounds", 5, "the number of measurements of each side")
+	only := flag.String("only", "wire,text,memory", "comma-separated measurements to run; also steps, backends, sched, tax, pgo, growth and matrix")
+	backend := flag.String("backend", "", "the `names` of the scripts in bench/peers/backends to measure, all if empty")
 	cells := &matrix{}
 	cells.flags(flag.CommandLine)
-	echo := flag.Bool("echo", false, "serve bare echoes and nothing else, for use by the bench itself")
+	echo := flag.Bool("echo", false, "run the echo servers only, for use by the bench itself")
 	flag.Parse()
 	if *echo {
 		fail(serveEcho())
@@ -66,7 +66,7 @@ func fail(err error) {
 	}
 }
 
-// bench holds what the scenarios share.
+// bench holds the settings that the scenarios share.
 type bench struct {
 	tutti  string
 	rounds int
@@ -75,7 +75,7 @@ type bench struct {
 	cells  *matrix
 }
 
-// row prints one comparison: the medians, what they are of, and their ratio.
+// row prints one comparison: its name, the two medians, and their ratio.
 func (b *bench) row(what, unit string, ours, theirs []float64, limit float64) {
 	fmt.Fprintf(b.table, "%s\ttutti %.1f %s\tpeer %.1f %s\tratio %.2f (at most %.2f)\n",
 		what, median(ours), unit, median(theirs), unit, median(ours)/median(theirs), limit)

@@ -33,9 +33,9 @@ type matrix struct {
 
 	tutti   string // the binary
 	rounds  int
-	work    string // a folder of this run
-	socket  string // where our server's profiles are, in a build for them
-	cpus    []int  // of the servers, all when empty
+	work    string // a temporary folder of this run
+	socket  string // the socket of our server's profiles, in a build with profiles
+	cpus    []int  // of the servers; empty for all
 	report  report
 	against []contender
 }
@@ -45,49 +45,49 @@ const (
 	poisson = "poisson"
 )
 
-// flags makes the matrix's flags.
+// flags declares the flags of the matrix.
 func (m *matrix) flags(f *flag.FlagSet) {
 	m.scenarios, m.protocols = list{"identity3", "text", "image", "parallel", "python3"}, load.Protocols()
 	m.loops, m.concurrency = list{closed, poisson}, counts{1, 8, 32, 128}
 	f.Var(&m.scenarios, "scenarios", "matrix: the folders of bench/repository to serve, or text")
-	f.Var(&m.protocols, "protocols", "matrix: of "+strings.Join(load.Protocols(), ","))
-	f.Var(&m.loops, "loops", "matrix: of closed,poisson")
-	f.Var(&m.peers, "peers", "matrix: the folders of bench/peers that have a start; none for our server alone, all of them when empty")
+	f.Var(&m.protocols, "protocols", "matrix: any of "+strings.Join(load.Protocols(), ","))
+	f.Var(&m.loops, "loops", "matrix: any of closed,poisson")
+	f.Var(&m.peers, "peers", "matrix: the folders of bench/peers that have a start script; none for our server alone; all if empty")
 	f.Var(&m.concurrency, "concurrency", "matrix: how many clients the closed loops have")
-	f.Var(&m.addresses, "address", "matrix: a server that runs already, as `host:port[,gRPC's host:port[,pid]]`, instead of peers unless they are named")
+	f.Var(&m.addresses, "address", "matrix: a running server, as `host:port[,gRPC's host:port[,pid]]`, instead of peers unless they are named")
 	f.DurationVar(&m.time, "time", 2*time.Second, "matrix: how long each measurement takes")
-	f.IntVar(&m.least, "least", 0, "matrix: how many requests each measurement has at least, which slow servers take longer for")
-	f.IntVar(&m.instances, "instances", 1, "matrix: of each model that is no native step")
-	f.IntVar(&m.threads, "threads", 1, "matrix: of a model's instance")
-	f.IntVar(&m.starts, "starts", 1, "matrix: how often each server is started, to see how long that takes")
-	f.IntVar(&m.models, "start", 0, "matrix: measure nothing but the start over so many identity models")
+	f.IntVar(&m.least, "least", 0, "matrix: the smallest number of requests of a measurement, for which slow servers may take longer than -time")
+	f.IntVar(&m.instances, "instances", 1, "matrix: instances of each model that is not a native step")
+	f.IntVar(&m.threads, "threads", 1, "matrix: threads of a model's instance")
+	f.IntVar(&m.starts, "starts", 1, "matrix: the number of starts of each server, to measure its start time")
+	f.IntVar(&m.models, "start", 0, "matrix: measure only the start, with this number of identity models")
 	f.StringVar(&m.json, "json", "", "matrix: a `file` for all figures")
 	f.StringVar(&m.profile, "profile", "", "matrix: a `folder` for a CPU profile of our server in each cell")
-	f.BoolVar(&m.perf, "perf", false, "matrix: ask perf_analyzer too")
-	f.BoolVar(&m.tax, "tax", true, "matrix: measure the ensembles' steps alone too")
+	f.BoolVar(&m.perf, "perf", false, "matrix: measure with perf_analyzer too")
+	f.BoolVar(&m.tax, "tax", true, "matrix: measure the ensembles' steps alone as well")
 }
 
-// list is a flag of words with commas between them.
+// list is a flag of comma-separated words.
 type list []string
 
-// String is what was given.
+// String implements flag.Value.
 func (l *list) String() string { return strings.Join(*l, ",") }
 
-// Set takes the words.
+// Set implements flag.Value.
 func (l *list) Set(s string) error {
 	*l = strings.Split(s, ",")
 	return nil
 }
 
-// counts is a flag of numbers with commas between them.
+// counts is a flag of comma-separated numbers.
 type counts []int
 
-// String is what was given.
+// String implements flag.Value.
 func (c *counts) String() string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*c), " ", ","), "[]")
 }
 
-// Set takes the numbers.
+// Set implements flag.Value.
 func (c *counts) Set(s string) error {
 	*c = nil
 	for word := range strings.SplitSeq(s, ",") {
@@ -100,7 +100,7 @@ func (c *counts) Set(s string) error {
 	return nil
 }
 
-// check refuses words that mean nothing.
+// check refuses unknown protocols and loops.
 func (m *matrix) check() error {
 	for _, set := range []struct {
 		name         string
@@ -118,10 +118,11 @@ func (m *matrix) check() error {
 	return nil
 }
 
-// matrix runs what its flags say and prints one table. What was measured is printed even when something failed.
+// matrix measures everything that its flags select and prints one table. After a failure it still prints the
+// figures that it has.
 func (b *bench) matrix() (err error) {
 	m := b.cells
-	m.tutti, m.rounds, m.report.Machine = b.tutti, b.rounds, where()
+	m.tutti, m.rounds, m.report.Machine = b.tutti, b.rounds, machine()
 	if err := m.check(); err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (b *bench) matrix() (err error) {
 	return errors.Join(append(errs, m.save())...)
 }
 
-// pin keeps clients and servers apart where there are CPUs enough.
+// pin puts clients and servers on different CPUs if there are enough of them.
 func (m *matrix) pin() error {
 	servers, clients, err := proc.Split()
 	if err != nil || len(clients) == 0 {
@@ -185,9 +186,9 @@ func (m *matrix) save() error {
 	return os.WriteFile(m.json, append(text, '\n'), 0o644) //nolint:gosec // figures are for everybody
 }
 
-// scenario measures one scenario: all its servers run at once.
+// scenario measures one scenario. All its servers run at the same time.
 func (m *matrix) scenario(ctx context.Context, s *scenario) (err error) {
-	servers, err := m.bring(ctx, s)
+	servers, err := m.startServers(ctx, s)
 	defer func() {
 		for _, v := range servers {
 			err = errors.Join(err, v.Stop())
@@ -215,12 +216,12 @@ func (m *matrix) scenario(ctx context.Context, s *scenario) (err error) {
 	return nil
 }
 
-// note tells how far it is.
-func note(format string, args ...any) {
+// logf reports progress on standard error.
+func logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
 }
 
-// path is a file of this run.
+// path returns the path of a file in this run's folder.
 func (m *matrix) path(parts ...string) string {
 	return filepath.Join(append([]string{m.work}, parts...)...)
 }

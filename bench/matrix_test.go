@@ -76,7 +76,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// A copy has the instances and threads asked for where a model takes them.
+// TestCopy checks that a copied repository has the requested instances and threads in the models that accept them.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	dir, to := t.TempDir(), t.TempDir()
@@ -144,7 +144,7 @@ func TestSum(t *testing.T) {
 	none.sum()
 }
 
-// The report has a line for each server, and ratios of ours to the others.
+// TestReport checks that the report has a row for each server, and the ratios of our figures to the others'.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := report{
@@ -185,7 +185,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// The repositories that are committed give scenarios.
+// TestScenarios checks that the committed repositories give scenarios.
 func TestScenarios(t *testing.T) { //nolint:paralleltest // it changes the working directory
 	t.Chdir("..")
 	for name, models := range map[string]int{"identity3": 4, "parallel": 5, "python3": 4, "image": 4, "text": 4} {

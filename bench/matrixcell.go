@@ -12,38 +12,38 @@ import (
 )
 
 const (
-	// reference is the concurrency whose throughput the rates of the open loops are shares of.
+	// reference is the concurrency whose closed-loop throughput sets the rates of the open loops.
 	reference = 32
-	// openClients bounds what is under way in an open loop.
+	// openClients is the number of clients of an open loop, and so the most requests in flight.
 	openClients = 128
-	// tolerated is the share of requests that may fail before a figure is worth nothing.
+	// tolerated is the share of requests that may fail in a valid measurement.
 	tolerated = 0.001
 )
 
-// shares are the rates of the open loops.
+// shares returns the rates of the open loops, as shares of the closed loop's throughput.
 func shares() []float64 { return []float64{0.5, 0.8} }
 
-// cell is one point of the matrix, with what its servers did there.
+// cell is one point of the matrix, with the figures of each server.
 type cell struct {
 	Scenario string    `json:"scenario"`
 	Protocol string    `json:"protocol"`
 	Loop     string    `json:"loop"`
 	Clients  int       `json:"clients"`
 	Rate     float64   `json:"rate,omitempty"` // requests per second of an open loop
-	Servers  []figures `json:"servers"`        // ours first
+	Servers  []figures `json:"servers"`        // our server first
 }
 
 // figures are the medians of a server's rounds.
 type figures struct {
 	Server     string  `json:"server"`
-	Missing    string  `json:"missing,omitempty"` // why there are none
+	Missing    string  `json:"missing,omitempty"` // why there are no figures
 	Throughput float64 `json:"throughput"`        // requests per second
 	P50        float64 `json:"p50_ms"`
 	P99        float64 `json:"p99_ms"`
 	P999       float64 `json:"p999_ms"`
-	CPU        float64 `json:"cpu_seconds_per_1000"` // of all the server's processes; 0 when they are not known
+	CPU        float64 `json:"cpu_seconds_per_1000"` // of all processes of the server; 0 if unknown
 	Resident   float64 `json:"resident_mib"`
-	// Spread is how far the rounds' throughputs, and their CPU times, are apart, as a share of the median.
+	// Spread is the distance between the rounds, as a share of the median, in throughput and in CPU time.
 	Spread    float64 `json:"spread"`
 	SpreadCPU float64 `json:"spread_cpu"`
 	Errors    int     `json:"errors"`
@@ -63,7 +63,7 @@ type round struct {
 	Errors     int     `json:"errors"`
 }
 
-// protocol measures all points of a scenario over one protocol.
+// protocol measures all cells of a scenario over one protocol.
 func (m *matrix) protocol(ctx context.Context, s *scenario, protocol string, servers []*server) error {
 	var at cell
 	for _, n := range m.concurrency {
@@ -94,14 +94,15 @@ func (m *matrix) protocol(ctx context.Context, s *scenario, protocol string, ser
 	return m.open(ctx, s, &at, servers)
 }
 
-// open measures the open loops: ours against each other server, at rates that are shares of the slower one's throughput.
+// open measures the open loops: our server against each other server, at rates that are shares of the slower one's
+// throughput.
 func (m *matrix) open(ctx context.Context, s *scenario, at *cell, servers []*server) error {
 	for i, v := range servers {
 		pair := []*server{servers[0], v}
 		if i == 0 {
 			pair = pair[:1]
 		}
-		alone := i == 0 && len(servers) > 1 // ours is measured with each other one
+		alone := i == 0 && len(servers) > 1 // our server is measured again with each other server
 		if alone || at.Servers[i].Missing != "" || at.Servers[0].Missing != "" {
 			continue
 		}
@@ -117,9 +118,9 @@ func (m *matrix) open(ctx context.Context, s *scenario, at *cell, servers []*ser
 	return nil
 }
 
-// cell measures one point: the servers in turn, round after round.
+// cell measures one point: the servers alternate, round after round.
 func (m *matrix) cell(ctx context.Context, c *cell, requests []load.Request, servers []*server) (err error) {
-	note("%s %s %s, %d clients%s", c.Scenario, c.Protocol, c.Loop, c.Clients, rated(c.Rate))
+	logf("%s %s %s, %d clients%s", c.Scenario, c.Protocol, c.Loop, c.Clients, rated(c.Rate))
 	groups := make([]*load.Group, len(servers))
 	defer func() {
 		for _, g := range groups {
@@ -184,7 +185,7 @@ func measure(v *server, g *load.Group, p load.Plan) (r round, err error) {
 		return r, err
 	}
 	if got.Requests == 0 || float64(got.Errors) > tolerated*float64(got.Requests) {
-		return r, fmt.Errorf("%d of %d requests failed: %w", got.Errors, got.Requests+got.Errors, cmp.Or(got.First, errors.New("nothing was answered in time")))
+		return r, fmt.Errorf("%d of %d requests failed: %w", got.Errors, got.Requests+got.Errors, cmp.Or(got.First, errors.New("no response in time")))
 	}
 	r = round{
 		Throughput: got.Throughput, P50: ms(got.P50), P99: ms(got.P99), P999: ms(got.P999), Mean: ms(got.Mean),
@@ -203,7 +204,7 @@ func measure(v *server, g *load.Group, p load.Plan) (r round, err error) {
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
 
-// sum takes the medians.
+// sum computes the medians.
 func (f *figures) sum() {
 	if len(f.Rounds) == 0 {
 		return

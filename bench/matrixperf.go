@@ -16,7 +16,7 @@ import (
 
 const (
 	analyzed = 8 // clients of perf_analyzer
-	// analyzerLimit bounds one run of it.
+	// analyzerLimit bounds one run of perf_analyzer.
 	analyzerLimit = 2 * time.Minute
 )
 
@@ -25,7 +25,7 @@ var (
 	analyzerP99  = regexp.MustCompile(`p99 latency: ([0-9]+) usec`)
 )
 
-// analysis is what perf_analyzer says of a server, beside what this program says at the same point.
+// analysis holds perf_analyzer's figures of a server beside this program's at the same point.
 type analysis struct {
 	Scenario string     `json:"scenario"`
 	Server   string     `json:"server"`
@@ -35,7 +35,7 @@ type analysis struct {
 	Ours     [2]float64 `json:"bench"`
 }
 
-// analyzer asks perf_analyzer about each server over the protocols that it shares with this program.
+// analyzer runs perf_analyzer against each server, over the protocols that it has in common with this program.
 func (m *matrix) analyzer(ctx context.Context, s *scenario, servers []*server) error {
 	folder, err := output(nil, "scripts/prepare-conformance", "perf")
 	if err != nil {
@@ -59,7 +59,7 @@ func (m *matrix) analyzer(ctx context.Context, s *scenario, servers []*server) e
 
 // analyze measures one server with both programs, one after the other.
 func (m *matrix) analyze(ctx context.Context, folder string, s *scenario, v *server, a *analysis) (err error) {
-	note("%s: perf_analyzer on %s over %s", s.name, v.name, a.Protocol)
+	logf("%s: perf_analyzer on %s over %s", s.name, v.name, a.Protocol)
 	kind, address := "http", v.HTTP
 	if a.Protocol == load.GRPC {
 		kind, address = "grpc", v.GRPC

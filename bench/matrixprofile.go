@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// profileSource is a file that a build for profiles has in cmd/tutti: the server itself offers none.
+	// profileSource is added to cmd/tutti in a build with profiles. The server itself has no profiling endpoint.
 	profileSource  = "bench/testdata/profile.go.txt"
-	profileAddress = "TUTTI_PROFILE" // names the socket that the profiles are asked on
+	profileAddress = "TUTTI_PROFILE" // the variable that names the socket of the profiles
 )
 
-// profiled builds the server such that it can be asked for profiles, and measures that.
+// profiled builds a server with a profiling endpoint, which the matrix then measures.
 func (m *matrix) profiled() error {
 	if err := os.MkdirAll(m.profile, 0o755); err != nil { //nolint:gosec // profiles are for everybody
 		return err
@@ -40,12 +40,12 @@ func (m *matrix) profiled() error {
 		return err
 	}
 	m.tutti = m.path("tutti")
-	note("building a server that can be profiled")
+	logf("building a server that can be profiled")
 	_, err = output(nil, "go", "build", "-trimpath", "-overlay", m.path("overlay.json"), "-o", m.tutti, "./cmd/tutti")
 	return err
 }
 
-// keepProfile profiles our server at a point of the matrix, beside what was measured there.
+// keepProfile writes a profile of our server at a point of the matrix, after the measurement there.
 func (m *matrix) keepProfile(c *cell, s *scenario, ours *server) (err error) {
 	if m.profile == "" || !ours.can[c.Protocol] {
 		return nil
@@ -63,7 +63,7 @@ func (m *matrix) keepProfile(c *cell, s *scenario, ours *server) (err error) {
 	return errors.Join(err, <-failed)
 }
 
-// fetchProfile writes a CPU profile of so many seconds.
+// fetchProfile writes a CPU profile of the given number of seconds.
 func fetchProfile(socket, name string, seconds int) (err error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer

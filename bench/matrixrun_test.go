@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-server/tutti/internal/server/servertest"
 )
 
-// echoing is a server whose models give their inputs back; pid is the process that it counts as.
+// echoing returns a server of identity models. pid is the process whose CPU time and memory count as the server's.
 func echoing(t *testing.T, name string, pid int) *server {
 	t.Helper()
 	e := servertest.NewEcho()
@@ -34,7 +34,7 @@ ensemble_scheduling {
   ]
 }`
 
-// echoScenario is an ensemble of two steps, the second of which is written first.
+// echoScenario returns an ensemble of two steps, which its configuration lists in reverse order.
 func echoScenario(t *testing.T) *scenario {
 	t.Helper()
 	s := &scenario{name: "chain", ensemble: "ensemble", dir: t.TempDir()}
@@ -49,7 +49,7 @@ func echoScenario(t *testing.T) *scenario {
 	return s
 }
 
-// All points of a scenario are measured for the servers that can do them.
+// TestMatrix checks that each point of a scenario is measured for every server that supports it.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	s, servers := echoScenario(t), []*server{echoing(t, "tutti", os.Getpid()), echoing(t, "peer", 0)}
@@ -65,7 +65,7 @@ func TestMatrix(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Two closed loops each, two open ones where both can.
+	// Two closed loops for each server, and two open loops for the pair.
 	if len(m.report.Cells) != 6 {
 		t.Fatalf("%d cells, want 6", len(m.report.Cells))
 	}
@@ -83,7 +83,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// Steps are asked what the ensemble asks of them.
+// TestTaxes checks that the steps alone get the requests that the ensemble sends them.
 func TestTaxes(t *testing.T) {
 	t.Parallel()
 	s, servers := echoScenario(t), []*server{echoing(t, "tutti", os.Getpid())}
@@ -101,7 +101,7 @@ func TestTaxes(t *testing.T) {
 	}
 }
 
-// An answer that differs is an error, and so is a protocol that ours cannot do.
+// TestDisagree checks that a different response is an error, and so is a protocol that our server does not support.
 func TestDisagree(t *testing.T) {
 	t.Parallel()
 	s, ours := echoScenario(t), echoing(t, "tutti", 0)
@@ -114,11 +114,11 @@ func TestDisagree(t *testing.T) {
 	t.Cleanup(lies.Close)
 	peer := &server{name: "peer", Process: proc.Attach(0, strings.TrimPrefix(lies.URL, "http://"), "")}
 	if err := m.agree(s, []*server{ours, peer}); err == nil || !strings.Contains(err.Error(), "has 3 at 1, expected 2") {
-		t.Errorf("another answer gives %v", err)
+		t.Errorf("a different response gives %v", err)
 	}
 }
 
-// replies answers everything with one text.
+// replies responds to every request with the same text.
 func replies(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) })
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/bench/load"
 )
 
-// scenario is a repository with an ensemble, and what is asked of it.
+// scenario is a repository with an ensemble, and the requests for it.
 type scenario struct {
 	name     string
 	ensemble string
@@ -26,11 +26,11 @@ type scenario struct {
 
 const (
 	textRepository = "examples/ensembles/text"
-	pictures       = "bench/testdata/pictures/*.jpg"
-	vectors        = 8 // requests of a scenario that takes vectors
+	imageFiles     = "bench/testdata/pictures/*.jpg"
+	vectors        = 8 // requests of a scenario with vectors as inputs
 )
 
-// newScenario finds a scenario's repository and makes its requests.
+// newScenario finds a scenario's repository and builds its requests.
 func newScenario(name string) (s *scenario, err error) {
 	s = &scenario{name: name, ensemble: name, dir: filepath.Join("bench/repository", name)}
 	switch name {
@@ -38,7 +38,7 @@ func newScenario(name string) (s *scenario, err error) {
 		s.ensemble, s.dir, s.models = "ensemble", textRepository, []string{"ensemble", "tokenizer", "minilm", "pooling"}
 		err = s.texts()
 	case "image":
-		err = s.pictures()
+		err = s.images()
 	default:
 		s.vectors()
 	}
@@ -55,7 +55,7 @@ func newScenario(name string) (s *scenario, err error) {
 	return s, err
 }
 
-// vectors are requests of 16 floats.
+// vectors builds requests of 16 floats.
 func (s *scenario) vectors() {
 	for i := range vectors {
 		values := make([]float32, 16)
@@ -78,10 +78,10 @@ func (s *scenario) texts() error {
 	return err
 }
 
-func (s *scenario) pictures() error {
-	files, err := filepath.Glob(pictures)
+func (s *scenario) images() error {
+	files, err := filepath.Glob(imageFiles)
 	if len(files) == 0 {
-		return errors.Join(err, fmt.Errorf("no pictures at %s", pictures))
+		return errors.Join(err, fmt.Errorf("no images at %s", imageFiles))
 	}
 	for _, f := range files {
 		data, err := os.ReadFile(f)
@@ -102,7 +102,7 @@ var (
 	isOther      = regexp.MustCompile(`(?m)^(platform:\s*"ensemble"|backend:\s*"native")`)
 )
 
-// copy makes a repository of the scenario in which models that are neither ensembles nor native steps have the given
+// copy writes a repository of the scenario in which every model except ensembles and native steps has the given
 // instances and threads. Their files are linked.
 func (s *scenario) copy(to string, instances, threads int) error {
 	for _, model := range s.models {
@@ -135,7 +135,8 @@ func (s *scenario) copy(to string, instances, threads int) error {
 	return nil
 }
 
-// linkFile links a file, or copies it where links do not reach. What is no file, as a cache of Python's, stays behind.
+// linkFile links a regular file, or copies it if it cannot be linked. Everything else, such as Python's __pycache__
+// folder, is skipped.
 func linkFile(from, to string) error {
 	if info, err := os.Stat(from); err != nil || !info.Mode().IsRegular() {
 		return err
@@ -157,23 +158,24 @@ func linkFile(from, to string) error {
 }
 
 const (
-	compared = 4    // requests whose answers are compared
-	near     = 1e-3 // how far floats may be apart, of their size if that is more than 1
+	compared = 4    // requests whose responses are compared
+	near     = 1e-3 // the largest difference of two floats, relative to their size if that is above 1
 )
 
-// agree compares the first answers of all servers, over each protocol, with our server's over its first one, and finds out
-// which protocols each of them can do. Different answers are an error, and so is a protocol that ours cannot do.
+// agree compares the first responses of all servers, over each protocol, with our server's responses over its first
+// protocol, and finds the protocols that each server supports. Different responses are an error, and so is a
+// protocol that our server does not support.
 func (m *matrix) agree(s *scenario, servers []*server) error {
 	var want [][]load.Output
 	for _, v := range servers {
 		v.can = map[string]bool{}
 		for _, protocol := range m.protocols {
-			got, err := answers(v, protocol, s.requests[:min(compared, len(s.requests))])
+			got, err := inferAll(v, protocol, s.requests[:min(compared, len(s.requests))])
 			if err != nil {
-				if v == servers[0] && !textless(s, protocol) {
+				if v == servers[0] && !noJSON(s, protocol) {
 					return fmt.Errorf("%s over %s: %w", v.name, protocol, err)
 				}
-				note("%s: %s does not do %s: %v", s.name, v.name, protocol, err)
+				logf("%s: %s does not do %s: %v", s.name, v.name, protocol, err)
 				continue
 			}
 			if want == nil {
@@ -181,7 +183,7 @@ func (m *matrix) agree(s *scenario, servers []*server) error {
 			}
 			for i := range got {
 				if err := same(want[i], got[i]); err != nil {
-					return fmt.Errorf("%s over %s answers request %d otherwise: %w", v.name, protocol, i, err)
+					return fmt.Errorf("%s over %s has a different response to request %d: %w", v.name, protocol, i, err)
 				}
 			}
 			v.can[protocol] = true
@@ -190,12 +192,12 @@ func (m *matrix) agree(s *scenario, servers []*server) error {
 	return nil
 }
 
-// textless reports whether a scenario has no form in a protocol: JSON has no place for bytes.
-func textless(s *scenario, protocol string) bool { return s.name == "image" && protocol == load.JSON }
+// noJSON reports whether a scenario cannot be sent over a protocol, because JSON cannot hold an image.
+func noJSON(s *scenario, protocol string) bool { return s.name == "image" && protocol == load.JSON }
 
-func answers(v *server, protocol string, requests []load.Request) (all [][]load.Output, err error) {
+func inferAll(v *server, protocol string, requests []load.Request) (all [][]load.Output, err error) {
 	for i := range requests {
-		got, err := load.Ask(v.target(), protocol, &requests[i])
+		got, err := load.Infer(v.target(), protocol, &requests[i])
 		if err != nil {
 			return nil, err
 		}
@@ -204,7 +206,7 @@ func answers(v *server, protocol string, requests []load.Request) (all [][]load.
 	return all, nil
 }
 
-// same compares the outputs that both have.
+// same compares the outputs that both responses have.
 func same(want, got []load.Output) error {
 	shared := 0
 	for _, w := range want {

@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// peerPatience is how long a peer may take until it is ready: some of them start many processes.
+	// peerPatience is the longest time until a peer must be ready. Some peers start many processes.
 	peerPatience = 3 * time.Minute
-	// idleTime is how long servers are watched doing nothing.
+	// idleTime is the time over which servers without requests are measured.
 	idleTime = time.Second
 )
 
-// contender is a server that can be started over scenarios.
+// contender is a server that can be started with a scenario.
 type contender struct {
 	name      string
-	scenarios []string // that it can serve; all when nil
+	scenarios []string // that it can serve; nil for all
 	start     func(context.Context, *scenario) (*proc.Process, error)
 }
 
@@ -37,12 +37,12 @@ type contender struct {
 type server struct {
 	*proc.Process
 	name string
-	can  map[string]bool // protocols
+	can  map[string]bool // the protocols that it supports
 }
 
 func (v *server) target() load.Target { return load.Target{HTTP: v.HTTP, GRPC: v.GRPC} }
 
-// contenders finds out who takes part: our server first.
+// contenders finds the servers to compare, our server first.
 func (m *matrix) contenders() error {
 	m.against = []contender{{name: "tutti", start: m.ours}}
 	version, err := output(nil, m.tutti, "version")
@@ -59,7 +59,7 @@ func (m *matrix) contenders() error {
 	}
 	names := []string(m.peers)
 	if len(names) == 0 {
-		// A folder without requirements is what several peers share.
+		// A folder without requirements holds files that several peers share.
 		pinned, err := filepath.Glob("bench/peers/*/requirements*.txt")
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ func (m *matrix) contenders() error {
 		c, err := m.peer(name)
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == cannotFetch {
-			note("without %s: %s", name, bytes.TrimSpace(exit.Stderr))
+			logf("without %s: %s", name, bytes.TrimSpace(exit.Stderr))
 			continue
 		}
 		if err != nil {
@@ -113,8 +113,8 @@ func (m *matrix) ours(ctx context.Context, s *scenario) (*proc.Process, error) {
 	})
 }
 
-// interpreter is the environment in which our server finds a Python with numpy: the user's choice, or that of Triton's
-// models, so that both servers run the same one, or the packages of the clients.
+// interpreter returns the environment in which our server finds a Python with numpy: the user's choice, or the
+// Python of Triton's models, so that both servers run the same one, or the packages of the clients.
 func interpreter() []string {
 	if os.Getenv("TUTTI_PYTHON") != "" {
 		return nil
@@ -128,20 +128,20 @@ func interpreter() []string {
 	return nil
 }
 
-// peer prepares a peer and asks what it is and serves.
+// peer prepares a peer and reads its version and its scenarios.
 func (m *matrix) peer(name string) (c contender, err error) {
 	script := filepath.Join("bench/peers", name, "start")
-	note("preparing %s", name)
-	ask := func(flag string) string {
+	logf("preparing %s", name)
+	query := func(flag string) string {
 		text, fault := exec.Command(script, flag).Output() //nolint:gosec // a script of this repository
 		if err == nil && fault != nil {
 			err = fmt.Errorf("%s %s: %w", script, flag, fault)
 		}
 		return string(text)
 	}
-	ask("--prepare")
-	version := strings.TrimSpace(ask("--version"))
-	scenarios := strings.Fields(ask("--scenarios"))
+	query("--prepare")
+	version := strings.TrimSpace(query("--version"))
+	scenarios := strings.Fields(query("--scenarios"))
 	m.report.Versions = append(m.report.Versions, version)
 	root, fault := os.Getwd()
 	return contender{name: name, scenarios: scenarios, start: func(ctx context.Context, s *scenario) (*proc.Process, error) {
@@ -159,7 +159,7 @@ func (m *matrix) peer(name string) (c contender, err error) {
 	}}, errors.Join(err, fault)
 }
 
-// launch starts a server whose messages are kept, and shown when it does not come up.
+// launch starts a server and stores its log. If the server does not become ready, the error has the end of the log.
 func (m *matrix) launch(ctx context.Context, name string, s *proc.Settings) (*proc.Process, error) {
 	log, err := os.Create(m.path(name + ".log"))
 	if err != nil {
@@ -172,10 +172,10 @@ func (m *matrix) launch(ctx context.Context, name string, s *proc.Settings) (*pr
 		return p, nil
 	}
 	text, fault := os.ReadFile(log.Name())
-	return nil, errors.Join(err, fault, fmt.Errorf("%s said: %s", name, text[max(0, len(text)-2000):]))
+	return nil, errors.Join(err, fault, fmt.Errorf("the log of %s ends with: %s", name, text[max(0, len(text)-2000):]))
 }
 
-// attached is a server that runs already.
+// attached returns a contender for a server that already runs.
 func attached(address []string) (contender, error) {
 	where, pid := [2]string{}, 0
 	copy(where[:], address)
@@ -191,7 +191,7 @@ func attached(address []string) (contender, error) {
 	}}, nil
 }
 
-// serverName is what a server calls itself, or its address.
+// serverName returns a server's name and version from its metadata, or its address.
 func serverName(addr string) string {
 	var about struct{ Name, Version string }
 	resp, err := http.Get("http://" + addr + "/v2") //nolint:gosec // the address is the user's
@@ -205,20 +205,21 @@ func serverName(addr string) string {
 	return about.Name + " " + about.Version
 }
 
-// bring starts all servers of a scenario, each as often as it is said to be; the last one of each stays.
-func (m *matrix) bring(ctx context.Context, s *scenario) (up []*server, err error) {
+// startServers starts all servers of a scenario, each as often as -starts says, and returns the last process of
+// each.
+func (m *matrix) startServers(ctx context.Context, s *scenario) (up []*server, err error) {
 	seconds := map[string][]float64{}
 	for round := range m.starts {
 		for _, c := range m.against {
 			if c.scenarios != nil && !slices.Contains(c.scenarios, s.name) {
 				continue
 			}
-			note("%s: starting %s", s.name, c.name)
+			logf("%s: starting %s", s.name, c.name)
 			p, err := c.start(ctx, s)
 			if err != nil {
 				var exit *proc.ExitError
 				if c.name != "tutti" && errors.As(err, &exit) && exit.Code == cannotFetch {
-					note("%s: without %s: %v", s.name, c.name, err)
+					logf("%s: without %s: %v", s.name, c.name, err)
 					continue
 				}
 				return up, err
@@ -234,7 +235,7 @@ func (m *matrix) bring(ctx context.Context, s *scenario) (up []*server, err erro
 	return up, m.idle(s, up, seconds)
 }
 
-// idle notes how the servers of a scenario came up, and what they take when nobody asks anything.
+// idle records the start time of a scenario's servers, and the memory and CPU that they take without requests.
 func (m *matrix) idle(s *scenario, up []*server, seconds map[string][]float64) error {
 	before := make([]time.Duration, len(up))
 	var err error

@@ -10,14 +10,14 @@ import (
 	"github.com/tutti-server/tutti/bench/proc"
 )
 
-// identityConfig is a model that hands its input back.
+// identityConfig is the configuration of an identity model.
 const identityConfig = `backend: "identity"
 max_batch_size: 32
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 16 ] } ]
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 16 ] } ]
 `
 
-// startup measures how long our server takes until it is ready with many models, and what it has in memory then.
+// startup measures the time until our server is ready with many models, and its memory then.
 func (m *matrix) startup(ctx context.Context) error {
 	dir := m.path("many")
 	for i := range m.models {

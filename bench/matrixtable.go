@@ -8,28 +8,28 @@ import (
 	"text/tabwriter"
 )
 
-// report is all that a run measured.
+// report holds all figures of a run.
 type report struct {
 	Machine  string   `json:"machine"`
 	Versions []string `json:"versions"`
 	Cells    []cell   `json:"cells"`
 	Starts   []boot   `json:"starts"`
 	Taxes    []tax    `json:"taxes"`
-	// Analyses are those of perf_analyzer.
+	// Analyses holds the figures of perf_analyzer.
 	Analyses []analysis `json:"analyses,omitempty"`
 }
 
-// boot is how a server came up.
+// boot holds the figures of a server's start.
 type boot struct {
 	Scenario     string  `json:"scenario"`
 	Server       string  `json:"server"`
 	Seconds      float64 `json:"seconds"` // until it was ready
 	Resident     float64 `json:"resident_mib"`
 	Proportional float64 `json:"proportional_mib"` // with shared memory counted once
-	Idle         float64 `json:"idle_cpus"`        // that it keeps busy when nobody asks anything
+	Idle         float64 `json:"idle_cpus"`        // CPUs that it keeps busy without requests
 }
 
-// print writes the tables. Ratios are ours over the server's of that line.
+// print writes the tables. A ratio is our figure divided by the figure of the server in that row.
 func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "%s\n%s\n\n", r.Machine, strings.Join(r.Versions, "; "))
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
@@ -70,7 +70,7 @@ func (c *cell) print(w io.Writer) {
 		f := &c.Servers[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t", c.Scenario, c.Protocol, loop, c.Clients, f.Server)
 		if f.Missing != "" {
-			fmt.Fprintln(w, strings.Repeat("-\t", 11)+"-") // all of the columns, or the table falls apart
+			fmt.Fprintln(w, strings.Repeat("-\t", 11)+"-") // one cell per column, which keeps the columns aligned
 			continue
 		}
 		fmt.Fprintf(w, "%.0f\t%.0f%%\t%.2f\t%.2f\t%.2f\t", f.Throughput, f.Spread*100, f.P50, f.P99, f.P999)
@@ -106,7 +106,7 @@ func (t *tax) print(w io.Writer) {
 	fmt.Fprintf(w, "%s\t%s\t%s\n", known("%.4f", t.Ensemble.CPU), known("%.4f", cpu), known("%.2f", t.CPU))
 }
 
-// known writes a figure, or a dash for one that was not to be had.
+// known formats a figure, or a dash if it is unknown.
 func known(format string, v float64) string {
 	if v == 0 {
 		return "-"

@@ -13,16 +13,16 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// taxed is how many requests of a scenario the steps alone are asked with.
+// taxed is the number of requests that are recorded for the steps alone.
 const taxed = 16
 
-// step is a model of an ensemble, and what the ensemble asks of it.
+// step is a model of an ensemble, and the requests that the ensemble sends it.
 type step struct {
 	model    string
 	requests []load.Request
 }
 
-// tax is what an ensemble costs beside its slowest step alone, through the socket.
+// tax compares an ensemble with its slowest step alone, through the socket.
 type tax struct {
 	Scenario string  `json:"scenario"`
 	Server   string  `json:"server"`
@@ -38,7 +38,7 @@ type tax struct {
 	CPU     float64 `json:"cpu_ratio"` // the ensemble's CPU per request over the sum of its steps'
 }
 
-// taxes measures, for each server that has the steps as models of their own, the ensemble and its steps in turn.
+// taxes measures the ensemble and its steps alternately, for each server that has the steps as separate models.
 func (m *matrix) taxes(ctx context.Context, s *scenario, servers []*server) error {
 	protocol := load.Binary
 	if !servers[0].can[protocol] {
@@ -56,7 +56,7 @@ func (m *matrix) taxes(ctx context.Context, s *scenario, servers []*server) erro
 			}
 		}
 		if slices.ContainsFunc(steps, func(t step) bool { return !v.has(t.model) }) {
-			note("%s: %s has no steps to ask alone", s.name, v.name)
+			logf("%s: %s has no steps to measure alone", s.name, v.name)
 			continue
 		}
 		for _, n := range m.concurrency {
@@ -68,7 +68,7 @@ func (m *matrix) taxes(ctx context.Context, s *scenario, servers []*server) erro
 	return nil
 }
 
-// has reports whether a server has a model that is ready.
+// has reports whether a server has a ready model of that name.
 func (v *server) has(model string) bool {
 	resp, err := http.Get("http://" + v.HTTP + "/v2/models/" + model + "/ready")
 	if err != nil {
@@ -79,7 +79,7 @@ func (v *server) has(model string) bool {
 
 // taxOf measures one server at one concurrency.
 func (m *matrix) taxOf(ctx context.Context, s *scenario, v *server, protocol string, n int, steps []step) (err error) {
-	note("%s: the tax of %s over %s, %d clients", s.name, v.name, protocol, n)
+	logf("%s: the tax of %s over %s, %d clients", s.name, v.name, protocol, n)
 	t := tax{Scenario: s.name, Server: v.name, Protocol: protocol, Clients: n}
 	all := append([]step{{model: s.ensemble, requests: s.requests[:min(taxed, len(s.requests))]}}, steps...)
 	of := make([]figures, len(all))
@@ -113,7 +113,7 @@ func (m *matrix) taxOf(ctx context.Context, s *scenario, v *server, protocol str
 	return nil
 }
 
-// fill takes the figures of the ensemble and its steps.
+// fill sets the figures of the ensemble and its steps.
 func (t *tax) fill(all []step, of []figures) {
 	cpu, least := 0.0, 0.0
 	for i := range all {
@@ -137,8 +137,8 @@ func (t *tax) fill(all []step, of []figures) {
 	}
 }
 
-// steps finds the steps of a scenario's ensemble, and what they are asked when the ensemble is: a server runs them one
-// after the other.
+// steps finds the steps of a scenario's ensemble and the requests that the ensemble sends them. A server runs the
+// steps one after another.
 func (s *scenario) steps(v *server, protocol string) ([]step, error) {
 	cfg, err := config.Load(filepath.Join(s.dir, s.ensemble))
 	if err != nil {
@@ -155,20 +155,20 @@ func (s *scenario) steps(v *server, protocol string) ([]step, error) {
 			known[t.Name] = t
 		}
 		left := len(nodes)
-		for range nodes { // each pass runs one step at least, or none ever will
+		for range nodes { // each pass runs at least one step, or the rest can never run
 			for j, n := range nodes {
 				if len(steps[j].requests) > i || !supplied(n, known) {
 					continue
 				}
 				r := load.Request{Model: n.GetModelName(), Outputs: outputsOf(n)}
-				if err := steps[j].ask(v, protocol, &r, n, known); err != nil {
+				if err := steps[j].run(v, protocol, &r, n, known); err != nil {
 					return nil, fmt.Errorf("model '%s': %w", r.Model, err)
 				}
 				left--
 			}
 		}
 		if left > 0 {
-			return nil, fmt.Errorf("%d steps of '%s' have inputs that nothing gives", left, s.ensemble)
+			return nil, fmt.Errorf("%d steps of '%s' have inputs that no step and no request provides", left, s.ensemble)
 		}
 	}
 	return steps, nil
@@ -192,8 +192,8 @@ func outputsOf(n *modelconfig.ModelEnsembling_Step) []string {
 	return names
 }
 
-// ask sends a step's request and makes its outputs known.
-func (t *step) ask(v *server, protocol string, r *load.Request, n *modelconfig.ModelEnsembling_Step, known map[string]load.Tensor) error {
+// run sends a step's request and adds its outputs to known.
+func (t *step) run(v *server, protocol string, r *load.Request, n *modelconfig.ModelEnsembling_Step, known map[string]load.Tensor) error {
 	var names []string
 	for name := range n.GetInputMap() {
 		names = append(names, name)
@@ -205,7 +205,7 @@ func (t *step) ask(v *server, protocol string, r *load.Request, n *modelconfig.M
 		r.Inputs = append(r.Inputs, in)
 	}
 	t.requests = append(t.requests, *r)
-	got, err := load.Ask(v.target(), protocol, r)
+	got, err := load.Infer(v.target(), protocol, r)
 	if err != nil {
 		return err
 	}

@@ -13,18 +13,19 @@ import (
 
 const (
 	pgoFile = "bin/tutti.pgo"
-	// pgoTurns is how often two builds are compared, in turns of so many requests.
+	// pgoTurns is the number of rounds in which two builds are compared, and pgoTurn the number of requests in a
+	// round.
 	pgoTurns, pgoTurn = 160, 1000
 )
 
-// pgoCase is one repository under load, and what it is asked.
+// pgoCase is a repository, and the requests that measure it.
 type pgoCase struct {
 	name  string
 	roots []string
-	ask   []func(p *process) (time.Duration, error)
+	cases []func(p *process) (time.Duration, error)
 }
 
-// pgo tells what a build gains that is guided by the profiles that the matrix kept.
+// pgo measures the gain of a build that is optimised with the profiles of an earlier matrix run.
 func (b *bench) pgo() error {
 	profiles, err := filepath.Glob(filepath.Join(b.cells.profile, "*.pprof"))
 	if err != nil {
@@ -57,7 +58,7 @@ func (b *bench) pgo() error {
 	return nil
 }
 
-// pgoCompare prints the CPU time of a request with and without, measured in turns.
+// pgoCompare prints the CPU time of a request with and without the profiles, measured alternately.
 func (b *bench) pgoCompare(with, without *bench, c *pgoCase) error {
 	guided, err := with.serve(c.roots...)
 	if err != nil {
@@ -67,14 +68,14 @@ func (b *bench) pgoCompare(with, without *bench, c *pgoCase) error {
 	if err != nil {
 		return errors.Join(err, guided.Stop())
 	}
-	for i, ask := range c.ask {
+	for i, measure := range c.cases {
 		var x, y, ratios []float64
 		for range pgoTurns {
-			u, err := ask(guided)
+			u, err := measure(guided)
 			if err != nil {
 				return errors.Join(err, guided.Stop(), plain.Stop())
 			}
-			v, err := ask(plain)
+			v, err := measure(plain)
 			if err != nil {
 				return errors.Join(err, guided.Stop(), plain.Stop())
 			}
@@ -94,10 +95,10 @@ func goTool(args ...string) error {
 	return cmd.Run()
 }
 
-// pgoWays names the ways to ask of a case.
+// pgoWays names the ways in which a case sends requests.
 var pgoWays = [...]string{"HTTP binary", "HTTP JSON", "gRPC on an identity model"}
 
-// pgoCases are those where the server is most of the work.
+// pgoCases returns the cases in which the server does most of the work.
 func pgoCases() []pgoCase {
 	over := func(protocol string, r load.Request) func(*process) (time.Duration, error) {
 		return func(p *process) (time.Duration, error) {

@@ -15,7 +15,7 @@ type process struct {
 	echo bool // it is the echo
 }
 
-// start runs a command and waits until its health endpoint answers.
+// start runs a command and waits until the server is ready.
 func start(addr, grpc, name string, args ...string) (*process, error) {
 	p, err := proc.Start(context.Background(), &proc.Settings{Command: append([]string{name}, args...), HTTP: addr, GRPC: grpc})
 	return &process{Process: p}, err
@@ -31,7 +31,7 @@ func (b *bench) serve(repositories ...string) (*process, error) {
 	return p, err
 }
 
-// tuttiArgs are those of our server at two ports of this machine.
+// tuttiArgs returns our server's arguments for two ports of this machine.
 func tuttiArgs(ports [2]string, repositories ...string) []string {
 	args := []string{
 		"serve", "--http-address=127.0.0.1", "--http-port=" + ports[0], "--grpc-address=127.0.0.1", "--grpc-port=" + ports[1],
@@ -43,7 +43,7 @@ func tuttiArgs(ports [2]string, repositories ...string) []string {
 	return args
 }
 
-// freePorts are two, for HTTP and for gRPC.
+// freePorts returns two free ports, for HTTP and for gRPC.
 func freePorts() (ports [2]string, err error) {
 	for i := range ports {
 		if ports[i], err = proc.FreePort(); err != nil {
@@ -53,7 +53,8 @@ func freePorts() (ports [2]string, err error) {
 	return ports, nil
 }
 
-// load sends n requests through the clients of a group, which it closes, and returns the server's CPU time per request.
+// load sends n requests through the clients of a group, closes the group, and returns the server's CPU time per
+// request.
 func (p *process) load(g *load.Group, n int) (each time.Duration, err error) {
 	defer func() { err = errors.Join(err, g.Close()) }()
 	before, err := p.CPU()

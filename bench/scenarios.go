@@ -91,7 +91,7 @@ func python(packages string, workers, threads int) (float64, error) {
 	return result.CPU / float64(result.Requests) * 1e3, nil
 }
 
-// memory reports the resident memory of the three examples after some traffic.
+// memory reports the resident memory of three examples after some requests.
 func (b *bench) memory() error {
 	p, err := b.serve("examples/ensembles/text", "examples/ensembles/digits", "examples/ensembles/parallel")
 	if err != nil {
@@ -117,7 +117,7 @@ func (b *bench) memory() error {
 	return nil
 }
 
-// embed is a request for the embedding of a text.
+// embed returns a request for the embedding of a text.
 func embed(text string) load.Request {
 	return load.Request{Model: "ensemble", Inputs: []load.Tensor{load.Bytes("TEXT", []int64{1, 1}, []byte(text))}}
 }

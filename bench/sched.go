@@ -27,15 +27,14 @@ import (
 	"github.com/tutti-server/tutti/scheduler/dynamic"
 )
 
-// errSlow ends a bench of which a figure is beyond its limit.
+// errSlow reports that a figure is beyond its limit.
 var errSlow = errors.New("a figure is beyond its limit")
 
-// sched measures what schedulers and the executor add to the models' own work, in
-// this process.
+// sched measures the cost that schedulers and the executor add to the models' own work, in this process.
 func (b *bench) sched() error {
 	s := &schedBench{bench: b, workers: scheduler.NewWorkers(), alloc: tensor.NewPool()}
 	defer s.workers.Close()
-	for _, part := range []func() error{s.chains, s.traced, s.shapes, s.idle, s.crowd, s.depth} {
+	for _, part := range []func() error{s.chains, s.traced, s.shapes, s.idle, s.many, s.depth} {
 		if err := part(); err != nil {
 			return err
 		}
@@ -62,14 +61,14 @@ func (s *schedBench) limit(what, unit string, figure, most float64) {
 	fmt.Fprintf(s.table, "%s\t%.2f %s\t(at most %.2f)%s\n", what, figure, unit, most, verdict)
 }
 
-// cost is what one call took.
+// cost is the cost of one call.
 type cost struct{ cpu, allocs float64 }
 
-// measure returns the CPU time in ns and the allocations of one of n calls: those of
-// the round that was disturbed least, for other work on the machine only adds.
+// measure returns the CPU time in ns and the allocations of one of n calls, from the fastest round. Other load on
+// the machine only adds time.
 func (s *schedBench) measure(n int, run func(n int)) cost { return s.inTurns(n, run)[0] }
 
-// inTurns measures several programs that do n calls each, one after the other in every round.
+// inTurns measures several programs of n calls each. They run one after another in every round.
 func (s *schedBench) inTurns(n int, programs ...func(n int)) []cost {
 	costs := slices.Repeat([]cost{{math.Inf(1), math.Inf(1)}}, len(programs))
 	for _, run := range programs {
@@ -98,7 +97,7 @@ func processCPU() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// noop is a model that gives its input back.
+// noop is an identity model that optionally uses some CPU time.
 type noop struct {
 	work  time.Duration
 	calls *atomic.Int64 // counts executions, unless nil
@@ -119,14 +118,14 @@ func (m noop) Execute(_ context.Context, b *backends.Batch) error {
 }
 func (noop) Close() error { return nil }
 
-// bare is a scheduler that only passes works on: with it what is left is the executor.
+// bare is a scheduler that does nothing but pass tasks on, which leaves the cost of the executor.
 type bare struct{}
 
 var _ scheduler.Inliner = bare{}
 
 func (s bare) Enqueue(list scheduler.TaskList, t *scheduler.RunLoop) { t.Inline(s, list) }
 
-// RunInline makes each work's input its output.
+// RunInline makes each task's input its output.
 func (bare) RunInline(list scheduler.TaskList, t *scheduler.RunLoop) {
 	for w := list.Head; w != nil; w = w.Next() {
 		for i := range w.Out {
@@ -157,7 +156,7 @@ func (s *schedBench) batching(sig *config.Signature, m noop) scheduler.Scheduler
 	})
 }
 
-// executor returns one of g; every step has a scheduler of its own.
+// executor returns an executor of g with a new scheduler for each step.
 func (s *schedBench) executor(g *graph, target func(sig *config.Signature) scheduler.Scheduler) (*exec.Executor, error) {
 	p, err := plan.Compile(g.cfg, 1, g)
 	if err != nil {
@@ -170,14 +169,14 @@ func (s *schedBench) executor(g *graph, target func(sig *config.Signature) sched
 	return exec.New(exec.Settings{Plan: p, Targets: targets, Stats: &telemetry.Model{}, Workers: s.workers}), nil
 }
 
-// ask sends n requests one after the other.
-func (s *schedBench) ask(x infer.Inferer, n int) {
+// infer sends n requests one after another.
+func (s *schedBench) infer(x infer.Inferer, n int) {
 	c := s.client(x, "t0")
 	defer c.close()
-	c.ask(n)
+	c.infer(n)
 }
 
-// client is one that waits for every answer.
+// client sends a request when the response to the last one is complete.
 type client struct {
 	x      infer.Inferer
 	name   string
@@ -190,7 +189,7 @@ func (s *schedBench) client(x infer.Inferer, name string) *client {
 	input, err := tensor.New(s.alloc, tensor.FP32, tensor.Of(1, 2))
 	fail(err)
 	c := &client{x: x, name: name, input: input}
-	c.ctx, c.cancel = context.WithCancel(context.Background()) // as a front end's, which can be over
+	c.ctx, c.cancel = context.WithCancel(context.Background()) // can be cancelled, as a front end's context can
 	return c
 }
 
@@ -199,7 +198,7 @@ func (c *client) close() {
 	c.input.Release()
 }
 
-func (c *client) ask(n int) {
+func (c *client) infer(n int) {
 	for range n {
 		req := infer.NewRequest()
 		req.Inputs = append(req.Inputs, infer.Named{Name: c.name, Tensor: c.input.Retain()})
@@ -211,7 +210,7 @@ func (c *client) ask(n int) {
 	}
 }
 
-// chains measures chains of models that do nothing.
+// chains measures chains of models that do no work.
 func (s *schedBench) chains() error {
 	for _, c := range []struct {
 		what   string
@@ -228,14 +227,14 @@ func (s *schedBench) chains() error {
 		if err != nil {
 			return err
 		}
-		got := s.measure(600_000/c.nodes, func(n int) { s.ask(x, n) })
+		got := s.measure(600_000/c.nodes, func(n int) { s.infer(x, n) })
 		s.limit(c.what, "us of CPU", got.cpu/1000, c.limit)
 		s.limit("  its allocations", "per request", got.allocs, 0.01)
 	}
 	return nil
 }
 
-// shapes measures what a step costs in small graphs and in large ones.
+// shapes measures the cost of a step in small and in large graphs.
 func (s *schedBench) shapes() error {
 	for _, kind := range []struct {
 		what   string
@@ -267,7 +266,7 @@ func (s *schedBench) shapes() error {
 	return nil
 }
 
-// step returns what a step of a graph of n costs, and a whole request's allocations.
+// step returns the cost of a step in a graph of n steps, and the allocations of a whole request.
 func (s *schedBench) step(g *graph, n int, target func(*config.Signature) scheduler.Scheduler) (cost, error) {
 	x, err := s.executor(g, target)
 	if err != nil {
@@ -275,18 +274,18 @@ func (s *schedBench) step(g *graph, n int, target func(*config.Signature) schedu
 	}
 	c := s.client(x, "t0")
 	defer c.close()
-	got := s.measure(600_000/n, c.ask)
+	got := s.measure(600_000/n, c.infer)
 	got.cpu /= float64(n)
 	return got, nil
 }
 
-// job is one work that is used again and again.
+// job is one task that is reused.
 type job struct {
 	scheduler.Task
 	left *sync.WaitGroup
 }
 
-// Complete takes the works back.
+// Complete marks the tasks as done.
 func (*job) Complete(list scheduler.TaskList, _ *scheduler.RunLoop) {
 	for w := list.Pop(); w != nil; w = list.Pop() {
 		fail(w.Err)
@@ -304,9 +303,9 @@ func newJob(ctx context.Context, left *sync.WaitGroup) *job {
 	return j
 }
 
-// idle measures one caller at a batching model that is idle.
+// idle measures one caller of an idle model with dynamic batching.
 func (s *schedBench) idle() error {
-	station := s.batching(schedSignature(1), noop{})
+	queue := s.batching(schedSignature(1), noop{})
 	input, err := tensor.New(s.alloc, tensor.FP32, tensor.Of(1, 2))
 	if err != nil {
 		return err
@@ -315,16 +314,16 @@ func (s *schedBench) idle() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var left sync.WaitGroup
-	j, turn := newJob(ctx, &left), scheduler.NewRunLoop(s.workers)
+	j, loop := newJob(ctx, &left), scheduler.NewRunLoop(s.workers)
 	over := func() bool { return true }
 	got := s.measure(1_000_000, func(n int) {
 		for range n {
 			left.Add(1)
 			j.In[0] = input.Retain()
-			turn.Tick(0)
-			turn.Stage(station, &j.Task)
-			turn.Dispatch()
-			turn.RunUntil(over)
+			loop.Tick(0)
+			loop.Stage(queue, &j.Task)
+			loop.Dispatch()
+			loop.RunUntil(over)
 			left.Wait()
 		}
 	})
@@ -333,7 +332,7 @@ func (s *schedBench) idle() error {
 	return nil
 }
 
-// depth compares what a request costs in a short queue and in a long one.
+// depth compares the cost of a request in a short queue and in a long one.
 func (s *schedBench) depth() error {
 	input, err := tensor.New(s.alloc, tensor.FP32, tensor.Of(1, 2))
 	if err != nil {
@@ -347,9 +346,9 @@ func (s *schedBench) depth() error {
 	return nil
 }
 
-// queued returns what a request costs that finds and leaves so many in the queue.
+// queued returns the cost of a request that joins a queue of the given length, which stays constant.
 func (s *schedBench) queued(input *tensor.Tensor, depth int) float64 {
-	station := s.batching(schedSignature(1), noop{})
+	queue := s.batching(schedSignature(1), noop{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var left sync.WaitGroup
@@ -357,18 +356,18 @@ func (s *schedBench) queued(input *tensor.Tensor, depth int) float64 {
 	for i := range jobs {
 		jobs[i] = newJob(ctx, &left)
 	}
-	turn := scheduler.NewRunLoop(s.workers)
+	loop := scheduler.NewRunLoop(s.workers)
 	over := func() bool { return false }
 	return s.measure(max(200_000, depth), func(n int) {
 		for done := 0; done < n; done += depth {
-			turn.Tick(0)
+			loop.Tick(0)
 			left.Add(depth)
 			for _, j := range jobs {
 				j.In[0] = input.Retain()
-				turn.Stage(station, &j.Task)
-				turn.Dispatch()
+				loop.Stage(queue, &j.Task)
+				loop.Dispatch()
 			}
-			turn.RunUntil(over)
+			loop.RunUntil(over)
 			left.Wait()
 		}
 	}).cpu

@@ -14,7 +14,7 @@ func port(name string) config.Port {
 	return config.Port{Name: name, DType: tensor.FP32, Dims: tensor.Of(-1)}
 }
 
-// schedSignature is that of a model with so many inputs, and an output.
+// schedSignature returns the signature of a model with the given number of inputs and one output.
 func schedSignature(inputs int) *config.Signature {
 	s := &config.Signature{Model: "m", Version: 1, MaxBatch: 8, Outputs: []config.Port{port("OUT")}}
 	for i := range inputs {
@@ -23,7 +23,7 @@ func schedSignature(inputs int) *config.Signature {
 	return s
 }
 
-// graph is the configuration of an ensemble, and the models it finds.
+// graph is the configuration of an ensemble, and its models.
 type graph struct {
 	cfg  *modelconfig.ModelConfig
 	sigs map[string]*config.Signature
@@ -60,7 +60,7 @@ func (g *graph) step(model, out string, in ...string) {
 	e.Step = append(e.Step, &modelconfig.ModelEnsembling_Step{ModelName: model, ModelVersion: -1, InputMap: inputs, OutputMap: map[string]string{"OUT": out}})
 }
 
-// chain is n models one after the other.
+// chain returns n models one after another.
 func chain(n int) *graph {
 	g := newGraph(fmt.Sprintf("t%d", n))
 	for i := range n {
@@ -69,7 +69,7 @@ func chain(n int) *graph {
 	return g
 }
 
-// fan is one model whose output n-2 others read, and one that reads all of theirs.
+// fan returns a model whose output n-2 others read, and a last model that reads all of theirs.
 func fan(n int) *graph {
 	g := newGraph("end")
 	g.sigs["join"] = schedSignature(n - 2)

@@ -10,20 +10,20 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing/ring"
 )
 
-// followed traces the requests of an executor, as the repository does.
-type followed struct {
+// tracedInferer traces the requests of an executor, as the repository does.
+type tracedInferer struct {
 	infer.Inferer
 	tracer *tracing.Tracer
 }
 
-// Submit has the request traced.
-func (f followed) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
+// Submit starts a trace for the request.
+func (f tracedInferer) Submit(ctx context.Context, req *infer.Request, sink infer.Sink) {
 	req.Trace = f.tracer.Sample("chain", 1, req.ID)
 	f.Inferer.Submit(ctx, req, sink)
 }
 
-// traced measures what it costs to trace the requests of a chain for the store: as many
-// as it is by default, and all of them.
+// traced measures the cost of tracing a chain's requests for the trace store: at the default rate, and for all of
+// them.
 func (s *schedBench) traced() error {
 	const nodes, stored = 3, 64 << 20
 	x, err := s.executor(chain(nodes), s.inline)
@@ -41,9 +41,9 @@ func (s *schedBench) traced() error {
 		}
 	}
 	costs := s.inTurns(200_000,
-		func(n int) { s.ask(x, n) },
-		func(n int) { s.ask(followed{x, tracers[0]}, n) },
-		func(n int) { s.ask(followed{x, tracers[1]}, n) })
+		func(n int) { s.infer(x, n) },
+		func(n int) { s.infer(tracedInferer{x, tracers[0]}, n) },
+		func(n int) { s.infer(tracedInferer{x, tracers[1]}, n) })
 	s.limit("chain of 3, traced for the store", "us of CPU", costs[1].cpu/1000, 1.5)
 	s.limit("  its allocations", "per request", costs[1].allocs, 0.01)
 	s.limit("a step of it, where every request is traced", "us of CPU more", (costs[2].cpu-costs[0].cpu)/nodes/1000, 3)

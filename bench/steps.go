@@ -17,16 +17,15 @@ import (
 const (
 	peerScripts = "bench/peers/steps"
 	peerTime    = "300ms"
-	// slowest is how many times the peer's CPU a step may take unless limits.json says otherwise.
+	// slowest is the CPU time that a step may take, as a multiple of its peer's. limits.json overrides it.
 	slowest = 1.0
 )
 
-// costs are what an item of each case costs, in microseconds of CPU, by round.
+// costs holds the CPU time of an item in microseconds, by case and round.
 type costs map[string][]float64
 
-// steps compares the native steps with what people use in Python for the same work:
-// for every script in bench/peers/steps, the package of steps of its name runs its
-// BenchmarkPeer, on one thread each, in turns with the script.
+// steps compares the native steps with the Python libraries that do the same work. For every script in
+// bench/peers/steps, the package of the same name runs BenchmarkPeer on one thread, alternating with the script.
 func (b *bench) steps() error {
 	scripts, err := filepath.Glob(filepath.Join(peerScripts, "*.py"))
 	if err != nil {
@@ -71,7 +70,7 @@ func (b *bench) steps() error {
 	return nil
 }
 
-// readLimits reads what some cases may cost, as a multiple of the peer's.
+// readLimits reads the cases' limits, as multiples of the peer's CPU time.
 func readLimits() (map[string]float64, error) {
 	limits := map[string]float64{}
 	text, err := os.ReadFile(filepath.Join(peerScripts, "limits.json"))
@@ -81,7 +80,7 @@ func readLimits() (map[string]float64, error) {
 	return limits, err
 }
 
-// peerLine is a result of BenchmarkPeer.
+// peerLine matches a result of BenchmarkPeer.
 var peerLine = regexp.MustCompile(`(?m)^BenchmarkPeer/(\S+?)(?:-\d+)?\s.*?([0-9.e+]+) us/item`)
 
 // go1 runs a package's benchmark on one processor.
@@ -102,8 +101,8 @@ func (c costs) go1(binary, name string) error {
 	return nil
 }
 
-// python runs a script, which prints an object of microseconds per item by case. -P keeps scripts named as modules of
-// the standard library out of its way.
+// python runs a script, which prints a JSON object of microseconds per item by case. The flag -P prevents imports
+// of the scripts in place of standard modules of the same name.
 func (c costs) python(script, packages string) error {
 	text, err := output([]string{"PYTHONPATH=" + packages, "OMP_NUM_THREADS=1", "RAYON_NUM_THREADS=1", "TOKENIZERS_PARALLELISM=false"}, "python3", "-P", script)
 	if err != nil {
@@ -119,7 +118,7 @@ func (c costs) python(script, packages string) error {
 	return nil
 }
 
-// output runs a command and returns what it printed.
+// output runs a command and returns its standard output.
 func output(env []string, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), env...)

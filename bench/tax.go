@@ -25,20 +25,20 @@ import (
 )
 
 const (
-	// taxLeast is what an ensemble must reach of the throughput of its slowest step alone.
+	// taxLeast is the smallest allowed throughput of an ensemble, relative to its slowest step alone.
 	taxLeast = 0.95
-	// taxSpan is how long each side is measured in a round, about.
+	// taxSpan is the approximate time of each side in a round.
 	taxSpan = 300 * time.Millisecond
 )
 
-// tax measures what it costs to be an ensemble: throughput against that of the slowest
-// step alone where models are at simulated devices, and CPU time against that of the
-// steps called directly where they are real, which TestTax does: only tests see backends.
+// tax measures the cost of running models as an ensemble. For models on simulated devices it compares the
+// ensemble's throughput with that of its slowest step alone. TestTax compares the CPU time for real models with
+// that of the steps called directly; it is a test because only tests may import backends.
 func (b *bench) tax() error {
 	over := false
 	for _, g := range taxGraphs() {
-		for _, crowd := range taxCrowds() {
-			ratio, err := b.taxOf(&g, crowd)
+		for _, concurrency := range taxLoads() {
+			ratio, err := b.taxOf(&g, concurrency)
 			if err != nil {
 				return fmt.Errorf("%s: %w", g.name, err)
 			}
@@ -57,25 +57,24 @@ func (b *bench) tax() error {
 	return err
 }
 
-// taxCrowd is so many callers at models that take batches of up to so many rows. There
-// are enough of them that each of three steps in a row can have a full batch: fewer
-// cannot fill all steps at a time, in whatever program.
-type taxCrowd struct{ callers, batch int }
+// taxLoad is the number of concurrent callers and the largest batch of the models. The callers are enough for a
+// full batch in each of three steps at the same time. For example, {32, 8} has 32 callers for batches of 8.
+type taxLoad struct{ callers, batch int }
 
-func taxCrowds() []taxCrowd { return []taxCrowd{{8, 2}, {32, 8}, {128, 32}} }
+func taxLoads() []taxLoad { return []taxLoad{{8, 2}, {32, 8}, {128, 32}} }
 
-// String says it for people.
-func (c taxCrowd) String() string {
+// String describes the load.
+func (c taxLoad) String() string {
 	return fmt.Sprintf("%d callers, batches of %d", c.callers, c.batch)
 }
 
-// taxGraph is an ensemble of models at devices.
+// taxGraph is an ensemble of models on simulated devices.
 type taxGraph struct {
 	name  string
 	steps []taxStep
 }
 
-// taxStep is one model: it takes a fixed time and some for each row.
+// taxStep is one model. A batch takes a fixed time and a time per row.
 type taxStep struct {
 	fixed, row time.Duration
 	in         []string
@@ -96,7 +95,7 @@ func taxGraphs() []taxGraph {
 	}
 }
 
-// slowest returns the position of the step that takes longest.
+// slowest returns the index of the step that takes longest.
 func (g *taxGraph) slowest() int {
 	at := 0
 	for i := range g.steps {
@@ -107,13 +106,13 @@ func (g *taxGraph) slowest() int {
 	return at
 }
 
-// most returns how many requests a second the slowest step can answer in full batches.
+// most returns the largest number of requests per second that the slowest step can execute in full batches.
 func (g *taxGraph) most(batch int) float64 {
 	s := &g.steps[g.slowest()]
 	return float64(batch) / (s.fixed + time.Duration(batch)*s.row).Seconds()
 }
 
-// write makes a repository of the graph.
+// write writes a repository of the graph.
 func (g *taxGraph) write(root string, batch int) error {
 	var e strings.Builder
 	fmt.Fprintf(&e, "platform: \"ensemble\"\nmax_batch_size: %d\n%s\nensemble_scheduling {\n", batch, taxPorts("input", "IN")+taxPorts("output", "OUT"))
@@ -154,14 +153,14 @@ func taxWrite(root, name, text string) error {
 	return os.WriteFile(filepath.Join(root, name, "config.pbtxt"), []byte(text), 0o600)
 }
 
-// taxOf prints and returns one ratio.
-func (b *bench) taxOf(g *taxGraph, crowd taxCrowd) (ratio float64, err error) {
+// taxOf measures and prints one ratio.
+func (b *bench) taxOf(g *taxGraph, concurrency taxLoad) (ratio float64, err error) {
 	root, err := os.MkdirTemp("", "bench-tax")
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(root)) }()
-	if err := g.write(root, crowd.batch); err != nil {
+	if err := g.write(root, concurrency.batch); err != nil {
 		return 0, err
 	}
 	repo, end, err := taxOpen([]string{root}, taxDevices(newKernelTimer))
@@ -169,13 +168,13 @@ func (b *bench) taxOf(g *taxGraph, crowd taxCrowd) (ratio float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	rate := g.most(crowd.batch)
+	rate := g.most(concurrency.batch)
 	n := int(rate * taxSpan.Seconds())
 	var whole, alone, ratios, cpus []float64
 	for round := range b.rounds + 1 {
-		w, cpu := repo.rate("ensemble", []string{"IN"}, crowd.callers, n)
-		a, _ := repo.rate(taxModel(g.slowest()), []string{"IN0"}, crowd.callers, n)
-		if round > 0 { // the first fills pools
+		w, cpu := repo.rate("ensemble", []string{"IN"}, concurrency.callers, n)
+		a, _ := repo.rate(taxModel(g.slowest()), []string{"IN0"}, concurrency.callers, n)
+		if round > 0 { // the first round fills pools
 			whole, alone, ratios, cpus = append(whole, w), append(alone, a), append(ratios, w/a), append(cpus, cpu)
 		}
 	}
@@ -184,11 +183,11 @@ func (b *bench) taxOf(g *taxGraph, crowd taxCrowd) (ratio float64, err error) {
 		verdict = "\tOVER"
 	}
 	fmt.Fprintf(b.table, "%s, %v\tensemble %.0f/s\tslowest step alone %.0f/s (device: %.0f/s)\tratio %.3f (at least %.2f), %.1f us of CPU\t%s\n",
-		g.name, crowd, median(whole), median(alone), rate, ratio, taxLeast, median(cpus), verdict)
+		g.name, concurrency, median(whole), median(alone), rate, ratio, taxLeast, median(cpus), verdict)
 	return ratio, nil
 }
 
-// taxRepository is a repository as the server has it: statistics and the trace store on.
+// taxRepository is a repository as in the server, with statistics and the trace store.
 type taxRepository struct {
 	*repository.Repository
 	alloc tensor.Allocator
@@ -225,21 +224,21 @@ func taxOpen(roots []string, list ...backends.Factory) (*taxRepository, func() e
 	return &taxRepository{Repository: repo, alloc: alloc}, end, nil
 }
 
-// rate sends n requests by so many callers and returns how many were answered in a
-// second, and the CPU time of one in us.
+// rate sends n requests from the given number of callers and returns the responses per second and the CPU time of
+// one request in us.
 func (r *taxRepository) rate(model string, inputs []string, callers, n int) (perSecond, cpu float64) {
 	began, before := time.Now(), processCPU()
-	r.ask(model, inputs, callers, n)
+	r.infer(model, inputs, callers, n)
 	return float64(n) / time.Since(began).Seconds(), float64(processCPU()-before) / 1000 / float64(n)
 }
 
-// ask sends n requests by so many callers, each with FP32[1, 16] for every input.
-func (r *taxRepository) ask(model string, inputs []string, callers, n int) {
+// infer sends n requests from the given number of callers, each with FP32[1, 16] for every input.
+func (r *taxRepository) infer(model string, inputs []string, callers, n int) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
-			ctx, cancel := context.WithCancel(context.Background()) // as a front end's, which can be over
+			ctx, cancel := context.WithCancel(context.Background()) // can be cancelled, as a front end's context can
 			defer cancel()
 			in, err := tensor.New(r.alloc, tensor.FP32, tensor.Of(1, 16))
 			fail(err)

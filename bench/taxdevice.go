@@ -13,21 +13,21 @@ import (
 	"github.com/tutti-server/tutti/core/tensor"
 )
 
-// taxTimer tells when a device is done.
+// taxTimer waits for a simulated device to finish.
 type taxTimer interface {
 	Wait(d time.Duration) error
 	Close() error
 }
 
-// taxDevices declares the backend "bench": models that take the time of a device and
-// no CPU time, and answer with their first input. Every instance has a timer of its own.
+// taxDevices declares the backend "bench". Its models take the time of a device and no CPU time, and return their
+// first input. Every instance has its own timer.
 func taxDevices(timer func() (taxTimer, error)) backends.Factory {
 	return backends.Factory{Name: "bench", New: func(backends.Options) (backends.Backend, error) { return taxBackend{timer}, nil }}
 }
 
 type taxBackend struct{ timer func() (taxTimer, error) }
 
-// Load reads how long the model takes.
+// Load reads the model's execution time from its parameters.
 func (b taxBackend) Load(_ context.Context, s backends.Settings) (backends.Model, error) {
 	m := &taxLoaded{timer: b.timer, sig: config.ModelOf(config.SignatureOf(s.Config))}
 	m.sig.Model, m.sig.Version = s.Model, s.Version
@@ -49,13 +49,13 @@ type taxLoaded struct {
 	fixed, row time.Duration
 }
 
-// Signature returns what the configuration declares.
+// Signature returns the signature that the configuration declares.
 func (m *taxLoaded) Signature() *config.Signature { return m.sig }
 
 // Close does nothing.
 func (*taxLoaded) Close() error { return nil }
 
-// NewInstance returns a device of its own.
+// NewInstance returns a device that no other instance uses.
 func (m *taxLoaded) NewInstance(context.Context, tensor.Place) (backends.Instance, error) {
 	timer, err := m.timer()
 	return &taxDevice{m, timer}, err
@@ -67,7 +67,7 @@ type taxDevice struct {
 	timer taxTimer
 }
 
-// Execute takes the device's time for the batch.
+// Execute waits for the batch's execution time on the device.
 func (d *taxDevice) Execute(_ context.Context, b *backends.Batch) error {
 	if err := d.timer.Wait(d.model.fixed + time.Duration(b.Rows)*d.model.row); err != nil {
 		return err
@@ -81,8 +81,7 @@ func (d *taxDevice) Execute(_ context.Context, b *backends.Batch) error {
 // Close frees the timer.
 func (d *taxDevice) Close() error { return d.timer.Close() }
 
-// kernelTimer is one of the kernel: Go's own come up to a millisecond late when nothing
-// else runs.
+// kernelTimer is a timer of the kernel. Go's timers are up to a millisecond late in an idle process.
 type kernelTimer struct {
 	fd    int
 	file  *os.File

@@ -28,17 +28,17 @@ var (
 )
 
 const (
-	// taxStepMost is what a step may cost on top of its model, in us.
+	// taxStepMost is the CPU time that a step may take on top of its model, in us.
 	taxStepMost = 1.5
 	taxRuntime  = "onnxruntime"
-	taxRequests = 8000 // in a round
+	taxRequests = 8000 // per round
 )
 
-// TestTax compares the CPU time of an ensemble's request with that of its models called
-// directly, in this process. It takes -tax to run: make bench-tax.
+// TestTax checks that an ensemble adds little CPU time to its models called directly, in this process. It needs the
+// flag -tax: make bench-tax.
 func TestTax(t *testing.T) { //nolint:paralleltest // it measures
 	if !*taxOn {
-		t.Skip("not asked for: make bench-tax")
+		t.Skip("needs -tax: make bench-tax")
 	}
 	library, err := runtimes.Find(taxRuntime, filepath.Join("..", runtimes.Folder))
 	if err != nil {
@@ -53,7 +53,7 @@ func TestTax(t *testing.T) { //nolint:paralleltest // it measures
 	}
 }
 
-// taxOfModels prints what an ensemble adds to its models.
+// taxOfModels prints the CPU time that an ensemble adds to its models.
 func taxOfModels(t *testing.T, table *tabwriter.Writer, ensemble, library string) {
 	t.Helper()
 	root := filepath.Join("repository", ensemble)
@@ -76,7 +76,7 @@ func taxOfModels(t *testing.T, table *tabwriter.Writer, ensemble, library string
 		for round := range *taxRounds + 1 {
 			_, w := repo.rate(ensemble, []string{"INPUT0"}, c.callers, taxRequests)
 			began := processCPU()
-			direct.ask(taxRequests)
+			direct.run(taxRequests)
 			p := float64(processCPU()-began) / 1000 / taxRequests
 			if round > 0 {
 				whole, parts, tax = append(whole, w), append(parts, p), append(tax, (w-p)/float64(direct.steps()))
@@ -107,8 +107,8 @@ func taxRuntimeAt(library string) backends.Factory {
 	return f
 }
 
-// taxDirect is the models of an ensemble without anything around them: a set of
-// instances for every caller.
+// taxDirect holds the models of an ensemble without a scheduler or an executor: a set of instances for every
+// caller.
 type taxDirect struct {
 	backend backends.Backend
 	models  []backends.Model
@@ -116,7 +116,7 @@ type taxDirect struct {
 	alloc   tensor.Allocator
 }
 
-// openTaxDirect loads the models of a repository that are no ensembles.
+// openTaxDirect loads the models of a repository except its ensembles.
 func openTaxDirect(root, library string, callers int) (*taxDirect, error) {
 	f := taxRuntimeAt(library)
 	b, err := f.New(backends.Options{Log: slog.New(slog.DiscardHandler)})
@@ -167,8 +167,8 @@ func (d *taxDirect) load(file string, callers int) error {
 
 func (d *taxDirect) steps() int { return len(d.models) }
 
-// ask executes every model n times, by as many goroutines as there are sets.
-func (d *taxDirect) ask(n int) {
+// run executes every model n times, from one goroutine per set of instances.
+func (d *taxDirect) run(n int) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for _, set := range d.sets {
@@ -191,7 +191,7 @@ func (d *taxDirect) ask(n int) {
 	wg.Wait()
 }
 
-// batch is one request of FP32[1, 16].
+// batch returns a batch of one request, FP32[1, 16].
 func (d *taxDirect) batch(sig *config.Signature) *backends.Batch {
 	b := &backends.Batch{
 		Requests: []backends.Request{{Meta: &infer.Meta{}, Ctx: context.Background(), Rows: 1}}, Rows: 1,

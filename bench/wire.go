@@ -22,8 +22,8 @@ const (
 	bigFloats   = 1 << 20 // 4 MiB
 )
 
-// wire compares an identity model, and then an ensemble of three ONNX models, with bare echo servers of the same bytes on
-// the same libraries: HTTP binary and JSON against net/http, gRPC against grpc-go, for small tensors and for large ones.
+// wire compares an identity model, and then an ensemble of three ONNX models, with servers that echo the same bytes
+// on the same libraries: net/http for HTTP binary and JSON, grpc-go for gRPC. It measures small and large tensors.
 func (b *bench) wire() error {
 	for _, part := range []struct {
 		repository  string
@@ -40,7 +40,7 @@ func (b *bench) wire() error {
 	return nil
 }
 
-// againstEcho measures a repository's cases and an echo's in turns.
+// againstEcho measures a repository's cases and the echo's alternately.
 func (b *bench) againstEcho(repository string, cases []wireCase, connections []int) error {
 	ours, err := b.serve(repository)
 	if err != nil {
@@ -60,7 +60,7 @@ func (b *bench) againstEcho(repository string, cases []wireCase, connections []i
 	return errors.Join(ours.Stop(), echo.Stop())
 }
 
-// floorCases are what an ensemble of three small models may cost of an echo that has none.
+// floorCases returns the limits of an ensemble of three small models, relative to an echo without models.
 func floorCases() []wireCase {
 	one := ramp("identity3", 16)
 	one.Inputs[0].Shape = []int64{1, 16}
@@ -79,7 +79,7 @@ type wireCase struct {
 	name  string
 	calls int
 	limit float64
-	// dial makes the clients of one of the sides.
+	// dial opens the clients of one side.
 	dial func(p *process, connections int) (*load.Group, error)
 }
 
@@ -89,7 +89,7 @@ func wireCases() []wireCase {
 			return p.dial(protocol, ramp(model, floats), connections)
 		}
 	}
-	// The parsing echo reads the same body at a path of its own.
+	// The echo that parses JSON reads the same body at another path.
 	parsed := func(p *process, connections int) (*load.Group, error) {
 		message := jsonInfer("fp32x16", 16)
 		if p.echo {
@@ -111,7 +111,7 @@ func wireCases() []wireCase {
 	}
 }
 
-// compare measures both sides in turn, after one round that is not counted.
+// compare measures both sides alternately, after one round that is not counted.
 func (b *bench) compare(ours, echo *process, c *wireCase, connections int) error {
 	var a, e []float64
 	send := func(p *process) (float64, error) {
@@ -139,7 +139,8 @@ func (b *bench) compare(ours, echo *process, c *wireCase, connections int) error
 	return nil
 }
 
-// dial makes clients that send one request over so many connections; over gRPC each has as many calls under way as it may.
+// dial opens clients that send one request over the given number of connections. Over gRPC each connection has
+// load.Streams calls in flight.
 func (p *process) dial(protocol string, r load.Request, connections int) (*load.Group, error) {
 	if protocol == load.GRPC {
 		connections *= load.Streams
@@ -147,7 +148,7 @@ func (p *process) dial(protocol string, r load.Request, connections int) (*load.
 	return load.Dial(load.Target{HTTP: p.HTTP, GRPC: p.GRPC}, protocol, []load.Request{r}, connections)
 }
 
-// binaryInfer is a ramp as a whole message in the binary extension.
+// binaryInfer returns a whole HTTP request in the binary extension, with a ramp of n floats.
 func binaryInfer(model string, n int) []byte {
 	r := ramp(model, n)
 	message, err := r.Binary()
@@ -155,7 +156,7 @@ func binaryInfer(model string, n int) []byte {
 	return message
 }
 
-// jsonInfer is a ramp as a whole message in JSON.
+// jsonInfer returns a whole HTTP request in JSON, with a ramp of n floats.
 func jsonInfer(model string, n int) []byte {
 	r := ramp(model, n)
 	message, err := r.JSON()
@@ -163,7 +164,7 @@ func jsonInfer(model string, n int) []byte {
 	return message
 }
 
-// ramp is a request of n floats.
+// ramp returns a request of n increasing floats.
 func ramp(model string, n int) load.Request {
 	values := make([]float32, n)
 	for i := range values {
@@ -194,7 +195,7 @@ func startEcho() (*process, error) {
 	return p, err
 }
 
-// echoService gives the raw contents of a request back as grpc-go hands them over.
+// echoService responds with the raw contents of a request, without a copy of its own.
 type echoService struct {
 	inference.UnimplementedGRPCInferenceServiceServer
 }
@@ -207,7 +208,7 @@ func (echoService) ModelInfer(_ context.Context, r *inference.ModelInferRequest)
 	}, nil
 }
 
-// inferJSON is an inference request and answer as far as the parsing echo reads them.
+// inferJSON holds the parts of a request or a response that the parsing echo reads.
 type inferJSON struct {
 	Model   string       `json:"model_name,omitempty"`
 	Inputs  []tensorJSON `json:"inputs,omitempty"`
@@ -221,8 +222,8 @@ type tensorJSON struct {
 	Data     []float64 `json:"data"`
 }
 
-// parseAndPrint turns a request's inputs into an answer's outputs with the fastest of
-// the general JSON libraries that were measured.
+// parseAndPrint decodes a request and encodes its inputs as a response's outputs, with the fastest general JSON
+// library of those that were measured.
 func parseAndPrint(body []byte) ([]byte, error) {
 	var request inferJSON
 	if err := json.Unmarshal(body, &request); err != nil {

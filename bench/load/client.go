@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The protocols that requests are sent in.
+// Protocols of requests.
 const (
 	JSON   = "json"   // HTTP with JSON
 	Binary = "binary" // HTTP with the binary extension
@@ -16,29 +16,30 @@ const (
 // Protocols lists them.
 func Protocols() []string { return []string{JSON, Binary, GRPC, Shared} }
 
-// Client is one connection, which sends one request at a time. It is not for concurrent use.
+// Client is one connection that sends one request at a time. A Client is not safe for concurrent use.
 type Client interface {
-	// Do sends the client's i-th request, which are taken in turn, and reads the answer. Any answer but a good one is an
-	// error. After an error the connection is made anew.
+	// Do sends request i, modulo the number of requests, and reads its response. Any response except a successful
+	// one is an error. After an error the next call opens a new connection.
 	Do(i int) error
-	// Outputs reads the last answer.
+	// Outputs decodes the last response.
 	Outputs() ([]Output, error)
 	Close() error
 }
 
-// Target is where a server listens, host:port each. What is not used may be empty.
+// Target holds the addresses of a server as host:port. Addresses of unused protocols may be empty. For example,
+// Target{HTTP: "127.0.0.1:8000"} is enough for JSON.
 type Target struct{ HTTP, GRPC string }
 
-// Streams is how many clients share a connection of gRPC, as those in one program would.
+// Streams is the number of gRPC clients that share a connection, as clients in one program would.
 const Streams = 4
 
-// Group is clients of one server, with what they share.
+// Group holds clients of one server and the resources that they share.
 type Group struct {
 	Clients []Client
 	close   []func() error
 }
 
-// Dial makes n clients that send the given requests in turn.
+// Dial returns n clients that send the given requests in turn. The caller must Close the group.
 func Dial(t Target, protocol string, requests []Request, n int) (*Group, error) {
 	if len(requests) == 0 {
 		return nil, errors.New("no requests to send")
@@ -85,7 +86,7 @@ func encoded(requests []Request, encode func(*Request) ([]byte, error)) ([][]byt
 	return all, nil
 }
 
-// Close closes the clients and removes what they shared.
+// Close closes the clients and frees the resources that they share.
 func (g *Group) Close() error {
 	var errs []error
 	for _, c := range g.Clients {
@@ -97,8 +98,8 @@ func (g *Group) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ask sends one request and returns the answer's outputs.
-func Ask(t Target, protocol string, r *Request) (outputs []Output, err error) {
+// Infer sends one request and returns the outputs of its response.
+func Infer(t Target, protocol string, r *Request) (outputs []Output, err error) {
 	g, err := Dial(t, protocol, []Request{*r}, 1)
 	if err != nil {
 		return nil, err

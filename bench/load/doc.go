@@ -1,16 +1,22 @@
-// Package load generates load for servers that speak KServe v2 and says how they bore it.
+// Package load generates load for servers that speak KServe v2 and measures their throughput and latency.
 //
-// A request is encoded once, before anything is measured, for one of four protocols: JSON and the binary extension over
-// HTTP, gRPC, and HTTP with the tensors in system shared memory. A client is one connection that sends one request at a
-// time and reads what is answered into a buffer that it keeps, so that the generator takes little of a machine that it
-// may share with the server.
+// Each request is encoded once, before the measurement starts, for one of four protocols: JSON or the binary
+// extension over HTTP, gRPC, and HTTP with the tensors in system shared memory. A client is one connection that
+// sends one request at a time. It reads the response into a buffer that it reuses, so the generator takes little of
+// a machine that it may share with the server.
 //
-//	request.go   requests and how they are written
-//	client.go    what a client is, and Dial, which makes a group of them
+// For example, this sends 1,000 requests through 8 clients as fast as the server responds (r is a Request):
+//
+//	g, err := load.Dial(load.Target{HTTP: "127.0.0.1:8000"}, load.Binary, []load.Request{r}, 8)
+//	...
+//	result, err := load.Run(g.Clients, load.Plan{Requests: 1000})
+//
+//	request.go   requests and their encodings
+//	client.go    the Client interface, and Dial, which opens a group of clients
 //	http.go      clients over HTTP/1.1
 //	grpc.go      clients over gRPC
-//	shared.go    the region of the clients whose tensors are in shared memory
-//	answer.go    reading an answer
-//	run.go       the closed loop and the open one
+//	shared.go    the shared-memory region of a group
+//	response.go  decoding of responses
+//	run.go       closed and open loops
 //	result.go    percentiles
 package load

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Schedule returns the first n arrivals of a plan, as gaps added up.
+// Schedule returns the first n arrival times of a plan.
 func Schedule(p *Plan, n int) []time.Duration {
 	gaps, at := p.gaps(), time.Duration(0)
 	all := make([]time.Duration, n)
@@ -17,7 +17,7 @@ func Schedule(p *Plan, n int) []time.Duration {
 	return all
 }
 
-// Open sends requests that arrived at the given times, through one client.
+// Open sends requests with the given arrival times through one client.
 func Open(c Client, at []time.Time, patience time.Duration) (samples []time.Duration, failed int, first error) {
 	arrivals := make(chan arrival, len(at))
 	for i, t := range at {
@@ -29,20 +29,20 @@ func Open(c Client, at []time.Time, patience time.Duration) (samples []time.Dura
 	return w.samples, w.failed, w.first
 }
 
-// NewResult sums samples up.
+// NewResult summarises samples.
 var NewResult = newResult
 
-// ErrLate is the error of a request that no client was free for.
+// ErrLate is the error of a request for which no client was free in time.
 var ErrLate = errLate
 
-// ReadAnswer reads an answer over HTTP as a client does.
-func ReadAnswer(text []byte) ([]Output, error) {
+// ReadResponse decodes a response over HTTP as a client does.
+func ReadResponse(text []byte) ([]Output, error) {
 	c := HTTP{r: bufio.NewReader(bytes.NewReader(text))}
-	if err := c.answer(); err != nil {
+	if err := c.readResponse(); err != nil {
 		return nil, err
 	}
 	return c.Outputs()
 }
 
-// ReadProto reads an answer over gRPC.
+// ReadProto decodes a response over gRPC.
 var ReadProto = readProto

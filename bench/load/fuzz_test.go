@@ -9,8 +9,8 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// What a server answers, however wrong, ends in outputs or an error.
-func FuzzAnswer(f *testing.F) {
+// FuzzResponse checks that any bytes from a server are decoded to outputs or an error, without a panic.
+func FuzzResponse(f *testing.F) {
 	const head = "HTTP/1.1 200 OK\r\n"
 	f.Add([]byte(head + "Content-Length: 71\r\n\r\n" + `{"outputs":[{"name":"X","datatype":"FP32","shape":[2],"data":[[1],[2]]}]}`))
 	f.Add([]byte(head + "Inference-Header-Content-Length: 90\r\nContent-Length: 94\r\n\r\n" +
@@ -26,7 +26,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Add(message)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, read := range []func([]byte) ([]load.Output, error){load.ReadAnswer, load.ReadProto} {
+		for _, read := range []func([]byte) ([]load.Output, error){load.ReadResponse, load.ReadProto} {
 			outputs, err := read(text)
 			if err != nil && len(outputs) > 0 {
 				t.Errorf("%d outputs beside the error %v", len(outputs), err)

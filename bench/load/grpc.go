@@ -14,7 +14,7 @@ import (
 
 const inferMethod = "/inference.GRPCInferenceService/ModelInfer"
 
-// serialised hands messages on as they were encoded before, and answers as they come.
+// serialised is a codec that passes requests and responses as the bytes they already are.
 type serialised struct{}
 
 func (serialised) Name() string { return "proto" }
@@ -37,16 +37,16 @@ func (serialised) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// caller is a client over gRPC, on a connection that it shares.
+// caller is a gRPC client on a shared connection.
 type caller struct {
 	conn     *grpc.ClientConn
 	messages [][]byte
-	answer   []byte
+	response []byte
 }
 
 var _ Client = (*caller)(nil)
 
-// grpc makes n clients, Streams to a connection.
+// grpc opens n clients, Streams per connection.
 func (g *Group) grpc(addr string, requests []Request, n int) error {
 	if addr == "" {
 		return errors.New("no address of gRPC is known")
@@ -72,13 +72,13 @@ func (g *Group) grpc(addr string, requests []Request, n int) error {
 
 // Do calls ModelInfer.
 func (c *caller) Do(i int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), responseTimeout)
 	defer cancel()
-	return c.conn.Invoke(ctx, inferMethod, &c.messages[i%len(c.messages)], &c.answer)
+	return c.conn.Invoke(ctx, inferMethod, &c.messages[i%len(c.messages)], &c.response)
 }
 
-// Outputs reads the last answer.
-func (c *caller) Outputs() ([]Output, error) { return readProto(c.answer) }
+// Outputs decodes the last response.
+func (c *caller) Outputs() ([]Output, error) { return readProto(c.response) }
 
 // Close does nothing: the group closes the connection.
 func (*caller) Close() error { return nil }

@@ -14,9 +14,9 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// answerTimeout is how long a server may take for an answer before it is taken for one that hangs.
-	answerTimeout = time.Minute
-	largest       = 1 << 30
+	// responseTimeout is the time after which a server without a response counts as hanging.
+	responseTimeout = time.Minute
+	largest         = 1 << 30
 )
 
 // HTTP is a client over HTTP/1.1.
@@ -28,17 +28,17 @@ type HTTP struct {
 	conn    net.Conn
 	r       *bufio.Reader
 	renewed time.Time // when the connection's deadline was last set
-	body    []byte    // of the last answer
-	head    int       // how many of its bytes are JSON
-	last    bool      // the server closes the connection
+	body    []byte    // of the last response
+	head    int       // the number of its bytes that are JSON
+	last    bool      // the server closes the connection after this response
 }
 
 var _ Client = (*HTTP)(nil)
 
-// NewHTTP makes a client that sends the given messages, whole requests with their heads, in turn.
+// NewHTTP returns a client that sends the given messages in turn. Each message is a whole request with its header.
 func NewHTTP(addr string, messages [][]byte) *HTTP { return &HTTP{addr: addr, messages: messages} }
 
-// Do sends a message and reads the answer, which has to have status 200.
+// Do sends a message and reads its response, which must have status 200.
 func (c *HTTP) Do(i int) error {
 	err := c.do(c.messages[i%len(c.messages)])
 	if err != nil || c.last {
@@ -56,9 +56,9 @@ func (c *HTTP) do(message []byte) error {
 		}
 		c.conn, c.r, c.last, c.renewed = conn, bufio.NewReaderSize(conn, 64<<10), false, time.Time{}
 	}
-	// A deadline costs a timer of the runtime: once a second does.
+	// Setting a deadline costs a runtime timer, so it is set at most once a second.
 	if now.Sub(c.renewed) > time.Second {
-		if err := c.conn.SetDeadline(now.Add(answerTimeout)); err != nil {
+		if err := c.conn.SetDeadline(now.Add(responseTimeout)); err != nil {
 			return err
 		}
 		c.renewed = now
@@ -66,12 +66,12 @@ func (c *HTTP) do(message []byte) error {
 	if _, err := c.conn.Write(message); err != nil {
 		return err
 	}
-	return c.answer()
+	return c.readResponse()
 }
 
-// answer reads one answer.
-func (c *HTTP) answer() error {
-	status, err := c.line()
+// readResponse reads one response.
+func (c *HTTP) readResponse() error {
+	status, err := c.readLine()
 	if err != nil {
 		return err
 	}
@@ -82,14 +82,14 @@ func (c *HTTP) answer() error {
 	if err != nil {
 		return fmt.Errorf("'%s' has no status", status)
 	}
-	size, head, err := c.header()
+	size, head, err := c.readHeader()
 	if err != nil {
 		return err
 	}
 	if size == chunked {
-		err = c.chunks()
+		err = c.readChunks()
 	} else {
-		err = c.more(size)
+		err = c.readBody(size)
 	}
 	if err != nil {
 		return err
@@ -103,20 +103,21 @@ func (c *HTTP) answer() error {
 	return nil
 }
 
-// line reads a line, which lies in the reader's buffer until the next one is read.
-func (c *HTTP) line() ([]byte, error) {
+// readLine reads a line. The result is valid until the next read.
+func (c *HTTP) readLine() ([]byte, error) {
 	line, err := c.r.ReadSlice('\n')
 	return bytes.TrimRight(line, "\r\n"), err
 }
 
-// chunked stands for the size of a body that comes in chunks.
+// chunked stands for the unknown size of a chunked body.
 const chunked = -1
 
-// header reads the lines of a header: the body's size, and how much of it is JSON, -1 if all.
-func (c *HTTP) header() (size, head int, err error) {
+// readHeader reads the header and returns the body's size and the number of its bytes that are JSON, or -1 if all
+// are.
+func (c *HTTP) readHeader() (size, head int, err error) {
 	c.body, head = c.body[:0], -1
 	for {
-		line, err := c.line()
+		line, err := c.readLine()
 		if err != nil || len(line) == 0 {
 			return size, head, err
 		}
@@ -138,10 +139,10 @@ func (c *HTTP) header() (size, head int, err error) {
 	}
 }
 
-// more reads n bytes more of the body. Memory is taken as they come, whatever the header claims.
-func (c *HTTP) more(n int) error {
+// readBody reads n more bytes of the body. It allocates as they arrive, whatever size the header claims.
+func (c *HTTP) readBody(n int) error {
 	if n < 0 || n > largest-len(c.body) {
-		return fmt.Errorf("an answer of %d bytes and %d more is too large", len(c.body), n)
+		return fmt.Errorf("a response of %d bytes and %d more is too large", len(c.body), n)
 	}
 	for n > 0 {
 		at, part := len(c.body), min(n, 1<<20)
@@ -154,10 +155,10 @@ func (c *HTTP) more(n int) error {
 	return nil
 }
 
-// chunks reads a body in chunks.
-func (c *HTTP) chunks() error {
+// readChunks reads a chunked body.
+func (c *HTTP) readChunks() error {
 	for {
-		line, err := c.line()
+		line, err := c.readLine()
 		if err != nil {
 			return err
 		}
@@ -167,12 +168,12 @@ func (c *HTTP) chunks() error {
 			return fmt.Errorf("'%s' is no size of a chunk", line)
 		}
 		if n > 0 {
-			if err := c.more(int(n)); err != nil {
+			if err := c.readBody(int(n)); err != nil {
 				return err
 			}
 		}
 		// The end of the chunk, or of the whole body when there are no trailers.
-		if line, err = c.line(); err != nil {
+		if line, err = c.readLine(); err != nil {
 			return err
 		}
 		if len(line) > 0 {
@@ -184,13 +185,13 @@ func (c *HTTP) chunks() error {
 	}
 }
 
-// Body returns the last answer's body, until the next request.
+// Body returns the last response's body. It is valid until the next request.
 func (c *HTTP) Body() []byte { return c.body }
 
-// Outputs reads the last answer.
+// Outputs decodes the last response.
 func (c *HTTP) Outputs() ([]Output, error) { return readHTTP(c.body, c.head, c.area) }
 
-// Close closes the connection; the next request makes a new one.
+// Close closes the connection. The next request opens a new one.
 func (c *HTTP) Close() error {
 	if c.conn == nil {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-server/tutti/internal/shm"
 )
 
-// serve starts both front ends over models that give their inputs back.
+// serve starts both front ends over identity models.
 func serve(t *testing.T) load.Target {
 	t.Helper()
 	e, regions := servertest.NewEcho(), shm.NewRegistry(true)
@@ -41,8 +41,8 @@ func serve(t *testing.T) load.Target {
 	return load.Target{HTTP: strings.TrimPrefix(h.URL, "http://"), GRPC: l.Addr().String()}
 }
 
-// What is sent comes back, over each protocol.
-func TestAsk(t *testing.T) {
+// TestInfer checks that an identity model returns each kind of input over each protocol.
+func TestInfer(t *testing.T) {
 	t.Parallel()
 	at := serve(t)
 	texts := load.Bytes("X", []int64{3}, []byte("one"), nil, []byte("\"three\" ä"))
@@ -66,7 +66,7 @@ func TestAsk(t *testing.T) {
 			t.Run(tt.name+" over "+protocol, func(t *testing.T) {
 				t.Parallel()
 				needsMemory(t, protocol)
-				got, err := load.Ask(at, protocol, &tt.request)
+				got, err := load.Infer(at, protocol, &tt.request)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -85,7 +85,7 @@ func needsMemory(t *testing.T, protocol string) {
 	}
 }
 
-// Requests are taken in turn by all clients, and each client has its own answer.
+// TestRunOverProtocols checks that all clients take requests in turn and that each client reads its own responses.
 func TestRunOverProtocols(t *testing.T) {
 	t.Parallel()
 	at := serve(t)
@@ -140,7 +140,7 @@ func TestErrors(t *testing.T) {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			needsMemory(t, protocol)
-			_, err := load.Ask(at, protocol, &load.Request{Model: "fail", Outputs: []string{"X"}, Inputs: []load.Tensor{input}})
+			_, err := load.Infer(at, protocol, &load.Request{Model: "fail", Outputs: []string{"X"}, Inputs: []load.Tensor{input}})
 			if err == nil || !strings.Contains(err.Error(), "it went") {
 				t.Errorf("a model that fails gives %v", err)
 			}
@@ -158,7 +158,7 @@ func TestErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := load.Ask(at, tt.protocol, &tt.request); err == nil {
+			if _, err := load.Infer(at, tt.protocol, &tt.request); err == nil {
 				t.Error("no error")
 			}
 		})
@@ -166,12 +166,13 @@ func TestErrors(t *testing.T) {
 	if _, err := load.Dial(at, load.JSON, nil, 1); err == nil {
 		t.Error("no requests are no error")
 	}
-	if _, err := load.Ask(load.Target{HTTP: at.HTTP}, load.GRPC, &load.Request{Model: "echo"}); err == nil {
+	if _, err := load.Infer(load.Target{HTTP: at.HTTP}, load.GRPC, &load.Request{Model: "echo"}); err == nil {
 		t.Error("no address of gRPC is no error")
 	}
 }
 
-// What is no text goes in base64, and says so.
+// TestJSONOfBytes checks that BYTES elements that are not UTF-8 are sent in base64, with the parameter that says
+// so.
 func TestJSONOfBytes(t *testing.T) {
 	t.Parallel()
 	r := load.Request{Model: "m", Inputs: []load.Tensor{load.Bytes("X", []int64{1}, []byte{0xff, 0xd8})}}
@@ -186,7 +187,7 @@ func TestJSONOfBytes(t *testing.T) {
 	}
 }
 
-// An output is an input of the next model as it is.
+// TestTensor checks that an output can be sent unchanged as the next model's input.
 func TestTensor(t *testing.T) {
 	t.Parallel()
 	for _, o := range []load.Output{
@@ -202,7 +203,7 @@ func TestTensor(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := load.Request{Model: "echo", Inputs: []load.Tensor{in}, Outputs: []string{"IN"}}
-		got, err := load.Ask(serve(t), load.Binary, &r)
+		got, err := load.Infer(serve(t), load.Binary, &r)
 		if err != nil {
 			t.Fatalf("%s: %v", o.Datatype, err)
 		}
@@ -216,8 +217,8 @@ func TestTensor(t *testing.T) {
 	}
 }
 
-// listen serves one text to each connection that sends something.
-func listen(t *testing.T, answer string) string {
+// listen responds with one text on each connection that sends something.
+func listen(t *testing.T, response string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -231,7 +232,7 @@ func listen(t *testing.T, answer string) string {
 				return
 			}
 			if _, err := conn.Read(make([]byte, 64)); err == nil {
-				conn.Write([]byte(answer))
+				conn.Write([]byte(response))
 			}
 			conn.Close()
 		}
@@ -239,9 +240,9 @@ func listen(t *testing.T, answer string) string {
 	return l.Addr().String()
 }
 
-func TestHTTPAnswers(t *testing.T) {
+func TestHTTPResponses(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ name, answer, body, err string }{
+	for _, tt := range []struct{ name, response, body, err string }{
 		{"length", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "hi", ""},
 		{"names in another case, old version", "HTTP/1.0 200 OK\r\nCONTENT-length:2\r\n\r\nhi", "hi", ""},
 		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhi\r\n1\r\n!\r\n0\r\n\r\n", "hi!", ""},
@@ -259,7 +260,7 @@ func TestHTTPAnswers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := load.NewHTTP(listen(t, tt.answer), [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")})
+			c := load.NewHTTP(listen(t, tt.response), [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")})
 			defer c.Close()
 			err := c.Do(0)
 			if tt.err == "" && (err != nil || string(c.Body()) != tt.body) {
@@ -272,7 +273,7 @@ func TestHTTPAnswers(t *testing.T) {
 	}
 }
 
-// A connection that the server closed is made anew.
+// TestHTTPAgain checks that a client opens a new connection after the server closed the old one.
 func TestHTTPAgain(t *testing.T) {
 	t.Parallel()
 	connections := 0

@@ -14,8 +14,8 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// Tensor is an input: its elements little-endian and without gaps, those of BYTES with their lengths in four bytes before
-// them, as the binary extension has them.
+// Tensor is an input. Its elements are little-endian and without gaps. BYTES elements have their length before them
+// in four bytes, as in the binary extension.
 type Tensor struct {
 	Name     string
 	Datatype string
@@ -23,15 +23,16 @@ type Tensor struct {
 	Data     []byte
 }
 
-// Request is one request for inference.
+// Request is one inference request.
 type Request struct {
 	Model  string
 	Inputs []Tensor
-	// Outputs are asked for by name; without any the server sends them all. In shared memory they have to be named.
+	// Outputs names the requested outputs. If it is empty, the server sends all of them. Requests in shared memory
+	// must name their outputs.
 	Outputs []string
 }
 
-// Floats is a tensor of FP32.
+// Floats returns an FP32 tensor.
 func Floats(name string, shape []int64, values []float32) Tensor {
 	data := make([]byte, 0, 4*len(values))
 	for _, v := range values {
@@ -40,7 +41,7 @@ func Floats(name string, shape []int64, values []float32) Tensor {
 	return Tensor{Name: name, Datatype: "FP32", Shape: shape, Data: data}
 }
 
-// Bytes is a tensor of BYTES.
+// Bytes returns a BYTES tensor.
 func Bytes(name string, shape []int64, values ...[]byte) Tensor {
 	var data []byte
 	for _, v := range values {
@@ -49,7 +50,7 @@ func Bytes(name string, shape []int64, values ...[]byte) Tensor {
 	return Tensor{Name: name, Datatype: "BYTES", Shape: shape, Data: data}
 }
 
-// inputJSON and the types below are what is sent as JSON.
+// inputJSON and the types below are the JSON of a request.
 type inputJSON struct {
 	Name       string         `json:"name"`
 	Datatype   string         `json:"datatype"`
@@ -77,8 +78,8 @@ func (r *Request) outputs() []outputJSON {
 	return all
 }
 
-// JSON writes the request as a whole HTTP message with JSON in it. Elements of BYTES that are no text are sent in base64,
-// which their input's parameter content_type says; servers that do not know it will refuse them.
+// JSON encodes the request as a whole HTTP message with a JSON body. BYTES elements that are not UTF-8 are sent in
+// base64, which the input's parameter content_type says. Servers without that parameter refuse them.
 func (r *Request) JSON() ([]byte, error) {
 	body := requestJSON{Outputs: r.outputs()}
 	for i := range r.Inputs {
@@ -95,7 +96,7 @@ func (r *Request) JSON() ([]byte, error) {
 	return message(inferPath(r.Model), "application/json", "", text), nil
 }
 
-// Binary writes the request as a whole HTTP message in the binary extension, which asks for binary outputs.
+// Binary encodes the request as a whole HTTP message in the binary extension. It requests binary outputs.
 func (r *Request) Binary() ([]byte, error) {
 	body := requestJSON{Outputs: r.outputs(), Parameters: map[string]any{"binary_data_output": true}}
 	for i := range body.Outputs {
@@ -116,7 +117,7 @@ func (r *Request) Binary() ([]byte, error) {
 	return message(inferPath(r.Model), "application/octet-stream", length, append(header, data...)), nil
 }
 
-// Proto writes the request as a serialised message of the gRPC service, with raw contents.
+// Proto encodes the request as a serialised message of the gRPC service, with raw contents.
 func (r *Request) Proto() ([]byte, error) {
 	m := &inference.ModelInferRequest{ModelName: r.Model}
 	for _, t := range r.Inputs {
@@ -131,7 +132,7 @@ func (r *Request) Proto() ([]byte, error) {
 
 func inferPath(model string) string { return "/v2/models/" + model + "/infer" }
 
-// message is a POST; extra are more header lines.
+// message returns a POST request. extra holds more header lines.
 func message(path, kind, extra string, body []byte) []byte {
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\n%sContent-Length: %d\r\n\r\n", path, kind, extra, len(body))
 	return append([]byte(head), body...)
@@ -170,7 +171,7 @@ func texts(values []string) bool {
 	return true
 }
 
-// number writes an element as the server that reads it gets the same one.
+// number formats an element so that the server reads back the same value.
 func number(datatype string, f float64) json.RawMessage {
 	switch datatype {
 	case "BOOL":

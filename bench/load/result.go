@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Result is how a server bore a load.
+// Result summarises one run of load against a server.
 type Result struct {
-	Requests int           // answered well
-	Errors   int           // answered otherwise, or not at all
-	Elapsed  time.Duration // from the first arrival to the last answer
-	// Throughput is the well answered requests per second.
+	Requests int           // requests with a successful response
+	Errors   int           // requests with an error, or without a response
+	Elapsed  time.Duration // from the first arrival to the last response
+	// Throughput is the number of successful requests per second.
 	Throughput float64
-	// The times from a request's arrival to the end of its answer, of the well answered ones.
+	// Latencies of the successful requests, from arrival to the end of the response.
 	Mean, P50, P99, P999 time.Duration
-	// First is one of the errors.
+	// First is an error of one of the failed requests, or nil.
 	First error
 }
 
-// newResult sums up what workers saw; it sorts the samples.
+// newResult summarises the clients' samples. It sorts samples.
 func newResult(samples []time.Duration, elapsed time.Duration) Result {
 	r := Result{Requests: len(samples), Elapsed: elapsed}
 	if len(samples) == 0 {
@@ -36,12 +36,13 @@ func newResult(samples []time.Duration, elapsed time.Duration) Result {
 	return r
 }
 
-// Percentile returns the smallest of the sorted samples that at least the share q of them do not exceed.
+// Percentile returns the smallest sample that is not exceeded by a share q of all samples, which must be sorted.
+// For example, q 0.99 gives p99.
 func Percentile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
 	}
-	// A rank that is whole but for the rounding of q is meant to be whole.
+	// The subtraction undoes the rounding of q, so that a whole rank stays whole.
 	rank := int(math.Ceil(q*float64(len(sorted)) - 1e-9))
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }

@@ -12,31 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Plan says how much load there is.
+// Plan describes the load of one run.
 type Plan struct {
-	// Duration is how long requests arrive, unless Requests says how many there are.
+	// Duration is the time during which requests arrive. It has no effect when Requests is set.
 	Duration time.Duration
 	Requests int
-	// Least is how many requests there are at least, however long a slow server takes for them.
+	// Least is the smallest number of requests, even if a slow server needs longer than Duration for them.
 	Least int
-	// Rate makes the loop an open one: requests arrive at random, so many a second on average, with exponential gaps, and
-	// wait for a free client. Their latency counts from their arrival. At 0 the loop is closed: each client sends its next
-	// request when the last one is answered.
+	// Rate selects the loop. At 0 the loop is closed: each client sends its next request when the last one is
+	// complete. Above 0 it is open: requests arrive at random with exponential gaps, Rate per second on average,
+	// and wait for a free client. Their latency counts from arrival.
 	Rate float64
-	// Seed sets the gaps.
+	// Seed makes the gaps repeatable.
 	Seed uint64
 }
 
 const (
-	// hopeless is how many errors in a row a client takes before it stops.
-	hopeless = 100
-	// patience is how long a request waits for a free client, at least; the duration if that is longer.
+	// maxErrors is the number of consecutive errors after which a client stops.
+	maxErrors = 100
+	// patience is the shortest time that a request waits for a free client before it fails. If the run's duration
+	// is longer, that is used.
 	patience = 5 * time.Second
 )
 
 var errLate = errors.New("no client was free in time")
 
-// Run sends requests through the clients and sums up their answers. It fails when there are no clients to send through.
+// Run sends requests through the clients and summarises the responses. It fails without clients.
 func Run(clients []Client, p Plan) (Result, error) {
 	if len(clients) == 0 || p.Duration <= 0 && p.Requests <= 0 {
 		return Result{}, fmt.Errorf("%d clients for %v or %d requests are no load", len(clients), p.Duration, p.Requests)
@@ -76,17 +77,17 @@ func Run(clients []Client, p Plan) (Result, error) {
 	return r, nil
 }
 
-// worker is what one client sees.
+// worker holds the results of one client.
 type worker struct {
 	client  Client
 	samples []time.Duration
 	failed  int
-	row     int // of errors
+	row     int // consecutive errors
 	first   error
-	_       [64]byte // neighbours are written to all the time
+	_       [64]byte // padding: the neighbours are written all the time
 }
 
-// do sends a request that arrived at the given time. It returns false when there is no hope.
+// do sends a request that arrived at the given time. It returns false when the client should stop.
 func (w *worker) do(i int, arrived time.Time) bool {
 	if err := w.client.Do(i); err != nil {
 		return w.fail(err)
@@ -101,10 +102,10 @@ func (w *worker) fail(err error) bool {
 	if w.first == nil {
 		w.first = err
 	}
-	return w.row < hopeless
+	return w.row < maxErrors
 }
 
-// closed sends requests one after the other; one at least, however short the time.
+// closed sends requests one after another, at least one.
 func (w *worker) closed(next *atomic.Int64, p *Plan, end time.Time) {
 	for sent := 0; ; sent++ {
 		i, now := int(next.Add(1)-1), time.Now()
@@ -117,14 +118,14 @@ func (w *worker) closed(next *atomic.Int64, p *Plan, end time.Time) {
 	}
 }
 
-// arrival is a request to send.
+// arrival is a request of an open loop.
 type arrival struct {
 	index int
 	at    time.Time
 }
 
-// open sends what arrives. Requests that waited for too long count as failed, so that a server which is too slow for the
-// rate still comes to an end.
+// open sends requests as they arrive. A request that waited longer than patience counts as failed, so the run ends
+// even if the server is too slow for the rate.
 func (w *worker) open(arrivals <-chan arrival, patience time.Duration) {
 	hope := true
 	for a := range arrivals {
@@ -136,8 +137,8 @@ func (w *worker) open(arrivals <-chan arrival, patience time.Duration) {
 	}
 }
 
-// arrive lets requests arrive at their times, one at least. It sleeps on a thread of its own: the runtime's timers are late by up to a
-// millisecond on an idle machine, more than most requests take.
+// arrive sends requests to the clients at their arrival times, at least one. It sleeps on a locked thread, because
+// the runtime's timers are up to a millisecond late on an idle machine, which is longer than most requests take.
 func (p *Plan) arrive(start time.Time, to chan<- arrival) {
 	runtime.LockOSThread()
 	defer close(to) // a thread that stays locked ends with its goroutine, and its timer slack with it
@@ -158,7 +159,7 @@ func (p *Plan) arrive(start time.Time, to chan<- arrival) {
 	}
 }
 
-// gaps returns a source of exponential gaps.
+// gaps returns a source of exponentially distributed gaps.
 func (p *Plan) gaps() func() time.Duration {
 	r := rand.New(rand.NewPCG(p.Seed, 0x9e3779b97f4a7c15)) //nolint:gosec // the same arrivals in every run are wanted
 	return func() time.Duration { return time.Duration(r.ExpFloat64() / p.Rate * float64(time.Second)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/tutti-server/tutti/bench/load"
 )
 
-// scripted is a client whose requests end as do says.
+// scripted is a client whose requests return the result of its function.
 type scripted struct {
 	do   func(i int) error
 	sent atomic.Int64
@@ -41,7 +41,7 @@ func TestRunClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sent := a.sent.Load() + b.sent.Load(); sent != 300 || r.Requests+r.Errors != 300 {
-		t.Errorf("sent %d, %d answered and %d failed, want 300", sent, r.Requests, r.Errors)
+		t.Errorf("sent %d, %d with a response and %d failed, want 300", sent, r.Requests, r.Errors)
 	}
 	if r.Errors > 0 && !errors.Is(r.First, bad) {
 		t.Errorf("first error %v, want %v", r.First, bad)
@@ -51,7 +51,7 @@ func TestRunClosed(t *testing.T) {
 	}
 }
 
-// There are as many requests as are wanted at least, in both loops.
+// TestRunLeast checks that both loops send at least Plan.Least requests.
 func TestRunLeast(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []float64{0, 1e5} {
@@ -63,7 +63,7 @@ func TestRunLeast(t *testing.T) {
 	}
 }
 
-// A server that fails always is given up.
+// TestRunHopeless checks that a run ends early when the server always fails.
 func TestRunHopeless(t *testing.T) {
 	t.Parallel()
 	bad := errors.New("bad")
@@ -86,7 +86,7 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// In an open loop all requests that arrive are sent, however long that takes.
+// TestRunOpen checks that an open loop sends every request that arrives, however slow the server is.
 func TestRunOpen(t *testing.T) {
 	t.Parallel()
 	c := &scripted{do: good}
@@ -99,7 +99,7 @@ func TestRunOpen(t *testing.T) {
 	}
 }
 
-// The time that a request waited for its client counts.
+// TestOpenCountsWaiting checks that an open loop's latency includes the wait for a free client.
 func TestOpenCountsWaiting(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -142,7 +142,7 @@ func TestSchedule(t *testing.T) {
 		}
 		before = a
 	}
-	// Of exponential gaps 1/e are longer than the mean.
+	// For exponential gaps, a share of 1/e is longer than the mean.
 	if share := float64(longer) / n; share < 0.355 || share > 0.381 {
 		t.Errorf("%v of the gaps are longer than their mean, want 0.368", share)
 	}

@@ -18,18 +18,18 @@ import (
 
 const (
 	memoryDir = "/dev/shm"
-	// room is what each output of each client may take.
+	// room is the space for each output of each client.
 	room = 64 << 10
 )
 
-// Region is memory that the clients share with the server. The inputs of all requests come first, then each client's
-// outputs.
+// Region is system shared memory between the clients and the server. The inputs of all requests come first, then
+// the outputs of each client.
 type Region struct {
 	name string
 	mem  []byte
 }
 
-// newRegion makes a region of the given size.
+// newRegion creates a region of the given size.
 func newRegion(size int) (*Region, error) {
 	name := "bench-" + strings.ToLower(rand.Text())
 	f, err := os.OpenFile(filepath.Join(memoryDir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -51,18 +51,18 @@ func (r *Region) close() error {
 	return errors.Join(unix.Munmap(r.mem), os.Remove(filepath.Join(memoryDir, r.name)))
 }
 
-// area is where a client's outputs lie in a region.
+// area is the part of a region that holds one client's outputs.
 type area struct {
 	region *Region
 	at     int
-	names  []string // of the outputs, room after room
+	names  []string // of the outputs, each with its own room, in order
 }
 
-// read reads an output. An answer says its shape; how many bytes an element of BYTES has is in the memory.
+// read decodes an output. The response holds its shape; the lengths of BYTES elements are in the memory.
 func (a *area) read(name, datatype string, shape []int64) (Output, error) {
 	i := slices.Index(a.names, name)
 	if i < 0 {
-		return Output{}, errors.New("it was not asked for")
+		return Output{}, errors.New("it was not requested")
 	}
 	elements := int64(1)
 	for _, d := range shape {
@@ -79,7 +79,7 @@ func (a *area) read(name, datatype string, shape []int64) (Output, error) {
 	return decode(datatype, raw[:n])
 }
 
-// extent is how many bytes so many elements take.
+// extent returns the number of bytes of the given elements.
 func extent(raw []byte, datatype string, elements int) (n int, err error) {
 	if datatype != "BYTES" {
 		n = elements * sizes[datatype]
@@ -97,7 +97,7 @@ func extent(raw []byte, datatype string, elements int) (n int, err error) {
 	return n, nil
 }
 
-// shared makes n clients whose tensors are in one region, and registers it.
+// shared opens n clients whose tensors are in one region, and registers the region.
 func (g *Group) shared(addr string, requests []Request, n int) error {
 	inputs, most := 0, 0
 	for i := range requests {
@@ -144,7 +144,7 @@ func (g *Group) shared(addr string, requests []Request, n int) error {
 
 func aligned(n int) int { return (n + 63) &^ 63 }
 
-// request writes a request whose inputs and outputs lie in the region from the given offsets.
+// request encodes a request whose inputs and outputs are in the region at the given offsets.
 func (r *Region) request(q *Request, in, out int) ([]byte, error) {
 	place := func(at, size int) map[string]any {
 		return map[string]any{"shared_memory_region": r.name, "shared_memory_offset": at, "shared_memory_byte_size": size}
@@ -174,7 +174,7 @@ func (r *Region) unregister(addr string) error {
 }
 
 func post(url, body string) error {
-	client := http.Client{Timeout: answerTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: responseTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Post(url, "application/json", strings.NewReader(body))
 	if err != nil {
 		return err

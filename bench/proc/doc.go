@@ -1,8 +1,8 @@
-// Package proc starts servers and says what they take: the CPU time, the memory and the time until they are ready of a
-// process and all that it started. It reads /proc, so it is for Linux.
+// Package proc starts servers and measures the CPU time, the memory and the start time of a process and its
+// children. It reads /proc, so it runs on Linux only.
 //
 //	process.go   starting, waiting until ready, stopping
-//	tree.go      which processes belong to one
+//	tree.go      the processes that belong to a server
 //	usage.go     CPU time and memory
-//	pin.go       which CPUs a process and its children run on
+//	pin.go       the CPUs of a process and its children
 package proc

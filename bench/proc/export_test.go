@@ -1,4 +1,4 @@
 package proc
 
-// Share is what Split does with CPUs.
+// Share splits a list of CPUs as Split does.
 var Share = share

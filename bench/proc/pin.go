@@ -17,8 +17,8 @@ func set(cpus []int) *unix.CPUSet {
 	return s
 }
 
-// on calls start, which starts a process, such that the process runs on the given CPUs from its first instruction on: a
-// child has the affinity of the thread that made it.
+// on calls start, which starts a process, such that the process runs on the given CPUs from its first instruction.
+// A child inherits the affinity of the thread that starts it.
 func on(cpus []int, start func() error) error {
 	if len(cpus) == 0 {
 		return start()
@@ -35,7 +35,7 @@ func on(cpus []int, start func() error) error {
 	return errors.Join(start(), unix.SchedSetaffinity(0, &before))
 }
 
-// Pin puts all threads of this process on the given CPUs, and so those that they will start.
+// Pin puts all threads of this process on the given CPUs. Threads that they start later inherit this.
 func Pin(cpus []int) error {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -53,8 +53,9 @@ func Pin(cpus []int) error {
 	return nil
 }
 
-// Split shares the CPUs that this process may run on between servers and clients, where there are four or more: a quarter,
-// and two at least, for the clients. With fewer both are empty, and nothing is to be pinned.
+// Split divides the CPUs of this process between servers and clients. With four CPUs or more, the clients get a
+// quarter, and at least two. For example, 8 CPUs give 6 to the servers and 2 to the clients. With fewer CPUs both
+// lists are empty, and the caller should pin nothing.
 func Split() (servers, clients []int, err error) {
 	var s unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &s); err != nil {

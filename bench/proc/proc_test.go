@@ -20,7 +20,7 @@ import (
 	"github.com/tutti-server/tutti/bench/proc"
 )
 
-// role is the variable that makes this program one of the servers of the tests.
+// role names the variable that makes this program one of the servers of the tests.
 const role = "PROC_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -69,7 +69,7 @@ func become(name string) *exec.Cmd {
 	return c
 }
 
-// serve starts a child that stays, and answers when one has burnt its time.
+// serve starts a child that keeps running, and is ready when a second child has used its CPU time and ended.
 func serve() {
 	stays := become("never")
 	if err := become("burn").Wait(); err != nil {
@@ -119,7 +119,7 @@ func pidOf(t *testing.T) int {
 	return all[i]
 }
 
-// TestServer measures a server with a child that is there and one that ended.
+// TestServer checks the figures of a server with one running child and one that ended.
 func TestServer(t *testing.T) { //nolint:paralleltest // it looks for its server among all children
 	p, err := proc.Start(t.Context(), settings(t, "server"))
 	if err != nil {
@@ -133,7 +133,7 @@ func TestServer(t *testing.T) { //nolint:paralleltest // it looks for its server
 	if err != nil || len(tree) != 2 || tree[0] != pid {
 		t.Errorf("tree of %d is %v, %v, want it and one more", pid, tree, err)
 	}
-	// What ended is known in ticks.
+	// The kernel counts ended children in ticks.
 	if cpu, err := p.CPU(); err != nil || cpu < spent-20*time.Millisecond {
 		t.Errorf("CPU %v, %v, want %v at least", cpu, err, spent)
 	}
@@ -173,7 +173,7 @@ func TestStartFails(t *testing.T) { //nolint:paralleltest // TestServer looks am
 	}
 }
 
-// A server that runs already is only looked at.
+// TestAttach checks that an attached server is measured but not stopped.
 func TestAttach(t *testing.T) {
 	t.Parallel()
 	p := proc.Attach(os.Getpid(), "a", "b")
@@ -211,7 +211,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Pinning to what this process may use anyway changes nothing, on any of its threads.
+// TestPin checks that pinning to all CPUs of this process succeeds and leaves the CPUs of every thread unchanged.
 func TestPin(t *testing.T) { //nolint:paralleltest // threads come and go in other tests
 	var before, after unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
@@ -228,7 +228,7 @@ func TestPin(t *testing.T) { //nolint:paralleltest // threads come and go in oth
 	}
 }
 
-// A child runs where it is told to from the start.
+// TestPinned checks that a child runs on the given CPUs from its start.
 func TestPinned(t *testing.T) { //nolint:paralleltest // TestServer looks among all children
 	var s unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &s); err != nil {

@@ -15,40 +15,44 @@ import (
 )
 
 // Process is a server under measurement.
+//
+// 1. Start runs a command and waits until the server is ready. Attach takes a server that already runs.
+// 2. CPU and Memory may be called any number of times.
+// 3. Stop ends a server from Start, and does nothing for an attached one. It may be called twice.
 type Process struct {
-	// Ready is how long it took from its start until its health endpoint said so.
+	// Ready is the time from the start until the health endpoint returned 200.
 	Ready time.Duration
-	// HTTP and GRPC are where it listens, host:port.
+	// HTTP and GRPC are its addresses as host:port.
 	HTTP, GRPC string
 
-	pid  int // 0 when it is not known
+	pid  int // 0 if unknown
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process ended, whose error is err
+	done chan struct{} // closed when the process has ended; its error is in err
 	err  error
 }
 
-// Settings say how a server is started.
+// Settings describe the server to start.
 type Settings struct {
 	Command []string
-	// Env is added to what this process has.
+	// Env is added to the environment of this process.
 	Env    []string
-	Output io.Writer // of its standard output and error, discarded without
-	// HTTP and GRPC are where the command will listen.
+	Output io.Writer // for its standard output and error; nil discards them
+	// HTTP and GRPC are the addresses on which the command will listen.
 	HTTP, GRPC string
-	// Patience is how long it may take until it is ready; a minute unless set.
+	// Patience is the longest time until the server must be ready; 0 means a minute.
 	Patience time.Duration
-	// CPUs are those that it and its children may run on; all without.
+	// CPUs are the CPUs of the server and its children; nil means all.
 	CPUs []int
 }
 
 const (
 	readyPath = "/v2/health/ready"
 	pollEvery = 2 * time.Millisecond
-	// goodbye is how long a server may take to end before it is killed.
-	goodbye = 15 * time.Second
+	// stopTimeout is the time that a server has to end after SIGTERM before it is killed.
+	stopTimeout = 15 * time.Second
 )
 
-// ExitError says that a server ended before it was ready.
+// ExitError reports that a server ended before it was ready.
 type ExitError struct{ Code int }
 
 // Error names the status.
@@ -56,7 +60,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("it ended with status %d before it was ready", e.Code)
 }
 
-// Start runs a command in a process group of its own and waits until GET /v2/health/ready gives 200.
+// Start runs a command in a new process group and waits until GET /v2/health/ready returns 200.
 func Start(ctx context.Context, s *Settings) (*Process, error) {
 	cmd := exec.Command(s.Command[0], s.Command[1:]...) //nolint:gosec // the bench names what it runs, and Stop ends it
 	cmd.Env = append(os.Environ(), s.Env...)
@@ -86,10 +90,10 @@ func Start(ctx context.Context, s *Settings) (*Process, error) {
 	return p, nil
 }
 
-// Attach stands for a server that runs already. Without a pid, 0, nothing is known of what it takes.
+// Attach returns a server that already runs. If pid is 0, its CPU time and memory are unknown.
 func Attach(pid int, http, grpc string) *Process { return &Process{HTTP: http, GRPC: grpc, pid: pid} }
 
-// ready waits until the server says that it is, or ends.
+// ready waits until the server is ready or has ended.
 func (p *Process) ready(ctx context.Context) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -107,7 +111,8 @@ func (p *Process) ready(ctx context.Context) error {
 	}
 }
 
-// healthy asks on a connection of its own, so that none is left open to a server that is measured.
+// healthy requests the server's readiness on a new connection and closes it, so that the measured server has no
+// idle connection.
 func healthy(ctx context.Context, addr string) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+readyPath, http.NoBody)
 	if err != nil {
@@ -121,20 +126,20 @@ func healthy(ctx context.Context, addr string) bool {
 	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
-// PID is the server's process, or 0 when it is not known.
+// PID returns the server's process id, or 0 if it is unknown.
 func (p *Process) PID() int { return p.pid }
 
-// Measured reports whether it is known which process the server is.
+// Measured reports whether the server's process id is known.
 func (p *Process) Measured() bool { return p.pid != 0 }
 
-// CPU returns the CPU time that the server and what it started have used.
+// CPU returns the CPU time that the server and its children have used.
 func (p *Process) CPU() (time.Duration, error) { return CPU(p.pid) }
 
-// Memory returns what the server and what it started have in memory.
+// Memory returns the memory of the server and its children.
 func (p *Process) Memory() (Memory, error) { return Use(p.pid) }
 
-// Stop ends a server that Start started, and kills what is left of its tree when that takes too long. It is safe to call
-// twice.
+// Stop ends a server that Start started. It kills the remaining processes of its tree if that takes longer than
+// stopTimeout. It may be called twice.
 func (p *Process) Stop() error {
 	if p.cmd == nil {
 		return nil
@@ -146,7 +151,7 @@ func (p *Process) Stop() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	timer := time.NewTimer(goodbye)
+	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
@@ -155,18 +160,18 @@ func (p *Process) Stop() error {
 		<-p.done
 	}
 	for _, s := range all { // most are gone, with their parent
-		if s.there() {
+		if s.running() {
 			_ = syscall.Kill(s.pid, syscall.SIGKILL)
 		}
 	}
 	return awaitEnd(all)
 }
 
-// awaitEnd waits until processes that were killed are gone.
+// awaitEnd waits until killed processes are gone.
 func awaitEnd(all []stat) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for until := time.Now().Add(goodbye); slices.ContainsFunc(all, stat.there); <-tick.C {
+	for until := time.Now().Add(stopTimeout); slices.ContainsFunc(all, stat.running); <-tick.C {
 		if time.Now().After(until) {
 			return errors.New("processes of the server are left after they were killed")
 		}
@@ -174,7 +179,7 @@ func awaitEnd(all []stat) error {
 	return nil
 }
 
-// FreePort returns a port of this machine that nobody listens on now.
+// FreePort returns a port of this machine on which no process listens now.
 func FreePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

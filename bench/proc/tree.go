@@ -10,27 +10,27 @@ import (
 	"strings"
 )
 
-// stat is what /proc/PID/stat tells of a process, as far as it matters here.
+// stat holds the fields of /proc/PID/stat that this package uses.
 type stat struct {
 	pid, parent, group, session int
-	reaped                      int64 // CPU time of children that ended, in ticks
-	born                        int64 // when it started, in ticks since the machine did
-	ended                       bool  // it waits for its parent to see that
+	reaped                      int64 // CPU time of ended children, in ticks
+	started                     int64 // start time, in ticks since boot
+	ended                       bool  // a zombie, which its parent has not reaped
 }
 
-// there reports whether the process runs still.
-func (s stat) there() bool {
+// running reports whether the process still runs.
+func (s stat) running() bool {
 	now, err := readStat(s.pid)
-	return err == nil && now.born == s.born && !now.ended
+	return err == nil && now.started == s.started && !now.ended
 }
 
-// readStat returns fs.ErrNotExist for a process that is gone.
+// readStat reads one process. It returns fs.ErrNotExist if the process is gone.
 func readStat(pid int) (stat, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return stat{}, err
 	}
-	// The name in parentheses may hold anything; the third field comes after the last of them.
+	// The name in parentheses may hold any character. The third field follows the last parenthesis.
 	s := string(text)
 	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
 	if len(fields) < 20 {
@@ -41,13 +41,13 @@ func readStat(pid int) (stat, error) {
 		return n
 	}
 	return stat{
-		pid: pid, parent: int(number(1)), group: int(number(2)), session: int(number(3)), reaped: number(13) + number(14), born: number(19),
+		pid: pid, parent: int(number(1)), group: int(number(2)), session: int(number(3)), reaped: number(13) + number(14), started: number(19),
 		ended: fields[0] == "Z",
 	}, nil
 }
 
-// Tree lists the processes that belong to one: itself, those that it started and theirs, and those whose parent is gone
-// but which are still in its process group or its session. It is empty when the process itself is gone and left nothing.
+// Tree lists the processes that belong to a server: itself, its descendants, and orphans that are still in its
+// process group or its session. It is empty if none of them runs.
 func Tree(pid int) ([]int, error) {
 	tree, err := tree(pid)
 	if err != nil {
@@ -87,7 +87,7 @@ func tree(pid int) ([]stat, error) {
 			in = append(in, s)
 		}
 	}
-	for i := 0; i < len(in); i++ { // it grows while it is read
+	for i := 0; i < len(in); i++ { // in grows during the loop
 		for _, s := range all {
 			if s.parent == in[i].pid && !slices.Contains(in, s) {
 				in = append(in, s)

@@ -14,11 +14,11 @@ import (
 
 var errNoProcess error = unix.ESRCH
 
-// tick is the unit of the times in /proc/PID/stat, which is the same on every Linux.
+// tick is the unit of the times in /proc/PID/stat, the same on every Linux.
 const tick = 10 * time.Millisecond
 
-// CPU returns the CPU time that a process and its tree have used: of those that run, by their clocks, which count every
-// thread, also those that ended, to the nanosecond; and of children that ended, in ticks.
+// CPU returns the CPU time of a process and its tree. For running processes it is exact to the nanosecond, from
+// their clocks, which include ended threads. For ended children it is in ticks.
 func CPU(pid int) (time.Duration, error) {
 	all, err := tree(pid)
 	if err != nil {
@@ -31,7 +31,7 @@ func CPU(pid int) (time.Duration, error) {
 	for _, s := range all {
 		own, err := clock(s.pid)
 		if gone(err) {
-			continue // its parent has it by now, or in the next reading
+			continue // its parent has its time now, or at the next reading
 		}
 		if err != nil {
 			return 0, fmt.Errorf("CPU time of process %d: %w", s.pid, err)
@@ -41,22 +41,22 @@ func CPU(pid int) (time.Duration, error) {
 	return sum, nil
 }
 
-// clock reads the CPU clock of one process. The id is made as clock_getcpuclockid makes it.
+// clock reads the CPU clock of one process. It builds the clock id as clock_getcpuclockid does.
 func clock(pid int) (time.Duration, error) {
 	const scheduled = 2
 	var ts unix.Timespec
 	err := unix.ClockGettime(int32(^pid)<<3|scheduled, &ts) //nolint:gosec // process ids have 22 bits
 	if errors.Is(err, unix.EINVAL) {
-		err = errNoProcess // what the kernel says of one that ended
+		err = errNoProcess // the kernel's error for a process that has ended
 	}
 	return time.Duration(ts.Nano()), err
 }
 
-// Memory is what a tree takes, in bytes.
+// Memory is the memory of a process tree, in bytes.
 type Memory struct {
-	// Resident is the sum of what each process has in memory, with what it shares counted for each.
+	// Resident is the sum over the processes, each with all the memory that it shares.
 	Resident int64
-	// Proportional counts what is shared by n processes to 1/n for each, and so once.
+	// Proportional counts memory that n processes share as 1/n for each, and so once in total.
 	Proportional int64
 }
 

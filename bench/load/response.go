@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// Output is a tensor of an answer: its elements as Floats, or as Strings when it is BYTES.
+// Output is a tensor of a response. Its elements are in Strings for BYTES, and in Floats for every other data type.
 type Output struct {
 	Name     string
 	Datatype string
@@ -21,8 +21,8 @@ type Output struct {
 	Strings  []string
 }
 
-// answerJSON is an answer over HTTP, or the head of one.
-type answerJSON struct {
+// responseJSON is a JSON response over HTTP, or the JSON head of a binary one.
+type responseJSON struct {
 	Error   string `json:"error"`
 	Outputs []struct {
 		Name       string  `json:"name"`
@@ -35,15 +35,15 @@ type answerJSON struct {
 	} `json:"outputs"`
 }
 
-// readHTTP reads the outputs of an answer whose first head bytes are JSON. Those in shared memory lie in the area at, or nowhere
-// when it is nil.
+// readHTTP reads the outputs of a response whose first head bytes are JSON. Outputs in shared memory are read from
+// the area at, which may be nil.
 func readHTTP(body []byte, head int, at *area) ([]Output, error) {
 	if head < 0 || head > len(body) {
-		return nil, fmt.Errorf("the answer's head is said to have %d bytes, the answer has %d", head, len(body))
+		return nil, fmt.Errorf("the response's head has %d bytes by its header, the response has %d in all", head, len(body))
 	}
-	var a answerJSON
+	var a responseJSON
 	if err := json.Unmarshal(body[:head], &a); err != nil {
-		return nil, fmt.Errorf("the answer is no JSON: %w", err)
+		return nil, fmt.Errorf("the response is not JSON: %w", err)
 	}
 	if a.Error != "" {
 		return nil, errors.New(a.Error)
@@ -73,7 +73,7 @@ func readHTTP(body []byte, head int, at *area) ([]Output, error) {
 	return all, nil
 }
 
-// flatten takes the elements of a JSON value, flat or nested.
+// flatten appends the elements of a JSON value, flat or nested.
 func (o *Output) flatten(data any) error {
 	switch v := data.(type) {
 	case []any:
@@ -102,14 +102,14 @@ func truth(v bool) float64 {
 	return 0
 }
 
-// readProto reads the outputs of a serialised answer with raw contents.
+// readProto reads the outputs of a serialised response with raw contents.
 func readProto(body []byte) ([]Output, error) {
 	var a inference.ModelInferResponse
 	if err := proto.Unmarshal(body, &a); err != nil {
 		return nil, err
 	}
 	if len(a.GetRawOutputContents()) != len(a.GetOutputs()) {
-		return nil, fmt.Errorf("the answer has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
+		return nil, fmt.Errorf("the response has %d outputs and %d raw contents", len(a.GetOutputs()), len(a.GetRawOutputContents()))
 	}
 	var all []Output
 	for i, o := range a.GetOutputs() {
@@ -123,7 +123,7 @@ func readProto(body []byte) ([]Output, error) {
 	return all, nil
 }
 
-// sizes are those of an element, in bytes.
+// sizes holds the bytes of one element by data type.
 var sizes = map[string]int{
 	"BOOL": 1, "INT8": 1, "UINT8": 1, "INT16": 2, "UINT16": 2, "INT32": 4, "UINT32": 4, "FP32": 4, "INT64": 8, "UINT64": 8, "FP64": 8,
 }
@@ -153,7 +153,7 @@ func decode(datatype string, raw []byte) (o Output, err error) {
 	return o, nil
 }
 
-// element reads the first element of raw.
+// element decodes the first element of raw.
 func element(datatype string, raw []byte) float64 {
 	le := binary.LittleEndian
 	switch datatype {
@@ -179,11 +179,11 @@ func element(datatype string, raw []byte) float64 {
 	return float64(raw[0])
 }
 
-// Tensor is the output as an input of another model, under the given name.
+// Tensor returns the output as an input of another model, with the given name.
 func (o *Output) Tensor(name string) (Tensor, error) {
 	t := Tensor{Name: name, Datatype: o.Datatype, Shape: o.Shape}
 	for _, s := range o.Strings {
-		t.Data = append(binary.LittleEndian.AppendUint32(t.Data, uint32(len(s))), s...) //nolint:gosec // what was read has lengths of 32 bits
+		t.Data = append(binary.LittleEndian.AppendUint32(t.Data, uint32(len(s))), s...) //nolint:gosec // lengths have 32 bits
 	}
 	for _, f := range o.Floats {
 		switch o.Datatype {

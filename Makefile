@@ -12,7 +12,7 @@ COUNT ?= 6
 ONCE ?=
 UPDATE ?=
 OLD ?=
-# With STRICT=1, as in .ci/run, what cannot be fetched or built is an error; otherwise its tests are left out.
+# With STRICT=1, as in .ci/run, a dependency that cannot be downloaded or built is an error; otherwise its tests are skipped.
 STRICT ?=
 export STRICT
 
@@ -51,13 +51,13 @@ RUNTIMES := openvino tensorflow pytorch
 runtimes: runtime ## Fetch the runtimes of all backends into .runtime/ (920 MB)
 	@for name in $(RUNTIMES); do bin/tutti runtime fetch "$$name"; done
 
-# Status 3 says that the weights cannot be had here; what needs them is left out.
+# Status 3 means that the weights cannot be downloaded here; the examples that need them are left out.
 .PHONY: examples
 examples: ## Fetch and convert the models of the examples
 	scripts/prepare-examples || [[ $$? == 3 ]]
 
 .PHONY: demo
-demo: runtime examples ## Serve the examples and ask each; ONCE=1 ends after the answers
+demo: runtime examples ## Serve the examples and send each a request; ONCE=1 ends after the responses
 	bin/tutti demo $(if $(ONCE),--once) $(EXAMPLES)
 
 # Packages have the time that a machine with ten times the load takes: a test that hangs is told by its own means.
@@ -81,7 +81,7 @@ test-all: ## Run everything, long suites and ownership checks included
 # interpreter of models and clients.
 NAME ?=
 .PHONY: test-real
-test-real: runtimes ## Serve the repositories of Triton's tutorials and examples, and say of each what had to differ
+test-real: runtimes ## Serve the repositories of Triton's tutorials and examples, and list the necessary changes of each
 	@set +e; packages=$$(scripts/prepare-conformance real) || exit; \
 		for name in onnxruntime openvino tensorflow pytorch; do \
 			export "TUTTI_TEST_$${name^^}=$$(bin/tutti runtime fetch "$$name" 2>/dev/null)"; done; \
@@ -109,11 +109,11 @@ test-collector: ## Send traces to a real OpenTelemetry Collector (fetches 112 MB
 	TUTTI_COLLECTOR=$(CURDIR)/bin/collector go test -count=1 -timeout 5m -run '^TestCollector$$' -v ./internal/tracing/otlp
 
 .PHONY: soak
-soak: ## Send ten million requests through a graph and look for what they leave behind
+soak: ## Send ten million requests through a graph and check for leaks
 	go test -run '^TestSoakBudget$$' -timeout 60m -v ./pipeline/exec -args -requests 10000000
 
 UI := internal/server/web/ui
-# Node's packages, fetched when what is locked changes.
+# Node's packages, downloaded when the lock file changes.
 $(UI)/node_modules/.package-lock.json: $(UI)/package-lock.json
 	cd $(UI) && npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
@@ -123,13 +123,13 @@ ui: $(UI)/node_modules/.package-lock.json ## Build the dashboard into internal/s
 	cd $(UI) && npm run --silent build
 
 .PHONY: check-ui
-check-ui: $(UI)/node_modules/.package-lock.json ## Check the dashboard's types and units, and that what is embedded is what ui builds
+check-ui: $(UI)/node_modules/.package-lock.json ## Check the dashboard's types and units, and that the embedded files are up to date
 	@cd $(UI); out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; npx tsc --noEmit; \
 		UI_OUT="$$out" npx vite build --logLevel error; npx vitest run --silent; \
-		diff -r "$$out" ../dist || { echo "internal/server/web/dist is not what its sources make: run make ui" >&2; exit 1; }
+		diff -r "$$out" ../dist || { echo "internal/server/web/dist is not up to date: run make ui" >&2; exit 1; }
 
 .PHONY: test-ui
-test-ui: build runtime examples $(UI)/node_modules/.package-lock.json ## Look at every page in a real browser under load; PICTURE=1 draws the README's picture
+test-ui: build runtime examples $(UI)/node_modules/.package-lock.json ## Look at every page in a real browser under load; PICTURE=1 draws the README's image
 	cd $(UI) && node browser/run.mjs $(if $(PICTURE),--picture)
 
 .PHONY: lint
@@ -151,12 +151,12 @@ module-path: ## Change the module path everywhere: make module-path TO=example.c
 	@scripts/module-path '$(TO)'
 
 .PHONY: check-generate
-check-generate: ## Fail when the Go code of proto/ is not what generate writes
+check-generate: ## Fail when the Go code of proto/ is not up to date
 	go -C tools run ./protogen -check
 
-# Only the packages whose tests take -update are asked.
+# Only packages whose tests have the flag -update are run.
 .PHONY: golden
-golden: ## Write the golden files anew
+golden: ## Regenerate the golden files
 	@dirs=$$(grep -rlE --include='*_test.go' '^\s*"github.com/tutti-server/tutti/internal/goldentest"$$' . | xargs -r dirname | sort -u || true); \
 		if [[ -n $$dirs ]]; then go test -short $$dirs -update; else echo "no package has golden files"; fi
 
@@ -241,5 +241,5 @@ cover: runtime examples ## Print the share of statements that tests reach
 	go tool cover -func bin/cover.out | tail -n 1
 
 .PHONY: clean
-clean: ## Remove what was built here; fetched runtimes and models stay
+clean: ## Remove build outputs; downloaded runtimes and models stay
 	rm -rf bin

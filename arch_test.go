@@ -18,11 +18,10 @@ import (
 
 const module = "github.com/tutti-server/tutti"
 
-// layers lists the packages of each layer, lowest first, without "internal/". A package may import
-// what lies below its own layer. "x/*" stands for every child of x, with what
-// is nested in it; a name without a star goes before it. Layer 0 is ordered:
-// there a package may also import those named before it. backends/bind
-// and its neighbours are what several backends share: none imports another.
+// layers lists the packages of each layer, lowest first, without "internal/". A package may import packages of
+// lower layers only. "x/*" stands for every child of x and the packages below it; a name without a star takes
+// precedence. In layer 0 a package may also import those listed before it. For example, core/config may import
+// core/status. backends/bind and the packages beside it are shared by several backends: none imports another.
 var layers = [][]string{
 	{"steps/image/kernels", "steps/image/raster", "steps/image/opencv", "steps/image/jpeg", "steps/image/tiff", "steps/image/resize", "steps/image/decode",
 		"tokenizer/charclass", "tokenizer/onig", "tokenizer", "proto/modelconfig", "proto/inference", "pool", "core/status", "jsontext", "recovery", "core/tensor", "telemetry", "logs", "tracing", "shm", "server/certs", "server/sock", "server/http1", "table"},
@@ -41,7 +40,7 @@ var layers = [][]string{
 	{"cmd/*"},
 }
 
-// denial forbids what the layers alone would allow.
+// denial forbids an import that the layers alone would allow.
 type denial struct{ from, to, reason string }
 
 var denials = []denial{
@@ -67,17 +66,16 @@ var denials = []denial{
 	{"bench", "steps/*", "only cmd lists steps"},
 }
 
-// ceilings forbids layers above the given one to those that see interfaces
-// only.
+// ceilings limits packages that must see interfaces only: they may not import layers above the given one.
 var ceilings = map[string]int{"server/*": 1, "pipeline/durable": 1}
 
-// rooms lists the packages nested in a child of a top folder, lowest first; "." is the child itself. A package may import those
-// of rows before its own. Children without an entry may import within themselves as they like.
+// rooms lists the packages inside a child of a top folder, lowest first; "." is the child itself. A package may
+// import packages of earlier rows. Children without an entry have no such rule.
 var rooms = map[string][][]string{
 	"server/httpapi": {{"jsonwire"}, {"transport", "tensorjson"}, {"inference", "admin", "trtis"}, {"."}},
 }
 
-// judgeRooms says why a package must not import another of the same child, or nothing if it may.
+// judgeRooms returns the reason why a package must not import another package of the same child, or "" if it may.
 func judgeRooms(child, from, to string) string {
 	list := rooms[child]
 	row := func(pkg string) int {
@@ -98,9 +96,9 @@ func judgeRooms(child, from, to string) string {
 	return ""
 }
 
-// place finds the row and the entry of layers for a package path without the
-// module, and the entry's position in its row.
-func place(pkg string) (entry string, layer, pos int) {
+// layerOf finds the row and the entry of layers for a package path without the module, and the entry's position in
+// its row.
+func layerOf(pkg string) (entry string, layer, pos int) {
 	child := ""
 	if top, _, ok := strings.Cut(pkg, "/"); ok {
 		child = top + "/*"
@@ -115,18 +113,17 @@ func place(pkg string) (entry string, layer, pos int) {
 	return "", -1, -1
 }
 
-// forTests tells whether a package serves tests only: an element of its path
-// ends in "test".
+// forTests reports whether a package serves tests only: an element of its path ends in "test".
 func forTests(pkg string) bool {
 	return slices.ContainsFunc(strings.Split(pkg, "/"), func(s string) bool { return strings.HasSuffix(s, "test") })
 }
 
-// unit is the child of a top folder that a package belongs to.
+// unit returns the child of a top folder that a package belongs to.
 func unit(pkg string) string {
 	return strings.Join(strings.SplitN(pkg, "/", 3)[:min(2, strings.Count(pkg, "/")+1)], "/")
 }
 
-// judge says why the package from must not import to, or nothing if it may.
+// judge returns the reason why package from must not import to, or "" if it may.
 func judge(from, to string) string {
 	if forTests(from) {
 		return ""
@@ -134,8 +131,8 @@ func judge(from, to string) string {
 	if forTests(to) {
 		return "serves tests only"
 	}
-	fe, fl, fp := place(from)
-	te, tl, tp := place(to)
+	fe, fl, fp := layerOf(from)
+	te, tl, tp := layerOf(to)
 	switch {
 	case fl < 0:
 		return "the importer is in no layer: add it to layers"
@@ -159,13 +156,13 @@ func judge(from, to string) string {
 	return ""
 }
 
-// goPackage is what go list tells about a package.
+// goPackage holds the fields of go list's JSON that the tests use.
 type goPackage struct {
 	Dir, ImportPath            string
 	GoFiles, CgoFiles, Imports []string
 }
 
-// rel is the package's path below the module or its internal folder; "." is the root.
+// rel returns the package's path below the module or its internal folder; "." is the root.
 func rel(importPath string) (string, bool) {
 	if importPath == module {
 		return ".", true
@@ -202,7 +199,7 @@ func TestImportLayers(t *testing.T) {
 	}
 	for _, p := range pkgs {
 		from, _ := rel(p.ImportPath)
-		if _, l, _ := place(from); l < 0 && !forTests(from) {
+		if _, l, _ := layerOf(from); l < 0 && !forTests(from) {
 			t.Errorf("%s is in no layer: add it to layers", from)
 		}
 		for _, imp := range p.Imports {
@@ -247,7 +244,7 @@ func TestLayerRule(t *testing.T) {
 		{"scheduler", "scheduler/batch", "upward"},
 		{"scheduler/batch", "scheduler", ""},
 		{"scheduler/batch", "scheduler/queue", "upward"},
-				{"scheduler/queue", "scheduler/batch", ""},
+		{"scheduler/queue", "scheduler/batch", ""},
 		{"scheduler/queue", "scheduler/dynamic", "upward"},
 		{"pipeline/exec", "scheduler/batch", ""},
 		{"pipeline/exec", "pipeline/plan", ""},
@@ -302,7 +299,7 @@ func TestLayerRule(t *testing.T) {
 	}
 }
 
-// parse reads the files of a package besides its tests.
+// parse reads the files of a package except its tests.
 func parse(t *testing.T, p goPackage, mode parser.Mode) []*ast.File {
 	t.Helper()
 	var files []*ast.File
@@ -340,7 +337,7 @@ func TestPackageDocs(t *testing.T) {
 	}
 }
 
-// hasInit tells whether a file that was written by hand has an init function.
+// hasInit reports whether a hand-written file has an init function.
 func hasInit(f *ast.File) bool {
 	return !ast.IsGenerated(f) && slices.ContainsFunc(f.Decls, func(d ast.Decl) bool {
 		fn, ok := d.(*ast.FuncDecl)

@@ -8,12 +8,12 @@ import (
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
-// backendExamples are the repositories of the backends' two-input models.
+// backendExamples holds the repositories of the backends' two-input models.
 const backendExamples = "../examples/backends"
 
-// TestBackends runs the cases of backend_cases.py with each client: one server has the
-// two-input model of every backend, in clear text and with TLS. A model whose runtime is
-// not here is skipped with the command that fetches it.
+// TestBackends runs the cases of backend_cases.py with each client. One server has the two-input model of every
+// backend, without and with TLS. A model whose runtime is missing is skipped with the command that installs the
+// runtime.
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	packages := clientPackages.require(t)
@@ -35,7 +35,7 @@ func TestBackends(t *testing.T) {
 	}
 }
 
-// backendFlags are the repositories and the libraries that lie in the project's own folder.
+// backendFlags returns the flags of the repositories and of the libraries in the project's folder.
 func backendFlags(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(backendExamples, "*", "expected.json"))

@@ -19,7 +19,7 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// read is an array as clients/read_npz.py prints it.
+// read is an array that clients/read_npz.py prints.
 type read struct {
 	DType string
 	Shape []int64
@@ -27,14 +27,14 @@ type read struct {
 	Texts []string
 }
 
-// numpyNames are NumPy's names of the types that are kept as they are.
+// numpyNames maps the types that a capture stores unchanged to their NumPy names.
 var numpyNames = map[tensor.DType]string{
 	tensor.Bool: "bool", tensor.Uint8: "uint8", tensor.Uint16: "uint16", tensor.Uint32: "uint32", tensor.Uint64: "uint64",
 	tensor.Int8: "int8", tensor.Int16: "int16", tensor.Int32: "int32", tensor.Int64: "int64",
 	tensor.FP16: "float16", tensor.FP32: "float32", tensor.FP64: "float64", tensor.BF16: "uint16",
 }
 
-// TestCaptureNumPy saves tensors of every type by tutti capture and has NumPy read them.
+// TestCaptureNumPy checks that NumPy reads tensors of every type from the files of tutti capture.
 func TestCaptureNumPy(t *testing.T) {
 	t.Parallel()
 	packages := clientPackages.require(t)
@@ -90,8 +90,7 @@ func hexes(list []string) (all []string) {
 	return all
 }
 
-// captured sends requests while tutti capture runs, and returns what NumPy reads in the
-// file of each.
+// captured sends requests while tutti capture runs, and returns the arrays that NumPy reads from the file of each.
 func captured(t *testing.T, packages string, at addresses, c *client.HTTP, asked []client.Request) (list []map[string]read) {
 	t.Helper()
 	path, err := program()
@@ -114,7 +113,7 @@ func captured(t *testing.T, packages string, at addresses, c *client.HTTP, asked
 			t.Fatal(err)
 		}
 		for ctx.Err() == nil && capturing(t, at) <= i {
-			continue // until the capture has begun
+			continue // until the capture has started
 		}
 		if _, err := c.Infer(ctx, &asked[i]); err != nil {
 			t.Fatal(err)
@@ -145,7 +144,7 @@ func arrays(t *testing.T, b []byte) (found map[string]read) {
 	return found
 }
 
-// capturing returns how many captures were ever begun.
+// capturing returns the number of captures started so far.
 func capturing(t *testing.T, at addresses) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at.http+"/ui/api/captures", http.NoBody)

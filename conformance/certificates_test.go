@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// writeCertificates makes an authority, a server's and a client's certificate, as
-// ca.pem, server.pem, server.key, client.pem and client.key of a folder.
+// writeCertificates writes an authority, a server's and a client's certificate to a folder, as ca.pem, server.pem,
+// server.key, client.pem and client.key.
 func writeCertificates(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -68,7 +68,7 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 	}
 }
 
-// tlsFlags make both front ends ask for a client's certificate.
+// tlsFlags returns the flags with which both front ends require a client certificate.
 func tlsFlags(folder string) []string {
 	at := func(name string) string { return filepath.Join(folder, name) }
 	return []string{

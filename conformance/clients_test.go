@@ -1,6 +1,6 @@
-// Package conformance_test asks the program what Triton's own clients ask: it runs the
-// suites of clients/ with tritonclient and perf_analyzer against a server on free ports,
-// and keeps docs/compatibility.md equal to what the tests of the project show.
+// Package conformance_test runs Triton's own clients against the program: the suites of clients/ with tritonclient
+// and perf_analyzer, against a server on free ports. It also keeps docs/compatibility.md up to date with the
+// project's tests.
 package conformance_test
 
 import (
@@ -15,14 +15,13 @@ import (
 	"time"
 )
 
-// flavours are the clients of tritonclient.
+// flavours are the client modules of tritonclient. For example, grpc_aio is tritonclient.grpc.aio.
 var flavours = []string{"http", "grpc", "http_aio", "grpc_aio"}
 
-// suiteLimit bounds one client's run over the cases of a variant, on a machine with ten times the load.
+// suiteLimit bounds one client's run over the cases of a variant, with room for a machine under ten times the load.
 const suiteLimit = 40 * time.Minute
 
-// TestClients runs every case of clients/ with each client, against servers that are
-// started in different ways.
+// TestClients runs every case of clients/ with each client, against servers with different flags.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	packages := clientPackages.require(t)
@@ -59,10 +58,10 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// outcome is a line that clients/run.py prints.
+// outcome is a line of clients/run.py.
 type outcome struct{ Case, Error, Skip string }
 
-// runSuite makes a subtest of every line of clients/run.py.
+// runSuite makes a subtest of each line that clients/run.py prints.
 func runSuite(t *testing.T, packages string, args []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)

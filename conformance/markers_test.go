@@ -14,8 +14,9 @@ var (
 	testStart  = regexp.MustCompile(`^(?:func ((?:Test|Fuzz)\w+)\(|def (\w+)\()`)
 )
 
-// collect reads the markers of every test of the project: a comment "shows: A B" above
-// a test or within it says that the test shows A and B. In a script it stands anywhere.
+// collect reads the markers of every test of the project. A comment "shows: A B" above or inside a test says that
+// the test shows A and B. In a script the comment may stand anywhere. For example, "shows: config.ragged" marks a
+// test of ragged batches.
 func collect(t *testing.T) map[string][]string {
 	t.Helper()
 	shown := map[string][]string{}
@@ -27,7 +28,7 @@ func collect(t *testing.T) map[string][]string {
 	return shown
 }
 
-// walkTests hands on every source of tests, with its path in the project.
+// walkTests calls visit for every source file of tests, with its path in the project.
 func walkTests(t *testing.T, visit func(path, text string)) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -84,7 +85,7 @@ func markers(path, text string) [][2]string {
 	return found
 }
 
-// testName is how the page names a test.
+// testName returns a test's name as the page shows it.
 func testName(path, function string) string {
 	folder, base := filepath.Split(path)
 	switch {

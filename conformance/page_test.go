@@ -13,9 +13,8 @@ const (
 	page       = "../docs/compatibility.md"
 )
 
-// TestCompatibilityPage keeps docs/compatibility.md: its source lists what a client can
-// ask for, the program says what there is to ask for, and comments of the tests say what
-// they show. The three must agree.
+// TestCompatibilityPage checks that docs/compatibility.md is up to date and that three lists agree: the features in
+// the page's source, the features of the program, and the features that comments of the tests show.
 func TestCompatibilityPage(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile(pageSource)
@@ -32,7 +31,8 @@ func TestCompatibilityPage(t *testing.T) {
 	goldentest.Check(t, page, []byte(render(t, blocks, shown)))
 }
 
-// checkItems fails for what the program has and the page has not, and the reverse.
+// checkItems fails for a feature of the program that the page lacks, and for a feature of the page that the program
+// lacks.
 func checkItems(t *testing.T, blocks []block) {
 	t.Helper()
 	listed := map[string]int{}
@@ -59,8 +59,7 @@ func checkItems(t *testing.T, blocks []block) {
 	}
 }
 
-// checkMarkers fails for a comment that shows what nobody lists, and for a promise that
-// no test shows.
+// checkMarkers fails for a marker that no row lists, and for a row that no test shows.
 func checkMarkers(t *testing.T, blocks []block, shown map[string][]string) {
 	t.Helper()
 	used := map[string]bool{}

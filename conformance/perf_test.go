@@ -17,16 +17,14 @@ import (
 const (
 	// perfLimit bounds one run of perf_analyzer, which takes seconds.
 	perfLimit = 5 * time.Minute
-	// perfRuns is how often it may hang by itself: with --request-count it sometimes waits for ever once all its
-	// requests are answered.
+	// perfRuns is the number of attempts. With --request-count, perf_analyzer sometimes hangs after all its
+	// requests are complete.
 	perfRuns = 3
-	// perfRequests is how many requests it sends.
+	// perfRequests is the number of requests of a run.
 	perfRequests = 100
 )
 
-// TestPerfAnalyzer runs perf_analyzer as its users do, and expects that it measured
-// something.
-//
+// TestPerfAnalyzer checks that perf_analyzer, with its users' usual options, measures the server.
 // shows: perf_analyzer
 func TestPerfAnalyzer(t *testing.T) { //nolint:tparallel // each run has the server for itself
 	t.Parallel()
@@ -97,7 +95,7 @@ func analyze(t *testing.T, folder string, at addresses, args []string) {
 	}
 }
 
-// analyzeOnce runs perf_analyzer; one that hangs is killed.
+// analyzeOnce runs perf_analyzer and kills it if it hangs.
 func analyzeOnce(t *testing.T, folder string, args []string) ([]byte, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), perfLimit)
@@ -107,7 +105,7 @@ func analyzeOnce(t *testing.T, folder string, args []string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// successes is how many requests for a model the server has answered.
+// successes returns the number of successful requests for a model.
 func successes(t *testing.T, at addresses, model string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at.http+"/v2/models/"+model+"/stats", http.NoBody)

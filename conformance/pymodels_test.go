@@ -7,8 +7,8 @@ import (
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
-// TestPythonModels runs the cases of python_cases.py with each client, against the models
-// that the python backend is tested with.
+// TestPythonModels runs the cases of python_cases.py with each client, against the models of the python backend's
+// tests.
 func TestPythonModels(t *testing.T) { //nolint:tparallel // each client has the models for itself
 	t.Parallel()
 	packages := clientPackages.require(t)

@@ -6,7 +6,7 @@ import (
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
-// prepared is a folder that scripts/prepare-conformance fills, outside the tree.
+// prepared is a folder outside the tree that scripts/prepare-conformance fills.
 type prepared string
 
 const (
@@ -14,7 +14,7 @@ const (
 	perfPackages   prepared = "perf"
 )
 
-// require returns the folder.
+// require returns the folder, or skips the test if it is not prepared.
 func (p prepared) require(t *testing.T) string {
 	t.Helper()
 	return preparedtest.Script(t, "conformance-"+string(p), "prepare-conformance", string(p))

@@ -13,19 +13,18 @@ import (
 	"github.com/tutti-server/tutti/internal/runtimes"
 )
 
-// realPackages are what the models and clients of published repositories import.
+// realPackages holds the Python packages that the models and clients of published repositories import.
 const realPackages prepared = "real"
 
-// realReport is a line that real/run.py prints of one repository.
+// realReport is the line of real/run.py for one repository.
 type realReport struct {
 	Name     string
 	Failures []string
 }
 
-// TestRealRepositories serves the repositories of Triton's tutorials, of its python backend's examples, of its
-// documentation and of tritonclient's examples, and sends them the requests of their users. The files are our own, with the
-// published values; make test-real says how to have the published ones.
-//
+// TestRealRepositories checks the repositories of Triton's tutorials, of its python backend's examples, of its
+// documentation and of tritonclient's examples, with the requests of their users. The files are our own, with the
+// published values; make test-real explains how to use the published ones.
 // shows: repositories.real ensembles
 func TestRealRepositories(t *testing.T) {
 	t.Parallel()

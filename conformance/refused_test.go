@@ -16,8 +16,8 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// TestRefusedTraces sends what no model can be asked through both sockets, and finds the
-// trace of each with why it failed and when it was read.
+// TestRefusedTraces checks that a refused request, over HTTP and over gRPC, leaves a trace with its error and the
+// time at which it was read.
 func TestRefusedTraces(t *testing.T) {
 	t.Parallel()
 	m := newModels(t)
@@ -49,7 +49,7 @@ func TestRefusedTraces(t *testing.T) {
 	refusedCalls(t, at)
 }
 
-// refusedCalls is the same over gRPC.
+// refusedCalls checks the same over gRPC.
 func refusedCalls(t *testing.T, at addresses) {
 	t.Helper()
 	conn, err := grpc.NewClient(at.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -79,8 +79,7 @@ func refusedCalls(t *testing.T, at addresses) {
 	}
 }
 
-// wantTrace finds the only trace stored since before, and compares it with want, whose
-// Request names the case.
+// wantTrace finds the only trace stored since before and compares it with want, whose Request names the case.
 func wantTrace(t *testing.T, at addresses, before uint64, read string, want *inspect.TraceSummary) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), suiteLimit)
@@ -107,7 +106,7 @@ func wantTrace(t *testing.T, at addresses, before uint64, read string, want *ins
 	}
 }
 
-// traces returns what the dashboard lists.
+// traces returns the dashboard's list of traces.
 func traces(t *testing.T, at addresses, query string) *inspect.TraceList {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at.http+"/ui/api/traces"+query, http.NoBody)
@@ -119,7 +118,7 @@ func traces(t *testing.T, at addresses, query string) *inspect.TraceList {
 	return list
 }
 
-// fetch reads the JSON that answers a request.
+// fetch sends a request and decodes the JSON of the response.
 func fetch(t *testing.T, req *http.Request, to any) {
 	t.Helper()
 	resp, err := http.DefaultClient.Do(req)

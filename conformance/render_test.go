@@ -9,10 +9,10 @@ import (
 	"github.com/tutti-server/tutti/internal/options"
 )
 
-// maxNamed is how many tests a row names; the others are counted.
+// maxNamed is the number of tests that a row names; the rest are counted.
 const maxNamed = 3
 
-// render writes the page.
+// render returns the page.
 func render(t *testing.T, blocks []block, shown map[string][]string) string {
 	t.Helper()
 	var b strings.Builder
@@ -34,7 +34,7 @@ func render(t *testing.T, blocks []block, shown map[string][]string) string {
 	return b.String()
 }
 
-// title shows the items of a row as code, a message in bold.
+// title formats the items of a row: as code, or in bold for a message.
 func title(kind, text string) string {
 	if kind == "features" {
 		return text
@@ -61,7 +61,7 @@ func title(kind, text string) string {
 func names(tests []string) string {
 	more := ""
 	if len(tests) > maxNamed {
-		more = " and more" // no number: the page changes when what works does
+		more = " and more" // without a number, so the page changes only when support changes
 		tests = tests[:maxNamed]
 	}
 	for i := range tests {
@@ -70,7 +70,7 @@ func names(tests []string) string {
 	return strings.Join(tests, " ") + more
 }
 
-// renderFlags writes what the table of flags says, with the tests that use each.
+// renderFlags writes the rows of the flags, with the tests that use each flag.
 func renderFlags(t *testing.T, b *strings.Builder) {
 	t.Helper()
 	list := options.Flags()
@@ -82,13 +82,13 @@ func renderFlags(t *testing.T, b *strings.Builder) {
 			t.Errorf("no test uses --%s", f.Name)
 		}
 		if len(users[f.Name]) == 0 {
-			users[f.Name] = []string{"TestFlagsAreWhole"} // which gives every flag of the table
+			users[f.Name] = []string{"TestFlagsAreWhole"} // it covers every flag of the table
 		}
 		fmt.Fprintf(b, "| `--%s` | %s | %s | %s |\n", f.Name, works(f), note(f), names(users[f.Name]))
 	}
 }
 
-// works is how far a flag does what tritonserver's does.
+// works returns how completely a flag matches tritonserver's: yes, partly or no.
 func works(f *options.Flag) string {
 	switch f.Class {
 	case options.WithoutEffect:
@@ -118,7 +118,7 @@ func note(f *options.Flag) string {
 	return strings.Join(parts, "; ")
 }
 
-// flagUsers returns the tests whose source gives each flag.
+// flagUsers returns, for each flag, the tests whose source uses it.
 func flagUsers(t *testing.T, list []options.Flag) map[string][]string {
 	t.Helper()
 	users := map[string][]string{}
@@ -138,7 +138,7 @@ func flagUsers(t *testing.T, list []options.Flag) map[string][]string {
 	return users
 }
 
-// gives tells whether a text has the flag, or its environment variable, as a word.
+// gives reports whether a text contains the flag, or its environment variable, as a word.
 func gives(text, name, env string) bool {
 	for _, word := range []string{"--" + name, env} {
 		for rest := text; ; {

@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
-// TestMain builds nothing itself; it removes the program that the tests built.
+// TestMain removes the program that the tests built.
 func TestMain(m *testing.M) {
 	m.Run()
 	if dir != "" {
@@ -25,10 +25,10 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// dir is where program builds to; it is set once, by the first test that needs it.
+// dir is the folder of the program that program builds. The first test that needs it sets it once.
 var dir string
 
-// program is the tutti that make built, or builds it, once.
+// program returns the path of the tutti that make built, or builds it once.
 var program = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(preparedtest.Variable("program")); path != "" {
 		return path, nil
@@ -43,13 +43,13 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, build.Run()
 })
 
-// models is a repository with what a server needs to serve it.
+// models is a repository, and the settings of a server for it.
 type models struct {
 	root     string
-	examples string   // the folder of the example ensembles, when there is an ONNX Runtime
-	loads    []string // a --load-model for every model that is loaded at the start
+	examples string   // the folder of the example ensembles, if ONNX Runtime is installed
+	loads    []string // a --load-model flag for every model that is loaded at startup
 	runtime  string
-	env      []string // what the server has besides
+	env      []string // additional environment of the server
 }
 
 // dtypes are the data types as config.pbtxt writes them; BYTES is TYPE_STRING.
@@ -57,8 +57,7 @@ var dtypes = []string{
 	"BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BF16", "BYTES",
 }
 
-// newModels writes the repository of testdata/repository.txtar with an identity
-// model for each data type.
+// newModels writes the repository of testdata/repository.txtar and an identity model for each data type.
 func newModels(t *testing.T) *models {
 	t.Helper()
 	m := &models{root: t.TempDir()}
@@ -94,7 +93,7 @@ func (m *models) write(t *testing.T, name, data string) {
 	}
 }
 
-// addExample adds an ensemble with an ONNX model, where its runtime was fetched.
+// addExample adds an ensemble with an ONNX model, if its runtime is installed.
 func (m *models) addExample(t *testing.T) {
 	t.Helper()
 	library, err := preparedtest.Find("onnxruntime")
@@ -109,7 +108,7 @@ func (m *models) addExample(t *testing.T) {
 	m.loads = append(m.loads, "--load-model=digits")
 }
 
-// suiteFlags tell the suites what is there.
+// suiteFlags returns the flags with which the suites know the available models.
 func (m *models) suiteFlags() []string {
 	if m.examples == "" {
 		return nil
@@ -117,12 +116,12 @@ func (m *models) suiteFlags() []string {
 	return []string{"--onnx", "--examples", m.examples}
 }
 
-// addresses are where a server answers.
+// addresses are the addresses of a server.
 type addresses struct{ http, grpc, metrics string }
 
 var startedLine = regexp.MustCompile(`Started (HTTPService|GRPCInferenceService|Metrics Service) at ([^"\s]+)`)
 
-// output is what a server wrote, and tells when every service has started.
+// output collects a server's output and reports when every service has started.
 type output struct {
 	mu      sync.Mutex
 	text    bytes.Buffer // guarded by mu
@@ -160,11 +159,10 @@ func (o *output) addresses() (a addresses) {
 	return a
 }
 
-// endLimit bounds an orderly end; --exit-timeout-secs is 30 by default.
+// endLimit bounds a graceful shutdown; --exit-timeout-secs is 30 by default.
 const endLimit = time.Minute
 
-// serve runs the program over the models until the test ends, and fails the test
-// when it does not end well.
+// serve runs the program with the models until the test ends. It fails the test if the server ends with an error.
 func serve(t *testing.T, m *models, flags ...string) addresses {
 	t.Helper()
 	path, err := program()
@@ -194,7 +192,7 @@ func serve(t *testing.T, m *models, flags ...string) addresses {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		patience := time.AfterFunc(endLimit, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // its goroutines are in the log
+		patience := time.AfterFunc(endLimit, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // the log then has its goroutines
 		defer patience.Stop()
 		if err := <-ended; err != nil {
 			t.Errorf("the server ended with %v:\n%s", err, out)

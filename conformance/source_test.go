@@ -7,26 +7,26 @@ import (
 	"testing"
 )
 
-// block is a part of the page: text, or a table of a kind.
+// block is a part of the page: text, or a table of some kind.
 type block struct {
 	text string
 	kind string
 	rows []row
 }
 
-// row says for some items alike whether they work, and which markers show it.
+// row says whether a group of items works, and which markers show it.
 type row struct {
 	works   string // yes, partly, no
 	items   []string
-	title   string // the items as the page shows them
+	title   string // the items, formatted for the page
 	note    string
 	markers []string
 }
 
 const fence = "```"
 
-// parsePage takes the page's source apart: between lines of three backticks stand the
-// rows of a table, as "works | items | note | markers".
+// parsePage parses the page's source. Fences of three backticks enclose the rows of a table, each "works | items |
+// note | markers".
 func parsePage(source string) ([]block, error) {
 	var blocks []block
 	for i, part := range strings.Split(source, fence+"table ") {
@@ -77,7 +77,7 @@ func parseRow(line, kind string) (row, error) {
 	return r, nil
 }
 
-// tests returns what shows a row, each once, in order.
+// tests returns the tests that show a row, sorted and without duplicates.
 func (r *row) tests(shown map[string][]string) []string {
 	var list []string
 	for _, m := range r.markers {

@@ -20,7 +20,7 @@ var (
 	configuration = modelconfig.File_modelconfig_model_config_proto
 )
 
-// routes lists the endpoints of the HTTP server, as "METHOD PATH".
+// routes lists the endpoints of the HTTP server. For example, "GET /v2/health/live".
 func routes(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../internal/server/httpapi/routes.go", nil, 0)

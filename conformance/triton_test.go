@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tritonRow is a line of the page's table of Triton's own tests: family, folder, Triton's figure.
+// tritonRow matches a row of the page's table of Triton's own tests: family, folder, Triton's figure.
 var tritonRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| L0_[^|]* \\| (\\d+) \\|")
 
-// TestTritonTable compares the figures of Triton in the page with the tests that make test-triton judges.
+// TestTritonTable checks that the page's figures of Triton are those that make test-triton compares with.
 func TestTritonTable(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("triton/baseline.json")

@@ -7,8 +7,7 @@ import (
 	"github.com/tutti-server/tutti/internal/goldentest"
 )
 
-// panel is a graph of a dashboard: its title, its unit in Grafana's words, and its
-// queries by the legend of what they return.
+// panel is a graph of a dashboard: its title, its unit as Grafana names it, and its queries by legend.
 type panel struct {
 	title, unit string
 	queries     [][2]string
@@ -16,13 +15,13 @@ type panel struct {
 
 type dashboard struct {
 	file, title string
-	// by is the variable's name, over the values of a label of the metric; empty for
-	// none.
+	// by is the name of the dashboard's variable, and of the metric whose label holds its values. Both are empty
+	// for a dashboard without a variable.
 	by, of string
 	panels []panel
 }
 
-// quantile is a quantile of a histogram by further labels.
+// quantile returns the query for a quantile of a histogram, grouped by further labels.
 func quantile(q, family, match, by string) string {
 	return "histogram_quantile(" + q + ", sum by (" + by + "le) (rate(" + family + "_bucket{" + match + "}[$__rate_interval])))"
 }
@@ -112,10 +111,10 @@ func devices() dashboard {
 	}}
 }
 
-// object is a part of a dashboard's JSON.
+// object is a JSON object of a dashboard.
 type object = map[string]any
 
-// write returns a dashboard as Grafana imports it.
+// write returns a dashboard in Grafana's import format.
 func (d *dashboard) write(t *testing.T) []byte {
 	t.Helper()
 	source := object{"type": "prometheus", "uid": "${source}"}
@@ -150,7 +149,7 @@ func (d *dashboard) write(t *testing.T) []byte {
 	return append(text, '\n')
 }
 
-// TestDashboards writes the dashboards.
+// TestDashboards checks that the committed dashboards are up to date.
 func TestDashboards(t *testing.T) {
 	t.Parallel()
 	for _, d := range dashboards() {

@@ -17,10 +17,10 @@ import (
 	"github.com/tutti-server/tutti/internal/telemetry"
 )
 
-// metric finds what looks like one of the server's metrics.
+// metric matches a name that looks like one of the server's metrics.
 var metric = regexp.MustCompile(`\b(?:nv|ensemble)_[a-z0-9_]+`)
 
-// exported reports whether the server has a family of a series' name.
+// exported reports whether the server exports a family with a series of that name.
 func exported(name string) bool {
 	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(name, suffix); ok && telemetry.When(base) != "" {
@@ -30,7 +30,7 @@ func exported(name string) bool {
 	return false
 }
 
-// TestNames looks every metric of the dashboards and rules up in what the server exports.
+// TestNames checks that the server exports every metric in the dashboards and rules.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	files := []string{"prometheus/alerts.yml", "prometheus/alerts_test.yml"}
@@ -58,13 +58,13 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// promtool returns a command of promtool, where there is one.
+// promtool returns a command of promtool, and skips the test if it is not installed.
 func promtool(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	return exec.CommandContext(t.Context(), preparedtest.Script(t, "promtool", "prepare-promtool"), args...)
 }
 
-// TestPromtoolRules runs the unit tests of the rules, and checks the configuration.
+// TestPromtoolRules checks the rules' unit tests and the configuration with promtool.
 func TestPromtoolRules(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"check", "config", "prometheus.yml"}, {"test", "rules", "alerts_test.yml"}} {
@@ -76,7 +76,7 @@ func TestPromtoolRules(t *testing.T) {
 	}
 }
 
-// TestPromtoolQueries has promtool read every query of the dashboards, as rules.
+// TestPromtoolQueries checks the syntax of every query of the dashboards with promtool.
 func TestPromtoolQueries(t *testing.T) {
 	t.Parallel()
 	type rule struct {
@@ -105,12 +105,10 @@ func TestPromtoolQueries(t *testing.T) {
 	}
 }
 
-// lintOnly is the exit status of promtool check metrics for text that reads well, of
-// which it would have named something else.
+// lintOnly is the exit status of promtool check metrics for valid text with names against its conventions.
 const lintOnly = 3
 
-// TestPromtoolMetrics has promtool read the metrics. Only names that are Triton's may
-// be to its dislike.
+// TestPromtoolMetrics checks the metrics with promtool. Only Triton's names may break its naming conventions.
 func TestPromtoolMetrics(t *testing.T) {
 	t.Parallel()
 	cmd := promtool(t, "check", "metrics")
@@ -127,7 +125,7 @@ func TestPromtoolMetrics(t *testing.T) {
 	}
 }
 
-// page is a scrape with all of our own families.
+// page returns a scrape with all of our metric families.
 func page(t *testing.T) string {
 	t.Helper()
 	x := telemetry.NewMetricsOf(telemetry.ExportOptions{Summaries: true, Histograms: true, CPU: true, GPU: true})

@@ -24,8 +24,8 @@ PICTURES = ROOT / "bench/testdata/pictures"
 F32, F64, I64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
 WIDTH, CLASSES = 16, 1000
 
-# Output channels, kernel and stride of each convolution over a picture of 3 x 224 x 224:
-# 0.58 billion multiplications and additions a picture.
+# Output channels, kernel and stride of each convolution over an image of 3 x 224 x 224:
+# 0.58 billion multiplications and additions per image.
 LAYERS = [(32, 7, 2), (64, 3, 2), (64, 3, 1), (128, 3, 2), (128, 3, 1), (256, 3, 2), (256, 3, 1)]
 # How far apart scores lie: the order of the best is no matter of rounding.
 DENSE = 2
@@ -109,7 +109,7 @@ def network():
     for number, (out, kernel, stride) in enumerate(LAYERS):
         name, inside = f"conv{number}", channels * kernel * kernel
         w = g.weight(name + ".random", [out, channels, kernel, kernel], (2 / inside) ** 0.5, first)
-        # A kernel that sums to 0 sees what differs, not how bright it is: pictures get labels of their own.
+        # A kernel that sums to 0 responds to contrast, not to brightness, so different images get different labels.
         w = g.node(name + ".weight", "Sub", w, g.node(name + ".mean", "ReduceMean", w, axes=[1, 2, 3]))
         b = g.weight(name + ".bias", [out], 0.1, first)
         pad = kernel // 2

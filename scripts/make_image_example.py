@@ -38,7 +38,7 @@ PAGES = [
     ("large", 900, 500, 8, "JPEG", {"quality": 70}),
     ("lossless", 280, 160, 1, "WEBP", {"lossless": True}),
 ]
-# How a picture is stored that is to be turned as the key says.
+# Transforms that store an image so that the EXIF orientation in the key undoes them.
 STORED = {3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
 
 

@@ -30,7 +30,7 @@ pip_folder() {
 	echo "$target"
 }
 
-# cannot ends the script: what it was to fetch is not to be had here.
+# cannot ends the script because a download is not possible here.
 cannot() {
 	echo "${0##*/}: $1" >&2
 	exit 3

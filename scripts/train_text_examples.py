@@ -314,7 +314,7 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-# The answers, as the steps' rules have them.
+# The expected responses, by the rules of the steps.
 
 
 def found_entities(e, logits):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ask servers of one scenario the same questions and compare what they answer.
+"""Send the same requests to servers of one scenario and compare their responses.
 
     check.py identity3 127.0.0.1:8000
     check.py text 127.0.0.1:8000 127.0.0.1:9000 --grpc 127.0.0.1:8001 127.0.0.1:9001
@@ -43,7 +43,7 @@ def questions(scenario):
 
 
 def as_json(address, model, name, datatype, shape, question):
-    """The outputs by name, asked in JSON, which has no place for bytes that are no text."""
+    """The outputs by name, requested as JSON, which cannot hold bytes that are not UTF-8."""
     data = [v.decode() for v in question] if datatype == "BYTES" else question
     body = {"inputs": [{"name": name, "datatype": datatype, "shape": shape, "data": data}]}
     return post(address, model, json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -59,7 +59,7 @@ def as_binary_input(address, model, name, datatype, shape, question):
 
 
 def as_base64(address, model, name, datatype, shape, question):
-    """Pictures as text, for servers without the binary extension."""
+    """Images as text, for servers without the binary extension."""
     return as_json(address, model, name, datatype, shape, [base64.b64encode(v) for v in question])
 
 
@@ -86,7 +86,7 @@ def with_tritonclient(module, client, model, name, datatype, shape, question):
 
 
 def same(a, b):
-    """Whether two answers agree: text exactly, numbers to TOLERANCE."""
+    """Whether two responses agree: text exactly, numbers to TOLERANCE."""
     if a.keys() != b.keys():
         return False
     for name in a:
@@ -100,7 +100,7 @@ def same(a, b):
 
 
 def answers(ask, asked, at_once):
-    """Every question's answer, one question after another or many at a time."""
+    """The response to every request, sent one after another or many at a time."""
     model, name, datatype, shape, rows = asked
     with concurrent.futures.ThreadPoolExecutor(16 if at_once else 1) as pool:
         return list(pool.map(lambda row: ask(model, name, datatype, shape, row), rows))
@@ -113,7 +113,7 @@ def report(label, found, wanted):
 
 
 def callers(options):
-    """(label, a function that asks) of every server and protocol; tritonclient's clients are for one thread."""
+    """(label, a function that sends a request) for every server and protocol; a tritonclient client serves one thread only."""
     plain = as_json if options.scenario != "image" else as_base64 if options.base64 else as_binary_input
     for address in options.http:
         yield f"{address} HTTP", lambda *q, a=address: plain(a, *q), True

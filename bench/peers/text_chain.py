@@ -58,7 +58,7 @@ class Chain:
 
 
 def work(options, sentences, counter, start, results):
-    """A worker process: warm up, wait for the others, then answer until none is left."""
+    """A worker process: warm up, wait for the others, then serve until no request is left."""
     chain = Chain(options)
     for i in range(WARM_UP):
         chain(sentences[i % len(sentences)])

@@ -18,12 +18,12 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// acceleratorCase is a block of config.pbtxt, and why the model is refused with it: empty when it is served.
+// acceleratorCase is a block of config.pbtxt and the error of a model with it, empty if the model is served.
 type acceleratorCase struct{ block, refused, refusedOnCPU string }
 
 const noGPU = "but no GPUs are available, start with --gpu-fallback=cpu"
 
-// acceleratorCases are what Triton's documentation prints, and what people write beside it.
+// acceleratorCases are the blocks in Triton's documentation, and common variants of them.
 var acceleratorCases = map[string]acceleratorCase{
 	"tensorrt":   {`optimization { execution_accelerators { gpu_execution_accelerator : [ { name : "tensorrt" } ] } }`, noGPU, ""},
 	"precision":  {`optimization { execution_accelerators { gpu_execution_accelerator : [ { name : "tensorrt" parameters { key: "precision_mode" value: "FP16" } parameters { key: "max_workspace_size_bytes" value: "1073741824" } } ] } }`, noGPU, ""},
@@ -64,9 +64,9 @@ func acceleratedModels(t *testing.T) string {
 	return root
 }
 
-// TestAccelerators serves models with execution accelerators and groups for GPUs on a machine without any: each is served,
-// or refused for its own reason, and with --gpu-fallback=cpu those for GPUs run on the CPU with one warning.
-//
+// TestAccelerators checks models with execution accelerators and GPU instance groups on a machine without a GPU:
+// each is served or has its expected error. With --gpu-fallback=cpu, those for GPUs run on the CPU with one
+// warning.
 // shows: config.accelerators config.gpu_fallback
 func TestAccelerators(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestAccelerators(t *testing.T) {
 	}
 }
 
-// reason returns why a model does not serve, empty when it does.
+// reason returns the reason in the index of a model that is not ready, and an empty string for a ready one.
 func reason(t *testing.T, a addresses, model string) string {
 	t.Helper()
 	resp, err := http.Post("http://"+a.http+"/v2/repository/index", "application/json", nil) //nolint:noctx // ends with the server
@@ -124,8 +124,8 @@ func reason(t *testing.T, a addresses, model string) string {
 	return "it is not in the index"
 }
 
-// TestAcceleratorsByRequest loads a model with each block as an override, over HTTP and gRPC: the server goes on.
-//
+// TestAcceleratorsByRequest checks that a load request with each block as an override, over HTTP and gRPC, succeeds
+// or fails as expected.
 // shows: config.accelerators
 func TestAcceleratorsByRequest(t *testing.T) {
 	t.Parallel()
@@ -145,7 +145,7 @@ func TestAcceleratorsByRequest(t *testing.T) {
 		_, err = client.RepositoryModelLoad(t.Context(), &inference.RepositoryModelLoadRequest{ModelName: name, Parameters: map[string]*inference.ModelRepositoryParameter{
 			"config": {ParameterChoice: &inference.ModelRepositoryParameter_StringParam{StringParam: string(override)}},
 		}})
-		judge(t, "gRPC "+name, tt.refused, fmt.Sprint(err))
+		compareError(t, "gRPC "+name, tt.refused, fmt.Sprint(err))
 		body, err := json.Marshal(map[string]any{"parameters": map[string]string{"config": string(override)}})
 		if err != nil {
 			t.Fatal(err)
@@ -157,15 +157,15 @@ func TestAcceleratorsByRequest(t *testing.T) {
 		var said struct{ Error string }
 		_ = json.NewDecoder(resp.Body).Decode(&said) // there is no body when it was loaded
 		_ = resp.Body.Close()
-		judge(t, "HTTP "+name, tt.refused, said.Error)
+		compareError(t, "HTTP "+name, tt.refused, said.Error)
 	}
 	if got := reason(t, a, "nothing"); got != "" {
 		t.Errorf("the model that served is gone: %s", got)
 	}
 }
 
-// judge compares what a request was told with why it is refused.
-func judge(t *testing.T, what, want, got string) {
+// compareError compares the error of a load request with the expected one.
+func compareError(t *testing.T, what, want, got string) {
 	t.Helper()
 	if ok := got == "" || got == "<nil>"; ok != (want == "") || !ok && !strings.Contains(got, want) {
 		t.Errorf("%s: got %q, want %q", what, got, want)

@@ -17,15 +17,14 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// backendsDir holds a repository for each backend that runs files of a framework.
+// backendsDir holds a repository for each backend that loads files of a framework.
 const backendsDir = "../../examples/backends"
 
-// backendRoot begins the names of those repositories.
+// backendRoot is the prefix of those repositories' names.
 const backendRoot = "backends/"
 
-// backendRoots returns the example repositories of backends by name, and the flags that
-// they are served with. A skipped test names each one whose runtime is not here, with the
-// command that fetches it.
+// backendRoots returns the example repositories of backends by name, and the server flags that they need. Each
+// repository whose runtime is missing becomes a skipped test with the command that installs the runtime.
 func backendRoots(t *testing.T) (roots map[string]string, flags []string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(backendsDir, "*", cli.ExpectedFile))
@@ -46,7 +45,8 @@ func backendRoots(t *testing.T) (roots map[string]string, flags []string) {
 	return roots, flags
 }
 
-// runnable returns the flags that a repository's backends need, or the backend that lacks something here.
+// runnable returns the server flags that a repository's backends need, or the name of a backend that is not usable
+// on this machine.
 func runnable(t *testing.T, root string) (flags []string, lacking string, err error) {
 	t.Helper()
 	for _, f := range factoriesOf(t, root) {
@@ -57,7 +57,7 @@ func runnable(t *testing.T, root string) (flags []string, lacking string, err er
 			}
 			flags = append(flags, "--backend-config", f.Name+",library-path="+values["library-path"])
 		}
-		if err := opens(f, values); err != nil {
+		if err := usable(f, values); err != nil {
 			return nil, f.Name, err
 		}
 	}
@@ -69,8 +69,8 @@ func isLibrary(name string) bool {
 	return slices.ContainsFunc(runtimes.List(), func(r runtimes.Runtime) bool { return r.Name == name && len(r.Sonames) > 0 })
 }
 
-// opens tells what a backend lacks on this machine.
-func opens(f *backends.Factory, values map[string]string) error {
+// usable returns an error if a backend is not usable on this machine.
+func usable(f *backends.Factory, values map[string]string) error {
 	b, err := f.New(backends.Options{Log: slog.New(slog.DiscardHandler), Config: values})
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func opens(f *backends.Factory, values map[string]string) error {
 	return errors.Join(err, b.Close())
 }
 
-// factoriesOf returns the backends that a repository's models name.
+// factoriesOf returns the backends of a repository's models.
 func factoriesOf(t *testing.T, root string) []*backends.Factory {
 	t.Helper()
 	c := components()
@@ -117,7 +117,8 @@ func factoriesOf(t *testing.T, root string) []*backends.Factory {
 	return list
 }
 
-// TestBackendExamples holds the two-input models to one kind: two inputs, two outputs, the numbers nearly bit by bit.
+// TestBackendExamples checks that the two-input models of all backends have two inputs, two outputs and a tolerance
+// of at most 1e-5.
 func TestBackendExamples(t *testing.T) {
 	t.Parallel()
 	found, err := filepath.Glob(filepath.Join(backendsDir, "*", cli.ExpectedFile))

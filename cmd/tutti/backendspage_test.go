@@ -16,10 +16,10 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// measuredFile holds what make bench-backends measured.
+// measuredFile holds the figures of make bench-backends.
 const measuredFile = "../../bench/peers/backends/measured.json"
 
-// measured are the figures of one backend: medians in microseconds, ours and the framework's.
+// measured holds the figures of one backend: medians in microseconds, ours and the framework's.
 type measured struct {
 	Version, Where, When string
 	Cases                []struct {
@@ -29,7 +29,7 @@ type measured struct {
 	}
 }
 
-// ratio is ours over theirs in CPU of a case.
+// ratio divides our CPU time of a case by the framework's.
 func (m *measured) ratio(i int) float64 { return m.Cases[i].CPU[0] / m.Cases[i].CPU[1] }
 
 const backendsHead = `# Backends
@@ -48,7 +48,7 @@ what is left is what the backend adds, beside the framework's own call in Python
 which the clock's times show and the processor's hardly.
 `
 
-// TestBackendsPage keeps docs/backends.md.
+// TestBackendsPage checks that docs/backends.md is up to date.
 func TestBackendsPage(t *testing.T) {
 	t.Parallel()
 	figures := map[string]measured{}
@@ -121,7 +121,7 @@ func writeBackendRow(b *bytes.Buffer, f *backends.Factory, m *measured) {
 			size += a.Size
 		}
 		version = r.Title + " " + r.Releases[0].Version
-		if r.Releases[0].Python != "" { // one for each version of Python
+		if r.Releases[0].Python != "" { // one release for each version of Python
 			version = r.Title + ", for Python 3.9 to 3.14"
 		}
 		how = fmt.Sprintf("`tutti runtime fetch %s` (%d MB)", r.Name, (size+500_000)/1_000_000)

@@ -17,7 +17,7 @@ import (
 
 const benchDir = "../../bench"
 
-// TestBenchRepositories asks the ensembles that servers are compared on what arithmetic knows.
+// TestBenchRepositories checks the responses of the benchmark's ensembles against computed values.
 func TestBenchRepositories(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(x float32) float32{
@@ -54,17 +54,17 @@ func TestBenchRepositories(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
-	askPictures(t, c)
+	checkImages(t, c)
 }
 
-// askPictures compares the five best of each picture with those that ONNX Runtime finds after Pillow.
-func askPictures(t *testing.T, c client.Client) {
+// checkImages checks the five best classes of each image against those of ONNX Runtime after Pillow.
+func checkImages(t *testing.T, c client.Client) {
 	t.Helper()
-	for picture, want := range map[string][]int32{
+	for image, want := range map[string][]int32{
 		"0.jpg": {365, 925, 854, 742, 729}, "1.jpg": {925, 742, 729, 667, 365},
 		"2.jpg": {854, 925, 641, 742, 729}, "3.jpg": {729, 925, 742, 854, 968},
 	} {
-		data, err := os.ReadFile(filepath.Join(benchDir, "testdata", "pictures", picture))
+		data, err := os.ReadFile(filepath.Join(benchDir, "testdata", "pictures", image))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,19 +72,19 @@ func askPictures(t *testing.T, c client.Client) {
 			Model: "image", Inputs: []client.Tensor{client.Text("IMAGE", []int64{1, 1}, string(data))}, Outputs: []string{"INDICES", "PROBABILITIES"},
 		})
 		if err != nil {
-			t.Fatalf("%s: %v", picture, err)
+			t.Fatalf("%s: %v", image, err)
 		}
 		if d := gocmp.Diff(client.Of("INDICES", []int64{1, 5}, want...), *resp.Output("INDICES")); d != "" {
-			t.Errorf("%s (-want +got):\n%s", picture, d)
+			t.Errorf("%s (-want +got):\n%s", image, d)
 		}
 		odds, err := client.Values[float32](resp.Output("PROBABILITIES"))
 		if err != nil || !slices.IsSortedFunc(odds, func(a, b float32) int { return cmp.Compare(b, a) }) {
-			t.Errorf("%s: probabilities %v, %v", picture, odds, err)
+			t.Errorf("%s: probabilities %v, %v", image, odds, err)
 		}
 	}
 }
 
-// TestBenchPeerConfigs reads the configurations that stand for native steps in a Triton.
+// TestBenchPeerConfigs checks that the configurations that replace native steps in Triton can be parsed.
 func TestBenchPeerConfigs(t *testing.T) {
 	t.Parallel()
 	found, err := filepath.Glob(benchDir + "/peers/triton/models/*/*/config.pbtxt")

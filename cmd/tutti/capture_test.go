@@ -23,8 +23,8 @@ import (
 
 const captureToken = "s3cret"
 
-// secretly reads what only the token opens; without it there must be nothing.
-func secretly(t *testing.T, a addresses, path string) []byte {
+// readWithToken reads a path with the dashboard token. It fails the test if the path returns tensors without the token.
+func readWithToken(t *testing.T, a addresses, path string) []byte {
 	t.Helper()
 	for _, token := range []string{"", captureToken} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.http+"/ui/api/"+path, http.NoBody)
@@ -55,9 +55,8 @@ func secretly(t *testing.T, a addresses, path string) []byte {
 	return nil
 }
 
-// shoot runs tutti capture while ask is called again and again by several clients, and
-// returns the files that it saved by the trace's id.
-func shoot(t *testing.T, a addresses, ask func(n int), args ...string) map[string]*zip.Reader {
+// captureWhile runs tutti capture while several clients call send again and again. It returns the saved files by trace id.
+func captureWhile(t *testing.T, a addresses, send func(n int), args ...string) map[string]*zip.Reader {
 	t.Helper()
 	out := t.TempDir()
 	var log bytes.Buffer
@@ -73,7 +72,7 @@ func shoot(t *testing.T, a addresses, ask func(n int), args ...string) map[strin
 	for g := range 4 {
 		wg.Go(func() {
 			for n := g; over.Err() == nil; n += 4 {
-				ask(n)
+				send(n)
 			}
 		})
 	}
@@ -100,7 +99,7 @@ func shoot(t *testing.T, a addresses, ask func(n int), args ...string) map[strin
 	return files
 }
 
-// array returns the data of an array in a file.
+// array returns the data of one array of a file.
 func array(t *testing.T, z *zip.Reader, name string) string {
 	t.Helper()
 	f, err := z.Open(name + ".npy")
@@ -115,8 +114,8 @@ func array(t *testing.T, z *zip.Reader, name string) string {
 	return string(b[10+int(b[8])+int(b[9])<<8:])
 }
 
-// TestCapture captures an ensemble of real models that clients of both protocols ask at
-// the same time, and compares what is saved with what they sent and got.
+// TestCapture checks that a capture of an ensemble of real models, under requests of both protocols at the same
+// time, holds the tensors that the clients sent and received.
 func TestCapture(t *testing.T) {
 	t.Parallel()
 	requireRuntime(t)
@@ -129,7 +128,7 @@ func TestCapture(t *testing.T) {
 	t.Cleanup(func() { _ = h.Close() })
 	g := dialGRPC(t, a.grpc)
 	t.Cleanup(func() { _ = g.Close() })
-	ask := func(n int) {
+	send := func(n int) {
 		c := client.Client(h)
 		if n%2 == 0 {
 			c = g
@@ -139,7 +138,7 @@ func TestCapture(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	files := shoot(t, a, ask, "--model=dig*", "--request=r*", "--every=3", "--count=10")
+	files := captureWhile(t, a, send, "--model=dig*", "--request=r*", "--every=3", "--count=10")
 	if len(files) != 10 {
 		t.Fatalf("%d files, expected 10", len(files))
 	}
@@ -156,20 +155,20 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// checkCaptured looks at a captured request as the dashboard does.
+// checkCaptured reads a captured request through the dashboard's API.
 func checkCaptured(t *testing.T, a addresses, id string) {
 	t.Helper()
 	var v inspect.TraceView
 	dashboardAPI(t, a, "traces/"+id, &v)
 	var list inspect.TensorList
-	if err := json.Unmarshal(secretly(t, a, "traces/"+id+"/tensors"), &list); err != nil {
+	if err := json.Unmarshal(readWithToken(t, a, "traces/"+id+"/tensors"), &list); err != nil {
 		t.Fatal(err)
 	}
 	var kinds []string
 	for i := range list.List {
 		x := &list.List[i]
 		kinds = append(kinds, x.Name+" "+x.Preview.Kind)
-		if b := secretly(t, a, "traces/"+id+"/tensors/"+strconv.Itoa(x.N)+".npy"); !bytes.HasPrefix(b, []byte("\x93NUMPY")) {
+		if b := readWithToken(t, a, "traces/"+id+"/tensors/"+strconv.Itoa(x.N)+".npy"); !bytes.HasPrefix(b, []byte("\x93NUMPY")) {
 			t.Errorf("%s is %q", x.Name, b)
 		}
 	}
@@ -182,14 +181,13 @@ func checkCaptured(t *testing.T, a addresses, id string) {
 	}
 }
 
-// TestCaptureStream captures an ensemble whose steps are decoupled, with a tensor that
-// nobody is to see.
+// TestCaptureStream checks a capture of an ensemble of decoupled steps, with one redacted tensor.
 func TestCaptureStream(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository=../../examples/stream", "--dashboard-token="+captureToken, "--capture-redact-tensor=DELAY")
 	c := dialGRPC(t, a.grpc)
 	t.Cleanup(func() { _ = c.Close() })
-	ask := func(int) {
+	send := func(int) {
 		req := &client.Request{Model: "repeat_square", Inputs: []client.Tensor{
 			client.Of("IN", []int64{2}, int32(2), int32(1)), client.Of("DELAY", []int64{2}, uint32(0), uint32(0)), client.Of("WAIT", []int64{1}, uint32(0)),
 		}}
@@ -197,7 +195,7 @@ func TestCaptureStream(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for id, z := range shoot(t, a, ask, "--count=3", "--redact-tensor", "WAIT") {
+	for id, z := range captureWhile(t, a, send, "--count=3", "--redact-tensor", "WAIT") {
 		var names []string
 		for _, f := range z.File {
 			names = append(names, strings.TrimSuffix(f.Name, ".npy"))
@@ -208,15 +206,14 @@ func TestCaptureStream(t *testing.T) {
 		if text := strings.Join(names, " "); strings.Contains(text, "DELAY") || strings.Contains(text, "WAIT") || strings.Count(text, "square_int32.OUT@") != 3 {
 			t.Errorf("%s: %s", id, text)
 		}
-		if b := secretly(t, a, "traces/"+id+"/tensors"); strings.Count(string(b), `"why":"redacted"`) != 2 {
+		if b := readWithToken(t, a, "traces/"+id+"/tensors"); strings.Count(string(b), `"why":"redacted"`) != 2 {
 			t.Errorf("%s: %s", id, b)
 		}
 	}
 }
 
-// TestCaptureSecret has a nested ensemble pass a secret on, which is redacted by the
-// name that only the nested one has for it, and by a model. It looks for the secret in
-// all that the server tells of the request.
+// TestCaptureSecret checks that redaction covers every place where the server shows a request: a nested ensemble
+// passes a secret on, which is redacted by its name in the nested ensemble only, and by a model.
 func TestCaptureSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "secret-4711"
@@ -235,14 +232,14 @@ ensemble_scheduling {` + step("inner", "HIDDEN", "IN", "SHOWN", "OUT") + step("p
 		}))
 	c := dialGRPC(t, a.grpc)
 	t.Cleanup(func() { _ = c.Close() })
-	ask := func(int) {
+	send := func(int) {
 		req := &client.Request{Model: "outer", Inputs: []client.Tensor{client.Text("IN", []int64{1, 1}, secret), client.Text("OPEN", []int64{1, 1}, "for-all")}}
 		if resp, err := c.Infer(t.Context(), req); err != nil || !bytes.Contains(resp.Output("OUT").Data, []byte(secret)) {
 			t.Errorf("%+v, %v", resp, err)
 		}
 	}
-	for id, z := range shoot(t, a, ask, "--count=4") {
-		told := secretly(t, a, "traces/"+id+"/capture.npz")
+	for id, z := range captureWhile(t, a, send, "--count=4") {
+		told := readWithToken(t, a, "traces/"+id+"/capture.npz")
 		for _, path := range []string{"traces/" + id + "/tensors", "traces/" + id, "captures", "traces"} {
 			var v any
 			dashboardAPI(t, a, path, &v)
@@ -252,7 +249,7 @@ ensemble_scheduling {` + step("inner", "HIDDEN", "IN", "SHOWN", "OUT") + step("p
 			}
 			told = append(told, b...)
 		}
-		list := secretly(t, a, "traces/"+id+"/tensors")
+		list := readWithToken(t, a, "traces/"+id+"/tensors")
 		told = append(append(told, list...), log.String()...)
 		for _, f := range z.File {
 			told = append(told, array(t, z, strings.TrimSuffix(f.Name, ".npy"))...)

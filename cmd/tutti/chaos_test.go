@@ -23,7 +23,7 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-// allowed are the texts of failures that configurations, clients and reloads make.
+// allowed matches the errors that configurations, clients and reloads may cause.
 var allowed = regexp.MustCompile(`Exceeds maximum queue size|Request timeout expired|(?i)cancell?ed|deadline|context|` +
 	`unknown model|not ready|not found|no version is available|unloading|unavailable|no available versions`)
 
@@ -37,7 +37,7 @@ type visitor struct {
 	url  string
 }
 
-func (a *visitor) ask(n int) {
+func (a *visitor) send(n int) {
 	for i := range n {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if !a.calm && a.rng.IntN(3) == 0 {
@@ -50,7 +50,7 @@ func (a *visitor) ask(n int) {
 			a.plain(ctx, i)
 		}
 		if err := ctx.Err(); err != nil && a.calm {
-			a.t.Errorf("an answer did not come: %v", err)
+			a.t.Errorf("no response: %v", err)
 		}
 		cancel()
 	}
@@ -72,7 +72,7 @@ func (a *visitor) plain(ctx context.Context, i int) {
 	got, err := a.infer(ctx, model, i, shape, data)
 	switch {
 	case err == nil && !slices.Equal(got, data):
-		a.t.Errorf("model %s answers %v, want %v", model, got, data)
+		a.t.Errorf("model %s responds with %v, want %v", model, got, data)
 	case err == nil:
 		a.good[model].Add(1)
 	default:
@@ -83,7 +83,7 @@ func (a *visitor) plain(ctx context.Context, i int) {
 	}
 }
 
-// infer asks with a random protocol; the JSON one has parameters.
+// infer sends a request with a random protocol. JSON requests have parameters.
 func (a *visitor) infer(ctx context.Context, model string, i int, shape []int64, data []float32) ([]float32, error) {
 	in := client.Of("INPUT0", shape, data...)
 	req := &client.Request{Model: model, ID: strconv.Itoa(i), Inputs: []client.Tensor{in}}
@@ -153,7 +153,7 @@ func (a *visitor) stream(ctx context.Context) {
 		if out := r.Output("OUT"); out != nil {
 			v, err := client.Values[int32](out)
 			if err != nil || len(v) != 1 || v[0] != n {
-				a.t.Errorf("model %s answers %v, want %d: %v", model, v, n, err)
+				a.t.Errorf("model %s responds with %v, want %d: %v", model, v, n, err)
 			}
 			got++
 		}
@@ -164,7 +164,7 @@ func (a *visitor) stream(ctx context.Context) {
 	})
 	switch {
 	case err == nil && got != want:
-		a.t.Errorf("model %s answers %d times, want %d", model, got, want)
+		a.t.Errorf("model %s responds %d times, want %d", model, got, want)
 	case err == nil:
 		a.good[model].Add(1)
 	default:
@@ -175,18 +175,18 @@ func (a *visitor) stream(ctx context.Context) {
 	}
 }
 
-// errGone is what a client says that leaves in the middle of a stream.
+// errGone is the error of a client that disconnects in the middle of a stream.
 var errGone = errors.New("gone")
 
-// chaosSeed is the first of the seeds: -args -chaos-seed N looks at others.
+// chaosSeed is the first seed. For example, go test -run TestChaos -args -chaos-seed 7 starts with 7.
 var chaosSeed = flag.Uint64("chaos-seed", 1, "first `seed` of TestChaos")
 
-// TestChaos asks servers of random configurations for all at once. It is not parallel:
-// what stays behind is looked for.
+// TestChaos checks that servers with random configurations respond correctly to many clients at the same time and
+// leave no goroutine behind. It is not parallel, because it counts goroutines.
 func TestChaos(t *testing.T) {
-	seeds, asks := uint64(2), 12
+	seeds, requests := uint64(2), 12
 	if !testing.Short() {
-		seeds, asks = 10, 100
+		seeds, requests = 10, 100
 	}
 	ignore := goleak.IgnoreCurrent()
 	for i := range seeds {
@@ -201,14 +201,14 @@ func TestChaos(t *testing.T) {
 			if c.rng.IntN(2) == 0 {
 				args = append(args, "--rate-limit=execution_count")
 			}
-			c.run(t, serve(t, args...), asks)
+			c.run(t, serve(t, args...), requests)
 		})
 	}
 	chaosHTTP.CloseIdleConnections()
 	goleak.VerifyNone(t, ignore)
 }
 
-func (c *chaos) run(t *testing.T, addr addresses, asks int) {
+func (c *chaos) run(t *testing.T, addr addresses, requests int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	over := make(chan struct{})
@@ -218,7 +218,7 @@ func (c *chaos) run(t *testing.T, addr addresses, asks int) {
 	defer func() { _ = g.Close() }()
 	for k := range 64 {
 		a := &visitor{chaos: c, t: t, rng: rand.New(rand.NewPCG(c.rng.Uint64(), uint64(k))), http: h, grpc: g, url: "http://" + addr.http} //nolint:gosec // a test's choices
-		wg.Go(func() { a.ask(asks) })
+		wg.Go(func() { a.send(requests) })
 	}
 	var reloads sync.WaitGroup
 	if !c.calm {
@@ -255,7 +255,7 @@ func (c *chaos) reload(t *testing.T, h *client.HTTP, over chan struct{}) {
 	}
 }
 
-// settled expects that nothing waits any more.
+// settled checks that no request is left in a queue.
 func settled(t *testing.T, addr addresses) {
 	t.Helper()
 	pending := regexp.MustCompile(`(?m)^nv_inference_pending_request_count.* [^0].*$|^ensemble_\w*(queue_depth|in_use|inflight_bytes)\w* [^0].*$`)
@@ -271,7 +271,7 @@ func settled(t *testing.T, addr addresses) {
 	}
 }
 
-// counted compares the statistics with what was asked.
+// counted compares the statistics with the number of requests sent.
 func (c *chaos) counted(t *testing.T, h *client.HTTP) {
 	t.Helper()
 	for _, m := range append(slices.Clone(c.models), c.streams...) {

@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// chaos is a repository of random configurations and what was asked of it.
+// chaos is a repository of random configurations, and the number of requests for each model.
 type chaos struct {
 	rng     *rand.Rand
 	root    string
 	models  []string
 	batches map[string]int
 	streams []string
-	calm    bool // nobody cancels, nothing is reloaded
+	calm    bool // no client cancels, no model is reloaded
 
 	sent, good, bad map[string]*atomic.Int64
 }
@@ -74,7 +74,7 @@ func (c *chaos) batching(batch int) string {
 	return b.String()
 }
 
-// model writes a random model that gives its input back.
+// model writes a random identity model.
 func (c *chaos) model(t *testing.T, name string) {
 	t.Helper()
 	r := c.rng
@@ -111,7 +111,7 @@ func (c *chaos) model(t *testing.T, name string) {
 	c.write(t, name, b.String())
 }
 
-// chain writes an ensemble of random steps, one after the other.
+// chain writes an ensemble of n random steps, one after another.
 func (c *chaos) chain(t *testing.T, name string, from []string, n int) {
 	t.Helper()
 	r := c.rng
@@ -130,7 +130,7 @@ func (c *chaos) chain(t *testing.T, name string, from []string, n int) {
 		batch = min(batch, c.batches[of])
 	}
 	if batch == 0 {
-		return // ensembles of both kinds have their own tests
+		return // ensembles of both kinds are tested elsewhere
 	}
 	c.batches[name] = batch
 	c.models = append(c.models, name)

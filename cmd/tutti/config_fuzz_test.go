@@ -23,15 +23,15 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// panicked is what the log says of a panic that was recovered. The process survives it, and it is a defect all the same.
+// panicked is part of the log line of a recovered panic. The process survives it, but it is a defect.
 const panicked = " panicked"
 
-// fuzzSeeds is how many random configurations are tried without -fuzz.
+// fuzzSeeds is the number of random configurations without -fuzz.
 const fuzzSeeds = 40
 
-// FuzzConfig makes configurations in which any field of the schema may have any value of its type, and gives each to
-// validate, to a server that starts, to a repository that is polled, and to a running server as the override of a load
-// request. A configuration may be refused. It must not make anything panic, and what serves beside it must go on serving.
+// FuzzConfig checks that no configuration causes a panic or disturbs another model. Any field of the schema may
+// have any value of its type. Each configuration goes to validate, to a server that starts, to a repository in poll
+// mode, and to a running server as the override of a load request. A configuration may be refused.
 func FuzzConfig(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the seeds are to be the same every time
 	for range fuzzSeeds {
@@ -62,17 +62,17 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// partConfig is the model that serves beside the random one.
+// partConfig is the model that is served beside the random one.
 const partConfig = `backend: "identity" input { name: "INPUT0" data_type: TYPE_FP32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 1 }`
 
-// configFuzz is what the tries of FuzzConfig have in common.
+// configFuzz holds the state that all inputs of FuzzConfig share.
 type configFuzz struct {
 	model  []byte // a model.onnx
 	client inference.GRPCInferenceServiceClient
 	log    *watch // of the server that client calls
 }
 
-// newConfigFuzz starts the server that gets load requests.
+// newConfigFuzz starts the server that receives the load requests.
 func newConfigFuzz(f *testing.F) *configFuzz {
 	f.Helper()
 	model, err := os.ReadFile(filepath.Join(examplesDir, "digits", "digits_cnn", "1", "model.onnx"))
@@ -132,7 +132,7 @@ type polledRepository struct {
 	log bytes.Buffer
 }
 
-// poll looks at the repository until a new folder counts, and closes it.
+// poll polls the repository until it has handled the new folder, and closes it.
 func (*configFuzz) poll(t *testing.T, r *polledRepository) {
 	t.Helper()
 	for range 2 {
@@ -149,7 +149,7 @@ func (*configFuzz) poll(t *testing.T, r *polledRepository) {
 	survived(t, "poll", r.log.String())
 }
 
-// validate looks at the repository as tutti validate does.
+// validate loads the repository as tutti validate does.
 func (*configFuzz) validate(t *testing.T, root string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -161,7 +161,7 @@ func (*configFuzz) validate(t *testing.T, root string) {
 	}
 }
 
-// serve starts a server with the repository.
+// serve starts and stops a server with the repository.
 func (*configFuzz) serve(t *testing.T, root string) {
 	t.Helper()
 	a, log := serveLogged(t, components(), "--model-repository", root, "--exit-on-error=false")
@@ -171,7 +171,8 @@ func (*configFuzz) serve(t *testing.T, root string) {
 	survived(t, "serve", log.String())
 }
 
-// load sends the configuration with a load request, looks at the model in every way, and unloads it.
+// load sends the configuration with a load request, reads the model's metadata, configuration and statistics, and
+// unloads it.
 func (z *configFuzz) load(t *testing.T, cfg *modelconfig.ModelConfig) {
 	t.Helper()
 	override, err := protojson.Marshal(cfg)
@@ -181,7 +182,7 @@ func (z *configFuzz) load(t *testing.T, cfg *modelconfig.ModelConfig) {
 	ctx := t.Context()
 	_, _ = z.client.RepositoryModelLoad(ctx, &inference.RepositoryModelLoadRequest{ModelName: "m", Parameters: map[string]*inference.ModelRepositoryParameter{
 		"config": {ParameterChoice: &inference.ModelRepositoryParameter_StringParam{StringParam: string(override)}},
-	}}) // which may refuse it
+	}}) // which may be refused
 	_, _ = z.client.ModelConfig(ctx, &inference.ModelConfigRequest{Name: "m"})
 	_, _ = z.client.ModelMetadata(ctx, &inference.ModelMetadataRequest{Name: "m"})
 	_, _ = z.client.ModelStatistics(ctx, &inference.ModelStatisticsRequest{Name: "m"})
@@ -193,7 +194,7 @@ func (z *configFuzz) load(t *testing.T, cfg *modelconfig.ModelConfig) {
 	survived(t, "load", z.log.take())
 }
 
-// survived looks for panics in a log.
+// survived fails the test if a log reports a panic.
 func survived(t *testing.T, what, log string) {
 	t.Helper()
 	if strings.Contains(log, panicked) {
@@ -201,7 +202,7 @@ func survived(t *testing.T, what, log string) {
 	}
 }
 
-// take returns the log so far and empties it.
+// take returns the log so far and clears it.
 func (w *watch) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

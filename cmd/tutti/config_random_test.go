@@ -11,10 +11,10 @@ import (
 	"github.com/tutti-server/tutti/proto/modelconfig"
 )
 
-// never is an interval that does not pass while a test runs.
+// never is an interval that is longer than any test.
 const never = 24 * time.Hour
 
-// validConfigs are what a random configuration starts from, so that it gets further than to its first error.
+// validConfigs are the starting points of random configurations, so that most pass the first checks.
 var validConfigs = []string{
 	``,
 	`backend: "onnxruntime"`,
@@ -25,20 +25,21 @@ var validConfigs = []string{
 	`platform: "ensemble" ensemble_scheduling { step { model_name: "part" model_version: -1 input_map { key: "INPUT0" value: "a" } output_map { key: "OUTPUT0" value: "b" } } }`,
 }
 
-// anyStrings are words that some field has a meaning for, and some that none has.
+// anyStrings are words that have a meaning in some field, and some that have none.
 var anyStrings = []string{
 	"", "m", "part", "INPUT0", "OUTPUT0", "INPUT", "OUTPUT", "a", "b", "START", "identity", "native", "onnxruntime", "sequence", "repeat", "openvino", "ensemble",
 	"onnxruntime_onnx", "tensorrt_plan", "cuda", "tensorrt", "xnnpack", "model.onnx", "../m/1/model.onnx", "libtriton_identity.so", "libnone.so",
 	"step", "tokenize", "normalize", "1", "-1", "0", "true", "1e9", "99999999999999999999", "checksum", "cpu", "%s", "two words", "\u00e4\u00f6", strings.Repeat("x", 300),
 }
 
-// anyNumbers are what numbers go wrong at.
+// anyNumbers are boundary values.
 var anyNumbers = []int64{0, 1, 2, 3, 4, 8, 100, 1000, -1, -2, math.MaxInt32, math.MinInt32, math.MaxUint32, math.MaxInt64, math.MinInt64}
 
-// maxDepth bounds how deep messages are filled.
+// maxDepth bounds the nesting of random messages.
 const maxDepth = 6
 
-// anyConfig makes a configuration by the choices of the bytes. Without bytes every choice is the first one.
+// anyConfig builds a configuration from the bytes in choices. When the bytes are used up, every choice is the first
+// one.
 func anyConfig(choices []byte) *modelconfig.ModelConfig {
 	c := &chooser{choices}
 	cfg := &modelconfig.ModelConfig{}
@@ -49,7 +50,7 @@ func anyConfig(choices []byte) *modelconfig.ModelConfig {
 	return cfg
 }
 
-// chooser takes choices from bytes.
+// chooser makes choices from bytes.
 type chooser struct{ bytes []byte }
 
 // below chooses a number from 0 to n-1.
@@ -62,7 +63,7 @@ func (c *chooser) below(n int) int {
 	return int(b) % n
 }
 
-// fill sets n fields of a message.
+// fill sets n random fields of a message.
 func (c *chooser) fill(m protoreflect.Message, depth, n int) {
 	fields := m.Descriptor().Fields()
 	for range n {
@@ -72,7 +73,7 @@ func (c *chooser) fill(m protoreflect.Message, depth, n int) {
 	}
 }
 
-// set sets one field, or adds an element to it.
+// set sets one field, or appends to it if it is repeated.
 func (c *chooser) set(m protoreflect.Message, fd protoreflect.FieldDescriptor, depth int) {
 	below := func(m protoreflect.Message) {
 		if depth < maxDepth {

@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDecoupledQueueLimit has a decoupled Python model stay in execute: of two more requests one waits in the queue, which
-// has room for one, and the other is refused.
-//
+// TestDecoupledQueueLimit checks max_queue_size of a decoupled Python model that is busy in execute: one request
+// waits in the queue, which has room for one, and the next is refused.
 // shows: config.queue_policy
 func TestDecoupledQueueLimit(t *testing.T) {
 	t.Parallel()
@@ -29,11 +28,11 @@ func TestDecoupledQueueLimit(t *testing.T) {
 		}
 	}
 	a := serve(t, "--model-repository="+root)
-	answers := make(chan string, 3)
+	responses := make(chan string, 3)
 	send := func(v int) {
 		go func() {
 			code, body := post(t, "http://"+a.http+"/v2/models/slow/generate_stream", fmt.Sprintf(`{"IN": %d}`, v))
-			answers <- fmt.Sprint(code, " ", body)
+			responses <- fmt.Sprint(code, " ", body)
 		}()
 	}
 	read := func() {
@@ -45,7 +44,7 @@ func TestDecoupledQueueLimit(t *testing.T) {
 	read()
 	send(2)
 	send(3)
-	if refused := <-answers; !strings.Contains(refused, "Exceeds maximum queue size") {
+	if refused := <-responses; !strings.Contains(refused, "Exceeds maximum queue size") {
 		t.Errorf("the first to end is %s, want one that is refused", refused)
 	}
 	for i := range 2 {
@@ -55,7 +54,7 @@ func TestDecoupledQueueLimit(t *testing.T) {
 		if err := os.WriteFile(leave, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if served := <-answers; !strings.HasPrefix(served, strconv.Itoa(http.StatusOK)) || !strings.Contains(served, `"OUT":`) {
+		if served := <-responses; !strings.HasPrefix(served, strconv.Itoa(http.StatusOK)) || !strings.Contains(served, `"OUT":`) {
 			t.Errorf("%s, want a response", served)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/tutti-server/tutti/internal/goldentest"
 )
 
-// TestDetectionPicture asks the example for a picture with its boxes drawn and
-// compares it, pixel by pixel, with the one in the example's README.
-func TestDetectionPicture(t *testing.T) {
+// TestDetectionImage checks that the example's image with drawn boxes equals the one in the example's README, pixel
+// by pixel.
+func TestDetectionImage(t *testing.T) {
 	t.Parallel()
 	const dir = examplesDir + "/detection"
 	a := serve(t, "--model-repository="+dir, "--backend-config", "onnxruntime,library-path="+requireRuntime(t))
@@ -30,12 +30,12 @@ func TestDetectionPicture(t *testing.T) {
 	}
 	got, _, ok := tensor.NextBytes(resp.Output("image").Data)
 	if !ok {
-		t.Fatal("no picture")
+		t.Fatal("no image")
 	}
 	const golden = dir + "/three-boxes.png"
 	want, err := os.ReadFile(golden)
 	if err == nil && samePixels(t, got, want) {
-		return // However this Go's compressor packs them.
+		return // the compressed bytes may differ between versions of Go
 	}
 	goldentest.Check(t, golden, got)
 }
@@ -50,7 +50,7 @@ func samePixels(t *testing.T, a, b []byte) bool {
 		}
 		rgba, ok := img.(*image.RGBA)
 		if !ok {
-			t.Fatalf("the picture is %T", img)
+			t.Fatalf("the image is %T", img)
 		}
 		pix[i] = append(rgba.Pix, byte(rgba.Stride), byte(rgba.Stride>>8))
 	}

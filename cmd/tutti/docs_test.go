@@ -73,7 +73,7 @@ func TestOptionsPage(t *testing.T) {
 		"that is no port: name it otherwise, or set `enableServiceLinks: false`.\n\n```\n"+help.String()+"```\n"))
 }
 
-// commandsHeading begins the part of docs/cli.md that is written from the help of the commands.
+// commandsHeading is the heading in docs/cli.md below which the help of every command is generated.
 const commandsHeading = "## All commands\n"
 
 func TestCommandsPage(t *testing.T) {
@@ -145,7 +145,7 @@ func writeStep(b *bytes.Buffer, f *steps.Factory) error {
 	return nil
 }
 
-// sample is the value of a parameter that the page's tensors are those of, empty for the default.
+// sample returns the value of a parameter in the page's example tensors, empty for the default.
 func sample(p *steps.Param) string {
 	if p.Sample == "" && p.Required && len(p.Values) > 0 {
 		return p.Values[0]
@@ -193,7 +193,7 @@ func serveExamples(t *testing.T) string {
 	return serve(t, "--model-repository", repository).http
 }
 
-// writeExample asks an example and prints its configuration, the request and the answer.
+// writeExample sends an example's request and writes its configuration, the request and the response.
 func writeExample(t *testing.T, b *bytes.Buffer, address, model string, e *steps.Example) {
 	t.Helper()
 	path, how, body := "/v2/models/"+model+"/infer", "-d '"+e.Request+"'", []byte(e.Request)
@@ -212,20 +212,20 @@ func writeExample(t *testing.T, b *bytes.Buffer, address, model string, e *steps
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	response, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("the response to example %s is %s: %s (%v)", model, resp.Status, answer, err)
+		t.Fatalf("the response to example %s is %s: %s (%v)", model, resp.Status, response, err)
 	}
-	fmt.Fprintf(b, "\nThe model `%s`:\n\n```\nbackend: \"native\"\n%s\n```\n\n```\n$ curl -s localhost:8000%s %s\n%s\n```\n", model, strings.TrimSpace(e.Config), path, how, printable(answer, resp.Header.Get("Inference-Header-Content-Length")))
+	fmt.Fprintf(b, "\nThe model `%s`:\n\n```\nbackend: \"native\"\n%s\n```\n\n```\n$ curl -s localhost:8000%s %s\n%s\n```\n", model, strings.TrimSpace(e.Config), path, how, printable(response, resp.Header.Get("Inference-Header-Content-Length")))
 }
 
-// printable is an answer as the page prints it: what follows the JSON is told in hexadecimal.
-func printable(answer []byte, header string) string {
+// printable formats a response for the page, with the bytes after the JSON in hexadecimal.
+func printable(response []byte, header string) string {
 	n, err := strconv.Atoi(header)
-	if err != nil || n > len(answer) {
-		return string(answer)
+	if err != nil || n > len(response) {
+		return string(response)
 	}
-	return fmt.Sprintf("%s\n(and %d bytes, the first of them % x)", answer[:n], len(answer)-n, answer[n:min(len(answer), n+12)])
+	return fmt.Sprintf("%s\n(and %d bytes, the first of them % x)", response[:n], len(response)-n, response[n:min(len(response), n+12)])
 }
 
 func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {
@@ -238,8 +238,8 @@ func writePorts(b *bytes.Buffer, kind string, ports []config.Port) {
 	}
 }
 
-// TestPicture holds the README's picture to what the program draws.
-func TestPicture(t *testing.T) {
+// TestReadmeImage checks that the README's image is the one that the program draws.
+func TestReadmeImage(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
 	code := cli.Main(t.Context(), []string{
@@ -254,7 +254,7 @@ func TestPicture(t *testing.T) {
 
 var readmeRequest = regexp.MustCompile(`(?s)\$ curl -s localhost:8000(\S+) -d '(.*?)'\n(\{.*?\})\n`)
 
-// TestReadme holds the README's request to the answer printed below it.
+// TestReadme checks that the README's request gets the response that is printed below it.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")
@@ -263,7 +263,7 @@ func TestReadme(t *testing.T) {
 	}
 	m := readmeRequest.FindStringSubmatch(string(text))
 	if m == nil {
-		t.Fatal("README.md has no curl request with its answer")
+		t.Fatal("README.md has no curl request with its response")
 	}
 	a := serve(t, "--model-repository", filepath.Join(examplesDir, "parallel"), "--backend-config", "onnxruntime,library-path="+requireRuntime(t))
 	resp, err := http.Post("http://"+a.http+m[1], "application/json", strings.NewReader(m[2])) //nolint:noctx // ends with the server
@@ -276,6 +276,6 @@ func TestReadme(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	if diff := cmp.Diff(m[3], string(got)); diff != "" {
-		t.Errorf("the answer in README.md is not the server's:\n%s", diff)
+		t.Errorf("the response in README.md is not the server's:\n%s", diff)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// held is a backend whose models execute when they are let, and give back what they get.
+// held is a backend of identity models whose executions wait until the test releases them.
 type held struct {
 	begun, let chan struct{}
 	sig        *config.Signature
@@ -51,7 +51,7 @@ func (h *held) Execute(_ context.Context, b *backends.Batch) error {
 	return nil
 }
 
-// drainRepo holds the models of TestDrain.
+// drainRepo writes the models of TestDrain.
 func drainRepo(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -71,8 +71,9 @@ func drainRepo(t *testing.T) string {
 	return root
 }
 
-// TestDrain stops a server that has an open connection and a request under way: the connection goes on until its client
-// leaves, then new requests are refused in Triton's words while the services stay up, and the request is answered.
+// TestDrain checks the shutdown of a server with an open connection and a request in flight: the connection stays
+// usable until its client disconnects. Then new requests are refused with Triton's error while the services stay
+// up, and the request in flight gets its response.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	h := &held{begun: make(chan struct{}), let: make(chan struct{})}
@@ -88,10 +89,10 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	answers := bufio.NewReader(conn)
+	responses := bufio.NewReader(conn)
 	kept := func(wantClose bool) {
 		t.Helper()
-		code, text, closing := exchange(t, conn, answers, "/v2/models/copy/infer", drainInput)
+		code, text, closing := exchange(t, conn, responses, "/v2/models/copy/infer", drainInput)
 		if code != http.StatusOK || closing != wantClose {
 			t.Errorf("over the open connection: got status %d, %s, closing %v", code, text, closing)
 		}
@@ -156,8 +157,8 @@ func drainRequest(model string) *inference.ModelInferRequest {
 	}}}
 }
 
-// exchange posts a body over a connection and reads the response.
-func exchange(t *testing.T, conn net.Conn, answers *bufio.Reader, path, body string) (code int, text string, closing bool) {
+// exchange sends a POST request over a connection and reads the response.
+func exchange(t *testing.T, conn net.Conn, responses *bufio.Reader, path, body string) (code int, text string, closing bool) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://x"+path, strings.NewReader(body))
 	if err != nil {
@@ -166,7 +167,7 @@ func exchange(t *testing.T, conn net.Conn, answers *bufio.Reader, path, body str
 	if err := req.Write(conn); err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.ReadResponse(answers, req)
+	resp, err := http.ReadResponse(responses, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +179,7 @@ func exchange(t *testing.T, conn net.Conn, answers *bufio.Reader, path, body str
 	return resp.StatusCode, string(b), resp.Close
 }
 
-// fetch posts a body, or gets where there is none, over a connection of its own.
+// fetch sends a request on a new connection: a POST request, or a GET request if body is empty.
 func fetch(t *testing.T, url, body string) (code int, text string) {
 	t.Helper()
 	method := http.MethodGet

@@ -12,7 +12,7 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-// edgeRepo has models at the edges of what a configuration may say.
+// edgeRepo writes models with extreme but valid configurations.
 func edgeRepo(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -55,7 +55,7 @@ func edgeRepo(t *testing.T) string {
 	return root
 }
 
-// TestEdges asks for the smallest, the largest, and what is just beyond.
+// TestEdges checks the smallest and the largest valid requests, and requests just beyond the limits.
 func TestEdges(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository="+edgeRepo(t), "--http-max-input-size=134217728")
@@ -95,7 +95,7 @@ func TestEdges(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, c := range []client.Client{h, g} {
-			if err := askEdge(t.Context(), c, tt.model, tt.shape, tt.inputs); tt.want == "" && err != nil ||
+			if err := sendEdge(t.Context(), c, tt.model, tt.shape, tt.inputs); tt.want == "" && err != nil ||
 				tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("%T, model %s, %d inputs of %v: %v, want %q", c, tt.model, tt.inputs, tt.shape, err, tt.want)
 			}
@@ -103,8 +103,8 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// askEdge gives a model inputs of a shape and expects them back.
-func askEdge(ctx context.Context, c client.Client, model string, shape []int64, inputs int) error {
+// sendEdge sends inputs of the given shape to an identity model and compares the outputs with them.
+func sendEdge(ctx context.Context, c client.Client, model string, shape []int64, inputs int) error {
 	n := int64(1)
 	for _, d := range shape {
 		n *= d

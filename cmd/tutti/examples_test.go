@@ -16,25 +16,25 @@ import (
 	"github.com/tutti-server/tutti/steps"
 )
 
-// askers is how many ask one server at a time, so that requests meet in batches.
-const askers = 8
+// exampleClients is the number of concurrent clients of one server, so that requests share batches.
+const exampleClients = 8
 
-// TestExamples sends every request of every example's expected.json, over each
-// protocol and encoding, several at a time, and checks the answers.
+// TestExamples checks the responses to every request of every example's expected.json, over each protocol and
+// encoding, several at a time.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	testExamples(t, components())
 }
 
-// TestExamplesAtDevices is TestExamples with every model at one of two simulated devices.
+// TestExamplesAtDevices runs TestExamples with every model on one of two simulated devices.
 func TestExamplesAtDevices(t *testing.T) {
 	t.Parallel()
 	m, err := simdev.New(2, simdev.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // once the server has ended
-		// Which requests a device gets is chance, and some have texts only, which stay on the host.
+	t.Cleanup(func() { // after the server has ended
+		// The device of a request is random, and text tensors stay on the host.
 		var up, down int64
 		for _, d := range m.Devices() {
 			s := d.Stats()
@@ -78,7 +78,7 @@ func testExamples(t *testing.T, with tutti.Components) {
 		}
 		least := 5
 		if strings.HasPrefix(name, backendRoot) {
-			least = 2 // there is less to ask of a model by itself
+			least = 2 // fewer requests name a single model
 		}
 		if len(list) < least {
 			t.Errorf("the example %s has %d requests", name, len(list))
@@ -97,7 +97,7 @@ func testExamples(t *testing.T, with tutti.Components) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			t.Cleanup(func() { _ = tt.c.Close() })
-			askAll(t, tt.c, tt.name == "http json", examples)
+			sendAll(t, tt.c, tt.name == "http json", examples)
 		})
 	}
 }
@@ -111,14 +111,14 @@ func dialGRPC(tb testing.TB, address string) *client.GRPC {
 	return c
 }
 
-// askAll has every asker send every example, each starting at another.
-func askAll(t *testing.T, c client.Client, json bool, examples []cli.Example) {
+// sendAll sends every example from each client. Each client starts with a different example.
+func sendAll(t *testing.T, c client.Client, json bool, examples []cli.Example) {
 	t.Helper()
 	var wg sync.WaitGroup
-	for k := range askers {
+	for k := range exampleClients {
 		wg.Go(func() {
 			for i := range examples {
-				if err := askOne(t, c, json, &examples[(i+k*3)%len(examples)]); err != nil {
+				if err := sendExample(t, c, json, &examples[(i+k*3)%len(examples)]); err != nil {
 					t.Error(err)
 				}
 			}
@@ -127,22 +127,22 @@ func askAll(t *testing.T, c client.Client, json bool, examples []cli.Example) {
 	wg.Wait()
 }
 
-func askOne(t *testing.T, c client.Client, json bool, e *cli.Example) error {
+func sendExample(t *testing.T, c client.Client, json bool, e *cli.Example) error {
 	t.Helper()
 	if json && !writable(e) {
-		return nil // a picture is no UTF-8
+		return nil // an image is not UTF-8
 	}
 	resp, err := c.Infer(t.Context(), &e.Request)
 	if err != nil {
 		return fmt.Errorf("example '%s': %w", e.Name, err)
 	}
 	if resp.ID != e.Request.ID || resp.Model != e.Request.Model || resp.Version != "1" {
-		return fmt.Errorf("example '%s': answer is from '%s' version '%s' to '%s'", e.Name, resp.Model, resp.Version, resp.ID)
+		return fmt.Errorf("example '%s': the response is from '%s' version '%s' to '%s'", e.Name, resp.Model, resp.Version, resp.ID)
 	}
 	return e.Check(resp)
 }
 
-// writable reports whether JSON can hold a request's inputs.
+// writable reports whether a request's inputs can be written as JSON.
 func writable(e *cli.Example) bool {
 	for i := range e.Request.Inputs {
 		if _, err := e.Request.Inputs[i].MarshalJSON(); err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// TestFastPathFlag finds in the stacks of the goroutines which packages serve the open connections. It must not run beside
-// other tests: their servers are in the same process.
+// TestFastPathFlag checks which packages serve open connections, by the stacks of the goroutines. It must not run
+// beside other tests, because their servers are in the same process.
 func TestFastPathFlag(t *testing.T) { //nolint:paralleltest // see above
 	for _, tt := range []struct {
 		args       []string
-		http, grpc string // the code that waits for the next request of a connection
+		http, grpc string // the function that waits for a connection's next request
 		fast       bool
 	}{
 		{nil, "internal/server/http1.(*conn).receive", "internal/server/sock.(*Conn).Read", true},

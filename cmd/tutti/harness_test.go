@@ -22,23 +22,22 @@ import (
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
-// components are what the command tutti is built from.
+// components returns the components of the command tutti.
 func components() tutti.Components { return cmd.Builtin() }
 
 // examplesDir holds the example ensembles.
 const examplesDir = "../../examples/ensembles"
 
-// requireRuntime skips a test that runs models where ONNX Runtime was not fetched,
-// and returns the library's path.
+// requireRuntime skips a test of ONNX models if ONNX Runtime is not installed, and returns the library's path.
 func requireRuntime(tb testing.TB) string {
 	tb.Helper()
 	return preparedtest.Runtime(tb, "onnxruntime")
 }
 
-// weightsFile is what the text example needs and the repository does not carry.
+// weightsFile is the model of the text example, which is not committed.
 const weightsFile = examplesDir + "/text/minilm/1/model.onnx"
 
-// requireText skips a test of the text example where its model was not made.
+// requireText skips a test of the text example if its model is missing.
 func requireText(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(weightsFile); err != nil {
@@ -46,7 +45,7 @@ func requireText(t *testing.T) {
 	}
 }
 
-// requirePython skips a test that runs model.py where no Python has numpy.
+// requirePython skips a test of Python models if no Python with numpy is found.
 func requirePython(tb testing.TB) {
 	tb.Helper()
 	if err := pythonCheck(); err != nil {
@@ -54,8 +53,8 @@ func requirePython(tb testing.TB) {
 	}
 }
 
-// exampleRoots returns the example repositories by name. The one whose model was not
-// fetched is left out, and a skipped test says so.
+// exampleRoots returns the example repositories by name. A repository without its model is left out and becomes a
+// skipped test.
 func exampleRoots(t *testing.T) map[string]string {
 	t.Helper()
 	roots := map[string]string{}
@@ -77,7 +76,7 @@ func exampleRoots(t *testing.T) map[string]string {
 	return roots
 }
 
-// pythonCheck tells what the python backend lacks on this machine.
+// pythonCheck returns an error if the python backend is not usable on this machine.
 func pythonCheck() error {
 	b, err := python.NewFactory().New(backends.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -86,7 +85,7 @@ func pythonCheck() error {
 	return errors.Join(b.(backends.Checker).Check(), b.Close())
 }
 
-// addresses are where a server answers, as its log says.
+// addresses are a server's addresses, from its log.
 type addresses struct{ http, grpc, metrics string }
 
 var (
@@ -94,7 +93,7 @@ var (
 	services    = 3
 )
 
-// watch is a server's log; it tells when every service has started.
+// watch collects a server's log and reports when every service has started.
 type watch struct {
 	mu    sync.Mutex
 	text  bytes.Buffer // guarded by mu
@@ -116,7 +115,7 @@ func (w *watch) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end says that nothing more comes.
+// end marks the log as complete.
 func (w *watch) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +130,7 @@ func (w *watch) String() string {
 	return w.text.String()
 }
 
-// await returns whether the log satisfied ready before it ended.
+// await waits until the log satisfies ready. It returns false if the log ends before.
 func (w *watch) await(ready func(text string) bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +143,7 @@ func (w *watch) await(ready func(text string) bool) bool {
 	return true
 }
 
-// started waits until every service has started; ok is false when the server ended first.
+// started waits until every service has started. ok is false if the server ended before.
 func (w *watch) started() (a addresses, ok bool) {
 	ok = w.await(func(text string) bool { return len(startedLine.FindAllString(text, -1)) == services })
 	for _, m := range startedLine.FindAllStringSubmatch(w.String(), -1) {
@@ -160,32 +159,31 @@ func (w *watch) started() (a addresses, ok bool) {
 	return a, ok
 }
 
-// freePorts are the flags of a server that meets no other.
+// freePorts are the flags of a server on free ports.
 var freePorts = []string{
 	"--http-address", "127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1", "--grpc-port", "0", "--metrics-port=0",
 }
 
-// serve runs tutti serve in this process until the test ends, and fails the test when
-// it does not end well.
+// serve runs tutti serve in this process until the test ends. It fails the test if the server ends with an error.
 func serve(tb testing.TB, args ...string) addresses {
 	tb.Helper()
 	return serveWith(tb, components(), args...)
 }
 
-// serveWith is serve of a program made of c.
+// serveWith runs serve with the components c.
 func serveWith(tb testing.TB, c tutti.Components, args ...string) addresses {
 	tb.Helper()
 	a, _ := serveUntil(context.Background(), tb, c, args...)
 	return a
 }
 
-// serveLogged is serveWith that returns the server's log as well.
+// serveLogged runs serveWith and also returns the server's log.
 func serveLogged(tb testing.TB, c tutti.Components, args ...string) (addresses, *watch) {
 	tb.Helper()
 	return serveUntil(context.Background(), tb, c, args...)
 }
 
-// serveUntil is serveLogged of a server that ctx ends, too.
+// serveUntil runs serveLogged until the test ends or ctx is done.
 func serveUntil(ctx context.Context, tb testing.TB, c tutti.Components, args ...string) (addresses, *watch) {
 	tb.Helper()
 	log := newWatch()

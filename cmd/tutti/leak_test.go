@@ -8,8 +8,9 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-// TestNothingStaysBehind is not parallel: other tests' goroutines would be counted.
-func TestNothingStaysBehind(t *testing.T) {
+// TestNoLeaks checks that a server leaves no goroutine behind. It is not parallel, because it would count the
+// goroutines of other tests.
+func TestNoLeaks(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	t.Run("served", func(t *testing.T) {
 		a := serve(t, "--model-repository="+examplesDir+"/parallel", "--backend-config", "onnxruntime,library-path="+requireRuntime(t))

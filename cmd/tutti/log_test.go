@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestLogReaderGone verifies that a server outlives the reader of its log.
+// TestLogReaderGone checks that the server keeps running when the reader of its log exits.
 func TestLogReaderGone(t *testing.T) {
 	t.Parallel()
 	exe, err := os.Executable()

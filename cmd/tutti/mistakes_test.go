@@ -51,10 +51,10 @@ func TestMistakes(t *testing.T) {
 type mistake struct {
 	t    *testing.T
 	root string
-	look string // the folder below root that is looked at
+	look string // the validated folder, below root
 }
 
-// make writes the repository as the archive says.
+// make writes the repository that the archive describes.
 func (m *mistake) make(a *txtar.Archive) {
 	m.t.Helper()
 	var commands [][]string
@@ -98,7 +98,7 @@ func (m *mistake) write(files []txtar.File) {
 	}
 }
 
-// fields splits a line at blanks outside of quotes, which words may be in.
+// fields splits a line at blanks. Words in quotes may contain blanks.
 func fields(line string) []string {
 	var words []string
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
@@ -152,10 +152,11 @@ func (m *mistake) run(words []string) error {
 	return fmt.Errorf("%q: %w", words, errCommand)
 }
 
-// interpreter is the path of this machine's Python in a fix.
+// interpreter matches the path of this machine's Python in a suggested fix.
 var interpreter = regexp.MustCompile(`run '\S+/python[0-9.]*`)
 
-// validate returns what the command prints, with repo for the repository's folder, and python for the interpreter's path.
+// validate returns the output of the command, with repo in place of the repository's folder and python in place of
+// the interpreter's path.
 func (m *mistake) validate() []byte {
 	m.t.Helper()
 	var out, errs bytes.Buffer

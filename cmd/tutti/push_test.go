@@ -15,8 +15,8 @@ import (
 	"github.com/tutti-server/tutti/internal/cloud/cloudtest"
 )
 
-// TestPushBucket pushes a model into a bucket of a real server, and a second state of
-// it with a file less and one more.
+// TestPushBucket checks that a model can be pushed to a bucket of a real server, and pushed again with one file
+// less and one more.
 func TestPushBucket(t *testing.T) {
 	t.Parallel()
 	address := "s3://" + cloudtest.S3(t, "models") + "/models/repo"

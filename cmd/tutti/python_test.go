@@ -14,10 +14,10 @@ import (
 	"github.com/tutti-server/tutti/internal/cli"
 )
 
-// pythonExample holds the two-input model as model.py, with the answers of numpy alone.
+// pythonExample holds the two-input model as model.py. Its expected responses were computed with numpy.
 const pythonExample = "../../examples/backends/python"
 
-// TestPythonStarter serves what "init python" writes, from the folder it was written in.
+// TestPythonStarter checks that the files that "init python" writes can be served from their folder.
 func TestPythonStarter(t *testing.T) { //nolint:paralleltest // it changes the folder
 	requirePython(t)
 	t.Chdir(t.TempDir())
@@ -41,7 +41,7 @@ func TestPythonStarter(t *testing.T) { //nolint:paralleltest // it changes the f
 	}
 }
 
-// TestPythonExample asks the two-input model over each protocol and encoding, several at a time.
+// TestPythonExample checks the two-input model over each protocol and encoding, several requests at a time.
 func TestPythonExample(t *testing.T) { //nolint:paralleltest // as the above
 	requirePython(t)
 	root, err := filepath.Abs(pythonExample)
@@ -56,7 +56,7 @@ func TestPythonExample(t *testing.T) { //nolint:paralleltest // as the above
 	for _, c := range []client.Client{
 		client.NewHTTP("http://"+a.http, &client.HTTPOptions{JSON: true}), client.NewHTTP("http://"+a.http, nil), dialGRPC(t, a.grpc),
 	} {
-		askAll(t, c, false, examples)
+		sendAll(t, c, false, examples)
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
@@ -81,7 +81,8 @@ class TritonPythonModel:
 `
 )
 
-// TestPythonRagged has a Python model execute requests of different shapes at once, each with its own.
+// TestPythonRagged checks that a Python model gets requests of different shapes in one execution, each with its own
+// shape.
 func TestPythonRagged(t *testing.T) {
 	t.Parallel()
 	requirePython(t)
@@ -95,10 +96,10 @@ func TestPythonRagged(t *testing.T) {
 	a := serve(t, "--model-repository="+root)
 	c := client.NewHTTP("http://"+a.http, nil)
 	defer func() { _ = c.Close() }()
-	resp := former{c}.together(t, "sums",
+	resp := batchForms{c}.together(t, "sums",
 		client.Of("x", []int64{1, 3}, float32(1), 2, 3), client.Of("x", []int64{1, 1}, float32(4)), client.Of("x", []int64{1, 2}, float32(5), 6))
 	for i, sum := range []float32{6, 4, 11} {
-		is(t, resp[i], "sum", []int64{1, 1}, sum)
-		is(t, resp[i], "together", []int64{1, 1}, int64(3))
+		expectOutput(t, resp[i], "sum", []int64{1, 1}, sum)
+		expectOutput(t, resp[i], "together", []int64{1, 1}, int64(3))
 	}
 }

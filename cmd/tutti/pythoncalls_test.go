@@ -13,13 +13,14 @@ import (
 	"github.com/tutti-server/tutti/internal/tracing/otlp/otlptest"
 )
 
-// pythonCalls holds models that call others and check the Python API; backends/python is tested by what they tell.
+// pythonCalls holds models that call other models and check the Python API. The tests of backends/python use them
+// as well.
 const pythonCalls = "../../backends/python/testdata/calls"
 
-// callsTime is when a case of theirs has failed that would go on for ever.
+// callsTime bounds one case, which may otherwise hang.
 const callsTime = 5 * time.Minute
 
-// serving are the flags of a server of some of them.
+// serving returns the flags of a server with some of these models.
 func serving(models ...string) []string {
 	flags := []string{"--model-repository=" + pythonCalls, "--model-control-mode=explicit"}
 	for _, m := range models {
@@ -45,10 +46,11 @@ func texts(t *testing.T, c client.Client, model, name string) string {
 	if out == nil || len(out.Data) < 4 {
 		t.Fatalf("expected a text, found %+v", resp)
 	}
-	return string(out.Data[4:]) // its length comes first
+	return string(out.Data[4:]) // the first 4 bytes are the length
 }
 
-// TestPythonCalls has a Python model check what it can see of the API, of other models and of its own processes.
+// TestPythonCalls checks the Python API from inside a model: its own environment, calls of other models, and the
+// processes.
 func TestPythonCalls(t *testing.T) { //nolint:tparallel // the model has one instance
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
@@ -77,8 +79,8 @@ func TestPythonCalls(t *testing.T) { //nolint:tparallel // the model has one ins
 	}
 }
 
-// TestPythonMeeting has the requests of one decoupled coroutine model wait for each other: its executions overlap. One that raises
-// after its last response is logged.
+// TestPythonMeeting checks that executions of a decoupled coroutine model overlap: its requests wait for each
+// other. An exception after a request's last response is logged.
 func TestPythonMeeting(t *testing.T) {
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
@@ -117,8 +119,8 @@ func TestPythonMeeting(t *testing.T) {
 	}
 }
 
-// TestPythonInitialize has a model load and unload others from initialize, and its client get the response that was sent, not the
-// error or the response that follows.
+// TestPythonInitialize checks that a model can load and unload others in initialize, and that its client gets the
+// response that was sent, not the error or the response that follows.
 func TestPythonInitialize(t *testing.T) {
 	t.Parallel()
 	if err := pythonCheck(); err != nil {

@@ -61,14 +61,14 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// raceOptions keep a program under the race detector from waiting a second at its end.
+// raceOptions removes the race detector's delay of one second at exit.
 const raceOptions = "atexit_sleep_ms=0"
 
 // child is a script's running server.
 type child struct {
 	cmd *exec.Cmd
-	log *watch // both streams, as they came
-	// stdout and stderr are each of them.
+	log *watch // both streams, in order
+	// stdout and stderr hold one stream each.
 	stdout, stderr *watch
 	exit           chan error
 }
@@ -126,7 +126,7 @@ func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
 	c.ended(ts)
 }
 
-// scriptEnv is the environment with what the script said about options.
+// scriptEnv returns the environment with the options that the script has set.
 func scriptEnv(ts *testscript.TestScript) []string {
 	env := append(os.Environ(), "TUTTI_ONNXRUNTIME_LIB="+ts.Getenv("TUTTI_ONNXRUNTIME_LIB"), "GORACE="+raceOptions)
 	for _, f := range options.Flags() {
@@ -140,7 +140,7 @@ func scriptEnv(ts *testscript.TestScript) []string {
 	return env
 }
 
-// print hands the server's output to the script.
+// print writes the server's output to the script's stdout and stderr.
 func (c *child) print(ts *testscript.TestScript) {
 	_, err := io.WriteString(ts.Stdout(), c.stdout.String())
 	ts.Check(err)
@@ -148,7 +148,7 @@ func (c *child) print(ts *testscript.TestScript) {
 	ts.Check(err)
 }
 
-// ended waits for the server's good end.
+// ended waits until the server has ended and expects exit status 0.
 func (c *child) ended(ts *testscript.TestScript) {
 	err := <-c.exit
 	c.print(ts)
@@ -202,9 +202,9 @@ func scriptStopDuring(ts *testscript.TestScript, neg bool, args []string) {
 	defer func() { _ = conn.Close() }()
 	_, err = fmt.Fprintf(conn, "POST /%s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", path, host, len(body))
 	ts.Check(err)
-	answers := bufio.NewReader(conn)
+	responses := bufio.NewReader(conn)
 	for line := "-"; line != "\r\n"; { // the server says that it reads the body
-		line, err = answers.ReadString('\n')
+		line, err = responses.ReadString('\n')
 		ts.Check(err)
 	}
 	_, err = io.WriteString(conn, body[:len(body)/2])
@@ -215,7 +215,7 @@ func scriptStopDuring(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	_, err = io.WriteString(conn, body[len(body)/2:])
 	ts.Check(err)
-	resp, err := http.ReadResponse(answers, nil)
+	resp, err := http.ReadResponse(responses, nil)
 	ts.Check(err)
 	printResponse(ts, resp)
 	c.ended(ts)

@@ -15,20 +15,20 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// TestSequenceBacklog has a request's timeout pass in the backlog, while the only slot
-// is taken, and a conflict and the end of an idle sequence besides.
+// TestSequenceBacklog checks that a request's timeout applies in the backlog while the only slot is taken, that a
+// second start ends the sequence with a warning in the log, and that an idle sequence loses its slot.
 func TestSequenceBacklog(t *testing.T) {
 	t.Parallel()
 	a, log := serveLogged(t, components(), "--model-repository="+sequenceModels(t))
 	stub := dialStub(t, a.grpc)
-	try := func(one ask) string { return outcome(stub.ModelInfer(t.Context(), one.message())) }
-	if got := try(ask{model: "narrow", id: 1, start: true, v: 5}); got != "5" {
+	try := func(one sequenceRequest) string { return outcome(stub.ModelInfer(t.Context(), one.message())) }
+	if got := try(sequenceRequest{model: "narrow", id: 1, start: true, v: 5}); got != "5" {
 		t.Fatal(got)
 	}
 	for over, got := range map[string]string{
-		"gRPC": try(ask{model: "narrow", id: 2, start: true, timeout: 1000, v: 1}),
+		"gRPC": try(sequenceRequest{model: "narrow", id: 2, start: true, timeout: 1000, v: 1}),
 		"HTTP": func() string {
-			_, text := post(t, "http://"+a.http+"/v2/models/narrow/infer", ask{model: "narrow", id: 3, start: true, timeout: 1000, v: 1}.body())
+			_, text := post(t, "http://"+a.http+"/v2/models/narrow/infer", sequenceRequest{model: "narrow", id: 3, start: true, timeout: 1000, v: 1}.body())
 			return short(text)
 		}(),
 	} {
@@ -36,28 +36,27 @@ func TestSequenceBacklog(t *testing.T) {
 			t.Errorf("over %s: %s", over, got)
 		}
 	}
-	if got := try(ask{model: "narrow", id: 1, start: true, v: 6}); got != "6" {
+	if got := try(sequenceRequest{model: "narrow", id: 1, start: true, v: 6}); got != "6" {
 		t.Errorf("a conflict: %s", got)
 	}
 	const conflict = "sequence 1 for model 'narrow' has a conflict. The previous sequence did not end before this sequence start. Previous sequence will be terminated early."
 	if !strings.Contains(log.String(), conflict) {
 		t.Errorf("the log lacks %q:\n%s", conflict, log)
 	}
-	// A sequence of another model's only slot gives it up after a millisecond.
-	if got := try(ask{model: "hasty", id: 1, start: true, v: 5}); got != "5" {
+	// An idle sequence of this model loses the only slot after a millisecond.
+	if got := try(sequenceRequest{model: "hasty", id: 1, start: true, v: 5}); got != "5" {
 		t.Fatal(got)
 	}
-	if got := try(ask{model: "hasty", id: 2, start: true, end: true, v: 7}); got != "7" {
+	if got := try(sequenceRequest{model: "hasty", id: 2, start: true, end: true, v: 7}); got != "7" {
 		t.Errorf("behind an idle sequence: %s", got)
 	}
-	if got := try(ask{model: "hasty", id: 1, v: 5}); !strings.Contains(got, "must specify the START flag") {
+	if got := try(sequenceRequest{model: "hasty", id: 1, v: 5}); !strings.Contains(got, "must specify the START flag") {
 		t.Errorf("an idle sequence went on: %s", got)
 	}
 }
 
-// TestBacklogHook verifies that nothing runs until as many requests of sequences without a
-// slot wait as the test hook says. It is not parallel, for the hook is a variable of the
-// process.
+// TestBacklogHook checks that nothing executes until as many requests of sequences without a slot wait as
+// TRITONSERVER_BACKLOG_DELAY_SCHEDULER says. It is not parallel, because it sets an environment variable.
 func TestBacklogHook(t *testing.T) {
 	t.Setenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "2")
 	a := serve(t, "--model-repository="+sequenceModels(t))
@@ -65,28 +64,28 @@ func TestBacklogHook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func(a ask) {
+	send := func(a sequenceRequest) {
 		a.model = "narrow"
 		if err := stream.Send(a.message()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	send(ask{id: 1, start: true, end: true, v: 1})
-	send(ask{id: 2, start: true, v: 2})
+	send(sequenceRequest{id: 1, start: true, end: true, v: 1})
+	send(sequenceRequest{id: 2, start: true, v: 2})
 	const waiting, none = `nv_inference_pending_request_count{model="narrow",version="1"} 2`, `nv_inference_exec_count{model="narrow",version="1"} 0`
 	for text := ""; !strings.Contains(text, waiting); {
 		if text = metrics(t, a); strings.Contains(text, waiting) && !strings.Contains(text, none) {
 			t.Error("something ran before its time")
 		}
 	}
-	send(ask{id: 2, end: true, v: 1})
+	send(sequenceRequest{id: 2, end: true, v: 1})
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
 	for want := range 3 {
 		m, err := stream.Recv()
 		if got := outcome(m.GetInferResponse(), err); got != strconv.Itoa(want+1) {
-			t.Errorf("answer %d is %s %s", want+1, got, m.GetErrorMessage())
+			t.Errorf("response %d is %s %s", want+1, got, m.GetErrorMessage())
 		}
 	}
 }
@@ -105,13 +104,13 @@ func metrics(t *testing.T, a addresses) string {
 	return string(text)
 }
 
-// TestSequenceCancelled has clients give up in the middle of their sequences, queued or
-// in the backlog, while others go on.
+// TestSequenceCancelled checks that clients may cancel requests of their sequences, queued or in the backlog,
+// without an effect on other sequences.
 func TestSequenceCancelled(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository="+sequenceModels(t))
 	stub := dialStub(t, a.grpc)
-	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 1, start: true, v: 5}.message())); got != "5" {
+	if got := outcome(stub.ModelInfer(t.Context(), sequenceRequest{model: "narrow", id: 1, start: true, v: 5}.message())); got != "5" {
 		t.Fatal(got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -119,7 +118,7 @@ func TestSequenceCancelled(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			got := outcome(stub.ModelInfer(ctx, ask{model: "narrow", id: 10 + i, start: true, v: 1}.message()))
+			got := outcome(stub.ModelInfer(ctx, sequenceRequest{model: "narrow", id: 10 + i, start: true, v: 1}.message()))
 			if got != "context canceled" {
 				t.Errorf("cancelled: %s", got)
 			}
@@ -131,27 +130,27 @@ func TestSequenceCancelled(t *testing.T) {
 	cancel()
 	wg.Wait()
 	cancelsFollowers(t, a, stub)
-	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 1, end: true, v: 7}.message())); got != "12" {
+	if got := outcome(stub.ModelInfer(t.Context(), sequenceRequest{model: "narrow", id: 1, end: true, v: 7}.message())); got != "12" {
 		t.Errorf("the sequence that has the slot: %s", got)
 	}
-	// Nobody of the backlog has begun: its slot is free, and the sequences are unknown.
-	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 30, start: true, end: true, v: 4}.message())); got != "4" {
+	// No request of the backlog has started: the slot is free, and the sequences are unknown.
+	if got := outcome(stub.ModelInfer(t.Context(), sequenceRequest{model: "narrow", id: 30, start: true, end: true, v: 4}.message())); got != "4" {
 		t.Errorf("after them: %s", got)
 	}
-	if got := outcome(stub.ModelInfer(t.Context(), ask{model: "narrow", id: 12, v: 4}.message())); !strings.Contains(got, "must specify the START flag") {
+	if got := outcome(stub.ModelInfer(t.Context(), sequenceRequest{model: "narrow", id: 12, v: 4}.message())); !strings.Contains(got, "must specify the START flag") {
 		t.Errorf("a cancelled sequence went on: %s", got)
 	}
 }
 
-// cancelsFollowers has the first request of a sequence in the backlog cancelled, which
-// cancels the second one, whose client still waits.
+// cancelsFollowers checks that cancelling the first request of a sequence in the backlog also cancels the second
+// one, whose client still waits.
 func cancelsFollowers(t *testing.T, a addresses, stub inference.GRPCInferenceServiceClient) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ends := make(chan error, 2)
 	for i, ctx := range []context.Context{ctx, t.Context()} {
 		go func() {
-			_, err := stub.ModelInfer(ctx, ask{model: "narrow", id: 40, start: i == 0, v: 1}.message())
+			_, err := stub.ModelInfer(ctx, sequenceRequest{model: "narrow", id: 40, start: i == 0, v: 1}.message())
 			ends <- err
 		}()
 		waiting := `nv_inference_pending_request_count{model="narrow",version="1"} ` + strconv.Itoa(i+1)

@@ -8,7 +8,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// TestBadStates loads models whose states do not fit together, over HTTP and gRPC.
+// TestBadStates checks the errors of models with invalid states, over HTTP and gRPC.
 func TestBadStates(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository="+sequenceModels(t), "--model-control-mode=explicit")
@@ -41,7 +41,7 @@ func TestBadStates(t *testing.T) {
 	}
 }
 
-// state is a state that begins as a configuration says.
+// state returns a configuration of a state with the given initial value.
 func state(initial string) string {
 	return `{"input_name":"S","output_name":"T","data_type":"TYPE_INT32","dims":[1],"initial_state":[{` + initial + `}]}`
 }

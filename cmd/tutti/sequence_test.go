@@ -23,14 +23,14 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// sequenceModels is a repository of models of the backend sequence.
+// sequenceModels writes a repository of models of the backend sequence.
 func sequenceModels(t *testing.T) string {
 	t.Helper()
 	return unpack(t, "testdata/sequences.txtar",
 		txtar.File{Name: "kept/initial_state/hundred", Data: []byte{100, 0, 0, 0}}, txtar.File{Name: "kept/initial_state/three", Data: []byte("abc")})
 }
 
-// unpack writes the files of an archive, and more, below a new folder.
+// unpack writes the files of an archive, and additional ones, to a new folder.
 func unpack(t *testing.T, archive string, more ...txtar.File) string {
 	t.Helper()
 	a, err := txtar.ParseFile(archive)
@@ -47,8 +47,8 @@ func unpack(t *testing.T, archive string, more ...txtar.File) string {
 	return dir
 }
 
-// ask is one number for a model, with the parameters of its sequence.
-type ask struct {
+// sequenceRequest is a request with one number, and the parameters of its sequence.
+type sequenceRequest struct {
 	model      string
 	id         any // a number or a string
 	start, end bool
@@ -57,7 +57,7 @@ type ask struct {
 	v          int32
 }
 
-func (a ask) body() string {
+func (a sequenceRequest) body() string {
 	id, params := "", fmt.Sprintf(`"sequence_start":%t,"sequence_end":%t`, a.start, a.end)
 	switch v := a.id.(type) {
 	case int:
@@ -73,7 +73,7 @@ func (a ask) body() string {
 	return fmt.Sprintf(`{"parameters":{%s%s},"inputs":[{"name":"INPUT","datatype":"INT32","shape":[%d,1],"data":[%s]}]}`, id, params, rows, data)
 }
 
-func (a ask) message() *inference.ModelInferRequest {
+func (a sequenceRequest) message() *inference.ModelInferRequest {
 	params := map[string]*inference.InferParameter{
 		"sequence_start": {ParameterChoice: &inference.InferParameter_BoolParam{BoolParam: a.start}},
 		"sequence_end":   {ParameterChoice: &inference.InferParameter_BoolParam{BoolParam: a.end}},
@@ -99,7 +99,7 @@ func (a ask) message() *inference.ModelInferRequest {
 	}
 }
 
-// outcome is an answer's number, or an error's text.
+// outcome returns a response's number, or an error's text.
 func outcome(m *inference.ModelInferResponse, err error) string {
 	if err != nil {
 		return status.Convert(err).Message()
@@ -121,9 +121,8 @@ func dialStub(tb testing.TB, address string) inference.GRPCInferenceServiceClien
 	return inference.NewGRPCInferenceServiceClient(conn)
 }
 
-// TestSequenceErrors sends what the scheduler of sequences refuses, and what lies
-// around it, over HTTP and gRPC.
-//
+// TestSequenceErrors checks the requests that the sequence scheduler refuses, and valid ones close to them, over
+// HTTP and gRPC.
 // shows: config.sequences
 func TestSequenceErrors(t *testing.T) {
 	t.Parallel()
@@ -131,31 +130,31 @@ func TestSequenceErrors(t *testing.T) {
 	stub := dialStub(t, a.grpc)
 	long := strings.Repeat("x", 129)
 	for name, tc := range map[string]struct {
-		asks []ask
+		asks []sequenceRequest
 		want []string
 	}{
-		"no id": {[]ask{{model: "sum", start: true, v: 1}}, []string{"inference request to model 'sum' must specify a non-zero or non-empty correlation ID"}},
-		"rows": {[]ask{{model: "sum", id: 1, start: true, rows: 2, v: 1}}, []string{
+		"no id": {[]sequenceRequest{{model: "sum", start: true, v: 1}}, []string{"inference request to model 'sum' must specify a non-zero or non-empty correlation ID"}},
+		"rows": {[]sequenceRequest{{model: "sum", id: 1, start: true, rows: 2, v: 1}}, []string{
 			"inference request to model 'sum' must specify batch-size 1 due to requirements of sequence batcher",
 		}},
-		"no start": {[]ask{{model: "sum", id: 2, v: 1}}, []string{
+		"no start": {[]sequenceRequest{{model: "sum", id: 2, v: 1}}, []string{
 			"inference request for sequence 2 to model 'sum' must specify the START flag on the first request of the sequence",
 		}},
-		"end alone": {[]ask{{model: "sum", id: "end", end: true, v: 1}}, []string{
+		"end alone": {[]sequenceRequest{{model: "sum", id: "end", end: true, v: 1}}, []string{
 			"inference request for sequence end to model 'sum' must specify the START flag on the first request of the sequence",
 		}},
-		"after the end": {[]ask{{model: "sum", id: 3, start: true, end: true, v: 1}, {model: "sum", id: 3, v: 1}}, []string{
+		"after the end": {[]sequenceRequest{{model: "sum", id: 3, start: true, end: true, v: 1}, {model: "sum", id: 3, v: 1}}, []string{
 			"1", "inference request for sequence 3 to model 'sum' must specify the START flag on the first request of the sequence",
 		}},
-		"start again":  {[]ask{{model: "sum", id: 4, start: true, v: 1}, {model: "sum", id: 4, v: 2}, {model: "sum", id: 4, start: true, v: 5}, {model: "sum", id: 4, end: true, v: 1}}, []string{"1", "3", "5", "6"}},
-		"long id":      {[]ask{{model: "sum", id: long, start: true, v: 1}}, []string{"inference request to model 'sum' has a correlation ID of 129 bytes, expected at most 128"}},
-		"longest id":   {[]ask{{model: "sum", id: long[1:], start: true, end: true, v: 1}}, []string{"1"}},
-		"wrong type":   {[]ask{{model: "numbered", id: "x", start: true, v: 1}}, []string{"inference request to model 'numbered' has correlation ID 'x', expected a number up to 2147483647: control CONTROL_SEQUENCE_CORRID is TYPE_INT32"}},
-		"wrong number": {[]ask{{model: "numbered", id: 1 << 31, start: true, v: 1}}, []string{"inference request to model 'numbered' has correlation ID '2147483648', expected a number up to 2147483647: control CONTROL_SEQUENCE_CORRID is TYPE_INT32"}},
-		"other model":  {[]ask{{model: "sum", id: 5, start: true, v: 1}, {model: "numbered", id: 5, v: 1}}, []string{"1", "inference request for sequence 5 to model 'numbered' must specify the START flag on the first request of the sequence"}},
-		"countdown":    {[]ask{{model: "once", v: 3}, {model: "once", v: 0}}, []string{"0", "input 'INPUT' of model 'once' is 0, expected how often to execute the request, at least 1"}},
-		"in place":     {[]ask{{model: "kept", id: 6, start: true, v: 1}, {model: "kept", id: 6, v: 2}, {model: "kept", id: 6, start: true, v: 3}, {model: "kept", id: 6, end: true, v: 4}}, []string{"101", "103", "103", "107"}},
-		"through two":  {[]ask{{model: "both", id: 7, start: true, v: 1}, {model: "both", id: 7, v: 2}, {model: "both", id: 7, end: true, v: 3}}, []string{"1", "4", "10"}},
+		"start again":  {[]sequenceRequest{{model: "sum", id: 4, start: true, v: 1}, {model: "sum", id: 4, v: 2}, {model: "sum", id: 4, start: true, v: 5}, {model: "sum", id: 4, end: true, v: 1}}, []string{"1", "3", "5", "6"}},
+		"long id":      {[]sequenceRequest{{model: "sum", id: long, start: true, v: 1}}, []string{"inference request to model 'sum' has a correlation ID of 129 bytes, expected at most 128"}},
+		"longest id":   {[]sequenceRequest{{model: "sum", id: long[1:], start: true, end: true, v: 1}}, []string{"1"}},
+		"wrong type":   {[]sequenceRequest{{model: "numbered", id: "x", start: true, v: 1}}, []string{"inference request to model 'numbered' has correlation ID 'x', expected a number up to 2147483647: control CONTROL_SEQUENCE_CORRID is TYPE_INT32"}},
+		"wrong number": {[]sequenceRequest{{model: "numbered", id: 1 << 31, start: true, v: 1}}, []string{"inference request to model 'numbered' has correlation ID '2147483648', expected a number up to 2147483647: control CONTROL_SEQUENCE_CORRID is TYPE_INT32"}},
+		"other model":  {[]sequenceRequest{{model: "sum", id: 5, start: true, v: 1}, {model: "numbered", id: 5, v: 1}}, []string{"1", "inference request for sequence 5 to model 'numbered' must specify the START flag on the first request of the sequence"}},
+		"countdown":    {[]sequenceRequest{{model: "once", v: 3}, {model: "once", v: 0}}, []string{"0", "input 'INPUT' of model 'once' is 0, expected how often to execute the request, at least 1"}},
+		"in place":     {[]sequenceRequest{{model: "kept", id: 6, start: true, v: 1}, {model: "kept", id: 6, v: 2}, {model: "kept", id: 6, start: true, v: 3}, {model: "kept", id: 6, end: true, v: 4}}, []string{"101", "103", "103", "107"}},
+		"through two":  {[]sequenceRequest{{model: "both", id: 7, start: true, v: 1}, {model: "both", id: 7, v: 2}, {model: "both", id: 7, end: true, v: 3}}, []string{"1", "4", "10"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,7 +176,7 @@ func TestSequenceErrors(t *testing.T) {
 	}
 }
 
-// short returns an answer's number, or an error's text.
+// short returns the number in a response, or the error's text.
 func short(text string) string {
 	if _, after, ok := strings.Cut(text, `"error":"`); ok {
 		return strings.TrimSuffix(after, `"}`)
@@ -187,8 +186,8 @@ func short(text string) string {
 	return before
 }
 
-// TestSequenceStream sends many sequences of several models through one stream, mixed,
-// with one that is never started.
+// TestSequenceStream checks interleaved sequences of several models on one stream, and one sequence without a
+// start.
 func TestSequenceStream(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository="+sequenceModels(t))
@@ -201,7 +200,7 @@ func TestSequenceStream(t *testing.T) {
 	for k := range length {
 		for i := range sequences {
 			for _, model := range []string{"sum", "numbered", "kept"} {
-				one := ask{model: model, id: i + 1, start: k == 0, end: k == length-1, v: int32(k + 1)}
+				one := sequenceRequest{model: model, id: i + 1, start: k == 0, end: k == length-1, v: int32(k + 1)}
 				sum := (k + 1) * (k + 2) / 2
 				if model == "kept" {
 					sum += 100
@@ -241,9 +240,8 @@ func TestSequenceStream(t *testing.T) {
 
 var generated = regexp.MustCompile(`(?m)^data: .*"OUTPUT":(-?\d+)`)
 
-// TestIterative runs requests that their model executes several times, by themselves
-// and through an ensemble, by generate, generate_stream and a gRPC stream.
-//
+// TestIterative checks models that execute a request several times, alone and in an ensemble, through generate,
+// generate_stream and a gRPC stream.
 // shows: config.sequences generate_stream
 func TestIterative(t *testing.T) {
 	t.Parallel()
@@ -277,14 +275,14 @@ func TestIterative(t *testing.T) {
 		t.Errorf("a sequence by generate: %d %s", code, got)
 	}
 	for _, model := range []string{"count", "counts"} {
-		if diff := cmp.Diff([]string{"2", "1", "0"}, streamed(t, a.grpc, ask{model: model, v: 3})); diff != "" {
+		if diff := cmp.Diff([]string{"2", "1", "0"}, streamed(t, a.grpc, sequenceRequest{model: model, v: 3})); diff != "" {
 			t.Errorf("%s over gRPC (-want +got):\n%s", model, diff)
 		}
 	}
 }
 
-// streamed returns the answers to one request.
-func streamed(t *testing.T, address string, one ask) (got []string) {
+// streamed returns the responses to one request.
+func streamed(t *testing.T, address string, one sequenceRequest) (got []string) {
 	t.Helper()
 	stream, err := dialStub(t, address).ModelStreamInfer(t.Context())
 	if err != nil {
@@ -302,14 +300,14 @@ func streamed(t *testing.T, address string, one ask) (got []string) {
 	return got
 }
 
-// TestSequenceReload replaces and unloads a model while sequences are under way: they
-// end, and what follows says so.
+// TestSequenceReload checks that replacing or unloading a model ends its sequences, and that later requests get an
+// error that says so.
 func TestSequenceReload(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository="+sequenceModels(t), "--model-control-mode=explicit", "--load-model=sum")
 	stub := dialStub(t, a.grpc)
-	try := func(one ask) string { return outcome(stub.ModelInfer(t.Context(), one.message())) }
-	if got := try(ask{model: "sum", id: 1, start: true, v: 5}); got != "5" {
+	try := func(one sequenceRequest) string { return outcome(stub.ModelInfer(t.Context(), one.message())) }
+	if got := try(sequenceRequest{model: "sum", id: 1, start: true, v: 5}); got != "5" {
 		t.Fatal(got)
 	}
 	config := `{"parameters":{"config":"{\"backend\":\"sequence\",\"max_batch_size\":2,\"sequence_batching\":{\"direct\":{},\"control_input\":[` +
@@ -319,10 +317,10 @@ func TestSequenceReload(t *testing.T) {
 		t.Fatal(code, text)
 	}
 	const ended = "inference request for sequence 1 to model 'sum' must specify the START flag on the first request of the sequence"
-	if got := try(ask{model: "sum", id: 1, v: 5}); got != ended {
+	if got := try(sequenceRequest{model: "sum", id: 1, v: 5}); got != ended {
 		t.Errorf("after the reload: %s", got)
 	}
-	if got := try(ask{model: "sum", id: 1, start: true, v: 5}); got != "5" {
+	if got := try(sequenceRequest{model: "sum", id: 1, start: true, v: 5}); got != "5" {
 		t.Errorf("a new sequence after the reload: %s", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -330,7 +328,7 @@ func TestSequenceReload(t *testing.T) {
 	var wg sync.WaitGroup
 	begun := make(chan struct{}, 16)
 	for c := range 16 {
-		wg.Go(func() { crowd(ctx, t, stub, c, begun) })
+		wg.Go(func() { sendUntilUnloaded(ctx, t, stub, c, begun) })
 	}
 	for range 16 {
 		<-begun
@@ -339,22 +337,22 @@ func TestSequenceReload(t *testing.T) {
 		t.Error(code, text)
 	}
 	wg.Wait()
-	if got := try(ask{model: "sum", id: 1, v: 5}); !gone(got) {
+	if got := try(sequenceRequest{model: "sum", id: 1, v: 5}); !gone(got) {
 		t.Errorf("after the unload: %s", got)
 	}
 }
 
-// gone reports whether an error says that the model is not there any more.
+// gone reports whether an error says that the model is unloaded.
 func gone(text string) bool {
 	return strings.HasPrefix(text, "Request for unknown model: 'sum'")
 }
 
-// crowd sends sequences until the model has gone. begun is told after the first one.
-func crowd(ctx context.Context, t *testing.T, stub inference.GRPCInferenceServiceClient, client int, begun chan<- struct{}) {
+// sendUntilUnloaded sends sequences until the model is unloaded. It signals begun after the first one.
+func sendUntilUnloaded(ctx context.Context, t *testing.T, stub inference.GRPCInferenceServiceClient, client int, begun chan<- struct{}) {
 	t.Helper()
 	for n := range 100000 {
 		for k := range 3 {
-			got := outcome(stub.ModelInfer(ctx, ask{model: "sum", id: 100 + client*100000 + n, start: k == 0, end: k == 2, v: 1}.message()))
+			got := outcome(stub.ModelInfer(ctx, sequenceRequest{model: "sum", id: 100 + client*100000 + n, start: k == 0, end: k == 2, v: 1}.message()))
 			if gone(got) {
 				return
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// chainRepo returns a repository with an ensemble of two steps.
+// chainRepo writes a repository with an ensemble of two steps.
 func chainRepo(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -45,7 +45,7 @@ ensemble_scheduling { step [
 
 const chainRequest = `{"id":"r1","inputs":[{"name":"IN","datatype":"INT32","shape":[1,2],"data":[3,4]}]}`
 
-func askChain(t *testing.T, address, parent string) {
+func sendChain(t *testing.T, address, parent string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/v2/models/chain/infer", strings.NewReader(chainRequest))
 	if err != nil {
@@ -62,16 +62,14 @@ func askChain(t *testing.T, address, parent string) {
 	}
 }
 
-// served serves while ask asks, and waits until the server has ended.
-func served(t *testing.T, ask func(a addresses), args ...string) {
+// served runs a server while send runs, and waits until the server has ended.
+func served(t *testing.T, send func(a addresses), args ...string) {
 	t.Helper()
-	t.Run("serve", func(t *testing.T) { ask(serve(t, args...)) }) //nolint:paralleltest // the caller goes on when it has ended
+	t.Run("serve", func(t *testing.T) { send(serve(t, args...)) }) //nolint:paralleltest // the caller goes on when it has ended
 }
 
-// TestSpans has requests of an ensemble follow their clients' traces over HTTP and
-// gRPC, and reads what a collector gets: the spans that Triton sends, and those with all
-// detail.
-//
+// TestSpans checks the spans that a collector receives for an ensemble whose requests carry a trace context, over
+// HTTP and gRPC: Triton's spans, and the ones with detail=true.
 // shows: trace.spans
 func TestSpans(t *testing.T) { //nolint:tparallel // what was sent is read when its subtest has ended
 	t.Parallel()
@@ -83,9 +81,9 @@ func TestSpans(t *testing.T) { //nolint:tparallel // what was sent is read when 
 			r := otlptest.New(t)
 			const id, web, rpc = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
 			served(t, func(a addresses) {
-				askChain(t, a.http, "00-"+id+"-"+web+"-01")
-				askChain(t, a.http, "not one")
-				askChainByRPC(t, a.grpc, "00-"+id+"-"+rpc+"-01")
+				sendChain(t, a.http, "00-"+id+"-"+web+"-01")
+				sendChain(t, a.http, "not one")
+				callChain(t, a.grpc, "00-"+id+"-"+rpc+"-01")
 				if got := traceSetting(t, a.http); got["url"] != r.HTTP || got["trace_mode"] != "opentelemetry" || got["trace_file"] != nil || got["bsp_schedule_delay"] != "5000" || got["detail"] != detail {
 					t.Errorf("settings %v", got)
 				}
@@ -110,15 +108,15 @@ func checkChain(t *testing.T, r *otlptest.Receiver, client, front string, parts 
 	}
 	above, _ := hex.DecodeString(client)
 	got := r.Tree(above, "")
-	got = slices.DeleteFunc(got, func(line string) bool { return strings.TrimSpace(line) == "batch" }) // it may not have been held back
-	slices.Sort(got)                                                                                   // what begins at the same time comes in any order
+	got = slices.DeleteFunc(got, func(line string) bool { return strings.TrimSpace(line) == "batch" }) // present only if the request had to wait for a batch
+	slices.Sort(got)                                                                                   // spans that start at the same time have no fixed order
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("%s:\n%s\nwant\n%s", client, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// checkBatches counts the spans of batches, each for one request of the trace.
+// checkBatches counts the batch spans, each of which links to one request of the trace.
 func checkBatches(t *testing.T, r *otlptest.Receiver, id string, want int) {
 	t.Helper()
 	batches := 0
@@ -135,7 +133,7 @@ func checkBatches(t *testing.T, r *otlptest.Receiver, id string, want int) {
 	}
 }
 
-func askChainByRPC(t *testing.T, address, parent string) {
+func callChain(t *testing.T, address, parent string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -165,13 +163,12 @@ func traceSetting(t *testing.T, address string) (got map[string]any) {
 	return got
 }
 
-// TestTensorTrace has a server write the tensors of an ensemble and its steps.
-//
+// TestTensorTrace checks that the trace file holds the tensors of an ensemble and of its steps.
 // shows: trace.tensors
 func TestTensorTrace(t *testing.T) { //nolint:tparallel // as above
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "trace.json")
-	served(t, func(a addresses) { askChain(t, a.http, "") },
+	served(t, func(a addresses) { sendChain(t, a.http, "") },
 		"--model-repository="+chainRepo(t), "--trace-config=level=TENSORS", "--trace-config=level=TIMESTAMPS", "--trace-config=rate=1", "--trace-config=triton,file="+file)
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -207,18 +204,18 @@ const callerModel = `import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def execute(self, requests):
-        answers = []
+        responses = []
         for r in requests:
             x = pb_utils.get_input_tensor_by_name(r, "IN")
             call = pb_utils.InferenceRequest(
                 model_name="first", requested_output_names=["OUTPUT0"], inputs=[pb_utils.Tensor("INPUT0", x.as_numpy())])
             out = pb_utils.get_output_tensor_by_name(call.exec(), "OUTPUT0")
-            answers.append(pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor("OUT", out.as_numpy())]))
-        return answers
+            responses.append(pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor("OUT", out.as_numpy())]))
+        return responses
 `
 
-// TestSpansOfCalls has a model call another one: that is part of the caller's trace,
-// and the called model's span is below the calling one's, as in Triton.
+// TestSpansOfCalls checks that a call from one model to another joins the caller's trace, with the called model's
+// span below the caller's, as in Triton.
 func TestSpansOfCalls(t *testing.T) { //nolint:paralleltest // as those of the examples
 	if err := pythonCheck(); err != nil {
 		t.Skip(err)
@@ -233,7 +230,7 @@ func TestSpansOfCalls(t *testing.T) { //nolint:paralleltest // as those of the e
 	}
 	r := otlptest.New(t)
 	const id, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-	served(t, func(a addresses) { askChain(t, a.http, "00-"+id+"-"+parent+"-01") },
+	served(t, func(a addresses) { sendChain(t, a.http, "00-"+id+"-"+parent+"-01") },
 		"--model-repository="+root, "--trace-config=mode=opentelemetry", "--trace-config=level=TIMESTAMPS", "--trace-config=rate=0",
 		"--trace-config=opentelemetry,protocol=grpc", "--trace-config=opentelemetry,url="+r.GRPC)
 	const compute = "compute COMPUTE_START COMPUTE_INPUT_END COMPUTE_OUTPUT_START COMPUTE_END"

@@ -11,9 +11,8 @@ import (
 
 var readmeInfer = regexp.MustCompile(`(?m)^\$ curl -s localhost:8000(\S+) -d '(.*?)'$`)
 
-// TestStatefulExample sends the requests of the stateful example's README, again and
-// again: each pair is a sequence that begins with the initial state.
-//
+// TestStatefulExample checks the requests in the stateful example's README several times. Each pair is a sequence
+// that starts with the initial state.
 // shows: config.sequences
 func TestStatefulExample(t *testing.T) {
 	t.Parallel()
@@ -40,7 +39,7 @@ func TestStatefulExample(t *testing.T) {
 	}
 }
 
-// post returns the code and the text of an answer.
+// post returns the status and the body of a response.
 func post(t *testing.T, url, body string) (int, string) {
 	t.Helper()
 	resp, err := http.Post(url, "application/json", strings.NewReader(body)) //nolint:noctx // ends with the server

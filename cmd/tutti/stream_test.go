@@ -17,9 +17,7 @@ import (
 
 var readmeStream = regexp.MustCompile(`(?s)\$ curl -sN localhost:8000(\S+) -d '(.*?)'\n(.*?)` + "```")
 
-// TestStreamExample has the models of the streaming example answer over HTTP, as the
-// README shows it, and over gRPC.
-//
+// TestStreamExample checks the streaming example over HTTP, as its README shows it, and over gRPC.
 // shows: generate_stream
 func TestStreamExample(t *testing.T) {
 	t.Parallel()
@@ -30,7 +28,7 @@ func TestStreamExample(t *testing.T) {
 	}
 	m := readmeStream.FindStringSubmatch(string(readme))
 	if m == nil {
-		t.Fatal("README.md has no streamed request with its answers")
+		t.Fatal("README.md has no streamed request with its responses")
 	}
 	resp, err := http.Post("http://"+a.http+m[1], "application/json", strings.NewReader(m[2])) //nolint:noctx // ends with the server
 	if err != nil {
@@ -59,16 +57,15 @@ func TestStreamExample(t *testing.T) {
 	}
 }
 
-// TestStreamEnsemble asks an ensemble whose steps are both decoupled.
-//
+// TestStreamEnsemble checks an ensemble of two decoupled steps.
 // shows: ensembles.decoupled generate_stream
 func TestStreamEnsemble(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository=../../examples/stream")
-	type answer struct {
+	type response struct {
 		Out, Idx int32
 	}
-	want := []answer{{2, 0}, {2, 0}, {3, 2}, {3, 2}, {3, 2}, {1, 3}}
+	want := []response{{2, 0}, {2, 0}, {3, 2}, {3, 2}, {3, 2}, {1, 3}}
 
 	resp, err := http.Post("http://"+a.http+"/v2/models/repeat_square/generate_stream", "application/json", //nolint:noctx // ends with the server
 		strings.NewReader(`{"IN":[2,0,3,1],"DELAY":[0,0,0,0],"WAIT":0}`))
@@ -80,13 +77,13 @@ func TestStreamEnsemble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []answer
+	var got []response
 	for line := range strings.Lines(string(events)) {
 		text, ok := strings.CutPrefix(line, "data: ")
 		if !ok {
 			continue
 		}
-		var one answer
+		var one response
 		if err := json.Unmarshal([]byte(text), &one); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +110,7 @@ func TestStreamEnsemble(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		got = append(got, answer{out[0], int32(idx[0])})
+		got = append(got, response{out[0], int32(idx[0])})
 		return nil
 	})
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -121,9 +118,8 @@ func TestStreamEnsemble(t *testing.T) {
 	}
 }
 
-// TestStreamOrdered has one model be both decoupled steps of an ensemble, with answers
-// in order: the second step's wait for the first one to end, which must not wait for
-// them in turn.
+// TestStreamOrdered checks an ensemble that uses one decoupled model for two steps, with ordered responses: the
+// second step's responses wait for the first step to end, which must not wait for them.
 func TestStreamOrdered(t *testing.T) {
 	t.Parallel()
 	const ports = `
@@ -142,13 +138,13 @@ step { model_name: "square" model_version: -1 input_map { key: "IN" value: "t" }
 	t.Cleanup(func() { _ = c.Close() })
 	const n = 12
 	var wg sync.WaitGroup
-	for range askers {
+	for range exampleClients {
 		wg.Go(func() {
 			got := 0
 			req := &client.Request{Model: "squares", Inputs: []client.Tensor{client.Of("IN", []int64{1}, int32(n))}}
 			err := c.Stream(t.Context(), req, func(*client.Response) error { got++; return nil })
 			if err != nil || got != n*n {
-				t.Errorf("%d answers, want %d: %v", got, n*n, err)
+				t.Errorf("%d responses, want %d: %v", got, n*n, err)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tutti-server/tutti/proto/inference"
 )
 
-// TestTLS serves both protocols encrypted, and only to those whose certificate is known.
+// TestTLS checks that both protocols are encrypted and refuse clients without a trusted certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	id := certstest.Write(t, t.TempDir(), "server", time.Now())
@@ -25,17 +25,17 @@ func TestTLS(t *testing.T) {
 	a := serve(t, args...)
 	known := &tls.Config{RootCAs: id.Pool, Certificates: []tls.Certificate{id.Cert}, MinVersion: tls.VersionTLS12}
 	unknown := &tls.Config{RootCAs: id.Pool, MinVersion: tls.VersionTLS12}
-	for _, ask := range []func(*testing.T, addresses, *tls.Config) error{askHTTPS, askGRPCS} {
-		if err := ask(t, a, known); err != nil {
+	for _, send := range []func(*testing.T, addresses, *tls.Config) error{getHTTPS, callGRPCS} {
+		if err := send(t, a, known); err != nil {
 			t.Error(err)
 		}
-		if err := ask(t, a, unknown); err == nil {
-			t.Error("a client without a certificate was answered")
+		if err := send(t, a, unknown); err == nil {
+			t.Error("a client without a certificate got a response")
 		}
 	}
 }
 
-func askHTTPS(t *testing.T, a addresses, c *tls.Config) error {
+func getHTTPS(t *testing.T, a addresses, c *tls.Config) error {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: c}
 	defer transport.CloseIdleConnections()
@@ -46,7 +46,7 @@ func askHTTPS(t *testing.T, a addresses, c *tls.Config) error {
 	return err
 }
 
-func askGRPCS(t *testing.T, a addresses, c *tls.Config) error {
+func callGRPCS(t *testing.T, a addresses, c *tls.Config) error {
 	t.Helper()
 	conn, err := grpc.NewClient(a.grpc, grpc.WithTransportCredentials(credentials.NewTLS(c)))
 	if err != nil {

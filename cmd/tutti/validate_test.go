@@ -11,8 +11,8 @@ import (
 	"github.com/tutti-server/tutti/internal/cli"
 )
 
-// TestValidateTrace has a Python model fail with a stack trace: it is readable in the
-// report and in the server's log.
+// TestValidateTrace checks that the stack trace of a failing Python model is readable in the report and in the
+// server's log.
 func TestValidateTrace(t *testing.T) {
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
@@ -45,8 +45,7 @@ func TestValidateTrace(t *testing.T) {
 	}
 }
 
-// TestSARIF holds the report for code scanners to what the format's schema requires
-// of the parts that are used.
+// TestSARIF checks that the report for code scanners satisfies the SARIF schema in the parts that it uses.
 func TestSARIF(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a repo")

@@ -14,7 +14,7 @@ import (
 	"github.com/tutti-server/tutti/internal/preparedtest"
 )
 
-// prepared returns the path of a program in bin/ that make test builds before the tests.
+// prepared returns the path of a program in bin/, which make test builds before the tests.
 func prepared(t *testing.T, need, name string) string {
 	t.Helper()
 	return preparedtest.Path(t, need, func() (string, error) {
@@ -25,7 +25,7 @@ func prepared(t *testing.T, need, name string) string {
 	})
 }
 
-// serveProcess runs a server program until the test ends, and expects that it ends well.
+// serveProcess runs a server program until the test ends and expects exit status 0.
 func serveProcess(t *testing.T, program string, args ...string) addresses {
 	t.Helper()
 	log := newWatch()
@@ -53,8 +53,8 @@ func serveProcess(t *testing.T, program string, args ...string) addresses {
 	return a
 }
 
-// TestCustomServer runs examples/custom, a module outside of this one: its server has a step and a backend that this
-// program lacks, and its client program gets their response.
+// TestCustomServer checks examples/custom, which is another module: its server has an additional step and backend,
+// and its client program gets their response.
 func TestCustomServer(t *testing.T) {
 	t.Parallel()
 	bin := prepared(t, "custom", "custom")
@@ -67,7 +67,8 @@ func TestCustomServer(t *testing.T) {
 	}
 }
 
-// TestWithoutCgo checks that the server built with CGO_ENABLED=0 serves an ensemble of native steps, and says what it lacks.
+// TestWithoutCgo checks that a server built with CGO_ENABLED=0 serves an ensemble of native steps and reports the
+// backends that it lacks.
 func TestWithoutCgo(t *testing.T) {
 	t.Parallel()
 	program := prepared(t, "nocgo", "tutti-nocgo")

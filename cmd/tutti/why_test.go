@@ -17,7 +17,7 @@ import (
 	"github.com/tutti-server/tutti/internal/inspect"
 )
 
-// dashboardAPI reads one answer of the dashboard's API.
+// dashboardAPI reads one response of the dashboard's API.
 func dashboardAPI(t *testing.T, a addresses, path string, into any) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.http+"/ui/api/"+path, http.NoBody)
@@ -34,9 +34,8 @@ func dashboardAPI(t *testing.T, a addresses, path string, into any) {
 	}
 }
 
-// TestWhy has clients of both protocols ask an ensemble of real models, and looks where
-// the time of each request is said to have gone: the parts add up to what the request
-// took, which is no more than what its client waited.
+// TestWhy checks the breakdown of each request's time for an ensemble of real models, with clients of both
+// protocols: the parts add up to the request's duration, which is at most the time that its client waited.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	requireRuntime(t)
@@ -66,7 +65,7 @@ func TestWhy(t *testing.T) {
 	}
 	wg.Wait()
 	var list inspect.TraceList
-	for len(list.Traces) < requests { // the last to be sent may not have ended yet
+	for len(list.Traces) < requests { // the trace of the last request may not have ended yet
 		dashboardAPI(t, a, "traces?model=ensemble&limit=100", &list)
 	}
 	for i := range list.Traces {
@@ -80,7 +79,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// checkSplit checks the parts of a trace, and that its batches know it.
+// checkSplit checks the parts of a trace, and that the trace is listed by its batches.
 func checkSplit(t *testing.T, a addresses, v *inspect.TraceView) {
 	t.Helper()
 	at, kinds := int64(0), map[string]bool{}
@@ -103,7 +102,7 @@ func checkSplit(t *testing.T, a addresses, v *inspect.TraceView) {
 	}
 }
 
-// TestExemplars goes from a bucket of a latency to a trace of a request that fell into it.
+// TestExemplars checks that a latency bucket's exemplar names the trace of a request in that bucket.
 func TestExemplars(t *testing.T) {
 	t.Parallel()
 	requireRuntime(t)
@@ -117,7 +116,7 @@ func TestExemplars(t *testing.T) {
 	if _, err := c.Infer(t.Context(), &list[0].Request); err != nil {
 		t.Fatal(err)
 	}
-	// The trace ends after its answer was sent, so the first look may be too early.
+	// The trace ends after the response is sent, so the first reading may be too early.
 	bucket := regexp.MustCompile(`(?m)^ensemble_latency_seconds_bucket\{.*model="digits".* # \{trace_id="([0-9a-f]{32})"\}`)
 	var found [][]byte
 	for found == nil {
@@ -130,7 +129,7 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
-// openMetrics reads the metrics in the format that has exemplars.
+// openMetrics reads the metrics in OpenMetrics format, which has exemplars.
 func openMetrics(t *testing.T, a addresses) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.metrics+"/metrics", http.NoBody)

@@ -15,7 +15,7 @@ import (
 	"github.com/tutti-server/tutti/internal/cli"
 )
 
-// modelFile is the file of a two-input model that is spoilt.
+// modelFile names the file of a two-input model that the test corrupts.
 type modelFile struct{ backend, folder, model, file string }
 
 var modelFiles = []modelFile{
@@ -25,7 +25,7 @@ var modelFiles = []modelFile{
 	{"tensorflow", "tensorflow", "simple_graphdef", "model.graphdef"},
 }
 
-// fault is one thing wrong with a model, and what the error must say of it.
+// fault is one mistake in a model, and the texts that its error must contain.
 type fault struct {
 	file   func(path string) error
 	config [2]string // what is replaced in config.pbtxt, by what
@@ -54,8 +54,8 @@ var faults = map[string]fault{
 	"dtype":     {config: [2]string{"TYPE_INT64", "TYPE_INT32"}, says: []string{"INPUT1", "TYPE_INT32", "TYPE_INT64"}},
 }
 
-// spoilt writes a copy of the model with the fault, and returns its name.
-func (m *modelFile) spoilt(t *testing.T, repository, name string, f *fault) string {
+// withFault writes a copy of the model with the fault and returns its name.
+func (m *modelFile) withFault(t *testing.T, repository, name string, f *fault) string {
 	t.Helper()
 	model := m.model + "_" + name
 	dir := filepath.Join(repository, model)
@@ -85,10 +85,10 @@ func (m *modelFile) spoilt(t *testing.T, repository, name string, f *fault) stri
 	return model
 }
 
-// entry is what the index says about a model.
+// entry is a model's entry in the repository index.
 type entry struct{ Name, State, Reason string }
 
-// indexOf returns the index of a server's repositories by name.
+// indexOf returns a server's repository index by model name.
 func indexOf(t *testing.T, address string) map[string]entry {
 	t.Helper()
 	resp, err := http.Post("http://"+address+"/v2/repository/index", "application/json", strings.NewReader("{}")) //nolint:noctx // ends with the server
@@ -107,22 +107,21 @@ func indexOf(t *testing.T, address string) map[string]entry {
 	return index
 }
 
-// TestWrongModels serves every two-input model with everything wrong that can be, beside the models as they should be:
-// each error names the model, its file, what was expected and what was found, and the good ones go on answering.
-//
+// TestWrongModels checks the errors of every two-input model with each kind of mistake: each error names the model,
+// its file, the expected value and the found one. The correct models beside them keep responding.
 // shows: backends.wrong
 func TestWrongModels(t *testing.T) {
 	t.Parallel()
 	roots, flags := backendRoots(t)
 	repository := t.TempDir()
-	wrong := map[string][]string{} // what is to be said, by model
+	wrong := map[string][]string{} // the texts that the errors must contain, by model
 	for i := range modelFiles {
 		m := &modelFiles[i]
 		if roots[backendRoot+m.folder] == "" {
 			continue
 		}
 		for name, f := range faults {
-			model := m.spoilt(t, repository, name, &f)
+			model := m.withFault(t, repository, name, &f)
 			file, _, _ := strings.Cut(m.file, "/")
 			wrong[model] = append([]string{"'" + model + "'", file}, f.says...)
 		}
@@ -147,11 +146,11 @@ func TestWrongModels(t *testing.T) {
 			}
 		})
 	}
-	askBackends(t, a, roots)
+	checkBackends(t, a, roots)
 }
 
-// askBackends has the good models answer.
-func askBackends(t *testing.T, a addresses, roots map[string]string) {
+// checkBackends checks the responses of the correct models.
+func checkBackends(t *testing.T, a addresses, roots map[string]string) {
 	t.Helper()
 	c := client.NewHTTP("http://"+a.http, nil)
 	defer func() { _ = c.Close() }()
@@ -160,13 +159,12 @@ func askBackends(t *testing.T, a addresses, roots map[string]string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		askAll(t, c, false, examples)
+		sendAll(t, c, false, examples)
 	}
 }
 
-// TestAbsentRuntimes serves the two-input models where their libraries are not: each is UNAVAILABLE with the command that
-// fetches it, and a model that needs none serves.
-//
+// TestAbsentRuntimes checks the two-input models without their libraries: each is UNAVAILABLE with the command that
+// installs the library, and a model that needs no library is served.
 // shows: backends.wrong
 func TestAbsentRuntimes(t *testing.T) {
 	t.Parallel()

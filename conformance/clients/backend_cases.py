@@ -47,7 +47,7 @@ def check(answer, want, atol, what):
 
 
 def options(f):
-    """Every way to ask: binary tensors or JSON in, the same out, and compression of either way."""
+    """Every encoding: binary or JSON inputs, binary or JSON outputs, and compression of requests and responses."""
     if not f.http:
         yield from ({"compression_algorithm": a} for a in (None, *ALGORITHMS))
         return

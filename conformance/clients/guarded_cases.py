@@ -1,4 +1,4 @@
-"""Servers that ask for more: TLS with client certificates, restricted APIs, regions switched off."""
+"""Servers with restrictions: TLS with client certificates, restricted APIs, shared memory off."""
 
 import pathlib
 import ssl
@@ -14,7 +14,7 @@ def files(f):
 
 
 def secure(f, certificate=True):
-    """A client with TLS; certificate tells whether it shows its own."""
+    """A client with TLS; certificate says whether it sends a client certificate."""
     authority, chain, key = files(f)
     if not f.http:
         own = {"certificate_chain": chain, "private_key": key} if certificate else {}

@@ -1,4 +1,4 @@
-"""What the suites stand on: one way to speak to the four clients, a list of cases, and a record of the methods that ran.
+"""The base of the suites: one interface to the four clients, a list of cases, and a record of the methods that ran.
 
 A case takes one argument, the flavour of the client under test, and fails by an
 exception. It runs for every flavour it names; a coroutine that a client returns is

@@ -1,4 +1,4 @@
-"""Requests and their answers: data types, framing, parameters, compression, shared memory."""
+"""Requests and their responses: data types, framing, parameters, compression, shared memory."""
 
 import json
 

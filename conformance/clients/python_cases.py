@@ -1,4 +1,4 @@
-"""Models of the python backend: what their workers are sent, what they send, and what becomes of the rest when one fails."""
+"""Models of the python backend: the workers' requests and responses, and the other requests of a batch when one fails."""
 
 import json
 import queue
@@ -28,7 +28,7 @@ def ints(f, *values):
 
 
 def fine(f):
-    """A request that is served whatever came before."""
+    """A request that must succeed after any earlier request."""
     same(f.infer("wrong", [text(f, "WHAT", "fine")]).as_numpy("OUT"), np.array([1, 2], np.float32))
 
 

@@ -1,4 +1,4 @@
-"""Prints what NumPy reads in .npz files.
+"""Prints the arrays that NumPy reads from .npz files.
 
 usage: python read_npz.py FILE...
 Prints a line of JSON for each file: {NAME: {"dtype": NAME, "shape": [N], "hex": BYTES}}.

@@ -22,7 +22,7 @@ def final(result):
 
 
 class Stream:
-    """Requests in, answers out, with either client."""
+    """Sends requests and returns the responses, with either client."""
 
     def __init__(self, f, requests, **options):
         self.f, self.requests, self.options = f, requests, options

@@ -1,4 +1,4 @@
-"""A published model repository: where its files come from, what had to differ, and which requests it gets."""
+"""A published model repository: the source of its files, the necessary changes, and its requests."""
 
 import dataclasses
 import importlib.util
@@ -37,7 +37,7 @@ class Check:
 
 
 class Repository:
-    """What all have in common; each class below it is one repository.
+    """The base class; each subclass is one repository.
 
     1. place() lays the files out, 2. weights() makes what is not published, 3. a server starts, 4. checks() sends requests
     and scripts() names the published clients that run, where there is a checkout.
@@ -79,7 +79,7 @@ class Repository:
             self.differs.append("files of our own, with the published values")
 
     def weights(self, to):
-        """Makes what the published repository does not carry."""
+        """Makes the files that the published repository does not contain."""
 
     def change(self, path, before, after, why):
         """Replaces text in a file, and says so."""
@@ -110,7 +110,7 @@ class Repository:
 
 
 class Report:
-    """What came of a repository."""
+    """The result of a repository."""
 
     def __init__(self, repository):
         self.name, self.differs = repository.name, repository.differs
@@ -159,7 +159,7 @@ def refuse(repository, report):
 
 
 def collect(checks):
-    """Runs a generator of checks; what it raises is a check that failed."""
+    """Runs a generator of checks; an exception is a failed check."""
     done = []
     try:
         for check in checks:
@@ -171,7 +171,7 @@ def collect(checks):
 
 @dataclasses.dataclass
 class Script:
-    """A published client, which runs untouched: its arguments, and what makes its run a right one."""
+    """A published client, which runs unchanged: its arguments, and the checks of its run."""
 
     path: pathlib.Path
     args: tuple = ()
@@ -219,7 +219,7 @@ def dtype_of(array):
 
 
 def equal(what, got, want, atol=0.0, rtol=1e-4):
-    """Compares an array with what is right, shape and values: sums of thousands of pixels differ by their order."""
+    """Compares an array with the expected one, shape and values: sums of thousands of pixels differ by their order."""
     want = np.asarray(want)
     if got is None:
         return Check(what, False, "there is no such output")

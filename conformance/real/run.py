@@ -26,7 +26,7 @@ LIST = (*tutorials.LIST, *quick.LIST, *unsupported.LIST, *examples.LIST, *docs.L
 
 
 def examined(kind):
-    """Examines a repository in a folder of its own."""
+    """Checks a repository in a separate folder."""
     with tempfile.TemporaryDirectory(prefix="tutti-real-") as folder:
         scratch = pathlib.Path(folder) / "scratch"
         scratch.mkdir()

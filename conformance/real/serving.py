@@ -22,7 +22,7 @@ def program():
 
 
 def environment(standins):
-    """What models and clients import: the packages of this interpreter, and stand-ins for those that it lacks."""
+    """The packages that models and clients import: those of this interpreter, and stand-ins for those that it lacks."""
     paths = [str(HERE / "shim")] + [str(HERE / "standins" / name) for name in standins] + [p for p in sys.path if p]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "PRIVATE_REPO_TOKEN": "none"}
 
@@ -91,7 +91,7 @@ class Server:
             return self.process.wait()
 
     def script(self, path, args=(), cwd=None, until=None):
-        """Runs a client's script, untouched. Returns its exit status and what it printed.
+        """Runs a client's script unchanged. Returns its exit status and its output.
 
         A script that goes on for ever is ended once it has printed what the expression until finds.
         """
@@ -117,7 +117,7 @@ class Server:
 
 
 def until(condition, what, limit=LIMIT):
-    """Waits for what the server does in its own time."""
+    """Waits for an asynchronous effect in the server."""
     end = time.monotonic() + limit
     while not condition():
         if time.monotonic() > end:

@@ -29,7 +29,7 @@ def of(source, backend, published, models="."):
 
 
 def without(published, why):
-    """A class of a tutorial that has no repository of its own."""
+    """A class of a tutorial without a separate repository."""
     return type(published, (Repository,), {"published": published, "page": why})
 
 

@@ -1,4 +1,4 @@
-"""L0_http, L0_grpc, L0_input_validation, L0_logging and L0_parameters: what the two protocols take and respond."""
+"""L0_http, L0_grpc, L0_input_validation, L0_logging and L0_parameters: requests and responses of the two protocols."""
 
 import re
 

@@ -49,7 +49,7 @@ def completed(h, folder, test, prepare):
 
 
 def compare(model, expected):
-    """What is wrong with the configuration over each protocol."""
+    """The errors of the configuration over each protocol."""
     want = [text_format.Parse(path.read_text(), ModelConfig()) for path in expected]
     with grpc_module.InferenceServerClient("127.0.0.1:8001") as client:
         by_grpc = client.get_model_config(model, client_timeout=60).config

@@ -88,7 +88,7 @@ class Harness:
         return {name: self.results.get(name, missing) for name in sorted(self.baseline) if self.selected(name)}
 
     def start(self, make, flags, env, log):
-        """Starts the server on what make lays out."""
+        """Starts the server on the repository that make writes."""
         made = make()
         return Server(self.command, made if isinstance(made, list) else [made], flags, env, log, self.cwd)
 
@@ -110,7 +110,7 @@ class Harness:
                 self.attempt(make, tests, prefix, [name], attempts=attempt + 2)
 
     def run_each(self, make, tests):
-        """Runs each test with a start of its own."""
+        """Runs each test with a fresh server."""
         for name in expand(self.checkout.copy(tests.folder) / tests.file, tests.names):
             self.run(make, dataclasses.replace(tests, names=[name]))
 
@@ -138,7 +138,7 @@ class Harness:
                 self.record(prefix + name, found["result"], found["why"], found["seconds"], **more)
 
     def client(self, tests, names, server, tag):
-        """Runs a test file in a process of its own. Returns the results by name, and what else is wrong."""
+        """Runs a test file in a separate process. Returns the results by name, and other errors."""
         out = self.log_of(tag, "jsonl")
         out.unlink(missing_ok=True)
         env = {**os.environ, "SERVER_LOG": str(server.log), "SERVER_PID": str(server.process.pid), "PYTHONUNBUFFERED": "1"}
@@ -172,7 +172,7 @@ class Harness:
         self.record(name, "fail" if wrong else "pass", wrong, time.time() - start)
 
     def check(self, name, make, look, flags=()):
-        """Starts the server and calls look, which raises, or returns what is wrong for each part of the test."""
+        """Starts the server and calls look, which raises, or returns the errors by part of the test."""
         name = f"{self.family}/{name}"
         if not self.wanted(name):
             return
@@ -194,7 +194,7 @@ def family_of(name):
 
 
 def wrong_end(up, status):
-    """What is wrong with the end of a server that had to refuse its repository."""
+    """The errors in the exit of a server that had to refuse its repository."""
     if up:
         return "server started, an error was expected"
     if status is None:

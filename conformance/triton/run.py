@@ -111,7 +111,7 @@ def print_table(results, seconds):
 
 
 def main():
-    """Runs what the command line asks for."""
+    """Runs the tests that the command line selects."""
     args = arguments()
     if args.list:
         for name, family in FAMILIES.items():

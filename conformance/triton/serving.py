@@ -22,7 +22,7 @@ IFF_UP_LOOPBACK_RUNNING = 0x49
 
 
 def own_network():
-    """Moves this process into a network namespace of its own, where all ports are free. It needs root."""
+    """Moves this process into a new network namespace, where all ports are free. It needs root."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
         sys.exit(f"--own-net: unshare: {os.strerror(ctypes.get_errno())}")
     with socket.socket() as s:
@@ -85,7 +85,7 @@ class Server:
         return False
 
     def stop(self):
-        """Ends the server, and returns what was wrong with its end."""
+        """Stops the server, and returns errors of its exit."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -98,7 +98,7 @@ class Server:
 
 
 def healthy(path):
-    """Whether a health endpoint responds with 200. The path "port" asks only whether something listens."""
+    """Whether a health endpoint responds with 200. The path "port" checks only that the port is open."""
     try:
         if path == "port":
             with socket.create_connection(("127.0.0.1", 8000), timeout=2):

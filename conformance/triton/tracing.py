@@ -9,7 +9,7 @@ from models import CPU, IDENTITY, config, parameters, repeat, simple, tensor
 
 FOLDER = "L0_trace"
 ADD_SUB = "ensemble_add_sub_int32_int32_int32"
-# What the tests with a word in their name load besides.
+# Additional models, by a word in the test's name.
 LOADED = {
     "bls": ["bls_simple"],
     "custom": ["custom_identity_int32"],

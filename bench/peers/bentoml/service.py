@@ -1,4 +1,4 @@
-"""BentoML: services composed by bentoml.depends, each in processes of its own.
+"""BentoML: services composed by bentoml.depends, each in separate processes.
 
 identity3 is a front end and a service for each model; text is a front end and
 one service that batches what waits.
@@ -23,7 +23,7 @@ INNER = {"workers": asked.INSTANCES, **LASTING, **QUIET}
 
 
 async def ready(_):
-    """The front end is ready when what it calls is; BentoML's own /readyz has a fixed path."""
+    """The front end is ready when the services that it calls are; BentoML's own /readyz has a fixed path."""
     service = bentoml.get_current_service()
     for name in type(service).needs:
         if not await getattr(service, name).is_ready(5):

@@ -33,7 +33,7 @@ class Identity(litserve.LitAPI):
 
 
 class Text(litserve.LitAPI):
-    """text, in batches of what waits."""
+    """text, in batches of the waiting requests."""
 
     def setup(self, device):
         from models import Embedder

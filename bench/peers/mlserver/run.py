@@ -1,4 +1,4 @@
-"""Runs MLServer's own command; what differs from run to run is in the environment."""
+"""Runs MLServer's own command, with this run's settings in the environment."""
 
 import multiprocessing
 import os
@@ -19,7 +19,7 @@ os.environ |= {
 
 
 def end():
-    """What the stop did not end."""
+    """Processes that are left after the stop."""
     for process in multiprocessing.active_children():
         process.kill()
     os._exit(0)

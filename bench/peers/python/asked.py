@@ -1,4 +1,4 @@
-"""What the start script was asked for."""
+"""The arguments of the start script."""
 
 import os
 

@@ -14,7 +14,7 @@ from asked import ROOT, THREADS
 
 
 def session(path):
-    """A session on the CPU with as many threads as asked for, which do not spin."""
+    """A session on the CPU with the requested number of threads, which do not spin."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.inter_op_num_threads = 1

@@ -41,7 +41,7 @@ def children():
 
 
 def end_children():
-    """Kill what Ray leaves behind: the children of what is killed become ours in turn."""
+    """Kill the processes that Ray leaves behind; children of killed processes become ours and are killed too."""
     while remaining := children():
         for pid in remaining:
             with contextlib.suppress(ProcessLookupError):

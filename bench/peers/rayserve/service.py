@@ -52,7 +52,7 @@ class Embedder:
 
 
 class Front:
-    """What both front ends answer."""
+    """The response of both front ends."""
 
     @app.get(asked.READY)
     async def ready(self):
@@ -92,7 +92,7 @@ class Text(Front):
 
 
 def application():
-    """What serve.run runs."""
+    """The application for serve.run."""
     import models
 
     if asked.SCENARIO == "text":

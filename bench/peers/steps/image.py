@@ -28,7 +28,7 @@ def cost(run):
 
 
 def screen():
-    """The picture that the Go benchmark makes, too."""
+    """The same image as in the Go benchmark."""
     y, x = np.mgrid[0:1080, 0:1920]
     u, v = x / 97, y / 61
     a = np.stack([127 + 90 * np.sin(u), 127 + 90 * np.cos(v - u), 127 + 60 * np.sin(u * v)], -1)

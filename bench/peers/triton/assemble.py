@@ -25,7 +25,7 @@ LENGTHS = 'parameters {{ key: "lengths" value {{ string_value: "{}" }} }}'
 
 
 def set_counts(config, instances, threads):
-    """The configuration with the instances and threads asked for; an ensemble has neither."""
+    """The configuration with the requested instances and threads; an ensemble has neither."""
     if re.search(r'platform:\s*"ensemble"', config):
         return config
     config = re.sub(r"instance_group\s*\[\s*\{[^{}]*\}\s*\]\n*", "", config)

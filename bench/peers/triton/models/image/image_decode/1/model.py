@@ -1,4 +1,4 @@
-"""Picture files become 3 x 224 x 224: Pillow's decoder and bilinear filter, then ImageNet's mean and deviation."""
+"""Image files become 3 x 224 x 224: Pillow's decoder and bilinear filter, then ImageNet's mean and deviation."""
 
 import io
 

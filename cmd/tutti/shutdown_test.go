@@ -14,9 +14,9 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-// TestEndWithQueue ends a server for whose only instance a thousand requests wait, and
-// others for a batch that is never full: all are answered.
-func TestEndWithQueue(t *testing.T) {
+// TestShutdownWithQueue checks that a server responds to all queued requests before it ends: many for a model with
+// one instance, and some for a batch that never fills.
+func TestShutdownWithQueue(t *testing.T) {
 	t.Parallel()
 	n := 1000
 	if testing.Short() {
@@ -58,12 +58,12 @@ func TestEndWithQueue(t *testing.T) {
 				return
 			}
 			if got, err := client.Values[int32](resp.Output("OUTPUT0")); err != nil || len(got) != 1 || got[0] != int32(i) {
-				t.Errorf("request %d is answered %v, %v", i, got, err)
+				t.Errorf("the response to request %d is %v, %v", i, got, err)
 			}
 		})
 	}
-	// All requests for the patient model wait. So do the others, or have been answered, but for the one under way: that
-	// two looks agree tells it from one that is still to come.
+	// All requests for the model patient are queued. The others are queued, complete, or the one that executes. Two
+	// equal readings show that no other request is still to arrive.
 	for seen := 0; seen < 2; {
 		text := metricsOf(t, a)
 		line := valueOf(t, text, "nv_inference_pending_request_count", "line") + valueOf(t, text, "nv_inference_request_success", "line")
@@ -78,7 +78,7 @@ func TestEndWithQueue(t *testing.T) {
 	wg.Wait()
 }
 
-// valueOf reads a metric of a model's first version.
+// valueOf reads a metric of version 1 of a model.
 func valueOf(t *testing.T, text, name, model string) int {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, fmt.Sprintf("\n%s{model=%q,version=\"1\"} ", name, model))

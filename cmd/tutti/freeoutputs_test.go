@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// freeModels is a repository of Python models, all of one file.
+// freeModels writes a repository of Python models that share one model.py.
 func freeModels(t *testing.T) string {
 	t.Helper()
 	root := unpack(t, "testdata/free.txtar")
@@ -34,7 +34,8 @@ func freeModels(t *testing.T) string {
 	return root
 }
 
-// described is the answer to a request for rows of two numbers from 0 on, in a line: the outputs, or the error.
+// described sends a request for rows of two numbers, counted from 0, and returns the outputs or the error in one
+// line.
 func described(t *testing.T, url, model string, rows int) string {
 	t.Helper()
 	values := "[0,1]"
@@ -64,9 +65,9 @@ func described(t *testing.T, url, model string, rows int) string {
 	return fmt.Sprintf("%s %v %v", o.Datatype, o.Shape, o.Data)
 }
 
-// TestFreeOutputs serves Python models that answer with other data types, ranks and rows than their configurations say,
-// alone and as steps. What is expected is what Triton 2.51 answers, but where the comment says otherwise.
-//
+// TestFreeOutputs checks Python models that respond with other data types, ranks and rows than their configurations
+// declare, alone and as ensemble steps. The expected responses are those of Triton 2.51, except where a comment
+// says otherwise.
 // shows: backends.python
 func TestFreeOutputs(t *testing.T) {
 	t.Parallel()
@@ -77,7 +78,7 @@ func TestFreeOutputs(t *testing.T) {
 	const id = "[request id: <id_unknown>] "
 	for _, tc := range []struct {
 		model    string
-		one, two string // for a request of one row, and of two
+		one, two string // the results of requests with one and with two rows
 	}{
 		{"undeclared", "FP32 [1 2] [0 1]", "FP32 [2 2] [0 1 2 3]"},
 		{"none", "nothing", "nothing"},
@@ -118,7 +119,7 @@ func TestFreeOutputs(t *testing.T) {
 	}
 }
 
-// TestStrictPythonOutputs refuses the same responses by request.
+// TestStrictPythonOutputs checks that the server refuses the same responses when it is configured to.
 func TestStrictPythonOutputs(t *testing.T) {
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
@@ -138,7 +139,7 @@ func TestStrictPythonOutputs(t *testing.T) {
 	}
 }
 
-// TestPythonWithoutPorts serves models that declare no inputs, no outputs, or nothing at all.
+// TestPythonWithoutPorts checks models that declare no inputs, no outputs, or neither.
 func TestPythonWithoutPorts(t *testing.T) {
 	t.Parallel()
 	if err := pythonCheck(); err != nil {
@@ -164,9 +165,8 @@ func TestPythonWithoutPorts(t *testing.T) {
 	}
 }
 
-// TestIterativeCompleted serves a model with iterative sequences that completes its inputs itself: the control input of the
-// configuration is not one that it must name.
-//
+// TestIterativeCompleted checks a model with iterative sequences whose auto_complete_config adds its inputs: it
+// need not name the control input of its config.pbtxt.
 // shows: config.complete config.sequences
 func TestIterativeCompleted(t *testing.T) {
 	t.Parallel()

@@ -13,11 +13,10 @@ import (
 	"github.com/tutti-server/tutti/client"
 )
 
-// modelsDir holds small ONNX models and the program that made them.
+// modelsDir holds small ONNX models and the script that generated them.
 const modelsDir = "../../backends/onnx/testdata"
 
-// models makes a repository of configurations by name, whose first line "# FILE" says
-// which of the small models is meant.
+// models writes a repository of configurations by name. A first line "# FILE" names the ONNX file of the model.
 func models(t *testing.T, configs map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -55,10 +54,10 @@ output { name: "width" data_type: TYPE_INT64 dims: 1 reshape {} }
 batch_output { target_name: "y" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "x" }
 `
 
-// three is a batch of exactly three: it never waits when three requests come.
+// three configures batches of exactly three requests, which execute as soon as three are queued.
 const three = "dynamic_batching { preferred_batch_size: 3 max_queue_delay_microseconds: 60000000 }\n"
 
-// formModels are what TestForm serves.
+// formModels returns the configurations of TestBatchForms.
 func formModels() map[string]string {
 	return map[string]string{
 		"ragged": "# ragged" + raggedPorts + three,
@@ -100,10 +99,10 @@ batch_output { target_name: "OUTPUT0" source_input: "INPUT0" }
 	}
 }
 
-// TestForm asks models whose batches are more than rows, through the socket.
-//
+// TestBatchForms checks models whose batches are more than concatenated rows: ragged inputs, batch inputs and
+// outputs, padding and reshape.
 // shows: config.ragged config.reshape
-func TestForm(t *testing.T) {
+func TestBatchForms(t *testing.T) {
 	t.Parallel()
 	a := serve(t, "--model-repository="+models(t, formModels()), "--backend-config", "onnxruntime,library-path="+requireRuntime(t))
 	for _, url := range []string{"http://" + a.http, "grpc://" + a.grpc} {
@@ -112,8 +111,8 @@ func TestForm(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
-		f := former{c} // one protocol after the other, for batches of three must not mix
-		for _, check := range []func(*testing.T){f.ragged, f.alone, f.counts, f.reshape, f.nothing, f.metadata} {
+		f := batchForms{c} // one protocol after the other, for batches of three must not mix
+		for _, check := range []func(*testing.T){f.ragged, f.alone, f.counts, f.reshape, f.empty, f.metadata} {
 			check(t)
 		}
 	}
@@ -122,14 +121,14 @@ func TestForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	is(t, former{c}.ask(t, "padded", client.Of("x", []int64{1, 3}, float32(1), 2, 3)), "y", []int64{1, 3}, float32(0), 0, 0)
+	expectOutput(t, batchForms{c}.infer(t, "padded", client.Of("x", []int64{1, 3}, float32(1), 2, 3)), "y", []int64{1, 3}, float32(0), 0, 0)
 	padding(t, a)
 }
 
-// former asks by one of the protocols.
-type former struct{ c client.Client }
+// batchForms sends the requests of TestBatchForms over one protocol.
+type batchForms struct{ c client.Client }
 
-func (f former) ask(t *testing.T, model string, in client.Tensor) *client.Response {
+func (f batchForms) infer(t *testing.T, model string, in client.Tensor) *client.Response {
 	t.Helper()
 	resp, err := f.c.Infer(t.Context(), &client.Request{Model: model, Inputs: []client.Tensor{in}})
 	if err != nil {
@@ -139,19 +138,19 @@ func (f former) ask(t *testing.T, model string, in client.Tensor) *client.Respon
 	return resp
 }
 
-// together asks with all inputs at once.
-func (f former) together(t *testing.T, model string, in ...client.Tensor) []*client.Response {
+// together sends all inputs at the same time, one per request.
+func (f batchForms) together(t *testing.T, model string, in ...client.Tensor) []*client.Response {
 	t.Helper()
 	out := make([]*client.Response, len(in))
 	var wg sync.WaitGroup
 	for i := range in {
-		wg.Go(func() { out[i] = f.ask(t, model, in[i]) })
+		wg.Go(func() { out[i] = f.infer(t, model, in[i]) })
 	}
 	wg.Wait()
 	return out
 }
 
-func is[T client.Number](t *testing.T, resp *client.Response, name string, shape []int64, want ...T) {
+func expectOutput[T client.Number](t *testing.T, resp *client.Response, name string, shape []int64, want ...T) {
 	t.Helper()
 	out := resp.Output(name)
 	got, err := client.Values[T](out)
@@ -160,29 +159,29 @@ func is[T client.Number](t *testing.T, resp *client.Response, name string, shape
 	}
 }
 
-func (f former) ragged(t *testing.T) {
+func (f batchForms) ragged(t *testing.T) {
 	t.Helper()
 	resp := f.together(t, "ragged",
 		client.Of("x", []int64{1, 3}, float32(1), 2, 3), client.Of("x", []int64{1, 1}, float32(4)), client.Of("x", []int64{1, 4}, float32(5), 6, 7, 8))
-	is(t, resp[0], "y", []int64{1, 3}, float32(2), 4, 6)
-	is(t, resp[1], "y", []int64{1, 1}, float32(8))
-	is(t, resp[2], "y", []int64{1, 4}, float32(10), 12, 14, 16)
+	expectOutput(t, resp[0], "y", []int64{1, 3}, float32(2), 4, 6)
+	expectOutput(t, resp[1], "y", []int64{1, 1}, float32(8))
+	expectOutput(t, resp[2], "y", []int64{1, 4}, float32(10), 12, 14, 16)
 	for i, sum := range []float32{6, 4, 26} {
-		is(t, resp[i], "sum", []int64{1, 1}, sum)
-		is(t, resp[i], "width", []int64{1, 1}, int64(4))
+		expectOutput(t, resp[i], "sum", []int64{1, 1}, sum)
+		expectOutput(t, resp[i], "width", []int64{1, 1}, int64(4))
 	}
 }
 
-func (f former) alone(t *testing.T) {
+func (f batchForms) alone(t *testing.T) {
 	t.Helper()
-	resp := f.ask(t, "alone", client.Of("x", []int64{1, 3}, float32(1), 2, 3))
-	is(t, resp, "y", []int64{1, 3}, float32(2), 4, 6)
-	is(t, resp, "sum", []int64{1, 1}, float32(6))
-	is(t, resp, "width", []int64{1, 1}, int64(3))
-	is(t, f.ask(t, "alone", client.Of[float32]("x", []int64{1, 0})), "sum", []int64{1, 1}, float32(0))
+	resp := f.infer(t, "alone", client.Of("x", []int64{1, 3}, float32(1), 2, 3))
+	expectOutput(t, resp, "y", []int64{1, 3}, float32(2), 4, 6)
+	expectOutput(t, resp, "sum", []int64{1, 1}, float32(6))
+	expectOutput(t, resp, "width", []int64{1, 1}, int64(3))
+	expectOutput(t, f.infer(t, "alone", client.Of[float32]("x", []int64{1, 0})), "sum", []int64{1, 1}, float32(0))
 }
 
-func (f former) counts(t *testing.T) {
+func (f batchForms) counts(t *testing.T) {
 	t.Helper()
 	resp := f.together(t, "counts",
 		client.Text("INPUT0", []int64{1, 1, 2}, "a", ""), client.Text[string]("INPUT0", []int64{1, 0, 2}), client.Text("INPUT0", []int64{1, 2, 2}, "b", "", "cc", "d"))
@@ -192,12 +191,12 @@ func (f former) counts(t *testing.T) {
 			t.Errorf("strings %q (%v), want %q", got, err, want)
 		}
 		n := int32(len(want) / 2)
-		is(t, resp[i], "OUTPUT1", []int64{1, 1}, float32(len(want)))
-		is(t, resp[i], "OUTPUT2", []int64{1, 2}, n, 2)
+		expectOutput(t, resp[i], "OUTPUT1", []int64{1, 1}, float32(len(want)))
+		expectOutput(t, resp[i], "OUTPUT2", []int64{1, 2}, n, 2)
 	}
 }
 
-func (f former) reshape(t *testing.T) {
+func (f batchForms) reshape(t *testing.T) {
 	t.Helper()
 	image := make([]float32, 3*224*224)
 	image[7], image[len(image)-1] = 1, 3
@@ -205,25 +204,26 @@ func (f former) reshape(t *testing.T) {
 	for i := range want {
 		want[i] = 4 * (float32(i) / 1000)
 	}
-	is(t, f.ask(t, "densenet_onnx", client.Of("data_0", []int64{3, 224, 224}, image...)), "fc6_1", []int64{1000}, want...)
-	is(t, f.ask(t, "classify", client.Of("IMAGE", []int64{3, 224, 224}, image...)), "CLASSES", []int64{1000}, want...)
+	expectOutput(t, f.infer(t, "densenet_onnx", client.Of("data_0", []int64{3, 224, 224}, image...)), "fc6_1", []int64{1000}, want...)
+	expectOutput(t, f.infer(t, "classify", client.Of("IMAGE", []int64{3, 224, 224}, image...)), "CLASSES", []int64{1000}, want...)
 	_, err := f.c.Infer(t.Context(), &client.Request{Model: "densenet_onnx", Inputs: []client.Tensor{client.Of("data_0", []int64{1, 3, 224, 224}, image...)}})
 	if err == nil || !strings.Contains(err.Error(), "unexpected shape for input 'data_0' for model 'densenet_onnx'. Expected [3,224,224], got [1,3,224,224].") {
-		t.Errorf("the model's shape is answered with %v", err)
+		t.Errorf("an input of the model's shape gives %v", err)
 	}
 }
 
-// nothing asks with no rows: of a model that fails without, alone, padded and ragged.
-func (f former) nothing(t *testing.T) {
+// empty checks requests with no elements in a row: for a model that fails on them by itself, for the padded one,
+// and for the ragged one.
+func (f batchForms) empty(t *testing.T) {
 	t.Helper()
 	none := client.Of[float32]("x", []int64{0, 2})
-	is[float32](t, f.ask(t, "padded", none), "y", []int64{0, 2})
-	is[float32](t, f.ask(t, "alone", none), "y", []int64{0, 2})
-	is[float32](t, f.ask(t, "peak", none), "y", []int64{0, 2})
-	is(t, f.ask(t, "peak", client.Of("x", []int64{2, 2}, float32(1), 2, 3, 4)), "y", []int64{2, 2}, float32(2), 2, 0, 0)
+	expectOutput[float32](t, f.infer(t, "padded", none), "y", []int64{0, 2})
+	expectOutput[float32](t, f.infer(t, "alone", none), "y", []int64{0, 2})
+	expectOutput[float32](t, f.infer(t, "peak", none), "y", []int64{0, 2})
+	expectOutput(t, f.infer(t, "peak", client.Of("x", []int64{2, 2}, float32(1), 2, 3, 4)), "y", []int64{2, 2}, float32(2), 2, 0, 0)
 }
 
-func (f former) metadata(t *testing.T) {
+func (f batchForms) metadata(t *testing.T) {
 	t.Helper()
 	md, err := f.c.Metadata(t.Context(), "ragged")
 	if err != nil || len(md.Inputs) != 1 || md.Inputs[0].Name != "x" || !slices.Equal(md.Inputs[0].Shape, []int64{-1, -1}) {
@@ -232,11 +232,11 @@ func (f former) metadata(t *testing.T) {
 	ends := client.Of("ends", []int64{2}, int32(0), 1)
 	_, err = f.c.Infer(t.Context(), &client.Request{Model: "alone", Inputs: []client.Tensor{client.Of("x", []int64{1, 1}, float32(1)), ends}})
 	if err == nil || !strings.Contains(err.Error(), "unexpected inference input 'ends' for model 'alone'") {
-		t.Errorf("a computed input that is given is answered with %v", err)
+		t.Errorf("a request with a computed input gives %v", err)
 	}
 }
 
-// padding looks for the counters of padded elements.
+// padding checks the metric of padded elements.
 func padding(t *testing.T, a addresses) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.metrics+"/metrics", http.NoBody)
